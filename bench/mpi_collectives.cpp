@@ -1,0 +1,116 @@
+// SPDX-License-Identifier: Apache-2.0
+// The collectives of the mpi backend against the MPI call that an expert would write for just that one, interleaved.
+// Medians in microseconds over the slower rank; the ratio is of times measured next to each other: median and middle half.
+//
+//   mpirun -n 2 mpi_collectives [largest size in MiB, 64]
+#include "gspmd/comm/mpi.hpp"
+
+#include <algorithm>
+#include <cstdint>
+#include <cstdio>
+#include <cstdlib>
+#include <functional>
+#include <vector>
+
+namespace {
+
+using namespace gspmd::detail;
+
+double quantile(std::vector<double> v, double q) {
+  std::sort(v.begin(), v.end());
+  return v[static_cast<std::size_t>(q * static_cast<double>(v.size() - 1) + 0.5)];
+}
+
+sharding split(int axis, int dim) {
+  sharding s;
+  s.add_split(axis, dim);
+  return s;
+}
+extents shape_of(std::int64_t rows, std::int64_t columns) {
+  extents shape;
+  shape.push_back(rows);
+  shape.push_back(columns);
+  return shape;
+}
+
+void compare(const char* name, std::int64_t bytes, const std::function<void()>& ours, const std::function<void()>& theirs) {
+  const int repeats = bytes <= 4096 ? 500 : bytes <= (1 << 18) ? 100 : bytes <= (1 << 20) ? 10 : 1;
+  const int rounds = bytes <= (1 << 20) ? 16 : bytes <= (1 << 24) ? 20 : 8;
+  std::vector<double> times[2], ratios;
+  for (int round = -2; round < rounds; ++round) {
+    double took[2] = {};
+    for (int k = 0; k < 2; ++k) {
+      const int v = round % 2 == 0 ? k : 1 - k;
+      MPI_Barrier(MPI_COMM_WORLD);
+      const double begin = MPI_Wtime();
+      for (int i = 0; i < repeats; ++i) v == 0 ? ours() : theirs();
+      const double mine = (MPI_Wtime() - begin) / repeats * 1e6;
+      MPI_Allreduce(&mine, &took[v], 1, MPI_DOUBLE, MPI_MAX, MPI_COMM_WORLD);
+    }
+    if (round < 0) continue;
+    for (int v = 0; v < 2; ++v) times[v].push_back(took[v]);
+    ratios.push_back(took[0] / took[1]);
+  }
+  int rank = 0;
+  MPI_Comm_rank(MPI_COMM_WORLD, &rank);
+  if (rank != 0) return;
+  std::printf("%-22s %9lld  %9.2f %9.2f  %5.2f (%.2f-%.2f)\n", name, static_cast<long long>(bytes), quantile(times[0], 0.5),
+              quantile(times[1], 0.5), quantile(ratios, 0.5), quantile(ratios, 0.25), quantile(ratios, 0.75));
+  std::fflush(stdout);
+}
+
+void run(gspmd::mpi_communicator& comm, std::int64_t largest) {
+  const std::int64_t p = comm.device_count();
+  mesh_shape mesh;
+  mesh.sizes.push_back(static_cast<std::int32_t>(p));
+  if (comm.device(0) == 0) std::printf("%-22s %9s  %9s %9s  %s\n", "us", "bytes", "gspmd", "MPI", "ratio");
+  std::vector<std::int64_t> sizes{8};
+  for (std::int64_t bytes = 1024; bytes <= largest; bytes *= 4) sizes.push_back(bytes);
+  for (const auto bytes : sizes) {
+    const std::int64_t n = bytes / 4;  // of the local buffer: the larger one of in and out
+    std::vector<float> a(static_cast<std::size_t>(n)), b(static_cast<std::size_t>(n));
+    const float* in = a.data();
+    float* out = b.data();
+    float* place = a.data();
+    const int count = static_cast<int>(n), part = static_cast<int>(n / p);
+    sharding partial;
+    partial.partial = 1;
+
+    const reduction all{shape_of(1, n), partial, {}, 1, gspmd::monoid::add};
+    compare("all_reduce in place", bytes, [&] { comm.reduce(mesh, all, &in, &place); },
+            [&] { MPI_Allreduce(MPI_IN_PLACE, place, count, MPI_FLOAT, MPI_SUM, MPI_COMM_WORLD); });
+    if (part == 0 || bytes < 1024) continue;
+    const reduction scatter{shape_of(n, 1), partial, split(0, 0), 1, gspmd::monoid::add};
+    compare("reduce_scatter", bytes, [&] { comm.reduce(mesh, scatter, &in, &out); },
+            [&] { MPI_Reduce_scatter_block(in, out, part, MPI_FLOAT, MPI_SUM, MPI_COMM_WORLD); });
+    const movement gather{shape_of(n, 1), split(0, 0), {}, 1};
+    compare("all_gather", bytes, [&] { comm.move(mesh, gather, &in, &out); },
+            [&] { MPI_Allgather(in, part, MPI_FLOAT, out, part, MPI_FLOAT, MPI_COMM_WORLD); });
+    const movement columns{shape_of(p, n), split(0, 0), split(0, 1), 1};
+    compare("all_to_all, contiguous", bytes, [&] { comm.move(mesh, columns, &in, &out); },
+            [&] { MPI_Alltoall(in, part, MPI_FLOAT, out, part, MPI_FLOAT, MPI_COMM_WORLD); });
+    std::int64_t side = 1;
+    while (p * side * side <= n) side *= 2;
+    const std::int64_t width = n / side;  // rows to columns of a matrix: side / p rows of p * width
+    const movement square{shape_of(side, p * width), split(0, 0), split(0, 1), 1};
+    std::vector<float> packed(static_cast<std::size_t>(n));
+    compare("all_to_all, by columns", bytes, [&] { comm.move(mesh, square, &in, &out); }, [&] {
+      const auto rows = side / p;
+      for (std::int64_t j = 0; j < p; ++j)
+        for (std::int64_t r = 0; r < rows; ++r)
+          std::copy_n(in + r * p * width + j * width, width, packed.data() + (j * rows + r) * width);
+      MPI_Alltoall(packed.data(), part, MPI_FLOAT, out, part, MPI_FLOAT, MPI_COMM_WORLD);
+    });
+  }
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  MPI_Init(&argc, &argv);
+  {
+    gspmd::mpi_communicator comm(MPI_COMM_WORLD);
+    run(comm, (argc > 1 ? std::atoll(argv[1]) : 64) << 20);
+  }
+  MPI_Finalize();
+}

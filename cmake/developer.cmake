@@ -1,0 +1,65 @@
+# SPDX-License-Identifier: Apache-2.0
+# What tests, examples and benchmarks share. Nothing here reaches a consumer.
+
+if(NOT DEFINED CMAKE_CXX_COMPILER_LAUNCHER)
+  find_program(CCACHE_EXECUTABLE ccache)
+  mark_as_advanced(CCACHE_EXECUTABLE)
+  if(CCACHE_EXECUTABLE)
+    set(CMAKE_CXX_COMPILER_LAUNCHER "${CCACHE_EXECUTABLE}")
+  endif()
+endif()
+set(CMAKE_CXX_EXTENSIONS OFF)
+set(CMAKE_CXX_SCAN_FOR_MODULES OFF)
+
+set(GSPMD_MPI_PREFLAGS "")
+if(MPI_CXX_FOUND)
+  execute_process(COMMAND "${MPIEXEC_EXECUTABLE}" --version OUTPUT_VARIABLE gspmd_mpiexec ERROR_VARIABLE gspmd_mpiexec)
+  if(gspmd_mpiexec MATCHES "Open MPI|OpenRTE")
+    set(GSPMD_MPI_PREFLAGS --allow-run-as-root --oversubscribe)
+  endif()
+endif()
+
+# gspmd_own(TARGET [FLAGS...]): our warnings, as errors; FLAGS (an optimisation level) where no build type says otherwise.
+function(gspmd_own target)
+  target_compile_options(${target} PRIVATE -Wall -Wextra -Wpedantic -Wconversion -Wshadow -Werror)
+  if(NOT CMAKE_BUILD_TYPE)
+    target_compile_options(${target} PRIVATE ${ARGN})
+  endif()
+endfunction()
+
+# gspmd_marker(VARIABLE FILE KEY): the words after `// KEY:` at the beginning of a line of FILE, as a list; empty if there is none.
+function(gspmd_marker variable file key)
+  set_property(DIRECTORY APPEND PROPERTY CMAKE_CONFIGURE_DEPENDS "${file}")
+  file(STRINGS "${file}" line REGEX "^// *${key}:" LIMIT_COUNT 1)
+  string(REGEX REPLACE "^// *${key}: *" "" line "${line}")
+  separate_arguments(words UNIX_COMMAND "${line}")
+  set(${variable} "${words}" PARENT_SCOPE)
+endfunction()
+
+# gspmd_add_test(NAME TARGET [LABELS label...] [TIMEOUT seconds] [MPI ranks...] [ARGS argument...]):
+# one ctest entry NAME, or with MPI one entry NAME.<ranks> for each number of ranks.
+function(gspmd_add_test name target)
+  cmake_parse_arguments(PARSE_ARGV 2 arg "" "TIMEOUT" "LABELS;MPI;ARGS")
+  if(DEFINED arg_UNPARSED_ARGUMENTS)
+    message(FATAL_ERROR "gspmd_add_test(${name}): not understood: ${arg_UNPARSED_ARGUMENTS}")
+  endif()
+  if(NOT arg_TIMEOUT)
+    set(arg_TIMEOUT 300)
+  endif()
+  # One BLAS thread per device: the tests run more devices than there are cores.
+  set(environment OPENBLAS_NUM_THREADS=1)
+  if(NOT DEFINED arg_MPI)
+    add_test(NAME ${name} COMMAND ${target} ${arg_ARGS})
+    set_tests_properties(${name} PROPERTIES TIMEOUT ${arg_TIMEOUT} LABELS "${arg_LABELS}" ENVIRONMENT "${environment}")
+    return()
+  endif()
+  # Containers often forbid the system call behind vader's single copy. MPI itself leaks a little at its end.
+  list(APPEND environment OMPI_MCA_btl_vader_single_copy_mechanism=none ASAN_OPTIONS=detect_leaks=0)
+  list(APPEND arg_LABELS mpi)
+  foreach(ranks IN LISTS arg_MPI)
+    add_test(NAME ${name}.${ranks} COMMAND "${MPIEXEC_EXECUTABLE}" ${GSPMD_MPI_PREFLAGS} ${MPIEXEC_NUMPROC_FLAG} ${ranks}
+                                           $<TARGET_FILE:${target}> ${arg_ARGS})
+    set_tests_properties(${name}.${ranks} PROPERTIES TIMEOUT ${arg_TIMEOUT} LABELS "${arg_LABELS};ranks-${ranks}"
+                                                     ENVIRONMENT "${environment}" PROCESSORS ${ranks})
+  endforeach()
+endfunction()

@@ -1,0 +1,67 @@
+# SPDX-License-Identifier: Apache-2.0
+import os
+import re
+
+from conan import ConanFile
+from conan.errors import ConanInvalidConfiguration
+from conan.tools.build import check_min_cppstd
+from conan.tools.files import copy, load
+from conan.tools.layout import basic_layout
+from conan.tools.scm import Version
+
+
+class Gspmd(ConanFile):
+    name = "gspmd"
+    description = "GSPMD for C++: sharded tensor programs, partitioned at compile time"
+    license = "Apache-2.0"
+    topics = ("gspmd", "spmd", "sharding", "mpi", "hpc", "header-only")
+    package_type = "header-library"
+    settings = "os", "arch", "compiler", "build_type"
+    options = {"cblas": [True, False]}
+    default_options = {"cblas": True}
+    test_package_folder = "../tests/consumer"
+    minimum_compilers = {"gcc": "12", "clang": "16"}
+
+    def set_version(self):
+        text = load(self, os.path.join(self.recipe_folder, "..", "CMakeLists.txt"))
+        self.version = re.search(r"project\(gspmd VERSION ([0-9.]+)", text).group(1)
+
+    def export_sources(self):
+        root = os.path.join(self.recipe_folder, "..")
+        for pattern in ("LICENSE", "include/*"):
+            copy(self, pattern, root, self.export_sources_folder)
+
+    def requirements(self):
+        self.requires("boost/[>=1.74]", options={"header_only": True})
+        if self.options.cblas:
+            self.requires("openblas/[>=0.3.20]")
+        else:
+            self.requires("eigen/[>=3.4 <4]")
+
+    def validate(self):
+        check_min_cppstd(self, 20)
+        compiler = str(self.settings.compiler)
+        minimum = self.minimum_compilers.get(compiler)
+        if minimum and Version(self.settings.compiler.version) < minimum:
+            raise ConanInvalidConfiguration(f"gspmd needs {compiler} {minimum} or later")
+
+    def layout(self):
+        basic_layout(self)
+
+    def package(self):
+        copy(self, "LICENSE", self.source_folder, os.path.join(self.package_folder, "licenses"))
+        copy(self, "*.hpp", os.path.join(self.source_folder, "include"), os.path.join(self.package_folder, "include"))
+
+    def package_id(self):
+        self.info.clear()
+
+    def package_info(self):
+        self.cpp_info.bindirs = []
+        self.cpp_info.libdirs = []
+        self.cpp_info.system_libs = ["pthread"]
+        self.cpp_info.requires = ["boost::headers"]
+        if self.options.cblas:
+            self.cpp_info.defines = ["GSPMD_HAS_CBLAS=1"]
+            self.cpp_info.requires.append("openblas::openblas")
+        else:
+            self.cpp_info.requires.append("eigen::eigen")

@@ -1,0 +1,100 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstddef>
+#include <string_view>
+
+#include "gspmd/detail/exec/collective.hpp"
+#include "gspmd/detail/ir/plan.hpp"
+#include "gspmd/sharding.hpp"
+
+namespace gspmd {
+
+using detail::collective_kind;
+
+inline constexpr std::int64_t KiB = 1024;
+inline constexpr std::int64_t MiB = 1024 * KiB;
+inline constexpr std::int64_t GiB = 1024 * MiB;
+
+/// A kind of collective and the mesh axes it communicates over, as a plan lists them.
+struct collective {
+  collective_kind kind = collective_kind::all_reduce;
+  dim_spec axes = _;  // separated by commas, in the order of the mesh
+
+  friend constexpr bool operator==(const collective& a, const collective& b) {
+    return a.kind == b.kind && a.axes.view() == b.axes.view();
+  }
+};
+
+/// A list of collectives to compare a program's with: `step::collectives == list{all_gather<"x">, all_reduce<"x,y">}`.
+template <std::size_t N>
+struct list {
+  collective items[N == 0 ? 1 : N]{};
+  static constexpr std::size_t count = N;
+
+  template <std::size_t M>
+  friend constexpr bool operator==(const list& a, const list<M>& b) {
+    if (N != M) return false;
+    for (std::size_t i = 0; i < N; ++i)
+      if (!(a.items[i] == b.items[i])) return false;
+    return true;
+  }
+};
+list() -> list<0>;
+template <class... Cs>
+list(collective, Cs...) -> list<1 + sizeof...(Cs)>;
+
+template <fixed_string Axes>
+inline constexpr collective all_reduce{collective_kind::all_reduce, dim_spec(Axes.view())};
+template <fixed_string Axes>
+inline constexpr collective reduce_scatter{collective_kind::reduce_scatter, dim_spec(Axes.view())};
+template <fixed_string Axes>
+inline constexpr collective all_gather{collective_kind::all_gather, dim_spec(Axes.view())};
+template <fixed_string Axes>
+inline constexpr collective all_to_all{collective_kind::all_to_all, dim_spec(Axes.view())};
+template <fixed_string Axes>
+inline constexpr collective collective_permute{collective_kind::collective_permute, dim_spec(Axes.view())};
+
+namespace detail {
+
+constexpr bool communicates(const plan_view& p, const plan_step& s) {
+  return s.what == action::combine || (s.what == action::move && movement_of(p, s).axes != 0);
+}
+constexpr axis_mask axes_of(const plan_view& p, const plan_step& s) {
+  if (s.what == action::combine) return reduction_of(p, s).axes;
+  return s.what == action::move ? movement_of(p, s).axes : axis_mask{0};
+}
+
+constexpr std::size_t count_collectives(const plan_view& p) {
+  std::size_t n = 0;
+  for (const auto& s : p.steps) n += communicates(p, s) ? 1 : 0;
+  return n;
+}
+
+template <std::size_t N>
+constexpr list<N> list_collectives(const plan_view& p, const mesh_info& mesh) {
+  list<N> result;
+  std::size_t n = 0;
+  for (const auto& s : p.steps)
+    if (communicates(p, s)) result.items[n++] = collective{s.collective, dim_spec(axes_text(mesh, axes_of(p, s)).view())};
+  return result;
+}
+
+/// The bytes one device sends in steps that communicate over any of `axes`.
+constexpr std::int64_t bytes_over(const plan_view& p, axis_mask axes) {
+  std::int64_t total = 0;
+  for (const auto& s : p.steps)
+    if ((axes_of(p, s) & axes) != 0) total += s.bytes_sent;
+  return total;
+}
+
+/// Inputs, outputs and the arena, per device.
+constexpr std::int64_t peak_bytes(const plan_view& p) {
+  std::int64_t total = p.arena_bytes;
+  for (const auto* list : {&p.inputs, &p.outputs})
+    for (const int v : *list) total += elements(p.value(v).local) * bytes_of(p.value(v).type);
+  return total;
+}
+
+}  // namespace detail
+}  // namespace gspmd

@@ -1,0 +1,58 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <concepts>
+#include <string>
+
+#include "gspmd/detail/exec/collective.hpp"
+#include "gspmd/error.hpp"
+
+namespace gspmd {
+
+/// What carries out a plan's communication: the devices that this object holds, and the collectives among all devices.
+///
+///     int device_count() const           devices of the whole communicator
+///     int local_count() const            devices that this object holds: 1 for threads and mpi, all for simulated
+///     int device(int i) const            the id of its i-th device, 0 <= i < local_count()
+///     void move(mesh, movement, in, out)       carries out a movement; in[i], out[i] are the buffers of device(i)
+///     void reduce(mesh, reduction, in, out)    carries out a reduction; in[i] == out[i] is allowed for an all_reduce
+///     void barrier()                     waits for all devices
+///
+/// Elements are float, double, std::int32_t, std::int64_t or bool; `in` and `out` are arrays with one pointer per local
+/// device, to buffers of the (padded) local extents. `move` and `reduce` are collective over the groups of the
+/// descriptor's axes: all members of a group call them, in the same order. Buffers other than in == out must not
+/// overlap. All calls return when the device's result is there and its input may be changed again. Reductions combine in
+/// the order of the members, so threads and simulated agree to the bit. A fault is reported as gspmd::error.
+template <class C>
+concept communicator = requires(C& comm, const C& held, const detail::mesh_shape& mesh, const detail::movement& m,
+                                const detail::reduction& r, const float* const* in, float* const* out,
+                                const bool* const* bool_in, bool* const* bool_out) {
+  { held.device_count() } -> std::same_as<int>;
+  { held.local_count() } -> std::same_as<int>;
+  { held.device(0) } -> std::same_as<int>;
+  { comm.move(mesh, m, in, out) } -> std::same_as<void>;
+  { comm.move(mesh, m, bool_in, bool_out) } -> std::same_as<void>;
+  { comm.reduce(mesh, r, in, out) } -> std::same_as<void>;
+  { comm.reduce(mesh, r, bool_in, bool_out) } -> std::same_as<void>;
+  { comm.barrier() } -> std::same_as<void>;
+};
+
+namespace detail {
+
+inline std::string counted(int n, const char* noun) { return std::to_string(n) + ' ' + noun + (n == 1 ? "" : "s"); }
+
+inline void require_device_count(int available, int expected) {
+  if (available == expected) return;
+  throw error("the mesh has " + counted(expected, "device") + " but the communicator has " + counted(available, "rank") +
+              "; start as many ranks as the mesh has devices, or give the mesh " + counted(available, "device"));
+}
+
+}  // namespace detail
+
+/// Throws gspmd::error, alike on every device and before any communication, unless `comm` has `expected` devices.
+template <communicator C>
+void require_devices(const C& comm, int expected) {
+  detail::require_device_count(comm.device_count(), expected);
+}
+
+}  // namespace gspmd

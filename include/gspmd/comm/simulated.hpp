@@ -1,0 +1,78 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstdint>
+
+#include "gspmd/comm/communicator.hpp"
+#include "gspmd/detail/exec/collective.hpp"
+#include "gspmd/detail/exec/shared_memory.hpp"
+#include "gspmd/detail/ir/layout.hpp"
+
+namespace gspmd {
+
+/// All devices of a mesh in the calling thread, one after the other, in lockstep: for tests, and for meshes larger than
+/// the machine. With one device it is the serial backend.
+class simulated_communicator {
+ public:
+  /// `devices` >= 1.
+  explicit simulated_communicator(int devices) : devices_(devices) {}
+
+  [[nodiscard]] int device_count() const { return devices_; }
+  [[nodiscard]] int local_count() const { return devices_; }
+  [[nodiscard]] int device(int i) const { return i; }
+  void barrier() {}
+
+  template <class T>
+  void move(const detail::mesh_shape& mesh, const detail::movement& m, const T* const* in, T* const* out) {
+    for (int d = 0; d < devices_; ++d) {
+      const auto me = mesh.coordinates_of(d);
+      detail::move_from_peers<T>(mesh, m, me, by_member(mesh, m.axes, me, in), out[d]);
+    }
+  }
+
+  template <class T>
+  void reduce(const detail::mesh_shape& mesh, const detail::reduction& r, const T* const* in, T* const* out) {
+    const bool alone = mesh.size_of(r.axes) == 1;
+    for (int d = 0; d < devices_; ++d) {
+      const auto me = mesh.coordinates_of(d);
+      if (alone)
+        detail::reduce_alone<T>(mesh, r, me, in[d], out[d]);
+      else
+        detail::reduce_from_peers<T>(mesh, r, me, by_member(mesh, r.axes, me, in), by_member(mesh, r.axes, me, out));
+    }
+  }
+
+ private:
+  /// From the number of a member to its buffer.
+  template <class Buffer>
+  static auto by_member(const detail::mesh_shape& mesh, detail::axis_mask axes, const detail::coordinates& me,
+                        const Buffer* buffers) {
+    return [&mesh, axes, &me, buffers](std::int64_t j) {
+      return buffers[mesh.device_at(detail::group_member(mesh, axes, me, j))];
+    };
+  }
+
+  int devices_;
+};
+
+/// Backend: one device, in the calling thread.
+struct self {};
+/// Backend: any number of devices, all in the calling thread.
+struct simulated {};
+
+/// Calls `f(comm)` once, with a communicator of one device; throws gspmd::error if the mesh has more.
+template <class F>
+void launch(self, int devices, F&& f) {
+  simulated_communicator comm(1);
+  require_devices(comm, devices);
+  f(comm);
+}
+
+/// Calls `f(comm)` once, with a communicator that holds all `devices`.
+template <class F>
+void launch(simulated, int devices, F&& f) {
+  simulated_communicator comm(devices);
+  f(comm);
+}
+
+}  // namespace gspmd

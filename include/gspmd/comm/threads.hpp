@@ -1,0 +1,217 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstdint>
+#include <cstring>
+#include <exception>
+#include <memory>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "gspmd/comm/communicator.hpp"
+#include "gspmd/detail/exec/collective.hpp"
+#include "gspmd/detail/exec/group_key.hpp"
+#include "gspmd/detail/exec/shared_memory.hpp"
+#include "gspmd/detail/exec/thread_group.hpp"
+#include "gspmd/error.hpp"
+
+namespace gspmd {
+
+/// One device of a launch on threads. A collective:
+///  1. arrive, publishing the pointers of the own buffers; wait for the members of the group;
+///  2. read the peers' buffers in place (detail/exec/shared_memory.hpp);
+///  3. arrive again, so that nobody changes a buffer that somebody reads.
+/// An all_reduce of at most detail::mail_bytes sends the values instead of pointers and needs only step 1.
+/// Nothing is allocated after the first collective over a set of axes.
+class threads_communicator {
+ public:
+  threads_communicator(detail::thread_session& session, int rank) : session_(session), rank_(rank) {}
+  threads_communicator(const threads_communicator&) = delete;
+  threads_communicator& operator=(const threads_communicator&) = delete;
+
+  [[nodiscard]] int device_count() const { return session_.count(); }
+  [[nodiscard]] int local_count() const { return 1; }
+  [[nodiscard]] int device(int) const { return rank_; }
+
+  template <class T>
+  void move(const detail::mesh_shape& mesh, const detail::movement& m, const T* const* in, T* const* out) {
+    const auto& mine = membership_of(mesh, m.axes);
+    const auto work = [&](auto peer_in) { detail::move_from_peers<T>(mesh, m, mine.me, peer_in, out[0]); };
+    if (mine.size() == 1) return work([&](std::int64_t) { return in[0]; });
+    const auto parity = meet(mine, in[0], out[0]);
+    work([&](std::int64_t j) { return static_cast<const T*>(mine.lane(j, parity).in); });
+    meet(mine, nullptr, nullptr);
+  }
+
+  template <class T>
+  void reduce(const detail::mesh_shape& mesh, const detail::reduction& r, const T* const* in, T* const* out) {
+    const auto& mine = membership_of(mesh, r.axes);
+    if (mine.size() == 1) return detail::reduce_alone<T>(mesh, r, mine.me, in[0], out[0]);
+    if (classify(mesh, r) == detail::collective_kind::reduce_scatter) {
+      const auto parity = meet(mine, in[0], out[0]);
+      detail::reduce_scatter_from_peers<T>(
+          mesh, r, mine.me, [&](std::int64_t j) { return mine.lane(j, parity).in; }, out[0]);
+      meet(mine, nullptr, nullptr);
+      return;
+    }
+    const auto elems = detail::elements(detail::local_extents(mesh, r.global, r.from));
+    if (elems * static_cast<std::int64_t>(sizeof(T)) <= static_cast<std::int64_t>(detail::mail_bytes))
+      return all_reduce_by_mail<T>(mine, r.kind, elems, in[0], out[0]);
+    const auto parity = meet(mine, in[0], out[0]);
+    detail::all_reduce_from_peers<T>(
+        r.kind, elems, mine.size(), mine.self, [&](std::int64_t j) { return mine.lane(j, parity).in; },
+        [&](std::int64_t j) { return mine.lane(j, parity).out; });
+    meet(mine, nullptr, nullptr);
+  }
+
+  void barrier() {
+    if (!everyone_) {
+      std::vector<int> all(static_cast<std::size_t>(device_count()));
+      for (int d = 0; d < device_count(); ++d) all[static_cast<std::size_t>(d)] = d;
+      everyone_ = std::make_unique<membership>(membership{{}, {}, &session_.group_of(all), rank_});
+    }
+    meet(*everyone_, nullptr, nullptr);
+  }
+
+  /// Counts this device as one that reads no peer's buffer any more; launch() calls it at the end.
+  void stop() {
+    if (!stopped_) session_.stop();
+    stopped_ = true;
+  }
+
+ private:
+  /// The place of this device in one of its groups.
+  struct membership {
+    std::unique_ptr<detail::group_key> key;
+    detail::coordinates me;
+    detail::thread_group* group = nullptr;
+    std::int64_t self = 0;
+
+    [[nodiscard]] std::int64_t size() const { return static_cast<std::int64_t>(group->devices.size()); }
+    [[nodiscard]] detail::thread_lane& lane(std::int64_t j, unsigned parity) const {
+      return group->slots[static_cast<std::size_t>(j)].lanes[parity];
+    }
+  };
+
+  const membership& membership_of(const detail::mesh_shape& mesh, detail::axis_mask axes) {
+    for (const auto& known : memberships_)
+      if (known->key->names(mesh, axes)) return *known;
+    const auto me = mesh.coordinates_of(rank_);
+    memberships_.push_back(std::make_unique<membership>(
+        membership{std::make_unique<detail::group_key>(mesh, axes), me,
+                   &session_.group_of(detail::members_of(mesh, axes, me)), detail::group_index(mesh, axes, me)}));
+    return *memberships_.back();
+  }
+
+  /// Arrives with these pointers and waits for the group; returns the lane that holds everybody's.
+  unsigned meet(const membership& mine, const void* in, void* out) {
+    auto& slot = mine.group->slots[static_cast<std::size_t>(mine.self)];
+    auto& lane = slot.lanes[(slot.meetings + 1) & 1];
+    lane.in = in;
+    lane.out = out;
+    return arrive_and_wait(mine);
+  }
+
+  unsigned arrive_and_wait(const membership& mine) {
+    if (session_.has_failed()) leave();
+    auto& slot = mine.group->slots[static_cast<std::size_t>(mine.self)];
+    const auto meeting = ++slot.meetings;
+    const auto parity = static_cast<unsigned>(meeting & 1);
+    slot.lanes[parity].meeting.store(meeting, std::memory_order_release);
+    for (std::int64_t j = 0; j < mine.size(); ++j)
+      if (j != mine.self) wait_for(mine, j, parity, meeting);
+    return parity;
+  }
+
+  void wait_for(const membership& mine, std::int64_t j, unsigned parity, std::uint64_t meeting) {
+    const auto& arrived = mine.lane(j, parity).meeting;
+    const auto is_here = [&] { return arrived.load(std::memory_order_acquire) == meeting; };
+    // more spinning costs much when there are more threads than cores, and gains nothing when there are not
+    for (int i = 0; i < 20; ++i) {
+      if (is_here()) return;
+      detail::pause_briefly();
+    }
+    const int device = mine.group->devices[static_cast<std::size_t>(j)];
+    while (!is_here()) {
+      if (session_.has_failed()) leave();
+      if (session_.has_ended(device) && !is_here()) {
+        if (session_.has_failed()) leave();
+        throw error("waits in a collective for rank " + std::to_string(device) +
+                        ", which has finished; all ranks of a group must call the same collectives",
+                    rank_);
+      }
+      std::this_thread::yield();
+    }
+  }
+
+  [[noreturn]] void leave() {
+    stop();
+    session_.wait_until_all_stopped();
+    throw detail::stopped_by_peer(rank_);
+  }
+
+  template <class T>
+  void all_reduce_by_mail(const membership& mine, monoid kind, std::int64_t elems, const T* in, T* out) {
+    auto& slot = mine.group->slots[static_cast<std::size_t>(mine.self)];
+    auto& lane = slot.lanes[(slot.meetings + 1) & 1];
+    std::memcpy(lane.mail, in, static_cast<std::size_t>(elems) * sizeof(T));
+    const auto parity = arrive_and_wait(mine);
+    detail::with_monoid<T>(kind, [&](auto op, auto element) {
+      using E = decltype(element);
+      detail::reduce_row<decltype(op), E>(
+          reinterpret_cast<E*>(out), mine.size(),
+          [&](std::int64_t j) { return reinterpret_cast<const E*>(mine.lane(j, parity).mail); }, elems, false);
+    });
+  }
+
+  detail::thread_session& session_;
+  std::vector<std::unique_ptr<membership>> memberships_;
+  std::unique_ptr<membership> everyone_;
+  int rank_;
+  bool stopped_ = false;
+};
+
+/// Backend: one thread per device, in this process. More devices than cores work, more slowly.
+struct threads {};
+
+/// Calls `f(comm)` once for each of `devices` devices, each in its own thread (the calling thread is device 0), all on the
+/// same `f`, and returns when all have returned. The first device that throws stops the others: they leave their next
+/// collective by an exception, and launch throws the first one's error with its rank. Exceptions of other types arrive as
+/// gspmd::error with their text.
+template <class F>
+void launch(threads, int devices, F&& f) {
+  detail::thread_session session(devices);
+  const auto run_device = [&](int rank) {
+    threads_communicator comm(session, rank);
+    const auto fail = [&](const error& failure) {
+      session.fail(std::make_exception_ptr(failure.rank() < 0 ? failure.with_rank(rank) : failure));
+    };
+    try {
+      f(comm);
+    } catch (const detail::stopped_by_peer&) {
+    } catch (const error& failure) {
+      fail(failure);
+    } catch (const std::exception& failure) {
+      fail(error(failure.what(), rank));
+    } catch (...) {
+      fail(error("an exception that is not a std::exception", rank));
+    }
+    session.end(rank);
+    comm.stop();
+  };
+  std::vector<std::thread> others;
+  int started = 1;
+  try {
+    others.reserve(static_cast<std::size_t>(devices));
+    for (; started < devices; ++started) others.emplace_back(run_device, started);
+  } catch (const std::exception& failure) {
+    session.stop(devices - started);
+    session.fail(std::make_exception_ptr(error(std::string("cannot start a thread: ") + failure.what(), started)));
+  }
+  run_device(0);
+  for (auto& other : others) other.join();
+  session.rethrow_failure();
+}
+
+}  // namespace gspmd

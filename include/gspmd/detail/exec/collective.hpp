@@ -1,0 +1,175 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstdint>
+#include <initializer_list>
+
+#include "gspmd/detail/ir/layout.hpp"
+#include "gspmd/detail/ir/types.hpp"
+#include "gspmd/detail/support/inline_vec.hpp"
+
+/// What a device sends and receives, as two descriptors: data that moves, and data that is reduced. The planner makes
+/// them, communicators carry them out, and the cost of a plan is computed from them without ever listing devices.
+namespace gspmd::detail {
+
+/// Data moves inside the groups over `axes`. A device receives, for its box under `to`, the elements that the members of
+/// its group hold under `from`. Every axis in `axes` splits `from`, so each element has one source in the group; the
+/// boxes of the members cover what the device needs (see movement_axes). No axes: each device cuts its own shard.
+/// Neither side is partial.
+struct movement {
+  extents global;
+  sharding from, to;
+  axis_mask axes = 0;
+};
+
+/// Values that are partial over (at least) `axes` are reduced inside the groups over `axes`. `to` splits what `from`
+/// splits (all_reduce), or splits it further (reduce_scatter): its box lies inside the box of `from`, which all members
+/// share.
+struct reduction {
+  extents global;
+  sharding from, to;
+  axis_mask axes = 0;
+  monoid kind = monoid::add;
+};
+
+enum class collective_kind : std::uint8_t { all_reduce, reduce_scatter, all_gather, all_to_all, collective_permute };
+
+constexpr const char* name_of(collective_kind kind) {
+  switch (kind) {
+    case collective_kind::all_reduce: return "all_reduce";
+    case collective_kind::reduce_scatter: return "reduce_scatter";
+    case collective_kind::all_gather: return "all_gather";
+    case collective_kind::all_to_all: return "all_to_all";
+    case collective_kind::collective_permute: return "collective_permute";
+  }
+  return "?";
+}
+
+/// How the splits of one dim differ, axes of size 1 aside: the axes that both lists begin with, and what follows.
+struct split_change {
+  int dim = 0;
+  std::int64_t common_parts = 1;             // cut by the axes that both begin with
+  std::int64_t from_rest = 1, to_rest = 1;   // cut further by the others
+  axis_mask common_axes = 0;
+  axis_mask from_axes = 0, to_axes = 0;      // the others
+
+  [[nodiscard]] constexpr bool any() const { return (from_axes | to_axes) != 0; }
+  /// Neither list continues the other one: parts trade places.
+  [[nodiscard]] constexpr bool is_reordered() const { return from_axes != 0 && to_axes != 0; }
+};
+
+constexpr split_change split_change_of(const mesh_shape& mesh, const sharding& from, const sharding& to, int dim) {
+  inline_vec<int, max_axes> lists[2];
+  for (int side = 0; side < 2; ++side)
+    for (const auto& use : (side == 0 ? from : to).splits)
+      if (use.dim == dim && mesh.sizes[use.axis] > 1) lists[side].push_back(use.axis);
+  split_change result;
+  result.dim = dim;
+  int common = 0;
+  for (; common < lists[0].count && common < lists[1].count && lists[0][common] == lists[1][common]; ++common) {
+    result.common_parts *= mesh.sizes[lists[0][common]];
+    result.common_axes |= axis_bit(lists[0][common]);
+  }
+  for (int i = common; i < lists[0].count; ++i) {
+    result.from_rest *= mesh.sizes[lists[0][i]];
+    result.from_axes |= axis_bit(lists[0][i]);
+  }
+  for (int i = common; i < lists[1].count; ++i) {
+    result.to_rest *= mesh.sizes[lists[1][i]];
+    result.to_axes |= axis_bit(lists[1][i]);
+  }
+  return result;
+}
+
+/// True when the parts of the common axes begin and end at the same places on both sides. Rounding up may spoil that:
+///   9 over 2 is 5,4; 9 over 2x2 is 3,3,3,0: the second pair begins at 6, not at 5  -> false
+///   8 over 2 is 4,4; 8 over 2x2 is 2,2,2,2                                         -> true
+constexpr bool nests(const split_change& change, std::int64_t global_extent) {
+  const auto from = change.from_rest * shard_extent(global_extent, change.common_parts * change.from_rest);
+  const auto to = change.to_rest * shard_extent(global_extent, change.common_parts * change.to_rest);
+  return from == to || (from >= global_extent && to >= global_extent);
+}
+
+/// Applies `visit` to the change of every dim that either side splits. Dims that nobody splits are not visited.
+template <class Visit>
+constexpr void for_each_split_dim(const mesh_shape& mesh, const sharding& from, const sharding& to, Visit visit) {
+  dim_mask seen = 0;
+  for (const auto* side : {&from, &to})
+    for (const auto& use : side->splits)
+      if ((seen & dim_bit(use.dim)) == 0) {
+        seen |= dim_bit(use.dim);
+        visit(split_change_of(mesh, from, to, use.dim));
+      }
+}
+
+/// The axes inside whose groups a movement finds all its data: on each dim whose split changes, the axes of `from` past
+/// those that both sides begin with; all axes of `from` on that dim where rounding shifts the boundaries. Axes of size 1
+/// never matter. The result is 0 when every device holds already what it needs.
+constexpr axis_mask movement_axes(const mesh_shape& mesh, const extents& global, const sharding& from, const sharding& to) {
+  axis_mask axes = 0;
+  for_each_split_dim(mesh, from, to, [&](const split_change& change) {
+    if (!change.any()) return;
+    axes |= change.from_axes;
+    if (!nests(change, global[change.dim])) axes |= change.common_axes;
+  });
+  return axes;
+}
+
+/// True when the box of every device under `to` lies inside its box under `from`, as a reduction and a local slice need it.
+constexpr bool lies_inside(const mesh_shape& mesh, const extents& global, const sharding& from, const sharding& to) {
+  return movement_axes(mesh, global, from, to) == 0;
+}
+
+/// The name of what a movement over at least one axis does:
+///   [x,y] -> [x]                      each device collects its group's shards     all_gather
+///   [x],[] -> [],[y]                  the same, cut by another axis before it     all_gather
+///   [x,y] -> [y,x], [x],[y] -> [y],[x]  same tiles, other devices                 collective_permute
+///   [x],[] -> [],[x], and the rest                                                all_to_all
+constexpr collective_kind classify(const mesh_shape& mesh, const movement& m) {
+  bool same_tiles = true, reordered = false;
+  axis_mask given_up = 0, taken = 0;
+  for_each_split_dim(mesh, m.from, m.to, [&](const split_change& change) {
+    same_tiles = same_tiles && change.from_rest == change.to_rest;
+    reordered = reordered || change.is_reordered();
+    given_up |= change.from_axes;
+    taken |= change.to_axes;
+  });
+  if (same_tiles) return collective_kind::collective_permute;
+  if (!reordered && (given_up & taken) == 0) return collective_kind::all_gather;
+  return collective_kind::all_to_all;
+}
+
+constexpr collective_kind classify(const mesh_shape& mesh, const reduction& r) {
+  bool changes = false;
+  for_each_split_dim(mesh, r.from, r.to, [&](const split_change& change) { changes = changes || change.any(); });
+  return changes ? collective_kind::reduce_scatter : collective_kind::all_reduce;
+}
+
+/// What a device receives, and sends, at most: its box under `to` less what it held before. In the plain cases, with n
+/// devices in a group: (n-1) shards for all_gather, (n-1)/n of the shard for all_to_all, the shard for a permutation.
+constexpr std::int64_t bytes_sent(const mesh_shape& mesh, const movement& m, std::int64_t bytes_per_elem) {
+  if (mesh.size_of(m.axes) == 1) return 0;
+  std::int64_t box_elems = elements(local_extents(mesh, m.global, m.to));
+  if (box_elems == 0) return 0;
+  std::int64_t kept_elems = box_elems;
+  for_each_split_dim(mesh, m.from, m.to, [&](const split_change& change) {
+    if (change.is_reordered()) kept_elems = 0;
+    if (change.from_axes == 0 || change.to_axes != 0) return;
+    const auto whole = shard_extent(m.global[change.dim], change.common_parts);
+    const auto shard = shard_extent(m.global[change.dim], change.common_parts * change.from_rest);
+    box_elems = box_elems / whole * (shard * change.from_rest);  // shards travel with their padding
+    kept_elems = kept_elems / whole * shard;
+  });
+  return (box_elems - kept_elems) * bytes_per_elem;
+}
+
+/// With n devices in a group: 2(n-1)/n of the buffer for all_reduce (the ring algorithm), (n-1) result shards for
+/// reduce_scatter.
+constexpr std::int64_t bytes_sent(const mesh_shape& mesh, const reduction& r, std::int64_t bytes_per_elem) {
+  const auto n = mesh.size_of(r.axes);
+  const auto result_bytes = elements(local_extents(mesh, r.global, r.to)) * bytes_per_elem;
+  if (classify(mesh, r) == collective_kind::reduce_scatter) return (n - 1) * result_bytes;
+  return (2 * (n - 1) * result_bytes + n - 1) / n;
+}
+
+}  // namespace gspmd::detail

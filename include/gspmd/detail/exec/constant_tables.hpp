@@ -1,0 +1,66 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <array>
+#include <cstddef>
+
+#include "gspmd/detail/ir/plan.hpp"
+
+namespace gspmd::detail {
+
+struct table_sizes {
+  std::size_t nodes = 0, completed = 0, values = 0, steps = 0, slots = 0, bounds = 0, groups = 0, scalar_ops = 0, stores = 0,
+              contractions = 0, reductions = 0, permutations = 0, inputs = 0, outputs = 0;
+};
+
+constexpr table_sizes sizes_of(const plan& p) {
+  return {p.nodes.size(),  p.completed.size(),  p.values.size(), p.steps.size(),        p.slots.size(),
+          p.bounds.size(), p.groups.size(),     p.scalar_ops.size(), p.stores.size(),   p.contractions.size(),
+          p.reductions.size(), p.permutations.size(), p.inputs.size(), p.outputs.size()};
+}
+
+/// The tables of a plan as a constant: what a static program keeps of it.
+template <table_sizes Sizes>
+struct constant_tables {
+  mesh_shape mesh;
+  std::array<planned_node, Sizes.nodes> nodes{};
+  std::array<sharding, Sizes.completed> completed{};
+  std::array<planned_value, Sizes.values> values{};
+  std::array<plan_step, Sizes.steps> steps{};
+  std::array<int, Sizes.slots> slots{};
+  std::array<bound, Sizes.bounds> bounds{};
+  std::array<planned_group, Sizes.groups> groups{};
+  std::array<scalar_op, Sizes.scalar_ops> scalar_ops{};
+  std::array<fused_store, Sizes.stores> stores{};
+  std::array<contraction_plan, Sizes.contractions> contractions{};
+  std::array<reduction_spec, Sizes.reductions> reductions{};
+  std::array<permutation_spec, Sizes.permutations> permutations{};
+  std::array<int, Sizes.inputs> inputs{};
+  std::array<int, Sizes.outputs> outputs{};
+  std::int64_t arena_bytes = 0;
+
+  constexpr explicit constant_tables(const plan& p) : mesh(p.mesh), arena_bytes(p.arena_bytes) {
+    fill(nodes, p.nodes);
+    fill(completed, p.completed);
+    fill(values, p.values);
+    fill(steps, p.steps);
+    fill(slots, p.slots);
+    fill(bounds, p.bounds);
+    fill(groups, p.groups);
+    fill(scalar_ops, p.scalar_ops);
+    fill(stores, p.stores);
+    fill(contractions, p.contractions);
+    fill(reductions, p.reductions);
+    fill(permutations, p.permutations);
+    fill(inputs, p.inputs);
+    fill(outputs, p.outputs);
+  }
+
+ private:
+  template <class Array, class Vector>
+  static constexpr void fill(Array& to, const Vector& from) {
+    for (std::size_t i = 0; i < from.size(); ++i) to[i] = from[i];
+  }
+};
+
+}  // namespace gspmd::detail

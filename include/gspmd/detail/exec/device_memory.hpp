@@ -1,0 +1,50 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstddef>
+#include <cstdlib>
+#include <cstring>
+#include <memory>
+#include <new>
+
+#include "gspmd/detail/ir/plan.hpp"
+
+namespace gspmd::detail {
+
+/// The memory of one device while a program runs on it.
+struct device_memory {
+  const void* const* inputs = nullptr;  // shards of the inputs, in the caller's memory
+  void* const* outputs = nullptr;       // shards of the outputs, likewise
+  std::byte* arena = nullptr;
+  coordinates at;                       // the device's place on the mesh
+
+  [[nodiscard]] const void* read(memory_place p) const {
+    if (p.where == memory_place::kind::input) return inputs[p.at];
+    return write(p);
+  }
+  [[nodiscard]] void* write(memory_place p) const {
+    return p.where == memory_place::kind::output ? outputs[p.at] : static_cast<void*>(arena + p.at);
+  }
+};
+
+/// Zeroed memory on a cache-line boundary. Zeroed, because padding is read (never shown): it must not trap or be undefined.
+class aligned_bytes {
+ public:
+  aligned_bytes() = default;
+  explicit aligned_bytes(std::int64_t bytes) {
+    constexpr std::size_t line = 64;
+    const auto size = (static_cast<std::size_t>(bytes) + line) / line * line;
+    bytes_.reset(static_cast<std::byte*>(std::aligned_alloc(line, size)));
+    if (!bytes_) throw std::bad_alloc();
+    std::memset(bytes_.get(), 0, size);
+  }
+  [[nodiscard]] std::byte* get() const { return bytes_.get(); }
+
+ private:
+  struct release {
+    void operator()(std::byte* p) const { std::free(p); }
+  };
+  std::unique_ptr<std::byte[], release> bytes_;
+};
+
+}  // namespace gspmd::detail

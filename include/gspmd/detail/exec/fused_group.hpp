@@ -1,0 +1,45 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstdint>
+#include <span>
+
+#include "gspmd/detail/ir/opcode.hpp"
+#include "gspmd/detail/ir/types.hpp"
+#include "gspmd/detail/support/inline_vec.hpp"
+
+namespace gspmd::detail {
+
+/// One scalar operation of a fused loop. Its register is its position in the group.
+///
+///   constant   the value is `real` (floats) or `integer` (the rest)
+///   iota       index along loop dim `dim`, plus iota_offsets[`slot`] of the device
+///   parameter  a load: inputs[`slot`], strides in `strides`
+///   otherwise  an elementwise opcode on the registers `args`
+struct scalar_op {
+  opcode op = opcode::constant;
+  dtype type = dtype::f32;          // of the result
+  dtype operand_type = dtype::f32;  // of the operands (select: of the two values); equals `type` but for compare and convert
+  inline_vec<std::int16_t, max_map_arity> args;
+  double real = 0;
+  std::int64_t integer = 0;
+  std::int16_t slot = 0;
+  std::int8_t dim = 0;
+  extents strides;  // of a load, in elements per loop dim; 0 broadcasts
+  const map_function* function = nullptr;
+};
+
+/// The register `op` is stored to outputs[`slot`], dense row-major over the loop.
+struct fused_store {
+  std::int16_t op = 0;
+  std::int16_t slot = 0;
+};
+
+/// A run of elementwise operators as one loop nest over `loop`: every element is loaded, computed and stored once.
+struct fused_group {
+  extents loop;
+  std::span<const scalar_op> ops;
+  std::span<const fused_store> stores;
+};
+
+}  // namespace gspmd::detail

@@ -1,0 +1,54 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstdint>
+
+#include "gspmd/detail/ir/types.hpp"
+
+namespace gspmd::detail {
+
+/// Calls body(i) for i < n so that both compilers vectorise it. `body` may store to memory that it loads from only at the
+/// same index and after loading it; the pragmas say so, else every in-place update would run scalar.
+///
+/// The loop of constant length is for GCC at -O2, which vectorises no other. It is longer than what GCC unrolls before
+/// the vectoriser sees it.
+template <class Body>
+[[gnu::always_inline]] inline void for_each_index(std::int64_t n, Body body) {
+  constexpr std::int64_t step = 64;
+#if defined(__clang__)
+#pragma clang diagnostic push
+#pragma clang diagnostic ignored "-Wpass-failed"  // a body that cannot be vectorised, say for a call in it, is no fault
+#endif
+  const std::int64_t rest = n % step;
+  for (std::int64_t i = 0; i < n - rest; i += step) {
+#if defined(__clang__)
+#pragma clang loop vectorize(assume_safety)
+#else
+#pragma GCC ivdep
+#endif
+    for (std::int64_t j = 0; j < step; ++j) body(i + j);
+  }
+#if defined(__clang__)
+#pragma clang loop vectorize(assume_safety)
+#else
+#pragma GCC ivdep
+#endif
+  for (std::int64_t j = 0; j < rest; ++j) body(n - rest + j);
+#if defined(__clang__)
+#pragma clang diagnostic pop
+#endif
+}
+
+/// A pred is read as a byte: what lies past the end of a shard need not be a valid bool.
+template <class T>
+[[gnu::always_inline]] inline T load_element(const void* from, std::int64_t i) {
+  if constexpr (dtype_of<T>() == dtype::pred) return static_cast<const unsigned char*>(from)[i] != 0;
+  else return static_cast<const T*>(from)[i];
+}
+template <class T>
+[[gnu::always_inline]] inline void store_element(void* to, std::int64_t i, T value) {
+  if constexpr (dtype_of<T>() == dtype::pred) static_cast<unsigned char*>(to)[i] = value ? 1 : 0;
+  else static_cast<T*>(to)[i] = value;
+}
+
+}  // namespace gspmd::detail

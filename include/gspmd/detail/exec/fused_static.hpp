@@ -1,0 +1,181 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <utility>
+
+#include "gspmd/detail/exec/fused_group.hpp"
+#include "gspmd/detail/exec/fused_loop.hpp"
+#include "gspmd/detail/exec/scalar_ops.hpp"
+
+/// A fused group that is known to the compiler, as one loop nest whose extents and strides are constants.
+///
+/// `Group` has the static constants `loop`, `ops` and `stores`. It is a type, so that the names of what is instantiated for
+/// it stay short; per operator of a group that is one small function, and what an operator does is shared by all groups.
+namespace gspmd::detail {
+
+/// What is worked out once per group.
+template <class Group>
+struct fused_plan {
+  static constexpr std::size_t op_count = std::size(Group::ops);
+  static constexpr std::size_t store_count = std::size(Group::stores);
+  static constexpr int ndim = Group::loop.count;
+  static constexpr std::int64_t row_elems = ndim == 0 ? 1 : Group::loop[ndim - 1];
+
+  struct tables {
+    std::array<std::int16_t, op_count> position{};  // of an op's register among those of its type
+    std::array<std::int16_t, op_count> load{};      // the number of a load, or of an iota, among its kind
+    std::array<std::int16_t, 5> registers{};
+    std::int16_t loads = 0;
+    std::int16_t iotas = 0;
+  };
+  static constexpr tables facts = [] {
+    tables t;
+    for (std::size_t i = 0; i < op_count; ++i) {
+      const scalar_op& o = Group::ops[i];
+      t.position[i] = t.registers[static_cast<std::size_t>(o.type)]++;
+      if (o.op == opcode::parameter) t.load[i] = t.loads++;
+      if (o.op == opcode::iota) t.load[i] = t.iotas++;
+    }
+    return t;
+  }();
+
+  // registers of each type in an array of their own: far cheaper to compile than a tuple of a thousand members
+  template <dtype Type>
+  struct bank {
+    element_t<Type> of[facts.registers[static_cast<std::size_t>(Type)] + 1];
+  };
+  struct registers : bank<dtype::f32>, bank<dtype::f64>, bank<dtype::s32>, bank<dtype::s64>, bank<dtype::pred> {};
+
+  template <std::size_t I>
+  [[gnu::always_inline]] static auto& at(registers& r) {
+    return static_cast<bank<Group::ops[I].type>&>(r).of[facts.position[I]];
+  }
+
+  /// Where one row begins: the loads' addresses, the stores' addresses, and the iotas' values at its first element.
+  struct row {
+    std::array<const void*, static_cast<std::size_t>(facts.loads) + 1> from;
+    std::array<std::int64_t, static_cast<std::size_t>(facts.iotas) + 1> index;
+    std::array<void*, store_count + 1> to;
+  };
+};
+
+template <class Group, std::size_t I>
+[[gnu::always_inline]] inline void compute(typename fused_plan<Group>::registers& r, const typename fused_plan<Group>::row& row,
+                                           std::int64_t i) {
+  using plan = fused_plan<Group>;
+  constexpr const scalar_op& o = Group::ops[I];
+  constexpr opcode op = o.op;
+  constexpr dtype type = o.type, operand_type = o.operand_type;  // GCC 12 takes no member of `o` as a template argument
+  using out = element_t<type>;
+  using in = element_t<operand_type>;
+  auto& result = plan::template at<I>(r);
+  if constexpr (op == opcode::parameter) {
+    constexpr std::int64_t stride = plan::ndim == 0 ? 0 : o.strides[plan::ndim - 1];
+    result = load_element<out>(row.from[plan::facts.load[I]], i * stride);
+  } else if constexpr (op == opcode::constant) {
+    if constexpr (is_floating(type)) result = static_cast<out>(o.real);
+    else result = static_cast<out>(o.integer);
+  } else if constexpr (op == opcode::iota) {
+    const std::int64_t moved = o.dim == plan::ndim - 1 ? i : 0;
+    result = convert_element<out>(row.index[plan::facts.load[I]] + moved);
+  } else if constexpr (op == opcode::select) {
+    result = apply<op, out, in>(plan::template at<o.args[0]>(r), plan::template at<o.args[1]>(r),
+                                  plan::template at<o.args[2]>(r));
+  } else if constexpr (op == opcode::map) {
+    constexpr auto function = function_for<out>(*o.function);
+    [&]<std::size_t... K>(std::index_sequence<K...>) __attribute__((always_inline)) {
+      const out args[] = {rounded(plan::template at<o.args[K]>(r))...};
+      result = rounded(function(args));
+    }(std::make_index_sequence<static_cast<std::size_t>(o.args.count)>{});
+  } else if constexpr (is_unary(op)) {
+    result = apply<op, out, in>(plan::template at<o.args[0]>(r));
+  } else {
+    result = apply<op, out, in>(plan::template at<o.args[0]>(r), plan::template at<o.args[1]>(r));
+  }
+}
+
+template <class Group, std::size_t I>
+[[gnu::always_inline]] inline void store(typename fused_plan<Group>::registers& r, const typename fused_plan<Group>::row& row,
+                                         std::int64_t i) {
+  constexpr const fused_store& s = Group::stores[I];
+  store_element(row.to[I], i, fused_plan<Group>::template at<static_cast<std::size_t>(s.op)>(r));
+}
+
+// In steps: Clang refuses a fold of more than 256 operands.
+inline constexpr std::size_t fold_step = 64;
+constexpr std::size_t fold_steps(std::size_t n) { return (n + fold_step - 1) / fold_step; }
+constexpr std::size_t fold_rest(std::size_t n, std::size_t step) {
+  return n - step * fold_step < fold_step ? n - step * fold_step : fold_step;
+}
+
+template <class Group, std::size_t First, std::size_t... I>
+[[gnu::always_inline]] inline void compute_some(typename fused_plan<Group>::registers& r,
+                                                const typename fused_plan<Group>::row& row, std::int64_t i,
+                                                std::index_sequence<I...>) {
+  (compute<Group, First + I>(r, row, i), ...);
+}
+template <class Group, std::size_t First, std::size_t... I>
+[[gnu::always_inline]] inline void store_some(typename fused_plan<Group>::registers& r,
+                                              const typename fused_plan<Group>::row& row, std::int64_t i,
+                                              std::index_sequence<I...>) {
+  (store<Group, First + I>(r, row, i), ...);
+}
+
+template <class Group, std::size_t... Compute, std::size_t... Store>
+[[gnu::always_inline]] inline void compute_element(const typename fused_plan<Group>::row& row, std::int64_t i,
+                                                   std::index_sequence<Compute...>, std::index_sequence<Store...>) {
+  using plan = fused_plan<Group>;
+  typename plan::registers r;
+  (compute_some<Group, Compute * fold_step>(r, row, i, std::make_index_sequence<fold_rest(plan::op_count, Compute)>{}), ...);
+  (store_some<Group, Store * fold_step>(r, row, i, std::make_index_sequence<fold_rest(plan::store_count, Store)>{}), ...);
+}
+
+template <class Group>
+inline void compute_row(const typename fused_plan<Group>::row& given) {
+  const auto row = given;  // a copy that nobody else sees: stores cannot change its addresses
+  using plan = fused_plan<Group>;
+  for_each_index(plan::row_elems, [&row](std::int64_t i) __attribute__((always_inline)) {
+    compute_element<Group>(row, i, std::make_index_sequence<fold_steps(plan::op_count)>{},
+                           std::make_index_sequence<fold_steps(plan::store_count)>{});
+  });
+}
+
+/// Runs the group on one device. `inputs` and `outputs` by slot; an output may be the same memory as an input that is loaded
+/// at equal index.
+template <class Group>
+void run_fused(const void* const* inputs, void* const* outputs, const std::int64_t* iota_offsets) {
+  using plan = fused_plan<Group>;
+  if constexpr (elements(Group::loop) != 0) {
+    constexpr int outer = plan::ndim == 0 ? 0 : plan::ndim - 1;
+    std::int64_t index[outer + 1]{};
+    for (std::int64_t element = 0;;) {
+      typename plan::row row;
+      for (std::size_t k = 0; k < plan::op_count; ++k) {
+        const scalar_op& o = Group::ops[k];
+        const auto n = static_cast<std::size_t>(plan::facts.load[k]);
+        if (o.op == opcode::parameter) {
+          std::int64_t offset = 0;
+          for (int d = 0; d < outer; ++d) offset += index[d] * o.strides[d];
+          row.from[n] = static_cast<const std::byte*>(inputs[o.slot]) + offset * bytes_of(o.type);
+        } else if (o.op == opcode::iota) {
+          row.index[n] = iota_offsets[o.slot] + (o.dim < outer ? index[o.dim] : 0);
+        }
+      }
+      for (std::size_t k = 0; k < plan::store_count; ++k) {
+        const fused_store& s = Group::stores[k];
+        row.to[k] = static_cast<std::byte*>(outputs[s.slot]) +
+                    element * bytes_of(Group::ops[static_cast<std::size_t>(s.op)].type);
+      }
+      compute_row<Group>(row);
+      element += plan::row_elems;
+      int d = outer - 1;
+      while (d >= 0 && ++index[d] == Group::loop[d]) index[d--] = 0;
+      if (d < 0) return;
+    }
+  }
+}
+
+}  // namespace gspmd::detail

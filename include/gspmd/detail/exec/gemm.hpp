@@ -1,0 +1,74 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+#include <type_traits>
+
+#include "gspmd/detail/exec/gemm_tile.hpp"
+#include "gspmd/detail/exec/simd.hpp"
+
+#if defined(GSPMD_HAS_CBLAS)
+#include "gspmd/detail/exec/gemm_cblas.hpp"
+#elif __has_include(<Eigen/Core>)
+#include "gspmd/detail/exec/gemm_eigen.hpp"
+#else
+namespace gspmd::detail {
+inline void blas_single_threaded() {}
+inline bool fits_blas(std::int64_t) { return false; }
+}  // namespace gspmd::detail
+#endif
+
+/// The one interface to matrix products: CBLAS where CMake found one (GSPMD_HAS_CBLAS), else Eigen.
+namespace gspmd::detail {
+
+#if defined(GSPMD_HAS_CBLAS) || __has_include(<Eigen/Core>)
+inline constexpr bool has_gemm_library = true;
+#else
+inline constexpr bool has_gemm_library = false;
+#endif
+
+/// Makes the BLAS use one thread per call. Devices that are threads of one process otherwise compete with its threads.
+/// Call it once, before the devices start.
+inline void single_threaded_blas() { blas_single_threaded(); }
+
+/// c = op(a) op(b), or c += with `accumulate`: row-major, op(a) being m x k and op(b) k x n. k = 0 gives zeros. Integers wrap
+/// around. What c holds does not matter (it may be NaN) unless it is accumulated to. The operand of one row or column may
+/// have any stride when it is given as transposed.
+template <class T>
+inline void gemm(bool transpose_a, bool transpose_b, std::int64_t m, std::int64_t n, std::int64_t k, const T* a,
+                 std::int64_t lda, const T* b, std::int64_t ldb, T* c, std::int64_t ldc, bool accumulate = false) {
+  static_assert(!std::is_same_v<T, bool>, "gspmd: einsum is not defined on bool");
+  if (m <= 0 || n <= 0) return;
+  if (k <= 0) {
+    if (!accumulate)
+      for (std::int64_t i = 0; i < m; ++i) std::fill_n(c + i * ldc, n, T{});
+    return;
+  }
+  using u = kernel_t<T>;
+  const auto* ua = reinterpret_cast<const u*>(a);
+  const auto* ub = reinterpret_cast<const u*>(b);
+  auto* uc = reinterpret_cast<u*>(c);
+  const std::int64_t a_row = transpose_a ? 1 : lda, a_col = transpose_a ? lda : 1;
+  const std::int64_t b_row = transpose_b ? 1 : ldb, b_col = transpose_b ? ldb : 1;
+  if (m == 1 && n == 1) {
+    const u product = dot(k, ua, a_col, ub, b_row);
+    *uc = accumulate ? *uc + product : product;
+    return;
+  }
+  if (k == 1) return outer_product(m, n, ua, a_row, ub, b_col, uc, ldc, accumulate);
+  if constexpr (has_gemm_library && std::is_floating_point_v<T>) {
+    constexpr std::int64_t worth_a_call = 512;  // multiplications; below, the call costs more than the product
+    // A product that large has at least one extent that would overflow if it were multiplied carelessly.
+    const bool is_small = m <= worth_a_call && n <= worth_a_call && k <= worth_a_call && m * n * k <= worth_a_call;
+    if (!is_small && fits_blas(lda) && fits_blas(ldb) && fits_blas(ldc)) {
+      if (n == 1 && fits_blas(m) && fits_blas(k)) return library_gemv(transpose_a, m, k, a, lda, b, b_row, c, ldc, accumulate);
+      if (m == 1 && fits_blas(n) && fits_blas(k))
+        return library_gemv(!transpose_b, n, k, b, ldb, a, a_col, c, std::int64_t{1}, accumulate);
+      return library_gemm(transpose_a, transpose_b, m, n, k, a, lda, b, ldb, c, ldc, accumulate);
+    }
+  }
+  gemm_tile(m, n, k, ua, a_row, a_col, ub, b_row, b_col, uc, ldc, accumulate);
+}
+
+}  // namespace gspmd::detail

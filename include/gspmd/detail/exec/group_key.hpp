@@ -1,0 +1,37 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstdint>
+#include <cstring>
+#include <vector>
+
+#include "gspmd/detail/ir/layout.hpp"
+
+namespace gspmd::detail {
+
+/// Names the group of one device over some axes of a mesh, so that a communicator finds again what it set up for it.
+/// The device order is kept by value: a mesh made at run time may be gone when the next one takes its place in memory.
+struct group_key {
+  coordinates sizes;
+  axis_mask axes = 0;
+  std::vector<std::int32_t> order;  // empty: the identity
+
+  group_key(const mesh_shape& mesh, axis_mask over) : sizes(mesh.sizes), axes(over) {
+    if (mesh.order != nullptr) order.assign(mesh.order, mesh.order + mesh.device_count());
+  }
+
+  [[nodiscard]] bool names(const mesh_shape& mesh, axis_mask over) const {
+    if (axes != over || !(sizes == mesh.sizes) || order.empty() != (mesh.order == nullptr)) return false;
+    return order.empty() || std::memcmp(order.data(), mesh.order, order.size() * sizeof(std::int32_t)) == 0;
+  }
+};
+
+/// The devices of the group of the device at `me`, in the order of the members.
+inline std::vector<int> members_of(const mesh_shape& mesh, axis_mask axes, const coordinates& me) {
+  std::vector<int> devices(static_cast<std::size_t>(mesh.size_of(axes)));
+  for (std::size_t j = 0; j < devices.size(); ++j)
+    devices[j] = mesh.device_at(group_member(mesh, axes, me, static_cast<std::int64_t>(j)));
+  return devices;
+}
+
+}  // namespace gspmd::detail

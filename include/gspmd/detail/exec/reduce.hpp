@@ -1,0 +1,166 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+#include <type_traits>
+
+#include "gspmd/detail/exec/loops.hpp"
+#include "gspmd/detail/exec/monoid_ops.hpp"
+#include "gspmd/detail/exec/reduce_rows.hpp"
+#include "gspmd/detail/exec/simd.hpp"
+#include "gspmd/detail/exec/spec.hpp"
+#include "gspmd/detail/ir/layout.hpp"
+
+/// Reduction of some dims of a dense local array.
+namespace gspmd::detail {
+
+struct reduction_spec {
+  extents in;         // allocated extents, dense row-major
+  dim_mask dims = 0;  // those that are reduced
+  monoid kind = monoid::add;
+};
+
+/// How a reduction is done. Runs of neighbouring kept dims are one loop, and so are runs of reduced dims as long as all but
+/// the outermost are whole; most reductions then are [outer, reduced, inner] with each part possibly absent.
+struct reduction_plan {
+  std::int64_t out_elems = 1;
+  inline_vec<std::int8_t, max_rank> reduced;    // dims, as `valid` counts them
+  inline_vec<strided_loop<2>, max_rank> loops;  // over in and out; kept runs merged, reduced dims one by one
+  inline_vec<std::int8_t, max_rank> loop_dim;   // per loop: the reduced dim, or -1
+  bool is_simple = true;                        // at most one run of reduced dims
+  int first_reduced = -1;                       // loop
+  std::int64_t outer = 1, row = 1, inner = 1;   // simple: extents; row: that of the reduced dims but the outermost
+  std::int64_t outermost = 1;                   // simple: allocated extent of the outermost reduced dim
+};
+
+constexpr reduction_plan plan_reduction(const reduction_spec& s) {
+  reduction_plan p;
+  std::int64_t in_stride = 1;
+  inline_vec<strided_loop<2>, max_rank> inside_out;
+  inline_vec<std::int8_t, max_rank> dims;
+  for (int d = s.in.count - 1; d >= 0; --d) {
+    const bool is_reduced = (s.dims & dim_bit(d)) != 0;
+    const auto n = s.in[d];
+    if (is_reduced) p.reduced.push_back(static_cast<std::int8_t>(d));
+    if (n != 1) {
+      if (is_reduced) {
+        inside_out.push_back({n, {in_stride, 0}});
+        dims.push_back(static_cast<std::int8_t>(d));
+      } else if (dims.count > 0 && dims[dims.count - 1] < 0) {
+        inside_out[inside_out.count - 1].extent *= n;
+      } else {
+        inside_out.push_back({n, {in_stride, p.out_elems}});
+        dims.push_back(-1);
+      }
+    }
+    if (!is_reduced) p.out_elems *= n;
+    in_stride *= n;
+  }
+  int runs = 0;
+  for (int i = inside_out.count - 1; i >= 0; --i) {
+    const auto n = inside_out[i].extent;
+    if (dims[i] < 0) {
+      (runs == 0 ? p.outer : p.inner) *= n;
+    } else if (p.loop_dim.empty() || p.loop_dim[p.loop_dim.count - 1] < 0) {
+      if (++runs == 1) {
+        p.first_reduced = p.loops.count;
+        p.outermost = n;
+      }
+    } else {
+      p.row *= n;
+    }
+    p.loops.push_back(inside_out[i]);
+    p.loop_dim.push_back(dims[i]);
+  }
+  p.is_simple = runs <= 1;
+  return p;
+}
+
+/// Any number of runs of reduced dims, each bounded on its own: accumulates into a result full of identities.
+template <monoid Kind, class U>
+void reduce_nested(const reduction_plan& p, const std::int64_t* valid, const U* in, U* out) {
+  strided_loop<2> loops[max_rank];
+  int count = p.loops.count;
+  for (int i = 0; i < count; ++i) {
+    loops[i] = p.loops[i];
+    if (p.loop_dim[i] >= 0) loops[i].extent = valid[p.loop_dim[i]];
+  }
+  const auto last = loops[--count];
+  if (last.stride[1] == 0) {
+    for_each_offset<2>(loops, count, [&](const std::int64_t* at) {
+      out[at[1]] = combine<Kind>(out[at[1]], reduce_contiguous<Kind>(in + at[0], last.extent));
+    });
+  } else {
+    const auto rows = loops[--count].extent;  // kept runs are merged, so this one is reduced
+    for_each_offset<2>(loops, count, [&](const std::int64_t* at) {
+      reduce_rows<Kind>(in + at[0], rows, last.extent, out + at[1], true);
+    });
+  }
+}
+
+template <monoid Kind, class T, class PlanSpec>
+void reduce_as(PlanSpec spec, const std::int64_t* valid, const T* typed_in, T* typed_out) {
+  const reduction_plan& p = spec();
+  if (p.out_elems == 0) return;
+  using u = kernel_t<T, Kind == monoid::add || Kind == monoid::multiply>;
+  const u* in = reinterpret_cast<const u*>(typed_in);
+  u* out = reinterpret_cast<u*>(typed_out);
+  bool is_empty = false, is_whole = true;  // whole: apart from the outermost reduced dim
+  for (int i = 0; i < p.reduced.count; ++i) is_empty = is_empty || valid[p.reduced[i]] <= 0;
+  if (is_empty) {
+    std::fill_n(typed_out, p.out_elems, identity<T>(Kind));
+    return;
+  }
+  for (int i = p.first_reduced + 1; i < p.loops.count; ++i)
+    if (p.loop_dim[i] >= 0 && valid[p.loop_dim[i]] != p.loops[i].extent) is_whole = false;
+  if (p.first_reduced < 0) {
+    std::copy_n(in, p.out_elems, out);
+  } else if (!p.is_simple || !is_whole) {
+    std::fill_n(typed_out, p.out_elems, identity<T>(Kind));
+    reduce_nested<Kind>(p, valid, in, out);
+  } else {
+    // The minimum changes nothing, but shows the compiler the bound where the extents are constants.
+    const auto rows = std::min(valid[p.loop_dim[p.first_reduced]], p.outermost) * p.row;
+    const auto step = p.outermost * p.row * p.inner;
+    for (std::int64_t o = 0; o < p.outer; ++o) {
+      if (p.inner == 1) out[o] = reduce_contiguous<Kind>(in + o * step, rows);
+      else reduce_rows<Kind>(in + o * step, rows, p.inner, out + o * p.inner, false);
+    }
+  }
+}
+
+/// On bool a maximum is an or, and a minimum an and.
+template <class T>
+constexpr monoid natural_kind(monoid kind) {
+  if (!std::is_same_v<T, bool>) return kind;
+  return kind == monoid::maximum ? monoid::or_ : kind == monoid::minimum ? monoid::and_ : kind;
+}
+
+/// out = the reduction of `in` over s.dims, row-major over the kept dims with their allocated extents. Of a reduced dim d
+/// only indices below valid[d] count; no index at all gives the identity. valid[d] of a kept dim is not read. The kind must
+/// be defined on T (monoid_is_defined): a run-time description of another kind leaves `out` as it is.
+template <class T, class Spec>
+void reduce(Spec spec, const std::int64_t* valid, const T* in, T* out) {
+  with_derived<plan_reduction>(spec, [&](auto plan) {
+    const auto run = [&]<monoid Kind>() {
+      if constexpr (monoid_is_defined<T>(Kind)) reduce_as<natural_kind<T>(Kind), T>(plan, valid, in, out);
+    };
+    if constexpr (is_constant_spec<Spec>) {
+      constexpr monoid kind = Spec{}().kind;
+      static_assert(monoid_is_defined<T>(kind), "gspmd: this reduction is not defined on this element type");
+      run.template operator()<kind>();
+    } else {
+      switch (spec().kind) {
+        case monoid::add: return run.template operator()<monoid::add>();
+        case monoid::multiply: return run.template operator()<monoid::multiply>();
+        case monoid::maximum: return run.template operator()<monoid::maximum>();
+        case monoid::minimum: return run.template operator()<monoid::minimum>();
+        case monoid::and_: return run.template operator()<monoid::and_>();
+        case monoid::or_: return run.template operator()<monoid::or_>();
+      }
+    }
+  });
+}
+
+}  // namespace gspmd::detail

@@ -1,0 +1,95 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+
+#include "gspmd/detail/exec/monoid_ops.hpp"
+#include "gspmd/detail/exec/simd.hpp"
+
+/// The inner loops of reductions: of a run of neighbours to one element, and of many rows to one row.
+namespace gspmd::detail {
+
+/// The reduction of `n` neighbours, n >= 1. Several partial results hide the latency of the operation.
+template <monoid Kind, class U>
+inline U reduce_contiguous(const U* in, std::int64_t n) {
+  constexpr int lanes = simd_lanes<U>;
+  std::int64_t i = 1;
+  U result = in[0];
+  if (n >= 2 * lanes) {
+    auto acc = load_simd(in);
+    i = lanes;
+    if (n >= 4 * lanes) {
+      auto acc1 = load_simd(in + lanes), acc2 = load_simd(in + 2 * lanes), acc3 = load_simd(in + 3 * lanes);
+      for (i = 4 * lanes; i + 4 * lanes <= n; i += 4 * lanes) {
+        acc = combine_simd<Kind>(acc, load_simd(in + i));
+        acc1 = combine_simd<Kind>(acc1, load_simd(in + i + lanes));
+        acc2 = combine_simd<Kind>(acc2, load_simd(in + i + 2 * lanes));
+        acc3 = combine_simd<Kind>(acc3, load_simd(in + i + 3 * lanes));
+      }
+      acc = combine_simd<Kind>(combine_simd<Kind>(acc, acc1), combine_simd<Kind>(acc2, acc3));
+    }
+    for (; i + lanes <= n; i += lanes) acc = combine_simd<Kind>(acc, load_simd(in + i));
+    result = acc[0];
+    for (int l = 1; l < lanes; ++l) result = combine<Kind>(result, static_cast<U>(acc[l]));
+  }
+  for (; i < n; ++i) result = combine<Kind>(result, in[i]);
+  return result;
+}
+
+/// reduce_rows for rows shorter than a vector: several of them together are as long as a few vectors, folded at the end.
+template <monoid Kind, class U>
+inline void reduce_short_rows(const U* in, std::int64_t rows, std::int64_t n, U* out, bool accumulate) {
+  constexpr int lanes = simd_lanes<U>, most = 4 * lanes;
+  const std::int64_t together = most / n, width = together * n;
+  U acc[most];
+  std::copy_n(in, width, acc);
+  std::int64_t i = together;
+  for (; i + together <= rows; i += together) {
+    const U* from = in + i * n;
+    std::int64_t w = 0;
+    for (; w + lanes <= width; w += lanes)
+      store_simd(acc + w, combine_simd<Kind>(load_simd<U>(acc + w), load_simd(from + w)));
+    for (; w < width; ++w) acc[w] = combine<Kind>(acc[w], from[w]);
+  }
+  for (std::int64_t w = n; w < width; ++w) acc[w % n] = combine<Kind>(acc[w % n], acc[w]);
+  for (; i < rows; ++i)
+    for (std::int64_t j = 0; j < n; ++j) acc[j] = combine<Kind>(acc[j], in[i * n + j]);
+  for (std::int64_t j = 0; j < n; ++j) out[j] = accumulate ? combine<Kind>(out[j], acc[j]) : acc[j];
+}
+
+/// out[j] = the reduction of in[i * n + j] over i < rows; with `accumulate` also with what out holds. rows, n >= 1.
+template <monoid Kind, class U>
+inline void reduce_rows(const U* in, std::int64_t rows, std::int64_t n, U* out, bool accumulate) {
+  constexpr int lanes = simd_lanes<U>;
+  if (n <= lanes && rows >= 4 * lanes) return reduce_short_rows<Kind>(in, rows, n, out, accumulate);
+  constexpr std::int64_t chunk = 8192 / static_cast<int>(sizeof(U));  // a piece of the result that stays in the first cache
+  for (std::int64_t begin = 0; begin < n; begin += chunk) {
+    const auto end = std::min(begin + chunk, n);
+    std::int64_t i = 0;
+    if (!accumulate) {
+      std::copy(in + begin, in + end, out + begin);
+      i = 1;
+    }
+    for (; i + 4 <= rows; i += 4) {
+      const U *r0 = in + i * n, *r1 = r0 + n, *r2 = r1 + n, *r3 = r2 + n;
+      auto j = begin;
+      for (; j + lanes <= end; j += lanes) {
+        const auto sum = combine_simd<Kind>(combine_simd<Kind>(load_simd(r0 + j), load_simd(r1 + j)),
+                                            combine_simd<Kind>(load_simd(r2 + j), load_simd(r3 + j)));
+        store_simd(out + j, combine_simd<Kind>(load_simd<U>(out + j), sum));
+      }
+      for (; j < end; ++j)
+        out[j] = combine<Kind>(out[j], combine<Kind>(combine<Kind>(r0[j], r1[j]), combine<Kind>(r2[j], r3[j])));
+    }
+    for (; i < rows; ++i) {
+      const U* row = in + i * n;
+      auto j = begin;
+      for (; j + lanes <= end; j += lanes)
+        store_simd(out + j, combine_simd<Kind>(load_simd<U>(out + j), load_simd(row + j)));
+      for (; j < end; ++j) out[j] = combine<Kind>(out[j], row[j]);
+    }
+  }
+}
+
+}  // namespace gspmd::detail

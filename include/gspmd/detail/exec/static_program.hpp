@@ -1,0 +1,126 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <array>
+#include <utility>
+
+#include "gspmd/detail/exec/fused_static.hpp"
+#include "gspmd/detail/exec/local_step.hpp"
+#include "gspmd/error.hpp"
+
+/// The static path: one function per step, whose extents, strides and offsets are constants. `Program` is a type that holds
+/// the plan: `static constexpr plan_view view`.
+namespace gspmd::detail {
+
+template <class Program, int I>
+struct static_step {
+  static constexpr const plan_step& constant = Program::view.steps[static_cast<std::size_t>(I)];
+  static constexpr const plan_view& plan() { return Program::view; }
+  static constexpr const plan_step& step() { return constant; }
+
+  static constexpr auto spec = static_cast<std::size_t>(constant.spec);
+  struct contraction_constant {
+    constexpr const contraction_plan& operator()() const { return Program::view.contractions[spec]; }
+  };
+  struct reduction_constant {
+    constexpr const reduction_spec& operator()() const { return Program::view.reductions[spec]; }
+  };
+  struct permutation_constant {
+    constexpr const permutation_spec& operator()() const { return Program::view.permutations[spec]; }
+  };
+  static constexpr contraction_constant contraction() { return {}; }
+  static constexpr reduction_constant reduction() { return {}; }
+  static constexpr permutation_constant permutation() { return {}; }
+};
+
+template <class Program, int G>
+struct static_group {
+  static constexpr const planned_group& group = Program::view.groups[static_cast<std::size_t>(G)];
+  static constexpr const extents& loop = group.loop;
+
+  template <class T, std::size_t N>
+  static constexpr std::array<T, N> copy(std::span<const T> from, int begin) {
+    std::array<T, N> result{};
+    for (std::size_t i = 0; i < N; ++i) result[i] = from[static_cast<std::size_t>(begin) + i];
+    return result;
+  }
+  static constexpr auto ops = copy<scalar_op, static_cast<std::size_t>(group.ops.count)>(Program::view.scalar_ops, group.ops.begin);
+  static constexpr auto stores = copy<fused_store, static_cast<std::size_t>(group.stores.count)>(Program::view.stores, group.stores.begin);
+};
+
+template <class Program, int I>
+void run_static_local(const device_memory& device) {
+  using source = static_step<Program, I>;
+  constexpr const plan_step& s = source::constant;
+  using T = element_t<source::constant.type>;
+  if constexpr (s.what == action::contract) {
+    run_contract<T>(source{}, device);
+  } else if constexpr (s.what == action::reduce) {
+    run_reduce<T>(source{}, device);
+  } else if constexpr (s.what == action::permute) {
+    run_permute<T>(source{}, device);
+  } else {
+    const void* inputs[s.operands.count + 1];
+    void* outputs[s.results.count];
+    std::int64_t offsets[s.bounds.count + 1];
+    for (int k = 0; k < s.operands.count; ++k) inputs[k] = device.read(Program::view.operand(s, k).where);
+    for (int k = 0; k < s.results.count; ++k) outputs[k] = device.write(Program::view.result(s, k).where);
+    for (int b = 0; b < s.bounds.count; ++b)
+      offsets[b] = first_index(Program::view, Program::view.bounds[static_cast<std::size_t>(s.bounds.begin + b)], device.at);
+    run_fused<static_group<Program, s.spec>>(inputs, outputs, offsets);
+  }
+}
+
+template <class Program, int I, class Comm>
+void run_static_step(Comm& comm, const device_memory* devices, const void** from, void** to) {
+  using source = static_step<Program, I>;
+  constexpr const plan_step& s = source::constant;
+  const int count = comm.local_count();
+  if constexpr (s.what == action::move || s.what == action::combine) {
+    using T = element_t<source::constant.type>;
+    for (int d = 0; d < count; ++d) {
+      from[d] = devices[d].read(Program::view.operand(s, 0).where);
+      to[d] = devices[d].write(Program::view.result(s).where);
+    }
+    const auto* in = reinterpret_cast<const T* const*>(from);
+    auto* out = reinterpret_cast<T* const*>(to);
+    if constexpr (s.what == action::move) {
+      static constexpr movement m = movement_of(Program::view, s);
+      comm.template move<T>(*Program::view.mesh, m, in, out);
+    } else {
+      static constexpr struct reduction r = reduction_of(Program::view, s);
+      comm.template reduce<T>(*Program::view.mesh, r, in, out);
+    }
+  } else {
+    for (int d = 0; d < count; ++d) run_static_local<Program, I>(devices[d]);
+  }
+}
+
+/// Says which operator of the user's program failed.
+inline error at_step(const error& e, const plan_view& plan, int step) {
+  const auto& n = plan.nodes[static_cast<std::size_t>(plan.steps[static_cast<std::size_t>(step)].node)];
+  return e.with_op(name_of(n.op), n.at.file, n.at.line);
+}
+
+/// Runs all steps on the devices that `comm` holds. `from` and `to` have room for a pointer per device.
+template <class Program, class Comm>
+void run_static(Comm& comm, const device_memory* devices, const void** from, void** to) {
+  constexpr int count = static_cast<int>(Program::view.steps.size());
+  int current = 0;
+  try {
+    // In chunks: Clang limits the depth of a fold expression.
+    constexpr int chunk = 64;
+    const auto run_chunk = [&]<int Begin, int... Is>(std::integral_constant<int, Begin>, std::integer_sequence<int, Is...>) {
+      ((current = Begin + Is, run_static_step<Program, Begin + Is>(comm, devices, from, to)), ...);
+    };
+    [&]<int... Chunks>(std::integer_sequence<int, Chunks...>) {
+      (run_chunk(std::integral_constant<int, Chunks * chunk>{},
+                 std::make_integer_sequence<int, (count - Chunks * chunk < chunk ? count - Chunks * chunk : chunk)>{}),
+       ...);
+    }(std::make_integer_sequence<int, (count + chunk - 1) / chunk>{});
+  } catch (const error& e) {
+    throw at_step(e, Program::view, current);
+  }
+}
+
+}  // namespace gspmd::detail

@@ -1,0 +1,69 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "gspmd/detail/ir/layout.hpp"
+#include "gspmd/detail/ir/mesh_info.hpp"
+#include "gspmd/detail/ir/opcode.hpp"
+#include "gspmd/detail/ir/types.hpp"
+#include "gspmd/detail/support/inline_vec.hpp"
+#include "gspmd/detail/support/text.hpp"
+
+namespace gspmd::detail {
+
+/// The line of the user's program that wrote an operator.
+struct location {
+  const char* file = "";
+  int line = 0;
+  static constexpr location current(const char* file = __builtin_FILE(), int line = __builtin_LINE()) { return {file, line}; }
+};
+
+/// One operator of the program for one giant device. Its only result has the node's number.
+struct node {
+  opcode op = opcode::parameter;
+  dtype type = dtype::f32;
+  extents shape;                  // global
+  inline_vec<int, max_map_arity> operands;
+  inline_vec<std::int8_t, 3 * max_rank> attributes;  // what they are is said by the operator's family
+  monoid kind = monoid::add;      // reduce
+  double real = 0;                // constant of a floating type
+  std::int64_t integer = 0;       // constant of another type
+  const map_function* function = nullptr;
+  bool annotated = false;         // `annotation` was written by the user
+  bool forbid_reshard = false;    // the user allows no communication on the operands
+  sharding annotation;
+  location at;
+};
+
+/// A program in the global view, in the order it was written; operands come before their users.
+class graph {
+ public:
+  std::vector<node> nodes;
+  std::vector<int> inputs;
+  std::vector<int> outputs;
+  const mesh_info* mesh = nullptr;  // what annotations name
+  text error;  // the first mistake found; operators after it are not checked
+
+  [[nodiscard]] constexpr bool failed() const { return !error.empty(); }
+
+  constexpr int add(node n) {
+    nodes.push_back(n);
+    return static_cast<int>(nodes.size()) - 1;
+  }
+  /// Records a mistake at the user's line and gives the number that poisons what is built on it.
+  constexpr int fail(location at, std::string_view op, const text& what) {
+    if (error.empty()) {
+      error << op << " at " << base_name(at.file) << ':' << at.line << ": " << what;
+    }
+    return -1;
+  }
+  static constexpr std::string_view base_name(std::string_view path) {
+    const auto slash = path.rfind('/');
+    return slash == std::string_view::npos ? path : path.substr(slash + 1);
+  }
+};
+
+}  // namespace gspmd::detail

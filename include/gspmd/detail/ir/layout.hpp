@@ -1,0 +1,178 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstdint>
+
+#include "gspmd/detail/ir/types.hpp"
+#include "gspmd/detail/support/inline_vec.hpp"
+
+/// Where the elements of a value lie on a mesh: plain numbers, no names. The planner, the executors and the communicators
+/// all use these few functions, so there is one answer to "which part does device d hold".
+namespace gspmd::detail {
+
+using axis_mask = std::uint32_t;  // a set of mesh axes, by position
+using dim_mask = std::uint64_t;   // a set of tensor dims, by position
+
+constexpr axis_mask axis_bit(int axis) { return axis_mask{1} << axis; }
+constexpr dim_mask dim_bit(int dim) { return dim_mask{1} << dim; }
+
+using coordinates = inline_vec<std::int32_t, max_axes>;  // a device's position on each mesh axis
+
+/// The sizes of the axes, major to minor, and the order of the devices (F1, F2).
+struct mesh_shape {
+  inline_vec<std::int32_t, max_axes> sizes;
+  const std::int32_t* order = nullptr;     // device id at each position, row-major over the axes; null: the identity
+  const std::int32_t* position = nullptr;  // its inverse
+
+  [[nodiscard]] constexpr int axis_count() const { return sizes.count; }
+  [[nodiscard]] constexpr std::int64_t device_count() const {
+    std::int64_t n = 1;
+    for (int a = 0; a < sizes.count; ++a) n *= sizes[a];
+    return n;
+  }
+  [[nodiscard]] constexpr std::int64_t size_of(axis_mask axes) const {
+    std::int64_t n = 1;
+    for (int a = 0; a < sizes.count; ++a)
+      if ((axes & axis_bit(a)) != 0) n *= sizes[a];
+    return n;
+  }
+  [[nodiscard]] constexpr coordinates coordinates_of(std::int64_t device) const {
+    std::int64_t at = position != nullptr ? position[device] : device;
+    coordinates result(sizes.count, 0);
+    for (int a = sizes.count - 1; a >= 0; --a) {
+      result[a] = static_cast<std::int32_t>(at % sizes[a]);
+      at /= sizes[a];
+    }
+    return result;
+  }
+  [[nodiscard]] constexpr std::int32_t device_at(const coordinates& at) const {
+    std::int64_t p = 0;
+    for (int a = 0; a < sizes.count; ++a) p = p * sizes[a] + at[a];
+    return order != nullptr ? order[p] : static_cast<std::int32_t>(p);
+  }
+};
+
+/// The device number `member` of the group of devices that agree with `at` on all axes outside `axes`.
+/// Members are numbered row-major over the axes of the group (F74, F75).
+constexpr coordinates group_member(const mesh_shape& mesh, axis_mask axes, coordinates at, std::int64_t member) {
+  for (int a = mesh.axis_count() - 1; a >= 0; --a)
+    if ((axes & axis_bit(a)) != 0) {
+      at[a] = static_cast<std::int32_t>(member % mesh.sizes[a]);
+      member /= mesh.sizes[a];
+    }
+  return at;
+}
+
+/// The number of the device at `at` in its group over `axes`.
+constexpr std::int64_t group_index(const mesh_shape& mesh, axis_mask axes, const coordinates& at) {
+  std::int64_t index = 0;
+  for (int a = 0; a < mesh.axis_count(); ++a)
+    if ((axes & axis_bit(a)) != 0) index = index * mesh.sizes[a] + at[a];
+  return index;
+}
+
+/// One mesh axis splits one tensor dim.
+struct axis_use {
+  std::int8_t axis = 0;
+  std::int8_t dim = 0;
+  friend constexpr bool operator==(const axis_use&, const axis_use&) = default;
+};
+
+/// The sharding of a value (GSPMD 3.1): which axes split which dims, over which axes the value is partial, which dims are
+/// open to refinement. A mesh axis that is named nowhere replicates.
+struct sharding {
+  inline_vec<axis_use, max_axes> splits;  // ordered by dim, then major to minor
+  axis_mask partial = 0;                  // the value is the reduction over the devices along these axes
+  monoid kind = monoid::add;              // of the partial axes
+  dim_mask open = 0;                      // dims that completion may refine
+
+  friend constexpr bool operator==(const sharding& a, const sharding& b) {
+    return a.splits == b.splits && a.partial == b.partial && (a.partial == 0 || a.kind == b.kind) && a.open == b.open;
+  }
+
+  [[nodiscard]] constexpr axis_mask split_axes() const {
+    axis_mask axes = 0;
+    for (const auto& use : splits) axes |= axis_bit(use.axis);
+    return axes;
+  }
+  [[nodiscard]] constexpr axis_mask axes_of(int dim) const {
+    axis_mask axes = 0;
+    for (const auto& use : splits)
+      if (use.dim == dim) axes |= axis_bit(use.axis);
+    return axes;
+  }
+  [[nodiscard]] constexpr bool is_split(int dim) const {
+    for (const auto& use : splits)
+      if (use.dim == dim) return true;
+    return false;
+  }
+  /// Splits `dim` by one more axis, minor to those that split it already.
+  constexpr void add_split(int axis, int dim) {
+    int at = 0;
+    while (at < splits.count && splits[at].dim <= dim) ++at;
+    splits.insert(at, axis_use{static_cast<std::int8_t>(axis), static_cast<std::int8_t>(dim)});
+  }
+};
+
+/// True when both lay the data out alike; openness does not matter.
+constexpr bool same_layout(const sharding& a, const sharding& b) {
+  return a.splits == b.splits && a.partial == b.partial && (a.partial == 0 || a.kind == b.kind);
+}
+
+/// Into how many parts a dim is cut: the product of the sizes of its axes.
+constexpr std::int64_t parts_of(const mesh_shape& mesh, const sharding& s, int dim) {
+  std::int64_t n = 1;
+  for (const auto& use : s.splits)
+    if (use.dim == dim) n *= mesh.sizes[use.axis];
+  return n;
+}
+
+/// Which part of `dim` the device at `at` holds.
+constexpr std::int64_t part_index(const mesh_shape& mesh, const sharding& s, int dim, const coordinates& at) {
+  std::int64_t index = 0;
+  for (const auto& use : s.splits)
+    if (use.dim == dim) index = index * mesh.sizes[use.axis] + at[use.axis];
+  return index;
+}
+
+/// Every shard has the same extent, rounded up (GSPMD 4.1): 15 over 2 is 8, 9 over 2x2 is 3 (3,3,3,0).
+constexpr std::int64_t shard_extent(std::int64_t global_extent, std::int64_t parts) {
+  return parts <= 1 ? global_extent : (global_extent + parts - 1) / parts;
+}
+
+constexpr extents local_extents(const mesh_shape& mesh, const extents& global, const sharding& s) {
+  extents local = global;
+  for (int i = 0; i < s.splits.count;) {
+    const int dim = s.splits[i].dim;
+    std::int64_t parts = 1;
+    for (; i < s.splits.count && s.splits[i].dim == dim; ++i) parts *= mesh.sizes[s.splits[i].axis];
+    local[dim] = shard_extent(global[dim], parts);
+  }
+  return local;
+}
+
+/// The half-open range of global indices that are really there; the rest of the shard up to its extent is padding.
+struct index_range {
+  std::int64_t begin = 0;
+  std::int64_t end = 0;
+  [[nodiscard]] constexpr std::int64_t size() const { return end - begin; }
+  friend constexpr bool operator==(const index_range&, const index_range&) = default;
+};
+
+constexpr index_range part_range(std::int64_t global_extent, std::int64_t parts, std::int64_t index) {
+  const auto step = shard_extent(global_extent, parts);
+  const auto begin = index * step < global_extent ? index * step : global_extent;
+  return {begin, begin + step < global_extent ? begin + step : global_extent};
+}
+
+constexpr index_range dim_range(const mesh_shape& mesh, const extents& global, const sharding& s, int dim, const coordinates& at) {
+  return part_range(global[dim], parts_of(mesh, s, dim), part_index(mesh, s, dim, at));
+}
+
+constexpr index_range intersect(index_range a, index_range b) {
+  const auto begin = a.begin > b.begin ? a.begin : b.begin;
+  const auto end = a.end < b.end ? a.end : b.end;
+  return {begin, end < begin ? begin : end};
+}
+
+}  // namespace gspmd::detail

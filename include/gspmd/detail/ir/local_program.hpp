@@ -1,0 +1,58 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <vector>
+
+#include "gspmd/detail/exec/collective.hpp"
+#include "gspmd/detail/ir/graph.hpp"
+
+namespace gspmd::detail {
+
+/// A value of the program that every device runs: a node's result under one sharding.
+struct local_value {
+  int node = 0;
+  dtype type = dtype::f32;
+  extents global;
+  sharding layout;
+  extents local;
+};
+
+enum class local_kind : std::uint8_t {
+  compute,  // the node's operator on shards
+  slice,    // cut by position on the mesh, nothing is sent
+  move,     // all_gather, all_to_all, collective_permute
+  reduce,   // all_reduce, reduce_scatter
+};
+
+struct local_op {
+  local_kind what = local_kind::compute;
+  int node = 0;      // compute: whose operator; else: for whose sake the data moves
+  int result = 0;    // local value
+  inline_vec<int, max_map_arity> operands;
+  axis_mask axes = 0;                                            // move, reduce
+  collective_kind collective = collective_kind::all_gather;      // move, reduce
+  bool for_output = false;  // brings an output to its sharding
+  bool forced = false;  // a gather that the operator needs because it cannot work on the split
+};
+
+/// The program that all devices run (GSPMD 4): operators on shards and the communication between them.
+struct local_program {
+  std::vector<local_value> values;
+  std::vector<local_op> ops;
+  std::vector<int> inputs;   // values
+  std::vector<int> outputs;  // values
+
+  [[nodiscard]] constexpr const local_value& value(int i) const { return values[static_cast<std::size_t>(i)]; }
+};
+
+/// What one device sends in `op`.
+constexpr std::int64_t bytes_of(const mesh_shape& mesh, const local_program& p, const local_op& op) {
+  if (op.what != local_kind::move && op.what != local_kind::reduce) return 0;
+  const auto& from = p.value(op.operands[0]);
+  const auto& to = p.value(op.result);
+  if (op.what == local_kind::move)
+    return bytes_sent(mesh, movement{from.global, from.layout, to.layout, op.axes}, bytes_of(from.type));
+  return bytes_sent(mesh, reduction{from.global, from.layout, to.layout, op.axes, from.layout.kind}, bytes_of(from.type));
+}
+
+}  // namespace gspmd::detail

@@ -1,0 +1,149 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "gspmd/detail/exec/collective.hpp"
+#include "gspmd/detail/exec/contraction_plan.hpp"
+#include "gspmd/detail/exec/fused_group.hpp"
+#include "gspmd/detail/exec/permute.hpp"
+#include "gspmd/detail/exec/reduce.hpp"
+#include "gspmd/detail/ir/local_program.hpp"
+
+namespace gspmd::detail {
+
+/// What a step of a plan does; each has its table of descriptions in the plan.
+enum class action : std::uint8_t {
+  fused,     // a run of elementwise operators
+  contract,  // einsum of two operands
+  reduce,    // over dims of a shard
+  permute,   // transpose of a shard
+  move,      // slice (no axes), all_gather, all_to_all, collective_permute
+  combine,   // all_reduce, reduce_scatter
+};
+
+/// Where a value lies on every device.
+struct memory_place {
+  enum class kind : std::uint8_t { none, input, output, arena };
+  kind where = kind::none;
+  std::int64_t at = 0;  // number of the input or output; byte offset in the arena
+};
+
+struct planned_value {
+  int node = 0;
+  dtype type = dtype::f32;
+  extents global;
+  sharding layout;
+  extents local;
+  memory_place where;
+};
+
+/// A number that a step needs and only the device knows: how much of a dim of a shard is not padding, or where it begins.
+struct bound {
+  std::int8_t index = 0;  // contract: the letter; reduce: the dim; fused: the slot of the iota
+  int value = 0;
+  std::int8_t dim = 0;
+};
+
+/// A range of one of the plan's tables.
+struct table_range {
+  int begin = 0;
+  int count = 0;
+};
+
+struct planned_group {
+  extents loop;
+  table_range ops;
+  table_range stores;
+};
+
+struct plan_step {
+  action what = action::fused;
+  dtype type = dtype::f32;
+  int node = 0;              // whose operator it is, or for whose sake data moves
+  int spec = 0;              // in the table of its action
+  table_range operands;      // in slots: values
+  table_range results;       // in slots
+  table_range bounds;
+  std::int64_t scratch = 0;  // byte offset in the arena
+  collective_kind collective = collective_kind::all_gather;
+  bool forced = false;
+  std::int64_t bytes_sent = 0;
+};
+
+/// One line of the user's program, for messages and for explain.
+struct planned_node {
+  opcode op = opcode::parameter;
+  location at;
+};
+
+/// Everything about a compiled program, as tables of plain values. Either these vectors own them (`plan`), or constants do;
+/// executors and explain read them through `plan_view`.
+struct plan {
+  mesh_shape mesh;
+  std::vector<planned_node> nodes;
+  std::vector<sharding> completed;  // by node
+  std::vector<planned_value> values;
+  std::vector<plan_step> steps;
+  std::vector<int> slots;
+  std::vector<bound> bounds;
+  std::vector<planned_group> groups;
+  std::vector<scalar_op> scalar_ops;
+  std::vector<fused_store> stores;
+  std::vector<contraction_plan> contractions;
+  std::vector<reduction_spec> reductions;
+  std::vector<permutation_spec> permutations;
+  std::vector<int> inputs;   // values
+  std::vector<int> outputs;  // values
+  std::int64_t arena_bytes = 0;
+  text error;  // why the program is refused, if it is
+};
+
+struct plan_view {
+  const mesh_shape* mesh = nullptr;
+  std::span<const planned_node> nodes;
+  std::span<const sharding> completed;
+  std::span<const planned_value> values;
+  std::span<const plan_step> steps;
+  std::span<const int> slots;
+  std::span<const bound> bounds;
+  std::span<const planned_group> groups;
+  std::span<const scalar_op> scalar_ops;
+  std::span<const fused_store> stores;
+  std::span<const contraction_plan> contractions;
+  std::span<const reduction_spec> reductions;
+  std::span<const permutation_spec> permutations;
+  std::span<const int> inputs;
+  std::span<const int> outputs;
+  std::int64_t arena_bytes = 0;
+
+  constexpr plan_view() = default;
+  template <class Tables>  // plan, or the constant tables of a static program
+  constexpr explicit plan_view(const Tables& p)
+      : mesh(&p.mesh), nodes(p.nodes), completed(p.completed), values(p.values), steps(p.steps), slots(p.slots), bounds(p.bounds),
+        groups(p.groups), scalar_ops(p.scalar_ops), stores(p.stores), contractions(p.contractions), reductions(p.reductions),
+        permutations(p.permutations), inputs(p.inputs), outputs(p.outputs), arena_bytes(p.arena_bytes) {}
+
+  [[nodiscard]] constexpr const planned_value& value(int i) const { return values[static_cast<std::size_t>(i)]; }
+  [[nodiscard]] constexpr const planned_value& operand(const plan_step& s, int k) const {
+    return value(slots[static_cast<std::size_t>(s.operands.begin + k)]);
+  }
+  [[nodiscard]] constexpr const planned_value& result(const plan_step& s, int k = 0) const {
+    return value(slots[static_cast<std::size_t>(s.results.begin + k)]);
+  }
+};
+
+constexpr movement movement_of(const plan_view& p, const plan_step& s) {
+  const auto& from = p.operand(s, 0);
+  const auto& to = p.result(s);
+  return {from.global, from.layout, to.layout, movement_axes(*p.mesh, from.global, from.layout, to.layout)};
+}
+constexpr reduction reduction_of(const plan_view& p, const plan_step& s) {
+  const auto& from = p.operand(s, 0);
+  const auto& to = p.result(s);
+  return {from.global, from.layout, to.layout, from.layout.partial & ~to.layout.partial, from.layout.kind};
+}
+
+}  // namespace gspmd::detail

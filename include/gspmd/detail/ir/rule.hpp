@@ -1,0 +1,129 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstdint>
+
+#include "gspmd/detail/ir/layout.hpp"
+#include "gspmd/detail/support/inline_vec.hpp"
+
+namespace gspmd::detail {
+
+/// What becomes of a factor when mesh axes split it.
+enum class factor_kind : std::uint8_t {
+  parallel,   // shards of the operands give shards of the result
+  reduction,  // shards of the operands give a partial result
+  gathered,   // must not be split: its tensors are gathered along it
+};
+
+struct factor {
+  std::int64_t size = 1;
+  factor_kind kind = factor_kind::parallel;
+};
+
+/// Which factors the dims of one tensor are made of, major to minor. A dim of extent 1 may have none.
+struct tensor_map {
+  inline_vec<std::int8_t, 2 * max_rank> factors;
+  inline_vec<std::int8_t, max_rank> first;  // by dim, where its factors begin
+
+  constexpr void begin_dim() { first.push_back(static_cast<std::int8_t>(factors.count)); }
+  constexpr void add_factor(int f) { factors.push_back(static_cast<std::int8_t>(f)); }
+  [[nodiscard]] constexpr int begin(int dim) const { return first[dim]; }
+  [[nodiscard]] constexpr int end(int dim) const { return dim + 1 < first.count ? first[dim + 1] : factors.count; }
+  [[nodiscard]] constexpr bool holds(int f) const {
+    for (auto g : factors)
+      if (g == f) return true;
+    return false;
+  }
+};
+
+/// How the dims of an operator's operands and result correspond (the notation of einsum, F51): every dim is a product of
+/// factors, every factor has a kind. Completion, partitioning and cost read nothing else of an operator.
+struct op_rule {
+  inline_vec<factor, 2 * max_rank> factors;
+  inline_vec<tensor_map, 3> maps;  // the operands, then the result; one for all of them if `uniform`
+  bool uniform = false;            // every tensor has the same dims, one factor each
+  monoid kind = monoid::add;       // of the reduction factors
+
+  constexpr int add_factor(std::int64_t size, factor_kind factor_is = factor_kind::parallel) {
+    factors.push_back(factor{size, factor_is});
+    return factors.count - 1;
+  }
+  [[nodiscard]] constexpr const tensor_map& operand(int k) const { return maps[uniform ? 0 : k]; }
+  [[nodiscard]] constexpr const tensor_map& result() const { return maps[maps.count - 1]; }
+};
+
+/// A use of mesh axes by factors: like the splits of a sharding, with factors in the place of dims.
+using factor_splits = inline_vec<axis_use, max_axes>;
+
+constexpr void add_factor_split(factor_splits& splits, int axis, int f) {
+  int at = 0;
+  while (at < splits.count && splits[at].dim <= f) ++at;
+  splits.insert(at, axis_use{static_cast<std::int8_t>(axis), static_cast<std::int8_t>(f)});
+}
+
+/// The factors that a tensor's splits fall on. A dim of several factors gives its axes to them major to minor, as far as
+/// each axis fills a factor exactly:
+///   [6] = (a:2)(b:3) split over x:2        -> a over x
+///   [8] = (a:4)(b:2) split over x:2, y:2   -> a over x, y
+///   [6] = (a:2)(b:3) split over z:3        -> nothing: 3 does not divide 2
+constexpr factor_splits to_factors(const mesh_shape& mesh, const op_rule& rule, const tensor_map& map,
+                                   const inline_vec<axis_use, max_axes>& splits) {
+  if (rule.uniform) return splits;
+  factor_splits result;
+  for (int i = 0; i < splits.count;) {
+    const int dim = splits[i].dim;
+    const int begin = map.begin(dim);
+    const int end = map.end(dim);
+    int f = begin;
+    std::int64_t parts = 1;
+    for (; i < splits.count && splits[i].dim == dim; ++i) {
+      if (f == end) continue;
+      if (end - begin > 1) {
+        while (f < end && parts == rule.factors[map.factors[f]].size) {
+          ++f;
+          parts = 1;
+        }
+        if (f == end) continue;
+        parts *= mesh.sizes[splits[i].axis];
+        if (rule.factors[map.factors[f]].size % parts != 0) {
+          f = end;
+          continue;
+        }
+      }
+      add_factor_split(result, splits[i].axis, map.factors[f]);
+    }
+  }
+  return result;
+}
+
+/// The splits of a tensor whose factors are split so. What a dim of several factors cannot express is left out: a factor
+/// may be split only when all factors before it in the dim are cut down to single elements, and evenly.
+constexpr inline_vec<axis_use, max_axes> to_dims(const mesh_shape& mesh, const op_rule& rule, const tensor_map& map,
+                                                 const factor_splits& splits) {
+  if (rule.uniform) return splits;
+  inline_vec<axis_use, max_axes> result;
+  if (splits.empty()) return result;
+  for (int dim = 0; dim < map.first.count; ++dim) {
+    const int begin = map.begin(dim);
+    const int end = map.end(dim);
+    bool open = true;
+    for (int at = begin; at < end && open; ++at) {
+      const int f = map.factors[at];
+      std::int64_t parts = 1;
+      for (int i = 0; i < splits.count && open; ++i) {
+        if (splits[i].dim != f) continue;
+        const auto more = parts * mesh.sizes[splits[i].axis];
+        if (end - begin > 1 && rule.factors[f].size % more != 0) {
+          open = false;
+          break;
+        }
+        parts = more;
+        result.push_back(axis_use{splits[i].axis, static_cast<std::int8_t>(dim)});
+      }
+      if (parts != rule.factors[f].size) open = false;
+    }
+  }
+  return result;
+}
+
+}  // namespace gspmd::detail

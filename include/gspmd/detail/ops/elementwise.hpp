@@ -1,0 +1,67 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <initializer_list>
+#include <span>
+
+#include "gspmd/detail/exec/scalar_ops.hpp"
+#include "gspmd/detail/ir/graph.hpp"
+#include "gspmd/detail/ir/rule.hpp"
+
+namespace gspmd::detail {
+
+/// One factor per dim, shared by all tensors of the operator.
+constexpr void uniform_rule(const extents& shape, op_rule& rule) {
+  rule.uniform = true;
+  tensor_map map;
+  for (int d = 0; d < shape.count; ++d) {
+    map.begin_dim();
+    map.add_factor(rule.add_factor(shape[d]));
+  }
+  rule.maps.push_back(map);
+}
+
+/// Adds an elementwise operator. Operands have one shape; operands and result have one type but for compare (result pred),
+/// select (first operand pred) and convert (result `to`).
+constexpr int add_elementwise(graph& g, opcode op, std::span<const int> operands, location at, dtype to = dtype::f32,
+                              const map_function* function = nullptr) {
+  node n;
+  n.op = op;
+  n.at = at;
+  n.function = function;
+  for (const int o : operands) {
+    if (o < 0) return -1;
+    n.operands.push_back(o);
+  }
+  const int first_value = op == opcode::select ? 1 : 0;
+  const node& model = g.nodes[static_cast<std::size_t>(n.operands[first_value])];
+  const dtype in = model.type;
+  n.shape = model.shape;
+  n.type = is_compare(op) ? dtype::pred : op == opcode::convert ? to : in;
+  for (int k = 0; k < n.operands.count; ++k) {
+    const node& o = g.nodes[static_cast<std::size_t>(n.operands[k])];
+    if (!(o.shape == n.shape))
+      return g.fail(at, name_of(op), text("operand ") << k << " is " << shape_text(o.shape) << " and operand " << first_value
+                                                      << " is " << shape_text(n.shape)
+                                                      << "; elementwise operands have one shape, broadcast one of them");
+    const dtype wanted = op == opcode::select && k == 0 ? dtype::pred : in;
+    if (o.type != wanted)
+      return g.fail(at, name_of(op), text("operand ") << k << " is " << name_of(o.type) << " where " << name_of(wanted)
+                                                      << " is wanted; convert it");
+  }
+  const bool defined = op == opcode::map ? (in == dtype::f32   ? function->f32 != nullptr
+                                            : in == dtype::f64 ? function->f64 != nullptr
+                                            : in == dtype::s32 ? function->s32 != nullptr
+                                            : in == dtype::s64 ? function->s64 != nullptr
+                                                               : function->pred != nullptr)
+                                         : is_defined(op, in);
+  if (!defined) return g.fail(at, name_of(op), text("is not defined for ") << name_of(in) << "; convert the operand");
+  return g.add(n);
+}
+
+constexpr int add_elementwise(graph& g, opcode op, std::initializer_list<int> operands, location at, dtype to = dtype::f32,
+                              const map_function* function = nullptr) {
+  return add_elementwise(g, op, std::span<const int>(operands.begin(), operands.size()), at, to, function);
+}
+
+}  // namespace gspmd::detail

@@ -1,0 +1,136 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <vector>
+
+#include "gspmd/detail/ir/graph.hpp"
+#include "gspmd/detail/ir/merge.hpp"
+#include "gspmd/detail/ops/registry.hpp"
+
+namespace gspmd::detail {
+
+/// Gives every value of a graph a sharding (GSPMD 3.5).
+///
+/// 1. A value starts with the user's annotation, else replicated and open in all dims.
+/// 2. In round r the operators of level <= r take part: elementwise and reshapes first, then einsum and reduce, then
+///    broadcast backward, then broadcast forward.
+/// 3. A round sweeps forward (operands to result) and backward (result to operands, and between operands) over the
+///    operators whose neighbours changed, until nothing changes.
+/// 4. A value takes over a split only on a dim that is not split yet and open, by axes that it does not use yet: shardings
+///    are only refined, so the fixed point is reached; annotated dims never change.
+///
+///   x{B:data} w{F:model}  h = einsum<"bd,df->bf">(x, w)  ->  h{B:data, F:model}        (Fig. 3)
+///
+/// Between two candidates that exclude each other the one met first stays: operands are asked larger first, then in order.
+class completion {
+ public:
+  constexpr completion(const graph& g, const mesh_shape& mesh) : graph_(g), mesh_(mesh) {
+    const auto count = g.nodes.size();
+    shardings.resize(count, sharding{});
+    dirty_.resize(count, 0);
+    users_begin_.resize(count + 1, 0);
+    for (std::size_t i = 0; i < count; ++i) {
+      const node& n = g.nodes[i];
+      if (n.annotated) shardings[i] = without_size_1(n.annotation);
+      else shardings[i].open = ~dim_mask{0};
+      for (const int o : n.operands) ++users_begin_[static_cast<std::size_t>(o) + 1];
+    }
+    for (std::size_t i = 0; i < count; ++i) users_begin_[i + 1] += users_begin_[i];
+    users_.resize(static_cast<std::size_t>(users_begin_[count]), 0);
+    auto next = users_begin_;
+    for (std::size_t i = 0; i < count; ++i)
+      for (const int o : g.nodes[i].operands) users_[static_cast<std::size_t>(next[static_cast<std::size_t>(o)]++)] = static_cast<int>(i);
+  }
+
+  constexpr void run() {
+    for (round_ = 0; round_ < completion_rounds; ++round_) {
+      for (std::size_t i = 0; i < dirty_.size(); ++i) dirty_[i] = 1;
+      changed_ = true;
+      while (changed_) {
+        changed_ = false;
+        for (int i = 0; i < static_cast<int>(dirty_.size()); ++i)
+          if (dirty_[static_cast<std::size_t>(i)] != 0) visit(i, true);
+        for (int i = static_cast<int>(dirty_.size()) - 1; i >= 0; --i)
+          if (dirty_[static_cast<std::size_t>(i)] != 0) {
+            dirty_[static_cast<std::size_t>(i)] = 0;
+            visit(i, false);
+          }
+      }
+    }
+  }
+
+  std::vector<sharding> shardings;  // by node
+
+ private:
+  /// Axes of size 1 cut nothing: no pass after this one sees them.
+  [[nodiscard]] constexpr sharding without_size_1(const sharding& s) const {
+    sharding result = s;
+    result.splits.clear();
+    for (const auto& use : s.splits)
+      if (mesh_.sizes[use.axis] > 1) result.splits.push_back(use);
+    for (int a = 0; a < mesh_.axis_count(); ++a)
+      if (mesh_.sizes[a] == 1) result.partial &= ~axis_bit(a);
+    return result;
+  }
+
+  constexpr void visit(int i, bool is_forward) {
+    const node& n = graph_.nodes[static_cast<std::size_t>(i)];
+    if (n.operands.empty()) return;
+    bool takes_part = false;
+    with_family(n.op, [&](auto family) { takes_part = (is_forward ? family.forward : family.backward) <= round_; });
+    if (!takes_part) return;
+    op_rule rule;
+    rule_of(graph_, n, rule);
+    if (is_forward) {
+      for (const int k : larger_first(n)) give(rule, n.operands[k], rule.operand(k), i, rule.result());
+    } else {
+      for (int k = 0; k < n.operands.count; ++k) give(rule, i, rule.result(), n.operands[k], rule.operand(k));
+      for (const int from : larger_first(n))
+        for (int k = 0; k < n.operands.count; ++k)
+          if (k != from) give(rule, n.operands[from], rule.operand(from), n.operands[k], rule.operand(k));
+    }
+  }
+
+  /// Moves the splits of one tensor of an operator to another one through the factors they share.
+  constexpr void give(const op_rule& rule, int from, const tensor_map& from_map, int to, const tensor_map& to_map) {
+    const sharding& source = shardings[static_cast<std::size_t>(from)];
+    if (source.splits.empty()) return;
+    auto splits = to_factors(mesh_, rule, from_map, source.splits);
+    if (!rule.uniform)
+      for (int i = splits.count - 1; i >= 0; --i)
+        if (rule.factors[splits[i].dim].kind == factor_kind::gathered || !to_map.holds(splits[i].dim)) remove(splits, i);
+    if (refine(shardings[static_cast<std::size_t>(to)], to_dims(mesh_, rule, to_map, splits),
+               graph_.nodes[static_cast<std::size_t>(to)].shape)) {
+      changed_ = true;
+      dirty_[static_cast<std::size_t>(to)] = 1;
+      for (int u = users_begin_[static_cast<std::size_t>(to)]; u < users_begin_[static_cast<std::size_t>(to) + 1]; ++u)
+        dirty_[static_cast<std::size_t>(users_[static_cast<std::size_t>(u)])] = 1;
+    }
+  }
+
+  static constexpr void remove(factor_splits& splits, int at) {
+    for (int i = at; i + 1 < splits.count; ++i) splits[i] = splits[i + 1];
+    splits.pop_back();
+  }
+
+  [[nodiscard]] constexpr inline_vec<int, max_map_arity> larger_first(const node& n) const {
+    inline_vec<int, max_map_arity> order;
+    for (int k = 0; k < n.operands.count; ++k) {
+      int at = order.count;
+      while (at > 0 && size_of(n.operands[order[at - 1]]) < size_of(n.operands[k])) --at;
+      order.insert(at, k);
+    }
+    return order;
+  }
+  [[nodiscard]] constexpr std::int64_t size_of(int i) const { return elements(graph_.nodes[static_cast<std::size_t>(i)].shape); }
+
+  const graph& graph_;
+  const mesh_shape& mesh_;
+  int round_ = 0;
+  bool changed_ = false;
+  std::vector<std::uint8_t> dirty_;
+  std::vector<int> users_begin_;
+  std::vector<int> users_;
+};
+
+}  // namespace gspmd::detail

@@ -1,0 +1,61 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include "gspmd/detail/passes/complete.hpp"
+#include "gspmd/detail/passes/memory.hpp"
+#include "gspmd/detail/passes/partition.hpp"
+#include "gspmd/detail/passes/schedule.hpp"
+
+namespace gspmd::detail {
+
+/// What is wrong where an operator communicates on its operands although the user forbade it; empty if nothing is.
+constexpr text forbidden_reshard(const graph& g, const local_program& p) {
+  for (const auto& op : p.ops) {
+    if ((op.what != local_kind::move && op.what != local_kind::reduce) || op.for_output) continue;
+    const node& n = g.nodes[static_cast<std::size_t>(op.node)];
+    if (!n.forbid_reshard) continue;
+    const auto& from = p.value(op.operands[0]);
+    const auto& to = p.value(op.result);
+    text t;
+    t << name_of(n.op) << " at " << graph::base_name(n.at.file) << ':' << n.at.line << ": ";
+    for (int k = 0; k < n.operands.count; ++k) {
+      if (n.operands[k] != from.node) continue;
+      t << "operand " << k << " is sharded ";
+      int dim = -1;
+      for (int d = from.global.count - 1; d >= 0; --d)
+        if (from.layout.axes_of(d) != to.layout.axes_of(d)) dim = d;
+      t << sharding_text(*g.mesh, from.layout, from.global.count) << " and the operator needs "
+        << sharding_text(*g.mesh, to.layout, to.global.count);
+      if (dim >= 0 && n.op == opcode::einsum) t << " (dim `" << static_cast<char>(letters_of(g, n, k)[dim]) << "`)";
+      break;
+    }
+    t << ": this takes " << name_of(op.collective) << " over `" << axes_text(*g.mesh, op.axes)
+      << "`, which forbid_reshard does not allow; shard the operands alike, or reshard one yourself";
+    return t;
+  }
+  return {};
+}
+
+/// The whole way from a graph to what every device runs. Ordinary code: `compile` calls it during constant evaluation, the
+/// run-time path at run time. Axes of size 1 cut nothing and are left out of all shardings first.
+constexpr plan make_plan(const graph& g, const mesh_shape& mesh) {
+  completion completed(g, mesh);
+  completed.run();
+  partitioner parts(g, mesh, completed.shardings);
+  parts.run();
+  if (auto problem = forbidden_reshard(g, parts.program); !problem.empty()) {
+    plan refused;
+    refused.error = std::move(problem);
+    return refused;
+  }
+  scheduler steps(g, mesh, std::move(parts.program));
+  steps.run();
+  plan result = std::move(steps.out);
+  memory_planner memory(result, std::move(steps.base));
+  memory.run();
+  for (const auto& n : g.nodes) result.nodes.push_back(planned_node{n.op, n.at});
+  result.completed = std::move(completed.shardings);
+  return result;
+}
+
+}  // namespace gspmd::detail

@@ -1,0 +1,141 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <vector>
+
+#include "gspmd/detail/ir/plan.hpp"
+
+namespace gspmd::detail {
+
+/// Gives every value of a plan its place: inputs and outputs lie in the caller's memory, all others at fixed offsets in one
+/// arena per device.
+///
+/// 1. A value lives from the step that makes it to the last step that reads it, or a reshape of it.
+/// 2. An all_reduce, and an elementwise loop whose result has the size of an operand that dies there, work in place.
+/// 3. First fit: at each step the results and the scratch get the lowest gap that is free, then what died is given back.
+class memory_planner {
+ public:
+  constexpr memory_planner(plan& p, std::vector<int> base) : plan_(p), storage_(std::move(base)) {
+    const auto count = p.values.size();
+    first_.resize(count, -1);
+    last_.resize(count, -1);
+    fixed_.resize(count, 0);
+  }
+
+  constexpr void run() {
+    for (std::size_t k = 0; k < plan_.inputs.size(); ++k) settle(plan_.inputs[k], {memory_place::kind::input, static_cast<std::int64_t>(k)});
+    for (std::size_t k = 0; k < plan_.outputs.size(); ++k) settle(plan_.outputs[k], {memory_place::kind::output, static_cast<std::int64_t>(k)});
+    for (int i = 0; i < static_cast<int>(plan_.steps.size()); ++i) {
+      const auto& s = plan_.steps[at(i)];
+      for (int k = 0; k < s.results.count; ++k) first_[at(root(slot(s.results, k)))] = i;
+      for (int k = 0; k < s.operands.count; ++k) last_[at(root(slot(s.operands, k)))] = i;
+    }
+    for (int i = static_cast<int>(plan_.steps.size()) - 1; i >= 0; --i) work_in_place(i);
+    for (int i = 0; i < static_cast<int>(plan_.steps.size()); ++i) allocate(i);
+    for (int v = 0; v < static_cast<int>(plan_.values.size()); ++v) plan_.values[at(v)].where = plan_.values[at(root(v))].where;
+  }
+
+ private:
+  static constexpr std::size_t at(int i) { return static_cast<std::size_t>(i); }
+  [[nodiscard]] constexpr int root(int v) const {
+    while (storage_[at(v)] != v) v = storage_[at(v)];
+    return v;
+  }
+  [[nodiscard]] constexpr int slot(const table_range& range, int k) const { return plan_.slots[at(range.begin + k)]; }
+  [[nodiscard]] constexpr std::int64_t size_of(int v) const {
+    const auto& value = plan_.values[at(v)];
+    return elements(value.local) * bytes_of(value.type);
+  }
+  constexpr void settle(int v, memory_place where) {
+    plan_.values[at(root(v))].where = where;
+    fixed_[at(root(v))] = 1;
+  }
+
+  /// Lets an operand that step `i` makes no longer needed share the memory of the result. Visited last step first, so that a
+  /// chain of such steps ends up in one place.
+  constexpr void work_in_place(int i) {
+    const auto& s = plan_.steps[at(i)];
+    const bool all_reduce = s.what == action::combine && s.collective == collective_kind::all_reduce;
+    if (!all_reduce && s.what != action::fused) return;
+    for (int r = 0; r < s.results.count; ++r) {
+      const int result = root(slot(s.results, r));
+      for (int k = 0; k < s.operands.count; ++k) {
+        const int operand = root(slot(s.operands, k));
+        if (operand == result || fixed_[at(operand)] != 0 || last_[at(operand)] != i || first_[at(operand)] < 0) continue;
+        if (size_of(operand) != size_of(result)) continue;
+        if (s.what == action::fused && !reads_once_in_order(s, k)) continue;
+        if (is_result_of(s, operand)) continue;
+        storage_[at(operand)] = result;
+        first_[at(result)] = first_[at(operand)];
+        if (last_[at(result)] < i) last_[at(result)] = i;
+        break;
+      }
+    }
+  }
+  [[nodiscard]] constexpr bool is_result_of(const plan_step& s, int v) const {
+    for (int r = 0; r < s.results.count; ++r)
+      if (root(slot(s.results, r)) == v) return true;
+    return false;
+  }
+  /// True when a fused loop reads operand `k` only at the index it writes: with the strides of the dense loop.
+  [[nodiscard]] constexpr bool reads_once_in_order(const plan_step& s, int k) const {
+    const auto& group = plan_.groups[at(s.spec)];
+    for (int o = group.ops.begin; o < group.ops.begin + group.ops.count; ++o) {
+      const auto& op = plan_.scalar_ops[at(o)];
+      if (op.op != opcode::parameter || op.slot != k) continue;
+      std::int64_t stride = 1;
+      for (int d = group.loop.count - 1; d >= 0; --d) {
+        if (group.loop[d] != 1 && op.strides[d] != stride) return false;
+        stride *= group.loop[d];
+      }
+    }
+    return true;
+  }
+
+  struct region {
+    std::int64_t begin = 0;
+    std::int64_t end = 0;
+    int last = 0;  // step after which it is free
+  };
+
+  constexpr std::int64_t take(std::int64_t bytes, int last) {
+    constexpr std::int64_t line = 64;
+    bytes = (bytes + line - 1) / line * line;
+    std::int64_t begin = 0;
+    std::size_t i = 0;
+    for (; i < live_.size(); ++i) {
+      if (live_[i].begin - begin >= bytes) break;
+      begin = live_[i].end;
+    }
+    live_.insert(live_.begin() + static_cast<std::ptrdiff_t>(i), region{begin, begin + bytes, last});
+    if (begin + bytes > plan_.arena_bytes) plan_.arena_bytes = begin + bytes;
+    return begin;
+  }
+
+  constexpr void allocate(int i) {
+    auto& s = plan_.steps[at(i)];
+    for (int r = 0; r < s.results.count; ++r) {
+      const int v = root(slot(s.results, r));
+      auto& where = plan_.values[at(v)].where;
+      if (where.where != memory_place::kind::none) continue;
+      where = {memory_place::kind::arena, take(size_of(v), last_[at(v)] < i ? i : last_[at(v)])};
+    }
+    if (s.what == action::contract) {
+      const auto elems = plan_.contractions[at(s.spec)].scratch_elems;
+      if (elems > 0) s.scratch = take(elems * bytes_of(s.type), i);
+    }
+    std::size_t kept = 0;
+    for (std::size_t k = 0; k < live_.size(); ++k)
+      if (live_[k].last > i) live_[kept++] = live_[k];
+    live_.resize(kept);
+  }
+
+  plan& plan_;
+  std::vector<int> storage_;  // by value: whose memory it shares
+  std::vector<int> first_;    // by root: the step that makes it
+  std::vector<int> last_;     // by root: the last step that reads it
+  std::vector<std::uint8_t> fixed_;   // by root: an input or output
+  std::vector<region> live_;  // by begin
+};
+
+}  // namespace gspmd::detail

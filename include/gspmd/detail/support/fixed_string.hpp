@@ -1,0 +1,20 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstddef>
+#include <string_view>
+
+namespace gspmd {
+
+/// A string literal as a template argument: `einsum<"bd,df->bf">`, `axis<"data", 2>`.
+template <std::size_t N>
+struct fixed_string {
+  char chars[N]{};
+
+  consteval fixed_string(const char (&literal)[N]) {  // NOLINT: implicit on purpose
+    for (std::size_t i = 0; i < N; ++i) chars[i] = literal[i];
+  }
+  [[nodiscard]] constexpr std::string_view view() const { return {chars, N - 1}; }
+};
+
+}  // namespace gspmd

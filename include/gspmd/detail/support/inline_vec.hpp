@@ -1,0 +1,65 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstdint>
+
+namespace gspmd::detail {
+
+/// A vector whose elements stand inside the object, so that it may be a part of a structural constant.
+///
+/// Planning runs in constant evaluation, where every allocation and every call counts against the compilers' limits: this
+/// type costs neither. The capacity is a limit of the library (rank, axes); those who fill it check it where the user can
+/// still be told which operator is meant.
+template <class T, int Capacity>
+struct inline_vec {
+  T items[Capacity]{};
+  int count = 0;
+
+  static constexpr int capacity = Capacity;
+
+  constexpr inline_vec() = default;
+  constexpr inline_vec(int n, T value) {
+    for (int i = 0; i < n; ++i) push_back(value);
+  }
+
+  [[nodiscard]] constexpr int size() const { return count; }
+  [[nodiscard]] constexpr bool empty() const { return count == 0; }
+  constexpr T& operator[](int i) { return items[i]; }
+  constexpr const T& operator[](int i) const { return items[i]; }
+  constexpr void push_back(T value) { items[count++] = value; }
+  constexpr void pop_back() { items[--count] = T{}; }
+  constexpr void clear() {
+    while (count > 0) pop_back();
+  }
+  constexpr T* begin() { return items; }
+  constexpr T* end() { return items + count; }
+  constexpr const T* begin() const { return items; }
+  constexpr const T* end() const { return items + count; }
+
+  constexpr void insert(int at, T value) {
+    for (int i = count; i > at; --i) items[i] = items[i - 1];
+    items[at] = value;
+    ++count;
+  }
+
+  friend constexpr bool operator==(const inline_vec& a, const inline_vec& b) {
+    if (a.count != b.count) return false;
+    for (int i = 0; i < a.count; ++i)
+      if (!(a.items[i] == b.items[i])) return false;
+    return true;
+  }
+};
+
+/// The largest rank of a tensor and the largest number of mesh axes. A program beyond them is refused with an error.
+inline constexpr int max_rank = 32;
+inline constexpr int max_axes = 16;
+
+using extents = inline_vec<std::int64_t, max_rank>;
+
+constexpr std::int64_t elements(const extents& shape) {
+  std::int64_t n = 1;
+  for (int i = 0; i < shape.count; ++i) n *= shape.items[i];
+  return n;
+}
+
+}  // namespace gspmd::detail

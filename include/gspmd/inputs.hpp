@@ -1,0 +1,63 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include "gspmd/program.hpp"
+#include "gspmd/sharding.hpp"
+#include "gspmd/tree.hpp"
+
+namespace gspmd {
+
+/// An input of a program: element type, global shape, and optionally its sharding and the axes it is partial over.
+///
+///     in<float, dims<64, 512>, split<"data", _>>
+///     in<float, dims<512>>                            sharded as completion finds best
+///     in<float, dims<10>, split<_>, partial<"data">>  every device along data holds a part of the sum
+template <class T, class Dims, class Split = unannotated, class Partial = partial<"">>
+struct in {
+  using element = T;
+  using shape = Dims;
+  static constexpr int leaves = 1;
+
+  /// Adds the input to a program that is traced.
+  static constexpr value trace(detail::graph& g, int number) {
+    const int id = detail::add_parameter(g, detail::dtype_of<T>(), Dims::value, location{"input", number});
+    auto& n = g.nodes[static_cast<std::size_t>(id)];
+    if constexpr (Split::is_annotation) {
+      const auto r = detail::resolve(*g.mesh, Split::specs(), Split::rank, Dims::rank, Partial::axes, Partial::kind);
+      if (!r.problem.empty()) g.fail(n.at, "parameter", r.problem);
+      n.annotated = true;
+      n.annotation = r.value;
+    }
+    return {&g, id};
+  }
+};
+
+/// A group of inputs that the program takes as one argument: a struct template declared with Hana, and one `in` per member.
+///
+///     record<weights, in<float, dims<64, 256>, split<_, "model">>, in<float, dims<256>>>
+template <template <class> class Struct, class... Members>
+struct record {
+  static constexpr int leaves = static_cast<int>(sizeof...(Members));
+
+  static constexpr Struct<value> trace(detail::graph& g, int number) {
+    Struct<value> result{};
+    const value members[] = {Members::trace(g, number++)...};
+    int k = 0;
+    detail::for_each_leaf(result, [&](value& leaf) { leaf = members[k++]; });
+    return result;
+  }
+};
+
+namespace detail {
+
+template <class Input>
+struct input_leaves {
+  using type = boost::mp11::mp_list<Input>;
+};
+template <template <class> class Struct, class... Members>
+struct input_leaves<record<Struct, Members...>> {
+  using type = boost::mp11::mp_list<Members...>;
+};
+
+}  // namespace detail
+}  // namespace gspmd

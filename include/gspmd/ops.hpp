@@ -1,0 +1,10 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+/// All operators a program may call.
+
+#include "gspmd/ops/einsum.hpp"
+#include "gspmd/ops/elementwise.hpp"
+#include "gspmd/ops/map.hpp"
+#include "gspmd/ops/reduce.hpp"
+#include "gspmd/ops/shape.hpp"

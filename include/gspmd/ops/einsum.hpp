@@ -1,0 +1,68 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include "gspmd/detail/ops/einsum.hpp"
+#include "gspmd/detail/support/fixed_string.hpp"
+#include "gspmd/detail/support/refuse.hpp"
+#include "gspmd/error.hpp"
+#include "gspmd/program.hpp"
+
+namespace gspmd {
+namespace detail {
+
+constexpr text syntax_text(std::string_view equation, const parsed_equation& e) {
+  return text("equation `") << equation << "`, column " << e.column << ": " << e.error;
+}
+
+template <fixed_string Equation>
+struct equation_syntax {
+  static constexpr text make() { return syntax_text(Equation.view(), parse_equation(Equation.view())); }
+  template <class Message = typename message_of<equation_syntax>::type>
+  static consteval void report() {
+    static_assert(accepted<Message>, "gspmd: einsum: the equation is not of the form `ab,bc->ac`; the message<> names the column");
+  }
+};
+
+constexpr value einsum_of(const parsed_equation& e, value first, value second, location at) {
+  if (!first.is_valid() || (e.operands.count == 2 && !second.is_valid())) return {};
+  return {first.graph(), e.operands.count == 2 ? add_einsum(*first.graph(), e, {first.id(), second.id()}, at)
+                                               : add_einsum(*first.graph(), e, {first.id()}, at)};
+}
+
+}  // namespace detail
+
+/// The Einstein sum of two tensors: `einsum<"bd,df->bf">(x, w)`. A letter names a dim; a letter that the result lacks is
+/// summed over.
+///
+/// Global shapes as the equation says; local shapes likewise, of shards. Communication: none where operands and result use
+/// each mesh axis for the same letter; a summed letter that is split leaves the result partial, and an all_reduce or
+/// reduce_scatter follows when somebody needs the sum. Errors, at compile time: syntax (with column), number of operands,
+/// rank, extents, types. Source: GSPMD 3.2 and 4.4.
+///
+///     auto h = einsum<"bd,df->bf">(x, w);
+template <fixed_string Equation>
+constexpr value einsum(value a, value b, location at = location::current()) {
+  constexpr auto parsed = detail::parse_equation(Equation.view());
+  if constexpr (parsed.error != nullptr) {
+    detail::equation_syntax<Equation>::report();
+    return {};
+  } else {
+    static_assert(parsed.operands.count == 2, "gspmd: einsum: the equation has one operand and the call has two; write `ab,bc->ac`");
+    return detail::einsum_of(parsed, a, b, at);
+  }
+}
+
+/// The Einstein sum of one tensor: transposes, and sums over the letters that the result lacks: `einsum<"abc->ca">(x)`.
+template <fixed_string Equation>
+constexpr value einsum(value a, location at = location::current()) {
+  constexpr auto parsed = detail::parse_equation(Equation.view());
+  if constexpr (parsed.error != nullptr) {
+    detail::equation_syntax<Equation>::report();
+    return {};
+  } else {
+    static_assert(parsed.operands.count == 1, "gspmd: einsum: the equation has two operands and the call has one; write `abc->ca`");
+    return detail::einsum_of(parsed, a, {}, at);
+  }
+}
+
+}  // namespace gspmd

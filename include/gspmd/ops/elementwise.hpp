@@ -1,0 +1,153 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <concepts>
+#include <initializer_list>
+#include <type_traits>
+
+#include "gspmd/detail/ops/elementwise.hpp"
+#include "gspmd/detail/ops/reshaping.hpp"
+#include "gspmd/detail/ops/sources.hpp"
+#include "gspmd/program.hpp"
+
+namespace gspmd {
+
+/// An operand of an elementwise operator: a tensor of the program, or a number that stands for a tensor of it.
+class operand {
+ public:
+  constexpr operand(value v, location where = location::current()) : at(where), tensor_(v) {}  // NOLINT: implicit on purpose
+  template <class Number>
+    requires std::is_arithmetic_v<Number>
+  constexpr operand(Number n, location where = location::current())  // NOLINT: implicit on purpose
+      : at(where), is_number_(true), real_(static_cast<double>(n)), integer_(static_cast<std::int64_t>(n)) {}
+
+  location at;
+
+  [[nodiscard]] constexpr bool is_number() const { return is_number_; }
+  [[nodiscard]] constexpr value tensor() const { return tensor_; }
+  [[nodiscard]] constexpr int node_in(detail::graph& g, dtype type, const detail::extents& shape) const {
+    return is_number_ ? detail::add_constant(g, type, shape, real_, integer_, at) : tensor_.id();
+  }
+
+ private:
+  value tensor_;
+  bool is_number_ = false;
+  double real_ = 0;
+  std::int64_t integer_ = 0;
+};
+
+namespace detail {
+
+/// Stretches operands to one shape: dims are aligned at the right, extents of 1 are repeated. Anything else is left for the
+/// operator to refuse.
+constexpr extents common_shape(std::initializer_list<operand> operands) {
+  extents shape;
+  for (const auto& o : operands) {
+    if (o.is_number()) continue;
+    const extents& other = o.tensor().shape();
+    while (shape.count < other.count) shape.insert(0, 1);
+    for (int d = 0; d < other.count; ++d) {
+      auto& e = shape[shape.count - other.count + d];
+      if (e == 1) e = other[d];
+    }
+  }
+  return shape;
+}
+
+constexpr int stretch(graph& g, int id, const extents& shape, location at) {
+  if (id < 0) return -1;
+  const extents own = g.nodes[static_cast<std::size_t>(id)].shape;
+  if (own == shape || own.count > shape.count) return id;
+  inline_vec<std::int8_t, max_rank> dims;
+  for (int d = 0; d < own.count; ++d) {
+    const int to = shape.count - own.count + d;
+    if (own[d] != 1 && own[d] != shape[to]) return id;
+    dims.push_back(static_cast<std::int8_t>(to));
+  }
+  return add_broadcast(g, id, shape, dims, at);
+}
+
+constexpr value elementwise(opcode op, std::initializer_list<operand> operands, location at, const map_function* function = nullptr) {
+  graph* g = nullptr;
+  dtype type = dtype::f32;
+  int k = 0;
+  for (const auto& o : operands) {
+    if (!o.is_number()) {
+      if (!o.tensor().is_valid()) return {};
+      g = o.tensor().graph();
+      if (!(op == opcode::select && k == 0)) type = o.tensor().type();
+    }
+    ++k;
+  }
+  if (g == nullptr) return {};
+  const extents shape = common_shape(operands);
+  int ids[max_map_arity]{};
+  k = 0;
+  for (const auto& o : operands) {
+    const dtype wanted = op == opcode::select && k == 0 ? dtype::pred : type;
+    ids[k] = stretch(*g, o.node_in(*g, wanted, shape), shape, at);
+    ++k;
+  }
+  return {g, add_elementwise(*g, op, std::span<const int>(ids, static_cast<std::size_t>(k)), at, dtype::f32, function)};
+}
+
+template <opcode Op>
+constexpr value unary(value x, location at) {
+  return elementwise(Op, {operand(x, at)}, at);
+}
+
+}  // namespace detail
+
+// Elementwise operators. Global and local: every element of the result from the same element of the operands, no
+// communication when the operands are sharded alike. Operands are tensors of one type, stretched to one shape as NumPy does
+// (dims aligned at the right, extents of 1 repeated), or numbers. Meanings are StableHLO's.
+
+constexpr value abs(value x, location at = location::current()) { return detail::unary<detail::opcode::abs>(x, at); }
+constexpr value negate(value x, location at = location::current()) { return detail::unary<detail::opcode::negate>(x, at); }
+constexpr value sign(value x, location at = location::current()) { return detail::unary<detail::opcode::sign>(x, at); }
+constexpr value exponential(value x, location at = location::current()) { return detail::unary<detail::opcode::exponential>(x, at); }
+constexpr value log(value x, location at = location::current()) { return detail::unary<detail::opcode::log>(x, at); }
+constexpr value sqrt(value x, location at = location::current()) { return detail::unary<detail::opcode::sqrt>(x, at); }
+constexpr value rsqrt(value x, location at = location::current()) { return detail::unary<detail::opcode::rsqrt>(x, at); }
+constexpr value tanh(value x, location at = location::current()) { return detail::unary<detail::opcode::tanh>(x, at); }
+constexpr value logistic(value x, location at = location::current()) { return detail::unary<detail::opcode::logistic>(x, at); }
+constexpr value relu(value x, location at = location::current()) { return detail::unary<detail::opcode::relu>(x, at); }
+constexpr value sine(value x, location at = location::current()) { return detail::unary<detail::opcode::sine>(x, at); }
+constexpr value cosine(value x, location at = location::current()) { return detail::unary<detail::opcode::cosine>(x, at); }
+constexpr value floor(value x, location at = location::current()) { return detail::unary<detail::opcode::floor>(x, at); }
+constexpr value ceil(value x, location at = location::current()) { return detail::unary<detail::opcode::ceil>(x, at); }
+constexpr value logical_not(value x, location at = location::current()) { return detail::unary<detail::opcode::not_>(x, at); }
+
+constexpr value operator-(operand x) { return detail::elementwise(detail::opcode::negate, {x}, x.at); }
+constexpr value operator+(operand a, operand b) { return detail::elementwise(detail::opcode::add, {a, b}, a.at); }
+constexpr value operator-(operand a, operand b) { return detail::elementwise(detail::opcode::subtract, {a, b}, a.at); }
+constexpr value operator*(operand a, operand b) { return detail::elementwise(detail::opcode::multiply, {a, b}, a.at); }
+constexpr value operator/(operand a, operand b) { return detail::elementwise(detail::opcode::divide, {a, b}, a.at); }
+constexpr value maximum(operand a, operand b) { return detail::elementwise(detail::opcode::maximum, {a, b}, a.at); }
+constexpr value minimum(operand a, operand b) { return detail::elementwise(detail::opcode::minimum, {a, b}, a.at); }
+constexpr value power(operand a, operand b) { return detail::elementwise(detail::opcode::power, {a, b}, a.at); }
+constexpr value logical_and(operand a, operand b) { return detail::elementwise(detail::opcode::and_, {a, b}, a.at); }
+constexpr value logical_or(operand a, operand b) { return detail::elementwise(detail::opcode::or_, {a, b}, a.at); }
+
+/// Comparisons give a tensor of bool.
+constexpr value operator<(operand a, operand b) { return detail::elementwise(detail::opcode::compare_lt, {a, b}, a.at); }
+constexpr value operator<=(operand a, operand b) { return detail::elementwise(detail::opcode::compare_le, {a, b}, a.at); }
+constexpr value operator>(operand a, operand b) { return detail::elementwise(detail::opcode::compare_gt, {a, b}, a.at); }
+constexpr value operator>=(operand a, operand b) { return detail::elementwise(detail::opcode::compare_ge, {a, b}, a.at); }
+constexpr value equal(operand a, operand b) { return detail::elementwise(detail::opcode::compare_eq, {a, b}, a.at); }
+constexpr value not_equal(operand a, operand b) { return detail::elementwise(detail::opcode::compare_ne, {a, b}, a.at); }
+
+/// `on_true` where `condition` (bool) holds, else `on_false`.
+constexpr value select(operand condition, operand on_true, operand on_false) {
+  return detail::elementwise(detail::opcode::select, {condition, on_true, on_false}, condition.at);
+}
+
+/// The elements as another type; floats to integers saturate, NaN becomes 0.
+template <class T>
+constexpr value convert(value x, location at = location::current()) {
+  if (!x.is_valid()) return {};
+  const int id = x.id();
+  return {x.graph(), detail::add_elementwise(*x.graph(), detail::opcode::convert, std::span<const int>(&id, 1), at, detail::dtype_of<T>())};
+}
+
+}  // namespace gspmd

@@ -1,0 +1,163 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <initializer_list>
+
+#include "gspmd/detail/ops/reshaping.hpp"
+#include "gspmd/detail/ops/sources.hpp"
+#include "gspmd/program.hpp"
+#include "gspmd/sharding.hpp"
+
+namespace gspmd {
+namespace detail {
+
+template <class List>
+constexpr extents extents_of(const List& list) {
+  extents e;
+  for (const auto x : list) e.push_back(x);
+  return e;
+}
+constexpr inline_vec<std::int8_t, max_rank> dims_of(std::initializer_list<int> list) {
+  inline_vec<std::int8_t, max_rank> dims;
+  for (const int d : list) dims.push_back(static_cast<std::int8_t>(d < -1 || d > 100 ? -1 : d));
+  return dims;
+}
+
+}  // namespace detail
+
+/// The tensor stretched to `shape`: dim `d` of `x` becomes dim `dims[d]`; the dims must increase, an extent of 1 is repeated.
+constexpr value broadcast_in_dim(value x, std::initializer_list<std::int64_t> shape, std::initializer_list<int> dims,
+                                 location at = location::current()) {
+  if (!x.is_valid()) return {};
+  return {x.graph(), detail::add_broadcast(*x.graph(), x.id(), detail::extents_of(shape), detail::dims_of(dims), at)};
+}
+
+/// Dim `d` of the result is dim `permutation[d]` of `x`. No communication.
+constexpr value transpose(value x, std::initializer_list<int> permutation, location at = location::current()) {
+  if (!x.is_valid()) return {};
+  return {x.graph(), detail::add_transpose(*x.graph(), x.id(), detail::dims_of(permutation), at)};
+}
+
+/// The same elements in row-major order under another shape. A split dim may be divided or merged as long as whole parts stay
+/// on their devices; else it is gathered, and explain says so.
+constexpr value reshape(value x, std::initializer_list<std::int64_t> shape, location at = location::current()) {
+  if (!x.is_valid()) return {};
+  return {x.graph(), detail::add_reshape(*x.graph(), x.id(), detail::extents_of(shape), at)};
+}
+
+/// A tensor of one number, in the program that `like` belongs to.
+template <class T>
+constexpr value constant(value like, std::initializer_list<std::int64_t> shape, T number, location at = location::current()) {
+  if (!like.is_valid()) return {};
+  return {like.graph(), detail::add_constant(*like.graph(), detail::dtype_of<T>(), detail::extents_of(shape),
+                                             static_cast<double>(number), static_cast<std::int64_t>(number), at)};
+}
+
+/// A tensor whose elements are their global index along `dim`, in the program that `like` belongs to. No communication.
+template <class T>
+constexpr value iota(value like, std::initializer_list<std::int64_t> shape, int dim, location at = location::current()) {
+  if (!like.is_valid()) return {};
+  return {like.graph(), detail::add_iota(*like.graph(), detail::dtype_of<T>(), detail::extents_of(shape), dim, at)};
+}
+
+namespace detail {
+
+constexpr value annotate(value x, const resolved_sharding& r, std::string_view op, location at) {
+  if (!x.is_valid()) return {};
+  if (!r.problem.empty()) return {x.graph(), x.graph()->fail(at, op, r.problem)};
+  return {x.graph(), add_reshard(*x.graph(), x.id(), r.value, at)};
+}
+
+}  // namespace detail
+
+/// The identity, sharded as `Sharding` says: `reshard(x, split<"data", _>{})`. What completion does not choose by itself is
+/// written so. Its gradient is a copy of itself (GSPMD 3.6).
+template <dim_spec... Dims>
+constexpr value reshard(value x, split<Dims...>, location at = location::current()) {
+  if (!x.is_valid()) return {};
+  return detail::annotate(x, detail::resolve(*x.graph()->mesh, split<Dims...>::specs(), split<Dims...>::rank, x.rank()), "reshard", at);
+}
+
+/// The identity, sharded by position (GSPMD 3.1): dim `d` is split by mesh axis `dims_mapping[d]`, -1 is not mapped.
+constexpr value mesh_split(value x, std::initializer_list<int> dims_mapping, location at = location::current()) {
+  if (!x.is_valid()) return {};
+  const auto& mesh = *x.graph()->mesh;
+  detail::resolved_sharding r;
+  if (static_cast<int>(dims_mapping.size()) != x.rank())
+    r.problem << "dims_mapping has " << static_cast<int>(dims_mapping.size()) << " entries and the tensor has " << x.rank()
+              << " dims; write one for each dim, -1 for a dim that is not split";
+  detail::axis_mask used = 0;
+  int d = 0;
+  for (const int axis : dims_mapping) {
+    if (!r.problem.empty()) break;
+    if (axis < -1 || axis >= mesh.shape.axis_count())
+      r.problem << "dims_mapping names axis " << axis << " and the mesh has " << mesh.shape.axis_count() << " axes; they count from 0";
+    else if (axis >= 0 && (used & detail::axis_bit(axis)) != 0)
+      r.problem << "axis `" << mesh.name(axis) << "` is used twice; a mesh axis splits one dim at most";
+    else if (axis >= 0) {
+      used |= detail::axis_bit(axis);
+      r.value.add_split(axis, d);
+    }
+    ++d;
+  }
+  return detail::annotate(x, r, "mesh_split", at);
+}
+
+/// The identity, held whole by every device (GShard 3.2).
+constexpr value replicate(value x, location at = location::current()) {
+  return detail::annotate(x, {}, "replicate", at);
+}
+
+/// The identity, cut as a device assignment of this shape says (GShard 3.2): dim `d` in `parts[d]` parts. Mesh axes are taken in
+/// order; axes that are left over replicate.
+constexpr value shard(value x, std::initializer_list<int> parts, location at = location::current()) {
+  if (!x.is_valid()) return {};
+  const auto& mesh = *x.graph()->mesh;
+  detail::resolved_sharding r;
+  if (static_cast<int>(parts.size()) != x.rank())
+    r.problem << "the device assignment has rank " << static_cast<int>(parts.size()) << " and the tensor " << x.rank();
+  int axis = 0;
+  int d = 0;
+  for (const int wanted : parts) {
+    std::int64_t n = 1;
+    while (n < wanted && axis < mesh.shape.axis_count()) {
+      n *= mesh.shape.sizes[axis];
+      if (mesh.shape.sizes[axis] > 1) r.value.add_split(axis, d);
+      ++axis;
+    }
+    if (n != wanted && r.problem.empty())
+      r.problem << "no run of mesh axes has " << wanted << " devices for dim " << d << "; the mesh has the axes "
+                << detail::axes_text(mesh, ~detail::axis_mask{0});
+    ++d;
+  }
+  return detail::annotate(x, r, "shard", at);
+}
+
+/// The identity with one dim cut into `n` parts (GShard 3.2).
+constexpr value split_dim(value x, int dim, int n, location at = location::current()) {
+  if (!x.is_valid()) return {};
+  const auto& mesh = *x.graph()->mesh;
+  detail::resolved_sharding r;
+  for (int begin = 0; begin < mesh.shape.axis_count() && r.value.splits.empty(); ++begin) {
+    std::int64_t product = 1;
+    for (int end = begin; end < mesh.shape.axis_count() && product < n; ++end) {
+      product *= mesh.shape.sizes[end];
+      if (product == n)
+        for (int a = begin; a <= end; ++a) r.value.add_split(a, dim);
+    }
+  }
+  if (dim < 0 || dim >= x.rank())
+    r.problem << "dim " << dim << " is not a dim of " << detail::shape_text(x.shape()) << "; dims count from 0";
+  else if (n != 1 && r.value.splits.empty())
+    r.problem << "no run of mesh axes has " << n << " devices; the mesh has the axes " << detail::axes_text(mesh, ~detail::axis_mask{0});
+  return detail::annotate(x, r, "split_dim", at);
+}
+
+/// Allows no communication on the operands of the operator that made `x`: if they would have to be resharded or reduced, the
+/// program is refused with the operand, both shardings and the way out.
+constexpr value forbid_reshard(value x) {
+  if (x.is_valid()) x.graph()->nodes[static_cast<std::size_t>(x.id())].forbid_reshard = true;
+  return x;
+}
+
+}  // namespace gspmd

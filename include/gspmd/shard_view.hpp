@@ -1,0 +1,79 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <concepts>
+#include <cstdint>
+#include <iterator>
+#include <span>
+#include <string>
+#include <type_traits>
+
+#include "gspmd/error.hpp"
+#include "gspmd/sharding.hpp"
+
+namespace gspmd {
+
+/// A view of one device's shard of a tensor, in memory that the caller owns: dense, row-major, of the local extents (every
+/// shard has the same, rounded up). Global shape, sharding and mesh are part of the type. Nothing is copied.
+///
+///     using rows = shard_view<float, pod, dims<15, 8>, split<"data", _>>;   // 8 x 8 on two devices; the second has 7 rows of data
+///     rows x(buffer);                                                  // pointer, std::span, vector, array
+template <class T, class Mesh, class Dims, class Split>
+class shard_view {
+  static constexpr auto resolved = [] {
+    struct facts {
+      detail::sharding value;
+      bool ok;
+    };
+    const auto r = detail::resolve(Mesh::info, Split::specs(), Split::rank, Dims::rank);
+    return facts{r.value, r.problem.empty()};
+  }();
+  static_assert(resolved.ok, "gspmd: shard_view: the split must name axes of the mesh, each once, with one entry for each dim");
+
+ public:
+  using element = T;
+  using mesh_type = Mesh;
+  static constexpr detail::sharding layout = resolved.value;
+  static constexpr detail::extents global_extents = Dims::value;
+  static constexpr detail::extents local_extents = detail::local_extents(Mesh::info.shape, global_extents, layout);
+  /// What a buffer must hold.
+  static constexpr std::int64_t local_elems = detail::elements(local_extents);
+
+  /// The caller answers for the size.
+  explicit constexpr shard_view(T* data) : data_(data) {}
+
+  /// Throws gspmd::error unless the range has local_elems elements.
+  template <class Range>
+    requires requires(Range& r) {
+      { std::data(r) } -> std::convertible_to<T*>;
+      std::size(r);
+    }
+  explicit constexpr shard_view(Range&& range) : data_(std::data(range)) {
+    const auto size = static_cast<std::int64_t>(std::size(range));
+    if (size != local_elems)
+      throw error("a shard of " + std::string(detail::shape_text(local_extents).view()) + " has " + std::to_string(local_elems) +
+                  " elements and the buffer has " + std::to_string(size) + "; every device allocates the local extents, padding included");
+  }
+
+  [[nodiscard]] constexpr T* data() const { return data_; }
+  [[nodiscard]] static constexpr std::int64_t size() { return local_elems; }
+  [[nodiscard]] constexpr T& operator[](std::int64_t i) const { return data_[i]; }
+
+  /// The global indices along `dim` that the device `device` really holds; the rest of its shard is padding.
+  [[nodiscard]] static constexpr detail::index_range valid_range(int device, int dim) {
+    return detail::dim_range(Mesh::info.shape, global_extents, layout, dim, Mesh::info.shape.coordinates_of(device));
+  }
+
+ private:
+  T* data_;
+};
+
+namespace detail {
+
+template <class S>
+inline constexpr bool is_shard = false;
+template <class T, class Mesh, class Dims, class Split>
+inline constexpr bool is_shard<shard_view<T, Mesh, Dims, Split>> = true;
+
+}  // namespace detail
+}  // namespace gspmd

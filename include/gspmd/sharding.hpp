@@ -1,0 +1,150 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstdint>
+#include <string_view>
+
+#include "gspmd/detail/ir/mesh_info.hpp"
+#include "gspmd/detail/support/text.hpp"
+#include "gspmd/mesh.hpp"
+
+namespace gspmd {
+
+/// The global extents of a tensor.
+template <std::int64_t... Extents>
+struct dims {
+  static_assert(sizeof...(Extents) <= static_cast<std::size_t>(detail::max_rank), "gspmd: dims: a tensor has at most 32 dims");
+  static_assert(((Extents >= 0) && ...), "gspmd: dims: an extent is not negative");
+  static constexpr int rank = static_cast<int>(sizeof...(Extents));
+  static constexpr detail::extents value = [] {
+    detail::extents e;
+    (e.push_back(Extents), ...);
+    return e;
+  }();
+};
+
+/// In `split`: the dim is not split.
+struct unsplit_t {};
+inline constexpr unsplit_t _{};
+
+/// How one dim is split: the mesh axes, major to minor, separated by commas; `?` at the end lets completion refine the dim.
+///     "data"   "data,model"   "data?"   "?"   _
+struct dim_spec {
+  char chars[64]{};
+  int size = 0;
+
+  constexpr dim_spec(unsplit_t) {}  // NOLINT: implicit on purpose
+  template <std::size_t N>
+  constexpr dim_spec(const char (&literal)[N]) : size(static_cast<int>(N) - 1) {  // NOLINT: implicit on purpose
+    static_assert(N <= 64, "gspmd: split: at most 63 characters for a dim");
+    for (std::size_t i = 0; i + 1 < N; ++i) chars[i] = literal[i];
+  }
+  constexpr explicit dim_spec(std::string_view s) : size(static_cast<int>(s.size())) {
+    for (std::size_t i = 0; i < s.size() && i < 63; ++i) chars[i] = s[i];
+  }
+  [[nodiscard]] constexpr std::string_view view() const { return {chars, static_cast<std::size_t>(size)}; }
+};
+
+/// A dimension mapping (GSPMD 3.1, `mesh_split` with names): for every dim the mesh axes that split it. What is not named is
+/// replicated; the dims are closed to completion unless they say `?`.
+///
+///     split<"data", _>          rows over data, columns whole
+///     split<"data,model", "?">  rows over both, data major; columns as completion finds best
+template <dim_spec... Dims>
+struct split {
+  static constexpr int rank = static_cast<int>(sizeof...(Dims));
+  static constexpr bool is_annotation = true;
+  static constexpr const dim_spec* specs() {
+    if constexpr (rank == 0) return nullptr;
+    else return list;
+  }
+
+ private:
+  static constexpr dim_spec list[sizeof...(Dims) == 0 ? 1 : sizeof...(Dims)] = {Dims...};
+};
+template <>
+struct split<> {
+  static constexpr int rank = 0;
+  static constexpr bool is_annotation = true;
+  static constexpr const dim_spec* specs() { return nullptr; }
+};
+
+/// No annotation: completion finds the sharding.
+struct unannotated {
+  static constexpr bool is_annotation = false;
+};
+
+/// The value is, along these axes (separated by commas), the reduction over the devices: each holds a part (F20).
+template <fixed_string Axes, monoid Kind = monoid::add>
+struct partial {
+  static constexpr std::string_view axes = Axes.view();
+  static constexpr monoid kind = Kind;
+};
+
+namespace detail {
+
+/// A sharding as it was written, resolved against a mesh; `problem` says what is wrong with it.
+struct resolved_sharding {
+  sharding value;
+  text problem;
+};
+
+constexpr void add_axes(const mesh_info& mesh, std::string_view list, int dim, resolved_sharding& r, axis_mask& used) {
+  while (!list.empty() && r.problem.empty()) {
+    const auto comma = list.find(',');
+    auto name = list.substr(0, comma);
+    while (!name.empty() && name.front() == ' ') name.remove_prefix(1);
+    while (!name.empty() && name.back() == ' ') name.remove_suffix(1);
+    const int axis = mesh.find(name);
+    if (axis < 0) {
+      r.problem << "`" << name << "` is not an axis of the mesh; its axes are " << axes_text(mesh, ~axis_mask{0});
+      return;
+    }
+    if ((used & axis_bit(axis)) != 0) {
+      r.problem << "axis `" << name << "` is used twice; a mesh axis splits one dim at most";
+      return;
+    }
+    used |= axis_bit(axis);
+    if (dim >= 0) r.value.add_split(axis, dim);
+    else r.value.partial |= axis_bit(axis);
+    if (comma == std::string_view::npos) return;
+    list.remove_prefix(comma + 1);
+  }
+}
+
+constexpr resolved_sharding resolve(const mesh_info& mesh, const dim_spec* specs, int count, int rank,
+                                    std::string_view partial_axes = {}, monoid kind = monoid::add) {
+  resolved_sharding r;
+  if (count != rank) {
+    r.problem << "the sharding names " << count << (count == 1 ? " dim" : " dims") << " and the tensor has " << rank
+              << "; write one entry for each dim, _ for a dim that is not split";
+    return r;
+  }
+  axis_mask used = 0;
+  for (int d = 0; d < count; ++d) {
+    auto list = specs[d].view();
+    if (!list.empty() && list.back() == '?') {
+      r.value.open |= dim_bit(d);
+      list.remove_suffix(1);
+    }
+    add_axes(mesh, list, d, r, used);
+    if (!r.problem.empty()) return r;
+  }
+  r.value.kind = kind;
+  add_axes(mesh, partial_axes, -1, r, used);
+  return r;
+}
+
+/// How `split` would spell one dim of a sharding.
+constexpr dim_spec spec_of(const mesh_info& mesh, const sharding& s, int dim) {
+  text t;
+  for (const auto& use : s.splits)
+    if (use.dim == dim) {
+      if (!t.empty()) t << ',';
+      t << mesh.name(use.axis);
+    }
+  return dim_spec(t.view());
+}
+
+}  // namespace detail
+}  // namespace gspmd

@@ -1,0 +1,66 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <array>
+#include <concepts>
+#include <tuple>
+#include <type_traits>
+#include <utility>
+
+#include <boost/hana/accessors.hpp>
+#include <boost/hana/at.hpp>
+#include <boost/hana/concept/struct.hpp>
+#include <boost/hana/define_struct.hpp>
+#include <boost/hana/for_each.hpp>
+#include <boost/hana/integral_constant.hpp>
+#include <boost/hana/second.hpp>
+
+/// Groups of values: std::tuple, std::pair, std::array, and a user's own struct declared with Hana,
+///
+///     template <class T> struct weights { BOOST_HANA_DEFINE_STRUCT(weights, (T, w1), (T, b1), (T, w2), (T, b2)); };
+///
+/// which a program takes and returns as weights<value>, and whose arrays stand in weights<array<float>>.
+namespace gspmd::detail {
+
+template <class T>
+inline constexpr bool is_tuple = false;
+template <class... Ts>
+inline constexpr bool is_tuple<std::tuple<Ts...>> = true;
+template <class A, class B>
+inline constexpr bool is_tuple<std::pair<A, B>> = true;
+template <class T, std::size_t N>
+inline constexpr bool is_tuple<std::array<T, N>> = true;
+
+template <class T>
+concept user_struct = boost::hana::Struct<T>::value;
+
+/// Calls `f` with every leaf of a tree, in order; what is no group is a leaf.
+template <class Tree, class F>
+constexpr void for_each_leaf(Tree& tree, F&& f) {
+  using plain = std::remove_cv_t<Tree>;
+  if constexpr (is_tuple<plain>) {
+    std::apply([&f](auto&... parts) { (for_each_leaf(parts, f), ...); }, tree);
+  } else if constexpr (user_struct<plain>) {
+    boost::hana::for_each(boost::hana::accessors<plain>(), [&](auto accessor) {
+      for_each_leaf(const_cast<std::conditional_t<std::is_const_v<Tree>, const std::remove_cvref_t<decltype(boost::hana::second(accessor)(tree))>,
+                                                  std::remove_cvref_t<decltype(boost::hana::second(accessor)(tree))>>&>(
+                        boost::hana::second(accessor)(tree)),
+                    f);
+    });
+  } else {
+    f(tree);
+  }
+}
+
+/// The same group with other leaves: rebind<weights<value>, array<float>> is weights<array<float>>.
+template <class Tree, class Leaf>
+struct rebind_tree {
+  using type = Leaf;
+};
+template <template <class> class Struct, class T, class Leaf>
+  requires user_struct<Struct<T>>
+struct rebind_tree<Struct<T>, Leaf> {
+  using type = Struct<Leaf>;
+};
+
+}  // namespace gspmd::detail

@@ -1,0 +1,139 @@
+// ranks: 2 4 8
+// SPDX-License-Identifier: Apache-2.0
+#include "gspmd/comm/mpi.hpp"
+
+#include <doctest/doctest.h>
+
+#include <string>
+#include <vector>
+
+#include "../support/collective_oracle.hpp"
+
+using namespace oracle;
+
+static_assert(gspmd::communicator<gspmd::mpi_communicator>);
+
+namespace {
+
+int world_size() {
+  int n = 0;
+  MPI_Comm_size(MPI_COMM_WORLD, &n);
+  return n;
+}
+
+/// Meshes over all ranks.
+std::vector<mesh_shape> meshes() {
+  const int n = world_size();
+  std::vector<mesh_shape> result{mesh_of({n}), mesh_of({1, n})};
+  if (n % 2 == 0 && n > 2) {
+    result.push_back(mesh_of({2, n / 2}));
+    result.push_back(mesh_of({n / 2, 2}));
+  }
+  if (n == 8) result.push_back(mesh_of({2, 2, 2}));
+  return result;
+}
+
+/// The sum over all ranks, so that all of them fail together.
+int everywhere(int wrong) {
+  int sum = 0;
+  MPI_Allreduce(&wrong, &sum, 1, MPI_INT, MPI_SUM, MPI_COMM_WORLD);
+  return sum;
+}
+
+int stride_of(const mesh_shape& mesh) { return mesh.axis_count() == 3 ? 199 : mesh.device_count() > 4 ? 17 : 3; }
+
+}  // namespace
+
+TEST_CASE("mpi: pairs of shardings of one dim") {
+  gspmd::mpi_communicator comm(MPI_COMM_WORLD);
+  for (const auto& mesh : meshes())
+    for (std::int64_t n : {0, 1, 4, 7, 8, 9, 16})
+      CHECK(everywhere(wrong_in_all_pairs<std::int64_t>(comm, mesh, shape_of({n}), 1, 0, false)) == 0);
+}
+
+TEST_CASE("mpi: pairs of shardings of two dims") {
+  gspmd::mpi_communicator comm(MPI_COMM_WORLD);
+  for (const auto& mesh : meshes())
+    for (std::int64_t rows = 1; rows <= 8; ++rows)
+      for (std::int64_t columns = 1; columns <= 8; ++columns)
+        CHECK(everywhere(wrong_in_all_pairs<float>(comm, mesh, shape_of({rows, columns}), stride_of(mesh),
+                                                   static_cast<int>(rows * 7 + columns), false)) == 0);
+}
+
+TEST_CASE("mpi: three dims of which one has extent 1") {
+  gspmd::mpi_communicator comm(MPI_COMM_WORLD);
+  for (const auto& mesh : meshes())
+    for (const auto& shape : {shape_of({1, 8, 8}), shape_of({8, 1, 6}), shape_of({8, 8, 1}), shape_of({})})
+      CHECK(everywhere(wrong_in_all_pairs<double>(comm, mesh, shape, 7 * stride_of(mesh), 0, false)) == 0);
+}
+
+TEST_CASE("mpi: messages longer than MPI can count are sent in pieces") {
+  for (std::int64_t largest : {1, 3, 7}) {
+    gspmd::mpi_communicator comm(MPI_COMM_WORLD, largest);
+    for (const auto& mesh : meshes())
+      for (const auto& shape : {shape_of({8, 8}), shape_of({7, 5}), shape_of({64})})
+        CHECK(everywhere(wrong_in_all_pairs<std::int32_t>(comm, mesh, shape, 11 * stride_of(mesh), 3, false)) == 0);
+  }
+}
+
+TEST_CASE("mpi: every element type and monoid") {
+  gspmd::mpi_communicator comm(MPI_COMM_WORLD);
+  const auto mesh = mesh_of({world_size()});
+  CHECK(everywhere(wrong_in_all_monoids<float>(comm, mesh, false)) == 0);
+  CHECK(everywhere(wrong_in_all_monoids<double>(comm, mesh, false)) == 0);
+  CHECK(everywhere(wrong_in_all_monoids<std::int32_t>(comm, mesh)) == 0);
+  CHECK(everywhere(wrong_in_all_monoids<std::int64_t>(comm, mesh)) == 0);
+  CHECK(everywhere(wrong_in_all_monoids<bool>(comm, mesh)) == 0);
+}
+
+TEST_CASE("mpi: a permuted device order") {
+  const int n = world_size();
+  std::vector<std::int32_t> order(static_cast<std::size_t>(n)), position(order);
+  for (int p = 0; p < n; ++p) {
+    order[static_cast<std::size_t>(p)] = (3 * p + 1) % n;
+    position[static_cast<std::size_t>((3 * p + 1) % n)] = p;
+  }
+  gspmd::mpi_communicator comm(MPI_COMM_WORLD);
+  for (auto mesh : meshes()) {
+    CHECK(everywhere(wrong_in_all_pairs<float>(comm, mesh, shape_of({6, 8}), 5 * stride_of(mesh), 0, false)) == 0);
+    mesh.order = order.data();
+    mesh.position = position.data();
+    CHECK(everywhere(wrong_in_all_pairs<float>(comm, mesh, shape_of({6, 8}), 5 * stride_of(mesh), 0, false)) == 0);
+  }
+}
+
+TEST_CASE("mpi: groups may go different ways") {
+  const int n = world_size();
+  if (n < 4) return;
+  const auto mesh = mesh_of({2, n / 2});
+  gspmd::mpi_communicator comm(MPI_COMM_WORLD);
+  int wrong = 0;
+  if (mesh.coordinates_of(comm.device(0))[0] == 1)
+    wrong = wrong_after_move<float>(comm, mesh, movement_between(mesh, shape_of({9}), split({{1, 0}}), {}));
+  comm.barrier();
+  CHECK(everywhere(wrong) == 0);
+}
+
+TEST_CASE("mpi: the wrong number of processes is the same error on all of them") {
+  const int n = world_size();
+  const auto words = "gspmd: the mesh has " + std::to_string(n + 1) + " devices but the communicator has " +
+                     std::to_string(n) + " ranks; start as many ranks as the mesh has devices, or give the mesh " +
+                     std::to_string(n) + " devices";
+  CHECK_THROWS_WITH_AS(gspmd::launch(gspmd::mpi{MPI_COMM_WORLD}, n + 1, [](auto&) {}), words.c_str(), gspmd::error);
+}
+
+TEST_CASE("mpi: launch calls once per process; alone, it throws what the program throws") {
+  int calls = 0;
+  gspmd::launch(gspmd::mpi{}, world_size(), [&](gspmd::communicator auto& comm) {
+    comm.barrier();
+    ++calls;
+  });
+  CHECK(calls == 1);
+  CHECK_THROWS_WITH_AS(gspmd::launch(gspmd::mpi{MPI_COMM_SELF}, 1, [](auto&) { throw gspmd::error("it broke"); }),
+                       "gspmd: it broke", gspmd::error);
+}
+
+TEST_CASE("mpi: an error of MPI arrives with its text and rank") {
+  CHECK_THROWS_WITH_AS(gspmd::detail::check_mpi(MPI_ERR_TRUNCATE, "MPI_Recv", 3), doctest::Contains("on rank 3: MPI_Recv failed: "),
+                       gspmd::error);
+}

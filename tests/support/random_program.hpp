@@ -1,0 +1,877 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstddef>
+#include <cstdio>
+#include <cstring>
+#include <limits>
+#include <span>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "gspmd/detail/ops/registry.hpp"
+#include "support/reference.hpp"
+
+/// Random programs on random meshes with random annotations, and what they must compute.
+namespace reference {
+
+namespace ir = gspmd::detail;
+
+/// The same numbers from the same seed everywhere (splitmix64).
+class random_numbers {
+ public:
+  explicit random_numbers(std::uint64_t seed) : state_(seed ^ 0x5DEECE66Du) {
+    state_ = bits() * 0xD1342543DE82EF95u;  // neighbouring seeds must not give one stream shifted
+  }
+  std::uint64_t bits() {
+    std::uint64_t z = state_ += 0x9E3779B97F4A7C15u;
+    z = (z ^ (z >> 30)) * 0xBF58476D1CE4E5B9u;
+    z = (z ^ (z >> 27)) * 0x94D049BB133111EBu;
+    return z ^ (z >> 31);
+  }
+  /// A number of [low, high].
+  int between(int low, int high) { return low + static_cast<int>(bits() % static_cast<std::uint64_t>(high - low + 1)); }
+  bool chance(int percent) { return between(0, 99) < percent; }
+  double unit() { return static_cast<double>(bits() >> 11) * 0x1p-53; }
+  template <class T>
+  const T& one_of(const std::vector<T>& list) {
+    return list[static_cast<std::size_t>(between(0, static_cast<int>(list.size()) - 1))];
+  }
+
+ private:
+  std::uint64_t state_;
+};
+
+/// The callables that random `map`s use: polynomials and clamps, whose integers wrap.
+namespace maps {
+template <class T>
+constexpr T multiply_add(const T* x) {
+  if constexpr (std::is_integral_v<T>) {
+    using bits = std::make_unsigned_t<T>;
+    return static_cast<T>(static_cast<bits>(x[0]) * static_cast<bits>(x[1]) + static_cast<bits>(x[0]));
+  } else {
+    return x[0] * x[1] + x[0];
+  }
+}
+template <class T>
+constexpr T clamp(const T* x) {
+  const T low = x[0] < x[1] ? x[1] : x[0];
+  return low > x[2] ? x[2] : low;
+}
+template <class T>
+constexpr T quarter_of_sum(const T* x) {
+  return (x[0] + x[1] + x[2] + x[3]) * static_cast<T>(0.25) - x[4];
+}
+constexpr bool exclusive_or(const bool* x) { return x[0] != x[1]; }
+
+inline constexpr ir::map_function fused = {2,         multiply_add<float>,        multiply_add<double>, multiply_add<std::int32_t>,
+                                           multiply_add<std::int64_t>, nullptr, nullptr};
+inline constexpr ir::map_function clamped = {3,          clamp<float>, clamp<double>, clamp<std::int32_t>, clamp<std::int64_t>,
+                                             clamp<bool>, nullptr};
+inline constexpr ir::map_function averaged = {5, quarter_of_sum<float>, quarter_of_sum<double>, nullptr, nullptr, nullptr, nullptr};
+inline constexpr ir::map_function exclusive = {2, nullptr, nullptr, nullptr, nullptr, exclusive_or, nullptr};
+}  // namespace maps
+
+/// What a random program may be like.
+struct random_options {
+  int max_devices = 8;
+  int devices = 0;  // exactly so many, if not 0
+  int min_operators = 3;
+  int max_operators = 14;
+  bool annotate = true;        // any annotations
+  bool partial_inputs = true;
+  bool permute_devices = true;
+};
+
+/// One random program, its inputs and its reference.
+///
+/// A runner plans `g` on `mesh`, asks for the buffers of every device under the sharding that the plan gives the input,
+/// runs, and has every device's output buffers checked:
+///
+///   random_program p(seed);
+///   completion c(p.g, p.mesh); c.run(); partitioner q(p.g, p.mesh, c.shardings); q.run();
+///   buffer = p.local_input(i, device, q.program.value(q.program.inputs[i]).layout);         for all devices and inputs
+///   message = p.check_output(k, device, q.program.value(q.program.outputs[k]).layout, buffer);   empty if right
+///
+/// An input whose annotation is partial is given in parts: the devices along the partial axes (numbered by group_index) get
+/// different arrays, whose combination is the global array `inputs[i]`. Padding holds NaN, huge numbers or 0.
+class random_program {
+ public:
+  std::uint64_t seed = 0;
+  graph g;
+  ir::mesh_shape mesh;
+  std::vector<host_array> inputs;  // global, in the order of g.inputs
+
+  explicit random_program(std::uint64_t seed_value, const random_options& options = {})
+      : seed(seed_value), random_(seed_value), options_(options) {
+    make_mesh();
+    for (int k = 0; k < 4; ++k) palette_.push_back(random_extent());
+    for (int k = random_.between(1, 3); k > 0; --k) make_parameter(random_type(), random_shape());
+    const int wanted = random_.between(options.min_operators, options.max_operators);
+    for (int tries = 0; operators_ < wanted && tries < 60 * wanted; ++tries) make_operator();
+    choose_outputs();
+    annotate_results();
+  }
+  random_program(random_program&&) = default;  // the mesh points into vectors that move along
+  random_program(const random_program&) = delete;
+
+  [[nodiscard]] int device_count() const { return static_cast<int>(mesh.device_count()); }
+  /// The global array of every node.
+  [[nodiscard]] const std::vector<host_array>& values() const { return values_; }
+  [[nodiscard]] std::vector<host_array> expected_outputs() const {
+    std::vector<host_array> result;
+    for (const int o : g.outputs) result.push_back(values_[static_cast<std::size_t>(o)]);
+    return result;
+  }
+  /// By how much an element of node `i` may differ from the reference; 0: not at all.
+  [[nodiscard]] double tolerance(int i) const { return 2 * facts_[static_cast<std::size_t>(i)].error; }
+
+  /// The padded shard of input `i` that `device` holds under `layout`, which must be partial as the input's annotation is
+  /// (axes of size 1 aside).
+  [[nodiscard]] std::vector<std::byte> local_input(int i, int device, const ir::sharding& layout) const {
+    const auto id = static_cast<std::size_t>(g.inputs[static_cast<std::size_t>(i)]);
+    const auto at = mesh.coordinates_of(device);
+    const auto& parts = parts_[static_cast<std::size_t>(i)];
+    const auto& global = parts.empty() ? inputs[static_cast<std::size_t>(i)]
+                                       : parts[static_cast<std::size_t>(ir::group_index(mesh, g.nodes[id].annotation.partial, at))];
+    const auto size = static_cast<std::size_t>(ir::bytes_of(global.type));
+    const auto local = ir::local_extents(mesh, g.nodes[id].shape, layout);
+    std::vector<std::byte> buffer(static_cast<std::size_t>(ir::elements(local)) * size);
+    random_numbers garbage(seed * 1315423911u + static_cast<std::uint64_t>(device * 64 + i));
+    for (std::size_t e = 0; e * size < buffer.size(); ++e) put_garbage(global.type, garbage, &buffer[e * size]);
+    for_each_valid(g.nodes[id].shape, layout, at, [&](std::size_t from, std::size_t to) { put(global, from, &buffer[to * size]); });
+    return buffer;
+  }
+
+  /// What is wrong with the padded shard of output `k` on `device`; empty if every element that is really there is right.
+  [[nodiscard]] std::string check_output(int k, int device, const ir::sharding& layout, std::span<const std::byte> buffer) const {
+    const int id = g.outputs[static_cast<std::size_t>(k)];
+    const host_array& wanted = values_[static_cast<std::size_t>(id)];
+    const auto& shape = g.nodes[static_cast<std::size_t>(id)].shape;
+    const auto size = static_cast<std::size_t>(ir::bytes_of(wanted.type));
+    std::string wrong;
+    if (layout.partial != 0) wrong = "an output is partial";
+    else if (buffer.size() != static_cast<std::size_t>(ir::elements(ir::local_extents(mesh, shape, layout))) * size) wrong = "wrong size";
+    else
+      for_each_valid(shape, layout, mesh.coordinates_of(device), [&](std::size_t from, std::size_t to) {
+        if (!wrong.empty()) return;
+        if (wanted.floating()) {
+          const double got = real_at(wanted.type, &buffer[to * size]);
+          const double want = wanted.reals[from];
+          if (got == want || (std::isnan(got) && std::isnan(want)) || std::fabs(got - want) <= tolerance(id)) return;
+          wrong = "element " + std::to_string(from) + " is " + text_of(got) + ", not " + text_of(want) + " +- " + text_of(tolerance(id));
+        } else {
+          const auto got = integer_at(wanted.type, &buffer[to * size]);
+          if (got != wanted.ints[from])
+            wrong = "element " + std::to_string(from) + " is " + std::to_string(got) + ", not " + std::to_string(wanted.ints[from]);
+        }
+      });
+    if (wrong.empty()) return {};
+    return "seed " + std::to_string(seed) + ", output " + std::to_string(k) + " (%" + std::to_string(id) + ") on device " +
+           std::to_string(device) + ": " + wrong;
+  }
+
+  [[nodiscard]] std::string sharding_text(const ir::sharding& s, int rank) const {
+    std::string t = "{";
+    for (int d = 0; d < rank; ++d) {
+      t += d > 0 ? "," : "";
+      for (const auto& use : s.splits)
+        if (use.dim == d) t += static_cast<char>('x' + use.axis);
+      if (!s.is_split(d)) t += '-';
+      if ((s.open & ir::dim_bit(d)) != 0) t += '?';
+    }
+    t += '}';
+    if (s.partial != 0) {
+      t += std::string(" partial ") + ir::name_of(s.kind) + " over ";
+      for (int a = 0; a < mesh.axis_count(); ++a)
+        if ((s.partial & ir::axis_bit(a)) != 0) t += static_cast<char>('x' + a);
+    }
+    return t;
+  }
+
+  /// The program as text; mesh axes are x, y, z.
+  [[nodiscard]] std::string describe() const {
+    std::string t = "seed " + std::to_string(seed) + ", mesh";
+    for (int a = 0; a < mesh.axis_count(); ++a) t += std::string(" ") + static_cast<char>('x' + a) + ":" + std::to_string(mesh.sizes[a]);
+    if (mesh.order != nullptr) {
+      t += ", order";
+      for (const auto d : order_) t += " " + std::to_string(d);
+    }
+    t += '\n';
+    for (std::size_t i = 0; i < g.nodes.size(); ++i) {
+      const node& n = g.nodes[i];
+      t += "  %" + std::to_string(i) + " = " + ir::name_of(n.op);
+      if (n.op == opcode::reduce) t += std::string(" ") + ir::name_of(n.kind);
+      if (n.op == opcode::map) t += n.function == &maps::fused ? " fused" : n.function == &maps::clamped ? " clamped" : n.function == &maps::averaged ? " averaged" : " exclusive";
+      for (const int o : n.operands) t += " %" + std::to_string(o);
+      if (n.op == opcode::einsum) {
+        t += ' ';
+        int at = 0;
+        for (int k = 0; k < n.operands.count; ++k) {
+          t += k > 0 ? "," : "";
+          for (int d = g.nodes[static_cast<std::size_t>(n.operands[k])].shape.count; d > 0; --d) t += static_cast<char>(n.attributes[at++]);
+        }
+        t += "->";
+        for (; at < n.attributes.count;) t += static_cast<char>(n.attributes[at++]);
+      } else if (!n.attributes.empty()) {
+        t += " dims" + std::string(ir::shape_text(n.attributes).view());
+      }
+      t += std::string(" : ") + ir::name_of(n.type) + std::string(ir::shape_text(n.shape).view());
+      if (n.annotated) t += " " + sharding_text(n.annotation, n.shape.count);
+      t += '\n';
+    }
+    t += "  return";
+    for (const int o : g.outputs) t += " %" + std::to_string(o);
+    return t + '\n';
+  }
+
+ private:
+  using shape_list = std::vector<std::int64_t>;
+
+  /// What is known of a value: how far the library's may lie from the reference, and why.
+  struct facts {
+    double error = 0;      // 0: the same whatever the order of computation
+    double magnitude = 0;  // of the elements, and of the sums of the absolute values of their parts
+    int grid = 0;          // elements are multiples of 2^-grid; `no_grid`: of nothing useful
+    bool usable = true;    // finite and tame: operators may use it
+  };
+  static constexpr int no_grid = 200;
+
+  static double epsilon(dtype type) { return type == dtype::f32 ? 0x1p-23 : 0x1p-52; }
+  static bool fits(dtype type, double magnitude, int grid) {
+    return std::ldexp(magnitude, grid) < (type == dtype::f32 ? 0x1p24 : 0x1p53);
+  }
+  /// A sum or product of `terms` roundings whose operands are off by `error` altogether.
+  static facts rounded(dtype type, double error, double magnitude, int grid, double terms = 12) {
+    if (error == 0 && (magnitude == 0 || fits(type, magnitude, grid))) return {0, magnitude, grid, true};
+    return {error + terms * epsilon(type) * magnitude, magnitude, no_grid, true};
+  }
+
+  // ---- shapes, types, meshes ----
+  std::int64_t random_extent() {
+    const int kind = random_.between(0, 99);
+    if (kind < 2) return 0;
+    if (kind < 14) return 1;
+    if (kind < 92) return random_.between(2, 7);
+    return random_.one_of(std::vector<int>{8, 9, 12, 15, 16});
+  }
+  shape_list random_shape() {
+    while (true) {
+      shape_list shape;
+      const int rank = random_.one_of(std::vector<int>{0, 1, 1, 2, 2, 2, 2, 3, 3, 3, 4});
+      for (int d = 0; d < rank; ++d) shape.push_back(random_.one_of(palette_));
+      if (host_array(dtype::pred, shape).size() <= max_elements) return shape;
+    }
+  }
+  dtype random_type() {
+    return random_.one_of(std::vector<dtype>{dtype::f32, dtype::f32, dtype::f32, dtype::f64, dtype::f64, dtype::s32, dtype::s64, dtype::pred});
+  }
+  static ir::extents extents_of(const shape_list& shape) {
+    ir::extents result;
+    for (const auto e : shape) result.push_back(e);
+    return result;
+  }
+  void make_mesh() {
+    while (true) {
+      mesh.sizes.clear();
+      for (int a = random_.between(1, 3); a > 0; --a) mesh.sizes.push_back(random_.between(1, options_.devices > 4 ? options_.devices : 4));
+      if (options_.devices != 0 ? mesh.device_count() == options_.devices : mesh.device_count() <= options_.max_devices) break;
+    }
+    if (!options_.permute_devices || !random_.chance(30)) return;
+    const auto count = static_cast<std::size_t>(mesh.device_count());
+    for (std::size_t d = 0; d < count; ++d) order_.push_back(static_cast<std::int32_t>(d));
+    for (std::size_t d = count; d > 1; --d)
+      std::swap(order_[d - 1], order_[static_cast<std::size_t>(random_.between(0, static_cast<int>(d) - 1))]);
+    position_.resize(count);
+    for (std::size_t p = 0; p < count; ++p) position_[static_cast<std::size_t>(order_[p])] = static_cast<std::int32_t>(p);
+    mesh.order = order_.data();
+    mesh.position = position_.data();
+  }
+
+  // ---- annotations ----
+  ir::sharding random_sharding(int rank) {
+    ir::sharding s;
+    std::vector<int> axes;
+    for (int a = 0; a < mesh.axis_count(); ++a) axes.insert(axes.begin() + random_.between(0, a), a);
+    for (const int a : axes)
+      if (rank > 0 && random_.chance(60)) s.add_split(a, random_.between(0, rank - 1));
+    if (random_.chance(40))
+      for (int d = 0; d < rank; ++d)
+        if (random_.chance(50)) s.open |= ir::dim_bit(d);
+    return s;
+  }
+  void annotate_results() {
+    if (!options_.annotate) return;
+    for (auto& n : g.nodes)
+      if (n.op != opcode::parameter && !n.annotated && random_.chance(25)) {
+        n.annotated = true;
+        n.annotation = random_sharding(n.shape.count);
+      }
+  }
+
+  // ---- sources ----
+  int make_parameter(dtype type, const shape_list& shape) {
+    host_array x(type, shape);
+    facts f;
+    if (x.floating()) {
+      const bool quarters = random_.chance(60);
+      for (auto& r : x.reals) r = quarters ? 0.25 * random_.between(-8, 8) : round_to(type, 4 * random_.unit() - 2);
+      f = {0, 2, quarters ? 2 : no_grid, true};
+    } else {
+      for (auto& i : x.ints) i = type == dtype::pred ? random_.between(0, 1) : random_.between(-4, 5);
+    }
+    const int id = ir::add_parameter(g, type, extents_of(shape), ir::location::current());
+    parts_.emplace_back();
+    node& n = g.nodes.back();
+    if (options_.annotate && random_.chance(60)) {
+      n.annotated = true;
+      n.annotation = random_sharding(n.shape.count);
+      if (options_.partial_inputs && random_.chance(25)) split_parts(n, x, f);
+    }
+    inputs.push_back(x);
+    values_.push_back(std::move(x));
+    facts_.push_back(f);
+    return id;
+  }
+
+  /// Makes an input partial over axes that do not split it.
+  void split_parts(node& n, const host_array& x, facts& f) {
+    ir::sharding& s = n.annotation;
+    for (int a = 0; a < mesh.axis_count(); ++a)
+      if ((s.split_axes() & ir::axis_bit(a)) == 0 && random_.chance(70)) s.partial |= ir::axis_bit(a);
+    if (s.partial == 0) return;
+    std::vector<monoid> kinds;
+    for (const auto kind : {monoid::add, monoid::add, monoid::add, monoid::multiply, monoid::maximum, monoid::minimum, monoid::and_, monoid::or_})
+      if (ir::is_defined(kind, x.type)) kinds.push_back(kind);
+    s.kind = random_.one_of(kinds);
+    const auto count = static_cast<std::size_t>(mesh.size_of(s.partial));
+    auto& parts = parts_.back();
+    parts.assign(count, x);
+    double magnitude = 0;
+    for (std::size_t e = 0; e < x.size(); ++e) {
+      const auto last = static_cast<std::size_t>(random_.between(0, static_cast<int>(count) - 1));  // has what the others lack
+      double sum = 0;
+      for (std::size_t p = 0; p < count; ++p) {
+        if (p == last) continue;
+        if (x.floating()) {
+          const double delta = f.grid == no_grid ? 2 * random_.unit() : 0.25 * random_.between(0, 8);
+          double& own = parts[p].reals[e];
+          double& rest = parts[last].reals[e];
+          if (s.kind == monoid::add) own = round_to(x.type, delta - 1), rest -= own;
+          else if (s.kind == monoid::multiply) own = random_.chance(50) ? -1 : 1, rest *= own;
+          else own = round_to(x.type, s.kind == monoid::maximum ? own - delta : own + delta);
+          sum += std::fabs(own);
+        } else {
+          std::int64_t& own = parts[p].ints[e];
+          std::int64_t& rest = parts[last].ints[e];
+          const auto noise = x.type == dtype::pred ? random_.between(0, 1) : random_.between(0, 7);
+          switch (s.kind) {
+            case monoid::add: own = noise; rest -= own; break;
+            case monoid::multiply: own = noise % 2 == 0 ? -1 : 1; rest *= own; break;
+            case monoid::maximum: own = x.type == dtype::pred ? own & noise : own - noise; break;
+            case monoid::minimum: own = x.type == dtype::pred ? own | noise : own + noise; break;
+            case monoid::and_: own |= noise; break;
+            case monoid::or_: own &= noise; break;
+          }
+        }
+      }
+      if (x.floating()) {
+        parts[last].reals[e] = round_to(x.type, parts[last].reals[e]);
+        sum += std::fabs(parts[last].reals[e]);
+        magnitude = std::max(magnitude, s.kind == monoid::add ? sum : 4.0);
+      }
+    }
+    if (!x.floating()) return;
+    f = s.kind == monoid::add ? rounded(x.type, 0, magnitude, f.grid) : facts{0, magnitude, f.grid, true};
+  }
+
+  int make_constant(dtype type, const shape_list& shape) {
+    const double real = 0.25 * random_.between(-8, 8);
+    return commit(ir::add_constant(g, type, extents_of(shape), real, type == dtype::pred ? random_.between(0, 1) : random_.between(-3, 4),
+                                   ir::location::current()));
+  }
+  int make_iota(dtype type, const shape_list& shape) {
+    if (shape.empty() || type == dtype::pred) return make_constant(type, shape);
+    return commit(ir::add_iota(g, type, extents_of(shape), random_.between(0, static_cast<int>(shape.size()) - 1), ir::location::current()));
+  }
+
+  // ---- picking operands ----
+  node& at(int i) { return g.nodes[static_cast<std::size_t>(i)]; }
+  [[nodiscard]] shape_list shape_of(int i) const { return values_[static_cast<std::size_t>(i)].shape; }
+
+  template <class Accept>
+  int pick_if(Accept accept) {
+    std::vector<int> found;
+    for (int i = 0; i < static_cast<int>(g.nodes.size()); ++i)
+      if (facts_[static_cast<std::size_t>(i)].usable && accept(g.nodes[static_cast<std::size_t>(i)])) {
+        found.push_back(i);
+        if (2 * i >= static_cast<int>(g.nodes.size())) found.push_back(i);  // later ones rather, so that programs get deep
+      }
+    return found.empty() ? -1 : random_.one_of(found);
+  }
+  int pick() {
+    return pick_if([](const node&) { return true; });
+  }
+  /// A value of this type and shape, an old one or a new one.
+  int pick_like(dtype type, const shape_list& shape) {
+    const auto wanted = extents_of(shape);
+    const int old = pick_if([&](const node& n) { return n.type == type && n.shape == wanted; });
+    if (old >= 0 && random_.chance(75)) return old;
+    switch (random_.between(0, 3)) {
+      case 0: return make_constant(type, shape);
+      case 1: return make_iota(type, shape);
+      case 2: return make_parameter(type, shape);
+      default: {
+        shape_list small;
+        ir::inline_vec<std::int8_t, ir::max_rank> dims;
+        for (std::size_t d = 0; d < shape.size(); ++d)
+          if (random_.chance(60)) {
+            small.push_back(random_.chance(25) ? 1 : shape[d]);
+            dims.push_back(static_cast<std::int8_t>(d));
+          }
+        const int from = make_parameter(type, small);
+        return commit(ir::add_broadcast(g, from, wanted, dims, ir::location::current()));
+      }
+    }
+  }
+
+  // ---- operators ----
+  void make_operator() {
+    const int x = pick();
+    if (x < 0) {
+      make_parameter(random_type(), random_shape());
+      return;
+    }
+    const auto here = ir::location::current();
+    const dtype type = at(x).type;
+    const shape_list shape = shape_of(x);
+    const auto rank = static_cast<int>(shape.size());
+    switch (random_.between(0, 21)) {
+      case 0: case 1: make_unary(x); break;
+      case 2:
+        commit(ir::add_elementwise(g, opcode::convert, {x}, here, random_type()));
+        break;
+      case 3: case 4: case 5: {
+        const auto op = static_cast<opcode>(random_.between(static_cast<int>(opcode::add), static_cast<int>(opcode::or_)));
+        if (!ir::is_defined(op, type)) break;
+        const int y = random_.chance(10) ? x : pick_like(type, shape);
+        if (y < 0) break;
+        if (random_.chance(50)) commit(ir::add_elementwise(g, op, {x, y}, here));
+        else commit(ir::add_elementwise(g, op, {y, x}, here));
+        break;
+      }
+      case 6: {
+        const auto op = static_cast<opcode>(random_.between(static_cast<int>(opcode::compare_eq), static_cast<int>(opcode::compare_ge)));
+        if (!ir::is_defined(op, type)) break;
+        const int y = pick_like(type, shape);
+        if (y >= 0) commit(ir::add_elementwise(g, op, {x, y}, here));
+        break;
+      }
+      case 7: {
+        const int chooser = pick_like(dtype::pred, shape);
+        const int y = pick_like(type, shape);
+        if (chooser >= 0 && y >= 0) commit(ir::add_elementwise(g, opcode::select, {chooser, x, y}, here));
+        break;
+      }
+      case 8: {
+        const bool floats = type == dtype::f32 || type == dtype::f64;
+        const ir::map_function* f = type == dtype::pred ? &maps::exclusive : &maps::fused;
+        if (random_.chance(40)) f = &maps::clamped;
+        else if (floats && random_.chance(50)) f = &maps::averaged;
+        std::vector<int> y;
+        for (int k = 1; k < f->arity; ++k) y.push_back(pick_like(type, shape));
+        for (const int o : y)
+          if (o < 0) return;
+        if (f->arity == 2) commit(ir::add_elementwise(g, opcode::map, {x, y[0]}, here, type, f));
+        else if (f->arity == 3) commit(ir::add_elementwise(g, opcode::map, {x, y[0], y[1]}, here, type, f));
+        else commit(ir::add_elementwise(g, opcode::map, {x, y[0], y[1], y[2], y[3]}, here, type, f));
+        break;
+      }
+      case 9: case 10: case 11: case 12: make_einsum(x); break;
+      case 13: case 14: {
+        std::vector<monoid> kinds;
+        for (const auto kind : {monoid::add, monoid::add, monoid::multiply, monoid::maximum, monoid::minimum, monoid::and_, monoid::or_})
+          if (ir::is_defined(kind, type)) kinds.push_back(kind);
+        ir::dim_mask dims = 0;
+        for (int d = 0; d < rank; ++d)
+          if (random_.chance(45)) dims |= ir::dim_bit(d);
+        commit(ir::add_reduce(g, x, dims, random_.one_of(kinds), here));
+        break;
+      }
+      case 15: case 16: make_broadcast(x); break;
+      case 17: {
+        ir::inline_vec<std::int8_t, ir::max_rank> permutation;
+        for (int d = 0; d < rank; ++d) permutation.insert(random_.between(0, d), static_cast<std::int8_t>(d));
+        commit(ir::add_transpose(g, x, permutation, here));
+        break;
+      }
+      case 18: case 19: make_reshape(x); break;
+      case 20:
+        if (options_.annotate) commit(ir::add_reshard(g, x, random_sharding(rank), here));
+        break;
+      default:
+        if (random_.chance(30)) make_iota(random_type(), random_shape());
+        else if (inputs.size() < 5) make_parameter(random_type(), random_shape());
+        break;
+    }
+  }
+
+  void make_unary(int x) {
+    auto op = static_cast<opcode>(random_.between(static_cast<int>(opcode::abs), static_cast<int>(opcode::not_)));
+    if (random_.chance(40)) op = random_.chance(50) ? opcode::tanh : opcode::logistic;
+    if (!ir::is_defined(op, at(x).type)) return;
+    const bool of_positive = op == opcode::log || op == opcode::sqrt || op == opcode::rsqrt;
+    if (of_positive && !all(x, [](double v) { return v > 0.05; }))
+      x = commit(ir::add_elementwise(g, opcode::logistic, {x}, ir::location::current()));
+    if (x >= 0) commit(ir::add_elementwise(g, op, {x}, ir::location::current()));
+  }
+
+  void make_einsum(int x) {
+    const dtype type = at(x).type;
+    if (type == dtype::pred) return;
+    const int y = random_.chance(25) ? -1 : pick_if([&](const node& n) { return n.type == type; });
+    ir::parsed_equation e;
+    std::vector<std::pair<char, std::int64_t>> letters;
+    for (const int o : {x, y}) {
+      if (o < 0) break;
+      e.operands.push_back({});
+      auto& own = e.operands[e.operands.count - 1];
+      for (const auto extent : shape_of(o)) {
+        std::vector<char> matching;
+        if (o == y && e.operands.count == 2)
+          for (const auto& [letter, size] : letters)
+            if (size == extent && !ir::holds(own, letter) && ir::holds(e.operands[0], letter)) matching.push_back(letter);
+        if (!matching.empty() && random_.chance(75)) {
+          own.push_back(random_.one_of(matching));
+        } else {
+          letters.emplace_back(static_cast<char>((random_.chance(50) ? 'a' : 'A') + static_cast<int>(letters.size())), extent);
+          own.push_back(letters.back().first);
+        }
+      }
+    }
+    for (const auto& letter : letters)
+      if (random_.chance(60) && e.result.count < 4) e.result.insert(random_.between(0, e.result.count), letter.first);
+    double work = 1;
+    for (const auto& letter : letters) work *= static_cast<double>(letter.second);
+    if (work > 100'000) return;
+    if (y < 0) commit(ir::add_einsum(g, e, {x}, ir::location::current()));
+    else commit(ir::add_einsum(g, e, {x, y}, ir::location::current()));
+  }
+
+  void make_broadcast(int x) {
+    shape_list shape;
+    ir::inline_vec<std::int8_t, ir::max_rank> dims;
+    const auto insert_dims = [&] {
+      while (random_.chance(35) && shape.size() < 4) shape.push_back(random_.one_of(palette_));
+    };
+    for (const auto extent : shape_of(x)) {
+      insert_dims();
+      dims.push_back(static_cast<std::int8_t>(shape.size()));
+      shape.push_back(extent == 1 && random_.chance(60) ? random_.one_of(palette_) : extent);
+    }
+    insert_dims();
+    if (shape.size() > 5 || host_array(dtype::pred, shape).size() > max_elements) return;
+    commit(ir::add_broadcast(g, x, extents_of(shape), dims, ir::location::current()));
+  }
+
+  void make_reshape(int x) {
+    shape_list shape = shape_of(x);
+    auto rest = static_cast<std::int64_t>(values_[static_cast<std::size_t>(x)].size());
+    switch (random_.between(0, 3)) {
+      case 0:  // merges neighbours
+        if (shape.size() >= 2) {
+          const auto d = random_.between(0, static_cast<int>(shape.size()) - 2);
+          shape[static_cast<std::size_t>(d)] *= shape[static_cast<std::size_t>(d) + 1];
+          shape.erase(shape.begin() + d + 1);
+        }
+        break;
+      case 1:  // splits one dim
+        if (!shape.empty() && shape.size() < 5) {
+          const auto d = random_.between(0, static_cast<int>(shape.size()) - 1);
+          auto& extent = shape[static_cast<std::size_t>(d)];
+          std::vector<std::int64_t> divisors;
+          for (std::int64_t k = 1; k <= extent; ++k)
+            if (extent % k == 0) divisors.push_back(k);
+          if (divisors.empty()) break;
+          const auto inner = random_.one_of(divisors);
+          extent /= inner;
+          shape.insert(shape.begin() + d + 1, inner);
+        }
+        break;
+      case 2:  // dims of one element come and go
+        for (std::size_t d = 0; d < shape.size();) {
+          if (shape[d] == 1 && random_.chance(50)) shape.erase(shape.begin() + static_cast<std::ptrdiff_t>(d));
+          else ++d;
+        }
+        if (shape.size() < 4) shape.insert(shape.begin() + random_.between(0, static_cast<int>(shape.size())), 1);
+        break;
+      default:  // any shape of so many elements
+        if (rest == 0) {
+          for (std::size_t d = shape.size(); d > 1; --d)
+            std::swap(shape[d - 1], shape[static_cast<std::size_t>(random_.between(0, static_cast<int>(d) - 1))]);
+          break;
+        }
+        shape.clear();
+        for (std::int64_t prime = 2; rest > 1; ++prime)
+          for (; rest % prime == 0; rest /= prime) {
+            if (shape.size() < 4 && random_.chance(50)) shape.insert(shape.begin() + random_.between(0, static_cast<int>(shape.size())), prime);
+            else if (!shape.empty()) shape[static_cast<std::size_t>(random_.between(0, static_cast<int>(shape.size()) - 1))] *= prime;
+            else shape.push_back(prime);
+          }
+    }
+    commit(ir::add_reshape(g, x, extents_of(shape), ir::location::current()));
+  }
+
+  // ---- accepting a node ----
+  /// Evaluates the node that was just added. One whose values would be wild or whose result would hang on rounding is
+  /// taken back; its number or -1.
+  int commit(int id) {
+    if (id < 0) return -1;
+    const node n = g.nodes.back();
+    facts f;
+    bool accepted = ir::elements(n.shape) <= static_cast<std::int64_t>(max_elements) && inputs_allow(n);
+    if (accepted) {
+      values_.push_back(evaluate_node(g, id, values_));
+      const host_array& v = values_.back();
+      f = facts_of(n, v);
+      bool finite = true;
+      for (const double r : v.reals) finite = finite && std::isfinite(r);
+      if (!finite) {  // the maximum of nothing: may be returned, but nobody computes with it
+        accepted = n.op == opcode::reduce;
+        f = {0, 0, 0, false};
+      } else if (v.floating()) {
+        accepted = f.magnitude <= 1e4 && f.error <= 1e-3;
+      }
+      if (!accepted) values_.pop_back();
+    }
+    if (!accepted) {
+      g.nodes.pop_back();
+      return -1;
+    }
+    facts_.push_back(f);
+    if (!n.operands.empty()) ++operators_;
+    return id;
+  }
+
+  [[nodiscard]] bool all(int i, bool (*holds)(double)) const {
+    for (const double x : values_[static_cast<std::size_t>(i)].reals)
+      if (!holds(x)) return false;
+    return true;
+  }
+  /// Whether the operator is defined and smooth on these operands.
+  [[nodiscard]] bool inputs_allow(const node& n) const {
+    if (n.operands.empty()) return true;
+    const int a = n.operands[0];
+    const int b = n.operands[n.operands.count - 1];
+    const auto& x = values_[static_cast<std::size_t>(a)];
+    const auto& y = values_[static_cast<std::size_t>(b)];
+    const auto exact = [&](int i) { return facts_[static_cast<std::size_t>(i)].error == 0; };
+    switch (n.op) {
+      case opcode::sign:
+      case opcode::floor:
+      case opcode::ceil: return exact(a);
+      case opcode::exponential: return all(a, [](double v) { return v < 6; });
+      case opcode::log:
+      case opcode::sqrt:
+      case opcode::rsqrt: return all(a, [](double v) { return v > 0.05; });
+      case opcode::divide: return !y.floating() || all(b, [](double v) { return std::fabs(v) > 0.1; });
+      case opcode::power:
+        return !x.floating() || (all(a, [](double v) { return v > 0.1 && v < 8; }) && all(b, [](double v) { return std::fabs(v) <= 3; }));
+      case opcode::convert:
+        if (x.floating()) return n.type == dtype::f32 || n.type == dtype::f64 || exact(a);
+        if (n.type == dtype::f32 || n.type == dtype::f64)
+          for (const auto i : x.ints)
+            if (i > 10000 || i < -10000) return false;
+        return true;
+      default: return !ir::is_compare(n.op) || (exact(a) && exact(b));
+    }
+  }
+
+  [[nodiscard]] facts facts_of(const node& n, const host_array& v) const {
+    if (!v.floating()) return {};
+    std::vector<facts> x;
+    double worst = 0;  // error, magnitude and grid of the worst operand
+    double largest = 0;
+    int finest = 0;
+    for (const int o : n.operands) {
+      x.push_back(facts_[static_cast<std::size_t>(o)]);
+      worst = std::max(worst, x.back().error);
+      largest = std::max(largest, x.back().magnitude);
+      finest = std::max(finest, x.back().grid);
+    }
+    double own = 0;  // the largest element
+    for (const double r : v.reals) own = std::max(own, std::fabs(r));
+    const auto smallest = [&](int k) {
+      double low = std::numeric_limits<double>::infinity();
+      for (const double r : values_[static_cast<std::size_t>(n.operands[k])].reals) low = std::min(low, std::fabs(r));
+      return std::max(low - x[static_cast<std::size_t>(k)].error, 1e-3);
+    };
+    const auto function = [&](double slope) {  // of a library's accuracy
+      return facts{slope * worst + 16 * epsilon(n.type) * std::max(1.0, std::max(own, slope)), std::max(own, 1.0), no_grid, true};
+    };
+    const auto product = [&](double terms) {
+      const double magnitude = terms * x[0].magnitude * x[1].magnitude;
+      const double error = terms * (x[0].error * x[1].magnitude + x[1].error * x[0].magnitude + x[0].error * x[1].error);
+      return rounded(n.type, error, magnitude, std::min(x[0].grid + x[1].grid, no_grid), terms + 12);
+    };
+    switch (n.op) {
+      case opcode::constant: return {0, own, 2, true};
+      case opcode::iota: return {0, own, 0, true};
+      case opcode::sign:
+      case opcode::floor:
+      case opcode::ceil: return {0, own, 0, true};
+      case opcode::exponential: return function(own * 1.1);
+      case opcode::log: return function(1 / smallest(0));
+      case opcode::sqrt: return function(0.5 / std::sqrt(smallest(0)));
+      case opcode::rsqrt: return function(0.5 / std::pow(smallest(0), 1.5));
+      case opcode::tanh:
+      case opcode::logistic:
+      case opcode::sine:
+      case opcode::cosine: return function(1);
+      case opcode::power: return function(8 * std::max(own, 1.0) * (1 + 3 / smallest(0)));
+      case opcode::convert:
+        if (n.operands.count == 1 && !values_[static_cast<std::size_t>(n.operands[0])].floating()) return {0, own, 0, true};
+        if (n.type == dtype::f64) return x[0];
+        return rounded(n.type, x[0].error, x[0].magnitude, x[0].grid);
+      case opcode::add:
+      case opcode::subtract: return rounded(n.type, x[0].error + x[1].error, x[0].magnitude + x[1].magnitude, finest);
+      case opcode::multiply: return product(1);
+      case opcode::divide: {
+        const double low = smallest(1);
+        return rounded(n.type, x[0].error / low + x[1].error * x[0].magnitude / (low * low), std::max(own, x[0].magnitude / low), no_grid);
+      }
+      case opcode::map: {
+        if (n.function == &maps::clamped) return {worst, largest, finest, true};
+        if (n.function == &maps::averaged) return rounded(n.type, 2 * worst, 5 * largest, finest + 2);
+        const facts p = product(1);
+        return rounded(n.type, p.error + x[0].error, p.magnitude + x[0].magnitude, std::max(p.grid, x[0].grid));
+      }
+      case opcode::reduce: {
+        const double terms = terms_of(n, v);
+        if (n.kind == monoid::add) return rounded(n.type, terms * worst, terms * largest, finest, terms + 12);
+        if (n.kind != monoid::multiply) return {worst, std::max(largest, own), finest, true};
+        const double base = std::max(1.0, largest);
+        const double magnitude = std::pow(base, terms);
+        return rounded(n.type, terms * worst * magnitude, magnitude, static_cast<int>(std::min(terms * finest, 1.0 * no_grid)), terms + 12);
+      }
+      case opcode::einsum: {
+        const double terms = terms_of(n, v);
+        if (n.operands.count == 2) return product(terms);
+        return rounded(n.type, terms * worst, terms * largest, finest, terms + 12);
+      }
+      default: return {worst, largest, finest, true};  // moves, chooses or changes signs
+    }
+  }
+  /// How many elements make one element of a reduction or einsum.
+  [[nodiscard]] double terms_of(const node& n, const host_array& v) const {
+    if (v.size() == 0) return 0;
+    double all_terms = 1;
+    std::vector<int> seen;
+    int letter = 0;
+    for (const int o : n.operands)
+      for (const auto extent : values_[static_cast<std::size_t>(o)].shape) {
+        const int name = n.op == opcode::einsum ? n.attributes[letter] : letter;
+        ++letter;
+        if (std::find(seen.begin(), seen.end(), name) != seen.end()) continue;
+        seen.push_back(name);
+        all_terms *= static_cast<double>(extent);
+      }
+    return all_terms / static_cast<double>(v.size());
+  }
+
+  void choose_outputs() {
+    std::vector<bool> used(g.nodes.size(), false);
+    for (const auto& n : g.nodes)
+      for (const int o : n.operands) used[static_cast<std::size_t>(o)] = true;
+    std::vector<int> sinks;
+    for (int i = 0; i < static_cast<int>(g.nodes.size()); ++i)
+      if (!used[static_cast<std::size_t>(i)] && !at(i).operands.empty()) sinks.push_back(i);
+    if (!sinks.empty()) g.outputs.push_back(sinks.back());
+    for (const int s : sinks)
+      if (s != sinks.back() && random_.chance(60)) g.outputs.push_back(s);
+    while (g.outputs.empty() || (random_.chance(30) && g.outputs.size() < 4))  // any value, perhaps an input, perhaps again
+      g.outputs.push_back(random_.between(0, static_cast<int>(g.nodes.size()) - 1));
+  }
+
+  // ---- buffers ----
+  /// Calls `visit(global offset, local offset)` for every element that a device really holds.
+  template <class Visit>
+  void for_each_valid(const ir::extents& global, const ir::sharding& layout, const ir::coordinates& where, Visit visit) const {
+    const auto local = ir::local_extents(mesh, global, layout);
+    const shape_list global_shape(global.begin(), global.end());
+    const shape_list local_shape(local.begin(), local.end());
+    shape_list sizes;
+    shape_list begins;
+    for (int d = 0; d < global.count; ++d) {
+      const auto range = ir::dim_range(mesh, global, layout, d, where);
+      sizes.push_back(range.size());
+      begins.push_back(range.begin);
+    }
+    for_each_index(sizes, [&](const index& i) {
+      index there = i;
+      for (std::size_t d = 0; d < there.size(); ++d) there[d] += begins[d];
+      visit(offset_of(there, global_shape), offset_of(i, local_shape));
+    });
+  }
+
+  template <class T>
+  static void store(T x, std::byte* to) {
+    std::memcpy(to, &x, sizeof x);
+  }
+  template <class T>
+  static T load(const std::byte* from) {
+    T x;
+    std::memcpy(&x, from, sizeof x);
+    return x;
+  }
+  static void put(const host_array& x, std::size_t e, std::byte* to) {
+    switch (x.type) {
+      case dtype::f32: store(static_cast<float>(x.reals[e]), to); break;
+      case dtype::f64: store(x.reals[e], to); break;
+      case dtype::s32: store(static_cast<std::int32_t>(x.ints[e]), to); break;
+      case dtype::s64: store(x.ints[e], to); break;
+      case dtype::pred: *to = static_cast<std::byte>(x.ints[e]); break;
+    }
+  }
+  /// What padding may hold. A bool other than 0 and 1 is no bool in C++, so that one is random.
+  static void put_garbage(dtype type, random_numbers& random, std::byte* to) {
+    const int kind = random.between(0, 3);
+    if (type == dtype::pred) {
+      *to = static_cast<std::byte>(kind % 2);
+      return;
+    }
+    std::memset(to, kind == 0 ? 0 : 0x7f, static_cast<std::size_t>(ir::bytes_of(type)));
+    if (kind < 2) return;
+    if (type == dtype::f32) store(std::numeric_limits<float>::quiet_NaN(), to);
+    if (type == dtype::f64) store(std::numeric_limits<double>::quiet_NaN(), to);
+  }
+  static double real_at(dtype type, const std::byte* from) {
+    return type == dtype::f32 ? static_cast<double>(load<float>(from)) : load<double>(from);
+  }
+  static std::int64_t integer_at(dtype type, const std::byte* from) {
+    switch (type) {
+      case dtype::s32: return load<std::int32_t>(from);
+      case dtype::s64: return load<std::int64_t>(from);
+      default: return static_cast<std::int64_t>(*from);
+    }
+  }
+  static std::string text_of(double x) {
+    char digits[40];
+    std::snprintf(digits, sizeof digits, "%.17g", x);
+    return digits;
+  }
+
+  static constexpr std::size_t max_elements = 2500;
+
+  random_numbers random_;
+  random_options options_;
+  int operators_ = 0;
+  std::vector<std::int64_t> palette_;
+  std::vector<std::int32_t> order_, position_;
+  std::vector<host_array> values_;                // by node
+  std::vector<facts> facts_;                      // by node
+  std::vector<std::vector<host_array>> parts_;    // by input; empty: the input is whole
+};
+
+}  // namespace reference

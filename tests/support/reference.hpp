@@ -1,0 +1,386 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <algorithm>
+#include <cmath>
+#include <cstdint>
+#include <limits>
+#include <utility>
+#include <vector>
+
+#include "gspmd/detail/ir/graph.hpp"
+
+/// A graph evaluated on one giant device, straight from the StableHLO definitions of its operators. Nothing of the
+/// library computes here: of gspmd only the structs of the graph are read.
+namespace reference {
+
+using gspmd::dtype;
+using gspmd::monoid;
+using gspmd::detail::graph;
+using gspmd::detail::node;
+using gspmd::detail::opcode;
+
+/// A global array, row-major. Elements of f32 and f64 stand in `reals` (f32 rounded to f32), of s32, s64 and pred in
+/// `ints` (s32 sign-extended, pred 0 or 1); the other vector is empty.
+struct host_array {
+  dtype type = dtype::f32;
+  std::vector<std::int64_t> shape;
+  std::vector<double> reals;
+  std::vector<std::int64_t> ints;
+
+  host_array() = default;
+  host_array(dtype element, std::vector<std::int64_t> extents) : type(element), shape(std::move(extents)) {
+    (floating() ? reals.resize(size()) : ints.resize(size()));
+  }
+  [[nodiscard]] bool floating() const { return type == dtype::f32 || type == dtype::f64; }
+  [[nodiscard]] std::size_t size() const {
+    std::size_t n = 1;
+    for (const auto e : shape) n *= static_cast<std::size_t>(e);
+    return n;
+  }
+};
+
+inline double round_to(dtype type, double x) { return type == dtype::f32 ? static_cast<double>(static_cast<float>(x)) : x; }
+inline std::int64_t wrap_to(dtype type, std::uint64_t bits) {
+  if (type == dtype::s32) return static_cast<std::int32_t>(static_cast<std::uint32_t>(bits));
+  return static_cast<std::int64_t>(bits);
+}
+inline std::uint64_t bits_of(std::int64_t x) { return static_cast<std::uint64_t>(x); }
+
+using index = std::vector<std::int64_t>;
+
+inline std::size_t offset_of(const index& at, const std::vector<std::int64_t>& shape) {
+  std::size_t offset = 0;
+  for (std::size_t d = 0; d < shape.size(); ++d) offset = offset * static_cast<std::size_t>(shape[d]) + static_cast<std::size_t>(at[d]);
+  return offset;
+}
+
+/// Calls `visit` with every index of `shape` in row-major order; once for rank 0, never if an extent is 0.
+template <class Visit>
+void for_each_index(const std::vector<std::int64_t>& shape, Visit visit) {
+  for (const auto e : shape)
+    if (e == 0) return;
+  index at(shape.size(), 0);
+  while (true) {
+    visit(std::as_const(at));
+    std::size_t d = shape.size();
+    while (d > 0 && ++at[d - 1] == shape[d - 1]) at[--d] = 0;
+    if (d == 0) return;
+  }
+}
+
+inline std::int64_t integer_power(std::int64_t base, std::int64_t exponent) {
+  if (exponent < 0) return base == 1 ? 1 : base == -1 ? (exponent % 2 == 0 ? 1 : -1) : 0;
+  std::uint64_t result = 1;
+  for (auto square = bits_of(base); exponent > 0; exponent /= 2, square *= square)
+    if (exponent % 2 == 1) result *= square;
+  return static_cast<std::int64_t>(result);
+}
+
+inline double maximum(double a, double b) { return std::isnan(a) || std::isnan(b) ? std::nan("") : std::max(a, b); }
+inline double minimum(double a, double b) { return std::isnan(a) || std::isnan(b) ? std::nan("") : std::min(a, b); }
+
+inline double unary(opcode op, double x) {
+  switch (op) {
+    case opcode::abs: return std::fabs(x);
+    case opcode::negate: return -x;
+    case opcode::sign: return x > 0 ? 1 : x < 0 ? -1 : x;
+    case opcode::exponential: return std::exp(x);
+    case opcode::log: return std::log(x);
+    case opcode::sqrt: return std::sqrt(x);
+    case opcode::rsqrt: return 1 / std::sqrt(x);
+    case opcode::tanh: return std::tanh(x);
+    case opcode::logistic: return 1 / (1 + std::exp(-x));
+    case opcode::relu: return maximum(x, 0);
+    case opcode::sine: return std::sin(x);
+    case opcode::cosine: return std::cos(x);
+    case opcode::floor: return std::floor(x);
+    case opcode::ceil: return std::ceil(x);
+    default: return x;
+  }
+}
+
+inline std::int64_t unary(opcode op, dtype type, std::int64_t x) {
+  switch (op) {
+    case opcode::abs: return wrap_to(type, x < 0 ? 0 - bits_of(x) : bits_of(x));
+    case opcode::negate: return wrap_to(type, 0 - bits_of(x));
+    case opcode::sign: return x > 0 ? 1 : x < 0 ? -1 : 0;
+    case opcode::relu: return x > 0 ? x : 0;
+    case opcode::not_: return type == dtype::pred ? 1 - x : ~x;
+    default: return x;
+  }
+}
+
+inline double binary(opcode op, double a, double b) {
+  switch (op) {
+    case opcode::add: return a + b;
+    case opcode::subtract: return a - b;
+    case opcode::multiply: return a * b;
+    case opcode::divide: return a / b;
+    case opcode::maximum: return maximum(a, b);
+    case opcode::minimum: return minimum(a, b);
+    case opcode::power: return std::pow(a, b);
+    default: return 0;
+  }
+}
+
+inline std::int64_t binary(opcode op, dtype type, std::int64_t a, std::int64_t b) {
+  if (type == dtype::pred) {  // StableHLO: add is or, multiply is and
+    if (op == opcode::add || op == opcode::maximum || op == opcode::or_) return a | b;
+    return a & b;
+  }
+  switch (op) {
+    case opcode::add: return wrap_to(type, bits_of(a) + bits_of(b));
+    case opcode::subtract: return wrap_to(type, bits_of(a) - bits_of(b));
+    case opcode::multiply: return wrap_to(type, bits_of(a) * bits_of(b));
+    case opcode::divide: return b == 0 ? -1 : b == -1 ? wrap_to(type, 0 - bits_of(a)) : a / b;
+    case opcode::maximum: return std::max(a, b);
+    case opcode::minimum: return std::min(a, b);
+    case opcode::power: return wrap_to(type, bits_of(integer_power(a, b)));
+    case opcode::and_: return a & b;
+    case opcode::or_: return a | b;
+    default: return 0;
+  }
+}
+
+template <class T>
+bool compare(opcode op, T a, T b) {
+  switch (op) {
+    case opcode::compare_eq: return a == b;
+    case opcode::compare_ne: return a != b;
+    case opcode::compare_lt: return a < b;
+    case opcode::compare_le: return a <= b;
+    case opcode::compare_gt: return a > b;
+    default: return a >= b;
+  }
+}
+
+inline void convert(const host_array& x, host_array& result) {
+  for (std::size_t i = 0; i < result.size(); ++i) {
+    if (result.type == dtype::pred) {
+      result.ints[i] = x.floating() ? x.reals[i] != 0 : x.ints[i] != 0;
+    } else if (result.floating()) {
+      if (x.floating()) result.reals[i] = round_to(result.type, x.reals[i]);
+      else result.reals[i] = result.type == dtype::f32 ? static_cast<double>(static_cast<float>(x.ints[i])) : static_cast<double>(x.ints[i]);
+    } else if (x.floating()) {
+      const double limit = result.type == dtype::s32 ? 2147483647.0 : 9.2e18;  // beyond: implementation-defined
+      result.ints[i] = std::isnan(x.reals[i]) ? 0 : static_cast<std::int64_t>(std::clamp(x.reals[i], -limit, limit));
+    } else {
+      result.ints[i] = wrap_to(result.type, bits_of(x.ints[i]));
+    }
+  }
+}
+
+template <class T, class Get>
+T call_map(T (*f)(const T*), int arity, Get get) {
+  T arguments[gspmd::detail::max_map_arity]{};
+  for (int k = 0; k < arity; ++k) arguments[k] = static_cast<T>(get(static_cast<std::size_t>(k)));
+  return f(arguments);
+}
+
+inline void map(const node& n, const std::vector<const host_array*>& x, host_array& result) {
+  const int arity = n.operands.count;
+  for (std::size_t i = 0; i < result.size(); ++i) {
+    const auto real = [&](std::size_t k) { return x[k]->reals[i]; };
+    const auto integer = [&](std::size_t k) { return x[k]->ints[i]; };
+    switch (n.type) {
+      case dtype::f32: result.reals[i] = static_cast<double>(call_map(n.function->f32, arity, real)); break;
+      case dtype::f64: result.reals[i] = call_map(n.function->f64, arity, real); break;
+      case dtype::s32: result.ints[i] = call_map(n.function->s32, arity, integer); break;
+      case dtype::s64: result.ints[i] = call_map(n.function->s64, arity, integer); break;
+      case dtype::pred: result.ints[i] = call_map(n.function->pred, arity, integer); break;
+    }
+  }
+}
+
+inline void elementwise(const node& n, const std::vector<const host_array*>& x, host_array& result) {
+  if (n.op == opcode::convert) return convert(*x[0], result);
+  if (n.op == opcode::map) return map(n, x, result);
+  for (std::size_t i = 0; i < result.size(); ++i) {
+    if (n.op == opcode::select) {
+      const host_array& chosen = *x[x[0]->ints[i] != 0 ? 1 : 2];
+      if (result.floating()) result.reals[i] = chosen.reals[i];
+      else result.ints[i] = chosen.ints[i];
+    } else if (gspmd::detail::is_compare(n.op)) {
+      result.ints[i] = x[0]->floating() ? compare(n.op, x[0]->reals[i], x[1]->reals[i]) : compare(n.op, x[0]->ints[i], x[1]->ints[i]);
+    } else if (gspmd::detail::is_unary(n.op)) {
+      if (result.floating()) result.reals[i] = round_to(n.type, unary(n.op, x[0]->reals[i]));
+      else result.ints[i] = unary(n.op, n.type, x[0]->ints[i]);
+    } else {
+      if (result.floating()) result.reals[i] = round_to(n.type, binary(n.op, x[0]->reals[i], x[1]->reals[i]));
+      else result.ints[i] = binary(n.op, n.type, x[0]->ints[i], x[1]->ints[i]);
+    }
+  }
+}
+
+/// Loops over all letters, those of the result outermost. Floats are summed in double and rounded once.
+inline void einsum(const node& n, const std::vector<const host_array*>& x, host_array& result) {
+  std::vector<int> letters;           // each once; the first ones are the result's
+  std::vector<std::int64_t> extents;  // of each letter
+  std::vector<std::vector<std::size_t>> dims(x.size());  // by operand: the number of the letter of each dim
+  int at = 0;
+  for (const auto* operand : x) at += static_cast<int>(operand->shape.size());
+  for (std::size_t d = 0; d < result.shape.size(); ++d) {
+    letters.push_back(n.attributes[at++]);
+    extents.push_back(result.shape[d]);
+  }
+  const std::size_t kept = letters.size();
+  at = 0;
+  for (std::size_t k = 0; k < x.size(); ++k)
+    for (const auto extent : x[k]->shape) {
+      const int letter = n.attributes[at++];
+      const auto found = static_cast<std::size_t>(std::find(letters.begin(), letters.end(), letter) - letters.begin());
+      if (found == letters.size()) {
+        letters.push_back(letter);
+        extents.push_back(extent);
+      }
+      dims[k].push_back(found);
+    }
+  std::vector<double> reals(result.reals.size(), 0.0);
+  std::vector<std::uint64_t> ints(result.ints.size(), 0);
+  for_each_index(extents, [&](const index& i) {
+    double real = 1;
+    std::uint64_t integer = 1;
+    for (std::size_t k = 0; k < x.size(); ++k) {
+      std::size_t offset = 0;
+      for (std::size_t d = 0; d < dims[k].size(); ++d)
+        offset = offset * static_cast<std::size_t>(x[k]->shape[d]) + static_cast<std::size_t>(i[dims[k][d]]);
+      if (result.floating()) real *= x[k]->reals[offset];
+      else integer *= bits_of(x[k]->ints[offset]);
+    }
+    std::size_t to = 0;
+    for (std::size_t d = 0; d < kept; ++d) to = to * static_cast<std::size_t>(extents[d]) + static_cast<std::size_t>(i[d]);
+    if (result.floating()) reals[to] += real;
+    else ints[to] += integer;
+  });
+  for (std::size_t i = 0; i < reals.size(); ++i) result.reals[i] = round_to(n.type, reals[i]);
+  for (std::size_t i = 0; i < ints.size(); ++i) result.ints[i] = wrap_to(n.type, ints[i]);
+}
+
+inline double real_identity(monoid kind) {
+  const double infinity = std::numeric_limits<double>::infinity();
+  switch (kind) {
+    case monoid::multiply: return 1;
+    case monoid::maximum: return -infinity;
+    case monoid::minimum: return infinity;
+    default: return 0;
+  }
+}
+inline std::int64_t integer_identity(monoid kind, dtype type) {
+  using s32 = std::numeric_limits<std::int32_t>;
+  using s64 = std::numeric_limits<std::int64_t>;
+  switch (kind) {
+    case monoid::multiply: return 1;
+    case monoid::maximum: return type == dtype::pred ? 0 : type == dtype::s32 ? s32::min() : s64::min();
+    case monoid::minimum: return type == dtype::pred ? 1 : type == dtype::s32 ? s32::max() : s64::max();
+    case monoid::and_: return type == dtype::pred ? 1 : -1;
+    default: return 0;
+  }
+}
+inline double combine(monoid kind, double a, double b) {
+  switch (kind) {
+    case monoid::multiply: return a * b;
+    case monoid::maximum: return maximum(a, b);
+    case monoid::minimum: return minimum(a, b);
+    default: return a + b;
+  }
+}
+inline std::int64_t combine(monoid kind, dtype type, std::int64_t a, std::int64_t b) {
+  switch (kind) {
+    case monoid::add: return binary(opcode::add, type, a, b);
+    case monoid::multiply: return binary(opcode::multiply, type, a, b);
+    case monoid::maximum: return std::max(a, b);
+    case monoid::minimum: return std::min(a, b);
+    case monoid::and_: return a & b;
+    case monoid::or_: return a | b;
+  }
+  return 0;
+}
+
+inline void reduce(const node& n, const host_array& x, host_array& result) {
+  std::vector<bool> reduced(x.shape.size(), false);
+  for (const auto d : n.attributes) reduced[static_cast<std::size_t>(d)] = true;
+  for (auto& r : result.reals) r = real_identity(n.kind);
+  for (auto& i : result.ints) i = integer_identity(n.kind, n.type);
+  std::size_t from = 0;
+  for_each_index(x.shape, [&](const index& at) {
+    index kept;
+    for (std::size_t d = 0; d < at.size(); ++d)
+      if (!reduced[d]) kept.push_back(at[d]);
+    const auto to = offset_of(kept, result.shape);
+    if (x.floating()) result.reals[to] = combine(n.kind, result.reals[to], x.reals[from]);
+    else result.ints[to] = combine(n.kind, n.type, result.ints[to], x.ints[from]);
+    ++from;
+  });
+  for (auto& r : result.reals) r = round_to(n.type, r);
+}
+
+/// The result with element `source(index)` of x at every index.
+template <class Source>
+void gather(const host_array& x, host_array& result, Source source) {
+  std::size_t to = 0;
+  for_each_index(result.shape, [&](const index& at) {
+    const auto from = offset_of(source(at), x.shape);
+    if (x.floating()) result.reals[to] = x.reals[from];
+    else result.ints[to] = x.ints[from];
+    ++to;
+  });
+}
+
+/// The value of node `i`, given the values of the nodes before it. Parameters must be in `values` already.
+inline host_array evaluate_node(const graph& g, int i, const std::vector<host_array>& values) {
+  const node& n = g.nodes[static_cast<std::size_t>(i)];
+  if (n.op == opcode::parameter) return values[static_cast<std::size_t>(i)];
+  host_array result(n.type, std::vector<std::int64_t>(n.shape.begin(), n.shape.end()));
+  std::vector<const host_array*> x;
+  for (const int o : n.operands) x.push_back(&values[static_cast<std::size_t>(o)]);
+  switch (n.op) {
+    case opcode::constant:
+      for (auto& r : result.reals) r = round_to(n.type, n.real);
+      for (auto& k : result.ints) k = n.type == dtype::pred ? n.integer != 0 : n.integer;
+      break;
+    case opcode::iota: {
+      std::size_t to = 0;
+      for_each_index(result.shape, [&](const index& at) {
+        const auto along = at[static_cast<std::size_t>(n.attributes[0])];
+        if (result.floating()) result.reals[to++] = static_cast<double>(along);
+        else result.ints[to++] = along;
+      });
+      break;
+    }
+    case opcode::einsum: einsum(n, x, result); break;
+    case opcode::reduce: reduce(n, *x[0], result); break;
+    case opcode::broadcast_in_dim:
+      gather(*x[0], result, [&](const index& at) {
+        index from;
+        for (std::size_t d = 0; d < x[0]->shape.size(); ++d)
+          from.push_back(x[0]->shape[d] == 1 ? 0 : at[static_cast<std::size_t>(n.attributes[static_cast<int>(d)])]);
+        return from;
+      });
+      break;
+    case opcode::transpose:
+      gather(*x[0], result, [&](const index& at) {
+        index from(at.size());
+        for (std::size_t d = 0; d < at.size(); ++d) from[static_cast<std::size_t>(n.attributes[static_cast<int>(d)])] = at[d];
+        return from;
+      });
+      break;
+    case opcode::reshape:
+    case opcode::reshard:
+      result.reals = x[0]->reals;
+      result.ints = x[0]->ints;
+      break;
+    default: elementwise(n, x, result); break;
+  }
+  return result;
+}
+
+/// The values of all nodes; `inputs` are those of g.inputs.
+inline std::vector<host_array> evaluate(const graph& g, const std::vector<host_array>& inputs) {
+  std::vector<host_array> values(g.nodes.size());
+  for (std::size_t k = 0; k < g.inputs.size(); ++k) values[static_cast<std::size_t>(g.inputs[k])] = inputs[k];
+  for (std::size_t i = 0; i < g.nodes.size(); ++i) values[i] = evaluate_node(g, static_cast<int>(i), values);
+  return values;
+}
+
+}  // namespace reference

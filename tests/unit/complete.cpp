@@ -1,0 +1,309 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <doctest/doctest.h>
+
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "gspmd/detail/passes/complete.hpp"
+#include "support/layouts.hpp"
+#include "support/random_program.hpp"
+
+using namespace layouts;
+using gspmd::dtype;
+
+namespace {
+
+/// A program under construction, in f32.
+struct builder {
+  graph g;
+  mesh_shape mesh;
+
+  explicit builder(const std::vector<int>& mesh_sizes) : mesh(mesh_of(mesh_sizes)) {}
+
+  int input(const std::vector<std::int64_t>& shape) { return add_parameter(g, dtype::f32, shape_of(shape), {}); }
+  int input(const std::vector<std::int64_t>& shape, const sharding& s) { return annotate(input(shape), s); }
+  int einsum(const char* equation, int a, int b) { return add_einsum(g, parse_equation(equation), {a, b}, {}); }
+  int op(opcode o, int a) { return add_elementwise(g, o, {a}, {}); }
+  int op(opcode o, int a, int b) { return add_elementwise(g, o, {a, b}, {}); }
+  int broadcast(int a, const std::vector<std::int64_t>& shape, const std::vector<int>& dims) {
+    inline_vec<std::int8_t, max_rank> list;
+    for (const int d : dims) list.push_back(static_cast<std::int8_t>(d));
+    return add_broadcast(g, a, shape_of(shape), list, {});
+  }
+  int annotate(int i, const sharding& s) {
+    at(i).annotated = true;
+    at(i).annotation = s;
+    return i;
+  }
+  node& at(int i) { return g.nodes[static_cast<std::size_t>(i)]; }
+
+  [[nodiscard]] std::vector<sharding> complete() const {
+    REQUIRE(!g.failed());
+    completion c(g, mesh);
+    c.run();
+    return c.shardings;
+  }
+};
+
+/// `{xy,-}` of node `i`.
+std::string shown(const builder& b, const std::vector<sharding>& shardings, int i) {
+  return text_of(shardings[static_cast<std::size_t>(i)], b.g.nodes[static_cast<std::size_t>(i)].shape.count);
+}
+
+/// The propagation of Fig. 4, top right: tensors are visited in topological order, all operators alike, forward and then
+/// backward.
+std::vector<sharding> without_priorities(const graph& g, const mesh_shape& mesh) {
+  std::vector<sharding> result;
+  for (const auto& n : g.nodes) result.push_back(n.annotated ? n.annotation : open({}, ~dim_mask{0}));
+  const auto give = [&](const op_rule& rule, int from, const tensor_map& from_map, int to, const tensor_map& to_map) {
+    factor_splits shared;
+    for (const auto& use : to_factors(mesh, rule, from_map, result[static_cast<std::size_t>(from)].splits))
+      if (rule.uniform || to_map.holds(use.dim)) add_factor_split(shared, use.axis, use.dim);
+    return refine(result[static_cast<std::size_t>(to)], to_dims(mesh, rule, to_map, shared), g.nodes[static_cast<std::size_t>(to)].shape);
+  };
+  for (bool changed = true; changed;) {
+    changed = false;
+    for (const bool forward : {true, false})
+      for (int k = 0; k < static_cast<int>(g.nodes.size()); ++k) {
+        const int i = forward ? k : static_cast<int>(g.nodes.size()) - 1 - k;
+        const node& n = g.nodes[static_cast<std::size_t>(i)];
+        op_rule rule;
+        rule_of(g, n, rule);
+        for (int o = n.operands.count - 1; o >= 0; --o)
+          changed = (forward ? give(rule, n.operands[o], rule.operand(o), i, rule.result())
+                             : give(rule, i, rule.result(), n.operands[o], rule.operand(o))) ||
+                    changed;
+      }
+  }
+  return result;
+}
+
+/// How many pairs of an elementwise operator's tensors are laid out differently.
+int mismatches(const graph& g, const std::vector<sharding>& shardings) {
+  int count = 0;
+  for (std::size_t i = 0; i < g.nodes.size(); ++i)
+    if (is_elementwise(g.nodes[i].op))
+      for (const int o : g.nodes[i].operands) count += same_layout(shardings[i], shardings[static_cast<std::size_t>(o)]) ? 0 : 1;
+  return count;
+}
+
+constexpr int x = 0, y = 1;
+
+}  // namespace
+
+TEST_CASE("Fig. 3: A_y B and B C_x give A_y C_x") {
+  builder b({2, 2});
+  const int ab = b.input({8, 8}, split({{y}, {}}));
+  const int bc = b.input({8, 8}, split({{}, {x}}));
+  const int ac = b.einsum("ab,bc->ac", ab, bc);
+  b.g.outputs = {ac};
+  CHECK(shown(b, b.complete(), ac) == "{y,x}");
+}
+
+TEST_CASE("Fig. 4: a linear layer with a bias and a maximum") {
+  for (const int batch : {8, 16, 64}) {
+    builder b({2, 4});
+    const int bf = b.input({batch, 16}, split({{x}, {y}}));
+    const int fd = b.input({16, 16}, split({{y}, {x}}));
+    const int dot = b.einsum("bf,fd->bd", bf, fd);
+    const int bias = b.input({16});
+    const int wide = b.broadcast(bias, {batch, 16}, {1});
+    const int sum = b.op(opcode::add, dot, wide);
+    const int zero = add_constant(b.g, dtype::f32, shape_of({batch, 16}), 0, 0, {});
+    const int result = b.annotate(b.op(opcode::maximum, sum, zero), split({{x}, {y}}));
+    b.g.outputs = {result};
+
+    const auto with = b.complete();
+    CHECK(shown(b, with, dot) == "{x,y}");
+    CHECK(shown(b, with, sum) == "{x,y}");
+    CHECK(shown(b, with, wide) == "{x,y}");
+    CHECK(shown(b, with, zero) == "{x,y}");
+    CHECK(shown(b, with, bias) == "{y}");  // backward through the broadcast
+    CHECK(mismatches(b.g, with) == 0);
+    CHECK(shown(b, with, bf) == "{x,y}");  // the user's
+    CHECK(shown(b, with, fd) == "{y,x}");
+
+    const auto without = without_priorities(b.g, b.mesh);
+    CHECK(shown(b, without, dot) == "{-,x}");  // chosen before the maximum was asked
+    CHECK(mismatches(b.g, without) == 1);
+  }
+}
+
+TEST_CASE("broadcast: backward comes before forward") {
+  SUBCASE("the wide side knows: the bias follows") {
+    builder b({2, 2});
+    const int bias = b.input({8});
+    const int wide = b.annotate(b.broadcast(bias, {4, 8}, {1}), split({{x}, {y}}));
+    b.g.outputs = {wide};
+    CHECK(shown(b, b.complete(), bias) == "{y}");
+  }
+  SUBCASE("nobody else knows: the wide side follows") {
+    builder b({2, 2});
+    const int bias = b.input({8}, split({{y}}));
+    const int wide = b.broadcast(bias, {4, 8}, {1});
+    b.g.outputs = {wide};
+    CHECK(shown(b, b.complete(), wide) == "{-,y}");
+  }
+  SUBCASE("the bias does not spoil what comes from the activations") {
+    builder b({2, 2});
+    const int bias = b.input({8}, split({{x}}));
+    const int wide = b.broadcast(bias, {4, 8}, {1});
+    const int act = b.input({4, 8}, split({{x}, {}}));
+    const int sum = b.op(opcode::add, act, wide);
+    b.g.outputs = {sum};
+    const auto s = b.complete();
+    CHECK(shown(b, s, sum) == "{x,-}");
+    CHECK(shown(b, s, wide) == "{x,-}");
+    CHECK(shown(b, s, bias) == "{x}");
+  }
+  SUBCASE("a stretched dim does not reach the operand") {
+    builder b({2, 2});
+    const int one = b.input({1, 8});
+    const int wide = b.annotate(b.broadcast(one, {4, 8}, {0, 1}), split({{x}, {y}}));
+    b.g.outputs = {wide};
+    CHECK(shown(b, b.complete(), one) == "{-,y}");
+  }
+}
+
+TEST_CASE("F53: BD split by batch and DF split by F complete to both") {
+  builder b({2, 4});
+  const int in = b.input({64, 512}, split({{0}, {}}));
+  const int w = b.input({512, 2048}, split({{}, {1}}));
+  const int h = b.op(opcode::relu, b.einsum("bd,df->bf", in, w));
+  b.g.outputs = {h};
+  const auto s = b.complete();
+  CHECK(shown(b, s, h) == "{x,y}");
+  CHECK(shown(b, s, h - 1) == "{x,y}");
+}
+
+TEST_CASE("F55: in a mixture of experts the activations follow the weights") {
+  builder inferred({4});
+  const auto build = [](builder& b, bool annotated) {
+    const auto e = split({{x}, {}, {}});
+    const int in = annotated ? b.input({8, 16, 4}, e) : b.input({8, 16, 4});
+    const int w1 = b.input({8, 4, 32}, e);
+    const int w2 = b.input({8, 32, 4}, e);
+    const int h = b.op(opcode::relu, b.einsum("ebd,edf->ebf", in, w1));
+    const int out = b.einsum("ebf,efd->ebd", h, w2);
+    if (annotated) b.annotate(h, e), b.annotate(out, e);
+    b.g.outputs = {out};
+  };
+  build(inferred, false);
+  const auto s = inferred.complete();
+  for (std::size_t i = 0; i < s.size(); ++i) CHECK(shown(inferred, s, static_cast<int>(i)) == "{x,-,-}");
+  builder annotated({4});
+  build(annotated, true);
+  const auto t = annotated.complete();
+  for (std::size_t i = 0; i < s.size(); ++i) CHECK(same_layout(s[i], t[i]));
+}
+
+TEST_CASE("a batch split flows through twenty operators, forward and backward") {
+  for (const bool at_end : {false, true}) {
+    builder b({4});
+    const int in = b.input({16, 8});
+    std::vector<int> chain{in};
+    for (int k = 0; k < 20; ++k) {
+      const int last = chain.back();
+      switch (k % 4) {
+        case 0: chain.push_back(b.op(opcode::tanh, last)); break;
+        case 1: chain.push_back(b.einsum("bd,df->bf", last, b.input({8, 8}))); break;
+        case 2: chain.push_back(b.op(opcode::add, last, last)); break;
+        default: chain.push_back(b.op(opcode::relu, last)); break;
+      }
+    }
+    b.annotate(at_end ? chain.back() : in, split({{x}, {}}));
+    b.g.outputs = {chain.back()};
+    const auto s = b.complete();
+    for (const int i : chain) CHECK(shown(b, s, i) == "{x,-}");
+  }
+}
+
+TEST_CASE("only open dims of an annotated value are refined") {
+  builder b({2, 2});
+  const int a = b.input({8, 8}, split({{x}, {y}}));
+  const int closed = b.annotate(b.op(opcode::tanh, a), split({{x}, {}}));
+  const int half = b.annotate(b.op(opcode::tanh, a), open(split({{}, {}}), 0b10));
+  const int after = b.op(opcode::tanh, closed);
+  b.g.outputs = {after, half};
+  const auto s = b.complete();
+  CHECK(shown(b, s, closed) == "{x,-}");
+  CHECK(shown(b, s, half) == "{-,y}");
+  CHECK(shown(b, s, after) == "{x,-}");
+}
+
+TEST_CASE("reshapes and transposes pass shardings on") {
+  builder b({2, 4});
+  const int a = b.input({8, 12}, split({{y}, {x}}));
+  const int t = add_transpose(b.g, a, [] {
+    inline_vec<std::int8_t, max_rank> p;
+    p.push_back(1);
+    p.push_back(0);
+    return p;
+  }(), {});
+  const int r = add_reshape(b.g, t, shape_of({4, 3, 8}), {});
+  b.g.outputs = {r};
+  const auto s = b.complete();
+  CHECK(shown(b, s, t) == "{x,y}");
+  CHECK(shown(b, s, r) == "{x,-,y}");
+}
+
+TEST_CASE("random programs: laws of completion") {
+  int refined = 0;
+  for (std::uint64_t seed = 1; seed <= 3000; ++seed) {
+    reference::random_program p(seed);
+    CAPTURE(p.describe());
+    const auto complete = [&p](const graph& g) {
+      completion c(g, p.mesh);
+      c.run();
+      return c.shardings;
+    };
+    const auto s = complete(p.g);
+    REQUIRE(s.size() == p.g.nodes.size());
+    bool valid = true;
+    bool kept = true;
+    for (std::size_t i = 0; i < s.size(); ++i) {
+      const node& n = p.g.nodes[i];
+      axis_mask used = s[i].partial;
+      int last_dim = 0;
+      for (const auto& use : s[i].splits) {  // each axis at most once, in the order of the dims
+        valid = valid && use.dim >= last_dim && use.dim < n.shape.count && (used & axis_bit(use.axis)) == 0;
+        used |= axis_bit(use.axis);
+        last_dim = use.dim;
+      }
+      refined += !n.annotated && !s[i].splits.empty();
+      if (!n.annotated) {
+        valid = valid && s[i].partial == 0;
+        continue;
+      }
+      kept = kept && p.mesh.size_of(s[i].partial ^ n.annotation.partial) == 1 && (s[i].partial == 0 || s[i].kind == n.annotation.kind);
+      for (int d = 0; d < n.shape.count; ++d) {  // axes of size 1 aside, the annotation stays; open dims may get more axes
+        std::vector<int> wanted;
+        std::vector<int> got;
+        for (const auto& use : n.annotation.splits)
+          if (use.dim == d && p.mesh.sizes[use.axis] > 1) wanted.push_back(use.axis);
+        for (const auto& use : s[i].splits)
+          if (use.dim == d && p.mesh.sizes[use.axis] > 1) got.push_back(use.axis);
+        const bool is_open = (n.annotation.open & dim_bit(d)) != 0;
+        kept = kept && got.size() >= wanted.size() && std::equal(wanted.begin(), wanted.end(), got.begin()) && (is_open || got == wanted);
+      }
+    }
+    REQUIRE(valid);
+    REQUIRE(kept);
+
+    const auto again = complete(p.g);
+    bool same = true;
+    for (std::size_t i = 0; i < s.size(); ++i) same = same && s[i] == again[i];
+    REQUIRE(same);  // deterministic
+
+    graph annotated = p.g;  // what was chosen is a fixed point: written down as the user's, and left open, nothing moves
+    for (std::size_t i = 0; i < s.size(); ++i) {
+      annotated.nodes[i].annotated = true;
+      annotated.nodes[i].annotation = s[i];
+    }
+    const auto fixed = complete(annotated);
+    for (std::size_t i = 0; i < s.size(); ++i) same = same && same_layout(s[i], fixed[i]);
+    REQUIRE(same);
+  }
+  CHECK(refined > 3000);
+}

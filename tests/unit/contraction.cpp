@@ -1,0 +1,308 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "gspmd/detail/exec/contraction.hpp"
+
+#include <doctest/doctest.h>
+
+#include <cmath>
+#include <cstdint>
+#include <limits>
+#include <random>
+#include <string>
+#include <string_view>
+#include <vector>
+
+using namespace gspmd::detail;
+
+namespace {
+
+// "ab,bc->ac" with the extents of a, b, c, ...
+constexpr contraction equation(std::string_view text, std::initializer_list<std::int64_t> extents) {
+  contraction c;
+  int part = 0;
+  for (const char x : text) {
+    if (x == ',' || x == '>') ++part;
+    else if (x != '-') (part == 0 ? c.lhs : part == 1 ? c.rhs : c.out).push_back(static_cast<std::int8_t>(x - 'a'));
+  }
+  for (const auto n : extents) c.extent.push_back(n);
+  return c;
+}
+
+std::string text_of(const contraction& c, const std::vector<std::int64_t>& valid) {
+  std::string s;
+  for (const auto l : c.lhs) s += static_cast<char>('a' + l);
+  s += ',';
+  for (const auto l : c.rhs) s += static_cast<char>('a' + l);
+  s += "->";
+  for (const auto l : c.out) s += static_cast<char>('a' + l);
+  for (int l = 0; l < c.extent.count; ++l) {
+    s += ' ';
+    s += std::to_string(c.extent[l]);
+    s += '/';
+    s += std::to_string(valid[static_cast<std::size_t>(l)]);
+  }
+  return s;
+}
+
+using letters = inline_vec<std::int8_t, max_rank>;
+
+std::int64_t offset_of(const letters& dims, const contraction& c, const std::vector<std::int64_t>& at) {
+  std::int64_t offset = 0;
+  for (const auto l : dims) offset = offset * c.extent[l] + at[static_cast<std::size_t>(l)];
+  return offset;
+}
+std::size_t elems_of(const letters& dims, const contraction& c) {
+  std::size_t n = 1;
+  for (const auto l : dims) n *= static_cast<std::size_t>(c.extent[l]);
+  return n;
+}
+bool has(const letters& dims, int letter) {
+  for (const auto l : dims)
+    if (l == letter) return true;
+  return false;
+}
+
+// Calls body(at) for every index below the bounds of the letters in use.
+template <class Body>
+void for_all(const std::vector<std::int64_t>& bounds, Body&& body) {
+  std::vector<std::int64_t> at(bounds.size(), 0);
+  for (const auto b : bounds)
+    if (b <= 0) return;
+  for (;;) {
+    body(at);
+    std::size_t i = at.size();
+    while (i > 0 && ++at[i - 1] == bounds[i - 1]) at[--i] = 0;
+    if (i == 0) return;
+  }
+}
+
+template <class T>
+T garbage() {
+  if constexpr (std::is_floating_point_v<T>) return std::numeric_limits<T>::quiet_NaN();
+  else return std::numeric_limits<T>::max() - 12345;
+}
+
+// Small whole numbers, so that float sums are exact in any order; integers of any size, whose products wrap around.
+template <class T>
+T draw(std::mt19937& random) {
+  if constexpr (std::is_floating_point_v<T>) return static_cast<T>(static_cast<int>(random() % 9) - 4);
+  else return static_cast<T>(random());
+}
+
+template <class T>
+std::vector<T> operand(const letters& dims, const contraction& c, const std::vector<std::int64_t>& valid, std::mt19937& random) {
+  std::vector<T> data(elems_of(dims, c));
+  std::vector<std::int64_t> bounds;
+  for (int l = 0; l < c.extent.count; ++l) bounds.push_back(has(dims, l) ? c.extent[l] : 1);
+  for_all(bounds, [&](const std::vector<std::int64_t>& at) {
+    bool is_valid = true;
+    for (const auto l : dims) is_valid = is_valid && at[static_cast<std::size_t>(l)] < valid[static_cast<std::size_t>(l)];
+    data[static_cast<std::size_t>(offset_of(dims, c, at))] = is_valid ? draw<T>(random) : garbage<T>();
+  });
+  return data;
+}
+
+template <class T, class Spec>
+void check(Spec spec, const contraction& c, const std::vector<std::int64_t>& valid, std::mt19937& random) {
+  using u = kernel_t<T>;
+  const auto a = operand<T>(c.lhs, c, valid, random), b = operand<T>(c.rhs, c, valid, random);
+  const contraction_plan& plan = spec();
+  constexpr std::size_t guard = 8;
+  std::vector<T> out(elems_of(c.out, c) + guard, garbage<T>());
+  std::vector<T> scratch(static_cast<std::size_t>(plan.scratch_elems) + guard, garbage<T>());
+  for (std::size_t i = 0; i < guard; ++i) out[elems_of(c.out, c) + i] = scratch[scratch.size() - 1 - i] = T(7);
+  contract<T>(spec, valid.data(), a.data(), b.data(), out.data(), scratch.data());
+
+  std::vector<u> expected(elems_of(c.out, c), u{});
+  std::vector<char> is_defined(expected.size(), 0);
+  std::vector<std::int64_t> bounds, out_bounds;
+  for (int l = 0; l < c.extent.count; ++l) {
+    const bool is_used = has(c.lhs, l) || has(c.rhs, l);
+    bounds.push_back(is_used ? valid[static_cast<std::size_t>(l)] : 1);
+    out_bounds.push_back(has(c.out, l) ? valid[static_cast<std::size_t>(l)] : 1);
+  }
+  for_all(bounds, [&](const std::vector<std::int64_t>& at) {
+    const auto x = static_cast<u>(a[static_cast<std::size_t>(offset_of(c.lhs, c, at))]);
+    const auto y = static_cast<u>(b[static_cast<std::size_t>(offset_of(c.rhs, c, at))]);
+    auto& sum = expected[static_cast<std::size_t>(offset_of(c.out, c, at))];
+    sum = static_cast<u>(sum + x * y);
+  });
+  for_all(out_bounds, [&](const std::vector<std::int64_t>& at) {
+    is_defined[static_cast<std::size_t>(offset_of(c.out, c, at))] = 1;
+  });
+  bool is_right = true;
+  for (std::size_t i = 0; i < expected.size(); ++i)
+    if (is_defined[i] != 0 && !(out[i] == static_cast<T>(expected[i]))) is_right = false;
+  for (std::size_t i = 0; i < guard; ++i)
+    if (out[expected.size() + i] != T(7) || scratch[scratch.size() - 1 - i] != T(7)) is_right = false;
+  if (!is_right) FAIL_CHECK(text_of(c, valid));
+}
+
+template <class T>
+void check(const contraction& c, const std::vector<std::int64_t>& valid, std::mt19937& random) {
+  const auto plan = plan_contraction(c);
+  check<T>(runtime_spec{&plan}, c, valid, random);
+}
+
+contraction random_equation(std::mt19937& random, int most_letters, std::int64_t most_extent) {
+  contraction c;
+  const int count = 1 + static_cast<int>(random() % static_cast<unsigned>(most_letters));
+  std::vector<std::int8_t> all;
+  for (int l = 0; l < count; ++l) {
+    const auto dice = random() % 24;
+    c.extent.push_back(dice == 0 ? 0 : dice <= 2 ? 1 : 1 + static_cast<std::int64_t>(random() % static_cast<unsigned>(most_extent)));
+    all.push_back(static_cast<std::int8_t>(l));
+  }
+  const auto some = [&](unsigned percent) {
+    letters chosen;
+    for (std::size_t i = all.size(); i > 1; --i) std::swap(all[i - 1], all[random() % i]);
+    for (const auto l : all)
+      if (chosen.count < 5 && random() % 100 < percent) chosen.push_back(l);
+    return chosen;
+  };
+  c.lhs = some(70);
+  c.rhs = some(70);
+  for (const auto l : some(60))
+    if (has(c.lhs, l) || has(c.rhs, l)) c.out.push_back(l);
+  return c;
+}
+
+std::vector<std::int64_t> random_bounds(const contraction& c, std::mt19937& random) {
+  std::vector<std::int64_t> valid;
+  for (int l = 0; l < c.extent.count; ++l)
+    valid.push_back(random() % 2 == 0 ? c.extent[l] : static_cast<std::int64_t>(random() % static_cast<unsigned>(c.extent[l] + 1)));
+  return valid;
+}
+
+template <class T>
+void check_random(unsigned seed, int cases, int most_letters, std::int64_t most_extent) {
+  std::mt19937 random(seed);
+  for (int i = 0; i < cases; ++i) {
+    const auto c = random_equation(random, most_letters, most_extent);
+    check<T>(c, random_bounds(c, random), random);
+    check<T>(c, std::vector<std::int64_t>(c.extent.begin(), c.extent.end()), random);
+  }
+}
+
+// Plans that the cost estimate does not choose at these sizes must be right as well.
+template <class T>
+void check_forced(const contraction& c, const std::vector<std::int64_t>& valid, std::mt19937& random, unsigned packed) {
+  for (const auto n : c.extent)
+    if (n == 0) return;
+  contraction_planner planner(c);
+  for (int b = 0; b < 3; ++b)
+    if ((packed >> b & 1U) != 0 && planner.order[b].count < 2) return;
+  const auto plan = planner.plan_as(packed);
+  check<T>(runtime_spec{&plan}, c, valid, random);
+}
+
+}  // namespace
+
+TEST_CASE("contraction: random equations, extents and bounds agree with a loop over all letters") {
+  check_random<float>(1, 4000, 6, 5);
+  check_random<double>(2, 4000, 6, 5);
+  check_random<std::int32_t>(3, 3000, 6, 5);
+  check_random<std::int64_t>(4, 3000, 6, 5);
+}
+
+TEST_CASE("contraction: larger extents, past the block sizes of the kernels") {
+  check_random<float>(5, 200, 3, 90);
+  check_random<double>(6, 100, 4, 30);
+  check_random<std::int32_t>(7, 100, 3, 90);
+  check_random<std::int64_t>(8, 50, 3, 150);
+}
+
+TEST_CASE("contraction: every set of packed buffers gives the same result") {
+  std::mt19937 random(9);
+  for (int i = 0; i < 2000; ++i) {
+    const auto c = random_equation(random, 6, 5);
+    const auto valid = random_bounds(c, random);
+    for (unsigned packed = 0; packed < 8; ++packed) {
+      check_forced<double>(c, valid, random, packed);
+      check_forced<std::int32_t>(c, valid, random, packed);
+    }
+  }
+}
+
+TEST_CASE("contraction: the usual equations are one product, or one per batch, without copies") {
+  struct usual {
+    const char* text;
+    std::int64_t calls;
+  };
+  for (const std::int64_t n : {2, 7, 64, 512}) {
+    for (const usual& e : {usual{"ab,bc->ac", 1}, usual{"ab,cb->ac", 1}, usual{"ba,bc->ac", 1}, usual{"ba,cb->ac", 1},
+                           usual{"ab,bc->ca", 1}, usual{"ab,cb->ca", 1}, usual{"ba,bc->ca", 1}, usual{"abc,cd->abd", 1},
+                           usual{"abc,dc->abd", 1}, usual{"abc,abd->cd", 1}, usual{"abc,abd->dc", 1}, usual{"abc,bcd->ad", 1},
+                           usual{"ab,b->a", 1}, usual{"ab,a->b", 1}, usual{"a,ab->b", 1}, usual{"a,a->", 1},
+                           usual{"ab,ab->", 1}, usual{"abc,cde->abde", 1}, usual{"cab,cde->abde", 1}}) {
+      const auto plan = plan_contraction(equation(e.text, {n, n + 1, n + 2, n + 3, n + 4}));
+      INFO(e.text << " " << n);
+      CHECK(gemm_calls(plan) == e.calls);
+      CHECK(plan.scratch_elems == 0);
+    }
+  }
+  // Batched, at sizes where matrix products are what is wanted.
+  const auto attention = plan_contraction(equation("bshd,bthd->bhst", {1, 4, 1, 64, 1, 1, 1, 8, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 128, 128}));
+  CHECK(gemm_calls(attention) == 32);
+  CHECK(attention.scratch_elems == 0);
+  const auto weighted = plan_contraction(equation("bhst,bthd->bshd", {1, 4, 1, 64, 1, 1, 1, 8, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 128, 128}));
+  CHECK(gemm_calls(weighted) == 32);
+  CHECK(weighted.scratch_elems == 0);
+  const auto batched = plan_contraction(equation("abc,acd->abd", {16, 64, 64, 64}));
+  CHECK(gemm_calls(batched) == 16);
+  CHECK(batched.scratch_elems == 0);
+  // Nothing but a batch: no product of matrices.
+  CHECK(plan_contraction(equation("ab,ab->ab", {64, 64})).is_vector);
+  // Contracting letters that are apart in both operands: copies, and then one product.
+  const auto apart = plan_contraction(equation("acik,cbkj->abij", {48, 48, 48, 1, 1, 1, 1, 1, 48, 48, 48}));
+  CHECK(gemm_calls(apart) == 1);
+}
+
+namespace {
+constexpr auto static_plan = plan_contraction(equation("bshd,bthd->bhst", {1, 2, 1, 5, 1, 1, 1, 3, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 7, 9}));
+constexpr auto static_sum = plan_contraction(equation("abcd,ed->ac", {3, 4, 5, 6, 7}));
+constexpr auto static_large = plan_contraction(equation("acik,cbkj->abij", {48, 48, 48, 1, 1, 1, 1, 1, 48, 48, 48}));
+static_assert(static_large.unpacked);
+}  // namespace
+
+TEST_CASE("contraction: a constant plan and a run-time plan are the same kernel") {
+  std::mt19937 random(10);
+  const auto attention = equation("bshd,bthd->bhst", {1, 2, 1, 5, 1, 1, 1, 3, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 7, 9});
+  const auto sum = equation("abcd,ed->ac", {3, 4, 5, 6, 7});
+  for (int i = 0; i < 20; ++i) {
+    check<float>(constant_spec<static_plan>{}, attention, random_bounds(attention, random), random);
+    check<double>(constant_spec<static_sum>{}, sum, random_bounds(sum, random), random);
+  }
+}
+
+TEST_CASE("gemm: every transposition, leading dimension and accumulation") {
+  std::mt19937 random(11);
+  single_threaded_blas();
+  for (int i = 0; i < 400; ++i) {
+    const bool ta = random() % 2 == 0, tb = random() % 2 == 0, accumulate = random() % 2 == 0;
+    const auto size = [&] { return static_cast<std::int64_t>(random() % (random() % 2 == 0 ? 5 : 70)); };
+    const auto m = size(), n = size(), k = size();
+    const auto pad = [&] { return static_cast<std::int64_t>(random() % 3); };
+    const auto lda = (ta ? m : k) + pad() + 1, ldb = (tb ? k : n) + pad() + 1, ldc = n + pad() + 1;
+    const auto fill = [&](std::int64_t elems) {
+      std::vector<double> v(static_cast<std::size_t>(elems));
+      for (auto& x : v) x = draw<double>(random);
+      return v;
+    };
+    const auto a = fill((ta ? k : m) * lda), b = fill((tb ? n : k) * ldb);
+    auto c = fill(m * ldc);
+    auto expected = c;
+    if (!accumulate)
+      for (std::int64_t r = 0; r < m; ++r)
+        for (std::int64_t j = 0; j < n; ++j) c[static_cast<std::size_t>(r * ldc + j)] = std::nan("");
+    for (std::int64_t r = 0; r < m; ++r)
+      for (std::int64_t j = 0; j < n; ++j) {
+        auto& x = expected[static_cast<std::size_t>(r * ldc + j)];
+        if (!accumulate) x = 0;
+        for (std::int64_t p = 0; p < k; ++p)
+          x += a[static_cast<std::size_t>(ta ? p * lda + r : r * lda + p)] * b[static_cast<std::size_t>(tb ? j * ldb + p : p * ldb + j)];
+      }
+    gemm(ta, tb, m, n, k, a.data(), lda, b.data(), ldb, c.data(), ldc, accumulate);
+    INFO(ta << tb << accumulate << " " << m << " " << n << " " << k);
+    CHECK(c == expected);
+  }
+}

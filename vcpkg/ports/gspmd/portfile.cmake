@@ -1,0 +1,12 @@
+# vcpkg install gspmd --overlay-ports=vcpkg/ports   installs the checkout that this port stands in.
+# A port in a registry differs in one call: vcpkg_from_github(OUT_SOURCE_PATH SOURCE_PATH ...) for these two lines.
+get_filename_component(SOURCE_PATH "${CURRENT_PORT_DIR}/../../.." ABSOLUTE)
+
+set(VCPKG_BUILD_TYPE release) # header-only
+vcpkg_check_features(OUT_FEATURE_OPTIONS FEATURE_OPTIONS FEATURES cblas GSPMD_USE_CBLAS)
+vcpkg_cmake_configure(SOURCE_PATH "${SOURCE_PATH}"
+  OPTIONS ${FEATURE_OPTIONS} -DGSPMD_BUILD_TESTS=OFF -DGSPMD_BUILD_EXAMPLES=OFF)
+vcpkg_cmake_install()
+vcpkg_cmake_config_fixup(CONFIG_PATH lib/cmake/gspmd)
+file(REMOVE_RECURSE "${CURRENT_PACKAGES_DIR}/debug" "${CURRENT_PACKAGES_DIR}/lib")
+vcpkg_install_copyright(FILE_LIST "${SOURCE_PATH}/LICENSE")
