@@ -13,6 +13,7 @@
 #include <boost/hana/define_struct.hpp>
 #include <boost/hana/for_each.hpp>
 #include <boost/hana/integral_constant.hpp>
+#include <boost/hana/length.hpp>
 #include <boost/hana/second.hpp>
 
 /// Groups of values: std::tuple, std::pair, std::array, and a user's own struct declared with Hana,
@@ -49,6 +50,29 @@ constexpr void for_each_leaf(Tree& tree, F&& f) {
     });
   } else {
     f(tree);
+  }
+}
+
+/// The number of leaves of a tree.
+template <class Tree>
+constexpr std::size_t leaf_count();
+
+/// The number of leaves before part `K` of a tuple.
+template <class Tuple, std::size_t K>
+constexpr std::size_t leaves_before() {
+  return []<std::size_t... I>(std::index_sequence<I...>) {
+    return (std::size_t{0} + ... + leaf_count<std::tuple_element_t<I, Tuple>>());
+  }(std::make_index_sequence<K>{});
+}
+
+template <class Tree>
+constexpr std::size_t leaf_count() {
+  if constexpr (is_tuple<Tree>) {
+    return leaves_before<Tree, std::tuple_size_v<Tree>>();
+  } else if constexpr (user_struct<Tree>) {
+    return decltype(boost::hana::length(boost::hana::accessors<Tree>()))::value;
+  } else {
+    return 1;
   }
 }
 

@@ -14,6 +14,8 @@ namespace gspmd {
 /// the machine. With one device it is the serial backend.
 class simulated_communicator {
  public:
+  static constexpr bool shares_memory = true;  // a device may write the caller's memory
+
   /// `devices` >= 1.
   explicit simulated_communicator(int devices) : devices_(devices) {}
 

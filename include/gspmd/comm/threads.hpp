@@ -26,6 +26,8 @@ namespace gspmd {
 /// Nothing is allocated after the first collective over a set of axes.
 class threads_communicator {
  public:
+  static constexpr bool shares_memory = true;  // a device may write the caller's memory
+
   threads_communicator(detail::thread_session& session, int rank) : session_(session), rank_(rank) {}
   threads_communicator(const threads_communicator&) = delete;
   threads_communicator& operator=(const threads_communicator&) = delete;

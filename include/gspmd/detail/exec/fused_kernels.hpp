@@ -31,8 +31,12 @@ struct fused_register {
 
 using dtype_list = boost::mp11::mp_list<float, double, std::int32_t, std::int64_t, bool>;
 
+#if defined(__clang__)
+#pragma clang diagnostic push
+#pragma clang diagnostic ignored "-Wpass-failed"  // see for_each_index
+#endif
 template <opcode Op, class Out, class In>
-void fused_kernel_of(const scalar_op& op, const fused_register* registers, std::byte* out, std::int64_t n) {
+[[gnu::noinline]] void fused_kernel_of(const scalar_op& op, const fused_register* registers, std::byte* out, std::int64_t n) {
   const void* const a = registers[op.args[0]].at;
   if constexpr (is_unary(Op)) {
     for_each_index(n, [=](std::int64_t i) __attribute__((always_inline)) {
@@ -52,6 +56,9 @@ void fused_kernel_of(const scalar_op& op, const fused_register* registers, std::
     }
   }
 }
+#if defined(__clang__)
+#pragma clang diagnostic pop
+#endif
 
 template <class T>
 void map_kernel_of(const scalar_op& op, const fused_register* registers, std::byte* out, std::int64_t n) {

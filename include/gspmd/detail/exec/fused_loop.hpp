@@ -11,14 +11,11 @@ namespace gspmd::detail {
 /// same index and after loading it; the pragmas say so, else every in-place update would run scalar.
 ///
 /// The loop of constant length is for GCC at -O2, which vectorises no other. It is longer than what GCC unrolls before
-/// the vectoriser sees it.
+/// the vectoriser sees it. Clang warns at the function that the loop ends in when the body cannot be vectorised, say for a
+/// call in it: that function should not be inlined further, and turn off -Wpass-failed.
 template <class Body>
 [[gnu::always_inline]] inline void for_each_index(std::int64_t n, Body body) {
   constexpr std::int64_t step = 64;
-#if defined(__clang__)
-#pragma clang diagnostic push
-#pragma clang diagnostic ignored "-Wpass-failed"  // a body that cannot be vectorised, say for a call in it, is no fault
-#endif
   const std::int64_t rest = n % step;
   for (std::int64_t i = 0; i < n - rest; i += step) {
 #if defined(__clang__)
@@ -34,9 +31,6 @@ template <class Body>
 #pragma GCC ivdep
 #endif
   for (std::int64_t j = 0; j < rest; ++j) body(n - rest + j);
-#if defined(__clang__)
-#pragma clang diagnostic pop
-#endif
 }
 
 /// A pred is read as a byte: what lies past the end of a shard need not be a valid bool.

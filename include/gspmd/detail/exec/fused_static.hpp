@@ -133,8 +133,12 @@ template <class Group, std::size_t... Compute, std::size_t... Store>
   (store_some<Group, Store * fold_step>(r, row, i, std::make_index_sequence<fold_rest(plan::store_count, Store)>{}), ...);
 }
 
+#if defined(__clang__)
+#pragma clang diagnostic push
+#pragma clang diagnostic ignored "-Wpass-failed"  // see for_each_index
+#endif
 template <class Group>
-inline void compute_row(const typename fused_plan<Group>::row& given) {
+[[gnu::noinline]] void compute_row(const typename fused_plan<Group>::row& given) {
   const auto row = given;  // a copy that nobody else sees: stores cannot change its addresses
   using plan = fused_plan<Group>;
   for_each_index(plan::row_elems, [&row](std::int64_t i) __attribute__((always_inline)) {
@@ -142,6 +146,9 @@ inline void compute_row(const typename fused_plan<Group>::row& given) {
                            std::make_index_sequence<fold_steps(plan::store_count)>{});
   });
 }
+#if defined(__clang__)
+#pragma clang diagnostic pop
+#endif
 
 /// Runs the group on one device. `inputs` and `outputs` by slot; an output may be the same memory as an input that is loaded
 /// at equal index.

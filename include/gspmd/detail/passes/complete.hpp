@@ -44,15 +44,18 @@ class completion {
 
   constexpr void run() {
     for (round_ = 0; round_ < completion_rounds; ++round_) {
-      for (std::size_t i = 0; i < dirty_.size(); ++i) dirty_[i] = 1;
+      for (std::size_t i = 0; i < dirty_.size(); ++i) dirty_[i] = 3;
       changed_ = true;
       while (changed_) {
         changed_ = false;
         for (int i = 0; i < static_cast<int>(dirty_.size()); ++i)
-          if (dirty_[static_cast<std::size_t>(i)] != 0) visit(i, true);
+          if ((dirty_[static_cast<std::size_t>(i)] & 1) != 0) {
+            dirty_[static_cast<std::size_t>(i)] ^= 1;
+            visit(i, true);
+          }
         for (int i = static_cast<int>(dirty_.size()) - 1; i >= 0; --i)
-          if (dirty_[static_cast<std::size_t>(i)] != 0) {
-            dirty_[static_cast<std::size_t>(i)] = 0;
+          if ((dirty_[static_cast<std::size_t>(i)] & 2) != 0) {
+            dirty_[static_cast<std::size_t>(i)] ^= 2;
             visit(i, false);
           }
       }
@@ -102,9 +105,9 @@ class completion {
     if (refine(shardings[static_cast<std::size_t>(to)], to_dims(mesh_, rule, to_map, splits),
                graph_.nodes[static_cast<std::size_t>(to)].shape)) {
       changed_ = true;
-      dirty_[static_cast<std::size_t>(to)] = 1;
+      dirty_[static_cast<std::size_t>(to)] = 3;
       for (int u = users_begin_[static_cast<std::size_t>(to)]; u < users_begin_[static_cast<std::size_t>(to) + 1]; ++u)
-        dirty_[static_cast<std::size_t>(users_[static_cast<std::size_t>(u)])] = 1;
+        dirty_[static_cast<std::size_t>(users_[static_cast<std::size_t>(u)])] = 3;
     }
   }
 
@@ -128,7 +131,7 @@ class completion {
   const mesh_shape& mesh_;
   int round_ = 0;
   bool changed_ = false;
-  std::vector<std::uint8_t> dirty_;
+  std::vector<std::uint8_t> dirty_;  // 1: to be visited forward, 2: backward
   std::vector<int> users_begin_;
   std::vector<int> users_;
 };

@@ -1,0 +1,63 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+#include <initializer_list>
+#include <memory>
+#include <string>
+
+#include "gspmd/detail/ir/layout.hpp"
+#include "gspmd/detail/support/text.hpp"
+#include "gspmd/error.hpp"
+
+namespace gspmd {
+
+/// A whole (global) tensor in host memory: dense, row-major. What `run` takes and returns.
+///
+///     array<float> w({64, 256});   w[0] = 1;   w.fill(0);
+template <class T>
+class array {
+ public:
+  array() = default;
+  /// Zeros.
+  explicit array(const detail::extents& shape)
+      : shape_(shape), size_(detail::elements(shape)), data_(new T[static_cast<std::size_t>(size_)]()) {}
+  array(std::initializer_list<std::int64_t> shape) : array(to_extents(shape)) {}
+  array(const array& other) : shape_(other.shape_), size_(other.size_), data_(new T[static_cast<std::size_t>(size_)]) {
+    std::copy_n(other.data(), size_, data());
+  }
+  array(array&&) noexcept = default;
+  array& operator=(array other) noexcept {
+    shape_ = other.shape_;
+    size_ = other.size_;
+    data_ = std::move(other.data_);
+    return *this;
+  }
+
+  [[nodiscard]] const detail::extents& shape() const { return shape_; }
+  [[nodiscard]] std::int64_t size() const { return size_; }
+  [[nodiscard]] T* data() { return data_.get(); }
+  [[nodiscard]] const T* data() const { return data_.get(); }
+  [[nodiscard]] T& operator[](std::int64_t i) { return data_[static_cast<std::size_t>(i)]; }
+  [[nodiscard]] const T& operator[](std::int64_t i) const { return data_[static_cast<std::size_t>(i)]; }
+  [[nodiscard]] T* begin() { return data(); }
+  [[nodiscard]] T* end() { return data() + size_; }
+  [[nodiscard]] const T* begin() const { return data(); }
+  [[nodiscard]] const T* end() const { return data() + size_; }
+  void fill(T value) { std::fill_n(data(), size_, value); }
+
+ private:
+  static detail::extents to_extents(std::initializer_list<std::int64_t> shape) {
+    if (shape.size() > static_cast<std::size_t>(detail::max_rank)) throw error("array: a tensor has at most 32 dims");
+    detail::extents e;
+    for (const auto x : shape) e.push_back(x);
+    return e;
+  }
+
+  detail::extents shape_;
+  std::int64_t size_ = 0;
+  std::unique_ptr<T[]> data_;
+};
+
+}  // namespace gspmd

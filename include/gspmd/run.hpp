@@ -1,0 +1,120 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstring>
+#include <tuple>
+#include <utility>
+#include <vector>
+
+#include "gspmd/array.hpp"
+#include "gspmd/comm/simulated.hpp"
+#include "gspmd/comm/threads.hpp"
+#include "gspmd/compile.hpp"
+#include "gspmd/detail/exec/scatter.hpp"
+
+namespace gspmd {
+namespace detail {
+
+/// One output of a step, as a whole.
+template <class Step, std::size_t K>
+using output_array = array<typename Step::template output_shard<K>::element>;
+
+/// Collects the leaves of the arguments of run into pointers to whole arrays, checked against the inputs.
+class whole_inputs {
+ public:
+  template <class... Arguments>
+  explicit whole_inputs(const plan_view& plan, const Arguments&... arguments) : plan_(plan) {
+    (for_each_leaf(arguments, [&](const auto& leaf) { add(leaf); }), ...);
+    if (pointers.size() != plan.inputs.size())
+      throw error("run: the program has " + counted(static_cast<int>(plan.inputs.size()), "input") + " and the call gives " +
+                  std::to_string(pointers.size()));
+  }
+  std::vector<const void*> pointers;
+
+ private:
+  template <class Leaf>
+  void add(const Leaf& leaf) {
+    const auto k = pointers.size();
+    if constexpr (requires { std::data(leaf); std::size(leaf); }) {
+      check_type<std::remove_cvref_t<decltype(*std::data(leaf))>>(k);
+      if (k < plan_.inputs.size()) {
+        const auto& shape = plan_.value(plan_.inputs[k]).global;
+        if (static_cast<std::int64_t>(std::size(leaf)) != elements(shape))
+          throw error("run: input " + std::to_string(k) + " is " + std::string(shape_text(shape).view()) + " with " +
+                      std::to_string(elements(shape)) + " elements and the array given has " + std::to_string(std::size(leaf)));
+      }
+      pointers.push_back(std::data(leaf));
+    } else {
+      static_assert(std::is_pointer_v<Leaf>, "gspmd: run: give arrays, contiguous ranges, pointers, or structs of them");
+      check_type<std::remove_cvref_t<decltype(*leaf)>>(k);
+      pointers.push_back(leaf);
+    }
+  }
+  template <class T>
+  void check_type(std::size_t k) const {
+    if (k < plan_.inputs.size() && plan_.value(plan_.inputs[k]).type != dtype_of<T>())
+      throw error("run: input " + std::to_string(k) + " is " + name_of(plan_.value(plan_.inputs[k]).type) + " and the array given is " +
+                  name_of(dtype_of<T>()));
+  }
+
+  const plan_view& plan_;
+};
+
+/// Runs a step once on the devices of `comm`, from whole arrays to whole arrays.
+template <class Step, class Comm>
+void run_whole(Comm& comm, const void* const* inputs, void* const* outputs) {
+  require_devices(comm, Step::device_count);
+  const auto& plan = Step::view;
+  const auto count = static_cast<std::size_t>(comm.local_count());
+  std::vector<aligned_bytes> memory;
+  std::vector<const void*> in;
+  std::vector<void*> out;
+  const auto shard_bytes = [](const planned_value& v) { return elements(v.local) * bytes_of(v.type); };
+  for (std::size_t d = 0; d < count; ++d) {
+    const auto at = plan.mesh->coordinates_of(comm.device(static_cast<int>(d)));
+    for (std::size_t k = 0; k < Step::input_count; ++k) {
+      const auto& v = plan.value(plan.inputs[k]);
+      memory.emplace_back(shard_bytes(v));
+      cut_shard(*plan.mesh, v, at, inputs[k], memory.back().get());
+      in.push_back(memory.back().get());
+    }
+    for (std::size_t k = 0; k < Step::output_count; ++k) {
+      memory.emplace_back(shard_bytes(plan.value(plan.outputs[k])));
+      out.push_back(memory.back().get());
+    }
+  }
+  Step step;
+  step.run(comm, in.data(), out.data());
+  for (std::size_t k = 0; k < Step::output_count; ++k) {
+    std::vector<const void*> shards;
+    for (std::size_t d = 0; d < count; ++d) shards.push_back(out[d * Step::output_count + k]);
+    join_shards(comm, *plan.mesh, plan.value(plan.outputs[k]), shards.data(), outputs[k]);
+  }
+}
+
+}  // namespace detail
+
+/// Runs a compiled program once on whole arrays and returns whole arrays: the callable's result with an array for each value.
+///
+/// `backend` is self{}, threads{}, simulated{} or mpi{comm}; with mpi every rank gives the whole inputs and gets the whole
+/// outputs. Arguments are arrays, vectors, spans or pointers of the inputs' element types, or structs of them. An input that
+/// is partial is given to the first device along its axes; the others get the identity. Throws gspmd::error: a wrong
+/// number of elements, a wrong number of devices, whatever fails on a device.
+///
+///     auto y = run<step>(threads{}, x, w1, w2);
+template <class Step, class Backend, class... Arguments>
+auto run(const Backend& backend, const Arguments&... arguments) {
+  const detail::whole_inputs inputs(Step::view, arguments...);
+  auto arrays = [&]<std::size_t... K>(std::index_sequence<K...>) {
+    return std::tuple<detail::output_array<Step, K>...>(detail::output_array<Step, K>(Step::view.value(Step::view.outputs[K]).global)...);
+  }(std::make_index_sequence<Step::output_count>{});
+  void* outputs[Step::output_count + 1]{};
+  std::apply([&](auto&... a) {
+    std::size_t k = 0;
+    ((outputs[k++] = a.data()), ...);
+  }, arrays);
+  launch(backend, Step::device_count, [&](auto& comm) { detail::run_whole<Step>(comm, inputs.pointers.data(), outputs); });
+  return detail::like_result<typename Step::callable_result, 0>(arrays);
+}
+
+}  // namespace gspmd
