@@ -6,48 +6,15 @@
 #include <vector>
 
 #include "gspmd/detail/passes/complete.hpp"
-#include "support/layouts.hpp"
+#include "support/graph_builder.hpp"
 #include "support/random_program.hpp"
 
 using namespace layouts;
-using gspmd::dtype;
 
 namespace {
 
-/// A program under construction, in f32.
-struct builder {
-  graph g;
-  mesh_shape mesh;
-
-  explicit builder(const std::vector<int>& mesh_sizes) : mesh(mesh_of(mesh_sizes)) {}
-
-  int input(const std::vector<std::int64_t>& shape) { return add_parameter(g, dtype::f32, shape_of(shape), {}); }
-  int input(const std::vector<std::int64_t>& shape, const sharding& s) { return annotate(input(shape), s); }
-  int einsum(const char* equation, int a, int b) { return add_einsum(g, parse_equation(equation), {a, b}, {}); }
-  int op(opcode o, int a) { return add_elementwise(g, o, {a}, {}); }
-  int op(opcode o, int a, int b) { return add_elementwise(g, o, {a, b}, {}); }
-  int broadcast(int a, const std::vector<std::int64_t>& shape, const std::vector<int>& dims) {
-    inline_vec<std::int8_t, max_rank> list;
-    for (const int d : dims) list.push_back(static_cast<std::int8_t>(d));
-    return add_broadcast(g, a, shape_of(shape), list, {});
-  }
-  int annotate(int i, const sharding& s) {
-    at(i).annotated = true;
-    at(i).annotation = s;
-    return i;
-  }
-  node& at(int i) { return g.nodes[static_cast<std::size_t>(i)]; }
-
-  [[nodiscard]] std::vector<sharding> complete() const {
-    REQUIRE(!g.failed());
-    completion c(g, mesh);
-    c.run();
-    return c.shardings;
-  }
-};
-
 /// `{xy,-}` of node `i`.
-std::string shown(const builder& b, const std::vector<sharding>& shardings, int i) {
+std::string shown(const graph_builder& b, const std::vector<sharding>& shardings, int i) {
   return text_of(shardings[static_cast<std::size_t>(i)], b.g.nodes[static_cast<std::size_t>(i)].shape.count);
 }
 
@@ -93,7 +60,7 @@ constexpr int x = 0, y = 1;
 }  // namespace
 
 TEST_CASE("Fig. 3: A_y B and B C_x give A_y C_x") {
-  builder b({2, 2});
+  graph_builder b({2, 2});
   const int ab = b.input({8, 8}, split({{y}, {}}));
   const int bc = b.input({8, 8}, split({{}, {x}}));
   const int ac = b.einsum("ab,bc->ac", ab, bc);
@@ -103,14 +70,14 @@ TEST_CASE("Fig. 3: A_y B and B C_x give A_y C_x") {
 
 TEST_CASE("Fig. 4: a linear layer with a bias and a maximum") {
   for (const int batch : {8, 16, 64}) {
-    builder b({2, 4});
+    graph_builder b({2, 4});
     const int bf = b.input({batch, 16}, split({{x}, {y}}));
     const int fd = b.input({16, 16}, split({{y}, {x}}));
     const int dot = b.einsum("bf,fd->bd", bf, fd);
     const int bias = b.input({16});
     const int wide = b.broadcast(bias, {batch, 16}, {1});
     const int sum = b.op(opcode::add, dot, wide);
-    const int zero = add_constant(b.g, dtype::f32, shape_of({batch, 16}), 0, 0, {});
+    const int zero = b.constant({batch, 16}, 0);
     const int result = b.annotate(b.op(opcode::maximum, sum, zero), split({{x}, {y}}));
     b.g.outputs = {result};
 
@@ -132,21 +99,21 @@ TEST_CASE("Fig. 4: a linear layer with a bias and a maximum") {
 
 TEST_CASE("broadcast: backward comes before forward") {
   SUBCASE("the wide side knows: the bias follows") {
-    builder b({2, 2});
+    graph_builder b({2, 2});
     const int bias = b.input({8});
     const int wide = b.annotate(b.broadcast(bias, {4, 8}, {1}), split({{x}, {y}}));
     b.g.outputs = {wide};
     CHECK(shown(b, b.complete(), bias) == "{y}");
   }
   SUBCASE("nobody else knows: the wide side follows") {
-    builder b({2, 2});
+    graph_builder b({2, 2});
     const int bias = b.input({8}, split({{y}}));
     const int wide = b.broadcast(bias, {4, 8}, {1});
     b.g.outputs = {wide};
     CHECK(shown(b, b.complete(), wide) == "{-,y}");
   }
   SUBCASE("the bias does not spoil what comes from the activations") {
-    builder b({2, 2});
+    graph_builder b({2, 2});
     const int bias = b.input({8}, split({{x}}));
     const int wide = b.broadcast(bias, {4, 8}, {1});
     const int act = b.input({4, 8}, split({{x}, {}}));
@@ -158,7 +125,7 @@ TEST_CASE("broadcast: backward comes before forward") {
     CHECK(shown(b, s, bias) == "{x}");
   }
   SUBCASE("a stretched dim does not reach the operand") {
-    builder b({2, 2});
+    graph_builder b({2, 2});
     const int one = b.input({1, 8});
     const int wide = b.annotate(b.broadcast(one, {4, 8}, {0, 1}), split({{x}, {y}}));
     b.g.outputs = {wide};
@@ -167,7 +134,7 @@ TEST_CASE("broadcast: backward comes before forward") {
 }
 
 TEST_CASE("F53: BD split by batch and DF split by F complete to both") {
-  builder b({2, 4});
+  graph_builder b({2, 4});
   const int in = b.input({64, 512}, split({{0}, {}}));
   const int w = b.input({512, 2048}, split({{}, {1}}));
   const int h = b.op(opcode::relu, b.einsum("bd,df->bf", in, w));
@@ -178,8 +145,8 @@ TEST_CASE("F53: BD split by batch and DF split by F complete to both") {
 }
 
 TEST_CASE("F55: in a mixture of experts the activations follow the weights") {
-  builder inferred({4});
-  const auto build = [](builder& b, bool annotated) {
+  graph_builder inferred({4});
+  const auto build = [](graph_builder& b, bool annotated) {
     const auto e = split({{x}, {}, {}});
     const int in = annotated ? b.input({8, 16, 4}, e) : b.input({8, 16, 4});
     const int w1 = b.input({8, 4, 32}, e);
@@ -192,7 +159,7 @@ TEST_CASE("F55: in a mixture of experts the activations follow the weights") {
   build(inferred, false);
   const auto s = inferred.complete();
   for (std::size_t i = 0; i < s.size(); ++i) CHECK(shown(inferred, s, static_cast<int>(i)) == "{x,-,-}");
-  builder annotated({4});
+  graph_builder annotated({4});
   build(annotated, true);
   const auto t = annotated.complete();
   for (std::size_t i = 0; i < s.size(); ++i) CHECK(same_layout(s[i], t[i]));
@@ -200,7 +167,7 @@ TEST_CASE("F55: in a mixture of experts the activations follow the weights") {
 
 TEST_CASE("a batch split flows through twenty operators, forward and backward") {
   for (const bool at_end : {false, true}) {
-    builder b({4});
+    graph_builder b({4});
     const int in = b.input({16, 8});
     std::vector<int> chain{in};
     for (int k = 0; k < 20; ++k) {
@@ -220,7 +187,7 @@ TEST_CASE("a batch split flows through twenty operators, forward and backward") 
 }
 
 TEST_CASE("only open dims of an annotated value are refined") {
-  builder b({2, 2});
+  graph_builder b({2, 2});
   const int a = b.input({8, 8}, split({{x}, {y}}));
   const int closed = b.annotate(b.op(opcode::tanh, a), split({{x}, {}}));
   const int half = b.annotate(b.op(opcode::tanh, a), open(split({{}, {}}), 0b10));
@@ -233,15 +200,10 @@ TEST_CASE("only open dims of an annotated value are refined") {
 }
 
 TEST_CASE("reshapes and transposes pass shardings on") {
-  builder b({2, 4});
+  graph_builder b({2, 4});
   const int a = b.input({8, 12}, split({{y}, {x}}));
-  const int t = add_transpose(b.g, a, [] {
-    inline_vec<std::int8_t, max_rank> p;
-    p.push_back(1);
-    p.push_back(0);
-    return p;
-  }(), {});
-  const int r = add_reshape(b.g, t, shape_of({4, 3, 8}), {});
+  const int t = b.transpose(a, {1, 0});
+  const int r = b.reshape(t, {4, 3, 8});
   b.g.outputs = {r};
   const auto s = b.complete();
   CHECK(shown(b, s, t) == "{x,y}");

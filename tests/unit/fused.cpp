@@ -65,6 +65,8 @@ constexpr scalar_op op(opcode code, dtype type, std::initializer_list<int> args,
 constexpr fused_store to(int o, int slot) { return {static_cast<std::int16_t>(o), static_cast<std::int16_t>(slot)}; }
 
 // ---- the meaning, said once more and slowly ---------------------------------------------------------------------------
+__extension__ typedef __int128 wide;
+
 // One value of any type.
 struct value {
   dtype type = dtype::f32;
@@ -74,7 +76,7 @@ struct value {
 
 double as_type(dtype type, double x) { return type == dtype::f32 ? static_cast<double>(static_cast<float>(x)) : x; }
 value floating(dtype type, double x) { return {type, as_type(type, x), 0}; }
-value wrapped(dtype type, __int128 x) {
+value wrapped(dtype type, wide x) {
   const auto low = static_cast<std::uint64_t>(x);
   return {type, 0, type == dtype::s32 ? static_cast<std::int32_t>(static_cast<std::uint32_t>(low)) : static_cast<std::int64_t>(low)};
 }
@@ -98,7 +100,7 @@ value naive_unary(opcode code, dtype to, const value& x) {
   if (code == opcode::convert) return naive_convert(to, x);
   const dtype t = x.type;
   if (!is_floating(t)) {
-    const __int128 i = x.integer;
+    const wide i = x.integer;
     switch (code) {
       case opcode::abs: return wrapped(t, i < 0 ? -i : i);
       case opcode::negate: return wrapped(t, -i);
@@ -132,7 +134,7 @@ value naive_binary(opcode code, const value& a, const value& b) {
   const bool nan = is_real && (std::isnan(a.real) || std::isnan(b.real));
   const bool less = is_real ? a.real < b.real : a.integer < b.integer;
   const bool equal = is_real ? a.real == b.real : a.integer == b.integer;
-  const __int128 i = a.integer, j = b.integer;
+  const wide i = a.integer, j = b.integer;
   switch (code) {
     case opcode::compare_eq: return truth(equal);
     case opcode::compare_ne: return truth(!equal);
@@ -140,7 +142,7 @@ value naive_binary(opcode code, const value& a, const value& b) {
     case opcode::compare_le: return truth(less || equal);
     case opcode::compare_gt: return truth(!nan && !less && !equal);
     case opcode::compare_ge: return truth(!nan && !less);
-    case opcode::maximum: return nan ? floating(t, std::nan("")) : less ? b : a;
+    case opcode::maximum: return nan ? floating(t, std::nan("")) : less || equal ? b : a;  // 0.0 and -0.0: the second one
     case opcode::minimum: return nan ? floating(t, std::nan("")) : less ? a : b;
     case opcode::and_: return t == dtype::pred ? truth(i != 0 && j != 0) : value{t, 0, a.integer & b.integer};
     case opcode::or_: return t == dtype::pred ? truth(i != 0 || j != 0) : value{t, 0, a.integer | b.integer};
@@ -154,7 +156,7 @@ value naive_binary(opcode code, const value& a, const value& b) {
   if (j < 0) return wrapped(t, i == 1 ? 1 : i == -1 ? (j % 2 == 0 ? 1 : -1) : 0);
   // x^j mod 2^64, by its square root of a power: recursion over the exponent
   struct power { static std::uint64_t of(std::uint64_t x, std::uint64_t n) { return n == 0 ? 1 : n % 2 != 0 ? x * of(x, n - 1) : of(x * x, n / 2); } };
-  return wrapped(t, static_cast<__int128>(power::of(static_cast<std::uint64_t>(i), static_cast<std::uint64_t>(j))));
+  return wrapped(t, static_cast<wide>(power::of(static_cast<std::uint64_t>(i), static_cast<std::uint64_t>(j))));
 }
 
 // ---- memory of any type ------------------------------------------------------------------------------------------------
@@ -269,10 +271,8 @@ void check_opcode(opcode code, dtype out_type, dtype in_type) {
     if (code == opcode::select) wanted = which[k].integer != 0 ? a[k] : b[k];
     else if (is_unary(code)) wanted = naive_unary(code, out_type, a[k]);
     else wanted = naive_binary(code, a[k], b[k]);
-    // a maximum of 0.0 and -0.0 may be either
-    const bool free_zero = (code == opcode::maximum || code == opcode::minimum) && wanted.real == 0 && got.real == 0;
-    // our own reference is in double: of f64 it has an error itself
-    if (free_zero || same(got, wanted, is_inexact(code) ? 4 : 0)) continue;
+    // the reference is computed in double: of f64 it has an error itself
+    if (same(got, wanted, is_inexact(code) ? 4 : 0)) continue;
     FAIL_CHECK(name_of(code), " ", name_of(in_type), " -> ", name_of(out_type), " of ", a[k].real, " / ", a[k].integer, ", ",
                is_unary(code) ? 0.0 : b[k].real, " / ", is_unary(code) ? 0 : b[k].integer, " is ", got.real, " / ", got.integer,
                ", not ", wanted.real, " / ", wanted.integer);
@@ -293,8 +293,7 @@ value naive_map(const scalar_op& o, const std::vector<value>& args) {
   return v;
 }
 
-// `inexact` opcodes are evaluated by the library's own scalar code here: their meaning is tested above, this is about the loops.
-value evaluate(const fused_group& g, const void* const* in, const std::int64_t* offsets, const std::int64_t* index,
+void evaluate(const fused_group& g, const void* const* in, const std::int64_t* offsets, const std::int64_t* index,
                std::vector<value>& r) {
   for (std::size_t k = 0; k < g.ops.size(); ++k) {
     const scalar_op& o = g.ops[k];
@@ -317,7 +316,6 @@ value evaluate(const fused_group& g, const void* const* in, const std::int64_t* 
                                     : naive_binary(o.op, arg(0), arg(1));
     }
   }
-  return r.back();
 }
 
 std::vector<std::vector<std::byte>> naive(const fused_group& g, const void* const* in, const std::int64_t* offsets) {
@@ -634,7 +632,7 @@ TEST_CASE("random groups, as they are and collapsed") {
         ops.push_back(number(type, type == pred ? pick(2) : pick(100) - 50));
       } else if (kind == 3 && x >= 0 && y >= 0 && p >= 0) {
         ops.push_back(op(opcode::select, type, {p, x, y}));
-      } else if (kind == 4 && x >= 0 && y >= 0 && function_for<int>(axpy) == nullptr && type != s32) {
+      } else if (kind == 4 && x >= 0 && y >= 0 && type != s32) {
         ops.push_back(op(opcode::map, type, {x, y, x}, &axpy));
       } else if (kind < 8 && x >= 0 && kind > 4) {
         const opcode code = exact_unary[pick(9)];

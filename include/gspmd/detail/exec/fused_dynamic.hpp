@@ -17,6 +17,11 @@
 ///   2. the loop runs over blocks of 512 elements in row-major order, however short its rows are
 ///   3. in a block, op by op: gather the load, or one call of the op's kernel
 ///   4. results are computed right into the output where no later op still reads what they overwrite; else copied
+#if defined(__clang__)
+#pragma clang diagnostic push
+#pragma clang diagnostic ignored "-Wpass-failed"  // see for_each_index
+#endif
+
 namespace gspmd::detail {
 
 /// Calls body(index of the first element, first, count) for the parts of rows that the n elements from `index` on consist of.
@@ -129,7 +134,7 @@ inline bool is_output(const fused_group& group, const void* input, void* const* 
 /// Runs the group on one device. `inputs` and `outputs` by slot; an output may be the same memory as an input that is loaded
 /// at equal index. `scratch` has fused_scratch_bytes(group) bytes.
 template <class = void>
-void run_fused(const fused_group& group, const void* const* inputs, void* const* outputs, const std::int64_t* iota_offsets,
+[[gnu::noinline]] void run_fused(const fused_group& group, const void* const* inputs, void* const* outputs, const std::int64_t* iota_offsets,
                std::byte* scratch) {
   const std::int64_t total = elements(group.loop);
   if (total == 0) return;
@@ -222,3 +227,7 @@ void run_fused(const fused_group& group, const void* const* inputs, void* const*
 }
 
 }  // namespace gspmd::detail
+
+#if defined(__clang__)
+#pragma clang diagnostic pop
+#endif

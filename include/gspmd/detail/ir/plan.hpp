@@ -38,6 +38,7 @@ struct planned_value {
   sharding layout;
   extents local;
   memory_place where;
+  int step = -1;  // that computes it; -1: an input, or read through strides where it is used
 };
 
 /// A number that a step needs and only the device knows: how much of a dim of a shard is not padding, or where it begins.
@@ -77,6 +78,7 @@ struct plan_step {
 struct planned_node {
   opcode op = opcode::parameter;
   location at;
+  int value = -1;  // its result as the operator leaves it; -1: no output depends on it
 };
 
 /// Everything about a compiled program, as tables of plain values. Either these vectors own them (`plan`), or constants do;

@@ -53,7 +53,10 @@ constexpr plan make_plan(const graph& g, const mesh_shape& mesh) {
   plan result = std::move(steps.out);
   memory_planner memory(result, std::move(steps.base));
   memory.run();
-  for (const auto& n : g.nodes) result.nodes.push_back(planned_node{n.op, n.at});
+  for (int i = 0; i < static_cast<int>(g.nodes.size()); ++i) {
+    const node& n = g.nodes[static_cast<std::size_t>(i)];
+    result.nodes.push_back(planned_node{n.op, n.at, parts.result_of(i)});
+  }
   result.completed = std::move(completed.shardings);
   return result;
 }

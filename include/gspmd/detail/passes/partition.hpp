@@ -52,6 +52,12 @@ class partitioner {
 
   local_program program;
 
+  /// The local value that node `i` leaves; -1 if it is not computed.
+  [[nodiscard]] constexpr int result_of(int i) const {
+    const auto& forms = forms_[static_cast<std::size_t>(i)];
+    return forms.empty() ? -1 : forms.front();
+  }
+
  private:
   [[nodiscard]] constexpr const sharding& completed_of(int i) const { return completed_[static_cast<std::size_t>(i)]; }
   [[nodiscard]] constexpr const extents& shape_of(int i) const { return graph_.nodes[static_cast<std::size_t>(i)].shape; }

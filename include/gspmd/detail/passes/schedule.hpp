@@ -27,6 +27,7 @@ class scheduler {
     maker_.resize(count, -1);
     uses_.resize(count, 0);
     waiting_.resize(count, 0);
+    step_.resize(count, -1);
     for (std::size_t v = 0; v < count; ++v) base[v] = static_cast<int>(v);
     for (std::size_t i = 0; i < program_.ops.size(); ++i) {
       maker_[at(program_.ops[i].result)] = static_cast<int>(i);
@@ -49,7 +50,10 @@ class scheduler {
     }
     for (const int o : program_.outputs) need(o);
     place_outputs();
-    for (const auto& v : program_.values) out.values.push_back(planned_value{v.node, v.type, v.global, v.layout, v.local, {}});
+    for (std::size_t v = 0; v < program_.values.size(); ++v) {
+      const auto& from = program_.values[v];
+      out.values.push_back(planned_value{from.node, from.type, from.global, from.layout, from.local, {}, step_[v]});
+    }
     out.inputs = program_.inputs;
   }
 
@@ -91,6 +95,7 @@ class scheduler {
     s.type = program_.value(results[0]).type;
     s.operands = add_slots(operands);
     s.results = add_slots(results);
+    for (const int v : results) step_[at(v)] = static_cast<int>(out.steps.size());
     s.bounds.begin = static_cast<int>(out.bounds.size());
     s.forced = op.forced;
     out.steps.push_back(s);
@@ -211,6 +216,7 @@ class scheduler {
     maker_.push_back(-1);
     uses_.push_back(1);
     waiting_.push_back(0);
+    step_.push_back(-1);
     return static_cast<int>(program_.values.size()) - 1;
   }
 
@@ -299,7 +305,10 @@ class scheduler {
           if (!known && can_join(w, members)) members.push_back(w);
         }
       for (const int m : members) compute(m, loop, group);
-      for (const int m : members) waiting_[at(m)] = 0;
+      for (const int m : members) {
+        waiting_[at(m)] = 0;
+        step_[at(m)] = static_cast<int>(out.steps.size());
+      }
       for (const int m : members) {
         int inside = 0;
         for (const int u : members)
@@ -446,6 +455,7 @@ class scheduler {
   std::vector<int> uses_;       // by value
   std::vector<std::uint8_t> waiting_;   // by value: a lazy op that is not done
   std::vector<int> queue_;      // values that wait, in order
+  std::vector<int> step_;       // by value: the step that computes it; -1: none yet
 };
 
 }  // namespace gspmd::detail

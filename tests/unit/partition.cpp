@@ -1,0 +1,417 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <doctest/doctest.h>
+
+#include <algorithm>
+#include <string>
+#include <vector>
+
+#include "support/graph_builder.hpp"
+#include "support/random_program.hpp"
+
+using namespace layouts;
+
+namespace {
+
+using texts = std::vector<std::string>;
+constexpr int x = 0, y = 1;
+
+// ---- what a step needs, by the elements that devices hold -----------------------------------------------------------------
+
+using box = std::vector<index_range>;
+
+box box_of(const mesh_shape& mesh, const extents& global, const sharding& s, const coordinates& at) {
+  box b;
+  for (int d = 0; d < global.count; ++d) b.push_back(dim_range(mesh, global, s, d, at));
+  return b;
+}
+bool is_empty(const box& b) {
+  return std::any_of(b.begin(), b.end(), [](index_range r) { return r.size() == 0; });
+}
+bool contains(const box& outer, const box& inner) {
+  if (is_empty(inner)) return true;
+  for (std::size_t d = 0; d < inner.size(); ++d)
+    if (inner[d].begin < outer[d].begin || inner[d].end > outer[d].end) return false;
+  return true;
+}
+/// Whether every element of `wanted` is in one of `boxes`.
+bool covered(const box& wanted, const std::vector<box>& boxes) {
+  if (is_empty(wanted)) return true;
+  std::vector<std::int64_t> at;
+  for (const auto& r : wanted) at.push_back(r.begin);
+  while (true) {
+    const bool found = std::any_of(boxes.begin(), boxes.end(), [&](const box& b) {
+      for (std::size_t d = 0; d < at.size(); ++d)
+        if (at[d] < b[d].begin || at[d] >= b[d].end) return false;
+      return true;
+    });
+    if (!found) return false;
+    std::size_t d = at.size();
+    while (d > 0 && ++at[d - 1] == wanted[d - 1].end) {
+      --d;
+      at[d] = wanted[d].begin;
+    }
+    if (d == 0) return true;
+  }
+}
+
+/// Each axis splits at most one dim, once, and no axis splits and is partial.
+bool is_valid(const sharding& s, int rank) {
+  axis_mask used = s.partial;
+  int dim = 0;
+  for (const auto& use : s.splits) {
+    if ((used & axis_bit(use.axis)) != 0 || use.dim < dim || use.dim >= rank) return false;
+    used |= axis_bit(use.axis);
+    dim = use.dim;
+  }
+  return true;
+}
+
+/// What is wrong with going from one layout to another by one operation; empty if nothing.
+std::string wrong_step(const mesh_shape& mesh, const extents& global, const sharding& from, const sharding& to, local_kind what, axis_mask axes) {
+  if (!is_valid(to, global.count)) return "not a sharding";
+  for (std::int64_t device = 0; device < mesh.device_count(); ++device) {
+    const auto at = mesh.coordinates_of(device);
+    const auto needed = box_of(mesh, global, to, at);
+    if (what == local_kind::move) {
+      std::vector<box> held;
+      for (std::int64_t k = 0; k < mesh.size_of(axes); ++k) held.push_back(box_of(mesh, global, from, group_member(mesh, axes, at, k)));
+      if (!covered(needed, held)) return "a device needs what no member of its group holds";
+    } else if (!contains(box_of(mesh, global, from, at), needed)) {
+      return "a device needs what it does not hold";
+    }
+  }
+  if (what == local_kind::reduce) {
+    if (axes == 0 || (axes & ~from.partial) != 0) return "reduced over axes that are not partial";
+    if (to.partial != (from.partial & ~axes)) return "the reduced axes are still partial";
+  } else if (to.partial != from.partial) {
+    return "the partial axes changed without a reduction";
+  }
+  if (to.partial != 0 && to.kind != from.kind) return "the kind of the reduction changed";
+  if (what == local_kind::move && (axes == 0 || (axes & ~from.split_axes()) != 0)) return "moved over axes that split nothing";
+  if (what == local_kind::slice && axes != 0) return "a slice over axes";
+  return {};
+}
+
+local_kind kind_of(reshard_step::kind k) {
+  return k == reshard_step::kind::slice ? local_kind::slice : k == reshard_step::kind::move ? local_kind::move : local_kind::reduce;
+}
+
+/// Walks from one sharding to the other; the collectives on the way, or what is wrong.
+struct walk {
+  int steps = 0;
+  std::string wrong;
+  texts names;
+  std::int64_t largest = 0;  // elements of the largest shard on the way, both ends aside
+};
+walk walk_of(const mesh_shape& mesh, const extents& global, sharding from, const sharding& to) {
+  walk w;
+  for (; w.steps <= 6; ++w.steps) {
+    const auto step = next_step(mesh, global, from, to);
+    if (step.what == reshard_step::kind::none) {
+      if (!same_layout(from, to)) w.wrong = "stopped before the target";
+      return w;
+    }
+    w.wrong = wrong_step(mesh, global, from, step.to, kind_of(step.what), step.axes);
+    if (!w.wrong.empty()) return w;
+    if (same_layout(step.to, from)) w.wrong = "a step that does not move";
+    if (step.what == reshard_step::kind::move) w.names.push_back(std::string(name_of(classify(mesh, movement{global, from, step.to, step.axes}))) + ' ' + axes_text(step.axes));
+    if (step.what == reshard_step::kind::reduce) w.names.push_back(std::string(name_of(classify(mesh, reduction{global, from, step.to, step.axes, from.kind}))) + ' ' + axes_text(step.axes));
+    from = step.to;
+    if (!same_layout(from, to)) w.largest = std::max(w.largest, elements(local_extents(mesh, global, from)));
+  }
+  w.wrong = "more than 6 steps";
+  return w;
+}
+
+/// Puts every subset of the axes that do not split in the place of the partial axes.
+template <class Visit>
+void for_each_partial(const mesh_shape& mesh, const sharding& s, axis_mask allowed, Visit visit) {
+  const axis_mask all = (axis_mask{1} << mesh.axis_count()) - 1;
+  for (axis_mask axes = 0; axes <= all; ++axes)
+    if ((axes & (s.split_axes() | ~allowed)) == 0) visit(partial(s, axes));
+}
+
+}  // namespace
+
+TEST_CASE("resharding: every pair of shardings of rank <= 2, by legal steps, at most 6") {
+  const std::vector<std::vector<std::vector<std::int64_t>>> shapes = {{{}}, {{24}, {9}, {5}, {1}, {0}}, {{8, 24}, {9, 5}, {3, 1}, {2, 7}, {12, 10}, {0, 4}, {17, 33}}};
+  std::int64_t pairs = 0;
+  for (const auto& sizes : {std::vector<int>{2, 2}, {4}, {2, 3}, {3, 2}, {8}, {2, 2, 2}}) {
+    const auto mesh = mesh_of(sizes);
+    for (int rank = 0; rank <= 2; ++rank)
+      for (const auto& shape : shapes[static_cast<std::size_t>(rank)]) {
+        const auto global = shape_of(shape);
+        std::string first_wrong;
+        std::int64_t wrong = 0;
+        for (const auto& whole_from : all_shardings(mesh, rank))
+          for_each_partial(mesh, whole_from, ~axis_mask{0}, [&](const sharding& from) {
+            for (const auto& whole_to : all_shardings(mesh, rank))
+              for_each_partial(mesh, whole_to, from.partial, [&](const sharding& to) {
+                ++pairs;
+                const auto w = walk_of(mesh, global, from, to);
+                if (!w.wrong.empty() && wrong++ == 0) first_wrong = text_of(from, rank) + " to " + text_of(to, rank) + ": " + w.wrong;
+              });
+          });
+        CAPTURE(std::string(shape_text(mesh.sizes).view()));
+        CAPTURE(std::string(shape_text(global).view()));
+        CAPTURE(first_wrong);
+        CHECK(wrong == 0);
+      }
+  }
+  CHECK(pairs > 40'000);
+}
+
+TEST_CASE("resharding: rank 3 on even extents, and never dearer than gathering everything") {
+  const auto mesh = mesh_of({2, 2});
+  const auto global = shape_of({8, 8, 8});
+  std::int64_t wrong = 0;
+  std::int64_t dearer = 0;
+  std::string first;
+  for (const auto& from : all_shardings(mesh, 3))
+    for (const auto& to : all_shardings(mesh, 3)) {
+      const auto w = walk_of(mesh, global, from, to);
+      wrong += !w.wrong.empty();
+      const bool is_dearer = reshard_bytes(mesh, global, from, to, 4) > reshard_bytes(mesh, global, from, {}, 4);
+      if (is_dearer && dearer++ == 0) first = text_of(from, 3) + " to " + text_of(to, 3);
+    }
+  CAPTURE(first);
+  CHECK(wrong == 0);
+  CHECK(dearer == 0);
+}
+
+TEST_CASE("resharding: the steps of known cases") {
+  const auto mesh = mesh_of({2, 4});
+  const auto global = shape_of({16, 16, 16});
+  const auto names = [&](const sharding& from, const sharding& to) {
+    const auto w = walk_of(mesh, global, from, to);
+    CHECK(w.wrong == "");
+    return w.names;
+  };
+  CHECK(names(split({{x}}), split({{x}})) == texts{});
+  CHECK(names(split({}), split({{x}, {y}})) == texts{});
+  CHECK(names(split({{x}}), split({{x, y}})) == texts{});
+  CHECK(names(split({{x}}), split({})) == texts{"all_gather x"});
+  CHECK(names(split({{x, y}}), split({})) == texts{"all_gather xy"});
+  CHECK(names(split({{x, y}}), split({{x}})) == texts{"all_gather y"});
+  CHECK(names(split({{x}, {}}), split({{}, {x}})) == texts{"all_to_all x"});
+  CHECK(names(split({{x, y}}), split({{y, x}})) == texts{"collective_permute xy"});
+  CHECK(names(partial({}, 1), split({})) == texts{"all_reduce x"});
+  CHECK(names(partial({}, 3), split({})) == texts{"all_reduce xy"});
+  CHECK(names(partial({}, 1), split({{x}})) == texts{"reduce_scatter x"});
+  CHECK(names(partial(split({{y}}), 1), split({{y, x}})) == texts{"reduce_scatter x"});
+  CHECK(names(partial({}, 3), partial({}, 2)) == texts{"all_reduce x"});
+
+  // P(y,-,x) -> P(-,(x,y),-): the data trades places and is nowhere put together
+  const auto w = walk_of(mesh, global, split({{y}, {}, {x}}), split({{}, {x, y}, {}}));
+  CHECK(w.wrong == "");
+  CHECK(!w.names.empty());
+  for (const auto& name : w.names) CHECK(name.find("all_gather") == std::string::npos);
+  CHECK(w.largest <= elements(global) / 8);
+}
+
+TEST_CASE("F53: no communication") {
+  graph_builder b({2, 4});
+  const int in = b.input({64, 512}, split({{x}, {}}));
+  const int w = b.input({512, 2048}, split({{}, {y}}));
+  b.g.outputs = {b.op(opcode::relu, b.einsum("bd,df->bf", in, w))};
+  const auto p = b.partition();
+  CHECK(collectives(p) == texts{});
+  CHECK(p.value(p.outputs[0]).local == shape_of({32, 512}));
+  CHECK(p.ops.size() == 2);
+}
+
+TEST_CASE("F54: the weight is gathered just before its use") {
+  graph_builder b({2, 4});
+  const int in = b.input({4096, 64}, split({{x}, {}}));
+  const int w = b.input({64, 128}, split({{x}, {y}}));
+  const int h = b.einsum("bd,df->bf", in, w);
+  b.g.outputs = {h};
+  const auto p = b.partition();
+  CHECK(collectives(p) == texts{"all_gather x"});
+  REQUIRE(p.ops.size() == 2);
+  CHECK(p.value(p.ops[0].operands[0]).node == w);
+  CHECK(p.ops[0].node == h);
+  CHECK(!p.ops[0].forced);
+  CHECK(bytes_sent(b.mesh, p) == 32 * 32 * 4);
+}
+
+TEST_CASE("F56: the contracting dim is split: all_reduce, reduce_scatter, or partial until the sum is needed") {
+  const auto product = [](graph_builder& b) { return b.einsum("ab,bc->ac", b.input({16, 32}, split({{}, {x}})), b.input({32, 8}, split({{x}, {}}))); };
+  graph_builder replicated({4});
+  replicated.g.outputs = {product(replicated)};
+  CHECK(collectives(replicated.partition()) == texts{"all_reduce x"});
+
+  graph_builder scattered({4});
+  scattered.g.outputs = {scattered.annotate(product(scattered), split({{x}, {}}))};
+  CHECK(collectives(scattered.partition()) == texts{"reduce_scatter x"});
+  CHECK(2 * bytes_sent(scattered.mesh, scattered.partition()) == bytes_sent(replicated.mesh, replicated.partition()));
+
+  graph_builder kept({4});
+  const int a = product(kept);
+  const int c = product(kept);
+  const int sum = kept.op(opcode::add, a, c);
+  kept.g.outputs = {kept.op(opcode::tanh, sum)};
+  const auto p = kept.partition();
+  CHECK(collectives(p) == texts{"all_reduce x"});
+  REQUIRE(p.ops.size() == 5);
+  CHECK(p.ops[2].node == sum);
+  CHECK(p.ops[2].what == local_kind::compute);
+  CHECK(p.value(p.ops[2].result).layout.partial == 1);
+  CHECK(p.ops[3].what == local_kind::reduce);
+}
+
+TEST_CASE("F57: local on the group dim, then all_to_all to the experts") {
+  graph_builder b({4});
+  const int mask = b.input({8, 16, 8, 4}, split({{x}, {}, {}, {}}));
+  const int in = b.input({8, 16, 8}, split({{x}, {}, {}}));
+  const int dispatched = b.annotate(b.einsum("GSEC,GSM->EGCM", mask, in), split({{x}, {}, {}, {}}));
+  b.g.outputs = {dispatched};
+  const auto p = b.partition();
+  CHECK(collectives(p) == texts{"all_to_all x"});
+  CHECK(p.ops[0].what == local_kind::compute);
+  CHECK(text_of(p.value(p.ops[0].result).layout, 4) == "{-,x,-,-}");
+}
+
+TEST_CASE("what is partial is reduced once, and only when it must be") {
+  const auto partial_sum = [](graph_builder& b) { return b.einsum("ab->a", b.input({8, 32}, split({{}, {x}}))); };
+  SUBCASE("x * x reduces x once") {
+    graph_builder b({4});
+    const int s = partial_sum(b);
+    b.g.outputs = {b.op(opcode::multiply, s, s)};
+    const auto p = b.partition();
+    CHECK(collectives(p) == texts{"all_reduce x"});
+    CHECK(p.value(p.ops.back().operands[0]).layout.partial == 0);
+    CHECK(p.value(p.ops.back().operands[1]).layout.partial == 0);
+  }
+  SUBCASE("two users that need the sum share it") {
+    graph_builder b({4});
+    const int s = partial_sum(b);
+    b.g.outputs = {b.op(opcode::tanh, s), b.op(opcode::abs, s)};
+    CHECK(collectives(b.partition()) == texts{"all_reduce x"});
+  }
+  SUBCASE("scaling by a replicated value and negating leave it partial") {
+    graph_builder b({4});
+    const int scaled = b.op(opcode::multiply, partial_sum(b), b.input({8}, split({{}})));
+    const int negated = b.op(opcode::negate, scaled);
+    b.g.outputs = {negated};
+    const auto p = b.partition();
+    CHECK(collectives(p) == texts{"all_reduce x"});
+    CHECK(p.ops.back().what == local_kind::reduce);
+  }
+  SUBCASE("adding a replicated value does not: it would be added on every device") {
+    graph_builder b({4});
+    const int s = partial_sum(b);
+    const int sum = b.op(opcode::add, s, b.input({8}, split({{}})));
+    b.g.outputs = {sum};
+    const auto p = b.partition();
+    CHECK(collectives(p) == texts{"all_reduce x"});
+    CHECK(p.ops.back().node == sum);
+    CHECK(p.ops.back().what == local_kind::compute);
+  }
+  SUBCASE("a maximum of partial sums reduces first; a maximum of partial maxima does not") {
+    for (const auto kind : {monoid::add, monoid::maximum}) {
+      graph_builder b({4});
+      const auto part = [&] { return b.reduce(b.input({8, 32}, split({{}, {x}})), 0b10, kind); };
+      const int m = b.op(opcode::maximum, part(), part());
+      b.g.outputs = {m};
+      CHECK(collectives(b.partition()).size() == (kind == monoid::add ? 2U : 1U));
+    }
+  }
+  SUBCASE("partial inputs") {
+    graph_builder b({2, 2});
+    const int a = b.input({8}, partial({}, 1));
+    const int c = b.input({8}, partial({}, 1));
+    b.g.outputs = {b.op(opcode::add, a, c)};
+    CHECK(collectives(b.partition()) == texts{"all_reduce x"});
+  }
+}
+
+TEST_CASE("reshapes") {
+  SUBCASE("[6] over 2 -> [2,3]: nothing moves") {
+    graph_builder b({2});
+    b.g.outputs = {b.reshape(b.input({6}, split({{x}})), {2, 3})};
+    const auto p = b.partition();
+    CHECK(collectives(p) == texts{});
+    CHECK(text_of(p.value(p.outputs[0]).layout, 2) == "{x,-}");
+  }
+  SUBCASE("[2,3] over 2 -> [6], and [8] over 2x2 -> [2,4]") {
+    graph_builder b({2, 2});
+    b.g.outputs = {b.reshape(b.input({2, 3}, split({{x}, {}})), {6}), b.reshape(b.input({8}, split({{x, y}})), {2, 4})};
+    const auto p = b.partition();
+    CHECK(collectives(p) == texts{});
+    CHECK(text_of(p.value(p.outputs[1]).layout, 2) == "{x,y}");
+  }
+  SUBCASE("[8] over one axis of 4 -> [2,4]: the axis cannot be cut in two, so that the operand is gathered, and it says so") {
+    graph_builder b({4});
+    b.g.outputs = {b.reshape(b.input({8}, split({{x}})), {2, 4})};
+    CHECK(collectives(b.partition()) == texts{"forced all_gather x"});
+  }
+  SUBCASE("[2,3] -> [3,2] split: gathered") {
+    graph_builder b({2});
+    b.g.outputs = {b.reshape(b.input({2, 3}, split({{x}, {}})), {3, 2})};
+    CHECK(collectives(b.partition()) == texts{"forced all_gather x"});
+  }
+}
+
+TEST_CASE("what was brought to a layout once is used again; what nobody needs is not computed") {
+  graph_builder b({4});
+  const int w = b.input({16, 16}, split({{x}, {}}));
+  const int a = b.annotate(b.op(opcode::tanh, w), split({{}, {}}));
+  const int c = b.annotate(b.op(opcode::abs, w), split({{}, {}}));
+  b.op(opcode::negate, w);
+  b.g.outputs = {a, c};
+  const auto p = b.partition();
+  CHECK(collectives(p).size() <= 2);
+  for (const auto& op : p.ops)
+    if (op.what == local_kind::compute) CHECK(b.g.nodes[static_cast<std::size_t>(op.node)].op != opcode::negate);
+}
+
+TEST_CASE("constants and iotas are made where they are needed") {
+  graph_builder b({2, 2});
+  const int in = b.input({8, 8}, split({{x}, {y}}));
+  const int line = add_iota(b.g, dtype::f32, shape_of({8, 8}), 1, {});
+  b.g.outputs = {b.op(opcode::add, b.op(opcode::add, in, line), b.constant({8, 8}, 2))};
+  const auto p = b.partition();
+  CHECK(collectives(p) == texts{});
+  CHECK(p.value(p.outputs[0]).local == shape_of({4, 4}));
+}
+
+TEST_CASE("random programs: every operation of the local program is legal") {
+  for (std::uint64_t seed = 1; seed <= 2000; ++seed) {
+    reference::random_program r(seed);
+    CAPTURE(r.describe());
+    completion c(r.g, r.mesh);
+    c.run();
+    partitioner q(r.g, r.mesh, c.shardings);
+    q.run();
+    const auto& p = q.program;
+    std::vector<bool> made(p.values.size(), false);
+    for (const int i : p.inputs) made[static_cast<std::size_t>(i)] = true;
+    std::string wrong;
+    const auto source = [&r](int node) {  // a reshard is its operand
+      while (r.g.nodes[static_cast<std::size_t>(node)].op == opcode::reshard) node = r.g.nodes[static_cast<std::size_t>(node)].operands[0];
+      return node;
+    };
+    for (const auto& op : p.ops) {
+      for (const int o : op.operands)
+        if (!made[static_cast<std::size_t>(o)]) wrong = "used before it is made";
+      if (made[static_cast<std::size_t>(op.result)]) wrong = "made twice";
+      made[static_cast<std::size_t>(op.result)] = true;
+      const auto& to = p.value(op.result);
+      if (!is_valid(to.layout, to.global.count)) wrong = "not a sharding";
+      if (!(to.local == local_extents(r.mesh, to.global, to.layout))) wrong = "wrong local shape";
+      if (op.what != local_kind::compute) {
+        const auto& from = p.value(op.operands[0]);
+        if (source(from.node) != source(to.node) || !(from.global == to.global)) wrong = "another value";
+        else if (wrong.empty()) wrong = wrong_step(r.mesh, to.global, from.layout, to.layout, op.what, op.axes);
+      }
+    }
+    for (std::size_t k = 0; k < p.outputs.size(); ++k) {
+      const auto& v = p.value(p.outputs[k]);
+      if (!made[static_cast<std::size_t>(p.outputs[k])] && p.ops.size() > 0) wrong = "an output is not made";
+      if (v.layout.partial != 0) wrong = "an output is partial";
+      if (v.layout.splits.count != c.shardings[static_cast<std::size_t>(r.g.outputs[k])].splits.count) wrong = "an output has not its sharding";
+    }
+    REQUIRE(wrong == "");
+  }
+}
