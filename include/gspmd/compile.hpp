@@ -139,9 +139,13 @@ class compile {
   template <std::size_t K>
   using output_shard = typename shard_type<output_layout<K>, false>::type;
 
+  /// The input whose memory output `K` may be written to: a weight and its update. -1: none.
+  template <std::size_t K>
+  static constexpr int shared_input = view.shared_inputs[K];
+
   /// Runs the program on the device of `comm` (which holds one): takes the shards of the inputs, then of the outputs, as
   /// input_shard and output_shard views or anything they can be made from. Collective. After the first call nothing is
-  /// allocated. Outputs must not overlap inputs. Throws gspmd::error: a wrong device count, a wrong buffer size, and
+  /// allocated. Outputs must not overlap inputs, but output `k` may be the memory of input `shared_input<k>`. Throws gspmd::error: a wrong device count, a wrong buffer size, and
   /// whatever goes wrong on a device, with rank and operator.
   template <communicator Comm, class... Shards>
   void operator()(Comm& comm, Shards&&... shards) {
@@ -169,6 +173,13 @@ class compile {
       to_.resize(count);
       detail::single_threaded_blas();
     }
+    for (std::size_t d = 0; d < count; ++d)
+      for (std::size_t k = 0; k < output_count; ++k)
+        for (std::size_t i = 0; i < input_count; ++i)
+          if (outputs[d * output_count + k] == inputs[d * input_count + i] && view.shared_inputs[k] != static_cast<int>(i) &&
+              detail::elements(view.value(view.outputs[k]).local) > 0)
+            throw error("step: output " + std::to_string(k) + " is given the memory of input " + std::to_string(i) +
+                        ", which is read after the output is written; give it memory of its own (step::shared_input says what may be shared)");
     for (std::size_t d = 0; d < count; ++d) {
       devices_[d].inputs = inputs + d * input_count;
       devices_[d].outputs = outputs + d * output_count;

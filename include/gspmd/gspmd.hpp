@@ -10,6 +10,7 @@
 #include "gspmd/comm/threads.hpp"
 #include "gspmd/compile.hpp"
 #include "gspmd/error.hpp"
+#include "gspmd/explain.hpp"
 #include "gspmd/grad.hpp"
 #include "gspmd/inputs.hpp"
 #include "gspmd/mesh.hpp"

@@ -87,4 +87,76 @@ struct rebind_tree<Struct<T>, Leaf> {
   using type = Struct<Leaf>;
 };
 
+/// The type of a group like `Tree` of other parts, given as a tuple.
+template <class Tree, class Parts>
+struct regrouped;
+template <class... Ts, class... Parts>
+struct regrouped<std::tuple<Ts...>, std::tuple<Parts...>> {
+  using type = std::tuple<Parts...>;
+};
+template <class A, class B, class First, class Second>
+struct regrouped<std::pair<A, B>, std::tuple<First, Second>> {
+  using type = std::pair<First, Second>;
+};
+template <class T, std::size_t N, class Part, class... Rest>
+struct regrouped<std::array<T, N>, std::tuple<Part, Rest...>> {
+  using type = std::array<Part, N>;
+};
+template <template <class> class Struct, class T, class Part, class... Rest>
+  requires user_struct<Struct<T>>
+struct regrouped<Struct<T>, std::tuple<Part, Rest...>> {
+  static_assert((std::is_same_v<Part, Rest> && ...), "gspmd: transform_leaves: the members of a struct must get one type");
+  using type = Struct<Part>;
+};
+
+/// Part `K` of a tuple or of a user's struct.
+template <std::size_t K, class Tree>
+constexpr auto& part(Tree& tree) {
+  using plain = std::remove_cv_t<Tree>;
+  if constexpr (is_tuple<plain>) {
+    return std::get<K>(tree);
+  } else {
+    const auto member = boost::hana::second(boost::hana::at_c<K>(boost::hana::accessors<plain>()));
+    if constexpr (std::is_const_v<Tree>) return std::as_const(member(const_cast<plain&>(tree)));
+    else return member(tree);
+  }
+}
+
+template <class Tree>
+inline constexpr bool is_leaf = !is_tuple<Tree> && !user_struct<Tree>;
+
+template <class Tree>
+constexpr std::size_t part_count() {
+  if constexpr (is_tuple<Tree>) return std::tuple_size_v<Tree>;
+  else return decltype(boost::hana::length(boost::hana::accessors<Tree>()))::value;
+}
+
 }  // namespace gspmd::detail
+
+namespace gspmd {
+
+/// Groups of the same form, leaf by leaf: a group like the first one with `f(a, b, ...)` for the leaves a, b, ... that stand
+/// at one place. What `f` returns becomes an element of a tuple; in a struct template it is the new argument, the same for
+/// all members. Without groups it is just f(a, b, ...).
+///
+///     w = transform_leaves([](value x, value g) { return x - 0.1 * g; }, w, grad(loss, w));
+template <class F, class Tree, class... Trees>
+constexpr auto transform_leaves(F&& f, const Tree& first, const Trees&... rest) {
+  if constexpr (detail::is_leaf<Tree>) {
+    static_assert((detail::is_leaf<Trees> && ...), "gspmd: transform_leaves: the groups must have the same form");
+    return f(first, rest...);
+  } else {
+    static_assert(((!detail::is_leaf<Trees> && detail::part_count<Trees>() == detail::part_count<Tree>()) && ...),
+                  "gspmd: transform_leaves: the groups must have the same form");
+    const auto at = [&]<std::size_t K>(std::integral_constant<std::size_t, K>) {
+      return transform_leaves(f, detail::part<K>(first), detail::part<K>(rest)...);
+    };
+    return [&]<std::size_t... K>(std::index_sequence<K...>) {
+      using parts = std::tuple<decltype(at(std::integral_constant<std::size_t, K>{}))...>;
+      using result = typename detail::regrouped<Tree, parts>::type;
+      return result{at(std::integral_constant<std::size_t, K>{})...};
+    }(std::make_index_sequence<detail::part_count<Tree>()>{});
+  }
+}
+
+}  // namespace gspmd

@@ -45,19 +45,37 @@ int stride_of(const mesh_shape& mesh) { return mesh.axis_count() == 3 ? 199 : me
 }  // namespace
 
 TEST_CASE("mpi: pairs of shardings of one dim") {
-  gspmd::mpi_communicator comm(MPI_COMM_WORLD);
-  for (const auto& mesh : meshes())
-    for (std::int64_t n : {0, 1, 4, 7, 8, 9, 16})
-      CHECK(everywhere(wrong_in_all_pairs<std::int64_t>(comm, mesh, shape_of({n}), 1, 0, false)) == 0);
+  for (const bool shared : {true, false}) {
+    gspmd::mpi_communicator comm(MPI_COMM_WORLD, {.shared_memory = shared});
+    for (const auto& mesh : meshes())
+      for (std::int64_t n : {0, 1, 4, 7, 8, 9, 16})
+        CHECK(everywhere(wrong_in_all_pairs<std::int64_t>(comm, mesh, shape_of({n}), 1, 0, shared)) == 0);
+  }
 }
 
 TEST_CASE("mpi: pairs of shardings of two dims") {
+  for (const bool shared : {true, false}) {
+    gspmd::mpi_communicator comm(MPI_COMM_WORLD, {.shared_memory = shared});
+    for (const auto& mesh : meshes())
+      for (std::int64_t rows = 1; rows <= 8; ++rows)
+        for (std::int64_t columns = 1; columns <= 8; ++columns)
+          CHECK(everywhere(wrong_in_all_pairs<float>(comm, mesh, shape_of({rows, columns}), stride_of(mesh),
+                                                     static_cast<int>(rows * 7 + columns + shared), shared)) == 0);
+  }
+}
+
+TEST_CASE("mpi: buffers of several pieces go through shared memory") {
   gspmd::mpi_communicator comm(MPI_COMM_WORLD);
-  for (const auto& mesh : meshes())
-    for (std::int64_t rows = 1; rows <= 8; ++rows)
-      for (std::int64_t columns = 1; columns <= 8; ++columns)
-        CHECK(everywhere(wrong_in_all_pairs<float>(comm, mesh, shape_of({rows, columns}), stride_of(mesh),
-                                                   static_cast<int>(rows * 7 + columns), false)) == 0);
+  for (const auto& mesh : meshes()) {
+    const axis_mask axes = axis_bit(mesh.axis_count()) - 1;
+    for (std::int64_t n : {65536, 65537, 200001}) {
+      const auto shape = shape_of({n});
+      CHECK(everywhere(wrong_after_reduce<float>(comm, mesh, reduction_between(shape, {}, {}, axes, gspmd::monoid::add), true)) == 0);
+      CHECK(everywhere(wrong_after_reduce<float>(comm, mesh, reduction_between(shape, {}, {}, 1, gspmd::monoid::add), false)) == 0);
+      const auto scatter = reduction_between(shape, {}, split({{mesh.axis_count() - 1, 0}}), axes, gspmd::monoid::add);
+      CHECK(everywhere(wrong_after_reduce<double>(comm, mesh, scatter, false)) == 0);
+    }
+  }
 }
 
 TEST_CASE("mpi: three dims of which one has extent 1") {
@@ -69,7 +87,7 @@ TEST_CASE("mpi: three dims of which one has extent 1") {
 
 TEST_CASE("mpi: messages longer than MPI can count are sent in pieces") {
   for (std::int64_t largest : {1, 3, 7}) {
-    gspmd::mpi_communicator comm(MPI_COMM_WORLD, largest);
+    gspmd::mpi_communicator comm(MPI_COMM_WORLD, {.shared_memory = largest == 3, .largest_count = largest});
     for (const auto& mesh : meshes())
       for (const auto& shape : {shape_of({8, 8}), shape_of({7, 5}), shape_of({64})})
         CHECK(everywhere(wrong_in_all_pairs<std::int32_t>(comm, mesh, shape, 11 * stride_of(mesh), 3, false)) == 0);
@@ -77,13 +95,29 @@ TEST_CASE("mpi: messages longer than MPI can count are sent in pieces") {
 }
 
 TEST_CASE("mpi: every element type and monoid") {
+  const auto mesh = mesh_of({world_size()});
+  for (const bool shared : {true, false}) {
+    gspmd::mpi_communicator comm(MPI_COMM_WORLD, {.shared_memory = shared});
+    CHECK(everywhere(wrong_in_all_monoids<float>(comm, mesh, shared)) == 0);
+    CHECK(everywhere(wrong_in_all_monoids<double>(comm, mesh, shared)) == 0);
+    CHECK(everywhere(wrong_in_all_monoids<std::int32_t>(comm, mesh)) == 0);
+    CHECK(everywhere(wrong_in_all_monoids<std::int64_t>(comm, mesh)) == 0);
+    CHECK(everywhere(wrong_in_all_monoids<bool>(comm, mesh)) == 0);
+  }
+}
+
+TEST_CASE("mpi: a rank that waits in shared memory lets MPI move on") {
+  // the send ends only when rank 0 takes part, which waits for rank 1 in a collective
   gspmd::mpi_communicator comm(MPI_COMM_WORLD);
   const auto mesh = mesh_of({world_size()});
-  CHECK(everywhere(wrong_in_all_monoids<float>(comm, mesh, false)) == 0);
-  CHECK(everywhere(wrong_in_all_monoids<double>(comm, mesh, false)) == 0);
-  CHECK(everywhere(wrong_in_all_monoids<std::int32_t>(comm, mesh)) == 0);
-  CHECK(everywhere(wrong_in_all_monoids<std::int64_t>(comm, mesh)) == 0);
-  CHECK(everywhere(wrong_in_all_monoids<bool>(comm, mesh)) == 0);
+  const auto r = reduction_between(shape_of({1000}), {}, {}, 1, gspmd::monoid::add);
+  std::vector<char> message(8'000'000);
+  MPI_Request request = MPI_REQUEST_NULL;
+  const int rank = comm.device(0), bytes = static_cast<int>(message.size());
+  if (rank == 0) MPI_Isend(message.data(), bytes, MPI_CHAR, 1, 0, MPI_COMM_WORLD, &request);
+  if (rank == 1) MPI_Recv(message.data(), bytes, MPI_CHAR, 0, 0, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
+  CHECK(wrong_after_reduce<float>(comm, mesh, r, true) == 0);
+  MPI_Wait(&request, MPI_STATUS_IGNORE);
 }
 
 TEST_CASE("mpi: a permuted device order") {

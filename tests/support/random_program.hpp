@@ -106,7 +106,8 @@ class random_program {
   explicit random_program(std::uint64_t seed_value, const random_options& options = {})
       : seed(seed_value), random_(seed_value), options_(options) {
     make_mesh();
-    for (int k = 0; k < 4; ++k) palette_.push_back(random_extent());
+    for (int k = 0; k < 3; ++k) palette_.push_back(random_extent());
+    main_type_ = random_type();
     for (int k = random_.between(1, 3); k > 0; --k) make_parameter(random_type(), random_shape());
     const int wanted = random_.between(options.min_operators, options.max_operators);
     for (int tries = 0; operators_ < wanted && tries < 60 * wanted; ++tries) make_operator();
@@ -264,8 +265,10 @@ class random_program {
       if (host_array(dtype::pred, shape).size() <= max_elements) return shape;
     }
   }
+  /// Mostly one type per program, so that its values meet.
   dtype random_type() {
-    return random_.one_of(std::vector<dtype>{dtype::f32, dtype::f32, dtype::f32, dtype::f64, dtype::f64, dtype::s32, dtype::s64, dtype::pred});
+    if (random_.chance(50)) return main_type_;
+    return random_.one_of(std::vector<dtype>{dtype::f32, dtype::f32, dtype::f32, dtype::f32, dtype::f64, dtype::f64, dtype::s32, dtype::s64, dtype::pred});
   }
   static ir::extents extents_of(const shape_list& shape) {
     ir::extents result;
@@ -276,7 +279,8 @@ class random_program {
     while (true) {
       mesh.sizes.clear();
       for (int a = random_.between(1, 3); a > 0; --a) mesh.sizes.push_back(random_.between(1, options_.devices > 4 ? options_.devices : 4));
-      if (options_.devices != 0 ? mesh.device_count() == options_.devices : mesh.device_count() <= options_.max_devices) break;
+      const auto count = mesh.device_count();
+      if (options_.devices != 0 ? count == options_.devices : count <= options_.max_devices && (count > 1 || random_.chance(20))) break;
     }
     if (!options_.permute_devices || !random_.chance(30)) return;
     const auto count = static_cast<std::size_t>(mesh.device_count());
@@ -295,7 +299,7 @@ class random_program {
     std::vector<int> axes;
     for (int a = 0; a < mesh.axis_count(); ++a) axes.insert(axes.begin() + random_.between(0, a), a);
     for (const int a : axes)
-      if (rank > 0 && random_.chance(60)) s.add_split(a, random_.between(0, rank - 1));
+      if (rank > 0 && random_.chance(70)) s.add_split(a, random_.between(0, rank - 1));
     if (random_.chance(40))
       for (int d = 0; d < rank; ++d)
         if (random_.chance(50)) s.open |= ir::dim_bit(d);
@@ -304,7 +308,7 @@ class random_program {
   void annotate_results() {
     if (!options_.annotate) return;
     for (auto& n : g.nodes)
-      if (n.op != opcode::parameter && !n.annotated && random_.chance(25)) {
+      if (n.op != opcode::parameter && !n.annotated && random_.chance(30)) {
         n.annotated = true;
         n.annotation = random_sharding(n.shape.count);
       }
@@ -324,10 +328,10 @@ class random_program {
     const int id = ir::add_parameter(g, type, extents_of(shape), ir::location::current());
     parts_.emplace_back();
     node& n = g.nodes.back();
-    if (options_.annotate && random_.chance(60)) {
+    if (options_.annotate && random_.chance(75)) {
       n.annotated = true;
       n.annotation = random_sharding(n.shape.count);
-      if (options_.partial_inputs && random_.chance(25)) split_parts(n, x, f);
+      if (options_.partial_inputs && random_.chance(40)) split_parts(n, x, f);
     }
     inputs.push_back(x);
     values_.push_back(std::move(x));
@@ -417,7 +421,7 @@ class random_program {
   int pick_like(dtype type, const shape_list& shape) {
     const auto wanted = extents_of(shape);
     const int old = pick_if([&](const node& n) { return n.type == type && n.shape == wanted; });
-    if (old >= 0 && random_.chance(75)) return old;
+    if (old >= 0 && random_.chance(80)) return old;
     switch (random_.between(0, 3)) {
       case 0: return make_constant(type, shape);
       case 1: return make_iota(type, shape);
@@ -447,13 +451,15 @@ class random_program {
     const dtype type = at(x).type;
     const shape_list shape = shape_of(x);
     const auto rank = static_cast<int>(shape.size());
-    switch (random_.between(0, 21)) {
+    switch (random_.between(0, 23)) {
       case 0: case 1: make_unary(x); break;
       case 2:
         commit(ir::add_elementwise(g, opcode::convert, {x}, here, random_type()));
         break;
-      case 3: case 4: case 5: {
-        const auto op = static_cast<opcode>(random_.between(static_cast<int>(opcode::add), static_cast<int>(opcode::or_)));
+      case 3: case 4: case 5: case 22: case 23: {
+        auto op = static_cast<opcode>(random_.between(static_cast<int>(opcode::add), static_cast<int>(opcode::or_)));
+        if (random_.chance(50)) op = random_.one_of(std::vector<opcode>{opcode::add, opcode::add, opcode::subtract, opcode::multiply});
+        if (type == dtype::pred) op = random_.one_of(std::vector<opcode>{opcode::and_, opcode::or_, opcode::maximum, opcode::minimum});
         if (!ir::is_defined(op, type)) break;
         const int y = random_.chance(10) ? x : pick_like(type, shape);
         if (y < 0) break;
@@ -867,7 +873,8 @@ class random_program {
   random_numbers random_;
   random_options options_;
   int operators_ = 0;
-  std::vector<std::int64_t> palette_;
+  std::vector<std::int64_t> palette_;  // the extents of the program
+  dtype main_type_ = dtype::f32;
   std::vector<std::int32_t> order_, position_;
   std::vector<host_array> values_;                // by node
   std::vector<facts> facts_;                      // by node

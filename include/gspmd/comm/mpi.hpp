@@ -16,20 +16,31 @@
 #include "gspmd/detail/exec/collective.hpp"
 #include "gspmd/detail/exec/group_key.hpp"
 #include "gspmd/detail/exec/mpi_plan.hpp"
+#include "gspmd/detail/exec/node_window.hpp"
 #include "gspmd/detail/exec/shared_memory.hpp"
 #include "gspmd/error.hpp"
 
 namespace gspmd {
 
+struct mpi_options {
+  /// Reduce through memory that the processes share, in groups that lie on one node.
+  bool shared_memory = true;
+  /// The most elements given to one MPI call.
+  std::int64_t largest_count = INT_MAX;
+};
+
 /// One device per MPI process; the device's id is its rank.
 ///
+/// Reductions in groups that lie on one node go through shared memory, and combine in the order of the members as those of
+/// the other backends do; across nodes MPI chooses the order, and what the maximum of a NaN is.
 /// Works on a duplicate of the communicator it is given, which reports errors instead of ending the program; they arrive
 /// as gspmd::error with MPI's text. MPI_THREAD_SINGLE is enough. One communicator per group of axes is made when that
 /// group first communicates, and kept; nothing is allocated after the first collective of a kind and size.
 class mpi_communicator {
  public:
-  /// Collective over `comm`, after MPI_Init. `largest_count` is the most elements given to one MPI call.
-  explicit mpi_communicator(MPI_Comm comm, std::int64_t largest_count = INT_MAX) : largest_count_(largest_count) {
+  /// Collective over `comm`, after MPI_Init.
+  explicit mpi_communicator(MPI_Comm comm, mpi_options options = {})
+      : largest_count_(options.largest_count), shared_memory_(options.shared_memory) {
     int is_initialized = 0, is_finalized = 0;
     MPI_Initialized(&is_initialized);
     MPI_Finalized(&is_finalized);
@@ -46,9 +57,14 @@ class mpi_communicator {
   ~mpi_communicator() {
     int is_finalized = 0;
     MPI_Finalized(&is_finalized);
-    if (is_finalized != 0) return;
-    for (const auto& known : memberships_)
-      if (known->comm != comm_ && known->comm != MPI_COMM_NULL) MPI_Comm_free(&known->comm);
+    if (is_finalized != 0) {
+      for (const auto& known : memberships_) static_cast<void>(known->window.release());  // cannot be freed any more
+      return;
+    }
+    for (const auto& known : memberships_) {
+      known->window.reset();
+      if (known->comm != MPI_COMM_NULL) MPI_Comm_free(&known->comm);
+    }
     MPI_Comm_free(&comm_);
   }
 
@@ -70,8 +86,12 @@ class mpi_communicator {
 
   template <class T>
   void reduce(const detail::mesh_shape& mesh, const detail::reduction& r, const T* const* in, T* const* out) {
-    const auto& mine = membership_of(mesh, r.axes);
+    auto& mine = membership_of(mesh, r.axes);
     if (mine.size() == 1) return detail::reduce_alone<T>(mesh, r, mine.me, in[0], out[0]);
+    if (shared_memory_ && !mine.asked_for_window) {
+      mine.window = detail::node_window::make(mine.comm, rank_);
+      mine.asked_for_window = true;
+    }
     if (classify(mesh, r) == detail::collective_kind::all_reduce)
       all_reduce(mine, elements(local_extents(mesh, r.global, r.from)), r.kind, in[0], out[0]);
     else
@@ -86,10 +106,12 @@ class mpi_communicator {
     std::vector<int> devices;
     std::int64_t self = 0;
     MPI_Comm comm = MPI_COMM_NULL;
+    std::unique_ptr<detail::node_window> window = nullptr;  // where the group lies on one node; made by its first reduction
+    bool asked_for_window = false;
     [[nodiscard]] std::int64_t size() const { return static_cast<std::int64_t>(devices.size()); }
   };
 
-  const membership& membership_of(const detail::mesh_shape& mesh, detail::axis_mask axes) {
+  membership& membership_of(const detail::mesh_shape& mesh, detail::axis_mask axes) {
     for (const auto& known : memberships_)
       if (known->key.names(mesh, axes)) return *known;
     const auto me = mesh.coordinates_of(rank_);
@@ -226,6 +248,7 @@ class mpi_communicator {
 
   template <class T>
   void all_reduce(const membership& mine, std::int64_t elems, monoid kind, const T* in, T* out) {
+    if (mine.window) return mine.window->all_reduce(kind, elems, in, out);
     for (std::int64_t begin = 0; begin < elems; begin += largest_count_) {
       const int count = static_cast<int>(elems - begin < largest_count_ ? elems - begin : largest_count_);
       check(MPI_Allreduce(in == out ? MPI_IN_PLACE : static_cast<const void*>(in + begin), out + begin, count,
@@ -240,38 +263,46 @@ class mpi_communicator {
     const auto op = detail::mpi_op<T>(r.kind);
     const auto target = detail::layout_of(mesh, r.global, r.to, mine.me);
     const auto result_elems = target.elems();
-    if (result_elems <= largest_count_ && is_stacked(mesh, r.global, r.from, r.to, r.axes)) {
-      check(MPI_Reduce_scatter_block(in, out, static_cast<int>(result_elems), type, op, mine.comm), "MPI_Reduce_scatter_block");
-      return;
-    }
-    const auto source = detail::layout_of(mesh, r.global, r.from, mine.me);
-    const auto box_of = [&](std::int64_t j) {
-      return ranges_of(mesh, r.global, r.to, group_member(mesh, r.axes, mine.me, j));
-    };
-    T* const packed_in = send_scratch_.template at_least<T>(result_elems * mine.size());
-    T* const packed_out = receive_scratch_.template at_least<T>(result_elems);
-    counts_.resize(static_cast<std::size_t>(mine.size()));
-    std::int64_t packed_elems = 0;
-    for (std::int64_t j = 0; j < mine.size(); ++j) {
-      const auto box = box_of(j);
-      const auto elems = box.elems();
-      if (elems > 0) copy_box(packed_in + packed_elems, in, place(box, source, detail::packed(box)));
-      packed_elems += elems;
-      counts_[static_cast<std::size_t>(j)] = elems <= largest_count_ ? static_cast<int>(elems) : 0;
-    }
-    if (result_elems <= largest_count_) {
-      check(MPI_Reduce_scatter(packed_in, packed_out, counts_.data(), type, op, mine.comm), "MPI_Reduce_scatter");
-    } else {
-      const T* part = packed_in;
-      for (std::int64_t j = 0; j < mine.size(); ++j) {
-        const auto elems = box_of(j).elems();
-        for (std::int64_t begin = 0; begin < elems; begin += largest_count_) {
-          const int count = static_cast<int>(elems - begin < largest_count_ ? elems - begin : largest_count_);
-          check(MPI_Reduce(part + begin, packed_out + begin, count, type, op, static_cast<int>(j), mine.comm), "MPI_Reduce");
-        }
-        part += elems;
+    const auto n = mine.size();
+    offsets_.assign(static_cast<std::size_t>(n) + 1, 0);
+    if (is_stacked(mesh, r.global, r.from, r.to, r.axes)) {
+      if (mine.window) {
+        for (std::int64_t j = 0; j <= n; ++j) offsets_[static_cast<std::size_t>(j)] = j * result_elems;
+        return mine.window->reduce_scatter(r.kind, offsets_.data(), in, out);
+      }
+      if (result_elems <= largest_count_) {
+        check(MPI_Reduce_scatter_block(in, out, static_cast<int>(result_elems), type, op, mine.comm),
+              "MPI_Reduce_scatter_block");
+        return;
       }
     }
+    // Each member's box is packed, then the blocks, of any sizes, are reduced and the own one is put in its place.
+    const auto source = detail::layout_of(mesh, r.global, r.from, mine.me);
+    T* const packed_in = send_scratch_.template at_least<T>(result_elems * n);
+    T* const packed_out = receive_scratch_.template at_least<T>(result_elems);
+    counts_.assign(static_cast<std::size_t>(n), 0);
+    for (std::int64_t j = 0; j < n; ++j) {
+      const auto box = ranges_of(mesh, r.global, r.to, group_member(mesh, r.axes, mine.me, j));
+      const auto elems = box.elems();
+      const auto at = static_cast<std::size_t>(j);
+      if (elems > 0) copy_box(packed_in + offsets_[at], in, place(box, source, detail::packed(box)));
+      offsets_[at + 1] = offsets_[at] + elems;
+      if (elems <= largest_count_) counts_[at] = static_cast<int>(elems);
+    }
+    if (mine.window)
+      mine.window->reduce_scatter(r.kind, offsets_.data(), packed_in, packed_out);
+    else if (result_elems <= largest_count_)
+      check(MPI_Reduce_scatter(packed_in, packed_out, counts_.data(), type, op, mine.comm), "MPI_Reduce_scatter");
+    else
+      for (std::int64_t j = 0; j < n; ++j) {
+        const auto first = offsets_[static_cast<std::size_t>(j)];
+        const auto elems = offsets_[static_cast<std::size_t>(j) + 1] - first;
+        for (std::int64_t begin = 0; begin < elems; begin += largest_count_) {
+          const int count = static_cast<int>(elems - begin < largest_count_ ? elems - begin : largest_count_);
+          check(MPI_Reduce(packed_in + first + begin, packed_out + begin, count, type, op, static_cast<int>(j), mine.comm),
+                "MPI_Reduce");
+        }
+      }
     if (target.held.any()) copy_box(out, packed_out, place(target.held, detail::packed(target.held), target));
   }
 
@@ -323,9 +354,11 @@ class mpi_communicator {
 
   MPI_Comm comm_ = MPI_COMM_NULL;
   std::int64_t largest_count_;
+  bool shared_memory_;
   std::vector<std::unique_ptr<membership>> memberships_;
   std::vector<MPI_Request> requests_;
   std::vector<int> counts_;
+  std::vector<std::int64_t> offsets_;
   scratch send_scratch_, receive_scratch_;
   int rank_ = -1;
   int count_ = 0;
@@ -334,6 +367,7 @@ class mpi_communicator {
 /// Backend: one device per process of `comm`. MPI_Init and MPI_Finalize are the caller's.
 struct mpi {
   MPI_Comm comm = MPI_COMM_WORLD;
+  mpi_options options = {};
 };
 
 /// Calls `f(comm)` once on every process; collective over `backend.comm`. Throws gspmd::error, alike on all processes,
@@ -341,7 +375,7 @@ struct mpi {
 /// stderr and MPI_Abort ends them all. Alone, a process just throws it.
 template <class F>
 void launch(mpi backend, int devices, F&& f) {
-  mpi_communicator comm(backend.comm);
+  mpi_communicator comm(backend.comm, backend.options);
   require_devices(comm, devices);
   if (devices == 1) return static_cast<void>(f(comm));
   const auto give_up = [&](const error& failure) {

@@ -91,9 +91,8 @@ class threads_communicator {
     std::int64_t self = 0;
 
     [[nodiscard]] std::int64_t size() const { return static_cast<std::int64_t>(group->devices.size()); }
-    [[nodiscard]] detail::thread_lane& lane(std::int64_t j, unsigned parity) const {
-      return group->slots[static_cast<std::size_t>(j)].lanes[parity];
-    }
+    [[nodiscard]] detail::meeting_slot& slot(std::int64_t j) const { return group->slots[static_cast<std::size_t>(j)]; }
+    [[nodiscard]] detail::meeting_lane& lane(std::int64_t j, unsigned parity) const { return slot(j).lanes[parity]; }
   };
 
   const membership& membership_of(const detail::mesh_shape& mesh, detail::axis_mask axes) {
@@ -108,43 +107,27 @@ class threads_communicator {
 
   /// Arrives with these pointers and waits for the group; returns the lane that holds everybody's.
   unsigned meet(const membership& mine, const void* in, void* out) {
-    auto& slot = mine.group->slots[static_cast<std::size_t>(mine.self)];
-    auto& lane = slot.lanes[(slot.meetings + 1) & 1];
+    auto& lane = mine.slot(mine.self).next_lane();
     lane.in = in;
     lane.out = out;
-    return arrive_and_wait(mine);
+    return arrive(mine);
   }
 
-  unsigned arrive_and_wait(const membership& mine) {
+  unsigned arrive(const membership& mine) {
     if (session_.has_failed()) leave();
-    auto& slot = mine.group->slots[static_cast<std::size_t>(mine.self)];
-    const auto meeting = ++slot.meetings;
-    const auto parity = static_cast<unsigned>(meeting & 1);
-    slot.lanes[parity].meeting.store(meeting, std::memory_order_release);
-    for (std::int64_t j = 0; j < mine.size(); ++j)
-      if (j != mine.self) wait_for(mine, j, parity, meeting);
-    return parity;
-  }
-
-  void wait_for(const membership& mine, std::int64_t j, unsigned parity, std::uint64_t meeting) {
-    const auto& arrived = mine.lane(j, parity).meeting;
-    const auto is_here = [&] { return arrived.load(std::memory_order_acquire) == meeting; };
-    // more spinning costs much when there are more threads than cores, and gains nothing when there are not
-    for (int i = 0; i < 20; ++i) {
-      if (is_here()) return;
-      detail::pause_briefly();
-    }
-    const int device = mine.group->devices[static_cast<std::size_t>(j)];
-    while (!is_here()) {
-      if (session_.has_failed()) leave();
-      if (session_.has_ended(device) && !is_here()) {
-        if (session_.has_failed()) leave();
-        throw error("waits in a collective for rank " + std::to_string(device) +
-                        ", which has finished; all ranks of a group must call the same collectives",
-                    rank_);
-      }
-      std::this_thread::yield();
-    }
+    return detail::arrive_and_wait(
+        mine.size(), mine.self, [&](std::int64_t j) -> detail::meeting_slot& { return mine.slot(j); },
+        [&](std::int64_t j, auto is_here) {
+          if (session_.has_failed()) leave();
+          const int device = mine.group->devices[static_cast<std::size_t>(j)];
+          if (session_.has_ended(device) && !is_here()) {
+            if (session_.has_failed()) leave();
+            throw error("waits in a collective for rank " + std::to_string(device) +
+                            ", which has finished; all ranks of a group must call the same collectives",
+                        rank_);
+          }
+          std::this_thread::yield();
+        });
   }
 
   [[noreturn]] void leave() {
@@ -155,10 +138,8 @@ class threads_communicator {
 
   template <class T>
   void all_reduce_by_mail(const membership& mine, monoid kind, std::int64_t elems, const T* in, T* out) {
-    auto& slot = mine.group->slots[static_cast<std::size_t>(mine.self)];
-    auto& lane = slot.lanes[(slot.meetings + 1) & 1];
-    std::memcpy(lane.mail, in, static_cast<std::size_t>(elems) * sizeof(T));
-    const auto parity = arrive_and_wait(mine);
+    std::memcpy(mine.slot(mine.self).next_lane().mail, in, static_cast<std::size_t>(elems) * sizeof(T));
+    const auto parity = arrive(mine);
     detail::with_monoid<T>(kind, [&](auto op, auto element) {
       using E = decltype(element);
       detail::reduce_row<decltype(op), E>(

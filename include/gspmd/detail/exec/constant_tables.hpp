@@ -37,6 +37,7 @@ struct constant_tables {
   std::array<permutation_spec, Sizes.permutations> permutations{};
   std::array<int, Sizes.inputs> inputs{};
   std::array<int, Sizes.outputs> outputs{};
+  std::array<int, Sizes.outputs> shared_inputs{};
   std::int64_t arena_bytes = 0;
 
   constexpr explicit constant_tables(const plan& p) : mesh(p.mesh), arena_bytes(p.arena_bytes) {
@@ -54,6 +55,7 @@ struct constant_tables {
     fill(permutations, p.permutations);
     fill(inputs, p.inputs);
     fill(outputs, p.outputs);
+    fill(shared_inputs, p.shared_inputs);
   }
 
  private:

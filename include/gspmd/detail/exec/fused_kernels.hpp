@@ -34,9 +34,12 @@ using dtype_list = boost::mp11::mp_list<float, double, std::int32_t, std::int64_
 #if defined(__clang__)
 #pragma clang diagnostic push
 #pragma clang diagnostic ignored "-Wpass-failed"  // see for_each_index
+#define GSPMD_LOOP_FUNCTION [[gnu::noinline]]
+#else
+#define GSPMD_LOOP_FUNCTION [[gnu::noinline, gnu::optimize("fp-contract=off", "no-trapping-math", "no-math-errno")]]
 #endif
 template <opcode Op, class Out, class In>
-[[gnu::noinline]] void fused_kernel_of(const scalar_op& op, const fused_register* registers, std::byte* out, std::int64_t n) {
+GSPMD_LOOP_FUNCTION void fused_kernel_of(const scalar_op& op, const fused_register* registers, std::byte* out, std::int64_t n) {
   const void* const a = registers[op.args[0]].at;
   if constexpr (is_unary(Op)) {
     for_each_index(n, [=](std::int64_t i) __attribute__((always_inline)) {
@@ -56,6 +59,7 @@ template <opcode Op, class Out, class In>
     }
   }
 }
+#undef GSPMD_LOOP_FUNCTION
 #if defined(__clang__)
 #pragma clang diagnostic pop
 #endif

@@ -7,6 +7,13 @@
 
 namespace gspmd::detail {
 
+// The functions that the loops end in are compiled by GCC with three options of their own:
+//   fp-contract=off    whether two operators meet in one loop must not show in the bits (Clang fuses only what stands in one
+//                      expression of the source)
+//   no-trapping-math   else GCC moves what only one side of a select needs into a branch and cannot get it out again
+//   no-math-errno      see square_root
+// GCC inlines into such a function only what is always_inline, so groups with a user's map do without.
+
 /// Calls body(i) for i < n so that both compilers vectorise it. `body` may store to memory that it loads from only at the
 /// same index and after loading it; the pragmas say so, else every in-place update would run scalar.
 ///

@@ -30,6 +30,7 @@ struct fused_plan {
     std::array<std::int16_t, 5> registers{};
     std::int16_t loads = 0;
     std::int16_t iotas = 0;
+    bool has_map = false;
   };
   static constexpr tables facts = [] {
     tables t;
@@ -38,6 +39,7 @@ struct fused_plan {
       t.position[i] = t.registers[static_cast<std::size_t>(o.type)]++;
       if (o.op == opcode::parameter) t.load[i] = t.loads++;
       if (o.op == opcode::iota) t.load[i] = t.iotas++;
+      t.has_map = t.has_map || o.op == opcode::map;
     }
     return t;
   }();
@@ -87,8 +89,8 @@ template <class Group, std::size_t I>
   } else if constexpr (op == opcode::map) {
     constexpr auto function = function_for<out>(*o.function);
     [&]<std::size_t... K>(std::index_sequence<K...>) __attribute__((always_inline)) {
-      const out args[] = {rounded(plan::template at<o.args[K]>(r))...};
-      result = rounded(function(args));
+      const out args[] = {plan::template at<o.args[K]>(r)...};
+      result = function(args);
     }(std::make_index_sequence<static_cast<std::size_t>(o.args.count)>{});
   } else if constexpr (is_unary(op)) {
     result = apply<op, out, in>(plan::template at<o.args[0]>(r));
@@ -136,16 +138,29 @@ template <class Group, std::size_t... Compute, std::size_t... Store>
 #if defined(__clang__)
 #pragma clang diagnostic push
 #pragma clang diagnostic ignored "-Wpass-failed"  // see for_each_index
+#define GSPMD_LOOP_FUNCTION [[gnu::noinline]]
+#else
+#define GSPMD_LOOP_FUNCTION [[gnu::noinline, gnu::optimize("fp-contract=off", "no-trapping-math", "no-math-errno")]]
 #endif
 template <class Group>
-[[gnu::noinline]] void compute_row(const typename fused_plan<Group>::row& given) {
-  const auto row = given;  // a copy that nobody else sees: stores cannot change its addresses
+[[gnu::always_inline]] inline void loop_over_row(const typename fused_plan<Group>::row& given) {
   using plan = fused_plan<Group>;
+  const auto row = given;  // a copy that nobody else sees: stores cannot change its addresses
   for_each_index(plan::row_elems, [&row](std::int64_t i) __attribute__((always_inline)) {
     compute_element<Group>(row, i, std::make_index_sequence<fold_steps(plan::op_count)>{},
                            std::make_index_sequence<fold_steps(plan::store_count)>{});
   });
 }
+
+template <class Group>
+GSPMD_LOOP_FUNCTION void compute_row(const typename fused_plan<Group>::row& row) {
+  loop_over_row<Group>(row);
+}
+template <class Group>
+[[gnu::noinline]] void compute_row_with_maps(const typename fused_plan<Group>::row& row) {
+  loop_over_row<Group>(row);
+}
+#undef GSPMD_LOOP_FUNCTION
 #if defined(__clang__)
 #pragma clang diagnostic pop
 #endif
@@ -176,7 +191,8 @@ void run_fused(const void* const* inputs, void* const* outputs, const std::int64
         row.to[k] = static_cast<std::byte*>(outputs[s.slot]) +
                     element * bytes_of(Group::ops[static_cast<std::size_t>(s.op)].type);
       }
-      compute_row<Group>(row);
+      if constexpr (plan::facts.has_map) compute_row_with_maps<Group>(row);
+      else compute_row<Group>(row);
       element += plan::row_elems;
       int d = outer - 1;
       while (d >= 0 && ++index[d] == Group::loop[d]) index[d--] = 0;

@@ -6,7 +6,6 @@
 #include <limits>
 #include <type_traits>
 
-#include "gspmd/detail/exec/monoid_ops.hpp"
 #include "gspmd/detail/exec/scalar_math.hpp"
 #include "gspmd/detail/ir/opcode.hpp"
 #include "gspmd/detail/ir/types.hpp"
@@ -60,6 +59,7 @@ constexpr bool is_defined(opcode op, dtype type) {
 /// Float to integer goes to the nearest end of the range, NaN to 0. Integers wrap around. To pred: is it not 0?
 template <class To, class From>
 [[gnu::always_inline]] constexpr To convert_element(From x) {
+  constexpr To most = std::numeric_limits<To>::max();
   if constexpr (std::is_same_v<To, bool>) {
     return x != From{};
   } else if constexpr (std::is_floating_point_v<From> && std::is_integral_v<To>) {
@@ -67,7 +67,7 @@ template <class To, class From>
     const From from_below = x >= least ? x : least;
     const bool fits_above = x < -least;
     const To inside = static_cast<To>(fits_above ? from_below : From{});
-    const To bounded = fits_above ? inside : std::numeric_limits<To>::max();
+    const To bounded = fits_above ? inside : most;
     return x != x ? To{} : bounded;
   } else {
     return static_cast<To>(x);
@@ -77,8 +77,9 @@ template <class To, class From>
 /// x / 0 = -1, and the least integer divided by -1 is itself.
 template <class T>
 [[gnu::always_inline]] constexpr T divide_integers(T a, T b) {
+  constexpr T least = std::numeric_limits<T>::min();
   const bool is_zero = b == 0;
-  const bool overflows = (a == std::numeric_limits<T>::min()) & (b == -1);
+  const bool overflows = (a == least) & (b == -1);
   const T quotient = static_cast<T>(a / ((is_zero | overflows) ? T(1) : b));
   return is_zero ? T(-1) : quotient;
 }
@@ -118,7 +119,7 @@ template <opcode Op, class Out, class In>
     else return x < 0 ? negated : x;  // abs
   } else {
     if constexpr (Op == opcode::negate) return -x;
-    else if constexpr (Op == opcode::abs) return std::fabs(x);
+    else if constexpr (Op == opcode::abs) return absolute(x);
     else if constexpr (Op == opcode::exponential) return exponential(x);
     else if constexpr (Op == opcode::log) return logarithm(x);
     else if constexpr (Op == opcode::sqrt) return square_root(x);
@@ -127,8 +128,8 @@ template <opcode Op, class Out, class In>
     else if constexpr (Op == opcode::logistic) return logistic_function(x);
     else if constexpr (Op == opcode::sine) return std::sin(x);
     else if constexpr (Op == opcode::cosine) return std::cos(x);
-    else if constexpr (Op == opcode::floor) return std::floor(x);
-    else return std::ceil(x);
+    else if constexpr (Op == opcode::floor) return round_down(x);
+    else return round_up(x);
   }
 }
 
@@ -142,8 +143,8 @@ template <opcode Op, class Out, class In>
   else if constexpr (Op == opcode::compare_le) return a <= b;
   else if constexpr (Op == opcode::compare_gt) return a > b;
   else if constexpr (Op == opcode::compare_ge) return a >= b;
-  else if constexpr (Op == opcode::maximum) return combine<monoid::maximum>(a, b);
-  else if constexpr (Op == opcode::minimum) return combine<monoid::minimum>(a, b);
+  else if constexpr (Op == opcode::maximum) return ((a != a) | (a > b)) ? a : b;  // a NaN on either side wins; so does `b` of two zeros
+  else if constexpr (Op == opcode::minimum) return ((a != a) | (a < b)) ? a : b;
   else if constexpr (Op == opcode::and_ || Op == opcode::or_) {
     if constexpr (std::is_same_v<In, bool>) return static_cast<bool>(Op == opcode::and_ ? a & b : a | b);
     else return static_cast<Out>(Op == opcode::and_ ? a & b : a | b);
@@ -157,7 +158,7 @@ template <opcode Op, class Out, class In>
   } else {
     if constexpr (Op == opcode::add) return a + b;
     else if constexpr (Op == opcode::subtract) return a - b;
-    else if constexpr (Op == opcode::multiply) return rounded(a * b);
+    else if constexpr (Op == opcode::multiply) return a * b;
     else if constexpr (Op == opcode::divide) return a / b;
     else return std::pow(a, b);
   }

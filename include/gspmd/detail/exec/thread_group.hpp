@@ -3,45 +3,24 @@
 
 #include <atomic>
 #include <cstddef>
-#include <cstdint>
 #include <exception>
 #include <map>
 #include <memory>
 #include <mutex>
-#include <string>
 #include <thread>
 #include <utility>
 #include <vector>
 
-#include "gspmd/detail/exec/lanes.hpp"
+#include "gspmd/detail/exec/meeting.hpp"
 #include "gspmd/error.hpp"
 
-/// How threads meet. Each member of a group has a slot; to arrive at the next meeting it writes its pointers, or a small
-/// value, into its slot and then the number of the meeting. Who has seen that number in all slots has passed the meeting,
-/// and holds everybody's pointers already: publishing and the barrier are one step.
-///
-/// Meetings alternate between two lanes of a slot. A member writes to a lane again two meetings later, when all others have
-/// arrived at the meeting between, so they have read what it held.
 namespace gspmd::detail {
 
-inline constexpr std::size_t mail_bytes = 232;
-
-struct alignas(cache_line_bytes) thread_lane {
-  std::atomic<std::uint64_t> meeting{0};
-  const void* in = nullptr;
-  void* out = nullptr;
-  alignas(8) unsigned char mail[mail_bytes] = {};  // begins on the line of `meeting`: 8 bytes travel with it
-};
-
-struct alignas(cache_line_bytes) thread_slot {
-  thread_lane lanes[2];
-  std::uint64_t meetings = 0;  // that its owner arrived at; only the owner looks
-};
-
+/// Threads that meet (meeting.hpp).
 struct thread_group {
-  explicit thread_group(std::vector<int> members) : devices(std::move(members)), slots(new thread_slot[devices.size()]) {}
+  explicit thread_group(std::vector<int> members) : devices(std::move(members)), slots(new meeting_slot[devices.size()]) {}
   std::vector<int> devices;
-  std::unique_ptr<thread_slot[]> slots;
+  std::unique_ptr<meeting_slot[]> slots;
 };
 
 /// Thrown on the devices that had to stop because another one failed. launch() reports the other one's error.
@@ -49,12 +28,6 @@ class stopped_by_peer : public error {
  public:
   explicit stopped_by_peer(int rank) : error("stopped because another rank failed", rank) {}
 };
-
-inline void pause_briefly() {
-#if defined(__x86_64__) || defined(__i386__)
-  __builtin_ia32_pause();
-#endif
-}
 
 /// What the threads of one launch share.
 ///

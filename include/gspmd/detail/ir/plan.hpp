@@ -99,6 +99,7 @@ struct plan {
   std::vector<permutation_spec> permutations;
   std::vector<int> inputs;   // values
   std::vector<int> outputs;  // values
+  std::vector<int> shared_inputs;  // by output: the input whose memory it may be given; -1: none
   std::int64_t arena_bytes = 0;
   text error;  // why the program is refused, if it is
 };
@@ -119,6 +120,7 @@ struct plan_view {
   std::span<const permutation_spec> permutations;
   std::span<const int> inputs;
   std::span<const int> outputs;
+  std::span<const int> shared_inputs;
   std::int64_t arena_bytes = 0;
 
   constexpr plan_view() = default;
@@ -126,7 +128,7 @@ struct plan_view {
   constexpr explicit plan_view(const Tables& p)
       : mesh(&p.mesh), nodes(p.nodes), completed(p.completed), values(p.values), steps(p.steps), slots(p.slots), bounds(p.bounds),
         groups(p.groups), scalar_ops(p.scalar_ops), stores(p.stores), contractions(p.contractions), reductions(p.reductions),
-        permutations(p.permutations), inputs(p.inputs), outputs(p.outputs), arena_bytes(p.arena_bytes) {}
+        permutations(p.permutations), inputs(p.inputs), outputs(p.outputs), shared_inputs(p.shared_inputs), arena_bytes(p.arena_bytes) {}
 
   [[nodiscard]] constexpr const planned_value& value(int i) const { return values[static_cast<std::size_t>(i)]; }
   [[nodiscard]] constexpr const planned_value& operand(const plan_step& s, int k) const {

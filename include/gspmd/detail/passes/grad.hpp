@@ -58,7 +58,7 @@ class differentiator {
       case opcode::rsqrt: send(0, o(o(dy) * o(-0.5)) * o(o(y) / o(in(0)))); break;
       case opcode::tanh: send(0, o(dy) * o(o(1.0) - o(o(y) * o(y)))); break;
       case opcode::logistic: send(0, o(dy) * o(o(y) * o(o(1.0) - o(y)))); break;
-      case opcode::relu: send(0, select(o(o(in(0)) > o(0.0)), o(dy), o(0.0))); break;
+      case opcode::relu: send(0, select(o(o(y) > o(0.0)), o(dy), o(0.0))); break;  // y > 0 where x > 0, and x need not live on
       case opcode::sine: send(0, o(dy) * o(cosine(in(0), where))); break;
       case opcode::cosine: send(0, -o(o(dy) * o(sine(in(0), where)))); break;
       case opcode::convert: send(0, convert_to(dy, at(n.operands[0]).type, where)); break;

@@ -12,7 +12,9 @@ namespace gspmd::detail {
 ///
 /// 1. A value lives from the step that makes it to the last step that reads it, or a reshape of it.
 /// 2. An all_reduce, and an elementwise loop whose result has the size of an operand that dies there, work in place.
-/// 3. First fit: at each step the results and the scratch get the lowest gap that is free, then what died is given back.
+/// 3. An output that one elementwise loop makes out of an input that nobody reads afterwards (an updated weight) may be given
+///    the memory of that input by the caller; nothing else is put into such an output.
+/// 4. First fit: at each step the results and the scratch get the lowest gap that is free, then what died is given back.
 class memory_planner {
  public:
   constexpr memory_planner(plan& p, std::vector<int> base) : plan_(p), storage_(std::move(base)) {
@@ -30,6 +32,7 @@ class memory_planner {
       for (int k = 0; k < s.results.count; ++k) first_[at(root(slot(s.results, k)))] = i;
       for (int k = 0; k < s.operands.count; ++k) last_[at(root(slot(s.operands, k)))] = i;
     }
+    find_shared_outputs();
     for (int i = static_cast<int>(plan_.steps.size()) - 1; i >= 0; --i) work_in_place(i);
     for (int i = 0; i < static_cast<int>(plan_.steps.size()); ++i) allocate(i);
     for (int v = 0; v < static_cast<int>(plan_.values.size()); ++v) plan_.values[at(v)].where = plan_.values[at(root(v))].where;
@@ -51,6 +54,30 @@ class memory_planner {
     fixed_[at(root(v))] = 1;
   }
 
+  constexpr void find_shared_outputs() {
+    plan_.shared_inputs.resize(plan_.outputs.size(), -1);
+    for (std::size_t k = 0; k < plan_.outputs.size(); ++k) {
+      const int output = root(plan_.outputs[k]);
+      const auto& v = plan_.values[at(output)];
+      const int i = first_[at(output)];
+      if (i < 0 || plan_.steps[at(i)].what != action::fused) continue;
+      const auto& s = plan_.steps[at(i)];
+      for (int o = 0; o < s.operands.count && plan_.shared_inputs[k] < 0; ++o) {
+        const int operand = root(slot(s.operands, o));
+        const auto& from = plan_.values[at(operand)];
+        if (from.where.where != memory_place::kind::input || last_[at(operand)] != i || from.type != v.type) continue;
+        if (!(from.local == v.local) || !same_layout(from.layout, v.layout) || !reads_once_in_order(s, o)) continue;
+        bool taken = false;
+        for (const int j : plan_.shared_inputs) taken = taken || j == static_cast<int>(from.where.at);
+        if (!taken) plan_.shared_inputs[k] = static_cast<int>(from.where.at);
+      }
+    }
+  }
+  [[nodiscard]] constexpr bool is_shared_output(int v) const {
+    const auto& where = plan_.values[at(v)].where;
+    return where.where == memory_place::kind::output && plan_.shared_inputs[static_cast<std::size_t>(where.at)] >= 0;
+  }
+
   /// Lets an operand that step `i` makes no longer needed share the memory of the result. Visited last step first, so that a
   /// chain of such steps ends up in one place.
   constexpr void work_in_place(int i) {
@@ -59,6 +86,7 @@ class memory_planner {
     if (!all_reduce && s.what != action::fused) return;
     for (int r = 0; r < s.results.count; ++r) {
       const int result = root(slot(s.results, r));
+      if (is_shared_output(result)) continue;
       for (int k = 0; k < s.operands.count; ++k) {
         const int operand = root(slot(s.operands, k));
         if (operand == result || fixed_[at(operand)] != 0 || last_[at(operand)] != i || first_[at(operand)] < 0) continue;

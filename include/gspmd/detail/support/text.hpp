@@ -16,7 +16,7 @@ class text {
   constexpr text(const char* s) { *this << std::string_view(s); }
 
   constexpr text& operator<<(std::string_view s) {
-    chars_.insert(chars_.end(), s.begin(), s.end());
+    for (const char c : s) chars_.push_back(c);
     return *this;
   }
   constexpr text& operator<<(const char* s) { return *this << std::string_view(s); }

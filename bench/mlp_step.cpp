@@ -1,0 +1,15 @@
+// SPDX-License-Identifier: Apache-2.0
+// The MLP step on two threads, against by hand; medians, and the median and middle half of the ratios of neighbouring runs.
+//
+//   mlp_step [rounds, 20]
+#include "mlp.hpp"
+
+int main(int argc, char** argv) {
+  const int rounds = argc > 1 ? std::atoi(argv[1]) : 20;
+  bench::timing data;
+  bench::timing model;
+  launch(gspmd::threads{}, 2, [&](auto& comm) { bench::race<bench::data_step>(comm, true, rounds, data); });
+  bench::print("threads, data = 2", data);
+  launch(gspmd::threads{}, 2, [&](auto& comm) { bench::race<bench::model_step>(comm, false, rounds, model); });
+  bench::print("threads, model = 2", model);
+}

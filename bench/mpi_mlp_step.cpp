@@ -1,0 +1,21 @@
+// SPDX-License-Identifier: Apache-2.0
+// The MLP step on two MPI processes, against by hand.
+//
+//   mpirun -n 2 mpi_mlp_step [rounds, 20]
+#include "gspmd/comm/mpi.hpp"
+
+#include "mlp.hpp"
+
+int main(int argc, char** argv) {
+  MPI_Init(&argc, &argv);
+  const int rounds = argc > 1 ? std::atoi(argv[1]) : 20;
+  int rank = 0;
+  MPI_Comm_rank(MPI_COMM_WORLD, &rank);
+  bench::timing data;
+  bench::timing model;
+  launch(gspmd::mpi{MPI_COMM_WORLD}, 2, [&](auto& comm) { bench::race<bench::data_step>(comm, true, rounds, data); });
+  if (rank == 0) bench::print("mpi, data = 2", data);
+  launch(gspmd::mpi{MPI_COMM_WORLD}, 2, [&](auto& comm) { bench::race<bench::model_step>(comm, false, rounds, model); });
+  if (rank == 0) bench::print("mpi, model = 2", model);
+  MPI_Finalize();
+}

@@ -1,0 +1,54 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstdint>
+#include <tuple>
+
+#include <gspmd/gspmd.hpp>
+
+namespace digits {
+
+using namespace gspmd;
+
+constexpr std::int64_t pixels = 64, hidden = 128, classes = 10;
+
+/// The parameters: of T, which is a value in the program, an array on the host, a sharded_array on the devices.
+template <class T>
+struct layers {
+  BOOST_HANA_DEFINE_STRUCT(layers, (T, w1), (T, b1), (T, w2), (T, b2));
+};
+
+// The programs, written for one giant device.
+
+constexpr auto classify = [](value x, layers<value> p) {
+  const auto h = relu(einsum<"bd,df->bf">(x, p.w1) + p.b1);
+  return einsum<"bf,fc->bc">(h, p.w2) + p.b2;
+};
+
+constexpr auto train = [](value x, value labels, layers<value> p, layers<value> velocity) {
+  const auto log_likelihood = sum(one_hot<float>(labels, classes) * log_softmax(classify(x, p), 1), {1});
+  const auto loss = -mean(log_likelihood);
+  velocity = transform_leaves([](value v, value g) { return 0.9 * v - 0.05 * g; }, velocity, grad(loss, p));
+  p = transform_leaves([](value w, value v) { return w + v; }, p, velocity);
+  return std::tuple{loss, p, velocity};
+};
+
+// Data x Model devices: the batch is cut along `data`, the hidden layer along `model`. What is not annotated, gspmd finds.
+
+template <int Data, int Model>
+using pod = mesh<axis<"data", Data>, axis<"model", Model>>;
+
+template <std::int64_t Rows>
+using images = in<float, dims<Rows, pixels>, split<"data", _>>;
+
+using parameters = record<layers,
+    in<float, dims<pixels, hidden>, split<_, "model">>, in<float, dims<hidden>>,
+    in<float, dims<hidden, classes>, split<"model", _>>, in<float, dims<classes>>>;
+
+template <class Mesh, std::int64_t Rows>
+using train_step = compile<train, Mesh, images<Rows>, in<std::int32_t, dims<Rows>>, parameters, parameters>;
+
+template <class Mesh, std::int64_t Rows>
+using classify_step = compile<classify, Mesh, images<Rows>, parameters>;
+
+}  // namespace digits

@@ -1,0 +1,206 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstddef>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "gspmd/budget.hpp"
+#include "gspmd/detail/ir/graph.hpp"
+#include "gspmd/detail/ir/mesh_info.hpp"
+#include "gspmd/detail/ir/plan.hpp"
+
+/// A plan as text for people: one row per operator, the communication it causes under it, then the bill. Reads the tables of
+/// a plan only, so that static programs and those made at run time are explained alike.
+namespace gspmd::detail {
+
+/// Rows whose columns are as wide as their widest cell; a row of one cell is a remark and spans all columns.
+class text_table {
+ public:
+  void add(std::vector<std::string> row) {
+    if (row.size() > 1) {
+      if (widths_.size() < row.size()) widths_.resize(row.size(), 0);
+      for (std::size_t c = 0; c < row.size(); ++c)
+        if (row[c].size() > widths_[c]) widths_[c] = row[c].size();
+    }
+    rows_.push_back(std::move(row));
+  }
+  /// Numbers stand at the right of their column.
+  void align_right(std::size_t column) { right_ |= std::size_t{1} << column; }
+
+  [[nodiscard]] std::string str() const {
+    std::string out;
+    for (const auto& row : rows_) {
+      std::string one_line;
+      for (std::size_t c = 0; c < row.size(); ++c) {
+        const std::string space(row.size() == 1 ? 0 : widths_[c] - row[c].size(), ' ');
+        one_line += c > 0 ? "  " : "";
+        one_line += (right_ >> c & 1U) != 0 && row.size() > 1 ? space + row[c] : row[c] + space;
+      }
+      one_line.erase(one_line.find_last_not_of(' ') + 1);
+      out += one_line + '\n';
+    }
+    return out;
+  }
+
+ private:
+  std::vector<std::vector<std::string>> rows_;
+  std::vector<std::size_t> widths_;
+  std::size_t right_ = 0;
+};
+
+class plan_explainer {
+ public:
+  plan_explainer(const plan_view& plan, const mesh_info& mesh) : plan_(plan), mesh_(mesh) {
+    int loops = 0;
+    for (const auto& s : plan.steps) loop_.push_back(s.what == action::fused ? ++loops : 0);
+  }
+
+  [[nodiscard]] std::string text() const { return heading() + rows() + bill(); }
+
+ private:
+  static std::string str(const detail::text& t) { return std::string(t.view()); }
+  static std::string bytes(std::int64_t n) { return std::to_string(n) + (n == 1 ? " byte" : " bytes"); }
+  /// A value, called by the last node before `user` whose result it is.
+  [[nodiscard]] std::string called(int value, int user) const {
+    int node = plan_.value(value).node;
+    for (int i = node + 1; i < user; ++i)
+      if (plan_.nodes[static_cast<std::size_t>(i)].value == value) node = i;
+    return '#' + std::to_string(node);
+  }
+
+  [[nodiscard]] std::string heading() const {
+    std::string t = "mesh";
+    for (int a = 0; a < mesh_.shape.axis_count(); ++a)
+      t += (a > 0 ? ", " : " ") + std::string(mesh_.name(a)) + '=' + std::to_string(mesh_.shape.sizes[a]);
+    const auto devices = mesh_.shape.device_count();
+    return t + ": " + std::to_string(devices) + (devices == 1 ? " device\n\n" : " devices\n\n");
+  }
+
+  [[nodiscard]] std::string operator_text(const planned_node& n, const planned_value& v) const {
+    if (n.op == opcode::parameter) return "input " + std::to_string(n.at.line);
+    std::string t = name_of(n.op);
+    if (n.op == opcode::reduce && v.step >= 0)
+      t += '(' + std::string(name_of(plan_.reductions[static_cast<std::size_t>(plan_.steps[static_cast<std::size_t>(v.step)].spec)].kind)) + ')';
+    return t;
+  }
+  /// The number of the loop that computes a value; `-` for what is read where it is used, without work of its own.
+  [[nodiscard]] std::string loop_text(const planned_node& n, const planned_value& v) const {
+    if (n.op == opcode::parameter) return {};
+    if (v.step < 0 || n.op == opcode::reshard || n.op == opcode::reshape) return "-";
+    const int loop = loop_[static_cast<std::size_t>(v.step)];
+    return loop > 0 ? std::to_string(loop) : std::string();
+  }
+  [[nodiscard]] std::string sharding_of(const planned_value& v) const { return str(sharding_text(mesh_, v.layout, v.global.count)); }
+  [[nodiscard]] bool is_uneven(const planned_value& v) const {
+    for (int d = 0; d < v.global.count; ++d)
+      if (v.local[d] * parts_of(mesh_.shape, v.layout, d) != v.global[d]) return true;
+    return false;
+  }
+  /// The row at which output `k` is named: the last node whose result it is.
+  [[nodiscard]] int node_of_output(std::size_t k) const {
+    const int v = plan_.outputs[k];
+    for (std::size_t i = plan_.nodes.size(); i-- > 0;)
+      if (plan_.nodes[i].value == v) return static_cast<int>(i);
+    return plan_.value(v).node;
+  }
+
+  [[nodiscard]] std::string rows() const {
+    text_table table;
+    table.align_right(0);
+    table.align_right(5);
+    table.add({"#", "operator", "line", "type", "global shape", "loop", "local shape", "sharding"});
+    int dead = 0;
+    bool any_loop = false;
+    bool any_in_place = false;
+    for (int i = 0; i < static_cast<int>(plan_.nodes.size()); ++i) {
+      const auto& n = plan_.nodes[static_cast<std::size_t>(i)];
+      if (n.value < 0) {
+        ++dead;
+        continue;
+      }
+      const auto& v = plan_.value(n.value);
+      std::string layout = sharding_of(v) + (is_uneven(v) ? " uneven" : "");
+      for (std::size_t k = 0; k < plan_.outputs.size(); ++k)
+        if (node_of_output(k) == i) layout += "  -> output " + std::to_string(k);
+      const auto place = n.op == opcode::parameter ? std::string() : std::string(graph::base_name(n.at.file)) + ':' + std::to_string(n.at.line);
+      const auto loop = loop_text(n, v);
+      any_in_place = any_in_place || loop == "-";
+      any_loop = any_loop || (!loop.empty() && loop != "-");
+      table.add({std::to_string(i), operator_text(n, v), place, name_of(v.type), str(shape_text(v.global)), loop,
+                 str(shape_text(v.local)), layout});
+      add_communication(i, table);
+    }
+    std::string t = table.str();
+    if (any_loop || any_in_place || dead > 0) t += '\n';
+    if (any_loop) t += "operators with the same number under `loop` are fused into one loop\n";
+    if (any_in_place) t += "`-` under `loop`: no work of its own, it is read where it is used\n";
+    if (dead > 0) t += "not computed, because no output depends on them: " + std::to_string(dead) + (dead == 1 ? " operator\n" : " operators\n");
+    return t;
+  }
+
+  /// What moves for the sake of node `i`.
+  void add_communication(int i, text_table& table) const {
+    for (const auto& s : plan_.steps) {
+      if (s.node != i || (s.what != action::move && s.what != action::combine)) continue;
+      const auto& from = plan_.operand(s, 0);
+      const auto& to = plan_.result(s);
+      const auto name = called(plan_.slots[static_cast<std::size_t>(s.operands.begin)], i);
+      std::string t = "     ";
+      if (same_layout(from.layout, to.layout)) {
+        table.add({t + "copy of " + name + " to the memory of the output"});
+        continue;
+      }
+      const bool sends = communicates(plan_, s);
+      t += sends ? name_of(s.collective) + std::string(" over ") + str(axes_text(mesh_, axes_of(plan_, s))) : std::string("slice");
+      t += " of " + name + ": " + sharding_of(from) + " -> " + sharding_of(to);
+      t += sends ? ", sends " + bytes(s.bytes_sent) : ", sends nothing";
+      table.add({t});
+      if (s.forced)
+        table.add({"       forced: " + std::string(name_of(plan_.nodes[static_cast<std::size_t>(i)].op)) + " cannot work on this split of " +
+                   name + ", so the value is gathered"});
+    }
+  }
+
+  [[nodiscard]] std::string bill() const {
+    text_table table;
+    table.align_right(1);
+    table.add({"\none device sends"});
+    std::int64_t total = 0;
+    for (int k = 0; k <= static_cast<int>(collective_kind::collective_permute); ++k) {
+      const auto kind = static_cast<collective_kind>(k);
+      std::int64_t count = 0;
+      std::int64_t sent = 0;
+      for (const auto& s : plan_.steps)
+        if (communicates(plan_, s) && s.collective == kind) {
+          ++count;
+          sent += s.bytes_sent;
+        }
+      total += sent;
+      if (count > 0) table.add({"  in " + std::to_string(count) + ' ' + name_of(kind), bytes(sent)});
+    }
+    for (int a = 0; a < mesh_.shape.axis_count(); ++a)
+      if (const auto sent = bytes_over(plan_, axis_bit(a)); sent > 0) table.add({"  over " + std::string(mesh_.name(a)), bytes(sent)});
+    table.add({"  in total", bytes(total)});
+    const auto sum = [&](auto& list) {
+      std::int64_t n = 0;
+      for (const int v : list) n += elements(plan_.value(v).local) * bytes_of(plan_.value(v).type);
+      return n;
+    };
+    table.add({"one device holds"});
+    table.add({"  inputs", bytes(sum(plan_.inputs))});
+    table.add({"  outputs", bytes(sum(plan_.outputs))});
+    table.add({"  arena", bytes(plan_.arena_bytes)});
+    table.add({"  in total", bytes(peak_bytes(plan_))});
+    return table.str();
+  }
+
+  const plan_view& plan_;
+  const mesh_info& mesh_;
+  std::vector<int> loop_;  // by step: the number of the loop, from 1; 0: no loop
+};
+
+inline std::string explain_plan(const plan_view& plan, const mesh_info& mesh) { return plan_explainer(plan, mesh).text(); }
+
+}  // namespace gspmd::detail

@@ -1,0 +1,24 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <gspmd/gspmd.hpp>
+
+/// Every kind of movement and its wording, in layouts.txt.
+namespace golden::layouts {
+
+using namespace gspmd;
+
+constexpr auto program = [](auto x, auto w) {
+  auto columns = reshard(x, split<_, "x">{});             // rows to columns: all_to_all
+  auto swapped = reshard(columns, split<_, "y">{});       // another axis: collective_permute
+  auto sum = einsum<"ab,bc->ac">(columns, w);             // partial over x
+  auto scattered = reshard(sum, split<"x", _>{});         // reduce_scatter
+  auto odd = reshape(scattered, {6, 16});                 // [12,8] to [6,16]: no split of dim 0 in 8 parts survives
+  auto unused = scattered * 2.0;
+  auto maxima = reduce(transpose(scattered, {1, 0}), monoid::maximum, {1});
+  static_cast<void>(unused);
+  return std::tuple{replicate(odd), swapped, maxima, x};  // all_gather; x is copied
+};
+using step = compile<program, mesh<axis<"x", 4>, axis<"y", 4>>, in<double, dims<12, 20>, split<"x", _>>, in<double, dims<20, 8>>>;
+
+}  // namespace golden::layouts

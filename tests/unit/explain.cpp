@@ -1,0 +1,63 @@
+// SPDX-License-Identifier: Apache-2.0
+// The text of explain, compared with tests/golden/*.txt. GSPMD_WRITE_GOLDEN=1 writes the files anew: read the difference.
+#include <doctest/doctest.h>
+
+#include <cstdlib>
+#include <fstream>
+#include <iterator>
+#include <sstream>
+#include <string>
+
+#include <gspmd/explain.hpp>
+
+#include "golden/layouts.hpp"
+#include "golden/mlp.hpp"
+
+namespace {
+
+void compare(const std::string& text, const std::string& name) {
+  const std::string path = std::string(GSPMD_TEST_DIR) + "/golden/" + name;
+  if (std::getenv("GSPMD_WRITE_GOLDEN") != nullptr) std::ofstream(path) << text;
+  std::ifstream file(path);
+  const std::string golden{std::istreambuf_iterator<char>(file), {}};
+  CHECK(text == golden);
+  std::istringstream lines(text);
+  for (std::string line; std::getline(lines, line);) {
+    CAPTURE(line);
+    CHECK(line.size() <= 120);
+  }
+}
+
+}  // namespace
+
+TEST_CASE("explain: a training step") { compare(gspmd::explain<golden::mlp::step>(), "mlp.txt"); }
+
+TEST_CASE("explain: every movement, a forced gather, dead code, a copied output") {
+  compare(gspmd::explain<golden::layouts::step>(), "layouts.txt");
+}
+
+TEST_CASE("explain: no operators, one device, nothing sent") {
+  constexpr auto identity = [](auto x) { return x; };
+  using step = gspmd::compile<identity, gspmd::mesh<gspmd::axis<"x", 1>>, gspmd::in<float, gspmd::dims<>>>;
+  CHECK(gspmd::explain<step>() ==
+        "mesh x=1: 1 device\n\n"
+        "#  operator  line  type  global shape  loop  local shape  sharding\n"
+        "0  input 0         f32   []                  []           []  -> output 0\n"
+        "     copy of #0 to the memory of the output\n\n"
+        "one device sends\n"
+        "  in total  0 bytes\n"
+        "one device holds\n"
+        "  inputs    4 bytes\n"
+        "  outputs   4 bytes\n"
+        "  arena     0 bytes\n"
+        "  in total  8 bytes\n");
+}
+
+TEST_CASE("explain: the bill agrees with the constants of the step") {
+  using step = golden::mlp::step;
+  const auto text = gspmd::explain<step>();
+  CHECK(text.find("in total") != std::string::npos);
+  CHECK(text.find(std::to_string(step::bytes_sent_per_device) + " bytes") != std::string::npos);
+  CHECK(text.find(std::to_string(step::bytes_sent_over<"model">) + " bytes") != std::string::npos);
+  CHECK(text.find(std::to_string(step::peak_bytes_per_device) + " bytes") != std::string::npos);
+}
