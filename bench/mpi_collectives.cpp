@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The collectives of the mpi backend against the MPI call that an expert would write for just that one, interleaved.
+// The collectives of the mpi backend against the MPI call that an expert would write for just that one, interleaved. The
+// rows "shared" have buffers from mpi_communicator::allocate; theirs are the same, given to the same MPI call.
 // Medians in microseconds over the slower rank; the ratio is of times measured next to each other: median and middle half.
 //
 //   mpirun -n 2 mpi_collectives [largest size in MiB, 64]
@@ -66,6 +67,10 @@ void run(gspmd::mpi_communicator& comm, std::int64_t largest) {
   if (comm.device(0) == 0) std::printf("%-22s %9s  %9s %9s  %s\n", "us", "bytes", "gspmd", "MPI", "ratio");
   std::vector<std::int64_t> sizes{8};
   for (std::int64_t bytes = 1024; bytes <= largest; bytes *= 4) sizes.push_back(bytes);
+  auto* const shared_in = reinterpret_cast<float*>(comm.allocate(static_cast<std::size_t>(largest)));
+  auto* const shared_out = reinterpret_cast<float*>(comm.allocate(static_cast<std::size_t>(largest)));
+  std::fill_n(shared_in, largest / 4, 0.0F);
+  std::fill_n(shared_out, largest / 4, 0.0F);
   for (const auto bytes : sizes) {
     const std::int64_t n = bytes / 4;  // of the local buffer: the larger one of in and out
     std::vector<float> a(static_cast<std::size_t>(n)), b(static_cast<std::size_t>(n));
@@ -80,12 +85,17 @@ void run(gspmd::mpi_communicator& comm, std::int64_t largest) {
     compare("all_reduce in place", bytes, [&] { comm.reduce(mesh, all, &in, &place); },
             [&] { MPI_Allreduce(MPI_IN_PLACE, place, count, MPI_FLOAT, MPI_SUM, MPI_COMM_WORLD); });
     if (part == 0 || bytes < 1024) continue;
+    const float* const fast_in = shared_in;
+    compare("all_reduce, shared", bytes, [&] { comm.reduce(mesh, all, &fast_in, &shared_in); },
+            [&] { MPI_Allreduce(MPI_IN_PLACE, shared_in, count, MPI_FLOAT, MPI_SUM, MPI_COMM_WORLD); });
     const reduction scatter{shape_of(n, 1), partial, split(0, 0), 1, gspmd::monoid::add};
     compare("reduce_scatter", bytes, [&] { comm.reduce(mesh, scatter, &in, &out); },
             [&] { MPI_Reduce_scatter_block(in, out, part, MPI_FLOAT, MPI_SUM, MPI_COMM_WORLD); });
     const movement gather{shape_of(n, 1), split(0, 0), {}, 1};
     compare("all_gather", bytes, [&] { comm.move(mesh, gather, &in, &out); },
             [&] { MPI_Allgather(in, part, MPI_FLOAT, out, part, MPI_FLOAT, MPI_COMM_WORLD); });
+    compare("all_gather, shared", bytes, [&] { comm.move(mesh, gather, &fast_in, &shared_out); },
+            [&] { MPI_Allgather(shared_in, part, MPI_FLOAT, shared_out, part, MPI_FLOAT, MPI_COMM_WORLD); });
     const movement columns{shape_of(p, n), split(0, 0), split(0, 1), 1};
     compare("all_to_all, contiguous", bytes, [&] { comm.move(mesh, columns, &in, &out); },
             [&] { MPI_Alltoall(in, part, MPI_FLOAT, out, part, MPI_FLOAT, MPI_COMM_WORLD); });

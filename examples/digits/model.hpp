@@ -20,23 +20,27 @@ struct layers {
 
 // The programs, written for one giant device.
 
-constexpr auto classify = [](value x, layers<value> p) {
+inline constexpr auto classify = [](value x, layers<value> p) {
   const auto h = relu(einsum<"bd,df->bf">(x, p.w1) + p.b1);
   return einsum<"bf,fc->bc">(h, p.w2) + p.b2;
 };
 
-constexpr auto train = [](value x, value labels, layers<value> p, layers<value> velocity) {
+inline constexpr auto train = [](value x, value labels, layers<value> p, layers<value> velocity) {
   const auto log_likelihood = sum(one_hot<float>(labels, classes) * log_softmax(classify(x, p), 1), {1});
   const auto loss = -mean(log_likelihood);
-  velocity = transform_leaves([](value v, value g) { return 0.9 * v - 0.05 * g; }, velocity, grad(loss, p));
-  p = transform_leaves([](value w, value v) { return w + v; }, p, velocity);
+  const auto gradient = grad(loss, p);
+  velocity = transform_leaves([](value v, value g) { return 0.9 * v + g; }, velocity, gradient);
+  p = transform_leaves([](value w, value v) { return w - 0.05 * v; }, p, velocity);
   return std::tuple{loss, p, velocity};
 };
 
-// Data x Model devices: the batch is cut along `data`, the hidden layer along `model`. What is not annotated, gspmd finds.
+// Data x Model devices: the batch is cut along `data`, the hidden layer along `model`; what has no `split` gspmd decides.
 
 template <int Data, int Model>
 using pod = mesh<axis<"data", Data>, axis<"model", Model>>;
+
+/// The meshes that --devices chooses from, smallest first; each is compiled on its own.
+using pods = std::tuple<pod<1, 1>, pod<2, 2>>;
 
 template <std::int64_t Rows>
 using images = in<float, dims<Rows, pixels>, split<"data", _>>;

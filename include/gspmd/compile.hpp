@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <string>
+#include <array>
 #include <tuple>
 #include <type_traits>
 #include <utility>
@@ -12,15 +14,33 @@
 #include "gspmd/budget.hpp"
 #include "gspmd/comm/communicator.hpp"
 #include "gspmd/detail/exec/constant_tables.hpp"
+#include "gspmd/detail/exec/given_shard.hpp"
 #include "gspmd/detail/exec/static_program.hpp"
 #include "gspmd/detail/passes/make_plan.hpp"
 #include "gspmd/detail/support/refuse.hpp"
 #include "gspmd/inputs.hpp"
 #include "gspmd/mesh.hpp"
 #include "gspmd/shard_view.hpp"
+#include "gspmd/sharded_array.hpp"
 
 namespace gspmd {
 namespace detail {
+
+template <class Input>
+using traced_input = decltype(Input::trace(std::declval<graph&>(), 0));
+
+template <auto Callable, class... Inputs>
+inline constexpr bool takes = std::is_invocable_v<decltype(Callable), traced_input<Inputs>&...>;
+
+template <auto Callable, class... Inputs>
+struct traced_result {
+  using type = std::tuple<>;
+};
+template <auto Callable, class... Inputs>
+  requires takes<Callable, Inputs...>
+struct traced_result<Callable, Inputs...> {
+  using type = std::remove_cvref_t<std::invoke_result_t<decltype(Callable), traced_input<Inputs>&...>>;
+};
 
 /// Traces a callable on the inputs; `graph` is the program for one giant device, or says what is wrong with it.
 template <auto Callable, class Mesh, class... Inputs>
@@ -34,24 +54,64 @@ constexpr auto trace_program() {
     return argument;
   };
   auto arguments = std::tuple{next(std::type_identity<Inputs>{})...};
-  auto result = std::apply(Callable, arguments);
-  for_each_leaf(result, [&](value& leaf) {
-    if (leaf.is_valid()) g.outputs.push_back(leaf.id());
-  });
+  if constexpr (!takes<Callable, Inputs...>) {
+    g.fail({}, "compile", mistake::reported, "the callable does not take these inputs");
+  } else {
+    auto result = std::apply(Callable, arguments);
+    for_each_leaf(result, [&](value& leaf) {
+      if (leaf.is_valid()) g.outputs.push_back(leaf.id());
+      else g.fail({}, "compile", mistake::other, "a result of the callable is no value of this program; return what operators give");
+    });
+  }
   return g;
 }
 
-/// The tables of a compiled program.
+/// What stands in for a refused program, so that one mistake is one error: its inputs, and numbers as its results.
+template <class Mesh, std::size_t Outputs, class... Inputs>
+constexpr plan stand_in_plan() {
+  graph g;
+  g.mesh = &Mesh::info;
+  int number = 0;
+  ((static_cast<void>(Inputs::trace(g, number)), number += Inputs::leaves), ...);
+  for (std::size_t k = 0; k < Outputs; ++k) g.outputs.push_back(add_constant(g, dtype::f32, {}, 0, 0, {}));
+  return make_plan(g, Mesh::info.shape);
+}
+
+/// The tables of a compiled program. Compilers limit the steps of one evaluation (Clang: 1,048,576), so that each pass is an
+/// evaluation of its own, from constant to constant; the trace, which is cheap, is made again where a pass needs the graph.
 template <auto Callable, class Mesh, class... Inputs>
 struct static_tables {
-  static constexpr plan make() {
-    const graph g = trace_program<Callable, Mesh, Inputs...>();
-    if (g.failed()) {
-      plan refused;
-      refused.error = g.error;
-      return refused;
+  static constexpr graph trace() { return trace_program<Callable, Mesh, Inputs...>(); }
+  struct trace_facts {
+    std::size_t nodes = 0;
+    bool failed = false;
+  };
+  static constexpr trace_facts traced = [] {
+    const graph g = trace();
+    return g.failed() ? trace_facts{0, true} : trace_facts{g.nodes.size(), false};
+  }();
+
+  static constexpr std::array<sharding, traced.nodes> completed = [] {
+    std::array<sharding, traced.nodes> result{};
+    if (!traced.failed) {
+      const auto list = complete_graph(trace(), Mesh::info.shape);
+      for (std::size_t i = 0; i < result.size(); ++i) result[i] = list[i];
     }
-    return make_plan(g, Mesh::info.shape);
+    return result;
+  }();
+
+  static constexpr local_program partitioned() {
+    return traced.failed ? local_program{} : partition_graph(trace(), Mesh::info.shape, completed);
+  }
+  static constexpr local_sizes partitioned_sizes = sizes_of(partitioned());
+  static constexpr constant_local_program<partitioned_sizes> local{partitioned()};
+
+  static constexpr plan make() {
+    const graph g = trace();
+    if (!g.failed()) return schedule_program(g, Mesh::info.shape, completed, local.thaw());
+    plan refused;
+    refused.error = g.error;
+    return refused;
   }
   struct facts {
     table_sizes sizes;
@@ -83,7 +143,10 @@ template <auto Callable, class Mesh, class... Inputs>
 class compile {
   using program = detail::static_tables<Callable, Mesh, Inputs...>;
   static constexpr bool is_accepted() {
-    if constexpr (!program::measured.ok) detail::refused_program<typename detail::message_of<typename program::refusal>::type>::report();
+    static_assert(detail::takes<Callable, Inputs...>,
+                  "gspmd: compile: the callable takes another number of arguments than there are inputs (a record is one argument)");
+    if constexpr (!program::measured.ok && program::measured.broken != detail::mistake::reported)
+      detail::refuse<program::measured.broken, typename program::refusal>();
     return program::measured.ok;
   }
   static_assert(is_accepted() || true);
@@ -113,7 +176,9 @@ class compile {
  public:
   static constexpr const detail::plan_view& view = program::view;
   using mesh_type = Mesh;
-  using callable_result = decltype(std::apply(Callable, std::declval<std::tuple<decltype(Inputs::trace(std::declval<detail::graph&>(), 0))...>>()));
+  using callable_result = typename detail::traced_result<Callable, Inputs...>::type;
+  /// False for a program with a mistake; the compiler has reported it, and results of rank 0 stand in for those of the program.
+  static constexpr bool accepted = program::measured.ok;
 
   static constexpr int device_count = Mesh::device_count;
   static constexpr std::size_t input_count = program::measured.sizes.inputs;
@@ -143,18 +208,36 @@ class compile {
   template <std::size_t K>
   static constexpr int shared_input = view.shared_inputs[K];
 
-  /// Runs the program on the device of `comm` (which holds one): takes the shards of the inputs, then of the outputs, as
-  /// input_shard and output_shard views or anything they can be made from. Collective. After the first call nothing is
-  /// allocated. Outputs must not overlap inputs, but output `k` may be the memory of input `shared_input<k>`. Throws gspmd::error: a wrong device count, a wrong buffer size, and
-  /// whatever goes wrong on a device, with rank and operator.
+  /// The number of the first leaf of argument `K`.
+  template <std::size_t K>
+  static constexpr std::size_t first_input = [] {
+    const int leaves_of[] = {Inputs::leaves..., 0};
+    std::size_t first = 0;
+    for (std::size_t k = 0; k < K; ++k) first += static_cast<std::size_t>(leaves_of[k]);
+    return first;
+  }();
+
+  /// Runs the program on the devices of `comm`: takes the shards of the inputs, then of the outputs, one by one or in
+  /// structs and tuples. A shard is a sharded_array, or, where `comm` holds one device, an input_shard or output_shard view
+  /// or anything that can be made to one (a pointer, a span, a vector). Collective. After the first call nothing is
+  /// allocated. Outputs must not overlap inputs, but output `k` may be the memory of input `shared_input<k>`. Throws
+  /// gspmd::error: a wrong device count, a wrong buffer size, a sharded_array of another sharding, and whatever goes wrong
+  /// on a device, with rank and operator.
   template <communicator Comm, class... Shards>
   void operator()(Comm& comm, Shards&&... shards) {
-    static_assert(sizeof...(Shards) == input_count + output_count,
-                  "gspmd: step: give the shards of all inputs, then of all outputs");
-    const void* inputs[input_count + 1];
-    void* outputs[output_count + 1];
-    [&]<std::size_t... K>(std::index_sequence<K...>) { (put<K>(shards, inputs, outputs), ...); }(std::index_sequence_for<Shards...>{});
-    run(comm, inputs, outputs);
+    using given = std::tuple<std::remove_cvref_t<Shards>...>;
+    constexpr auto leaf_count = detail::leaf_count<given>();
+    if constexpr (leaf_count == input_count + output_count) {
+      const auto count = static_cast<std::size_t>(comm.local_count());
+      given_inputs_.resize(count * input_count);
+      given_outputs_.resize(count * output_count);
+      [&]<std::size_t... K>(std::index_sequence<K...>) {
+        (put<detail::leaves_before<given, K>()>(count, shards), ...);
+      }(std::index_sequence_for<Shards...>{});
+      run(comm, given_inputs_.data(), given_outputs_.data());
+    } else {
+      detail::refuse<detail::mistake::shard, detail::wrong_shard_count<leaf_count, input_count, output_count>>();
+    }
   }
 
   /// The same for a communicator that holds several devices: `inputs[d * input_count + k]` is input k of its device d.
@@ -188,29 +271,65 @@ class compile {
   }
 
  private:
-  template <class Wanted, class Reference>
-  static Wanted as_shard(Reference& given) {
-    using Given = std::remove_cv_t<Reference>;
-    if constexpr (detail::is_shard<Given>) {
-      static_assert(std::is_same_v<typename Given::mesh_type, Mesh>,
-                    "gspmd: step: a shard on another mesh; make the shard with the mesh that the step was compiled for");
-      static_assert(Given::global_extents == Wanted::global_extents,
-                    "gspmd: step: a shard of a tensor of another global shape; use step::input_shard or step::output_shard");
-      static_assert(detail::same_layout(Given::layout, Wanted::layout),
-                    "gspmd: step: a shard of another sharding than the step takes here; reshard it, or annotate the input so");
-      return Wanted(given.data());
+  template <std::size_t K, class Wanted, class Reference>
+  static auto shard_data(Reference& given) {
+    using Given = std::conditional_t<detail::is_shard<std::remove_cv_t<Reference>>, std::remove_cv_t<Reference>, Reference>;
+    if constexpr (detail::is_shard_for<Wanted, Given>()) {
+      if constexpr (detail::is_shard<Given>) return given.data();
+      else return Wanted(given).data();
     } else {
-      return Wanted(given);
+      if constexpr (accepted) detail::refuse<detail::mistake::shard, detail::wrong_shard<K, input_count, Wanted, Given>>();
+      return static_cast<typename Wanted::element*>(nullptr);
     }
   }
+  /// Notes where the shards of leaf `K` and the following ones lie.
   template <std::size_t K, class Given>
-  static void put(Given& given, const void** inputs, void** outputs) {
-    if constexpr (K < input_count) inputs[K] = as_shard<input_shard<K>>(given).data();
-    else outputs[K - input_count] = as_shard<output_shard<K - input_count>>(given).data();
+  void put(std::size_t count, Given& given) {
+    using Plain = std::remove_cv_t<Given>;
+    if constexpr (!detail::is_leaf<Plain>) {
+      [&]<std::size_t... P>(std::index_sequence<P...>) {
+        (put<K + detail::parts_before<Plain, P>()>(count, detail::part<P>(given)), ...);
+      }(std::make_index_sequence<detail::part_count<Plain>()>{});
+    } else if constexpr (detail::is_sharded_array<Plain>) {
+      check_shards<K>(count, given);
+      for (std::size_t d = 0; d < count; ++d) put_shard<K>(d, given.data(static_cast<int>(d)));
+    } else {
+      if (count != 1)
+        throw error("step: the communicator holds " + std::to_string(count) + " devices; give a sharded_array for every tensor");
+      if constexpr (K < input_count) put_shard<K>(0, shard_data<K, input_shard<K>>(given));
+      else put_shard<K>(0, shard_data<K, output_shard<K - input_count>>(given));
+    }
+  }
+  template <std::size_t K, class T>
+  void put_shard(std::size_t d, T* shard) {
+    if constexpr (K < input_count) given_inputs_[d * input_count + K] = shard;
+    else given_outputs_[d * output_count + K - input_count] = shard;
+  }
+  template <std::size_t K, class T>
+  static void check_shards(std::size_t count, const sharded_array<T>& given) {
+    constexpr bool is_input = K < input_count;
+    const auto& wanted = view.value(is_input ? view.inputs[K] : view.outputs[is_input ? 0 : K - input_count]);
+    if (given.local_count() != static_cast<int>(count)) throw error(leaf_text<K>() + " is not on the devices of this communicator");
+    const auto& has = given.planned();
+    if (&has == &wanted) return;
+    if (!(has.global == wanted.global) || has.type != wanted.type || !(given.mesh().sizes == view.mesh->sizes))
+      throw error(leaf_text<K>() + " is " + std::string(detail::shape_text(wanted.global).view()) + " and the sharded_array given is " +
+                  std::string(detail::shape_text(has.global).view()) + ", or of another type or mesh");
+    if (!detail::same_layout(has.layout, wanted.layout))
+      throw error(leaf_text<K>() + " is sharded " +
+                  std::string(detail::sharding_text(Mesh::info, wanted.layout, wanted.global.count).view()) +
+                  " and the sharded_array given is sharded " +
+                  std::string(detail::sharding_text(Mesh::info, has.layout, has.global.count).view()) + "; annotate both alike");
+  }
+  template <std::size_t K>
+  static std::string leaf_text() {
+    return K < input_count ? "step: input " + std::to_string(K) : "step: output " + std::to_string(K - input_count);
   }
 
   std::vector<detail::aligned_bytes> arenas_;
   std::vector<detail::device_memory> devices_;
+  std::vector<const void*> given_inputs_;
+  std::vector<void*> given_outputs_;
   std::vector<const void*> from_;
   std::vector<void*> to_;
 };

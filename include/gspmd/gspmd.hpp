@@ -18,5 +18,7 @@
 #include "gspmd/program.hpp"
 #include "gspmd/run.hpp"
 #include "gspmd/shard_view.hpp"
+#include "gspmd/sharded_array.hpp"
 #include "gspmd/sharding.hpp"
 #include "gspmd/tree.hpp"
+#include "gspmd/within_budget.hpp"

@@ -20,11 +20,11 @@ struct in {
 
   /// Adds the input to a program that is traced.
   static constexpr value trace(detail::graph& g, int number) {
-    const int id = detail::add_parameter(g, detail::dtype_of<T>(), Dims::value, location{"input", number});
+    const int id = detail::add_parameter(g, detail::dtype_of<T>(), Dims::value, location::input(number));
     auto& n = g.nodes[static_cast<std::size_t>(id)];
     if constexpr (Split::is_annotation) {
       const auto r = detail::resolve(*g.mesh, Split::specs(), Split::rank, Dims::rank, Partial::axes, Partial::kind);
-      if (!r.problem.empty()) g.fail(n.at, "parameter", r.problem);
+      if (!r.problem.empty()) g.fail(n.at, "input", r.broken, r.problem);
       n.annotated = true;
       n.annotation = r.value;
     }

@@ -10,6 +10,7 @@
 #include "gspmd/detail/ir/layout.hpp"
 #include "gspmd/detail/ir/mesh_info.hpp"
 #include "gspmd/detail/support/fixed_string.hpp"
+#include "gspmd/detail/support/refuse.hpp"
 
 namespace gspmd {
 
@@ -38,19 +39,22 @@ template <class Order>
 struct order_table {
   static constexpr const std::int32_t* ids = nullptr;
   static constexpr const std::int32_t* positions = nullptr;
-  static constexpr bool fits(std::int64_t) { return true; }
+  static constexpr text problem(std::int64_t) { return {}; }
 };
 template <int... Ids>
 struct order_table<device_order<Ids...>> {
   static constexpr std::int32_t id_list[sizeof...(Ids)] = {Ids...};
-  static constexpr bool fits(std::int64_t devices) {
-    if (devices != static_cast<std::int64_t>(sizeof...(Ids))) return false;
+  static constexpr text problem(std::int64_t devices) {
+    constexpr auto count = static_cast<std::int64_t>(sizeof...(Ids));
+    if (devices != count) return text("device_order names ") << count << " devices and the axes have " << devices;
     std::array<bool, sizeof...(Ids)> seen{};
     for (const auto id : id_list) {
-      if (id < 0 || id >= devices || seen[static_cast<std::size_t>(id)]) return false;
+      if (id < 0 || id >= count)
+        return text("device_order names the device ") << id << " and the ids of " << devices << " devices are 0 to " << devices - 1;
+      if (seen[static_cast<std::size_t>(id)]) return text("device_order names the device ") << id << " twice";
       seen[static_cast<std::size_t>(id)] = true;
     }
-    return true;
+    return {};
   }
   static constexpr auto inverse = [] {
     std::array<std::int32_t, sizeof...(Ids)> result{};
@@ -81,22 +85,46 @@ struct mesh {
   static_assert(boost::mp11::mp_size<axes>::value <= static_cast<std::size_t>(detail::max_axes), "gspmd: mesh: at most 16 axes");
   using order = detail::order_table<boost::mp11::mp_front<boost::mp11::mp_push_back<rest, void>>>;
 
-  static constexpr detail::mesh_info make_info() {
+  static constexpr detail::mesh_info named_axes() {
     detail::mesh_info m;
     boost::mp11::mp_for_each<boost::mp11::mp_transform<boost::mp11::mp_identity, axes>>(
         [&m](auto part) { m.add_axis(decltype(part)::type::name, decltype(part)::type::size); });
-    m.shape.order = order::ids;
-    m.shape.position = order::positions;
+    return m;
+  }
+  struct equal_names {
+    static constexpr detail::text make() {
+      const auto m = named_axes();
+      int a = 0;
+      while (m.find(m.name(a)) == a) ++a;
+      return detail::text("the axes ") << m.find(m.name(a)) << " and " << a << " of the mesh are both named `" << m.name(a) << '`';
+    }
+  };
+  struct wrong_order {
+    static constexpr detail::text make() { return order::problem(named_axes().shape.device_count()); }
+  };
+  static constexpr bool order_fits() {
+    const auto problem = wrong_order::make();
+    return problem.empty();
+  }
+  static constexpr bool check() {
+    static_assert(named_axes().shape.device_count() <= 2'147'483'647, "gspmd: mesh: at most 2147483647 devices");
+    if constexpr (named_axes().has_equal_names()) detail::refuse<detail::mistake::mesh_axes, equal_names>();
+    else if constexpr (!order_fits()) detail::refuse<detail::mistake::device_order, wrong_order>();
+    return true;
+  }
+  static constexpr detail::mesh_info make_info() {
+    auto m = named_axes();
+    if (order_fits()) {
+      m.shape.order = order::ids;
+      m.shape.position = order::positions;
+    }
     return m;
   }
 
  public:
   static constexpr detail::mesh_info info = make_info();
   /// The number of devices: the product of the sizes of the axes.
-  static constexpr int device_count = static_cast<int>(info.shape.device_count());
-
-  static_assert(!info.has_equal_names(), "gspmd: mesh: two axes have one name; rename one of them");
-  static_assert(order::fits(device_count), "gspmd: mesh: device_order must name every device id from 0 once");
+  static constexpr int device_count = check() ? static_cast<int>(info.shape.device_count()) : 0;
 };
 
 }  // namespace gspmd

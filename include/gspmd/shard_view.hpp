@@ -8,6 +8,7 @@
 #include <string>
 #include <type_traits>
 
+#include "gspmd/detail/support/refuse.hpp"
 #include "gspmd/error.hpp"
 #include "gspmd/sharding.hpp"
 
@@ -20,15 +21,26 @@ namespace gspmd {
 ///     rows x(buffer);                                                  // pointer, std::span, vector, array
 template <class T, class Mesh, class Dims, class Split>
 class shard_view {
-  static constexpr auto resolved = [] {
-    struct facts {
-      detail::sharding value;
-      bool ok;
-    };
+  struct facts {
+    detail::sharding value;
+    bool ok = false;
+    detail::mistake broken = detail::mistake::other;
+  };
+  static constexpr facts resolved = [] {
     const auto r = detail::resolve(Mesh::info, Split::specs(), Split::rank, Dims::rank);
-    return facts{r.value, r.problem.empty()};
+    return facts{r.value, r.problem.empty(), r.broken};
   }();
-  static_assert(resolved.ok, "gspmd: shard_view: the split must name axes of the mesh, each once, with one entry for each dim");
+  struct problem {
+    static constexpr detail::text make() {
+      return detail::text("shard_view: ") << detail::resolve(Mesh::info, Split::specs(), Split::rank, Dims::rank).problem;
+    }
+  };
+  static constexpr bool check() {
+    if constexpr (!resolved.ok) detail::refuse<resolved.broken, problem>();
+    return true;
+  }
+  static_assert(check());
+  static_assert(detail::is_element<std::remove_const_t<T>>, "gspmd: an element type is one of float, double, int32_t, int64_t, bool");
 
  public:
   using element = T;

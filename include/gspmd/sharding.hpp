@@ -5,6 +5,7 @@
 #include <string_view>
 
 #include "gspmd/detail/ir/mesh_info.hpp"
+#include "gspmd/detail/support/mistake.hpp"
 #include "gspmd/detail/support/text.hpp"
 #include "gspmd/mesh.hpp"
 
@@ -87,6 +88,12 @@ namespace detail {
 struct resolved_sharding {
   sharding value;
   text problem;
+  detail::mistake broken = detail::mistake::other;
+
+  constexpr text& refuse(mistake rule) {
+    broken = rule;
+    return problem;
+  }
 };
 
 constexpr void add_axes(const mesh_info& mesh, std::string_view list, int dim, resolved_sharding& r, axis_mask& used) {
@@ -97,11 +104,11 @@ constexpr void add_axes(const mesh_info& mesh, std::string_view list, int dim, r
     while (!name.empty() && name.back() == ' ') name.remove_suffix(1);
     const int axis = mesh.find(name);
     if (axis < 0) {
-      r.problem << "`" << name << "` is not an axis of the mesh; its axes are " << axes_text(mesh, ~axis_mask{0});
+      r.refuse(mistake::unknown_axis) << "`" << name << "` is not an axis of the mesh; its axes are " << axes_text(mesh, ~axis_mask{0});
       return;
     }
     if ((used & axis_bit(axis)) != 0) {
-      r.problem << "axis `" << name << "` is used twice; a mesh axis splits one dim at most";
+      r.refuse(mistake::axis_used_twice) << "axis `" << name << "` is used twice; a mesh axis splits one dim at most";
       return;
     }
     used |= axis_bit(axis);
@@ -116,7 +123,7 @@ constexpr resolved_sharding resolve(const mesh_info& mesh, const dim_spec* specs
                                     std::string_view partial_axes = {}, monoid kind = monoid::add) {
   resolved_sharding r;
   if (count != rank) {
-    r.problem << "the sharding names " << count << (count == 1 ? " dim" : " dims") << " and the tensor has " << rank
+    r.refuse(mistake::annotation_rank) << "the sharding names " << count << (count == 1 ? " dim" : " dims") << " and the tensor has " << rank
               << "; write one entry for each dim, _ for a dim that is not split";
     return r;
   }

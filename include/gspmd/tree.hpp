@@ -30,7 +30,7 @@ inline constexpr bool is_tuple<std::tuple<Ts...>> = true;
 template <class A, class B>
 inline constexpr bool is_tuple<std::pair<A, B>> = true;
 template <class T, std::size_t N>
-inline constexpr bool is_tuple<std::array<T, N>> = true;
+inline constexpr bool is_tuple<std::array<T, N>> = !std::is_arithmetic_v<T>;  // an array of numbers is a buffer
 
 template <class T>
 concept user_struct = boost::hana::Struct<T>::value;
@@ -125,10 +125,39 @@ constexpr auto& part(Tree& tree) {
 template <class Tree>
 inline constexpr bool is_leaf = !is_tuple<Tree> && !user_struct<Tree>;
 
+/// The number of leaves before part `K` of a tuple or of a user's struct.
+template <class Tree, std::size_t K>
+constexpr std::size_t parts_before() {
+  if constexpr (is_tuple<Tree>) return leaves_before<Tree, K>();
+  else return K;
+}
+
 template <class Tree>
 constexpr std::size_t part_count() {
   if constexpr (is_tuple<Tree>) return std::tuple_size_v<Tree>;
   else return decltype(boost::hana::length(boost::hana::accessors<Tree>()))::value;
+}
+
+/// transform_leaves with the number of the leaf, counted from `First`, before the leaves: f(integral_constant, a, b, ...).
+template <std::size_t First, class F, class Tree, class... Trees>
+constexpr auto with_leaf_numbers(F&& f, const Tree& first, const Trees&... rest) {
+  if constexpr (is_leaf<Tree>) {
+    static_assert((is_leaf<Trees> && ...), "gspmd: transform_leaves: the groups must have the same form");
+    return f(std::integral_constant<std::size_t, First>{}, first, rest...);
+  } else {
+    static_assert(((!is_leaf<Trees> && part_count<Trees>() == part_count<Tree>()) && ...),
+                  "gspmd: transform_leaves: the groups must have the same form");
+    const auto at = [&]<std::size_t K>(std::integral_constant<std::size_t, K>) {
+      return with_leaf_numbers<First + parts_before<Tree, K>()>(f, part<K>(first), part<K>(rest)...);
+    };
+    return [&]<std::size_t... K>(std::index_sequence<K...>) {
+      // braces: in the order of the parts
+      std::tuple<decltype(at(std::integral_constant<std::size_t, K>{}))...> parts{at(std::integral_constant<std::size_t, K>{})...};
+      return [&]<std::size_t... J>(std::index_sequence<J...>) {
+        return typename regrouped<Tree, decltype(parts)>::type{std::move(std::get<J>(parts))...};
+      }(std::index_sequence<K...>{});
+    }(std::make_index_sequence<part_count<Tree>()>{});
+  }
 }
 
 }  // namespace gspmd::detail
@@ -136,27 +165,13 @@ constexpr std::size_t part_count() {
 namespace gspmd {
 
 /// Groups of the same form, leaf by leaf: a group like the first one with `f(a, b, ...)` for the leaves a, b, ... that stand
-/// at one place. What `f` returns becomes an element of a tuple; in a struct template it is the new argument, the same for
-/// all members. Without groups it is just f(a, b, ...).
+/// at one place. A struct template gets the type that `f` returns as its argument, so `f` returns one type for all members.
+/// Without groups it is just f(a, b, ...).
 ///
 ///     w = transform_leaves([](value x, value g) { return x - 0.1 * g; }, w, grad(loss, w));
 template <class F, class Tree, class... Trees>
 constexpr auto transform_leaves(F&& f, const Tree& first, const Trees&... rest) {
-  if constexpr (detail::is_leaf<Tree>) {
-    static_assert((detail::is_leaf<Trees> && ...), "gspmd: transform_leaves: the groups must have the same form");
-    return f(first, rest...);
-  } else {
-    static_assert(((!detail::is_leaf<Trees> && detail::part_count<Trees>() == detail::part_count<Tree>()) && ...),
-                  "gspmd: transform_leaves: the groups must have the same form");
-    const auto at = [&]<std::size_t K>(std::integral_constant<std::size_t, K>) {
-      return transform_leaves(f, detail::part<K>(first), detail::part<K>(rest)...);
-    };
-    return [&]<std::size_t... K>(std::index_sequence<K...>) {
-      using parts = std::tuple<decltype(at(std::integral_constant<std::size_t, K>{}))...>;
-      using result = typename detail::regrouped<Tree, parts>::type;
-      return result{at(std::integral_constant<std::size_t, K>{})...};
-    }(std::make_index_sequence<detail::part_count<Tree>()>{});
-  }
+  return detail::with_leaf_numbers<0>([&](auto, const auto&... leaves) { return f(leaves...); }, first, rest...);
 }
 
 }  // namespace gspmd

@@ -4,6 +4,9 @@
 
 #include <doctest/doctest.h>
 
+#include <algorithm>
+#include <cstddef>
+#include <cstring>
 #include <string>
 #include <vector>
 
@@ -40,6 +43,38 @@ int everywhere(int wrong) {
   return sum;
 }
 
+/// Carries out collectives on buffers that mpi_communicator::allocate gave.
+struct through_shared_memory {
+  gspmd::mpi_communicator& comm;
+  std::byte* in_memory;
+  std::byte* out_memory;
+
+  [[nodiscard]] int device_count() const { return comm.device_count(); }
+  [[nodiscard]] int local_count() const { return 1; }
+  [[nodiscard]] int device(int i) const { return comm.device(i); }
+
+  template <class T, class Collective>
+  void run(const mesh_shape& mesh, const Collective& c, const T* in, T* out, bool in_place, auto call) {
+    const auto in_bytes = static_cast<std::size_t>(elements(local_extents(mesh, c.global, c.from))) * sizeof(T);
+    const auto out_bytes = static_cast<std::size_t>(elements(local_extents(mesh, c.global, c.to))) * sizeof(T);
+    T* const shared_in = reinterpret_cast<T*>(in_memory);
+    T* const shared_out = in_place ? shared_in : reinterpret_cast<T*>(out_memory);
+    std::memcpy(shared_in, in, in_bytes);
+    if (!in_place) std::memcpy(shared_out, out, out_bytes);
+    const T* const const_in = shared_in;
+    call(&const_in, &shared_out);
+    std::memcpy(out, shared_out, out_bytes);
+  }
+  template <class T>
+  void move(const mesh_shape& mesh, const movement& m, const T* const* in, T* const* out) {
+    run(mesh, m, in[0], out[0], false, [&](auto i, auto o) { comm.move(mesh, m, i, o); });
+  }
+  template <class T>
+  void reduce(const mesh_shape& mesh, const reduction& r, const T* const* in, T* const* out) {
+    run(mesh, r, in[0], out[0], in[0] == out[0], [&](auto i, auto o) { comm.reduce(mesh, r, i, o); });
+  }
+};
+
 int stride_of(const mesh_shape& mesh) { return mesh.axis_count() == 3 ? 199 : mesh.device_count() > 4 ? 17 : 3; }
 
 }  // namespace
@@ -75,6 +110,32 @@ TEST_CASE("mpi: buffers of several pieces go through shared memory") {
       const auto scatter = reduction_between(shape, {}, split({{mesh.axis_count() - 1, 0}}), axes, gspmd::monoid::add);
       CHECK(everywhere(wrong_after_reduce<double>(comm, mesh, scatter, false)) == 0);
     }
+  }
+}
+
+TEST_CASE("mpi: buffers in shared memory") {
+  gspmd::mpi_communicator comm(MPI_COMM_WORLD);
+  through_shared_memory shared{comm, comm.allocate(40'000), comm.allocate(40'000)};
+  for (const auto& mesh : meshes()) {
+    for (std::int64_t rows = 1; rows <= 8; ++rows)
+      CHECK(everywhere(wrong_in_all_pairs<float>(shared, mesh, shape_of({rows, 7}), stride_of(mesh), static_cast<int>(rows))) == 0);
+    CHECK(everywhere(wrong_in_all_monoids<double>(shared, mesh_of({world_size()}))) == 0);
+    CHECK(everywhere(wrong_in_all_pairs<float>(comm, mesh, shape_of({9}), stride_of(mesh))) == 0);  // buffers that are not
+  }
+}
+
+TEST_CASE("mpi: some buffers in shared memory and some not") {
+  gspmd::mpi_communicator comm(MPI_COMM_WORLD);
+  const auto mesh = mesh_of({world_size()});
+  auto* const shared = reinterpret_cast<float*>(comm.allocate(4000));
+  std::vector<float> own(1000);
+  for (int owner = 0; owner < world_size(); ++owner) {
+    float* const values = comm.device(0) == owner ? own.data() : shared;
+    const float* const in = values;
+    std::fill_n(values, 1000, 1.0F);
+    comm.reduce(mesh, reduction_between(shape_of({1000}), {}, {}, 1, gspmd::monoid::add), &in, &values);
+    CHECK(values[0] == static_cast<float>(world_size()));
+    CHECK(values[999] == static_cast<float>(world_size()));
   }
 }
 

@@ -20,8 +20,6 @@ static_assert(gspmd::communicator<gspmd::threads_communicator>);
 
 namespace {
 
-std::atomic<long> allocations{0};
-
 /// Runs `check(comm)` on every device and returns the sum of what they count.
 template <class Check>
 int wrong_on_threads(const mesh_shape& mesh, Check check) {
@@ -55,6 +53,9 @@ void all_reduce(Comm& comm, const mesh_shape& mesh, std::vector<T>& values, axis
 #if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__) && !defined(__clang__)
 #define COUNTS_ALLOCATIONS
 #pragma GCC diagnostic ignored "-Wmismatched-new-delete"
+namespace {
+std::atomic<long> allocations{0};
+}
 void* operator new(std::size_t size) {
   ++allocations;
   if (void* p = std::malloc(size)) return p;

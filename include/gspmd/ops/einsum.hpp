@@ -17,11 +17,22 @@ constexpr text syntax_text(std::string_view equation, const parsed_equation& e) 
 template <fixed_string Equation>
 struct equation_syntax {
   static constexpr text make() { return syntax_text(Equation.view(), parse_equation(Equation.view())); }
-  template <class Message = typename message_of<equation_syntax>::type>
-  static consteval void report() {
-    static_assert(accepted<Message>, "gspmd: einsum: the equation is not of the form `ab,bc->ac`; the message<> names the column");
+};
+
+template <fixed_string Equation>
+struct equation_operands {
+  static constexpr text make() {
+    const bool two = parse_equation(Equation.view()).operands.count == 2;
+    return text("einsum: the equation `") << Equation.view() << "` has " << (two ? "two operands and the call has one" : "one operand and the call has two")
+                                          << "; an equation of two operands is `ab,bc->ac`, of one `abc->ca`";
   }
 };
+
+/// The result of a call that does not compile: the program goes on without another error.
+constexpr value reported(value operand) {
+  if (operand.is_valid()) operand.graph()->fail({}, "einsum", mistake::reported, "see the error at the call");
+  return {};
+}
 
 constexpr value einsum_of(const parsed_equation& e, value first, value second, location at) {
   if (!first.is_valid() || (e.operands.count == 2 && !second.is_valid())) return {};
@@ -44,10 +55,12 @@ template <fixed_string Equation>
 constexpr value einsum(value a, value b, location at = location::current()) {
   constexpr auto parsed = detail::parse_equation(Equation.view());
   if constexpr (parsed.error != nullptr) {
-    detail::equation_syntax<Equation>::report();
-    return {};
+    detail::refuse<detail::mistake::equation, detail::equation_syntax<Equation>>();
+    return detail::reported(a);
+  } else if constexpr (parsed.operands.count != 2) {
+    detail::refuse<detail::mistake::operand_count, detail::equation_operands<Equation>>();
+    return detail::reported(a);
   } else {
-    static_assert(parsed.operands.count == 2, "gspmd: einsum: the equation has one operand and the call has two; write `ab,bc->ac`");
     return detail::einsum_of(parsed, a, b, at);
   }
 }
@@ -57,10 +70,12 @@ template <fixed_string Equation>
 constexpr value einsum(value a, location at = location::current()) {
   constexpr auto parsed = detail::parse_equation(Equation.view());
   if constexpr (parsed.error != nullptr) {
-    detail::equation_syntax<Equation>::report();
-    return {};
+    detail::refuse<detail::mistake::equation, detail::equation_syntax<Equation>>();
+    return detail::reported(a);
+  } else if constexpr (parsed.operands.count != 1) {
+    detail::refuse<detail::mistake::operand_count, detail::equation_operands<Equation>>();
+    return detail::reported(a);
   } else {
-    static_assert(parsed.operands.count == 1, "gspmd: einsum: the equation has two operands and the call has one; write `abc->ca`");
     return detail::einsum_of(parsed, a, {}, at);
   }
 }

@@ -64,7 +64,7 @@ namespace detail {
 
 constexpr value annotate(value x, const resolved_sharding& r, std::string_view op, location at) {
   if (!x.is_valid()) return {};
-  if (!r.problem.empty()) return {x.graph(), x.graph()->fail(at, op, r.problem)};
+  if (!r.problem.empty()) return {x.graph(), x.graph()->fail(at, op, r.broken, r.problem)};
   return {x.graph(), add_reshard(*x.graph(), x.id(), r.value, at)};
 }
 
@@ -84,16 +84,16 @@ constexpr value mesh_split(value x, std::initializer_list<int> dims_mapping, loc
   const auto& mesh = *x.graph()->mesh;
   detail::resolved_sharding r;
   if (static_cast<int>(dims_mapping.size()) != x.rank())
-    r.problem << "dims_mapping has " << static_cast<int>(dims_mapping.size()) << " entries and the tensor has " << x.rank()
+    r.refuse(detail::mistake::annotation_rank) << "dims_mapping has " << static_cast<int>(dims_mapping.size()) << " entries and the tensor has " << x.rank()
               << " dims; write one for each dim, -1 for a dim that is not split";
   detail::axis_mask used = 0;
   int d = 0;
   for (const int axis : dims_mapping) {
     if (!r.problem.empty()) break;
     if (axis < -1 || axis >= mesh.shape.axis_count())
-      r.problem << "dims_mapping names axis " << axis << " and the mesh has " << mesh.shape.axis_count() << " axes; they count from 0";
+      r.refuse(detail::mistake::unknown_axis) << "dims_mapping names axis " << axis << " and the mesh has " << mesh.shape.axis_count() << " axes; they count from 0";
     else if (axis >= 0 && (used & detail::axis_bit(axis)) != 0)
-      r.problem << "axis `" << mesh.name(axis) << "` is used twice; a mesh axis splits one dim at most";
+      r.refuse(detail::mistake::axis_used_twice) << "axis `" << mesh.name(axis) << "` is used twice; a mesh axis splits one dim at most";
     else if (axis >= 0) {
       used |= detail::axis_bit(axis);
       r.value.add_split(axis, d);
@@ -115,7 +115,8 @@ constexpr value shard(value x, std::initializer_list<int> parts, location at = l
   const auto& mesh = *x.graph()->mesh;
   detail::resolved_sharding r;
   if (static_cast<int>(parts.size()) != x.rank())
-    r.problem << "the device assignment has rank " << static_cast<int>(parts.size()) << " and the tensor " << x.rank();
+    r.refuse(detail::mistake::annotation_rank) << "the device assignment has rank " << static_cast<int>(parts.size()) << " and the tensor "
+                                               << x.rank() << "; write the number of parts of each dim";
   int axis = 0;
   int d = 0;
   for (const int wanted : parts) {
@@ -126,7 +127,7 @@ constexpr value shard(value x, std::initializer_list<int> parts, location at = l
       ++axis;
     }
     if (n != wanted && r.problem.empty())
-      r.problem << "no run of mesh axes has " << wanted << " devices for dim " << d << "; the mesh has the axes "
+      r.refuse(detail::mistake::parts) << "no run of mesh axes has " << wanted << " devices for dim " << d << "; the mesh has the axes "
                 << detail::axes_text(mesh, ~detail::axis_mask{0});
     ++d;
   }
@@ -147,9 +148,9 @@ constexpr value split_dim(value x, int dim, int n, location at = location::curre
     }
   }
   if (dim < 0 || dim >= x.rank())
-    r.problem << "dim " << dim << " is not a dim of " << detail::shape_text(x.shape()) << "; dims count from 0";
+    r.refuse(detail::mistake::dim) << "dim " << dim << " is not a dim of " << detail::shape_text(x.shape()) << "; dims count from 0";
   else if (n != 1 && r.value.splits.empty())
-    r.problem << "no run of mesh axes has " << n << " devices; the mesh has the axes " << detail::axes_text(mesh, ~detail::axis_mask{0});
+    r.refuse(detail::mistake::parts) << "no run of mesh axes has " << n << " devices; the mesh has the axes " << detail::axes_text(mesh, ~detail::axis_mask{0});
   return detail::annotate(x, r, "split_dim", at);
 }
 

@@ -19,6 +19,35 @@ constexpr table_sizes sizes_of(const plan& p) {
           p.reductions.size(), p.permutations.size(), p.inputs.size(), p.outputs.size()};
 }
 
+/// A local program as a constant, between two evaluations.
+struct local_sizes {
+  std::size_t values = 0, ops = 0, inputs = 0, outputs = 0;
+};
+constexpr local_sizes sizes_of(const local_program& p) { return {p.values.size(), p.ops.size(), p.inputs.size(), p.outputs.size()}; }
+
+template <local_sizes Sizes>
+struct constant_local_program {
+  std::array<local_value, Sizes.values> values{};
+  std::array<local_op, Sizes.ops> ops{};
+  std::array<int, Sizes.inputs> inputs{};
+  std::array<int, Sizes.outputs> outputs{};
+
+  constexpr explicit constant_local_program(const local_program& p) {
+    for (std::size_t i = 0; i < Sizes.values; ++i) values[i] = p.values[i];
+    for (std::size_t i = 0; i < Sizes.ops; ++i) ops[i] = p.ops[i];
+    for (std::size_t i = 0; i < Sizes.inputs; ++i) inputs[i] = p.inputs[i];
+    for (std::size_t i = 0; i < Sizes.outputs; ++i) outputs[i] = p.outputs[i];
+  }
+  [[nodiscard]] constexpr local_program thaw() const {
+    local_program p;
+    p.values.assign(values.begin(), values.end());
+    p.ops.assign(ops.begin(), ops.end());
+    p.inputs.assign(inputs.begin(), inputs.end());
+    p.outputs.assign(outputs.begin(), outputs.end());
+    return p;
+  }
+};
+
 /// The tables of a plan as a constant: what a static program keeps of it.
 template <table_sizes Sizes>
 struct constant_tables {

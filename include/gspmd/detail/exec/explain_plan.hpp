@@ -124,7 +124,7 @@ class plan_explainer {
       std::string layout = sharding_of(v) + (is_uneven(v) ? " uneven" : "");
       for (std::size_t k = 0; k < plan_.outputs.size(); ++k)
         if (node_of_output(k) == i) layout += "  -> output " + std::to_string(k);
-      const auto place = n.op == opcode::parameter ? std::string() : std::string(graph::base_name(n.at.file)) + ':' + std::to_string(n.at.line);
+      const auto place = n.at.is_input() ? std::string() : std::string(graph::base_name(n.at.file)) + ':' + std::to_string(n.at.line);
       const auto loop = loop_text(n, v);
       any_in_place = any_in_place || loop == "-";
       any_loop = any_loop || (!loop.empty() && loop != "-");

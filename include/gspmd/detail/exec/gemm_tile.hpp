@@ -86,9 +86,10 @@ inline void gemm_register_tile(std::int64_t k, const T* a, std::int64_t a_row, s
   }
 }
 
-/// c[i * ldc + j] (+)= the sum over p of a[i * a_row + p * a_col] * b[p * b_row + j * b_col]. k >= 1.
+/// c[i * ldc + j] (+)= the sum over p of a[i * a_row + p * a_col] * b[p * b_row + j * b_col]. k >= 1. Not inlined: where a library
+/// does the large products, constant extents would only make code that never runs.
 template <class T>
-inline void gemm_tile(std::int64_t m, std::int64_t n, std::int64_t k, const T* a, std::int64_t a_row, std::int64_t a_col,
+[[gnu::noinline]] void gemm_tile(std::int64_t m, std::int64_t n, std::int64_t k, const T* a, std::int64_t a_row, std::int64_t a_col,
                       const T* b, std::int64_t b_row, std::int64_t b_col, T* c, std::int64_t ldc, bool accumulate) {
   constexpr int lanes = simd_lanes<T>;
   constexpr std::int64_t k_block = 64, n_block = std::max(64, 2 * lanes);

@@ -19,8 +19,7 @@
 
 namespace gspmd::detail {
 
-/// Memory that the processes of a group on one node share, and reductions through it: 3 to 8 times as fast as those of
-/// Open MPI 4.1 on two cores (performance.md).
+/// Memory that the processes of a group on one node share: where they meet, and reductions through it.
 ///
 /// A buffer goes through in pieces. For each, a member
 ///  1. copies what its peers will need into its own segment, and meets them;
@@ -58,6 +57,33 @@ class node_window {
       MPI_Win_free(&window_);
     }
     MPI_Comm_free(&node_);
+  }
+
+  /// Small enough for an all_reduce by a single meeting.
+  static constexpr bool fits_mail(std::int64_t bytes) { return bytes <= static_cast<std::int64_t>(mail_bytes); }
+
+  /// Meets the members; each may then read the others' notes.
+  template <class Note>
+  unsigned meet_with(const Note& note) {
+    static_assert(sizeof(Note) <= 32);
+    std::memcpy(slot(self_).next_lane().mail, &note, sizeof note);
+    return meet();
+  }
+  template <class Note>
+  [[nodiscard]] Note note_of(std::int64_t j, unsigned parity) const {
+    Note note;
+    std::memcpy(&note, slot(j).lanes[parity].mail, sizeof note);
+    return note;
+  }
+  unsigned meet() {
+    return arrive_and_wait(
+        n_, self_, [this](std::int64_t j) -> meeting_slot& { return slot(j); },
+        [this](std::int64_t, auto) {
+          // a peer may be waiting in MPI for something that this process has to move on
+          int flag = 0;
+          MPI_Iprobe(MPI_ANY_SOURCE, MPI_ANY_TAG, node_, &flag, MPI_STATUS_IGNORE);
+          std::this_thread::yield();
+        });
   }
 
   /// `out` may be `in`.
@@ -117,21 +143,10 @@ class node_window {
     return reinterpret_cast<E*>(base(j) + page_bytes + (2 + half) * half_bytes);
   }
 
-  unsigned meet() {
-    return arrive_and_wait(
-        n_, self_, [this](std::int64_t j) -> meeting_slot& { return slot(j); },
-        [this](std::int64_t, auto) {
-          // a peer may be waiting in MPI for something that this process has to move on
-          int flag = 0;
-          MPI_Iprobe(MPI_ANY_SOURCE, MPI_ANY_TAG, node_, &flag, MPI_STATUS_IGNORE);
-          std::this_thread::yield();
-        });
-  }
-
   template <class Monoid, class E>
   void all_reduce_as(std::int64_t elems, const E* in, E* out) {
     constexpr auto width = static_cast<std::int64_t>(sizeof(E));
-    if (elems * width <= static_cast<std::int64_t>(mail_bytes)) {
+    if (fits_mail(elems * width)) {
       std::memcpy(slot(self_).next_lane().mail, in, static_cast<std::size_t>(elems * width));
       const auto parity = meet();
       reduce_row<Monoid, E>(

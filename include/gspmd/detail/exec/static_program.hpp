@@ -2,6 +2,7 @@
 #pragma once
 
 #include <array>
+#include <string>
 #include <utility>
 
 #include "gspmd/detail/exec/fused_static.hpp"
@@ -60,9 +61,9 @@ void run_static_local(const device_memory& device) {
   } else if constexpr (s.what == action::permute) {
     run_permute<T>(source{}, device);
   } else {
-    const void* inputs[s.operands.count + 1];
+    const void* inputs[s.operands.count + 1]{};
     void* outputs[s.results.count];
-    std::int64_t offsets[s.bounds.count + 1];
+    std::int64_t offsets[s.bounds.count + 1]{};
     for (int k = 0; k < s.operands.count; ++k) inputs[k] = device.read(Program::view.operand(s, k).where);
     for (int k = 0; k < s.results.count; ++k) outputs[k] = device.write(Program::view.result(s, k).where);
     for (int b = 0; b < s.bounds.count; ++b)
@@ -99,6 +100,7 @@ void run_static_step(Comm& comm, const device_memory* devices, const void** from
 /// Says which operator of the user's program failed.
 inline error at_step(const error& e, const plan_view& plan, int step) {
   const auto& n = plan.nodes[static_cast<std::size_t>(plan.steps[static_cast<std::size_t>(step)].node)];
+  if (n.at.is_input()) return e.with_op("input " + std::to_string(n.at.line));
   return e.with_op(name_of(n.op), n.at.file, n.at.line);
 }
 

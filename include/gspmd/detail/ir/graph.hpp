@@ -10,6 +10,7 @@
 #include "gspmd/detail/ir/opcode.hpp"
 #include "gspmd/detail/ir/types.hpp"
 #include "gspmd/detail/support/inline_vec.hpp"
+#include "gspmd/detail/support/mistake.hpp"
 #include "gspmd/detail/support/text.hpp"
 
 namespace gspmd::detail {
@@ -18,6 +19,9 @@ namespace gspmd::detail {
 struct location {
   const char* file = "";
   int line = 0;
+  /// An input is told by its number, not by a line.
+  static constexpr location input(int number) { return {nullptr, number}; }
+  [[nodiscard]] constexpr bool is_input() const { return file == nullptr; }
   static constexpr location current(const char* file = __builtin_FILE(), int line = __builtin_LINE()) { return {file, line}; }
 };
 
@@ -46,6 +50,7 @@ class graph {
   std::vector<int> outputs;
   const mesh_info* mesh = nullptr;  // what annotations name
   text error;  // the first mistake found; operators after it are not checked
+  mistake broken = mistake::other;  // the rule it breaks
 
   [[nodiscard]] constexpr bool failed() const { return !error.empty(); }
 
@@ -54,11 +59,17 @@ class graph {
     return static_cast<int>(nodes.size()) - 1;
   }
   /// Records a mistake at the user's line and gives the number that poisons what is built on it.
-  constexpr int fail(location at, std::string_view op, const text& what) {
+  constexpr int fail(location at, std::string_view op, mistake rule, const text& what) {
     if (error.empty()) {
-      error << op << " at " << base_name(at.file) << ':' << at.line << ": " << what;
+      error << place(at, op) << ": " << what;
+      broken = rule;
     }
     return -1;
+  }
+  /// `einsum at mlp.cpp:12`, or `input 0`
+  static constexpr text place(location at, std::string_view op) {
+    if (at.is_input()) return text("input ") << at.line;
+    return text(op) << " at " << base_name(at.file) << ':' << at.line;
   }
   static constexpr std::string_view base_name(std::string_view path) {
     const auto slash = path.rfind('/');

@@ -102,6 +102,7 @@ struct plan {
   std::vector<int> shared_inputs;  // by output: the input whose memory it may be given; -1: none
   std::int64_t arena_bytes = 0;
   text error;  // why the program is refused, if it is
+  mistake broken = mistake::other;
 };
 
 struct plan_view {

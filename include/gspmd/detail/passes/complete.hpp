@@ -9,6 +9,35 @@
 
 namespace gspmd::detail {
 
+/// The rules of a graph's operators, each worked out once, when it is first asked for.
+class rule_table {
+ public:
+  constexpr explicit rule_table(const graph& g) : graph_(g), index_(g.nodes.size(), -1) {}
+
+  [[nodiscard]] constexpr const op_rule& of(int i) {
+    const node& n = graph_.nodes[static_cast<std::size_t>(i)];
+    if (facts_of(n.op).uniform) return any_uniform;
+    auto& index = index_[static_cast<std::size_t>(i)];
+    if (index < 0) {
+      index = static_cast<int>(rules_.size());
+      rules_.push_back(op_rule{});
+      rule_of(graph_, n, rules_.back());
+    }
+    return rules_[static_cast<std::size_t>(index)];
+  }
+
+ private:
+  static constexpr op_rule any_uniform = [] {  // splits pass from tensor to tensor as they are
+    op_rule rule;
+    rule.uniform = true;
+    rule.maps.push_back({});
+    return rule;
+  }();
+  const graph& graph_;
+  std::vector<int> index_;
+  std::vector<op_rule> rules_;
+};
+
 /// Gives every value of a graph a sharding (GSPMD 3.5).
 ///
 /// 1. A value starts with the user's annotation, else replicated and open in all dims.
@@ -24,7 +53,7 @@ namespace gspmd::detail {
 /// Between two candidates that exclude each other the one met first stays: operands are asked larger first, then in order.
 class completion {
  public:
-  constexpr completion(const graph& g, const mesh_shape& mesh) : graph_(g), mesh_(mesh) {
+  constexpr completion(const graph& g, const mesh_shape& mesh) : graph_(g), mesh_(mesh), rules_(g) {
     const auto count = g.nodes.size();
     shardings.resize(count, sharding{});
     dirty_.resize(count, 0);
@@ -79,11 +108,9 @@ class completion {
   constexpr void visit(int i, bool is_forward) {
     const node& n = graph_.nodes[static_cast<std::size_t>(i)];
     if (n.operands.empty()) return;
-    bool takes_part = false;
-    with_family(n.op, [&](auto family) { takes_part = (is_forward ? family.forward : family.backward) <= round_; });
-    if (!takes_part) return;
-    op_rule rule;
-    rule_of(graph_, n, rule);
+    const auto& facts = facts_of(n.op);
+    if ((is_forward ? facts.forward : facts.backward) > round_) return;
+    const op_rule& rule = rules_.of(i);
     if (is_forward) {
       for (const int k : larger_first(n)) give(rule, n.operands[k], rule.operand(k), i, rule.result());
     } else {
@@ -129,6 +156,7 @@ class completion {
 
   const graph& graph_;
   const mesh_shape& mesh_;
+  rule_table rules_;
   int round_ = 0;
   bool changed_ = false;
   std::vector<std::uint8_t> dirty_;  // 1: to be visited forward, 2: backward

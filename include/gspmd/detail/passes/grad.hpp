@@ -15,7 +15,7 @@ class differentiator {
   constexpr differentiator(graph& g, int scalar) : graph_(g), gradients_(static_cast<std::size_t>(scalar) + 1, -1) {
     const node seed = at(scalar);
     if (seed.shape.count != 0 || !is_floating(seed.type)) {
-      g.fail(seed.at, "grad", text("the value to differentiate is ") << name_of(seed.type) << shape_text(seed.shape)
+      g.fail(seed.at, "grad", mistake::no_scalar_loss, text("the value to differentiate is ") << name_of(seed.type) << shape_text(seed.shape)
                                                                      << "; it must be a float of rank 0, a loss: sum or mean it");
       return;
     }
@@ -118,7 +118,7 @@ class differentiator {
 
   constexpr void visit_map(const node& n, value dy) {
     if (n.function->derivatives == nullptr) {
-      graph_.fail(n.at, "map", "has no derivative; pass with_derivative(f, df...) instead of f");
+      graph_.fail(n.at, "map", mistake::no_derivative, "has no derivative; pass with_derivative(f, df...) instead of f");
       return;
     }
     for (int k = 0; k < n.operands.count; ++k) {

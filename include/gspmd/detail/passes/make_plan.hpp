@@ -17,7 +17,7 @@ constexpr text forbidden_reshard(const graph& g, const local_program& p) {
     const auto& from = p.value(op.operands[0]);
     const auto& to = p.value(op.result);
     text t;
-    t << name_of(n.op) << " at " << graph::base_name(n.at.file) << ':' << n.at.line << ": ";
+    t << graph::place(n.at, name_of(n.op)) << ": ";
     for (int k = 0; k < n.operands.count; ++k) {
       if (n.operands[k] != from.node) continue;
       t << "operand " << k << " is sharded ";
@@ -36,29 +36,38 @@ constexpr text forbidden_reshard(const graph& g, const local_program& p) {
   return {};
 }
 
-/// The whole way from a graph to what every device runs. Ordinary code: `compile` calls it during constant evaluation, the
-/// run-time path at run time. Axes of size 1 cut nothing and are left out of all shardings first.
-constexpr plan make_plan(const graph& g, const mesh_shape& mesh) {
+/// The passes, each from plain values to plain values. Ordinary code: `compile` calls them during constant evaluation, one
+/// constant per pass, the run-time path at run time; both call the same functions.
+constexpr std::vector<sharding> complete_graph(const graph& g, const mesh_shape& mesh) {
   completion completed(g, mesh);
   completed.run();
-  partitioner parts(g, mesh, completed.shardings);
+  return std::move(completed.shardings);
+}
+
+constexpr local_program partition_graph(const graph& g, const mesh_shape& mesh, std::span<const sharding> completed) {
+  partitioner parts(g, mesh, completed);
   parts.run();
-  if (auto problem = forbidden_reshard(g, parts.program); !problem.empty()) {
-    plan refused;
-    refused.error = std::move(problem);
-    return refused;
-  }
-  scheduler steps(g, mesh, std::move(parts.program));
+  return std::move(parts.program);
+}
+
+constexpr plan schedule_program(const graph& g, const mesh_shape& mesh, std::span<const sharding> completed, local_program local) {
+  plan result;
+  result.error = forbidden_reshard(g, local);
+  if (!result.error.empty()) return result;
+  scheduler steps(g, mesh, std::move(local));
   steps.run();
-  plan result = std::move(steps.out);
+  result = std::move(steps.out);
   memory_planner memory(result, std::move(steps.base));
   memory.run();
-  for (int i = 0; i < static_cast<int>(g.nodes.size()); ++i) {
-    const node& n = g.nodes[static_cast<std::size_t>(i)];
-    result.nodes.push_back(planned_node{n.op, n.at, parts.result_of(i)});
-  }
-  result.completed = std::move(completed.shardings);
+  for (const auto& n : g.nodes) result.nodes.push_back(planned_node{n.op, n.at});
+  for (const auto& s : completed) result.completed.push_back(s);
   return result;
+}
+
+/// The whole way from a graph to what every device runs.
+constexpr plan make_plan(const graph& g, const mesh_shape& mesh) {
+  const auto completed = complete_graph(g, mesh);
+  return schedule_program(g, mesh, completed, partition_graph(g, mesh, completed));
 }
 
 }  // namespace gspmd::detail

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <span>
 #include <vector>
 
 #include "gspmd/detail/ir/local_program.hpp"
@@ -20,7 +21,7 @@ namespace gspmd::detail {
 /// 4. a partial result stays so until a user of it needs the sum (linear operators pass it on).
 class partitioner {
  public:
-  constexpr partitioner(const graph& g, const mesh_shape& mesh, const std::vector<sharding>& completed)
+  constexpr partitioner(const graph& g, const mesh_shape& mesh, std::span<const sharding> completed)
       : graph_(g), mesh_(mesh), completed_(completed) {
     forms_.resize(g.nodes.size(), std::vector<int>{});
   }
@@ -347,7 +348,7 @@ class partitioner {
 
   const graph& graph_;
   const mesh_shape& mesh_;
-  const std::vector<sharding>& completed_;
+  std::span<const sharding> completed_;
   std::vector<std::vector<int>> forms_;  // by node: its local values
 };
 

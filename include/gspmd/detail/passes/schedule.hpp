@@ -27,6 +27,7 @@ class scheduler {
     maker_.resize(count, -1);
     uses_.resize(count, 0);
     waiting_.resize(count, 0);
+    seen_.resize(count, 0);
     step_.resize(count, -1);
     for (std::size_t v = 0; v < count; ++v) base[v] = static_cast<int>(v);
     for (std::size_t i = 0; i < program_.ops.size(); ++i) {
@@ -215,6 +216,7 @@ class scheduler {
     base.push_back(static_cast<int>(base.size()));
     maker_.push_back(-1);
     uses_.push_back(1);
+    seen_.push_back(0);
     waiting_.push_back(0);
     step_.push_back(-1);
     return static_cast<int>(program_.values.size()) - 1;
@@ -228,14 +230,13 @@ class scheduler {
   }
 
   /// Makes everything that the waiting operators of one shape that lead to `v` read from memory.
-  constexpr void prepare(int v, const extents& loop, std::vector<int>& seen) {
-    for (const int s : seen)
-      if (s == v) return;
-    seen.push_back(v);
+  constexpr void prepare(int v, const extents& loop, int stamp) {
+    if (seen_[at(v)] == stamp) return;
+    seen_[at(v)] = stamp;
     for (const int o : maker(v).operands) {
       if (!waits(o)) need(o);
       else if (waits_virtual(o)) prepare_virtual(o);
-      else if (program_.value(o).local == loop) prepare(o, loop, seen);
+      else if (program_.value(o).local == loop) prepare(o, loop, stamp);
       else need(o);
     }
   }
@@ -246,24 +247,24 @@ class scheduler {
     }
   }
 
-  constexpr void collect(int v, std::vector<int>& members) const {
-    for (const int m : members)
-      if (m == v) return;
+  constexpr void collect(int v, std::vector<int>& members, int stamp) {
+    if (seen_[at(v)] == stamp) return;
+    seen_[at(v)] = stamp;
     for (const int o : maker(v).operands)
-      if (waits(o) && !waits_virtual(o)) collect(o, members);
+      if (waits(o) && !waits_virtual(o)) collect(o, members, stamp);
     members.push_back(v);
   }
 
   /// Whether an operator that waits can join: it reads something of the group, and nothing that still waits elsewhere.
-  [[nodiscard]] constexpr bool can_join(int v, const std::vector<int>& members) const {
+  [[nodiscard]] constexpr bool can_join(int v, int stamp) const {
+    const auto& op = maker(v);
+    if (is_virtual(op)) return false;
     bool reads_group = false;
-    for (const int o : maker(v).operands) {
-      bool in_group = false;
-      for (const int m : members) in_group = in_group || m == o;
-      reads_group = reads_group || in_group;
-      if (!in_group && !is_ready(o)) return false;
-    }
-    return reads_group;
+    for (const int o : op.operands) reads_group = reads_group || seen_[at(o)] == stamp;
+    if (!reads_group) return false;
+    for (const int o : op.operands)
+      if (seen_[at(o)] != stamp && !is_ready(o)) return false;
+    return true;
   }
   [[nodiscard]] constexpr bool is_ready(int v) const {
     if (!waits(v)) return !waits(base[at(v)]);
@@ -295,25 +296,23 @@ class scheduler {
       group.stores.push_back(fused_store{static_cast<std::int16_t>(reg), 0});
       group.results.push_back(v);
     } else {
-      std::vector<int> seen;
-      prepare(v, loop, seen);
-      collect(v, members);
+      prepare(v, loop, ++stamp_);
+      const int stamp = ++stamp_;  // what it needed may have been flushed meanwhile, with stamps of its own
+      collect(v, members, stamp);
       for (const int w : queue_)
-        if (waits(w) && !is_virtual(maker(w)) && program_.value(w).local == loop) {
-          bool known = false;
-          for (const int m : members) known = known || m == w;
-          if (!known && can_join(w, members)) members.push_back(w);
+        if (waits(w) && seen_[at(w)] != stamp && can_join(w, stamp) && program_.value(w).local == loop) {
+          seen_[at(w)] = stamp;
+          members.push_back(w);
         }
       for (const int m : members) compute(m, loop, group);
       for (const int m : members) {
         waiting_[at(m)] = 0;
         step_[at(m)] = static_cast<int>(out.steps.size());
       }
+      for (const int m : members)
+        for (const int o : maker(m).operands) --uses_[at(o)];
       for (const int m : members) {
-        int inside = 0;
-        for (const int u : members)
-          for (const int o : maker(u).operands) inside += o == m ? 1 : 0;
-        if (inside == uses_[at(m)]) continue;
+        if (uses_[at(m)] == 0) continue;  // nobody outside the group
         group.stores.push_back(fused_store{static_cast<std::int16_t>(register_of(m, group)), static_cast<std::int16_t>(group.results.size())});
         group.results.push_back(m);
       }
@@ -452,7 +451,9 @@ class scheduler {
   const graph& graph_;
   local_program program_;
   std::vector<int> maker_;      // by value: the op that makes it; -1 for inputs
-  std::vector<int> uses_;       // by value
+  std::vector<int> uses_;       // by value: by operators that are not in a group yet
+  std::vector<int> seen_;       // by value: the last walk that met it
+  int stamp_ = 0;
   std::vector<std::uint8_t> waiting_;   // by value: a lazy op that is not done
   std::vector<int> queue_;      // values that wait, in order
   std::vector<int> step_;       // by value: the step that computes it; -1: none yet

@@ -5,6 +5,9 @@
 #include <string_view>
 #include <utility>
 
+#include "gspmd/detail/support/mistake.hpp"
+#include "gspmd/detail/support/text.hpp"
+
 /// Compile-time errors with computed text (the recipe: facts in the type, words in the static_assert, one error).
 namespace gspmd {
 
@@ -13,6 +16,7 @@ struct line {
   static constexpr std::size_t width = 36;
   char chars[width + 1]{};
 
+  constexpr line() = default;
   constexpr line(std::string_view s) {  // NOLINT: implicit on purpose
     for (std::size_t i = 0; i < width; ++i) chars[i] = i < s.size() ? s[i] : ' ';
     chars[width] = '\0';
@@ -28,26 +32,22 @@ namespace detail {
 template <class Message>
 inline constexpr bool accepted = false;
 
-/// Cuts a text into lines at spaces where there are any.
-template <std::size_t MaxLines>
-struct cut_text {
-  std::size_t begin[MaxLines]{};
-  std::size_t count[MaxLines]{};
-  std::size_t lines = 0;
+/// A text in lines, cut at spaces where there are any.
+struct message_lines {
+  static constexpr std::size_t most = 24;
+  line at[most]{};
+  std::size_t count = 0;
 
-  constexpr explicit cut_text(std::string_view s) {
-    std::size_t at = 0;
-    while (at < s.size() && lines < MaxLines) {
-      std::size_t n = s.size() - at < line::width ? s.size() - at : line::width;
-      if (at + n < s.size()) {
+  constexpr explicit message_lines(std::string_view s) {
+    while (!s.empty() && count < most) {
+      std::size_t n = s.size() < line::width ? s.size() : line::width;
+      if (n < s.size()) {
         std::size_t k = n;
-        while (k > 0 && s[at + k - 1] != ' ') --k;
+        while (k > 0 && s[k - 1] != ' ') --k;
         if (k > 0) n = k;
       }
-      begin[lines] = at;
-      count[lines] = n;
-      ++lines;
-      at += n;
+      at[count++] = line(s.substr(0, n));
+      s.remove_prefix(n);
     }
   }
 };
@@ -55,19 +55,88 @@ struct cut_text {
 /// `Text::make()` gives the text; evaluated only here, when there is something to report.
 template <class Text>
 struct message_of {
-  static constexpr cut_text<24> cut{Text::make().view()};
+  static constexpr message_lines lines = [] {
+    const text t = Text::make();  // Clang 16 wants it destroyed before the constant is done
+    return message_lines(t.view());
+  }();
   template <std::size_t... I>
-  static auto type_for(std::index_sequence<I...>) -> message<line(Text::make().view().substr(cut.begin[I], cut.count[I]))...>;
-  using type = decltype(type_for(std::make_index_sequence<cut.lines>{}));
+  static auto type_for(std::index_sequence<I...>) -> message<lines.at[I]...>;
+  using type = decltype(type_for(std::make_index_sequence<lines.count>{}));
 };
 
-template <class Message>
-struct refused_program {
-  static consteval void report() {
-    static_assert(accepted<Message>,
-                  "gspmd: the program is refused; the message<> names the operator with its line, the dim or axis, and the way out");
-  }
+#if defined(__cpp_static_assert) && __cpp_static_assert >= 202306L  // C++26: the error is the computed text itself
+
+template <class Text>
+struct sentence {
+  static constexpr std::size_t length = [] {
+    const text t = Text::make();
+    return t.view().size();
+  }();
+  struct holder {
+    char chars[length + 8]{};
+  };
+  static constexpr holder held = [] {
+    const text t = text("gspmd: ") << Text::make();
+    holder h;
+    for (std::size_t i = 0; i < t.view().size(); ++i) h.chars[i] = t.view()[i];
+    return h;
+  }();
+  [[nodiscard]] constexpr std::size_t size() const { return length + 7; }
+  [[nodiscard]] constexpr const char* data() const { return held.chars; }
 };
+
+template <mistake Broken, class Text, bool Accepted = false>
+consteval void refuse() {
+  static_assert(Accepted, sentence<Text>{});
+}
+
+#else
+
+/// Fails to compile with one error: the rule in words, and the text that `Text::make()` computes in the name of a type. Stands
+/// in a branch that is only instantiated when there is something to report.
+template <mistake Broken, class Text, class Message = typename message_of<Text>::type>
+consteval void refuse() {
+  if constexpr (Broken == mistake::equation)
+    static_assert(accepted<Message>, "gspmd: an einsum equation has the form `ab,bc->ac`; see the column that message<> names");
+  else if constexpr (Broken == mistake::operand_count)
+    static_assert(accepted<Message>, "gspmd: another number of operands than the operator takes; see message<>");
+  else if constexpr (Broken == mistake::rank)
+    static_assert(accepted<Message>, "gspmd: a tensor has another number of dims than the operator names; name each dim once, or reshape; see message<>");
+  else if constexpr (Broken == mistake::extent)
+    static_assert(accepted<Message>, "gspmd: extents that must be equal differ; correct one tensor, or slice, broadcast or reshape it; see message<>");
+  else if constexpr (Broken == mistake::type)
+    static_assert(accepted<Message>, "gspmd: an operand has an element type that the operator does not take; convert it; see message<>");
+  else if constexpr (Broken == mistake::dim)
+    static_assert(accepted<Message>, "gspmd: a dim is named that the tensor does not have, or not as the operator wants; dims count from 0; see message<>");
+  else if constexpr (Broken == mistake::element_count)
+    static_assert(accepted<Message>, "gspmd: reshape keeps the number of elements; see message<>");
+  else if constexpr (Broken == mistake::annotation_rank)
+    static_assert(accepted<Message>, "gspmd: a sharding has one entry for each dim of its tensor, _ for a dim that is not split; see message<>");
+  else if constexpr (Broken == mistake::unknown_axis)
+    static_assert(accepted<Message>, "gspmd: a sharding names an axis that the mesh does not have; see message<>");
+  else if constexpr (Broken == mistake::axis_used_twice)
+    static_assert(accepted<Message>, "gspmd: a mesh axis splits one dim of a tensor at most; take it away from one of the dims; see message<>");
+  else if constexpr (Broken == mistake::parts)
+    static_assert(accepted<Message>, "gspmd: no mesh axes have as many devices as the parts asked for; see message<>");
+  else if constexpr (Broken == mistake::communication)
+    static_assert(accepted<Message>, "gspmd: communication where forbid_reshard allows none; shard the operands alike, or write the reshard; see message<>");
+  else if constexpr (Broken == mistake::no_derivative)
+    static_assert(accepted<Message>, "gspmd: grad needs the derivatives of a map; give with_derivative(f, df...); see message<>");
+  else if constexpr (Broken == mistake::no_scalar_loss)
+    static_assert(accepted<Message>, "gspmd: grad differentiates a float of rank 0; sum or mean the loss over all dims; see message<>");
+  else if constexpr (Broken == mistake::mesh_axes)
+    static_assert(accepted<Message>, "gspmd: mesh: two axes have one name; rename one of them; see message<>");
+  else if constexpr (Broken == mistake::device_order)
+    static_assert(accepted<Message>, "gspmd: mesh: device_order must name every device id from 0 once; see message<>");
+  else if constexpr (Broken == mistake::shard)
+    static_assert(accepted<Message>, "gspmd: step: this is not the shard that the step takes here; see message<>");
+  else if constexpr (Broken == mistake::budget)
+    static_assert(accepted<Message>, "gspmd: the program is over its budget; raise the limit or change what costs most; see message<>");
+  else
+    static_assert(accepted<Message>, "gspmd: the program is refused; see message<>");
+}
+
+#endif
 
 }  // namespace detail
 }  // namespace gspmd

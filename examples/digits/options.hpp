@@ -1,0 +1,116 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <charconv>
+#include <cstdio>
+#include <stdexcept>
+#include <string>
+#include <string_view>
+#include <system_error>
+#include <tuple>
+#include <type_traits>
+
+#include "model.hpp"
+
+namespace digits {
+
+/// A mistake on the command line.
+struct usage_error : std::runtime_error {
+  using std::runtime_error::runtime_error;
+};
+
+struct options {
+  std::string devices;  // DxM; empty: the program chooses
+  std::string backend;  // empty: the program chooses
+  int epochs = 20;
+  int expected_percent = 0;
+  bool compares = false;
+  bool asks_for_help = false;
+};
+
+template <class Mesh>
+std::string name_of_mesh() {
+  return std::to_string(Mesh::info.shape.sizes[0]) + 'x' + std::to_string(Mesh::info.shape.sizes[1]);
+}
+
+/// Calls f(std::type_identity<Mesh>) for every mesh that is compiled in.
+template <class F>
+void for_each_mesh(F&& f) {
+  [&]<class... Meshes>(std::type_identity<std::tuple<Meshes...>>) { (f(std::type_identity<Meshes>{}), ...); }(std::type_identity<pods>{});
+}
+
+inline std::string all_meshes() {
+  std::string list;
+  for_each_mesh([&]<class Mesh>(std::type_identity<Mesh>) { list += (list.empty() ? "" : ", ") + name_of_mesh<Mesh>(); });
+  return list;
+}
+
+/// Calls f(std::type_identity<Mesh>) for the mesh called `name`.
+template <class F>
+int with_mesh(std::string_view name, F&& f) {
+  int result = 0;
+  bool found = false;
+  for_each_mesh([&]<class Mesh>(std::type_identity<Mesh> mesh) {
+    if (name_of_mesh<Mesh>() != name) return;
+    found = true;
+    result = f(mesh);
+  });
+  if (!found) throw usage_error("--devices " + std::string(name) + ": not compiled in; there are " + all_meshes());
+  return result;
+}
+
+inline options parse(int argc, char** argv) {
+  options o;
+  for (int i = 1; i < argc; ++i) {
+    const std::string option = argv[i];
+    const auto next = [&]() -> std::string {
+      if (i + 1 == argc) throw usage_error(option + " needs a value");
+      return argv[++i];
+    };
+    const auto next_number = [&](int least, int most) {
+      const auto text = next();
+      int number = 0;
+      const auto [end, problem] = std::from_chars(text.data(), text.data() + text.size(), number);
+      if (problem != std::errc{} || end != text.data() + text.size() || number < least || number > most)
+        throw usage_error(option + ' ' + text + ": not a whole number from " + std::to_string(least) + " to " + std::to_string(most));
+      return number;
+    };
+    if (option == "--devices") {
+      o.devices = next();
+    } else if (option == "--backend") {
+      o.backend = next();
+    } else if (option == "--epochs") {
+      o.epochs = next_number(1, 100000);
+    } else if (option == "--expect") {
+      o.expected_percent = next_number(0, 100);
+    } else if (option == "--compare") {
+      o.compares = true;
+    } else if (option == "--help" || option == "-h") {
+      o.asks_for_help = true;
+    } else {
+      throw usage_error("unknown option " + option);
+    }
+  }
+  return o;
+}
+
+inline int help(const char* usage) {
+  std::printf("%smeshes: %s\n", usage, all_meshes().c_str());
+  return 0;
+}
+
+/// The body of main: what goes wrong is said on stderr, 2 for the command line and 1 for everything else.
+template <class F>
+int report_errors(const char* usage, F&& body) {
+  try {
+    return body();
+  } catch (const usage_error& mistake) {
+    std::fprintf(stderr, "%s\n%s", mistake.what(), usage);
+    return 2;
+  } catch (const std::exception& failure) {
+    std::fprintf(stderr, "%s\n", failure.what());
+    return 1;
+  }
+}
+
+}  // namespace digits

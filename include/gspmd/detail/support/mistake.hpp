@@ -1,0 +1,33 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstdint>
+
+namespace gspmd::detail {
+
+/// The rule that a program breaks. The compiler's error carries the rule in words (refuse.hpp), the computed text names the
+/// operator, the dim or axis, the numbers and the way out.
+enum class mistake : std::uint8_t {
+  other,
+  equation,         // the text of an einsum equation
+  operand_count,
+  rank,
+  extent,
+  type,
+  dim,              // a dim that is not there, or named twice
+  element_count,    // reshape
+  annotation_rank,  // a sharding with another number of dims than its tensor
+  unknown_axis,
+  axis_used_twice,
+  parts,            // a number of parts that no mesh axes give
+  communication,    // where the user forbade it
+  no_derivative,
+  no_scalar_loss,
+  mesh_axes,
+  device_order,
+  shard,            // what a step is given
+  budget,
+  reported,         // the compiler has said it already
+};
+
+}  // namespace gspmd::detail

@@ -1,0 +1,134 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <utility>
+#include <vector>
+
+#include "gspmd/array.hpp"
+#include "gspmd/comm/communicator.hpp"
+#include "gspmd/detail/exec/device_memory.hpp"
+#include "gspmd/detail/exec/scatter.hpp"
+#include "gspmd/tree.hpp"
+
+namespace gspmd {
+
+/// A tensor on the devices that a communicator holds: of every one its shard, in memory that this object owns. `scatter` and
+/// `make_result` make one, a step takes it, `gather` makes it whole.
+template <class T>
+class sharded_array {
+ public:
+  using element = T;
+
+  sharded_array() = default;
+  /// Zeros, laid out as a value of a plan.
+  template <communicator Comm>
+  sharded_array(const Comm& comm, const detail::mesh_shape& mesh, const detail::planned_value& value) : mesh_(&mesh), value_(&value) {
+    for (int i = 0; i < comm.local_count(); ++i) shards_.emplace_back(local_elems() * detail::bytes_of(value.type));
+  }
+
+  [[nodiscard]] const detail::extents& shape() const { return value_->global; }
+  /// The extents of every shard, padding included.
+  [[nodiscard]] const detail::extents& local_shape() const { return value_->local; }
+  [[nodiscard]] std::int64_t local_elems() const { return detail::elements(value_->local); }
+  /// On how many devices of this process: 1 for threads and mpi, all for simulated.
+  [[nodiscard]] int local_count() const { return static_cast<int>(shards_.size()); }
+  /// The shard of the i-th of them.
+  [[nodiscard]] std::span<T> shard(int i = 0) { return {data(i), static_cast<std::size_t>(local_elems())}; }
+  [[nodiscard]] std::span<const T> shard(int i = 0) const { return {data(i), static_cast<std::size_t>(local_elems())}; }
+  [[nodiscard]] T* data(int i = 0) { return reinterpret_cast<T*>(shards_[static_cast<std::size_t>(i)].get()); }
+  [[nodiscard]] const T* data(int i = 0) const { return reinterpret_cast<const T*>(shards_[static_cast<std::size_t>(i)].get()); }
+
+  [[nodiscard]] const detail::mesh_shape& mesh() const { return *mesh_; }
+  [[nodiscard]] const detail::planned_value& planned() const { return *value_; }
+
+ private:
+  const detail::mesh_shape* mesh_ = nullptr;         // constants of a step, or tables that must outlive this object
+  const detail::planned_value* value_ = nullptr;
+  std::vector<detail::aligned_bytes> shards_;
+};
+
+namespace detail {
+
+template <class Leaf>
+inline constexpr bool is_sharded_array = false;
+template <class T>
+inline constexpr bool is_sharded_array<sharded_array<T>> = true;
+
+template <class T, class Comm, class Whole>
+void fill_shards(const Comm& comm, const Whole& whole, sharded_array<T>& shards) {
+  const T* from;
+  if constexpr (std::is_pointer_v<Whole>) {
+    from = whole;
+  } else {
+    from = std::data(whole);
+    if (static_cast<std::int64_t>(std::size(whole)) != elements(shards.shape()))
+      throw error("scatter: the input is " + std::string(shape_text(shards.shape()).view()) + " with " +
+                  std::to_string(elements(shards.shape())) + " elements and the array given has " + std::to_string(std::size(whole)));
+  }
+  for (int i = 0; i < comm.local_count(); ++i)
+    cut_shard(shards.mesh(), shards.planned(), shards.mesh().coordinates_of(comm.device(i)), from, shards.data(i));
+}
+
+}  // namespace detail
+
+/// Argument `K` of a step, cut from whole arrays: `whole` is an array, a contiguous range or a pointer, or for a `record` the
+/// struct of them; the result is a sharded_array, or the struct of sharded_arrays. No communication: every process gives
+/// the whole, or at least what its devices hold of it. Throws gspmd::error: a wrong number of elements or devices.
+///
+///     auto x = scatter<step, 0>(comm, pixels);   auto w = scatter<step, 1>(comm, weights);
+template <class Step, std::size_t K, communicator Comm, class Whole>
+auto scatter(const Comm& comm, const Whole& whole) {
+  require_devices(comm, Step::device_count);
+  constexpr auto first = Step::template first_input<K>;
+  static_assert(detail::leaf_count<Whole>() == Step::template first_input<K + 1> - first,
+                "gspmd: scatter: give an array for an `in`, and for a `record` its struct of arrays");
+  return detail::with_leaf_numbers<first>(
+      [&]<std::size_t Leaf>(std::integral_constant<std::size_t, Leaf>, const auto& array) {
+        using T = typename Step::template input_shard<Leaf>::element;
+        sharded_array<std::remove_const_t<T>> shards(comm, *Step::view.mesh, Step::view.value(Step::view.inputs[Leaf]));
+        detail::fill_shards(comm, array, shards);
+        return shards;
+      },
+      whole);
+}
+
+/// Zeroed memory for result `K` of a step, counting the parts of the tuple that the program returns: a sharded_array, or
+/// the struct of them.
+///
+///     auto loss = make_result<step, 0>(comm);   auto w_next = make_result<step, 1>(comm);
+///     s(comm, x, labels, w, loss, w_next);
+template <class Step, std::size_t K, communicator Comm>
+auto make_result(const Comm& comm) {
+  require_devices(comm, Step::device_count);
+  using result = typename Step::callable_result;
+  const auto make = [&]<std::size_t Leaf>(std::integral_constant<std::size_t, Leaf>, const auto&) {
+    return sharded_array<typename Step::template output_shard<Leaf>::element>(comm, *Step::view.mesh,
+                                                                             Step::view.value(Step::view.outputs[Leaf]));
+  };
+  if constexpr (detail::is_tuple<result>)
+    return detail::with_leaf_numbers<detail::leaves_before<result, K>()>(make, std::tuple_element_t<K, result>{});
+  else
+    return detail::with_leaf_numbers<0>(make, result{});
+}
+
+/// The whole array of a sharded one, or a group of them of a group, on every device. Collective.
+template <communicator Comm, class Tree>
+auto gather(Comm& comm, const Tree& tree) {
+  return transform_leaves([&]<class T>(const sharded_array<T>& shards) {
+    array<T> whole(shards.shape());
+    const auto& v = shards.planned();
+    const detail::movement m{v.global, v.layout, {}, detail::movement_axes(shards.mesh(), v.global, v.layout, {})};
+    std::vector<const T*> in;
+    std::vector<T*> out;
+    for (int i = 0; i < comm.local_count(); ++i) {
+      in.push_back(shards.data(i));
+      out.push_back(whole.data());
+    }
+    comm.template move<T>(shards.mesh(), m, in.data(), out.data());
+    return whole;
+  }, tree);
+}
+
+}  // namespace gspmd

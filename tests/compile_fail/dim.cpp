@@ -1,0 +1,24 @@
+// SPDX-License-Identifier: Apache-2.0
+// expect: gspmd: a dim is named that the tensor does not have
+// expect: transpose at dim.cpp:
+// expect: each dim of the operand [64,256]
+#include <gspmd/gspmd.hpp>
+
+using namespace gspmd;
+
+using pod = mesh<axis<"data", 2>, axis<"model", 2>>;
+
+constexpr auto product = [](auto x, auto w) {
+#ifdef FIXED
+  return transpose(einsum<"bd,df->bf">(x, w), {1, 0});
+#else
+  return transpose(einsum<"bd,df->bf">(x, w), {1, 2});
+#endif
+};
+using step = compile<product, pod, in<float, dims<64, 512>, split<"data", _>>, in<float, dims<512, 256>>>;
+
+int main() {
+  array<float> x({64, 512}), w({512, 256});
+  auto y = run<step>(simulated{}, x, w);  // <- here
+  return y[0] > 0;
+}

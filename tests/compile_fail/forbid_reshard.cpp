@@ -1,0 +1,27 @@
+// SPDX-License-Identifier: Apache-2.0
+// expect: gspmd: communication where forbid_reshard allows none
+// expect: einsum at forbid_reshard.cpp:
+// expect: [_, data]
+// expect: [model, _]
+// expect: dim `d`
+// expect: reshard one
+#include <gspmd/gspmd.hpp>
+
+using namespace gspmd;
+
+using pod = mesh<axis<"data", 2>, axis<"model", 2>>;
+
+constexpr auto product = [](auto x, auto w) {
+  return forbid_reshard(einsum<"bd,df->bf">(x, w));
+};
+#ifdef FIXED
+using step = compile<product, pod, in<float, dims<64, 512>, split<_, "model">>, in<float, dims<512, 256>, split<"model", _>>>;
+#else
+using step = compile<product, pod, in<float, dims<64, 512>, split<_, "data">>, in<float, dims<512, 256>, split<"model", _>>>;
+#endif
+
+int main() {
+  array<float> x({64, 512}), w({512, 256});
+  auto y = run<step>(simulated{}, x, w);  // <- here
+  return y[0] > 0;
+}

@@ -1,0 +1,26 @@
+// SPDX-License-Identifier: Apache-2.0
+// expect: gspmd: no mesh axes have as many devices as the parts asked for
+// expect: split_dim at parts.cpp:
+// expect: no run of
+// expect: mesh axes has 3 devices
+// expect: data,model
+#include <gspmd/gspmd.hpp>
+
+using namespace gspmd;
+
+using pod = mesh<axis<"data", 2>, axis<"model", 2>>;
+
+constexpr auto product = [](auto x, auto w) {
+#ifdef FIXED
+  return split_dim(einsum<"bd,df->bf">(x, w), 1, 4);
+#else
+  return split_dim(einsum<"bd,df->bf">(x, w), 1, 3);
+#endif
+};
+using step = compile<product, pod, in<float, dims<64, 512>, split<"data", _>>, in<float, dims<512, 256>>>;
+
+int main() {
+  array<float> x({64, 512}), w({512, 256});
+  auto y = run<step>(simulated{}, x, w);  // <- here
+  return y[0] > 0;
+}

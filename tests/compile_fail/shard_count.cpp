@@ -1,0 +1,24 @@
+// SPDX-License-Identifier: Apache-2.0
+// expect: gspmd: step: this is not the shard that the step takes here
+// expect: the step has 2 inputs and 1 outputs,
+// expect: the call gives 2 shards
+#include <gspmd/gspmd.hpp>
+
+using namespace gspmd;
+
+using pod = mesh<axis<"data", 2>, axis<"model", 2>>;
+
+constexpr auto product = [](auto x, auto w) { return einsum<"bd,df->bf">(x, w); };
+using step = compile<product, pod, in<float, dims<64, 512>, split<"data", _>>, in<float, dims<512, 256>>>;
+
+int main() {
+  std::vector<float> x(32 * 512), w(512 * 256), y(32 * 256);
+  launch(threads{}, step::device_count, [&](auto& comm) {
+    step s;
+#ifdef FIXED
+    s(comm, x, w, y);
+#else
+    s(comm, x, y);  // <- here
+#endif
+  });
+}

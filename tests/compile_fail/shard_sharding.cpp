@@ -1,0 +1,27 @@
+// SPDX-License-Identifier: Apache-2.0
+// expect: gspmd: step: this is not the shard that the step takes here
+// expect: input 0 is f32 [64,512], sharded
+// expect: [data, _]
+// expect: [_, data]
+// expect: step::input_shard<0>
+#include <gspmd/gspmd.hpp>
+
+using namespace gspmd;
+
+using pod = mesh<axis<"data", 2>, axis<"model", 2>>;
+
+constexpr auto product = [](auto x, auto w) { return einsum<"bd,df->bf">(x, w); };
+using step = compile<product, pod, in<float, dims<64, 512>, split<"data", _>>, in<float, dims<512, 256>>>;
+
+int main() {
+  std::vector<float> x(32 * 512), w(512 * 256), y(32 * 256);
+  launch(threads{}, step::device_count, [&](auto& comm) {
+    step s;
+#ifdef FIXED
+    shard_view<float, pod, dims<64, 512>, split<"data", _>> shard(x);
+#else
+    shard_view<float, pod, dims<64, 512>, split<_, "data">> shard(x);
+#endif
+    s(comm, shard, w, y);  // <- here
+  });
+}
