@@ -40,7 +40,7 @@ template <int Data, int Model>
 using pod = mesh<axis<"data", Data>, axis<"model", Model>>;
 
 /// The meshes that --devices chooses from, smallest first; each is compiled on its own.
-using pods = std::tuple<pod<1, 1>, pod<2, 2>>;
+using pods = std::tuple<pod<1, 1>, pod<2, 1>, pod<1, 2>, pod<2, 2>, pod<2, 4>>;
 
 template <std::int64_t Rows>
 using images = in<float, dims<Rows, pixels>, split<"data", _>>;

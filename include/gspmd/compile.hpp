@@ -101,27 +101,53 @@ struct static_tables {
   }();
 
   static constexpr local_program partitioned() {
-    return traced.failed ? local_program{} : partition_graph(trace(), Mesh::info.shape, completed);
+    if constexpr (traced.failed) {
+      return {};
+    } else {
+      const graph g = trace();
+      return partition_graph(g, Mesh::info.shape, completed);
+    }
   }
-  static constexpr local_sizes partitioned_sizes = sizes_of(partitioned());
-  static constexpr constant_local_program<partitioned_sizes> local{partitioned()};
+  static constexpr local_sizes partitioned_sizes = [] {
+    const local_program p = partitioned();
+    return sizes_of(p);
+  }();
+  static constexpr constant_local_program<partitioned_sizes> local = [] {
+    const local_program p = partitioned();
+    return constant_local_program<partitioned_sizes>(p);
+  }();
 
   static constexpr plan make() {
     const graph g = trace();
-    if (!g.failed()) return schedule_program(g, Mesh::info.shape, completed, local.thaw());
-    plan refused;
-    refused.error = g.error;
-    return refused;
+    if constexpr (traced.failed) {
+      plan refused;
+      refused.error = g.error;
+      refused.broken = g.broken;
+      return refused;
+    } else {
+      return schedule_program(g, Mesh::info.shape, completed, local.thaw());
+    }
   }
   struct facts {
     table_sizes sizes;
     bool ok = false;
+    mistake broken = mistake::other;
   };
+  static constexpr plan make_or_stand_in() {
+    plan p = make();
+    if (p.error.empty()) return p;
+    return stand_in_plan<Mesh, leaf_count<typename traced_result<Callable, Inputs...>::type>(), Inputs...>();
+  }
   static constexpr facts measured = [] {
     const plan p = make();
-    return facts{sizes_of(p), p.error.empty()};
+    if (p.error.empty()) return facts{sizes_of(p), true, mistake::other};
+    const plan q = make_or_stand_in();
+    return facts{sizes_of(q), false, p.broken};
   }();
-  static constexpr constant_tables<measured.sizes> tables{make()};
+  static constexpr constant_tables<measured.sizes> tables = [] {
+    const plan p = make_or_stand_in();
+    return constant_tables<measured.sizes>(p);
+  }();
   static constexpr plan_view view{tables};
 
   struct refusal {

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // expect: gspmd: the program is over its budget
 // expect: a device sends 65536 bytes
-// expect: 32768 are
-// expect: all_reduce over
+// expect: 32768
+// expect: all_reduce
 // expect: `model` for einsum at
 // expect: budget_bytes.cpp:
 #include <gspmd/gspmd.hpp>

@@ -53,7 +53,10 @@ constexpr local_program partition_graph(const graph& g, const mesh_shape& mesh, 
 constexpr plan schedule_program(const graph& g, const mesh_shape& mesh, std::span<const sharding> completed, local_program local) {
   plan result;
   result.error = forbidden_reshard(g, local);
-  if (!result.error.empty()) return result;
+  if (!result.error.empty()) {
+    result.broken = mistake::communication;
+    return result;
+  }
   scheduler steps(g, mesh, std::move(local));
   steps.run();
   result = std::move(steps.out);

@@ -1,0 +1,23 @@
+// SPDX-License-Identifier: Apache-2.0
+// ranks: 2 3 4 8
+// timeout: 300
+#include <doctest/doctest.h>
+
+#include "gspmd/comm/mpi.hpp"
+#include "support/run_random.hpp"
+
+// Every rank makes the same programs from the same seeds, with as many devices as there are ranks.
+TEST_CASE("random programs over MPI equal the naive reference") {
+  gspmd::mpi_communicator comm(MPI_COMM_WORLD);
+  reference::random_options options;
+  options.devices = comm.device_count();
+  const auto first = reference::setting("GSPMD_SEED", 1);
+  const auto count = reference::setting("GSPMD_PROGRAMS", 200);
+  for (auto seed = first; seed < first + count; ++seed) {
+    const reference::random_program program(seed, options);
+    const auto plan = gspmd::detail::make_plan(program.g, program.mesh);
+    const gspmd::detail::plan_view view(plan);
+    const auto wrong = reference::run_and_check(comm, program, view);
+    if (!wrong.empty()) FAIL_CHECK(wrong);
+  }
+}
