@@ -34,7 +34,15 @@ inline constexpr bool takes = std::is_invocable_v<decltype(Callable), traced_inp
 
 template <auto Callable, class... Inputs>
 struct traced_result {
-  using type = std::tuple<>;
+  using type = value;
+};
+
+template <std::size_t Count>
+struct wrong_inputs {
+  static constexpr text make() {
+    return text("compile: ") << static_cast<std::int64_t>(Count)
+                             << " inputs are given, and the callable takes another number of arguments; a record is one argument";
+  }
 };
 template <auto Callable, class... Inputs>
   requires takes<Callable, Inputs...>
@@ -169,9 +177,9 @@ template <auto Callable, class Mesh, class... Inputs>
 class compile {
   using program = detail::static_tables<Callable, Mesh, Inputs...>;
   static constexpr bool is_accepted() {
-    static_assert(detail::takes<Callable, Inputs...>,
-                  "gspmd: compile: the callable takes another number of arguments than there are inputs (a record is one argument)");
-    if constexpr (!program::measured.ok && program::measured.broken != detail::mistake::reported)
+    if constexpr (!detail::takes<Callable, Inputs...>)
+      detail::refuse<detail::mistake::inputs, detail::wrong_inputs<sizeof...(Inputs)>>();
+    else if constexpr (!program::measured.ok && program::measured.broken != detail::mistake::reported)
       detail::refuse<program::measured.broken, typename program::refusal>();
     return program::measured.ok;
   }

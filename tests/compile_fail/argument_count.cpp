@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// expect: gspmd: compile: the callable takes another number of arguments than there are inputs
+// expect: gspmd: compile: give one input for each argument of the callable
+// expect: compile: 3 inputs are given
 #include <gspmd/gspmd.hpp>
 
 using namespace gspmd;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // expect: gspmd: extents that must be equal differ
-// expect: add at elementwise_shape.cpp:11:
+// expect: add at elementwise_shape.cpp:17:
 // expect: operand 1 is [512,256]
 // expect: [64,512]
 // expect: broadcast one of

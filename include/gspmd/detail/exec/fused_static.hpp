@@ -67,35 +67,35 @@ struct fused_plan {
 template <class Group, std::size_t I>
 [[gnu::always_inline]] inline void compute(typename fused_plan<Group>::registers& r, const typename fused_plan<Group>::row& row,
                                            std::int64_t i) {
-  using plan = fused_plan<Group>;
+  using group_plan = fused_plan<Group>;
   constexpr const scalar_op& o = Group::ops[I];
   constexpr opcode op = o.op;
   constexpr dtype type = o.type, operand_type = o.operand_type;  // GCC 12 takes no member of `o` as a template argument
   using out = element_t<type>;
   using in = element_t<operand_type>;
-  auto& result = plan::template at<I>(r);
+  auto& result = group_plan::template at<I>(r);
   if constexpr (op == opcode::parameter) {
-    constexpr std::int64_t stride = plan::ndim == 0 ? 0 : o.strides[plan::ndim - 1];
-    result = load_element<out>(row.from[plan::facts.load[I]], i * stride);
+    constexpr std::int64_t stride = group_plan::ndim == 0 ? 0 : o.strides[group_plan::ndim - 1];
+    result = load_element<out>(row.from[group_plan::facts.load[I]], i * stride);
   } else if constexpr (op == opcode::constant) {
     if constexpr (is_floating(type)) result = static_cast<out>(o.real);
     else result = static_cast<out>(o.integer);
   } else if constexpr (op == opcode::iota) {
-    const std::int64_t moved = o.dim == plan::ndim - 1 ? i : 0;
-    result = convert_element<out>(row.index[plan::facts.load[I]] + moved);
+    const std::int64_t moved = o.dim == group_plan::ndim - 1 ? i : 0;
+    result = convert_element<out>(row.index[group_plan::facts.load[I]] + moved);
   } else if constexpr (op == opcode::select) {
-    result = apply<op, out, in>(plan::template at<o.args[0]>(r), plan::template at<o.args[1]>(r),
-                                  plan::template at<o.args[2]>(r));
+    result = apply<op, out, in>(group_plan::template at<o.args[0]>(r), group_plan::template at<o.args[1]>(r),
+                                  group_plan::template at<o.args[2]>(r));
   } else if constexpr (op == opcode::map) {
     constexpr auto function = function_for<out>(*o.function);
     [&]<std::size_t... K>(std::index_sequence<K...>) __attribute__((always_inline)) {
-      const out args[] = {plan::template at<o.args[K]>(r)...};
+      const out args[] = {group_plan::template at<o.args[K]>(r)...};
       result = function(args);
     }(std::make_index_sequence<static_cast<std::size_t>(o.args.count)>{});
   } else if constexpr (is_unary(op)) {
-    result = apply<op, out, in>(plan::template at<o.args[0]>(r));
+    result = apply<op, out, in>(group_plan::template at<o.args[0]>(r));
   } else {
-    result = apply<op, out, in>(plan::template at<o.args[0]>(r), plan::template at<o.args[1]>(r));
+    result = apply<op, out, in>(group_plan::template at<o.args[0]>(r), group_plan::template at<o.args[1]>(r));
   }
 }
 
@@ -129,10 +129,10 @@ template <class Group, std::size_t First, std::size_t... I>
 template <class Group, std::size_t... Compute, std::size_t... Store>
 [[gnu::always_inline]] inline void compute_element(const typename fused_plan<Group>::row& row, std::int64_t i,
                                                    std::index_sequence<Compute...>, std::index_sequence<Store...>) {
-  using plan = fused_plan<Group>;
-  typename plan::registers r;
-  (compute_some<Group, Compute * fold_step>(r, row, i, std::make_index_sequence<fold_rest(plan::op_count, Compute)>{}), ...);
-  (store_some<Group, Store * fold_step>(r, row, i, std::make_index_sequence<fold_rest(plan::store_count, Store)>{}), ...);
+  using group_plan = fused_plan<Group>;
+  typename group_plan::registers r;
+  (compute_some<Group, Compute * fold_step>(r, row, i, std::make_index_sequence<fold_rest(group_plan::op_count, Compute)>{}), ...);
+  (store_some<Group, Store * fold_step>(r, row, i, std::make_index_sequence<fold_rest(group_plan::store_count, Store)>{}), ...);
 }
 
 #if defined(__clang__)
@@ -144,11 +144,11 @@ template <class Group, std::size_t... Compute, std::size_t... Store>
 #endif
 template <class Group>
 [[gnu::always_inline]] inline void loop_over_row(const typename fused_plan<Group>::row& given) {
-  using plan = fused_plan<Group>;
+  using group_plan = fused_plan<Group>;
   const auto row = given;  // a copy that nobody else sees: stores cannot change its addresses
-  for_each_index(plan::row_elems, [&row](std::int64_t i) __attribute__((always_inline)) {
-    compute_element<Group>(row, i, std::make_index_sequence<fold_steps(plan::op_count)>{},
-                           std::make_index_sequence<fold_steps(plan::store_count)>{});
+  for_each_index(group_plan::row_elems, [&row](std::int64_t i) __attribute__((always_inline)) {
+    compute_element<Group>(row, i, std::make_index_sequence<fold_steps(group_plan::op_count)>{},
+                           std::make_index_sequence<fold_steps(group_plan::store_count)>{});
   });
 }
 
@@ -169,15 +169,15 @@ template <class Group>
 /// at equal index.
 template <class Group>
 void run_fused(const void* const* inputs, void* const* outputs, const std::int64_t* iota_offsets) {
-  using plan = fused_plan<Group>;
+  using group_plan = fused_plan<Group>;
   if constexpr (elements(Group::loop) != 0) {
-    constexpr int outer = plan::ndim == 0 ? 0 : plan::ndim - 1;
+    constexpr int outer = group_plan::ndim == 0 ? 0 : group_plan::ndim - 1;
     std::int64_t index[outer + 1]{};
     for (std::int64_t element = 0;;) {
-      typename plan::row row;
-      for (std::size_t k = 0; k < plan::op_count; ++k) {
+      typename group_plan::row row;
+      for (std::size_t k = 0; k < group_plan::op_count; ++k) {
         const scalar_op& o = Group::ops[k];
-        const auto n = static_cast<std::size_t>(plan::facts.load[k]);
+        const auto n = static_cast<std::size_t>(group_plan::facts.load[k]);
         if (o.op == opcode::parameter) {
           std::int64_t offset = 0;
           for (int d = 0; d < outer; ++d) offset += index[d] * o.strides[d];
@@ -186,14 +186,14 @@ void run_fused(const void* const* inputs, void* const* outputs, const std::int64
           row.index[n] = iota_offsets[o.slot] + (o.dim < outer ? index[o.dim] : 0);
         }
       }
-      for (std::size_t k = 0; k < plan::store_count; ++k) {
+      for (std::size_t k = 0; k < group_plan::store_count; ++k) {
         const fused_store& s = Group::stores[k];
         row.to[k] = static_cast<std::byte*>(outputs[s.slot]) +
                     element * bytes_of(Group::ops[static_cast<std::size_t>(s.op)].type);
       }
-      if constexpr (plan::facts.has_map) compute_row_with_maps<Group>(row);
+      if constexpr (group_plan::facts.has_map) compute_row_with_maps<Group>(row);
       else compute_row<Group>(row);
-      element += plan::row_elems;
+      element += group_plan::row_elems;
       int d = outer - 1;
       while (d >= 0 && ++index[d] == Group::loop[d]) index[d--] = 0;
       if (d < 0) return;

@@ -124,6 +124,8 @@ consteval void refuse() {
     static_assert(accepted<Message>, "gspmd: grad needs the derivatives of a map; give with_derivative(f, df...); see message<>");
   else if constexpr (Broken == mistake::no_scalar_loss)
     static_assert(accepted<Message>, "gspmd: grad differentiates a float of rank 0; sum or mean the loss over all dims; see message<>");
+  else if constexpr (Broken == mistake::inputs)
+    static_assert(accepted<Message>, "gspmd: compile: give one input for each argument of the callable; see message<>");
   else if constexpr (Broken == mistake::mesh_axes)
     static_assert(accepted<Message>, "gspmd: mesh: two axes have one name; rename one of them; see message<>");
   else if constexpr (Broken == mistake::device_order)

@@ -1,0 +1,55 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <string>
+
+#include "gspmd/detail/ir/plan.hpp"
+
+namespace reference {
+
+/// The first difference between two plans, instruction by instruction; empty if there is none.
+inline std::string difference(const gspmd::detail::plan_view& a, const gspmd::detail::plan_view& b) {
+  const auto range = [](const gspmd::detail::table_range& x, const gspmd::detail::table_range& y) {
+    return x.begin == y.begin && x.count == y.count;
+  };
+  const auto place = [](const gspmd::detail::memory_place& x, const gspmd::detail::memory_place& y) {
+    return x.where == y.where && x.at == y.at;
+  };
+  if (a.steps.size() != b.steps.size()) return "step count";
+  if (a.values.size() != b.values.size()) return "value count";
+  if (a.slots.size() != b.slots.size() || a.bounds.size() != b.bounds.size()) return "slots or bounds";
+  if (a.scalar_ops.size() != b.scalar_ops.size() || a.stores.size() != b.stores.size()) return "fused operators";
+  if (a.arena_bytes != b.arena_bytes) return "arena";
+  for (std::size_t i = 0; i < a.steps.size(); ++i) {
+    const auto& x = a.steps[i];
+    const auto& y = b.steps[i];
+    if (x.what != y.what || x.type != y.type || x.node != y.node || x.spec != y.spec || !range(x.operands, y.operands) ||
+        !range(x.results, y.results) || !range(x.bounds, y.bounds) || x.scratch != y.scratch || x.collective != y.collective ||
+        x.forced != y.forced || x.bytes_sent != y.bytes_sent)
+      return "step " + std::to_string(i);
+  }
+  for (std::size_t i = 0; i < a.values.size(); ++i) {
+    const auto& x = a.values[i];
+    const auto& y = b.values[i];
+    if (x.node != y.node || x.type != y.type || !(x.global == y.global) || !(x.layout == y.layout) || !(x.local == y.local) ||
+        !place(x.where, y.where))
+      return "value " + std::to_string(i);
+  }
+  for (std::size_t i = 0; i < a.slots.size(); ++i)
+    if (a.slots[i] != b.slots[i]) return "slot " + std::to_string(i);
+  for (std::size_t i = 0; i < a.bounds.size(); ++i)
+    if (a.bounds[i].index != b.bounds[i].index || a.bounds[i].value != b.bounds[i].value || a.bounds[i].dim != b.bounds[i].dim)
+      return "bound " + std::to_string(i);
+  for (std::size_t i = 0; i < a.scalar_ops.size(); ++i) {
+    const auto& x = a.scalar_ops[i];
+    const auto& y = b.scalar_ops[i];
+    if (x.op != y.op || x.type != y.type || x.operand_type != y.operand_type || !(x.args == y.args) || x.real != y.real ||
+        x.integer != y.integer || x.slot != y.slot || x.dim != y.dim || !(x.strides == y.strides) || x.function != y.function)
+      return "fused operator " + std::to_string(i);
+  }
+  for (std::size_t i = 0; i < a.completed.size(); ++i)
+    if (!(a.completed[i] == b.completed[i])) return "sharding of node " + std::to_string(i);
+  return {};
+}
+
+}  // namespace reference
