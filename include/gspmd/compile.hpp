@@ -16,6 +16,7 @@
 #include "gspmd/detail/exec/constant_tables.hpp"
 #include "gspmd/detail/exec/given_shard.hpp"
 #include "gspmd/detail/exec/static_program.hpp"
+#include "gspmd/detail/passes/canonical.hpp"
 #include "gspmd/detail/passes/make_plan.hpp"
 #include "gspmd/detail/support/refuse.hpp"
 #include "gspmd/inputs.hpp"
@@ -52,7 +53,7 @@ struct traced_result<Callable, Inputs...> {
 
 /// Traces a callable on the inputs; `graph` is the program for one giant device, or says what is wrong with it.
 template <auto Callable, class Mesh, class... Inputs>
-constexpr auto trace_program() {
+constexpr graph trace_program() {
   graph g;
   g.mesh = &Mesh::info;
   int number = 0;
@@ -71,7 +72,8 @@ constexpr auto trace_program() {
       else g.fail({}, "compile", mistake::other, "a result of the callable is no value of this program; return what operators give");
     });
   }
-  return g;
+  if (g.failed()) return g;
+  return canonical_order(g);
 }
 
 /// What stands in for a refused program, so that one mistake is one error: its inputs, and numbers as its results.
