@@ -13,6 +13,7 @@
 
 #include "gspmd/budget.hpp"
 #include "gspmd/comm/communicator.hpp"
+#include "gspmd/detail/exec/bound_devices.hpp"
 #include "gspmd/detail/exec/constant_tables.hpp"
 #include "gspmd/detail/exec/given_shard.hpp"
 #include "gspmd/detail/exec/static_program.hpp"
@@ -279,19 +280,8 @@ class compile {
   /// The same for a communicator that holds several devices: `inputs[d * input_count + k]` is input k of its device d.
   template <communicator Comm>
   void run(Comm& comm, const void* const* inputs, void* const* outputs) {
-    const auto count = static_cast<std::size_t>(comm.local_count());
-    if (devices_.size() != count) {
-      require_devices(comm, device_count);
-      arenas_.clear();
-      devices_.clear();
-      for (std::size_t d = 0; d < count; ++d) {
-        arenas_.emplace_back(view.arena_bytes);
-        devices_.push_back({nullptr, nullptr, arenas_.back().get(), Mesh::info.shape.coordinates_of(comm.device(static_cast<int>(d)))});
-      }
-      from_.resize(count);
-      to_.resize(count);
-      detail::single_threaded_blas();
-    }
+    bound_.bind(comm, view);
+    const auto count = bound_.devices.size();
     for (std::size_t d = 0; d < count; ++d)
       for (std::size_t k = 0; k < output_count; ++k)
         for (std::size_t i = 0; i < input_count; ++i)
@@ -300,10 +290,10 @@ class compile {
             throw error("step: output " + std::to_string(k) + " is given the memory of input " + std::to_string(i) +
                         ", which is read after the output is written; give it memory of its own (step::shared_input says what may be shared)");
     for (std::size_t d = 0; d < count; ++d) {
-      devices_[d].inputs = inputs + d * input_count;
-      devices_[d].outputs = outputs + d * output_count;
+      bound_.devices[d].inputs = inputs + d * input_count;
+      bound_.devices[d].outputs = outputs + d * output_count;
     }
-    detail::run_static<program>(comm, devices_.data(), from_.data(), to_.data());
+    detail::run_static<program>(comm, bound_.devices.data(), bound_.from.data(), bound_.to.data());
   }
 
  private:
@@ -362,12 +352,9 @@ class compile {
     return K < input_count ? "step: input " + std::to_string(K) : "step: output " + std::to_string(K - input_count);
   }
 
-  std::vector<detail::aligned_bytes> arenas_;
-  std::vector<detail::device_memory> devices_;
+  detail::bound_devices bound_;
   std::vector<const void*> given_inputs_;
   std::vector<void*> given_outputs_;
-  std::vector<const void*> from_;
-  std::vector<void*> to_;
 };
 
 }  // namespace gspmd

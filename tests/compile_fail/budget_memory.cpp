@@ -2,7 +2,8 @@
 // expect: gspmd: the program is over its budget
 // expect: a device holds
 // expect: 1048576 are
-// expect: input 1 [512,1024]
+// expect: most of it: input 1
+// expect: [512,1024] 2097152
 // expect: the arena is
 #include <gspmd/gspmd.hpp>
 

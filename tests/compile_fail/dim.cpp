@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // expect: gspmd: a dim is named that the tensor does not have
 // expect: transpose at dim.cpp:
-// expect: each dim of the operand [64,256]
+// expect: permutation must name each dim of
+// expect: the operand [64,256] once
 #include <gspmd/gspmd.hpp>
 
 using namespace gspmd;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // expect: gspmd: another number of operands than the operator takes
-// expect: has one operand
+// expect: one operand and the call has two
 #include <gspmd/gspmd.hpp>
 
 using namespace gspmd;

@@ -2,7 +2,7 @@
 // expect: gspmd: communication where forbid_reshard allows none
 // expect: einsum at forbid_reshard.cpp:
 // expect: [_, data]
-// expect: [model, _]
+// expect: the operator needs [_, model,data]
 // expect: dim `d`
 // expect: reshard one
 #include <gspmd/gspmd.hpp>

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // expect: gspmd: grad needs the derivatives of a map
 // expect: map at map_derivative.cpp:
-// expect: has no
 // expect: with_derivative
 #include <gspmd/gspmd.hpp>
 

@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // expect: gspmd: no mesh axes have as many devices as the parts asked for
 // expect: split_dim at parts.cpp:
-// expect: no run of
-// expect: mesh axes has 3 devices
+// expect: of mesh axes has 3 devices
 // expect: data,model
 #include <gspmd/gspmd.hpp>
 

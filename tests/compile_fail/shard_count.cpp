@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // expect: gspmd: step: this is not the shard that the step takes here
-// expect: the step has 2 inputs and 1 outputs,
-// expect: the call gives 2 shards
+// expect: the step has 2 inputs and 1
+// expect: outputs, and the call gives 2
 #include <gspmd/gspmd.hpp>
 
 using namespace gspmd;

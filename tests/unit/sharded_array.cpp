@@ -83,8 +83,8 @@ TEST_CASE("every device owns the padded extents of its shard") {
   launch(simulated{}, step::device_count, [&](auto& comm) {
     const auto s = scatter<step, 0>(comm, counting({7, 3}, 1));
     CHECK(s.local_count() == 4);
-    CHECK(s.shape() == detail::extents{7, 3});
-    CHECK(s.local_shape() == detail::extents{4, 2});
+    CHECK(s.shape() == dims<7, 3>::value);
+    CHECK(s.local_shape() == dims<4, 2>::value);
     CHECK(s.shard(0).size() == 8);
     CHECK(s.shard(0)[2] == 4);  // row 1, column 0
     CHECK(s.shard(3)[0] == 15);  // row 4, column 2

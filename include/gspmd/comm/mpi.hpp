@@ -64,6 +64,8 @@ class mpi_communicator {
   [[nodiscard]] int device_count() const { return count_; }
   [[nodiscard]] int local_count() const { return 1; }
   [[nodiscard]] int device(int) const { return work_.rank; }
+  /// Tells this communicator from every other one of this process.
+  [[nodiscard]] std::uint64_t serial() const { return serial_; }
   void barrier() { detail::check_mpi(MPI_Barrier(comm_), "MPI_Barrier", work_.rank); }
 
   /// Memory that the other processes of the node can read in place: collectives between buffers in it cost what they cost
@@ -85,6 +87,10 @@ class mpi_communicator {
   }
 
  private:
+  static std::uint64_t next_serial() {
+    static std::uint64_t last = 0;
+    return ++last;
+  }
   static bool is_finalized() {
     int flag = 0;
     MPI_Finalized(&flag);
@@ -100,6 +106,7 @@ class mpi_communicator {
 
   MPI_Comm comm_ = MPI_COMM_NULL;
   int count_ = 0;
+  std::uint64_t serial_ = next_serial();
   detail::mpi_workspace work_{};
   std::vector<std::unique_ptr<detail::mpi_group>> groups_;
 };

@@ -138,7 +138,7 @@ class threads_communicator {
 
   template <class T>
   void all_reduce_by_mail(const membership& mine, monoid kind, std::int64_t elems, const T* in, T* out) {
-    std::memcpy(mine.slot(mine.self).next_lane().mail, in, static_cast<std::size_t>(elems) * sizeof(T));
+    if (elems > 0) std::memcpy(mine.slot(mine.self).next_lane().mail, in, static_cast<std::size_t>(elems) * sizeof(T));
     const auto parity = arrive(mine);
     detail::with_monoid<T>(kind, [&](auto op, auto element) {
       using E = decltype(element);

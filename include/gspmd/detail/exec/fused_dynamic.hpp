@@ -173,7 +173,7 @@ template <class = void>
     } else if (o.op == opcode::constant) {
       r.source = fused_register::filled;
     } else if (o.op == opcode::iota) {
-      r.source = fused_register::counted;
+      r.source = fused_register::numbered;
     } else {
       r.kernel = fused_kernels<>::find(o);
     }
@@ -182,7 +182,7 @@ template <class = void>
       else gather(group.loop, o, inputs[o.slot], origin, r.home, first_block);
       r.source = fused_register::in_place;
     }
-    needs_index = needs_index || r.source == fused_register::gathered || r.source == fused_register::counted;
+    needs_index = needs_index || r.source == fused_register::gathered || r.source == fused_register::numbered;
   }
   for (const auto& s : group.stores) {
     fused_register& r = registers[s.op];
@@ -215,7 +215,7 @@ template <class = void>
           else gather(group.loop, o, inputs[o.slot], index, r.at, n);
           break;
         case fused_register::filled: fill(o, r.at, n); break;
-        case fused_register::counted: count_up(group.loop, o, iota_offsets[o.slot], index, r.at, n); break;
+        case fused_register::numbered: count_up(group.loop, o, iota_offsets[o.slot], index, r.at, n); break;
       }
     }
     for (const auto& s : group.stores) {

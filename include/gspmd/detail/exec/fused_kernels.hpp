@@ -26,7 +26,7 @@ struct fused_register {
   std::byte* home = nullptr;      // the register's own memory, or where the loop's first element is in an input or output
   std::int64_t element_bytes = 0;  // of the distance between blocks in `home`; 0: the register's own memory
   fused_kernel kernel = nullptr;  // of an elementwise op
-  enum : unsigned char { computed, in_place, gathered, filled, counted } source = computed;
+  enum : unsigned char { computed, in_place, gathered, filled, numbered } source = computed;
 };
 
 using dtype_list = boost::mp11::mp_list<float, double, std::int32_t, std::int64_t, bool>;

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <exception>
+
 #include <boost/mp11/algorithm.hpp>
 
 #include "gspmd/detail/exec/fused_dynamic.hpp"
@@ -74,6 +76,8 @@ class interpreter {
       }
     } catch (const error& e) {
       throw at_step(e, plan_, current);
+    } catch (const std::exception& e) {  // from a user's map, or a communicator of the user's
+      throw at_step(error(e.what()), plan_, current);
     }
   }
 

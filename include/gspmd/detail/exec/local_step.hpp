@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <type_traits>
 
 #include "gspmd/detail/exec/contraction.hpp"
 #include "gspmd/detail/exec/device_memory.hpp"
@@ -57,8 +58,9 @@ template <class T, class Step>
 void run_permute(Step step, const device_memory& device) {
   const plan_view& plan = step.plan();
   const plan_step& s = step.step();
-  permute<T>(step.permutation(), static_cast<const T*>(device.read(plan.operand(s, 0).where)),
-             static_cast<T*>(device.write(plan.result(s).where)));
+  using element = std::conditional_t<std::is_same_v<T, bool>, std::uint8_t, T>;  // padding of a pred may be neither 0 nor 1
+  permute<element>(step.permutation(), static_cast<const element*>(device.read(plan.operand(s, 0).where)),
+                   static_cast<element*>(device.write(plan.result(s).where)));
 }
 
 }  // namespace gspmd::detail

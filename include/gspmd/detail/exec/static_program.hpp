@@ -2,6 +2,7 @@
 #pragma once
 
 #include <array>
+#include <exception>
 #include <string>
 #include <utility>
 
@@ -122,6 +123,8 @@ void run_static(Comm& comm, const device_memory* devices, const void** from, voi
     }(std::make_integer_sequence<int, (count + chunk - 1) / chunk>{});
   } catch (const error& e) {
     throw at_step(e, Program::view, current);
+  } catch (const std::exception& e) {  // from a user's map, or a communicator of the user's
+    throw at_step(error(e.what()), Program::view, current);
   }
 }
 

@@ -73,7 +73,11 @@ class completion {
 
   constexpr void run() {
     for (round_ = 0; round_ < completion_rounds; ++round_) {
-      for (std::size_t i = 0; i < dirty_.size(); ++i) dirty_[i] = 3;
+      for (std::size_t i = 0; i < dirty_.size(); ++i) {
+        const auto& facts = facts_of(graph_.nodes[i].op);
+        if (facts.forward == round_) dirty_[i] |= 1;
+        if (facts.backward == round_) dirty_[i] |= 2;
+      }
       changed_ = true;
       while (changed_) {
         changed_ = false;

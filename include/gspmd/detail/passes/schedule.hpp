@@ -109,6 +109,16 @@ class scheduler {
     ++s.bounds.count;
   }
 
+  // Before its first use: Clang instantiates a member template too late for constant evaluation if its body comes later.
+  template <class Permutation>
+  constexpr void emit_permute(const local_op& op, int operand, int result, const Permutation& permutation) {
+    permutation_spec spec;
+    spec.in = program_.value(operand).local;
+    for (const auto d : permutation) spec.permutation.push_back(d);
+    out.permutations.push_back(spec);
+    add_step(action::permute, op, static_cast<int>(out.permutations.size()) - 1, {operand}, {result});
+  }
+
   constexpr void emit(const local_op& op) {
     if (op.what != local_kind::compute) {
       auto& s = add_step(op.what == local_kind::reduce ? action::combine : action::move, op, 0, {op.operands[0]}, {op.result});
@@ -126,15 +136,6 @@ class scheduler {
     } else {
       emit_unary_einsum(op);
     }
-  }
-
-  template <class Permutation>
-  constexpr void emit_permute(const local_op& op, int operand, int result, const Permutation& permutation) {
-    permutation_spec spec;
-    spec.in = program_.value(operand).local;
-    for (const auto d : permutation) spec.permutation.push_back(d);
-    out.permutations.push_back(spec);
-    add_step(action::permute, op, static_cast<int>(out.permutations.size()) - 1, {operand}, {result});
   }
 
   constexpr void emit_reduce(const local_op& op, int operand, int result, dim_mask dims, monoid kind) {

@@ -1,0 +1,150 @@
+// SPDX-License-Identifier: Apache-2.0
+// What goes wrong at run time, and the words for it.
+#include <doctest/doctest.h>
+
+#include <stdexcept>
+#include <string>
+#include <vector>
+
+#include <gspmd/gspmd.hpp>
+
+using namespace gspmd;
+
+namespace {
+
+using line4 = mesh<axis<"x", 4>>;
+
+constexpr auto product = [](auto x, auto w) { return einsum<"bd,df->bf">(x, w); };
+using step = compile<product, line4, in<float, dims<8, 3>, split<"x", _>>, in<float, dims<3, 2>>>;
+
+template <class F>
+std::string text_of(F&& f) {
+  try {
+    f();
+  } catch (const error& e) {
+    return e.what();
+  }
+  return "nothing was thrown";
+}
+
+struct throws_at_7 {
+  template <class T>
+  T operator()(T x) const {
+    if (x == static_cast<T>(7)) throw std::runtime_error("seven is not allowed");
+    return x;
+  }
+};
+constexpr auto with_map = [](auto x) {
+  return map(throws_at_7{}, x);
+};
+constexpr int with_map_line = __LINE__ - 2;
+using mapped = compile<with_map, line4, in<float, dims<8>, split<"x">>>;
+
+/// A communicator whose reductions fail.
+struct broken_wire : simulated_communicator {
+  using simulated_communicator::simulated_communicator;
+  template <class T>
+  void reduce(const detail::mesh_shape&, const detail::reduction&, const T* const*, T* const*) {
+    throw error("the wire is broken", 2);
+  }
+};
+constexpr auto total = [](auto x) { return sum(x); };
+constexpr int total_line = __LINE__ - 1;
+using summed = compile<total, line4, in<float, dims<8>, split<"x">>>;
+
+}  // namespace
+
+TEST_CASE("run: a wrong number of elements") {
+  array<float> x({8, 3}), w({3, 3});
+  CHECK(text_of([&] { run<step>(simulated{}, x, w); }) == "gspmd: run: input 1 is [3,2] with 6 elements and the array given has 9");
+  CHECK(text_of([&] { run<step>(simulated{}, std::vector<float>(5), w); }) ==
+        "gspmd: run: input 0 is [8,3] with 24 elements and the array given has 5");
+}
+
+TEST_CASE("run: a wrong element type") {
+  array<float> x({8, 3});
+  array<double> w({3, 2});
+  array<std::int64_t> integers({8, 3});
+  CHECK(text_of([&] { run<step>(threads{}, x, w); }) == "gspmd: run: input 1 is f32 and the array given is f64");
+  CHECK(text_of([&] { run<step>(threads{}, integers, w); }) == "gspmd: run: input 0 is f32 and the array given is s64");
+}
+
+TEST_CASE("run: a wrong number of inputs") {
+  array<float> x({8, 3}), w({3, 2});
+  CHECK(text_of([&] { run<step>(simulated{}, x); }) == "gspmd: run: the program has 2 inputs and the call gives 1");
+  CHECK(text_of([&] { run<step>(simulated{}, x, w, w); }) == "gspmd: run: the program has 2 inputs and the call gives 3");
+  CHECK(text_of([&] { run<summed>(simulated{}, array<float>({8}), w); }) == "gspmd: run: the program has 1 input and the call gives 2");
+}
+
+TEST_CASE("a wrong number of devices") {
+  array<float> x({8, 3}), w({3, 2});
+  CHECK(text_of([&] { run<step>(self{}, x, w); }) ==
+        "gspmd: the mesh has 4 devices but the communicator has 1 rank; start as many ranks as the mesh has devices, or give "
+        "the mesh 1 device");
+  CHECK(text_of([&] {
+          launch(threads{}, 3, [&](auto& comm) {
+            step s;
+            std::vector<float> shard(6), result(4);
+            s(comm, shard, w, result);
+          });
+        }).find("the mesh has 4 devices but the communicator has 3 ranks; start as many ranks as the mesh has devices, or give the mesh 3 "
+                "devices") != std::string::npos);
+}
+
+TEST_CASE("a buffer that is no shard") {
+  std::vector<float> buffer(7);
+  using shard = shard_view<float, line4, dims<9, 2>, split<"x", _>>;
+  CHECK(text_of([&] { static_cast<void>(shard(buffer)); }) ==
+        "gspmd: a shard of [3,2] has 6 elements and the buffer has 7; every device allocates the local extents, padding included");
+
+  const auto text = text_of([&] {
+    launch(threads{}, 4, [&](auto& comm) {
+      step s;
+      std::vector<float> x(comm.device(0) == 2 ? 5 : 6), w(6), result(4);
+      s(comm, x, w, result);
+    });
+  });
+  CHECK(text == "gspmd: on rank 2: a shard of [2,3] has 6 elements and the buffer has 5; every device allocates the local extents, padding included");
+}
+
+TEST_CASE("a map that throws: operator, line and rank reach the caller") {
+  array<float> x({8});
+  for (int i = 0; i < 8; ++i) x[i] = static_cast<float>(i);
+  const auto place = "map at " + std::string(__FILE__) + ':' + std::to_string(with_map_line);
+  CHECK(text_of([&] { run<mapped>(threads{}, x); }) == "gspmd: " + place + " on rank 3: seven is not allowed");
+  CHECK(text_of([&] { run<mapped>(simulated{}, x); }) == "gspmd: " + place + ": seven is not allowed");
+  x[7] = 0;
+  CHECK(run<mapped>(threads{}, x)[6] == 6);
+}
+
+TEST_CASE("communication that throws: the operator it is for, its line and the rank") {
+  broken_wire comm(4);
+  std::vector<float> shards(8), results(4);
+  const void* in[4];
+  void* out[4];
+  for (int d = 0; d < 4; ++d) {
+    in[d] = shards.data() + 2 * d;
+    out[d] = results.data() + d;
+  }
+  summed s;
+  CHECK(text_of([&] { s.run(comm, in, out); }) ==
+        "gspmd: reduce at " + std::string(__FILE__) + ':' + std::to_string(total_line) + " on rank 2: the wire is broken");
+}
+
+TEST_CASE("a device that throws between collectives stops the others") {
+  const auto text = text_of([&] {
+    launch(threads{}, 4, [&](auto& comm) {
+      summed s;
+      std::vector<float> x(2), y(1);
+      s(comm, x, y);
+      if (comm.device(0) == 1) throw std::runtime_error("out of cheese");
+      s(comm, x, y);
+    });
+  });
+  CHECK(text == "gspmd: on rank 1: out of cheese");
+}
+
+TEST_CASE("array: more dims than a tensor may have") {
+  CHECK(text_of([] { array<float>({1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1}); }) ==
+        "gspmd: array: a tensor has at most 32 dims");
+}
