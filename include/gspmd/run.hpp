@@ -60,11 +60,11 @@ class whole_inputs {
   const plan_view& plan_;
 };
 
-/// Runs a step once on the devices of `comm`, from whole arrays to whole arrays.
-template <class Step, class Comm>
-void run_whole(Comm& comm, const void* const* inputs, void* const* outputs) {
-  require_devices(comm, Step::device_count);
-  const auto& plan = Step::view;
+/// Runs a planned program once on the devices of `comm`, from whole arrays to whole arrays. `run(comm, inputs, outputs)` runs
+/// it on shards.
+template <class Comm, class Run>
+void run_whole(const plan_view& plan, Comm& comm, const void* const* inputs, void* const* outputs, Run&& run) {
+  require_devices(comm, static_cast<int>(plan.mesh->device_count()));
   const auto count = static_cast<std::size_t>(comm.local_count());
   std::vector<aligned_bytes> memory;
   std::vector<const void*> in;
@@ -72,22 +72,21 @@ void run_whole(Comm& comm, const void* const* inputs, void* const* outputs) {
   const auto shard_bytes = [](const planned_value& v) { return elements(v.local) * bytes_of(v.type); };
   for (std::size_t d = 0; d < count; ++d) {
     const auto at = plan.mesh->coordinates_of(comm.device(static_cast<int>(d)));
-    for (std::size_t k = 0; k < Step::input_count; ++k) {
+    for (std::size_t k = 0; k < plan.inputs.size(); ++k) {
       const auto& v = plan.value(plan.inputs[k]);
       memory.emplace_back(shard_bytes(v));
       cut_shard(*plan.mesh, v, at, inputs[k], memory.back().get());
       in.push_back(memory.back().get());
     }
-    for (std::size_t k = 0; k < Step::output_count; ++k) {
-      memory.emplace_back(shard_bytes(plan.value(plan.outputs[k])));
+    for (const int o : plan.outputs) {
+      memory.emplace_back(shard_bytes(plan.value(o)));
       out.push_back(memory.back().get());
     }
   }
-  Step step;
-  step.run(comm, in.data(), out.data());
-  for (std::size_t k = 0; k < Step::output_count; ++k) {
+  run(comm, in.data(), out.data());
+  for (std::size_t k = 0; k < plan.outputs.size(); ++k) {
     std::vector<const void*> shards;
-    for (std::size_t d = 0; d < count; ++d) shards.push_back(out[d * Step::output_count + k]);
+    for (std::size_t d = 0; d < count; ++d) shards.push_back(out[d * plan.outputs.size() + k]);
     join_shards(comm, *plan.mesh, plan.value(plan.outputs[k]), shards.data(), outputs[k]);
   }
 }
@@ -113,7 +112,11 @@ auto run(const Backend& backend, const Arguments&... arguments) {
     std::size_t k = 0;
     ((outputs[k++] = a.data()), ...);
   }, arrays);
-  launch(backend, Step::device_count, [&](auto& comm) { detail::run_whole<Step>(comm, inputs.pointers.data(), outputs); });
+  launch(backend, Step::device_count, [&](auto& comm) {
+    Step step;
+    detail::run_whole(Step::view, comm, inputs.pointers.data(), outputs,
+                      [&step](auto& devices, const void* const* in, void* const* out) { step.run(devices, in, out); });
+  });
   return detail::like_result<typename Step::callable_result, 0>(arrays);
 }
 

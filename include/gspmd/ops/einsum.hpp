@@ -80,4 +80,17 @@ constexpr value einsum(value a, location at = location::current()) {
   }
 }
 
+/// The same with an equation that is known at run time only: einsum("bd,df->bf", x, w). A mistake in it is reported when the
+/// program is compiled.
+constexpr value einsum(std::string_view equation, value a, value b = {}, location at = location::current()) {
+  if (!a.is_valid()) return {};
+  const auto parsed = detail::parse_equation(equation);
+  if (parsed.error != nullptr)
+    return {a.graph(), a.graph()->fail(at, "einsum", detail::mistake::equation, detail::syntax_text(equation, parsed))};
+  if (parsed.operands.count == 2 && b.graph() == nullptr)
+    return {a.graph(), a.graph()->fail(at, "einsum", detail::mistake::operand_count,
+                                       "the equation has two operands and the call has one; write `abc->ca`")};
+  return detail::einsum_of(parsed, a, b, at);
+}
+
 }  // namespace gspmd

@@ -1,0 +1,70 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <gspmd/gspmd.hpp>
+
+using namespace gspmd;
+
+/// Whether some value of this global shape is partial over exactly this axis.
+template <class Step, class Dims>
+constexpr bool has_partial(std::string_view axis) {
+  const auto& mesh = Step::mesh_type::info;
+  for (const auto& v : Step::view.values)
+    if (v.global == Dims::value && v.layout.partial == detail::axis_bit(mesh.find(axis))) return true;
+  return false;
+}
+
+// ---- the MLP of design.md: columns, then rows; one all_reduce over model ----
+constexpr auto mlp = [](auto x, auto w1, auto w2) {
+  auto h = relu(einsum<"bd,df->bf">(x, w1));
+  return einsum<"bf,fd->bd">(h, w2);
+};
+template <int Data, int Model>
+using mlp_step = compile<mlp, mesh<axis<"data", Data>, axis<"model", Model>>, in<float, dims<64, 512>, split<"data", _>>,
+                         in<float, dims<512, 2048>, split<_, "model">>, in<float, dims<2048, 512>, split<"model", _>>>;
+using small = mlp_step<2, 4>;
+static_assert(small::collectives == list{all_reduce<"model">});
+static_assert(!(small::collectives == list{all_reduce<"data">}) && !(small::collectives == list{}));
+static_assert(small::bytes_sent_per_device == 2 * 3 * 32 * 512 * 4 / 4, "a ring sends 2 (n - 1) / n of the 32 x 512 floats");
+static_assert(small::bytes_sent_over<"model"> == small::bytes_sent_per_device && small::bytes_sent_over<"data"> == 0);
+static_assert(small::input_shard<1>::local_extents == dims<512, 512>::value);
+static_assert(small::output_shard<0>::local_extents == dims<32, 512>::value);
+static_assert(small::peak_bytes_per_device >= (32 * 512 + 512 * 512 + 512 * 512 + 32 * 512) * 4);
+static_assert(is_within_budget<small, max_bytes<98'304>, max_bytes_over<"data", 0>, max_collectives<1>, max_memory<4 * MiB>>);
+static_assert(!is_within_budget<small, max_bytes<98'303>> && !is_within_budget<small, max_collectives<0>>);
+static_assert(!is_within_budget<small, max_bytes_over<"model", 1>> && !is_within_budget<small, max_memory<1 * MiB>>);
+
+// ---- one program for all devices: its size does not depend on their number ----
+using large = mlp_step<64, 64>;
+using one = mlp_step<1, 1>;
+static_assert(mlp_step<2, 2>::view.steps.size() == large::view.steps.size());
+static_assert(mlp_step<2, 2>::collectives == large::collectives && large::device_count == 4096);
+static_assert(one::collectives == list{} && one::bytes_sent_per_device == 0);
+
+// ---- gradients (F64): Megatron's column-parallel linear layer, weight [out, in] split over its rows ----
+constexpr auto linear_gradients = [](auto x, auto w, auto dy) {
+  auto y = einsum<"bi,oi->bo">(x, w);
+  return grad(sum(y * dy), std::tuple{x, w});
+};
+using megatron = compile<linear_gradients, mesh<axis<"tp", 4>>, in<float, dims<8, 32>, split<_, _>>, in<float, dims<64, 32>, split<"tp", _>>,
+                         in<float, dims<8, 64>, split<_, "tp">>>;
+static_assert(has_partial<megatron, dims<8, 32>>("tp"), "the gradient of the input is partial over tp");
+static_assert(megatron::collectives == list{all_reduce<"tp">}, "and that is all that is summed");
+static_assert(megatron::output_shard<1>::local_extents == dims<16, 32>::value, "the gradient of the weight is sharded as the weight");
+
+// ---- gradients (F65): a scale that all positions of a split sequence share ----
+constexpr auto scale_gradients = [](auto x, auto gamma, auto dy) { return grad(sum(x * gamma * dy), std::tuple{x, gamma}); };
+using scale = compile<scale_gradients, mesh<axis<"tp", 4>>, in<float, dims<128, 32>, split<"tp", _>>, in<float, dims<32>, split<_>>,
+                      in<float, dims<128, 32>, split<"tp", _>>>;
+static_assert(scale::output_shard<0>::local_extents == dims<32, 32>::value, "the gradient of the input is split along the sequence");
+static_assert(has_partial<scale, dims<32>>("tp"), "the gradient of the weight is partial");
+static_assert(scale::collectives == list{all_reduce<"tp">});
+static_assert(scale::bytes_sent_per_device == 2 * 3 * 32 * 4 / 4);
+
+// ---- sizes that do not divide, extents 0 and 1, more devices than elements ----
+using uneven = compile<mlp, mesh<axis<"data", 8>, axis<"model", 3>>, in<float, dims<5, 7>, split<"data", _>>,
+                       in<float, dims<7, 10>, split<_, "model">>, in<float, dims<10, 7>, split<"model", _>>>;
+static_assert(uneven::collectives == list{all_reduce<"model">});
+static_assert(uneven::output_shard<0>::local_extents == dims<1, 7>::value);
+static_assert(uneven::input_shard<1>::local_extents == dims<7, 4>::value);
+using empty = compile<mlp, mesh<axis<"data", 2>, axis<"model", 2>>, in<float, dims<0, 1>, split<"data", _>>,
+                      in<float, dims<1, 1>, split<_, "model">>, in<float, dims<1, 1>, split<"model", _>>>;
+static_assert(empty::output_shard<0>::local_elems == 0);
