@@ -17,6 +17,7 @@
 #include "gspmd/detail/exec/constant_tables.hpp"
 #include "gspmd/detail/exec/given_shard.hpp"
 #include "gspmd/detail/exec/static_program.hpp"
+#include "gspmd/detail/exec/step_checks.hpp"
 #include "gspmd/detail/passes/canonical.hpp"
 #include "gspmd/detail/passes/make_plan.hpp"
 #include "gspmd/detail/support/refuse.hpp"
@@ -282,13 +283,7 @@ class compile {
   void run(Comm& comm, const void* const* inputs, void* const* outputs) {
     bound_.bind(comm, view);
     const auto count = bound_.devices.size();
-    for (std::size_t d = 0; d < count; ++d)
-      for (std::size_t k = 0; k < output_count; ++k)
-        for (std::size_t i = 0; i < input_count; ++i)
-          if (outputs[d * output_count + k] == inputs[d * input_count + i] && view.shared_inputs[k] != static_cast<int>(i) &&
-              detail::elements(view.value(view.outputs[k]).local) > 0)
-            throw error("step: output " + std::to_string(k) + " is given the memory of input " + std::to_string(i) +
-                        ", which is read after the output is written; give it memory of its own (step::shared_input says what may be shared)");
+    detail::check_memory(view, count, inputs, outputs);
     for (std::size_t d = 0; d < count; ++d) {
       bound_.devices[d].inputs = inputs + d * input_count;
       bound_.devices[d].outputs = outputs + d * output_count;
@@ -317,11 +312,10 @@ class compile {
         (put<K + detail::parts_before<Plain, P>()>(count, detail::part<P>(given)), ...);
       }(std::make_index_sequence<detail::part_count<Plain>()>{});
     } else if constexpr (detail::is_sharded_array<Plain>) {
-      check_shards<K>(count, given);
+      detail::check_shards(view, Mesh::info, K, count, given.local_count(), given.planned(), given.mesh());
       for (std::size_t d = 0; d < count; ++d) put_shard<K>(d, given.data(static_cast<int>(d)));
     } else {
-      if (count != 1)
-        throw error("step: the communicator holds " + std::to_string(count) + " devices; give a sharded_array for every tensor");
+      if (count != 1) detail::throw_several_devices(count);
       if constexpr (K < input_count) put_shard<K>(0, shard_data<K, input_shard<K>>(given));
       else put_shard<K>(0, shard_data<K, output_shard<K - input_count>>(given));
     }
@@ -331,27 +325,6 @@ class compile {
     if constexpr (K < input_count) given_inputs_[d * input_count + K] = shard;
     else given_outputs_[d * output_count + K - input_count] = shard;
   }
-  template <std::size_t K, class T>
-  static void check_shards(std::size_t count, const sharded_array<T>& given) {
-    constexpr bool is_input = K < input_count;
-    const auto& wanted = view.value(is_input ? view.inputs[K] : view.outputs[is_input ? 0 : K - input_count]);
-    if (given.local_count() != static_cast<int>(count)) throw error(leaf_text<K>() + " is not on the devices of this communicator");
-    const auto& has = given.planned();
-    if (&has == &wanted) return;
-    if (!(has.global == wanted.global) || has.type != wanted.type || !(given.mesh().sizes == view.mesh->sizes))
-      throw error(leaf_text<K>() + " is " + std::string(detail::shape_text(wanted.global).view()) + " and the sharded_array given is " +
-                  std::string(detail::shape_text(has.global).view()) + ", or of another type or mesh");
-    if (!detail::same_layout(has.layout, wanted.layout))
-      throw error(leaf_text<K>() + " is sharded " +
-                  std::string(detail::sharding_text(Mesh::info, wanted.layout, wanted.global.count).view()) +
-                  " and the sharded_array given is sharded " +
-                  std::string(detail::sharding_text(Mesh::info, has.layout, has.global.count).view()) + "; annotate both alike");
-  }
-  template <std::size_t K>
-  static std::string leaf_text() {
-    return K < input_count ? "step: input " + std::to_string(K) : "step: output " + std::to_string(K - input_count);
-  }
-
   detail::bound_devices bound_;
   std::vector<const void*> given_inputs_;
   std::vector<void*> given_outputs_;

@@ -10,6 +10,7 @@
 #include "gspmd/budget.hpp"
 #include "gspmd/detail/exec/bound_devices.hpp"
 #include "gspmd/detail/exec/interpreter.hpp"
+#include "gspmd/detail/exec/step_checks.hpp"
 #include "gspmd/detail/passes/canonical.hpp"
 #include "gspmd/detail/passes/make_plan.hpp"
 #include "gspmd/run.hpp"
@@ -171,6 +172,7 @@ class session {
   void run(Comm& comm, const void* const* inputs, void* const* outputs) {
     const auto& view = program_.view();
     bound_.bind(comm, view);
+    detail::check_memory(view, bound_.devices.size(), inputs, outputs);
     for (std::size_t d = 0; d < bound_.devices.size(); ++d) {
       bound_.devices[d].inputs = inputs + d * view.inputs.size();
       bound_.devices[d].outputs = outputs + d * view.outputs.size();

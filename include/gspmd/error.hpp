@@ -46,7 +46,7 @@ class error : public std::runtime_error {
       if (!context.empty()) context += ' ';
       context += words;
     };
-    if (file != nullptr) add("at " + std::string(file) + ':' + std::to_string(line));
+    if (file != nullptr) add(line > 0 ? "at " + std::string(file) + ':' + std::to_string(line) : '`' + std::string(file) + '`');
     if (rank >= 0) add("on rank " + std::to_string(rank));
     return "gspmd: " + (context.empty() ? text : context + ": " + text);
   }

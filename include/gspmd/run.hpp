@@ -113,9 +113,9 @@ auto run(const Backend& backend, const Arguments&... arguments) {
     ((outputs[k++] = a.data()), ...);
   }, arrays);
   launch(backend, Step::device_count, [&](auto& comm) {
-    Step step;
+    Step held;  // users like to call theirs `step`: no shadowing
     detail::run_whole(Step::view, comm, inputs.pointers.data(), outputs,
-                      [&step](auto& devices, const void* const* in, void* const* out) { step.run(devices, in, out); });
+                      [&held](auto& devices, const void* const* in, void* const* out) { held.run(devices, in, out); });
   });
   return detail::like_result<typename Step::callable_result, 0>(arrays);
 }

@@ -21,9 +21,11 @@ constexpr table_sizes sizes_of(const plan& p) {
 
 /// A local program as a constant, between two evaluations.
 struct local_sizes {
-  std::size_t values = 0, ops = 0, inputs = 0, outputs = 0;
+  std::size_t values = 0, ops = 0, inputs = 0, outputs = 0, results = 0;
 };
-constexpr local_sizes sizes_of(const local_program& p) { return {p.values.size(), p.ops.size(), p.inputs.size(), p.outputs.size()}; }
+constexpr local_sizes sizes_of(const local_program& p) {
+  return {p.values.size(), p.ops.size(), p.inputs.size(), p.outputs.size(), p.results.size()};
+}
 
 template <local_sizes Sizes>
 struct constant_local_program {
@@ -31,12 +33,14 @@ struct constant_local_program {
   std::array<local_op, Sizes.ops> ops{};
   std::array<int, Sizes.inputs> inputs{};
   std::array<int, Sizes.outputs> outputs{};
+  std::array<int, Sizes.results> results{};
 
   constexpr explicit constant_local_program(const local_program& p) {
     for (std::size_t i = 0; i < Sizes.values; ++i) values[i] = p.values[i];
     for (std::size_t i = 0; i < Sizes.ops; ++i) ops[i] = p.ops[i];
     for (std::size_t i = 0; i < Sizes.inputs; ++i) inputs[i] = p.inputs[i];
     for (std::size_t i = 0; i < Sizes.outputs; ++i) outputs[i] = p.outputs[i];
+    for (std::size_t i = 0; i < Sizes.results; ++i) results[i] = p.results[i];
   }
   [[nodiscard]] constexpr local_program thaw() const {
     local_program p;
@@ -44,6 +48,7 @@ struct constant_local_program {
     p.ops.assign(ops.begin(), ops.end());
     p.inputs.assign(inputs.begin(), inputs.end());
     p.outputs.assign(outputs.begin(), outputs.end());
+    p.results.assign(results.begin(), results.end());
     return p;
   }
 };

@@ -50,8 +50,9 @@ struct static_group {
   static constexpr auto stores = copy<fused_store, static_cast<std::size_t>(group.stores.count)>(Program::view.stores, group.stores.begin);
 };
 
+/// Out of line: the same for every communicator.
 template <class Program, int I>
-void run_static_local(const device_memory& device) {
+[[gnu::noinline]] void run_static_local(const device_memory& device) {
   using source = static_step<Program, I>;
   constexpr const plan_step& s = source::constant;
   using T = element_t<source::constant.type>;

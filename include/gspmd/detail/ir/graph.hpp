@@ -40,6 +40,7 @@ struct node {
   bool forbid_reshard = false;    // the user allows no communication on the operands
   sharding annotation;
   location at;
+  int tag = -1;                   // what the builder of a graph calls it; survives every renumbering
 };
 
 /// A program in the global view, in the order it was written; operands come before their users.
@@ -66,9 +67,10 @@ class graph {
     }
     return -1;
   }
-  /// `einsum at mlp.cpp:12`, or `input 0`
+  /// `einsum at mlp.cpp:12`, `input 0`, or where there are no lines but names: "einsum `scores`"
   static constexpr text place(location at, std::string_view op) {
     if (at.is_input()) return text("input ") << at.line;
+    if (at.line == 0) return text(op) << " `" << at.file << '`';
     return text(op) << " at " << base_name(at.file) << ':' << at.line;
   }
   static constexpr std::string_view base_name(std::string_view path) {

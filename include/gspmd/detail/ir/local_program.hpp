@@ -41,6 +41,7 @@ struct local_program {
   std::vector<local_op> ops;
   std::vector<int> inputs;   // values
   std::vector<int> outputs;  // values
+  std::vector<int> results;  // by node: the value it leaves; -1 if it is not computed
 
   [[nodiscard]] constexpr const local_value& value(int i) const { return values[static_cast<std::size_t>(i)]; }
 };

@@ -38,6 +38,14 @@ class rule_table {
   std::vector<op_rule> rules_;
 };
 
+/// How a value came by a split: through the operator `via`, from one of the tensors it connects.
+struct split_origin {
+  int node = 0;
+  axis_use use;
+  int from = 0;
+  int via = 0;
+};
+
 /// Gives every value of a graph a sharding (GSPMD 3.5).
 ///
 /// 1. A value starts with the user's annotation, else replicated and open in all dims.
@@ -53,7 +61,9 @@ class rule_table {
 /// Between two candidates that exclude each other the one met first stays: operands are asked larger first, then in order.
 class completion {
  public:
-  constexpr completion(const graph& g, const mesh_shape& mesh) : graph_(g), mesh_(mesh), rules_(g) {
+  /// `record`, if any, is told of every split that is passed on, in order.
+  constexpr completion(const graph& g, const mesh_shape& mesh, std::vector<split_origin>* record = nullptr)
+      : graph_(g), mesh_(mesh), rules_(g), record_(record) {
     const auto count = g.nodes.size();
     shardings.resize(count, sharding{});
     dirty_.resize(count, 0);
@@ -116,26 +126,30 @@ class completion {
     if ((is_forward ? facts.forward : facts.backward) > round_) return;
     const op_rule& rule = rules_.of(i);
     if (is_forward) {
-      for (const int k : larger_first(n)) give(rule, n.operands[k], rule.operand(k), i, rule.result());
+      for (const int k : larger_first(n)) give(i, rule, n.operands[k], rule.operand(k), i, rule.result());
     } else {
-      for (int k = 0; k < n.operands.count; ++k) give(rule, i, rule.result(), n.operands[k], rule.operand(k));
+      for (int k = 0; k < n.operands.count; ++k) give(i, rule, i, rule.result(), n.operands[k], rule.operand(k));
       for (const int from : larger_first(n))
         for (int k = 0; k < n.operands.count; ++k)
-          if (k != from) give(rule, n.operands[from], rule.operand(from), n.operands[k], rule.operand(k));
+          if (k != from) give(i, rule, n.operands[from], rule.operand(from), n.operands[k], rule.operand(k));
     }
   }
 
   /// Moves the splits of one tensor of an operator to another one through the factors they share.
-  constexpr void give(const op_rule& rule, int from, const tensor_map& from_map, int to, const tensor_map& to_map) {
+  constexpr void give(int via, const op_rule& rule, int from, const tensor_map& from_map, int to, const tensor_map& to_map) {
     const sharding& source = shardings[static_cast<std::size_t>(from)];
     if (source.splits.empty()) return;
     auto splits = to_factors(mesh_, rule, from_map, source.splits);
     if (!rule.uniform)
       for (int i = splits.count - 1; i >= 0; --i)
         if (rule.factors[splits[i].dim].kind == factor_kind::gathered || !to_map.holds(splits[i].dim)) remove(splits, i);
+    const axis_mask had = record_ != nullptr ? shardings[static_cast<std::size_t>(to)].split_axes() : 0;
     if (refine(shardings[static_cast<std::size_t>(to)], to_dims(mesh_, rule, to_map, splits),
                graph_.nodes[static_cast<std::size_t>(to)].shape)) {
       changed_ = true;
+      if (record_ != nullptr)
+        for (const auto& use : shardings[static_cast<std::size_t>(to)].splits)
+          if ((had & axis_bit(use.axis)) == 0) record_->push_back(split_origin{to, use, from, via});
       dirty_[static_cast<std::size_t>(to)] = 3;
       for (int u = users_begin_[static_cast<std::size_t>(to)]; u < users_begin_[static_cast<std::size_t>(to) + 1]; ++u)
         dirty_[static_cast<std::size_t>(users_[static_cast<std::size_t>(u)])] = 3;
@@ -161,6 +175,7 @@ class completion {
   const graph& graph_;
   const mesh_shape& mesh_;
   rule_table rules_;
+  std::vector<split_origin>* record_ = nullptr;
   int round_ = 0;
   bool changed_ = false;
   std::vector<std::uint8_t> dirty_;  // 1: to be visited forward, 2: backward

@@ -88,7 +88,9 @@ class differentiator {
         break;
       }
       case opcode::power: {
-        send(0, o(dy) * o(o(in(1)) * o(power(o(in(0)), o(o(in(1)) - o(1.0))))));
+        const value slope = o(in(1)) * o(power(o(in(0)), o(o(in(1)) - o(1.0))));
+        const bool is_never_0 = at(n.operands[1]).op == opcode::constant && at(n.operands[1]).real != 0;
+        send(0, o(dy) * o(is_never_0 ? slope : select(o(equal(o(in(1)), o(0.0))), o(0.0), o(slope))));  // 0 * 0^-1 is no number
         const value logarithm = select(o(o(in(0)) > o(0.0)), o(log(in(0), where)), o(0.0));
         send(1, o(dy) * o(o(y) * o(logarithm)));
         break;

@@ -57,12 +57,13 @@ constexpr plan schedule_program(const graph& g, const mesh_shape& mesh, std::spa
     result.broken = mistake::communication;
     return result;
   }
+  const std::vector<int> results = local.results;
   scheduler steps(g, mesh, std::move(local));
   steps.run();
   result = std::move(steps.out);
   memory_planner memory(result, std::move(steps.base));
   memory.run();
-  for (const auto& n : g.nodes) result.nodes.push_back(planned_node{n.op, n.at});
+  for (std::size_t i = 0; i < g.nodes.size(); ++i) result.nodes.push_back(planned_node{g.nodes[i].op, g.nodes[i].at, results[i]});
   for (const auto& s : completed) result.completed.push_back(s);
   return result;
 }

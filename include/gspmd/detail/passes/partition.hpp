@@ -49,15 +49,10 @@ class partitioner {
       wanted.partial = 0;
       program.outputs.push_back(form_of(o, wanted, o, false, true));
     }
+    for (const auto& forms : forms_) program.results.push_back(forms.empty() ? -1 : forms.front());
   }
 
   local_program program;
-
-  /// The local value that node `i` leaves; -1 if it is not computed.
-  [[nodiscard]] constexpr int result_of(int i) const {
-    const auto& forms = forms_[static_cast<std::size_t>(i)];
-    return forms.empty() ? -1 : forms.front();
-  }
 
  private:
   [[nodiscard]] constexpr const sharding& completed_of(int i) const { return completed_[static_cast<std::size_t>(i)]; }

@@ -1,0 +1,53 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstddef>
+#include <string>
+
+#include "gspmd/detail/ir/mesh_info.hpp"
+#include "gspmd/detail/ir/plan.hpp"
+#include "gspmd/error.hpp"
+
+/// What a step checks about the memory it is given. Not templates, and out of line: a program has many steps.
+namespace gspmd::detail {
+
+inline std::string leaf_text(const plan_view& plan, std::size_t leaf) {
+  const auto inputs = plan.inputs.size();
+  return leaf < inputs ? "step: input " + std::to_string(leaf) : "step: output " + std::to_string(leaf - inputs);
+}
+
+/// Throws unless the shards of a leaf (inputs, then outputs) lie on `count` devices and are laid out as the plan wants them.
+[[gnu::noinline]] inline void check_shards(const plan_view& plan, const mesh_info& mesh, std::size_t leaf, std::size_t count,
+                                           int given_count, const planned_value& has, const mesh_shape& given_mesh) {
+  const auto inputs = plan.inputs.size();
+  const auto& wanted = plan.value(leaf < inputs ? plan.inputs[leaf] : plan.outputs[leaf - inputs]);
+  if (given_count != static_cast<int>(count)) throw error(leaf_text(plan, leaf) + " is not on the devices of this communicator");
+  if (&has == &wanted) return;
+  if (!(has.global == wanted.global) || has.type != wanted.type || !(given_mesh.sizes == plan.mesh->sizes))
+    throw error(leaf_text(plan, leaf) + " is " + std::string(shape_text(wanted.global).view()) + " and the sharded_array given is " +
+                std::string(shape_text(has.global).view()) + ", or of another type or mesh");
+  if (!same_layout(has.layout, wanted.layout))
+    throw error(leaf_text(plan, leaf) + " is sharded " + std::string(sharding_text(mesh, wanted.layout, wanted.global.count).view()) +
+                " and the sharded_array given is sharded " + std::string(sharding_text(mesh, has.layout, has.global.count).view()) +
+                "; annotate both alike");
+}
+
+/// Throws if an output is given the memory of an input that is read after it is written.
+[[gnu::noinline]] inline void check_memory(const plan_view& plan, std::size_t devices, const void* const* inputs, void* const* outputs) {
+  const auto input_count = plan.inputs.size();
+  const auto output_count = plan.outputs.size();
+  for (std::size_t d = 0; d < devices; ++d)
+    for (std::size_t k = 0; k < output_count; ++k)
+      for (std::size_t i = 0; i < input_count; ++i)
+        if (outputs[d * output_count + k] == inputs[d * input_count + i] && plan.shared_inputs[k] != static_cast<int>(i) &&
+            elements(plan.value(plan.outputs[k]).local) > 0)
+          throw error("step: output " + std::to_string(k) + " is given the memory of input " + std::to_string(i) +
+                      ", which is read after the output is written; give it memory of its own (step::shared_input says what may "
+                      "be shared)");
+}
+
+[[noreturn, gnu::noinline]] inline void throw_several_devices(std::size_t count) {
+  throw error("step: the communicator holds " + std::to_string(count) + " devices; give a sharded_array for every tensor");
+}
+
+}  // namespace gspmd::detail

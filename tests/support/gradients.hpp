@@ -1,0 +1,63 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <algorithm>
+#include <array>
+
+#include "support/traced.hpp"
+
+/// Gradients against differences of the naive evaluator.
+namespace reference {
+
+/// sum(y * w) with fixed weights of both signs, so that no two elements of y count alike.
+inline value weighted_sum(traced& program, value y) {
+  const value w = program.input(reals({y.shape().begin(), y.shape().end()}, -1.3, 1.7, 5));
+  return gspmd::sum((y.type() == dtype::f64 ? y : gspmd::convert<double>(y)) * w);
+}
+
+/// The gradients by up to four values, through the public function.
+inline std::vector<value> gradients_of(value loss, const std::vector<value>& by) {
+  std::array<value, 4> list{};
+  std::copy(by.begin(), by.end(), list.begin());
+  const auto result = gspmd::grad(loss, list);
+  return {result.begin(), result.begin() + static_cast<std::ptrdiff_t>(by.size())};
+}
+
+/// What the differences of a loss say about its gradient by one input.
+struct difference_check {
+  int checked = 0;
+  int skipped = 0;  // elements at whose side the loss bends so sharply that differences say nothing
+  std::string wrong;
+
+  /// Looks at `most` elements of input `k`; `gradient` is what the program computed for it.
+  void look(traced& program, value loss, std::size_t k, const host_array& gradient, double step, int most) {
+    const auto at_loss = [&](std::size_t e, double x) {
+      double& element = program.inputs[k].reals[e];
+      const double before = std::exchange(element, x);
+      const double y = program.evaluate(loss).reals[0];
+      element = before;
+      return y;
+    };
+    const auto& x = program.inputs[k];
+    if (gradient.type != x.type || gradient.shape != x.shape) wrong = "a gradient of another type or shape than its input";
+    const auto stride = std::max<std::size_t>(1, x.size() / static_cast<std::size_t>(most));
+    for (std::size_t e = 0; e < x.size() && wrong.empty(); e += stride) {
+      const double here = x.reals[e];
+      const auto slope = [&](double h) { return (at_loss(e, here + h) - at_loss(e, here - h)) / (2 * h); };
+      const double coarse = slope(step);
+      const double fine = slope(step / 2);
+      const double want = (4 * fine - coarse) / 3;
+      const double got = gradient.reals[e];
+      if (!(std::fabs(fine - coarse) <= 1e-3 * (1 + std::fabs(want)))) {
+        ++skipped;
+        continue;
+      }
+      ++checked;
+      if (!(std::fabs(got - want) <= 1e-6 * (1 + std::fabs(want)) + std::fabs(fine - coarse)))
+        wrong = "input " + std::to_string(k) + ", element " + std::to_string(e) + ": the gradient is " + number_text(got) +
+                " and the differences say " + number_text(want);
+    }
+  }
+};
+
+}  // namespace reference
