@@ -39,6 +39,10 @@ class whole_inputs {
       check_type<std::remove_cvref_t<decltype(*std::data(leaf))>>(k);
       if (k < plan_.inputs.size()) {
         const auto& shape = plan_.value(plan_.inputs[k]).global;
+        if constexpr (requires { leaf.shape().count; })
+          if (!(leaf.shape() == shape))
+            throw error("run: input " + std::to_string(k) + " is " + std::string(shape_text(shape).view()) + " and the array given is " +
+                        std::string(shape_text(leaf.shape()).view()));
         if (static_cast<std::int64_t>(std::size(leaf)) != elements(shape))
           throw error("run: input " + std::to_string(k) + " is " + std::string(shape_text(shape).view()) + " with " +
                       std::to_string(elements(shape)) + " elements and the array given has " + std::to_string(std::size(leaf)));

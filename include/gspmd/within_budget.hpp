@@ -59,14 +59,16 @@ constexpr text costliest_steps(const plan_view& p, const mesh_info& mesh, axis_m
       [&](text& t, std::size_t i) {
         const auto& s = p.steps[i];
         const auto& n = p.nodes[static_cast<std::size_t>(s.node)];
-        t << name_of(s.collective) << " over `" << axes_text(mesh, axes_of(p, s)) << "` for " << graph::place(n.at, name_of(n.op));
+        t << name_of(s.collective) << " over `" << axes_text(mesh, axes_of(p, s)) << "` for "
+          << graph::place(n.at, name_of(n.op));
       });
 }
 
 constexpr text over_bytes(const plan_view& p, const mesh_info& mesh, axis_mask axes, std::int64_t limit, std::string_view where) {
   const auto sent = bytes_over(p, axes);
   if (sent <= limit) return {};
-  return text("a device sends ") << sent << " bytes" << where << ", " << limit << " are allowed" << costliest_steps(p, mesh, axes);
+  return text("a device sends ") << sent << " bytes" << where << ", " << limit << " are allowed"
+                                 << costliest_steps(p, mesh, axes);
 }
 
 template <class Limit>
@@ -91,16 +93,18 @@ struct budget_of<max_memory<Bytes>> {
     const auto peak = peak_bytes(p);
     if (peak <= Bytes) return {};
     return text("a device holds ") << peak << " bytes, " << Bytes << " are allowed; the arena is " << p.arena_bytes
-           << heaviest(
-                  p.values.size(),
-                  [&](std::size_t i) {
-                    const auto& v = p.values[i];
-                    return v.where.where == memory_place::kind::none ? 0 : elements(v.local) * bytes_of(v.type);
-                  },
-                  [&](text& t, std::size_t i) {
-                    const auto& n = p.nodes[static_cast<std::size_t>(p.values[i].node)];
-                    t << graph::place(n.at, name_of(n.op)) << ' ' << shape_text(p.values[i].local);
-                  });
+                                   << heaviest(
+                                          p.values.size(),
+                                          [&](std::size_t i) {
+                                            const auto& v = p.values[i];
+                                            return v.where.where == memory_place::kind::none
+                                                       ? 0
+                                                       : elements(v.local) * bytes_of(v.type);
+                                          },
+                                          [&](text& t, std::size_t i) {
+                                            const auto& n = p.nodes[static_cast<std::size_t>(p.values[i].node)];
+                                            t << graph::place(n.at, name_of(n.op)) << ' ' << shape_text(p.values[i].local);
+                                          });
   }
 };
 template <int Count>
@@ -108,7 +112,8 @@ struct budget_of<max_collectives<Count>> {
   static constexpr text check(const plan_view& p, const mesh_info& mesh) {
     const auto count = static_cast<std::int64_t>(count_collectives(p));
     if (count <= Count) return {};
-    return text("a device takes part in ") << count << " collectives, " << Count << " are allowed" << costliest_steps(p, mesh, ~axis_mask{0});
+    return text("a device takes part in ") << count << " collectives, " << Count << " are allowed"
+                                           << costliest_steps(p, mesh, ~axis_mask{0});
   }
 };
 

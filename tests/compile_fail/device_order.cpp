@@ -6,7 +6,6 @@
 
 using namespace gspmd;
 
-
 #ifdef FIXED
 using pod = mesh<axis<"data", 2>, axis<"model", 2>, device_order<0, 1, 3, 2>>;
 #else

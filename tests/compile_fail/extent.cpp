@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // expect: gspmd: extents that must be equal differ
-// expect: einsum at extent.cpp:13: dim `d` of
+// expect: einsum at extent.cpp:12: dim `d` of
 // expect: `bd,df->bf` is 512 in operand 0 and
 // expect: 128 in operand 1
 #include <gspmd/gspmd.hpp>
@@ -9,9 +9,7 @@ using namespace gspmd;
 
 using pod = mesh<axis<"data", 2>, axis<"model", 2>>;
 
-constexpr auto product = [](auto x, auto w) {
-  return einsum<"bd,df->bf">(x, w);
-};
+constexpr auto product = [](auto x, auto w) { return einsum<"bd,df->bf">(x, w); };
 #ifdef FIXED
 using step = compile<product, pod, in<float, dims<64, 512>, split<"data", _>>, in<float, dims<512, 256>>>;
 #else

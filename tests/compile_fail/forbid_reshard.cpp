@@ -11,9 +11,7 @@ using namespace gspmd;
 
 using pod = mesh<axis<"data", 2>, axis<"model", 2>>;
 
-constexpr auto product = [](auto x, auto w) {
-  return forbid_reshard(einsum<"bd,df->bf">(x, w));
-};
+constexpr auto product = [](auto x, auto w) { return forbid_reshard(einsum<"bd,df->bf">(x, w)); };
 #ifdef FIXED
 using step = compile<product, pod, in<float, dims<64, 512>, split<_, "model">>, in<float, dims<512, 256>, split<"model", _>>>;
 #else

@@ -6,7 +6,6 @@
 
 using namespace gspmd;
 
-
 #ifdef FIXED
 using pod = mesh<axis<"data", 2>, axis<"model", 2>>;
 #else

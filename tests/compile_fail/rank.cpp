@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // expect: gspmd: a tensor has another number of dims than the operator names
-// expect: einsum at rank.cpp:14: operand 1 of
+// expect: einsum at rank.cpp:12: operand 1 of
 // expect: 2 letters
 // expect: [512,256,1] of rank 3
 #include <gspmd/gspmd.hpp>
@@ -9,10 +9,7 @@ using namespace gspmd;
 
 using pod = mesh<axis<"data", 2>, axis<"model", 2>>;
 
-
-constexpr auto product = [](auto x, auto w) {
-  return einsum<"bd,df->bf">(x, w);
-};
+constexpr auto product = [](auto x, auto w) { return einsum<"bd,df->bf">(x, w); };
 #ifdef FIXED
 using step = compile<product, pod, in<float, dims<64, 512>, split<"data", _>>, in<float, dims<512, 256>>>;
 #else

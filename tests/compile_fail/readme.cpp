@@ -1,11 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // The README's first program, with its wrong line.
 // expect: gspmd: extents that must be equal differ
-// expect: einsum at readme.cpp:18: dim `f` of
-// expect: `bf,df->bd` is 2048 in operand 0 and
-// expect: 512 in operand 1; a letter has one
-#include <cstdio>
-
+// expect: einsum at readme.cpp:16: dim `f` of
+// expect: `bf,df->bd` is 2048 in operand 0
+// expect: and 512 in operand 1; a letter has
 #include <gspmd/gspmd.hpp>
 using namespace gspmd;
 
@@ -22,8 +20,7 @@ using step = compile<mlp, pod, in<float, dims<64, 512>, split<"data", _>>, in<fl
                      in<float, dims<2048, 512>, split<"model", _>>>;
 
 int main() {
-  std::puts(explain<step>().c_str());  // <- here
   array<float> x({64, 512}), w1({512, 2048}), w2({2048, 512});
-  auto y = run<step>(threads{}, x, w1, w2);
-  std::printf("y[0] = %g\n", static_cast<double>(y[0]));
+  auto y = run<step>(threads{}, x, w1, w2);  // <- here
+  return y[0] != 0;
 }

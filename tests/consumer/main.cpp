@@ -21,8 +21,9 @@ constexpr auto iterate = [](auto a, auto x, auto r, auto p) {
   return std::tuple{x + alpha * p, r_next, r_next + rr_next / rr * p, rr_next};
 };
 template <int Devices>
-using step = compile<iterate, mesh<axis<"rows", Devices>>, in<double, dims<unknowns, unknowns>, split<"rows", _>>, in<double, dims<unknowns>, split<"rows">>,
-                     in<double, dims<unknowns>, split<"rows">>, in<double, dims<unknowns>, split<"rows">>>;
+using step = compile<iterate, mesh<axis<"rows", Devices>>, in<double, dims<unknowns, unknowns>, split<"rows", _>>,
+                     in<double, dims<unknowns>, split<"rows">>, in<double, dims<unknowns>, split<"rows">>,
+                     in<double, dims<unknowns>, split<"rows">>>;
 static_assert(within_budget<step<4>, max_bytes<512>, max_collectives<6>>);
 
 template <class Step, class Backend>

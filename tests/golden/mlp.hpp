@@ -22,7 +22,8 @@ constexpr auto train = [](auto x, auto target, auto w) {
   w.w2 = w.w2 - 0.1 * g.w2;
   return std::tuple{loss, w};
 };
-using step = compile<train, mesh<axis<"data", 2>, axis<"model", 4>>, in<float, dims<15, 64>, split<"data", _>>, in<float, dims<15, 10>>,
-                     record<weights, in<float, dims<64, 30>, split<_, "model">>, in<float, dims<30>>, in<float, dims<30, 10>, split<"model", _>>>>;
+using step = compile<
+    train, mesh<axis<"data", 2>, axis<"model", 4>>, in<float, dims<15, 64>, split<"data", _>>, in<float, dims<15, 10>>,
+    record<weights, in<float, dims<64, 30>, split<_, "model">>, in<float, dims<30>>, in<float, dims<30, 10>, split<"model", _>>>>;
 
 }  // namespace golden::mlp

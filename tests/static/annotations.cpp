@@ -16,8 +16,16 @@ using sharded = annotated<[](auto x) { return shard(x, {1, 2, 4}); }>;
 static_assert(is_split_as<sharded, split<_, "a", "b">>);
 static_assert(sharded::local_extents == dims<3, 8, 16>::value);
 
-static_assert(is_split_as<annotated<[](auto x) { return shard(x, {1, 8, 1}); }>, split<_, "a,b", _>>, "axes in order, as many as it takes");
-static_assert(is_split_as<annotated<[](auto x) { return shard(x, {1, 1, 2}); }>, split<_, _, "a">>, "the axis left over replicates");
+static_assert(is_split_as<annotated<[](auto x) {
+                            return shard(x, {1, 8, 1});
+                          }>,
+                          split<_, "a,b", _>>,
+              "axes in order, as many as it takes");
+static_assert(is_split_as<annotated<[](auto x) {
+                            return shard(x, {1, 1, 2});
+                          }>,
+                          split<_, _, "a">>,
+              "the axis left over replicates");
 
 // GSPMD 3.1: mesh_split by position
 static_assert(is_split_as<annotated<[](auto x) { return mesh_split(x, {-1, 1, 0}); }>, split<_, "b", "a">>);

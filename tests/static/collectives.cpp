@@ -44,17 +44,19 @@ constexpr auto linear_gradients = [](auto x, auto w, auto dy) {
   auto y = einsum<"bi,oi->bo">(x, w);
   return grad(sum(y * dy), std::tuple{x, w});
 };
-using megatron = compile<linear_gradients, mesh<axis<"tp", 4>>, in<float, dims<8, 32>, split<_, _>>, in<float, dims<64, 32>, split<"tp", _>>,
-                         in<float, dims<8, 64>, split<_, "tp">>>;
+using megatron = compile<linear_gradients, mesh<axis<"tp", 4>>, in<float, dims<8, 32>, split<_, _>>,
+                         in<float, dims<64, 32>, split<"tp", _>>, in<float, dims<8, 64>, split<_, "tp">>>;
 static_assert(has_partial<megatron, dims<8, 32>>("tp"), "the gradient of the input is partial over tp");
 static_assert(megatron::collectives == list{all_reduce<"tp">}, "and that is all that is summed");
-static_assert(megatron::output_shard<1>::local_extents == dims<16, 32>::value, "the gradient of the weight is sharded as the weight");
+static_assert(megatron::output_shard<1>::local_extents == dims<16, 32>::value,
+              "the gradient of the weight is sharded as the weight");
 
 // ---- gradients (F65): a scale that all positions of a split sequence share ----
 constexpr auto scale_gradients = [](auto x, auto gamma, auto dy) { return grad(sum(x * gamma * dy), std::tuple{x, gamma}); };
-using scale = compile<scale_gradients, mesh<axis<"tp", 4>>, in<float, dims<128, 32>, split<"tp", _>>, in<float, dims<32>, split<_>>,
-                      in<float, dims<128, 32>, split<"tp", _>>>;
-static_assert(scale::output_shard<0>::local_extents == dims<32, 32>::value, "the gradient of the input is split along the sequence");
+using scale = compile<scale_gradients, mesh<axis<"tp", 4>>, in<float, dims<128, 32>, split<"tp", _>>,
+                      in<float, dims<32>, split<_>>, in<float, dims<128, 32>, split<"tp", _>>>;
+static_assert(scale::output_shard<0>::local_extents == dims<32, 32>::value,
+              "the gradient of the input is split along the sequence");
 static_assert(has_partial<scale, dims<32>>("tp"), "the gradient of the weight is partial");
 static_assert(scale::collectives == list{all_reduce<"tp">});
 static_assert(scale::bytes_sent_per_device == 2 * 3 * 32 * 4 / 4);

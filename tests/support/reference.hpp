@@ -164,7 +164,7 @@ inline void convert(const host_array& x, host_array& result) {
       else result.reals[i] = result.type == dtype::f32 ? static_cast<double>(static_cast<float>(x.ints[i])) : static_cast<double>(x.ints[i]);
     } else if (x.floating()) {
       const double limit = result.type == dtype::s32 ? 2147483647.0 : 9.2e18;  // beyond: implementation-defined
-      result.ints[i] = std::isnan(x.reals[i]) ? 0 : static_cast<std::int64_t>(std::clamp(x.reals[i], -limit, limit));
+      result.ints[i] = std::isnan(x.reals[i]) ? 0 : static_cast<std::int64_t>(std::clamp(x.reals[i], -limit - 1, limit));
     } else {
       result.ints[i] = wrap_to(result.type, bits_of(x.ints[i]));
     }

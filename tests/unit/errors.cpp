@@ -34,10 +34,8 @@ struct throws_at_7 {
     return x;
   }
 };
-constexpr auto with_map = [](auto x) {
-  return map(throws_at_7{}, x);
-};
-constexpr int with_map_line = __LINE__ - 2;
+constexpr auto with_map = [](auto x) { return map(throws_at_7{}, x); };
+constexpr int with_map_line = __LINE__ - 1;
 using mapped = compile<with_map, line4, in<float, dims<8>, split<"x">>>;
 
 /// A communicator whose reductions fail.
@@ -56,7 +54,8 @@ using summed = compile<total, line4, in<float, dims<8>, split<"x">>>;
 
 TEST_CASE("run: a wrong number of elements") {
   array<float> x({8, 3}), w({3, 3});
-  CHECK(text_of([&] { run<step>(simulated{}, x, w); }) == "gspmd: run: input 1 is [3,2] with 6 elements and the array given has 9");
+  CHECK(text_of([&] { run<step>(simulated{}, x, w); }) ==
+        "gspmd: run: input 1 is [3,2] with 6 elements and the array given has 9");
   CHECK(text_of([&] { run<step>(simulated{}, std::vector<float>(5), w); }) ==
         "gspmd: run: input 0 is [8,3] with 24 elements and the array given has 5");
 }
@@ -73,7 +72,8 @@ TEST_CASE("run: a wrong number of inputs") {
   array<float> x({8, 3}), w({3, 2});
   CHECK(text_of([&] { run<step>(simulated{}, x); }) == "gspmd: run: the program has 2 inputs and the call gives 1");
   CHECK(text_of([&] { run<step>(simulated{}, x, w, w); }) == "gspmd: run: the program has 2 inputs and the call gives 3");
-  CHECK(text_of([&] { run<summed>(simulated{}, array<float>({8}), w); }) == "gspmd: run: the program has 1 input and the call gives 2");
+  CHECK(text_of([&] { run<summed>(simulated{}, array<float>({8}), w); }) ==
+        "gspmd: run: the program has 1 input and the call gives 2");
 }
 
 TEST_CASE("a wrong number of devices") {
@@ -87,15 +87,18 @@ TEST_CASE("a wrong number of devices") {
             std::vector<float> shard(6), result(4);
             s(comm, shard, w, result);
           });
-        }).find("the mesh has 4 devices but the communicator has 3 ranks; start as many ranks as the mesh has devices, or give the mesh 3 "
-                "devices") != std::string::npos);
+        })
+            .find("the mesh has 4 devices but the communicator has 3 ranks; start as many ranks as the mesh has devices, or give "
+                  "the mesh 3 "
+                  "devices") != std::string::npos);
 }
 
 TEST_CASE("a buffer that is no shard") {
   std::vector<float> buffer(7);
   using shard = shard_view<float, line4, dims<9, 2>, split<"x", _>>;
-  CHECK(text_of([&] { static_cast<void>(shard(buffer)); }) ==
-        "gspmd: a shard of [3,2] has 6 elements and the buffer has 7; every device allocates the local extents, padding included");
+  CHECK(
+      text_of([&] { static_cast<void>(shard(buffer)); }) ==
+      "gspmd: a shard of [3,2] has 6 elements and the buffer has 7; every device allocates the local extents, padding included");
 
   const auto text = text_of([&] {
     launch(threads{}, 4, [&](auto& comm) {
@@ -104,7 +107,9 @@ TEST_CASE("a buffer that is no shard") {
       s(comm, x, w, result);
     });
   });
-  CHECK(text == "gspmd: on rank 2: a shard of [2,3] has 6 elements and the buffer has 5; every device allocates the local extents, padding included");
+  CHECK(text ==
+        "gspmd: on rank 2: a shard of [2,3] has 6 elements and the buffer has 5; every device allocates the local extents, "
+        "padding included");
 }
 
 TEST_CASE("a map that throws: operator, line and rank reach the caller") {
@@ -145,6 +150,7 @@ TEST_CASE("a device that throws between collectives stops the others") {
 }
 
 TEST_CASE("array: more dims than a tensor may have") {
-  CHECK(text_of([] { array<float>({1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1}); }) ==
-        "gspmd: array: a tensor has at most 32 dims");
+  CHECK(text_of([] {
+          array<float>({1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1});
+        }) == "gspmd: array: a tensor has at most 32 dims");
 }

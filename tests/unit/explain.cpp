@@ -32,7 +32,7 @@ void compare(const std::string& text, const std::string& name) {
 
 TEST_CASE("explain: a training step") { compare(gspmd::explain<golden::mlp::step>(), "mlp.txt"); }
 
-TEST_CASE("explain: every movement, a forced gather, dead code, a copied output") {
+TEST_CASE("explain: movements, a forced gather, dead code left out, a copied output") {
   compare(gspmd::explain<golden::layouts::step>(), "layouts.txt");
 }
 

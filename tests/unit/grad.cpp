@@ -28,7 +28,7 @@ using list = std::vector<value>;
 /// annotations on several meshes.
 template <class F>
 void check(const char* name, const std::vector<host_array>& inputs, F f, double step = 1e-3) {
-  INFO(name);
+  INFO(std::string(name));
   const auto build = [&](traced& program, std::vector<std::size_t>& numbers, value& loss) {
     list arguments;
     list by;
@@ -189,7 +189,7 @@ TEST_CASE("einsum") {
 TEST_CASE("reduce") {
   const std::vector<host_array> three = {reals({3, 4, 2}, 0.5, 1.5)};
   for (const auto kind : {monoid::add, monoid::multiply, monoid::maximum, monoid::minimum}) {
-    INFO(detail::name_of(kind));
+    INFO(std::string(detail::name_of(kind)));
     check("dim 0", three, [=](const list& x) { return reduce(x[0], kind, {0}); });
     check("dim 1", three, [=](const list& x) { return reduce(x[0], kind, {1}); });
     check("dims 0 and 2", three, [=](const list& x) { return reduce(x[0], kind, {2, 0}); });

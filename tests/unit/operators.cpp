@@ -22,7 +22,7 @@ using place = reference::index;
 /// f(inputs) must be `wanted`.
 template <class F>
 void check(const char* name, const std::vector<host_array>& inputs, F f, const host_array& wanted) {
-  INFO(name);
+  INFO(std::string(name));
   const double tolerance = wanted.type == dtype::f32 ? 1e-6 : 1e-13;
   reference::random_numbers random(1);
   for (int k = 0; k < 10; ++k) {

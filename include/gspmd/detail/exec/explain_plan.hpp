@@ -82,7 +82,10 @@ class plan_explainer {
     if (n.op == opcode::parameter) return "input " + std::to_string(n.at.line);
     std::string t = name_of(n.op);
     if (n.op == opcode::reduce && v.step >= 0)
-      t += '(' + std::string(name_of(plan_.reductions[static_cast<std::size_t>(plan_.steps[static_cast<std::size_t>(v.step)].spec)].kind)) + ')';
+      t += '(' +
+           std::string(
+               name_of(plan_.reductions[static_cast<std::size_t>(plan_.steps[static_cast<std::size_t>(v.step)].spec)].kind)) +
+           ')';
     return t;
   }
   /// The number of the loop that computes a value; `-` for what is read where it is used, without work of its own.
@@ -92,7 +95,9 @@ class plan_explainer {
     const int loop = loop_[static_cast<std::size_t>(v.step)];
     return loop > 0 ? std::to_string(loop) : std::string();
   }
-  [[nodiscard]] std::string sharding_of(const planned_value& v) const { return str(sharding_text(mesh_, v.layout, v.global.count)); }
+  [[nodiscard]] std::string sharding_of(const planned_value& v) const {
+    return str(sharding_text(mesh_, v.layout, v.global.count));
+  }
   [[nodiscard]] bool is_uneven(const planned_value& v) const {
     for (int d = 0; d < v.global.count; ++d)
       if (v.local[d] * parts_of(mesh_.shape, v.layout, d) != v.global[d]) return true;
@@ -111,20 +116,17 @@ class plan_explainer {
     table.align_right(0);
     table.align_right(5);
     table.add({"#", "operator", "line", "type", "global shape", "loop", "local shape", "sharding"});
-    int dead = 0;
     bool any_loop = false;
     bool any_in_place = false;
     for (int i = 0; i < static_cast<int>(plan_.nodes.size()); ++i) {
       const auto& n = plan_.nodes[static_cast<std::size_t>(i)];
-      if (n.value < 0) {
-        ++dead;
-        continue;
-      }
+      if (n.value < 0) continue;  // no output depends on it
       const auto& v = plan_.value(n.value);
       std::string layout = sharding_of(v) + (is_uneven(v) ? " uneven" : "");
       for (std::size_t k = 0; k < plan_.outputs.size(); ++k)
         if (node_of_output(k) == i) layout += "  -> output " + std::to_string(k);
-      const auto place = n.at.is_input() ? std::string() : std::string(graph::base_name(n.at.file)) + ':' + std::to_string(n.at.line);
+      const auto place =
+          n.at.is_input() ? std::string() : std::string(graph::base_name(n.at.file)) + ':' + std::to_string(n.at.line);
       const auto loop = loop_text(n, v);
       any_in_place = any_in_place || loop == "-";
       any_loop = any_loop || (!loop.empty() && loop != "-");
@@ -133,10 +135,9 @@ class plan_explainer {
       add_communication(i, table);
     }
     std::string t = table.str();
-    if (any_loop || any_in_place || dead > 0) t += '\n';
+    if (any_loop || any_in_place) t += '\n';
     if (any_loop) t += "operators with the same number under `loop` are fused into one loop\n";
     if (any_in_place) t += "`-` under `loop`: no work of its own, it is read where it is used\n";
-    if (dead > 0) t += "not computed, because no output depends on them: " + std::to_string(dead) + (dead == 1 ? " operator\n" : " operators\n");
     return t;
   }
 
@@ -153,13 +154,14 @@ class plan_explainer {
         continue;
       }
       const bool sends = communicates(plan_, s);
-      t += sends ? name_of(s.collective) + std::string(" over ") + str(axes_text(mesh_, axes_of(plan_, s))) : std::string("slice");
+      t +=
+          sends ? name_of(s.collective) + std::string(" over ") + str(axes_text(mesh_, axes_of(plan_, s))) : std::string("slice");
       t += " of " + name + ": " + sharding_of(from) + " -> " + sharding_of(to);
       t += sends ? ", sends " + bytes(s.bytes_sent) : ", sends nothing";
       table.add({t});
       if (s.forced)
-        table.add({"       forced: " + std::string(name_of(plan_.nodes[static_cast<std::size_t>(i)].op)) + " cannot work on this split of " +
-                   name + ", so the value is gathered"});
+        table.add({"       forced: " + std::string(name_of(plan_.nodes[static_cast<std::size_t>(i)].op)) +
+                   " cannot work on this split of " + name + ", so the value is gathered"});
     }
   }
 
@@ -181,7 +183,8 @@ class plan_explainer {
       if (count > 0) table.add({"  in " + std::to_string(count) + ' ' + name_of(kind), bytes(sent)});
     }
     for (int a = 0; a < mesh_.shape.axis_count(); ++a)
-      if (const auto sent = bytes_over(plan_, axis_bit(a)); sent > 0) table.add({"  over " + std::string(mesh_.name(a)), bytes(sent)});
+      if (const auto sent = bytes_over(plan_, axis_bit(a)); sent > 0)
+        table.add({"  over " + std::string(mesh_.name(a)), bytes(sent)});
     table.add({"  in total", bytes(total)});
     const auto sum = [&](auto& list) {
       std::int64_t n = 0;

@@ -108,11 +108,11 @@ template <class T>
       const bool adds = accumulate || p0 > 0;
       for (std::int64_t j = 0; j < width; j += 2 * lanes) {
         const auto part = std::min<std::int64_t>(2 * lanes, width - j);
-        std::int64_t i = 0;
-        for (; i + 4 <= m; i += 4)
+        const auto whole = m / 4 * 4;
+        for (std::int64_t i = 0; i < whole; i += 4)
           gemm_register_tile<4>(depth, a + i * a_row + p0 * a_col, a_row, a_col, packed + j, padded, c + i * ldc + j0 + j, ldc,
                                 part, adds);
-        for (; i < m; ++i)
+        for (auto i = whole; i < m; ++i)
           gemm_register_tile<1>(depth, a + i * a_row + p0 * a_col, a_row, a_col, packed + j, padded, c + i * ldc + j0 + j, ldc,
                                 part, adds);
       }

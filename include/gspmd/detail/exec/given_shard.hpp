@@ -23,7 +23,8 @@ constexpr sharding without_axes_of_size_1(const mesh_shape& mesh, const sharding
 /// `f32 [15,64], sharded [data, _]`
 template <class Shard>
 constexpr text shard_text() {
-  return text(name_of(dtype_of<std::remove_const_t<typename Shard::element>>())) << ' ' << shape_text(Shard::global_extents) << ", sharded "
+  return text(name_of(dtype_of<std::remove_const_t<typename Shard::element>>()))
+         << ' ' << shape_text(Shard::global_extents) << ", sharded "
          << sharding_text(Shard::mesh_type::info, Shard::layout, Shard::global_extents.count);
 }
 template <class Mesh>
@@ -75,8 +76,9 @@ struct wrong_shard {
 template <std::size_t Given, std::size_t InputCount, std::size_t OutputCount>
 struct wrong_shard_count {
   static constexpr text make() {
-    return text("the step has ") << static_cast<std::int64_t>(InputCount) << " inputs and " << static_cast<std::int64_t>(OutputCount)
-                                 << " outputs, and the call gives " << static_cast<std::int64_t>(Given)
+    return text("the step has ") << static_cast<std::int64_t>(InputCount) << " inputs and "
+                                 << static_cast<std::int64_t>(OutputCount) << " outputs, and the call gives "
+                                 << static_cast<std::int64_t>(Given)
                                  << " shards; give the shards of all inputs, then of all outputs";
   }
 };

@@ -28,10 +28,17 @@ class partitioner {
 
   constexpr void run() {
     std::vector<std::uint8_t> needed(graph_.nodes.size(), 0);  // what no output depends on is not computed
-    for (const int o : graph_.outputs) needed[static_cast<std::size_t>(o)] = 1;
+    users_.resize(graph_.nodes.size(), 0);
+    for (const int o : graph_.outputs) {
+      needed[static_cast<std::size_t>(o)] = 1;
+      ++users_[static_cast<std::size_t>(o)];
+    }
     for (std::size_t i = graph_.nodes.size(); i-- > 0;)
       if (needed[i] != 0)
-        for (const int o : graph_.nodes[i].operands) needed[static_cast<std::size_t>(o)] = 1;
+        for (const int o : graph_.nodes[i].operands) {
+          needed[static_cast<std::size_t>(o)] = 1;
+          ++users_[static_cast<std::size_t>(o)];
+        }
     for (int i = 0; i < static_cast<int>(graph_.nodes.size()); ++i) {
       const node& n = graph_.nodes[static_cast<std::size_t>(i)];
       if (n.op == opcode::parameter) {
@@ -190,6 +197,8 @@ class partitioner {
         const auto before = elements(local_extents(mesh_, shape_of(n.operands[k]), wanted[k]));
         const auto after = elements(local_extents(mesh_, n.shape, result));
         if (after > before) continue;
+        // No smaller: somebody else may need the whole value, and then it would be reduced twice.
+        if (after == before && users_[static_cast<std::size_t>(n.operands[k])] > 1) continue;
         wanted[k].partial = axes;
         wanted[k].kind = kind;
         result.partial |= axes;
@@ -345,6 +354,7 @@ class partitioner {
   const mesh_shape& mesh_;
   std::span<const sharding> completed_;
   std::vector<std::vector<int>> forms_;  // by node: its local values
+  std::vector<int> users_;               // by node: how many read it, outputs included
 };
 
 }  // namespace gspmd::detail

@@ -76,13 +76,19 @@ constexpr reshard_step next_step(const mesh_shape& mesh, const extents& global, 
     return step;
   }
 
-  // What vanishes may stay where it is until the end, minor to what the dim gets: less is moved before it is gathered.
+  // What vanishes may stay where it is until the end, minor to what the dim gets: often less is moved before it is gathered.
   step.what = reshard_step::kind::move;
   sharding kept = to;
   const axis_mask staying = to.split_axes();
   for (const auto& use : from.splits)
     if ((staying & axis_bit(use.axis)) == 0) kept.add_split(use.axis, use.dim);
-  mid = same_layout(kept, from) || kept.splits.count == to.splits.count ? to : kept;
+  mid = to;
+  if (!same_layout(kept, from) && kept.splits.count != to.splits.count) {
+    const auto bytes = [&](const sharding& a, const sharding& b) {
+      return bytes_sent(mesh, movement{global, a, b, movement_axes(mesh, global, a, b)}, 1);
+    };
+    if (bytes(from, kept) + bytes(kept, to) < bytes(from, to)) mid = kept;
+  }
   mid.partial = from.partial;
   mid.kind = from.kind;
   step.axes = movement_axes(mesh, global, from, mid);

@@ -41,7 +41,7 @@ class scheduler {
     for (const auto& op : program_.ops) {
       if (is_lazy(op)) {
         waiting_[at(op.result)] = 1;
-        queue_.push_back(op.result);
+        if (!is_virtual(op)) queue_.push_back(op.result);
       } else if (is_alias(op)) {
         base[at(op.result)] = base[at(op.operands[0])];
       } else {
@@ -456,7 +456,7 @@ class scheduler {
   std::vector<int> seen_;       // by value: the last walk that met it
   int stamp_ = 0;
   std::vector<std::uint8_t> waiting_;   // by value: a lazy op that is not done
-  std::vector<int> queue_;      // values that wait, in order
+  std::vector<int> queue_;      // values that wait and may join a loop, in order
   std::vector<int> step_;       // by value: the step that computes it; -1: none yet
 };
 

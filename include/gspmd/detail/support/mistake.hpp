@@ -9,7 +9,7 @@ namespace gspmd::detail {
 /// operator, the dim or axis, the numbers and the way out.
 enum class mistake : std::uint8_t {
   other,
-  equation,         // the text of an einsum equation
+  equation,  // the text of an einsum equation
   operand_count,
   rank,
   extent,
@@ -19,16 +19,16 @@ enum class mistake : std::uint8_t {
   annotation_rank,  // a sharding with another number of dims than its tensor
   unknown_axis,
   axis_used_twice,
-  parts,            // a number of parts that no mesh axes give
-  communication,    // where the user forbade it
+  parts,          // a number of parts that no mesh axes give
+  communication,  // where the user forbade it
   no_derivative,
   no_scalar_loss,
-  inputs,           // what compile is given
+  inputs,  // what compile is given
   mesh_axes,
   device_order,
-  shard,            // what a step is given
+  shard,  // what a step is given
   budget,
-  reported,         // the compiler has said it already
+  reported,  // the compiler has said it already
 };
 
 }  // namespace gspmd::detail

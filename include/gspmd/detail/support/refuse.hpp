@@ -101,29 +101,41 @@ consteval void refuse() {
   else if constexpr (Broken == mistake::operand_count)
     static_assert(accepted<Message>, "gspmd: another number of operands than the operator takes; see message<>");
   else if constexpr (Broken == mistake::rank)
-    static_assert(accepted<Message>, "gspmd: a tensor has another number of dims than the operator names; name each dim once, or reshape; see message<>");
+    static_assert(
+        accepted<Message>,
+        "gspmd: a tensor has another number of dims than the operator names; name each dim once, or reshape; see message<>");
   else if constexpr (Broken == mistake::extent)
-    static_assert(accepted<Message>, "gspmd: extents that must be equal differ; correct one tensor, or slice, broadcast or reshape it; see message<>");
+    static_assert(
+        accepted<Message>,
+        "gspmd: extents that must be equal differ; correct one tensor, or slice, broadcast or reshape it; see message<>");
   else if constexpr (Broken == mistake::type)
-    static_assert(accepted<Message>, "gspmd: an operand has an element type that the operator does not take; convert it; see message<>");
+    static_assert(accepted<Message>,
+                  "gspmd: an operand has an element type that the operator does not take; convert it; see message<>");
   else if constexpr (Broken == mistake::dim)
-    static_assert(accepted<Message>, "gspmd: a dim is named that the tensor does not have, or not as the operator wants; dims count from 0; see message<>");
+    static_assert(
+        accepted<Message>,
+        "gspmd: a dim is named that the tensor does not have, or not as the operator wants; dims count from 0; see message<>");
   else if constexpr (Broken == mistake::element_count)
     static_assert(accepted<Message>, "gspmd: reshape keeps the number of elements; see message<>");
   else if constexpr (Broken == mistake::annotation_rank)
-    static_assert(accepted<Message>, "gspmd: a sharding has one entry for each dim of its tensor, _ for a dim that is not split; see message<>");
+    static_assert(accepted<Message>,
+                  "gspmd: a sharding has one entry for each dim of its tensor, _ for a dim that is not split; see message<>");
   else if constexpr (Broken == mistake::unknown_axis)
     static_assert(accepted<Message>, "gspmd: a sharding names an axis that the mesh does not have; see message<>");
   else if constexpr (Broken == mistake::axis_used_twice)
-    static_assert(accepted<Message>, "gspmd: a mesh axis splits one dim of a tensor at most; take it away from one of the dims; see message<>");
+    static_assert(accepted<Message>,
+                  "gspmd: a mesh axis splits one dim of a tensor at most; take it away from one of the dims; see message<>");
   else if constexpr (Broken == mistake::parts)
     static_assert(accepted<Message>, "gspmd: no mesh axes have as many devices as the parts asked for; see message<>");
   else if constexpr (Broken == mistake::communication)
-    static_assert(accepted<Message>, "gspmd: communication where forbid_reshard allows none; shard the operands alike, or write the reshard; see message<>");
+    static_assert(
+        accepted<Message>,
+        "gspmd: communication where forbid_reshard allows none; shard the operands alike, or write the reshard; see message<>");
   else if constexpr (Broken == mistake::no_derivative)
     static_assert(accepted<Message>, "gspmd: grad needs the derivatives of a map; give with_derivative(f, df...); see message<>");
   else if constexpr (Broken == mistake::no_scalar_loss)
-    static_assert(accepted<Message>, "gspmd: grad differentiates a float of rank 0; sum or mean the loss over all dims; see message<>");
+    static_assert(accepted<Message>,
+                  "gspmd: grad differentiates a float of rank 0; sum or mean the loss over all dims; see message<>");
   else if constexpr (Broken == mistake::inputs)
     static_assert(accepted<Message>, "gspmd: compile: give one input for each argument of the callable; see message<>");
   else if constexpr (Broken == mistake::mesh_axes)
@@ -133,9 +145,9 @@ consteval void refuse() {
   else if constexpr (Broken == mistake::shard)
     static_assert(accepted<Message>, "gspmd: step: this is not the shard that the step takes here; see message<>");
   else if constexpr (Broken == mistake::budget)
-    static_assert(accepted<Message>, "gspmd: the program is over its budget; raise the limit or change what costs most; see message<>");
-  else
-    static_assert(accepted<Message>, "gspmd: the program is refused; see message<>");
+    static_assert(accepted<Message>,
+                  "gspmd: the program is over its budget; raise the limit or change what costs most; see message<>");
+  else static_assert(accepted<Message>, "gspmd: the program is refused; see message<>");
 }
 
 #endif

@@ -1,0 +1,249 @@
+// SPDX-License-Identifier: Apache-2.0
+// What planning costs at run time, what the interpreter adds to an operator, and how fast the local kernels are.
+#include <benchmark/benchmark.h>
+
+#include <vector>
+
+#include "gspmd/detail/exec/interpreter.hpp"
+#include "gspmd/gspmd.hpp"
+
+namespace {
+
+using namespace gspmd;
+using detail::graph;
+using detail::mesh_info;
+
+// ---- planning ----
+
+/// An MLP with its gradient and update, in about `operators` nodes: batch over axis 0, weights alternately over axis 1.
+graph mlp(const mesh_info& mesh, std::int64_t operators) {
+  graph g;
+  g.mesh = &mesh;
+  const auto input = [&](std::initializer_list<std::int64_t> shape, std::initializer_list<std::pair<int, int>> splits) {
+    const int id = detail::add_parameter(g, dtype::f32, detail::extents_of(shape), {});
+    auto& n = g.nodes.back();
+    n.annotated = true;
+    for (const auto& [axis, dim] : splits) n.annotation.add_split(axis, dim);
+    return value(&g, id);
+  };
+  value h = input({65536, 1024}, {{0, 0}});
+  const value y = input({65536, 1024}, {{0, 0}});
+  std::vector<value> weights;
+  for (std::int64_t layer = 0; layer < std::max<std::int64_t>(1, operators / 20); ++layer) {
+    weights.push_back(input({1024, 1024}, {{1, layer % 2 == 0 ? 1 : 0}}));
+    weights.push_back(input({1024}, {}));
+    h = relu(einsum<"bd,df->bf">(h, weights[weights.size() - 2]) + weights.back());
+  }
+  const value error = h - y;
+  const value loss = mean(error * error);
+  detail::differentiator gradients(g, loss.id());
+  g.outputs.push_back(loss.id());
+  for (const value w : weights) g.outputs.push_back((w - 0.1 * value(&g, gradients.by(w.id()))).id());
+  return detail::canonical_order(g);
+}
+
+mesh_info mesh_of(int a, int b) {
+  mesh_info m;
+  m.add_axis("data", a);
+  m.add_axis("model", b);
+  return m;
+}
+
+void report_per_operator(benchmark::State& state, const graph& g) {
+  const auto count = static_cast<double>(g.nodes.size());
+  state.counters["operators"] = count;
+  state.counters["per_operator"] = benchmark::Counter(count, benchmark::Counter::kIsIterationInvariantRate | benchmark::Counter::kInvert);
+}
+
+template <int A, int B>
+void trace(benchmark::State& state) {
+  const auto mesh = mesh_of(A, B);
+  for (auto _ : state) benchmark::DoNotOptimize(mlp(mesh, state.range(0)).nodes.data());
+  report_per_operator(state, mlp(mesh, state.range(0)));
+}
+template <int A, int B>
+void complete(benchmark::State& state) {
+  const auto mesh = mesh_of(A, B);
+  const graph g = mlp(mesh, state.range(0));
+  for (auto _ : state) benchmark::DoNotOptimize(detail::complete_graph(g, mesh.shape).data());
+  report_per_operator(state, g);
+}
+template <int A, int B>
+void partition(benchmark::State& state) {
+  const auto mesh = mesh_of(A, B);
+  const graph g = mlp(mesh, state.range(0));
+  const auto completed = detail::complete_graph(g, mesh.shape);
+  for (auto _ : state) benchmark::DoNotOptimize(detail::partition_graph(g, mesh.shape, completed).ops.data());
+  report_per_operator(state, g);
+}
+template <int A, int B>
+void schedule(benchmark::State& state) {
+  const auto mesh = mesh_of(A, B);
+  const graph g = mlp(mesh, state.range(0));
+  const auto completed = detail::complete_graph(g, mesh.shape);
+  const auto local = detail::partition_graph(g, mesh.shape, completed);
+  for (auto _ : state) benchmark::DoNotOptimize(detail::schedule_program(g, mesh.shape, completed, local).steps.data());
+  report_per_operator(state, g);
+}
+template <int A, int B>
+void plan_all(benchmark::State& state) {
+  const auto mesh = mesh_of(A, B);
+  const graph g = mlp(mesh, state.range(0));
+  for (auto _ : state) benchmark::DoNotOptimize(detail::make_plan(g, mesh.shape).steps.data());
+  report_per_operator(state, g);
+}
+
+#define GSPMD_SIZES ->Arg(100)->Arg(1000)->Arg(10000)->Unit(benchmark::kMillisecond)
+BENCHMARK(plan_all<2, 4>) GSPMD_SIZES;
+BENCHMARK(plan_all<256, 256>) GSPMD_SIZES;
+BENCHMARK(trace<2, 4>) GSPMD_SIZES;
+BENCHMARK(complete<2, 4>) GSPMD_SIZES;
+BENCHMARK(partition<2, 4>) GSPMD_SIZES;
+BENCHMARK(schedule<2, 4>) GSPMD_SIZES;
+
+// ---- interpreter ----
+
+/// Runs a plan for one device again and again.
+class runner {
+ public:
+  explicit runner(const graph& g) : plan_(detail::make_plan(detail::canonical_order(g), g.mesh->shape)), view_(plan_), steps_(view_) {
+    for (const int i : view_.inputs) in_.push_back(buffer(view_.value(i)));
+    for (const int o : view_.outputs) out_.push_back(buffer(view_.value(o)));
+    arena_ = detail::aligned_bytes(view_.arena_bytes);
+    device_ = {in_.data(), out_.data(), arena_.get(), g.mesh->shape.coordinates_of(0)};
+  }
+  void operator()() {
+    const void* from[1];
+    void* to[1];
+    steps_.run(comm_, &device_, from, to);
+  }
+  [[nodiscard]] std::size_t step_count() const { return plan_.steps.size(); }
+
+ private:
+  void* buffer(const detail::planned_value& v) {
+    memory_.emplace_back(detail::elements(v.local) * detail::bytes_of(v.type));
+    return memory_.back().get();
+  }
+  detail::plan plan_;
+  detail::plan_view view_;
+  detail::interpreter steps_;
+  std::vector<detail::aligned_bytes> memory_;
+  std::vector<const void*> in_;
+  std::vector<void*> out_;
+  detail::aligned_bytes arena_;
+  detail::device_memory device_;
+  simulated_communicator comm_{1};
+};
+
+template <class F>
+void interpret(benchmark::State& state, F chain) {
+  const auto mesh = mesh_of(1, 1);
+  graph g;
+  g.mesh = &mesh;
+  value h(&g, detail::add_parameter(g, dtype::f32, detail::extents_of(std::initializer_list<std::int64_t>{2, 2}), {}));
+  const value w(&g, detail::add_parameter(g, dtype::f32, detail::extents_of(std::initializer_list<std::int64_t>{2, 2}), {}));
+  for (int k = 0; k < 500; ++k) h = chain(h, w);
+  g.outputs.push_back(h.id());
+  runner run(g);
+  for (auto _ : state) run();
+  state.counters["steps"] = static_cast<double>(run.step_count());
+  state.counters["per_step"] =
+      benchmark::Counter(static_cast<double>(run.step_count()), benchmark::Counter::kIsIterationInvariantRate | benchmark::Counter::kInvert);
+}
+BENCHMARK_CAPTURE(interpret, einsum_2x2, [](value h, value w) { return einsum<"ab,bc->ac">(h, w); });
+BENCHMARK_CAPTURE(interpret, reduce_then_elementwise_2x2, [](value h, value) { return tanh(h - reshape(sum(h, {1}), {2, 1})); });
+BENCHMARK_CAPTURE(interpret, reduce_then_transpose_2x2, [](value h, value w) { return transpose(w - sum(h, {0}), {1, 0}); });
+
+// ---- kernels, one device, compiled ----
+
+using single = mesh<axis<"one", 1>>;
+
+template <class Step>
+class compiled {
+ public:
+  compiled() {
+    for (const int i : Step::view.inputs) in_.push_back(buffer(Step::view.value(i)));
+    for (std::size_t k = 0; k < Step::view.outputs.size(); ++k) out_.push_back(buffer(Step::view.value(Step::view.outputs[k])));
+  }
+  void operator()() { step_.run(comm_, in_.data(), out_.data()); }
+
+ private:
+  void* buffer(const detail::planned_value& v) {
+    const auto bytes = detail::elements(v.local) * detail::bytes_of(v.type);
+    memory_.emplace_back(bytes);
+    auto* p = reinterpret_cast<float*>(memory_.back().get());
+    for (std::int64_t e = 0; e < bytes / 4; ++e) p[e] = 0.001f * static_cast<float>(e % 1000 + 1);
+    return p;
+  }
+  Step step_;
+  std::vector<detail::aligned_bytes> memory_;
+  std::vector<const void*> in_;
+  std::vector<void*> out_;
+  simulated_communicator comm_{1};
+};
+
+void rate(benchmark::State& state, const char* unit, double per_run) {
+  state.counters[unit] = benchmark::Counter(per_run * 1e-9, benchmark::Counter::kIsIterationInvariantRate);
+}
+
+constexpr auto adam_update = [](auto w, auto m, auto v, auto g) {
+  auto m1 = 0.9 * m + 0.1 * g;
+  auto v1 = 0.999 * v + 0.001 * (g * g);
+  return std::tuple{w - 0.01 * (m1 / 0.9) / (sqrt(v1 / 0.999) + 1e-8), m1, v1};
+};
+template <std::int64_t Elems>
+void adam(benchmark::State& state) {
+  using v = in<float, dims<Elems>>;
+  compiled<compile<adam_update, single, v, v, v, v>> run;
+  for (auto _ : state) run();
+  rate(state, "GB", 7.0 * 4 * static_cast<double>(Elems));  // reads 4 arrays, writes 3
+}
+BENCHMARK(adam<1024>);
+BENCHMARK(adam<65536>);
+BENCHMARK(adam<4 * 1024 * 1024>)->Unit(benchmark::kMicrosecond);
+
+template <fixed_string Equation>
+constexpr auto contraction = [](auto a, auto b) { return einsum<Equation>(a, b); };
+template <fixed_string Equation, class A, class B>
+void contract(benchmark::State& state, double multiplications) {
+  compiled<compile<contraction<Equation>, single, in<float, A>, in<float, B>>> run;
+  for (auto _ : state) run();
+  rate(state, "GF", 2 * multiplications);
+}
+void gemm_512(benchmark::State& s) { contract<"ab,bc->ac", dims<512, 512>, dims<512, 512>>(s, 512.0 * 512 * 512); }
+void gemm_64(benchmark::State& s) { contract<"ab,bc->ac", dims<64, 64>, dims<64, 64>>(s, 64.0 * 64 * 64); }
+void gemm_8(benchmark::State& s) { contract<"ab,bc->ac", dims<8, 8>, dims<8, 8>>(s, 8.0 * 8 * 8); }
+void gemm_transposed(benchmark::State& s) { contract<"ba,cb->ca", dims<512, 512>, dims<512, 512>>(s, 512.0 * 512 * 512); }
+void batched(benchmark::State& s) { contract<"nab,nbc->nac", dims<64, 64, 64>, dims<64, 64, 64>>(s, 64.0 * 64 * 64 * 64); }
+void attention_scores(benchmark::State& s) { contract<"bqhd,bkhd->bhqk", dims<4, 128, 8, 64>, dims<4, 128, 8, 64>>(s, 4.0 * 8 * 128 * 128 * 64); }
+void four_index(benchmark::State& s) { contract<"acik,cbkj->abij", dims<24, 24, 24, 24>, dims<24, 24, 24, 24>>(s, 24.0 * 24 * 24 * 24 * 24 * 24); }
+void matrix_vector(benchmark::State& s) { contract<"ab,b->a", dims<2048, 2048>, dims<2048>>(s, 2048.0 * 2048); }
+BENCHMARK(gemm_512);
+BENCHMARK(gemm_64);
+BENCHMARK(gemm_8);
+BENCHMARK(gemm_transposed);
+BENCHMARK(batched);
+BENCHMARK(attention_scores);
+BENCHMARK(four_index);
+BENCHMARK(matrix_vector);
+
+template <int... Order>
+constexpr auto permuted = [](auto x) { return transpose(x, {Order...}); };
+template <class Dims, int... Order>
+void permute(benchmark::State& state) {
+  compiled<compile<permuted<Order...>, single, in<float, Dims>>> run;
+  for (auto _ : state) run();
+  rate(state, "GB", 2.0 * 4 * static_cast<double>(detail::elements(Dims::value)));
+}
+BENCHMARK(permute<dims<64, 64>, 1, 0>);
+BENCHMARK(permute<dims<1024, 1024>, 1, 0>);
+BENCHMARK(permute<dims<32, 128, 8, 64>, 0, 2, 1, 3>);
+BENCHMARK(permute<dims<64, 64, 256>, 2, 1, 0>);
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  detail::single_threaded_blas();
+  benchmark::Initialize(&argc, argv);
+  benchmark::RunSpecifiedBenchmarks();
+}

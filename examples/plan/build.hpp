@@ -1,0 +1,460 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstdint>
+#include <deque>
+#include <memory>
+#include <optional>
+#include <string>
+#include <unordered_map>
+#include <utility>
+#include <vector>
+
+#include "operators.hpp"
+
+/// From a document to a graph, on its mesh or on one device.
+namespace plan_tool {
+
+/// What the document calls a value.
+struct named_value {
+  std::string name;
+  std::string op;   // `input` for an input
+  std::string kind; // reduce: its monoid; compare: its direction
+  int node = -1;    // in the canonical graph, the last one that bears the name; -1: no output needs it
+  dtype type = dtype::f32;
+  ir::extents shape;
+  bool is_input = false;
+};
+
+/// A document as the planner takes it. A value's number is the tag of its nodes.
+struct built_program {
+  std::optional<gspmd::dynamic::mesh> mesh;
+  ir::graph graph;  // canonical
+  std::deque<named_value> values;  // a deque: nodes point to the names
+  std::vector<int> inputs;   // values
+  std::vector<int> outputs;  // values
+
+  built_program() = default;
+  built_program(built_program&&) = default;
+  built_program& operator=(built_program&&) = default;
+  [[nodiscard]] const ir::mesh_info& mesh_info() const { return mesh->info(); }
+};
+
+enum class devices { of_mesh, one };
+
+/// Limits that keep the planner's numbers in their types (registers of a fused loop are counted in 16 bits) and its time short.
+inline constexpr std::size_t most_values = 8000;
+
+class program_builder {
+ public:
+  program_builder(const json& document, devices on, error_list& errors) : document_(document), on_(on), errors_(errors) {}
+
+  /// Empty if anything is wrong; `errors` says what, all of it that can be found at once.
+  std::optional<built_program> build() {
+    object_reader top(document_, root_, errors_);
+    if (!top.is_object()) return {};
+    if (const auto* j = top.require("mesh", "an object with `axes`")) read_mesh(*j, path(root_, "mesh"));
+    const auto* inputs = list(top, "inputs", true);
+    const auto* ops = list(top, "ops", false);
+    const auto* outputs = list(top, "outputs", true);
+    top.refuse_unknown();
+    if (!built_.mesh) return {};  // no annotation can be read without it
+    traced_.mesh = &built_.mesh->info();
+    const std::size_t count = (inputs != nullptr ? inputs->size() : 0) + (ops != nullptr ? ops->size() : 0);
+    if (count > most_values) {
+      errors_.add("", "the program has " + std::to_string(count) + " values; at most " + std::to_string(most_values));
+      return {};
+    }
+    if (ops != nullptr) note_names(*ops);
+    if (inputs != nullptr) {
+      const path at(root_, "inputs");
+      for (std::size_t i = 0; i < inputs->size(); ++i) read_input((*inputs)[i], path(at, i));
+    }
+    if (ops != nullptr) {
+      const path at(root_, "ops");
+      for (std::size_t i = 0; i < ops->size(); ++i) read_op((*ops)[i], path(at, i), i);
+    }
+    if (outputs != nullptr) read_outputs(*outputs, path(root_, "outputs"));
+    if (errors_.empty() && counted_bytes_ > 0x1p61L)
+      errors_.add("", "the values of the program are too large to count what moving them takes in 64 bits");
+    if (!errors_.empty()) return {};
+    built_.graph = ir::canonical_order(traced_);
+    for (std::size_t i = 0; i < built_.graph.nodes.size(); ++i)
+      built_.values[static_cast<std::size_t>(built_.graph.nodes[i].tag)].node = static_cast<int>(i);
+    return std::move(built_);
+  }
+
+ private:
+  const json* list(object_reader& top, std::string_view key, bool is_required) {
+    const auto* j = is_required ? top.require(key, "a list") : top.find(key);
+    if (j == nullptr || j->is_array()) return j;
+    errors_.add(std::string(key), "is " + found(*j) + ", not a list");
+    return nullptr;
+  }
+
+  // ---- the mesh ----
+
+  void read_mesh(const json& j, const path& at) {
+    object_reader reader(j, at, errors_);
+    const auto before = errors_.count();
+    std::vector<gspmd::dynamic::mesh::axis> axes;
+    std::int64_t count = 1;
+    if (const auto* list = reader.require("axes", "a list like [[\"x\", 2], [\"y\", 4]]")) {
+      const path at_axes(at, "axes");
+      if (!list->is_array()) errors_.add(at_axes.str(), "is " + found(*list) + ", not a list");
+      else if (list->size() > static_cast<std::size_t>(ir::max_axes)) errors_.add(at_axes.str(), "has " + std::to_string(list->size()) + " axes; at most 16");
+      else
+        for (std::size_t i = 0; i < list->size(); ++i) read_axis((*list)[i], path(at_axes, i), axes, count);
+    }
+    std::vector<std::int32_t> order;
+    if (const auto* ids = reader.find("device_order"); ids != nullptr && errors_.count() == before) read_order(*ids, path(at, "device_order"), count, order);
+    reader.refuse_unknown();
+    if (errors_.count() != before) return;
+    if (on_ == devices::one) {
+      for (auto& a : axes) a.size = 1;
+      order.clear();
+    }
+    device_count_ = count;
+    try {
+      built_.mesh.emplace(axes, order);
+    } catch (const gspmd::error& e) {
+      errors_.add(at.str(), e.text());
+    }
+  }
+
+  void read_axis(const json& j, const path& at, std::vector<gspmd::dynamic::mesh::axis>& axes, std::int64_t& count) {
+    constexpr std::int64_t most_devices = std::int64_t{1} << 30;
+    if (!j.is_array() || j.size() != 2) return errors_.add(at.str(), "is " + found(j) + ", not a name and a size like [\"x\", 2]");
+    if (!j[0].is_string()) return errors_.add(path(at, std::size_t{0}).str(), "is " + found(j[0]) + ", not a name");
+    const auto& name = j[0].get_ref<const std::string&>();
+    const auto size = read_integer(j[1], path(at, std::size_t{1}), errors_, 1, most_devices);
+    if (name.size() > ir::max_name || !ir::is_axis_name(name))
+      return errors_.add(path(at, std::size_t{0}).str(), "the axis name " + in_quotes(name) + " must have 1 to 31 letters, digits and _");
+    for (const auto& a : axes)
+      if (a.name == name) return errors_.add(path(at, std::size_t{0}).str(), "a second axis is called " + in_quotes(name));
+    if (!size) return;
+    if (*size > most_devices / count) return errors_.add(path(at, std::size_t{1}).str(), "the mesh has more than 2^30 devices");
+    count *= *size;
+    axes.push_back({name, *size});
+  }
+
+  void read_order(const json& j, const path& at, std::int64_t count, std::vector<std::int32_t>& order) {
+    const auto ids = read_integers(j, at, errors_, 0, count - 1, static_cast<std::size_t>(count));
+    if (!ids) return;
+    if (static_cast<std::int64_t>(ids->size()) != count)
+      return errors_.add(at.str(), "names " + std::to_string(ids->size()) + " devices and the axes have " + std::to_string(count));
+    std::vector<bool> seen(ids->size(), false);
+    for (std::size_t i = 0; i < ids->size(); ++i) {
+      const auto id = static_cast<std::size_t>((*ids)[i]);
+      if (seen[id]) return errors_.add(path(at, i).str(), "names device " + std::to_string(id) + " a second time");
+      seen[id] = true;
+      order.push_back(static_cast<std::int32_t>(id));
+    }
+  }
+
+  // ---- annotations ----
+
+  /// What stands under `sharding`, `open` and `partial`; nothing where there is no `sharding`.
+  std::optional<ir::sharding> read_annotation(object_reader& from, int rank, bool is_input, dtype type) {
+    const auto* given = from.find("sharding");
+    const auto* open = from.find("open");
+    const auto* partial = from.find("partial");
+    const path at(from.at(), "sharding");
+    ir::sharding s;
+    ir::axis_mask used = 0;
+    if (given != nullptr) {
+      if (given->is_string()) return refuse(at, "XLA's textual shardings are not read yet; write a list with the axes of each dim");
+      if (!given->is_array()) return refuse(at, "is " + found(*given) + ", not a list with the axes of each dim");
+      if (rank >= 0 && given->size() != static_cast<std::size_t>(rank))
+        return refuse(at, "names " + std::to_string(given->size()) + (given->size() == 1 ? " dim" : " dims") + " and the tensor has " +
+                              std::to_string(rank) + "; write one list for each dim, [] for a dim that is not split");
+      if (given->size() > static_cast<std::size_t>(ir::max_rank)) return refuse(at, "a tensor has at most 32 dims");
+      for (std::size_t d = 0; d < given->size(); ++d) {
+        const path at_dim(at, d);
+        if (!(*given)[d].is_array()) return refuse(at_dim, "is " + found((*given)[d]) + ", not a list of axes; [] is not split");
+        for (std::size_t i = 0; i < (*given)[d].size(); ++i) {
+          const int axis = read_axis_name((*given)[d][i], path(at_dim, i), used);
+          if (axis < 0) return {};
+          s.add_split(axis, static_cast<int>(d));
+        }
+      }
+    }
+    if (open != nullptr) {
+      const path at_open(from.at(), "open");
+      if (!open->is_array() || (rank >= 0 && open->size() != static_cast<std::size_t>(rank)) || open->size() > static_cast<std::size_t>(ir::max_rank))
+        return refuse(at_open, "is no list with true or false for each of the " + std::to_string(rank) + " dims");
+      for (std::size_t d = 0; d < open->size(); ++d) {
+        if (!(*open)[d].is_boolean()) return refuse(path(at_open, d), "is " + found((*open)[d]) + ", not true or false");
+        if ((*open)[d].get<bool>()) s.open |= ir::dim_bit(static_cast<int>(d));
+        else if (given == nullptr) return refuse(path(at_open, d), "is false without a `sharding` that could be closed");
+      }
+    }
+    if (partial != nullptr && !(partial->is_object() && partial->empty())) {
+      const path at_partial(from.at(), "partial");
+      if (!is_input) return refuse(at_partial, "`partial` stands on an input only; the planner makes other values partial where that pays");
+      if (given == nullptr) return refuse(at_partial, "needs a `sharding` next to it; [] for every dim that is not split");
+      if (!read_partial(*partial, at_partial, type, used, s)) return {};
+    }
+    if (given == nullptr) return {};
+    return s;
+  }
+
+  std::optional<ir::sharding> refuse(const path& at, const std::string& what) {
+    errors_.add(at.str(), what);
+    return {};
+  }
+
+  int read_axis_name(const json& j, const path& at, ir::axis_mask& used) {
+    if (!j.is_string()) {
+      errors_.add(at.str(), "is " + found(j) + ", not the name of an axis");
+      return -1;
+    }
+    return axis_named(j.get_ref<const std::string&>(), at, used);
+  }
+  int axis_named(const std::string& name, const path& at, ir::axis_mask& used) {
+    const auto& mesh = built_.mesh->info();
+    const auto colon = name.find(':');
+    const int axis = mesh.find(name);
+    if (axis < 0 && colon != std::string::npos && mesh.find(std::string_view(name).substr(0, colon)) >= 0) {
+      errors_.add(at.str(), "sub-axes like " + in_quotes(name) + " are not planned yet; give the mesh an axis for each part");
+    } else if (axis < 0) {
+      errors_.add(at.str(), in_quotes(name) + " is not an axis of the mesh; its axes are: " + std::string(ir::axes_text(mesh, ~ir::axis_mask{0}).view()));
+    } else if ((used & ir::axis_bit(axis)) != 0) {
+      errors_.add(at.str(), "the axis " + in_quotes(name) + " is used twice; a mesh axis splits one dim at most");
+    } else {
+      used |= ir::axis_bit(axis);
+      return axis;
+    }
+    return -1;
+  }
+
+  bool read_partial(const json& j, const path& at, dtype type, ir::axis_mask& used, ir::sharding& s) {
+    if (!j.is_object()) {
+      errors_.add(at.str(), "is " + found(j) + ", not an object from axis to monoid");
+      return false;
+    }
+    for (const auto& [name, value] : j.items()) {
+      const path at_axis(at, name);
+      const int axis = axis_named(name, at_axis, used);
+      const auto kind = read_monoid(value, at_axis, errors_);
+      if (axis < 0 || !kind) return false;
+      if (s.partial != 0 && s.kind != *kind) {
+        errors_.add(at_axis.str(), "all axes over which a value is partial have one monoid");
+        return false;
+      }
+      if (!ir::is_defined(*kind, type)) {
+        errors_.add(at_axis.str(), std::string(ir::name_of(*kind)) + " is not defined for " + ir::name_of(type));
+        return false;
+      }
+      s.partial |= ir::axis_bit(axis);
+      s.kind = *kind;
+    }
+    return true;
+  }
+
+  // ---- values ----
+
+  /// Where ops are defined, so that a use before the definition can be told from a name that is nowhere.
+  void note_names(const json& ops) {
+    for (std::size_t i = 0; i < ops.size(); ++i)
+      if (ops[i].is_object() && ops[i].contains("name") && ops[i]["name"].is_string())
+        later_.emplace(ops[i]["name"].get<std::string>(), i);
+  }
+
+  /// The number of a new value, -1 if its name is none.
+  int define(const std::optional<std::string>& name, const path& at) {
+    if (!name) return -1;
+    const path at_name(at, "name");
+    bool is_plain = !name->empty() && name->size() <= 255;
+    for (const char c : *name) is_plain = is_plain && static_cast<unsigned char>(c) >= 0x20 && c != 0x7F;
+    if (!is_plain) {
+      errors_.add(at_name.str(), in_quotes(*name) + " cannot be a name: 1 to 255 bytes without control characters");
+      return -1;
+    }
+    const auto number = static_cast<int>(built_.values.size());
+    if (!numbers_.emplace(*name, number).second) {
+      errors_.add(at_name.str(), "a second value is called " + in_quotes(*name));
+      return -1;
+    }
+    built_.values.push_back({});
+    built_.values.back().name = *name;
+    nodes_.push_back(-1);
+    return number;
+  }
+
+  /// Notes what a value is and that it was built without a mistake.
+  void keep(int number, int id) {
+    const auto& n = traced_.nodes[static_cast<std::size_t>(id)];
+    auto& v = built_.values[static_cast<std::size_t>(number)];
+    v.type = n.type;
+    v.shape = n.shape;
+    nodes_[static_cast<std::size_t>(number)] = id;
+  }
+
+  void read_input(const json& j, const path& at) {
+    object_reader reader(j, at, errors_);
+    if (!reader.is_object()) return;
+    const auto name = reader.text("name", "the name of the input");
+    const int number = define(name, at);
+    const auto type = read_dtype(reader);
+    const auto shape = read_shape(reader, type.value_or(dtype::f32));
+    const auto before = errors_.count();
+    const auto annotation = read_annotation(reader, shape ? shape->count : -1, true, type.value_or(dtype::f32));
+    reader.refuse_unknown();
+    if (number < 0 || !type || !shape || errors_.count() != before) return;
+    auto& v = built_.values[static_cast<std::size_t>(number)];
+    v.op = "input";
+    v.is_input = true;
+    const int id = ir::add_parameter(traced_, *type, *shape, {v.name.c_str(), 0});
+    auto& n = traced_.nodes[static_cast<std::size_t>(id)];
+    n.tag = number;
+    n.annotated = annotation.has_value();
+    if (annotation) n.annotation = *annotation;
+    built_.inputs.push_back(number);
+    count_bytes(n, at);
+    keep(number, id);
+  }
+
+  void read_op(const json& j, const path& at, std::size_t index) {
+    object_reader reader(j, at, errors_);
+    if (!reader.is_object()) return;
+    const auto before = errors_.count();
+    const auto name = reader.text("name", "the name of the result");
+    const int number = define(name, at);
+    const auto op = reader.text("op", "the operator");
+    static const json nothing = json::object();
+    const auto* given = reader.find("attrs");
+    const path at_attrs(at, "attrs");
+    object_reader attrs(given != nullptr ? *given : nothing, at_attrs, errors_);
+    const char* label = number >= 0 ? built_.values[static_cast<std::size_t>(number)].name.c_str() : "?";
+    operation o{traced_, {}, attrs, {label, 0}, op.value_or(""), {}, false};
+    if (const auto* operands = reader.find("operands")) read_operands(*operands, path(at, "operands"), index, o);
+    if (!op || !attrs.is_object()) return;
+
+    const bool is_reshard = *op == "reshard";
+    const int rank_known = is_reshard && o.operands.size() == 1 && o.is_sound() ? o.shape(0).count : -1;
+    std::optional<ir::sharding> annotation;
+    if (is_reshard) {
+      const auto count = errors_.count();
+      annotation = read_annotation(reader, rank_known, false, dtype::f32);
+      o.has_annotation = annotation.has_value();
+      if (annotation) o.annotation = *annotation;
+      else if (errors_.count() == count) errors_.add(path(at, "sharding").str(), "is missing; it is what a reshard is for");
+    }
+    int id = build_operator(o, at);
+    if (knows_operator(*op)) attrs.refuse_unknown();
+    if (traced_.failed()) {
+      errors_.add(at.str(), std::string(traced_.error.view()));
+      traced_.error = ir::text();
+      id = -1;
+    }
+    if (!is_reshard) annotation = read_annotation(reader, id >= 0 ? traced_.nodes[static_cast<std::size_t>(id)].shape.count : -1, false, dtype::f32);
+    reader.refuse_unknown();
+    if (number < 0 || id < 0 || errors_.count() != before) return;
+
+    auto& v = built_.values[static_cast<std::size_t>(number)];
+    v.op = *op;
+    if (*op == "compare") v.kind = (*given)["direction"].get<std::string>();
+    if (*op == "reduce") v.kind = (*given)["kind"].get<std::string>();
+    traced_.nodes[static_cast<std::size_t>(id)].tag = number;
+    if (!count_bytes(traced_.nodes[static_cast<std::size_t>(id)], at)) return;
+    if (annotation && !is_reshard) {  // an annotation is the identity after the operator, as in XLA
+      id = ir::add_reshard(traced_, id, *annotation, o.at);
+      count_bytes(traced_.nodes[static_cast<std::size_t>(id)], at);
+      traced_.nodes[static_cast<std::size_t>(id)].tag = number;
+    }
+    keep(number, id);
+  }
+
+  void read_operands(const json& j, const path& at, std::size_t index, operation& o) {
+    if (!j.is_array()) return errors_.add(at.str(), "is " + found(j) + ", not a list of names");
+    if (j.size() > static_cast<std::size_t>(ir::max_map_arity)) {  // no operator of today takes more
+      errors_.add(at.str(), "has " + std::to_string(j.size()) + " entries; no operator takes so many");
+      o.operands.assign(static_cast<std::size_t>(ir::max_map_arity), -1);
+      return;
+    }
+    for (std::size_t k = 0; k < j.size(); ++k) {
+      const path at_operand(at, k);
+      o.operands.push_back(-1);
+      if (!j[k].is_string()) {
+        errors_.add(at_operand.str(), "is " + found(j[k]) + ", not the name of a value");
+        continue;
+      }
+      const auto& name = j[k].get_ref<const std::string&>();
+      const auto it = numbers_.find(name);
+      const auto later = later_.find(name);
+      const bool is_own = later != later_.end() && later->second == index;
+      if (it != numbers_.end() && !is_own) {
+        o.operands.back() = nodes_[static_cast<std::size_t>(it->second)];
+      } else if (is_own) {
+        errors_.add(at_operand.str(), "is the result of the op itself");
+      } else if (later != later_.end()) {
+        errors_.add(at_operand.str(), in_quotes(name) + " is defined later, by ops[" + std::to_string(later->second) + "]; an op comes after its operands");
+      } else {
+        errors_.add(at_operand.str(), "no value is called " + in_quotes(name));
+      }
+    }
+  }
+
+  void read_outputs(const json& j, const path& at) {
+    if (j.empty()) errors_.add(at.str(), "is empty; nothing would be computed");
+    std::vector<bool> seen(built_.values.size(), false);
+    for (std::size_t i = 0; i < j.size(); ++i) {
+      const path at_output(at, i);
+      if (!j[i].is_string()) {
+        errors_.add(at_output.str(), "is " + found(j[i]) + ", not the name of a value");
+        continue;
+      }
+      const auto& name = j[i].get_ref<const std::string&>();
+      const auto it = numbers_.find(name);
+      if (it == numbers_.end()) {
+        errors_.add(at_output.str(), "no value is called " + in_quotes(name));
+        continue;
+      }
+      const auto number = static_cast<std::size_t>(it->second);
+      if (seen[number]) {
+        errors_.add(at_output.str(), in_quotes(name) + " is an output already");
+        continue;
+      }
+      seen[number] = true;
+      if (nodes_[number] < 0) continue;  // what is wrong with it has been said
+      built_.outputs.push_back(it->second);
+      traced_.outputs.push_back(nodes_[number]);
+    }
+  }
+
+  /// Adds up bounds on what moving the values can take under any sharding, so that the planner's sums stay in 64 bits: a value
+  /// with padding is at most `bytes * growth`.
+  bool count_bytes(const ir::node& n, const path& at) {
+    auto bytes = static_cast<long double>(ir::bytes_of(n.type));
+    auto growth = 1.0L;
+    for (const auto e : n.shape) {
+      bytes *= static_cast<long double>(e == 0 ? 1 : e);
+      growth *= 1.0L + static_cast<long double>(device_count_ - 1) / static_cast<long double>(e == 0 ? 1 : e);
+    }
+    if (bytes > 0x1p60L) {
+      errors_.add(at.str(), "the result " + std::string(ir::shape_text(n.shape).view()) + " has more than 2^60 bytes");
+      return false;
+    }
+    bound_.resize(traced_.nodes.size(), 0);
+    bound_.back() = bytes * std::min(growth, static_cast<long double>(device_count_));
+    counted_bytes_ += 4 * bound_.back();
+    for (const int o : n.operands) counted_bytes_ += 4 * bound_[static_cast<std::size_t>(o)];
+    return true;
+  }
+
+  const json& document_;
+  devices on_;
+  error_list& errors_;
+  const path root_;
+  built_program built_;
+  ir::graph traced_;
+  std::vector<int> nodes_;  // by value: its node as traced; -1: refused
+  std::unordered_map<std::string, int> numbers_;
+  std::unordered_map<std::string, std::size_t> later_;  // by name: the op that defines it
+  std::int64_t device_count_ = 1;
+  std::vector<long double> bound_;  // by traced node
+  long double counted_bytes_ = 0;
+};
+
+}  // namespace plan_tool

@@ -1,0 +1,246 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <algorithm>
+#include <cerrno>
+#include <cstdint>
+#include <cstdio>
+#include <cstring>
+#include <fstream>
+#include <iterator>
+#include <limits>
+#include <optional>
+#include <set>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include <nlohmann/json.hpp>
+
+/// Reading JSON with errors that say where: every complaint carries a path like `ops[3].attrs.equation`.
+namespace plan_tool {
+
+using json = nlohmann::json;
+
+/// Everything that is wrong with a document or a file, one line each.
+class error_list {
+ public:
+  void add(const std::string& where, const std::string& what) {
+    ++count_;
+    if (lines_.size() < most_lines) lines_.push_back(where.empty() ? what : where + ": " + what);
+  }
+  [[nodiscard]] bool empty() const { return count_ == 0; }
+  [[nodiscard]] std::size_t count() const { return count_; }
+  [[nodiscard]] std::vector<std::string> lines() const {
+    auto result = lines_;
+    if (count_ > most_lines) result.push_back("and " + std::to_string(count_ - most_lines) + " errors more");
+    return result;
+  }
+
+ private:
+  static constexpr std::size_t most_lines = 100;
+  std::vector<std::string> lines_;
+  std::size_t count_ = 0;
+};
+
+/// A place in a document. Paths refer to those above them and become text only when something is wrong.
+class path {
+ public:
+  path() = default;
+  path(const path& up, std::string_view key) : up_(&up), key_(key) {}
+  path(const path& up, std::size_t index) : up_(&up), index_(index), is_index_(true) {}
+
+  [[nodiscard]] std::string str() const {
+    if (up_ == nullptr) return {};
+    const auto above = up_->str();
+    if (is_index_) return above + '[' + std::to_string(index_) + ']';
+    return above.empty() ? std::string(key_) : above + '.' + std::string(key_);
+  }
+
+ private:
+  const path* up_ = nullptr;
+  std::string_view key_;
+  std::size_t index_ = 0;
+  bool is_index_ = false;
+};
+
+/// A name of the user's in a message: control characters made visible, and not endless.
+inline std::string in_quotes(std::string_view name) {
+  constexpr std::size_t most = 60;
+  std::string t = "`";
+  std::size_t n = 0;
+  for (; n < name.size(); ++n) {
+    const auto c = static_cast<unsigned char>(name[n]);
+    if (n >= most && (c & 0xC0U) != 0x80U) break;  // never inside a UTF-8 sequence
+    if (c < 0x20 || c == 0x7F) {
+      char code[8];
+      std::snprintf(code, sizeof code, "\\x%02X", static_cast<unsigned>(c));
+      t += code;
+    } else {
+      t += static_cast<char>(c);
+    }
+  }
+  return t + (n < name.size() ? "...`" : "`");
+}
+
+/// `a JSON value as found`, short enough for a message.
+inline std::string found(const json& j) {
+  if (j.is_object()) return "an object";
+  if (j.is_array()) return "a list";
+  if (j.is_string()) return "the string " + in_quotes(j.get_ref<const std::string&>());
+  return j.dump();
+}
+
+inline std::string joined(const std::vector<std::string>& words) {
+  std::string t;
+  for (const auto& w : words) t += (t.empty() ? "" : " ") + w;
+  return t;
+}
+
+/// Reads the members of one object; every member that is not asked for is an error, but for `comment`.
+class object_reader {
+ public:
+  object_reader(const json& j, const path& at, error_list& errors) : json_(&j), at_(&at), errors_(&errors) {
+    if (j.is_object()) return;
+    errors.add(at.str(), "is " + found(j) + ", not an object");
+    json_ = nullptr;
+  }
+  object_reader(const object_reader&) = delete;
+  object_reader& operator=(const object_reader&) = delete;
+
+  [[nodiscard]] bool is_object() const { return json_ != nullptr; }
+  [[nodiscard]] const path& at() const { return *at_; }
+  [[nodiscard]] error_list& errors() const { return *errors_; }
+
+  /// The member, or null where it is absent or the JSON null.
+  const json* find(std::string_view key) {
+    known_.push_back(key);
+    if (json_ == nullptr) return nullptr;
+    const auto it = json_->find(std::string(key));
+    return it == json_->end() || it->is_null() ? nullptr : &*it;
+  }
+  const json* require(std::string_view key, const char* what) {
+    const auto* j = find(key);
+    if (j == nullptr && json_ != nullptr) errors_->add(path(*at_, key).str(), std::string("is missing; it is ") + what);
+    return j;
+  }
+  std::optional<std::string> text(std::string_view key, const char* what) {
+    const auto* j = require(key, what);
+    if (j == nullptr) return {};
+    if (j->is_string()) return j->get<std::string>();
+    errors_->add(path(*at_, key).str(), "is " + found(*j) + ", not a string");
+    return {};
+  }
+  /// Call when everything was asked for.
+  void refuse_unknown() {
+    if (json_ == nullptr) return;
+    for (const auto& [key, value] : json_->items()) {
+      if (key == "comment" || std::find(known_.begin(), known_.end(), key) != known_.end()) continue;
+      std::string list;
+      for (const auto k : known_) list += (list.empty() ? "" : " ") + std::string(k);
+      errors_->add(at_->str(), "has a member " + in_quotes(key) + " that is not known here; " +
+                                   (list.empty() ? "there are none" : "there are: " + list));
+    }
+  }
+
+ private:
+  const json* json_;
+  const path* at_;
+  error_list* errors_;
+  std::vector<std::string_view> known_;
+};
+
+/// An integer of [least, most]; anything else is an error.
+inline std::optional<std::int64_t> read_integer(const json& j, const path& at, error_list& errors, std::int64_t least,
+                                                std::int64_t most) {
+  if (!j.is_number_integer()) {
+    errors.add(at.str(), "is " + found(j) + ", not an integer");
+    return {};
+  }
+  const bool too_large = j.is_number_unsigned() && j.get<std::uint64_t>() > static_cast<std::uint64_t>(std::numeric_limits<std::int64_t>::max());
+  const auto n = too_large ? std::int64_t{0} : j.get<std::int64_t>();
+  if (too_large || n < least || n > most) {
+    errors.add(at.str(), "is " + j.dump() + ", not from " + std::to_string(least) + " to " + std::to_string(most));
+    return {};
+  }
+  return n;
+}
+
+/// A list of at most `most_count` integers of [least, most].
+inline std::optional<std::vector<std::int64_t>> read_integers(const json& j, const path& at, error_list& errors, std::int64_t least,
+                                                              std::int64_t most, std::size_t most_count) {
+  if (!j.is_array()) {
+    errors.add(at.str(), "is " + found(j) + ", not a list of integers");
+    return {};
+  }
+  if (j.size() > most_count) {
+    errors.add(at.str(), "has " + std::to_string(j.size()) + " entries; at most " + std::to_string(most_count));
+    return {};
+  }
+  std::vector<std::int64_t> list;
+  list.reserve(j.size());
+  bool is_right = true;
+  for (std::size_t i = 0; i < j.size(); ++i) {
+    const auto n = read_integer(j[i], path(at, i), errors, least, most);
+    is_right = is_right && n.has_value();
+    list.push_back(n.value_or(0));
+  }
+  if (!is_right) return {};
+  return list;
+}
+
+inline constexpr std::size_t most_document_bytes = std::size_t{32} << 20;
+
+/// Parses a document; null and an error if it is no JSON, has an object with one key twice, or is too long.
+inline json parse_document(std::string_view text, error_list& errors) {
+  if (text.size() > most_document_bytes) {
+    errors.add("", "the document has " + std::to_string(text.size()) + " bytes; at most 32 MiB");
+    return nullptr;
+  }
+  std::vector<std::set<std::string>> keys;
+  std::string twice;
+  const auto watch = [&](int, json::parse_event_t event, json& parsed) {
+    if (event == json::parse_event_t::object_start) keys.emplace_back();
+    if (event == json::parse_event_t::object_end && !keys.empty()) keys.pop_back();
+    if (event == json::parse_event_t::key && !keys.empty() && !keys.back().insert(parsed.get<std::string>()).second && twice.empty())
+      twice = parsed.get<std::string>();
+    return true;
+  };
+  try {
+    json j = json::parse(text.begin(), text.end(), watch);
+    if (twice.empty()) return j;
+    errors.add("", "an object has the member " + in_quotes(twice) + " twice");
+  } catch (const json::exception& e) {
+    std::string what = e.what();
+    if (const auto end = what.find("] "); end != std::string::npos) what.erase(0, end + 2);
+    for (auto& c : what)
+      if (static_cast<unsigned char>(c) < 0x20) c = ' ';
+    errors.add("", "not JSON: " + what);
+  }
+  return nullptr;
+}
+
+/// The bytes of a file, or an error. `-` is the standard input.
+inline std::string read_file(const std::string& name, error_list& errors) {
+  std::ifstream file;
+  std::istream* in = &file;
+  if (name == "-") {
+    std::string text;
+    char buffer[4096];
+    for (std::size_t n = 0; (n = std::fread(buffer, 1, sizeof buffer, stdin)) > 0 && text.size() <= most_document_bytes;) text.append(buffer, n);
+    return text;
+  }
+  file.open(name, std::ios::binary);
+  if (!file) {
+    errors.add("", "cannot be opened: " + std::string(std::strerror(errno)));
+    return {};
+  }
+  std::string text;
+  char buffer[4096];
+  while (text.size() <= most_document_bytes && (in->read(buffer, sizeof buffer) || in->gcount() > 0))
+    text.append(buffer, static_cast<std::size_t>(in->gcount()));
+  if (in->bad()) errors.add("", "cannot be read; a directory?");
+  return text;
+}
+
+}  // namespace plan_tool

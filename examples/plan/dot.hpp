@@ -1,0 +1,57 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <map>
+#include <string>
+
+#include "table.hpp"
+
+/// The local program as a graph for Graphviz: what every device runs, collectives coloured by kind.
+namespace plan_tool {
+
+inline std::string dot_text(std::string_view s) {
+  std::string t = "\"";
+  for (const char c : s) {
+    if (c == '"' || c == '\\') t += '\\';
+    t += c;
+  }
+  return t + '"';
+}
+inline const char* dot_colour(const std::string& kind) {
+  static const std::map<std::string, const char*> colours = {{"all_reduce", "#f4a6a6"},         {"reduce_scatter", "#f7cf9e"}, {"all_gather", "#f5ee9e"},
+                                                             {"all_to_all", "#b7d7f5"},         {"collective_permute", "#d9c2f0"}};
+  const auto it = colours.find(kind);
+  return it == colours.end() ? "#ffffff" : it->second;
+}
+
+inline std::string dot_graph(const planned_program& p) {
+  const auto label_of = [&p](int local_value) {
+    const auto& v = p.local.value(local_value);
+    return std::string(ir::name_of(v.type)) + ' ' + std::string(ir::shape_text(v.local).view()) + ' ' + layout_text(p, v.layout, v.global.count);
+  };
+  const auto node = [](int local_value) { return 'v' + std::to_string(local_value); };
+  const auto escaped_lines = [](const std::string& a, const std::string& b) {
+    auto first = dot_text(a), second = dot_text(b);
+    first.pop_back();
+    return first + "\\n" + second.substr(1);
+  };
+  std::string t = "digraph plan {\n  node [shape=box, style=filled, fillcolor=\"#ffffff\", fontname=\"sans-serif\"];\n";
+  for (const int v : p.local.inputs)
+    t += "  " + node(v) + " [shape=ellipse, fillcolor=\"#e6e6e6\", label=" + escaped_lines(p.value(p.tag_of_local(v)).name, label_of(v)) + "];\n";
+  for (const auto& i : p.instructions) {
+    if (i.result < 0) continue;
+    std::string title = i.kind + ' ' + p.value(i.value).name;
+    if (i.communicates) title += " over " + std::string(ir::axes_text(p.mesh(), i.axes).view()) + ", " + with_unit(i.bytes);
+    t += "  " + node(i.result) + " [label=" + escaped_lines(title, label_of(i.result));
+    if (i.communicates) t += std::string(", fillcolor=\"") + dot_colour(i.kind) + '"';
+    t += "];\n";
+    for (const int o : i.operands) t += "  " + node(o) + " -> " + node(i.result) + ";\n";
+  }
+  for (std::size_t k = 0; k < p.local.outputs.size(); ++k) {
+    t += "  out" + std::to_string(k) + " [shape=ellipse, peripheries=2, label=" + dot_text(p.value(p.built.outputs[k]).name) + "];\n";
+    t += "  " + node(p.local.outputs[k]) + " -> out" + std::to_string(k) + ";\n";
+  }
+  return t + "}\n";
+}
+
+}  // namespace plan_tool

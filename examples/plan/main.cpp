@@ -1,0 +1,35 @@
+// SPDX-License-Identifier: Apache-2.0
+// Plans a program document, and runs it. README.md walks through one use.
+// output: gspmd-plan
+// package: nlohmann_json
+// args: --help
+
+#include <cstdlib>
+
+#include "application.hpp"
+
+using namespace plan_tool;
+
+constexpr const char* usage =
+    "usage: gspmd-plan FILE [--json] [--run DIR --out DIR] [--backend self|threads|simulated] [--check]\n"
+    "                  [--why VALUE] [--dot FILE] [--svg FILE [--value NAME]]\n"
+    "  --backend B       one device in this thread, a thread for each device, or all devices in one thread (simulated)\n";
+
+int main(int argc, char** argv) {
+  options o;
+  if (const int done = answer_usage(usage, argc, argv, o, true); done >= 0) return done;
+  if (o.backend.empty()) o.backend = "simulated";
+  if (o.backend != "self" && o.backend != "threads" && o.backend != "simulated") {
+    std::fprintf(stderr, "--backend %s: there are self, threads and simulated\n%s", o.backend.c_str(), usage);
+    return 2;
+  }
+  const auto launch = [&o](const planned_program& p, const std::vector<any_array>& inputs) {
+    if (o.backend == "self") return run_on(gspmd::self{}, p, inputs);
+    if (o.backend == "threads") return run_on(gspmd::threads{}, p, inputs);
+    return run_on(gspmd::simulated{}, p, inputs);
+  };
+  const auto agree = [](bool sound) { return sound; };
+  const std::int64_t most_devices = o.backend == "threads" ? 1024 : 4096;
+  const bool colour = isatty(STDOUT_FILENO) != 0 && std::getenv("NO_COLOR") == nullptr;
+  return say(application(o, 0, most_devices, true, launch, agree).run(colour));
+}

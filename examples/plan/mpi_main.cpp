@@ -1,0 +1,53 @@
+// SPDX-License-Identifier: Apache-2.0
+// The same on MPI, one device per process: mpirun -n 8 gspmd-plan-mpi FILE --run in --out out
+// output: gspmd-plan-mpi
+// package: nlohmann_json
+// args: --help
+// ranks: 2
+
+#include <cstdlib>
+
+#include "application.hpp"
+
+#include <gspmd/comm/mpi.hpp>
+
+using namespace plan_tool;
+
+constexpr const char* usage =
+    "usage: mpirun -n RANKS gspmd-plan-mpi FILE [--json] [--run DIR --out DIR] [--check]\n"
+    "                                      [--why VALUE] [--dot FILE] [--svg FILE [--value NAME]]\n"
+    "  a run needs as many RANKS as the mesh has devices; every process reads the inputs, the first one writes\n";
+
+/// The lowest of the processes that are not sound; the number of processes if all are.
+int first_failed(bool sound, int rank, int ranks) {
+  int mine = sound ? ranks : rank;
+  int lowest = ranks;
+  MPI_Allreduce(&mine, &lowest, 1, MPI_INT, MPI_MIN, MPI_COMM_WORLD);
+  return lowest;
+}
+
+int main(int argc, char** argv) {
+  MPI_Init(&argc, &argv);
+  int rank = 0, ranks = 0;
+  MPI_Comm_rank(MPI_COMM_WORLD, &rank);
+  MPI_Comm_size(MPI_COMM_WORLD, &ranks);
+  options o;
+  int status = answer_usage(usage, argc, argv, o, rank == 0);
+  if (status < 0 && !o.backend.empty() && o.backend != "mpi") {
+    if (rank == 0) std::fprintf(stderr, "--backend %s: gspmd-plan-mpi has only mpi\n%s", o.backend.c_str(), usage);
+    status = 2;
+  }
+  if (status < 0) {
+    o.backend = "mpi";
+    const auto launch = [](const planned_program& p, const std::vector<any_array>& inputs) { return run_on(gspmd::mpi{MPI_COMM_WORLD}, p, inputs); };
+    const auto agree = [&](bool sound) { return first_failed(sound, rank, ranks) == ranks; };
+    const bool colour = isatty(STDOUT_FILENO) != 0 && std::getenv("NO_COLOR") == nullptr;
+    const report r = application(o, 1, ranks, rank == 0, launch, agree).run(colour);
+    // One of them talks: the first that failed, else the first.
+    const int failed = first_failed(r.status == 0, rank, ranks);
+    status = failed < ranks ? 1 : 0;
+    if (rank == (failed < ranks ? failed : 0)) status = say(r);
+  }
+  MPI_Finalize();
+  return status;
+}

@@ -1,0 +1,63 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <stdexcept>
+#include <string>
+
+namespace plan_tool {
+
+/// A mistake on the command line.
+struct usage_error : std::runtime_error {
+  using std::runtime_error::runtime_error;
+};
+
+struct options {
+  std::string file;
+  bool json = false;
+  std::string run;      // directory of the inputs
+  std::string out;      // directory of the outputs
+  std::string backend;  // empty: the program chooses
+  bool check = false;
+  std::string why;
+  std::string dot;
+  std::string svg;
+  std::string value;
+  bool asks_for_help = false;
+};
+
+inline options parse(int argc, char** argv) {
+  options o;
+  const auto set = [](std::string& member, const std::string& option, const std::string& value) {
+    if (!member.empty()) throw usage_error(option + " stands there twice");
+    if (value.empty()) throw usage_error(option + " needs a value");
+    member = value;
+  };
+  for (int i = 1; i < argc; ++i) {
+    const std::string option = argv[i];
+    const auto next = [&]() -> std::string {
+      if (i + 1 == argc) throw usage_error(option + " needs a value");
+      return argv[++i];
+    };
+    if (option == "--json") o.json = true;
+    else if (option == "--check") o.check = true;
+    else if (option == "--help" || option == "-h") o.asks_for_help = true;
+    else if (option == "--run") set(o.run, option, next());
+    else if (option == "--out") set(o.out, option, next());
+    else if (option == "--backend") set(o.backend, option, next());
+    else if (option == "--why") set(o.why, option, next());
+    else if (option == "--dot") set(o.dot, option, next());
+    else if (option == "--svg") set(o.svg, option, next());
+    else if (option == "--value") set(o.value, option, next());
+    else if (option.size() > 1 && option[0] == '-') throw usage_error("unknown option " + option);
+    else if (!o.file.empty()) throw usage_error("one FILE, and there are " + o.file + " and " + option);
+    else set(o.file, "FILE", option);
+  }
+  if (o.asks_for_help) return o;
+  if (o.file.empty()) throw usage_error("FILE is missing");
+  if (!o.run.empty() && o.out.empty() && !o.check) throw usage_error("--run needs --out DIR for the outputs, or --check");
+  if (!o.out.empty() && o.run.empty()) throw usage_error("--out needs --run DIR with the inputs");
+  if (!o.value.empty() && o.svg.empty()) throw usage_error("--value says what --svg draws, and there is no --svg");
+  return o;
+}
+
+}  // namespace plan_tool

@@ -1,0 +1,181 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+#include <cstdio>
+#include <string>
+#include <vector>
+
+#include "table.hpp"
+
+/// Which device holds what of a value, drawn: a tile for each part, the devices that hold it (several are replicas), and what
+/// of a shard is padding.
+namespace plan_tool {
+
+inline std::string svg_text(std::string_view s) {
+  std::string t;
+  for (const char c : s) {
+    if (c == '<') t += "&lt;";
+    else if (c == '>') t += "&gt;";
+    else if (c == '&') t += "&amp;";
+    else if (c == '"') t += "&quot;";
+    else t += c;
+  }
+  return t;
+}
+
+/// Two dims of a value span a panel; the parts of every other split dim are panels next to each other.
+///
+///   [8, 16] over [x, y], x=2, y=2     one panel of 2 x 2 tiles
+///   [4, 8, 16] over [x, y, z]         a panel for each part of dim 0, each of tiles of dims 1 and 2
+class shard_picture {
+ public:
+  explicit shard_picture(const planned_program& p) : p_(p) {}
+
+  /// The pictures of these values, one under the other.
+  [[nodiscard]] std::string of(const std::vector<int>& values) {
+    for (const int v : values) draw(v);
+    char head[160];
+    std::snprintf(head, sizeof head, "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"%.0f\" height=\"%.0f\" font-family=\"sans-serif\" font-size=\"11\">\n",
+                  std::max(width_, 400.0) + margin, y_);
+    return std::string(head) +
+           "<defs><pattern id=\"padding\" width=\"6\" height=\"6\" patternUnits=\"userSpaceOnUse\" patternTransform=\"rotate(45)\">"
+           "<rect width=\"6\" height=\"6\" fill=\"#ffffff\"/><rect width=\"2\" height=\"6\" fill=\"#999999\"/></pattern></defs>\n"
+           "<rect width=\"100%\" height=\"100%\" fill=\"#ffffff\"/>\n" + body_ + "</svg>\n";
+  }
+
+ private:
+  static constexpr double margin = 16;
+  static constexpr double tile_width = 96;
+  static constexpr double tile_height = 44;
+  static constexpr std::int64_t most_tiles = 1024;
+  static constexpr std::int64_t most_devices = 65536;
+
+  void line(const std::string& words, bool is_title) {
+    char place[120];
+    std::snprintf(place, sizeof place, "<text x=\"%.0f\" y=\"%.0f\"%s>", margin, y_ + 12, is_title ? " font-weight=\"bold\" font-size=\"13\"" : "");
+    body_ += place + svg_text(words) + "</text>\n";
+    width_ = std::max(width_, margin + 7.0 * static_cast<double>(width_of(words)));
+    y_ += 18;
+  }
+
+  void draw(int v) {
+    const auto& value = p_.value(v);
+    if (value.node < 0) {
+      line(value.name + ": unused", true);
+      y_ += margin;
+      return;
+    }
+    const auto s = p_.sharding_of(v);
+    const auto& mesh = p_.mesh().shape;
+    const auto local = ir::local_extents(mesh, value.shape, s);
+    line(value.name + ": " + ir::name_of(value.type) + ' ' + std::string(ir::shape_text(value.shape).view()) + ", " + layout_text(p_, s, value.shape.count) +
+             ", shards of " + std::string(ir::shape_text(local).view()),
+         true);
+    std::int64_t tiles = 1;
+    for (const auto& use : s.splits) tiles *= mesh.sizes[use.axis];
+    if (tiles > most_tiles || mesh.device_count() > most_devices) {
+      line("too many tiles to draw: " + std::to_string(tiles) + " on " + std::to_string(mesh.device_count()) + " devices", false);
+      y_ += margin;
+      return;
+    }
+    if (s.partial != 0)
+      line("partial: the devices along " + std::string(ir::axes_text(p_.mesh(), s.partial).view()) + " hold summands of one value (" +
+               ir::name_of(s.kind) + "), not replicas",
+           false);
+    draw_tiles(value, s, local);
+    y_ += margin;
+  }
+
+  void draw_tiles(const named_value& value, const ir::sharding& s, const ir::extents& local) {
+    const auto& mesh = p_.mesh().shape;
+    std::vector<int> split;  // the dims that are split
+    for (const auto& use : s.splits)
+      if (split.empty() || split.back() != use.dim) split.push_back(use.dim);
+    const int row_dim = split.size() >= 2 ? split[split.size() - 2] : split.size() == 1 && split[0] + 1 < value.shape.count ? split[0] : -1;
+    const int column_dim = split.empty() ? -1 : split.size() >= 2 || row_dim < 0 ? split.back() : -1;
+    const auto parts = [&](int dim) { return dim < 0 ? std::int64_t{1} : ir::parts_of(mesh, s, dim); };
+    std::int64_t panels = 1;
+    std::vector<int> panel_dims;
+    for (const int d : split)
+      if (d != row_dim && d != column_dim) {
+        panel_dims.push_back(d);
+        panels *= parts(d);
+      }
+    std::vector<std::vector<std::int64_t>> holders(static_cast<std::size_t>(panels * parts(row_dim) * parts(column_dim)));
+    for (std::int64_t device = 0; device < mesh.device_count(); ++device) {
+      const auto at = mesh.coordinates_of(device);
+      std::int64_t panel = 0;
+      for (const int d : panel_dims) panel = panel * parts(d) + ir::part_index(mesh, s, d, at);
+      const auto row = row_dim < 0 ? 0 : ir::part_index(mesh, s, row_dim, at);
+      const auto column = column_dim < 0 ? 0 : ir::part_index(mesh, s, column_dim, at);
+      holders[static_cast<std::size_t>((panel * parts(row_dim) + row) * parts(column_dim) + column)].push_back(device);
+    }
+    const double top = y_;
+    constexpr std::int64_t panels_in_a_row = 8;
+    const double panel_width = static_cast<double>(parts(column_dim)) * tile_width + margin;
+    const double panel_height = static_cast<double>(parts(row_dim)) * tile_height + margin + (panel_dims.empty() ? 0 : 14);
+    for (std::size_t t = 0; t < holders.size(); ++t) {
+      const auto column = static_cast<std::int64_t>(t) % parts(column_dim);
+      const auto row = static_cast<std::int64_t>(t) / parts(column_dim) % parts(row_dim);
+      const auto panel = static_cast<std::int64_t>(t) / parts(column_dim) / parts(row_dim);
+      const double x = margin + static_cast<double>(panel % panels_in_a_row) * panel_width;
+      const double y = top + static_cast<double>(panel / panels_in_a_row) * panel_height + (panel_dims.empty() ? 0 : 14);
+      if (row == 0 && column == 0 && !panel_dims.empty()) draw_panel_name(x, y, panel_dims, mesh.coordinates_of(holders[t][0]), value, s);
+      draw_tile(x + static_cast<double>(column) * tile_width, y + static_cast<double>(row) * tile_height, row_dim, column_dim, holders[t], value, s, local);
+      width_ = std::max(width_, x + panel_width);
+    }
+    y_ = top + static_cast<double>((panels + panels_in_a_row - 1) / panels_in_a_row) * panel_height;
+  }
+
+  static std::string range_text(ir::index_range r) { return r.size() == 0 ? std::string("nothing") : std::to_string(r.begin) + ".." + std::to_string(r.end - 1); }
+
+  void draw_panel_name(double x, double y, const std::vector<int>& dims, const ir::coordinates& at, const named_value& value, const ir::sharding& s) {
+    std::string words;
+    for (const int d : dims) words += (words.empty() ? "dim " : ", dim ") + std::to_string(d) + ": " + range_text(ir::dim_range(p_.mesh().shape, value.shape, s, d, at));
+    char place[80];
+    std::snprintf(place, sizeof place, "<text x=\"%.0f\" y=\"%.0f\">", x, y - 4);
+    body_ += place + words + "</text>\n";
+  }
+
+  void draw_tile(double x, double y, int row_dim, int column_dim, const std::vector<std::int64_t>& devices, const named_value& value, const ir::sharding& s,
+                 const ir::extents& local) {
+    const auto& mesh = p_.mesh().shape;
+    const auto at = mesh.coordinates_of(devices[0]);
+    bool is_empty = false;
+    std::string held;
+    for (int d = 0; d < value.shape.count; ++d) {
+      const auto r = ir::dim_range(mesh, value.shape, s, d, at);
+      is_empty = is_empty || r.size() == 0;
+      held += (d > 0 ? ", " : "") + range_text(r);
+    }
+    const auto share = [&](int dim) {  // of the shard that is data
+      if (dim < 0 || local[dim] == 0) return 1.0;
+      return static_cast<double>(ir::dim_range(mesh, value.shape, s, dim, at).size()) / static_cast<double>(local[dim]);
+    };
+    double data_width = tile_width * share(column_dim);
+    double data_height = tile_height * share(row_dim);
+    if (is_empty) data_width = data_height = 0;
+    std::string who;
+    for (std::size_t i = 0; i < devices.size() && i < 64; ++i) who += (i > 0 ? " " : "") + std::to_string(devices[i]);
+    if (devices.size() > 64) who += " ...";
+    char box[400];
+    std::snprintf(box, sizeof box,
+                  "<rect x=\"%.0f\" y=\"%.0f\" width=\"%.0f\" height=\"%.0f\" fill=\"url(#padding)\" stroke=\"#333333\"/>"
+                  "<rect x=\"%.0f\" y=\"%.0f\" width=\"%.2f\" height=\"%.2f\" fill=\"hsl(%d,60%%,82%%)\"/>",
+                  x, y, tile_width, tile_height, x, y, data_width, data_height, static_cast<int>(devices[0] * 137 % 360));
+    const std::string shown = who.size() > 14 ? who.substr(0, who.rfind(' ', 11)) + " .." : who;
+    body_ += "<g><title>devices " + who + ": [" + held + "]" + (devices.size() > 1 && s.partial == 0 ? ", replicas" : "") + "</title>" + box;
+    char place[200];
+    std::snprintf(place, sizeof place, "<text x=\"%.0f\" y=\"%.0f\" text-anchor=\"middle\">", x + tile_width / 2, y + tile_height / 2 + 4);
+    body_ += place + shown + (is_empty ? " (nothing)" : "") + "</text></g>\n";
+  }
+
+  const planned_program& p_;
+  std::string body_;
+  double y_ = margin;
+  double width_ = 0;
+};
+
+}  // namespace plan_tool

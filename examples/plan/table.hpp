@@ -1,0 +1,150 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "planned.hpp"
+
+/// The plan as a table for people.
+namespace plan_tool {
+
+/// How wide a text is on a terminal, at one column per character.
+inline std::size_t width_of(std::string_view text) {
+  std::size_t n = 0;
+  for (const char c : text) n += (static_cast<unsigned char>(c) & 0xC0U) != 0x80U ? 1 : 0;
+  return n;
+}
+
+struct colours {
+  bool on = false;
+  [[nodiscard]] std::string paint(const char* code, const std::string& text) const {
+    return on ? std::string("\033[") + code + 'm' + text + "\033[0m" : text;
+  }
+};
+
+inline std::string with_unit(std::int64_t bytes) { return std::to_string(bytes) + (bytes == 1 ? " byte" : " bytes"); }
+
+inline std::string layout_text(const planned_program& p, const ir::sharding& s, int rank) {
+  return std::string(ir::sharding_text(p.mesh(), s, rank).view());
+}
+
+class plan_table {
+ public:
+  plan_table(const planned_program& p, colours paint) : p_(p), paint_(paint) {}
+
+  [[nodiscard]] std::string text() const {
+    const auto& mesh = p_.mesh();
+    std::string t = "mesh";
+    for (int a = 0; a < mesh.shape.axis_count(); ++a) t += (a > 0 ? ", " : " ") + std::string(mesh.name(a)) + '=' + std::to_string(mesh.shape.sizes[a]);
+    const auto count = mesh.shape.device_count();
+    t += ": " + std::to_string(count) + (count == 1 ? " device\n\n" : " devices\n\n");
+    return t + rows() + totals();
+  }
+
+ private:
+  struct row {
+    std::vector<std::string> cells;
+    int value = -1;
+  };
+
+  [[nodiscard]] std::string rows() const {
+    std::vector<row> table{{{"value", "operator", "type", "global shape", "sharding", "local shape", ""}, -1}};
+    for (int v = 0; v < static_cast<int>(p_.built.values.size()); ++v) table.push_back({cells_of(v), v});
+    std::vector<std::size_t> widths(table[0].cells.size(), 0);
+    for (const auto& r : table)
+      for (std::size_t c = 0; c < r.cells.size(); ++c) widths[c] = std::max(widths[c], std::min(width_of(r.cells[c]), std::size_t{60}));
+    std::vector<std::vector<const instruction*>> under(p_.built.values.size());
+    for (const auto& i : p_.instructions)
+      if (i.moves || i.kind == "copy") under[static_cast<std::size_t>(i.sake)].push_back(&i);
+    std::string t;
+    for (const auto& r : table) {
+      std::string line;
+      for (std::size_t c = 0; c < r.cells.size(); ++c) {
+        const auto width = width_of(r.cells[c]);
+        line += (c > 0 ? "  " : "") + r.cells[c] + std::string(width < widths[c] ? widths[c] - width : 0, ' ');
+      }
+      line.erase(line.find_last_not_of(' ') + 1);
+      t += r.value < 0 ? paint_.paint("1", line) + '\n' : line + '\n';
+      if (r.value < 0) continue;
+      for (const auto* i : under[static_cast<std::size_t>(r.value)]) t += movement_line(*i);
+    }
+    return t + '\n';
+  }
+
+  [[nodiscard]] std::vector<std::string> cells_of(int v) const {
+    const auto& value = p_.value(v);
+    const std::string op = value.kind.empty() ? value.op : value.op + '(' + value.kind + ')';
+    const std::string shape(ir::shape_text(value.shape).view());
+    if (value.node < 0) return {value.name, op, ir::name_of(value.type), shape, "-", "-", "unused: no output needs it"};
+    const auto s = p_.sharding_of(v);
+    const auto local = ir::local_extents(p_.mesh().shape, value.shape, s);
+    std::string remarks;
+    const auto remark = [&remarks](const std::string& words) { remarks += (remarks.empty() ? "" : ", ") + words; };
+    for (int d = 0; d < value.shape.count; ++d)
+      if (local[d] * ir::parts_of(p_.mesh().shape, s, d) != value.shape[d]) {
+        remark("uneven");
+        break;
+      }
+    if (std::find(p_.built.outputs.begin(), p_.built.outputs.end(), v) != p_.built.outputs.end()) remark("output");
+    return {value.name, op, ir::name_of(value.type), shape, layout_text(p_, s, value.shape.count), std::string(ir::shape_text(local).view()), remarks};
+  }
+
+  /// A line that sends at least a quarter of all bytes is marked.
+  [[nodiscard]] bool is_costly(const instruction& i) const { return i.bytes > 0 && i.bytes >= (p_.program->bytes_sent_per_device() + 3) / 4; }
+
+  [[nodiscard]] std::string movement_line(const instruction& i) const {
+    const int rank = p_.value(i.value).shape.count;
+    std::string t = is_costly(i) ? "  >> " : "   - ";
+    t += i.kind;
+    if (i.communicates) t += " over " + std::string(ir::axes_text(p_.mesh(), i.axes).view());
+    t += " of " + p_.value(i.value).name;
+    if (i.kind == "copy") return t + " to the memory of the output\n";
+    t += ": " + layout_text(p_, i.from, rank) + " -> " + layout_text(p_, i.to, rank);
+    t += i.bytes > 0 ? ", " + with_unit(i.bytes) : std::string(", nothing is sent");
+    if (i.bytes > 0) {
+      const auto total = p_.program->bytes_sent_per_device();
+      const auto percent = static_cast<std::int64_t>(100.0L * static_cast<long double>(i.bytes) / static_cast<long double>(total) + 0.5L);
+      t += " (" + std::to_string(percent) + "%)";
+    }
+    if (i.forced) t += "; forced: " + p_.value(i.sake).op + " cannot work on this split";
+    return (is_costly(i) ? paint_.paint("1;31", t) : i.communicates ? paint_.paint("33", t) : paint_.paint("2", t)) + '\n';
+  }
+
+  [[nodiscard]] std::string totals() const {
+    struct sum {
+      std::string name;
+      std::int64_t count = 0, bytes = 0;
+    };
+    std::vector<sum> sums;
+    bool any_costly = false;
+    for (const auto& i : p_.instructions) {
+      any_costly = any_costly || is_costly(i);
+      if (!i.communicates) continue;
+      auto it = std::find_if(sums.begin(), sums.end(), [&](const sum& s) { return s.name == i.kind; });
+      if (it == sums.end()) it = sums.insert(sums.end(), {i.kind, 0, 0});
+      ++it->count;
+      it->bytes += i.bytes;
+    }
+    std::string t;
+    if (any_costly) t += ">> sends at least a quarter of all bytes\n\n";
+    std::vector<std::pair<std::string, std::string>> lines;
+    for (const auto& s : sums) lines.emplace_back("  " + std::to_string(s.count) + ' ' + s.name, with_unit(s.bytes));
+    lines.emplace_back("one device sends", with_unit(p_.program->bytes_sent_per_device()));
+    lines.emplace_back("one device holds at most", with_unit(p_.program->peak_bytes_per_device()));
+    std::size_t left = 0, right = 0;
+    for (const auto& [name, number] : lines) {
+      left = std::max(left, name.size());
+      right = std::max(right, number.size());
+    }
+    for (const auto& [name, number] : lines) t += name + std::string(left - name.size() + 2 + right - number.size(), ' ') + number + '\n';
+    return t;
+  }
+
+  const planned_program& p_;
+  colours paint_;
+};
+
+}  // namespace plan_tool

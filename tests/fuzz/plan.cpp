@@ -1,0 +1,213 @@
+// SPDX-License-Identifier: Apache-2.0
+// Random documents for gspmd-plan (libFuzzer): whatever the bytes, there is a plan or an error, and programs of integers
+// compute the same on their mesh as on one device.
+#include <cstdint>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <random>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "../../examples/plan/dot.hpp"
+#include "../../examples/plan/json_out.hpp"
+#include "../../examples/plan/run.hpp"
+#include "../../examples/plan/svg.hpp"
+#include "../../examples/plan/table.hpp"
+#include "../../examples/plan/why.hpp"
+
+using namespace plan_tool;
+
+extern "C" std::size_t LLVMFuzzerMutate(std::uint8_t* data, std::size_t size, std::size_t max_size);
+
+namespace {
+
+constexpr std::size_t most_bytes = 16384;
+
+[[noreturn]] void fail(const std::string& what) {
+  std::fprintf(stderr, "gspmd-plan: %s\n", what.c_str());
+  std::abort();
+}
+
+void look_at(const planned_program& p) {
+  std::vector<std::string> why;
+  std::vector<int> all;
+  for (int v = 0; v < static_cast<int>(p.built.values.size()); ++v) {
+    for (const auto& line : sharding_reasons(p).of(v)) why.push_back(line);
+    all.push_back(v);
+  }
+  static_cast<void>(plan_table(p, colours{true}).text());
+  if (p.mesh().shape.device_count() <= 64) static_cast<void>(shard_picture(p).of(all));
+  static_cast<void>(dot_graph(p));
+  const auto j = json::parse(plan_json(&p, {}, why));  // throws if it is no JSON
+  if (j["values"].size() != all.size()) fail("a value is missing in the plan");
+  if (p.program->bytes_sent_per_device() < 0 || p.program->peak_bytes_per_device() < 0) fail("a negative number of bytes");
+  std::int64_t sum = 0;
+  std::size_t collectives = 0;
+  for (const auto& i : p.instructions) {
+    sum += i.bytes;
+    collectives += i.communicates ? 1 : 0;
+  }
+  if (sum != p.program->bytes_sent_per_device()) fail("the bytes of the instructions are not those of the plan");
+  if (collectives != p.program->collectives().size()) fail("the instructions have other collectives than the plan");
+}
+
+bool is_small(const planned_program& p) {
+  if (p.mesh().shape.device_count() > 16 || p.program->peak_bytes_per_device() > 65536) return false;
+  for (const auto& n : p.built.graph.nodes)
+    if (ir::elements(n.shape) > 4096) return false;
+  return true;
+}
+
+void run(const json& document, const planned_program& p) {
+  const auto inputs = made_inputs(p);
+  const auto outputs = run_on(gspmd::simulated{}, p, inputs);
+  error_list errors;
+  const auto alone = plan_document(document, devices::one, errors);
+  if (!alone) fail("planned on the mesh, refused on one device: " + errors.lines()[0]);
+  const auto expected = run_on(gspmd::self{}, *alone, inputs);
+  for (const auto& n : p.built.graph.nodes)
+    if (ir::is_floating(n.type)) return;  // rounding may be anything by now
+  for (std::size_t k = 0; k < outputs.size(); ++k) {
+    bool agree = true;
+    const auto line = comparison(outputs[k], expected[k], agree);
+    if (!agree) fail("the output " + p.value(p.built.outputs[k]).name + ' ' + line);
+  }
+}
+
+// ---- mutation of the document instead of its bytes -------------------------------------------------------------------
+
+using generator = std::minstd_rand;
+
+std::size_t pick(generator& random, std::size_t n) { return n == 0 ? 0 : random() % n; }
+
+/// A random place in the document; lists and objects are entered more often than not.
+json& any_place(json& j, generator& random) {
+  json* at = &j;
+  while ((at->is_array() || at->is_object()) && !at->empty() && pick(random, 8) != 0) {
+    auto it = at->begin();
+    std::advance(it, static_cast<std::ptrdiff_t>(pick(random, at->size())));
+    at = &*it;
+  }
+  return *at;
+}
+
+std::vector<std::string> names_in(const json& j, const char* list) {
+  std::vector<std::string> names;
+  if (!j.is_object() || !j.contains(list) || !j[list].is_array()) return names;
+  for (const auto& v : j[list])
+    if (v.is_object() && v.contains("name") && v["name"].is_string()) names.push_back(v["name"].get<std::string>());
+  return names;
+}
+
+std::string any_name(const json& j, generator& random) {
+  auto names = names_in(j, "inputs");
+  for (auto& n : names_in(j, "ops")) names.push_back(n);
+  return names.empty() ? "a" : names[pick(random, names.size())];
+}
+
+json any_sharding(const json& document, std::size_t rank, generator& random) {
+  auto s = json::array();
+  for (std::size_t d = 0; d < rank; ++d) s.push_back(json::array());
+  if (rank == 0 || !document.contains("mesh") || !document["mesh"].is_object() || !document["mesh"].contains("axes")) return s;
+  for (const auto& axis : document["mesh"]["axes"])
+    if (axis.is_array() && !axis.empty() && pick(random, 2) == 0) s[pick(random, rank)].push_back(axis[0]);
+  return s;
+}
+
+void mutate_integer(json& j, generator& random) {
+  constexpr std::int64_t numbers[] = {0, 1, 2, 3, 4, 5, 7, 8, 12, 16, 64, -1, 1000003, std::int64_t{1} << 30, std::int64_t{1} << 45, std::int64_t{1} << 62};
+  if (pick(random, 3) == 0) j = numbers[pick(random, std::size(numbers))];
+  else j = static_cast<std::int64_t>(static_cast<std::uint64_t>(j.get<std::int64_t>()) + pick(random, 3) - 1);
+}
+
+void mutate_string(json& document, json& j, generator& random) {
+  static const std::string operators = known_operators();
+  constexpr const char* words[] = {"f32", "f64", "s32", "s64", "pred", "add", "multiply", "maximum", "minimum", "and", "or", "x", "y", "z",
+                                   "ij,jk->ik", "ij->ji", "ij->i", "i,i->", "i,j->ij", "bij,bjk->bik", "EQ", "LT", "reshard", "inf", "x:(2)2"};
+  switch (pick(random, 4)) {
+    case 0: j = any_name(document, random); break;
+    case 1: {
+      std::size_t at = pick(random, operators.size());
+      while (at > 0 && operators[at - 1] != ' ') --at;
+      j = operators.substr(at, operators.find(' ', at) - at);
+      break;
+    }
+    case 2: j = words[pick(random, std::size(words))]; break;
+    default: {
+      auto s = j.get<std::string>();
+      if (!s.empty()) s[pick(random, s.size())] = static_cast<char>('a' + pick(random, 26));
+      j = s;
+    }
+  }
+}
+
+void mutate_list(json& document, generator& random) {
+  constexpr const char* lists[] = {"ops", "inputs", "outputs"};
+  const char* name = lists[pick(random, 3)];
+  if (!document.contains(name) || !document[name].is_array()) return;
+  auto& list = document[name];
+  if (std::string_view(name) == "outputs") return list.push_back(any_name(document, random));
+  if (list.empty()) return;
+  auto& item = list[pick(random, list.size())];
+  switch (pick(random, 4)) {
+    case 0: {  // the same again under another name
+      json copy = item;
+      if (copy.is_object()) copy["name"] = "n" + std::to_string(pick(random, 1000));
+      list.push_back(copy);
+      break;
+    }
+    case 1: list.erase(pick(random, list.size())); break;
+    case 2:
+      if (item.is_object()) item["sharding"] = any_sharding(document, pick(random, 4), random);
+      break;
+    default:
+      if (item.is_object() && item.contains("operands") && item["operands"].is_array() && !item["operands"].empty())
+        item["operands"][pick(random, item["operands"].size())] = any_name(document, random);
+  }
+}
+
+}  // namespace
+
+extern "C" std::size_t LLVMFuzzerCustomMutator(std::uint8_t* data, std::size_t size, std::size_t max_size, unsigned seed) {
+  generator random(seed + 1);
+  json document = json::parse(data, data + size, nullptr, false);
+  if (!document.is_object() || pick(random, 16) == 0) return LLVMFuzzerMutate(data, size, max_size);
+  for (std::size_t n = 1 + pick(random, 4); n > 0; --n) {
+    auto& j = any_place(document, random);
+    const bool in_lists = pick(random, 3) == 0;
+    if (in_lists) mutate_list(document, random);
+    else if (j.is_number_integer()) mutate_integer(j, random);
+    else if (j.is_string()) mutate_string(document, j, random);
+    else if (j.is_boolean()) j = !j.get<bool>();
+    else if (j.is_array() && !j.empty() && pick(random, 2) == 0) j.erase(pick(random, j.size()));
+    else if (j.is_array()) j.push_back(j.empty() ? json("x") : j[pick(random, j.size())]);
+    else if (!j.is_object()) j = static_cast<int>(pick(random, 4));
+    if (!document.is_object()) break;
+  }
+  const auto text = document.dump(-1, ' ', false, json::error_handler_t::replace);
+  if (text.size() > max_size) return size;
+  std::memcpy(data, text.data(), text.size());
+  return text.size();
+}
+
+extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
+  if (size > most_bytes) return 0;
+  error_list errors;
+  const auto document = parse_document({reinterpret_cast<const char*>(data), size}, errors);
+  std::optional<planned_program> p;
+  if (errors.empty()) p = plan_document(document, devices::of_mesh, errors);
+  for (const auto& line : errors.lines()) {
+    if (line.empty()) fail("an error without words");
+    for (const char c : line)
+      if (static_cast<unsigned char>(c) < 0x20) fail("an error that is not one line: " + line);
+  }
+  if (p && !errors.empty()) fail("a plan with errors");
+  if (!p && errors.empty()) fail("neither a plan nor an error");
+  static_cast<void>(plan_json(p ? &*p : nullptr, errors.lines()));
+  if (!p) return 0;
+  look_at(*p);
+  if (is_small(*p)) run(document, *p);
+  return 0;
+}
