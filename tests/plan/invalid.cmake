@@ -1,0 +1,20 @@
+# SPDX-License-Identifier: Apache-2.0
+# invalid/NAME.json: refused, with these words and no others.
+include("${CMAKE_CURRENT_LIST_DIR}/common.cmake")
+
+plan(1 invalid/${NAME}.json)
+golden(${NAME}.err "${err}")
+if(NOT out STREQUAL "")
+  message(SEND_ERROR "a refused document has a plan:\n${out}")
+endif()
+set(lines "${err}")
+plan(1 invalid/${NAME}.json --json)
+if(NOT err STREQUAL lines)
+  message(SEND_ERROR "other errors with --json:\n${err}")
+endif()
+string(JSON count LENGTH "${out}" errors)
+string(REGEX MATCHALL "\n" ends "${lines}")
+list(LENGTH ends wanted)
+if(NOT count EQUAL wanted)
+  message(SEND_ERROR "${count} errors in JSON, ${wanted} lines:\n${out}")
+endif()

@@ -1,0 +1,27 @@
+# SPDX-License-Identifier: Apache-2.0
+# valid/NAME.json: its table, its JSON, why its values lie as they do, and its run on every backend against one device.
+include("${CMAKE_CURRENT_LIST_DIR}/common.cmake")
+
+plan(0 valid/${NAME}.json)
+golden(${NAME}.txt "${out}")
+plan(0 valid/${NAME}.json --json)
+golden(${NAME}.json "${out}")
+file(READ "${here}/valid/${NAME}.json" document)
+string(JSON last LENGTH "${document}" outputs)
+set(why "")
+foreach(k RANGE 1 ${last})
+  math(EXPR k "${k} - 1")
+  string(JSON value GET "${document}" outputs ${k})
+  plan(0 valid/${NAME}.json --why ${value})
+  string(APPEND why "${out}")
+endforeach()
+golden(${NAME}.why "${why}")
+plan(0 valid/${NAME}.json --dot "${SCRATCH}/plan.dot" --svg "${SCRATCH}/plan.svg")
+foreach(kind dot svg)
+  file(READ "${SCRATCH}/plan.${kind}" text)
+  golden(${NAME}.${kind} "${text}")
+endforeach()
+if(NOT document MATCHES "1024")  # devices
+  plan(0 valid/${NAME}.json --check)
+  plan(0 valid/${NAME}.json --check --backend threads)
+endif()
