@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <doctest/doctest.h>
 
+#include <atomic>
 #include <cmath>
 #include <cstdlib>
 #include <new>
@@ -13,7 +14,7 @@
 
 namespace {
 
-std::size_t allocations = 0;
+std::atomic<std::size_t> allocations = 0;
 
 using namespace gspmd;
 template <class T>
@@ -46,6 +47,7 @@ using mixed_step = compile<mixed, M, in<double, dims<7, 5>, split<"data", "model
 
 using square = mesh<axis<"data", 2>, axis<"model", 2>>;
 using wide = mesh<axis<"data", 2>, axis<"model", 4>, device_order<7, 6, 5, 4, 3, 2, 1, 0>>;
+using huge = mesh<axis<"data", 32>, axis<"model", 32>>;
 using single = mesh<axis<"data", 1>, axis<"model", 1>>;
 
 /// Runs a step by both executors on simulated devices from the same shards and compares every byte of the outputs.
@@ -79,7 +81,7 @@ void compare(const Graph& graph) {
   }
   Step step;
   step.run(comm, inputs.data(), outputs[0].data());
-  const auto before = allocations;
+  const std::size_t before = allocations;
   step.run(comm, inputs.data(), outputs[0].data());
   CHECK(allocations == before);
 
@@ -121,4 +123,32 @@ TEST_CASE_TEMPLATE("static and run-time planning give the same plan and the same
   compare<train_step<Mesh>>(detail::trace_program<train, Mesh, in<float, dims<15, 64>, split<"data", _>>, in<std::int32_t, dims<15>>, weights_in>());
   compare<mixed_step<Mesh>>(
       detail::trace_program<mixed, Mesh, in<double, dims<7, 5>, split<"data", "model?">>, in<double, dims<7, 5>, split<_, "data">>>());
+}
+
+TEST_CASE("1024 simulated devices, most of them without data") {
+  compare<mixed_step<huge>>(
+      detail::trace_program<mixed, huge, in<double, dims<7, 5>, split<"data", "model?">>, in<double, dims<7, 5>, split<_, "data">>>());
+}
+
+TEST_CASE("a step on threads allocates nothing after the first call") {
+  using step_type = train_step<square>;
+  std::atomic<bool> allocated = false;
+  launch(threads{}, step_type::device_count, [&](auto& comm) {
+    auto x = scatter<step_type, 0>(comm, array<float>({15, 64}));
+    auto labels = scatter<step_type, 1>(comm, array<std::int32_t>({15}));
+    auto w = scatter<step_type, 2>(comm, weights<array<float>>{array<float>({64, 30}), array<float>({30}), array<float>({30, 10}), array<float>({10})});
+    auto loss = make_result<step_type, 0>(comm);
+    auto next = make_result<step_type, 1>(comm);
+    step_type step;
+    for (int i = 0; i < 3; ++i) {
+      comm.barrier();
+      const std::size_t before = allocations;
+      comm.barrier();
+      step(comm, x, labels, w, loss, next);
+      comm.barrier();
+      if (i > 0 && allocations != before) allocated = true;
+      comm.barrier();
+    }
+  });
+  CHECK_FALSE(allocated);
 }
