@@ -55,38 +55,43 @@ template <class Launch, class Agree>
 class application {
  public:
   application(const options& o, std::int64_t devices_here, std::int64_t most_devices, bool writes, Launch launch, Agree agree)
-      : options_(o), devices_here_(devices_here), most_devices_(most_devices), writes_(writes), launch_(std::move(launch)), agree_(std::move(agree)) {}
+      : options_(o),
+        devices_here_(devices_here),
+        most_devices_(most_devices),
+        writes_(writes),
+        launch_(std::move(launch)),
+        agree_(std::move(agree)) {}
 
   report run(bool is_terminal) {
-    const auto text = read_file(options_.file, errors_);
     json document;
-    if (errors_.empty()) document = parse_document(text, errors_);
     std::optional<planned_program> p;
-    if (errors_.empty()) p = plan_document(document, devices::of_mesh, errors_);
     std::vector<std::string> why, remarks;
-    if (p) {
-      why = explain_why(*p);
-      if (writes_) draw(*p);
-    }
-    // Everything is checked before anything is run: the processes of one launch must go into it together or not at all.
     std::vector<any_array> inputs;
     const bool wants_run = !options_.run.empty() || options_.check;
-    if (p && wants_run) {
-      const auto devices = devices_here_ > 0 ? devices_here_ : p->built.mesh->device_count();
-      if (const auto obstacle = cannot_run(*p, devices, most_devices_, options_.backend); !obstacle.empty()) errors_.add("", obstacle);
-      else if (!options_.run.empty()) inputs = read_inputs(*p, options_.run, errors_);
-      else inputs = made_inputs(*p);
+    try {  // whatever is thrown, this process must still meet the others
+      const auto text = read_file(options_.file, errors_);
+      if (errors_.empty()) document = parse_document(text, errors_);
+      if (errors_.empty()) p = plan_document(document, devices::of_mesh, errors_);
+      if (p) {
+        why = explain_why(*p);
+        if (writes_) draw(*p);
+        if (wants_run) inputs = find_inputs(*p);
+      }
+    } catch (const std::exception& e) {
+      errors_.add("", e.what());
     }
+    // The processes of one launch go into it together or not at all.
     if (wants_run && agree_(p && errors_.empty())) run_program(*p, document, inputs, remarks);
 
     report r;
     r.status = errors_.empty() ? 0 : 1;
-    for (const auto& e : errors_.lines()) r.err += options_.file + ": " + e + '\n';
+    for (const auto& e : errors_.lines())
+      r.err += (options_.file == "-" ? std::string("standard input") : options_.file) + ": " + e + '\n';
     if (options_.json) {
       r.out = plan_json(p ? &*p : nullptr, errors_.lines(), why);
     } else if (p && !why.empty()) {
       for (const auto& line : why) r.out += line + '\n';
-    } else if (p && !wants_run) {
+    } else if (p && errors_.empty() && !wants_run) {
       r.out = plan_table(*p, colours{is_terminal}).text();
     }
     if (!options_.json)
@@ -108,6 +113,15 @@ class application {
     }
     errors_.add(option, "no value is called " + in_quotes(name) + "; there are: " + names);
     return -1;
+  }
+
+  std::vector<any_array> find_inputs(const planned_program& p) {
+    const auto devices = devices_here_ > 0 ? devices_here_ : p.built.mesh->device_count();
+    const auto obstacle = cannot_run(p, devices, most_devices_, options_.backend);
+    if (!obstacle.empty()) errors_.add("", obstacle);
+    else if (!options_.run.empty()) return read_inputs(p, options_.run, errors_);
+    else return made_inputs(p);
+    return {};
   }
 
   std::vector<std::string> explain_why(const planned_program& p) {
@@ -135,7 +149,8 @@ class application {
     if (!out) errors_.add(option, file + " cannot be written: " + std::strerror(errno));
   }
 
-  void run_program(const planned_program& p, const json& document, const std::vector<any_array>& inputs, std::vector<std::string>& remarks) {
+  void run_program(const planned_program& p, const json& document, const std::vector<any_array>& inputs,
+                   std::vector<std::string>& remarks) {
     try {
       const auto outputs = launch_(p, inputs);
       if (!writes_) return;
@@ -146,8 +161,8 @@ class application {
     }
   }
 
-  void compare(const json& document, const std::vector<any_array>& inputs, const std::vector<any_array>& outputs, const planned_program& p,
-               std::vector<std::string>& remarks) {
+  void compare(const json& document, const std::vector<any_array>& inputs, const std::vector<any_array>& outputs,
+               const planned_program& p, std::vector<std::string>& remarks) {
     const auto alone = plan_document(document, devices::one, errors_);
     if (!alone) return;
     const auto expected = run_on(gspmd::self{}, *alone, inputs);

@@ -18,9 +18,9 @@ namespace plan_tool {
 /// What the document calls a value.
 struct named_value {
   std::string name;
-  std::string op;   // `input` for an input
-  std::string kind; // reduce: its monoid; compare: its direction
-  int node = -1;    // in the canonical graph, the last one that bears the name; -1: no output needs it
+  std::string op;    // `input` for an input
+  std::string kind;  // reduce: its monoid; compare: its direction
+  int node = -1;     // in the canonical graph, the last one that bears the name; -1: no output needs it
   dtype type = dtype::f32;
   ir::extents shape;
   bool is_input = false;
@@ -29,10 +29,10 @@ struct named_value {
 /// A document as the planner takes it. A value's number is the tag of its nodes.
 struct built_program {
   std::optional<gspmd::dynamic::mesh> mesh;
-  ir::graph graph;  // canonical
+  ir::graph graph;                 // canonical
   std::deque<named_value> values;  // a deque: nodes point to the names
-  std::vector<int> inputs;   // values
-  std::vector<int> outputs;  // values
+  std::vector<int> inputs;         // values
+  std::vector<int> outputs;        // values
 
   built_program() = default;
   built_program(built_program&&) = default;
@@ -72,7 +72,7 @@ class program_builder {
     }
     if (ops != nullptr) {
       const path at(root_, "ops");
-      for (std::size_t i = 0; i < ops->size(); ++i) read_op((*ops)[i], path(at, i), i);
+      for (std::size_t i = 0; i < ops->size(); ++i) read_op((*ops)[i], path(at, i));
     }
     if (outputs != nullptr) read_outputs(*outputs, path(root_, "outputs"));
     if (errors_.empty() && counted_bytes_ > 0x1p61L)
@@ -102,12 +102,14 @@ class program_builder {
     if (const auto* list = reader.require("axes", "a list like [[\"x\", 2], [\"y\", 4]]")) {
       const path at_axes(at, "axes");
       if (!list->is_array()) errors_.add(at_axes.str(), "is " + found(*list) + ", not a list");
-      else if (list->size() > static_cast<std::size_t>(ir::max_axes)) errors_.add(at_axes.str(), "has " + std::to_string(list->size()) + " axes; at most 16");
+      else if (list->size() > static_cast<std::size_t>(ir::max_axes))
+        errors_.add(at_axes.str(), "has " + std::to_string(list->size()) + " axes; at most 16");
       else
         for (std::size_t i = 0; i < list->size(); ++i) read_axis((*list)[i], path(at_axes, i), axes, count);
     }
     std::vector<std::int32_t> order;
-    if (const auto* ids = reader.find("device_order"); ids != nullptr && errors_.count() == before) read_order(*ids, path(at, "device_order"), count, order);
+    if (const auto* ids = reader.find("device_order"); ids != nullptr && errors_.count() == before)
+      read_order(*ids, path(at, "device_order"), count, order);
     reader.refuse_unknown();
     if (errors_.count() != before) return;
     if (on_ == devices::one) {
@@ -124,12 +126,14 @@ class program_builder {
 
   void read_axis(const json& j, const path& at, std::vector<gspmd::dynamic::mesh::axis>& axes, std::int64_t& count) {
     constexpr std::int64_t most_devices = std::int64_t{1} << 30;
-    if (!j.is_array() || j.size() != 2) return errors_.add(at.str(), "is " + found(j) + ", not a name and a size like [\"x\", 2]");
+    if (!j.is_array() || j.size() != 2)
+      return errors_.add(at.str(), "is " + found(j) + ", not a name and a size like [\"x\", 2]");
     if (!j[0].is_string()) return errors_.add(path(at, std::size_t{0}).str(), "is " + found(j[0]) + ", not a name");
     const auto& name = j[0].get_ref<const std::string&>();
     const auto size = read_integer(j[1], path(at, std::size_t{1}), errors_, 1, most_devices);
     if (name.size() > ir::max_name || !ir::is_axis_name(name))
-      return errors_.add(path(at, std::size_t{0}).str(), "the axis name " + in_quotes(name) + " must have 1 to 31 letters, digits and _");
+      return errors_.add(path(at, std::size_t{0}).str(),
+                         "the axis name " + in_quotes(name) + " must have 1 to 31 letters, digits and _");
     for (const auto& a : axes)
       if (a.name == name) return errors_.add(path(at, std::size_t{0}).str(), "a second axis is called " + in_quotes(name));
     if (!size) return;
@@ -142,7 +146,8 @@ class program_builder {
     const auto ids = read_integers(j, at, errors_, 0, count - 1, static_cast<std::size_t>(count));
     if (!ids) return;
     if (static_cast<std::int64_t>(ids->size()) != count)
-      return errors_.add(at.str(), "names " + std::to_string(ids->size()) + " devices and the axes have " + std::to_string(count));
+      return errors_.add(at.str(),
+                         "names " + std::to_string(ids->size()) + " devices and the axes have " + std::to_string(count));
     std::vector<bool> seen(ids->size(), false);
     for (std::size_t i = 0; i < ids->size(); ++i) {
       const auto id = static_cast<std::size_t>((*ids)[i]);
@@ -163,11 +168,13 @@ class program_builder {
     ir::sharding s;
     ir::axis_mask used = 0;
     if (given != nullptr) {
-      if (given->is_string()) return refuse(at, "XLA's textual shardings are not read yet; write a list with the axes of each dim");
+      if (given->is_string())
+        return refuse(at, "XLA's textual shardings are not read yet; write a list with the axes of each dim");
       if (!given->is_array()) return refuse(at, "is " + found(*given) + ", not a list with the axes of each dim");
       if (rank >= 0 && given->size() != static_cast<std::size_t>(rank))
-        return refuse(at, "names " + std::to_string(given->size()) + (given->size() == 1 ? " dim" : " dims") + " and the tensor has " +
-                              std::to_string(rank) + "; write one list for each dim, [] for a dim that is not split");
+        return refuse(at, "names " + std::to_string(given->size()) + (given->size() == 1 ? " dim" : " dims") +
+                              " and the tensor has " + std::to_string(rank) +
+                              "; write one list for each dim, [] for a dim that is not split");
       if (given->size() > static_cast<std::size_t>(ir::max_rank)) return refuse(at, "a tensor has at most 32 dims");
       for (std::size_t d = 0; d < given->size(); ++d) {
         const path at_dim(at, d);
@@ -181,7 +188,8 @@ class program_builder {
     }
     if (open != nullptr) {
       const path at_open(from.at(), "open");
-      if (!open->is_array() || (rank >= 0 && open->size() != static_cast<std::size_t>(rank)) || open->size() > static_cast<std::size_t>(ir::max_rank))
+      if (!open->is_array() || (rank >= 0 && open->size() != static_cast<std::size_t>(rank)) ||
+          open->size() > static_cast<std::size_t>(ir::max_rank))
         return refuse(at_open, "is no list with true or false for each of the " + std::to_string(rank) + " dims");
       for (std::size_t d = 0; d < open->size(); ++d) {
         if (!(*open)[d].is_boolean()) return refuse(path(at_open, d), "is " + found((*open)[d]) + ", not true or false");
@@ -191,7 +199,8 @@ class program_builder {
     }
     if (partial != nullptr && !(partial->is_object() && partial->empty())) {
       const path at_partial(from.at(), "partial");
-      if (!is_input) return refuse(at_partial, "`partial` stands on an input only; the planner makes other values partial where that pays");
+      if (!is_input)
+        return refuse(at_partial, "`partial` stands on an input only; the planner makes other values partial where that pays");
       if (given == nullptr) return refuse(at_partial, "needs a `sharding` next to it; [] for every dim that is not split");
       if (!read_partial(*partial, at_partial, type, used, s)) return {};
     }
@@ -218,7 +227,8 @@ class program_builder {
     if (axis < 0 && colon != std::string::npos && mesh.find(std::string_view(name).substr(0, colon)) >= 0) {
       errors_.add(at.str(), "sub-axes like " + in_quotes(name) + " are not planned yet; give the mesh an axis for each part");
     } else if (axis < 0) {
-      errors_.add(at.str(), in_quotes(name) + " is not an axis of the mesh; its axes are: " + std::string(ir::axes_text(mesh, ~ir::axis_mask{0}).view()));
+      errors_.add(at.str(), in_quotes(name) + " is not an axis of the mesh; its axes are: " +
+                                std::string(ir::axes_text(mesh, ~ir::axis_mask{0}).view()));
     } else if ((used & ir::axis_bit(axis)) != 0) {
       errors_.add(at.str(), "the axis " + in_quotes(name) + " is used twice; a mesh axis splits one dim at most");
     } else {
@@ -315,7 +325,7 @@ class program_builder {
     keep(number, id);
   }
 
-  void read_op(const json& j, const path& at, std::size_t index) {
+  void read_op(const json& j, const path& at) {
     object_reader reader(j, at, errors_);
     if (!reader.is_object()) return;
     const auto before = errors_.count();
@@ -328,7 +338,8 @@ class program_builder {
     object_reader attrs(given != nullptr ? *given : nothing, at_attrs, errors_);
     const char* label = number >= 0 ? built_.values[static_cast<std::size_t>(number)].name.c_str() : "?";
     operation o{traced_, {}, attrs, {label, 0}, op.value_or(""), {}, false};
-    if (const auto* operands = reader.find("operands")) read_operands(*operands, path(at, "operands"), index, o);
+    const auto* operands = reader.find("operands");
+    if (operands != nullptr && !read_operands(*operands, path(at, "operands"), number, o)) return;
     if (!op || !attrs.is_object()) return;
 
     const bool is_reshard = *op == "reshard";
@@ -348,7 +359,9 @@ class program_builder {
       traced_.error = ir::text();
       id = -1;
     }
-    if (!is_reshard) annotation = read_annotation(reader, id >= 0 ? traced_.nodes[static_cast<std::size_t>(id)].shape.count : -1, false, dtype::f32);
+    if (!is_reshard)
+      annotation =
+          read_annotation(reader, id >= 0 ? traced_.nodes[static_cast<std::size_t>(id)].shape.count : -1, false, dtype::f32);
     reader.refuse_unknown();
     if (number < 0 || id < 0 || errors_.count() != before) return;
 
@@ -366,34 +379,30 @@ class program_builder {
     keep(number, id);
   }
 
-  void read_operands(const json& j, const path& at, std::size_t index, operation& o) {
-    if (!j.is_array()) return errors_.add(at.str(), "is " + found(j) + ", not a list of names");
-    if (j.size() > static_cast<std::size_t>(ir::max_map_arity)) {  // no operator of today takes more
-      errors_.add(at.str(), "has " + std::to_string(j.size()) + " entries; no operator takes so many");
-      o.operands.assign(static_cast<std::size_t>(ir::max_map_arity), -1);
-      return;
+  /// False where it is no list that an operator could take.
+  bool read_operands(const json& j, const path& at, int own_number, operation& o) {
+    if (!j.is_array() || j.size() > static_cast<std::size_t>(ir::max_map_arity)) {
+      errors_.add(at.str(), j.is_array() ? "has " + std::to_string(j.size()) + " entries; no operator takes so many"
+                                         : "is " + found(j) + ", not a list of names");
+      return false;
     }
     for (std::size_t k = 0; k < j.size(); ++k) {
-      const path at_operand(at, k);
       o.operands.push_back(-1);
-      if (!j[k].is_string()) {
-        errors_.add(at_operand.str(), "is " + found(j[k]) + ", not the name of a value");
-        continue;
-      }
-      const auto& name = j[k].get_ref<const std::string&>();
-      const auto it = numbers_.find(name);
-      const auto later = later_.find(name);
-      const bool is_own = later != later_.end() && later->second == index;
-      if (it != numbers_.end() && !is_own) {
-        o.operands.back() = nodes_[static_cast<std::size_t>(it->second)];
-      } else if (is_own) {
-        errors_.add(at_operand.str(), "is the result of the op itself");
-      } else if (later != later_.end()) {
-        errors_.add(at_operand.str(), in_quotes(name) + " is defined later, by ops[" + std::to_string(later->second) + "]; an op comes after its operands");
-      } else {
-        errors_.add(at_operand.str(), "no value is called " + in_quotes(name));
-      }
+      if (j[k].is_string()) o.operands.back() = operand_named(j[k].get_ref<const std::string&>(), path(at, k), own_number);
+      else errors_.add(path(at, k).str(), "is " + found(j[k]) + ", not the name of a value");
     }
+    return true;
+  }
+  int operand_named(const std::string& name, const path& at, int own_number) {
+    const auto it = numbers_.find(name);
+    const auto later = later_.find(name);
+    if (it != numbers_.end() && it->second != own_number) return nodes_[static_cast<std::size_t>(it->second)];
+    if (it != numbers_.end()) errors_.add(at.str(), "is the result of the op itself");
+    else if (later != later_.end())
+      errors_.add(at.str(), in_quotes(name) + " is defined later, by ops[" + std::to_string(later->second) +
+                                "]; an op comes after its operands");
+    else errors_.add(at.str(), "no value is called " + in_quotes(name));
+    return -1;
   }
 
   void read_outputs(const json& j, const path& at) {

@@ -157,7 +157,8 @@ inline std::optional<std::int64_t> read_integer(const json& j, const path& at, e
     errors.add(at.str(), "is " + found(j) + ", not an integer");
     return {};
   }
-  const bool too_large = j.is_number_unsigned() && j.get<std::uint64_t>() > static_cast<std::uint64_t>(std::numeric_limits<std::int64_t>::max());
+  const bool too_large =
+      j.is_number_unsigned() && j.get<std::uint64_t>() > static_cast<std::uint64_t>(std::numeric_limits<std::int64_t>::max());
   const auto n = too_large ? std::int64_t{0} : j.get<std::int64_t>();
   if (too_large || n < least || n > most) {
     errors.add(at.str(), "is " + j.dump() + ", not from " + std::to_string(least) + " to " + std::to_string(most));
@@ -167,8 +168,8 @@ inline std::optional<std::int64_t> read_integer(const json& j, const path& at, e
 }
 
 /// A list of at most `most_count` integers of [least, most].
-inline std::optional<std::vector<std::int64_t>> read_integers(const json& j, const path& at, error_list& errors, std::int64_t least,
-                                                              std::int64_t most, std::size_t most_count) {
+inline std::optional<std::vector<std::int64_t>> read_integers(const json& j, const path& at, error_list& errors,
+                                                              std::int64_t least, std::int64_t most, std::size_t most_count) {
   if (!j.is_array()) {
     errors.add(at.str(), "is " + found(j) + ", not a list of integers");
     return {};
@@ -202,7 +203,8 @@ inline json parse_document(std::string_view text, error_list& errors) {
   const auto watch = [&](int, json::parse_event_t event, json& parsed) {
     if (event == json::parse_event_t::object_start) keys.emplace_back();
     if (event == json::parse_event_t::object_end && !keys.empty()) keys.pop_back();
-    if (event == json::parse_event_t::key && !keys.empty() && !keys.back().insert(parsed.get<std::string>()).second && twice.empty())
+    if (event == json::parse_event_t::key && !keys.empty() && !keys.back().insert(parsed.get<std::string>()).second &&
+        twice.empty())
       twice = parsed.get<std::string>();
     return true;
   };
@@ -227,7 +229,8 @@ inline std::string read_file(const std::string& name, error_list& errors) {
   if (name == "-") {
     std::string text;
     char buffer[4096];
-    for (std::size_t n = 0; (n = std::fread(buffer, 1, sizeof buffer, stdin)) > 0 && text.size() <= most_document_bytes;) text.append(buffer, n);
+    for (std::size_t n = 0; (n = std::fread(buffer, 1, sizeof buffer, stdin)) > 0 && text.size() <= most_document_bytes;)
+      text.append(buffer, n);
     return text;
   }
   file.open(name, std::ios::binary);

@@ -18,8 +18,11 @@ inline std::string dot_text(std::string_view s) {
   return t + '"';
 }
 inline const char* dot_colour(const std::string& kind) {
-  static const std::map<std::string, const char*> colours = {{"all_reduce", "#f4a6a6"},         {"reduce_scatter", "#f7cf9e"}, {"all_gather", "#f5ee9e"},
-                                                             {"all_to_all", "#b7d7f5"},         {"collective_permute", "#d9c2f0"}};
+  static const std::map<std::string, const char*> colours = {{"all_reduce", "#f4a6a6"},
+                                                             {"reduce_scatter", "#f7cf9e"},
+                                                             {"all_gather", "#f5ee9e"},
+                                                             {"all_to_all", "#b7d7f5"},
+                                                             {"collective_permute", "#d9c2f0"}};
   const auto it = colours.find(kind);
   return it == colours.end() ? "#ffffff" : it->second;
 }
@@ -27,7 +30,8 @@ inline const char* dot_colour(const std::string& kind) {
 inline std::string dot_graph(const planned_program& p) {
   const auto label_of = [&p](int local_value) {
     const auto& v = p.local.value(local_value);
-    return std::string(ir::name_of(v.type)) + ' ' + std::string(ir::shape_text(v.local).view()) + ' ' + layout_text(p, v.layout, v.global.count);
+    return std::string(ir::name_of(v.type)) + ' ' + std::string(ir::shape_text(v.local).view()) + ' ' +
+           layout_text(p, v.layout, v.global.count);
   };
   const auto node = [](int local_value) { return 'v' + std::to_string(local_value); };
   const auto escaped_lines = [](const std::string& a, const std::string& b) {
@@ -37,7 +41,8 @@ inline std::string dot_graph(const planned_program& p) {
   };
   std::string t = "digraph plan {\n  node [shape=box, style=filled, fillcolor=\"#ffffff\", fontname=\"sans-serif\"];\n";
   for (const int v : p.local.inputs)
-    t += "  " + node(v) + " [shape=ellipse, fillcolor=\"#e6e6e6\", label=" + escaped_lines(p.value(p.tag_of_local(v)).name, label_of(v)) + "];\n";
+    t += "  " + node(v) +
+         " [shape=ellipse, fillcolor=\"#e6e6e6\", label=" + escaped_lines(p.value(p.tag_of_local(v)).name, label_of(v)) + "];\n";
   for (const auto& i : p.instructions) {
     if (i.result < 0) continue;
     std::string title = i.kind + ' ' + p.value(i.value).name;
@@ -48,7 +53,8 @@ inline std::string dot_graph(const planned_program& p) {
     for (const int o : i.operands) t += "  " + node(o) + " -> " + node(i.result) + ";\n";
   }
   for (std::size_t k = 0; k < p.local.outputs.size(); ++k) {
-    t += "  out" + std::to_string(k) + " [shape=ellipse, peripheries=2, label=" + dot_text(p.value(p.built.outputs[k]).name) + "];\n";
+    t += "  out" + std::to_string(k) + " [shape=ellipse, peripheries=2, label=" + dot_text(p.value(p.built.outputs[k]).name) +
+         "];\n";
     t += "  " + node(p.local.outputs[k]) + " -> out" + std::to_string(k) + ";\n";
   }
   return t + "}\n";

@@ -78,7 +78,8 @@ inline std::string in_lines(const std::vector<std::string>& entries, char open, 
 }
 
 /// `p` may be null: the document was refused.
-inline std::string plan_json(const planned_program* p, const std::vector<std::string>& errors, const std::vector<std::string>& why = {}) {
+inline std::string plan_json(const planned_program* p, const std::vector<std::string>& errors,
+                             const std::vector<std::string>& why = {}) {
   std::vector<std::string> values, instructions, wrong, reasons;
   nlohmann::ordered_json collectives = nlohmann::ordered_json::object();
   if (p != nullptr) {

@@ -5,8 +5,6 @@
 // args: --help
 // ranks: 2
 
-#include <cstdlib>
-
 #include "application.hpp"
 
 #include <gspmd/comm/mpi.hpp>
@@ -37,12 +35,18 @@ int main(int argc, char** argv) {
     if (rank == 0) std::fprintf(stderr, "--backend %s: gspmd-plan-mpi has only mpi\n%s", o.backend.c_str(), usage);
     status = 2;
   }
+  if (status < 0 && o.file == "-") {
+    if (rank == 0) std::fprintf(stderr, "the standard input reaches one process only; give a file\n%s", usage);
+    status = 2;
+  }
   if (status < 0) {
     o.backend = "mpi";
-    const auto launch = [](const planned_program& p, const std::vector<any_array>& inputs) { return run_on(gspmd::mpi{MPI_COMM_WORLD}, p, inputs); };
+    const auto launch = [](const planned_program& p, const std::vector<any_array>& inputs) {
+      return run_on(gspmd::mpi{MPI_COMM_WORLD}, p, inputs);
+    };
     const auto agree = [&](bool sound) { return first_failed(sound, rank, ranks) == ranks; };
-    const bool colour = isatty(STDOUT_FILENO) != 0 && std::getenv("NO_COLOR") == nullptr;
-    const report r = application(o, 1, ranks, rank == 0, launch, agree).run(colour);
+    const report r =
+        application(o, 1, ranks, rank == 0, launch, agree).run(false);  // mpirun shows a terminal where there is none
     // One of them talks: the first that failed, else the first.
     const int failed = first_failed(r.status == 0, rank, ranks);
     status = failed < ranks ? 1 : 0;

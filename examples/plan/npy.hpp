@@ -163,7 +163,8 @@ inline std::int64_t bytes_of(const std::vector<std::int64_t>& shape, gspmd::dtyp
 }
 
 /// From Fortran order, dim 0 fastest, to C order, the last dim fastest.
-inline std::vector<std::byte> to_c_order(const std::vector<std::byte>& from, const std::vector<std::int64_t>& shape, std::size_t size) {
+inline std::vector<std::byte> to_c_order(const std::vector<std::byte>& from, const std::vector<std::int64_t>& shape,
+                                         std::size_t size) {
   std::vector<std::byte> to(from.size());
   std::vector<std::size_t> stride(shape.size(), size);
   for (std::size_t d = 1; d < shape.size(); ++d) stride[d] = stride[d - 1] * static_cast<std::size_t>(shape[d - 1]);
@@ -204,12 +205,15 @@ inline gspmd::dynamic::any_array read(std::istream& in, std::uint64_t file_bytes
   const auto bytes = static_cast<std::uint64_t>(bytes_of(h.shape, array.type));
   const auto there = file_bytes - before;
   if (there != bytes)
-    throw problem((there < bytes ? "is cut off: " : "is too long: ") + std::to_string(there) + " bytes of data where the header promises " + std::to_string(bytes));
+    throw problem((there < bytes ? "is cut off: " : "is too long: ") + std::to_string(there) +
+                  " bytes of data where the header promises " + std::to_string(bytes));
   array.bytes.resize(bytes);
-  if (bytes > 0 && !in.read(reinterpret_cast<char*>(array.bytes.data()), static_cast<std::streamsize>(bytes))) throw problem("cannot be read to its end");
+  if (bytes > 0 && !in.read(reinterpret_cast<char*>(array.bytes.data()), static_cast<std::streamsize>(bytes)))
+    throw problem("cannot be read to its end");
   if (array.type == gspmd::dtype::pred)
     for (auto& b : array.bytes) b = b == std::byte{0} ? std::byte{0} : std::byte{1};
-  if (h.fortran_order && h.shape.size() > 1) array.bytes = to_c_order(array.bytes, h.shape, static_cast<std::size_t>(gspmd::detail::bytes_of(array.type)));
+  if (h.fortran_order && h.shape.size() > 1)
+    array.bytes = to_c_order(array.bytes, h.shape, static_cast<std::size_t>(gspmd::detail::bytes_of(array.type)));
   return array;
 }
 
@@ -235,7 +239,8 @@ inline void write(std::ostream& out, const gspmd::dynamic::any_array& array) {
   text += "), }";
   text.append((64 - (10 + text.size() + 1) % 64) % 64, ' ');
   text += '\n';
-  const char start[10] = {'\x93', 'N', 'U', 'M', 'P', 'Y', 1, 0, static_cast<char>(text.size() & 0xFFU), static_cast<char>(text.size() >> 8)};
+  const char start[10] = {
+      '\x93', 'N', 'U', 'M', 'P', 'Y', 1, 0, static_cast<char>(text.size() & 0xFFU), static_cast<char>(text.size() >> 8)};
   out.write(start, sizeof start);
   out.write(text.data(), static_cast<std::streamsize>(text.size()));
   out.write(reinterpret_cast<const char*>(array.bytes.data()), static_cast<std::streamsize>(array.bytes.size()));

@@ -38,8 +38,9 @@ inline std::optional<dtype> read_dtype(object_reader& from, std::string_view key
   if (!name) return {};
   const auto type = dtype_named(*name);
   if (!type)
-    from.errors().add(path(from.at(), key).str(), *name == "bf16" ? "bf16 is not there yet; there are f32 f64 s32 s64 pred"
-                                                                  : in_quotes(*name) + " is no dtype; there are f32 f64 s32 s64 pred");
+    from.errors().add(path(from.at(), key).str(), *name == "bf16"
+                                                      ? "bf16 is not there yet; there are f32 f64 s32 s64 pred"
+                                                      : in_quotes(*name) + " is no dtype; there are f32 f64 s32 s64 pred");
   return type;
 }
 inline std::optional<monoid> read_monoid(const json& j, const path& at, error_list& errors) {
@@ -71,8 +72,8 @@ struct operation {
   std::vector<int> operands;  // nodes; -1: refused before, this operator is only read
   object_reader& attrs;
   ir::location at;
-  std::string name;           // of the operator
-  ir::sharding annotation;    // reshard
+  std::string name;         // of the operator
+  ir::sharding annotation;  // reshard
   bool has_annotation = false;
 
   [[nodiscard]] bool is_sound() const {
@@ -103,8 +104,9 @@ inline int build_compare(const operation& o) {
   constexpr std::array<const char*, 6> names = {"EQ", "NE", "LT", "LE", "GT", "GE"};
   for (std::size_t i = 0; i < names.size(); ++i)
     if (*direction == names[i])
-      return o.is_sound() ? ir::add_elementwise(o.graph, static_cast<ir::opcode>(static_cast<int>(ir::opcode::compare_eq) + static_cast<int>(i)),
-                                                o.operands, o.at)
+      return o.is_sound() ? ir::add_elementwise(
+                                o.graph, static_cast<ir::opcode>(static_cast<int>(ir::opcode::compare_eq) + static_cast<int>(i)),
+                                o.operands, o.at)
                           : -1;
   return o.complain("direction", "is " + in_quotes(*direction) + "; it is one of EQ NE LT LE GT GE");
 }
@@ -174,7 +176,8 @@ inline int build_einsum(const operation& o) {
   const auto equation = o.attrs.text("equation", "like \"ij,jk->ik\"");
   if (!equation) return -1;
   const auto parsed = ir::parse_equation(*equation);
-  if (parsed.error != nullptr) return o.complain("equation", in_quotes(*equation) + ", column " + std::to_string(parsed.column) + ": " + parsed.error);
+  if (parsed.error != nullptr)
+    return o.complain("equation", in_quotes(*equation) + ", column " + std::to_string(parsed.column) + ": " + parsed.error);
   if (!o.is_sound()) return -1;
   return o.operands.size() == 1 ? ir::add_einsum(o.graph, parsed, {o.operands[0]}, o.at)
                                 : ir::add_einsum(o.graph, parsed, {o.operands[0], o.operands[1]}, o.at);
@@ -225,15 +228,21 @@ struct operator_entry {
   int (*build)(const operation&);
 };
 inline constexpr operator_entry special_operators[] = {
-    {"compare", 2, 2, build_compare},       {"convert", 1, 1, build_convert},     {"constant", 0, 0, build_constant},
-    {"iota", 0, 0, build_iota},             {"einsum", 1, 2, build_einsum},       {"reduce", 1, 1, build_reduce},
-    {"broadcast_in_dim", 1, 1, build_broadcast}, {"transpose", 1, 1, build_transpose}, {"reshape", 1, 1, build_reshape},
+    {"compare", 2, 2, build_compare},
+    {"convert", 1, 1, build_convert},
+    {"constant", 0, 0, build_constant},
+    {"iota", 0, 0, build_iota},
+    {"einsum", 1, 2, build_einsum},
+    {"reduce", 1, 1, build_reduce},
+    {"broadcast_in_dim", 1, 1, build_broadcast},
+    {"transpose", 1, 1, build_transpose},
+    {"reshape", 1, 1, build_reshape},
     {"reshard", 1, 1, build_reshard},
 };
 /// Of the document's table, what the library does not have.
 inline constexpr const char* missing_operators[] = {
-    "concatenate", "pad",   "slice", "reverse", "rotate", "convolution",   "reduce_window",
-    "cumsum",      "sort",  "argmax", "top_k",  "gather", "scatter",       "dynamic_slice", "dynamic_update_slice"};
+    "concatenate", "pad",    "slice", "reverse", "rotate",  "convolution",   "reduce_window",       "cumsum",
+    "sort",        "argmax", "top_k", "gather",  "scatter", "dynamic_slice", "dynamic_update_slice"};
 
 /// The elementwise opcodes that the document names as the library does.
 inline std::optional<ir::opcode> elementwise_named(std::string_view name) {
@@ -248,7 +257,8 @@ inline std::optional<ir::opcode> elementwise_named(std::string_view name) {
 inline std::string known_operators() {
   std::string list;
   for (int i = 0; i < ir::opcode_count; ++i)
-    if (elementwise_named(ir::name_of(static_cast<ir::opcode>(i)))) list += std::string(ir::name_of(static_cast<ir::opcode>(i))) + ' ';
+    if (elementwise_named(ir::name_of(static_cast<ir::opcode>(i))))
+      list += std::string(ir::name_of(static_cast<ir::opcode>(i))) + ' ';
   for (const auto& entry : special_operators) list += std::string(entry.name) + ' ';
   list.pop_back();
   return list;
@@ -260,7 +270,8 @@ inline int build_operator(const operation& o, const path& at_op) {
     if (o.operands.size() >= least && o.operands.size() <= most) return false;
     std::string wanted = std::to_string(least) + (least == most ? "" : " or " + std::to_string(most));
     wanted += most == 1 ? " operand" : " operands";
-    o.attrs.errors().add(path(at_op, "operands").str(), o.name + " takes " + wanted + ", and there are " + std::to_string(o.operands.size()));
+    o.attrs.errors().add(path(at_op, "operands").str(),
+                         o.name + " takes " + wanted + ", and there are " + std::to_string(o.operands.size()));
     return true;
   };
   if (const auto op = elementwise_named(o.name)) {
@@ -272,7 +283,8 @@ inline int build_operator(const operation& o, const path& at_op) {
     if (o.name == entry.name) return wrong_count(entry.least_operands, entry.most_operands) ? -1 : entry.build(o);
   for (const auto* name : missing_operators)
     if (o.name == name) {
-      o.attrs.errors().add(path(at_op, "op").str(), "the operator " + o.name + " is not there yet; there are: " + known_operators());
+      o.attrs.errors().add(path(at_op, "op").str(),
+                           "the operator " + o.name + " is not there yet; there are: " + known_operators());
       return -1;
     }
   o.attrs.errors().add(path(at_op, "op").str(), in_quotes(o.name) + " is no operator; there are: " + known_operators());

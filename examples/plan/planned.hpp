@@ -14,19 +14,19 @@ namespace plan_tool {
 
 /// One line of the program that every device runs.
 struct instruction {
-  std::string kind;          // the operator, the collective, `all_slice` (a device keeps a part of what it holds) or `copy`
-  int value = 0;             // the value that is computed or moved
-  int sake = 0;              // the value for whose sake it is moved; itself where it is computed
+  std::string kind;  // the operator, the collective, `all_slice` (a device keeps a part of what it holds) or `copy`
+  int value = 0;     // the value that is computed or moved
+  int sake = 0;      // the value for whose sake it is moved; itself where it is computed
   bool communicates = false;
   ir::axis_mask axes = 0;
-  int dim = -1;              // the dim that is gathered or scattered, where it is one
+  int dim = -1;  // the dim that is gathered or scattered, where it is one
   std::int64_t bytes = 0;
-  ir::sharding from, to;     // of what is moved
+  ir::sharding from, to;  // of what is moved
   bool moves = false;
   bool forced = false;
-  int loop = 0;              // operators with the same number are one loop; 0: none
-  std::vector<int> operands; // local values
-  int result = -1;           // local value
+  int loop = 0;               // operators with the same number are one loop; 0: none
+  std::vector<int> operands;  // local values
+  int result = -1;            // local value
 };
 
 struct planned_program {
@@ -49,13 +49,13 @@ struct planned_program {
       if (built.values[i].name == name) return static_cast<int>(i);
     return -1;
   }
-  /// The sharding a value has in the end: that of the output, if it is one, else as its operator leaves it. Axes of size 1,
-  /// which the planner drops, stand where the user wrote them.
+  /// The sharding a value has: an input as it is given, an output as it is left in the end, others as their operator leaves
+  /// them. Axes of size 1, which the planner drops, stand where the user wrote them.
   [[nodiscard]] ir::sharding sharding_of(int v) const {
     const auto node = static_cast<std::size_t>(value(v).node);
     const ir::sharding* s = &completed[node];
     if (local.results[node] >= 0) s = &local.value(local.results[node]).layout;
-    for (std::size_t k = 0; k < built.outputs.size(); ++k)
+    for (std::size_t k = 0; k < built.outputs.size() && !value(v).is_input; ++k)
       if (built.outputs[k] == v) s = &local.value(local.outputs[k]).layout;
     const auto& n = built.graph.nodes[node];
     if (!n.annotated) return *s;
@@ -74,7 +74,8 @@ struct planned_program {
 /// step of its own (constants, iotas, broadcasts, reshapes) stands before the first that reads it.
 class instruction_lister {
  public:
-  explicit instruction_lister(planned_program& p) : p_(p), maker_(p.local.values.size(), -1), done_(p.local.values.size(), false) {
+  explicit instruction_lister(planned_program& p)
+      : p_(p), maker_(p.local.values.size(), -1), done_(p.local.values.size(), false) {
     for (std::size_t i = 0; i < p.local.ops.size(); ++i) maker_[at(p.local.ops[i].result)] = static_cast<int>(i);
   }
 
@@ -139,7 +140,8 @@ class instruction_lister {
       i.kind = i.communicates ? ir::name_of(op.collective) : "all_slice";
       i.axes = i.communicates ? op.axes : 0;
       i.bytes = ir::bytes_of(p_.mesh().shape, p_.local, op);
-      const bool has_dim = op.collective == ir::collective_kind::all_gather || op.collective == ir::collective_kind::reduce_scatter;
+      const bool has_dim =
+          op.collective == ir::collective_kind::all_gather || op.collective == ir::collective_kind::reduce_scatter;
       if (i.communicates && has_dim) i.dim = changed_dim(from, result.layout);
     }
     p_.instructions.push_back(std::move(i));
@@ -172,8 +174,8 @@ class instruction_lister {
   }
 
   planned_program& p_;
-  std::vector<int> maker_;   // by local value: the op; -1: an input
-  std::vector<bool> done_;   // by local value
+  std::vector<int> maker_;  // by local value: the op; -1: an input
+  std::vector<bool> done_;  // by local value
   int loop_ = 0;
 };
 

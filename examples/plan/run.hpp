@@ -42,8 +42,9 @@ inline std::vector<any_array> read_inputs(const planned_program& p, const std::s
       if (a.type != value.type || a.shape != shape) {
         ir::inline_vec<std::int64_t, ir::max_rank> given;
         for (const auto e : a.shape) given.push_back(e);
-        errors.add(file, std::string("is ") + ir::name_of(a.type) + ' ' + std::string(ir::shape_text(given).view()) + " and the input " + in_quotes(value.name) +
-                             " is " + ir::name_of(value.type) + ' ' + std::string(ir::shape_text(value.shape).view()));
+        errors.add(file, std::string("is ") + ir::name_of(a.type) + ' ' + std::string(ir::shape_text(given).view()) +
+                             " and the input " + in_quotes(value.name) + " is " + ir::name_of(value.type) + ' ' +
+                             std::string(ir::shape_text(value.shape).view()));
       }
     } catch (const std::exception& e) {
       errors.add(file, e.what());
@@ -52,8 +53,8 @@ inline std::vector<any_array> read_inputs(const planned_program& p, const std::s
   return arrays;
 }
 
-inline void write_outputs(const planned_program& p, const std::vector<any_array>& arrays, const std::string& directory, error_list& errors,
-                          std::vector<std::string>& written) {
+inline void write_outputs(const planned_program& p, const std::vector<any_array>& arrays, const std::string& directory,
+                          error_list& errors, std::vector<std::string>& written) {
   std::error_code failed;
   std::filesystem::create_directories(directory, failed);
   if (failed) return errors.add(directory, "cannot be made: " + failed.message());
@@ -97,12 +98,15 @@ inline std::vector<any_array> made_inputs(const planned_program& p) {
 }
 
 /// Why a program cannot be run here: too many devices, or more memory than there is. Empty if it can.
-inline std::string cannot_run(const planned_program& p, std::int64_t devices_here, std::int64_t most_devices, const std::string& backend) {
+inline std::string cannot_run(const planned_program& p, std::int64_t devices_here, std::int64_t most_devices,
+                              const std::string& backend) {
   if (devices_here > most_devices)
-    return "the mesh has " + std::to_string(devices_here) + " devices; " + backend + " runs at most " + std::to_string(most_devices);
+    return "the mesh has " + std::to_string(devices_here) + " devices; " + backend + " runs at most " +
+           std::to_string(most_devices);
   long double bytes = static_cast<long double>(p.program->peak_bytes_per_device()) * static_cast<long double>(devices_here);
   for (const auto* list : {&p.built.inputs, &p.built.outputs})
-    for (const int v : *list) bytes += static_cast<long double>(ir::elements(p.value(v).shape)) * static_cast<long double>(ir::bytes_of(p.value(v).type));
+    for (const int v : *list)
+      bytes += static_cast<long double>(ir::elements(p.value(v).shape)) * static_cast<long double>(ir::bytes_of(p.value(v).type));
   const auto there = static_cast<long double>(sysconf(_SC_PHYS_PAGES)) * static_cast<long double>(sysconf(_SC_PAGE_SIZE));
   if (bytes <= there) return {};
   return "a run would take " + std::to_string(static_cast<std::int64_t>(bytes / 0x1p30L) + 1) + " GiB and this machine has " +

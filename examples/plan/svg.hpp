@@ -37,12 +37,16 @@ class shard_picture {
   [[nodiscard]] std::string of(const std::vector<int>& values) {
     for (const int v : values) draw(v);
     char head[160];
-    std::snprintf(head, sizeof head, "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"%.0f\" height=\"%.0f\" font-family=\"sans-serif\" font-size=\"11\">\n",
-                  std::max(width_, 400.0) + margin, y_);
+    std::snprintf(
+        head, sizeof head,
+        "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"%.0f\" height=\"%.0f\" font-family=\"sans-serif\" font-size=\"11\">\n",
+        std::max(width_, 400.0) + margin, y_);
     return std::string(head) +
-           "<defs><pattern id=\"padding\" width=\"6\" height=\"6\" patternUnits=\"userSpaceOnUse\" patternTransform=\"rotate(45)\">"
+           "<defs><pattern id=\"padding\" width=\"6\" height=\"6\" patternUnits=\"userSpaceOnUse\" "
+           "patternTransform=\"rotate(45)\">"
            "<rect width=\"6\" height=\"6\" fill=\"#ffffff\"/><rect width=\"2\" height=\"6\" fill=\"#999999\"/></pattern></defs>\n"
-           "<rect width=\"100%\" height=\"100%\" fill=\"#ffffff\"/>\n" + body_ + "</svg>\n";
+           "<rect width=\"100%\" height=\"100%\" fill=\"#ffffff\"/>\n" +
+           body_ + "</svg>\n";
   }
 
  private:
@@ -54,7 +58,8 @@ class shard_picture {
 
   void line(const std::string& words, bool is_title) {
     char place[120];
-    std::snprintf(place, sizeof place, "<text x=\"%.0f\" y=\"%.0f\"%s>", margin, y_ + 12, is_title ? " font-weight=\"bold\" font-size=\"13\"" : "");
+    std::snprintf(place, sizeof place, "<text x=\"%.0f\" y=\"%.0f\"%s>", margin, y_ + 12,
+                  is_title ? " font-weight=\"bold\" font-size=\"13\"" : "");
     body_ += place + svg_text(words) + "</text>\n";
     width_ = std::max(width_, margin + 7.0 * static_cast<double>(width_of(words)));
     y_ += 18;
@@ -70,19 +75,20 @@ class shard_picture {
     const auto s = p_.sharding_of(v);
     const auto& mesh = p_.mesh().shape;
     const auto local = ir::local_extents(mesh, value.shape, s);
-    line(value.name + ": " + ir::name_of(value.type) + ' ' + std::string(ir::shape_text(value.shape).view()) + ", " + layout_text(p_, s, value.shape.count) +
-             ", shards of " + std::string(ir::shape_text(local).view()),
+    line(value.name + ": " + ir::name_of(value.type) + ' ' + std::string(ir::shape_text(value.shape).view()) + ", " +
+             layout_text(p_, s, value.shape.count) + ", shards of " + std::string(ir::shape_text(local).view()),
          true);
     std::int64_t tiles = 1;
     for (const auto& use : s.splits) tiles *= mesh.sizes[use.axis];
-    if (tiles > most_tiles || mesh.device_count() > most_devices) {
-      line("too many tiles to draw: " + std::to_string(tiles) + " on " + std::to_string(mesh.device_count()) + " devices", false);
+    budget_ -= mesh.device_count();
+    if (tiles > most_tiles || mesh.device_count() > most_devices || budget_ < 0) {
+      line("too much to draw: " + std::to_string(tiles) + " tiles on " + std::to_string(mesh.device_count()) + " devices", false);
       y_ += margin;
       return;
     }
     if (s.partial != 0)
-      line("partial: the devices along " + std::string(ir::axes_text(p_.mesh(), s.partial).view()) + " hold summands of one value (" +
-               ir::name_of(s.kind) + "), not replicas",
+      line("partial: the devices along " + std::string(ir::axes_text(p_.mesh(), s.partial).view()) +
+               " hold summands of one value (" + ir::name_of(s.kind) + "), not replicas",
            false);
     draw_tiles(value, s, local);
     y_ += margin;
@@ -93,7 +99,9 @@ class shard_picture {
     std::vector<int> split;  // the dims that are split
     for (const auto& use : s.splits)
       if (split.empty() || split.back() != use.dim) split.push_back(use.dim);
-    const int row_dim = split.size() >= 2 ? split[split.size() - 2] : split.size() == 1 && split[0] + 1 < value.shape.count ? split[0] : -1;
+    const int row_dim = split.size() >= 2                                       ? split[split.size() - 2]
+                        : split.size() == 1 && split[0] + 1 < value.shape.count ? split[0]
+                                                                                : -1;
     const int column_dim = split.empty() ? -1 : split.size() >= 2 || row_dim < 0 ? split.back() : -1;
     const auto parts = [&](int dim) { return dim < 0 ? std::int64_t{1} : ir::parts_of(mesh, s, dim); };
     std::int64_t panels = 1;
@@ -122,25 +130,32 @@ class shard_picture {
       const auto panel = static_cast<std::int64_t>(t) / parts(column_dim) / parts(row_dim);
       const double x = margin + static_cast<double>(panel % panels_in_a_row) * panel_width;
       const double y = top + static_cast<double>(panel / panels_in_a_row) * panel_height + (panel_dims.empty() ? 0 : 14);
-      if (row == 0 && column == 0 && !panel_dims.empty()) draw_panel_name(x, y, panel_dims, mesh.coordinates_of(holders[t][0]), value, s);
-      draw_tile(x + static_cast<double>(column) * tile_width, y + static_cast<double>(row) * tile_height, row_dim, column_dim, holders[t], value, s, local);
+      if (row == 0 && column == 0 && !panel_dims.empty())
+        draw_panel_name(x, y, panel_dims, mesh.coordinates_of(holders[t][0]), value, s);
+      draw_tile(x + static_cast<double>(column) * tile_width, y + static_cast<double>(row) * tile_height, row_dim, column_dim,
+                holders[t], value, s, local);
       width_ = std::max(width_, x + panel_width);
     }
     y_ = top + static_cast<double>((panels + panels_in_a_row - 1) / panels_in_a_row) * panel_height;
   }
 
-  static std::string range_text(ir::index_range r) { return r.size() == 0 ? std::string("nothing") : std::to_string(r.begin) + ".." + std::to_string(r.end - 1); }
+  static std::string range_text(ir::index_range r) {
+    return r.size() == 0 ? std::string("nothing") : std::to_string(r.begin) + ".." + std::to_string(r.end - 1);
+  }
 
-  void draw_panel_name(double x, double y, const std::vector<int>& dims, const ir::coordinates& at, const named_value& value, const ir::sharding& s) {
+  void draw_panel_name(double x, double y, const std::vector<int>& dims, const ir::coordinates& at, const named_value& value,
+                       const ir::sharding& s) {
     std::string words;
-    for (const int d : dims) words += (words.empty() ? "dim " : ", dim ") + std::to_string(d) + ": " + range_text(ir::dim_range(p_.mesh().shape, value.shape, s, d, at));
+    for (const int d : dims)
+      words += (words.empty() ? "dim " : ", dim ") + std::to_string(d) + ": " +
+               range_text(ir::dim_range(p_.mesh().shape, value.shape, s, d, at));
     char place[80];
     std::snprintf(place, sizeof place, "<text x=\"%.0f\" y=\"%.0f\">", x, y - 4);
     body_ += place + words + "</text>\n";
   }
 
-  void draw_tile(double x, double y, int row_dim, int column_dim, const std::vector<std::int64_t>& devices, const named_value& value, const ir::sharding& s,
-                 const ir::extents& local) {
+  void draw_tile(double x, double y, int row_dim, int column_dim, const std::vector<std::int64_t>& devices,
+                 const named_value& value, const ir::sharding& s, const ir::extents& local) {
     const auto& mesh = p_.mesh().shape;
     const auto at = mesh.coordinates_of(devices[0]);
     bool is_empty = false;
@@ -166,9 +181,11 @@ class shard_picture {
                   "<rect x=\"%.0f\" y=\"%.0f\" width=\"%.2f\" height=\"%.2f\" fill=\"hsl(%d,60%%,82%%)\"/>",
                   x, y, tile_width, tile_height, x, y, data_width, data_height, static_cast<int>(devices[0] * 137 % 360));
     const std::string shown = who.size() > 14 ? who.substr(0, who.rfind(' ', 11)) + " .." : who;
-    body_ += "<g><title>devices " + who + ": [" + held + "]" + (devices.size() > 1 && s.partial == 0 ? ", replicas" : "") + "</title>" + box;
+    body_ += "<g><title>devices " + who + ": [" + held + "]" + (devices.size() > 1 && s.partial == 0 ? ", replicas" : "") +
+             "</title>" + box;
     char place[200];
-    std::snprintf(place, sizeof place, "<text x=\"%.0f\" y=\"%.0f\" text-anchor=\"middle\">", x + tile_width / 2, y + tile_height / 2 + 4);
+    std::snprintf(place, sizeof place, "<text x=\"%.0f\" y=\"%.0f\" text-anchor=\"middle\">", x + tile_width / 2,
+                  y + tile_height / 2 + 4);
     body_ += place + shown + (is_empty ? " (nothing)" : "") + "</text></g>\n";
   }
 
@@ -176,6 +193,7 @@ class shard_picture {
   std::string body_;
   double y_ = margin;
   double width_ = 0;
+  std::int64_t budget_ = most_devices;  // over all values
 };
 
 }  // namespace plan_tool

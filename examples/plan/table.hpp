@@ -38,7 +38,8 @@ class plan_table {
   [[nodiscard]] std::string text() const {
     const auto& mesh = p_.mesh();
     std::string t = "mesh";
-    for (int a = 0; a < mesh.shape.axis_count(); ++a) t += (a > 0 ? ", " : " ") + std::string(mesh.name(a)) + '=' + std::to_string(mesh.shape.sizes[a]);
+    for (int a = 0; a < mesh.shape.axis_count(); ++a)
+      t += (a > 0 ? ", " : " ") + std::string(mesh.name(a)) + '=' + std::to_string(mesh.shape.sizes[a]);
     const auto count = mesh.shape.device_count();
     t += ": " + std::to_string(count) + (count == 1 ? " device\n\n" : " devices\n\n");
     return t + rows() + totals();
@@ -55,7 +56,8 @@ class plan_table {
     for (int v = 0; v < static_cast<int>(p_.built.values.size()); ++v) table.push_back({cells_of(v), v});
     std::vector<std::size_t> widths(table[0].cells.size(), 0);
     for (const auto& r : table)
-      for (std::size_t c = 0; c < r.cells.size(); ++c) widths[c] = std::max(widths[c], std::min(width_of(r.cells[c]), std::size_t{60}));
+      for (std::size_t c = 0; c < r.cells.size(); ++c)
+        widths[c] = std::max(widths[c], std::min(width_of(r.cells[c]), std::size_t{60}));
     std::vector<std::vector<const instruction*>> under(p_.built.values.size());
     for (const auto& i : p_.instructions)
       if (i.moves || i.kind == "copy") under[static_cast<std::size_t>(i.sake)].push_back(&i);
@@ -89,11 +91,19 @@ class plan_table {
         break;
       }
     if (std::find(p_.built.outputs.begin(), p_.built.outputs.end(), v) != p_.built.outputs.end()) remark("output");
-    return {value.name, op, ir::name_of(value.type), shape, layout_text(p_, s, value.shape.count), std::string(ir::shape_text(local).view()), remarks};
+    return {value.name,
+            op,
+            ir::name_of(value.type),
+            shape,
+            layout_text(p_, s, value.shape.count),
+            std::string(ir::shape_text(local).view()),
+            remarks};
   }
 
   /// A line that sends at least a quarter of all bytes is marked.
-  [[nodiscard]] bool is_costly(const instruction& i) const { return i.bytes > 0 && i.bytes >= (p_.program->bytes_sent_per_device() + 3) / 4; }
+  [[nodiscard]] bool is_costly(const instruction& i) const {
+    return i.bytes > 0 && i.bytes >= (p_.program->bytes_sent_per_device() + 3) / 4;
+  }
 
   [[nodiscard]] std::string movement_line(const instruction& i) const {
     const int rank = p_.value(i.value).shape.count;
@@ -106,7 +116,8 @@ class plan_table {
     t += i.bytes > 0 ? ", " + with_unit(i.bytes) : std::string(", nothing is sent");
     if (i.bytes > 0) {
       const auto total = p_.program->bytes_sent_per_device();
-      const auto percent = static_cast<std::int64_t>(100.0L * static_cast<long double>(i.bytes) / static_cast<long double>(total) + 0.5L);
+      const auto percent =
+          static_cast<std::int64_t>(100.0L * static_cast<long double>(i.bytes) / static_cast<long double>(total) + 0.5L);
       t += " (" + std::to_string(percent) + "%)";
     }
     if (i.forced) t += "; forced: " + p_.value(i.sake).op + " cannot work on this split";
@@ -131,15 +142,16 @@ class plan_table {
     std::string t;
     if (any_costly) t += ">> sends at least a quarter of all bytes\n\n";
     std::vector<std::pair<std::string, std::string>> lines;
-    for (const auto& s : sums) lines.emplace_back("  " + std::to_string(s.count) + ' ' + s.name, with_unit(s.bytes));
-    lines.emplace_back("one device sends", with_unit(p_.program->bytes_sent_per_device()));
-    lines.emplace_back("one device holds at most", with_unit(p_.program->peak_bytes_per_device()));
+    for (const auto& s : sums) lines.emplace_back("  " + std::to_string(s.count) + ' ' + s.name, std::to_string(s.bytes));
+    lines.emplace_back("one device sends", std::to_string(p_.program->bytes_sent_per_device()));
+    lines.emplace_back("one device holds at most", std::to_string(p_.program->peak_bytes_per_device()));
     std::size_t left = 0, right = 0;
     for (const auto& [name, number] : lines) {
       left = std::max(left, name.size());
       right = std::max(right, number.size());
     }
-    for (const auto& [name, number] : lines) t += name + std::string(left - name.size() + 2 + right - number.size(), ' ') + number + '\n';
+    for (const auto& [name, number] : lines)
+      t += name + std::string(left - name.size() + 2 + right - number.size(), ' ') + number + " bytes\n";
     return t;
   }
 

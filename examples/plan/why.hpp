@@ -29,13 +29,17 @@ class sharding_reasons {
       } else if ((s.partial & ir::axis_bit(a)) != 0) {
         line += partial_reason(v, a);
       } else if (dim < 0 && wished < 0) {
-        line += "replicated; no annotation reaches it";
+        line += replicated_reason(v, a);
       } else if (dim < 0) {
-        line += "replicated; completion found dim " + std::to_string(wished) + " (" + way(value.node, a) + "), but this sends fewer bytes";
+        line += "replicated; completion found dim " + std::to_string(wished) + " (" + way(value.node, a) +
+                "), but this sends fewer bytes";
       } else {
         line += "splits dim " + std::to_string(dim);
-        line += wished == dim ? ", " + way(value.node, a) : ", chosen because it sends the fewest bytes" +
-                                (wished < 0 ? std::string() : "; completion found dim " + std::to_string(wished) + " (" + way(value.node, a) + ")");
+        line += wished == dim
+                    ? ", " + way(value.node, a)
+                    : ", chosen because it sends the fewest bytes" +
+                          (wished < 0 ? std::string()
+                                      : "; completion found dim " + std::to_string(wished) + " (" + way(value.node, a) + ")");
       }
       lines.push_back(line);
     }
@@ -64,7 +68,9 @@ class sharding_reasons {
       const auto& via = p_.built.graph.nodes[static_cast<std::size_t>(origin->via)];
       // An annotation on an op's result is an identity after it; that hop says nothing.
       if (p_.tag_of(origin->from) != p_.tag_of(node)) {
-        const auto direction = origin->from == origin->via ? "back through " : origin->node == origin->via ? "through " : "across ";
+        const auto direction = origin->from == origin->via   ? "back through "
+                               : origin->node == origin->via ? "through "
+                                                             : "across ";
         hops.push_back(direction + std::string(ir::name_of(via.op)) + ' ' + name_of(origin->via));
       }
       node = origin->from;
@@ -72,6 +78,17 @@ class sharding_reasons {
     std::string t = "annotated on " + name_of(node);
     for (std::size_t i = hops.size(); i-- > 0;) t += ", " + hops[i];
     return t;
+  }
+
+  [[nodiscard]] std::string replicated_reason(int v, int axis) const {
+    for (const auto& i : p_.instructions)
+      if (i.value == v && i.communicates && (i.axes & ir::axis_bit(axis)) != 0 && (i.from.partial & ir::axis_bit(axis)) != 0 &&
+          (i.to.partial & ir::axis_bit(axis)) == 0)
+        return "replicated; a reduced dim was split by it, and " + i.kind + " combines the parts (" + ir::name_of(i.from.kind) +
+               ')';
+    const auto& n = p_.built.graph.nodes[static_cast<std::size_t>(p_.value(v).node)];
+    if (n.annotated && n.annotation.open == 0) return "replicated, as annotated on " + p_.value(v).name;
+    return "replicated; no annotation reaches it";
   }
 
   [[nodiscard]] std::string partial_reason(int v, int axis) const {
@@ -84,10 +101,11 @@ class sharding_reasons {
       for (std::size_t k = 0; k < i.operands.size(); ++k) {
         const auto& operand = p_.local.value(i.operands[k]);
         if ((operand.layout.partial & ir::axis_bit(axis)) != 0)
-          return "partial (" + kind + "), passed on from " + p_.value(p_.tag_of(operand.node)).name + ", in which " + ir::name_of(n.op) + " is linear";
+          return "partial (" + kind + "), passed on from " + p_.value(p_.tag_of(operand.node)).name + ", in which " +
+                 ir::name_of(n.op) + " is linear";
         if (const int dim = dim_of(operand.layout, axis); dim >= 0)
-          return "partial (" + kind + "): it splits dim " + std::to_string(dim) + " of " + p_.value(p_.tag_of(operand.node)).name +
-                 ", which is reduced; whoever needs the result whole pays for that";
+          return "partial (" + kind + "): it splits dim " + std::to_string(dim) + " of " +
+                 p_.value(p_.tag_of(operand.node)).name + ", which is reduced; whoever needs the result whole pays for that";
       }
     }
     return "partial (" + kind + ')';

@@ -16,6 +16,7 @@
 #include "../../examples/plan/svg.hpp"
 #include "../../examples/plan/table.hpp"
 #include "../../examples/plan/why.hpp"
+#include "generate.hpp"
 
 using namespace plan_tool;
 
@@ -117,15 +118,18 @@ json any_sharding(const json& document, std::size_t rank, generator& random) {
 }
 
 void mutate_integer(json& j, generator& random) {
-  constexpr std::int64_t numbers[] = {0, 1, 2, 3, 4, 5, 7, 8, 12, 16, 64, -1, 1000003, std::int64_t{1} << 30, std::int64_t{1} << 45, std::int64_t{1} << 62};
+  constexpr std::int64_t numbers[] = {
+      0, 1, 2, 3, 4, 5, 7, 8, 12, 16, 64, -1, 1000003, std::int64_t{1} << 30, std::int64_t{1} << 45, std::int64_t{1} << 62};
   if (pick(random, 3) == 0) j = numbers[pick(random, std::size(numbers))];
   else j = static_cast<std::int64_t>(static_cast<std::uint64_t>(j.get<std::int64_t>()) + pick(random, 3) - 1);
 }
 
 void mutate_string(json& document, json& j, generator& random) {
   static const std::string operators = known_operators();
-  constexpr const char* words[] = {"f32", "f64", "s32", "s64", "pred", "add", "multiply", "maximum", "minimum", "and", "or", "x", "y", "z",
-                                   "ij,jk->ik", "ij->ji", "ij->i", "i,i->", "i,j->ij", "bij,bjk->bik", "EQ", "LT", "reshard", "inf", "x:(2)2"};
+  constexpr const char* words[] = {
+      "f32",     "f64",          "s32", "s64", "pred",    "add",       "multiply", "maximum", "minimum",
+      "and",     "or",           "x",   "y",   "z",       "ij,jk->ik", "ij->ji",   "ij->i",   "i,i->",
+      "i,j->ij", "bij,bjk->bik", "EQ",  "LT",  "reshard", "inf",       "x:(2)2"};
   switch (pick(random, 4)) {
     case 0: j = any_name(document, random); break;
     case 1: {
@@ -172,6 +176,11 @@ void mutate_list(json& document, generator& random) {
 
 extern "C" std::size_t LLVMFuzzerCustomMutator(std::uint8_t* data, std::size_t size, std::size_t max_size, unsigned seed) {
   generator random(seed + 1);
+  if (size > 0 && data[0] == 'G') {
+    const auto rest = LLVMFuzzerMutate(data + 1, size - 1, max_size - 1);
+    data[0] = 'G';
+    return rest + 1;
+  }
   json document = json::parse(data, data + size, nullptr, false);
   if (!document.is_object() || pick(random, 16) == 0) return LLVMFuzzerMutate(data, size, max_size);
   for (std::size_t n = 1 + pick(random, 4); n > 0; --n) {
@@ -193,9 +202,13 @@ extern "C" std::size_t LLVMFuzzerCustomMutator(std::uint8_t* data, std::size_t s
 }
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
-  if (size > most_bytes) return 0;
+  if (size > most_bytes || size == 0) return 0;
+  // What begins with { is a document, what begins with G is bytes to generate one from; the rest is no JSON.
+  const bool is_generated = data[0] == 'G';
   error_list errors;
-  const auto document = parse_document({reinterpret_cast<const char*>(data), size}, errors);
+  const auto document = is_generated ? document_generator(data + 1, size - 1).generate()
+                                     : parse_document({reinterpret_cast<const char*>(data), size}, errors);
+  if (std::getenv("SHOW_DOCUMENT") != nullptr) std::fprintf(stderr, "%s\n", document.dump().c_str());
   std::optional<planned_program> p;
   if (errors.empty()) p = plan_document(document, devices::of_mesh, errors);
   for (const auto& line : errors.lines()) {
@@ -205,6 +218,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   }
   if (p && !errors.empty()) fail("a plan with errors");
   if (!p && errors.empty()) fail("neither a plan nor an error");
+  if (!p && is_generated) fail("a document that was generated is refused: " + errors.lines()[0]);
   static_cast<void>(plan_json(p ? &*p : nullptr, errors.lines()));
   if (!p) return 0;
   look_at(*p);

@@ -77,9 +77,12 @@ TEST_CASE("what is written is read again, for every type and rank") {
 }
 
 TEST_CASE("a header as NumPy writes it") {
-  CHECK(write_text(make<float>(dtype::f32, {5}, std::vector<float>(5))).substr(10, 60) == "{'descr': '<f4', 'fortran_order': False, 'shape': (5,), }   ");
-  CHECK(write_text(make<std::uint8_t>(dtype::pred, {}, {1})).substr(10, 56) == "{'descr': '|b1', 'fortran_order': False, 'shape': (), } ");
-  CHECK(write_text(make<double>(dtype::f64, {1, 2}, {1, 2})).substr(10, 58) == "{'descr': '<f8', 'fortran_order': False, 'shape': (1, 2), ");
+  CHECK(write_text(make<float>(dtype::f32, {5}, std::vector<float>(5))).substr(10, 60) ==
+        "{'descr': '<f4', 'fortran_order': False, 'shape': (5,), }   ");
+  CHECK(write_text(make<std::uint8_t>(dtype::pred, {}, {1})).substr(10, 56) ==
+        "{'descr': '|b1', 'fortran_order': False, 'shape': (), } ");
+  CHECK(write_text(make<double>(dtype::f64, {1, 2}, {1, 2})).substr(10, 58) ==
+        "{'descr': '<f8', 'fortran_order': False, 'shape': (1, 2), ");
 }
 
 TEST_CASE("versions 1 to 3, keys in any order, both quotes") {
@@ -89,7 +92,8 @@ TEST_CASE("versions 1 to 3, keys in any order, both quotes") {
     CHECK(a.shape == std::vector<std::int64_t>{2, 3});
     CHECK(a.data<std::int32_t>()[5] == 6);
   }
-  CHECK(read_text(file_of(1, "{'descr': '<i4', 'fortran_order': False, 'shape': (6L,), }", data)).shape == std::vector<std::int64_t>{6});
+  CHECK(read_text(file_of(1, "{'descr': '<i4', 'fortran_order': False, 'shape': (6L,), }", data)).shape ==
+        std::vector<std::int64_t>{6});
 }
 
 TEST_CASE("Fortran order becomes C order") {
@@ -107,7 +111,8 @@ TEST_CASE("Fortran order becomes C order") {
 }
 
 TEST_CASE("a byte that is not 0 is true") {
-  const auto a = read_text(file_of(1, "{'descr': '|b1', 'fortran_order': False, 'shape': (3,), }", std::string("\x00\x02\xFF", 3)));
+  const auto a =
+      read_text(file_of(1, "{'descr': '|b1', 'fortran_order': False, 'shape': (3,), }", std::string("\x00\x02\xFF", 3)));
   CHECK(a.bytes == std::vector<std::byte>{std::byte{0}, std::byte{1}, std::byte{1}});
 }
 
@@ -121,18 +126,28 @@ TEST_CASE("files that are wrong") {
   CHECK(problem_of(file_of(1, good, "").substr(0, 20)) == "is cut off in the header");
   CHECK(problem_of(file_of(2, good, "").substr(0, 11)) == "is cut off in the header");
   CHECK(problem_of(std::string("\x93NUMPY\x02\x00\xFF\xFF\xFF\xFF", 12)) == "is cut off in the header");
-  CHECK(problem_of(file_of(1, "{'descr': '>f4', 'fortran_order': False, 'shape': (2,), }", "12345678")).find("dtype `>f4`") != std::string::npos);
-  CHECK(problem_of(file_of(1, "{'descr': [('a', '<f4')], 'fortran_order': False, 'shape': (2,), }", "")).find("structured") != std::string::npos);
-  CHECK(problem_of(file_of(1, "{'descr': '<f4', 'fortran_order': 0, 'shape': (2,), }", "")).find("neither True nor False") != std::string::npos);
-  CHECK(problem_of(file_of(1, "{'descr': '<f4', 'fortran_order': False, 'shape': 2, }", "")) == "the header has no `(` at character 50");
-  CHECK(problem_of(file_of(1, "{'descr': '<f4', 'fortran_order': False, 'shape': (-2,), }", "")).find("no extent") != std::string::npos);
+  CHECK(problem_of(file_of(1, "{'descr': '>f4', 'fortran_order': False, 'shape': (2,), }", "12345678")).find("dtype `>f4`") !=
+        std::string::npos);
+  CHECK(problem_of(file_of(1, "{'descr': [('a', '<f4')], 'fortran_order': False, 'shape': (2,), }", "")).find("structured") !=
+        std::string::npos);
+  CHECK(problem_of(file_of(1, "{'descr': '<f4', 'fortran_order': 0, 'shape': (2,), }", "")).find("neither True nor False") !=
+        std::string::npos);
+  CHECK(problem_of(file_of(1, "{'descr': '<f4', 'fortran_order': False, 'shape': 2, }", "")) ==
+        "the header has no `(` at character 50");
+  CHECK(problem_of(file_of(1, "{'descr': '<f4', 'fortran_order': False, 'shape': (-2,), }", "")).find("no extent") !=
+        std::string::npos);
   CHECK(problem_of(file_of(1, "{'descr': '<f4', 'fortran_order': False}", "")).find("lacks") != std::string::npos);
   CHECK(problem_of(file_of(1, good + "x", "12345678")) == "the header has text after the dictionary");
-  CHECK(problem_of(file_of(1, "{'descr': '<f4', 'descr': '<f4', 'fortran_order': False, 'shape': (2,), }", "12345678")).find("`descr`") != std::string::npos);
+  CHECK(problem_of(file_of(1, "{'descr': '<f4', 'descr': '<f4', 'fortran_order': False, 'shape': (2,), }", "12345678"))
+            .find("`descr`") != std::string::npos);
   CHECK(problem_of(file_of(1, "{'descr': '<f4", "")) == "the header has a string without an end");
-  CHECK(problem_of(file_of(1, "{'descr': '<f4', 'fortran_order': False, 'shape': (4611686018427387904, 2), }", "")).find("2^60") != std::string::npos);
-  CHECK(problem_of(file_of(1, "{'descr': '<f4', 'fortran_order': False, 'shape': (99999999999999999999999,), }", "")).find("too large") != std::string::npos);
-  CHECK(problem_of(file_of(1, "{'descr': '<f4', 'fortran_order': False, 'shape': (0, 1099511627776, 1099511627776), }", "")).find("2^60") != std::string::npos);
+  CHECK(
+      problem_of(file_of(1, "{'descr': '<f4', 'fortran_order': False, 'shape': (4611686018427387904, 2), }", "")).find("2^60") !=
+      std::string::npos);
+  CHECK(problem_of(file_of(1, "{'descr': '<f4', 'fortran_order': False, 'shape': (99999999999999999999999,), }", ""))
+            .find("too large") != std::string::npos);
+  CHECK(problem_of(file_of(1, "{'descr': '<f4', 'fortran_order': False, 'shape': (0, 1099511627776, 1099511627776), }", ""))
+            .find("2^60") != std::string::npos);
 }
 
 TEST_CASE("files on disk") {

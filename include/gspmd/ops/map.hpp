@@ -18,6 +18,9 @@ struct with_derivative : F {
 
 namespace detail {
 
+#pragma GCC diagnostic push
+#pragma GCC diagnostic ignored "-Wconversion"        // a function of doubles is offered longs too; the program decides which
+#pragma GCC diagnostic ignored "-Wfloat-conversion"  // type it is called with
 template <class T, class F, std::size_t... I>
 constexpr auto call_pointer(std::index_sequence<I...>) -> T (*)(const T*) {
   if constexpr (requires(T x) { static_cast<T>(F{}(((void)I, x)...)); }) {
@@ -26,6 +29,7 @@ constexpr auto call_pointer(std::index_sequence<I...>) -> T (*)(const T*) {
     return nullptr;
   }
 }
+#pragma GCC diagnostic pop
 
 template <class F, int Arity>
 constexpr map_function make_map_function(const map_function* const* derivatives = nullptr) {

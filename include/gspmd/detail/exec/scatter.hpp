@@ -50,6 +50,7 @@ void join_shards(Comm& comm, const mesh_shape& mesh, const planned_value& v, con
           is_first = is_first && ((v.layout.split_axes() & axis_bit(a)) != 0 || at[a] == 0);
         if (!is_first) continue;
         const auto box = ranges_of(mesh, v.global, v.layout, at);
+        if (!box.any()) continue;
         copy_box(static_cast<T*>(whole), static_cast<const T*>(shards[d]),
                  place(box, layout_of(mesh, v.global, v.layout, at), layout_of(mesh, v.global, sharding{}, at)));
       }
