@@ -36,8 +36,12 @@ class two_threads {
   }
 
  private:
-  struct alignas(64) flag { std::atomic<std::int64_t> value{0}; };
-  struct alignas(64) number { std::int64_t value = 0; };
+  struct alignas(64) flag {
+    std::atomic<std::int64_t> value{0};
+  };
+  struct alignas(64) number {
+    std::int64_t value = 0;
+  };
   flag arrived_[2];
   number count_[2];
 };
@@ -51,9 +55,7 @@ buffer make_buffer(std::int64_t elems) {
   return {p, std::free};
 }
 
-double now_us() {
-  return std::chrono::duration<double, std::micro>(std::chrono::steady_clock::now().time_since_epoch()).count();
-}
+double now_us() { return std::chrono::duration<double, std::micro>(std::chrono::steady_clock::now().time_since_epoch()).count(); }
 double quantile(std::vector<double> v, double q) {
   std::sort(v.begin(), v.end());
   return v[static_cast<std::size_t>(q * static_cast<double>(v.size() - 1) + 0.5)];
@@ -132,7 +134,8 @@ int main(int argc, char** argv) {
       const auto copy = [&](int) { std::memcpy(b.get(), a.get(), static_cast<std::size_t>(bytes)); };
       const auto half = static_cast<std::size_t>(bytes) / 2;
       const auto report = [&](const char* name, const variant& ours, const variant& theirs) {
-        const auto times = interleaved(me, [&] { hand.barrier(me); }, {ours, theirs, copy}, bytes);
+        const auto times = interleaved(
+            me, [&] { hand.barrier(me); }, {ours, theirs, copy}, bytes);
         if (me == 0) print(name, bytes, times);
       };
       const float* const in = a.get();
@@ -154,21 +157,24 @@ int main(int argc, char** argv) {
           }
           hand.barrier(i);
         };
-        report("all_reduce in place", [&](int) { comm.reduce(mesh, r, &in, &place); }, by_hand);
+        report(
+            "all_reduce in place", [&](int) { comm.reduce(mesh, r, &in, &place); }, by_hand);
         for (std::int64_t k = 0; k < n; ++k) a.get()[k] = 1.0F;
         if (n >= 2) {
           float *const p = out_of[0], *const q = out_of[1];
-          report("all_reduce", [&](int) { comm.reduce(mesh, r, &in, &out); }, [&](int i) {
-            hand.barrier(i);
-            const auto from = i == 0 ? std::int64_t{0} : n / 2, to = i == 0 ? n / 2 : n;
+          report(
+              "all_reduce", [&](int) { comm.reduce(mesh, r, &in, &out); },
+              [&](int i) {
+                hand.barrier(i);
+                const auto from = i == 0 ? std::int64_t{0} : n / 2, to = i == 0 ? n / 2 : n;
 #pragma GCC ivdep
-            for (std::int64_t k = from; k < to; ++k) {
-              const float sum = x[k] + y[k];
-              p[k] = sum;
-              q[k] = sum;
-            }
-            hand.barrier(i);
-          });
+                for (std::int64_t k = from; k < to; ++k) {
+                  const float sum = x[k] + y[k];
+                  p[k] = sum;
+                  q[k] = sum;
+                }
+                hand.barrier(i);
+              });
         }
       }
       if (bytes < 1024) continue;
@@ -176,24 +182,28 @@ int main(int argc, char** argv) {
         sharding partial;
         partial.partial = 1;
         const reduction r{shape_of(n, 1), partial, split(0, 0), 1, gspmd::monoid::add};
-        report("reduce_scatter", [&](int) { comm.reduce(mesh, r, &in, &out); }, [&](int i) {
-          hand.barrier(i);
-          const auto from = i == 0 ? std::int64_t{0} : n / 2;
-          float* const result = out;
+        report(
+            "reduce_scatter", [&](int) { comm.reduce(mesh, r, &in, &out); },
+            [&](int i) {
+              hand.barrier(i);
+              const auto from = i == 0 ? std::int64_t{0} : n / 2;
+              float* const result = out;
 #pragma GCC ivdep
-          for (std::int64_t k = 0; k < n / 2; ++k) result[k] = x[from + k] + y[from + k];
-          hand.barrier(i);
-        });
+              for (std::int64_t k = 0; k < n / 2; ++k) result[k] = x[from + k] + y[from + k];
+              hand.barrier(i);
+            });
       }
       {
         const auto shape = shape_of(n, 1);
         const movement m{shape, split(0, 0), {}, 1};
-        report("all_gather", [&](int) { comm.move(mesh, m, &in, &out); }, [&](int i) {
-          hand.barrier(i);
-          std::memcpy(out + (i == 0 ? 0 : n / 2), in, half);
-          std::memcpy(out + (i == 0 ? n / 2 : 0), in_of[1 - i], half);
-          hand.barrier(i);
-        });
+        report(
+            "all_gather", [&](int) { comm.move(mesh, m, &in, &out); },
+            [&](int i) {
+              hand.barrier(i);
+              std::memcpy(out + (i == 0 ? 0 : n / 2), in, half);
+              std::memcpy(out + (i == 0 ? n / 2 : 0), in_of[1 - i], half);
+              hand.barrier(i);
+            });
       }
       {
         // rows to columns of a square matrix whose shard has n elements
@@ -202,15 +212,17 @@ int main(int argc, char** argv) {
         const std::int64_t rows = side, columns = 2 * n / side;
         const auto shape = shape_of(rows, columns);
         const movement m{shape, split(0, 0), split(0, 1), 1};
-        report("all_to_all", [&](int) { comm.move(mesh, m, &in, &out); }, [&](int i) {
-          hand.barrier(i);
-          const auto width = columns / 2;
-          for (int p : {i, 1 - i})
-            for (std::int64_t r = 0; r < rows / 2; ++r)
-              std::memcpy(out + (p * rows / 2 + r) * width, in_of[p] + r * columns + i * width,
-                          static_cast<std::size_t>(width) * sizeof(float));
-          hand.barrier(i);
-        });
+        report(
+            "all_to_all", [&](int) { comm.move(mesh, m, &in, &out); },
+            [&](int i) {
+              hand.barrier(i);
+              const auto width = columns / 2;
+              for (int p : {i, 1 - i})
+                for (std::int64_t r = 0; r < rows / 2; ++r)
+                  std::memcpy(out + (p * rows / 2 + r) * width, in_of[p] + r * columns + i * width,
+                              static_cast<std::size_t>(width) * sizeof(float));
+              hand.barrier(i);
+            });
       }
     }
   });
@@ -233,15 +245,15 @@ int main(int argc, char** argv) {
       to.add_split(0, 0);
       const movement m{shape_of(4 * n, 1), from, to, 3};
       const int peer = me == 1 ? 2 : me == 2 ? 1 : me;
-      const std::vector<variant> variants{
-          [&](int) { comm.move(square, m, &in, &out); },
-          [&](int) {
-            comm.barrier();
-            std::memcpy(out, in_of[peer], static_cast<std::size_t>(bytes));
-            comm.barrier();
-          },
-          [&](int) { std::memcpy(out, in, static_cast<std::size_t>(bytes)); }};
-      const auto times = interleaved(me, [&] { comm.barrier(); }, variants, bytes);
+      const std::vector<variant> variants{[&](int) { comm.move(square, m, &in, &out); },
+                                          [&](int) {
+                                            comm.barrier();
+                                            std::memcpy(out, in_of[peer], static_cast<std::size_t>(bytes));
+                                            comm.barrier();
+                                          },
+                                          [&](int) { std::memcpy(out, in, static_cast<std::size_t>(bytes)); }};
+      const auto times = interleaved(
+          me, [&] { comm.barrier(); }, variants, bytes);
       if (me == 0) print("permute, 4 threads", bytes, times);
       comm.barrier();
     }

@@ -31,8 +31,9 @@ using data_parallel = mesh<axis<"data", 2>>;
 using data_step = compile<train, data_parallel, in<float, dims<batch, in_dim>, split<"data", _>>, in<float, dims<batch, out_dim>>,
                           in<float, dims<in_dim, hidden>, split<_, _>>, in<float, dims<hidden, out_dim>, split<_, _>>>;
 using model_parallel = mesh<axis<"model", 2>>;
-using model_step = compile<train, model_parallel, in<float, dims<batch, in_dim>, split<_, _>>, in<float, dims<batch, out_dim>>,
-                           in<float, dims<in_dim, hidden>, split<_, "model">>, in<float, dims<hidden, out_dim>, split<"model", _>>>;
+using model_step =
+    compile<train, model_parallel, in<float, dims<batch, in_dim>, split<_, _>>, in<float, dims<batch, out_dim>>,
+            in<float, dims<in_dim, hidden>, split<_, "model">>, in<float, dims<hidden, out_dim>, split<"model", _>>>;
 static_assert(data_step::collectives == list{all_reduce<"data">, all_reduce<"data">, all_reduce<"data">});
 static_assert(model_step::collectives == list{all_reduce<"model">});
 
@@ -42,8 +43,13 @@ struct by_hand {
   std::vector<float> h, difference, dh, g1, g2;
 
   explicit by_hand(bool over_batch)
-      : rows(over_batch ? batch / 2 : batch), columns(over_batch ? hidden : hidden / 2), split_batch(over_batch),
-        h(size(rows, columns)), difference(size(rows, out_dim)), dh(size(rows, columns)), g1(size(in_dim, columns)),
+      : rows(over_batch ? batch / 2 : batch),
+        columns(over_batch ? hidden : hidden / 2),
+        split_batch(over_batch),
+        h(size(rows, columns)),
+        difference(size(rows, out_dim)),
+        dh(size(rows, columns)),
+        g1(size(in_dim, columns)),
         g2(size(columns, out_dim)) {}
   static std::size_t size(std::int64_t a, std::int64_t b) { return static_cast<std::size_t>(a * b); }
 
@@ -67,7 +73,8 @@ struct by_hand {
     using detail::gemm;
     gemm<float>(false, false, rows, columns, in_dim, x, in_dim, w1, columns, h.data(), columns, false);
     const auto hidden_elems = rows * columns;
-    for (std::int64_t i = 0; i < hidden_elems; ++i) h[static_cast<std::size_t>(i)] = std::max(h[static_cast<std::size_t>(i)], 0.0f);
+    for (std::int64_t i = 0; i < hidden_elems; ++i)
+      h[static_cast<std::size_t>(i)] = std::max(h[static_cast<std::size_t>(i)], 0.0f);
     gemm<float>(false, false, rows, out_dim, columns, h.data(), columns, w2, out_dim, difference.data(), out_dim, false);
     if (!split_batch) sum(comm, difference.data(), rows * out_dim);
     const auto out_elems = rows * out_dim;
@@ -124,7 +131,8 @@ void race(Comm& comm, bool over_batch, int rounds, timing& times) {
       e = (static_cast<float>(seed >> 8) / 16777216.0f - 0.5f) * scale;
     }
   };
-  std::vector<float> x(x_shard::local_elems), target(target_shard::local_elems), w1(w1_shard::local_elems), w2(w2_shard::local_elems);
+  std::vector<float> x(x_shard::local_elems), target(target_shard::local_elems), w1(w1_shard::local_elems),
+      w2(w2_shard::local_elems);
   fill(x, over_batch ? 1u + static_cast<unsigned>(me) : 1u, 1);
   fill(target, over_batch ? 11u + static_cast<unsigned>(me) : 11u, 1);
   fill(w1, over_batch ? 21u : 21u + static_cast<unsigned>(me), 0.1f);
@@ -152,7 +160,8 @@ void race(Comm& comm, bool over_batch, int rounds, timing& times) {
         by_hand_ms = now_ms() - start;
       }
     }
-    if (std::abs(loss[0] - hand_loss) > 1e-4f * std::abs(hand_loss)) throw error("the losses differ: " + std::to_string(loss[0]) + " and " + std::to_string(hand_loss));
+    if (std::abs(loss[0] - hand_loss) > 1e-4f * std::abs(hand_loss))
+      throw error("the losses differ: " + std::to_string(loss[0]) + " and " + std::to_string(hand_loss));
     if (me == 0 && round >= 2) {
       times.ours.push_back(ours);
       times.hand.push_back(by_hand_ms);
@@ -164,8 +173,8 @@ void race(Comm& comm, bool over_batch, int rounds, timing& times) {
 }
 
 inline void print(const char* what, const timing& t) {
-  std::printf("%-22s gspmd %7.2f ms   by hand %7.2f ms   ratio %.3f [%.3f, %.3f]\n", what, quantile(t.ours, 0.5), quantile(t.hand, 0.5),
-              quantile(t.ratio, 0.5), quantile(t.ratio, 0.25), quantile(t.ratio, 0.75));
+  std::printf("%-22s gspmd %7.2f ms   by hand %7.2f ms   ratio %.3f [%.3f, %.3f]\n", what, quantile(t.ours, 0.5),
+              quantile(t.hand, 0.5), quantile(t.ratio, 0.5), quantile(t.ratio, 0.25), quantile(t.ratio, 0.75));
 }
 
 }  // namespace bench

@@ -82,35 +82,43 @@ void run(gspmd::mpi_communicator& comm, std::int64_t largest) {
     partial.partial = 1;
 
     const reduction all{shape_of(1, n), partial, {}, 1, gspmd::monoid::add};
-    compare("all_reduce in place", bytes, [&] { comm.reduce(mesh, all, &in, &place); },
-            [&] { MPI_Allreduce(MPI_IN_PLACE, place, count, MPI_FLOAT, MPI_SUM, MPI_COMM_WORLD); });
+    compare(
+        "all_reduce in place", bytes, [&] { comm.reduce(mesh, all, &in, &place); },
+        [&] { MPI_Allreduce(MPI_IN_PLACE, place, count, MPI_FLOAT, MPI_SUM, MPI_COMM_WORLD); });
     if (part == 0 || bytes < 1024) continue;
     const float* const fast_in = shared_in;
-    compare("all_reduce, shared", bytes, [&] { comm.reduce(mesh, all, &fast_in, &shared_in); },
-            [&] { MPI_Allreduce(MPI_IN_PLACE, shared_in, count, MPI_FLOAT, MPI_SUM, MPI_COMM_WORLD); });
+    compare(
+        "all_reduce, shared", bytes, [&] { comm.reduce(mesh, all, &fast_in, &shared_in); },
+        [&] { MPI_Allreduce(MPI_IN_PLACE, shared_in, count, MPI_FLOAT, MPI_SUM, MPI_COMM_WORLD); });
     const reduction scatter{shape_of(n, 1), partial, split(0, 0), 1, gspmd::monoid::add};
-    compare("reduce_scatter", bytes, [&] { comm.reduce(mesh, scatter, &in, &out); },
-            [&] { MPI_Reduce_scatter_block(in, out, part, MPI_FLOAT, MPI_SUM, MPI_COMM_WORLD); });
+    compare(
+        "reduce_scatter", bytes, [&] { comm.reduce(mesh, scatter, &in, &out); },
+        [&] { MPI_Reduce_scatter_block(in, out, part, MPI_FLOAT, MPI_SUM, MPI_COMM_WORLD); });
     const movement gather{shape_of(n, 1), split(0, 0), {}, 1};
-    compare("all_gather", bytes, [&] { comm.move(mesh, gather, &in, &out); },
-            [&] { MPI_Allgather(in, part, MPI_FLOAT, out, part, MPI_FLOAT, MPI_COMM_WORLD); });
-    compare("all_gather, shared", bytes, [&] { comm.move(mesh, gather, &fast_in, &shared_out); },
-            [&] { MPI_Allgather(shared_in, part, MPI_FLOAT, shared_out, part, MPI_FLOAT, MPI_COMM_WORLD); });
+    compare(
+        "all_gather", bytes, [&] { comm.move(mesh, gather, &in, &out); },
+        [&] { MPI_Allgather(in, part, MPI_FLOAT, out, part, MPI_FLOAT, MPI_COMM_WORLD); });
+    compare(
+        "all_gather, shared", bytes, [&] { comm.move(mesh, gather, &fast_in, &shared_out); },
+        [&] { MPI_Allgather(shared_in, part, MPI_FLOAT, shared_out, part, MPI_FLOAT, MPI_COMM_WORLD); });
     const movement columns{shape_of(p, n), split(0, 0), split(0, 1), 1};
-    compare("all_to_all, contiguous", bytes, [&] { comm.move(mesh, columns, &in, &out); },
-            [&] { MPI_Alltoall(in, part, MPI_FLOAT, out, part, MPI_FLOAT, MPI_COMM_WORLD); });
+    compare(
+        "all_to_all, contiguous", bytes, [&] { comm.move(mesh, columns, &in, &out); },
+        [&] { MPI_Alltoall(in, part, MPI_FLOAT, out, part, MPI_FLOAT, MPI_COMM_WORLD); });
     std::int64_t side = 1;
     while (p * side * side <= n) side *= 2;
     const std::int64_t width = n / side;  // rows to columns of a matrix: side / p rows of p * width
     const movement square{shape_of(side, p * width), split(0, 0), split(0, 1), 1};
     std::vector<float> packed(static_cast<std::size_t>(n));
-    compare("all_to_all, by columns", bytes, [&] { comm.move(mesh, square, &in, &out); }, [&] {
-      const auto rows = side / p;
-      for (std::int64_t j = 0; j < p; ++j)
-        for (std::int64_t r = 0; r < rows; ++r)
-          std::copy_n(in + r * p * width + j * width, width, packed.data() + (j * rows + r) * width);
-      MPI_Alltoall(packed.data(), part, MPI_FLOAT, out, part, MPI_FLOAT, MPI_COMM_WORLD);
-    });
+    compare(
+        "all_to_all, by columns", bytes, [&] { comm.move(mesh, square, &in, &out); },
+        [&] {
+          const auto rows = side / p;
+          for (std::int64_t j = 0; j < p; ++j)
+            for (std::int64_t r = 0; r < rows; ++r)
+              std::copy_n(in + r * p * width + j * width, width, packed.data() + (j * rows + r) * width);
+          MPI_Alltoall(packed.data(), part, MPI_FLOAT, out, part, MPI_FLOAT, MPI_COMM_WORLD);
+        });
   }
 }
 

@@ -52,7 +52,8 @@ mesh_info mesh_of(int a, int b) {
 void report_per_operator(benchmark::State& state, const graph& g) {
   const auto count = static_cast<double>(g.nodes.size());
   state.counters["operators"] = count;
-  state.counters["per_operator"] = benchmark::Counter(count, benchmark::Counter::kIsIterationInvariantRate | benchmark::Counter::kInvert);
+  state.counters["per_operator"] =
+      benchmark::Counter(count, benchmark::Counter::kIsIterationInvariantRate | benchmark::Counter::kInvert);
 }
 
 template <int A, int B>
@@ -106,7 +107,8 @@ BENCHMARK(schedule<2, 4>) GSPMD_SIZES;
 /// Runs a plan for one device again and again.
 class runner {
  public:
-  explicit runner(const graph& g) : plan_(detail::make_plan(detail::canonical_order(g), g.mesh->shape)), view_(plan_), steps_(view_) {
+  explicit runner(const graph& g)
+      : plan_(detail::make_plan(detail::canonical_order(g), g.mesh->shape)), view_(plan_), steps_(view_) {
     for (const int i : view_.inputs) in_.push_back(buffer(view_.value(i)));
     for (const int o : view_.outputs) out_.push_back(buffer(view_.value(o)));
     arena_ = detail::aligned_bytes(view_.arena_bytes);
@@ -147,8 +149,8 @@ void interpret(benchmark::State& state, F chain) {
   runner run(g);
   for (auto _ : state) run();
   state.counters["steps"] = static_cast<double>(run.step_count());
-  state.counters["per_step"] =
-      benchmark::Counter(static_cast<double>(run.step_count()), benchmark::Counter::kIsIterationInvariantRate | benchmark::Counter::kInvert);
+  state.counters["per_step"] = benchmark::Counter(static_cast<double>(run.step_count()),
+                                                  benchmark::Counter::kIsIterationInvariantRate | benchmark::Counter::kInvert);
 }
 BENCHMARK_CAPTURE(interpret, einsum_2x2, [](value h, value w) { return einsum<"ab,bc->ac">(h, w); });
 BENCHMARK_CAPTURE(interpret, reduce_then_elementwise_2x2, [](value h, value) { return tanh(h - reshape(sum(h, {1}), {2, 1})); });
@@ -215,8 +217,12 @@ void gemm_64(benchmark::State& s) { contract<"ab,bc->ac", dims<64, 64>, dims<64,
 void gemm_8(benchmark::State& s) { contract<"ab,bc->ac", dims<8, 8>, dims<8, 8>>(s, 8.0 * 8 * 8); }
 void gemm_transposed(benchmark::State& s) { contract<"ba,cb->ca", dims<512, 512>, dims<512, 512>>(s, 512.0 * 512 * 512); }
 void batched(benchmark::State& s) { contract<"nab,nbc->nac", dims<64, 64, 64>, dims<64, 64, 64>>(s, 64.0 * 64 * 64 * 64); }
-void attention_scores(benchmark::State& s) { contract<"bqhd,bkhd->bhqk", dims<4, 128, 8, 64>, dims<4, 128, 8, 64>>(s, 4.0 * 8 * 128 * 128 * 64); }
-void four_index(benchmark::State& s) { contract<"acik,cbkj->abij", dims<24, 24, 24, 24>, dims<24, 24, 24, 24>>(s, 24.0 * 24 * 24 * 24 * 24 * 24); }
+void attention_scores(benchmark::State& s) {
+  contract<"bqhd,bkhd->bhqk", dims<4, 128, 8, 64>, dims<4, 128, 8, 64>>(s, 4.0 * 8 * 128 * 128 * 64);
+}
+void four_index(benchmark::State& s) {
+  contract<"acik,cbkj->abij", dims<24, 24, 24, 24>, dims<24, 24, 24, 24>>(s, 24.0 * 24 * 24 * 24 * 24 * 24);
+}
 void matrix_vector(benchmark::State& s) { contract<"ab,b->a", dims<2048, 2048>, dims<2048>>(s, 2048.0 * 2048); }
 BENCHMARK(gemm_512);
 BENCHMARK(gemm_64);

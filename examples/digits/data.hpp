@@ -70,7 +70,8 @@ inline digits_data read_digits(const std::string& path, unsigned seed = 3) {
 
 /// Weights drawn evenly from the interval that suits their fan-in; biases 0.
 inline layers<array<float>> initial_parameters(unsigned seed = 2) {
-  layers<array<float>> p{array<float>({pixels, hidden}), array<float>({hidden}), array<float>({hidden, classes}), array<float>({classes})};
+  layers<array<float>> p{array<float>({pixels, hidden}), array<float>({hidden}), array<float>({hidden, classes}),
+                         array<float>({classes})};
   dice d(seed);
   for (auto& w : p.w1) w = d.symmetric() * 0.3f;   // sqrt(6 / 64)
   for (auto& w : p.w2) w = d.symmetric() * 0.22f;  // sqrt(6 / 128)

@@ -18,18 +18,19 @@ int main(int argc, char** argv) {
   return report_errors(usage, [&] {
     const options o = parse(argc, argv);
     if (o.asks_for_help) return help(usage);
-    return with_mesh(o.devices.empty() ? o.backend == "self" ? "1x1" : "2x2" : o.devices, [&]<class Mesh>(std::type_identity<Mesh>) {
-      const digits_data data = read_digits(GSPMD_EXAMPLE_DIR "/digits.csv");
-      const auto run_on = [&](auto backend) {
-        return run_all<Mesh>(o, backend, data, [&](comparison& c) {
-          c.add<Mesh>("threads", threads{}, data);
-          c.add<Mesh>("simulated", simulated{}, data);
-        });
-      };
-      if (o.backend.empty() || o.backend == "threads") return run_on(threads{});
-      if (o.backend == "simulated") return run_on(simulated{});
-      if (o.backend == "self") return run_on(self{});
-      throw usage_error("--backend " + o.backend + ": there are threads, simulated and self");
-    });
+    return with_mesh(o.devices.empty() ? o.backend == "self" ? "1x1" : "2x2" : o.devices,
+                     [&]<class Mesh>(std::type_identity<Mesh>) {
+                       const digits_data data = read_digits(GSPMD_EXAMPLE_DIR "/digits.csv");
+                       const auto run_on = [&](auto backend) {
+                         return run_all<Mesh>(o, backend, data, [&](comparison& c) {
+                           c.add<Mesh>("threads", threads{}, data);
+                           c.add<Mesh>("simulated", simulated{}, data);
+                         });
+                       };
+                       if (o.backend.empty() || o.backend == "threads") return run_on(threads{});
+                       if (o.backend == "simulated") return run_on(simulated{});
+                       if (o.backend == "self") return run_on(self{});
+                       throw usage_error("--backend " + o.backend + ": there are threads, simulated and self");
+                     });
   });
 }

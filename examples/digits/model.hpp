@@ -45,9 +45,8 @@ using pods = std::tuple<pod<1, 1>, pod<2, 1>, pod<1, 2>, pod<2, 2>, pod<2, 4>>;
 template <std::int64_t Rows>
 using images = in<float, dims<Rows, pixels>, split<"data", _>>;
 
-using parameters = record<layers,
-    in<float, dims<pixels, hidden>, split<_, "model">>, in<float, dims<hidden>>,
-    in<float, dims<hidden, classes>, split<"model", _>>, in<float, dims<classes>>>;
+using parameters = record<layers, in<float, dims<pixels, hidden>, split<_, "model">>, in<float, dims<hidden>>,
+                          in<float, dims<hidden, classes>, split<"model", _>>, in<float, dims<classes>>>;
 
 template <class Mesh, std::int64_t Rows>
 using train_step = compile<train, Mesh, images<Rows>, in<std::int32_t, dims<Rows>>, parameters, parameters>;

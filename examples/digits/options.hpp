@@ -36,7 +36,9 @@ std::string name_of_mesh() {
 /// Calls f(std::type_identity<Mesh>) for every mesh that is compiled in.
 template <class F>
 void for_each_mesh(F&& f) {
-  [&]<class... Meshes>(std::type_identity<std::tuple<Meshes...>>) { (f(std::type_identity<Meshes>{}), ...); }(std::type_identity<pods>{});
+  [&]<class... Meshes>(std::type_identity<std::tuple<Meshes...>>) {
+    (f(std::type_identity<Meshes>{}), ...);
+  }(std::type_identity<pods>{});
 }
 
 inline std::string all_meshes() {
@@ -72,7 +74,8 @@ inline options parse(int argc, char** argv) {
       int number = 0;
       const auto [end, problem] = std::from_chars(text.data(), text.data() + text.size(), number);
       if (problem != std::errc{} || end != text.data() + text.size() || number < least || number > most)
-        throw usage_error(option + ' ' + text + ": not a whole number from " + std::to_string(least) + " to " + std::to_string(most));
+        throw usage_error(option + ' ' + text + ": not a whole number from " + std::to_string(least) + " to " +
+                          std::to_string(most));
       return number;
     };
     if (option == "--devices") {

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include <string>
 #include <array>
+#include <string>
 #include <tuple>
 #include <type_traits>
 #include <utility>
@@ -71,7 +71,8 @@ constexpr graph trace_program() {
     auto result = std::apply(Callable, arguments);
     for_each_leaf(result, [&](value& leaf) {
       if (leaf.is_valid()) g.outputs.push_back(leaf.id());
-      else g.fail({}, "compile", mistake::other, "a result of the callable is no value of this program; return what operators give");
+      else
+        g.fail({}, "compile", mistake::other, "a result of the callable is no value of this program; return what operators give");
     });
   }
   if (g.failed()) return g;
@@ -192,7 +193,8 @@ class compile {
   using leaves = boost::mp11::mp_append<typename detail::input_leaves<Inputs>::type...>;
 
   template <class Layout, std::size_t... D>
-  static auto split_type(std::index_sequence<D...>) -> split<detail::spec_of(Mesh::info, Layout::value().layout, static_cast<int>(D))...>;
+  static auto split_type(std::index_sequence<D...>)
+      -> split<detail::spec_of(Mesh::info, Layout::value().layout, static_cast<int>(D))...>;
   template <class Layout, std::size_t... D>
   static auto dims_type(std::index_sequence<D...>) -> dims<Layout::value().global[static_cast<int>(D)]...>;
   template <class Layout, bool ReadOnly>
@@ -200,7 +202,7 @@ class compile {
     using T = detail::element_t<Layout::value().type>;
     using sequence = std::make_index_sequence<static_cast<std::size_t>(Layout::value().global.count)>;
     using type = gspmd::shard_view<std::conditional_t<ReadOnly, const T, T>, Mesh, decltype(dims_type<Layout>(sequence{})),
-                              decltype(split_type<Layout>(sequence{}))>;
+                                   decltype(split_type<Layout>(sequence{}))>;
   };
   template <std::size_t K>
   struct input_layout {
@@ -223,7 +225,8 @@ class compile {
   static constexpr std::size_t output_count = program::measured.sizes.outputs;
 
   /// The collectives, in the order in which every device runs them.
-  static constexpr auto collectives = detail::list_collectives<detail::count_collectives(program::view)>(program::view, Mesh::info);
+  static constexpr auto collectives =
+      detail::list_collectives<detail::count_collectives(program::view)>(program::view, Mesh::info);
   /// What one device sends, on the usual ring and direct algorithms with padded shards.
   static constexpr std::int64_t bytes_sent_per_device = detail::bytes_over(program::view, ~detail::axis_mask{0});
   /// Of that, in collectives over the axis.

@@ -38,7 +38,8 @@ class mesh {
     for (const auto& a : axes) {
       if (a.name.size() > detail::max_name || !detail::is_axis_name(a.name))
         throw error("mesh: the axis name `" + a.name + "` must have 1 to 31 letters, digits and _");
-      if (a.size < 1) throw error("mesh: axis `" + a.name + "` has " + std::to_string(a.size) + " devices; it needs at least one");
+      if (a.size < 1)
+        throw error("mesh: axis `" + a.name + "` has " + std::to_string(a.size) + " devices; it needs at least one");
       if (a.size > most_devices / devices) throw error("mesh: more than 2^30 devices");
       devices *= a.size;
       held_->info.add_axis(a.name, static_cast<std::int32_t>(a.size));
@@ -98,7 +99,8 @@ struct any_array {
 
   template <class T>
   [[nodiscard]] const T* data() const {
-    if (detail::dtype_of<T>() != type) throw error(std::string("the array is ") + detail::name_of(type) + ", not " + detail::name_of(detail::dtype_of<T>()));
+    if (detail::dtype_of<T>() != type)
+      throw error(std::string("the array is ") + detail::name_of(type) + ", not " + detail::name_of(detail::dtype_of<T>()));
     return reinterpret_cast<const T*>(bytes.data());
   }
 };
@@ -147,8 +149,7 @@ class program {
                         std::vector<std::byte>(static_cast<std::size_t>(detail::elements(v.global) * detail::bytes_of(v.type)))});
     }
     for (auto& a : arrays) outputs.push_back(a.bytes.data());
-    launch(backend, static_cast<int>(mesh_.device_count()),
-           [&](auto& comm) { run_on(comm, inputs.data(), outputs.data()); });
+    launch(backend, static_cast<int>(mesh_.device_count()), [&](auto& comm) { run_on(comm, inputs.data(), outputs.data()); });
     return arrays;
   }
 
@@ -201,7 +202,9 @@ void program::run_on(Comm& comm, const void* const* inputs, void* const* outputs
 ///     auto step = b.compile();
 class builder {
  public:
-  explicit builder(dynamic::mesh m) : mesh_(std::move(m)), graph_(std::make_unique<detail::graph>()) { graph_->mesh = &mesh_.info(); }
+  explicit builder(dynamic::mesh m) : mesh_(std::move(m)), graph_(std::make_unique<detail::graph>()) {
+    graph_->mesh = &mesh_.info();
+  }
 
   value input(const dynamic::input& given, location at = location::current()) {
     if (given.shape.size() > static_cast<std::size_t>(detail::max_rank)) throw error("input: a tensor has at most 32 dims");
@@ -215,7 +218,8 @@ class builder {
     auto& n = graph_->nodes[static_cast<std::size_t>(id)];
     if (given.annotated) {
       n.annotated = true;
-      n.annotation = resolve(given.sharding, static_cast<int>(given.shape.size()), "input", at, given.partial_axes, given.partial_kind);
+      n.annotation =
+          resolve(given.sharding, static_cast<int>(given.shape.size()), "input", at, given.partial_axes, given.partial_kind);
     }
     return {graph_.get(), id};
   }
@@ -241,14 +245,15 @@ class builder {
     std::int64_t total = bytes_per_elem;
     for (const auto e : shape) {
       if (e == 0) return;
-      if (total > (std::int64_t{1} << 60) / e) throw error("a tensor of shape " + std::string(detail::shape_text(shape).view()) + " has more than 2^60 bytes");
+      if (total > (std::int64_t{1} << 60) / e)
+        throw error("a tensor of shape " + std::string(detail::shape_text(shape).view()) + " has more than 2^60 bytes");
       total *= e;
     }
   }
 
  private:
-  detail::sharding resolve(const std::vector<std::string>& dims, int rank, const char* op, location at, const std::string& partial_axes = {},
-                           monoid kind = monoid::add) {
+  detail::sharding resolve(const std::vector<std::string>& dims, int rank, const char* op, location at,
+                           const std::string& partial_axes = {}, monoid kind = monoid::add) {
     std::vector<dim_spec> specs;
     for (const auto& d : dims) {
       if (d.size() > 63) throw error(std::string(op) + ": at most 63 characters for a dim");

@@ -20,7 +20,11 @@ class error : public std::runtime_error {
   explicit error(std::string text, int rank = -1) : error(std::move(text), rank, {}, nullptr, 0) {}
   error(std::string text, int rank, std::string op, const char* file, int line)
       : std::runtime_error(sentence(text, rank, op, file, line)),
-        text_(std::move(text)), op_(std::move(op)), file_(file), line_(line), rank_(rank) {}
+        text_(std::move(text)),
+        op_(std::move(op)),
+        file_(file),
+        line_(line),
+        rank_(rank) {}
 
   /// The bare text, without operator, place and rank.
   [[nodiscard]] const std::string& text() const noexcept { return text_; }

@@ -18,7 +18,8 @@ namespace gspmd {
 template <fixed_string Name, int Size>
 struct axis {
   static_assert(Size >= 1, "gspmd: mesh: an axis has at least one device");
-  static_assert(!Name.view().empty() && Name.view().size() <= detail::max_name, "gspmd: mesh: an axis name has 1 to 31 characters");
+  static_assert(!Name.view().empty() && Name.view().size() <= detail::max_name,
+                "gspmd: mesh: an axis name has 1 to 31 characters");
   static_assert(detail::is_axis_name(Name.view()), "gspmd: mesh: an axis name holds letters, digits and _ only");
   static constexpr std::string_view name = Name.view();
   static constexpr int size = Size;
@@ -50,7 +51,8 @@ struct order_table<device_order<Ids...>> {
     std::array<bool, sizeof...(Ids)> seen{};
     for (const auto id : id_list) {
       if (id < 0 || id >= count)
-        return text("device_order names the device ") << id << " and the ids of " << devices << " devices are 0 to " << devices - 1;
+        return text("device_order names the device ")
+               << id << " and the ids of " << devices << " devices are 0 to " << devices - 1;
       if (seen[static_cast<std::size_t>(id)]) return text("device_order names the device ") << id << " twice";
       seen[static_cast<std::size_t>(id)] = true;
     }
@@ -96,7 +98,8 @@ struct mesh {
       const auto m = named_axes();
       int a = 0;
       while (m.find(m.name(a)) == a) ++a;
-      return detail::text("the axes ") << m.find(m.name(a)) << " and " << a << " of the mesh are both named `" << m.name(a) << '`';
+      return detail::text("the axes ") << m.find(m.name(a)) << " and " << a << " of the mesh are both named `" << m.name(a)
+                                       << '`';
     }
   };
   struct wrong_order {

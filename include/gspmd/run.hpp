@@ -35,14 +35,17 @@ class whole_inputs {
   template <class Leaf>
   void add(const Leaf& leaf) {
     const auto k = pointers.size();
-    if constexpr (requires { std::data(leaf); std::size(leaf); }) {
+    if constexpr (requires {
+                    std::data(leaf);
+                    std::size(leaf);
+                  }) {
       check_type<std::remove_cvref_t<decltype(*std::data(leaf))>>(k);
       if (k < plan_.inputs.size()) {
         const auto& shape = plan_.value(plan_.inputs[k]).global;
         if constexpr (requires { leaf.shape().count; })
           if (!(leaf.shape() == shape))
-            throw error("run: input " + std::to_string(k) + " is " + std::string(shape_text(shape).view()) + " and the array given is " +
-                        std::string(shape_text(leaf.shape()).view()));
+            throw error("run: input " + std::to_string(k) + " is " + std::string(shape_text(shape).view()) +
+                        " and the array given is " + std::string(shape_text(leaf.shape()).view()));
         if (static_cast<std::int64_t>(std::size(leaf)) != elements(shape))
           throw error("run: input " + std::to_string(k) + " is " + std::string(shape_text(shape).view()) + " with " +
                       std::to_string(elements(shape)) + " elements and the array given has " + std::to_string(std::size(leaf)));
@@ -57,8 +60,8 @@ class whole_inputs {
   template <class T>
   void check_type(std::size_t k) const {
     if (k < plan_.inputs.size() && plan_.value(plan_.inputs[k]).type != dtype_of<T>())
-      throw error("run: input " + std::to_string(k) + " is " + name_of(plan_.value(plan_.inputs[k]).type) + " and the array given is " +
-                  name_of(dtype_of<T>()));
+      throw error("run: input " + std::to_string(k) + " is " + name_of(plan_.value(plan_.inputs[k]).type) +
+                  " and the array given is " + name_of(dtype_of<T>()));
   }
 
   const plan_view& plan_;
@@ -109,13 +112,16 @@ template <class Step, class Backend, class... Arguments>
 auto run(const Backend& backend, const Arguments&... arguments) {
   const detail::whole_inputs inputs(Step::view, arguments...);
   auto arrays = [&]<std::size_t... K>(std::index_sequence<K...>) {
-    return std::tuple<detail::output_array<Step, K>...>(detail::output_array<Step, K>(Step::view.value(Step::view.outputs[K]).global)...);
+    return std::tuple<detail::output_array<Step, K>...>(
+        detail::output_array<Step, K>(Step::view.value(Step::view.outputs[K]).global)...);
   }(std::make_index_sequence<Step::output_count>{});
   void* outputs[Step::output_count + 1]{};
-  std::apply([&](auto&... a) {
-    std::size_t k = 0;
-    ((outputs[k++] = a.data()), ...);
-  }, arrays);
+  std::apply(
+      [&](auto&... a) {
+        std::size_t k = 0;
+        ((outputs[k++] = a.data()), ...);
+      },
+      arrays);
   launch(backend, Step::device_count, [&](auto& comm) {
     Step held;  // users like to call theirs `step`: no shadowing
     detail::run_whole(Step::view, comm, inputs.pointers.data(), outputs,

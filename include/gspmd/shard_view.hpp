@@ -40,7 +40,8 @@ class shard_view {
     return true;
   }
   static_assert(check());
-  static_assert(detail::is_element<std::remove_const_t<T>>, "gspmd: an element type is one of float, double, int32_t, int64_t, bool");
+  static_assert(detail::is_element<std::remove_const_t<T>>,
+                "gspmd: an element type is one of float, double, int32_t, int64_t, bool");
 
  public:
   using element = T;
@@ -64,7 +65,8 @@ class shard_view {
     const auto size = static_cast<std::int64_t>(std::size(range));
     if (size != local_elems)
       throw error("a shard of " + std::string(detail::shape_text(local_extents).view()) + " has " + std::to_string(local_elems) +
-                  " elements and the buffer has " + std::to_string(size) + "; every device allocates the local extents, padding included");
+                  " elements and the buffer has " + std::to_string(size) +
+                  "; every device allocates the local extents, padding included");
   }
 
   [[nodiscard]] constexpr T* data() const { return data_; }

@@ -24,7 +24,8 @@ class sharded_array {
   sharded_array() = default;
   /// Zeros, laid out as a value of a plan.
   template <communicator Comm>
-  sharded_array(const Comm& comm, const detail::mesh_shape& mesh, const detail::planned_value& value) : mesh_(&mesh), value_(&value) {
+  sharded_array(const Comm& comm, const detail::mesh_shape& mesh, const detail::planned_value& value)
+      : mesh_(&mesh), value_(&value) {
     for (int i = 0; i < comm.local_count(); ++i) shards_.emplace_back(local_elems() * detail::bytes_of(value.type));
   }
 
@@ -44,7 +45,7 @@ class sharded_array {
   [[nodiscard]] const detail::planned_value& planned() const { return *value_; }
 
  private:
-  const detail::mesh_shape* mesh_ = nullptr;         // constants of a step, or tables that must outlive this object
+  const detail::mesh_shape* mesh_ = nullptr;  // constants of a step, or tables that must outlive this object
   const detail::planned_value* value_ = nullptr;
   std::vector<detail::aligned_bytes> shards_;
 };
@@ -65,7 +66,8 @@ void fill_shards(const Comm& comm, const Whole& whole, sharded_array<T>& shards)
     from = std::data(whole);
     if (static_cast<std::int64_t>(std::size(whole)) != elements(shards.shape()))
       throw error("scatter: the input is " + std::string(shape_text(shards.shape()).view()) + " with " +
-                  std::to_string(elements(shards.shape())) + " elements and the array given has " + std::to_string(std::size(whole)));
+                  std::to_string(elements(shards.shape())) + " elements and the array given has " +
+                  std::to_string(std::size(whole)));
   }
   for (int i = 0; i < comm.local_count(); ++i)
     cut_shard(shards.mesh(), shards.planned(), shards.mesh().coordinates_of(comm.device(i)), from, shards.data(i));
@@ -105,30 +107,31 @@ auto make_result(const Comm& comm) {
   using result = typename Step::callable_result;
   const auto make = [&]<std::size_t Leaf>(std::integral_constant<std::size_t, Leaf>, const auto&) {
     return sharded_array<typename Step::template output_shard<Leaf>::element>(comm, *Step::view.mesh,
-                                                                             Step::view.value(Step::view.outputs[Leaf]));
+                                                                              Step::view.value(Step::view.outputs[Leaf]));
   };
   if constexpr (detail::is_tuple<result>)
     return detail::with_leaf_numbers<detail::leaves_before<result, K>()>(make, std::tuple_element_t<K, result>{});
-  else
-    return detail::with_leaf_numbers<0>(make, result{});
+  else return detail::with_leaf_numbers<0>(make, result{});
 }
 
 /// The whole array of a sharded one, or a group of them of a group, on every device. Collective.
 template <communicator Comm, class Tree>
 auto gather(Comm& comm, const Tree& tree) {
-  return transform_leaves([&]<class T>(const sharded_array<T>& shards) {
-    array<T> whole(shards.shape());
-    const auto& v = shards.planned();
-    const detail::movement m{v.global, v.layout, {}, detail::movement_axes(shards.mesh(), v.global, v.layout, {})};
-    std::vector<const T*> in;
-    std::vector<T*> out;
-    for (int i = 0; i < comm.local_count(); ++i) {
-      in.push_back(shards.data(i));
-      out.push_back(whole.data());
-    }
-    comm.template move<T>(shards.mesh(), m, in.data(), out.data());
-    return whole;
-  }, tree);
+  return transform_leaves(
+      [&]<class T>(const sharded_array<T>& shards) {
+        array<T> whole(shards.shape());
+        const auto& v = shards.planned();
+        const detail::movement m{v.global, v.layout, {}, detail::movement_axes(shards.mesh(), v.global, v.layout, {})};
+        std::vector<const T*> in;
+        std::vector<T*> out;
+        for (int i = 0; i < comm.local_count(); ++i) {
+          in.push_back(shards.data(i));
+          out.push_back(whole.data());
+        }
+        comm.template move<T>(shards.mesh(), m, in.data(), out.data());
+        return whole;
+      },
+      tree);
 }
 
 }  // namespace gspmd

@@ -104,7 +104,8 @@ constexpr void add_axes(const mesh_info& mesh, std::string_view list, int dim, r
     while (!name.empty() && name.back() == ' ') name.remove_suffix(1);
     const int axis = mesh.find(name);
     if (axis < 0) {
-      r.refuse(mistake::unknown_axis) << "`" << name << "` is not an axis of the mesh; its axes are " << axes_text(mesh, ~axis_mask{0});
+      r.refuse(mistake::unknown_axis) << "`" << name << "` is not an axis of the mesh; its axes are "
+                                      << axes_text(mesh, ~axis_mask{0});
       return;
     }
     if ((used & axis_bit(axis)) != 0) {
@@ -123,8 +124,9 @@ constexpr resolved_sharding resolve(const mesh_info& mesh, const dim_spec* specs
                                     std::string_view partial_axes = {}, monoid kind = monoid::add) {
   resolved_sharding r;
   if (count != rank) {
-    r.refuse(mistake::annotation_rank) << "the sharding names " << count << (count == 1 ? " dim" : " dims") << " and the tensor has " << rank
-              << "; write one entry for each dim, _ for a dim that is not split";
+    r.refuse(mistake::annotation_rank) << "the sharding names " << count << (count == 1 ? " dim" : " dims")
+                                       << " and the tensor has " << rank
+                                       << "; write one entry for each dim, _ for a dim that is not split";
     return r;
   }
   axis_mask used = 0;

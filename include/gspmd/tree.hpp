@@ -32,8 +32,7 @@ inline constexpr bool is_tuple<std::pair<A, B>> = true;
 template <class T, std::size_t N>
 inline constexpr bool is_tuple<std::array<T, N>> = !std::is_arithmetic_v<T>;  // an array of numbers is a buffer
 
-template <class T>
-concept user_struct = boost::hana::Struct<T>::value;
+template <class T> concept user_struct = boost::hana::Struct<T>::value;
 
 /// Calls `f` with every leaf of a tree, in order; what is no group is a leaf.
 template <class Tree, class F>
@@ -43,10 +42,12 @@ constexpr void for_each_leaf(Tree& tree, F&& f) {
     std::apply([&f](auto&... parts) { (for_each_leaf(parts, f), ...); }, tree);
   } else if constexpr (user_struct<plain>) {
     boost::hana::for_each(boost::hana::accessors<plain>(), [&](auto accessor) {
-      for_each_leaf(const_cast<std::conditional_t<std::is_const_v<Tree>, const std::remove_cvref_t<decltype(boost::hana::second(accessor)(tree))>,
-                                                  std::remove_cvref_t<decltype(boost::hana::second(accessor)(tree))>>&>(
-                        boost::hana::second(accessor)(tree)),
-                    f);
+      for_each_leaf(
+          const_cast<
+              std::conditional_t<std::is_const_v<Tree>, const std::remove_cvref_t<decltype(boost::hana::second(accessor)(tree))>,
+                                 std::remove_cvref_t<decltype(boost::hana::second(accessor)(tree))>>&>(
+              boost::hana::second(accessor)(tree)),
+          f);
     });
   } else {
     f(tree);
@@ -152,7 +153,8 @@ constexpr auto with_leaf_numbers(F&& f, const Tree& first, const Trees&... rest)
     };
     return [&]<std::size_t... K>(std::index_sequence<K...>) {
       // braces: in the order of the parts
-      std::tuple<decltype(at(std::integral_constant<std::size_t, K>{}))...> parts{at(std::integral_constant<std::size_t, K>{})...};
+      std::tuple<decltype(at(std::integral_constant<std::size_t, K>{}))...> parts{
+          at(std::integral_constant<std::size_t, K>{})...};
       return [&]<std::size_t... J>(std::index_sequence<J...>) {
         return typename regrouped<Tree, decltype(parts)>::type{std::move(std::get<J>(parts))...};
       }(std::index_sequence<K...>{});

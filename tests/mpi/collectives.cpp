@@ -105,8 +105,10 @@ TEST_CASE("mpi: buffers of several pieces go through shared memory") {
     const axis_mask axes = axis_bit(mesh.axis_count()) - 1;
     for (std::int64_t n : {65536, 65537, 200001}) {
       const auto shape = shape_of({n});
-      CHECK(everywhere(wrong_after_reduce<float>(comm, mesh, reduction_between(shape, {}, {}, axes, gspmd::monoid::add), true)) == 0);
-      CHECK(everywhere(wrong_after_reduce<float>(comm, mesh, reduction_between(shape, {}, {}, 1, gspmd::monoid::add), false)) == 0);
+      CHECK(everywhere(wrong_after_reduce<float>(comm, mesh, reduction_between(shape, {}, {}, axes, gspmd::monoid::add), true)) ==
+            0);
+      CHECK(everywhere(wrong_after_reduce<float>(comm, mesh, reduction_between(shape, {}, {}, 1, gspmd::monoid::add), false)) ==
+            0);
       const auto scatter = reduction_between(shape, {}, split({{mesh.axis_count() - 1, 0}}), axes, gspmd::monoid::add);
       CHECK(everywhere(wrong_after_reduce<double>(comm, mesh, scatter, false)) == 0);
     }
@@ -118,7 +120,8 @@ TEST_CASE("mpi: buffers in shared memory") {
   through_shared_memory shared{comm, comm.allocate(40'000), comm.allocate(40'000)};
   for (const auto& mesh : meshes()) {
     for (std::int64_t rows = 1; rows <= 8; ++rows)
-      CHECK(everywhere(wrong_in_all_pairs<float>(shared, mesh, shape_of({rows, 7}), stride_of(mesh), static_cast<int>(rows))) == 0);
+      CHECK(everywhere(wrong_in_all_pairs<float>(shared, mesh, shape_of({rows, 7}), stride_of(mesh), static_cast<int>(rows))) ==
+            0);
     CHECK(everywhere(wrong_in_all_monoids<double>(shared, mesh_of({world_size()}))) == 0);
     CHECK(everywhere(wrong_in_all_pairs<float>(comm, mesh, shape_of({9}), stride_of(mesh))) == 0);  // buffers that are not
   }
@@ -211,9 +214,8 @@ TEST_CASE("mpi: groups may go different ways") {
 
 TEST_CASE("mpi: the wrong number of processes is the same error on all of them") {
   const int n = world_size();
-  const auto words = "gspmd: the mesh has " + std::to_string(n + 1) + " devices but the communicator has " +
-                     std::to_string(n) + " ranks; start as many ranks as the mesh has devices, or give the mesh " +
-                     std::to_string(n) + " devices";
+  const auto words = "gspmd: the mesh has " + std::to_string(n + 1) + " devices but the communicator has " + std::to_string(n) +
+                     " ranks; start as many ranks as the mesh has devices, or give the mesh " + std::to_string(n) + " devices";
   CHECK_THROWS_WITH_AS(gspmd::launch(gspmd::mpi{MPI_COMM_WORLD}, n + 1, [](auto&) {}), words.c_str(), gspmd::error);
 }
 
@@ -229,6 +231,6 @@ TEST_CASE("mpi: launch calls once per process; alone, it throws what the program
 }
 
 TEST_CASE("mpi: an error of MPI arrives with its text and rank") {
-  CHECK_THROWS_WITH_AS(gspmd::detail::check_mpi(MPI_ERR_TRUNCATE, "MPI_Recv", 3), doctest::Contains("on rank 3: MPI_Recv failed: "),
-                       gspmd::error);
+  CHECK_THROWS_WITH_AS(gspmd::detail::check_mpi(MPI_ERR_TRUNCATE, "MPI_Recv", 3),
+                       doctest::Contains("on rank 3: MPI_Recv failed: "), gspmd::error);
 }

@@ -15,10 +15,12 @@ using namespace gspmd;
 
 // The middle rank fails inside a step, while the others wait for it in the collective that follows.
 constexpr auto program = [](auto x) {
-  return sum(map([](double e) {
-    if (e == 13) throw std::runtime_error("an unlucky number");
-    return e;
-  }, x));
+  return sum(map(
+      [](double e) {
+        if (e == 13) throw std::runtime_error("an unlucky number");
+        return e;
+      },
+      x));
 };
 using step_of_two = compile<program, mesh<axis<"x", 2>>, in<double, dims<8>, split<"x">>>;
 

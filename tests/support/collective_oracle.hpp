@@ -64,7 +64,8 @@ T element_at(std::int64_t global_index, std::int64_t device) {
 
 template <class T>
 T folded(monoid kind, T a, T b) {
-  if constexpr (std::is_same_v<T, bool>) return kind == monoid::and_ || kind == monoid::minimum || kind == monoid::multiply ? a && b : a || b;
+  if constexpr (std::is_same_v<T, bool>)
+    return kind == monoid::and_ || kind == monoid::minimum || kind == monoid::multiply ? a && b : a || b;
   else {
     using natural = typename std::conditional_t<std::is_floating_point_v<T>, std::type_identity<T>, std::make_unsigned<T>>::type;
     switch (kind) {
@@ -192,7 +193,8 @@ inline reduction reduction_between(const extents& global, sharding from, const s
   from.kind = kind;
   return {global, from, to, axes, kind};
 }
-inline bool is_reduction(const mesh_shape& mesh, const extents& global, const sharding& from, const sharding& to, axis_mask axes) {
+inline bool is_reduction(const mesh_shape& mesh, const extents& global, const sharding& from, const sharding& to,
+                         axis_mask axes) {
   if ((from.split_axes() & axes) != 0) return false;
   if (!lies_inside(mesh, global, from, to)) return false;
   for (int d = 0; d < global.count; ++d)  // each dim of `to` continues that of `from`
@@ -202,7 +204,8 @@ inline bool is_reduction(const mesh_shape& mesh, const extents& global, const sh
 
 /// Runs every `stride`-th movement and reduction between all shardings of `global`, starting with number `first`.
 template <class T, class Comm>
-int wrong_in_all_pairs(Comm& comm, const mesh_shape& mesh, const extents& global, int stride = 1, int first = 0, bool exact = true) {
+int wrong_in_all_pairs(Comm& comm, const mesh_shape& mesh, const extents& global, int stride = 1, int first = 0,
+                       bool exact = true) {
   const auto shardings = all_shardings(mesh, global.count);
   const axis_mask all_axes = axis_bit(mesh.axis_count()) - 1;
   int wrong = 0, number = first;

@@ -22,7 +22,9 @@ struct graph_builder {
 
   int input(const std::vector<std::int64_t>& shape) { return add_parameter(g, dtype::f32, shape_of(shape), {}); }
   int input(const std::vector<std::int64_t>& shape, const sharding& s) { return annotate(input(shape), s); }
-  int constant(const std::vector<std::int64_t>& shape, double value) { return add_constant(g, dtype::f32, shape_of(shape), value, 0, {}); }
+  int constant(const std::vector<std::int64_t>& shape, double value) {
+    return add_constant(g, dtype::f32, shape_of(shape), value, 0, {});
+  }
   int einsum(const char* equation, int a) { return add_einsum(g, parse_equation(equation), {a}, {}); }
   int einsum(const char* equation, int a, int b) { return add_einsum(g, parse_equation(equation), {a, b}, {}); }
   int op(opcode o, int a) { return add_elementwise(g, o, {a}, {}); }

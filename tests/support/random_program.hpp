@@ -65,11 +65,12 @@ constexpr T quarter_of_sum(const T* x) {
 }
 constexpr bool exclusive_or(const bool* x) { return x[0] != x[1]; }
 
-inline constexpr ir::map_function fused = {2,         multiply_add<float>,        multiply_add<double>, multiply_add<std::int32_t>,
-                                           multiply_add<std::int64_t>, nullptr, nullptr};
-inline constexpr ir::map_function clamped = {3,          clamp<float>, clamp<double>, clamp<std::int32_t>, clamp<std::int64_t>,
+inline constexpr ir::map_function fused = {
+    2, multiply_add<float>, multiply_add<double>, multiply_add<std::int32_t>, multiply_add<std::int64_t>, nullptr, nullptr};
+inline constexpr ir::map_function clamped = {3,           clamp<float>, clamp<double>, clamp<std::int32_t>, clamp<std::int64_t>,
                                              clamp<bool>, nullptr};
-inline constexpr ir::map_function averaged = {5, quarter_of_sum<float>, quarter_of_sum<double>, nullptr, nullptr, nullptr, nullptr};
+inline constexpr ir::map_function averaged = {5,      quarter_of_sum<float>, quarter_of_sum<double>, nullptr, nullptr, nullptr,
+                                              nullptr};
 inline constexpr ir::map_function exclusive = {2, nullptr, nullptr, nullptr, nullptr, exclusive_or, nullptr};
 }  // namespace maps
 
@@ -79,7 +80,7 @@ struct random_options {
   int devices = 0;  // exactly so many, if not 0
   int min_operators = 3;
   int max_operators = 14;
-  bool annotate = true;        // any annotations
+  bool annotate = true;  // any annotations
   bool partial_inputs = true;
   bool permute_devices = true;
 };
@@ -134,14 +135,16 @@ class random_program {
     const auto id = static_cast<std::size_t>(g.inputs[static_cast<std::size_t>(i)]);
     const auto at = mesh.coordinates_of(device);
     const auto& parts = parts_[static_cast<std::size_t>(i)];
-    const auto& global = parts.empty() ? inputs[static_cast<std::size_t>(i)]
-                                       : parts[static_cast<std::size_t>(ir::group_index(mesh, g.nodes[id].annotation.partial, at))];
+    const auto& global = parts.empty()
+                             ? inputs[static_cast<std::size_t>(i)]
+                             : parts[static_cast<std::size_t>(ir::group_index(mesh, g.nodes[id].annotation.partial, at))];
     const auto size = static_cast<std::size_t>(ir::bytes_of(global.type));
     const auto local = ir::local_extents(mesh, g.nodes[id].shape, layout);
     std::vector<std::byte> buffer(static_cast<std::size_t>(ir::elements(local)) * size);
     random_numbers garbage(seed * 1315423911u + static_cast<std::uint64_t>(device * 64 + i));
     for (std::size_t e = 0; e * size < buffer.size(); ++e) put_garbage(global.type, garbage, &buffer[e * size]);
-    for_each_valid(g.nodes[id].shape, layout, at, [&](std::size_t from, std::size_t to) { put(global, from, &buffer[to * size]); });
+    for_each_valid(g.nodes[id].shape, layout, at,
+                   [&](std::size_t from, std::size_t to) { put(global, from, &buffer[to * size]); });
     return buffer;
   }
 
@@ -153,7 +156,8 @@ class random_program {
     const auto size = static_cast<std::size_t>(ir::bytes_of(wanted.type));
     std::string wrong;
     if (layout.partial != 0) wrong = "an output is partial";
-    else if (buffer.size() != static_cast<std::size_t>(ir::elements(ir::local_extents(mesh, shape, layout))) * size) wrong = "wrong size";
+    else if (buffer.size() != static_cast<std::size_t>(ir::elements(ir::local_extents(mesh, shape, layout))) * size)
+      wrong = "wrong size";
     else
       for_each_valid(shape, layout, mesh.coordinates_of(device), [&](std::size_t from, std::size_t to) {
         if (!wrong.empty()) return;
@@ -161,11 +165,13 @@ class random_program {
           const double got = real_at(wanted.type, &buffer[to * size]);
           const double want = wanted.reals[from];
           if (got == want || (std::isnan(got) && std::isnan(want)) || std::fabs(got - want) <= tolerance(id)) return;
-          wrong = "element " + std::to_string(from) + " is " + text_of(got) + ", not " + text_of(want) + " +- " + text_of(tolerance(id));
+          wrong = "element " + std::to_string(from) + " is " + text_of(got) + ", not " + text_of(want) + " +- " +
+                  text_of(tolerance(id));
         } else {
           const auto got = integer_at(wanted.type, &buffer[to * size]);
           if (got != wanted.ints[from])
-            wrong = "element " + std::to_string(from) + " is " + std::to_string(got) + ", not " + std::to_string(wanted.ints[from]);
+            wrong =
+                "element " + std::to_string(from) + " is " + std::to_string(got) + ", not " + std::to_string(wanted.ints[from]);
         }
       });
     if (wrong.empty()) return {};
@@ -194,7 +200,8 @@ class random_program {
   /// The program as text; mesh axes are x, y, z.
   [[nodiscard]] std::string describe() const {
     std::string t = "seed " + std::to_string(seed) + ", mesh";
-    for (int a = 0; a < mesh.axis_count(); ++a) t += std::string(" ") + static_cast<char>('x' + a) + ":" + std::to_string(mesh.sizes[a]);
+    for (int a = 0; a < mesh.axis_count(); ++a)
+      t += std::string(" ") + static_cast<char>('x' + a) + ":" + std::to_string(mesh.sizes[a]);
     if (mesh.order != nullptr) {
       t += ", order";
       for (const auto d : order_) t += " " + std::to_string(d);
@@ -204,14 +211,19 @@ class random_program {
       const node& n = g.nodes[i];
       t += "  %" + std::to_string(i) + " = " + ir::name_of(n.op);
       if (n.op == opcode::reduce) t += std::string(" ") + ir::name_of(n.kind);
-      if (n.op == opcode::map) t += n.function == &maps::fused ? " fused" : n.function == &maps::clamped ? " clamped" : n.function == &maps::averaged ? " averaged" : " exclusive";
+      if (n.op == opcode::map)
+        t += n.function == &maps::fused      ? " fused"
+             : n.function == &maps::clamped  ? " clamped"
+             : n.function == &maps::averaged ? " averaged"
+                                             : " exclusive";
       for (const int o : n.operands) t += " %" + std::to_string(o);
       if (n.op == opcode::einsum) {
         t += ' ';
         int at = 0;
         for (int k = 0; k < n.operands.count; ++k) {
           t += k > 0 ? "," : "";
-          for (int d = g.nodes[static_cast<std::size_t>(n.operands[k])].shape.count; d > 0; --d) t += static_cast<char>(n.attributes[at++]);
+          for (int d = g.nodes[static_cast<std::size_t>(n.operands[k])].shape.count; d > 0; --d)
+            t += static_cast<char>(n.attributes[at++]);
         }
         t += "->";
         for (; at < n.attributes.count;) t += static_cast<char>(n.attributes[at++]);
@@ -268,7 +280,8 @@ class random_program {
   /// Mostly one type per program, so that its values meet.
   dtype random_type() {
     if (random_.chance(50)) return main_type_;
-    return random_.one_of(std::vector<dtype>{dtype::f32, dtype::f32, dtype::f32, dtype::f32, dtype::f64, dtype::f64, dtype::s32, dtype::s64, dtype::pred});
+    return random_.one_of(std::vector<dtype>{dtype::f32, dtype::f32, dtype::f32, dtype::f32, dtype::f64, dtype::f64, dtype::s32,
+                                             dtype::s64, dtype::pred});
   }
   static ir::extents extents_of(const shape_list& shape) {
     ir::extents result;
@@ -278,9 +291,11 @@ class random_program {
   void make_mesh() {
     while (true) {
       mesh.sizes.clear();
-      for (int a = random_.between(1, 3); a > 0; --a) mesh.sizes.push_back(random_.between(1, options_.devices > 4 ? options_.devices : 4));
+      for (int a = random_.between(1, 3); a > 0; --a)
+        mesh.sizes.push_back(random_.between(1, options_.devices > 4 ? options_.devices : 4));
       const auto count = mesh.device_count();
-      if (options_.devices != 0 ? count == options_.devices : count <= options_.max_devices && (count > 1 || random_.chance(20))) break;
+      if (options_.devices != 0 ? count == options_.devices : count <= options_.max_devices && (count > 1 || random_.chance(20)))
+        break;
     }
     if (!options_.permute_devices || !random_.chance(30)) return;
     const auto count = static_cast<std::size_t>(mesh.device_count());
@@ -346,7 +361,8 @@ class random_program {
       if ((s.split_axes() & ir::axis_bit(a)) == 0 && random_.chance(70)) s.partial |= ir::axis_bit(a);
     if (s.partial == 0) return;
     std::vector<monoid> kinds;
-    for (const auto kind : {monoid::add, monoid::add, monoid::add, monoid::multiply, monoid::maximum, monoid::minimum, monoid::and_, monoid::or_})
+    for (const auto kind :
+         {monoid::add, monoid::add, monoid::add, monoid::multiply, monoid::maximum, monoid::minimum, monoid::and_, monoid::or_})
       if (ir::is_defined(kind, x.type)) kinds.push_back(kind);
     s.kind = random_.one_of(kinds);
     const auto count = static_cast<std::size_t>(mesh.size_of(s.partial));
@@ -371,8 +387,14 @@ class random_program {
           std::int64_t& rest = parts[last].ints[e];
           const auto noise = x.type == dtype::pred ? random_.between(0, 1) : random_.between(0, 7);
           switch (s.kind) {
-            case monoid::add: own = noise; rest -= own; break;
-            case monoid::multiply: own = noise % 2 == 0 ? -1 : 1; rest *= own; break;
+            case monoid::add:
+              own = noise;
+              rest -= own;
+              break;
+            case monoid::multiply:
+              own = noise % 2 == 0 ? -1 : 1;
+              rest *= own;
+              break;
             case monoid::maximum: own = x.type == dtype::pred ? own & noise : own - noise; break;
             case monoid::minimum: own = x.type == dtype::pred ? own | noise : own + noise; break;
             case monoid::and_: own |= noise; break;
@@ -392,12 +414,14 @@ class random_program {
 
   int make_constant(dtype type, const shape_list& shape) {
     const double real = 0.25 * random_.between(-8, 8);
-    return commit(ir::add_constant(g, type, extents_of(shape), real, type == dtype::pred ? random_.between(0, 1) : random_.between(-3, 4),
+    return commit(ir::add_constant(g, type, extents_of(shape), real,
+                                   type == dtype::pred ? random_.between(0, 1) : random_.between(-3, 4),
                                    ir::location::current()));
   }
   int make_iota(dtype type, const shape_list& shape) {
     if (shape.empty() || type == dtype::pred) return make_constant(type, shape);
-    return commit(ir::add_iota(g, type, extents_of(shape), random_.between(0, static_cast<int>(shape.size()) - 1), ir::location::current()));
+    return commit(ir::add_iota(g, type, extents_of(shape), random_.between(0, static_cast<int>(shape.size()) - 1),
+                               ir::location::current()));
   }
 
   // ---- picking operands ----
@@ -452,14 +476,19 @@ class random_program {
     const shape_list shape = shape_of(x);
     const auto rank = static_cast<int>(shape.size());
     switch (random_.between(0, 23)) {
-      case 0: case 1: make_unary(x); break;
-      case 2:
-        commit(ir::add_elementwise(g, opcode::convert, {x}, here, random_type()));
-        break;
-      case 3: case 4: case 5: case 22: case 23: {
+      case 0:
+      case 1: make_unary(x); break;
+      case 2: commit(ir::add_elementwise(g, opcode::convert, {x}, here, random_type())); break;
+      case 3:
+      case 4:
+      case 5:
+      case 22:
+      case 23: {
         auto op = static_cast<opcode>(random_.between(static_cast<int>(opcode::add), static_cast<int>(opcode::or_)));
-        if (random_.chance(50)) op = random_.one_of(std::vector<opcode>{opcode::add, opcode::add, opcode::subtract, opcode::multiply});
-        if (type == dtype::pred) op = random_.one_of(std::vector<opcode>{opcode::and_, opcode::or_, opcode::maximum, opcode::minimum});
+        if (random_.chance(50))
+          op = random_.one_of(std::vector<opcode>{opcode::add, opcode::add, opcode::subtract, opcode::multiply});
+        if (type == dtype::pred)
+          op = random_.one_of(std::vector<opcode>{opcode::and_, opcode::or_, opcode::maximum, opcode::minimum});
         if (!ir::is_defined(op, type)) break;
         const int y = random_.chance(10) ? x : pick_like(type, shape);
         if (y < 0) break;
@@ -468,7 +497,8 @@ class random_program {
         break;
       }
       case 6: {
-        const auto op = static_cast<opcode>(random_.between(static_cast<int>(opcode::compare_eq), static_cast<int>(opcode::compare_ge)));
+        const auto op =
+            static_cast<opcode>(random_.between(static_cast<int>(opcode::compare_eq), static_cast<int>(opcode::compare_ge)));
         if (!ir::is_defined(op, type)) break;
         const int y = pick_like(type, shape);
         if (y >= 0) commit(ir::add_elementwise(g, op, {x, y}, here));
@@ -494,10 +524,15 @@ class random_program {
         else commit(ir::add_elementwise(g, opcode::map, {x, y[0], y[1], y[2], y[3]}, here, type, f));
         break;
       }
-      case 9: case 10: case 11: case 12: make_einsum(x); break;
-      case 13: case 14: {
+      case 9:
+      case 10:
+      case 11:
+      case 12: make_einsum(x); break;
+      case 13:
+      case 14: {
         std::vector<monoid> kinds;
-        for (const auto kind : {monoid::add, monoid::add, monoid::multiply, monoid::maximum, monoid::minimum, monoid::and_, monoid::or_})
+        for (const auto kind :
+             {monoid::add, monoid::add, monoid::multiply, monoid::maximum, monoid::minimum, monoid::and_, monoid::or_})
           if (ir::is_defined(kind, type)) kinds.push_back(kind);
         ir::dim_mask dims = 0;
         for (int d = 0; d < rank; ++d)
@@ -505,14 +540,16 @@ class random_program {
         commit(ir::add_reduce(g, x, dims, random_.one_of(kinds), here));
         break;
       }
-      case 15: case 16: make_broadcast(x); break;
+      case 15:
+      case 16: make_broadcast(x); break;
       case 17: {
         ir::inline_vec<std::int8_t, ir::max_rank> permutation;
         for (int d = 0; d < rank; ++d) permutation.insert(random_.between(0, d), static_cast<std::int8_t>(d));
         commit(ir::add_transpose(g, x, permutation, here));
         break;
       }
-      case 18: case 19: make_reshape(x); break;
+      case 18:
+      case 19: make_reshape(x); break;
       case 20:
         if (options_.annotate) commit(ir::add_reshard(g, x, random_sharding(rank), here));
         break;
@@ -621,8 +658,10 @@ class random_program {
         shape.clear();
         for (std::int64_t prime = 2; rest > 1; ++prime)
           for (; rest % prime == 0; rest /= prime) {
-            if (shape.size() < 4 && random_.chance(50)) shape.insert(shape.begin() + random_.between(0, static_cast<int>(shape.size())), prime);
-            else if (!shape.empty()) shape[static_cast<std::size_t>(random_.between(0, static_cast<int>(shape.size()) - 1))] *= prime;
+            if (shape.size() < 4 && random_.chance(50))
+              shape.insert(shape.begin() + random_.between(0, static_cast<int>(shape.size())), prime);
+            else if (!shape.empty())
+              shape[static_cast<std::size_t>(random_.between(0, static_cast<int>(shape.size()) - 1))] *= prime;
             else shape.push_back(prime);
           }
     }
@@ -683,7 +722,8 @@ class random_program {
       case opcode::rsqrt: return all(a, [](double v) { return v > 0.05; });
       case opcode::divide: return !y.floating() || all(b, [](double v) { return std::fabs(v) > 0.1; });
       case opcode::power:
-        return !x.floating() || (all(a, [](double v) { return v > 0.1 && v < 8; }) && all(b, [](double v) { return std::fabs(v) <= 3; }));
+        return !x.floating() ||
+               (all(a, [](double v) { return v > 0.1 && v < 8; }) && all(b, [](double v) { return std::fabs(v) <= 3; }));
       case opcode::convert:
         if (x.floating()) return n.type == dtype::f32 || n.type == dtype::f64 || exact(a);
         if (n.type == dtype::f32 || n.type == dtype::f64)
@@ -745,7 +785,8 @@ class random_program {
       case opcode::multiply: return product(1);
       case opcode::divide: {
         const double low = smallest(1);
-        return rounded(n.type, x[0].error / low + x[1].error * x[0].magnitude / (low * low), std::max(own, x[0].magnitude / low), no_grid);
+        return rounded(n.type, x[0].error / low + x[1].error * x[0].magnitude / (low * low), std::max(own, x[0].magnitude / low),
+                       no_grid);
       }
       case opcode::map: {
         if (n.function == &maps::clamped) return {worst, largest, finest, true};
@@ -759,7 +800,8 @@ class random_program {
         if (n.kind != monoid::multiply) return {worst, std::max(largest, own), finest, true};
         const double base = std::max(1.0, largest);
         const double magnitude = std::pow(base, terms);
-        return rounded(n.type, terms * worst * magnitude, magnitude, static_cast<int>(std::min(terms * finest, 1.0 * no_grid)), terms + 12);
+        return rounded(n.type, terms * worst * magnitude, magnitude, static_cast<int>(std::min(terms * finest, 1.0 * no_grid)),
+                       terms + 12);
       }
       case opcode::einsum: {
         const double terms = terms_of(n, v);
@@ -876,9 +918,9 @@ class random_program {
   std::vector<std::int64_t> palette_;  // the extents of the program
   dtype main_type_ = dtype::f32;
   std::vector<std::int32_t> order_, position_;
-  std::vector<host_array> values_;                // by node
-  std::vector<facts> facts_;                      // by node
-  std::vector<std::vector<host_array>> parts_;    // by input; empty: the input is whole
+  std::vector<host_array> values_;              // by node
+  std::vector<facts> facts_;                    // by node
+  std::vector<std::vector<host_array>> parts_;  // by input; empty: the input is whole
 };
 
 }  // namespace reference

@@ -51,7 +51,8 @@ using index = std::vector<std::int64_t>;
 
 inline std::size_t offset_of(const index& at, const std::vector<std::int64_t>& shape) {
   std::size_t offset = 0;
-  for (std::size_t d = 0; d < shape.size(); ++d) offset = offset * static_cast<std::size_t>(shape[d]) + static_cast<std::size_t>(at[d]);
+  for (std::size_t d = 0; d < shape.size(); ++d)
+    offset = offset * static_cast<std::size_t>(shape[d]) + static_cast<std::size_t>(at[d]);
   return offset;
 }
 
@@ -161,7 +162,9 @@ inline void convert(const host_array& x, host_array& result) {
       result.ints[i] = x.floating() ? x.reals[i] != 0 : x.ints[i] != 0;
     } else if (result.floating()) {
       if (x.floating()) result.reals[i] = round_to(result.type, x.reals[i]);
-      else result.reals[i] = result.type == dtype::f32 ? static_cast<double>(static_cast<float>(x.ints[i])) : static_cast<double>(x.ints[i]);
+      else
+        result.reals[i] =
+            result.type == dtype::f32 ? static_cast<double>(static_cast<float>(x.ints[i])) : static_cast<double>(x.ints[i]);
     } else if (x.floating()) {
       const double limit = result.type == dtype::s32 ? 2147483647.0 : 9.2e18;  // beyond: implementation-defined
       result.ints[i] = std::isnan(x.reals[i]) ? 0 : static_cast<std::int64_t>(std::clamp(x.reals[i], -limit - 1, limit));
@@ -202,7 +205,8 @@ inline void elementwise(const node& n, const std::vector<const host_array*>& x, 
       if (result.floating()) result.reals[i] = chosen.reals[i];
       else result.ints[i] = chosen.ints[i];
     } else if (gspmd::detail::is_compare(n.op)) {
-      result.ints[i] = x[0]->floating() ? compare(n.op, x[0]->reals[i], x[1]->reals[i]) : compare(n.op, x[0]->ints[i], x[1]->ints[i]);
+      result.ints[i] =
+          x[0]->floating() ? compare(n.op, x[0]->reals[i], x[1]->reals[i]) : compare(n.op, x[0]->ints[i], x[1]->ints[i]);
     } else if (gspmd::detail::is_unary(n.op)) {
       if (result.floating()) result.reals[i] = round_to(n.type, unary(n.op, x[0]->reals[i]));
       else result.ints[i] = unary(n.op, n.type, x[0]->ints[i]);
@@ -215,8 +219,8 @@ inline void elementwise(const node& n, const std::vector<const host_array*>& x, 
 
 /// Loops over all letters, those of the result outermost. Floats are summed in double and rounded once.
 inline void einsum(const node& n, const std::vector<const host_array*>& x, host_array& result) {
-  std::vector<int> letters;           // each once; the first ones are the result's
-  std::vector<std::int64_t> extents;  // of each letter
+  std::vector<int> letters;                              // each once; the first ones are the result's
+  std::vector<std::int64_t> extents;                     // of each letter
   std::vector<std::vector<std::size_t>> dims(x.size());  // by operand: the number of the letter of each dim
   int at = 0;
   for (const auto* operand : x) at += static_cast<int>(operand->shape.size());

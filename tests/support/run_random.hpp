@@ -26,7 +26,8 @@ std::string run_and_check(Comm& comm, const random_program& program, const ir::p
   for (std::size_t d = 0; d < count; ++d) {
     arenas.emplace_back(plan.arena_bytes);
     for (std::size_t k = 0; k < input_count; ++k) {
-      buffers.push_back(program.local_input(static_cast<int>(k), comm.device(static_cast<int>(d)), plan.value(plan.inputs[k]).layout));
+      buffers.push_back(
+          program.local_input(static_cast<int>(k), comm.device(static_cast<int>(d)), plan.value(plan.inputs[k]).layout));
       inputs[d * input_count + k] = buffers.back().data();
     }
     for (std::size_t k = 0; k < output_count; ++k) {
@@ -43,11 +44,12 @@ std::string run_and_check(Comm& comm, const random_program& program, const ir::p
   std::vector<const void*> from(count);
   std::vector<void*> to(count);
   ir::interpreter steps(plan);
-  for (int repeat = 0; repeat < 2; ++repeat) steps.run(comm, devices.data(), from.data(), to.data());  // the second time with a used arena
+  for (int repeat = 0; repeat < 2; ++repeat)
+    steps.run(comm, devices.data(), from.data(), to.data());  // the second time with a used arena
   for (std::size_t d = 0; d < count; ++d)
     for (std::size_t k = 0; k < output_count; ++k) {
-      auto message = program.check_output(static_cast<int>(k), comm.device(static_cast<int>(d)), plan.value(plan.outputs[k]).layout,
-                                          results[d * output_count + k]);
+      auto message = program.check_output(static_cast<int>(k), comm.device(static_cast<int>(d)),
+                                          plan.value(plan.outputs[k]).layout, results[d * output_count + k]);
       if (!message.empty()) return message + "\n" + program.describe();
     }
   return {};

@@ -156,7 +156,8 @@ struct partitioned_run {
           const bool same = whole.floating() ? std::memcmp(&whole.reals[global], one.reals.data(), sizeof(double)) == 0
                                              : whole.ints[global] == one.ints[0];
           if (known[global] && !same)
-            wrong = "device " + std::to_string(d) + " has another element " + std::to_string(global) + " of output " + std::to_string(k);
+            wrong = "device " + std::to_string(d) + " has another element " + std::to_string(global) + " of output " +
+                    std::to_string(k);
           known[global] = true;
           if (whole.floating()) whole.reals[global] = one.reals[0];
           else whole.ints[global] = one.ints[0];
@@ -227,7 +228,8 @@ inline void annotate(traced& program, random_numbers& random) {
 }
 
 inline std::vector<int> random_mesh(random_numbers& random) {
-  static const std::vector<std::vector<int>> meshes = {{2}, {3}, {4}, {5}, {7}, {8}, {2, 2}, {2, 3}, {3, 2}, {1, 4}, {2, 4}, {4, 2}, {2, 2, 2}, {2, 1, 3}};
+  static const std::vector<std::vector<int>> meshes = {{2},    {3},    {4},    {5},    {7},    {8},       {2, 2},
+                                                       {2, 3}, {3, 2}, {1, 4}, {2, 4}, {4, 2}, {2, 2, 2}, {2, 1, 3}};
   return random.one_of(meshes);
 }
 

@@ -27,7 +27,8 @@ std::vector<sharding> without_priorities(const graph& g, const mesh_shape& mesh)
     factor_splits shared;
     for (const auto& use : to_factors(mesh, rule, from_map, result[static_cast<std::size_t>(from)].splits))
       if (rule.uniform || to_map.holds(use.dim)) add_factor_split(shared, use.axis, use.dim);
-    return refine(result[static_cast<std::size_t>(to)], to_dims(mesh, rule, to_map, shared), g.nodes[static_cast<std::size_t>(to)].shape);
+    return refine(result[static_cast<std::size_t>(to)], to_dims(mesh, rule, to_map, shared),
+                  g.nodes[static_cast<std::size_t>(to)].shape);
   };
   for (bool changed = true; changed;) {
     changed = false;
@@ -238,7 +239,8 @@ TEST_CASE("random programs: laws of completion") {
         valid = valid && s[i].partial == 0;
         continue;
       }
-      kept = kept && p.mesh.size_of(s[i].partial ^ n.annotation.partial) == 1 && (s[i].partial == 0 || s[i].kind == n.annotation.kind);
+      kept = kept && p.mesh.size_of(s[i].partial ^ n.annotation.partial) == 1 &&
+             (s[i].partial == 0 || s[i].kind == n.annotation.kind);
       for (int d = 0; d < n.shape.count; ++d) {  // axes of size 1 aside, the annotation stays; open dims may get more axes
         std::vector<int> wanted;
         std::vector<int> got;
@@ -247,7 +249,8 @@ TEST_CASE("random programs: laws of completion") {
         for (const auto& use : s[i].splits)
           if (use.dim == d && p.mesh.sizes[use.axis] > 1) got.push_back(use.axis);
         const bool is_open = (n.annotation.open & dim_bit(d)) != 0;
-        kept = kept && got.size() >= wanted.size() && std::equal(wanted.begin(), wanted.end(), got.begin()) && (is_open || got == wanted);
+        kept = kept && got.size() >= wanted.size() && std::equal(wanted.begin(), wanted.end(), got.begin()) &&
+               (is_open || got == wanted);
       }
     }
     REQUIRE(valid);

@@ -126,9 +126,8 @@ void check(Spec spec, const contraction& c, const std::vector<std::int64_t>& val
     auto& sum = expected[static_cast<std::size_t>(offset_of(c.out, c, at))];
     sum = static_cast<u>(sum + x * y);
   });
-  for_all(out_bounds, [&](const std::vector<std::int64_t>& at) {
-    is_defined[static_cast<std::size_t>(offset_of(c.out, c, at))] = 1;
-  });
+  for_all(out_bounds,
+          [&](const std::vector<std::int64_t>& at) { is_defined[static_cast<std::size_t>(offset_of(c.out, c, at))] = 1; });
   bool is_right = true;
   for (std::size_t i = 0; i < expected.size(); ++i)
     if (is_defined[i] != 0 && !(out[i] == static_cast<T>(expected[i]))) is_right = false;
@@ -149,7 +148,9 @@ contraction random_equation(std::mt19937& random, int most_letters, std::int64_t
   std::vector<std::int8_t> all;
   for (int l = 0; l < count; ++l) {
     const auto dice = random() % 24;
-    c.extent.push_back(dice == 0 ? 0 : dice <= 2 ? 1 : 1 + static_cast<std::int64_t>(random() % static_cast<unsigned>(most_extent)));
+    c.extent.push_back(dice == 0   ? 0
+                       : dice <= 2 ? 1
+                                   : 1 + static_cast<std::int64_t>(random() % static_cast<unsigned>(most_extent)));
     all.push_back(static_cast<std::int8_t>(l));
   }
   const auto some = [&](unsigned percent) {
@@ -169,7 +170,8 @@ contraction random_equation(std::mt19937& random, int most_letters, std::int64_t
 std::vector<std::int64_t> random_bounds(const contraction& c, std::mt19937& random) {
   std::vector<std::int64_t> valid;
   for (int l = 0; l < c.extent.count; ++l)
-    valid.push_back(random() % 2 == 0 ? c.extent[l] : static_cast<std::int64_t>(random() % static_cast<unsigned>(c.extent[l] + 1)));
+    valid.push_back(random() % 2 == 0 ? c.extent[l]
+                                      : static_cast<std::int64_t>(random() % static_cast<unsigned>(c.extent[l] + 1)));
   return valid;
 }
 
@@ -229,11 +231,11 @@ TEST_CASE("contraction: the usual equations are one product, or one per batch, w
     std::int64_t calls;
   };
   for (const std::int64_t n : {2, 7, 64, 512}) {
-    for (const usual& e : {usual{"ab,bc->ac", 1}, usual{"ab,cb->ac", 1}, usual{"ba,bc->ac", 1}, usual{"ba,cb->ac", 1},
-                           usual{"ab,bc->ca", 1}, usual{"ab,cb->ca", 1}, usual{"ba,bc->ca", 1}, usual{"abc,cd->abd", 1},
-                           usual{"abc,dc->abd", 1}, usual{"abc,abd->cd", 1}, usual{"abc,abd->dc", 1}, usual{"abc,bcd->ad", 1},
-                           usual{"ab,b->a", 1}, usual{"ab,a->b", 1}, usual{"a,ab->b", 1}, usual{"a,a->", 1},
-                           usual{"ab,ab->", 1}, usual{"abc,cde->abde", 1}, usual{"cab,cde->abde", 1}}) {
+    for (const usual& e :
+         {usual{"ab,bc->ac", 1}, usual{"ab,cb->ac", 1}, usual{"ba,bc->ac", 1}, usual{"ba,cb->ac", 1}, usual{"ab,bc->ca", 1},
+          usual{"ab,cb->ca", 1}, usual{"ba,bc->ca", 1}, usual{"abc,cd->abd", 1}, usual{"abc,dc->abd", 1}, usual{"abc,abd->cd", 1},
+          usual{"abc,abd->dc", 1}, usual{"abc,bcd->ad", 1}, usual{"ab,b->a", 1}, usual{"ab,a->b", 1}, usual{"a,ab->b", 1},
+          usual{"a,a->", 1}, usual{"ab,ab->", 1}, usual{"abc,cde->abde", 1}, usual{"cab,cde->abde", 1}}) {
       const auto plan = plan_contraction(equation(e.text, {n, n + 1, n + 2, n + 3, n + 4}));
       INFO(e.text << " " << n);
       CHECK(gemm_calls(plan) == e.calls);
@@ -241,10 +243,12 @@ TEST_CASE("contraction: the usual equations are one product, or one per batch, w
     }
   }
   // Batched, at sizes where matrix products are what is wanted.
-  const auto attention = plan_contraction(equation("bshd,bthd->bhst", {1, 4, 1, 64, 1, 1, 1, 8, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 128, 128}));
+  const auto attention =
+      plan_contraction(equation("bshd,bthd->bhst", {1, 4, 1, 64, 1, 1, 1, 8, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 128, 128}));
   CHECK(gemm_calls(attention) == 32);
   CHECK(attention.scratch_elems == 0);
-  const auto weighted = plan_contraction(equation("bhst,bthd->bshd", {1, 4, 1, 64, 1, 1, 1, 8, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 128, 128}));
+  const auto weighted =
+      plan_contraction(equation("bhst,bthd->bshd", {1, 4, 1, 64, 1, 1, 1, 8, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 128, 128}));
   CHECK(gemm_calls(weighted) == 32);
   CHECK(weighted.scratch_elems == 0);
   const auto batched = plan_contraction(equation("abc,acd->abd", {16, 64, 64, 64}));
@@ -258,7 +262,8 @@ TEST_CASE("contraction: the usual equations are one product, or one per batch, w
 }
 
 namespace {
-constexpr auto static_plan = plan_contraction(equation("bshd,bthd->bhst", {1, 2, 1, 5, 1, 1, 1, 3, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 7, 9}));
+constexpr auto static_plan =
+    plan_contraction(equation("bshd,bthd->bhst", {1, 2, 1, 5, 1, 1, 1, 3, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 7, 9}));
 constexpr auto static_sum = plan_contraction(equation("abcd,ed->ac", {3, 4, 5, 6, 7}));
 constexpr auto static_large = plan_contraction(equation("acik,cbkj->abij", {48, 48, 48, 1, 1, 1, 1, 1, 48, 48, 48}));
 static_assert(static_large.unpacked);
@@ -299,7 +304,8 @@ TEST_CASE("gemm: every transposition, leading dimension and accumulation") {
         auto& x = expected[static_cast<std::size_t>(r * ldc + j)];
         if (!accumulate) x = 0;
         for (std::int64_t p = 0; p < k; ++p)
-          x += a[static_cast<std::size_t>(ta ? p * lda + r : r * lda + p)] * b[static_cast<std::size_t>(tb ? j * ldb + p : p * ldb + j)];
+          x += a[static_cast<std::size_t>(ta ? p * lda + r : r * lda + p)] *
+               b[static_cast<std::size_t>(tb ? j * ldb + p : p * ldb + j)];
       }
     gemm(ta, tb, m, n, k, a.data(), lda, b.data(), ldb, c.data(), ldc, accumulate);
     INFO(ta << tb << accumulate << " " << m << " " << n << " " << k);

@@ -40,10 +40,11 @@ bool contains(const std::string& text, const std::string& part) { return text.fi
 
 TEST_CASE("the same callable, compiled and at run time: one plan, one result") {
   using pod = mesh<axis<"data", 2>, axis<"model", 3>>;
-  using step = gspmd::compile<mlp, pod, in<float, dims<7, 5>, split<"data", _>>, in<float, dims<5, 8>, split<_, "model">>, in<float, dims<8, 4>>>;
+  using step = gspmd::compile<mlp, pod, in<float, dims<7, 5>, split<"data", _>>, in<float, dims<5, 8>, split<_, "model">>,
+                              in<float, dims<8, 4>>>;
   const dynamic::mesh m({{"data", 2}, {"model", 3}});
-  const auto program = dynamic::compile(mlp, m, dynamic::in<float>({7, 5}, {"data", ""}), dynamic::in<float>({5, 8}, {"", "model"}),
-                                        dynamic::in<float>({8, 4}));
+  const auto program = dynamic::compile(mlp, m, dynamic::in<float>({7, 5}, {"data", ""}),
+                                        dynamic::in<float>({5, 8}, {"", "model"}), dynamic::in<float>({8, 4}));
   CHECK(reference::difference(step::view, program.view()) == "");
   CHECK(program.bytes_sent_per_device() == step::bytes_sent_per_device);
   CHECK(program.peak_bytes_per_device() == step::peak_bytes_per_device);
@@ -98,7 +99,9 @@ TEST_CASE("a program is a value: a session keeps its scratch, other data go thro
 TEST_CASE("what is a compile error on the static path is an exception with the same words") {
   const dynamic::mesh m({{"data", 2}, {"model", 2}});
   const auto with = [&](std::vector<std::string> sharding) {
-    return error_of([&] { static_cast<void>(dynamic::compile([](auto x) { return x; }, m, dynamic::in<float>({4, 4}, std::move(sharding)))); });
+    return error_of([&] {
+      static_cast<void>(dynamic::compile([](auto x) { return x; }, m, dynamic::in<float>({4, 4}, std::move(sharding))));
+    });
   };
   CHECK(contains(with({"nope", ""}), "`nope` is not an axis of the mesh; its axes are data,model"));
   CHECK(contains(with({"data", "data"}), "axis `data` is used twice"));
@@ -115,10 +118,10 @@ TEST_CASE("what is a compile error on the static path is an exception with the s
   CHECK(contains(einsum_of_4x5_and_6x7("ab,cd->xy"), "column 8"));
   CHECK(contains(einsum_of_4x5_and_6x7("abc,cd->ad"), "has 3 letters"));
   CHECK(contains(error_of([&] {
-          static_cast<void>(dynamic::compile([](auto x, auto y) { return forbid_reshard(x + y); }, m, dynamic::in<float>({4}, {"data"}),
-                                             dynamic::in<float>({4}, {"model"})));
-        }),
-        "which forbid_reshard does not allow"));
+                   static_cast<void>(dynamic::compile([](auto x, auto y) { return forbid_reshard(x + y); }, m,
+                                                      dynamic::in<float>({4}, {"data"}), dynamic::in<float>({4}, {"model"})));
+                 }),
+                 "which forbid_reshard does not allow"));
 }
 
 TEST_CASE("bad meshes, shapes and data are refused") {
@@ -136,7 +139,9 @@ TEST_CASE("bad meshes, shapes and data are refused") {
   CHECK(contains(of_shape({std::int64_t{1} << 40, std::int64_t{1} << 40}), "more than 2^60 bytes"));
   CHECK(contains(of_shape(std::vector<std::int64_t>(33, 1)), "at most 32 dims"));
   const auto program = dynamic::compile([](auto x) { return x; }, m, dynamic::in<float>({4}));
-  CHECK(contains(error_of([&] { static_cast<void>(program.run(threads{}, std::vector<float>(3))); }), "4 elements and the array given has 3"));
-  CHECK(contains(error_of([&] { static_cast<void>(program.run(threads{}, std::vector<double>(4))); }), "is f32 and the array given is f64"));
+  CHECK(contains(error_of([&] { static_cast<void>(program.run(threads{}, std::vector<float>(3))); }),
+                 "4 elements and the array given has 3"));
+  CHECK(contains(error_of([&] { static_cast<void>(program.run(threads{}, std::vector<double>(4))); }),
+                 "is f32 and the array given is f64"));
   CHECK(contains(error_of([&] { static_cast<void>(program.run(self{}, std::vector<float>(4))); }), "the mesh has 2 devices"));
 }

@@ -111,11 +111,22 @@ TEST_CASE("add_einsum checks operands against the equation") {
   CHECK(g.nodes[static_cast<std::size_t>(c)].attributes.count == 6);
   CHECK(g.nodes[static_cast<std::size_t>(c)].type == dtype::f32);
 
-  const auto extent = error_of("ab,bc->ac", [&](graph& to) { return std::vector{x(to, dtype::f32, {2, 3}), x(to, dtype::f32, {4, 5})}; });
+  const auto extent = error_of("ab,bc->ac", [&](graph& to) {
+    return std::vector{x(to, dtype::f32, {2, 3}), x(to, dtype::f32, {4, 5})};
+  });
   CHECK(contains(extent, "einsum at user.cpp:7:"));
   CHECK(contains(extent, "dim `b` of `ab,bc->ac` is 3 in operand 0 and 4 in operand 1"));
-  CHECK(contains(error_of("ab,bc->ac", [&](graph& to) { return std::vector{x(to, dtype::f32, {2, 3}), x(to, dtype::f64, {3, 5})}; }), "convert one"));
-  CHECK(contains(error_of("ab,bc->ac", [&](graph& to) { return std::vector{x(to, dtype::f32, {2, 3})}; }), "has 2 operands, the call has 1"));
-  CHECK(contains(error_of("ab->a", [&](graph& to) { return std::vector{x(to, dtype::f32, {2})}; }), "2 letters, the tensor is [2] of rank 1"));
+  CHECK(contains(error_of("ab,bc->ac",
+                          [&](graph& to) {
+                            return std::vector{x(to, dtype::f32, {2, 3}), x(to, dtype::f64, {3, 5})};
+                          }),
+                 "convert one"));
+  CHECK(contains(error_of("ab,bc->ac",
+                          [&](graph& to) {
+                            return std::vector{x(to, dtype::f32, {2, 3})};
+                          }),
+                 "has 2 operands, the call has 1"));
+  CHECK(contains(error_of("ab->a", [&](graph& to) { return std::vector{x(to, dtype::f32, {2})}; }),
+                 "2 letters, the tensor is [2] of rank 1"));
   CHECK(contains(error_of("ab->a", [&](graph& to) { return std::vector{x(to, dtype::pred, {2, 2})}; }), "pred"));
 }

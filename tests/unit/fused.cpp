@@ -78,18 +78,21 @@ double as_type(dtype type, double x) { return type == dtype::f32 ? static_cast<d
 value floating(dtype type, double x) { return {type, as_type(type, x), 0}; }
 value wrapped(dtype type, wide x) {
   const auto low = static_cast<std::uint64_t>(x);
-  return {type, 0, type == dtype::s32 ? static_cast<std::int32_t>(static_cast<std::uint32_t>(low)) : static_cast<std::int64_t>(low)};
+  return {type, 0,
+          type == dtype::s32 ? static_cast<std::int32_t>(static_cast<std::uint32_t>(low)) : static_cast<std::int64_t>(low)};
 }
 value truth(bool x) { return {dtype::pred, 0, x ? 1 : 0}; }
 
 value naive_convert(dtype to, const value& x) {
-  if (is_floating(to)) return is_floating(x.type) ? floating(to, x.real)
-                              : to == dtype::f32  ? value{to, static_cast<double>(static_cast<float>(x.integer)), 0}
-                                                  : value{to, static_cast<double>(x.integer), 0};
+  if (is_floating(to))
+    return is_floating(x.type) ? floating(to, x.real)
+           : to == dtype::f32  ? value{to, static_cast<double>(static_cast<float>(x.integer)), 0}
+                               : value{to, static_cast<double>(x.integer), 0};
   if (to == dtype::pred) return truth(is_floating(x.type) ? x.real != 0 : x.integer != 0);
   if (!is_floating(x.type)) return wrapped(to, x.integer);
   if (std::isnan(x.real)) return {to, 0, 0};
-  const std::int64_t most = to == dtype::s32 ? std::numeric_limits<std::int32_t>::max() : std::numeric_limits<std::int64_t>::max();
+  const std::int64_t most =
+      to == dtype::s32 ? std::numeric_limits<std::int32_t>::max() : std::numeric_limits<std::int64_t>::max();
   const std::int64_t least = -most - 1;
   if (x.real >= std::ldexp(1.0, to == dtype::s32 ? 31 : 63)) return {to, 0, most};
   if (x.real <= static_cast<double>(least)) return {to, 0, least};
@@ -118,7 +121,8 @@ value naive_unary(opcode code, dtype to, const value& x) {
     case opcode::exponential: return floating(t, std::exp(r));
     case opcode::log: return floating(t, std::log(r));
     case opcode::sqrt: return t == dtype::f32 ? floating(t, std::sqrt(static_cast<float>(r))) : floating(t, std::sqrt(r));
-    case opcode::rsqrt: return t == dtype::f32 ? floating(t, 1.0f / std::sqrt(static_cast<float>(r))) : floating(t, 1 / std::sqrt(r));
+    case opcode::rsqrt:
+      return t == dtype::f32 ? floating(t, 1.0f / std::sqrt(static_cast<float>(r))) : floating(t, 1 / std::sqrt(r));
     case opcode::tanh: return floating(t, std::tanh(r));
     case opcode::logistic: return floating(t, static_cast<double>(1 / (1 + std::exp(-static_cast<long double>(r)))));
     case opcode::sine: return floating(t, std::sin(r));
@@ -155,7 +159,11 @@ value naive_binary(opcode code, const value& a, const value& b) {
   if (is_real) return floating(t, std::pow(a.real, b.real));
   if (j < 0) return wrapped(t, i == 1 ? 1 : i == -1 ? (j % 2 == 0 ? 1 : -1) : 0);
   // x^j mod 2^64, by its square root of a power: recursion over the exponent
-  struct power { static std::uint64_t of(std::uint64_t x, std::uint64_t n) { return n == 0 ? 1 : n % 2 != 0 ? x * of(x, n - 1) : of(x * x, n / 2); } };
+  struct power {
+    static std::uint64_t of(std::uint64_t x, std::uint64_t n) {
+      return n == 0 ? 1 : n % 2 != 0 ? x * of(x, n - 1) : of(x * x, n / 2);
+    }
+  };
   return wrapped(t, static_cast<wide>(power::of(static_cast<std::uint64_t>(i), static_cast<std::uint64_t>(j))));
 }
 
@@ -195,9 +203,38 @@ std::vector<value> samples(dtype type, std::mt19937& random) {
   if (is_floating(type)) {
     const bool f = type == dtype::f32;
     const double inf = std::numeric_limits<double>::infinity();
-    for (const double x : {0.0, 0.25, 0.5, 1.0, 1.5, 2.0, 3.0, 1e-3, 1e-20, 17.0, 19.5, 80.0, 88.7, 89.5, 103.0, 104.0, 200.0, 709.7,
-                           710.5, 745.0, 746.5, 1e9, 2147483647.0, 2147483648.0, 4e9, 9223372036854775807.0, 1e30, f ? 3.4e38 : 1.7e308,
-                           f ? 1.2e-38 : 2.3e-308, f ? 1e-45 : 5e-324, inf, std::nan("")}) {
+    for (const double x : {0.0,
+                           0.25,
+                           0.5,
+                           1.0,
+                           1.5,
+                           2.0,
+                           3.0,
+                           1e-3,
+                           1e-20,
+                           17.0,
+                           19.5,
+                           80.0,
+                           88.7,
+                           89.5,
+                           103.0,
+                           104.0,
+                           200.0,
+                           709.7,
+                           710.5,
+                           745.0,
+                           746.5,
+                           1e9,
+                           2147483647.0,
+                           2147483648.0,
+                           4e9,
+                           9223372036854775807.0,
+                           1e30,
+                           f ? 3.4e38 : 1.7e308,
+                           f ? 1.2e-38 : 2.3e-308,
+                           f ? 1e-45 : 5e-324,
+                           inf,
+                           std::nan("")}) {
       v.push_back(floating(type, x));
       v.push_back(floating(type, -x));
     }
@@ -206,10 +243,11 @@ std::vector<value> samples(dtype type, std::mt19937& random) {
   } else if (type == dtype::pred) {
     v = {truth(false), truth(true)};
   } else {
-    const std::int64_t most = type == dtype::s32 ? std::numeric_limits<std::int32_t>::max() : std::numeric_limits<std::int64_t>::max();
-    for (const std::int64_t x : {std::int64_t{0}, std::int64_t{1}, std::int64_t{2}, std::int64_t{3}, std::int64_t{-1}, std::int64_t{-2},
-                                 std::int64_t{7}, std::int64_t{-13}, std::int64_t{31}, std::int64_t{46341}, std::int64_t{16777217}, most,
-                                 most - 1, -most, -most - 1})
+    const std::int64_t most =
+        type == dtype::s32 ? std::numeric_limits<std::int32_t>::max() : std::numeric_limits<std::int64_t>::max();
+    for (const std::int64_t x :
+         {std::int64_t{0}, std::int64_t{1}, std::int64_t{2}, std::int64_t{3}, std::int64_t{-1}, std::int64_t{-2}, std::int64_t{7},
+          std::int64_t{-13}, std::int64_t{31}, std::int64_t{46341}, std::int64_t{16777217}, most, most - 1, -most, -most - 1})
       v.push_back(wrapped(type, x));
     for (int k = 0; k < 20; ++k) v.push_back(wrapped(type, std::uniform_int_distribution<std::int64_t>(-most, most)(random)));
   }
@@ -285,7 +323,8 @@ value naive_map(const scalar_op& o, const std::vector<value>& args) {
   value v{o.type, 0, 0};
   with_element(o.type, [&]<class T>(T) {
     T a[max_map_arity];
-    for (std::size_t k = 0; k < args.size(); ++k) a[k] = is_floating(o.type) ? static_cast<T>(args[k].real) : static_cast<T>(args[k].integer);
+    for (std::size_t k = 0; k < args.size(); ++k)
+      a[k] = is_floating(o.type) ? static_cast<T>(args[k].real) : static_cast<T>(args[k].integer);
     const T y = function_for<T>(*o.function)(a);
     if (is_floating(o.type)) v.real = static_cast<double>(y);
     else v.integer = static_cast<std::int64_t>(y);
@@ -294,7 +333,7 @@ value naive_map(const scalar_op& o, const std::vector<value>& args) {
 }
 
 void evaluate(const fused_group& g, const void* const* in, const std::int64_t* offsets, const std::int64_t* index,
-               std::vector<value>& r) {
+              std::vector<value>& r) {
   for (std::size_t k = 0; k < g.ops.size(); ++k) {
     const scalar_op& o = g.ops[k];
     if (o.op == opcode::parameter) {
@@ -384,11 +423,16 @@ TEST_CASE("exponential, log, tanh and logistic are accurate") {
     const auto t = [](T x) { return apply<opcode::tanh, T, T>(x); };
     const auto s = [](T x) { return apply<opcode::logistic, T, T>(x); };
     const auto exact_s = [](long double x) { return 1 / (1 + std::exp(-x)); };
-    check(one, -80, 80, e, [](long double x) { return std::exp(x); }, 2);
-    check(one, 1e-9, 4, l, [](long double x) { return std::log(x); }, 2);
-    check(one, 0, 1e30, l, [](long double x) { return std::log(x); }, 2);
-    check(one, -3, 3, t, [](long double x) { return std::tanh(x); }, 3);
-    check(one, -1e-3, 1e-3, t, [](long double x) { return std::tanh(x); }, 2.5);
+    check(
+        one, -80, 80, e, [](long double x) { return std::exp(x); }, 2);
+    check(
+        one, 1e-9, 4, l, [](long double x) { return std::log(x); }, 2);
+    check(
+        one, 0, 1e30, l, [](long double x) { return std::log(x); }, 2);
+    check(
+        one, -3, 3, t, [](long double x) { return std::tanh(x); }, 3);
+    check(
+        one, -1e-3, 1e-3, t, [](long double x) { return std::tanh(x); }, 2.5);
     check(one, -80, 20, s, exact_s, 3.5);
   };
   all(float{});
@@ -415,13 +459,28 @@ constexpr auto pred = dtype::pred;
 template <std::int64_t N>
 struct adam {
   static constexpr extents loop = dims({N});
-  static constexpr std::array ops = {
-      load(f32, 0, dims({1})), load(f32, 1, dims({1})), load(f32, 2, dims({1})), load(f32, 3, dims({1})), number(f32, 0.9),
-      number(f32, 0.1), number(f32, 0.999), number(f32, 0.001), number(f32, 1e-3), number(f32, 1e-8),
-      op(opcode::multiply, f32, {4, 1}), op(opcode::multiply, f32, {5, 3}), op(opcode::add, f32, {10, 11}),
-      op(opcode::multiply, f32, {6, 2}), op(opcode::multiply, f32, {3, 3}), op(opcode::multiply, f32, {7, 14}),
-      op(opcode::add, f32, {13, 15}), op(opcode::sqrt, f32, {16}), op(opcode::add, f32, {17, 9}), op(opcode::multiply, f32, {8, 12}),
-      op(opcode::divide, f32, {19, 18}), op(opcode::subtract, f32, {0, 20})};
+  static constexpr std::array ops = {load(f32, 0, dims({1})),
+                                     load(f32, 1, dims({1})),
+                                     load(f32, 2, dims({1})),
+                                     load(f32, 3, dims({1})),
+                                     number(f32, 0.9),
+                                     number(f32, 0.1),
+                                     number(f32, 0.999),
+                                     number(f32, 0.001),
+                                     number(f32, 1e-3),
+                                     number(f32, 1e-8),
+                                     op(opcode::multiply, f32, {4, 1}),
+                                     op(opcode::multiply, f32, {5, 3}),
+                                     op(opcode::add, f32, {10, 11}),
+                                     op(opcode::multiply, f32, {6, 2}),
+                                     op(opcode::multiply, f32, {3, 3}),
+                                     op(opcode::multiply, f32, {7, 14}),
+                                     op(opcode::add, f32, {13, 15}),
+                                     op(opcode::sqrt, f32, {16}),
+                                     op(opcode::add, f32, {17, 9}),
+                                     op(opcode::multiply, f32, {8, 12}),
+                                     op(opcode::divide, f32, {19, 18}),
+                                     op(opcode::subtract, f32, {0, 20})};
   static constexpr std::array stores = {to(21, 0), to(12, 1), to(16, 2)};
 };
 struct scalar_group {  // rank 0
@@ -436,10 +495,19 @@ struct empty_group {
 };
 struct bias_relu {  // [7, 130] + [130], and a mask from the global index along both dims
   static constexpr extents loop = dims({7, 130});
-  static constexpr std::array ops = {load(f32, 0, dims({130, 1})), load(f32, 1, dims({0, 1})), op(opcode::add, f32, {0, 1}),
-                                     op(opcode::relu, f32, {2}), counter(s32, 0, 0), number(s32, 9), op(opcode::compare_lt, pred, s32, {4, 5}),
-                                     counter(s64, 1, 1), number(s64, 100), op(opcode::compare_lt, pred, s64, {7, 8}),
-                                     op(opcode::and_, pred, {6, 9}), number(f32, 0), op(opcode::select, f32, {10, 3, 11})};
+  static constexpr std::array ops = {load(f32, 0, dims({130, 1})),
+                                     load(f32, 1, dims({0, 1})),
+                                     op(opcode::add, f32, {0, 1}),
+                                     op(opcode::relu, f32, {2}),
+                                     counter(s32, 0, 0),
+                                     number(s32, 9),
+                                     op(opcode::compare_lt, pred, s32, {4, 5}),
+                                     counter(s64, 1, 1),
+                                     number(s64, 100),
+                                     op(opcode::compare_lt, pred, s64, {7, 8}),
+                                     op(opcode::and_, pred, {6, 9}),
+                                     number(f32, 0),
+                                     op(opcode::select, f32, {10, 3, 11})};
   static constexpr std::array stores = {to(12, 0), to(10, 1), to(12, 2)};
 };
 struct short_rows {  // [1001, 3] * [3] - [1001, 1]
@@ -450,31 +518,43 @@ struct short_rows {  // [1001, 3] * [3] - [1001, 1]
 };
 struct transposed {  // a strided load, rank 3
   static constexpr extents loop = dims({5, 7, 67});
-  static constexpr std::array ops = {load(s32, 0, dims({1, 5, 35})), load(s64, 1, dims({0, 0, 0})), op(opcode::convert, s64, s32, {0}),
-                                     op(opcode::divide, s64, {2, 1}), op(opcode::power, s64, {3, 2}), op(opcode::compare_ge, pred, s64, {3, 4}),
+  static constexpr std::array ops = {load(s32, 0, dims({1, 5, 35})),     load(s64, 1, dims({0, 0, 0})),
+                                     op(opcode::convert, s64, s32, {0}), op(opcode::divide, s64, {2, 1}),
+                                     op(opcode::power, s64, {3, 2}),     op(opcode::compare_ge, pred, s64, {3, 4}),
                                      op(opcode::convert, f32, pred, {5})};
   static constexpr std::array stores = {to(3, 0), to(4, 1), to(5, 2), to(6, 3)};
 };
 struct preds {
   static constexpr extents loop = dims({1003});
-  static constexpr std::array ops = {load(pred, 0, dims({1})), load(pred, 1, dims({1})), op(opcode::or_, pred, {0, 1}),
-                                     op(opcode::not_, pred, {2}), op(opcode::maximum, pred, {3, 0}), op(opcode::convert, f64, pred, {4}),
+  static constexpr std::array ops = {load(pred, 0, dims({1})),
+                                     load(pred, 1, dims({1})),
+                                     op(opcode::or_, pred, {0, 1}),
+                                     op(opcode::not_, pred, {2}),
+                                     op(opcode::maximum, pred, {3, 0}),
+                                     op(opcode::convert, f64, pred, {4}),
                                      op(opcode::compare_lt, pred, {0, 1})};
   static constexpr std::array stores = {to(4, 0), to(5, 1), to(6, 2)};
 };
 struct mapped {
   static constexpr extents loop = dims({777});
-  static constexpr std::array ops = {load(f32, 0, dims({1})), load(f32, 1, dims({1})), number(f32, 0.5), op(opcode::multiply, f32, {0, 1}),
-                                     op(opcode::map, f32, {3, 2, 1}, &axpy), op(opcode::add, f32, {4, 0}), op(opcode::tanh, f32, {5}),
-                                     op(opcode::convert, s64, f32, {5}), op(opcode::map, s64, {7, 7, 7}, &axpy)};
+  static constexpr std::array ops = {load(f32, 0, dims({1})),
+                                     load(f32, 1, dims({1})),
+                                     number(f32, 0.5),
+                                     op(opcode::multiply, f32, {0, 1}),
+                                     op(opcode::map, f32, {3, 2, 1}, &axpy),
+                                     op(opcode::add, f32, {4, 0}),
+                                     op(opcode::tanh, f32, {5}),
+                                     op(opcode::convert, s64, f32, {5}),
+                                     op(opcode::map, s64, {7, 7, 7}, &axpy)};
   static constexpr std::array stores = {to(5, 0), to(6, 1), to(8, 2)};
 };
 struct transcendental {
   static constexpr extents loop = dims({515});
-  static constexpr std::array ops = {load(f64, 0, dims({1})), op(opcode::exponential, f64, {0}), op(opcode::add, f64, {1, 0}),
-                                     op(opcode::log, f64, {2}), op(opcode::logistic, f64, {3}), op(opcode::sine, f64, {4}),
-                                     op(opcode::power, f64, {1, 5}), op(opcode::rsqrt, f64, {6}), op(opcode::convert, f32, f64, {7}),
-                                     op(opcode::exponential, f32, {8}), op(opcode::multiply, f32, {9, 9}), op(opcode::add, f32, {10, 8})};
+  static constexpr std::array ops = {
+      load(f64, 0, dims({1})),           op(opcode::exponential, f64, {0}), op(opcode::add, f64, {1, 0}),
+      op(opcode::log, f64, {2}),         op(opcode::logistic, f64, {3}),    op(opcode::sine, f64, {4}),
+      op(opcode::power, f64, {1, 5}),    op(opcode::rsqrt, f64, {6}),       op(opcode::convert, f32, f64, {7}),
+      op(opcode::exponential, f32, {8}), op(opcode::multiply, f32, {9, 9}), op(opcode::add, f32, {10, 8})};
   static constexpr std::array stores = {to(7, 0), to(11, 1), to(4, 2), to(3, 3)};
 };
 struct only_copies {  // a load and a constant are stored
@@ -576,7 +656,9 @@ TEST_CASE("in place: an output may be an input") {
 
 TEST_CASE("in place: two inputs change places") {
   struct swap_group {
-    static constexpr auto make() { return std::array{load(f32, 0, dims({1})), load(f32, 1, dims({1})), op(opcode::negate, f32, {0})}; }
+    static constexpr auto make() {
+      return std::array{load(f32, 0, dims({1})), load(f32, 1, dims({1})), op(opcode::negate, f32, {0})};
+    }
   };
   const auto ops = swap_group::make();
   std::vector<float> a(1000, 1.0f), b(1000, 2.0f);
@@ -603,15 +685,17 @@ TEST_CASE("a pred that is no bool is true") {
 TEST_CASE("random groups, as they are and collapsed") {
   std::mt19937 random(2024);
   const auto pick = [&](int n) { return static_cast<int>(random() % static_cast<unsigned>(n)); };
-  constexpr opcode exact_unary[] = {opcode::abs, opcode::negate, opcode::sign, opcode::relu, opcode::sqrt, opcode::floor, opcode::ceil,
-                                    opcode::not_, opcode::convert};
-  constexpr opcode exact_binary[] = {opcode::add, opcode::subtract, opcode::multiply, opcode::divide, opcode::maximum, opcode::minimum,
-                                     opcode::and_, opcode::or_, opcode::compare_eq, opcode::compare_lt, opcode::compare_ge};
+  constexpr opcode exact_unary[] = {opcode::abs,   opcode::negate, opcode::sign, opcode::relu,   opcode::sqrt,
+                                    opcode::floor, opcode::ceil,   opcode::not_, opcode::convert};
+  constexpr opcode exact_binary[] = {opcode::add,        opcode::subtract,   opcode::multiply,  opcode::divide,
+                                     opcode::maximum,    opcode::minimum,    opcode::and_,      opcode::or_,
+                                     opcode::compare_eq, opcode::compare_lt, opcode::compare_ge};
   constexpr std::int64_t sizes[] = {0, 1, 2, 3, 5, 17, 33, 64, 129};
   for (int round = 0; round < 400; ++round) {
     extents loop;
     const int rank = pick(5);
-    for (int d = 0; d < rank; ++d) loop.push_back(d == rank - 1 || rank < 3 ? sizes[round % 20 == 0 ? pick(9) : 1 + pick(8)] : 1 + pick(4));
+    for (int d = 0; d < rank; ++d)
+      loop.push_back(d == rank - 1 || rank < 3 ? sizes[round % 20 == 0 ? pick(9) : 1 + pick(8)] : 1 + pick(4));
     std::vector<scalar_op> ops;
     std::vector<std::vector<std::byte>> inputs;
     const int count = 1 + pick(30);

@@ -115,8 +115,10 @@ TEST_CASE("elementwise operators of two operands") {
   check("a number to a power", one, [](const list& x) { return power(2.5, x[0]); });
   check("maximum", two, [](const list& x) { return maximum(x[0], x[1]); });
   check("minimum", two, [](const list& x) { return minimum(x[0], x[1]); });
-  check("numbers", one, [](const list& x) { return 2 / (3.5 - x[0] * 0.25) + maximum(x[0], 0.3) - minimum(-0.2, x[0]) + (x[0] - 1); });
-  check("the same operand twice", positive, [](const list& x) { return x[0] * x[0] + x[0] / x[0] + power(x[0], x[0]) - maximum(x[0], x[0]); });
+  check("numbers", one,
+        [](const list& x) { return 2 / (3.5 - x[0] * 0.25) + maximum(x[0], 0.3) - minimum(-0.2, x[0]) + (x[0] - 1); });
+  check("the same operand twice", positive,
+        [](const list& x) { return x[0] * x[0] + x[0] / x[0] + power(x[0], x[0]) - maximum(x[0], x[0]); });
 }
 
 TEST_CASE("at ties both sides of maximum and minimum get half") {  // which is what central differences say
@@ -124,8 +126,10 @@ TEST_CASE("at ties both sides of maximum and minimum get half") {  // which is w
   check("maximum", tied, [](const list& x) { return maximum(x[0], x[1]); });
   check("minimum", tied, [](const list& x) { return minimum(x[0], x[1]); });
   check("abs at 0", {reals({3}, {0, 1, -1})}, [](const list& x) { return abs(x[0]); });
-  check("maximum of two equal elements", {reals({2, 3}, {4, 1, 4, -1, -1, -7})}, [](const list& x) { return reduce(x[0], monoid::maximum, {1}); });
-  check("minimum of two equal elements", {reals({2, 3}, {1, 4, 1, -7, 3, -7})}, [](const list& x) { return reduce(x[0], monoid::minimum, {1}); });
+  check("maximum of two equal elements", {reals({2, 3}, {4, 1, 4, -1, -1, -7})},
+        [](const list& x) { return reduce(x[0], monoid::maximum, {1}); });
+  check("minimum of two equal elements", {reals({2, 3}, {1, 4, 1, -7, 3, -7})},
+        [](const list& x) { return reduce(x[0], monoid::minimum, {1}); });
   traced program;
   const value x = program.input(reals({4}, {3, 3, 1, 3}));
   const value g = grad(reduce(x, monoid::maximum), x);
@@ -146,20 +150,28 @@ TEST_CASE("select, convert and map") {
         [](const list& x) { return select(x[0] > x[1], x[1] * 2, x[2]); });
   check("select by an input", {reals({4}, -2, 2, 1), integers(dtype::pred, {4}, {1, 0, 0, 1})},
         [](const list& x) { return select(x[1], sine(x[0]), 1.5); });
-  check("convert f64 to f32", {reals({5, 3}, {1, 2, 3, 4, 5, 6, 7, 8, -1, -2, -3, -4, -5, 0, 9})},
-        [](const list& x) { return convert<float>(x[0]) * 3; }, 0.25);
-  check("convert f32 to f64", {reals({5, 3}, -2, 2, 1, dtype::f32)}, [](const list& x) { return convert<double>(x[0]) * 3; }, 0.125);
-  check("there and back", {reals({4}, {1, 2, -3, 0.5})}, [](const list& x) { return convert<double>(convert<float>(x[0])) * x[0]; }, 0.25);
+  check(
+      "convert f64 to f32", {reals({5, 3}, {1, 2, 3, 4, 5, 6, 7, 8, -1, -2, -3, -4, -5, 0, 9})},
+      [](const list& x) { return convert<float>(x[0]) * 3; }, 0.25);
+  check(
+      "convert f32 to f64", {reals({5, 3}, -2, 2, 1, dtype::f32)}, [](const list& x) { return convert<double>(x[0]) * 3; },
+      0.125);
+  check(
+      "there and back", {reals({4}, {1, 2, -3, 0.5})}, [](const list& x) { return convert<double>(convert<float>(x[0])) * x[0]; },
+      0.25);
   check("through integers", one, [](const list& x) { return convert<double>(convert<std::int32_t>(x[0])); });
   check("map of one argument", one, [](const list& x) {
     return map(with_derivative([](auto a) { return a * a * a; }, [](auto a) { return 3 * a * a; }), x[0]);
   });
   check("map of two arguments", two, [](const list& x) {
-    return map(with_derivative([](auto a, auto b) { return a * a * b - b; }, [](auto a, auto b) { return 2 * a * b; }, [](auto a, auto) { return a * a - 1; }),
+    return map(with_derivative([](auto a, auto b) { return a * a * b - b; }, [](auto a, auto b) { return 2 * a * b; },
+                               [](auto a, auto) { return a * a - 1; }),
                x[0], x[1]);
   });
   check("map of a value and a number", one, [](const list& x) {
-    return map(with_derivative([](auto a, auto b) { return a * b; }, [](auto, auto b) { return b; }, [](auto a, auto) { return a; }), x[0], 0.5);
+    return map(
+        with_derivative([](auto a, auto b) { return a * b; }, [](auto, auto b) { return b; }, [](auto a, auto) { return a; }),
+        x[0], 0.5);
   });
 }
 
@@ -169,21 +181,29 @@ TEST_CASE("einsum") {
   check("ab->b", one, [](const list& x) { return einsum<"ab->b">(x[0]); });
   check("abc->ca", {reals({2, 5, 3}, -1, 1)}, [](const list& x) { return einsum<"abc->ca">(x[0]); });
   check("ab->", one, [](const list& x) { return einsum<"ab->">(x[0]); });
-  check("bd,df->bf", {reals({5, 3}, -1, 1, 1), reals({3, 4}, -1, 1, 2)}, [](const list& x) { return einsum<"bd,df->bf">(x[0], x[1]); });
-  check("bd,fd->fb", {reals({5, 3}, -1, 1, 1), reals({4, 3}, -1, 1, 2)}, [](const list& x) { return einsum<"bd,fd->fb">(x[0], x[1]); });
-  check("nbd,ndf->nbf", {reals({3, 2, 5}, -1, 1, 1), reals({3, 5, 2}, -1, 1, 2)}, [](const list& x) { return einsum<"nbd,ndf->nbf">(x[0], x[1]); });
-  check("bnd,dnf->fnb", {reals({2, 3, 5}, -1, 1, 1), reals({5, 3, 2}, -1, 1, 2)}, [](const list& x) { return einsum<"bnd,dnf->fnb">(x[0], x[1]); });
+  check("bd,df->bf", {reals({5, 3}, -1, 1, 1), reals({3, 4}, -1, 1, 2)},
+        [](const list& x) { return einsum<"bd,df->bf">(x[0], x[1]); });
+  check("bd,fd->fb", {reals({5, 3}, -1, 1, 1), reals({4, 3}, -1, 1, 2)},
+        [](const list& x) { return einsum<"bd,fd->fb">(x[0], x[1]); });
+  check("nbd,ndf->nbf", {reals({3, 2, 5}, -1, 1, 1), reals({3, 5, 2}, -1, 1, 2)},
+        [](const list& x) { return einsum<"nbd,ndf->nbf">(x[0], x[1]); });
+  check("bnd,dnf->fnb", {reals({2, 3, 5}, -1, 1, 1), reals({5, 3, 2}, -1, 1, 2)},
+        [](const list& x) { return einsum<"bnd,dnf->fnb">(x[0], x[1]); });
   check("a,b->ab", {reals({5}, -1, 1, 1), reals({3}, -1, 1, 2)}, [](const list& x) { return einsum<"a,b->ab">(x[0], x[1]); });
   check("a,a->", {reals({5}, -1, 1, 1), reals({5}, -1, 1, 2)}, [](const list& x) { return einsum<"a,a->">(x[0], x[1]); });
   check("ab,ab->ab", two, [](const list& x) { return einsum<"ab,ab->ab">(x[0], x[1]); });
-  check("abs,bc->ac", {reals({2, 3, 4}, -1, 1, 1), reals({3, 2}, -1, 1, 2)}, [](const list& x) { return einsum<"abs,bc->ac">(x[0], x[1]); });
-  check("ab,bcs->ac", {reals({2, 3}, -1, 1, 1), reals({3, 2, 4}, -1, 1, 2)}, [](const list& x) { return einsum<"ab,bcs->ac">(x[0], x[1]); });
-  check("abs,bct->c", {reals({2, 3, 4}, -1, 1, 1), reals({3, 2, 5}, -1, 1, 2)}, [](const list& x) { return einsum<"abs,bct->c">(x[0], x[1]); });
+  check("abs,bc->ac", {reals({2, 3, 4}, -1, 1, 1), reals({3, 2}, -1, 1, 2)},
+        [](const list& x) { return einsum<"abs,bc->ac">(x[0], x[1]); });
+  check("ab,bcs->ac", {reals({2, 3}, -1, 1, 1), reals({3, 2, 4}, -1, 1, 2)},
+        [](const list& x) { return einsum<"ab,bcs->ac">(x[0], x[1]); });
+  check("abs,bct->c", {reals({2, 3, 4}, -1, 1, 1), reals({3, 2, 5}, -1, 1, 2)},
+        [](const list& x) { return einsum<"abs,bct->c">(x[0], x[1]); });
   check("a,->a", {reals({5}, -1, 1, 1), reals({}, 0.5, 1, 2)}, [](const list& x) { return einsum<"a,->a">(x[0], x[1]); });
   check("a value with itself", {reals({4, 3}, -1, 1)}, [](const list& x) { return einsum<"ab,cb->ac">(x[0], x[0]); });
   check("its norm", {reals({4, 3}, -1, 1)}, [](const list& x) { return einsum<"ab,ab->">(x[0], x[0]); });
   check("a square with itself", {reals({3, 3}, -1, 1)}, [](const list& x) { return einsum<"ab,bc->ac">(x[0], x[0]); });
-  check("an empty sum", {reals({2, 0}, -1, 1), reals({0, 3}, -1, 1)}, [](const list& x) { return einsum<"ab,bc->ac">(x[0], x[1]); });
+  check("an empty sum", {reals({2, 0}, -1, 1), reals({0, 3}, -1, 1)},
+        [](const list& x) { return einsum<"ab,bc->ac">(x[0], x[1]); });
 }
 
 TEST_CASE("reduce") {
@@ -248,12 +268,10 @@ TEST_CASE("by intermediate values, by what the loss does not hang on, and twice"
   CHECK(reference::difference(program.evaluate(by_later), reals({3}, {0, 0, 0}), 0) == "");
   CHECK(reference::difference(program.evaluate(grad(loss, loss)), reals({}, {1}), 0) == "");
 
-  check("the gradient of a gradient", {reals({4}, 0.3, 2)}, [](const list& v) {
-    return grad(sum(power(v[0], 3) * tanh(v[0])) + mean(log_softmax(v[0], 0)), v[0]);
-  });
-  check("of a contraction", {reals({4, 3}, -1, 1, 1), reals({3, 2}, -1, 1, 2)}, [](const list& v) {
-    return grad(sum(tanh(einsum<"ab,bc->ac">(v[0], v[1]))), v[1]);
-  });
+  check("the gradient of a gradient", {reals({4}, 0.3, 2)},
+        [](const list& v) { return grad(sum(power(v[0], 3) * tanh(v[0])) + mean(log_softmax(v[0], 0)), v[0]); });
+  check("of a contraction", {reals({4, 3}, -1, 1, 1), reals({3, 2}, -1, 1, 2)},
+        [](const list& v) { return grad(sum(tanh(einsum<"ab,bc->ac">(v[0], v[1]))), v[1]); });
 }
 
 TEST_CASE("what cannot be differentiated is refused") {
@@ -265,7 +283,9 @@ TEST_CASE("what cannot be differentiated is refused") {
     CHECK(program.g.failed());
     return std::string(program.g.error.view());
   };
-  const auto ends = [](const std::string& s, const std::string& end) { return s.size() >= end.size() && s.substr(s.size() - end.size()) == end; };
+  const auto ends = [](const std::string& s, const std::string& end) {
+    return s.size() >= end.size() && s.substr(s.size() - end.size()) == end;
+  };
   CHECK(ends(error_of([](value x, value) { return grad(tanh(x), x); }),
              ": the value to differentiate is f64[3]; it must be a float of rank 0, a loss: sum or mean it"));
   CHECK(ends(error_of([](value, value n) { return grad(n, n); }),
@@ -377,16 +397,22 @@ class random_composition {
       case 14: return common(x, y) && all(y, [](double r) { return std::fabs(r) > 0.2; }) ? x / y : value();
       case 15: return common(x, y) ? maximum(x, y) : value();
       case 16: return common(x, y) ? minimum(x, y) : value();
-      case 17: return common(x, y) && all(x, [](double r) { return r > 0.2; }) && all(y, [](double r) { return std::fabs(r) < 3; }) ? power(x, y) : value();
+      case 17:
+        return common(x, y) && all(x, [](double r) { return r > 0.2; }) && all(y, [](double r) { return std::fabs(r) < 3; })
+                   ? power(x, y)
+                   : value();
       case 18: return common(x, y) ? select(x > y, 0.5 * x, y) : value();
       case 19: return 1.5 * x - 0.25;
       case 20:
-        return common(x, y) ? map(with_derivative([](auto a, auto b) { return a * b - a; }, [](auto, auto b) { return b - 1; }, [](auto a, auto) { return a; }), x, y)
+        return common(x, y) ? map(with_derivative([](auto a, auto b) { return a * b - a; }, [](auto, auto b) { return b - 1; },
+                                                  [](auto a, auto) { return a; }),
+                                  x, y)
                             : value();
       case 21: return rank > 0 ? softmax(x, random_.between(0, rank - 1)) : value();
       case 22: return rank > 0 ? log_softmax(x, random_.between(0, rank - 1)) : value();
       case 23: {
-        const auto kind = random_.one_of(std::vector<monoid>{monoid::add, monoid::add, monoid::multiply, monoid::maximum, monoid::minimum});
+        const auto kind =
+            random_.one_of(std::vector<monoid>{monoid::add, monoid::add, monoid::multiply, monoid::maximum, monoid::minimum});
         if (kind == monoid::multiply && !all(x, [](double r) { return std::fabs(r) > 0.2; })) return {};
         detail::dim_mask dims = 0;
         for (int d = 0; d < rank; ++d)
@@ -405,7 +431,10 @@ class random_composition {
         }
         return add(detail::add_reshape(g, x.id(), shape, {}));
       }
-      case 26: return random_.chance(50) ? spread(x) : add(detail::add_reshard(g, x.id(), reference::random_sharding(program.mesh.shape, rank, random_), {}));
+      case 26:
+        return random_.chance(50)
+                   ? spread(x)
+                   : add(detail::add_reshard(g, x.id(), reference::random_sharding(program.mesh.shape, rank, random_), {}));
       default: return contract(x, y);
     }
   }
@@ -499,8 +528,9 @@ TEST_CASE("random compositions: differences, and many devices") {
       CHECK_MESSAGE(differs == "", "output ", o, ": ", differs);
     }
   }
-  std::printf("random gradients: seeds %llu to %llu, %d elements checked, %d skipped, %d collectives\n", static_cast<unsigned long long>(first),
-              static_cast<unsigned long long>(first + count - 1), checked, skipped, collectives);
+  std::printf("random gradients: seeds %llu to %llu, %d elements checked, %d skipped, %d collectives\n",
+              static_cast<unsigned long long>(first), static_cast<unsigned long long>(first + count - 1), checked, skipped,
+              collectives);
   CHECK(skipped * 50 <= checked);
   CHECK(collectives > static_cast<int>(count));
 }

@@ -78,7 +78,9 @@ TEST_CASE("devices are numbered with the last axis fastest") {
   CHECK(mesh_of({}).coordinates_of(0).count == 0);
 }
 
-TEST_CASE("every element is held by the right devices and by no others, for every sharding of rank <= 3 on every mesh up to 16 devices") {
+TEST_CASE(
+    "every element is held by the right devices and by no others, for every sharding of rank <= 3 on every mesh up to 16 "
+    "devices") {
   const std::vector<std::vector<std::vector<std::int64_t>>> shapes = {
       {{}}, {{1}, {5}, {16}, {0}, {9}}, {{5, 3}, {4, 8}, {1, 7}}, {{3, 2, 5}, {4, 1, 2}}};
   std::int64_t checked = 0;

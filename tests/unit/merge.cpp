@@ -96,7 +96,8 @@ TEST_CASE("merge does not depend on the order, but for axes of size 1") {
         const auto ab = merge(mesh, a, b);
         const auto ba = merge(mesh, b, a);
         wrong += ab.compatible != ba.compatible;
-        if (ab.compatible && ba.compatible) wrong += !is_refinement(mesh, ab.result, ba.result) || !is_refinement(mesh, ba.result, ab.result);
+        if (ab.compatible && ba.compatible)
+          wrong += !is_refinement(mesh, ab.result, ba.result) || !is_refinement(mesh, ba.result, ab.result);
       }
     CHECK(wrong == 0);
   });
@@ -143,9 +144,9 @@ TEST_CASE("refine takes what is open and free, and says whether it did") {
   sharding s = open({}, 0b111);
   CHECK(take(s, split({{1}, {}})));
   CHECK(s.splits == split({{1}}).splits);
-  CHECK(!take(s, split({{1}, {}})));     // nothing new
-  CHECK(!take(s, split({{}, {1}})));     // the axis is taken
-  CHECK(!take(s, split({{0}, {}})));     // the dim is split otherwise
+  CHECK(!take(s, split({{1}, {}})));      // nothing new
+  CHECK(!take(s, split({{}, {1}})));      // the axis is taken
+  CHECK(!take(s, split({{0}, {}})));      // the dim is split otherwise
   CHECK(!take(s, split({{}, {}, {0}})));  // an extent of 1
   CHECK(take(s, split({{}, {0}})));
   CHECK(s.splits == split({{1}, {0}}).splits);

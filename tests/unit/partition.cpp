@@ -67,14 +67,16 @@ bool is_valid(const sharding& s, int rank) {
 }
 
 /// What is wrong with going from one layout to another by one operation; empty if nothing.
-std::string wrong_step(const mesh_shape& mesh, const extents& global, const sharding& from, const sharding& to, local_kind what, axis_mask axes) {
+std::string wrong_step(const mesh_shape& mesh, const extents& global, const sharding& from, const sharding& to, local_kind what,
+                       axis_mask axes) {
   if (!is_valid(to, global.count)) return "not a sharding";
   for (std::int64_t device = 0; device < mesh.device_count(); ++device) {
     const auto at = mesh.coordinates_of(device);
     const auto needed = box_of(mesh, global, to, at);
     if (what == local_kind::move) {
       std::vector<box> held;
-      for (std::int64_t k = 0; k < mesh.size_of(axes); ++k) held.push_back(box_of(mesh, global, from, group_member(mesh, axes, at, k)));
+      for (std::int64_t k = 0; k < mesh.size_of(axes); ++k)
+        held.push_back(box_of(mesh, global, from, group_member(mesh, axes, at, k)));
       if (!covered(needed, held)) return "a device needs what no member of its group holds";
     } else if (!contains(box_of(mesh, global, from, at), needed)) {
       return "a device needs what it does not hold";
@@ -93,7 +95,9 @@ std::string wrong_step(const mesh_shape& mesh, const extents& global, const shar
 }
 
 local_kind kind_of(reshard_step::kind k) {
-  return k == reshard_step::kind::slice ? local_kind::slice : k == reshard_step::kind::move ? local_kind::move : local_kind::reduce;
+  return k == reshard_step::kind::slice  ? local_kind::slice
+         : k == reshard_step::kind::move ? local_kind::move
+                                         : local_kind::reduce;
 }
 
 std::vector<int> axes_of(const sharding& s, int dim) {
@@ -141,7 +145,9 @@ std::string wrong_compute(const graph& g, const local_program& p, const local_op
         const auto axes = axes_of(s, d);
         for (const auto& [known, uses] : letters)
           if (known == letter && uses != axes) return true;
-        if (is_result) letters.erase(std::remove_if(letters.begin(), letters.end(), [&](const auto& l) { return l.first == letter; }), letters.end());
+        if (is_result)
+          letters.erase(std::remove_if(letters.begin(), letters.end(), [&](const auto& l) { return l.first == letter; }),
+                        letters.end());
         else letters.emplace_back(letter, axes);
       }
       return false;
@@ -164,11 +170,13 @@ std::string wrong_compute(const graph& g, const local_program& p, const local_op
 }
 
 /// What is wrong with a local program; empty if nothing.
-std::string wrong_program(const graph& g, const mesh_shape& mesh, const std::vector<sharding>& completed, const local_program& p) {
+std::string wrong_program(const graph& g, const mesh_shape& mesh, const std::vector<sharding>& completed,
+                          const local_program& p) {
   std::vector<bool> made(p.values.size(), false);
   for (const int i : p.inputs) made[static_cast<std::size_t>(i)] = true;
   const auto source = [&g](int node) {  // a reshard is its operand
-    while (g.nodes[static_cast<std::size_t>(node)].op == opcode::reshard) node = g.nodes[static_cast<std::size_t>(node)].operands[0];
+    while (g.nodes[static_cast<std::size_t>(node)].op == opcode::reshard)
+      node = g.nodes[static_cast<std::size_t>(node)].operands[0];
     return node;
   };
   for (const auto& op : p.ops) {
@@ -217,8 +225,12 @@ walk walk_of(const mesh_shape& mesh, const extents& global, sharding from, const
     w.wrong = wrong_step(mesh, global, from, step.to, kind_of(step.what), step.axes);
     if (!w.wrong.empty()) return w;
     if (same_layout(step.to, from)) w.wrong = "a step that does not move";
-    if (step.what == reshard_step::kind::move) w.names.push_back(std::string(name_of(classify(mesh, movement{global, from, step.to, step.axes}))) + ' ' + axes_text(step.axes));
-    if (step.what == reshard_step::kind::reduce) w.names.push_back(std::string(name_of(classify(mesh, reduction{global, from, step.to, step.axes, from.kind}))) + ' ' + axes_text(step.axes));
+    if (step.what == reshard_step::kind::move)
+      w.names.push_back(std::string(name_of(classify(mesh, movement{global, from, step.to, step.axes}))) + ' ' +
+                        axes_text(step.axes));
+    if (step.what == reshard_step::kind::reduce)
+      w.names.push_back(std::string(name_of(classify(mesh, reduction{global, from, step.to, step.axes, from.kind}))) + ' ' +
+                        axes_text(step.axes));
     from = step.to;
     if (!same_layout(from, to)) w.largest = std::max(w.largest, elements(local_extents(mesh, global, from)));
   }
@@ -237,7 +249,8 @@ void for_each_partial(const mesh_shape& mesh, const sharding& s, axis_mask allow
 }  // namespace
 
 TEST_CASE("resharding: every pair of shardings of rank <= 2, by legal steps, at most 6") {
-  const std::vector<std::vector<std::vector<std::int64_t>>> shapes = {{{}}, {{24}, {9}, {5}, {1}, {0}}, {{8, 24}, {9, 5}, {3, 1}, {2, 7}, {12, 10}, {0, 4}, {17, 33}}};
+  const std::vector<std::vector<std::vector<std::int64_t>>> shapes = {
+      {{}}, {{24}, {9}, {5}, {1}, {0}}, {{8, 24}, {9, 5}, {3, 1}, {2, 7}, {12, 10}, {0, 4}, {17, 33}}};
   std::int64_t pairs = 0;
   for (const auto& sizes : {std::vector<int>{2, 2}, {4}, {2, 3}, {3, 2}, {8}, {2, 2, 2}}) {
     const auto mesh = mesh_of(sizes);
@@ -252,7 +265,8 @@ TEST_CASE("resharding: every pair of shardings of rank <= 2, by legal steps, at 
               for_each_partial(mesh, whole_to, from.partial, [&](const sharding& to) {
                 ++pairs;
                 const auto w = walk_of(mesh, global, from, to);
-                if (!w.wrong.empty() && wrong++ == 0) first_wrong = text_of(from, rank) + " to " + text_of(to, rank) + ": " + w.wrong;
+                if (!w.wrong.empty() && wrong++ == 0)
+                  first_wrong = text_of(from, rank) + " to " + text_of(to, rank) + ": " + w.wrong;
               });
           });
         CAPTURE(std::string(shape_text(mesh.sizes).view()));
@@ -339,7 +353,9 @@ TEST_CASE("F54: the weight is gathered just before its use") {
 }
 
 TEST_CASE("F56: the contracting dim is split: all_reduce, reduce_scatter, or partial until the sum is needed") {
-  const auto product = [](graph_builder& b) { return b.einsum("ab,bc->ac", b.input({16, 32}, split({{}, {x}})), b.input({32, 8}, split({{x}, {}}))); };
+  const auto product = [](graph_builder& b) {
+    return b.einsum("ab,bc->ac", b.input({16, 32}, split({{}, {x}})), b.input({32, 8}, split({{x}, {}})));
+  };
   graph_builder replicated({4});
   replicated.g.outputs = {product(replicated)};
   CHECK(collectives(replicated.partition()) == texts{"all_reduce x"});
@@ -493,7 +509,8 @@ TEST_CASE("F62: batch, free and contracting dims of abi,aoi->abo") {
   CHECK(run(split({{}, {}, {x}}), split({{}, {}, {x}})) == std::pair{texts{"all_reduce x"}, std::string("{-,-,-} partial 1")});
 }
 
-TEST_CASE("F39: every triple of shardings of a product, even and uneven, legal and at most twice as dear as gathering both operands") {
+TEST_CASE(
+    "F39: every triple of shardings of a product, even and uneven, legal and at most twice as dear as gathering both operands") {
   for (const auto& sizes : {std::vector<int>{2, 2}, {2, 3}})
     for (const std::vector<std::int64_t>& e : {std::vector<std::int64_t>{24, 12, 36}, {7, 5, 3}}) {
       const auto mesh = mesh_of(sizes);
@@ -510,7 +527,8 @@ TEST_CASE("F39: every triple of shardings of a product, even and uneven, legal a
             const auto p = b.partition();
             auto message = wrong_program(b.g, mesh, b.complete(), p);
             wrong += !message.empty();
-            const auto gathered = reshard_bytes(mesh, shape_of({e[0], e[1]}), left, {}, 4) + reshard_bytes(mesh, shape_of({e[1], e[2]}), right, {}, 4);
+            const auto gathered = reshard_bytes(mesh, shape_of({e[0], e[1]}), left, {}, 4) +
+                                  reshard_bytes(mesh, shape_of({e[1], e[2]}), right, {}, 4);
             // An axis that splits the contracting dim of both shares the work, whatever the sum costs. Axes are chosen one by
             // one: {x,-}{-,y}->{-,-} gathers the result where gathering both operands would send a little less.
             const bool shares_work = (left.axes_of(1) & right.axes_of(0)) != 0;
@@ -518,7 +536,8 @@ TEST_CASE("F39: every triple of shardings of a product, even and uneven, legal a
               ++dearer;
               message = "sends " + std::to_string(bytes_sent(mesh, p)) + ", not " + std::to_string(gathered);
             }
-            if (!message.empty() && first.empty()) first = text_of(left, 2) + text_of(right, 2) + "->" + text_of(out, 2) + ": " + message;
+            if (!message.empty() && first.empty())
+              first = text_of(left, 2) + text_of(right, 2) + "->" + text_of(out, 2) + ": " + message;
           }
       CAPTURE(std::string(shape_text(mesh.sizes).view()));
       CAPTURE(e[0]);

@@ -23,10 +23,11 @@ template <class T>
 T garbage(monoid kind) {
   if constexpr (std::is_same_v<T, bool>) return kind == monoid::or_ || kind == monoid::maximum;
   else if constexpr (std::is_floating_point_v<T>) return std::numeric_limits<T>::quiet_NaN();
-  else return kind == monoid::minimum ? std::numeric_limits<T>::min()
-              : kind == monoid::and_  ? T{}
-              : kind == monoid::or_   ? static_cast<T>(-1)
-                                      : std::numeric_limits<T>::max();
+  else
+    return kind == monoid::minimum ? std::numeric_limits<T>::min()
+           : kind == monoid::and_  ? T{}
+           : kind == monoid::or_   ? static_cast<T>(-1)
+                                   : std::numeric_limits<T>::max();
 }
 
 template <class T>
@@ -146,10 +147,14 @@ void check_random(unsigned seed, int cases, int most_rank, std::int64_t most_ext
     const int rank = static_cast<int>(random() % static_cast<unsigned>(most_rank + 1));
     for (int d = 0; d < rank; ++d) {
       const auto dice = random() % 24;
-      s.in.push_back(dice == 0 ? 0 : dice <= 3 ? 1 : 1 + static_cast<std::int64_t>(random() % static_cast<unsigned>(most_extent)));
+      s.in.push_back(dice == 0   ? 0
+                     : dice <= 3 ? 1
+                                 : 1 + static_cast<std::int64_t>(random() % static_cast<unsigned>(most_extent)));
       const bool is_reduced = random() % 2 == 0;
       if (is_reduced) s.dims |= dim_bit(d);
-      valid.push_back(!is_reduced ? -99 : random() % 2 == 0 ? s.in[d] : static_cast<std::int64_t>(random() % static_cast<unsigned>(s.in[d] + 1)));
+      valid.push_back(!is_reduced         ? -99
+                      : random() % 2 == 0 ? s.in[d]
+                                          : static_cast<std::int64_t>(random() % static_cast<unsigned>(s.in[d] + 1)));
     }
     for (const auto kind : all_kinds) {
       if (!monoid_is_defined<T>(kind)) continue;
@@ -188,7 +193,8 @@ TEST_CASE("reduce: long dims, past the vectors and the chunks") {
   check_random<std::int64_t>(9, 60, 3, 60);
   check_random<bool>(10, 60, 2, 700);
   std::mt19937 random(11);
-  const auto wide = make({9, 5000}, 1, monoid::add), flat = make({20011}, 1, monoid::maximum), thin = make({5000, 3}, 1, monoid::add);
+  const auto wide = make({9, 5000}, 1, monoid::add), flat = make({20011}, 1, monoid::maximum),
+             thin = make({5000, 3}, 1, monoid::add);
   check<float>(runtime_spec{&wide}, {8, -99}, random);
   check<double>(runtime_spec{&flat}, {20001}, random);
   check<float>(runtime_spec{&thin}, {4999, -99}, random);

@@ -22,7 +22,8 @@ struct pair_of {
 
 constexpr auto minus = [](auto x, auto y) { return x - y; };
 static_assert(transform_leaves(minus, 5, 2) == 3);
-static_assert(transform_leaves(minus, std::tuple{5, std::tuple{7}}, std::tuple{1, std::tuple{10}}) == std::tuple{4, std::tuple{-3}});
+static_assert(transform_leaves(minus, std::tuple{5, std::tuple{7}}, std::tuple{1, std::tuple{10}}) ==
+              std::tuple{4, std::tuple{-3}});
 static_assert([] {
   const auto halves = transform_leaves([](int x) { return x * 0.5; }, pair_of<int>{3, 4});
   return std::is_same_v<decltype(halves), const pair_of<double>> && halves.a == 1.5 && halves.b == 2.0;
@@ -86,7 +87,7 @@ TEST_CASE("every device owns the padded extents of its shard") {
     CHECK(s.shape() == dims<7, 3>::value);
     CHECK(s.local_shape() == dims<4, 2>::value);
     CHECK(s.shard(0).size() == 8);
-    CHECK(s.shard(0)[2] == 4);  // row 1, column 0
+    CHECK(s.shard(0)[2] == 4);   // row 1, column 0
     CHECK(s.shard(3)[0] == 15);  // row 4, column 2
     CHECK(s.shard(3)[0] == *s.data(3));
   });

@@ -12,9 +12,9 @@ using namespace oracle;
 static_assert(gspmd::communicator<gspmd::simulated_communicator>);
 
 TEST_CASE("simulated: all pairs of shardings of one dim, every mesh up to 8 devices, extents 0 to 9") {
-  for (auto mesh : {mesh_of({}), mesh_of({1}), mesh_of({2}), mesh_of({3}), mesh_of({5}), mesh_of({8}), mesh_of({1, 2}),
-                    mesh_of({2, 2}), mesh_of({2, 3}), mesh_of({3, 2}), mesh_of({2, 4}), mesh_of({4, 2}), mesh_of({2, 2, 2}),
-                    mesh_of({2, 1, 3})}) {
+  for (auto mesh :
+       {mesh_of({}), mesh_of({1}), mesh_of({2}), mesh_of({3}), mesh_of({5}), mesh_of({8}), mesh_of({1, 2}), mesh_of({2, 2}),
+        mesh_of({2, 3}), mesh_of({3, 2}), mesh_of({2, 4}), mesh_of({4, 2}), mesh_of({2, 2, 2}), mesh_of({2, 1, 3})}) {
     gspmd::simulated_communicator comm(static_cast<int>(mesh.device_count()));
     for (std::int64_t n : {0, 1, 2, 3, 4, 5, 6, 7, 8, 9}) {
       CAPTURE(mesh.device_count());

@@ -101,7 +101,8 @@ void compare(const Graph& graph) {
       const auto& v = view.value(view.outputs[k]);
       const auto at = view.mesh->coordinates_of(static_cast<std::int64_t>(d));
       std::int64_t valid = 1;  // outputs whose rows are whole: compare what is really there
-      for (int i = 0; i < v.local.count; ++i) valid *= i == 0 ? detail::dim_range(*view.mesh, v.global, v.layout, 0, at).size() : v.local[i];
+      for (int i = 0; i < v.local.count; ++i)
+        valid *= i == 0 ? detail::dim_range(*view.mesh, v.global, v.layout, 0, at).size() : v.local[i];
       const auto place = d * view.outputs.size() + k;
       CHECK(std::memcmp(outputs[0][place], outputs[1][place], static_cast<std::size_t>(valid * detail::bytes_of(v.type))) == 0);
     }
@@ -120,14 +121,15 @@ void compare(const Graph& graph) {
 TEST_CASE_TEMPLATE("static and run-time planning give the same plan and the same bits", Mesh, single, square, wide) {
   using weights_in = record<weights, in<float, dims<64, 30>, split<_, "model">>, in<float, dims<30>>,
                             in<float, dims<30, 10>, split<"model", _>>, in<float, dims<10>>>;
-  compare<train_step<Mesh>>(detail::trace_program<train, Mesh, in<float, dims<15, 64>, split<"data", _>>, in<std::int32_t, dims<15>>, weights_in>());
-  compare<mixed_step<Mesh>>(
-      detail::trace_program<mixed, Mesh, in<double, dims<7, 5>, split<"data", "model?">>, in<double, dims<7, 5>, split<_, "data">>>());
+  compare<train_step<Mesh>>(
+      detail::trace_program<train, Mesh, in<float, dims<15, 64>, split<"data", _>>, in<std::int32_t, dims<15>>, weights_in>());
+  compare<mixed_step<Mesh>>(detail::trace_program<mixed, Mesh, in<double, dims<7, 5>, split<"data", "model?">>,
+                                                  in<double, dims<7, 5>, split<_, "data">>>());
 }
 
 TEST_CASE("1024 simulated devices, most of them without data") {
-  compare<mixed_step<huge>>(
-      detail::trace_program<mixed, huge, in<double, dims<7, 5>, split<"data", "model?">>, in<double, dims<7, 5>, split<_, "data">>>());
+  compare<mixed_step<huge>>(detail::trace_program<mixed, huge, in<double, dims<7, 5>, split<"data", "model?">>,
+                                                  in<double, dims<7, 5>, split<_, "data">>>());
 }
 
 TEST_CASE("a step on threads allocates nothing after the first call") {
@@ -136,7 +138,8 @@ TEST_CASE("a step on threads allocates nothing after the first call") {
   launch(threads{}, step_type::device_count, [&](auto& comm) {
     auto x = scatter<step_type, 0>(comm, array<float>({15, 64}));
     auto labels = scatter<step_type, 1>(comm, array<std::int32_t>({15}));
-    auto w = scatter<step_type, 2>(comm, weights<array<float>>{array<float>({64, 30}), array<float>({30}), array<float>({30, 10}), array<float>({10})});
+    auto w = scatter<step_type, 2>(
+        comm, weights<array<float>>{array<float>({64, 30}), array<float>({30}), array<float>({30, 10}), array<float>({10})});
     auto loss = make_result<step_type, 0>(comm);
     auto next = make_result<step_type, 1>(comm);
     step_type step;

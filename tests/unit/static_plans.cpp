@@ -37,9 +37,7 @@ constexpr auto random_callable = [](value x, value y, value z) {
       case 5: made = transpose(a, {1, 0}); break;
       case 6: made = a - sum(a, {0}); break;
       case 7: made = softmax(a, 1); break;
-      default:
-        made = reshape(reshape(a, {a.shape()[0] * a.shape()[1]}), {a.shape()[1], a.shape()[0]});
-        break;
+      default: made = reshape(reshape(a, {a.shape()[0] * a.shape()[1]}), {a.shape()[1], a.shape()[0]}); break;
     }
     pool.push_back(made);
   }
@@ -48,9 +46,11 @@ constexpr auto random_callable = [](value x, value y, value z) {
   else return std::tuple{pool.back(), loss};
 };
 
-using meshes = std::tuple<mesh<axis<"x", 2>, axis<"y", 2>>, mesh<axis<"x", 4>, axis<"y", 1>>, mesh<axis<"x", 2>, axis<"y", 3>>,
-                          mesh<axis<"x", 2>, axis<"y", 4>, device_order<3, 1, 0, 2, 7, 5, 6, 4>>, mesh<axis<"x", 64>, axis<"y", 64>>>;
-using splits = std::tuple<split<"x", _>, split<_, "y">, split<"x", "y">, split<"x,y", _>, split<"?", "x">, split<"y", "?">, split<_, _>, unannotated>;
+using meshes =
+    std::tuple<mesh<axis<"x", 2>, axis<"y", 2>>, mesh<axis<"x", 4>, axis<"y", 1>>, mesh<axis<"x", 2>, axis<"y", 3>>,
+               mesh<axis<"x", 2>, axis<"y", 4>, device_order<3, 1, 0, 2, 7, 5, 6, 4>>, mesh<axis<"x", 64>, axis<"y", 64>>>;
+using splits = std::tuple<split<"x", _>, split<_, "y">, split<"x", "y">, split<"x,y", _>, split<"?", "x">, split<"y", "?">,
+                          split<_, _>, unannotated>;
 
 template <unsigned Seed>
 struct random_case {

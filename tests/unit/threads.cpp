@@ -161,9 +161,8 @@ TEST_CASE("threads: as simulated, to the bit, whatever the order in which thread
       const auto r = reduction_between(shape_of({static_cast<std::int64_t>(n)}), {}, {}, 1, gspmd::monoid::add);
       comm.reduce(mesh, r, in.data(), out.data());
     });
-    gspmd::launch(gspmd::threads{}, 7, [&](auto& comm) {
-      all_reduce(comm, mesh, parallel[static_cast<std::size_t>(comm.device(0))], 1);
-    });
+    gspmd::launch(gspmd::threads{}, 7,
+                  [&](auto& comm) { all_reduce(comm, mesh, parallel[static_cast<std::size_t>(comm.device(0))], 1); });
     CHECK(serial == parallel);
     CHECK(serial[0] == serial[6]);
   }

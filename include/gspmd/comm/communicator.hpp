@@ -24,18 +24,18 @@ namespace gspmd {
 /// overlap. All calls return when the device's result is there and its input may be changed again. Reductions combine in
 /// the order of the members, so threads and simulated agree to the bit. A fault is reported as gspmd::error.
 template <class C>
-concept communicator = requires(C& comm, const C& held, const detail::mesh_shape& mesh, const detail::movement& m,
-                                const detail::reduction& r, const float* const* in, float* const* out,
-                                const bool* const* bool_in, bool* const* bool_out) {
-  { held.device_count() } -> std::same_as<int>;
-  { held.local_count() } -> std::same_as<int>;
-  { held.device(0) } -> std::same_as<int>;
-  { comm.move(mesh, m, in, out) } -> std::same_as<void>;
-  { comm.move(mesh, m, bool_in, bool_out) } -> std::same_as<void>;
-  { comm.reduce(mesh, r, in, out) } -> std::same_as<void>;
-  { comm.reduce(mesh, r, bool_in, bool_out) } -> std::same_as<void>;
-  { comm.barrier() } -> std::same_as<void>;
-};
+concept communicator =
+    requires(C& comm, const C& held, const detail::mesh_shape& mesh, const detail::movement& m, const detail::reduction& r,
+             const float* const* in, float* const* out, const bool* const* bool_in, bool* const* bool_out) {
+      { held.device_count() } -> std::same_as<int>;
+      { held.local_count() } -> std::same_as<int>;
+      { held.device(0) } -> std::same_as<int>;
+      { comm.move(mesh, m, in, out) } -> std::same_as<void>;
+      { comm.move(mesh, m, bool_in, bool_out) } -> std::same_as<void>;
+      { comm.reduce(mesh, r, in, out) } -> std::same_as<void>;
+      { comm.reduce(mesh, r, bool_in, bool_out) } -> std::same_as<void>;
+      { comm.barrier() } -> std::same_as<void>;
+    };
 
 namespace detail {
 

@@ -37,10 +37,8 @@ class simulated_communicator {
     const bool alone = mesh.size_of(r.axes) == 1;
     for (int d = 0; d < devices_; ++d) {
       const auto me = mesh.coordinates_of(d);
-      if (alone)
-        detail::reduce_alone<T>(mesh, r, me, in[d], out[d]);
-      else
-        detail::reduce_from_peers<T>(mesh, r, me, by_member(mesh, r.axes, me, in), by_member(mesh, r.axes, me, out));
+      if (alone) detail::reduce_alone<T>(mesh, r, me, in[d], out[d]);
+      else detail::reduce_from_peers<T>(mesh, r, me, by_member(mesh, r.axes, me, in), by_member(mesh, r.axes, me, out));
     }
   }
 
@@ -49,9 +47,8 @@ class simulated_communicator {
   template <class Buffer>
   static auto by_member(const detail::mesh_shape& mesh, detail::axis_mask axes, const detail::coordinates& me,
                         const Buffer* buffers) {
-    return [&mesh, axes, &me, buffers](std::int64_t j) {
-      return buffers[mesh.device_at(detail::group_member(mesh, axes, me, j))];
-    };
+    return
+        [&mesh, axes, &me, buffers](std::int64_t j) { return buffers[mesh.device_at(detail::group_member(mesh, axes, me, j))]; };
   }
 
   int devices_;

@@ -99,9 +99,9 @@ class threads_communicator {
     for (const auto& known : memberships_)
       if (known->key->names(mesh, axes)) return *known;
     const auto me = mesh.coordinates_of(rank_);
-    memberships_.push_back(std::make_unique<membership>(
-        membership{std::make_unique<detail::group_key>(mesh, axes), me,
-                   &session_.group_of(detail::members_of(mesh, axes, me)), detail::group_index(mesh, axes, me)}));
+    memberships_.push_back(std::make_unique<membership>(membership{std::make_unique<detail::group_key>(mesh, axes), me,
+                                                                   &session_.group_of(detail::members_of(mesh, axes, me)),
+                                                                   detail::group_index(mesh, axes, me)}));
     return *memberships_.back();
   }
 

@@ -23,7 +23,8 @@ template <fixed_string Equation>
 struct equation_operands {
   static constexpr text make() {
     const bool two = parse_equation(Equation.view()).operands.count == 2;
-    return text("einsum: the equation `") << Equation.view() << "` has " << (two ? "two operands and the call has one" : "one operand and the call has two")
+    return text("einsum: the equation `") << Equation.view() << "` has "
+                                          << (two ? "two operands and the call has one" : "one operand and the call has two")
                                           << "; an equation of two operands is `ab,bc->ac`, of one `abc->ca`";
   }
 };

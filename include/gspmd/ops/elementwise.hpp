@@ -67,7 +67,8 @@ constexpr int stretch(graph& g, int id, const extents& shape, location at) {
   return add_broadcast(g, id, shape, dims, at);
 }
 
-constexpr value elementwise(opcode op, std::initializer_list<operand> operands, location at, const map_function* function = nullptr) {
+constexpr value elementwise(opcode op, std::initializer_list<operand> operands, location at,
+                            const map_function* function = nullptr) {
   graph* g = nullptr;
   dtype type = dtype::f32;
   int k = 0;
@@ -105,7 +106,9 @@ constexpr value unary(value x, location at) {
 constexpr value abs(value x, location at = location::current()) { return detail::unary<detail::opcode::abs>(x, at); }
 constexpr value negate(value x, location at = location::current()) { return detail::unary<detail::opcode::negate>(x, at); }
 constexpr value sign(value x, location at = location::current()) { return detail::unary<detail::opcode::sign>(x, at); }
-constexpr value exponential(value x, location at = location::current()) { return detail::unary<detail::opcode::exponential>(x, at); }
+constexpr value exponential(value x, location at = location::current()) {
+  return detail::unary<detail::opcode::exponential>(x, at);
+}
 constexpr value log(value x, location at = location::current()) { return detail::unary<detail::opcode::log>(x, at); }
 constexpr value sqrt(value x, location at = location::current()) { return detail::unary<detail::opcode::sqrt>(x, at); }
 constexpr value rsqrt(value x, location at = location::current()) { return detail::unary<detail::opcode::rsqrt>(x, at); }
@@ -147,7 +150,8 @@ template <class T>
 constexpr value convert(value x, location at = location::current()) {
   if (!x.is_valid()) return {};
   const int id = x.id();
-  return {x.graph(), detail::add_elementwise(*x.graph(), detail::opcode::convert, std::span<const int>(&id, 1), at, detail::dtype_of<T>())};
+  return {x.graph(),
+          detail::add_elementwise(*x.graph(), detail::opcode::convert, std::span<const int>(&id, 1), at, detail::dtype_of<T>())};
 }
 
 }  // namespace gspmd

@@ -75,7 +75,8 @@ constexpr value annotate(value x, const resolved_sharding& r, std::string_view o
 template <dim_spec... Dims>
 constexpr value reshard(value x, split<Dims...>, location at = location::current()) {
   if (!x.is_valid()) return {};
-  return detail::annotate(x, detail::resolve(*x.graph()->mesh, split<Dims...>::specs(), split<Dims...>::rank, x.rank()), "reshard", at);
+  return detail::annotate(x, detail::resolve(*x.graph()->mesh, split<Dims...>::specs(), split<Dims...>::rank, x.rank()),
+                          "reshard", at);
 }
 
 /// The identity, sharded by position (GSPMD 3.1): dim `d` is split by mesh axis `dims_mapping[d]`, -1 is not mapped.
@@ -84,16 +85,19 @@ constexpr value mesh_split(value x, std::initializer_list<int> dims_mapping, loc
   const auto& mesh = *x.graph()->mesh;
   detail::resolved_sharding r;
   if (static_cast<int>(dims_mapping.size()) != x.rank())
-    r.refuse(detail::mistake::annotation_rank) << "dims_mapping has " << static_cast<int>(dims_mapping.size()) << " entries and the tensor has " << x.rank()
-              << " dims; write one for each dim, -1 for a dim that is not split";
+    r.refuse(detail::mistake::annotation_rank)
+        << "dims_mapping has " << static_cast<int>(dims_mapping.size()) << " entries and the tensor has " << x.rank()
+        << " dims; write one for each dim, -1 for a dim that is not split";
   detail::axis_mask used = 0;
   int d = 0;
   for (const int axis : dims_mapping) {
     if (!r.problem.empty()) break;
     if (axis < -1 || axis >= mesh.shape.axis_count())
-      r.refuse(detail::mistake::unknown_axis) << "dims_mapping names axis " << axis << " and the mesh has " << mesh.shape.axis_count() << " axes; they count from 0";
+      r.refuse(detail::mistake::unknown_axis)
+          << "dims_mapping names axis " << axis << " and the mesh has " << mesh.shape.axis_count() << " axes; they count from 0";
     else if (axis >= 0 && (used & detail::axis_bit(axis)) != 0)
-      r.refuse(detail::mistake::axis_used_twice) << "axis `" << mesh.name(axis) << "` is used twice; a mesh axis splits one dim at most";
+      r.refuse(detail::mistake::axis_used_twice)
+          << "axis `" << mesh.name(axis) << "` is used twice; a mesh axis splits one dim at most";
     else if (axis >= 0) {
       used |= detail::axis_bit(axis);
       r.value.add_split(axis, d);
@@ -104,9 +108,7 @@ constexpr value mesh_split(value x, std::initializer_list<int> dims_mapping, loc
 }
 
 /// The identity, held whole by every device (GShard 3.2).
-constexpr value replicate(value x, location at = location::current()) {
-  return detail::annotate(x, {}, "replicate", at);
-}
+constexpr value replicate(value x, location at = location::current()) { return detail::annotate(x, {}, "replicate", at); }
 
 /// The identity, cut as a device assignment of this shape says (GShard 3.2): dim `d` in `parts[d]` parts. Mesh axes are taken in
 /// order; axes that are left over replicate.
@@ -115,8 +117,8 @@ constexpr value shard(value x, std::initializer_list<int> parts, location at = l
   const auto& mesh = *x.graph()->mesh;
   detail::resolved_sharding r;
   if (static_cast<int>(parts.size()) != x.rank())
-    r.refuse(detail::mistake::annotation_rank) << "the device assignment has rank " << static_cast<int>(parts.size()) << " and the tensor "
-                                               << x.rank() << "; write the number of parts of each dim";
+    r.refuse(detail::mistake::annotation_rank) << "the device assignment has rank " << static_cast<int>(parts.size())
+                                               << " and the tensor " << x.rank() << "; write the number of parts of each dim";
   int axis = 0;
   int d = 0;
   for (const int wanted : parts) {
@@ -127,8 +129,8 @@ constexpr value shard(value x, std::initializer_list<int> parts, location at = l
       ++axis;
     }
     if (n != wanted && r.problem.empty())
-      r.refuse(detail::mistake::parts) << "no run of mesh axes has " << wanted << " devices for dim " << d << "; the mesh has the axes "
-                << detail::axes_text(mesh, ~detail::axis_mask{0});
+      r.refuse(detail::mistake::parts) << "no run of mesh axes has " << wanted << " devices for dim " << d
+                                       << "; the mesh has the axes " << detail::axes_text(mesh, ~detail::axis_mask{0});
     ++d;
   }
   return detail::annotate(x, r, "shard", at);
@@ -148,9 +150,11 @@ constexpr value split_dim(value x, int dim, int n, location at = location::curre
     }
   }
   if (dim < 0 || dim >= x.rank())
-    r.refuse(detail::mistake::dim) << "dim " << dim << " is not a dim of " << detail::shape_text(x.shape()) << "; dims count from 0";
+    r.refuse(detail::mistake::dim) << "dim " << dim << " is not a dim of " << detail::shape_text(x.shape())
+                                   << "; dims count from 0";
   else if (n != 1 && r.value.splits.empty())
-    r.refuse(detail::mistake::parts) << "no run of mesh axes has " << n << " devices; the mesh has the axes " << detail::axes_text(mesh, ~detail::axis_mask{0});
+    r.refuse(detail::mistake::parts) << "no run of mesh axes has " << n << " devices; the mesh has the axes "
+                                     << detail::axes_text(mesh, ~detail::axis_mask{0});
   return detail::annotate(x, r, "split_dim", at);
 }
 

@@ -26,7 +26,8 @@ class bound_devices {
     from.resize(count);
     to.resize(count);
     for (std::size_t d = 0; d < count; ++d)
-      devices.push_back({nullptr, nullptr, arena_from(comm, plan.arena_bytes), plan.mesh->coordinates_of(comm.device(static_cast<int>(d)))});
+      devices.push_back(
+          {nullptr, nullptr, arena_from(comm, plan.arena_bytes), plan.mesh->coordinates_of(comm.device(static_cast<int>(d)))});
     first_device_ = comm.device(0);
     serial_ = serial_of(comm);
     single_threaded_blas();

@@ -195,12 +195,10 @@ template <class T>
 inline void copy_box(T* out, const T* in, const placed_box& placed, bool streaming = false) {
   in += placed.in_offset;
   out += placed.out_offset;
-  if (placed.box.row() == 1)
-    for_each_row(placed.box, [&](std::int64_t i, std::int64_t o, std::int64_t) { out[o] = in[i]; });
+  if (placed.box.row() == 1) for_each_row(placed.box, [&](std::int64_t i, std::int64_t o, std::int64_t) { out[o] = in[i]; });
   else if (streaming)
     for_each_row(placed.box, [&](std::int64_t i, std::int64_t o, std::int64_t n) { stream_row(out + o, in + i, n); });
-  else
-    for_each_row(placed.box, [&](std::int64_t i, std::int64_t o, std::int64_t n) { copy_row(out + o, in + i, n); });
+  else for_each_row(placed.box, [&](std::int64_t i, std::int64_t o, std::int64_t n) { copy_row(out + o, in + i, n); });
 }
 
 }  // namespace gspmd::detail

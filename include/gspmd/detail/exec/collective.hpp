@@ -48,10 +48,10 @@ constexpr const char* name_of(collective_kind kind) {
 /// How the splits of one dim differ, axes of size 1 aside: the axes that both lists begin with, and what follows.
 struct split_change {
   int dim = 0;
-  std::int64_t common_parts = 1;             // cut by the axes that both begin with
-  std::int64_t from_rest = 1, to_rest = 1;   // cut further by the others
+  std::int64_t common_parts = 1;            // cut by the axes that both begin with
+  std::int64_t from_rest = 1, to_rest = 1;  // cut further by the others
   axis_mask common_axes = 0;
-  axis_mask from_axes = 0, to_axes = 0;      // the others
+  axis_mask from_axes = 0, to_axes = 0;  // the others
 
   [[nodiscard]] constexpr bool any() const { return (from_axes | to_axes) != 0; }
   /// Neither list continues the other one: parts trade places.

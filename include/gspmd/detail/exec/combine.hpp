@@ -15,35 +15,55 @@
 namespace gspmd::detail {
 
 struct add_monoid {
-  template <class V> static void into(V& a, const V& b) { a = a + b; }
+  template <class V>
+  static void into(V& a, const V& b) {
+    a = a + b;
+  }
 };
 struct multiply_monoid {
-  template <class V> static void into(V& a, const V& b) { a = a * b; }
+  template <class V>
+  static void into(V& a, const V& b) {
+    a = a * b;
+  }
 };
 // a NaN on either side wins, so that the order of the operands does not show
 struct maximum_monoid {
-  template <class V> static void into(V& a, const V& b) {
+  template <class V>
+  static void into(V& a, const V& b) {
     const V larger = a > b ? a : b;
     a = a == a ? larger : a;  // NOLINT(misc-redundant-expression): false for a NaN
   }
 };
 struct minimum_monoid {
-  template <class V> static void into(V& a, const V& b) {
+  template <class V>
+  static void into(V& a, const V& b) {
     const V smaller = a < b ? a : b;
     a = a == a ? smaller : a;  // NOLINT(misc-redundant-expression)
   }
 };
 struct maximum_integer_monoid {
-  template <class V> static void into(V& a, const V& b) { a = a > b ? a : b; }
+  template <class V>
+  static void into(V& a, const V& b) {
+    a = a > b ? a : b;
+  }
 };
 struct minimum_integer_monoid {
-  template <class V> static void into(V& a, const V& b) { a = a < b ? a : b; }
+  template <class V>
+  static void into(V& a, const V& b) {
+    a = a < b ? a : b;
+  }
 };
 struct and_monoid {
-  template <class V> static void into(V& a, const V& b) { a = a & b; }
+  template <class V>
+  static void into(V& a, const V& b) {
+    a = a & b;
+  }
 };
 struct or_monoid {
-  template <class V> static void into(V& a, const V& b) { a = a | b; }
+  template <class V>
+  static void into(V& a, const V& b) {
+    a = a | b;
+  }
 };
 
 /// out[i] = a[i] op b[i], and the same into `also`; either may be `a` or `b` itself, or both the same buffer.
@@ -94,8 +114,7 @@ inline void reduce_row(E* out, std::int64_t n, Source source, std::int64_t elems
     const auto count = elems - begin < block ? elems - begin : block;
     E* const part = out + begin;
     combine<Monoid, false>(part, part, source(0) + begin, source(1) + begin, count);
-    for (std::int64_t j = 2; j < n; ++j)
-      combine<Monoid, false, E>(part, part, part, source(j) + begin, count);
+    for (std::int64_t j = 2; j < n; ++j) combine<Monoid, false, E>(part, part, part, source(j) + begin, count);
   }
 }
 
@@ -107,7 +126,8 @@ inline void reduce_row_to_all(std::int64_t n, Source source, Target target, std:
   alignas(cache_line_bytes) E sum[block];
   for (std::int64_t begin = 0; begin < elems; begin += block) {
     const auto count = elems - begin < block ? elems - begin : block;
-    reduce_row<Monoid, E>(sum, n, [&](std::int64_t j) { return source(j) + begin; }, count, false);
+    reduce_row<Monoid, E>(
+        sum, n, [&](std::int64_t j) { return source(j) + begin; }, count, false);
     for (std::int64_t j = 0; j < n; ++j) copy_row(target(j) + begin, sum, count);
   }
 }

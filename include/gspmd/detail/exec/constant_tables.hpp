@@ -14,9 +14,9 @@ struct table_sizes {
 };
 
 constexpr table_sizes sizes_of(const plan& p) {
-  return {p.nodes.size(),  p.completed.size(),  p.values.size(), p.steps.size(),        p.slots.size(),
-          p.bounds.size(), p.groups.size(),     p.scalar_ops.size(), p.stores.size(),   p.contractions.size(),
-          p.reductions.size(), p.permutations.size(), p.inputs.size(), p.outputs.size()};
+  return {p.nodes.size(),      p.completed.size(),    p.values.size(),     p.steps.size(),  p.slots.size(),
+          p.bounds.size(),     p.groups.size(),       p.scalar_ops.size(), p.stores.size(), p.contractions.size(),
+          p.reductions.size(), p.permutations.size(), p.inputs.size(),     p.outputs.size()};
 }
 
 /// A local program as a constant, between two evaluations.

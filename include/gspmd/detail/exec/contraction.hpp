@@ -33,8 +33,8 @@ inline void multiply_vectors(const contraction_loop& vector, const contraction_l
     for_each_offset<3>(sums, sum_count, [&](const std::int64_t* at) {
 #pragma GCC unroll 4
       for (int i = 0; i < 4; ++i)
-        acc[i] += operand(av + at[0] + (LhsIsVector ? i * lanes : 0), is_a) *
-                  operand(bv + at[1] + (RhsIsVector ? i * lanes : 0), is_b);
+        acc[i] +=
+            operand(av + at[0] + (LhsIsVector ? i * lanes : 0), is_a) * operand(bv + at[1] + (RhsIsVector ? i * lanes : 0), is_b);
     });
     for (int i = 0; i < 4; ++i) store_simd(c + v + i * lanes, acc[i]);
   }
@@ -96,9 +96,8 @@ const T* prepare_operand(Spec spec, const std::int64_t* valid, const T* from, T*
       std::int64_t bounds[max_rank];
       for (int d = 0; d < s.letters.count; ++d) bounds[d] = valid[s.letters[d]];
       const auto reduction = member_of<&operand_steps::reduction>(spec);
-      with_derived<plan_reduction>(reduction, [&](auto plan) {
-        reduce_as<monoid::add, T>(plan, bounds, from, scratch + s.reduced_at);
-      });
+      with_derived<plan_reduction>(reduction,
+                                   [&](auto plan) { reduce_as<monoid::add, T>(plan, bounds, from, scratch + s.reduced_at); });
       from = scratch + s.reduced_at;
     }
   if constexpr (may_hold<&operand_steps::packed, Spec>())

@@ -100,7 +100,7 @@ struct contraction_planner {
   letter_list order[3]{};  // letters left after summing and leaving out those of extent 1
   std::int8_t place[3][max_letters]{};
   kind kind_of[max_letters]{};
-  double total = 1;          // multiplications
+  double total = 1;  // multiplications
   double size[3] = {1, 1, 1};
   letter_list list_of_kind[kind_count]{};
   inline_vec<std::int8_t, max_letters> sequence{};
@@ -163,8 +163,8 @@ struct contraction_planner {
     for (auto& g : groups)
       for (int b = 0; b < 3; ++b) {
         const int last = sequence[g.first + g.count - 1];
-        g.has_unit_stride[b] = (buffers_of(g.what) >> b & 1U) != 0 && (packed >> b & 1U) == 0 &&
-                               place[b][last] == order[b].count - 1;
+        g.has_unit_stride[b] =
+            (buffers_of(g.what) >> b & 1U) != 0 && (packed >> b & 1U) == 0 && place[b][last] == order[b].count - 1;
       }
   }
 

@@ -16,7 +16,7 @@ struct device_memory {
   const void* const* inputs = nullptr;  // shards of the inputs, in the caller's memory
   void* const* outputs = nullptr;       // shards of the outputs, likewise
   std::byte* arena = nullptr;
-  coordinates at;                       // the device's place on the mesh
+  coordinates at;  // the device's place on the mesh
 
   [[nodiscard]] const void* read(memory_place p) const {
     if (p.where == memory_place::kind::input) return inputs[p.at];

@@ -134,8 +134,8 @@ inline bool is_output(const fused_group& group, const void* input, void* const* 
 /// Runs the group on one device. `inputs` and `outputs` by slot; an output may be the same memory as an input that is loaded
 /// at equal index. `scratch` has fused_scratch_bytes(group) bytes.
 template <class = void>
-[[gnu::noinline]] void run_fused(const fused_group& group, const void* const* inputs, void* const* outputs, const std::int64_t* iota_offsets,
-               std::byte* scratch) {
+[[gnu::noinline]] void run_fused(const fused_group& group, const void* const* inputs, void* const* outputs,
+                                 const std::int64_t* iota_offsets, std::byte* scratch) {
   const std::int64_t total = elements(group.loop);
   if (total == 0) return;
   const auto count = static_cast<std::int32_t>(group.ops.size());
@@ -144,10 +144,9 @@ template <class = void>
   std::byte* const memory = scratch + (past == 0 ? 0 : fused_alignment - past);
   auto* const registers = reinterpret_cast<fused_register*>(memory);
   std::uninitialized_default_construct_n(registers, count);
-  const block_tables tables{reinterpret_cast<std::int32_t*>(memory + layout.last_use()),
-                            reinterpret_cast<std::int32_t*>(memory + layout.block()),
-                            reinterpret_cast<std::int32_t*>(memory + layout.free()),
-                            reinterpret_cast<bool*>(memory + layout.lasts())};
+  const block_tables tables{
+      reinterpret_cast<std::int32_t*>(memory + layout.last_use()), reinterpret_cast<std::int32_t*>(memory + layout.block()),
+      reinterpret_cast<std::int32_t*>(memory + layout.free()), reinterpret_cast<bool*>(memory + layout.lasts())};
   assign_blocks(group, tables);
   const std::int64_t block_bytes = fused_block_bytes(group);
   const std::int64_t first_block = total < fused_block_elems ? total : fused_block_elems;
@@ -161,8 +160,8 @@ template <class = void>
     r.at = r.home;
     if (o.op == opcode::parameter) {
       const auto kind = kind_of_load(group.loop, o);
-      const bool is_overwritten = tables.last_use[k] == count && group.stores.size() > 1 &&
-                                  is_output(group, inputs[o.slot], outputs);
+      const bool is_overwritten =
+          tables.last_use[k] == count && group.stores.size() > 1 && is_output(group, inputs[o.slot], outputs);
       if (kind == load_kind::dense && !is_overwritten && !tables.lasts[k]) {
         r.source = fused_register::in_place;
         r.home = static_cast<std::byte*>(const_cast<void*>(inputs[o.slot]));

@@ -22,10 +22,10 @@ using fused_kernel = void (*)(const scalar_op& op, const fused_register* registe
 
 /// The value of an op for the elements of one block.
 struct fused_register {
-  std::byte* at = nullptr;        // this block's elements
-  std::byte* home = nullptr;      // the register's own memory, or where the loop's first element is in an input or output
+  std::byte* at = nullptr;         // this block's elements
+  std::byte* home = nullptr;       // the register's own memory, or where the loop's first element is in an input or output
   std::int64_t element_bytes = 0;  // of the distance between blocks in `home`; 0: the register's own memory
-  fused_kernel kernel = nullptr;  // of an elementwise op
+  fused_kernel kernel = nullptr;   // of an elementwise op
   enum : unsigned char { computed, in_place, gathered, filled, numbered } source = computed;
 };
 
@@ -42,20 +42,22 @@ template <opcode Op, class Out, class In>
 GSPMD_LOOP_FUNCTION void fused_kernel_of(const scalar_op& op, const fused_register* registers, std::byte* out, std::int64_t n) {
   const void* const a = registers[op.args[0]].at;
   if constexpr (is_unary(Op)) {
-    for_each_index(n, [=](std::int64_t i) __attribute__((always_inline)) {
-      store_element(out, i, apply<Op, Out, In>(load_element<In>(a, i)));
-    });
+    for_each_index(
+        n, [=](std::int64_t i)
+               __attribute__((always_inline)) { store_element(out, i, apply<Op, Out, In>(load_element<In>(a, i))); });
   } else {
     const void* const b = registers[op.args[1]].at;
     if constexpr (Op == opcode::select) {
       const void* const c = registers[op.args[2]].at;
-      for_each_index(n, [=](std::int64_t i) __attribute__((always_inline)) {
-        store_element(out, i, apply<Op, Out, In>(load_element<bool>(a, i), load_element<In>(b, i), load_element<In>(c, i)));
-      });
+      for_each_index(
+          n, [=](std::int64_t i) __attribute__((always_inline)) {
+            store_element(out, i, apply<Op, Out, In>(load_element<bool>(a, i), load_element<In>(b, i), load_element<In>(c, i)));
+          });
     } else {
-      for_each_index(n, [=](std::int64_t i) __attribute__((always_inline)) {
-        store_element(out, i, apply<Op, Out, In>(load_element<In>(a, i), load_element<In>(b, i)));
-      });
+      for_each_index(
+          n, [=](std::int64_t i) __attribute__((always_inline)) {
+            store_element(out, i, apply<Op, Out, In>(load_element<In>(a, i), load_element<In>(b, i)));
+          });
     }
   }
 }
@@ -83,7 +85,8 @@ struct fused_kernels {
 
   static constexpr std::array<by_type, opcode_count> elementwise = [] {
     std::array<by_type, opcode_count> table{};
-    using pairs = boost::mp11::mp_product<boost::mp11::mp_list, boost::mp11::mp_iota_c<opcode_count>, boost::mp11::mp_iota_c<types>>;
+    using pairs =
+        boost::mp11::mp_product<boost::mp11::mp_list, boost::mp11::mp_iota_c<opcode_count>, boost::mp11::mp_iota_c<types>>;
     boost::mp11::mp_for_each<pairs>([&]<class O, class I>(boost::mp11::mp_list<O, I>) {
       constexpr auto op = static_cast<opcode>(O::value);
       using in = boost::mp11::mp_at<dtype_list, I>;

@@ -85,13 +85,14 @@ template <class Group, std::size_t I>
     result = convert_element<out>(row.index[group_plan::facts.load[I]] + moved);
   } else if constexpr (op == opcode::select) {
     result = apply<op, out, in>(group_plan::template at<o.args[0]>(r), group_plan::template at<o.args[1]>(r),
-                                  group_plan::template at<o.args[2]>(r));
+                                group_plan::template at<o.args[2]>(r));
   } else if constexpr (op == opcode::map) {
     constexpr auto function = function_for<out>(*o.function);
     [&]<std::size_t... K>(std::index_sequence<K...>) __attribute__((always_inline)) {
       const out args[] = {group_plan::template at<o.args[K]>(r)...};
       result = function(args);
-    }(std::make_index_sequence<static_cast<std::size_t>(o.args.count)>{});
+    }
+    (std::make_index_sequence<static_cast<std::size_t>(o.args.count)>{});
   } else if constexpr (is_unary(op)) {
     result = apply<op, out, in>(group_plan::template at<o.args[0]>(r));
   } else {
@@ -131,7 +132,8 @@ template <class Group, std::size_t... Compute, std::size_t... Store>
                                                    std::index_sequence<Compute...>, std::index_sequence<Store...>) {
   using group_plan = fused_plan<Group>;
   typename group_plan::registers r;
-  (compute_some<Group, Compute * fold_step>(r, row, i, std::make_index_sequence<fold_rest(group_plan::op_count, Compute)>{}), ...);
+  (compute_some<Group, Compute * fold_step>(r, row, i, std::make_index_sequence<fold_rest(group_plan::op_count, Compute)>{}),
+   ...);
   (store_some<Group, Store * fold_step>(r, row, i, std::make_index_sequence<fold_rest(group_plan::store_count, Store)>{}), ...);
 }
 
@@ -146,10 +148,11 @@ template <class Group>
 [[gnu::always_inline]] inline void loop_over_row(const typename fused_plan<Group>::row& given) {
   using group_plan = fused_plan<Group>;
   const auto row = given;  // a copy that nobody else sees: stores cannot change its addresses
-  for_each_index(group_plan::row_elems, [&row](std::int64_t i) __attribute__((always_inline)) {
-    compute_element<Group>(row, i, std::make_index_sequence<fold_steps(group_plan::op_count)>{},
-                           std::make_index_sequence<fold_steps(group_plan::store_count)>{});
-  });
+  for_each_index(
+      group_plan::row_elems, [&row](std::int64_t i) __attribute__((always_inline)) {
+        compute_element<Group>(row, i, std::make_index_sequence<fold_steps(group_plan::op_count)>{},
+                               std::make_index_sequence<fold_steps(group_plan::store_count)>{});
+      });
 }
 
 template <class Group>
@@ -188,8 +191,8 @@ void run_fused(const void* const* inputs, void* const* outputs, const std::int64
       }
       for (std::size_t k = 0; k < group_plan::store_count; ++k) {
         const fused_store& s = Group::stores[k];
-        row.to[k] = static_cast<std::byte*>(outputs[s.slot]) +
-                    element * bytes_of(Group::ops[static_cast<std::size_t>(s.op)].type);
+        row.to[k] =
+            static_cast<std::byte*>(outputs[s.slot]) + element * bytes_of(Group::ops[static_cast<std::size_t>(s.op)].type);
       }
       if constexpr (group_plan::facts.has_map) compute_row_with_maps<Group>(row);
       else compute_row<Group>(row);

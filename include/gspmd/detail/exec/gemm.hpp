@@ -36,8 +36,8 @@ inline void single_threaded_blas() { blas_single_threaded(); }
 /// around. What c holds does not matter (it may be NaN) unless it is accumulated to. The operand of one row or column may
 /// have any stride when it is given as transposed.
 template <class T>
-inline void gemm(bool transpose_a, bool transpose_b, std::int64_t m, std::int64_t n, std::int64_t k, const T* a,
-                 std::int64_t lda, const T* b, std::int64_t ldb, T* c, std::int64_t ldc, bool accumulate = false) {
+inline void gemm(bool transpose_a, bool transpose_b, std::int64_t m, std::int64_t n, std::int64_t k, const T* a, std::int64_t lda,
+                 const T* b, std::int64_t ldb, T* c, std::int64_t ldc, bool accumulate = false) {
   static_assert(!std::is_same_v<T, bool>, "gspmd: einsum is not defined on bool");
   if (m <= 0 || n <= 0) return;
   if (k <= 0) {

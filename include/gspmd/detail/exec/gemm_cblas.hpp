@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include <algorithm>
 #include <cblas.h>
+#include <algorithm>
 #include <cstdint>
 #include <limits>
 
@@ -64,8 +64,7 @@ void library_gemm(bool transpose_a, bool transpose_b, std::int64_t m, std::int64
       for (std::int64_t p = 0; p < k; p += part)
         blas_gemm(transpose_a, transpose_b, narrow(std::min(part, m - i)), narrow(std::min(part, n - j)),
                   narrow(std::min(part, k - p)), a + (transpose_a ? p * lda + i : i * lda + p), narrow(lda),
-                  b + (transpose_b ? j * ldb + p : p * ldb + j), narrow(ldb), c + i * ldc + j, narrow(ldc),
-                  accumulate || p > 0);
+                  b + (transpose_b ? j * ldb + p : p * ldb + j), narrow(ldb), c + i * ldc + j, narrow(ldc), accumulate || p > 0);
 }
 
 }  // namespace gspmd::detail

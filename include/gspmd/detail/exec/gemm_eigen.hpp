@@ -17,12 +17,11 @@ template <class T, int Order>
 using eigen_view = Eigen::Map<const eigen_matrix<T, Order>, Eigen::Unaligned, Eigen::OuterStride<>>;
 
 template <int OrderA, int OrderB, class T>
-inline void eigen_gemm(std::int64_t m, std::int64_t n, std::int64_t k, const T* a, std::int64_t lda, const T* b,
-                       std::int64_t ldb, T* c, std::int64_t ldc, bool accumulate) {
+inline void eigen_gemm(std::int64_t m, std::int64_t n, std::int64_t k, const T* a, std::int64_t lda, const T* b, std::int64_t ldb,
+                       T* c, std::int64_t ldc, bool accumulate) {
   const eigen_view<T, OrderA> left(a, m, k, Eigen::OuterStride<>(lda));
   const eigen_view<T, OrderB> right(b, k, n, Eigen::OuterStride<>(ldb));
-  Eigen::Map<eigen_matrix<T, Eigen::RowMajor>, Eigen::Unaligned, Eigen::OuterStride<>> result(c, m, n,
-                                                                                              Eigen::OuterStride<>(ldc));
+  Eigen::Map<eigen_matrix<T, Eigen::RowMajor>, Eigen::Unaligned, Eigen::OuterStride<>> result(c, m, n, Eigen::OuterStride<>(ldc));
   if (!accumulate) result.setZero();
   result.noalias() += left * right;
 }

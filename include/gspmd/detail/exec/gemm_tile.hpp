@@ -36,8 +36,8 @@ inline T dot(std::int64_t n, const T* a, std::int64_t a_step, const T* b, std::i
 
 /// c[i, j] (+)= a[i] * b[j]
 template <class T>
-inline void outer_product(std::int64_t m, std::int64_t n, const T* a, std::int64_t a_step, const T* b, std::int64_t b_step,
-                          T* c, std::int64_t ldc, bool accumulate) {
+inline void outer_product(std::int64_t m, std::int64_t n, const T* a, std::int64_t a_step, const T* b, std::int64_t b_step, T* c,
+                          std::int64_t ldc, bool accumulate) {
   for (std::int64_t i = 0; i < m; ++i) {
     const T x = a[i * a_step];
     T* row = c + i * ldc;
@@ -59,8 +59,8 @@ inline void outer_product(std::int64_t m, std::int64_t n, const T* a, std::int64
 
 /// Rows x 2 vectors of c; b is packed in rows of `b_row` elements.
 template <int Rows, class T>
-inline void gemm_register_tile(std::int64_t k, const T* a, std::int64_t a_row, std::int64_t a_col, const T* b,
-                               std::int64_t b_row, T* c, std::int64_t ldc, std::int64_t width, bool accumulate) {
+inline void gemm_register_tile(std::int64_t k, const T* a, std::int64_t a_row, std::int64_t a_col, const T* b, std::int64_t b_row,
+                               T* c, std::int64_t ldc, std::int64_t width, bool accumulate) {
   constexpr int lanes = simd_lanes<T>;
   simd<T> acc[Rows][2] = {};
   for (std::int64_t p = 0; p < k; ++p) {
@@ -89,8 +89,9 @@ inline void gemm_register_tile(std::int64_t k, const T* a, std::int64_t a_row, s
 /// c[i * ldc + j] (+)= the sum over p of a[i * a_row + p * a_col] * b[p * b_row + j * b_col]. k >= 1. Not inlined: where a library
 /// does the large products, constant extents would only make code that never runs.
 template <class T>
-[[gnu::noinline]] void gemm_tile(std::int64_t m, std::int64_t n, std::int64_t k, const T* a, std::int64_t a_row, std::int64_t a_col,
-                      const T* b, std::int64_t b_row, std::int64_t b_col, T* c, std::int64_t ldc, bool accumulate) {
+[[gnu::noinline]] void gemm_tile(std::int64_t m, std::int64_t n, std::int64_t k, const T* a, std::int64_t a_row,
+                                 std::int64_t a_col, const T* b, std::int64_t b_row, std::int64_t b_col, T* c, std::int64_t ldc,
+                                 bool accumulate) {
   constexpr int lanes = simd_lanes<T>;
   constexpr std::int64_t k_block = 64, n_block = std::max(64, 2 * lanes);
   alignas(64) T packed[k_block * n_block];

@@ -28,8 +28,7 @@ using element_types = boost::mp11::mp_list<float, double, std::int32_t, std::int
 /// Calls `f(T{})` with the element type that `type` names.
 template <class F>
 void with_element_type(dtype type, F&& f) {
-  boost::mp11::mp_with_index<5>(static_cast<std::size_t>(type),
-                                [&](auto i) { f(boost::mp11::mp_at_c<element_types, i>{}); });
+  boost::mp11::mp_with_index<5>(static_cast<std::size_t>(type), [&](auto i) { f(boost::mp11::mp_at_c<element_types, i>{}); });
 }
 
 inline fused_group group_of(const plan_view& plan, const plan_step& s) {

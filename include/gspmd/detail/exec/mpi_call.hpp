@@ -55,8 +55,7 @@ template <class T>
 MPI_Op mpi_op(monoid kind) {
   if constexpr (std::is_same_v<T, bool>)
     return kind == monoid::and_ || kind == monoid::minimum || kind == monoid::multiply ? MPI_LAND : MPI_LOR;
-  else
-    switch (kind) {
+  else switch (kind) {
       case monoid::add: return MPI_SUM;
       case monoid::multiply: return MPI_PROD;
       case monoid::maximum: return MPI_MAX;

@@ -60,8 +60,11 @@ class mpi_group {
  public:
   /// Collective over the members, so that groups may go different ways.
   mpi_group(MPI_Comm parent, const mesh_shape& mesh, axis_mask axes, mpi_workspace& work)
-      : key_(mesh, axes), me_(mesh.coordinates_of(work.rank)), devices_(members_of(mesh, axes, me_)),
-        self_(group_index(mesh, axes, me_)), work_(work) {
+      : key_(mesh, axes),
+        me_(mesh.coordinates_of(work.rank)),
+        devices_(members_of(mesh, axes, me_)),
+        self_(group_index(mesh, axes, me_)),
+        work_(work) {
     if (size() == 1) return;
     MPI_Group all = MPI_GROUP_NULL, members = MPI_GROUP_NULL;
     check(MPI_Comm_group(parent, &all), "MPI_Comm_group");
@@ -83,7 +86,9 @@ class mpi_group {
 
   template <class T>
   void move(const mesh_shape& mesh, const movement& m, const T* in, T* out) {
-    if (size() == 1) return move_from_peers<T>(mesh, m, me_, [&](std::int64_t) { return in; }, out);
+    if (size() == 1)
+      return move_from_peers<T>(
+          mesh, m, me_, [&](std::int64_t) { return in; }, out);
     if (!work_.memories.empty() && window() != nullptr && find_peers(in, out, false)) {
       move_from_peers<T>(mesh, m, me_, peers{peer_in_}, out);
       window_->meet();
@@ -102,17 +107,13 @@ class mpi_group {
     const auto elems = elements(local_extents(mesh, r.global, r.from));
     const bool is_small = node_window::fits_mail(elems * static_cast<std::int64_t>(sizeof(T)));
     if (window() != nullptr && !work_.memories.empty() && !is_small && find_peers(in, out, !scatters)) {
-      if (scatters)
-        reduce_scatter_from_peers<T>(mesh, r, me_, peers{peer_in_}, out);
-      else
-        all_reduce_from_peers<T>(r.kind, elems, size(), self_, peers{peer_in_}, peers{peer_out_});
+      if (scatters) reduce_scatter_from_peers<T>(mesh, r, me_, peers{peer_in_}, out);
+      else all_reduce_from_peers<T>(r.kind, elems, size(), self_, peers{peer_in_}, peers{peer_out_});
       window_->meet();
       return;
     }
-    if (scatters)
-      reduce_scatter(mesh, r, in, out);
-    else
-      all_reduce(elems, r.kind, in, out);
+    if (scatters) reduce_scatter(mesh, r, in, out);
+    else all_reduce(elems, r.kind, in, out);
   }
 
  private:
@@ -174,7 +175,8 @@ class mpi_group {
       finish();
     }
     if (in_place) return;
-    move_from_peers<T>(mesh, m, me_, [&](std::int64_t j) { return all + j * elems; }, out);
+    move_from_peers<T>(
+        mesh, m, me_, [&](std::int64_t j) { return all + j * elems; }, out);
   }
 
   template <class T>
@@ -222,9 +224,7 @@ class mpi_group {
     T* const packed_out = work_.receive_scratch.template at_least<T>(target.elems());
 
     const auto peer_at = [&](std::int64_t j) { return group_member(mesh, m.axes, me_, j); };
-    const auto box_from = [&](std::int64_t j) {
-      return intersect(ranges_of(mesh, m.global, m.from, peer_at(j)), target.held);
-    };
+    const auto box_from = [&](std::int64_t j) { return intersect(ranges_of(mesh, m.global, m.from, peer_at(j)), target.held); };
     std::int64_t received = 0, sent = 0;
     for (std::int64_t j = 0; j < size(); ++j) {
       if (j == self_) continue;
@@ -274,8 +274,8 @@ class mpi_group {
     if (window_) return window_->all_reduce(kind, elems, in, out);
     for (std::int64_t begin = 0; begin < elems; begin += work_.largest_count) {
       const int count = static_cast<int>(elems - begin < work_.largest_count ? elems - begin : work_.largest_count);
-      check(MPI_Allreduce(in == out ? MPI_IN_PLACE : static_cast<const void*>(in + begin), out + begin, count,
-                          mpi_type<T>(), mpi_op<T>(kind), comm_),
+      check(MPI_Allreduce(in == out ? MPI_IN_PLACE : static_cast<const void*>(in + begin), out + begin, count, mpi_type<T>(),
+                          mpi_op<T>(kind), comm_),
             "MPI_Allreduce");
     }
   }
@@ -294,8 +294,7 @@ class mpi_group {
         return window_->reduce_scatter(r.kind, work_.offsets.data(), in, out);
       }
       if (result_elems <= work_.largest_count) {
-        check(MPI_Reduce_scatter_block(in, out, static_cast<int>(result_elems), type, op, comm_),
-              "MPI_Reduce_scatter_block");
+        check(MPI_Reduce_scatter_block(in, out, static_cast<int>(result_elems), type, op, comm_), "MPI_Reduce_scatter_block");
         return;
       }
     }
@@ -312,8 +311,7 @@ class mpi_group {
       work_.offsets[at + 1] = work_.offsets[at] + elems;
       if (elems <= work_.largest_count) work_.counts[at] = static_cast<int>(elems);
     }
-    if (window_)
-      window_->reduce_scatter(r.kind, work_.offsets.data(), packed_in, packed_out);
+    if (window_) window_->reduce_scatter(r.kind, work_.offsets.data(), packed_in, packed_out);
     else if (result_elems <= work_.largest_count)
       check(MPI_Reduce_scatter(packed_in, packed_out, work_.counts.data(), type, op, comm_), "MPI_Reduce_scatter");
     else
@@ -336,8 +334,7 @@ class mpi_group {
     for (std::int64_t begin = 0; begin < elems; begin += work_.largest_count) {
       const int count = static_cast<int>(elems - begin < work_.largest_count ? elems - begin : work_.largest_count);
       work_.requests.push_back(MPI_REQUEST_NULL);
-      check(MPI_Isend(data + begin, count, mpi_type<T>(), static_cast<int>(to), 0, comm_, &work_.requests.back()),
-            "MPI_Isend");
+      check(MPI_Isend(data + begin, count, mpi_type<T>(), static_cast<int>(to), 0, comm_, &work_.requests.back()), "MPI_Isend");
     }
   }
   template <class T>
@@ -345,8 +342,7 @@ class mpi_group {
     for (std::int64_t begin = 0; begin < elems; begin += work_.largest_count) {
       const int count = static_cast<int>(elems - begin < work_.largest_count ? elems - begin : work_.largest_count);
       work_.requests.push_back(MPI_REQUEST_NULL);
-      check(MPI_Irecv(data + begin, count, mpi_type<T>(), static_cast<int>(from), 0, comm_, &work_.requests.back()),
-            "MPI_Irecv");
+      check(MPI_Irecv(data + begin, count, mpi_type<T>(), static_cast<int>(from), 0, comm_, &work_.requests.back()), "MPI_Irecv");
     }
   }
   void finish() {

@@ -164,8 +164,7 @@ class node_window {
       if (mine.begin < mine.end) {
         E* const result = result_of<E>(self_, half);
         reduce_row<Monoid, E>(
-            result, n_,
-            [&](std::int64_t j) { return (j == self_ ? in + begin : input_of<const E>(j, half)) + mine.begin; },
+            result, n_, [&](std::int64_t j) { return (j == self_ ? in + begin : input_of<const E>(j, half)) + mine.begin; },
             mine.end - mine.begin, false);
         copy_row(out + begin + mine.begin, result, mine.end - mine.begin);
       }
@@ -182,8 +181,7 @@ class node_window {
   void reduce_scatter_as(const std::int64_t* offsets, const E* in, E* out) {
     const auto step = half_bytes / static_cast<std::int64_t>(sizeof(E)) / n_;
     std::int64_t longest = 0;
-    for (std::int64_t j = 0; j < n_; ++j)
-      longest = longest > offsets[j + 1] - offsets[j] ? longest : offsets[j + 1] - offsets[j];
+    for (std::int64_t j = 0; j < n_; ++j) longest = longest > offsets[j + 1] - offsets[j] ? longest : offsets[j + 1] - offsets[j];
     const auto part_of = [&](std::int64_t j, std::int64_t begin) {  // of the block of member j, in this piece
       const auto block = offsets[j + 1] - offsets[j];
       const auto rest = block > begin ? block - begin : 0;
@@ -198,9 +196,7 @@ class node_window {
       if (count == 0) continue;
       reduce_row<Monoid, E>(
           out + begin, n_,
-          [&](std::int64_t j) {
-            return j == self_ ? in + offsets[self_] + begin : input_of<const E>(j, half) + self_ * step;
-          },
+          [&](std::int64_t j) { return j == self_ ? in + offsets[self_] + begin : input_of<const E>(j, half) + self_ * step; },
           count, false);
     }
   }

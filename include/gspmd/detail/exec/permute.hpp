@@ -70,8 +70,7 @@ constexpr permutation_plan plan_permutation(const permutation_spec& s) {
 template <int Bytes, class T>
 inline void copy_rows(const permutation_plan& p, const T* in, T* out) {
   const auto bytes = Bytes > 0 ? static_cast<std::size_t>(Bytes) : static_cast<std::size_t>(p.row) * sizeof(T);
-  for_each_offset<2>(p.loops.items, p.loops.count,
-                     [&](const std::int64_t* at) { std::memcpy(out + at[1], in + at[0], bytes); });
+  for_each_offset<2>(p.loops.items, p.loops.count, [&](const std::int64_t* at) { std::memcpy(out + at[1], in + at[0], bytes); });
 }
 
 /// Writes `in` with its dims permuted to `out`; both are dense and row-major and do not overlap.

@@ -93,9 +93,8 @@ void reduce_nested(const reduction_plan& p, const std::int64_t* valid, const U* 
     });
   } else {
     const auto rows = loops[--count].extent;  // kept runs are merged, so this one is reduced
-    for_each_offset<2>(loops, count, [&](const std::int64_t* at) {
-      reduce_rows<Kind>(in + at[0], rows, last.extent, out + at[1], true);
-    });
+    for_each_offset<2>(loops, count,
+                       [&](const std::int64_t* at) { reduce_rows<Kind>(in + at[0], rows, last.extent, out + at[1], true); });
   }
 }
 

@@ -48,8 +48,7 @@ inline void reduce_short_rows(const U* in, std::int64_t rows, std::int64_t n, U*
   for (; i + together <= rows; i += together) {
     const U* from = in + i * n;
     std::int64_t w = 0;
-    for (; w + lanes <= width; w += lanes)
-      store_simd(acc + w, combine_simd<Kind>(load_simd<U>(acc + w), load_simd(from + w)));
+    for (; w + lanes <= width; w += lanes) store_simd(acc + w, combine_simd<Kind>(load_simd<U>(acc + w), load_simd(from + w)));
     for (; w < width; ++w) acc[w] = combine<Kind>(acc[w], from[w]);
   }
   for (std::int64_t w = n; w < width; ++w) acc[w % n] = combine<Kind>(acc[w % n], acc[w]);
@@ -85,8 +84,7 @@ inline void reduce_rows(const U* in, std::int64_t rows, std::int64_t n, U* out, 
     for (; i < rows; ++i) {
       const U* row = in + i * n;
       auto j = begin;
-      for (; j + lanes <= end; j += lanes)
-        store_simd(out + j, combine_simd<Kind>(load_simd<U>(out + j), load_simd(row + j)));
+      for (; j + lanes <= end; j += lanes) store_simd(out + j, combine_simd<Kind>(load_simd<U>(out + j), load_simd(row + j)));
       for (; j < end; ++j) out[j] = combine<Kind>(out[j], row[j]);
     }
   }

@@ -163,8 +163,7 @@ template <class T>
   const T z = s * s;
   T series;
   if constexpr (std::is_same_v<T, float>) series = polynomial(z, 2. / 3, 2. / 5, 2. / 7, 2. / 9, 2. / 11);
-  else
-    series = polynomial(z, 2. / 3, 2. / 5, 2. / 7, 2. / 9, 2. / 11, 2. / 13, 2. / 15, 2. / 17, 2. / 19, 2. / 21, 2. / 23);
+  else series = polynomial(z, 2. / 3, 2. / 5, 2. / 7, 2. / 9, 2. / 11, 2. / 13, 2. / 15, 2. / 17, 2. / 19, 2. / 21, 2. / 23);
   const T n = static_cast<T>(k);
   const T half_square = T(0.5) * f * f;
   T y = n * format::ln2_high - ((half_square - (s * (half_square + z * series) + n * format::ln2_low)) - f);

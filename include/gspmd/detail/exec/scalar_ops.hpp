@@ -143,7 +143,8 @@ template <opcode Op, class Out, class In>
   else if constexpr (Op == opcode::compare_le) return a <= b;
   else if constexpr (Op == opcode::compare_gt) return a > b;
   else if constexpr (Op == opcode::compare_ge) return a >= b;
-  else if constexpr (Op == opcode::maximum) return ((a != a) | (a > b)) ? a : b;  // a NaN on either side wins; so does `b` of two zeros
+  else if constexpr (Op == opcode::maximum)
+    return ((a != a) | (a > b)) ? a : b;  // a NaN on either side wins; so does `b` of two zeros
   else if constexpr (Op == opcode::minimum) return ((a != a) | (a < b)) ? a : b;
   else if constexpr (Op == opcode::and_ || Op == opcode::or_) {
     if constexpr (std::is_same_v<In, bool>) return static_cast<bool>(Op == opcode::and_ ? a & b : a | b);

@@ -26,7 +26,8 @@ inline void cut_shard(const mesh_shape& mesh, const planned_value& v, const coor
       sharding layout = v.layout;
       layout.partial = 0;
       const movement m{v.global, {}, layout, 0};
-      move_from_peers<T>(mesh, m, at, [whole](std::int64_t) { return static_cast<const T*>(whole); }, static_cast<T*>(shard));
+      move_from_peers<T>(
+          mesh, m, at, [whole](std::int64_t) { return static_cast<const T*>(whole); }, static_cast<T*>(shard));
     } else {
       std::fill_n(static_cast<T*>(shard), elements(v.local), identity<T>(v.layout.kind));
     }

@@ -5,8 +5,8 @@
 
 #include "gspmd/detail/exec/box.hpp"
 #include "gspmd/detail/exec/collective.hpp"
-#include "gspmd/detail/exec/lanes.hpp"
 #include "gspmd/detail/exec/combine.hpp"
+#include "gspmd/detail/exec/lanes.hpp"
 #include "gspmd/detail/ir/layout.hpp"
 
 /// The share of one device in a collective when it can read the buffers of its peers. Threads do their shares at once
@@ -18,8 +18,7 @@ template <class T, class PeerIn>
 void move_from_peers(const mesh_shape& mesh, const movement& m, const coordinates& me, PeerIn peer_in, T* out) {
   const auto target = layout_of(mesh, m.global, m.to, me);
   if (!target.held.any()) return;
-  const bool streaming =
-      can_stream && target.held.elems() * static_cast<std::int64_t>(sizeof(T)) >= stream_from_bytes;
+  const bool streaming = can_stream && target.held.elems() * static_cast<std::int64_t>(sizeof(T)) >= stream_from_bytes;
   const auto n = mesh.size_of(m.axes);
   const auto self = group_index(mesh, m.axes, me);
   for (std::int64_t k = 0; k < n; ++k) {
@@ -46,16 +45,14 @@ constexpr chunk chunk_of(std::int64_t elems, std::int64_t bytes_per_elem, std::i
 
 /// all_reduce: reduces one chunk of the flat, padded buffers and writes it to all members. Their `out` may be their `in`.
 template <class T, class PeerIn, class PeerOut>
-void all_reduce_from_peers(monoid kind, std::int64_t elems, std::int64_t n, std::int64_t self, PeerIn peer_in,
-                           PeerOut peer_out) {
+void all_reduce_from_peers(monoid kind, std::int64_t elems, std::int64_t n, std::int64_t self, PeerIn peer_in, PeerOut peer_out) {
   const auto mine = chunk_of(elems, static_cast<std::int64_t>(sizeof(T)), n, self);
   if (mine.begin == mine.end) return;
   with_monoid<T>(kind, [&](auto op, auto element) {
     using E = decltype(element);
     reduce_row_to_all<decltype(op), E>(
         n, [&](std::int64_t j) { return reinterpret_cast<const E*>(static_cast<const T*>(peer_in(j))) + mine.begin; },
-        [&](std::int64_t j) { return reinterpret_cast<E*>(static_cast<T*>(peer_out(j))) + mine.begin; },
-        mine.end - mine.begin);
+        [&](std::int64_t j) { return reinterpret_cast<E*>(static_cast<T*>(peer_out(j))) + mine.begin; }, mine.end - mine.begin);
   });
 }
 
@@ -67,8 +64,7 @@ void reduce_scatter_from_peers(const mesh_shape& mesh, const reduction& r, const
   const auto source = layout_of(mesh, r.global, r.from, me);
   const auto placed = place(target.held, source, target);
   const auto n = mesh.size_of(r.axes);
-  const bool streaming =
-      can_stream && target.held.elems() * static_cast<std::int64_t>(sizeof(T)) >= stream_from_bytes;
+  const bool streaming = can_stream && target.held.elems() * static_cast<std::int64_t>(sizeof(T)) >= stream_from_bytes;
   with_monoid<T>(r.kind, [&](auto op, auto element) {
     using E = decltype(element);
     E* const to = reinterpret_cast<E*>(out) + placed.out_offset;
@@ -89,8 +85,7 @@ void reduce_from_peers(const mesh_shape& mesh, const reduction& r, const coordin
   if (classify(mesh, r) == collective_kind::all_reduce)
     all_reduce_from_peers<T>(r.kind, elements(local_extents(mesh, r.global, r.from)), mesh.size_of(r.axes), self, peer_in,
                              peer_out);
-  else
-    reduce_scatter_from_peers<T>(mesh, r, me, peer_in, static_cast<T*>(peer_out(self)));
+  else reduce_scatter_from_peers<T>(mesh, r, me, peer_in, static_cast<T*>(peer_out(self)));
 }
 
 /// A reduction over a group of one device is a copy of its box.
@@ -98,7 +93,8 @@ template <class T>
 void reduce_alone(const mesh_shape& mesh, const reduction& r, const coordinates& me, const T* in, T* out) {
   if (in == out) return;
   const movement cut{r.global, r.from, r.to, 0};
-  move_from_peers<T>(mesh, cut, me, [in](std::int64_t) { return in; }, out);
+  move_from_peers<T>(
+      mesh, cut, me, [in](std::int64_t) { return in; }, out);
 }
 
 }  // namespace gspmd::detail

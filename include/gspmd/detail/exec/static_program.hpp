@@ -46,8 +46,10 @@ struct static_group {
     for (std::size_t i = 0; i < N; ++i) result[i] = from[static_cast<std::size_t>(begin) + i];
     return result;
   }
-  static constexpr auto ops = copy<scalar_op, static_cast<std::size_t>(group.ops.count)>(Program::view.scalar_ops, group.ops.begin);
-  static constexpr auto stores = copy<fused_store, static_cast<std::size_t>(group.stores.count)>(Program::view.stores, group.stores.begin);
+  static constexpr auto ops =
+      copy<scalar_op, static_cast<std::size_t>(group.ops.count)>(Program::view.scalar_ops, group.ops.begin);
+  static constexpr auto stores =
+      copy<fused_store, static_cast<std::size_t>(group.stores.count)>(Program::view.stores, group.stores.begin);
 };
 
 /// Out of line: the same for every communicator.

@@ -24,16 +24,18 @@ inline std::string leaf_text(const plan_view& plan, std::size_t leaf) {
   if (given_count != static_cast<int>(count)) throw error(leaf_text(plan, leaf) + " is not on the devices of this communicator");
   if (&has == &wanted) return;
   if (!(has.global == wanted.global) || has.type != wanted.type || !(given_mesh.sizes == plan.mesh->sizes))
-    throw error(leaf_text(plan, leaf) + " is " + std::string(shape_text(wanted.global).view()) + " and the sharded_array given is " +
-                std::string(shape_text(has.global).view()) + ", or of another type or mesh");
+    throw error(leaf_text(plan, leaf) + " is " + std::string(shape_text(wanted.global).view()) +
+                " and the sharded_array given is " + std::string(shape_text(has.global).view()) + ", or of another type or mesh");
   if (!same_layout(has.layout, wanted.layout))
-    throw error(leaf_text(plan, leaf) + " is sharded " + std::string(sharding_text(mesh, wanted.layout, wanted.global.count).view()) +
-                " and the sharded_array given is sharded " + std::string(sharding_text(mesh, has.layout, has.global.count).view()) +
-                "; annotate both alike");
+    throw error(leaf_text(plan, leaf) + " is sharded " +
+                std::string(sharding_text(mesh, wanted.layout, wanted.global.count).view()) +
+                " and the sharded_array given is sharded " +
+                std::string(sharding_text(mesh, has.layout, has.global.count).view()) + "; annotate both alike");
 }
 
 /// Throws if an output is given the memory of an input that is read after it is written.
-[[gnu::noinline]] inline void check_memory(const plan_view& plan, std::size_t devices, const void* const* inputs, void* const* outputs) {
+[[gnu::noinline]] inline void check_memory(const plan_view& plan, std::size_t devices, const void* const* inputs,
+                                           void* const* outputs) {
   const auto input_count = plan.inputs.size();
   const auto output_count = plan.outputs.size();
   for (std::size_t d = 0; d < devices; ++d)

@@ -42,9 +42,7 @@ class thread_session {
 
   [[nodiscard]] int count() const { return count_; }
   [[nodiscard]] bool has_failed() const { return failed_.load(std::memory_order_acquire); }
-  [[nodiscard]] bool has_ended(int rank) const {
-    return ended_[static_cast<std::size_t>(rank)].load(std::memory_order_acquire);
-  }
+  [[nodiscard]] bool has_ended(int rank) const { return ended_[static_cast<std::size_t>(rank)].load(std::memory_order_acquire); }
 
   /// The group of these members, the same for all that ask.
   thread_group& group_of(const std::vector<int>& members) {

@@ -16,8 +16,8 @@ namespace gspmd::detail {
 template <int Step, bool Upper, class V, int... Lane>
 inline V interleave(const V& a, const V& b, std::integer_sequence<int, Lane...>) {
   constexpr int n = sizeof...(Lane);
-  return __builtin_shufflevector(a, b, (Upper ? ((Lane & Step) == 0 ? Lane + Step : Lane + n)
-                                              : ((Lane & Step) == 0 ? Lane : Lane - Step + n))...);
+  return __builtin_shufflevector(
+      a, b, (Upper ? ((Lane & Step) == 0 ? Lane + Step : Lane + n) : ((Lane & Step) == 0 ? Lane : Lane - Step + n))...);
 }
 
 template <int Step, class V, int Lanes>
@@ -64,13 +64,13 @@ inline void transpose_tile(std::int64_t rows, std::int64_t columns, const T* in,
 
 /// out[j * out_ld + i] = in[i * in_ld + j] for i < rows, j < columns.
 template <class T>
-inline void transpose_plane(std::int64_t rows, std::int64_t columns, const T* in, std::int64_t in_ld, T* out,
-                            std::int64_t out_ld, bool streams) {
+inline void transpose_plane(std::int64_t rows, std::int64_t columns, const T* in, std::int64_t in_ld, T* out, std::int64_t out_ld,
+                            bool streams) {
   // Tiles bound the number of pages in use at a time. Past the caches wide ones read best, inside square ones do.
   const std::int64_t tile_rows = streams ? 16 : 64;
   const std::int64_t tile_columns = streams ? 2048 / static_cast<std::int64_t>(sizeof(T)) : 64;
-  const bool is_aligned = reinterpret_cast<std::uintptr_t>(out) % simd_bytes == 0 &&
-                          out_ld * static_cast<std::int64_t>(sizeof(T)) % simd_bytes == 0;
+  const bool is_aligned =
+      reinterpret_cast<std::uintptr_t>(out) % simd_bytes == 0 && out_ld * static_cast<std::int64_t>(sizeof(T)) % simd_bytes == 0;
   for (std::int64_t j = 0; j < columns; j += tile_columns)
     for (std::int64_t i = 0; i < rows; i += tile_rows) {
       const auto height = std::min(tile_rows, rows - i), width = std::min(tile_columns, columns - j);

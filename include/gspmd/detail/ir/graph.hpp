@@ -29,18 +29,18 @@ struct location {
 struct node {
   opcode op = opcode::parameter;
   dtype type = dtype::f32;
-  extents shape;                  // global
+  extents shape;  // global
   inline_vec<int, max_map_arity> operands;
   inline_vec<std::int8_t, 3 * max_rank> attributes;  // what they are is said by the operator's family
-  monoid kind = monoid::add;      // reduce
-  double real = 0;                // constant of a floating type
-  std::int64_t integer = 0;       // constant of another type
+  monoid kind = monoid::add;                         // reduce
+  double real = 0;                                   // constant of a floating type
+  std::int64_t integer = 0;                          // constant of another type
   const map_function* function = nullptr;
-  bool annotated = false;         // `annotation` was written by the user
-  bool forbid_reshard = false;    // the user allows no communication on the operands
+  bool annotated = false;       // `annotation` was written by the user
+  bool forbid_reshard = false;  // the user allows no communication on the operands
   sharding annotation;
   location at;
-  int tag = -1;                   // what the builder of a graph calls it; survives every renumbering
+  int tag = -1;  // what the builder of a graph calls it; survives every renumbering
 };
 
 /// A program in the global view, in the order it was written; operands come before their users.
@@ -50,7 +50,7 @@ class graph {
   std::vector<int> inputs;
   std::vector<int> outputs;
   const mesh_info* mesh = nullptr;  // what annotations name
-  text error;  // the first mistake found; operators after it are not checked
+  text error;                       // the first mistake found; operators after it are not checked
   mistake broken = mistake::other;  // the rule it breaks
 
   [[nodiscard]] constexpr bool failed() const { return !error.empty(); }

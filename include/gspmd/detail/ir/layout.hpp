@@ -165,7 +165,8 @@ constexpr index_range part_range(std::int64_t global_extent, std::int64_t parts,
   return {begin, begin + step < global_extent ? begin + step : global_extent};
 }
 
-constexpr index_range dim_range(const mesh_shape& mesh, const extents& global, const sharding& s, int dim, const coordinates& at) {
+constexpr index_range dim_range(const mesh_shape& mesh, const extents& global, const sharding& s, int dim,
+                                const coordinates& at) {
   return part_range(global[dim], parts_of(mesh, s, dim), part_index(mesh, s, dim, at));
 }
 

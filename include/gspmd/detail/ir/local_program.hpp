@@ -26,12 +26,12 @@ enum class local_kind : std::uint8_t {
 
 struct local_op {
   local_kind what = local_kind::compute;
-  int node = 0;      // compute: whose operator; else: for whose sake the data moves
-  int result = 0;    // local value
+  int node = 0;    // compute: whose operator; else: for whose sake the data moves
+  int result = 0;  // local value
   inline_vec<int, max_map_arity> operands;
-  axis_mask axes = 0;                                            // move, reduce
-  collective_kind collective = collective_kind::all_gather;      // move, reduce
-  bool for_output = false;  // brings an output to its sharding
+  axis_mask axes = 0;                                        // move, reduce
+  collective_kind collective = collective_kind::all_gather;  // move, reduce
+  bool for_output = false;                                   // brings an output to its sharding
   bool forced = false;  // a gather that the operator needs because it cannot work on the split
 };
 

@@ -8,28 +8,63 @@ namespace gspmd::detail {
 /// Every operator a graph may hold, under StableHLO's name where it has one.
 enum class opcode : std::uint8_t {
   // sources
-  parameter, constant, iota,
+  parameter,
+  constant,
+  iota,
   // elementwise, one operand
-  abs, negate, sign, exponential, log, sqrt, rsqrt, tanh, logistic, relu, sine, cosine, floor, ceil, not_, convert,
+  abs,
+  negate,
+  sign,
+  exponential,
+  log,
+  sqrt,
+  rsqrt,
+  tanh,
+  logistic,
+  relu,
+  sine,
+  cosine,
+  floor,
+  ceil,
+  not_,
+  convert,
   // elementwise, two operands
-  add, subtract, multiply, divide, maximum, minimum, power, and_, or_,
-  compare_eq, compare_ne, compare_lt, compare_le, compare_gt, compare_ge,
+  add,
+  subtract,
+  multiply,
+  divide,
+  maximum,
+  minimum,
+  power,
+  and_,
+  or_,
+  compare_eq,
+  compare_ne,
+  compare_lt,
+  compare_le,
+  compare_gt,
+  compare_ge,
   // elementwise, three or any number
-  select, map,
+  select,
+  map,
   // the rest
-  einsum, reduce, broadcast_in_dim, transpose, reshape, reshard,
+  einsum,
+  reduce,
+  broadcast_in_dim,
+  transpose,
+  reshape,
+  reshard,
 };
 inline constexpr int opcode_count = static_cast<int>(opcode::reshard) + 1;
 
 constexpr const char* name_of(opcode op) {
   constexpr const char* names[opcode_count] = {
-      "parameter", "constant", "iota",
-      "abs", "negate", "sign", "exponential", "log", "sqrt", "rsqrt", "tanh", "logistic", "relu", "sine", "cosine", "floor",
-      "ceil", "not", "convert",
-      "add", "subtract", "multiply", "divide", "maximum", "minimum", "power", "and", "or",
-      "compare_eq", "compare_ne", "compare_lt", "compare_le", "compare_gt", "compare_ge",
-      "select", "map",
-      "einsum", "reduce", "broadcast_in_dim", "transpose", "reshape", "reshard"};
+      "parameter",  "constant",   "iota",    "abs",      "negate",     "sign",       "exponential",      "log",
+      "sqrt",       "rsqrt",      "tanh",    "logistic", "relu",       "sine",       "cosine",           "floor",
+      "ceil",       "not",        "convert", "add",      "subtract",   "multiply",   "divide",           "maximum",
+      "minimum",    "power",      "and",     "or",       "compare_eq", "compare_ne", "compare_lt",       "compare_le",
+      "compare_gt", "compare_ge", "select",  "map",      "einsum",     "reduce",     "broadcast_in_dim", "transpose",
+      "reshape",    "reshard"};
   return names[static_cast<int>(op)];
 }
 

@@ -63,10 +63,10 @@ struct planned_group {
 struct plan_step {
   action what = action::fused;
   dtype type = dtype::f32;
-  int node = 0;              // whose operator it is, or for whose sake data moves
-  int spec = 0;              // in the table of its action
-  table_range operands;      // in slots: values
-  table_range results;       // in slots
+  int node = 0;          // whose operator it is, or for whose sake data moves
+  int spec = 0;          // in the table of its action
+  table_range operands;  // in slots: values
+  table_range results;   // in slots
   table_range bounds;
   std::int64_t scratch = 0;  // byte offset in the arena
   collective_kind collective = collective_kind::all_gather;
@@ -97,8 +97,8 @@ struct plan {
   std::vector<contraction_plan> contractions;
   std::vector<reduction_spec> reductions;
   std::vector<permutation_spec> permutations;
-  std::vector<int> inputs;   // values
-  std::vector<int> outputs;  // values
+  std::vector<int> inputs;         // values
+  std::vector<int> outputs;        // values
   std::vector<int> shared_inputs;  // by output: the input whose memory it may be given; -1: none
   std::int64_t arena_bytes = 0;
   text error;  // why the program is refused, if it is
@@ -127,9 +127,23 @@ struct plan_view {
   constexpr plan_view() = default;
   template <class Tables>  // plan, or the constant tables of a static program
   constexpr explicit plan_view(const Tables& p)
-      : mesh(&p.mesh), nodes(p.nodes), completed(p.completed), values(p.values), steps(p.steps), slots(p.slots), bounds(p.bounds),
-        groups(p.groups), scalar_ops(p.scalar_ops), stores(p.stores), contractions(p.contractions), reductions(p.reductions),
-        permutations(p.permutations), inputs(p.inputs), outputs(p.outputs), shared_inputs(p.shared_inputs), arena_bytes(p.arena_bytes) {}
+      : mesh(&p.mesh),
+        nodes(p.nodes),
+        completed(p.completed),
+        values(p.values),
+        steps(p.steps),
+        slots(p.slots),
+        bounds(p.bounds),
+        groups(p.groups),
+        scalar_ops(p.scalar_ops),
+        stores(p.stores),
+        contractions(p.contractions),
+        reductions(p.reductions),
+        permutations(p.permutations),
+        inputs(p.inputs),
+        outputs(p.outputs),
+        shared_inputs(p.shared_inputs),
+        arena_bytes(p.arena_bytes) {}
 
   [[nodiscard]] constexpr const planned_value& value(int i) const { return values[static_cast<std::size_t>(i)]; }
   [[nodiscard]] constexpr const planned_value& operand(const plan_step& s, int k) const {

@@ -53,9 +53,8 @@ constexpr const char* name_of(monoid kind) {
 }
 
 template <class T>
-inline constexpr bool is_element =
-    std::is_same_v<T, float> || std::is_same_v<T, double> || std::is_same_v<T, std::int32_t> ||
-    std::is_same_v<T, std::int64_t> || std::is_same_v<T, bool>;
+inline constexpr bool is_element = std::is_same_v<T, float> || std::is_same_v<T, double> || std::is_same_v<T, std::int32_t> ||
+                                   std::is_same_v<T, std::int64_t> || std::is_same_v<T, bool>;
 
 template <class T>
 constexpr dtype dtype_of() {
@@ -69,11 +68,26 @@ constexpr dtype dtype_of() {
 
 template <dtype Type>
 struct element_type;
-template <> struct element_type<dtype::f32> { using type = float; };
-template <> struct element_type<dtype::f64> { using type = double; };
-template <> struct element_type<dtype::s32> { using type = std::int32_t; };
-template <> struct element_type<dtype::s64> { using type = std::int64_t; };
-template <> struct element_type<dtype::pred> { using type = bool; };
+template <>
+struct element_type<dtype::f32> {
+  using type = float;
+};
+template <>
+struct element_type<dtype::f64> {
+  using type = double;
+};
+template <>
+struct element_type<dtype::s32> {
+  using type = std::int32_t;
+};
+template <>
+struct element_type<dtype::s64> {
+  using type = std::int64_t;
+};
+template <>
+struct element_type<dtype::pred> {
+  using type = bool;
+};
 template <dtype Type>
 using element_t = typename element_type<Type>::type;
 

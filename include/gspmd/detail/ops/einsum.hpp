@@ -90,8 +90,9 @@ constexpr int add_einsum(graph& g, const parsed_equation& e, std::initializer_li
   n.op = opcode::einsum;
   n.at = at;
   if (static_cast<int>(operands.size()) != e.operands.count)
-    return g.fail(at, "einsum", mistake::operand_count, text("the equation ") << equation_text(e) << " has " << e.operands.count << " operands, the call has "
-                                                      << static_cast<int>(operands.size()));
+    return g.fail(at, "einsum", mistake::operand_count,
+                  text("the equation ") << equation_text(e) << " has " << e.operands.count << " operands, the call has "
+                                        << static_cast<int>(operands.size()));
   int k = 0;
   for (const int o : operands) {
     if (o < 0) return -1;
@@ -99,9 +100,9 @@ constexpr int add_einsum(graph& g, const parsed_equation& e, std::initializer_li
     const node& x = g.nodes[static_cast<std::size_t>(o)];
     const auto& letters = e.operands[k];
     if (x.shape.count != letters.count)
-      return g.fail(at, "einsum", mistake::rank, text("operand ") << k << " of " << equation_text(e) << " has " << letters.count
-                                                   << " letters, the tensor is " << shape_text(x.shape) << " of rank "
-                                                   << x.shape.count);
+      return g.fail(at, "einsum", mistake::rank,
+                    text("operand ") << k << " of " << equation_text(e) << " has " << letters.count << " letters, the tensor is "
+                                     << shape_text(x.shape) << " of rank " << x.shape.count);
     if (x.type == dtype::pred)
       return g.fail(at, "einsum", mistake::type, text("operand ") << k << " is pred; convert it to a number first");
     for (const char c : letters) n.attributes.push_back(static_cast<std::int8_t>(c));
@@ -112,14 +113,15 @@ constexpr int add_einsum(graph& g, const parsed_equation& e, std::initializer_li
   if (k == 2) {
     const node& rhs = g.nodes[static_cast<std::size_t>(n.operands[1])];
     if (rhs.type != lhs.type)
-      return g.fail(at, "einsum", mistake::type, text("operand 0 is ") << name_of(lhs.type) << " and operand 1 is " << name_of(rhs.type)
-                                                        << "; convert one of them");
+      return g.fail(
+          at, "einsum", mistake::type,
+          text("operand 0 is ") << name_of(lhs.type) << " and operand 1 is " << name_of(rhs.type) << "; convert one of them");
     for (int i = 0; i < lhs.shape.count; ++i)
       for (int j = 0; j < rhs.shape.count; ++j)
         if (e.operands[0][i] == e.operands[1][j] && lhs.shape[i] != rhs.shape[j])
-          return g.fail(at, "einsum", mistake::extent, text("dim `") << e.operands[0][i] << "` of " << equation_text(e) << " is " << lhs.shape[i]
-                                                    << " in operand 0 and " << rhs.shape[j]
-                                                    << " in operand 1; a letter has one extent");
+          return g.fail(at, "einsum", mistake::extent,
+                        text("dim `") << e.operands[0][i] << "` of " << equation_text(e) << " is " << lhs.shape[i]
+                                      << " in operand 0 and " << rhs.shape[j] << " in operand 1; a letter has one extent");
   }
   for (const char c : e.result) {
     n.attributes.push_back(static_cast<std::int8_t>(c));

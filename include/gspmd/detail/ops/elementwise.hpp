@@ -41,13 +41,14 @@ constexpr int add_elementwise(graph& g, opcode op, std::span<const int> operands
   for (int k = 0; k < n.operands.count; ++k) {
     const node& o = g.nodes[static_cast<std::size_t>(n.operands[k])];
     if (!(o.shape == n.shape))
-      return g.fail(at, name_of(op), mistake::extent, text("operand ") << k << " is " << shape_text(o.shape) << " and operand " << first_value
-                                                      << " is " << shape_text(n.shape)
-                                                      << "; elementwise operands have one shape, broadcast one of them");
+      return g.fail(at, name_of(op), mistake::extent,
+                    text("operand ") << k << " is " << shape_text(o.shape) << " and operand " << first_value << " is "
+                                     << shape_text(n.shape) << "; elementwise operands have one shape, broadcast one of them");
     const dtype wanted = op == opcode::select && k == 0 ? dtype::pred : in;
     if (o.type != wanted)
-      return g.fail(at, name_of(op), mistake::type, text("operand ") << k << " is " << name_of(o.type) << " where " << name_of(wanted)
-                                                      << " is wanted; convert it");
+      return g.fail(
+          at, name_of(op), mistake::type,
+          text("operand ") << k << " is " << name_of(o.type) << " where " << name_of(wanted) << " is wanted; convert it");
   }
   const bool defined = op == opcode::map ? (in == dtype::f32   ? function->f32 != nullptr
                                             : in == dtype::f64 ? function->f64 != nullptr
@@ -55,7 +56,8 @@ constexpr int add_elementwise(graph& g, opcode op, std::span<const int> operands
                                             : in == dtype::s64 ? function->s64 != nullptr
                                                                : function->pred != nullptr)
                                          : is_defined(op, in);
-  if (!defined) return g.fail(at, name_of(op), mistake::type, text("is not defined for ") << name_of(in) << "; convert the operand");
+  if (!defined)
+    return g.fail(at, name_of(op), mistake::type, text("is not defined for ") << name_of(in) << "; convert the operand");
   return g.add(n);
 }
 

@@ -29,7 +29,8 @@ constexpr partial_rule partial_rule_of(const node& n, int operand, monoid kind) 
     case opcode::multiply:
       if (kind == monoid::multiply) return partial_rule::all;
       return kind == monoid::add ? partial_rule::any : partial_rule::none;
-    case opcode::divide: return kind == monoid::add && operand == 0 && is_floating(n.type) ? partial_rule::any : partial_rule::none;
+    case opcode::divide:
+      return kind == monoid::add && operand == 0 && is_floating(n.type) ? partial_rule::any : partial_rule::none;
     case opcode::maximum: return kind == monoid::maximum ? partial_rule::all : partial_rule::none;
     case opcode::minimum: return kind == monoid::minimum ? partial_rule::all : partial_rule::none;
     case opcode::and_: return kind == monoid::and_ ? partial_rule::all : partial_rule::none;

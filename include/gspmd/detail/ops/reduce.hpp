@@ -16,9 +16,11 @@ constexpr int add_reduce(graph& g, int operand, dim_mask dims, monoid kind, loca
   if (operand < 0) return -1;
   const node& x = g.nodes[static_cast<std::size_t>(operand)];
   if (x.shape.count < 64 && (dims >> x.shape.count) != 0)
-    return g.fail(at, "reduce", mistake::dim, text("a dim to reduce is not a dim of ") << shape_text(x.shape) << "; dims count from 0");
+    return g.fail(at, "reduce", mistake::dim,
+                  text("a dim to reduce is not a dim of ") << shape_text(x.shape) << "; dims count from 0");
   if (!is_defined(kind, x.type))
-    return g.fail(at, "reduce", mistake::type, text("kind ") << name_of(kind) << " is not defined for " << name_of(x.type) << "; convert the operand");
+    return g.fail(at, "reduce", mistake::type,
+                  text("kind ") << name_of(kind) << " is not defined for " << name_of(x.type) << "; convert the operand");
   node n;
   n.op = opcode::reduce;
   n.type = x.type;

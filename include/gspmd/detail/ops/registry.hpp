@@ -65,8 +65,8 @@ struct broadcast_family {
 };
 
 /// A new operator is one file and one entry here.
-using operator_families = boost::mp11::mp_list<source_family, elementwise_family, transpose_family, reshape_family,
-                                               einsum_family, reduce_family, broadcast_family>;
+using operator_families = boost::mp11::mp_list<source_family, elementwise_family, transpose_family, reshape_family, einsum_family,
+                                               reduce_family, broadcast_family>;
 inline constexpr int completion_rounds = 4;
 
 inline constexpr std::size_t family_count = boost::mp11::mp_size<operator_families>::value;
@@ -98,9 +98,8 @@ inline constexpr auto facts_by_opcode = [] {
 constexpr const operator_facts& facts_of(opcode op) { return facts_by_opcode[static_cast<std::size_t>(op)]; }
 
 constexpr void rule_of(const graph& g, const node& n, op_rule& rule) {
-  boost::mp11::mp_with_index<family_count>(facts_of(n.op).family, [&](auto index) {
-    boost::mp11::mp_at_c<operator_families, index>::rule(g, n, rule);
-  });
+  boost::mp11::mp_with_index<family_count>(facts_of(n.op).family,
+                                           [&](auto index) { boost::mp11::mp_at_c<operator_families, index>::rule(g, n, rule); });
 }
 
 /// Every opcode belongs to exactly one family.

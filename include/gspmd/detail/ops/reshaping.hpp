@@ -8,12 +8,14 @@
 namespace gspmd::detail {
 
 /// Adds a broadcast: dim `d` of the operand becomes dim `dims[d]` of the result; an extent of 1 is stretched.
-constexpr int add_broadcast(graph& g, int operand, const extents& shape, const inline_vec<std::int8_t, max_rank>& dims, location at) {
+constexpr int add_broadcast(graph& g, int operand, const extents& shape, const inline_vec<std::int8_t, max_rank>& dims,
+                            location at) {
   if (operand < 0) return -1;
   const node& x = g.nodes[static_cast<std::size_t>(operand)];
   if (dims.count != x.shape.count)
-    return g.fail(at, "broadcast_in_dim", mistake::rank, text("names ") << dims.count << " dims for an operand " << shape_text(x.shape)
-                                                         << "; name one dim of the result for each dim of the operand");
+    return g.fail(at, "broadcast_in_dim", mistake::rank,
+                  text("names ") << dims.count << " dims for an operand " << shape_text(x.shape)
+                                 << "; name one dim of the result for each dim of the operand");
   node n;
   n.op = opcode::broadcast_in_dim;
   n.type = x.type;
@@ -23,15 +25,15 @@ constexpr int add_broadcast(graph& g, int operand, const extents& shape, const i
   int previous = -1;
   for (int d = 0; d < dims.count; ++d) {
     if (dims[d] < 0 || dims[d] >= shape.count)
-      return g.fail(at, "broadcast_in_dim", mistake::dim, text("dim ") << dims[d] << " is not a dim of the result " << shape_text(shape)
-                                                         << "; dims count from 0");
+      return g.fail(at, "broadcast_in_dim", mistake::dim,
+                    text("dim ") << dims[d] << " is not a dim of the result " << shape_text(shape) << "; dims count from 0");
     if (dims[d] <= previous)
       return g.fail(at, "broadcast_in_dim", mistake::dim, "the dims must increase; transpose the operand first");
     previous = dims[d];
     if (x.shape[d] != 1 && x.shape[d] != shape[dims[d]])
-      return g.fail(at, "broadcast_in_dim", mistake::extent, text("dim ") << d << " of the operand " << shape_text(x.shape) << " does not fit dim "
-                                                         << dims[d] << " of the result " << shape_text(shape)
-                                                         << "; it must be equal or 1");
+      return g.fail(at, "broadcast_in_dim", mistake::extent,
+                    text("dim ") << d << " of the operand " << shape_text(x.shape) << " does not fit dim " << dims[d]
+                                 << " of the result " << shape_text(shape) << "; it must be equal or 1");
     n.attributes.push_back(dims[d]);
   }
   return g.add(n);
@@ -62,7 +64,8 @@ constexpr int add_transpose(graph& g, int operand, const inline_vec<std::int8_t,
   for (const auto d : permutation)
     if (d >= 0 && d < x.shape.count) seen |= dim_bit(d);
   if (permutation.count != x.shape.count || seen != dim_bit(x.shape.count) - 1)
-    return g.fail(at, "transpose", mistake::dim, text("the permutation must name each dim of the operand ") << shape_text(x.shape) << " once");
+    return g.fail(at, "transpose", mistake::dim,
+                  text("the permutation must name each dim of the operand ") << shape_text(x.shape) << " once");
   node n;
   n.op = opcode::transpose;
   n.type = x.type;
@@ -95,8 +98,9 @@ constexpr int add_reshape(graph& g, int operand, const extents& shape, location 
   if (operand < 0) return -1;
   const node& x = g.nodes[static_cast<std::size_t>(operand)];
   if (elements(x.shape) != elements(shape))
-    return g.fail(at, "reshape", mistake::element_count, text("the operand ") << shape_text(x.shape) << " has " << elements(x.shape) << " elements, the result "
-                                                      << shape_text(shape) << " has " << elements(shape));
+    return g.fail(at, "reshape", mistake::element_count,
+                  text("the operand ") << shape_text(x.shape) << " has " << elements(x.shape) << " elements, the result "
+                                       << shape_text(shape) << " has " << elements(shape));
   node n;
   n.op = opcode::reshape;
   n.type = x.type;

@@ -34,7 +34,8 @@ constexpr int add_constant(graph& g, dtype type, const extents& shape, double re
 /// Adds a tensor whose elements are their global index along `dim` (F35).
 constexpr int add_iota(graph& g, dtype type, const extents& shape, int dim, location at) {
   if (dim < 0 || dim >= shape.count)
-    return g.fail(at, "iota", mistake::dim, text("dim ") << dim << " is not a dim of " << shape_text(shape) << "; dims count from 0");
+    return g.fail(at, "iota", mistake::dim,
+                  text("dim ") << dim << " is not a dim of " << shape_text(shape) << "; dims count from 0");
   if (type == dtype::pred) return g.fail(at, "iota", mistake::type, "is not defined for pred; use a number type");
   node n = source(opcode::iota, type, shape, at);
   n.attributes.push_back(static_cast<std::int8_t>(dim));

@@ -78,7 +78,8 @@ class completion {
     users_.resize(static_cast<std::size_t>(users_begin_[count]), 0);
     auto next = users_begin_;
     for (std::size_t i = 0; i < count; ++i)
-      for (const int o : g.nodes[i].operands) users_[static_cast<std::size_t>(next[static_cast<std::size_t>(o)]++)] = static_cast<int>(i);
+      for (const int o : g.nodes[i].operands)
+        users_[static_cast<std::size_t>(next[static_cast<std::size_t>(o)]++)] = static_cast<int>(i);
   }
 
   constexpr void run() {

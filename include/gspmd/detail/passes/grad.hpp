@@ -15,8 +15,9 @@ class differentiator {
   constexpr differentiator(graph& g, int scalar) : graph_(g), gradients_(static_cast<std::size_t>(scalar) + 1, -1) {
     const node seed = at(scalar);
     if (seed.shape.count != 0 || !is_floating(seed.type)) {
-      g.fail(seed.at, "grad", mistake::no_scalar_loss, text("the value to differentiate is ") << name_of(seed.type) << shape_text(seed.shape)
-                                                                     << "; it must be a float of rank 0, a loss: sum or mean it");
+      g.fail(seed.at, "grad", mistake::no_scalar_loss,
+             text("the value to differentiate is ")
+                 << name_of(seed.type) << shape_text(seed.shape) << "; it must be a float of rank 0, a loss: sum or mean it");
       return;
     }
     gradients_[static_cast<std::size_t>(scalar)] = add_constant(g, seed.type, seed.shape, 1, 1, seed.at);
@@ -27,7 +28,8 @@ class differentiator {
   /// The gradient by a node; zero where the scalar does not depend on it.
   [[nodiscard]] constexpr int by(int i) {
     if (graph_.failed() || i < 0) return -1;
-    if (i < static_cast<int>(gradients_.size()) && gradients_[static_cast<std::size_t>(i)] >= 0) return gradients_[static_cast<std::size_t>(i)];
+    if (i < static_cast<int>(gradients_.size()) && gradients_[static_cast<std::size_t>(i)] >= 0)
+      return gradients_[static_cast<std::size_t>(i)];
     return add_constant(graph_, at(i).type, at(i).shape, 0, 0, at(i).at);
   }
 
@@ -124,8 +126,10 @@ class differentiator {
       return;
     }
     for (int k = 0; k < n.operands.count; ++k) {
-      const value slope{&graph_, add_elementwise(graph_, opcode::map, std::span<const int>(n.operands.begin(), static_cast<std::size_t>(n.operands.count)),
-                                                 n.at, dtype::f32, n.function->derivatives[k])};
+      const value slope{
+          &graph_, add_elementwise(graph_, opcode::map,
+                                   std::span<const int>(n.operands.begin(), static_cast<std::size_t>(n.operands.count)), n.at,
+                                   dtype::f32, n.function->derivatives[k])};
       give(n.operands[k], operand(dy, n.at) * operand(slope, n.at));
     }
   }
@@ -155,7 +159,8 @@ class differentiator {
       if (count == 2) {  // dy stands where its operand stood, so that the kernel sees the order the user wrote
         e.operands.push_back(k == 0 ? result : other);
         e.operands.push_back(k == 0 ? other : result);
-        id = k == 0 ? add_einsum(graph_, e, {dy.id(), n.operands[1]}, n.at) : add_einsum(graph_, e, {n.operands[0], dy.id()}, n.at);
+        id = k == 0 ? add_einsum(graph_, e, {dy.id(), n.operands[1]}, n.at)
+                    : add_einsum(graph_, e, {n.operands[0], dy.id()}, n.at);
       } else {
         e.operands.push_back(result);
         id = e.result == result ? dy.id() : add_einsum(graph_, e, {dy.id()}, n.at);

@@ -50,7 +50,8 @@ constexpr local_program partition_graph(const graph& g, const mesh_shape& mesh, 
   return std::move(parts.program);
 }
 
-constexpr plan schedule_program(const graph& g, const mesh_shape& mesh, std::span<const sharding> completed, local_program local) {
+constexpr plan schedule_program(const graph& g, const mesh_shape& mesh, std::span<const sharding> completed,
+                                local_program local) {
   plan result;
   result.error = forbidden_reshard(g, local);
   if (!result.error.empty()) {

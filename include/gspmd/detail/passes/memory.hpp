@@ -25,8 +25,10 @@ class memory_planner {
   }
 
   constexpr void run() {
-    for (std::size_t k = 0; k < plan_.inputs.size(); ++k) settle(plan_.inputs[k], {memory_place::kind::input, static_cast<std::int64_t>(k)});
-    for (std::size_t k = 0; k < plan_.outputs.size(); ++k) settle(plan_.outputs[k], {memory_place::kind::output, static_cast<std::int64_t>(k)});
+    for (std::size_t k = 0; k < plan_.inputs.size(); ++k)
+      settle(plan_.inputs[k], {memory_place::kind::input, static_cast<std::int64_t>(k)});
+    for (std::size_t k = 0; k < plan_.outputs.size(); ++k)
+      settle(plan_.outputs[k], {memory_place::kind::output, static_cast<std::int64_t>(k)});
     for (int i = 0; i < static_cast<int>(plan_.steps.size()); ++i) {
       const auto& s = plan_.steps[at(i)];
       for (int k = 0; k < s.results.count; ++k) first_[at(root(slot(s.results, k)))] = i;
@@ -159,11 +161,11 @@ class memory_planner {
   }
 
   plan& plan_;
-  std::vector<int> storage_;  // by value: whose memory it shares
-  std::vector<int> first_;    // by root: the step that makes it
-  std::vector<int> last_;     // by root: the last step that reads it
-  std::vector<std::uint8_t> fixed_;   // by root: an input or output
-  std::vector<region> live_;  // by begin
+  std::vector<int> storage_;         // by value: whose memory it shares
+  std::vector<int> first_;           // by root: the step that makes it
+  std::vector<int> last_;            // by root: the last step that reads it
+  std::vector<std::uint8_t> fixed_;  // by root: an input or output
+  std::vector<region> live_;         // by begin
 };
 
 }  // namespace gspmd::detail

@@ -36,7 +36,8 @@ constexpr reshard_step next_step(const mesh_shape& mesh, const extents& global, 
       bool prefix = true;
       for (const auto& use : mid.splits) {
         if (use.dim != dim) continue;
-        if (at + index >= to.splits.count || to.splits[at + index].dim != dim || to.splits[at + index].axis != use.axis) prefix = false;
+        if (at + index >= to.splits.count || to.splits[at + index].dim != dim || to.splits[at + index].axis != use.axis)
+          prefix = false;
         ++index;
         ++seen;
       }
@@ -99,7 +100,8 @@ constexpr reshard_step next_step(const mesh_shape& mesh, const extents& global, 
 /// What one device sends in one step.
 constexpr std::int64_t step_bytes(const mesh_shape& mesh, const extents& global, const sharding& from, const reshard_step& step,
                                   std::int64_t bytes_per_elem) {
-  if (step.what == reshard_step::kind::reduce) return bytes_sent(mesh, reduction{global, from, step.to, step.axes, from.kind}, bytes_per_elem);
+  if (step.what == reshard_step::kind::reduce)
+    return bytes_sent(mesh, reduction{global, from, step.to, step.axes, from.kind}, bytes_per_elem);
   if (step.what == reshard_step::kind::move) return bytes_sent(mesh, movement{global, from, step.to, step.axes}, bytes_per_elem);
   return 0;
 }
@@ -108,7 +110,8 @@ constexpr std::int64_t step_bytes(const mesh_shape& mesh, const extents& global,
 constexpr std::int64_t reshard_bytes(const mesh_shape& mesh, const extents& global, sharding from, const sharding& to,
                                      std::int64_t bytes_per_elem) {
   std::int64_t total = 0;
-  for (auto step = next_step(mesh, global, from, to); step.what != reshard_step::kind::none; step = next_step(mesh, global, from, to)) {
+  for (auto step = next_step(mesh, global, from, to); step.what != reshard_step::kind::none;
+       step = next_step(mesh, global, from, to)) {
     total += step_bytes(mesh, global, from, step, bytes_per_elem);
     from = step.to;
   }

@@ -167,7 +167,8 @@ class scheduler {
     const auto result = letters_of(graph_, n, 2);
     for (int d = 0; d < result.count; ++d) c.out.push_back(number_of(result[d]));
     out.contractions.push_back(plan_contraction(c));
-    auto& s = add_step(action::contract, op, static_cast<int>(out.contractions.size()) - 1, {op.operands[0], op.operands[1]}, {op.result});
+    auto& s = add_step(action::contract, op, static_cast<int>(out.contractions.size()) - 1, {op.operands[0], op.operands[1]},
+                       {op.result});
     for (int k = 0; k < 2; ++k) {
       const auto dims = letters_of(graph_, n, k);
       for (int d = 0; d < dims.count; ++d)
@@ -277,7 +278,7 @@ class scheduler {
 
   struct group_builder {
     std::vector<scalar_op> ops;
-    std::vector<int> value;    // by register: the value it computes; -1 for loads and the like
+    std::vector<int> value;  // by register: the value it computes; -1 for loads and the like
     std::vector<int> inputs;
     std::vector<int> results;
     std::vector<fused_store> stores;
@@ -314,7 +315,8 @@ class scheduler {
         for (const int o : maker(m).operands) --uses_[at(o)];
       for (const int m : members) {
         if (uses_[at(m)] == 0) continue;  // nobody outside the group
-        group.stores.push_back(fused_store{static_cast<std::int16_t>(register_of(m, group)), static_cast<std::int16_t>(group.results.size())});
+        group.stores.push_back(
+            fused_store{static_cast<std::int16_t>(register_of(m, group)), static_cast<std::int16_t>(group.results.size())});
         group.results.push_back(m);
       }
     }
@@ -451,13 +453,13 @@ class scheduler {
 
   const graph& graph_;
   local_program program_;
-  std::vector<int> maker_;      // by value: the op that makes it; -1 for inputs
-  std::vector<int> uses_;       // by value: by operators that are not in a group yet
-  std::vector<int> seen_;       // by value: the last walk that met it
+  std::vector<int> maker_;  // by value: the op that makes it; -1 for inputs
+  std::vector<int> uses_;   // by value: by operators that are not in a group yet
+  std::vector<int> seen_;   // by value: the last walk that met it
   int stamp_ = 0;
-  std::vector<std::uint8_t> waiting_;   // by value: a lazy op that is not done
-  std::vector<int> queue_;      // values that wait and may join a loop, in order
-  std::vector<int> step_;       // by value: the step that computes it; -1: none yet
+  std::vector<std::uint8_t> waiting_;  // by value: a lazy op that is not done
+  std::vector<int> queue_;             // values that wait and may join a loop, in order
+  std::vector<int> step_;              // by value: the step that computes it; -1: none yet
 };
 
 }  // namespace gspmd::detail
