@@ -50,9 +50,10 @@ inline void outer_product(std::int64_t m, std::int64_t n, const T* a, std::int64
         store_simd(row + j, accumulate ? load_simd<T>(row + j) + product : product);
       }
     }
-    for (; j < n; ++j) {
-      const T product = x * b[j * b_step];
-      row[j] = accumulate ? row[j] + product : product;
+    // Counted down: GCC's clones for constant extents otherwise warn of iterations that never happen.
+    for (std::int64_t left = n - j; left > 0; --left) {
+      const T product = x * b[(n - left) * b_step];
+      row[n - left] = accumulate ? row[n - left] + product : product;
     }
   }
 }
