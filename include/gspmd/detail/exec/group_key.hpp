@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
-#include <cstring>
 #include <vector>
 
 #include "gspmd/detail/ir/layout.hpp"
@@ -22,7 +22,7 @@ struct group_key {
 
   [[nodiscard]] bool names(const mesh_shape& mesh, axis_mask over) const {
     if (axes != over || !(sizes == mesh.sizes) || order.empty() != (mesh.order == nullptr)) return false;
-    return order.empty() || std::memcmp(order.data(), mesh.order, order.size() * sizeof(std::int32_t)) == 0;
+    return mesh.order == nullptr || std::equal(order.begin(), order.end(), mesh.order);
   }
 };
 
