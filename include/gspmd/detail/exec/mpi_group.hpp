@@ -271,6 +271,7 @@ class mpi_group {
 
   template <class T>
   void all_reduce(std::int64_t elems, monoid kind, const T* in, T* out) {
+    if (elems == 0) return;  // on all members alike
     if (window_) return window_->all_reduce(kind, elems, in, out);
     for (std::int64_t begin = 0; begin < elems; begin += work_.largest_count) {
       const int count = static_cast<int>(elems - begin < work_.largest_count ? elems - begin : work_.largest_count);
