@@ -91,23 +91,28 @@ constexpr plan stand_in_plan() {
 }
 
 /// The tables of a compiled program. Compilers limit the steps of one evaluation (Clang: 1,048,576), so that each pass is an
-/// evaluation of its own, from constant to constant; the trace, which is cheap, is made again where a pass needs the graph.
+/// evaluation of its own, from constant to constant.
 template <auto Callable, class Mesh, class... Inputs>
 struct static_tables {
   static constexpr graph trace() { return trace_program<Callable, Mesh, Inputs...>(); }
   struct trace_facts {
-    std::size_t nodes = 0;
+    graph_sizes sizes;
     bool failed = false;
   };
   static constexpr trace_facts traced = [] {
     const graph g = trace();
-    return g.failed() ? trace_facts{0, true} : trace_facts{g.nodes.size(), false};
+    return g.failed() ? trace_facts{{}, true} : trace_facts{{g.nodes.size(), g.inputs.size(), g.outputs.size()}, false};
+  }();
+  static constexpr constant_graph<traced.sizes> frozen = [] {
+    const graph g = trace();
+    return constant_graph<traced.sizes>(g);
   }();
 
-  static constexpr std::array<sharding, traced.nodes> completed = [] {
-    std::array<sharding, traced.nodes> result{};
+  static constexpr std::array<sharding, traced.sizes.nodes> completed = [] {
+    std::array<sharding, traced.sizes.nodes> result{};
     if (!traced.failed) {
-      const auto list = complete_graph(trace(), Mesh::info.shape);
+      const graph g = frozen.thaw();
+      const auto list = complete_graph(g, Mesh::info.shape);
       for (std::size_t i = 0; i < result.size(); ++i) result[i] = list[i];
     }
     return result;
@@ -117,7 +122,7 @@ struct static_tables {
     if constexpr (traced.failed) {
       return {};
     } else {
-      const graph g = trace();
+      const graph g = frozen.thaw();
       return partition_graph(g, Mesh::info.shape, completed);
     }
   }
@@ -131,13 +136,14 @@ struct static_tables {
   }();
 
   static constexpr plan make() {
-    const graph g = trace();
     if constexpr (traced.failed) {
+      const graph g = trace();
       plan refused;
       refused.error = g.error;
       refused.broken = g.broken;
       return refused;
     } else {
+      const graph g = frozen.thaw();
       return schedule_program(g, Mesh::info.shape, completed, local.thaw());
     }
   }

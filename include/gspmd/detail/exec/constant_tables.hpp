@@ -19,6 +19,33 @@ constexpr table_sizes sizes_of(const plan& p) {
           p.reductions.size(), p.permutations.size(), p.inputs.size(),     p.outputs.size()};
 }
 
+/// A graph as a constant, between two evaluations.
+struct graph_sizes {
+  std::size_t nodes = 0, inputs = 0, outputs = 0;
+};
+
+template <graph_sizes Sizes>
+struct constant_graph {
+  std::array<node, Sizes.nodes> nodes{};
+  std::array<int, Sizes.inputs> inputs{};
+  std::array<int, Sizes.outputs> outputs{};
+  const mesh_info* mesh = nullptr;
+
+  constexpr explicit constant_graph(const graph& g) : mesh(g.mesh) {
+    for (std::size_t i = 0; i < Sizes.nodes; ++i) nodes[i] = g.nodes[i];
+    for (std::size_t i = 0; i < Sizes.inputs; ++i) inputs[i] = g.inputs[i];
+    for (std::size_t i = 0; i < Sizes.outputs; ++i) outputs[i] = g.outputs[i];
+  }
+  [[nodiscard]] constexpr graph thaw() const {
+    graph g;
+    g.mesh = mesh;
+    g.nodes.assign(nodes.begin(), nodes.end());
+    g.inputs.assign(inputs.begin(), inputs.end());
+    g.outputs.assign(outputs.begin(), outputs.end());
+    return g;
+  }
+};
+
 /// A local program as a constant, between two evaluations.
 struct local_sizes {
   std::size_t values = 0, ops = 0, inputs = 0, outputs = 0, results = 0;
