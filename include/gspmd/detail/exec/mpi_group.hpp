@@ -11,9 +11,9 @@
 #include "gspmd/detail/exec/box.hpp"
 #include "gspmd/detail/exec/collective.hpp"
 #include "gspmd/detail/exec/group_key.hpp"
+#include "gspmd/detail/exec/mpi_node_memory.hpp"
+#include "gspmd/detail/exec/mpi_node_window.hpp"
 #include "gspmd/detail/exec/mpi_plan.hpp"
-#include "gspmd/detail/exec/node_memory.hpp"
-#include "gspmd/detail/exec/node_window.hpp"
 #include "gspmd/detail/exec/shared_memory.hpp"
 
 namespace gspmd::detail {
