@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include "gspmd/detail/ops/sources.hpp"
 #include "gspmd/program.hpp"
 #include "gspmd/sharding.hpp"
 #include "gspmd/tree.hpp"
