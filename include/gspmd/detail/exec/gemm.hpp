@@ -30,7 +30,10 @@ inline constexpr bool has_gemm_library = false;
 
 /// Makes the BLAS use one thread per call. Devices that are threads of one process otherwise compete with its threads.
 /// Call it once, before the devices start.
-inline void single_threaded_blas() { blas_single_threaded(); }
+inline void single_threaded_blas() {
+  static const bool done = (blas_single_threaded(), true);  // once: devices on threads all come here
+  static_cast<void>(done);
+}
 
 /// c = op(a) op(b), or c += with `accumulate`: row-major, op(a) being m x k and op(b) k x n. k = 0 gives zeros. Integers wrap
 /// around. What c holds does not matter (it may be NaN) unless it is accumulated to. The operand of one row or column may
