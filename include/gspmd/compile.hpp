@@ -196,8 +196,6 @@ class compile {
   }
   static_assert(is_accepted() || true);
 
-  using leaves = boost::mp11::mp_append<typename detail::input_leaves<Inputs>::type...>;
-
   template <class Layout, std::size_t... D>
   static auto split_type(std::index_sequence<D...>)
       -> split<detail::spec_of(Mesh::info, Layout::value().layout, static_cast<int>(D))...>;

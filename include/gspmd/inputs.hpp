@@ -49,16 +49,4 @@ struct record {
   }
 };
 
-namespace detail {
-
-template <class Input>
-struct input_leaves {
-  using type = boost::mp11::mp_list<Input>;
-};
-template <template <class> class Struct, class... Members>
-struct input_leaves<record<Struct, Members...>> {
-  using type = boost::mp11::mp_list<Members...>;
-};
-
-}  // namespace detail
 }  // namespace gspmd

@@ -23,7 +23,8 @@ constexpr bool same_cuts(const mesh_shape& mesh, const sharding& a, const shardi
   }
 }
 
-/// Takes over splits on dims that `target` leaves open and whole, by axes it does not use. True if anything changed.
+/// Takes over splits on dims that `target` leaves open, by axes it does not use: of a whole dim, or minor to the splits that
+/// the dim has already where both begin alike. True if anything changed.
 /// Dims of extent 1 are left whole: cutting them gives one device everything and the others nothing.
 constexpr bool refine(sharding& target, const inline_vec<axis_use, max_axes>& splits, const extents& shape) {
   bool changed = false;

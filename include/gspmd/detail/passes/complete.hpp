@@ -53,8 +53,8 @@ struct split_origin {
 ///    broadcast backward, then broadcast forward.
 /// 3. A round sweeps forward (operands to result) and backward (result to operands, and between operands) over the
 ///    operators whose neighbours changed, until nothing changes.
-/// 4. A value takes over a split only on a dim that is not split yet and open, by axes that it does not use yet: shardings
-///    are only refined, so the fixed point is reached; annotated dims never change.
+/// 4. A value takes over a split only on an open dim that is whole, or split by the first of the same axes, and by axes that it
+///    does not use yet: shardings are only refined, so the fixed point is reached; annotated dims never change.
 ///
 ///   x{B:data} w{F:model}  h = einsum<"bd,df->bf">(x, w)  ->  h{B:data, F:model}        (Fig. 3)
 ///
