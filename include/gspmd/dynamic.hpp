@@ -11,6 +11,7 @@
 #include "gspmd/detail/exec/bound_devices.hpp"
 #include "gspmd/detail/exec/interpreter.hpp"
 #include "gspmd/detail/exec/step_checks.hpp"
+#include "gspmd/detail/ops/kept_functions.hpp"
 #include "gspmd/detail/passes/canonical.hpp"
 #include "gspmd/detail/passes/make_plan.hpp"
 #include "gspmd/run.hpp"
@@ -108,7 +109,9 @@ struct any_array {
 /// A compiled program: a value that may be kept, copied, run any number of times and asked what was decided.
 class program {
  public:
-  program(mesh m, detail::graph g) : mesh_(std::move(m)) {
+  /// `functions`: what maps of the graph point at.
+  program(mesh m, const detail::graph& g, std::shared_ptr<const detail::kept_functions> functions = nullptr)
+      : mesh_(std::move(m)), functions_(std::move(functions)) {
     if (g.failed()) throw error(std::string(g.error.view()));
     auto made = std::make_shared<detail::plan>(detail::make_plan(g, mesh_.info().shape));
     if (!made->error.empty()) throw error(std::string(made->error.view()));
@@ -158,6 +161,7 @@ class program {
   void run_on(Comm& comm, const void* const* inputs, void* const* outputs) const;
 
   dynamic::mesh mesh_;
+  std::shared_ptr<const detail::kept_functions> functions_;
   std::shared_ptr<const detail::plan> plan_;
   detail::plan_view view_;
 };
@@ -204,6 +208,7 @@ class builder {
  public:
   explicit builder(dynamic::mesh m) : mesh_(std::move(m)), graph_(std::make_unique<detail::graph>()) {
     graph_->mesh = &mesh_.info();
+    graph_->functions = functions_.get();
   }
 
   value input(const dynamic::input& given, location at = location::current()) {
@@ -237,7 +242,7 @@ class builder {
   /// Throws gspmd::error with the first mistake: operator, line, dim or axis, and the way out.
   [[nodiscard]] program compile() const {
     if (graph_->failed()) throw error(std::string(graph_->error.view()));
-    return {mesh_, detail::canonical_order(*graph_)};
+    return {mesh_, detail::canonical_order(*graph_), functions_};
   }
 
   /// Throws gspmd::error unless the bytes of a tensor can be counted.
@@ -265,6 +270,7 @@ class builder {
   }
 
   dynamic::mesh mesh_;
+  std::shared_ptr<detail::kept_functions> functions_ = std::make_shared<detail::kept_functions>();
   std::unique_ptr<detail::graph> graph_;
 };
 
