@@ -38,6 +38,7 @@ class scheduler {
       for (const int o : program_.ops[i].operands) ++uses_[at(o)];
     }
     list_readers();
+    reserve_tables();
     for (const int o : program_.outputs) ++uses_[at(o)];
   }
 
@@ -94,6 +95,20 @@ class scheduler {
     std::vector<int> next = readers_from_;
     for (const auto& op : program_.ops)
       for (const int o : op.operands) readers_[at(next[at(o)]++)] = op.result;
+  }
+
+  /// Large tables that grow step by step would cost more than all the rest.
+  constexpr void reserve_tables() {
+    std::size_t contractions = 0;
+    std::size_t lazy = 0;
+    for (const auto& op : program_.ops) {
+      if (op.what != local_kind::compute) continue;
+      if (is_lazy(op)) ++lazy;
+      else if (op.operands.count == 2) ++contractions;
+    }
+    out.values.reserve(program_.values.size() + program_.outputs.size());
+    out.contractions.reserve(contractions);
+    out.scalar_ops.reserve(2 * lazy);
   }
 
   // ---- steps ----
@@ -373,6 +388,7 @@ class scheduler {
       const int stamp = ++stamp_;  // what it needed may have been flushed meanwhile, with stamps of its own
       collect(v, members, stamp);
       join(members, loop, stamp);
+      group.ops.reserve(2 * members.size());
       std::size_t count = 0;
       for (; count < members.size() && group.ops.size() + 1 + max_map_arity <= most_registers; ++count)
         compute(members[count], loop, group);
