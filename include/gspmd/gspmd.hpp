@@ -14,6 +14,7 @@
 #include "gspmd/grad.hpp"
 #include "gspmd/inputs.hpp"
 #include "gspmd/mesh.hpp"
+#include "gspmd/network.hpp"
 #include "gspmd/ops.hpp"
 #include "gspmd/program.hpp"
 #include "gspmd/run.hpp"
