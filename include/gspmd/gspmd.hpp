@@ -22,3 +22,4 @@
 #include "gspmd/sharding.hpp"
 #include "gspmd/tree.hpp"
 #include "gspmd/within_budget.hpp"
+#include "gspmd/xla_sharding.hpp"

@@ -19,6 +19,7 @@ enum class mistake : std::uint8_t {
   annotation_rank,  // a sharding with another number of dims than its tensor
   unknown_axis,
   axis_used_twice,
+  xla_sharding,   // XLA's text
   parts,          // a number of parts that no mesh axes give
   communication,  // where the user forbade it
   no_derivative,
