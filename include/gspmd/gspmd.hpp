@@ -9,6 +9,7 @@
 #include "gspmd/comm/simulated.hpp"
 #include "gspmd/comm/threads.hpp"
 #include "gspmd/compile.hpp"
+#include "gspmd/draw.hpp"
 #include "gspmd/error.hpp"
 #include "gspmd/explain.hpp"
 #include "gspmd/grad.hpp"
