@@ -16,6 +16,7 @@
 #include "gspmd/inputs.hpp"
 #include "gspmd/mesh.hpp"
 #include "gspmd/ops.hpp"
+#include "gspmd/placements.hpp"
 #include "gspmd/program.hpp"
 #include "gspmd/run.hpp"
 #include "gspmd/shard_view.hpp"

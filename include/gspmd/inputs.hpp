@@ -25,8 +25,9 @@ struct in {
     auto& n = g.nodes[static_cast<std::size_t>(id)];
     if constexpr (Split::is_annotation) {
       const auto r = [&g] {
-        if constexpr (requires { Split::resolve(*g.mesh, Dims::rank); }) {  // xla_split
-          static_assert(Partial::axes.empty(), "gspmd: in: an XLA sharding says itself what is unreduced; leave out partial<>");
+        if constexpr (requires { Split::resolve(*g.mesh, Dims::rank); }) {  // xla_split, placements
+          static_assert(Partial::axes.empty(),
+                        "gspmd: in: this form of sharding says itself what is partial; leave out partial<>");
           return Split::resolve(*g.mesh, Dims::rank);
         } else {
           return detail::resolve(*g.mesh, Split::specs(), Split::rank, Dims::rank, Partial::axes, Partial::kind);
