@@ -16,6 +16,7 @@
 #include "gspmd/detail/passes/canonical.hpp"
 #include "gspmd/detail/passes/make_plan.hpp"
 #include "gspmd/run.hpp"
+#include "gspmd/xla_sharding.hpp"
 
 /// The run-time path: mesh, extents and shardings known when the program runs. The planner and the kernels are those of
 /// `compile`; what is a compile error there is a gspmd::error with the same words here, thrown before anything runs.
@@ -73,7 +74,7 @@ class mesh {
 };
 
 /// An input of a program. `sharding` has one entry for each dim, as in `split`: "data", "data,model", "" or "?"; none at all
-/// leaves the input to completion.
+/// leaves the input to completion. A single entry may be XLA's text for all dims: "{devices=[2,1]<=[2]}".
 struct input {
   dtype type = dtype::f32;
   std::vector<std::int64_t> shape;
@@ -301,6 +302,11 @@ class builder {
  private:
   detail::sharding resolve(const std::vector<std::string>& dims, int rank, const char* op, location at,
                            const std::string& partial_axes = {}, monoid kind = monoid::add) {
+    if (dims.size() == 1 && dims[0].starts_with('{') && partial_axes.empty()) {
+      const auto r = detail::resolve_xla(mesh_.info(), dims[0], rank);
+      if (!r.problem.empty()) graph_->fail(at, op, r.broken, r.problem);
+      return r.value;
+    }
     std::vector<dim_spec> specs;
     for (const auto& d : dims) {
       if (d.size() > 63) throw error(std::string(op) + ": at most 63 characters for a dim");
