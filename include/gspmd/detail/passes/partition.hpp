@@ -35,7 +35,7 @@ class partitioner {
     }
     for (std::size_t i = graph_.nodes.size(); i-- > 0;)
       if (needed[i] != 0)
-        for (const int o : graph_.nodes[i].operands) {
+        for (const int o : data_operands(graph_.nodes[i])) {
           needed[static_cast<std::size_t>(o)] = 1;
           ++users_[static_cast<std::size_t>(o)];
         }
@@ -45,7 +45,7 @@ class partitioner {
         program.inputs.push_back(add_form(i, completed_of(i)));
       } else if (needed[static_cast<std::size_t>(i)] == 0 || is_source(n)) {
         continue;
-      } else if (n.op == opcode::reshard) {
+      } else if (n.op == opcode::reshard || n.op == opcode::shard_alike) {
         forms_[static_cast<std::size_t>(i)].push_back(form_of(n.operands[0], completed_of(i), i));
       } else {
         emit(i);
@@ -64,6 +64,10 @@ class partitioner {
  private:
   [[nodiscard]] constexpr const sharding& completed_of(int i) const { return completed_[static_cast<std::size_t>(i)]; }
   [[nodiscard]] constexpr const extents& shape_of(int i) const { return graph_.nodes[static_cast<std::size_t>(i)].shape; }
+  /// The second operand of shard_alike is only looked at.
+  [[nodiscard]] static constexpr std::span<const int> data_operands(const node& n) {
+    return {n.operands.begin(), n.op == opcode::shard_alike ? std::size_t{1} : static_cast<std::size_t>(n.operands.count)};
+  }
   [[nodiscard]] static constexpr bool is_source(const node& n) { return n.op == opcode::constant || n.op == opcode::iota; }
 
   constexpr int add_value(int i, const sharding& layout) {
