@@ -235,6 +235,7 @@ class builder {
  public:
   explicit builder(dynamic::mesh m) : mesh_(std::move(m)), graph_(std::make_unique<detail::graph>()) {
     graph_->mesh = &mesh_.info();
+    graph_->allow_replication = false;
     graph_->functions = functions_.get();
   }
 
