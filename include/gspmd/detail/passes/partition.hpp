@@ -29,16 +29,16 @@ class partitioner {
 
   constexpr void run() {
     std::vector<std::uint8_t> needed(graph_.nodes.size(), 0);  // what no output depends on is not computed
-    users_.resize(graph_.nodes.size(), 0);
+    readers_.resize(graph_.nodes.size(), std::vector<int>{});
     for (const int o : graph_.outputs) {
       needed[static_cast<std::size_t>(o)] = 1;
-      ++users_[static_cast<std::size_t>(o)];
+      readers_[static_cast<std::size_t>(o)].push_back(o);
     }
     for (std::size_t i = graph_.nodes.size(); i-- > 0;)
       if (needed[i] != 0)
         for (const int o : graph_.nodes[i].operands) {
           needed[static_cast<std::size_t>(o)] = 1;
-          ++users_[static_cast<std::size_t>(o)];
+          readers_[static_cast<std::size_t>(o)].push_back(static_cast<int>(i));
         }
     for (int i = 0; i < static_cast<int>(graph_.nodes.size()); ++i) {
       const node& n = graph_.nodes[static_cast<std::size_t>(i)];
@@ -57,12 +57,38 @@ class partitioner {
       wanted.partial = 0;
       program.outputs.push_back(form_of(o, wanted, o, false, true));
     }
+    drop_unused();
     for (const auto& forms : forms_) program.results.push_back(forms.empty() ? -1 : forms.front());
   }
 
   local_program program;
 
  private:
+  /// Takes out the operators whose result nobody reads: a broadcast that was only needed in another sharding, say.
+  constexpr void drop_unused() {
+    std::vector<std::uint8_t> is_read(program.values.size(), 0);
+    for (const int v : program.outputs) is_read[static_cast<std::size_t>(v)] = 1;
+    std::size_t at = program.ops.size();
+    bool any = false;
+    while (at-- > 0) {
+      const auto& op = program.ops[at];
+      if (is_read[static_cast<std::size_t>(op.result)] == 0) any = true;
+      else
+        for (const int o : op.operands) is_read[static_cast<std::size_t>(o)] = 1;
+    }
+    if (!any) return;
+    std::vector<local_op> kept;
+    for (const auto& op : program.ops)
+      if (is_read[static_cast<std::size_t>(op.result)] != 0) kept.push_back(op);
+    program.ops = std::move(kept);
+    for (auto& forms : forms_) {
+      std::vector<int> left;
+      for (const int v : forms)
+        if (is_read[static_cast<std::size_t>(v)] != 0) left.push_back(v);
+      if (!left.empty()) forms = std::move(left);
+    }
+  }
+
   [[nodiscard]] constexpr const sharding& completed_of(int i) const { return completed_[static_cast<std::size_t>(i)]; }
   [[nodiscard]] constexpr const extents& shape_of(int i) const { return graph_.nodes[static_cast<std::size_t>(i)].shape; }
   [[nodiscard]] static constexpr bool is_source(const node& n) { return n.op == opcode::constant || n.op == opcode::iota; }
@@ -80,7 +106,8 @@ class partitioner {
     return v;
   }
 
-  /// The cheapest form of a node's value to start from; -1 for constants and iotas, which are made in any sharding.
+  /// The cheapest form of a node's value to start from; -1 if it is made anew: constants and iotas always, conversions and
+  /// broadcasts where their operand moves fewer bytes than their result.
   [[nodiscard]] constexpr int best_form(int i, const sharding& wanted, std::int64_t& bytes) const {
     int best = -1;
     bytes = 0;
@@ -97,7 +124,24 @@ class partitioner {
         bytes = cost;
       }
     }
-    return best;
+    const node& n = graph_.nodes[static_cast<std::size_t>(i)];
+    if (best < 0 || bytes == 0 || (n.op != opcode::convert && n.op != opcode::broadcast_in_dim)) return best;
+    sharding operand;
+    if (wanted.partial != 0 || !is_made_from(n, wanted, operand)) return best;
+    std::int64_t again = 0;
+    static_cast<void>(best_form(n.operands[0], operand, again));
+    if (again >= bytes) return best;
+    bytes = again;
+    return -1;
+  }
+
+  /// Whether an operator of one operand can make its result in sharding `wanted`, and from what.
+  [[nodiscard]] constexpr bool is_made_from(const node& n, const sharding& wanted, sharding& operand) const {
+    op_rule rule;
+    rule_of(graph_, n, rule);
+    const auto uses = to_factors(mesh_, rule, rule.result(), wanted.splits);
+    operand.splits = to_dims(mesh_, rule, rule.operand(0), uses);
+    return to_dims(mesh_, rule, rule.result(), uses) == wanted.splits;
   }
 
   /// The local value of node `i` under `wanted`; emits what it takes to get it, for the sake of node `user`.
@@ -105,8 +149,12 @@ class partitioner {
     std::int64_t bytes = 0;
     int v = best_form(i, wanted, bytes);
     if (v < 0) {
+      const node& n = graph_.nodes[static_cast<std::size_t>(i)];
       local_op op;
       op.node = i;
+      sharding operand;
+      if (!is_source(n) && is_made_from(n, wanted, operand))
+        op.operands.push_back(form_of(n.operands[0], operand, user, forced, for_output));
       op.result = v = add_form(i, wanted);
       program.ops.push_back(op);
       return v;
@@ -205,7 +253,7 @@ class partitioner {
         const auto after = elements(local_extents(mesh_, n.shape, result));
         if (after > before) continue;
         // No smaller: somebody else may need the whole value, and then it would be reduced twice.
-        if (after == before && users_[static_cast<std::size_t>(n.operands[k])] > 1) continue;
+        if (after == before && readers_[static_cast<std::size_t>(n.operands[k])].size() > 1) continue;
         wanted[k].partial = axes;
         wanted[k].kind = kind;
         result.partial |= axes;
@@ -242,6 +290,60 @@ class partitioner {
     return held;
   }
 
+  /// A sharding that a later reader of operand `k` will ask for, and what it would have to send for it.
+  struct later_wish {
+    int operand = 0;
+    sharding wanted;
+    std::int64_t bytes = 0;
+  };
+
+  /// What elementwise readers after `i`, and outputs, want of its operands: a form that serves them too is worth more.
+  [[nodiscard]] constexpr std::vector<later_wish> later_wishes(int i, const node& n) const {
+    std::vector<later_wish> wishes;
+    for (int k = 0; k < n.operands.count; ++k) {
+      const int o = n.operands[k];
+      const auto& forms = forms_[static_cast<std::size_t>(o)];
+      const auto& readers = readers_[static_cast<std::size_t>(o)];
+      if (readers.size() < 2 || forms.empty()) continue;
+      const std::size_t first = wishes.size();
+      for (const int reader : readers) {
+        const node& user = graph_.nodes[static_cast<std::size_t>(reader)];
+        if ((reader <= i && reader != o) || !facts_of(user.op).uniform) continue;
+        later_wish wish;
+        wish.operand = k;
+        wish.wanted.splits = completed_of(reader).splits;
+        bool known = false;
+        for (std::size_t w = first; w < wishes.size(); ++w) known = known || same_layout(wishes[w].wanted, wish.wanted);
+        if (known) continue;
+        static_cast<void>(best_form(o, wish.wanted, wish.bytes));
+        if (bytes_of(user.type) < bytes_of(graph_.nodes[static_cast<std::size_t>(o)].type)) continue;  // moves its result
+        if (wish.bytes > 0) wishes.push_back(wish);
+      }
+    }
+    return wishes;
+  }
+
+  /// What the form that operand `k` is brought to saves the later readers: of those, the one that gains most.
+  [[nodiscard]] constexpr std::int64_t saved(const node& n, const use_plan& p, const std::vector<later_wish>& wishes) const {
+    std::int64_t total = 0;
+    int operand = -1;
+    std::int64_t most = 0;
+    for (const auto& wish : wishes) {
+      if (wish.operand != operand) {
+        total += most;
+        most = 0;
+        operand = wish.operand;
+      }
+      const auto& form = p.wanted[operand];
+      if ((wish.wanted.partial & ~form.partial) != 0) continue;
+      const int o = n.operands[operand];
+      const auto then =
+          reshard_bytes(mesh_, shape_of(o), form, wish.wanted, bytes_of(graph_.nodes[static_cast<std::size_t>(o)].type));
+      if (wish.bytes - then > most) most = wish.bytes - then;
+    }
+    return total + most;
+  }
+
   /// The use of every mesh axis by a factor of the rule that sends the fewest bytes; then by the fewest collectives, with the
   /// smallest shards, as the result and then the operands ask for it.
   [[nodiscard]] constexpr use_plan choose(int i, const node& n, const op_rule& rule) const {
@@ -264,11 +366,15 @@ class partitioner {
     use_plan best = plan_of(n, rule, search.assemble(first), held);
     auto best_bytes = cost_of(i, n, best);
     if (best_bytes == 0) return best;
+    const auto wishes = later_wishes(i, n);
+    std::int64_t most_saved = 0;
+    for (const auto& wish : wishes) most_saved += wish.bytes;
+    best_bytes += most_saved - saved(n, best, wishes);
     auto best_memory = search.memory_of(best.uses);
     search.run(best_bytes, [&](const factor_splits& uses, std::int64_t memory) {
       if (uses == best.uses) return best_bytes;
       const use_plan trial = plan_of(n, rule, uses, held);
-      const auto bytes = cost_of(i, n, trial);
+      const auto bytes = cost_of(i, n, trial) + most_saved - saved(n, trial, wishes);
       bool better = bytes < best_bytes;
       if (bytes == best_bytes) {
         const int more = messages_of(i, n, trial) - messages_of(i, n, best);
@@ -309,6 +415,8 @@ class partitioner {
     return tensors;
   }
 
+  static constexpr std::int64_t never = std::int64_t{1} << 60;
+
   /// What bringing the operands to what they must be sends, and bringing the result to its sharding.
   [[nodiscard]] constexpr std::int64_t cost_of(int i, const node& n, const use_plan& p) const {
     std::int64_t total = 0;
@@ -320,6 +428,7 @@ class partitioner {
       static_cast<void>(best_form(n.operands[k], p.wanted[k], bytes));
       total += bytes;
     }
+    if (n.forbid_reshard && total > 0) total += never;  // only if nothing else is possible: then it is refused
     sharding wanted = completed_of(i);
     wanted.partial = 0;
     return total + reshard_bytes(mesh_, n.shape, p.result, wanted, bytes_of(n.type));
@@ -349,8 +458,8 @@ class partitioner {
   const graph& graph_;
   const mesh_shape& mesh_;
   std::span<const sharding> completed_;
-  std::vector<std::vector<int>> forms_;  // by node: its local values
-  std::vector<int> users_;               // by node: how many read it, outputs included
+  std::vector<std::vector<int>> forms_;    // by node: its local values
+  std::vector<std::vector<int>> readers_;  // by node: those that read it; itself if it is an output
 };
 
 }  // namespace gspmd::detail
