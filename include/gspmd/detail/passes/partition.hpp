@@ -23,7 +23,7 @@ namespace gspmd::detail {
 class partitioner {
  public:
   constexpr partitioner(const graph& g, const mesh_shape& mesh, std::span<const sharding> completed)
-      : graph_(g), mesh_(mesh), completed_(completed) {
+      : graph_(g), mesh_(mesh), completed_(completed.begin(), completed.end()) {
     forms_.resize(g.nodes.size(), std::vector<int>{});
   }
 
@@ -40,6 +40,7 @@ class partitioner {
           needed[static_cast<std::size_t>(o)] = 1;
           readers_[static_cast<std::size_t>(o)].push_back(static_cast<int>(i));
         }
+    narrow_wishes(needed);
     for (int i = 0; i < static_cast<int>(graph_.nodes.size()); ++i) {
       const node& n = graph_.nodes[static_cast<std::size_t>(i)];
       if (n.op == opcode::parameter) {
@@ -64,6 +65,36 @@ class partitioner {
   local_program program;
 
  private:
+  /// Where every reader of a value takes the same slice of it, the slice is all that is made: all_reduce and slice become
+  /// reduce_scatter, through any elementwise operators in between.
+  constexpr void narrow_wishes(const std::vector<std::uint8_t>& needed) {
+    for (std::size_t i = graph_.nodes.size(); i-- > 0;) {
+      if (needed[i] == 0 || graph_.nodes[i].op == opcode::parameter || readers_[i].empty()) continue;
+      bool alike = true;
+      sharding slice = completed_[i];
+      for (std::size_t r = 0; r < readers_[i].size() && alike; ++r) {
+        const int reader = readers_[i][r];
+        const node& user = graph_.nodes[static_cast<std::size_t>(reader)];
+        const auto& wish = completed_of(reader).splits;
+        alike = false;
+        if (static_cast<std::size_t>(reader) == i) break;  // an output
+        sharding asked = slice;
+        if (facts_of(user.op).uniform) {
+          asked.splits = wish;
+        } else if (user.op == opcode::transpose) {
+          asked.splits.clear();
+          for (const auto& use : wish) asked.add_split(use.axis, user.attributes[use.dim]);
+        } else {
+          break;
+        }
+        alike = r == 0 || asked.splits == slice.splits;
+        slice = asked;
+      }
+      if (alike && !(slice.splits == completed_[i].splits) && lies_inside(mesh_, graph_.nodes[i].shape, completed_[i], slice))
+        completed_[i].splits = slice.splits;
+    }
+  }
+
   /// Takes out the operators whose result nobody reads: a broadcast that was only needed in another sharding, say.
   constexpr void drop_unused() {
     std::vector<std::uint8_t> is_read(program.values.size(), 0);
@@ -457,7 +488,7 @@ class partitioner {
 
   const graph& graph_;
   const mesh_shape& mesh_;
-  std::span<const sharding> completed_;
+  std::vector<sharding> completed_;        // by node: what completion found, or less where nobody reads more
   std::vector<std::vector<int>> forms_;    // by node: its local values
   std::vector<std::vector<int>> readers_;  // by node: those that read it; itself if it is an output
 };
