@@ -9,6 +9,7 @@
 
 #include <gspmd/dynamic.hpp>
 #include <gspmd/gspmd.hpp>
+#include <gspmd/network.hpp>
 
 namespace {
 

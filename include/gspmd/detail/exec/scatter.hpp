@@ -7,7 +7,7 @@
 
 #include "gspmd/comm/communicator.hpp"
 #include "gspmd/detail/exec/device_memory.hpp"
-#include "gspmd/detail/exec/interpreter.hpp"
+#include "gspmd/detail/exec/element_types.hpp"
 #include "gspmd/detail/exec/monoid_ops.hpp"
 #include "gspmd/detail/exec/shared_memory.hpp"
 #include "gspmd/tree.hpp"
