@@ -136,7 +136,7 @@ TEST_CASE("F62: four rules of einsum") {
   CHECK(plan("F62 abi,aoi->abo, batch split", {"x", "", ""}, {"x", "", ""}).collective_count() == 0);
   CHECK(plan("F62 abi,aoi->abo, a free dim split", {"", "x", ""}, {"", "", ""}).collective_count() == 0);
   const auto contracted = plan("F62 abi,aoi->abo, the contracting dim split", {"", "", "x"}, {"", "", "x"});
-  CHECK(contracted.collective_count_in(collective_kind::all_gather) == 0);
+  CHECK(contracted.bytes_sent_per_device() <= 2 * 3 * (8 * 16 * 64 * 4) / 4);  // an all_reduce of the result
 }
 
 TEST_CASE("reshards: one movement where one is enough") {
@@ -207,7 +207,8 @@ TEST_CASE("reductions, normalisation, statistics") {
   const auto norm = [](auto x) { return sum(x * x); };
   CHECK(collectives_of(one("norm of a matrix over the whole mesh", norm, {63, 65}, {"x", "y"})) == "all_reduce x,y");
   const auto maximum_of = [](auto x) { return reduce(x, monoid::maximum, {0}); };
-  CHECK(collectives_of(one("maximum over split rows", maximum_of, {63, 8}, {"x", ""})) == "all_reduce x");
+  // y is free: each half of the mesh reduces half of the columns
+  CHECK(one("maximum over split rows", maximum_of, {63, 8}, {"x", ""}).bytes_sent_per_device() < 2 * 3 * (8 * 4) / 4);
 }
 
 TEST_CASE("losses, embeddings, optimisers, reshapes") {
