@@ -4,6 +4,7 @@
 #include <cstring>
 #include <memory>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -15,6 +16,7 @@
 #include "gspmd/detail/passes/canonical.hpp"
 #include "gspmd/detail/passes/make_plan.hpp"
 #include "gspmd/run.hpp"
+#include "gspmd/xla_sharding.hpp"
 
 /// The run-time path: mesh, extents and shardings known when the program runs. The planner and the kernels are those of
 /// `compile`; what is a compile error there is a gspmd::error with the same words here, thrown before anything runs.
@@ -72,7 +74,7 @@ class mesh {
 };
 
 /// An input of a program. `sharding` has one entry for each dim, as in `split`: "data", "data,model", "" or "?"; none at all
-/// leaves the input to completion.
+/// leaves the input to completion. A single entry may be XLA's text for all dims: "{devices=[2,1]<=[2]}".
 struct input {
   dtype type = dtype::f32;
   std::vector<std::int64_t> shape;
@@ -130,10 +132,29 @@ class program {
         result.push_back({s.collective, dim_spec(detail::axes_text(mesh_.info(), detail::axes_of(view_, s)).view())});
     return result;
   }
-  /// What one device sends, on the usual ring and direct algorithms with padded shards.
-  [[nodiscard]] std::int64_t bytes_sent_per_device() const { return detail::bytes_over(view_, ~detail::axis_mask{0}); }
-  /// Inputs, outputs and everything between them, on one device.
+  /// Their number, what one device sends in them and in how many messages, each for all of them, for those over one axis and
+  /// for those of one kind; memory and arithmetic of one device. All as in `compile`. Throws gspmd::error: no such axis.
+  [[nodiscard]] std::int64_t collective_count() const { return detail::total_collectives(view_); }
+  [[nodiscard]] std::int64_t collective_count_over(std::string_view axis) const {
+    return detail::total_collectives(view_, over_axis(axis));
+  }
+  [[nodiscard]] std::int64_t collective_count_in(collective_kind kind) const {
+    return detail::total_collectives(view_, detail::of_kind(kind));
+  }
+  [[nodiscard]] std::int64_t bytes_sent_per_device() const { return detail::total_bytes(view_); }
+  [[nodiscard]] std::int64_t bytes_sent_over(std::string_view axis) const { return detail::total_bytes(view_, over_axis(axis)); }
+  [[nodiscard]] std::int64_t bytes_sent_in(collective_kind kind) const {
+    return detail::total_bytes(view_, detail::of_kind(kind));
+  }
+  [[nodiscard]] std::int64_t messages_sent_per_device() const { return detail::total_messages(view_); }
+  [[nodiscard]] std::int64_t messages_sent_over(std::string_view axis) const {
+    return detail::total_messages(view_, over_axis(axis));
+  }
+  [[nodiscard]] std::int64_t messages_sent_in(collective_kind kind) const {
+    return detail::total_messages(view_, detail::of_kind(kind));
+  }
   [[nodiscard]] std::int64_t peak_bytes_per_device() const { return detail::peak_bytes(view_); }
+  [[nodiscard]] std::int64_t flops_per_device() const { return detail::total_flops(view_); }
 
   /// Runs once on whole arrays and returns whole arrays, as run<step> does.
   template <class Backend, class... Arguments>
@@ -159,6 +180,12 @@ class program {
  private:
   template <class Comm>
   void run_on(Comm& comm, const void* const* inputs, void* const* outputs) const;
+
+  [[nodiscard]] detail::collective_filter over_axis(std::string_view name) const {
+    const int axis = mesh_.info().find(name);
+    if (axis < 0) throw error("the mesh has no axis `" + std::string(name) + '`');
+    return detail::over_axes(detail::axis_bit(axis));
+  }
 
   dynamic::mesh mesh_;
   std::shared_ptr<const detail::kept_functions> functions_;
@@ -275,6 +302,11 @@ class builder {
  private:
   detail::sharding resolve(const std::vector<std::string>& dims, int rank, const char* op, location at,
                            const std::string& partial_axes = {}, monoid kind = monoid::add) {
+    if (dims.size() == 1 && dims[0].starts_with('{') && partial_axes.empty()) {
+      const auto r = detail::resolve_xla(mesh_.info(), dims[0], rank);
+      if (!r.problem.empty()) graph_->fail(at, op, r.broken, r.problem);
+      return r.value;
+    }
     std::vector<dim_spec> specs;
     for (const auto& d : dims) {
       if (d.size() > 63) throw error(std::string(op) + ": at most 63 characters for a dim");

@@ -54,17 +54,18 @@ enum class opcode : std::uint8_t {
   transpose,
   reshape,
   reshard,
+  shard_alike,
 };
-inline constexpr int opcode_count = static_cast<int>(opcode::reshard) + 1;
+inline constexpr int opcode_count = static_cast<int>(opcode::shard_alike) + 1;
 
 constexpr const char* name_of(opcode op) {
   constexpr const char* names[opcode_count] = {
-      "parameter",  "constant",   "iota",    "abs",      "negate",     "sign",       "exponential",      "log",
-      "sqrt",       "rsqrt",      "tanh",    "logistic", "relu",       "sine",       "cosine",           "floor",
-      "ceil",       "not",        "convert", "add",      "subtract",   "multiply",   "divide",           "maximum",
-      "minimum",    "power",      "and",     "or",       "compare_eq", "compare_ne", "compare_lt",       "compare_le",
-      "compare_gt", "compare_ge", "select",  "map",      "einsum",     "reduce",     "broadcast_in_dim", "transpose",
-      "reshape",    "reshard"};
+      "parameter",  "constant",   "iota",       "abs",      "negate",     "sign",       "exponential",      "log",
+      "sqrt",       "rsqrt",      "tanh",       "logistic", "relu",       "sine",       "cosine",           "floor",
+      "ceil",       "not",        "convert",    "add",      "subtract",   "multiply",   "divide",           "maximum",
+      "minimum",    "power",      "and",        "or",       "compare_eq", "compare_ne", "compare_lt",       "compare_le",
+      "compare_gt", "compare_ge", "select",     "map",      "einsum",     "reduce",     "broadcast_in_dim", "transpose",
+      "reshape",    "reshard",    "shard_alike"};
   return names[static_cast<int>(op)];
 }
 
