@@ -115,12 +115,12 @@ inline void count_up(const extents& loop, const scalar_op& o, std::int64_t offse
   });
 }
 
-/// True when the result of op `k` may go right to `output`: no load from there is read by a later op.
-inline bool may_write_through(const fused_group& group, const block_tables& t, std::int32_t k, const void* output,
-                              const void* const* inputs) {
-  for (std::size_t p = 0; p < group.ops.size(); ++p) {
-    const scalar_op& o = group.ops[p];
-    if (o.op == opcode::parameter && inputs[o.slot] == output && t.last_use[p] > k) return false;
+/// True when the result of op `k` may go right to `output`: none of the loads from there is read by a later op.
+inline bool may_write_through(const fused_group& group, const block_tables& t, std::int32_t load_count, std::int32_t k,
+                              const void* output, const void* const* inputs) {
+  for (std::int32_t i = 0; i < load_count; ++i) {
+    const auto p = t.free[i];
+    if (t.last_use[p] > k && inputs[group.ops[static_cast<std::size_t>(p)].slot] == output) return false;
   }
   return true;
 }
@@ -153,12 +153,14 @@ template <class = void>
   const std::int64_t origin[max_rank]{};
 
   bool needs_index = false;
+  std::int32_t load_count = 0;  // they are listed in tables.free, which has done its duty
   for (std::int32_t k = 0; k < count; ++k) {
     const scalar_op& o = group.ops[static_cast<std::size_t>(k)];
     fused_register& r = registers[k];
     r.home = tables.block[k] < 0 ? nullptr : memory + layout.blocks() + tables.block[k] * block_bytes;
     r.at = r.home;
     if (o.op == opcode::parameter) {
+      tables.free[load_count++] = k;
       const auto kind = kind_of_load(group.loop, o);
       const bool is_overwritten =
           tables.last_use[k] == count && group.stores.size() > 1 && is_output(group, inputs[o.slot], outputs);
@@ -186,7 +188,7 @@ template <class = void>
   for (const auto& s : group.stores) {
     fused_register& r = registers[s.op];
     if (r.source == fused_register::computed && r.element_bytes == 0 &&
-        may_write_through(group, tables, s.op, outputs[s.slot], inputs)) {
+        may_write_through(group, tables, load_count, s.op, outputs[s.slot], inputs)) {
       r.home = static_cast<std::byte*>(outputs[s.slot]);
       r.element_bytes = bytes_of(group.ops[static_cast<std::size_t>(s.op)].type);
     }
