@@ -16,6 +16,8 @@
 #include "gspmd/inputs.hpp"
 #include "gspmd/mesh.hpp"
 #include "gspmd/ops.hpp"
+#include "gspmd/open_placement.hpp"
+#include "gspmd/placed_array.hpp"
 #include "gspmd/placements.hpp"
 #include "gspmd/program.hpp"
 #include "gspmd/run.hpp"
