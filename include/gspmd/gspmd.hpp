@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-/// All of gspmd but the MPI backend, which is in gspmd/comm/mpi.hpp.
+/// What programs need. Headers of their own: gspmd/comm/mpi.hpp (the MPI backend), gspmd/dynamic.hpp (meshes and shapes of the run
+/// time), gspmd/network.hpp (estimated times), gspmd/xla_sharding.hpp, gspmd/placements.hpp and gspmd/draw.hpp (other notations),
+/// gspmd/placed_array.hpp (tensors that lie on the devices in other ways).
 
 #include "gspmd/array.hpp"
 #include "gspmd/budget.hpp"
@@ -9,16 +11,12 @@
 #include "gspmd/comm/simulated.hpp"
 #include "gspmd/comm/threads.hpp"
 #include "gspmd/compile.hpp"
-#include "gspmd/draw.hpp"
 #include "gspmd/error.hpp"
 #include "gspmd/explain.hpp"
 #include "gspmd/grad.hpp"
 #include "gspmd/inputs.hpp"
 #include "gspmd/mesh.hpp"
 #include "gspmd/ops.hpp"
-#include "gspmd/open_placement.hpp"
-#include "gspmd/placed_array.hpp"
-#include "gspmd/placements.hpp"
 #include "gspmd/program.hpp"
 #include "gspmd/run.hpp"
 #include "gspmd/shard_view.hpp"
@@ -26,4 +24,3 @@
 #include "gspmd/sharding.hpp"
 #include "gspmd/tree.hpp"
 #include "gspmd/within_budget.hpp"
-#include "gspmd/xla_sharding.hpp"
