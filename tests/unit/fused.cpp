@@ -263,8 +263,9 @@ std::vector<std::byte> pack(const std::vector<value>& values) {
 }
 
 void run_dynamic(const fused_group& group, const void* const* in, void* const* out, const std::int64_t* offsets = nullptr) {
-  std::vector<std::byte> scratch(static_cast<std::size_t>(fused_scratch_bytes(group)), std::byte{0xA5});
-  run_fused(group, in, out, offsets, scratch.data());
+  const fused_code code(group);
+  std::vector<std::byte> scratch(static_cast<std::size_t>(code.scratch_bytes), std::byte{0xA5});
+  run_fused(code, in, out, offsets, scratch.data());
 }
 
 // Applies `code` to all combinations of the samples through the run-time path and compares.
