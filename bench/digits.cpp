@@ -55,8 +55,11 @@ void race(const char* name, Backend backend, int rounds) {
         memory.emplace_back(bytes_of(i));
         const auto elems = detail::elements(plan.value(i).local);
         for (std::int64_t e = 0; e < elems; ++e) {
-          if (plan.value(i).type == dtype::s32) reinterpret_cast<std::int32_t*>(memory.back().get())[e] = static_cast<int>(e % 10);
-          else reinterpret_cast<float*>(memory.back().get())[e] = 0.1f * static_cast<float>(std::sin(static_cast<double>(e * 7 + i)));
+          if (plan.value(i).type == dtype::s32)
+            reinterpret_cast<std::int32_t*>(memory.back().get())[e] = static_cast<int>(e % 10);
+          else
+            reinterpret_cast<float*>(memory.back().get())[e] =
+                0.1f * static_cast<float>(std::sin(static_cast<double>(e * 7 + i)));
         }
         inputs.push_back(memory.back().get());
       }

@@ -184,9 +184,8 @@ struct fused_code {
         if (s.last_use == count) block[static_cast<std::size_t>(k)] = made++;
         continue;
       }
-      const bool repeats =
-          o.op == opcode::constant || (is_load && s.kind == load_kind::scalar) ||
-          (blocks.has_whole_rows && (is_load ? s.kind == load_kind::periodic : o.dim == group.loop.count - 1));
+      const bool repeats = o.op == opcode::constant || (is_load && s.kind == load_kind::scalar) ||
+                           (blocks.has_whole_rows && (is_load ? s.kind == load_kind::periodic : o.dim == group.loop.count - 1));
       lasts[static_cast<std::size_t>(k)] = repeats && once.size() < most_lasting_blocks;
       (lasts[static_cast<std::size_t>(k)] ? once : each).push_back(s);
       block[static_cast<std::size_t>(k)] = made++;
@@ -207,8 +206,9 @@ struct fused_code {
     for (const auto& o : group.ops) widest = bytes_of(o.type) > widest ? bytes_of(o.type) : widest;
     // a lane more than needed: see splat_rows
     block_bytes = align_up(widest * blocks.elems, fused_alignment) + fused_alignment;
-    tables_bytes = align_up(count * static_cast<std::int64_t>(sizeof(std::byte*)), fused_alignment) +
-                   align_up(static_cast<std::int64_t>((dense.size() + group.stores.size()) * sizeof(fused_stream)), fused_alignment);
+    tables_bytes =
+        align_up(count * static_cast<std::int64_t>(sizeof(std::byte*)), fused_alignment) +
+        align_up(static_cast<std::int64_t>((dense.size() + group.stores.size()) * sizeof(fused_stream)), fused_alignment);
     scratch_bytes = fused_alignment + tables_bytes + made * block_bytes;
   }
 };

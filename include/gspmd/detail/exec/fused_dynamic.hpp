@@ -44,7 +44,8 @@ inline void for_each_row(const extents& loop, const extents& strides, const std:
 template <class Bits>
 [[gnu::always_inline]] inline void splat(Bits value, std::byte* to, std::int64_t n) {
   const auto all = broadcast_simd(value);
-  for (std::int64_t i = 0; i < n; i += simd_lanes<Bits>) std::memcpy(to + i * static_cast<std::int64_t>(sizeof(Bits)), &all, sizeof all);
+  for (std::int64_t i = 0; i < n; i += simd_lanes<Bits>)
+    std::memcpy(to + i * static_cast<std::int64_t>(sizeof(Bits)), &all, sizeof all);
 }
 
 /// Where a block begins in the loop, and how many elements of how many rows it has.
@@ -56,7 +57,8 @@ struct fused_block {
 
 /// Loads the elements of a block into `out`. `Bits` is an integer as wide as the elements.
 template <class Bits>
-inline void gather_elements(const extents& loop, const extents& strides, const void* input, const fused_block& b, std::byte* out) {
+inline void gather_elements(const extents& loop, const extents& strides, const void* input, const fused_block& b,
+                            std::byte* out) {
   constexpr std::int64_t size = sizeof(Bits);
   const auto* const from = static_cast<const std::byte*>(input);
   const std::int64_t stride = loop.count == 0 ? 0 : strides[loop.count - 1];
@@ -73,7 +75,8 @@ inline void gather_elements(const extents& loop, const extents& strides, const v
     });
   } else {
     for_each_row(loop, strides, b.index, b.rows, [=](std::int64_t offset, std::int64_t r) {
-      for (std::int64_t i = 0; i < n; ++i) std::memcpy(out + (r * n + i) * size, from + (offset + i * stride) * size, sizeof(Bits));
+      for (std::int64_t i = 0; i < n; ++i)
+        std::memcpy(out + (r * n + i) * size, from + (offset + i * stride) * size, sizeof(Bits));
     });
   }
 }
@@ -188,7 +191,8 @@ template <class = void>
       if (inputs[code.op(load.op).slot] == outputs[s.slot] && load.last_use > s.op) may_write_through = false;
     for (int k = loads; k < stream_count; ++k)
       if (streams[k].op == s.op) may_write_through = false;
-    if (may_write_through) streams[stream_count++] = {static_cast<std::byte*>(outputs[s.slot]), bytes_of(code.op(s.op).type), s.op};
+    if (may_write_through)
+      streams[stream_count++] = {static_cast<std::byte*>(outputs[s.slot]), bytes_of(code.op(s.op).type), s.op};
   }
 
   std::int64_t column = 0;  // of a block that is a part of a row
@@ -212,7 +216,8 @@ template <class = void>
         if (s.last_use != code.op_count() || !is_output(group, inputs[o.slot], outputs)) continue;
         const auto bytes = bytes_of(o.type);
         registers[s.op] = home(s.op);
-        std::memcpy(home(s.op), static_cast<const std::byte*>(inputs[o.slot]) + begin * bytes, static_cast<std::size_t>(n * bytes));
+        std::memcpy(home(s.op), static_cast<const std::byte*>(inputs[o.slot]) + begin * bytes,
+                    static_cast<std::size_t>(n * bytes));
       }
     for (const auto& i : code.instructions) i.kernel(i, registers, registers[i.result], n);
     for (const auto& s : group.stores) {

@@ -89,7 +89,8 @@ GSPMD_LOOP_FUNCTION void fused_pair_kernel_of(const fused_instruction& o, const 
   if constexpr (is_unary(second)) {
     for_each_index(
         n, [=](std::int64_t i) __attribute__((always_inline)) {
-          store_element(out, i, apply<second, Out, middle>(apply<first, middle, In>(load_element<In>(a, i), load_element<In>(b, i))));
+          store_element(out, i,
+                        apply<second, Out, middle>(apply<first, middle, In>(load_element<In>(a, i), load_element<In>(b, i))));
         });
   } else {
     const void* const c = registers[o.from[2]];
