@@ -19,23 +19,9 @@ using namespace gspmd;
 
 template <std::int64_t Rows, int Data, int Model>
 dynamic::program at_run_time() {
-  dynamic::builder b(dynamic::mesh({{"data", Data}, {"model", Model}}));
-  using dynamic::in;
-  const auto x = b.input(in<float>({Rows, digits::pixels}, {"data", ""}));
-  const auto labels = b.input(in<std::int32_t>({Rows}));
-  const auto layers = [&b] {
-    digits::layers<value> p;
-    p.w1 = b.input(in<float>({digits::pixels, digits::hidden}, {"", "model"}));
-    p.b1 = b.input(in<float>({digits::hidden}));
-    p.w2 = b.input(in<float>({digits::hidden, digits::classes}, {"model", ""}));
-    p.b2 = b.input(in<float>({digits::classes}));
-    return p;
-  };
-  const auto p = layers();
-  const auto velocity = layers();
-  auto result = digits::train(x, labels, p, velocity);
-  detail::for_each_leaf(result, [&b](value& leaf) { b.output(leaf); });
-  return b.compile();
+  const dynamic::mesh m({{"data", Data}, {"model", Model}});
+  return dynamic::compile(digits::train, m, digits::images<Rows>{}, in<std::int32_t, dims<Rows>>{}, digits::parameters{},
+                          digits::parameters{});
 }
 
 template <std::int64_t Rows, int Data, int Model, class Backend>

@@ -118,6 +118,11 @@ GSPMD_LOOP_FUNCTION void fused_pair_kernel_of(const fused_instruction& o, const 
 
 template <class T>
 void map_kernel_of(const fused_instruction& o, const std::byte* const* registers, std::byte* out, std::int64_t n) {
+  if (const auto rows = o.function->rows[static_cast<int>(dtype_of<T>())]; rows != nullptr) {
+    const void* arguments[max_map_arity];
+    for (int k = 0; k < o.from.count; ++k) arguments[k] = registers[o.from[k]];
+    return rows(o.function->object, arguments, out, n);
+  }
   const auto function = function_for<T>(*o.function);
   for (std::int64_t i = 0; i < n; ++i) {
     T args[max_map_arity];
