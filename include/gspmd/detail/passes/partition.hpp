@@ -25,6 +25,8 @@ class partitioner {
   constexpr partitioner(const graph& g, const mesh_shape& mesh, std::span<const sharding> completed)
       : graph_(g), mesh_(mesh), completed_(completed.begin(), completed.end()) {
     forms_.resize(g.nodes.size(), std::vector<int>{});
+    results_.resize(g.nodes.size(), -1);
+    for (int i = 0; i < static_cast<int>(g.nodes.size()); ++i) roots_.push_back(i);
   }
 
   constexpr void run() {
@@ -48,7 +50,8 @@ class partitioner {
       } else if (needed[static_cast<std::size_t>(i)] == 0 || is_source(n)) {
         continue;
       } else if (n.op == opcode::reshard) {
-        forms_[static_cast<std::size_t>(i)].push_back(form_of(n.operands[0], completed_of(i), i));
+        roots_[static_cast<std::size_t>(i)] = root_of(n.operands[0]);
+        results_[static_cast<std::size_t>(i)] = form_of(n.operands[0], completed_of(i), i);
       } else {
         emit(i);
       }
@@ -59,7 +62,10 @@ class partitioner {
       program.outputs.push_back(form_of(o, wanted, o, false, true));
     }
     drop_unused();
-    for (const auto& forms : forms_) program.results.push_back(forms.empty() ? -1 : forms.front());
+    for (int i = 0; i < static_cast<int>(graph_.nodes.size()); ++i) {
+      const int v = results_[static_cast<std::size_t>(i)];
+      program.results.push_back(v >= 0 || forms_of(i).empty() ? v : forms_of(i).front());
+    }
   }
 
   local_program program;
@@ -118,10 +124,15 @@ class partitioner {
         if (is_read[static_cast<std::size_t>(v)] != 0) left.push_back(v);
       if (!left.empty()) forms = std::move(left);
     }
+    for (auto& v : results_)
+      if (v >= 0 && is_read[static_cast<std::size_t>(v)] == 0) v = -1;
   }
 
   [[nodiscard]] constexpr const sharding& completed_of(int i) const { return completed_[static_cast<std::size_t>(i)]; }
   [[nodiscard]] constexpr const extents& shape_of(int i) const { return graph_.nodes[static_cast<std::size_t>(i)].shape; }
+  /// A reshard is its operand: both have the same forms.
+  [[nodiscard]] constexpr int root_of(int i) const { return roots_[static_cast<std::size_t>(i)]; }
+  [[nodiscard]] constexpr const std::vector<int>& forms_of(int i) const { return forms_[static_cast<std::size_t>(root_of(i))]; }
   [[nodiscard]] static constexpr bool is_source(const node& n) { return n.op == opcode::constant || n.op == opcode::iota; }
 
   constexpr int add_value(int i, const sharding& layout) {
@@ -133,7 +144,7 @@ class partitioner {
   }
   constexpr int add_form(int i, const sharding& layout) {
     const int v = add_value(i, layout);
-    forms_[static_cast<std::size_t>(i)].push_back(v);
+    forms_[static_cast<std::size_t>(root_of(i))].push_back(v);
     return v;
   }
 
@@ -142,7 +153,7 @@ class partitioner {
   [[nodiscard]] constexpr int best_form(int i, const sharding& wanted, std::int64_t& bytes) const {
     int best = -1;
     bytes = 0;
-    const auto& forms = forms_[static_cast<std::size_t>(i)];
+    const auto& forms = forms_of(i);
     for (const int v : forms) {
       if (same_layout(program.value(v).layout, wanted)) {
         bytes = 0;
@@ -155,7 +166,7 @@ class partitioner {
         bytes = cost;
       }
     }
-    const node& n = graph_.nodes[static_cast<std::size_t>(i)];
+    const node& n = graph_.nodes[static_cast<std::size_t>(root_of(i))];
     if (best < 0 || bytes == 0 || (n.op != opcode::convert && n.op != opcode::broadcast_in_dim)) return best;
     sharding operand;
     if (wanted.partial != 0 || !is_made_from(n, wanted, operand)) return best;
@@ -180,6 +191,7 @@ class partitioner {
     std::int64_t bytes = 0;
     int v = best_form(i, wanted, bytes);
     if (v < 0) {
+      i = root_of(i);
       const node& n = graph_.nodes[static_cast<std::size_t>(i)];
       local_op op;
       op.node = i;
@@ -312,7 +324,7 @@ class partitioner {
     inline_vec<sharding, max_map_arity> held;
     for (int k = 0; k < n.operands.count; ++k) {
       sharding s;
-      const auto& forms = forms_[static_cast<std::size_t>(n.operands[k])];
+      const auto& forms = forms_of(n.operands[k]);
       bool has_whole = forms.empty();
       for (const int v : forms) has_whole = has_whole || program.value(v).layout.partial == 0;
       if (!has_whole) s = program.value(forms.back()).layout;
@@ -328,18 +340,31 @@ class partitioner {
     std::int64_t bytes = 0;
   };
 
+  /// True when a value is sure to be brought to the sharding that completion found: an output, or what is computed with it has
+  /// the same one.
+  [[nodiscard]] constexpr bool is_kept(int i) const {
+    for (const int reader : readers_[static_cast<std::size_t>(i)]) {
+      if (reader == i) return true;
+      const auto& user = graph_.nodes[static_cast<std::size_t>(reader)];
+      if (facts_of(user.op).uniform && completed_of(reader).splits == completed_of(i).splits) return true;
+    }
+    return false;
+  }
+
   /// What elementwise readers after `i`, and outputs, want of its operands: a form that serves them too is worth more.
   [[nodiscard]] constexpr std::vector<later_wish> later_wishes(int i, const node& n) const {
     std::vector<later_wish> wishes;
     for (int k = 0; k < n.operands.count; ++k) {
       const int o = n.operands[k];
-      const auto& forms = forms_[static_cast<std::size_t>(o)];
+      const auto& forms = forms_of(o);
       const auto& readers = readers_[static_cast<std::size_t>(o)];
-      if (readers.size() < 2 || forms.empty()) continue;
+      bool again = false;
+      for (int other = 0; other < k; ++other) again = again || root_of(n.operands[other]) == root_of(o);
+      if (again || readers.size() < 2 || forms.empty()) continue;
       const std::size_t first = wishes.size();
       for (const int reader : readers) {
         const node& user = graph_.nodes[static_cast<std::size_t>(reader)];
-        if ((reader <= i && reader != o) || !facts_of(user.op).uniform) continue;
+        if ((reader <= i && reader != o) || !facts_of(user.op).uniform || !is_kept(reader)) continue;
         later_wish wish;
         wish.operand = k;
         wish.wanted.splits = completed_of(reader).splits;
@@ -426,7 +451,7 @@ class partitioner {
     for (int k = 0; k <= n.operands.count; ++k) {
       const bool is_result = k == n.operands.count;
       const int o = is_result ? i : n.operands[k];
-      const auto& forms = forms_[static_cast<std::size_t>(o)];
+      const auto& forms = forms_of(o);
       use_tensor t;
       t.factor_of = use_search::axis_factors(mesh_.axis_count(), std::int8_t{-1});
       const auto know = [&](const sharding& s) {
@@ -435,7 +460,7 @@ class partitioner {
           t.factor_of[use.axis] = use.dim;
       };
       bool again = false;  // an operand that stands twice is moved once
-      for (int other = 0; other < k && !is_result; ++other) again = again || n.operands[other] == o;
+      for (int other = 0; other < k && !is_result; ++other) again = again || root_of(n.operands[other]) == root_of(o);
       if (is_result || !forms.empty()) t.elem_bytes = bytes_of(graph_.nodes[static_cast<std::size_t>(o)].type);
       if (is_result) know(completed_of(i));
       else if (forms.size() == 1 && !again && program.value(forms.front()).layout.partial == 0)
@@ -453,7 +478,8 @@ class partitioner {
     std::int64_t total = 0;
     for (int k = 0; k < n.operands.count; ++k) {
       bool again = false;
-      for (int o = 0; o < k; ++o) again = again || (n.operands[o] == n.operands[k] && same_layout(p.wanted[o], p.wanted[k]));
+      for (int o = 0; o < k; ++o)
+        again = again || (root_of(n.operands[o]) == root_of(n.operands[k]) && same_layout(p.wanted[o], p.wanted[k]));
       if (again) continue;
       std::int64_t bytes = 0;
       static_cast<void>(best_form(n.operands[k], p.wanted[k], bytes));
@@ -489,7 +515,9 @@ class partitioner {
   const graph& graph_;
   const mesh_shape& mesh_;
   std::vector<sharding> completed_;        // by node: what completion found, or less where nobody reads more
-  std::vector<std::vector<int>> forms_;    // by node: its local values
+  std::vector<int> roots_;                 // by node: itself; of a reshard, what it reshards
+  std::vector<int> results_;               // by node: the form that a reshard asked for; -1: another operator
+  std::vector<std::vector<int>> forms_;    // by root: its local values
   std::vector<std::vector<int>> readers_;  // by node: those that read it; itself if it is an output
 };
 
