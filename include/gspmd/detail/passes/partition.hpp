@@ -268,11 +268,11 @@ class partitioner {
   [[nodiscard]] constexpr bool loses_a_split(const node& n, const op_rule& rule, int k, const sharding& wanted) const {
     if (rule.uniform) return false;
     const sharding& had = completed_of(n.operands[k]);
-    const use_search::wishes no_wishes;
-    const use_search::use_tensors no_tensors;
-    const use_search search(mesh_, rule, no_wishes, no_tensors);
+    if ((had.split_axes() & ~wanted.split_axes()) == 0) return false;
+    const use_search::wishes none;
+    const use_search search(mesh_, rule, none);
     const auto kept = to_dims(mesh_, rule, rule.operand(k), search.legal(to_factors(mesh_, rule, rule.operand(k), had.splits)));
-    return !(kept == had.splits) && (had.split_axes() & ~wanted.split_axes()) != 0;
+    return !(kept == had.splits);
   }
 
   /// Lets operands stay partial where the operator is linear in them and the sum is no smaller before than after it.
@@ -417,11 +417,11 @@ class partitioner {
     for (int t = asked.count - 1; t >= 0; --t)
       for (const auto& use : asked[t])
         if (rule.factors[use.dim].kind != factor_kind::gathered) first[use.axis] = use.dim;
-    const auto tensors = tensors_of(i, n, rule);
-    use_search search(mesh_, rule, asked, tensors);
+    use_search search(mesh_, rule, asked);
     use_plan best = plan_of(n, rule, search.assemble(first), held);
     auto best_bytes = cost_of(i, n, best);
     if (best_bytes == 0) return best;
+    search.know(tensors_of(i, n, rule));
     const auto wishes = later_wishes(i, n);
     std::int64_t most_saved = 0;
     for (const auto& wish : wishes) most_saved += wish.bytes;
