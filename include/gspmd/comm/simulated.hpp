@@ -28,7 +28,7 @@ class simulated_communicator {
   void move(const detail::mesh_shape& mesh, const detail::movement& m, const T* const* in, T* const* out) {
     for (int d = 0; d < devices_; ++d) {
       const auto me = mesh.coordinates_of(d);
-      detail::move_from_peers<T>(mesh, m, me, by_member(mesh, m.axes, me, in), out[d]);
+      detail::move_from_peers(mesh, m, me, by_member(mesh, m.axes, me, in), out[d], sizeof(T));
     }
   }
 

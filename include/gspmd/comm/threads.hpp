@@ -39,10 +39,10 @@ class threads_communicator {
   template <class T>
   void move(const detail::mesh_shape& mesh, const detail::movement& m, const T* const* in, T* const* out) {
     const auto& mine = membership_of(mesh, m.axes);
-    const auto work = [&](auto peer_in) { detail::move_from_peers<T>(mesh, m, mine.me, peer_in, out[0]); };
+    const auto work = [&](detail::peer_inputs peer_in) { detail::move_from_peers(mesh, m, mine.me, peer_in, out[0], sizeof(T)); };
     if (mine.size() == 1) return work([&](std::int64_t) { return in[0]; });
     const auto parity = meet(mine, in[0], out[0]);
-    work([&](std::int64_t j) { return static_cast<const T*>(mine.lane(j, parity).in); });
+    work([&](std::int64_t j) { return mine.lane(j, parity).in; });
     meet(mine, nullptr, nullptr);
   }
 

@@ -79,6 +79,15 @@ constexpr value reshard(value x, split<Dims...>, location at = location::current
                           "reshard", at);
 }
 
+/// The identity on `x`, sharded as `other` is, a tensor of the same shape that `x` need not depend on: what completion finds
+/// for one of them it gives to the other (GSPMD 3.5). The gradient passes through to `x`.
+///
+///     velocity = shard_alike(velocity, w);
+constexpr value shard_alike(value x, value other, location at = location::current()) {
+  if (!x.is_valid() || !other.is_valid()) return {};
+  return {x.graph(), detail::add_shard_alike(*x.graph(), x.id(), other.id(), at)};
+}
+
 /// The identity, sharded by position (GSPMD 3.1): dim `d` is split by mesh axis `dims_mapping[d]`, -1 is not mapped.
 constexpr value mesh_split(value x, std::initializer_list<int> dims_mapping, location at = location::current()) {
   if (!x.is_valid()) return {};

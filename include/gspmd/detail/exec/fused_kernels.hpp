@@ -68,6 +68,11 @@ GSPMD_LOOP_FUNCTION void fused_kernel_of(const scalar_op& op, const fused_regist
 
 template <class T>
 void map_kernel_of(const scalar_op& op, const fused_register* registers, std::byte* out, std::int64_t n) {
+  if (const auto rows = op.function->rows[static_cast<int>(dtype_of<T>())]; rows != nullptr) {
+    const void* arguments[max_map_arity];
+    for (int k = 0; k < op.args.count; ++k) arguments[k] = registers[op.args[k]].at;
+    return rows(op.function->object, arguments, out, n);
+  }
   const auto function = function_for<T>(*op.function);
   for (std::int64_t i = 0; i < n; ++i) {
     T args[max_map_arity];

@@ -3,8 +3,7 @@
 
 #include <exception>
 
-#include <boost/mp11/algorithm.hpp>
-
+#include "gspmd/detail/exec/element_types.hpp"
 #include "gspmd/detail/exec/fused_dynamic.hpp"
 #include "gspmd/detail/exec/local_step.hpp"
 #include "gspmd/detail/exec/static_program.hpp"
@@ -22,14 +21,6 @@ struct runtime_step {
   [[nodiscard]] auto reduction() const { return runtime_spec{&view->reductions[static_cast<std::size_t>(s->spec)]}; }
   [[nodiscard]] auto permutation() const { return runtime_spec{&view->permutations[static_cast<std::size_t>(s->spec)]}; }
 };
-
-using element_types = boost::mp11::mp_list<float, double, std::int32_t, std::int64_t, bool>;  // in the order of dtype
-
-/// Calls `f(T{})` with the element type that `type` names.
-template <class F>
-void with_element_type(dtype type, F&& f) {
-  boost::mp11::mp_with_index<5>(static_cast<std::size_t>(type), [&](auto i) { f(boost::mp11::mp_at_c<element_types, i>{}); });
-}
 
 inline fused_group group_of(const plan_view& plan, const plan_step& s) {
   const auto& g = plan.groups[static_cast<std::size_t>(s.spec)];

@@ -182,4 +182,17 @@ constexpr auto function_for(const map_function& f) {
   else return f.pred;
 }
 
+/// True when the user's function takes elements of `type`.
+constexpr bool accepts(const map_function& f, dtype type) {
+  if (f.rows[static_cast<int>(type)] != nullptr) return true;
+  switch (type) {
+    case dtype::f32: return f.f32 != nullptr;
+    case dtype::f64: return f.f64 != nullptr;
+    case dtype::s32: return f.s32 != nullptr;
+    case dtype::s64: return f.s64 != nullptr;
+    case dtype::pred: return f.pred != nullptr;
+  }
+  return false;
+}
+
 }  // namespace gspmd::detail

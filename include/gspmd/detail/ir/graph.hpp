@@ -43,15 +43,18 @@ struct node {
   int tag = -1;  // what the builder of a graph calls it; survives every renumbering
 };
 
+class kept_functions;
+
 /// A program in the global view, in the order it was written; operands come before their users.
 class graph {
  public:
   std::vector<node> nodes;
   std::vector<int> inputs;
   std::vector<int> outputs;
-  const mesh_info* mesh = nullptr;  // what annotations name
-  text error;                       // the first mistake found; operators after it are not checked
-  mistake broken = mistake::other;  // the rule it breaks
+  const mesh_info* mesh = nullptr;      // what annotations name
+  kept_functions* functions = nullptr;  // where functions with state are kept; null: there is no such place
+  text error;                           // the first mistake found; operators after it are not checked
+  mistake broken = mistake::other;      // the rule it breaks
 
   [[nodiscard]] constexpr bool failed() const { return !error.empty(); }
 

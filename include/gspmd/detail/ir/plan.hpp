@@ -78,7 +78,8 @@ struct plan_step {
 struct planned_node {
   opcode op = opcode::parameter;
   location at;
-  int value = -1;  // its result as the operator leaves it; -1: no output depends on it
+  int value = -1;          // its result as the operator leaves it; -1: no output depends on it
+  std::int64_t flops = 0;  // of one device, in all steps it became (flops.hpp says how they are counted)
 };
 
 /// Everything about a compiled program, as tables of plain values. Either these vectors own them (`plan`), or constants do;

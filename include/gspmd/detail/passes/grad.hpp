@@ -64,6 +64,7 @@ class differentiator {
       case opcode::sine: send(0, o(dy) * o(cosine(in(0), where))); break;
       case opcode::cosine: send(0, -o(o(dy) * o(sine(in(0), where)))); break;
       case opcode::convert: send(0, convert_to(dy, at(n.operands[0]).type, where)); break;
+      case opcode::shard_alike: send(0, dy); break;
       case opcode::reshard: send(0, {&graph_, add_reshard(graph_, dy.id(), n.annotation, where)}); break;
       case opcode::add:
         send(0, dy);

@@ -2,6 +2,7 @@
 #pragma once
 
 #include "gspmd/detail/passes/complete.hpp"
+#include "gspmd/detail/passes/flops.hpp"
 #include "gspmd/detail/passes/memory.hpp"
 #include "gspmd/detail/passes/partition.hpp"
 #include "gspmd/detail/passes/schedule.hpp"
@@ -58,13 +59,16 @@ constexpr plan schedule_program(const graph& g, const mesh_shape& mesh, std::spa
     result.broken = mistake::communication;
     return result;
   }
-  const std::vector<int> results = local.results;
+  std::vector<planned_node> nodes;
+  for (std::size_t i = 0; i < g.nodes.size(); ++i)
+    nodes.push_back(planned_node{g.nodes[i].op, g.nodes[i].at, local.results[i], 0});
+  count_flops(g, local, nodes);
   scheduler steps(g, mesh, std::move(local));
   steps.run();
   result = std::move(steps.out);
   memory_planner memory(result, std::move(steps.base));
   memory.run();
-  for (std::size_t i = 0; i < g.nodes.size(); ++i) result.nodes.push_back(planned_node{g.nodes[i].op, g.nodes[i].at, results[i]});
+  result.nodes = std::move(nodes);
   for (const auto& s : completed) result.completed.push_back(s);
   return result;
 }

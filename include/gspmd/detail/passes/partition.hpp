@@ -38,7 +38,7 @@ class partitioner {
     }
     for (std::size_t i = graph_.nodes.size(); i-- > 0;)
       if (needed[i] != 0)
-        for (const int o : graph_.nodes[i].operands) {
+        for (const int o : data_operands(graph_.nodes[i])) {
           needed[static_cast<std::size_t>(o)] = 1;
           readers_[static_cast<std::size_t>(o)].push_back(static_cast<int>(i));
         }
@@ -49,7 +49,7 @@ class partitioner {
         program.inputs.push_back(add_form(i, completed_of(i)));
       } else if (needed[static_cast<std::size_t>(i)] == 0 || is_source(n)) {
         continue;
-      } else if (n.op == opcode::reshard) {
+      } else if (n.op == opcode::reshard || n.op == opcode::shard_alike) {
         roots_[static_cast<std::size_t>(i)] = root_of(n.operands[0]);
         results_[static_cast<std::size_t>(i)] = form_of(n.operands[0], completed_of(i), i);
       } else {
@@ -133,6 +133,10 @@ class partitioner {
   /// A reshard is its operand: both have the same forms.
   [[nodiscard]] constexpr int root_of(int i) const { return roots_[static_cast<std::size_t>(i)]; }
   [[nodiscard]] constexpr const std::vector<int>& forms_of(int i) const { return forms_[static_cast<std::size_t>(root_of(i))]; }
+  /// The second operand of shard_alike is only looked at.
+  [[nodiscard]] static constexpr std::span<const int> data_operands(const node& n) {
+    return {n.operands.begin(), n.op == opcode::shard_alike ? std::size_t{1} : static_cast<std::size_t>(n.operands.count)};
+  }
   [[nodiscard]] static constexpr bool is_source(const node& n) { return n.op == opcode::constant || n.op == opcode::iota; }
 
   constexpr int add_value(int i, const sharding& layout) {
