@@ -3,6 +3,7 @@
 
 #include <cstddef>
 #include <string_view>
+#include <vector>
 
 #include "gspmd/detail/exec/collective.hpp"
 #include "gspmd/detail/ir/plan.hpp"
@@ -65,6 +66,33 @@ constexpr axis_mask axes_of(const plan_view& p, const plan_step& s) {
   return s.what == action::move ? movement_of(p, s).axes : axis_mask{0};
 }
 
+/// Sums `weight(step)` over a run of the program: steps in loops count as often as they run, of the bodies of a conditional the
+/// heavier one counts.
+template <class Weight>
+constexpr std::int64_t sum_over_run(const plan_view& p, Weight weight) {
+  struct open_branch {
+    std::int64_t before = 0;
+    std::int64_t first = 0;
+  };
+  std::vector<open_branch> open;
+  std::int64_t total = 0;
+  for (const auto& s : p.steps) {
+    if (s.what == action::branch) {
+      open.push_back({total, 0});
+      total = 0;
+    } else if (s.what == action::otherwise) {
+      open.back().first = total;
+      total = 0;
+    } else if (s.what == action::join) {
+      total = open.back().before + (total < open.back().first ? open.back().first : total);
+      open.pop_back();
+    } else {
+      total += weight(s) * s.times;
+    }
+  }
+  return total;
+}
+
 constexpr std::size_t count_collectives(const plan_view& p) {
   std::size_t n = 0;
   for (const auto& s : p.steps) n += communicates(p, s) ? 1 : 0;
@@ -82,10 +110,7 @@ constexpr list<N> list_collectives(const plan_view& p, const mesh_info& mesh) {
 
 /// The bytes one device sends in steps that communicate over any of `axes`.
 constexpr std::int64_t bytes_over(const plan_view& p, axis_mask axes) {
-  std::int64_t total = 0;
-  for (const auto& s : p.steps)
-    if ((axes_of(p, s) & axes) != 0) total += s.bytes_sent;
-  return total;
+  return sum_over_run(p, [&](const plan_step& s) { return (axes_of(p, s) & axes) != 0 ? s.bytes_sent : 0; });
 }
 
 /// Inputs, outputs and the arena, per device.

@@ -55,7 +55,8 @@ constexpr text heaviest(std::size_t count, Weight weight, Name name) {
 
 constexpr text costliest_steps(const plan_view& p, const mesh_info& mesh, axis_mask axes) {
   return heaviest(
-      p.steps.size(), [&](std::size_t i) { return (axes_of(p, p.steps[i]) & axes) != 0 ? p.steps[i].bytes_sent : 0; },
+      p.steps.size(),
+      [&](std::size_t i) { return (axes_of(p, p.steps[i]) & axes) != 0 ? p.steps[i].bytes_sent * p.steps[i].times : 0; },
       [&](text& t, std::size_t i) {
         const auto& s = p.steps[i];
         const auto& n = p.nodes[static_cast<std::size_t>(s.node)];

@@ -64,7 +64,8 @@ constexpr plan schedule_program(const graph& g, const mesh_shape& mesh, std::spa
   result = std::move(steps.out);
   memory_planner memory(result, std::move(steps.base));
   memory.run();
-  for (std::size_t i = 0; i < g.nodes.size(); ++i) result.nodes.push_back(planned_node{g.nodes[i].op, g.nodes[i].at, results[i]});
+  for (std::size_t i = 0; i < g.nodes.size(); ++i)
+    result.nodes.push_back(planned_node{g.nodes[i].op, g.nodes[i].at, results[i], g.nodes[i].region});
   for (const auto& s : completed) result.completed.push_back(s);
   return result;
 }

@@ -29,16 +29,21 @@ class partitioner {
   constexpr void run() {
     std::vector<std::uint8_t> needed(graph_.nodes.size(), 0);  // what no output depends on is not computed
     users_.resize(graph_.nodes.size(), 0);
+    program.results.resize(graph_.nodes.size(), -1);
     for (const int o : graph_.outputs) {
       needed[static_cast<std::size_t>(o)] = 1;
       ++users_[static_cast<std::size_t>(o)];
     }
-    for (std::size_t i = graph_.nodes.size(); i-- > 0;)
+    for (std::size_t i = graph_.nodes.size(); i-- > 0;) {
+      const node& n = graph_.nodes[i];
+      if (is_region_result(n.op)) share_need(static_cast<int>(i), needed);
+      if (needed[i] != 0 && n.region >= 0) needed[static_cast<std::size_t>(n.region)] = 1;
       if (needed[i] != 0)
         for (const int o : graph_.nodes[i].operands) {
           needed[static_cast<std::size_t>(o)] = 1;
           ++users_[static_cast<std::size_t>(o)];
         }
+    }
     for (int i = 0; i < static_cast<int>(graph_.nodes.size()); ++i) {
       const node& n = graph_.nodes[static_cast<std::size_t>(i)];
       if (n.op == opcode::parameter) {
@@ -46,7 +51,9 @@ class partitioner {
       } else if (needed[static_cast<std::size_t>(i)] == 0 || is_source(n)) {
         continue;
       } else if (n.op == opcode::reshard) {
-        forms_[static_cast<std::size_t>(i)].push_back(form_of(n.operands[0], completed_of(i), i));
+        name_form(i, form_of(n.operands[0], completed_of(i), i));
+      } else if (n.op >= opcode::loop) {
+        emit_region(i);
       } else {
         emit(i);
       }
@@ -56,7 +63,6 @@ class partitioner {
       wanted.partial = 0;
       program.outputs.push_back(form_of(o, wanted, o, false, true));
     }
-    for (const auto& forms : forms_) program.results.push_back(forms.empty() ? -1 : forms.front());
   }
 
   local_program program;
@@ -65,6 +71,12 @@ class partitioner {
   [[nodiscard]] constexpr const sharding& completed_of(int i) const { return completed_[static_cast<std::size_t>(i)]; }
   [[nodiscard]] constexpr const extents& shape_of(int i) const { return graph_.nodes[static_cast<std::size_t>(i)].shape; }
   [[nodiscard]] static constexpr bool is_source(const node& n) { return n.op == opcode::constant || n.op == opcode::iota; }
+
+  struct made_form {  // in an open body
+    int node = 0;
+    int value = 0;
+    int level = 0;
+  };
 
   constexpr int add_value(int i, const sharding& layout) {
     const node& n = graph_.nodes[static_cast<std::size_t>(i)];
@@ -75,8 +87,14 @@ class partitioner {
   }
   constexpr int add_form(int i, const sharding& layout) {
     const int v = add_value(i, layout);
-    forms_[static_cast<std::size_t>(i)].push_back(v);
+    name_form(i, v);
     return v;
+  }
+  constexpr void name_form(int i, int v) {
+    forms_[static_cast<std::size_t>(i)].push_back(v);
+    auto& first = program.results[static_cast<std::size_t>(i)];
+    if (first < 0) first = v;
+    if (!open_.empty()) note_form(i, v);
   }
 
   /// The cheapest form of a node's value to start from; -1 for constants and iotas, which are made in any sharding.
@@ -103,11 +121,12 @@ class partitioner {
   constexpr int form_of(int i, const sharding& wanted, int user, bool forced = false, bool for_output = false) {
     std::int64_t bytes = 0;
     int v = best_form(i, wanted, bytes);
+    const int level = level_of(i);
     if (v < 0) {
       local_op op;
       op.node = i;
       op.result = v = add_form(i, wanted);
-      program.ops.push_back(op);
+      add_op(op, level);
       return v;
     }
     while (true) {
@@ -130,7 +149,141 @@ class partitioner {
         op.collective = classify(mesh_, reduction{shape_of(i), from, step.to, step.axes, from.kind});
       }
       op.result = v = add_form(i, step.to);
+      add_op(op, level);
+    }
+  }
+
+  // ---- loops and conditionals ----
+  //
+  // A carried value has one sharding, that of its carry node: it is brought to it before the loop and at the end of the body.
+  // What a body needs of a value from outside is made before the loop; a conditional makes it where it is needed, and what
+  // was made in a body is not there after it.
+
+  /// At how many of the open bodies' depth a form of node `i` is made now.
+  [[nodiscard]] constexpr int level_of(int i) const {
+    int level = static_cast<int>(open_.size());
+    while (level > 0) {
+      const int start = open_[static_cast<std::size_t>(level) - 1];
+      if (graph_.nodes[static_cast<std::size_t>(start)].op != opcode::loop || graph_.is_inside(i, start)) break;
+      --level;
+    }
+    return level;
+  }
+  constexpr void note_form(int i, int v) {
+    const int level = level_of(i);
+    if (level > 0) made_.push_back(made_form{i, v, level});
+  }
+  /// Appends an operator, or puts it before the loops that it need not be in.
+  constexpr void add_op(const local_op& op, int level) {
+    if (level == static_cast<int>(open_.size())) {
       program.ops.push_back(op);
+      return;
+    }
+    const int where = open_at_[static_cast<std::size_t>(level)];
+    program.ops.insert(program.ops.begin() + where, op);
+    for (std::size_t k = static_cast<std::size_t>(level); k < open_at_.size(); ++k) ++open_at_[k];
+  }
+  constexpr void add_region_op(local_kind what, int i, int operand, int result) {
+    local_op op;
+    op.what = what;
+    op.node = i;
+    if (operand >= 0) op.operands.push_back(operand);
+    op.result = result;
+    program.ops.push_back(op);
+  }
+  constexpr void open_body(int i, int operand, int result) {
+    open_.push_back(i);
+    open_at_.push_back(static_cast<int>(program.ops.size()));
+    add_region_op(local_kind::control, i, operand, result);
+  }
+  constexpr void close_body() {
+    const int level = static_cast<int>(open_.size());
+    std::size_t kept = 0;
+    for (std::size_t k = 0; k < made_.size(); ++k) {
+      if (made_[k].level < level) {
+        made_[kept++] = made_[k];
+        continue;
+      }
+      auto& forms = forms_[static_cast<std::size_t>(made_[k].node)];
+      for (std::size_t f = forms.size(); f-- > 0;)
+        if (forms[f] == made_[k].value) forms.erase(forms.begin() + static_cast<std::ptrdiff_t>(f));
+    }
+    made_.resize(kept);
+    open_.pop_back();
+    open_at_.pop_back();
+  }
+
+  [[nodiscard]] constexpr const node& at(int i) const { return graph_.nodes[static_cast<std::size_t>(i)]; }
+  [[nodiscard]] constexpr bool is_result_of(int i, opcode op, int start) const {
+    if (i >= static_cast<int>(graph_.nodes.size()) || at(i).op != op) return false;
+    return op == opcode::loop_result ? at(at(i).operands[0]).region == start : at(i).operands[0] == start;
+  }
+  /// All results of a loop or conditional are computed if any of them is needed.
+  constexpr void share_need(int last, std::vector<std::uint8_t>& needed) const {
+    const opcode op = at(last).op;
+    const int start = op == opcode::loop_result ? at(at(last).operands[0]).region : at(last).operands[0];
+    if (is_result_of(last + 1, op, start)) return;
+    bool any = false;
+    for (int i = last; is_result_of(i, op, start); --i) any = any || needed[static_cast<std::size_t>(i)] != 0;
+    for (int i = last; any && is_result_of(i, op, start); --i) needed[static_cast<std::size_t>(i)] = 1;
+  }
+
+  [[nodiscard]] constexpr sharding whole_layout(int i) const {
+    sharding s = completed_of(i);
+    s.partial = 0;
+    return s;
+  }
+  constexpr void copy_to(int result, int from, int user) {
+    const sharding layout = program.value(result).layout;  // a copy: values are added
+    add_region_op(local_kind::copy, user, form_of(from, layout, user), result);
+  }
+
+  constexpr void emit_region(int i) {
+    const node& n = at(i);
+    if (n.op == opcode::loop) {
+      for (int k = i + 1; at(k).op == opcode::carry && at(k).region == i; ++k) {
+        const int carried = add_value(k, whole_layout(k));
+        copy_to(carried, at(k).operands[0], k);
+        name_form(k, carried);
+      }
+      const int counter = add_form(i, {});
+      open_body(i, -1, counter);
+    } else if (n.op == opcode::branch) {
+      open_body(i, form_of(n.operands[0], {}, i), -1);
+    } else if (n.op == opcode::otherwise) {
+      int first = i + 1;
+      while (!is_result_of(first, opcode::cond_result, i)) ++first;
+      for (int k = first; is_result_of(k, opcode::cond_result, i); ++k) {
+        given_.push_back(add_value(k, whole_layout(k)));
+        copy_to(given_.back(), at(k).operands[1], k);
+      }
+      close_body();
+      open_body(i, -1, -1);
+    } else if (n.op == opcode::loop_result && !open_.empty() && is_result_of(i, opcode::loop_result, open_.back())) {
+      const int start = open_.back();
+      std::vector<int> carried;
+      for (int k = i; is_result_of(k, opcode::loop_result, start); ++k) {
+        carried.push_back(forms_[static_cast<std::size_t>(at(k).operands[0])].front());
+        const sharding layout = program.value(carried.back()).layout;  // a copy: values are added
+        static_cast<void>(form_of(at(k).operands[1], layout, k));
+      }
+      for (int k = i; is_result_of(k, opcode::loop_result, start);
+           ++k)  // nothing between the copies: the scheduler sees them as one
+        copy_to(carried[static_cast<std::size_t>(k - i)], at(k).operands[1], k);
+      add_region_op(local_kind::control, i, -1, -1);
+      close_body();
+      for (int k = i; is_result_of(k, opcode::loop_result, start); ++k) name_form(k, carried[static_cast<std::size_t>(k - i)]);
+    } else if (n.op == opcode::cond_result && !open_.empty() && n.operands[0] == open_.back()) {
+      const int start = open_.back();
+      std::size_t first = given_.size();
+      for (int k = i; is_result_of(k, opcode::cond_result, start); ++k) --first;
+      for (int k = i; is_result_of(k, opcode::cond_result, start); ++k)
+        copy_to(given_[first + static_cast<std::size_t>(k - i)], at(k).operands[2], k);
+      add_region_op(local_kind::control, i, -1, -1);
+      close_body();
+      for (int k = i; is_result_of(k, opcode::cond_result, start); ++k)
+        name_form(k, given_[first + static_cast<std::size_t>(k - i)]);
+      given_.resize(first);
     }
   }
 
@@ -178,7 +331,8 @@ class partitioner {
     for (int k = 0; k < n.operands.count; ++k) {
       sharding s;
       const auto& forms = forms_[static_cast<std::size_t>(n.operands[k])];
-      bool has_whole = forms.empty();
+      bool has_whole =
+          forms.empty() || level_of(n.operands[k]) < static_cast<int>(open_.size());  // reduced once, before the loop
       for (const int v : forms) has_whole = has_whole || program.value(v).layout.partial == 0;
       if (!has_whole) s = program.value(forms.back()).layout;
       held.push_back(s);
@@ -354,7 +508,11 @@ class partitioner {
   const mesh_shape& mesh_;
   std::span<const sharding> completed_;
   std::vector<std::vector<int>> forms_;  // by node: its local values
-  std::vector<int> users_;               // by node: how many read it, outputs included
+  std::vector<int> open_;                // the nodes that opened the bodies around what is emitted now
+  std::vector<int> open_at_;             // where they are in the program
+  std::vector<made_form> made_;
+  std::vector<int> given_;  // what the open conditionals give
+  std::vector<int> users_;  // by node: how many read it, outputs included
 };
 
 }  // namespace gspmd::detail

@@ -23,6 +23,7 @@ enum class mistake : std::uint8_t {
   communication,  // where the user forbade it
   no_derivative,
   no_scalar_loss,
+  region,  // a loop or conditional
   inputs,  // what compile is given
   mesh_axes,
   device_order,
