@@ -241,7 +241,7 @@ TEST_CASE("a static loop has the plan and the result of the run-time path") {
         },
         x, sum(x));
     return std::tuple{h, cond(
-                             s > 0.0, [](value v) { return v * 2.0; }, [&](value v) { return v - sum(h); }, s)};
+                             s > 0.0, [](value v) { return v * 2.0; }, [total = sum(h)](value v) { return v - total; }, s)};
   };
   using pod = mesh<axis<"x", 2>, axis<"y", 2>>;
   using step = gspmd::compile<program, pod, in<double, dims<5, 6>, split<"x", _>>, in<double, dims<6, 6>, split<_, "y">>>;
@@ -255,4 +255,94 @@ TEST_CASE("a static loop has the plan and the result of the run-time path") {
   const auto got = p.run(simulated{}, x, w);
   for (std::int64_t i = 0; i < h.size(); ++i) CHECK(h[i] == doctest::Approx(got[0].data<double>()[i]));
   CHECK(s[0] == doctest::Approx(got[1].data<double>()[0]));
+}
+
+TEST_CASE("gradients through fori_loop, carried integers and loops in loops") {
+  const auto body = [](const values& in, const auto& loop) {
+    return [in, loop](value i, value h, value k) {
+      const value g = tanh(einsum("ij,jk->ik", h, in[1])) + convert<double>(i + k) * 0.125;
+      const value inner = loop(
+          2, [&](value j, value y) { return sine(y * in[0]) + convert<double>(j) * g; }, g);
+      return std::tuple{inner, k + i};
+    };
+  };
+  const auto looped = [](std::int64_t n, const auto& f, const value& init) { return fori_loop(n, f, init); };
+  const auto flat = [](std::int64_t n, const auto& f, const value& init) { return std::get<0>(unrolled(n, init, f, init)); };
+  for (const std::int64_t trips : {0, 1, 3}) {
+    compare(
+        [&](const values& in) {
+          const auto [h, k] = fori_loop(trips, body(in, looped), in[0] * 2.0, constant<std::int64_t>(in[0], {}, 3));
+          const value loss = sum(h * h) + sum(in[0] * h);
+          return std::tuple{loss, grad(loss, std::array{in[0], in[1]})};
+        },
+        [&](const values& in) {
+          const auto [h, k] = unrolled(trips, in[0], body(in, flat), in[0] * 2.0, constant<std::int64_t>(in[0], {}, 3));
+          const value loss = sum(h * h) + sum(in[0] * h);
+          return std::tuple{loss, grad(loss, std::array{in[0], in[1]})};
+        },
+        {{4, 5}, {5, 5}});
+  }
+}
+
+TEST_CASE("gradients through scan: what is carried, rows, values from outside; and those of gradients") {
+  const auto body = [](const values& in) {
+    return [in](value h, value x) {
+      const value y = tanh(einsum("bd,de->be", h, in[2]) + x);
+      return std::tuple{y, y * x};
+    };
+  };
+  const auto losses = [](value loss, const values& in) {
+    const auto g = grad(loss, std::array{in[0], in[1], in[2]});
+    const value again = sum(g[0] * g[0]) + sum(g[1]) + sum(g[2] * g[2]);
+    return std::tuple{loss, g, grad(again, in[2])};
+  };
+  compare(
+      [&](const values& in) {
+        const auto [h, ys] = scan(body(in), in[0], in[1]);
+        return losses(sum(h * h) + sum(ys * ys), in);
+      },
+      [&](const values& in) {
+        value h = in[0];
+        value loss;
+        for (int t = 0; t < 3; ++t) {
+          const value is_t = convert<double>(equal(iota<std::int64_t>(h, {3}, 0), t));
+          auto [next, y] = body(in)(h, einsum("t,tbd->bd", is_t, in[1]));
+          h = next;
+          loss = t == 0 ? sum(y * y) : loss + sum(y * y);
+        }
+        return losses(loss + sum(h * h), in);
+      },
+      {{4, 3}, {3, 4, 3}, {3, 3}});
+}
+
+TEST_CASE("gradients through cond, alone and in a loop") {
+  const auto on_true = [](const values& in) { return [in](value h) { return tanh(einsum("ij,jk->ik", h, in[1])); }; };
+  const auto on_false = [](const values& in) { return [in](value h) { return h * 0.5 + in[0]; }; };
+  compare(
+      [&](const values& in) {
+        const value h = fori_loop(
+            4, [&](value i, value a) { return cond(equal(i, 1), on_true(in), on_false(in), a); }, in[0]);
+        const value r = cond(sum(h) > 1000.0, on_false(in), on_true(in), h);
+        const value loss = sum(r * r);
+        return grad(loss, std::array{in[0], in[1]});
+      },
+      [&](const values& in) {
+        value h = in[0];
+        for (int i = 0; i < 4; ++i) h = i == 1 ? on_true(in)(h) : on_false(in)(h);
+        const value r = on_true(in)(h);
+        const value loss = sum(r * r);
+        return grad(loss, std::array{in[0], in[1]});
+      },
+      {{4, 4}, {4, 4}});
+}
+
+TEST_CASE("a training loop: the gradient is taken in the body") {
+  const auto body = [](const values& in) {
+    return [in](value, value w) {
+      const value d = einsum("bi,io->bo", in[0], w) - in[1];
+      return w - grad(mean(d * d), w) * 0.5;
+    };
+  };
+  compare([&](const values& in) { return fori_loop(6, body(in), in[2]); },
+          [&](const values& in) { return std::get<0>(unrolled(6, in[0], body(in), in[2])); }, {{6, 3}, {6, 2}, {3, 2}});
 }
