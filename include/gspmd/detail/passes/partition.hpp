@@ -228,6 +228,35 @@ class partitioner {
     for (int i = last; any && is_result_of(i, op, start); --i) needed[static_cast<std::size_t>(i)] = 1;
   }
 
+  /// A sum that a loop only adds to, from 0 on, stays partial with what it adds: one reduction after the loop does.
+  constexpr void let_sum_wait(int i, const node& n, const factor_splits& uses,
+                              const inline_vec<sharding, max_map_arity>& wanted) {
+    if (n.op != opcode::add || users_[static_cast<std::size_t>(i)] != 1) return;
+    for (int k = 0; k < 2; ++k) {
+      const int carry = n.operands[k];
+      const int added = n.operands[1 - k];
+      if (at(carry).op != opcode::carry || at(carry).region != open_.back() || users_[static_cast<std::size_t>(carry)] != 2)
+        continue;
+      const node& init = at(at(carry).operands[0]);
+      if (init.op != opcode::constant || init.real != 0 || init.integer != 0) continue;
+      bool is_next = false;
+      for (int r = i + 1; r < static_cast<int>(graph_.nodes.size()) && !is_next; ++r)
+        is_next = at(r).op == opcode::loop_result && at(r).operands[0] == carry && at(r).operands[1] == i;
+      const auto& forms = forms_[static_cast<std::size_t>(added)];
+      if (!is_next || forms.empty() || users_[static_cast<std::size_t>(added)] != 1) continue;
+      for (const int v : forms)
+        if (program.value(v).layout.partial == 0) return;
+      const sharding from = program.value(forms.back()).layout;
+      axis_mask used = 0;
+      for (const auto& use : uses) used |= axis_bit(use.axis);
+      auto& layout = program.values[static_cast<std::size_t>(forms_[static_cast<std::size_t>(carry)].front())].layout;
+      if (from.kind != monoid::add || (from.partial & used) != 0 || !(layout.splits == wanted[k].splits)) continue;
+      layout.partial = from.partial;
+      layout.kind = monoid::add;
+      return;
+    }
+  }
+
   [[nodiscard]] constexpr sharding whole_layout(int i) const {
     sharding s = completed_of(i);
     s.partial = 0;
@@ -304,6 +333,7 @@ class partitioner {
     result.kind = rule.kind;
     for (const auto& use : uses)
       if (rule.factors[use.dim].kind == factor_kind::reduction) result.partial |= axis_bit(use.axis);
+    if (!open_.empty()) let_sum_wait(i, n, uses, wanted);
     pass_partial(n, uses, wanted, result);
 
     local_op op;
