@@ -47,7 +47,9 @@ class partitioner {
     for (int i = 0; i < static_cast<int>(graph_.nodes.size()); ++i) {
       const node& n = graph_.nodes[static_cast<std::size_t>(i)];
       if (n.op == opcode::parameter) {
-        program.inputs.push_back(add_form(i, completed_of(i)));
+        program.inputs.push_back(add_value(i, completed_of(i)));
+        forms_[static_cast<std::size_t>(i)].push_back(program.inputs.back());  // wherever it stands, it is there from the start
+        program.results[static_cast<std::size_t>(i)] = program.inputs.back();
       } else if (needed[static_cast<std::size_t>(i)] == 0 || is_source(n)) {
         continue;
       } else if (n.op == opcode::reshard) {
