@@ -480,7 +480,7 @@ class random_program {
     const dtype type = at(x).type;
     const shape_list shape = shape_of(x);
     const auto rank = static_cast<int>(shape.size());
-    if (options_.regions && random_.chance(depth_ == 0 ? 7 : depth_ == 1 ? 5 : 0)) return make_region();
+    if (options_.regions && random_.chance(depth_ == 0 ? 12 : depth_ == 1 ? 6 : 0)) return make_region();
     if (random_.chance(depth_ > 0 ? 12 : 2)) return make_row(x);
     switch (random_.between(0, 23)) {
       case 0:

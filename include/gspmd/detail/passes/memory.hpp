@@ -153,7 +153,8 @@ class memory_planner {
       for (int k = 0; k < s.operands.count; ++k)
         for (const int loop : loops)
           if (first_[at(root(slot(s.operands, k)))] < loop) live_until(slot(s.operands, k), plan_.steps[at(loop)].target);
-      for (int k = 0; k < s.results.count; ++k)  // a carried value
+      for (int k = 0; k < s.results.count; ++k) live_until(slot(s.results, k), i);  // both branches write what they give
+      for (int k = 0; k < s.results.count; ++k)                                     // a carried value
         for (const int loop : loops)
           if (first_[at(root(slot(s.results, k)))] < loop) live_until(slot(s.results, k), plan_.steps[at(loop)].target);
     }
