@@ -63,6 +63,7 @@ void compare(const Program& program, const Plain& plain, const std::vector<std::
   for (const auto& d : data) pointers.push_back(d.data());
   const auto made = [&](const auto& callable, const dynamic::mesh& m, std::size_t choice) {
     dynamic::builder b(m);
+    b.graph().allow_replication = true;  // rows may be split
     std::vector<value> in;
     for (std::size_t k = 0; k < shapes.size(); ++k) {
       std::vector<std::string> sharding(shapes[k].size(), "?");
@@ -345,4 +346,125 @@ TEST_CASE("a training loop: the gradient is taken in the body") {
   };
   compare([&](const values& in) { return fori_loop(6, body(in), in[2]); },
           [&](const values& in) { return std::get<0>(unrolled(6, in[0], body(in), in[2])); }, {{6, 3}, {6, 2}, {3, 2}});
+}
+
+TEST_CASE("what follows a carried value is not made in its memory while that is read") {
+  compare(
+      [](const values& in) {
+        return fori_loop(
+            3,
+            [&](value, value a, value b, value c, value d) {
+              return std::tuple{einsum("ij,jk->ik", a, in[1]), transpose(b, {1, 0}), reshape(sum(c, {1}), {5, 1}) + c,
+                                d * 0.5 + transpose(d, {1, 0})};
+            },
+            in[0], in[0], in[0], in[0]);
+      },
+      [](const values& in) {
+        return unrolled(
+            3, in[0],
+            [&](value, value a, value b, value c, value d) {
+              return std::tuple{einsum("ij,jk->ik", a, in[1]), transpose(b, {1, 0}), reshape(sum(c, {1}), {5, 1}) + c,
+                                d * 0.5 + transpose(d, {1, 0})};
+            },
+            in[0], in[0], in[0], in[0]);
+      },
+      {{5, 5}, {5, 5}});
+}
+
+TEST_CASE("collectives in loops: brought out where the value is from outside, counted by trips, summed once") {
+  const dynamic::mesh m({{"x", 4}});
+  const auto outside = dynamic::compile(
+      [](auto a, auto w) {
+        return fori_loop(
+            10, [w](value, value h) { return tanh(einsum("ij,jk->ik", h, w)); }, a);
+      },
+      m, dynamic::in<float>({8, 8}, {"x", ""}), dynamic::in<float>({8, 8}, {"", "x"}));
+  CHECK(outside.collectives() == std::vector<collective>{all_gather<"x">});
+  CHECK(outside.bytes_sent_per_device() == 3 * 2 * 8 * 4);
+  const auto inside = dynamic::compile(
+      [](auto a, auto w) {
+        return fori_loop(
+            10, [w](value, value h) { return tanh(einsum("ij,jk->ik", h, w)); }, a);
+      },
+      m, dynamic::in<float>({8, 8}, {"", "x"}), dynamic::in<float>({8, 8}, {"x", ""}));
+  CHECK(inside.bytes_sent_per_device() == 10 * 3 * 2 * 8 * 4);  // a reduce_scatter each time
+  const auto summed = dynamic::compile(
+      [](auto a) {
+        return fori_loop(
+            10, [a](value i, value s) { return s + sum(a * convert<float>(i)); }, constant(a, {}, 0.0F));
+      },
+      m, dynamic::in<float>({8}, {"x"}));
+  CHECK(summed.collectives() == std::vector<collective>{all_reduce<"x">});
+  CHECK(summed.bytes_sent_per_device() == 6);
+  const auto branches = dynamic::compile(
+      [](auto a, auto p) {
+        return cond(
+            sum(p) > 0.0F, [](value v) { return replicate(v); }, [](value v) { return v * sum(v); }, a);
+      },
+      m, dynamic::in<float>({8}, {"x"}), dynamic::in<float>({1}, {""}));
+  CHECK(branches.bytes_sent_per_device() == 24);  // the gather, not the sum
+}
+
+TEST_CASE("mistakes in loops and conditionals") {
+  const dynamic::mesh m({{"x", 2}});
+  const auto error_of = [&](auto callable) {
+    try {
+      static_cast<void>(dynamic::compile(callable, m, dynamic::in<float>({4, 3}, {"x", ""})));
+    } catch (const error& e) {
+      return std::string(e.what());
+    }
+    return std::string("no error");
+  };
+  const auto says = [&](const std::string& text, const char* part) {
+    INFO(text);
+    CHECK(text.find(part) != std::string::npos);
+  };
+  says(error_of([](auto x) {
+         return fori_loop(
+             -1, [](value, value h) { return h; }, x);
+       }),
+       "runs -1 times");
+  says(error_of([](auto x) {
+         return fori_loop(
+             2, [](value, value h) { return sum(h, {1}); }, x);
+       }),
+       "fori_loop at loops.cpp:");
+  says(error_of([](auto x) {
+         return fori_loop(
+             2, [](value, value h) { return sum(h, {1}); }, x);
+       }),
+       "result 0 of the body is f32[4] and the carried value is f32[4,3]");
+  says(error_of([](auto x) {
+         value kept;
+         const value h = fori_loop(
+             2, [&](value, value a) { return kept = a * 2.0F; }, x);
+         return h + kept;
+       }),
+       "uses a value of the body of a loop or conditional outside of it");
+  says(error_of([](auto x) {
+         value kept;
+         const value h = fori_loop(
+             2, [&](value, value a) { return kept = a * 2.0F; }, x);
+         return fori_loop(
+             2, [&](value, value) { return kept; }, h);
+       }),
+       "no value of this program that the body may use");
+  says(error_of([](auto x) {
+         return cond(
+             x > 0.0F, [](value a) { return a; }, [](value a) { return a; }, x);
+       }),
+       "it must be one bool, of rank 0");
+  says(error_of([](auto x) {
+         return cond(
+             sum(x) > 0.0F, [](value a) { return a; }, [](value a) { return sum(a); }, x);
+       }),
+       "result 0 of the body is f32[] and that of the other body is f32[4,3]");
+  says(error_of([](auto x) {
+         return scan([](value h, value r) { return std::tuple{h + r, h}; }, sum(x, {0}), x);
+       }),
+       "cannot work on that split");
+  says(error_of([](auto x) {
+         return scan([](value h, value r) { return std::tuple{h + r, h}; }, x, sum(x));
+       }),
+       "goes over the rows of []");
 }

@@ -18,6 +18,7 @@ class canonical_orderer {
   constexpr explicit canonical_orderer(const graph& traced) : traced_(traced), number_(traced.nodes.size(), -1) {
     result.mesh = traced.mesh;
     result.has_regions = traced.has_regions;
+    result.allow_replication = traced.allow_replication;
     if (traced.has_regions) find_needed();
     for (const int i : traced.inputs) {
       add(i);

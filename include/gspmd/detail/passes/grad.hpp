@@ -49,8 +49,11 @@ class differentiator {
 
   constexpr void walk(int first, int last) {
     for (int i = last; i >= first && !graph_.failed(); --i) {
+      const auto before = graph_.nodes.size();
       if (is_region_result(at(i).op)) visit_region(i);
       else if (gradient_slot(i) >= 0) visit(i);
+      if (at(i).allow_replication)  // its gradient moves the same data back
+        for (auto k = before; k < graph_.nodes.size(); ++k) graph_.nodes[k].allow_replication = true;
     }
   }
 
@@ -75,6 +78,7 @@ class differentiator {
       case opcode::sine: send(0, o(dy) * o(cosine(in(0), where))); break;
       case opcode::cosine: send(0, -o(o(dy) * o(sine(in(0), where)))); break;
       case opcode::convert: send(0, convert_to(dy, at(n.operands[0]).type, where)); break;
+      case opcode::shard_alike: send(0, dy); break;
       case opcode::reshard: send(0, {&graph_, add_reshard(graph_, dy.id(), n.annotation, where)}); break;
       case opcode::add:
         send(0, dy);

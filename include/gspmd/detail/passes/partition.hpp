@@ -8,42 +8,44 @@
 #include "gspmd/detail/ops/linear.hpp"
 #include "gspmd/detail/ops/registry.hpp"
 #include "gspmd/detail/passes/reshard.hpp"
+#include "gspmd/detail/passes/use_search.hpp"
 
 namespace gspmd::detail {
 
 /// Turns a completed graph into the program that every device runs (GSPMD 4.1-4.5).
 ///
 /// For every operator, in order:
-/// 1. every mesh axis is given to one factor of the operator's rule, or to none: the use that sends the fewest bytes,
-///    among those the shardings of operands and result ask for; ties go to the use that splits the work further;
+/// 1. every mesh axis is given to one factor of the operator's rule, or to none: the joint use of all axes that sends the
+///    fewest bytes for the operands and the result; ties go to fewer collectives, then to smaller shards;
 /// 2. operands are brought to the sharding this needs; a form of a value that was made before is used again;
 /// 3. the operator runs on shards. Axes given to a reduction factor leave the result partial;
 /// 4. a partial result stays so until a user of it needs the sum (linear operators pass it on).
 class partitioner {
  public:
   constexpr partitioner(const graph& g, const mesh_shape& mesh, std::span<const sharding> completed)
-      : graph_(g), mesh_(mesh), completed_(completed) {
+      : graph_(g), mesh_(mesh), completed_(completed.begin(), completed.end()) {
     forms_.resize(g.nodes.size(), std::vector<int>{});
   }
 
   constexpr void run() {
     std::vector<std::uint8_t> needed(graph_.nodes.size(), 0);  // what no output depends on is not computed
-    users_.resize(graph_.nodes.size(), 0);
+    readers_.resize(graph_.nodes.size(), std::vector<int>{});
     program.results.resize(graph_.nodes.size(), -1);
     for (const int o : graph_.outputs) {
       needed[static_cast<std::size_t>(o)] = 1;
-      ++users_[static_cast<std::size_t>(o)];
+      readers_[static_cast<std::size_t>(o)].push_back(o);
     }
     for (std::size_t i = graph_.nodes.size(); i-- > 0;) {
       const node& n = graph_.nodes[i];
       if (is_region_result(n.op)) share_need(static_cast<int>(i), needed);
       if (needed[i] != 0 && n.region >= 0) needed[static_cast<std::size_t>(n.region)] = 1;
       if (needed[i] != 0)
-        for (const int o : graph_.nodes[i].operands) {
+        for (const int o : data_operands(graph_.nodes[i])) {
           needed[static_cast<std::size_t>(o)] = 1;
-          ++users_[static_cast<std::size_t>(o)];
+          readers_[static_cast<std::size_t>(o)].push_back(static_cast<int>(i));
         }
     }
+    narrow_wishes(needed);
     for (int i = 0; i < static_cast<int>(graph_.nodes.size()); ++i) {
       const node& n = graph_.nodes[static_cast<std::size_t>(i)];
       if (n.op == opcode::parameter) {
@@ -52,7 +54,7 @@ class partitioner {
         program.results[static_cast<std::size_t>(i)] = program.inputs.back();
       } else if (needed[static_cast<std::size_t>(i)] == 0 || is_source(n)) {
         continue;
-      } else if (n.op == opcode::reshard) {
+      } else if (n.op == opcode::reshard || n.op == opcode::shard_alike) {
         name_form(i, form_of(n.operands[0], completed_of(i), i));
       } else if (n.op >= opcode::loop) {
         emit_region(i);
@@ -65,13 +67,79 @@ class partitioner {
       wanted.partial = 0;
       program.outputs.push_back(form_of(o, wanted, o, false, true));
     }
+    drop_unused();
+    for (std::size_t i = 0; i < forms_.size(); ++i)
+      if (!forms_[i].empty()) program.results[i] = forms_[i].front();
   }
 
   local_program program;
 
  private:
+  /// Where every reader of a value takes the same slice of it, the slice is all that is made: all_reduce and slice become
+  /// reduce_scatter, through any elementwise operators in between.
+  constexpr void narrow_wishes(const std::vector<std::uint8_t>& needed) {
+    for (std::size_t i = graph_.nodes.size(); i-- > 0;) {
+      if (needed[i] == 0 || graph_.nodes[i].op == opcode::parameter || readers_[i].empty()) continue;
+      bool alike = true;
+      sharding slice = completed_[i];
+      for (std::size_t r = 0; r < readers_[i].size() && alike; ++r) {
+        const int reader = readers_[i][r];
+        const node& user = graph_.nodes[static_cast<std::size_t>(reader)];
+        const auto& wish = completed_of(reader).splits;
+        alike = false;
+        if (static_cast<std::size_t>(reader) == i) break;  // an output
+        sharding asked = slice;
+        if (facts_of(user.op).uniform) {
+          asked.splits = wish;
+        } else if (user.op == opcode::transpose) {
+          asked.splits.clear();
+          for (const auto& use : wish) asked.add_split(use.axis, user.attributes[use.dim]);
+        } else {
+          break;
+        }
+        alike = r == 0 || asked.splits == slice.splits;
+        slice = asked;
+      }
+      if (alike && !(slice.splits == completed_[i].splits) && lies_inside(mesh_, graph_.nodes[i].shape, completed_[i], slice))
+        completed_[i].splits = slice.splits;
+    }
+  }
+
+  /// What carries a value round a loop, or ends a branch, is kept.
+  [[nodiscard]] static constexpr bool is_wanted(const local_op& op, const std::vector<std::uint8_t>& is_read) {
+    return op.what == local_kind::control || op.what == local_kind::copy || is_read[static_cast<std::size_t>(op.result)] != 0;
+  }
+  /// Takes out the operators whose result nobody reads: a broadcast that was only needed in another sharding, say.
+  constexpr void drop_unused() {
+    std::vector<std::uint8_t> is_read(program.values.size(), 0);
+    for (const int v : program.outputs) is_read[static_cast<std::size_t>(v)] = 1;
+    std::size_t at = program.ops.size();
+    bool any = false;
+    while (at-- > 0) {
+      const auto& op = program.ops[at];
+      if (!is_wanted(op, is_read)) any = true;
+      else
+        for (const int o : op.operands) is_read[static_cast<std::size_t>(o)] = 1;
+    }
+    if (!any) return;
+    std::vector<local_op> kept;
+    for (const auto& op : program.ops)
+      if (is_wanted(op, is_read)) kept.push_back(op);
+    program.ops = std::move(kept);
+    for (auto& forms : forms_) {
+      std::vector<int> left;
+      for (const int v : forms)
+        if (is_read[static_cast<std::size_t>(v)] != 0) left.push_back(v);
+      if (!left.empty()) forms = std::move(left);
+    }
+  }
+
   [[nodiscard]] constexpr const sharding& completed_of(int i) const { return completed_[static_cast<std::size_t>(i)]; }
   [[nodiscard]] constexpr const extents& shape_of(int i) const { return graph_.nodes[static_cast<std::size_t>(i)].shape; }
+  /// The second operand of shard_alike is only looked at.
+  [[nodiscard]] static constexpr std::span<const int> data_operands(const node& n) {
+    return {n.operands.begin(), n.op == opcode::shard_alike ? std::size_t{1} : static_cast<std::size_t>(n.operands.count)};
+  }
   [[nodiscard]] static constexpr bool is_source(const node& n) { return n.op == opcode::constant || n.op == opcode::iota; }
 
   struct made_form {  // in an open body
@@ -99,7 +167,8 @@ class partitioner {
     if (!open_.empty()) note_form(i, v);
   }
 
-  /// The cheapest form of a node's value to start from; -1 for constants and iotas, which are made in any sharding.
+  /// The cheapest form of a node's value to start from; -1 if it is made anew: constants and iotas always, conversions and
+  /// broadcasts where their operand moves fewer bytes than their result.
   [[nodiscard]] constexpr int best_form(int i, const sharding& wanted, std::int64_t& bytes) const {
     int best = -1;
     bytes = 0;
@@ -116,7 +185,24 @@ class partitioner {
         bytes = cost;
       }
     }
-    return best;
+    const node& n = graph_.nodes[static_cast<std::size_t>(i)];
+    if (best < 0 || bytes == 0 || (n.op != opcode::convert && n.op != opcode::broadcast_in_dim)) return best;
+    sharding operand;
+    if (wanted.partial != 0 || !is_made_from(n, wanted, operand)) return best;
+    std::int64_t again = 0;
+    static_cast<void>(best_form(n.operands[0], operand, again));
+    if (again >= bytes) return best;
+    bytes = again;
+    return -1;
+  }
+
+  /// Whether an operator of one operand can make its result in sharding `wanted`, and from what.
+  [[nodiscard]] constexpr bool is_made_from(const node& n, const sharding& wanted, sharding& operand) const {
+    op_rule rule;
+    rule_of(graph_, n, rule);
+    const auto uses = to_factors(mesh_, rule, rule.result(), wanted.splits);
+    operand.splits = to_dims(mesh_, rule, rule.operand(0), uses);
+    return to_dims(mesh_, rule, rule.result(), uses) == wanted.splits;
   }
 
   /// The local value of node `i` under `wanted`; emits what it takes to get it, for the sake of node `user`.
@@ -125,8 +211,12 @@ class partitioner {
     int v = best_form(i, wanted, bytes);
     const int level = level_of(i);
     if (v < 0) {
+      const node& n = graph_.nodes[static_cast<std::size_t>(i)];
       local_op op;
       op.node = i;
+      sharding operand;
+      if (!is_source(n) && is_made_from(n, wanted, operand))
+        op.operands.push_back(form_of(n.operands[0], operand, user, forced, for_output));
       op.result = v = add_form(i, wanted);
       add_op(op, level);
       return v;
@@ -154,6 +244,13 @@ class partitioner {
       add_op(op, level);
     }
   }
+
+  /// One way to run an operator: which axes split which factors, and the shardings that this asks of its tensors.
+  struct use_plan {
+    factor_splits uses;
+    inline_vec<sharding, max_map_arity> wanted;  // by operand
+    sharding result;
+  };
 
   // ---- loops and conditionals ----
   //
@@ -231,32 +328,40 @@ class partitioner {
   }
 
   /// A sum that a loop only adds to, from 0 on, stays partial with what it adds: one reduction after the loop does.
-  constexpr void let_sum_wait(int i, const node& n, const factor_splits& uses,
-                              const inline_vec<sharding, max_map_arity>& wanted) {
-    if (n.op != opcode::add || users_[static_cast<std::size_t>(i)] != 1) return;
+  constexpr use_plan choose_with_sums(int i, const node& n, const op_rule& rule) {
+    const int k = open_.empty() ? -1 : summing_operand(i, n);
+    if (k < 0) return choose(i, n, rule);
+    const int carried = forms_[static_cast<std::size_t>(n.operands[k])].front();
+    auto& layout = program.values[static_cast<std::size_t>(carried)].layout;
+    layout.partial = program.value(forms_[static_cast<std::size_t>(n.operands[1 - k])].back()).layout.partial;
+    layout.kind = monoid::add;
+    const use_plan plan = choose(i, n, rule);
+    if (same_layout(plan.wanted[k], layout) && same_layout(plan.result, layout)) return plan;
+    layout.partial = 0;
+    return choose(i, n, rule);
+  }
+  /// The operand that is such a sum; -1: none is.
+  [[nodiscard]] constexpr int summing_operand(int i, const node& n) const {
+    const auto readers = [this](int v) { return readers_[static_cast<std::size_t>(v)].size(); };
+    if (n.op != opcode::add || readers(i) != 1) return -1;
+    const int reader = readers_[static_cast<std::size_t>(i)][0];
     for (int k = 0; k < 2; ++k) {
       const int carry = n.operands[k];
       const int added = n.operands[1 - k];
-      if (at(carry).op != opcode::carry || at(carry).region != open_.back() || users_[static_cast<std::size_t>(carry)] != 2)
+      if (at(carry).op != opcode::carry || at(carry).region != open_.back() || readers(carry) != 2 || readers(added) != 1)
         continue;
+      if (at(reader).op != opcode::loop_result || at(reader).operands[0] != carry || at(reader).operands[1] != i) continue;
       const node& init = at(at(carry).operands[0]);
       if (init.op != opcode::constant || init.real != 0 || init.integer != 0) continue;
-      bool is_next = false;
-      for (int r = i + 1; r < static_cast<int>(graph_.nodes.size()) && !is_next; ++r)
-        is_next = at(r).op == opcode::loop_result && at(r).operands[0] == carry && at(r).operands[1] == i;
       const auto& forms = forms_[static_cast<std::size_t>(added)];
-      if (!is_next || forms.empty() || users_[static_cast<std::size_t>(added)] != 1) continue;
-      for (const int v : forms)
-        if (program.value(v).layout.partial == 0) return;
-      const sharding from = program.value(forms.back()).layout;
-      axis_mask used = 0;
-      for (const auto& use : uses) used |= axis_bit(use.axis);
-      auto& layout = program.values[static_cast<std::size_t>(forms_[static_cast<std::size_t>(carry)].front())].layout;
-      if (from.kind != monoid::add || (from.partial & used) != 0 || !(layout.splits == wanted[k].splits)) continue;
-      layout.partial = from.partial;
-      layout.kind = monoid::add;
-      return;
+      bool is_partial = !forms.empty();
+      for (const int v : forms) is_partial = is_partial && program.value(v).layout.partial != 0;
+      if (!is_partial) continue;
+      const sharding& from = program.value(forms.back()).layout;
+      const sharding& sum = program.value(forms_[static_cast<std::size_t>(carry)].front()).layout;
+      if (from.kind == monoid::add && from.splits == sum.splits) return k;
     }
+    return -1;
   }
 
   [[nodiscard]] constexpr sharding whole_layout(int i) const {
@@ -322,53 +427,50 @@ class partitioner {
     const node& n = graph_.nodes[static_cast<std::size_t>(i)];
     op_rule rule;
     rule_of(graph_, n, rule);
-    const factor_splits uses = choose(i, n, rule);
-
-    inline_vec<sharding, max_map_arity> wanted;
-    for (int k = 0; k < n.operands.count; ++k) {
-      sharding s;
-      s.splits = to_dims(mesh_, rule, rule.operand(k), uses);
-      wanted.push_back(s);
-    }
-    sharding result;
-    result.splits = to_dims(mesh_, rule, rule.result(), uses);
-    result.kind = rule.kind;
-    for (const auto& use : uses)
-      if (rule.factors[use.dim].kind == factor_kind::reduction) result.partial |= axis_bit(use.axis);
-    if (!open_.empty()) let_sum_wait(i, n, uses, wanted);
-    pass_partial(n, uses, wanted, result);
+    const use_plan plan = choose_with_sums(i, n, rule);
 
     local_op op;
     op.node = i;
     for (int k = 0; k < n.operands.count; ++k)
-      op.operands.push_back(form_of(n.operands[k], wanted[k], i, loses_a_split(n, rule, k, wanted[k])));
-    op.result = add_form(i, result);
+      op.operands.push_back(form_of(n.operands[k], plan.wanted[k], i, loses_a_split(n, rule, k, plan.wanted[k])));
+    op.result = add_form(i, plan.result);
     program.ops.push_back(op);
+  }
+
+  [[nodiscard]] constexpr use_plan plan_of(const node& n, const op_rule& rule, const factor_splits& uses,
+                                           const inline_vec<sharding, max_map_arity>& held) const {
+    use_plan p;
+    p.uses = uses;
+    for (int k = 0; k < n.operands.count; ++k) {
+      sharding s;
+      s.splits = to_dims(mesh_, rule, rule.operand(k), uses);
+      p.wanted.push_back(s);
+    }
+    p.result.splits = to_dims(mesh_, rule, rule.result(), uses);
+    p.result.kind = rule.kind;
+    for (const auto& use : uses)
+      if (rule.factors[use.dim].kind == factor_kind::reduction) p.result.partial |= axis_bit(use.axis);
+    pass_partial(n, uses, held, p.wanted, p.result);
+    return p;
   }
 
   /// True when the operator cannot keep a split that its operand was to have, whatever it would cost.
   [[nodiscard]] constexpr bool loses_a_split(const node& n, const op_rule& rule, int k, const sharding& wanted) const {
     if (rule.uniform) return false;
     const sharding& had = completed_of(n.operands[k]);
-    const auto kept = to_dims(mesh_, rule, rule.operand(k), legal(rule, to_factors(mesh_, rule, rule.operand(k), had.splits)));
+    const use_search::wishes no_wishes;
+    const use_search::use_tensors no_tensors;
+    const use_search search(mesh_, rule, no_wishes, no_tensors);
+    const auto kept = to_dims(mesh_, rule, rule.operand(k), search.legal(to_factors(mesh_, rule, rule.operand(k), had.splits)));
     return !(kept == had.splits) && (had.split_axes() & ~wanted.split_axes()) != 0;
   }
 
   /// Lets operands stay partial where the operator is linear in them and the sum is no smaller before than after it.
-  constexpr void pass_partial(const node& n, const factor_splits& uses, inline_vec<sharding, max_map_arity>& wanted,
-                              sharding& result) const {
+  /// `held`: the forms of operands that are partial.
+  constexpr void pass_partial(const node& n, const factor_splits& uses, const inline_vec<sharding, max_map_arity>& held,
+                              inline_vec<sharding, max_map_arity>& wanted, sharding& result) const {
     axis_mask used = 0;
     for (const auto& use : uses) used |= axis_bit(use.axis);
-    inline_vec<sharding, max_map_arity> held;  // the form that operand k has now
-    for (int k = 0; k < n.operands.count; ++k) {
-      sharding s;
-      const auto& forms = forms_[static_cast<std::size_t>(n.operands[k])];
-      bool has_whole =
-          forms.empty() || level_of(n.operands[k]) < static_cast<int>(open_.size());  // reduced once, before the loop
-      for (const int v : forms) has_whole = has_whole || program.value(v).layout.partial == 0;
-      if (!has_whole) s = program.value(forms.back()).layout;
-      held.push_back(s);
-    }
     for (int k = 0; k < n.operands.count; ++k) {
       const axis_mask axes = held[k].partial;
       const monoid kind = held[k].kind;
@@ -384,7 +486,7 @@ class partitioner {
         const auto after = elements(local_extents(mesh_, n.shape, result));
         if (after > before) continue;
         // No smaller: somebody else may need the whole value, and then it would be reduced twice.
-        if (after == before && users_[static_cast<std::size_t>(n.operands[k])] > 1) continue;
+        if (after == before && readers_[static_cast<std::size_t>(n.operands[k])].size() > 1) continue;
         wanted[k].partial = axes;
         wanted[k].kind = kind;
         result.partial |= axes;
@@ -407,144 +509,194 @@ class partitioner {
     }
   }
 
-  /// Keeps the uses that every tensor with the factor can express; gathered factors are not split.
-  [[nodiscard]] constexpr factor_splits legal(const op_rule& rule, factor_splits uses) const {
-    if (rule.uniform) return uses;
-    for (int at = uses.count - 1; at >= 0; --at) {
-      bool fits = rule.factors[uses[at].dim].kind != factor_kind::gathered;
-      for (int m = 0; m < rule.maps.count && fits; ++m) {
-        if (!rule.maps[m].holds(uses[at].dim)) continue;
-        const auto back = to_factors(mesh_, rule, rule.maps[m], to_dims(mesh_, rule, rule.maps[m], uses));
-        bool found = false;
-        for (const auto& use : back) found = found || use == uses[at];
-        fits = found;
-      }
-      if (fits) continue;
-      for (int i = at; i + 1 < uses.count; ++i) uses[i] = uses[i + 1];
-      uses.pop_back();
-      at = uses.count;  // what was minor to it may not fit any more
+  /// By operand: its form, if the only ones it has are partial.
+  [[nodiscard]] constexpr inline_vec<sharding, max_map_arity> held_partial(const node& n) const {
+    inline_vec<sharding, max_map_arity> held;
+    for (int k = 0; k < n.operands.count; ++k) {
+      sharding s;
+      const auto& forms = forms_[static_cast<std::size_t>(n.operands[k])];
+      bool has_whole = forms.empty() || level_of(n.operands[k]) < static_cast<int>(open_.size());  // reduced before the loop
+      for (const int v : forms) has_whole = has_whole || program.value(v).layout.partial == 0;
+      if (!has_whole) s = program.value(forms.back()).layout;
+      held.push_back(s);
     }
-    return uses;
+    return held;
   }
 
-  /// The use of every mesh axis by a factor of the rule that sends the fewest bytes.
-  [[nodiscard]] constexpr factor_splits choose(int i, const node& n, const op_rule& rule) const {
-    inline_vec<factor_splits, max_map_arity + 1> asked;  // the result's wish, then the operands', larger first
+  /// A sharding that a later reader of operand `k` will ask for, and what it would have to send for it.
+  struct later_wish {
+    int operand = 0;
+    sharding wanted;
+    std::int64_t bytes = 0;
+  };
+
+  /// What elementwise readers after `i`, and outputs, want of its operands: a form that serves them too is worth more.
+  [[nodiscard]] constexpr std::vector<later_wish> later_wishes(int i, const node& n) const {
+    std::vector<later_wish> wishes;
+    for (int k = 0; k < n.operands.count; ++k) {
+      const int o = n.operands[k];
+      const auto& forms = forms_[static_cast<std::size_t>(o)];
+      const auto& readers = readers_[static_cast<std::size_t>(o)];
+      if (readers.size() < 2 || forms.empty()) continue;
+      const std::size_t first = wishes.size();
+      for (const int reader : readers) {
+        const node& user = graph_.nodes[static_cast<std::size_t>(reader)];
+        if ((reader <= i && reader != o) || !facts_of(user.op).uniform) continue;
+        later_wish wish;
+        wish.operand = k;
+        wish.wanted.splits = completed_of(reader).splits;
+        bool known = false;
+        for (std::size_t w = first; w < wishes.size(); ++w) known = known || same_layout(wishes[w].wanted, wish.wanted);
+        if (known) continue;
+        static_cast<void>(best_form(o, wish.wanted, wish.bytes));
+        if (bytes_of(user.type) < bytes_of(graph_.nodes[static_cast<std::size_t>(o)].type)) continue;  // moves its result
+        if (wish.bytes > 0) wishes.push_back(wish);
+      }
+    }
+    return wishes;
+  }
+
+  /// What the form that operand `k` is brought to saves the later readers: of those, the one that gains most.
+  [[nodiscard]] constexpr std::int64_t saved(const node& n, const use_plan& p, const std::vector<later_wish>& wishes) const {
+    std::int64_t total = 0;
+    int operand = -1;
+    std::int64_t most = 0;
+    for (const auto& wish : wishes) {
+      if (wish.operand != operand) {
+        total += most;
+        most = 0;
+        operand = wish.operand;
+      }
+      const auto& form = p.wanted[operand];
+      if ((wish.wanted.partial & ~form.partial) != 0) continue;
+      const int o = n.operands[operand];
+      const auto then =
+          reshard_bytes(mesh_, shape_of(o), form, wish.wanted, bytes_of(graph_.nodes[static_cast<std::size_t>(o)].type));
+      if (wish.bytes - then > most) most = wish.bytes - then;
+    }
+    return total + most;
+  }
+
+  /// The use of every mesh axis by a factor of the rule that sends the fewest bytes; then by the fewest collectives, with the
+  /// smallest shards, as the result and then the operands ask for it.
+  [[nodiscard]] constexpr use_plan choose(int i, const node& n, const op_rule& rule) const {
+    const auto held = held_partial(n);
+    use_search::wishes asked;  // the result's, then the operands'
     asked.push_back(to_factors(mesh_, rule, rule.result(), completed_of(i).splits));
     bool agree = true;
     for (int k = 0; k < n.operands.count; ++k) {
       asked.push_back(to_factors(mesh_, rule, rule.operand(k), completed_of(n.operands[k]).splits));
       if (rule.uniform) agree = agree && asked[k + 1] == asked[0];
     }
-    if (rule.uniform && agree) return asked[0];
+    if (rule.uniform && agree) return plan_of(n, rule, asked[0], held);
 
-    // What each axis may be used for: -1 is nothing.
-    inline_vec<inline_vec<std::int8_t, max_map_arity + 2>, max_axes> options;
-    for (int a = 0; a < mesh_.axis_count(); ++a) {
-      inline_vec<std::int8_t, max_map_arity + 2> list;
-      for (const auto& splits : asked)
-        for (const auto& use : splits) {
-          if (use.axis != a || rule.factors[use.dim].kind == factor_kind::gathered) continue;
-          bool known = false;
-          for (const auto f : list) known = known || f == use.dim;
-          if (!known) list.push_back(use.dim);
-        }
-      options.push_back(list);
-    }
-    inline_vec<std::int8_t, max_axes> chosen;
-    bool open = false;
-    for (int a = 0; a < mesh_.axis_count(); ++a) {
-      const auto& list = options[a];
-      chosen.push_back(list.empty() ? std::int8_t{-1} : list[0]);
-      if (list.empty()) continue;
-      // Nothing to decide when every tensor with the factor asks for it, and no other tensor uses the axis otherwise.
-      bool settled = list.count == 1;
-      for (int t = 0; t < asked.count && settled; ++t) {
-        const tensor_map& map = t == 0 ? rule.result() : rule.operand(t - 1);
-        bool asks = false;
-        for (const auto& use : asked[t]) asks = asks || (use.axis == a && use.dim == list[0]);
-        settled = asks == map.holds(list[0]);
+    use_search::axis_factors first(mesh_.axis_count(), std::int8_t{-1});
+    for (int t = asked.count - 1; t >= 0; --t)
+      for (const auto& use : asked[t])
+        if (rule.factors[use.dim].kind != factor_kind::gathered) first[use.axis] = use.dim;
+    const auto tensors = tensors_of(i, n, rule);
+    use_search search(mesh_, rule, asked, tensors);
+    use_plan best = plan_of(n, rule, search.assemble(first), held);
+    auto best_bytes = cost_of(i, n, best);
+    if (best_bytes == 0) return best;
+    const auto wishes = later_wishes(i, n);
+    std::int64_t most_saved = 0;
+    for (const auto& wish : wishes) most_saved += wish.bytes;
+    best_bytes += most_saved - saved(n, best, wishes);
+    auto best_memory = search.memory_of(best.uses);
+    search.run(best_bytes, [&](const factor_splits& uses, std::int64_t memory) {
+      if (uses == best.uses) return best_bytes;
+      const use_plan trial = plan_of(n, rule, uses, held);
+      const auto bytes = cost_of(i, n, trial) + most_saved - saved(n, trial, wishes);
+      bool better = bytes < best_bytes;
+      if (bytes == best_bytes) {
+        const int more = messages_of(i, n, trial) - messages_of(i, n, best);
+        better = more < 0 || (more == 0 && memory < best_memory);
       }
-      if (!settled) {
-        options[a].push_back(-1);
-        open = true;
+      if (better) {
+        best = trial;
+        best_bytes = bytes;
+        best_memory = memory;
       }
-    }
-    factor_splits best = assemble(rule, asked, chosen);
-    if (!open) return best;
-    auto best_cost = cost_of(i, n, rule, best);
-    for (int pass = 0; pass < 2; ++pass) {
-      bool improved = false;
-      for (int a = 0; a < mesh_.axis_count(); ++a) {
-        if (options[a].count < 2) continue;
-        for (const auto f : options[a]) {
-          auto trial = chosen;
-          if (trial[a] == f) continue;
-          trial[a] = f;
-          const auto uses = assemble(rule, asked, trial);
-          const auto cost = cost_of(i, n, rule, uses);
-          if (cost < best_cost || (cost == best_cost && devices_used(uses) > devices_used(best))) {
-            best = uses;
-            best_cost = cost;
-            chosen = trial;
-            improved = true;
-          }
-        }
-      }
-      if (!improved) break;
-    }
+      return bytes;
+    });
     return best;
   }
 
-  [[nodiscard]] constexpr std::int64_t devices_used(const factor_splits& uses) const {
-    std::int64_t n = 1;
-    for (const auto& use : uses) n *= mesh_.sizes[use.axis];
-    return n;
+  [[nodiscard]] constexpr use_search::use_tensors tensors_of(int i, const node& n, const op_rule& rule) const {
+    use_search::use_tensors tensors;
+    for (int k = 0; k <= n.operands.count; ++k) {
+      const bool is_result = k == n.operands.count;
+      const int o = is_result ? i : n.operands[k];
+      const auto& forms = forms_[static_cast<std::size_t>(o)];
+      use_tensor t;
+      t.factor_of = use_search::axis_factors(mesh_.axis_count(), std::int8_t{-1});
+      const auto know = [&](const sharding& s) {
+        t.elems = elements(local_extents(mesh_, shape_of(o), s));
+        for (const auto& use : to_factors(mesh_, rule, is_result ? rule.result() : rule.operand(k), s.splits))
+          t.factor_of[use.axis] = use.dim;
+      };
+      bool again = false;  // an operand that stands twice is moved once
+      for (int other = 0; other < k && !is_result; ++other) again = again || n.operands[other] == o;
+      if (is_result || !forms.empty()) t.elem_bytes = bytes_of(graph_.nodes[static_cast<std::size_t>(o)].type);
+      if (is_result) know(completed_of(i));
+      else if (forms.size() == 1 && !again && program.value(forms.front()).layout.partial == 0)
+        know(program.value(forms.front()).layout);
+      else t.elems = elements(shape_of(o));  // no bound
+      tensors.push_back(t);
+    }
+    return tensors;
   }
 
-  /// The splits in which every axis has its chosen factor, ordered as the first tensor that asks for it orders them.
-  [[nodiscard]] constexpr factor_splits assemble(const op_rule& rule, const inline_vec<factor_splits, max_map_arity + 1>& asked,
-                                                 const inline_vec<std::int8_t, max_axes>& chosen) const {
-    factor_splits uses;
-    axis_mask done = 0;
-    for (const auto& splits : asked)
-      for (const auto& use : splits) {
-        if (chosen[use.axis] != use.dim || (done & axis_bit(use.axis)) != 0) continue;
-        done |= axis_bit(use.axis);
-        add_factor_split(uses, use.axis, use.dim);
-      }
-    return legal(rule, uses);
-  }
+  static constexpr std::int64_t never = std::int64_t{1} << 60;
 
-  /// What bringing the operands to these uses sends, and bringing the result to its sharding.
-  [[nodiscard]] constexpr std::int64_t cost_of(int i, const node& n, const op_rule& rule, const factor_splits& uses) const {
+  /// What bringing the operands to what they must be sends, and bringing the result to its sharding.
+  [[nodiscard]] constexpr std::int64_t cost_of(int i, const node& n, const use_plan& p) const {
     std::int64_t total = 0;
     for (int k = 0; k < n.operands.count; ++k) {
-      sharding wanted;
-      wanted.splits = to_dims(mesh_, rule, rule.operand(k), uses);
+      bool again = false;
+      for (int o = 0; o < k; ++o) again = again || (n.operands[o] == n.operands[k] && same_layout(p.wanted[o], p.wanted[k]));
+      if (again) continue;
       std::int64_t bytes = 0;
-      static_cast<void>(best_form(n.operands[k], wanted, bytes));
+      static_cast<void>(best_form(n.operands[k], p.wanted[k], bytes));
       total += bytes;
     }
-    sharding result;
-    result.splits = to_dims(mesh_, rule, rule.result(), uses);
-    result.kind = rule.kind;
-    for (const auto& use : uses)
-      if (rule.factors[use.dim].kind == factor_kind::reduction) result.partial |= axis_bit(use.axis);
+    if (n.forbid_reshard && total > 0) total += never;  // only if nothing else is possible: then it is refused
     sharding wanted = completed_of(i);
     wanted.partial = 0;
-    return total + reshard_bytes(mesh_, n.shape, result, wanted, bytes_of(n.type));
+    return total + reshard_bytes(mesh_, n.shape, p.result, wanted, bytes_of(n.type));
+  }
+
+  /// How many collectives that takes.
+  [[nodiscard]] constexpr int messages_of(int i, const node& n, const use_plan& p) const {
+    int count = 0;
+    const auto walk = [&](const extents& shape, sharding from, const sharding& to) {
+      for (auto step = next_step(mesh_, shape, from, to); step.what != reshard_step::kind::none;
+           step = next_step(mesh_, shape, from, to)) {
+        if (step.what != reshard_step::kind::slice) ++count;
+        from = step.to;
+      }
+    };
+    for (int k = 0; k < n.operands.count; ++k) {
+      std::int64_t bytes = 0;
+      const int v = best_form(n.operands[k], p.wanted[k], bytes);
+      if (v >= 0) walk(shape_of(n.operands[k]), program.value(v).layout, p.wanted[k]);
+    }
+    sharding wanted = completed_of(i);
+    wanted.partial = 0;
+    walk(n.shape, p.result, wanted);
+    return count;
   }
 
   const graph& graph_;
   const mesh_shape& mesh_;
-  std::span<const sharding> completed_;
-  std::vector<std::vector<int>> forms_;  // by node: its local values
-  std::vector<int> open_;                // the nodes that opened the bodies around what is emitted now
-  std::vector<int> open_at_;             // where they are in the program
+  std::vector<sharding> completed_;        // by node: what completion found, or less where nobody reads more
+  std::vector<std::vector<int>> forms_;    // by node: its local values
+  std::vector<std::vector<int>> readers_;  // by node: those that read it; itself if it is an output
+  std::vector<int> open_;                  // the nodes that opened the bodies around what is emitted now
+  std::vector<int> open_at_;               // where they are in the program
   std::vector<made_form> made_;
   std::vector<int> given_;  // what the open conditionals give
-  std::vector<int> users_;  // by node: how many read it, outputs included
 };
 
 }  // namespace gspmd::detail
