@@ -3,6 +3,7 @@
 
 #include <cstddef>
 #include <string_view>
+#include <vector>
 
 #include "gspmd/detail/exec/collective.hpp"
 #include "gspmd/detail/ir/plan.hpp"
@@ -66,6 +67,33 @@ constexpr axis_mask axes_of(const plan_view& p, const plan_step& s) {
   return s.what == action::move ? movement_of(p, s).axes : axis_mask{0};
 }
 
+/// Sums `weight(step)` over a run of the program: steps in loops count as often as they run, of the bodies of a conditional the
+/// heavier one counts.
+template <class Weight>
+constexpr std::int64_t sum_over_run(const plan_view& p, Weight weight) {
+  struct open_branch {
+    std::int64_t before = 0;
+    std::int64_t first = 0;
+  };
+  std::vector<open_branch> open;
+  std::int64_t total = 0;
+  for (const auto& s : p.steps) {
+    if (s.what == action::branch) {
+      open.push_back({total, 0});
+      total = 0;
+    } else if (s.what == action::otherwise) {
+      open.back().first = total;
+      total = 0;
+    } else if (s.what == action::join) {
+      total = open.back().before + (total < open.back().first ? open.back().first : total);
+      open.pop_back();
+    } else {
+      total += weight(s) * s.times;
+    }
+  }
+  return total;
+}
+
 constexpr std::size_t count_collectives(const plan_view& p) {
   std::size_t n = 0;
   for (const auto& s : p.steps) n += communicates(p, s) ? 1 : 0;
@@ -108,21 +136,13 @@ constexpr std::int64_t messages_sent(const plan_view& p, const plan_step& s) {
 }
 
 constexpr std::int64_t total_bytes(const plan_view& p, collective_filter which = {}) {
-  std::int64_t total = 0;
-  for (const auto& s : p.steps)
-    if (which.holds(p, s)) total += s.bytes_sent;
-  return total;
+  return sum_over_run(p, [&](const plan_step& s) { return which.holds(p, s) ? s.bytes_sent : 0; });
 }
 constexpr std::int64_t total_messages(const plan_view& p, collective_filter which = {}) {
-  std::int64_t total = 0;
-  for (const auto& s : p.steps)
-    if (which.holds(p, s)) total += messages_sent(p, s);
-  return total;
+  return sum_over_run(p, [&](const plan_step& s) { return which.holds(p, s) ? messages_sent(p, s) : 0; });
 }
 constexpr std::int64_t total_collectives(const plan_view& p, collective_filter which = {}) {
-  std::int64_t total = 0;
-  for (const auto& s : p.steps) total += which.holds(p, s) ? 1 : 0;
-  return total;
+  return sum_over_run(p, [&](const plan_step& s) { return which.holds(p, s) ? 1 : 0; });
 }
 constexpr std::int64_t total_flops(const plan_view& p) {
   std::int64_t total = 0;

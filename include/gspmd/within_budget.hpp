@@ -89,9 +89,9 @@ struct counted_collectives {
 template <class Counted>
 constexpr text over_limit(const plan_view& p, const mesh_info& mesh, collective_filter which, std::int64_t limit,
                           const text& where) {
-  const auto weight = [&](std::size_t i) { return which.holds(p, p.steps[i]) ? Counted::of(p, p.steps[i]) : 0; };
-  std::int64_t total = 0;
-  for (std::size_t i = 0; i < p.steps.size(); ++i) total += weight(i);
+  const auto count = [&](const plan_step& s) { return which.holds(p, s) ? Counted::of(p, s) : std::int64_t{0}; };
+  const auto weight = [&](std::size_t i) { return count(p.steps[i]) * p.steps[i].times; };
+  const std::int64_t total = sum_over_run(p, count);
   if (total <= limit) return {};
   return text("a device ") << Counted::verb << ' ' << total << ' ' << Counted::unit << where << ", " << limit << " are allowed"
                            << heaviest(p.steps.size(), weight, [&](text& t, std::size_t i) {

@@ -83,6 +83,7 @@ struct random_options {
   bool annotate = true;  // any annotations
   bool partial_inputs = true;
   bool permute_devices = true;
+  bool regions = true;  // loops and conditionals
 };
 
 /// One random program, its inputs and its reference.
@@ -209,7 +210,10 @@ class random_program {
     t += '\n';
     for (std::size_t i = 0; i < g.nodes.size(); ++i) {
       const node& n = g.nodes[i];
-      t += "  %" + std::to_string(i) + " = " + ir::name_of(n.op);
+      t += "  ";
+      for (int r = n.region; r >= 0; r = g.nodes[static_cast<std::size_t>(r)].region) t += "  ";
+      t += "%" + std::to_string(i) + " = " + ir::name_of(n.op);
+      if (n.op == opcode::loop) t += " " + std::to_string(n.integer);
       if (n.op == opcode::reduce) t += std::string(" ") + ir::name_of(n.kind);
       if (n.op == opcode::map)
         t += n.function == &maps::fused      ? " fused"
@@ -331,6 +335,7 @@ class random_program {
 
   // ---- sources ----
   int make_parameter(dtype type, const shape_list& shape) {
+    const ir::region_scope outside(g, -1);
     host_array x(type, shape);
     facts f;
     if (x.floating()) {
@@ -432,7 +437,7 @@ class random_program {
   int pick_if(Accept accept) {
     std::vector<int> found;
     for (int i = 0; i < static_cast<int>(g.nodes.size()); ++i)
-      if (facts_[static_cast<std::size_t>(i)].usable && accept(g.nodes[static_cast<std::size_t>(i)])) {
+      if (facts_[static_cast<std::size_t>(i)].usable && g.is_visible(i) && accept(g.nodes[static_cast<std::size_t>(i)])) {
         found.push_back(i);
         if (2 * i >= static_cast<int>(g.nodes.size())) found.push_back(i);  // later ones rather, so that programs get deep
       }
@@ -475,6 +480,8 @@ class random_program {
     const dtype type = at(x).type;
     const shape_list shape = shape_of(x);
     const auto rank = static_cast<int>(shape.size());
+    if (options_.regions && random_.chance(depth_ == 0 ? 12 : depth_ == 1 ? 6 : 0)) return make_region();
+    if (random_.chance(depth_ > 0 ? 12 : 2)) return make_row(x);
     switch (random_.between(0, 23)) {
       case 0:
       case 1: make_unary(x); break;
@@ -569,6 +576,166 @@ class random_program {
         else if (inputs.size() < 5) make_parameter(random_type(), random_shape());
         break;
     }
+  }
+
+  // ---- loops and conditionals ----
+  /// Reads or writes a row, mostly at the counter of a loop.
+  void make_row(int x) {
+    const shape_list shape = shape_of(x);
+    if (shape.empty() || shape[0] == 0) return;
+    int i = pick_if([](const node& n) { return n.op == opcode::loop; });
+    if (i < 0 || random_.chance(20)) i = pick_if([](const node& n) { return n.type == dtype::s64 && n.shape.count == 0; });
+    if (i < 0) i = make_constant(dtype::s64, {});
+    if (random_.chance(50)) {
+      commit(ir::add_dynamic_index(g, x, i, ir::location::current()));
+    } else {
+      const int row = pick_like(at(x).type, shape_list(shape.begin() + 1, shape.end()));
+      if (row >= 0) commit(ir::add_dynamic_update(g, x, row, i, ir::location::current()));
+    }
+  }
+
+  void make_region() {
+    const auto nodes = g.nodes.size();
+    const auto input_count = inputs.size();
+    const int operators = operators_;
+    const int before = g.open_region;
+    ++depth_;
+    const bool made = random_.chance(60) ? make_loop() : make_cond();
+    --depth_;
+    g.open_region = before;
+    if (made) return;
+    g.nodes.resize(nodes);  // as if nothing had happened
+    values_.resize(nodes);
+    facts_.resize(nodes);
+    inputs.resize(input_count);
+    g.inputs.resize(input_count);
+    parts_.resize(input_count);
+    operators_ = operators;
+  }
+  void make_operators(int most) {
+    const int wanted = operators_ + random_.between(0, most);
+    for (int tries = 0; operators_ < wanted && tries < 8 * most; ++tries) make_operator();
+  }
+  int note(int id, host_array v, facts f) {
+    values_.push_back(std::move(v));
+    facts_.push_back(f);
+    return id;
+  }
+  int note_copy(int id, int of) {
+    const auto i = static_cast<std::size_t>(of);
+    return note(id, host_array(values_[i]), facts(facts_[i]));
+  }
+
+  bool make_loop() {
+    const auto here = ir::location::current();
+    std::vector<int> inits;
+    for (int k = random_.between(1, 3); k > 0; --k)
+      inits.push_back(random_.chance(15) ? make_constant(random_type(), random_shape()) : pick());
+    for (const int i : inits)
+      if (i < 0) return false;
+    const int loop =
+        note(ir::open_loop(g, random_.one_of(std::vector<int>{0, 1, 2, 2, 3, 4}), here), host_array(dtype::s64, {}), {});
+    std::vector<int> carries;
+    for (const int i : inits) carries.push_back(note_copy(ir::add_carry(g, i, here), i));
+    make_operators(5);
+    std::vector<int> nexts;
+    for (const int c : carries) {
+      const auto wanted = at(c).shape;
+      const auto type = at(c).type;
+      int next = pick_if([&](const node& n) { return n.type == type && n.shape == wanted; });
+      if (type != dtype::pred && random_.chance(40)) {
+        const int added = pick_like(type, shape_of(c));
+        if (added >= 0) next = commit(ir::add_elementwise(g, opcode::add, {c, added}, here));
+      }
+      if (next < 0) return false;
+      nexts.push_back(next);
+    }
+    const int first = static_cast<int>(g.nodes.size());
+    g.open_region = at(loop).region;
+    for (std::size_t k = 0; k < carries.size(); ++k) note_copy(ir::add_loop_result(g, carries[k], nexts[k], here), inits[k]);
+    ++operators_;
+    return replay(loop, first + static_cast<int>(carries.size()));
+  }
+
+  bool make_cond() {
+    const auto here = ir::location::current();
+    int pred = pick_if([](const node& n) { return n.type == dtype::pred && n.shape.count == 0; });
+    if (pred < 0 || random_.chance(20)) {
+      const int x = pick_if([&](const node& n) { return n.shape.count == 0 && (n.op == opcode::loop || n.type == dtype::s64); });
+      if (x >= 0) pred = commit(ir::add_elementwise(g, opcode::compare_lt, {x, make_constant(dtype::s64, {})}, here));
+      else pred = make_constant(dtype::pred, {});
+    }
+    if (pred < 0) return false;
+    const int branch = note_marker(ir::open_branch(g, pred, here));
+    make_operators(3);
+    std::vector<int> on_true;
+    for (int k = random_.between(1, 2); k > 0; --k) on_true.push_back(pick());
+    const int otherwise = note_marker(ir::open_otherwise(g, branch, here));
+    make_operators(3);
+    std::vector<int> on_false;
+    for (const int t : on_true) {
+      if (t < 0) return false;
+      const int f = pick_like(at(t).type, shape_of(t));
+      if (f < 0) return false;
+      on_false.push_back(f);
+    }
+    g.open_region = at(branch).region;
+    for (std::size_t k = 0; k < on_true.size(); ++k)
+      note_copy(ir::add_cond_result(g, otherwise, on_true[k], on_false[k], here), on_true[k]);
+    ++operators_;
+    return replay(branch, static_cast<int>(g.nodes.size()));
+  }
+  int note_marker(int id) { return note(id, host_array(dtype::pred, {}), {0, 0, 0, false}); }
+
+  /// Computes nodes [begin, end) again, loops and conditionals by what they mean. False where a value goes wild.
+  bool replay(int begin, int end) {
+    for (int i = begin; i < end;) {
+      const node& n = at(i);
+      const auto copy = [this](int to, int from) {
+        values_[static_cast<std::size_t>(to)] = host_array(values_[static_cast<std::size_t>(from)]);
+        facts_[static_cast<std::size_t>(to)] = facts(facts_[static_cast<std::size_t>(from)]);
+      };
+      if (n.op == opcode::loop) {
+        int body = i + 1;
+        while (at(body).op == opcode::carry && at(body).region == i) ++body;
+        int first = body;
+        while (at(first).op != opcode::loop_result || at(at(first).operands[0]).region != i) ++first;
+        const int count = body - i - 1;
+        for (int k = 0; k < count; ++k) copy(first + k, at(i + 1 + k).operands[0]);
+        for (std::int64_t t = 0; t < at(i).integer; ++t) {
+          values_[static_cast<std::size_t>(i)].ints[0] = t;
+          for (int k = 0; k < count; ++k) copy(i + 1 + k, first + k);
+          if (!replay(body, first)) return false;
+          for (int k = 0; k < count; ++k) copy(first + k, at(first + k).operands[1]);
+        }
+        i = first + count;
+      } else if (n.op == opcode::branch) {
+        int otherwise = i + 1;
+        while (at(otherwise).op != opcode::otherwise || at(otherwise).operands[0] != i) ++otherwise;
+        int first = otherwise + 1;
+        while (at(first).op != opcode::cond_result || at(first).operands[0] != otherwise) ++first;
+        const bool taken = values_[static_cast<std::size_t>(n.operands[0])].ints[0] != 0;
+        if (!(taken ? replay(i + 1, otherwise) : replay(otherwise + 1, first))) return false;
+        int last = first;
+        for (; last < static_cast<int>(g.nodes.size()) && at(last).op == opcode::cond_result && at(last).operands[0] == otherwise;
+             ++last)
+          copy(last, at(last).operands[taken ? 1 : 2]);
+        i = last;
+      } else {
+        if (n.op != opcode::parameter) {
+          if (!inputs_allow(n)) return false;
+          host_array v = evaluate_node(g, i, values_);
+          const facts f = facts_of(n, v);
+          for (const double r : v.reals)
+            if (!std::isfinite(r)) return false;
+          if (v.floating() && !(f.magnitude <= 1e4 && f.error <= 1e-3)) return false;
+          values_[static_cast<std::size_t>(i)] = std::move(v);
+          facts_[static_cast<std::size_t>(i)] = f;
+        }
+        ++i;
+      }
+    }
+    return true;
   }
 
   void make_unary(int x) {
@@ -845,12 +1012,17 @@ class random_program {
       for (const int o : n.operands) used[static_cast<std::size_t>(o)] = true;
     std::vector<int> sinks;
     for (int i = 0; i < static_cast<int>(g.nodes.size()); ++i)
-      if (!used[static_cast<std::size_t>(i)] && !at(i).operands.empty()) sinks.push_back(i);
+      if (!used[static_cast<std::size_t>(i)] && !at(i).operands.empty() && is_value(i)) sinks.push_back(i);
     if (!sinks.empty()) g.outputs.push_back(sinks.back());
     for (const int s : sinks)
       if (s != sinks.back() && random_.chance(60)) g.outputs.push_back(s);
     while (g.outputs.empty() || (random_.chance(30) && g.outputs.size() < 4))  // any value, perhaps an input, perhaps again
-      g.outputs.push_back(random_.between(0, static_cast<int>(g.nodes.size()) - 1));
+      if (const int i = random_.between(0, static_cast<int>(g.nodes.size()) - 1); is_value(i)) g.outputs.push_back(i);
+  }
+  /// True for a node that is a value of the program, not of a body or a mark.
+  [[nodiscard]] bool is_value(int i) const {
+    const opcode op = g.nodes[static_cast<std::size_t>(i)].op;
+    return g.is_visible(i) && op != opcode::branch && op != opcode::otherwise && op != opcode::loop;
   }
 
   // ---- buffers ----
@@ -926,6 +1098,7 @@ class random_program {
   random_numbers random_;
   random_options options_;
   int operators_ = 0;
+  int depth_ = 0;                      // of open bodies
   std::vector<std::int64_t> palette_;  // the extents of the program
   dtype main_type_ = dtype::f32;
   std::vector<std::int32_t> order_, position_;

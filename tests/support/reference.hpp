@@ -331,6 +331,28 @@ void gather(const host_array& x, host_array& result, Source source) {
   });
 }
 
+/// One row taken, or put, where the index says; it is moved to the nearest row.
+inline void rows(const node& n, const std::vector<const host_array*>& x, host_array& result) {
+  const bool put = n.op == opcode::dynamic_update;
+  const auto last = x[0]->shape[0] - 1;
+  const auto row = std::max<std::int64_t>(0, std::min(x[put ? 2 : 1]->ints[0], last));
+  gather(*x[0], result, [&](const index& at) {
+    index from = at;
+    if (!put) from.insert(from.begin(), row);
+    return from;
+  });
+  if (!put) return;
+  std::size_t k = 0;
+  for_each_index(x[1]->shape, [&](const index& at) {
+    index to = at;
+    to.insert(to.begin(), row);
+    const auto offset = offset_of(to, result.shape);
+    if (result.floating()) result.reals[offset] = x[1]->reals[k];
+    else result.ints[offset] = x[1]->ints[k];
+    ++k;
+  });
+}
+
 /// The value of node `i`, given the values of the nodes before it. Parameters must be in `values` already.
 inline host_array evaluate_node(const graph& g, int i, const std::vector<host_array>& values) {
   const node& n = g.nodes[static_cast<std::size_t>(i)];
@@ -369,8 +391,11 @@ inline host_array evaluate_node(const graph& g, int i, const std::vector<host_ar
         return from;
       });
       break;
+    case opcode::dynamic_index:
+    case opcode::dynamic_update: rows(n, x, result); break;
     case opcode::reshape:
     case opcode::reshard:
+    case opcode::carry:
     case opcode::shard_alike:
       result.reals = x[0]->reals;
       result.ints = x[0]->ints;

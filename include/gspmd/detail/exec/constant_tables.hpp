@@ -31,8 +31,10 @@ struct constant_graph {
   std::array<int, Sizes.outputs> outputs{};
   const mesh_info* mesh = nullptr;
   bool allow_replication = true;
+  bool has_regions = false;
 
-  constexpr explicit constant_graph(const graph& g) : mesh(g.mesh), allow_replication(g.allow_replication) {
+  constexpr explicit constant_graph(const graph& g)
+      : mesh(g.mesh), allow_replication(g.allow_replication), has_regions(g.has_regions) {
     for (std::size_t i = 0; i < Sizes.nodes; ++i) nodes[i] = g.nodes[i];
     for (std::size_t i = 0; i < Sizes.inputs; ++i) inputs[i] = g.inputs[i];
     for (std::size_t i = 0; i < Sizes.outputs; ++i) outputs[i] = g.outputs[i];
@@ -40,6 +42,7 @@ struct constant_graph {
   [[nodiscard]] constexpr graph thaw() const {
     graph g;
     g.mesh = mesh;
+    g.has_regions = has_regions;
     g.allow_replication = allow_replication;
     g.nodes.assign(nodes.begin(), nodes.end());
     g.inputs.assign(inputs.begin(), inputs.end());

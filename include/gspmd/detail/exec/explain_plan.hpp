@@ -62,6 +62,13 @@ class plan_explainer {
  private:
   static std::string str(const detail::text& t) { return std::string(t.view()); }
   static std::string bytes(std::int64_t n) { return std::to_string(n) + (n == 1 ? " byte" : " bytes"); }
+  static std::string times_text(std::int64_t n) { return std::to_string(n) + (n == 1 ? " time" : " times"); }
+  /// The bodies of loops and conditionals stand further right.
+  [[nodiscard]] std::string indent(int region) const {
+    std::string t;
+    for (; region >= 0; region = plan_.nodes[static_cast<std::size_t>(region)].region) t += "  ";
+    return t;
+  }
   /// A value, called by the last node before `user` whose result it is.
   [[nodiscard]] std::string called(int value, int user) const {
     int node = plan_.value(value).node;
@@ -81,6 +88,7 @@ class plan_explainer {
   [[nodiscard]] std::string operator_text(const planned_node& n, const planned_value& v) const {
     if (n.op == opcode::parameter) return "input " + std::to_string(n.at.line);
     std::string t = name_of(n.op);
+    if (n.op == opcode::loop) t += " (" + times_text(plan_.steps[static_cast<std::size_t>(v.step)].trips) + ')';
     if (n.op == opcode::reduce && v.step >= 0)
       t += '(' +
            std::string(
@@ -92,6 +100,7 @@ class plan_explainer {
   [[nodiscard]] std::string loop_text(const planned_node& n, const planned_value& v) const {
     if (n.op == opcode::parameter) return {};
     if (v.step < 0 || n.op == opcode::reshard || n.op == opcode::shard_alike || n.op == opcode::reshape) return "-";
+    if (n.op >= opcode::loop) return {};
     const int loop = loop_[static_cast<std::size_t>(v.step)];
     return loop > 0 ? std::to_string(loop) : std::string();
   }
@@ -130,8 +139,8 @@ class plan_explainer {
       const auto loop = loop_text(n, v);
       any_in_place = any_in_place || loop == "-";
       any_loop = any_loop || (!loop.empty() && loop != "-");
-      table.add({std::to_string(i), operator_text(n, v), place, name_of(v.type), str(shape_text(v.global)), loop,
-                 str(shape_text(v.local)), layout});
+      table.add({std::to_string(i), indent(n.region) + operator_text(n, v), place, name_of(v.type), str(shape_text(v.global)),
+                 loop, str(shape_text(v.local)), layout});
       add_communication(i, table);
     }
     std::string t = table.str();
@@ -158,6 +167,7 @@ class plan_explainer {
           sends ? name_of(s.collective) + std::string(" over ") + str(axes_text(mesh_, axes_of(plan_, s))) : std::string("slice");
       t += " of " + name + ": " + sharding_of(from) + " -> " + sharding_of(to);
       t += sends ? ", sends " + bytes(s.bytes_sent) : ", sends nothing";
+      if (sends && s.times != 1) t += ", " + times_text(s.times);
       table.add({t});
       if (s.forced)
         table.add({"       forced: " + std::string(name_of(plan_.nodes[static_cast<std::size_t>(i)].op)) +
@@ -169,17 +179,12 @@ class plan_explainer {
     text_table table;
     table.align_right(1);
     table.add({"\none device sends"});
-    std::int64_t total = 0;
+    const std::int64_t total = bytes_over(plan_, ~axis_mask{0});
     for (int k = 0; k <= static_cast<int>(collective_kind::collective_permute); ++k) {
       const auto kind = static_cast<collective_kind>(k);
-      std::int64_t count = 0;
-      std::int64_t sent = 0;
-      for (const auto& s : plan_.steps)
-        if (communicates(plan_, s) && s.collective == kind) {
-          ++count;
-          sent += s.bytes_sent;
-        }
-      total += sent;
+      const auto is_it = [&](const plan_step& s) { return communicates(plan_, s) && s.collective == kind; };
+      const std::int64_t count = sum_over_run(plan_, [&](const plan_step& s) { return is_it(s) ? 1 : 0; });
+      const std::int64_t sent = sum_over_run(plan_, [&](const plan_step& s) { return is_it(s) ? s.bytes_sent : 0; });
       if (count > 0) table.add({"  in " + std::to_string(count) + ' ' + name_of(kind), bytes(sent)});
     }
     for (int a = 0; a < mesh_.shape.axis_count(); ++a)

@@ -44,6 +44,7 @@ class interpreter {
       operands = std::max(operands, static_cast<std::size_t>(s.operands.count));
       results = std::max(results, static_cast<std::size_t>(s.results.count));
       bounds = std::max(bounds, static_cast<std::size_t>(s.bounds.count));
+      if (s.what == action::loop_begin) counters_.resize(plan.steps.size());
       ready_.push_back(0);
       if (s.what == action::fused) {
         ready_.back() = loops_.size();
@@ -71,6 +72,8 @@ class interpreter {
         const auto& s = plan_.steps[static_cast<std::size_t>(current)];
         if (s.what == action::move || s.what == action::combine) {
           communicate(comm, s, devices, from, to);
+        } else if (s.what >= action::loop_begin) {
+          current = go_on(s, current, devices, comm.local_count());
         } else {
           for (int d = 0; d < comm.local_count(); ++d) compute(current, devices[d]);
         }
@@ -83,6 +86,27 @@ class interpreter {
   }
 
  private:
+  /// The step before the one that comes after a step of a loop or conditional.
+  int go_on(const plan_step& s, int current, const device_memory* devices, int count) {
+    switch (s.what) {
+      case action::loop_begin:
+        if (s.trips == 0) return s.target;
+        counters_[static_cast<std::size_t>(current)] = 0;
+        set_counter(plan_, s, devices, count, 0);
+        return current;
+      case action::loop_end: {
+        const auto& begin = plan_.steps[static_cast<std::size_t>(s.target)];
+        const auto i = ++counters_[static_cast<std::size_t>(s.target)];
+        if (i == begin.trips) return current;
+        set_counter(plan_, begin, devices, count, i);
+        return s.target;
+      }
+      case action::branch: return holds(plan_, s, devices, count) ? current : s.target;
+      case action::otherwise: return s.target;
+      default: return current;
+    }
+  }
+
   template <class Comm>
   void communicate(Comm& comm, const plan_step& s, const device_memory* devices, const void** from, void** to) {
     for (int d = 0; d < comm.local_count(); ++d) {
@@ -118,6 +142,9 @@ class interpreter {
           run_permute<decltype(element)>(runtime_step{&plan_, &s, &permutations_[ready]}, device);
         });
         break;
+      case action::copy:
+      case action::row:
+      case action::set_row: run_copy(plan_, s, device); break;
       default:
         for (int k = 0; k < s.operands.count; ++k) inputs_[static_cast<std::size_t>(k)] = device.read(plan_.operand(s, k).where);
         for (int k = 0; k < s.results.count; ++k) outputs_[static_cast<std::size_t>(k)] = device.write(plan_.result(s, k).where);
@@ -137,6 +164,7 @@ class interpreter {
   std::vector<const void*> inputs_;
   std::vector<void*> outputs_;
   std::vector<std::int64_t> offsets_;
+  std::vector<std::int64_t> counters_;  // by step: of the loops
 };
 
 }  // namespace gspmd::detail

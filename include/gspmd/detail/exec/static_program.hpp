@@ -64,6 +64,8 @@ template <class Program, int I>
     run_reduce<T>(source{}, device);
   } else if constexpr (s.what == action::permute) {
     run_permute<T>(source{}, device);
+  } else if constexpr (s.what == action::copy || s.what == action::row || s.what == action::set_row) {
+    run_copy(Program::view, s, device);
   } else {
     const void* inputs[s.operands.count + 1]{};
     void* outputs[s.results.count];
@@ -108,22 +110,74 @@ inline error at_step(const error& e, const plan_view& plan, int step) {
   return e.with_op(name_of(n.op), n.at.file, n.at.line);
 }
 
+/// The step after step `i`, and, if that opens a body, after all of the loop or conditional.
+constexpr int step_after(const plan_view& p, int i) {
+  const plan_step& s = p.steps[static_cast<std::size_t>(i)];
+  if (s.what == action::branch) return p.steps[static_cast<std::size_t>(s.target)].target + 1;
+  return (s.what == action::loop_begin ? s.target : i) + 1;
+}
+
+/// The steps of [Begin, End) that stand in no body inside it; a loop or conditional is one of them, its first step.
+template <class Program, int Begin, int End>
+struct static_run {
+  static constexpr int count = [] {
+    int n = 0;
+    for (int i = Begin; i < End; i = step_after(Program::view, i)) ++n;
+    return n;
+  }();
+  static constexpr auto steps = [] {
+    std::array<int, static_cast<std::size_t>(count)> list{};
+    int n = 0;
+    for (int i = Begin; i < End; i = step_after(Program::view, i)) list[static_cast<std::size_t>(n++)] = i;
+    return list;
+  }();
+};
+
+template <class Program, int Begin, int End, class Comm>
+void run_static_steps(Comm& comm, const device_memory* devices, const void** from, void** to, int& current);
+
+template <class Program, int I, class Comm>
+void run_static_item(Comm& comm, const device_memory* devices, const void** from, void** to, int& current) {
+  constexpr const plan_step& s = static_step<Program, I>::constant;
+  current = I;
+  if constexpr (s.what == action::loop_begin) {
+    for (std::int64_t i = 0; i < s.trips; ++i) {
+      set_counter(Program::view, s, devices, comm.local_count(), i);
+      run_static_steps<Program, I + 1, s.target>(comm, devices, from, to, current);
+    }
+  } else if constexpr (s.what == action::branch) {
+    constexpr int join = Program::view.steps[static_cast<std::size_t>(s.target)].target;
+    if (holds(Program::view, s, devices, comm.local_count()))
+      run_static_steps<Program, I + 1, s.target>(comm, devices, from, to, current);
+    else run_static_steps<Program, s.target + 1, join>(comm, devices, from, to, current);
+  } else {
+    run_static_step<Program, I>(comm, devices, from, to);
+  }
+}
+
+template <class Program, int Begin, int End, class Comm>
+void run_static_steps(Comm& comm, const device_memory* devices, const void** from, void** to, int& current) {
+  // In chunks: Clang limits the depth of a fold expression.
+  using run = static_run<Program, Begin, End>;
+  constexpr int count = run::count;
+  constexpr int chunk = 64;
+  const auto run_chunk = [&]<int First, int... Is>(std::integral_constant<int, First>, std::integer_sequence<int, Is...>) {
+    (run_static_item<Program, run::steps[static_cast<std::size_t>(First + Is)]>(comm, devices, from, to, current), ...);
+  };
+  [&]<int... Chunks>(std::integer_sequence<int, Chunks...>) {
+    (run_chunk(std::integral_constant<int, Chunks * chunk>{},
+               std::make_integer_sequence<int, (count - Chunks * chunk < chunk ? count - Chunks * chunk : chunk)>{}),
+     ...);
+  }(std::make_integer_sequence<int, (count + chunk - 1) / chunk>{});
+}
+
 /// Runs all steps on the devices that `comm` holds. `from` and `to` have room for a pointer per device.
 template <class Program, class Comm>
 void run_static(Comm& comm, const device_memory* devices, const void** from, void** to) {
   constexpr int count = static_cast<int>(Program::view.steps.size());
   int current = 0;
   try {
-    // In chunks: Clang limits the depth of a fold expression.
-    constexpr int chunk = 64;
-    const auto run_chunk = [&]<int Begin, int... Is>(std::integral_constant<int, Begin>, std::integer_sequence<int, Is...>) {
-      ((current = Begin + Is, run_static_step<Program, Begin + Is>(comm, devices, from, to)), ...);
-    };
-    [&]<int... Chunks>(std::integer_sequence<int, Chunks...>) {
-      (run_chunk(std::integral_constant<int, Chunks * chunk>{},
-                 std::make_integer_sequence<int, (count - Chunks * chunk < chunk ? count - Chunks * chunk : chunk)>{}),
-       ...);
-    }(std::make_integer_sequence<int, (count + chunk - 1) / chunk>{});
+    run_static_steps<Program, 0, count>(comm, devices, from, to, current);
   } catch (const error& e) {
     throw at_step(e, Program::view, current);
   } catch (const std::exception& e) {  // from a user's map, or a communicator of the user's

@@ -41,12 +41,21 @@ struct node {
   bool allow_replication = false;  // the user knows that operands may be gathered because the operator cannot keep their split
   sharding annotation;
   location at;
-  int tag = -1;  // what the builder of a graph calls it; survives every renumbering
+  int region = -1;  // the loop, branch or otherwise node in whose body it stands; -1: the program itself
+  int tag = -1;     // what the builder of a graph calls it; survives every renumbering
 };
 
 class kept_functions;
 
 /// A program in the global view, in the order it was written; operands come before their users.
+///
+/// Bodies of loops and conditionals are graphs inside the graph: runs of nodes of the same list, between a node that opens them
+/// and the nodes that are their results. What a body reads from outside it simply names. With regions in brackets:
+///
+///   loop (trips in `integer`; the counter)  [ carry(init)...  body  ]  loop_result(carry, next)...
+///   branch(pred)  [ body ]  otherwise(branch)  [ body ]  cond_result(otherwise, value if true, value if false)...
+///
+/// While a program is traced, nodes may be added to a region that was closed before; canonical_order brings them together.
 class graph {
  public:
   std::vector<node> nodes;
@@ -54,15 +63,44 @@ class graph {
   std::vector<int> outputs;
   const mesh_info* mesh = nullptr;      // what annotations name
   kept_functions* functions = nullptr;  // where functions with state are kept; null: there is no such place
-  bool allow_replication = true;        // for all operators; programs that users write start without it
-  text error;                           // the first mistake found; operators after it are not checked
-  mistake broken = mistake::other;      // the rule it breaks
+  int open_region = -1;                 // where `add` puts nodes
+  bool has_regions = false;
+  bool allow_replication = true;    // for all operators; programs that users write start without it
+  text error;                       // the first mistake found; operators after it are not checked
+  mistake broken = mistake::other;  // the rule it breaks
 
   [[nodiscard]] constexpr bool failed() const { return !error.empty(); }
 
   constexpr int add(node n) {
+    n.region = open_region;
+    if (has_regions && !is_region_result(n.op))
+      for (const int o : n.operands)
+        if (!is_visible(o))
+          return fail(n.at, name_of(n.op), mistake::region,
+                      "uses a value of the body of a loop or conditional outside of it; return the value from the body");
     nodes.push_back(n);
     return static_cast<int>(nodes.size()) - 1;
+  }
+  /// Adds a node that opens a region; what is added from now on stands in its body.
+  constexpr int open(node n) {
+    const int id = add(n);
+    if (id >= 0) open_region = id;
+    has_regions = true;
+    return id;
+  }
+  /// True when node `i` stands in the body of `region`, or in a body inside it.
+  [[nodiscard]] constexpr bool is_inside(int i, int region) const {
+    int r = nodes[static_cast<std::size_t>(i)].region;
+    while (r != region && r >= 0) r = nodes[static_cast<std::size_t>(r)].region;
+    return r == region;
+  }
+  /// True when what stands in the open region may read node `i`: it stands there, or further outside.
+  [[nodiscard]] constexpr bool is_visible(int i) const {
+    const node& n = nodes[static_cast<std::size_t>(i)];
+    const int home = n.op == opcode::loop ? i : n.region;  // the counter belongs to the body
+    int r = open_region;
+    while (r != home && r >= 0) r = nodes[static_cast<std::size_t>(r)].region;
+    return r == home;
   }
   /// Records a mistake at the user's line and gives the number that poisons what is built on it.
   constexpr int fail(location at, std::string_view op, mistake rule, const text& what) {

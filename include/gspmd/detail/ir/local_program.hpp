@@ -22,6 +22,8 @@ enum class local_kind : std::uint8_t {
   slice,    // cut by position on the mesh, nothing is sent
   move,     // all_gather, all_to_all, collective_permute
   reduce,   // all_reduce, reduce_scatter
+  copy,     // to the memory of a carried value or of what a conditional gives
+  control,  // begin or end of the body of a loop or conditional: see the node
 };
 
 struct local_op {

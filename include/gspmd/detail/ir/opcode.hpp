@@ -55,23 +55,44 @@ enum class opcode : std::uint8_t {
   reshape,
   reshard,
   shard_alike,
+  dynamic_index,
+  dynamic_update,
+  // regions: graphs inside the graph (see graph.hpp)
+  loop,
+  carry,
+  loop_result,
+  branch,
+  otherwise,
+  cond_result,
 };
-inline constexpr int opcode_count = static_cast<int>(opcode::shard_alike) + 1;
+inline constexpr int opcode_count = static_cast<int>(opcode::cond_result) + 1;
 
 constexpr const char* name_of(opcode op) {
-  constexpr const char* names[opcode_count] = {
-      "parameter",  "constant",   "iota",       "abs",      "negate",     "sign",       "exponential",      "log",
-      "sqrt",       "rsqrt",      "tanh",       "logistic", "relu",       "sine",       "cosine",           "floor",
-      "ceil",       "not",        "convert",    "add",      "subtract",   "multiply",   "divide",           "maximum",
-      "minimum",    "power",      "and",        "or",       "compare_eq", "compare_ne", "compare_lt",       "compare_le",
-      "compare_gt", "compare_ge", "select",     "map",      "einsum",     "reduce",     "broadcast_in_dim", "transpose",
-      "reshape",    "reshard",    "shard_alike"};
+  constexpr const char* names[opcode_count] = {"parameter",   "constant",      "iota",
+                                               "abs",         "negate",        "sign",
+                                               "exponential", "log",           "sqrt",
+                                               "rsqrt",       "tanh",          "logistic",
+                                               "relu",        "sine",          "cosine",
+                                               "floor",       "ceil",          "not",
+                                               "convert",     "add",           "subtract",
+                                               "multiply",    "divide",        "maximum",
+                                               "minimum",     "power",         "and",
+                                               "or",          "compare_eq",    "compare_ne",
+                                               "compare_lt",  "compare_le",    "compare_gt",
+                                               "compare_ge",  "select",        "map",
+                                               "einsum",      "reduce",        "broadcast_in_dim",
+                                               "transpose",   "reshape",       "reshard",
+                                               "shard_alike", "dynamic_index", "dynamic_update",
+                                               "loop",        "carry",         "loop_result",
+                                               "branch",      "otherwise",     "cond_result"};
   return names[static_cast<int>(op)];
 }
 
 constexpr bool is_elementwise(opcode op) { return op >= opcode::abs && op <= opcode::map; }
 constexpr bool is_unary(opcode op) { return op >= opcode::abs && op <= opcode::convert; }
 constexpr bool is_binary(opcode op) { return op >= opcode::add && op <= opcode::compare_ge; }
+constexpr bool is_region_start(opcode op) { return op == opcode::loop || op == opcode::branch || op == opcode::otherwise; }
+constexpr bool is_region_result(opcode op) { return op == opcode::loop_result || op == opcode::cond_result; }
 constexpr bool is_compare(opcode op) { return op >= opcode::compare_eq && op <= opcode::compare_ge; }
 
 /// The most arguments a `map` may take.

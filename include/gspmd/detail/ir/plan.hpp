@@ -16,12 +16,20 @@ namespace gspmd::detail {
 
 /// What a step of a plan does; each has its table of descriptions in the plan.
 enum class action : std::uint8_t {
-  fused,     // a run of elementwise operators
-  contract,  // einsum of two operands
-  reduce,    // over dims of a shard
-  permute,   // transpose of a shard
-  move,      // slice (no axes), all_gather, all_to_all, collective_permute
-  combine,   // all_reduce, reduce_scatter
+  fused,       // a run of elementwise operators
+  contract,    // einsum of two operands
+  reduce,      // over dims of a shard
+  permute,     // transpose of a shard
+  move,        // slice (no axes), all_gather, all_to_all, collective_permute
+  combine,     // all_reduce, reduce_scatter
+  row,         // reads one row, at an index that is computed
+  set_row,     // writes one row
+  copy,        // a shard as it is
+  loop_begin,  // the body follows, up to the loop_end at `target`; a loop of no trips goes past it
+  loop_end,
+  branch,     // goes past `target`, the otherwise step, where its operand does not hold
+  otherwise,  // goes to `target`, the join step
+  join,
 };
 
 /// Where a value lies on every device.
@@ -76,7 +84,10 @@ struct plan_step {
   std::int64_t scratch = 0;  // byte offset in the arena
   collective_kind collective = collective_kind::all_gather;
   bool forced = false;
-  std::int64_t bytes_sent = 0;
+  std::int64_t bytes_sent = 0;  // each time it runs
+  int target = -1;              // loops and conditionals: another step; copy: the one that opened the body it ends
+  std::int64_t trips = 1;       // loop_begin
+  std::int64_t times = 1;       // how often it runs: the trips of all loops around it
   friend constexpr bool operator==(const plan_step&, const plan_step&) = default;
 };
 
@@ -86,6 +97,7 @@ struct planned_node {
   location at;
   int value = -1;          // its result as the operator leaves it; -1: no output depends on it
   std::int64_t flops = 0;  // of one device, in all steps it became (flops.hpp says how they are counted)
+  int region = -1;         // the node in whose body it stands
 };
 
 /// Everything about a compiled program, as tables of plain values. Either these vectors own them (`plan`), or constants do;

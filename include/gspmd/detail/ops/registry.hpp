@@ -10,6 +10,7 @@
 #include "gspmd/detail/ops/einsum.hpp"
 #include "gspmd/detail/ops/elementwise.hpp"
 #include "gspmd/detail/ops/reduce.hpp"
+#include "gspmd/detail/ops/regions.hpp"
 #include "gspmd/detail/ops/reshaping.hpp"
 #include "gspmd/detail/ops/sources.hpp"
 
@@ -64,9 +65,28 @@ struct broadcast_family {
   static constexpr void rule(const graph& g, const node& n, op_rule& r) { broadcast_rule(g, n, r); }
 };
 
+struct region_family {  // a carried value and what follows it are sharded alike: completion goes round the loop to a fixed point
+  static constexpr bool uniform = true;
+  static constexpr bool owns(opcode op) { return op >= opcode::loop && op <= opcode::otherwise; }
+  static constexpr int forward = 0, backward = 0;
+  static constexpr void rule(const graph&, const node& n, op_rule& r) { uniform_rule(n.shape, r); }
+};
+struct cond_result_family {
+  static constexpr bool uniform = false;
+  static constexpr bool owns(opcode op) { return op == opcode::cond_result; }
+  static constexpr int forward = 0, backward = 0;
+  static constexpr void rule(const graph&, const node& n, op_rule& r) { cond_result_rule(n, r); }
+};
+struct row_family {
+  static constexpr bool uniform = false;
+  static constexpr bool owns(opcode op) { return op == opcode::dynamic_index || op == opcode::dynamic_update; }
+  static constexpr int forward = 0, backward = 0;
+  static constexpr void rule(const graph& g, const node& n, op_rule& r) { row_rule(g, n, r); }
+};
+
 /// A new operator is one file and one entry here.
 using operator_families = boost::mp11::mp_list<source_family, elementwise_family, transpose_family, reshape_family, einsum_family,
-                                               reduce_family, broadcast_family>;
+                                               reduce_family, broadcast_family, region_family, cond_result_family, row_family>;
 inline constexpr int completion_rounds = 4;
 
 inline constexpr std::size_t family_count = boost::mp11::mp_size<operator_families>::value;

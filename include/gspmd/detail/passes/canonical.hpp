@@ -8,48 +8,168 @@
 namespace gspmd::detail {
 
 /// The same program with its nodes numbered by what they mean: the inputs in order, then what the outputs need, operands first
-/// and in order. What no output needs is gone.
+/// and in order. What no output needs is gone; the body of a loop or conditional stands in one piece, where its first result is
+/// needed, after all that it reads from outside.
 ///
 /// A trace numbers operators as the callable's expressions are evaluated, and C++ leaves the order of arguments open: GCC
 /// evaluates `f(g(x), h(x))` in one order in a constant and in another one at run time. Plans must not depend on that.
-constexpr graph canonical_order(const graph& traced) {
-  graph result;
-  result.mesh = traced.mesh;
-  result.allow_replication = traced.allow_replication;
-  std::vector<int> number(traced.nodes.size(), -1);
-  const auto add = [&](int i) {
-    node n = traced.nodes[static_cast<std::size_t>(i)];
-    for (auto& o : n.operands) o = number[static_cast<std::size_t>(o)];
-    number[static_cast<std::size_t>(i)] = result.add(n);
-  };
-  for (const int i : traced.inputs) {
-    add(i);
-    result.inputs.push_back(number[static_cast<std::size_t>(i)]);
+class canonical_orderer {
+ public:
+  constexpr explicit canonical_orderer(const graph& traced) : traced_(traced), number_(traced.nodes.size(), -1) {
+    result.mesh = traced.mesh;
+    result.has_regions = traced.has_regions;
+    result.allow_replication = traced.allow_replication;
+    if (traced.has_regions) find_needed();
+    for (const int i : traced.inputs) {
+      add(i);
+      result.inputs.push_back(number_[at(i)]);
+    }
+    for (const int o : traced.outputs) {
+      place(o);
+      result.outputs.push_back(number_[at(o)]);
+    }
   }
-  struct visit {
-    int node;
-    int next;  // operand
-  };
-  std::vector<visit> path;
-  for (const int o : traced.outputs) {
-    path.push_back({o, 0});
+
+  graph result;
+
+ private:
+  using list = std::vector<int>;
+  static constexpr std::size_t at(int i) { return static_cast<std::size_t>(i); }
+  [[nodiscard]] constexpr const node& old(int i) const { return traced_.nodes[at(i)]; }
+
+  constexpr void add(int i) {
+    node n = old(i);
+    for (auto& o : n.operands) o = number_[at(o)];
+    if (n.region >= 0) n.region = number_[at(n.region)];
+    number_[at(i)] = static_cast<int>(result.nodes.size());
+    result.nodes.push_back(n);
+  }
+
+  /// Numbers node `i` and what it needs first.
+  constexpr void place(int target) {
+    struct visit {
+      int node;
+      int next;  // what it needs
+    };
+    std::vector<visit> path;
+    path.push_back({target, 0});
     while (!path.empty()) {
       const int i = path.back().node;
-      if (number[static_cast<std::size_t>(i)] >= 0) {
+      if (number_[at(i)] >= 0) {
         path.pop_back();
         continue;
       }
-      const auto& operands = traced.nodes[static_cast<std::size_t>(i)].operands;
-      if (path.back().next < operands.count) {
-        path.push_back({operands[path.back().next++], 0});
+      const node& n = old(i);
+      if (is_region_result(n.op)) {
+        const int start = start_of(n);
+        if (read_outside_[at(start)].empty()) read_outside_[at(start)] = what_is_read_outside(start);
+        const auto& outside = read_outside_[at(start)];
+        if (path.back().next < static_cast<int>(outside.size())) {
+          path.push_back({outside[at(path.back().next++)], 0});
+        } else {
+          place_region(start);
+          path.pop_back();
+        }
+      } else if (path.back().next < n.operands.count) {
+        path.push_back({n.operands[path.back().next++], 0});
       } else {
         add(i);
         path.pop_back();
       }
     }
-    result.outputs.push_back(number[static_cast<std::size_t>(o)]);
   }
-  return result;
+
+  // ---- regions ----
+
+  /// The loop or branch node that a result belongs to.
+  [[nodiscard]] constexpr int start_of(const node& n) const {
+    return n.op == opcode::loop_result ? old(n.operands[0]).region : old(n.operands[0]).operands[0];
+  }
+
+  /// Marks what the outputs need, and lists the results of every loop and conditional that are needed, as they were written.
+  /// A carried value needs what follows it, even if nobody reads it after the loop.
+  constexpr void find_needed() {
+    const auto count = traced_.nodes.size();
+    results_.resize(count, list{});
+    read_outside_.resize(count, list{});
+    std::vector<int> result_of(count, -1);  // by carry
+    for (std::size_t i = 0; i < count; ++i)
+      if (traced_.nodes[i].op == opcode::loop_result) result_of[at(traced_.nodes[i].operands[0])] = static_cast<int>(i);
+    std::vector<std::uint8_t> needed(count, 0);
+    list open;
+    const auto mark = [&](int i) {
+      if (needed[at(i)] != 0) return;
+      needed[at(i)] = 1;
+      open.push_back(i);
+    };
+    for (const int o : traced_.outputs) mark(o);
+    while (!open.empty()) {
+      const int i = open.back();
+      open.pop_back();
+      for (const int o : old(i).operands) mark(o);
+      if (old(i).op == opcode::carry) mark(result_of[at(i)]);
+    }
+    for (std::size_t i = 0; i < count; ++i)
+      if (needed[i] != 0 && is_region_result(traced_.nodes[i].op))
+        results_[at(start_of(traced_.nodes[i]))].push_back(static_cast<int>(i));
+  }
+
+  /// What the needed part of a loop or conditional, bodies inside it included, reads of what stands outside; in order.
+  [[nodiscard]] constexpr list what_is_read_outside(int start) const {
+    list outside;
+    std::vector<std::uint8_t> seen(traced_.nodes.size(), 0);
+    list open;
+    const auto& own = results_[at(start)];
+    for (std::size_t r = own.size(); r-- > 0;) open.push_back(own[r]);
+    while (!open.empty()) {
+      const int i = open.back();
+      open.pop_back();
+      if (seen[at(i)] != 0) continue;
+      seen[at(i)] = 1;
+      const node& n = old(i);
+      const bool is_own = is_region_result(n.op) && start_of(n) == start;
+      if (!is_own && i != start && n.op != opcode::otherwise && !is_in(i, start)) {
+        outside.push_back(i);
+        continue;
+      }
+      if (is_region_result(n.op) && !is_own) {  // a body inside this one
+        const auto& inner = results_[at(start_of(n))];
+        for (std::size_t r = inner.size(); r-- > 0;) open.push_back(inner[r]);
+      }
+      for (int k = n.operands.count; k-- > 0;) open.push_back(n.operands[k]);
+    }
+    return outside;
+  }
+  /// True when node `i` stands in a body of the loop or conditional that starts at `start`.
+  [[nodiscard]] constexpr bool is_in(int i, int start) const {
+    for (int r = old(i).region; r >= 0; r = old(r).region)
+      if (r == start || (old(r).op == opcode::otherwise && old(r).operands[0] == start)) return true;
+    return false;
+  }
+
+  constexpr void place_region(int start) {
+    const auto& own = results_[at(start)];
+    add(start);
+    if (old(start).op == opcode::loop) {
+      for (const int r : own) add(old(r).operands[0]);
+      for (const int r : own) place(old(r).operands[1]);
+    } else {
+      for (const int r : own) place(old(r).operands[1]);
+      add(old(own[0]).operands[0]);
+      for (const int r : own) place(old(r).operands[2]);
+    }
+    for (const int r : own) add(r);
+  }
+
+  const graph& traced_;
+  std::vector<int> number_;         // by old number
+  std::vector<list> results_;       // by loop or branch
+  std::vector<list> read_outside_;  // by loop or branch
+};
+
+constexpr graph canonical_order(const graph& traced) {
+  const canonical_orderer ordered(traced);
+  return ordered.result;
 }
 
 }  // namespace gspmd::detail

@@ -12,7 +12,7 @@ namespace gspmd::detail {
 /// first. What a node receives from its users is added up before it is passed on.
 class differentiator {
  public:
-  constexpr differentiator(graph& g, int scalar) : graph_(g), gradients_(static_cast<std::size_t>(scalar) + 1, -1) {
+  constexpr differentiator(graph& g, int scalar) : graph_(g), gradients_(g.nodes.size(), -1) {
     const node seed = at(scalar);
     if (seed.shape.count != 0 || !is_floating(seed.type)) {
       g.fail(seed.at, "grad", mistake::no_scalar_loss,
@@ -21,13 +21,7 @@ class differentiator {
       return;
     }
     gradients_[static_cast<std::size_t>(scalar)] = add_constant(g, seed.type, seed.shape, 1, 1, seed.at);
-    for (int i = scalar; i >= 0 && !g.failed(); --i)
-      if (gradients_[static_cast<std::size_t>(i)] >= 0) {
-        const auto first = g.nodes.size();
-        visit(i);
-        if (at(i).allow_replication)  // its gradient moves the same data back
-          for (auto k = first; k < g.nodes.size(); ++k) g.nodes[k].allow_replication = true;
-      }
+    walk(0, scalar);
   }
 
   /// The gradient by a node; zero where the scalar does not depend on it.
@@ -44,8 +38,23 @@ class differentiator {
 
   constexpr void give(int i, value gradient) {
     if (!gradient.is_valid() || !is_floating(at(i).type)) return;
-    auto& g = gradients_[static_cast<std::size_t>(i)];
+    auto& g = gradient_slot(i);
     g = g < 0 ? gradient.id() : (operand(tensor(g), gradient.node().at) + operand(gradient, gradient.node().at)).id();
+  }
+
+  constexpr int& gradient_slot(int i) {
+    if (static_cast<std::size_t>(i) >= gradients_.size()) gradients_.resize(graph_.nodes.size(), -1);
+    return gradients_[static_cast<std::size_t>(i)];
+  }
+
+  constexpr void walk(int first, int last) {
+    for (int i = last; i >= first && !graph_.failed(); --i) {
+      const auto before = graph_.nodes.size();
+      if (is_region_result(at(i).op)) visit_region(i);
+      else if (gradient_slot(i) >= 0) visit(i);
+      if (at(i).allow_replication)  // its gradient moves the same data back
+        for (auto k = before; k < graph_.nodes.size(); ++k) graph_.nodes[k].allow_replication = true;
+    }
   }
 
   constexpr void visit(int i) {
@@ -116,6 +125,14 @@ class differentiator {
         inline_vec<std::int8_t, max_rank> inverse(n.attributes.count, 0);
         for (int d = 0; d < n.attributes.count; ++d) inverse[n.attributes[d]] = static_cast<std::int8_t>(d);
         send(0, {&graph_, add_transpose(graph_, dy.id(), inverse, where)});
+        break;
+      }
+      case opcode::dynamic_index: give_row(n.operands[0], dy, n.operands[1], where); break;
+      case opcode::dynamic_update: {
+        const node row = at(n.operands[1]);
+        const int nothing = add_constant(graph_, row.type, row.shape, 0, 0, where);
+        send(0, {&graph_, add_dynamic_update(graph_, dy.id(), nothing, n.operands[2], where)});
+        send(1, {&graph_, add_dynamic_index(graph_, dy.id(), n.operands[2], where)});
         break;
       }
       default: break;  // sources, and what is constant almost everywhere: floor, ceil, sign, comparisons
@@ -208,6 +225,215 @@ class differentiator {
     if (summed != 0) id = add_reduce(graph_, id, summed, monoid::add, n.at);
     if (id >= 0 && !(at(id).shape == shape)) id = add_reshape(graph_, id, shape, n.at);
     give(n.operands[0], {&graph_, id});
+  }
+
+  /// Adds the gradient of one row, in place where the gradient of the whole is carried round a loop.
+  constexpr void give_row(int i, value gradient, int index, location where) {
+    if (!gradient.is_valid() || !is_floating(at(i).type)) return;
+    int whole = gradient_slot(i);
+    value row = gradient;
+    if (whole < 0) whole = zero_like(i);
+    else row = operand(tensor(add_dynamic_index(graph_, whole, index, where)), where) + operand(gradient, where);
+    gradient_slot(i) = add_dynamic_update(graph_, whole, row.id(), index, where);
+  }
+  constexpr int zero_like(int i) {
+    const node n = at(i);
+    return add_constant(graph_, n.type, n.shape, 0, 0, n.at);
+  }
+
+  // ---- loops and conditionals ----
+  //
+  // Forward, a loop also stacks what every iteration finds in the carried values. Backward, a loop runs from the last iteration
+  // to the first: it takes what was found from the stack, computes the body again, and carries the gradients by the carried
+  // values, and the sums of those by what the body reads from outside. What of all this nobody needs, canonical_order drops.
+  // A conditional has another one with the same condition, whose bodies compute the branch again and its gradients.
+
+  /// A body, copied to where it is computed again.
+  struct copied_body {
+    std::vector<int> nodes;    // of the body, in order
+    std::vector<int> outside;  // floats that it reads from outside
+    std::vector<int> number;   // by node: its copy, or itself
+  };
+
+  constexpr void find_body(copied_body& body, int start, const std::vector<int>& given) const {
+    const auto note = [&](int o) {
+      if (o == start || graph_.is_inside(o, start) || !is_floating(at(o).type)) return;
+      for (const int x : body.outside)
+        if (x == o) return;
+      body.outside.push_back(o);
+    };
+    for (int i = 0; i < static_cast<int>(graph_.nodes.size()); ++i) {
+      if (!graph_.is_inside(i, start)) continue;
+      const node& n = at(i);
+      if (n.op == opcode::carry && n.region == start) continue;
+      body.nodes.push_back(i);
+      for (const int o : n.operands) note(o);
+    }
+    for (const int o : given) note(o);
+    body.number.resize(graph_.nodes.size(), -1);
+  }
+  [[nodiscard]] static constexpr int copy_in(const copied_body& body, int i) {
+    const int n = static_cast<std::size_t>(i) < body.number.size() ? body.number[static_cast<std::size_t>(i)] : -1;
+    return n < 0 ? i : n;
+  }
+  /// Copies a body into the open region and goes back through it, from the gradients of what it gives.
+  constexpr void copy_and_walk(copied_body& body, int start, const std::vector<int>& given, const std::vector<int>& gradients) {
+    const int first = static_cast<int>(graph_.nodes.size());
+    for (const int i : body.nodes) {
+      node n = at(i);
+      for (auto& o : n.operands) o = copy_in(body, o);
+      n.region = n.region == start ? graph_.open_region : copy_in(body, n.region);
+      n.tag = -1;
+      body.number[static_cast<std::size_t>(i)] = static_cast<int>(graph_.nodes.size());
+      graph_.nodes.push_back(n);
+    }
+    const int last = static_cast<int>(graph_.nodes.size()) - 1;
+    for (std::size_t k = 0; k < given.size(); ++k)
+      if (gradients[k] >= 0) give(copy_in(body, given[k]), tensor(gradients[k]));
+    walk(first, last);
+  }
+
+  /// The results of the loop or conditional that node `i` is a result of; empty but for the first of them: the others' gradients
+  /// are known by then.
+  [[nodiscard]] constexpr std::vector<int> results_with(int i) const {
+    const auto start_of = [this](const node& n) {
+      return n.op == opcode::loop_result ? at(n.operands[0]).region : n.operands[0];
+    };
+    const int start = start_of(at(i));
+    std::vector<int> results;
+    for (int k = 0; k < static_cast<int>(graph_.nodes.size()); ++k) {
+      if (!is_region_result(at(k).op) || start_of(at(k)) != start) continue;
+      if (k < i) return {};
+      results.push_back(k);
+    }
+    return results;
+  }
+
+  constexpr void visit_region(int i) {
+    const std::vector<int> results = results_with(i);
+    bool any = false;
+    for (const int r : results) any = any || gradient_slot(r) >= 0;
+    if (!any) return;
+    if (at(i).op == opcode::loop_result) visit_loop(results);
+    else visit_cond(results);
+  }
+
+  constexpr void visit_loop(const std::vector<int>& results) {
+    const int loop = at(at(results[0]).operands[0]).region;
+    const node start = at(loop);
+    const location where = start.at;
+    copied_body body;
+    std::vector<int> carries;
+    std::vector<int> nexts;
+    std::vector<int> gradients;  // of what is carried; -1: it has none
+    for (const int r : results) {
+      carries.push_back(at(r).operands[0]);
+      nexts.push_back(at(r).operands[1]);
+    }
+    find_body(body, loop, nexts);
+    std::vector<int> stacks;
+    for (const int c : carries) stacks.push_back(stack(loop, c));
+    std::vector<int> sums;
+    for (const int r : results) {
+      int g = -1;
+      if (is_floating(at(r).type)) g = gradient_slot(r) >= 0 ? gradient_slot(r) : zero_like(r);
+      gradients.push_back(g);
+    }
+    for (const int x : body.outside) sums.push_back(zero_like(x));
+
+    const int before = graph_.open_region;
+    const int back = open_loop(graph_, start.integer, where);
+    for (auto& g : gradients) g = g < 0 ? -1 : add_carry(graph_, g, where);
+    for (auto& s : sums) s = add_carry(graph_, s, where);
+    const int last = add_constant(graph_, dtype::s64, {}, 0, start.integer - 1, where);
+    const int index = (operand(tensor(last), where) - operand(tensor(back), where)).id();
+    body.number[static_cast<std::size_t>(loop)] = index;
+    for (std::size_t k = 0; k < carries.size(); ++k)
+      body.number[static_cast<std::size_t>(carries[k])] = add_dynamic_index(graph_, stacks[k], index, where);
+    std::vector<int> kept;  // the gradients from outside this loop
+    for (std::size_t k = 0; k < sums.size(); ++k) {
+      kept.push_back(gradient_slot(body.outside[k]));
+      gradient_slot(body.outside[k]) = sums[k];
+    }
+    copy_and_walk(body, loop, nexts, gradients);
+    if (graph_.failed()) return;
+    std::vector<int> found;
+    for (std::size_t k = 0; k < carries.size(); ++k)
+      found.push_back(gradients[k] < 0 ? -1 : add_loop_result(graph_, gradients[k], by(copy_in(body, carries[k])), where));
+    for (std::size_t k = 0; k < sums.size(); ++k) {
+      const int x = body.outside[k];
+      sums[k] = add_loop_result(graph_, sums[k], gradient_slot(x), where);
+      gradient_slot(x) = kept[k];
+    }
+    graph_.open_region = before;
+    for (std::size_t k = 0; k < carries.size(); ++k)
+      if (found[k] >= 0) give(at(carries[k]).operands[0], tensor(found[k]));
+    for (std::size_t k = 0; k < sums.size(); ++k) give(body.outside[k], tensor(sums[k]));
+  }
+
+  /// What every iteration of a loop finds in a carried value, stacked.
+  constexpr int stack(int loop, int carry) {
+    const node held = at(carry);
+    const node start = at(loop);
+    extents shape = held.shape;
+    if (shape.count == max_rank) {
+      graph_.fail(start.at, "grad", mistake::rank, "what a loop carries is stacked and may have at most 31 dims");
+      return -1;
+    }
+    shape.insert(0, start.integer);
+    int empty = -1;
+    {
+      const region_scope outside(graph_, start.region);
+      empty = add_constant(graph_, held.type, shape, 0, 0, start.at);
+    }
+    const region_scope inside(graph_, loop);
+    const int rows = add_carry(graph_, empty, start.at);
+    return add_loop_result(graph_, rows, add_dynamic_update(graph_, rows, carry, loop, start.at), start.at);
+  }
+
+  constexpr void visit_cond(const std::vector<int>& results) {
+    const int otherwise = at(results[0]).operands[0];
+    const int branch = at(otherwise).operands[0];
+    const int pred = at(branch).operands[0];
+    const location where = at(branch).at;
+    std::vector<int> on_true;
+    std::vector<int> on_false;
+    std::vector<int> gradients;
+    for (const int r : results) {
+      on_true.push_back(at(r).operands[1]);
+      on_false.push_back(at(r).operands[2]);
+      gradients.push_back(is_floating(at(r).type) ? gradient_slot(r) : -1);
+    }
+    copied_body first;
+    find_body(first, branch, on_true);
+    copied_body second;
+    find_body(second, otherwise, on_false);
+    std::vector<int> outside = first.outside;
+    for (const int x : second.outside) {
+      bool known = false;
+      for (const int y : outside) known = known || x == y;
+      if (!known) outside.push_back(x);
+    }
+    if (outside.empty()) return;
+    std::vector<int> kept;
+    for (const int x : outside) kept.push_back(gradient_slot(x));
+    const int before = graph_.open_region;
+    const auto go_back = [&](copied_body& body, int start, const std::vector<int>& given) {
+      for (const int x : outside) gradient_slot(x) = -1;
+      copy_and_walk(body, start, given, gradients);
+      std::vector<int> found;
+      for (const int x : outside) found.push_back(by(x));
+      return found;
+    };
+    const int back = open_branch(graph_, pred, where);
+    const std::vector<int> a = go_back(first, branch, on_true);
+    const int back_otherwise = open_otherwise(graph_, back, where);
+    const std::vector<int> b = go_back(second, otherwise, on_false);
+    graph_.open_region = before;
+    if (graph_.failed()) return;
+    for (std::size_t k = 0; k < outside.size(); ++k) gradient_slot(outside[k]) = kept[k];
+    for (std::size_t k = 0; k < outside.size(); ++k)
+      give(outside[k], tensor(add_cond_result(graph_, back_otherwise, a[k], b[k], where)));
   }
 
   graph& graph_;

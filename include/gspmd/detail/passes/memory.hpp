@@ -14,7 +14,9 @@ namespace gspmd::detail {
 /// 2. An all_reduce, and an elementwise loop whose result has the size of an operand that dies there, work in place.
 /// 3. An output that one elementwise loop makes out of an input that nobody reads afterwards (an updated weight) may be given
 ///    the memory of that input by the caller; nothing else is put into such an output.
-/// 4. First fit: at each step the results and the scratch get the lowest gap that is free, then what died is given back.
+/// 4. What a loop reads from outside lives until the loop ends. What follows a carried value in the next iteration is made in
+///    its memory where that value is not read any more; else it is copied there. Likewise what the branches give.
+/// 5. First fit: at each step the results and the scratch get the lowest gap that is free, then what died is given back.
 class memory_planner {
  public:
   constexpr memory_planner(plan& p, std::vector<int> base) : plan_(p), storage_(std::move(base)) {
@@ -36,11 +38,23 @@ class memory_planner {
       settle(plan_.outputs[k], {memory_place::kind::output, static_cast<std::int64_t>(k)});
     for (int i = 0; i < static_cast<int>(plan_.steps.size()); ++i) {
       const auto& s = plan_.steps[at(i)];
-      for (int k = 0; k < s.results.count; ++k) first_[at(root(slot(s.results, k)))] = i;
+      for (int k = 0; k < s.results.count; ++k)
+        if (auto& first = first_[at(root(slot(s.results, k)))]; first < 0) first = i;
       for (int k = 0; k < s.operands.count; ++k) last_[at(root(slot(s.operands, k)))] = i;
+      has_regions_ = has_regions_ || s.what >= action::loop_begin;
     }
+    if (has_regions_) live_through_loops();
     find_shared_outputs();
-    for (int i = static_cast<int>(plan_.steps.size()) - 1; i >= 0; --i) work_in_place(i);
+    const int count = static_cast<int>(plan_.steps.size());
+    if (has_regions_) {
+      for (int i = count - 1; i >= 0; --i) {
+        if (plan_.steps[at(i)].what == action::set_row) work_in_place(i);
+        if (ends_branch(plan_.steps[at(i)])) give_in_place(i);
+      }
+      for (int i = count - 1; i >= 0; --i)
+        if (ends_iteration(plan_.steps[at(i)])) carry_in_place(i);
+    }
+    for (int i = count - 1; i >= 0; --i) work_in_place(i);
     for (int i = 0; i < static_cast<int>(plan_.steps.size()); ++i) allocate(i);
     for (int v = 0; v < static_cast<int>(plan_.values.size()); ++v) plan_.values[at(v)].where = plan_.values[at(root(v))].where;
   }
@@ -99,20 +113,19 @@ class memory_planner {
   /// chain of such steps ends up in one place.
   constexpr void work_in_place(int i) {
     const auto& s = plan_.steps[at(i)];
-    const bool all_reduce = s.what == action::combine && s.collective == collective_kind::all_reduce;
-    if (!all_reduce && s.what != action::fused) return;
+    if (!may_work_in_place(s) || s.target >= 0) return;
     for (int r = 0; r < s.results.count; ++r) written_[at(root(slot(s.results, r)))] = i;
     int from[3]{};  // by width of an element: the operands before this one are of no use to such results
     for (int r = 0; r < s.results.count; ++r) {
       const int result = root(slot(s.results, r));
-      if (is_shared_output(result)) continue;
+      if (is_shared_output(result) || (has_regions_ && first_[at(result)] != i)) continue;
       int& first = from[bytes_of(plan_.values[at(result)].type) / 4];
       while (first < s.operands.count) {
         const int k = first++;  // taken below, or it never fits: results of one width have one size
         const int operand = root(slot(s.operands, k));
         if (fixed_[at(operand)] != 0 || last_[at(operand)] != i || first_[at(operand)] < 0) continue;
         if (size_of(operand) != size_of(result) || written_[at(operand)] == i) continue;
-        if (s.what == action::fused && !reads_once_in_order(i, k)) continue;
+        if (!may_overwrite(i, k)) continue;
         storage_[at(operand)] = result;
         first_[at(result)] = first_[at(operand)];
         if (last_[at(result)] < i) last_[at(result)] = i;
@@ -120,6 +133,83 @@ class memory_planner {
       }
     }
   }
+  [[nodiscard]] static constexpr bool may_work_in_place(const plan_step& s) {
+    return s.what == action::fused || s.what == action::set_row || s.what == action::copy ||
+           (s.what == action::combine && s.collective == collective_kind::all_reduce);
+  }
+  /// True when a step that may work in place is done with each element of operand `k` before it writes there.
+  [[nodiscard]] constexpr bool may_overwrite(int i, int k) {
+    const auto& s = plan_.steps[at(i)];
+    if (s.what == action::fused) return reads_once_in_order(i, k);
+    if (s.what == action::set_row)
+      return k == 0 && root(slot(s.operands, 1)) != root(slot(s.operands, 0)) &&
+             root(slot(s.operands, 2)) != root(slot(s.operands, 0));
+    return true;
+  }
+
+  // ---- loops and conditionals ----
+
+  [[nodiscard]] constexpr bool ends_iteration(const plan_step& s) const {
+    return s.what == action::copy && s.target >= 0 && plan_.steps[at(s.target)].what == action::loop_begin;
+  }
+  [[nodiscard]] constexpr bool ends_branch(const plan_step& s) const {
+    return s.what == action::copy && s.target >= 0 && plan_.steps[at(s.target)].what != action::loop_begin;
+  }
+
+  constexpr void live_through_loops() {
+    std::vector<int> loops;
+    const auto live_until = [this](int v, int i) {
+      auto& last = last_[at(root(v))];
+      if (last < i) last = i;
+    };
+    for (int i = 0; i < static_cast<int>(plan_.steps.size()); ++i) {
+      const auto& s = plan_.steps[at(i)];
+      if (s.what == action::loop_begin) {
+        loops.push_back(i);
+        live_until(slot(s.results, 0), s.target);
+      }
+      if (s.what == action::loop_end) loops.pop_back();
+      for (int k = 0; k < s.operands.count; ++k)
+        for (const int loop : loops)
+          if (first_[at(root(slot(s.operands, k)))] < loop) live_until(slot(s.operands, k), plan_.steps[at(loop)].target);
+      for (int k = 0; k < s.results.count; ++k) live_until(slot(s.results, k), i);  // both branches write what they give
+      for (int k = 0; k < s.results.count; ++k)                                     // a carried value
+        for (const int loop : loops)
+          if (first_[at(root(slot(s.results, k)))] < loop) live_until(slot(s.results, k), plan_.steps[at(loop)].target);
+    }
+  }
+
+  /// Makes what a branch gives in the memory where it is wanted.
+  constexpr void give_in_place(int i) {
+    const auto& s = plan_.steps[at(i)];
+    const int given = root(slot(s.operands, 0));
+    const int result = root(slot(s.results, 0));
+    if (given == result || fixed_[at(given)] != 0 || last_[at(given)] != i || first_[at(given)] <= s.target) return;
+    storage_[at(given)] = result;
+    if (first_[at(given)] < first_[at(result)]) first_[at(result)] = first_[at(given)];
+  }
+
+  /// Makes what follows a carried value in its memory, if that is not read any more.
+  constexpr void carry_in_place(int i) {
+    const auto& s = plan_.steps[at(i)];
+    const int next = root(slot(s.operands, 0));
+    const int carried = root(slot(s.results, 0));
+    if (next == carried || fixed_[at(next)] != 0 || first_[at(next)] <= s.target) return;
+    const int made = first_[at(next)];
+    int inner_end = -1;  // of the outermost loop inside this one
+    for (int k = s.target + 1; k < i; ++k) {
+      const auto& step = plan_.steps[at(k)];
+      if (step.what == action::loop_begin && k > inner_end) inner_end = step.target;
+      for (int o = 0; o < step.operands.count; ++o) {
+        if (root(slot(step.operands, o)) != carried) continue;
+        if ((k < inner_end ? inner_end : k) > made) return;
+        if (k == made && (!may_work_in_place(step) || !may_overwrite(k, o))) return;
+      }
+    }
+    storage_[at(next)] = carried;
+    if (last_[at(carried)] < last_[at(next)]) last_[at(carried)] = last_[at(next)];
+  }
+
   /// True when the fused loop of step `i` reads operand `k` only at the index it writes: with the strides of the dense loop.
   [[nodiscard]] constexpr bool reads_once_in_order(int i, int k) {
     const auto& s = plan_.steps[at(i)];
@@ -216,6 +306,7 @@ class memory_planner {
   std::vector<gap> gaps_;                 // free places in the arena, by begin; the last has no end
   std::vector<region> regions_;
   std::vector<int> dying_;  // by step: the regions that are free after it begin with this one
+  bool has_regions_ = false;
 };
 
 }  // namespace gspmd::detail

@@ -32,26 +32,35 @@ class partitioner {
   constexpr void run() {
     std::vector<std::uint8_t> needed(graph_.nodes.size(), 0);  // what no output depends on is not computed
     readers_.resize(graph_.nodes.size(), std::vector<int>{});
+    program.results.resize(graph_.nodes.size(), -1);
     for (const int o : graph_.outputs) {
       needed[static_cast<std::size_t>(o)] = 1;
       readers_[static_cast<std::size_t>(o)].push_back(o);
     }
-    for (std::size_t i = graph_.nodes.size(); i-- > 0;)
+    for (std::size_t i = graph_.nodes.size(); i-- > 0;) {
+      const node& n = graph_.nodes[i];
+      if (is_region_result(n.op)) share_need(static_cast<int>(i), needed);
+      if (needed[i] != 0 && n.region >= 0) needed[static_cast<std::size_t>(n.region)] = 1;
       if (needed[i] != 0)
         for (const int o : data_operands(graph_.nodes[i])) {
           needed[static_cast<std::size_t>(o)] = 1;
           readers_[static_cast<std::size_t>(o)].push_back(static_cast<int>(i));
         }
+    }
     narrow_wishes(needed);
     for (int i = 0; i < static_cast<int>(graph_.nodes.size()); ++i) {
       const node& n = graph_.nodes[static_cast<std::size_t>(i)];
       if (n.op == opcode::parameter) {
-        program.inputs.push_back(add_form(i, completed_of(i)));
+        program.inputs.push_back(add_value(i, completed_of(i)));
+        forms_[static_cast<std::size_t>(i)].push_back(program.inputs.back());  // wherever it stands, it is there from the start
+        program.results[static_cast<std::size_t>(i)] = program.inputs.back();
       } else if (needed[static_cast<std::size_t>(i)] == 0 || is_source(n)) {
         continue;
       } else if (n.op == opcode::reshard || n.op == opcode::shard_alike) {
         roots_[static_cast<std::size_t>(i)] = root_of(n.operands[0]);
         results_[static_cast<std::size_t>(i)] = form_of(n.operands[0], completed_of(i), i);
+      } else if (n.op >= opcode::loop) {
+        emit_region(i);
       } else {
         emit(i);
       }
@@ -62,9 +71,9 @@ class partitioner {
       program.outputs.push_back(form_of(o, wanted, o, false, true));
     }
     drop_unused();
-    for (int i = 0; i < static_cast<int>(graph_.nodes.size()); ++i) {
-      const int v = results_[static_cast<std::size_t>(i)];
-      program.results.push_back(v >= 0 || forms_of(i).empty() ? v : forms_of(i).front());
+    for (std::size_t i = 0; i < forms_.size(); ++i) {
+      if (results_[i] >= 0) program.results[i] = results_[i];
+      else if (!forms_[i].empty()) program.results[i] = forms_[i].front();
     }
   }
 
@@ -101,6 +110,10 @@ class partitioner {
     }
   }
 
+  /// What carries a value round a loop, or ends a branch, is kept.
+  [[nodiscard]] static constexpr bool is_wanted(const local_op& op, const std::vector<std::uint8_t>& is_read) {
+    return op.what == local_kind::control || op.what == local_kind::copy || is_read[static_cast<std::size_t>(op.result)] != 0;
+  }
   /// Takes out the operators whose result nobody reads: a broadcast that was only needed in another sharding, say.
   constexpr void drop_unused() {
     std::vector<std::uint8_t> is_read(program.values.size(), 0);
@@ -109,14 +122,14 @@ class partitioner {
     bool any = false;
     while (at-- > 0) {
       const auto& op = program.ops[at];
-      if (is_read[static_cast<std::size_t>(op.result)] == 0) any = true;
+      if (!is_wanted(op, is_read)) any = true;
       else
         for (const int o : op.operands) is_read[static_cast<std::size_t>(o)] = 1;
     }
     if (!any) return;
     std::vector<local_op> kept;
     for (const auto& op : program.ops)
-      if (is_read[static_cast<std::size_t>(op.result)] != 0) kept.push_back(op);
+      if (is_wanted(op, is_read)) kept.push_back(op);
     program.ops = std::move(kept);
     for (auto& forms : forms_) {
       std::vector<int> left;
@@ -139,6 +152,12 @@ class partitioner {
   }
   [[nodiscard]] static constexpr bool is_source(const node& n) { return n.op == opcode::constant || n.op == opcode::iota; }
 
+  struct made_form {  // in an open body
+    int node = 0;
+    int value = 0;
+    int level = 0;
+  };
+
   constexpr int add_value(int i, const sharding& layout) {
     const node& n = graph_.nodes[static_cast<std::size_t>(i)];
     local_value v{i, n.type, n.shape, layout, local_extents(mesh_, n.shape, layout)};
@@ -148,8 +167,15 @@ class partitioner {
   }
   constexpr int add_form(int i, const sharding& layout) {
     const int v = add_value(i, layout);
-    forms_[static_cast<std::size_t>(root_of(i))].push_back(v);
+    name_form(i, v);
     return v;
+  }
+  constexpr void name_form(int i, int v) {
+    i = root_of(i);
+    forms_[static_cast<std::size_t>(i)].push_back(v);
+    auto& first = program.results[static_cast<std::size_t>(i)];
+    if (first < 0) first = v;
+    if (!open_.empty()) note_form(i, v);
   }
 
   /// The cheapest form of a node's value to start from; -1 if it is made anew: constants and iotas always, conversions and
@@ -194,6 +220,7 @@ class partitioner {
   constexpr int form_of(int i, const sharding& wanted, int user, bool forced = false, bool for_output = false) {
     std::int64_t bytes = 0;
     int v = best_form(i, wanted, bytes);
+    const int level = level_of(i);
     if (v < 0) {
       i = root_of(i);
       const node& n = graph_.nodes[static_cast<std::size_t>(i)];
@@ -203,7 +230,7 @@ class partitioner {
       if (!is_source(n) && is_made_from(n, wanted, operand))
         op.operands.push_back(form_of(n.operands[0], operand, user, forced, for_output));
       op.result = v = add_form(i, wanted);
-      program.ops.push_back(op);
+      add_op(op, level);
       return v;
     }
     while (true) {
@@ -226,7 +253,7 @@ class partitioner {
         op.collective = classify(mesh_, reduction{shape_of(i), from, step.to, step.axes, from.kind});
       }
       op.result = v = add_form(i, step.to);
-      program.ops.push_back(op);
+      add_op(op, level);
     }
   }
 
@@ -237,11 +264,183 @@ class partitioner {
     sharding result;
   };
 
+  // ---- loops and conditionals ----
+  //
+  // A carried value has one sharding, that of its carry node: it is brought to it before the loop and at the end of the body.
+  // What a body needs of a value from outside is made before the loop; a conditional makes it where it is needed, and what
+  // was made in a body is not there after it.
+
+  /// At how many of the open bodies' depth a form of node `i` is made now.
+  [[nodiscard]] constexpr int level_of(int i) const {
+    i = root_of(i);
+    int level = static_cast<int>(open_.size());
+    while (level > 0) {
+      const int start = open_[static_cast<std::size_t>(level) - 1];
+      if (graph_.nodes[static_cast<std::size_t>(start)].op != opcode::loop || graph_.is_inside(i, start)) break;
+      --level;
+    }
+    return level;
+  }
+  constexpr void note_form(int i, int v) {
+    const int level = level_of(i);
+    if (level > 0) made_.push_back(made_form{i, v, level});
+  }
+  /// Appends an operator, or puts it before the loops that it need not be in.
+  constexpr void add_op(const local_op& op, int level) {
+    if (level == static_cast<int>(open_.size())) {
+      program.ops.push_back(op);
+      return;
+    }
+    const int where = open_at_[static_cast<std::size_t>(level)];
+    program.ops.insert(program.ops.begin() + where, op);
+    for (std::size_t k = static_cast<std::size_t>(level); k < open_at_.size(); ++k) ++open_at_[k];
+  }
+  constexpr void add_region_op(local_kind what, int i, int operand, int result) {
+    local_op op;
+    op.what = what;
+    op.node = i;
+    if (operand >= 0) op.operands.push_back(operand);
+    op.result = result;
+    program.ops.push_back(op);
+  }
+  constexpr void open_body(int i, int operand, int result) {
+    open_.push_back(i);
+    open_at_.push_back(static_cast<int>(program.ops.size()));
+    add_region_op(local_kind::control, i, operand, result);
+  }
+  constexpr void close_body() {
+    const int level = static_cast<int>(open_.size());
+    std::size_t kept = 0;
+    for (std::size_t k = 0; k < made_.size(); ++k) {
+      if (made_[k].level < level) {
+        made_[kept++] = made_[k];
+        continue;
+      }
+      auto& forms = forms_[static_cast<std::size_t>(made_[k].node)];
+      for (std::size_t f = forms.size(); f-- > 0;)
+        if (forms[f] == made_[k].value) forms.erase(forms.begin() + static_cast<std::ptrdiff_t>(f));
+    }
+    made_.resize(kept);
+    open_.pop_back();
+    open_at_.pop_back();
+  }
+
+  [[nodiscard]] constexpr const node& at(int i) const { return graph_.nodes[static_cast<std::size_t>(i)]; }
+  [[nodiscard]] constexpr bool is_result_of(int i, opcode op, int start) const {
+    if (i >= static_cast<int>(graph_.nodes.size()) || at(i).op != op) return false;
+    return op == opcode::loop_result ? at(at(i).operands[0]).region == start : at(i).operands[0] == start;
+  }
+  /// All results of a loop or conditional are computed if any of them is needed.
+  constexpr void share_need(int last, std::vector<std::uint8_t>& needed) const {
+    const opcode op = at(last).op;
+    const int start = op == opcode::loop_result ? at(at(last).operands[0]).region : at(last).operands[0];
+    if (is_result_of(last + 1, op, start)) return;
+    bool any = false;
+    for (int i = last; is_result_of(i, op, start); --i) any = any || needed[static_cast<std::size_t>(i)] != 0;
+    for (int i = last; any && is_result_of(i, op, start); --i) needed[static_cast<std::size_t>(i)] = 1;
+  }
+
+  /// A sum that a loop only adds to, from 0 on, stays partial with what it adds: one reduction after the loop does.
+  constexpr use_plan choose_with_sums(int i, const node& n, const op_rule& rule) {
+    const int k = open_.empty() ? -1 : summing_operand(i, n);
+    if (k < 0) return choose(i, n, rule);
+    const int carried = forms_[static_cast<std::size_t>(n.operands[k])].front();
+    auto& layout = program.values[static_cast<std::size_t>(carried)].layout;
+    layout.partial = program.value(forms_of(n.operands[1 - k]).back()).layout.partial;
+    layout.kind = monoid::add;
+    const use_plan plan = choose(i, n, rule);
+    if (same_layout(plan.wanted[k], layout) && same_layout(plan.result, layout)) return plan;
+    layout.partial = 0;
+    return choose(i, n, rule);
+  }
+  /// The operand that is such a sum; -1: none is.
+  [[nodiscard]] constexpr int summing_operand(int i, const node& n) const {
+    const auto readers = [this](int v) { return readers_[static_cast<std::size_t>(v)].size(); };
+    if (n.op != opcode::add || readers(i) != 1) return -1;
+    const int reader = readers_[static_cast<std::size_t>(i)][0];
+    for (int k = 0; k < 2; ++k) {
+      const int carry = n.operands[k];
+      const int added = n.operands[1 - k];
+      if (at(carry).op != opcode::carry || at(carry).region != open_.back() || readers(carry) != 2 || readers(added) != 1)
+        continue;
+      if (at(reader).op != opcode::loop_result || at(reader).operands[0] != carry || at(reader).operands[1] != i) continue;
+      const node& init = at(at(carry).operands[0]);
+      if (init.op != opcode::constant || init.real != 0 || init.integer != 0) continue;
+      const auto& forms = forms_of(added);
+      bool is_partial = !forms.empty();
+      for (const int v : forms) is_partial = is_partial && program.value(v).layout.partial != 0;
+      if (!is_partial) continue;
+      const sharding& from = program.value(forms.back()).layout;
+      const sharding& sum = program.value(forms_[static_cast<std::size_t>(carry)].front()).layout;
+      if (from.kind == monoid::add && from.splits == sum.splits) return k;
+    }
+    return -1;
+  }
+
+  [[nodiscard]] constexpr sharding whole_layout(int i) const {
+    sharding s = completed_of(i);
+    s.partial = 0;
+    return s;
+  }
+  constexpr void copy_to(int result, int from, int user) {
+    const sharding layout = program.value(result).layout;  // a copy: values are added
+    add_region_op(local_kind::copy, user, form_of(from, layout, user), result);
+  }
+
+  constexpr void emit_region(int i) {
+    const node& n = at(i);
+    if (n.op == opcode::loop) {
+      for (int k = i + 1; at(k).op == opcode::carry && at(k).region == i; ++k) {
+        const int carried = add_value(k, whole_layout(k));
+        copy_to(carried, at(k).operands[0], k);
+        name_form(k, carried);
+      }
+      const int counter = add_form(i, {});
+      open_body(i, -1, counter);
+    } else if (n.op == opcode::branch) {
+      open_body(i, form_of(n.operands[0], {}, i), -1);
+    } else if (n.op == opcode::otherwise) {
+      int first = i + 1;
+      while (!is_result_of(first, opcode::cond_result, i)) ++first;
+      for (int k = first; is_result_of(k, opcode::cond_result, i); ++k) {
+        given_.push_back(add_value(k, whole_layout(k)));
+        copy_to(given_.back(), at(k).operands[1], k);
+      }
+      close_body();
+      open_body(i, -1, -1);
+    } else if (n.op == opcode::loop_result && !open_.empty() && is_result_of(i, opcode::loop_result, open_.back())) {
+      const int start = open_.back();
+      std::vector<int> carried;
+      for (int k = i; is_result_of(k, opcode::loop_result, start); ++k) {
+        carried.push_back(forms_[static_cast<std::size_t>(at(k).operands[0])].front());
+        const sharding layout = program.value(carried.back()).layout;  // a copy: values are added
+        static_cast<void>(form_of(at(k).operands[1], layout, k));
+      }
+      for (int k = i; is_result_of(k, opcode::loop_result, start);
+           ++k)  // nothing between the copies: the scheduler sees them as one
+        copy_to(carried[static_cast<std::size_t>(k - i)], at(k).operands[1], k);
+      add_region_op(local_kind::control, i, -1, -1);
+      close_body();
+      for (int k = i; is_result_of(k, opcode::loop_result, start); ++k) name_form(k, carried[static_cast<std::size_t>(k - i)]);
+    } else if (n.op == opcode::cond_result && !open_.empty() && n.operands[0] == open_.back()) {
+      const int start = open_.back();
+      std::size_t first = given_.size();
+      for (int k = i; is_result_of(k, opcode::cond_result, start); ++k) --first;
+      for (int k = i; is_result_of(k, opcode::cond_result, start); ++k)
+        copy_to(given_[first + static_cast<std::size_t>(k - i)], at(k).operands[2], k);
+      add_region_op(local_kind::control, i, -1, -1);
+      close_body();
+      for (int k = i; is_result_of(k, opcode::cond_result, start); ++k)
+        name_form(k, given_[first + static_cast<std::size_t>(k - i)]);
+      given_.resize(first);
+    }
+  }
+
   constexpr void emit(int i) {
     const node& n = graph_.nodes[static_cast<std::size_t>(i)];
     op_rule rule;
     rule_of(graph_, n, rule);
-    const use_plan plan = choose(i, n, rule);
+    const use_plan plan = choose_with_sums(i, n, rule);
 
     local_op op;
     op.node = i;
@@ -329,7 +528,7 @@ class partitioner {
     for (int k = 0; k < n.operands.count; ++k) {
       sharding s;
       const auto& forms = forms_of(n.operands[k]);
-      bool has_whole = forms.empty();
+      bool has_whole = forms.empty() || level_of(n.operands[k]) < static_cast<int>(open_.size());  // reduced before the loop
       for (const int v : forms) has_whole = has_whole || program.value(v).layout.partial == 0;
       if (!has_whole) s = program.value(forms.back()).layout;
       held.push_back(s);
@@ -523,6 +722,10 @@ class partitioner {
   std::vector<int> results_;               // by node: the form that a reshard asked for; -1: another operator
   std::vector<std::vector<int>> forms_;    // by root: its local values
   std::vector<std::vector<int>> readers_;  // by node: those that read it; itself if it is an output
+  std::vector<int> open_;                  // the nodes that opened the bodies around what is emitted now
+  std::vector<int> open_at_;               // where they are in the program
+  std::vector<made_form> made_;
+  std::vector<int> given_;  // what the open conditionals give
 };
 
 }  // namespace gspmd::detail

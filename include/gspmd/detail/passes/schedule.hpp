@@ -34,7 +34,7 @@ class scheduler {
     slot_.resize(count, -1);
     for (std::size_t v = 0; v < count; ++v) base[v] = static_cast<int>(v);
     for (std::size_t i = 0; i < program_.ops.size(); ++i) {
-      maker_[at(program_.ops[i].result)] = static_cast<int>(i);
+      if (program_.ops[i].result >= 0) maker_[at(program_.ops[i].result)] = static_cast<int>(i);
       for (const int o : program_.ops[i].operands) ++uses_[at(o)];
     }
     list_readers();
@@ -43,8 +43,13 @@ class scheduler {
   }
 
   constexpr void run() {
-    for (const auto& op : program_.ops) {
-      if (is_lazy(op)) {
+    for (std::size_t i = 0; i < program_.ops.size(); ++i) {
+      const local_op op = program_.ops[i];  // a copy: fusing adds values, not operators
+      if (op.what == local_kind::control) {
+        emit_control(static_cast<int>(i), op);
+      } else if (op.what == local_kind::copy) {
+        emit_copy(static_cast<int>(i), op);
+      } else if (is_lazy(op)) {
         waiting_[at(op.result)] = 1;
       } else if (is_alias(op)) {
         base[at(op.result)] = base[at(op.operands[0])];
@@ -125,12 +130,13 @@ class scheduler {
     s.what = what;
     s.node = op.node;
     s.spec = spec;
-    s.type = program_.value(results[0]).type;
+    s.type = results.empty() ? dtype::pred : program_.value(results[0]).type;
     s.operands = add_slots(operands);
     s.results = add_slots(results);
     for (const int v : results) step_[at(v)] = static_cast<int>(out.steps.size());
     s.bounds.begin = static_cast<int>(out.bounds.size());
     s.forced = op.forced;
+    s.times = times_;
     out.steps.push_back(s);
     return out.steps.back();
   }
@@ -161,6 +167,10 @@ class scheduler {
     const node& n = node_of(op);
     if (n.op == opcode::transpose) {
       emit_permute(op, op.operands[0], op.result, n.attributes);
+    } else if (n.op == opcode::dynamic_index) {
+      add_step(action::row, op, 0, {op.operands[0], op.operands[1]}, {op.result});
+    } else if (n.op == opcode::dynamic_update) {
+      add_step(action::set_row, op, 0, {op.operands[0], op.operands[1], op.operands[2]}, {op.result});
     } else if (n.op == opcode::reduce) {
       emit_reduce(op, op.operands[0], op.result, reduced_dims(n), n.kind);
     } else if (n.operands.count == 2) {
@@ -258,6 +268,88 @@ class scheduler {
     return static_cast<int>(program_.values.size()) - 1;
   }
 
+  // ---- loops and conditionals ----
+
+  /// Steps of a body run never, once or many times: what a body reads of values that wait outside is computed before it.
+  constexpr void emit_control(int i, const local_op& op) {
+    const opcode what = node_of(op).op;
+    const int here = static_cast<int>(out.steps.size());
+    if (what == opcode::loop || what == opcode::branch) {
+      if (what == opcode::branch) need(op.operands[0]);
+      settle_before(i);
+      open_.push_back(static_cast<int>(out.steps.size()));
+      auto& s = what == opcode::loop ? add_step(action::loop_begin, op, 0, {}, {op.result})
+                                     : add_step(action::branch, op, 0, {op.operands[0]}, {});
+      if (what == opcode::loop) {
+        s.trips = node_of(op).integer;
+        times_ *= s.trips;
+      }
+      return;
+    }
+    auto& begin = out.steps[at(open_.back())];
+    begin.target = here;
+    if (what == opcode::otherwise) {
+      open_.back() = here;
+      add_step(action::otherwise, op, 0, {}, {});
+    } else {
+      if (what == opcode::loop_result) times_ = begin.times;
+      const int target = open_.back();
+      open_.pop_back();
+      add_step(what == opcode::loop_result ? action::loop_end : action::join, op, 0, {}, {}).target = target;
+    }
+  }
+
+  constexpr void settle_before(int start) {
+    int depth = 0;
+    for (std::size_t i = at(start); i < program_.ops.size(); ++i) {
+      const local_op op = program_.ops[i];
+      if (op.what == local_kind::control) {
+        const opcode what = node_of(op).op;
+        if (what == opcode::loop || what == opcode::branch) ++depth;
+        if (is_region_result(what) && --depth == 0) return;
+      }
+      for (const int o : op.operands) {
+        if (maker_[at(o)] > start) continue;  // in the body
+        if (!(is_lazy(op) && waits_virtual(o))) need(o);
+      }
+    }
+  }
+
+  /// Copies of several values at the end of a loop's body happen as if at once: {a, b} = {b, a + b}.
+  constexpr void emit_copy(int i, const local_op& op) {
+    need(op.operands[0]);
+    if (node_of(op).op != opcode::loop_result) {
+      auto& s = add_step(action::copy, op, 0, {op.operands[0]}, {op.result});
+      if (node_of(op).op == opcode::cond_result) s.target = open_.back();
+      return;
+    }
+    const auto is_back = [&](int k) {
+      return k >= 0 && k < static_cast<int>(program_.ops.size()) && program_.ops[at(k)].what == local_kind::copy &&
+             node_of(program_.ops[at(k)]).op == opcode::loop_result;
+    };
+    if (is_back(i - 1)) return;  // done with the first
+    int end = i;
+    while (is_back(end)) need(program_.ops[at(end++)].operands[0]);
+    std::vector<int> from;
+    for (int k = i; k < end; ++k) {
+      int v = program_.ops[at(k)].operands[0];
+      for (int j = i; j < end; ++j)
+        if (j != k && base[at(v)] == base[at(program_.ops[at(j)].result)]) {
+          const local_value copy = program_.value(program_.ops[at(k)].result);
+          const int saved = add_value(copy);
+          add_step(action::copy, program_.ops[at(k)], 0, {v}, {saved});
+          v = saved;
+          break;
+        }
+      from.push_back(v);
+    }
+    for (int k = i; k < end; ++k) {
+      const local_op back = program_.ops[at(k)];
+      if (base[at(from[at(k - i)])] != base[at(back.result)])
+        add_step(action::copy, back, 0, {from[at(k - i)]}, {back.result}).target = open_.back();
+    }
+  }
+
   // ---- fusion ----
 
   /// A value that a walk from a user to its operands has come to.
@@ -329,7 +421,7 @@ class scheduler {
       const std::size_t v = at(members[m]);
       for (int r = readers_from_[v]; r < readers_from_[v + 1]; ++r) {
         const int w = readers_[at(r)];
-        if (!waits(w) || seen_[at(w)] == stamp || !can_join(w, stamp) || !(program_.value(w).local == loop)) continue;
+        if (w < 0 || !waits(w) || seen_[at(w)] == stamp || !can_join(w, stamp) || !(program_.value(w).local == loop)) continue;
         seen_[at(w)] = stamp;
         members.push_back(w);
       }
@@ -541,6 +633,8 @@ class scheduler {
   std::vector<int> readers_from_;      // by value: its first one in readers_
   std::vector<int> readers_;           // results of the operators that read a value, in order
   std::vector<int> step_;              // by value: the step that computes it; -1: none yet
+  std::vector<int> open_;              // the steps that opened the bodies around what is emitted now
+  std::int64_t times_ = 1;             // how often that runs
   std::vector<int> register_;          // by value: its register in the loop that computes it
   std::vector<int> slot_;              // by memory: which input of the present loop it is; -1: none
 };

@@ -26,6 +26,7 @@ enum class mistake : std::uint8_t {
   replication,    // where the user did not allow it
   no_derivative,
   no_scalar_loss,
+  region,  // a loop or conditional
   inputs,  // what compile is given
   mesh_axes,
   device_order,

@@ -146,6 +146,8 @@ consteval void refuse() {
   else if constexpr (Broken == mistake::no_scalar_loss)
     static_assert(accepted<Message>,
                   "gspmd: grad differentiates a float of rank 0; sum or mean the loss over all dims; see message<>");
+  else if constexpr (Broken == mistake::region)
+    static_assert(accepted<Message>, "gspmd: a body of a loop or conditional does not fit; see message<>");
   else if constexpr (Broken == mistake::inputs)
     static_assert(accepted<Message>, "gspmd: compile: give one input for each argument of the callable; see message<>");
   else if constexpr (Broken == mistake::mesh_axes)

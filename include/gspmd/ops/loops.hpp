@@ -1,0 +1,235 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <concepts>
+#include <tuple>
+#include <type_traits>
+#include <utility>
+#include <vector>
+
+#include "gspmd/detail/ops/regions.hpp"
+#include "gspmd/program.hpp"
+#include "gspmd/tree.hpp"
+
+namespace gspmd {
+namespace detail {
+
+/// How often a loop runs, with the line that says so.
+struct trip_count {
+  std::int64_t trips;
+  location at;
+  template <std::integral Number>
+  constexpr trip_count(Number n, location where = location::current())  // NOLINT: implicit on purpose
+      : trips(static_cast<std::int64_t>(n)), at(where) {}
+};
+/// What a conditional asks, likewise.
+struct condition {
+  value pred;
+  location at;
+  constexpr condition(value v, location where = location::current()) : pred(v), at(where) {}  // NOLINT: implicit on purpose
+};
+
+/// The program that all leaves belong to; null if one of them was refused.
+template <class... Trees>
+constexpr graph* graph_of(const Trees&... trees) {
+  graph* g = nullptr;
+  bool valid = true;
+  const auto look = [&](const value& v) {
+    valid = valid && v.is_valid();
+    g = v.graph();
+  };
+  (for_each_leaf(trees, look), ...);
+  return valid ? g : nullptr;
+}
+template <class Tree>
+constexpr Tree refused(Tree tree) {
+  for_each_leaf(tree, [](value& v) { v = {}; });
+  return tree;
+}
+template <class Tree>
+constexpr std::vector<value> leaves_of(const Tree& tree) {
+  std::vector<value> list;
+  for_each_leaf(tree, [&list](const value& v) { list.push_back(v); });
+  return list;
+}
+
+/// Refuses what a body returns where it is not like `wanted`.
+constexpr bool check_body(graph& g, const char* op, location at, const std::vector<value>& wanted,
+                          const std::vector<value>& given, const char* what) {
+  for (std::size_t k = 0; k < given.size() && !g.failed(); ++k) {
+    const value& a = wanted[k];
+    const value& b = given[k];
+    if (!b.is_valid() || b.graph() != &g || !g.is_visible(b.id()))
+      g.fail(at, op, mistake::region,
+             text("result ") << static_cast<int>(k) << " of the body is no value of this program that the body may use");
+    else if (a.type() != b.type() || !(a.shape() == b.shape()))
+      g.fail(at, op, mistake::region,
+             text("result ") << static_cast<int>(k) << " of the body is " << name_of(b.type()) << shape_text(b.shape()) << " and "
+                             << what << " is " << name_of(a.type()) << shape_text(a.shape())
+                             << "; they must have one type and shape");
+  }
+  return !g.failed();
+}
+
+/// A loop under construction: one is made, its body is traced, and it is closed.
+struct open_body {
+  graph& g;
+  int loop;
+  const char* name;
+  location at;
+
+  template <class Tree>
+  constexpr Tree carry(Tree tree) const {
+    for_each_leaf(tree, [this](value& v) { v = {&g, add_carry(g, v.id(), at)}; });
+    return tree;
+  }
+  /// The values after the loop of what was carried, given what the body returns for it.
+  template <class Tree>
+  constexpr Tree close(const Tree& carried, const Tree& next) const {
+    const auto from = leaves_of(carried);
+    const auto to = leaves_of(next);
+    Tree results = carried;
+    const bool fits = check_body(g, name, at, from, to, "the carried value");
+    std::size_t k = 0;
+    for_each_leaf(results, [&](value& v) {
+      v = fits ? value{&g, add_loop_result(g, from[k].id(), to[k].id(), at)} : value{};
+      ++k;
+    });
+    return results;
+  }
+};
+
+}  // namespace detail
+
+/// Runs `body` a fixed number of times (F145): body(i, carried...) is traced once and returns what the next iteration finds,
+/// one value or struct, or a tuple of as many as are carried; types and shapes stay. `i` is one s64, 0 to n - 1. Values from
+/// outside may be used in the body. Returns what is carried after the last iteration; with n = 0 that is `init`.
+///
+/// A carried value keeps one sharding: completion goes round the loop to a fixed point, and annotations in front of the loop,
+/// in the body and behind it count alike. What the body needs resharded from outside is resharded once, before the loop. A
+/// collective in the body is listed once and counts n times in the bytes. grad works through it: what is carried is stored for
+/// every iteration, and the body is computed again on the way back. Errors: a body that returns other types or shapes.
+///
+///     auto [h, c] = fori_loop(10, [&](value i, value h, value c) { return std::tuple{tanh(h + x), c + h}; }, h0, c0);
+template <class Body, class... Carry>
+constexpr auto fori_loop(detail::trip_count n, Body&& body, const Carry&... init) {
+  static_assert(sizeof...(Carry) > 0, "gspmd: fori_loop: give the values that are carried");
+  using carried_type = std::tuple<Carry...>;
+  const auto result = [&]() -> carried_type {
+    const carried_type start{init...};
+    detail::graph* g = detail::graph_of(init...);
+    if (g == nullptr) return detail::refused(start);
+    const int loop = detail::open_loop(*g, n.trips, n.at);
+    if (loop < 0) return detail::refused(start);
+    const detail::open_body open{*g, loop, "fori_loop", n.at};
+    const carried_type carried = open.carry(start);
+    const auto next = std::apply([&](const auto&... c) { return body(value(g, loop), c...); }, carried);
+    carried_type results = carried;
+    if constexpr (std::is_same_v<std::remove_cvref_t<decltype(next)>, carried_type>) {
+      results = open.close(carried, next);
+    } else {
+      static_assert(std::is_same_v<std::tuple<std::remove_cvref_t<decltype(next)>>, carried_type>,
+                    "gspmd: fori_loop: the body must return what is carried, as a tuple if it is several values");
+      results = open.close(carried, carried_type{next});
+    }
+    g->open_region = g->nodes[static_cast<std::size_t>(loop)].region;
+    return results;
+  }();
+  if constexpr (sizeof...(Carry) == 1) return std::get<0>(result);
+  else return result;
+}
+
+/// Runs `body` over the rows of `xs` (F145): body(carried, x) returns a tuple of what is carried on and of the row of the result
+/// that this iteration makes. Returns what is carried at the end, and the rows, stacked along a new dim 0. `xs`, and each of
+/// the other two, is a value or a group of values; all values of `xs` have the same extent of dim 0.
+///
+/// As fori_loop. Dim 0 of `xs` and of the stacked rows is not split: all devices go through the rows together.
+///
+///     auto [h, ys] = scan([&](value h, value x) { auto y = tanh(einsum<"bd,de->be">(h, w) + x); return std::tuple{y, y}; }, h0, xs);
+template <class Body, class Carry, class Xs>
+constexpr auto scan(Body&& body, const Carry& init, const Xs& xs, location at = location::current()) {
+  using body_result = std::remove_cvref_t<std::invoke_result_t<Body&, const Carry&, const Xs&>>;
+  static_assert(std::tuple_size_v<body_result> == 2 && std::is_same_v<std::tuple_element_t<0, body_result>, Carry>,
+                "gspmd: scan: the body must return a tuple of what is carried and of a row of the result");
+  using row_type = std::tuple_element_t<1, body_result>;
+  using result_type = std::tuple<Carry, row_type>;
+  detail::graph* g = detail::graph_of(init, xs);
+  const auto rows_of = detail::leaves_of(xs);
+  std::int64_t trips = 0;
+  if (g != nullptr) {
+    for (const auto& x : rows_of) {
+      if (x.rank() == 0 || x.shape()[0] != rows_of[0].shape()[0]) {
+        g->fail(at, "scan", detail::mistake::region,
+                detail::text("goes over the rows of ")
+                    << detail::shape_text(rows_of[0].shape()) << " and " << detail::shape_text(x.shape())
+                    << "; all must have dim 0, and it must be equal");
+        g = nullptr;
+        break;
+      }
+    }
+    if (g != nullptr) trips = rows_of[0].shape()[0];
+  }
+  const int loop = g == nullptr ? -1 : detail::open_loop(*g, trips, at);
+  if (loop < 0) {
+    const body_result dead = body(detail::refused(init), detail::refused(xs));
+    return detail::refused(result_type{std::get<0>(dead), std::get<1>(dead)});
+  }
+  const detail::open_body open{*g, loop, "scan", at};
+  const Carry carried = open.carry(init);
+  Xs row = xs;
+  detail::for_each_leaf(row, [&](value& v) { v = {g, detail::add_dynamic_index(*g, v.id(), loop, at)}; });
+  const body_result next = body(std::as_const(carried), std::as_const(row));
+  Carry last = open.close(carried, std::get<0>(next));
+  row_type stacked = std::get<1>(next);
+  const int outside = g->nodes[static_cast<std::size_t>(loop)].region;
+  detail::for_each_leaf(stacked, [&](value& v) {
+    if (!detail::check_body(*g, "scan", at, {v}, {v}, "the row")) {
+      v = {};
+      return;
+    }
+    detail::extents shape = v.shape();
+    shape.insert(0, trips);
+    int buffer = -1;
+    {
+      const detail::region_scope before(*g, outside);
+      buffer = detail::add_constant(*g, v.type(), shape, 0, 0, at);
+    }
+    const int held = detail::add_carry(*g, buffer, at);
+    v = {g, detail::add_loop_result(*g, held, detail::add_dynamic_update(*g, held, v.id(), loop, at), at)};
+  });
+  g->open_region = outside;
+  return result_type{last, stacked};
+}
+
+/// Computes one of two bodies (F146): on_true(args...) where `pred`, one bool of rank 0, holds, else on_false(args...). Both
+/// return the same types and shapes. Values from outside may be used in the bodies.
+///
+/// Every device has `pred` whole and takes the same branch, so a branch may communicate. The bytes of a program count the
+/// branch that sends more. grad computes the branch that was taken again, and its gradient.
+///
+///     auto y = cond(sum(x) > 0.0, [](value x) { return x * 2.0; }, [](value x) { return -x; }, x);
+template <class OnTrue, class OnFalse, class... Arguments>
+constexpr auto cond(detail::condition pred, OnTrue&& on_true, OnFalse&& on_false, const Arguments&... arguments) {
+  using result_type = std::remove_cvref_t<std::invoke_result_t<OnTrue&, const Arguments&...>>;
+  static_assert(std::is_same_v<result_type, std::remove_cvref_t<std::invoke_result_t<OnFalse&, const Arguments&...>>>,
+                "gspmd: cond: both bodies must return the same types");
+  detail::graph* g = detail::graph_of(pred.pred, arguments...);
+  const int branch = g == nullptr ? -1 : detail::open_branch(*g, pred.pred.id(), pred.at);
+  if (branch < 0) return detail::refused(result_type(on_true(detail::refused(arguments)...)));
+  const result_type a = on_true(arguments...);
+  const auto first = detail::leaves_of(a);
+  const bool is_first_valid = detail::check_body(*g, "cond", pred.at, first, first, "");
+  const int otherwise = detail::open_otherwise(*g, branch, pred.at);
+  result_type result = on_false(arguments...);
+  const auto second = detail::leaves_of(result);
+  const bool fits = is_first_valid && detail::check_body(*g, "cond", pred.at, first, second, "that of the other body");
+  g->open_region = g->nodes[static_cast<std::size_t>(branch)].region;
+  std::size_t k = 0;
+  detail::for_each_leaf(result, [&](value& v) {
+    v = fits ? value{g, detail::add_cond_result(*g, otherwise, first[k].id(), second[k].id(), pred.at)} : value{};
+    ++k;
+  });
+  return result;
+}
+
+}  // namespace gspmd
