@@ -6,8 +6,11 @@
 #include <string>
 #include <vector>
 
+#include "gspmd/compile.hpp"
 #include "gspmd/dynamic.hpp"
+#include "gspmd/explain.hpp"
 #include "gspmd/ops.hpp"
+#include "gspmd/run.hpp"
 
 using namespace gspmd;
 
@@ -132,4 +135,38 @@ TEST_CASE("every axis of up to 8 on every reshape of 24 into two dims and back")
       }
     }
   CHECK_GT(free_of_charge, 20);
+}
+
+namespace {
+using line_of_4 = mesh<axis<"x", 4>>;
+constexpr auto row_sums = [](auto a, auto b) { return einsum<"ij,ij->i">(reshape(a, {2, 4}), b); };
+using step = compile<row_sums, line_of_4, in<float, dims<8>, split<"x">>, in<float, dims<2, 4>>>;
+constexpr auto twice = [](auto a) { return a * 2.0; };
+using before = compile<twice, line_of_4, in<float, dims<8>, split<"x">>>;
+}  // namespace
+
+TEST_CASE("a compiled step with a cut axis, fed by one without") {
+  array<float> a({8}), b({2, 4});
+  for (int i = 0; i < 8; ++i) {
+    a[i] = static_cast<float>(i);
+    b[i] = static_cast<float>(i % 3);
+  }
+  float wanted[2] = {0, 0};
+  for (int i = 0; i < 8; ++i) wanted[i / 4] += 2 * a[i] * b[i];
+  launch(threads{}, 4, [&](auto& comm) {
+    auto as = scatter<before, 0>(comm, a);
+    auto doubled = make_result<before, 0>(comm);
+    before first;
+    first(comm, as, doubled);
+    auto bs = scatter<step, 1>(comm, b);
+    auto sums = make_result<step, 0>(comm);
+    step second;
+    second(comm, doubled, bs, sums);  // the same tiles under another name
+    shard_view<const float, line_of_4, dims<8>, split<"x">> view(doubled.data());
+    second(comm, view, bs.data(), sums.data());
+    const auto y = gather(comm, sums);
+    if (y[0] != wanted[0] || y[1] != wanted[1]) throw error("wrong sums");
+  });
+  const auto text = explain<step>();
+  CHECK(text.find("x:(1)2") != std::string::npos);
 }
