@@ -62,7 +62,7 @@ TEST_CASE("replication: allowed for one operator and its gradient, and for no ot
   CHECK(error_of(backward, {2, 3}, {"x", ""}) == "");
 
   array<float> x({2, 3});
-  for (int i = 0; i < 6; ++i) x[static_cast<std::size_t>(i)] = static_cast<float>(i);
+  for (int i = 0; i < 6; ++i) x[i] = static_cast<float>(i);
   const auto y = p.run(simulated{}, x);
   for (int i = 0; i < 6; ++i) CHECK(y[0].data<float>()[i] == static_cast<float>(i));
 }
