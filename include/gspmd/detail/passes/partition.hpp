@@ -16,7 +16,8 @@ namespace gspmd::detail {
 ///
 /// For every operator, in order:
 /// 1. every mesh axis is given to one factor of the operator's rule, or to none: the joint use of all axes that sends the
-///    fewest bytes for the operands and the result; ties go to fewer collectives, then to smaller shards;
+///    fewest bytes for the operands and the result; ties go to fewer collectives, then to smaller shards. Work that all devices
+///    would repeat is not free: past the first million flops, `flops_per_byte` of them weigh as much as a byte;
 /// 2. operands are brought to the sharding this needs; a form of a value that was made before is used again;
 /// 3. the operator runs on shards. Axes given to a reduction factor leave the result partial;
 /// 4. a partial result stays so until a user of it needs the sum (linear operators pass it on).
@@ -603,6 +604,14 @@ class partitioner {
     return total + most;
   }
 
+  /// Between gathering the operands of a large product on every device and adding partial ones up: a device that computes
+  /// 10^12 flops/s on a network of 30 GB/s. Small operators wait for the network, whatever they compute.
+  static constexpr std::int64_t flops_per_byte = 32;
+  static constexpr std::int64_t free_flops = std::int64_t{1} << 20;
+  static constexpr std::int64_t weight_of(std::int64_t products) {
+    return products <= free_flops / 2 ? 0 : (products - free_flops / 2) / (flops_per_byte / 2);
+  }
+
   /// The use of every mesh axis by a factor of the rule that sends the fewest bytes; then by the fewest collectives, with the
   /// smallest shards, as the result and then the operands ask for it.
   [[nodiscard]] constexpr use_plan choose(int i, const node& n, const op_rule& rule) const {
@@ -625,6 +634,7 @@ class partitioner {
     auto best_bytes = cost_of(i, n, best);
     if (best_bytes == 0) return best;
     search.know(tensors_of(i, n, rule));
+    best_bytes += weight_of(search.work_of(best.uses));
     const auto wishes = later_wishes(i, n);
     std::int64_t most_saved = 0;
     for (const auto& wish : wishes) most_saved += wish.bytes;
@@ -633,7 +643,7 @@ class partitioner {
     search.run(best_bytes, [&](const factor_splits& uses, std::int64_t memory) {
       if (uses == best.uses) return best_bytes;
       const use_plan trial = plan_of(n, rule, uses, held);
-      const auto bytes = cost_of(i, n, trial) + most_saved - saved(n, trial, wishes);
+      const auto bytes = cost_of(i, n, trial) + weight_of(search.work_of(uses)) + most_saved - saved(n, trial, wishes);
       bool better = bytes < best_bytes;
       if (bytes == best_bytes) {
         const int more = messages_of(i, n, trial) - messages_of(i, n, best);

@@ -3,6 +3,7 @@
 
 #include "gspmd/detail/ir/opcode.hpp"
 #include "gspmd/detail/ir/rule.hpp"
+#include "gspmd/detail/support/saturating.hpp"
 
 namespace gspmd::detail {
 
@@ -277,6 +278,18 @@ class use_search {
       memory += elems * tensors_[t].elem_bytes;
     }
     return memory;
+  }
+
+  /// How many combinations of indices a device goes through: the products of an einsum, the elements of the rest.
+  [[nodiscard]] constexpr std::int64_t work_of(const factor_splits& uses) const {
+    std::int64_t work = 1;
+    for (int f = 0; f < rule_.factors.count; ++f) {
+      std::int64_t parts = 1;
+      for (const auto& use : uses)
+        if (use.dim == f) parts *= mesh_.sizes[use.axis];
+      work = saturating_multiply(work, shard_extent(rule_.factors[f].size, parts));
+    }
+    return work;
   }
 
  private:
