@@ -16,6 +16,7 @@
 #include "gspmd/detail/ops/kept_functions.hpp"
 #include "gspmd/detail/passes/canonical.hpp"
 #include "gspmd/detail/passes/make_plan.hpp"
+#include "gspmd/detail/passes/sub_axes.hpp"
 #include "gspmd/placed_tensor.hpp"
 #include "gspmd/run.hpp"
 #include "gspmd/xla_sharding.hpp"
@@ -66,6 +67,19 @@ class mesh {
   [[nodiscard]] const detail::mesh_info& info() const { return held_->info; }
   [[nodiscard]] std::shared_ptr<const detail::mesh_info> shared_info() const { return {held_, &held_->info}; }
   [[nodiscard]] std::int64_t device_count() const { return held_->info.shape.device_count(); }
+
+  /// The same devices with one axis cut in two (detail/passes/sub_axes.hpp).
+  [[nodiscard]] mesh with_cut(detail::axis_cut cut) const {
+    mesh result(*this);
+    result.held_ = std::make_shared<held>(*held_);
+    auto& shape = result.held_->info.shape;
+    result.held_->info = detail::cut_axis(held_->info, cut);
+    if (shape.order != nullptr) {
+      shape.order = result.held_->order.data();
+      shape.position = result.held_->position.data();
+    }
+    return result;
+  }
 
  private:
   struct held {  // plans point into it
@@ -118,7 +132,9 @@ class program {
   program(mesh m, const detail::graph& g, std::shared_ptr<const detail::kept_functions> functions = nullptr)
       : mesh_(std::move(m)), functions_(std::move(functions)) {
     if (g.failed()) throw error(std::string(g.error.view()));
-    auto made = std::make_shared<detail::plan>(detail::make_plan(g, mesh_.info().shape));
+    detail::graph refined;
+    const bool is_refined = detail::has_reshape(g.nodes) && refine(g, refined);
+    auto made = std::make_shared<detail::plan>(detail::make_plan(is_refined ? refined : g, mesh_.info().shape));
     if (!made->error.empty()) throw error(std::string(made->error.view()));
     plan_ = std::move(made);
     view_ = detail::plan_view(*plan_);
@@ -218,6 +234,18 @@ class program {
                   std::to_string(list.size()) + ", which count from 0");
     return {mesh_.shared_info(), view_.value(list[k])};
   }
+  /// Cuts axes of the mesh as reshapes need it; false if none does.
+  bool refine(const detail::graph& g, detail::graph& refined) {
+    const detail::graph* now = &g;
+    for (;;) {
+      const auto cut = detail::find_cut(*now, detail::complete_graph(*now, mesh_.info().shape));
+      if (cut.axis < 0) return now != &g;
+      if (now == &g) refined = g;
+      now = &refined;
+      mesh_ = mesh_.with_cut(cut);
+      detail::cut_axis(refined, mesh_.info(), cut.axis);
+    }
+  }
 
   [[nodiscard]] detail::collective_filter over_axis(std::string_view name) const {
     const int axis = mesh_.info().find(name);
@@ -276,6 +304,7 @@ class builder {
  public:
   explicit builder(dynamic::mesh m) : mesh_(std::move(m)), graph_(std::make_unique<detail::graph>()) {
     graph_->mesh = &mesh_.info();
+    graph_->allow_replication = false;
     graph_->functions = functions_.get();
   }
 

@@ -59,16 +59,18 @@ constexpr bool is_defined(opcode op, dtype type) {
 /// Float to integer goes to the nearest end of the range, NaN to 0. Integers wrap around. To pred: is it not 0?
 template <class To, class From>
 [[gnu::always_inline]] constexpr To convert_element(From x) {
-  constexpr To most = std::numeric_limits<To>::max();
   if constexpr (std::is_same_v<To, bool>) {
     return x != From{};
   } else if constexpr (std::is_floating_point_v<From> && std::is_integral_v<To>) {
+    constexpr To most = std::numeric_limits<To>::max();
     constexpr From least = static_cast<From>(std::numeric_limits<To>::min());  // a power of two: exact
     const From from_below = x >= least ? x : least;
     const bool fits_above = x < -least;
     const To inside = static_cast<To>(fits_above ? from_below : From{});
     const To bounded = fits_above ? inside : most;
     return x != x ? To{} : bounded;
+  } else if constexpr (std::is_same_v<From, bool> && std::is_floating_point_v<To>) {
+    return choose(x, To(1), To(0));  // the plain conversion keeps GCC from vectorising
   } else {
     return static_cast<To>(x);
   }
