@@ -203,17 +203,13 @@ TEST_CASE("element types are checked when the program is made") {
 
 TEST_CASE("what a function throws reaches the caller with the operator's line") {
   const dynamic::mesh m({{"x", 4}});
-  const int line = __LINE__ + 2;
-  const auto program = dynamic::compile(
-      [&](auto x) {
-        return map(
-            [k = unknown](float a) {
-              if (a == 60 + static_cast<float>(k)) throw std::runtime_error("an unlucky number");
-              return a;
-            },
-            x);
-      },
-      m, dynamic::in<float>({100}, {"x"}));
+  const auto picky = [k = unknown](float a) {
+    if (a == 60 + static_cast<float>(k)) throw std::runtime_error("an unlucky number");
+    return a;
+  };
+  const auto apply = [&](auto x) { return map(picky, x); };
+  const int line = __LINE__ - 1;
+  const auto program = dynamic::compile(apply, m, dynamic::in<float>({100}, {"x"}));
   std::vector<float> x(100);
   for (std::size_t i = 0; i < 100; ++i) x[i] = static_cast<float>(i);
   const auto text = error_of([&] { static_cast<void>(program.run(threads{}, x)); });

@@ -48,10 +48,15 @@ constexpr auto call_pointer(std::index_sequence<I...>) -> T (*)(const T*) {
   }
 }
 
+template <class T, class F, std::size_t... I>
+constexpr bool takes_elements(std::index_sequence<I...>) {
+  return requires(const F& f, T x) { static_cast<T>(f(((void)I, x)...)); };
+}
+
 /// Calls the object element by element.
 template <class T, class F, std::size_t... I>
 constexpr map_rows rows_of_elements(std::index_sequence<I...>) {
-  if constexpr (requires(const F& f, T x) { static_cast<T>(f(((void)I, x)...)); }) {
+  if constexpr (takes_elements<T, F>(std::index_sequence<I...>{})) {
     return +[](const void* object, const void* const* arguments, void* out, std::int64_t n) {
       const F& f = *static_cast<const F*>(object);
       const void* const x[] = {arguments[I]...};
@@ -134,13 +139,15 @@ struct function_keeper {
   map_function erased(F f) const {
     map_function m;
     m.arity = Arity;
-    constexpr map_rows rows[5] = {
-        rows_of_elements<float, F>(map_arguments<Arity>{}), rows_of_elements<double, F>(map_arguments<Arity>{}),
-        rows_of_elements<std::int32_t, F>(map_arguments<Arity>{}), rows_of_elements<std::int64_t, F>(map_arguments<Arity>{}),
-        rows_of_elements<bool, F>(map_arguments<Arity>{})};
-    static_assert(rows[0] != nullptr || rows[1] != nullptr || rows[2] != nullptr || rows[3] != nullptr || rows[4] != nullptr,
+    using arguments = map_arguments<Arity>;
+    static_assert(takes_elements<float, F>(arguments{}) || takes_elements<double, F>(arguments{}) ||
+                      takes_elements<std::int32_t, F>(arguments{}) || takes_elements<std::int64_t, F>(arguments{}) ||
+                      takes_elements<bool, F>(arguments{}),
                   "gspmd: map: the function takes no element type; several devices call it at once, with one number for each "
                   "argument: it must take them also when it is const");
+    const map_rows rows[5] = {rows_of_elements<float, F>(arguments{}), rows_of_elements<double, F>(arguments{}),
+                              rows_of_elements<std::int32_t, F>(arguments{}), rows_of_elements<std::int64_t, F>(arguments{}),
+                              rows_of_elements<bool, F>(arguments{})};
     for (int type = 0; type < 5; ++type) m.rows[type] = rows[type];
     m.object = store.keep(std::move(f));
     return m;
