@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <initializer_list>
 
 #include "gspmd/detail/ir/types.hpp"
 #include "gspmd/detail/support/inline_vec.hpp"
@@ -117,6 +118,56 @@ struct sharding {
 /// True when both lay the data out alike; openness does not matter.
 constexpr bool same_layout(const sharding& a, const sharding& b) {
   return a.splits == b.splits && a.partial == b.partial && (a.partial == 0 || a.kind == b.kind);
+}
+
+/// What a device's place says about the part of one dim it holds, in a form that does not depend on how the sharding is
+/// written: axes of size 1 say nothing; a major axis that the few parts with data leave at 0 only says who holds data at all.
+///   8 over [x,y]        minor x,y     8 over [x, one]   minor x
+///   1 over [x,y], 2x2   zero {x,y}    the same for [y,x]: the device at (0,0) holds it
+///   2 over [x,y,z], 2x2x2   zero {x,y}, minor z
+struct dim_tiling {
+  axis_mask zero = 0;               // where one of these is not 0, the device holds nothing
+  inline_vec<int, max_axes> minor;  // major to minor
+  friend constexpr bool operator==(const dim_tiling&, const dim_tiling&) = default;
+};
+
+constexpr dim_tiling tiling_of(const mesh_shape& mesh, const sharding& s, int dim, std::int64_t global_extent) {
+  dim_tiling result;
+  std::int64_t parts = 1;
+  for (const auto& use : s.splits)
+    if (use.dim == dim) parts *= mesh.sizes[use.axis];
+  const auto step = parts <= 1 ? global_extent : (global_extent + parts - 1) / parts;
+  const auto with_data = step == 0 ? 0 : (global_extent + step - 1) / step;
+  for (const auto& use : s.splits) {
+    if (use.dim != dim || mesh.sizes[use.axis] == 1) continue;
+    parts /= mesh.sizes[use.axis];
+    if (parts >= with_data) result.zero |= axis_bit(use.axis);
+    else result.minor.push_back(use.axis);
+  }
+  return result;
+}
+
+/// True when every device holds the same indices of `dim` under both.
+constexpr bool same_tiles(const mesh_shape& mesh, const sharding& a, const sharding& b, int dim, std::int64_t global_extent) {
+  return tiling_of(mesh, a, dim, global_extent) == tiling_of(mesh, b, dim, global_extent);
+}
+
+/// True when every device holds the same elements of the same values under both, however the shardings are written (F86):
+/// nothing has to move, nor to be copied.
+constexpr bool same_data(const mesh_shape& mesh, const extents& global, const sharding& a, const sharding& b) {
+  axis_mask partial_in_one = a.partial ^ b.partial;
+  for (int axis = 0; axis < mesh.axis_count(); ++axis)
+    if (mesh.sizes[axis] == 1) partial_in_one &= ~axis_bit(axis);
+  if (partial_in_one != 0 || ((a.partial & b.partial) != 0 && a.kind != b.kind)) return false;
+  if (a.splits == b.splits) return true;
+  dim_mask seen = 0;
+  for (const auto* side : {&a, &b})
+    for (const auto& use : side->splits)
+      if ((seen & dim_bit(use.dim)) == 0) {
+        seen |= dim_bit(use.dim);
+        if (!same_tiles(mesh, a, b, use.dim, global[use.dim])) return false;
+      }
+  return true;
 }
 
 /// Into how many parts a dim is cut: the product of the sizes of its axes.
