@@ -13,6 +13,7 @@
 #include "gspmd/detail/passes/make_plan.hpp"
 #include "gspmd/detail/support/text.hpp"
 #include "support/collective_oracle.hpp"
+#include "support/graph_builder.hpp"
 #include "support/layouts.hpp"
 
 using namespace layouts;
@@ -368,4 +369,137 @@ TEST_CASE("a reduction of uneven extents is little dearer than the cheapest path
   CHECK(t.pairs > 10'000);
   CHECK(t.sum / static_cast<double>(t.pairs) < 0.05);
   CHECK(t.worst < 3);
+}
+
+TEST_CASE("shardings that put every element on the same devices are told, however they are written") {
+  std::int64_t same = 0;
+  for (const auto& sizes : {std::vector<int>{1}, {2}, {1, 2}, {2, 1}, {2, 2}, {3, 2}, {2, 1, 2}, {2, 2, 2}})
+    for (const auto& shape : shapes{{}, {0}, {1}, {2}, {3}, {4}, {5}, {8}, {1, 1}, {2, 1}, {3, 4}, {0, 4}}) {
+      const lattice all(mesh_of(sizes), shape_of(shape));
+      std::string first_wrong;
+      for (const auto& from : all.states)
+        for (const auto& to : all.states) {
+          axis_mask partial_in_one = from.s.partial ^ to.s.partial;
+          for (std::size_t a = 0; a < sizes.size(); ++a)
+            if (sizes[a] == 1) partial_in_one &= ~axis_bit(static_cast<int>(a));
+          if (partial_in_one != 0) continue;
+          const bool is_same = from.held == to.held;
+          same += is_same ? 1 : 0;
+          const auto local = elements(local_extents(all.mesh, all.global, from.s));
+          const auto p = path_of(all.mesh, all.global, from.s, to.s);
+          bool good = p.wrong.empty() && (elements(all.global) == 0 || same_data(all.mesh, all.global, from.s, to.s) == is_same);
+          if (is_same) {
+            good = good && p.steps.size() <= 1 && reshard_bytes(all.mesh, all.global, from.s, to.s, 4) == 0 &&
+                   movement_axes(all.mesh, all.global, from.s, to.s) == 0 &&
+                   local == elements(local_extents(all.mesh, all.global, to.s));
+          }
+          if (!good && first_wrong.empty()) first_wrong = text_of(from.s, 3) + " to " + text_of(to.s, 3) + steps_of(p, 3);
+        }
+      CAPTURE(std::string(shape_text(all.mesh.sizes).view()));
+      CAPTURE(std::string(shape_text(all.global).view()));
+      CHECK(first_wrong == "");
+    }
+  CHECK(same > 1'000);
+}
+
+namespace {
+
+constexpr int x = 0, y = 1, z = 2;
+using texts = std::vector<std::string>;
+
+/// The steps of a path, `all_to_all xy 14` with the elements that a device sends, and its data on simulated devices.
+texts steps_between(const mesh_shape& mesh, const extents& global, sharding from, const sharding& to) {
+  const auto p = path_of(mesh, global, from, to);
+  CHECK(p.wrong == "");
+  CHECK(wrong_after(mesh, global, from, to, p, monoid::add) == 0);
+  texts result;
+  for (const auto& step : p.steps) {
+    const auto sends = ' ' + std::to_string(step_bytes(mesh, global, from, step, 1));
+    if (step.what == reshard_step::kind::slice) result.emplace_back("slice");
+    else if (step.what == reshard_step::kind::move)
+      result.push_back(name_of(classify(mesh, movement{global, from, step.to, step.axes})) + (' ' + axes_text(step.axes)) +
+                       sends);
+    else
+      result.push_back(name_of(classify(mesh, reduction{global, from, step.to, step.axes, from.kind})) +
+                       (' ' + axes_text(step.axes)) + sends);
+    from = step.to;
+  }
+  return result;
+}
+
+}  // namespace
+
+TEST_CASE("pairs with a name") {
+  SUBCASE("jax#21562: P(y,-,x) to P(-,(x,y),-) trades parts of shards, where XLA replicates all") {
+    for (const auto& sizes : {std::vector<int>{2, 4}, {4, 2}, {2, 2}}) {
+      const auto mesh = mesh_of(sizes);
+      const auto devices = mesh.device_count();
+      const auto global = shape_of({8, 16, 8});
+      const auto shard = 1024 / devices;
+      const auto sends = std::to_string(shard - shard / devices);
+      CHECK(steps_between(mesh, global, split({{y}, {}, {x}}), split({{}, {x, y}, {}})) == texts{"all_to_all xy " + sends});
+      CHECK(steps_between(mesh, global, split({{}, {x, y}, {}}), split({{y}, {}, {x}})) == texts{"all_to_all xy " + sends});
+      CHECK(steps_between(mesh, shape_of({7, 9, 5}), split({{y}, {}, {x}}), split({{}, {x, y}, {}})).size() == 1);
+    }
+  }
+  SUBCASE("xla#15207: {devices=[2,1,4]<=[8]} to {devices=[1,8,1]<=[8]}") {
+    const auto mesh = mesh_of({2, 4});
+    CHECK(steps_between(mesh, shape_of({2, 8, 4}), split({{x}, {}, {y}}), split({{}, {x, y}, {}})) == texts{"all_to_all xy 7"});
+    const auto large = shape_of({16, 4096, 1024});
+    const auto step = next_step(mesh, large, split({{x}, {}, {y}}), split({{}, {x, y}, {}}));
+    CHECK(step_bytes(mesh, large, split({{x}, {}, {y}}), step, 4) == 4 * (16 * 4096 * 1024 / 8) / 8 * 7);
+  }
+  SUBCASE("several dims move in one grouped all_to_all") {
+    const auto mesh = mesh_of({2, 2, 2});
+    CHECK(steps_between(mesh, shape_of({8, 8, 8}), split({{x}, {y}, {z}}), split({{y}, {z}, {x}})) ==
+          texts{"collective_permute xyz 64"});
+    CHECK(steps_between(mesh, shape_of({8, 8, 8}), split({{x, y}, {z}, {}}), split({{}, {x, y}, {z}})) ==
+          texts{"all_to_all xyz 64"});
+  }
+  SUBCASE("F83: the same tiles on other devices") {
+    CHECK(steps_between(mesh_of({2, 4}), shape_of({8, 3}), split({{x, y}}), split({{y, x}})) == texts{"collective_permute xy 3"});
+    CHECK(steps_between(mesh_of({2, 2}), shape_of({8, 8}), split({{x}, {y}}), split({{y}, {x}})) ==
+          texts{"collective_permute xy 16"});
+    CHECK(steps_between(mesh_of({2, 2}), shape_of({8}), split({{x}}), split({{y}})) == texts{"collective_permute x 4"});
+  }
+  SUBCASE("nobody serves three others alone: replicas of a part share it out") {
+    CHECK(steps_between(mesh_of({4, 4}), shape_of({16}), split({{x}}), split({{y}})) == texts{"slice", "all_to_all xy 4"});
+  }
+  SUBCASE("replicas share the work of a reduction") {
+    const auto mesh = mesh_of({8, 8});
+    const auto global = shape_of({64});
+    CHECK(steps_between(mesh, global, partial({}, axis_bit(x)), {}) == texts{"reduce_scatter x 7", "all_gather xy 63"});
+    CHECK(steps_between(mesh, global, partial({}, axis_bit(x)), split({{x}})) == texts{"reduce_scatter x 7", "all_gather y 7"});
+    CHECK(steps_between(mesh, shape_of({}), partial({}, axis_bit(x)), {}) == texts{"all_reduce x 2"});
+    const auto two = mesh_of({2, 8});  // no fewer bytes, so one message
+    CHECK(steps_between(two, global, partial({}, axis_bit(x)), {}) == texts{"all_reduce x 64"});
+    CHECK(steps_between(mesh, global, partial(split({{y}}), axis_bit(x)), split({{y}})) == texts{"all_reduce x 14"});
+  }
+}
+
+namespace {
+int count_of(const plan& p, action what) {
+  int n = 0;
+  for (const auto& s : p.steps) n += s.what == what ? 1 : 0;
+  return n;
+}
+}  // namespace
+
+TEST_CASE("F86: a plan does nothing where two shardings are one") {
+  graph_builder b({2, 1, 2});
+  const int in = b.input({8, 4, 6}, split({{x}, {z}, {}}));
+  const int same = b.reshard(b.op(opcode::relu, in), split({{x, y}, {z}, {}}));
+  b.g.outputs = {b.op(opcode::negate, same)};
+  const auto p = make_plan(b.g, b.mesh);
+  REQUIRE(p.error.empty());
+  CHECK(count_of(p, action::move) == 0);
+  CHECK(count_of(p, action::combine) == 0);
+}
+
+TEST_CASE("F88: one gather for two users") {
+  graph_builder b({4});
+  const int in = b.input({16, 8}, split({{x}, {}}));
+  const int w = b.input({8, 8}, split({{x}, {}}));
+  b.g.outputs = {b.einsum("bd,df->bf", in, w), b.einsum("bd,fd->bf", in, w)};
+  CHECK(collectives(b.partition()) == texts{"all_gather x"});
 }

@@ -56,6 +56,11 @@ struct split_change {
   [[nodiscard]] constexpr bool any() const { return (from_axes | to_axes) != 0; }
   /// Neither list continues the other one: parts trade places.
   [[nodiscard]] constexpr bool is_reordered() const { return from_axes != 0 && to_axes != 0; }
+  /// So few parts hold data that another order of the axes changes nothing.
+  [[nodiscard]] constexpr bool keeps_tiles(const mesh_shape& mesh, const sharding& from, const sharding& to,
+                                           const extents& global) const {
+    return from_axes == to_axes && same_tiles(mesh, from, to, dim, global[dim]);
+  }
 };
 
 constexpr split_change split_change_of(const mesh_shape& mesh, const sharding& from, const sharding& to, int dim) {
@@ -108,11 +113,11 @@ constexpr void for_each_split_dim(const mesh_shape& mesh, const sharding& from, 
 constexpr axis_mask movement_axes(const mesh_shape& mesh, const extents& global, const sharding& from, const sharding& to) {
   axis_mask axes = 0;
   for_each_split_dim(mesh, from, to, [&](const split_change& change) {
-    if (!change.any() || same_tiles(mesh, from, to, change.dim, global[change.dim])) return;
+    if (!change.any() || change.keeps_tiles(mesh, from, to, global)) return;
     axes |= change.from_axes;
     if (!nests(change, global[change.dim])) axes |= change.common_axes;
   });
-  if (axes != 0 && elements(global) == 0) return 0;
+  if (axes != 0 && same_tiles(mesh, global, from, to)) return 0;
   return axes;
 }
 
@@ -188,7 +193,7 @@ constexpr std::int64_t bytes_sent(const mesh_shape& mesh, const movement& m, std
   std::int64_t padded_elems = box_elems, shard_elems = box_elems;
   bool gathers = true;
   for_each_split_dim(mesh, m.from, m.to, [&](const split_change& change) {
-    if (!change.any() || same_tiles(mesh, m.from, m.to, change.dim, m.global[change.dim])) return;
+    if (!change.any() || change.keeps_tiles(mesh, m.from, m.to, m.global)) return;
     const auto global_extent = m.global[change.dim];
     const auto extent = shard_extent(global_extent, change.common_parts * change.to_rest);
     gathers = gathers && change.to_axes == 0 && nests(change, global_extent);

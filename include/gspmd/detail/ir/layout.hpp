@@ -152,22 +152,36 @@ constexpr bool same_tiles(const mesh_shape& mesh, const sharding& a, const shard
   return tiling_of(mesh, a, dim, global_extent) == tiling_of(mesh, b, dim, global_extent);
 }
 
-/// True when every device holds the same elements of the same values under both, however the shardings are written (F86):
-/// nothing has to move, nor to be copied.
+/// True when every device holds the same elements under both, however the splits are written (F86).
+///   [1,1] over {x,-} and {-,x}: the device at 0 holds it
+constexpr bool same_tiles(const mesh_shape& mesh, const extents& global, const sharding& a, const sharding& b) {
+  if (a.splits == b.splits) return true;
+  axis_mask used_by_one = a.split_axes() ^ b.split_axes();
+  for (int axis = 0; axis < mesh.axis_count(); ++axis)
+    if (mesh.sizes[axis] == 1) used_by_one &= ~axis_bit(axis);
+  if (used_by_one != 0) return elements(global) == 0;
+  axis_mask zero[2] = {0, 0};
+  dim_mask seen = 0;
+  for (const auto* side : {&a, &b})
+    for (const auto& use : side->splits) {
+      if ((seen & dim_bit(use.dim)) != 0) continue;
+      seen |= dim_bit(use.dim);
+      const auto in_a = tiling_of(mesh, a, use.dim, global[use.dim]);
+      const auto in_b = tiling_of(mesh, b, use.dim, global[use.dim]);
+      if (!(in_a.minor == in_b.minor)) return elements(global) == 0;
+      zero[0] |= in_a.zero;
+      zero[1] |= in_b.zero;
+    }
+  return zero[0] == zero[1] || elements(global) == 0;
+}
+
+/// True when every device holds the same elements of the same values under both: nothing has to move, nor to be copied.
 constexpr bool same_data(const mesh_shape& mesh, const extents& global, const sharding& a, const sharding& b) {
   axis_mask partial_in_one = a.partial ^ b.partial;
   for (int axis = 0; axis < mesh.axis_count(); ++axis)
     if (mesh.sizes[axis] == 1) partial_in_one &= ~axis_bit(axis);
   if (partial_in_one != 0 || ((a.partial & b.partial) != 0 && a.kind != b.kind)) return false;
-  if (a.splits == b.splits) return true;
-  dim_mask seen = 0;
-  for (const auto* side : {&a, &b})
-    for (const auto& use : side->splits)
-      if ((seen & dim_bit(use.dim)) == 0) {
-        seen |= dim_bit(use.dim);
-        if (!same_tiles(mesh, a, b, use.dim, global[use.dim])) return false;
-      }
-  return true;
+  return same_tiles(mesh, global, a, b);
 }
 
 /// Into how many parts a dim is cut: the product of the sizes of its axes.
