@@ -242,6 +242,9 @@ class compile {
   }());
   /// The memory of inputs, outputs and everything between them, on one device.
   static constexpr std::int64_t peak_bytes_per_device = detail::peak_bytes(program::view);
+  /// What the `mpi` backend may add to it, to pack the messages of collectives whose data does not lie one after the other.
+  /// Other backends add nothing.
+  static constexpr std::int64_t packing_bytes_per_device = detail::packing_bytes(program::view);
 
   /// The view of a shard that input or output `K` takes (leaves of groups are counted one by one).
   template <std::size_t K>

@@ -131,6 +131,8 @@ class program {
   [[nodiscard]] std::int64_t bytes_sent_per_device() const { return detail::bytes_over(view_, ~detail::axis_mask{0}); }
   /// Inputs, outputs and everything between them, on one device.
   [[nodiscard]] std::int64_t peak_bytes_per_device() const { return detail::peak_bytes(view_); }
+  /// What the `mpi` backend may add to it, to pack messages.
+  [[nodiscard]] std::int64_t packing_bytes_per_device() const { return detail::packing_bytes(view_); }
 
   /// Runs once on whole arrays and returns whole arrays, as run<step> does.
   template <class Backend, class... Arguments>

@@ -6,10 +6,15 @@
 #include <algorithm>
 #include <bit>
 #include <cstdlib>
+#include <set>
 #include <string>
 #include <vector>
 
+#include "gspmd/budget.hpp"
 #include "gspmd/comm/simulated.hpp"
+#include "gspmd/detail/exec/bound_devices.hpp"
+#include "gspmd/detail/exec/interpreter.hpp"
+#include "gspmd/detail/exec/message_plan.hpp"
 #include "gspmd/detail/passes/make_plan.hpp"
 #include "gspmd/detail/support/text.hpp"
 #include "support/collective_oracle.hpp"
@@ -502,4 +507,100 @@ TEST_CASE("F88: one gather for two users") {
   const int w = b.input({8, 8}, split({{x}, {}}));
   b.g.outputs = {b.einsum("bd,df->bf", in, w), b.einsum("bd,fd->bf", in, w)};
   CHECK(collectives(b.partition()) == texts{"all_gather x"});
+}
+
+namespace {
+
+/// Gives every arena out of its own store, with a guard behind it.
+struct arena_keeper : gspmd::simulated_communicator {
+  using gspmd::simulated_communicator::simulated_communicator;
+  static constexpr std::size_t guard = 64;
+  std::vector<std::vector<std::byte>> stores;
+  std::vector<std::size_t> sizes;
+
+  std::byte* allocate(std::size_t bytes) {
+    stores.emplace_back(bytes + 2 * guard, std::byte{0x5a});
+    sizes.push_back(bytes);
+    const auto at = reinterpret_cast<std::uintptr_t>(stores.back().data());
+    return stores.back().data() + (guard - at % guard) % guard;
+  }
+};
+
+}  // namespace
+
+TEST_CASE("resharding takes no memory but the arena, and of that what is alive at once") {
+  graph_builder b({4, 2});
+  const int in = b.input({16, 8, 4}, split({{x}, {}, {}}));
+  const int moved = b.reshard(in, split({{}, {x}, {y}}));                     // a slice, then all_to_all
+  const int summed = b.reduce(b.op(opcode::exponential, moved), dim_bit(1));  // partial over x
+  b.g.outputs = {b.op(opcode::negate, b.reshard(summed, split({{y}, {}})))};  // reduce_scatter, then what is cheapest
+  const auto p = make_plan(b.g, b.mesh);
+  REQUIRE(p.error.empty());
+  const plan_view view(p);
+
+  // The bytes of the arena that hold something during each step: of its values from the step that makes them to the last one
+  // that reads them.
+  std::size_t most = 0;
+  for (std::size_t i = 0; i < p.steps.size(); ++i) {
+    std::set<std::int64_t> lines;
+    for (std::size_t v = 0; v < p.values.size(); ++v) {
+      const auto& value = p.values[v];
+      if (value.where.where != memory_place::kind::arena || value.step < 0) continue;
+      std::size_t last = static_cast<std::size_t>(value.step);
+      for (std::size_t k = last; k < p.steps.size(); ++k)
+        for (int o = 0; o < p.steps[k].operands.count; ++o)
+          if (&view.operand(p.steps[k], o) == &value) last = k;
+      if (static_cast<std::size_t>(value.step) > i || last < i) continue;
+      for (std::int64_t at = 0; at < elements(value.local) * bytes_of(value.type); at += 64) lines.insert(value.where.at + at);
+    }
+    most = std::max(most, lines.size());
+  }
+  CHECK(static_cast<std::int64_t>(most) * 64 == p.arena_bytes);
+  CHECK(count_of(p, action::move) + count_of(p, action::combine) >= 3);
+
+  arena_keeper comm(static_cast<int>(b.mesh.device_count()));
+  bound_devices devices;
+  devices.bind(comm, view);
+  REQUIRE(comm.sizes.size() == 8);
+  for (const auto size : comm.sizes) CHECK(size == static_cast<std::size_t>(p.arena_bytes) + 64);  // on a cache line
+  const auto& from = p.values[static_cast<std::size_t>(p.inputs[0])];
+  const auto& to = p.values[static_cast<std::size_t>(p.outputs[0])];
+  oracle::buffers<float> inputs(8, elements(from.local), 0x11);
+  oracle::buffers<float> outputs(8, elements(to.local), 0x22);
+  std::vector<const void*> in_pointers(inputs.pointers.begin(), inputs.pointers.end());
+  std::vector<void*> out_pointers(outputs.pointers.begin(), outputs.pointers.end());
+  for (std::size_t d = 0; d < 8; ++d) {
+    devices.devices[d].inputs = &in_pointers[d];
+    devices.devices[d].outputs = &out_pointers[d];
+    std::fill_n(devices.devices[d].arena + p.arena_bytes, 64, std::byte{0x77});
+  }
+  interpreter steps(view);
+  steps.run(comm, devices.devices.data(), devices.from.data(), devices.to.data());
+  CHECK(outputs.damaged(0x22) == 0);
+  for (const auto& device : devices.devices)
+    CHECK(std::all_of(device.arena + p.arena_bytes, device.arena + p.arena_bytes + 64,
+                      [](std::byte at) { return at == std::byte{0x77}; }));
+}
+
+TEST_CASE("what MPI packs beside the arena is known") {
+  const auto mesh = mesh_of({4, 2});
+  const auto packed = [&](const std::vector<std::int64_t>& shape, const sharding& from, const sharding& to) {
+    const auto global = shape_of(shape);
+    const auto memory = packing_of(mesh, movement{global, from, to, movement_axes(mesh, global, from, to)});
+    return std::pair{memory.send_elems, memory.receive_elems};
+  };
+  using elems = std::pair<std::int64_t, std::int64_t>;
+  CHECK(packed({16, 8}, split({{x}}), {}) == elems{0, 0});                  // one after the other: MPI_Allgather
+  CHECK(packed({16, 8}, split({{}, {x}}), {}) == elems{128, 0});            // gathered, then each row to its place
+  CHECK(packed({16, 8}, split({{x}}), split({{}, {x}})) == elems{32, 32});  // a box for every peer
+  CHECK(packed({16, 8}, split({{x, y}}), split({{y, x}})) == elems{0, 0});  // whole shards
+  CHECK(packed({16, 8}, {}, split({{x}})) == elems{0, 0});                  // nothing is sent
+  const auto global = shape_of({16, 8});
+  const auto scatter = [&](const sharding& to) {
+    const auto memory = packing_of(mesh, reduction{global, partial({}, axis_bit(x)), to, axis_bit(x), monoid::add});
+    return std::pair{memory.send_elems, memory.receive_elems};
+  };
+  CHECK(scatter({}) == elems{0, 0});
+  CHECK(scatter(split({{x}})) == elems{0, 0});
+  CHECK(scatter(split({{}, {x}})) == elems{128, 32});
 }
