@@ -231,7 +231,7 @@ class compile {
   /// The collectives, in the order in which every device runs them.
   static constexpr auto collectives =
       detail::list_collectives<detail::count_collectives(program::view)>(program::view, Mesh::info);
-  /// What one device sends, on the usual ring and direct algorithms with padded shards.
+  /// What one device sends, on the usual ring and direct algorithms (of uneven shards: what it receives at most).
   static constexpr std::int64_t bytes_sent_per_device = detail::bytes_over(program::view, ~detail::axis_mask{0});
   /// Of that, in collectives over the axis.
   template <fixed_string Axis>

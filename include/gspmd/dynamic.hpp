@@ -127,7 +127,7 @@ class program {
         result.push_back({s.collective, dim_spec(detail::axes_text(mesh_.info(), detail::axes_of(view_, s)).view())});
     return result;
   }
-  /// What one device sends, on the usual ring and direct algorithms with padded shards.
+  /// What one device sends, on the usual ring and direct algorithms (of uneven shards: what it receives at most).
   [[nodiscard]] std::int64_t bytes_sent_per_device() const { return detail::bytes_over(view_, ~detail::axis_mask{0}); }
   /// Inputs, outputs and everything between them, on one device.
   [[nodiscard]] std::int64_t peak_bytes_per_device() const { return detail::peak_bytes(view_); }

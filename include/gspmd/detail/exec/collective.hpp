@@ -59,7 +59,7 @@ struct split_change {
   /// So few parts hold data that another order of the axes changes nothing.
   [[nodiscard]] constexpr bool keeps_tiles(const mesh_shape& mesh, const sharding& from, const sharding& to,
                                            const extents& global) const {
-    return from_axes == to_axes && same_tiles(mesh, from, to, dim, global[dim]);
+    return from_axes == to_axes && telling_axes(mesh, from, dim, global[dim]) == telling_axes(mesh, to, dim, global[dim]);
   }
 };
 

@@ -120,39 +120,27 @@ constexpr bool same_layout(const sharding& a, const sharding& b) {
   return a.splits == b.splits && a.partial == b.partial && (a.partial == 0 || a.kind == b.kind);
 }
 
-/// What a device's place says about the part of one dim it holds, in a form that does not depend on how the sharding is
-/// written: axes of size 1 say nothing; a major axis that the few parts with data leave at 0 only says who holds data at all.
-///   8 over [x,y]        minor x,y     8 over [x, one]   minor x
-///   1 over [x,y], 2x2   zero {x,y}    the same for [y,x]: the device at (0,0) holds it
-///   2 over [x,y,z], 2x2x2   zero {x,y}, minor z
-struct dim_tiling {
-  axis_mask zero = 0;               // where one of these is not 0, the device holds nothing
-  inline_vec<int, max_axes> minor;  // major to minor
-  friend constexpr bool operator==(const dim_tiling&, const dim_tiling&) = default;
-};
-
-constexpr dim_tiling tiling_of(const mesh_shape& mesh, const sharding& s, int dim, std::int64_t global_extent) {
-  dim_tiling result;
+/// The axes that tell apart those parts of `dim` that hold data, major to minor. Axes of size 1 do not; nor does a major axis
+/// if only parts at its 0 hold anything.
+///   8 over [x,y], 2x2: x,y     2 over [x,y], 2x2: y     1 over [x,y] or [y,x]: none, the device at (0,0) holds it
+constexpr inline_vec<std::int8_t, max_axes> telling_axes(const mesh_shape& mesh, const sharding& s, int dim,
+                                                         std::int64_t global_extent) {
+  inline_vec<std::int8_t, max_axes> result;
   std::int64_t parts = 1;
   for (const auto& use : s.splits)
     if (use.dim == dim) parts *= mesh.sizes[use.axis];
-  const auto step = parts <= 1 ? global_extent : (global_extent + parts - 1) / parts;
+  const auto step = (global_extent + parts - 1) / parts;
   const auto with_data = step == 0 ? 0 : (global_extent + step - 1) / step;
   for (const auto& use : s.splits) {
     if (use.dim != dim || mesh.sizes[use.axis] == 1) continue;
     parts /= mesh.sizes[use.axis];
-    if (parts >= with_data) result.zero |= axis_bit(use.axis);
-    else result.minor.push_back(use.axis);
+    if (parts < with_data) result.push_back(use.axis);
   }
   return result;
 }
 
-/// True when every device holds the same indices of `dim` under both.
-constexpr bool same_tiles(const mesh_shape& mesh, const sharding& a, const sharding& b, int dim, std::int64_t global_extent) {
-  return tiling_of(mesh, a, dim, global_extent) == tiling_of(mesh, b, dim, global_extent);
-}
-
-/// True when every device holds the same elements under both, however the splits are written (F86).
+/// True when every device holds the same elements under both, however the splits are written (F86): both use the same axes,
+/// and those that tell parts apart do it alike. Devices at another place than 0 on one of the others hold nothing.
 ///   [1,1] over {x,-} and {-,x}: the device at 0 holds it
 constexpr bool same_tiles(const mesh_shape& mesh, const extents& global, const sharding& a, const sharding& b) {
   if (a.splits == b.splits) return true;
@@ -160,19 +148,15 @@ constexpr bool same_tiles(const mesh_shape& mesh, const extents& global, const s
   for (int axis = 0; axis < mesh.axis_count(); ++axis)
     if (mesh.sizes[axis] == 1) used_by_one &= ~axis_bit(axis);
   if (used_by_one != 0) return elements(global) == 0;
-  axis_mask zero[2] = {0, 0};
   dim_mask seen = 0;
   for (const auto* side : {&a, &b})
     for (const auto& use : side->splits) {
       if ((seen & dim_bit(use.dim)) != 0) continue;
       seen |= dim_bit(use.dim);
-      const auto in_a = tiling_of(mesh, a, use.dim, global[use.dim]);
-      const auto in_b = tiling_of(mesh, b, use.dim, global[use.dim]);
-      if (!(in_a.minor == in_b.minor)) return elements(global) == 0;
-      zero[0] |= in_a.zero;
-      zero[1] |= in_b.zero;
+      const auto extent = global[use.dim];
+      if (!(telling_axes(mesh, a, use.dim, extent) == telling_axes(mesh, b, use.dim, extent))) return elements(global) == 0;
     }
-  return zero[0] == zero[1] || elements(global) == 0;
+  return true;
 }
 
 /// True when every device holds the same elements of the same values under both: nothing has to move, nor to be copied.

@@ -12,8 +12,8 @@
 ///
 /// A reduction is cheaper the smaller the shards it leaves, so axes over which the value is replicated may share the work:
 ///   partial over x, replicated over y, wanted everywhere   reduce_scatter over x into shards over x and y, then all_gather
-/// and what follows is one movement again. Ways of this form are compared; tests/unit/reshard.cpp compares the choice with
-/// an exhaustive search.
+/// and what follows is one movement again. Ways of this form are compared by the closed forms of collective.hpp, which are
+/// exact for even shards and upper bounds otherwise; tests/unit/reshard.cpp compares the choice with an exhaustive search.
 namespace gspmd::detail {
 
 /// One step on the way from one sharding to another.
@@ -160,12 +160,8 @@ constexpr reshard_step first_reduction(const mesh_shape& mesh, const extents& gl
   };
   if ((left | helpers) != 0) scatter(ahead, left | helpers, false);
   if (all_even) return best;
-  // Shards with padding: fewer axes, other dims, or no scattering at all may send less.
-  if (left != 0 && helpers != 0) scatter(ahead, left, false);
-  if (added != 0) {
-    scatter(from, pending | idle, true);
-    scatter(from, pending, true);
-  }
+  // Shards with padding: other dims, or no scattering at all, may send less.
+  if (added != 0) scatter(from, pending | idle, true);
   sharding sliced = continued(mesh, global, from, to, idle);
   for (const bool help : {false, true}) {
     if (help && helpers == 0) continue;
