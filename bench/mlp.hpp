@@ -4,7 +4,6 @@
 #pragma once
 
 #include <algorithm>
-#include <chrono>
 #include <cmath>
 #include <cstdint>
 #include <cstdio>
@@ -12,6 +11,7 @@
 #include <vector>
 
 #include "gspmd/gspmd.hpp"
+#include "race.hpp"
 
 namespace bench {
 
@@ -108,13 +108,6 @@ struct by_hand {
 struct timing {
   std::vector<double> ours, hand, ratio;
 };
-inline double quantile(std::vector<double> v, double q) {
-  std::sort(v.begin(), v.end());
-  return v[static_cast<std::size_t>(q * static_cast<double>(v.size() - 1) + 0.5)];
-}
-inline double now_ms() {
-  return std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now().time_since_epoch()).count();
-}
 
 /// Runs both steps in turns on the device that `comm` holds; device 0 keeps the times. Both start from the same weights, and
 /// their losses and weights must stay together.

@@ -30,7 +30,7 @@ inline constexpr auto train = [](value x, value labels, layers<value> p, layers<
   const auto loss = -mean(log_likelihood);
   const auto gradient = grad(loss, p);
   velocity = transform_leaves([](value v, value g) { return 0.9 * v + g; }, velocity, gradient);
-  p = transform_leaves([](value w, value v) { return w - 0.05 * v; }, p, velocity);
+  p = transform_leaves([](value w, value v) { return w - 0.2 * v; }, p, velocity);
   return std::tuple{loss, p, velocity};
 };
 
@@ -40,7 +40,7 @@ template <int Data, int Model>
 using pod = mesh<axis<"data", Data>, axis<"model", Model>>;
 
 /// The meshes that --devices chooses from, smallest first; each is compiled on its own.
-using pods = std::tuple<pod<1, 1>, pod<2, 1>, pod<1, 2>, pod<2, 2>, pod<2, 4>>;
+using pods = std::tuple<pod<1, 1>, pod<2, 1>, pod<2, 2>, pod<2, 4>>;
 
 template <std::int64_t Rows>
 using images = in<float, dims<Rows, pixels>, split<"data", _>>;

@@ -22,7 +22,7 @@ struct usage_error : std::runtime_error {
 struct options {
   std::string devices;  // DxM; empty: the program chooses
   std::string backend;  // empty: the program chooses
-  int epochs = 20;
+  int epochs = 40;
   int expected_percent = 0;
   bool compares = false;
   bool asks_for_help = false;

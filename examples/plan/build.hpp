@@ -10,6 +10,7 @@
 #include <utility>
 #include <vector>
 
+#include "gspmd/xla_sharding.hpp"
 #include "operators.hpp"
 
 /// From a document to a graph, on its mesh or on one device.
@@ -112,12 +113,13 @@ class program_builder {
       read_order(*ids, path(at, "device_order"), count, order);
     reader.refuse_unknown();
     if (errors_.count() != before) return;
-    if (on_ == devices::one) {
-      for (auto& a : axes) a.size = 1;
-      order.clear();
-    }
     device_count_ = count;
     try {
+      annotated_mesh_.emplace(axes, order);
+      if (on_ == devices::one) {
+        for (auto& a : axes) a.size = 1;
+        order.clear();
+      }
       built_.mesh.emplace(axes, order);
     } catch (const gspmd::error& e) {
       errors_.add(at.str(), e.text());
@@ -168,15 +170,16 @@ class program_builder {
     ir::sharding s;
     ir::axis_mask used = 0;
     if (given != nullptr) {
-      if (given->is_string())
-        return refuse(at, "XLA's textual shardings are not read yet; write a list with the axes of each dim");
-      if (!given->is_array()) return refuse(at, "is " + found(*given) + ", not a list with the axes of each dim");
-      if (rank >= 0 && given->size() != static_cast<std::size_t>(rank))
+      if (given->is_string()) {
+        if (!read_xla(given->get_ref<const std::string&>(), at, rank, is_input, type, given, s)) return {};
+        used = s.split_axes() | s.partial;
+      } else if (!given->is_array()) return refuse(at, "is " + found(*given) + ", not a list with the axes of each dim");
+      else if (rank >= 0 && given->size() != static_cast<std::size_t>(rank))
         return refuse(at, "names " + std::to_string(given->size()) + (given->size() == 1 ? " dim" : " dims") +
                               " and the tensor has " + std::to_string(rank) +
                               "; write one list for each dim, [] for a dim that is not split");
-      if (given->size() > static_cast<std::size_t>(ir::max_rank)) return refuse(at, "a tensor has at most 32 dims");
-      for (std::size_t d = 0; d < given->size(); ++d) {
+      else if (given->size() > static_cast<std::size_t>(ir::max_rank)) return refuse(at, "a tensor has at most 32 dims");
+      for (std::size_t d = 0; given != nullptr && given->is_array() && d < given->size(); ++d) {
         const path at_dim(at, d);
         if (!(*given)[d].is_array()) return refuse(at_dim, "is " + found((*given)[d]) + ", not a list of axes; [] is not split");
         for (std::size_t i = 0; i < (*given)[d].size(); ++i) {
@@ -211,6 +214,29 @@ class program_builder {
   std::optional<ir::sharding> refuse(const path& at, const std::string& what) {
     errors_.add(at.str(), what);
     return {};
+  }
+
+  /// XLA's textual sharding; `{unknown}` leaves nothing given.
+  bool read_xla(const std::string& words, const path& at, int rank, bool is_input, dtype type, const json*& given,
+                ir::sharding& s) {
+    try {
+      const auto on = gspmd::xla_sharding::parse(words).on(annotated_mesh_->info(), rank);
+      if (on.manual != 0)
+        refuse(at, "is manual along " + std::string(ir::axes_text(annotated_mesh_->info(), on.manual).view()) +
+                       "; a value of a program in the global view is not");
+      else if (on.value.partial != 0 && !is_input)
+        refuse(at, "is unreduced; that stands on an input only, the planner makes other values partial where that pays");
+      else if (on.value.partial != 0 && !ir::is_defined(gspmd::monoid::add, type))
+        refuse(at, std::string("is unreduced, and add is not defined for ") + ir::name_of(type));
+      else {
+        s = on.value;
+        if (!on.annotated) given = nullptr;
+        return true;
+      }
+    } catch (const gspmd::error& e) {
+      errors_.add(at.str(), e.text());
+    }
+    return false;
   }
 
   int read_axis_name(const json& j, const path& at, ir::axis_mask& used) {
@@ -455,6 +481,7 @@ class program_builder {
   const json& document_;
   devices on_;
   error_list& errors_;
+  std::optional<gspmd::dynamic::mesh> annotated_mesh_;  // of the document, also when planning for one device
   const path root_;
   built_program built_;
   ir::graph traced_;

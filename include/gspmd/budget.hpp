@@ -7,6 +7,7 @@
 #include "gspmd/detail/exec/collective.hpp"
 #include "gspmd/detail/exec/message_plan.hpp"
 #include "gspmd/detail/ir/plan.hpp"
+#include "gspmd/detail/support/saturating.hpp"
 #include "gspmd/sharding.hpp"
 
 namespace gspmd {
@@ -81,13 +82,57 @@ constexpr list<N> list_collectives(const plan_view& p, const mesh_info& mesh) {
   return result;
 }
 
-/// The bytes one device sends in steps that communicate over any of `axes`.
-constexpr std::int64_t bytes_over(const plan_view& p, axis_mask axes) {
+inline constexpr axis_mask all_axes = ~axis_mask{0};
+
+/// Which collectives a count is about: those over any of some axes, of one kind or of any.
+struct collective_filter {
+  axis_mask axes = all_axes;
+  int kind = -1;  // a collective_kind; -1: any
+
+  [[nodiscard]] constexpr bool holds(const plan_view& p, const plan_step& s) const {
+    return communicates(p, s) && (axes_of(p, s) & axes) != 0 && (kind < 0 || kind == static_cast<int>(s.collective));
+  }
+};
+constexpr collective_filter over_axes(axis_mask axes) { return {axes, -1}; }
+constexpr collective_filter of_kind(collective_kind kind) { return {all_axes, static_cast<int>(kind)}; }
+
+/// The messages one device sends in a step, by the algorithm whose bytes are counted: among n devices a ring takes n-1 for
+/// all_gather and reduce_scatter and 2(n-1) for all_reduce, all_to_all sends n-1 directly, collective_permute one.
+constexpr std::int64_t messages_sent(const plan_view& p, const plan_step& s) {
+  const auto others = p.mesh->size_of(axes_of(p, s)) - 1;
+  if (!communicates(p, s) || others == 0) return 0;
+  switch (s.collective) {
+    case collective_kind::all_reduce: return 2 * others;
+    case collective_kind::collective_permute: return 1;
+    default: return others;
+  }
+}
+
+constexpr std::int64_t total_bytes(const plan_view& p, collective_filter which = {}) {
   std::int64_t total = 0;
   for (const auto& s : p.steps)
-    if ((axes_of(p, s) & axes) != 0) total += s.bytes_sent;
+    if (which.holds(p, s)) total += s.bytes_sent;
   return total;
 }
+constexpr std::int64_t total_messages(const plan_view& p, collective_filter which = {}) {
+  std::int64_t total = 0;
+  for (const auto& s : p.steps)
+    if (which.holds(p, s)) total += messages_sent(p, s);
+  return total;
+}
+constexpr std::int64_t total_collectives(const plan_view& p, collective_filter which = {}) {
+  std::int64_t total = 0;
+  for (const auto& s : p.steps) total += which.holds(p, s) ? 1 : 0;
+  return total;
+}
+constexpr std::int64_t total_flops(const plan_view& p) {
+  std::int64_t total = 0;
+  for (const auto& n : p.nodes) total = saturating_add(total, n.flops);
+  return total;
+}
+
+/// The bytes one device sends in steps that communicate over any of `axes`.
+constexpr std::int64_t bytes_over(const plan_view& p, axis_mask axes) { return total_bytes(p, over_axes(axes)); }
 
 /// Inputs, outputs and the arena, per device.
 constexpr std::int64_t peak_bytes(const plan_view& p) {

@@ -58,6 +58,7 @@ template <auto Callable, class Mesh, class... Inputs>
 constexpr graph trace_program() {
   graph g;
   g.mesh = &Mesh::info;
+  g.allow_replication = false;
   int number = 0;
   const auto next = [&]<class Input>(std::type_identity<Input>) {
     auto argument = Input::trace(g, number);
@@ -216,6 +217,12 @@ class compile {
   struct output_layout {
     static constexpr const detail::planned_value& value() { return view.value(view.outputs[K]); }
   };
+  template <fixed_string Axis>
+  static constexpr detail::collective_filter over_axis() {
+    constexpr int axis = Mesh::info.find(Axis.view());
+    static_assert(axis >= 0, "gspmd: step: the mesh has no axis of this name");
+    return detail::over_axes(detail::axis_bit(axis));
+  }
 
  public:
   static constexpr const detail::plan_view& view = program::view;
@@ -231,20 +238,35 @@ class compile {
   /// The collectives, in the order in which every device runs them.
   static constexpr auto collectives =
       detail::list_collectives<detail::count_collectives(program::view)>(program::view, Mesh::info);
-  /// What one device sends, on the usual ring and direct algorithms (of uneven shards: what it receives at most).
-  static constexpr std::int64_t bytes_sent_per_device = detail::bytes_over(program::view, ~detail::axis_mask{0});
-  /// Of that, in collectives over the axis.
+  /// Their number; of that, those over the axis, and those of the kind.
+  static constexpr std::int64_t collective_count = detail::total_collectives(program::view);
   template <fixed_string Axis>
-  static constexpr std::int64_t bytes_sent_over = detail::bytes_over(program::view, [] {
-    constexpr int axis = Mesh::info.find(Axis.view());
-    static_assert(axis >= 0, "gspmd: bytes_sent_over: the mesh has no axis of this name");
-    return detail::axis_bit(axis);
-  }());
+  static constexpr std::int64_t collective_count_over = detail::total_collectives(program::view, over_axis<Axis>());
+  template <collective_kind Kind>
+  static constexpr std::int64_t collective_count_in = detail::total_collectives(program::view, detail::of_kind(Kind));
+  /// What one device sends, on the usual ring and direct algorithms; of that, in collectives over the
+  /// axis (a collective over two axes counts for both), and in collectives of the kind.
+  static constexpr std::int64_t bytes_sent_per_device = detail::total_bytes(program::view);
+  template <fixed_string Axis>
+  static constexpr std::int64_t bytes_sent_over = detail::total_bytes(program::view, over_axis<Axis>());
+  template <collective_kind Kind>
+  static constexpr std::int64_t bytes_sent_in = detail::total_bytes(program::view, detail::of_kind(Kind));
+  /// In how many messages, by the same algorithms: among n devices n-1 for all_gather, reduce_scatter and all_to_all, 2(n-1)
+  /// for all_reduce, one for collective_permute.
+  static constexpr std::int64_t messages_sent_per_device = detail::total_messages(program::view);
+  template <fixed_string Axis>
+  static constexpr std::int64_t messages_sent_over = detail::total_messages(program::view, over_axis<Axis>());
+  template <collective_kind Kind>
+  static constexpr std::int64_t messages_sent_in = detail::total_messages(program::view, detail::of_kind(Kind));
   /// The memory of inputs, outputs and everything between them, on one device.
   static constexpr std::int64_t peak_bytes_per_device = detail::peak_bytes(program::view);
   /// What the `mpi` backend may add to it, to pack the messages of collectives whose data does not lie one after the other.
   /// Other backends add nothing.
   static constexpr std::int64_t packing_bytes_per_device = detail::packing_bytes(program::view);
+  /// The arithmetic of the device that has most of it: 2 for every combination of local indices of an einsum of two operands,
+  /// 1 for every local element that a reduction reads or that an elementwise operator (a `map` too) gives; nothing for data
+  /// that only moves.
+  static constexpr std::int64_t flops_per_device = detail::total_flops(program::view);
 
   /// The view of a shard that input or output `K` takes (leaves of groups are counted one by one).
   template <std::size_t K>

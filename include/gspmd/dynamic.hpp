@@ -4,16 +4,22 @@
 #include <cstring>
 #include <memory>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
 #include "gspmd/budget.hpp"
 #include "gspmd/detail/exec/bound_devices.hpp"
+#include "gspmd/detail/exec/explain_plan.hpp"
 #include "gspmd/detail/exec/interpreter.hpp"
 #include "gspmd/detail/exec/step_checks.hpp"
+#include "gspmd/detail/ops/kept_functions.hpp"
 #include "gspmd/detail/passes/canonical.hpp"
 #include "gspmd/detail/passes/make_plan.hpp"
+#include "gspmd/detail/passes/sub_axes.hpp"
+#include "gspmd/placed_tensor.hpp"
 #include "gspmd/run.hpp"
+#include "gspmd/xla_sharding.hpp"
 
 /// The run-time path: mesh, extents and shardings known when the program runs. The planner and the kernels are those of
 /// `compile`; what is a compile error there is a gspmd::error with the same words here, thrown before anything runs.
@@ -59,7 +65,21 @@ class mesh {
   }
 
   [[nodiscard]] const detail::mesh_info& info() const { return held_->info; }
+  [[nodiscard]] std::shared_ptr<const detail::mesh_info> shared_info() const { return {held_, &held_->info}; }
   [[nodiscard]] std::int64_t device_count() const { return held_->info.shape.device_count(); }
+
+  /// The same devices with one axis cut in two (detail/passes/sub_axes.hpp).
+  [[nodiscard]] mesh with_cut(detail::axis_cut cut) const {
+    mesh result(*this);
+    result.held_ = std::make_shared<held>(*held_);
+    auto& shape = result.held_->info.shape;
+    result.held_->info = detail::cut_axis(held_->info, cut);
+    if (shape.order != nullptr) {
+      shape.order = result.held_->order.data();
+      shape.position = result.held_->position.data();
+    }
+    return result;
+  }
 
  private:
   struct held {  // plans point into it
@@ -71,7 +91,7 @@ class mesh {
 };
 
 /// An input of a program. `sharding` has one entry for each dim, as in `split`: "data", "data,model", "" or "?"; none at all
-/// leaves the input to completion.
+/// leaves the input to completion. A single entry may be XLA's text for all dims: "{devices=[2,1]<=[2]}".
 struct input {
   dtype type = dtype::f32;
   std::vector<std::int64_t> shape;
@@ -108,9 +128,13 @@ struct any_array {
 /// A compiled program: a value that may be kept, copied, run any number of times and asked what was decided.
 class program {
  public:
-  program(mesh m, detail::graph g) : mesh_(std::move(m)) {
+  /// `functions`: what maps of the graph point at.
+  program(mesh m, const detail::graph& g, std::shared_ptr<const detail::kept_functions> functions = nullptr)
+      : mesh_(std::move(m)), functions_(std::move(functions)) {
     if (g.failed()) throw error(std::string(g.error.view()));
-    auto made = std::make_shared<detail::plan>(detail::make_plan(g, mesh_.info().shape));
+    detail::graph refined;
+    const bool is_refined = detail::has_reshape(g.nodes) && refine(g, refined);
+    auto made = std::make_shared<detail::plan>(detail::make_plan(is_refined ? refined : g, mesh_.info().shape));
     if (!made->error.empty()) throw error(std::string(made->error.view()));
     plan_ = std::move(made);
     view_ = detail::plan_view(*plan_);
@@ -127,12 +151,58 @@ class program {
         result.push_back({s.collective, dim_spec(detail::axes_text(mesh_.info(), detail::axes_of(view_, s)).view())});
     return result;
   }
-  /// What one device sends, on the usual ring and direct algorithms (of uneven shards: what it receives at most).
-  [[nodiscard]] std::int64_t bytes_sent_per_device() const { return detail::bytes_over(view_, ~detail::axis_mask{0}); }
-  /// Inputs, outputs and everything between them, on one device.
+  /// Their number, what one device sends in them and in how many messages, each for all of them, for those over one axis and
+  /// for those of one kind; memory and arithmetic of one device. All as in `compile`. Throws gspmd::error: no such axis.
+  [[nodiscard]] std::int64_t collective_count() const { return detail::total_collectives(view_); }
+  [[nodiscard]] std::int64_t collective_count_over(std::string_view axis) const {
+    return detail::total_collectives(view_, over_axis(axis));
+  }
+  [[nodiscard]] std::int64_t collective_count_in(collective_kind kind) const {
+    return detail::total_collectives(view_, detail::of_kind(kind));
+  }
+  [[nodiscard]] std::int64_t bytes_sent_per_device() const { return detail::total_bytes(view_); }
+  [[nodiscard]] std::int64_t bytes_sent_over(std::string_view axis) const { return detail::total_bytes(view_, over_axis(axis)); }
+  [[nodiscard]] std::int64_t bytes_sent_in(collective_kind kind) const {
+    return detail::total_bytes(view_, detail::of_kind(kind));
+  }
+  [[nodiscard]] std::int64_t messages_sent_per_device() const { return detail::total_messages(view_); }
+  [[nodiscard]] std::int64_t messages_sent_over(std::string_view axis) const {
+    return detail::total_messages(view_, over_axis(axis));
+  }
+  [[nodiscard]] std::int64_t messages_sent_in(collective_kind kind) const {
+    return detail::total_messages(view_, detail::of_kind(kind));
+  }
   [[nodiscard]] std::int64_t peak_bytes_per_device() const { return detail::peak_bytes(view_); }
-  /// What the `mpi` backend may add to it, to pack messages.
   [[nodiscard]] std::int64_t packing_bytes_per_device() const { return detail::packing_bytes(view_); }
+  [[nodiscard]] std::int64_t flops_per_device() const { return detail::total_flops(view_); }
+
+  /// The tensors of the program as they lie on the devices: its inputs, its outputs, and what every operator that the outputs
+  /// need leaves, in the order of the program. Throws gspmd::error: no such input or output.
+  [[nodiscard]] std::size_t input_count() const { return view_.inputs.size(); }
+  [[nodiscard]] std::size_t output_count() const { return view_.outputs.size(); }
+  [[nodiscard]] placed_tensor input(std::size_t k) const { return placed(view_.inputs, k, "input"); }
+  [[nodiscard]] placed_tensor output(std::size_t k) const { return placed(view_.outputs, k, "output"); }
+  [[nodiscard]] std::vector<traced_operator> operators() const {
+    std::vector<traced_operator> result;
+    for (const auto& n : view_.nodes) {
+      if (n.value < 0) continue;
+      const char* const file = n.at.is_input() ? "" : n.at.file;
+      result.push_back({detail::name_of(n.op), file, n.at.line, placed_tensor(mesh_.shared_info(), view_.value(n.value))});
+    }
+    return result;
+  }
+  /// The input whose memory output `k` may be written to by a session; -1: none.
+  [[nodiscard]] int shared_input(std::size_t k) const {
+    static_cast<void>(output(k));
+    return view_.shared_inputs[k];
+  }
+
+  /// True when every device runs the same steps on the same memory, on meshes of the same axes and devices. Where the program
+  /// was written does not count. Functions with state that maps were given are equal to themselves only: a program that holds
+  /// one is equal to its copies.
+  friend bool operator==(const program& a, const program& b) {
+    return a.plan_ == b.plan_ || (detail::same_mesh(a.mesh_.info(), b.mesh_.info()) && detail::same_plan(a.view_, b.view_));
+  }
 
   /// Runs once on whole arrays and returns whole arrays, as run<step> does.
   template <class Backend, class... Arguments>
@@ -159,10 +229,39 @@ class program {
   template <class Comm>
   void run_on(Comm& comm, const void* const* inputs, void* const* outputs) const;
 
+  [[nodiscard]] placed_tensor placed(std::span<const int> list, std::size_t k, const char* what) const {
+    if (k >= list.size())
+      throw error(std::string(what) + ' ' + std::to_string(k) + " is asked for and the program has " +
+                  std::to_string(list.size()) + ", which count from 0");
+    return {mesh_.shared_info(), view_.value(list[k])};
+  }
+  /// Cuts axes of the mesh as reshapes need it; false if none does.
+  bool refine(const detail::graph& g, detail::graph& refined) {
+    const detail::graph* now = &g;
+    for (;;) {
+      const auto cut = detail::find_cut(*now, detail::complete_graph(*now, mesh_.info().shape));
+      if (cut.axis < 0) return now != &g;
+      if (now == &g) refined = g;
+      now = &refined;
+      mesh_ = mesh_.with_cut(cut);
+      detail::cut_axis(refined, mesh_.info(), cut.axis);
+    }
+  }
+
+  [[nodiscard]] detail::collective_filter over_axis(std::string_view name) const {
+    const int axis = mesh_.info().find(name);
+    if (axis < 0) throw error("the mesh has no axis `" + std::string(name) + '`');
+    return detail::over_axes(detail::axis_bit(axis));
+  }
+
   dynamic::mesh mesh_;
+  std::shared_ptr<const detail::kept_functions> functions_;
   std::shared_ptr<const detail::plan> plan_;
   detail::plan_view view_;
 };
+
+/// What was decided for a program, as text: the same as `explain<step>()`.
+inline std::string explain(const program& p) { return detail::explain_plan(p.view(), p.mesh_info()); }
 
 /// The scratch memory of the devices that one communicator holds; runs the program on shards.
 class session {
@@ -206,6 +305,8 @@ class builder {
  public:
   explicit builder(dynamic::mesh m) : mesh_(std::move(m)), graph_(std::make_unique<detail::graph>()) {
     graph_->mesh = &mesh_.info();
+    graph_->allow_replication = false;
+    graph_->functions = functions_.get();
   }
 
   value input(const dynamic::input& given, location at = location::current()) {
@@ -225,8 +326,23 @@ class builder {
     }
     return {graph_.get(), id};
   }
-  void output(value v) {
-    if (v.is_valid()) graph_->outputs.push_back(v.id());
+  /// An input whose type says everything, or a `record` of them, as `compile` takes it; their axes are those of this mesh.
+  ///
+  ///     auto x = b.input(in<float, dims<64, 512>, split<"data", _>>{});
+  template <class Input>
+    requires requires { Input::leaves; }
+  auto input(const Input&) {
+    const auto first = graph_->inputs.size();
+    auto traced = Input::trace(*graph_, static_cast<int>(first));
+    for (auto k = first; k < graph_->inputs.size(); ++k) {
+      const auto& n = graph_->nodes[static_cast<std::size_t>(graph_->inputs[k])];
+      require_countable(n.shape, detail::bytes_of(n.type));
+    }
+    return traced;
+  }
+  void output(value v, location at = location::current()) {
+    if (v.is_valid() && v.graph() == graph_.get()) graph_->outputs.push_back(v.id());
+    else graph_->fail(at, "output", detail::mistake::other, "this is no value of this program; give what operators return");
   }
   /// The identity, sharded so: one entry for each dim, as in `split`.
   value reshard(value x, const std::vector<std::string>& sharding, location at = location::current()) {
@@ -235,11 +351,12 @@ class builder {
     return {graph_.get(), graph_->failed() ? -1 : detail::add_reshard(*graph_, x.id(), s, at)};
   }
   [[nodiscard]] detail::graph& graph() { return *graph_; }
+  [[nodiscard]] int input_count() const { return static_cast<int>(graph_->inputs.size()); }
 
   /// Throws gspmd::error with the first mistake: operator, line, dim or axis, and the way out.
   [[nodiscard]] program compile() const {
     if (graph_->failed()) throw error(std::string(graph_->error.view()));
-    return {mesh_, detail::canonical_order(*graph_)};
+    return {mesh_, detail::canonical_order(*graph_), functions_};
   }
 
   /// Throws gspmd::error unless the bytes of a tensor can be counted.
@@ -256,6 +373,11 @@ class builder {
  private:
   detail::sharding resolve(const std::vector<std::string>& dims, int rank, const char* op, location at,
                            const std::string& partial_axes = {}, monoid kind = monoid::add) {
+    if (dims.size() == 1 && dims[0].starts_with('{') && partial_axes.empty()) {
+      const auto r = detail::resolve_xla(mesh_.info(), dims[0], rank);
+      if (!r.problem.empty()) graph_->fail(at, op, r.broken, r.problem);
+      return r.value;
+    }
     std::vector<dim_spec> specs;
     for (const auto& d : dims) {
       if (d.size() > 63) throw error(std::string(op) + ": at most 63 characters for a dim");
@@ -267,20 +389,28 @@ class builder {
   }
 
   dynamic::mesh mesh_;
+  std::shared_ptr<detail::kept_functions> functions_ = std::make_shared<detail::kept_functions>();
   std::unique_ptr<detail::graph> graph_;
 };
 
-/// Compiles a callable, the same that `gspmd::compile` takes, for a mesh and inputs that are known at run time.
+/// Compiles a callable, the same that `gspmd::compile` takes, for a mesh and inputs that are known at run time. An input may
+/// also be one of the static path: what its type says is known when compiling, only the mesh is not. Throws gspmd::error with
+/// the first mistake, in the words of the compile error.
 ///
-///     auto step = dynamic::compile(mlp, m, dynamic::in<float>({n, 512}, {"data", ""}), dynamic::in<float>({512, 2048}));
+///     auto step = dynamic::compile(mlp, m, dynamic::in<float>({n, 512}, {"data", ""}), in<float, dims<512, 2048>>{});
 ///     auto y = step.run(threads{}, x, w)[0];
 template <class Callable, class... Inputs>
 program compile(Callable&& callable, const mesh& m, const Inputs&... inputs) {
   builder b(m);
-  int number = 0;
-  auto arguments = std::tuple{b.input(inputs, location{"input", number++})...};
+  const auto trace = [&b](const auto& given) {
+    if constexpr (requires { b.input(given, location{}); }) return b.input(given, location::input(b.input_count()));
+    else return b.input(given);
+  };
+  std::tuple<decltype(trace(inputs))...> arguments{trace(inputs)...};
+  static_assert(std::is_invocable_v<Callable, decltype(trace(inputs))&...>,
+                "gspmd: compile: give one input for each argument of the callable; a record is one argument");
   auto result = std::apply(callable, arguments);
-  detail::for_each_leaf(result, [&b](value& leaf) { b.output(leaf); });
+  detail::for_each_leaf(result, [&b](value& leaf) { b.output(leaf, location{"of the callable"}); });
   return b.compile();
 }
 

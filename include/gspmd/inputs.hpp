@@ -24,7 +24,15 @@ struct in {
     const int id = detail::add_parameter(g, detail::dtype_of<T>(), Dims::value, location::input(number));
     auto& n = g.nodes[static_cast<std::size_t>(id)];
     if constexpr (Split::is_annotation) {
-      const auto r = detail::resolve(*g.mesh, Split::specs(), Split::rank, Dims::rank, Partial::axes, Partial::kind);
+      const auto r = [&g] {
+        if constexpr (requires { Split::resolve(*g.mesh, Dims::rank); }) {  // xla_split, placements
+          static_assert(Partial::axes.empty(),
+                        "gspmd: in: this form of sharding says itself what is partial; leave out partial<>");
+          return Split::resolve(*g.mesh, Dims::rank);
+        } else {
+          return detail::resolve(*g.mesh, Split::specs(), Split::rank, Dims::rank, Partial::axes, Partial::kind);
+        }
+      }();
       if (!r.problem.empty()) g.fail(n.at, "input", r.broken, r.problem);
       n.annotated = true;
       n.annotation = r.value;

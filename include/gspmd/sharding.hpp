@@ -28,8 +28,10 @@ struct dims {
 struct unsplit_t {};
 inline constexpr unsplit_t _{};
 
-/// How one dim is split: the mesh axes, major to minor, separated by commas; `?` at the end lets completion refine the dim.
-///     "data"   "data,model"   "data?"   "?"   _
+/// How one dim is split: the mesh axes, major to minor, separated by commas; `?` after them lets completion refine the dim;
+/// ` p1` to ` p15` at the end is a priority (Shardy's): completion passes splits of p0, the usual ones, through the whole
+/// program before those of p1 leave their value, and so on. The value itself is sharded as it says from the start.
+///     "data"   "data,model"   "data?"   "?"   "data p1"   _
 struct dim_spec {
   char chars[64]{};
   int size = 0;
@@ -102,22 +104,38 @@ constexpr void add_axes(const mesh_info& mesh, std::string_view list, int dim, r
     auto name = list.substr(0, comma);
     while (!name.empty() && name.front() == ' ') name.remove_prefix(1);
     while (!name.empty() && name.back() == ' ') name.remove_suffix(1);
-    const int axis = mesh.find(name);
-    if (axis < 0) {
+    const auto run = mesh.find_run(name);
+    if (run.count == 0) {
       r.refuse(mistake::unknown_axis) << "`" << name << "` is not an axis of the mesh; its axes are "
                                       << axes_text(mesh, ~axis_mask{0});
       return;
     }
-    if ((used & axis_bit(axis)) != 0) {
-      r.refuse(mistake::axis_used_twice) << "axis `" << name << "` is used twice; a mesh axis splits one dim at most";
-      return;
+    for (int axis = run.first; axis < run.first + run.count; ++axis) {
+      if ((used & axis_bit(axis)) != 0) {
+        r.refuse(mistake::axis_used_twice) << "axis `" << name << "` is used twice; a mesh axis splits one dim at most";
+        return;
+      }
+      used |= axis_bit(axis);
+      if (dim >= 0) r.value.add_split(axis, dim);
+      else r.value.partial |= axis_bit(axis);
     }
-    used |= axis_bit(axis);
-    if (dim >= 0) r.value.add_split(axis, dim);
-    else r.value.partial |= axis_bit(axis);
     if (comma == std::string_view::npos) return;
     list.remove_prefix(comma + 1);
   }
+}
+
+/// Takes ` p12` off the end of a dim's text; 0 if there is none.
+constexpr int take_priority(std::string_view& list) {
+  auto end = list.size();
+  int number = 0;
+  int scale = 1;
+  while (end > 0 && list[end - 1] >= '0' && list[end - 1] <= '9' && scale < 10000) {
+    number += (list[--end] - '0') * scale;
+    scale *= 10;
+  }
+  if (scale == 1 || end < 2 || list[end - 1] != 'p' || list[end - 2] != ' ') return 0;
+  list = list.substr(0, end - 2);
+  return number;
 }
 
 constexpr resolved_sharding resolve(const mesh_info& mesh, const dim_spec* specs, int count, int rank,
@@ -132,12 +150,19 @@ constexpr resolved_sharding resolve(const mesh_info& mesh, const dim_spec* specs
   axis_mask used = 0;
   for (int d = 0; d < count; ++d) {
     auto list = specs[d].view();
+    const int stage = take_priority(list);
+    if (stage > 15) {
+      r.refuse(mistake::unknown_axis) << "a priority is p0 to p15, and `" << specs[d].view() << "` asks for p" << stage;
+      return r;
+    }
     if (!list.empty() && list.back() == '?') {
       r.value.open |= dim_bit(d);
       list.remove_suffix(1);
     }
     add_axes(mesh, list, d, r, used);
     if (!r.problem.empty()) return r;
+    for (const auto& use : r.value.splits)
+      if (use.dim == d) r.value.stages |= static_cast<std::uint64_t>(stage) << (4 * use.axis);
   }
   r.value.kind = kind;
   add_axes(mesh, partial_axes, -1, r, used);
@@ -147,11 +172,7 @@ constexpr resolved_sharding resolve(const mesh_info& mesh, const dim_spec* specs
 /// How `split` would spell one dim of a sharding.
 constexpr dim_spec spec_of(const mesh_info& mesh, const sharding& s, int dim) {
   text t;
-  for (const auto& use : s.splits)
-    if (use.dim == dim) {
-      if (!t.empty()) t << ',';
-      t << mesh.name(use.axis);
-    }
+  write_dim(t, mesh, s, dim);
   return dim_spec(t.view());
 }
 

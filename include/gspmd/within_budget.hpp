@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <string>
 #include <string_view>
 
 #include "gspmd/budget.hpp"
@@ -9,20 +10,38 @@
 #include "gspmd/detail/ir/mesh_info.hpp"
 #include "gspmd/detail/support/fixed_string.hpp"
 #include "gspmd/detail/support/refuse.hpp"
+#include "gspmd/error.hpp"
 
 namespace gspmd {
 
-/// Limits for within_budget. What one device sends, on all axes together or in collectives over one axis:
+/// Limits for within_budget. What one device sends: altogether, in collectives over one axis, in collectives of one kind
+/// (`collective_kind::all_gather`).
 template <std::int64_t Bytes>
 struct max_bytes;
 template <fixed_string Axis, std::int64_t Bytes>
 struct max_bytes_over;
+template <collective_kind Kind, std::int64_t Bytes>
+struct max_bytes_in;
+/// The messages that takes.
+template <std::int64_t Count>
+struct max_messages;
+template <fixed_string Axis, std::int64_t Count>
+struct max_messages_over;
+template <collective_kind Kind, std::int64_t Count>
+struct max_messages_in;
+/// The number of collectives.
+template <std::int64_t Count>
+struct max_collectives;
+template <fixed_string Axis, std::int64_t Count>
+struct max_collectives_over;
+template <collective_kind Kind, std::int64_t Count>
+struct max_collectives_in;
 /// What one device holds: inputs, outputs and everything between them.
 template <std::int64_t Bytes>
 struct max_memory;
-/// The number of collectives.
-template <int Count>
-struct max_collectives;
+/// What one device computes, counted as `flops_per_device` counts it.
+template <std::int64_t Count>
+struct max_flops;
 
 namespace detail {
 
@@ -53,40 +72,76 @@ constexpr text heaviest(std::size_t count, Weight weight, Name name) {
   return t;
 }
 
-constexpr text costliest_steps(const plan_view& p, const mesh_info& mesh, axis_mask axes) {
-  return heaviest(
-      p.steps.size(), [&](std::size_t i) { return (axes_of(p, p.steps[i]) & axes) != 0 ? p.steps[i].bytes_sent : 0; },
-      [&](text& t, std::size_t i) {
-        const auto& s = p.steps[i];
-        const auto& n = p.nodes[static_cast<std::size_t>(s.node)];
-        t << name_of(s.collective) << " over `" << axes_text(mesh, axes_of(p, s)) << "` for "
-          << graph::place(n.at, name_of(n.op));
-      });
+/// What a limit on communication counts in each step.
+struct counted_bytes {
+  static constexpr std::string_view verb = "sends", unit = "bytes";
+  static constexpr std::int64_t of(const plan_view&, const plan_step& s) { return s.bytes_sent; }
+};
+struct counted_messages {
+  static constexpr std::string_view verb = "sends", unit = "messages";
+  static constexpr std::int64_t of(const plan_view& p, const plan_step& s) { return messages_sent(p, s); }
+};
+struct counted_collectives {
+  static constexpr std::string_view verb = "takes part in", unit = "collectives";
+  static constexpr std::int64_t of(const plan_view&, const plan_step&) { return 1; }
+};
+
+template <class Counted>
+constexpr text over_limit(const plan_view& p, const mesh_info& mesh, collective_filter which, std::int64_t limit,
+                          const text& where) {
+  const auto weight = [&](std::size_t i) { return which.holds(p, p.steps[i]) ? Counted::of(p, p.steps[i]) : 0; };
+  std::int64_t total = 0;
+  for (std::size_t i = 0; i < p.steps.size(); ++i) total += weight(i);
+  if (total <= limit) return {};
+  return text("a device ") << Counted::verb << ' ' << total << ' ' << Counted::unit << where << ", " << limit << " are allowed"
+                           << heaviest(p.steps.size(), weight, [&](text& t, std::size_t i) {
+                                const auto& s = p.steps[i];
+                                const auto& n = p.nodes[static_cast<std::size_t>(s.node)];
+                                t << name_of(s.collective) << " over `" << axes_text(mesh, axes_of(p, s)) << "` for "
+                                  << graph::place(n.at, name_of(n.op));
+                              });
 }
 
-constexpr text over_bytes(const plan_view& p, const mesh_info& mesh, axis_mask axes, std::int64_t limit, std::string_view where) {
-  const auto sent = bytes_over(p, axes);
-  if (sent <= limit) return {};
-  return text("a device sends ") << sent << " bytes" << where << ", " << limit << " are allowed"
-                                 << costliest_steps(p, mesh, axes);
-}
+template <class Counted, std::int64_t Limit>
+struct limit_on_all {
+  static constexpr text check(const plan_view& p, const mesh_info& mesh) { return over_limit<Counted>(p, mesh, {}, Limit, {}); }
+};
+template <class Counted, fixed_string Axis, std::int64_t Limit>
+struct limit_on_axis {
+  static constexpr text check(const plan_view& p, const mesh_info& mesh) {
+    const int axis = mesh.find(Axis.view());
+    if (axis < 0) return text("`") << Axis.view() << "` is not an axis of the mesh; its axes are " << axes_text(mesh, all_axes);
+    return over_limit<Counted>(p, mesh, over_axes(axis_bit(axis)), Limit, text(" over `") << Axis.view() << '`');
+  }
+};
+template <class Counted, collective_kind Kind, std::int64_t Limit>
+struct limit_on_kind {
+  static constexpr text check(const plan_view& p, const mesh_info& mesh) {
+    return over_limit<Counted>(p, mesh, of_kind(Kind), Limit, text(" in ") << name_of(Kind));
+  }
+};
 
 template <class Limit>
 struct budget_of;  // text check(plan, mesh): what is over the limit; empty if nothing is
 
-template <std::int64_t Bytes>
-struct budget_of<max_bytes<Bytes>> {
-  static constexpr text check(const plan_view& p, const mesh_info& mesh) { return over_bytes(p, mesh, ~axis_mask{0}, Bytes, ""); }
-};
-template <fixed_string Axis, std::int64_t Bytes>
-struct budget_of<max_bytes_over<Axis, Bytes>> {
-  static constexpr text check(const plan_view& p, const mesh_info& mesh) {
-    const int axis = mesh.find(Axis.view());
-    if (axis < 0)
-      return text("`") << Axis.view() << "` is not an axis of the mesh; its axes are " << axes_text(mesh, ~axis_mask{0});
-    return over_bytes(p, mesh, axis_bit(axis), Bytes, (text(" over `") << Axis.view() << '`').view());
-  }
-};
+template <std::int64_t N>
+struct budget_of<max_bytes<N>> : limit_on_all<counted_bytes, N> {};
+template <fixed_string Axis, std::int64_t N>
+struct budget_of<max_bytes_over<Axis, N>> : limit_on_axis<counted_bytes, Axis, N> {};
+template <collective_kind Kind, std::int64_t N>
+struct budget_of<max_bytes_in<Kind, N>> : limit_on_kind<counted_bytes, Kind, N> {};
+template <std::int64_t N>
+struct budget_of<max_messages<N>> : limit_on_all<counted_messages, N> {};
+template <fixed_string Axis, std::int64_t N>
+struct budget_of<max_messages_over<Axis, N>> : limit_on_axis<counted_messages, Axis, N> {};
+template <collective_kind Kind, std::int64_t N>
+struct budget_of<max_messages_in<Kind, N>> : limit_on_kind<counted_messages, Kind, N> {};
+template <std::int64_t N>
+struct budget_of<max_collectives<N>> : limit_on_all<counted_collectives, N> {};
+template <fixed_string Axis, std::int64_t N>
+struct budget_of<max_collectives_over<Axis, N>> : limit_on_axis<counted_collectives, Axis, N> {};
+template <collective_kind Kind, std::int64_t N>
+struct budget_of<max_collectives_in<Kind, N>> : limit_on_kind<counted_collectives, Kind, N> {};
 template <std::int64_t Bytes>
 struct budget_of<max_memory<Bytes>> {
   static constexpr text check(const plan_view& p, const mesh_info&) {
@@ -107,13 +162,17 @@ struct budget_of<max_memory<Bytes>> {
                                           });
   }
 };
-template <int Count>
-struct budget_of<max_collectives<Count>> {
-  static constexpr text check(const plan_view& p, const mesh_info& mesh) {
-    const auto count = static_cast<std::int64_t>(count_collectives(p));
-    if (count <= Count) return {};
-    return text("a device takes part in ") << count << " collectives, " << Count << " are allowed"
-                                           << costliest_steps(p, mesh, ~axis_mask{0});
+template <std::int64_t Count>
+struct budget_of<max_flops<Count>> {
+  static constexpr text check(const plan_view& p, const mesh_info&) {
+    const auto total = total_flops(p);
+    if (total <= Count) return {};
+    return text("a device computes ") << total << " flops, " << Count << " are allowed"
+                                      << heaviest(
+                                             p.nodes.size(), [&](std::size_t i) { return p.nodes[i].flops; },
+                                             [&](text& t, std::size_t i) {
+                                               t << graph::place(p.nodes[i].at, name_of(p.nodes[i].op));
+                                             });
   }
 };
 
@@ -146,7 +205,20 @@ inline constexpr bool is_within_budget = (detail::is_within<Step, Limits>() && .
 /// with their lines, that cost most.
 ///
 ///     static_assert(within_budget<step, max_bytes<64 * KiB>, max_bytes_over<"model", 0>, max_memory<4 * MiB>>);
+///     static_assert(within_budget<step, max_collectives_in<collective_kind::all_gather, 0>, max_flops<1'000'000>>);
 template <class Step, class... Limits>
 inline constexpr bool within_budget = (detail::report_budget<Step, Limits>() && ...);
+
+/// The same for a program that was compiled at run time: throws gspmd::error with the text of the compile error.
+///
+///     check_budget<max_bytes<64 * KiB>, max_messages_over<"model", 6>>(program);
+template <class... Limits, class Program>
+void check_budget(const Program& program) {
+  const auto hold_to = [&program](const auto& check) {
+    const auto t = check(program.view(), program.mesh_info());
+    if (!t.empty()) throw error(std::string(t.view()));
+  };
+  (hold_to(detail::budget_of<Limits>::check), ...);
+}
 
 }  // namespace gspmd

@@ -2,8 +2,8 @@
 // expect: gspmd: communication where forbid_reshard allows none
 // expect: einsum at forbid_reshard.cpp:
 // expect: [_, data]
-// expect: the operator needs [_, model]
-// expect: `d`
+// expect: the operator needs [data, model]
+// expect: this takes all_to_all
 // expect: reshard one
 #include <gspmd/gspmd.hpp>
 

@@ -47,6 +47,9 @@ inline std::string difference(const gspmd::detail::plan_view& a, const gspmd::de
         x.integer != y.integer || x.slot != y.slot || x.dim != y.dim || !(x.strides == y.strides) || x.function != y.function)
       return "fused operator " + std::to_string(i);
   }
+  for (std::size_t i = 0; i < a.nodes.size(); ++i)
+    if (a.nodes[i].op != b.nodes[i].op || a.nodes[i].value != b.nodes[i].value || a.nodes[i].flops != b.nodes[i].flops)
+      return "node " + std::to_string(i);
   for (std::size_t i = 0; i < a.completed.size(); ++i)
     if (!(a.completed[i] == b.completed[i])) return "sharding of node " + std::to_string(i);
   return {};

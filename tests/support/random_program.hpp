@@ -551,7 +551,18 @@ class random_program {
       case 18:
       case 19: make_reshape(x); break;
       case 20:
-        if (options_.annotate) commit(ir::add_reshard(g, x, random_sharding(rank), here));
+        if (options_.annotate && random_.chance(75)) {
+          auto s = random_sharding(rank);
+          for (const auto& use : s.splits)
+            if (random_.chance(20)) s.stages |= static_cast<std::uint64_t>(random_.between(1, 3)) << (4 * use.axis);
+          commit(ir::add_reshard(g, x, s, here));
+        } else {
+          for (int other = 0; other < static_cast<int>(g.nodes.size()); ++other)
+            if (at(other).shape == at(x).shape && other != x) {
+              commit(ir::add_shard_alike(g, x, other, here));
+              break;
+            }
+        }
         break;
       default:
         if (random_.chance(30)) make_iota(random_type(), random_shape());

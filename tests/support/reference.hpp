@@ -371,6 +371,7 @@ inline host_array evaluate_node(const graph& g, int i, const std::vector<host_ar
       break;
     case opcode::reshape:
     case opcode::reshard:
+    case opcode::shard_alike:
       result.reals = x[0]->reals;
       result.ints = x[0]->ints;
       break;

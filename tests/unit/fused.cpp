@@ -263,8 +263,9 @@ std::vector<std::byte> pack(const std::vector<value>& values) {
 }
 
 void run_dynamic(const fused_group& group, const void* const* in, void* const* out, const std::int64_t* offsets = nullptr) {
-  std::vector<std::byte> scratch(static_cast<std::size_t>(fused_scratch_bytes(group)), std::byte{0xA5});
-  run_fused(group, in, out, offsets, scratch.data());
+  const fused_code code(group);
+  std::vector<std::byte> scratch(static_cast<std::size_t>(code.scratch_bytes), std::byte{0xA5});
+  run_fused(code, in, out, offsets, scratch.data());
 }
 
 // Applies `code` to all combinations of the samples through the run-time path and compares.
@@ -682,6 +683,60 @@ TEST_CASE("a pred that is no bool is true") {
   CHECK(result == std::vector<unsigned char>{1, 0, 0, 0, 0});
 }
 
+TEST_CASE("two operators in one instruction give the bits of one after the other") {
+  int joined = 0;
+  for (const auto& p : fused_pairs)
+    for (const dtype type : {f32, f64})
+      for (const dtype first_type : {f32, f64, s32, s64}) {
+        std::mt19937 random(5);
+        const std::int64_t n = 2000;
+        std::vector<std::vector<std::byte>> inputs;
+        for (int k = 0; k < 4; ++k) {
+          const auto pool = samples(k < 2 ? first_type : type, random);
+          std::vector<value> values;
+          for (std::int64_t i = 0; i < n; ++i) values.push_back(pool[random() % pool.size()]);
+          inputs.push_back(pack(values));
+        }
+        const dtype middle = is_compare(p.first) ? pred : first_type;
+        if (middle != pred && first_type != type) continue;
+        std::vector<scalar_op> ops = {load(first_type, 0, dims({1})), load(first_type, 1, dims({1})), load(type, 2, dims({1})),
+                                      load(type, 3, dims({1})), op(p.first, middle, first_type, {0, 1})};
+        if (p.second == opcode::select) ops.push_back(op(p.second, type, {4, 2, 3}));
+        else if (is_unary(p.second)) ops.push_back(op(p.second, type, middle, {4}));
+        else ops.push_back(p.place == 0 ? op(p.second, type, {4, 2}) : op(p.second, type, {2, 4}));
+        const void* in[] = {inputs[0].data(), inputs[1].data(), inputs[2].data(), inputs[3].data()};
+        std::vector<std::byte> together(static_cast<std::size_t>(n * 8)), apart = together, between = together;
+        void* out[] = {together.data()};
+        void* out_apart[] = {apart.data(), between.data()};
+        const fused_store one[] = {to(5, 0)};
+        const fused_store both[] = {to(5, 0), to(4, 1)};
+        const fused_code code({dims({n}), ops, one});
+        if (code.instructions.size() == 1) ++joined;
+        CHECK(fused_code({dims({n}), ops, both}).instructions.size() == 2);
+        run_dynamic({dims({n}), ops, one}, in, out);
+        run_dynamic({dims({n}), ops, both}, in, out_apart);
+        for (std::int64_t i = 0; i < n; ++i)
+          if (!same(read(type, together.data(), i), read(type, apart.data(), i), 0)) {
+            FAIL_CHECK(name_of(p.first), " ", name_of(p.second), " differs at ", i);
+            break;
+          }
+      }
+  CHECK(joined == 2 * static_cast<int>(fused_pair_count) + 4);
+}
+
+TEST_CASE("blocks: whole rows in multiples of 64 elements, or parts of one row") {
+  const auto elems = [](std::int64_t rows, std::int64_t row) { return fused_blocks(dims({rows, row}), true).elems; };
+  CHECK(elems(256, 10) == 960);
+  CHECK(elems(256, 128) == 1024);
+  CHECK(elems(9, 100) == 1000);
+  CHECK(elems(9, 1024) == 1024);
+  CHECK(elems(9, 1025) == 576);
+  CHECK(elems(9, 0) == 1024);
+  CHECK_FALSE(fused_blocks(dims({9, 1025}), true).has_whole_rows);
+  CHECK(fused_blocks(dims({9, 100}), false).row == 900);
+  CHECK(fused_blocks(dims({}), true).elems == 1024);
+}
+
 TEST_CASE("random groups, as they are and collapsed") {
   std::mt19937 random(2024);
   const auto pick = [&](int n) { return static_cast<int>(random() % static_cast<unsigned>(n)); };
@@ -691,11 +746,16 @@ TEST_CASE("random groups, as they are and collapsed") {
                                      opcode::maximum,    opcode::minimum,    opcode::and_,      opcode::or_,
                                      opcode::compare_eq, opcode::compare_lt, opcode::compare_ge};
   constexpr std::int64_t sizes[] = {0, 1, 2, 3, 5, 17, 33, 64, 129};
-  for (int round = 0; round < 400; ++round) {
+  constexpr std::int64_t long_sizes[] = {513, 1000, 1024, 1025, 2500};
+  for (int round = 0; round < 500; ++round) {
     extents loop;
     const int rank = pick(5);
     for (int d = 0; d < rank; ++d)
       loop.push_back(d == rank - 1 || rank < 3 ? sizes[round % 20 == 0 ? pick(9) : 1 + pick(8)] : 1 + pick(4));
+    if (round % 5 == 0 && rank > 0) {  // rows longer than a block, or nearly
+      for (int d = 0; d < rank; ++d) loop[d] = 1 + pick(3);
+      loop[pick(4) == 0 ? 0 : rank - 1] = long_sizes[pick(5)];
+    }
     std::vector<scalar_op> ops;
     std::vector<std::vector<std::byte>> inputs;
     const int count = 1 + pick(30);

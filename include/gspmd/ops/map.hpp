@@ -1,71 +1,93 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <tuple>
 #include <type_traits>
 #include <utility>
 
+#include "gspmd/detail/ops/map_function.hpp"
 #include "gspmd/ops/elementwise.hpp"
 
 namespace gspmd {
+
+namespace detail {
+
+/// The derivatives of a function for `map`; nothing where their types say everything.
+template <bool Constant, class... Derivatives>
+struct derivative_tuple {
+  constexpr explicit derivative_tuple(Derivatives...) {}
+};
+template <class... Derivatives>
+struct derivative_tuple<false, Derivatives...> {
+  constexpr explicit derivative_tuple(Derivatives... given) : derivatives(std::move(given)...) {}
+  std::tuple<Derivatives...> derivatives;
+};
+
+}  // namespace detail
 
 /// A function with its derivatives, for `map`: one derivative per argument, of the same arguments.
 ///
 ///     map(with_derivative([](auto x) { return x * x; }, [](auto x) { return 2 * x; }), x)
 template <class F, class... Derivatives>
-struct with_derivative : F {
-  constexpr with_derivative(F f, Derivatives...) : F(f) {}
+struct with_derivative
+    : F,
+      detail::derivative_tuple<detail::is_constant_function<F> && (detail::is_constant_function<Derivatives> && ...),
+                               Derivatives...> {
+  constexpr with_derivative(F f, Derivatives... derivatives)
+      : F(std::move(f)),
+        detail::derivative_tuple < detail::is_constant_function<F> && (detail::is_constant_function<Derivatives> && ...),
+        Derivatives... > (std::move(derivatives)...) {}
 };
 
-namespace detail {
+/// A function for `map` on the run-time path that is called for runs of elements; see by_rows.
+template <class T, class F>
+struct row_function {
+  F f;
+};
 
-#pragma GCC diagnostic push
-#pragma GCC diagnostic ignored "-Wconversion"        // a function of doubles is offered longs too; the program decides which
-#pragma GCC diagnostic ignored "-Wfloat-conversion"  // type it is called with
-template <class T, class F, std::size_t... I>
-constexpr auto call_pointer(std::index_sequence<I...>) -> T (*)(const T*) {
-  if constexpr (requires(T x) { static_cast<T>(F{}(((void)I, x)...)); }) {
-    return +[](const T* x) { return static_cast<T>(F{}(x[I]...)); };
-  } else {
-    return nullptr;
-  }
-}
-#pragma GCC diagnostic pop
-
-template <class F, int Arity>
-constexpr map_function make_map_function(const map_function* const* derivatives = nullptr) {
-  static_assert(std::is_empty_v<F> && std::is_default_constructible_v<F>,
-                "gspmd: map: the function must be a captureless lambda or an empty function object; give numbers as operands");
-  static_assert(Arity >= 1 && Arity <= max_map_arity, "gspmd: map: a function of 1 to 8 arguments");
-  using arguments = std::make_index_sequence<static_cast<std::size_t>(Arity)>;
-  return {Arity,
-          call_pointer<float, F>(arguments{}),
-          call_pointer<double, F>(arguments{}),
-          call_pointer<std::int32_t, F>(arguments{}),
-          call_pointer<std::int64_t, F>(arguments{}),
-          call_pointer<bool, F>(arguments{}),
-          derivatives};
+/// A function for `map`, on the run-time path, that computes a run of elements at a time: f(const T* x, ..., T* out,
+/// std::int64_t n), one pointer for each argument. The operands must be of type T (float, double, int32_t or int64_t). `out`
+/// overlaps no argument; how the elements are cut into runs is not said, and padding is among them.
+///
+///     map(by_rows<float>(kernel), x)     // void (*kernel)(const float* x, float* out, std::int64_t n), from dlsym
+template <class T, class F>
+constexpr row_function<T, F> by_rows(F f) {
+  static_assert(detail::is_element<T> && !std::is_same_v<T, bool>,
+                "gspmd: by_rows: float, double, int32_t or int64_t; for bool give map a function of elements");
+  return {std::move(f)};
 }
 
-template <class F, int Arity>
-struct map_holder {
-  static constexpr map_function function = make_map_function<F, Arity>();
-};
-template <class F, class... Derivatives, int Arity>
-struct map_holder<with_derivative<F, Derivatives...>, Arity> {
-  static_assert(sizeof...(Derivatives) == static_cast<std::size_t>(Arity), "gspmd: map: give one derivative for each argument");
-  static constexpr const map_function* derivatives[] = {&map_holder<Derivatives, Arity>::function...};
-  static constexpr map_function function = make_map_function<F, Arity>(derivatives);
-};
-
-}  // namespace detail
-
-/// Applies a captureless callable to every element of one to eight tensors of one type; it must accept that type and its
-/// result is converted to it. Fused like any other elementwise operator. The gradient needs `with_derivative`.
+/// Applies a callable to every element of one to eight tensors of one type; it must accept that type and its result is
+/// converted to it. Fused like any other elementwise operator, no communication. The gradient needs `with_derivative`.
+///
+/// On the run-time path (dynamic.hpp) the function may be one that is known at run time: a lambda with captures, a pointer
+/// to a function, `by_rows`. The program keeps a copy of it. Devices call it at the same time, and also for the padding of
+/// uneven shards, where it gets any numbers and its result is dropped; what it throws reaches the caller with the operator's
+/// line. `compile` takes only functions without state.
+///
+///     map([limit](float x) { return x < limit ? x : limit; }, x)
 template <class F, class... Rest>
   requires(std::is_convertible_v<Rest, operand> && ...)
-constexpr value map(F, operand first, Rest... rest) {
-  return detail::elementwise(detail::opcode::map, {first, operand(rest, first.at)...}, first.at,
-                             &detail::map_holder<F, 1 + static_cast<int>(sizeof...(Rest))>::function);
+constexpr value map(F f, operand first, Rest... rest) {
+  constexpr int arity = 1 + static_cast<int>(sizeof...(Rest));
+  static_assert(arity <= detail::max_map_arity, "gspmd: map: a function of 1 to 8 arguments");
+  if constexpr (detail::is_constant_function<F>) {
+    return detail::elementwise(detail::opcode::map, {first, operand(rest, first.at)...}, first.at,
+                               &detail::map_holder<F, arity>::function);
+  } else {
+    detail::graph* g = nullptr;
+    for (const operand& o : {first, operand(rest, first.at)...})
+      if (!o.is_number() && o.tensor().is_valid()) g = o.tensor().graph();
+    if (g == nullptr) return {};
+    if (g->functions == nullptr) {
+      g->fail(first.at, "map", detail::mistake::other,
+              "the function has a state (captures, an address), which only the run-time path of gspmd/dynamic.hpp takes; give a "
+              "captureless lambda, and numbers as operands");
+      return {};
+    }
+    return detail::elementwise(detail::opcode::map, {first, operand(rest, first.at)...}, first.at,
+                               detail::function_keeper<arity>{*g->functions}(std::move(f)));
+  }
 }
 
 }  // namespace gspmd

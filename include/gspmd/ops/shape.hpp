@@ -79,6 +79,15 @@ constexpr value reshard(value x, split<Dims...>, location at = location::current
                           "reshard", at);
 }
 
+/// The identity on `x`, sharded as `other` is, a tensor of the same shape that `x` need not depend on: what completion finds
+/// for one of them it gives to the other (GSPMD 3.5). The gradient passes through to `x`.
+///
+///     velocity = shard_alike(velocity, w);
+constexpr value shard_alike(value x, value other, location at = location::current()) {
+  if (!x.is_valid() || !other.is_valid()) return {};
+  return {x.graph(), detail::add_shard_alike(*x.graph(), x.id(), other.id(), at)};
+}
+
 /// The identity, sharded by position (GSPMD 3.1): dim `d` is split by mesh axis `dims_mapping[d]`, -1 is not mapped.
 constexpr value mesh_split(value x, std::initializer_list<int> dims_mapping, location at = location::current()) {
   if (!x.is_valid()) return {};
@@ -162,6 +171,15 @@ constexpr value split_dim(value x, int dim, int n, location at = location::curre
 /// program is refused with the operand, both shardings and the way out.
 constexpr value forbid_reshard(value x) {
   if (x.is_valid()) x.graph()->nodes[static_cast<std::size_t>(x.id())].forbid_reshard = true;
+  return x;
+}
+
+/// Allows the operator that made `x` to gather operands whose split it cannot keep, along the axes that it cannot use; without
+/// it such a program is refused with the operand and both shardings. Its gradient is allowed the same.
+///
+///     auto y = allow_replication(reshape(x, {3, 2}));   // x is [2,3], its rows split: no part of y lies on one device
+constexpr value allow_replication(value x) {
+  if (x.is_valid()) x.graph()->nodes[static_cast<std::size_t>(x.id())].allow_replication = true;
   return x;
 }
 

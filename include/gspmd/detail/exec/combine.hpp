@@ -108,7 +108,8 @@ inline constexpr std::int64_t reduce_block_bytes = 4096;
 /// out = source(0) op source(1) op ... of `n` >= 2 rows; `out` is none of the sources. source(j) is a row's first element.
 template <class Monoid, class E, class Source>
 inline void reduce_row(E* out, std::int64_t n, Source source, std::int64_t elems, bool streaming) {
-  if (n == 2 && streaming) return combine<Monoid, true>(out, out, source(0), source(1), elems);
+  if constexpr (std::is_same_v<Monoid, add_monoid>)  // the others are not worth their compile time
+    if (n == 2 && streaming) return combine<Monoid, true>(out, out, source(0), source(1), elems);
   constexpr std::int64_t block = reduce_block_bytes / static_cast<std::int64_t>(sizeof(E));
   for (std::int64_t begin = 0; begin < elems; begin += block) {
     const auto count = elems - begin < block ? elems - begin : block;

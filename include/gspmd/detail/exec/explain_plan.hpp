@@ -91,7 +91,7 @@ class plan_explainer {
   /// The number of the loop that computes a value; `-` for what is read where it is used, without work of its own.
   [[nodiscard]] std::string loop_text(const planned_node& n, const planned_value& v) const {
     if (n.op == opcode::parameter) return {};
-    if (v.step < 0 || n.op == opcode::reshard || n.op == opcode::reshape) return "-";
+    if (v.step < 0 || n.op == opcode::reshard || n.op == opcode::shard_alike || n.op == opcode::reshape) return "-";
     const int loop = loop_[static_cast<std::size_t>(v.step)];
     return loop > 0 ? std::to_string(loop) : std::string();
   }

@@ -4,19 +4,12 @@
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
-#include <memory>
 
-#include "gspmd/detail/exec/fused_group.hpp"
-#include "gspmd/detail/exec/fused_kernels.hpp"
-#include "gspmd/detail/exec/fused_registers.hpp"
+#include "gspmd/detail/exec/fused_code.hpp"
 #include "gspmd/detail/exec/scalar_ops.hpp"
+#include "gspmd/detail/exec/simd.hpp"
 
-/// Interprets a fused group that is known at run time only.
-///
-///   1. every op gets a block of the scratch memory, unless it is a load that can be read where it is
-///   2. the loop runs over blocks of 512 elements in row-major order, however short its rows are
-///   3. in a block, op by op: gather the load, or one call of the op's kernel
-///   4. results are computed right into the output where no later op still reads what they overwrite; else copied
+/// Interprets a fused group that is known at run time only: block by block, instruction by instruction.
 #if defined(__clang__)
 #pragma clang diagnostic push
 #pragma clang diagnostic ignored "-Wpass-failed"  // see for_each_index
@@ -24,65 +17,77 @@
 
 namespace gspmd::detail {
 
-/// Calls body(index of the first element, first, count) for the parts of rows that the n elements from `index` on consist of.
+/// Calls body(offset, r) for `rows` rows r of the loop from the one at `index` on: the offset of the row's first element.
 template <class Body>
-inline void for_each_row_part(const extents& loop, const std::int64_t* index, std::int64_t n, Body body) {
-  std::int64_t at[max_rank + 1];
+inline void for_each_row(const extents& loop, const extents& strides, const std::int64_t* index, std::int64_t rows, Body body) {
   const int last = loop.count - 1;
+  std::int64_t at[max_rank + 1];
   for (int d = 0; d <= last; ++d) at[d] = index[d];
-  for (std::int64_t first = 0; first < n;) {
-    const std::int64_t left = last < 0 ? 1 : loop[last] - at[last];
-    const std::int64_t count = left < n - first ? left : n - first;
-    body(static_cast<const std::int64_t*>(at), first, count);
-    first += count;
-    if (last < 0) continue;
-    at[last] += count;
-    for (int d = last; d > 0 && at[d] == loop[d]; --d) {
+  for (std::int64_t r = 0; r < rows;) {
+    std::int64_t offset = 0;
+    for (int d = 0; d <= last; ++d) offset += at[d] * strides[d];
+    if (last < 1) return body(offset, r);
+    const std::int64_t left = loop[last - 1] - at[last - 1];
+    const std::int64_t count = left < rows - r ? left : rows - r;
+    const std::int64_t step = strides[last - 1];
+    for (std::int64_t k = 0; k < count; ++k) body(offset + k * step, r + k);
+    r += count;
+    at[last - 1] += count;
+    for (int d = last - 1; d > 0 && at[d] == loop[d]; --d) {
       at[d] = 0;
       ++at[d - 1];
     }
   }
 }
 
-inline std::int64_t offset_of(const extents& loop, const scalar_op& load, const std::int64_t* index) {
-  std::int64_t offset = 0;
-  for (int d = 0; d < loop.count; ++d) offset += index[d] * load.strides[d];
-  return offset;
-}
-
-/// Loads n elements from `index` on into `out`. `Bits` is an integer as wide as the elements.
+/// Fills `n` elements, and up to a lane of what follows: rows are filled in order, and blocks have room for it.
 template <class Bits>
-inline void gather_elements(const extents& loop, const scalar_op& load, const void* input, const std::int64_t* index,
-                            std::byte* out, std::int64_t n) {
-  const std::int64_t stride = loop.count == 0 ? 0 : load.strides[loop.count - 1];
-  for_each_row_part(loop, index, n, [&](const std::int64_t* at, std::int64_t first, std::int64_t count) {
-    constexpr std::int64_t size = sizeof(Bits);
-    const std::byte* const from = static_cast<const std::byte*>(input) + offset_of(loop, load, at) * size;
-    std::byte* const to = out + first * size;
-    if (stride == 1 && count >= 32) {
-      std::memcpy(to, from, static_cast<std::size_t>(count * size));
-      return;
-    }
-    for (std::int64_t i = 0; i < count; ++i) std::memcpy(to + i * size, from + i * stride * size, size);
-  });
+[[gnu::always_inline]] inline void splat(Bits value, std::byte* to, std::int64_t n) {
+  const auto all = broadcast_simd(value);
+  for (std::int64_t i = 0; i < n; i += simd_lanes<Bits>)
+    std::memcpy(to + i * static_cast<std::int64_t>(sizeof(Bits)), &all, sizeof all);
 }
 
-inline void gather(const extents& loop, const scalar_op& load, const void* input, const std::int64_t* index, std::byte* out,
-                   std::int64_t n) {
-  switch (bytes_of(load.type)) {
-    case 1: return gather_elements<std::uint8_t>(loop, load, input, index, out, n);
-    case 4: return gather_elements<std::uint32_t>(loop, load, input, index, out, n);
-    default: return gather_elements<std::uint64_t>(loop, load, input, index, out, n);
+/// Where a block begins in the loop, and how many elements of how many rows it has.
+struct fused_block {
+  std::int64_t index[max_rank + 1];
+  std::int64_t rows;
+  std::int64_t columns;
+};
+
+/// Loads the elements of a block into `out`. `Bits` is an integer as wide as the elements.
+template <class Bits>
+inline void gather_elements(const extents& loop, const extents& strides, const void* input, const fused_block& b,
+                            std::byte* out) {
+  constexpr std::int64_t size = sizeof(Bits);
+  const auto* const from = static_cast<const std::byte*>(input);
+  const std::int64_t stride = loop.count == 0 ? 0 : strides[loop.count - 1];
+  const std::int64_t n = b.columns;
+  if (stride == 0) {
+    for_each_row(loop, strides, b.index, b.rows, [=](std::int64_t offset, std::int64_t r) {
+      Bits value;
+      std::memcpy(&value, from + offset * size, sizeof value);
+      splat(value, out + r * n * size, n);
+    });
+  } else if (stride == 1 && n >= 16) {
+    for_each_row(loop, strides, b.index, b.rows, [=](std::int64_t offset, std::int64_t r) {
+      std::memcpy(out + r * n * size, from + offset * size, static_cast<std::size_t>(n * size));
+    });
+  } else {
+    for_each_row(loop, strides, b.index, b.rows, [=](std::int64_t offset, std::int64_t r) {
+      for (std::int64_t i = 0; i < n; ++i)
+        std::memcpy(out + (r * n + i) * size, from + (offset + i * stride) * size, sizeof(Bits));
+    });
   }
 }
 
-/// Where the n elements from `index` on are, if they lie next to each other in one row that no output can be; else null.
-inline std::byte* part_of_row(const extents& loop, const scalar_op& load, const void* input, const std::int64_t* index,
-                              std::int64_t n) {
-  const int last = loop.count - 1;
-  if (last < 0 || load.strides[last] != 1 || index[last] + n > loop[last]) return nullptr;
-  if (kind_of_load(loop, load) != load_kind::strided) return nullptr;
-  return static_cast<std::byte*>(const_cast<void*>(input)) + offset_of(loop, load, index) * bytes_of(load.type);
+inline void gather(const extents& loop, const extents& strides, dtype type, const void* input, const fused_block& b,
+                   std::byte* out) {
+  switch (bytes_of(type)) {
+    case 1: return gather_elements<std::uint8_t>(loop, strides, input, b, out);
+    case 4: return gather_elements<std::uint32_t>(loop, strides, input, b, out);
+    default: return gather_elements<std::uint64_t>(loop, strides, input, b, out);
+  }
 }
 
 /// Calls body(T{}) with the element type of `type`.
@@ -104,25 +109,17 @@ inline void fill(const scalar_op& o, std::byte* out, std::int64_t n) {
   });
 }
 
-inline void count_up(const extents& loop, const scalar_op& o, std::int64_t offset, const std::int64_t* index, std::byte* out,
-                     std::int64_t n) {
-  const std::int64_t step = o.dim == loop.count - 1 ? 1 : 0;
+inline void count_up(const extents& loop, const scalar_op& o, std::int64_t first, const fused_block& b, std::byte* out) {
+  extents strides(loop.count, 0);
+  strides[o.dim] = 1;  // of the "array" of indices
+  const std::int64_t step = strides[loop.count - 1];
+  const std::int64_t n = b.columns;
   with_element(o.type, [&]<class T>(T) {
-    for_each_row_part(loop, index, n, [&](const std::int64_t* at, std::int64_t first, std::int64_t count) {
-      const std::int64_t begin = offset + at[o.dim];
-      for_each_index(count, [=](std::int64_t i) { store_element(out, first + i, convert_element<T>(begin + i * step)); });
+    for_each_row(loop, strides, b.index, b.rows, [=](std::int64_t offset, std::int64_t r) {
+      const std::int64_t begin = first + offset;
+      for_each_index(n, [=](std::int64_t i) { store_element(out, r * n + i, convert_element<T>(begin + i * step)); });
     });
   });
-}
-
-/// True when the result of op `k` may go right to `output`: no load from there is read by a later op.
-inline bool may_write_through(const fused_group& group, const block_tables& t, std::int32_t k, const void* output,
-                              const void* const* inputs) {
-  for (std::size_t p = 0; p < group.ops.size(); ++p) {
-    const scalar_op& o = group.ops[p];
-    if (o.op == opcode::parameter && inputs[o.slot] == output && t.last_use[p] > k) return false;
-  }
-  return true;
 }
 
 inline bool is_output(const fused_group& group, const void* input, void* const* outputs) {
@@ -131,97 +128,105 @@ inline bool is_output(const fused_group& group, const void* input, void* const* 
   return false;
 }
 
-/// Runs the group on one device. `inputs` and `outputs` by slot; an output may be the same memory as an input that is loaded
-/// at equal index. `scratch` has fused_scratch_bytes(group) bytes.
+/// Fills a register from its source; returns where its elements are.
+inline std::byte* read_source(const fused_code& code, const fused_code::source& s, const void* const* inputs,
+                              const std::int64_t* iota_offsets, const fused_block& b, std::byte* home) {
+  const scalar_op& o = code.op(s.op);
+  const extents& loop = code.group.loop;
+  if (o.op == opcode::constant) {
+    fill(o, home, b.rows * b.columns);
+  } else if (o.op == opcode::iota) {
+    count_up(loop, o, iota_offsets[o.slot], b, home);
+  } else if (s.kind == load_kind::scalar) {
+    gather(loop, extents(loop.count, 0), o.type, inputs[o.slot], b, home);
+  } else if (!code.blocks.has_whole_rows && o.strides[loop.count - 1] == 1) {  // in one row, that no output can be
+    std::int64_t offset = 0;
+    for (int d = 0; d < loop.count; ++d) offset += b.index[d] * o.strides[d];
+    return static_cast<std::byte*>(const_cast<void*>(inputs[o.slot])) + offset * bytes_of(o.type);
+  } else {
+    gather(loop, o.strides, o.type, inputs[o.slot], b, home);
+  }
+  return home;
+}
+
+/// Runs a group on one device. `inputs` and `outputs` by slot; an output may be the same memory as an input that is loaded at
+/// equal index. `scratch` has code.scratch_bytes bytes.
 template <class = void>
-[[gnu::noinline]] void run_fused(const fused_group& group, const void* const* inputs, void* const* outputs,
+[[gnu::noinline]] void run_fused(const fused_code& code, const void* const* inputs, void* const* outputs,
                                  const std::int64_t* iota_offsets, std::byte* scratch) {
+  const fused_group& group = code.group;
   const std::int64_t total = elements(group.loop);
   if (total == 0) return;
-  const auto count = static_cast<std::int32_t>(group.ops.size());
-  const fused_scratch_layout layout{count};
   const auto past = reinterpret_cast<std::uintptr_t>(scratch) % fused_alignment;
   std::byte* const memory = scratch + (past == 0 ? 0 : fused_alignment - past);
-  auto* const registers = reinterpret_cast<fused_register*>(memory);
-  std::uninitialized_default_construct_n(registers, count);
-  const block_tables tables{
-      reinterpret_cast<std::int32_t*>(memory + layout.last_use()), reinterpret_cast<std::int32_t*>(memory + layout.block()),
-      reinterpret_cast<std::int32_t*>(memory + layout.free()), reinterpret_cast<bool*>(memory + layout.lasts())};
-  assign_blocks(group, tables);
-  const std::int64_t block_bytes = fused_block_bytes(group);
-  const std::int64_t first_block = total < fused_block_elems ? total : fused_block_elems;
-  const std::int64_t origin[max_rank]{};
+  auto** const registers = reinterpret_cast<std::byte**>(memory);  // where the block's elements are, by op
+  auto* const streams = reinterpret_cast<fused_stream*>(
+      memory + align_up(code.op_count() * static_cast<std::int64_t>(sizeof(std::byte*)), fused_alignment));
+  int stream_count = 0;
+  const auto home = [&](std::int64_t k) {
+    return memory + code.tables_bytes + code.block[static_cast<std::size_t>(k)] * code.block_bytes;
+  };
 
-  bool needs_index = false;
-  for (std::int32_t k = 0; k < count; ++k) {
-    const scalar_op& o = group.ops[static_cast<std::size_t>(k)];
-    fused_register& r = registers[k];
-    r.home = tables.block[k] < 0 ? nullptr : memory + layout.blocks() + tables.block[k] * block_bytes;
-    r.at = r.home;
-    if (o.op == opcode::parameter) {
-      const auto kind = kind_of_load(group.loop, o);
-      const bool is_overwritten =
-          tables.last_use[k] == count && group.stores.size() > 1 && is_output(group, inputs[o.slot], outputs);
-      if (kind == load_kind::dense && !is_overwritten && !tables.lasts[k]) {
-        r.source = fused_register::in_place;
-        r.home = static_cast<std::byte*>(const_cast<void*>(inputs[o.slot]));
-        r.element_bytes = bytes_of(o.type);
-      } else {
-        r.source = fused_register::gathered;
-      }
-    } else if (o.op == opcode::constant) {
-      r.source = fused_register::filled;
-    } else if (o.op == opcode::iota) {
-      r.source = fused_register::numbered;
+  fused_block b{{}, 1, total < code.blocks.elems ? total : code.blocks.elems};
+  if (code.blocks.has_whole_rows) {
+    b.rows = b.columns / code.blocks.row;
+    b.columns = code.blocks.row;
+  }
+  for (const auto& s : code.once) registers[s.op] = read_source(code, s, inputs, iota_offsets, b, home(s.op));
+  for (const auto& i : code.instructions) registers[i.result] = home(i.result);
+  bool copies_dense = false;
+  for (const auto& s : code.dense) {
+    const scalar_op& o = code.op(s.op);
+    if (s.last_use == code.op_count() && group.stores.size() > 1 && is_output(group, inputs[o.slot], outputs)) {
+      registers[s.op] = nullptr;
+      copies_dense = true;
     } else {
-      r.kernel = fused_kernels<>::find(o);
+      streams[stream_count++] = {static_cast<std::byte*>(const_cast<void*>(inputs[o.slot])), bytes_of(o.type), s.op};
     }
-    if (tables.lasts[k]) {
-      if (o.op == opcode::constant) fill(o, r.home, first_block);
-      else gather(group.loop, o, inputs[o.slot], origin, r.home, first_block);
-      r.source = fused_register::in_place;
-    }
-    needs_index = needs_index || r.source == fused_register::gathered || r.source == fused_register::numbered;
   }
+  const int loads = stream_count;
   for (const auto& s : group.stores) {
-    fused_register& r = registers[s.op];
-    if (r.source == fused_register::computed && r.element_bytes == 0 &&
-        may_write_through(group, tables, s.op, outputs[s.slot], inputs)) {
-      r.home = static_cast<std::byte*>(outputs[s.slot]);
-      r.element_bytes = bytes_of(group.ops[static_cast<std::size_t>(s.op)].type);
-    }
+    bool may_write_through = is_elementwise(code.op(s.op).op);
+    for (const auto& load : code.dense)
+      if (inputs[code.op(load.op).slot] == outputs[s.slot] && load.last_use > s.op) may_write_through = false;
+    for (int k = loads; k < stream_count; ++k)
+      if (streams[k].op == s.op) may_write_through = false;
+    if (may_write_through)
+      streams[stream_count++] = {static_cast<std::byte*>(outputs[s.slot]), bytes_of(code.op(s.op).type), s.op};
   }
 
-  std::int64_t index[max_rank]{};
-  for (std::int64_t begin = 0; begin < total; begin += fused_block_elems) {
-    const std::int64_t n = total - begin < fused_block_elems ? total - begin : fused_block_elems;
-    if (needs_index) {
+  std::int64_t column = 0;  // of a block that is a part of a row
+  for (std::int64_t begin = 0; begin < total;) {
+    std::int64_t n = total - begin < code.blocks.elems ? total - begin : code.blocks.elems;
+    if (!code.blocks.has_whole_rows && code.blocks.row - column < n) n = code.blocks.row - column;
+    if (!code.each.empty()) {
       std::int64_t left = begin;
       for (int d = group.loop.count - 1; d >= 0; --d) {
-        index[d] = left % group.loop[d];
+        b.index[d] = left % group.loop[d];
         left /= group.loop[d];
       }
+      if (code.blocks.has_whole_rows) b.rows = n / code.blocks.row;
+      else b.columns = n;
+      for (const auto& s : code.each) registers[s.op] = read_source(code, s, inputs, iota_offsets, b, home(s.op));
     }
-    for (std::int32_t k = 0; k < count; ++k) {
-      const scalar_op& o = group.ops[static_cast<std::size_t>(k)];
-      fused_register& r = registers[k];
-      r.at = r.home + begin * r.element_bytes;
-      switch (r.source) {
-        case fused_register::in_place: break;
-        case fused_register::computed: r.kernel(o, registers, r.at, n); break;
-        case fused_register::gathered:
-          if (std::byte* const row = part_of_row(group.loop, o, inputs[o.slot], index, n); row != nullptr) r.at = row;
-          else gather(group.loop, o, inputs[o.slot], index, r.at, n);
-          break;
-        case fused_register::filled: fill(o, r.at, n); break;
-        case fused_register::numbered: count_up(group.loop, o, iota_offsets[o.slot], index, r.at, n); break;
+    for (int k = 0; k < stream_count; ++k) registers[streams[k].op] = streams[k].begin + begin * streams[k].elem_bytes;
+    if (copies_dense)
+      for (const auto& s : code.dense) {
+        const scalar_op& o = code.op(s.op);
+        if (s.last_use != code.op_count() || !is_output(group, inputs[o.slot], outputs)) continue;
+        const auto bytes = bytes_of(o.type);
+        registers[s.op] = home(s.op);
+        std::memcpy(home(s.op), static_cast<const std::byte*>(inputs[o.slot]) + begin * bytes,
+                    static_cast<std::size_t>(n * bytes));
       }
-    }
+    for (const auto& i : code.instructions) i.kernel(i, registers, registers[i.result], n);
     for (const auto& s : group.stores) {
-      const auto bytes = bytes_of(group.ops[static_cast<std::size_t>(s.op)].type);
+      const auto bytes = bytes_of(code.op(s.op).type);
       std::byte* const to = static_cast<std::byte*>(outputs[s.slot]) + begin * bytes;
-      if (to != registers[s.op].at) std::memcpy(to, registers[s.op].at, static_cast<std::size_t>(n * bytes));
+      if (to != registers[s.op]) std::memcpy(to, registers[s.op], static_cast<std::size_t>(n * bytes));
     }
+    begin += n;
+    column = column + n == code.blocks.row ? 0 : column + n;
   }
 }
 

@@ -12,24 +12,39 @@
 #include "gspmd/detail/exec/fused_loop.hpp"
 #include "gspmd/detail/exec/scalar_ops.hpp"
 
-/// One tight loop per opcode and element type, for the interpreter of fused groups.
+/// One tight loop per opcode and element type, for the interpreter of fused groups, and one per pair of opcodes that often
+/// follow each other: what an interpreted loop costs is the way of every intermediate result to the first cache and back.
 namespace gspmd::detail {
 
-struct fused_register;
+struct fused_instruction;
 
-/// Computes n elements of `op` from its operands' registers into `out`.
-using fused_kernel = void (*)(const scalar_op& op, const fused_register* registers, std::byte* out, std::int64_t n);
+/// Computes n elements of an instruction from the elements of its operands, `registers[from]`, into `out`.
+using fused_kernel = void (*)(const fused_instruction& i, const std::byte* const* registers, std::byte* out, std::int64_t n);
 
-/// The value of an op for the elements of one block.
-struct fused_register {
-  std::byte* at = nullptr;         // this block's elements
-  std::byte* home = nullptr;       // the register's own memory, or where the loop's first element is in an input or output
-  std::int64_t element_bytes = 0;  // of the distance between blocks in `home`; 0: the register's own memory
-  fused_kernel kernel = nullptr;   // of an elementwise op
-  enum : unsigned char { computed, in_place, gathered, filled, numbered } source = computed;
+struct fused_instruction {
+  fused_kernel kernel = nullptr;
+  std::int16_t result = 0;  // register
+  inline_vec<std::int16_t, max_map_arity> from;
+  const map_function* function = nullptr;
 };
 
 using dtype_list = boost::mp11::mp_list<float, double, std::int32_t, std::int64_t, bool>;
+
+/// `second` on the result of `first` and on operands of its own.
+///
+///   {multiply, subtract, 1}       c - a * b from a, b, c: the product is operand 1 of the difference
+///   {compare_gt, select, 0}       a > b ? c : d from a, b, c, d
+struct fused_pair {
+  opcode first, second;
+  int place;  // of the result of `first` among the operands of `second`
+};
+/// On f32 and f64, all operands and results but those of comparisons.
+inline constexpr fused_pair fused_pairs[] = {
+    {opcode::multiply, opcode::add, 0},      {opcode::multiply, opcode::subtract, 0}, {opcode::multiply, opcode::subtract, 1},
+    {opcode::add, opcode::relu, 0},          {opcode::compare_eq, opcode::select, 0}, {opcode::compare_ne, opcode::select, 0},
+    {opcode::compare_lt, opcode::select, 0}, {opcode::compare_le, opcode::select, 0}, {opcode::compare_gt, opcode::select, 0},
+    {opcode::compare_ge, opcode::select, 0}, {opcode::compare_eq, opcode::convert, 0}};
+inline constexpr std::size_t fused_pair_count = std::size(fused_pairs);
 
 #if defined(__clang__)
 #pragma clang diagnostic push
@@ -39,16 +54,17 @@ using dtype_list = boost::mp11::mp_list<float, double, std::int32_t, std::int64_
 #define GSPMD_LOOP_FUNCTION [[gnu::noinline, gnu::optimize("fp-contract=off", "no-trapping-math", "no-math-errno")]]
 #endif
 template <opcode Op, class Out, class In>
-GSPMD_LOOP_FUNCTION void fused_kernel_of(const scalar_op& op, const fused_register* registers, std::byte* out, std::int64_t n) {
-  const void* const a = registers[op.args[0]].at;
+GSPMD_LOOP_FUNCTION void fused_kernel_of(const fused_instruction& o, const std::byte* const* registers, std::byte* out,
+                                         std::int64_t n) {
+  const void* const a = registers[o.from[0]];
   if constexpr (is_unary(Op)) {
     for_each_index(
         n, [=](std::int64_t i)
                __attribute__((always_inline)) { store_element(out, i, apply<Op, Out, In>(load_element<In>(a, i))); });
   } else {
-    const void* const b = registers[op.args[1]].at;
+    const void* const b = registers[o.from[1]];
     if constexpr (Op == opcode::select) {
-      const void* const c = registers[op.args[2]].at;
+      const void* const c = registers[o.from[2]];
       for_each_index(
           n, [=](std::int64_t i) __attribute__((always_inline)) {
             store_element(out, i, apply<Op, Out, In>(load_element<bool>(a, i), load_element<In>(b, i), load_element<In>(c, i)));
@@ -61,17 +77,56 @@ GSPMD_LOOP_FUNCTION void fused_kernel_of(const scalar_op& op, const fused_regist
     }
   }
 }
+
+template <std::size_t Pair, class Out, class In>
+GSPMD_LOOP_FUNCTION void fused_pair_kernel_of(const fused_instruction& o, const std::byte* const* registers, std::byte* out,
+                                              std::int64_t n) {
+  constexpr fused_pair p = fused_pairs[Pair];
+  constexpr opcode first = p.first, second = p.second;
+  using middle = std::conditional_t<is_compare(first), bool, In>;
+  const void* const a = registers[o.from[0]];
+  const void* const b = registers[o.from[1]];
+  if constexpr (is_unary(second)) {
+    for_each_index(
+        n, [=](std::int64_t i) __attribute__((always_inline)) {
+          store_element(out, i,
+                        apply<second, Out, middle>(apply<first, middle, In>(load_element<In>(a, i), load_element<In>(b, i))));
+        });
+  } else {
+    const void* const c = registers[o.from[2]];
+    if constexpr (second == opcode::select) {
+      const void* const d = registers[o.from[3]];
+      for_each_index(
+          n, [=](std::int64_t i) __attribute__((always_inline)) {
+            const bool which = apply<first, bool, In>(load_element<In>(a, i), load_element<In>(b, i));
+            store_element(out, i, apply<second, Out, Out>(which, load_element<Out>(c, i), load_element<Out>(d, i)));
+          });
+    } else {
+      for_each_index(
+          n, [=](std::int64_t i) __attribute__((always_inline)) {
+            const In m = apply<first, In, In>(load_element<In>(a, i), load_element<In>(b, i));
+            const In other = load_element<In>(c, i);
+            store_element(out, i, p.place == 0 ? apply<second, Out, In>(m, other) : apply<second, Out, In>(other, m));
+          });
+    }
+  }
+}
 #undef GSPMD_LOOP_FUNCTION
 #if defined(__clang__)
 #pragma clang diagnostic pop
 #endif
 
 template <class T>
-void map_kernel_of(const scalar_op& op, const fused_register* registers, std::byte* out, std::int64_t n) {
-  const auto function = function_for<T>(*op.function);
+void map_kernel_of(const fused_instruction& o, const std::byte* const* registers, std::byte* out, std::int64_t n) {
+  if (const auto rows = o.function->rows[static_cast<int>(dtype_of<T>())]; rows != nullptr) {
+    const void* arguments[max_map_arity];
+    for (int k = 0; k < o.from.count; ++k) arguments[k] = registers[o.from[k]];
+    return rows(o.function->object, arguments, out, n);
+  }
+  const auto function = function_for<T>(*o.function);
   for (std::int64_t i = 0; i < n; ++i) {
     T args[max_map_arity];
-    for (int k = 0; k < op.args.count; ++k) args[k] = load_element<T>(registers[op.args[k]].at, i);
+    for (int k = 0; k < o.from.count; ++k) args[k] = load_element<T>(registers[o.from[k]], i);
     store_element(out, i, function(args));
   }
 }
@@ -111,10 +166,41 @@ struct fused_kernels {
     return table;
   }();
 
+  /// Of fused_pairs, by f32 and f64.
+  static constexpr std::array<std::array<fused_kernel, 2>, fused_pair_count> pair = [] {
+    std::array<std::array<fused_kernel, 2>, fused_pair_count> table{};
+    boost::mp11::mp_for_each<boost::mp11::mp_iota_c<fused_pair_count>>([&]<class P>(P) {
+      table[P::value] = {fused_pair_kernel_of<P::value, float, float>, fused_pair_kernel_of<P::value, double, double>};
+    });
+    return table;
+  }();
+  /// convert(a == b) from an integer type to a floating one, as one_hot has it: [to][from].
+  static constexpr std::array<std::array<fused_kernel, 2>, 2> one_hot = [] {
+    constexpr std::size_t p = fused_pair_count - 1;
+    return std::array<std::array<fused_kernel, 2>, 2>{
+        {{fused_pair_kernel_of<p, float, std::int32_t>, fused_pair_kernel_of<p, float, std::int64_t>},
+         {fused_pair_kernel_of<p, double, std::int32_t>, fused_pair_kernel_of<p, double, std::int64_t>}}};
+  }();
+
   static fused_kernel find(const scalar_op& o) {
     const auto in = static_cast<std::size_t>(o.operand_type);
     if (o.op == opcode::convert) return convert[static_cast<std::size_t>(o.type)][in];
     return elementwise[static_cast<std::size_t>(o.op)][in];
+  }
+
+  /// The kernel of `second` on the result of `first`, its operand `place`; null if there is none.
+  static fused_kernel find(const scalar_op& first, const scalar_op& second, int place) {
+    if (!is_floating(second.type)) return nullptr;
+    const auto to = static_cast<std::size_t>(second.type);
+    if (second.op == opcode::add) place = 0;  // a + b = b + a
+    for (std::size_t p = 0; p < fused_pair_count; ++p) {
+      const auto& known = fused_pairs[p];
+      if (known.first != first.op || known.second != second.op || known.place != place) continue;
+      if (first.operand_type == second.type) return pair[p][to];
+      if (second.op == opcode::convert && first.operand_type == dtype::s32) return one_hot[to][0];
+      if (second.op == opcode::convert && first.operand_type == dtype::s64) return one_hot[to][1];
+    }
+    return nullptr;
   }
 };
 

@@ -3,8 +3,7 @@
 
 #include <exception>
 
-#include <boost/mp11/algorithm.hpp>
-
+#include "gspmd/detail/exec/element_types.hpp"
 #include "gspmd/detail/exec/fused_dynamic.hpp"
 #include "gspmd/detail/exec/local_step.hpp"
 #include "gspmd/detail/exec/static_program.hpp"
@@ -15,21 +14,18 @@ namespace gspmd::detail {
 struct runtime_step {
   const plan_view* view;
   const plan_step* s;
+  const void* prepared = nullptr;  // the reduction_plan or permutation_plan
 
   [[nodiscard]] const plan_view& plan() const { return *view; }
   [[nodiscard]] const plan_step& step() const { return *s; }
   [[nodiscard]] auto contraction() const { return runtime_spec{&view->contractions[static_cast<std::size_t>(s->spec)]}; }
-  [[nodiscard]] auto reduction() const { return runtime_spec{&view->reductions[static_cast<std::size_t>(s->spec)]}; }
-  [[nodiscard]] auto permutation() const { return runtime_spec{&view->permutations[static_cast<std::size_t>(s->spec)]}; }
+  [[nodiscard]] auto reduction() const {
+    return prepared_spec{&view->reductions[static_cast<std::size_t>(s->spec)], static_cast<const reduction_plan*>(prepared)};
+  }
+  [[nodiscard]] auto permutation() const {
+    return prepared_spec{&view->permutations[static_cast<std::size_t>(s->spec)], static_cast<const permutation_plan*>(prepared)};
+  }
 };
-
-using element_types = boost::mp11::mp_list<float, double, std::int32_t, std::int64_t, bool>;  // in the order of dtype
-
-/// Calls `f(T{})` with the element type that `type` names.
-template <class F>
-void with_element_type(dtype type, F&& f) {
-  boost::mp11::mp_with_index<5>(static_cast<std::size_t>(type), [&](auto i) { f(boost::mp11::mp_at_c<element_types, i>{}); });
-}
 
 inline fused_group group_of(const plan_view& plan, const plan_step& s) {
   const auto& g = plan.groups[static_cast<std::size_t>(s.spec)];
@@ -37,17 +33,10 @@ inline fused_group group_of(const plan_view& plan, const plan_step& s) {
           plan.stores.subspan(static_cast<std::size_t>(g.stores.begin), static_cast<std::size_t>(g.stores.count))};
 }
 
-/// The scratch that the loops of a plan need, the largest of them.
-inline std::int64_t fused_scratch_bytes(const plan_view& plan) {
-  std::int64_t most = 0;
-  for (const auto& s : plan.steps)
-    if (s.what == action::fused) most = std::max(most, fused_scratch_bytes(group_of(plan, s)));
-  return most;
-}
-
 class interpreter {
  public:
-  explicit interpreter(const plan_view& plan) : plan_(plan), scratch_(fused_scratch_bytes(plan)) {
+  explicit interpreter(const plan_view& plan) : plan_(plan) {
+    std::int64_t scratch = 0;
     std::size_t operands = 1;
     std::size_t results = 1;
     std::size_t bounds = 1;
@@ -55,7 +44,20 @@ class interpreter {
       operands = std::max(operands, static_cast<std::size_t>(s.operands.count));
       results = std::max(results, static_cast<std::size_t>(s.results.count));
       bounds = std::max(bounds, static_cast<std::size_t>(s.bounds.count));
+      ready_.push_back(0);
+      if (s.what == action::fused) {
+        ready_.back() = loops_.size();
+        loops_.emplace_back(group_of(plan_, s));
+        scratch = std::max(scratch, loops_.back().scratch_bytes);
+      } else if (s.what == action::reduce) {
+        ready_.back() = reductions_.size();
+        reductions_.push_back(plan_reduction(plan_.reductions[static_cast<std::size_t>(s.spec)]));
+      } else if (s.what == action::permute) {
+        ready_.back() = permutations_.size();
+        permutations_.push_back(plan_permutation(plan_.permutations[static_cast<std::size_t>(s.spec)]));
+      }
     }
+    scratch_ = aligned_bytes(scratch);
     inputs_.resize(operands);
     outputs_.resize(results);
     offsets_.resize(bounds);
@@ -70,7 +72,7 @@ class interpreter {
         if (s.what == action::move || s.what == action::combine) {
           communicate(comm, s, devices, from, to);
         } else {
-          for (int d = 0; d < comm.local_count(); ++d) compute(s, devices[d]);
+          for (int d = 0; d < comm.local_count(); ++d) compute(current, devices[d]);
         }
       }
     } catch (const error& e) {
@@ -96,29 +98,42 @@ class interpreter {
     });
   }
 
-  void compute(const plan_step& s, const device_memory& device) {
-    const runtime_step step{&plan_, &s};
+  void compute(int current, const device_memory& device) {
+    const auto& s = plan_.steps[static_cast<std::size_t>(current)];
+    const auto ready = ready_[static_cast<std::size_t>(current)];
     switch (s.what) {
       case action::contract:
         with_element_type(s.type, [&](auto element) {
           using T = decltype(element);
-          if constexpr (!std::is_same_v<T, bool>) run_contract<T>(step, device);
+          if constexpr (!std::is_same_v<T, bool>) run_contract<T>(runtime_step{&plan_, &s}, device);
         });
         break;
-      case action::reduce: with_element_type(s.type, [&](auto element) { run_reduce<decltype(element)>(step, device); }); break;
-      case action::permute: with_element_type(s.type, [&](auto element) { run_permute<decltype(element)>(step, device); }); break;
+      case action::reduce:
+        with_element_type(s.type, [&](auto element) {
+          run_reduce<decltype(element)>(runtime_step{&plan_, &s, &reductions_[ready]}, device);
+        });
+        break;
+      case action::permute:
+        with_element_type(s.type, [&](auto element) {
+          run_permute<decltype(element)>(runtime_step{&plan_, &s, &permutations_[ready]}, device);
+        });
+        break;
       default:
         for (int k = 0; k < s.operands.count; ++k) inputs_[static_cast<std::size_t>(k)] = device.read(plan_.operand(s, k).where);
         for (int k = 0; k < s.results.count; ++k) outputs_[static_cast<std::size_t>(k)] = device.write(plan_.result(s, k).where);
         for (int b = 0; b < s.bounds.count; ++b)
           offsets_[static_cast<std::size_t>(b)] =
               first_index(plan_, plan_.bounds[static_cast<std::size_t>(s.bounds.begin + b)], device.at);
-        run_fused(group_of(plan_, s), inputs_.data(), outputs_.data(), offsets_.data(), scratch_.get());
+        run_fused(loops_[ready], inputs_.data(), outputs_.data(), offsets_.data(), scratch_.get());
     }
   }
 
   plan_view plan_;
-  aligned_bytes scratch_;
+  std::vector<std::size_t> ready_;  // by step: the place in the list of its kind
+  std::vector<fused_code> loops_;
+  std::vector<reduction_plan> reductions_;
+  std::vector<permutation_plan> permutations_;
+  aligned_bytes scratch_;  // what the largest of the loops needs
   std::vector<const void*> inputs_;
   std::vector<void*> outputs_;
   std::vector<std::int64_t> offsets_;

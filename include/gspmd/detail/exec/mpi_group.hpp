@@ -87,10 +87,10 @@ class mpi_group {
   template <class T>
   void move(const mesh_shape& mesh, const movement& m, const T* in, T* out) {
     if (size() == 1)
-      return move_from_peers<T>(
-          mesh, m, me_, [&](std::int64_t) { return in; }, out);
+      return move_from_peers(
+          mesh, m, me_, [&](std::int64_t) { return in; }, out, sizeof(T));
     if (!work_.memories.empty() && window() != nullptr && find_peers(in, out, false)) {
-      move_from_peers<T>(mesh, m, me_, peers{peer_in_}, out);
+      move_from_peers(mesh, m, me_, peers{peer_in_}, out, sizeof(T));
       window_->meet();
       return;
     }
@@ -176,8 +176,8 @@ class mpi_group {
       finish();
     }
     if (in_place) return;
-    move_from_peers<T>(
-        mesh, m, me_, [&](std::int64_t j) { return all + j * elems; }, out);
+    move_from_peers(
+        mesh, m, me_, [&](std::int64_t j) { return all + j * elems; }, out, sizeof(T));
   }
 
   template <class T>

@@ -19,6 +19,7 @@ struct reduction_spec {
   extents in;         // allocated extents, dense row-major
   dim_mask dims = 0;  // those that are reduced
   monoid kind = monoid::add;
+  friend constexpr bool operator==(const reduction_spec&, const reduction_spec&) = default;
 };
 
 /// How a reduction is done. Runs of neighbouring kept dims are one loop, and so are runs of reduced dims as long as all but
@@ -122,10 +123,8 @@ void reduce_as(PlanSpec spec, const std::int64_t* valid, const T* typed_in, T* t
     // The minimum changes nothing, but shows the compiler the bound where the extents are constants.
     const auto rows = std::min(valid[p.loop_dim[p.first_reduced]], p.outermost) * p.row;
     const auto step = p.outermost * p.row * p.inner;
-    for (std::int64_t o = 0; o < p.outer; ++o) {
-      if (p.inner == 1) out[o] = reduce_contiguous<Kind>(in + o * step, rows);
-      else reduce_rows<Kind>(in + o * step, rows, p.inner, out + o * p.inner, false);
-    }
+    if (p.inner == 1) return reduce_each<Kind>(in, p.outer, step, rows, out);
+    for (std::int64_t o = 0; o < p.outer; ++o) reduce_rows<Kind>(in + o * step, rows, p.inner, out + o * p.inner, false);
   }
 }
 

@@ -37,6 +37,29 @@ inline U reduce_contiguous(const U* in, std::int64_t n) {
   return result;
 }
 
+/// out[o] = the reduction of the `n` neighbours from in[o * step] on, for every o < outer. Short ones by four, each in the order
+/// of reduce_contiguous: how many there are then hardly costs anything where it is not a constant.
+template <monoid Kind, class U>
+inline void reduce_each(const U* in, std::int64_t outer, std::int64_t step, std::int64_t n, U* out) {
+  std::int64_t o = 0;
+  if (n < 2 * simd_lanes<U>)
+    for (; o + 4 <= outer; o += 4) {
+      const U *r0 = in + o * step, *r1 = r0 + step, *r2 = r1 + step, *r3 = r2 + step;
+      U a = r0[0], b = r1[0], c = r2[0], d = r3[0];
+      for (std::int64_t i = 1; i < n; ++i) {
+        a = combine<Kind>(a, r0[i]);
+        b = combine<Kind>(b, r1[i]);
+        c = combine<Kind>(c, r2[i]);
+        d = combine<Kind>(d, r3[i]);
+      }
+      out[o] = a;
+      out[o + 1] = b;
+      out[o + 2] = c;
+      out[o + 3] = d;
+    }
+  for (; o < outer; ++o) out[o] = reduce_contiguous<Kind>(in + o * step, n);
+}
+
 /// reduce_rows for rows shorter than a vector: several of them together are as long as a few vectors, folded at the end.
 template <monoid Kind, class U>
 inline void reduce_short_rows(const U* in, std::int64_t rows, std::int64_t n, U* out, bool accumulate) {

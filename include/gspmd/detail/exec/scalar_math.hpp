@@ -81,7 +81,7 @@ struct float_format<double> {
 /// which ? a : b. GCC makes branches of selects before it vectorises, and follows those with a constant on one side through
 /// all that comes after; of masks it does not.
 template <class T>
-[[gnu::always_inline]] inline T choose(bool which, T a, T b) {
+[[gnu::always_inline]] constexpr T choose(bool which, T a, T b) {
 #if defined(__clang__)
   return which ? a : b;
 #else

@@ -59,16 +59,18 @@ constexpr bool is_defined(opcode op, dtype type) {
 /// Float to integer goes to the nearest end of the range, NaN to 0. Integers wrap around. To pred: is it not 0?
 template <class To, class From>
 [[gnu::always_inline]] constexpr To convert_element(From x) {
-  constexpr To most = std::numeric_limits<To>::max();
   if constexpr (std::is_same_v<To, bool>) {
     return x != From{};
   } else if constexpr (std::is_floating_point_v<From> && std::is_integral_v<To>) {
+    constexpr To most = std::numeric_limits<To>::max();
     constexpr From least = static_cast<From>(std::numeric_limits<To>::min());  // a power of two: exact
     const From from_below = x >= least ? x : least;
     const bool fits_above = x < -least;
     const To inside = static_cast<To>(fits_above ? from_below : From{});
     const To bounded = fits_above ? inside : most;
     return x != x ? To{} : bounded;
+  } else if constexpr (std::is_same_v<From, bool> && std::is_floating_point_v<To>) {
+    return choose(x, To(1), To(0));  // the plain conversion keeps GCC from vectorising
   } else {
     return static_cast<To>(x);
   }
@@ -180,6 +182,19 @@ constexpr auto function_for(const map_function& f) {
   else if constexpr (std::is_same_v<T, std::int32_t>) return f.s32;
   else if constexpr (std::is_same_v<T, std::int64_t>) return f.s64;
   else return f.pred;
+}
+
+/// True when the user's function takes elements of `type`.
+constexpr bool accepts(const map_function& f, dtype type) {
+  if (f.rows[static_cast<int>(type)] != nullptr) return true;
+  switch (type) {
+    case dtype::f32: return f.f32 != nullptr;
+    case dtype::f64: return f.f64 != nullptr;
+    case dtype::s32: return f.s32 != nullptr;
+    case dtype::s64: return f.s64 != nullptr;
+    case dtype::pred: return f.pred != nullptr;
+  }
+  return false;
 }
 
 }  // namespace gspmd::detail

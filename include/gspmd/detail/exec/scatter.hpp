@@ -7,7 +7,7 @@
 
 #include "gspmd/comm/communicator.hpp"
 #include "gspmd/detail/exec/device_memory.hpp"
-#include "gspmd/detail/exec/interpreter.hpp"
+#include "gspmd/detail/exec/element_types.hpp"
 #include "gspmd/detail/exec/monoid_ops.hpp"
 #include "gspmd/detail/exec/shared_memory.hpp"
 #include "gspmd/tree.hpp"
@@ -20,18 +20,17 @@ namespace gspmd::detail {
 inline void cut_shard(const mesh_shape& mesh, const planned_value& v, const coordinates& at, const void* whole, void* shard) {
   bool is_first = true;
   for (int a = 0; a < mesh.axis_count(); ++a) is_first = is_first && ((v.layout.partial & axis_bit(a)) == 0 || at[a] == 0);
-  with_element_type(v.type, [&](auto element) {
-    using T = decltype(element);
-    if (is_first) {
-      sharding layout = v.layout;
-      layout.partial = 0;
-      const movement m{v.global, {}, layout, 0};
-      move_from_peers<T>(
-          mesh, m, at, [whole](std::int64_t) { return static_cast<const T*>(whole); }, static_cast<T*>(shard));
-    } else {
+  if (!is_first) {
+    with_element_type(v.type, [&](auto element) {
+      using T = decltype(element);
       std::fill_n(static_cast<T*>(shard), elements(v.local), identity<T>(v.layout.kind));
-    }
-  });
+    });
+    return;
+  }
+  sharding layout = v.layout;
+  layout.partial = 0;
+  move_from_peers(
+      mesh, movement{v.global, {}, layout, 0}, at, [whole](std::int64_t) { return whole; }, shard, bytes_of(v.type));
 }
 
 /// Communicators whose devices share the caller's memory write an output where it belongs; the others gather it.
@@ -41,28 +40,28 @@ inline constexpr bool shares_memory = requires { requires Comm::shares_memory; }
 /// Puts shards, one per device of `comm`, together to a whole array; of replicas the first one is taken. Collective.
 template <class Comm>
 void join_shards(Comm& comm, const mesh_shape& mesh, const planned_value& v, const void* const* shards, void* whole) {
-  with_element_type(v.type, [&](auto element) {
-    using T = decltype(element);
-    if constexpr (shares_memory<Comm>) {
-      for (int d = 0; d < comm.local_count(); ++d) {
-        const auto at = mesh.coordinates_of(comm.device(d));
-        bool is_first = true;
-        for (int a = 0; a < mesh.axis_count(); ++a)
-          is_first = is_first && ((v.layout.split_axes() & axis_bit(a)) != 0 || at[a] == 0);
-        if (!is_first) continue;
-        const auto box = ranges_of(mesh, v.global, v.layout, at);
-        if (!box.any()) continue;
-        copy_box(static_cast<T*>(whole), static_cast<const T*>(shards[d]),
-                 place(box, layout_of(mesh, v.global, v.layout, at), layout_of(mesh, v.global, sharding{}, at)));
-      }
-    } else {
+  if constexpr (shares_memory<Comm>) {
+    for (int d = 0; d < comm.local_count(); ++d) {
+      const auto at = mesh.coordinates_of(comm.device(d));
+      bool is_first = true;
+      for (int a = 0; a < mesh.axis_count(); ++a)
+        is_first = is_first && ((v.layout.split_axes() & axis_bit(a)) != 0 || at[a] == 0);
+      if (!is_first) continue;
+      const auto box = ranges_of(mesh, v.global, v.layout, at);
+      if (!box.any()) continue;
+      copy_bytes(whole, shards[d], place(box, layout_of(mesh, v.global, v.layout, at), layout_of(mesh, v.global, sharding{}, at)),
+                 bytes_of(v.type), false);
+    }
+  } else {
+    with_element_type(v.type, [&](auto element) {
+      using T = decltype(element);
       const movement m{v.global, v.layout, {}, movement_axes(mesh, v.global, v.layout, {})};
       std::vector<T*> out(static_cast<std::size_t>(comm.local_count()), static_cast<T*>(whole));
       std::vector<const T*> in;
       for (int d = 0; d < comm.local_count(); ++d) in.push_back(static_cast<const T*>(shards[d]));
       comm.template move<T>(mesh, m, in.data(), out.data());
-    }
-  });
+    });
+  }
 }
 
 /// The arrays of the outputs in the form of the callable's result: an array for each value, in tuples and the user's structs.

@@ -13,19 +13,46 @@
 /// between two barriers, the simulated backend one after the other. Peers are called by their number in the group.
 namespace gspmd::detail {
 
+/// From the number of a member to its buffer: refers to a function object and forgets its type, so that the shares below are
+/// compiled once and not for every communicator.
+template <class Pointer>
+class peer_buffers {
+ public:
+  template <class F>
+  peer_buffers(const F& f)  // NOLINT(google-explicit-constructor): any such function will do
+      : f_(&f), call_([](const void* g, std::int64_t j) -> Pointer { return (*static_cast<const F*>(g))(j); }) {}
+  Pointer operator()(std::int64_t j) const { return call_(f_, j); }
+
+ private:
+  const void* f_;
+  Pointer (*call_)(const void*, std::int64_t);
+};
+using peer_inputs = peer_buffers<const void*>;
+using peer_outputs = peer_buffers<void*>;
+
+inline void copy_bytes(void* out, const void* in, const placed_box& placed, std::int64_t bytes_per_elem, bool streaming) {
+  const auto copy = [&](auto element) {
+    using E = decltype(element);
+    copy_box(static_cast<E*>(out), static_cast<const E*>(in), placed, streaming);
+  };
+  if (bytes_per_elem == 1) copy(std::uint8_t{});
+  else if (bytes_per_elem == 4) copy(std::uint32_t{});
+  else copy(std::uint64_t{});
+}
+
 /// Fills `out` of the device at `me`; peer_in(j) is the input of member j.
-template <class T, class PeerIn>
-void move_from_peers(const mesh_shape& mesh, const movement& m, const coordinates& me, PeerIn peer_in, T* out) {
+inline void move_from_peers(const mesh_shape& mesh, const movement& m, const coordinates& me, peer_inputs peer_in, void* out,
+                            std::int64_t bytes_per_elem) {
   const auto target = layout_of(mesh, m.global, m.to, me);
   if (!target.held.any()) return;
-  const bool streaming = can_stream && target.held.elems() * static_cast<std::int64_t>(sizeof(T)) >= stream_from_bytes;
+  const bool streaming = can_stream && target.held.elems() * bytes_per_elem >= stream_from_bytes;
   const auto n = mesh.size_of(m.axes);
   const auto self = group_index(mesh, m.axes, me);
   for (std::int64_t k = 0; k < n; ++k) {
     const auto j = self + k < n ? self + k : self + k - n;  // everyone starts at another peer
     const auto source = layout_of(mesh, m.global, m.from, group_member(mesh, m.axes, me, j));
     const auto part = intersect(source.held, target.held);
-    if (part.any()) copy_box(out, static_cast<const T*>(peer_in(j)), place(part, source, target), streaming);
+    if (part.any()) copy_bytes(out, peer_in(j), place(part, source, target), bytes_per_elem, streaming);
   }
   if (streaming) fence_streams();
 }
@@ -44,21 +71,22 @@ constexpr chunk chunk_of(std::int64_t elems, std::int64_t bytes_per_elem, std::i
 }
 
 /// all_reduce: reduces one chunk of the flat, padded buffers and writes it to all members. Their `out` may be their `in`.
-template <class T, class PeerIn, class PeerOut>
-void all_reduce_from_peers(monoid kind, std::int64_t elems, std::int64_t n, std::int64_t self, PeerIn peer_in, PeerOut peer_out) {
+template <class T>
+void all_reduce_from_peers(monoid kind, std::int64_t elems, std::int64_t n, std::int64_t self, peer_inputs peer_in,
+                           peer_outputs peer_out) {
   const auto mine = chunk_of(elems, static_cast<std::int64_t>(sizeof(T)), n, self);
   if (mine.begin == mine.end) return;
   with_monoid<T>(kind, [&](auto op, auto element) {
     using E = decltype(element);
     reduce_row_to_all<decltype(op), E>(
-        n, [&](std::int64_t j) { return reinterpret_cast<const E*>(static_cast<const T*>(peer_in(j))) + mine.begin; },
-        [&](std::int64_t j) { return reinterpret_cast<E*>(static_cast<T*>(peer_out(j))) + mine.begin; }, mine.end - mine.begin);
+        n, [&](std::int64_t j) { return static_cast<const E*>(peer_in(j)) + mine.begin; },
+        [&](std::int64_t j) { return static_cast<E*>(peer_out(j)) + mine.begin; }, mine.end - mine.begin);
   });
 }
 
 /// reduce_scatter: reduces the box of the device at `me` from all members into its own `out`, which is nobody's `in`.
-template <class T, class PeerIn>
-void reduce_scatter_from_peers(const mesh_shape& mesh, const reduction& r, const coordinates& me, PeerIn peer_in, T* out) {
+template <class T>
+void reduce_scatter_from_peers(const mesh_shape& mesh, const reduction& r, const coordinates& me, peer_inputs peer_in, T* out) {
   const auto target = layout_of(mesh, r.global, r.to, me);
   if (!target.held.any()) return;
   const auto source = layout_of(mesh, r.global, r.from, me);
@@ -69,9 +97,7 @@ void reduce_scatter_from_peers(const mesh_shape& mesh, const reduction& r, const
     using E = decltype(element);
     E* const to = reinterpret_cast<E*>(out) + placed.out_offset;
     for_each_row(placed.box, [&](std::int64_t in_at, std::int64_t out_at, std::int64_t row) {
-      const auto source_row = [&](std::int64_t j) {
-        return reinterpret_cast<const E*>(static_cast<const T*>(peer_in(j))) + placed.in_offset + in_at;
-      };
+      const auto source_row = [&](std::int64_t j) { return static_cast<const E*>(peer_in(j)) + placed.in_offset + in_at; };
       reduce_row<decltype(op), E>(to + out_at, n, source_row, row, streaming);
     });
   });
@@ -79,8 +105,9 @@ void reduce_scatter_from_peers(const mesh_shape& mesh, const reduction& r, const
 }
 
 /// The share of the device at `me` in either reduction over a group of at least two. The caller knows which one it is.
-template <class T, class PeerIn, class PeerOut>
-void reduce_from_peers(const mesh_shape& mesh, const reduction& r, const coordinates& me, PeerIn peer_in, PeerOut peer_out) {
+template <class T>
+void reduce_from_peers(const mesh_shape& mesh, const reduction& r, const coordinates& me, peer_inputs peer_in,
+                       peer_outputs peer_out) {
   const auto self = group_index(mesh, r.axes, me);
   if (classify(mesh, r) == collective_kind::all_reduce)
     all_reduce_from_peers<T>(r.kind, elements(local_extents(mesh, r.global, r.from)), mesh.size_of(r.axes), self, peer_in,
@@ -93,8 +120,8 @@ template <class T>
 void reduce_alone(const mesh_shape& mesh, const reduction& r, const coordinates& me, const T* in, T* out) {
   if (in == out) return;
   const movement cut{r.global, r.from, r.to, 0};
-  move_from_peers<T>(
-      mesh, cut, me, [in](std::int64_t) { return in; }, out);
+  move_from_peers(
+      mesh, cut, me, [in](std::int64_t) { return in; }, out, sizeof(T));
 }
 
 }  // namespace gspmd::detail

@@ -22,6 +22,16 @@ struct runtime_spec {
 template <class V>
 runtime_spec(const V*) -> runtime_spec<V>;
 
+/// The same, with what with_derived makes of it already at hand.
+template <class V, class D>
+struct prepared_spec {
+  const V* value;
+  const D* derived;
+  constexpr const V& operator()() const { return *value; }
+};
+template <class V, class D>
+prepared_spec(const V*, const D*) -> prepared_spec<V, D>;
+
 /// An empty description object is one whose description may be used in constant expressions.
 template <class Spec>
 inline constexpr bool is_constant_spec = std::is_empty_v<Spec>;
@@ -54,6 +64,8 @@ template <auto Derive, class Spec, class Body>
 void with_derived(Spec spec, Body&& body) {
   if constexpr (is_constant_spec<Spec>) {
     body(constant_spec<derived_constant<Derive, Spec>::value>{});
+  } else if constexpr (requires { spec.derived; }) {
+    body(runtime_spec{spec.derived});
   } else {
     const auto value = Derive(spec());
     body(runtime_spec{&value});

@@ -86,6 +86,7 @@ struct sharding {
   axis_mask partial = 0;                  // the value is the reduction over the devices along these axes
   monoid kind = monoid::add;              // of the partial axes
   dim_mask open = 0;                      // dims that completion may refine
+  std::uint64_t stages = 0;               // of an annotation: 4 bits per axis, from which stage on completion passes it on
 
   friend constexpr bool operator==(const sharding& a, const sharding& b) {
     return a.splits == b.splits && a.partial == b.partial && (a.partial == 0 || a.kind == b.kind) && a.open == b.open;
@@ -106,6 +107,12 @@ struct sharding {
     for (const auto& use : splits)
       if (use.dim == dim) return true;
     return false;
+  }
+  [[nodiscard]] constexpr int stage_of(int axis) const { return static_cast<int>(stages >> (4 * axis) & 15U); }
+  [[nodiscard]] constexpr int last_stage() const {
+    int last = 0;
+    for (const auto& use : splits) last = stage_of(use.axis) > last ? stage_of(use.axis) : last;
+    return last;
   }
   /// Splits `dim` by one more axis, minor to those that split it already.
   constexpr void add_split(int axis, int dim) {

@@ -54,17 +54,18 @@ enum class opcode : std::uint8_t {
   transpose,
   reshape,
   reshard,
+  shard_alike,
 };
-inline constexpr int opcode_count = static_cast<int>(opcode::reshard) + 1;
+inline constexpr int opcode_count = static_cast<int>(opcode::shard_alike) + 1;
 
 constexpr const char* name_of(opcode op) {
   constexpr const char* names[opcode_count] = {
-      "parameter",  "constant",   "iota",    "abs",      "negate",     "sign",       "exponential",      "log",
-      "sqrt",       "rsqrt",      "tanh",    "logistic", "relu",       "sine",       "cosine",           "floor",
-      "ceil",       "not",        "convert", "add",      "subtract",   "multiply",   "divide",           "maximum",
-      "minimum",    "power",      "and",     "or",       "compare_eq", "compare_ne", "compare_lt",       "compare_le",
-      "compare_gt", "compare_ge", "select",  "map",      "einsum",     "reduce",     "broadcast_in_dim", "transpose",
-      "reshape",    "reshard"};
+      "parameter",  "constant",   "iota",       "abs",      "negate",     "sign",       "exponential",      "log",
+      "sqrt",       "rsqrt",      "tanh",       "logistic", "relu",       "sine",       "cosine",           "floor",
+      "ceil",       "not",        "convert",    "add",      "subtract",   "multiply",   "divide",           "maximum",
+      "minimum",    "power",      "and",        "or",       "compare_eq", "compare_ne", "compare_lt",       "compare_le",
+      "compare_gt", "compare_ge", "select",     "map",      "einsum",     "reduce",     "broadcast_in_dim", "transpose",
+      "reshape",    "reshard",    "shard_alike"};
   return names[static_cast<int>(op)];
 }
 
@@ -76,8 +77,12 @@ constexpr bool is_compare(opcode op) { return op >= opcode::compare_eq && op <= 
 /// The most arguments a `map` may take.
 inline constexpr int max_map_arity = 8;
 
-/// A user's captureless callable, kept in a graph as constant function pointers, one per element type it accepts (null where
-/// it does not). Arguments and result have one element type.
+/// Computes `n` elements of a map: `arguments[k]` is where the elements of argument k are.
+using map_rows = void (*)(const void* object, const void* const* arguments, void* out, std::int64_t n);
+
+/// A user's function. A captureless callable is kept in a graph as constant function pointers, one per element type it accepts
+/// (null where it does not). A callable with state is an object that a builder keeps (kept_functions), and `rows` work on it.
+/// Arguments and result have one element type.
 struct map_function {
   int arity = 0;
   float (*f32)(const float*) = nullptr;
@@ -86,6 +91,8 @@ struct map_function {
   std::int64_t (*s64)(const std::int64_t*) = nullptr;
   bool (*pred)(const bool*) = nullptr;
   const map_function* const* derivatives = nullptr;  // by argument; null: the map has no gradient
+  map_rows rows[5] = {};                             // by dtype
+  const void* object = nullptr;                      // what `rows` are given
 };
 
 }  // namespace gspmd::detail

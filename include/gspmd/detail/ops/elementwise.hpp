@@ -50,12 +50,7 @@ constexpr int add_elementwise(graph& g, opcode op, std::span<const int> operands
           at, name_of(op), mistake::type,
           text("operand ") << k << " is " << name_of(o.type) << " where " << name_of(wanted) << " is wanted; convert it");
   }
-  const bool defined = op == opcode::map ? (in == dtype::f32   ? function->f32 != nullptr
-                                            : in == dtype::f64 ? function->f64 != nullptr
-                                            : in == dtype::s32 ? function->s32 != nullptr
-                                            : in == dtype::s64 ? function->s64 != nullptr
-                                                               : function->pred != nullptr)
-                                         : is_defined(op, in);
+  const bool defined = op == opcode::map ? accepts(*function, in) : is_defined(op, in);
   if (!defined)
     return g.fail(at, name_of(op), mistake::type, text("is not defined for ") << name_of(in) << "; convert the operand");
   return g.add(n);

@@ -29,7 +29,7 @@ struct source_family {
 };
 struct elementwise_family {
   static constexpr bool uniform = true;
-  static constexpr bool owns(opcode op) { return is_elementwise(op) || op == opcode::reshard; }
+  static constexpr bool owns(opcode op) { return is_elementwise(op) || op == opcode::reshard || op == opcode::shard_alike; }
   static constexpr int forward = 0, backward = 0;
   static constexpr void rule(const graph&, const node& n, op_rule& r) { uniform_rule(n.shape, r); }
 };

@@ -162,6 +162,25 @@ constexpr void reshape_rule(const graph& g, const node& n, op_rule& rule) {
   rule.maps.push_back(result);
 }
 
+/// Adds the identity on `operand`, sharded as `other` is: completion passes splits between the two (F47).
+constexpr int add_shard_alike(graph& g, int operand, int other, location at) {
+  if (operand < 0 || other < 0) return -1;
+  const node& a = g.nodes[static_cast<std::size_t>(operand)];
+  const node& b = g.nodes[static_cast<std::size_t>(other)];
+  if (!(a.shape == b.shape))
+    return g.fail(at, "shard_alike", mistake::extent,
+                  text("the tensors are ") << shape_text(a.shape) << " and " << shape_text(b.shape)
+                                           << "; only tensors of one shape can be sharded alike");
+  node n;
+  n.op = opcode::shard_alike;
+  n.type = a.type;
+  n.shape = a.shape;
+  n.at = at;
+  n.operands.push_back(operand);
+  n.operands.push_back(other);
+  return g.add(n);
+}
+
 /// Adds the identity with an annotation on its result: the paper's XlaSharding operator (GSPMD 3.1, 3.6).
 constexpr int add_reshard(graph& g, int operand, const sharding& annotation, location at) {
   if (operand < 0) return -1;

@@ -56,9 +56,12 @@ struct split_origin {
 /// 4. A value takes over a split only on an open dim that is whole, or split by the first of the same axes, and by axes that it
 ///    does not use yet: shardings are only refined, so the fixed point is reached; annotated dims never change.
 ///
+/// 5. All that happens in stages, if annotations have priorities: splits of priority p are passed on from stage p on.
+///
 ///   x{B:data} w{F:model}  h = einsum<"bd,df->bf">(x, w)  ->  h{B:data, F:model}        (Fig. 3)
 ///
-/// Between two candidates that exclude each other the one met first stays: operands are asked larger first, then in order.
+/// Between two candidates that exclude each other the one met first stays: a result asks its operands for the dims that all of
+/// them have (batch dims) first, and then the larger operand before the smaller one (F46).
 class completion {
  public:
   /// `record`, if any, is told of every split that is passed on, in order.
@@ -70,8 +73,12 @@ class completion {
     users_begin_.resize(count + 1, 0);
     for (std::size_t i = 0; i < count; ++i) {
       const node& n = g.nodes[i];
-      if (n.annotated) shardings[i] = without_size_1(n.annotation);
-      else shardings[i].open = ~dim_mask{0};
+      if (n.annotated) {
+        shardings[i] = without_size_1(n.annotation);
+        if (shardings[i].last_stage() > last_stage_) last_stage_ = shardings[i].last_stage();
+      } else {
+        shardings[i].open = ~dim_mask{0};
+      }
       for (const int o : n.operands) ++users_begin_[static_cast<std::size_t>(o) + 1];
     }
     for (std::size_t i = 0; i < count; ++i) users_begin_[i + 1] += users_begin_[i];
@@ -83,6 +90,13 @@ class completion {
   }
 
   constexpr void run() {
+    for (stage_ = 0; stage_ <= last_stage_; ++stage_) run_stage();
+  }
+
+  std::vector<sharding> shardings;  // by node
+
+ private:
+  constexpr void run_stage() {
     for (round_ = 0; round_ < completion_rounds; ++round_) {
       for (std::size_t i = 0; i < dirty_.size(); ++i) {
         const auto& facts = facts_of(graph_.nodes[i].op);
@@ -106,9 +120,6 @@ class completion {
     }
   }
 
-  std::vector<sharding> shardings;  // by node
-
- private:
   /// Axes of size 1 cut nothing: no pass after this one sees them.
   [[nodiscard]] constexpr sharding without_size_1(const sharding& s) const {
     sharding result = s;
@@ -127,6 +138,8 @@ class completion {
     if ((is_forward ? facts.forward : facts.backward) > round_) return;
     const op_rule& rule = rules_.of(i);
     if (is_forward) {
+      if (!rule.uniform && n.operands.count > 1)
+        for (int k = 0; k < n.operands.count; ++k) give(i, rule, n.operands[k], rule.operand(k), i, rule.result(), true);
       for (const int k : larger_first(n)) give(i, rule, n.operands[k], rule.operand(k), i, rule.result());
     } else {
       for (int k = 0; k < n.operands.count; ++k) give(i, rule, i, rule.result(), n.operands[k], rule.operand(k));
@@ -137,13 +150,16 @@ class completion {
   }
 
   /// Moves the splits of one tensor of an operator to another one through the factors they share.
-  constexpr void give(int via, const op_rule& rule, int from, const tensor_map& from_map, int to, const tensor_map& to_map) {
+  constexpr void give(int via, const op_rule& rule, int from, const tensor_map& from_map, int to, const tensor_map& to_map,
+                      bool only_batch = false) {
     const sharding& source = shardings[static_cast<std::size_t>(from)];
     if (source.splits.empty()) return;
-    auto splits = to_factors(mesh_, rule, from_map, source.splits);
+    auto splits = to_factors(mesh_, rule, from_map, source.last_stage() > stage_ ? due(source) : source.splits);
     if (!rule.uniform)
       for (int i = splits.count - 1; i >= 0; --i)
-        if (rule.factors[splits[i].dim].kind == factor_kind::gathered || !to_map.holds(splits[i].dim)) remove(splits, i);
+        if (rule.factors[splits[i].dim].kind == factor_kind::gathered || !to_map.holds(splits[i].dim) ||
+            (only_batch && !is_batch(rule, splits[i].dim)))
+          remove(splits, i);
     const axis_mask had = record_ != nullptr ? shardings[static_cast<std::size_t>(to)].split_axes() : 0;
     if (refine(shardings[static_cast<std::size_t>(to)], to_dims(mesh_, rule, to_map, splits),
                graph_.nodes[static_cast<std::size_t>(to)].shape)) {
@@ -157,6 +173,21 @@ class completion {
     }
   }
 
+  /// The splits of the dims whose turn it is.
+  [[nodiscard]] constexpr inline_vec<axis_use, max_axes> due(const sharding& s) const {
+    dim_mask waiting = 0;
+    for (const auto& use : s.splits)
+      if (s.stage_of(use.axis) > stage_) waiting |= dim_bit(use.dim);
+    inline_vec<axis_use, max_axes> result;
+    for (const auto& use : s.splits)
+      if ((waiting & dim_bit(use.dim)) == 0) result.push_back(use);
+    return result;
+  }
+  static constexpr bool is_batch(const op_rule& rule, int f) {
+    for (const auto& map : rule.maps)
+      if (!map.holds(f)) return false;
+    return true;
+  }
   static constexpr void remove(factor_splits& splits, int at) {
     for (int i = at; i + 1 < splits.count; ++i) splits[i] = splits[i + 1];
     splits.pop_back();
@@ -177,6 +208,8 @@ class completion {
   const mesh_shape& mesh_;
   rule_table rules_;
   std::vector<split_origin>* record_ = nullptr;
+  int stage_ = 0;
+  int last_stage_ = 0;
   int round_ = 0;
   bool changed_ = false;
   std::vector<std::uint8_t> dirty_;  // 1: to be visited forward, 2: backward

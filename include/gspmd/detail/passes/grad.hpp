@@ -22,7 +22,12 @@ class differentiator {
     }
     gradients_[static_cast<std::size_t>(scalar)] = add_constant(g, seed.type, seed.shape, 1, 1, seed.at);
     for (int i = scalar; i >= 0 && !g.failed(); --i)
-      if (gradients_[static_cast<std::size_t>(i)] >= 0) visit(i);
+      if (gradients_[static_cast<std::size_t>(i)] >= 0) {
+        const auto first = g.nodes.size();
+        visit(i);
+        if (at(i).allow_replication)  // its gradient moves the same data back
+          for (auto k = first; k < g.nodes.size(); ++k) g.nodes[k].allow_replication = true;
+      }
   }
 
   /// The gradient by a node; zero where the scalar does not depend on it.
@@ -64,6 +69,7 @@ class differentiator {
       case opcode::sine: send(0, o(dy) * o(cosine(in(0), where))); break;
       case opcode::cosine: send(0, -o(o(dy) * o(sine(in(0), where)))); break;
       case opcode::convert: send(0, convert_to(dy, at(n.operands[0]).type, where)); break;
+      case opcode::shard_alike: send(0, dy); break;
       case opcode::reshard: send(0, {&graph_, add_reshard(graph_, dy.id(), n.annotation, where)}); break;
       case opcode::add:
         send(0, dy);

@@ -22,6 +22,11 @@ class memory_planner {
     first_.resize(count, -1);
     last_.resize(count, -1);
     fixed_.resize(count, 0);
+    written_.resize(count, -1);
+    is_ordered_.resize(p.slots.size(), 0);
+    is_known_.resize(p.steps.size(), 0);
+    dying_.resize(p.steps.size(), -1);
+    gaps_.push_back(gap{0, std::int64_t{1} << 62});
   }
 
   constexpr void run() {
@@ -42,8 +47,11 @@ class memory_planner {
 
  private:
   static constexpr std::size_t at(int i) { return static_cast<std::size_t>(i); }
-  [[nodiscard]] constexpr int root(int v) const {
-    while (storage_[at(v)] != v) v = storage_[at(v)];
+  constexpr int root(int v) {
+    while (storage_[at(v)] != v) {  // chains of steps that work in place are long: halve the way at each visit
+      storage_[at(v)] = storage_[at(storage_[at(v)])];
+      v = storage_[at(v)];
+    }
     return v;
   }
   [[nodiscard]] constexpr int slot(const table_range& range, int k) const { return plan_.slots[at(range.begin + k)]; }
@@ -58,20 +66,27 @@ class memory_planner {
 
   constexpr void find_shared_outputs() {
     plan_.shared_inputs.resize(plan_.outputs.size(), -1);
+    std::vector<std::uint8_t> is_taken(plan_.inputs.size(), 0);
+    std::vector<int> from(plan_.steps.size(), 0);  // by step: the operands before this one are of no use
     for (std::size_t k = 0; k < plan_.outputs.size(); ++k) {
       const int output = root(plan_.outputs[k]);
       const auto& v = plan_.values[at(output)];
       const int i = first_[at(output)];
       if (i < 0 || plan_.steps[at(i)].what != action::fused) continue;
       const auto& s = plan_.steps[at(i)];
-      for (int o = 0; o < s.operands.count && plan_.shared_inputs[k] < 0; ++o) {
+      for (int o = from[at(i)]; o < s.operands.count; ++o) {
         const int operand = root(slot(s.operands, o));
-        const auto& from = plan_.values[at(operand)];
-        if (from.where.where != memory_place::kind::input || last_[at(operand)] != i || from.type != v.type) continue;
-        if (!(from.local == v.local) || !same_layout(from.layout, v.layout) || !reads_once_in_order(s, o)) continue;
-        bool taken = false;
-        for (const int j : plan_.shared_inputs) taken = taken || j == static_cast<int>(from.where.at);
-        if (!taken) plan_.shared_inputs[k] = static_cast<int>(from.where.at);
+        const auto& input = plan_.values[at(operand)];
+        const auto number = static_cast<std::size_t>(input.where.at);
+        if (input.where.where != memory_place::kind::input || last_[at(operand)] != i || is_taken[number] != 0 ||
+            !reads_once_in_order(i, o)) {
+          if (o == from[at(i)]) ++from[at(i)];
+          continue;
+        }
+        if (input.type != v.type || !(input.local == v.local) || !same_layout(input.layout, v.layout)) continue;
+        plan_.shared_inputs[k] = static_cast<int>(number);
+        is_taken[number] = 1;
+        break;
       }
     }
   }
@@ -86,15 +101,18 @@ class memory_planner {
     const auto& s = plan_.steps[at(i)];
     const bool all_reduce = s.what == action::combine && s.collective == collective_kind::all_reduce;
     if (!all_reduce && s.what != action::fused) return;
+    for (int r = 0; r < s.results.count; ++r) written_[at(root(slot(s.results, r)))] = i;
+    int from[3]{};  // by width of an element: the operands before this one are of no use to such results
     for (int r = 0; r < s.results.count; ++r) {
       const int result = root(slot(s.results, r));
       if (is_shared_output(result)) continue;
-      for (int k = 0; k < s.operands.count; ++k) {
+      int& first = from[bytes_of(plan_.values[at(result)].type) / 4];
+      while (first < s.operands.count) {
+        const int k = first++;  // taken below, or it never fits: results of one width have one size
         const int operand = root(slot(s.operands, k));
-        if (operand == result || fixed_[at(operand)] != 0 || last_[at(operand)] != i || first_[at(operand)] < 0) continue;
-        if (size_of(operand) != size_of(result)) continue;
-        if (s.what == action::fused && !reads_once_in_order(s, k)) continue;
-        if (is_result_of(s, operand)) continue;
+        if (fixed_[at(operand)] != 0 || last_[at(operand)] != i || first_[at(operand)] < 0) continue;
+        if (size_of(operand) != size_of(result) || written_[at(operand)] == i) continue;
+        if (s.what == action::fused && !reads_once_in_order(i, k)) continue;
         storage_[at(operand)] = result;
         first_[at(result)] = first_[at(operand)];
         if (last_[at(result)] < i) last_[at(result)] = i;
@@ -102,44 +120,74 @@ class memory_planner {
       }
     }
   }
-  [[nodiscard]] constexpr bool is_result_of(const plan_step& s, int v) const {
-    for (int r = 0; r < s.results.count; ++r)
-      if (root(slot(s.results, r)) == v) return true;
-    return false;
-  }
-  /// True when a fused loop reads operand `k` only at the index it writes: with the strides of the dense loop.
-  [[nodiscard]] constexpr bool reads_once_in_order(const plan_step& s, int k) const {
-    const auto& group = plan_.groups[at(s.spec)];
-    for (int o = group.ops.begin; o < group.ops.begin + group.ops.count; ++o) {
-      const auto& op = plan_.scalar_ops[at(o)];
-      if (op.op != opcode::parameter || op.slot != k) continue;
-      std::int64_t stride = 1;
-      for (int d = group.loop.count - 1; d >= 0; --d) {
-        if (group.loop[d] != 1 && op.strides[d] != stride) return false;
-        stride *= group.loop[d];
+  /// True when the fused loop of step `i` reads operand `k` only at the index it writes: with the strides of the dense loop.
+  [[nodiscard]] constexpr bool reads_once_in_order(int i, int k) {
+    const auto& s = plan_.steps[at(i)];
+    const auto first = at(s.operands.begin);
+    if (is_known_[at(i)] == 0) {
+      is_known_[at(i)] = 1;
+      for (int o = 0; o < s.operands.count; ++o) is_ordered_[first + at(o)] = 1;
+      const auto& group = plan_.groups[at(s.spec)];
+      for (int o = group.ops.begin; o < group.ops.begin + group.ops.count; ++o) {
+        const auto& op = plan_.scalar_ops[at(o)];
+        if (op.op != opcode::parameter) continue;
+        std::int64_t stride = 1;
+        for (int d = group.loop.count - 1; d >= 0; --d) {
+          if (group.loop[d] != 1 && op.strides[d] != stride) is_ordered_[first + at(op.slot)] = 0;
+          stride *= group.loop[d];
+        }
       }
     }
-    return true;
+    return is_ordered_[first + at(k)] != 0;
   }
 
-  struct region {
+  struct gap {
     std::int64_t begin = 0;
     std::int64_t end = 0;
-    int last = 0;  // step after which it is free
+  };
+  struct region {
+    gap where;
+    int next = -1;  // that dies after the same step
   };
 
+  /// The lowest free place, until after step `last`.
   constexpr std::int64_t take(std::int64_t bytes, int last) {
     constexpr std::int64_t line = 64;
     bytes = (bytes + line - 1) / line * line;
-    std::int64_t begin = 0;
+    if (bytes == 0) return 0;
     std::size_t i = 0;
-    for (; i < live_.size(); ++i) {
-      if (live_[i].begin - begin >= bytes) break;
-      begin = live_[i].end;
-    }
-    live_.insert(live_.begin() + static_cast<std::ptrdiff_t>(i), region{begin, begin + bytes, last});
+    while (gaps_[i].end - gaps_[i].begin < bytes) ++i;
+    const std::int64_t begin = gaps_[i].begin;
+    gaps_[i].begin += bytes;
+    if (gaps_[i].begin == gaps_[i].end) gaps_.erase(gaps_.begin() + static_cast<std::ptrdiff_t>(i));
+    regions_.push_back(region{gap{begin, begin + bytes}, dying_[at(last)]});
+    dying_[at(last)] = static_cast<int>(regions_.size()) - 1;
     if (begin + bytes > plan_.arena_bytes) plan_.arena_bytes = begin + bytes;
     return begin;
+  }
+  constexpr void give_back(const gap& g) {
+    std::size_t i = 0;  // the first gap behind it
+    for (std::size_t n = gaps_.size(); n > 0;) {
+      const std::size_t half = n / 2;
+      if (gaps_[i + half].begin < g.end) {
+        i += half + 1;
+        n -= half + 1;
+      } else {
+        n = half;
+      }
+    }
+    const bool touches_next = gaps_[i].begin == g.end;  // the last gap has no end
+    const bool touches_last = i > 0 && gaps_[i - 1].end == g.begin;
+    if (touches_next && touches_last) {
+      gaps_[i - 1].end = gaps_[i].end;
+      gaps_.erase(gaps_.begin() + static_cast<std::ptrdiff_t>(i));
+    } else if (touches_next) {
+      gaps_[i].begin = g.begin;
+    } else if (touches_last) {
+      gaps_[i - 1].end = g.end;
+    } else {
+      gaps_.insert(gaps_.begin() + static_cast<std::ptrdiff_t>(i), g);
+    }
   }
 
   constexpr void allocate(int i) {
@@ -154,18 +202,20 @@ class memory_planner {
       const auto elems = plan_.contractions[at(s.spec)].scratch_elems;
       if (elems > 0) s.scratch = take(elems * bytes_of(s.type), i);
     }
-    std::size_t kept = 0;
-    for (std::size_t k = 0; k < live_.size(); ++k)
-      if (live_[k].last > i) live_[kept++] = live_[k];
-    live_.resize(kept);
+    for (int r = dying_[at(i)]; r >= 0; r = regions_[at(r)].next) give_back(regions_[at(r)].where);
   }
 
   plan& plan_;
-  std::vector<int> storage_;         // by value: whose memory it shares
-  std::vector<int> first_;           // by root: the step that makes it
-  std::vector<int> last_;            // by root: the last step that reads it
-  std::vector<std::uint8_t> fixed_;  // by root: an input or output
-  std::vector<region> live_;         // by begin
+  std::vector<int> storage_;              // by value: whose memory it shares
+  std::vector<int> first_;                // by root: the step that makes it
+  std::vector<int> last_;                 // by root: the last step that reads it
+  std::vector<std::uint8_t> fixed_;       // by root: an input or output
+  std::vector<int> written_;              // by root: the last visited step that it is a result of
+  std::vector<std::uint8_t> is_known_;    // by step: is_ordered_ holds its operands
+  std::vector<std::uint8_t> is_ordered_;  // by slot: see reads_once_in_order
+  std::vector<gap> gaps_;                 // free places in the arena, by begin; the last has no end
+  std::vector<region> regions_;
+  std::vector<int> dying_;  // by step: the regions that are free after it begin with this one
 };
 
 }  // namespace gspmd::detail

@@ -8,45 +8,50 @@
 #include "gspmd/detail/ops/linear.hpp"
 #include "gspmd/detail/ops/registry.hpp"
 #include "gspmd/detail/passes/reshard.hpp"
+#include "gspmd/detail/passes/use_search.hpp"
 
 namespace gspmd::detail {
 
 /// Turns a completed graph into the program that every device runs (GSPMD 4.1-4.5).
 ///
 /// For every operator, in order:
-/// 1. every mesh axis is given to one factor of the operator's rule, or to none: the use that sends the fewest bytes,
-///    among those the shardings of operands and result ask for; ties go to the use that splits the work further;
+/// 1. every mesh axis is given to one factor of the operator's rule, or to none: the joint use of all axes that sends the
+///    fewest bytes for the operands and the result; ties go to fewer collectives, then to smaller shards;
 /// 2. operands are brought to the sharding this needs; a form of a value that was made before is used again;
 /// 3. the operator runs on shards. Axes given to a reduction factor leave the result partial;
 /// 4. a partial result stays so until a user of it needs the sum (linear operators pass it on).
 class partitioner {
  public:
   constexpr partitioner(const graph& g, const mesh_shape& mesh, std::span<const sharding> completed)
-      : graph_(g), mesh_(mesh), completed_(completed) {
+      : graph_(g), mesh_(mesh), completed_(completed.begin(), completed.end()) {
     forms_.resize(g.nodes.size(), std::vector<int>{});
+    results_.resize(g.nodes.size(), -1);
+    for (int i = 0; i < static_cast<int>(g.nodes.size()); ++i) roots_.push_back(i);
   }
 
   constexpr void run() {
     std::vector<std::uint8_t> needed(graph_.nodes.size(), 0);  // what no output depends on is not computed
-    users_.resize(graph_.nodes.size(), 0);
+    readers_.resize(graph_.nodes.size(), std::vector<int>{});
     for (const int o : graph_.outputs) {
       needed[static_cast<std::size_t>(o)] = 1;
-      ++users_[static_cast<std::size_t>(o)];
+      readers_[static_cast<std::size_t>(o)].push_back(o);
     }
     for (std::size_t i = graph_.nodes.size(); i-- > 0;)
       if (needed[i] != 0)
-        for (const int o : graph_.nodes[i].operands) {
+        for (const int o : data_operands(graph_.nodes[i])) {
           needed[static_cast<std::size_t>(o)] = 1;
-          ++users_[static_cast<std::size_t>(o)];
+          readers_[static_cast<std::size_t>(o)].push_back(static_cast<int>(i));
         }
+    narrow_wishes(needed);
     for (int i = 0; i < static_cast<int>(graph_.nodes.size()); ++i) {
       const node& n = graph_.nodes[static_cast<std::size_t>(i)];
       if (n.op == opcode::parameter) {
         program.inputs.push_back(add_form(i, completed_of(i)));
       } else if (needed[static_cast<std::size_t>(i)] == 0 || is_source(n)) {
         continue;
-      } else if (n.op == opcode::reshard) {
-        forms_[static_cast<std::size_t>(i)].push_back(form_of(n.operands[0], completed_of(i), i));
+      } else if (n.op == opcode::reshard || n.op == opcode::shard_alike) {
+        roots_[static_cast<std::size_t>(i)] = root_of(n.operands[0]);
+        results_[static_cast<std::size_t>(i)] = form_of(n.operands[0], completed_of(i), i);
       } else {
         emit(i);
       }
@@ -56,14 +61,82 @@ class partitioner {
       wanted.partial = 0;
       program.outputs.push_back(form_of(o, wanted, o, false, true));
     }
-    for (const auto& forms : forms_) program.results.push_back(forms.empty() ? -1 : forms.front());
+    drop_unused();
+    for (int i = 0; i < static_cast<int>(graph_.nodes.size()); ++i) {
+      const int v = results_[static_cast<std::size_t>(i)];
+      program.results.push_back(v >= 0 || forms_of(i).empty() ? v : forms_of(i).front());
+    }
   }
 
   local_program program;
 
  private:
+  /// Where every reader of a value takes the same slice of it, the slice is all that is made: all_reduce and slice become
+  /// reduce_scatter, through any elementwise operators in between.
+  constexpr void narrow_wishes(const std::vector<std::uint8_t>& needed) {
+    for (std::size_t i = graph_.nodes.size(); i-- > 0;) {
+      if (needed[i] == 0 || graph_.nodes[i].op == opcode::parameter || readers_[i].empty()) continue;
+      bool alike = true;
+      sharding slice = completed_[i];
+      for (std::size_t r = 0; r < readers_[i].size() && alike; ++r) {
+        const int reader = readers_[i][r];
+        const node& user = graph_.nodes[static_cast<std::size_t>(reader)];
+        const auto& wish = completed_of(reader).splits;
+        alike = false;
+        if (static_cast<std::size_t>(reader) == i) break;  // an output
+        sharding asked = slice;
+        if (facts_of(user.op).uniform) {
+          asked.splits = wish;
+        } else if (user.op == opcode::transpose) {
+          asked.splits.clear();
+          for (const auto& use : wish) asked.add_split(use.axis, user.attributes[use.dim]);
+        } else {
+          break;
+        }
+        alike = r == 0 || asked.splits == slice.splits;
+        slice = asked;
+      }
+      if (alike && !(slice.splits == completed_[i].splits) && lies_inside(mesh_, graph_.nodes[i].shape, completed_[i], slice))
+        completed_[i].splits = slice.splits;
+    }
+  }
+
+  /// Takes out the operators whose result nobody reads: a broadcast that was only needed in another sharding, say.
+  constexpr void drop_unused() {
+    std::vector<std::uint8_t> is_read(program.values.size(), 0);
+    for (const int v : program.outputs) is_read[static_cast<std::size_t>(v)] = 1;
+    std::size_t at = program.ops.size();
+    bool any = false;
+    while (at-- > 0) {
+      const auto& op = program.ops[at];
+      if (is_read[static_cast<std::size_t>(op.result)] == 0) any = true;
+      else
+        for (const int o : op.operands) is_read[static_cast<std::size_t>(o)] = 1;
+    }
+    if (!any) return;
+    std::vector<local_op> kept;
+    for (const auto& op : program.ops)
+      if (is_read[static_cast<std::size_t>(op.result)] != 0) kept.push_back(op);
+    program.ops = std::move(kept);
+    for (auto& forms : forms_) {
+      std::vector<int> left;
+      for (const int v : forms)
+        if (is_read[static_cast<std::size_t>(v)] != 0) left.push_back(v);
+      if (!left.empty()) forms = std::move(left);
+    }
+    for (auto& v : results_)
+      if (v >= 0 && is_read[static_cast<std::size_t>(v)] == 0) v = -1;
+  }
+
   [[nodiscard]] constexpr const sharding& completed_of(int i) const { return completed_[static_cast<std::size_t>(i)]; }
   [[nodiscard]] constexpr const extents& shape_of(int i) const { return graph_.nodes[static_cast<std::size_t>(i)].shape; }
+  /// A reshard is its operand: both have the same forms.
+  [[nodiscard]] constexpr int root_of(int i) const { return roots_[static_cast<std::size_t>(i)]; }
+  [[nodiscard]] constexpr const std::vector<int>& forms_of(int i) const { return forms_[static_cast<std::size_t>(root_of(i))]; }
+  /// The second operand of shard_alike is only looked at.
+  [[nodiscard]] static constexpr std::span<const int> data_operands(const node& n) {
+    return {n.operands.begin(), n.op == opcode::shard_alike ? std::size_t{1} : static_cast<std::size_t>(n.operands.count)};
+  }
   [[nodiscard]] static constexpr bool is_source(const node& n) { return n.op == opcode::constant || n.op == opcode::iota; }
 
   constexpr int add_value(int i, const sharding& layout) {
@@ -75,15 +148,16 @@ class partitioner {
   }
   constexpr int add_form(int i, const sharding& layout) {
     const int v = add_value(i, layout);
-    forms_[static_cast<std::size_t>(i)].push_back(v);
+    forms_[static_cast<std::size_t>(root_of(i))].push_back(v);
     return v;
   }
 
-  /// The cheapest form of a node's value to start from; -1 for constants and iotas, which are made in any sharding.
+  /// The cheapest form of a node's value to start from; -1 if it is made anew: constants and iotas always, conversions and
+  /// broadcasts where their operand moves fewer bytes than their result.
   [[nodiscard]] constexpr int best_form(int i, const sharding& wanted, std::int64_t& bytes) const {
     int best = -1;
     bytes = 0;
-    const auto& forms = forms_[static_cast<std::size_t>(i)];
+    const auto& forms = forms_of(i);
     for (const int v : forms) {
       if (same_layout(program.value(v).layout, wanted)) {
         bytes = 0;
@@ -96,7 +170,24 @@ class partitioner {
         bytes = cost;
       }
     }
-    return best;
+    const node& n = graph_.nodes[static_cast<std::size_t>(root_of(i))];
+    if (best < 0 || bytes == 0 || (n.op != opcode::convert && n.op != opcode::broadcast_in_dim)) return best;
+    sharding operand;
+    if (wanted.partial != 0 || !is_made_from(n, wanted, operand)) return best;
+    std::int64_t again = 0;
+    static_cast<void>(best_form(n.operands[0], operand, again));
+    if (again >= bytes) return best;
+    bytes = again;
+    return -1;
+  }
+
+  /// Whether an operator of one operand can make its result in sharding `wanted`, and from what.
+  [[nodiscard]] constexpr bool is_made_from(const node& n, const sharding& wanted, sharding& operand) const {
+    op_rule rule;
+    rule_of(graph_, n, rule);
+    const auto uses = to_factors(mesh_, rule, rule.result(), wanted.splits);
+    operand.splits = to_dims(mesh_, rule, rule.operand(0), uses);
+    return to_dims(mesh_, rule, rule.result(), uses) == wanted.splits;
   }
 
   /// The local value of node `i` under `wanted`; emits what it takes to get it, for the sake of node `user`.
@@ -104,8 +195,13 @@ class partitioner {
     std::int64_t bytes = 0;
     int v = best_form(i, wanted, bytes);
     if (v < 0) {
+      i = root_of(i);
+      const node& n = graph_.nodes[static_cast<std::size_t>(i)];
       local_op op;
       op.node = i;
+      sharding operand;
+      if (!is_source(n) && is_made_from(n, wanted, operand))
+        op.operands.push_back(form_of(n.operands[0], operand, user, forced, for_output));
       op.result = v = add_form(i, wanted);
       program.ops.push_back(op);
       return v;
@@ -134,55 +230,61 @@ class partitioner {
     }
   }
 
+  /// One way to run an operator: which axes split which factors, and the shardings that this asks of its tensors.
+  struct use_plan {
+    factor_splits uses;
+    inline_vec<sharding, max_map_arity> wanted;  // by operand
+    sharding result;
+  };
+
   constexpr void emit(int i) {
     const node& n = graph_.nodes[static_cast<std::size_t>(i)];
     op_rule rule;
     rule_of(graph_, n, rule);
-    const factor_splits uses = choose(i, n, rule);
-
-    inline_vec<sharding, max_map_arity> wanted;
-    for (int k = 0; k < n.operands.count; ++k) {
-      sharding s;
-      s.splits = to_dims(mesh_, rule, rule.operand(k), uses);
-      wanted.push_back(s);
-    }
-    sharding result;
-    result.splits = to_dims(mesh_, rule, rule.result(), uses);
-    result.kind = rule.kind;
-    for (const auto& use : uses)
-      if (rule.factors[use.dim].kind == factor_kind::reduction) result.partial |= axis_bit(use.axis);
-    pass_partial(n, uses, wanted, result);
+    const use_plan plan = choose(i, n, rule);
 
     local_op op;
     op.node = i;
     for (int k = 0; k < n.operands.count; ++k)
-      op.operands.push_back(form_of(n.operands[k], wanted[k], i, loses_a_split(n, rule, k, wanted[k])));
-    op.result = add_form(i, result);
+      op.operands.push_back(form_of(n.operands[k], plan.wanted[k], i, loses_a_split(n, rule, k, plan.wanted[k])));
+    op.result = add_form(i, plan.result);
     program.ops.push_back(op);
+  }
+
+  [[nodiscard]] constexpr use_plan plan_of(const node& n, const op_rule& rule, const factor_splits& uses,
+                                           const inline_vec<sharding, max_map_arity>& held) const {
+    use_plan p;
+    p.uses = uses;
+    for (int k = 0; k < n.operands.count; ++k) {
+      sharding s;
+      s.splits = to_dims(mesh_, rule, rule.operand(k), uses);
+      p.wanted.push_back(s);
+    }
+    p.result.splits = to_dims(mesh_, rule, rule.result(), uses);
+    p.result.kind = rule.kind;
+    for (const auto& use : uses)
+      if (rule.factors[use.dim].kind == factor_kind::reduction) p.result.partial |= axis_bit(use.axis);
+    pass_partial(n, uses, held, p.wanted, p.result);
+    return p;
   }
 
   /// True when the operator cannot keep a split that its operand was to have, whatever it would cost.
   [[nodiscard]] constexpr bool loses_a_split(const node& n, const op_rule& rule, int k, const sharding& wanted) const {
     if (rule.uniform) return false;
     const sharding& had = completed_of(n.operands[k]);
-    const auto kept = to_dims(mesh_, rule, rule.operand(k), legal(rule, to_factors(mesh_, rule, rule.operand(k), had.splits)));
-    return !(kept == had.splits) && (had.split_axes() & ~wanted.split_axes()) != 0;
+    if ((had.split_axes() & ~wanted.split_axes()) == 0) return false;
+    const use_search::wishes none;
+    const use_search search(mesh_, rule, none);
+    const auto kept = to_dims(mesh_, rule, rule.operand(k), search.legal(to_factors(mesh_, rule, rule.operand(k), had.splits)));
+    return !(kept == had.splits);
   }
 
   /// Lets operands stay partial where the operator is linear in them and the sum is no smaller before than after it.
-  constexpr void pass_partial(const node& n, const factor_splits& uses, inline_vec<sharding, max_map_arity>& wanted,
-                              sharding& result) const {
+  /// `held`: the forms of operands that are partial.
+  constexpr void pass_partial(const node& n, const factor_splits& uses, const inline_vec<sharding, max_map_arity>& held,
+                              inline_vec<sharding, max_map_arity>& wanted, sharding& result) const {
     axis_mask used = 0;
     for (const auto& use : uses) used |= axis_bit(use.axis);
-    inline_vec<sharding, max_map_arity> held;  // the form that operand k has now
-    for (int k = 0; k < n.operands.count; ++k) {
-      sharding s;
-      const auto& forms = forms_[static_cast<std::size_t>(n.operands[k])];
-      bool has_whole = forms.empty();
-      for (const int v : forms) has_whole = has_whole || program.value(v).layout.partial == 0;
-      if (!has_whole) s = program.value(forms.back()).layout;
-      held.push_back(s);
-    }
     for (int k = 0; k < n.operands.count; ++k) {
       const axis_mask axes = held[k].partial;
       const monoid kind = held[k].kind;
@@ -198,7 +300,7 @@ class partitioner {
         const auto after = elements(local_extents(mesh_, n.shape, result));
         if (after > before) continue;
         // No smaller: somebody else may need the whole value, and then it would be reduced twice.
-        if (after == before && users_[static_cast<std::size_t>(n.operands[k])] > 1) continue;
+        if (after == before && readers_[static_cast<std::size_t>(n.operands[k])].size() > 1) continue;
         wanted[k].partial = axes;
         wanted[k].kind = kind;
         result.partial |= axes;
@@ -221,140 +323,206 @@ class partitioner {
     }
   }
 
-  /// Keeps the uses that every tensor with the factor can express; gathered factors are not split.
-  [[nodiscard]] constexpr factor_splits legal(const op_rule& rule, factor_splits uses) const {
-    if (rule.uniform) return uses;
-    for (int at = uses.count - 1; at >= 0; --at) {
-      bool fits = rule.factors[uses[at].dim].kind != factor_kind::gathered;
-      for (int m = 0; m < rule.maps.count && fits; ++m) {
-        if (!rule.maps[m].holds(uses[at].dim)) continue;
-        const auto back = to_factors(mesh_, rule, rule.maps[m], to_dims(mesh_, rule, rule.maps[m], uses));
-        bool found = false;
-        for (const auto& use : back) found = found || use == uses[at];
-        fits = found;
-      }
-      if (fits) continue;
-      for (int i = at; i + 1 < uses.count; ++i) uses[i] = uses[i + 1];
-      uses.pop_back();
-      at = uses.count;  // what was minor to it may not fit any more
+  /// By operand: its form, if the only ones it has are partial.
+  [[nodiscard]] constexpr inline_vec<sharding, max_map_arity> held_partial(const node& n) const {
+    inline_vec<sharding, max_map_arity> held;
+    for (int k = 0; k < n.operands.count; ++k) {
+      sharding s;
+      const auto& forms = forms_of(n.operands[k]);
+      bool has_whole = forms.empty();
+      for (const int v : forms) has_whole = has_whole || program.value(v).layout.partial == 0;
+      if (!has_whole) s = program.value(forms.back()).layout;
+      held.push_back(s);
     }
-    return uses;
+    return held;
   }
 
-  /// The use of every mesh axis by a factor of the rule that sends the fewest bytes.
-  [[nodiscard]] constexpr factor_splits choose(int i, const node& n, const op_rule& rule) const {
-    inline_vec<factor_splits, max_map_arity + 1> asked;  // the result's wish, then the operands', larger first
+  /// A sharding that a later reader of operand `k` will ask for, and what it would have to send for it.
+  struct later_wish {
+    int operand = 0;
+    sharding wanted;
+    std::int64_t bytes = 0;
+  };
+
+  /// True when a value is sure to be brought to the sharding that completion found: an output, or what is computed with it has
+  /// the same one.
+  [[nodiscard]] constexpr bool is_kept(int i) const {
+    for (const int reader : readers_[static_cast<std::size_t>(i)]) {
+      if (reader == i) return true;
+      const auto& user = graph_.nodes[static_cast<std::size_t>(reader)];
+      if (facts_of(user.op).uniform && completed_of(reader).splits == completed_of(i).splits) return true;
+    }
+    return false;
+  }
+
+  /// What elementwise readers after `i`, and outputs, want of its operands: a form that serves them too is worth more.
+  [[nodiscard]] constexpr std::vector<later_wish> later_wishes(int i, const node& n) const {
+    std::vector<later_wish> wishes;
+    for (int k = 0; k < n.operands.count; ++k) {
+      const int o = n.operands[k];
+      const auto& forms = forms_of(o);
+      const auto& readers = readers_[static_cast<std::size_t>(o)];
+      bool again = false;
+      for (int other = 0; other < k; ++other) again = again || root_of(n.operands[other]) == root_of(o);
+      if (again || readers.size() < 2 || forms.empty()) continue;
+      const std::size_t first = wishes.size();
+      for (const int reader : readers) {
+        const node& user = graph_.nodes[static_cast<std::size_t>(reader)];
+        if ((reader <= i && reader != o) || !facts_of(user.op).uniform || !is_kept(reader)) continue;
+        later_wish wish;
+        wish.operand = k;
+        wish.wanted.splits = completed_of(reader).splits;
+        bool known = false;
+        for (std::size_t w = first; w < wishes.size(); ++w) known = known || same_layout(wishes[w].wanted, wish.wanted);
+        if (known) continue;
+        static_cast<void>(best_form(o, wish.wanted, wish.bytes));
+        if (bytes_of(user.type) < bytes_of(graph_.nodes[static_cast<std::size_t>(o)].type)) continue;  // moves its result
+        if (wish.bytes > 0) wishes.push_back(wish);
+      }
+    }
+    return wishes;
+  }
+
+  /// What the form that operand `k` is brought to saves the later readers: of those, the one that gains most.
+  [[nodiscard]] constexpr std::int64_t saved(const node& n, const use_plan& p, const std::vector<later_wish>& wishes) const {
+    std::int64_t total = 0;
+    int operand = -1;
+    std::int64_t most = 0;
+    for (const auto& wish : wishes) {
+      if (wish.operand != operand) {
+        total += most;
+        most = 0;
+        operand = wish.operand;
+      }
+      const auto& form = p.wanted[operand];
+      if ((wish.wanted.partial & ~form.partial) != 0) continue;
+      const int o = n.operands[operand];
+      const auto then =
+          reshard_bytes(mesh_, shape_of(o), form, wish.wanted, bytes_of(graph_.nodes[static_cast<std::size_t>(o)].type));
+      if (wish.bytes - then > most) most = wish.bytes - then;
+    }
+    return total + most;
+  }
+
+  /// The use of every mesh axis by a factor of the rule that sends the fewest bytes; then by the fewest collectives, with the
+  /// smallest shards, as the result and then the operands ask for it.
+  [[nodiscard]] constexpr use_plan choose(int i, const node& n, const op_rule& rule) const {
+    const auto held = held_partial(n);
+    use_search::wishes asked;  // the result's, then the operands'
     asked.push_back(to_factors(mesh_, rule, rule.result(), completed_of(i).splits));
     bool agree = true;
     for (int k = 0; k < n.operands.count; ++k) {
       asked.push_back(to_factors(mesh_, rule, rule.operand(k), completed_of(n.operands[k]).splits));
       if (rule.uniform) agree = agree && asked[k + 1] == asked[0];
     }
-    if (rule.uniform && agree) return asked[0];
+    if (rule.uniform && agree) return plan_of(n, rule, asked[0], held);
 
-    // What each axis may be used for: -1 is nothing.
-    inline_vec<inline_vec<std::int8_t, max_map_arity + 2>, max_axes> options;
-    for (int a = 0; a < mesh_.axis_count(); ++a) {
-      inline_vec<std::int8_t, max_map_arity + 2> list;
-      for (const auto& splits : asked)
-        for (const auto& use : splits) {
-          if (use.axis != a || rule.factors[use.dim].kind == factor_kind::gathered) continue;
-          bool known = false;
-          for (const auto f : list) known = known || f == use.dim;
-          if (!known) list.push_back(use.dim);
-        }
-      options.push_back(list);
-    }
-    inline_vec<std::int8_t, max_axes> chosen;
-    bool open = false;
-    for (int a = 0; a < mesh_.axis_count(); ++a) {
-      const auto& list = options[a];
-      chosen.push_back(list.empty() ? std::int8_t{-1} : list[0]);
-      if (list.empty()) continue;
-      // Nothing to decide when every tensor with the factor asks for it, and no other tensor uses the axis otherwise.
-      bool settled = list.count == 1;
-      for (int t = 0; t < asked.count && settled; ++t) {
-        const tensor_map& map = t == 0 ? rule.result() : rule.operand(t - 1);
-        bool asks = false;
-        for (const auto& use : asked[t]) asks = asks || (use.axis == a && use.dim == list[0]);
-        settled = asks == map.holds(list[0]);
+    use_search::axis_factors first(mesh_.axis_count(), std::int8_t{-1});
+    for (int t = asked.count - 1; t >= 0; --t)
+      for (const auto& use : asked[t])
+        if (rule.factors[use.dim].kind != factor_kind::gathered) first[use.axis] = use.dim;
+    use_search search(mesh_, rule, asked);
+    use_plan best = plan_of(n, rule, search.assemble(first), held);
+    auto best_bytes = cost_of(i, n, best);
+    if (best_bytes == 0) return best;
+    search.know(tensors_of(i, n, rule));
+    const auto wishes = later_wishes(i, n);
+    std::int64_t most_saved = 0;
+    for (const auto& wish : wishes) most_saved += wish.bytes;
+    best_bytes += most_saved - saved(n, best, wishes);
+    auto best_memory = search.memory_of(best.uses);
+    search.run(best_bytes, [&](const factor_splits& uses, std::int64_t memory) {
+      if (uses == best.uses) return best_bytes;
+      const use_plan trial = plan_of(n, rule, uses, held);
+      const auto bytes = cost_of(i, n, trial) + most_saved - saved(n, trial, wishes);
+      bool better = bytes < best_bytes;
+      if (bytes == best_bytes) {
+        const int more = messages_of(i, n, trial) - messages_of(i, n, best);
+        better = more < 0 || (more == 0 && memory < best_memory);
       }
-      if (!settled) {
-        options[a].push_back(-1);
-        open = true;
+      if (better) {
+        best = trial;
+        best_bytes = bytes;
+        best_memory = memory;
       }
-    }
-    factor_splits best = assemble(rule, asked, chosen);
-    if (!open) return best;
-    auto best_cost = cost_of(i, n, rule, best);
-    for (int pass = 0; pass < 2; ++pass) {
-      bool improved = false;
-      for (int a = 0; a < mesh_.axis_count(); ++a) {
-        if (options[a].count < 2) continue;
-        for (const auto f : options[a]) {
-          auto trial = chosen;
-          if (trial[a] == f) continue;
-          trial[a] = f;
-          const auto uses = assemble(rule, asked, trial);
-          const auto cost = cost_of(i, n, rule, uses);
-          if (cost < best_cost || (cost == best_cost && devices_used(uses) > devices_used(best))) {
-            best = uses;
-            best_cost = cost;
-            chosen = trial;
-            improved = true;
-          }
-        }
-      }
-      if (!improved) break;
-    }
+      return bytes;
+    });
     return best;
   }
 
-  [[nodiscard]] constexpr std::int64_t devices_used(const factor_splits& uses) const {
-    std::int64_t n = 1;
-    for (const auto& use : uses) n *= mesh_.sizes[use.axis];
-    return n;
+  [[nodiscard]] constexpr use_search::use_tensors tensors_of(int i, const node& n, const op_rule& rule) const {
+    use_search::use_tensors tensors;
+    for (int k = 0; k <= n.operands.count; ++k) {
+      const bool is_result = k == n.operands.count;
+      const int o = is_result ? i : n.operands[k];
+      const auto& forms = forms_of(o);
+      use_tensor t;
+      t.factor_of = use_search::axis_factors(mesh_.axis_count(), std::int8_t{-1});
+      const auto know = [&](const sharding& s) {
+        t.elems = elements(local_extents(mesh_, shape_of(o), s));
+        for (const auto& use : to_factors(mesh_, rule, is_result ? rule.result() : rule.operand(k), s.splits))
+          t.factor_of[use.axis] = use.dim;
+      };
+      bool again = false;  // an operand that stands twice is moved once
+      for (int other = 0; other < k && !is_result; ++other) again = again || root_of(n.operands[other]) == root_of(o);
+      if (is_result || !forms.empty()) t.elem_bytes = bytes_of(graph_.nodes[static_cast<std::size_t>(o)].type);
+      if (is_result) know(completed_of(i));
+      else if (forms.size() == 1 && !again && program.value(forms.front()).layout.partial == 0)
+        know(program.value(forms.front()).layout);
+      else t.elems = elements(shape_of(o));  // no bound
+      tensors.push_back(t);
+    }
+    return tensors;
   }
 
-  /// The splits in which every axis has its chosen factor, ordered as the first tensor that asks for it orders them.
-  [[nodiscard]] constexpr factor_splits assemble(const op_rule& rule, const inline_vec<factor_splits, max_map_arity + 1>& asked,
-                                                 const inline_vec<std::int8_t, max_axes>& chosen) const {
-    factor_splits uses;
-    axis_mask done = 0;
-    for (const auto& splits : asked)
-      for (const auto& use : splits) {
-        if (chosen[use.axis] != use.dim || (done & axis_bit(use.axis)) != 0) continue;
-        done |= axis_bit(use.axis);
-        add_factor_split(uses, use.axis, use.dim);
-      }
-    return legal(rule, uses);
-  }
+  static constexpr std::int64_t never = std::int64_t{1} << 60;
 
-  /// What bringing the operands to these uses sends, and bringing the result to its sharding.
-  [[nodiscard]] constexpr std::int64_t cost_of(int i, const node& n, const op_rule& rule, const factor_splits& uses) const {
+  /// What bringing the operands to what they must be sends, and bringing the result to its sharding.
+  [[nodiscard]] constexpr std::int64_t cost_of(int i, const node& n, const use_plan& p) const {
     std::int64_t total = 0;
     for (int k = 0; k < n.operands.count; ++k) {
-      sharding wanted;
-      wanted.splits = to_dims(mesh_, rule, rule.operand(k), uses);
+      bool again = false;
+      for (int o = 0; o < k; ++o)
+        again = again || (root_of(n.operands[o]) == root_of(n.operands[k]) && same_layout(p.wanted[o], p.wanted[k]));
+      if (again) continue;
       std::int64_t bytes = 0;
-      static_cast<void>(best_form(n.operands[k], wanted, bytes));
+      static_cast<void>(best_form(n.operands[k], p.wanted[k], bytes));
       total += bytes;
     }
-    sharding result;
-    result.splits = to_dims(mesh_, rule, rule.result(), uses);
-    result.kind = rule.kind;
-    for (const auto& use : uses)
-      if (rule.factors[use.dim].kind == factor_kind::reduction) result.partial |= axis_bit(use.axis);
+    if (n.forbid_reshard && total > 0) total += never;  // only if nothing else is possible: then it is refused
     sharding wanted = completed_of(i);
     wanted.partial = 0;
-    return total + reshard_bytes(mesh_, n.shape, result, wanted, bytes_of(n.type));
+    return total + reshard_bytes(mesh_, n.shape, p.result, wanted, bytes_of(n.type));
+  }
+
+  /// How many collectives that takes.
+  [[nodiscard]] constexpr int messages_of(int i, const node& n, const use_plan& p) const {
+    int count = 0;
+    const auto walk = [&](const extents& shape, sharding from, const sharding& to) {
+      for (auto step = next_step(mesh_, shape, from, to); step.what != reshard_step::kind::none;
+           step = next_step(mesh_, shape, from, to)) {
+        if (step.what != reshard_step::kind::slice) ++count;
+        from = step.to;
+      }
+    };
+    for (int k = 0; k < n.operands.count; ++k) {
+      std::int64_t bytes = 0;
+      const int v = best_form(n.operands[k], p.wanted[k], bytes);
+      if (v >= 0) walk(shape_of(n.operands[k]), program.value(v).layout, p.wanted[k]);
+    }
+    sharding wanted = completed_of(i);
+    wanted.partial = 0;
+    walk(n.shape, p.result, wanted);
+    return count;
   }
 
   const graph& graph_;
   const mesh_shape& mesh_;
-  std::span<const sharding> completed_;
-  std::vector<std::vector<int>> forms_;  // by node: its local values
-  std::vector<int> users_;               // by node: how many read it, outputs included
+  std::vector<sharding> completed_;        // by node: what completion found, or less where nobody reads more
+  std::vector<int> roots_;                 // by node: itself; of a reshard, what it reshards
+  std::vector<int> results_;               // by node: the form that a reshard asked for; -1: another operator
+  std::vector<std::vector<int>> forms_;    // by root: its local values
+  std::vector<std::vector<int>> readers_;  // by node: those that read it; itself if it is an output
 };
 
 }  // namespace gspmd::detail

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <algorithm>
 #include <vector>
 
 #include "gspmd/detail/exec/fused_collapse.hpp"
@@ -15,7 +16,7 @@ namespace gspmd::detail {
 /// Elementwise operators wait until something that is not elementwise, or an output, needs their value. Then all waiting
 /// operators of the same shape that lead to it, and those that only read what is there or is computed with it, become one
 /// loop. Constants, iotas and broadcasts are never computed on their own: the loops read them through strides. Reshapes of
-/// shards, and shards that are the same under two shardings, are other names for the same memory.
+/// shards, and shards that are the same under two shardings, are other names for the same memory. A loop has at most most_registers of them: what leads to more becomes several.
 ///
 ///   h = relu(x * w + b)     one einsum, one loop: load x*w, load b with stride 0, add, maximum, store
 class scheduler {
@@ -29,11 +30,15 @@ class scheduler {
     waiting_.resize(count, 0);
     seen_.resize(count, 0);
     step_.resize(count, -1);
+    register_.resize(count, -1);
+    slot_.resize(count, -1);
     for (std::size_t v = 0; v < count; ++v) base[v] = static_cast<int>(v);
     for (std::size_t i = 0; i < program_.ops.size(); ++i) {
       maker_[at(program_.ops[i].result)] = static_cast<int>(i);
       for (const int o : program_.ops[i].operands) ++uses_[at(o)];
     }
+    list_readers();
+    reserve_tables();
     for (const int o : program_.outputs) ++uses_[at(o)];
   }
 
@@ -41,7 +46,6 @@ class scheduler {
     for (const auto& op : program_.ops) {
       if (is_lazy(op)) {
         waiting_[at(op.result)] = 1;
-        if (!is_virtual(op)) queue_.push_back(op.result);
       } else if (is_alias(op)) {
         base[at(op.result)] = base[at(op.operands[0])];
       } else {
@@ -82,6 +86,34 @@ class scheduler {
   [[nodiscard]] constexpr const local_op& maker(int v) const { return program_.ops[at(maker_[at(v)])]; }
   [[nodiscard]] constexpr bool waits(int v) const { return waiting_[at(v)] != 0; }
   [[nodiscard]] constexpr bool waits_virtual(int v) const { return waits(v) && is_virtual(maker(v)); }
+
+  constexpr void list_readers() {
+    int total = 0;
+    readers_from_.resize(uses_.size() + 1, 0);
+    for (std::size_t v = 0; v < uses_.size(); ++v) {
+      readers_from_[v] = total;
+      total += uses_[v];
+    }
+    readers_from_[uses_.size()] = total;
+    readers_.resize(at(total), 0);
+    std::vector<int> next = readers_from_;
+    for (const auto& op : program_.ops)
+      for (const int o : op.operands) readers_[at(next[at(o)]++)] = op.result;
+  }
+
+  /// Large tables that grow step by step would cost more than all the rest.
+  constexpr void reserve_tables() {
+    std::size_t contractions = 0;
+    std::size_t lazy = 0;
+    for (const auto& op : program_.ops) {
+      if (op.what != local_kind::compute) continue;
+      if (is_lazy(op)) ++lazy;
+      else if (op.operands.count == 2) ++contractions;
+    }
+    out.values.reserve(program_.values.size() + program_.outputs.size());
+    out.contractions.reserve(contractions);
+    out.scalar_ops.reserve(2 * lazy);
+  }
 
   // ---- steps ----
 
@@ -225,49 +257,96 @@ class scheduler {
     seen_.push_back(0);
     waiting_.push_back(0);
     step_.push_back(-1);
+    register_.push_back(-1);
+    slot_.push_back(-1);
     return static_cast<int>(program_.values.size()) - 1;
   }
 
   // ---- fusion ----
 
+  /// A value that a walk from a user to its operands has come to.
+  struct visit {
+    int value = 0;
+    int next = 0;   // operand
+    int stamp = 0;  // of the walk, one for each loop
+    bool is_loop = false;
+  };
+
+  /// Sees to it that `v` lies in memory: makes the loop that computes it, and before that the loops whose results it reads.
+  /// The path is a vector and not the call stack, because a program may be a chain of any length.
   constexpr void need(int v) {
+    begin_loop(v);
+    while (!path_.empty()) {
+      const visit top = path_.back();
+      const local_op& op = maker(top.value);
+      if (top.next == op.operands.count) {
+        path_.pop_back();
+        if (top.is_loop) flush(top.value);
+        continue;
+      }
+      ++path_.back().next;
+      const int o = op.operands[top.next];
+      if (!waits(o)) {
+        begin_loop(o);
+      } else if (waits_virtual(o)) {
+        path_.push_back(visit{o, 0, top.stamp, false});
+      } else if (!is_virtual(op) && program_.value(o).local == program_.value(top.value).local) {  // in the same loop
+        if (seen_[at(o)] == top.stamp) continue;
+        seen_[at(o)] = top.stamp;
+        path_.push_back(visit{o, 0, top.stamp, false});
+      } else {
+        begin_loop(o);
+      }
+    }
+  }
+  constexpr void begin_loop(int v) {
     v = base[at(v)];
-    if (waits(v)) flush(v);
+    if (!waits(v)) return;
+    seen_[at(v)] = ++stamp_;
+    path_.push_back(visit{v, 0, stamp_, true});
   }
 
-  /// Makes everything that the waiting operators of one shape that lead to `v` read from memory.
-  constexpr void prepare(int v, const extents& loop, int stamp) {
-    if (seen_[at(v)] == stamp) return;
-    seen_[at(v)] = stamp;
-    for (const int o : maker(v).operands) {
-      if (!waits(o)) need(o);
-      else if (waits_virtual(o)) prepare_virtual(o);
-      else if (program_.value(o).local == loop) prepare(o, loop, stamp);
-      else need(o);
-    }
-  }
-  constexpr void prepare_virtual(int v) {
-    for (const int o : maker(v).operands) {
-      if (waits_virtual(o)) prepare_virtual(o);
-      else need(o);
-    }
-  }
-
+  /// The waiting operators that lead to `v`, operands first.
   constexpr void collect(int v, std::vector<int>& members, int stamp) {
-    if (seen_[at(v)] == stamp) return;
+    std::vector<visit> path;
     seen_[at(v)] = stamp;
-    for (const int o : maker(v).operands)
-      if (waits(o) && !waits_virtual(o)) collect(o, members, stamp);
-    members.push_back(v);
+    path.push_back(visit{v, 0, stamp, false});
+    while (!path.empty()) {
+      visit& top = path.back();
+      const local_op& op = maker(top.value);
+      if (top.next == op.operands.count) {
+        members.push_back(top.value);
+        path.pop_back();
+        continue;
+      }
+      const int o = op.operands[top.next++];
+      if (!waits(o) || waits_virtual(o) || seen_[at(o)] == stamp) continue;
+      seen_[at(o)] = stamp;
+      path.push_back(visit{o, 0, stamp, false});
+    }
   }
 
-  /// Whether an operator that waits can join: it reads something of the group, and nothing that still waits elsewhere.
+  /// Adds the waiting operators that only read what is there or is computed by the group, in the order of the program.
+  constexpr void join(std::vector<int>& members, const extents& loop, int stamp) {
+    const std::size_t collected = members.size();
+    for (std::size_t m = 0; m < members.size(); ++m) {
+      const std::size_t v = at(members[m]);
+      for (int r = readers_from_[v]; r < readers_from_[v + 1]; ++r) {
+        const int w = readers_[at(r)];
+        if (!waits(w) || seen_[at(w)] == stamp || !can_join(w, stamp) || !(program_.value(w).local == loop)) continue;
+        seen_[at(w)] = stamp;
+        members.push_back(w);
+      }
+    }
+    if (members.size() - collected > 1)
+      std::sort(members.begin() + static_cast<std::ptrdiff_t>(collected), members.end(),
+                [this](int a, int b) { return maker_[at(a)] < maker_[at(b)]; });
+  }
+
+  /// Whether an operator that waits and reads something of the group can join: it reads nothing that still waits elsewhere.
   [[nodiscard]] constexpr bool can_join(int v, int stamp) const {
     const auto& op = maker(v);
     if (is_virtual(op)) return false;
-    bool reads_group = false;
-    for (const int o : op.operands) reads_group = reads_group || seen_[at(o)] == stamp;
-    if (!reads_group) return false;
     for (const int o : op.operands)
       if (seen_[at(o)] != stamp && !is_ready(o)) return false;
     return true;
@@ -282,35 +361,42 @@ class scheduler {
 
   struct group_builder {
     std::vector<scalar_op> ops;
-    std::vector<int> value;  // by register: the value it computes; -1 for loads and the like
+    std::vector<int> same_input;  // by register: of a load, the one before it of the same input; else -1
     std::vector<int> inputs;
+    std::vector<int> last_load;  // by input: its last load
     std::vector<int> results;
     std::vector<fused_store> stores;
     std::vector<bound> offsets;
   };
 
+  /// Registers are numbered by int16.
+  static constexpr std::size_t most_registers = 32'767;
+
+  /// Makes the loop that computes `v`, whose operands from elsewhere lie in memory.
   constexpr void flush(int v) {
+    while (waits(v)) emit_loop(v);
+  }
+
+  constexpr void emit_loop(int v) {
     const extents loop = program_.value(v).local;
     const local_op op = maker(v);
     group_builder group;
     std::vector<int> members;
     if (is_virtual(op)) {
-      prepare_virtual(v);
       members.push_back(v);
       waiting_[at(v)] = 0;  // for good: from now on it lies in memory
       const int reg = read_virtual(v, loop, group, identity_dims(loop));
       group.stores.push_back(fused_store{static_cast<std::int16_t>(reg), 0});
       group.results.push_back(v);
     } else {
-      prepare(v, loop, ++stamp_);
       const int stamp = ++stamp_;  // what it needed may have been flushed meanwhile, with stamps of its own
       collect(v, members, stamp);
-      for (const int w : queue_)
-        if (waits(w) && seen_[at(w)] != stamp && can_join(w, stamp) && program_.value(w).local == loop) {
-          seen_[at(w)] = stamp;
-          members.push_back(w);
-        }
-      for (const int m : members) compute(m, loop, group);
+      join(members, loop, stamp);
+      group.ops.reserve(2 * members.size());
+      std::size_t count = 0;
+      for (; count < members.size() && group.ops.size() + 1 + max_map_arity <= most_registers; ++count)
+        compute(members[count], loop, group);
+      members.resize(count, 0);  // the rest goes on waiting
       for (const int m : members) {
         waiting_[at(m)] = 0;
         step_[at(m)] = static_cast<int>(out.steps.size());
@@ -320,14 +406,11 @@ class scheduler {
       for (const int m : members) {
         if (uses_[at(m)] == 0) continue;  // nobody outside the group
         group.stores.push_back(
-            fused_store{static_cast<std::int16_t>(register_of(m, group)), static_cast<std::int16_t>(group.results.size())});
+            fused_store{static_cast<std::int16_t>(register_[at(m)]), static_cast<std::int16_t>(group.results.size())});
         group.results.push_back(m);
       }
     }
-    std::vector<int> rest;
-    for (const int w : queue_)
-      if (waits(w)) rest.push_back(w);
-    queue_ = rest;
+    for (const int i : group.inputs) slot_[at(base[at(i)])] = -1;
 
     planned_group planned;
     planned.loop = loop;
@@ -344,14 +427,9 @@ class scheduler {
     }
   }
 
-  static constexpr int register_of(int v, const group_builder& group) {
-    for (std::size_t i = 0; i < group.value.size(); ++i)
-      if (group.value[i] == v) return static_cast<int>(i);
-    return -1;
-  }
-  static constexpr int add_op(group_builder& group, const scalar_op& op, int value) {
+  static constexpr int add_op(group_builder& group, const scalar_op& op, int same_input = -1) {
     group.ops.push_back(op);
-    group.value.push_back(value);
+    group.same_input.push_back(same_input);
     return static_cast<int>(group.ops.size()) - 1;
   }
 
@@ -364,12 +442,11 @@ class scheduler {
     s.operand_type = graph_.nodes[at(n.operands[n.op == opcode::select ? 1 : 0])].type;
     s.function = n.function;
     for (const int o : op.operands) s.args.push_back(static_cast<std::int16_t>(read(o, loop, group)));
-    add_op(group, s, v);
+    register_[at(v)] = add_op(group, s);
   }
 
   constexpr int read(int v, const extents& loop, group_builder& group) {
-    const int known = register_of(v, group);
-    if (known >= 0) return known;
+    if (waits(v) && register_[at(v)] >= 0) return register_[at(v)];  // of this group: what others computed does not wait
     return waits_virtual(v) ? read_virtual(v, loop, group, identity_dims(loop)) : load(v, loop, group, identity_dims(loop));
   }
 
@@ -390,14 +467,14 @@ class scheduler {
       s.op = opcode::constant;
       s.real = n.real;
       s.integer = n.integer;
-      return add_op(group, s, -1);
+      return add_op(group, s);
     }
     if (n.op == opcode::iota) {
       s.op = opcode::iota;
       s.dim = dims[n.attributes[0]];
       s.slot = static_cast<std::int16_t>(group.offsets.size());
       group.offsets.push_back(bound{static_cast<std::int8_t>(s.slot), v, n.attributes[0]});
-      return add_op(group, s, -1);
+      return add_op(group, s);
     }
     const int source = op.operands[0];
     dim_list source_dims;
@@ -420,29 +497,31 @@ class scheduler {
       if (dims[d] >= 0) s.strides[dims[d]] = stride;
       stride *= local[d];
     }
-    const int memory = base[at(v)];
-    for (std::size_t i = 0; i < group.inputs.size(); ++i) {
-      if (base[at(group.inputs[i])] != memory) continue;
-      s.slot = static_cast<std::int16_t>(i);
-      for (std::size_t r = 0; r < group.ops.size(); ++r)
-        if (group.ops[r].op == opcode::parameter && group.ops[r].slot == s.slot && group.ops[r].strides == s.strides)
-          return static_cast<int>(r);
-      return add_op(group, s, -1);
+    int& slot = slot_[at(base[at(v)])];
+    int same_input = -1;
+    if (slot >= 0) {
+      same_input = group.last_load[at(slot)];
+      for (int r = same_input; r >= 0; r = group.same_input[at(r)])
+        if (group.ops[at(r)].strides == s.strides) return r;
+    } else {
+      slot = static_cast<int>(group.inputs.size());
+      group.inputs.push_back(v);
+      group.last_load.push_back(-1);
     }
-    s.slot = static_cast<std::int16_t>(group.inputs.size());
-    group.inputs.push_back(v);
-    return add_op(group, s, -1);
+    s.slot = static_cast<std::int16_t>(slot);
+    return group.last_load[at(slot)] = add_op(group, s, same_input);
   }
 
   // ---- outputs ----
 
   /// Every output gets memory of its own: what is an input, or another output too, is copied.
   constexpr void place_outputs() {
+    std::vector<std::uint8_t> is_taken(base.size(), 0);  // by value: its memory is an input's or an output's
+    for (const int i : program_.inputs) is_taken[at(base[at(i)])] = 1;
     for (std::size_t k = 0; k < program_.outputs.size(); ++k) {
       int v = program_.outputs[k];
-      bool is_shared = false;
-      for (const int i : program_.inputs) is_shared = is_shared || base[at(i)] == base[at(v)];
-      for (const int o : out.outputs) is_shared = is_shared || base[at(o)] == base[at(v)];
+      const bool is_shared = is_taken[at(base[at(v)])] != 0;
+      is_taken[at(base[at(v)])] = 1;
       if (is_shared) {
         const local_value copy = program_.value(v);
         local_op op;
@@ -462,8 +541,12 @@ class scheduler {
   std::vector<int> seen_;   // by value: the last walk that met it
   int stamp_ = 0;
   std::vector<std::uint8_t> waiting_;  // by value: a lazy op that is not done
-  std::vector<int> queue_;             // values that wait and may join a loop, in order
+  std::vector<visit> path_;            // see need()
+  std::vector<int> readers_from_;      // by value: its first one in readers_
+  std::vector<int> readers_;           // results of the operators that read a value, in order
   std::vector<int> step_;              // by value: the step that computes it; -1: none yet
+  std::vector<int> register_;          // by value: its register in the loop that computes it
+  std::vector<int> slot_;              // by memory: which input of the present loop it is; -1: none
 };
 
 }  // namespace gspmd::detail

@@ -125,12 +125,22 @@ consteval void refuse() {
   else if constexpr (Broken == mistake::axis_used_twice)
     static_assert(accepted<Message>,
                   "gspmd: a mesh axis splits one dim of a tensor at most; take it away from one of the dims; see message<>");
+  else if constexpr (Broken == mistake::xla_sharding)
+    static_assert(accepted<Message>,
+                  "gspmd: an XLA sharding splits dims by whole axes of the mesh; give the mesh those axes; see message<>");
+  else if constexpr (Broken == mistake::placement)
+    static_assert(accepted<Message>,
+                  "gspmd: placements name one thing that each mesh axis does, in the order of the mesh; see message<>");
   else if constexpr (Broken == mistake::parts)
     static_assert(accepted<Message>, "gspmd: no mesh axes have as many devices as the parts asked for; see message<>");
   else if constexpr (Broken == mistake::communication)
     static_assert(
         accepted<Message>,
         "gspmd: communication where forbid_reshard allows none; shard the operands alike, or write the reshard; see message<>");
+  else if constexpr (Broken == mistake::replication)
+    static_assert(accepted<Message>,
+                  "gspmd: an operator cannot keep the split of its operand and would gather it whole; reshard the operand, or "
+                  "write allow_replication; see message<>");
   else if constexpr (Broken == mistake::no_derivative)
     static_assert(accepted<Message>, "gspmd: grad needs the derivatives of a map; give with_derivative(f, df...); see message<>");
   else if constexpr (Broken == mistake::no_scalar_loss)

@@ -1,0 +1,159 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <cstring>
+#include <tuple>
+#include <type_traits>
+#include <utility>
+
+#include "gspmd/detail/exec/fused_loop.hpp"
+#include "gspmd/detail/ir/opcode.hpp"
+#include "gspmd/detail/ir/types.hpp"
+#include "gspmd/detail/ops/kept_functions.hpp"
+
+/// How a user's function becomes a map_function. One without state is a constant of its type; one with state (captures, a
+/// pointer to a function) is an object that the program keeps, and a loop of its type calls it for a run of elements.
+namespace gspmd {
+
+template <class F, class... Derivatives>
+struct with_derivative;
+template <class T, class F>
+struct row_function;
+
+namespace detail {
+
+/// True for a function that its type says everything about.
+template <class F>
+inline constexpr bool is_constant_function = std::is_empty_v<F> && std::is_default_constructible_v<F>;
+template <class T, class F>
+inline constexpr bool is_constant_function<row_function<T, F>> = false;
+template <class F, class... Derivatives>
+inline constexpr bool is_constant_function<with_derivative<F, Derivatives...>> =
+    is_constant_function<F> && (is_constant_function<Derivatives> && ...);
+
+template <int Arity>
+using map_arguments = std::make_index_sequence<static_cast<std::size_t>(Arity)>;
+
+#pragma GCC diagnostic push
+#pragma GCC diagnostic ignored "-Wconversion"        // a function of doubles is offered longs too; the program decides which
+#pragma GCC diagnostic ignored "-Wfloat-conversion"  // type it is called with
+template <class T, class F, std::size_t... I>
+constexpr auto call_pointer(std::index_sequence<I...>) -> T (*)(const T*) {
+  if constexpr (requires(T x) { static_cast<T>(F{}(((void)I, x)...)); }) {
+    return +[](const T* x) { return static_cast<T>(F{}(x[I]...)); };
+  } else {
+    return nullptr;
+  }
+}
+
+/// Calls the object element by element.
+template <class T, class F, std::size_t... I>
+constexpr map_rows rows_of_elements(std::index_sequence<I...>) {
+  if constexpr (requires(const F& f, T x) { static_cast<T>(f(((void)I, x)...)); }) {
+    return +[](const void* object, const void* const* arguments, void* out, std::int64_t n) {
+      const F& f = *static_cast<const F*>(object);
+      const void* const x[] = {arguments[I]...};
+      for (std::int64_t i = 0; i < n; ++i) store_element(out, i, static_cast<T>(f(load_element<T>(x[I], i)...)));
+    };
+  } else {
+    return nullptr;
+  }
+}
+#pragma GCC diagnostic pop
+
+/// Calls the object once for a run of elements. The loop's result may lie over an argument: then it goes through a buffer.
+template <class T, class F, std::size_t... I>
+constexpr map_rows rows_at_once(std::index_sequence<I...>) {
+  static_assert(std::is_invocable_v<const F&, decltype((void)I, static_cast<const T*>(nullptr))..., T*, std::int64_t>,
+                "gspmd: map: a function for by_rows<T> is called as f(const T* x, ..., T* out, std::int64_t n) with one pointer "
+                "for each argument, by several devices at once: also when it is const");
+  return +[](const void* object, const void* const* arguments, void* out, std::int64_t n) {
+    const F& f = *static_cast<const F*>(object);
+    const T* const x[] = {static_cast<const T*>(arguments[I])...};
+    if (((x[I] != out) && ...)) return static_cast<void>(f(x[I]..., static_cast<T*>(out), n));
+    constexpr std::int64_t most = 256;
+    T part[most];
+    for (std::int64_t first = 0; first < n; first += most) {
+      const std::int64_t count = n - first < most ? n - first : most;
+      static_cast<void>(f((x[I] + first)..., static_cast<T*>(part), count));
+      std::memcpy(static_cast<T*>(out) + first, part, static_cast<std::size_t>(count) * sizeof(T));
+    }
+  };
+}
+
+template <class F, int Arity>
+constexpr map_function make_map_function(const map_function* const* derivatives = nullptr) {
+  using arguments = map_arguments<Arity>;
+  map_function m;
+  m.arity = Arity;
+  m.f32 = call_pointer<float, F>(arguments{});
+  m.f64 = call_pointer<double, F>(arguments{});
+  m.s32 = call_pointer<std::int32_t, F>(arguments{});
+  m.s64 = call_pointer<std::int64_t, F>(arguments{});
+  m.pred = call_pointer<bool, F>(arguments{});
+  m.derivatives = derivatives;
+  return m;
+}
+
+template <class F, int Arity>
+struct map_holder {
+  static constexpr map_function function = make_map_function<F, Arity>();
+};
+template <class F, class... Derivatives, int Arity>
+struct map_holder<with_derivative<F, Derivatives...>, Arity> {
+  static_assert(sizeof...(Derivatives) == static_cast<std::size_t>(Arity), "gspmd: map: give one derivative for each argument");
+  static constexpr const map_function* derivatives[] = {&map_holder<Derivatives, Arity>::function...};
+  static constexpr map_function function = make_map_function<F, Arity>(derivatives);
+};
+
+/// The map_function of a function with state.
+template <int Arity>
+struct function_keeper {
+  kept_functions& store;
+
+  template <class F>
+  const map_function* operator()(F f) const {
+    if constexpr (is_constant_function<F>) return &map_holder<F, Arity>::function;
+    else return store.keep(erased(std::move(f)));
+  }
+  template <class F, class... Derivatives>
+  const map_function* operator()(with_derivative<F, Derivatives...> f) const {
+    static_assert(sizeof...(Derivatives) == static_cast<std::size_t>(Arity), "gspmd: map: give one derivative for each argument");
+    auto derivatives = [&]<std::size_t... K>(std::index_sequence<K...>) {
+      return std::array<const map_function*, sizeof...(K)>{(*this)(std::get<K>(std::move(f.derivatives)))...};
+    }(std::index_sequence_for<Derivatives...>{});
+    map_function m = erased(static_cast<F&&>(f));
+    m.derivatives = store.keep(derivatives)->data();
+    return store.keep(m);
+  }
+
+ private:
+  template <class F>
+  map_function erased(F f) const {
+    map_function m;
+    m.arity = Arity;
+    constexpr map_rows rows[5] = {
+        rows_of_elements<float, F>(map_arguments<Arity>{}), rows_of_elements<double, F>(map_arguments<Arity>{}),
+        rows_of_elements<std::int32_t, F>(map_arguments<Arity>{}), rows_of_elements<std::int64_t, F>(map_arguments<Arity>{}),
+        rows_of_elements<bool, F>(map_arguments<Arity>{})};
+    static_assert(rows[0] != nullptr || rows[1] != nullptr || rows[2] != nullptr || rows[3] != nullptr || rows[4] != nullptr,
+                  "gspmd: map: the function takes no element type; several devices call it at once, with one number for each "
+                  "argument: it must take them also when it is const");
+    for (int type = 0; type < 5; ++type) m.rows[type] = rows[type];
+    m.object = store.keep(std::move(f));
+    return m;
+  }
+  template <class T, class F>
+  map_function erased(row_function<T, F> f) const {
+    map_function m;
+    m.arity = Arity;
+    m.rows[static_cast<int>(dtype_of<T>())] = rows_at_once<T, F>(map_arguments<Arity>{});
+    m.object = store.keep(std::move(f.f));
+    return m;
+  }
+};
+
+}  // namespace detail
+}  // namespace gspmd

@@ -1,0 +1,46 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <span>
+
+#include "gspmd/detail/ir/local_program.hpp"
+#include "gspmd/detail/ir/plan.hpp"
+#include "gspmd/detail/ops/einsum.hpp"
+#include "gspmd/detail/support/saturating.hpp"
+
+namespace gspmd::detail {
+
+constexpr std::int64_t saturating_elements(const extents& shape) {
+  std::int64_t n = 1;
+  for (const auto e : shape) n = saturating_multiply(n, e);
+  return n;
+}
+
+/// The arithmetic of one local operator on the device that has most of it (shards are counted with their padding):
+///   einsum of two operands     2 for every combination of local indices: a multiplication and an addition
+///   einsum of one, reduce      1 for every element of the operand; none if nothing is summed
+///   elementwise, map           1 for every element of the result, whatever the function
+///   everything else            0: data that only moves, and what collectives add up on the way
+constexpr std::int64_t flops_of(const graph& g, const local_program& p, const local_op& op) {
+  if (op.what != local_kind::compute) return 0;
+  const node& n = g.nodes[static_cast<std::size_t>(op.node)];
+  if (is_elementwise(n.op)) return saturating_elements(p.value(op.result).local);
+  if (n.op != opcode::einsum && n.op != opcode::reduce) return 0;
+  const auto& first = p.value(op.operands[0]).local;
+  if (n.operands.count == 1) return first.count == p.value(op.result).local.count ? 0 : saturating_elements(first);
+  std::int64_t total = saturating_multiply(2, saturating_elements(first));
+  const auto lhs = letters_of(g, n, 0);
+  const auto rhs = letters_of(g, n, 1);
+  for (int d = 0; d < rhs.count; ++d)
+    if (lhs.find(rhs[d]) < 0) total = saturating_multiply(total, p.value(op.operands[1]).local[d]);
+  return total;
+}
+
+constexpr void count_flops(const graph& g, const local_program& p, std::span<planned_node> nodes) {
+  for (const auto& op : p.ops) {
+    auto& total = nodes[static_cast<std::size_t>(op.node)].flops;
+    total = saturating_add(total, flops_of(g, p, op));
+  }
+}
+
+}  // namespace gspmd::detail

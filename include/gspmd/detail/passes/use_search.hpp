@@ -1,0 +1,299 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include "gspmd/detail/ir/opcode.hpp"
+#include "gspmd/detail/ir/rule.hpp"
+
+namespace gspmd::detail {
+
+/// What a search for the uses of the mesh axes knows of one tensor of an operator: an operand, or the result last.
+struct use_tensor {
+  std::int64_t elem_bytes = 0;                    // 0: whatever it takes is free, as for a constant
+  std::int64_t elems = 0;                         // operand: of the shard that a device holds; result: of the one it must hold
+  inline_vec<std::int8_t, max_axes> factor_of{};  // by axis: the factor that it splits now, or must split; -1: none
+};
+
+/// Proposes uses of the mesh axes by the factors of an operator's rule, the joint ones of all axes: every factor for every
+/// axis, one axis minor or major to another one, or none.
+///
+/// 1. Before a proposal is made, what it must send at least is worked out from the extents of its shards. A proposal that
+///    cannot be as good as the best one so far is dropped: this is most of them, and planning stays cheap.
+/// 2. Where the joint uses are more than `most_joint_uses`, axes that no tensor of the operator uses stay unused, then axes are
+///    only put where a tensor asks for them.
+/// 3. Where they are still too many (many axes, and every tensor wants something else), axes are changed one at a time, from
+///    several starts.
+///
+/// A device receives what it needs and does not hold, that is the bound:
+///     operand    needed - held elements; where an axis must leave its factor, needed (n-1)/n: the rest lies elsewhere
+///     result     likewise; every element of it if the operator leaves it partial
+class use_search {
+ public:
+  static constexpr int most_joint_uses = 256;
+  using wishes = inline_vec<factor_splits, max_map_arity + 1>;    // the result's, then the operands'
+  using use_tensors = inline_vec<use_tensor, max_map_arity + 1>;  // the operands, then the result
+  using axis_factors = inline_vec<std::int8_t, max_axes>;         // by axis: the factor that it splits; -1: none
+
+  constexpr use_search(const mesh_shape& mesh, const op_rule& rule, const wishes& asked)
+      : mesh_(mesh), rule_(rule), asked_(asked) {}
+
+  /// Makes known what the tensors are: before `run` and `memory_of`.
+  constexpr void know(const use_tensors& tensors) {
+    tensors_ = tensors;
+    for (int f = 0; f < rule_.factors.count; ++f) {
+      std::uint32_t in = 0;
+      for (int t = 0; t < tensors.count; ++t) {
+        const bool holds = rule_.uniform || rule_.maps[t].holds(f);
+        if (holds) in |= 1U << t;
+      }
+      in_.push_back(in);
+    }
+    simple_ = true;
+    for (const auto& map : rule_.maps)
+      for (int d = 0; d < map.first.count; ++d) simple_ = simple_ && map.end(d) - map.begin(d) <= 1;
+  }
+
+  /// Calls `visit(uses, memory)` for proposals; it returns the bytes that they send. `best` are the bytes of the best one known
+  /// already, `memory` the bytes of all shards of the operator.
+  template <class Visit>
+  constexpr void run(std::int64_t best, Visit visit) {
+    best_ = best;
+    axis_mask wanted = 0;
+    for (const auto& splits : asked_)
+      for (const auto& use : splits) wanted |= axis_bit(use.axis);
+    const auto factors = candidates();
+    for (const axis_mask axes : {~axis_mask{0}, wanted}) {
+      axes_.clear();
+      std::int64_t joint = 1;
+      for (const axis_mask part : {wanted, axes & ~wanted})  // those that decide most first
+        for (int a = 0; a < mesh_.axis_count(); ++a) {
+          if (mesh_.sizes[a] == 1 || (part & axis_bit(a)) == 0) continue;
+          if (joint <= most_joint_uses) joint *= 1 + factors.count + axes_.count;
+          axes_.push_back(static_cast<std::int8_t>(a));
+        }
+      if (joint > most_joint_uses) continue;
+      local_.clear();
+      for (int f = 0; f < rule_.factors.count; ++f) local_.push_back(rule_.factors[f].size);
+      shards_.clear();
+      for (int t = 0; t < tensors_.count; ++t) {
+        std::int64_t elems = 1;
+        for (int f = 0; f < rule_.factors.count; ++f)
+          if ((in_[f] >> t & 1U) != 0) elems *= rule_.factors[f].size;
+        shards_.push_back(elems);
+      }
+      chosen_ = axis_factors(mesh_.axis_count(), std::int8_t{-1});
+      uses_.clear();
+      extend(0, factors, visit);
+      return;
+    }
+    descend(visit);
+  }
+
+  /// The splits in which every axis has its chosen factor, ordered as the first tensor that asks for it orders them.
+  [[nodiscard]] constexpr factor_splits assemble(const axis_factors& chosen) const {
+    factor_splits uses;
+    axis_mask done = 0;
+    for (const auto& splits : asked_)
+      for (const auto& use : splits) {
+        if (chosen[use.axis] != use.dim || (done & axis_bit(use.axis)) != 0) continue;
+        done |= axis_bit(use.axis);
+        add_factor_split(uses, use.axis, use.dim);
+      }
+    return legal(uses);
+  }
+
+  /// Keeps the uses that every tensor with the factor can express; gathered factors are not split.
+  [[nodiscard]] constexpr factor_splits legal(factor_splits uses) const {
+    if (rule_.uniform) return uses;
+    for (int at = uses.count - 1; at >= 0; --at) {
+      bool fits = rule_.factors[uses[at].dim].kind != factor_kind::gathered;
+      if (!simple_)
+        for (int m = 0; m < rule_.maps.count && fits; ++m) {
+          if (!rule_.maps[m].holds(uses[at].dim)) continue;
+          const auto back = to_factors(mesh_, rule_, rule_.maps[m], to_dims(mesh_, rule_, rule_.maps[m], uses));
+          bool found = false;
+          for (const auto& use : back) found = found || use == uses[at];
+          fits = found;
+        }
+      if (fits) continue;
+      for (int i = at; i + 1 < uses.count; ++i) uses[i] = uses[i + 1];
+      uses.pop_back();
+      at = uses.count;  // what was minor to it may not fit any more
+    }
+    return uses;
+  }
+
+ private:
+  /// The factors that may be split: those that a tensor asks for, and of those that the same tensors hold one more, the
+  /// largest.
+  [[nodiscard]] constexpr inline_vec<std::int8_t, 2 * max_rank> candidates() const {
+    dim_mask asked = 0;
+    for (const auto& splits : asked_)
+      for (const auto& use : splits) asked |= dim_bit(use.dim);
+    inline_vec<std::int8_t, 2 * max_rank> result;
+    for (int f = 0; f < rule_.factors.count; ++f) {
+      if (rule_.factors[f].kind == factor_kind::gathered) continue;
+      if ((asked & dim_bit(f)) == 0) {
+        bool best = rule_.factors[f].size > 1;
+        for (int g = 0; g < rule_.factors.count && best; ++g)
+          if (g != f && in_[g] == in_[f] && (asked & dim_bit(g)) == 0 && rule_.factors[g].kind == rule_.factors[f].kind)
+            best = rule_.factors[g].size < rule_.factors[f].size || (rule_.factors[g].size == rule_.factors[f].size && f < g);
+        if (!best) continue;
+      }
+      result.push_back(static_cast<std::int8_t>(f));
+    }
+    return result;
+  }
+
+  template <class Visit>
+  constexpr void extend(int at, const inline_vec<std::int8_t, 2 * max_rank>& factors, Visit& visit) {
+    if (least(at) > best_) return;
+    if (at == axes_.count) {
+      propose(visit);
+      return;
+    }
+    extend(at + 1, factors, visit);
+    const std::int8_t axis = axes_[at];
+    for (const auto f : factors) {
+      std::int64_t parts = mesh_.sizes[axis];
+      int first = 0;
+      while (first < uses_.count && uses_[first].dim < f) ++first;
+      int last = first;
+      for (; last < uses_.count && uses_[last].dim == f; ++last) parts *= mesh_.sizes[uses_[last].axis];
+      const auto before = local_[f];
+      const auto after = shard_extent(rule_.factors[f].size, parts);
+      const auto shards = shards_;
+      for (int t = 0; t < shards_.count; ++t)
+        if ((in_[f] >> t & 1U) != 0 && before != 0) shards_[t] = shards_[t] / before * after;
+      local_[f] = after;
+      chosen_[axis] = f;
+      for (int where = first; where <= last; ++where) {
+        const auto uses = uses_;
+        uses_.insert(where, axis_use{axis, f});
+        extend(at + 1, factors, visit);
+        uses_ = uses;
+      }
+      chosen_[axis] = -1;
+      local_[f] = before;
+      shards_ = shards;
+    }
+  }
+
+  /// What must be sent at least when the uses of the first `decided` axes are these, whatever the others do.
+  [[nodiscard]] constexpr std::int64_t least(int decided) const {
+    std::int64_t rest = 1;
+    for (int i = decided; i < axes_.count; ++i) rest *= mesh_.sizes[axes_[i]];
+    bool is_partial = false;
+    for (int i = 0; i < decided; ++i) {
+      const int f = chosen_[axes_[i]];
+      is_partial = is_partial || (f >= 0 && rule_.factors[f].kind == factor_kind::reduction);
+    }
+    std::int64_t total = 0;
+    for (int t = 0; t < tensors_.count; ++t) {
+      const auto& tensor = tensors_[t];
+      const bool is_result = t + 1 == tensors_.count;
+      const auto needed = is_result ? tensor.elems : shards_[t] / rest;
+      auto missing = needed - (is_result ? shards_[t] : tensor.elems);
+      if (is_result && is_partial) {
+        missing = needed;
+      } else {
+        for (int i = 0; i < decided; ++i) {
+          const int a = axes_[i];
+          const int now = is_result ? chosen_[a] : tensor.factor_of[a];
+          const int then = is_result ? tensor.factor_of[a] : chosen_[a];
+          if (now < 0 || now == then || (in_[now] >> t & 1U) == 0) continue;
+          const auto elsewhere = needed - shard_extent(needed, mesh_.sizes[a]);
+          if (elsewhere > missing) missing = elsewhere;
+        }
+      }
+      if (missing > 0) total += missing * tensor.elem_bytes;
+    }
+    return total;
+  }
+
+  template <class Visit>
+  constexpr void propose(Visit& visit) {
+    if (!simple_ && !(legal(uses_) == uses_)) return;
+    std::int64_t memory = 0;
+    for (int t = 0; t < tensors_.count; ++t) memory += shards_[t] * tensors_[t].elem_bytes;
+    const std::int64_t bytes = visit(uses_, memory);
+    if (bytes < best_) best_ = bytes;
+  }
+
+  /// Changes one axis at a time to what some tensor asks of it, or to nothing, as long as this helps: from what the tensors
+  /// ask for, one after the other, and from nothing.
+  template <class Visit>
+  constexpr void descend(Visit& visit) {
+    const auto count = mesh_.axis_count();
+    inline_vec<inline_vec<std::int8_t, max_map_arity + 2>, max_axes> options;
+    for (int a = 0; a < count; ++a) {
+      inline_vec<std::int8_t, max_map_arity + 2> list;
+      list.push_back(-1);
+      for (const auto& splits : asked_)
+        for (const auto& use : splits) {
+          bool known = use.axis != a;
+          for (const auto f : list) known = known || f == use.dim;
+          if (!known) list.push_back(use.dim);
+        }
+      options.push_back(list);
+    }
+    for (int start = -1; start <= asked_.count; ++start) {  // -1: the first wish of each axis; the last: nothing
+      axis_factors chosen(count, std::int8_t{-1});
+      for (int s = asked_.count - 1; s >= 0; --s)
+        if (start < 0 || start == s)
+          for (const auto& use : asked_[s]) chosen[use.axis] = use.dim;
+      const auto begin = assemble(chosen);
+      std::int64_t here = visit(begin, memory_of(begin));
+      for (bool improved = true; improved;) {
+        improved = false;
+        for (int a = 0; a < count; ++a)
+          for (const auto f : options[a]) {
+            if (chosen[a] == f) continue;
+            auto trial = chosen;
+            trial[a] = f;
+            const auto uses = assemble(trial);
+            const std::int64_t bytes = visit(uses, memory_of(uses));
+            if (bytes >= here) continue;
+            here = bytes;
+            chosen = trial;
+            improved = true;
+          }
+      }
+    }
+  }
+
+ public:
+  /// The bytes of all shards of the operator.
+  [[nodiscard]] constexpr std::int64_t memory_of(const factor_splits& uses) const {
+    std::int64_t memory = 0;
+    for (int t = 0; t < tensors_.count; ++t) {
+      std::int64_t elems = 1;
+      for (int f = 0; f < rule_.factors.count; ++f) {
+        if ((in_[f] >> t & 1U) == 0) continue;
+        std::int64_t parts = 1;
+        for (const auto& use : uses)
+          if (use.dim == f) parts *= mesh_.sizes[use.axis];
+        elems *= shard_extent(rule_.factors[f].size, parts);
+      }
+      memory += elems * tensors_[t].elem_bytes;
+    }
+    return memory;
+  }
+
+ private:
+  const mesh_shape& mesh_;
+  const op_rule& rule_;
+  const wishes& asked_;
+  use_tensors tensors_;
+  inline_vec<std::uint32_t, 2 * max_rank> in_;  // by factor: the tensors that have it, a bit each
+  bool simple_ = false;                         // no dim has several factors
+  std::int64_t best_ = 0;
+
+  // The proposal under way.
+  inline_vec<std::int8_t, max_axes> axes_;
+  axis_factors chosen_;
+  factor_splits uses_;
+  inline_vec<std::int64_t, 2 * max_rank> local_;        // by factor
+  inline_vec<std::int64_t, max_map_arity + 1> shards_;  // by tensor: elements
+};
+
+}  // namespace gspmd::detail

@@ -1,0 +1,212 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "gspmd/detail/ir/mesh_info.hpp"
+#include "gspmd/detail/support/refuse.hpp"
+#include "gspmd/error.hpp"
+#include "gspmd/mesh.hpp"
+#include "gspmd/sharding.hpp"
+
+/// The other way to write a sharding: not which axes split a dim, but for each mesh axis what it does to the tensor (PyTorch's
+/// DTensor). A placement list says less than dims with ordered axes: where two axes split one dim, the one that stands first in
+/// the mesh is always major.
+namespace gspmd {
+namespace per_axis {
+
+enum class kind : std::uint8_t { replicate, shard, partial };
+
+/// What one mesh axis does to a tensor.
+struct placement {
+  per_axis::kind kind = per_axis::kind::replicate;
+  int dim = 0;              // of shard
+  monoid op = monoid::add;  // of partial
+  friend constexpr bool operator==(const placement& a, const placement& b) {
+    return a.kind == b.kind && (a.kind != kind::shard || a.dim == b.dim) && (a.kind != kind::partial || a.op == b.op);
+  }
+};
+
+/// Every device along the axis holds the same.
+inline constexpr placement replicate{};
+/// The axis splits dim `dim`.
+constexpr placement shard(int dim) { return {kind::shard, dim, monoid::add}; }
+/// Every device along the axis holds a term; the value is their sum, or another reduction.
+constexpr placement partial(monoid op = monoid::add) { return {kind::partial, 0, op}; }
+
+}  // namespace per_axis
+
+namespace detail {
+
+struct placement_list {
+  inline_vec<per_axis::placement, max_axes> at;  // by mesh axis
+  text problem;
+};
+
+constexpr const char* placement_name_of(monoid op) {  // DTensor's words
+  switch (op) {
+    case monoid::add: return "sum";
+    case monoid::multiply: return "product";
+    case monoid::maximum: return "max";
+    case monoid::minimum: return "min";
+    case monoid::and_: return "and";
+    case monoid::or_: return "or";
+  }
+  return "?";
+}
+
+constexpr resolved_sharding from_placements(const mesh_info& mesh, const per_axis::placement* list, int count, int rank) {
+  resolved_sharding r;
+  if (count != mesh.shape.axis_count()) {
+    r.refuse(mistake::placement) << "there are " << count << (count == 1 ? " placement" : " placements")
+                                 << " for a mesh with the axes " << axes_text(mesh, ~axis_mask{0}) << "; write one for each axis";
+    return r;
+  }
+  for (int a = 0; a < count; ++a) {
+    const auto& p = list[a];
+    if (p.kind == per_axis::kind::shard) {
+      if (p.dim < 0 || p.dim >= rank) {
+        r.refuse(mistake::placement) << "axis `" << mesh.name(a) << "` shards dim " << p.dim << " and the tensor has " << rank
+                                     << (rank == 1 ? " dim" : " dims") << "; dims count from 0";
+        return r;
+      }
+      r.value.add_split(a, p.dim);
+    } else if (p.kind == per_axis::kind::partial) {
+      if (r.value.partial != 0 && r.value.kind != p.op) {
+        r.refuse(mistake::placement) << "the value is a partial " << name_of(r.value.kind) << " and, over axis `" << mesh.name(a)
+                                     << "`, a partial " << name_of(p.op) << "; a value has one reduction, reduce the other first";
+        return r;
+      }
+      r.value.partial |= axis_bit(a);
+      r.value.kind = p.op;
+    }
+  }
+  return r;
+}
+
+constexpr placement_list to_placements(const mesh_info& mesh, const sharding& s) {
+  placement_list r;
+  for (int a = 0; a < mesh.shape.axis_count(); ++a) r.at.push_back(per_axis::replicate);
+  int last_wide = -1, last_dim = -1;
+  for (const auto& use : s.splits) {
+    r.at[use.axis] = per_axis::shard(use.dim);
+    if (mesh.shape.sizes[use.axis] == 1) continue;  // its place in the order changes nothing
+    if (use.dim == last_dim && use.axis < last_wide && r.problem.empty())
+      r.problem << "axis `" << mesh.name(last_wide) << "` splits dim " << use.dim << " before axis `" << mesh.name(use.axis)
+                << "`, and placements are applied in the order of the mesh, " << axes_text(mesh, ~axis_mask{0})
+                << ": the order would be lost; give the mesh the other order of axes, or let `" << mesh.name(use.axis)
+                << "` split first";
+    last_wide = use.axis;
+    last_dim = use.dim;
+  }
+  for (int a = 0; a < mesh.shape.axis_count(); ++a)
+    if ((s.partial & axis_bit(a)) != 0) r.at[a] = per_axis::partial(s.kind);
+  return r;
+}
+
+/// `{Shard(0), Replicate, Partial(sum)}`
+constexpr text placements_text(const inline_vec<per_axis::placement, max_axes>& list) {
+  text t("{");
+  for (int a = 0; a < list.count; ++a) {
+    if (a > 0) t << ", ";
+    switch (list[a].kind) {
+      case per_axis::kind::replicate: t << "Replicate"; break;
+      case per_axis::kind::shard: t << "Shard(" << list[a].dim << ')'; break;
+      case per_axis::kind::partial: t << "Partial(" << placement_name_of(list[a].op) << ')'; break;
+    }
+  }
+  t << '}';
+  return t;
+}
+
+}  // namespace detail
+
+/// A sharding by mesh axes, in the place of `split`: for each axis of the mesh, in its order, what it does to the tensor. Where
+/// several axes split one dim it is cut once, into equal parts rounded up, as everywhere: 9 over 2x2 is 3,3,3,0.
+///
+///     in<float, dims<64, 512>, placements<per_axis::shard(0), per_axis::replicate>>       // split<"data", _> on data, model
+template <per_axis::placement... List>
+struct placements {
+  static constexpr bool is_annotation = true;
+  static constexpr int count = static_cast<int>(sizeof...(List));
+  static constexpr detail::resolved_sharding resolve(const detail::mesh_info& mesh, int rank) {
+    constexpr per_axis::placement list[sizeof...(List) + 1] = {List...};
+    return detail::from_placements(mesh, list, count, rank);
+  }
+};
+
+/// The sharding that a placement list means. Throws gspmd::error: not one placement for each axis, a dim that is not there, two
+/// reductions.
+///
+///     auto s = sharding_of(mesh, {per_axis::shard(0), per_axis::partial()}, 2);
+inline detail::sharding sharding_of(const detail::mesh_info& mesh, const std::vector<per_axis::placement>& list, int rank) {
+  const auto r = detail::from_placements(mesh, list.data(), static_cast<int>(list.size()), rank);
+  if (!r.problem.empty()) throw error("placements: " + std::string(r.problem.view()));
+  return r.value;
+}
+
+/// The placement list of a sharding. Throws gspmd::error where there is none: two axes split one dim in another order than that
+/// of the mesh.
+inline std::vector<per_axis::placement> placements_of(const detail::mesh_info& mesh, const detail::sharding& s) {
+  const auto r = detail::to_placements(mesh, s);
+  if (!r.problem.empty()) throw error("placements: " + std::string(r.problem.view()));
+  return {r.at.begin(), r.at.end()};
+}
+
+/// `{Shard(0), Replicate, Partial(sum)}`
+inline std::string text_of(const std::vector<per_axis::placement>& list) {
+  detail::inline_vec<per_axis::placement, detail::max_axes> held;
+  for (std::size_t i = 0; i < list.size() && held.count < detail::max_axes; ++i) held.push_back(list[i]);
+  return std::string(detail::placements_text(held).view());
+}
+
+namespace detail {
+
+template <class Mesh, class Split, class Partial>
+struct split_placements {
+  static constexpr resolved_sharding resolved() {
+    return resolve(Mesh::info, Split::specs(), Split::rank, Split::rank, Partial::axes, Partial::kind);
+  }
+  struct problem {
+    static constexpr text make() {
+      const auto r = resolved();
+      if (!r.problem.empty()) return text("placements_of: ") << r.problem;
+      return text("placements_of: ") << to_placements(Mesh::info, r.value).problem;
+    }
+  };
+  struct facts {
+    inline_vec<per_axis::placement, max_axes> at;
+    bool ok = false;
+    mistake broken = mistake::other;
+  };
+  static constexpr facts found = [] {
+    const auto r = resolved();
+    if (!r.problem.empty()) return facts{{}, false, r.broken};
+    const auto list = to_placements(Mesh::info, r.value);
+    return facts{list.at, list.problem.empty(), mistake::placement};
+  }();
+  template <std::size_t... I>
+  static auto type_for(std::index_sequence<I...>) -> placements<found.at[static_cast<int>(I)]...>;
+  static constexpr bool check() {
+    if constexpr (!found.ok) refuse<found.broken, problem>();
+    return true;
+  }
+  static_assert(check());
+  using type = decltype(type_for(std::make_index_sequence<static_cast<std::size_t>(found.at.count)>{}));
+};
+
+}  // namespace detail
+
+/// The placement list of a `split` as a type; a compile error where there is none.
+///
+///     split_as_placements<pod, split<"data", _>>            placements<shard(0), replicate>
+///     split_as_placements<pod, split<"model,data", _>>      does not compile: data comes first in the mesh
+template <class Mesh, class Split, class Partial = partial<"">>
+using split_as_placements = typename detail::split_placements<Mesh, Split, Partial>::type;
+
+}  // namespace gspmd

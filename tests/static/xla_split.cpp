@@ -1,0 +1,16 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "gspmd/compile.hpp"
+#include "gspmd/ops.hpp"
+#include "gspmd/xla_sharding.hpp"
+
+using namespace gspmd;
+
+using pod = mesh<axis<"data", 2>, axis<"model", 4>>;
+constexpr auto product = [](auto x, auto w) { return einsum<"bd,df->bf">(x, w); };
+
+// the same plan, whichever way the shardings are written
+using written = compile<product, pod, in<float, dims<16, 32>, split<"data", "model">>, in<float, dims<32, 8>, split<"model", _>>>;
+using xla = compile<product, pod, in<float, dims<16, 32>, xla_split<"{devices=[2,4]<=[8]}">>,
+                    in<float, dims<32, 8>, xla_split<"{devices=[4,1,2]<=[2,4]T(1,0) last_tile_dim_replicate}">>>;
+static_assert(written::bytes_sent_per_device == xla::bytes_sent_per_device);
+static_assert(written::collectives == xla::collectives);

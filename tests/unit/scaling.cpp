@@ -1,0 +1,117 @@
+// SPDX-License-Identifier: Apache-2.0
+// GShard Table 4: how compute and communication of partitioned operators grow with the number of devices, by planning them for
+// 2 to 2048 devices. Its ninth row, convolution, waits for that operator.
+#include <doctest/doctest.h>
+
+#include <cmath>
+#include <functional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include <gspmd/dynamic.hpp>
+#include <gspmd/gspmd.hpp>
+#include <gspmd/network.hpp>
+
+#include "support/golden_plans.hpp"
+
+namespace {
+
+using namespace gspmd;
+dynamic::input f32(std::vector<std::int64_t> shape, std::vector<std::string> sharding) {
+  return dynamic::in<float>(std::move(shape), std::move(sharding));
+}
+
+/// The slope of log(y) over log(2) for x = 2, 4, 8, ..., by least squares.
+double exponent(const std::vector<double>& y) {
+  double n = 0, sx = 0, sy = 0, sxx = 0, sxy = 0;
+  for (std::size_t i = 0; i < y.size(); ++i) {
+    const double a = static_cast<double>(i + 1), b = std::log2(y[i]);
+    n += 1, sx += a, sy += b, sxx += a * a, sxy += a * b;
+  }
+  return (n * sxy - sx * sy) / (n * sxx - sx * sx);
+}
+
+struct row {
+  const char* name;
+  double total, per_device;  // exponents of flops
+  const char* collective;    // "" for none
+  double communication;      // exponent of seconds
+  std::function<void(dynamic::builder&, std::int64_t)> program;
+};
+
+// D devices on a torus that is square or twice as long as wide; every split dim is 8 D long, split over all of them.
+const std::string all = "x,y";
+const row table_4[] = {
+    {"Add(A,A->A), A", 1, 0, "", 0,
+     [](dynamic::builder& b, std::int64_t d) {
+       const auto a = b.input(f32({8 * d}, {all}));
+       b.output(a + b.input(f32({8 * d}, {all})));
+     }},
+    {"Matmul(AB,BC->AC), B", 1, 0, "all_reduce x,y", 0,
+     [](dynamic::builder& b, std::int64_t d) {
+       const auto a = b.input(f32({8, 64 * d}, {"", all}));
+       b.output(b.reshard(einsum<"ab,bc->ac">(a, b.input(f32({64 * d, 8}, {all, ""}))), {"", ""}));
+     }},
+    {"Matmul(AB,BC->AC), A", 1, 0, "", 0,
+     [](dynamic::builder& b, std::int64_t d) {
+       const auto a = b.input(f32({8 * d, 64}, {all, ""}));
+       b.output(einsum<"ab,bc->ac">(a, b.input(f32({64, 64}, {"", ""}))));
+     }},
+    {"Matmul(AB,BC->AC), A,B", 2, 1, "all_gather x,y", 1,
+     [](dynamic::builder& b, std::int64_t d) {
+       const auto a = b.input(f32({8 * d, 8 * d}, {all, ""}));
+       b.output(b.reshard(einsum<"ab,bc->ac">(a, b.input(f32({8 * d, 4}, {all, ""}))), {all, ""}));
+     }},
+    {"Matmul(AB,BC->AC), A,C", 2, 1, "all_gather x,y", 1,
+     [](dynamic::builder& b, std::int64_t d) {
+       const auto a = b.input(f32({8 * d, 4}, {all, ""}));
+       b.output(b.reshard(einsum<"ab,bc->ac">(a, b.input(f32({4, 8 * d}, {"", all}))), {all, ""}));
+     }},
+    {"Reduce(AB->A), A", 1, 0, "", 0,
+     [](dynamic::builder& b, std::int64_t d) {
+       b.output(sum(b.input(f32({8 * d, 64}, {all, ""})), {1}));
+     }},
+    {"Reduce(AB->B), A", 1, 0, "all_reduce x,y", 0,
+     [](dynamic::builder& b, std::int64_t d) {
+       b.output(b.reshard(sum(b.input(f32({8 * d, 64}, {all, ""})), {0}), {""}));
+     }},
+    {"Einsum(GSEC,GSM->EGCM), G,E", 1, 0, "all_to_all x,y", 0.5,
+     [](dynamic::builder& b, std::int64_t d) {  // C is O(1/D)
+       const auto mask = b.input(f32({d, 512, d, 2048 / d}, {all, "", "", ""}));
+       b.output(b.reshard(einsum<"gsec,gsm->egcm">(mask, b.input(f32({d, 512, 16}, {all, "", ""}))), {all, "", "", ""}));
+     }},
+};
+
+}  // namespace
+
+TEST_CASE("F66: the exponents of GShard Table 4, planned for 2 to 2048 devices") {
+  const network net(1e12, {{"x", topology::torus, 1e9, 0}, {"y", topology::torus, 1e9, 0}});
+  for (const auto& r : table_4) {
+    CAPTURE(r.name);
+    std::vector<double> total, per_device, communication;
+    std::size_t steps = 0;
+    for (int log = 1; log <= 11; ++log) {
+      const auto plan = [&](int x, int y) {
+        dynamic::builder b(dynamic::mesh({{"x", x}, {"y", y}}));
+        r.program(b, std::int64_t{1} << log);
+        return b.compile();
+      };
+      const auto p = plan(1 << (log + 1) / 2, 1 << log / 2);
+      CAPTURE(log);
+      std::string expected = r.collective;
+      if (log == 1 && !expected.empty()) expected.resize(expected.size() - 2);  // y has one device and takes no part
+      CHECK(golden::collectives_of(p) == expected);
+      if (steps == 0) steps = p.view().steps.size();
+      CHECK(p.view().steps.size() == steps);  // what is planned does not grow with the devices (N10)
+      total.push_back(static_cast<double>(plan(1, 1).flops_per_device()));
+      per_device.push_back(static_cast<double>(p.flops_per_device()));
+      communication.push_back(estimate(p, net).communication);
+    }
+    CHECK(exponent(total) == doctest::Approx(r.total).epsilon(0.001));
+    CHECK(exponent(per_device) == doctest::Approx(r.per_device).epsilon(0.001));
+    // Among few devices (D-1)/D is not yet 1: the slope is that of the larger half.
+    if (*r.collective == 0) CHECK(communication.back() == 0);
+    else CHECK(std::abs(exponent({communication.begin() + 5, communication.end()}) - r.communication) < 0.02);
+  }
+}

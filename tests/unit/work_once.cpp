@@ -1,0 +1,165 @@
+// SPDX-License-Identifier: Apache-2.0
+// Communication that is done once, late or early: where it moves the fewest bytes.
+#include <doctest/doctest.h>
+
+#include <string>
+#include <vector>
+
+#include "support/run_graph.hpp"
+
+using namespace layouts;
+
+namespace {
+
+using texts = std::vector<std::string>;
+constexpr int x = 0;
+const sharding whole;
+
+/// The plan's collectives and bytes, and that its numbers are right.
+void check(const graph_builder& b, const texts& wanted, std::int64_t bytes) {
+  const auto p = b.partition();
+  CHECK(collectives(p) == wanted);
+  CHECK(bytes_sent(b.mesh, p) == bytes);
+  CHECK(wrong_run(b) == "");
+}
+
+int convert(graph_builder& b, int a, dtype to) { return add_elementwise(b.g, opcode::convert, {a}, {}, to); }
+
+}  // namespace
+
+TEST_CASE("one gather serves two users") {
+  SUBCASE("two products with one weight: forward and backward") {
+    graph_builder b({4});
+    const int w = b.input({16, 16}, split({{x}, {}}));
+    const int forward = b.einsum("bd,df->bf", b.input({64, 16}, split({{x}, {}})), w);
+    const int backward = b.einsum("bf,df->bd", b.input({64, 16}, split({{x}, {}})), w);
+    b.g.outputs = {forward, backward};
+    check(b, {"all_gather x"}, 12 * 16 * 4);
+  }
+  SUBCASE("two elementwise operators whose results are replicated") {
+    graph_builder b({4});
+    const int w = b.input({16, 16}, split({{x}, {}}));
+    b.g.outputs = {b.annotate(b.op(opcode::negate, w), whole), b.annotate(b.op(opcode::abs, w), whole)};
+    check(b, {"all_gather x"}, 12 * 16 * 4);
+  }
+  SUBCASE("one of the users is the output itself") {
+    graph_builder b({4});
+    const int w = b.input({16, 16}, split({{x}, {}}));
+    const int c = b.reshard(w, whole);
+    b.g.outputs = {c, b.annotate(b.op(opcode::negate, w), whole)};
+    check(b, {"all_gather x"}, 12 * 16 * 4);
+  }
+  SUBCASE("each user wants a type of its own, no larger: still one, of the operand") {
+    graph_builder b({4});
+    const int w = b.input({16, 16}, split({{x}, {}}));
+    b.g.outputs = {b.annotate(convert(b, w, dtype::f64), whole), b.annotate(b.op(opcode::abs, w), whole)};
+    check(b, {"all_gather x"}, 12 * 16 * 4);
+  }
+}
+
+TEST_CASE("partial results are summed before they are reduced") {
+  const auto product = [](graph_builder& b) {
+    return b.einsum("ab,bc->ac", b.input({8, 64}, split({{}, {x}})), b.input({64, 8}, split({{x}, {}})));
+  };
+  const std::int64_t all_reduce = 2 * 3 * (8 * 8 / 4) * 4;
+  SUBCASE("P + P") {
+    graph_builder b({4});
+    b.g.outputs = {b.annotate(b.op(opcode::add, product(b), product(b)), whole)};
+    check(b, {"all_reduce x"}, all_reduce);
+  }
+  SUBCASE("2 (P - P) + P^T, and only then a maximum") {
+    graph_builder b({4});
+    const int difference = b.op(opcode::subtract, product(b), product(b));
+    const int twice = b.op(opcode::multiply, difference, b.constant({8, 8}, 2));
+    const int sum = b.op(opcode::add, twice, b.transpose(product(b), {1, 0}));
+    b.g.outputs = {b.annotate(b.op(opcode::relu, sum), whole)};
+    check(b, {"all_reduce x"}, all_reduce);
+  }
+  SUBCASE("what is not partial is not added to a part") {
+    graph_builder b({4});
+    b.g.outputs = {b.annotate(b.op(opcode::add, product(b), b.input({8, 8}, whole)), whole)};
+    check(b, {"all_reduce x"}, all_reduce);
+  }
+}
+
+TEST_CASE("all_reduce then slice is reduce_scatter") {
+  const std::int64_t reduce_scatter = 3 * (8 * 8 / 4) * 4;
+  const auto product = [](graph_builder& b) {  // replicated, says the user
+    return b.annotate(b.einsum("ab,bc->ac", b.input({8, 64}, split({{}, {x}})), b.input({64, 8}, split({{x}, {}}))), whole);
+  };
+  SUBCASE("at once") {
+    graph_builder b({4});
+    b.g.outputs = {b.reshard(product(b), split({{x}, {}}))};
+    check(b, {"reduce_scatter x"}, reduce_scatter);
+  }
+  SUBCASE("through a scaling and a transpose") {
+    graph_builder b({4});
+    const int scaled = b.annotate(b.op(opcode::multiply, product(b), b.constant({8, 8}, 3)), whole);
+    const int turned = b.annotate(b.transpose(scaled, {1, 0}), whole);
+    b.g.outputs = {b.reshard(turned, split({{x}, {}}))};
+    check(b, {"reduce_scatter x"}, reduce_scatter);
+  }
+  SUBCASE("before what is not linear, if that is sliced") {
+    graph_builder b({4});
+    const int activated = b.annotate(b.op(opcode::relu, product(b)), whole);
+    b.g.outputs = {b.reshard(b.annotate(b.transpose(activated, {1, 0}), whole), split({{x}, {}}))};
+    check(b, {"reduce_scatter x"}, reduce_scatter);
+  }
+  SUBCASE("not where the whole is needed too: then the slice is free") {
+    graph_builder b({4});
+    const int p = product(b);
+    b.g.outputs = {b.reshard(p, split({{x}, {}})), p};
+    const auto program = b.partition();
+    CHECK(bytes_sent(b.mesh, program) == 2 * reduce_scatter);
+    CHECK(wrong_run(b) == "");
+  }
+}
+
+TEST_CASE("a gather comes before what makes the value larger") {
+  const auto use = [](graph_builder& b, int w) {  // wants all of w on every device
+    return b.einsum("bd,df->bf", b.input({64, 16}, split({{x}, {}})), w);
+  };
+  SUBCASE("a widening conversion, whether the result was to be split or not") {
+    for (const bool is_split : {false, true}) {
+      graph_builder b({4});
+      int w = convert(b, b.input({16, 8}, split({{x}, {}})), dtype::f64);
+      b.annotate(w, is_split ? split({{x}, {}}) : whole);
+      w = is_split ? b.reshard(w, whole) : w;
+      b.g.outputs = {w};
+      check(b, {"all_gather x"}, 12 * 8 * 4);
+    }
+  }
+  SUBCASE("a narrowing conversion comes first") {
+    for (const bool is_split : {false, true}) {
+      graph_builder b({4});
+      const int in = add_parameter(b.g, dtype::f64, shape_of({16, 8}), {});
+      int w = convert(b, b.annotate(in, split({{x}, {}})), dtype::f32);
+      b.annotate(w, is_split ? split({{x}, {}}) : whole);
+      b.g.outputs = {is_split ? b.reshard(w, whole) : w};
+      check(b, {"all_gather x"}, 12 * 8 * 4);
+    }
+  }
+  SUBCASE("a broadcast that was made split, and is needed whole") {
+    graph_builder b({4});
+    const int bias = b.input({16}, split({{x}}));
+    const int w = b.annotate(b.broadcast(bias, {16, 8}, {0}), split({{x}, {}}));
+    b.g.outputs = {use(b, w), b.op(opcode::negate, w)};
+    check(b, {"all_gather x"}, 12 * 4);
+  }
+  SUBCASE("both, one after the other") {
+    graph_builder b({4});
+    const int bias = b.input({16}, split({{x}}));
+    const int w = b.annotate(b.broadcast(b.annotate(convert(b, bias, dtype::s64), split({{x}})), {16, 8}, {0}), split({{x}, {}}));
+    b.g.outputs = {b.reshard(w, whole)};
+    check(b, {"all_gather x"}, 12 * 4);
+    CHECK(b.partition().ops.size() == 3);  // what was made for nobody is gone
+  }
+}
+
+TEST_CASE("a slice comes before an elementwise operator where that moves less") {
+  graph_builder b({4});
+  const int in = b.input({16, 8}, split({{}, {x}}));
+  const int whole_result = b.annotate(b.op(opcode::negate, in), whole);
+  b.g.outputs = {b.reshard(whole_result, split({{x}, {}}))};
+  check(b, {"all_to_all x"}, 3 * (16 * 8 / 16) * 4);
+}
