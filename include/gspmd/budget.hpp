@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "gspmd/detail/exec/collective.hpp"
+#include "gspmd/detail/exec/message_plan.hpp"
 #include "gspmd/detail/ir/plan.hpp"
 #include "gspmd/detail/support/saturating.hpp"
 #include "gspmd/sharding.hpp"
@@ -159,6 +160,20 @@ constexpr std::int64_t peak_bytes(const plan_view& p) {
   for (const auto* list : {&p.inputs, &p.outputs})
     for (const int v : *list) total += elements(p.value(v).local) * bytes_of(p.value(v).type);
   return total;
+}
+
+/// What an MPI communicator may hold beside that, to pack messages in: it grows to what the largest step needs and stays.
+constexpr std::int64_t packing_bytes(const plan_view& p) {
+  std::int64_t send = 0, receive = 0;
+  for (const auto& s : p.steps) {
+    if (!communicates(p, s)) continue;
+    const auto elems =
+        s.what == action::combine ? packing_of(*p.mesh, reduction_of(p, s)) : packing_of(*p.mesh, movement_of(p, s));
+    const auto size = bytes_of(s.type);
+    if (elems.send_elems * size > send) send = elems.send_elems * size;
+    if (elems.receive_elems * size > receive) receive = elems.receive_elems * size;
+  }
+  return send + receive;
 }
 
 }  // namespace detail

@@ -282,7 +282,7 @@ class compile {
   static constexpr std::int64_t collective_count_over = detail::total_collectives(program::view, over_axis<Axis>());
   template <collective_kind Kind>
   static constexpr std::int64_t collective_count_in = detail::total_collectives(program::view, detail::of_kind(Kind));
-  /// What one device sends, on the usual ring and direct algorithms with padded shards; of that, in collectives over the
+  /// What one device sends, on the usual ring and direct algorithms; of that, in collectives over the
   /// axis (a collective over two axes counts for both), and in collectives of the kind.
   static constexpr std::int64_t bytes_sent_per_device = detail::total_bytes(program::view);
   template <fixed_string Axis>
@@ -298,6 +298,9 @@ class compile {
   static constexpr std::int64_t messages_sent_in = detail::total_messages(program::view, detail::of_kind(Kind));
   /// The memory of inputs, outputs and everything between them, on one device.
   static constexpr std::int64_t peak_bytes_per_device = detail::peak_bytes(program::view);
+  /// What the `mpi` backend may add to it, to pack the messages of collectives whose data does not lie one after the other.
+  /// Other backends add nothing.
+  static constexpr std::int64_t packing_bytes_per_device = detail::packing_bytes(program::view);
   /// The arithmetic of the device that has most of it: 2 for every combination of local indices of an einsum of two operands,
   /// 1 for every local element that a reduction reads or that an elementwise operator (a `map` too) gives; nothing for data
   /// that only moves.

@@ -180,6 +180,7 @@ class program {
     return detail::total_messages(view_, detail::of_kind(kind));
   }
   [[nodiscard]] std::int64_t peak_bytes_per_device() const { return detail::peak_bytes(view_); }
+  [[nodiscard]] std::int64_t packing_bytes_per_device() const { return detail::packing_bytes(view_); }
   [[nodiscard]] std::int64_t flops_per_device() const { return detail::total_flops(view_); }
 
   /// The tensors of the program as they lie on the devices: its inputs, its outputs, and what every operator that the outputs

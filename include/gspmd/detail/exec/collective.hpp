@@ -56,6 +56,11 @@ struct split_change {
   [[nodiscard]] constexpr bool any() const { return (from_axes | to_axes) != 0; }
   /// Neither list continues the other one: parts trade places.
   [[nodiscard]] constexpr bool is_reordered() const { return from_axes != 0 && to_axes != 0; }
+  /// So few parts hold data that another order of the axes changes nothing.
+  [[nodiscard]] constexpr bool keeps_tiles(const mesh_shape& mesh, const sharding& from, const sharding& to,
+                                           const extents& global) const {
+    return from_axes == to_axes && telling_axes(mesh, from, dim, global[dim]) == telling_axes(mesh, to, dim, global[dim]);
+  }
 };
 
 constexpr split_change split_change_of(const mesh_shape& mesh, const sharding& from, const sharding& to, int dim) {
@@ -108,10 +113,11 @@ constexpr void for_each_split_dim(const mesh_shape& mesh, const sharding& from, 
 constexpr axis_mask movement_axes(const mesh_shape& mesh, const extents& global, const sharding& from, const sharding& to) {
   axis_mask axes = 0;
   for_each_split_dim(mesh, from, to, [&](const split_change& change) {
-    if (!change.any()) return;
+    if (!change.any() || change.keeps_tiles(mesh, from, to, global)) return;
     axes |= change.from_axes;
     if (!nests(change, global[change.dim])) axes |= change.common_axes;
   });
+  if (axes != 0 && same_tiles(mesh, global, from, to)) return 0;
   return axes;
 }
 
@@ -145,21 +151,60 @@ constexpr collective_kind classify(const mesh_shape& mesh, const reduction& r) {
   return changes ? collective_kind::reduce_scatter : collective_kind::all_reduce;
 }
 
-/// What a device receives, and sends, at most: its box under `to` less what it held before. In the plain cases, with n
-/// devices in a group: (n-1) shards for all_gather, (n-1)/n of the shard for all_to_all, the shard for a permutation.
+/// How many indices of one dim a device may lack at most of the `to_extent` it is to hold, where neither list of axes reorders
+/// the other. Where rounding shifts the boundaries, the last ones of a group are shifted most.
+constexpr std::int64_t lacking(const split_change& change, std::int64_t global_extent) {
+  const auto from = shard_extent(global_extent, change.common_parts * change.from_rest);
+  const auto to = shard_extent(global_extent, change.common_parts * change.to_rest);
+  const auto less = [](std::int64_t a, std::int64_t b) { return a < b ? a : b; };
+  if (change.from_axes == 0) {
+    //   from |----a----|----a----|--      the box of the last device of group t-1 ends t * shift behind its old one, and
+    //   to   |--b--|--b--|--b--|--        what is there of the tensor ends E - t * a behind it
+    const auto shift = change.to_rest * to - from;
+    if (shift == 0 || nests(change, global_extent)) return 0;
+    const auto at = [&](std::int64_t t) { return less(less(to, t * shift), global_extent - t * from); };
+    const auto top = global_extent / (from + shift);  // where one falls below the other
+    std::int64_t most = 0;
+    for (auto t = top; t <= top + 1; ++t)
+      if (t >= 1 && t < change.common_parts && at(t) > most) most = at(t);
+    return most;
+  }
+  //   from |--a--|--a--|--a--|--       the last device of a group begins latest
+  //   to   |----b----|----b----|--
+  const auto shift = change.from_rest * from - to;
+  const auto groups = (global_extent + to - 1) / to;  // that get anything
+  const auto at = [&](std::int64_t group) {
+    const auto wanted = less(to, global_extent - group * to);
+    const auto held = wanted - group * shift - (change.from_rest - 1) * from;
+    return wanted - (held < 0 ? 0 : held);
+  };
+  const auto last = at(groups - 1);
+  return groups >= 2 && at(groups - 2) > last ? at(groups - 2) : last;
+}
+
+/// What a device receives at most: its box under `to` less what it held before. In the plain cases, with n devices in a
+/// group: (n-1) shards for all_gather, (n-1)/n of the shard for all_to_all, the shard for a permutation. Devices send as
+/// much, where next_step chose the movement.
 constexpr std::int64_t bytes_sent(const mesh_shape& mesh, const movement& m, std::int64_t bytes_per_elem) {
   if (mesh.size_of(m.axes) == 1) return 0;
   std::int64_t box_elems = elements(local_extents(mesh, m.global, m.to));
   if (box_elems == 0) return 0;
   std::int64_t kept_elems = box_elems;
+  std::int64_t padded_elems = box_elems, shard_elems = box_elems;
+  bool gathers = true;
   for_each_split_dim(mesh, m.from, m.to, [&](const split_change& change) {
-    if (change.is_reordered()) kept_elems = 0;
-    if (change.from_axes == 0 || change.to_axes != 0) return;
-    const auto whole = shard_extent(m.global[change.dim], change.common_parts);
-    const auto shard = shard_extent(m.global[change.dim], change.common_parts * change.from_rest);
-    box_elems = box_elems / whole * (shard * change.from_rest);  // shards travel with their padding
-    kept_elems = kept_elems / whole * shard;
+    if (!change.any() || change.keeps_tiles(mesh, m.from, m.to, m.global)) return;
+    const auto global_extent = m.global[change.dim];
+    const auto extent = shard_extent(global_extent, change.common_parts * change.to_rest);
+    gathers = gathers && change.to_axes == 0 && nests(change, global_extent);
+    if (gathers) {
+      const auto shard = shard_extent(global_extent, change.common_parts * change.from_rest);
+      padded_elems = padded_elems / extent * (shard * change.from_rest);
+      shard_elems = shard_elems / extent * shard;
+    }
+    kept_elems = change.is_reordered() ? 0 : kept_elems / extent * (extent - lacking(change, global_extent));
   });
+  if (gathers) return (padded_elems - shard_elems) * bytes_per_elem;  // whole shards travel, with their padding
   return (box_elems - kept_elems) * bytes_per_elem;
 }
 

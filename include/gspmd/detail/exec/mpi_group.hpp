@@ -11,9 +11,9 @@
 #include "gspmd/detail/exec/box.hpp"
 #include "gspmd/detail/exec/collective.hpp"
 #include "gspmd/detail/exec/group_key.hpp"
+#include "gspmd/detail/exec/message_plan.hpp"
 #include "gspmd/detail/exec/mpi_node_memory.hpp"
 #include "gspmd/detail/exec/mpi_node_window.hpp"
-#include "gspmd/detail/exec/mpi_plan.hpp"
 #include "gspmd/detail/exec/shared_memory.hpp"
 
 namespace gspmd::detail {
@@ -54,7 +54,7 @@ struct mpi_workspace {
 /// A collective goes, in this order of preference,
 ///  - straight between the members' buffers, where all of them lie in node_memory;
 ///  - a reduction through node_window, where all members share a node;
-///  - by the one MPI call that does just this, straight between the user's buffers (mpi_plan.hpp);
+///  - by the one MPI call that does just this, straight between the user's buffers (message_plan.hpp);
 ///  - by packing, messages and unpacking.
 class mpi_group {
  public:
@@ -162,8 +162,9 @@ class mpi_group {
   void gather(const mesh_shape& mesh, const movement& m, const T* in, T* out) {
     const auto elems = elements(local_extents(mesh, m.global, m.from));
     if (elems == 0) return;
-    const bool in_place = is_stacked(mesh, m.global, m.to, m.from, m.axes);
-    T* const all = in_place ? out : work_.send_scratch.template at_least<T>(elems * size());
+    const auto packed = packing_of(mesh, m).send_elems;
+    const bool in_place = packed == 0;
+    T* const all = in_place ? out : work_.send_scratch.template at_least<T>(packed);
     if (elems <= work_.largest_count) {
       const int count = static_cast<int>(elems);
       check(MPI_Allgather(in, count, mpi_type<T>(), all, count, mpi_type<T>(), comm_), "MPI_Allgather");
@@ -220,8 +221,9 @@ class mpi_group {
   void move_boxes(const mesh_shape& mesh, const movement& m, const T* in, T* out) {
     const auto source = layout_of(mesh, m.global, m.from, me_);
     const auto target = layout_of(mesh, m.global, m.to, me_);
-    T* const packed_in = work_.send_scratch.template at_least<T>(source.elems() * sends_at_most(mesh, m));
-    T* const packed_out = work_.receive_scratch.template at_least<T>(target.elems());
+    const auto memory = packing_of(mesh, m);
+    T* const packed_in = work_.send_scratch.template at_least<T>(memory.send_elems);
+    T* const packed_out = work_.receive_scratch.template at_least<T>(memory.receive_elems);
 
     const auto peer_at = [&](std::int64_t j) { return group_member(mesh, m.axes, me_, j); };
     const auto box_from = [&](std::int64_t j) { return intersect(ranges_of(mesh, m.global, m.from, peer_at(j)), target.held); };
@@ -260,11 +262,6 @@ class mpi_group {
       if (placed.box.row() != box.elems()) copy_box(out, packed_out + received, placed);
       received += box.elems();
     }
-  }
-
-  /// To how many members of the group the same element may go: to all that differ only in axes that `to` does not use.
-  static std::int64_t sends_at_most(const mesh_shape& mesh, const movement& m) {
-    return mesh.size_of(m.axes & ~m.to.split_axes());
   }
 
   // ---- reductions ----

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <initializer_list>
 
 #include "gspmd/detail/ir/types.hpp"
 #include "gspmd/detail/support/inline_vec.hpp"
@@ -124,6 +125,54 @@ struct sharding {
 /// True when both lay the data out alike; openness does not matter.
 constexpr bool same_layout(const sharding& a, const sharding& b) {
   return a.splits == b.splits && a.partial == b.partial && (a.partial == 0 || a.kind == b.kind);
+}
+
+/// The axes that tell apart those parts of `dim` that hold data, major to minor. Axes of size 1 do not; nor does a major axis
+/// if only parts at its 0 hold anything.
+///   8 over [x,y], 2x2: x,y     2 over [x,y], 2x2: y     1 over [x,y] or [y,x]: none, the device at (0,0) holds it
+constexpr inline_vec<std::int8_t, max_axes> telling_axes(const mesh_shape& mesh, const sharding& s, int dim,
+                                                         std::int64_t global_extent) {
+  inline_vec<std::int8_t, max_axes> result;
+  std::int64_t parts = 1;
+  for (const auto& use : s.splits)
+    if (use.dim == dim) parts *= mesh.sizes[use.axis];
+  const auto step = (global_extent + parts - 1) / parts;
+  const auto with_data = step == 0 ? 0 : (global_extent + step - 1) / step;
+  for (const auto& use : s.splits) {
+    if (use.dim != dim || mesh.sizes[use.axis] == 1) continue;
+    parts /= mesh.sizes[use.axis];
+    if (parts < with_data) result.push_back(use.axis);
+  }
+  return result;
+}
+
+/// True when every device holds the same elements under both, however the splits are written (F86): both use the same axes,
+/// and those that tell parts apart do it alike. Devices at another place than 0 on one of the others hold nothing.
+///   [1,1] over {x,-} and {-,x}: the device at 0 holds it
+constexpr bool same_tiles(const mesh_shape& mesh, const extents& global, const sharding& a, const sharding& b) {
+  if (a.splits == b.splits) return true;
+  axis_mask used_by_one = a.split_axes() ^ b.split_axes();
+  for (int axis = 0; axis < mesh.axis_count(); ++axis)
+    if (mesh.sizes[axis] == 1) used_by_one &= ~axis_bit(axis);
+  if (used_by_one != 0) return elements(global) == 0;
+  dim_mask seen = 0;
+  for (const auto* side : {&a, &b})
+    for (const auto& use : side->splits) {
+      if ((seen & dim_bit(use.dim)) != 0) continue;
+      seen |= dim_bit(use.dim);
+      const auto extent = global[use.dim];
+      if (!(telling_axes(mesh, a, use.dim, extent) == telling_axes(mesh, b, use.dim, extent))) return elements(global) == 0;
+    }
+  return true;
+}
+
+/// True when every device holds the same elements of the same values under both: nothing has to move, nor to be copied.
+constexpr bool same_data(const mesh_shape& mesh, const extents& global, const sharding& a, const sharding& b) {
+  axis_mask partial_in_one = a.partial ^ b.partial;
+  for (int axis = 0; axis < mesh.axis_count(); ++axis)
+    if (mesh.sizes[axis] == 1) partial_in_one &= ~axis_bit(axis);
+  if (partial_in_one != 0 || ((a.partial & b.partial) != 0 && a.kind != b.kind)) return false;
+  return same_tiles(mesh, global, a, b);
 }
 
 /// Into how many parts a dim is cut: the product of the sizes of its axes.

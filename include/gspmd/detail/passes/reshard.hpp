@@ -4,6 +4,16 @@
 #include "gspmd/detail/exec/collective.hpp"
 #include "gspmd/detail/ir/layout.hpp"
 
+/// The way from one sharding to another that sends the fewest bytes (GSPMD 4.5), among ties in the fewest messages.
+///
+/// Without a reduction there is nothing to search. A movement brings every device exactly the elements it lacks, and over
+/// whatever detour a device gets at least these: one movement is a cheapest path, and nothing larger than source and target
+/// is ever held. Slices before it cost nothing and take care that nobody serves more peers than it has to.
+///
+/// A reduction is cheaper the smaller the shards it leaves, so axes over which the value is replicated may share the work:
+///   partial over x, replicated over y, wanted everywhere   reduce_scatter over x into shards over x and y, then all_gather
+/// and what follows is one movement again. Ways of this form are compared by the closed forms of collective.hpp, which are
+/// exact for even shards and upper bounds otherwise; tests/unit/reshard.cpp compares the choice with an exhaustive search.
 namespace gspmd::detail {
 
 /// One step on the way from one sharding to another.
@@ -14,86 +24,215 @@ struct reshard_step {
   axis_mask axes = 0;  // over whose groups a reduce or move communicates
 };
 
-/// The first step from `from` towards `to` (GSPMD 4.5), each one right for any extents:
-///   1. slice     take over the splits of `to` that cut what the device holds: nothing is sent
-///   2. reduce    partial axes that split a dim in `to` by reduce_scatter, then the others by one all_reduce
-///   3. move      axes that change their dim (all_to_all, collective_permute), then those that vanish (all_gather)
+/// `from` with the splits of its dims continued by the axes of `allowed` with which those of `to` go on, as far as every
+/// device finds its shard in the one it holds, and what it needs under `to` of the latter stays in the shard.
+///   {x,-} towards {xy,z}: {xy,z}    {x,-} towards {yx,z}: {x,z}
+///   {-} of 9 towards {xy}, 2x2: {xy}, but {-} if y is not allowed: 5,4 does not continue to 3,3,3,0
+constexpr sharding continued(const mesh_shape& mesh, const extents& global, const sharding& from, const sharding& to,
+                             axis_mask allowed) {
+  sharding result = from;
+  for (int at = 0; at < to.splits.count;) {
+    const int dim = to.splits[at].dim;
+    bool is_prefix = true;
+    for (const auto& use : from.splits) {  // those of `to` must begin with them
+      if (use.dim != dim) continue;
+      is_prefix = is_prefix && at < to.splits.count && to.splits[at] == use;
+      if (is_prefix) ++at;
+    }
+    sharding finer = result;
+    for (; at < to.splits.count && to.splits[at].dim == dim; ++at) {
+      const int axis = to.splits[at].axis;
+      is_prefix = is_prefix && (allowed & axis_bit(axis)) != 0;
+      if (!is_prefix) continue;
+      finer.add_split(axis, dim);
+      if (nests(split_change_of(mesh, from, finer, dim), global[dim]) &&
+          nests(split_change_of(mesh, finer, to, dim), global[dim]))
+        result = finer;
+    }
+  }
+  return result;
+}
+
+/// The sum of what the steps of a path send, in elements, and the number of messages.
+struct path_cost {
+  std::int64_t elems = 0;
+  int messages = 0;
+
+  constexpr void add(std::int64_t sent) {
+    elems += sent;
+    messages += sent > 0 ? 1 : 0;
+  }
+  [[nodiscard]] constexpr bool is_less_than(const path_cost& other) const {
+    return elems != other.elems ? elems < other.elems : messages < other.messages;
+  }
+};
+
+constexpr std::int64_t cost_of_move(const mesh_shape& mesh, const extents& global, const sharding& from, const sharding& to) {
+  const auto axes = movement_axes(mesh, global, from, to);
+  return axes == 0 ? 0 : bytes_sent(mesh, movement{global, from, to, axes}, 1);
+}
+
+/// Splits `s` further by `axes`: into the smallest shards, and on dims that end up finer under `s` than under `to` if there are
+/// any, because these are gathered later and nothing else moves on them. `small_first` says which of the two counts for more.
+/// Axes that make no smaller shard inside that of `from` are left out.
+constexpr void spread(const mesh_shape& mesh, const extents& global, const sharding& from, const sharding& to, axis_mask axes,
+                      bool small_first, sharding& s) {
+  for (int axis = 0; axis < mesh.axis_count(); ++axis) {
+    if ((axes & axis_bit(axis)) == 0) continue;
+    const auto elems = elements(local_extents(mesh, global, s));
+    sharding best;
+    std::int64_t least = elems;
+    bool best_fits = false;
+    for (int dim = 0; dim < global.count; ++dim) {
+      sharding finer = s;
+      finer.add_split(axis, dim);
+      const auto left = elements(local_extents(mesh, global, finer));
+      const bool fits = split_change_of(mesh, s, to, dim).to_axes == 0;
+      if (left >= elems || !lies_inside(mesh, global, from, finer)) continue;
+      const bool is_first = least == elems;
+      const bool is_better = small_first ? left < least || (left == least && fits && !best_fits)
+                                         : fits > best_fits || (fits == best_fits && left < least);
+      if (!is_first && !is_better) continue;
+      best = finer;
+      least = left;
+      best_fits = fits;
+    }
+    if (least < elems) s = best;
+  }
+}
+
+/// The first step from `from`, partial over `pending`, to `to`, which is not.
+constexpr reshard_step first_reduction(const mesh_shape& mesh, const extents& global, const sharding& from, const sharding& to,
+                                       axis_mask pending) {
+  using kind = reshard_step::kind;
+  axis_mask idle = 0;  // over these, devices hold the same
+  for (int axis = 0; axis < mesh.axis_count(); ++axis)
+    if (mesh.sizes[axis] > 1) idle |= axis_bit(axis);
+  idle &= ~(from.split_axes() | from.partial);
+  const auto whole = [pending](sharding s) {
+    s.partial &= ~pending;
+    return s;
+  };
+  const auto sent = [&](const sharding& a, const sharding& b, axis_mask axes) {
+    return bytes_sent(mesh, reduction{global, a, b, axes, from.kind}, 1);
+  };
+
+  // The plain way: into the splits of `to` by reduce_scatter, what remains by all_reduce.
+  const sharding ahead = continued(mesh, global, from, to, idle | pending);
+  const axis_mask added = ahead.split_axes() & ~from.split_axes();
+  const axis_mask scattered = added & pending;
+  const axis_mask left = pending & ~scattered;
+  reshard_step best{kind::reduce, ahead, scattered != 0 ? scattered : pending};
+  if (scattered == 0 && added != 0) best = {kind::slice, ahead, 0};
+  else best.to.partial &= ~best.axes;
+
+  const bool arrives = ahead.splits == to.splits;
+  const bool is_even =
+      elements(local_extents(mesh, global, ahead)) * mesh.size_of(added) == elements(local_extents(mesh, global, from));
+  const axis_mask helpers = arrives && mesh.size_of(pending) == 2 ? 0 : idle & ~added;
+  if (helpers == 0 && arrives && (scattered == 0 || (left == 0 && is_even))) return best;
+
+  path_cost least;
+  if (scattered != 0) least.add(sent(from, ahead, scattered));
+  if (left != 0) least.add(sent(ahead, whole(ahead), left));
+  least.add(cost_of_move(mesh, global, ahead, to));
+  const auto consider = [&](const path_cost& cost, const reshard_step& step) {
+    if (!cost.is_less_than(least)) return;
+    least = cost;
+    best = step;
+  };
+  // As much as possible by one reduce_scatter into `fine`, the rest by all_reduce; then one movement.
+  bool all_even = is_even;
+  const auto scatter = [&](const sharding& start, axis_mask axes, bool small_first) {
+    sharding fine = start;
+    spread(mesh, global, from, to, axes, small_first, fine);
+    const axis_mask cut = fine.split_axes() & ~from.split_axes();
+    const axis_mask first = cut & pending;
+    all_even = all_even && (axes & ~cut) == 0 &&
+               elements(local_extents(mesh, global, fine)) * mesh.size_of(cut) == elements(local_extents(mesh, global, from));
+    if (first == 0) return;
+    fine.partial &= ~first;
+    path_cost cost;
+    cost.add(sent(from, fine, first));
+    if (first != pending) cost.add(sent(fine, whole(fine), pending & ~first));
+    cost.add(cost_of_move(mesh, global, fine, to));
+    consider(cost, {kind::reduce, fine, first});
+  };
+  if ((left | helpers) != 0) scatter(ahead, left | helpers, false);
+  if (all_even) return best;
+  // Shards with padding: other dims, or no scattering at all, may send less.
+  if (added != 0) scatter(from, pending | idle, true);
+  sharding sliced = continued(mesh, global, from, to, idle);
+  for (const bool help : {false, true}) {
+    if (help && helpers == 0) continue;
+    if (help) spread(mesh, global, from, to, idle & ~sliced.split_axes(), true, sliced);
+    path_cost cost;
+    cost.add(sent(sliced, whole(sliced), pending));
+    cost.add(cost_of_move(mesh, global, sliced, to));
+    if (sliced.splits == from.splits) consider(cost, {kind::reduce, whole(sliced), pending});
+    else consider(cost, {kind::slice, sliced, 0});
+  }
+  return best;
+}
+
+/// The axes of `to` that split nothing under `from` and cut a dim whose parts trade places. Devices that differ in them hold
+/// the same; unless each cuts its own share first, one of them sends what all of them need.
+constexpr sharding shared_out(const mesh_shape& mesh, const extents& global, const sharding& from, const sharding& to) {
+  sharding result = from;
+  const axis_mask used = from.split_axes() | from.partial;
+  for (const auto& use : to.splits) {
+    if ((used & axis_bit(use.axis)) != 0 || mesh.sizes[use.axis] == 1) continue;
+    if (!split_change_of(mesh, from, to, use.dim).is_reordered()) continue;
+    sharding finer = result;
+    finer.add_split(use.axis, use.dim);
+    // Even parts only: with rounding, fewer devices hold anything, and less of it is in its place.
+    const auto extent = global[use.dim];
+    if (extent % parts_of(mesh, finer, use.dim) == 0 && extent % parts_of(mesh, to, use.dim) == 0) result = finer;
+  }
+  return result;
+}
+
+constexpr sharding without_unit_splits(const mesh_shape& mesh, const sharding& s) {
+  sharding result = s;
+  result.splits.clear();
+  for (const auto& use : s.splits)
+    if (mesh.sizes[use.axis] > 1) result.splits.push_back(use);
+  return result;
+}
+
+/// The first step of a cheapest path from `from` to `to`, right for any extents. `to` is partial over no axis over which
+/// `from` is not. A slice may be a mere change of name: see same_data.
 constexpr reshard_step next_step(const mesh_shape& mesh, const extents& global, const sharding& from, const sharding& to) {
   reshard_step step;
   step.to = from;
   if (same_layout(from, to)) return step;
+  step.what = reshard_step::kind::slice;
+  step.to = to;
+  if (same_data(mesh, global, from, to)) return step;
 
+  const sharding source = without_unit_splits(mesh, from);
+  const sharding target = without_unit_splits(mesh, to);
   const axis_mask pending = from.partial & ~to.partial;
-  sharding& mid = step.to;
-  axis_mask scattered = 0;
-  const auto extend = [&](axis_mask allowed) {  // lengthen the splits of `from` towards those of `to`
-    axis_mask added = 0;
-    int at = 0;
-    while (at < to.splits.count) {
-      const int dim = to.splits[at].dim;
-      int index = 0;
-      int seen = 0;
-      bool prefix = true;
-      for (const auto& use : mid.splits) {
-        if (use.dim != dim) continue;
-        if (at + index >= to.splits.count || to.splits[at + index].dim != dim || to.splits[at + index].axis != use.axis)
-          prefix = false;
-        ++index;
-        ++seen;
-      }
-      for (; at < to.splits.count && to.splits[at].dim == dim; ++at) {
-        if (seen > 0) {
-          --seen;
-          continue;
-        }
-        const int axis = to.splits[at].axis;
-        if (!prefix || (allowed & axis_bit(axis)) == 0) {
-          prefix = false;
-          continue;
-        }
-        sharding finer = mid;
-        finer.add_split(axis, dim);
-        if (!lies_inside(mesh, global, from, finer)) {
-          prefix = false;
-          continue;
-        }
-        mid = finer;
-        added |= axis_bit(axis);
+  if (mesh.size_of(pending) > 1) {
+    step = first_reduction(mesh, global, source, target, pending);
+  } else {
+    step.axes = movement_axes(mesh, global, source, target);
+    if (step.axes != 0) {
+      const axis_mask used = source.split_axes() | source.partial;
+      step.to = continued(mesh, global, source, target, ~used);
+      if (step.to.splits == source.splits && mesh.size_of(step.axes) > 2) step.to = shared_out(mesh, global, source, target);
+      if (step.to.splits == source.splits) {
+        step.what = reshard_step::kind::move;
+        step.to = target;
+      } else {
+        step.axes = 0;
       }
     }
-    return added;
-  };
-
-  const axis_mask free_axes = ~(from.split_axes() | from.partial);
-  if (extend(free_axes) != 0) {
-    step.what = reshard_step::kind::slice;
-    return step;
+    step.to.partial = from.partial;
+    step.to.kind = from.kind;
   }
-  if (pending != 0) {
-    scattered = extend(pending);
-    step.what = reshard_step::kind::reduce;
-    step.axes = scattered != 0 ? scattered : pending;
-    mid.partial = from.partial & ~step.axes;
-    return step;
-  }
-
-  // What vanishes may stay where it is until the end, minor to what the dim gets: often less is moved before it is gathered.
-  step.what = reshard_step::kind::move;
-  sharding kept = to;
-  const axis_mask staying = to.split_axes();
-  for (const auto& use : from.splits)
-    if ((staying & axis_bit(use.axis)) == 0) kept.add_split(use.axis, use.dim);
-  mid = to;
-  if (!same_layout(kept, from) && kept.splits.count != to.splits.count) {
-    const auto bytes = [&](const sharding& a, const sharding& b) {
-      return bytes_sent(mesh, movement{global, a, b, movement_axes(mesh, global, a, b)}, 1);
-    };
-    if (bytes(from, kept) + bytes(kept, to) < bytes(from, to)) mid = kept;
-  }
-  mid.partial = from.partial;
-  mid.kind = from.kind;
-  step.axes = movement_axes(mesh, global, from, mid);
-  if (step.axes == 0) step.what = reshard_step::kind::slice;
+  if (step.to.splits == target.splits) step.to.splits = to.splits;
+  step.to.open = 0;
   return step;
 }
 

@@ -16,7 +16,7 @@ namespace gspmd::detail {
 /// Elementwise operators wait until something that is not elementwise, or an output, needs their value. Then all waiting
 /// operators of the same shape that lead to it, and those that only read what is there or is computed with it, become one
 /// loop. Constants, iotas and broadcasts are never computed on their own: the loops read them through strides. Reshapes of
-/// shards are other names for the same memory. A loop has at most most_registers of them: what leads to more becomes several.
+/// shards, and shards that are the same under two shardings, are other names for the same memory. A loop has at most most_registers of them: what leads to more becomes several.
 ///
 ///   h = relu(x * w + b)     one einsum, one loop: load x*w, load b with stride 0, add, maximum, store
 class scheduler {
@@ -82,6 +82,10 @@ class scheduler {
     return op.what == local_kind::compute && (is_elementwise(node_of(op).op) || is_virtual(op));
   }
   [[nodiscard]] constexpr bool is_alias(const local_op& op) const {
+    if (op.what == local_kind::slice) {  // the same shard under another name
+      const auto& from = program_.value(op.operands[0]);
+      return same_data(out.mesh, from.global, from.layout, program_.value(op.result).layout);
+    }
     return op.what == local_kind::compute && node_of(op).op == opcode::reshape;
   }
   [[nodiscard]] constexpr const local_op& maker(int v) const { return program_.ops[at(maker_[at(v)])]; }

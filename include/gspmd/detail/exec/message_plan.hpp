@@ -6,8 +6,8 @@
 #include "gspmd/detail/exec/collective.hpp"
 #include "gspmd/detail/ir/layout.hpp"
 
-/// Which of MPI's collectives fits a descriptor. All ranks of a group must choose the same one, so everything here depends
-/// on the descriptor alone, never on a rank's own box.
+/// Which of MPI's collectives fits a descriptor, and what memory it takes to pack the messages of the others. All ranks of a
+/// group must choose the same one, so everything here depends on the descriptor alone, never on a rank's own box.
 namespace gspmd::detail {
 
 /// Axes of size 1 cut nothing.
@@ -83,6 +83,37 @@ constexpr bool is_contiguous_exchange(const mesh_shape& mesh, const movement& m)
     }
   });
   return fits && left == 1 && cut == 1;
+}
+
+/// To how many members of the group the same element may go: to all that differ only in axes that `to` does not use.
+constexpr std::int64_t sends_at_most(const mesh_shape& mesh, const movement& m) {
+  return mesh.size_of(m.axes & ~m.to.split_axes());
+}
+
+/// The largest number of elements that one MPI call takes.
+inline constexpr std::int64_t largest_mpi_count = 0x7fffffff;
+
+/// The elements, at most, that are packed outside the user's buffers: those sent, and those received. 0 where one MPI call
+/// works straight between the user's buffers, and for devices that read each other's memory.
+struct packing {
+  std::int64_t send_elems = 0;
+  std::int64_t receive_elems = 0;
+};
+
+constexpr packing packing_of(const mesh_shape& mesh, const movement& m) {
+  const auto n = mesh.size_of(m.axes);
+  if (n == 1) return {};
+  const auto shard = elements(local_extents(mesh, m.global, m.from));
+  if (gathers_whole_shards(mesh, m)) return {is_stacked(mesh, m.global, m.to, m.from, m.axes) ? 0 : shard * n, 0};
+  if (is_contiguous_exchange(mesh, m) || classify(mesh, m) == collective_kind::collective_permute) return {};
+  return {shard * sends_at_most(mesh, m), elements(local_extents(mesh, m.global, m.to))};
+}
+constexpr packing packing_of(const mesh_shape& mesh, const reduction& r) {
+  const auto n = mesh.size_of(r.axes);
+  if (n == 1 || classify(mesh, r) == collective_kind::all_reduce) return {};
+  const auto result = elements(local_extents(mesh, r.global, r.to));
+  if (is_stacked(mesh, r.global, r.from, r.to, r.axes) && result <= largest_mpi_count) return {};
+  return {result * n, result};
 }
 
 }  // namespace gspmd::detail
