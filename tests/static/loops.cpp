@@ -37,9 +37,9 @@ static_assert(stack::bytes_sent_per_device > 0);
 
 constexpr auto choose = [](auto x, auto p) {
   return cond(
-      sum(p) > 0.0F, [](value a) { return replicate(a); }, [](value a) { return a * 2.0F; }, x);
+      sum(p) > 0.0F, [](value a) { return einsum<"ij,jk->ik">(a, a); }, [](value a) { return a * sum(a); }, x);
 };
-using chosen = compile<choose, mesh<axis<"x", 4>>, in<float, dims<16>, split<"x">>, in<float, dims<1>>>;
-static_assert(chosen::bytes_sent_per_device == 3 * 4 * 4);  // of the branch that sends more
+using chosen = compile<choose, mesh<axis<"x", 4>>, in<float, dims<16, 16>, split<"x", _>>, in<float, dims<1>>>;
+static_assert(chosen::bytes_sent_per_device == 3 * 4 * 16 * 4);  // of the branch that sends more
 
 }  // namespace
