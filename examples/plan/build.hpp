@@ -3,8 +3,10 @@
 
 #include <cstdint>
 #include <deque>
+#include <map>
 #include <memory>
 #include <optional>
+#include <set>
 #include <string>
 #include <unordered_map>
 #include <utility>
@@ -116,13 +118,52 @@ class program_builder {
     device_count_ = count;
     try {
       annotated_mesh_.emplace(axes, order);
-      if (on_ == devices::one) {
-        for (auto& a : axes) a.size = 1;
-        order.clear();
-      }
-      built_.mesh.emplace(axes, order);
+      cut_axes();
+      if (on_ == devices::one) built_.mesh = annotated_mesh_->with_one_device();
+      else built_.mesh = annotated_mesh_;
     } catch (const gspmd::error& e) {
       errors_.add(at.str(), e.text());
+    }
+  }
+
+  /// Sub-axes that annotations name become axes of the mesh. What is wrong with them is said where they stand.
+  void cut_axes() {
+    std::map<std::string, std::set<std::int64_t>> ends;  // by axis: where parts begin and end, from the major side
+    const auto note = [&](const std::string& name) {
+      const auto part = ir::sub_axis::of(name);
+      const int axis = annotated_mesh_->info().find(part.base);
+      if (part.size < 1 || axis < 0) return;
+      const std::int64_t size = annotated_mesh_->info().shape.sizes[axis];
+      if (part.before < 1 || part.before > size || part.size > size / part.before || size % (part.before * part.size) != 0)
+        return;
+      for (const auto end : {part.before, part.before * part.size})
+        if (end > 1 && end < size) ends[std::string(part.base)].insert(end);
+    };
+    for (const char* list : {"inputs", "ops"}) {
+      const auto found = document_.find(list);
+      if (found == document_.end() || !found->is_array()) continue;
+      for (const auto& item : *found) {
+        if (!item.is_object()) continue;
+        if (const auto s = item.find("sharding"); s != item.end() && s->is_array())
+          for (const auto& dim : *s)
+            if (dim.is_array())
+              for (const auto& axis : dim)
+                if (axis.is_string()) note(axis.get_ref<const std::string&>());
+        if (const auto p = item.find("partial"); p != item.end() && p->is_object())
+          for (const auto& [name, value] : p->items()) note(name);
+      }
+    }
+    for (const auto& [name, list] : ends) {
+      std::int64_t before = 1;
+      int axis = annotated_mesh_->info().find(name);
+      for (const auto end : list) {
+        if (end % before != 0) break;  // overlaps the one before
+        const ir::axis_cut cut{axis, static_cast<std::int32_t>(end / before)};
+        if (!ir::can_cut(annotated_mesh_->info(), cut)) break;
+        annotated_mesh_ = annotated_mesh_->with_cut(cut);
+        before = end;
+        ++axis;
+      }
     }
   }
 
@@ -183,9 +224,9 @@ class program_builder {
         const path at_dim(at, d);
         if (!(*given)[d].is_array()) return refuse(at_dim, "is " + found((*given)[d]) + ", not a list of axes; [] is not split");
         for (std::size_t i = 0; i < (*given)[d].size(); ++i) {
-          const int axis = read_axis_name((*given)[d][i], path(at_dim, i), used);
-          if (axis < 0) return {};
-          s.add_split(axis, static_cast<int>(d));
+          const auto axes = read_axis_name((*given)[d][i], path(at_dim, i), used);
+          if (axes.count == 0) return {};
+          for (int a = axes.first; a < axes.first + axes.count; ++a) s.add_split(a, static_cast<int>(d));
         }
       }
     }
@@ -239,29 +280,42 @@ class program_builder {
     return false;
   }
 
-  int read_axis_name(const json& j, const path& at, ir::axis_mask& used) {
+  ir::mesh_info::run read_axis_name(const json& j, const path& at, ir::axis_mask& used) {
     if (!j.is_string()) {
       errors_.add(at.str(), "is " + found(j) + ", not the name of an axis");
-      return -1;
+      return {};
     }
     return axis_named(j.get_ref<const std::string&>(), at, used);
   }
-  int axis_named(const std::string& name, const path& at, ir::axis_mask& used) {
-    const auto& mesh = built_.mesh->info();
-    const auto colon = name.find(':');
-    const int axis = mesh.find(name);
-    if (axis < 0 && colon != std::string::npos && mesh.find(std::string_view(name).substr(0, colon)) >= 0) {
-      errors_.add(at.str(), "sub-axes like " + in_quotes(name) + " are not planned yet; give the mesh an axis for each part");
-    } else if (axis < 0) {
+  /// The axes of the mesh that a name means: more than one where others name parts of it.
+  ir::mesh_info::run axis_named(const std::string& name, const path& at, ir::axis_mask& used) {
+    const auto& mesh = annotated_mesh_->info();
+    const auto axes = mesh.find_run(name);
+    const auto part = ir::sub_axis::of(name);
+    if (axes.count == 0 && part.size > 0 && mesh.find_run(part.base).count > 0) {
+      std::int64_t size = 1;
+      for (int a = 0; a < mesh.shape.axis_count(); ++a)
+        if (mesh.base_name(a) == part.base) size *= mesh.shape.sizes[a];
+      const bool divides =
+          part.before >= 1 && part.before <= size && part.size <= size / part.before && size % (part.before * part.size) == 0;
+      errors_.add(at.str(), divides
+                                ? "the sub-axis " + in_quotes(name) +
+                                      " overlaps another one of its axis, is one of too many, or "
+                                      "its axis has too long a name"
+                                : "the axis " + in_quotes(std::string(part.base)) + " has " + std::to_string(size) +
+                                      " devices and no part " + in_quotes(name) + "; in NAME:(m)n, m times n divides the size");
+    } else if (axes.count == 0) {
       errors_.add(at.str(), in_quotes(name) + " is not an axis of the mesh; its axes are: " +
                                 std::string(ir::axes_text(mesh, ~ir::axis_mask{0}).view()));
-    } else if ((used & ir::axis_bit(axis)) != 0) {
-      errors_.add(at.str(), "the axis " + in_quotes(name) + " is used twice; a mesh axis splits one dim at most");
     } else {
-      used |= ir::axis_bit(axis);
-      return axis;
+      const auto mask = mesh.mask_of(name);
+      if ((used & mask) == 0) {
+        used |= mask;
+        return axes;
+      }
+      errors_.add(at.str(), "the axis " + in_quotes(name) + " is used twice; a mesh axis splits one dim at most");
     }
-    return -1;
+    return {};
   }
 
   bool read_partial(const json& j, const path& at, dtype type, ir::axis_mask& used, ir::sharding& s) {
@@ -271,9 +325,9 @@ class program_builder {
     }
     for (const auto& [name, value] : j.items()) {
       const path at_axis(at, name);
-      const int axis = axis_named(name, at_axis, used);
+      const auto axes = axis_named(name, at_axis, used);
       const auto kind = read_monoid(value, at_axis, errors_);
-      if (axis < 0 || !kind) return false;
+      if (axes.count == 0 || !kind) return false;
       if (s.partial != 0 && s.kind != *kind) {
         errors_.add(at_axis.str(), "all axes over which a value is partial have one monoid");
         return false;
@@ -282,7 +336,7 @@ class program_builder {
         errors_.add(at_axis.str(), std::string(ir::name_of(*kind)) + " is not defined for " + ir::name_of(type));
         return false;
       }
-      s.partial |= ir::axis_bit(axis);
+      for (int a = axes.first; a < axes.first + axes.count; ++a) s.partial |= ir::axis_bit(a);
       s.kind = *kind;
     }
     return true;

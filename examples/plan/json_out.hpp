@@ -13,26 +13,43 @@ inline std::string dumped(const nlohmann::ordered_json& j) {
   return j.dump(-1, ' ', false, nlohmann::ordered_json::error_handler_t::replace);
 }
 
+/// The names of axes in this order; parts of an axis that stand together are one.
+inline std::vector<std::string> axis_names(const ir::mesh_info& mesh, const std::vector<int>& axes) {
+  std::vector<std::string> names;
+  for (std::size_t i = 0; i < axes.size();) {
+    ir::text name;
+    i += static_cast<std::size_t>(mesh.write_run(name, axes.data() + i, static_cast<int>(axes.size() - i)));
+    names.emplace_back(name.view());
+  }
+  return names;
+}
+inline std::vector<std::string> axis_names(const ir::mesh_info& mesh, ir::axis_mask axes) {
+  std::vector<int> list;
+  for (int a = 0; a < mesh.shape.axis_count(); ++a)
+    if ((axes & ir::axis_bit(a)) != 0) list.push_back(a);
+  return axis_names(mesh, list);
+}
+
 inline nlohmann::ordered_json axes_json(const ir::mesh_info& mesh, ir::axis_mask axes) {
   auto list = nlohmann::ordered_json::array();
-  for (int a = 0; a < mesh.shape.axis_count(); ++a)
-    if ((axes & ir::axis_bit(a)) != 0) list.push_back(std::string(mesh.name(a)));
+  for (auto& name : axis_names(mesh, axes)) list.push_back(std::move(name));
   return list;
 }
 inline nlohmann::ordered_json sharding_json(const ir::mesh_info& mesh, const ir::sharding& s, int rank) {
   auto dims = nlohmann::ordered_json::array();
   for (int d = 0; d < rank; ++d) {
-    auto list = nlohmann::ordered_json::array();
+    std::vector<int> axes;
     for (const auto& use : s.splits)
-      if (use.dim == d) list.push_back(std::string(mesh.name(use.axis)));
+      if (use.dim == d) axes.push_back(use.axis);
+    auto list = nlohmann::ordered_json::array();
+    for (auto& name : axis_names(mesh, axes)) list.push_back(std::move(name));
     dims.push_back(std::move(list));
   }
   return dims;
 }
 inline nlohmann::ordered_json partial_json(const ir::mesh_info& mesh, const ir::sharding& s) {
   auto partial = nlohmann::ordered_json::object();
-  for (int a = 0; a < mesh.shape.axis_count(); ++a)
-    if ((s.partial & ir::axis_bit(a)) != 0) partial[std::string(mesh.name(a))] = ir::name_of(s.kind);
+  for (const auto& name : axis_names(mesh, s.partial)) partial[name] = ir::name_of(s.kind);
   return partial;
 }
 inline nlohmann::ordered_json shape_json(const ir::extents& shape) {

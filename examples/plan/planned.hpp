@@ -183,6 +183,12 @@ class instruction_lister {
 inline planned_program make_planned(built_program built) {
   planned_program p;
   p.built = std::move(built);
+  while (ir::has_reshape(p.built.graph.nodes)) {  // as dynamic::program does it
+    const auto cut = ir::find_cut(p.built.graph, ir::complete_graph(p.built.graph, p.built.mesh_info().shape));
+    if (cut.axis < 0) break;
+    p.built.mesh = p.built.mesh->with_cut(cut);
+    ir::cut_axis(p.built.graph, p.built.mesh_info(), cut.axis);
+  }
   const auto& mesh = p.built.mesh_info().shape;
   ir::completion completion(p.built.graph, mesh, &p.origins);
   completion.run();

@@ -20,6 +20,7 @@
 #include "gspmd/detail/exec/step_checks.hpp"
 #include "gspmd/detail/passes/canonical.hpp"
 #include "gspmd/detail/passes/make_plan.hpp"
+#include "gspmd/detail/passes/sub_axes.hpp"
 #include "gspmd/detail/support/refuse.hpp"
 #include "gspmd/inputs.hpp"
 #include "gspmd/mesh.hpp"
@@ -53,11 +54,27 @@ struct traced_result<Callable, Inputs...> {
   using type = std::remove_cvref_t<std::invoke_result_t<decltype(Callable), traced_input<Inputs>&...>>;
 };
 
+/// A mesh of which the planner cut an axis (passes/sub_axes.hpp).
+template <class Mesh, axis_cut Cut>
+struct cut_mesh {
+  using base = typename base_mesh<Mesh>::type;  // the user's
+  static constexpr mesh_info info = cut_axis(Mesh::info, Cut);
+  static constexpr int device_count = Mesh::device_count;
+  static constexpr void refine(graph& g) {
+    if constexpr (requires { Mesh::refine(g); }) Mesh::refine(g);
+    cut_axis(g, info, Cut.axis);
+  }
+};
+template <class Mesh, axis_cut Cut>
+struct base_mesh<cut_mesh<Mesh, Cut>> {
+  using type = typename cut_mesh<Mesh, Cut>::base;
+};
+
 /// Traces a callable on the inputs; `graph` is the program for one giant device, or says what is wrong with it.
 template <auto Callable, class Mesh, class... Inputs>
 constexpr graph trace_program() {
   graph g;
-  g.mesh = &Mesh::info;
+  g.mesh = &base_mesh<Mesh>::type::info;
   g.allow_replication = false;
   int number = 0;
   const auto next = [&]<class Input>(std::type_identity<Input>) {
@@ -77,6 +94,7 @@ constexpr graph trace_program() {
     });
   }
   if (g.failed()) return g;
+  if constexpr (requires { Mesh::refine(g); }) Mesh::refine(g);
   return canonical_order(g);
 }
 
@@ -175,6 +193,25 @@ struct static_tables {
   };
 };
 
+/// The mesh that a program is planned on: the user's, with the axes cut that reshapes split.
+template <auto Callable, class Mesh, class... Inputs>
+struct planned_mesh {
+  using tables = static_tables<Callable, Mesh, Inputs...>;
+  static constexpr axis_cut cut = [] {
+    if constexpr (!tables::traced.failed)
+      if (has_reshape(tables::frozen.nodes)) {
+        const graph g = tables::frozen.thaw();
+        return find_cut(g, tables::completed);
+      }
+    return axis_cut{};
+  }();
+  static auto find() {
+    if constexpr (cut.axis < 0) return std::type_identity<Mesh>{};
+    else return planned_mesh<Callable, cut_mesh<Mesh, cut>, Inputs...>::find();
+  }
+  using type = typename decltype(find())::type;
+};
+
 }  // namespace detail
 
 /// A program compiled for a mesh: completion, partitioning, choice of collectives and memory happen when the type is used; all
@@ -187,7 +224,8 @@ struct static_tables {
 /// values. An object of the type owns the scratch memory of a device; see operator().
 template <auto Callable, class Mesh, class... Inputs>
 class compile {
-  using program = detail::static_tables<Callable, Mesh, Inputs...>;
+  using planned = typename detail::planned_mesh<Callable, Mesh, Inputs...>::type;
+  using program = detail::static_tables<Callable, planned, Inputs...>;
   static constexpr bool is_accepted() {
     if constexpr (!detail::takes<Callable, Inputs...>)
       detail::refuse<detail::mistake::inputs, detail::wrong_inputs<sizeof...(Inputs)>>();
@@ -199,14 +237,14 @@ class compile {
 
   template <class Layout, std::size_t... D>
   static auto split_type(std::index_sequence<D...>)
-      -> split<detail::spec_of(Mesh::info, Layout::value().layout, static_cast<int>(D))...>;
+      -> split<detail::spec_of(planned::info, Layout::value().layout, static_cast<int>(D))...>;
   template <class Layout, std::size_t... D>
   static auto dims_type(std::index_sequence<D...>) -> dims<Layout::value().global[static_cast<int>(D)]...>;
   template <class Layout, bool ReadOnly>
   struct shard_type {
     using T = detail::element_t<Layout::value().type>;
     using sequence = std::make_index_sequence<static_cast<std::size_t>(Layout::value().global.count)>;
-    using type = gspmd::shard_view<std::conditional_t<ReadOnly, const T, T>, Mesh, decltype(dims_type<Layout>(sequence{})),
+    using type = gspmd::shard_view<std::conditional_t<ReadOnly, const T, T>, planned, decltype(dims_type<Layout>(sequence{})),
                                    decltype(split_type<Layout>(sequence{}))>;
   };
   template <std::size_t K>
@@ -219,14 +257,14 @@ class compile {
   };
   template <fixed_string Axis>
   static constexpr detail::collective_filter over_axis() {
-    constexpr int axis = Mesh::info.find(Axis.view());
-    static_assert(axis >= 0, "gspmd: step: the mesh has no axis of this name");
-    return detail::over_axes(detail::axis_bit(axis));
+    constexpr auto axes = planned::info.mask_of(Axis.view());
+    static_assert(axes != 0, "gspmd: step: the mesh has no axis of this name");
+    return detail::over_axes(axes);
   }
 
  public:
   static constexpr const detail::plan_view& view = program::view;
-  using mesh_type = Mesh;
+  using mesh_type = planned;
   using callable_result = typename detail::traced_result<Callable, Inputs...>::type;
   /// False for a program with a mistake; the compiler has reported it, and results of rank 0 stand in for those of the program.
   static constexpr bool accepted = program::measured.ok;
@@ -237,7 +275,7 @@ class compile {
 
   /// The collectives, in the order in which every device runs them.
   static constexpr auto collectives =
-      detail::list_collectives<detail::count_collectives(program::view)>(program::view, Mesh::info);
+      detail::list_collectives<detail::count_collectives(program::view)>(program::view, planned::info);
   /// Their number; of that, those over the axis, and those of the kind.
   static constexpr std::int64_t collective_count = detail::total_collectives(program::view);
   template <fixed_string Axis>
@@ -341,7 +379,7 @@ class compile {
         (put<K + detail::parts_before<Plain, P>()>(count, detail::part<P>(given)), ...);
       }(std::make_index_sequence<detail::part_count<Plain>()>{});
     } else if constexpr (detail::is_sharded_array<Plain>) {
-      detail::check_shards(view, Mesh::info, K, count, given.local_count(), given.planned(), given.mesh());
+      detail::check_shards(view, planned::info, K, count, given.local_count(), given.planned(), given.mesh());
       for (std::size_t d = 0; d < count; ++d) put_shard<K>(d, given.data(static_cast<int>(d)));
     } else {
       if (count != 1) detail::throw_several_devices(count);

@@ -68,6 +68,13 @@ class mesh {
   [[nodiscard]] std::shared_ptr<const detail::mesh_info> shared_info() const { return {held_, &held_->info}; }
   [[nodiscard]] std::int64_t device_count() const { return held_->info.shape.device_count(); }
 
+  /// One device, with axes of the same names.
+  [[nodiscard]] mesh with_one_device() const {
+    mesh result(*this);
+    result.held_ = std::make_shared<held>();
+    for (int a = 0; a < info().shape.axis_count(); ++a) result.held_->info.add_axis(info().name(a), 1);
+    return result;
+  }
   /// The same devices with one axis cut in two (detail/passes/sub_axes.hpp).
   [[nodiscard]] mesh with_cut(detail::axis_cut cut) const {
     mesh result(*this);

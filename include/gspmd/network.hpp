@@ -164,6 +164,24 @@ constexpr timed_collective time_step(const plan_view& p, const mesh_info& mesh, 
 
 }  // namespace detail
 
+/// The links between every device and the next one along a mesh axis, round the ring, all together: of two orders of the devices
+/// (GShard Fig. 10) the one with fewer links suits collectives over the axis better. `distance(a, b)` is the number of links
+/// between the devices with these ids. Takes as many steps as there are devices. Throws gspmd::error: no such axis.
+///
+///     links_along(pod::info, "y", [](int a, int b) { return std::abs(a / 4 - b / 4) + std::abs(a % 4 - b % 4); })
+template <class Distance>
+constexpr std::int64_t links_along(const detail::mesh_info& mesh, std::string_view axis, Distance distance) {
+  const int along = mesh.find(axis);
+  if (along < 0) throw error("links_along: the mesh has no axis `" + std::string(axis) + '`');
+  std::int64_t links = 0;
+  for (std::int64_t d = 0; d < mesh.shape.device_count(); ++d) {
+    auto at = mesh.shape.coordinates_of(d);
+    at[along] = (at[along] + 1) % mesh.shape.sizes[along];
+    links += distance(static_cast<int>(d), static_cast<int>(mesh.shape.device_at(at)));
+  }
+  return links;
+}
+
 /// The time of a compiled program on a network, by axis and in total, from the bytes that its plan sends and its flops.
 ///
 ///     constexpr auto t = estimate<step>(pod);      t.over[0]   t.communication   t.computation   t.total()

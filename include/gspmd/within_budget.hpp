@@ -109,9 +109,9 @@ struct limit_on_all {
 template <class Counted, fixed_string Axis, std::int64_t Limit>
 struct limit_on_axis {
   static constexpr text check(const plan_view& p, const mesh_info& mesh) {
-    const int axis = mesh.find(Axis.view());
-    if (axis < 0) return text("`") << Axis.view() << "` is not an axis of the mesh; its axes are " << axes_text(mesh, all_axes);
-    return over_limit<Counted>(p, mesh, over_axes(axis_bit(axis)), Limit, text(" over `") << Axis.view() << '`');
+    const auto axes = mesh.mask_of(Axis.view());
+    if (axes == 0) return text("`") << Axis.view() << "` is not an axis of the mesh; its axes are " << axes_text(mesh, all_axes);
+    return over_limit<Counted>(p, mesh, over_axes(axes), Limit, text(" over `") << Axis.view() << '`');
   }
 };
 template <class Counted, collective_kind Kind, std::int64_t Limit>

@@ -50,6 +50,20 @@ constexpr auto planned = estimate<step>(switched);
 static_assert(planned.computation == 2000 / 1e9);
 static_assert(planned.communication > 14.0139e-6 && planned.communication < 14.0141e-6);
 static_assert(planned.over[0] == planned.communication && planned.total() == planned.communication + planned.computation);
+// F12: rows of 4 devices. A grid of 4 x 2 holds a row as a square when it goes round; a tree of pairs keeps it as it is.
+constexpr int between(int a, int b) { return a < b ? b - a : a - b; }
+constexpr auto on_grid = [](int a, int b) { return between(a / 2, b / 2) + between(a % 2, b % 2); };
+constexpr auto on_tree = [](int a, int b) {
+  int links = 0;
+  for (; a != b; a /= 2, b /= 2) links += 2;
+  return links;
+};
+using plain = mesh<axis<"x", 2>, axis<"y", 4>>;
+using round = mesh<axis<"x", 2>, axis<"y", 4>, device_order<0, 1, 3, 2, 4, 5, 7, 6>>;
+using dealt = mesh<axis<"x", 2>, axis<"y", 4>, device_order<0, 2, 4, 6, 1, 3, 5, 7>>;
+static_assert(links_along(plain::info, "y", on_grid) == 12 && links_along(round::info, "y", on_grid) == 8);
+static_assert(links_along(plain::info, "y", on_tree) == 24 && links_along(dealt::info, "y", on_tree) == 40);
+
 static_assert(collective_times<step>(switched).size() == 1);
 static_assert(collective_times<step>(switched)[0].what == all_reduce<"x">);
 static_assert(collective_times<step>(switched)[0].seconds == planned.communication);
@@ -95,6 +109,8 @@ TEST_CASE("network: what is not described is refused") {
   const auto p = b.compile();
   CHECK(text_of([&] { static_cast<void>(estimate(p, torus_of())); }) ==
         "gspmd: network: nothing is said about the mesh axis `rows`");
+  CHECK(text_of([&] { static_cast<void>(links_along(m.info(), "x", on_grid)); }) ==
+        "gspmd: links_along: the mesh has no axis `x`");
 }
 
 TEST_CASE("F81: GShard Fig. 9 and 5.3, collectives on a two-dimensional torus") {

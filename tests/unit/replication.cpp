@@ -41,6 +41,7 @@ TEST_CASE("replication: the text names the operator, both shardings and two ways
 
 TEST_CASE("replication: what can be kept, and what the user resharded, is no mistake") {
   CHECK(error_of([](auto x) { return reshape(x, {2, 2, 3}); }, {2, 6}, {"x", ""}) == "");
+  CHECK(error_of([](auto x) { return reshape(x, {4, 3}); }, {2, 6}, {"x", ""}) == "");
   CHECK(error_of([](auto x) { return reshape(x, {12}); }, {2, 6}, {"x", ""}) == "");
   CHECK(error_of([](auto x) { return reshape(x, {3, 2}); }, {2, 3}, {"", ""}) == "");
   CHECK(error_of([](auto x) { return reshape(replicate(x), {3, 2}); }, {2, 3}, {"x", ""}) == "");
@@ -61,7 +62,7 @@ TEST_CASE("replication: allowed for one operator and its gradient, and for no ot
   CHECK(error_of(backward, {2, 3}, {"x", ""}) == "");
 
   array<float> x({2, 3});
-  for (int i = 0; i < 6; ++i) x[static_cast<std::size_t>(i)] = static_cast<float>(i);
+  for (int i = 0; i < 6; ++i) x[i] = static_cast<float>(i);
   const auto y = p.run(simulated{}, x);
   for (int i = 0; i < 6; ++i) CHECK(y[0].data<float>()[i] == static_cast<float>(i));
 }
@@ -70,4 +71,50 @@ TEST_CASE("replication: a builder is strict as well") {
   dynamic::builder b(pod());
   b.output(reshape(b.input(dynamic::in<float>({9, 5}, {"", "y"})), {45}));
   CHECK_THROWS_AS(static_cast<void>(b.compile()), error);
+}
+
+TEST_CASE("reshapes of 24 elements between all shapes of rank 2 and 3, split in all ways: right, and kept where it can be") {
+  std::vector<std::vector<std::int64_t>> shapes;
+  for (std::int64_t a = 1; a <= 24; ++a)
+    for (std::int64_t b = 1; b <= 24; ++b) {
+      if (a * b == 24) shapes.push_back({a, b});
+      if (24 % (a * b) == 0) shapes.push_back({a, b, 24 / (a * b)});
+    }
+  int kept = 0, gathered = 0;
+  for (const int size : {2, 3, 4}) {
+    const dynamic::mesh m({{"x", size}});
+    for (const auto& from : shapes)
+      for (const auto& to : shapes)
+        for (std::size_t d = 0; d < from.size(); ++d) {
+          std::vector<std::string> sharding(from.size());
+          sharding[d] = "x";
+          dynamic::builder b(m);
+          const auto x = b.input(dynamic::in<std::int32_t>(from, sharding));
+          b.output(allow_replication({x.graph(), detail::add_reshape(b.graph(), x.id(), detail::extents_of(to), {})}));
+          const auto p = b.compile();
+          bool can_be_kept = false;  // the split cuts the elements in runs that a split of some dim of the result cuts as well
+          std::int64_t major = 1;
+          for (std::size_t k = 0; k < d; ++k) major *= from[k];
+          std::int64_t before = 1;
+          for (const auto e : to) {
+            if (e % size == 0 && from[d] % size == 0 && before == major) can_be_kept = true;
+            before *= e;
+          }
+          if (can_be_kept) {
+            CAPTURE(size);
+            CAPTURE(detail::shape_text(detail::extents_of(from)).view());
+            CAPTURE(detail::shape_text(detail::extents_of(to)).view());
+            CAPTURE(d);
+            CHECK(p.collective_count() == 0);
+          }
+          (p.collective_count() == 0 ? kept : gathered) += 1;
+          std::vector<std::int32_t> data(24);
+          for (int i = 0; i < 24; ++i) data[static_cast<std::size_t>(i)] = i;
+          const auto y = p.run_pointers(simulated{}, {data.data()});
+          bool same = true;
+          for (int i = 0; i < 24; ++i) same = same && y[0].data<std::int32_t>()[i] == i;
+          CHECK(same);
+        }
+  }
+  MESSAGE(kept, " kept, ", gathered, " gathered");
 }

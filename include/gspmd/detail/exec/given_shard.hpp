@@ -5,20 +5,12 @@
 #include <type_traits>
 
 #include "gspmd/detail/ir/mesh_info.hpp"
+#include "gspmd/detail/ir/same_tiles.hpp"
 #include "gspmd/detail/support/refuse.hpp"
 #include "gspmd/shard_view.hpp"
 
 /// Whether what a step is given as a shard is the one it takes, decided when compiling.
 namespace gspmd::detail {
-
-/// Axes of size 1 cut nothing: with them or without them a sharding is the same.
-constexpr sharding without_axes_of_size_1(const mesh_shape& mesh, const sharding& s) {
-  sharding result = s;
-  result.splits.clear();
-  for (const auto& use : s.splits)
-    if (mesh.sizes[use.axis] > 1) result.splits.push_back(use);
-  return result;
-}
 
 /// `f32 [15,64], sharded [data, _]`
 template <class Shard>
@@ -41,18 +33,25 @@ inline constexpr bool is_placed_array = false;
 template <class Given>
 struct placed_array_text;
 
+/// The mesh as the user wrote it; compile.hpp specialises it for meshes of which the planner cut an axis.
+template <class Mesh>
+struct base_mesh {
+  using type = Mesh;
+};
+
 template <class Wanted, class Given>
-inline constexpr bool is_on_mesh_of = std::is_same_v<typename Given::mesh_type, typename Wanted::mesh_type>;
+inline constexpr bool is_on_mesh_of =
+    std::is_same_v<typename base_mesh<typename Given::mesh_type>::type, typename base_mesh<typename Wanted::mesh_type>::type>;
 
 template <class Wanted, class Given>
 constexpr bool is_shard_for() {
   if constexpr (is_placed_array<std::remove_cv_t<Given>>) {
     return false;
   } else if constexpr (is_shard<Given>) {
-    const auto& mesh = Given::mesh_type::info.shape;
     return is_on_mesh_of<Wanted, Given> && std::is_convertible_v<typename Given::element*, typename Wanted::element*> &&
            Given::global_extents == Wanted::global_extents &&
-           same_layout(without_axes_of_size_1(mesh, Given::layout), without_axes_of_size_1(mesh, Wanted::layout));
+           same_tiles(Given::mesh_type::info.shape, Given::layout, Wanted::mesh_type::info.shape, Wanted::layout,
+                      Wanted::global_extents.count);
   } else {
     return std::is_constructible_v<Wanted, Given&>;
   }

@@ -6,6 +6,7 @@
 
 #include "gspmd/detail/ir/mesh_info.hpp"
 #include "gspmd/detail/ir/plan.hpp"
+#include "gspmd/detail/ir/same_tiles.hpp"
 #include "gspmd/error.hpp"
 
 /// What a step checks about the memory it is given. Not templates, and out of line: a program has many steps.
@@ -23,10 +24,10 @@ inline std::string leaf_text(const plan_view& plan, std::size_t leaf) {
   const auto& wanted = plan.value(leaf < inputs ? plan.inputs[leaf] : plan.outputs[leaf - inputs]);
   if (given_count != static_cast<int>(count)) throw error(leaf_text(plan, leaf) + " is not on the devices of this communicator");
   if (&has == &wanted) return;
-  if (!(has.global == wanted.global) || has.type != wanted.type || !(given_mesh.sizes == plan.mesh->sizes))
+  if (!(has.global == wanted.global) || has.type != wanted.type || given_mesh.device_count() != plan.mesh->device_count())
     throw error(leaf_text(plan, leaf) + " is " + std::string(shape_text(wanted.global).view()) +
                 " and the sharded_array given is " + std::string(shape_text(has.global).view()) + ", or of another type or mesh");
-  if (!same_layout(has.layout, wanted.layout))
+  if (!same_tiles(given_mesh, has.layout, *plan.mesh, wanted.layout, wanted.global.count))
     throw error(leaf_text(plan, leaf) + " is sharded " +
                 std::string(sharding_text(mesh, wanted.layout, wanted.global.count).view()) +
                 " and the sharded_array given is sharded " +

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <numeric>
+
 #include "gspmd/detail/ir/graph.hpp"
 #include "gspmd/detail/ir/rule.hpp"
 
@@ -111,8 +113,10 @@ constexpr int add_reshape(graph& g, int operand, const extents& shape, location 
 }
 
 /// `(ab)->ab`: walks both shapes and closes a block wherever the products of the extents meet.
-///   [6] -> [2,3]: (ab)->ab      [2,3] -> [3,2]: one factor of 6 that neither can be split along: gathered
-/// In a block where one side has a single dim (extents of 1 do not count), the other side's dims are its factors.
+///   [6] -> [2,3]: (ab)->ab      [2,6] -> [4,3]: a(bc)->(ab)c      [2,3] -> [3,2]: no common factor, gathered
+/// In a block where one side has a single dim (extents of 1 do not count), the other side's dims are its factors. Otherwise
+/// both sides share, major to minor, the greatest common divisors of what is left of their dims; after the first dims that
+/// leave a rest on both sides nothing lines up any more.
 constexpr void reshape_rule(const graph& g, const node& n, op_rule& rule) {
   const extents& in = g.nodes[static_cast<std::size_t>(n.operands[0])].shape;
   const extents& out = n.shape;
@@ -153,9 +157,33 @@ constexpr void reshape_rule(const graph& g, const node& n, op_rule& rule) {
     } else if (in_long <= 1) {
       whole_dims(out, out_begin, j, result, factor_kind::parallel);
       from_factors(in, in_begin, i, operand, first, rule.factors.count);
-    } else {
+    } else if (in_size == 0) {
       whole_dims(in, in_begin, i, operand, factor_kind::gathered);
       whole_dims(out, out_begin, j, result, factor_kind::gathered);
+    } else {
+      std::int64_t in_left = 1;  // of the dim before `a`
+      std::int64_t out_left = 1;
+      bool is_aligned = true;
+      for (int a = in_begin, b = out_begin;;) {
+        for (; in_left == 1 && a < i; ++a) operand.begin_dim(), in_left = in[a];
+        for (; out_left == 1 && b < j; ++b) result.begin_dim(), out_left = out[b];
+        if (in_left == 1 && out_left == 1) break;
+        if (is_aligned) {
+          const auto shared = std::gcd(in_left, out_left);
+          if (shared > 1) {
+            const int f = rule.add_factor(shared);
+            operand.add_factor(f);
+            result.add_factor(f);
+            in_left /= shared;
+            out_left /= shared;
+          }
+          is_aligned = in_left == 1 || out_left == 1;
+          if (is_aligned) continue;
+        }
+        if (in_left != 1) operand.add_factor(rule.add_factor(in_left, factor_kind::gathered));
+        if (out_left != 1) result.add_factor(rule.add_factor(out_left, factor_kind::gathered));
+        in_left = out_left = 1;
+      }
     }
   }
   rule.maps.push_back(operand);

@@ -32,7 +32,7 @@ class partitioner {
   constexpr void run() {
     std::vector<std::uint8_t> needed(graph_.nodes.size(), 0);  // what no output depends on is not computed
     readers_.resize(graph_.nodes.size(), std::vector<int>{});
-    first_form_.resize(graph_.nodes.size(), -1);
+    program.results.resize(graph_.nodes.size(), -1);
     for (const int o : graph_.outputs) {
       needed[static_cast<std::size_t>(o)] = 1;
       readers_[static_cast<std::size_t>(o)].push_back(o);
@@ -53,7 +53,7 @@ class partitioner {
       if (n.op == opcode::parameter) {
         program.inputs.push_back(add_value(i, completed_of(i)));
         forms_[static_cast<std::size_t>(i)].push_back(program.inputs.back());  // wherever it stands, it is there from the start
-        first_form_[static_cast<std::size_t>(i)] = program.inputs.back();
+        program.results[static_cast<std::size_t>(i)] = program.inputs.back();
       } else if (needed[static_cast<std::size_t>(i)] == 0 || is_source(n)) {
         continue;
       } else if (n.op == opcode::reshard || n.op == opcode::shard_alike) {
@@ -71,10 +71,9 @@ class partitioner {
       program.outputs.push_back(form_of(o, wanted, o, false, true));
     }
     drop_unused();
-    for (int i = 0; i < static_cast<int>(graph_.nodes.size()); ++i) {
-      int v = results_[static_cast<std::size_t>(i)];
-      if (v < 0) v = forms_of(i).empty() ? first_form_[static_cast<std::size_t>(i)] : forms_of(i).front();
-      program.results.push_back(v);
+    for (std::size_t i = 0; i < forms_.size(); ++i) {
+      if (results_[i] >= 0) program.results[i] = results_[i];
+      else if (!forms_[i].empty()) program.results[i] = forms_[i].front();
     }
   }
 
@@ -172,8 +171,9 @@ class partitioner {
     return v;
   }
   constexpr void name_form(int i, int v) {
-    forms_[static_cast<std::size_t>(root_of(i))].push_back(v);
-    auto& first = first_form_[static_cast<std::size_t>(i)];
+    i = root_of(i);
+    forms_[static_cast<std::size_t>(i)].push_back(v);
+    auto& first = program.results[static_cast<std::size_t>(i)];
     if (first < 0) first = v;
     if (!open_.empty()) note_form(i, v);
   }
@@ -272,17 +272,18 @@ class partitioner {
 
   /// At how many of the open bodies' depth a form of node `i` is made now.
   [[nodiscard]] constexpr int level_of(int i) const {
+    i = root_of(i);
     int level = static_cast<int>(open_.size());
     while (level > 0) {
       const int start = open_[static_cast<std::size_t>(level) - 1];
-      if (graph_.nodes[static_cast<std::size_t>(start)].op != opcode::loop || graph_.is_inside(root_of(i), start)) break;
+      if (graph_.nodes[static_cast<std::size_t>(start)].op != opcode::loop || graph_.is_inside(i, start)) break;
       --level;
     }
     return level;
   }
   constexpr void note_form(int i, int v) {
     const int level = level_of(i);
-    if (level > 0) made_.push_back(made_form{root_of(i), v, level});
+    if (level > 0) made_.push_back(made_form{i, v, level});
   }
   /// Appends an operator, or puts it before the loops that it need not be in.
   constexpr void add_op(const local_op& op, int level) {
@@ -721,7 +722,6 @@ class partitioner {
   std::vector<int> results_;               // by node: the form that a reshard asked for; -1: another operator
   std::vector<std::vector<int>> forms_;    // by root: its local values
   std::vector<std::vector<int>> readers_;  // by node: those that read it; itself if it is an output
-  std::vector<int> first_form_;            // by node: the first that was made
   std::vector<int> open_;                  // the nodes that opened the bodies around what is emitted now
   std::vector<int> open_at_;               // where they are in the program
   std::vector<made_form> made_;

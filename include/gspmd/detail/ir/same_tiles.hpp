@@ -1,0 +1,61 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstdint>
+
+#include "gspmd/detail/ir/layout.hpp"
+
+namespace gspmd::detail {
+
+/// Axes as steps through the positions of a mesh: how many, how far apart. Neighbours that are one step after the other are one.
+struct axis_steps {
+  inline_vec<std::int64_t, max_axes> sizes, strides;
+
+  constexpr void add(const mesh_shape& mesh, int axis) {
+    const std::int64_t size = mesh.sizes[axis];
+    if (size == 1) return;
+    std::int64_t stride = 1;
+    for (int a = axis + 1; a < mesh.axis_count(); ++a) stride *= mesh.sizes[a];
+    if (sizes.count > 0 && strides[sizes.count - 1] == size * stride) {
+      sizes[sizes.count - 1] *= size;
+      strides[sizes.count - 1] = stride;
+    } else {
+      sizes.push_back(size);
+      strides.push_back(stride);
+    }
+  }
+  friend constexpr bool operator==(const axis_steps& a, const axis_steps& b) {
+    return a.sizes == b.sizes && a.strides == b.strides;
+  }
+};
+
+constexpr bool same_order(const mesh_shape& a, const mesh_shape& b) {
+  if (a.order == b.order) return true;
+  for (std::int64_t i = 0; i < a.device_count(); ++i)
+    if ((a.order != nullptr ? a.order[i] : i) != (b.order != nullptr ? b.order[i] : i)) return false;
+  return true;
+}
+
+/// True when two shardings, each on its mesh, give every device the same part of a tensor: [x] is [x:(1)2,x:(2)2].
+constexpr bool same_tiles(const mesh_shape& mesh_a, const sharding& a, const mesh_shape& mesh_b, const sharding& b, int rank) {
+  if (mesh_a.device_count() != mesh_b.device_count() || !same_order(mesh_a, mesh_b)) return false;
+  for (int dim = -1; dim < rank; ++dim) {  // -1: the axes it is partial over
+    axis_steps steps[2];
+    for (int side = 0; side < 2; ++side) {
+      const auto& mesh = side == 0 ? mesh_a : mesh_b;
+      const auto& s = side == 0 ? a : b;
+      if (dim < 0) {
+        for (int axis = 0; axis < mesh.axis_count(); ++axis)
+          if ((s.partial & axis_bit(axis)) != 0) steps[side].add(mesh, axis);
+      } else {
+        for (const auto& use : s.splits)
+          if (use.dim == dim) steps[side].add(mesh, use.axis);
+      }
+    }
+    if (!(steps[0] == steps[1])) return false;
+    if (dim < 0 && steps[0].sizes.count > 0 && a.kind != b.kind) return false;
+  }
+  return true;
+}
+
+}  // namespace gspmd::detail
