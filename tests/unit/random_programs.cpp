@@ -6,6 +6,7 @@
 
 #include "gspmd/comm/simulated.hpp"
 #include "gspmd/comm/threads.hpp"
+#include "gspmd/detail/passes/canonical.hpp"
 #include "support/run_random.hpp"
 
 // The partitioned program equals the single-device one. GSPMD_SEED and GSPMD_PROGRAMS choose other programs and more of them.
@@ -14,18 +15,28 @@ TEST_CASE("random programs on simulated devices equal the naive reference") {
   const auto first = reference::setting("GSPMD_SEED", 1);
   const auto count = reference::setting("GSPMD_PROGRAMS", 1500);
   std::uint64_t collectives = 0;
+  std::uint64_t in_bodies = 0;
   for (auto seed = first; seed < first + count; ++seed) {
     const reference::random_program program(seed);
     const auto plan = gspmd::detail::make_plan(program.g, program.mesh);
     const gspmd::detail::plan_view view(plan);
-    for (const auto& s : plan.steps) collectives += s.bytes_sent > 0 ? 1 : 0;
+    for (const auto& s : plan.steps) {
+      collectives += s.bytes_sent > 0 ? 1 : 0;
+      in_bodies += s.bytes_sent > 0 && s.times > 1 ? 1 : 0;
+    }
     gspmd::simulated_communicator comm(program.device_count());
     const auto wrong = reference::run_and_check(comm, program, view);
     if (!wrong.empty()) FAIL_CHECK(wrong);
+    if (!program.g.has_regions) continue;
+    const auto ordered = gspmd::detail::make_plan(gspmd::detail::canonical_order(program.g), program.mesh);
+    const auto wrong_in_order = reference::run_and_check(comm, program, gspmd::detail::plan_view(ordered));
+    if (!wrong_in_order.empty()) FAIL_CHECK("in canonical order: ", wrong_in_order);
   }
-  std::printf("random programs: seeds %llu to %llu, %llu collectives\n", static_cast<unsigned long long>(first),
-              static_cast<unsigned long long>(first + count - 1), static_cast<unsigned long long>(collectives));
+  std::printf("random programs: seeds %llu to %llu, %llu collectives, %llu of them in loops\n",
+              static_cast<unsigned long long>(first), static_cast<unsigned long long>(first + count - 1),
+              static_cast<unsigned long long>(collectives), static_cast<unsigned long long>(in_bodies));
   CHECK(collectives > count / 4);
+  CHECK(in_bodies > count / 50);
 }
 
 TEST_CASE("random programs on threads equal the naive reference") {

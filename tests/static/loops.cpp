@@ -1,0 +1,45 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "gspmd/gspmd.hpp"
+
+// Loops and conditionals on the compile-time path: what was decided is a constant.
+
+namespace {
+
+using namespace gspmd;
+
+constexpr auto train = [](auto x, auto target, auto start) {
+  return fori_loop(
+      100,
+      [x, target](value, value w) {
+        const auto d = einsum<"bi,io->bo">(x, w) - target;
+        return w - grad(mean(d * d), w) * 0.5;
+      },
+      start);
+};
+using training =
+    compile<train, mesh<axis<"data", 2>>, in<float, dims<6, 3>, split<"data", _>>, in<float, dims<6, 2>>, in<float, dims<3, 2>>>;
+static_assert(training::collectives == list{all_reduce<"data">});
+static_assert(training::bytes_sent_per_device == 100 * 3 * 2 * 4);
+
+constexpr auto layers = [](auto x, auto weights) {  // one layer after the other, each with its row of the weights
+  const auto [h, norms] = scan(
+      [](value a, value w) {
+        const value b = tanh(einsum<"bd,de->be">(a, w));
+        return std::tuple{b, sum(b * b, {1})};
+      },
+      x, weights);
+  const auto loss = sum(h * h) + sum(norms);
+  return std::tuple{loss, grad(loss, weights)};
+};
+using stack = compile<layers, mesh<axis<"data", 2>>, in<float, dims<8, 4>, split<"data", _>>, in<float, dims<20, 4, 4>>>;
+static_assert(stack::output_shard<1>::local_extents == dims<20, 4, 4>::value);
+static_assert(stack::bytes_sent_per_device > 0);
+
+constexpr auto choose = [](auto x, auto p) {
+  return cond(
+      sum(p) > 0.0F, [](value a) { return einsum<"ij,jk->ik">(a, a); }, [](value a) { return a * sum(a); }, x);
+};
+using chosen = compile<choose, mesh<axis<"x", 4>>, in<float, dims<16, 16>, split<"x", _>>, in<float, dims<1>>>;
+static_assert(chosen::bytes_sent_per_device == 3 * 4 * 16 * 4);  // of the branch that sends more
+
+}  // namespace
