@@ -721,7 +721,7 @@ TEST_CASE("two operators in one instruction give the bits of one after the other
             break;
           }
       }
-  CHECK(joined == 2 * static_cast<int>(fused_pair_count) + 4);
+  CHECK(joined == 2 * static_cast<int>(fused_pair_count) + 2);
 }
 
 TEST_CASE("blocks: whole rows in multiples of 64 elements, or parts of one row") {

@@ -12,25 +12,28 @@
 
 TEST_CASE("random programs on simulated devices equal the naive reference") {
   const auto first = reference::setting("GSPMD_SEED", 1);
-  const auto count = reference::setting("GSPMD_PROGRAMS", 1500);
-  std::uint64_t collectives = 0;
+  const auto count = reference::setting("GSPMD_PROGRAMS", 10000);
+  std::uint64_t collectives = 0, large_meshes = 0;
   for (auto seed = first; seed < first + count; ++seed) {
     const reference::random_program program(seed);
     const auto plan = gspmd::detail::make_plan(program.g, program.mesh);
     const gspmd::detail::plan_view view(plan);
     for (const auto& s : plan.steps) collectives += s.bytes_sent > 0 ? 1 : 0;
+    large_meshes += program.device_count() > 8 ? 1 : 0;
     gspmd::simulated_communicator comm(program.device_count());
     const auto wrong = reference::run_and_check(comm, program, view);
     if (!wrong.empty()) FAIL_CHECK(wrong);
   }
-  std::printf("random programs: seeds %llu to %llu, %llu collectives\n", static_cast<unsigned long long>(first),
-              static_cast<unsigned long long>(first + count - 1), static_cast<unsigned long long>(collectives));
+  std::printf("random programs: seeds %llu to %llu, %llu collectives, %llu on more than 8 devices\n",
+              static_cast<unsigned long long>(first), static_cast<unsigned long long>(first + count - 1),
+              static_cast<unsigned long long>(collectives), static_cast<unsigned long long>(large_meshes));
   CHECK(collectives > count / 4);
+  CHECK(large_meshes > count / 5);
 }
 
 TEST_CASE("random programs on threads equal the naive reference") {
   const auto first = reference::setting("GSPMD_SEED", 1);
-  const auto count = reference::setting("GSPMD_PROGRAMS", 1500) / 10;
+  const auto count = reference::setting("GSPMD_PROGRAMS", 10000) / 10;
   for (auto seed = first; seed < first + count; ++seed) {
     const reference::random_program program(seed);
     const auto plan = gspmd::detail::make_plan(program.g, program.mesh);
