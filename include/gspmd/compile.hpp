@@ -58,6 +58,7 @@ template <auto Callable, class Mesh, class... Inputs>
 constexpr graph trace_program() {
   graph g;
   g.mesh = &Mesh::info;
+  g.allow_replication = false;
   int number = 0;
   const auto next = [&]<class Input>(std::type_identity<Input>) {
     auto argument = Input::trace(g, number);

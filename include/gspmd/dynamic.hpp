@@ -10,11 +10,14 @@
 
 #include "gspmd/budget.hpp"
 #include "gspmd/detail/exec/bound_devices.hpp"
+#include "gspmd/detail/exec/explain_plan.hpp"
 #include "gspmd/detail/exec/interpreter.hpp"
 #include "gspmd/detail/exec/step_checks.hpp"
 #include "gspmd/detail/ops/kept_functions.hpp"
 #include "gspmd/detail/passes/canonical.hpp"
 #include "gspmd/detail/passes/make_plan.hpp"
+#include "gspmd/detail/passes/sub_axes.hpp"
+#include "gspmd/placed_tensor.hpp"
 #include "gspmd/run.hpp"
 #include "gspmd/xla_sharding.hpp"
 
@@ -62,7 +65,21 @@ class mesh {
   }
 
   [[nodiscard]] const detail::mesh_info& info() const { return held_->info; }
+  [[nodiscard]] std::shared_ptr<const detail::mesh_info> shared_info() const { return {held_, &held_->info}; }
   [[nodiscard]] std::int64_t device_count() const { return held_->info.shape.device_count(); }
+
+  /// The same devices with one axis cut in two (detail/passes/sub_axes.hpp).
+  [[nodiscard]] mesh with_cut(detail::axis_cut cut) const {
+    mesh result(*this);
+    result.held_ = std::make_shared<held>(*held_);
+    auto& shape = result.held_->info.shape;
+    result.held_->info = detail::cut_axis(held_->info, cut);
+    if (shape.order != nullptr) {
+      shape.order = result.held_->order.data();
+      shape.position = result.held_->position.data();
+    }
+    return result;
+  }
 
  private:
   struct held {  // plans point into it
@@ -115,7 +132,9 @@ class program {
   program(mesh m, const detail::graph& g, std::shared_ptr<const detail::kept_functions> functions = nullptr)
       : mesh_(std::move(m)), functions_(std::move(functions)) {
     if (g.failed()) throw error(std::string(g.error.view()));
-    auto made = std::make_shared<detail::plan>(detail::make_plan(g, mesh_.info().shape));
+    detail::graph refined;
+    const bool is_refined = detail::has_reshape(g.nodes) && refine(g, refined);
+    auto made = std::make_shared<detail::plan>(detail::make_plan(is_refined ? refined : g, mesh_.info().shape));
     if (!made->error.empty()) throw error(std::string(made->error.view()));
     plan_ = std::move(made);
     view_ = detail::plan_view(*plan_);
@@ -156,6 +175,34 @@ class program {
   [[nodiscard]] std::int64_t peak_bytes_per_device() const { return detail::peak_bytes(view_); }
   [[nodiscard]] std::int64_t flops_per_device() const { return detail::total_flops(view_); }
 
+  /// The tensors of the program as they lie on the devices: its inputs, its outputs, and what every operator that the outputs
+  /// need leaves, in the order of the program. Throws gspmd::error: no such input or output.
+  [[nodiscard]] std::size_t input_count() const { return view_.inputs.size(); }
+  [[nodiscard]] std::size_t output_count() const { return view_.outputs.size(); }
+  [[nodiscard]] placed_tensor input(std::size_t k) const { return placed(view_.inputs, k, "input"); }
+  [[nodiscard]] placed_tensor output(std::size_t k) const { return placed(view_.outputs, k, "output"); }
+  [[nodiscard]] std::vector<traced_operator> operators() const {
+    std::vector<traced_operator> result;
+    for (const auto& n : view_.nodes) {
+      if (n.value < 0) continue;
+      const char* const file = n.at.is_input() ? "" : n.at.file;
+      result.push_back({detail::name_of(n.op), file, n.at.line, placed_tensor(mesh_.shared_info(), view_.value(n.value))});
+    }
+    return result;
+  }
+  /// The input whose memory output `k` may be written to by a session; -1: none.
+  [[nodiscard]] int shared_input(std::size_t k) const {
+    static_cast<void>(output(k));
+    return view_.shared_inputs[k];
+  }
+
+  /// True when every device runs the same steps on the same memory, on meshes of the same axes and devices. Where the program
+  /// was written does not count. Functions with state that maps were given are equal to themselves only: a program that holds
+  /// one is equal to its copies.
+  friend bool operator==(const program& a, const program& b) {
+    return a.plan_ == b.plan_ || (detail::same_mesh(a.mesh_.info(), b.mesh_.info()) && detail::same_plan(a.view_, b.view_));
+  }
+
   /// Runs once on whole arrays and returns whole arrays, as run<step> does.
   template <class Backend, class... Arguments>
   std::vector<any_array> run(const Backend& backend, const Arguments&... arguments) const {
@@ -181,6 +228,25 @@ class program {
   template <class Comm>
   void run_on(Comm& comm, const void* const* inputs, void* const* outputs) const;
 
+  [[nodiscard]] placed_tensor placed(std::span<const int> list, std::size_t k, const char* what) const {
+    if (k >= list.size())
+      throw error(std::string(what) + ' ' + std::to_string(k) + " is asked for and the program has " +
+                  std::to_string(list.size()) + ", which count from 0");
+    return {mesh_.shared_info(), view_.value(list[k])};
+  }
+  /// Cuts axes of the mesh as reshapes need it; false if none does.
+  bool refine(const detail::graph& g, detail::graph& refined) {
+    const detail::graph* now = &g;
+    for (;;) {
+      const auto cut = detail::find_cut(*now, detail::complete_graph(*now, mesh_.info().shape));
+      if (cut.axis < 0) return now != &g;
+      if (now == &g) refined = g;
+      now = &refined;
+      mesh_ = mesh_.with_cut(cut);
+      detail::cut_axis(refined, mesh_.info(), cut.axis);
+    }
+  }
+
   [[nodiscard]] detail::collective_filter over_axis(std::string_view name) const {
     const int axis = mesh_.info().find(name);
     if (axis < 0) throw error("the mesh has no axis `" + std::string(name) + '`');
@@ -192,6 +258,9 @@ class program {
   std::shared_ptr<const detail::plan> plan_;
   detail::plan_view view_;
 };
+
+/// What was decided for a program, as text: the same as `explain<step>()`.
+inline std::string explain(const program& p) { return detail::explain_plan(p.view(), p.mesh_info()); }
 
 /// The scratch memory of the devices that one communicator holds; runs the program on shards.
 class session {
@@ -235,6 +304,7 @@ class builder {
  public:
   explicit builder(dynamic::mesh m) : mesh_(std::move(m)), graph_(std::make_unique<detail::graph>()) {
     graph_->mesh = &mesh_.info();
+    graph_->allow_replication = false;
     graph_->functions = functions_.get();
   }
 

@@ -111,27 +111,29 @@ constexpr axis_seconds collective_seconds(const network& net, const mesh_info& m
   for (int a = 0; a < mesh.shape.axis_count(); ++a) {
     if ((axes & axis_bit(a)) == 0 || mesh.shape.sizes[a] == 1) continue;
     int at = 0;
-    while (at < order.count && net.link(mesh.name(order[at])).bytes_per_second <= net.link(mesh.name(a)).bytes_per_second) ++at;
+    while (at < order.count &&
+           net.link(mesh.base_name(order[at])).bytes_per_second <= net.link(mesh.base_name(a)).bytes_per_second)
+      ++at;
     order.insert(at, a);
   }
   if (order.empty()) return seconds;
   const auto sent = static_cast<double>(bytes);
   const auto devices = static_cast<double>(mesh.shape.size_of(axes));
   if (kind == collective_kind::collective_permute) {
-    const auto& link = net.link(mesh.name(order[0]));
+    const auto& link = net.link(mesh.base_name(order[0]));
     seconds[order[0]] = sent / link.bytes_per_second + link.seconds_per_message;
     return seconds;
   }
   if (kind == collective_kind::all_to_all) {
     for (const int a : order)
-      seconds[a] = exchange_seconds(net.link(mesh.name(a)), mesh.shape.sizes[a], sent * devices / (devices - 1));
+      seconds[a] = exchange_seconds(net.link(mesh.base_name(a)), mesh.shape.sizes[a], sent * devices / (devices - 1));
     return seconds;
   }
   const double rounds = kind == collective_kind::all_reduce ? 2 : 1;
   double shard = sent / rounds / (devices - 1);  // what a device has before an all_gather
   for (const int a : order) {
     const auto n = mesh.shape.sizes[a];
-    seconds[a] = rounds * ring_seconds(net.link(mesh.name(a)), n, shard * static_cast<double>(n - 1));
+    seconds[a] = rounds * ring_seconds(net.link(mesh.base_name(a)), n, shard * static_cast<double>(n - 1));
     shard *= static_cast<double>(n);
   }
   return seconds;

@@ -104,19 +104,21 @@ constexpr void add_axes(const mesh_info& mesh, std::string_view list, int dim, r
     auto name = list.substr(0, comma);
     while (!name.empty() && name.front() == ' ') name.remove_prefix(1);
     while (!name.empty() && name.back() == ' ') name.remove_suffix(1);
-    const int axis = mesh.find(name);
-    if (axis < 0) {
+    const auto run = mesh.find_run(name);
+    if (run.count == 0) {
       r.refuse(mistake::unknown_axis) << "`" << name << "` is not an axis of the mesh; its axes are "
                                       << axes_text(mesh, ~axis_mask{0});
       return;
     }
-    if ((used & axis_bit(axis)) != 0) {
-      r.refuse(mistake::axis_used_twice) << "axis `" << name << "` is used twice; a mesh axis splits one dim at most";
-      return;
+    for (int axis = run.first; axis < run.first + run.count; ++axis) {
+      if ((used & axis_bit(axis)) != 0) {
+        r.refuse(mistake::axis_used_twice) << "axis `" << name << "` is used twice; a mesh axis splits one dim at most";
+        return;
+      }
+      used |= axis_bit(axis);
+      if (dim >= 0) r.value.add_split(axis, dim);
+      else r.value.partial |= axis_bit(axis);
     }
-    used |= axis_bit(axis);
-    if (dim >= 0) r.value.add_split(axis, dim);
-    else r.value.partial |= axis_bit(axis);
     if (comma == std::string_view::npos) return;
     list.remove_prefix(comma + 1);
   }
@@ -170,11 +172,7 @@ constexpr resolved_sharding resolve(const mesh_info& mesh, const dim_spec* specs
 /// How `split` would spell one dim of a sharding.
 constexpr dim_spec spec_of(const mesh_info& mesh, const sharding& s, int dim) {
   text t;
-  for (const auto& use : s.splits)
-    if (use.dim == dim) {
-      if (!t.empty()) t << ',';
-      t << mesh.name(use.axis);
-    }
+  write_dim(t, mesh, s, dim);
   return dim_spec(t.view());
 }
 

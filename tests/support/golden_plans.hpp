@@ -35,8 +35,8 @@ inline std::string block_of(const gspmd::dynamic::program& p) {
     if (!communicates(view, s)) continue;
     const auto& from = view.operand(s, 0);
     const auto& to = view.result(s);
-    out += padded(name_of(s.collective), 19) + "over " + padded(str(axes_text(mesh, axes_of(view, s))), 5) +
-           padded(std::to_string(s.bytes_sent) + " bytes", 18) + str(sharding_text(mesh, from.layout, from.global.count)) +
+    out += padded(name_of(s.collective), 19) + "over " + padded(str(axes_text(mesh, axes_of(view, s))), 4) + "  " +
+           padded(std::to_string(s.bytes_sent) + " bytes", 16) + "  " + str(sharding_text(mesh, from.layout, from.global.count)) +
            " -> " + str(sharding_text(mesh, to.layout, to.global.count)) + " of " + name_of(from.type) + ' ' +
            str(shape_text(from.global)) + " for " + name_of(view.nodes[static_cast<std::size_t>(s.node)].op) + " #" +
            std::to_string(s.node) + (s.forced ? ", forced" : "") + '\n';

@@ -175,7 +175,8 @@ std::string wrong_program(const graph& g, const mesh_shape& mesh, const std::vec
   std::vector<bool> made(p.values.size(), false);
   for (const int i : p.inputs) made[static_cast<std::size_t>(i)] = true;
   const auto source = [&g](int node) {  // a reshard is its operand
-    while (g.nodes[static_cast<std::size_t>(node)].op == opcode::reshard)
+    while (g.nodes[static_cast<std::size_t>(node)].op == opcode::reshard ||
+           g.nodes[static_cast<std::size_t>(node)].op == opcode::shard_alike)
       node = g.nodes[static_cast<std::size_t>(node)].operands[0];
     return node;
   };

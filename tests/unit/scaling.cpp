@@ -11,6 +11,7 @@
 
 #include <gspmd/dynamic.hpp>
 #include <gspmd/gspmd.hpp>
+#include <gspmd/network.hpp>
 
 #include "support/golden_plans.hpp"
 
@@ -49,8 +50,8 @@ const row table_4[] = {
      }},
     {"Matmul(AB,BC->AC), B", 1, 0, "all_reduce x,y", 0,
      [](dynamic::builder& b, std::int64_t d) {
-       const auto a = b.input(f32({64, 8 * d}, {"", all}));
-       b.output(b.reshard(einsum<"ab,bc->ac">(a, b.input(f32({8 * d, 64}, {all, ""}))), {"", ""}));
+       const auto a = b.input(f32({8, 64 * d}, {"", all}));
+       b.output(b.reshard(einsum<"ab,bc->ac">(a, b.input(f32({64 * d, 8}, {all, ""}))), {"", ""}));
      }},
     {"Matmul(AB,BC->AC), A", 1, 0, "", 0,
      [](dynamic::builder& b, std::int64_t d) {

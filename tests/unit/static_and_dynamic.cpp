@@ -33,7 +33,7 @@ constexpr auto mixed = [](auto x, auto y) {
   auto a = map([](auto p, auto q) { return p * q + p; }, x, y);
   auto b = reduce(a, monoid::maximum, {1});
   auto c = einsum<"ab,cb->ca">(a, y);
-  auto d = reshape(transpose(c, {1, 0}), {49});
+  auto d = allow_replication(reshape(transpose(c, {1, 0}), {49}));
   auto e = select(x > 0.25, tanh(x), exponential(y)) - iota<double>(x, {7, 5}, 0);
   return std::tuple{b, d, e, convert<std::int32_t>(sum(e) * 100)};
 };

@@ -37,7 +37,10 @@ constexpr auto random_callable = [](value x, value y, value z) {
       case 5: made = transpose(a, {1, 0}); break;
       case 6: made = a - sum(a, {0}); break;
       case 7: made = softmax(a, 1); break;
-      default: made = reshape(reshape(a, {a.shape()[0] * a.shape()[1]}), {a.shape()[1], a.shape()[0]}); break;
+      default:
+        made = allow_replication(reshape(a, {a.shape()[0] * a.shape()[1]}));
+        made = allow_replication(reshape(made, {a.shape()[1], a.shape()[0]}));
+        break;
     }
     pool.push_back(made);
   }

@@ -13,6 +13,7 @@
 
 #include "gspmd/comm/communicator.hpp"
 #include "gspmd/detail/exec/collective.hpp"
+#include "gspmd/detail/exec/mpi_exchange.hpp"
 #include "gspmd/detail/exec/mpi_group.hpp"
 #include "gspmd/error.hpp"
 
@@ -84,6 +85,13 @@ class mpi_communicator {
   template <class T>
   void reduce(const detail::mesh_shape& mesh, const detail::reduction& r, const T* const* in, T* const* out) {
     group_over(mesh, r.axes).reduce(mesh, r, in[0], out[0]);
+  }
+
+  /// Every device sends every device a block of its own size: of in[0], sent[0][k] elements go to device k, one block after the
+  /// other; received[0][k] elements from device k arrive in out[0]. Collective over all devices.
+  template <class T>
+  void exchange(const T* const* in, const std::int64_t* const* sent, T* const* out, const std::int64_t* const* received) {
+    detail::mpi_exchange(comm_, work_.rank, work_.largest_count, in[0], sent[0], out[0], received[0]);
   }
 
  private:

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 
 #include "gspmd/comm/communicator.hpp"
@@ -39,6 +40,21 @@ class simulated_communicator {
       const auto me = mesh.coordinates_of(d);
       if (alone) detail::reduce_alone<T>(mesh, r, me, in[d], out[d]);
       else detail::reduce_from_peers<T>(mesh, r, me, by_member(mesh, r.axes, me, in), by_member(mesh, r.axes, me, out));
+    }
+  }
+
+  /// Every device sends every device a block of its own size: of in[d], sent[d][k] elements go to device k, one block after the
+  /// other; received[d][k] elements from device k arrive in out[d].
+  template <class T>
+  void exchange(const T* const* in, const std::int64_t* const* sent, T* const* out, const std::int64_t* const* received) {
+    for (int d = 0; d < devices_; ++d) {
+      T* to = out[d];
+      for (int k = 0; k < devices_; ++k) {
+        const T* from = in[k];
+        for (int before = 0; before < d; ++before) from += sent[k][before];
+        std::copy_n(from, received[d][k], to);
+        to += received[d][k];
+      }
     }
   }
 

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <cstring>
 #include <exception>
@@ -67,13 +68,24 @@ class threads_communicator {
     meet(mine, nullptr, nullptr);
   }
 
-  void barrier() {
-    if (!everyone_) {
-      std::vector<int> all(static_cast<std::size_t>(device_count()));
-      for (int d = 0; d < device_count(); ++d) all[static_cast<std::size_t>(d)] = d;
-      everyone_ = std::make_unique<membership>(membership{{}, {}, &session_.group_of(all), rank_});
+  void barrier() { meet(everyone(), nullptr, nullptr); }
+
+  /// Every device sends every device a block of its own size: of in[0], sent[0][k] elements go to device k, one block after the
+  /// other; received[0][k] elements from device k arrive in out[0]. Collective over all devices.
+  template <class T>
+  void exchange(const T* const* in, const std::int64_t* const* sent, T* const* out, const std::int64_t* const* received) {
+    const auto& all = everyone();
+    const auto parity = meet(all, in[0], const_cast<std::int64_t*>(sent[0]));  // peers only read it
+    T* to = out[0];
+    for (int k = 0; k < device_count(); ++k) {
+      const auto& lane = all.lane(k, parity);
+      const auto* counts = static_cast<const std::int64_t*>(lane.out);
+      const auto* from = static_cast<const T*>(lane.in);
+      for (int before = 0; before < rank_; ++before) from += counts[before];
+      std::copy_n(from, received[0][k], to);
+      to += received[0][k];
     }
-    meet(*everyone_, nullptr, nullptr);
+    meet(all, nullptr, nullptr);
   }
 
   /// Counts this device as one that reads no peer's buffer any more; launch() calls it at the end.
@@ -94,6 +106,15 @@ class threads_communicator {
     [[nodiscard]] detail::meeting_slot& slot(std::int64_t j) const { return group->slots[static_cast<std::size_t>(j)]; }
     [[nodiscard]] detail::meeting_lane& lane(std::int64_t j, unsigned parity) const { return slot(j).lanes[parity]; }
   };
+
+  const membership& everyone() {
+    if (!everyone_) {
+      std::vector<int> all(static_cast<std::size_t>(device_count()));
+      for (int d = 0; d < device_count(); ++d) all[static_cast<std::size_t>(d)] = d;
+      everyone_ = std::make_unique<membership>(membership{{}, {}, &session_.group_of(all), rank_});
+    }
+    return *everyone_;
+  }
 
   const membership& membership_of(const detail::mesh_shape& mesh, detail::axis_mask axes) {
     for (const auto& known : memberships_)

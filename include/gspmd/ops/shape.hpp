@@ -174,4 +174,13 @@ constexpr value forbid_reshard(value x) {
   return x;
 }
 
+/// Allows the operator that made `x` to gather operands whose split it cannot keep, along the axes that it cannot use; without
+/// it such a program is refused with the operand and both shardings. Its gradient is allowed the same.
+///
+///     auto y = allow_replication(reshape(x, {3, 2}));   // x is [2,3], its rows split: no part of y lies on one device
+constexpr value allow_replication(value x) {
+  if (x.is_valid()) x.graph()->nodes[static_cast<std::size_t>(x.id())].allow_replication = true;
+  return x;
+}
+
 }  // namespace gspmd

@@ -30,8 +30,9 @@ struct constant_graph {
   std::array<int, Sizes.inputs> inputs{};
   std::array<int, Sizes.outputs> outputs{};
   const mesh_info* mesh = nullptr;
+  bool allow_replication = true;
 
-  constexpr explicit constant_graph(const graph& g) : mesh(g.mesh) {
+  constexpr explicit constant_graph(const graph& g) : mesh(g.mesh), allow_replication(g.allow_replication) {
     for (std::size_t i = 0; i < Sizes.nodes; ++i) nodes[i] = g.nodes[i];
     for (std::size_t i = 0; i < Sizes.inputs; ++i) inputs[i] = g.inputs[i];
     for (std::size_t i = 0; i < Sizes.outputs; ++i) outputs[i] = g.outputs[i];
@@ -39,6 +40,7 @@ struct constant_graph {
   [[nodiscard]] constexpr graph thaw() const {
     graph g;
     g.mesh = mesh;
+    g.allow_replication = allow_replication;
     g.nodes.assign(nodes.begin(), nodes.end());
     g.inputs.assign(inputs.begin(), inputs.end());
     g.outputs.assign(outputs.begin(), outputs.end());

@@ -29,6 +29,7 @@ struct operand_steps {
   bool packed = false;  // the dims are brought into an order that strides can express
   permutation_spec packing;
   std::int64_t packed_at = 0;
+  friend constexpr bool operator==(const operand_steps&, const operand_steps&) = default;
 };
 
 /// A loop over the elements of lhs, rhs and the result around the kernel.
@@ -63,6 +64,7 @@ struct contraction_plan {
   bool transpose_first = false, transpose_second = false;
   std::int64_t m = 1, n = 1;
   std::int64_t first_ld = 1, second_ld = 1, out_ld = 1;
+  friend constexpr bool operator==(const contraction_plan&, const contraction_plan&) = default;
 };
 
 /// How many matrix products a plan runs when every bound is whole; 0 for vector plans.

@@ -33,6 +33,7 @@ struct scalar_op {
 struct fused_store {
   std::int16_t op = 0;
   std::int16_t slot = 0;
+  friend constexpr bool operator==(const fused_store&, const fused_store&) = default;
 };
 
 /// A run of elementwise operators as one loop nest over `loop`: every element is loaded, computed and stored once.

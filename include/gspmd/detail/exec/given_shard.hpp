@@ -35,12 +35,20 @@ constexpr text mesh_text() {
   return t;
 }
 
+/// placed_array.hpp specialises both.
+template <class Given>
+inline constexpr bool is_placed_array = false;
+template <class Given>
+struct placed_array_text;
+
 template <class Wanted, class Given>
 inline constexpr bool is_on_mesh_of = std::is_same_v<typename Given::mesh_type, typename Wanted::mesh_type>;
 
 template <class Wanted, class Given>
 constexpr bool is_shard_for() {
-  if constexpr (is_shard<Given>) {
+  if constexpr (is_placed_array<std::remove_cv_t<Given>>) {
+    return false;
+  } else if constexpr (is_shard<Given>) {
     const auto& mesh = Given::mesh_type::info.shape;
     return is_on_mesh_of<Wanted, Given> && std::is_convertible_v<typename Given::element*, typename Wanted::element*> &&
            Given::global_extents == Wanted::global_extents &&
@@ -57,7 +65,12 @@ struct wrong_shard {
     text t;
     if (K < InputCount) t << "input " << static_cast<std::int64_t>(K);
     else t << "output " << static_cast<std::int64_t>(K - InputCount);
-    if constexpr (!is_shard<Given>) {
+    if constexpr (is_placed_array<std::remove_cv_t<Given>>) {
+      t << " is " << shard_text<Wanted>() << "; the array given is placed " << placed_array_text<std::remove_cv_t<Given>>::make()
+        << (K < InputCount ? "; bring it to the step's sharding: to_step<step, " : "; give a make_result<step, ")
+        << static_cast<std::int64_t>(K < InputCount ? K : K - InputCount)
+        << (K < InputCount ? ">(comm, array)" : ">(comm) and then from_step");
+    } else if constexpr (!is_shard<Given>) {
       t << " is " << shard_text<Wanted>() << "; give a shard_view of that, or a pointer or contiguous range of its elements";
     } else if constexpr (!is_on_mesh_of<Wanted, Given>) {
       t << " is on the mesh " << mesh_text<typename Wanted::mesh_type>() << " and the shard given is on the mesh "

@@ -12,6 +12,7 @@ template <int Buffers>
 struct strided_loop {
   std::int64_t extent = 1;
   std::int64_t stride[Buffers]{};
+  friend constexpr bool operator==(const strided_loop&, const strided_loop&) = default;
 };
 
 /// Calls body(offsets) for every combination of the loops, the last one fastest. No loops: once.

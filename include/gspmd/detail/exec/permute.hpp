@@ -16,6 +16,7 @@ namespace gspmd::detail {
 struct permutation_spec {
   extents in;
   inline_vec<std::int8_t, max_rank> permutation;  // dim i of the result is dim permutation[i] of the input
+  friend constexpr bool operator==(const permutation_spec&, const permutation_spec&) = default;
 };
 
 /// How a permutation is done: dims of extent 1 are left out and dims that stay neighbours are one. What remains either

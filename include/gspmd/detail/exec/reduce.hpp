@@ -19,6 +19,7 @@ struct reduction_spec {
   extents in;         // allocated extents, dense row-major
   dim_mask dims = 0;  // those that are reduced
   monoid kind = monoid::add;
+  friend constexpr bool operator==(const reduction_spec&, const reduction_spec&) = default;
 };
 
 /// How a reduction is done. Runs of neighbouring kept dims are one loop, and so are runs of reduced dims as long as all but

@@ -36,8 +36,9 @@ struct node {
   double real = 0;                                   // constant of a floating type
   std::int64_t integer = 0;                          // constant of another type
   const map_function* function = nullptr;
-  bool annotated = false;       // `annotation` was written by the user
-  bool forbid_reshard = false;  // the user allows no communication on the operands
+  bool annotated = false;          // `annotation` was written by the user
+  bool forbid_reshard = false;     // the user allows no communication on the operands
+  bool allow_replication = false;  // the user knows that operands may be gathered because the operator cannot keep their split
   sharding annotation;
   location at;
   int tag = -1;  // what the builder of a graph calls it; survives every renumbering
@@ -53,6 +54,7 @@ class graph {
   std::vector<int> outputs;
   const mesh_info* mesh = nullptr;      // what annotations name
   kept_functions* functions = nullptr;  // where functions with state are kept; null: there is no such place
+  bool allow_replication = true;        // for all operators; programs that users write start without it
   text error;                           // the first mistake found; operators after it are not checked
   mistake broken = mistake::other;      // the rule it breaks
 

@@ -29,6 +29,7 @@ struct memory_place {
   enum class kind : std::uint8_t { none, input, output, arena };
   kind where = kind::none;
   std::int64_t at = 0;  // number of the input or output; byte offset in the arena
+  friend constexpr bool operator==(const memory_place&, const memory_place&) = default;
 };
 
 struct planned_value {
@@ -39,6 +40,7 @@ struct planned_value {
   extents local;
   memory_place where;
   int step = -1;  // that computes it; -1: an input, or read through strides where it is used
+  friend constexpr bool operator==(const planned_value&, const planned_value&) = default;
 };
 
 /// A number that a step needs and only the device knows: how much of a dim of a shard is not padding, or where it begins.
@@ -46,18 +48,21 @@ struct bound {
   std::int8_t index = 0;  // contract: the letter; reduce: the dim; fused: the slot of the iota
   int value = 0;
   std::int8_t dim = 0;
+  friend constexpr bool operator==(const bound&, const bound&) = default;
 };
 
 /// A range of one of the plan's tables.
 struct table_range {
   int begin = 0;
   int count = 0;
+  friend constexpr bool operator==(const table_range&, const table_range&) = default;
 };
 
 struct planned_group {
   extents loop;
   table_range ops;
   table_range stores;
+  friend constexpr bool operator==(const planned_group&, const planned_group&) = default;
 };
 
 struct plan_step {
@@ -72,6 +77,7 @@ struct plan_step {
   collective_kind collective = collective_kind::all_gather;
   bool forced = false;
   std::int64_t bytes_sent = 0;
+  friend constexpr bool operator==(const plan_step&, const plan_step&) = default;
 };
 
 /// One line of the user's program, for messages and for explain.

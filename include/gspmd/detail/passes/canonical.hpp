@@ -15,6 +15,7 @@ namespace gspmd::detail {
 constexpr graph canonical_order(const graph& traced) {
   graph result;
   result.mesh = traced.mesh;
+  result.allow_replication = traced.allow_replication;
   std::vector<int> number(traced.nodes.size(), -1);
   const auto add = [&](int i) {
     node n = traced.nodes[static_cast<std::size_t>(i)];

@@ -22,7 +22,12 @@ class differentiator {
     }
     gradients_[static_cast<std::size_t>(scalar)] = add_constant(g, seed.type, seed.shape, 1, 1, seed.at);
     for (int i = scalar; i >= 0 && !g.failed(); --i)
-      if (gradients_[static_cast<std::size_t>(i)] >= 0) visit(i);
+      if (gradients_[static_cast<std::size_t>(i)] >= 0) {
+        const auto first = g.nodes.size();
+        visit(i);
+        if (at(i).allow_replication)  // its gradient moves the same data back
+          for (auto k = first; k < g.nodes.size(); ++k) g.nodes[k].allow_replication = true;
+      }
   }
 
   /// The gradient by a node; zero where the scalar does not depend on it.

@@ -37,6 +37,33 @@ constexpr text forbidden_reshard(const graph& g, const local_program& p) {
   return {};
 }
 
+/// What is wrong where an operator cannot work on a split, so that its operand is gathered whole along an axis, and the user
+/// did not allow it (N6); empty if nothing is.
+constexpr text silent_replication(const graph& g, const local_program& p) {
+  if (g.allow_replication) return {};
+  for (const auto& op : p.ops) {
+    const node& n = g.nodes[static_cast<std::size_t>(op.node)];
+    if (op.what != local_kind::move || !op.forced || n.allow_replication) continue;
+    const auto& from = p.value(op.operands[0]);
+    const auto& to = p.value(op.result);
+    const axis_mask lost = from.layout.split_axes() & ~to.layout.split_axes();
+    if (lost == 0) continue;
+    text t;
+    t << graph::place(n.at, name_of(n.op)) << ": ";
+    for (int k = 0; k < n.operands.count; ++k) {
+      if (n.operands[k] != from.node) continue;
+      t << "operand " << k << ' ';
+      break;
+    }
+    t << shape_text(from.global) << " is sharded " << sharding_text(*g.mesh, from.layout, from.global.count)
+      << " and the operator, with result " << shape_text(n.shape) << ", cannot work on that split: every device along `"
+      << axes_text(*g.mesh, lost) << "` would hold " << sharding_text(*g.mesh, to.layout, to.global.count)
+      << "; reshard the operand to what the operator keeps, or write allow_replication(...) around it";
+    return t;
+  }
+  return {};
+}
+
 /// The passes, each from plain values to plain values. Ordinary code: `compile` calls them during constant evaluation, one
 /// constant per pass, the run-time path at run time; both call the same functions.
 constexpr std::vector<sharding> complete_graph(const graph& g, const mesh_shape& mesh) {
@@ -57,6 +84,11 @@ constexpr plan schedule_program(const graph& g, const mesh_shape& mesh, std::spa
   result.error = forbidden_reshard(g, local);
   if (!result.error.empty()) {
     result.broken = mistake::communication;
+    return result;
+  }
+  result.error = silent_replication(g, local);
+  if (!result.error.empty()) {
+    result.broken = mistake::replication;
     return result;
   }
   std::vector<planned_node> nodes;

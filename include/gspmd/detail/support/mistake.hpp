@@ -23,6 +23,7 @@ enum class mistake : std::uint8_t {
   placement,      // a placement list that no sharding is, or a sharding that no list is
   parts,          // a number of parts that no mesh axes give
   communication,  // where the user forbade it
+  replication,    // where the user did not allow it
   no_derivative,
   no_scalar_loss,
   inputs,  // what compile is given

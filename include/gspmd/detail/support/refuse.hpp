@@ -137,6 +137,10 @@ consteval void refuse() {
     static_assert(
         accepted<Message>,
         "gspmd: communication where forbid_reshard allows none; shard the operands alike, or write the reshard; see message<>");
+  else if constexpr (Broken == mistake::replication)
+    static_assert(accepted<Message>,
+                  "gspmd: an operator cannot keep the split of its operand and would gather it whole; reshard the operand, or "
+                  "write allow_replication; see message<>");
   else if constexpr (Broken == mistake::no_derivative)
     static_assert(accepted<Message>, "gspmd: grad needs the derivatives of a map; give with_derivative(f, df...); see message<>");
   else if constexpr (Broken == mistake::no_scalar_loss)

@@ -1,0 +1,141 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstdint>
+#include <numeric>
+#include <span>
+
+#include "gspmd/detail/ir/graph.hpp"
+#include "gspmd/detail/ir/rule.hpp"
+#include "gspmd/detail/ops/registry.hpp"
+
+/// Sub-axes. A reshape splits a dim into several; an axis that splits it may be too long for the first of them, and its rest
+/// belongs to the next:
+///
+///   [8] over x:4 -> [2,4]      2 and 2: x is cut into x:(1)2 and x:(2)2, which split the two dims
+///
+/// So the mesh is refined where a program needs it, before it is planned for good: the planner itself knows whole axes only. The
+/// devices keep their order, whole axes are whole in every text, and a program without such a reshape sees nothing of this.
+namespace gspmd::detail {
+
+/// Cuts an axis of a mesh into (major, size / major). `axis` below 0: nothing to cut.
+struct axis_cut {
+  int axis = -1;
+  std::int32_t major = 1;
+};
+
+constexpr text part_name(const mesh_info& mesh, axis_cut cut, bool is_major) {
+  const auto whole = sub_axis::of(mesh.name(cut.axis));
+  return text(whole.base) << ":(" << (is_major ? whole.before : whole.before * cut.major) << ')'
+                          << (is_major ? cut.major : mesh.shape.sizes[cut.axis] / cut.major);
+}
+
+/// Whether the names of the parts have room, and there is an axis to spare.
+constexpr bool can_cut(const mesh_info& mesh, axis_cut cut) {
+  const text major = part_name(mesh, cut, true);
+  const text minor = part_name(mesh, cut, false);
+  return mesh.shape.axis_count() < max_axes && major.view().size() <= max_name && minor.view().size() <= max_name;
+}
+
+/// `x` -> `x:(1)2`, `x:(2)2`; `x:(2)4` -> `x:(2)2`, `x:(4)2`
+constexpr mesh_info cut_axis(const mesh_info& mesh, axis_cut cut) {
+  mesh_info result;
+  for (int a = 0; a < mesh.shape.axis_count(); ++a) {
+    if (a != cut.axis) {
+      result.add_axis(mesh.name(a), mesh.shape.sizes[a]);
+      continue;
+    }
+    const text major = part_name(mesh, cut, true);
+    const text minor = part_name(mesh, cut, false);
+    result.add_axis(major.view(), cut.major);
+    result.add_axis(minor.view(), mesh.shape.sizes[a] / cut.major);
+  }
+  result.shape.order = mesh.shape.order;  // row-major over the same digits
+  result.shape.position = mesh.shape.position;
+  return result;
+}
+
+constexpr axis_mask cut_axis(axis_mask axes, int axis) {
+  const axis_mask below = axes & (axis_bit(axis) - 1);
+  const axis_mask at = (axes & axis_bit(axis)) != 0 ? axis_bit(axis) | axis_bit(axis + 1) : 0;
+  return below | at | (axes >> (axis + 1) << (axis + 1)) << 1;
+}
+
+constexpr sharding cut_axis(const sharding& s, int axis) {
+  sharding result = s;
+  result.splits.clear();
+  for (const auto& use : s.splits) {
+    result.splits.push_back(axis_use{static_cast<std::int8_t>(use.axis > axis ? use.axis + 1 : use.axis), use.dim});
+    if (use.axis == axis) result.splits.push_back(axis_use{static_cast<std::int8_t>(axis + 1), use.dim});
+  }
+  result.partial = cut_axis(s.partial, axis);
+  result.stages = 0;
+  for (int a = 0; a + 1 < max_axes; ++a) {
+    const auto stage = static_cast<std::uint64_t>(s.stage_of(a));
+    result.stages |= stage << (4 * (a > axis ? a + 1 : a));
+    if (a == axis) result.stages |= stage << (4 * (a + 1));
+  }
+  return result;
+}
+
+/// The program on the mesh `refined`, which has one more axis.
+constexpr void cut_axis(graph& g, const mesh_info& refined, int axis) {
+  for (auto& n : g.nodes) n.annotation = cut_axis(n.annotation, axis);
+  g.mesh = &refined;
+}
+
+/// What an axis has to be cut into so that the splits of a tensor fall on the factors of its dims.
+constexpr axis_cut find_cut(const mesh_shape& mesh, const op_rule& rule, const tensor_map& map, const sharding& s,
+                            const extents& shape) {
+  for (int i = 0; i < s.splits.count;) {
+    const int dim = s.splits[i].dim;
+    const int begin = i;
+    std::int64_t all_parts = 1;
+    for (; i < s.splits.count && s.splits[i].dim == dim; ++i) all_parts *= mesh.sizes[s.splits[i].axis];
+    int f = map.begin(dim);
+    const int end = map.end(dim);
+    if (end - f < 2 || shape[dim] % all_parts != 0) continue;
+    std::int64_t parts = 1;
+    for (int k = begin; k < i; ++k) {
+      while (f < end && parts == rule.factors[map.factors[f]].size) {
+        ++f;
+        parts = 1;
+      }
+      if (f == end) break;
+      const auto size = static_cast<std::int64_t>(mesh.sizes[s.splits[k].axis]);
+      const auto left = rule.factors[map.factors[f]].size / parts;
+      if (left % size == 0) {
+        parts *= size;
+        continue;
+      }
+      const auto major = std::gcd(left, size);
+      if (major > 1) return {s.splits[k].axis, static_cast<std::int32_t>(major)};
+      break;
+    }
+  }
+  return {};
+}
+
+/// The first cut that a reshape of the program needs, given how completion would split its tensors.
+constexpr axis_cut find_cut(const graph& g, std::span<const sharding> completed) {
+  for (std::size_t i = 0; i < g.nodes.size(); ++i) {
+    const node& n = g.nodes[i];
+    if (n.op != opcode::reshape) continue;
+    const auto operand = static_cast<std::size_t>(n.operands[0]);
+    if (completed[operand].splits.empty() && completed[i].splits.empty()) continue;
+    op_rule rule;
+    reshape_rule(g, n, rule);
+    auto cut = find_cut(g.mesh->shape, rule, rule.operand(0), completed[operand], g.nodes[operand].shape);
+    if (cut.axis < 0) cut = find_cut(g.mesh->shape, rule, rule.result(), completed[i], n.shape);
+    if (cut.axis >= 0 && can_cut(*g.mesh, cut)) return cut;
+  }
+  return {};
+}
+
+constexpr bool has_reshape(const auto& nodes) {
+  for (const node& n : nodes)
+    if (n.op == opcode::reshape) return true;
+  return false;
+}
+
+}  // namespace gspmd::detail

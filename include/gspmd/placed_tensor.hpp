@@ -1,0 +1,95 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "gspmd/detail/ir/mesh_info.hpp"
+#include "gspmd/detail/ir/plan.hpp"
+#include "gspmd/detail/ir/same_plan.hpp"
+#include "gspmd/error.hpp"
+#include "gspmd/sharding.hpp"
+
+namespace gspmd::dynamic {
+
+/// A tensor of a program as it lies on the devices: what the planner decided about it. A value of its own, that outlives the
+/// program.
+///
+///     const auto h = program.output(0);       // [7,4] over data = 2
+///     h.sharding();                           // {"data", ""}
+///     h.local_shape();                        // {4, 4}, on every device
+///     h.valid_range(1, 0);                    // rows 4 to 7 (the end is not in it); the fourth row of the shard is padding
+class placed_tensor {
+ public:
+  placed_tensor(std::shared_ptr<const detail::mesh_info> mesh, const detail::planned_value& value)
+      : mesh_(std::move(mesh)), type_(value.type), global_(value.global), local_(value.local), layout_(value.layout) {}
+
+  [[nodiscard]] dtype type() const { return type_; }
+  [[nodiscard]] int rank() const { return global_.count; }
+  [[nodiscard]] std::vector<std::int64_t> global_shape() const { return {global_.begin(), global_.end()}; }
+  /// The extents of every shard, padding included.
+  [[nodiscard]] std::vector<std::int64_t> local_shape() const { return {local_.begin(), local_.end()}; }
+  [[nodiscard]] std::int64_t local_elems() const { return detail::elements(local_); }
+  [[nodiscard]] std::int64_t local_bytes() const { return local_elems() * detail::bytes_of(type_); }
+
+  /// For each dim the axes that split it, as `dynamic::in` takes them: "data", "data,model", "".
+  [[nodiscard]] std::vector<std::string> sharding() const {
+    std::vector<std::string> dims;
+    for (int d = 0; d < rank(); ++d) dims.emplace_back(detail::spec_of(*mesh_, layout_, d).view());
+    return dims;
+  }
+  /// The axes over whose devices the tensor is still to be reduced, separated by commas; mostly none.
+  [[nodiscard]] std::string partial_axes() const { return std::string(detail::axes_text(*mesh_, layout_.partial).view()); }
+  [[nodiscard]] monoid partial_kind() const { return layout_.kind; }
+  /// `[data, _] partial(model: add)`, as `explain` and the messages write it.
+  [[nodiscard]] std::string text() const { return std::string(detail::sharding_text(*mesh_, layout_, rank()).view()); }
+
+  /// The global indices along `dim` that `device` really holds; the rest of its shard is padding. Throws gspmd::error: no such
+  /// device or dim.
+  [[nodiscard]] detail::index_range valid_range(std::int64_t device, int dim) const {
+    if (dim < 0 || dim >= rank())
+      throw error("valid_range: dim " + std::to_string(dim) + " is not a dim of " +
+                  std::string(detail::shape_text(global_).view()) + "; dims count from 0");
+    return detail::dim_range(mesh_->shape, global_, layout_, dim, coordinates_of(device));
+  }
+  /// The global index of the first element of the shard of `device`; along a dim that is all padding there, the extent.
+  [[nodiscard]] std::vector<std::int64_t> offsets(std::int64_t device) const {
+    const auto at = coordinates_of(device);
+    std::vector<std::int64_t> result;
+    for (int d = 0; d < rank(); ++d) result.push_back(detail::dim_range(mesh_->shape, global_, layout_, d, at).begin);
+    return result;
+  }
+
+  /// Equal type, global shape and layout on equal meshes.
+  friend bool operator==(const placed_tensor& a, const placed_tensor& b) {
+    return detail::same_mesh(*a.mesh_, *b.mesh_) && a.type_ == b.type_ && a.global_ == b.global_ &&
+           detail::same_layout(a.layout_, b.layout_);
+  }
+
+ private:
+  [[nodiscard]] detail::coordinates coordinates_of(std::int64_t device) const {
+    const auto count = mesh_->shape.device_count();
+    if (device < 0 || device >= count)
+      throw error("there is no device " + std::to_string(device) + "; the mesh has " + std::to_string(count) +
+                  " of them, which count from 0");
+    return mesh_->shape.coordinates_of(device);
+  }
+
+  std::shared_ptr<const detail::mesh_info> mesh_;
+  dtype type_;
+  detail::extents global_, local_;
+  detail::sharding layout_;
+};
+
+/// An operator of the user's program and its result.
+struct traced_operator {
+  std::string name;  // StableHLO's where it has one
+  std::string file;  // empty for an input
+  int line = 0;      // of an input its number
+  placed_tensor result;
+};
+
+}  // namespace gspmd::dynamic

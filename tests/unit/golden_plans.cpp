@@ -1,0 +1,247 @@
+// SPDX-License-Identifier: Apache-2.0
+// Plans of common programs, planned at run time: what they communicate stands in tests/golden/plans.txt; the checks say what
+// it has to be. Names of features (F191) are those of the project's inventory.
+#include <doctest/doctest.h>
+
+#include <string>
+#include <tuple>
+#include <utility>
+#include <vector>
+
+#include <gspmd/dynamic.hpp>
+#include <gspmd/gspmd.hpp>
+
+#include "support/golden_plans.hpp"
+
+namespace {
+
+using namespace gspmd;
+using golden::collectives_of;
+using sharding = std::vector<std::string>;
+
+golden::plan_file& file() {
+  static golden::plan_file f("plans.txt");
+  return f;
+}
+dynamic::input f32(std::vector<std::int64_t> shape, sharding s) { return dynamic::in<float>(std::move(shape), std::move(s)); }
+
+/// One step of training two layers: 2048 rows of 256, 1024 hidden.
+constexpr auto train = [](value x, value w1, value w2) {
+  const value h = relu(einsum<"bd,df->bf">(x, w1));
+  const value y = einsum<"bf,fd->bd">(h, w2);
+  const auto [g1, g2] = grad(mean(y * y), std::tuple{w1, w2});
+  return std::tuple{w1 - 0.1 * g1, w2 - 0.1 * g2};
+};
+dynamic::program train_on(const std::string& title, const dynamic::mesh& m, sharding x, sharding w1, sharding w2) {
+  return file().check(title, dynamic::compile(train, m, f32({2048, 256}, std::move(x)), f32({256, 1024}, std::move(w1)),
+                                              f32({1024, 256}, std::move(w2))));
+}
+std::int64_t weights_bytes() { return 4 * 2 * 256 * 1024; }
+
+dynamic::program reshard_on(const std::string& title, const dynamic::mesh& m, std::vector<std::int64_t> shape, sharding from,
+                            const sharding& to) {
+  dynamic::builder b(m);
+  b.output(b.reshard(b.input(f32(std::move(shape), std::move(from))), to));
+  return file().check(title, b.compile());
+}
+
+}  // namespace
+
+TEST_CASE("F191-F195: the zoo of meshes, one step of training") {
+  const dynamic::mesh dp({{"dp", 4}});
+  const auto data = train_on("F191 DP", dp, {"dp", ""}, {"", ""}, {"", ""});
+  CHECK(collectives_of(data) == "all_reduce dp, all_reduce dp");
+  CHECK(data.bytes_sent_per_device() == 2 * 3 * weights_bytes() / 4);
+
+  const auto few = train_on("F192 FSDP, only weights and batch annotated", dp, {"dp", ""}, {"dp", ""}, {"dp", ""});
+  CHECK(few.bytes_sent_per_device() == data.bytes_sent_per_device());
+  const auto with_activations = [](value x, value w1, value w2) {
+    const value h = relu(mesh_split(einsum<"bd,df->bf">(x, w1), {0, -1}));
+    const value y = mesh_split(einsum<"bf,fd->bd">(h, w2), {0, -1});
+    const auto [g1, g2] = grad(mean(y * y), std::tuple{w1, w2});
+    return std::tuple{w1 - 0.1 * g1, w2 - 0.1 * g2};
+  };
+  static_cast<void>(file().check("F192 FSDP, activations annotated, no larger than the weights",
+                                 dynamic::compile(with_activations, dp, f32({512, 256}, {"dp", ""}), f32({256, 1024}, {"dp", ""}),
+                                                  f32({1024, 256}, {"dp", ""}))));
+  const auto fully = file().check("F192 FSDP, activations annotated",
+                                  dynamic::compile(with_activations, dp, f32({2048, 256}, {"dp", ""}),
+                                                   f32({256, 1024}, {"dp", ""}), f32({1024, 256}, {"dp", ""})));
+  CHECK(fully.collective_count_in(collective_kind::all_gather) == 2);
+  CHECK(fully.collective_count_in(collective_kind::reduce_scatter) == 2);
+  CHECK(fully.bytes_sent_per_device() == data.bytes_sent_per_device());
+
+  const dynamic::mesh hybrid({{"replicate", 2}, {"shard", 2}});
+  const auto hsdp = train_on("F193 HSDP", hybrid, {"replicate,shard", ""}, {"shard", ""}, {"shard", ""});
+  CHECK(hsdp.collective_count_in(collective_kind::all_gather) == 2);
+  CHECK(hsdp.collective_count_in(collective_kind::reduce_scatter) == 2);
+  CHECK(hsdp.collective_count_in(collective_kind::all_reduce) == 2);
+
+  const dynamic::mesh two({{"dp", 2}, {"tp", 4}});
+  const auto tp = train_on("F194 DP and TP", two, {"dp", ""}, {"", "tp"}, {"tp", ""});
+  CHECK(collectives_of(tp) == "all_reduce tp, all_reduce dp, all_reduce dp");
+
+  const auto sequence = [](value x, value w1, value w2) {
+    const value h = relu(einsum<"bsd,df->bsf">(x, w1));
+    return mesh_split(einsum<"bsf,fd->bsd">(h, w2), {0, 1, -1});
+  };
+  const auto w1 = f32({256, 1024}, {"", "tp"}), w2 = f32({1024, 256}, {"tp", ""});
+  const auto sp =
+      file().check("F195 TP and SP, forward", dynamic::compile(sequence, two, f32({8, 64, 256}, {"dp", "tp", ""}), w1, w2));
+  CHECK(collectives_of(sp) == "all_gather tp, reduce_scatter tp");
+  const auto whole = file().check(
+      "F194 the same layer by TP alone, forward",
+      dynamic::compile([](value x, value a, value b) { return einsum<"bsf,fd->bsd">(relu(einsum<"bsd,df->bsf">(x, a)), b); }, two,
+                       f32({8, 64, 256}, {"dp", "", ""}), w1, w2));
+  CHECK(collectives_of(whole) == "all_reduce tp");
+  CHECK(sp.bytes_sent_per_device() == whole.bytes_sent_per_device());
+  static_cast<void>(
+      train_on("the batch split by both axes, the weights by one of them", two, {"dp,tp", ""}, {"", "tp"}, {"tp", ""}));
+
+  const auto update = [](auto x, auto w) {  // GSPMD 3.2: a weight that is sharded between steps
+    const value y = einsum<"bd,df->bf">(x, w);
+    return w - 0.1 * grad(mean(y * y), w);
+  };
+  const auto f190 = file().check("F190 weight-update sharding",
+                                 dynamic::compile(update, dp, f32({2048, 256}, {"dp", ""}), f32({256, 64}, {"dp", ""})));
+  CHECK(collectives_of(f190) == "all_gather dp, reduce_scatter dp");
+}
+
+TEST_CASE("F197, F198: attention over a split sequence") {
+  const dynamic::mesh m({{"sp", 4}});
+  const auto attention = [](auto q, auto k, auto v) {
+    return einsum<"bnst,btnd->bsnd">(softmax(einsum<"bsnd,btnd->bnst">(q, k), 3), v);
+  };
+  const auto ulysses = [&](auto q, auto k, auto v) {
+    const auto heads = [](value x) { return mesh_split(x, {-1, -1, 0, -1}); };
+    const value q_heads = heads(q), k_heads = heads(k), v_heads = heads(v);
+    return mesh_split(attention(q_heads, k_heads, v_heads), {-1, 0, -1, -1});
+  };
+  const auto rows = f32({2, 256, 8, 32}, {"", "sp", "", ""});
+  const auto u = file().check("F197 Ulysses: sequence to heads and back", dynamic::compile(ulysses, m, rows, rows, rows));
+  CHECK(collectives_of(u) == "all_to_all sp, all_to_all sp, all_to_all sp, all_to_all sp");
+  const auto gathered = [&](auto q, auto k, auto v) { return mesh_split(attention(q, k, v), {-1, 0, -1, -1}); };
+  const auto g =
+      file().check("F198 context parallel: keys and values are gathered", dynamic::compile(gathered, m, rows, rows, rows));
+  CHECK(collectives_of(g) == "all_gather sp, all_gather sp");
+}
+
+TEST_CASE("F62: four rules of einsum") {
+  const dynamic::mesh m({{"x", 4}});
+  const auto linear = [](auto x, auto w) { return einsum<"abi,aoi->abo">(x, w); };
+  const auto plan = [&](const char* title, sharding x, sharding w) {
+    return file().check(title, dynamic::compile(linear, m, f32({8, 16, 32}, std::move(x)), f32({8, 64, 32}, std::move(w))));
+  };
+  CHECK(plan("F62 abi,aoi->abo, nothing split", {"", "", ""}, {"", "", ""}).collective_count() == 0);
+  CHECK(plan("F62 abi,aoi->abo, batch split", {"x", "", ""}, {"x", "", ""}).collective_count() == 0);
+  CHECK(plan("F62 abi,aoi->abo, a free dim split", {"", "x", ""}, {"", "", ""}).collective_count() == 0);
+  const auto contracted = plan("F62 abi,aoi->abo, the contracting dim split", {"", "", "x"}, {"", "", "x"});
+  CHECK(contracted.bytes_sent_per_device() <= 2 * 3 * (8 * 16 * 64 * 4) / 4);  // an all_reduce of the result
+}
+
+TEST_CASE("reshards: one movement where one is enough") {
+  const dynamic::mesh m({{"x", 2}, {"y", 4}});
+  CHECK(collectives_of(reshard_on("reshard [x,y] to itself", m, {64, 64}, {"x", "y"}, {"x", "y"})).empty());
+  CHECK(collectives_of(reshard_on("reshard rows to columns", m, {64, 64}, {"y", ""}, {"", "y"})) == "all_to_all y");
+  CHECK(collectives_of(reshard_on("reshard [x,y] to [y,x]", m, {64, 64}, {"x", "y"}, {"y", "x"})).size() > 0);
+  CHECK(collectives_of(reshard_on("reshard x,y to y,x on one dim", m, {64}, {"x,y"}, {"y,x"})) == "collective_permute x,y");
+  CHECK(collectives_of(reshard_on("reshard whole to split", m, {64, 64}, {"", ""}, {"x", "y"})).empty());
+  CHECK(collectives_of(reshard_on("reshard uneven rows to columns", m, {15, 9}, {"y", ""}, {"", "y"})) == "all_to_all y");
+  const auto xla = reshard_on("jax#21562 P(y,-,x) to P(-,(x,y),-)", m, {16, 64, 16}, {"y", "", "x"}, {"", "x,y", ""});
+  CHECK(xla.bytes_sent_per_device() < 2 * 16 * 64 * 16 * 4 / 8 + 1);  // less than two shards: XLA replicates everything
+}
+
+TEST_CASE("matrix products on two-dimensional and larger meshes") {
+  const auto product = [](auto a, auto b) { return einsum<"ab,bc->ac">(a, b); };
+  const dynamic::mesh grid({{"x", 4}, {"y", 4}});
+  const auto summa = file().check("SUMMA's layout: all three matrices over a grid",
+                                  dynamic::compile(
+                                      [&](auto a, auto b) {
+                                        return mesh_split(product(a, b), {0, 1});
+                                      },
+                                      grid, f32({512, 512}, {"x", "y"}), f32({512, 512}, {"x", "y"})));
+  CHECK(summa.bytes_sent_per_device() <= 2 * 3 * 512 * 512 * 4 / 16);
+  const dynamic::mesh cube({{"x", 2}, {"y", 2}, {"z", 2}});
+  const auto three =
+      file().check("2.5-D: the contracting dim over z", dynamic::compile(
+                                                            [&](auto a, auto b) {
+                                                              return mesh_split(product(a, b), {0, 1});
+                                                            },
+                                                            cube, f32({512, 512}, {"x", "z"}), f32({512, 512}, {"z", "y"})));
+  CHECK(collectives_of(three) == "all_reduce z");
+  const dynamic::mesh pair({{"x", 2}, {"y", 2}});
+  const auto batched = file().check("bij,bjk->bik, uneven, batch and a free dim",
+                                    dynamic::compile([](auto a, auto b) { return einsum<"bij,bjk->bik">(a, b); }, pair,
+                                                     f32({5, 7, 3}, {"x", "y", ""}), f32({5, 3, 9}, {"x", "", ""})));
+  CHECK(batched.collective_count() == 0);
+  const auto doubles =
+      file().check("CCSD: abij = acik cbkj, a over x, j over y",
+                   dynamic::compile([](auto a, auto b) { return einsum<"acik,cbkj->abij">(a, b); }, pair,
+                                    f32({12, 12, 8, 8}, {"x", "", "", ""}), f32({12, 12, 8, 8}, {"", "", "", "y"})));
+  CHECK(doubles.collective_count() == 0);
+  static_cast<void>(file().check(
+      "GShard dispatch, groups over both axes",
+      dynamic::compile([](auto mask, auto x) { return reshard(einsum<"gsec,gsm->egcm">(mask, x), split<"x,y", _, _, _>{}); },
+                       pair, f32({4, 64, 4, 512}, {"x,y", "", "", ""}), f32({4, 64, 32}, {"x,y", "", ""}))));
+}
+
+TEST_CASE("reductions, normalisation, statistics") {
+  const dynamic::mesh m({{"x", 4}, {"y", 2}});
+  const auto one = [&](const char* title, auto f, std::vector<std::int64_t> shape, sharding s) {
+    return file().check(title, dynamic::compile(f, m, f32(std::move(shape), std::move(s))));
+  };
+  CHECK(collectives_of(one("softmax along a split dim", [](auto x) { return softmax(x, 1); }, {64, 100}, {"y", "x"})) ==
+        "all_reduce x, all_reduce x");
+  CHECK(one("softmax along a whole dim", [](auto x) { return softmax(x, 1); }, {64, 100}, {"x,y", ""}).collective_count() == 0);
+  const auto normalise = [](auto x) {
+    const auto column = [](value v) { return reshape(v, {64, 1}); };
+    const value centred = x - column(mean(x, {1}));
+    return centred * column(rsqrt(mean(centred * centred, {1}) + 1e-6));
+  };
+  CHECK(collectives_of(one("layer norm over a split dim", normalise, {64, 256}, {"y", "x"})) == "all_reduce x, all_reduce x");
+  const auto ensemble = [](auto x) {  // U7: members over x, state over y
+    const value centred = x - mean(x, {0});
+    return einsum<"es,et->st">(centred, centred);
+  };
+  static_cast<void>(one("ensemble covariance", ensemble, {16, 128}, {"x", "y"}));
+  const auto norm = [](auto x) { return sum(x * x); };
+  CHECK(collectives_of(one("norm of a matrix over the whole mesh", norm, {63, 65}, {"x", "y"})) == "all_reduce x,y");
+  const auto maximum_of = [](auto x) { return reduce(x, monoid::maximum, {0}); };
+  // y is free: each half of the mesh reduces half of the columns
+  CHECK(one("maximum over split rows", maximum_of, {63, 8}, {"x", ""}).bytes_sent_per_device() < 2 * 3 * (8 * 4) / 4);
+}
+
+TEST_CASE("losses, embeddings, optimisers, reshapes") {
+  const dynamic::mesh m({{"data", 2}, {"model", 4}});
+  const auto loss = [](auto logits, auto labels) { return mean(sum(one_hot<float>(labels, 40) * log_softmax(logits, 1), {1})); };
+  static_cast<void>(
+      file().check("cross entropy, the vocabulary split",
+                   dynamic::compile(loss, m, f32({32, 40}, {"data", "model"}), dynamic::in<std::int32_t>({32}, {"data"}))));
+  const auto embed = [](auto tokens, auto table) { return einsum<"bv,vd->bd">(one_hot<float>(tokens, 40), table); };
+  const auto embedding =
+      file().check("embedding, the table split by rows",
+                   dynamic::compile(embed, m, dynamic::in<std::int32_t>({32}, {"data"}), f32({40, 64}, {"model", ""})));
+  CHECK(embedding.collective_count_in(collective_kind::all_gather) == 0);
+  const auto adam = [](auto w, auto g, auto m1, auto m2) {
+    const value first = 0.9 * m1 + 0.1 * g;
+    const value second = 0.99 * m2 + 0.01 * g * g;
+    return std::tuple{w - 0.001 * first / (sqrt(second) + 1e-8), first, second};
+  };
+  const auto shard = f32({64, 64}, {"data", "model"});
+  auto partial = f32({64, 64}, {"", "model"});
+  partial.partial_axes = "data";
+  CHECK(collectives_of(file().check("Adam on shards, from a gradient that is partial",
+                                    dynamic::compile(adam, m, shard, partial, shard, shard))) == "reduce_scatter data");
+  const auto heads = [](auto x) { return reshape(x, {8, 16, 4, 32}); };
+  CHECK(file()
+            .check("reshape: split dims become heads", dynamic::compile(heads, m, f32({8, 16, 128}, {"data", "", "model"})))
+            .collective_count() == 0);
+  const auto forced = [](auto x) { return allow_replication(reshape(x, {3, 2})); };
+  static_cast<void>(file().check("reshape of [2,3] to [3,2], split", dynamic::compile(forced, m, f32({2, 3}, {"data", ""}))));
+  const auto flipped = [](auto x) { return transpose(x, {1, 0}); };
+  CHECK(file()
+            .check("transpose of split rows", dynamic::compile(flipped, m, f32({64, 32}, {"data", "model"})))
+            .collective_count() == 0);
+}
+
+TEST_CASE("nothing else stands in plans.txt") { file().finish(); }

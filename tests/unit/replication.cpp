@@ -1,0 +1,73 @@
+// SPDX-License-Identifier: Apache-2.0
+// An operator that cannot keep the split of its operand is refused, on both paths, unless the user allows the gather (N6, F84).
+#include <doctest/doctest.h>
+
+#include <string>
+#include <utility>
+#include <vector>
+
+#include <gspmd/dynamic.hpp>
+#include <gspmd/gspmd.hpp>
+
+namespace {
+
+using namespace gspmd;
+
+const dynamic::mesh& pod() {
+  static const dynamic::mesh m({{"x", 2}, {"y", 4}});
+  return m;
+}
+dynamic::program compiled(const auto& f, std::vector<std::int64_t> shape, std::vector<std::string> sharding) {
+  return dynamic::compile(f, pod(), dynamic::in<float>(std::move(shape), std::move(sharding)));
+}
+std::string error_of(const auto& f, std::vector<std::int64_t> shape, std::vector<std::string> sharding) {
+  try {
+    static_cast<void>(compiled(f, std::move(shape), std::move(sharding)));
+  } catch (const error& e) {
+    return e.what();
+  }
+  return {};
+}
+
+}  // namespace
+
+TEST_CASE("replication: the text names the operator, both shardings and two ways out") {
+  const auto t = error_of([](auto x) { return reshape(x, {3, 2}); }, {2, 3}, {"x", ""});
+  CHECK(t.find("gspmd: reshape at replication.cpp:") == 0);
+  CHECK(t.find(": operand 0 [2,3] is sharded [x, _] and the operator, with result [3,2], cannot work on that split: every device "
+               "along `x` would hold [_, _]; reshard the operand to what the operator keeps, or write allow_replication(...) "
+               "around it") != std::string::npos);
+}
+
+TEST_CASE("replication: what can be kept, and what the user resharded, is no mistake") {
+  CHECK(error_of([](auto x) { return reshape(x, {2, 2, 3}); }, {2, 6}, {"x", ""}) == "");
+  CHECK(error_of([](auto x) { return reshape(x, {12}); }, {2, 6}, {"x", ""}) == "");
+  CHECK(error_of([](auto x) { return reshape(x, {3, 2}); }, {2, 3}, {"", ""}) == "");
+  CHECK(error_of([](auto x) { return reshape(replicate(x), {3, 2}); }, {2, 3}, {"x", ""}) == "");
+  // What costs less than to keep it is not replicated silently either: an einsum gathers, and could have kept the split.
+  CHECK(error_of([](auto x) { return einsum<"ab,cb->ac">(x, x); }, {8, 64}, {"x", ""}) == "");
+}
+
+TEST_CASE("replication: allowed for one operator and its gradient, and for no other one") {
+  const auto allowed = [](auto x) { return allow_replication(reshape(x, {3, 2})); };
+  const auto p = compiled(allowed, {2, 3}, {"x", ""});
+  CHECK(p.collective_count_in(collective_kind::all_gather) == 1);
+  const auto again = [&](auto x) { return reshape(relu(mesh_split(allowed(x), {-1, 0})), {2, 3}); };
+  CHECK(error_of(again, {2, 3}, {"x", ""}).find("operand 0 [3,2] is sharded [_, x]") != std::string::npos);
+  const auto backward = [&](auto x) {
+    const value y = mesh_split(allowed(x), {-1, 0});
+    return grad(sum(y * y), x);
+  };
+  CHECK(error_of(backward, {2, 3}, {"x", ""}) == "");
+
+  array<float> x({2, 3});
+  for (int i = 0; i < 6; ++i) x[static_cast<std::size_t>(i)] = static_cast<float>(i);
+  const auto y = p.run(simulated{}, x);
+  for (int i = 0; i < 6; ++i) CHECK(y[0].data<float>()[i] == static_cast<float>(i));
+}
+
+TEST_CASE("replication: a builder is strict as well") {
+  dynamic::builder b(pod());
+  b.output(reshape(b.input(dynamic::in<float>({9, 5}, {"", "y"})), {45}));
+  CHECK_THROWS_AS(static_cast<void>(b.compile()), error);
+}
