@@ -32,7 +32,7 @@ outcome reshaped(const dynamic::mesh& m, const std::vector<std::int64_t>& from, 
   auto x = b.input(input);
   detail::extents shape;
   for (const auto e : to) shape.push_back(e);
-  auto y = value{&b.graph(), detail::add_reshape(b.graph(), x.id(), shape, {"reshape", 1})} + 1.0;
+  auto y = allow_replication({&b.graph(), detail::add_reshape(b.graph(), x.id(), shape, {"reshape", 1})}) + 1.0;
   if (!annotation.empty()) y = b.reshard(y, annotation);
   b.output(y);
   const auto p = b.compile();

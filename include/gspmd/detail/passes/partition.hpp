@@ -25,6 +25,8 @@ class partitioner {
   constexpr partitioner(const graph& g, const mesh_shape& mesh, std::span<const sharding> completed)
       : graph_(g), mesh_(mesh), completed_(completed.begin(), completed.end()) {
     forms_.resize(g.nodes.size(), std::vector<int>{});
+    results_.resize(g.nodes.size(), -1);
+    for (int i = 0; i < static_cast<int>(g.nodes.size()); ++i) roots_.push_back(i);
   }
 
   constexpr void run() {
@@ -48,7 +50,8 @@ class partitioner {
       } else if (needed[static_cast<std::size_t>(i)] == 0 || is_source(n)) {
         continue;
       } else if (n.op == opcode::reshard || n.op == opcode::shard_alike) {
-        forms_[static_cast<std::size_t>(i)].push_back(form_of(n.operands[0], completed_of(i), i));
+        roots_[static_cast<std::size_t>(i)] = root_of(n.operands[0]);
+        results_[static_cast<std::size_t>(i)] = form_of(n.operands[0], completed_of(i), i);
       } else {
         emit(i);
       }
@@ -59,7 +62,10 @@ class partitioner {
       program.outputs.push_back(form_of(o, wanted, o, false, true));
     }
     drop_unused();
-    for (const auto& forms : forms_) program.results.push_back(forms.empty() ? -1 : forms.front());
+    for (int i = 0; i < static_cast<int>(graph_.nodes.size()); ++i) {
+      const int v = results_[static_cast<std::size_t>(i)];
+      program.results.push_back(v >= 0 || forms_of(i).empty() ? v : forms_of(i).front());
+    }
   }
 
   local_program program;
@@ -118,10 +124,15 @@ class partitioner {
         if (is_read[static_cast<std::size_t>(v)] != 0) left.push_back(v);
       if (!left.empty()) forms = std::move(left);
     }
+    for (auto& v : results_)
+      if (v >= 0 && is_read[static_cast<std::size_t>(v)] == 0) v = -1;
   }
 
   [[nodiscard]] constexpr const sharding& completed_of(int i) const { return completed_[static_cast<std::size_t>(i)]; }
   [[nodiscard]] constexpr const extents& shape_of(int i) const { return graph_.nodes[static_cast<std::size_t>(i)].shape; }
+  /// A reshard is its operand: both have the same forms.
+  [[nodiscard]] constexpr int root_of(int i) const { return roots_[static_cast<std::size_t>(i)]; }
+  [[nodiscard]] constexpr const std::vector<int>& forms_of(int i) const { return forms_[static_cast<std::size_t>(root_of(i))]; }
   /// The second operand of shard_alike is only looked at.
   [[nodiscard]] static constexpr std::span<const int> data_operands(const node& n) {
     return {n.operands.begin(), n.op == opcode::shard_alike ? std::size_t{1} : static_cast<std::size_t>(n.operands.count)};
@@ -137,7 +148,7 @@ class partitioner {
   }
   constexpr int add_form(int i, const sharding& layout) {
     const int v = add_value(i, layout);
-    forms_[static_cast<std::size_t>(i)].push_back(v);
+    forms_[static_cast<std::size_t>(root_of(i))].push_back(v);
     return v;
   }
 
@@ -146,7 +157,7 @@ class partitioner {
   [[nodiscard]] constexpr int best_form(int i, const sharding& wanted, std::int64_t& bytes) const {
     int best = -1;
     bytes = 0;
-    const auto& forms = forms_[static_cast<std::size_t>(i)];
+    const auto& forms = forms_of(i);
     for (const int v : forms) {
       if (same_layout(program.value(v).layout, wanted)) {
         bytes = 0;
@@ -159,7 +170,7 @@ class partitioner {
         bytes = cost;
       }
     }
-    const node& n = graph_.nodes[static_cast<std::size_t>(i)];
+    const node& n = graph_.nodes[static_cast<std::size_t>(root_of(i))];
     if (best < 0 || bytes == 0 || (n.op != opcode::convert && n.op != opcode::broadcast_in_dim)) return best;
     sharding operand;
     if (wanted.partial != 0 || !is_made_from(n, wanted, operand)) return best;
@@ -184,6 +195,7 @@ class partitioner {
     std::int64_t bytes = 0;
     int v = best_form(i, wanted, bytes);
     if (v < 0) {
+      i = root_of(i);
       const node& n = graph_.nodes[static_cast<std::size_t>(i)];
       local_op op;
       op.node = i;
@@ -260,11 +272,11 @@ class partitioner {
   [[nodiscard]] constexpr bool loses_a_split(const node& n, const op_rule& rule, int k, const sharding& wanted) const {
     if (rule.uniform) return false;
     const sharding& had = completed_of(n.operands[k]);
-    const use_search::wishes no_wishes;
-    const use_search::use_tensors no_tensors;
-    const use_search search(mesh_, rule, no_wishes, no_tensors);
+    if ((had.split_axes() & ~wanted.split_axes()) == 0) return false;
+    const use_search::wishes none;
+    const use_search search(mesh_, rule, none);
     const auto kept = to_dims(mesh_, rule, rule.operand(k), search.legal(to_factors(mesh_, rule, rule.operand(k), had.splits)));
-    return !(kept == had.splits) && (had.split_axes() & ~wanted.split_axes()) != 0;
+    return !(kept == had.splits);
   }
 
   /// Lets operands stay partial where the operator is linear in them and the sum is no smaller before than after it.
@@ -316,7 +328,7 @@ class partitioner {
     inline_vec<sharding, max_map_arity> held;
     for (int k = 0; k < n.operands.count; ++k) {
       sharding s;
-      const auto& forms = forms_[static_cast<std::size_t>(n.operands[k])];
+      const auto& forms = forms_of(n.operands[k]);
       bool has_whole = forms.empty();
       for (const int v : forms) has_whole = has_whole || program.value(v).layout.partial == 0;
       if (!has_whole) s = program.value(forms.back()).layout;
@@ -332,18 +344,31 @@ class partitioner {
     std::int64_t bytes = 0;
   };
 
+  /// True when a value is sure to be brought to the sharding that completion found: an output, or what is computed with it has
+  /// the same one.
+  [[nodiscard]] constexpr bool is_kept(int i) const {
+    for (const int reader : readers_[static_cast<std::size_t>(i)]) {
+      if (reader == i) return true;
+      const auto& user = graph_.nodes[static_cast<std::size_t>(reader)];
+      if (facts_of(user.op).uniform && completed_of(reader).splits == completed_of(i).splits) return true;
+    }
+    return false;
+  }
+
   /// What elementwise readers after `i`, and outputs, want of its operands: a form that serves them too is worth more.
   [[nodiscard]] constexpr std::vector<later_wish> later_wishes(int i, const node& n) const {
     std::vector<later_wish> wishes;
     for (int k = 0; k < n.operands.count; ++k) {
       const int o = n.operands[k];
-      const auto& forms = forms_[static_cast<std::size_t>(o)];
+      const auto& forms = forms_of(o);
       const auto& readers = readers_[static_cast<std::size_t>(o)];
-      if (readers.size() < 2 || forms.empty()) continue;
+      bool again = false;
+      for (int other = 0; other < k; ++other) again = again || root_of(n.operands[other]) == root_of(o);
+      if (again || readers.size() < 2 || forms.empty()) continue;
       const std::size_t first = wishes.size();
       for (const int reader : readers) {
         const node& user = graph_.nodes[static_cast<std::size_t>(reader)];
-        if ((reader <= i && reader != o) || !facts_of(user.op).uniform) continue;
+        if ((reader <= i && reader != o) || !facts_of(user.op).uniform || !is_kept(reader)) continue;
         later_wish wish;
         wish.operand = k;
         wish.wanted.splits = completed_of(reader).splits;
@@ -396,11 +421,11 @@ class partitioner {
     for (int t = asked.count - 1; t >= 0; --t)
       for (const auto& use : asked[t])
         if (rule.factors[use.dim].kind != factor_kind::gathered) first[use.axis] = use.dim;
-    const auto tensors = tensors_of(i, n, rule);
-    use_search search(mesh_, rule, asked, tensors);
+    use_search search(mesh_, rule, asked);
     use_plan best = plan_of(n, rule, search.assemble(first), held);
     auto best_bytes = cost_of(i, n, best);
     if (best_bytes == 0) return best;
+    search.know(tensors_of(i, n, rule));
     const auto wishes = later_wishes(i, n);
     std::int64_t most_saved = 0;
     for (const auto& wish : wishes) most_saved += wish.bytes;
@@ -430,7 +455,7 @@ class partitioner {
     for (int k = 0; k <= n.operands.count; ++k) {
       const bool is_result = k == n.operands.count;
       const int o = is_result ? i : n.operands[k];
-      const auto& forms = forms_[static_cast<std::size_t>(o)];
+      const auto& forms = forms_of(o);
       use_tensor t;
       t.factor_of = use_search::axis_factors(mesh_.axis_count(), std::int8_t{-1});
       const auto know = [&](const sharding& s) {
@@ -439,7 +464,7 @@ class partitioner {
           t.factor_of[use.axis] = use.dim;
       };
       bool again = false;  // an operand that stands twice is moved once
-      for (int other = 0; other < k && !is_result; ++other) again = again || n.operands[other] == o;
+      for (int other = 0; other < k && !is_result; ++other) again = again || root_of(n.operands[other]) == root_of(o);
       if (is_result || !forms.empty()) t.elem_bytes = bytes_of(graph_.nodes[static_cast<std::size_t>(o)].type);
       if (is_result) know(completed_of(i));
       else if (forms.size() == 1 && !again && program.value(forms.front()).layout.partial == 0)
@@ -457,7 +482,8 @@ class partitioner {
     std::int64_t total = 0;
     for (int k = 0; k < n.operands.count; ++k) {
       bool again = false;
-      for (int o = 0; o < k; ++o) again = again || (n.operands[o] == n.operands[k] && same_layout(p.wanted[o], p.wanted[k]));
+      for (int o = 0; o < k; ++o)
+        again = again || (root_of(n.operands[o]) == root_of(n.operands[k]) && same_layout(p.wanted[o], p.wanted[k]));
       if (again) continue;
       std::int64_t bytes = 0;
       static_cast<void>(best_form(n.operands[k], p.wanted[k], bytes));
@@ -493,7 +519,9 @@ class partitioner {
   const graph& graph_;
   const mesh_shape& mesh_;
   std::vector<sharding> completed_;        // by node: what completion found, or less where nobody reads more
-  std::vector<std::vector<int>> forms_;    // by node: its local values
+  std::vector<int> roots_;                 // by node: itself; of a reshard, what it reshards
+  std::vector<int> results_;               // by node: the form that a reshard asked for; -1: another operator
+  std::vector<std::vector<int>> forms_;    // by root: its local values
   std::vector<std::vector<int>> readers_;  // by node: those that read it; itself if it is an output
 };
 

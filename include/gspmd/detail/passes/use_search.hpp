@@ -33,19 +33,23 @@ class use_search {
   using use_tensors = inline_vec<use_tensor, max_map_arity + 1>;  // the operands, then the result
   using axis_factors = inline_vec<std::int8_t, max_axes>;         // by axis: the factor that it splits; -1: none
 
-  constexpr use_search(const mesh_shape& mesh, const op_rule& rule, const wishes& asked, const use_tensors& tensors)
-      : mesh_(mesh), rule_(rule), asked_(asked), tensors_(tensors) {
-    for (int f = 0; f < rule.factors.count; ++f) {
+  constexpr use_search(const mesh_shape& mesh, const op_rule& rule, const wishes& asked)
+      : mesh_(mesh), rule_(rule), asked_(asked) {}
+
+  /// Makes known what the tensors are: before `run` and `memory_of`.
+  constexpr void know(const use_tensors& tensors) {
+    tensors_ = tensors;
+    for (int f = 0; f < rule_.factors.count; ++f) {
       std::uint32_t in = 0;
       for (int t = 0; t < tensors.count; ++t) {
-        const bool holds = rule.uniform || rule.maps[t].holds(f);
+        const bool holds = rule_.uniform || rule_.maps[t].holds(f);
         if (holds) in |= 1U << t;
       }
       in_.push_back(in);
     }
-    for (const auto& map : rule.maps)
+    simple_ = true;
+    for (const auto& map : rule_.maps)
       for (int d = 0; d < map.first.count; ++d) simple_ = simple_ && map.end(d) - map.begin(d) <= 1;
-    simple_ = simple_ || rule.uniform;
   }
 
   /// Calls `visit(uses, memory)` for proposals; it returns the bytes that they send. `best` are the bytes of the best one known
@@ -60,11 +64,12 @@ class use_search {
     for (const axis_mask axes : {~axis_mask{0}, wanted}) {
       axes_.clear();
       std::int64_t joint = 1;
-      for (int a = 0; a < mesh_.axis_count(); ++a) {
-        if (mesh_.sizes[a] == 1 || (axes & axis_bit(a)) == 0) continue;
-        if (joint <= most_joint_uses) joint *= 1 + factors.count + axes_.count;
-        axes_.push_back(static_cast<std::int8_t>(a));
-      }
+      for (const axis_mask part : {wanted, axes & ~wanted})  // those that decide most first
+        for (int a = 0; a < mesh_.axis_count(); ++a) {
+          if (mesh_.sizes[a] == 1 || (part & axis_bit(a)) == 0) continue;
+          if (joint <= most_joint_uses) joint *= 1 + factors.count + axes_.count;
+          axes_.push_back(static_cast<std::int8_t>(a));
+        }
       if (joint > most_joint_uses) continue;
       local_.clear();
       for (int f = 0; f < rule_.factors.count; ++f) local_.push_back(rule_.factors[f].size);
@@ -141,6 +146,7 @@ class use_search {
 
   template <class Visit>
   constexpr void extend(int at, const inline_vec<std::int8_t, 2 * max_rank>& factors, Visit& visit) {
+    if (least(at) > best_) return;
     if (at == axes_.count) {
       propose(visit);
       return;
@@ -172,23 +178,26 @@ class use_search {
     }
   }
 
-  template <class Visit>
-  constexpr void propose(Visit& visit) {
-    std::int64_t least = 0;
-    std::int64_t memory = 0;
+  /// What must be sent at least when the uses of the first `decided` axes are these, whatever the others do.
+  [[nodiscard]] constexpr std::int64_t least(int decided) const {
+    std::int64_t rest = 1;
+    for (int i = decided; i < axes_.count; ++i) rest *= mesh_.sizes[axes_[i]];
     bool is_partial = false;
-    for (const int a : axes_)
-      is_partial = is_partial || (chosen_[a] >= 0 && rule_.factors[chosen_[a]].kind == factor_kind::reduction);
+    for (int i = 0; i < decided; ++i) {
+      const int f = chosen_[axes_[i]];
+      is_partial = is_partial || (f >= 0 && rule_.factors[f].kind == factor_kind::reduction);
+    }
+    std::int64_t total = 0;
     for (int t = 0; t < tensors_.count; ++t) {
       const auto& tensor = tensors_[t];
       const bool is_result = t + 1 == tensors_.count;
-      memory += shards_[t] * tensor.elem_bytes;
-      const auto needed = is_result ? tensor.elems : shards_[t];
+      const auto needed = is_result ? tensor.elems : shards_[t] / rest;
       auto missing = needed - (is_result ? shards_[t] : tensor.elems);
       if (is_result && is_partial) {
         missing = needed;
       } else {
-        for (const int a : axes_) {
+        for (int i = 0; i < decided; ++i) {
+          const int a = axes_[i];
           const int now = is_result ? chosen_[a] : tensor.factor_of[a];
           const int then = is_result ? tensor.factor_of[a] : chosen_[a];
           if (now < 0 || now == then || (in_[now] >> t & 1U) == 0) continue;
@@ -196,10 +205,16 @@ class use_search {
           if (elsewhere > missing) missing = elsewhere;
         }
       }
-      if (missing > 0) least += missing * tensor.elem_bytes;
+      if (missing > 0) total += missing * tensor.elem_bytes;
     }
-    if (least > best_) return;
+    return total;
+  }
+
+  template <class Visit>
+  constexpr void propose(Visit& visit) {
     if (!simple_ && !(legal(uses_) == uses_)) return;
+    std::int64_t memory = 0;
+    for (int t = 0; t < tensors_.count; ++t) memory += shards_[t] * tensors_[t].elem_bytes;
     const std::int64_t bytes = visit(uses_, memory);
     if (bytes < best_) best_ = bytes;
   }
@@ -268,9 +283,9 @@ class use_search {
   const mesh_shape& mesh_;
   const op_rule& rule_;
   const wishes& asked_;
-  const use_tensors& tensors_;
+  use_tensors tensors_;
   inline_vec<std::uint32_t, 2 * max_rank> in_;  // by factor: the tensors that have it, a bit each
-  bool simple_ = true;                          // no dim has several factors
+  bool simple_ = false;                         // no dim has several factors
   std::int64_t best_ = 0;
 
   // The proposal under way.
