@@ -4,6 +4,8 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
+#include <iterator>
+#include <type_traits>
 
 #include <boost/mp11/algorithm.hpp>
 #include <boost/mp11/list.hpp>
