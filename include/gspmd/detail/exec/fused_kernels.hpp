@@ -42,9 +42,10 @@ struct fused_pair {
 };
 /// On f32 and f64, all operands and results but those of comparisons. Each costs every program that interprets 15 ms of compile
 /// time per type.
-inline constexpr fused_pair fused_pairs[] = {{opcode::multiply, opcode::add, 0},      {opcode::multiply, opcode::subtract, 0},
-                                             {opcode::multiply, opcode::subtract, 1}, {opcode::add, opcode::relu, 0},
-                                             {opcode::compare_eq, opcode::select, 0}, {opcode::compare_gt, opcode::select, 0},
+inline constexpr fused_pair fused_pairs[] = {{opcode::multiply, opcode::add, 0},
+                                             {opcode::multiply, opcode::subtract, 1},
+                                             {opcode::add, opcode::relu, 0},
+                                             {opcode::compare_gt, opcode::select, 0},
                                              {opcode::compare_eq, opcode::convert, 0}};
 inline constexpr std::size_t fused_pair_count = std::size(fused_pairs);
 
