@@ -35,6 +35,8 @@ class shard_picture {
 
   /// The pictures of these values, one under the other.
   [[nodiscard]] std::string of(const std::vector<int>& values) {
+    line("A tile is a shard, with the devices that hold it and the indices that it holds. Hatched: padding.", false);
+    y_ += margin / 2;
     for (const int v : values) draw(v);
     char head[160];
     std::snprintf(
@@ -42,6 +44,9 @@ class shard_picture {
         "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"%.0f\" height=\"%.0f\" font-family=\"sans-serif\" font-size=\"11\">\n",
         std::max(width_, 400.0) + margin, y_);
     return std::string(head) +
+           // in a tile: a light edge, to be read on padding too
+           "<style>.t{text-anchor:middle;stroke:#ffffff;stroke-width:3px;stroke-opacity:0.8;paint-order:stroke}"
+           ".s{font-size:9px}</style>\n"
            "<defs><pattern id=\"padding\" width=\"6\" height=\"6\" patternUnits=\"userSpaceOnUse\" "
            "patternTransform=\"rotate(45)\">"
            "<rect width=\"6\" height=\"6\" fill=\"#ffffff\"/><rect width=\"2\" height=\"6\" fill=\"#999999\"/></pattern></defs>\n"
@@ -61,7 +66,7 @@ class shard_picture {
     std::snprintf(place, sizeof place, "<text x=\"%.0f\" y=\"%.0f\"%s>", margin, y_ + 12,
                   is_title ? " font-weight=\"bold\" font-size=\"13\"" : "");
     body_ += place + svg_text(words) + "</text>\n";
-    width_ = std::max(width_, margin + 7.0 * static_cast<double>(width_of(words)));
+    width_ = std::max(width_, margin + (is_title ? 8.5 : 7.0) * static_cast<double>(width_of(words)));
     y_ += 18;
   }
 
@@ -88,7 +93,7 @@ class shard_picture {
     }
     if (s.partial != 0)
       line("partial: the devices along " + std::string(ir::axes_text(p_.mesh(), s.partial).view()) +
-               " hold summands of one value (" + ir::name_of(s.kind) + "), not replicas",
+               " hold parts of one value (" + ir::name_of(s.kind) + "), not replicas",
            false);
     draw_tiles(value, s, local);
     y_ += margin;
@@ -180,13 +185,32 @@ class shard_picture {
                   "<rect x=\"%.0f\" y=\"%.0f\" width=\"%.0f\" height=\"%.0f\" fill=\"url(#padding)\" stroke=\"#333333\"/>"
                   "<rect x=\"%.0f\" y=\"%.0f\" width=\"%.2f\" height=\"%.2f\" fill=\"hsl(%d,60%%,82%%)\"/>",
                   x, y, tile_width, tile_height, x, y, data_width, data_height, static_cast<int>(devices[0] * 137 % 360));
-    const std::string shown = who.size() > 14 ? who.substr(0, who.rfind(' ', 11)) + " .." : who;
     body_ += "<g><title>devices " + who + ": [" + held + "]" + (devices.size() > 1 && s.partial == 0 ? ", replicas" : "") +
              "</title>" + box;
-    char place[200];
-    std::snprintf(place, sizeof place, "<text x=\"%.0f\" y=\"%.0f\" text-anchor=\"middle\">", x + tile_width / 2,
-                  y + tile_height / 2 + 4);
-    body_ += place + shown + (is_empty ? " (nothing)" : "") + "</text></g>\n";
+    const double middle = x + tile_width / 2;
+    in_tile(middle, y + tile_height / 2 - 3, false, devices_text(devices));
+    if (is_empty) in_tile(middle, y + tile_height / 2 + 12, true, "nothing");
+    else if (held.size() <= 18) in_tile(middle, y + tile_height / 2 + 12, true, held);
+    body_ += "</g>\n";
+  }
+
+  /// As many as a tile has room for: 0 1 2 3, or 0 4 .. 508 (128).
+  static std::string devices_text(const std::vector<std::int64_t>& devices) {
+    constexpr std::size_t room = 16;
+    const auto number = [&](std::size_t i) { return std::to_string(devices[i]); };
+    std::string all;
+    for (std::size_t i = 0; i < devices.size() && all.size() <= room; ++i) all += (i > 0 ? " " : "") + number(i);
+    if (all.size() <= room) return all;
+    const std::string tail = ".. " + number(devices.size() - 1) + " (" + std::to_string(devices.size()) + ")";
+    std::string some;
+    for (std::size_t i = 0; some.size() + number(i).size() + 1 + tail.size() <= room; ++i) some += number(i) + ' ';
+    return some.empty() ? number(0) + ' ' + tail : some + tail;
+  }
+
+  void in_tile(double x, double y, bool is_small, const std::string& words) {
+    char place[80];
+    std::snprintf(place, sizeof place, "<text class=\"%s\" x=\"%.0f\" y=\"%.0f\">", is_small ? "t s" : "t", x, y);
+    body_ += place + words + "</text>";
   }
 
   const planned_program& p_;

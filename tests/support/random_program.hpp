@@ -76,7 +76,7 @@ inline constexpr ir::map_function exclusive = {2, nullptr, nullptr, nullptr, nul
 
 /// What a random program may be like.
 struct random_options {
-  int max_devices = 8;
+  int max_devices = 16;
   int devices = 0;  // exactly so many, if not 0
   int min_operators = 3;
   int max_operators = 14;
@@ -296,7 +296,9 @@ class random_program {
     while (true) {
       mesh.sizes.clear();
       for (int a = random_.between(1, 3); a > 0; --a)
-        mesh.sizes.push_back(random_.between(1, options_.devices > 4 ? options_.devices : 4));
+        mesh.sizes.push_back(random_.between(1, options_.devices > 4 ? options_.devices
+                                                : random_.chance(15) ? std::max(4, options_.max_devices)
+                                                                     : 4));
       const auto count = mesh.device_count();
       if (options_.devices != 0 ? count == options_.devices : count <= options_.max_devices && (count > 1 || random_.chance(20)))
         break;

@@ -13,9 +13,8 @@
 
 TEST_CASE("random programs on simulated devices equal the naive reference") {
   const auto first = reference::setting("GSPMD_SEED", 1);
-  const auto count = reference::setting("GSPMD_PROGRAMS", 1500);
-  std::uint64_t collectives = 0;
-  std::uint64_t in_bodies = 0;
+  const auto count = reference::setting("GSPMD_PROGRAMS", 10000);
+  std::uint64_t collectives = 0, in_bodies = 0, large_meshes = 0;
   for (auto seed = first; seed < first + count; ++seed) {
     const reference::random_program program(seed);
     const auto plan = gspmd::detail::make_plan(program.g, program.mesh);
@@ -24,6 +23,7 @@ TEST_CASE("random programs on simulated devices equal the naive reference") {
       collectives += s.bytes_sent > 0 ? 1 : 0;
       in_bodies += s.bytes_sent > 0 && s.times > 1 ? 1 : 0;
     }
+    large_meshes += program.device_count() > 8 ? 1 : 0;
     gspmd::simulated_communicator comm(program.device_count());
     const auto wrong = reference::run_and_check(comm, program, view);
     if (!wrong.empty()) FAIL_CHECK(wrong);
@@ -32,16 +32,18 @@ TEST_CASE("random programs on simulated devices equal the naive reference") {
     const auto wrong_in_order = reference::run_and_check(comm, program, gspmd::detail::plan_view(ordered));
     if (!wrong_in_order.empty()) FAIL_CHECK("in canonical order: ", wrong_in_order);
   }
-  std::printf("random programs: seeds %llu to %llu, %llu collectives, %llu of them in loops\n",
+  std::printf("random programs: seeds %llu to %llu, %llu collectives, %llu of them in loops, %llu on more than 8 devices\n",
               static_cast<unsigned long long>(first), static_cast<unsigned long long>(first + count - 1),
-              static_cast<unsigned long long>(collectives), static_cast<unsigned long long>(in_bodies));
+              static_cast<unsigned long long>(collectives), static_cast<unsigned long long>(in_bodies),
+              static_cast<unsigned long long>(large_meshes));
   CHECK(collectives > count / 4);
   CHECK(in_bodies > count / 50);
+  CHECK(large_meshes > count / 5);
 }
 
 TEST_CASE("random programs on threads equal the naive reference") {
   const auto first = reference::setting("GSPMD_SEED", 1);
-  const auto count = reference::setting("GSPMD_PROGRAMS", 1500) / 10;
+  const auto count = reference::setting("GSPMD_PROGRAMS", 10000) / 10;
   for (auto seed = first; seed < first + count; ++seed) {
     const reference::random_program program(seed);
     const auto plan = gspmd::detail::make_plan(program.g, program.mesh);

@@ -56,6 +56,12 @@ class interpreter {
       } else if (s.what == action::permute) {
         ready_.back() = permutations_.size();
         permutations_.push_back(plan_permutation(plan_.permutations[static_cast<std::size_t>(s.spec)]));
+      } else if (s.what == action::move) {
+        ready_.back() = moves_.size();
+        moves_.push_back(movement_of(plan_, s));
+      } else if (s.what == action::combine) {
+        ready_.back() = combines_.size();
+        combines_.push_back(reduction_of(plan_, s));
       }
     }
     scratch_ = aligned_bytes(scratch);
@@ -71,7 +77,7 @@ class interpreter {
       for (; current < static_cast<int>(plan_.steps.size()); ++current) {
         const auto& s = plan_.steps[static_cast<std::size_t>(current)];
         if (s.what == action::move || s.what == action::combine) {
-          communicate(comm, s, devices, from, to);
+          communicate(comm, current, devices, from, to);
         } else if (s.what >= action::loop_begin) {
           current = go_on(s, current, devices, comm.local_count());
         } else {
@@ -108,7 +114,9 @@ class interpreter {
   }
 
   template <class Comm>
-  void communicate(Comm& comm, const plan_step& s, const device_memory* devices, const void** from, void** to) {
+  void communicate(Comm& comm, int current, const device_memory* devices, const void** from, void** to) {
+    const auto& s = plan_.steps[static_cast<std::size_t>(current)];
+    const auto ready = ready_[static_cast<std::size_t>(current)];
     for (int d = 0; d < comm.local_count(); ++d) {
       from[d] = devices[d].read(plan_.operand(s, 0).where);
       to[d] = devices[d].write(plan_.result(s).where);
@@ -117,8 +125,8 @@ class interpreter {
       using T = decltype(element);
       const auto* in = reinterpret_cast<const T* const*>(from);
       auto* out = reinterpret_cast<T* const*>(to);
-      if (s.what == action::move) comm.template move<T>(*plan_.mesh, movement_of(plan_, s), in, out);
-      else comm.template reduce<T>(*plan_.mesh, reduction_of(plan_, s), in, out);
+      if (s.what == action::move) comm.template move<T>(*plan_.mesh, moves_[ready], in, out);
+      else comm.template reduce<T>(*plan_.mesh, combines_[ready], in, out);
     });
   }
 
@@ -160,6 +168,8 @@ class interpreter {
   std::vector<fused_code> loops_;
   std::vector<reduction_plan> reductions_;
   std::vector<permutation_plan> permutations_;
+  std::vector<movement> moves_;
+  std::vector<struct reduction> combines_;
   aligned_bytes scratch_;  // what the largest of the loops needs
   std::vector<const void*> inputs_;
   std::vector<void*> outputs_;
