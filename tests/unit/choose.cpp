@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// labels: planner
 // How the partitioner chooses: against an enumeration of everything that one product could do.
 #include <doctest/doctest.h>
 

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// labels: planner
 #include "gspmd/draw.hpp"
 
 #include <doctest/doctest.h>

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// labels: planner
 // timeout: 120
 #include <doctest/doctest.h>
 

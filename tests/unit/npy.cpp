@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// labels: planner
 // The .npy files that gspmd-plan reads and writes.
 #include <doctest/doctest.h>
 

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// labels: planner
 // An operator that cannot keep the split of its operand is refused, on both paths, unless the user allows the gather (N6, F84).
 #include <doctest/doctest.h>
 

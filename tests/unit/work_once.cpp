@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// labels: planner
 // Communication that is done once, late or early: where it moves the fewest bytes.
 #include <doctest/doctest.h>
 
