@@ -314,7 +314,20 @@ class scheduler {
       }
       for (const int o : op.operands) {
         if (maker_[at(o)] > start) continue;  // in the body
-        if (!(is_lazy(op) && waits_virtual(o))) need(o);
+        if (is_lazy(op) && waits_virtual(o)) need_sources(o);
+        else need(o);
+      }
+    }
+  }
+  /// A loop of the body may read through a broadcast, but not through it what would be computed there first.
+  constexpr void need_sources(int v) {
+    std::vector<int> list(1, v);
+    while (!list.empty()) {
+      const local_op op = maker(list.back());
+      list.pop_back();
+      for (const int o : op.operands) {
+        if (waits_virtual(o)) list.push_back(o);
+        else need(o);
       }
     }
   }
