@@ -1,4 +1,5 @@
 // ranks: 2 4 8
+// labels: exhaustive
 // SPDX-License-Identifier: Apache-2.0
 #include "gspmd/comm/mpi.hpp"
 

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// labels: exhaustive
 // ranks: 2 3 4 8
 // timeout: 300
 #include <doctest/doctest.h>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// labels: planner
+// labels: planner exhaustive
 // How the partitioner chooses: against an enumeration of everything that one product could do.
 #include <doctest/doctest.h>
 

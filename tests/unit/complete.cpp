@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// labels: planner
+// labels: planner exhaustive
 #include <doctest/doctest.h>
 
 #include <string>

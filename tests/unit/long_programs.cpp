@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// labels: planner
+// labels: planner exhaustive
 // timeout: 120
 #include <doctest/doctest.h>
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// labels: planner
+// labels: planner exhaustive
 #include "gspmd/placements.hpp"
 
 #include <doctest/doctest.h>

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// labels: exhaustive
 // timeout: 600
 #include <doctest/doctest.h>
 
