@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <doctest/doctest.h>
 
+#include <limits>
 #include <string>
 
 #include "gspmd/dynamic.hpp"
@@ -144,4 +145,15 @@ TEST_CASE("bad meshes, shapes and data are refused") {
   CHECK(contains(error_of([&] { static_cast<void>(program.run(threads{}, std::vector<double>(4))); }),
                  "is f32 and the array given is f64"));
   CHECK(contains(error_of([&] { static_cast<void>(program.run(self{}, std::vector<float>(4))); }), "the mesh has 2 devices"));
+}
+
+TEST_CASE("a tensor of integers takes no number that no integer is near") {
+  const dynamic::mesh m({{"x", 2}});
+  const auto plus = [&m](double number) {
+    return error_of(
+        [&] { static_cast<void>(dynamic::compile([number](auto x) { return x + number; }, m, dynamic::in<std::int32_t>({4}))); });
+  };
+  CHECK(contains(plus(std::numeric_limits<double>::quiet_NaN()), "no integer is near the number"));
+  CHECK(contains(plus(-1e300), "no integer is near the number"));
+  CHECK(!contains(plus(2.0), "no integer"));
 }

@@ -43,7 +43,7 @@ TEST_CASE("random programs on simulated devices equal the naive reference") {
 }
 
 TEST_CASE("seeds that were wrong once") {
-  for (const std::uint64_t seed : {3115680}) {  // computed in one branch what both read through a broadcast
+  for (const std::uint64_t seed : {std::uint64_t{3115680}}) {  // computed in one branch what both read through a broadcast
     const reference::random_program program(seed);
     const auto plan = gspmd::detail::make_plan(program.g, program.mesh);
     gspmd::simulated_communicator comm(program.device_count());

@@ -19,13 +19,16 @@ class operand {
   template <class Number>
     requires std::is_arithmetic_v<Number>
   constexpr operand(Number n, location where = location::current())  // NOLINT: implicit on purpose
-      : at(where), is_number_(true), real_(static_cast<double>(n)), integer_(static_cast<std::int64_t>(n)) {}
+      : at(where), is_number_(true), real_(static_cast<double>(n)), integer_(detail::integer_of(n)) {}
 
   location at;
 
   [[nodiscard]] constexpr bool is_number() const { return is_number_; }
   [[nodiscard]] constexpr value tensor() const { return tensor_; }
   [[nodiscard]] constexpr int node_in(detail::graph& g, dtype type, const detail::extents& shape) const {
+    if (is_number_ && !detail::is_floating(type) && !detail::has_integer(real_))
+      return g.fail(at, "constant", detail::mistake::type,
+                    "no integer is near the number; give one that the tensor's type holds");
     return is_number_ ? detail::add_constant(g, type, shape, real_, integer_, at) : tensor_.id();
   }
 

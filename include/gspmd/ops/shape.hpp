@@ -50,7 +50,7 @@ template <class T>
 constexpr value constant(value like, std::initializer_list<std::int64_t> shape, T number, location at = location::current()) {
   if (!like.is_valid()) return {};
   return {like.graph(), detail::add_constant(*like.graph(), detail::dtype_of<T>(), detail::extents_of(shape),
-                                             static_cast<double>(number), static_cast<std::int64_t>(number), at)};
+                                             static_cast<double>(number), detail::integer_of(number), at)};
 }
 
 /// A tensor whose elements are their global index along `dim`, in the program that `like` belongs to. No communication.

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <type_traits>
+
 #include "gspmd/detail/ir/graph.hpp"
 #include "gspmd/detail/ir/rule.hpp"
 #include "gspmd/detail/ops/elementwise.hpp"
@@ -21,6 +23,18 @@ constexpr int add_parameter(graph& g, dtype type, const extents& shape, location
   const int id = g.add(source(opcode::parameter, type, shape, at));
   g.inputs.push_back(id);
   return id;
+}
+
+/// False for NaN, infinities and what lies beyond all integers.
+template <class Number>
+constexpr bool has_integer(Number n) {
+  if constexpr (std::is_floating_point_v<Number>) return n > static_cast<Number>(-9.2e18) && n < static_cast<Number>(9.2e18);
+  else return true;
+}
+/// The integer that a number stands for among integers, cut off; 0 if there is none.
+template <class Number>
+constexpr std::int64_t integer_of(Number n) {
+  return has_integer(n) ? static_cast<std::int64_t>(n) : 0;
 }
 
 /// Adds a tensor whose every element is the same number.
