@@ -277,7 +277,7 @@ class partitioner {
     int level = static_cast<int>(open_.size());
     while (level > 0) {
       const int start = open_[static_cast<std::size_t>(level) - 1];
-      if (graph_.nodes[static_cast<std::size_t>(start)].op != opcode::loop || graph_.is_inside(root_of(i), start)) break;
+      if (graph_.nodes[static_cast<std::size_t>(start)].op != opcode::loop || graph_.is_inside(i, start)) break;
       --level;
     }
     return level;
