@@ -1,0 +1,218 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "gspmd/detail/ir/local_program.hpp"
+#include "gspmd/detail/ops/registry.hpp"
+#include "gspmd/detail/passes/reshard.hpp"
+
+namespace gspmd::detail {
+
+/// The local values that are made of every node, its forms: the same global value under several shardings. What a reader needs
+/// is made from the cheapest of them, and is then a form itself (GSPMD 4.5). Knows the bodies of loops and conditionals too, as
+/// far as a form is only there inside of them.
+class value_forms {
+ public:
+  constexpr value_forms(const graph& g, const mesh_shape& mesh, std::span<const sharding> completed)
+      : graph_(g), mesh_(mesh), completed_(completed.begin(), completed.end()) {
+    forms_.resize(g.nodes.size(), std::vector<int>{});
+    results_.resize(g.nodes.size(), -1);
+    readers_.resize(g.nodes.size(), std::vector<int>{});
+    for (int i = 0; i < static_cast<int>(g.nodes.size()); ++i) roots_.push_back(i);
+  }
+
+  local_program program;
+
+ protected:
+  [[nodiscard]] constexpr const node& at(int i) const { return graph_.nodes[static_cast<std::size_t>(i)]; }
+  [[nodiscard]] constexpr bool is_result_of(int i, opcode op, int start) const {
+    if (i >= static_cast<int>(graph_.nodes.size()) || at(i).op != op) return false;
+    return op == opcode::loop_result ? at(at(i).operands[0]).region == start : at(i).operands[0] == start;
+  }
+  [[nodiscard]] constexpr const sharding& completed_of(int i) const { return completed_[static_cast<std::size_t>(i)]; }
+  [[nodiscard]] constexpr const extents& shape_of(int i) const { return graph_.nodes[static_cast<std::size_t>(i)].shape; }
+  /// A reshard is its operand: both have the same forms.
+  [[nodiscard]] constexpr int root_of(int i) const { return roots_[static_cast<std::size_t>(i)]; }
+  [[nodiscard]] constexpr const std::vector<int>& forms_of(int i) const { return forms_[static_cast<std::size_t>(root_of(i))]; }
+  /// The second operand of shard_alike is only looked at.
+  [[nodiscard]] static constexpr std::span<const int> data_operands(const node& n) {
+    return {n.operands.begin(), n.op == opcode::shard_alike ? std::size_t{1} : static_cast<std::size_t>(n.operands.count)};
+  }
+  [[nodiscard]] static constexpr bool is_source(const node& n) { return n.op == opcode::constant || n.op == opcode::iota; }
+
+  struct made_form {  // in an open body
+    int node = 0;
+    int value = 0;
+    int level = 0;
+  };
+
+  constexpr int add_value(int i, const sharding& layout) {
+    const node& n = graph_.nodes[static_cast<std::size_t>(i)];
+    local_value v{i, n.type, n.shape, layout, local_extents(mesh_, n.shape, layout)};
+    v.layout.open = 0;
+    program.values.push_back(v);
+    return static_cast<int>(program.values.size()) - 1;
+  }
+  constexpr int add_form(int i, const sharding& layout) {
+    const int v = add_value(i, layout);
+    name_form(i, v);
+    return v;
+  }
+  constexpr void name_form(int i, int v) {
+    i = root_of(i);
+    forms_[static_cast<std::size_t>(i)].push_back(v);
+    auto& first = program.results[static_cast<std::size_t>(i)];
+    if (first < 0) first = v;
+    if (!open_.empty()) note_form(i, v);
+  }
+
+  /// The cheapest form of a node's value to start from; -1 if it is made anew: constants and iotas always, conversions and
+  /// broadcasts where their operand moves fewer bytes than their result.
+  [[nodiscard]] constexpr int best_form(int i, const sharding& wanted, std::int64_t& bytes) const {
+    int best = -1;
+    bytes = 0;
+    const auto& forms = forms_of(i);
+    for (const int v : forms) {
+      if (same_layout(program.value(v).layout, wanted)) {
+        bytes = 0;
+        return v;
+      }
+      if ((wanted.partial & ~program.value(v).layout.partial) != 0) continue;
+      const auto cost = reshard_bytes(mesh_, shape_of(i), program.value(v).layout, wanted, bytes_of(program.value(v).type));
+      if (best < 0 || cost < bytes) {
+        best = v;
+        bytes = cost;
+      }
+    }
+    const node& n = graph_.nodes[static_cast<std::size_t>(root_of(i))];
+    if (best < 0 || bytes == 0 || (n.op != opcode::convert && n.op != opcode::broadcast_in_dim)) return best;
+    sharding operand;
+    if (wanted.partial != 0 || !is_made_from(n, wanted, operand)) return best;
+    std::int64_t again = 0;
+    static_cast<void>(best_form(n.operands[0], operand, again));
+    if (again >= bytes) return best;
+    bytes = again;
+    return -1;
+  }
+
+  /// Whether an operator of one operand can make its result in sharding `wanted`, and from what.
+  [[nodiscard]] constexpr bool is_made_from(const node& n, const sharding& wanted, sharding& operand) const {
+    op_rule rule;
+    rule_of(graph_, n, rule);
+    const auto uses = to_factors(mesh_, rule, rule.result(), wanted.splits);
+    operand.splits = to_dims(mesh_, rule, rule.operand(0), uses);
+    return to_dims(mesh_, rule, rule.result(), uses) == wanted.splits;
+  }
+
+  /// The local value of node `i` under `wanted`; emits what it takes to get it, for the sake of node `user`.
+  constexpr int form_of(int i, const sharding& wanted, int user, bool forced = false, bool for_output = false) {
+    std::int64_t bytes = 0;
+    int v = best_form(i, wanted, bytes);
+    const int level = level_of(i);
+    if (v < 0) {
+      i = root_of(i);
+      const node& n = graph_.nodes[static_cast<std::size_t>(i)];
+      local_op op;
+      op.node = i;
+      sharding operand;
+      if (!is_source(n) && is_made_from(n, wanted, operand))
+        op.operands.push_back(form_of(n.operands[0], operand, user, forced, for_output));
+      op.result = v = add_form(i, wanted);
+      add_op(op, level);
+      return v;
+    }
+    while (true) {
+      const sharding from = program.value(v).layout;
+      const auto step = next_step(mesh_, shape_of(i), from, wanted);
+      if (step.what == reshard_step::kind::none) return v;
+      local_op op;
+      op.node = user;
+      op.operands.push_back(v);
+      op.axes = step.axes;
+      op.forced = forced;
+      op.for_output = for_output;
+      if (step.what == reshard_step::kind::slice) {
+        op.what = local_kind::slice;
+      } else if (step.what == reshard_step::kind::move) {
+        op.what = local_kind::move;
+        op.collective = classify(mesh_, movement{shape_of(i), from, step.to, step.axes});
+      } else {
+        op.what = local_kind::reduce;
+        op.collective = classify(mesh_, reduction{shape_of(i), from, step.to, step.axes, from.kind});
+      }
+      op.result = v = add_form(i, step.to);
+      add_op(op, level);
+    }
+  }
+
+  /// At how many of the open bodies' depth a form of node `i` is made now.
+  [[nodiscard]] constexpr int level_of(int i) const {
+    i = root_of(i);
+    int level = static_cast<int>(open_.size());
+    while (level > 0) {
+      const int start = open_[static_cast<std::size_t>(level) - 1];
+      if (graph_.nodes[static_cast<std::size_t>(start)].op != opcode::loop || graph_.is_inside(i, start)) break;
+      --level;
+    }
+    return level;
+  }
+  constexpr void note_form(int i, int v) {
+    const int level = level_of(i);
+    if (level > 0) made_.push_back(made_form{i, v, level});
+  }
+  /// Appends an operator, or puts it before the loops that it need not be in.
+  constexpr void add_op(const local_op& op, int level) {
+    if (level == static_cast<int>(open_.size())) {
+      program.ops.push_back(op);
+      return;
+    }
+    const int where = open_at_[static_cast<std::size_t>(level)];
+    program.ops.insert(program.ops.begin() + where, op);
+    for (std::size_t k = static_cast<std::size_t>(level); k < open_at_.size(); ++k) ++open_at_[k];
+  }
+  constexpr void add_region_op(local_kind what, int i, int operand, int result) {
+    local_op op;
+    op.what = what;
+    op.node = i;
+    if (operand >= 0) op.operands.push_back(operand);
+    op.result = result;
+    program.ops.push_back(op);
+  }
+  constexpr void open_body(int i, int operand, int result) {
+    open_.push_back(i);
+    open_at_.push_back(static_cast<int>(program.ops.size()));
+    add_region_op(local_kind::control, i, operand, result);
+  }
+  constexpr void close_body() {
+    const int level = static_cast<int>(open_.size());
+    std::size_t kept = 0;
+    for (std::size_t k = 0; k < made_.size(); ++k) {
+      if (made_[k].level < level) {
+        made_[kept++] = made_[k];
+        continue;
+      }
+      auto& forms = forms_[static_cast<std::size_t>(made_[k].node)];
+      for (std::size_t f = forms.size(); f-- > 0;)
+        if (forms[f] == made_[k].value) forms.erase(forms.begin() + static_cast<std::ptrdiff_t>(f));
+    }
+    made_.resize(kept);
+    open_.pop_back();
+    open_at_.pop_back();
+  }
+
+  const graph& graph_;
+  const mesh_shape& mesh_;
+  std::vector<sharding> completed_;        // by node: what completion found, or less where nobody reads more
+  std::vector<int> roots_;                 // by node: itself; of a reshard, what it reshards
+  std::vector<int> results_;               // by node: the form that a reshard asked for; -1: another operator
+  std::vector<std::vector<int>> forms_;    // by root: its local values
+  std::vector<std::vector<int>> readers_;  // by node: those that read it; itself if it is an output
+  std::vector<int> open_;                  // the nodes that opened the bodies around what is emitted now
+  std::vector<int> open_at_;               // where they are in the program
+  std::vector<made_form> made_;
+};
+
+}  // namespace gspmd::detail
