@@ -109,11 +109,60 @@ constexpr plan stand_in_plan() {
   return make_plan(g, Mesh::info.shape);
 }
 
+/// How many nodes are partitioned in one evaluation. Clang stops after 1,048,576 steps, GCC after 33 million.
+#if defined(__clang__)
+inline constexpr std::size_t nodes_per_evaluation = 64;
+#else
+inline constexpr std::size_t nodes_per_evaluation = 1024;
+#endif
+
+/// The local program after `Part` times so many nodes: one evaluation, if the guess of its size holds.
+template <class Tables, std::size_t Part>
+struct partition_part {
+  static constexpr std::size_t nodes = Tables::traced.sizes.nodes;
+  static constexpr std::size_t last = Part * nodes_per_evaluation < nodes ? Part * nodes_per_evaluation : nodes;
+
+  static constexpr partition_state make() {
+    partition_state state;
+    if constexpr (Part > 0) {
+      const graph g = Tables::frozen.thaw();
+      partitioner parts(g, Tables::mesh(), Tables::completed);
+      parts.begin();
+      if constexpr (Part > 1) parts.load(partition_part<Tables, Part - 1>::state().thaw());
+      parts.emit_nodes(static_cast<int>((Part - 1) * nodes_per_evaluation), static_cast<int>(last));
+      if (last == nodes) {
+        parts.end();
+        state.program = std::move(parts.program);
+      } else {
+        state = parts.save();
+      }
+    }
+    return state;
+  }
+  template <partition_sizes Room>
+  static constexpr constant_partition_state<Room> make_with_room() {
+    const partition_state s = make();
+    return constant_partition_state<Room>(s);
+  }
+  static constexpr partition_sizes guess{2 * last + 16, 2 * last + 16, 5 * nodes + 2 * last + 64};
+  static constexpr constant_partition_state<guess> first = make_with_room<guess>();
+  static constexpr const auto& state() {
+    if constexpr (first.fits()) return first;
+    else return exact<first.sizes>;
+  }
+  static constexpr partition_sizes sizes() { return first.sizes; }
+
+ private:
+  template <partition_sizes Room>
+  static constexpr constant_partition_state<Room> exact = make_with_room<Room>();
+};
+
 /// The tables of a compiled program. Compilers limit the steps of one evaluation (Clang: 1,048,576), so that each pass is an
 /// evaluation of its own, from constant to constant.
 template <auto Callable, class Mesh, class... Inputs>
 struct static_tables {
   static constexpr graph trace() { return trace_program<Callable, Mesh, Inputs...>(); }
+  static constexpr const mesh_shape& mesh() { return Mesh::info.shape; }
   struct trace_facts {
     graph_sizes sizes;
     bool failed = false;
@@ -137,24 +186,19 @@ struct static_tables {
     return result;
   }();
 
-  static constexpr local_program partitioned() {
-    if constexpr (traced.failed) {
-      return {};
-    } else {
-      const graph g = frozen.thaw();
-      return partition_graph(g, Mesh::info.shape, completed);
-    }
-  }
-  static constexpr local_sizes partitioned_sizes = [] {
-    const local_program p = partitioned();
-    return sizes_of(p);
-  }();
-  static constexpr constant_local_program<partitioned_sizes> local = [] {
-    const local_program p = partitioned();
-    return constant_local_program<partitioned_sizes>(p);
-  }();
+  using partitioned = partition_part<static_tables, (traced.sizes.nodes + nodes_per_evaluation - 1) / nodes_per_evaluation>;
 
-  static constexpr plan make() {
+  static constexpr std::array<planned_node, traced.sizes.nodes> nodes = [] {
+    std::array<planned_node, traced.sizes.nodes> result{};
+    if (!traced.failed) {
+      const graph g = frozen.thaw();
+      const partition_state local = partitioned::state().thaw();
+      const auto list = list_nodes(g, local.program);
+      for (std::size_t i = 0; i < result.size(); ++i) result[i] = list[i];
+    }
+    return result;
+  }();
+  static constexpr plan make(std::vector<int>& base) {
     if constexpr (traced.failed) {
       const graph g = trace();
       plan refused;
@@ -163,7 +207,7 @@ struct static_tables {
       return refused;
     } else {
       const graph g = frozen.thaw();
-      return schedule_program(g, Mesh::info.shape, completed, local.thaw());
+      return schedule_program(g, Mesh::info.shape, partitioned::state().thaw().program, base);
     }
   }
   struct facts {
@@ -171,25 +215,48 @@ struct static_tables {
     bool ok = false;
     mistake broken = mistake::other;
   };
-  static constexpr plan make_or_stand_in() {
-    plan p = make();
-    if (p.error.empty()) return p;
-    return stand_in_plan<Mesh, leaf_count<typename traced_result<Callable, Inputs...>::type>(), Inputs...>();
+  /// The steps, with room to spare, and how many there are; of a refused program the stand-in.
+  template <table_sizes Room>
+  struct scheduled {
+    facts about;
+    constant_tables<Room> tables;
+    std::array<int, Room.values> base{};
+  };
+  template <table_sizes Room>
+  static constexpr scheduled<Room> schedule() {
+    std::vector<int> base;
+    const plan p = make(base);
+    if (p.error.empty()) {
+      scheduled<Room> result{{sizes_of(p), true, mistake::other}, constant_tables<Room>(p)};
+      result.about.sizes.nodes = result.about.sizes.completed = traced.sizes.nodes;
+      for (std::size_t i = 0; i < base.size() && i < Room.values; ++i) result.base[i] = base[i];
+      return result;
+    }
+    const plan q = stand_in_plan<Mesh, leaf_count<typename traced_result<Callable, Inputs...>::type>(), Inputs...>();
+    return {{sizes_of(q), false, p.broken}, constant_tables<Room>(q)};
   }
-  static constexpr facts measured = [] {
-    const plan p = make();
-    if (p.error.empty()) return facts{sizes_of(p), true, mistake::other};
-    const plan q = make_or_stand_in();
-    return facts{sizes_of(q), false, p.broken};
+  static constexpr table_sizes guess = guess_sizes(traced.sizes.nodes, partitioned::sizes());
+  static constexpr scheduled<guess> first = schedule<guess>();
+  static constexpr facts measured = first.about;
+  static constexpr auto steps = [] {
+    if constexpr (fits(measured.sizes, guess)) return first;
+    else return schedule<measured.sizes>();
   }();
   static constexpr constant_tables<measured.sizes> tables = [] {
-    const plan p = make_or_stand_in();
+    if constexpr (!measured.ok) return constant_tables<measured.sizes>(steps.tables);
+    plan p = steps.tables.thaw(measured.sizes);
+    p.nodes.assign(nodes.begin(), nodes.end());
+    p.completed.assign(completed.begin(), completed.end());
+    place_in_memory(p, std::vector<int>(steps.base.data(), steps.base.data() + measured.sizes.values));
     return constant_tables<measured.sizes>(p);
   }();
   static constexpr plan_view view{tables};
 
   struct refusal {
-    static constexpr text make() { return static_tables::make().error; }
+    static constexpr text make() {
+      std::vector<int> base;
+      return static_tables::make(base).error;
+    }
   };
 };
 

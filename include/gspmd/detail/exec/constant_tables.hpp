@@ -5,6 +5,7 @@
 #include <cstddef>
 
 #include "gspmd/detail/ir/plan.hpp"
+#include "gspmd/detail/passes/partition_state.hpp"
 
 namespace gspmd::detail {
 
@@ -17,6 +18,26 @@ constexpr table_sizes sizes_of(const plan& p) {
   return {p.nodes.size(),      p.completed.size(),    p.values.size(),     p.steps.size(),  p.slots.size(),
           p.bounds.size(),     p.groups.size(),       p.scalar_ops.size(), p.stores.size(), p.contractions.size(),
           p.reductions.size(), p.permutations.size(), p.inputs.size(),     p.outputs.size()};
+}
+
+constexpr bool fits(const table_sizes& s, const table_sizes& room) {
+  return s.nodes <= room.nodes && s.completed <= room.completed && s.values <= room.values && s.steps <= room.steps &&
+         s.slots <= room.slots && s.bounds <= room.bounds && s.groups <= room.groups && s.scalar_ops <= room.scalar_ops &&
+         s.stores <= room.stores && s.contractions <= room.contractions && s.reductions <= room.reductions &&
+         s.permutations <= room.permutations && s.inputs <= room.inputs && s.outputs <= room.outputs;
+}
+
+/// A guess that holds for most programs: equal steps share what is large. One that does not costs a second evaluation.
+constexpr table_sizes guess_sizes(std::size_t nodes, const partition_sizes& local) {
+  table_sizes s;
+  s.nodes = s.completed = nodes;
+  s.values = local.values + local.values / 4 + 8;
+  s.steps = s.inputs = s.outputs = s.stores = local.ops + 8;
+  s.slots = 3 * local.ops + 16;
+  s.bounds = local.ops + 16;
+  s.groups = s.scalar_ops = local.ops + 16;
+  s.contractions = s.reductions = s.permutations = 8 + local.ops / 16;
+  return s;
 }
 
 /// A graph as a constant, between two evaluations.
@@ -51,41 +72,8 @@ struct constant_graph {
   }
 };
 
-/// A local program as a constant, between two evaluations.
-struct local_sizes {
-  std::size_t values = 0, ops = 0, inputs = 0, outputs = 0, results = 0;
-};
-constexpr local_sizes sizes_of(const local_program& p) {
-  return {p.values.size(), p.ops.size(), p.inputs.size(), p.outputs.size(), p.results.size()};
-}
-
-template <local_sizes Sizes>
-struct constant_local_program {
-  std::array<local_value, Sizes.values> values{};
-  std::array<local_op, Sizes.ops> ops{};
-  std::array<int, Sizes.inputs> inputs{};
-  std::array<int, Sizes.outputs> outputs{};
-  std::array<int, Sizes.results> results{};
-
-  constexpr explicit constant_local_program(const local_program& p) {
-    for (std::size_t i = 0; i < Sizes.values; ++i) values[i] = p.values[i];
-    for (std::size_t i = 0; i < Sizes.ops; ++i) ops[i] = p.ops[i];
-    for (std::size_t i = 0; i < Sizes.inputs; ++i) inputs[i] = p.inputs[i];
-    for (std::size_t i = 0; i < Sizes.outputs; ++i) outputs[i] = p.outputs[i];
-    for (std::size_t i = 0; i < Sizes.results; ++i) results[i] = p.results[i];
-  }
-  [[nodiscard]] constexpr local_program thaw() const {
-    local_program p;
-    p.values.assign(values.begin(), values.end());
-    p.ops.assign(ops.begin(), ops.end());
-    p.inputs.assign(inputs.begin(), inputs.end());
-    p.outputs.assign(outputs.begin(), outputs.end());
-    p.results.assign(results.begin(), results.end());
-    return p;
-  }
-};
-
-/// The tables of a plan as a constant: what a static program keeps of it.
+/// The tables of a plan as a constant: what a static program keeps of it. What exceeds `Sizes` is left out, and `fits()` says
+/// so: the first evaluation guesses.
 template <table_sizes Sizes>
 struct constant_tables {
   mesh_shape mesh;
@@ -106,7 +94,8 @@ struct constant_tables {
   std::array<int, Sizes.outputs> shared_inputs{};
   std::int64_t arena_bytes = 0;
 
-  constexpr explicit constant_tables(const plan& p) : mesh(p.mesh), arena_bytes(p.arena_bytes) {
+  template <class Plan>  // or tables with more room
+  constexpr explicit constant_tables(const Plan& p) : mesh(p.mesh), arena_bytes(p.arena_bytes) {
     fill(nodes, p.nodes);
     fill(completed, p.completed);
     fill(values, p.values);
@@ -124,10 +113,35 @@ struct constant_tables {
     fill(shared_inputs, p.shared_inputs);
   }
 
+  /// Of tables with room: a plan of so many entries.
+  [[nodiscard]] constexpr plan thaw(const table_sizes& s) const {
+    plan p;
+    p.mesh = mesh;
+    p.arena_bytes = arena_bytes;
+    p.nodes.assign(nodes.data(), nodes.data() + s.nodes);
+    p.completed.assign(completed.data(), completed.data() + s.completed);
+    p.values.assign(values.data(), values.data() + s.values);
+    p.steps.assign(steps.data(), steps.data() + s.steps);
+    p.slots.assign(slots.data(), slots.data() + s.slots);
+    p.bounds.assign(bounds.data(), bounds.data() + s.bounds);
+    p.groups.assign(groups.data(), groups.data() + s.groups);
+    p.scalar_ops.assign(scalar_ops.data(), scalar_ops.data() + s.scalar_ops);
+    p.stores.assign(stores.data(), stores.data() + s.stores);
+    p.contractions.assign(contractions.data(), contractions.data() + s.contractions);
+    p.reductions.assign(reductions.data(), reductions.data() + s.reductions);
+    p.permutations.assign(permutations.data(), permutations.data() + s.permutations);
+    p.inputs.assign(inputs.data(), inputs.data() + s.inputs);
+    p.outputs.assign(outputs.data(), outputs.data() + s.outputs);
+    return p;
+  }
+
  private:
   template <class Array, class Vector>
   static constexpr void fill(Array& to, const Vector& from) {
-    for (std::size_t i = 0; i < from.size(); ++i) to[i] = from[i];
+    const std::size_t count = from.size() < to.size() ? from.size() : to.size();
+    const auto* const source = from.data();  // no calls in the loop: they count against the limits of an evaluation
+    auto* const target = to.data();
+    for (std::size_t i = 0; i < count; ++i) target[i] = source[i];
   }
 };
 

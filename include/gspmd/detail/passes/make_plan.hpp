@@ -78,8 +78,21 @@ constexpr local_program partition_graph(const graph& g, const mesh_shape& mesh, 
   return std::move(parts.program);
 }
 
-constexpr plan schedule_program(const graph& g, const mesh_shape& mesh, std::span<const sharding> completed,
-                                local_program local) {
+/// The lines of the program, with what each costs a device.
+constexpr std::vector<planned_node> list_nodes(const graph& g, const local_program& local) {
+  std::vector<planned_node> nodes;
+  for (std::size_t i = 0; i < g.nodes.size(); ++i)
+    nodes.push_back(planned_node{g.nodes[i].op, g.nodes[i].at, local.results[i], 0, g.nodes[i].region});
+  count_flops(g, local, nodes);
+  for (auto& n : nodes)  // of both branches of a conditional
+    for (int r = n.region; r >= 0; r = nodes[static_cast<std::size_t>(r)].region)
+      if (const node& start = g.nodes[static_cast<std::size_t>(r)]; start.op == opcode::loop)
+        n.flops = saturating_multiply(n.flops, start.integer);
+  return nodes;
+}
+
+/// The steps of a plan, which lie nowhere yet; `base`: by value, the one whose memory it shares.
+constexpr plan schedule_program(const graph& g, const mesh_shape& mesh, local_program local, std::vector<int>& base) {
   plan result;
   result.error = forbidden_reshard(g, local);
   if (!result.error.empty()) {
@@ -91,28 +104,29 @@ constexpr plan schedule_program(const graph& g, const mesh_shape& mesh, std::spa
     result.broken = mistake::replication;
     return result;
   }
-  std::vector<planned_node> nodes;
-  for (std::size_t i = 0; i < g.nodes.size(); ++i)
-    nodes.push_back(planned_node{g.nodes[i].op, g.nodes[i].at, local.results[i], 0, g.nodes[i].region});
-  count_flops(g, local, nodes);
-  for (auto& n : nodes)  // of both branches of a conditional
-    for (int r = n.region; r >= 0; r = nodes[static_cast<std::size_t>(r)].region)
-      if (const node& start = g.nodes[static_cast<std::size_t>(r)]; start.op == opcode::loop)
-        n.flops = saturating_multiply(n.flops, start.integer);
   scheduler steps(g, mesh, std::move(local));
   steps.run();
-  result = std::move(steps.out);
-  memory_planner memory(result, std::move(steps.base));
+  base = std::move(steps.base);
+  return std::move(steps.out);
+}
+
+constexpr void place_in_memory(plan& p, std::vector<int> base) {
+  memory_planner memory(p, std::move(base));
   memory.run();
-  result.nodes = std::move(nodes);
-  for (const auto& s : completed) result.completed.push_back(s);
-  return result;
 }
 
 /// The whole way from a graph to what every device runs.
 constexpr plan make_plan(const graph& g, const mesh_shape& mesh) {
   const auto completed = complete_graph(g, mesh);
-  return schedule_program(g, mesh, completed, partition_graph(g, mesh, completed));
+  local_program local = partition_graph(g, mesh, completed);
+  auto nodes = list_nodes(g, local);
+  std::vector<int> base;
+  plan p = schedule_program(g, mesh, std::move(local), base);
+  if (!p.error.empty()) return p;
+  place_in_memory(p, std::move(base));
+  p.nodes = std::move(nodes);
+  p.completed = completed;
+  return p;
 }
 
 }  // namespace gspmd::detail

@@ -3,6 +3,7 @@
 
 #include <vector>
 
+#include "gspmd/detail/passes/partition_state.hpp"
 #include "gspmd/detail/passes/region_parts.hpp"
 
 namespace gspmd::detail {
@@ -21,30 +22,41 @@ class partitioner : public region_parts {
   using region_parts::region_parts;
 
   constexpr void run() {
-    std::vector<std::uint8_t> needed(graph_.nodes.size(), 0);  // what no output depends on is not computed
+    begin();
+    emit_nodes(0, static_cast<int>(graph_.nodes.size()));
+    end();
+  }
+
+  // In parts, for compilers that limit the steps of one evaluation: begin, load what another one saved, emit_nodes, save.
+
+  constexpr void begin() {
+    needed_.resize(graph_.nodes.size(), 0);
     program.results.resize(graph_.nodes.size(), -1);
     for (const int o : graph_.outputs) {
-      needed[static_cast<std::size_t>(o)] = 1;
+      needed_[static_cast<std::size_t>(o)] = 1;
       readers_[static_cast<std::size_t>(o)].push_back(o);
     }
     for (std::size_t i = graph_.nodes.size(); i-- > 0;) {
       const node& n = graph_.nodes[i];
-      if (is_region_result(n.op)) share_need(static_cast<int>(i), needed);
-      if (needed[i] != 0 && n.region >= 0) needed[static_cast<std::size_t>(n.region)] = 1;
-      if (needed[i] != 0)
+      if (is_region_result(n.op)) share_need(static_cast<int>(i), needed_);
+      if (needed_[i] != 0 && n.region >= 0) needed_[static_cast<std::size_t>(n.region)] = 1;
+      if (needed_[i] != 0)
         for (const int o : data_operands(graph_.nodes[i])) {
-          needed[static_cast<std::size_t>(o)] = 1;
+          needed_[static_cast<std::size_t>(o)] = 1;
           readers_[static_cast<std::size_t>(o)].push_back(static_cast<int>(i));
         }
     }
-    narrow_wishes(needed);
-    for (int i = 0; i < static_cast<int>(graph_.nodes.size()); ++i) {
+    narrow_wishes(needed_);
+  }
+
+  constexpr void emit_nodes(int first, int last) {
+    for (int i = first; i < last; ++i) {
       const node& n = graph_.nodes[static_cast<std::size_t>(i)];
       if (n.op == opcode::parameter) {
         program.inputs.push_back(add_value(i, completed_of(i)));
         forms_[static_cast<std::size_t>(i)].push_back(program.inputs.back());  // wherever it stands, it is there from the start
         program.results[static_cast<std::size_t>(i)] = program.inputs.back();
-      } else if (needed[static_cast<std::size_t>(i)] == 0 || is_source(n)) {
+      } else if (needed_[static_cast<std::size_t>(i)] == 0 || is_source(n)) {
         continue;
       } else if (n.op == opcode::reshard || n.op == opcode::shard_alike) {
         roots_[static_cast<std::size_t>(i)] = root_of(n.operands[0]);
@@ -55,6 +67,9 @@ class partitioner : public region_parts {
         emit(i);
       }
     }
+  }
+
+  constexpr void end() {
     for (const int o : graph_.outputs) {
       sharding wanted = completed_of(o);
       wanted.partial = 0;
@@ -65,6 +80,39 @@ class partitioner : public region_parts {
       if (results_[i] >= 0) program.results[i] = results_[i];
       else if (!forms_[i].empty()) program.results[i] = forms_[i].front();
     }
+  }
+
+  [[nodiscard]] constexpr partition_state save() {
+    partition_state s;
+    for (const auto& forms : forms_) {
+      s.form_count.push_back(static_cast<int>(forms.size()));
+      for (const int v : forms) s.forms.push_back(v);
+    }
+    for (const auto& m : made_) {
+      s.made_node.push_back(m.node);
+      s.made_value.push_back(m.value);
+      s.made_level.push_back(m.level);
+    }
+    s.program = std::move(program);
+    s.roots = std::move(roots_);
+    s.results = std::move(results_);
+    s.open = std::move(open_);
+    s.open_at = std::move(open_at_);
+    s.given = std::move(given_);
+    return s;
+  }
+  constexpr void load(partition_state s) {
+    std::size_t at = 0;
+    for (std::size_t i = 0; i < forms_.size(); ++i)
+      for (int k = 0; k < s.form_count[i]; ++k) forms_[i].push_back(s.forms[at++]);
+    for (std::size_t i = 0; i < s.made_node.size(); ++i)
+      made_.push_back(made_form{s.made_node[i], s.made_value[i], s.made_level[i]});
+    program = std::move(s.program);
+    roots_ = std::move(s.roots);
+    results_ = std::move(s.results);
+    open_ = std::move(s.open);
+    open_at_ = std::move(s.open_at);
+    given_ = std::move(s.given);
   }
 
  private:
@@ -142,6 +190,8 @@ class partitioner : public region_parts {
     op.result = add_form(i, plan.result);
     program.ops.push_back(op);
   }
+
+  std::vector<std::uint8_t> needed_;  // by node: what no output depends on is not computed
 };
 
 }  // namespace gspmd::detail

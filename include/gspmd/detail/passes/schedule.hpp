@@ -117,7 +117,11 @@ class scheduler {
       else if (op.operands.count == 2) ++contractions;
     }
     out.values.reserve(program_.values.size() + program_.outputs.size());
-    out.contractions.reserve(contractions);
+    const auto count = program_.ops.size() + program_.outputs.size();
+    out.steps.reserve(count);
+    out.slots.reserve(3 * count);
+    out.bounds.reserve(count);
+    out.contractions.reserve(contractions < looked_at ? contractions : looked_at);
     out.scalar_ops.reserve(2 * lazy);
   }
 

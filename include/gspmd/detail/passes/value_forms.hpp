@@ -11,6 +11,12 @@
 
 namespace gspmd::detail {
 
+struct made_form {  // in an open body
+  int node = 0;
+  int value = 0;
+  int level = 0;
+};
+
 /// The local values that are made of every node, its forms: the same global value under several shardings. What a reader needs
 /// is made from the cheapest of them, and is then a form itself (GSPMD 4.5). Knows the bodies of loops and conditionals too, as
 /// far as a form is only there inside of them.
@@ -42,12 +48,6 @@ class value_forms {
     return {n.operands.begin(), n.op == opcode::shard_alike ? std::size_t{1} : static_cast<std::size_t>(n.operands.count)};
   }
   [[nodiscard]] static constexpr bool is_source(const node& n) { return n.op == opcode::constant || n.op == opcode::iota; }
-
-  struct made_form {  // in an open body
-    int node = 0;
-    int value = 0;
-    int level = 0;
-  };
 
   constexpr int add_value(int i, const sharding& layout) {
     const node& n = graph_.nodes[static_cast<std::size_t>(i)];

@@ -1,0 +1,84 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <vector>
+
+#include "gspmd/detail/ir/local_program.hpp"
+
+namespace gspmd::detail {
+
+/// What the partitioner knows after some of the nodes, besides what follows from the graph: another evaluation may go on from
+/// there.
+struct partition_state {
+  local_program program;
+  std::vector<int> roots, results;  // by node
+  std::vector<int> form_count;      // by root
+  std::vector<int> forms;           // of all roots
+  std::vector<int> open, open_at, given;
+  std::vector<int> made_node, made_value, made_level;
+
+  static constexpr std::size_t list_count = 13;
+  template <class State, class F>
+  static constexpr void for_each_list(State& s, F visit) {
+    visit(s.program.inputs);
+    visit(s.program.outputs);
+    visit(s.program.results);
+    visit(s.roots);
+    visit(s.results);
+    visit(s.form_count);
+    visit(s.forms);
+    visit(s.open);
+    visit(s.open_at);
+    visit(s.given);
+    visit(s.made_node);
+    visit(s.made_value);
+    visit(s.made_level);
+  }
+};
+
+struct partition_sizes {
+  std::size_t values = 0, ops = 0, ints = 0;
+};
+
+/// The same as a constant. What exceeds the capacity is left out, and `fits()` says so.
+template <partition_sizes Capacity>
+struct constant_partition_state {
+  std::array<local_value, Capacity.values> values{};
+  std::array<local_op, Capacity.ops> ops{};
+  std::array<int, Capacity.ints> ints{};
+  std::array<std::size_t, partition_state::list_count> counts{};
+  partition_sizes sizes;
+
+  constexpr explicit constant_partition_state(const partition_state& s)
+      : sizes{s.program.values.size(), s.program.ops.size(), 0} {
+    for (std::size_t i = 0; i < sizes.values && i < Capacity.values; ++i) values[i] = s.program.values[i];
+    for (std::size_t i = 0; i < sizes.ops && i < Capacity.ops; ++i) ops[i] = s.program.ops[i];
+    std::size_t list = 0;
+    partition_state::for_each_list(s, [&](const std::vector<int>& from) {
+      counts[list++] = from.size();
+      for (const int v : from) {
+        if (sizes.ints < Capacity.ints) ints[sizes.ints] = v;
+        ++sizes.ints;
+      }
+    });
+  }
+  [[nodiscard]] constexpr bool fits() const {
+    return sizes.values <= Capacity.values && sizes.ops <= Capacity.ops && sizes.ints <= Capacity.ints;
+  }
+  [[nodiscard]] constexpr partition_state thaw() const {
+    partition_state s;
+    s.program.values.assign(values.data(), values.data() + sizes.values);
+    s.program.ops.assign(ops.data(), ops.data() + sizes.ops);
+    std::size_t list = 0;
+    const int* from = ints.data();
+    partition_state::for_each_list(s, [&](std::vector<int>& to) {
+      to.assign(from, from + counts[list]);
+      from += counts[list++];
+    });
+    return s;
+  }
+};
+
+}  // namespace gspmd::detail
