@@ -139,7 +139,7 @@ constexpr value shard(value x, std::initializer_list<int> parts, location at = l
     }
     if (n != wanted && r.problem.empty())
       r.refuse(detail::mistake::parts) << "no run of mesh axes has " << wanted << " devices for dim " << d
-                                       << "; the mesh has the axes " << detail::axes_text(mesh, ~detail::axis_mask{0});
+                                       << "; the mesh has the axes " << detail::names_text(mesh);
     ++d;
   }
   return detail::annotate(x, r, "shard", at);
@@ -163,7 +163,7 @@ constexpr value split_dim(value x, int dim, int n, location at = location::curre
                                    << "; dims count from 0";
   else if (n != 1 && r.value.splits.empty())
     r.refuse(detail::mistake::parts) << "no run of mesh axes has " << n << " devices; the mesh has the axes "
-                                     << detail::axes_text(mesh, ~detail::axis_mask{0});
+                                     << detail::names_text(mesh);
   return detail::annotate(x, r, "split_dim", at);
 }
 

@@ -28,7 +28,9 @@ constexpr bool same_mesh(const mesh_shape& a, const mesh_shape& b) {
   }
   return true;
 }
-constexpr bool same_mesh(const mesh_info& a, const mesh_info& b) { return a.names == b.names && same_mesh(a.shape, b.shape); }
+constexpr bool same_mesh(const mesh_info& a, const mesh_info& b) {
+  return a.names == b.names && a.views == b.views && same_mesh(a.shape, b.shape);
+}
 
 /// Numbers by their bits: 0 and -0.0 are two programs, and a NaN is equal to itself. Functions by identity.
 constexpr bool same_scalar_op(const scalar_op& a, const scalar_op& b) {
