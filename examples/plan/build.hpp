@@ -305,8 +305,8 @@ class program_builder {
                                 : "the axis " + in_quotes(std::string(part.base)) + " has " + std::to_string(size) +
                                       " devices and no part " + in_quotes(name) + "; in NAME:(m)n, m times n divides the size");
     } else if (axes.count == 0) {
-      errors_.add(at.str(), in_quotes(name) + " is not an axis of the mesh; its axes are: " +
-                                std::string(ir::names_text(mesh).view()));
+      errors_.add(at.str(),
+                  in_quotes(name) + " is not an axis of the mesh; its axes are: " + std::string(ir::names_text(mesh).view()));
     } else {
       const auto mask = mesh.mask_of(name);
       if ((used & mask) == 0) {

@@ -79,7 +79,6 @@ class mesh {
   }
   /// The same devices, seen as this mesh and as `other`: annotations may name the axes of both. Throws gspmd::error: see `views`.
   [[nodiscard]] mesh with_view(const mesh& other) const {
-    if (!other.info().views.empty()) throw error("views: a mesh that has views already comes first");
     const auto seen = detail::with_view(info(), other.info());
     if (!seen.problem.empty()) throw error("views: " + std::string(seen.problem.view()));
     return with_info(seen.info);

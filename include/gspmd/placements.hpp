@@ -62,6 +62,11 @@ constexpr const char* placement_name_of(monoid op) {  // DTensor's words
 
 constexpr resolved_sharding from_placements(const mesh_info& mesh, const per_axis::placement* list, int count, int rank) {
   resolved_sharding r;
+  if (!mesh.views.empty()) {
+    r.refuse(mistake::placement) << "the program is on several meshes (" << named_sizes_text(mesh)
+                                 << "); say for which one the placements are: on<mesh, placements<...>>";
+    return r;
+  }
   if (count != mesh.shape.axis_count()) {
     r.refuse(mistake::placement) << "there are " << count << (count == 1 ? " placement" : " placements")
                                  << " for a mesh with the axes " << names_text(mesh) << "; write one for each axis";

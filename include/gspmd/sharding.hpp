@@ -106,8 +106,7 @@ constexpr void add_axes(const mesh_info& mesh, std::string_view list, int dim, r
     while (!name.empty() && name.back() == ' ') name.remove_suffix(1);
     const auto run = mesh.find_run(name);
     if (run.empty()) {
-      r.refuse(mistake::unknown_axis) << "`" << name << "` is not an axis of the mesh; its axes are "
-                                      << names_text(mesh);
+      r.refuse(mistake::unknown_axis) << "`" << name << "` is not an axis of the mesh; its axes are " << names_text(mesh);
       return;
     }
     for (const auto axis : run) {

@@ -35,7 +35,8 @@ std::vector<dynamic::mesh> random_meshes(random_numbers& random, int devices) {
         std::swap(turn[i - 1], turn[static_cast<std::size_t>(random.between(0, static_cast<int>(i) - 1))]);
     std::vector<dynamic::mesh::axis> axes;
     for (const auto t : turn) {
-      if (axes.empty() || random.chance(50)) axes.push_back({std::string(1, static_cast<char>('a' + m)) + std::to_string(axes.size()), 1});
+      if (axes.empty() || random.chance(50))
+        axes.push_back({std::string(1, static_cast<char>('a' + m)) + std::to_string(axes.size()), 1});
       axes.back().size *= digits[t];
     }
     if (random.chance(20)) axes.insert(axes.begin() + random.between(0, static_cast<int>(axes.size())), {"one", 1});

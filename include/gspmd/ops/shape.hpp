@@ -79,6 +79,17 @@ constexpr value reshard(value x, split<Dims...>, location at = location::current
                           "reshard", at);
 }
 
+/// The same for the other ways to write a sharding: `placements<...>`, `xla_split<...>`, and `on<mesh, ...>`, which names one of
+/// the meshes that the program is compiled for.
+///
+///     auto inside = reshard(x, on<expert, split<"ep", _>>{});
+template <class Sharding>
+  requires requires(const detail::mesh_info& mesh) { Sharding::resolve(mesh, 0); }
+constexpr value reshard(value x, Sharding, location at = location::current()) {
+  if (!x.is_valid()) return {};
+  return detail::annotate(x, Sharding::resolve(*x.graph()->mesh, x.rank()), "reshard", at);
+}
+
 /// The identity on `x`, sharded as `other` is, a tensor of the same shape that `x` need not depend on: what completion finds
 /// for one of them it gives to the other (GSPMD 3.5). The gradient passes through to `x`.
 ///

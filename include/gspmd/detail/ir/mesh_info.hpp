@@ -178,6 +178,19 @@ struct mesh_info {
   }
 };
 
+constexpr bool same_mesh(const mesh_shape& a, const mesh_shape& b) {
+  if (!(a.sizes == b.sizes)) return false;
+  if (a.order == nullptr && b.order == nullptr) return true;
+  for (std::int64_t i = 0; i < a.device_count(); ++i) {
+    const auto device = static_cast<std::int32_t>(i);
+    if ((a.order != nullptr ? a.order[i] : device) != (b.order != nullptr ? b.order[i] : device)) return false;
+  }
+  return true;
+}
+constexpr bool same_mesh(const mesh_info& a, const mesh_info& b) {
+  return a.names == b.names && a.views == b.views && same_mesh(a.shape, b.shape);
+}
+
 /// `data,model`
 constexpr text axes_text(const mesh_info& mesh, axis_mask axes) {
   text t;

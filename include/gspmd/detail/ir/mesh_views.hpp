@@ -26,9 +26,14 @@ class view_finder {
   constexpr view_finder(const mesh_info& mesh, const mesh_info& other) : found(mesh), other_(other) {}
 
   constexpr void run() {
+    if (!other_.views.empty()) {
+      problem << "a mesh that has views already comes first";
+      return;
+    }
     if (found.shape.device_count() != other_.shape.device_count()) {
-      problem << "the meshes " << named_sizes_text(found) << " and " << named_sizes_text(other_) << " have " << found.shape.device_count()
-              << " and " << other_.shape.device_count() << " devices; views are of the same devices";
+      problem << "the meshes " << named_sizes_text(found) << " and " << named_sizes_text(other_) << " have "
+              << found.shape.device_count() << " and " << other_.shape.device_count()
+              << " devices; views are of the same devices";
       return;
     }
     if (!find_factors()) {
@@ -44,7 +49,8 @@ class view_finder {
   text problem;  // empty: `found` has the axes of both
 
  private:
-  static constexpr const char* remedy = "; compile one step for each of the meshes, and bring values from one to the other with to_step";
+  static constexpr const char* remedy =
+      "; compile one step for each of the meshes, and bring values from one to the other with to_step";
 
   /// Where device `i` of the other mesh stands in the first one, as factors from major to minor.
   constexpr bool find_factors() {
@@ -133,8 +139,8 @@ class view_finder {
         for (const auto a : there)
           if (found.shape.sizes[a] > 1) wide.push_back(a);
         if (!(wide == parts))
-          problem << "the axis `" << other_.name(b) << "` does not stand for the same devices in the meshes " << named_sizes_text(found)
-                  << " and " << named_sizes_text(other_) << "; give it another name in one of them";
+          problem << "the axis `" << other_.name(b) << "` does not stand for the same devices in the meshes "
+                  << named_sizes_text(found) << " and " << named_sizes_text(other_) << "; give it another name in one of them";
       } else if (parts.empty()) {  // one device
         if (found.shape.axis_count() == max_axes) problem << "a mesh with its views has at most 16 parts of axes";
         else found.add_axis(other_.name(b), 1);
