@@ -280,7 +280,7 @@ class program_builder {
     return false;
   }
 
-  ir::mesh_info::run read_axis_name(const json& j, const path& at, ir::axis_mask& used) {
+  ir::axis_list read_axis_name(const json& j, const path& at, ir::axis_mask& used) {
     if (!j.is_string()) {
       errors_.add(at.str(), "is " + found(j) + ", not the name of an axis");
       return {};
