@@ -20,9 +20,8 @@ namespace gspmd {
 ///
 ///     using dense  = mesh<axis<"pp", 2>, axis<"dp_shard", 2>, axis<"cp", 2>, axis<"tp", 2>>;
 ///     using expert = mesh<axis<"pp", 2>, axis<"ep", 4>, axis<"tp", 2>>;
-///     using step = compile<layer, views<dense, expert>,
-///         in<float, dims<512, 64>, split<"dp_shard,cp", _>>, in<float, dims<8, 64, 256>, split<"ep", _, "tp">>>;
-///     static_assert(step::collectives == list{all_to_all<"ep">, all_to_all<"ep">});
+///     using step = compile<experts, views<dense, expert>,
+///         in<float, dims<64, 8, 32>, split<"dp_shard,cp", _, _>>, in<float, dims<8, 32, 64>, split<"ep", _, "tp">>>;
 ///
 /// A compile error: another number of devices, axes of one mesh that end inside axes of another, a device order that is no exchange
 /// of axes, one name for two things, more than 16 parts of axes.

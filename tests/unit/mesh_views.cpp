@@ -11,7 +11,10 @@
 #include "gspmd/dynamic.hpp"
 #include "gspmd/explain.hpp"
 #include "gspmd/ops.hpp"
+#include "gspmd/placements.hpp"
 #include "gspmd/run.hpp"
+#include "gspmd/views.hpp"
+#include "gspmd/xla_sharding.hpp"
 
 using namespace gspmd;
 
@@ -297,6 +300,38 @@ TEST_CASE("an axis of a view that a reshape cuts further") {
   const auto data = counted(16);
   const auto y = p.run(simulated{}, data)[0];
   for (std::size_t i = 0; i < 16; ++i) CHECK_EQ(y.data<float>()[i], data[i] + 1);
+}
+
+TEST_CASE("annotations that name their mesh, in a program of the run time") {
+  using one = gspmd::mesh<axis<"x", 4>, axis<"y", 2>>;
+  using two = gspmd::mesh<axis<"a", 2>, axis<"b", 4>>;
+  using three = gspmd::mesh<axis<"f", 8>>;
+  const dynamic::mesh m1({{"x", 4}, {"y", 2}}), m2({{"a", 2}, {"b", 4}});
+  const auto place = [](auto input, const dynamic::mesh& m) {
+    dynamic::builder b(m);
+    b.output(b.input(input) * 2.0);
+    return b.compile().input(0).text();
+  };
+  const auto both = dynamic::views({m1, m2});
+  CHECK_EQ(place(in<float, dims<8, 8>, on<two, split<"b", "a">>>{}, both), "[b, a]");
+  CHECK_EQ(place(in<float, dims<8, 8>, on<one, split<_, "y,x">>>{}, both), "[_, y,x]");
+  CHECK_EQ(place(in<float, dims<8, 8>, on<two, placements<per_axis::replicate, per_axis::shard(0)>>>{}, both), "[b, _]");
+  CHECK_EQ(place(in<float, dims<8, 8>, on<two, xla_split<"{devices=[4,2]<=[2,4]T(1,0)}">>>{}, both), "[b, a]");
+  CHECK_EQ(place(in<float, dims<8, 8>, xla_split<"{devices=[4,2]<=[2,4]T(1,0)}">>{}, both), "[b, a]");  // the devices say it all
+  CHECK_EQ(place(in<float, dims<8, 8>, on<one, split<"x", _>>>{}, m1), "[x, _]");
+  CHECK(holds(refusal([&] { place(in<float, dims<8, 8>, on<three, split<"f", _>>>{}, both); }),
+              "on the mesh f=8, and the program is compiled for x=4, y=2 | a=2, b=4; give compile views<> of both"));
+  CHECK(holds(refusal([&] { place(in<float, dims<8, 8>, on<one, split<"x", _>>>{}, m2); }), "give compile views<> of both"));
+  CHECK(holds(refusal([&] { place(in<float, dims<8, 8>, on<two, split<"x", _>>>{}, both); }), "`x` is not an axis of the mesh"));
+  CHECK(holds(refusal([&] { place(in<float, dims<8, 8>, placements<per_axis::shard(0), per_axis::replicate>>{}, both); }),
+              "say for which one the placements are: on<mesh, placements<...>>"));
+  // positions are those of the first mesh
+  dynamic::builder b(both);
+  b.output(mesh_split(b.input(in<float, dims<8, 8>>{}), {1, 0}));
+  CHECK_EQ(b.compile().output(0).text(), "[y, x]");
+  dynamic::builder c(both);
+  mesh_split(c.input(in<float, dims<8, 8>>{}), {2, -1});
+  CHECK(holds(refusal([&] { static_cast<void>(c.compile()); }), "names axis 2 and the mesh has 2 axes"));
 }
 
 TEST_CASE("what are no views of one mesh") {

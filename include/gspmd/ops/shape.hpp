@@ -100,9 +100,11 @@ constexpr value shard_alike(value x, value other, location at = location::curren
 }
 
 /// The identity, sharded by position (GSPMD 3.1): dim `d` is split by mesh axis `dims_mapping[d]`, -1 is not mapped.
+/// With several views of the devices these are the axes of the first.
 constexpr value mesh_split(value x, std::initializer_list<int> dims_mapping, location at = location::current()) {
   if (!x.is_valid()) return {};
   const auto& mesh = *x.graph()->mesh;
+  const auto axes = mesh.own_axes();
   detail::resolved_sharding r;
   if (static_cast<int>(dims_mapping.size()) != x.rank())
     r.refuse(detail::mistake::annotation_rank)
@@ -112,15 +114,15 @@ constexpr value mesh_split(value x, std::initializer_list<int> dims_mapping, loc
   int d = 0;
   for (const int axis : dims_mapping) {
     if (!r.problem.empty()) break;
-    if (axis < -1 || axis >= mesh.shape.axis_count())
+    if (axis < -1 || axis >= axes.count)
       r.refuse(detail::mistake::unknown_axis)
-          << "dims_mapping names axis " << axis << " and the mesh has " << mesh.shape.axis_count() << " axes; they count from 0";
+          << "dims_mapping names axis " << axis << " and the mesh has " << axes.count << " axes; they count from 0";
     else if (axis >= 0 && (used & detail::axis_bit(axis)) != 0)
       r.refuse(detail::mistake::axis_used_twice)
-          << "axis `" << mesh.name(axis) << "` is used twice; a mesh axis splits one dim at most";
+          << "axis `" << mesh.base_name(axes[axis][0]) << "` is used twice; a mesh axis splits one dim at most";
     else if (axis >= 0) {
       used |= detail::axis_bit(axis);
-      r.value.add_split(axis, d);
+      for (const auto a : axes[axis]) r.value.add_split(a, d);
     }
     ++d;
   }

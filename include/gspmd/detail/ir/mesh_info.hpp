@@ -125,13 +125,22 @@ struct mesh_info {
       if (!holds(written, a)) rest.push_back(a);
     axes = rest;
   }
+  /// What the axes of the mesh as it was written are now, in their order.
+  [[nodiscard]] constexpr inline_vec<axis_list, max_axes> own_axes() const {
+    inline_vec<axis_list, max_axes> result;
+    for (int a = 0; a < names.count; ++a) {
+      if (a == 0 || sub_axis::of(name(a)).size == 0 || base_name(a) != base_name(a - 1)) result.push_back({});
+      result[result.count - 1].push_back(static_cast<std::int8_t>(a));
+    }
+    return result;
+  }
   /// Calls `f(name, axes, size)` for every axis that the user named: those of the mesh, then those of its views.
   template <class F>
   constexpr void for_each_named(F f) const {
-    for (int a = 0; a < names.count; ++a) {
-      if (a > 0 && sub_axis::of(name(a)).size != 0 && base_name(a) == base_name(a - 1)) continue;
-      const auto mask = mask_of(base_name(a));
-      f(base_name(a), mask, shape.size_of(mask));
+    for (const auto& parts : own_axes()) {
+      axis_mask mask = 0;
+      for (const auto a : parts) mask |= axis_bit(a);
+      f(base_name(parts[0]), mask, shape.size_of(mask));
     }
     for (int k = 0; k < views.count; ++k) f(view_name(k), mask_of(view_name(k)), shape.size_of(mask_of(view_name(k))));
   }
