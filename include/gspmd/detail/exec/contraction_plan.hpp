@@ -18,6 +18,7 @@ inline constexpr int max_letters = 2 * max_rank;
 struct contraction {
   inline_vec<std::int8_t, max_rank> lhs, rhs, out;
   inline_vec<std::int64_t, max_letters> extent;  // per letter, as allocated
+  friend constexpr bool operator==(const contraction&, const contraction&) = default;
 };
 
 /// What happens to an operand before the product, in this order; both steps write to scratch.

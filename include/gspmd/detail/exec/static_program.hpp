@@ -15,24 +15,33 @@
 namespace gspmd::detail {
 
 template <class Program, int I>
+struct static_contraction {
+  constexpr const contraction_plan& operator()() const { return Program::view.contractions[I]; }
+};
+template <class Program, int I>
+struct static_reduction {
+  constexpr const reduction_spec& operator()() const { return Program::view.reductions[I]; }
+};
+template <class Program, int I>
+struct static_permutation {
+  constexpr const permutation_spec& operator()() const { return Program::view.permutations[I]; }
+};
+
+template <class Program, int I>
 struct static_step {
   static constexpr const plan_step& constant = Program::view.steps[static_cast<std::size_t>(I)];
-  static constexpr const plan_view& plan() { return Program::view; }
-  static constexpr const plan_step& step() { return constant; }
+};
 
-  static constexpr auto spec = static_cast<std::size_t>(constant.spec);
-  struct contraction_constant {
-    constexpr const contraction_plan& operator()() const { return Program::view.contractions[spec]; }
-  };
-  struct reduction_constant {
-    constexpr const reduction_spec& operator()() const { return Program::view.reductions[spec]; }
-  };
-  struct permutation_constant {
-    constexpr const permutation_spec& operator()() const { return Program::view.permutations[spec]; }
-  };
-  static constexpr contraction_constant contraction() { return {}; }
-  static constexpr reduction_constant reduction() { return {}; }
-  static constexpr permutation_constant permutation() { return {}; }
+/// What the kernels of local_step.hpp are told of a step: constants are what all steps of one entry of the plan's tables have in
+/// common, so that these share one kernel.
+template <class Program, class Spec>
+struct static_source {
+  const plan_step& given;
+  static constexpr const plan_view& plan() { return Program::view; }
+  [[nodiscard]] const plan_step& step() const { return given; }
+  static constexpr Spec contraction() { return {}; }
+  static constexpr Spec reduction() { return {}; }
+  static constexpr Spec permutation() { return {}; }
 };
 
 template <class Program, int G>
@@ -50,32 +59,46 @@ struct static_group {
       copy<scalar_op, static_cast<std::size_t>(group.ops.count)>(Program::view.scalar_ops, group.ops.begin);
   static constexpr auto stores =
       copy<fused_store, static_cast<std::size_t>(group.stores.count)>(Program::view.stores, group.stores.begin);
+
+  static constexpr int count_slots(opcode op) {
+    int count = 0;
+    for (const auto& o : ops)
+      if (o.op == op && o.slot >= count) count = o.slot + 1;
+    return count;
+  }
+  static constexpr int input_count = count_slots(opcode::parameter);
+  static constexpr int iota_count = count_slots(opcode::iota);
+  static constexpr int output_count = group.stores.count;
 };
 
-/// Out of line: the same for every communicator.
-template <class Program, int I>
-[[gnu::noinline]] void run_static_local(const device_memory& device) {
-  using source = static_step<Program, I>;
-  constexpr const plan_step& s = source::constant;
-  using T = element_t<source::constant.type>;
-  if constexpr (s.what == action::contract) {
-    run_contract<T>(source{}, device);
-  } else if constexpr (s.what == action::reduce) {
-    run_reduce<T>(source{}, device);
-  } else if constexpr (s.what == action::permute) {
-    run_permute<T>(source{}, device);
-  } else if constexpr (s.what == action::copy || s.what == action::row || s.what == action::set_row) {
-    run_copy(Program::view, s, device);
+// Out of line: the same for every communicator.
+template <class Program, action What, dtype Type, int Spec>
+[[gnu::noinline]] void run_static_entry(const plan_step& s, const device_memory& device) {
+  using T = element_t<Type>;
+  if constexpr (What == action::contract) {
+    run_contract<T>(static_source<Program, static_contraction<Program, Spec>>{s}, device);
+  } else if constexpr (What == action::reduce) {
+    run_reduce<T>(static_source<Program, static_reduction<Program, Spec>>{s}, device);
+  } else if constexpr (What == action::permute) {
+    run_permute<T>(static_source<Program, static_permutation<Program, Spec>>{s}, device);
   } else {
-    const void* inputs[s.operands.count + 1]{};
-    void* outputs[s.results.count];
-    std::int64_t offsets[s.bounds.count + 1]{};
-    for (int k = 0; k < s.operands.count; ++k) inputs[k] = device.read(Program::view.operand(s, k).where);
-    for (int k = 0; k < s.results.count; ++k) outputs[k] = device.write(Program::view.result(s, k).where);
-    for (int b = 0; b < s.bounds.count; ++b)
+    using group = static_group<Program, Spec>;
+    const void* inputs[group::input_count + 1]{};
+    void* outputs[group::output_count];
+    std::int64_t offsets[group::iota_count + 1]{};
+    for (int k = 0; k < group::input_count; ++k) inputs[k] = device.read(Program::view.operand(s, k).where);
+    for (int k = 0; k < group::output_count; ++k) outputs[k] = device.write(Program::view.result(s, k).where);
+    for (int b = 0; b < group::iota_count; ++b)
       offsets[b] = first_index(Program::view, Program::view.bounds[static_cast<std::size_t>(s.bounds.begin + b)], device.at);
-    run_fused<static_group<Program, s.spec>>(inputs, outputs, offsets);
+    run_fused<group>(inputs, outputs, offsets);
   }
+}
+
+template <class Program, int I>
+void run_static_local(const device_memory& device) {
+  constexpr const plan_step& s = static_step<Program, I>::constant;
+  if constexpr (s.what == action::copy || s.what == action::row || s.what == action::set_row) run_copy(Program::view, s, device);
+  else run_static_entry<Program, s.what, s.type, s.spec>(s, device);
 }
 
 template <class Program, int I, class Comm>

@@ -6,6 +6,7 @@
 
 #include "gspmd/detail/exec/fused_collapse.hpp"
 #include "gspmd/detail/ir/plan.hpp"
+#include "gspmd/detail/ir/same_plan.hpp"
 #include "gspmd/detail/ops/einsum.hpp"
 #include "gspmd/detail/ops/reduce.hpp"
 
@@ -151,14 +152,25 @@ class scheduler {
     ++s.bounds.count;
   }
 
+  /// Where an equal entry stands in a table; if the last few are all different, it becomes one. What steps have in common is
+  /// planned, stored and compiled once: the layers of a network look alike.
   // Before its first use: Clang instantiates a member template too late for constant evaluation if its body comes later.
+  template <class T>
+  static constexpr int entry_of(std::vector<T>& table, const T& entry) {
+    const std::size_t first = table.size() < looked_at ? 0 : table.size() - looked_at;
+    for (std::size_t i = table.size(); i-- > first;)
+      if (table[i] == entry) return static_cast<int>(i);
+    table.push_back(entry);
+    return static_cast<int>(table.size()) - 1;
+  }
+  static constexpr std::size_t looked_at = 16;
+
   template <class Permutation>
   constexpr void emit_permute(const local_op& op, int operand, int result, const Permutation& permutation) {
     permutation_spec spec;
     spec.in = program_.value(operand).local;
     for (const auto d : permutation) spec.permutation.push_back(d);
-    out.permutations.push_back(spec);
-    add_step(action::permute, op, static_cast<int>(out.permutations.size()) - 1, {operand}, {result});
+    add_step(action::permute, op, entry_of(out.permutations, spec), {operand}, {result});
   }
 
   constexpr void emit(const local_op& op) {
@@ -185,8 +197,8 @@ class scheduler {
   }
 
   constexpr void emit_reduce(const local_op& op, int operand, int result, dim_mask dims, monoid kind) {
-    out.reductions.push_back(reduction_spec{program_.value(operand).local, dims, kind});
-    auto& s = add_step(action::reduce, op, static_cast<int>(out.reductions.size()) - 1, {operand}, {result});
+    const reduction_spec spec{program_.value(operand).local, dims, kind};
+    auto& s = add_step(action::reduce, op, entry_of(out.reductions, spec), {operand}, {result});
     for (int d = 0; d < program_.value(operand).local.count; ++d)
       if ((dims & dim_bit(d)) != 0) add_bound(s, d, operand, d);
   }
@@ -212,9 +224,9 @@ class scheduler {
     }
     const auto result = letters_of(graph_, n, 2);
     for (int d = 0; d < result.count; ++d) c.out.push_back(number_of(result[d]));
-    out.contractions.push_back(plan_contraction(c));
-    auto& s = add_step(action::contract, op, static_cast<int>(out.contractions.size()) - 1, {op.operands[0], op.operands[1]},
-                       {op.result});
+    const int spec = entry_of(contractions_, c);
+    if (spec == static_cast<int>(out.contractions.size())) out.contractions.push_back(plan_contraction(c));
+    auto& s = add_step(action::contract, op, spec, {op.operands[0], op.operands[1]}, {op.result});
     for (int k = 0; k < 2; ++k) {
       const auto dims = letters_of(graph_, n, k);
       for (int d = 0; d < dims.count; ++d)
@@ -474,6 +486,28 @@ class scheduler {
     std::vector<bound> offsets;
   };
 
+  /// As entry_of, for a group and its tables.
+  constexpr int entry_of_group(planned_group& planned, const group_builder& group) {
+    const std::size_t first = out.groups.size() < looked_at ? 0 : out.groups.size() - looked_at;
+    for (std::size_t i = out.groups.size(); i-- > first;)
+      if (is_same_group(out.groups[i], planned.loop, group)) return static_cast<int>(i);
+    planned.ops = {static_cast<int>(out.scalar_ops.size()), static_cast<int>(group.ops.size())};
+    planned.stores = {static_cast<int>(out.stores.size()), static_cast<int>(group.stores.size())};
+    for (const auto& o : group.ops) out.scalar_ops.push_back(o);
+    for (const auto& s : group.stores) out.stores.push_back(s);
+    out.groups.push_back(planned);
+    return static_cast<int>(out.groups.size()) - 1;
+  }
+  [[nodiscard]] constexpr bool is_same_group(const planned_group& known, const extents& loop, const group_builder& group) const {
+    if (at(known.ops.count) != group.ops.size() || at(known.stores.count) != group.stores.size() || !(known.loop == loop))
+      return false;
+    for (std::size_t i = 0; i < group.stores.size(); ++i)
+      if (!(out.stores[at(known.stores.begin) + i] == group.stores[i])) return false;
+    for (std::size_t i = 0; i < group.ops.size(); ++i)
+      if (!same_scalar_op(out.scalar_ops[at(known.ops.begin) + i], group.ops[i])) return false;
+    return true;
+  }
+
   /// Registers are numbered by int16.
   static constexpr std::size_t most_registers = 32'767;
 
@@ -520,12 +554,7 @@ class scheduler {
     planned_group planned;
     planned.loop = loop;
     collapse_loop(planned.loop, group.ops);
-    planned.ops = {static_cast<int>(out.scalar_ops.size()), static_cast<int>(group.ops.size())};
-    planned.stores = {static_cast<int>(out.stores.size()), static_cast<int>(group.stores.size())};
-    for (const auto& o : group.ops) out.scalar_ops.push_back(o);
-    for (const auto& s : group.stores) out.stores.push_back(s);
-    out.groups.push_back(planned);
-    auto& s = add_step(action::fused, op, static_cast<int>(out.groups.size()) - 1, group.inputs, group.results);
+    auto& s = add_step(action::fused, op, entry_of_group(planned, group), group.inputs, group.results);
     for (const auto& b : group.offsets) {
       out.bounds.push_back(b);
       ++s.bounds.count;
@@ -645,15 +674,16 @@ class scheduler {
   std::vector<int> uses_;   // by value: by operators that are not in a group yet
   std::vector<int> seen_;   // by value: the last walk that met it
   int stamp_ = 0;
-  std::vector<std::uint8_t> waiting_;  // by value: a lazy op that is not done
-  std::vector<visit> path_;            // see need()
-  std::vector<int> readers_from_;      // by value: its first one in readers_
-  std::vector<int> readers_;           // results of the operators that read a value, in order
-  std::vector<int> step_;              // by value: the step that computes it; -1: none yet
-  std::vector<int> open_;              // the steps that opened the bodies around what is emitted now
-  std::int64_t times_ = 1;             // how often that runs
-  std::vector<int> register_;          // by value: its register in the loop that computes it
-  std::vector<int> slot_;              // by memory: which input of the present loop it is; -1: none
+  std::vector<std::uint8_t> waiting_;      // by value: a lazy op that is not done
+  std::vector<visit> path_;                // see need()
+  std::vector<int> readers_from_;          // by value: its first one in readers_
+  std::vector<int> readers_;               // results of the operators that read a value, in order
+  std::vector<int> step_;                  // by value: the step that computes it; -1: none yet
+  std::vector<int> open_;                  // the steps that opened the bodies around what is emitted now
+  std::int64_t times_ = 1;                 // how often that runs
+  std::vector<int> register_;              // by value: its register in the loop that computes it
+  std::vector<contraction> contractions_;  // what out.contractions were planned for
+  std::vector<int> slot_;                  // by memory: which input of the present loop it is; -1: none
 };
 
 }  // namespace gspmd::detail
