@@ -81,8 +81,7 @@ class view_finder {
   constexpr void cut_at_begins(const tile_factor& f) {
     std::int64_t behind = 1;  // in the other mesh
     for (auto k = factors_.size(); k-- > 0 && factors_[k].stride != f.stride;) behind *= factors_[k].size;
-    cut_at(f.stride);
-    cut_at(f.stride * f.size);
+    cut_at(f.stride);  // it ends where the next one begins
     for (int a = 0; a < other_.shape.axis_count(); ++a) {
       const auto begin = stride_of(other_.shape, a);
       if (begin <= behind || begin >= behind * f.size) continue;
