@@ -226,7 +226,7 @@ class program_builder {
         for (std::size_t i = 0; i < (*given)[d].size(); ++i) {
           const auto axes = read_axis_name((*given)[d][i], path(at_dim, i), used);
           if (axes.count == 0) return {};
-          for (int a = axes.first; a < axes.first + axes.count; ++a) s.add_split(a, static_cast<int>(d));
+          for (const auto a : axes) s.add_split(a, static_cast<int>(d));
         }
       }
     }
@@ -280,7 +280,7 @@ class program_builder {
     return false;
   }
 
-  ir::mesh_info::run read_axis_name(const json& j, const path& at, ir::axis_mask& used) {
+  ir::axis_list read_axis_name(const json& j, const path& at, ir::axis_mask& used) {
     if (!j.is_string()) {
       errors_.add(at.str(), "is " + found(j) + ", not the name of an axis");
       return {};
@@ -288,7 +288,7 @@ class program_builder {
     return axis_named(j.get_ref<const std::string&>(), at, used);
   }
   /// The axes of the mesh that a name means: more than one where others name parts of it.
-  ir::mesh_info::run axis_named(const std::string& name, const path& at, ir::axis_mask& used) {
+  ir::axis_list axis_named(const std::string& name, const path& at, ir::axis_mask& used) {
     const auto& mesh = annotated_mesh_->info();
     const auto axes = mesh.find_run(name);
     const auto part = ir::sub_axis::of(name);
@@ -305,8 +305,8 @@ class program_builder {
                                 : "the axis " + in_quotes(std::string(part.base)) + " has " + std::to_string(size) +
                                       " devices and no part " + in_quotes(name) + "; in NAME:(m)n, m times n divides the size");
     } else if (axes.count == 0) {
-      errors_.add(at.str(), in_quotes(name) + " is not an axis of the mesh; its axes are: " +
-                                std::string(ir::axes_text(mesh, ~ir::axis_mask{0}).view()));
+      errors_.add(at.str(),
+                  in_quotes(name) + " is not an axis of the mesh; its axes are: " + std::string(ir::names_text(mesh).view()));
     } else {
       const auto mask = mesh.mask_of(name);
       if ((used & mask) == 0) {
@@ -336,7 +336,7 @@ class program_builder {
         errors_.add(at_axis.str(), std::string(ir::name_of(*kind)) + " is not defined for " + ir::name_of(type));
         return false;
       }
-      for (int a = axes.first; a < axes.first + axes.count; ++a) s.partial |= ir::axis_bit(a);
+      for (const auto a : axes) s.partial |= ir::axis_bit(a);
       s.kind = *kind;
     }
     return true;

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <cstdint>
 #include <string>
 #include <vector>
 
@@ -14,20 +15,20 @@ inline std::string dumped(const nlohmann::ordered_json& j) {
 }
 
 /// The names of axes in this order; parts of an axis that stand together are one.
-inline std::vector<std::string> axis_names(const ir::mesh_info& mesh, const std::vector<int>& axes) {
+inline std::vector<std::string> axis_names(const ir::mesh_info& mesh, ir::axis_list axes, bool any_order = false) {
   std::vector<std::string> names;
-  for (std::size_t i = 0; i < axes.size();) {
+  while (!axes.empty()) {
     ir::text name;
-    i += static_cast<std::size_t>(mesh.write_run(name, axes.data() + i, static_cast<int>(axes.size() - i)));
+    mesh.write_first(name, axes, any_order);
     names.emplace_back(name.view());
   }
   return names;
 }
 inline std::vector<std::string> axis_names(const ir::mesh_info& mesh, ir::axis_mask axes) {
-  std::vector<int> list;
+  ir::axis_list list;
   for (int a = 0; a < mesh.shape.axis_count(); ++a)
-    if ((axes & ir::axis_bit(a)) != 0) list.push_back(a);
-  return axis_names(mesh, list);
+    if ((axes & ir::axis_bit(a)) != 0) list.push_back(static_cast<std::int8_t>(a));
+  return axis_names(mesh, list, true);
 }
 
 inline nlohmann::ordered_json axes_json(const ir::mesh_info& mesh, ir::axis_mask axes) {
@@ -38,7 +39,7 @@ inline nlohmann::ordered_json axes_json(const ir::mesh_info& mesh, ir::axis_mask
 inline nlohmann::ordered_json sharding_json(const ir::mesh_info& mesh, const ir::sharding& s, int rank) {
   auto dims = nlohmann::ordered_json::array();
   for (int d = 0; d < rank; ++d) {
-    std::vector<int> axes;
+    ir::axis_list axes;
     for (const auto& use : s.splits)
       if (use.dim == d) axes.push_back(use.axis);
     auto list = nlohmann::ordered_json::array();

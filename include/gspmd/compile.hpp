@@ -76,6 +76,7 @@ constexpr graph trace_program() {
   graph g;
   g.mesh = &base_mesh<Mesh>::type::info;
   g.allow_replication = false;
+  if constexpr (!accepts_meshes<typename base_mesh<Mesh>::type>) g.fail({}, "compile", mistake::reported, "the meshes");
   int number = 0;
   const auto next = [&]<class Input>(std::type_identity<Input>) {
     auto argument = Input::trace(g, number);

@@ -13,6 +13,7 @@
 #include "gspmd/detail/exec/explain_plan.hpp"
 #include "gspmd/detail/exec/interpreter.hpp"
 #include "gspmd/detail/exec/step_checks.hpp"
+#include "gspmd/detail/ir/mesh_views.hpp"
 #include "gspmd/detail/ops/kept_functions.hpp"
 #include "gspmd/detail/passes/canonical.hpp"
 #include "gspmd/detail/passes/make_plan.hpp"
@@ -73,20 +74,17 @@ class mesh {
     mesh result(*this);
     result.held_ = std::make_shared<held>();
     for (int a = 0; a < info().shape.axis_count(); ++a) result.held_->info.add_axis(info().name(a), 1);
+    result.held_->info.views = info().views;
     return result;
+  }
+  /// The same devices, seen as this mesh and as `other`: annotations may name the axes of both. Throws gspmd::error: see `views`.
+  [[nodiscard]] mesh with_view(const mesh& other) const {
+    const auto seen = detail::with_view(info(), other.info());
+    if (!seen.problem.empty()) throw error("views: " + std::string(seen.problem.view()));
+    return with_info(seen.info);
   }
   /// The same devices with one axis cut in two (detail/passes/sub_axes.hpp).
-  [[nodiscard]] mesh with_cut(detail::axis_cut cut) const {
-    mesh result(*this);
-    result.held_ = std::make_shared<held>(*held_);
-    auto& shape = result.held_->info.shape;
-    result.held_->info = detail::cut_axis(held_->info, cut);
-    if (shape.order != nullptr) {
-      shape.order = result.held_->order.data();
-      shape.position = result.held_->position.data();
-    }
-    return result;
-  }
+  [[nodiscard]] mesh with_cut(detail::axis_cut cut) const { return with_info(detail::cut_axis(held_->info, cut)); }
 
  private:
   struct held {  // plans point into it
@@ -94,8 +92,34 @@ class mesh {
     std::vector<std::int32_t> order;
     std::vector<std::int32_t> position;
   };
+  /// The same devices under other axes.
+  [[nodiscard]] mesh with_info(const detail::mesh_info& other) const {
+    mesh result(*this);
+    result.held_ = std::make_shared<held>(*held_);
+    auto& info = result.held_->info;
+    info = other;
+    if (info.shape.order != nullptr) {
+      info.shape.order = result.held_->order.data();
+      info.shape.position = result.held_->position.data();
+    }
+    return result;
+  }
   std::shared_ptr<held> held_;
 };
+
+/// Several meshes over the same devices as one: annotations may name the axes of each, and a value that is sharded by one of them
+/// is resharded where an operator wants it by another. What can be views of each other is said at gspmd::views. Throws
+/// gspmd::error: another number of devices, axes of one that end inside axes of the other, a device order that is no exchange of
+/// axes, one name for two things.
+///
+///     const auto m = dynamic::views({dynamic::mesh({{"x", 4}, {"y", 2}}), dynamic::mesh({{"a", 2}, {"b", 4}})});
+///     auto step = dynamic::compile(f, m, dynamic::in<float>({8, 8}, {"x", ""}), dynamic::in<float>({8, 8}, {"b", ""}));
+inline mesh views(const std::vector<mesh>& meshes) {
+  if (meshes.empty()) throw error("views: give at least one mesh");
+  mesh result = meshes.front();
+  for (std::size_t k = 1; k < meshes.size(); ++k) result = result.with_view(meshes[k]);
+  return result;
+}
 
 /// An input of a program. `sharding` has one entry for each dim, as in `split`: "data", "data,model", "" or "?"; none at all
 /// leaves the input to completion. A single entry may be XLA's text for all dims: "{devices=[2,1]<=[2]}".
@@ -256,9 +280,9 @@ class program {
   }
 
   [[nodiscard]] detail::collective_filter over_axis(std::string_view name) const {
-    const int axis = mesh_.info().find(name);
-    if (axis < 0) throw error("the mesh has no axis `" + std::string(name) + '`');
-    return detail::over_axes(detail::axis_bit(axis));
+    const auto axes = mesh_.info().mask_of(name);
+    if (axes == 0) throw error("the mesh has no axis `" + std::string(name) + '`');
+    return detail::over_axes(axes);
   }
 
   dynamic::mesh mesh_;

@@ -23,4 +23,5 @@
 #include "gspmd/sharded_array.hpp"
 #include "gspmd/sharding.hpp"
 #include "gspmd/tree.hpp"
+#include "gspmd/views.hpp"
 #include "gspmd/within_budget.hpp"

@@ -3,6 +3,7 @@
 
 #include <array>
 #include <string_view>
+#include <type_traits>
 
 #include <boost/mp11/algorithm.hpp>
 #include <boost/mp11/list.hpp>
@@ -35,6 +36,14 @@ template <class T>
 inline constexpr bool is_axis = false;
 template <fixed_string Name, int Size>
 inline constexpr bool is_axis<axis<Name, Size>> = true;
+
+/// False for meshes that are no views of each other (views.hpp).
+template <class Mesh>
+inline constexpr bool accepts_meshes = true;
+
+/// Whether a mesh is the other one, or one of its views.
+template <class Mesh, class Of>
+inline constexpr bool is_view_of = std::is_same_v<Mesh, Of>;
 
 template <class Order>
 struct order_table {

@@ -31,7 +31,7 @@ struct axis_link {
   double seconds_per_message = 0;  // torus: for each link on the way
 };
 
-/// A network for estimates, and how fast a device computes.
+/// A network for estimates, and how fast a device computes. Of a program on `views` the axes are those of the first mesh.
 ///
 ///     constexpr network pod(61.5e12, {{"x", topology::torus, 70e9, 1e-6}, {"y", topology::torus, 70e9, 1e-6}});
 ///     static_assert(estimate<step>(pod).communication < 1e-3);

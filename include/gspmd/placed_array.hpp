@@ -240,23 +240,40 @@ array<T> gather(Comm& comm, const placed_array<T, P...>& from) {
   return result;
 }
 
+namespace detail {
+
+template <class Step, std::size_t K, class Comm, class T, class Shards>
+sharded_array<T> brought_to_step(Comm& comm, const placed_tables& from, const Shards& shards) {
+  require_devices(comm, Step::device_count);
+  const auto& value = Step::view.value(Step::view.inputs[K]);
+  if (dtype_of<T>() != value.type)
+    throw error("to_step: input " + std::to_string(K) + " is " + name_of(value.type) + " and the array given is " +
+                name_of(dtype_of<T>()));
+  const auto to = tables_of(*Step::view.mesh, value);
+  require_same_tensor(from, to);
+  sharded_array<T> result(comm, *Step::view.mesh, value);
+  const auto in = shard_pointers<const T>(shards);
+  const auto out = shard_pointers<T>(result);
+  redistribute_shards<T>(comm, from, to, in.data(), out.data());
+  return result;
+}
+
+}  // namespace detail
+
 /// A placed array as input `K` of a step takes it (leaves counted one by one), in the step's own sharding. Collective.
 ///
 ///     auto w = to_step<step, 1>(comm, w_cyclic);   s(comm, x, w, y);
 template <class Step, std::size_t K, communicator Comm, class T, placement... P>
 sharded_array<T> to_step(Comm& comm, const placed_array<T, P...>& from) {
-  require_devices(comm, Step::device_count);
-  const auto& value = Step::view.value(Step::view.inputs[K]);
-  if (detail::dtype_of<T>() != value.type)
-    throw error("to_step: input " + std::to_string(K) + " is " + detail::name_of(value.type) + " and the array given is " +
-                detail::name_of(detail::dtype_of<T>()));
-  const auto to = detail::tables_of(*Step::view.mesh, value);
-  detail::require_same_tensor(from.layout().tables(), to);
-  sharded_array<T> result(comm, *Step::view.mesh, value);
-  const auto in = detail::shard_pointers<const T>(from);
-  const auto out = detail::shard_pointers<T>(result);
-  detail::redistribute_shards<T>(comm, from.layout().tables(), to, in.data(), out.data());
-  return result;
+  return detail::brought_to_step<Step, K, Comm, T>(comm, from.layout().tables(), from);
+}
+/// The same for what another step gave, whose mesh is another one over the same devices. The two need no common one: this is the
+/// way between steps on 2x3 and on 3x2 devices, which `views` cannot be.
+///
+///     auto x = to_step<second, 0>(comm, y_of_first);
+template <class Step, std::size_t K, communicator Comm, class T>
+sharded_array<T> to_step(Comm& comm, const sharded_array<T>& from) {
+  return detail::brought_to_step<Step, K, Comm, T>(comm, detail::tables_of(from.mesh(), from.planned()), from);
 }
 
 /// What a step gave, or takes, in another layout. Collective.

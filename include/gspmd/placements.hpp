@@ -62,9 +62,14 @@ constexpr const char* placement_name_of(monoid op) {  // DTensor's words
 
 constexpr resolved_sharding from_placements(const mesh_info& mesh, const per_axis::placement* list, int count, int rank) {
   resolved_sharding r;
+  if (!mesh.views.empty()) {
+    r.refuse(mistake::placement) << "the program is on several meshes (" << named_sizes_text(mesh)
+                                 << "); say for which one the placements are: on<mesh, placements<...>>";
+    return r;
+  }
   if (count != mesh.shape.axis_count()) {
     r.refuse(mistake::placement) << "there are " << count << (count == 1 ? " placement" : " placements")
-                                 << " for a mesh with the axes " << axes_text(mesh, ~axis_mask{0}) << "; write one for each axis";
+                                 << " for a mesh with the axes " << names_text(mesh) << "; write one for each axis";
     return r;
   }
   for (int a = 0; a < count; ++a) {
@@ -98,7 +103,7 @@ constexpr placement_list to_placements(const mesh_info& mesh, const sharding& s)
     if (mesh.shape.sizes[use.axis] == 1) continue;  // its place in the order changes nothing
     if (use.dim == last_dim && use.axis < last_wide && r.problem.empty())
       r.problem << "axis `" << mesh.name(last_wide) << "` splits dim " << use.dim << " before axis `" << mesh.name(use.axis)
-                << "`, and placements are applied in the order of the mesh, " << axes_text(mesh, ~axis_mask{0})
+                << "`, and placements are applied in the order of the mesh, " << names_text(mesh)
                 << ": the order would be lost; give the mesh the other order of axes, or let `" << mesh.name(use.axis)
                 << "` split first";
     last_wide = use.axis;

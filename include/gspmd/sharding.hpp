@@ -105,12 +105,11 @@ constexpr void add_axes(const mesh_info& mesh, std::string_view list, int dim, r
     while (!name.empty() && name.front() == ' ') name.remove_prefix(1);
     while (!name.empty() && name.back() == ' ') name.remove_suffix(1);
     const auto run = mesh.find_run(name);
-    if (run.count == 0) {
-      r.refuse(mistake::unknown_axis) << "`" << name << "` is not an axis of the mesh; its axes are "
-                                      << axes_text(mesh, ~axis_mask{0});
+    if (run.empty()) {
+      r.refuse(mistake::unknown_axis) << "`" << name << "` is not an axis of the mesh; its axes are " << names_text(mesh);
       return;
     }
-    for (int axis = run.first; axis < run.first + run.count; ++axis) {
+    for (const auto axis : run) {
       if ((used & axis_bit(axis)) != 0) {
         r.refuse(mistake::axis_used_twice) << "axis `" << name << "` is used twice; a mesh axis splits one dim at most";
         return;

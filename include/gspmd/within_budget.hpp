@@ -110,7 +110,7 @@ template <class Counted, fixed_string Axis, std::int64_t Limit>
 struct limit_on_axis {
   static constexpr text check(const plan_view& p, const mesh_info& mesh) {
     const auto axes = mesh.mask_of(Axis.view());
-    if (axes == 0) return text("`") << Axis.view() << "` is not an axis of the mesh; its axes are " << axes_text(mesh, all_axes);
+    if (axes == 0) return text("`") << Axis.view() << "` is not an axis of the mesh; its axes are " << names_text(mesh);
     return over_limit<Counted>(p, mesh, over_axes(axes), Limit, text(" over `") << Axis.view() << '`');
   }
 };

@@ -79,6 +79,17 @@ constexpr value reshard(value x, split<Dims...>, location at = location::current
                           "reshard", at);
 }
 
+/// The same for the other ways to write a sharding: `placements<...>`, `xla_split<...>`, and `on<mesh, ...>`, which names one of
+/// the meshes that the program is compiled for.
+///
+///     auto inside = reshard(x, on<expert, split<"ep", _>>{});
+template <class Sharding>
+  requires requires(const detail::mesh_info& mesh) { Sharding::resolve(mesh, 0); }
+constexpr value reshard(value x, Sharding, location at = location::current()) {
+  if (!x.is_valid()) return {};
+  return detail::annotate(x, Sharding::resolve(*x.graph()->mesh, x.rank()), "reshard", at);
+}
+
 /// The identity on `x`, sharded as `other` is, a tensor of the same shape that `x` need not depend on: what completion finds
 /// for one of them it gives to the other (GSPMD 3.5). The gradient passes through to `x`.
 ///
@@ -89,9 +100,11 @@ constexpr value shard_alike(value x, value other, location at = location::curren
 }
 
 /// The identity, sharded by position (GSPMD 3.1): dim `d` is split by mesh axis `dims_mapping[d]`, -1 is not mapped.
+/// With several views of the devices these are the axes of the first.
 constexpr value mesh_split(value x, std::initializer_list<int> dims_mapping, location at = location::current()) {
   if (!x.is_valid()) return {};
   const auto& mesh = *x.graph()->mesh;
+  const auto axes = mesh.own_axes();
   detail::resolved_sharding r;
   if (static_cast<int>(dims_mapping.size()) != x.rank())
     r.refuse(detail::mistake::annotation_rank)
@@ -101,15 +114,15 @@ constexpr value mesh_split(value x, std::initializer_list<int> dims_mapping, loc
   int d = 0;
   for (const int axis : dims_mapping) {
     if (!r.problem.empty()) break;
-    if (axis < -1 || axis >= mesh.shape.axis_count())
+    if (axis < -1 || axis >= axes.count)
       r.refuse(detail::mistake::unknown_axis)
-          << "dims_mapping names axis " << axis << " and the mesh has " << mesh.shape.axis_count() << " axes; they count from 0";
+          << "dims_mapping names axis " << axis << " and the mesh has " << axes.count << " axes; they count from 0";
     else if (axis >= 0 && (used & detail::axis_bit(axis)) != 0)
       r.refuse(detail::mistake::axis_used_twice)
-          << "axis `" << mesh.name(axis) << "` is used twice; a mesh axis splits one dim at most";
+          << "axis `" << mesh.base_name(axes[axis][0]) << "` is used twice; a mesh axis splits one dim at most";
     else if (axis >= 0) {
       used |= detail::axis_bit(axis);
-      r.value.add_split(axis, d);
+      for (const auto a : axes[axis]) r.value.add_split(a, d);
     }
     ++d;
   }
@@ -139,7 +152,7 @@ constexpr value shard(value x, std::initializer_list<int> parts, location at = l
     }
     if (n != wanted && r.problem.empty())
       r.refuse(detail::mistake::parts) << "no run of mesh axes has " << wanted << " devices for dim " << d
-                                       << "; the mesh has the axes " << detail::axes_text(mesh, ~detail::axis_mask{0});
+                                       << "; the mesh has the axes " << detail::names_text(mesh);
     ++d;
   }
   return detail::annotate(x, r, "shard", at);
@@ -163,7 +176,7 @@ constexpr value split_dim(value x, int dim, int n, location at = location::curre
                                    << "; dims count from 0";
   else if (n != 1 && r.value.splits.empty())
     r.refuse(detail::mistake::parts) << "no run of mesh axes has " << n << " devices; the mesh has the axes "
-                                     << detail::axes_text(mesh, ~detail::axis_mask{0});
+                                     << detail::names_text(mesh);
   return detail::annotate(x, r, "split_dim", at);
 }
 

@@ -3,6 +3,7 @@
 
 #include <cstddef>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -79,8 +80,12 @@ class plan_explainer {
 
   [[nodiscard]] std::string heading() const {
     std::string t = "mesh";
-    for (int a = 0; a < mesh_.shape.axis_count(); ++a)
-      t += (a > 0 ? ", " : " ") + std::string(mesh_.name(a)) + '=' + std::to_string(mesh_.shape.sizes[a]);
+    if (mesh_.views.empty()) {
+      for (int a = 0; a < mesh_.shape.axis_count(); ++a)
+        t += (a > 0 ? ", " : " ") + std::string(mesh_.name(a)) + '=' + std::to_string(mesh_.shape.sizes[a]);
+    } else {
+      t += ' ' + str(named_sizes_text(mesh_));
+    }
     const auto devices = mesh_.shape.device_count();
     return t + ": " + std::to_string(devices) + (devices == 1 ? " device\n\n" : " devices\n\n");
   }
@@ -187,9 +192,12 @@ class plan_explainer {
       const std::int64_t sent = sum_over_run(plan_, [&](const plan_step& s) { return is_it(s) ? s.bytes_sent : 0; });
       if (count > 0) table.add({"  in " + std::to_string(count) + ' ' + name_of(kind), bytes(sent)});
     }
-    for (int a = 0; a < mesh_.shape.axis_count(); ++a)
-      if (const auto sent = bytes_over(plan_, axis_bit(a)); sent > 0)
-        table.add({"  over " + std::string(mesh_.name(a)), bytes(sent)});
+    const auto add_over = [&](std::string_view name, axis_mask axes) {
+      if (const auto sent = bytes_over(plan_, axes); sent > 0) table.add({"  over " + std::string(name), bytes(sent)});
+    };
+    if (mesh_.views.empty())
+      for (int a = 0; a < mesh_.shape.axis_count(); ++a) add_over(mesh_.name(a), axis_bit(a));
+    else mesh_.for_each_named([&](std::string_view name, axis_mask axes, std::int64_t) { add_over(name, axes); });
     table.add({"  in total", bytes(total)});
     const auto sum = [&](auto& list) {
       std::int64_t n = 0;

@@ -21,6 +21,7 @@ constexpr text shard_text() {
 }
 template <class Mesh>
 constexpr text mesh_text() {
+  if (!Mesh::info.views.empty()) return named_sizes_text(Mesh::info);
   text t;
   for (int a = 0; a < Mesh::info.shape.axis_count(); ++a)
     t << (a > 0 ? "," : "") << Mesh::info.name(a) << '=' << static_cast<std::int64_t>(Mesh::info.shape.sizes[a]);
@@ -39,9 +40,13 @@ struct base_mesh {
   using type = Mesh;
 };
 
+template <class A, class B>
+inline constexpr bool see_each_other = is_view_of<A, B> || is_view_of<B, A>;
+
+/// On the same mesh, or one of them on a view of the other's.
 template <class Wanted, class Given>
 inline constexpr bool is_on_mesh_of =
-    std::is_same_v<typename base_mesh<typename Given::mesh_type>::type, typename base_mesh<typename Wanted::mesh_type>::type>;
+    see_each_other<typename base_mesh<typename Given::mesh_type>::type, typename base_mesh<typename Wanted::mesh_type>::type>;
 
 template <class Wanted, class Given>
 constexpr bool is_shard_for() {

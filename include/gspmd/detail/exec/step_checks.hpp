@@ -28,10 +28,12 @@ inline std::string leaf_text(const plan_view& plan, std::size_t leaf) {
     throw error(leaf_text(plan, leaf) + " is " + std::string(shape_text(wanted.global).view()) +
                 " and the sharded_array given is " + std::string(shape_text(has.global).view()) + ", or of another type or mesh");
   if (!same_tiles(given_mesh, has.layout, *plan.mesh, wanted.layout, wanted.global.count))
-    throw error(leaf_text(plan, leaf) + " is sharded " +
-                std::string(sharding_text(mesh, wanted.layout, wanted.global.count).view()) +
-                " and the sharded_array given is sharded " +
-                std::string(sharding_text(mesh, has.layout, has.global.count).view()) + "; annotate both alike");
+    throw error(
+        leaf_text(plan, leaf) + " is sharded " + std::string(sharding_text(mesh, wanted.layout, wanted.global.count).view()) +
+        " and the sharded_array given is " +
+        (same_mesh(given_mesh, mesh.shape)
+             ? "sharded " + std::string(sharding_text(mesh, has.layout, has.global.count).view()) + "; annotate both alike"
+             : "laid out otherwise on another mesh of the devices; annotate both alike, or bring it over with to_step"));
 }
 
 /// Throws if an output is given the memory of an input that is read after it is written.

@@ -39,10 +39,21 @@ struct sub_axis {
   }
 };
 
+using axis_list = inline_vec<std::int8_t, max_axes>;  // ordered, major to minor
+
+/// An axis of a second mesh over the same devices (mesh_views.hpp): the axes that it consists of.
+struct view_axis {
+  inline_vec<char, static_cast<int>(max_name)> name;
+  axis_list parts;
+  friend constexpr bool operator==(const view_axis&, const view_axis&) = default;
+};
+inline constexpr int max_view_axes = 32;
+
 /// A mesh with the names of its axes: what annotations and messages speak of.
 struct mesh_info {
   mesh_shape shape;
   inline_vec<inline_vec<char, static_cast<int>(max_name)>, max_axes> names;
+  inline_vec<view_axis, max_view_axes> views;  // other names for runs of axes; each has at least one
 
   constexpr void add_axis(std::string_view name, std::int32_t size) {
     inline_vec<char, static_cast<int>(max_name)> chars;
@@ -50,90 +61,193 @@ struct mesh_info {
     names.push_back(chars);
     shape.sizes.push_back(size);
   }
-  [[nodiscard]] constexpr std::string_view name(int axis) const {
-    return {names[axis].begin(), static_cast<std::size_t>(names[axis].size())};
-  }
+  [[nodiscard]] constexpr std::string_view name(int axis) const { return view_of(names[axis]); }
+  [[nodiscard]] constexpr std::string_view view_name(int k) const { return view_of(views[k].name); }
   [[nodiscard]] constexpr int find(std::string_view wanted) const {
     for (int a = 0; a < names.count; ++a)
       if (name(a) == wanted) return a;
     return -1;
   }
-  /// The axes that a name means: one, or, where the planner has cut an axis, the neighbours that it was cut into. None: count 0.
-  struct run {
-    int first = -1;
-    int count = 0;
-  };
-  [[nodiscard]] constexpr run find_run(std::string_view wanted) const {
-    if (const int a = find(wanted); a >= 0) return {a, 1};
-    const sub_axis w = sub_axis::of(wanted);
-    for (int a = 0; a < names.count; ++a) {
-      const sub_axis s = sub_axis::of(name(a));
-      if (s.size == 0 || s.base != w.base || s.before != w.before) continue;
-      std::int64_t size = 1;
-      for (int b = a; b < names.count && sub_axis::of(name(b)).base == w.base; ++b) {
-        size *= shape.sizes[b];
-        const bool is_last = b + 1 == names.count || sub_axis::of(name(b + 1)).base != w.base;
-        if (w.size == 0 ? is_last : size == w.size) return {a, b + 1 - a};
-      }
+  /// The axes that a name means: one, or those that an axis was cut into, or those that an axis of another view consists of.
+  /// `x:(2)4` is a part of what x means. None: count 0.
+  [[nodiscard]] constexpr axis_list find_run(std::string_view wanted) const {
+    axis_list found;
+    if (const int a = find(wanted); a >= 0) {
+      found.push_back(static_cast<std::int8_t>(a));
+      return found;
     }
-    return {};
+    const sub_axis w = sub_axis::of(wanted);
+    if (w.size == 0 && w.base.size() != wanted.size()) return found;
+    for (int a = 0; a < names.count; ++a)
+      if (base_name(a) == w.base) found.push_back(static_cast<std::int8_t>(a));
+    for (int k = 0; k < views.count && found.empty(); ++k)
+      if (view_name(k) == w.base) found = views[k].parts;
+    return w.size == 0 ? found : part_of(found, w);
   }
   [[nodiscard]] constexpr axis_mask mask_of(std::string_view wanted) const {
-    const run r = find_run(wanted);
     axis_mask mask = 0;
-    for (int a = r.first; a < r.first + r.count; ++a) mask |= axis_bit(a);
+    for (const auto a : find_run(wanted)) mask |= axis_bit(a);
     return mask;
   }
   /// The axis that this one is a part of: the user's name.
   [[nodiscard]] constexpr std::string_view base_name(int axis) const { return sub_axis::of(name(axis)).base; }
-  /// Writes neighbours that were one axis as that axis: x:(1)2,x:(2)2 is x. Returns how many of `axes` it took.
-  constexpr int write_run(text& t, const int* axes, int count) const {
+  /// Writes the first of some axes, together with those after it that make an axis of the user's with it, and takes them off the
+  /// list: x:(1)2,x:(2)2 is x. `any_order`: the list is a set, in the order of the mesh.
+  constexpr void write_first(text& t, axis_list& axes, bool any_order) const {
     const sub_axis first = sub_axis::of(name(axes[0]));
-    if (first.size == 0) {
-      t << name(axes[0]);
-      return 1;
-    }
-    std::int64_t size = shape.sizes[axes[0]];
     int n = 1;
-    for (; n < count && axes[n] == axes[n - 1] + 1 && base_name(axes[n]) == first.base; ++n) size *= shape.sizes[axes[n]];
-    const int last = axes[n - 1];
-    const bool is_whole = first.before == 1 && (last + 1 == names.count || base_name(last + 1) != first.base);
-    t << first.base;
-    if (!is_whole) t << ":(" << first.before << ')' << size;
-    return n;
+    bool is_whole = first.size == 0;
+    if (!is_whole) {
+      while (n < axes.count && axes[n] == axes[n - 1] + 1 && base_name(axes[n]) == first.base) ++n;
+      const int last = axes[n - 1];
+      is_whole = first.before == 1 && (last + 1 == names.count || base_name(last + 1) != first.base);
+    }
+    int best = -1;
+    for (int k = 0; k < views.count; ++k) {
+      const int longest = best >= 0 ? views[best].parts.count : is_whole ? n : 0;
+      if (views[k].parts.count > longest && begins_with(axes, views[k].parts, any_order)) best = k;
+    }
+    axis_list written;
+    if (best >= 0) {
+      t << view_name(best);
+      written = views[best].parts;
+    } else {
+      std::int64_t size = 1;
+      for (int i = 0; i < n; ++i) {
+        size *= shape.sizes[axes[i]];
+        written.push_back(axes[i]);
+      }
+      t << first.base;
+      if (!is_whole) t << ":(" << first.before << ')' << size;
+    }
+    axis_list rest;
+    for (const auto a : axes)
+      if (!holds(written, a)) rest.push_back(a);
+    axes = rest;
+  }
+  /// What the axes of the mesh as it was written are now, in their order.
+  [[nodiscard]] constexpr inline_vec<axis_list, max_axes> own_axes() const {
+    inline_vec<axis_list, max_axes> result;
+    for (int a = 0; a < names.count; ++a) {
+      if (a == 0 || sub_axis::of(name(a)).size == 0 || base_name(a) != base_name(a - 1)) result.push_back({});
+      result[result.count - 1].push_back(static_cast<std::int8_t>(a));
+    }
+    return result;
+  }
+  /// Calls `f(name, axes, size)` for every axis that the user named: those of the mesh, then those of its views.
+  template <class F>
+  constexpr void for_each_named(F f) const {
+    for (const auto& parts : own_axes()) {
+      axis_mask mask = 0;
+      for (const auto a : parts) mask |= axis_bit(a);
+      f(base_name(parts[0]), mask, shape.size_of(mask));
+    }
+    for (int k = 0; k < views.count; ++k) f(view_name(k), mask_of(view_name(k)), shape.size_of(mask_of(view_name(k))));
   }
   [[nodiscard]] constexpr bool has_equal_names() const {
     for (int a = 0; a < names.count; ++a)
       if (find(name(a)) != a) return true;
     return false;
   }
+
+ private:
+  static constexpr std::string_view view_of(const inline_vec<char, static_cast<int>(max_name)>& chars) {
+    return {chars.begin(), static_cast<std::size_t>(chars.size())};
+  }
+  static constexpr bool holds(const axis_list& list, std::int8_t axis) {
+    for (const auto a : list)
+      if (a == axis) return true;
+    return false;
+  }
+  static constexpr bool begins_with(const axis_list& axes, const axis_list& parts, bool any_order) {
+    if (parts.count > axes.count) return false;
+    if (!any_order) {
+      for (int i = 0; i < parts.count; ++i)
+        if (axes[i] != parts[i]) return false;
+      return true;
+    }
+    for (const auto p : parts)
+      if (!holds(axes, p)) return false;
+    return holds(parts, axes[0]);
+  }
+  /// Of the axes that a name means those that have `w.size` devices behind parts of `w.before`.
+  [[nodiscard]] constexpr axis_list part_of(const axis_list& whole, const sub_axis& w) const {
+    axis_list found;
+    std::int64_t before = 1, size = 1;
+    for (const auto a : whole) {
+      if (before >= w.before && size < w.size) {
+        if (before != w.before && found.empty()) break;
+        found.push_back(a);
+        size *= shape.sizes[a];
+      }
+      before *= shape.sizes[a];
+    }
+    if (size != w.size) found.clear();
+    return found;
+  }
 };
+
+constexpr bool same_mesh(const mesh_shape& a, const mesh_shape& b) {
+  if (!(a.sizes == b.sizes)) return false;
+  if (a.order == nullptr && b.order == nullptr) return true;
+  for (std::int64_t i = 0; i < a.device_count(); ++i) {
+    const auto device = static_cast<std::int32_t>(i);
+    if ((a.order != nullptr ? a.order[i] : device) != (b.order != nullptr ? b.order[i] : device)) return false;
+  }
+  return true;
+}
+constexpr bool same_mesh(const mesh_info& a, const mesh_info& b) {
+  return a.names == b.names && a.views == b.views && same_mesh(a.shape, b.shape);
+}
 
 /// `data,model`
 constexpr text axes_text(const mesh_info& mesh, axis_mask axes) {
   text t;
-  int list[max_axes]{};
-  int count = 0;
+  axis_list list;
   for (int a = 0; a < mesh.shape.axis_count(); ++a)
-    if ((axes & axis_bit(a)) != 0) list[count++] = a;
-  for (int i = 0; i < count;) {
-    if (i > 0) t << ',';
-    i += mesh.write_run(t, list + i, count - i);
+    if ((axes & axis_bit(a)) != 0) list.push_back(static_cast<std::int8_t>(a));
+  while (!list.empty()) {
+    if (!t.empty()) t << ',';
+    mesh.write_first(t, list, true);
   }
+  return t;
+}
+
+/// `x=4, y=2 | f=8`: the axes of the mesh, and those of its other views that are none of the mesh
+constexpr text named_sizes_text(const mesh_info& mesh) {
+  text t;
+  int n = 0;
+  const int own = [&mesh] {
+    int count = 0;
+    mesh.for_each_named([&count](std::string_view, axis_mask, std::int64_t) { ++count; });
+    return count - mesh.views.count;
+  }();
+  mesh.for_each_named([&](std::string_view name, axis_mask, std::int64_t size) {
+    if (n > 0) t << (n == own ? " | " : ", ");
+    t << name << '=' << size;
+    ++n;
+  });
+  return t;
+}
+
+/// All that a sharding may name: `data,model`, and the axes of the other views of the mesh.
+constexpr text names_text(const mesh_info& mesh) {
+  text t;
+  mesh.for_each_named([&t](std::string_view name, axis_mask, std::int64_t) { t << (t.empty() ? "" : ",") << name; });
   return t;
 }
 
 /// Appends the axes that split a dim, major to minor; false if there are none.
 constexpr bool write_dim(text& t, const mesh_info& mesh, const sharding& s, int dim) {
-  int list[max_axes]{};
-  int count = 0;
+  axis_list list;
   for (const auto& use : s.splits)
-    if (use.dim == dim) list[count++] = use.axis;
-  for (int i = 0; i < count;) {
-    if (i > 0) t << ',';
-    i += mesh.write_run(t, list + i, count - i);
+    if (use.dim == dim) list.push_back(use.axis);
+  const bool is_split = !list.empty();
+  for (bool is_first = true; !list.empty(); is_first = false) {
+    if (!is_first) t << ',';
+    mesh.write_first(t, list, false);
   }
-  return count > 0;
+  return is_split;
 }
 
 /// `[data, _, model] partial(x: add)`: per dim the axes that split it, major to minor

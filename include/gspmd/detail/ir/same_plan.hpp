@@ -19,17 +19,6 @@ constexpr bool same_list(std::span<const T> a, std::span<const T> b, Same same) 
   return true;
 }
 
-constexpr bool same_mesh(const mesh_shape& a, const mesh_shape& b) {
-  if (!(a.sizes == b.sizes)) return false;
-  if (a.order == nullptr && b.order == nullptr) return true;
-  for (std::int64_t i = 0; i < a.device_count(); ++i) {
-    const auto device = static_cast<std::int32_t>(i);
-    if ((a.order != nullptr ? a.order[i] : device) != (b.order != nullptr ? b.order[i] : device)) return false;
-  }
-  return true;
-}
-constexpr bool same_mesh(const mesh_info& a, const mesh_info& b) { return a.names == b.names && same_mesh(a.shape, b.shape); }
-
 /// Numbers by their bits: 0 and -0.0 are two programs, and a NaN is equal to itself. Functions by identity.
 constexpr bool same_scalar_op(const scalar_op& a, const scalar_op& b) {
   return a.op == b.op && a.type == b.type && a.operand_type == b.operand_type && a.args == b.args &&

@@ -36,9 +36,23 @@ constexpr bool same_order(const mesh_shape& a, const mesh_shape& b) {
   return true;
 }
 
+/// The same for meshes that count the devices in different orders, device by device. What is partial is not compared.
+constexpr bool same_tiles_by_device(const mesh_shape& mesh_a, const sharding& a, const mesh_shape& mesh_b, const sharding& b,
+                                    int rank) {
+  if (mesh_a.size_of(a.partial) > 1 || mesh_b.size_of(b.partial) > 1) return false;
+  for (int dim = 0; dim < rank; ++dim) {
+    if (parts_of(mesh_a, a, dim) != parts_of(mesh_b, b, dim)) return false;
+    for (std::int64_t d = 0; d < mesh_a.device_count(); ++d)
+      if (part_index(mesh_a, a, dim, mesh_a.coordinates_of(d)) != part_index(mesh_b, b, dim, mesh_b.coordinates_of(d)))
+        return false;
+  }
+  return true;
+}
+
 /// True when two shardings, each on its mesh, give every device the same part of a tensor: [x] is [x:(1)2,x:(2)2].
 constexpr bool same_tiles(const mesh_shape& mesh_a, const sharding& a, const mesh_shape& mesh_b, const sharding& b, int rank) {
-  if (mesh_a.device_count() != mesh_b.device_count() || !same_order(mesh_a, mesh_b)) return false;
+  if (mesh_a.device_count() != mesh_b.device_count()) return false;
+  if (!same_order(mesh_a, mesh_b)) return same_tiles_by_device(mesh_a, a, mesh_b, b, rank);
   for (int dim = -1; dim < rank; ++dim) {  // -1: the axes it is partial over
     axis_steps steps[2];
     for (int side = 0; side < 2; ++side) {

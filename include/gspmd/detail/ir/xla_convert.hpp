@@ -76,7 +76,7 @@ constexpr xla_on_mesh on_mesh(const xla_tiles& x, const mesh_info& info, int ran
   }
   const auto factors = factors_of(x, mesh.position);
   if (!factors.is_product) {
-    r.problem << "the device list is no product of the axes of the mesh (" << axes_text(info, ~axis_mask{0})
+    r.problem << "the device list is no product of the axes of the mesh (" << names_text(info)
               << "); give a mesh with that device order";
     return r;
   }

@@ -30,6 +30,7 @@ enum class mistake : std::uint8_t {
   inputs,  // what compile is given
   mesh_axes,
   device_order,
+  mesh_views,
   shard,  // what a step is given
   budget,
   reported,  // the compiler has said it already

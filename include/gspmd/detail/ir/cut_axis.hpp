@@ -1,0 +1,58 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstdint>
+
+#include "gspmd/detail/ir/mesh_info.hpp"
+
+namespace gspmd::detail {
+
+/// Cuts an axis of a mesh into (major, size / major). `axis` below 0: nothing to cut.
+struct axis_cut {
+  int axis = -1;
+  std::int32_t major = 1;
+};
+
+constexpr text part_name(const mesh_info& mesh, axis_cut cut, bool is_major) {
+  const auto whole = sub_axis::of(mesh.name(cut.axis));
+  return text(whole.base) << ":(" << (is_major ? whole.before : whole.before * cut.major) << ')'
+                          << (is_major ? cut.major : mesh.shape.sizes[cut.axis] / cut.major);
+}
+
+/// Whether the names of the parts have room, and there is an axis to spare.
+constexpr bool can_cut(const mesh_info& mesh, axis_cut cut) {
+  const text major = part_name(mesh, cut, true);
+  const text minor = part_name(mesh, cut, false);
+  return mesh.shape.axis_count() < max_axes && major.view().size() <= max_name && minor.view().size() <= max_name;
+}
+
+constexpr axis_list cut_axis(const axis_list& axes, int axis) {
+  axis_list result;
+  for (const auto a : axes) {
+    result.push_back(static_cast<std::int8_t>(a > axis ? a + 1 : a));
+    if (a == axis) result.push_back(static_cast<std::int8_t>(axis + 1));
+  }
+  return result;
+}
+
+/// `x` -> `x:(1)2`, `x:(2)2`; `x:(2)4` -> `x:(2)2`, `x:(4)2`
+constexpr mesh_info cut_axis(const mesh_info& mesh, axis_cut cut) {
+  mesh_info result;
+  for (int a = 0; a < mesh.shape.axis_count(); ++a) {
+    if (a != cut.axis) {
+      result.add_axis(mesh.name(a), mesh.shape.sizes[a]);
+      continue;
+    }
+    const text major = part_name(mesh, cut, true);
+    const text minor = part_name(mesh, cut, false);
+    result.add_axis(major.view(), cut.major);
+    result.add_axis(minor.view(), mesh.shape.sizes[a] / cut.major);
+  }
+  result.views = mesh.views;
+  for (auto& v : result.views) v.parts = cut_axis(v.parts, cut.axis);
+  result.shape.order = mesh.shape.order;  // row-major over the same digits
+  result.shape.position = mesh.shape.position;
+  return result;
+}
+
+}  // namespace gspmd::detail

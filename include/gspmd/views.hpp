@@ -1,0 +1,121 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <type_traits>
+
+#include "gspmd/detail/ir/mesh_views.hpp"
+#include "gspmd/detail/support/refuse.hpp"
+#include "gspmd/mesh.hpp"
+#include "gspmd/sharding.hpp"
+
+namespace gspmd {
+
+/// Several meshes over the same devices as one, wherever a mesh is asked for (F9, F27): annotations may name the axes of each, and
+/// a value that is sharded by the axes of one is resharded where it is wanted by those of another. A second mesh may flatten axes
+/// of the first, split them, cut the devices elsewhere, and count them in another order, as long as the axes of all meshes are
+/// runs of the axes of one finer mesh: axes of 2x3 and 3x2 are not. One name means the same devices in all of them. Texts call
+/// axes by the names of whichever mesh has the longest axis, the first of the meshes before the others.
+///
+///     using dense  = mesh<axis<"pp", 2>, axis<"dp_shard", 2>, axis<"cp", 2>, axis<"tp", 2>>;
+///     using expert = mesh<axis<"pp", 2>, axis<"ep", 4>, axis<"tp", 2>>;
+///     using step = compile<experts, views<dense, expert>,
+///         in<float, dims<64, 8, 32>, split<"dp_shard,cp", _, _>>, in<float, dims<8, 32, 64>, split<"ep", _, "tp">>>;
+///
+/// A compile error: another number of devices, axes of one mesh that end inside axes of another, a device order that is no exchange
+/// of axes, one name for two things, more than 16 parts of axes.
+template <class First, class... Others>
+struct views {
+ private:
+  static constexpr detail::mesh_with_views make() {
+    detail::mesh_with_views seen;
+    seen.info = First::info;
+    const detail::mesh_info* const others[] = {&Others::info..., nullptr};
+    for (std::size_t k = 0; k < sizeof...(Others) && seen.problem.empty(); ++k) {
+      auto next = detail::with_view(seen.info, *others[k]);
+      seen.info = next.info;
+      seen.problem = next.problem;
+    }
+    return seen;
+  }
+  struct problem {
+    static constexpr detail::text make() { return detail::text("views: ") << views::make().problem; }
+  };
+  static constexpr bool are_views = [] {
+    const auto seen = make();
+    return seen.problem.empty();
+  }();
+  static constexpr bool check() {
+    if constexpr (!are_views) detail::refuse<detail::mistake::mesh_views, problem>();
+    return true;
+  }
+  static_assert(check());
+
+ public:
+  /// False if the meshes are no views of each other; the compiler has reported it.
+  static constexpr bool accepted = are_views;
+  static constexpr detail::mesh_info info = [] {
+    const auto seen = make();
+    return seen.info;
+  }();
+  static constexpr int device_count = First::device_count;
+};
+
+namespace detail {
+
+/// A sharding by the axes of `own` as one by those of `mesh`, which has them all.
+constexpr resolved_sharding on_views(resolved_sharding r, const mesh_info& own, const mesh_info& mesh) {
+  if (!r.problem.empty()) return r;
+  const auto seen = with_view(mesh, own);
+  if (!seen.problem.empty() || !same_mesh(seen.info, mesh)) {
+    r.refuse(mistake::unknown_axis) << "the annotation is on the mesh " << named_sizes_text(own)
+                                    << ", and the program is compiled for " << named_sizes_text(mesh)
+                                    << "; give compile views<> of both meshes";
+    return r;
+  }
+  sharding s = r.value;
+  s.splits.clear();
+  s.partial = 0;
+  s.stages = 0;
+  for (const auto& use : r.value.splits)
+    for (const auto a : mesh.find_run(own.name(use.axis))) {
+      s.add_split(a, use.dim);
+      s.stages |= static_cast<std::uint64_t>(r.value.stage_of(use.axis)) << (4 * a);
+    }
+  for (int a = 0; a < own.shape.axis_count(); ++a)
+    if ((r.value.partial & axis_bit(a)) != 0) s.partial |= mesh.mask_of(own.name(a));
+  r.value = s;
+  return r;
+}
+
+}  // namespace detail
+
+/// An annotation that names its mesh, one of those that the program is compiled for: in the place of `split` in an input, and for
+/// `reshard`. Placement lists and XLA's texts, which speak of a whole mesh, need it where there are several.
+///
+///     in<float, dims<512, 64>, on<expert, split<"ep", _>>>
+///     in<float, dims<512, 64>, on<expert, placements<per_axis::replicate, per_axis::shard(0), per_axis::replicate>>>
+template <class Mesh, class Sharding, class Partial = partial<"">>
+struct on {
+  static constexpr bool is_annotation = true;
+  static constexpr detail::resolved_sharding resolve(const detail::mesh_info& mesh, int rank) {
+    if constexpr (requires { Sharding::resolve(mesh, rank); })
+      return detail::on_views(Sharding::resolve(Mesh::info, rank), Mesh::info, mesh);
+    else
+      return detail::on_views(detail::resolve(Mesh::info, Sharding::specs(), Sharding::rank, rank, Partial::axes, Partial::kind),
+                              Mesh::info, mesh);
+  }
+};
+
+namespace detail {
+
+template <class First, class... Others>
+inline constexpr bool accepts_meshes<views<First, Others...>> = views<First, Others...>::accepted;
+
+template <class Mesh, class First, class... Others>
+inline constexpr bool is_view_of<Mesh, views<First, Others...>> =
+    std::is_same_v<Mesh, First> || (std::is_same_v<Mesh, Others> || ...);
+
+}  // namespace detail
+}  // namespace gspmd
