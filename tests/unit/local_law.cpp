@@ -264,16 +264,16 @@ using refused = compile<[](auto x, auto w) { return broken_dot(x, w); }, pod, ro
 template <class Backend>
 void check_static(const Backend& backend) {
   array<float> x({7, 5}), w({5});
-  for (int64_t i = 0; i < 35; ++i) x[static_cast<std::size_t>(i)] = static_cast<float>(i % 6 - 2);
-  for (int64_t i = 0; i < 5; ++i) w[static_cast<std::size_t>(i)] = static_cast<float>(i - 1);
+  for (int64_t i = 0; i < 35; ++i) x[i] = static_cast<float>(i % 6 - 2);
+  for (int64_t i = 0; i < 5; ++i) w[i] = static_cast<float>(i - 1);
   const auto y = run<sums>(backend, x, w);
   for (int64_t b = 0; b < 7; ++b) {
     float running = 0, expected = 0;
     for (int64_t i = 0; i < 5; ++i) {
-      running += x[static_cast<std::size_t>(b * 5 + i)];
-      expected += 2 * running * w[static_cast<std::size_t>(i)];
+      running += x[b * 5 + i];
+      expected += 2 * running * w[i];
     }
-    CHECK(y[static_cast<std::size_t>(b)] == expected);
+    CHECK(y[b] == expected);
   }
 }
 
@@ -314,12 +314,12 @@ using gradient_step =
 
 TEST_CASE("gradients") {
   array<double> x({3, 4}), w({3, 4});
-  for (std::size_t i = 0; i < 12; ++i) w[i] = static_cast<double>(i * i);
+  for (int64_t i = 0; i < 12; ++i) w[i] = static_cast<double>(i * i);
   const auto by_x = run<gradient_step>(simulated{}, x, w);
-  for (std::size_t b = 0; b < 3; ++b)
-    for (std::size_t t = 0; t < 4; ++t) {
+  for (int64_t b = 0; b < 3; ++b)
+    for (int64_t t = 0; t < 4; ++t) {
       double expected = 0;
-      for (std::size_t s = t; s < 4; ++s) expected += w[b * 4 + s];
+      for (int64_t s = t; s < 4; ++s) expected += w[b * 4 + s];
       CHECK(by_x[b * 4 + t] == expected);
     }
 
@@ -343,10 +343,10 @@ TEST_CASE("gradients") {
       },
       m, dynamic::in<double>({3, 4}, {"x", ""}), dynamic::in<double>({4}));
   array<double> v({4});
-  for (std::size_t i = 0; i < 4; ++i) v[i] = static_cast<double>(i + 1);
+  for (int64_t i = 0; i < 4; ++i) v[i] = static_cast<double>(i + 1);
   const auto both = program.run(simulated{}, w, v);
-  for (std::size_t i = 0; i < 12; ++i) CHECK(both[0].data<double>()[i] == scale * v[i % 4]);
-  for (std::size_t i = 0; i < 4; ++i) CHECK(both[1].data<double>()[i] == scale * (w[i] + w[4 + i] + w[8 + i]));
+  for (int64_t i = 0; i < 12; ++i) CHECK(both[0].data<double>()[i] == scale * v[i % 4]);
+  for (int64_t i = 0; i < 4; ++i) CHECK(both[1].data<double>()[i] == scale * (w[i] + w[4 + i] + w[8 + i]));
 
   const auto gradient_of = [&](const auto& op) {
     return error_of([&] { dynamic::compile([&](auto a) { return grad(sum(op(a)), a); }, m, dynamic::in<double>({3, 4})); });
