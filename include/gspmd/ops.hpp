@@ -5,6 +5,7 @@
 
 #include "gspmd/ops/einsum.hpp"
 #include "gspmd/ops/elementwise.hpp"
+#include "gspmd/ops/local_op.hpp"
 #include "gspmd/ops/loops.hpp"
 #include "gspmd/ops/map.hpp"
 #include "gspmd/ops/reduce.hpp"

@@ -84,6 +84,7 @@ struct random_options {
   bool partial_inputs = true;
   bool permute_devices = true;
   bool regions = true;  // loops and conditionals
+  bool local_ops = false;
 };
 
 /// One random program, its inputs and its reference.
@@ -484,6 +485,7 @@ class random_program {
     const auto rank = static_cast<int>(shape.size());
     if (options_.regions && random_.chance(depth_ == 0 ? 12 : depth_ == 1 ? 6 : 0)) return make_region();
     if (random_.chance(depth_ > 0 ? 12 : 2)) return make_row(x);
+    if (options_.local_ops && random_.chance(30)) return make_local(x);
     switch (random_.between(0, 23)) {
       case 0:
       case 1: make_unary(x); break;
@@ -578,6 +580,15 @@ class random_program {
         else if (inputs.size() < 5) make_parameter(random_type(), random_shape());
         break;
     }
+  }
+
+  void make_local(int x) {
+    namespace own = local_functions;
+    const int rank = at(x).shape.count;
+    if (at(x).type == dtype::pred || rank < 1 || rank > 3) return;
+    const ir::local_function* f = rank == 1 ? own::reversed : rank == 3 ? own::turned : own::rows_reversed;
+    if (rank == 2 && random_.chance(60)) f = random_.chance(50) && ir::is_floating(at(x).type) ? own::sums : own::minima;
+    commit(ir::add_local_op(g, *f, std::span<const int>(&x, 1), ir::location::current()));
   }
 
   // ---- loops and conditionals ----
@@ -973,6 +984,11 @@ class random_program {
         if (n.function == &maps::averaged) return rounded(n.type, 2 * worst, 5 * largest, finest + 2);
         const facts p = product(1);
         return rounded(n.type, p.error + x[0].error, p.magnitude + x[0].magnitude, std::max(p.grid, x[0].grid));
+      }
+      case opcode::local_op: {
+        const double terms = terms_of(n, v);
+        if (n.local == local_functions::sums) return rounded(n.type, terms * worst, terms * largest, finest, terms + 12);
+        return {worst, std::max(largest, own), finest, true};
       }
       case opcode::reduce: {
         const double terms = terms_of(n, v);

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "gspmd/detail/ir/graph.hpp"
+#include "support/local_functions.hpp"
 
 /// A graph evaluated on one giant device, straight from the StableHLO definitions of its operators. Nothing of the
 /// library computes here: of gspmd only the structs of the graph are read.
@@ -353,6 +354,21 @@ inline void rows(const node& n, const std::vector<const host_array*>& x, host_ar
   });
 }
 
+/// A user's own operator, one of local_functions.hpp.
+inline void local(const node& n, const host_array& x, host_array& result) {
+  namespace own = local_functions;
+  if (n.local == own::minima || n.local == own::sums) {
+    node as_reduce = n;
+    as_reduce.attributes.push_back(0);
+    return reduce(as_reduce, x, result);
+  }
+  gather(x, result, [&](const index& at) -> index {
+    if (n.local == own::turned) return {at[1], at[2], at[0]};
+    if (n.local == own::rows_reversed) return {at[0], x.shape[1] - 1 - at[1]};
+    return {x.shape[0] - 1 - at[0]};
+  });
+}
+
 /// The value of node `i`, given the values of the nodes before it. Parameters must be in `values` already.
 inline host_array evaluate_node(const graph& g, int i, const std::vector<host_array>& values) {
   const node& n = g.nodes[static_cast<std::size_t>(i)];
@@ -376,6 +392,7 @@ inline host_array evaluate_node(const graph& g, int i, const std::vector<host_ar
     }
     case opcode::einsum: einsum(n, x, result); break;
     case opcode::reduce: reduce(n, *x[0], result); break;
+    case opcode::local_op: local(n, *x[0], result); break;
     case opcode::broadcast_in_dim:
       gather(*x[0], result, [&](const index& at) {
         index from;

@@ -94,6 +94,8 @@ class plan_explainer {
     if (n.op == opcode::parameter) return "input " + std::to_string(n.at.line);
     std::string t = name_of(n.op);
     if (n.op == opcode::loop) t += " (" + times_text(plan_.steps[static_cast<std::size_t>(v.step)].trips) + ')';
+    if (n.op == opcode::local_op && v.step >= 0)
+      t += ' ' + str(local_rule_text(plan_.steps[static_cast<std::size_t>(v.step)].local->rule));
     if (n.op == opcode::reduce && v.step >= 0)
       t += '(' +
            std::string(

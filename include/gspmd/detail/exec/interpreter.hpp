@@ -153,6 +153,7 @@ class interpreter {
       case action::copy:
       case action::row:
       case action::set_row: run_copy(plan_, s, device); break;
+      case action::local: run_local_function(plan_, s, device); break;
       default:
         for (int k = 0; k < s.operands.count; ++k) inputs_[static_cast<std::size_t>(k)] = device.read(plan_.operand(s, k).where);
         for (int k = 0; k < s.results.count; ++k) outputs_[static_cast<std::size_t>(k)] = device.write(plan_.result(s, k).where);

@@ -7,6 +7,7 @@
 
 #include "gspmd/detail/exec/contraction.hpp"
 #include "gspmd/detail/exec/device_memory.hpp"
+#include "gspmd/detail/exec/local_function_step.hpp"
 #include "gspmd/detail/exec/permute.hpp"
 #include "gspmd/detail/exec/reduce.hpp"
 #include "gspmd/error.hpp"

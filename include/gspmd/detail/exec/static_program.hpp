@@ -98,6 +98,7 @@ template <class Program, int I>
 void run_static_local(const device_memory& device) {
   constexpr const plan_step& s = static_step<Program, I>::constant;
   if constexpr (s.what == action::copy || s.what == action::row || s.what == action::set_row) run_copy(Program::view, s, device);
+  else if constexpr (s.what == action::local) run_local_function(Program::view, s, device);
   else run_static_entry<Program, s.what, s.type, s.spec>(s, device);
 }
 

@@ -57,6 +57,7 @@ enum class opcode : std::uint8_t {
   shard_alike,
   dynamic_index,
   dynamic_update,
+  local_op,  // a user's own
   // regions: graphs inside the graph (see graph.hpp)
   loop,
   carry,
@@ -83,8 +84,9 @@ constexpr const char* name_of(opcode op) {
                                                "einsum",      "reduce",        "broadcast_in_dim",
                                                "transpose",   "reshape",       "reshard",
                                                "shard_alike", "dynamic_index", "dynamic_update",
-                                               "loop",        "carry",         "loop_result",
-                                               "branch",      "otherwise",     "cond_result"};
+                                               "local_op",    "loop",          "carry",
+                                               "loop_result", "branch",        "otherwise",
+                                               "cond_result"};
   return names[static_cast<int>(op)];
 }
 

@@ -10,6 +10,7 @@
 #include "gspmd/detail/exec/fused_group.hpp"
 #include "gspmd/detail/exec/permute.hpp"
 #include "gspmd/detail/exec/reduce.hpp"
+#include "gspmd/detail/ir/local_function.hpp"
 #include "gspmd/detail/ir/local_program.hpp"
 
 namespace gspmd::detail {
@@ -25,6 +26,7 @@ enum class action : std::uint8_t {
   row,         // reads one row, at an index that is computed
   set_row,     // writes one row
   copy,        // a shard as it is
+  local,       // a user's function of blocks
   loop_begin,  // the body follows, up to the loop_end at `target`; a loop of no trips goes past it
   loop_end,
   branch,     // goes past `target`, the otherwise step, where its operand does not hold
@@ -84,10 +86,11 @@ struct plan_step {
   std::int64_t scratch = 0;  // byte offset in the arena
   collective_kind collective = collective_kind::all_gather;
   bool forced = false;
-  std::int64_t bytes_sent = 0;  // each time it runs
-  int target = -1;              // loops and conditionals: another step; copy: the one that opened the body it ends
-  std::int64_t trips = 1;       // loop_begin
-  std::int64_t times = 1;       // how often it runs: the trips of all loops around it
+  std::int64_t bytes_sent = 0;            // each time it runs
+  int target = -1;                        // loops and conditionals: another step; copy: the one that opened the body it ends
+  std::int64_t trips = 1;                 // loop_begin
+  std::int64_t times = 1;                 // how often it runs: the trips of all loops around it
+  const local_function* local = nullptr;  // local: whose entry `spec` runs
   friend constexpr bool operator==(const plan_step&, const plan_step&) = default;
 };
 

@@ -40,7 +40,7 @@ struct tensor_map {
 /// factors, every factor has a kind. Completion, partitioning and cost read nothing else of an operator.
 struct op_rule {
   inline_vec<factor, 2 * max_rank> factors;
-  inline_vec<tensor_map, 4> maps;  // the operands, then the result; one for all of them if `uniform`
+  inline_vec<tensor_map, 5> maps;  // the operands, then the result; one for all of them if `uniform`
   bool uniform = false;            // every tensor has the same dims, one factor each
   monoid kind = monoid::add;       // of the reduction factors
 

@@ -9,6 +9,7 @@
 
 #include "gspmd/detail/ops/einsum.hpp"
 #include "gspmd/detail/ops/elementwise.hpp"
+#include "gspmd/detail/ops/local.hpp"
 #include "gspmd/detail/ops/reduce.hpp"
 #include "gspmd/detail/ops/regions.hpp"
 #include "gspmd/detail/ops/reshaping.hpp"
@@ -84,9 +85,17 @@ struct row_family {
   static constexpr void rule(const graph& g, const node& n, op_rule& r) { row_rule(g, n, r); }
 };
 
+struct local_family {
+  static constexpr bool uniform = false;
+  static constexpr bool owns(opcode op) { return op == opcode::local_op; }
+  static constexpr int forward = 1, backward = 1;
+  static constexpr void rule(const graph& g, const node& n, op_rule& r) { local_op_rule(g, n, r); }
+};
+
 /// A new operator is one file and one entry here.
-using operator_families = boost::mp11::mp_list<source_family, elementwise_family, transpose_family, reshape_family, einsum_family,
-                                               reduce_family, broadcast_family, region_family, cond_result_family, row_family>;
+using operator_families =
+    boost::mp11::mp_list<source_family, elementwise_family, transpose_family, reshape_family, einsum_family, reduce_family,
+                         broadcast_family, region_family, cond_result_family, row_family, local_family>;
 inline constexpr int completion_rounds = 4;
 
 inline constexpr std::size_t family_count = boost::mp11::mp_size<operator_families>::value;

@@ -20,11 +20,24 @@ constexpr std::int64_t saturating_elements(const extents& shape) {
 ///   einsum of two operands     2 for every combination of local indices: a multiplication and an addition
 ///   einsum of one, reduce      1 for every element of the operand; none if nothing is summed
 ///   elementwise, map           1 for every element of the result, whatever the function
+///   local_op                   what it states, 1 if nothing, for every combination of the local indices of all letters
 ///   everything else            0: data that only moves, and what collectives add up on the way
 constexpr std::int64_t flops_of(const graph& g, const local_program& p, const local_op& op) {
   if (op.what != local_kind::compute) return 0;
   const node& n = g.nodes[static_cast<std::size_t>(op.node)];
   if (is_elementwise(n.op)) return saturating_elements(p.value(op.result).local);
+  if (n.op == opcode::local_op) {
+    std::int64_t total = n.local->flops;
+    const local_rule& rule = n.local->rule;
+    for (int l = 0; l < rule.letters.count; ++l) {
+      std::int64_t extent = 1;
+      for (int k = 0; k < rule.tensors.count; ++k)
+        for (int d = 0; d < rule.tensors[k].count; ++d)
+          if (rule.tensors[k][d] == l) extent = p.value(k < op.operands.count ? op.operands[k] : op.result).local[d];
+      total = saturating_multiply(total, extent);
+    }
+    return total;
+  }
   if (n.op != opcode::einsum && n.op != opcode::reduce) return 0;
   const auto& first = p.value(op.operands[0]).local;
   if (n.operands.count == 1) return first.count == p.value(op.result).local.count ? 0 : saturating_elements(first);

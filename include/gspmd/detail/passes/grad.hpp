@@ -117,6 +117,7 @@ class differentiator {
         send(2, select(o(in(0)), o(0.0), o(dy)));
         break;
       case opcode::map: visit_map(n, dy); break;
+      case opcode::local_op: visit_local(n, y, dy); break;
       case opcode::einsum: visit_einsum(n, dy); break;
       case opcode::reduce: visit_reduce(n, y, dy); break;
       case opcode::broadcast_in_dim: visit_broadcast(n, dy); break;
@@ -154,6 +155,26 @@ class differentiator {
                                    std::span<const int>(n.operands.begin(), static_cast<std::size_t>(n.operands.count)), n.at,
                                    dtype::f32, n.function->derivatives[k])};
       give(n.operands[k], operand(dy, n.at) * operand(slope, n.at));
+    }
+  }
+
+  constexpr void visit_local(const node& n, value y, value dy) {
+    if (n.local->gradient == nullptr) {
+      graph_.fail(n.at, name_of(n.op), mistake::no_derivative, "has no gradient; pass with_gradient(f, g) instead of f");
+      return;
+    }
+    int gradients[max_local_operands]{};
+    n.local->gradient(n.local->gradient_object, graph_, n.operands.begin(), y.id(), dy.id(), gradients);
+    for (int k = 0; k < n.operands.count && !graph_.failed(); ++k) {
+      if (gradients[k] < 0) continue;  // none, or a number that no gradient has
+      const node& given = at(gradients[k]);
+      const node& operand_is = at(n.operands[k]);
+      if (!(given.shape == operand_is.shape) || (given.type != operand_is.type && is_floating(operand_is.type)))
+        graph_.fail(n.at, name_of(n.op), mistake::extent,
+                    text("the gradient by operand ")
+                        << k << " is " << name_of(given.type) << shape_text(given.shape) << ", the operand is "
+                        << name_of(operand_is.type) << shape_text(operand_is.shape));
+      else give(n.operands[k], tensor(gradients[k]));
     }
   }
 

@@ -8,6 +8,7 @@
 #include "gspmd/detail/ir/plan.hpp"
 #include "gspmd/detail/ir/same_plan.hpp"
 #include "gspmd/detail/ops/einsum.hpp"
+#include "gspmd/detail/ops/local.hpp"
 #include "gspmd/detail/ops/reduce.hpp"
 
 namespace gspmd::detail {
@@ -191,6 +192,8 @@ class scheduler {
       add_step(action::row, op, 0, {op.operands[0], op.operands[1]}, {op.result});
     } else if (n.op == opcode::dynamic_update) {
       add_step(action::set_row, op, 0, {op.operands[0], op.operands[1], op.operands[2]}, {op.result});
+    } else if (n.op == opcode::local_op) {
+      emit_local(op);
     } else if (n.op == opcode::reduce) {
       emit_reduce(op, op.operands[0], op.result, reduced_dims(n), n.kind);
     } else if (n.operands.count == 2) {
@@ -198,6 +201,14 @@ class scheduler {
     } else {
       emit_unary_einsum(op);
     }
+  }
+
+  constexpr void emit_local(const local_op& op) {
+    const node& n = node_of(op);
+    std::vector<int> operands;
+    for (const int o : op.operands) operands.push_back(o);
+    const int entry = local_entry_of(*n.local, [&](int k) { return graph_.nodes[at(n.operands[k])].type; });
+    add_step(action::local, op, entry, operands, {op.result}).local = n.local;
   }
 
   constexpr void emit_reduce(const local_op& op, int operand, int result, dim_mask dims, monoid kind) {

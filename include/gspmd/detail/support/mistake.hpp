@@ -27,6 +27,8 @@ enum class mistake : std::uint8_t {
   no_derivative,
   no_scalar_loss,
   region,  // a loop or conditional
+  rule,    // the text of a local_op's rule
+  law,     // a local_op's function does not do what its rule says
   inputs,  // what compile is given
   mesh_axes,
   device_order,

@@ -142,12 +142,23 @@ consteval void refuse() {
                   "gspmd: an operator cannot keep the split of its operand and would gather it whole; reshard the operand, or "
                   "write allow_replication; see message<>");
   else if constexpr (Broken == mistake::no_derivative)
-    static_assert(accepted<Message>, "gspmd: grad needs the derivatives of a map; give with_derivative(f, df...); see message<>");
+    static_assert(
+        accepted<Message>,
+        "gspmd: grad needs the derivatives of a map; give with_derivative(f, df...), or with_gradient(f, g) to a local_op; "
+        "see message<>");
   else if constexpr (Broken == mistake::no_scalar_loss)
     static_assert(accepted<Message>,
                   "gspmd: grad differentiates a float of rank 0; sum or mean the loss over all dims; see message<>");
   else if constexpr (Broken == mistake::region)
     static_assert(accepted<Message>, "gspmd: a body of a loop or conditional does not fit; see message<>");
+  else if constexpr (Broken == mistake::rule)
+    static_assert(accepted<Message>,
+                  "gspmd: local_op: a rule has the form `bi,io->bo` or `b[t]->b[u=t-2]`; see the column that message<> names");
+  else if constexpr (Broken == mistake::law)
+    static_assert(
+        accepted<Message>,
+        "gspmd: local_op: the function does not keep the law of its rule; mark a letter as whole, as in [t], or correct "
+        "the function; see message<>");
   else if constexpr (Broken == mistake::inputs)
     static_assert(accepted<Message>, "gspmd: compile: give one input for each argument of the callable; see message<>");
   else if constexpr (Broken == mistake::mesh_axes)

@@ -1,0 +1,114 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <span>
+#include <type_traits>
+
+#include "gspmd/detail/ir/graph.hpp"
+#include "gspmd/detail/ir/local_function.hpp"
+#include "gspmd/detail/ops/reduce.hpp"
+
+namespace gspmd::detail {
+
+/// The entry for operands of these types; -1: the function does not take them.
+template <class TypeOf>
+constexpr int local_entry_of(const local_function& f, TypeOf type_of) {
+  for (int e = 0; e < f.entry_count; ++e) {
+    bool fits = true;
+    for (int k = 0; k < f.rule.operand_count(); ++k) fits = fits && f.entries[e].operands[k] == type_of(k);
+    if (fits) return e;
+  }
+  return -1;
+}
+
+/// Adds an operator of the user's own. At run time its law is tried here, unless the compiler has done so.
+constexpr int add_local_op(graph& g, const local_function& f, std::span<const int> operands, location at) {
+  const char* const op = name_of(opcode::local_op);
+  const local_rule& rule = f.rule;
+  node n;
+  n.op = opcode::local_op;
+  n.at = at;
+  n.local = &f;
+  n.kind = rule.kind;
+  for (const int o : operands) {
+    if (o < 0) return -1;
+    n.operands.push_back(o);
+  }
+  const auto operand = [&](int k) -> const node& { return g.nodes[static_cast<std::size_t>(n.operands[k])]; };
+  extents by_letter(rule.letters.count, -1);
+  for (int k = 0; k < n.operands.count; ++k) {
+    const auto& letters = rule.tensors[k];
+    if (operand(k).shape.count != letters.count)
+      return g.fail(at, op, mistake::rank,
+                    text("operand ") << k << " of " << local_rule_text(rule) << " has " << letters.count
+                                     << " letters, the tensor is " << shape_text(operand(k).shape) << " of rank "
+                                     << operand(k).shape.count);
+    for (int d = 0; d < letters.count; ++d) {
+      auto& extent = by_letter[letters[d]];
+      if (extent >= 0 && extent != operand(k).shape[d])
+        return g.fail(at, op, mistake::extent,
+                      text("dim `") << rule.letters[letters[d]].name << "` of " << local_rule_text(rule) << " is "
+                                    << operand(k).shape[d] << " in operand " << k << " and " << extent
+                                    << " in another one; a letter has one extent");
+      extent = operand(k).shape[d];
+    }
+  }
+  for (int l = 0; l < rule.letters.count; ++l) {
+    const auto& letter = rule.letters[l];
+    if (!letter.stated) continue;
+    const auto stated = rule.stated_extent(l, by_letter);
+    if (stated < 0 || (letter.in_operand && by_letter[l] != stated))
+      return g.fail(at, op, mistake::extent,
+                    stated < 0 ? text("the extent that ") << local_rule_text(rule) << " states for `" << letter.name << "` is "
+                                                          << stated << "; give it larger operands"
+                               : text("dim `") << letter.name << "` of " << local_rule_text(rule) << " is " << by_letter[l]
+                                               << " and the rule states " << stated);
+    by_letter[l] = stated;
+  }
+  for (const auto l : rule.result()) n.shape.push_back(by_letter[l]);
+  const int e = local_entry_of(f, [&](int k) { return operand(k).type; });
+  if (e < 0) {
+    text t("the function of ");
+    t << local_rule_text(rule) << " does not take blocks of";
+    for (int k = 0; k < n.operands.count; ++k) t << (k > 0 ? ", " : " ") << name_of(operand(k).type);
+    t << "; it takes";
+    for (int i = 0; i < f.entry_count; ++i) {
+      t << (i > 0 ? " or " : " ");
+      for (int k = 0; k < n.operands.count; ++k) t << (k > 0 ? ", " : "") << name_of(f.entries[i].operands[k]);
+    }
+    return g.fail(at, op, mistake::type, t);
+  }
+  n.type = f.entries[e].result;
+  if (rule.has_reduction() && !is_defined(rule.kind, n.type))
+    return g.fail(at, op, mistake::type,
+                  text("the reductions of ") << local_rule_text(rule) << " are " << name_of(rule.kind)
+                                             << ", which is not defined for " << name_of(n.type));
+  if (!std::is_constant_evaluated())
+    if (f.entries[e].law != nullptr)
+      if (const text broken = f.entries[e].law(f.object); !broken.empty()) return g.fail(at, op, mistake::law, broken);
+  return g.add(n);
+}
+
+/// The text is the rule.
+constexpr void local_op_rule(const graph& g, const node& n, op_rule& rule) {
+  const local_rule& own = n.local->rule;
+  rule.kind = n.kind;
+  for (int l = 0; l < own.letters.count; ++l) {
+    std::int64_t extent = 1;
+    for (int k = 0; k < own.tensors.count; ++k)
+      for (int d = 0; d < own.tensors[k].count; ++d)
+        if (own.tensors[k][d] == l)
+          extent = k < n.operands.count ? g.nodes[static_cast<std::size_t>(n.operands[k])].shape[d] : n.shape[d];
+    rule.add_factor(extent, own.letters[l].kind);
+  }
+  for (const auto& letters : own.tensors) {
+    tensor_map map;
+    for (const auto l : letters) {
+      map.begin_dim();
+      map.add_factor(l);
+    }
+    rule.maps.push_back(map);
+  }
+}
+
+}  // namespace gspmd::detail

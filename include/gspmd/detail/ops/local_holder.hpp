@@ -1,0 +1,137 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstddef>
+#include <string>
+#include <tuple>
+#include <type_traits>
+#include <utility>
+
+#include <boost/mp11/algorithm.hpp>
+#include <boost/mp11/list.hpp>
+
+#include "gspmd/detail/ops/kept_functions.hpp"
+#include "gspmd/detail/ops/local_law.hpp"
+#include "gspmd/detail/support/fixed_string.hpp"
+#include "gspmd/error.hpp"
+#include "gspmd/local_block.hpp"
+
+/// How a user's function of blocks becomes a local_function: one entry for each choice of element types that it accepts.
+namespace gspmd::detail {
+
+template <fixed_string Text, monoid Kind>
+struct rule_constant {
+  static constexpr local_rule value = parse_local_rule(Text.view(), Kind);
+};
+
+template <class F, class... Blocks>
+constexpr bool find_returns_nothing() {
+  if constexpr (std::is_invocable_v<F, Blocks...>) return std::is_void_v<std::invoke_result_t<F, Blocks...>>;
+  else return false;
+}
+template <class F, class... Blocks>
+inline constexpr bool returns_nothing = find_returns_nothing<F, Blocks...>();
+
+/// A function with the element types of its operands and result.
+template <class Rule, class F, class Signature,
+          class = std::make_index_sequence<static_cast<std::size_t>(Rule::value.tensors.count - 1)>>
+struct typed_local;
+template <class Rule, class F, class R, class... A, std::size_t... K>
+struct typed_local<Rule, F, R(A...), std::index_sequence<K...>> {
+  static constexpr const local_rule& rule = Rule::value;
+  using function = F;
+  using result = R;
+  template <std::size_t I>
+  using operand = std::tuple_element_t<I, std::tuple<A...>>;
+  template <std::size_t I>
+  using block = local_block<const operand<I>, rule.tensors[static_cast<int>(I)].count>;
+  using result_block = local_block<R, rule.result().count>;
+
+  static constexpr bool takes = returns_nothing<const F&, block<K>..., result_block>;
+
+  /// `places`: something with extents and strides for each operand, and the result.
+  template <class Pointers, class Places>
+  static constexpr void call(const F& f, const Pointers& operands, R* out, const Places& places) {
+    f(block<K>(std::get<K>(operands), places[K].extents, places[K].strides)...,
+      result_block(out, places[sizeof...(K)].extents, places[sizeof...(K)].strides));
+  }
+  static void call(const F& f, const erased_block* blocks) {
+    call(f, std::tuple{static_cast<const A*>(blocks[K].data)...}, static_cast<R*>(blocks[sizeof...(K)].data), blocks);
+  }
+
+  /// A function without state. Where the compiler could not try the law, the first call does.
+  template <bool IsProven>
+  static void run_constant(const void*, const erased_block* blocks) {
+    if constexpr (!IsProven) {
+      const text& broken = tried();
+      if (!broken.empty()) throw error(std::string(broken.view()));
+    }
+    call(F{}, blocks);
+  }
+  static text try_constant(const void*) { return tried(); }
+  static void run_object(const void* object, const erased_block* blocks) { call(*static_cast<const F*>(object), blocks); }
+  static text try_object(const void* object) { return law_at_run_time<typed_local>(*static_cast<const F*>(object)); }
+
+  /// The law of a function without state, tried once.
+  static const text& tried() {
+    static const text broken = law_at_run_time<typed_local>(F{});
+    return broken;
+  }
+
+  static constexpr local_entry entry_with(void (*run)(const void*, const erased_block*), text (*law)(const void*)) {
+    return {{dtype_of<A>()...}, dtype_of<R>(), run, law};
+  }
+};
+
+template <class R, class Sequence>
+struct same_types;
+template <class T, std::size_t... K>
+struct same_types<T, std::index_sequence<K...>> {
+  using type = T(decltype((void)K, T())...);
+};
+
+/// The choices of element types that a function takes: those that were stated, or one type for all tensors.
+template <class Rule, class F, class Signature>
+struct typed_list {
+  template <class Typed>
+  using takes = std::bool_constant<Typed::takes>;
+  using type = boost::mp11::mp_copy_if<boost::mp11::mp_list<typed_local<Rule, F, Signature>>, takes>;
+};
+template <class Rule, class F>
+struct typed_list<Rule, F, void> {
+  using operands = std::make_index_sequence<static_cast<std::size_t>(Rule::value.tensors.count - 1)>;
+  template <class T>
+  using with = typed_local<Rule, F, typename same_types<T, operands>::type>;
+  template <class Typed>
+  using takes = std::bool_constant<Typed::takes>;
+  using type =
+      boost::mp11::mp_copy_if<boost::mp11::mp_list<with<double>, with<float>, with<std::int64_t>, with<std::int32_t>>, takes>;
+};
+
+/// The law, tried when compiling for the first types that the function takes.
+template <class Typed, class First>
+constexpr law_finding compiled_law_of() {
+  if constexpr (std::is_same_v<Typed, First>) return compiled_law<Typed>;
+  else return {law_finding::kind::unknown};
+}
+
+template <class List, bool IsConstant>
+constexpr local_function make_local_function(const local_rule& rule, std::int64_t flops, const void* object = nullptr) {
+  local_function f;
+  f.rule = rule;
+  f.flops = flops;
+  f.object = object;
+  boost::mp11::mp_for_each<boost::mp11::mp_transform<std::type_identity, List>>([&](auto each) {
+    using typed = typename decltype(each)::type;
+    if constexpr (IsConstant) {
+      constexpr bool proven = compiled_law_of<typed, boost::mp11::mp_front<List>>().broken == law_finding::kind::holds;
+      f.entries[f.entry_count++] =
+          typed::entry_with(&typed::template run_constant<proven>, proven ? nullptr : &typed::try_constant);
+    } else {
+      f.entries[f.entry_count++] = typed::entry_with(&typed::run_object, &typed::try_object);
+    }
+  });
+  return f;
+}
+
+}  // namespace gspmd::detail

@@ -1,0 +1,273 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <tuple>
+#include <type_traits>
+#include <utility>
+
+#include "gspmd/detail/ops/local.hpp"
+#include "gspmd/detail/ops/local_holder.hpp"
+#include "gspmd/detail/ops/map_function.hpp"
+#include "gspmd/detail/support/refuse.hpp"
+#include "gspmd/ops/elementwise.hpp"
+
+namespace gspmd {
+
+/// An option of `local_op`: how letters that only operands have are reduced. Without it by add.
+template <monoid Kind>
+struct reduces {};
+/// An option of `local_op`: the element types, `types<std::int64_t(float)>` for one operand. Without it all tensors have one type,
+/// double, float, int64 or int32, as far as the function takes it.
+template <class Signature>
+struct types {};
+/// An option of `local_op`: what to count for every combination of the indices of all letters. Without it 1.
+template <std::int64_t Count>
+struct flops {};
+
+/// A function of blocks with its gradient, for `local_op`: g(operands..., y, dy) is called with values of the program, y being the
+/// result and dy the gradient by it, and gives the gradients by the operands out of operators, other local_ops among them: one
+/// value, or a tuple with one for each operand (value{} where there is none).
+///
+///     local_op<"b[t]->b[t]">(with_gradient(running_sum, [](value x, value y, value dy) { return running_sum_from_the_right(dy); }))
+template <class F, class G>
+struct with_gradient : F {
+  constexpr with_gradient(F f, G g) : F(std::move(f)), gradient(std::move(g)) {}
+  with_gradient()
+    requires(detail::is_constant_function<F> && detail::is_constant_function<G>)
+  = default;
+  [[no_unique_address]] G gradient;
+};
+
+namespace detail {
+
+template <class F, class G>
+inline constexpr bool is_constant_function<with_gradient<F, G>> = is_constant_function<F> && is_constant_function<G>;
+
+template <class G, std::size_t... K>
+constexpr void call_gradient(const G& gradient_of, graph& g, const int* operands, int y, int dy, int* out,
+                             std::index_sequence<K...>) {
+  auto given = gradient_of(value(&g, operands[K])..., value(&g, y), value(&g, dy));
+  if constexpr (std::is_convertible_v<decltype(given), value>) {
+    static_assert(sizeof...(K) == 1, "gspmd: local_op: give a tuple with one gradient for each operand");
+    out[0] = value(given).id();
+  } else {
+    static_assert(std::tuple_size_v<decltype(given)> == sizeof...(K),
+                  "gspmd: local_op: give a tuple with one gradient for each operand");
+    ((out[K] = std::get<K>(given).id()), ...);
+  }
+}
+template <class G, int Operands>
+constexpr void constant_gradient(const void*, graph& g, const int* operands, int y, int dy, int* out) {
+  call_gradient(G{}, g, operands, y, dy, out, std::make_index_sequence<static_cast<std::size_t>(Operands)>{});
+}
+template <class G, int Operands>
+void object_gradient(const void* object, graph& g, const int* operands, int y, int dy, int* out) {
+  call_gradient(*static_cast<const G*>(object), g, operands, y, dy, out,
+                std::make_index_sequence<static_cast<std::size_t>(Operands)>{});
+}
+
+/// The function that a local_operator holds, for a graph to point at.
+template <class Rule, class List, std::int64_t Flops, class F>
+struct local_holder {
+  static constexpr local_function function = make_local_function<List, true>(Rule::value, Flops);
+};
+template <class Rule, class List, std::int64_t Flops, class F, class G>
+struct local_holder<Rule, List, Flops, with_gradient<F, G>> {
+  static constexpr local_function function = [] {
+    local_function f = make_local_function<List, true>(Rule::value, Flops);
+    f.gradient = &constant_gradient<G, Rule::value.operand_count()>;
+    return f;
+  }();
+};
+template <int Operands, class F>
+void add_gradient(local_function&, const F&) {}
+template <int Operands, class F, class G>
+void add_gradient(local_function& f, const with_gradient<F, G>& object) {
+  f.gradient = &object_gradient<G, Operands>;
+  f.gradient_object = &object.gradient;
+}
+
+template <class... Options>
+struct local_options {
+  static constexpr monoid kind = monoid::add;
+  static constexpr std::int64_t flops = 1;
+  using signature = void;
+};
+template <monoid Kind, class... Rest>
+struct local_options<reduces<Kind>, Rest...> : local_options<Rest...> {
+  static constexpr monoid kind = Kind;
+};
+template <std::int64_t Count, class... Rest>
+struct local_options<gspmd::flops<Count>, Rest...> : local_options<Rest...> {
+  static_assert(Count >= 0, "gspmd: local_op: flops<n> counts; n is not negative");
+  static constexpr std::int64_t flops = Count;
+};
+template <class Signature, class... Rest>
+struct local_options<types<Signature>, Rest...> : local_options<Rest...> {
+  using signature = Signature;
+};
+
+constexpr text local_syntax_text(std::string_view rule, const local_rule& parsed) {
+  return text("rule `") << rule << "`, column " << parsed.column << ": " << parsed.error;
+}
+template <fixed_string Text, class Rule>
+struct local_syntax {
+  static constexpr text make() { return local_syntax_text(Text.view(), Rule::value); }
+};
+template <class Rule, std::size_t Given>
+struct local_operand_count {
+  static constexpr text make() {
+    return text("local_op: operands of the rule ") << local_rule_text(Rule::value) << ": " << Rule::value.operand_count()
+                                                   << ", of the call: " << static_cast<std::int64_t>(Given);
+  }
+};
+template <class Rule, class Typed>
+struct broken_law {
+  static constexpr text make() { return text("local_op: ") << law_text(Rule::value, compiled_law<Typed>); }
+};
+
+/// What is known of an operator before it is made: the first thing that is wrong with it, in the order of a person's repairs.
+enum class local_fault : std::uint8_t { none, rule, types, function, law };
+
+template <class Signature>
+inline constexpr int arity_of = -1;
+template <class R, class... A>
+inline constexpr int arity_of<R(A...)> = static_cast<int>(sizeof...(A));
+
+template <class Rule, class F, class Signature>
+struct local_facts {
+  using list = boost::mp11::mp_list<>;
+  static constexpr local_fault fault = Rule::value.error != nullptr ? local_fault::rule : local_fault::types;
+};
+template <class Rule, class F, class Signature>
+  requires(Rule::value.error == nullptr && (std::is_void_v<Signature> || arity_of<Signature> == Rule::value.operand_count()))
+struct local_facts<Rule, F, Signature> {
+  using list = typename typed_list<Rule, F, Signature>::type;
+  static constexpr local_fault find() {
+    if constexpr (boost::mp11::mp_empty<list>::value) {
+      return local_fault::function;
+    } else if constexpr (is_constant_function<F>) {
+      constexpr auto found = compiled_law<boost::mp11::mp_front<list>>.broken;
+      return found == law_finding::kind::holds || found == law_finding::kind::unknown ? local_fault::none : local_fault::law;
+    } else {
+      return local_fault::none;
+    }
+  }
+  static constexpr local_fault fault = find();
+};
+
+}  // namespace detail
+
+/// An operator of the user's own; what local_op gives. Called on as many tensors as its rule has operands.
+template <fixed_string Rule, class F, class... Options>
+class local_operator {
+  using options = detail::local_options<Options...>;
+  using rule = detail::rule_constant<Rule, options::kind>;
+  using facts = detail::local_facts<rule, F, typename options::signature>;
+
+ public:
+  static constexpr int operand_count = rule::value.operand_count();
+
+  constexpr explicit local_operator(F f) : function_(std::move(f)) {}
+
+  template <class... Rest>
+    requires(std::is_convertible_v<Rest, operand> && ...)
+  constexpr value operator()(operand first, Rest... rest) const {
+    constexpr auto count = 1 + sizeof...(Rest);
+    const operand operands[] = {first, operand(rest, first.at)...};
+    for (const auto& o : operands)
+      if (!o.is_number() && !o.tensor().is_valid()) return {};
+    detail::graph* g = nullptr;
+    for (const auto& o : operands)
+      if (!o.is_number()) g = o.tensor().graph();
+    if (g == nullptr) return {};
+    if constexpr (facts::fault != detail::local_fault::none) {
+      return {g, g->fail(first.at, "local_op", detail::mistake::reported, "see the error where the operator is made")};
+    } else if constexpr (count != static_cast<std::size_t>(operand_count)) {
+      detail::refuse<detail::mistake::operand_count, detail::local_operand_count<rule, count>>();
+      return {g, g->fail(first.at, "local_op", detail::mistake::reported, "see the error at the call")};
+    } else {
+      int ids[count]{};
+      for (std::size_t k = 0; k < count; ++k) {
+        if (operands[k].is_number())
+          return {g, g->fail(first.at, "local_op", detail::mistake::type,
+                             detail::text("operand ") << static_cast<int>(k) << " is a number; local_op takes tensors")};
+        ids[k] = operands[k].tensor().id();
+      }
+      const auto* const f = function_in(*g);
+      if (f == nullptr)
+        return {g, g->fail(first.at, "local_op", detail::mistake::other,
+                           "the function has a state (captures, an address), which only the run-time path of gspmd/dynamic.hpp "
+                           "takes; give a captureless lambda")};
+      return {g, detail::add_local_op(*g, *f, ids, first.at)};
+    }
+  }
+
+ private:
+  static constexpr bool is_constant = detail::is_constant_function<F>;
+
+  constexpr const detail::local_function* function_in(detail::graph& g) const {
+    if constexpr (is_constant) {
+      return &detail::local_holder<rule, typename facts::list, options::flops, F>::function;
+    } else {
+      if (g.functions == nullptr) return nullptr;
+      const F* const object = g.functions->keep(function_);
+      auto made = detail::make_local_function<typename facts::list, false>(rule::value, options::flops, object);
+      detail::add_gradient<operand_count>(made, *object);
+      return g.functions->keep(made);
+    }
+  }
+
+  [[no_unique_address]] F function_;
+};
+
+/// An operator of your own: a rule, and a function of one device's blocks. What it gives is called like any other operator.
+///
+///     constexpr auto running_sum = local_op<"b[t]->b[t]">([](auto x, auto y) {
+///       for (std::int64_t i = 0; i < x.extent(0); ++i)
+///         for (std::int64_t j = 0; j < x.extent(1); ++j) y(i, j) = j == 0 ? x(i, j) : y(i, j - 1) + x(i, j);
+///     });
+///     auto y = running_sum(x);
+///
+/// The rule is einsum's notation, with 1 to 4 operands. A letter of the result may be split: the function then sees parts of it. A
+/// letter that only operands have may be split too: what the function gives for the parts is then reduced, by add or as
+/// `reduces<...>` says. A letter in brackets is whole on every device: an operand that is split along it is split along another letter
+/// instead, or gathered, which is an error that says so unless the call stands in allow_replication(...). A letter that only the result has is whole, and its
+/// extent is stated: `b[t]->b[u=t-2]`, `n->[k=5]`, `[u=2t]`, `[u=t/2+1]`; stated in an operand, it is required there.
+///
+/// The function gets a local_block for each operand and one for the result, whose every element it must write. It sees no padding:
+/// extents are those of what the device really holds, and where a device holds nothing of the result, or nothing to reduce (the
+/// library then fills in the identity), it is not called; of a whole letter there may be nothing. Devices call it at the same time.
+/// It is a captureless lambda or, on the run-time path, one with captures, which the program keeps; what it throws reaches the
+/// caller with the operator's line. It is compiled for double, float, int64 and int32, as far as its parameters take them, or for
+/// the `types<R(A...)>` that are stated.
+///
+/// The law (N8): f of the parts of a letter, side by side or reduced, is f of the whole, for every letter that may be split. It is
+/// tried on small blocks of whole numbers before the operator is accepted; integers must agree exactly, float to 1e-4 and double to
+/// 1e-9 of their size. The compiler tries it where it can run the function, and reports what is broken at this line; else, and for
+/// element types after the first, it is tried when a program is built at run time, or when a device first runs the operator of a
+/// compiled one, and a gspmd::error says the same. Functions with side effects see those calls.
+///
+/// Counted as `flops<n>` says, 1 by default, for every combination of local indices of the letters. The gradient needs
+/// `with_gradient`.
+template <fixed_string Rule, class... Options, class F>
+constexpr auto local_op(F f) {
+  using options = detail::local_options<Options...>;
+  using rule = detail::rule_constant<Rule, options::kind>;
+  using facts = detail::local_facts<rule, F, typename options::signature>;
+  using detail::local_fault;
+  if constexpr (facts::fault == local_fault::rule) {
+    detail::refuse<detail::mistake::rule, detail::local_syntax<Rule, rule>>();
+  } else if constexpr (facts::fault == local_fault::law) {
+    detail::refuse<detail::mistake::law, detail::broken_law<rule, boost::mp11::mp_front<typename facts::list>>>();
+  } else {
+    static_assert(facts::fault != local_fault::types,
+                  "gspmd: local_op: types<R(A...)> names a type for each operand of the rule");
+    static_assert(facts::fault != local_fault::function,
+                  "gspmd: local_op: the function takes no element type; several devices call it at once, with a local_block for "
+                  "each operand of the rule and one for the result: it must take them also when it is const, and return nothing");
+  }
+  return local_operator<Rule, F, Options...>(std::move(f));
+}
+
+}  // namespace gspmd

@@ -1,0 +1,362 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <doctest/doctest.h>
+
+#include <cstdlib>
+#include <stdexcept>
+#include <string>
+#include <vector>
+
+#include "gspmd/dynamic.hpp"
+#include "gspmd/gspmd.hpp"
+
+// The law of operators of the user's own: which functions break it, and what is said of them. The functions here have state, so
+// that the compiler accepts them and the run-time path tries them; compile_fail/local_law.cpp is the same when compiling.
+
+namespace {
+
+using namespace gspmd;
+using std::int64_t;
+
+const int unknown = std::atoi("3");  // no compiler knows it
+
+template <class F>
+std::string error_of(F&& f) {
+  try {
+    f();
+  } catch (const error& e) {
+    return e.what();
+  }
+  return "no error";
+}
+bool contains(const std::string& text, const std::string& part) {
+  CAPTURE(text);
+  CAPTURE(part);
+  const bool found = text.find(part) != std::string::npos;
+  CHECK(found);
+  return found;
+}
+
+/// What a program of one operator on tensors of these shapes says, or "no error".
+template <class T = float, class Op>
+std::string said_of(const Op& op, const std::vector<std::vector<int64_t>>& shapes) {
+  return error_of([&] {
+    const dynamic::mesh m({{"x", 2}});
+    dynamic::builder b(m);
+    std::vector<value> x;
+    for (const auto& shape : shapes) x.push_back(b.input(dynamic::in<T>(shape)));
+    if constexpr (Op::operand_count == 1) b.output(op(x[0]));
+    else b.output(op(x[0], x[1]));
+    static_cast<void>(b.compile());
+  });
+}
+
+using in_1 = local_block<const float, 1>;
+using in_2 = local_block<const float, 2>;
+using out_0 = local_block<float, 0>;
+using out_1 = local_block<float, 1>;
+using out_2 = local_block<float, 2>;
+
+}  // namespace
+
+TEST_CASE("a function that mixes a letter that may be split") {
+  const int one = unknown - 2;
+  const auto running = [one](in_2 x, out_2 y) {
+    for (int64_t i = 0; i < x.extent(0); ++i)
+      for (int64_t j = 0; j < x.extent(1); ++j) y(i, j) = j < one ? x(i, j) : y(i, j - one) + x(i, j);
+  };
+  const std::string text = said_of(local_op<"bt->bt">(running), {{4, 4}});
+  contains(text, "gspmd: local_op at ");
+  contains(text, "local_law.cpp:");
+  contains(text, "the function of `bt->bt` does not work part by part along `t`");
+  contains(text, "side by side, are not its result for the whole (`t` of 2, cut at 1); mark `t` as whole: [t]");
+  CHECK(said_of(local_op<"b[t]->b[t]">(running), {{4, 4}}) == "no error");
+  CHECK(said_of(local_op<"b[t]->bt">(running), {{4, 4}}) == "no error");  // one pair of brackets says it for all
+}
+
+TEST_CASE("errors of every kind that a rule can have") {
+  const float one = static_cast<float>(unknown - 2);
+  // the mean is no sum of means; the maximum is no sum of maxima
+  const auto mean_of_rows = [one](in_2 x, out_1 y) {
+    for (int64_t i = 0; i < x.extent(0); ++i) {
+      y(i) = 0;
+      for (int64_t j = 0; j < x.extent(1); ++j) y(i) += x(i, j) / static_cast<float>(x.extent(1)) * one;
+    }
+  };
+  contains(said_of(local_op<"bt->b">(mean_of_rows), {{4, 4}}), "combined by add, are not its result for the whole (`t` of 2");
+  CHECK(said_of(local_op<"b[t]->b">(mean_of_rows), {{4, 4}}) == "no error");
+  contains(said_of(local_op<"[b]t->b">(mean_of_rows), {{4, 4}}), "along `t`");
+  const auto maximum_of_rows = [one](in_2 x, out_1 y) {
+    for (int64_t i = 0; i < x.extent(0); ++i) {
+      y(i) = x(i, 0) * one;
+      for (int64_t j = 1; j < x.extent(1); ++j) y(i) = x(i, j) > y(i) ? x(i, j) : y(i);
+    }
+  };
+  contains(said_of(local_op<"bt->b">(maximum_of_rows), {{4, 4}}), "state the monoid with reduces<...>");
+  contains(said_of(local_op<"bt->b", reduces<monoid::minimum>>(maximum_of_rows), {{4, 4}}), "combined by minimum");
+  CHECK(said_of(local_op<"bt->b", reduces<monoid::maximum>>(maximum_of_rows), {{4, 4}}) == "no error");
+  // a bias is added once for each part
+  const auto affine = [one](in_1 x, in_1 c, out_1 y) {
+    y(0) = c(0) * one;
+    for (int64_t i = 0; i < x.extent(0); ++i) y(0) += x(i);
+  };
+  contains(said_of(local_op<"i,[c=1]->[c]">(affine), {{4}, {1}}), "along `i`");
+  // the index in the block is not the index in the tensor
+  const auto counted = [one](in_1 x, out_1 y) {
+    for (int64_t i = 0; i < x.extent(0); ++i) y(i) = x(i) + static_cast<float>(i) * one;
+  };
+  contains(said_of(local_op<"n->n">(counted), {{4}}), "along `n`");
+  // a stencil that treats the end of a block like the end of the tensor, in the third element only
+  const auto far_neighbour = [one](in_1 x, out_1 y) {
+    for (int64_t i = 0; i < x.extent(0); ++i) y(i) = x(i) + (i >= 3 ? x(i - 3) * one : 0);
+  };
+  contains(said_of(local_op<"n->n">(far_neighbour), {{4}}), "(`n` of 4, cut at 1)");
+  // dense memory is taken for granted
+  const auto dense_scale = [one](in_2 x, out_2 y) {
+    for (int64_t i = 0; i < x.extent(0) * x.extent(1); ++i) y.data()[i] = x.data()[i] * one;
+  };
+  CHECK(said_of(local_op<"bt->bt">(dense_scale), {{4, 4}}) != "no error");
+  const auto strided_scale = [one](in_2 x, out_2 y) {
+    for (int64_t i = 0; i < x.extent(0); ++i)
+      for (int64_t j = 0; j < x.extent(1); ++j) y.data()[i * y.stride(0) + j] = x.data()[i * x.stride(0) + j] * one;
+  };
+  CHECK(said_of(local_op<"bt->bt">(strided_scale), {{4, 4}}) == "no error");
+}
+
+TEST_CASE("functions that do not write their result, or more than that, or throw") {
+  const float one = static_cast<float>(unknown - 2);
+  contains(said_of(local_op<"n->n">([one](in_1 x, out_1 y) {
+                     for (int64_t i = 0; i < x.extent(0); ++i) y(i) += x(i) * one;
+                   }),
+                   {{4}}),
+           "leaves elements of its result as they were, or reads them");
+  contains(said_of(local_op<"bt->bt">([one](in_2 x, out_2 y) {
+                     for (int64_t i = 0; i < x.extent(0); ++i)
+                       for (int64_t j = 0; j < x.stride(0); ++j) y(i, j) = x(i, j) * one;
+                   }),
+                   {{4, 4}}),
+           "writes past the extents of its block");
+  contains(said_of(local_op<"n->n">([one](in_1 x, out_1 y) {
+                     if (x.extent(0) > 2) throw std::runtime_error("too many: " + std::to_string(one));
+                     for (int64_t i = 0; i < x.extent(0); ++i) y(i) = x(i);
+                   }),
+                   {{4}}),
+           "threw on small blocks: too many");
+}
+
+TEST_CASE("rules that are none, with the column") {
+  const auto said = [](const char* rule) {
+    const auto parsed = detail::parse_local_rule(rule);
+    return parsed.error == nullptr ? std::string("nothing") : std::to_string(parsed.column) + ": " + parsed.error;
+  };
+  for (const char* good :
+       {"b->b", "b [t] -> b [t]", "bi,io->bo", ",a,b,->[k=3]ab", "b[t]->b[u=2t/3-1]", "[c=3]x->x", "->", "[ts]->[t][s]"})
+    CHECK(said(good) == "nothing");
+  contains(said("bb->b"), "2: a letter stands twice");
+  contains(said("b->bb"), "5: a letter stands twice");
+  contains(said("b[t->bt"), "4: between [ and ] stand letters");
+  contains(said("b[t"), "] is missing");
+  contains(said("b]->b"), "2: ] without [");
+  contains(said("[[b]]->b"), "2: [ inside of [ ]");
+  contains(said("b->b,b"), "5: one result");
+  contains(said("b->b->b"), "5: a second ->");
+  contains(said("b"), "-> and the letters of the result are missing");
+  contains(said("b->bu"), "a letter that only the result has is whole");
+  contains(said("b->b[u]"), "its extent is stated");
+  contains(said("b->bu=4"), "only the extent of a letter in brackets is stated");
+  contains(said("b->b[u=]"), "an extent is a number or follows from another letter");
+  contains(said("b->b[u=t-2]"), "an extent follows from a letter that no tensor has");
+  contains(said("b->b[u=b/0]"), "after / stands a number, not 0");
+  contains(said("b->b[u=b-]"), "a number is missing");
+  contains(said("b->b[u=1000000b]"), "at most 6 digits");
+  contains(said("[t]->[u=t-1][v=u-1]"), "follows from another one");
+  contains(said("[t=2s][s]->[u=t]"), "follows from another one");
+  contains(said("[t=2]->[t=3]"), "stated twice");
+  contains(said("a,b,c,d,e,f,g,h->[u=1]"), "too many operands");
+  contains(said("a.->a"), "2: only letters");
+}
+
+TEST_CASE("operands that do not fit the rule") {
+  const auto product = local_op<"bi,io->bo">([n = unknown](auto x, auto w, auto y) {
+    static_cast<void>(n);
+    for (int64_t b = 0; b < y.extent(0); ++b)
+      for (int64_t o = 0; o < y.extent(1); ++o) {
+        y(b, o) = 0;
+        for (int64_t i = 0; i < x.extent(1); ++i) y(b, o) += x(b, i) * w(i, o);
+      }
+  });
+  CHECK(said_of(product, {{4, 3}, {3, 2}}) == "no error");
+  CHECK(said_of<std::int32_t>(product, {{4, 3}, {3, 2}}) == "no error");
+  contains(said_of(product, {{4, 3}, {3}}), "operand 1 of `bi,io->bo` has 2 letters, the tensor is [3] of rank 1");
+  contains(said_of(product, {{4, 3}, {4, 2}}), "dim `i` of `bi,io->bo` is 4 in operand 1 and 3 in another one");
+  contains(said_of<bool>(product, {{4, 3}, {3, 2}}),
+           "does not take blocks of pred, pred; it takes f64, f64 or f32, f32 or s64, s64");
+  const auto grey = local_op<"[c=3]x->x">([n = unknown](auto c, auto y) {
+    static_cast<void>(n);
+    for (int64_t i = 0; i < y.extent(0); ++i) y(i) = c(0, i) + c(1, i) + c(2, i);
+  });
+  CHECK(said_of(grey, {{3, 5}}) == "no error");
+  contains(said_of(grey, {{4, 5}}), "dim `c` of `[c]x->x` is 4 and the rule states 3");
+  const auto shorter = local_op<"[t]->[u=t-2]">([n = unknown](auto x, auto y) {
+    static_cast<void>(n);
+    for (int64_t i = 0; i < y.extent(0); ++i) y(i) = x(i + 2);
+  });
+  CHECK(said_of(shorter, {{2}}) == "no error");
+  contains(said_of(shorter, {{1}}), "the extent that `[t]->[u]` states for `u` is -1");
+  const auto bits = local_op<"i->", reduces<monoid::or_>>([n = unknown](auto x, auto y) {
+    static_cast<void>(n);
+    y() = x(0);
+  });
+  contains(said_of(bits, {{2}}), "the reductions of `i->` are or, which is not defined for f32");
+}
+
+TEST_CASE("a whole letter that is split is gathered only where the user says so") {
+  const auto reversed = local_op<"[t]->[t]">([n = unknown](auto x, auto y) {
+    static_cast<void>(n);
+    for (int64_t i = 0; i < x.extent(0); ++i) y(i) = x(x.extent(0) - 1 - i);
+  });
+  const dynamic::mesh m({{"x", 2}});
+  const auto sharded = dynamic::in<float>({4}, {"x"});
+  const std::string text = error_of([&] { dynamic::compile([&](auto x) { return reversed(x); }, m, sharded); });
+  contains(text, "local_op at ");
+  contains(text, "cannot work on that split");
+  contains(text, "allow_replication");
+  const auto step = dynamic::compile([&](auto x) { return allow_replication(reversed(x)); }, m, sharded);
+  CHECK(step.bytes_sent_per_device() == 8);
+  contains(explain(step), "local_op `[t]->[t]`");
+  CHECK(contains(error_of([&] { dynamic::compile([&](auto x) { return forbid_reshard(reversed(x)); }, m, sharded); }),
+                 "which forbid_reshard does not allow"));
+}
+
+// ---- the static path ----
+
+namespace {
+
+float opaque(float x) { return x * static_cast<float>(unknown - 2); }  // the compiler cannot run it
+
+constexpr auto running_sum = local_op<"b[t]->b[t]">([](auto x, auto y) {
+  for (int64_t i = 0; i < x.extent(0); ++i)
+    for (int64_t j = 0; j < x.extent(1); ++j) y(i, j) = j == 0 ? x(i, j) : y(i, j - 1) + x(i, j);
+});
+constexpr auto dot = local_op<"bi,i->b", flops<2>>([](in_2 x, in_1 w, out_1 y) {
+  for (int64_t b = 0; b < x.extent(0); ++b) {
+    float sum = 0;
+    for (int64_t i = 0; i < x.extent(1); ++i) sum += x(b, i) * w(i);
+    y(b) = opaque(sum);
+  }
+});
+constexpr auto broken_dot = local_op<"bi,i->b">([](in_2 x, in_1 w, out_1 y) {
+  for (int64_t b = 0; b < x.extent(0); ++b) {
+    float sum = 1;
+    for (int64_t i = 0; i < x.extent(1); ++i) sum += x(b, i) * w(i);
+    y(b) = opaque(sum);
+  }
+});
+
+using pod = mesh<axis<"data", 2>, axis<"model", 2>>;
+using rows = in<float, dims<7, 5>, split<"data", "model">>;
+using sums =
+    compile<[](auto x, auto w) { return dot(allow_replication(running_sum(x)) * 2.0, w); }, pod, rows, in<float, dims<5>>>;
+static_assert(compile<[](auto x, auto w) { return dot(x, w); }, pod, rows, in<float, dims<5>>>::flops_per_device == 2 * 4 * 3);
+static_assert(compile<[](auto x, auto w) { return dot(x, w); }, pod, rows, in<float, dims<5>>>::collectives ==
+              list{all_reduce<"model">});
+using refused = compile<[](auto x, auto w) { return broken_dot(x, w); }, pod, rows, in<float, dims<5>>>;
+
+template <class Backend>
+void check_static(const Backend& backend) {
+  array<float> x({7, 5}), w({5});
+  for (int64_t i = 0; i < 35; ++i) x[i] = static_cast<float>(i % 6 - 2);
+  for (int64_t i = 0; i < 5; ++i) w[i] = static_cast<float>(i - 1);
+  const auto y = run<sums>(backend, x, w);
+  for (int64_t b = 0; b < 7; ++b) {
+    float running = 0, expected = 0;
+    for (int64_t i = 0; i < 5; ++i) {
+      running += x[b * 5 + i];
+      expected += 2 * running * w[i];
+    }
+    CHECK(y[b] == expected);
+  }
+}
+
+}  // namespace
+
+TEST_CASE("compiled programs; a law that only the program can try is tried before the first use") {
+  check_static(simulated{});
+  check_static(threads{});
+  array<float> x({7, 5}), w({5});
+  for (int again = 0; again < 2; ++again) {
+    const std::string text = error_of([&] { run<refused>(simulated{}, x, w); });
+    contains(text, "gspmd: local_op at ");
+    contains(text, "the function of `bi,i->b` does not work part by part along `i`");
+    contains(text, "combined by add");
+    contains(error_of([&] { run<refused>(threads{}, x, w); }), "along `i`");
+  }
+}
+
+// ---- gradients ----
+
+namespace {
+
+constexpr auto from_the_right = local_op<"b[t]->b[t]">([](auto x, auto y) {
+  for (int64_t i = 0; i < x.extent(0); ++i)
+    for (int64_t j = x.extent(1) - 1; j >= 0; --j) y(i, j) = j + 1 == x.extent(1) ? x(i, j) : y(i, j + 1) + x(i, j);
+});
+constexpr auto running_sum_with_gradient = local_op<"b[t]->b[t]">(with_gradient(
+    [](auto x, auto y) {
+      for (int64_t i = 0; i < x.extent(0); ++i)
+        for (int64_t j = 0; j < x.extent(1); ++j) y(i, j) = j == 0 ? x(i, j) : y(i, j - 1) + x(i, j);
+    },
+    [](value, value, value dy) { return from_the_right(dy); }));
+constexpr auto loss_gradient = [](auto x, auto w) { return grad(sum(running_sum_with_gradient(x) * w), x); };
+using gradient_step =
+    compile<loss_gradient, mesh<axis<"data", 2>>, in<double, dims<3, 4>, split<"data", _>>, in<double, dims<3, 4>>>;
+
+}  // namespace
+
+TEST_CASE("gradients") {
+  array<double> x({3, 4}), w({3, 4});
+  for (int64_t i = 0; i < 12; ++i) w[i] = static_cast<double>(i * i);
+  const auto by_x = run<gradient_step>(simulated{}, x, w);
+  for (int64_t b = 0; b < 3; ++b)
+    for (int64_t t = 0; t < 4; ++t) {
+      double expected = 0;
+      for (int64_t s = t; s < 4; ++s) expected += w[b * 4 + s];
+      CHECK(by_x[b * 4 + t] == expected);
+    }
+
+  // two operands, captures
+  const dynamic::mesh m({{"x", 2}});
+  const double scale = unknown;
+  const auto product = local_op<"bi,i->b">(with_gradient(
+      [scale](local_block<const double, 2> a, local_block<const double, 1> v, local_block<double, 1> y) {
+        for (int64_t b = 0; b < a.extent(0); ++b) {
+          y(b) = 0;
+          for (int64_t i = 0; i < a.extent(1); ++i) y(b) += scale * a(b, i) * v(i);
+        }
+      },
+      [scale](value a, value v, value, value dy) {
+        return std::tuple{einsum<"b,i->bi">(dy, v) * scale, einsum<"bi,b->i">(a, dy) * scale};
+      }));
+  const auto program = dynamic::compile(
+      [&](auto a, auto v) {
+        auto loss = sum(product(a, v));
+        return std::tuple{grad(loss, a), grad(loss, v)};
+      },
+      m, dynamic::in<double>({3, 4}, {"x", ""}), dynamic::in<double>({4}));
+  array<double> v({4});
+  for (int64_t i = 0; i < 4; ++i) v[i] = static_cast<double>(i + 1);
+  const auto both = program.run(simulated{}, w, v);
+  for (int64_t i = 0; i < 12; ++i) CHECK(both[0].data<double>()[i] == scale * v[i % 4]);
+  for (int64_t i = 0; i < 4; ++i) CHECK(both[1].data<double>()[i] == scale * (w[i] + w[4 + i] + w[8 + i]));
+
+  const auto gradient_of = [&](const auto& op) {
+    return error_of([&] { dynamic::compile([&](auto a) { return grad(sum(op(a)), a); }, m, dynamic::in<double>({3, 4})); });
+  };
+  contains(gradient_of(running_sum), "local_op at ");
+  contains(gradient_of(running_sum), "has no gradient; pass with_gradient(f, g) instead of f");
+  const auto wrong = local_op<"n[k]->n">(with_gradient(
+      [scale](auto a, auto y) {
+        for (int64_t i = 0; i < a.extent(0); ++i) y(i) = static_cast<std::remove_reference_t<decltype(y(i))>>(scale);
+      },
+      [](value, value, value dy) { return dy; }));
+  contains(gradient_of(wrong), "the gradient by operand 0 is f64[3], the operand is f64[3,4]");
+}

@@ -1,0 +1,240 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <doctest/doctest.h>
+
+#include <cmath>
+#include <cstdlib>
+#include <memory>
+#include <random>
+#include <string>
+#include <vector>
+
+#include "gspmd/comm/threads.hpp"
+#include "gspmd/dynamic.hpp"
+#include "gspmd/ops.hpp"
+
+// Operators of the user's own: on random meshes and shardings they give what the function gives for the whole arrays.
+
+namespace {
+
+using namespace gspmd;
+using std::int64_t;
+
+const int unknown = std::atoi("3");  // no compiler knows it
+
+// ---- the functions ----
+
+constexpr auto running_sum = [](auto x, auto y) {
+  for (int64_t i = 0; i < x.extent(0); ++i)
+    for (int64_t j = 0; j < x.extent(1); ++j) y(i, j) = j == 0 ? x(i, j) : y(i, j - 1) + x(i, j);
+};
+constexpr auto second_difference = [](auto x, auto y) {  // u = t - 2
+  for (int64_t j = 0; j < y.extent(0); ++j)
+    for (int64_t i = 0; i < y.extent(1); ++i) y(j, i) = x(i, j) - 2 * x(i, j + 1) + x(i, j + 2);
+};
+constexpr auto matrix_product = [](auto x, auto w, auto y) {
+  for (int64_t b = 0; b < y.extent(0); ++b)
+    for (int64_t o = 0; o < y.extent(1); ++o) {
+      y(b, o) = 0;
+      for (int64_t i = 0; i < x.extent(1); ++i) y(b, o) += x(b, i) * w(i, o);
+    }
+};
+constexpr auto weighted = [](auto a, auto x, auto c, auto y) {
+  for (int64_t k = 0; k < y.extent(0); ++k)
+    for (int64_t q = 0; q < y.extent(1); ++q)
+      for (int64_t d = 0; d < y.extent(2); ++d) y(k, q, d) = a() * x(q, k) + c(d, k);
+};
+constexpr auto attention = [](auto q, auto k, auto v, auto scale, auto y) {  // without its softmax
+  for (int64_t i = 0; i < q.extent(0); ++i)
+    for (int64_t e = 0; e < y.extent(1); ++e) {
+      y(i, e) = 0;
+      for (int64_t j = 0; j < k.extent(0); ++j)
+        for (int64_t d = 0; d < q.extent(1); ++d) y(i, e) += q(i, d) * k(j, d) * v(j, e) * scale();
+    }
+};
+constexpr auto row_maximum = [](auto x, auto y) {
+  for (int64_t i = 0; i < x.extent(0); ++i) {
+    y(i) = x(i, 0);
+    for (int64_t j = 1; j < x.extent(1); ++j)
+      if (x(i, j) > y(i)) y(i) = x(i, j);
+  }
+};
+constexpr auto place_of_maximum = [](auto x, auto y) {
+  for (int64_t i = 0; i < x.extent(0); ++i) {
+    y(i) = 0;
+    for (int64_t j = 1; j < x.extent(1); ++j)
+      if (x(i, j) > x(i, y(i))) y(i) = j;
+  }
+};
+constexpr auto histogram = [](auto x, auto y) {  // k = 5
+  for (int64_t k = 0; k < y.extent(0); ++k) y(k) = 0;
+  for (int64_t i = 0; i < x.extent(0); ++i) ++y(((x(i) % 5) + 5) % 5);
+};
+constexpr auto any_of = [](auto x, auto y) {
+  y() = false;
+  for (int64_t i = 0; i < x.extent(0); ++i) y() = y() || x(i);
+};
+
+// ---- random programs of one operator ----
+
+struct random_source {
+  std::mt19937_64 engine;
+  int64_t between(int64_t a, int64_t b) { return a + static_cast<int64_t>(engine() % static_cast<std::uint64_t>(b - a + 1)); }
+};
+
+dynamic::mesh random_mesh(random_source& r) {
+  for (;;) {
+    std::vector<dynamic::mesh::axis> axes;
+    int64_t devices = 1;
+    for (int64_t a = r.between(1, 3); a > 0; --a) {
+      axes.push_back({std::string(1, static_cast<char>('w' + a)), r.between(1, 4)});
+      devices *= axes.back().size;
+    }
+    if (devices <= 8) return dynamic::mesh(axes);
+  }
+}
+
+/// Every axis splits some dim, or none.
+std::vector<std::string> random_sharding(random_source& r, const dynamic::mesh& m, std::size_t rank) {
+  std::vector<std::string> dims(rank);
+  if (rank == 0) return dims;
+  for (int a = 0; a < m.info().shape.axis_count(); ++a) {
+    const auto d = r.between(0, static_cast<int64_t>(rank));
+    if (d == static_cast<int64_t>(rank)) continue;
+    auto& dim = dims[static_cast<std::size_t>(d)];
+    dim += (dim.empty() ? "" : ",") + std::string(m.info().name(a));
+  }
+  return dims;
+}
+
+/// `op` is local_op<Text, ...>(f) and has state or not; `f` is what it is called for whole arrays.
+template <fixed_string Text, monoid Kind, class R, class... A, class Op, class F, class Backend>
+void try_once(const Op& op, const F& f, R (*)(A...), std::uint64_t seed, const Backend& backend, int64_t most_devices = 8) {
+  CAPTURE(seed);
+  CAPTURE(std::string(Text.view()));
+  random_source r{std::mt19937_64(seed)};
+  constexpr auto rule = detail::parse_local_rule(Text.view(), Kind);
+  static_assert(rule.error == nullptr);
+  detail::extents by_letter(rule.letters.count, 0);
+  for (bool fits = false; !fits;) {
+    fits = true;
+    for (int l = 0; l < rule.letters.count; ++l)
+      by_letter[l] = rule.letters[l].kind == detail::factor_kind::gathered ? r.between(1, 6) : r.between(0, 9);
+    for (int l = 0; l < rule.letters.count; ++l)
+      if (rule.letters[l].stated) {
+        by_letter[l] = rule.stated_extent(l, by_letter);
+        fits = fits && by_letter[l] >= 0;
+      }
+  }
+  const auto shape_of = [&](int tensor) {
+    std::vector<int64_t> shape;
+    for (const auto l : rule.tensors[tensor]) shape.push_back(by_letter[l]);
+    return shape;
+  };
+  const auto size_of = [](const std::vector<int64_t>& shape) {
+    int64_t n = 1;
+    for (const auto e : shape) n *= e;
+    return n;
+  };
+  const auto strides_of = [](const std::vector<int64_t>& shape) {
+    std::vector<int64_t> strides(shape.size() + 1, 1);
+    for (std::size_t d = shape.size(); d-- > 1;) strides[d - 1] = strides[d] * shape[d];
+    return strides;
+  };
+  dynamic::mesh m = random_mesh(r);
+  while (m.device_count() > most_devices) m = random_mesh(r);
+
+  constexpr auto sequence = std::index_sequence_for<A...>{};
+  [&]<std::size_t... K>(std::index_sequence<K...>) {
+    const std::vector<int64_t> shapes[] = {shape_of(static_cast<int>(K))..., shape_of(sizeof...(K))};
+    const std::vector<int64_t> strides[] = {strides_of(shapes[K])..., strides_of(shapes[sizeof...(K)])};
+    const std::tuple<std::unique_ptr<A[]>...> arrays{std::make_unique<A[]>(static_cast<std::size_t>(size_of(shapes[K]) + 1))...};
+    const auto fill = [&]<class T>(T* to, int64_t n) {
+      for (int64_t i = 0; i < n; ++i) to[i] = static_cast<T>(r.between(-4, 4) + (std::is_same_v<T, bool> ? 3 : 0));
+    };
+    (fill(std::get<K>(arrays).get(), size_of(shapes[K])), ...);
+
+    // what the function says of the whole
+    const auto& shape = shapes[sizeof...(K)];
+    const auto count = size_of(shape);
+    const auto expected = std::make_unique<R[]>(static_cast<std::size_t>(count) + 1);
+    bool is_empty = false;
+    for (int l = 0; l < rule.letters.count; ++l)
+      is_empty = is_empty || (rule.letters[l].kind == detail::factor_kind::reduction && by_letter[l] == 0);
+    if (is_empty) {
+      for (int64_t i = 0; i < count; ++i) expected[static_cast<std::size_t>(i)] = detail::identity<R>(Kind);
+    } else if (count > 0) {
+      f(local_block<const A, rule.tensors[static_cast<int>(K)].count>(std::get<K>(arrays).get(), shapes[K].data(),
+                                                                      strides[K].data())...,
+        local_block<R, rule.result().count>(expected.get(), shape.data(), strides[sizeof...(K)].data()));
+    }
+
+    dynamic::builder b(m);
+    const value operands[] = {(r.between(0, 4) == 0
+                                   ? b.input(dynamic::in<A>(shapes[K]))
+                                   : b.input(dynamic::in<A>(shapes[K], random_sharding(r, m, shapes[K].size()))))...};
+    value y = allow_replication(op(operands[K]...));
+    if (r.between(0, 1) == 1) y = b.reshard(y, random_sharding(r, m, shape.size()));
+    b.output(y);
+    const auto program = b.compile();
+    const std::vector<const void*> inputs{std::get<K>(arrays).get()...};
+    const auto result = program.run_pointers(backend, inputs);
+    REQUIRE(result[0].shape == shape);
+    const R* const got = result[0].template data<R>();
+    int wrong = 0;
+    for (int64_t i = 0; i < count; ++i) {
+      const R a = got[i], e = expected[static_cast<std::size_t>(i)];
+      if constexpr (std::is_floating_point_v<R>) wrong += a != e && !(std::abs(a - e) <= R(1e-5) * std::max(R(1), std::abs(e)));
+      else wrong += a != e;
+    }
+    INFO(explain(program));
+    CHECK(wrong == 0);
+  }(sequence);
+}
+
+int64_t seeds() {
+  const char* const given = std::getenv("GSPMD_PROGRAMS");
+  return given != nullptr ? std::atoll(given) : 60;
+}
+
+template <fixed_string Text, class Signature, class... Options, class F>
+void try_many(F f) {
+  constexpr auto kind = detail::local_options<Options...>::kind;
+  const auto op = local_op<Text, Options...>(f);
+  for (int64_t s = 0; s < seeds(); ++s)
+    try_once<Text, kind>(op, f, static_cast<Signature*>(nullptr), static_cast<std::uint64_t>(s), simulated{});
+  for (int64_t s = 0; s < 6; ++s)
+    try_once<Text, kind>(op, f, static_cast<Signature*>(nullptr), static_cast<std::uint64_t>(1000 + s), threads{}, 4);
+}
+
+}  // namespace
+
+TEST_CASE("letters in brackets are whole, the others split") {
+  try_many<"b[t]->b[t]", float(float)>(running_sum);
+  try_many<"b[t]->b[t]", int64_t(int64_t)>(running_sum);
+  try_many<"b[t]->[u=t-2]b", double(double)>(second_difference);
+  try_many<",qk,dk->kqd", float(float, float, float)>(weighted);
+  try_many<"q[d],[k][d],[k][e],->q[e]", double(double, double, double, double)>(attention);
+}
+
+TEST_CASE("letters that the result lacks are reduced") {
+  try_many<"bi,io->bo", float(float, float)>(matrix_product);
+  try_many<"bi,io->bo", std::int32_t(std::int32_t, std::int32_t)>(matrix_product);
+  try_many<"bt->b", float(float), reduces<monoid::maximum>>(row_maximum);
+  try_many<"i->", bool(bool), types<bool(bool)>, reduces<monoid::or_>>(any_of);
+}
+
+TEST_CASE("element types that differ, and a result of a stated shape") {
+  try_many<"b[t]->b", int64_t(float), types<int64_t(float)>>(place_of_maximum);
+  try_many<"n->[k=5]", int64_t(std::int32_t), types<int64_t(std::int32_t)>>(histogram);
+}
+
+TEST_CASE("a function with captures") {
+  const float scale = static_cast<float>(unknown);
+  try_many<"b[t]->b[t]", float(float)>([scale](local_block<const float, 2> x, local_block<float, 2> y) {
+    for (int64_t i = 0; i < x.extent(0); ++i) {
+      float total = 0;
+      for (int64_t j = 0; j < x.extent(1); ++j) total += y(i, j) = std::exp(x(i, j) / scale);
+      for (int64_t j = 0; j < x.extent(1); ++j) y(i, j) /= total;
+    }
+  });
+}

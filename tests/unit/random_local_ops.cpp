@@ -1,0 +1,41 @@
+// SPDX-License-Identifier: Apache-2.0
+// labels: exhaustive
+#include <doctest/doctest.h>
+
+#include "gspmd/comm/simulated.hpp"
+#include "gspmd/comm/threads.hpp"
+#include "support/run_random.hpp"
+
+// Random programs with operators of the user's own among the others: loops, fused operators, partial values around them.
+
+TEST_CASE("random programs with local_ops equal the naive reference") {
+  const auto first = reference::setting("GSPMD_SEED", 1);
+  const auto count = reference::setting("GSPMD_PROGRAMS", 4000);
+  reference::random_options options;
+  options.local_ops = true;
+  std::uint64_t local = 0, in_bodies = 0, partial = 0;
+  for (auto seed = first; seed < first + count; ++seed) {
+    const reference::random_program program(seed, options);
+    const auto plan = gspmd::detail::make_plan(program.g, program.mesh);
+    const gspmd::detail::plan_view view(plan);
+    for (const auto& s : plan.steps) {
+      if (s.what != gspmd::detail::action::local) continue;
+      ++local;
+      in_bodies += s.times > 1 ? 1 : 0;
+      partial += view.result(s).layout.partial != 0 ? 1 : 0;
+    }
+    gspmd::simulated_communicator comm(program.device_count());
+    const auto wrong = reference::run_and_check(comm, program, view);
+    if (!wrong.empty()) FAIL_CHECK(wrong);
+    if (seed % 20 != 0) continue;
+    std::vector<std::string> wrong_on(static_cast<std::size_t>(program.device_count()));
+    launch(gspmd::threads{}, program.device_count(), [&](auto& threads) {
+      wrong_on[static_cast<std::size_t>(threads.device(0))] = reference::run_and_check(threads, program, view);
+    });
+    for (const auto& message : wrong_on)
+      if (!message.empty()) FAIL_CHECK(message);
+  }
+  CHECK(local > count);
+  CHECK(in_bodies > count / 100);
+  CHECK(partial > count / 20);
+}
