@@ -387,7 +387,8 @@ TEST_CASE("collectives in loops: brought out where the value is from outside, co
             10, [w](value, value h) { return tanh(einsum("ij,jk->ik", h, w)); }, a);
       },
       m, dynamic::in<float>({8, 8}, {"", "x"}), dynamic::in<float>({8, 8}, {"x", ""}));
-  CHECK(inside.bytes_sent_per_device() == 10 * 3 * 2 * 8 * 4);  // a reduce_scatter each time
+  // w is gathered once; each time h is brought to the rows and the result back, where a reduce_scatter would send 48 numbers
+  CHECK(inside.bytes_sent_per_device() == 3 * 2 * 8 * 4 + 10 * 2 * 12 * 4);
   const auto summed = dynamic::compile(
       [](auto a) {
         return fori_loop(
@@ -403,6 +404,21 @@ TEST_CASE("collectives in loops: brought out where the value is from outside, co
       },
       m, dynamic::in<float>({8}, {"x"}), dynamic::in<float>({1}, {""}));
   CHECK(branches.bytes_sent_per_device() == 12);  // two sums, not one
+}
+
+TEST_CASE("what is brought before a loop is sent once, what is sent in it once a trip: the plan weighs both") {
+  const dynamic::mesh m({{"x", 4}});
+  for (const int trips : {1, 100}) {
+    const auto p = dynamic::compile(
+        [trips](auto a, auto w) {
+          return fori_loop(
+              trips, [w](value, value h) { return replicate(tanh(einsum("ij,jk->ik", replicate(h), w))); }, a);
+        },
+        m, dynamic::in<float>({4, 64}, {"", ""}), dynamic::in<float>({64, 64}, {"x", ""}));
+    const auto found = p.collectives();
+    CHECK(p.bytes_sent_per_device() == (trips == 1 ? 1536 : 3 * 1024 * 4));
+    CHECK(found.size() == 1);
+  }
 }
 
 TEST_CASE("mistakes in loops and conditionals") {

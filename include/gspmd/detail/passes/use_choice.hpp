@@ -30,6 +30,24 @@ class use_choice : public use_plans {
     return false;
   }
 
+  /// True when operand `k` stands before: it is moved once, unless `p` wants it in two shardings.
+  [[nodiscard]] constexpr bool is_again(const node& n, int k, const use_plan* p = nullptr) const {
+    for (int o = 0; o < k; ++o)
+      if (root_of(n.operands[o]) == root_of(n.operands[k]) && (p == nullptr || same_layout(p->wanted[o], p->wanted[k])))
+        return true;
+    return false;
+  }
+
+  /// `bytes` that are sent in the open bodies at `level`, in all trips of the loops around it.
+  [[nodiscard]] constexpr std::int64_t in_all_trips(std::int64_t bytes, int level) const {
+    for (int k = 0; k < level; ++k) {
+      const node& start = at(open_[static_cast<std::size_t>(k)]);
+      if (start.op == opcode::loop && start.integer > 1) bytes = saturating_multiply(bytes, start.integer);
+    }
+    return bytes < most_bytes ? bytes : most_bytes;
+  }
+  static constexpr std::int64_t most_bytes = std::int64_t{1} << 56;  // so many can be added up
+
   /// What elementwise readers after `i`, and outputs, want of its operands: a form that serves them too is worth more.
   [[nodiscard]] constexpr std::vector<later_wish> later_wishes(int i, const node& n) const {
     std::vector<later_wish> wishes;
@@ -37,9 +55,7 @@ class use_choice : public use_plans {
       const int o = n.operands[k];
       const auto& forms = forms_of(o);
       const auto& readers = readers_[static_cast<std::size_t>(o)];
-      bool again = false;
-      for (int other = 0; other < k; ++other) again = again || root_of(n.operands[other]) == root_of(o);
-      if (again || readers.size() < 2 || forms.empty()) continue;
+      if (is_again(n, k) || readers.size() < 2 || forms.empty()) continue;
       const std::size_t first = wishes.size();
       for (const int reader : readers) {
         const node& user = graph_.nodes[static_cast<std::size_t>(reader)];
@@ -51,6 +67,7 @@ class use_choice : public use_plans {
         for (std::size_t w = first; w < wishes.size(); ++w) known = known || same_layout(wishes[w].wanted, wish.wanted);
         if (known) continue;
         static_cast<void>(best_form(o, wish.wanted, wish.bytes));
+        wish.bytes = in_all_trips(wish.bytes, level_of(o));
         if (bytes_of(user.type) < bytes_of(graph_.nodes[static_cast<std::size_t>(o)].type)) continue;  // moves its result
         if (wish.bytes > 0) wishes.push_back(wish);
       }
@@ -72,8 +89,8 @@ class use_choice : public use_plans {
       const auto& form = p.wanted[operand];
       if ((wish.wanted.partial & ~form.partial) != 0) continue;
       const int o = n.operands[operand];
-      const auto then =
-          reshard_bytes(mesh_, shape_of(o), form, wish.wanted, bytes_of(graph_.nodes[static_cast<std::size_t>(o)].type));
+      const auto bytes = bytes_of(graph_.nodes[static_cast<std::size_t>(o)].type);
+      const auto then = in_all_trips(reshard_bytes(mesh_, shape_of(o), form, wish.wanted, bytes), level_of(o));
       if (wish.bytes - then > most) most = wish.bytes - then;
     }
     return total + most;
@@ -83,8 +100,8 @@ class use_choice : public use_plans {
   /// 10^12 flops/s on a network of 30 GB/s. Small operators wait for the network, whatever they compute.
   static constexpr std::int64_t flops_per_byte = 32;
   static constexpr std::int64_t free_flops = std::int64_t{1} << 20;
-  static constexpr std::int64_t weight_of(std::int64_t products) {
-    return products <= free_flops / 2 ? 0 : (products - free_flops / 2) / (flops_per_byte / 2);
+  [[nodiscard]] constexpr std::int64_t weight_of(std::int64_t products) const {
+    return products <= free_flops / 2 ? 0 : in_all_trips((products - free_flops / 2) / (flops_per_byte / 2), depth());
   }
 
   /// The use of every mesh axis by a factor of the rule that sends the fewest bytes; then by the fewest collectives, with the
@@ -147,8 +164,7 @@ class use_choice : public use_plans {
         for (const auto& use : to_factors(mesh_, rule, is_result ? rule.result() : rule.operand(k), s.splits))
           t.factor_of[use.axis] = use.dim;
       };
-      bool again = false;  // an operand that stands twice is moved once
-      for (int other = 0; other < k && !is_result; ++other) again = again || root_of(n.operands[other]) == root_of(o);
+      const bool again = !is_result && is_again(n, k);
       if (is_result || !forms.empty()) t.elem_bytes = bytes_of(graph_.nodes[static_cast<std::size_t>(o)].type);
       if (is_result) know(completed_of(i));
       else if (forms.size() == 1 && !again && program.value(forms.front()).layout.partial == 0)
@@ -161,22 +177,22 @@ class use_choice : public use_plans {
 
   static constexpr std::int64_t never = std::int64_t{1} << 60;
 
-  /// What bringing the operands to what they must be sends, and bringing the result to its sharding.
+  [[nodiscard]] constexpr int depth() const { return static_cast<int>(open_.size()); }
+
+  /// What bringing the operands to what they must be sends, and bringing the result to its sharding: in all trips of the loops
+  /// around it, but an operand from outside of a loop is brought there before it.
   [[nodiscard]] constexpr std::int64_t cost_of(int i, const node& n, const use_plan& p) const {
     std::int64_t total = 0;
     for (int k = 0; k < n.operands.count; ++k) {
-      bool again = false;
-      for (int o = 0; o < k; ++o)
-        again = again || (root_of(n.operands[o]) == root_of(n.operands[k]) && same_layout(p.wanted[o], p.wanted[k]));
-      if (again) continue;
+      if (is_again(n, k, &p)) continue;
       std::int64_t bytes = 0;
       static_cast<void>(best_form(n.operands[k], p.wanted[k], bytes));
-      total += bytes;
+      total += in_all_trips(bytes, level_of(n.operands[k]));
     }
     if (n.forbid_reshard && total > 0) total += never;  // only if nothing else is possible: then it is refused
     sharding wanted = completed_of(i);
     wanted.partial = 0;
-    return total + reshard_bytes(mesh_, n.shape, p.result, wanted, bytes_of(n.type));
+    return total + in_all_trips(reshard_bytes(mesh_, n.shape, p.result, wanted, bytes_of(n.type)), depth());
   }
 
   /// How many collectives that takes.
@@ -190,6 +206,7 @@ class use_choice : public use_plans {
       }
     };
     for (int k = 0; k < n.operands.count; ++k) {
+      if (is_again(n, k, &p)) continue;
       std::int64_t bytes = 0;
       const int v = best_form(n.operands[k], p.wanted[k], bytes);
       if (v >= 0) walk(shape_of(n.operands[k]), program.value(v).layout, p.wanted[k]);
