@@ -13,6 +13,7 @@
 
 #include "gspmd/comm/communicator.hpp"
 #include "gspmd/detail/exec/collective.hpp"
+#include "gspmd/detail/exec/descriptor_cache.hpp"
 #include "gspmd/detail/exec/mpi_exchange.hpp"
 #include "gspmd/detail/exec/mpi_group.hpp"
 #include "gspmd/error.hpp"
@@ -79,12 +80,14 @@ class mpi_communicator {
 
   template <class T>
   void move(const detail::mesh_shape& mesh, const detail::movement& m, const T* const* in, T* const* out) {
-    group_over(mesh, m.axes).move(mesh, m, in[0], out[0]);
+    const auto& known = movements_.find(mesh, m, [&] { return route_in(group_over(mesh, m.axes), mesh, m); });
+    known.group->move(mesh, m, known.route, in[0], out[0]);
   }
 
   template <class T>
   void reduce(const detail::mesh_shape& mesh, const detail::reduction& r, const T* const* in, T* const* out) {
-    group_over(mesh, r.axes).reduce(mesh, r, in[0], out[0]);
+    const auto& known = reductions_.find(mesh, r, [&] { return route_in(group_over(mesh, r.axes), mesh, r); });
+    known.group->reduce(mesh, r, known.route, in[0], out[0]);
   }
 
   /// Every device sends every device a block of its own size: of in[0], sent[0][k] elements go to device k, one block after the
@@ -105,6 +108,16 @@ class mpi_communicator {
     return flag != 0;
   }
 
+  template <class Route>
+  struct routed {
+    detail::mpi_group* group;
+    Route route;
+  };
+  template <class Descriptor>
+  static auto route_in(detail::mpi_group& group, const detail::mesh_shape& mesh, const Descriptor& d) {
+    return routed<decltype(group.new_route(mesh, d))>{&group, group.new_route(mesh, d)};
+  }
+
   detail::mpi_group& group_over(const detail::mesh_shape& mesh, detail::axis_mask axes) {
     for (const auto& known : groups_)
       if (known->is_over(mesh, axes)) return *known;
@@ -117,6 +130,8 @@ class mpi_communicator {
   std::uint64_t serial_ = next_serial();
   detail::mpi_workspace work_{};
   std::vector<std::unique_ptr<detail::mpi_group>> groups_;
+  detail::descriptor_cache<detail::movement, routed<detail::movement_route>> movements_;
+  detail::descriptor_cache<detail::reduction, routed<detail::reduction_route>> reductions_;
 };
 
 /// Backend: one device per process of `comm`. MPI_Init and MPI_Finalize are the caller's.

@@ -90,9 +90,6 @@ constexpr std::int64_t sends_at_most(const mesh_shape& mesh, const movement& m) 
   return mesh.size_of(m.axes & ~m.to.split_axes());
 }
 
-/// The largest number of elements that one MPI call takes.
-inline constexpr std::int64_t largest_mpi_count = 0x7fffffff;
-
 /// The elements, at most, that are packed outside the user's buffers: those sent, and those received. 0 where one MPI call
 /// works straight between the user's buffers, and for devices that read each other's memory.
 struct packing {
@@ -112,7 +109,7 @@ constexpr packing packing_of(const mesh_shape& mesh, const reduction& r) {
   const auto n = mesh.size_of(r.axes);
   if (n == 1 || classify(mesh, r) == collective_kind::all_reduce) return {};
   const auto result = elements(local_extents(mesh, r.global, r.to));
-  if (is_stacked(mesh, r.global, r.from, r.to, r.axes) && result <= largest_mpi_count) return {};
+  if (is_stacked(mesh, r.global, r.from, r.to, r.axes)) return {};
   return {result * n, result};
 }
 

@@ -11,49 +11,21 @@
 #include "gspmd/detail/exec/box.hpp"
 #include "gspmd/detail/exec/collective.hpp"
 #include "gspmd/detail/exec/group_key.hpp"
-#include "gspmd/detail/exec/message_plan.hpp"
+#include "gspmd/detail/exec/message_route.hpp"
+#include "gspmd/detail/exec/mpi_large_reduction.hpp"
+#include "gspmd/detail/exec/mpi_messages.hpp"
 #include "gspmd/detail/exec/mpi_node_memory.hpp"
 #include "gspmd/detail/exec/mpi_node_window.hpp"
 #include "gspmd/detail/exec/shared_memory.hpp"
 
 namespace gspmd::detail {
 
-/// Memory that only grows.
-class growing_buffer {
- public:
-  template <class T>
-  T* at_least(std::int64_t elems) {
-    const auto bytes = static_cast<std::size_t>(elems) * sizeof(T);
-    if (bytes > bytes_) {
-      memory_.reset();
-      memory_.reset(new std::byte[bytes]);
-      bytes_ = bytes;
-    }
-    return reinterpret_cast<T*>(memory_.get());
-  }
-
- private:
-  std::unique_ptr<std::byte[]> memory_;
-  std::size_t bytes_ = 0;
-};
-
-/// What all groups of a communicator use in turn.
-struct mpi_workspace {
-  std::int64_t largest_count;  // the most elements given to one MPI call
-  bool shared_memory;
-  int rank;
-  std::vector<std::unique_ptr<node_memory>> memories;
-  growing_buffer send_scratch, receive_scratch;
-  std::vector<MPI_Request> requests;
-  std::vector<int> counts;
-  std::vector<std::int64_t> offsets;
-};
-
 /// The group of this process over some axes of a mesh, and its collectives. Ranks in its communicator are member numbers.
 ///
 /// A collective goes, in this order of preference,
+///  - a small movement through node_window, where all members share a node;
 ///  - straight between the members' buffers, where all of them lie in node_memory;
-///  - a reduction through node_window, where all members share a node;
+///  - a reduction, where all members share a node, through node_window or, a large all_reduce, by messages;
 ///  - by the one MPI call that does just this, straight between the user's buffers (message_plan.hpp);
 ///  - by packing, messages and unpacking.
 class mpi_group {
@@ -85,36 +57,50 @@ class mpi_group {
   [[nodiscard]] bool is_over(const mesh_shape& mesh, axis_mask axes) const { return key_.names(mesh, axes); }
 
   template <class T>
-  void move(const mesh_shape& mesh, const movement& m, const T* in, T* out) {
+  void move(const mesh_shape& mesh, const movement& m, const movement_route& route, const T* in, T* out) {
     if (size() == 1)
       return move_from_peers(
           mesh, m, me_, [&](std::int64_t) { return in; }, out, sizeof(T));
-    if (!work_.memories.empty() && window() != nullptr && find_peers(in, out, false)) {
+    if (route.shard_elems * static_cast<std::int64_t>(sizeof(T)) <= small_shard_bytes && window() != nullptr)
+      return move_small(route, in, out);
+    if (!work_.memories.empty() && window() != nullptr && find_peers(in, out, false, route.hears_all)) {
       move_from_peers(mesh, m, me_, peers{peer_in_}, out, sizeof(T));
       window_->meet();
       return;
     }
-    if (gathers_whole_shards(mesh, m)) return gather(mesh, m, in, out);
-    if (is_contiguous_exchange(mesh, m)) return exchange(mesh, m, in, out);
-    if (classify(mesh, m) == collective_kind::collective_permute) return permute(mesh, m, in, out);
-    move_boxes(mesh, m, in, out);
+    switch (route.how) {
+      case movement_route::way::gather: return gather(route.block_elems, in, out);
+      case movement_route::way::gather_to_boxes: {
+        T* const all = work_.send_scratch.template at_least<T>(route.memory.send_elems);
+        gather(route.block_elems, in, all);
+        for (const auto& r : route.receives) copy_box(out, all, route.boxes[r.box]);
+        return;
+      }
+      case movement_route::way::exchange: return exchange(route.block_elems, in, out);
+      case movement_route::way::messages: return exchange_messages(route, in, out);
+    }
   }
 
   template <class T>
-  void reduce(const mesh_shape& mesh, const reduction& r, const T* in, T* out) {
+  void reduce(const mesh_shape& mesh, const reduction& r, const reduction_route& route, const T* in, T* out) {
     if (size() == 1) return reduce_alone<T>(mesh, r, me_, in, out);
-    const bool scatters = classify(mesh, r) == collective_kind::reduce_scatter;
-    const auto elems = elements(local_extents(mesh, r.global, r.from));
-    const bool is_small = node_window::fits_mail(elems * static_cast<std::int64_t>(sizeof(T)));
-    if (window() != nullptr && !work_.memories.empty() && !is_small && find_peers(in, out, !scatters)) {
-      if (scatters) reduce_scatter_from_peers<T>(mesh, r, me_, peers{peer_in_}, out);
-      else all_reduce_from_peers<T>(r.kind, elems, size(), self_, peers{peer_in_}, peers{peer_out_});
+    const auto bytes = route.elems * static_cast<std::int64_t>(sizeof(T));
+    if (bytes > small_shard_bytes && !work_.memories.empty() && window() != nullptr &&
+        find_peers(in, out, !route.scatters, false)) {
+      if (route.scatters) reduce_scatter_from_peers<T>(mesh, r, me_, peers{peer_in_}, out);
+      else all_reduce_from_peers<T>(r.kind, route.elems, size(), self_, peers{peer_in_}, peers{peer_out_});
       window_->meet();
       return;
     }
-    if (scatters) reduce_scatter(mesh, r, in, out);
-    else all_reduce(elems, r.kind, in, out);
+    window();
+    if (route.scatters) reduce_scatter(route, r.kind, in, out);
+    else all_reduce(route.elems, r.kind, in, out);
   }
+
+  [[nodiscard]] movement_route new_route(const mesh_shape& mesh, const movement& m) const {
+    return route_of(mesh, m, me_, self_);
+  }
+  [[nodiscard]] reduction_route new_route(const mesh_shape& mesh, const reduction& r) const { return route_of(mesh, r, me_); }
 
  private:
   /// From the number of a member to its buffer.
@@ -125,6 +111,7 @@ class mpi_group {
 
   [[nodiscard]] std::int64_t size() const { return static_cast<std::int64_t>(devices_.size()); }
   void check(int code, const char* call) const { check_mpi(code, call, work_.rank); }
+  [[nodiscard]] mpi_messages messages() const { return {comm_, work_}; }
 
   // ---- shared memory ----
 
@@ -140,10 +127,16 @@ class mpi_group {
   struct addresses {
     node_address in, out;
   };
-  /// Meets the members and finds their buffers in this process; false, on all alike, if not all lie in node_memory.
-  bool find_peers(const void* in, const void* out, bool needs_out) {
+  /// Meets the members and finds their buffers in this process; false, on all alike, if not all lie in node_memory. A member
+  /// whose own do not knows the answer; it need not wait if it `hears_all` in the collective that follows.
+  bool find_peers(const void* in, const void* out, bool needs_out, bool hears_all) {
     const auto& memories = work_.memories;
-    const auto parity = window_->meet_with(addresses{address_of(memories, in), needs_out ? address_of(memories, out) : 0});
+    const addresses mine{address_of(memories, in), needs_out ? address_of(memories, out) : 0};
+    if (hears_all && (mine.in == 0 || (needs_out && mine.out == 0))) {
+      window_->leave_note(mine);
+      return false;
+    }
+    const auto parity = window_->meet_with(mine);
     peer_in_.resize(devices_.size());
     peer_out_.resize(devices_.size());
     bool found = true;
@@ -159,109 +152,53 @@ class mpi_group {
   // ---- movements ----
 
   template <class T>
-  void gather(const mesh_shape& mesh, const movement& m, const T* in, T* out) {
-    const auto elems = elements(local_extents(mesh, m.global, m.from));
-    if (elems == 0) return;
-    const auto packed = packing_of(mesh, m).send_elems;
-    const bool in_place = packed == 0;
-    T* const all = in_place ? out : work_.send_scratch.template at_least<T>(packed);
-    if (elems <= work_.largest_count) {
-      const int count = static_cast<int>(elems);
-      check(MPI_Allgather(in, count, mpi_type<T>(), all, count, mpi_type<T>(), comm_), "MPI_Allgather");
-    } else {
-      for (std::int64_t j = 0; j < size(); ++j) {
-        receive(j, all + j * elems, elems);
-        send(j, in, elems);
-      }
-      finish();
-    }
-    if (in_place) return;
-    move_from_peers(
-        mesh, m, me_, [&](std::int64_t j) { return all + j * elems; }, out, sizeof(T));
+  void move_small(const movement_route& route, const T* in, T* out) {
+    const auto shard_of = window_->share(in, route.shard_elems);
+    for (const auto& t : route.takes) copy_box(out, t.peer == self_ ? in : shard_of(t.peer), route.boxes[t.box]);
   }
 
   template <class T>
-  void exchange(const mesh_shape& mesh, const movement& m, const T* in, T* out) {
-    const auto elems = elements(local_extents(mesh, m.global, m.from)) / size();
+  void gather(std::int64_t elems, const T* in, T* all) {
+    if (elems == 0) return;
+    if (elems <= work_.largest_count) {
+      const int count = static_cast<int>(elems);
+      check(MPI_Allgather(in, count, mpi_type<T>(), all, count, mpi_type<T>(), comm_), "MPI_Allgather");
+      return;
+    }
+    for (std::int64_t j = 0; j < size(); ++j) {
+      messages().receive(j, all + j * elems, elems);
+      messages().send(j, in, elems);
+    }
+    messages().finish();
+  }
+
+  template <class T>
+  void exchange(std::int64_t elems, const T* in, T* out) {
     if (elems <= work_.largest_count) {
       const int count = static_cast<int>(elems);
       check(MPI_Alltoall(in, count, mpi_type<T>(), out, count, mpi_type<T>(), comm_), "MPI_Alltoall");
       return;
     }
     for (std::int64_t j = 0; j < size(); ++j) {
-      receive(j, out + j * elems, elems);
-      send(j, in + j * elems, elems);
+      messages().receive(j, out + j * elems, elems);
+      messages().send(j, in + j * elems, elems);
     }
-    finish();
+    messages().finish();
   }
 
-  /// Whole shards go to other devices, one to each; one device may have to serve several.
   template <class T>
-  void permute(const mesh_shape& mesh, const movement& m, const T* in, T* out) {
-    const auto elems = elements(local_extents(mesh, m.global, m.from));
-    const auto held = ranges_of(mesh, m.global, m.from, me_);
-    const auto wanted = ranges_of(mesh, m.global, m.to, me_);
-    for (std::int64_t j = 0; j < size(); ++j) {
-      const auto peer = group_member(mesh, m.axes, me_, j);
-      const bool is_source = intersect(ranges_of(mesh, m.global, m.from, peer), wanted).any();
-      const bool is_target = intersect(held, ranges_of(mesh, m.global, m.to, peer)).any();
-      if (j == self_) {
-        if (is_source) copy_row(out, in, elems);
-        continue;
-      }
-      if (is_source) receive(j, out, elems);
-      if (is_target) send(j, in, elems);
+  void exchange_messages(const movement_route& route, const T* in, T* out) {
+    T* const packed_in = work_.send_scratch.template at_least<T>(route.memory.send_elems);
+    T* const packed_out = work_.receive_scratch.template at_least<T>(route.memory.receive_elems);
+    for (const auto& r : route.receives) messages().receive(r.peer, (r.box == no_box ? out : packed_out) + r.at, r.elems);
+    for (const auto& s : route.sends) {
+      if (s.box != no_box) copy_box(packed_in, in, route.boxes[s.box]);
+      messages().send(s.peer, (s.box == no_box ? in : packed_in) + s.at, s.elems);
     }
-    finish();
-  }
-
-  /// The general case: a box for every pair. A box that is contiguous in the user's buffer is not packed, the own one is
-  /// copied straight away.
-  template <class T>
-  void move_boxes(const mesh_shape& mesh, const movement& m, const T* in, T* out) {
-    const auto source = layout_of(mesh, m.global, m.from, me_);
-    const auto target = layout_of(mesh, m.global, m.to, me_);
-    const auto memory = packing_of(mesh, m);
-    T* const packed_in = work_.send_scratch.template at_least<T>(memory.send_elems);
-    T* const packed_out = work_.receive_scratch.template at_least<T>(memory.receive_elems);
-
-    const auto peer_at = [&](std::int64_t j) { return group_member(mesh, m.axes, me_, j); };
-    const auto box_from = [&](std::int64_t j) { return intersect(ranges_of(mesh, m.global, m.from, peer_at(j)), target.held); };
-    std::int64_t received = 0, sent = 0;
-    for (std::int64_t j = 0; j < size(); ++j) {
-      if (j == self_) continue;
-      const auto box = box_from(j);
-      if (!box.any()) continue;
-      const auto placed = place(box, packed(box), target);
-      const bool direct = placed.box.row() == box.elems();
-      receive(j, direct ? out + placed.out_offset : packed_out + received, box.elems());
-      received += box.elems();
-    }
-    for (std::int64_t k = 1; k < size(); ++k) {
-      const auto j = (self_ + k) % size();  // not all to the same one at once
-      const auto box = intersect(source.held, ranges_of(mesh, m.global, m.to, peer_at(j)));
-      if (!box.any()) continue;
-      const auto placed = place(box, source, packed(box));
-      if (placed.box.row() == box.elems()) {
-        send(j, in + placed.in_offset, box.elems());
-      } else {
-        copy_box(packed_in + sent, in, placed);
-        send(j, packed_in + sent, box.elems());
-        sent += box.elems();
-      }
-    }
-    const auto own = intersect(source.held, target.held);
-    if (own.any()) copy_box(out, in, place(own, source, target));
-    finish();
-    received = 0;
-    for (std::int64_t j = 0; j < size(); ++j) {
-      if (j == self_) continue;
-      const auto box = box_from(j);
-      if (!box.any()) continue;
-      const auto placed = place(box, packed(box), target);
-      if (placed.box.row() != box.elems()) copy_box(out, packed_out + received, placed);
-      received += box.elems();
-    }
+    if (route.own != no_box) copy_box(out, in, route.boxes[route.own]);
+    messages().finish();
+    for (const auto& r : route.receives)
+      if (r.box != no_box) copy_box(out, packed_out, route.boxes[r.box]);
   }
 
   // ---- reductions ----
@@ -269,83 +206,45 @@ class mpi_group {
   template <class T>
   void all_reduce(std::int64_t elems, monoid kind, const T* in, T* out) {
     if (elems == 0) return;  // on all members alike
+    if (window_ && elems * static_cast<std::int64_t>(sizeof(T)) >= all_reduce_by_messages_bytes)
+      return all_reduce_by_messages(messages(), work_.receive_scratch, kind, size(), self_, elems, in, out);
     if (window_) return window_->all_reduce(kind, elems, in, out);
-    for (std::int64_t begin = 0; begin < elems; begin += work_.largest_count) {
-      const int count = static_cast<int>(elems - begin < work_.largest_count ? elems - begin : work_.largest_count);
+    messages().for_each_piece(elems, [&](std::int64_t begin, int count) {
       check(MPI_Allreduce(in == out ? MPI_IN_PLACE : static_cast<const void*>(in + begin), out + begin, count, mpi_type<T>(),
                           mpi_op<T>(kind), comm_),
             "MPI_Allreduce");
-    }
+    });
   }
 
   template <class T>
-  void reduce_scatter(const mesh_shape& mesh, const reduction& r, const T* in, T* out) {
-    const auto type = mpi_type<T>();
-    const auto op = mpi_op<T>(r.kind);
-    const auto target = layout_of(mesh, r.global, r.to, me_);
-    const auto result_elems = target.elems();
-    const auto n = size();
-    work_.offsets.assign(static_cast<std::size_t>(n) + 1, 0);
-    if (is_stacked(mesh, r.global, r.from, r.to, r.axes)) {
-      if (window_) {
-        for (std::int64_t j = 0; j <= n; ++j) work_.offsets[static_cast<std::size_t>(j)] = j * result_elems;
-        return window_->reduce_scatter(r.kind, work_.offsets.data(), in, out);
-      }
-      if (result_elems <= work_.largest_count) {
-        check(MPI_Reduce_scatter_block(in, out, static_cast<int>(result_elems), type, op, comm_), "MPI_Reduce_scatter_block");
-        return;
-      }
-    }
+  void reduce_scatter(const reduction_route& route, monoid kind, const T* in, T* out) {
+    if (route.is_stacked) return reduce_blocks(route, kind, in, out);
     // Each member's box is packed, then the blocks, of any sizes, are reduced and the own one is put in its place.
-    const auto source = layout_of(mesh, r.global, r.from, me_);
-    T* const packed_in = work_.send_scratch.template at_least<T>(result_elems * n);
-    T* const packed_out = work_.receive_scratch.template at_least<T>(result_elems);
-    work_.counts.assign(static_cast<std::size_t>(n), 0);
-    for (std::int64_t j = 0; j < n; ++j) {
-      const auto box = ranges_of(mesh, r.global, r.to, group_member(mesh, r.axes, me_, j));
-      const auto elems = box.elems();
-      const auto at = static_cast<std::size_t>(j);
-      if (elems > 0) copy_box(packed_in + work_.offsets[at], in, place(box, source, packed(box)));
-      work_.offsets[at + 1] = work_.offsets[at] + elems;
-      if (elems <= work_.largest_count) work_.counts[at] = static_cast<int>(elems);
-    }
-    if (window_) window_->reduce_scatter(r.kind, work_.offsets.data(), packed_in, packed_out);
-    else if (result_elems <= work_.largest_count)
-      check(MPI_Reduce_scatter(packed_in, packed_out, work_.counts.data(), type, op, comm_), "MPI_Reduce_scatter");
-    else
-      for (std::int64_t j = 0; j < n; ++j) {
-        const auto first = work_.offsets[static_cast<std::size_t>(j)];
-        const auto elems = work_.offsets[static_cast<std::size_t>(j) + 1] - first;
-        for (std::int64_t begin = 0; begin < elems; begin += work_.largest_count) {
-          const int count = static_cast<int>(elems - begin < work_.largest_count ? elems - begin : work_.largest_count);
-          check(MPI_Reduce(packed_in + first + begin, packed_out + begin, count, type, op, static_cast<int>(j), comm_),
-                "MPI_Reduce");
-        }
+    T* const packed_in = work_.send_scratch.template at_least<T>(route.result_elems * size());
+    T* const packed_out = work_.receive_scratch.template at_least<T>(route.result_elems);
+    for (const int box : route.packs) copy_box(packed_in, in, route.boxes[box]);
+    reduce_blocks(route, kind, static_cast<const T*>(packed_in), packed_out);
+    if (route.own != no_box) copy_box(out, packed_out, route.boxes[route.own]);
+  }
+
+  /// `in` holds the members' blocks one after the other.
+  template <class T>
+  void reduce_blocks(const reduction_route& route, monoid kind, const T* in, T* out) {
+    if (window_) return window_->reduce_scatter(kind, route.offsets.data(), in, out);
+    const auto type = mpi_type<T>();
+    const auto op = mpi_op<T>(kind);
+    if (route.result_elems > work_.largest_count) {
+      for (std::int64_t j = 0; j < size(); ++j) {
+        const auto first = route.offsets[static_cast<std::size_t>(j)];
+        messages().for_each_piece(route.offsets[static_cast<std::size_t>(j) + 1] - first, [&](std::int64_t begin, int count) {
+          check(MPI_Reduce(in + first + begin, out + begin, count, type, op, static_cast<int>(j), comm_), "MPI_Reduce");
+        });
       }
-    if (target.held.any()) copy_box(out, packed_out, place(target.held, packed(target.held), target));
-  }
-
-  // ---- messages ----
-
-  template <class T>
-  void send(std::int64_t to, const T* data, std::int64_t elems) {
-    for (std::int64_t begin = 0; begin < elems; begin += work_.largest_count) {
-      const int count = static_cast<int>(elems - begin < work_.largest_count ? elems - begin : work_.largest_count);
-      work_.requests.push_back(MPI_REQUEST_NULL);
-      check(MPI_Isend(data + begin, count, mpi_type<T>(), static_cast<int>(to), 0, comm_, &work_.requests.back()), "MPI_Isend");
+    } else if (route.is_stacked) {
+      check(MPI_Reduce_scatter_block(in, out, static_cast<int>(route.result_elems), type, op, comm_), "MPI_Reduce_scatter_block");
+    } else {
+      check(MPI_Reduce_scatter(in, out, route.counts.data(), type, op, comm_), "MPI_Reduce_scatter");
     }
-  }
-  template <class T>
-  void receive(std::int64_t from, T* data, std::int64_t elems) {
-    for (std::int64_t begin = 0; begin < elems; begin += work_.largest_count) {
-      const int count = static_cast<int>(elems - begin < work_.largest_count ? elems - begin : work_.largest_count);
-      work_.requests.push_back(MPI_REQUEST_NULL);
-      check(MPI_Irecv(data + begin, count, mpi_type<T>(), static_cast<int>(from), 0, comm_, &work_.requests.back()), "MPI_Irecv");
-    }
-  }
-  void finish() {
-    check(MPI_Waitall(static_cast<int>(work_.requests.size()), work_.requests.data(), MPI_STATUSES_IGNORE), "MPI_Waitall");
-    work_.requests.clear();
   }
 
   group_key key_;

@@ -59,15 +59,22 @@ class node_window {
     MPI_Comm_free(&node_);
   }
 
-  /// Small enough for an all_reduce by a single meeting.
-  static constexpr bool fits_mail(std::int64_t bytes) { return bytes <= static_cast<std::int64_t>(mail_bytes); }
-
   /// Meets the members; each may then read the others' notes.
   template <class Note>
   unsigned meet_with(const Note& note) {
     static_assert(sizeof(Note) <= 32);
     std::memcpy(slot(self_).next_lane().mail, &note, sizeof note);
     return meet();
+  }
+  /// The same without waiting, for a member that does not read the notes and will not come to the next meeting before it has
+  /// heard from every other one that it passed this.
+  template <class Note>
+  void leave_note(const Note& note) {
+    static_assert(sizeof(Note) <= 32);
+    auto& mine = slot(self_);
+    auto& lane = mine.next_lane();
+    std::memcpy(lane.mail, &note, sizeof note);
+    lane.meeting.store(++mine.meetings, std::memory_order_release);
   }
   template <class Note>
   [[nodiscard]] Note note_of(std::int64_t j, unsigned parity) const {
@@ -84,6 +91,15 @@ class node_window {
           MPI_Iprobe(MPI_ANY_SOURCE, MPI_ANY_TAG, node_, &flag, MPI_STATUS_IGNORE);
           std::this_thread::yield();
         });
+  }
+
+  /// Shows `in`, at most small_shard_bytes, to the members; returns where to find theirs until the next but one collective.
+  template <class T>
+  auto share(const T* in, std::int64_t elems) {
+    const int half = next_half();
+    copy_row(input_of<T>(self_, half), in, elems);
+    meet();
+    return [this, half](std::int64_t j) { return static_cast<const T*>(input_of<T>(j, half)); };
   }
 
   /// `out` may be `in`.
@@ -146,7 +162,7 @@ class node_window {
   template <class Monoid, class E>
   void all_reduce_as(std::int64_t elems, const E* in, E* out) {
     constexpr auto width = static_cast<std::int64_t>(sizeof(E));
-    if (fits_mail(elems * width)) {
+    if (elems * width <= static_cast<std::int64_t>(mail_bytes)) {
       std::memcpy(slot(self_).next_lane().mail, in, static_cast<std::size_t>(elems * width));
       const auto parity = meet();
       reduce_row<Monoid, E>(
