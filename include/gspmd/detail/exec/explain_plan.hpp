@@ -191,6 +191,11 @@ class plan_explainer {
       if (const auto sent = bytes_over(plan_, axis_bit(a)); sent > 0)
         table.add({"  over " + std::string(mesh_.name(a)), bytes(sent)});
     table.add({"  in total", bytes(total)});
+    const auto messages = total_messages(plan_);
+    table.add({"", std::to_string(messages) + (messages == 1 ? " message" : " messages")});
+    table.add({"one device computes"});
+    const auto flops = total_flops(plan_);
+    table.add({"  in total", std::to_string(flops) + (flops == 1 ? " flop" : " flops")});
     const auto sum = [&](auto& list) {
       std::int64_t n = 0;
       for (const int v : list) n += elements(plan_.value(v).local) * bytes_of(plan_.value(v).type);
