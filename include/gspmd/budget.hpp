@@ -102,9 +102,8 @@ struct run_count {
 /// Sums `weight(step)`.
 template <class Weight>
 constexpr std::int64_t sum_over_run(const plan_view& p, Weight weight) {
-  return fold_over_run(p, run_count{}, [&](run_count& total, const plan_step& s) {
-           total += run_count{saturating_multiply(weight(s), s.times)};
-         }).n;
+  const auto add = [&](run_count& total, const plan_step& s) { total += run_count{saturating_multiply(weight(s), s.times)}; };
+  return fold_over_run(p, run_count{}, add).n;
 }
 
 constexpr std::size_t count_collectives(const plan_view& p) {
