@@ -141,17 +141,26 @@ class plan_table {
     }
     std::string t;
     if (any_costly) t += ">> sends at least a quarter of all bytes\n\n";
-    std::vector<std::pair<std::string, std::string>> lines;
-    for (const auto& s : sums) lines.emplace_back("  " + std::to_string(s.count) + ' ' + s.name, std::to_string(s.bytes));
-    lines.emplace_back("one device sends", std::to_string(p_.program->bytes_sent_per_device()));
-    lines.emplace_back("one device holds at most", std::to_string(p_.program->peak_bytes_per_device()));
+    struct total {
+      std::string name, number;
+      const char* unit;
+    };
+    std::vector<total> lines;
+    const auto add = [&lines](std::string name, std::int64_t n, const char* unit) {
+      lines.push_back({std::move(name), std::to_string(n), unit});
+    };
+    for (const auto& s : sums) add("  " + std::to_string(s.count) + ' ' + s.name, s.bytes, "bytes");
+    add("one device sends", p_.program->bytes_sent_per_device(), "bytes");
+    add("", p_.program->messages_sent_per_device(), "messages");
+    add("one device computes", p_.program->flops_per_device(), "flops");
+    add("one device holds at most", p_.program->peak_bytes_per_device(), "bytes");
     std::size_t left = 0, right = 0;
-    for (const auto& [name, number] : lines) {
-      left = std::max(left, name.size());
-      right = std::max(right, number.size());
+    for (const auto& l : lines) {
+      left = std::max(left, l.name.size());
+      right = std::max(right, l.number.size());
     }
-    for (const auto& [name, number] : lines)
-      t += name + std::string(left - name.size() + 2 + right - number.size(), ' ') + number + " bytes\n";
+    for (const auto& l : lines)
+      t += l.name + std::string(left - l.name.size() + 2 + right - l.number.size(), ' ') + l.number + ' ' + l.unit + '\n';
     return t;
   }
 

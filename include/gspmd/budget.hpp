@@ -68,31 +68,42 @@ constexpr axis_mask axes_of(const plan_view& p, const plan_step& s) {
   return s.what == action::move ? movement_of(p, s).axes : axis_mask{0};
 }
 
-/// Sums `weight(step)` over a run of the program: steps in loops count as often as they run, of the bodies of a conditional the
-/// heavier one counts.
-template <class Weight>
-constexpr std::int64_t sum_over_run(const plan_view& p, Weight weight) {
-  struct open_branch {
-    std::int64_t before = 0;
-    std::int64_t first = 0;
-  };
-  std::vector<open_branch> open;
-  std::int64_t total = 0;
+/// Sums over a run of the program: `add(total, step)` adds all the times that a step runs, which are `step.times`; of the bodies
+/// of a conditional the heavier one counts. A sum has `+=` and `<`, and begins as `nothing`.
+template <class Sum, class Add>
+constexpr Sum fold_over_run(const plan_view& p, const Sum& nothing, Add add) {
+  std::vector<Sum> before, first;  // by conditional that is open: what is in front of it, and what its first body adds
+  Sum total = nothing;
   for (const auto& s : p.steps) {
     if (s.what == action::branch) {
-      open.push_back({total, 0});
-      total = 0;
+      before.push_back(total);
+      total = nothing;
     } else if (s.what == action::otherwise) {
-      open.back().first = total;
-      total = 0;
+      first.push_back(total);
+      total = nothing;
     } else if (s.what == action::join) {
-      total = open.back().before + (total < open.back().first ? open.back().first : total);
-      open.pop_back();
+      if (total < first.back()) total = first.back();
+      total += before.back();
+      before.pop_back();
+      first.pop_back();
     } else {
-      total += weight(s) * s.times;
+      add(total, s);
     }
   }
   return total;
+}
+
+struct run_count {
+  std::int64_t n = 0;
+  constexpr void operator+=(run_count b) { n = saturating_add(n, b.n); }
+  friend constexpr bool operator<(run_count a, run_count b) { return a.n < b.n; }
+};
+
+/// Sums `weight(step)`.
+template <class Weight>
+constexpr std::int64_t sum_over_run(const plan_view& p, Weight weight) {
+  const auto add = [&](run_count& total, const plan_step& s) { total += run_count{saturating_multiply(weight(s), s.times)}; };
+  return fold_over_run(p, run_count{}, add).n;
 }
 
 constexpr std::size_t count_collectives(const plan_view& p) {
@@ -145,9 +156,25 @@ constexpr std::int64_t total_messages(const plan_view& p, collective_filter whic
 constexpr std::int64_t total_collectives(const plan_view& p, collective_filter which = {}) {
   return sum_over_run(p, [&](const plan_step& s) { return which.holds(p, s) ? 1 : 0; });
 }
+/// The flops of a node are those of all its trips; of the bodies of a conditional the dearer one counts.
 constexpr std::int64_t total_flops(const plan_view& p) {
+  std::vector<std::int64_t> body(p.nodes.size(), 0);  // by the node that opens it
+  std::vector<std::int64_t> second;                   // bodies whose first is not reached yet: backwards, a body is all there
   std::int64_t total = 0;
-  for (const auto& n : p.nodes) total = saturating_add(total, n.flops);
+  for (std::size_t i = p.nodes.size(); i-- > 0;) {
+    const auto& n = p.nodes[i];
+    std::int64_t flops = saturating_add(n.flops, body[i]);
+    if (n.op == opcode::otherwise) {
+      second.push_back(flops);
+      continue;
+    }
+    if (n.op == opcode::branch) {
+      if (flops < second.back()) flops = second.back();
+      second.pop_back();
+    }
+    auto& sum = n.region < 0 ? total : body[static_cast<std::size_t>(n.region)];
+    sum = saturating_add(sum, flops);
+  }
   return total;
 }
 

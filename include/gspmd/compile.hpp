@@ -341,7 +341,9 @@ class compile {
   static constexpr std::size_t input_count = program::measured.sizes.inputs;
   static constexpr std::size_t output_count = program::measured.sizes.outputs;
 
-  /// The collectives, in the order in which every device runs them.
+  /// The collectives, in the order in which they stand in the program every device runs: once in a loop, and in both bodies of a
+  /// conditional. All numbers that follow are those of a run: a loop counts for each trip, and of the bodies of a conditional the
+  /// one with more of what is counted.
   static constexpr auto collectives =
       detail::list_collectives<detail::count_collectives(program::view)>(program::view, planned::info);
   /// Their number; of that, those over the axis, and those of the kind.
@@ -371,7 +373,7 @@ class compile {
   static constexpr std::int64_t packing_bytes_per_device = detail::packing_bytes(program::view);
   /// The arithmetic of the device that has most of it: 2 for every combination of local indices of an einsum of two operands,
   /// 1 for every local element that a reduction reads or that an elementwise operator (a `map` too) gives; nothing for data
-  /// that only moves.
+  /// that only moves. Trips of loops and bodies of conditionals count as in the bytes.
   static constexpr std::int64_t flops_per_device = detail::total_flops(program::view);
 
   /// The view of a shard that input or output `K` takes (leaves of groups are counted one by one).

@@ -63,7 +63,9 @@ class network {
 /// Seconds by mesh axis, in the order of the mesh.
 using axis_seconds = detail::inline_vec<double, detail::max_axes>;
 
-/// What one run of a program takes: nothing overlaps, and computing is limited by arithmetic alone.
+/// What one run of a program takes: nothing overlaps, and computing is limited by arithmetic alone. Loops take as often as they
+/// run; of the bodies of a conditional, the one that communicates longer counts for the communication, and the one that computes
+/// more for the computation.
 struct time_estimate {
   axis_seconds over;         // by mesh axis; their sum is `communication`
   double communication = 0;  // seconds
@@ -74,8 +76,9 @@ struct time_estimate {
 /// One collective of a program: what it is, for whose sake, and how long it takes.
 struct timed_collective {
   collective what;
-  detail::location at;  // the user's line
-  double seconds = 0;
+  detail::location at;     // the user's line
+  double seconds = 0;      // each time
+  std::int64_t times = 1;  // the trips of the loops around it
 };
 
 namespace detail {
@@ -141,23 +144,34 @@ constexpr axis_seconds collective_seconds(const network& net, const mesh_info& m
 
 constexpr time_estimate estimate_plan(const plan_view& p, const mesh_info& mesh, const network& net) {
   time_estimate result;
-  result.over = axis_seconds(mesh.shape.axis_count(), 0.0);
   result.computation = static_cast<double>(total_flops(p)) / net.flops_per_second();
-  for (const auto& s : p.steps) {
-    if (!communicates(p, s)) continue;
-    const auto seconds = collective_seconds(net, mesh, s.collective, axes_of(p, s), s.bytes_sent);
-    for (int a = 0; a < seconds.count; ++a) {
-      result.over[a] += seconds[a];
-      result.communication += seconds[a];
+  struct time_sum {
+    axis_seconds over;
+    double total = 0;
+    constexpr void add(const axis_seconds& seconds, double times) {
+      for (int a = 0; a < seconds.count; ++a) {
+        over[a] += times * seconds[a];
+        total += times * seconds[a];
+      }
     }
-  }
+    constexpr void operator+=(const time_sum& b) { add(b.over, 1); }
+    constexpr bool operator<(const time_sum& b) const { return total < b.total; }
+  };
+  time_sum nothing;
+  nothing.over = axis_seconds(mesh.shape.axis_count(), 0.0);
+  const auto sum = fold_over_run(p, nothing, [&](time_sum& t, const plan_step& s) {
+    if (!communicates(p, s)) return;
+    t.add(collective_seconds(net, mesh, s.collective, axes_of(p, s), s.bytes_sent), static_cast<double>(s.times));
+  });
+  result.over = sum.over;
+  result.communication = sum.total;
   return result;
 }
 
 constexpr timed_collective time_step(const plan_view& p, const mesh_info& mesh, const network& net, const plan_step& s) {
   const auto axes = axes_of(p, s);
   timed_collective result{
-      {s.collective, dim_spec(axes_text(mesh, axes).view())}, p.nodes[static_cast<std::size_t>(s.node)].at, 0};
+      {s.collective, dim_spec(axes_text(mesh, axes).view())}, p.nodes[static_cast<std::size_t>(s.node)].at, 0, s.times};
   for (const double t : collective_seconds(net, mesh, s.collective, axes, s.bytes_sent)) result.seconds += t;
   return result;
 }
@@ -195,10 +209,11 @@ time_estimate estimate(const Program& program, const network& net) {
   return detail::estimate_plan(program.view(), program.mesh_info(), net);
 }
 
-/// The time of each collective, in the order in which every device runs them.
+/// The time of each collective, in the order in which they stand in the program: once in a loop, and in both bodies of a
+/// conditional.
 template <class Step>
 constexpr auto collective_times(const network& net) {
-  std::array<timed_collective, static_cast<std::size_t>(Step::collective_count)> result{};
+  std::array<timed_collective, Step::collectives.count> result{};
   std::size_t n = 0;
   for (const auto& s : Step::view.steps)
     if (detail::communicates(Step::view, s)) result[n++] = detail::time_step(Step::view, Step::mesh_type::info, net, s);

@@ -14,7 +14,9 @@
 
 namespace gspmd {
 
-/// Limits for within_budget. What one device sends: altogether, in collectives over one axis, in collectives of one kind
+/// Limits for within_budget. All count a run of the program: what stands in a loop counts once for each trip, what stands in the
+/// bodies of a conditional counts in the body that has more of what is limited. (`step::collectives` names a collective in a
+/// loop once.) What one device sends: altogether, in collectives over one axis, in collectives of one kind
 /// (`collective_kind::all_gather`).
 template <std::int64_t Bytes>
 struct max_bytes;
@@ -90,7 +92,7 @@ template <class Counted>
 constexpr text over_limit(const plan_view& p, const mesh_info& mesh, collective_filter which, std::int64_t limit,
                           const text& where) {
   const auto count = [&](const plan_step& s) { return which.holds(p, s) ? Counted::of(p, s) : std::int64_t{0}; };
-  const auto weight = [&](std::size_t i) { return count(p.steps[i]) * p.steps[i].times; };
+  const auto weight = [&](std::size_t i) { return saturating_multiply(count(p.steps[i]), p.steps[i].times); };
   const std::int64_t total = sum_over_run(p, count);
   if (total <= limit) return {};
   return text("a device ") << Counted::verb << ' ' << total << ' ' << Counted::unit << where << ", " << limit << " are allowed"

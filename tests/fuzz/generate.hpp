@@ -10,10 +10,17 @@
 
 #include <nlohmann/json.hpp>
 
-/// A valid document out of any bytes: each choice takes the next byte, so that a fuzzer steers it. No byte left is a 0.
+/// A valid document out of any bytes: each choice takes the next byte, so that a fuzzer steers it. No byte left is a 0. With
+/// `spoil`, the same document after a few mistakes in its annotations and its mesh, some of which do no harm.
 class document_generator {
  public:
   document_generator(const std::uint8_t* data, std::size_t size) : data_(data), size_(size) {}
+
+  nlohmann::json generate_and_spoil() {
+    auto document = generate();
+    for (int n = chance(70) ? 1 : 2; n > 0; --n) spoil(document);
+    return document;
+  }
 
   nlohmann::json generate() {
     make_mesh();
@@ -61,25 +68,49 @@ class document_generator {
     return types[pick(8)];
   }
 
+  /// An axis of the mesh, and where it is cut into sub-axes: 8 with [2, 4] has the parts x:(1)2, x:(2)2 and x:(4)2.
+  struct mesh_axis {
+    std::string name;
+    std::int64_t size = 1;
+    std::vector<std::int64_t> cuts;   // where annotations may cut it, each a multiple of the one before
+    std::vector<std::int64_t> named;  // where annotations did; 1 and the size at its ends
+
+    [[nodiscard]] std::string part(std::int64_t begin, std::int64_t end) const {
+      if (begin == 1 && end == size) return name;
+      return name + ":(" + std::to_string(begin) + ")" + std::to_string(end / begin);
+    }
+    void note(std::int64_t at) {
+      if (std::find(named.begin(), named.end(), at) == named.end()) named.push_back(at);
+      std::sort(named.begin(), named.end());
+    }
+  };
+
   void make_mesh() {
     constexpr const char* names[] = {"x", "y", "z"};
+    constexpr std::int64_t sizes[] = {2, 3, 4, 1, 8, 6, 4, 2};
     std::vector<int> order;
     int devices = 1;
     auto axes = json::array();
     for (int n = 1 + pick(3), i = 0; i < n; ++i) {
-      const int size = 1 + (1 + pick(4)) % 4;
-      if (devices * size > 12) break;
-      devices *= size;
-      axes.push_back({names[i], size});
-      axes_.emplace_back(names[i]);
+      mesh_axis a{names[i], sizes[pick(8)], {}, {}};
+      if (devices * a.size > 16) break;
+      devices *= static_cast<int>(a.size);
+      axes.push_back({names[i], a.size});
+      a.named = {1};
+      a.note(a.size);
+      for (std::int64_t at = 2, before = 1; at < a.size; ++at)
+        if (a.size % at == 0 && at % before == 0 && chance(60)) a.cuts.push_back(before = at);
+      axes_.push_back(a);
     }
     mesh_ = {{"axes", axes}};
+    for (int d = 0; d < devices; ++d) order_.push_back(d);
     if (!chance(20)) return;
     for (int d = 0; d < devices; ++d) order.insert(order.begin() + pick(d + 1), d);
-    mesh_["device_order"] = order;
+    mesh_["device_order"] = order_ = order;
   }
 
   void annotate(json& j, std::size_t rank, const std::string& type_name, bool is_input) {
+    if (chance(25)) return annotate_in_xla(j, rank, type_name, is_input);
     auto dims = json::array();
     auto open = json::array();
     auto partial = json::object();
@@ -90,18 +121,220 @@ class document_generator {
     const bool is_number = type_name != "pred";
     const char* kinds[] = {is_number ? "add" : "or", is_number ? "maximum" : "and"};
     const char* kind = kinds[pick(2)];
-    for (const auto& axis : axes_) {
-      const int use = pick(10);
-      if (rank > 0 && use < 7) {
+    const auto use = [&](const std::string& axis) {
+      const int how = pick(10);
+      if (rank > 0 && how < 7) {
         auto& list = dims[static_cast<std::size_t>(byte()) % rank];
         list.insert(chance(50) ? list.begin() : list.end(), axis);
-      } else if (is_input && use == 7) {
+      } else if (is_input && how == 7) {
         partial[axis] = kind;
       }
+      return (rank > 0 && how < 7) || (is_input && how == 7);
+    };
+    for (auto& axis : axes_) {
+      std::int64_t begin = 1;
+      const bool in_parts = chance(40);
+      for (std::size_t i = 0; in_parts && i < axis.cuts.size(); ++i) {
+        if (!chance(70)) continue;  // the part reaches to a later cut
+        const auto end = axis.cuts[i];
+        if (use(axis.part(begin, end))) {
+          axis.note(begin);
+          axis.note(end);
+        }
+        begin = end;
+      }
+      if (use(axis.part(begin, axis.size))) axis.note(begin);
     }
     j["sharding"] = dims;
     j["open"] = open;
     if (!partial.empty()) j["partial"] = partial;
+  }
+
+  /// XLA's text, of axes and of those parts of them that another annotation has named: the text alone cannot cut an axis.
+  void annotate_in_xla(json& j, std::size_t rank, const std::string& type_name, bool is_input) {
+    struct part {
+      std::int64_t size, stride;
+      std::size_t at;  // among all parts, row-major over the mesh
+    };
+    const bool may_reduce = is_input && type_name != "pred";
+    if (const int word = pick(16); word < 3) {
+      constexpr const char* words[] = {"{replicated}", "{ replicated metadata={op_name=\"a}b\"} }", "{unreduced}"};
+      j["sharding"] = words[word == 2 && !may_reduce ? 0 : word];
+      return;
+    } else if (word == 3 && is_input) {
+      j["sharding"] = "{unknown}";
+      return;
+    }
+    std::vector<std::vector<part>> groups(rank + 2);  // by dim; unreduced; replicated
+    std::vector<std::int64_t> sizes;
+    std::int64_t stride = static_cast<std::int64_t>(order_.size());
+    for (const auto& axis : axes_)
+      for (std::size_t i = 0; i + 1 < axis.named.size(); ++i) {
+        const auto size = axis.named[i + 1] / axis.named[i];
+        stride /= size;
+        const int how = pick(10);
+        auto& group = groups[rank > 0 && how < 7      ? static_cast<std::size_t>(byte()) % rank
+                             : may_reduce && how == 7 ? rank
+                                                      : rank + 1];
+        group.insert(chance(50) ? group.begin() : group.end(), {size, stride, sizes.size()});
+        sizes.push_back(size);
+      }
+    std::vector<std::int64_t> tiles;
+    std::vector<part> all;
+    std::vector<std::string> subgroups;
+    const bool replicated_first = chance(30);
+    if (replicated_first) std::swap(groups[rank], groups[rank + 1]);
+    for (std::size_t g = 0; g < groups.size(); ++g) {
+      std::int64_t n = 1;
+      for (const auto& p : groups[g]) n *= p.size;
+      if (g >= rank && n == 1) continue;
+      if (g >= rank) subgroups.emplace_back((g == rank) != replicated_first ? "unreduced" : "replicated");
+      tiles.push_back(n);
+      all.insert(all.end(), groups[g].begin(), groups[g].end());
+    }
+    if (tiles.empty()) {
+      j["sharding"] = "{replicated}";
+      return;
+    }
+    std::string text = "{devices=[" + joined(tiles) + ']';
+    const bool in_order = !mesh_.contains("device_order");
+    if (in_order && chance(70)) {
+      std::vector<std::size_t> transpose;
+      for (const auto& p : all) transpose.push_back(p.at);
+      if (sizes.empty()) text += "<=[1]";
+      else if (std::is_sorted(transpose.begin(), transpose.end()) && chance(80))
+        text += "<=[" + std::to_string(order_.size()) + ']';
+      else text += "<=[" + joined(sizes) + "]T(" + joined(transpose) + ')';
+    } else {
+      std::vector<int> ids;
+      for (std::size_t n = 0; n < order_.size(); ++n) {
+        std::int64_t position = 0;
+        auto rest = static_cast<std::int64_t>(n);
+        for (auto p = all.rbegin(); p != all.rend(); ++p) {
+          position += rest % p->size * p->stride;
+          rest /= p->size;
+        }
+        ids.push_back(order_[static_cast<std::size_t>(position)]);
+      }
+      text += joined(ids);
+    }
+    if (subgroups.size() == 1 && subgroups[0] == "replicated" && chance(70)) {
+      text += " last_tile_dim_replicate";
+    } else if (!subgroups.empty()) {
+      text += " last_tile_dims={" + subgroups[0] + (subgroups.size() > 1 ? ", " + subgroups[1] : "") + '}';
+    }
+    j["sharding"] = text + '}';
+    if (!chance(30)) return;
+    auto open = json::array();
+    for (std::size_t d = 0; d < rank; ++d) open.push_back(chance(50));
+    j["open"] = open;
+  }
+  template <class T>
+  static std::string joined(const std::vector<T>& list) {
+    std::string t;
+    for (const auto& i : list) t += (t.empty() ? "" : ",") + std::to_string(i);
+    return t;
+  }
+
+  // ---- mistakes ----
+
+  /// One of the annotations of the document, or null where there is none.
+  json* any_annotation(json& document) {
+    std::vector<json*> list;
+    for (const char* part : {"inputs", "ops"})
+      for (auto& item : document[part])
+        if (item.contains("sharding")) list.push_back(&item);
+    return list.empty() ? nullptr : list[static_cast<std::size_t>(byte()) % list.size()];
+  }
+
+  void spoil(json& document) {
+    json* item = any_annotation(document);
+    if (item == nullptr || chance(10)) return spoil_mesh(document["mesh"]);
+    json& s = (*item)["sharding"];
+    if (s.is_string()) {
+      auto text = s.get<std::string>();
+      spoil_text(text);
+      s = text;
+    } else if (s.empty() || chance(10)) {
+      s.push_back(json::array());
+    } else if (chance(10) && item->contains("open")) {
+      (*item)["open"].push_back(true);
+    } else if (chance(10)) {
+      (*item)["partial"][any_axis_name()] = chance(50) ? "add" : "minimum";
+    } else {
+      auto& dim = s[static_cast<std::size_t>(byte()) % s.size()];
+      const bool replaces = !dim.empty() && chance(50);
+      auto& name = replaces ? dim[static_cast<std::size_t>(byte()) % dim.size()] : (dim.push_back(""), dim.back());
+      name = any_axis_name();
+    }
+  }
+  void spoil_mesh(json& mesh) {
+    if (mesh["axes"].empty()) return;
+    auto& axis = mesh["axes"][static_cast<std::size_t>(byte()) % mesh["axes"].size()];
+    constexpr const char* names[] = {"x", "w", "x:(1)2", "x p1", "", "an_axis_with_a_name_of_31_letters"};
+    if (chance(50)) axis[1] = pick(9);
+    else axis[0] = names[pick(6)];
+  }
+  /// Axes, parts of axes that overlap others or are none, priorities, and what only looks like these.
+  std::string any_axis_name() {
+    constexpr const char* ends[] = {
+        "",       ":(1)2",  ":(2)2",    ":(1)4",  ":(2)4",  ":(4)2",  ":(1)3",          ":(3)2",
+        ":(1)1",  ":(0)2",  ":(2)0",    ":(-1)2", ":(2)",   ":(2",    ":()2",           ":2",
+        ": (1)2", ":(1) 2", ":(1)2 p1", " p0",    " p1",    " p15",   " p16",           " p",
+        ",y",     "?",      ":(1)2?",   ":(01)2", ":(1)02", ":(1)2x", ":(4294967298)2", ":(1)99999999999999999999"};
+    const auto name = axes_.empty() ? std::string("x") : axes_[static_cast<std::size_t>(byte()) % axes_.size()].name;
+    return chance(10) ? ends[pick(32)] : name + ends[pick(32)];
+  }
+  void spoil_text(std::string& text) {
+    constexpr const char* words[] = {"{",
+                                     "}",
+                                     "[",
+                                     "]",
+                                     "<=[",
+                                     "T(1,0)",
+                                     " last_tile_dim_replicate",
+                                     "devices=",
+                                     "manual",
+                                     "maximal",
+                                     "device=0",
+                                     "unreduced",
+                                     " last_tile_dims={manual}",
+                                     " last_tile_dims={replicated,unreduced}",
+                                     " shard_as 1",
+                                     " shard_like 2",
+                                     "/*",
+                                     "*/",
+                                     ",",
+                                     "-1",
+                                     "0",
+                                     "2",
+                                     "8",
+                                     "16",
+                                     "1073741825",
+                                     "99999999999999999999",
+                                     " metadata={op_name=\"",
+                                     "{replicated}",
+                                     "unknown",
+                                     "\\",
+                                     "\"",
+                                     "{}"};
+    const auto at = text.empty() ? std::size_t{0} : static_cast<std::size_t>(byte()) % text.size();
+    switch (pick(6)) {
+      case 0: text.erase(at, 1 + static_cast<std::size_t>(pick(4))); break;
+      case 1: text.insert(at, words[pick(32)]); break;
+      case 2: text.insert(text.empty() ? 0 : text.size() - 1, words[pick(32)]); break;
+      case 3: text.resize(at); break;
+      case 4: {  // another number
+        const auto digit = text.find_first_of("0123456789", at);
+        if (digit != std::string::npos) text[digit] = static_cast<char>('0' + pick(10));
+        break;
+      }
+      default: {  // two numbers changed places: often a list that is no product
+        const auto a = text.find_first_of("0123456789", at);
+        const auto b = a == std::string::npos ? a : text.find_first_of("0123456789", a + 1);
+        if (b != std::string::npos) std::swap(text[a], text[b]);
+      }
+    }
   }
 
   void make_input() {
@@ -291,6 +524,7 @@ class document_generator {
   json mesh_;
   json inputs_ = json::array();
   json ops_ = json::array();
-  std::vector<std::string> axes_;
+  std::vector<mesh_axis> axes_;
+  std::vector<int> order_;  // of the devices
   std::vector<value> values_;
 };

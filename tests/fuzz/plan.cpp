@@ -31,6 +31,20 @@ constexpr std::size_t most_bytes = 16384;
   std::abort();
 }
 
+/// How many documents of each kind there were; printed at the end.
+struct tally {
+  std::uint64_t read = 0, planned = 0, run = 0;
+};
+tally tallies[3];
+
+void print_tallies() {
+  constexpr const char* kinds[] = {"as JSON", "generated", "generated and spoiled"};
+  for (int k = 0; k < 3; ++k)
+    std::fprintf(stderr, "documents %s: %llu, planned %llu, run %llu\n", kinds[k],
+                 static_cast<unsigned long long>(tallies[k].read), static_cast<unsigned long long>(tallies[k].planned),
+                 static_cast<unsigned long long>(tallies[k].run));
+}
+
 void look_at(const planned_program& p) {
   std::vector<std::string> why;
   std::vector<int> all;
@@ -176,9 +190,9 @@ void mutate_list(json& document, generator& random) {
 
 extern "C" std::size_t LLVMFuzzerCustomMutator(std::uint8_t* data, std::size_t size, std::size_t max_size, unsigned seed) {
   generator random(seed + 1);
-  if (size > 0 && data[0] == 'G') {
+  if (size > 0 && (data[0] == 'G' || data[0] == 'H')) {
     const auto rest = LLVMFuzzerMutate(data + 1, size - 1, max_size - 1);
-    data[0] = 'G';
+    data[0] = pick(random, 2) == 0 ? 'G' : 'H';
     return rest + 1;
   }
   json document = json::parse(data, data + size, nullptr, false);
@@ -203,10 +217,16 @@ extern "C" std::size_t LLVMFuzzerCustomMutator(std::uint8_t* data, std::size_t s
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
   if (size > most_bytes || size == 0) return 0;
-  // What begins with { is a document, what begins with G is bytes to generate one from; the rest is no JSON.
+  // What begins with { is a document, what begins with G is bytes to generate one from, with H one that has mistakes; the rest
+  // is no JSON.
+  static const bool prints = std::atexit(print_tallies) == 0;
   const bool is_generated = data[0] == 'G';
+  const bool is_spoiled = data[0] == 'H';
+  auto& count = tallies[is_generated ? 1 : is_spoiled ? 2 : 0];
+  count.read += prints ? 1 : 0;
   error_list errors;
   const auto document = is_generated ? document_generator(data + 1, size - 1).generate()
+                        : is_spoiled ? document_generator(data + 1, size - 1).generate_and_spoil()
                                      : parse_document({reinterpret_cast<const char*>(data), size}, errors);
   if (std::getenv("SHOW_DOCUMENT") != nullptr) std::fprintf(stderr, "%s\n", document.dump().c_str());
   std::optional<planned_program> p;
@@ -221,7 +241,10 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   if (!p && is_generated) fail("a document that was generated is refused: " + errors.lines()[0]);
   static_cast<void>(plan_json(p ? &*p : nullptr, errors.lines()));
   if (!p) return 0;
+  ++count.planned;
   look_at(*p);
-  if (is_small(*p)) run(document, *p);
+  if (!is_small(*p)) return 0;
+  ++count.run;
+  run(document, *p);
   return 0;
 }

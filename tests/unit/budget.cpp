@@ -160,3 +160,121 @@ TEST_CASE("check_budget: the text of the compile error, at run time") {
   begins([&] { check_budget<max_flops<15>>(p); }, "a device computes 16 flops, 15 are allowed; most of it: relu at budget.cpp:");
   begins([&] { check_budget<max_bytes_over<"y", 0>>(p); }, "`y` is not an axis of the mesh; its axes are x");
 }
+
+namespace {
+
+// 8 devices on x; a is [8,6], so a device has a row of 6, and w is [6,6], so a device has 1 of its 6 rows, if any.
+dynamic::program looped(auto body, std::vector<std::string> w = {"", ""}) {
+  return dynamic::compile(body, dynamic::mesh({{"x", 8}}), dynamic::in<float>({8, 6}, {"x", ""}),
+                          dynamic::in<float>({6, 6}, std::move(w)));
+}
+constexpr std::int64_t product = 2 * 6 * 6;  // of a row and w
+
+// Five trips of a conditional, whose first body is dearer; compiled, the same numbers are constants.
+constexpr auto choosing = [](auto a, auto w) {
+  return fori_loop(
+      5,
+      [&](value i, value h) {
+        return cond(
+            i < std::int64_t{2}, [&](value v) { return einsum<"ab,bc->ac">(v, w); }, [](value v) { return v + v; }, h);
+      },
+      a);
+};
+using choosing_step =
+    compile<choosing, mesh<axis<"x", 8>>, in<float, dims<8, 6>, split<"x", _>>, in<float, dims<6, 6>, split<_, _>>>;
+static_assert(choosing_step::flops_per_device == 5 * (1 + 72));  // the condition, once a trip
+static_assert(is_within_budget<choosing_step, max_flops<365>> && !is_within_budget<choosing_step, max_flops<364>>);
+
+}  // namespace
+
+TEST_CASE("budget: loops count for each trip, conditionals as their dearer body") {
+  CHECK(looped(choosing).flops_per_device() == choosing_step::flops_per_device);
+  // The dearer body is the second.
+  CHECK(looped([](auto a, auto w) {
+          return cond(
+              sum(w) > 0.0F, [](value v) { return -v; }, [&](value v) { return einsum<"ab,bc->ac">(v, w); }, a);
+        }).flops_per_device() == 36 + 1 + product);
+  // Loops in loops; what is in front, between and behind.
+  CHECK(looped([](auto a, auto w) {
+          const value b = -a;  // 6
+          const value c = fori_loop(
+              3,
+              [&](value, value h) {
+                const value k = fori_loop(
+                    4, [&](value, value g) { return einsum<"ab,bc->ac">(g, w); }, h + b);  // 6, 4 products
+                return tanh(k);                                                            // 6
+              },
+              b);
+          return c * c;  // 6
+        }).flops_per_device() == 6 + 3 * (6 + 4 * product + 6) + 6);
+  // Loops in both bodies: 2 products against 20 additions of 6; a conditional in the first.
+  CHECK(looped([](auto a, auto w) {
+          return cond(
+              sum(w) > 0.0F,
+              [&](value v) {
+                const value u = cond(
+                    sum(w) < 1.0F, [&](value p) { return einsum<"ab,bc->ac">(p, w); }, [](value p) { return p * p * p; }, v);
+                return fori_loop(
+                    2, [&](value, value h) { return einsum<"ab,bc->ac">(h, w); }, u);
+              },
+              [](value v) {
+                return fori_loop(
+                    20, [](value, value h) { return h + h; }, v);
+              },
+              a);
+        }).flops_per_device() == 36 + 1 + (36 + 1 + product) + 2 * product);
+  CHECK(looped([](auto a, auto w) {
+          return fori_loop(
+              0, [&](value, value h) { return einsum<"ab,bc->ac">(h, w); }, a);
+        }).flops_per_device() == 0);
+}
+
+TEST_CASE("budget: messages, bytes and collectives of loops and conditionals") {
+  const dynamic::mesh m({{"x", 8}});
+  // A sum of split dims is 1 all_reduce of 4 bytes: 14 messages, 7 bytes.
+  const auto p = dynamic::compile(
+      [](auto a) {
+        const value t = a * sum(a);  // 1
+        return fori_loop(
+            10,
+            [](value i, value h) {
+              const value s = h / sum(h);  // 10
+              return cond(
+                  i < std::int64_t{3}, [](value v) { return v * sum(v); },  // 10
+                  [](value v) {
+                    return fori_loop(
+                        3, [](value, value g) { return g * sum(g); }, v);
+                  },  // 30
+                  s);
+            },
+            t);
+      },
+      m, dynamic::in<float>({8}, {"x"}));
+  CHECK(p.collectives().size() == 4);
+  CHECK(p.collective_count() == 41);
+  CHECK(p.messages_sent_per_device() == 41 * 14);
+  CHECK(p.bytes_sent_per_device() == 41 * 7);
+  CHECK_NOTHROW(check_budget<max_collectives<41>, max_collectives_over<"x", 41>, max_messages<574>, max_bytes<287>>(p));
+  CHECK(text_of([&] {
+          check_budget<max_collectives<40>>(p);
+        }).find("a device takes part in 41 collectives, 40 are allowed; most of it: all_reduce over `x` for") !=
+        std::string::npos);
+}
+
+TEST_CASE("budget: trips beyond counting do not wrap round") {
+  const dynamic::mesh m({{"x", 2}});
+  const auto n = std::int64_t{1} << 62;
+  const auto p = dynamic::compile(
+      [n](auto a) {
+        return fori_loop(
+            n,
+            [n](value, value h) {
+              return fori_loop(
+                  n, [](value, value g) { return g * sum(g); }, h);
+            },
+            a);
+      },
+      m, dynamic::in<float>({8}, {"x"}));
+  CHECK(p.flops_per_device() == std::numeric_limits<std::int64_t>::max());
+  CHECK(p.bytes_sent_per_device() == std::numeric_limits<std::int64_t>::max());
+}

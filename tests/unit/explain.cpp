@@ -46,12 +46,15 @@ TEST_CASE("explain: no operators, one device, nothing sent") {
         "0  input 0         f32   []                  []           []  -> output 0\n"
         "     copy of #0 to the memory of the output\n\n"
         "one device sends\n"
-        "  in total  0 bytes\n"
+        "  in total     0 bytes\n"
+        "            0 messages\n"
+        "one device computes\n"
+        "  in total     0 flops\n"
         "one device holds\n"
-        "  inputs    4 bytes\n"
-        "  outputs   4 bytes\n"
-        "  arena     0 bytes\n"
-        "  in total  8 bytes\n");
+        "  inputs       4 bytes\n"
+        "  outputs      4 bytes\n"
+        "  arena        0 bytes\n"
+        "  in total     8 bytes\n");
 }
 
 TEST_CASE("explain: the bill agrees with the constants of the step") {

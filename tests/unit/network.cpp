@@ -227,3 +227,57 @@ TEST_CASE("F162: the share of all_to_all in GSPMD Table 6") {
     CHECK(scale * ratio == doctest::Approx(c.share).epsilon(0.01));
   }
 }
+
+namespace {
+// Listed once and 3 times as long; both bodies are listed, one counts.
+constexpr auto repeated = [](auto x) {
+  return fori_loop(
+      3,
+      [](value i, value h) {
+        return cond(
+            i < std::int64_t{1}, [](value v) { return v * sum(v); }, [](value v) { return v / sum(v); }, h);
+      },
+      x);
+};
+using repeated_step = compile<repeated, mesh<axis<"x", 8>>, in<double, dims<8000>, split<"x">>>;
+constexpr auto two_times = collective_times<repeated_step>(switched);
+static_assert(two_times.size() == 2 && two_times[0].times == 3 && two_times[1].times == 3);
+constexpr double time_of_three = estimate<repeated_step>(switched).communication - 3 * planned.communication;
+static_assert(time_of_three < 1e-12 && time_of_three > -1e-12);
+static_assert(repeated_step::collective_count == 3);
+}  // namespace
+
+TEST_CASE("network: loops take as often as they run, a conditional as its dearer body") {
+  const dynamic::mesh m({{"x", 8}, {"y", 4}});
+  const network net(1, {{"x", topology::switched, 1, 0}, {"y", topology::switched, 2, 0}});
+  // A sum over x sends 7 bytes in 7 s; one over y sends 6 in 3 s.
+  const auto p = dynamic::compile(
+      [](auto a, auto b) {
+        const auto times = [](value v, value by, std::int64_t n) {
+          return fori_loop(
+              n, [&](value, value h) { return h * sum(h) + sum(by); }, v);
+        };
+        const value s = sum(b);  // y
+        return fori_loop(
+            10,
+            [&](value i, value h) {
+              return cond(
+                  i < std::int64_t{4}, [&](value v) { return times(v, b, 2) * s; }, [](value v) { return v * sum(v); }, h);
+            },
+            a);
+      },
+      m, dynamic::in<float>({8}, {"x"}), dynamic::in<float>({8}, {"y"}));
+  std::string all;
+  double total = 0;
+  for (const auto& c : collective_times(p, net)) {
+    all += std::string(detail::name_of(c.what.kind)) + ' ' + std::string(c.what.axes.view()) + ' ' +
+           std::to_string(static_cast<int>(c.seconds)) + ' ' + std::to_string(c.times) + "; ";
+    total += c.seconds * static_cast<double>(c.times);
+  }
+  CHECK(all == "all_reduce x 7 20; all_reduce y 3 20; all_reduce y 3 10; all_reduce x 7 10; ");
+  const auto t = estimate(p, net);
+  CHECK(total - t.communication == 10 * 7);  // of the cheaper body
+  CHECK(t.over[0] == 20 * 7);
+  CHECK(t.over[1] == (20 + 10) * 3);
+  CHECK(t.over[0] + t.over[1] == t.communication);
+}

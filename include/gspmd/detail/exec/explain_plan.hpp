@@ -201,6 +201,11 @@ class plan_explainer {
       for (int a = 0; a < mesh_.shape.axis_count(); ++a) add_over(mesh_.name(a), axis_bit(a));
     else mesh_.for_each_named([&](std::string_view name, axis_mask axes, std::int64_t) { add_over(name, axes); });
     table.add({"  in total", bytes(total)});
+    const auto messages = total_messages(plan_);
+    table.add({"", std::to_string(messages) + (messages == 1 ? " message" : " messages")});
+    table.add({"one device computes"});
+    const auto flops = total_flops(plan_);
+    table.add({"  in total", std::to_string(flops) + (flops == 1 ? " flop" : " flops")});
     const auto sum = [&](auto& list) {
       std::int64_t n = 0;
       for (const int v : list) n += elements(plan_.value(v).local) * bytes_of(plan_.value(v).type);

@@ -99,7 +99,7 @@ struct planned_node {
   opcode op = opcode::parameter;
   location at;
   int value = -1;          // its result as the operator leaves it; -1: no output depends on it
-  std::int64_t flops = 0;  // of one device, in all steps it became (flops.hpp says how they are counted)
+  std::int64_t flops = 0;  // of one device, in all steps it became and all trips of them (flops.hpp says how they are counted)
   int region = -1;         // the node in whose body it stands
 };
 

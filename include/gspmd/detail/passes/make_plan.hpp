@@ -84,7 +84,7 @@ constexpr std::vector<planned_node> list_nodes(const graph& g, const local_progr
   for (std::size_t i = 0; i < g.nodes.size(); ++i)
     nodes.push_back(planned_node{g.nodes[i].op, g.nodes[i].at, local.results[i], 0, g.nodes[i].region});
   count_flops(g, local, nodes);
-  for (auto& n : nodes)  // of both branches of a conditional
+  for (auto& n : nodes)
     for (int r = n.region; r >= 0; r = nodes[static_cast<std::size_t>(r)].region)
       if (const node& start = g.nodes[static_cast<std::size_t>(r)]; start.op == opcode::loop)
         n.flops = saturating_multiply(n.flops, start.integer);

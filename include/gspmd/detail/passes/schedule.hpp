@@ -313,7 +313,7 @@ class scheduler {
                                      : add_step(action::branch, op, 0, {op.operands[0]}, {});
       if (what == opcode::loop) {
         s.trips = node_of(op).integer;
-        times_ *= s.trips;
+        times_ = saturating_multiply(times_, s.trips);
       }
       return;
     }

@@ -1,0 +1,22 @@
+// SPDX-License-Identifier: Apache-2.0
+// expect: gspmd: the program is over its budget
+// expect: a device takes part in 1
+// expect: collectives, 0 are allowed; most of
+// expect: einsum at budget_collectives.cpp:12
+#include <gspmd/gspmd.hpp>
+
+using namespace gspmd;
+
+using pod = mesh<axis<"data", 2>, axis<"model", 2>>;
+
+constexpr auto mlp = [](auto x, auto w1, auto w2) {
+  auto h = relu(einsum<"bd,df->bf">(x, w1));
+  return einsum<"bf,fd->bd">(h, w2);
+};
+using step = compile<mlp, pod, in<float, dims<64, 512>, split<"data", _>>, in<float, dims<512, 2048>, split<_, "model">>,
+                     in<float, dims<2048, 512>, split<"model", _>>>;
+#ifdef FIXED
+static_assert(within_budget<step, max_collectives<1>>);
+#else
+static_assert(within_budget<step, max_collectives<0>>);  // <- here
+#endif
