@@ -145,14 +145,20 @@ struct static_tables {
       return partition_graph(g, Mesh::info.shape, completed);
     }
   }
-  static constexpr local_sizes partitioned_sizes = [] {
+  static constexpr constant_local_program<room_for(traced.sizes)> local = [] {
     const local_program p = partitioned();
-    return sizes_of(p);
+    return constant_local_program<room_for(traced.sizes)>(p);
   }();
-  static constexpr constant_local_program<partitioned_sizes> local = [] {
-    const local_program p = partitioned();
-    return constant_local_program<partitioned_sizes>(p);
-  }();
+  struct larger {  // a type of its own, which most programs never instantiate
+    static constexpr constant_local_program<local.used> local_program_of_its_size = [] {
+      const local_program p = partitioned();
+      return constant_local_program<local.used>(p);
+    }();
+  };
+  static constexpr local_program thaw_local() {
+    if constexpr (local.fits()) return local.thaw();
+    else return larger::local_program_of_its_size.thaw();
+  }
 
   static constexpr plan make() {
     if constexpr (traced.failed) {
@@ -163,7 +169,7 @@ struct static_tables {
       return refused;
     } else {
       const graph g = frozen.thaw();
-      return schedule_program(g, Mesh::info.shape, completed, local.thaw());
+      return schedule_program(g, Mesh::info.shape, completed, thaw_local());
     }
   }
   struct facts {

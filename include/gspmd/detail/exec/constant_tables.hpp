@@ -59,28 +59,42 @@ constexpr local_sizes sizes_of(const local_program& p) {
   return {p.values.size(), p.ops.size(), p.inputs.size(), p.outputs.size(), p.results.size()};
 }
 
+/// Room for the local program of so many nodes. Partitioning is far dearer than the room, and what does not fit is
+/// partitioned a second time.
+constexpr local_sizes room_for(graph_sizes g) {
+  const std::size_t n = g.nodes + g.nodes / 4 + 16;
+  return {n, n, g.inputs, g.outputs, g.nodes};
+}
+
+/// `Sizes` is the room there is; `used` says how much is needed.
 template <local_sizes Sizes>
 struct constant_local_program {
+  local_sizes used;
   std::array<local_value, Sizes.values> values{};
   std::array<local_op, Sizes.ops> ops{};
   std::array<int, Sizes.inputs> inputs{};
   std::array<int, Sizes.outputs> outputs{};
   std::array<int, Sizes.results> results{};
 
-  constexpr explicit constant_local_program(const local_program& p) {
-    for (std::size_t i = 0; i < Sizes.values; ++i) values[i] = p.values[i];
-    for (std::size_t i = 0; i < Sizes.ops; ++i) ops[i] = p.ops[i];
-    for (std::size_t i = 0; i < Sizes.inputs; ++i) inputs[i] = p.inputs[i];
-    for (std::size_t i = 0; i < Sizes.outputs; ++i) outputs[i] = p.outputs[i];
-    for (std::size_t i = 0; i < Sizes.results; ++i) results[i] = p.results[i];
+  constexpr explicit constant_local_program(const local_program& p) : used(sizes_of(p)) {
+    if (!fits()) return;
+    for (std::size_t i = 0; i < used.values; ++i) values[i] = p.values[i];
+    for (std::size_t i = 0; i < used.ops; ++i) ops[i] = p.ops[i];
+    for (std::size_t i = 0; i < used.inputs; ++i) inputs[i] = p.inputs[i];
+    for (std::size_t i = 0; i < used.outputs; ++i) outputs[i] = p.outputs[i];
+    for (std::size_t i = 0; i < used.results; ++i) results[i] = p.results[i];
+  }
+  [[nodiscard]] constexpr bool fits() const {
+    return used.values <= Sizes.values && used.ops <= Sizes.ops && used.inputs <= Sizes.inputs &&
+           used.outputs <= Sizes.outputs && used.results <= Sizes.results;
   }
   [[nodiscard]] constexpr local_program thaw() const {
     local_program p;
-    p.values.assign(values.begin(), values.end());
-    p.ops.assign(ops.begin(), ops.end());
-    p.inputs.assign(inputs.begin(), inputs.end());
-    p.outputs.assign(outputs.begin(), outputs.end());
-    p.results.assign(results.begin(), results.end());
+    p.values.assign(values.data(), values.data() + used.values);
+    p.ops.assign(ops.data(), ops.data() + used.ops);
+    p.inputs.assign(inputs.data(), inputs.data() + used.inputs);
+    p.outputs.assign(outputs.data(), outputs.data() + used.outputs);
+    p.results.assign(results.data(), results.data() + used.results);
     return p;
   }
 };
