@@ -126,7 +126,7 @@ void contract(Spec spec, const std::int64_t* valid, const T* a, const T* b, T* c
   T* out = p.unpacked ? scratch + p.unpacked_at : c;
   const bounded_sums sums(p, valid);
 
-  if (p.is_vector) {
+  if (may_hold<&contraction_plan::is_vector, Spec>() && p.is_vector) {
     using u = kernel_t<T>;
     for_each_offset<3>(p.loops.items, p.loops.count, [&](const std::int64_t* at) {
       contract_vector(p.vector, sums.loops, sums.count, reinterpret_cast<const u*>(a) + at[0],

@@ -20,10 +20,11 @@ namespace gspmd::detail {
 /// The loop of constant length is for GCC at -O2, which vectorises no other. It is longer than what GCC unrolls before
 /// the vectoriser sees it. Clang warns at the function that the loop ends in when the body cannot be vectorised, say for a
 /// call in it: that function should not be inlined further, and turn off -Wpass-failed.
+///
+/// `rest` is n % 64, for those who know it as a constant.
 template <class Body>
-[[gnu::always_inline]] inline void for_each_index(std::int64_t n, Body body) {
+[[gnu::always_inline]] inline void for_each_index(std::int64_t n, std::int64_t rest, Body body) {
   constexpr std::int64_t step = 64;
-  const std::int64_t rest = n % step;
   for (std::int64_t i = 0; i < n - rest; i += step) {
 #if defined(__clang__)
 #pragma clang loop vectorize(assume_safety)
@@ -38,6 +39,10 @@ template <class Body>
 #pragma GCC ivdep
 #endif
   for (std::int64_t j = 0; j < rest; ++j) body(n - rest + j);
+}
+template <class Body>
+[[gnu::always_inline]] inline void for_each_index(std::int64_t n, Body body) {
+  for_each_index(n, n % 64, body);
 }
 
 /// A pred is read as a byte: what lies past the end of a shard need not be a valid bool.

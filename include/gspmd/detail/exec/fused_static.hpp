@@ -8,6 +8,7 @@
 
 #include "gspmd/detail/exec/fused_group.hpp"
 #include "gspmd/detail/exec/fused_loop.hpp"
+#include "gspmd/detail/exec/fused_row.hpp"
 #include "gspmd/detail/exec/scalar_ops.hpp"
 
 /// A fused group that is known to the compiler, as one loop nest whose extents and strides are constants.
@@ -145,63 +146,92 @@ template <class Group, std::size_t... Compute, std::size_t... Store>
 #define GSPMD_LOOP_FUNCTION [[gnu::noinline, gnu::optimize("fp-contract=off", "no-trapping-math", "no-math-errno")]]
 #endif
 template <class Group>
-[[gnu::always_inline]] inline void loop_over_row(const typename fused_plan<Group>::row& given) {
+[[gnu::always_inline]] inline void loop_over_row(const typename fused_plan<Group>::row& given, std::int64_t elems) {
   using group_plan = fused_plan<Group>;
   const auto row = given;  // a copy that nobody else sees: stores cannot change its addresses
-  for_each_index(
-      group_plan::row_elems, [&row](std::int64_t i) __attribute__((always_inline)) {
-        compute_element<Group>(row, i, std::make_index_sequence<fold_steps(group_plan::op_count)>{},
-                               std::make_index_sequence<fold_steps(group_plan::store_count)>{});
-      });
+  const auto body = [&row](std::int64_t i) __attribute__((always_inline)) {
+    compute_element<Group>(row, i, std::make_index_sequence<fold_steps(group_plan::op_count)>{},
+                           std::make_index_sequence<fold_steps(group_plan::store_count)>{});
+  };
+  if constexpr (group_plan::row_elems > 0) for_each_index(group_plan::row_elems, body);
+  else for_each_index(elems, Group::rest, body);
 }
 
 template <class Group>
-GSPMD_LOOP_FUNCTION void compute_row(const typename fused_plan<Group>::row& row) {
-  loop_over_row<Group>(row);
+GSPMD_LOOP_FUNCTION void compute_row(const typename fused_plan<Group>::row& row, std::int64_t elems) {
+  loop_over_row<Group>(row, elems);
 }
 template <class Group>
-[[gnu::noinline]] void compute_row_with_maps(const typename fused_plan<Group>::row& row) {
-  loop_over_row<Group>(row);
+[[gnu::noinline]] void compute_row_with_maps(const typename fused_plan<Group>::row& row, std::int64_t elems) {
+  loop_over_row<Group>(row, elems);
 }
 #undef GSPMD_LOOP_FUNCTION
 #if defined(__clang__)
 #pragma clang diagnostic pop
 #endif
 
-/// Runs the group on one device. `inputs` and `outputs` by slot; an output may be the same memory as an input that is loaded
-/// at equal index.
-template <class Group>
-void run_fused(const void* const* inputs, void* const* outputs, const std::int64_t* iota_offsets) {
-  using group_plan = fused_plan<Group>;
-  if constexpr (elements(Group::loop) != 0) {
-    constexpr int outer = group_plan::ndim == 0 ? 0 : group_plan::ndim - 1;
-    std::int64_t index[outer + 1]{};
-    for (std::int64_t element = 0;;) {
-      typename group_plan::row row;
-      for (std::size_t k = 0; k < group_plan::op_count; ++k) {
-        const scalar_op& o = Group::ops[k];
-        const auto n = static_cast<std::size_t>(group_plan::facts.load[k]);
-        if (o.op == opcode::parameter) {
-          std::int64_t offset = 0;
-          for (int d = 0; d < outer; ++d) offset += index[d] * o.strides[d];
-          row.from[n] = static_cast<const std::byte*>(inputs[o.slot]) + offset * bytes_of(o.type);
-        } else if (o.op == opcode::iota) {
-          row.index[n] = iota_offsets[o.slot] + (o.dim < outer ? index[o.dim] : 0);
-        }
-      }
-      for (std::size_t k = 0; k < group_plan::store_count; ++k) {
-        const fused_store& s = Group::stores[k];
-        row.to[k] =
-            static_cast<std::byte*>(outputs[s.slot]) + element * bytes_of(Group::ops[static_cast<std::size_t>(s.op)].type);
-      }
-      if constexpr (group_plan::facts.has_map) compute_row_with_maps<Group>(row);
-      else compute_row<Group>(row);
-      element += group_plan::row_elems;
-      int d = outer - 1;
-      while (d >= 0 && ++index[d] == Group::loop[d]) index[d--] = 0;
-      if (d < 0) return;
+/// Runs a group whose rows are those of `Row` (see row_of_group) on one device. `inputs` and `outputs` by slot; an output may be
+/// the same memory as an input that is loaded at equal index.
+template <class Row>
+void run_fused_rows(const fused_group& group, const void* const* inputs, void* const* outputs, const std::int64_t* iota_offsets) {
+  using row_plan = fused_plan<Row>;
+  constexpr auto loads = static_cast<std::size_t>(row_plan::facts.loads), iotas = static_cast<std::size_t>(row_plan::facts.iotas);
+  constexpr std::size_t stores = row_plan::store_count;
+  const extents& loop = group.loop;
+  const std::int64_t elems = loop.count == 0 ? 1 : loop[loop.count - 1];
+  const int next = loop.count - 2;  // the dim along which the rows follow each other
+  const std::int64_t rows = next < 0 ? 1 : loop[next];
+
+  // Of the row at index 0, and how far they move, in bytes, from one row to the next.
+  const std::byte* first[loads + 1]{};
+  std::int64_t index_of_first[iotas + 1]{}, load_step[loads + 1]{}, iota_step[iotas + 1]{}, store_step[stores + 1]{};
+  const scalar_op* load_op[loads + 1]{};
+  const scalar_op* iota_op[iotas + 1]{};
+  std::size_t load = 0, iota = 0;
+  for (const scalar_op& o : group.ops) {
+    if (o.op == opcode::parameter) {
+      first[load] = static_cast<const std::byte*>(inputs[o.slot]);
+      load_step[load] = next < 0 ? 0 : o.strides[next] * bytes_of(o.type);
+      load_op[load++] = &o;
+    } else if (o.op == opcode::iota) {
+      index_of_first[iota] = iota_offsets[o.slot];
+      iota_step[iota] = o.dim == next ? 1 : 0;
+      iota_op[iota++] = &o;
     }
   }
+  typename row_plan::row row;
+  for (std::size_t k = 0; k < stores; ++k) {
+    const fused_store& s = group.stores[k];
+    row.to[k] = outputs[s.slot];
+    store_step[k] = elems * bytes_of(group.ops[static_cast<std::size_t>(s.op)].type);
+  }
+  std::int64_t index[max_rank]{};
+  for (;;) {
+    for (std::size_t n = 0; n < loads; ++n) {
+      std::int64_t offset = 0;
+      for (int d = 0; d < next; ++d) offset += index[d] * load_op[n]->strides[d];
+      row.from[n] = next <= 0 ? first[n] : first[n] + offset * bytes_of(load_op[n]->type);
+    }
+    for (std::size_t n = 0; n < iotas; ++n)
+      row.index[n] = index_of_first[n] + (iota_op[n]->dim < next ? index[iota_op[n]->dim] : 0);
+    for (std::int64_t r = 0; r < rows; ++r) {
+      if constexpr (row_plan::facts.has_map) compute_row_with_maps<Row>(row, elems);
+      else compute_row<Row>(row, elems);
+      for (std::size_t n = 0; n < loads; ++n) row.from[n] = static_cast<const std::byte*>(row.from[n]) + load_step[n];
+      for (std::size_t n = 0; n < iotas; ++n) row.index[n] += iota_step[n];
+      for (std::size_t k = 0; k < stores; ++k) row.to[k] = static_cast<std::byte*>(row.to[k]) + store_step[k];
+    }
+    int d = next - 1;
+    while (d >= 0 && ++index[d] == loop[d]) index[d--] = 0;
+    if (d < 0) return;
+  }
+}
+
+template <class Group>
+void run_fused(const void* const* inputs, void* const* outputs, const std::int64_t* iota_offsets) {
+  if constexpr (elements(Group::loop) != 0)
+    run_fused_rows<typename row_of_group<Group>::type>(fused_group{Group::loop, Group::ops, Group::stores}, inputs, outputs,
+                                                       iota_offsets);
 }
 
 }  // namespace gspmd::detail

@@ -27,12 +27,6 @@ struct runtime_step {
   }
 };
 
-inline fused_group group_of(const plan_view& plan, const plan_step& s) {
-  const auto& g = plan.groups[static_cast<std::size_t>(s.spec)];
-  return {g.loop, plan.scalar_ops.subspan(static_cast<std::size_t>(g.ops.begin), static_cast<std::size_t>(g.ops.count)),
-          plan.stores.subspan(static_cast<std::size_t>(g.stores.begin), static_cast<std::size_t>(g.stores.count))};
-}
-
 class interpreter {
  public:
   explicit interpreter(const plan_view& plan) : plan_(plan) {

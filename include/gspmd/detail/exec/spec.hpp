@@ -32,6 +32,16 @@ struct prepared_spec {
 template <class V, class D>
 prepared_spec(const V*, const D*) -> prepared_spec<V, D>;
 
+/// A description that exists at run time, without what its flags (see may_hold) tell: the most common one, compiled once.
+template <class V>
+struct plain_spec {
+  static constexpr bool is_plain = true;
+  const V* value;
+  constexpr const V& operator()() const { return *value; }
+};
+template <class V>
+plain_spec(const V*) -> plain_spec<V>;
+
 /// An empty description object is one whose description may be used in constant expressions.
 template <class Spec>
 inline constexpr bool is_constant_spec = std::is_empty_v<Spec>;
@@ -50,7 +60,8 @@ constexpr member_spec<Spec, Member> member_of(Spec spec) {
 /// False when a constant description says that `flag` is not set, so that the code behind it need not even be instantiated.
 template <auto Flag, class Spec>
 constexpr bool may_hold() {
-  if constexpr (is_constant_spec<Spec>) return Spec{}().*Flag;
+  if constexpr (requires { Spec::is_plain; }) return false;
+  else if constexpr (is_constant_spec<Spec>) return Spec{}().*Flag;
   else return true;
 }
 

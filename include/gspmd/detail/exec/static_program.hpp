@@ -10,122 +10,208 @@
 #include "gspmd/detail/exec/local_step.hpp"
 #include "gspmd/error.hpp"
 
-/// The static path: one function per step, whose extents, strides and offsets are constants. `Program` is a type that holds
-/// the plan: `static constexpr plan_view view`.
+/// The static path: a function per step, whose extents and strides are constants. `Program` is a type that holds the plan:
+/// `static constexpr plan_view view`. Functions are parameterised by what the step computes, not by whose step it is, so that
+/// steps that do the same on shards of the same extents share one, whatever the program and the mesh.
 namespace gspmd::detail {
-
-template <class Program, int I>
-struct static_contraction {
-  constexpr const contraction_plan& operator()() const { return Program::view.contractions[I]; }
-};
-template <class Program, int I>
-struct static_reduction {
-  constexpr const reduction_spec& operator()() const { return Program::view.reductions[I]; }
-};
-template <class Program, int I>
-struct static_permutation {
-  constexpr const permutation_spec& operator()() const { return Program::view.permutations[I]; }
-};
-
-template <class Program, int I>
-struct static_step {
-  static constexpr const plan_step& constant = Program::view.steps[static_cast<std::size_t>(I)];
-};
-
-/// What the kernels of local_step.hpp are told of a step: constants are what all steps of one entry of the plan's tables have in
-/// common, so that these share one kernel.
-template <class Program, class Spec>
-struct static_source {
-  const plan_step& given;
-  static constexpr const plan_view& plan() { return Program::view; }
-  [[nodiscard]] const plan_step& step() const { return given; }
-  static constexpr Spec contraction() { return {}; }
-  static constexpr Spec reduction() { return {}; }
-  static constexpr Spec permutation() { return {}; }
-};
 
 template <class Program, int G>
 struct static_group {
   static constexpr const planned_group& group = Program::view.groups[static_cast<std::size_t>(G)];
   static constexpr const extents& loop = group.loop;
-
-  template <class T, std::size_t N>
-  static constexpr std::array<T, N> copy(std::span<const T> from, int begin) {
-    std::array<T, N> result{};
-    for (std::size_t i = 0; i < N; ++i) result[i] = from[static_cast<std::size_t>(begin) + i];
-    return result;
-  }
   static constexpr auto ops =
-      copy<scalar_op, static_cast<std::size_t>(group.ops.count)>(Program::view.scalar_ops, group.ops.begin);
+      Program::view.scalar_ops.subspan(static_cast<std::size_t>(group.ops.begin), static_cast<std::size_t>(group.ops.count));
   static constexpr auto stores =
-      copy<fused_store, static_cast<std::size_t>(group.stores.count)>(Program::view.stores, group.stores.begin);
-
-  static constexpr int count_slots(opcode op) {
-    int count = 0;
-    for (const auto& o : ops)
-      if (o.op == op && o.slot >= count) count = o.slot + 1;
-    return count;
-  }
-  static constexpr int input_count = count_slots(opcode::parameter);
-  static constexpr int iota_count = count_slots(opcode::iota);
-  static constexpr int output_count = group.stores.count;
+      Program::view.stores.subspan(static_cast<std::size_t>(group.stores.begin), static_cast<std::size_t>(group.stores.count));
 };
 
-// Out of line: the same for every communicator.
-template <class Program, action What, dtype Type, int Spec>
-[[gnu::noinline]] void run_static_entry(const plan_step& s, const device_memory& device) {
-  using T = element_t<Type>;
-  if constexpr (What == action::contract) {
-    run_contract<T>(static_source<Program, static_contraction<Program, Spec>>{s}, device);
-  } else if constexpr (What == action::reduce) {
-    run_reduce<T>(static_source<Program, static_reduction<Program, Spec>>{s}, device);
-  } else if constexpr (What == action::permute) {
-    run_permute<T>(static_source<Program, static_permutation<Program, Spec>>{s}, device);
-  } else {
-    using group = static_group<Program, Spec>;
-    const void* inputs[group::input_count + 1]{};
-    void* outputs[group::output_count];
-    std::int64_t offsets[group::iota_count + 1]{};
-    for (int k = 0; k < group::input_count; ++k) inputs[k] = device.read(Program::view.operand(s, k).where);
-    for (int k = 0; k < group::output_count; ++k) outputs[k] = device.write(Program::view.result(s, k).where);
-    for (int b = 0; b < group::iota_count; ++b)
-      offsets[b] = first_index(Program::view, Program::view.bounds[static_cast<std::size_t>(s.bounds.begin + b)], device.at);
-    run_fused<group>(inputs, outputs, offsets);
-  }
+inline fused_group group_of(const plan_view& plan, const plan_step& s) {
+  const auto& g = plan.groups[static_cast<std::size_t>(s.spec)];
+  return {g.loop, plan.scalar_ops.subspan(static_cast<std::size_t>(g.ops.begin), static_cast<std::size_t>(g.ops.count)),
+          plan.stores.subspan(static_cast<std::size_t>(g.stores.begin), static_cast<std::size_t>(g.stores.count))};
+}
+
+/// The descriptions of kernels as types.
+template <class Program, std::size_t I>
+struct contraction_constant {
+  constexpr const contraction_plan& operator()() const { return Program::view.contractions[I]; }
+};
+template <monoid Kind, dim_mask Dims, std::int64_t... In>
+struct reduction_constant {
+  static constexpr reduction_spec value = [] {
+    reduction_spec s;
+    (s.in.push_back(In), ...);
+    s.dims = Dims;
+    s.kind = Kind;
+    return s;
+  }();
+  constexpr const reduction_spec& operator()() const { return value; }
+};
+template <class In, class Permutation>
+struct permutation_constant;
+template <std::int64_t... In, int... Permutation>
+struct permutation_constant<std::integer_sequence<std::int64_t, In...>, std::integer_sequence<int, Permutation...>> {
+  static constexpr permutation_spec value = [] {
+    permutation_spec s;
+    (s.in.push_back(In), ...);
+    (s.permutation.push_back(static_cast<std::int8_t>(Permutation)), ...);
+    return s;
+  }();
+  constexpr const permutation_spec& operator()() const { return value; }
+};
+
+template <class Program, std::size_t I>
+struct static_reduction {
+  static constexpr const reduction_spec& value = Program::view.reductions[I];
+  template <std::size_t... D>
+  static auto find(std::index_sequence<D...>) -> reduction_constant<value.kind, value.dims, value.in[static_cast<int>(D)]...>;
+  using type = decltype(find(std::make_index_sequence<static_cast<std::size_t>(value.in.count)>{}));
+};
+template <class Program, std::size_t I>
+struct static_permutation {
+  static constexpr const permutation_spec& value = Program::view.permutations[I];
+  template <std::size_t... D>
+  static auto find(std::index_sequence<D...>)
+      -> permutation_constant<std::integer_sequence<std::int64_t, value.in[static_cast<int>(D)]...>,
+                              std::integer_sequence<int, value.permutation[static_cast<int>(D)]...>>;
+  using type = decltype(find(std::make_index_sequence<static_cast<std::size_t>(value.in.count)>{}));
+};
+
+/// A step with the description of its kernel.
+template <class Spec>
+struct described_step {
+  const plan_view& view;
+  const plan_step& s;
+  Spec spec;
+
+  [[nodiscard]] const plan_view& plan() const { return view; }
+  [[nodiscard]] const plan_step& step() const { return s; }
+  [[nodiscard]] Spec contraction() const { return spec; }
+  [[nodiscard]] Spec reduction() const { return spec; }
+  [[nodiscard]] Spec permutation() const { return spec; }
+};
+
+/// Runs a step on one device.
+using static_kernel = void (*)(const plan_view& plan, const plan_step& s, const device_memory& device);
+
+template <class T, class Spec>
+void run_static_contract(const plan_view& plan, const plan_step& s, const device_memory& device) {
+  run_contract<T>(described_step<Spec>{plan, s, {}}, device);
+}
+/// A product that needs no more than GEMM calls: these take their extents at run time.
+template <class T>
+void run_plain_contract(const plan_view& plan, const plan_step& s, const device_memory& device) {
+  const plain_spec spec{&plan.contractions[static_cast<std::size_t>(s.spec)]};
+  run_contract<T>(described_step<plain_spec<contraction_plan>>{plan, s, spec}, device);
+}
+template <class T, class Spec>
+void run_static_reduce(const plan_view& plan, const plan_step& s, const device_memory& device) {
+  run_reduce<T>(described_step<Spec>{plan, s, {}}, device);
+}
+template <class T, class Spec>
+void run_static_permute(const plan_view& plan, const plan_step& s, const device_memory& device) {
+  run_permute<T>(described_step<Spec>{plan, s, {}}, device);
+}
+/// `Operands`, `Results`, `Bounds`: room for so many of each.
+template <class Row, int Operands, int Results, int Bounds>
+void run_static_fused(const plan_view& plan, const plan_step& s, const device_memory& device) {
+  const void* inputs[Operands + 1];
+  void* outputs[Results];
+  std::int64_t offsets[Bounds + 1];
+  for (int k = 0; k < s.operands.count; ++k) inputs[k] = device.read(plan.operand(s, k).where);
+  for (int k = 0; k < s.results.count; ++k) outputs[k] = device.write(plan.result(s, k).where);
+  for (int b = 0; b < s.bounds.count; ++b)
+    offsets[b] = first_index(plan, plan.bounds[static_cast<std::size_t>(s.bounds.begin + b)], device.at);
+  run_fused_rows<Row>(group_of(plan, s), inputs, outputs, offsets);
+}
+inline void run_nothing(const plan_view&, const plan_step&, const device_memory&) {}
+
+constexpr bool is_plain(const contraction_plan& p) {
+  return !p.lhs.reduced && !p.lhs.packed && !p.rhs.reduced && !p.rhs.packed && !p.unpacked && !p.is_vector;
 }
 
 template <class Program, int I>
-void run_static_local(const device_memory& device) {
-  constexpr const plan_step& s = static_step<Program, I>::constant;
-  if constexpr (s.what == action::copy || s.what == action::row || s.what == action::set_row) run_copy(Program::view, s, device);
-  else if constexpr (s.what == action::local) run_local_function(Program::view, s, device);
-  else run_static_entry<Program, s.what, s.type, s.spec>(s, device);
-}
-
-template <class Program, int I, class Comm>
-void run_static_step(Comm& comm, const device_memory* devices, const void** from, void** to) {
-  using source = static_step<Program, I>;
-  constexpr const plan_step& s = source::constant;
-  const int count = comm.local_count();
-  if constexpr (s.what == action::move || s.what == action::combine) {
-    using T = element_t<source::constant.type>;
-    for (int d = 0; d < count; ++d) {
-      from[d] = devices[d].read(Program::view.operand(s, 0).where);
-      to[d] = devices[d].write(Program::view.result(s).where);
-    }
-    const auto* in = reinterpret_cast<const T* const*>(from);
-    auto* out = reinterpret_cast<T* const*>(to);
-    if constexpr (s.what == action::move) {
-      static constexpr movement m = movement_of(Program::view, s);
-      comm.template move<T>(*Program::view.mesh, m, in, out);
-    } else {
-      static constexpr struct reduction r = reduction_of(Program::view, s);
-      comm.template reduce<T>(*Program::view.mesh, r, in, out);
-    }
+constexpr static_kernel kernel_of_step() {
+  constexpr const plan_step& s = Program::view.steps[static_cast<std::size_t>(I)];
+  constexpr auto spec = static_cast<std::size_t>(s.spec);
+  constexpr dtype type = s.type;
+  using T = element_t<type>;
+  if constexpr (s.what == action::contract) {
+    if constexpr (is_plain(Program::view.contractions[spec])) return run_plain_contract<T>;
+    else return run_static_contract<T, contraction_constant<Program, spec>>;
+  } else if constexpr (s.what == action::reduce) {
+    return run_static_reduce<T, typename static_reduction<Program, spec>::type>;
+  } else if constexpr (s.what == action::permute) {
+    return run_static_permute<T, typename static_permutation<Program, spec>::type>;
+  } else if constexpr (s.what == action::copy || s.what == action::row || s.what == action::set_row) {
+    return run_copy;
+  } else if constexpr (s.what == action::local) {
+    return run_local_function;
+  } else if constexpr (s.what == action::fused) {
+    using group = static_group<Program, s.spec>;
+    // up to 8 of each, or exactly so many
+    constexpr int few = 8, operands = s.operands.count, results = s.results.count, bounds = s.bounds.count;
+    if constexpr (elements(group::loop) == 0) return run_nothing;
+    else
+      return run_static_fused<typename row_of_group<group>::type, (operands < few ? few : operands),
+                              (results < few ? few : results), (bounds < few ? few : bounds)>;
   } else {
-    for (int d = 0; d < count; ++d) run_static_local<Program, I>(devices[d]);
+    return nullptr;
   }
 }
+
+/// What `move` and `combine` steps hand to the communicator.
+template <class Program, int I>
+struct static_communication {
+  static constexpr const plan_step& s = Program::view.steps[static_cast<std::size_t>(I)];
+  static constexpr auto value = [] {
+    if constexpr (s.what == action::move) return movement_of(Program::view, s);
+    else return reduction_of(Program::view, s);
+  }();
+};
+
+template <class Comm>
+using static_collective = void (*)(Comm& comm, const mesh_shape& mesh, const void* description, const void* const* from,
+                                   void* const* to);
+
+template <class T, class Comm>
+void run_static_move(Comm& comm, const mesh_shape& mesh, const void* description, const void* const* from, void* const* to) {
+  comm.template move<T>(mesh, *static_cast<const movement*>(description), reinterpret_cast<const T* const*>(from),
+                        reinterpret_cast<T* const*>(to));
+}
+template <class T, class Comm>
+void run_static_combine(Comm& comm, const mesh_shape& mesh, const void* description, const void* const* from, void* const* to) {
+  comm.template reduce<T>(mesh, *static_cast<const struct reduction*>(description), reinterpret_cast<const T* const*>(from),
+                          reinterpret_cast<T* const*>(to));
+}
+
+/// A step as the functions that run it; steps of loops and conditionals have none.
+template <class Comm>
+struct static_action {
+  static_kernel kernel = nullptr;
+  static_collective<Comm> collective = nullptr;
+  const void* description = nullptr;  // of the collective
+};
+
+template <class Program, int I, class Comm>
+constexpr static_action<Comm> action_of_step() {
+  constexpr const plan_step& s = Program::view.steps[static_cast<std::size_t>(I)];
+  constexpr dtype type = s.type;
+  using T = element_t<type>;
+  if constexpr (s.what == action::move) return {nullptr, run_static_move<T, Comm>, &static_communication<Program, I>::value};
+  else if constexpr (s.what == action::combine)
+    return {nullptr, run_static_combine<T, Comm>, &static_communication<Program, I>::value};
+  else return {kernel_of_step<Program, I>(), nullptr, nullptr};
+}
+
+template <class Program, class Comm>
+struct static_actions {
+  template <int... I>
+  static constexpr auto make(std::integer_sequence<int, I...>) {
+    return std::array<static_action<Comm>, sizeof...(I)>{action_of_step<Program, I, Comm>()...};
+  }
+  static constexpr auto list = make(std::make_integer_sequence<int, static_cast<int>(Program::view.steps.size())>{});
+};
 
 /// Says which operator of the user's program failed.
 inline error at_step(const error& e, const plan_view& plan, int step) {
@@ -141,72 +227,53 @@ constexpr int step_after(const plan_view& p, int i) {
   return (s.what == action::loop_begin ? s.target : i) + 1;
 }
 
-/// The steps of [Begin, End) that stand in no body inside it; a loop or conditional is one of them, its first step.
-template <class Program, int Begin, int End>
-struct static_run {
-  static constexpr int count = [] {
-    int n = 0;
-    for (int i = Begin; i < End; i = step_after(Program::view, i)) ++n;
-    return n;
-  }();
-  static constexpr auto steps = [] {
-    std::array<int, static_cast<std::size_t>(count)> list{};
-    int n = 0;
-    for (int i = Begin; i < End; i = step_after(Program::view, i)) list[static_cast<std::size_t>(n++)] = i;
-    return list;
-  }();
-};
-
-template <class Program, int Begin, int End, class Comm>
-void run_static_steps(Comm& comm, const device_memory* devices, const void** from, void** to, int& current);
-
-template <class Program, int I, class Comm>
-void run_static_item(Comm& comm, const device_memory* devices, const void** from, void** to, int& current) {
-  constexpr const plan_step& s = static_step<Program, I>::constant;
-  current = I;
-  if constexpr (s.what == action::loop_begin) {
-    for (std::int64_t i = 0; i < s.trips; ++i) {
-      set_counter(Program::view, s, devices, comm.local_count(), i);
-      run_static_steps<Program, I + 1, s.target>(comm, devices, from, to, current);
+/// Runs the steps of [begin, end) on the devices that `comm` holds; `current` is always the one that runs.
+template <class Comm>
+void run_static_steps(const plan_view& plan, const static_action<Comm>* actions, Comm& comm, const device_memory* devices,
+                      const void** from, void** to, int begin, int end, int& current) {
+  const int count = comm.local_count();
+  for (int i = begin; i < end; i = step_after(plan, i)) {
+    current = i;
+    const plan_step& s = plan.steps[static_cast<std::size_t>(i)];
+    const static_action<Comm>& a = actions[i];
+    if (a.kernel != nullptr) {
+      for (int d = 0; d < count; ++d) a.kernel(plan, s, devices[d]);
+    } else if (a.collective != nullptr) {
+      for (int d = 0; d < count; ++d) {
+        from[d] = devices[d].read(plan.operand(s, 0).where);
+        to[d] = devices[d].write(plan.result(s).where);
+      }
+      a.collective(comm, *plan.mesh, a.description, from, to);
+    } else if (s.what == action::loop_begin) {
+      for (std::int64_t t = 0; t < s.trips; ++t) {
+        set_counter(plan, s, devices, count, t);
+        run_static_steps(plan, actions, comm, devices, from, to, i + 1, s.target, current);
+      }
+    } else if (s.what == action::branch) {
+      const int join = plan.steps[static_cast<std::size_t>(s.target)].target;
+      if (holds(plan, s, devices, count)) run_static_steps(plan, actions, comm, devices, from, to, i + 1, s.target, current);
+      else run_static_steps(plan, actions, comm, devices, from, to, s.target + 1, join, current);
     }
-  } else if constexpr (s.what == action::branch) {
-    constexpr int join = Program::view.steps[static_cast<std::size_t>(s.target)].target;
-    if (holds(Program::view, s, devices, comm.local_count()))
-      run_static_steps<Program, I + 1, s.target>(comm, devices, from, to, current);
-    else run_static_steps<Program, s.target + 1, join>(comm, devices, from, to, current);
-  } else {
-    run_static_step<Program, I>(comm, devices, from, to);
   }
 }
 
-template <class Program, int Begin, int End, class Comm>
-void run_static_steps(Comm& comm, const device_memory* devices, const void** from, void** to, int& current) {
-  // In chunks: Clang limits the depth of a fold expression.
-  using run = static_run<Program, Begin, End>;
-  constexpr int count = run::count;
-  constexpr int chunk = 64;
-  const auto run_chunk = [&]<int First, int... Is>(std::integral_constant<int, First>, std::integer_sequence<int, Is...>) {
-    (run_static_item<Program, run::steps[static_cast<std::size_t>(First + Is)]>(comm, devices, from, to, current), ...);
-  };
-  [&]<int... Chunks>(std::integer_sequence<int, Chunks...>) {
-    (run_chunk(std::integral_constant<int, Chunks * chunk>{},
-               std::make_integer_sequence<int, (count - Chunks * chunk < chunk ? count - Chunks * chunk : chunk)>{}),
-     ...);
-  }(std::make_integer_sequence<int, (count + chunk - 1) / chunk>{});
-}
-
-/// Runs all steps on the devices that `comm` holds. `from` and `to` have room for a pointer per device.
-template <class Program, class Comm>
-void run_static(Comm& comm, const device_memory* devices, const void** from, void** to) {
-  constexpr int count = static_cast<int>(Program::view.steps.size());
+/// Runs all steps. `from` and `to` have room for a pointer per device.
+template <class Comm>
+void run_static_plan(const plan_view& plan, const static_action<Comm>* actions, Comm& comm, const device_memory* devices,
+                     const void** from, void** to) {
   int current = 0;
   try {
-    run_static_steps<Program, 0, count>(comm, devices, from, to, current);
+    run_static_steps(plan, actions, comm, devices, from, to, 0, static_cast<int>(plan.steps.size()), current);
   } catch (const error& e) {
-    throw at_step(e, Program::view, current);
+    throw at_step(e, plan, current);
   } catch (const std::exception& e) {  // from a user's map, or a communicator of the user's
-    throw at_step(error(e.what()), Program::view, current);
+    throw at_step(error(e.what()), plan, current);
   }
+}
+
+template <class Program, class Comm>
+void run_static(Comm& comm, const device_memory* devices, const void** from, void** to) {
+  run_static_plan(Program::view, static_actions<Program, Comm>::list.data(), comm, devices, from, to);
 }
 
 }  // namespace gspmd::detail
