@@ -139,13 +139,27 @@ constexpr axis_seconds collective_seconds(const network& net, const mesh_info& m
   return seconds;
 }
 
+/// The same of a step of a plan. Shards that go round the devices of several axes turn at the slowest one's links.
+constexpr axis_seconds step_seconds(const network& net, const plan_view& p, const mesh_info& mesh, const plan_step& s) {
+  const auto axes = axes_of(p, s);
+  auto seconds = collective_seconds(net, mesh, s.collective, axes, s.bytes_sent);
+  if (s.what != action::windowed) return seconds;
+  for (int a = 0; a < seconds.count; ++a) {
+    if (seconds[a] == 0) continue;
+    auto link = net.link(mesh.base_name(a));
+    if (!window_of(p, s).both_ways) link.connected = topology::switched;  // one way round
+    seconds[a] = ring_seconds(link, mesh.shape.size_of(axes), static_cast<double>(s.bytes_sent));
+  }
+  return seconds;
+}
+
 constexpr time_estimate estimate_plan(const plan_view& p, const mesh_info& mesh, const network& net) {
   time_estimate result;
   result.over = axis_seconds(mesh.shape.axis_count(), 0.0);
   result.computation = static_cast<double>(total_flops(p)) / net.flops_per_second();
   for (const auto& s : p.steps) {
     if (!communicates(p, s)) continue;
-    const auto seconds = collective_seconds(net, mesh, s.collective, axes_of(p, s), s.bytes_sent);
+    const auto seconds = step_seconds(net, p, mesh, s);
     for (int a = 0; a < seconds.count; ++a) {
       result.over[a] += seconds[a];
       result.communication += seconds[a];
@@ -158,7 +172,7 @@ constexpr timed_collective time_step(const plan_view& p, const mesh_info& mesh, 
   const auto axes = axes_of(p, s);
   timed_collective result{
       {s.collective, dim_spec(axes_text(mesh, axes).view())}, p.nodes[static_cast<std::size_t>(s.node)].at, 0};
-  for (const double t : collective_seconds(net, mesh, s.collective, axes, s.bytes_sent)) result.seconds += t;
+  for (const double t : step_seconds(net, p, mesh, s)) result.seconds += t;
   return result;
 }
 

@@ -10,13 +10,13 @@ namespace gspmd::detail {
 
 struct table_sizes {
   std::size_t nodes = 0, completed = 0, values = 0, steps = 0, slots = 0, bounds = 0, groups = 0, scalar_ops = 0, stores = 0,
-              contractions = 0, reductions = 0, permutations = 0, inputs = 0, outputs = 0;
+              contractions = 0, reductions = 0, permutations = 0, windows = 0, inputs = 0, outputs = 0;
 };
 
 constexpr table_sizes sizes_of(const plan& p) {
   return {p.nodes.size(),      p.completed.size(),    p.values.size(),     p.steps.size(),  p.slots.size(),
           p.bounds.size(),     p.groups.size(),       p.scalar_ops.size(), p.stores.size(), p.contractions.size(),
-          p.reductions.size(), p.permutations.size(), p.inputs.size(),     p.outputs.size()};
+          p.reductions.size(), p.permutations.size(), p.windows.size(),    p.inputs.size(), p.outputs.size()};
 }
 
 /// A graph as a constant, between two evaluations.
@@ -101,6 +101,7 @@ struct constant_tables {
   std::array<contraction_plan, Sizes.contractions> contractions{};
   std::array<reduction_spec, Sizes.reductions> reductions{};
   std::array<permutation_spec, Sizes.permutations> permutations{};
+  std::array<planned_window, Sizes.windows> windows{};
   std::array<int, Sizes.inputs> inputs{};
   std::array<int, Sizes.outputs> outputs{};
   std::array<int, Sizes.outputs> shared_inputs{};
@@ -119,6 +120,7 @@ struct constant_tables {
     fill(contractions, p.contractions);
     fill(reductions, p.reductions);
     fill(permutations, p.permutations);
+    fill(windows, p.windows);
     fill(inputs, p.inputs);
     fill(outputs, p.outputs);
     fill(shared_inputs, p.shared_inputs);

@@ -8,6 +8,7 @@
 
 #include "gspmd/detail/exec/fused_static.hpp"
 #include "gspmd/detail/exec/local_step.hpp"
+#include "gspmd/detail/exec/windowed.hpp"
 #include "gspmd/error.hpp"
 
 /// The static path: one function per step, whose extents, strides and offsets are constants. `Program` is a type that holds
@@ -20,7 +21,8 @@ struct static_step {
   static constexpr const plan_view& plan() { return Program::view; }
   static constexpr const plan_step& step() { return constant; }
 
-  static constexpr auto spec = static_cast<std::size_t>(constant.spec);
+  static constexpr auto spec = static_cast<std::size_t>(
+      constant.what == action::windowed ? window_of(Program::view, constant).contraction : constant.spec);
   struct contraction_constant {
     constexpr const contraction_plan& operator()() const { return Program::view.contractions[spec]; }
   };
@@ -98,6 +100,8 @@ void run_static_step(Comm& comm, const device_memory* devices, const void** from
       static constexpr struct reduction r = reduction_of(Program::view, s);
       comm.template reduce<T>(*Program::view.mesh, r, in, out);
     }
+  } else if constexpr (s.what == action::windowed) {
+    run_windowed<element_t<source::constant.type>>(source{}, comm, devices);
   } else {
     for (int d = 0; d < count; ++d) run_static_local<Program, I>(devices[d]);
   }
