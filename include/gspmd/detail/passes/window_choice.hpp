@@ -61,7 +61,9 @@ class window_choice : public use_plans {
     if (shard_bytes(i, p.wanted[k]) <= n.gather_limit) return false;
     std::int64_t bytes = 0;
     const int v = best_form(i, p.wanted[k], bytes);
-    return v >= 0 && bytes > 0 && lost_axes(program.value(v).layout, p.wanted[k]) != 0;
+    if (v < 0 || bytes == 0) return false;
+    const sharding& from = program.value(v).layout;
+    return lost_axes(from, p.wanted[k]) != 0 && shard_bytes(i, from) < shard_bytes(i, p.wanted[k]);  // not what is no larger
   }
 
   constexpr void find_ring(const node& n, const use_plan& p, int k, window& best) const {
