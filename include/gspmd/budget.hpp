@@ -61,10 +61,11 @@ inline constexpr collective collective_permute{collective_kind::collective_permu
 namespace detail {
 
 constexpr bool communicates(const plan_view& p, const plan_step& s) {
-  return s.what == action::combine || (s.what == action::move && movement_of(p, s).axes != 0);
+  return s.what == action::combine || s.what == action::windowed || (s.what == action::move && movement_of(p, s).axes != 0);
 }
 constexpr axis_mask axes_of(const plan_view& p, const plan_step& s) {
   if (s.what == action::combine) return reduction_of(p, s).axes;
+  if (s.what == action::windowed) return ring_of(p, s).mask();
   return s.what == action::move ? movement_of(p, s).axes : axis_mask{0};
 }
 
@@ -136,13 +137,14 @@ constexpr collective_filter over_axes(axis_mask axes) { return {axes, -1}; }
 constexpr collective_filter of_kind(collective_kind kind) { return {all_axes, static_cast<int>(kind)}; }
 
 /// The messages one device sends in a step, by the algorithm whose bytes are counted: among n devices a ring takes n-1 for
-/// all_gather and reduce_scatter and 2(n-1) for all_reduce, all_to_all sends n-1 directly, collective_permute one.
+/// all_gather and reduce_scatter and 2(n-1) for all_reduce, all_to_all sends n-1 directly, collective_permute one; an einsum
+/// round which shards go n-1 of these.
 constexpr std::int64_t messages_sent(const plan_view& p, const plan_step& s) {
   const auto others = p.mesh->size_of(axes_of(p, s)) - 1;
   if (!communicates(p, s) || others == 0) return 0;
   switch (s.collective) {
     case collective_kind::all_reduce: return 2 * others;
-    case collective_kind::collective_permute: return 1;
+    case collective_kind::collective_permute: return s.what == action::windowed ? others : 1;
     default: return others;
   }
 }
@@ -193,7 +195,7 @@ constexpr std::int64_t peak_bytes(const plan_view& p) {
 constexpr std::int64_t packing_bytes(const plan_view& p) {
   std::int64_t send = 0, receive = 0;
   for (const auto& s : p.steps) {
-    if (!communicates(p, s)) continue;
+    if (!communicates(p, s) || s.what == action::windowed) continue;
     const auto elems =
         s.what == action::combine ? packing_of(*p.mesh, reduction_of(p, s)) : packing_of(*p.mesh, movement_of(p, s));
     const auto size = bytes_of(s.type);

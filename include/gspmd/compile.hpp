@@ -194,7 +194,7 @@ struct static_tables {
     if (!traced.failed) {
       const graph g = frozen.thaw();
       const partition_state local = partitioned::state().thaw();
-      const auto list = list_nodes(g, local.program);
+      const auto list = list_nodes(g, Mesh::info.shape, local.program);
       for (std::size_t i = 0; i < result.size(); ++i) result[i] = list[i];
     }
     return result;

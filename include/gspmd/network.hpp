@@ -142,6 +142,20 @@ constexpr axis_seconds collective_seconds(const network& net, const mesh_info& m
   return seconds;
 }
 
+/// The same of a step of a plan. Shards that go round the devices of several axes turn at the slowest one's links.
+constexpr axis_seconds step_seconds(const network& net, const plan_view& p, const mesh_info& mesh, const plan_step& s) {
+  const auto axes = axes_of(p, s);
+  auto seconds = collective_seconds(net, mesh, s.collective, axes, s.bytes_sent);
+  if (s.what != action::windowed) return seconds;
+  for (int a = 0; a < seconds.count; ++a) {
+    if (seconds[a] == 0) continue;
+    auto link = net.link(mesh.base_name(a));
+    if (!window_of(p, s).both_ways) link.connected = topology::switched;  // one way round
+    seconds[a] = ring_seconds(link, mesh.shape.size_of(axes), static_cast<double>(s.bytes_sent));
+  }
+  return seconds;
+}
+
 constexpr time_estimate estimate_plan(const plan_view& p, const mesh_info& mesh, const network& net) {
   time_estimate result;
   result.computation = static_cast<double>(total_flops(p)) / net.flops_per_second();
@@ -161,7 +175,7 @@ constexpr time_estimate estimate_plan(const plan_view& p, const mesh_info& mesh,
   nothing.over = axis_seconds(mesh.shape.axis_count(), 0.0);
   const auto sum = fold_over_run(p, nothing, [&](time_sum& t, const plan_step& s) {
     if (!communicates(p, s)) return;
-    t.add(collective_seconds(net, mesh, s.collective, axes_of(p, s), s.bytes_sent), static_cast<double>(s.times));
+    t.add(step_seconds(net, p, mesh, s), static_cast<double>(s.times));
   });
   result.over = sum.over;
   result.communication = sum.total;
@@ -172,7 +186,7 @@ constexpr timed_collective time_step(const plan_view& p, const mesh_info& mesh, 
   const auto axes = axes_of(p, s);
   timed_collective result{
       {s.collective, dim_spec(axes_text(mesh, axes).view())}, p.nodes[static_cast<std::size_t>(s.node)].at, 0, s.times};
-  for (const double t : collective_seconds(net, mesh, s.collective, axes, s.bytes_sent)) result.seconds += t;
+  for (const double t : step_seconds(net, p, mesh, s)) result.seconds += t;
   return result;
 }
 

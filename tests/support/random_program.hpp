@@ -85,6 +85,8 @@ struct random_options {
   bool permute_devices = true;
   bool regions = true;  // loops and conditionals
   bool local_ops = false;
+  int einsums = 0;             // of 100 operators, more of them
+  bool limit_gathers = false;  // einsums may not gather operands beyond some bytes
 };
 
 /// One random program, its inputs and its reference.
@@ -116,6 +118,7 @@ class random_program {
     for (int tries = 0; operators_ < wanted && tries < 60 * wanted; ++tries) make_operator();
     choose_outputs();
     annotate_results();
+    if (options.limit_gathers) limit_gathers();
   }
   random_program(random_program&&) = default;  // the mesh points into vectors that move along
   random_program(const random_program&) = delete;
@@ -336,6 +339,16 @@ class random_program {
       }
   }
 
+  /// Numbers of its own, so that the program is the one without limits.
+  void limit_gathers() {
+    random_numbers limits(seed + 77);
+    for (auto& n : g.nodes)
+      if (n.op == opcode::einsum && n.operands.count == 2 && limits.chance(90)) {
+        const auto& x = g.nodes[static_cast<std::size_t>(n.operands[limits.between(0, 1)])];
+        n.gather_limit = ir::elements(x.shape) * ir::bytes_of(x.type) * limits.one_of(std::vector<int>{0, 0, 1, 3, 5, 7, 7}) / 8;
+      }
+  }
+
   // ---- sources ----
   int make_parameter(dtype type, const shape_list& shape) {
     const ir::region_scope outside(g, -1);
@@ -483,6 +496,7 @@ class random_program {
     const dtype type = at(x).type;
     const shape_list shape = shape_of(x);
     const auto rank = static_cast<int>(shape.size());
+    if (options_.einsums > 0 && random_.chance(options_.einsums)) return make_einsum(x);
     if (options_.regions && random_.chance(depth_ == 0 ? 12 : depth_ == 1 ? 6 : 0)) return make_region();
     if (random_.chance(depth_ > 0 ? 12 : 2)) return make_row(x);
     if (options_.local_ops && random_.chance(30)) return make_local(x);

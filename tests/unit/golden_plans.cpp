@@ -245,4 +245,26 @@ TEST_CASE("losses, embeddings, optimisers, reshapes") {
             .collective_count() == 0);
 }
 
+TEST_CASE("unmatched dims: gathered, or shard by shard round a ring") {
+  const dynamic::mesh m({{"x", 8}});
+  const auto product = [](std::int64_t limit) {
+    return [limit](auto a, auto b) {
+      const value c = einsum<"ab,bc->ac">(a, b);
+      return mesh_split(limit < 0 ? c : limit_gather(c, limit), {0, -1});
+    };
+  };
+  for (const bool free : {true, false}) {
+    const std::string name = free ? "a free dim, " : "a contracting dim, ";
+    const auto rows = f32({4096, 64}, {"x", ""}), b = free ? f32({64, 256}, {"", "x"}) : f32({64, 256}, {"x", ""});
+    const auto made = [&](const char* how, std::int64_t limit) {
+      return file().check(name + how, dynamic::compile(product(limit), m, rows, b));
+    };
+    const auto gathered = made("gathered", -1), one_way = made("round a ring", 0), both = made("both ways round", 48 * KiB);
+    CHECK(collectives_of(gathered) == "all_gather x");
+    CHECK(collectives_of(one_way) == "collective_permute x");
+    CHECK(one_way.bytes_sent_per_device() == gathered.bytes_sent_per_device());
+    CHECK(both.bytes_sent_per_device() == gathered.bytes_sent_per_device());
+  }
+}
+
 TEST_CASE("nothing else stands in plans.txt") { file().finish(); }

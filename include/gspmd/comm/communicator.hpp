@@ -17,6 +17,8 @@ namespace gspmd {
 ///     void move(mesh, movement, in, out)       carries out a movement; in[i], out[i] are the buffers of device(i)
 ///     void reduce(mesh, reduction, in, out)    carries out a reduction; in[i] == out[i] is allowed for an all_reduce
 ///     void barrier()                     waits for all devices
+///     void shift(mesh, ring, ahead, behind)    optional, for programs that say limit_gather: every device of a ring gets the
+///                                        buffer of the one ahead of it, and, unless `behind` is null, that of the one behind
 ///
 /// Elements are float, double, std::int32_t, std::int64_t or bool; `in` and `out` are arrays with one pointer per local
 /// device, to buffers of the (padded) local extents. `move` and `reduce` are collective over the groups of the

@@ -90,6 +90,11 @@ class mpi_communicator {
     known.group->reduce(mesh, r, known.route, in[0], out[0]);
   }
 
+  void shift(const detail::mesh_shape& mesh, const detail::ring& r, const detail::ring_buffers& ahead,
+             const detail::ring_buffers* behind) {
+    group_over(mesh, r.mask()).shift(mesh, r, ahead, behind);
+  }
+
   /// Every device sends every device a block of its own size: of in[0], sent[0][k] elements go to device k, one block after the
   /// other; received[0][k] elements from device k arrive in out[0]. Collective over all devices.
   template <class T>

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <cstring>
 
 #include "gspmd/comm/communicator.hpp"
 #include "gspmd/detail/exec/collective.hpp"
@@ -40,6 +41,19 @@ class simulated_communicator {
       const auto me = mesh.coordinates_of(d);
       if (alone) detail::reduce_alone<T>(mesh, r, me, in[d], out[d]);
       else detail::reduce_from_peers<T>(mesh, r, me, by_member(mesh, r.axes, me, in), by_member(mesh, r.axes, me, out));
+    }
+  }
+
+  void shift(const detail::mesh_shape& mesh, const detail::ring& r, const detail::ring_buffers& ahead,
+             const detail::ring_buffers* behind) {
+    for (int d = 0; d < devices_; ++d) {
+      const auto me = mesh.coordinates_of(d);
+      const auto take = [&](const detail::ring_buffers& buffers, int by) {
+        const auto peer = detail::group_member(mesh, r.mask(), me, r.member_ahead(mesh, me, by));
+        std::memcpy(buffers.to(d), buffers.from(mesh.device_at(peer)), static_cast<std::size_t>(r.bytes));
+      };
+      take(ahead, 1);
+      if (behind != nullptr) take(*behind, -1);
     }
   }
 

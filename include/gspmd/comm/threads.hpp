@@ -68,6 +68,16 @@ class threads_communicator {
     meet(mine, nullptr, nullptr);
   }
 
+  void shift(const detail::mesh_shape& mesh, const detail::ring& r, const detail::ring_buffers& ahead,
+             const detail::ring_buffers* behind) {
+    const auto& mine = membership_of(mesh, r.mask());
+    const auto bytes = static_cast<std::size_t>(r.bytes);
+    const auto parity = meet(mine, ahead.from(0), behind != nullptr ? const_cast<void*>(behind->from(0)) : nullptr);
+    std::memcpy(ahead.to(0), mine.lane(r.member_ahead(mesh, mine.me, 1), parity).in, bytes);
+    if (behind != nullptr) std::memcpy(behind->to(0), mine.lane(r.member_ahead(mesh, mine.me, -1), parity).out, bytes);
+    meet(mine, nullptr, nullptr);
+  }
+
   void barrier() { meet(everyone(), nullptr, nullptr); }
 
   /// Every device sends every device a block of its own size: of in[0], sent[0][k] elements go to device k, one block after the

@@ -94,4 +94,29 @@ constexpr value einsum(std::string_view equation, value a, value b = {}, locatio
   return detail::einsum_of(parsed, a, b, at);
 }
 
+/// Bounds what the einsum that made `x` may gather: an operand that would take more than `bytes` on a device is not gathered
+/// along mesh axes that the einsum cannot use, but taken in parts. Its shards go round the ring of devices along these axes, each
+/// device multiplies the one it holds and hands it on (GShard 3.3.2, Fig. 4c; Table 4's last rows).
+///
+/// The bytes sent are those of the gather, in as many messages of collective_permute; beside its own shard a device holds 2 others
+/// where the gather leaves all n. Where 4 fit into `bytes` (3 of 4 devices), shards travel both ways round the ring, at half the
+/// number of turns. The parts of the other operand and of the result are copied where they do not lie in one piece. Integers and
+/// even sums of floats come out as the gathered einsum's would, but for the order in which a summed letter's parts are added.
+///
+/// Errors, at compile time: `x` is not made by an einsum of two operands, `bytes` is negative, both operands would have to be
+/// gathered beyond the limit, or rounded-up shards do not nest. Its gradient has the same limit.
+///
+///     auto y = limit_gather(einsum<"bd,df->bf">(x, w), 4 * MiB);   // x is ["x", _], w is [_, "x"]
+constexpr value limit_gather(value x, std::int64_t bytes, location at = location::current()) {
+  if (!x.is_valid()) return x;
+  auto& made = x.graph()->nodes[static_cast<std::size_t>(x.id())];
+  if (made.op != detail::opcode::einsum || made.operands.count != 2)
+    return {x.graph(),
+            x.graph()->fail(at, "limit_gather", detail::mistake::other,
+                            detail::text("it goes around an einsum of two operands, not around ") << detail::name_of(made.op))};
+  if (bytes < 0) return {x.graph(), x.graph()->fail(at, "limit_gather", detail::mistake::other, "the limit is negative")};
+  made.gather_limit = bytes;
+  return x;
+}
+
 }  // namespace gspmd

@@ -14,10 +14,10 @@
 namespace gspmd::detail {
 
 /// out[v] = the sum over `sums` of lhs[... + v] * rhs[... + v] for a few vectors at once, so that the result is written once.
-/// A buffer that is not a vector here is a scalar.
+/// A buffer that is not a vector here is a scalar. `accumulate`: out[v] += the sum.
 template <bool LhsIsVector, bool RhsIsVector, class U>
 inline void multiply_vectors(const contraction_loop& vector, const contraction_loop* sums, int sum_count, const U* a, const U* b,
-                             U* c) {
+                             U* c, bool accumulate) {
   constexpr int lanes = simd_lanes<U>;
   const auto operand = [](const U* from, auto is_vector) {
     if constexpr (is_vector.value) return load_simd(from);
@@ -30,6 +30,8 @@ inline void multiply_vectors(const contraction_loop& vector, const contraction_l
     const U* av = a + (LhsIsVector ? v : 0);
     const U* bv = b + (RhsIsVector ? v : 0);
     simd<U> acc[4] = {};
+    if (accumulate)
+      for (int i = 0; i < 4; ++i) acc[i] = load_simd(c + v + i * lanes);
     for_each_offset<3>(sums, sum_count, [&](const std::int64_t* at) {
 #pragma GCC unroll 4
       for (int i = 0; i < 4; ++i)
@@ -40,13 +42,14 @@ inline void multiply_vectors(const contraction_loop& vector, const contraction_l
   }
   for (; v + lanes <= vector.extent; v += lanes) {
     simd<U> acc{};
+    if (accumulate) acc = load_simd(c + v);
     for_each_offset<3>(sums, sum_count, [&](const std::int64_t* at) {
       acc += operand(a + at[0] + (LhsIsVector ? v : 0), is_a) * operand(b + at[1] + (RhsIsVector ? v : 0), is_b);
     });
     store_simd(c + v, acc);
   }
   for (; v < vector.extent; ++v) {
-    U acc{};
+    U acc = accumulate ? c[v] : U{};
     for_each_offset<3>(sums, sum_count, [&](const std::int64_t* at) {
       acc += a[at[0] + (LhsIsVector ? v : 0)] * b[at[1] + (RhsIsVector ? v : 0)];
     });
@@ -56,13 +59,13 @@ inline void multiply_vectors(const contraction_loop& vector, const contraction_l
 
 template <class U>
 inline void contract_vector(const contraction_loop& vector, const contraction_loop* sums, int sum_count, const U* a, const U* b,
-                            U* c) {
+                            U* c, bool accumulate) {
   const auto as = vector.stride[0], bs = vector.stride[1];
-  if (as == 1 && bs == 1) return multiply_vectors<true, true>(vector, sums, sum_count, a, b, c);
-  if (as == 1 && bs == 0) return multiply_vectors<true, false>(vector, sums, sum_count, a, b, c);
-  if (as == 0 && bs == 1) return multiply_vectors<false, true>(vector, sums, sum_count, a, b, c);
+  if (as == 1 && bs == 1) return multiply_vectors<true, true>(vector, sums, sum_count, a, b, c, accumulate);
+  if (as == 1 && bs == 0) return multiply_vectors<true, false>(vector, sums, sum_count, a, b, c, accumulate);
+  if (as == 0 && bs == 1) return multiply_vectors<false, true>(vector, sums, sum_count, a, b, c, accumulate);
   for (std::int64_t v = 0; v < vector.extent; ++v) {
-    U acc{};
+    U acc = accumulate ? c[v] : U{};
     for_each_offset<3>(sums, sum_count, [&](const std::int64_t* at) { acc += a[at[0] + v * as] * b[at[1] + v * bs]; });
     c[v] = acc;
   }
@@ -108,33 +111,23 @@ const T* prepare_operand(Spec spec, const std::int64_t* valid, const T* from, T*
   return from;
 }
 
-/// c = the einsum of a and b that `plan` was made for; `scratch` has plan.scratch_elems elements. Of a letter that is
-/// summed only indices below valid[letter] take part; the rest of the operands there may hold anything. Of the other letters
-/// valid is not read, and results that come from elements past the end of a shard are arbitrary as well.
+/// out = the products that `contract` is about, or out += with `adds`, in the order in which the plan's kernel leaves them.
 template <class T, class Spec>
-void contract(Spec spec, const std::int64_t* valid, const T* a, const T* b, T* c, T* scratch) {
-  static_assert(!std::is_same_v<T, bool>, "gspmd: einsum is not defined on bool");
+void add_products(Spec spec, const std::int64_t* valid, const T* a, const T* b, T* out, T* scratch, bool adds) {
   const contraction_plan& p = spec();
-  for (const auto letter : p.summed)
-    if (valid[letter] <= 0) {
-      std::fill_n(c, p.out_elems, T{});
-      return;
-    }
-  if (p.out_elems == 0) return;
   a = prepare_operand(member_of<&contraction_plan::lhs>(spec), valid, a, scratch);
   b = prepare_operand(member_of<&contraction_plan::rhs>(spec), valid, b, scratch);
-  T* out = p.unpacked ? scratch + p.unpacked_at : c;
   const bounded_sums sums(p, valid);
 
   if (may_hold<&contraction_plan::is_vector, Spec>() && p.is_vector) {
     using u = kernel_t<T>;
     for_each_offset<3>(p.loops.items, p.loops.count, [&](const std::int64_t* at) {
       contract_vector(p.vector, sums.loops, sums.count, reinterpret_cast<const u*>(a) + at[0],
-                      reinterpret_cast<const u*>(b) + at[1], reinterpret_cast<u*>(out) + at[2]);
+                      reinterpret_cast<const u*>(b) + at[1], reinterpret_cast<u*>(out) + at[2], adds);
     });
   } else {
     for_each_offset<3>(p.loops.items, p.loops.count, [&](const std::int64_t* at) {
-      bool accumulate = false;
+      bool accumulate = adds;
       for_each_offset<3>(sums.loops, sums.count, [&](const std::int64_t* sum_at) {
         const T* left = a + at[0] + sum_at[0];
         const T* right = b + at[1] + sum_at[1];
@@ -144,8 +137,27 @@ void contract(Spec spec, const std::int64_t* valid, const T* a, const T* b, T* c
       });
     });
   }
+}
+
+/// c = the einsum of a and b that `plan` was made for; `scratch` has plan.scratch_elems elements. Of a letter that is
+/// summed only indices below valid[letter] take part; the rest of the operands there may hold anything. Of the other letters
+/// valid is not read, and results that come from elements past the end of a shard are arbitrary as well.
+///
+/// A sum may be made in parts: `adds` says that this part is not the first, and only the `last` one leaves it in c; the calls
+/// share c and scratch.
+template <class T, class Spec>
+void contract(Spec spec, const std::int64_t* valid, const T* a, const T* b, T* c, T* scratch, bool adds = false,
+              bool last = true) {
+  static_assert(!std::is_same_v<T, bool>, "gspmd: einsum is not defined on bool");
+  const contraction_plan& p = spec();
+  if (p.out_elems == 0) return;
+  T* out = p.unpacked ? scratch + p.unpacked_at : c;
+  bool is_empty = false;
+  for (const auto letter : p.summed) is_empty = is_empty || valid[letter] <= 0;
+  if (!is_empty) add_products(spec, valid, a, b, out, scratch, adds);
+  else if (!adds) std::fill_n(out, p.out_elems, T{});
   if constexpr (may_hold<&contraction_plan::unpacked, Spec>())
-    if (p.unpacked) permute<T>(member_of<&contraction_plan::unpacking>(spec), out, c);
+    if (p.unpacked && last) permute<T>(member_of<&contraction_plan::unpacking>(spec), out, c);
 }
 
 }  // namespace gspmd::detail

@@ -160,6 +160,7 @@ class plan_explainer {
   /// What moves for the sake of node `i`.
   void add_communication(int i, text_table& table) const {
     for (const auto& s : plan_.steps) {
+      if (s.node == i && s.what == action::windowed) table.add({"     " + window_text(s)});
       if (s.node != i || (s.what != action::move && s.what != action::combine)) continue;
       const auto& from = plan_.operand(s, 0);
       const auto& to = plan_.result(s);
@@ -180,6 +181,19 @@ class plan_explainer {
         table.add({"       forced: " + std::string(name_of(plan_.nodes[static_cast<std::size_t>(i)].op)) +
                    " cannot work on this split of " + name + ", so the value is gathered"});
     }
+  }
+
+  /// How the shards of an operand go round.
+  [[nodiscard]] std::string window_text(const plan_step& s) const {
+    const auto& w = window_of(plan_, s);
+    const auto n = ring_of(plan_, s).size(mesh_.shape);
+    const auto& shard = plan_.operand(s, w.operand);
+    std::string t = "collective_permute over " + str(axes_text(mesh_, axes_of(plan_, s))) + " of " +
+                    called(plan_.slots[static_cast<std::size_t>(s.operands.begin + w.operand)], s.node) + ": " +
+                    sharding_of(shard) + ", shard by shard, not gathered: " + times_text(ring_rounds(n, w.both_ways).ahead) +
+                    " round the ring" + (w.both_ways ? ", both ways" : "") + ", sends " + bytes(s.bytes_sent);
+    if (s.times != 1) t += ", " + times_text(s.times);
+    return t;
   }
 
   [[nodiscard]] std::string bill() const {

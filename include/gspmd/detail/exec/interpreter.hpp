@@ -7,6 +7,7 @@
 #include "gspmd/detail/exec/fused_dynamic.hpp"
 #include "gspmd/detail/exec/local_step.hpp"
 #include "gspmd/detail/exec/static_program.hpp"
+#include "gspmd/detail/exec/windowed.hpp"
 
 /// The run-time path: the steps of a plan, one after the other, by the kernels that the static path uses.
 namespace gspmd::detail {
@@ -18,7 +19,10 @@ struct runtime_step {
 
   [[nodiscard]] const plan_view& plan() const { return *view; }
   [[nodiscard]] const plan_step& step() const { return *s; }
-  [[nodiscard]] auto contraction() const { return runtime_spec{&view->contractions[static_cast<std::size_t>(s->spec)]}; }
+  [[nodiscard]] auto contraction() const {
+    const int spec = s->what == action::windowed ? window_of(*view, *s).contraction : s->spec;
+    return runtime_spec{&view->contractions[static_cast<std::size_t>(spec)]};
+  }
   [[nodiscard]] auto reduction() const {
     return prepared_spec{&view->reductions[static_cast<std::size_t>(s->spec)], static_cast<const reduction_plan*>(prepared)};
   }
@@ -72,6 +76,11 @@ class interpreter {
         const auto& s = plan_.steps[static_cast<std::size_t>(current)];
         if (s.what == action::move || s.what == action::combine) {
           communicate(comm, current, devices, from, to);
+        } else if (s.what == action::windowed) {
+          with_element_type(s.type, [&](auto element) {
+            using T = decltype(element);
+            if constexpr (!std::is_same_v<T, bool>) run_windowed<T>(runtime_step{&plan_, &s}, comm, devices);
+          });
         } else if (s.what >= action::loop_begin) {
           current = go_on(s, current, devices, comm.local_count());
         } else {

@@ -20,6 +20,7 @@
 #undef GSPMD_UNDEF_MPICH_SKIP_MPICXX
 #endif
 
+#include <cstddef>
 #include <cstdint>
 #include <string>
 #include <type_traits>
@@ -44,6 +45,7 @@ MPI_Datatype mpi_type() {
   else if constexpr (std::is_same_v<T, double>) return MPI_DOUBLE;
   else if constexpr (std::is_same_v<T, std::int32_t>) return MPI_INT32_T;
   else if constexpr (std::is_same_v<T, std::int64_t>) return MPI_INT64_T;
+  else if constexpr (std::is_same_v<T, std::byte>) return MPI_BYTE;
   else {
     static_assert(std::is_same_v<T, bool>, "gspmd: an element type is one of float, double, int32_t, int64_t, bool");
     return MPI_C_BOOL;

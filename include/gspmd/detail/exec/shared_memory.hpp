@@ -7,6 +7,7 @@
 #include "gspmd/detail/exec/collective.hpp"
 #include "gspmd/detail/exec/combine.hpp"
 #include "gspmd/detail/exec/lanes.hpp"
+#include "gspmd/detail/exec/ring.hpp"
 #include "gspmd/detail/ir/layout.hpp"
 
 /// The share of one device in a collective when it can read the buffers of its peers. Threads do their shares at once
@@ -29,6 +30,12 @@ class peer_buffers {
 };
 using peer_inputs = peer_buffers<const void*>;
 using peer_outputs = peer_buffers<void*>;
+
+/// What the devices that a communicator holds hand to a neighbour on a ring, and where they put what arrives; by local device.
+struct ring_buffers {
+  peer_inputs from;
+  peer_outputs to;
+};
 
 inline void copy_bytes(void* out, const void* in, const placed_box& placed, std::int64_t bytes_per_elem, bool streaming) {
   const auto copy = [&](auto element) {

@@ -8,6 +8,7 @@
 
 #include "gspmd/detail/exec/fused_static.hpp"
 #include "gspmd/detail/exec/local_step.hpp"
+#include "gspmd/detail/exec/windowed.hpp"
 #include "gspmd/error.hpp"
 
 /// The static path: a function per step, whose extents and strides are constants. `Program` is a type that holds the plan:
@@ -185,12 +186,22 @@ void run_static_combine(Comm& comm, const mesh_shape& mesh, const void* descript
                           reinterpret_cast<T* const*>(to));
 }
 
+/// Runs a step that is both: computation while shards go round a ring.
+template <class Comm>
+using static_windowed = void (*)(const plan_view& plan, const plan_step& s, Comm& comm, const device_memory* devices);
+
+template <class T, class Spec, class Comm>
+void run_static_windowed(const plan_view& plan, const plan_step& s, Comm& comm, const device_memory* devices) {
+  run_windowed<T>(described_step<Spec>{plan, s, {}}, comm, devices);
+}
+
 /// A step as the functions that run it; steps of loops and conditionals have none.
 template <class Comm>
 struct static_action {
   static_kernel kernel = nullptr;
   static_collective<Comm> collective = nullptr;
   const void* description = nullptr;  // of the collective
+  static_windowed<Comm> windowed = nullptr;
 };
 
 template <class Program, int I, class Comm>
@@ -198,10 +209,16 @@ constexpr static_action<Comm> action_of_step() {
   constexpr const plan_step& s = Program::view.steps[static_cast<std::size_t>(I)];
   constexpr dtype type = s.type;
   using T = element_t<type>;
-  if constexpr (s.what == action::move) return {nullptr, run_static_move<T, Comm>, &static_communication<Program, I>::value};
+  if constexpr (s.what == action::move)
+    return {nullptr, run_static_move<T, Comm>, &static_communication<Program, I>::value, nullptr};
   else if constexpr (s.what == action::combine)
-    return {nullptr, run_static_combine<T, Comm>, &static_communication<Program, I>::value};
-  else return {kernel_of_step<Program, I>(), nullptr, nullptr};
+    return {nullptr, run_static_combine<T, Comm>, &static_communication<Program, I>::value, nullptr};
+  else if constexpr (s.what == action::windowed) {
+    constexpr auto spec = static_cast<std::size_t>(window_of(Program::view, s).contraction);
+    return {nullptr, nullptr, nullptr, run_static_windowed<T, contraction_constant<Program, spec>, Comm>};
+  } else {
+    return {kernel_of_step<Program, I>(), nullptr, nullptr, nullptr};
+  }
 }
 
 template <class Program, class Comm>
@@ -244,6 +261,8 @@ void run_static_steps(const plan_view& plan, const static_action<Comm>* actions,
         to[d] = devices[d].write(plan.result(s).where);
       }
       a.collective(comm, *plan.mesh, a.description, from, to);
+    } else if (a.windowed != nullptr) {
+      a.windowed(plan, s, comm, devices);
     } else if (s.what == action::loop_begin) {
       for (std::int64_t t = 0; t < s.trips; ++t) {
         set_counter(plan, s, devices, count, t);

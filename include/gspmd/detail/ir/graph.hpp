@@ -40,6 +40,7 @@ struct node {
   bool annotated = false;                        // `annotation` was written by the user
   bool forbid_reshard = false;                   // the user allows no communication on the operands
   bool allow_replication = false;  // the user knows that operands may be gathered because the operator cannot keep their split
+  std::int64_t gather_limit = -1;  // einsum: the most bytes that an operand may be gathered to on a device; -1: any number
   sharding annotation;
   location at;
   int region = -1;  // the loop, branch or otherwise node in whose body it stands; -1: the program itself

@@ -4,6 +4,7 @@
 #include <vector>
 
 #include "gspmd/detail/exec/collective.hpp"
+#include "gspmd/detail/exec/ring.hpp"
 #include "gspmd/detail/ir/graph.hpp"
 
 namespace gspmd::detail {
@@ -26,6 +27,15 @@ enum class local_kind : std::uint8_t {
   control,  // begin or end of the body of a loop or conditional: see the node
 };
 
+/// An einsum whose operand is not gathered: its shards go round a ring (passes/window_choice.hpp).
+struct ring_window {
+  inline_vec<std::int8_t, max_axes> axes;  // of the ring, in the order in which they split the dim
+  std::int8_t operand = -1;                // that goes round; -1: none does
+  std::int8_t dim = 0;                     // of it
+  bool both_ways = false;
+  bool beyond_limit = false;  // an operand is gathered to more than the user allows
+};
+
 struct local_op {
   local_kind what = local_kind::compute;
   int node = 0;    // compute: whose operator; else: for whose sake the data moves
@@ -35,6 +45,7 @@ struct local_op {
   collective_kind collective = collective_kind::all_gather;  // move, reduce
   bool for_output = false;                                   // brings an output to its sharding
   bool forced = false;  // a gather that the operator needs because it cannot work on the split
+  ring_window window;   // compute: of an einsum
 };
 
 /// The program that all devices run (GSPMD 4): operators on shards and the communication between them.
@@ -50,6 +61,10 @@ struct local_program {
 
 /// What one device sends in `op`.
 constexpr std::int64_t bytes_of(const mesh_shape& mesh, const local_program& p, const local_op& op) {
+  if (op.window.operand >= 0) {  // every shard but its own visits it, and is sent on
+    const auto& v = p.value(op.operands[op.window.operand]);
+    return (ring{op.window.axes}.size(mesh) - 1) * elements(v.local) * bytes_of(v.type);
+  }
   if (op.what != local_kind::move && op.what != local_kind::reduce) return 0;
   const auto& from = p.value(op.operands[0]);
   const auto& to = p.value(op.result);

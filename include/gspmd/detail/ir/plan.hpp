@@ -10,6 +10,7 @@
 #include "gspmd/detail/exec/fused_group.hpp"
 #include "gspmd/detail/exec/permute.hpp"
 #include "gspmd/detail/exec/reduce.hpp"
+#include "gspmd/detail/exec/ring.hpp"
 #include "gspmd/detail/ir/local_function.hpp"
 #include "gspmd/detail/ir/local_program.hpp"
 
@@ -19,6 +20,7 @@ namespace gspmd::detail {
 enum class action : std::uint8_t {
   fused,       // a run of elementwise operators
   contract,    // einsum of two operands
+  windowed,    // the same, while the shards of one of them go round a ring of devices (collective_permute)
   reduce,      // over dims of a shard
   permute,     // transpose of a shard
   move,        // slice (no axes), all_gather, all_to_all, collective_permute
@@ -75,6 +77,24 @@ struct planned_group {
   friend constexpr bool operator==(const planned_group&, const planned_group&) = default;
 };
 
+/// How an einsum takes an operand shard by shard. Places in scratch are in elements from its begin.
+struct planned_window {
+  int contraction = 0;                     // of one shard
+  std::int8_t operand = 0;                 // whose shards go round
+  std::int8_t letter = 0;                  // of the contraction: the dim along which they lie
+  inline_vec<std::int8_t, 3> dims;         // which dim that is of both operands and the result; -1: of none
+  inline_vec<std::int8_t, max_axes> axes;  // of the ring
+  bool both_ways = false;
+  std::int64_t buffers_at = 0;   // shards of the other devices: see ring_rounds
+  std::int64_t operand_at = -1;  // the part of the other operand; -1: it is used where it lies
+  std::int64_t result_at = -1;   // the part of the result; likewise
+  std::int64_t scratch_elems = 0;
+  friend constexpr bool operator==(const planned_window&, const planned_window&) = default;
+};
+
+/// Buffers in scratch are whole cache lines of the smallest elements that an einsum has.
+constexpr std::int64_t buffer_elems(std::int64_t elems) { return (elems + 15) / 16 * 16; }
+
 struct plan_step {
   action what = action::fused;
   dtype type = dtype::f32;
@@ -119,6 +139,7 @@ struct plan {
   std::vector<contraction_plan> contractions;
   std::vector<reduction_spec> reductions;
   std::vector<permutation_spec> permutations;
+  std::vector<planned_window> windows;
   std::vector<int> inputs;         // values
   std::vector<int> outputs;        // values
   std::vector<int> shared_inputs;  // by output: the input whose memory it may be given; -1: none
@@ -141,6 +162,7 @@ struct plan_view {
   std::span<const contraction_plan> contractions;
   std::span<const reduction_spec> reductions;
   std::span<const permutation_spec> permutations;
+  std::span<const planned_window> windows;
   std::span<const int> inputs;
   std::span<const int> outputs;
   std::span<const int> shared_inputs;
@@ -162,6 +184,7 @@ struct plan_view {
         contractions(p.contractions),
         reductions(p.reductions),
         permutations(p.permutations),
+        windows(p.windows),
         inputs(p.inputs),
         outputs(p.outputs),
         shared_inputs(p.shared_inputs),
@@ -180,6 +203,14 @@ constexpr movement movement_of(const plan_view& p, const plan_step& s) {
   const auto& from = p.operand(s, 0);
   const auto& to = p.result(s);
   return {from.global, from.layout, to.layout, movement_axes(*p.mesh, from.global, from.layout, to.layout)};
+}
+constexpr const planned_window& window_of(const plan_view& p, const plan_step& s) {
+  return p.windows[static_cast<std::size_t>(s.spec)];
+}
+constexpr ring ring_of(const plan_view& p, const plan_step& s) {
+  const auto& w = window_of(p, s);
+  const auto& shard = p.operand(s, w.operand);
+  return {w.axes, elements(shard.local) * bytes_of(shard.type)};
 }
 constexpr reduction reduction_of(const plan_view& p, const plan_step& s) {
   const auto& from = p.operand(s, 0);

@@ -54,6 +54,10 @@ class differentiator {
       else if (gradient_slot(i) >= 0) visit(i);
       if (at(i).allow_replication)  // its gradient moves the same data back
         for (auto k = before; k < graph_.nodes.size(); ++k) graph_.nodes[k].allow_replication = true;
+      if (at(i).gather_limit >= 0)
+        for (auto k = before; k < graph_.nodes.size(); ++k)
+          if (graph_.nodes[k].op == opcode::einsum && graph_.nodes[k].operands.count == 2)
+            graph_.nodes[k].gather_limit = at(i).gather_limit;
     }
   }
 

@@ -64,6 +64,27 @@ constexpr text silent_replication(const graph& g, const local_program& p) {
   return {};
 }
 
+/// What is wrong where an einsum would leave more of an operand on a device than its gather_limit allows, and no ring of devices
+/// helps; empty if nothing is.
+constexpr text gathered_beyond_limit(const graph& g, const local_program& p) {
+  for (const auto& op : p.ops) {
+    if (op.what != local_kind::compute || !op.window.beyond_limit) continue;
+    const node& n = g.nodes[static_cast<std::size_t>(op.node)];
+    int largest = op.window.operand == 0 ? 1 : 0;
+    const auto size = [&](int k) { return elements(p.value(op.operands[k]).local) * bytes_of(p.value(op.operands[k]).type); };
+    if (op.window.operand < 0 && size(1) > size(0)) largest = 1;
+    const auto& v = p.value(op.operands[largest]);
+    text t;
+    t << graph::place(n.at, name_of(n.op)) << ": operand " << largest << ' ' << shape_text(v.global) << " would be gathered to "
+      << sharding_text(*g.mesh, v.layout, v.global.count) << ", " << size(largest)
+      << " bytes on every device, limit_gather allows " << n.gather_limit;
+    if (op.window.operand >= 0) t << ", and operand " << static_cast<int>(op.window.operand) << " goes round the ring already";
+    t << "; shard the operands alike, or raise the limit";
+    return t;
+  }
+  return {};
+}
+
 /// The passes, each from plain values to plain values. Ordinary code: `compile` calls them during constant evaluation, one
 /// constant per pass, the run-time path at run time; both call the same functions.
 constexpr std::vector<sharding> complete_graph(const graph& g, const mesh_shape& mesh) {
@@ -79,11 +100,11 @@ constexpr local_program partition_graph(const graph& g, const mesh_shape& mesh, 
 }
 
 /// The lines of the program, with what each costs a device.
-constexpr std::vector<planned_node> list_nodes(const graph& g, const local_program& local) {
+constexpr std::vector<planned_node> list_nodes(const graph& g, const mesh_shape& mesh, const local_program& local) {
   std::vector<planned_node> nodes;
   for (std::size_t i = 0; i < g.nodes.size(); ++i)
     nodes.push_back(planned_node{g.nodes[i].op, g.nodes[i].at, local.results[i], 0, g.nodes[i].region});
-  count_flops(g, local, nodes);
+  count_flops(g, mesh, local, nodes);
   for (auto& n : nodes)
     for (int r = n.region; r >= 0; r = nodes[static_cast<std::size_t>(r)].region)
       if (const node& start = g.nodes[static_cast<std::size_t>(r)]; start.op == opcode::loop)
@@ -104,6 +125,11 @@ constexpr plan schedule_program(const graph& g, const mesh_shape& mesh, local_pr
     result.broken = mistake::replication;
     return result;
   }
+  result.error = gathered_beyond_limit(g, local);
+  if (!result.error.empty()) {
+    result.broken = mistake::gather_limit;
+    return result;
+  }
   scheduler steps(g, mesh, std::move(local));
   steps.run();
   base = std::move(steps.base);
@@ -119,7 +145,7 @@ constexpr void place_in_memory(plan& p, std::vector<int> base) {
 constexpr plan make_plan(const graph& g, const mesh_shape& mesh) {
   const auto completed = complete_graph(g, mesh);
   local_program local = partition_graph(g, mesh, completed);
-  auto nodes = list_nodes(g, local);
+  auto nodes = list_nodes(g, mesh, local);
   std::vector<int> base;
   plan p = schedule_program(g, mesh, std::move(local), base);
   if (!p.error.empty()) return p;

@@ -288,8 +288,9 @@ class memory_planner {
       if (where.where != memory_place::kind::none) continue;
       where = {memory_place::kind::arena, take(size_of(v), last_[at(v)] < i ? i : last_[at(v)])};
     }
-    if (s.what == action::contract) {
-      const auto elems = plan_.contractions[at(s.spec)].scratch_elems;
+    if (s.what == action::contract || s.what == action::windowed) {
+      const auto elems =
+          s.what == action::contract ? plan_.contractions[at(s.spec)].scratch_elems : plan_.windows[at(s.spec)].scratch_elems;
       if (elems > 0) s.scratch = take(elems * bytes_of(s.type), i);
     }
     for (int r = dying_[at(i)]; r >= 0; r = regions_[at(r)].next) give_back(regions_[at(r)].where);

@@ -16,7 +16,8 @@ namespace gspmd::detail {
 ///    would repeat is not free: past the first million flops, `flops_per_byte` of them weigh as much as a byte;
 /// 2. operands are brought to the sharding this needs; a form of a value that was made before is used again;
 /// 3. the operator runs on shards. Axes given to a reduction factor leave the result partial;
-/// 4. a partial result stays so until a user of it needs the sum (linear operators pass it on).
+/// 4. a partial result stays so until a user of it needs the sum (linear operators pass it on);
+/// 5. an einsum that the user set a limit for takes an operand that would be gathered beyond it in parts (window_choice.hpp).
 class partitioner : public region_parts {
  public:
   using region_parts::region_parts;
@@ -181,10 +182,13 @@ class partitioner : public region_parts {
     const node& n = graph_.nodes[static_cast<std::size_t>(i)];
     op_rule rule;
     rule_of(graph_, n, rule);
-    const use_plan plan = choose_with_sums(i, n, rule);
+    use_plan plan = choose_with_sums(i, n, rule);
 
     local_op op;
     op.node = i;
+    const window round = window_of(n, plan);
+    op.window = round.how;
+    if (round.how.operand >= 0) plan.wanted[round.how.operand] = round.form;
     for (int k = 0; k < n.operands.count; ++k)
       op.operands.push_back(form_of(n.operands[k], plan.wanted[k], i, loses_a_split(n, rule, k, plan.wanted[k])));
     op.result = add_form(i, plan.result);

@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "gspmd/detail/exec/fused_collapse.hpp"
+#include "gspmd/detail/exec/message_plan.hpp"
 #include "gspmd/detail/ir/plan.hpp"
 #include "gspmd/detail/ir/same_plan.hpp"
 #include "gspmd/detail/ops/einsum.hpp"
@@ -218,8 +219,45 @@ class scheduler {
       if ((dims & dim_bit(d)) != 0) add_bound(s, d, operand, d);
   }
 
+  /// An einsum `c` of one shard of an operand that goes round a ring: what scratch it takes. Parts of the other operand and of the
+  /// result that do not lie in one piece are copied, and so are all parts where the last one is cut short.
+  constexpr void add_window(const local_op& op, const contraction& c, int letter, int spec) {
+    planned_window w;
+    w.contraction = spec;
+    w.operand = op.window.operand;
+    w.letter = static_cast<std::int8_t>(letter);
+    w.axes = op.window.axes;
+    w.both_ways = op.window.both_ways;
+    w.scratch_elems = buffer_elems(out.contractions[at(spec)].scratch_elems);
+    const auto reserve = [&w](std::int64_t elems) {
+      const auto from = w.scratch_elems;
+      w.scratch_elems += buffer_elems(elems);
+      return from;
+    };
+    const auto members = ring{w.axes}.size(out.mesh);
+    const auto& shard = program_.value(op.operands[w.operand]);
+    w.buffers_at = w.scratch_elems;
+    for (auto k = ring_rounds(members, w.both_ways).buffers(); k > 0; --k) reserve(elements(shard.local));
+    const inline_vec<std::int8_t, max_rank>* lists[] = {&c.lhs, &c.rhs, &c.out};
+    const int values[] = {op.operands[0], op.operands[1], op.result};
+    for (int b = 0; b < 3; ++b) {
+      w.dims.push_back(-1);
+      for (int d = 0; d < lists[b]->count; ++d)
+        if ((*lists[b])[d] == letter) w.dims[b] = static_cast<std::int8_t>(d);
+      if (w.dims[b] < 0 || b == w.operand) continue;
+      const auto& whole = program_.value(values[b]).local;
+      if (is_major(whole, w.dims[b]) && whole[w.dims[b]] == members * c.extent[letter]) continue;
+      std::int64_t elems = 1;
+      for (const auto l : *lists[b]) elems *= c.extent[l];
+      (b == 2 ? w.result_at : w.operand_at) = reserve(elems);
+    }
+    out.windows.push_back(w);
+  }
+
   constexpr void emit_contract(const local_op& op) {
     const node& n = node_of(op);
+    const bool is_windowed = op.window.operand >= 0;
+    const std::int8_t round = is_windowed ? letters_of(graph_, n, op.window.operand)[op.window.dim] : std::int8_t{-1};
     contraction c;
     inline_vec<std::int8_t, max_letters> letters;
     const auto number_of = [&letters](std::int8_t letter) {
@@ -233,19 +271,29 @@ class scheduler {
       const auto& local = program_.value(op.operands[k]).local;
       for (int d = 0; d < dims.count; ++d) {
         const auto i = number_of(dims[d]);
-        if (i == c.extent.count) c.extent.push_back(local[d]);
+        if (i == c.extent.count)
+          c.extent.push_back(dims[d] == round ? program_.value(op.operands[op.window.operand]).local[op.window.dim] : local[d]);
         (k == 0 ? c.lhs : c.rhs).push_back(i);
       }
     }
     const auto result = letters_of(graph_, n, 2);
     for (int d = 0; d < result.count; ++d) c.out.push_back(number_of(result[d]));
-    const int spec = entry_of(contractions_, c);
+    int spec = entry_of(contractions_, c);
     if (spec == static_cast<int>(out.contractions.size())) out.contractions.push_back(plan_contraction(c));
-    auto& s = add_step(action::contract, op, spec, {op.operands[0], op.operands[1]}, {op.result});
+    if (is_windowed) {
+      add_window(op, c, number_of(round), spec);
+      spec = static_cast<int>(out.windows.size()) - 1;
+    }
+    auto& s =
+        add_step(is_windowed ? action::windowed : action::contract, op, spec, {op.operands[0], op.operands[1]}, {op.result});
+    if (is_windowed) {
+      s.collective = collective_kind::collective_permute;
+      s.bytes_sent = bytes_of(out.mesh, program_, op);
+    }
     for (int k = 0; k < 2; ++k) {
       const auto dims = letters_of(graph_, n, k);
       for (int d = 0; d < dims.count; ++d)
-        if (result.find(dims[d]) < 0) add_bound(s, number_of(dims[d]), op.operands[k], d);
+        if (result.find(dims[d]) < 0 && dims[d] != round) add_bound(s, number_of(dims[d]), op.operands[k], d);
     }
   }
 

@@ -1,15 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include "gspmd/detail/passes/use_plans.hpp"
+#include "gspmd/detail/passes/window_choice.hpp"
 
 namespace gspmd::detail {
 
 /// Which use of the mesh axes an operator gets: the one that sends the fewest bytes for its operands, its result and what later
 /// readers will ask for.
-class use_choice : public use_plans {
+class use_choice : public window_choice {
  public:
-  using use_plans::use_plans;
+  using window_choice::window_choice;
 
  protected:
   /// A sharding that a later reader of operand `k` will ask for, and what it would have to send for it.
@@ -182,8 +182,13 @@ class use_choice : public use_plans {
   /// What bringing the operands to what they must be sends, and bringing the result to its sharding: in all trips of the loops
   /// around it, but an operand from outside of a loop is brought there before it.
   [[nodiscard]] constexpr std::int64_t cost_of(int i, const node& n, const use_plan& p) const {
-    std::int64_t total = 0;
+    const window round = window_of(n, p);
+    std::int64_t total = round.how.beyond_limit ? never : 0;
     for (int k = 0; k < n.operands.count; ++k) {
+      if (round.how.operand == k) {
+        total += in_all_trips(round.bytes, depth());
+        continue;
+      }
       if (is_again(n, k, &p)) continue;
       std::int64_t bytes = 0;
       static_cast<void>(best_form(n.operands[k], p.wanted[k], bytes));

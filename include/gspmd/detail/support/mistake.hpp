@@ -24,6 +24,7 @@ enum class mistake : std::uint8_t {
   parts,          // a number of parts that no mesh axes give
   communication,  // where the user forbade it
   replication,    // where the user did not allow it
+  gather_limit,   // more than the user allows
   no_derivative,
   no_scalar_loss,
   region,  // a loop or conditional

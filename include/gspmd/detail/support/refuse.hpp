@@ -141,6 +141,11 @@ consteval void refuse() {
     static_assert(accepted<Message>,
                   "gspmd: an operator cannot keep the split of its operand and would gather it whole; reshard the operand, or "
                   "write allow_replication; see message<>");
+  else if constexpr (Broken == mistake::gather_limit)
+    static_assert(
+        accepted<Message>,
+        "gspmd: an operand of an einsum would be gathered to more than limit_gather allows, and cannot go round a ring; "
+        "see message<>");
   else if constexpr (Broken == mistake::no_derivative)
     static_assert(
         accepted<Message>,

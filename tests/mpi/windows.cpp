@@ -1,0 +1,43 @@
+// SPDX-License-Identifier: Apache-2.0
+// ranks: 2 3 4 8
+#include <doctest/doctest.h>
+
+#include <vector>
+
+#include "gspmd/comm/mpi.hpp"
+#include "gspmd/dynamic.hpp"
+#include "gspmd/ops.hpp"
+
+// Shards go round a ring of processes: between arenas that they share, and by messages.
+TEST_CASE("limit_gather over MPI") {
+  using namespace gspmd;
+  int ranks = 0;
+  MPI_Comm_size(MPI_COMM_WORLD, &ranks);
+  const dynamic::mesh m({{"x", ranks}});
+  const std::size_t rows = 600, inner = 19, columns = 37;
+  std::vector<double> x(rows * inner), w(inner * columns), y(rows * columns);
+  for (std::size_t i = 0; i < x.size(); ++i) x[i] = static_cast<double>(i * 7 % 11) - 5;
+  for (std::size_t i = 0; i < w.size(); ++i) w[i] = static_cast<double>(i * 5 % 13) - 6;
+  for (std::size_t b = 0; b < rows; ++b)
+    for (std::size_t f = 0; f < columns; ++f)
+      for (std::size_t d = 0; d < inner; ++d) y[b * columns + f] += x[b * inner + d] * w[d * columns + f];
+  const auto bytes = static_cast<std::int64_t>(w.size() * sizeof(double));
+  for (const bool free : {true, false})
+    for (const std::int64_t limit : {std::int64_t{0}, bytes - 1}) {
+      dynamic::builder p(m);
+      const value a = p.input(dynamic::in<double>({600, 19}, {"x", ""}));
+      const value b =
+          p.input(dynamic::in<double>({19, 37}, free ? std::vector<std::string>{"", "x"} : std::vector<std::string>{"x", ""}));
+      p.output(p.reshard(limit_gather(einsum("bd,df->bf", a, b), limit), {"x", ""}));
+      const auto program = p.compile();
+      CHECK(program.collectives() == std::vector<collective>{collective_permute<"x">});
+      for (const bool shares_memory : {true, false}) {
+        mpi backend;
+        backend.options.shared_memory = shares_memory;
+        const auto got = program.run(backend, x, w);
+        int wrong = 0;
+        for (std::size_t i = 0; i < y.size(); ++i) wrong += got[0].data<double>()[i] != y[i] ? 1 : 0;
+        CHECK(wrong == 0);
+      }
+    }
+}

@@ -1,0 +1,36 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <gspmd/gspmd.hpp>
+#include <gspmd/network.hpp>
+
+// limit_gather on the static path: the plan is the one that goes round the ring, and its memory is a constant.
+
+using namespace gspmd;
+
+namespace {
+using eight = mesh<axis<"x", 8>>;
+constexpr auto gathered = [](auto x, auto w) { return einsum<"db,df->fb">(x, w); };
+constexpr auto one_way = [](auto x, auto w) { return limit_gather(einsum<"db,df->fb">(x, w), 0); };
+constexpr auto both_ways = [](auto x, auto w) { return limit_gather(einsum<"db,df->fb">(x, w), 32 * KiB); };
+
+template <auto F>
+using step = compile<F, eight, in<float, dims<32, 2048>, split<_, "x">>, in<float, dims<32, 512>, split<_, "x">>>;
+
+constexpr std::int64_t shard = 32 * 64 * 4;
+static_assert(step<gathered>::collectives == list{all_gather<"x">});
+static_assert(step<one_way>::collectives == list{collective_permute<"x">});
+static_assert(step<both_ways>::collectives == list{collective_permute<"x">});
+static_assert(step<one_way>::bytes_sent_per_device == step<gathered>::bytes_sent_per_device);
+static_assert(step<both_ways>::bytes_sent_per_device == step<gathered>::bytes_sent_per_device);
+static_assert(step<one_way>::messages_sent_per_device == step<gathered>::messages_sent_per_device);
+static_assert(step<one_way>::flops_per_device == step<gathered>::flops_per_device);
+static_assert(step<gathered>::view.arena_bytes == 8 * shard);
+static_assert(step<one_way>::view.arena_bytes == 2 * shard);
+static_assert(step<both_ways>::view.arena_bytes == 4 * shard);
+static_assert(step<gathered>::peak_bytes_per_device - step<one_way>::peak_bytes_per_device == 6 * shard);
+
+// Both ways round a torus take half the time; one way is what a switch does.
+constexpr network torus(1e12, {{"x", topology::torus, 1e9, 1e-6}});
+constexpr network switched(1e12, {{"x", topology::switched, 1e9, 1e-6}});
+static_assert(estimate<step<both_ways>>(torus).communication == estimate<step<gathered>>(torus).communication);
+static_assert(estimate<step<one_way>>(torus).communication == estimate<step<gathered>>(switched).communication);
+}  // namespace

@@ -1,0 +1,104 @@
+// SPDX-License-Identifier: Apache-2.0
+// labels: exhaustive
+// timeout: 600
+#include <doctest/doctest.h>
+
+#include <cstdio>
+
+#include "gspmd/comm/simulated.hpp"
+#include "gspmd/comm/threads.hpp"
+#include "support/run_random.hpp"
+
+// Programs whose einsums may not gather their operands beyond some bytes: operands go round rings of devices.
+// GSPMD_SEED and GSPMD_PROGRAMS choose other programs and more of them.
+
+namespace {
+struct counts {
+  std::uint64_t refused = 0, windows = 0, both_ways = 0, in_loops = 0, several_axes = 0, sums = 0, copied = 0, uneven = 0;
+  std::uint64_t by_members[17]{};
+
+  void add(const gspmd::detail::plan_view& plan) {
+    for (const auto& s : plan.steps) {
+      if (s.what != gspmd::detail::action::windowed) continue;
+      const auto& w = window_of(plan, s);
+      ++windows;
+      both_ways += w.both_ways ? 1 : 0;
+      in_loops += s.times > 1 ? 1 : 0;
+      several_axes += w.axes.count > 1 ? 1 : 0;
+      sums += w.dims[2] < 0 ? 1 : 0;
+      copied += w.operand_at >= 0 || w.result_at >= 0 ? 1 : 0;
+      const auto& v = plan.operand(s, w.operand);
+      const int d = w.dims[w.operand];
+      uneven += v.local[d] * parts_of(*plan.mesh, v.layout, d) != v.global[d] ? 1 : 0;
+      ++by_members[ring_of(plan, s).size(*plan.mesh)];
+    }
+  }
+};
+
+reference::random_options options() {
+  reference::random_options o;
+  o.limit_gathers = true;
+  o.einsums = 60;
+  o.min_operators = 2;
+  o.max_operators = 8;
+  return o;
+}
+
+/// A program with names for its axes, which refusals tell.
+struct named_program : reference::random_program {
+  explicit named_program(std::uint64_t seed_value) : random_program(seed_value, options()) {
+    for (int a = 0; a < mesh.axis_count(); ++a) info.add_axis(std::string(1, static_cast<char>('x' + a)), mesh.sizes[a]);
+    g.mesh = &info;
+  }
+  gspmd::detail::mesh_info info;
+};
+}  // namespace
+
+TEST_CASE("random programs with limits on gathers equal the naive reference") {
+  const auto first = reference::setting("GSPMD_SEED", 1);
+  const auto count = reference::setting("GSPMD_PROGRAMS", 10000);
+  counts seen;
+  for (auto seed = first; seed < first + count; ++seed) {
+    const named_program program(seed);
+    const auto plan = gspmd::detail::make_plan(program.g, program.mesh);
+    if (!plan.error.empty()) {
+      CHECK(plan.broken == gspmd::detail::mistake::gather_limit);
+      ++seen.refused;
+      continue;
+    }
+    const gspmd::detail::plan_view view(plan);
+    seen.add(view);
+    gspmd::simulated_communicator comm(program.device_count());
+    const auto wrong = reference::run_and_check(comm, program, view);
+    if (!wrong.empty()) FAIL_CHECK(wrong);
+  }
+  std::printf(
+      "random windows: seeds %llu to %llu: %llu refused, %llu einsums round a ring, %llu of them both ways, %llu in loops, "
+      "%llu over several axes, %llu add up, %llu copy parts, %llu uneven; by devices:",
+      static_cast<unsigned long long>(first), static_cast<unsigned long long>(first + count - 1),
+      static_cast<unsigned long long>(seen.refused), static_cast<unsigned long long>(seen.windows),
+      static_cast<unsigned long long>(seen.both_ways), static_cast<unsigned long long>(seen.in_loops),
+      static_cast<unsigned long long>(seen.several_axes), static_cast<unsigned long long>(seen.sums),
+      static_cast<unsigned long long>(seen.copied), static_cast<unsigned long long>(seen.uneven));
+  for (int n = 2; n <= 16; ++n) std::printf(" %d:%llu", n, static_cast<unsigned long long>(seen.by_members[n]));
+  std::printf("\n");
+  CHECK(seen.windows > count / 20);
+}
+
+TEST_CASE("random programs with limits on gathers, on threads") {
+  const auto first = reference::setting("GSPMD_SEED", 1);
+  const auto count = reference::setting("GSPMD_PROGRAMS", 10000) / 5;
+  for (auto seed = first; seed < first + count; ++seed) {
+    const named_program program(seed);
+    const auto plan = gspmd::detail::make_plan(program.g, program.mesh);
+    const gspmd::detail::plan_view view(plan);
+    counts seen;
+    if (plan.error.empty()) seen.add(view);
+    if (seen.windows == 0) continue;
+    std::vector<std::string> wrong(static_cast<std::size_t>(program.device_count()));
+    launch(gspmd::threads{}, program.device_count(),
+           [&](auto& comm) { wrong[static_cast<std::size_t>(comm.device(0))] = reference::run_and_check(comm, program, view); });
+    for (const auto& message : wrong)
+      if (!message.empty()) FAIL_CHECK(message);
+  }
+}
