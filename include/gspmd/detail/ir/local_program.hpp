@@ -35,6 +35,7 @@ struct local_op {
   collective_kind collective = collective_kind::all_gather;  // move, reduce
   bool for_output = false;                                   // brings an output to its sharding
   bool forced = false;  // a gather that the operator needs because it cannot work on the split
+  bool joined = false;  // all_reduce: in the message of the one before it
 };
 
 /// The program that all devices run (GSPMD 4): operators on shards and the communication between them.

@@ -3,6 +3,7 @@
 
 #include "gspmd/detail/passes/complete.hpp"
 #include "gspmd/detail/passes/flops.hpp"
+#include "gspmd/detail/passes/join_all_reduces.hpp"
 #include "gspmd/detail/passes/memory.hpp"
 #include "gspmd/detail/passes/partition.hpp"
 #include "gspmd/detail/passes/schedule.hpp"
@@ -99,6 +100,7 @@ constexpr plan schedule_program(const graph& g, const mesh_shape& mesh, std::spa
     for (int r = n.region; r >= 0; r = nodes[static_cast<std::size_t>(r)].region)
       if (const node& start = g.nodes[static_cast<std::size_t>(r)]; start.op == opcode::loop)
         n.flops = saturating_multiply(n.flops, start.integer);
+  all_reduce_joiner(g, mesh, local).run();
   scheduler steps(g, mesh, std::move(local));
   steps.run();
   result = std::move(steps.out);
