@@ -3,6 +3,7 @@
 // Small all_reduces over the same axes become one message; see detail/passes/join_all_reduces.hpp.
 #include <doctest/doctest.h>
 
+#include <algorithm>
 #include <cstdio>
 #include <vector>
 
@@ -187,4 +188,35 @@ TEST_CASE("random programs of many operators equal the naive reference") {
     const auto message = reference::run_and_check(comm, program, ir::plan_view(plan));
     if (!message.empty()) FAIL_CHECK(message);
   }
+}
+
+TEST_CASE("what is too large stays apart, and a full message is followed by another") {
+  const dynamic::mesh m(std::vector<dynamic::mesh::axis>{{"x", 2}});
+  // `many` gradients of 64 KiB each, and one of a few bytes more.
+  const auto plan_of = [&](int many, std::int64_t large) {
+    dynamic::builder b(m);
+    const value x = b.input(dynamic::in<float>({8, 128}, {"x", ""}));
+    const value y = b.input(dynamic::in<float>({8, large}, {"x", ""}));
+    std::vector<value> w;
+    for (int k = 0; k < many; ++k) w.push_back(b.input(dynamic::in<float>({128, 128}, {"", ""})));
+    const value v = b.input(dynamic::in<float>({128, large}, {"", ""}));
+    std::vector<value> results;
+    for (int k = 0; k < many; ++k) results.push_back(w[static_cast<std::size_t>(k)] - einsum("bd,bf->df", x, x * (k + 1.5)));
+    results.push_back(v - einsum("bd,bf->df", x, y));
+    for (const value r : results) b.output(r);
+    return b.compile();
+  };
+  const auto counts = [](const dynamic::program& p) {
+    std::vector<int> list;
+    for (const auto& s : p.view().steps)
+      if (s.what == ir::action::combine) list.push_back(s.operands.count);
+    std::sort(list.begin(), list.end());
+    return list;
+  };
+  CHECK(counts(plan_of(2, 128)) == std::vector{3});
+  CHECK(counts(plan_of(2, 129)) == std::vector{1, 2});
+  CHECK(counts(plan_of(3, 128)) == std::vector{4});
+  CHECK(counts(plan_of(4, 128)) == std::vector{1, 4});
+  CHECK(plan_of(3, 128).messages_sent_over("x") == 2);  // of a ring of two
+  CHECK(plan_of(3, 128).bytes_sent_over("x") == 4 * 128 * 128 * 4);
 }

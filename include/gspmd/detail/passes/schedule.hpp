@@ -186,7 +186,9 @@ class scheduler {
       need(operands.back());
     }
     --last;
-    const local_op op = program_.ops[last];
+    local_op op = program_.ops[first];
+    for (std::size_t i = first; i <= last; ++i)
+      if (op.node < program_.ops[i].node) op.node = program_.ops[i].node;  // where explain shows it
     auto& s = add_step(action::combine, op, 0, operands, results);
     s.collective = op.collective;
     for (const int v : results) is_joined_[at(v)] = 1;
