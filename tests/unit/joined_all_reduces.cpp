@@ -195,8 +195,8 @@ TEST_CASE("what is too large stays apart, and a full message is followed by anot
   // `many` gradients of 64 KiB each, and one of a few bytes more.
   const auto plan_of = [&](int many, std::int64_t large) {
     dynamic::builder b(m);
-    const value x = b.input(dynamic::in<float>({8, 128}, {"x", ""}));
-    const value y = b.input(dynamic::in<float>({8, large}, {"x", ""}));
+    const value x = b.input(dynamic::in<float>({65536, 128}, {"x", ""}));
+    const value y = b.input(dynamic::in<float>({65536, large}, {"x", ""}));
     std::vector<value> w;
     for (int k = 0; k < many; ++k) w.push_back(b.input(dynamic::in<float>({128, 128}, {"", ""})));
     const value v = b.input(dynamic::in<float>({128, large}, {"", ""}));
