@@ -133,6 +133,7 @@ struct partition_part {
       parts.emit_nodes(static_cast<int>((Part - 1) * nodes_per_evaluation), static_cast<int>(last));
       if (last == nodes) {
         parts.end();
+        all_reduce_joiner(g, Tables::mesh(), parts.program).run();
         state.program = std::move(parts.program);
       } else {
         state = parts.save();

@@ -166,6 +166,12 @@ class plan_explainer {
       const auto& to = plan_.result(s);
       const auto name = called(plan_.slots[static_cast<std::size_t>(s.operands.begin)], i);
       std::string t = "     ";
+      if (s.operands.count > 1 && s.what == action::combine) {
+        table.add({t + name_of(s.collective) + " over " + str(axes_text(mesh_, axes_of(plan_, s))) + " of " + operands_text(s) +
+                   ", in one message: sends " + bytes(s.bytes_sent) +
+                   (s.times != 1 ? ", " + times_text(s.times) : std::string())});
+        continue;
+      }
       if (same_layout(from.layout, to.layout)) {
         table.add({t + "copy of " + name + " to the memory of the output"});
         continue;
@@ -193,6 +199,17 @@ class plan_explainer {
                     sharding_of(shard) + ", shard by shard, not gathered: " + times_text(ring_rounds(n, w.both_ways).ahead) +
                     " round the ring" + (w.both_ways ? ", both ways" : "") + ", sends " + bytes(s.bytes_sent);
     if (s.times != 1) t += ", " + times_text(s.times);
+    return t;
+  }
+
+  /// `#3, #7 and #9`: what one message reduces.
+  [[nodiscard]] std::string operands_text(const plan_step& s) const {
+    std::string t;
+    for (int k = 0; k < s.operands.count; ++k)
+      t += (k == 0                     ? ""
+            : k + 1 < s.operands.count ? ", "
+                                       : " and ") +
+           called(plan_.slots[static_cast<std::size_t>(s.operands.begin + k)], s.node);
     return t;
   }
 

@@ -46,6 +46,7 @@ struct local_op {
   bool for_output = false;                                   // brings an output to its sharding
   bool forced = false;  // a gather that the operator needs because it cannot work on the split
   ring_window window;   // compute: of an einsum
+  bool joined = false;  // all_reduce: in the message of the one before it
 };
 
 /// The program that all devices run (GSPMD 4): operators on shards and the communication between them.

@@ -24,7 +24,7 @@ enum class action : std::uint8_t {
   reduce,      // over dims of a shard
   permute,     // transpose of a shard
   move,        // slice (no axes), all_gather, all_to_all, collective_permute
-  combine,     // all_reduce, reduce_scatter
+  combine,     // reduce_scatter, all_reduce: of one value, or of several that lie one after the other
   row,         // reads one row, at an index that is computed
   set_row,     // writes one row
   copy,        // a shard as it is
@@ -215,6 +215,13 @@ constexpr ring ring_of(const plan_view& p, const plan_step& s) {
 constexpr reduction reduction_of(const plan_view& p, const plan_step& s) {
   const auto& from = p.operand(s, 0);
   const auto& to = p.result(s);
+  if (s.operands.count > 1) {  // as one list of elements
+    reduction all{extents(1, 0), {}, {}, from.layout.partial & ~to.layout.partial, from.layout.kind};
+    for (int k = 0; k < s.operands.count; ++k) all.global[0] += elements(p.operand(s, k).local);
+    all.from.partial = all.axes;
+    all.from.kind = all.kind;
+    return all;
+  }
   return {from.global, from.layout, to.layout, from.layout.partial & ~to.layout.partial, from.layout.kind};
 }
 

@@ -3,6 +3,7 @@
 
 #include "gspmd/detail/passes/complete.hpp"
 #include "gspmd/detail/passes/flops.hpp"
+#include "gspmd/detail/passes/join_all_reduces.hpp"
 #include "gspmd/detail/passes/memory.hpp"
 #include "gspmd/detail/passes/partition.hpp"
 #include "gspmd/detail/passes/schedule.hpp"
@@ -96,6 +97,7 @@ constexpr std::vector<sharding> complete_graph(const graph& g, const mesh_shape&
 constexpr local_program partition_graph(const graph& g, const mesh_shape& mesh, std::span<const sharding> completed) {
   partitioner parts(g, mesh, completed);
   parts.run();
+  all_reduce_joiner(g, mesh, parts.program).run();
   return std::move(parts.program);
 }
 

@@ -16,7 +16,9 @@ namespace gspmd::detail {
 ///    the memory of that input by the caller; nothing else is put into such an output.
 /// 4. What a loop reads from outside lives until the loop ends. What follows a carried value in the next iteration is made in
 ///    its memory where that value is not read any more; else it is copied there. Likewise what the branches give.
-/// 5. First fit: at each step the results and the scratch get the lowest gap that is free, then what died is given back.
+/// 5. What one message reduces together lies in one piece of the arena, each value behind the one before it. The piece is held
+///    from when the first of them is made until the last of the results dies; inputs, outputs and carried values lie elsewhere.
+/// 6. First fit: at each step the results and the scratch get the lowest gap that is free, then what died is given back.
 class memory_planner {
  public:
   constexpr memory_planner(plan& p, std::vector<int> base) : plan_(p), storage_(std::move(base)) {
@@ -26,6 +28,7 @@ class memory_planner {
     fixed_.resize(count, 0);
     written_.resize(count, -1);
     is_ordered_.resize(p.slots.size(), 0);
+    message_.resize(count, -1);
     is_known_.resize(p.steps.size(), 0);
     dying_.resize(p.steps.size(), -1);
     gaps_.push_back(gap{0, std::int64_t{1} << 62});
@@ -45,6 +48,8 @@ class memory_planner {
     }
     if (has_regions_) live_through_loops();
     find_shared_outputs();
+    for (int i = 0; i < static_cast<int>(plan_.steps.size()); ++i)
+      if (is_joined(plan_.steps[at(i)])) join_message(i);
     const int count = static_cast<int>(plan_.steps.size());
     if (has_regions_) {
       for (int i = count - 1; i >= 0; --i) {
@@ -113,7 +118,7 @@ class memory_planner {
   /// chain of such steps ends up in one place.
   constexpr void work_in_place(int i) {
     const auto& s = plan_.steps[at(i)];
-    if (!may_work_in_place(s) || s.target >= 0) return;
+    if (!may_work_in_place(s) || s.target >= 0 || is_joined(s)) return;
     for (int r = 0; r < s.results.count; ++r) written_[at(root(slot(s.results, r)))] = i;
     int from[3]{};  // by width of an element: the operands before this one are of no use to such results
     for (int r = 0; r < s.results.count; ++r) {
@@ -125,7 +130,7 @@ class memory_planner {
         const int operand = root(slot(s.operands, k));
         if (fixed_[at(operand)] != 0 || last_[at(operand)] != i || first_[at(operand)] < 0) continue;
         if (size_of(operand) != size_of(result) || written_[at(operand)] == i) continue;
-        if (!may_overwrite(i, k)) continue;
+        if (!may_overwrite(i, k) || !may_share(operand, result)) continue;
         storage_[at(operand)] = result;
         first_[at(result)] = first_[at(operand)];
         if (last_[at(result)] < i) last_[at(result)] = i;
@@ -145,6 +150,48 @@ class memory_planner {
       return k == 0 && root(slot(s.operands, 1)) != root(slot(s.operands, 0)) &&
              root(slot(s.operands, 2)) != root(slot(s.operands, 0));
     return true;
+  }
+
+  // ---- messages of several values ----
+
+  [[nodiscard]] static constexpr bool is_joined(const plan_step& s) { return s.what == action::combine && s.operands.count > 1; }
+
+  /// Nobody else reads the operands, and each result lies where its operand lay: see all_reduce_joiner.
+  constexpr void join_message(int i) {
+    const auto& s = plan_.steps[at(i)];
+    for (int k = 0; k < s.operands.count; ++k) {
+      const int operand = root(slot(s.operands, k));
+      const int result = root(slot(s.results, k));
+      storage_[at(operand)] = result;
+      first_[at(result)] = first_[at(operand)];
+      message_[at(result)] = i;
+    }
+  }
+  /// Whether two values of the same size may be one: what lies in a message has its place, which can be in one message only.
+  constexpr bool may_share(int from, int to) {
+    const int message = message_[at(from)];
+    if (message < 0) return true;
+    if (fixed_[at(to)] != 0 || message_[at(to)] >= 0) return false;
+    message_[at(to)] = message;
+    return true;
+  }
+
+  /// Places all values of the message of step `i`.
+  constexpr void allocate_message(int i) {
+    const auto& s = plan_.steps[at(i)];
+    std::int64_t bytes = 0;
+    int last = i;
+    for (int k = 0; k < s.results.count; ++k) {
+      const int v = root(slot(s.results, k));
+      bytes += size_of(v);
+      if (last < last_[at(v)]) last = last_[at(v)];
+    }
+    std::int64_t begin = take(bytes, last);
+    for (int k = 0; k < s.results.count; ++k) {
+      const int v = root(slot(s.results, k));
+      plan_.values[at(v)].where = {memory_place::kind::arena, begin};
+      begin += size_of(v);
+    }
   }
 
   // ---- loops and conditionals ----
@@ -184,7 +231,9 @@ class memory_planner {
     const auto& s = plan_.steps[at(i)];
     const int given = root(slot(s.operands, 0));
     const int result = root(slot(s.results, 0));
-    if (given == result || fixed_[at(given)] != 0 || last_[at(given)] != i || first_[at(given)] <= s.target) return;
+    if (given == result || message_[at(given)] >= 0 || fixed_[at(given)] != 0 || last_[at(given)] != i ||
+        first_[at(given)] <= s.target)
+      return;
     storage_[at(given)] = result;
     if (first_[at(given)] < first_[at(result)]) first_[at(result)] = first_[at(given)];
   }
@@ -194,7 +243,7 @@ class memory_planner {
     const auto& s = plan_.steps[at(i)];
     const int next = root(slot(s.operands, 0));
     const int carried = root(slot(s.results, 0));
-    if (next == carried || fixed_[at(next)] != 0 || first_[at(next)] <= s.target) return;
+    if (next == carried || message_[at(next)] >= 0 || fixed_[at(next)] != 0 || first_[at(next)] <= s.target) return;
     const int made = first_[at(next)];
     int inner_end = -1;  // of the outermost loop inside this one
     for (int k = s.target + 1; k < i; ++k) {
@@ -286,6 +335,10 @@ class memory_planner {
       const int v = root(slot(s.results, r));
       auto& where = plan_.values[at(v)].where;
       if (where.where != memory_place::kind::none) continue;
+      if (message_[at(v)] >= 0) {
+        allocate_message(message_[at(v)]);
+        continue;
+      }
       where = {memory_place::kind::arena, take(size_of(v), last_[at(v)] < i ? i : last_[at(v)])};
     }
     if (s.what == action::contract || s.what == action::windowed) {
@@ -301,6 +354,7 @@ class memory_planner {
   std::vector<int> first_;                // by root: the step that makes it
   std::vector<int> last_;                 // by root: the last step that reads it
   std::vector<std::uint8_t> fixed_;       // by root: an input or output
+  std::vector<int> message_;              // by root: the step that reduces it together with others; -1: none
   std::vector<int> written_;              // by root: the last visited step that it is a result of
   std::vector<std::uint8_t> is_known_;    // by step: is_ordered_ holds its operands
   std::vector<std::uint8_t> is_ordered_;  // by slot: see reads_once_in_order

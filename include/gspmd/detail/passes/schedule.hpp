@@ -11,6 +11,7 @@
 #include "gspmd/detail/ops/einsum.hpp"
 #include "gspmd/detail/ops/local.hpp"
 #include "gspmd/detail/ops/reduce.hpp"
+#include "gspmd/detail/passes/lazy_ops.hpp"
 
 namespace gspmd::detail {
 
@@ -32,6 +33,7 @@ class scheduler {
     uses_.resize(count, 0);
     waiting_.resize(count, 0);
     seen_.resize(count, 0);
+    is_joined_.resize(count, 0);
     step_.resize(count, -1);
     register_.resize(count, -1);
     slot_.resize(count, -1);
@@ -54,8 +56,10 @@ class scheduler {
         emit_copy(static_cast<int>(i), op);
       } else if (is_lazy(op)) {
         waiting_[at(op.result)] = 1;
-      } else if (is_alias(op)) {
+      } else if (is_alias(graph_, out.mesh, program_, op)) {
         base[at(op.result)] = base[at(op.operands[0])];
+      } else if (i + 1 < program_.ops.size() && program_.ops[i + 1].joined) {
+        i = emit_joined(i);
       } else {
         for (const int o : op.operands) need(o);
         emit(op);
@@ -76,21 +80,8 @@ class scheduler {
  private:
   static constexpr std::size_t at(int i) { return static_cast<std::size_t>(i); }
   [[nodiscard]] constexpr const node& node_of(const local_op& op) const { return graph_.nodes[at(op.node)]; }
-  [[nodiscard]] constexpr bool is_virtual(const local_op& op) const {
-    const auto code = node_of(op).op;
-    return op.what == local_kind::compute &&
-           (code == opcode::constant || code == opcode::iota || code == opcode::broadcast_in_dim);
-  }
-  [[nodiscard]] constexpr bool is_lazy(const local_op& op) const {
-    return op.what == local_kind::compute && (is_elementwise(node_of(op).op) || is_virtual(op));
-  }
-  [[nodiscard]] constexpr bool is_alias(const local_op& op) const {
-    if (op.what == local_kind::slice) {  // the same shard under another name
-      const auto& from = program_.value(op.operands[0]);
-      return same_data(out.mesh, from.global, from.layout, program_.value(op.result).layout);
-    }
-    return op.what == local_kind::compute && node_of(op).op == opcode::reshape;
-  }
+  [[nodiscard]] constexpr bool is_virtual(const local_op& op) const { return detail::is_virtual(graph_, op); }
+  [[nodiscard]] constexpr bool is_lazy(const local_op& op) const { return detail::is_lazy(graph_, op); }
   [[nodiscard]] constexpr const local_op& maker(int v) const { return program_.ops[at(maker_[at(v)])]; }
   [[nodiscard]] constexpr bool waits(int v) const { return waiting_[at(v)] != 0; }
   [[nodiscard]] constexpr bool waits_virtual(int v) const { return waits(v) && is_virtual(maker(v)); }
@@ -210,6 +201,29 @@ class scheduler {
     for (const int o : op.operands) operands.push_back(o);
     const int entry = local_entry_of(*n.local, [&](int k) { return graph_.nodes[at(n.operands[k])].type; });
     add_step(action::local, op, entry, operands, {op.result}).local = n.local;
+  }
+
+  /// An all_reduce and those that its message carries too; the last of them.
+  constexpr std::size_t emit_joined(std::size_t first) {
+    std::vector<int> operands;
+    std::vector<int> results;
+    std::size_t last = first;
+    for (; last == first || (last < program_.ops.size() && program_.ops[last].joined); ++last) {
+      operands.push_back(program_.ops[last].operands[0]);
+      results.push_back(program_.ops[last].result);
+      need(operands.back());
+    }
+    --last;
+    local_op op = program_.ops[first];
+    for (std::size_t i = first; i <= last; ++i)
+      if (op.node < program_.ops[i].node) op.node = program_.ops[i].node;  // where explain shows it
+    auto& s = add_step(action::combine, op, 0, operands, results);
+    s.collective = op.collective;
+    for (const int v : results) is_joined_[at(v)] = 1;
+    reduction all{extents(1, 0), {}, {}, op.axes, program_.value(operands[0]).layout.kind};
+    for (const int v : operands) all.global[0] += elements(program_.value(v).local);
+    s.bytes_sent = bytes_sent(out.mesh, all, bytes_of(s.type));
+    return last;
   }
 
   constexpr void emit_reduce(const local_op& op, int operand, int result, dim_mask dims, monoid kind) {
@@ -711,10 +725,13 @@ class scheduler {
 
   // ---- outputs ----
 
-  /// Every output gets memory of its own: what is an input, or another output too, is copied.
+  /// Every output gets memory of its own: what is an input, or another output too, is copied, and what came in a message with
+  /// others, next to which it lies.
   constexpr void place_outputs() {
     std::vector<std::uint8_t> is_taken(base.size(), 0);  // by value: its memory is an input's or an output's
     for (const int i : program_.inputs) is_taken[at(base[at(i)])] = 1;
+    for (std::size_t v = 0; v < is_joined_.size(); ++v)
+      if (is_joined_[v] != 0) is_taken[v] = 1;
     for (std::size_t k = 0; k < program_.outputs.size(); ++k) {
       int v = program_.outputs[k];
       const bool is_shared = is_taken[at(base[at(v)])] != 0;
@@ -741,6 +758,7 @@ class scheduler {
   std::vector<visit> path_;                // see need()
   std::vector<int> readers_from_;          // by value: its first one in readers_
   std::vector<int> readers_;               // results of the operators that read a value, in order
+  std::vector<std::uint8_t> is_joined_;    // by value of the local program: an all_reduce of several makes it
   std::vector<int> step_;                  // by value: the step that computes it; -1: none yet
   std::vector<int> open_;                  // the steps that opened the bodies around what is emitted now
   std::int64_t times_ = 1;                 // how often that runs

@@ -1,0 +1,29 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include "gspmd/detail/ir/graph.hpp"
+#include "gspmd/detail/ir/local_program.hpp"
+#include "gspmd/detail/ops/registry.hpp"
+
+/// Which operators of a local program are steps of their own: those that are none of these.
+namespace gspmd::detail {
+
+/// Never computed on its own where a loop can read it through strides.
+constexpr bool is_virtual(const graph& g, const local_op& op) {
+  const auto code = g.nodes[static_cast<std::size_t>(op.node)].op;
+  return op.what == local_kind::compute && (code == opcode::constant || code == opcode::iota || code == opcode::broadcast_in_dim);
+}
+/// Waits until something else needs its value.
+constexpr bool is_lazy(const graph& g, const local_op& op) {
+  return op.what == local_kind::compute && (is_elementwise(g.nodes[static_cast<std::size_t>(op.node)].op) || is_virtual(g, op));
+}
+/// Another name for the memory of its operand.
+constexpr bool is_alias(const graph& g, const mesh_shape& mesh, const local_program& p, const local_op& op) {
+  if (op.what == local_kind::slice) {  // the same shard under another name
+    const auto& from = p.value(op.operands[0]);
+    return same_data(mesh, from.global, from.layout, p.value(op.result).layout);
+  }
+  return op.what == local_kind::compute && g.nodes[static_cast<std::size_t>(op.node)].op == opcode::reshape;
+}
+
+}  // namespace gspmd::detail

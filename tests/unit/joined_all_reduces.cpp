@@ -1,0 +1,222 @@
+// SPDX-License-Identifier: Apache-2.0
+// labels: planner
+// Small all_reduces over the same axes become one message; see detail/passes/join_all_reduces.hpp.
+#include <doctest/doctest.h>
+
+#include <algorithm>
+#include <cstdio>
+#include <vector>
+
+#include "gspmd/dynamic.hpp"
+#include "gspmd/gspmd.hpp"
+#include "support/run_random.hpp"
+
+namespace {
+
+using namespace gspmd;
+namespace ir = gspmd::detail;
+
+/// The plan of a graph whose all_reduces stay apart.
+ir::plan apart(const ir::graph& g, const ir::mesh_shape& mesh) {
+  const auto completed = ir::complete_graph(g, mesh);
+  ir::scheduler steps(g, mesh, ir::partition_graph(g, mesh, completed));
+  steps.run();
+  ir::plan result = std::move(steps.out);
+  ir::memory_planner memory(result, std::move(steps.base));
+  memory.run();
+  return result;
+}
+
+struct joined_count {
+  std::uint64_t messages = 0, values = 0, in_bodies = 0;
+  std::int64_t bytes = 0;
+};
+
+/// Checks that the values of each message lie one after the other in the arena, in place.
+joined_count check_places(const ir::plan_view& view) {
+  joined_count result;
+  for (const auto& s : view.steps) {
+    if (s.what != ir::action::combine || s.operands.count < 2) continue;
+    ++result.messages;
+    result.values += static_cast<std::uint64_t>(s.operands.count);
+    result.in_bodies += s.times > 1 ? 1 : 0;
+    std::int64_t at = view.operand(s, 0).where.at, bytes = 0;
+    for (int k = 0; k < s.operands.count; ++k) {
+      const auto& from = view.operand(s, k);
+      const auto& to = view.result(s, k);
+      REQUIRE(from.where == to.where);
+      REQUIRE(to.where.where == ir::memory_place::kind::arena);
+      REQUIRE(to.where.at == at);
+      REQUIRE(from.type == s.type);
+      REQUIRE(to.type == s.type);
+      const auto size = ir::elements(to.local) * ir::bytes_of(to.type);
+      REQUIRE(size <= ir::most_joined_bytes);
+      at += size;
+      bytes += size;
+    }
+    REQUIRE(bytes <= ir::most_joined_bytes_in_all);
+    result.bytes += (bytes + 63) / 64 * 64;
+  }
+  return result;
+}
+
+/// A random program in which most sums over the batch are reduced over the mesh: whole numbers, so that sums are exact.
+class sums_program {
+ public:
+  sums_program(std::uint64_t seed, const dynamic::mesh& m, bool is_split) : random_(seed), b_(m) {
+    b_.graph().allow_replication = true;
+    for (int k = 0; k < 2; ++k) {
+      const std::string named = random_.chance(80) ? "x" : "y";
+      const std::string axis = is_split ? named : "";
+      batches_.push_back(b_.input(dynamic::in<std::int32_t>({6, width}, {axis, ""})));
+    }
+    for (int k = 0; k < 2; ++k) weights_.push_back(b_.input(dynamic::in<std::int32_t>({width, width}, {"", ""})));
+    body(random_.between(4, 25), true);
+    for (std::size_t k = 0; k < weights_.size(); ++k)
+      if (random_.chance(50)) b_.output(weights_[k]);
+    b_.output(random_.one_of(batches_));
+  }
+  [[nodiscard]] dynamic::program compile() const { return b_.compile(); }
+  [[nodiscard]] const ir::graph& graph() { return b_.graph(); }
+
+ private:
+  static constexpr std::int64_t width = 4;
+  value small(value v) { return maximum(minimum(v, 3), -3); }
+
+  void body(int operators, bool may_loop) {
+    for (int i = 0; i < operators; ++i) {
+      const int what = random_.between(0, 99);
+      const value w = random_.one_of(weights_), v = random_.one_of(weights_);
+      const value x = random_.one_of(batches_), y = random_.one_of(batches_);
+      if (what < 45) {
+        value g = einsum("bd,bf->df", x, y);
+        if (random_.chance(20)) g = reshape(reshape(g, {width * width}), {width, width});
+        weights_.push_back(random_.chance(15) ? g + 0 : small(g));
+        if (random_.chance(10)) weights_.push_back(small(g * w));
+      } else if (what < 55) {
+        const value s = sum(x, {0});  // a bias
+        weights_.push_back(small(w + broadcast_to_rows(s)));
+      } else if (what < 70) {
+        weights_.push_back(small(w - 2 * v));
+      } else if (what < 80) {
+        batches_.push_back(small(einsum("bd,df->bf", x, w)));
+      } else if (what < 87) {
+        batches_.push_back(maximum(x, y - 1));
+      } else if (what < 92) {
+        weights_.push_back(transpose(w, {1, 0}));
+      } else if (what < 94) {
+        weights_.push_back(small(einsum("ab,bc->ac", w, v)));
+      } else if (may_loop) {
+        const auto outside_weights = weights_;
+        const auto outside_batches = batches_;
+        const auto carried = fori_loop(
+            random_.between(0, 3),
+            [&](value, value a, value b) {
+              weights_ = outside_weights, batches_ = outside_batches;
+              weights_.push_back(a);
+              weights_.push_back(b);
+              body(random_.between(2, 8), false);
+              value next = a;
+              for (std::size_t k = outside_weights.size() + 2; k < weights_.size(); ++k) next = small(next - weights_[k]);
+              return std::tuple{next, random_.one_of(weights_)};
+            },
+            w, v);
+        weights_ = outside_weights, batches_ = outside_batches;
+        weights_.push_back(std::get<0>(carried));
+        weights_.push_back(std::get<1>(carried));
+      }
+    }
+  }
+  value broadcast_to_rows(value s) { return broadcast_in_dim(s, {width, width}, {1}); }
+
+  reference::random_numbers random_;
+  dynamic::builder b_;
+  std::vector<value> batches_, weights_;
+};
+
+}  // namespace
+
+TEST_CASE("sums over a batch: joined messages give the same numbers, send the same bytes, fewer times") {
+  const auto first = reference::setting("GSPMD_SEED", 1);
+  const auto count = reference::setting("GSPMD_PROGRAMS", 10000) / 10;
+  joined_count all;
+  std::uint64_t larger = 0;
+  std::vector<std::vector<std::int32_t>> data;
+  for (const std::size_t elems : {24U, 24U, 16U, 16U}) {
+    data.emplace_back(elems);
+    for (std::size_t i = 0; i < elems; ++i) data.back()[i] = static_cast<std::int32_t>((i * 7 + data.size()) % 5) - 2;
+  }
+  std::vector<const void*> inputs;
+  for (const auto& d : data) inputs.push_back(d.data());
+  for (auto seed = first; seed < first + count; ++seed) {
+    const dynamic::mesh one(std::vector<dynamic::mesh::axis>{{"x", 1}, {"y", 1}});
+    const auto wanted = sums_program(seed, one, false).compile().run_pointers(self{}, inputs);
+    for (const auto& sizes : {std::vector<std::int64_t>{2, 1}, {2, 2}, {3, 2}, {5, 1}}) {
+      const dynamic::mesh m({{"x", sizes[0]}, {"y", sizes[1]}});
+      sums_program made(seed, m, true);
+      const auto program = made.compile();
+      INFO("seed ", seed, ", mesh ", sizes[0], "x", sizes[1]);
+      const auto joined = check_places(program.view());
+      const auto plain = apart(ir::canonical_order(made.graph()), m.info().shape);
+      const ir::plan_view plain_view(plain);
+      all.messages += joined.messages, all.values += joined.values, all.in_bodies += joined.in_bodies;
+      CHECK(ir::total_bytes(program.view()) <= ir::total_bytes(plain_view));
+      CHECK(ir::total_collectives(program.view()) <= ir::total_collectives(plain_view));
+      if (joined.messages == 0) CHECK(ir::total_collectives(program.view()) == ir::total_collectives(plain_view));
+      CHECK(ir::peak_bytes(program.view()) <= ir::peak_bytes(plain_view) + 2 * joined.bytes);  // first fit leaves gaps
+      larger += ir::peak_bytes(program.view()) > ir::peak_bytes(plain_view) ? 1 : 0;
+      const auto got = seed % 16 == 3 ? program.run_pointers(threads{}, inputs) : program.run_pointers(simulated{}, inputs);
+      REQUIRE(got.size() == wanted.size());
+      for (std::size_t k = 0; k < got.size(); ++k) CHECK(got[k].bytes == wanted[k].bytes);
+    }
+  }
+  std::printf("%llu messages of %llu values, %llu of them in loops; %llu plans hold more than apart\n",
+              static_cast<unsigned long long>(all.messages), static_cast<unsigned long long>(all.values),
+              static_cast<unsigned long long>(all.in_bodies), static_cast<unsigned long long>(larger));
+  CHECK(all.messages > count);
+  CHECK(all.in_bodies > count / 100);
+}
+
+TEST_CASE("random programs of many operators equal the naive reference") {
+  const auto first = reference::setting("GSPMD_SEED", 1);
+  const auto count = reference::setting("GSPMD_PROGRAMS", 10000) / 50;
+  for (auto seed = first; seed < first + count; ++seed) {
+    const reference::random_program program(seed, {.max_devices = 8, .min_operators = 15, .max_operators = 40});
+    const auto plan = ir::make_plan(program.g, program.mesh);
+    check_places(ir::plan_view(plan));
+    simulated_communicator comm(program.device_count());
+    const auto message = reference::run_and_check(comm, program, ir::plan_view(plan));
+    if (!message.empty()) FAIL_CHECK(message);
+  }
+}
+
+TEST_CASE("what is too large stays apart, and a full message is followed by another") {
+  const dynamic::mesh m(std::vector<dynamic::mesh::axis>{{"x", 2}});
+  // `many` gradients of 64 KiB each, and one of a few bytes more.
+  const auto plan_of = [&](int many, std::int64_t large) {
+    dynamic::builder b(m);
+    const value x = b.input(dynamic::in<float>({65536, 128}, {"x", ""}));
+    const value y = b.input(dynamic::in<float>({65536, large}, {"x", ""}));
+    std::vector<value> w;
+    for (int k = 0; k < many; ++k) w.push_back(b.input(dynamic::in<float>({128, 128}, {"", ""})));
+    const value v = b.input(dynamic::in<float>({128, large}, {"", ""}));
+    std::vector<value> results;
+    for (int k = 0; k < many; ++k) results.push_back(w[static_cast<std::size_t>(k)] - einsum("bd,bf->df", x, x * (k + 1.5)));
+    results.push_back(v - einsum("bd,bf->df", x, y));
+    for (const value r : results) b.output(r);
+    return b.compile();
+  };
+  const auto counts = [](const dynamic::program& p) {
+    std::vector<int> list;
+    for (const auto& s : p.view().steps)
+      if (s.what == ir::action::combine) list.push_back(s.operands.count);
+    std::sort(list.begin(), list.end());
+    return list;
+  };
+  CHECK(counts(plan_of(2, 128)) == std::vector{3});
+  CHECK(counts(plan_of(2, 129)) == std::vector{1, 2});
+  CHECK(counts(plan_of(3, 128)) == std::vector{4});
+  CHECK(counts(plan_of(4, 128)) == std::vector{1, 4});
+  CHECK(plan_of(3, 128).messages_sent_over("x") == 2);  // of a ring of two
+  CHECK(plan_of(3, 128).bytes_sent_over("x") == 4 * 128 * 128 * 4);
+}
