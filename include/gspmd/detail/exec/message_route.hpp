@@ -56,7 +56,7 @@ inline constexpr std::int64_t largest_mpi_count = 0x7fffffff;
 
 /// To or from the member `peer`. Without a box it goes straight from or to the user's buffer, `at` its offset there; else `at` is
 /// one in the scratch memory, and the box says how it gets there or away.
-struct message {
+struct routed_message {
   std::int64_t peer;
   std::int64_t at;
   std::int64_t elems;
@@ -74,10 +74,10 @@ struct movement_route {
   std::int64_t shard_elems = 0;
   std::int64_t block_elems = 0;  // from each member, of the first three
   packing memory;
-  std::vector<message> receives, sends;
+  std::vector<routed_message> receives, sends;
   int own = no_box;  // what stays
   box_list boxes;
-  std::vector<message> takes;  // of small shards: from where in its shard a member's part goes to where
+  std::vector<routed_message> takes;  // of small shards: from where in its shard a member's part goes to where
   bool hears_all = false;      // an element at least arrives from every other member
 };
 

@@ -102,19 +102,19 @@ class mpi_group {
     const auto next = r.member_ahead(mesh, me_, 1), last = r.member_ahead(mesh, me_, -1);
     const auto bytes = static_cast<std::size_t>(r.bytes);
     const void* const sent_ahead = behind != nullptr ? behind->from(0) : nullptr;
-    if (!work_.memories.empty() && window() != nullptr && find_peers(ahead.from(0), sent_ahead, behind != nullptr)) {
+    if (!work_.memories.empty() && window() != nullptr && find_peers(ahead.from(0), sent_ahead, behind != nullptr, true)) {
       std::memcpy(ahead.to(0), peer_in_[static_cast<std::size_t>(next)], bytes);
       if (behind != nullptr) std::memcpy(behind->to(0), peer_out_[static_cast<std::size_t>(last)], bytes);
       window_->meet();
       return;
     }
-    receive(next, static_cast<std::byte*>(ahead.to(0)), r.bytes);
-    send(last, static_cast<const std::byte*>(ahead.from(0)), r.bytes);
+    messages().receive(next, static_cast<std::byte*>(ahead.to(0)), r.bytes);
+    messages().send(last, static_cast<const std::byte*>(ahead.from(0)), r.bytes);
     if (behind != nullptr) {
-      receive(last, static_cast<std::byte*>(behind->to(0)), r.bytes);
-      send(next, static_cast<const std::byte*>(sent_ahead), r.bytes);
+      messages().receive(last, static_cast<std::byte*>(behind->to(0)), r.bytes);
+      messages().send(next, static_cast<const std::byte*>(sent_ahead), r.bytes);
     }
-    finish();
+    messages().finish();
   }
 
   [[nodiscard]] movement_route new_route(const mesh_shape& mesh, const movement& m) const {
