@@ -287,6 +287,48 @@ TEST_CASE("F47: shard_alike ties values that do not depend on each other") {
   CHECK(b.g.error.view().find("only tensors of one shape can be sharded alike") != std::string_view::npos);
 }
 
+TEST_CASE("F47: a group has one sharding, whatever the neighbours of its members offer") {
+  SUBCASE("three members, connected by twos; the neighbours of two disagree") {
+    graph_builder b({2, 2});
+    const int rows = b.input({8, 8}, split({{x}, {}}));
+    const int columns = b.input({8, 8}, split({{}, {x}}));
+    const int first = b.op(opcode::tanh, rows);
+    const int second = b.op(opcode::tanh, columns);
+    const int third = b.input({8, 8});
+    const int a = add_shard_alike(b.g, second, third, {});
+    const int c = add_shard_alike(b.g, third, first, {});
+    b.g.outputs = {a, c, first};
+    const auto s = b.complete();
+    for (const int i : {first, second, third, a, c}) CHECK(shown(b, s, i) == "{x,-}");
+  }
+  SUBCASE("an annotation that comes late comes before what a neighbour offers early") {
+    graph_builder b({2, 2});
+    const int early = b.op(opcode::tanh, b.input({8, 8}, split({{x}, {}})));
+    const int late = b.annotate(b.op(opcode::tanh, b.input({8, 8})), split({{}, {x}}));
+    const int tied = add_shard_alike(b.g, early, late, {});
+    b.g.outputs = {tied};
+    const auto s = b.complete();
+    CHECK(shown(b, s, early) == "{-,x}");
+    CHECK(shown(b, s, tied) == "{-,x}");
+  }
+  SUBCASE("from a loop's body to what is outside of it, and back") {
+    for (const bool from_inside : {true, false}) {
+      graph_builder b({2, 2});
+      const int outside = b.input({8, 8});
+      if (!from_inside) b.annotate(outside, split({{}, {y}}));
+      const int init = b.input({8, 8});
+      open_loop(b.g, 3, {});
+      const int carry = add_carry(b.g, init, {});
+      const int inside = b.op(opcode::tanh, carry);
+      if (from_inside) b.annotate(inside, split({{}, {y}}));
+      const int tied = add_shard_alike(b.g, inside, outside, {});
+      b.g.outputs = {add_loop_result(b.g, carry, tied, {}), outside};
+      const auto s = b.complete();
+      for (const int i : {outside, init, carry, inside, tied}) CHECK(shown(b, s, i) == "{-,y}");
+    }
+  }
+}
+
 namespace {
 
 /// Whether, in the end, a value refuses what a neighbour offers because it uses the axis already or splits the dim otherwise.
@@ -378,7 +420,7 @@ TEST_CASE("random programs: the order of independent lines and what is annotated
 }
 
 TEST_CASE("random programs: laws of completion") {
-  int refined = 0;
+  int refined = 0, groups = 0;
   for (std::uint64_t seed = 1; seed <= 3000; ++seed) {
     reference::random_program p(seed);
     CAPTURE(p.describe());
@@ -422,6 +464,17 @@ TEST_CASE("random programs: laws of completion") {
     REQUIRE(valid);
     REQUIRE(kept);
 
+    bool alike = true;  // groups of open members have one sharding
+    for (std::size_t i = 0; i < s.size(); ++i) {
+      const node& n = p.g.nodes[i];
+      if (n.op != opcode::shard_alike) continue;
+      bool is_open = !n.annotated;
+      for (const int o : n.operands) is_open = is_open && !p.g.nodes[static_cast<std::size_t>(o)].annotated;
+      for (const int o : n.operands) alike = alike && (!is_open || s[i].splits == s[static_cast<std::size_t>(o)].splits);
+      groups += is_open && !s[i].splits.empty();
+    }
+    REQUIRE(alike);
+
     const auto again = complete(p.g);
     bool same = true;
     for (std::size_t i = 0; i < s.size(); ++i) same = same && s[i] == again[i];
@@ -437,4 +490,5 @@ TEST_CASE("random programs: laws of completion") {
     REQUIRE(same);
   }
   CHECK(refined > 3000);
+  CHECK(groups > 5);
 }

@@ -60,6 +60,9 @@ struct split_origin {
 ///
 ///   x{B:data} w{F:model}  h = einsum<"bd,df->bf">(x, w)  ->  h{B:data, F:model}        (Fig. 3)
 ///
+/// Tensors that shard_alike connects get what one of them gets at once, in both directions, whatever their other neighbours
+/// offer (F47). Only annotations can keep them apart.
+///
 /// Between two candidates that exclude each other the one met first stays: a result asks its operands for the dims that all of
 /// them have (batch dims) first, and then the larger operand before the smaller one (F46).
 class completion {
@@ -90,6 +93,7 @@ class completion {
   }
 
   constexpr void run() {
+    connect_alike();
     for (stage_ = 0; stage_ <= last_stage_; ++stage_) run_stage();
   }
 
@@ -97,6 +101,7 @@ class completion {
 
  private:
   constexpr void run_stage() {
+    for (int i = 0; i < static_cast<int>(next_alike_.size()); ++i) share(i);
     for (round_ = 0; round_ < completion_rounds; ++round_) {
       for (std::size_t i = 0; i < dirty_.size(); ++i) {
         const auto& facts = facts_of(graph_.nodes[i].op);
@@ -163,13 +168,52 @@ class completion {
     const axis_mask had = record_ != nullptr ? shardings[static_cast<std::size_t>(to)].split_axes() : 0;
     if (refine(shardings[static_cast<std::size_t>(to)], to_dims(mesh_, rule, to_map, splits),
                graph_.nodes[static_cast<std::size_t>(to)].shape)) {
-      changed_ = true;
-      if (record_ != nullptr)
-        for (const auto& use : shardings[static_cast<std::size_t>(to)].splits)
-          if ((had & axis_bit(use.axis)) == 0) record_->push_back(split_origin{to, use, from, via});
-      dirty_[static_cast<std::size_t>(to)] = 3;
-      for (int u = users_begin_[static_cast<std::size_t>(to)]; u < users_begin_[static_cast<std::size_t>(to) + 1]; ++u)
-        dirty_[static_cast<std::size_t>(users_[static_cast<std::size_t>(u)])] = 3;
+      note_change(to, had, from, via);
+      if (!next_alike_.empty()) share(to);
+    }
+  }
+  constexpr void note_change(int to, axis_mask had, int from, int via) {
+    changed_ = true;
+    if (record_ != nullptr)
+      for (const auto& use : shardings[static_cast<std::size_t>(to)].splits)
+        if ((had & axis_bit(use.axis)) == 0) record_->push_back(split_origin{to, use, from, via});
+    dirty_[static_cast<std::size_t>(to)] = 3;
+    for (int u = users_begin_[static_cast<std::size_t>(to)]; u < users_begin_[static_cast<std::size_t>(to) + 1]; ++u)
+      dirty_[static_cast<std::size_t>(users_[static_cast<std::size_t>(u)])] = 3;
+  }
+
+  /// Puts the tensors that a shard_alike connects, and those they are connected with by others, into one circle.
+  constexpr void connect_alike() {
+    for (std::size_t i = 0; i < graph_.nodes.size(); ++i) {
+      const node& n = graph_.nodes[i];
+      if (n.op != opcode::shard_alike) continue;
+      if (next_alike_.empty()) {
+        for (std::size_t k = 0; k < graph_.nodes.size(); ++k) next_alike_.push_back(static_cast<int>(k));
+        alike_by_.resize(graph_.nodes.size(), 0);
+      }
+      for (const int o : n.operands) {
+        const auto own = static_cast<std::size_t>(o);
+        bool known = false;
+        for (int k = next_alike_[i]; k != static_cast<int>(i); k = next_alike_[static_cast<std::size_t>(k)])
+          known = known || k == o;
+        alike_by_[own] = static_cast<int>(i);
+        if (known) continue;
+        const int next = next_alike_[i];
+        next_alike_[i] = next_alike_[own];
+        next_alike_[own] = next;
+      }
+      alike_by_[i] = static_cast<int>(i);
+    }
+  }
+  /// What a tensor gets, all that are to be sharded like it get at once, before anything else can come to them.
+  constexpr void share(int from) {
+    const sharding& source = shardings[static_cast<std::size_t>(from)];
+    if (source.splits.empty()) return;
+    const auto splits = source.last_stage() > stage_ ? due(source) : source.splits;
+    for (int k = next_alike_[static_cast<std::size_t>(from)]; k != from; k = next_alike_[static_cast<std::size_t>(k)]) {
+      const axis_mask had = shardings[static_cast<std::size_t>(k)].split_axes();
+      if (refine(shardings[static_cast<std::size_t>(k)], splits, graph_.nodes[static_cast<std::size_t>(k)].shape))
+        note_change(k, had, from, alike_by_[static_cast<std::size_t>(k)]);
     }
   }
 
@@ -215,6 +259,8 @@ class completion {
   std::vector<std::uint8_t> dirty_;  // 1: to be visited forward, 2: backward
   std::vector<int> users_begin_;
   std::vector<int> users_;
+  std::vector<int> next_alike_;  // by node: the next one that shares its sharding, in a circle; empty: none do
+  std::vector<int> alike_by_;    // by node: a shard_alike that says so
 };
 
 }  // namespace gspmd::detail
