@@ -85,7 +85,7 @@ class mpi_group {
   void reduce(const mesh_shape& mesh, const reduction& r, const reduction_route& route, const T* in, T* out) {
     if (size() == 1) return reduce_alone<T>(mesh, r, me_, in, out);
     const auto bytes = route.elems * static_cast<std::int64_t>(sizeof(T));
-    if (bytes > small_shard_bytes && !work_.memories.empty() && window() != nullptr &&
+    if (bytes > static_cast<std::int64_t>(mail_bytes) && !work_.memories.empty() && window() != nullptr &&
         find_peers(in, out, !route.scatters, false)) {
       if (route.scatters) reduce_scatter_from_peers<T>(mesh, r, me_, peers{peer_in_}, out);
       else all_reduce_from_peers<T>(r.kind, route.elems, size(), self_, peers{peer_in_}, peers{peer_out_});
