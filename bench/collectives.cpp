@@ -4,9 +4,7 @@
 // medians in microseconds, and ratios of times measured next to each other: their median and middle half.
 //
 //   collectives [largest size in MiB, 64]
-#include <algorithm>
 #include <atomic>
-#include <chrono>
 #include <cstdint>
 #include <cstdio>
 #include <cstdlib>
@@ -19,10 +17,12 @@
 #include <vector>
 
 #include "gspmd/comm/threads.hpp"
+#include "race.hpp"
 
 namespace {
 
 using namespace gspmd::detail;
+using bench::quantile;
 
 /// By hand: two threads that spin briefly and then yield, and know each other's buffers.
 class two_threads {
@@ -55,12 +55,6 @@ buffer make_buffer(std::int64_t elems) {
   return {p, std::free};
 }
 
-double now_us() { return std::chrono::duration<double, std::micro>(std::chrono::steady_clock::now().time_since_epoch()).count(); }
-double quantile(std::vector<double> v, double q) {
-  std::sort(v.begin(), v.end());
-  return v[static_cast<std::size_t>(q * static_cast<double>(v.size() - 1) + 0.5)];
-}
-
 sharding split(int axis, int dim) {
   sharding s;
   s.add_split(axis, dim);
@@ -87,10 +81,10 @@ std::vector<std::vector<double>> interleaved(int me, const std::function<void()>
     for (std::size_t k = 0; k < variants.size(); ++k) {
       const auto v = round % 2 == 0 ? k : variants.size() - 1 - k;
       meet();
-      const double begin = now_us();
+      const double begin = 1000 * bench::now_ms();
       for (int i = 0; i < repeats; ++i) variants[v](me);
       meet();
-      if (round >= 0) times[v].push_back((now_us() - begin) / repeats);
+      if (round >= 0) times[v].push_back((1000 * bench::now_ms() - begin) / repeats);
     }
   return times;
 }

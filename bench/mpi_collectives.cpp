@@ -3,6 +3,9 @@
 // rows "shared" have buffers from mpi_communicator::allocate; theirs are the same, given to the same MPI call.
 // Medians in microseconds over the slower rank; the ratio is of times measured next to each other: median and middle half.
 //
+// With 4 ranks there is also a permutation, which takes that many: two axes of one dim change places, so ranks 1 and 2
+// exchange their shards and the others keep theirs.
+//
 //   mpirun -n 2 mpi_collectives [largest size in MiB, 64]
 #include "gspmd/comm/mpi.hpp"
 
@@ -13,14 +16,12 @@
 #include <functional>
 #include <vector>
 
+#include "race.hpp"
+
 namespace {
 
 using namespace gspmd::detail;
-
-double quantile(std::vector<double> v, double q) {
-  std::sort(v.begin(), v.end());
-  return v[static_cast<std::size_t>(q * static_cast<double>(v.size() - 1) + 0.5)];
-}
+using bench::quantile;
 
 sharding split(int axis, int dim) {
   sharding s;
@@ -118,6 +119,21 @@ void run(gspmd::mpi_communicator& comm, std::int64_t largest) {
             for (std::int64_t r = 0; r < rows; ++r)
               std::copy_n(in + r * p * width + j * width, width, packed.data() + (j * rows + r) * width);
           MPI_Alltoall(packed.data(), part, MPI_FLOAT, out, part, MPI_FLOAT, MPI_COMM_WORLD);
+        });
+    if (p != 4) continue;
+    mesh_shape grid;
+    grid.sizes.push_back(2);
+    grid.sizes.push_back(2);
+    auto from = split(0, 0), to = split(1, 0);
+    from.add_split(1, 0);
+    to.add_split(0, 0);
+    const movement permutation{shape_of(4 * n, 1), from, to, 3};
+    const int me = comm.device(0), peer = me == 1 ? 2 : 1;
+    compare(
+        "permute", bytes, [&] { comm.move(grid, permutation, &in, &out); },
+        [&] {
+          if (me == 0 || me == 3) std::copy_n(in, n, out);
+          else MPI_Sendrecv(in, count, MPI_FLOAT, peer, 0, out, count, MPI_FLOAT, peer, 0, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
         });
   }
 }

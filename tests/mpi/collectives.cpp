@@ -118,11 +118,13 @@ TEST_CASE("mpi: buffers of several pieces go through shared memory") {
 
 TEST_CASE("mpi: buffers in shared memory") {
   gspmd::mpi_communicator comm(MPI_COMM_WORLD);
-  through_shared_memory shared{comm, comm.allocate(40'000), comm.allocate(40'000)};
+  through_shared_memory shared{comm, comm.allocate(140'000), comm.allocate(140'000)};
   for (const auto& mesh : meshes()) {
-    for (std::int64_t rows = 1; rows <= 8; ++rows)
+    for (std::int64_t rows = 1; rows <= 8; ++rows) {
       CHECK(everywhere(wrong_in_all_pairs<float>(shared, mesh, shape_of({rows, 7}), stride_of(mesh), static_cast<int>(rows))) ==
             0);
+    }
+    CHECK(everywhere(wrong_in_all_pairs<float>(shared, mesh, shape_of({8, 4200}), 31 * stride_of(mesh))) == 0);  // not small
     CHECK(everywhere(wrong_in_all_monoids<double>(shared, mesh_of({world_size()}))) == 0);
     CHECK(everywhere(wrong_in_all_pairs<float>(comm, mesh, shape_of({9}), stride_of(mesh))) == 0);  // buffers that are not
   }
@@ -141,6 +143,40 @@ TEST_CASE("mpi: some buffers in shared memory and some not") {
     CHECK(values[0] == static_cast<float>(world_size()));
     CHECK(values[999] == static_cast<float>(world_size()));
   }
+}
+
+TEST_CASE("mpi: a rank whose buffers are not shared does not wait for those that ask") {
+  gspmd::mpi_communicator comm(MPI_COMM_WORLD);
+  const std::int64_t n = world_size(), elems = 5000 * n;
+  const auto mesh = mesh_of({world_size()});
+  auto* const shared_in = reinterpret_cast<float*>(comm.allocate(static_cast<std::size_t>(4 * elems)));
+  auto* const shared_out = reinterpret_cast<float*>(comm.allocate(static_cast<std::size_t>(4 * elems)));
+  std::vector<float> own_in(static_cast<std::size_t>(elems)), own_out(own_in);
+  const auto gather = movement_between(mesh, shape_of({elems}), split({{0, 0}}), {});
+  const auto transpose = movement_between(mesh, shape_of({n, elems}), split({{0, 0}}), split({{0, 1}}));
+  const auto columns = movement_between(mesh, shape_of({2 * n, elems / 2}), split({{0, 0}}), split({{0, 1}}));
+  int wrong = 0;
+  for (int round = 0; round < 200; ++round) {
+    // who has private buffers changes; the middle third of the rounds has none, or nothing but such
+    const bool is_private = round / 67 == 1 ? round % 2 == 0 : (round + comm.device(0)) % n == 0;
+    const float* in = is_private ? own_in.data() : shared_in;
+    float* out = is_private ? own_out.data() : shared_out;
+    const auto me = static_cast<float>(comm.device(0) + round);
+    std::fill_n(const_cast<float*>(in), elems, me);
+    comm.move(mesh, round % 3 == 0 ? gather : round % 3 == 1 ? transpose : columns, &in, &out);
+    for (std::int64_t j = 0; j < n; ++j)
+      wrong += out[j * 5000] != static_cast<float>(j + round) || out[j * 5000 + 4999] != static_cast<float>(j + round);
+  }
+  CHECK(everywhere(wrong) == 0);
+}
+
+TEST_CASE("mpi: large all_reduce, by messages") {
+  gspmd::mpi_communicator comm(MPI_COMM_WORLD);
+  const auto mesh = mesh_of({world_size()});
+  const auto sum = reduction_between(shape_of({1'100'001}), {}, {}, 1, gspmd::monoid::add);  // in two pieces
+  const auto most = reduction_between(shape_of({262'144}), {}, {}, 1, gspmd::monoid::maximum);
+  CHECK(everywhere(wrong_after_reduce<float>(comm, mesh, sum, true)) == 0);
+  CHECK(everywhere(wrong_after_reduce<std::int64_t>(comm, mesh, most, false)) == 0);
 }
 
 TEST_CASE("mpi: three dims of which one has extent 1") {

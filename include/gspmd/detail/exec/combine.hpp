@@ -67,7 +67,7 @@ struct or_monoid {
 };
 
 /// out[i] = a[i] op b[i], and the same into `also`; either may be `a` or `b` itself, or both the same buffer.
-template <class Monoid, bool Streaming, class E>
+template <class Monoid, bool Streaming, class E, int Lanes = 2>
 inline void combine(E* out, E* also, const E* a, const E* b, std::int64_t n) {
   using lane = typename lanes<E>::type;
   constexpr std::int64_t step = lane_elems<E>;
@@ -97,7 +97,8 @@ inline void combine(E* out, E* also, const E* a, const E* b, std::int64_t n) {
     i = i < n ? i : n;
     scalars(0, i);
   }
-  for (; i + 2 * step <= n; i += 2 * step) vectors(i, std::integral_constant<int, 2>{});
+  if constexpr (Lanes > 1)
+    for (; i + Lanes * step <= n; i += Lanes * step) vectors(i, std::integral_constant<int, Lanes>{});
   for (; i + step <= n; i += step) vectors(i, std::integral_constant<int, 1>{});
   scalars(i, n);
 }

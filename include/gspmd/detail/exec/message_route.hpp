@@ -82,7 +82,7 @@ struct movement_route {
 };
 
 /// Shards up to this size go through memory that a node shares: one copy and one meeting take less time than a message.
-inline constexpr std::int64_t small_shard_bytes = 8192;
+inline constexpr std::int64_t small_shard_bytes = 4096;
 
 /// `me` is member number `self` of its group.
 inline movement_route route_of(const mesh_shape& mesh, const movement& m, const coordinates& me, std::int64_t self) {

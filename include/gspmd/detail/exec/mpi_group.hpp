@@ -86,14 +86,14 @@ class mpi_group {
   void reduce(const mesh_shape& mesh, const reduction& r, const reduction_route& route, const T* in, T* out) {
     if (size() == 1) return reduce_alone<T>(mesh, r, me_, in, out);
     const auto bytes = route.elems * static_cast<std::int64_t>(sizeof(T));
-    if (bytes > small_shard_bytes && !work_.memories.empty() && window() != nullptr &&
+    const bool shares_node = window() != nullptr;
+    if (shares_node && !work_.memories.empty() && !window_->is_small(bytes) && bytes > static_cast<std::int64_t>(mail_bytes) &&
         find_peers(in, out, !route.scatters, false)) {
       if (route.scatters) reduce_scatter_from_peers<T>(mesh, r, me_, peers{peer_in_}, out);
       else all_reduce_from_peers<T>(r.kind, route.elems, size(), self_, peers{peer_in_}, peers{peer_out_});
       window_->meet();
       return;
     }
-    window();
     if (route.scatters) reduce_scatter(route, r.kind, in, out);
     else all_reduce(route.elems, r.kind, in, out);
   }

@@ -59,6 +59,9 @@ class node_window {
     MPI_Comm_free(&node_);
   }
 
+  /// Small enough for an all_reduce by a single meeting, where each member reduces all of it.
+  [[nodiscard]] bool is_small(std::int64_t bytes) const { return bytes * n_ <= 4096; }
+
   /// Meets the members; each may then read the others' notes.
   template <class Note>
   unsigned meet_with(const Note& note) {
@@ -168,6 +171,10 @@ class node_window {
       reduce_row<Monoid, E>(
           out, n_, [&](std::int64_t j) { return reinterpret_cast<const E*>(slot(j).lanes[parity].mail); }, elems, false);
       return;
+    }
+    if (is_small(elems * width)) {
+      const auto input = share(in, elems);
+      return reduce_row<Monoid, E>(out, n_, input, elems, false);
     }
     for (std::int64_t begin = 0; begin < elems; begin += half_bytes / width) {
       const auto count = elems - begin < half_bytes / width ? elems - begin : half_bytes / width;
