@@ -263,12 +263,12 @@ TEST_CASE("budget: messages, bytes and collectives of loops and conditionals") {
 
 TEST_CASE("budget: trips beyond counting do not wrap round") {
   const dynamic::mesh m({{"x", 2}});
-  const auto n = std::int64_t{1} << 62;
+  constexpr auto n = std::int64_t{1} << 62;
   const auto p = dynamic::compile(
-      [n](auto a) {
+      [](auto a) {
         return fori_loop(
             n,
-            [n](value, value h) {
+            [](value, value h) {
               return fori_loop(
                   n, [](value, value g) { return g * sum(g); }, h);
             },

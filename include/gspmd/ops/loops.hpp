@@ -143,8 +143,10 @@ constexpr auto fori_loop(detail::trip_count n, Body&& body, const Carry&... init
 /// that this iteration makes. Returns what is carried at the end, and the rows, stacked along a new dim 0. `xs`, and each of
 /// the other two, is a value or a group of values; all values of `xs` have the same extent of dim 0.
 ///
-/// As fori_loop. Dim 0 of `xs` and of the stacked rows is not split: all devices go through the rows together. An `xs` that is
-/// split there is refused, unless allow_replication lets it be gathered first.
+/// As fori_loop. Dim 0 of `xs` and of the stacked rows is not split in the loop: all devices go through the rows together. An
+/// `xs` that is split there is resharded once before the loop, by all_to_all, so that it is split along another dim, if one can
+/// take that for less than gathering costs; else every device would hold it whole, which is refused unless allow_replication
+/// lets it be gathered.
 ///
 ///     auto [h, ys] = scan([&](value h, value x) { auto y = tanh(einsum<"bd,de->be">(h, w) + x); return std::tuple{y, y}; }, h0, xs);
 template <class Body, class Carry, class Xs>
