@@ -182,15 +182,25 @@ struct static_tables {
     if (p.error.empty()) return p;
     return stand_in_plan<Mesh, leaf_count<typename traced_result<Callable, Inputs...>::type>(), Inputs...>();
   }
-  static constexpr facts measured = [] {
+  static constexpr table_sizes room = room_for_plan(frozen, local);
+  struct first_result {
+    facts found;
+    constant_tables<room> tables;
+  };
+  static constexpr first_result first = [] {
     const plan p = make();
-    if (p.error.empty()) return facts{sizes_of(p), true, mistake::other};
+    if (p.error.empty()) return first_result{facts{sizes_of(p), true, mistake::other}, constant_tables<room>(p)};
     const plan q = make_or_stand_in();
-    return facts{sizes_of(q), false, p.broken};
+    return first_result{facts{sizes_of(q), false, p.broken}, constant_tables<room>(q)};
   }();
+  static constexpr facts measured = first.found;
   static constexpr constant_tables<measured.sizes> tables = [] {
-    const plan p = make_or_stand_in();
-    return constant_tables<measured.sizes>(p);
+    if constexpr (fits(measured.sizes, room)) {
+      return constant_tables<measured.sizes>(first.tables);
+    } else {
+      const plan p = make_or_stand_in();
+      return constant_tables<measured.sizes>(p);
+    }
   }();
   static constexpr plan_view view{tables};
 

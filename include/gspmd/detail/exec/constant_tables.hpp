@@ -85,8 +85,8 @@ struct constant_local_program {
     for (std::size_t i = 0; i < used.results; ++i) results[i] = p.results[i];
   }
   [[nodiscard]] constexpr bool fits() const {
-    return used.values <= Sizes.values && used.ops <= Sizes.ops && used.inputs <= Sizes.inputs &&
-           used.outputs <= Sizes.outputs && used.results <= Sizes.results;
+    return used.values <= Sizes.values && used.ops <= Sizes.ops && used.inputs <= Sizes.inputs && used.outputs <= Sizes.outputs &&
+           used.results <= Sizes.results;
   }
   [[nodiscard]] constexpr local_program thaw() const {
     local_program p;
@@ -99,7 +99,43 @@ struct constant_local_program {
   }
 };
 
-/// The tables of a plan as a constant: what a static program keeps of it.
+/// Room for the tables of the plan of a local program; see room_for above.
+template <class Graph, class Local>
+constexpr table_sizes room_for_plan(const Graph& g, const Local& p) {
+  std::size_t products = 0, others = 0;
+  for (std::size_t i = 0; i < p.used.ops && i < p.ops.size(); ++i) {
+    const local_op& o = p.ops[i];
+    if (o.what != local_kind::compute) continue;
+    const opcode what = g.nodes[static_cast<std::size_t>(o.node)].op;
+    if (what == opcode::einsum && o.operands.count == 2) ++products;
+    else if (what == opcode::einsum || what == opcode::reduce || what == opcode::transpose) ++others;
+  }
+  const std::size_t n = p.used.ops, steps = n / 2 + p.used.outputs + 8;
+  return {g.nodes.size(),
+          g.nodes.size(),
+          p.used.values + p.used.outputs + others,
+          steps,
+          2 * n + p.used.outputs + 8,
+          n / 2 + 8,
+          n / 3 + 4,
+          n + n / 3 + 8,
+          n / 2 + p.used.outputs,
+          products,
+          others,
+          others,
+          p.used.inputs,
+          p.used.outputs};
+}
+constexpr bool fits(const table_sizes& used, const table_sizes& room) {
+  return used.nodes <= room.nodes && used.completed <= room.completed && used.values <= room.values && used.steps <= room.steps &&
+         used.slots <= room.slots && used.bounds <= room.bounds && used.groups <= room.groups &&
+         used.scalar_ops <= room.scalar_ops && used.stores <= room.stores && used.contractions <= room.contractions &&
+         used.reductions <= room.reductions && used.permutations <= room.permutations && used.inputs <= room.inputs &&
+         used.outputs <= room.outputs;
+}
+
+/// The tables of a plan as a constant: what a static program keeps of it. From a plan, or cut from tables with more room; of what
+/// does not fit the rest is left out.
 template <table_sizes Sizes>
 struct constant_tables {
   mesh_shape mesh;
@@ -120,7 +156,8 @@ struct constant_tables {
   std::array<int, Sizes.outputs> shared_inputs{};
   std::int64_t arena_bytes = 0;
 
-  constexpr explicit constant_tables(const plan& p) : mesh(p.mesh), arena_bytes(p.arena_bytes) {
+  template <class Tables>
+  constexpr explicit constant_tables(const Tables& p) : mesh(p.mesh), arena_bytes(p.arena_bytes) {
     fill(nodes, p.nodes);
     fill(completed, p.completed);
     fill(values, p.values);
@@ -141,7 +178,7 @@ struct constant_tables {
  private:
   template <class Array, class Vector>
   static constexpr void fill(Array& to, const Vector& from) {
-    for (std::size_t i = 0; i < from.size(); ++i) to[i] = from[i];
+    for (std::size_t i = 0; i < from.size() && i < to.size(); ++i) to[i] = from[i];
   }
 };
 
