@@ -163,14 +163,16 @@ class use_choice : public window_choice {
 
   /// What bringing the operands to what they must be sends, and bringing the result to its sharding.
   [[nodiscard]] constexpr std::int64_t cost_of(int i, const node& n, const use_plan& p) const {
-    const window round = window_of(n, p);
-    std::int64_t total = round.how.beyond_limit ? never : 0;
+    std::int64_t total = 0;
+    int goes_round = -1;
+    if (n.gather_limit >= 0) {
+      const window round = window_of(n, p);
+      goes_round = round.how.operand;
+      total = round.bytes + (round.how.beyond_limit ? never : 0);
+    }
     for (int k = 0; k < n.operands.count; ++k) {
       bool again = false;
-      if (round.how.operand == k) {
-        total += round.bytes;
-        continue;
-      }
+      if (goes_round == k) continue;
       for (int o = 0; o < k; ++o)
         again = again || (root_of(n.operands[o]) == root_of(n.operands[k]) && same_layout(p.wanted[o], p.wanted[k]));
       if (again) continue;
