@@ -83,8 +83,8 @@ struct random_options {
   bool annotate = true;  // any annotations
   bool partial_inputs = true;
   bool permute_devices = true;
-  bool regions = true;  // loops and conditionals
-  int einsums = 0;      // of 100 operators, more of them
+  bool regions = true;         // loops and conditionals
+  int einsums = 0;             // of 100 operators, more of them
   bool limit_gathers = false;  // einsums may not gather operands beyond some bytes
 };
 

@@ -72,13 +72,14 @@ TEST_CASE("random programs with limits on gathers equal the naive reference") {
     const auto wrong = reference::run_and_check(comm, program, view);
     if (!wrong.empty()) FAIL_CHECK(wrong);
   }
-  std::printf("random windows: seeds %llu to %llu: %llu refused, %llu einsums round a ring, %llu of them both ways, %llu in loops, "
-              "%llu over several axes, %llu add up, %llu copy parts, %llu uneven; by devices:",
-              static_cast<unsigned long long>(first), static_cast<unsigned long long>(first + count - 1),
-              static_cast<unsigned long long>(seen.refused), static_cast<unsigned long long>(seen.windows),
-              static_cast<unsigned long long>(seen.both_ways), static_cast<unsigned long long>(seen.in_loops),
-              static_cast<unsigned long long>(seen.several_axes), static_cast<unsigned long long>(seen.sums),
-              static_cast<unsigned long long>(seen.copied), static_cast<unsigned long long>(seen.uneven));
+  std::printf(
+      "random windows: seeds %llu to %llu: %llu refused, %llu einsums round a ring, %llu of them both ways, %llu in loops, "
+      "%llu over several axes, %llu add up, %llu copy parts, %llu uneven; by devices:",
+      static_cast<unsigned long long>(first), static_cast<unsigned long long>(first + count - 1),
+      static_cast<unsigned long long>(seen.refused), static_cast<unsigned long long>(seen.windows),
+      static_cast<unsigned long long>(seen.both_ways), static_cast<unsigned long long>(seen.in_loops),
+      static_cast<unsigned long long>(seen.several_axes), static_cast<unsigned long long>(seen.sums),
+      static_cast<unsigned long long>(seen.copied), static_cast<unsigned long long>(seen.uneven));
   for (int n = 2; n <= 16; ++n) std::printf(" %d:%llu", n, static_cast<unsigned long long>(seen.by_members[n]));
   std::printf("\n");
   CHECK(seen.windows > count / 20);
