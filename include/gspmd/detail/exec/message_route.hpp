@@ -78,7 +78,7 @@ struct movement_route {
   int own = no_box;  // what stays
   box_list boxes;
   std::vector<routed_message> takes;  // of small shards: from where in its shard a member's part goes to where
-  bool hears_all = false;      // an element at least arrives from every other member
+  bool hears_all = false;             // an element at least arrives from every other member
 };
 
 /// Shards up to this size go through memory that a node shares: one copy and one meeting take less time than a message.

@@ -29,9 +29,9 @@ enum class local_kind : std::uint8_t {
 
 /// An einsum whose operand is not gathered: its shards go round a ring (passes/window_choice.hpp).
 struct ring_window {
-  inline_vec<std::int8_t, max_axes> axes;  // of the ring, in the order in which they split the dim
-  std::int8_t operand = -1;                // that goes round; -1: none does
-  std::int8_t dim = 0;                     // of it
+  std::int8_t operand = -1;  // that goes round; -1: none does
+  std::int8_t dim = 0;       // of it
+  std::int8_t axes = 0;      // the ring's: the last ones, so many, that split the dim
   bool both_ways = false;
   bool beyond_limit = false;  // an operand is gathered to more than the user allows
 };
@@ -60,11 +60,21 @@ struct local_program {
   [[nodiscard]] constexpr const local_value& value(int i) const { return values[static_cast<std::size_t>(i)]; }
 };
 
+/// The ring round which the shards of an operand with sharding `s` go.
+constexpr ring ring_of(const ring_window& w, const sharding& s) {
+  ring r;
+  int skipped = -w.axes;
+  for (const auto& use : s.splits) skipped += use.dim == w.dim ? 1 : 0;
+  for (const auto& use : s.splits)
+    if (use.dim == w.dim && skipped-- <= 0) r.axes.push_back(use.axis);
+  return r;
+}
+
 /// What one device sends in `op`.
 constexpr std::int64_t bytes_of(const mesh_shape& mesh, const local_program& p, const local_op& op) {
   if (op.window.operand >= 0) {  // every shard but its own visits it, and is sent on
     const auto& v = p.value(op.operands[op.window.operand]);
-    return (ring{op.window.axes}.size(mesh) - 1) * elements(v.local) * bytes_of(v.type);
+    return (ring_of(op.window, v.layout).size(mesh) - 1) * elements(v.local) * bytes_of(v.type);
   }
   if (op.what != local_kind::move && op.what != local_kind::reduce) return 0;
   const auto& from = p.value(op.operands[0]);

@@ -48,7 +48,7 @@ constexpr std::int64_t flops_of(const graph& g, const mesh_shape& mesh, const lo
     if (k != op.window.operand || d != op.window.dim) return v.local[d];
     std::int64_t parts = 1;  // the shards that go round, all together
     for (const auto& use : v.layout.splits)
-      if (use.dim == d && (ring{op.window.axes}.mask() & axis_bit(use.axis)) == 0) parts *= mesh.sizes[use.axis];
+      if (use.dim == d && (ring_of(op.window, v.layout).mask() & axis_bit(use.axis)) == 0) parts *= mesh.sizes[use.axis];
     return shard_extent(v.global[d], parts);
   };
   std::int64_t total = 2;

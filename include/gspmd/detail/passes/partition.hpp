@@ -186,9 +186,11 @@ class partitioner : public region_parts {
 
     local_op op;
     op.node = i;
-    const window round = window_of(n, plan);
-    op.window = round.how;
-    if (round.how.operand >= 0) plan.wanted[round.how.operand] = round.form;
+    if (n.gather_limit >= 0) {
+      const window round = window_of(n, plan);
+      op.window = round.how;
+      if (round.how.operand >= 0) plan.wanted[round.how.operand] = round.form;
+    }
     for (int k = 0; k < n.operands.count; ++k)
       op.operands.push_back(form_of(n.operands[k], plan.wanted[k], i, loses_a_split(n, rule, k, plan.wanted[k])));
     op.result = add_form(i, plan.result);

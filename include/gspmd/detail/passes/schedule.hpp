@@ -240,7 +240,6 @@ class scheduler {
     w.contraction = spec;
     w.operand = op.window.operand;
     w.letter = static_cast<std::int8_t>(letter);
-    w.axes = op.window.axes;
     w.both_ways = op.window.both_ways;
     w.scratch_elems = buffer_elems(out.contractions[at(spec)].scratch_elems);
     const auto reserve = [&w](std::int64_t elems) {
@@ -248,8 +247,9 @@ class scheduler {
       w.scratch_elems += buffer_elems(elems);
       return from;
     };
-    const auto members = ring{w.axes}.size(out.mesh);
     const auto& shard = program_.value(op.operands[w.operand]);
+    w.axes = ring_of(op.window, shard.layout).axes;
+    const auto members = ring{w.axes}.size(out.mesh);
     w.buffers_at = w.scratch_elems;
     for (auto k = ring_rounds(members, w.both_ways).buffers(); k > 0; --k) reserve(elements(shard.local));
     const inline_vec<std::int8_t, max_rank>* lists[] = {&c.lhs, &c.rhs, &c.out};

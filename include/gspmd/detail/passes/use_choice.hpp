@@ -182,14 +182,15 @@ class use_choice : public window_choice {
   /// What bringing the operands to what they must be sends, and bringing the result to its sharding: in all trips of the loops
   /// around it, but an operand from outside of a loop is brought there before it.
   [[nodiscard]] constexpr std::int64_t cost_of(int i, const node& n, const use_plan& p) const {
-    const window round = window_of(n, p);
-    std::int64_t total = round.how.beyond_limit ? never : 0;
+    std::int64_t total = 0;
+    int goes_round = -1;
+    if (n.gather_limit >= 0) {
+      const window round = window_of(n, p);
+      goes_round = round.how.operand;
+      total = in_all_trips(round.bytes, depth()) + (round.how.beyond_limit ? never : 0);
+    }
     for (int k = 0; k < n.operands.count; ++k) {
-      if (round.how.operand == k) {
-        total += in_all_trips(round.bytes, depth());
-        continue;
-      }
-      if (is_again(n, k, &p)) continue;
+      if (goes_round == k || is_again(n, k, &p)) continue;
       std::int64_t bytes = 0;
       static_cast<void>(best_form(n.operands[k], p.wanted[k], bytes));
       total += in_all_trips(bytes, level_of(n.operands[k]));

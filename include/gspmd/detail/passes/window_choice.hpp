@@ -27,7 +27,7 @@ class window_choice : public use_plans {
 
   [[nodiscard]] constexpr window window_of(const node& n, const use_plan& p) const {
     window best;
-    if (n.gather_limit < 0 || n.op != opcode::einsum || n.operands.count != 2 || n.forbid_reshard) return best;
+    if (n.op != opcode::einsum || n.operands.count != 2 || n.forbid_reshard) return best;
     for (int k = 0; k < 2; ++k) {
       if (!is_gathered(n, p, k)) continue;
       if (best.how.operand >= 0) {
@@ -80,15 +80,15 @@ class window_choice : public use_plans {
           for (const auto& use : from.splits) {
             if ((lost & axis_bit(use.axis)) == 0 || (use.dim == dim) != own || (!own && !all)) continue;
             trial.form.add_split(use.axis, dim);
-            trial.how.axes.push_back(use.axis);
+            ++trial.how.axes;
           }
-        if (trial.how.axes.empty() || from.axes_of(dim) == 0) continue;
+        if (trial.how.axes == 0 || from.axes_of(dim) == 0) continue;
         if (!nests(split_change_of(mesh_, trial.form, p.wanted[k], dim), shape_of(i)[dim])) continue;
         const auto shard = shard_bytes(i, trial.form);
         if ((lost & ~trial.form.split_axes()) != 0 && shard > n.gather_limit) continue;
-        const auto members = ring{trial.how.axes}.size(mesh_);
         trial.how.operand = static_cast<std::int8_t>(k);
         trial.how.dim = static_cast<std::int8_t>(dim);
+        const auto members = ring_of(trial.how, trial.form).size(mesh_);
         trial.how.both_ways = members > 2 && ring_rounds(members, true).buffers() * shard <= n.gather_limit;
         if (best_form(i, trial.form, trial.bytes) < 0) continue;
         trial.bytes += (members - 1) * shard;
