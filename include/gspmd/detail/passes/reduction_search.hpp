@@ -39,16 +39,14 @@ constexpr std::int64_t cost_of_move(const mesh_shape& mesh, const extents& globa
 ///   before each of them, perhaps, a movement of what is still partial into tiles with less padding
 ///   one movement
 /// and leaves out movements into larger tiles than what there is and what is wanted (N7), and what must send more than the best
-/// way so far. After `most_looked_at` shardings the best one so far is taken: rank 3 on eight devices never needs as many. Large
-/// meshes must not make planning slow: there, fewer are looked at, and only for what saves an eighth.
+/// way so far. After `most_looked_at` shardings the best one so far is taken: on eight devices most pairs need less than 32,
+/// and large meshes cannot make planning slow.
 ///
 ///   5 over 2x2 devices, partial over both axes, into {xy}:  one reduce_scatter of 3 parts of 2 sends 6, one over x and then
 ///   one over y send 3 + 2
 class reduction_search {
  public:
-  static constexpr std::int64_t exhaustive_up_to = 16;  // devices
-  static constexpr int most_looked_at = 16'384;
-  static constexpr int most_looked_at_of_many = 256;
+  static constexpr int most_looked_at = 1024;
 
   constexpr reduction_search(const mesh_shape& mesh, const extents& global, const sharding& from, const sharding& to,
                              path_cost least, const reshard_step& best)
@@ -61,8 +59,6 @@ class reduction_search {
   /// The first step of the best way. A move may have to be made in several steps, and its `axes` are not given.
   constexpr reshard_step run() {
     const axis_mask pending = from_.partial & ~to_.partial;
-    is_exhaustive_ = mesh_.device_count() <= exhaustive_up_to;
-    left_ = is_exhaustive_ ? most_looked_at : most_looked_at_of_many;
     for (const bool moves : {false, true}) {  // the plain ways first: what they send leaves out most of the others
       moves_ = moves;
       reduce(from_, pending, {}, {});
@@ -75,13 +71,11 @@ class reduction_search {
 
   /// True if there is no use in reducing over `pending` shards of `elems` elements that can be cut by `parts` more: however it
   /// is done, a device receives at least n - 1 times the share that it ends up with.
-  [[nodiscard]] constexpr bool is_hopeless(path_cost cost, std::int64_t elems, std::int64_t parts, axis_mask pending) {
-    if (--left_ < 0) return true;
+  [[nodiscard]] constexpr bool is_hopeless(path_cost cost, std::int64_t elems, std::int64_t parts, axis_mask pending) const {
     const auto reduced = (elems + parts - 1) / parts;  // that a device ends up with at least
     cost.add(((mesh_.size_of(pending) - 1) * elems + parts - 1) / parts);
     cost.add(wanted_elems_ > reduced ? wanted_elems_ - reduced : 0);
     if (wanted_elems_ <= elems && wanted_elems_ > reduced) --cost.messages;  // perhaps it need not be cut so far
-    if (!is_exhaustive_) cost.elems += cost.elems / 8;
     return !cost.is_less_than(least_);
   }
 
@@ -98,6 +92,7 @@ class reduction_search {
                      const reshard_step& first, int dim) {
     const auto elems = elements(local_extents(mesh_, global_, fine));
     if (is_hopeless(cost, elems, mesh_.size_of(free), pending)) return;
+    if (++looked_at_ > most_looked_at) return;
     if (lies_inside(mesh_, global_, s, fine)) arrive(s, fine, pending, cost, first);
     for (; dim < global_.count; ++dim)
       for (int axis = 0; axis < mesh_.axis_count(); ++axis) {
@@ -143,6 +138,7 @@ class reduction_search {
     path_cost at_least = cost;
     at_least.add(1);
     if (is_hopeless(at_least, elems, mesh_.size_of(free | pending), pending)) return;
+    if (++looked_at_ > most_looked_at) return;
     for (; dim < global_.count; ++dim)
       for (int axis = 0; axis < mesh_.axis_count(); ++axis) {
         if ((free & axis_bit(axis)) == 0) continue;
@@ -167,8 +163,7 @@ class reduction_search {
   axis_mask axes_ = 0;
   std::int64_t wanted_elems_ = 0;
   bool moves_ = false;
-  bool is_exhaustive_ = true;
-  int left_ = 0;  // shardings that may be looked at
+  int looked_at_ = 0;
 };
 
 }  // namespace gspmd::detail
