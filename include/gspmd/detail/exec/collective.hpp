@@ -56,14 +56,10 @@ struct split_change {
   [[nodiscard]] constexpr bool any() const { return (from_axes | to_axes) != 0; }
   /// Neither list continues the other one: parts trade places.
   [[nodiscard]] constexpr bool is_reordered() const { return from_axes != 0 && to_axes != 0; }
-  /// So few parts hold data that other axes, or another order of them, bring no device what it has not.
+  /// So few parts hold data that another order of the axes changes nothing.
   [[nodiscard]] constexpr bool keeps_tiles(const mesh_shape& mesh, const sharding& from, const sharding& to,
                                            const extents& global) const {
-    if ((from_axes & ~to_axes) != 0) return false;
-    const auto telling = telling_axes(mesh, to, dim, global[dim]);
-    const auto is_one_size =
-        shard_extent(global[dim], common_parts * from_rest) == shard_extent(global[dim], common_parts * to_rest);
-    return (telling.empty() || is_one_size) && telling == telling_axes(mesh, from, dim, global[dim]);
+    return from_axes == to_axes && telling_axes(mesh, from, dim, global[dim]) == telling_axes(mesh, to, dim, global[dim]);
   }
 };
 

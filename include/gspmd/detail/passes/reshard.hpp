@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include "gspmd/detail/passes/reduction_search.hpp"
+#include "gspmd/detail/exec/collective.hpp"
+#include "gspmd/detail/ir/layout.hpp"
 
 /// The way from one sharding to another that sends the fewest bytes (GSPMD 4.5), among ties in the fewest messages.
 ///
@@ -11,10 +12,17 @@
 ///
 /// A reduction is cheaper the smaller the shards it leaves, so axes over which the value is replicated may share the work:
 ///   partial over x, replicated over y, wanted everywhere   reduce_scatter over x into shards over x and y, then all_gather
-/// and what follows is one movement again. Of even shards this form has the optimum; where shards have padding, reduction_search
-/// looks for what sends less. All by the closed forms of collective.hpp, which say what the plan says that it sends;
-/// tests/unit/reshard.cpp compares with an exhaustive search.
+/// and what follows is one movement again. Ways of this form are compared by the closed forms of collective.hpp, which are
+/// exact for even shards and upper bounds otherwise; tests/unit/reshard.cpp compares the choice with an exhaustive search.
 namespace gspmd::detail {
+
+/// One step on the way from one sharding to another.
+struct reshard_step {
+  enum class kind : std::uint8_t { none, slice, reduce, move };
+  kind what = kind::none;
+  sharding to;
+  axis_mask axes = 0;  // over whose groups a reduce or move communicates
+};
 
 /// `from` with the splits of its dims continued by the axes of `allowed` with which those of `to` go on, as far as every
 /// device finds its shard in the one it holds, and what it needs under `to` of the latter stays in the shard.
@@ -43,6 +51,25 @@ constexpr sharding continued(const mesh_shape& mesh, const extents& global, cons
     }
   }
   return result;
+}
+
+/// The sum of what the steps of a path send, in elements, and the number of messages.
+struct path_cost {
+  std::int64_t elems = 0;
+  int messages = 0;
+
+  constexpr void add(std::int64_t sent) {
+    elems += sent;
+    messages += sent > 0 ? 1 : 0;
+  }
+  [[nodiscard]] constexpr bool is_less_than(const path_cost& other) const {
+    return elems != other.elems ? elems < other.elems : messages < other.messages;
+  }
+};
+
+constexpr std::int64_t cost_of_move(const mesh_shape& mesh, const extents& global, const sharding& from, const sharding& to) {
+  const auto axes = movement_axes(mesh, global, from, to);
+  return axes == 0 ? 0 : bytes_sent(mesh, movement{global, from, to, axes}, 1);
 }
 
 /// Splits `s` further by `axes`: into the smallest shards, and on dims that end up finer under `s` than under `to` if there are
@@ -100,12 +127,10 @@ constexpr reshard_step first_reduction(const mesh_shape& mesh, const extents& gl
   else best.to.partial &= ~best.axes;
 
   const bool arrives = ahead.splits == to.splits;
-  const auto has_padding = [&](const sharding& s) {
-    return elements(local_extents(mesh, global, s)) * mesh.size_of(s.split_axes()) != elements(global);
-  };
-  const bool is_even = !has_padding(ahead) && (arrives || !has_padding(to));
+  const bool is_even =
+      elements(local_extents(mesh, global, ahead)) * mesh.size_of(added) == elements(local_extents(mesh, global, from));
   const axis_mask helpers = arrives && mesh.size_of(pending) == 2 ? 0 : idle & ~added;
-  if (helpers == 0 && arrives && is_even && (scattered == 0 || left == 0)) return best;
+  if (helpers == 0 && arrives && (scattered == 0 || (left == 0 && is_even))) return best;
 
   path_cost least;
   if (scattered != 0) least.add(sent(from, ahead, scattered));
@@ -123,7 +148,8 @@ constexpr reshard_step first_reduction(const mesh_shape& mesh, const extents& gl
     spread(mesh, global, from, to, axes, small_first, fine);
     const axis_mask cut = fine.split_axes() & ~from.split_axes();
     const axis_mask first = cut & pending;
-    all_even = all_even && (axes & ~cut) == 0 && !has_padding(fine);
+    all_even = all_even && (axes & ~cut) == 0 &&
+               elements(local_extents(mesh, global, fine)) * mesh.size_of(cut) == elements(local_extents(mesh, global, from));
     if (first == 0) return;
     fine.partial &= ~first;
     path_cost cost;
@@ -146,7 +172,7 @@ constexpr reshard_step first_reduction(const mesh_shape& mesh, const extents& gl
     if (sliced.splits == from.splits) consider(cost, {kind::reduce, whole(sliced), pending});
     else consider(cost, {kind::slice, sliced, 0});
   }
-  return reduction_search(mesh, global, from, to, least, best).run();
+  return best;
 }
 
 /// The axes of `to` that split nothing under `from` and cut a dim whose parts trade places. Devices that differ in them hold
@@ -174,17 +200,6 @@ constexpr sharding without_unit_splits(const mesh_shape& mesh, const sharding& s
   return result;
 }
 
-/// The first step from `from` to other splits; the value stays partial over the same axes.
-constexpr reshard_step first_movement(const mesh_shape& mesh, const extents& global, const sharding& from, const sharding& to) {
-  using kind = reshard_step::kind;
-  const reshard_step move{kind::move, to, movement_axes(mesh, global, from, to)};
-  if (move.axes == 0) return {kind::slice, to, 0};
-  sharding sliced = continued(mesh, global, from, to, ~(from.split_axes() | from.partial));
-  if (sliced.splits == from.splits && mesh.size_of(move.axes) > 2) sliced = shared_out(mesh, global, from, to);
-  if (sliced.splits == from.splits) return move;
-  return {kind::slice, sliced, 0};
-}
-
 /// The first step of a cheapest path from `from` to `to`, right for any extents. `to` is partial over no axis over which
 /// `from` is not. A slice may be a mere change of name: see same_data.
 constexpr reshard_step next_step(const mesh_shape& mesh, const extents& global, const sharding& from, const sharding& to) {
@@ -200,9 +215,19 @@ constexpr reshard_step next_step(const mesh_shape& mesh, const extents& global, 
   const axis_mask pending = from.partial & ~to.partial;
   if (mesh.size_of(pending) > 1) {
     step = first_reduction(mesh, global, source, target, pending);
-    if (step.what == reshard_step::kind::move) step = first_movement(mesh, global, source, step.to);
   } else {
-    step = first_movement(mesh, global, source, target);
+    step.axes = movement_axes(mesh, global, source, target);
+    if (step.axes != 0) {
+      const axis_mask used = source.split_axes() | source.partial;
+      step.to = continued(mesh, global, source, target, ~used);
+      if (step.to.splits == source.splits && mesh.size_of(step.axes) > 2) step.to = shared_out(mesh, global, source, target);
+      if (step.to.splits == source.splits) {
+        step.what = reshard_step::kind::move;
+        step.to = target;
+      } else {
+        step.axes = 0;
+      }
+    }
     step.to.partial = from.partial;
     step.to.kind = from.kind;
   }
