@@ -80,13 +80,15 @@ class mpi_communicator {
 
   template <class T>
   void move(const detail::mesh_shape& mesh, const detail::movement& m, const T* const* in, T* const* out) {
-    const auto& known = movements_.find(mesh, m, [&] { return route_in(group_over(mesh, m.axes), mesh, m); });
+    const auto& known =
+        movements_.find(mesh, m, [&] { return routed<detail::movement_route>(group_over(mesh, m.axes), mesh, m); });
     known.group->move(mesh, m, known.route, in[0], out[0]);
   }
 
   template <class T>
   void reduce(const detail::mesh_shape& mesh, const detail::reduction& r, const T* const* in, T* const* out) {
-    const auto& known = reductions_.find(mesh, r, [&] { return route_in(group_over(mesh, r.axes), mesh, r); });
+    const auto& known =
+        reductions_.find(mesh, r, [&] { return routed<detail::reduction_route>(group_over(mesh, r.axes), mesh, r); });
     known.group->reduce(mesh, r, known.route, in[0], out[0]);
   }
 
@@ -117,12 +119,10 @@ class mpi_communicator {
   struct routed {
     detail::mpi_group* group;
     Route route;
+    template <class Descriptor>
+    routed(detail::mpi_group& over, const detail::mesh_shape& mesh, const Descriptor& d)
+        : group(&over), route(over.new_route(mesh, d)) {}
   };
-  template <class Descriptor>
-  static auto route_in(detail::mpi_group& group, const detail::mesh_shape& mesh, const Descriptor& d) {
-    return routed<decltype(group.new_route(mesh, d))>{&group, group.new_route(mesh, d)};
-  }
-
   detail::mpi_group& group_over(const detail::mesh_shape& mesh, detail::axis_mask axes) {
     for (const auto& known : groups_)
       if (known->is_over(mesh, axes)) return *known;
