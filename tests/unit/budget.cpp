@@ -263,14 +263,13 @@ TEST_CASE("budget: messages, bytes and collectives of loops and conditionals") {
 
 TEST_CASE("budget: trips beyond counting do not wrap round") {
   const dynamic::mesh m({{"x", 2}});
-  constexpr auto n = std::int64_t{1} << 62;
   const auto p = dynamic::compile(
       [](auto a) {
         return fori_loop(
-            n,
+            std::int64_t{1} << 62,
             [](value, value h) {
               return fori_loop(
-                  n, [](value, value g) { return g * sum(g); }, h);
+                  std::int64_t{1} << 62, [](value, value g) { return g * sum(g); }, h);
             },
             a);
       },
