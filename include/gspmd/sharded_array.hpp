@@ -14,6 +14,23 @@
 
 namespace gspmd {
 
+namespace detail {
+
+/// The shards of one value on the devices of this process, whatever its type: what needs no type is compiled once.
+struct sharded_memory {
+  const mesh_shape* mesh = nullptr;  // constants of a step, or tables that must outlive this object
+  const planned_value* value = nullptr;
+  std::vector<aligned_bytes> shards;
+
+  sharded_memory() = default;
+  sharded_memory(int count, const mesh_shape& on, const planned_value& v) : mesh(&on), value(&v) {
+    for (int i = 0; i < count; ++i) shards.emplace_back(elements(v.local) * bytes_of(v.type));
+  }
+  [[nodiscard]] std::byte* at(int i) const { return shards[static_cast<std::size_t>(i)].get(); }
+};
+
+}  // namespace detail
+
 /// A tensor on the devices that a communicator holds: of every one its shard, in memory that this object owns. `scatter` and
 /// `make_result` make one, a step takes it, `gather` makes it whole.
 template <class T>
@@ -25,29 +42,26 @@ class sharded_array {
   /// Zeros, laid out as a value of a plan.
   template <communicator Comm>
   sharded_array(const Comm& comm, const detail::mesh_shape& mesh, const detail::planned_value& value)
-      : mesh_(&mesh), value_(&value) {
-    for (int i = 0; i < comm.local_count(); ++i) shards_.emplace_back(local_elems() * detail::bytes_of(value.type));
-  }
+      : memory_(comm.local_count(), mesh, value) {}
 
-  [[nodiscard]] const detail::extents& shape() const { return value_->global; }
+  [[nodiscard]] const detail::extents& shape() const { return planned().global; }
   /// The extents of every shard, padding included.
-  [[nodiscard]] const detail::extents& local_shape() const { return value_->local; }
-  [[nodiscard]] std::int64_t local_elems() const { return detail::elements(value_->local); }
+  [[nodiscard]] const detail::extents& local_shape() const { return planned().local; }
+  [[nodiscard]] std::int64_t local_elems() const { return detail::elements(planned().local); }
   /// On how many devices of this process: 1 for threads and mpi, all for simulated.
-  [[nodiscard]] int local_count() const { return static_cast<int>(shards_.size()); }
+  [[nodiscard]] int local_count() const { return static_cast<int>(memory_.shards.size()); }
   /// The shard of the i-th of them.
   [[nodiscard]] std::span<T> shard(int i = 0) { return {data(i), static_cast<std::size_t>(local_elems())}; }
   [[nodiscard]] std::span<const T> shard(int i = 0) const { return {data(i), static_cast<std::size_t>(local_elems())}; }
-  [[nodiscard]] T* data(int i = 0) { return reinterpret_cast<T*>(shards_[static_cast<std::size_t>(i)].get()); }
-  [[nodiscard]] const T* data(int i = 0) const { return reinterpret_cast<const T*>(shards_[static_cast<std::size_t>(i)].get()); }
+  [[nodiscard]] T* data(int i = 0) { return reinterpret_cast<T*>(memory_.at(i)); }
+  [[nodiscard]] const T* data(int i = 0) const { return reinterpret_cast<const T*>(memory_.at(i)); }
 
-  [[nodiscard]] const detail::mesh_shape& mesh() const { return *mesh_; }
-  [[nodiscard]] const detail::planned_value& planned() const { return *value_; }
+  [[nodiscard]] const detail::mesh_shape& mesh() const { return *memory_.mesh; }
+  [[nodiscard]] const detail::planned_value& planned() const { return *memory_.value; }
+  [[nodiscard]] const detail::sharded_memory& memory() const { return memory_; }
 
  private:
-  const detail::mesh_shape* mesh_ = nullptr;  // constants of a step, or tables that must outlive this object
-  const detail::planned_value* value_ = nullptr;
-  std::vector<detail::aligned_bytes> shards_;
+  detail::sharded_memory memory_;
 };
 
 namespace detail {
@@ -57,20 +71,33 @@ inline constexpr bool is_sharded_array = false;
 template <class T>
 inline constexpr bool is_sharded_array<sharded_array<T>> = true;
 
+template <communicator Comm>
+std::vector<int> devices_of(const Comm& comm) {
+  std::vector<int> devices;
+  for (int i = 0; i < comm.local_count(); ++i) devices.push_back(comm.device(i));
+  return devices;
+}
+
+inline void check_whole_size(const extents& shape, std::size_t given) {
+  if (static_cast<std::int64_t>(given) != elements(shape))
+    throw error("scatter: the input is " + std::string(shape_text(shape).view()) + " with " + std::to_string(elements(shape)) +
+                " elements and the array given has " + std::to_string(given));
+}
+
+template <class T>
+void cut_shards(const std::vector<int>& devices, const T* from, sharded_array<T>& shards) {
+  for (std::size_t i = 0; i < devices.size(); ++i)
+    cut_shard(shards.mesh(), shards.planned(), shards.mesh().coordinates_of(devices[i]), from, shards.data(static_cast<int>(i)));
+}
+
 template <class T, class Comm, class Whole>
 void fill_shards(const Comm& comm, const Whole& whole, sharded_array<T>& shards) {
-  const T* from;
   if constexpr (std::is_pointer_v<Whole>) {
-    from = whole;
+    cut_shards<T>(devices_of(comm), whole, shards);
   } else {
-    from = std::data(whole);
-    if (static_cast<std::int64_t>(std::size(whole)) != elements(shards.shape()))
-      throw error("scatter: the input is " + std::string(shape_text(shards.shape()).view()) + " with " +
-                  std::to_string(elements(shards.shape())) + " elements and the array given has " +
-                  std::to_string(std::size(whole)));
+    check_whole_size(shards.shape(), std::size(whole));
+    cut_shards<T>(devices_of(comm), std::data(whole), shards);
   }
-  for (int i = 0; i < comm.local_count(); ++i)
-    cut_shard(shards.mesh(), shards.planned(), shards.mesh().coordinates_of(comm.device(i)), from, shards.data(i));
 }
 
 }  // namespace detail
@@ -88,8 +115,8 @@ auto scatter(const Comm& comm, const Whole& whole) {
                 "gspmd: scatter: give an array for an `in`, and for a `record` its struct of arrays");
   return detail::with_leaf_numbers<first>(
       [&]<std::size_t Leaf>(std::integral_constant<std::size_t, Leaf>, const auto& array) {
-        using T = typename Step::template input_shard<Leaf>::element;
-        sharded_array<std::remove_const_t<T>> shards(comm, *Step::view.mesh, Step::view.value(Step::view.inputs[Leaf]));
+        sharded_array<typename Step::template input_element<Leaf>> shards(comm, *Step::view.mesh,
+                                                                          Step::view.value(Step::view.inputs[Leaf]));
         detail::fill_shards(comm, array, shards);
         return shards;
       },
@@ -106,8 +133,8 @@ auto make_result(const Comm& comm) {
   require_devices(comm, Step::device_count);
   using result = typename Step::callable_result;
   const auto make = [&]<std::size_t Leaf>(std::integral_constant<std::size_t, Leaf>, const auto&) {
-    return sharded_array<typename Step::template output_shard<Leaf>::element>(comm, *Step::view.mesh,
-                                                                              Step::view.value(Step::view.outputs[Leaf]));
+    return sharded_array<typename Step::template output_element<Leaf>>(comm, *Step::view.mesh,
+                                                                       Step::view.value(Step::view.outputs[Leaf]));
   };
   if constexpr (detail::is_tuple<result>)
     return detail::with_leaf_numbers<detail::leaves_before<result, K>()>(make, std::tuple_element_t<K, result>{});
