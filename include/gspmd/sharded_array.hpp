@@ -23,7 +23,7 @@ struct sharded_memory {
   std::vector<aligned_bytes> shards;
 
   sharded_memory() = default;
-  sharded_memory(int count, const mesh_shape& on, const planned_value& v) : mesh(&on), value(&v) {
+  [[gnu::noinline]] sharded_memory(int count, const mesh_shape& on, const planned_value& v) : mesh(&on), value(&v) {
     for (int i = 0; i < count; ++i) shards.emplace_back(elements(v.local) * bytes_of(v.type));
   }
   [[nodiscard]] std::byte* at(int i) const { return shards[static_cast<std::size_t>(i)].get(); }
@@ -43,6 +43,8 @@ class sharded_array {
   template <communicator Comm>
   sharded_array(const Comm& comm, const detail::mesh_shape& mesh, const detail::planned_value& value)
       : memory_(comm.local_count(), mesh, value) {}
+  sharded_array(int local_count, const detail::mesh_shape& mesh, const detail::planned_value& value)
+      : memory_(local_count, mesh, value) {}
 
   [[nodiscard]] const detail::extents& shape() const { return planned().global; }
   /// The extents of every shard, padding included.
@@ -71,12 +73,22 @@ inline constexpr bool is_sharded_array = false;
 template <class T>
 inline constexpr bool is_sharded_array<sharded_array<T>> = true;
 
-template <communicator Comm>
-std::vector<int> devices_of(const Comm& comm) {
-  std::vector<int> devices;
-  for (int i = 0; i < comm.local_count(); ++i) devices.push_back(comm.device(i));
-  return devices;
-}
+/// Which devices of how many this process holds: what becomes of shards before and after a step does not depend on anything
+/// else of a communicator, and is compiled once for all of them.
+class held_devices {
+ public:
+  template <communicator Comm>
+  explicit held_devices(const Comm& comm) : device_count_(comm.device_count()) {
+    for (int i = 0; i < comm.local_count(); ++i) held_.push_back(comm.device(i));
+  }
+  [[nodiscard]] int device_count() const { return device_count_; }
+  [[nodiscard]] int local_count() const { return static_cast<int>(held_.size()); }
+  [[nodiscard]] int device(int i) const { return held_[static_cast<std::size_t>(i)]; }
+
+ private:
+  int device_count_;
+  std::vector<int> held_;
+};
 
 inline void check_whole_size(const extents& shape, std::size_t given) {
   if (static_cast<std::int64_t>(given) != elements(shape))
@@ -85,19 +97,46 @@ inline void check_whole_size(const extents& shape, std::size_t given) {
 }
 
 template <class T>
-void cut_shards(const std::vector<int>& devices, const T* from, sharded_array<T>& shards) {
-  for (std::size_t i = 0; i < devices.size(); ++i)
-    cut_shard(shards.mesh(), shards.planned(), shards.mesh().coordinates_of(devices[i]), from, shards.data(static_cast<int>(i)));
+void cut_shards(const held_devices& devices, const T* from, sharded_array<T>& shards) {
+  for (int i = 0; i < devices.local_count(); ++i)
+    cut_shard(shards.mesh(), shards.planned(), shards.mesh().coordinates_of(devices.device(i)), from, shards.data(i));
 }
 
-template <class T, class Comm, class Whole>
-void fill_shards(const Comm& comm, const Whole& whole, sharded_array<T>& shards) {
+template <class T, class Whole>
+[[gnu::noinline]] sharded_array<T> scatter_leaf(const held_devices& devices, const mesh_shape& mesh, const planned_value& value,
+                                                const Whole& whole) {
+  sharded_array<T> shards(devices.local_count(), mesh, value);
   if constexpr (std::is_pointer_v<Whole>) {
-    cut_shards<T>(devices_of(comm), whole, shards);
+    cut_shards<T>(devices, whole, shards);
   } else {
     check_whole_size(shards.shape(), std::size(whole));
-    cut_shards<T>(devices_of(comm), std::data(whole), shards);
+    cut_shards<T>(devices, std::data(whole), shards);
   }
+  return shards;
+}
+
+template <class Step, std::size_t K, class Whole>
+auto scatter_on(const held_devices& devices, const Whole& whole) {
+  constexpr auto first = Step::template first_input<K>;
+  static_assert(leaf_count<Whole>() == Step::template first_input<K + 1> - first,
+                "gspmd: scatter: give an array for an `in`, and for a `record` its struct of arrays");
+  return with_leaf_numbers<first>(
+      [&]<std::size_t Leaf>(std::integral_constant<std::size_t, Leaf>, const auto& array) {
+        return scatter_leaf<typename Step::template input_element<Leaf>>(devices, *Step::view.mesh,
+                                                                         Step::view.value(Step::view.inputs[Leaf]), array);
+      },
+      whole);
+}
+
+template <class Step, std::size_t K>
+auto make_result_on(const held_devices& devices) {
+  using result = typename Step::callable_result;
+  const auto make = [&]<std::size_t Leaf>(std::integral_constant<std::size_t, Leaf>, const auto&) {
+    return sharded_array<typename Step::template output_element<Leaf>>(devices.local_count(), *Step::view.mesh,
+                                                                       Step::view.value(Step::view.outputs[Leaf]));
+  };
+  if constexpr (is_tuple<result>) return with_leaf_numbers<leaves_before<result, K>()>(make, std::tuple_element_t<K, result>{});
+  else return with_leaf_numbers<0>(make, result{});
 }
 
 }  // namespace detail
@@ -110,17 +149,7 @@ void fill_shards(const Comm& comm, const Whole& whole, sharded_array<T>& shards)
 template <class Step, std::size_t K, communicator Comm, class Whole>
 auto scatter(const Comm& comm, const Whole& whole) {
   require_devices(comm, Step::device_count);
-  constexpr auto first = Step::template first_input<K>;
-  static_assert(detail::leaf_count<Whole>() == Step::template first_input<K + 1> - first,
-                "gspmd: scatter: give an array for an `in`, and for a `record` its struct of arrays");
-  return detail::with_leaf_numbers<first>(
-      [&]<std::size_t Leaf>(std::integral_constant<std::size_t, Leaf>, const auto& array) {
-        sharded_array<typename Step::template input_element<Leaf>> shards(comm, *Step::view.mesh,
-                                                                          Step::view.value(Step::view.inputs[Leaf]));
-        detail::fill_shards(comm, array, shards);
-        return shards;
-      },
-      whole);
+  return detail::scatter_on<Step, K>(detail::held_devices(comm), whole);
 }
 
 /// Zeroed memory for result `K` of a step, counting the parts of the tuple that the program returns: a sharded_array, or
@@ -131,14 +160,7 @@ auto scatter(const Comm& comm, const Whole& whole) {
 template <class Step, std::size_t K, communicator Comm>
 auto make_result(const Comm& comm) {
   require_devices(comm, Step::device_count);
-  using result = typename Step::callable_result;
-  const auto make = [&]<std::size_t Leaf>(std::integral_constant<std::size_t, Leaf>, const auto&) {
-    return sharded_array<typename Step::template output_element<Leaf>>(comm, *Step::view.mesh,
-                                                                       Step::view.value(Step::view.outputs[Leaf]));
-  };
-  if constexpr (detail::is_tuple<result>)
-    return detail::with_leaf_numbers<detail::leaves_before<result, K>()>(make, std::tuple_element_t<K, result>{});
-  else return detail::with_leaf_numbers<0>(make, result{});
+  return detail::make_result_on<Step, K>(detail::held_devices(comm));
 }
 
 /// The whole array of a sharded one, or a group of them of a group, on every device. Collective.
