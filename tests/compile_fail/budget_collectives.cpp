@@ -2,7 +2,7 @@
 // expect: gspmd: the program is over its budget
 // expect: a device takes part in 1
 // expect: collectives, 0 are allowed; most of
-// expect: einsum at budget_collectives.cpp:12
+// expect: einsum at budget_collectives.cpp:14
 #include <gspmd/gspmd.hpp>
 
 using namespace gspmd;

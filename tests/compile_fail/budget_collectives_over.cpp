@@ -2,7 +2,7 @@
 // expect: gspmd: the program is over its budget
 // expect: a device takes part in 1
 // expect: collectives over `model`, 0 are
-// expect: budget_collectives_over.cpp:12 1
+// expect: budget_collectives_over.cpp:14 1
 #include <gspmd/gspmd.hpp>
 
 using namespace gspmd;

@@ -2,7 +2,7 @@
 // expect: gspmd: the program is over its budget
 // expect: a device sends 2 messages in
 // expect: all_reduce, 1 are allowed; most of
-// expect: budget_messages_in_kind.cpp:12 2
+// expect: budget_messages_in_kind.cpp:14 2
 #include <gspmd/gspmd.hpp>
 
 using namespace gspmd;

@@ -2,7 +2,7 @@
 // expect: gspmd: the program is over its budget
 // expect: a device sends 2 messages, 1 are
 // expect: allowed; most of it: all_reduce
-// expect: budget_messages_total.cpp:12 2
+// expect: budget_messages_total.cpp:14 2
 #include <gspmd/gspmd.hpp>
 
 using namespace gspmd;

@@ -12,6 +12,7 @@
 #include "gspmd/detail/ops/local.hpp"
 #include "gspmd/detail/ops/reduce.hpp"
 #include "gspmd/detail/passes/lazy_ops.hpp"
+#include "gspmd/detail/support/saturating.hpp"
 
 namespace gspmd::detail {
 

@@ -125,6 +125,19 @@ class use_choice : public window_choice {
     use_plan best = plan_of(n, rule, search.assemble(first), held);
     auto best_bytes = cost_of(i, n, best);
     if (best_bytes == 0) return best;
+    // A plan that would be refused for the whole copies it makes (see silent_replication): only if nothing else is possible.
+    std::uint32_t held_fast = 0;  // by operand: the axes that split it must go on to do so
+    if (!graph_.allow_replication && !n.allow_replication)
+      for (int k = 0; k < n.operands.count; ++k)
+        if (must_lose_a_split(n, rule, k)) held_fast |= std::uint32_t{1} << k;
+    const auto refusal_of = [&](const use_plan& p) {
+      std::int64_t refused = 0;
+      for (int k = 0; k < n.operands.count && held_fast != 0; ++k)
+        if ((held_fast >> k & 1U) != 0 && (completed_of(n.operands[k]).split_axes() & ~p.wanted[k].split_axes()) != 0)
+          refused = never;
+      return refused;
+    };
+    best_bytes += refusal_of(best);
     search.know(tensors_of(i, n, rule));
     best_bytes += weight_of(search.work_of(best.uses));
     const auto wishes = later_wishes(i, n);
@@ -135,7 +148,8 @@ class use_choice : public window_choice {
     search.run(best_bytes, [&](const factor_splits& uses, std::int64_t memory) {
       if (uses == best.uses) return best_bytes;
       const use_plan trial = plan_of(n, rule, uses, held);
-      const auto bytes = cost_of(i, n, trial) + weight_of(search.work_of(uses)) + most_saved - saved(n, trial, wishes);
+      const auto bytes =
+          cost_of(i, n, trial) + weight_of(search.work_of(uses)) + most_saved - saved(n, trial, wishes) + refusal_of(trial);
       bool better = bytes < best_bytes;
       if (bytes == best_bytes) {
         const int more = messages_of(i, n, trial) - messages_of(i, n, best);

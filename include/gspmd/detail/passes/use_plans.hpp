@@ -40,9 +40,11 @@ class use_plans : public value_forms {
 
   /// True when the operator cannot keep a split that its operand was to have, whatever it would cost.
   [[nodiscard]] constexpr bool loses_a_split(const node& n, const op_rule& rule, int k, const sharding& wanted) const {
-    if (rule.uniform) return false;
+    return (completed_of(n.operands[k]).split_axes() & ~wanted.split_axes()) != 0 && must_lose_a_split(n, rule, k);
+  }
+  [[nodiscard]] constexpr bool must_lose_a_split(const node& n, const op_rule& rule, int k) const {
     const sharding& had = completed_of(n.operands[k]);
-    if ((had.split_axes() & ~wanted.split_axes()) == 0) return false;
+    if (rule.uniform || had.splits.empty()) return false;
     const use_search::wishes none;
     const use_search search(mesh_, rule, none);
     const auto kept = to_dims(mesh_, rule, rule.operand(k), search.legal(to_factors(mesh_, rule, rule.operand(k), had.splits)));
