@@ -476,7 +476,7 @@ TEST_CASE("mistakes in loops and conditionals") {
        }),
        "result 0 of the body is f32[] and that of the other body is f32[4,3]");
   says(error_of([](auto x) {
-         return scan([](value h, value r) { return std::tuple{h + r, h}; }, sum(x, {0}), x);
+         return scan([](value h, value r) { return std::tuple{h + r, h}; }, sum(x), sum(x, {1}));  // no other dim to split
        }),
        "cannot work on that split");
   says(error_of([](auto x) {
