@@ -109,7 +109,7 @@ template <class T, class Whole>
   if constexpr (std::is_pointer_v<Whole>) {
     cut_shards<T>(devices, whole, shards);
   } else {
-    check_whole_size(shards.shape(), std::size(whole));
+    check_whole_size(shards.shape(), static_cast<std::size_t>(std::size(whole)));
     cut_shards<T>(devices, std::data(whole), shards);
   }
   return shards;
