@@ -24,6 +24,7 @@ struct instruction {
   ir::sharding from, to;  // of what is moved
   bool moves = false;
   bool forced = false;
+  bool joined = false;        // goes in the message of the all_reduce before it
   int loop = 0;               // operators with the same number are one loop; 0: none
   std::vector<int> operands;  // local values
   int result = -1;            // local value
@@ -136,6 +137,7 @@ class instruction_lister {
       i.from = from.layout;
       i.to = result.layout;
       i.forced = op.forced;
+      i.joined = op.joined;
       i.communicates = op.what != ir::local_kind::slice;
       i.kind = i.communicates ? ir::name_of(op.collective) : "all_slice";
       i.axes = i.communicates ? op.axes : 0;

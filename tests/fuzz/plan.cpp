@@ -60,11 +60,15 @@ void look_at(const planned_program& p) {
   if (p.program->bytes_sent_per_device() < 0 || p.program->peak_bytes_per_device() < 0) fail("a negative number of bytes");
   std::int64_t sum = 0;
   std::size_t collectives = 0;
+  bool any_joined = false;
   for (const auto& i : p.instructions) {
     sum += i.bytes;
-    collectives += i.communicates ? 1 : 0;
+    collectives += i.communicates && !i.joined ? 1 : 0;
+    any_joined = any_joined || i.joined;
   }
-  if (sum != p.program->bytes_sent_per_device()) fail("the bytes of the instructions are not those of the plan");
+  // Several all_reduces in one message may send a little less than each alone, which is what an instruction says.
+  const auto sent = p.program->bytes_sent_per_device();
+  if (any_joined ? sum < sent : sum != sent) fail("the bytes of the instructions are not those of the plan");
   if (collectives != p.program->collectives().size()) fail("the instructions have other collectives than the plan");
 }
 
