@@ -460,7 +460,7 @@ class compile {
       }(std::make_index_sequence<detail::part_count<Plain>()>{});
     } else if constexpr (detail::is_sharded_array<Plain>) {
       detail::check_shards(view, planned::info, K, count, given.local_count(), given.planned(), given.mesh());
-      for (std::size_t d = 0; d < count; ++d) put_shard<K>(d, given.memory().at(static_cast<int>(d)));
+      for (std::size_t d = 0; d < count; ++d) put_shard<K>(d, given.data(static_cast<int>(d)));
     } else {
       if (count != 1) detail::throw_several_devices(count);
       if constexpr (K < input_count) put_shard<K>(0, shard_data<K, input_shard<K>>(given));

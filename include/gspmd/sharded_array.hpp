@@ -60,7 +60,6 @@ class sharded_array {
 
   [[nodiscard]] const detail::mesh_shape& mesh() const { return *memory_.mesh; }
   [[nodiscard]] const detail::planned_value& planned() const { return *memory_.value; }
-  [[nodiscard]] const detail::sharded_memory& memory() const { return memory_; }
 
  private:
   detail::sharded_memory memory_;
