@@ -458,6 +458,9 @@ class compile {
       [&]<std::size_t... P>(std::index_sequence<P...>) {
         (put<K + detail::parts_before<Plain, P>()>(count, detail::part<P>(given)), ...);
       }(std::make_index_sequence<detail::part_count<Plain>()>{});
+    } else if constexpr (detail::is_sharded_array<Plain> && K >= input_count && std::is_const_v<Given>) {
+      if constexpr (accepted)
+        detail::refuse<detail::mistake::shard, detail::wrong_shard<K, input_count, output_shard<K - input_count>, Given>>();
     } else if constexpr (detail::is_sharded_array<Plain>) {
       detail::check_shards(view, planned::info, K, count, given.local_count(), given.planned(), given.mesh());
       for (std::size_t d = 0; d < count; ++d) put_shard<K>(d, given.data(static_cast<int>(d)));
