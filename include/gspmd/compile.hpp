@@ -131,13 +131,8 @@ struct partition_part {
       parts.begin();
       if constexpr (Part > 1) parts.load(partition_part<Tables, Part - 1>::state().thaw());
       parts.emit_nodes(static_cast<int>((Part - 1) * nodes_per_evaluation), static_cast<int>(last));
-      if (last == nodes) {
-        parts.end();
-        all_reduce_joiner(g, Tables::mesh(), parts.program).run();
-        state.program = std::move(parts.program);
-      } else {
-        state = parts.save();
-      }
+      if (last == nodes) state.program = finish_partition(parts, g, Tables::mesh());
+      else state = parts.save();
     }
     return state;
   }

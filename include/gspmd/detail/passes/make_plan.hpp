@@ -94,11 +94,18 @@ constexpr std::vector<sharding> complete_graph(const graph& g, const mesh_shape&
   return std::move(completed.shardings);
 }
 
-constexpr local_program partition_graph(const graph& g, const mesh_shape& mesh, std::span<const sharding> completed) {
-  partitioner parts(g, mesh, completed);
-  parts.run();
+/// The local program, once all nodes are emitted.
+constexpr local_program finish_partition(partitioner& parts, const graph& g, const mesh_shape& mesh) {
+  parts.end();
   all_reduce_joiner(g, mesh, parts.program).run();
   return std::move(parts.program);
+}
+
+constexpr local_program partition_graph(const graph& g, const mesh_shape& mesh, std::span<const sharding> completed) {
+  partitioner parts(g, mesh, completed);
+  parts.begin();
+  parts.emit_nodes(0, static_cast<int>(g.nodes.size()));
+  return finish_partition(parts, g, mesh);
 }
 
 /// The lines of the program, with what each costs a device.
