@@ -3,7 +3,7 @@
 
 #include <vector>
 
-#include "gspmd/detail/exec/contraction_plan.hpp"
+#include "gspmd/detail/exec/contraction_planner.hpp"
 #include "gspmd/detail/exec/message_plan.hpp"
 #include "gspmd/detail/ops/einsum.hpp"
 #include "gspmd/detail/ops/local.hpp"
