@@ -23,6 +23,9 @@ struct sharded_memory {
   std::vector<aligned_bytes> shards;
 
   sharded_memory() = default;
+  sharded_memory(sharded_memory&&) = default;
+  sharded_memory& operator=(sharded_memory&&) = default;
+  [[gnu::noinline]] ~sharded_memory() {}
   [[gnu::noinline]] sharded_memory(int count, const mesh_shape& on, const planned_value& v) : mesh(&on), value(&v) {
     for (int i = 0; i < count; ++i) shards.emplace_back(elements(v.local) * bytes_of(v.type));
   }
