@@ -183,12 +183,7 @@ class session {
   template <communicator Comm>
   void run(Comm& comm, const void* const* inputs, void* const* outputs) {
     const auto& view = program_.view();
-    bound_.bind(comm, view);
-    detail::check_memory(view, bound_.devices.size(), inputs, outputs);
-    for (std::size_t d = 0; d < bound_.devices.size(); ++d) {
-      bound_.devices[d].inputs = inputs + d * view.inputs.size();
-      bound_.devices[d].outputs = outputs + d * view.outputs.size();
-    }
+    bound_.bind(comm, view, inputs, outputs);
     steps_.run(comm, bound_.devices.data(), bound_.from.data(), bound_.to.data());
   }
 
