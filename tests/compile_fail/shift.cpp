@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // expect: gspmd: a dim is named that the tensor does not have
 // expect: shift at shift.cpp:
-// expect: dim 2 is not a dim of [64,512]
+// expect: dim 2 is not
+// expect: a dim of [64,512]; dims count from 0
 #include <gspmd/gspmd.hpp>
 
 using namespace gspmd;
