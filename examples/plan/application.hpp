@@ -37,6 +37,7 @@ inline constexpr const char* help_text =
     "  all_gather          n-1 shards                ring\n"
     "  all_to_all          (n-1)/n of the shard      direct, each device to each other one\n"
     "  collective_permute  the shard                 direct, one device to one other\n"
+    "A pad on a split dim sends what lies across the ends of the shards, no more than the shard, by collective_permute.\n"
     "An all_to_all that also gathers or cuts counts what a device needs and does not hold. all_slice (a device keeps a\n"
     "part of what it holds) and copy send nothing. The peak is inputs, outputs and everything between them.\n"
     "\n"

@@ -47,11 +47,31 @@ inline void copy_bytes(void* out, const void* in, const placed_box& placed, std:
   else copy(std::uint64_t{});
 }
 
+/// The shard of a movement's result, with the indices that its elements have in the source.
+inline buffer_layout target_of(const mesh_shape& mesh, const movement& m, const coordinates& at) {
+  auto target = layout_of(mesh, m.global, m.to, at);
+  if (m.shift.any()) {
+    target.held.begin[m.shift.dim] += m.shift.by;
+    target.held.end[m.shift.dim] += m.shift.by;
+  }
+  return target;
+}
+/// Of such a shard, the part that a shift brings no element to.
+inline held_ranges edge_of(const movement& m, const buffer_layout& target) {
+  auto edge = target.held;
+  auto &begin = edge.begin[m.shift.dim], &end = edge.end[m.shift.dim];
+  if (m.shift.by < 0) end = end < 0 ? end : 0;
+  else begin = begin > m.global[m.shift.dim] ? begin : m.global[m.shift.dim];
+  return edge;
+}
+
 /// Fills `out` of the device at `me`; peer_in(j) is the input of member j.
 inline void move_from_peers(const mesh_shape& mesh, const movement& m, const coordinates& me, peer_inputs peer_in, void* out,
                             std::int64_t bytes_per_elem) {
-  const auto target = layout_of(mesh, m.global, m.to, me);
+  const auto target = target_of(mesh, m, me);
   if (!target.held.any()) return;
+  if (m.shift.any())
+    if (const auto edge = edge_of(m, target); edge.any()) clear_box(out, place(edge, packed(edge), target), bytes_per_elem);
   const bool streaming = can_stream && target.held.elems() * bytes_per_elem >= stream_from_bytes;
   const auto n = mesh.size_of(m.axes);
   const auto self = group_index(mesh, m.axes, me);

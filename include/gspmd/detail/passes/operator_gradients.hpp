@@ -101,6 +101,7 @@ class operator_gradients {
       case opcode::reduce: visit_reduce(n, y, dy); break;
       case opcode::broadcast_in_dim: visit_broadcast(n, dy); break;
       case opcode::reshape: send(0, {&graph_, add_reshape(graph_, dy.id(), at(n.operands[0]).shape, where)}); break;
+      case opcode::shift: send(0, {&graph_, add_shift(graph_, dy.id(), n.attributes[0], -n.integer, where)}); break;
       case opcode::transpose: {
         inline_vec<std::int8_t, max_rank> inverse(n.attributes.count, 0);
         for (int d = 0; d < n.attributes.count; ++d) inverse[n.attributes[d]] = static_cast<std::int8_t>(d);

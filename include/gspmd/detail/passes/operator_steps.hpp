@@ -35,6 +35,11 @@ class operator_steps : public fuse_loops {
     const node& n = node_of(op);
     if (n.op == opcode::transpose) {
       emit_permute(op, op.operands[0], op.result, n.attributes);
+    } else if (n.op == opcode::shift) {
+      auto& s = add_step(action::move, op, 0, {op.operands[0]}, {op.result});
+      s.collective = op.collective;
+      s.bytes_sent = bytes_of(out.mesh, program_, op);
+      s.shift = op.shift;
     } else if (n.op == opcode::dynamic_index) {
       add_step(action::row, op, 0, {op.operands[0], op.operands[1]}, {op.result});
     } else if (n.op == opcode::dynamic_update) {

@@ -189,6 +189,11 @@ class partitioner : public region_parts {
     for (int k = 0; k < n.operands.count; ++k)
       op.operands.push_back(form_of(n.operands[k], plan.wanted[k], i, loses_a_split(n, rule, k, plan.wanted[k])));
     op.result = add_form(i, plan.result);
+    op.shift = shift_of(n);
+    if (op.shift.any()) {
+      op.axes = halo_of(mesh_, n.shape, plan.result, op.shift).axes;
+      op.collective = collective_kind::collective_permute;
+    }
     program.ops.push_back(op);
   }
 
