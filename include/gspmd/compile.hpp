@@ -15,6 +15,7 @@
 #include "gspmd/comm/communicator.hpp"
 #include "gspmd/detail/exec/bound_devices.hpp"
 #include "gspmd/detail/exec/constant_tables.hpp"
+#include "gspmd/detail/exec/given_memory.hpp"
 #include "gspmd/detail/exec/given_shard.hpp"
 #include "gspmd/detail/exec/static_program.hpp"
 #include "gspmd/detail/exec/step_checks.hpp"
@@ -131,13 +132,8 @@ struct partition_part {
       parts.begin();
       if constexpr (Part > 1) parts.load(partition_part<Tables, Part - 1>::state().thaw());
       parts.emit_nodes(static_cast<int>((Part - 1) * nodes_per_evaluation), static_cast<int>(last));
-      if (last == nodes) {
-        parts.end();
-        all_reduce_joiner(g, Tables::mesh(), parts.program).run();
-        state.program = std::move(parts.program);
-      } else {
-        state = parts.save();
-      }
+      if (last == nodes) state.program = finish_partition(parts, g, Tables::mesh());
+      else state = parts.save();
     }
     return state;
   }
@@ -414,12 +410,11 @@ class compile {
     constexpr auto leaf_count = detail::leaf_count<given>();
     if constexpr (leaf_count == input_count + output_count) {
       const auto count = static_cast<std::size_t>(comm.local_count());
-      given_inputs_.resize(count * input_count);
-      given_outputs_.resize(count * output_count);
+      given_.resize(view, count);
       [&]<std::size_t... K>(std::index_sequence<K...>) {
         (put<detail::leaves_before<given, K>()>(count, shards), ...);
       }(std::index_sequence_for<Shards...>{});
-      run(comm, given_inputs_.data(), given_outputs_.data());
+      run(comm, given_.inputs.data(), given_.outputs.data());
     } else {
       detail::refuse<detail::mistake::shard, detail::wrong_shard_count<leaf_count, input_count, output_count>>();
     }
@@ -428,13 +423,7 @@ class compile {
   /// The same for a communicator that holds several devices: `inputs[d * input_count + k]` is input k of its device d.
   template <communicator Comm>
   void run(Comm& comm, const void* const* inputs, void* const* outputs) {
-    bound_.bind(comm, view);
-    const auto count = bound_.devices.size();
-    detail::check_memory(view, count, inputs, outputs);
-    for (std::size_t d = 0; d < count; ++d) {
-      bound_.devices[d].inputs = inputs + d * input_count;
-      bound_.devices[d].outputs = outputs + d * output_count;
-    }
+    bound_.bind(comm, view, inputs, outputs);
     detail::run_static<program>(comm, bound_.devices.data(), bound_.from.data(), bound_.to.data());
   }
 
@@ -454,27 +443,28 @@ class compile {
   template <std::size_t K, class Given>
   void put(std::size_t count, Given& given) {
     using Plain = std::remove_cv_t<Given>;
-    if constexpr (!detail::is_leaf<Plain>) {
+    if constexpr (detail::is_sharded_tree<Plain>()) {
+      constexpr auto leaves = detail::leaf_count<Plain>();
+      constexpr auto inputs = K >= input_count ? 0 : K + leaves <= input_count ? leaves : input_count - K;
+      if constexpr (std::is_const_v<Given> && inputs < leaves) {
+        constexpr auto k = K + inputs;
+        if constexpr (accepted)
+          detail::refuse<detail::mistake::shard, detail::wrong_shard<k, input_count, output_shard<k - input_count>, Given>>();
+      } else {
+        given_.put_tree<inputs>(view, planned::info, K, count, given);
+      }
+    } else if constexpr (!detail::is_leaf<Plain>) {
       [&]<std::size_t... P>(std::index_sequence<P...>) {
         (put<K + detail::parts_before<Plain, P>()>(count, detail::part<P>(given)), ...);
       }(std::make_index_sequence<detail::part_count<Plain>()>{});
-    } else if constexpr (detail::is_sharded_array<Plain>) {
-      detail::check_shards(view, planned::info, K, count, given.local_count(), given.planned(), given.mesh());
-      for (std::size_t d = 0; d < count; ++d) put_shard<K>(d, given.data(static_cast<int>(d)));
     } else {
       if (count != 1) detail::throw_several_devices(count);
-      if constexpr (K < input_count) put_shard<K>(0, shard_data<K, input_shard<K>>(given));
-      else put_shard<K>(0, shard_data<K, output_shard<K - input_count>>(given));
+      if constexpr (K < input_count) given_.put(view, K, 0, static_cast<const void*>(shard_data<K, input_shard<K>>(given)));
+      else given_.put(view, K, 0, static_cast<void*>(shard_data<K, output_shard<K - input_count>>(given)));
     }
   }
-  template <std::size_t K, class T>
-  void put_shard(std::size_t d, T* shard) {
-    if constexpr (K < input_count) given_inputs_[d * input_count + K] = shard;
-    else given_outputs_[d * output_count + K - input_count] = shard;
-  }
   detail::bound_devices bound_;
-  std::vector<const void*> given_inputs_;
-  std::vector<void*> given_outputs_;
+  detail::given_memory given_;
 };
 
 }  // namespace gspmd

@@ -96,7 +96,7 @@ struct random_options {
 /// runs, and has every device's output buffers checked:
 ///
 ///   random_program p(seed);
-///   completion c(p.g, p.mesh); c.run(); partitioner q(p.g, p.mesh, c.shardings); q.run();
+///   completion c(p.g, p.mesh); c.run(); partitioner q(p.g, p.mesh, c.shardings); ... q.end();
 ///   buffer = p.local_input(i, device, q.program.value(q.program.inputs[i]).layout);         for all devices and inputs
 ///   message = p.check_output(k, device, q.program.value(q.program.outputs[k]).layout, buffer);   empty if right
 ///

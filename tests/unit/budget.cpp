@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// labels: planner
+// group: dynamic
 // Counts, bytes, messages and flops of a plan: as constants of a step and as values of a program, against closed forms.
 #include <doctest/doctest.h>
 
@@ -154,9 +154,9 @@ TEST_CASE("check_budget: the text of the compile error, at run time") {
   begins([&] { check_budget<max_bytes_in<collective_kind::all_gather, 191>>(p); },
          "a device sends 192 bytes in all_gather, 191 are allowed" + culprit);
   begins([&] { check_budget<max_collectives_over<"x", 0>>(p); },
-         "a device takes part in 1 collectives over `x`, 0 are allowed" + culprit);
+         "a device takes part in 1 collective over `x`, 0 are allowed" + culprit);
   begins([&] { check_budget<max_collectives_in<collective_kind::all_gather, 0>>(p); },
-         "a device takes part in 1 collectives in all_gather, 0 are allowed" + culprit);
+         "a device takes part in 1 collective in all_gather, 0 are allowed" + culprit);
   begins([&] { check_budget<max_flops<15>>(p); }, "a device computes 16 flops, 15 are allowed; most of it: relu at budget.cpp:");
   begins([&] { check_budget<max_bytes_over<"y", 0>>(p); }, "`y` is not an axis of the mesh; its axes are x");
 }

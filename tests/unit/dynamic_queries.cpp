@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// labels: planner
+// group: dynamic
 #include <doctest/doctest.h>
 
 #include <algorithm>

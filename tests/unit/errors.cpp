@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
+// labels: threads
+// group: map
 // What goes wrong at run time, and the words for it.
 #include <doctest/doctest.h>
 

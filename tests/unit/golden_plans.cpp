@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // labels: planner
+// group: plans
 // Plans of common programs, planned at run time: what they communicate stands in tests/golden/plans.txt; the checks say what
 // it has to be. Names of features (F191) are those of the project's inventory.
 #include <doctest/doctest.h>

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // timeout: 600
+// group: operators
 #include <doctest/doctest.h>
 
 #include <cmath>

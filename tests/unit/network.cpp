@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // labels: planner
+// group: plans
 // Estimated times: closed forms, and what the papers measured (GShard Fig. 9, GSPMD Tables 2 and 6).
 #include <doctest/doctest.h>
 

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// labels: exhaustive
+// labels: threads
+// group: map
 #include "gspmd/placed_array.hpp"
 
 #include <doctest/doctest.h>

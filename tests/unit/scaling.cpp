@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // labels: planner
+// group: plans
 // GShard Table 4: how compute and communication of partitioned operators grow with the number of devices, by planning them for
 // 2 to 2048 devices.
 #include <doctest/doctest.h>

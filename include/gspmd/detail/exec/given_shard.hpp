@@ -74,6 +74,8 @@ struct wrong_shard {
         << (K < InputCount ? "; bring it to the step's sharding: to_step<step, " : "; give a make_result<step, ")
         << static_cast<std::int64_t>(K < InputCount ? K : K - InputCount)
         << (K < InputCount ? ">(comm, array)" : ">(comm) and then from_step");
+    } else if constexpr (std::is_const_v<Given> && K >= InputCount) {
+      t << " is written and what is given is const";
     } else if constexpr (!is_shard<Given>) {
       t << " is " << shard_text<Wanted>() << "; give a shard_view of that, or a pointer or contiguous range of its elements";
     } else if constexpr (!is_on_mesh_of<Wanted, Given>) {

@@ -22,13 +22,8 @@ class partitioner : public region_parts {
  public:
   using region_parts::region_parts;
 
-  constexpr void run() {
-    begin();
-    emit_nodes(0, static_cast<int>(graph_.nodes.size()));
-    end();
-  }
-
-  // In parts, for compilers that limit the steps of one evaluation: begin, load what another one saved, emit_nodes, save.
+  // In parts, for compilers that limit the steps of one evaluation: begin, load what another one saved, emit_nodes, save. After the
+  // last node: finish_partition.
 
   constexpr void begin() {
     needed_.resize(graph_.nodes.size(), 0);
