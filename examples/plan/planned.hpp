@@ -12,6 +12,9 @@
 /// A document with its plan, in the document's words.
 namespace plan_tool {
 
+/// A pad of the document is one shift or several.
+inline const char* name_in_document(ir::opcode op) { return op == ir::opcode::shift ? "pad" : ir::name_of(op); }
+
 /// One line of the program that every device runs.
 struct instruction {
   std::string kind;  // the operator, the collective, `all_slice` (a device keeps a part of what it holds) or `copy`
@@ -188,7 +191,7 @@ class instruction_lister {
 
   [[nodiscard]] std::string name_of_operator(int node) const {
     const auto op = p_.built.graph.nodes[at(node)].op;
-    return ir::is_compare(op) ? "compare" : op == ir::opcode::shift ? "pad" : ir::name_of(op);
+    return ir::is_compare(op) ? "compare" : name_in_document(op);
   }
 
   planned_program& p_;
