@@ -118,6 +118,7 @@ inline constexpr std::size_t nodes_per_evaluation = 64;
 #else
 inline constexpr std::size_t nodes_per_evaluation = 1024;
 #endif
+static_assert(nodes_per_evaluation % partitioner::nodes_per_stretch == 0);
 
 /// The local program after `Part` times so many nodes: one evaluation, if the guess of its size holds.
 template <class Tables, std::size_t Part>

@@ -13,6 +13,7 @@
 #include "gspmd/detail/passes/reduction_search.hpp"
 #include "gspmd/detail/support/text.hpp"
 #include "support/collective_oracle.hpp"
+#include "support/graph_builder.hpp"
 #include "support/layouts.hpp"
 
 /// All shardings of a shape on a mesh, and between each two of them the cheapest path by exhaustive search: what the ways that
@@ -198,7 +199,8 @@ struct path {
   std::string wrong;
 };
 inline path path_of(const mesh_shape& mesh, const extents& global, const sharding& from, const sharding& to) {
-  path p{cheapest_path(mesh, global, from, to), {}};
+  int may_look_at = reduction_search::most_looked_at;
+  path p{cheapest_path(mesh, global, from, to, may_look_at), {}};
   if (p.steps.size() > 8) p.wrong = "more than 8 steps";
   if (!same_layout(p.steps.empty() ? from : p.steps.back().to, to)) p.wrong = "stops before the target";
   return p;
@@ -222,7 +224,8 @@ inline std::int32_t value_at(const mesh_shape& mesh, std::int64_t index, axis_ma
 }
 
 /// How many elements are wrong after a path was executed.
-inline int wrong_after(const mesh_shape& mesh, const extents& global, sharding from, const sharding& to, const path& p, monoid kind) {
+inline int wrong_after(const mesh_shape& mesh, const extents& global, sharding from, const sharding& to, const path& p,
+                       monoid kind) {
   const auto source = from.partial;
   from.kind = kind;
   gspmd::simulated_communicator comm(static_cast<int>(mesh.device_count()));
@@ -363,6 +366,28 @@ inline tally check_all(bool even, reductions which) {
   CHECK(t.beyond == 0);
   CHECK(t.understated == 0);
   return t;
+}
+
+using texts = std::vector<std::string>;
+
+/// The steps of a path, `all_to_all xy 14` with the elements that a device sends, and its data on simulated devices.
+inline texts steps_between(const mesh_shape& mesh, const extents& global, sharding from, const sharding& to) {
+  const auto p = path_of(mesh, global, from, to);
+  CHECK(p.wrong == "");
+  CHECK(wrong_after(mesh, global, from, to, p, monoid::add) == 0);
+  texts result;
+  for (const auto& step : p.steps) {
+    const auto sends = ' ' + std::to_string(step_bytes(mesh, global, from, step, 1));
+    if (step.what == reshard_step::kind::slice) result.emplace_back("slice");
+    else if (step.what == reshard_step::kind::move)
+      result.push_back(name_of(classify(mesh, movement{global, from, step.to, step.axes})) + (' ' + axes_text(step.axes)) +
+                       sends);
+    else
+      result.push_back(name_of(classify(mesh, reduction{global, from, step.to, step.axes, from.kind})) +
+                       (' ' + axes_text(step.axes)) + sends);
+    from = step.to;
+  }
+  return result;
 }
 
 }  // namespace reshards

@@ -47,6 +47,7 @@ class partitioner : public region_parts {
 
   constexpr void emit_nodes(int first, int last) {
     for (int i = first; i < last; ++i) {
+      begin_stretch(i / nodes_per_stretch);
       const node& n = graph_.nodes[static_cast<std::size_t>(i)];
       if (n.op == opcode::parameter) {
         program.inputs.push_back(add_value(i, completed_of(i)));
@@ -66,6 +67,7 @@ class partitioner : public region_parts {
   }
 
   constexpr void end() {
+    begin_stretch(-2);
     for (const int o : graph_.outputs) {
       sharding wanted = completed_of(o);
       wanted.partial = 0;

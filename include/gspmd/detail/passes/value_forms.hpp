@@ -124,7 +124,7 @@ class value_forms {
       add_op(op, level);
       return v;
     }
-    for (const auto& step : cheapest_path(mesh_, shape_of(i), program.value(v).layout, wanted)) {
+    for (const auto& step : path_to(wanted, program.value(v).layout, shape_of(i))) {
       const sharding from = program.value(v).layout;
       local_op op;
       op.node = user;
@@ -145,6 +145,29 @@ class value_forms {
       add_op(op, level);
     }
     return v;
+  }
+
+  /// Ways to reduce uneven shards are searched for: so many shardings are looked at for every so many nodes. Each search is made
+  /// once, and its result is used again until then. Where a plan is made in several evaluations, one begins with such a stretch,
+  /// so that all compilers and the run-time path find the same.
+ public:
+  static constexpr int nodes_per_stretch = 64;
+  static constexpr int looked_at_per_stretch = 2 * reduction_search::most_looked_at;
+
+ protected:
+  constexpr void begin_stretch(int number) {
+    if (number == stretch_) return;
+    stretch_ = number;
+    may_look_at_ = looked_at_per_stretch;
+    paths_.clear();
+  }
+  [[nodiscard]] constexpr std::vector<reshard_step> path_to(const sharding& wanted, const sharding& from, const extents& shape) {
+    for (const auto& known : paths_)
+      if (same_layout(known.to, wanted) && same_layout(known.from, from) && known.shape == shape) return known.steps;
+    const int before = may_look_at_;
+    auto steps = cheapest_path(mesh_, shape, from, wanted, may_look_at_);
+    if (may_look_at_ != before) paths_.push_back({shape, from, wanted, steps});
+    return steps;
   }
 
   /// At how many of the open bodies' depth a form of node `i` is made now.
@@ -212,6 +235,15 @@ class value_forms {
   std::vector<int> open_;                  // the nodes that opened the bodies around what is emitted now
   std::vector<int> open_at_;               // where they are in the program
   std::vector<made_form> made_;
+
+  struct known_path {
+    extents shape;
+    sharding from, to;
+    std::vector<reshard_step> steps;
+  };
+  std::vector<known_path> paths_;  // that were searched for in this stretch
+  int stretch_ = -1;
+  int may_look_at_ = 0;
 };
 
 }  // namespace gspmd::detail
