@@ -2,6 +2,7 @@
 #pragma once
 
 #include <array>
+#include <span>
 #include <string>
 #include <tuple>
 #include <type_traits>
@@ -240,14 +241,33 @@ struct static_tables {
     if constexpr (fits(measured.sizes, guess)) return first;
     else return schedule<measured.sizes>();
   }();
-  static constexpr constant_tables<measured.sizes> tables = [] {
+  struct new_order {
+    bool is_any = false;
+    std::array<int, measured.sizes.steps> steps{};
+  };
+  static constexpr new_order order = [] {
+    new_order result;
+    if constexpr (measured.ok) {
+      const std::span<const int> base(steps.base.data(), measured.sizes.values);
+      result.is_any = step_orderer(steps.tables.steps_view(measured.sizes), base).run(result.steps.data());
+    }
+    return result;
+  }();
+  template <bool Ordered>
+  static constexpr constant_tables<measured.sizes> placed = [] {
     if constexpr (!measured.ok) return constant_tables<measured.sizes>(steps.tables);
     plan p = steps.tables.thaw(measured.sizes);
     p.nodes.assign(nodes.begin(), nodes.end());
     p.completed.assign(completed.begin(), completed.end());
+    if constexpr (Ordered) put_in_order(p, order.steps);
     place_in_memory(p, std::vector<int>(steps.base.data(), steps.base.data() + measured.sizes.values));
     return constant_tables<measured.sizes>(p);
   }();
+  static constexpr const constant_tables<measured.sizes>& choose() {
+    if constexpr (order.is_any) return is_smaller(placed<true>, placed<false>) ? placed<true> : placed<false>;
+    else return placed<false>;
+  }
+  static constexpr const constant_tables<measured.sizes>& tables = choose();
   static constexpr plan_view view{tables};
 
   struct refusal {

@@ -33,11 +33,6 @@ class bound_devices {
     }
   }
 
-  std::vector<device_memory> devices;
-  std::vector<const void*> from;  // room for a pointer per device
-  std::vector<void*> to;
-
- private:
   template <class Comm>
   void bind(Comm& comm, const plan_view& plan) {
     const auto count = static_cast<std::size_t>(comm.local_count());
@@ -55,6 +50,11 @@ class bound_devices {
     single_threaded_blas();
   }
 
+  std::vector<device_memory> devices;
+  std::vector<const void*> from;  // room for a pointer per device
+  std::vector<void*> to;
+
+ private:
   template <class Comm>
   static std::uint64_t serial_of(const Comm& comm) {
     if constexpr (requires { comm.serial(); }) return comm.serial();

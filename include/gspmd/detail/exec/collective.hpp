@@ -69,10 +69,14 @@ struct split_change {
   [[nodiscard]] constexpr bool any() const { return (from_axes | to_axes) != 0; }
   /// Neither list continues the other one: parts trade places.
   [[nodiscard]] constexpr bool is_reordered() const { return from_axes != 0 && to_axes != 0; }
-  /// So few parts hold data that another order of the axes changes nothing.
+  /// So few parts hold data that other axes, or another order of them, bring no device what it has not.
   [[nodiscard]] constexpr bool keeps_tiles(const mesh_shape& mesh, const sharding& from, const sharding& to,
                                            const extents& global) const {
-    return from_axes == to_axes && telling_axes(mesh, from, dim, global[dim]) == telling_axes(mesh, to, dim, global[dim]);
+    if ((from_axes & ~to_axes) != 0) return false;
+    const auto telling = telling_axes(mesh, to, dim, global[dim]);
+    const auto is_one_size =
+        shard_extent(global[dim], common_parts * from_rest) == shard_extent(global[dim], common_parts * to_rest);
+    return (telling.empty() || is_one_size) && telling == telling_axes(mesh, from, dim, global[dim]);
   }
 };
 
@@ -221,31 +225,39 @@ constexpr shift_halo halo_of(const mesh_shape& mesh, const extents& global, cons
   return halo;
 }
 
+/// How many elements of its box under `to` a device lacks at most that has its box under `from`.
+constexpr std::int64_t elems_lacked(const mesh_shape& mesh, const extents& global, const sharding& from, const sharding& to) {
+  const std::int64_t box_elems = elements(local_extents(mesh, global, to));
+  if (box_elems == 0) return 0;
+  std::int64_t kept_elems = box_elems;
+  for_each_split_dim(mesh, from, to, [&](const split_change& change) {
+    if (kept_elems == 0 || !change.any() || change.keeps_tiles(mesh, from, to, global)) return;
+    const auto extent = shard_extent(global[change.dim], change.common_parts * change.to_rest);
+    kept_elems = change.is_reordered() ? 0 : kept_elems / extent * (extent - lacking(change, global[change.dim]));
+  });
+  return box_elems - kept_elems;
+}
+
 /// What a device receives at most: its box under `to` less what it held before. In the plain cases, with n devices in a
 /// group: (n-1) shards for all_gather, (n-1)/n of the shard for all_to_all, the shard for a permutation. Devices send as
 /// much, where next_step chose the movement.
 constexpr std::int64_t bytes_sent(const mesh_shape& mesh, const movement& m, std::int64_t bytes_per_elem) {
   if (mesh.size_of(m.axes) == 1) return 0;
   if (m.shift.any()) return halo_of(mesh, m.global, m.to, m.shift).elems * bytes_per_elem;
-  std::int64_t box_elems = elements(local_extents(mesh, m.global, m.to));
-  if (box_elems == 0) return 0;
-  std::int64_t kept_elems = box_elems;
-  std::int64_t padded_elems = box_elems, shard_elems = box_elems;
+  std::int64_t padded_elems = elements(local_extents(mesh, m.global, m.to));
+  if (padded_elems == 0) return 0;
+  std::int64_t shard_elems = padded_elems;
   bool gathers = true;
   for_each_split_dim(mesh, m.from, m.to, [&](const split_change& change) {
-    if (!change.any() || change.keeps_tiles(mesh, m.from, m.to, m.global)) return;
-    const auto global_extent = m.global[change.dim];
-    const auto extent = shard_extent(global_extent, change.common_parts * change.to_rest);
-    gathers = gathers && change.to_axes == 0 && nests(change, global_extent);
-    if (gathers) {
-      const auto shard = shard_extent(global_extent, change.common_parts * change.from_rest);
-      padded_elems = padded_elems / extent * (shard * change.from_rest);
-      shard_elems = shard_elems / extent * shard;
-    }
-    kept_elems = change.is_reordered() ? 0 : kept_elems / extent * (extent - lacking(change, global_extent));
+    if (!gathers || !change.any() || change.keeps_tiles(mesh, m.from, m.to, m.global)) return;
+    gathers = change.to_axes == 0 && nests(change, m.global[change.dim]);
+    const auto extent = shard_extent(m.global[change.dim], change.common_parts);
+    const auto shard = shard_extent(m.global[change.dim], change.common_parts * change.from_rest);
+    padded_elems = padded_elems / extent * (shard * change.from_rest);
+    shard_elems = shard_elems / extent * shard;
   });
   if (gathers) return (padded_elems - shard_elems) * bytes_per_elem;  // whole shards travel, with their padding
-  return (box_elems - kept_elems) * bytes_per_elem;
+  return elems_lacked(mesh, m.global, m.from, m.to) * bytes_per_elem;
 }
 
 /// With n devices in a group: 2(n-1)/n of the buffer for all_reduce (the ring algorithm), (n-1) result shards for

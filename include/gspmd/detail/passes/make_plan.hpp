@@ -151,11 +151,27 @@ constexpr void place_in_memory(plan& p, std::vector<int> base) {
   memory.run();
 }
 
-/// Whether what a new order makes of a plan is better: less memory, and no output has lost the input whose memory it may be given.
-constexpr bool is_smaller(const plan_view& ordered, const plan_view& as_it_was) {
+/// Whether a new order makes a plan better: less memory, and no output has lost the input whose memory it may be given.
+template <class Plan>  // or its constant tables
+constexpr bool is_smaller(const Plan& ordered, const Plan& as_it_was) {
   for (std::size_t k = 0; k < ordered.shared_inputs.size(); ++k)
     if (as_it_was.shared_inputs[k] >= 0 && ordered.shared_inputs[k] < 0) return false;
   return ordered.arena_bytes < as_it_was.arena_bytes;
+}
+
+/// Places a plan in memory, its steps in a better order if there is one.
+constexpr void place_in_order(plan& p, std::vector<int> base) {
+  std::vector<int> order;
+  order.resize(p.steps.size(), 0);
+  if (!step_orderer(plan_view(p), base).run(order.data())) {
+    place_in_memory(p, std::move(base));
+    return;
+  }
+  plan ordered = p;
+  put_in_order(ordered, order);
+  place_in_memory(ordered, base);
+  place_in_memory(p, std::move(base));
+  if (is_smaller(ordered, p)) p = std::move(ordered);
 }
 
 /// The whole way from a graph to what every device runs.
@@ -166,15 +182,7 @@ constexpr plan make_plan(const graph& g, const mesh_shape& mesh) {
   std::vector<int> base;
   plan p = schedule_program(g, mesh, std::move(local), base);
   if (!p.error.empty()) return p;
-  if (const auto order = step_orderer(plan_view(p), base).run(); !order.empty()) {
-    plan ordered = p;
-    put_in_order(ordered, order);
-    place_in_memory(ordered, base);
-    place_in_memory(p, std::move(base));
-    if (is_smaller(plan_view(ordered), plan_view(p))) p = std::move(ordered);
-  } else {
-    place_in_memory(p, std::move(base));
-  }
+  place_in_order(p, std::move(base));
   p.nodes = std::move(nodes);
   p.completed = completed;
   return p;

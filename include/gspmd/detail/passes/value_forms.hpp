@@ -7,7 +7,7 @@
 
 #include "gspmd/detail/ir/local_program.hpp"
 #include "gspmd/detail/ops/registry.hpp"
-#include "gspmd/detail/passes/reshard.hpp"
+#include "gspmd/detail/passes/reduction_search.hpp"
 
 namespace gspmd::detail {
 
@@ -124,10 +124,8 @@ class value_forms {
       add_op(op, level);
       return v;
     }
-    while (true) {
+    for (const auto& step : cheapest_path(mesh_, shape_of(i), program.value(v).layout, wanted)) {
       const sharding from = program.value(v).layout;
-      const auto step = next_step(mesh_, shape_of(i), from, wanted);
-      if (step.what == reshard_step::kind::none) return v;
       local_op op;
       op.node = user;
       op.operands.push_back(v);
@@ -146,6 +144,7 @@ class value_forms {
       op.result = v = add_form(i, step.to);
       add_op(op, level);
     }
+    return v;
   }
 
   /// At how many of the open bodies' depth a form of node `i` is made now.
