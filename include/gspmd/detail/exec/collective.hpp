@@ -225,6 +225,13 @@ constexpr shift_halo halo_of(const mesh_shape& mesh, const extents& global, cons
   return halo;
 }
 
+/// Of `elems` elements of a device's new box, how many it held before, where one dim is split anew.
+constexpr std::int64_t kept(std::int64_t elems, const split_change& change, std::int64_t global_extent) {
+  if (change.is_reordered()) return 0;
+  const auto extent = shard_extent(global_extent, change.common_parts * change.to_rest);
+  return elems / extent * (extent - lacking(change, global_extent));
+}
+
 /// How many elements of its box under `to` a device lacks at most that has its box under `from`.
 constexpr std::int64_t elems_lacked(const mesh_shape& mesh, const extents& global, const sharding& from, const sharding& to) {
   const std::int64_t box_elems = elements(local_extents(mesh, global, to));
@@ -232,8 +239,7 @@ constexpr std::int64_t elems_lacked(const mesh_shape& mesh, const extents& globa
   std::int64_t kept_elems = box_elems;
   for_each_split_dim(mesh, from, to, [&](const split_change& change) {
     if (kept_elems == 0 || !change.any() || change.keeps_tiles(mesh, from, to, global)) return;
-    const auto extent = shard_extent(global[change.dim], change.common_parts * change.to_rest);
-    kept_elems = change.is_reordered() ? 0 : kept_elems / extent * (extent - lacking(change, global[change.dim]));
+    kept_elems = kept(kept_elems, change, global[change.dim]);
   });
   return box_elems - kept_elems;
 }
@@ -244,20 +250,25 @@ constexpr std::int64_t elems_lacked(const mesh_shape& mesh, const extents& globa
 constexpr std::int64_t bytes_sent(const mesh_shape& mesh, const movement& m, std::int64_t bytes_per_elem) {
   if (mesh.size_of(m.axes) == 1) return 0;
   if (m.shift.any()) return halo_of(mesh, m.global, m.to, m.shift).elems * bytes_per_elem;
-  std::int64_t padded_elems = elements(local_extents(mesh, m.global, m.to));
-  if (padded_elems == 0) return 0;
-  std::int64_t shard_elems = padded_elems;
+  const std::int64_t box_elems = elements(local_extents(mesh, m.global, m.to));
+  if (box_elems == 0) return 0;
+  std::int64_t kept_elems = box_elems;
+  std::int64_t padded_elems = box_elems, shard_elems = box_elems;
   bool gathers = true;
   for_each_split_dim(mesh, m.from, m.to, [&](const split_change& change) {
-    if (!gathers || !change.any() || change.keeps_tiles(mesh, m.from, m.to, m.global)) return;
-    gathers = change.to_axes == 0 && nests(change, m.global[change.dim]);
-    const auto extent = shard_extent(m.global[change.dim], change.common_parts);
-    const auto shard = shard_extent(m.global[change.dim], change.common_parts * change.from_rest);
-    padded_elems = padded_elems / extent * (shard * change.from_rest);
-    shard_elems = shard_elems / extent * shard;
+    if (!change.any() || change.keeps_tiles(mesh, m.from, m.to, m.global)) return;
+    const auto global_extent = m.global[change.dim];
+    gathers = gathers && change.to_axes == 0 && nests(change, global_extent);
+    if (gathers) {
+      const auto extent = shard_extent(global_extent, change.common_parts);
+      const auto shard = shard_extent(global_extent, change.common_parts * change.from_rest);
+      padded_elems = padded_elems / extent * (shard * change.from_rest);
+      shard_elems = shard_elems / extent * shard;
+    }
+    kept_elems = kept(kept_elems, change, global_extent);
   });
   if (gathers) return (padded_elems - shard_elems) * bytes_per_elem;  // whole shards travel, with their padding
-  return elems_lacked(mesh, m.global, m.from, m.to) * bytes_per_elem;
+  return (box_elems - kept_elems) * bytes_per_elem;
 }
 
 /// With n devices in a group: 2(n-1)/n of the buffer for all_reduce (the ring algorithm), (n-1) result shards for
