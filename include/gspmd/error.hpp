@@ -44,7 +44,8 @@ class error : public std::runtime_error {
   }
 
  private:
-  static std::string sentence(const std::string& text, int rank, const std::string& op, const char* file, int line) {
+  [[gnu::cold]] static std::string sentence(const std::string& text, int rank, const std::string& op, const char* file,
+                                            int line) {
     std::string context = op;
     const auto add = [&context](const std::string& words) {
       if (!context.empty()) context += ' ';

@@ -92,7 +92,7 @@ class held_devices {
   std::vector<int> held_;
 };
 
-inline void check_whole_size(const extents& shape, std::size_t given) {
+[[gnu::cold]] inline void check_whole_size(const extents& shape, std::size_t given) {
   if (static_cast<std::int64_t>(given) != elements(shape))
     throw error("scatter: the input is " + std::string(shape_text(shape).view()) + " with " + std::to_string(elements(shape)) +
                 " elements and the array given has " + std::to_string(given));
@@ -124,7 +124,7 @@ struct sharded_tree<Tree, Element, First> {
 
 /// Zeros, laid out as the values with these numbers.
 template <class Tree>
-[[gnu::noinline]] Tree make_leaves(const held_devices& devices, const plan_view& plan, const int* values) {
+[[gnu::noinline, gnu::cold]] Tree make_leaves(const held_devices& devices, const plan_view& plan, const int* values) {
   Tree tree;
   for_each_leaf(tree, [&]<class T>(sharded_array<T>& leaf) {
     leaf = sharded_array<T>(devices.local_count(), *plan.mesh, plan.value(*values++));
@@ -152,7 +152,8 @@ void scatter_tree(const held_devices& devices, const Whole& whole, Tree& tree) {
   }
 }
 template <class Tree, class Whole>
-[[gnu::noinline]] Tree scatter_leaves(const held_devices& devices, const plan_view& plan, const int* values, const Whole& whole) {
+[[gnu::noinline, gnu::cold]] Tree scatter_leaves(const held_devices& devices, const plan_view& plan, const int* values,
+                                                 const Whole& whole) {
   auto tree = make_leaves<Tree>(devices, plan, values);
   scatter_tree(devices, whole, tree);
   return tree;

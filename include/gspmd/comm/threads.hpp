@@ -193,7 +193,7 @@ struct threads {};
 namespace detail {
 
 /// launch on threads for any function: `call(f, comm)` calls it. Not a template, because programs launch many.
-[[gnu::noinline]] inline void launch_threads(int devices, void* f, void (*call)(void* f, threads_communicator& comm)) {
+[[gnu::noinline, gnu::cold]] inline void launch_threads(int devices, void* f, void (*call)(void* f, threads_communicator& comm)) {
   thread_session session(devices);
   const auto run_device = [&](int rank) {
     threads_communicator comm(session, rank);

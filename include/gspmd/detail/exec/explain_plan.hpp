@@ -19,7 +19,7 @@ namespace gspmd::detail {
 /// Rows whose columns are as wide as their widest cell; a row of one cell is a remark and spans all columns.
 class text_table {
  public:
-  void add(std::vector<std::string> row) {
+  [[gnu::cold]] void add(std::vector<std::string> row) {
     if (row.size() > 1) {
       if (widths_.size() < row.size()) widths_.resize(row.size(), 0);
       for (std::size_t c = 0; c < row.size(); ++c)
@@ -30,7 +30,7 @@ class text_table {
   /// Numbers stand at the right of their column.
   void align_right(std::size_t column) { right_ |= std::size_t{1} << column; }
 
-  [[nodiscard]] std::string str() const {
+  [[nodiscard, gnu::cold]] std::string str() const {
     std::string out;
     for (const auto& row : rows_) {
       std::string one_line;
@@ -58,27 +58,27 @@ class plan_explainer {
     for (const auto& s : plan.steps) loop_.push_back(s.what == action::fused ? ++loops : 0);
   }
 
-  [[nodiscard]] std::string text() const { return heading() + rows() + bill(); }
+  [[nodiscard, gnu::cold]] std::string text() const { return heading() + rows() + bill(); }
 
  private:
-  static std::string str(const detail::text& t) { return std::string(t.view()); }
-  static std::string bytes(std::int64_t n) { return std::to_string(n) + (n == 1 ? " byte" : " bytes"); }
-  static std::string times_text(std::int64_t n) { return std::to_string(n) + (n == 1 ? " time" : " times"); }
+  [[gnu::cold]] static std::string str(const detail::text& t) { return std::string(t.view()); }
+  [[gnu::cold]] static std::string bytes(std::int64_t n) { return std::to_string(n) + (n == 1 ? " byte" : " bytes"); }
+  [[gnu::cold]] static std::string times_text(std::int64_t n) { return std::to_string(n) + (n == 1 ? " time" : " times"); }
   /// The bodies of loops and conditionals stand further right.
-  [[nodiscard]] std::string indent(int region) const {
+  [[nodiscard, gnu::cold]] std::string indent(int region) const {
     std::string t;
     for (; region >= 0; region = plan_.nodes[static_cast<std::size_t>(region)].region) t += "  ";
     return t;
   }
   /// A value, called by the last node before `user` whose result it is.
-  [[nodiscard]] std::string called(int value, int user) const {
+  [[nodiscard, gnu::cold]] std::string called(int value, int user) const {
     int node = plan_.value(value).node;
     for (int i = node + 1; i < user; ++i)
       if (plan_.nodes[static_cast<std::size_t>(i)].value == value) node = i;
     return '#' + std::to_string(node);
   }
 
-  [[nodiscard]] std::string heading() const {
+  [[nodiscard, gnu::cold]] std::string heading() const {
     std::string t = "mesh";
     if (mesh_.views.empty()) {
       for (int a = 0; a < mesh_.shape.axis_count(); ++a)
@@ -90,7 +90,7 @@ class plan_explainer {
     return t + ": " + std::to_string(devices) + (devices == 1 ? " device\n\n" : " devices\n\n");
   }
 
-  [[nodiscard]] std::string operator_text(const planned_node& n, const planned_value& v) const {
+  [[nodiscard, gnu::cold]] std::string operator_text(const planned_node& n, const planned_value& v) const {
     if (n.op == opcode::parameter) return "input " + std::to_string(n.at.line);
     std::string t = name_of(n.op);
     if (n.op == opcode::loop) t += " (" + times_text(plan_.steps[static_cast<std::size_t>(v.step)].trips) + ')';
@@ -108,14 +108,14 @@ class plan_explainer {
     return t;
   }
   /// The number of the loop that computes a value; `-` for what is read where it is used, without work of its own.
-  [[nodiscard]] std::string loop_text(const planned_node& n, const planned_value& v) const {
+  [[nodiscard, gnu::cold]] std::string loop_text(const planned_node& n, const planned_value& v) const {
     if (n.op == opcode::parameter) return {};
     if (v.step < 0 || n.op == opcode::reshard || n.op == opcode::shard_alike || n.op == opcode::reshape) return "-";
     if (n.op >= opcode::loop) return {};
     const int loop = loop_[static_cast<std::size_t>(v.step)];
     return loop > 0 ? std::to_string(loop) : std::string();
   }
-  [[nodiscard]] std::string sharding_of(const planned_value& v) const {
+  [[nodiscard, gnu::cold]] std::string sharding_of(const planned_value& v) const {
     return str(sharding_text(mesh_, v.layout, v.global.count));
   }
   [[nodiscard]] bool is_uneven(const planned_value& v) const {
@@ -131,7 +131,7 @@ class plan_explainer {
     return plan_.value(v).node;
   }
 
-  [[nodiscard]] std::string rows() const {
+  [[nodiscard, gnu::cold]] std::string rows() const {
     text_table table;
     table.align_right(0);
     table.align_right(5);
@@ -162,7 +162,7 @@ class plan_explainer {
   }
 
   /// What moves for the sake of node `i`.
-  void add_communication(int i, text_table& table) const {
+  [[gnu::cold]] void add_communication(int i, text_table& table) const {
     for (const auto& s : plan_.steps) {
       if (s.node == i && s.what == action::windowed) table.add({"     " + window_text(s)});
       if (s.node != i || (s.what != action::move && s.what != action::combine)) continue;
@@ -200,7 +200,7 @@ class plan_explainer {
   }
 
   /// How the shards of an operand go round.
-  [[nodiscard]] std::string window_text(const plan_step& s) const {
+  [[nodiscard, gnu::cold]] std::string window_text(const plan_step& s) const {
     const auto& w = window_of(plan_, s);
     const auto n = ring_of(plan_, s).size(mesh_.shape);
     const auto& shard = plan_.operand(s, w.operand);
@@ -213,7 +213,7 @@ class plan_explainer {
   }
 
   /// `#3, #7 and #9`: what one message reduces.
-  [[nodiscard]] std::string operands_text(const plan_step& s) const {
+  [[nodiscard, gnu::cold]] std::string operands_text(const plan_step& s) const {
     std::string t;
     for (int k = 0; k < s.operands.count; ++k)
       t += (k == 0                     ? ""
@@ -223,7 +223,7 @@ class plan_explainer {
     return t;
   }
 
-  [[nodiscard]] std::string bill() const {
+  [[nodiscard, gnu::cold]] std::string bill() const {
     text_table table;
     table.align_right(1);
     table.add({"\none device sends"});
@@ -265,6 +265,8 @@ class plan_explainer {
   std::vector<int> loop_;  // by step: the number of the loop, from 1; 0: no loop
 };
 
-inline std::string explain_plan(const plan_view& plan, const mesh_info& mesh) { return plan_explainer(plan, mesh).text(); }
+[[gnu::cold]] inline std::string explain_plan(const plan_view& plan, const mesh_info& mesh) {
+  return plan_explainer(plan, mesh).text();
+}
 
 }  // namespace gspmd::detail

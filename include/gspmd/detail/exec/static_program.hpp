@@ -231,7 +231,7 @@ struct static_actions {
 };
 
 /// Says which operator of the user's program failed.
-inline error at_step(const error& e, const plan_view& plan, int step) {
+[[gnu::cold]] inline error at_step(const error& e, const plan_view& plan, int step) {
   const auto& n = plan.nodes[static_cast<std::size_t>(plan.steps[static_cast<std::size_t>(step)].node)];
   if (n.at.is_input()) return e.with_op("input " + std::to_string(n.at.line));
   return e.with_op(name_of(n.op), n.at.file, n.at.line);

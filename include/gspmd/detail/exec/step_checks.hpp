@@ -12,7 +12,7 @@
 /// What a step checks about the memory it is given. Not templates, and out of line: a program has many steps.
 namespace gspmd::detail {
 
-inline std::string leaf_text(const plan_view& plan, std::size_t leaf) {
+[[gnu::cold]] inline std::string leaf_text(const plan_view& plan, std::size_t leaf) {
   const auto inputs = plan.inputs.size();
   return leaf < inputs ? "step: input " + std::to_string(leaf) : "step: output " + std::to_string(leaf - inputs);
 }

@@ -190,7 +190,7 @@ class local_rule_parser {
 
 constexpr local_rule parse_local_rule(std::string_view s, monoid kind = monoid::add) { return local_rule_parser(s, kind).rule; }
 
-constexpr text local_rule_text(const local_rule& rule) {
+[[gnu::cold]] constexpr text local_rule_text(const local_rule& rule) {
   text t("`");
   for (int k = 0; k < rule.tensors.count; ++k) {
     if (k > 0) t << (k + 1 == rule.tensors.count ? "->" : ",");

@@ -93,7 +93,7 @@ struct mesh_info {
   [[nodiscard]] constexpr std::string_view base_name(int axis) const { return sub_axis::of(name(axis)).base; }
   /// Writes the first of some axes, together with those after it that make an axis of the user's with it, and takes them off the
   /// list: x:(1)2,x:(2)2 is x. `any_order`: the list is a set, in the order of the mesh.
-  constexpr void write_first(text& t, axis_list& axes, bool any_order) const {
+  [[gnu::cold]] constexpr void write_first(text& t, axis_list& axes, bool any_order) const {
     const sub_axis first = sub_axis::of(name(axes[0]));
     int n = 1;
     bool is_whole = first.size == 0;
@@ -214,7 +214,7 @@ constexpr text axes_text(const mesh_info& mesh, axis_mask axes) {
 }
 
 /// `x=4, y=2 | f=8`: the axes of the mesh, and those of its other views that are none of the mesh
-constexpr text named_sizes_text(const mesh_info& mesh) {
+[[gnu::cold]] constexpr text named_sizes_text(const mesh_info& mesh) {
   text t;
   int n = 0;
   const int own = [&mesh] {
@@ -251,7 +251,7 @@ constexpr bool write_dim(text& t, const mesh_info& mesh, const sharding& s, int 
 }
 
 /// `[data, _, model] partial(x: add)`: per dim the axes that split it, major to minor
-constexpr text sharding_text(const mesh_info& mesh, const sharding& s, int rank) {
+[[gnu::cold]] constexpr text sharding_text(const mesh_info& mesh, const sharding& s, int rank) {
   text t("[");
   for (int d = 0; d < rank; ++d) {
     if (d > 0) t << ", ";
