@@ -297,11 +297,11 @@ class list_scheduler {
   int* touching_ = nullptr;       // steps that touch a buffer
   int run_[longest_run]{};        // steps
   int run_count_ = 0;
-  std::int64_t most_ = 0;         // that run_ takes more than was there before it
+  std::int64_t most_ = 0;  // that run_ takes more than was there before it
   std::vector<entry> heap_;
   int work_left_ = 0;
-  int clock_ = 1;                 // runs
-  int done_ = 0;                  // steps
+  int clock_ = 1;  // runs
+  int done_ = 0;   // steps
 };
 
 /// The most that lies in memory at once.
