@@ -11,6 +11,7 @@
 #include "gspmd/compile.hpp"
 #include "gspmd/dynamic.hpp"
 #include "gspmd/gspmd.hpp"
+#include "support/equal_plans.hpp"
 #include "support/run_random.hpp"
 
 namespace {
@@ -108,6 +109,21 @@ class all_orders {
   int count_ = 0;
 };
 
+/// Four layers, planned by the compiler too.
+constexpr auto four_layers = [](auto x, auto w1, auto w2, auto w3, auto w4) {
+  auto h = x;
+  const auto weights = std::array{w1, w2, w3, w4};
+  for (const auto& w : weights) h = relu(einsum<"bd,de->be">(h, w));
+  const auto g = grad(mean(h * h), weights);
+  return std::tuple{w1 - 0.1 * g[0], w2 - 0.1 * g[1], w3 - 0.1 * g[2], w4 - 0.1 * g[3]};
+};
+using weight = in<float, dims<256, 256>, split<_, _>>;
+using pod = mesh<axis<"data", 2>>;
+using four_tables =
+    ir::static_tables<four_layers, pod, in<float, dims<64, 256>, split<"data", _>>, weight, weight, weight, weight>;
+static_assert(four_tables::order.is_any && four_tables::view.arena_bytes == four_tables::placed<true>.arena_bytes);
+static_assert(four_tables::placed<true>.arena_bytes < four_tables::placed<false>.arena_bytes / 2);
+
 dynamic::input f32(std::vector<std::int64_t> shape) { return dynamic::in<float>(std::move(shape), {"", ""}); }
 
 }  // namespace
@@ -153,6 +169,12 @@ TEST_CASE("a weight is updated as soon as its gradient is there") {
   CHECK(after.arena_bytes < 3 * weight + (layers + 4) * rows);
   CHECK(after.shared_inputs == before.shared_inputs);  // each may be written where the old one lies
   for (std::size_t k = 0; k < weights.size(); ++k) CHECK(after.shared_inputs[k] == static_cast<int>(k) + 1);
+}
+
+TEST_CASE("the compiler orders steps as the program at run time does") {
+  const auto g =
+      ir::trace_program<four_layers, pod, in<float, dims<64, 256>, split<"data", _>>, weight, weight, weight, weight>();
+  CHECK(reference::difference(four_tables::view, ir::plan_view(ir::make_plan(g, pod::info.shape))) == "");
 }
 
 TEST_CASE("what is reduced at once is made one after the other") {
