@@ -5,64 +5,10 @@
 #include <cstdint>
 #include <vector>
 
+#include "gspmd/detail/passes/step_needs.hpp"
 #include "gspmd/detail/support/zeroed.hpp"
 
 namespace gspmd::detail {
-
-/// Steps and the buffers they touch: what an order must respect, and what it costs. A buffer lies in memory from the first step
-/// that touches it to the last one, so that an order and its reverse take the same memory.
-struct step_needs {
-  struct edge {
-    int before = 0;
-    int after = 0;
-  };
-  constexpr step_needs(int most_steps, int most_touched, int most_edges)
-      : ints_(2 * most_steps + 1 + 3 * most_touched), longs_(most_steps + most_touched), edges_(most_edges) {
-    touched_from = ints_.take(most_steps + 1);
-    in_place = ints_.take(most_steps);
-    touched = ints_.take(most_touched);
-    is_given = ints_.take(most_touched);
-    is_kept = ints_.take(most_touched);
-    scratch = longs_.take(most_steps);
-    bytes = longs_.take(most_touched);
-    edges = edges_.take(most_edges);
-  }
-  /// The next step; what it touches follows: touch(), the result first.
-  constexpr int add_step(std::int64_t scratch_bytes, bool may_work_in_place) {
-    scratch[steps] = scratch_bytes;
-    in_place[steps] = may_work_in_place ? 1 : 0;
-    touched_from[steps + 1] = touched_from[steps];
-    return steps++;
-  }
-  constexpr int add_buffer(std::int64_t size, bool given, bool kept) {
-    bytes[buffers] = size;
-    is_given[buffers] = given ? 1 : 0;
-    is_kept[buffers] = kept ? 1 : 0;
-    return buffers++;
-  }
-  constexpr void touch(int buffer) { touched[touched_from[steps]++] = buffer; }
-  constexpr void add_edge(int before, int after) {
-    edges[edge_count].before = before;
-    edges[edge_count++].after = after;
-  }
-
-  int steps = 0;
-  int buffers = 0;
-  int edge_count = 0;
-  int* touched_from = nullptr;      // by step, and the end
-  int* touched = nullptr;           // buffers, step by step, each once
-  int* in_place = nullptr;          // by step: its first buffer, the result, may take the place of one that dies here
-  std::int64_t* scratch = nullptr;  // by step: bytes, while it runs
-  std::int64_t* bytes = nullptr;    // by buffer
-  int* is_given = nullptr;          // by buffer: there before the first step
-  int* is_kept = nullptr;           // by buffer: there after the last step
-  edge* edges = nullptr;
-
- private:
-  zeroed<int> ints_;
-  zeroed<std::int64_t> longs_;
-  zeroed<edge> edges_;
-};
 
 /// One pass of list scheduling. Follows a given order, but as soon as a few steps one after the other leave no more memory taken
 /// than there was before them, they run at once; of several such runs first the one that takes least while it runs.
@@ -297,45 +243,11 @@ class list_scheduler {
   int* touching_ = nullptr;       // steps that touch a buffer
   int run_[longest_run]{};        // steps
   int run_count_ = 0;
-  std::int64_t most_ = 0;         // that run_ takes more than was there before it
+  std::int64_t most_ = 0;  // that run_ takes more than was there before it
   std::vector<entry> heap_;
   int work_left_ = 0;
-  int clock_ = 1;                 // runs
-  int done_ = 0;                  // steps
+  int clock_ = 1;  // runs
+  int done_ = 0;   // steps
 };
-
-/// The most that lies in memory at once.
-constexpr std::int64_t peak_of(const step_needs& needs, const int* order) {
-  zeroed<int> memory(2 * needs.buffers);
-  int* const left = memory.take(needs.buffers);
-  int* const is_open = memory.take(needs.buffers);
-  for (int t = 0; t < needs.touched_from[needs.steps]; ++t) ++left[needs.touched[t]];
-  std::int64_t now = 0;
-  for (int b = 0; b < needs.buffers; ++b) {
-    left[b] += needs.is_kept[b];
-    is_open[b] = needs.is_given[b];
-    if (is_open[b] != 0) now += needs.bytes[b];
-  }
-  std::int64_t peak = now;
-  for (int k = 0; k < needs.steps; ++k) {
-    const int s = order[k];
-    const int first = needs.touched_from[s];
-    std::int64_t closes = 0;
-    std::int64_t result = -1;  // bytes, if it may lie where an operand was
-    std::int64_t shared = 0;
-    for (int t = first; t < needs.touched_from[s + 1]; ++t) {
-      const int b = needs.touched[t];
-      const bool opens = is_open[b] == 0;
-      if (opens) now += needs.bytes[b];
-      is_open[b] = 1;
-      if (--left[b] == 0) closes += needs.bytes[b];
-      if (t == first && opens && left[b] > 0 && needs.in_place[s] != 0) result = needs.bytes[b];
-      if (t > first && !opens && left[b] == 0 && needs.bytes[b] == result) shared = result;
-    }
-    if (peak < now - shared + needs.scratch[s]) peak = now - shared + needs.scratch[s];
-    now -= closes;
-  }
-  return peak;
-}
 
 }  // namespace gspmd::detail

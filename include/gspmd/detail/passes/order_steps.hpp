@@ -8,6 +8,7 @@
 
 #include "gspmd/detail/ir/plan.hpp"
 #include "gspmd/detail/passes/list_scheduler.hpp"
+#include "gspmd/detail/passes/step_needs.hpp"
 #include "gspmd/detail/support/zeroed.hpp"
 
 namespace gspmd::detail {
@@ -106,8 +107,8 @@ class step_orderer {
                     bytes_of(s.type));
   }
 
-  /// Which buffers each step touches, the result first, and how large they are. Values are numbered from 0, steps that are noted
-  /// from 1.
+  /// Which buffers each step touches, the result first, and how large they are. Where a step is noted, 1 is the first one and 0
+  /// is none.
   constexpr void find_buffers() {
     const planned_value* const values = plan_.values.data();
     for (const int v : plan_.inputs) is_outside_[base_[v]] = 1;
@@ -304,7 +305,7 @@ class step_orderer {
   zeroed<std::int64_t> longs_;
   int* is_outside_ = nullptr;    // by value: lies in memory of the caller
   int* buffer_ = nullptr;        // by value whose memory it is: the first one of what lies together
-  int* first_ = nullptr;         // by buffer: the step from which it lies there, from 1; so below; 0: none
+  int* first_ = nullptr;         // by buffer: the step from which it lies there; 0: none, and so below
   int* last_ = nullptr;          // by buffer
   int* seen_ = nullptr;          // by buffer: the last step, or stretch, that met it
   int* made_ = nullptr;          // by value: the step that makes it
