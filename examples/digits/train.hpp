@@ -17,6 +17,16 @@ constexpr std::size_t steps_per_epoch = 3;
 constexpr std::int64_t batch = train_rows / 3;
 static_assert(batch * 3 == train_rows);
 
+struct labelled_images {
+  sharded_array<float> x;
+  sharded_array<std::int32_t> labels;
+};
+
+/// The first velocity.
+inline layers<array<float>> at_rest() {
+  return transform_leaves([](const array<float>& w) { return array<float>(w.shape()); }, initial_parameters());
+}
+
 /// Training on the devices that `comm` holds. Whole arrays are cut into shards once, at the beginning; after that every device
 /// works in its own memory.
 template <class Mesh, communicator Comm>
@@ -63,15 +73,7 @@ class trainer {
   }
 
  private:
-  struct labelled_images {
-    sharded_array<float> x;
-    sharded_array<std::int32_t> labels;
-  };
   using state = std::tuple<layers<sharded_array<float>>, layers<sharded_array<float>>>;  // parameters, velocity
-
-  static auto at_rest() {
-    return transform_leaves([](const array<float>& w) { return array<float>(w.shape()); }, initial_parameters());
-  }
 
   Comm& comm_;
   step step_;

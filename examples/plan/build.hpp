@@ -432,7 +432,9 @@ class program_builder {
       if (annotation) o.annotation = *annotation;
       else if (errors_.count() == count) errors_.add(path(at, "sharding").str(), "is missing; it is what a reshard is for");
     }
+    const auto first = traced_.nodes.size();
     int id = build_operator(o, at);
+    for (auto i = first; i < traced_.nodes.size(); ++i) traced_.nodes[i].tag = number;  // a pad is several
     if (knows_operator(*op)) attrs.refuse_unknown();
     if (traced_.failed()) {
       errors_.add(at.str(), std::string(traced_.error.view()));

@@ -43,12 +43,18 @@ inline std::string dot_graph(const planned_program& p) {
   for (const int v : p.local.inputs)
     t += "  " + node(v) +
          " [shape=ellipse, fillcolor=\"#e6e6e6\", label=" + escaped_lines(p.value(p.tag_of_local(v)).name, label_of(v)) + "];\n";
+  const instruction* halo = nullptr;  // of the instruction after it
   for (const auto& i : p.instructions) {
+    if (i.is_halo) halo = &i;
     if (i.result < 0) continue;
     std::string title = i.kind + ' ' + p.value(i.value).name;
-    if (i.communicates) title += " over " + std::string(ir::axes_text(p.mesh(), i.axes).view()) + ", " + with_unit(i.bytes);
+    const instruction& sends = halo != nullptr ? *halo : i;
+    if (halo != nullptr) title += ", " + halo->kind;
+    if (sends.communicates)
+      title += " over " + std::string(ir::axes_text(p.mesh(), sends.axes).view()) + ", " + with_unit(sends.bytes);
     t += "  " + node(i.result) + " [label=" + escaped_lines(title, label_of(i.result));
-    if (i.communicates) t += std::string(", fillcolor=\"") + dot_colour(i.kind) + '"';
+    if (sends.communicates) t += std::string(", fillcolor=\"") + dot_colour(sends.kind) + '"';
+    halo = nullptr;
     t += "];\n";
     for (const int o : i.operands) t += "  " + node(o) + " -> " + node(i.result) + ";\n";
   }

@@ -3,7 +3,11 @@
 // output: gspmd-plan
 // package: nlohmann_json
 // args: --help
+// optimise: -O1
 
+#include <unistd.h>
+
+#include <cstdio>
 #include <cstdlib>
 
 #include "application.hpp"
@@ -23,13 +27,10 @@ int main(int argc, char** argv) {
     std::fprintf(stderr, "--backend %s: there are self, threads and simulated\n%s", o.backend.c_str(), usage);
     return 2;
   }
-  const auto launch = [&o](const planned_program& p, const std::vector<any_array>& inputs) {
-    if (o.backend == "self") return run_on(gspmd::self{}, p, inputs);
-    if (o.backend == "threads") return run_on(gspmd::threads{}, p, inputs);
-    return run_on(gspmd::simulated{}, p, inputs);
-  };
-  const auto agree = [](bool sound) { return sound; };
-  const std::int64_t most_devices = o.backend == "threads" ? 1024 : 4096;
-  const bool colour = isatty(STDOUT_FILENO) != 0 && std::getenv("NO_COLOR") == nullptr;
-  return say(application(o, 0, most_devices, true, launch, agree).run(colour));
+  surroundings here;
+  here.most_devices = o.backend == "threads" ? 1024 : 4096;
+  here.is_terminal = isatty(STDOUT_FILENO) != 0 && std::getenv("NO_COLOR") == nullptr;
+  here.launch = [&o](const auto& program, const auto& inputs) { return run_on(o.backend, program, inputs); };
+  here.agree = [](bool sound) { return sound; };
+  return say(run_application(o, here));
 }

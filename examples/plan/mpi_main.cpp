@@ -5,6 +5,8 @@
 // args: --help
 // ranks: 2
 
+#include <cstdio>
+
 #include "application.hpp"
 
 #include <gspmd/comm/mpi.hpp>
@@ -41,12 +43,15 @@ int main(int argc, char** argv) {
   }
   if (status < 0) {
     o.backend = "mpi";
-    const auto launch = [](const planned_program& p, const std::vector<any_array>& inputs) {
-      return run_on(gspmd::mpi{MPI_COMM_WORLD}, p, inputs);
+    surroundings here;  // no colours: mpirun shows a terminal where there is none
+    here.devices_here = 1;
+    here.most_devices = ranks;
+    here.writes = rank == 0;
+    here.launch = [](const auto& program, const auto& inputs) {
+      return program.run_pointers(gspmd::mpi{MPI_COMM_WORLD}, inputs);
     };
-    const auto agree = [&](bool sound) { return first_failed(sound, rank, ranks) == ranks; };
-    const report r =
-        application(o, 1, ranks, rank == 0, launch, agree).run(false);  // mpirun shows a terminal where there is none
+    here.agree = [&](bool sound) { return first_failed(sound, rank, ranks) == ranks; };
+    const report r = run_application(o, here);
     // One of them talks: the first that failed, else the first.
     const int failed = first_failed(r.status == 0, rank, ranks);
     status = failed < ranks ? 1 : 0;

@@ -215,6 +215,35 @@ inline int build_reshape(const operation& o) {
   return shape && o.is_sound() ? ir::add_reshape(o.graph, o.operands[0], *shape, o.at) : -1;
 }
 
+/// A pad that keeps the shape, which is a shift of every dim: as many elements come in at one end as go out at the other.
+inline int build_pad(const operation& o) {
+  const auto list = [&](std::string_view key, const char* what) -> std::optional<std::vector<std::int64_t>> {
+    const auto* j = o.attrs.require(key, what);
+    if (j == nullptr) return {};
+    constexpr auto most = std::numeric_limits<std::int64_t>::max();
+    return read_integers(*j, path(o.attrs.at(), key), o.attrs.errors(), -most, most, ir::max_rank);
+  };
+  const auto low = list("low", "what is added at the begin of each dim");
+  const auto high = list("high", "what is added at the end of each dim");
+  const auto interior = list("interior", "what is added between the elements of each dim");
+  const auto type = o.is_sound() ? o.graph.nodes[static_cast<std::size_t>(o.operands[0])].type : dtype::f32;
+  const auto* j = o.attrs.require("value", "the number that is added");
+  const auto value = j != nullptr && o.is_sound() ? read_number(*j, type, o) : std::nullopt;
+  if (!low || !high || !interior || !value) return -1;
+  const auto rank = static_cast<std::size_t>(o.shape(0).count);
+  if (low->size() != rank || high->size() != rank || interior->size() != rank)
+    return o.complain("", "pads " + std::to_string(rank) + " dims; low, high and interior have one number for each");
+  for (std::size_t d = 0; d < rank; ++d)
+    if ((*low)[d] != -(*high)[d] || (*interior)[d] != 0)
+      return o.complain("", "would change the extent of dim " + std::to_string(d) +
+                                ", which pad cannot do yet: low and high must be opposite numbers, and interior 0");
+  if (value->real != 0 || value->integer != 0) return o.complain("value", "is " + found(*j) + "; only 0 is there yet");
+  int id = o.operands[0];
+  for (std::size_t d = 0; d < rank; ++d)
+    if ((*high)[d] != 0) id = ir::add_shift(o.graph, id, static_cast<int>(d), (*high)[d], o.at);
+  return id == o.operands[0] ? ir::add_reshape(o.graph, id, ir::extents(o.shape(0)), o.at) : id;
+}
+
 inline int build_reshard(const operation& o) {
   if (!o.has_annotation) return -1;
   return o.is_sound() ? ir::add_reshard(o.graph, o.operands[0], o.annotation, o.at) : -1;
@@ -237,12 +266,13 @@ inline constexpr operator_entry special_operators[] = {
     {"broadcast_in_dim", 1, 1, build_broadcast},
     {"transpose", 1, 1, build_transpose},
     {"reshape", 1, 1, build_reshape},
+    {"pad", 1, 1, build_pad},
     {"reshard", 1, 1, build_reshard},
 };
 /// Of the document's table, what the library does not have.
 inline constexpr const char* missing_operators[] = {
-    "concatenate", "pad",    "slice", "reverse", "rotate",  "convolution",   "reduce_window",       "cumsum",
-    "sort",        "argmax", "top_k", "gather",  "scatter", "dynamic_slice", "dynamic_update_slice"};
+    "concatenate", "slice",  "reverse", "rotate", "convolution", "reduce_window", "cumsum",
+    "sort",        "argmax", "top_k",   "gather", "scatter",     "dynamic_slice", "dynamic_update_slice"};
 
 /// The elementwise opcodes that the document names as the library does.
 inline std::optional<ir::opcode> elementwise_named(std::string_view name) {

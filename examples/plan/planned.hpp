@@ -12,6 +12,9 @@
 /// A document with its plan, in the document's words.
 namespace plan_tool {
 
+/// A pad of the document is one shift or several.
+inline const char* name_in_document(ir::opcode op) { return op == ir::opcode::shift ? "pad" : ir::name_of(op); }
+
 /// One line of the program that every device runs.
 struct instruction {
   std::string kind;  // the operator, the collective, `all_slice` (a device keeps a part of what it holds) or `copy`
@@ -23,6 +26,7 @@ struct instruction {
   std::int64_t bytes = 0;
   ir::sharding from, to;  // of what is moved
   bool moves = false;
+  bool is_halo = false;  // what lies across the boundaries of shards
   bool forced = false;
   bool joined = false;        // goes in the message of the all_reduce before it
   int loop = 0;               // operators with the same number are one loop; 0: none
@@ -129,6 +133,7 @@ class instruction_lister {
     i.value = p_.tag_of_local(op.result);
     i.sake = p_.tag_of(op.node);
     if (op.what == ir::local_kind::compute) {
+      if (op.axes != 0) add_halo(op);
       i.kind = name_of_operator(op.node);
       i.loop = p_.view().values[at(op.result)].step >= 0 ? loop_ : 0;
     } else {
@@ -146,6 +151,20 @@ class instruction_lister {
           op.collective == ir::collective_kind::all_gather || op.collective == ir::collective_kind::reduce_scatter;
       if (i.communicates && has_dim) i.dim = changed_dim(from, result.layout);
     }
+    p_.instructions.push_back(std::move(i));
+  }
+
+  /// What a shift gets from other devices before it does the rest by itself.
+  void add_halo(const ir::local_op& op) {
+    instruction i;
+    i.kind = ir::name_of(op.collective);
+    i.value = p_.tag_of_local(op.operands[0]);
+    i.sake = p_.tag_of(op.node);
+    i.operands.push_back(op.operands[0]);
+    i.communicates = i.moves = i.is_halo = true;
+    i.axes = op.axes;
+    i.from = i.to = p_.local.value(op.operands[0]).layout;
+    i.bytes = ir::bytes_of(p_.mesh().shape, p_.local, op);
     p_.instructions.push_back(std::move(i));
   }
 
@@ -172,7 +191,7 @@ class instruction_lister {
 
   [[nodiscard]] std::string name_of_operator(int node) const {
     const auto op = p_.built.graph.nodes[at(node)].op;
-    return ir::is_compare(op) ? "compare" : ir::name_of(op);
+    return ir::is_compare(op) ? "compare" : name_in_document(op);
   }
 
   planned_program& p_;

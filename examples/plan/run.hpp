@@ -10,13 +10,12 @@
 
 #include <unistd.h>
 
+#include "backends.hpp"
 #include "npy.hpp"
 #include "planned.hpp"
 
 /// Running a planned document on whole arrays.
 namespace plan_tool {
-
-using gspmd::dynamic::any_array;
 
 inline std::string file_of(const std::string& directory, const std::string& name) {
   return (std::filesystem::path(directory) / (name + ".npy")).string();
@@ -111,13 +110,6 @@ inline std::string cannot_run(const planned_program& p, std::int64_t devices_her
   if (bytes <= there) return {};
   return "a run would take " + std::to_string(static_cast<std::int64_t>(bytes / 0x1p30L) + 1) + " GiB and this machine has " +
          std::to_string(static_cast<std::int64_t>(there / 0x1p30L));
-}
-
-template <class Backend>
-std::vector<any_array> run_on(const Backend& backend, const planned_program& p, const std::vector<any_array>& inputs) {
-  std::vector<const void*> pointers;
-  for (const auto& a : inputs) pointers.push_back(a.bytes.data());
-  return p.program->run_pointers(backend, pointers);
 }
 
 /// How far two arrays are apart, as a line; `agree` says whether rounding explains it.

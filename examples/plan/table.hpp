@@ -110,9 +110,10 @@ class plan_table {
     std::string t = is_costly(i) ? "  >> " : "   - ";
     t += i.kind;
     if (i.communicates) t += " over " + std::string(ir::axes_text(p_.mesh(), i.axes).view());
-    t += " of " + p_.value(i.value).name;
+    t += std::string(i.is_halo ? " of the boundaries" : "") + " of " + p_.value(i.value).name;
     if (i.kind == "copy") return t + " to the memory of the output\n";
-    t += ": " + layout_text(p_, i.from, rank) + " -> " + layout_text(p_, i.to, rank);
+    t += ": " + layout_text(p_, i.from, rank);
+    if (!i.is_halo) t += " -> " + layout_text(p_, i.to, rank);
     t += i.bytes > 0 ? ", " + with_unit(i.bytes) : std::string(", nothing is sent");
     if (i.bytes > 0) {
       const auto total = p_.program->bytes_sent_per_device();

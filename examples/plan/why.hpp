@@ -71,7 +71,7 @@ class sharding_reasons {
         const auto direction = origin->from == origin->via   ? "back through "
                                : origin->node == origin->via ? "through "
                                                              : "across ";
-        hops.push_back(direction + std::string(ir::name_of(via.op)) + ' ' + name_of(origin->via));
+        hops.push_back(direction + std::string(name_in_document(via.op)) + ' ' + name_of(origin->via));
       }
       node = origin->from;
     }
@@ -102,7 +102,7 @@ class sharding_reasons {
         const auto& operand = p_.local.value(i.operands[k]);
         if ((operand.layout.partial & ir::axis_bit(axis)) != 0)
           return "partial (" + kind + "), passed on from " + p_.value(p_.tag_of(operand.node)).name + ", in which " +
-                 ir::name_of(n.op) + " is linear";
+                 name_in_document(n.op) + " is linear";
         if (const int dim = dim_of(operand.layout, axis); dim >= 0)
           return "partial (" + kind + "): it splits dim " + std::to_string(dim) + " of " +
                  p_.value(p_.tag_of(operand.node)).name + ", which is reduced; whoever needs the result whole pays for that";

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <array>
+#include <span>
 #include <string>
 #include <tuple>
 #include <type_traits>
@@ -15,6 +16,7 @@
 #include "gspmd/comm/communicator.hpp"
 #include "gspmd/detail/exec/bound_devices.hpp"
 #include "gspmd/detail/exec/constant_tables.hpp"
+#include "gspmd/detail/exec/given_memory.hpp"
 #include "gspmd/detail/exec/given_shard.hpp"
 #include "gspmd/detail/exec/static_program.hpp"
 #include "gspmd/detail/exec/step_checks.hpp"
@@ -132,13 +134,8 @@ struct partition_part {
       parts.begin();
       if constexpr (Part > 1) parts.load(partition_part<Tables, Part - 1>::state().thaw());
       parts.emit_nodes(static_cast<int>((Part - 1) * nodes_per_evaluation), static_cast<int>(last));
-      if (last == nodes) {
-        parts.end();
-        all_reduce_joiner(g, Tables::mesh(), parts.program).run();
-        state.program = std::move(parts.program);
-      } else {
-        state = parts.save();
-      }
+      if (last == nodes) state.program = finish_partition(parts, g, Tables::mesh());
+      else state = parts.save();
     }
     return state;
   }
@@ -245,14 +242,33 @@ struct static_tables {
     if constexpr (fits(measured.sizes, guess)) return first;
     else return schedule<measured.sizes>();
   }();
-  static constexpr constant_tables<measured.sizes> tables = [] {
+  struct new_order {
+    bool is_any = false;
+    std::array<int, measured.sizes.steps> steps{};
+  };
+  static constexpr new_order order = [] {
+    new_order result;
+    if constexpr (measured.ok) {
+      const std::span<const int> base(steps.base.data(), measured.sizes.values);
+      result.is_any = step_orderer(steps.tables.steps_view(measured.sizes), base).run(result.steps.data());
+    }
+    return result;
+  }();
+  template <bool Ordered>
+  static constexpr constant_tables<measured.sizes> placed = [] {
     if constexpr (!measured.ok) return constant_tables<measured.sizes>(steps.tables);
     plan p = steps.tables.thaw(measured.sizes);
     p.nodes.assign(nodes.begin(), nodes.end());
     p.completed.assign(completed.begin(), completed.end());
+    if constexpr (Ordered) put_in_order(p, order.steps);
     place_in_memory(p, std::vector<int>(steps.base.data(), steps.base.data() + measured.sizes.values));
     return constant_tables<measured.sizes>(p);
   }();
+  static constexpr const constant_tables<measured.sizes>& choose() {
+    if constexpr (order.is_any) return is_smaller(placed<true>, placed<false>) ? placed<true> : placed<false>;
+    else return placed<false>;
+  }
+  static constexpr const constant_tables<measured.sizes>& tables = choose();
   static constexpr plan_view view{tables};
 
   struct refusal {
@@ -362,7 +378,7 @@ class compile {
   template <collective_kind Kind>
   static constexpr std::int64_t bytes_sent_in = detail::total_bytes(program::view, detail::of_kind(Kind));
   /// In how many messages, by the same algorithms: among n devices n-1 for all_gather, reduce_scatter and all_to_all, 2(n-1)
-  /// for all_reduce, one for collective_permute, n-1 where the shards of an operand go round a ring.
+  /// for all_reduce, one for collective_permute (two for some shifts), n-1 where the shards of an operand go round a ring.
   static constexpr std::int64_t messages_sent_per_device = detail::total_messages(program::view);
   template <fixed_string Axis>
   static constexpr std::int64_t messages_sent_over = detail::total_messages(program::view, over_axis<Axis>());
@@ -415,12 +431,11 @@ class compile {
     constexpr auto leaf_count = detail::leaf_count<given>();
     if constexpr (leaf_count == input_count + output_count) {
       const auto count = static_cast<std::size_t>(comm.local_count());
-      given_inputs_.resize(count * input_count);
-      given_outputs_.resize(count * output_count);
+      given_.resize(view, count);
       [&]<std::size_t... K>(std::index_sequence<K...>) {
         (put<detail::leaves_before<given, K>()>(count, shards), ...);
       }(std::index_sequence_for<Shards...>{});
-      run(comm, given_inputs_.data(), given_outputs_.data());
+      run(comm, given_.inputs.data(), given_.outputs.data());
     } else {
       detail::refuse<detail::mistake::shard, detail::wrong_shard_count<leaf_count, input_count, output_count>>();
     }
@@ -429,13 +444,7 @@ class compile {
   /// The same for a communicator that holds several devices: `inputs[d * input_count + k]` is input k of its device d.
   template <communicator Comm>
   void run(Comm& comm, const void* const* inputs, void* const* outputs) {
-    bound_.bind(comm, view);
-    const auto count = bound_.devices.size();
-    detail::check_memory(view, count, inputs, outputs);
-    for (std::size_t d = 0; d < count; ++d) {
-      bound_.devices[d].inputs = inputs + d * input_count;
-      bound_.devices[d].outputs = outputs + d * output_count;
-    }
+    bound_.bind(comm, view, inputs, outputs);
     detail::run_static<program>(comm, bound_.devices.data(), bound_.from.data(), bound_.to.data());
   }
 
@@ -455,30 +464,28 @@ class compile {
   template <std::size_t K, class Given>
   void put(std::size_t count, Given& given) {
     using Plain = std::remove_cv_t<Given>;
-    if constexpr (!detail::is_leaf<Plain>) {
+    if constexpr (detail::is_sharded_tree<Plain>()) {
+      constexpr auto leaves = detail::leaf_count<Plain>();
+      constexpr auto inputs = K >= input_count ? 0 : K + leaves <= input_count ? leaves : input_count - K;
+      if constexpr (std::is_const_v<Given> && inputs < leaves) {
+        constexpr auto k = K + inputs;
+        if constexpr (accepted)
+          detail::refuse<detail::mistake::shard, detail::wrong_shard<k, input_count, output_shard<k - input_count>, Given>>();
+      } else {
+        given_.put_tree<inputs>(view, planned::info, K, count, given);
+      }
+    } else if constexpr (!detail::is_leaf<Plain>) {
       [&]<std::size_t... P>(std::index_sequence<P...>) {
         (put<K + detail::parts_before<Plain, P>()>(count, detail::part<P>(given)), ...);
       }(std::make_index_sequence<detail::part_count<Plain>()>{});
-    } else if constexpr (detail::is_sharded_array<Plain> && K >= input_count && std::is_const_v<Given>) {
-      if constexpr (accepted)
-        detail::refuse<detail::mistake::shard, detail::wrong_shard<K, input_count, output_shard<K - input_count>, Given>>();
-    } else if constexpr (detail::is_sharded_array<Plain>) {
-      detail::check_shards(view, planned::info, K, count, given.local_count(), given.planned(), given.mesh());
-      for (std::size_t d = 0; d < count; ++d) put_shard<K>(d, given.data(static_cast<int>(d)));
     } else {
       if (count != 1) detail::throw_several_devices(count);
-      if constexpr (K < input_count) put_shard<K>(0, shard_data<K, input_shard<K>>(given));
-      else put_shard<K>(0, shard_data<K, output_shard<K - input_count>>(given));
+      if constexpr (K < input_count) given_.put(view, K, 0, static_cast<const void*>(shard_data<K, input_shard<K>>(given)));
+      else given_.put(view, K, 0, static_cast<void*>(shard_data<K, output_shard<K - input_count>>(given)));
     }
   }
-  template <std::size_t K, class T>
-  void put_shard(std::size_t d, T* shard) {
-    if constexpr (K < input_count) given_inputs_[d * input_count + K] = shard;
-    else given_outputs_[d * output_count + K - input_count] = shard;
-  }
   detail::bound_devices bound_;
-  std::vector<const void*> given_inputs_;
-  std::vector<void*> given_outputs_;
+  detail::given_memory given_;
 };
 
 }  // namespace gspmd

@@ -23,6 +23,9 @@ struct sharded_memory {
   std::vector<aligned_bytes> shards;
 
   sharded_memory() = default;
+  sharded_memory(sharded_memory&&) = default;
+  sharded_memory& operator=(sharded_memory&&) = default;
+  [[gnu::noinline]] ~sharded_memory() {}
   [[gnu::noinline]] sharded_memory(int count, const mesh_shape& on, const planned_value& v) : mesh(&on), value(&v) {
     for (int i = 0; i < count; ++i) shards.emplace_back(elements(v.local) * bytes_of(v.type));
   }
@@ -77,7 +80,7 @@ inline constexpr bool is_sharded_array<sharded_array<T>> = true;
 class held_devices {
  public:
   template <communicator Comm>
-  explicit held_devices(const Comm& comm) : device_count_(comm.device_count()) {
+  [[gnu::noinline]] explicit held_devices(const Comm& comm) : device_count_(comm.device_count()) {
     for (int i = 0; i < comm.local_count(); ++i) held_.push_back(comm.device(i));
   }
   [[nodiscard]] int device_count() const { return device_count_; }
@@ -101,41 +104,58 @@ void cut_shards(const held_devices& devices, const T* from, sharded_array<T>& sh
     cut_shard(shards.mesh(), shards.planned(), shards.mesh().coordinates_of(devices.device(i)), from, shards.data(i));
 }
 
+/// The group of sharded arrays that stands for `Tree`, a group of values or of whole arrays; `Element<Leaf>` are the types of
+/// their elements.
+template <class Tree, template <std::size_t> class Element, std::size_t First>
+struct sharded_tree {
+  template <std::size_t... K>
+  static auto find(std::index_sequence<K...>)
+      -> regrouped<Tree, std::tuple<typename sharded_tree<std::remove_cvref_t<decltype(part<K>(std::declval<Tree&>()))>, Element,
+                                                          First + parts_before<Tree, K>()>::type...>>;
+  using type = typename decltype(find(std::make_index_sequence<part_count<Tree>()>{}))::type;
+};
+template <class Tree, template <std::size_t> class Element, std::size_t First>
+  requires is_leaf<Tree>
+struct sharded_tree<Tree, Element, First> {
+  using type = sharded_array<Element<First>>;
+};
+
+// What follows knows of a step only its tables, and of a communicator only the devices: it is compiled once for all of them.
+
+/// Zeros, laid out as the values with these numbers.
+template <class Tree>
+[[gnu::noinline]] Tree make_leaves(const held_devices& devices, const plan_view& plan, const int* values) {
+  Tree tree;
+  for_each_leaf(tree, [&]<class T>(sharded_array<T>& leaf) {
+    leaf = sharded_array<T>(devices.local_count(), *plan.mesh, plan.value(*values++));
+  });
+  return tree;
+}
+
 template <class T, class Whole>
-[[gnu::noinline]] sharded_array<T> scatter_leaf(const held_devices& devices, const mesh_shape& mesh, const planned_value& value,
-                                                const Whole& whole) {
-  sharded_array<T> shards(devices.local_count(), mesh, value);
+void scatter_leaf(const held_devices& devices, const Whole& whole, sharded_array<T>& shards) {
   if constexpr (std::is_pointer_v<Whole>) {
     cut_shards<T>(devices, whole, shards);
   } else {
     check_whole_size(shards.shape(), static_cast<std::size_t>(std::size(whole)));
     cut_shards<T>(devices, std::data(whole), shards);
   }
-  return shards;
 }
-
-template <class Step, std::size_t K, class Whole>
-auto scatter_on(const held_devices& devices, const Whole& whole) {
-  constexpr auto first = Step::template first_input<K>;
-  static_assert(leaf_count<Whole>() == Step::template first_input<K + 1> - first,
-                "gspmd: scatter: give an array for an `in`, and for a `record` its struct of arrays");
-  return with_leaf_numbers<first>(
-      [&]<std::size_t Leaf>(std::integral_constant<std::size_t, Leaf>, const auto& array) {
-        return scatter_leaf<typename Step::template input_element<Leaf>>(devices, *Step::view.mesh,
-                                                                         Step::view.value(Step::view.inputs[Leaf]), array);
-      },
-      whole);
+template <class Tree, class Whole>
+void scatter_tree(const held_devices& devices, const Whole& whole, Tree& tree) {
+  if constexpr (is_leaf<Whole>) {
+    scatter_leaf(devices, whole, tree);
+  } else {
+    [&]<std::size_t... K>(std::index_sequence<K...>) {
+      (scatter_tree(devices, part<K>(whole), part<K>(tree)), ...);
+    }(std::make_index_sequence<part_count<Whole>()>{});
+  }
 }
-
-template <class Step, std::size_t K>
-auto make_result_on(const held_devices& devices) {
-  using result = typename Step::callable_result;
-  const auto make = [&]<std::size_t Leaf>(std::integral_constant<std::size_t, Leaf>, const auto&) {
-    return sharded_array<typename Step::template output_element<Leaf>>(devices.local_count(), *Step::view.mesh,
-                                                                       Step::view.value(Step::view.outputs[Leaf]));
-  };
-  if constexpr (is_tuple<result>) return with_leaf_numbers<leaves_before<result, K>()>(make, std::tuple_element_t<K, result>{});
-  else return with_leaf_numbers<0>(make, result{});
+template <class Tree, class Whole>
+[[gnu::noinline]] Tree scatter_leaves(const held_devices& devices, const plan_view& plan, const int* values, const Whole& whole) {
+  auto tree = make_leaves<Tree>(devices, plan, values);
+  scatter_tree(devices, whole, tree);
+  return tree;
 }
 
 }  // namespace detail
@@ -148,7 +168,11 @@ auto make_result_on(const held_devices& devices) {
 template <class Step, std::size_t K, communicator Comm, class Whole>
 auto scatter(const Comm& comm, const Whole& whole) {
   require_devices(comm, Step::device_count);
-  return detail::scatter_on<Step, K>(detail::held_devices(comm), whole);
+  constexpr auto first = Step::template first_input<K>;
+  static_assert(detail::leaf_count<Whole>() == Step::template first_input<K + 1> - first,
+                "gspmd: scatter: give an array for an `in`, and for a `record` its struct of arrays");
+  using tree = typename detail::sharded_tree<Whole, Step::template input_element, first>::type;
+  return detail::scatter_leaves<tree>(detail::held_devices(comm), Step::view, Step::view.inputs.data() + first, whole);
 }
 
 /// Zeroed memory for result `K` of a step, counting the parts of the tuple that the program returns: a sharded_array, or
@@ -159,7 +183,16 @@ auto scatter(const Comm& comm, const Whole& whole) {
 template <class Step, std::size_t K, communicator Comm>
 auto make_result(const Comm& comm) {
   require_devices(comm, Step::device_count);
-  return detail::make_result_on<Step, K>(detail::held_devices(comm));
+  using result = typename Step::callable_result;
+  const detail::held_devices devices(comm);
+  if constexpr (detail::is_tuple<result>) {
+    constexpr auto first = detail::leaves_before<result, K>();
+    using tree = typename detail::sharded_tree<std::tuple_element_t<K, result>, Step::template output_element, first>::type;
+    return detail::make_leaves<tree>(devices, Step::view, Step::view.outputs.data() + first);
+  } else {
+    using tree = typename detail::sharded_tree<result, Step::template output_element, 0>::type;
+    return detail::make_leaves<tree>(devices, Step::view, Step::view.outputs.data());
+  }
 }
 
 /// The whole array of a sharded one, or a group of them of a group, on every device. Collective.

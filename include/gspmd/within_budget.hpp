@@ -76,15 +76,15 @@ constexpr text heaviest(std::size_t count, Weight weight, Name name) {
 
 /// What a limit on communication counts in each step.
 struct counted_bytes {
-  static constexpr std::string_view verb = "sends", unit = "bytes";
+  static constexpr std::string_view verb = "sends", unit = "byte";
   static constexpr std::int64_t of(const plan_view&, const plan_step& s) { return s.bytes_sent; }
 };
 struct counted_messages {
-  static constexpr std::string_view verb = "sends", unit = "messages";
+  static constexpr std::string_view verb = "sends", unit = "message";
   static constexpr std::int64_t of(const plan_view& p, const plan_step& s) { return messages_sent(p, s); }
 };
 struct counted_collectives {
-  static constexpr std::string_view verb = "takes part in", unit = "collectives";
+  static constexpr std::string_view verb = "takes part in", unit = "collective";
   static constexpr std::int64_t of(const plan_view&, const plan_step&) { return 1; }
 };
 
@@ -95,8 +95,8 @@ constexpr text over_limit(const plan_view& p, const mesh_info& mesh, collective_
   const auto weight = [&](std::size_t i) { return saturating_multiply(count(p.steps[i]), p.steps[i].times); };
   const std::int64_t total = sum_over_run(p, count);
   if (total <= limit) return {};
-  return text("a device ") << Counted::verb << ' ' << total << ' ' << Counted::unit << where << ", " << limit << " are allowed"
-                           << heaviest(p.steps.size(), weight, [&](text& t, std::size_t i) {
+  return text("a device ") << Counted::verb << ' ' << total << ' ' << Counted::unit << (total == 1 ? "" : "s") << where << ", "
+                           << limit << " are allowed" << heaviest(p.steps.size(), weight, [&](text& t, std::size_t i) {
                                 const auto& s = p.steps[i];
                                 const auto& n = p.nodes[static_cast<std::size_t>(s.node)];
                                 t << name_of(s.collective) << " over `" << axes_text(mesh, axes_of(p, s)) << "` for "
@@ -110,6 +110,7 @@ struct limit_on_all {
 };
 template <class Counted, fixed_string Axis, std::int64_t Limit>
 struct limit_on_axis {
+  static constexpr std::string_view axis = Axis.view();
   static constexpr text check(const plan_view& p, const mesh_info& mesh) {
     const auto axes = mesh.mask_of(Axis.view());
     if (axes == 0) return text("`") << Axis.view() << "` is not an axis of the mesh; its axes are " << names_text(mesh);
@@ -190,9 +191,16 @@ constexpr bool is_within() {
 }
 
 template <class Step, class Limit>
+constexpr bool names_unknown_axis() {
+  if constexpr (requires { budget_of<Limit>::axis; }) return Step::mesh_type::info.mask_of(budget_of<Limit>::axis) == 0;
+  else return false;
+}
+
+template <class Step, class Limit>
 constexpr bool report_budget() {
   if constexpr (Step::accepted) {
-    if constexpr (!is_within<Step, Limit>()) refuse<mistake::budget, budget_violation<Step, Limit>>();
+    if constexpr (names_unknown_axis<Step, Limit>()) refuse<mistake::unknown_axis, budget_violation<Step, Limit>>();
+    else if constexpr (!is_within<Step, Limit>()) refuse<mistake::budget, budget_violation<Step, Limit>>();
   }
   return true;
 }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// expect: gspmd: the program is over its budget
+// expect: gspmd: this names an axis that the mesh does not have
 // expect: `rows` is not an axis of the mesh;
 // expect: its axes are data,model
 #include <gspmd/gspmd.hpp>

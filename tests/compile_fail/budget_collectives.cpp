@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // expect: gspmd: the program is over its budget
 // expect: a device takes part in 1
-// expect: collectives, 0 are allowed; most of
+// expect: collective, 0 are allowed; most of
 // expect: einsum at budget_collectives.cpp:14
 #include <gspmd/gspmd.hpp>
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // expect: gspmd: the program is over its budget
 // expect: a device takes part in 1
-// expect: collectives in all_reduce, 0 are
+// expect: in all_reduce, 0 are allowed
 // expect: budget_collectives_in_kind.cpp:
 #include <gspmd/gspmd.hpp>
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // expect: gspmd: the program is over its budget
 // expect: a device takes part in 1
-// expect: collectives over `model`, 0 are
+// expect: over `model`, 0 are allowed
 // expect: budget_collectives_over.cpp:14 1
 #include <gspmd/gspmd.hpp>
 

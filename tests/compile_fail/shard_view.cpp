@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// expect: gspmd: a sharding names an axis that the mesh does not have
+// expect: gspmd: this names an axis that the mesh does not have
 // expect: shard_view: `row` is not an axis of
 // expect: data,model
 #include <gspmd/gspmd.hpp>

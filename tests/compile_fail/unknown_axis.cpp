@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// expect: gspmd: a sharding names an axis that the mesh does not have
+// expect: gspmd: this names an axis that the mesh does not have
 // expect: input 0: `dta` is not an axis
 // expect: its axes are data,model
 #include <gspmd/gspmd.hpp>

@@ -371,7 +371,7 @@ class document_generator {
     const value v = any();
     const bool is_float = v.type[0] == 'f';
     const bool is_pred = v.type == "pred";
-    switch (pick(14)) {
+    switch (pick(15)) {
       case 0: return add(one_of_unary(is_float, is_pred), {v.name}, json::object(), v.type, v.shape);
       case 1:
       case 2:
@@ -396,6 +396,7 @@ class document_generator {
       case 10: return make_broadcast(v);
       case 11: return make_transpose(v);
       case 12: return make_reshape(v);
+      case 13: return make_pad(v);
       default: return add("reshard", {v.name}, json::object(), v.type, v.shape);
     }
   }
@@ -492,6 +493,17 @@ class document_generator {
     std::vector<std::int64_t> s;
     for (const int d : permutation) s.push_back(v.shape[static_cast<std::size_t>(d)]);
     add("transpose", {v.name}, {{"permutation", permutation}}, v.type, s);
+  }
+
+  void make_pad(const value& v) {
+    std::vector<std::int64_t> low, high;
+    for (const auto e : v.shape) {
+      high.push_back(chance(50) ? 0 : pick(5) - 2 + (chance(20) ? e : 0));
+      low.push_back(-high.back());
+    }
+    const std::vector<int> interior(v.shape.size(), 0);
+    const json zero = v.type == "pred" ? json(false) : json(0);
+    add("pad", {v.name}, {{"low", low}, {"high", high}, {"interior", interior}, {"value", zero}}, v.type, v.shape);
   }
 
   void make_reshape(const value& v) {

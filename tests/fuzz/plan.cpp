@@ -81,11 +81,11 @@ bool is_small(const planned_program& p) {
 
 void run(const json& document, const planned_program& p) {
   const auto inputs = made_inputs(p);
-  const auto outputs = run_on(gspmd::simulated{}, p, inputs);
+  const auto outputs = run_on("simulated", *p.program, pointers_to(inputs));
   error_list errors;
   const auto alone = plan_document(document, devices::one, errors);
   if (!alone) fail("planned on the mesh, refused on one device: " + errors.lines()[0]);
-  const auto expected = run_on(gspmd::self{}, *alone, inputs);
+  const auto expected = run_on("self", *alone->program, pointers_to(inputs));
   for (const auto& n : p.built.graph.nodes)
     if (ir::is_floating(n.type)) return;  // rounding may be anything by now
   for (std::size_t k = 0; k < outputs.size(); ++k) {

@@ -1,4 +1,4 @@
-// ranks: 2 4 8
+// ranks: 2 3 4 8
 // labels: exhaustive
 // SPDX-License-Identifier: Apache-2.0
 #include "gspmd/comm/mpi.hpp"
@@ -225,8 +225,8 @@ TEST_CASE("mpi: a permuted device order") {
   const int n = world_size();
   std::vector<std::int32_t> order(static_cast<std::size_t>(n)), position(order);
   for (int p = 0; p < n; ++p) {
-    order[static_cast<std::size_t>(p)] = (3 * p + 1) % n;
-    position[static_cast<std::size_t>((3 * p + 1) % n)] = p;
+    order[static_cast<std::size_t>(p)] = (5 * p + 1) % n;
+    position[static_cast<std::size_t>(order[static_cast<std::size_t>(p)])] = p;
   }
   gspmd::mpi_communicator comm(MPI_COMM_WORLD);
   for (auto mesh : meshes()) {

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // ranks: 2 4
+// group: run
 #include "gspmd/placed_array.hpp"
 
 #include <doctest/doctest.h>

@@ -2,6 +2,7 @@
 // labels: exhaustive
 // ranks: 2 3 4 8
 // timeout: 300
+// group: run
 #include <doctest/doctest.h>
 
 #include "gspmd/comm/mpi.hpp"

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // ranks: 2 3 4 8
+// group: run
 #include <doctest/doctest.h>
 
 #include <vector>

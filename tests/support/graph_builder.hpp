@@ -52,7 +52,9 @@ struct graph_builder {
   [[nodiscard]] local_program partition() const {
     const auto completed = complete();
     partitioner p(g, mesh, completed);
-    p.run();
+    p.begin();
+    p.emit_nodes(0, static_cast<int>(g.nodes.size()));
+    p.end();
     return p.program;
   }
 

@@ -86,6 +86,7 @@ struct random_options {
   bool regions = true;  // loops and conditionals
   bool local_ops = false;
   int einsums = 0;             // of 100 operators, more of them
+  bool shifts = false;         // many of them
   bool limit_gathers = false;  // einsums may not gather operands beyond some bytes
 };
 
@@ -95,7 +96,7 @@ struct random_options {
 /// runs, and has every device's output buffers checked:
 ///
 ///   random_program p(seed);
-///   completion c(p.g, p.mesh); c.run(); partitioner q(p.g, p.mesh, c.shardings); q.run();
+///   completion c(p.g, p.mesh); c.run(); partitioner q(p.g, p.mesh, c.shardings); ... q.end();
 ///   buffer = p.local_input(i, device, q.program.value(q.program.inputs[i]).layout);         for all devices and inputs
 ///   message = p.check_output(k, device, q.program.value(q.program.outputs[k]).layout, buffer);   empty if right
 ///
@@ -238,6 +239,7 @@ class random_program {
       } else if (!n.attributes.empty()) {
         t += " dims" + std::string(ir::shape_text(n.attributes).view());
       }
+      if (n.op == opcode::shift) t += " by " + std::to_string(n.integer);
       t += std::string(" : ") + ir::name_of(n.type) + std::string(ir::shape_text(n.shape).view());
       if (n.annotated) t += " " + sharding_text(n.annotation, n.shape.count);
       t += '\n';
@@ -500,6 +502,7 @@ class random_program {
     if (options_.regions && random_.chance(depth_ == 0 ? 12 : depth_ == 1 ? 6 : 0)) return make_region();
     if (random_.chance(depth_ > 0 ? 12 : 2)) return make_row(x);
     if (options_.local_ops && random_.chance(30)) return make_local(x);
+    if (options_.shifts && random_.chance(30)) return make_shift(x);
     switch (random_.between(0, 23)) {
       case 0:
       case 1: make_unary(x); break;
@@ -596,6 +599,13 @@ class random_program {
     }
   }
 
+  void make_shift(int x) {
+    if (at(x).shape.empty()) return;
+    const int dim = random_.between(0, at(x).shape.count - 1);
+    const auto size = static_cast<int>(at(x).shape[dim]);
+    const int most = random_.chance(60) ? std::min(2, size) : size + 1;
+    commit(ir::add_shift(g, x, dim, random_.between(-most, most), ir::location::current()));
+  }
   void make_local(int x) {
     namespace own = local_functions;
     const int rank = at(x).shape.count;

@@ -408,6 +408,18 @@ inline host_array evaluate_node(const graph& g, int i, const std::vector<host_ar
         return from;
       });
       break;
+    case opcode::shift: {
+      std::size_t to = 0;
+      for_each_index(result.shape, [&](const index& at) {
+        index from = at;
+        const auto along = from[static_cast<std::size_t>(n.attributes[0])] += n.integer;
+        const bool inside = along >= 0 && along < x[0]->shape[static_cast<std::size_t>(n.attributes[0])];
+        if (result.floating()) result.reals[to] = inside ? x[0]->reals[offset_of(from, x[0]->shape)] : 0;
+        else result.ints[to] = inside ? x[0]->ints[offset_of(from, x[0]->shape)] : 0;
+        ++to;
+      });
+      break;
+    }
     case opcode::dynamic_index:
     case opcode::dynamic_update: rows(n, x, result); break;
     case opcode::reshape:

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// labels: planner
+// group: dynamic
 // Counts, bytes, messages and flops of a plan: as constants of a step and as values of a program, against closed forms.
 #include <doctest/doctest.h>
 
@@ -9,9 +9,12 @@
 #include <gspmd/dynamic.hpp>
 #include <gspmd/gspmd.hpp>
 
+#include "support/error_of.hpp"
+
 namespace {
 
 using namespace gspmd;
+using caught::error_of;
 
 constexpr auto mlp = [](auto x, auto w1, auto w2) {
   auto h = relu(einsum<"bd,df->bf">(x, w1));
@@ -41,15 +44,6 @@ static_assert(!is_within_budget<step, max_messages<3>> && !is_within_budget<step
               !is_within_budget<step, max_collectives_over<"model", 0>> &&
               !is_within_budget<step, max_collectives_in<collective_kind::all_reduce, 0>>);
 
-std::string text_of(const auto& f) {
-  try {
-    f();
-  } catch (const error& e) {
-    return e.what();
-  }
-  return {};
-}
-
 }  // namespace
 
 TEST_CASE("budget: a program has the numbers of the step") {
@@ -69,7 +63,7 @@ TEST_CASE("budget: a program has the numbers of the step") {
   CHECK(p.messages_sent_in(collective_kind::all_reduce) == 4);
   CHECK(p.flops_per_device() == step::flops_per_device);
   CHECK(p.peak_bytes_per_device() == step::peak_bytes_per_device);
-  CHECK(text_of([&] { static_cast<void>(p.bytes_sent_over("rows")); }) == "gspmd: the mesh has no axis `rows`");
+  CHECK(error_of([&] { static_cast<void>(p.bytes_sent_over("rows")); }) == "gspmd: the mesh has no axis `rows`");
 }
 
 TEST_CASE("budget: messages of every kind of collective, and of one over two axes") {
@@ -142,7 +136,7 @@ TEST_CASE("check_budget: the text of the compile error, at run time") {
   const auto p = b.compile();
   CHECK_NOTHROW(check_budget<max_bytes<192>, max_messages<3>, max_flops<16>>(p));
   const auto begins = [&](auto f, std::string_view what) {
-    const auto t = text_of(f);
+    const auto t = error_of(f);
     CAPTURE(t);
     CHECK(t.find("gspmd: " + std::string(what)) == 0);
   };
@@ -154,9 +148,9 @@ TEST_CASE("check_budget: the text of the compile error, at run time") {
   begins([&] { check_budget<max_bytes_in<collective_kind::all_gather, 191>>(p); },
          "a device sends 192 bytes in all_gather, 191 are allowed" + culprit);
   begins([&] { check_budget<max_collectives_over<"x", 0>>(p); },
-         "a device takes part in 1 collectives over `x`, 0 are allowed" + culprit);
+         "a device takes part in 1 collective over `x`, 0 are allowed" + culprit);
   begins([&] { check_budget<max_collectives_in<collective_kind::all_gather, 0>>(p); },
-         "a device takes part in 1 collectives in all_gather, 0 are allowed" + culprit);
+         "a device takes part in 1 collective in all_gather, 0 are allowed" + culprit);
   begins([&] { check_budget<max_flops<15>>(p); }, "a device computes 16 flops, 15 are allowed; most of it: relu at budget.cpp:");
   begins([&] { check_budget<max_bytes_over<"y", 0>>(p); }, "`y` is not an axis of the mesh; its axes are x");
 }
@@ -255,7 +249,7 @@ TEST_CASE("budget: messages, bytes and collectives of loops and conditionals") {
   CHECK(p.messages_sent_per_device() == 41 * 14);
   CHECK(p.bytes_sent_per_device() == 41 * 7);
   CHECK_NOTHROW(check_budget<max_collectives<41>, max_collectives_over<"x", 41>, max_messages<574>, max_bytes<287>>(p));
-  CHECK(text_of([&] {
+  CHECK(error_of([&] {
           check_budget<max_collectives<40>>(p);
         }).find("a device takes part in 41 collectives, 40 are allowed; most of it: all_reduce over `x` for") !=
         std::string::npos);

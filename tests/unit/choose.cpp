@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // labels: planner exhaustive
+// group: planner
 // How the partitioner chooses: against an enumeration of everything that one product could do.
 #include <doctest/doctest.h>
 

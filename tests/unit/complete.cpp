@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // labels: planner exhaustive
+// group: planner
 #include <doctest/doctest.h>
 
 #include <string>

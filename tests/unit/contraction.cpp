@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "gspmd/detail/exec/contraction.hpp"
+#include "gspmd/detail/exec/contraction_planner.hpp"
 
 #include <doctest/doctest.h>
 

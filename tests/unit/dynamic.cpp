@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// group: dynamic
 #include <doctest/doctest.h>
 
 #include <limits>
@@ -7,12 +8,15 @@
 #include "gspmd/dynamic.hpp"
 #include "gspmd/gspmd.hpp"
 #include "support/equal_plans.hpp"
+#include "support/error_of.hpp"
 
 // Mesh, extents and shardings known at run time.
 
 namespace {
 
 using namespace gspmd;
+using caught::contains;
+using caught::error_of;
 
 constexpr auto mlp = [](auto x, auto w1, auto w2) {
   auto h = relu(einsum<"bd,df->bf">(x, w1));
@@ -24,18 +28,6 @@ array<float> counted(std::initializer_list<std::int64_t> shape) {
   for (std::int64_t i = 0; i < a.size(); ++i) a[i] = static_cast<float>(i % 5) - 2;
   return a;
 }
-
-template <class F>
-std::string error_of(F&& f) {
-  try {
-    f();
-  } catch (const error& e) {
-    return e.what();
-  }
-  return "no error";
-}
-
-bool contains(const std::string& text, const std::string& part) { return text.find(part) != std::string::npos; }
 
 }  // namespace
 

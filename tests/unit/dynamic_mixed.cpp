@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// group: dynamic
 #include <doctest/doctest.h>
 
 #include <string>
@@ -7,12 +8,14 @@
 #include "gspmd/dynamic.hpp"
 #include "gspmd/gspmd.hpp"
 #include "support/equal_plans.hpp"
+#include "support/error_of.hpp"
 
 // Inputs whose shapes and shardings are types, on a mesh that is known at run time.
 
 namespace {
 
 using namespace gspmd;
+using caught::error_of;
 
 template <class T>
 struct weights {
@@ -31,16 +34,6 @@ array<double> counted(std::initializer_list<std::int64_t> shape) {
   array<double> a(shape);
   for (std::int64_t i = 0; i < a.size(); ++i) a[i] = static_cast<double>(i % 5) - 2;
   return a;
-}
-
-template <class F>
-std::string error_of(F&& f) {
-  try {
-    f();
-  } catch (const error& e) {
-    return e.what();
-  }
-  return "no error";
 }
 
 template <int Data, int Model>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// labels: planner
+// group: dynamic
 #include <doctest/doctest.h>
 
 #include <algorithm>
@@ -12,6 +12,7 @@
 #include "gspmd/dynamic.hpp"
 #include "gspmd/explain.hpp"
 #include "gspmd/gspmd.hpp"
+#include "support/error_of.hpp"
 
 // A program of the run-time path is a value: what it can be asked, and when two are equal.
 
@@ -20,6 +21,7 @@ namespace {
 using namespace gspmd;
 using shape = std::vector<std::int64_t>;
 using texts = std::vector<std::string>;
+using caught::error_of;
 
 constexpr auto mlp = [](auto x, auto w1, auto w2) {
   auto h = relu(einsum<"bd,df->bf">(x, w1));
@@ -29,16 +31,6 @@ constexpr auto mlp = [](auto x, auto w1, auto w2) {
 dynamic::program program_on(const dynamic::mesh& m, std::int64_t rows = 7, const std::string& split = "data") {
   return dynamic::compile(mlp, m, dynamic::in<float>({rows, 5}, {split, ""}), dynamic::in<float>({5, 8}, {"", "model"}),
                           dynamic::in<float>({8, 4}));
-}
-
-template <class F>
-std::string error_of(F&& f) {
-  try {
-    f();
-  } catch (const error& e) {
-    return e.what();
-  }
-  return "no error";
 }
 
 }  // namespace

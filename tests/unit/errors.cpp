@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
+// labels: threads
+// group: map
 // What goes wrong at run time, and the words for it.
 #include <doctest/doctest.h>
 
@@ -8,24 +10,17 @@
 
 #include <gspmd/gspmd.hpp>
 
+#include "support/error_of.hpp"
+
 using namespace gspmd;
 
 namespace {
 
 using line4 = mesh<axis<"x", 4>>;
+using caught::error_of;
 
 constexpr auto product = [](auto x, auto w) { return einsum<"bd,df->bf">(x, w); };
 using step = compile<product, line4, in<float, dims<8, 3>, split<"x", _>>, in<float, dims<3, 2>>>;
-
-template <class F>
-std::string text_of(F&& f) {
-  try {
-    f();
-  } catch (const error& e) {
-    return e.what();
-  }
-  return "nothing was thrown";
-}
 
 struct throws_at_7 {
   template <class T>
@@ -54,8 +49,8 @@ using summed = compile<total, line4, in<float, dims<8>, split<"x">>>;
 
 TEST_CASE("run: a wrong number of elements") {
   array<float> x({8, 3}), w({3, 3});
-  CHECK(text_of([&] { run<step>(simulated{}, x, w); }) == "gspmd: run: input 1 is [3,2] and the array given is [3,3]");
-  CHECK(text_of([&] { run<step>(simulated{}, std::vector<float>(5), w); }) ==
+  CHECK(error_of([&] { run<step>(simulated{}, x, w); }) == "gspmd: run: input 1 is [3,2] and the array given is [3,3]");
+  CHECK(error_of([&] { run<step>(simulated{}, std::vector<float>(5), w); }) ==
         "gspmd: run: input 0 is [8,3] with 24 elements and the array given has 5");
 }
 
@@ -63,24 +58,24 @@ TEST_CASE("run: a wrong element type") {
   array<float> x({8, 3});
   array<double> w({3, 2});
   array<std::int64_t> integers({8, 3});
-  CHECK(text_of([&] { run<step>(threads{}, x, w); }) == "gspmd: run: input 1 is f32 and the array given is f64");
-  CHECK(text_of([&] { run<step>(threads{}, integers, w); }) == "gspmd: run: input 0 is f32 and the array given is s64");
+  CHECK(error_of([&] { run<step>(threads{}, x, w); }) == "gspmd: run: input 1 is f32 and the array given is f64");
+  CHECK(error_of([&] { run<step>(threads{}, integers, w); }) == "gspmd: run: input 0 is f32 and the array given is s64");
 }
 
 TEST_CASE("run: a wrong number of inputs") {
   array<float> x({8, 3}), w({3, 2});
-  CHECK(text_of([&] { run<step>(simulated{}, x); }) == "gspmd: run: the program has 2 inputs and the call gives 1");
-  CHECK(text_of([&] { run<step>(simulated{}, x, w, w); }) == "gspmd: run: the program has 2 inputs and the call gives 3");
-  CHECK(text_of([&] { run<summed>(simulated{}, array<float>({8}), w); }) ==
+  CHECK(error_of([&] { run<step>(simulated{}, x); }) == "gspmd: run: the program has 2 inputs and the call gives 1");
+  CHECK(error_of([&] { run<step>(simulated{}, x, w, w); }) == "gspmd: run: the program has 2 inputs and the call gives 3");
+  CHECK(error_of([&] { run<summed>(simulated{}, array<float>({8}), w); }) ==
         "gspmd: run: the program has 1 input and the call gives 2");
 }
 
 TEST_CASE("a wrong number of devices") {
   array<float> x({8, 3}), w({3, 2});
-  CHECK(text_of([&] { run<step>(self{}, x, w); }) ==
+  CHECK(error_of([&] { run<step>(self{}, x, w); }) ==
         "gspmd: the mesh has 4 devices but the communicator has 1 rank; start as many ranks as the mesh has devices, or give "
         "the mesh 1 device");
-  CHECK(text_of([&] {
+  CHECK(error_of([&] {
           launch(threads{}, 3, [&](auto& comm) {
             step s;
             std::vector<float> shard(6), result(4);
@@ -96,10 +91,10 @@ TEST_CASE("a buffer that is no shard") {
   std::vector<float> buffer(7);
   using shard = shard_view<float, line4, dims<9, 2>, split<"x", _>>;
   CHECK(
-      text_of([&] { static_cast<void>(shard(buffer)); }) ==
+      error_of([&] { static_cast<void>(shard(buffer)); }) ==
       "gspmd: a shard of [3,2] has 6 elements and the buffer has 7; every device allocates the local extents, padding included");
 
-  const auto text = text_of([&] {
+  const auto text = error_of([&] {
     launch(threads{}, 4, [&](auto& comm) {
       step s;
       std::vector<float> x(comm.device(0) == 2 ? 5 : 6), w(6), result(4);
@@ -115,8 +110,8 @@ TEST_CASE("a map that throws: operator, line and rank reach the caller") {
   array<float> x({8});
   for (int i = 0; i < 8; ++i) x[i] = static_cast<float>(i);
   const auto place = "map at " + std::string(__FILE__) + ':' + std::to_string(with_map_line);
-  CHECK(text_of([&] { run<mapped>(threads{}, x); }) == "gspmd: " + place + " on rank 3: seven is not allowed");
-  CHECK(text_of([&] { run<mapped>(simulated{}, x); }) == "gspmd: " + place + ": seven is not allowed");
+  CHECK(error_of([&] { run<mapped>(threads{}, x); }) == "gspmd: " + place + " on rank 3: seven is not allowed");
+  CHECK(error_of([&] { run<mapped>(simulated{}, x); }) == "gspmd: " + place + ": seven is not allowed");
   x[7] = 0;
   CHECK(run<mapped>(threads{}, x)[6] == 6);
 }
@@ -131,12 +126,12 @@ TEST_CASE("communication that throws: the operator it is for, its line and the r
     out[d] = results.data() + d;
   }
   summed s;
-  CHECK(text_of([&] { s.run(comm, in, out); }) ==
+  CHECK(error_of([&] { s.run(comm, in, out); }) ==
         "gspmd: reduce at " + std::string(__FILE__) + ':' + std::to_string(total_line) + " on rank 2: the wire is broken");
 }
 
 TEST_CASE("a device that throws between collectives stops the others") {
-  const auto text = text_of([&] {
+  const auto text = error_of([&] {
     launch(threads{}, 4, [&](auto& comm) {
       summed s;
       std::vector<float> x(2), y(1);
@@ -149,7 +144,7 @@ TEST_CASE("a device that throws between collectives stops the others") {
 }
 
 TEST_CASE("array: more dims than a tensor may have") {
-  CHECK(text_of([] {
+  CHECK(error_of([] {
           array<float>({1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1});
         }) == "gspmd: array: a tensor has at most 32 dims");
 }

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // labels: planner
+// group: plans
 // The text of explain, compared with tests/golden/*.txt. GSPMD_WRITE_GOLDEN=1 writes the files anew: read the difference.
 #include <doctest/doctest.h>
 

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // labels: planner
+// group: plans
 // Plans of common programs, planned at run time: what they communicate stands in tests/golden/plans.txt; the checks say what
 // it has to be. Names of features (F191) are those of the project's inventory.
 #include <doctest/doctest.h>
@@ -265,6 +266,34 @@ TEST_CASE("unmatched dims: gathered, or shard by shard round a ring") {
     CHECK(one_way.bytes_sent_per_device() == gathered.bytes_sent_per_device());
     CHECK(both.bytes_sent_per_device() == gathered.bytes_sent_per_device());
   }
+}
+
+TEST_CASE("a convolution whose images are split in two directions") {
+  const dynamic::mesh m({{"x", 2}, {"y", 2}});
+  constexpr auto convolution = [](value images, value kernel) {  // 3 x 3, zeros around, one kernel for all nine places
+    value sum;
+    for (int i = 0; i < 3; ++i) {
+      const value rows = shift(images, 1, i - 1);
+      for (int j = 0; j < 3; ++j) {
+        const value patch = shift(rows, 2, j - 1);
+        const value term = einsum<"bhwc,co->bhwo">(patch, kernel);
+        sum = sum.is_valid() ? sum + term : term;
+      }
+    }
+    return sum;
+  };
+  const auto images = f32({4, 32, 48, 3}, {"", "x", "y", ""}), kernel = f32({3, 8}, {"", ""});
+  const auto p =
+      file().check("3x3 box convolution, rows over x, columns over y", dynamic::compile(convolution, m, images, kernel));
+  // Above and below: a row of 24 columns; then of each of the three, left and right, a column of 16 rows.
+  CHECK(p.bytes_sent_per_device() == 4 * 4 * 3 * (2 * 24 + 6 * 16));
+  CHECK(p.collective_count_in(collective_kind::collective_permute) == 8);
+  CHECK(p.messages_sent_per_device() == 8);
+  CHECK(p.collective_count() == 8);
+  const auto loss = [&](value x, value w) { return grad(sum(convolution(x, w)), std::tuple{x, w}); };
+  const auto g = file().check("3x3 box convolution, its gradients", dynamic::compile(loss, m, images, kernel));
+  CHECK(g.collective_count_in(collective_kind::all_gather) == 0);
+  CHECK(g.collective_count_in(collective_kind::all_to_all) == 0);
 }
 
 TEST_CASE("nothing else stands in plans.txt") { file().finish(); }

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // timeout: 600
+// group: operators
 #include <doctest/doctest.h>
 
 #include <cmath>
@@ -233,6 +234,8 @@ TEST_CASE("broadcasts, reshape, transpose, reshard") {
   check("reshape to one dim", {reals({4, 3}, -1, 1)}, [](const list& x) { return reshape(x[0], {12}); });
   check("reshape of 1", {reals({1, 1}, -1, 1)}, [](const list& x) { return reshape(x[0], {}); });
   check("transpose", {reals({2, 3, 5}, -1, 1)}, [](const list& x) { return transpose(x[0], {2, 0, 1}); });
+  check("shift", {reals({4, 3}, -1, 1)}, [](const list& x) { return shift(x[0], 0, 1) * x[0] + sine(shift(x[0], 1, -2)); });
+  check("shift by more than there is", {reals({4, 3}, -1, 1)}, [](const list& x) { return shift(x[0], 0, 5) + x[0]; });
   check("reshard", one, [](const list& x) { return tanh(reshard(x[0], split<"x", _>{})); });
   check("replicate", one, [](const list& x) { return replicate(x[0]) * x[0]; });
 }

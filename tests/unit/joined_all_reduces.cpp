@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// labels: planner
+// labels: exhaustive threads
+// group: random
 // Small all_reduces over the same axes become one message; see detail/passes/join_all_reduces.hpp.
 #include <doctest/doctest.h>
 

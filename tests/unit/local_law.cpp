@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// group: map
 #include <doctest/doctest.h>
 
 #include <cstdlib>
@@ -8,6 +9,7 @@
 
 #include "gspmd/dynamic.hpp"
 #include "gspmd/gspmd.hpp"
+#include "support/error_of.hpp"
 
 // The law of operators of the user's own: which functions break it, and what is said of them. The functions here have state, so
 // that the compiler accepts them and the run-time path tries them; compile_fail/local_law.cpp is the same when compiling.
@@ -15,19 +17,11 @@
 namespace {
 
 using namespace gspmd;
+using caught::error_of;
 using std::int64_t;
 
 const int unknown = std::atoi("3");  // no compiler knows it
 
-template <class F>
-std::string error_of(F&& f) {
-  try {
-    f();
-  } catch (const error& e) {
-    return e.what();
-  }
-  return "no error";
-}
 bool contains(const std::string& text, const std::string& part) {
   CAPTURE(text);
   CAPTURE(part);

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// labels: planner exhaustive
+// labels: exhaustive
 // timeout: 120
+// group: random
 #include <doctest/doctest.h>
 
 #include <vector>

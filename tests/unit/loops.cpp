@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// group: operators
 #include <doctest/doctest.h>
 
 #include <string>

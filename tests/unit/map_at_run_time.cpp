@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
+// labels: threads
+// group: map
 #include <doctest/doctest.h>
 
 #include <atomic>
@@ -11,12 +13,15 @@
 #include "gspmd/dynamic.hpp"
 #include "gspmd/grad.hpp"
 #include "gspmd/ops.hpp"
+#include "support/error_of.hpp"
 
 // Functions that are known when the program runs, given to `map`.
 
 namespace {
 
 using namespace gspmd;
+using caught::contains;
+using caught::error_of;
 
 template <class T>
 std::vector<T> counted(std::int64_t n) {
@@ -25,17 +30,6 @@ std::vector<T> counted(std::int64_t n) {
   return a;
 }
 const int unknown = std::atoi("3");  // no compiler knows it
-
-template <class F>
-std::string error_of(F&& f) {
-  try {
-    f();
-  } catch (const error& e) {
-    return e.what();
-  }
-  return "no error";
-}
-bool contains(const std::string& text, const std::string& part) { return text.find(part) != std::string::npos; }
 
 double cube(double x) { return x * x * x; }
 void halve(const float* x, float* out, std::int64_t n) {

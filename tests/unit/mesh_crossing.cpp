@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
+// labels: threads
+// group: map
 #include <doctest/doctest.h>
 
 #include <string>

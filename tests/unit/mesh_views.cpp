@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// group: dynamic
 #include "gspmd/detail/ir/mesh_views.hpp"
 
 #include <doctest/doctest.h>

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // labels: planner
+// group: plans
 // Estimated times: closed forms, and what the papers measured (GShard Fig. 9, GSPMD Tables 2 and 6).
 #include <doctest/doctest.h>
 
@@ -12,9 +13,12 @@
 #include <gspmd/gspmd.hpp>
 #include <gspmd/network.hpp>
 
+#include "support/error_of.hpp"
+
 namespace {
 
 using namespace gspmd;
+using caught::error_of;
 dynamic::input f32(std::vector<std::int64_t> shape, std::vector<std::string> sharding) {
   return dynamic::in<float>(std::move(shape), std::move(sharding));
 }
@@ -32,15 +36,6 @@ double exponent(const std::vector<double>& devices, const std::vector<double>& t
     n += 1, sx += x, sy += y, sxx += x * x, sxy += x * y;
   }
   return (n * sxy - sx * sy) / (n * sxx - sx * sx);
-}
-
-std::string text_of(const auto& f) {
-  try {
-    f();
-  } catch (const error& e) {
-    return e.what();
-  }
-  return {};
 }
 
 constexpr auto normalise = [](auto x) { return x / sum(x); };
@@ -100,17 +95,17 @@ TEST_CASE("network: closed forms of every kind") {
 }
 
 TEST_CASE("network: what is not described is refused") {
-  CHECK(text_of([] { static_cast<void>(network(0, {})); }) == "gspmd: network: a device computes at a positive rate");
-  CHECK(text_of([] {
+  CHECK(error_of([] { static_cast<void>(network(0, {})); }) == "gspmd: network: a device computes at a positive rate");
+  CHECK(error_of([] {
           static_cast<void>(network(1, {{"x", topology::torus, 0, 0}}));
         }) == "gspmd: network: axis `x` needs a positive rate and a time that is not negative");
   const dynamic::mesh m({{"rows", 4}});
   dynamic::builder b(m);
   b.output(b.reshard(b.input(f32({8}, {"rows"})), {""}));
   const auto p = b.compile();
-  CHECK(text_of([&] { static_cast<void>(estimate(p, torus_of())); }) ==
+  CHECK(error_of([&] { static_cast<void>(estimate(p, torus_of())); }) ==
         "gspmd: network: nothing is said about the mesh axis `rows`");
-  CHECK(text_of([&] { static_cast<void>(links_along(m.info(), "x", on_grid)); }) ==
+  CHECK(error_of([&] { static_cast<void>(links_along(m.info(), "x", on_grid)); }) ==
         "gspmd: links_along: the mesh has no axis `x`");
 }
 

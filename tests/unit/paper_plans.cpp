@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // labels: planner
+// group: plans
 // The programs of the papers, planned at run time: what they communicate stands in tests/golden/papers.txt, and what the
 // papers say about it in the checks. Names of features (F53) are those of the project's inventory.
 #include <doctest/doctest.h>

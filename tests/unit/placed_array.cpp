@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// labels: exhaustive
+// labels: threads
+// group: map
 #include "gspmd/placed_array.hpp"
 
 #include <doctest/doctest.h>
@@ -13,6 +14,7 @@
 #include "gspmd/compile.hpp"
 #include "gspmd/ops.hpp"
 #include "gspmd/run.hpp"
+#include "support/error_of.hpp"
 #include "support/layouts.hpp"
 
 using namespace gspmd;
@@ -26,6 +28,8 @@ static_assert(obeys_placement_law<chained<block_cyclic<2>, 3, strided<2>>>());
 static_assert(obeys_placement_law(ragged_list{{0, 3, 1}, 4}, 14, 3));
 
 namespace {
+
+using caught::refusal;
 
 // the ways to get a placement wrong
 struct backwards : contiguous {  // unsplit is not the inverse of split
@@ -65,15 +69,6 @@ std::vector<std::vector<std::int64_t>> dealt(const auto& p, std::int64_t extent,
   return result;
 }
 using parts_list = std::vector<std::vector<std::int64_t>>;
-
-std::string refusal(const auto& call) {
-  try {
-    call();
-  } catch (const error& e) {
-    return e.text();
-  }
-  return "accepted";
-}
 
 array<std::int32_t> counted(const detail::extents& shape) {
   array<std::int32_t> x(shape);

@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "support/error_of.hpp"
 #include "support/layouts.hpp"
 
 using namespace gspmd;
@@ -14,19 +15,13 @@ using per_axis::placement;
 
 namespace {
 
+using caught::refusal;
+
 detail::mesh_info named(const std::vector<int>& sizes) {
   detail::mesh_info m;
   const char* names[] = {"x", "y", "z"};
   for (std::size_t a = 0; a < sizes.size(); ++a) m.add_axis(names[a], sizes[a]);
   return m;
-}
-std::string refusal(const auto& call) {
-  try {
-    call();
-  } catch (const error& e) {
-    return e.text();
-  }
-  return "accepted";
 }
 
 /// The tile of a device by the definition: axis after axis, the tile so far is cut by the next one.

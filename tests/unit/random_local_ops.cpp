@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // labels: exhaustive
+// group: random
 #include <doctest/doctest.h>
 
 #include "gspmd/comm/simulated.hpp"

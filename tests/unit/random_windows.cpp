@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// labels: exhaustive
+// labels: exhaustive threads
 // timeout: 600
+// group: random
 #include <doctest/doctest.h>
 
 #include <cstdio>

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // labels: planner exhaustive
+// group: planner
 // Every pair of shardings of rank <= 3 on meshes of up to 8 devices: the path that is planned against an exhaustive search;
 // reductions of uneven extents are in reshard_uneven.cpp.
 // GSPMD_ALL_RESHARDS=1 in the environment: more shapes, and every path is executed.

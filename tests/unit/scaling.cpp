@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // labels: planner
+// group: plans
 // GShard Table 4: how compute and communication of partitioned operators grow with the number of devices, by planning them for
-// 2 to 2048 devices. Its ninth row, convolution, waits for that operator.
+// 2 to 2048 devices.
 #include <doctest/doctest.h>
 
 #include <cmath>
@@ -19,6 +20,20 @@
 namespace {
 
 using namespace gspmd;
+
+/// A convolution of 3 x 3 with zeros around the images, BIXY,xyIO->BOXY: the sum of a product for every place of the kernel.
+value convolution(value images, const std::vector<value>& kernel) {
+  value sum;
+  for (int x = 0; x < 3; ++x) {
+    const value moved = shift(images, 2, x - 1);
+    for (int y = 0; y < 3; ++y) {
+      const value term = einsum<"bixy,io->boxy">(shift(moved, 3, y - 1), kernel[static_cast<std::size_t>(3 * x + y)]);
+      sum = sum.is_valid() ? sum + term : term;
+    }
+  }
+  return sum;
+}
+
 dynamic::input f32(std::vector<std::int64_t> shape, std::vector<std::string> sharding) {
   return dynamic::in<float>(std::move(shape), std::move(sharding));
 }
@@ -82,6 +97,13 @@ const row table_4[] = {
        const auto mask = b.input(f32({d, 512, d, 2048 / d}, {all, "", "", ""}));
        b.output(b.reshard(einsum<"gsec,gsm->egcm">(mask, b.input(f32({d, 512, 16}, {all, "", ""}))), {all, "", "", ""}));
      }},
+    {"Convolution(BIXY,xyIO->BOXY), X", 1, 0, "collective_permute x,y, collective_permute x,y", 0,  // to either side
+     [](dynamic::builder& b, std::int64_t d) {
+       const auto images = b.input(f32({2, 4, 8 * d, 16}, {"", "", all, ""}));
+       std::vector<value> kernel;
+       for (int k = 0; k < 9; ++k) kernel.push_back(b.input(f32({4, 8}, {"", ""})));
+       b.output(convolution(images, kernel));
+     }},
 };
 
 }  // namespace
@@ -101,7 +123,8 @@ TEST_CASE("F66: the exponents of GShard Table 4, planned for 2 to 2048 devices")
       const auto p = plan(1 << (log + 1) / 2, 1 << log / 2);
       CAPTURE(log);
       std::string expected = r.collective;
-      if (log == 1 && !expected.empty()) expected.resize(expected.size() - 2);  // y has one device and takes no part
+      for (std::size_t at = 0; log == 1 && (at = expected.find(",y")) != std::string::npos;)
+        expected.erase(at, 2);  // y has one device and takes no part
       CHECK(golden::collectives_of(p) == expected);
       if (steps == 0) steps = p.view().steps.size();
       CHECK(p.view().steps.size() == steps);  // what is planned does not grow with the devices (N10)

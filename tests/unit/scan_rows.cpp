@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // labels: planner
+// group: dynamic
 // scan over rows that are split along the dim it goes over: what moves, and the same numbers as one device.
 #include <doctest/doctest.h>
 

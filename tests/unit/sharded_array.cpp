@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
+// labels: threads
+// group: map
 #include <array>
 #include <string>
 #include <tuple>

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// group: operators
 #include "gspmd/detail/passes/sub_axes.hpp"
 
 #include <doctest/doctest.h>

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// group: dynamic
 // Whole arrays in and out where some devices hold nothing.
 #include <doctest/doctest.h>
 

@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
+// labels: threads
+// group: map
 #include <doctest/doctest.h>
 
 #include <array>
@@ -9,11 +11,15 @@
 #include <gspmd/dynamic.hpp>
 #include <gspmd/gspmd.hpp>
 
+#include "support/error_of.hpp"
+
 // limit_gather: an einsum takes an operand shard by shard, round a ring of devices.
 
 using namespace gspmd;
 
 namespace {
+
+using caught::error_of;
 constexpr std::int64_t unlimited = -1;
 
 dynamic::mesh ring_of(std::int64_t n) { return dynamic::mesh({{"x", n}}); }
@@ -29,14 +35,6 @@ dynamic::program product(const dynamic::mesh& m, const char* equation, const dyn
 }
 dynamic::input f32(std::vector<std::int64_t> shape, std::vector<std::string> split) {
   return dynamic::in<float>(std::move(shape), std::move(split));
-}
-std::string refusal(auto make) {
-  try {
-    make();
-  } catch (const error& e) {
-    return e.what();
-  }
-  return "";
 }
 }  // namespace
 
@@ -185,7 +183,7 @@ TEST_CASE("explain says how it goes round") {
 TEST_CASE("refusals") {
   const auto m = ring_of(4);
   CHECK(
-      refusal([&] {  // both operands move, in parts that do not lie together
+      error_of([&] {  // both operands move, in parts that do not lie together
         dynamic::builder p(dynamic::mesh({{"x", 2}, {"y", 4}, {"z", 2}}));
         const value x = p.input(dynamic::in<std::int32_t>({7, 7, 7}));
         const value h = einsum("abC,dCb->aCd", x, x);
@@ -201,13 +199,13 @@ TEST_CASE("refusals") {
           .find(
               "operand 1 [7,7,7] would be gathered to [_, x, _], 784 bytes on every device, limit_gather allows 0, and operand 0 "
               "goes round the ring already; shard the operands alike, or raise the limit") != std::string::npos);
-  CHECK(refusal([&] {
+  CHECK(error_of([&] {
           dynamic::builder p(m);
           const value x = p.input(f32({8, 8}, {"x", ""}));
           p.output(limit_gather(relu(x), 0));
           static_cast<void>(p.compile());
         }).find("it goes around an einsum of two operands, not around relu") != std::string::npos);
-  CHECK(refusal([&] {
+  CHECK(error_of([&] {
           dynamic::builder p(m);
           const value x = p.input(f32({8, 8}, {"x", ""}));
           p.output(limit_gather(einsum("ab,bc->ac", x, x), -5));

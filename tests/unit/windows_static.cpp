@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// group: map
 #include <doctest/doctest.h>
 
 #include <gspmd/comm/threads.hpp>

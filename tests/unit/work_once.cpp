@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // labels: planner
+// group: plans
 // Communication that is done once, late or early: where it moves the fewest bytes.
 #include <doctest/doctest.h>
 

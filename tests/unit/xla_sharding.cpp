@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // labels: planner exhaustive
+// group: planner
 #include <doctest/doctest.h>
 
 #include <algorithm>
@@ -10,12 +11,15 @@
 
 #include "gspmd/dynamic.hpp"
 #include "gspmd/xla_sharding.hpp"
+#include "support/error_of.hpp"
 #include "support/layouts.hpp"
 
 using namespace gspmd;
 using detail::mesh_info;
 
 namespace {
+
+using caught::refusal;
 
 mesh_info named(const std::vector<int>& sizes) {
   mesh_info m;
@@ -24,14 +28,6 @@ mesh_info named(const std::vector<int>& sizes) {
   return m;
 }
 
-std::string refusal(const auto& call) {
-  try {
-    call();
-  } catch (const error& e) {
-    return e.text();
-  }
-  return "accepted";
-}
 std::string parse_error(const std::string& text) {
   return refusal([&] { xla_sharding::parse(text); });
 }

@@ -14,7 +14,8 @@ namespace gspmd {
 ///     int device_count() const           devices of the whole communicator
 ///     int local_count() const            devices that this object holds: 1 for threads and mpi, all for simulated
 ///     int device(int i) const            the id of its i-th device, 0 <= i < local_count()
-///     void move(mesh, movement, in, out)       carries out a movement; in[i], out[i] are the buffers of device(i)
+///     void move(mesh, movement, in, out)       carries out a movement, shifted ones too; in[i], out[i] are the buffers of
+///                                        device(i)
 ///     void reduce(mesh, reduction, in, out)    carries out a reduction; in[i] == out[i] is allowed for an all_reduce
 ///     void barrier()                     waits for all devices
 ///     void shift(mesh, ring, ahead, behind)    optional, for programs that say limit_gather: every device of a ring gets the

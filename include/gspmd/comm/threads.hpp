@@ -8,6 +8,7 @@
 #include <memory>
 #include <string>
 #include <thread>
+#include <type_traits>
 #include <vector>
 
 #include "gspmd/comm/communicator.hpp"
@@ -189,21 +190,19 @@ class threads_communicator {
 /// Backend: one thread per device, in this process. More devices than cores work, more slowly.
 struct threads {};
 
-/// Calls `f(comm)` once for each of `devices` devices, each in its own thread (the calling thread is device 0), all on the
-/// same `f`, and returns when all have returned. The first device that throws stops the others: they leave their next
-/// collective by an exception, and launch throws the first one's error with its rank. Exceptions of other types arrive as
-/// gspmd::error with their text.
-template <class F>
-void launch(threads, int devices, F&& f) {
-  detail::thread_session session(devices);
+namespace detail {
+
+/// launch on threads for any function: `call(f, comm)` calls it. Not a template, because programs launch many.
+[[gnu::noinline]] inline void launch_threads(int devices, void* f, void (*call)(void* f, threads_communicator& comm)) {
+  thread_session session(devices);
   const auto run_device = [&](int rank) {
     threads_communicator comm(session, rank);
     const auto fail = [&](const error& failure) {
       session.fail(std::make_exception_ptr(failure.rank() < 0 ? failure.with_rank(rank) : failure));
     };
     try {
-      f(comm);
-    } catch (const detail::stopped_by_peer&) {
+      call(f, comm);
+    } catch (const stopped_by_peer&) {
     } catch (const error& failure) {
       fail(failure);
     } catch (const std::exception& failure) {
@@ -226,6 +225,19 @@ void launch(threads, int devices, F&& f) {
   run_device(0);
   for (auto& other : others) other.join();
   session.rethrow_failure();
+}
+
+}  // namespace detail
+
+/// Calls `f(comm)` once for each of `devices` devices, each in its own thread (the calling thread is device 0), all on the
+/// same `f`, and returns when all have returned. The first device that throws stops the others: they leave their next
+/// collective by an exception, and launch throws the first one's error with its rank. Exceptions of other types arrive as
+/// gspmd::error with their text.
+template <class F>
+void launch(threads, int devices, F&& f) {
+  using function = std::remove_reference_t<F>;
+  detail::launch_threads(devices, const_cast<void*>(static_cast<const void*>(std::addressof(f))),
+                         [](void* given, threads_communicator& comm) { (*static_cast<function*>(given))(comm); });
 }
 
 }  // namespace gspmd

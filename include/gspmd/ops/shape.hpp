@@ -45,6 +45,20 @@ constexpr value reshape(value x, std::initializer_list<std::int64_t> shape, loca
   return {x.graph(), detail::add_reshape(*x.graph(), x.id(), detail::extents_of(shape), at)};
 }
 
+/// Element i of the result along `dim` is element i + `offset` of `x`, and zero (false) where `x` has none: Fortran's
+/// `eoshift(x, offset, dim=)`, StableHLO's `pad` with low = -offset and high = offset. NumPy, SciPy and xarray count the other way.
+/// The shape stays; any offset is right. Stencils and convolutions are sums over shifted tensors.
+///
+/// Where `dim` is split, a device gets the elements that lie across the ends of its shard from the devices next to it by
+/// collective_permute (halo exchange, GSPMD 4.3): with shards of s indices min(|offset|, s) of them, in one message, or in two
+/// if |offset| is larger than s and no multiple of it. No communication along other dims. Its gradient is the shift by -offset.
+///
+///     auto blurred = shift(x, 0, -1) + x + shift(x, 0, 1);
+constexpr value shift(value x, int dim, std::int64_t offset, location at = location::current()) {
+  if (!x.is_valid()) return {};
+  return {x.graph(), detail::add_shift(*x.graph(), x.id(), dim, offset, at)};
+}
+
 /// A tensor of one number, in the program that `like` belongs to.
 template <class T>
 constexpr value constant(value like, std::initializer_list<std::int64_t> shape, T number, location at = location::current()) {

@@ -7,6 +7,7 @@
 #include "gspmd/comm/communicator.hpp"
 #include "gspmd/detail/exec/device_memory.hpp"
 #include "gspmd/detail/exec/gemm.hpp"
+#include "gspmd/detail/exec/step_checks.hpp"
 
 namespace gspmd::detail {
 
@@ -16,6 +17,22 @@ namespace gspmd::detail {
 /// A communicator that has memory its peers can read in place (mpi, inside a node) gives the arena.
 class bound_devices {
  public:
+  bound_devices() = default;
+  bound_devices(bound_devices&&) = default;
+  bound_devices& operator=(bound_devices&&) = default;
+  [[gnu::noinline]] ~bound_devices() {}
+
+  /// For a call on these shards, after the checks of step_checks.hpp: `inputs[d * plan.inputs.size() + k]` is input k of device d.
+  template <class Comm>
+  [[gnu::noinline]] void bind(Comm& comm, const plan_view& plan, const void* const* inputs, void* const* outputs) {
+    bind(comm, plan);
+    check_memory(plan, devices.size(), inputs, outputs);
+    for (std::size_t d = 0; d < devices.size(); ++d) {
+      devices[d].inputs = inputs + d * plan.inputs.size();
+      devices[d].outputs = outputs + d * plan.outputs.size();
+    }
+  }
+
   template <class Comm>
   void bind(Comm& comm, const plan_view& plan) {
     const auto count = static_cast<std::size_t>(comm.local_count());

@@ -201,4 +201,12 @@ inline void copy_box(T* out, const T* in, const placed_box& placed, bool streami
   else for_each_row(placed.box, [&](std::int64_t i, std::int64_t o, std::int64_t n) { copy_row(out + o, in + i, n); });
 }
 
+/// Zeros in every element of the second buffer's box.
+inline void clear_box(void* out, const placed_box& placed, std::int64_t bytes_per_elem) {
+  for_each_row(placed.box, [&](std::int64_t, std::int64_t o, std::int64_t n) {
+    std::memset(static_cast<std::byte*>(out) + (placed.out_offset + o) * bytes_per_elem, 0,
+                static_cast<std::size_t>(n * bytes_per_elem));
+  });
+}
+
 }  // namespace gspmd::detail

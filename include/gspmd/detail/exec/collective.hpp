@@ -12,14 +12,27 @@
 /// them, communicators carry them out, and the cost of a plan is computed from them without ever listing devices.
 namespace gspmd::detail {
 
+/// Element i of what a device receives along `dim` is element i + by of the tensor, and zero where there is none.
+struct element_shift {
+  std::int8_t dim = -1;  // -1: nothing is shifted
+  std::int64_t by = 0;   // at most the extent of the dim, either way
+
+  [[nodiscard]] constexpr bool any() const { return dim >= 0; }
+  friend constexpr bool operator==(const element_shift&, const element_shift&) = default;
+};
+
 /// Data moves inside the groups over `axes`. A device receives, for its box under `to`, the elements that the members of
 /// its group hold under `from`. Every axis in `axes` splits `from`, so each element has one source in the group; the
 /// boxes of the members cover what the device needs (see movement_axes). No axes: each device cuts its own shard.
 /// Neither side is partial.
+///
+/// A movement that shifts has the splits of `to` in `from` too: a device receives what its box under `to` covers after the shift,
+/// most of it from itself and the rest, the halo, from the next devices along the dim (GSPMD 4.3).
 struct movement {
   extents global;
   sharding from, to;
   axis_mask axes = 0;
+  element_shift shift{};
 };
 
 /// Values that are partial over (at least) `axes` are reduced inside the groups over `axes`. `to` splits what `from`
@@ -136,6 +149,7 @@ constexpr bool lies_inside(const mesh_shape& mesh, const extents& global, const 
 ///   [x,y] -> [y,x], [x],[y] -> [y],[x]  same tiles, other devices                 collective_permute
 ///   [x],[] -> [],[x], and the rest                                                all_to_all
 constexpr collective_kind classify(const mesh_shape& mesh, const movement& m) {
+  if (m.shift.any()) return collective_kind::collective_permute;
   bool same_tiles = true, reordered = false;
   axis_mask given_up = 0, taken = 0;
   for_each_split_dim(mesh, m.from, m.to, [&](const split_change& change) {
@@ -186,6 +200,38 @@ constexpr std::int64_t lacking(const split_change& change, std::int64_t global_e
   return groups >= 2 && at(groups - 2) > last ? at(groups - 2) : last;
 }
 
+/// What travels where a tensor is shifted: with shards of `s` indices along the dim, of N in all, a device lacks those of
+/// another one or, if the shift is not a multiple of s, of two neighbours.
+///   N = 12, s = 3:  by 2: 2 indices, from the next device        by 3: 3, from the next one
+///                   by 4: 3, from the next and the one after it  by 11: 1, the last device's to the first
+struct shift_halo {
+  std::int64_t elems = 0;  // that a device sends, or receives, at most
+  int messages = 0;
+  axis_mask axes = 0;  // 0: every device holds already what it needs
+};
+constexpr shift_halo halo_of(const mesh_shape& mesh, const extents& global, const sharding& s, const element_shift& shift) {
+  shift_halo halo;
+  if (!shift.any() || !s.is_split(shift.dim)) return halo;
+  const auto least = [](std::int64_t a, std::int64_t b) { return a < b ? a : b; };
+  const auto local = local_extents(mesh, global, s);
+  const auto size = global[shift.dim], extent = local[shift.dim];
+  const auto by = shift.by < 0 ? -shift.by : shift.by;
+  const auto indices = least(least(by, extent), least(size - extent, size - by));
+  if (indices <= 0 || elements(local) == 0) return halo;
+  halo.elems = elements(local) / extent * indices;
+  halo.messages = by > extent && by % extent != 0 && (by / extent + 1) * extent < size ? 2 : 1;
+  for (const auto& use : s.splits)
+    if (use.dim == shift.dim && mesh.sizes[use.axis] > 1) halo.axes |= axis_bit(use.axis);
+  return halo;
+}
+
+/// Of `elems` elements of a device's new box, how many it held before, where one dim is split anew.
+constexpr std::int64_t kept(std::int64_t elems, const split_change& change, std::int64_t global_extent) {
+  if (change.is_reordered()) return 0;
+  const auto extent = shard_extent(global_extent, change.common_parts * change.to_rest);
+  return elems / extent * (extent - lacking(change, global_extent));
+}
+
 /// How many elements of its box under `to` a device lacks at most that has its box under `from`.
 constexpr std::int64_t elems_lacked(const mesh_shape& mesh, const extents& global, const sharding& from, const sharding& to) {
   const std::int64_t box_elems = elements(local_extents(mesh, global, to));
@@ -193,8 +239,7 @@ constexpr std::int64_t elems_lacked(const mesh_shape& mesh, const extents& globa
   std::int64_t kept_elems = box_elems;
   for_each_split_dim(mesh, from, to, [&](const split_change& change) {
     if (kept_elems == 0 || !change.any() || change.keeps_tiles(mesh, from, to, global)) return;
-    const auto extent = shard_extent(global[change.dim], change.common_parts * change.to_rest);
-    kept_elems = change.is_reordered() ? 0 : kept_elems / extent * (extent - lacking(change, global[change.dim]));
+    kept_elems = kept(kept_elems, change, global[change.dim]);
   });
   return box_elems - kept_elems;
 }
@@ -204,20 +249,26 @@ constexpr std::int64_t elems_lacked(const mesh_shape& mesh, const extents& globa
 /// much, where next_step chose the movement.
 constexpr std::int64_t bytes_sent(const mesh_shape& mesh, const movement& m, std::int64_t bytes_per_elem) {
   if (mesh.size_of(m.axes) == 1) return 0;
-  std::int64_t padded_elems = elements(local_extents(mesh, m.global, m.to));
-  if (padded_elems == 0) return 0;
-  std::int64_t shard_elems = padded_elems;
+  if (m.shift.any()) return halo_of(mesh, m.global, m.to, m.shift).elems * bytes_per_elem;
+  const std::int64_t box_elems = elements(local_extents(mesh, m.global, m.to));
+  if (box_elems == 0) return 0;
+  std::int64_t kept_elems = box_elems;
+  std::int64_t padded_elems = box_elems, shard_elems = box_elems;
   bool gathers = true;
   for_each_split_dim(mesh, m.from, m.to, [&](const split_change& change) {
-    if (!gathers || !change.any() || change.keeps_tiles(mesh, m.from, m.to, m.global)) return;
-    gathers = change.to_axes == 0 && nests(change, m.global[change.dim]);
-    const auto extent = shard_extent(m.global[change.dim], change.common_parts);
-    const auto shard = shard_extent(m.global[change.dim], change.common_parts * change.from_rest);
-    padded_elems = padded_elems / extent * (shard * change.from_rest);
-    shard_elems = shard_elems / extent * shard;
+    if (!change.any() || change.keeps_tiles(mesh, m.from, m.to, m.global)) return;
+    const auto global_extent = m.global[change.dim];
+    gathers = gathers && change.to_axes == 0 && nests(change, global_extent);
+    if (gathers) {
+      const auto extent = shard_extent(global_extent, change.common_parts);
+      const auto shard = shard_extent(global_extent, change.common_parts * change.from_rest);
+      padded_elems = padded_elems / extent * (shard * change.from_rest);
+      shard_elems = shard_elems / extent * shard;
+    }
+    kept_elems = kept(kept_elems, change, global_extent);
   });
   if (gathers) return (padded_elems - shard_elems) * bytes_per_elem;  // whole shards travel, with their padding
-  return elems_lacked(mesh, m.global, m.from, m.to) * bytes_per_elem;
+  return (box_elems - kept_elems) * bytes_per_elem;
 }
 
 /// With n devices in a group: 2(n-1)/n of the buffer for all_reduce (the ring algorithm), (n-1) result shards for

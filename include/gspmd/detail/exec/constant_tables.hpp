@@ -115,6 +115,14 @@ struct constant_tables {
     fill(shared_inputs, p.shared_inputs);
   }
 
+  /// Of tables with room: the steps, so many, with what they refer to.
+  [[nodiscard]] constexpr plan_view steps_view(const table_sizes& s) const {
+    plan_view view(*this);
+    view.steps = view.steps.first(s.steps);
+    view.inputs = view.inputs.first(s.inputs);
+    view.outputs = view.outputs.first(s.outputs);
+    return view;
+  }
   /// Of tables with room: a plan of so many entries.
   [[nodiscard]] constexpr plan thaw(const table_sizes& s) const {
     plan p;

@@ -24,7 +24,8 @@ class descriptor_cache {
   const Value& find(const mesh_shape& mesh, const Descriptor& d, Make make) {
     const auto hash = hash_of(mesh, d);
     if (const auto* known = slots_[free_or_equal(mesh, d, hash)].get()) return known->value;
-    auto made = std::make_unique<entry>(entry{hash, group_key(mesh, d.axes), d.global, d.from.splits, d.to.splits, make()});
+    auto made =
+        std::make_unique<entry>(entry{hash, group_key(mesh, d.axes), d.global, d.from.splits, d.to.splits, shift_of(d), make()});
     if (count_ == most_entries) clear();
     if (2 * (count_ + 1) > slots_.size()) grow();
     auto& slot = slots_[free_or_equal(mesh, d, hash)];
@@ -38,15 +39,19 @@ class descriptor_cache {
   static constexpr std::size_t most_entries = 4096;
   static constexpr std::uint64_t odd = 0x9e3779b97f4a7c15U;
 
+  static element_shift shift_of(const movement& m) { return m.shift; }
+  static element_shift shift_of(const reduction&) { return {}; }
+
   struct entry {
     std::uint64_t hash;
     group_key key;
     extents global;
     decltype(sharding::splits) from, to;
+    element_shift shift;
     Value value;
 
     [[nodiscard]] bool is(const mesh_shape& mesh, const Descriptor& d) const {
-      return global == d.global && from == d.from.splits && to == d.to.splits && key.names(mesh, d.axes);
+      return global == d.global && from == d.from.splits && to == d.to.splits && shift == shift_of(d) && key.names(mesh, d.axes);
     }
   };
 
@@ -58,6 +63,8 @@ class descriptor_cache {
     };
     for (const auto n : d.global) add(static_cast<std::uint64_t>(n));
     for (const auto n : mesh.sizes) add(static_cast<std::uint64_t>(n));
+    const auto shift = shift_of(d);
+    add(static_cast<std::uint64_t>(shift.by * 64 + shift.dim + 1));
     for (const auto* side : {&d.from, &d.to}) {
       add(static_cast<std::uint64_t>(side->splits.count));
       for (const auto& use : side->splits) add(static_cast<std::uint64_t>(use.axis * 64 + use.dim + 1));

@@ -94,6 +94,10 @@ class plan_explainer {
     if (n.op == opcode::parameter) return "input " + std::to_string(n.at.line);
     std::string t = name_of(n.op);
     if (n.op == opcode::loop) t += " (" + times_text(plan_.steps[static_cast<std::size_t>(v.step)].trips) + ')';
+    if (n.op == opcode::shift && v.step >= 0) {
+      const auto& s = plan_.steps[static_cast<std::size_t>(v.step)].shift;
+      t += "(dim " + std::to_string(s.dim) + (s.by > 0 ? ", +" : ", ") + std::to_string(s.by) + ')';
+    }
     if (n.op == opcode::local_op && v.step >= 0)
       t += ' ' + str(local_rule_text(plan_.steps[static_cast<std::size_t>(v.step)].local->rule));
     if (n.op == opcode::reduce && v.step >= 0)
@@ -170,6 +174,12 @@ class plan_explainer {
         table.add({t + name_of(s.collective) + " over " + str(axes_text(mesh_, axes_of(plan_, s))) + " of " + operands_text(s) +
                    ", in one message: sends " + bytes(s.bytes_sent) +
                    (s.times != 1 ? ", " + times_text(s.times) : std::string())});
+        continue;
+      }
+      if (s.shift.any()) {
+        if (communicates(plan_, s))
+          table.add({t + name_of(s.collective) + " over " + str(axes_text(mesh_, axes_of(plan_, s))) + " of the boundaries of " +
+                     name + ": sends " + bytes(s.bytes_sent) + (s.times != 1 ? ", " + times_text(s.times) : std::string())});
         continue;
       }
       if (same_layout(from.layout, to.layout)) {

@@ -100,6 +100,10 @@ struct packing {
 constexpr packing packing_of(const mesh_shape& mesh, const movement& m) {
   const auto n = mesh.size_of(m.axes);
   if (n == 1) return {};
+  if (m.shift.any()) {
+    const auto halo = halo_of(mesh, m.global, m.to, m.shift).elems;
+    return {halo, halo};
+  }
   const auto shard = elements(local_extents(mesh, m.global, m.from));
   if (gathers_whole_shards(mesh, m)) return {is_stacked(mesh, m.global, m.to, m.from, m.axes) ? 0 : shard * n, 0};
   if (is_contiguous_exchange(mesh, m) || classify(mesh, m) == collective_kind::collective_permute) return {};

@@ -8,6 +8,7 @@
 #include "gspmd/detail/exec/box.hpp"
 #include "gspmd/detail/exec/collective.hpp"
 #include "gspmd/detail/exec/message_plan.hpp"
+#include "gspmd/detail/exec/shared_memory.hpp"
 
 /// What one process does in a collective that goes by messages, as offsets and sizes: worked out once, because it takes longer
 /// than a message of 1 KiB.
@@ -75,7 +76,8 @@ struct movement_route {
   std::int64_t block_elems = 0;  // from each member, of the first three
   packing memory;
   std::vector<routed_message> receives, sends;
-  int own = no_box;  // what stays
+  int own = no_box;   // what stays
+  int edge = no_box;  // of a shift: what becomes zero
   box_list boxes;
   std::vector<routed_message> takes;  // of small shards: from where in its shard a member's part goes to where
   bool hears_all = false;             // an element at least arrives from every other member
@@ -91,9 +93,11 @@ inline movement_route route_of(const mesh_shape& mesh, const movement& m, const 
   const auto n = mesh.size_of(m.axes);
   const auto shard = elements(local_extents(mesh, m.global, m.from));
   const auto source = layout_of(mesh, m.global, m.from, me);
-  const auto target = layout_of(mesh, m.global, m.to, me);
+  const auto target = target_of(mesh, m, me);
   const auto peer_at = [&](std::int64_t j) { return group_member(mesh, m.axes, me, j); };
-  const auto sends_to = [&](std::int64_t j) { return intersect(source.held, ranges_of(mesh, m.global, m.to, peer_at(j))); };
+  const auto sends_to = [&](std::int64_t j) { return intersect(source.held, target_of(mesh, m, peer_at(j)).held); };
+  if (m.shift.any())
+    if (const auto edge = edge_of(m, target); edge.any()) route.edge = route.boxes.add(place(edge, packed(edge), target));
   route.memory = packing_of(mesh, m);
   route.shard_elems = route.block_elems = shard;
   for (std::int64_t k = 0; k < n && shard <= small_shard_bytes; ++k) {
@@ -125,7 +129,7 @@ inline movement_route route_of(const mesh_shape& mesh, const movement& m, const 
     route.hears_all = route.block_elems > 0;
     return route;
   }
-  if (classify(mesh, m) == collective_kind::collective_permute) {
+  if (!m.shift.any() && classify(mesh, m) == collective_kind::collective_permute) {
     // Whole shards go to other devices, one to each; one device may have to serve several.
     for (std::int64_t j = 0; j < n; ++j) {
       const bool is_source = intersect(ranges_of(mesh, m.global, m.from, peer_at(j)), target.held).any();

@@ -172,8 +172,14 @@ class mpi_group {
   // ---- movements ----
 
   template <class T>
+  static void clear_edge(const movement_route& route, T* out) {
+    if (route.edge != no_box) clear_box(out, route.boxes[route.edge], sizeof(T));
+  }
+
+  template <class T>
   void move_small(const movement_route& route, const T* in, T* out) {
     const auto shard_of = window_->share(in, route.shard_elems);
+    clear_edge(route, out);
     for (const auto& t : route.takes) copy_box(out, t.peer == self_ ? in : shard_of(t.peer), route.boxes[t.box]);
   }
 
@@ -216,6 +222,7 @@ class mpi_group {
       messages().send(s.peer, (s.box == no_box ? in : packed_in) + s.at, s.elems);
     }
     if (route.own != no_box) copy_box(out, in, route.boxes[route.own]);
+    clear_edge(route, out);
     messages().finish();
     for (const auto& r : route.receives)
       if (r.box != no_box) copy_box(out, packed_out, route.boxes[r.box]);

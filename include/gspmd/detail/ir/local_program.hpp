@@ -46,6 +46,7 @@ struct local_op {
   bool for_output = false;                                   // brings an output to its sharding
   bool forced = false;  // a gather that the operator needs because it cannot work on the split
   ring_window window;   // compute: of an einsum
+  element_shift shift;  // compute: of a shift, which has axes if it communicates
   bool joined = false;  // all_reduce: in the message of the one before it
 };
 
@@ -75,6 +76,10 @@ constexpr std::int64_t bytes_of(const mesh_shape& mesh, const local_program& p, 
   if (op.window.operand >= 0) {  // every shard but its own visits it, and is sent on
     const auto& v = p.value(op.operands[op.window.operand]);
     return (ring_of(op.window, v.layout).size(mesh) - 1) * elements(v.local) * bytes_of(v.type);
+  }
+  if (op.shift.any()) {
+    const auto& v = p.value(op.operands[0]);
+    return halo_of(mesh, v.global, v.layout, op.shift).elems * bytes_of(v.type);
   }
   if (op.what != local_kind::move && op.what != local_kind::reduce) return 0;
   const auto& from = p.value(op.operands[0]);

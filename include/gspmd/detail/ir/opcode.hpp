@@ -57,6 +57,7 @@ enum class opcode : std::uint8_t {
   shard_alike,
   dynamic_index,
   dynamic_update,
+  shift,
   local_op,  // a user's own
   // regions: graphs inside the graph (see graph.hpp)
   loop,
@@ -84,9 +85,9 @@ constexpr const char* name_of(opcode op) {
                                                "einsum",      "reduce",        "broadcast_in_dim",
                                                "transpose",   "reshape",       "reshard",
                                                "shard_alike", "dynamic_index", "dynamic_update",
-                                               "local_op",    "loop",          "carry",
-                                               "loop_result", "branch",        "otherwise",
-                                               "cond_result"};
+                                               "shift",       "local_op",      "loop",
+                                               "carry",       "loop_result",   "branch",
+                                               "otherwise",   "cond_result"};
   return names[static_cast<int>(op)];
 }
 

@@ -23,7 +23,7 @@ enum class action : std::uint8_t {
   windowed,    // the same, while the shards of one of them go round a ring of devices (collective_permute)
   reduce,      // over dims of a shard
   permute,     // transpose of a shard
-  move,        // slice (no axes), all_gather, all_to_all, collective_permute
+  move,        // slice (no axes), all_gather, all_to_all, collective_permute; a shift, which may send nothing
   combine,     // reduce_scatter, all_reduce: of one value, or of several that lie one after the other
   row,         // reads one row, at an index that is computed
   set_row,     // writes one row
@@ -111,6 +111,7 @@ struct plan_step {
   std::int64_t trips = 1;                 // loop_begin
   std::int64_t times = 1;                 // how often it runs: the trips of all loops around it
   const local_function* local = nullptr;  // local: whose entry `spec` runs
+  element_shift shift;                    // move
   friend constexpr bool operator==(const plan_step&, const plan_step&) = default;
 };
 
@@ -202,6 +203,8 @@ struct plan_view {
 constexpr movement movement_of(const plan_view& p, const plan_step& s) {
   const auto& from = p.operand(s, 0);
   const auto& to = p.result(s);
+  if (s.shift.any())
+    return {from.global, from.layout, to.layout, halo_of(*p.mesh, from.global, from.layout, s.shift).axes, s.shift};
   return {from.global, from.layout, to.layout, movement_axes(*p.mesh, from.global, from.layout, to.layout)};
 }
 constexpr const planned_window& window_of(const plan_view& p, const plan_step& s) {

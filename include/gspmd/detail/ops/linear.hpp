@@ -13,6 +13,7 @@ enum class partial_rule : std::uint8_t {
 };
 
 ///   negate, transpose, reshape, reduce     any (negate: add only; reduce: its own monoid only)
+///   shift                                  any               the zeros of all devices are a zero in every monoid
 ///   add, subtract                          all, add          x + 1 of a partial x would add 1 on every device
 ///   multiply, einsum, divide (operand 0)   any, add          a product of two sums is not a sum of products
 ///   maximum, minimum, multiply, and, or    all, their own monoid
@@ -20,6 +21,7 @@ enum class partial_rule : std::uint8_t {
 constexpr partial_rule partial_rule_of(const node& n, int operand, monoid kind) {
   switch (n.op) {
     case opcode::transpose:
+    case opcode::shift:
     case opcode::reshape: return partial_rule::any;
     case opcode::reduce: return n.kind == kind ? partial_rule::any : partial_rule::none;
     case opcode::negate:

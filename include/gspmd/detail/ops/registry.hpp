@@ -47,6 +47,12 @@ struct reshape_family {
   static constexpr int forward = 0, backward = 0;
   static constexpr void rule(const graph& g, const node& n, op_rule& r) { reshape_rule(g, n, r); }
 };
+struct shift_family {  // a split of the shifted dim stays: what lies across the boundaries is exchanged
+  static constexpr bool uniform = true;
+  static constexpr bool owns(opcode op) { return op == opcode::shift; }
+  static constexpr int forward = 0, backward = 0;
+  static constexpr void rule(const graph&, const node& n, op_rule& r) { uniform_rule(n.shape, r); }
+};
 struct einsum_family {
   static constexpr bool uniform = false;
   static constexpr bool owns(opcode op) { return op == opcode::einsum; }
@@ -94,8 +100,8 @@ struct local_family {
 
 /// A new operator is one file and one entry here.
 using operator_families =
-    boost::mp11::mp_list<source_family, elementwise_family, transpose_family, reshape_family, einsum_family, reduce_family,
-                         broadcast_family, region_family, cond_result_family, row_family, local_family>;
+    boost::mp11::mp_list<source_family, elementwise_family, transpose_family, reshape_family, shift_family, einsum_family,
+                         reduce_family, broadcast_family, region_family, cond_result_family, row_family, local_family>;
 inline constexpr int completion_rounds = 4;
 
 inline constexpr std::size_t family_count = boost::mp11::mp_size<operator_families>::value;

@@ -3,10 +3,11 @@
 
 #include <numeric>
 
+#include "gspmd/detail/exec/collective.hpp"
 #include "gspmd/detail/ir/graph.hpp"
 #include "gspmd/detail/ir/rule.hpp"
 
-/// The operators that move elements without computing: broadcast_in_dim, transpose, reshape, reshard.
+/// The operators that move elements without computing: broadcast_in_dim, transpose, reshape, shift, reshard.
 namespace gspmd::detail {
 
 /// Adds a broadcast: dim `d` of the operand becomes dim `dims[d]` of the result; an extent of 1 is stretched.
@@ -188,6 +189,32 @@ constexpr void reshape_rule(const graph& g, const node& n, op_rule& rule) {
   }
   rule.maps.push_back(operand);
   rule.maps.push_back(result);
+}
+
+/// Adds a shift: element i of the result along `dim` is element i + offset of the operand, or zero.
+constexpr int add_shift(graph& g, int operand, int dim, std::int64_t offset, location at) {
+  if (operand < 0) return -1;
+  const node& x = g.nodes[static_cast<std::size_t>(operand)];
+  if (dim < 0 || dim >= x.shape.count)
+    return g.fail(at, "shift", mistake::dim,
+                  text("dim ") << dim << " is not a dim of " << shape_text(x.shape) << "; dims count from 0");
+  const auto size = x.shape[dim];
+  node n;
+  n.op = opcode::shift;
+  n.type = x.type;
+  n.shape = x.shape;
+  n.at = at;
+  n.operands.push_back(operand);
+  n.attributes.push_back(static_cast<std::int8_t>(dim));
+  n.integer = offset < -size ? -size : offset > size ? size : offset;  // all of it is zero from there on
+  return g.add(n);
+}
+constexpr element_shift shift_of(const node& n) {
+  element_shift s;
+  if (n.op != opcode::shift) return s;
+  s.dim = n.attributes[0];
+  s.by = n.integer;
+  return s;
 }
 
 /// Adds the identity on `operand`, sharded as `other` is: completion passes splits between the two (F47).

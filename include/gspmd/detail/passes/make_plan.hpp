@@ -5,6 +5,7 @@
 #include "gspmd/detail/passes/flops.hpp"
 #include "gspmd/detail/passes/join_all_reduces.hpp"
 #include "gspmd/detail/passes/memory.hpp"
+#include "gspmd/detail/passes/order_steps.hpp"
 #include "gspmd/detail/passes/partition.hpp"
 #include "gspmd/detail/passes/schedule.hpp"
 
@@ -94,11 +95,18 @@ constexpr std::vector<sharding> complete_graph(const graph& g, const mesh_shape&
   return std::move(completed.shardings);
 }
 
-constexpr local_program partition_graph(const graph& g, const mesh_shape& mesh, std::span<const sharding> completed) {
-  partitioner parts(g, mesh, completed);
-  parts.run();
+/// The local program, once all nodes are emitted.
+constexpr local_program finish_partition(partitioner& parts, const graph& g, const mesh_shape& mesh) {
+  parts.end();
   all_reduce_joiner(g, mesh, parts.program).run();
   return std::move(parts.program);
+}
+
+constexpr local_program partition_graph(const graph& g, const mesh_shape& mesh, std::span<const sharding> completed) {
+  partitioner parts(g, mesh, completed);
+  parts.begin();
+  parts.emit_nodes(0, static_cast<int>(g.nodes.size()));
+  return finish_partition(parts, g, mesh);
 }
 
 /// The lines of the program, with what each costs a device.
@@ -143,6 +151,29 @@ constexpr void place_in_memory(plan& p, std::vector<int> base) {
   memory.run();
 }
 
+/// Whether a new order makes a plan better: less memory, and no output has lost the input whose memory it may be given.
+template <class Plan>  // or its constant tables
+constexpr bool is_smaller(const Plan& ordered, const Plan& as_it_was) {
+  for (std::size_t k = 0; k < ordered.shared_inputs.size(); ++k)
+    if (as_it_was.shared_inputs[k] >= 0 && ordered.shared_inputs[k] < 0) return false;
+  return ordered.arena_bytes < as_it_was.arena_bytes;
+}
+
+/// Places a plan in memory, its steps in a better order if there is one.
+constexpr void place_in_order(plan& p, std::vector<int> base) {
+  std::vector<int> order;
+  order.resize(p.steps.size(), 0);
+  if (!step_orderer(plan_view(p), base).run(order.data())) {
+    place_in_memory(p, std::move(base));
+    return;
+  }
+  plan ordered = p;
+  put_in_order(ordered, order);
+  place_in_memory(ordered, base);
+  place_in_memory(p, std::move(base));
+  if (is_smaller(ordered, p)) p = std::move(ordered);
+}
+
 /// The whole way from a graph to what every device runs.
 constexpr plan make_plan(const graph& g, const mesh_shape& mesh) {
   const auto completed = complete_graph(g, mesh);
@@ -151,7 +182,7 @@ constexpr plan make_plan(const graph& g, const mesh_shape& mesh) {
   std::vector<int> base;
   plan p = schedule_program(g, mesh, std::move(local), base);
   if (!p.error.empty()) return p;
-  place_in_memory(p, std::move(base));
+  place_in_order(p, std::move(base));
   p.nodes = std::move(nodes);
   p.completed = completed;
   return p;

@@ -22,13 +22,8 @@ class partitioner : public region_parts {
  public:
   using region_parts::region_parts;
 
-  constexpr void run() {
-    begin();
-    emit_nodes(0, static_cast<int>(graph_.nodes.size()));
-    end();
-  }
-
-  // In parts, for compilers that limit the steps of one evaluation: begin, load what another one saved, emit_nodes, save.
+  // In parts, for compilers that limit the steps of one evaluation: begin, load what another one saved, emit_nodes, save. After the
+  // last node: finish_partition.
 
   constexpr void begin() {
     needed_.resize(graph_.nodes.size(), 0);
@@ -196,6 +191,11 @@ class partitioner : public region_parts {
     for (int k = 0; k < n.operands.count; ++k)
       op.operands.push_back(form_of(n.operands[k], plan.wanted[k], i, loses_a_split(n, rule, k, plan.wanted[k])));
     op.result = add_form(i, plan.result);
+    op.shift = shift_of(n);
+    if (op.shift.any()) {
+      op.axes = halo_of(mesh_, n.shape, plan.result, op.shift).axes;
+      op.collective = collective_kind::collective_permute;
+    }
     program.ops.push_back(op);
   }
 

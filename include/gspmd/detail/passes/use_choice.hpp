@@ -210,6 +210,7 @@ class use_choice : public window_choice {
       total += in_all_trips(bytes, level_of(n.operands[k]));
     }
     if (n.forbid_reshard && total > 0) total += never;  // only if nothing else is possible: then it is refused
+    total += in_all_trips(halo_of(mesh_, n.shape, p.result, shift_of(n)).elems * bytes_of(n.type), depth());
     sharding wanted = completed_of(i);
     wanted.partial = 0;
     return total + in_all_trips(reshard_bytes(mesh_, n.shape, p.result, wanted, bytes_of(n.type)), depth());
@@ -234,7 +235,7 @@ class use_choice : public window_choice {
     sharding wanted = completed_of(i);
     wanted.partial = 0;
     walk(n.shape, p.result, wanted);
-    return count;
+    return count + halo_of(mesh_, n.shape, p.result, shift_of(n)).messages;
   }
 };
 

@@ -1,0 +1,194 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "application.hpp"
+
+#include <cstdio>
+#include <exception>
+#include <fstream>
+#include <optional>
+#include <utility>
+#include <vector>
+
+#include "dot.hpp"
+#include "json_out.hpp"
+#include "run.hpp"
+#include "svg.hpp"
+#include "table.hpp"
+#include "why.hpp"
+
+namespace plan_tool {
+
+namespace {
+
+constexpr const char* help_text =
+    "  FILE              the program document; - is the standard input\n"
+    "  --json            the plan as JSON instead of a table\n"
+    "  --run DIR         run it on DIR/NAME.npy, one file for each input, each the whole array\n"
+    "  --out DIR         where --run writes NAME.npy for every output, whole\n"
+    "  --check           also run on one device and compare; without --run, on small made-up numbers\n"
+    "  --why VALUE       for each axis of the mesh: from which annotation, through which operators a sharding came\n"
+    "  --dot FILE        the program of one device for Graphviz, collectives coloured\n"
+    "  --svg FILE        which device holds which part, with replicas and padding\n"
+    "  --value NAME      only this value in --svg\n"
+    "  --help            this\n"
+    "\n"
+    "`bytes` is what one device sends, padding of uneven shards included, with n devices in a group:\n"
+    "  all_reduce          2(n-1)/n of the buffer    ring: reduce-scatter, then all-gather\n"
+    "  reduce_scatter      n-1 result shards         ring, or direct\n"
+    "  all_gather          n-1 shards                ring\n"
+    "  all_to_all          (n-1)/n of the shard      direct, each device to each other one\n"
+    "  collective_permute  the shard                 direct, one device to one other\n"
+    "A pad on a split dim sends what lies across the ends of the shards, no more than the shard, by collective_permute.\n"
+    "An all_to_all that also gathers or cuts counts what a device needs and does not hold. all_slice (a device keeps a\n"
+    "part of what it holds) and copy send nothing. The peak is inputs, outputs and everything between them.\n"
+    "\n"
+    "operators: ";
+
+class application {
+ public:
+  application(const options& o, const surroundings& here) : options_(o), here_(here) {}
+
+  report run() {
+    json document;
+    std::optional<planned_program> p;
+    std::vector<std::string> why, remarks;
+    std::vector<any_array> inputs;
+    const bool wants_run = !options_.run.empty() || options_.check;
+    try {  // whatever is thrown, this process must still meet the others
+      const auto text = read_file(options_.file, errors_);
+      if (errors_.empty()) document = parse_document(text, errors_);
+      if (errors_.empty()) p = plan_document(document, devices::of_mesh, errors_);
+      if (p) {
+        why = explain_why(*p);
+        if (here_.writes) draw(*p);
+        if (wants_run) inputs = find_inputs(*p);
+      }
+    } catch (const std::exception& e) {
+      errors_.add("", e.what());
+    }
+    // The processes of one launch go into it together or not at all.
+    if (wants_run && here_.agree(p && errors_.empty())) run_program(*p, document, inputs, remarks);
+
+    report r;
+    r.status = errors_.empty() ? 0 : 1;
+    for (const auto& e : errors_.lines())
+      r.err += (options_.file == "-" ? std::string("standard input") : options_.file) + ": " + e + '\n';
+    if (options_.json) {
+      r.out = plan_json(p ? &*p : nullptr, errors_.lines(), why);
+    } else if (p && !why.empty()) {
+      for (const auto& line : why) r.out += line + '\n';
+    } else if (p && errors_.empty() && !wants_run) {
+      r.out = plan_table(*p, colours{here_.is_terminal}).text();
+    }
+    if (!options_.json)
+      for (const auto& line : remarks) r.out += line + '\n';
+    return r;
+  }
+
+ private:
+  int find(const planned_program& p, const std::string& name, const char* option) {
+    const int v = p.find(name);
+    if (v >= 0) return v;
+    std::string names;
+    for (const auto& value : p.built.values) {
+      if (names.size() > 200) {
+        names += " ...";
+        break;
+      }
+      names += (names.empty() ? "" : " ") + value.name;
+    }
+    errors_.add(option, "no value is called " + in_quotes(name) + "; there are: " + names);
+    return -1;
+  }
+
+  std::vector<any_array> find_inputs(const planned_program& p) {
+    const auto devices = here_.devices_here > 0 ? here_.devices_here : p.built.mesh->device_count();
+    const auto obstacle = cannot_run(p, devices, here_.most_devices, options_.backend);
+    if (!obstacle.empty()) errors_.add("", obstacle);
+    else if (!options_.run.empty()) return read_inputs(p, options_.run, errors_);
+    else return made_inputs(p);
+    return {};
+  }
+
+  std::vector<std::string> explain_why(const planned_program& p) {
+    if (options_.why.empty()) return {};
+    const int v = find(p, options_.why, "--why");
+    return v < 0 ? std::vector<std::string>{} : sharding_reasons(p).of(v);
+  }
+
+  void draw(const planned_program& p) {
+    if (!options_.dot.empty()) write_text(options_.dot, "--dot", dot_graph(p));
+    if (options_.svg.empty()) return;
+    std::vector<int> values;
+    if (options_.value.empty()) {
+      for (int v = 0; v < static_cast<int>(p.built.values.size()); ++v) values.push_back(v);
+    } else if (const int v = find(p, options_.value, "--value"); v >= 0) {
+      values.push_back(v);
+    }
+    if (!values.empty()) write_text(options_.svg, "--svg", shard_picture(p).of(values));
+  }
+
+  void write_text(const std::string& file, const char* option, const std::string& text) {
+    std::ofstream out(file, std::ios::binary | std::ios::trunc);
+    if (out) out << text;
+    out.close();
+    if (!out) errors_.add(option, file + " cannot be written: " + std::strerror(errno));
+  }
+
+  void run_program(const planned_program& p, const json& document, const std::vector<any_array>& inputs,
+                   std::vector<std::string>& remarks) {
+    try {
+      const auto outputs = here_.launch(*p.program, pointers_to(inputs));
+      if (!here_.writes) return;
+      if (!options_.out.empty()) write_outputs(p, outputs, options_.out, errors_, remarks);
+      if (options_.check) compare(document, inputs, outputs, p, remarks);
+    } catch (const std::exception& e) {
+      errors_.add("", e.what());
+    }
+  }
+
+  void compare(const json& document, const std::vector<any_array>& inputs, const std::vector<any_array>& outputs,
+               const planned_program& p, std::vector<std::string>& remarks) {
+    const auto alone = plan_document(document, devices::one, errors_);
+    if (!alone) return;
+    const auto expected = run_on("self", *alone->program, pointers_to(inputs));
+    for (std::size_t k = 0; k < outputs.size(); ++k) {
+      const auto& name = p.value(p.built.outputs[k]).name;
+      bool agree = true;
+      const auto line = comparison(outputs[k], expected[k], agree);
+      remarks.push_back("check " + name + ": " + line);
+      if (!agree) errors_.add("--check", "the output " + in_quotes(name) + ' ' + line + ", compared with one device");
+    }
+  }
+
+  const options& options_;
+  const surroundings& here_;
+  error_list errors_;
+};
+
+}  // namespace
+
+report run_application(const options& o, const surroundings& here) { return application(o, here).run(); }
+
+int answer_usage(const char* usage, int argc, char** argv, options& o, bool talks) {
+  try {
+    o = parse(argc, argv);
+  } catch (const usage_error& mistake) {
+    if (talks) std::fprintf(stderr, "%s\n%s", mistake.what(), usage);
+    return 2;
+  }
+  if (!o.asks_for_help) return -1;
+  if (talks) std::printf("%s%s%s\n", usage, help_text, known_operators().c_str());
+  return 0;
+}
+
+int say(const report& r) {
+  std::fputs(r.err.c_str(), stderr);
+  std::fputs(r.out.c_str(), stdout);
+  if (std::fflush(stdout) != 0) {
+    std::fputs("the standard output cannot be written\n", stderr);
+    return 1;
+  }
+  return r.status;
+}
+
+}  // namespace plan_tool

@@ -1,0 +1,13 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "backends.hpp"
+
+namespace plan_tool {
+
+std::vector<any_array> run_on(const std::string& backend, const gspmd::dynamic::program& program,
+                              const std::vector<const void*>& inputs) {
+  if (backend == "self") return program.run_pointers(gspmd::self{}, inputs);
+  if (backend == "threads") return program.run_pointers(gspmd::threads{}, inputs);
+  return program.run_pointers(gspmd::simulated{}, inputs);
+}
+
+}  // namespace plan_tool

@@ -1,0 +1,29 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <functional>
+#include <string>
+#include <vector>
+
+#include <gspmd/dynamic.hpp>
+
+/// Running a plan. Each backend is an interpreter and its kernels, most of what there is to compile: they are in
+/// translation units of their own, backends.cpp and, with MPI, mpi_main.cpp.
+namespace plan_tool {
+
+using gspmd::dynamic::any_array;
+
+/// Runs a program on whole arrays and returns its outputs; throws gspmd::error.
+using launcher = std::function<std::vector<any_array>(const gspmd::dynamic::program&, const std::vector<const void*>&)>;
+
+/// `backend` is self, threads or simulated.
+std::vector<any_array> run_on(const std::string& backend, const gspmd::dynamic::program& program,
+                              const std::vector<const void*>& inputs);
+
+inline std::vector<const void*> pointers_to(const std::vector<any_array>& arrays) {
+  std::vector<const void*> pointers;
+  for (const auto& a : arrays) pointers.push_back(a.bytes.data());
+  return pointers;
+}
+
+}  // namespace plan_tool

@@ -1,0 +1,137 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <vector>
+
+#include "gspmd/detail/ir/same_plan.hpp"
+#include "gspmd/detail/passes/schedule_state.hpp"
+
+namespace gspmd::detail {
+
+/// One loop of elementwise operators while it is made: its registers, what it loads and stores.
+class loop_group : public schedule_state {
+ protected:
+  using schedule_state::schedule_state;
+
+  struct group_builder {
+    std::vector<scalar_op> ops;
+    std::vector<int> same_input;  // by register: of a load, the one before it of the same input; else -1
+    std::vector<int> inputs;
+    std::vector<int> last_load;  // by input: its last load
+    std::vector<int> results;
+    std::vector<fused_store> stores;
+    std::vector<bound> offsets;
+  };
+
+  /// As entry_of, for a group and its tables.
+  constexpr int entry_of_group(planned_group& planned, const group_builder& group) {
+    const std::size_t first = out.groups.size() < looked_at ? 0 : out.groups.size() - looked_at;
+    for (std::size_t i = out.groups.size(); i-- > first;)
+      if (is_same_group(out.groups[i], planned.loop, group)) return static_cast<int>(i);
+    planned.ops = {static_cast<int>(out.scalar_ops.size()), static_cast<int>(group.ops.size())};
+    planned.stores = {static_cast<int>(out.stores.size()), static_cast<int>(group.stores.size())};
+    for (const auto& o : group.ops) out.scalar_ops.push_back(o);
+    for (const auto& s : group.stores) out.stores.push_back(s);
+    out.groups.push_back(planned);
+    return static_cast<int>(out.groups.size()) - 1;
+  }
+  [[nodiscard]] constexpr bool is_same_group(const planned_group& known, const extents& loop, const group_builder& group) const {
+    if (at(known.ops.count) != group.ops.size() || at(known.stores.count) != group.stores.size() || !(known.loop == loop))
+      return false;
+    for (std::size_t i = 0; i < group.stores.size(); ++i)
+      if (!(out.stores[at(known.stores.begin) + i] == group.stores[i])) return false;
+    for (std::size_t i = 0; i < group.ops.size(); ++i)
+      if (!same_scalar_op(out.scalar_ops[at(known.ops.begin) + i], group.ops[i])) return false;
+    return true;
+  }
+
+  /// Registers are numbered by int16.
+  static constexpr std::size_t most_registers = 32'767;
+
+  static constexpr int add_op(group_builder& group, const scalar_op& op, int same_input = -1) {
+    group.ops.push_back(op);
+    group.same_input.push_back(same_input);
+    return static_cast<int>(group.ops.size()) - 1;
+  }
+
+  constexpr void compute(int v, const extents& loop, group_builder& group) {
+    const local_op& op = maker(v);
+    const node& n = node_of(op);
+    scalar_op s;
+    s.op = n.op;
+    s.type = n.type;
+    s.operand_type = graph_.nodes[at(n.operands[n.op == opcode::select ? 1 : 0])].type;
+    s.function = n.function;
+    for (const int o : op.operands) s.args.push_back(static_cast<std::int16_t>(read(o, loop, group)));
+    register_[at(v)] = add_op(group, s);
+  }
+
+  constexpr int read(int v, const extents& loop, group_builder& group) {
+    if (waits(v) && register_[at(v)] >= 0) return register_[at(v)];  // of this group: what others computed does not wait
+    return waits_virtual(v) ? read_virtual(v, loop, group, identity_dims(loop)) : load(v, loop, group, identity_dims(loop));
+  }
+
+  using dim_list = inline_vec<std::int8_t, max_rank>;
+  static constexpr dim_list identity_dims(const extents& loop) {
+    dim_list dims;
+    for (int d = 0; d < loop.count; ++d) dims.push_back(static_cast<std::int8_t>(d));
+    return dims;
+  }
+
+  /// `dims`: along which loop dim each dim of the value lies; -1 for a dim that is stretched.
+  constexpr int read_virtual(int v, const extents& loop, group_builder& group, const dim_list& dims) {
+    const local_op& op = maker(v);
+    const node& n = node_of(op);
+    scalar_op s;
+    s.type = s.operand_type = n.type;
+    if (n.op == opcode::constant || (n.op == opcode::iota && dims[n.attributes[0]] < 0)) {
+      s.op = opcode::constant;
+      s.real = n.real;
+      s.integer = n.integer;
+      return add_op(group, s);
+    }
+    if (n.op == opcode::iota) {
+      s.op = opcode::iota;
+      s.dim = dims[n.attributes[0]];
+      s.slot = static_cast<std::int16_t>(group.offsets.size());
+      group.offsets.push_back(bound{static_cast<std::int8_t>(s.slot), v, n.attributes[0]});
+      return add_op(group, s);
+    }
+    const int source = op.operands[0];
+    dim_list source_dims;
+    for (int d = 0; d < n.attributes.count; ++d) {
+      const int to = n.attributes[d];
+      const bool stretched = program_.value(source).global[d] != n.shape[to];
+      source_dims.push_back(stretched ? std::int8_t{-1} : dims[to]);
+    }
+    return waits_virtual(source) ? read_virtual(source, loop, group, source_dims) : load(source, loop, group, source_dims);
+  }
+
+  constexpr int load(int v, const extents& loop, group_builder& group, const dim_list& dims) {
+    const auto& local = program_.value(v).local;
+    scalar_op s;
+    s.op = opcode::parameter;
+    s.type = s.operand_type = program_.value(v).type;
+    s.strides = extents(loop.count, 0);
+    std::int64_t stride = 1;
+    for (int d = local.count - 1; d >= 0; --d) {
+      if (dims[d] >= 0) s.strides[dims[d]] = stride;
+      stride *= local[d];
+    }
+    int& slot = slot_[at(base[at(v)])];
+    int same_input = -1;
+    if (slot >= 0) {
+      same_input = group.last_load[at(slot)];
+      for (int r = same_input; r >= 0; r = group.same_input[at(r)])
+        if (group.ops[at(r)].strides == s.strides) return r;
+    } else {
+      slot = static_cast<int>(group.inputs.size());
+      group.inputs.push_back(v);
+      group.last_load.push_back(-1);
+    }
+    s.slot = static_cast<std::int16_t>(slot);
+    return group.last_load[at(slot)] = add_op(group, s, same_input);
+  }
+};
+
+}  // namespace gspmd::detail

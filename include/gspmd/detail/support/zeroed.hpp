@@ -1,0 +1,28 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+namespace gspmd::detail {
+
+/// Memory for tables of zeros, cut into pieces by take(). In a constant evaluation an element of a std::vector costs Clang
+/// more than ten steps of its limit, one of these none.
+template <class T>
+class zeroed {
+ public:
+  constexpr explicit zeroed(int count) : begin_(new T[static_cast<unsigned>(count)]()), next_(begin_) {}
+  constexpr ~zeroed() { delete[] begin_; }
+  zeroed(const zeroed&) = delete;
+  zeroed& operator=(const zeroed&) = delete;
+
+  /// The next `count` elements; all calls together must not take more than there are.
+  constexpr T* take(int count) {
+    T* const piece = next_;
+    next_ += count;
+    return piece;
+  }
+
+ private:
+  T* begin_;
+  T* next_;
+};
+
+}  // namespace gspmd::detail

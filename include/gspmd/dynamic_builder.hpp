@@ -1,0 +1,136 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <memory>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "gspmd/detail/ops/kept_functions.hpp"
+#include "gspmd/detail/passes/canonical.hpp"
+#include "gspmd/dynamic_program.hpp"
+#include "gspmd/xla_sharding.hpp"
+
+namespace gspmd::dynamic {
+
+/// An input of a program. `sharding` has one entry for each dim, as in `split`: "data", "data,model", "" or "?"; none at all
+/// leaves the input to completion. A single entry may be XLA's text for all dims: "{devices=[2,1]<=[2]}".
+struct input {
+  dtype type = dtype::f32;
+  std::vector<std::int64_t> shape;
+  std::vector<std::string> sharding;
+  bool annotated = false;
+  std::string partial_axes;
+  monoid partial_kind = monoid::add;
+};
+
+/// An input of element type T.
+template <class T>
+input in(std::vector<std::int64_t> shape) {
+  return {detail::dtype_of<T>(), std::move(shape), {}, false, {}, monoid::add};
+}
+template <class T>
+input in(std::vector<std::int64_t> shape, std::vector<std::string> sharding) {
+  return {detail::dtype_of<T>(), std::move(shape), std::move(sharding), true, {}, monoid::add};
+}
+
+/// Builds a program by calls at run time.
+///
+///     dynamic::builder b(m);
+///     auto x = b.input(dynamic::in<float>({n, 512}, {"data", ""}));   auto w = b.input(dynamic::in<float>({512, 64}));
+///     b.output(relu(einsum("bd,df->bf", x, w)));
+///     auto step = b.compile();
+class builder {
+ public:
+  explicit builder(dynamic::mesh m) : mesh_(std::move(m)), graph_(std::make_unique<detail::graph>()) {
+    graph_->mesh = &mesh_.info();
+    graph_->allow_replication = false;
+    graph_->functions = functions_.get();
+  }
+
+  value input(const dynamic::input& given, location at = location::current()) {
+    if (given.shape.size() > static_cast<std::size_t>(detail::max_rank)) throw error("input: a tensor has at most 32 dims");
+    detail::extents shape;
+    for (const auto e : given.shape) {
+      if (e < 0) throw error("input: an extent is not negative");
+      shape.push_back(e);
+    }
+    require_countable(shape, detail::bytes_of(given.type));
+    const int id = detail::add_parameter(*graph_, given.type, shape, at);
+    auto& n = graph_->nodes[static_cast<std::size_t>(id)];
+    if (given.annotated) {
+      n.annotated = true;
+      n.annotation =
+          resolve(given.sharding, static_cast<int>(given.shape.size()), "input", at, given.partial_axes, given.partial_kind);
+    }
+    return {graph_.get(), id};
+  }
+  /// An input whose type says everything, or a `record` of them, as `compile` takes it; their axes are those of this mesh.
+  ///
+  ///     auto x = b.input(in<float, dims<64, 512>, split<"data", _>>{});
+  template <class Input>
+    requires requires { Input::leaves; }
+  auto input(const Input&) {
+    const auto first = graph_->inputs.size();
+    auto traced = Input::trace(*graph_, static_cast<int>(first));
+    for (auto k = first; k < graph_->inputs.size(); ++k) {
+      const auto& n = graph_->nodes[static_cast<std::size_t>(graph_->inputs[k])];
+      require_countable(n.shape, detail::bytes_of(n.type));
+    }
+    return traced;
+  }
+  void output(value v, location at = location::current()) {
+    if (v.is_valid() && v.graph() == graph_.get()) graph_->outputs.push_back(v.id());
+    else graph_->fail(at, "output", detail::mistake::other, "this is no value of this program; give what operators return");
+  }
+  /// The identity, sharded so: one entry for each dim, as in `split`.
+  value reshard(value x, const std::vector<std::string>& sharding, location at = location::current()) {
+    if (!x.is_valid()) return {};
+    const auto s = resolve(sharding, x.rank(), "reshard", at);
+    return {graph_.get(), graph_->failed() ? -1 : detail::add_reshard(*graph_, x.id(), s, at)};
+  }
+  [[nodiscard]] detail::graph& graph() { return *graph_; }
+  [[nodiscard]] int input_count() const { return static_cast<int>(graph_->inputs.size()); }
+
+  /// Throws gspmd::error with the first mistake: operator, line, dim or axis, and the way out.
+  [[nodiscard]] program compile() const {
+    if (graph_->failed()) throw error(std::string(graph_->error.view()));
+    return {mesh_, detail::canonical_order(*graph_), functions_};
+  }
+
+  /// Throws gspmd::error unless the bytes of a tensor can be counted.
+  static void require_countable(const detail::extents& shape, std::int64_t bytes_per_elem) {
+    std::int64_t total = bytes_per_elem;
+    for (const auto e : shape) {
+      if (e == 0) return;
+      if (total > (std::int64_t{1} << 60) / e)
+        throw error("a tensor of shape " + std::string(detail::shape_text(shape).view()) + " has more than 2^60 bytes");
+      total *= e;
+    }
+  }
+
+ private:
+  detail::sharding resolve(const std::vector<std::string>& dims, int rank, const char* op, location at,
+                           const std::string& partial_axes = {}, monoid kind = monoid::add) {
+    if (dims.size() == 1 && dims[0].starts_with('{') && partial_axes.empty()) {
+      const auto r = detail::resolve_xla(mesh_.info(), dims[0], rank);
+      if (!r.problem.empty()) graph_->fail(at, op, r.broken, r.problem);
+      return r.value;
+    }
+    std::vector<dim_spec> specs;
+    for (const auto& d : dims) {
+      if (d.size() > 63) throw error(std::string(op) + ": at most 63 characters for a dim");
+      specs.emplace_back(std::string_view(d));
+    }
+    const auto r = detail::resolve(mesh_.info(), specs.data(), static_cast<int>(specs.size()), rank, partial_axes, kind);
+    if (!r.problem.empty()) graph_->fail(at, op, r.broken, r.problem);
+    return r.value;
+  }
+
+  dynamic::mesh mesh_;
+  std::shared_ptr<detail::kept_functions> functions_ = std::make_shared<detail::kept_functions>();
+  std::unique_ptr<detail::graph> graph_;
+};
+
+}  // namespace gspmd::dynamic

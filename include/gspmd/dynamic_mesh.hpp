@@ -1,0 +1,111 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "gspmd/detail/ir/mesh_info.hpp"
+#include "gspmd/detail/ir/mesh_views.hpp"
+#include "gspmd/detail/passes/sub_axes.hpp"
+#include "gspmd/error.hpp"
+
+namespace gspmd::dynamic {
+
+/// A device mesh whose axes are known at run time.
+///
+///     dynamic::mesh m({{"data", 2}, {"model", ranks / 2}});
+///     dynamic::mesh r({{"x", 2}, {"y", 2}}, {0, 1, 3, 2});       // device ids, row-major over the axes
+class mesh {
+ public:
+  struct axis {
+    std::string name;
+    std::int64_t size = 1;
+  };
+
+  /// Throws gspmd::error: a bad name, two equal names, a size below 1, too many axes or devices, an order that is none.
+  explicit mesh(const std::vector<axis>& axes, const std::vector<std::int32_t>& order = {}) : held_(std::make_shared<held>()) {
+    if (axes.size() > static_cast<std::size_t>(detail::max_axes)) throw error("mesh: at most 16 axes");
+    constexpr std::int64_t most_devices = std::int64_t{1} << 30;
+    std::int64_t devices = 1;
+    for (const auto& a : axes) {
+      if (a.name.size() > detail::max_name || !detail::is_axis_name(a.name))
+        throw error("mesh: the axis name `" + a.name + "` must have 1 to 31 letters, digits and _");
+      if (a.size < 1)
+        throw error("mesh: axis `" + a.name + "` has " + std::to_string(a.size) + " devices; it needs at least one");
+      if (a.size > most_devices / devices) throw error("mesh: more than 2^30 devices");
+      devices *= a.size;
+      held_->info.add_axis(a.name, static_cast<std::int32_t>(a.size));
+    }
+    if (held_->info.has_equal_names()) throw error("mesh: two axes have one name; rename one of them");
+    if (order.empty()) return;
+    held_->order = order;
+    held_->position.assign(static_cast<std::size_t>(devices), -1);
+    bool fits = static_cast<std::int64_t>(order.size()) == devices;
+    for (std::size_t i = 0; i < order.size() && fits; ++i) {
+      fits = order[i] >= 0 && order[i] < devices && held_->position[static_cast<std::size_t>(order[i])] < 0;
+      if (fits) held_->position[static_cast<std::size_t>(order[i])] = static_cast<std::int32_t>(i);
+    }
+    if (!fits) throw error("mesh: device_order must name every device id from 0 to " + std::to_string(devices - 1) + " once");
+    held_->info.shape.order = held_->order.data();
+    held_->info.shape.position = held_->position.data();
+  }
+
+  [[nodiscard]] const detail::mesh_info& info() const { return held_->info; }
+  [[nodiscard]] std::shared_ptr<const detail::mesh_info> shared_info() const { return {held_, &held_->info}; }
+  [[nodiscard]] std::int64_t device_count() const { return held_->info.shape.device_count(); }
+
+  /// One device, with axes of the same names.
+  [[nodiscard]] mesh with_one_device() const {
+    mesh result(*this);
+    result.held_ = std::make_shared<held>();
+    for (int a = 0; a < info().shape.axis_count(); ++a) result.held_->info.add_axis(info().name(a), 1);
+    result.held_->info.views = info().views;
+    return result;
+  }
+  /// The same devices, seen as this mesh and as `other`: annotations may name the axes of both. Throws gspmd::error: see `views`.
+  [[nodiscard]] mesh with_view(const mesh& other) const {
+    const auto seen = detail::with_view(info(), other.info());
+    if (!seen.problem.empty()) throw error("views: " + std::string(seen.problem.view()));
+    return with_info(seen.info);
+  }
+  /// The same devices with one axis cut in two (detail/passes/sub_axes.hpp).
+  [[nodiscard]] mesh with_cut(detail::axis_cut cut) const { return with_info(detail::cut_axis(held_->info, cut)); }
+
+ private:
+  struct held {  // plans point into it
+    detail::mesh_info info;
+    std::vector<std::int32_t> order;
+    std::vector<std::int32_t> position;
+  };
+  /// The same devices under other axes.
+  [[nodiscard]] mesh with_info(const detail::mesh_info& other) const {
+    mesh result(*this);
+    result.held_ = std::make_shared<held>(*held_);
+    auto& info = result.held_->info;
+    info = other;
+    if (info.shape.order != nullptr) {
+      info.shape.order = result.held_->order.data();
+      info.shape.position = result.held_->position.data();
+    }
+    return result;
+  }
+  std::shared_ptr<held> held_;
+};
+
+/// Several meshes over the same devices as one: annotations may name the axes of each, and a value that is sharded by one of them
+/// is resharded where an operator wants it by another. What can be views of each other is said at gspmd::views. Throws
+/// gspmd::error: another number of devices, axes of one that end inside axes of the other, a device order that is no exchange of
+/// axes, one name for two things.
+///
+///     const auto m = dynamic::views({dynamic::mesh({{"x", 4}, {"y", 2}}), dynamic::mesh({{"a", 2}, {"b", 4}})});
+///     auto step = dynamic::compile(f, m, dynamic::in<float>({8, 8}, {"x", ""}), dynamic::in<float>({8, 8}, {"b", ""}));
+inline mesh views(const std::vector<mesh>& meshes) {
+  if (meshes.empty()) throw error("views: give at least one mesh");
+  mesh result = meshes.front();
+  for (std::size_t k = 1; k < meshes.size(); ++k) result = result.with_view(meshes[k]);
+  return result;
+}
+
+}  // namespace gspmd::dynamic

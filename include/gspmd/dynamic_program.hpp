@@ -1,0 +1,203 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <memory>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "gspmd/budget.hpp"
+#include "gspmd/detail/exec/bound_devices.hpp"
+#include "gspmd/detail/exec/explain_plan.hpp"
+#include "gspmd/detail/exec/interpreter.hpp"
+#include "gspmd/detail/exec/step_checks.hpp"
+#include "gspmd/detail/ops/kept_functions.hpp"
+#include "gspmd/detail/passes/make_plan.hpp"
+#include "gspmd/detail/passes/sub_axes.hpp"
+#include "gspmd/dynamic_mesh.hpp"
+#include "gspmd/placed_tensor.hpp"
+#include "gspmd/run.hpp"
+
+namespace gspmd::dynamic {
+
+/// A whole tensor of a type that is known at run time.
+struct any_array {
+  dtype type = dtype::f32;
+  std::vector<std::int64_t> shape;
+  std::vector<std::byte> bytes;
+
+  template <class T>
+  [[nodiscard]] const T* data() const {
+    if (detail::dtype_of<T>() != type)
+      throw error(std::string("the array is ") + detail::name_of(type) + ", not " + detail::name_of(detail::dtype_of<T>()));
+    return reinterpret_cast<const T*>(bytes.data());
+  }
+};
+
+/// A compiled program: a value that may be kept, copied, run any number of times and asked what was decided.
+class program {
+ public:
+  /// `functions`: what maps of the graph point at.
+  program(mesh m, const detail::graph& g, std::shared_ptr<const detail::kept_functions> functions = nullptr)
+      : mesh_(std::move(m)), functions_(std::move(functions)) {
+    if (g.failed()) throw error(std::string(g.error.view()));
+    detail::graph refined;
+    const bool is_refined = detail::has_reshape(g.nodes) && refine(g, refined);
+    auto made = std::make_shared<detail::plan>(detail::make_plan(is_refined ? refined : g, mesh_.info().shape));
+    if (!made->error.empty()) throw error(std::string(made->error.view()));
+    plan_ = std::move(made);
+    view_ = detail::plan_view(*plan_);
+  }
+
+  [[nodiscard]] const detail::plan_view& view() const { return view_; }
+  [[nodiscard]] const detail::mesh_info& mesh_info() const { return mesh_.info(); }
+
+  /// The collectives, in the order in which every device runs them.
+  [[nodiscard]] std::vector<collective> collectives() const {
+    std::vector<collective> result;
+    for (const auto& s : view_.steps)
+      if (detail::communicates(view_, s))
+        result.push_back({s.collective, dim_spec(detail::axes_text(mesh_.info(), detail::axes_of(view_, s)).view())});
+    return result;
+  }
+  /// Their number, what one device sends in them and in how many messages, each for all of them, for those over one axis and
+  /// for those of one kind; memory and arithmetic of one device. All as in `compile`. Throws gspmd::error: no such axis.
+  [[nodiscard]] std::int64_t collective_count() const { return detail::total_collectives(view_); }
+  [[nodiscard]] std::int64_t collective_count_over(std::string_view axis) const {
+    return detail::total_collectives(view_, over_axis(axis));
+  }
+  [[nodiscard]] std::int64_t collective_count_in(collective_kind kind) const {
+    return detail::total_collectives(view_, detail::of_kind(kind));
+  }
+  [[nodiscard]] std::int64_t bytes_sent_per_device() const { return detail::total_bytes(view_); }
+  [[nodiscard]] std::int64_t bytes_sent_over(std::string_view axis) const { return detail::total_bytes(view_, over_axis(axis)); }
+  [[nodiscard]] std::int64_t bytes_sent_in(collective_kind kind) const {
+    return detail::total_bytes(view_, detail::of_kind(kind));
+  }
+  [[nodiscard]] std::int64_t messages_sent_per_device() const { return detail::total_messages(view_); }
+  [[nodiscard]] std::int64_t messages_sent_over(std::string_view axis) const {
+    return detail::total_messages(view_, over_axis(axis));
+  }
+  [[nodiscard]] std::int64_t messages_sent_in(collective_kind kind) const {
+    return detail::total_messages(view_, detail::of_kind(kind));
+  }
+  [[nodiscard]] std::int64_t peak_bytes_per_device() const { return detail::peak_bytes(view_); }
+  [[nodiscard]] std::int64_t packing_bytes_per_device() const { return detail::packing_bytes(view_); }
+  [[nodiscard]] std::int64_t flops_per_device() const { return detail::total_flops(view_); }
+
+  /// The tensors of the program as they lie on the devices: its inputs, its outputs, and what every operator that the outputs
+  /// need leaves, in the order of the program. Throws gspmd::error: no such input or output.
+  [[nodiscard]] std::size_t input_count() const { return view_.inputs.size(); }
+  [[nodiscard]] std::size_t output_count() const { return view_.outputs.size(); }
+  [[nodiscard]] placed_tensor input(std::size_t k) const { return placed(view_.inputs, k, "input"); }
+  [[nodiscard]] placed_tensor output(std::size_t k) const { return placed(view_.outputs, k, "output"); }
+  [[nodiscard]] std::vector<traced_operator> operators() const {
+    std::vector<traced_operator> result;
+    for (const auto& n : view_.nodes) {
+      if (n.value < 0) continue;
+      const char* const file = n.at.is_input() ? "" : n.at.file;
+      result.push_back({detail::name_of(n.op), file, n.at.line, placed_tensor(mesh_.shared_info(), view_.value(n.value))});
+    }
+    return result;
+  }
+  /// The input whose memory output `k` may be written to by a session; -1: none.
+  [[nodiscard]] int shared_input(std::size_t k) const {
+    static_cast<void>(output(k));
+    return view_.shared_inputs[k];
+  }
+
+  /// True when every device runs the same steps on the same memory, on meshes of the same axes and devices. Where the program
+  /// was written does not count. Functions with state that maps were given are equal to themselves only: a program that holds
+  /// one is equal to its copies.
+  friend bool operator==(const program& a, const program& b) {
+    return a.plan_ == b.plan_ || (detail::same_mesh(a.mesh_.info(), b.mesh_.info()) && detail::same_plan(a.view_, b.view_));
+  }
+
+  /// Runs once on whole arrays and returns whole arrays, as run<step> does.
+  template <class Backend, class... Arguments>
+  std::vector<any_array> run(const Backend& backend, const Arguments&... arguments) const {
+    const detail::whole_inputs inputs(view_, arguments...);
+    return run_pointers(backend, inputs.pointers);
+  }
+  /// The same from pointers to whole arrays, one for each input, whose sizes and types the caller answers for.
+  template <class Backend>
+  std::vector<any_array> run_pointers(const Backend& backend, const std::vector<const void*>& inputs) const {
+    std::vector<any_array> arrays;
+    std::vector<void*> outputs;
+    for (const int o : view_.outputs) {
+      const auto& v = view_.value(o);
+      arrays.push_back({v.type, std::vector<std::int64_t>(v.global.begin(), v.global.end()),
+                        std::vector<std::byte>(static_cast<std::size_t>(detail::elements(v.global) * detail::bytes_of(v.type)))});
+    }
+    for (auto& a : arrays) outputs.push_back(a.bytes.data());
+    launch(backend, static_cast<int>(mesh_.device_count()), [&](auto& comm) { run_on(comm, inputs.data(), outputs.data()); });
+    return arrays;
+  }
+
+ private:
+  template <class Comm>
+  void run_on(Comm& comm, const void* const* inputs, void* const* outputs) const;
+
+  [[nodiscard]] placed_tensor placed(std::span<const int> list, std::size_t k, const char* what) const {
+    if (k >= list.size())
+      throw error(std::string(what) + ' ' + std::to_string(k) + " is asked for and the program has " +
+                  std::to_string(list.size()) + ", which count from 0");
+    return {mesh_.shared_info(), view_.value(list[k])};
+  }
+  /// Cuts axes of the mesh as reshapes need it; false if none does.
+  bool refine(const detail::graph& g, detail::graph& refined) {
+    const detail::graph* now = &g;
+    for (;;) {
+      const auto cut = detail::find_cut(*now, detail::complete_graph(*now, mesh_.info().shape));
+      if (cut.axis < 0) return now != &g;
+      if (now == &g) refined = g;
+      now = &refined;
+      mesh_ = mesh_.with_cut(cut);
+      detail::cut_axis(refined, mesh_.info(), cut.axis);
+    }
+  }
+
+  [[nodiscard]] detail::collective_filter over_axis(std::string_view name) const {
+    const auto axes = mesh_.info().mask_of(name);
+    if (axes == 0) throw error("the mesh has no axis `" + std::string(name) + '`');
+    return detail::over_axes(axes);
+  }
+
+  dynamic::mesh mesh_;
+  std::shared_ptr<const detail::kept_functions> functions_;
+  std::shared_ptr<const detail::plan> plan_;
+  detail::plan_view view_;
+};
+
+/// What was decided for a program, as text: the same as `explain<step>()`.
+inline std::string explain(const program& p) { return detail::explain_plan(p.view(), p.mesh_info()); }
+
+/// The scratch memory of the devices that one communicator holds; runs the program on shards.
+class session {
+ public:
+  explicit session(const program& p) : program_(p), steps_(p.view()) {}
+
+  /// Runs on the devices of `comm`: `inputs[d * inputs + k]` is the shard of input k on its device d, dense, row-major, of
+  /// the local extents. After the first call nothing is allocated.
+  template <communicator Comm>
+  void run(Comm& comm, const void* const* inputs, void* const* outputs) {
+    const auto& view = program_.view();
+    bound_.bind(comm, view, inputs, outputs);
+    steps_.run(comm, bound_.devices.data(), bound_.from.data(), bound_.to.data());
+  }
+
+ private:
+  program program_;
+  detail::interpreter steps_;
+  detail::bound_devices bound_;
+};
+
+template <class Comm>
+void program::run_on(Comm& comm, const void* const* inputs, void* const* outputs) const {
+  session steps(*this);
+  detail::run_whole(view_, comm, inputs, outputs,
+                    [&steps](auto& devices, const void* const* in, void* const* out) { steps.run(devices, in, out); });
+}
+
+}  // namespace gspmd::dynamic

@@ -1,0 +1,77 @@
+// SPDX-License-Identifier: Apache-2.0
+// ranks: 2 3 4 8
+#include <doctest/doctest.h>
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "gspmd/comm/mpi.hpp"
+#include "gspmd/dynamic.hpp"
+#include "gspmd/ops.hpp"
+#include "support/run_random.hpp"
+
+// Halos between processes: through memory that they share, in it, and by messages; small shards and large ones.
+
+TEST_CASE("shifts over MPI") {
+  using namespace gspmd;
+  int ranks = 0;
+  MPI_Comm_size(MPI_COMM_WORLD, &ranks);
+  const dynamic::mesh m({{"x", ranks}});
+  for (const std::int64_t size : {std::int64_t{7}, std::int64_t{1501}})  // shards up to and beyond small_shard_bytes
+    for (const bool rows : {true, false})
+      for (const std::int64_t by : {std::int64_t{1}, std::int64_t{-2}, size / ranks + 1, -size + 1, size}) {
+        const std::int64_t other = 11;
+        const std::vector<std::int64_t> shape = rows ? std::vector{size, other} : std::vector{other, size};
+        std::vector<double> x(static_cast<std::size_t>(size * other)), want(x.size());
+        for (std::size_t i = 0; i < x.size(); ++i) x[i] = static_cast<double>(i + 1);
+        for (std::int64_t r = 0; r < shape[0]; ++r)
+          for (std::int64_t c = 0; c < shape[1]; ++c) {
+            const auto from_r = rows ? r + by : r, from_c = rows ? c : c + by;
+            if (from_r >= 0 && from_r < shape[0] && from_c >= 0 && from_c < shape[1])
+              want[static_cast<std::size_t>(r * shape[1] + c)] = x[static_cast<std::size_t>(from_r * shape[1] + from_c)];
+          }
+        dynamic::builder p(m);
+        const auto split = rows ? std::vector<std::string>{"x", ""} : std::vector<std::string>{"", "x"};
+        const value a = p.input(dynamic::in<double>(shape, split));
+        p.output(p.reshard(shift(a * 1.0, rows ? 0 : 1, by) + 0.0, split));  // of an arena, which processes can share
+        const auto program = p.compile();
+        for (const bool shares_memory : {true, false}) {
+          mpi backend;
+          backend.options.shared_memory = shares_memory;
+          backend.options.largest_count = 100;
+          const auto got = program.run(backend, x);
+          int wrong = 0;
+          for (std::size_t i = 0; i < want.size(); ++i) wrong += got[0].data<double>()[i] != want[i] ? 1 : 0;
+          CAPTURE(size);
+          CAPTURE(rows);
+          CAPTURE(by);
+          CHECK(wrong == 0);
+        }
+      }
+}
+
+TEST_CASE("random programs with shifts over MPI equal the naive reference") {
+  reference::random_options options;
+  options.shifts = true;
+  options.max_operators = 8;
+  for (const bool shares_memory : {true, false}) {
+    gspmd::mpi_communicator comm(MPI_COMM_WORLD, {shares_memory, 64});
+    options.devices = comm.device_count();
+    const auto first = reference::setting("GSPMD_SEED", 1);
+    const auto count = 2 * reference::setting("GSPMD_PROGRAMS", 200);
+    std::uint64_t shifts = 0;
+    for (auto seed = first; seed < first + count; ++seed) {
+      const reference::random_program program(seed, options);
+      const auto plan = gspmd::detail::make_plan(program.g, program.mesh);
+      const gspmd::detail::plan_view view(plan);
+      std::uint64_t here = 0;
+      for (const auto& s : plan.steps) here += s.shift.any() && s.bytes_sent > 0 ? 1 : 0;
+      if (here == 0) continue;
+      shifts += here;
+      const auto wrong = reference::run_and_check(comm, program, view);
+      if (!wrong.empty()) FAIL_CHECK(wrong);
+    }
+    CHECK(shifts > count / 20);
+  }
+}

@@ -1,0 +1,33 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <string>
+
+#include "gspmd/error.hpp"
+
+/// What a call says when it refuses.
+namespace caught {
+
+/// what() of the gspmd::error that a call throws, with the place; "no error" if it throws none.
+std::string error_of(auto&& call) {
+  try {
+    call();
+  } catch (const gspmd::error& e) {
+    return e.what();
+  }
+  return "no error";
+}
+
+/// The same without the place; "accepted" if nothing is thrown.
+std::string refusal(auto&& call) {
+  try {
+    call();
+  } catch (const gspmd::error& e) {
+    return e.text();
+  }
+  return "accepted";
+}
+
+inline bool contains(const std::string& text, const std::string& part) { return text.find(part) != std::string::npos; }
+
+}  // namespace caught

@@ -1,0 +1,50 @@
+// SPDX-License-Identifier: Apache-2.0
+// labels: exhaustive
+// group: random
+#include <doctest/doctest.h>
+
+#include <cstdio>
+
+#include "gspmd/comm/simulated.hpp"
+#include "gspmd/comm/threads.hpp"
+#include "support/run_random.hpp"
+
+// Random programs with shifts among the other operators: loops, fused operators, partial values around them.
+
+TEST_CASE("random programs with shifts equal the naive reference") {
+  const auto first = reference::setting("GSPMD_SEED", 1);
+  const auto count = reference::setting("GSPMD_PROGRAMS", 4000);
+  reference::random_options options;
+  options.shifts = true;
+  std::uint64_t shifts = 0, sending = 0, in_bodies = 0, partial = 0;
+  for (auto seed = first; seed < first + count; ++seed) {
+    const reference::random_program program(seed, options);
+    const auto plan = gspmd::detail::make_plan(program.g, program.mesh);
+    const gspmd::detail::plan_view view(plan);
+    for (const auto& s : plan.steps) {
+      if (!s.shift.any()) continue;
+      ++shifts;
+      sending += s.bytes_sent > 0 ? 1 : 0;
+      in_bodies += s.times > 1 ? 1 : 0;
+      partial += view.result(s).layout.partial != 0 ? 1 : 0;
+    }
+    gspmd::simulated_communicator comm(program.device_count());
+    const auto wrong = reference::run_and_check(comm, program, view);
+    if (!wrong.empty()) FAIL_CHECK(wrong);
+    if (seed % 20 != 0) continue;
+    std::vector<std::string> wrong_on(static_cast<std::size_t>(program.device_count()));
+    launch(gspmd::threads{}, program.device_count(), [&](auto& threads) {
+      wrong_on[static_cast<std::size_t>(threads.device(0))] = reference::run_and_check(threads, program, view);
+    });
+    for (const auto& message : wrong_on)
+      if (!message.empty()) FAIL_CHECK(message);
+  }
+  std::printf("random shifts: seeds %llu to %llu, %llu shifts, %llu of them send, %llu in loops, %llu of partial values\n",
+              static_cast<unsigned long long>(first), static_cast<unsigned long long>(first + count - 1),
+              static_cast<unsigned long long>(shifts), static_cast<unsigned long long>(sending),
+              static_cast<unsigned long long>(in_bodies), static_cast<unsigned long long>(partial));
+  CHECK(shifts > count);
+  CHECK(sending > count / 4);
+  CHECK(in_bodies > count / 100);
+  CHECK(partial > count / 100);
+}
