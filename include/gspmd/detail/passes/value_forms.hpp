@@ -124,6 +124,7 @@ class value_forms {
       add_op(op, level);
       return v;
     }
+    if (same_layout(program.value(v).layout, wanted)) return v;
     for (const auto& step : path_to(wanted, program.value(v).layout, shape_of(i))) {
       const sharding from = program.value(v).layout;
       local_op op;
@@ -147,10 +148,10 @@ class value_forms {
     return v;
   }
 
+ public:
   /// Ways to reduce uneven shards are searched for: so many shardings are looked at for every so many nodes. Each search is made
   /// once, and its result is used again until then. Where a plan is made in several evaluations, one begins with such a stretch,
   /// so that all compilers and the run-time path find the same.
- public:
   static constexpr int nodes_per_stretch = 64;
   static constexpr int looked_at_per_stretch = 2 * reduction_search::most_looked_at;
 
