@@ -1,0 +1,200 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <array>
+#include <span>
+#include <type_traits>
+#include <vector>
+
+#include "gspmd/detail/exec/constant_tables.hpp"
+#include "gspmd/detail/passes/trace_program.hpp"
+
+namespace gspmd::detail {
+
+/// How many nodes are partitioned in one evaluation. Clang stops after 1,048,576 steps, GCC after 33 million.
+#if defined(__clang__)
+inline constexpr std::size_t nodes_per_evaluation = 64;
+#else
+inline constexpr std::size_t nodes_per_evaluation = 1024;
+#endif
+static_assert(nodes_per_evaluation % partitioner::nodes_per_stretch == 0);
+
+/// The local program after `Part` times so many nodes: one evaluation, if the guess of its size holds.
+template <class Tables, std::size_t Part>
+struct partition_part {
+  static constexpr std::size_t nodes = Tables::traced.sizes.nodes;
+  static constexpr std::size_t last = Part * nodes_per_evaluation < nodes ? Part * nodes_per_evaluation : nodes;
+
+  static constexpr partition_state make() {
+    partition_state state;
+    if constexpr (Part > 0) {
+      const graph g = Tables::frozen.thaw();
+      partitioner parts(g, Tables::mesh(), Tables::completed);
+      parts.begin();
+      if constexpr (Part > 1) parts.load(partition_part<Tables, Part - 1>::state().thaw());
+      parts.emit_nodes(static_cast<int>((Part - 1) * nodes_per_evaluation), static_cast<int>(last));
+      if (last == nodes) state.program = finish_partition(parts, g, Tables::mesh());
+      else state = parts.save();
+    }
+    return state;
+  }
+  template <partition_sizes Room>
+  static constexpr constant_partition_state<Room> make_with_room() {
+    const partition_state s = make();
+    return constant_partition_state<Room>(s);
+  }
+  static constexpr partition_sizes guess{2 * last + 16, 2 * last + 16, 5 * nodes + 2 * last + 64};
+  static constexpr constant_partition_state<guess> first = make_with_room<guess>();
+  static constexpr const auto& state() {
+    if constexpr (first.fits()) return first;
+    else return exact<first.sizes>;
+  }
+  static constexpr partition_sizes sizes() { return first.sizes; }
+
+ private:
+  template <partition_sizes Room>
+  static constexpr constant_partition_state<Room> exact = make_with_room<Room>();
+};
+
+/// The tables of a compiled program. Compilers limit the steps of one evaluation (Clang: 1,048,576), so that each pass is an
+/// evaluation of its own, from constant to constant.
+template <auto Callable, class Mesh, class... Inputs>
+struct static_tables {
+  static constexpr graph trace() { return trace_program<Callable, Mesh, Inputs...>(); }
+  static constexpr const mesh_shape& mesh() { return Mesh::info.shape; }
+  struct trace_facts {
+    graph_sizes sizes;
+    bool failed = false;
+  };
+  static constexpr trace_facts traced = [] {
+    const graph g = trace();
+    return g.failed() ? trace_facts{{}, true} : trace_facts{{g.nodes.size(), g.inputs.size(), g.outputs.size()}, false};
+  }();
+  static constexpr constant_graph<traced.sizes> frozen = [] {
+    const graph g = trace();
+    return constant_graph<traced.sizes>(g);
+  }();
+
+  static constexpr std::array<sharding, traced.sizes.nodes> completed = [] {
+    std::array<sharding, traced.sizes.nodes> result{};
+    if (!traced.failed) {
+      const graph g = frozen.thaw();
+      const auto list = complete_graph(g, Mesh::info.shape);
+      for (std::size_t i = 0; i < result.size(); ++i) result[i] = list[i];
+    }
+    return result;
+  }();
+
+  using partitioned = partition_part<static_tables, (traced.sizes.nodes + nodes_per_evaluation - 1) / nodes_per_evaluation>;
+
+  static constexpr std::array<planned_node, traced.sizes.nodes> nodes = [] {
+    std::array<planned_node, traced.sizes.nodes> result{};
+    if (!traced.failed) {
+      const graph g = frozen.thaw();
+      const partition_state local = partitioned::state().thaw();
+      const auto list = list_nodes(g, Mesh::info.shape, local.program);
+      for (std::size_t i = 0; i < result.size(); ++i) result[i] = list[i];
+    }
+    return result;
+  }();
+  static constexpr plan make(std::vector<int>& base) {
+    if constexpr (traced.failed) {
+      const graph g = trace();
+      plan refused;
+      refused.error = g.error;
+      refused.broken = g.broken;
+      return refused;
+    } else {
+      const graph g = frozen.thaw();
+      return schedule_program(g, Mesh::info.shape, partitioned::state().thaw().program, base);
+    }
+  }
+  struct facts {
+    table_sizes sizes;
+    bool ok = false;
+    mistake broken = mistake::other;
+  };
+  /// The steps, with room to spare, and how many there are; of a refused program the stand-in.
+  template <table_sizes Room>
+  struct scheduled {
+    facts about;
+    constant_tables<Room> tables;
+    std::array<int, Room.values> base{};
+  };
+  template <table_sizes Room>
+  static constexpr scheduled<Room> schedule() {
+    std::vector<int> base;
+    const plan p = make(base);
+    if (p.error.empty()) {
+      scheduled<Room> result{{sizes_of(p), true, mistake::other}, constant_tables<Room>(p)};
+      result.about.sizes.nodes = result.about.sizes.completed = traced.sizes.nodes;
+      for (std::size_t i = 0; i < base.size() && i < Room.values; ++i) result.base[i] = base[i];
+      return result;
+    }
+    const plan q = stand_in_plan<Mesh, leaf_count<typename traced_result<Callable, Inputs...>::type>(), Inputs...>();
+    return {{sizes_of(q), false, p.broken}, constant_tables<Room>(q)};
+  }
+  static constexpr table_sizes guess = guess_sizes(traced.sizes.nodes, partitioned::sizes());
+  static constexpr scheduled<guess> first = schedule<guess>();
+  static constexpr facts measured = first.about;
+  static constexpr auto steps = [] {
+    if constexpr (fits(measured.sizes, guess)) return first;
+    else return schedule<measured.sizes>();
+  }();
+  struct new_order {
+    bool is_any = false;
+    std::array<int, measured.sizes.steps> steps{};
+  };
+  static constexpr new_order order = [] {
+    new_order result;
+    if constexpr (measured.ok) {
+      const std::span<const int> base(steps.base.data(), measured.sizes.values);
+      result.is_any = step_orderer(steps.tables.steps_view(measured.sizes), base).run(result.steps.data());
+    }
+    return result;
+  }();
+  template <bool Ordered>
+  static constexpr constant_tables<measured.sizes> placed = [] {
+    if constexpr (!measured.ok) return constant_tables<measured.sizes>(steps.tables);
+    plan p = steps.tables.thaw(measured.sizes);
+    p.nodes.assign(nodes.begin(), nodes.end());
+    p.completed.assign(completed.begin(), completed.end());
+    if constexpr (Ordered) put_in_order(p, order.steps);
+    place_in_memory(p, std::vector<int>(steps.base.data(), steps.base.data() + measured.sizes.values));
+    return constant_tables<measured.sizes>(p);
+  }();
+  static constexpr const constant_tables<measured.sizes>& choose() {
+    if constexpr (order.is_any) return is_smaller(placed<true>, placed<false>) ? placed<true> : placed<false>;
+    else return placed<false>;
+  }
+  static constexpr const constant_tables<measured.sizes>& tables = choose();
+  static constexpr plan_view view{tables};
+
+  struct refusal {
+    static constexpr text make() {
+      std::vector<int> base;
+      return static_tables::make(base).error;
+    }
+  };
+};
+
+/// The mesh that a program is planned on: the user's, with the axes cut that reshapes split.
+template <auto Callable, class Mesh, class... Inputs>
+struct planned_mesh {
+  using tables = static_tables<Callable, Mesh, Inputs...>;
+  static constexpr axis_cut cut = [] {
+    if constexpr (!tables::traced.failed)
+      if (has_reshape(tables::frozen.nodes)) {
+        const graph g = tables::frozen.thaw();
+        return find_cut(g, tables::completed);
+      }
+    return axis_cut{};
+  }();
+  static auto find() {
+    if constexpr (cut.axis < 0) return std::type_identity<Mesh>{};
+    else return planned_mesh<Callable, cut_mesh<Mesh, cut>, Inputs...>::find();
+  }
+  using type = typename decltype(find())::type;
+};
+
+}  // namespace gspmd::detail
