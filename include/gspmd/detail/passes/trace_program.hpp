@@ -5,12 +5,12 @@
 #include <type_traits>
 #include <utility>
 
+#include "gspmd/detail/exec/given_shard.hpp"
 #include "gspmd/detail/passes/canonical.hpp"
 #include "gspmd/detail/passes/make_plan.hpp"
 #include "gspmd/detail/passes/sub_axes.hpp"
 #include "gspmd/inputs.hpp"
 #include "gspmd/mesh.hpp"
-#include "gspmd/detail/exec/given_shard.hpp"
 
 namespace gspmd::detail {
 
