@@ -6,6 +6,7 @@
 #include <doctest/doctest.h>
 
 #include "gspmd/comm/mpi.hpp"
+#include "support/random_views.hpp"
 #include "support/run_random.hpp"
 
 // Every rank makes the same programs from the same seeds, with as many devices as there are ranks.
@@ -48,4 +49,40 @@ TEST_CASE("random programs with limits on gathers over MPI") {
     }
     CHECK(windows > count / 30);
   }
+}
+
+TEST_CASE("random programs with local_ops over MPI") {
+  gspmd::mpi_communicator comm(MPI_COMM_WORLD);
+  reference::random_options options;
+  options.local_ops = true;
+  options.devices = comm.device_count();
+  const auto first = reference::setting("GSPMD_SEED", 1);
+  const auto count = reference::setting("GSPMD_PROGRAMS", 200);
+  std::uint64_t local = 0;
+  for (auto seed = first; seed < first + count; ++seed) {
+    const reference::random_program program(seed, options);
+    const auto plan = gspmd::detail::make_plan(program.g, program.mesh);
+    for (const auto& s : plan.steps) local += s.what == gspmd::detail::action::local ? 1 : 0;
+    const auto wrong = reference::run_and_check(comm, program, gspmd::detail::plan_view(plan));
+    if (!wrong.empty()) FAIL_CHECK(wrong);
+  }
+  CHECK(local > count / 2);
+}
+
+TEST_CASE("random programs on several meshes of the same ranks") {
+  gspmd::mpi_communicator comm(MPI_COMM_WORLD);
+  reference::random_options options;
+  options.devices = comm.device_count();
+  const auto first = reference::setting("GSPMD_SEED", 1);
+  const auto count = reference::setting("GSPMD_PROGRAMS", 200);
+  std::uint64_t by_other_meshes = 0;
+  for (auto seed = first; seed < first + count; ++seed) {
+    const auto a = reference::with_views(seed, options);
+    if (!a.wrong.empty()) FAIL_CHECK(a.wrong);
+    by_other_meshes += a.by_other_meshes > 0 ? 1 : 0;
+    const auto plan = gspmd::detail::make_plan(a.program.g, a.program.mesh);
+    const auto wrong = reference::run_and_check(comm, a.program, gspmd::detail::plan_view(plan));
+    if (!wrong.empty()) FAIL_CHECK(wrong);
+  }
+  CHECK(by_other_meshes > count / 2);
 }
