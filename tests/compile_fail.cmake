@@ -4,7 +4,7 @@
 # The file guards its mistake by `#ifndef FIXED` and states what the user must read:
 #   // expect: some text        this text occurs in what the compiler prints; one or more
 #   x = bad<...>();  // <- here the output names this line
-# With -DFIXED it must compile; without, it must fail with all of these and with exactly one error.
+# With -DFIXED it must compile (asked of GCC only); without, it must fail with all of these and with exactly one error.
 set(command "")
 set(seen OFF)
 math(EXPR last "${CMAKE_ARGC} - 1")
@@ -18,9 +18,11 @@ endforeach()
 list(APPEND command -std=c++20 -fsyntax-only -fdiagnostics-color=never)
 
 set(ENV{LC_ALL} C)
-execute_process(COMMAND ${command} -DFIXED "${SOURCE}" RESULT_VARIABLE result OUTPUT_VARIABLE output ERROR_VARIABLE output)
-if(NOT result EQUAL 0)
-  message(FATAL_ERROR "with -DFIXED it must compile, but:\n${output}")
+if(NOT command MATCHES "clang") # one compiler is enough for that: what the others say must be one error
+  execute_process(COMMAND ${command} -DFIXED "${SOURCE}" RESULT_VARIABLE result OUTPUT_VARIABLE output ERROR_VARIABLE output)
+  if(NOT result EQUAL 0)
+    message(FATAL_ERROR "with -DFIXED it must compile, but:\n${output}")
+  endif()
 endif()
 execute_process(COMMAND ${command} "${SOURCE}" RESULT_VARIABLE result OUTPUT_VARIABLE output ERROR_VARIABLE output)
 if(result EQUAL 0)
