@@ -64,7 +64,8 @@ class descriptor_cache {
     for (const auto n : d.global) add(static_cast<std::uint64_t>(n));
     for (const auto n : mesh.sizes) add(static_cast<std::uint64_t>(n));
     const auto shift = shift_of(d);
-    add(static_cast<std::uint64_t>(shift.by * 64 + shift.dim + 1));
+    add(static_cast<std::uint64_t>(shift.by));
+    add(static_cast<std::uint64_t>(shift.dim + 1));
     for (const auto* side : {&d.from, &d.to}) {
       add(static_cast<std::uint64_t>(side->splits.count));
       for (const auto& use : side->splits) add(static_cast<std::uint64_t>(use.axis * 64 + use.dim + 1));
