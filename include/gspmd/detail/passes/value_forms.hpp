@@ -32,6 +32,12 @@ class value_forms {
 
   local_program program;
 
+  /// Ways to reduce uneven shards are searched for: so many shardings are looked at for every so many nodes. Each search is made
+  /// once, and its result is used again until then. Where a plan is made in several evaluations, one begins with such a stretch,
+  /// so that all compilers and the run-time path find the same.
+  static constexpr int nodes_per_stretch = 64;
+  static constexpr int looked_at_per_stretch = 2 * reduction_search::most_looked_at;
+
  protected:
   [[nodiscard]] constexpr const node& at(int i) const { return graph_.nodes[static_cast<std::size_t>(i)]; }
   [[nodiscard]] constexpr bool is_result_of(int i, opcode op, int start) const {
@@ -148,14 +154,6 @@ class value_forms {
     return v;
   }
 
- public:
-  /// Ways to reduce uneven shards are searched for: so many shardings are looked at for every so many nodes. Each search is made
-  /// once, and its result is used again until then. Where a plan is made in several evaluations, one begins with such a stretch,
-  /// so that all compilers and the run-time path find the same.
-  static constexpr int nodes_per_stretch = 64;
-  static constexpr int looked_at_per_stretch = 2 * reduction_search::most_looked_at;
-
- protected:
   constexpr void begin_stretch(int number) {
     if (number == stretch_) return;
     stretch_ = number;
