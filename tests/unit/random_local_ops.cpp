@@ -4,8 +4,7 @@
 #include <doctest/doctest.h>
 
 #include "gspmd/comm/simulated.hpp"
-#include "gspmd/comm/threads.hpp"
-#include "support/run_random.hpp"
+#include "support/run_random_on_threads.hpp"
 
 // Random programs with operators of the user's own among the others: loops, fused operators, partial values around them.
 
@@ -29,12 +28,8 @@ TEST_CASE("random programs with local_ops equal the naive reference") {
     const auto wrong = reference::run_and_check(comm, program, view);
     if (!wrong.empty()) FAIL_CHECK(wrong);
     if (seed % 20 != 0) continue;
-    std::vector<std::string> wrong_on(static_cast<std::size_t>(program.device_count()));
-    launch(gspmd::threads{}, program.device_count(), [&](auto& threads) {
-      wrong_on[static_cast<std::size_t>(threads.device(0))] = reference::run_and_check(threads, program, view);
-    });
-    for (const auto& message : wrong_on)
-      if (!message.empty()) FAIL_CHECK(message);
+    const auto on_threads = reference::run_and_check_on_threads(program, view);
+    if (!on_threads.empty()) FAIL_CHECK(on_threads);
   }
   CHECK(local > count / 2);
   CHECK(in_bodies > count / 100);

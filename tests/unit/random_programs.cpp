@@ -7,9 +7,8 @@
 #include <cstdio>
 
 #include "gspmd/comm/simulated.hpp"
-#include "gspmd/comm/threads.hpp"
 #include "gspmd/detail/passes/canonical.hpp"
-#include "support/run_random.hpp"
+#include "support/run_random_on_threads.hpp"
 
 // The partitioned program equals the single-device one. GSPMD_SEED and GSPMD_PROGRAMS choose other programs and more of them.
 
@@ -59,10 +58,7 @@ TEST_CASE("random programs on threads equal the naive reference") {
     const reference::random_program program(seed);
     const auto plan = gspmd::detail::make_plan(program.g, program.mesh);
     const gspmd::detail::plan_view view(plan);
-    std::vector<std::string> wrong(static_cast<std::size_t>(program.device_count()));
-    launch(gspmd::threads{}, program.device_count(),
-           [&](auto& comm) { wrong[static_cast<std::size_t>(comm.device(0))] = reference::run_and_check(comm, program, view); });
-    for (const auto& message : wrong)
-      if (!message.empty()) FAIL_CHECK(message);
+    const auto on_threads = reference::run_and_check_on_threads(program, view);
+    if (!on_threads.empty()) FAIL_CHECK(on_threads);
   }
 }

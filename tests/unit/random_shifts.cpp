@@ -6,8 +6,7 @@
 #include <cstdio>
 
 #include "gspmd/comm/simulated.hpp"
-#include "gspmd/comm/threads.hpp"
-#include "support/run_random.hpp"
+#include "support/run_random_on_threads.hpp"
 
 // Random programs with shifts among the other operators: loops, fused operators, partial values around them.
 
@@ -32,12 +31,8 @@ TEST_CASE("random programs with shifts equal the naive reference") {
     const auto wrong = reference::run_and_check(comm, program, view);
     if (!wrong.empty()) FAIL_CHECK(wrong);
     if (seed % 20 != 0) continue;
-    std::vector<std::string> wrong_on(static_cast<std::size_t>(program.device_count()));
-    launch(gspmd::threads{}, program.device_count(), [&](auto& threads) {
-      wrong_on[static_cast<std::size_t>(threads.device(0))] = reference::run_and_check(threads, program, view);
-    });
-    for (const auto& message : wrong_on)
-      if (!message.empty()) FAIL_CHECK(message);
+    const auto on_threads = reference::run_and_check_on_threads(program, view);
+    if (!on_threads.empty()) FAIL_CHECK(on_threads);
   }
   std::printf("random shifts: seeds %llu to %llu, %llu shifts, %llu of them send, %llu in loops, %llu of partial values\n",
               static_cast<unsigned long long>(first), static_cast<unsigned long long>(first + count - 1),

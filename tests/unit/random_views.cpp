@@ -8,9 +8,8 @@
 #include <vector>
 
 #include "gspmd/comm/simulated.hpp"
-#include "gspmd/comm/threads.hpp"
 #include "support/random_views.hpp"
-#include "support/run_random.hpp"
+#include "support/run_random_on_threads.hpp"
 
 // Random programs whose values are annotated by the axes of two or three meshes over the same devices.
 
@@ -31,11 +30,8 @@ TEST_CASE("random programs on two or three meshes over the same devices equal th
     const auto wrong = reference::run_and_check(comm, a.program, view);
     if (!wrong.empty()) FAIL_CHECK(wrong);
     if (seed % 10 != 0) continue;
-    std::vector<std::string> on_threads(static_cast<std::size_t>(a.program.device_count()));
-    launch(threads{}, a.program.device_count(),
-           [&](auto& c) { on_threads[static_cast<std::size_t>(c.device(0))] = reference::run_and_check(c, a.program, view); });
-    for (const auto& message : on_threads)
-      if (!message.empty()) FAIL_CHECK(message);
+    const auto on_threads = reference::run_and_check_on_threads(a.program, view);
+    if (!on_threads.empty()) FAIL_CHECK(on_threads);
   }
   std::printf("random views: seeds %llu to %llu, %llu with annotations by a second mesh, %llu collectives\n",
               static_cast<unsigned long long>(first), static_cast<unsigned long long>(first + count - 1),

@@ -7,8 +7,7 @@
 #include <cstdio>
 
 #include "gspmd/comm/simulated.hpp"
-#include "gspmd/comm/threads.hpp"
-#include "support/run_random.hpp"
+#include "support/run_random_on_threads.hpp"
 
 // Programs whose einsums may not gather their operands beyond some bytes: operands go round rings of devices.
 // GSPMD_SEED and GSPMD_PROGRAMS choose other programs and more of them.
@@ -96,10 +95,7 @@ TEST_CASE("random programs with limits on gathers, on threads") {
     counts seen;
     if (plan.error.empty()) seen.add(view);
     if (seen.windows == 0) continue;
-    std::vector<std::string> wrong(static_cast<std::size_t>(program.device_count()));
-    launch(gspmd::threads{}, program.device_count(),
-           [&](auto& comm) { wrong[static_cast<std::size_t>(comm.device(0))] = reference::run_and_check(comm, program, view); });
-    for (const auto& message : wrong)
-      if (!message.empty()) FAIL_CHECK(message);
+    const auto on_threads = reference::run_and_check_on_threads(program, view);
+    if (!on_threads.empty()) FAIL_CHECK(on_threads);
   }
 }
