@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "gspmd/detail/exec/interpreter.hpp"
+#include "gspmd/detail/passes/make_plan.hpp"
 #include "gspmd/gspmd.hpp"
 
 namespace {

@@ -7,6 +7,7 @@
 #include <new>
 
 #include "gspmd/detail/exec/interpreter.hpp"
+#include "gspmd/detail/passes/make_plan.hpp"
 #include "gspmd/gspmd.hpp"
 #include "support/equal_plans.hpp"
 

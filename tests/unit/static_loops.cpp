@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "gspmd/compile.hpp"
+#include "gspmd/detail/passes/make_plan.hpp"
 #include "gspmd/grad.hpp"
 #include "support/equal_plans.hpp"
 

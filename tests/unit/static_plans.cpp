@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "gspmd/compile.hpp"
+#include "gspmd/detail/passes/make_plan.hpp"
 #include "gspmd/grad.hpp"
 #include "support/equal_plans.hpp"
 

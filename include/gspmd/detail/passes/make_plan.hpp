@@ -1,163 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include "gspmd/detail/passes/complete.hpp"
-#include "gspmd/detail/passes/flops.hpp"
-#include "gspmd/detail/passes/join_all_reduces.hpp"
-#include "gspmd/detail/passes/memory.hpp"
-#include "gspmd/detail/passes/order_steps.hpp"
-#include "gspmd/detail/passes/partition.hpp"
-#include "gspmd/detail/passes/schedule.hpp"
+#include <utility>
+#include <vector>
+
+#include "gspmd/detail/passes/plan_passes.hpp"
 
 namespace gspmd::detail {
-
-/// What is wrong where an operator communicates on its operands although the user forbade it; empty if nothing is.
-constexpr text forbidden_reshard(const graph& g, const local_program& p) {
-  for (const auto& op : p.ops) {
-    if ((op.what != local_kind::move && op.what != local_kind::reduce) || op.for_output) continue;
-    const node& n = g.nodes[static_cast<std::size_t>(op.node)];
-    if (!n.forbid_reshard) continue;
-    const auto& from = p.value(op.operands[0]);
-    const auto& to = p.value(op.result);
-    text t;
-    t << graph::place(n.at, name_of(n.op)) << ": ";
-    for (int k = 0; k < n.operands.count; ++k) {
-      if (n.operands[k] != from.node) continue;
-      t << "operand " << k << " is sharded ";
-      int dim = -1;
-      for (int d = from.global.count - 1; d >= 0; --d)
-        if (from.layout.axes_of(d) != to.layout.axes_of(d)) dim = d;
-      t << sharding_text(*g.mesh, from.layout, from.global.count) << " and the operator needs "
-        << sharding_text(*g.mesh, to.layout, to.global.count);
-      if (dim >= 0 && n.op == opcode::einsum) t << " (dim `" << static_cast<char>(letters_of(g, n, k)[dim]) << "`)";
-      break;
-    }
-    t << ": this takes " << name_of(op.collective) << " over `" << axes_text(*g.mesh, op.axes)
-      << "`, which forbid_reshard does not allow; shard the operands alike, or reshard one yourself";
-    return t;
-  }
-  return {};
-}
-
-/// What is wrong where an operator cannot work on a split, so that its operand is gathered whole along an axis, and the user
-/// did not allow it (N6); empty if nothing is.
-constexpr text silent_replication(const graph& g, const local_program& p) {
-  if (g.allow_replication) return {};
-  for (const auto& op : p.ops) {
-    const node& n = g.nodes[static_cast<std::size_t>(op.node)];
-    if (op.what != local_kind::move || !op.forced || n.allow_replication) continue;
-    const auto& from = p.value(op.operands[0]);
-    const auto& to = p.value(op.result);
-    const axis_mask lost = from.layout.split_axes() & ~to.layout.split_axes();
-    if (lost == 0) continue;
-    text t;
-    t << graph::place(n.at, name_of(n.op)) << ": ";
-    for (int k = 0; k < n.operands.count; ++k) {
-      if (n.operands[k] != from.node) continue;
-      t << "operand " << k << ' ';
-      break;
-    }
-    t << shape_text(from.global) << " is sharded " << sharding_text(*g.mesh, from.layout, from.global.count)
-      << " and the operator, with result " << shape_text(n.shape) << ", cannot work on that split: every device along `"
-      << axes_text(*g.mesh, lost) << "` would hold " << sharding_text(*g.mesh, to.layout, to.global.count)
-      << "; reshard the operand to what the operator keeps, or write allow_replication(...) around it";
-    return t;
-  }
-  return {};
-}
-
-/// What is wrong where an einsum would leave more of an operand on a device than its gather_limit allows, and no ring of devices
-/// helps; empty if nothing is.
-constexpr text gathered_beyond_limit(const graph& g, const local_program& p) {
-  for (const auto& op : p.ops) {
-    if (op.what != local_kind::compute || !op.window.beyond_limit) continue;
-    const node& n = g.nodes[static_cast<std::size_t>(op.node)];
-    int largest = op.window.operand == 0 ? 1 : 0;
-    const auto size = [&](int k) { return elements(p.value(op.operands[k]).local) * bytes_of(p.value(op.operands[k]).type); };
-    if (op.window.operand < 0 && size(1) > size(0)) largest = 1;
-    const auto& v = p.value(op.operands[largest]);
-    text t;
-    t << graph::place(n.at, name_of(n.op)) << ": operand " << largest << ' ' << shape_text(v.global) << " would be gathered to "
-      << sharding_text(*g.mesh, v.layout, v.global.count) << ", " << size(largest)
-      << " bytes on every device, limit_gather allows " << n.gather_limit;
-    if (op.window.operand >= 0) t << ", and operand " << static_cast<int>(op.window.operand) << " goes round the ring already";
-    t << "; shard the operands alike, or raise the limit";
-    return t;
-  }
-  return {};
-}
-
-/// The passes, each from plain values to plain values. Ordinary code: `compile` calls them during constant evaluation, one
-/// constant per pass, the run-time path at run time; both call the same functions.
-constexpr std::vector<sharding> complete_graph(const graph& g, const mesh_shape& mesh) {
-  completion completed(g, mesh);
-  completed.run();
-  return std::move(completed.shardings);
-}
-
-/// The local program, once all nodes are emitted.
-constexpr local_program finish_partition(partitioner& parts, const graph& g, const mesh_shape& mesh) {
-  parts.end();
-  all_reduce_joiner(g, mesh, parts.program).run();
-  return std::move(parts.program);
-}
-
-constexpr local_program partition_graph(const graph& g, const mesh_shape& mesh, std::span<const sharding> completed) {
-  partitioner parts(g, mesh, completed);
-  parts.begin();
-  parts.emit_nodes(0, static_cast<int>(g.nodes.size()));
-  return finish_partition(parts, g, mesh);
-}
-
-/// The lines of the program, with what each costs a device.
-constexpr std::vector<planned_node> list_nodes(const graph& g, const mesh_shape& mesh, const local_program& local) {
-  std::vector<planned_node> nodes;
-  for (std::size_t i = 0; i < g.nodes.size(); ++i)
-    nodes.push_back(planned_node{g.nodes[i].op, g.nodes[i].at, local.results[i], 0, g.nodes[i].region});
-  count_flops(g, mesh, local, nodes);
-  for (auto& n : nodes)
-    for (int r = n.region; r >= 0; r = nodes[static_cast<std::size_t>(r)].region)
-      if (const node& start = g.nodes[static_cast<std::size_t>(r)]; start.op == opcode::loop)
-        n.flops = saturating_multiply(n.flops, start.integer);
-  return nodes;
-}
-
-/// The steps of a plan, which lie nowhere yet; `base`: by value, the one whose memory it shares.
-constexpr plan schedule_program(const graph& g, const mesh_shape& mesh, local_program local, std::vector<int>& base) {
-  plan result;
-  result.error = forbidden_reshard(g, local);
-  if (!result.error.empty()) {
-    result.broken = mistake::communication;
-    return result;
-  }
-  result.error = silent_replication(g, local);
-  if (!result.error.empty()) {
-    result.broken = mistake::replication;
-    return result;
-  }
-  result.error = gathered_beyond_limit(g, local);
-  if (!result.error.empty()) {
-    result.broken = mistake::gather_limit;
-    return result;
-  }
-  scheduler steps(g, mesh, std::move(local));
-  steps.run();
-  base = std::move(steps.base);
-  return std::move(steps.out);
-}
-
-constexpr void place_in_memory(plan& p, std::vector<int> base) {
-  memory_planner memory(p, std::move(base));
-  memory.run();
-}
-
-/// Whether a new order makes a plan better: less memory, and no output has lost the input whose memory it may be given.
-template <class Plan>  // or its constant tables
-constexpr bool is_smaller(const Plan& ordered, const Plan& as_it_was) {
-  for (std::size_t k = 0; k < ordered.shared_inputs.size(); ++k)
-    if (as_it_was.shared_inputs[k] >= 0 && ordered.shared_inputs[k] < 0) return false;
-  return ordered.arena_bytes < as_it_was.arena_bytes;
-}
 
 /// Places a plan in memory, its steps in a better order if there is one.
 constexpr void place_in_order(plan& p, std::vector<int> base) {
@@ -175,16 +24,11 @@ constexpr void place_in_order(plan& p, std::vector<int> base) {
 }
 
 /// The whole way from a graph to what every device runs.
+// Apart from plan_passes.hpp, because it instantiates much that a program compiled for a mesh does without.
 constexpr plan make_plan(const graph& g, const mesh_shape& mesh) {
-  const auto completed = complete_graph(g, mesh);
-  local_program local = partition_graph(g, mesh, completed);
-  auto nodes = list_nodes(g, mesh, local);
   std::vector<int> base;
-  plan p = schedule_program(g, mesh, std::move(local), base);
-  if (!p.error.empty()) return p;
-  place_in_order(p, std::move(base));
-  p.nodes = std::move(nodes);
-  p.completed = completed;
+  plan p = plan_without_memory(g, mesh, base);
+  if (p.error.empty()) place_in_order(p, std::move(base));
   return p;
 }
 

@@ -4,10 +4,11 @@
 #include <tuple>
 #include <type_traits>
 #include <utility>
+#include <vector>
 
 #include "gspmd/detail/exec/given_shard.hpp"
 #include "gspmd/detail/passes/canonical.hpp"
-#include "gspmd/detail/passes/make_plan.hpp"
+#include "gspmd/detail/passes/plan_passes.hpp"
 #include "gspmd/detail/passes/sub_axes.hpp"
 #include "gspmd/inputs.hpp"
 #include "gspmd/mesh.hpp"
@@ -91,7 +92,10 @@ constexpr plan stand_in_plan() {
   int number = 0;
   ((static_cast<void>(Inputs::trace(g, number)), number += Inputs::leaves), ...);
   for (std::size_t k = 0; k < Outputs; ++k) g.outputs.push_back(add_constant(g, dtype::f32, {}, 0, 0, {}));
-  return make_plan(g, Mesh::info.shape);
+  std::vector<int> base;
+  plan p = plan_without_memory(g, Mesh::info.shape, base);
+  place_in_memory(p, std::move(base));
+  return p;
 }
 
 }  // namespace gspmd::detail
