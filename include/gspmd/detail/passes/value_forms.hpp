@@ -36,7 +36,7 @@ class value_forms {
   /// once, and its result is used again until then. Where a plan is made in several evaluations, one begins with such a stretch,
   /// so that all compilers and the run-time path find the same.
   static constexpr int nodes_per_stretch = 64;
-  static constexpr int looked_at_per_stretch = 2 * reduction_search::most_looked_at;
+  static constexpr int looked_at_per_stretch = reduction_search::most_looked_at;
 
  protected:
   [[nodiscard]] constexpr const node& at(int i) const { return graph_.nodes[static_cast<std::size_t>(i)]; }
