@@ -6,6 +6,7 @@
 #include "gspmd/detail/ir/graph.hpp"
 #include "gspmd/detail/ir/merge.hpp"
 #include "gspmd/detail/ops/registry.hpp"
+#include "gspmd/detail/support/vec.hpp"
 
 namespace gspmd::detail {
 
@@ -34,8 +35,8 @@ class rule_table {
     return rule;
   }();
   const graph& graph_;
-  std::vector<int> index_;
-  std::vector<op_rule> rules_;
+  vec<int> index_;
+  vec<op_rule> rules_;
 };
 
 /// How a value came by a split: through the operator `via`, from one of the tensors it connects.
@@ -256,11 +257,11 @@ class completion {
   int last_stage_ = 0;
   int round_ = 0;
   bool changed_ = false;
-  std::vector<std::uint8_t> dirty_;  // 1: to be visited forward, 2: backward
-  std::vector<int> users_begin_;
-  std::vector<int> users_;
-  std::vector<int> next_alike_;  // by node: the next one that shares its sharding, in a circle; empty: none do
-  std::vector<int> alike_by_;    // by node: a shard_alike that says so
+  vec<std::uint8_t> dirty_;  // 1: to be visited forward, 2: backward
+  vec<int> users_begin_;
+  vec<int> users_;
+  vec<int> next_alike_;  // by node: the next one that shares its sharding, in a circle; empty: none do
+  vec<int> alike_by_;    // by node: a shard_alike that says so
 };
 
 }  // namespace gspmd::detail
