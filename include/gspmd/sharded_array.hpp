@@ -87,20 +87,23 @@ inline constexpr bool is_sharded_array = false;
 template <class T>
 inline constexpr bool is_sharded_array<sharded_array<T>> = true;
 
-/// Which devices of how many this process holds: what becomes of shards before and after a step does not depend on anything
-/// else of a communicator, and is compiled once for all of them.
+/// Which devices this process holds, of as many as the mesh has: what becomes of shards before and after a step does not depend
+/// on anything else of a communicator, and is compiled once for all of them.
 class held_devices {
  public:
   template <communicator Comm>
-  [[gnu::noinline]] explicit held_devices(const Comm& comm) : device_count_(comm.device_count()) {
+  [[gnu::noinline]] held_devices(const Comm& comm, int device_count) {
+    require_devices(comm, device_count);
     for (int i = 0; i < comm.local_count(); ++i) held_.push_back(comm.device(i));
   }
-  [[nodiscard]] int device_count() const { return device_count_; }
+  held_devices(const held_devices&) = delete;
+  held_devices& operator=(const held_devices&) = delete;
+  [[gnu::noinline]] ~held_devices() {}
+
   [[nodiscard]] int local_count() const { return static_cast<int>(held_.size()); }
   [[nodiscard]] int device(int i) const { return held_[static_cast<std::size_t>(i)]; }
 
  private:
-  int device_count_;
   std::vector<int> held_;
 };
 
@@ -180,12 +183,11 @@ template <class Tree, class Whole>
 ///     auto x = scatter<step, 0>(comm, pixels);   auto w = scatter<step, 1>(comm, weights);
 template <class Step, std::size_t K, communicator Comm, class Whole>
 auto scatter(const Comm& comm, const Whole& whole) {
-  require_devices(comm, Step::device_count);
   constexpr auto first = Step::template first_input<K>;
   static_assert(detail::leaf_count<Whole>() == Step::template first_input<K + 1> - first,
                 "gspmd: scatter: give an array for an `in`, and for a `record` its struct of arrays");
   using tree = typename detail::sharded_tree<Whole, Step::template input_element, first>::type;
-  return detail::scatter_leaves<tree>(detail::held_devices(comm), Step::view, Step::view.inputs.data() + first, whole);
+  return detail::scatter_leaves<tree>(detail::held_devices(comm, Step::device_count), Step::view, Step::view.inputs.data() + first, whole);
 }
 
 /// Zeroed memory for result `K` of a step, counting the parts of the tuple that the program returns: a sharded_array, or
@@ -195,9 +197,8 @@ auto scatter(const Comm& comm, const Whole& whole) {
 ///     s(comm, x, labels, w, loss, w_next);
 template <class Step, std::size_t K, communicator Comm>
 auto make_result(const Comm& comm) {
-  require_devices(comm, Step::device_count);
   using result = typename Step::callable_result;
-  const detail::held_devices devices(comm);
+  const detail::held_devices devices(comm, Step::device_count);
   if constexpr (detail::is_tuple<result>) {
     constexpr auto first = detail::leaves_before<result, K>();
     using tree = typename detail::sharded_tree<std::tuple_element_t<K, result>, Step::template output_element, first>::type;
