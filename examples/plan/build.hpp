@@ -293,7 +293,7 @@ class program_builder {
   /// `shard_as 1` and `shard_like 1` are two groups, as in XLA (ProcessShardingInstruction in xla/service/sharding_propagation.cc
   /// keeps a map of each). A group becomes shard_alikes between its first value and each of the others, so that completion gives
   /// what one of them gets to all. Values of shard_as end with one sharding, or the document is refused; values of shard_like
-  /// keep what they say themselves.
+  /// keep what they say themselves, which is why their shard_alike says it once more.
   struct shard_group {
     bool is_like = false;
     std::int64_t id = -1;
@@ -323,9 +323,13 @@ class program_builder {
                               std::string(ir::shape_text(other.shape).view()) + ", and all of a group have one shape");
         return id;
       }
+      const auto said = own.annotation;
       id = ir::add_shard_alike(traced_, id, first.node, own.at);
       auto& n = traced_.nodes[static_cast<std::size_t>(id)];
       n.tag = number;
+      n.annotated = annotated;  // else it would have what the others have
+      n.annotation = said;
+      n.annotation.partial = 0;
       count_bytes(n, up);
     }
     members.push_back(std::move(m));

@@ -99,8 +99,9 @@ constexpr resolved_sharding resolve_xla(const mesh_info& mesh, std::string_view 
     return r;
   }
   if (tiles.shard_group >= 0) {
-    r.problem << "XLA sharding `" << written << "`: " << (tiles.is_shard_like ? "shard_like" : "shard_as")
-              << " ties values of a program, and one input does not see the others; leave it out and write shard_alike(x, other)";
+    r.problem
+        << "XLA sharding `" << written << "`: " << (tiles.is_shard_like ? "shard_like" : "shard_as")
+        << " ties values of a program, and one annotation does not see the others; leave it out and write shard_alike(x, other)";
     return r;
   }
   const auto on = on_mesh(tiles, mesh, rank);
