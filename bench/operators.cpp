@@ -85,7 +85,7 @@ void schedule(benchmark::State& state) {
   const auto completed = detail::complete_graph(g, mesh.shape);
   const auto local = detail::partition_graph(g, mesh.shape, completed);
   for (auto _ : state) {
-    std::vector<int> base;
+    detail::vec<int> base;
     benchmark::DoNotOptimize(detail::schedule_program(g, mesh.shape, local, base).steps.data());
   }
   report_per_operator(state, g);

@@ -22,7 +22,7 @@ namespace ir = gspmd::detail;
 /// The plan of a graph with its steps in the order of the program, nothing placed yet.
 struct steps_as_traced {
   ir::plan plan;
-  std::vector<int> base;
+  ir::vec<int> base;
   steps_as_traced(const ir::graph& g, const ir::mesh_shape& mesh) {
     plan = ir::schedule_program(g, mesh, ir::partition_graph(g, mesh, ir::complete_graph(g, mesh)), base);
   }

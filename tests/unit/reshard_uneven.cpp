@@ -84,23 +84,19 @@ stated_tally compare_all(const shapes& given) {
 
 }  // namespace
 
-// What is left are searches that ended at most_looked_at shardings.
 TEST_CASE("a reduction of uneven extents sends no more bytes than the cheapest path, by what the plan states") {
   shapes given{{9}, {5}, {0}, {100}, {7}, {13}, {9, 5}, {2, 7}, {17, 33}, {5, 6}, {10, 12}, {7, 0}, {3, 3}, {5, 3, 2}};
   if (is_complete_run()) given.insert(given.end(), {{6}, {4, 6}, {11, 2}, {9, 7, 5}, {1, 4, 3}, {6, 10, 14}, {11, 13, 17}});
   const auto t = compare_all(given);
   CAPTURE(t.first_dearer);
   CHECK(t.pairs > 30'000);
-  CHECK(t.dearer * 4'000 <= t.pairs);
-  CHECK(t.worst < 1.1);
+  CHECK(t.dearer == 0);
 }
 
-// A movement of padding in two steps may send less than in one: of a single element on many devices, one or two elements.
 TEST_CASE("dims of extent 1 that are split over several axes") {
   const auto t = compare_all({{1}, {1, 9}, {3, 1}, {1, 1}});
   CAPTURE(t.first_dearer);
-  CHECK(t.dearer * 60 <= t.pairs);
-  CHECK(t.worst <= 2);
+  CHECK(t.dearer == 0);
 }
 
 // What plans state of padded shards is an upper bound of what devices lack, so by that another way may be cheaper.

@@ -3,9 +3,9 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <vector>
 
 #include "gspmd/detail/exec/fused_group.hpp"
+#include "gspmd/detail/support/vec.hpp"
 
 namespace gspmd::detail {
 
@@ -16,7 +16,7 @@ namespace gspmd::detail {
 ///   loop [4, 1, 6], nothing moves along the middle           -> as [4, 6]
 ///   loop [4, 6], an iota along dim 0                         -> unchanged: it needs the row's index
 ///   loop [4, 0, 6]                                           -> [0]
-constexpr void collapse_loop(extents& loop, std::vector<scalar_op>& ops) {
+constexpr void collapse_loop(extents& loop, vec<scalar_op>& ops) {
   if (elements(loop) == 0) {
     loop = extents(1, 0);
     for (auto& o : ops) {

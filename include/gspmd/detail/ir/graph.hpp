@@ -3,7 +3,6 @@
 
 #include <cstdint>
 #include <span>
-#include <vector>
 
 #include "gspmd/detail/ir/layout.hpp"
 #include "gspmd/detail/ir/mesh_info.hpp"
@@ -12,6 +11,7 @@
 #include "gspmd/detail/support/inline_vec.hpp"
 #include "gspmd/detail/support/mistake.hpp"
 #include "gspmd/detail/support/text.hpp"
+#include "gspmd/detail/support/vec.hpp"
 
 namespace gspmd::detail {
 
@@ -60,9 +60,9 @@ class kept_functions;
 /// While a program is traced, nodes may be added to a region that was closed before; canonical_order brings them together.
 class graph {
  public:
-  std::vector<node> nodes;
-  std::vector<int> inputs;
-  std::vector<int> outputs;
+  vec<node> nodes;
+  vec<int> inputs;
+  vec<int> outputs;
   const mesh_info* mesh = nullptr;      // what annotations name
   kept_functions* functions = nullptr;  // where functions with state are kept; null: there is no such place
   int open_region = -1;                 // where `add` puts nodes

@@ -1,11 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include <vector>
-
 #include "gspmd/detail/exec/collective.hpp"
 #include "gspmd/detail/exec/ring.hpp"
 #include "gspmd/detail/ir/graph.hpp"
+#include "gspmd/detail/support/vec.hpp"
 
 namespace gspmd::detail {
 
@@ -52,11 +51,11 @@ struct local_op {
 
 /// The program that all devices run (GSPMD 4): operators on shards and the communication between them.
 struct local_program {
-  std::vector<local_value> values;
-  std::vector<local_op> ops;
-  std::vector<int> inputs;   // values
-  std::vector<int> outputs;  // values
-  std::vector<int> results;  // by node: the value it leaves; -1 if it is not computed
+  vec<local_value> values;
+  vec<local_op> ops;
+  vec<int> inputs;   // values
+  vec<int> outputs;  // values
+  vec<int> results;  // by node: the value it leaves; -1 if it is not computed
 
   [[nodiscard]] constexpr const local_value& value(int i) const { return values[static_cast<std::size_t>(i)]; }
 };

@@ -3,7 +3,6 @@
 
 #include <cstdint>
 #include <span>
-#include <vector>
 
 #include "gspmd/detail/exec/collective.hpp"
 #include "gspmd/detail/exec/contraction_plan.hpp"
@@ -13,6 +12,7 @@
 #include "gspmd/detail/exec/ring.hpp"
 #include "gspmd/detail/ir/local_function.hpp"
 #include "gspmd/detail/ir/local_program.hpp"
+#include "gspmd/detail/support/vec.hpp"
 
 namespace gspmd::detail {
 
@@ -128,22 +128,22 @@ struct planned_node {
 /// executors and explain read them through `plan_view`.
 struct plan {
   mesh_shape mesh;
-  std::vector<planned_node> nodes;
-  std::vector<sharding> completed;  // by node
-  std::vector<planned_value> values;
-  std::vector<plan_step> steps;
-  std::vector<int> slots;
-  std::vector<bound> bounds;
-  std::vector<planned_group> groups;
-  std::vector<scalar_op> scalar_ops;
-  std::vector<fused_store> stores;
-  std::vector<contraction_plan> contractions;
-  std::vector<reduction_spec> reductions;
-  std::vector<permutation_spec> permutations;
-  std::vector<planned_window> windows;
-  std::vector<int> inputs;         // values
-  std::vector<int> outputs;        // values
-  std::vector<int> shared_inputs;  // by output: the input whose memory it may be given; -1: none
+  vec<planned_node> nodes;
+  vec<sharding> completed;  // by node
+  vec<planned_value> values;
+  vec<plan_step> steps;
+  vec<int> slots;
+  vec<bound> bounds;
+  vec<planned_group> groups;
+  vec<scalar_op> scalar_ops;
+  vec<fused_store> stores;
+  vec<contraction_plan> contractions;
+  vec<reduction_spec> reductions;
+  vec<permutation_spec> permutations;
+  vec<planned_window> windows;
+  vec<int> inputs;         // values
+  vec<int> outputs;        // values
+  vec<int> shared_inputs;  // by output: the input whose memory it may be given; -1: none
   std::int64_t arena_bytes = 0;
   text error;  // why the program is refused, if it is
   mistake broken = mistake::other;

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include <array>
 #include <cstdint>
 
 #include <boost/mp11/algorithm.hpp>
@@ -114,10 +113,13 @@ struct operator_facts {
   std::int8_t backward = 0;
   bool uniform = false;
 };
-inline constexpr auto facts_by_opcode = [] {
-  std::array<operator_facts, opcode_count> table{};
+struct facts_table {
+  operator_facts of[opcode_count]{};  // not std::array: a pass asks for every operator, and each call counts
+};
+inline constexpr facts_table facts_by_opcode = [] {
+  facts_table table;
   for (int op = 0; op < opcode_count; ++op) {
-    auto& entry = table[static_cast<std::size_t>(op)];
+    auto& entry = table.of[op];
     boost::mp11::mp_for_each<boost::mp11::mp_iota_c<family_count>>([&](auto index) {
       using family = boost::mp11::mp_at_c<operator_families, index>;
       if (!family::owns(static_cast<opcode>(op))) return;
@@ -130,7 +132,7 @@ inline constexpr auto facts_by_opcode = [] {
   }
   return table;
 }();
-constexpr const operator_facts& facts_of(opcode op) { return facts_by_opcode[static_cast<std::size_t>(op)]; }
+constexpr const operator_facts& facts_of(opcode op) { return facts_by_opcode.of[static_cast<int>(op)]; }
 
 constexpr void rule_of(const graph& g, const node& n, op_rule& rule) {
   boost::mp11::mp_with_index<family_count>(facts_of(n.op).family,
@@ -139,7 +141,7 @@ constexpr void rule_of(const graph& g, const node& n, op_rule& rule) {
 
 /// Every opcode belongs to exactly one family.
 constexpr bool each_opcode_has_one_family() {
-  for (const auto& entry : facts_by_opcode)
+  for (const auto& entry : facts_by_opcode.of)
     if (entry.owners != 1) return false;
   return true;
 }

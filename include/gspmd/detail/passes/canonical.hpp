@@ -1,9 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include <vector>
-
 #include "gspmd/detail/ir/graph.hpp"
+#include "gspmd/detail/support/vec.hpp"
 
 namespace gspmd::detail {
 
@@ -33,7 +32,7 @@ class canonical_orderer {
   graph result;
 
  private:
-  using list = std::vector<int>;
+  using list = vec<int>;
   static constexpr std::size_t at(int i) { return static_cast<std::size_t>(i); }
   [[nodiscard]] constexpr const node& old(int i) const { return traced_.nodes[at(i)]; }
 
@@ -51,7 +50,7 @@ class canonical_orderer {
       int node;
       int next;  // what it needs
     };
-    std::vector<visit> path;
+    vec<visit> path;
     path.push_back({target, 0});
     while (!path.empty()) {
       const int i = path.back().node;
@@ -92,10 +91,10 @@ class canonical_orderer {
     const auto count = traced_.nodes.size();
     results_.resize(count, list{});
     read_outside_.resize(count, list{});
-    std::vector<int> result_of(count, -1);  // by carry
+    vec<int> result_of(count, -1);  // by carry
     for (std::size_t i = 0; i < count; ++i)
       if (traced_.nodes[i].op == opcode::loop_result) result_of[at(traced_.nodes[i].operands[0])] = static_cast<int>(i);
-    std::vector<std::uint8_t> needed(count, 0);
+    vec<std::uint8_t> needed(count, 0);
     list open;
     const auto mark = [&](int i) {
       if (needed[at(i)] != 0) return;
@@ -117,7 +116,7 @@ class canonical_orderer {
   /// What the needed part of a loop or conditional, bodies inside it included, reads of what stands outside; in order.
   [[nodiscard]] constexpr list what_is_read_outside(int start) const {
     list outside;
-    std::vector<std::uint8_t> seen(traced_.nodes.size(), 0);
+    vec<std::uint8_t> seen(traced_.nodes.size(), 0);
     list open;
     const auto& own = results_[at(start)];
     for (std::size_t r = own.size(); r-- > 0;) open.push_back(own[r]);
@@ -162,9 +161,9 @@ class canonical_orderer {
   }
 
   const graph& traced_;
-  std::vector<int> number_;         // by old number
-  std::vector<list> results_;       // by loop or branch
-  std::vector<list> read_outside_;  // by loop or branch
+  vec<int> number_;         // by old number
+  vec<list> results_;       // by loop or branch
+  vec<list> read_outside_;  // by loop or branch
 };
 
 constexpr graph canonical_order(const graph& traced) {

@@ -6,6 +6,7 @@
 #include "gspmd/detail/ir/graph.hpp"
 #include "gspmd/detail/ir/merge.hpp"
 #include "gspmd/detail/ops/registry.hpp"
+#include "gspmd/detail/support/vec.hpp"
 
 namespace gspmd::detail {
 
@@ -15,15 +16,15 @@ class rule_table {
   constexpr explicit rule_table(const graph& g) : graph_(g), index_(g.nodes.size(), -1) {}
 
   [[nodiscard]] constexpr const op_rule& of(int i) {
-    const node& n = graph_.nodes[static_cast<std::size_t>(i)];
+    const node& n = graph_.nodes[i];
     if (facts_of(n.op).uniform) return any_uniform;
-    auto& index = index_[static_cast<std::size_t>(i)];
+    int& index = index_[i];
     if (index < 0) {
       index = static_cast<int>(rules_.size());
       rules_.push_back(op_rule{});
       rule_of(graph_, n, rules_.back());
     }
-    return rules_[static_cast<std::size_t>(index)];
+    return rules_[index];
   }
 
  private:
@@ -34,8 +35,8 @@ class rule_table {
     return rule;
   }();
   const graph& graph_;
-  std::vector<int> index_;
-  std::vector<op_rule> rules_;
+  vec<int> index_;
+  vec<op_rule> rules_;
 };
 
 /// How a value came by a split: through the operator `via`, from one of the tensors it connects.
@@ -72,25 +73,38 @@ class completion {
       : graph_(g), mesh_(mesh), rules_(g), record_(record) {
     const auto count = g.nodes.size();
     shardings.resize(count, sharding{});
+    nodes_ = g.nodes.data();
+    found_ = shardings.data();
     dirty_.resize(count, 0);
+    axes_.resize(count, 0);
+    sizes_.resize(count, 0);
     users_begin_.resize(count + 1, 0);
+    int* const begin = users_begin_.data();
     for (std::size_t i = 0; i < count; ++i) {
-      const node& n = g.nodes[i];
+      const node& n = nodes_[i];
+      auto& s = found_[i];
       if (n.annotated) {
-        shardings[i] = without_size_1(n.annotation);
-        if (shardings[i].last_stage() > last_stage_) last_stage_ = shardings[i].last_stage();
+        s = without_size_1(n.annotation);
+        axes_[i] = s.split_axes();
+        if (s.last_stage() > last_stage_) last_stage_ = s.last_stage();
       } else {
-        shardings[i].open = ~dim_mask{0};
+        s.open = ~dim_mask{0};
       }
-      for (const int o : n.operands) ++users_begin_[static_cast<std::size_t>(o) + 1];
+      sizes_[i] = elements(n.shape);
+      for (int k = 0; k < n.operands.count; ++k) ++begin[n.operands.items[k] + 1];
     }
-    for (std::size_t i = 0; i < count; ++i) users_begin_[i + 1] += users_begin_[i];
-    users_.resize(static_cast<std::size_t>(users_begin_[count]), 0);
+    for (std::size_t i = 0; i < count; ++i) begin[i + 1] += begin[i];
+    users_.resize(static_cast<std::size_t>(begin[count]), 0);
     auto next = users_begin_;
-    for (std::size_t i = 0; i < count; ++i)
-      for (const int o : g.nodes[i].operands)
-        users_[static_cast<std::size_t>(next[static_cast<std::size_t>(o)]++)] = static_cast<int>(i);
+    int* const users = users_.data();
+    int* const at = next.data();
+    for (std::size_t i = 0; i < count; ++i) {
+      const auto& operands = nodes_[i].operands;
+      for (int k = 0; k < operands.count; ++k) users[at[operands.items[k]]++] = static_cast<int>(i);
+    }
   }
+  completion(const completion&) = delete;
+  completion& operator=(const completion&) = delete;
 
   constexpr void run() {
     connect_alike();
@@ -103,22 +117,20 @@ class completion {
   constexpr void run_stage() {
     for (int i = 0; i < static_cast<int>(next_alike_.size()); ++i) share(i);
     for (round_ = 0; round_ < completion_rounds; ++round_) {
-      for (std::size_t i = 0; i < dirty_.size(); ++i) {
-        const auto& facts = facts_of(graph_.nodes[i].op);
-        if (facts.forward == round_) dirty_[i] |= 1;
-        if (facts.backward == round_) dirty_[i] |= 2;
-      }
+      const int count = static_cast<int>(dirty_.size());
+      std::uint8_t* const dirty = dirty_.data();
+      for (int i = 0; i < count; ++i) dirty[i] |= starts_in(round_, facts_by_opcode.of[static_cast<int>(nodes_[i].op)]);
       changed_ = true;
       while (changed_) {
         changed_ = false;
-        for (int i = 0; i < static_cast<int>(dirty_.size()); ++i)
-          if ((dirty_[static_cast<std::size_t>(i)] & 1) != 0) {
-            dirty_[static_cast<std::size_t>(i)] ^= 1;
+        for (int i = 0; i < count; ++i)
+          if ((dirty[i] & 1) != 0) {
+            dirty[i] ^= 1;
             visit(i, true);
           }
-        for (int i = static_cast<int>(dirty_.size()) - 1; i >= 0; --i)
-          if ((dirty_[static_cast<std::size_t>(i)] & 2) != 0) {
-            dirty_[static_cast<std::size_t>(i)] ^= 2;
+        for (int i = count; i-- > 0;)
+          if ((dirty[i] & 2) != 0) {
+            dirty[i] ^= 2;
             visit(i, false);
           }
       }
@@ -137,49 +149,58 @@ class completion {
   }
 
   constexpr void visit(int i, bool is_forward) {
-    const node& n = graph_.nodes[static_cast<std::size_t>(i)];
-    if (n.operands.empty()) return;
-    const auto& facts = facts_of(n.op);
+    const node& n = nodes_[i];
+    const int count = n.operands.count;
+    const int* const operands = n.operands.items;
+    if (count == 0) return;
+    const auto& facts = facts_by_opcode.of[static_cast<int>(n.op)];
     if ((is_forward ? facts.forward : facts.backward) > round_) return;
     const op_rule& rule = rules_.of(i);
+    int order[max_map_arity]{};
+    list_larger_first(n, order);
     if (is_forward) {
-      if (!rule.uniform && n.operands.count > 1)
-        for (int k = 0; k < n.operands.count; ++k) give(i, rule, n.operands[k], rule.operand(k), i, rule.result(), true);
-      for (const int k : larger_first(n)) give(i, rule, n.operands[k], rule.operand(k), i, rule.result());
+      if (!rule.uniform && count > 1)
+        for (int k = 0; k < count; ++k)
+          if (has_news(operands[k], i)) give(i, rule, operands[k], rule.operand(k), i, rule.result(), true);
+      for (int p = 0; p < count; ++p)
+        if (const int k = order[p]; has_news(operands[k], i)) give(i, rule, operands[k], rule.operand(k), i, rule.result());
     } else {
-      for (int k = 0; k < n.operands.count; ++k) give(i, rule, i, rule.result(), n.operands[k], rule.operand(k));
-      for (const int from : larger_first(n))
-        for (int k = 0; k < n.operands.count; ++k)
-          if (k != from) give(i, rule, n.operands[from], rule.operand(from), n.operands[k], rule.operand(k));
+      for (int k = 0; k < count; ++k)
+        if (has_news(i, operands[k])) give(i, rule, i, rule.result(), operands[k], rule.operand(k));
+      for (int p = 0; p < count; ++p)
+        for (int k = 0; k < count; ++k)
+          if (const int from = order[p]; k != from && has_news(operands[from], operands[k]))
+            give(i, rule, operands[from], rule.operand(from), operands[k], rule.operand(k));
     }
   }
+  /// Whether a tensor is split by an axis that another one could take over.
+  [[nodiscard]] constexpr bool has_news(int from, int to) const { return (axes_[from] & ~(axes_[to] | found_[to].partial)) != 0; }
 
   /// Moves the splits of one tensor of an operator to another one through the factors they share.
   constexpr void give(int via, const op_rule& rule, int from, const tensor_map& from_map, int to, const tensor_map& to_map,
                       bool only_batch = false) {
-    const sharding& source = shardings[static_cast<std::size_t>(from)];
-    if (source.splits.empty()) return;
+    const sharding& source = found_[from];
     auto splits = to_factors(mesh_, rule, from_map, source.last_stage() > stage_ ? due(source) : source.splits);
     if (!rule.uniform)
       for (int i = splits.count - 1; i >= 0; --i)
         if (rule.factors[splits[i].dim].kind == factor_kind::gathered || !to_map.holds(splits[i].dim) ||
             (only_batch && !is_batch(rule, splits[i].dim)))
           remove(splits, i);
-    const axis_mask had = record_ != nullptr ? shardings[static_cast<std::size_t>(to)].split_axes() : 0;
-    if (refine(shardings[static_cast<std::size_t>(to)], to_dims(mesh_, rule, to_map, splits),
-               graph_.nodes[static_cast<std::size_t>(to)].shape)) {
-      note_change(to, had, from, via);
+    if (splits.count > 0 && refine(found_[to], to_dims(mesh_, rule, to_map, splits), nodes_[to].shape)) {
+      note_change(to, axes_[to], from, via);
       if (!next_alike_.empty()) share(to);
     }
   }
   constexpr void note_change(int to, axis_mask had, int from, int via) {
     changed_ = true;
     if (record_ != nullptr)
-      for (const auto& use : shardings[static_cast<std::size_t>(to)].splits)
+      for (const auto& use : found_[to].splits)
         if ((had & axis_bit(use.axis)) == 0) record_->push_back(split_origin{to, use, from, via});
-    dirty_[static_cast<std::size_t>(to)] = 3;
-    for (int u = users_begin_[static_cast<std::size_t>(to)]; u < users_begin_[static_cast<std::size_t>(to) + 1]; ++u)
-      dirty_[static_cast<std::size_t>(users_[static_cast<std::size_t>(u)])] = 3;
+    axes_[to] = found_[to].split_axes();
+    std::uint8_t* const dirty = dirty_.data();
+    const int* const users = users_.data();
+    dirty[to] = 3;
+    for (int u = users_begin_[to]; u < users_begin_[to + 1]; ++u) dirty[users[u]] = 3;
   }
 
   /// Puts the tensors that a shard_alike connects, and those they are connected with by others, into one circle.
@@ -211,9 +232,7 @@ class completion {
     if (source.splits.empty()) return;
     const auto splits = source.last_stage() > stage_ ? due(source) : source.splits;
     for (int k = next_alike_[static_cast<std::size_t>(from)]; k != from; k = next_alike_[static_cast<std::size_t>(k)]) {
-      const axis_mask had = shardings[static_cast<std::size_t>(k)].split_axes();
-      if (refine(shardings[static_cast<std::size_t>(k)], splits, graph_.nodes[static_cast<std::size_t>(k)].shape))
-        note_change(k, had, from, alike_by_[static_cast<std::size_t>(k)]);
+      if (refine(found_[k], splits, nodes_[k].shape)) note_change(k, axes_[k], from, alike_by_[k]);
     }
   }
 
@@ -237,30 +256,38 @@ class completion {
     splits.pop_back();
   }
 
-  [[nodiscard]] constexpr inline_vec<int, max_map_arity> larger_first(const node& n) const {
-    inline_vec<int, max_map_arity> order;
+  /// The numbers of the operands, by the size of the tensor, then in order.
+  constexpr void list_larger_first(const node& n, int* order) const {
+    const int* const operands = n.operands.items;
+    const std::int64_t* const sizes = sizes_.data();
     for (int k = 0; k < n.operands.count; ++k) {
-      int at = order.count;
-      while (at > 0 && size_of(n.operands[order[at - 1]]) < size_of(n.operands[k])) --at;
-      order.insert(at, k);
+      int at = k;
+      for (; at > 0 && sizes[operands[order[at - 1]]] < sizes[operands[k]]; --at) order[at] = order[at - 1];
+      order[at] = k;
     }
-    return order;
   }
-  [[nodiscard]] constexpr std::int64_t size_of(int i) const { return elements(graph_.nodes[static_cast<std::size_t>(i)].shape); }
+  /// Which directions of an operator begin in a round: 1 forward, 2 backward.
+  static constexpr std::uint8_t starts_in(int round, const operator_facts& facts) {
+    return static_cast<std::uint8_t>((facts.forward == round ? 1 : 0) | (facts.backward == round ? 2 : 0));
+  }
 
   const graph& graph_;
   const mesh_shape& mesh_;
   rule_table rules_;
   std::vector<split_origin>* record_ = nullptr;
+  const node* nodes_ = nullptr;
+  sharding* found_ = nullptr;  // of `shardings`
+  vec<axis_mask> axes_;        // by node: those that split it
+  vec<std::int64_t> sizes_;    // by node: its elements
   int stage_ = 0;
   int last_stage_ = 0;
   int round_ = 0;
   bool changed_ = false;
-  std::vector<std::uint8_t> dirty_;  // 1: to be visited forward, 2: backward
-  std::vector<int> users_begin_;
-  std::vector<int> users_;
-  std::vector<int> next_alike_;  // by node: the next one that shares its sharding, in a circle; empty: none do
-  std::vector<int> alike_by_;    // by node: a shard_alike that says so
+  vec<std::uint8_t> dirty_;  // 1: to be visited forward, 2: backward
+  vec<int> users_begin_;
+  vec<int> users_;
+  vec<int> next_alike_;  // by node: the next one that shares its sharding, in a circle; empty: none do
+  vec<int> alike_by_;    // by node: a shard_alike that says so
 };
 
 }  // namespace gspmd::detail

@@ -2,10 +2,10 @@
 #pragma once
 
 #include <algorithm>
-#include <vector>
 
 #include "gspmd/detail/exec/fused_collapse.hpp"
 #include "gspmd/detail/passes/loop_group.hpp"
+#include "gspmd/detail/support/vec.hpp"
 
 namespace gspmd::detail {
 
@@ -57,8 +57,8 @@ class fuse_loops : public loop_group {
   }
 
   /// The waiting operators that lead to `v`, operands first.
-  constexpr void collect(int v, std::vector<int>& members, int stamp) {
-    std::vector<visit> path;
+  constexpr void collect(int v, vec<int>& members, int stamp) {
+    vec<visit> path;
     seen_[at(v)] = stamp;
     path.push_back(visit{v, 0, stamp, false});
     while (!path.empty()) {
@@ -77,7 +77,7 @@ class fuse_loops : public loop_group {
   }
 
   /// Adds the waiting operators that only read what is there or is computed by the group, in the order of the program.
-  constexpr void join(std::vector<int>& members, const extents& loop, int stamp) {
+  constexpr void join(vec<int>& members, const extents& loop, int stamp) {
     const std::size_t collected = members.size();
     for (std::size_t m = 0; m < members.size(); ++m) {
       const std::size_t v = at(members[m]);
@@ -118,7 +118,7 @@ class fuse_loops : public loop_group {
     const extents loop = program_.value(v).local;
     const local_op op = maker(v);
     group_builder group;
-    std::vector<int> members;
+    vec<int> members;
     if (is_virtual(op)) {
       members.push_back(v);
       waiting_[at(v)] = 0;  // for good: from now on it lies in memory
@@ -159,7 +159,7 @@ class fuse_loops : public loop_group {
     }
   }
 
-  std::vector<visit> path_;  // see need()
+  vec<visit> path_;  // see need()
 };
 
 }  // namespace gspmd::detail

@@ -3,9 +3,9 @@
 
 #include <cstdint>
 #include <utility>
-#include <vector>
 
 #include "gspmd/detail/passes/lazy_ops.hpp"
+#include "gspmd/detail/support/vec.hpp"
 
 namespace gspmd::detail {
 
@@ -65,8 +65,8 @@ class all_reduce_joiner {
     kind_of kind;
     std::int64_t bytes = 0;
     int number = 0;
-    std::vector<int> members;
-    std::vector<int> followers;  // what waits for this group first of all, in order
+    vec<int> members;
+    vec<int> followers;  // what waits for this group first of all, in order
   };
 
   [[nodiscard]] constexpr std::int64_t size_of(int v) const {
@@ -138,7 +138,7 @@ class all_reduce_joiner {
     }
     let_go(~std::uint64_t{0});
     if (!moves_) return;
-    std::vector<local_op> ops;
+    vec<local_op> ops;
     ops.reserve(order_.size());
     for (const int i : order_) {
       ops.push_back(program_.ops[at(i)]);
@@ -188,7 +188,7 @@ class all_reduce_joiner {
       let_go(1);
       return 0;
     }
-    groups_.emplace_back();
+    groups_.push_back({});
     return static_cast<int>(groups_.size()) - 1;
   }
 
@@ -223,15 +223,15 @@ class all_reduce_joiner {
   const graph& graph_;
   const mesh_shape& mesh_;
   local_program& program_;
-  std::vector<int> maker_;                // by value: the op that makes it; -1: an input
-  std::vector<int> uses_;                 // by value
-  std::vector<int> group_of_;             // by op: the number of its group; -1: none
-  std::vector<int> sizes_;                // by number of the group
-  std::vector<group> groups_;             // that wait, at most most_groups at once
-  std::vector<std::uint64_t> waits_for_;  // by value: the groups it needs
-  std::vector<int> order_;
-  std::vector<std::uint8_t> joined_;  // by op
-  int stretch_ = 0;                   // where it begins
+  vec<int> maker_;                // by value: the op that makes it; -1: an input
+  vec<int> uses_;                 // by value
+  vec<int> group_of_;             // by op: the number of its group; -1: none
+  vec<int> sizes_;                // by number of the group
+  vec<group> groups_;             // that wait, at most most_groups at once
+  vec<std::uint64_t> waits_for_;  // by value: the groups it needs
+  vec<int> order_;
+  vec<std::uint8_t> joined_;  // by op
+  int stretch_ = 0;           // where it begins
   bool moves_ = false;
 };
 

@@ -3,9 +3,9 @@
 
 #include <algorithm>
 #include <cstdint>
-#include <vector>
 
 #include "gspmd/detail/passes/step_needs.hpp"
+#include "gspmd/detail/support/vec.hpp"
 #include "gspmd/detail/support/zeroed.hpp"
 
 namespace gspmd::detail {
@@ -244,7 +244,7 @@ class list_scheduler {
   int run_[longest_run]{};        // steps
   int run_count_ = 0;
   std::int64_t most_ = 0;  // that run_ takes more than was there before it
-  std::vector<entry> heap_;
+  vec<entry> heap_;
   int work_left_ = 0;
   int clock_ = 1;  // runs
   int done_ = 0;   // steps

@@ -1,10 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include <vector>
-
 #include "gspmd/detail/ir/same_plan.hpp"
 #include "gspmd/detail/passes/schedule_state.hpp"
+#include "gspmd/detail/support/vec.hpp"
 
 namespace gspmd::detail {
 
@@ -14,13 +13,13 @@ class loop_group : public schedule_state {
   using schedule_state::schedule_state;
 
   struct group_builder {
-    std::vector<scalar_op> ops;
-    std::vector<int> same_input;  // by register: of a load, the one before it of the same input; else -1
-    std::vector<int> inputs;
-    std::vector<int> last_load;  // by input: its last load
-    std::vector<int> results;
-    std::vector<fused_store> stores;
-    std::vector<bound> offsets;
+    vec<scalar_op> ops;
+    vec<int> same_input;  // by register: of a load, the one before it of the same input; else -1
+    vec<int> inputs;
+    vec<int> last_load;  // by input: its last load
+    vec<int> results;
+    vec<fused_store> stores;
+    vec<bound> offsets;
   };
 
   /// As entry_of, for a group and its tables.

@@ -1,9 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include <vector>
-
 #include "gspmd/detail/ir/plan.hpp"
+#include "gspmd/detail/support/vec.hpp"
 
 namespace gspmd::detail {
 
@@ -21,7 +20,7 @@ namespace gspmd::detail {
 /// 6. First fit: at each step the results and the scratch get the lowest gap that is free, then what died is given back.
 class memory_planner {
  public:
-  constexpr memory_planner(plan& p, std::vector<int> base) : plan_(p), storage_(std::move(base)) {
+  constexpr memory_planner(plan& p, vec<int> base) : plan_(p), storage_(std::move(base)) {
     const auto count = p.values.size();
     first_.resize(count, -1);
     last_.resize(count, -1);
@@ -85,8 +84,8 @@ class memory_planner {
 
   constexpr void find_shared_outputs() {
     plan_.shared_inputs.resize(plan_.outputs.size(), -1);
-    std::vector<std::uint8_t> is_taken(plan_.inputs.size(), 0);
-    std::vector<int> from(plan_.steps.size(), 0);  // by step: the operands before this one are of no use
+    vec<std::uint8_t> is_taken(plan_.inputs.size(), 0);
+    vec<int> from(plan_.steps.size(), 0);  // by step: the operands before this one are of no use
     for (std::size_t k = 0; k < plan_.outputs.size(); ++k) {
       const int output = root(plan_.outputs[k]);
       const auto& v = plan_.values[at(output)];
@@ -204,7 +203,7 @@ class memory_planner {
   }
 
   constexpr void live_through_loops() {
-    std::vector<int> loops;
+    vec<int> loops;
     const auto live_until = [this](int v, int i) {
       auto& last = last_[at(root(v))];
       if (last < i) last = i;
@@ -350,17 +349,17 @@ class memory_planner {
   }
 
   plan& plan_;
-  std::vector<int> storage_;              // by value: whose memory it shares
-  std::vector<int> first_;                // by root: the step that makes it
-  std::vector<int> last_;                 // by root: the last step that reads it
-  std::vector<std::uint8_t> fixed_;       // by root: an input or output
-  std::vector<int> message_;              // by root: the step that reduces it together with others; -1: none
-  std::vector<int> written_;              // by root: the last visited step that it is a result of
-  std::vector<std::uint8_t> is_known_;    // by step: is_ordered_ holds its operands
-  std::vector<std::uint8_t> is_ordered_;  // by slot: see reads_once_in_order
-  std::vector<gap> gaps_;                 // free places in the arena, by begin; the last has no end
-  std::vector<region> regions_;
-  std::vector<int> dying_;  // by step: the regions that are free after it begin with this one
+  vec<int> storage_;              // by value: whose memory it shares
+  vec<int> first_;                // by root: the step that makes it
+  vec<int> last_;                 // by root: the last step that reads it
+  vec<std::uint8_t> fixed_;       // by root: an input or output
+  vec<int> message_;              // by root: the step that reduces it together with others; -1: none
+  vec<int> written_;              // by root: the last visited step that it is a result of
+  vec<std::uint8_t> is_known_;    // by step: is_ordered_ holds its operands
+  vec<std::uint8_t> is_ordered_;  // by slot: see reads_once_in_order
+  vec<gap> gaps_;                 // free places in the arena, by begin; the last has no end
+  vec<region> regions_;
+  vec<int> dying_;  // by step: the regions that are free after it begin with this one
   bool has_regions_ = false;
 };
 

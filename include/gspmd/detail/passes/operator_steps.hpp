@@ -1,14 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include <vector>
-
 #include "gspmd/detail/exec/contraction_planner.hpp"
 #include "gspmd/detail/exec/message_plan.hpp"
 #include "gspmd/detail/ops/einsum.hpp"
 #include "gspmd/detail/ops/local.hpp"
 #include "gspmd/detail/ops/reduce.hpp"
 #include "gspmd/detail/passes/fuse_loops.hpp"
+#include "gspmd/detail/support/vec.hpp"
 
 namespace gspmd::detail {
 
@@ -57,7 +56,7 @@ class operator_steps : public fuse_loops {
 
   constexpr void emit_local(const local_op& op) {
     const node& n = node_of(op);
-    std::vector<int> operands;
+    vec<int> operands;
     for (const int o : op.operands) operands.push_back(o);
     const int entry = local_entry_of(*n.local, [&](int k) { return graph_.nodes[at(n.operands[k])].type; });
     add_step(action::local, op, entry, operands, {op.result}).local = n.local;
@@ -185,7 +184,7 @@ class operator_steps : public fuse_loops {
     else emit_permute(op, operand, op.result, permutation);
   }
 
-  std::vector<contraction> contractions_;  // what out.contractions were planned for
+  vec<contraction> contractions_;  // what out.contractions were planned for
 };
 
 }  // namespace gspmd::detail

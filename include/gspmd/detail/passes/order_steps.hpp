@@ -4,11 +4,11 @@
 #include <cstdint>
 #include <span>
 #include <utility>
-#include <vector>
 
 #include "gspmd/detail/ir/plan.hpp"
 #include "gspmd/detail/passes/list_scheduler.hpp"
 #include "gspmd/detail/passes/step_needs.hpp"
+#include "gspmd/detail/support/vec.hpp"
 #include "gspmd/detail/support/zeroed.hpp"
 
 namespace gspmd::detail {
@@ -168,7 +168,7 @@ class step_orderer {
 
   /// From which step to which each buffer lies there: as the memory planner sees it.
   constexpr void find_lives() {
-    std::vector<int> loops;
+    vec<int> loops;
     for (int i = 0; i < step_count_; ++i) {
       const auto& s = steps_[i];
       for (int t = touched_from_[i]; t < touched_from_[i + 1]; ++t) {
@@ -318,13 +318,13 @@ class step_orderer {
   std::int64_t* bytes_ = nullptr;  // by buffer: in the arena
   std::int64_t* opens_ = nullptr;  // by step: bytes
   std::int64_t* closes_ = nullptr;
-  std::vector<stretch> stretches_;
+  vec<stretch> stretches_;
 };
 
 /// The steps of a plan in another order.
 constexpr void put_in_order(plan& p, std::span<const int> order) {
-  std::vector<plan_step> steps;
-  std::vector<int> place;
+  vec<plan_step> steps;
+  vec<int> place;
   place.resize(order.size(), 0);
   steps.reserve(order.size());
   for (std::size_t k = 0; k < order.size(); ++k) {

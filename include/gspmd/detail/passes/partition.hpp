@@ -1,10 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include <vector>
-
 #include "gspmd/detail/passes/partition_state.hpp"
 #include "gspmd/detail/passes/region_parts.hpp"
+#include "gspmd/detail/support/vec.hpp"
 
 namespace gspmd::detail {
 
@@ -116,7 +115,7 @@ class partitioner : public region_parts {
  private:
   /// Where every reader of a value takes the same slice of it, the slice is all that is made: all_reduce and slice become
   /// reduce_scatter, through any elementwise operators in between.
-  constexpr void narrow_wishes(const std::vector<std::uint8_t>& needed) {
+  constexpr void narrow_wishes(const vec<std::uint8_t>& needed) {
     for (std::size_t i = graph_.nodes.size(); i-- > 0;) {
       if (needed[i] == 0 || graph_.nodes[i].op == opcode::parameter || readers_[i].empty()) continue;
       bool alike = true;
@@ -145,12 +144,12 @@ class partitioner : public region_parts {
   }
 
   /// What carries a value round a loop, or ends a branch, is kept.
-  [[nodiscard]] static constexpr bool is_wanted(const local_op& op, const std::vector<std::uint8_t>& is_read) {
+  [[nodiscard]] static constexpr bool is_wanted(const local_op& op, const vec<std::uint8_t>& is_read) {
     return op.what == local_kind::control || op.what == local_kind::copy || is_read[static_cast<std::size_t>(op.result)] != 0;
   }
   /// Takes out the operators whose result nobody reads: a broadcast that was only needed in another sharding, say.
   constexpr void drop_unused() {
-    std::vector<std::uint8_t> is_read(program.values.size(), 0);
+    vec<std::uint8_t> is_read(program.values.size(), 0);
     for (const int v : program.outputs) is_read[static_cast<std::size_t>(v)] = 1;
     std::size_t at = program.ops.size();
     bool any = false;
@@ -161,12 +160,12 @@ class partitioner : public region_parts {
         for (const int o : op.operands) is_read[static_cast<std::size_t>(o)] = 1;
     }
     if (!any) return;
-    std::vector<local_op> kept;
+    vec<local_op> kept;
     for (const auto& op : program.ops)
       if (is_wanted(op, is_read)) kept.push_back(op);
     program.ops = std::move(kept);
     for (auto& forms : forms_) {
-      std::vector<int> left;
+      vec<int> left;
       for (const int v : forms)
         if (is_read[static_cast<std::size_t>(v)] != 0) left.push_back(v);
       if (!left.empty()) forms = std::move(left);
@@ -199,7 +198,7 @@ class partitioner : public region_parts {
     program.ops.push_back(op);
   }
 
-  std::vector<std::uint8_t> needed_;  // by node: what no output depends on is not computed
+  vec<std::uint8_t> needed_;  // by node: what no output depends on is not computed
 };
 
 }  // namespace gspmd::detail

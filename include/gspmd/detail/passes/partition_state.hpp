@@ -3,9 +3,9 @@
 
 #include <array>
 #include <cstddef>
-#include <vector>
 
 #include "gspmd/detail/ir/local_program.hpp"
+#include "gspmd/detail/support/vec.hpp"
 
 namespace gspmd::detail {
 
@@ -13,11 +13,11 @@ namespace gspmd::detail {
 /// there.
 struct partition_state {
   local_program program;
-  std::vector<int> roots, results;  // by node
-  std::vector<int> form_count;      // by root
-  std::vector<int> forms;           // of all roots
-  std::vector<int> open, open_at, given;
-  std::vector<int> made_node, made_value, made_level;
+  vec<int> roots, results;  // by node
+  vec<int> form_count;      // by root
+  vec<int> forms;           // of all roots
+  vec<int> open, open_at, given;
+  vec<int> made_node, made_value, made_level;
 
   static constexpr std::size_t list_count = 13;
   template <class State, class F>
@@ -56,7 +56,7 @@ struct constant_partition_state {
     for (std::size_t i = 0; i < sizes.values && i < Capacity.values; ++i) values[i] = s.program.values[i];
     for (std::size_t i = 0; i < sizes.ops && i < Capacity.ops; ++i) ops[i] = s.program.ops[i];
     std::size_t list = 0;
-    partition_state::for_each_list(s, [&](const std::vector<int>& from) {
+    partition_state::for_each_list(s, [&](const vec<int>& from) {
       counts[list++] = from.size();
       for (const int v : from) {
         if (sizes.ints < Capacity.ints) ints[sizes.ints] = v;
@@ -73,7 +73,7 @@ struct constant_partition_state {
     s.program.ops.assign(ops.data(), ops.data() + sizes.ops);
     std::size_t list = 0;
     const int* from = ints.data();
-    partition_state::for_each_list(s, [&](std::vector<int>& to) {
+    partition_state::for_each_list(s, [&](vec<int>& to) {
       to.assign(from, from + counts[list]);
       from += counts[list++];
     });

@@ -110,8 +110,8 @@ constexpr local_program partition_graph(const graph& g, const mesh_shape& mesh, 
 }
 
 /// The lines of the program, with what each costs a device.
-constexpr std::vector<planned_node> list_nodes(const graph& g, const mesh_shape& mesh, const local_program& local) {
-  std::vector<planned_node> nodes;
+constexpr vec<planned_node> list_nodes(const graph& g, const mesh_shape& mesh, const local_program& local) {
+  vec<planned_node> nodes;
   for (std::size_t i = 0; i < g.nodes.size(); ++i)
     nodes.push_back(planned_node{g.nodes[i].op, g.nodes[i].at, local.results[i], 0, g.nodes[i].region});
   count_flops(g, mesh, local, nodes);
@@ -123,7 +123,7 @@ constexpr std::vector<planned_node> list_nodes(const graph& g, const mesh_shape&
 }
 
 /// The steps of a plan, which lie nowhere yet; `base`: by value, the one whose memory it shares.
-constexpr plan schedule_program(const graph& g, const mesh_shape& mesh, local_program local, std::vector<int>& base) {
+constexpr plan schedule_program(const graph& g, const mesh_shape& mesh, local_program local, vec<int>& base) {
   plan result;
   result.error = forbidden_reshard(g, local);
   if (!result.error.empty()) {
@@ -146,7 +146,7 @@ constexpr plan schedule_program(const graph& g, const mesh_shape& mesh, local_pr
   return std::move(steps.out);
 }
 
-constexpr void place_in_memory(plan& p, std::vector<int> base) {
+constexpr void place_in_memory(plan& p, vec<int> base) {
   memory_planner memory(p, std::move(base));
   memory.run();
 }
@@ -160,14 +160,14 @@ constexpr bool is_smaller(const Plan& ordered, const Plan& as_it_was) {
 }
 
 /// A plan that lies nowhere yet; `base`: see schedule_program.
-constexpr plan plan_without_memory(const graph& g, const mesh_shape& mesh, std::vector<int>& base) {
+constexpr plan plan_without_memory(const graph& g, const mesh_shape& mesh, vec<int>& base) {
   const auto completed = complete_graph(g, mesh);
   local_program local = partition_graph(g, mesh, completed);
   auto nodes = list_nodes(g, mesh, local);
   plan p = schedule_program(g, mesh, std::move(local), base);
   if (!p.error.empty()) return p;
   p.nodes = std::move(nodes);
-  p.completed = completed;
+  p.completed.assign(completed.data(), completed.data() + completed.size());
   return p;
 }
 

@@ -20,10 +20,10 @@ namespace gspmd::detail {
 ///
 /// This also runs in constant evaluation, whose steps compilers limit: each sharding that is looked at takes about a thousand.
 /// So only where a plan is emitted is anything looked for, not where it is priced, and not for longer than `may_look_at` says:
-/// what was found by then is taken. On up to eight devices nearly all searches end before (tests/unit/reshard_uneven.cpp).
+/// what was found by then is taken. On up to eight devices that is a cheapest way (tests/unit/reshard_uneven.cpp).
 class reduction_search {
  public:
-  static constexpr int most_looked_at = 256;  // shardings, for one path
+  static constexpr int most_looked_at = 512;  // shardings, for one path
 
   constexpr reduction_search(const mesh_shape& mesh, const extents& global, const sharding& from, const sharding& to,
                              path_cost least)
@@ -87,8 +87,8 @@ class reduction_search {
     path_cost cost;  // so far
     bool is_new;     // a way that the first round did not go
   };
-  /// Cuts shards of `elems` elements with parts_ by one more axis, on all dims from `dim` on, where that makes them smaller. Where
-  /// a dim has no more elements than parts already, axes of the target are put as it has them, so that nothing has to move then.
+  /// Cuts shards of `elems` elements with parts_ by one more axis, on all dims from `dim` on, where that makes them smaller, or
+  /// where a dim has no more elements than parts already: less may have to move then.
   template <class Visit>
   constexpr void for_each_finer(std::int64_t elems, axis_mask free, int dim, Visit visit) {
     for (; dim < global_.count; ++dim) {
@@ -99,7 +99,7 @@ class reduction_search {
         parts_[dim] = parts * mesh_.sizes[axis];
         const auto finer = shard_extent(global_[dim], parts_[dim]);
         if (finer < extent) visit(axis, dim, elems / extent * finer);
-        else if (extent == 1 && (to_.axes_of(dim) & axis_bit(axis)) != 0) visit(axis, dim, elems);
+        else if (extent == 1) visit(axis, dim, elems);
       }
       parts_[dim] = parts;
     }
@@ -124,7 +124,7 @@ class reduction_search {
   /// `fine` continues the splits of w.s, has parts_, and may be continued by `free` on dims from `dim` on.
   constexpr void cut(const way& w, const sharding& fine, std::int64_t elems, axis_mask free, std::int64_t cuts, int dim) {
     const auto lacked = still_lacked(fine);
-    if (is_hopeless(w.cost.elems, elems, cuts, w.n, lacked) || --left_ < 0) return;
+    if (is_hopeless(w.cost.elems, elems, cuts, w.n, 0) || --left_ < 0) return;
     if (continues(w.held) || lies_inside(mesh_, global_, w.s, fine)) arrive(w, fine, elems, lacked);
     for_each_finer(elems, free, dim, [&](int axis, int d, std::int64_t left) {
       if (is_hopeless(w.cost.elems, left, cuts / mesh_.sizes[axis], w.n, 0)) return;

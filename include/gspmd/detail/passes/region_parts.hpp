@@ -2,6 +2,7 @@
 #pragma once
 
 #include "gspmd/detail/passes/use_choice.hpp"
+#include "gspmd/detail/support/vec.hpp"
 
 namespace gspmd::detail {
 
@@ -16,7 +17,7 @@ class region_parts : public use_choice {
 
  protected:
   /// All results of a loop or conditional are computed if any of them is needed.
-  constexpr void share_need(int last, std::vector<std::uint8_t>& needed) const {
+  constexpr void share_need(int last, vec<std::uint8_t>& needed) const {
     const opcode op = at(last).op;
     const int start = op == opcode::loop_result ? at(at(last).operands[0]).region : at(last).operands[0];
     if (is_result_of(last + 1, op, start)) return;
@@ -95,7 +96,7 @@ class region_parts : public use_choice {
       open_body(i, -1, -1);
     } else if (n.op == opcode::loop_result && !open_.empty() && is_result_of(i, opcode::loop_result, open_.back())) {
       const int start = open_.back();
-      std::vector<int> carried;
+      vec<int> carried;
       for (int k = i; is_result_of(k, opcode::loop_result, start); ++k) {
         carried.push_back(forms_[static_cast<std::size_t>(at(k).operands[0])].front());
         const sharding layout = program.value(carried.back()).layout;  // a copy: values are added
@@ -121,7 +122,7 @@ class region_parts : public use_choice {
     }
   }
 
-  std::vector<int> given_;  // what the open conditionals give
+  vec<int> given_;  // what the open conditionals give
 };
 
 }  // namespace gspmd::detail

@@ -1,10 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include <vector>
-
 #include "gspmd/detail/passes/operator_steps.hpp"
 #include "gspmd/detail/support/saturating.hpp"
+#include "gspmd/detail/support/vec.hpp"
 
 namespace gspmd::detail {
 
@@ -60,7 +59,7 @@ class region_steps : public operator_steps {
   }
   /// A loop of the body may read through a broadcast, but not through it what would be computed there first.
   constexpr void need_sources(int v) {
-    std::vector<int> list(1, v);
+    vec<int> list(1, v);
     while (!list.empty()) {
       const local_op op = maker(list.back());
       list.pop_back();
@@ -86,7 +85,7 @@ class region_steps : public operator_steps {
     if (is_back(i - 1)) return;  // done with the first
     int end = i;
     while (is_back(end)) need(program_.ops[at(end++)].operands[0]);
-    std::vector<int> from;
+    vec<int> from;
     for (int k = i; k < end; ++k) {
       int v = program_.ops[at(k)].operands[0];
       for (int j = i; j < end; ++j)
@@ -106,7 +105,7 @@ class region_steps : public operator_steps {
     }
   }
 
-  std::vector<int> open_;  // the steps that opened the bodies around what is emitted now
+  vec<int> open_;  // the steps that opened the bodies around what is emitted now
 };
 
 }  // namespace gspmd::detail

@@ -68,9 +68,59 @@ struct path_cost {
   }
 };
 
-constexpr std::int64_t cost_of_move(const mesh_shape& mesh, const extents& global, const sharding& from, const sharding& to) {
+constexpr std::int64_t cost_as_written(const mesh_shape& mesh, const extents& global, const sharding& from, const sharding& to) {
   const auto axes = movement_axes(mesh, global, from, to);
   return axes == 0 ? 0 : bytes_sent(mesh, movement{global, from, to, axes}, 1);
+}
+
+/// True when a dim is cut into more parts than it has elements.
+constexpr bool has_empty_parts(const mesh_shape& mesh, const extents& global, const sharding& s) {
+  for (int i = 0; i < s.splits.count;) {
+    const int dim = s.splits[i].dim;
+    std::int64_t parts = 1;
+    for (; i < s.splits.count && s.splits[i].dim == dim; ++i) parts *= mesh.sizes[s.splits[i].axis];
+    if (parts > global[dim]) return elements(global) > 0;
+  }
+  return false;
+}
+
+/// `from` under the name, of those for the same tiles, from which a movement to `to` sends least: an axis that tells no parts with
+/// data apart may stand anywhere.
+///   [1,1] {x,-} to {-,y}: {-,x}, and the element stays on the first device; from {x,-}, all parts of dim 0 would be gathered
+constexpr sharding renamed(const mesh_shape& mesh, const extents& global, const sharding& from, const sharding& to) {
+  sharding best = from;
+  if (!has_empty_parts(mesh, global, from)) return best;
+  auto least = cost_as_written(mesh, global, from, to);
+  for (bool improved = true; improved && least > 0;) {
+    improved = false;
+    const sharding start = best;
+    for (int i = 0; i < start.splits.count; ++i) {
+      sharding others = start;
+      others.splits.clear();
+      for (int k = 0; k < start.splits.count; ++k)
+        if (k != i) others.splits.push_back(start.splits[k]);
+      for (int d = 0; d < global.count; ++d)
+        for (int where = 0; where <= others.splits.count; ++where) {
+          if (where > 0 && others.splits[where - 1].dim > d) break;
+          if (where < others.splits.count && others.splits[where].dim < d) continue;
+          sharding other = others;
+          other.splits.insert(where, axis_use{start.splits[i].axis, static_cast<std::int8_t>(d)});
+          if (!same_tiles(mesh, global, start, other)) continue;
+          const auto cost = cost_as_written(mesh, global, other, to);
+          if (cost >= least) continue;
+          least = cost;
+          best = other;
+          improved = true;
+        }
+    }
+  }
+  return best;
+}
+
+constexpr std::int64_t cost_of_move(const mesh_shape& mesh, const extents& global, const sharding& from, const sharding& to) {
+  const auto cost = cost_as_written(mesh, global, from, to);
+  if (cost == 0 || !has_empty_parts(mesh, global, from)) return cost;
+  return cost_as_written(mesh, global, renamed(mesh, global, from, to), to);
 }
 
 /// Splits `s` further by `axes`: into the smallest shards, and on dims that end up finer under `s` than under `to` if there are
@@ -220,7 +270,9 @@ constexpr reshard_step next_step(const mesh_shape& mesh, const extents& global, 
     step.axes = movement_axes(mesh, global, source, target);
     if (step.axes != 0) {
       const axis_mask used = source.split_axes() | source.partial;
-      step.to = continued(mesh, global, source, target, ~used);
+      step.to = source;
+      if (has_empty_parts(mesh, global, source)) step.to = renamed(mesh, global, source, target);
+      if (step.to.splits == source.splits) step.to = continued(mesh, global, source, target, ~used);
       if (step.to.splits == source.splits && mesh.size_of(step.axes) > 2) step.to = shared_out(mesh, global, source, target);
       if (step.to.splits == source.splits) {
         step.what = reshard_step::kind::move;

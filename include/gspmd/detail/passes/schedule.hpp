@@ -1,9 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include <vector>
-
 #include "gspmd/detail/passes/region_steps.hpp"
+#include "gspmd/detail/support/vec.hpp"
 
 namespace gspmd::detail {
 
@@ -50,8 +49,8 @@ class scheduler : public region_steps {
  private:
   /// An all_reduce and those that its message carries too; the last of them.
   constexpr std::size_t emit_joined(std::size_t first) {
-    std::vector<int> operands;
-    std::vector<int> results;
+    vec<int> operands;
+    vec<int> results;
     std::size_t last = first;
     for (; last == first || (last < program_.ops.size() && program_.ops[last].joined); ++last) {
       operands.push_back(program_.ops[last].operands[0]);
@@ -74,7 +73,7 @@ class scheduler : public region_steps {
   /// Every output gets memory of its own: what is an input, or another output too, is copied, and what came in a message with
   /// others, next to which it lies.
   constexpr void place_outputs() {
-    std::vector<std::uint8_t> is_taken(base.size(), 0);  // by value: its memory is an input's or an output's
+    vec<std::uint8_t> is_taken(base.size(), 0);  // by value: its memory is an input's or an output's
     for (const int i : program_.inputs) is_taken[at(base[at(i)])] = 1;
     for (std::size_t v = 0; v < is_joined_.size(); ++v)
       if (is_joined_[v] != 0) is_taken[v] = 1;

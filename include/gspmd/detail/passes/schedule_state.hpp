@@ -1,11 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include <vector>
-
 #include "gspmd/detail/ir/layout.hpp"
 #include "gspmd/detail/ir/plan.hpp"
 #include "gspmd/detail/passes/lazy_ops.hpp"
+#include "gspmd/detail/support/vec.hpp"
 
 namespace gspmd::detail {
 
@@ -36,7 +35,7 @@ class schedule_state {
   }
 
   plan out;
-  std::vector<int> base;  // by value: the value whose memory it names
+  vec<int> base;  // by value: the value whose memory it names
 
  protected:
   static constexpr std::size_t at(int i) { return static_cast<std::size_t>(i); }
@@ -56,7 +55,7 @@ class schedule_state {
     }
     readers_from_[uses_.size()] = total;
     readers_.resize(at(total), 0);
-    std::vector<int> next = readers_from_;
+    vec<int> next = readers_from_;
     for (const auto& op : program_.ops)
       for (const int o : op.operands) readers_[at(next[at(o)]++)] = op.result;
   }
@@ -79,14 +78,13 @@ class schedule_state {
     out.scalar_ops.reserve(2 * lazy);
   }
 
-  constexpr table_range add_slots(const std::vector<int>& values) {
+  constexpr table_range add_slots(const vec<int>& values) {
     const table_range range{static_cast<int>(out.slots.size()), static_cast<int>(values.size())};
     for (const int v : values) out.slots.push_back(v);
     return range;
   }
 
-  constexpr plan_step& add_step(action what, const local_op& op, int spec, const std::vector<int>& operands,
-                                const std::vector<int>& results) {
+  constexpr plan_step& add_step(action what, const local_op& op, int spec, const vec<int>& operands, const vec<int>& results) {
     plan_step s;
     s.what = what;
     s.node = op.node;
@@ -112,7 +110,7 @@ class schedule_state {
   /// planned, stored and compiled once: the layers of a network look alike.
   // Before its first use: Clang instantiates a member template too late for constant evaluation if its body comes later.
   template <class T>
-  static constexpr int entry_of(std::vector<T>& table, const T& entry) {
+  static constexpr int entry_of(vec<T>& table, const T& entry) {
     const std::size_t first = table.size() < looked_at ? 0 : table.size() - looked_at;
     for (std::size_t i = table.size(); i-- > first;)
       if (table[i] == entry) return static_cast<int>(i);
@@ -136,18 +134,18 @@ class schedule_state {
 
   const graph& graph_;
   local_program program_;
-  std::vector<int> maker_;  // by value: the op that makes it; -1 for inputs
-  std::vector<int> uses_;   // by value: by operators that are not in a group yet
-  std::vector<int> seen_;   // by value: the last walk that met it
+  vec<int> maker_;  // by value: the op that makes it; -1 for inputs
+  vec<int> uses_;   // by value: by operators that are not in a group yet
+  vec<int> seen_;   // by value: the last walk that met it
   int stamp_ = 0;
-  std::vector<std::uint8_t> waiting_;    // by value: a lazy op that is not done
-  std::vector<int> readers_from_;        // by value: its first one in readers_
-  std::vector<int> readers_;             // results of the operators that read a value, in order
-  std::vector<std::uint8_t> is_joined_;  // by value of the local program: an all_reduce of several makes it
-  std::vector<int> step_;                // by value: the step that computes it; -1: none yet
-  std::int64_t times_ = 1;               // how often that runs
-  std::vector<int> register_;            // by value: its register in the loop that computes it
-  std::vector<int> slot_;                // by memory: which input of the present loop it is; -1: none
+  vec<std::uint8_t> waiting_;    // by value: a lazy op that is not done
+  vec<int> readers_from_;        // by value: its first one in readers_
+  vec<int> readers_;             // results of the operators that read a value, in order
+  vec<std::uint8_t> is_joined_;  // by value of the local program: an all_reduce of several makes it
+  vec<int> step_;                // by value: the step that computes it; -1: none yet
+  std::int64_t times_ = 1;       // how often that runs
+  vec<int> register_;            // by value: its register in the loop that computes it
+  vec<int> slot_;                // by memory: which input of the present loop it is; -1: none
 };
 
 }  // namespace gspmd::detail

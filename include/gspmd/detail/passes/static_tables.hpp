@@ -4,10 +4,10 @@
 #include <array>
 #include <span>
 #include <type_traits>
-#include <vector>
 
 #include "gspmd/detail/exec/constant_tables.hpp"
 #include "gspmd/detail/passes/trace_program.hpp"
+#include "gspmd/detail/support/vec.hpp"
 
 namespace gspmd::detail {
 
@@ -97,7 +97,7 @@ struct static_tables {
     }
     return result;
   }();
-  static constexpr plan make(std::vector<int>& base) {
+  static constexpr plan make(vec<int>& base) {
     if constexpr (traced.failed) {
       const graph g = trace();
       plan refused;
@@ -123,7 +123,7 @@ struct static_tables {
   };
   template <table_sizes Room>
   static constexpr scheduled<Room> schedule() {
-    std::vector<int> base;
+    vec<int> base;
     const plan p = make(base);
     if (p.error.empty()) {
       scheduled<Room> result{{sizes_of(p), true, mistake::other}, constant_tables<Room>(p)};
@@ -160,7 +160,7 @@ struct static_tables {
     p.nodes.assign(nodes.begin(), nodes.end());
     p.completed.assign(completed.begin(), completed.end());
     if constexpr (Ordered) put_in_order(p, order.steps);
-    place_in_memory(p, std::vector<int>(steps.base.data(), steps.base.data() + measured.sizes.values));
+    place_in_memory(p, vec<int>(steps.base.data(), steps.base.data() + measured.sizes.values));
     return constant_tables<measured.sizes>(p);
   }();
   static constexpr const constant_tables<measured.sizes>& choose() {
@@ -172,7 +172,7 @@ struct static_tables {
 
   struct refusal {
     static constexpr text make() {
-      std::vector<int> base;
+      vec<int> base;
       return static_tables::make(base).error;
     }
   };

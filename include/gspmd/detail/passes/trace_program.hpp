@@ -4,12 +4,12 @@
 #include <tuple>
 #include <type_traits>
 #include <utility>
-#include <vector>
 
 #include "gspmd/detail/exec/given_shard.hpp"
 #include "gspmd/detail/passes/canonical.hpp"
 #include "gspmd/detail/passes/plan_passes.hpp"
 #include "gspmd/detail/passes/sub_axes.hpp"
+#include "gspmd/detail/support/vec.hpp"
 #include "gspmd/inputs.hpp"
 #include "gspmd/mesh.hpp"
 
@@ -92,7 +92,7 @@ constexpr plan stand_in_plan() {
   int number = 0;
   ((static_cast<void>(Inputs::trace(g, number)), number += Inputs::leaves), ...);
   for (std::size_t k = 0; k < Outputs; ++k) g.outputs.push_back(add_constant(g, dtype::f32, {}, 0, 0, {}));
-  std::vector<int> base;
+  vec<int> base;
   plan p = plan_without_memory(g, Mesh::info.shape, base);
   place_in_memory(p, std::move(base));
   return p;

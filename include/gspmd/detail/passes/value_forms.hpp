@@ -8,6 +8,7 @@
 #include "gspmd/detail/ir/local_program.hpp"
 #include "gspmd/detail/ops/registry.hpp"
 #include "gspmd/detail/passes/reduction_search.hpp"
+#include "gspmd/detail/support/vec.hpp"
 
 namespace gspmd::detail {
 
@@ -23,10 +24,10 @@ struct made_form {  // in an open body
 class value_forms {
  public:
   constexpr value_forms(const graph& g, const mesh_shape& mesh, std::span<const sharding> completed)
-      : graph_(g), mesh_(mesh), completed_(completed.begin(), completed.end()) {
-    forms_.resize(g.nodes.size(), std::vector<int>{});
+      : graph_(g), mesh_(mesh), completed_(completed.data(), completed.data() + completed.size()) {
+    forms_.resize(g.nodes.size(), vec<int>{});
     results_.resize(g.nodes.size(), -1);
-    readers_.resize(g.nodes.size(), std::vector<int>{});
+    readers_.resize(g.nodes.size(), vec<int>{});
     for (int i = 0; i < static_cast<int>(g.nodes.size()); ++i) roots_.push_back(i);
   }
 
@@ -36,7 +37,7 @@ class value_forms {
   /// once, and its result is used again until then. Where a plan is made in several evaluations, one begins with such a stretch,
   /// so that all compilers and the run-time path find the same.
   static constexpr int nodes_per_stretch = 64;
-  static constexpr int looked_at_per_stretch = 2 * reduction_search::most_looked_at;
+  static constexpr int looked_at_per_stretch = reduction_search::most_looked_at;
 
  protected:
   [[nodiscard]] constexpr const node& at(int i) const { return graph_.nodes[static_cast<std::size_t>(i)]; }
@@ -48,7 +49,7 @@ class value_forms {
   [[nodiscard]] constexpr const extents& shape_of(int i) const { return graph_.nodes[static_cast<std::size_t>(i)].shape; }
   /// A reshard is its operand: both have the same forms.
   [[nodiscard]] constexpr int root_of(int i) const { return roots_[static_cast<std::size_t>(i)]; }
-  [[nodiscard]] constexpr const std::vector<int>& forms_of(int i) const { return forms_[static_cast<std::size_t>(root_of(i))]; }
+  [[nodiscard]] constexpr const vec<int>& forms_of(int i) const { return forms_[static_cast<std::size_t>(root_of(i))]; }
   /// The second operand of shard_alike is only looked at.
   [[nodiscard]] static constexpr std::span<const int> data_operands(const node& n) {
     return {n.operands.begin(), n.op == opcode::shard_alike ? std::size_t{1} : static_cast<std::size_t>(n.operands.count)};
@@ -226,21 +227,21 @@ class value_forms {
 
   const graph& graph_;
   const mesh_shape& mesh_;
-  std::vector<sharding> completed_;        // by node: what completion found, or less where nobody reads more
-  std::vector<int> roots_;                 // by node: itself; of a reshard, what it reshards
-  std::vector<int> results_;               // by node: the form that a reshard asked for; -1: another operator
-  std::vector<std::vector<int>> forms_;    // by root: its local values
-  std::vector<std::vector<int>> readers_;  // by node: those that read it; itself if it is an output
-  std::vector<int> open_;                  // the nodes that opened the bodies around what is emitted now
-  std::vector<int> open_at_;               // where they are in the program
-  std::vector<made_form> made_;
+  vec<sharding> completed_;  // by node: what completion found, or less where nobody reads more
+  vec<int> roots_;           // by node: itself; of a reshard, what it reshards
+  vec<int> results_;         // by node: the form that a reshard asked for; -1: another operator
+  vec<vec<int>> forms_;      // by root: its local values
+  vec<vec<int>> readers_;    // by node: those that read it; itself if it is an output
+  vec<int> open_;            // the nodes that opened the bodies around what is emitted now
+  vec<int> open_at_;         // where they are in the program
+  vec<made_form> made_;
 
   struct known_path {
     extents shape;
     sharding from, to;
     std::vector<reshard_step> steps;
   };
-  std::vector<known_path> paths_;  // that were searched for in this stretch
+  vec<known_path> paths_;  // that were searched for in this stretch
   int stretch_ = -1;
   int may_look_at_ = 0;
 };

@@ -1,0 +1,196 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstddef>
+#include <initializer_list>
+#include <memory>
+#include <type_traits>
+#include <utility>
+
+namespace gspmd::detail {
+
+/// As much of std::vector as the planner needs, in few calls: in a constant evaluation an element of a std::vector costs Clang
+/// more than ten steps of its limit to append and six to read, one of these four and two. Pointers are its iterators, and its
+/// index may be any integer.
+///
+/// A number appended without a value of its own is not zero: resize(n, value).
+template <class T>
+class vec {
+  /// An array of these is made at once, without a call for each.
+  static constexpr bool is_plain = std::is_trivially_default_constructible_v<T> && std::is_trivially_destructible_v<T>;
+
+ public:
+  using value_type = T;
+
+  constexpr vec() = default;
+  constexpr vec(std::size_t count, const T& value) { resize(count, value); }
+  constexpr vec(std::initializer_list<T> values) { assign(values.begin(), values.end()); }
+  constexpr vec(const T* first, const T* last) { assign(first, last); }
+  constexpr vec(const vec& other) { assign(other.begin_, other.begin_ + other.size_); }
+  constexpr vec(vec&& other) noexcept : begin_(other.begin_), size_(other.size_), room_(other.room_) { other.forget(); }
+  constexpr vec& operator=(const vec& other) {
+    if (this != &other) assign(other.begin_, other.begin_ + other.size_);
+    return *this;
+  }
+  constexpr vec& operator=(vec&& other) noexcept {
+    if (this == &other) return *this;
+    free();
+    begin_ = other.begin_;
+    size_ = other.size_;
+    room_ = other.room_;
+    other.forget();
+    return *this;
+  }
+  constexpr ~vec() { free(); }
+
+  [[nodiscard]] constexpr std::size_t size() const { return size_; }
+  [[nodiscard]] constexpr bool empty() const { return size_ == 0; }
+  [[nodiscard]] constexpr T* data() { return begin_; }
+  [[nodiscard]] constexpr const T* data() const { return begin_; }
+  [[nodiscard]] constexpr T* begin() { return begin_; }
+  [[nodiscard]] constexpr T* end() { return begin_ + size_; }
+  [[nodiscard]] constexpr const T* begin() const { return begin_; }
+  [[nodiscard]] constexpr const T* end() const { return begin_ + size_; }
+  template <class Index>
+  [[nodiscard]] constexpr T& operator[](Index i) {
+    return begin_[i];
+  }
+  template <class Index>
+  [[nodiscard]] constexpr const T& operator[](Index i) const {
+    return begin_[i];
+  }
+  [[nodiscard]] constexpr T& front() { return begin_[0]; }
+  [[nodiscard]] constexpr const T& front() const { return begin_[0]; }
+  [[nodiscard]] constexpr T& back() { return begin_[size_ - 1]; }
+  [[nodiscard]] constexpr const T& back() const { return begin_[size_ - 1]; }
+
+  constexpr void reserve(std::size_t count) {
+    if (count > room_) move_to(count);
+  }
+  constexpr void push_back(const T& value) {
+    if (size_ == room_) {
+      T kept = value;  // it may be one of ours
+      move_to(room_ == 0 ? 4 : 2 * room_);
+      make(begin_ + size_, std::move(kept));
+    } else if constexpr (is_plain) {
+      begin_[size_] = value;
+    } else {
+      std::construct_at(begin_ + size_, value);
+    }
+    ++size_;
+  }
+  constexpr void push_back(T&& value)
+    requires(!std::is_trivially_copyable_v<T>)
+  {
+    if (size_ == room_) {
+      T kept = std::move(value);
+      move_to(room_ == 0 ? 4 : 2 * room_);
+      make(begin_ + size_, std::move(kept));
+    } else {
+      make(begin_ + size_, std::move(value));
+    }
+    ++size_;
+  }
+  constexpr void pop_back() {
+    --size_;
+    if constexpr (!std::is_trivially_destructible_v<T>) std::destroy_at(begin_ + size_);
+  }
+  constexpr void clear() { resize(0); }
+  /// Fewer elements.
+  constexpr void resize(std::size_t count) {
+    if constexpr (std::is_trivially_destructible_v<T>) size_ = count;
+    else
+      while (size_ > count) pop_back();
+  }
+  constexpr void resize(std::size_t count, const T& value) {
+    if (count < size_) return resize(count);
+    if (count > room_) {
+      const T kept = value;
+      move_to(count);
+      fill(count, kept);
+    } else {
+      fill(count, value);
+    }
+  }
+  constexpr void assign(const T* first, const T* last) {
+    clear();
+    const auto count = static_cast<std::size_t>(last - first);
+    reserve(count);
+    T* const to = begin_;
+    if constexpr (is_plain)
+      for (std::size_t i = 0; i < count; ++i) to[i] = first[i];
+    else
+      for (std::size_t i = 0; i < count; ++i) std::construct_at(to + i, first[i]);
+    size_ = count;
+  }
+  constexpr void insert(T* where, const T& value) {
+    const auto at = where - begin_;
+    push_back(value);
+    T* const to = begin_ + at;
+    T* last = begin_ + size_ - 1;
+    if (last == to) return;
+    T kept = std::move(*last);
+    for (; last != to; --last) *last = std::move(last[-1]);
+    *to = std::move(kept);
+  }
+  constexpr void erase(T* where) {
+    T* const last = begin_ + size_ - 1;
+    for (; where != last; ++where) *where = std::move(where[1]);
+    pop_back();
+  }
+
+  friend constexpr bool operator==(const vec& a, const vec& b) {
+    if (a.size_ != b.size_) return false;
+    for (std::size_t i = 0; i < a.size_; ++i)
+      if (!(a.begin_[i] == b.begin_[i])) return false;
+    return true;
+  }
+
+ private:
+  static constexpr T* allocate(std::size_t count) {
+    if constexpr (is_plain) return new T[count];
+    else return std::allocator<T>{}.allocate(count);
+  }
+  static constexpr void make(T* at, T&& value) {
+    if constexpr (is_plain) *at = value;
+    else std::construct_at(at, std::move(value));
+  }
+  constexpr void fill(std::size_t count, const T& value) {
+    T* const to = begin_;
+    if constexpr (is_plain)
+      for (std::size_t i = size_; i < count; ++i) to[i] = value;
+    else
+      for (std::size_t i = size_; i < count; ++i) std::construct_at(to + i, value);
+    size_ = count;
+  }
+  /// To a place with more room.
+  constexpr void move_to(std::size_t room) {
+    T* const to = allocate(room);
+    T* const from = begin_;
+    if constexpr (is_plain)
+      for (std::size_t i = 0; i < size_; ++i) to[i] = from[i];
+    else
+      for (std::size_t i = 0; i < size_; ++i) std::construct_at(to + i, std::move(from[i]));
+    const auto count = size_;
+    free();
+    begin_ = to;
+    size_ = count;
+    room_ = room;
+  }
+  constexpr void free() {
+    if constexpr (!std::is_trivially_destructible_v<T>)
+      for (std::size_t i = 0; i < size_; ++i) std::destroy_at(begin_ + i);
+    if constexpr (is_plain) delete[] begin_;
+    else if (begin_ != nullptr) std::allocator<T>{}.deallocate(begin_, room_);
+  }
+  constexpr void forget() {
+    begin_ = nullptr;
+    size_ = room_ = 0;
+  }
+
+  T* begin_ = nullptr;
+  std::size_t size_ = 0;
+  std::size_t room_ = 0;
+};
+
+}  // namespace gspmd::detail
