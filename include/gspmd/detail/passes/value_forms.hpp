@@ -28,7 +28,9 @@ class value_forms {
     forms_.resize(g.nodes.size(), vec<int>{});
     results_.resize(g.nodes.size(), -1);
     readers_.resize(g.nodes.size(), vec<int>{});
-    for (int i = 0; i < static_cast<int>(g.nodes.size()); ++i) roots_.push_back(i);
+    roots_.resize(g.nodes.size(), 0);
+    int* const roots = roots_.data();
+    for (int i = 0; i < static_cast<int>(g.nodes.size()); ++i) roots[i] = i;
   }
 
   local_program program;
@@ -50,10 +52,8 @@ class value_forms {
   /// A reshard is its operand: both have the same forms.
   [[nodiscard]] constexpr int root_of(int i) const { return roots_[static_cast<std::size_t>(i)]; }
   [[nodiscard]] constexpr const vec<int>& forms_of(int i) const { return forms_[static_cast<std::size_t>(root_of(i))]; }
-  /// The second operand of shard_alike is only looked at.
-  [[nodiscard]] static constexpr std::span<const int> data_operands(const node& n) {
-    return {n.operands.begin(), n.op == opcode::shard_alike ? std::size_t{1} : static_cast<std::size_t>(n.operands.count)};
-  }
+  /// How many operands are read: the second one of shard_alike is only looked at.
+  [[nodiscard]] static constexpr int data_operands(const node& n) { return n.op == opcode::shard_alike ? 1 : n.operands.count; }
   [[nodiscard]] static constexpr bool is_source(const node& n) { return n.op == opcode::constant || n.op == opcode::iota; }
 
   constexpr int add_value(int i, const sharding& layout) {
