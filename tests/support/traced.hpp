@@ -167,7 +167,6 @@ struct partitioned_run {
     }
   }
 
- private:
   template <class Visit>
   static void for_each_valid(const ir::mesh_shape& mesh, const ir::planned_value& v, std::size_t device, Visit visit) {
     const auto at = mesh.coordinates_of(static_cast<std::int64_t>(device));

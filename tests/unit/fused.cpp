@@ -767,7 +767,7 @@ TEST_CASE("random groups, as they are and collapsed") {
       for (int d = 0; d < rank; ++d) loop[d] = 1 + pick(3);
       loop[pick(4) == 0 ? 0 : rank - 1] = long_sizes[pick(5)];
     }
-    std::vector<scalar_op> ops;
+    vec<scalar_op> ops;
     std::vector<std::vector<std::byte>> inputs;
     const int count = 1 + pick(30);
     for (int k = 0; k < count; ++k) {
@@ -845,7 +845,7 @@ TEST_CASE("random groups, as they are and collapsed") {
 }
 
 TEST_CASE("collapse joins what every load allows") {
-  std::vector<scalar_op> ops = {load(f32, 0, dims({24, 6, 6, 1})), load(f32, 1, dims({0, 0, 0, 0}))};
+  vec<scalar_op> ops = {load(f32, 0, dims({24, 6, 6, 1})), load(f32, 1, dims({0, 0, 0, 0}))};
   extents loop = dims({3, 4, 1, 6});
   collapse_loop(loop, ops);
   CHECK((loop == dims({72}) && ops[0].strides == dims({1}) && ops[1].strides == dims({0})));

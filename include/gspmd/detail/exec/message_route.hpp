@@ -3,11 +3,13 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <vector>
 
 #include "gspmd/detail/exec/box.hpp"
 #include "gspmd/detail/exec/collective.hpp"
 #include "gspmd/detail/exec/message_plan.hpp"
+#include "gspmd/detail/exec/node_boxes.hpp"
 #include "gspmd/detail/exec/shared_memory.hpp"
 
 /// What one process does in a collective that goes by messages, as offsets and sizes: worked out once, because it takes longer
@@ -80,11 +82,15 @@ struct movement_route {
   int edge = no_box;  // of a shift: what becomes zero
   box_list boxes;
   std::vector<routed_message> takes;  // of small shards: from where in its shard a member's part goes to where
+  std::optional<node_boxes> node;     // where messages would be packed
   bool hears_all = false;             // an element at least arrives from every other member
 };
 
 /// Shards up to this size go through memory that a node shares: one copy and one meeting take less time than a message.
 inline constexpr std::int64_t small_shard_bytes = 4096;
+
+/// Shards up to this size go through it box by box, where messages would be packed. At 64 MiB messages are faster.
+inline constexpr std::int64_t largest_shown_shard_bytes = std::int64_t{4} << 20;
 
 /// `me` is member number `self` of its group.
 inline movement_route route_of(const mesh_shape& mesh, const movement& m, const coordinates& me, std::int64_t self) {
@@ -106,6 +112,7 @@ inline movement_route route_of(const mesh_shape& mesh, const movement& m, const 
     const auto part = intersect(from.held, target.held);
     if (part.any()) route.takes.push_back({j, 0, part.elems(), route.boxes.add(place(part, from, target))});
   }
+  if (!m.shift.any() && route.memory.send_elems > 0) route.node.emplace(mesh, m, me, sends_at_most(mesh, m) > 1);
   if (gathers_whole_shards(mesh, m)) {
     route.hears_all = shard > 0;
     if (route.memory.send_elems == 0) {

@@ -26,6 +26,7 @@ namespace gspmd::detail {
 /// A collective goes, in this order of preference,
 ///  - a small movement through node_window, where all members share a node;
 ///  - straight between the members' buffers, where all of them lie in node_memory;
+///  - a movement of boxes with gaps, up to a size, through node_window (node_boxes.hpp);
 ///  - a reduction, where all members share a node, through node_window or, a large all_reduce, by messages;
 ///  - by the one MPI call that does just this, straight between the user's buffers (message_plan.hpp);
 ///  - by packing, messages and unpacking.
@@ -62,13 +63,18 @@ class mpi_group {
     if (size() == 1)
       return move_from_peers(
           mesh, m, me_, [&](std::int64_t) { return in; }, out, sizeof(T));
-    if (route.shard_elems * static_cast<std::int64_t>(sizeof(T)) <= small_shard_bytes && window() != nullptr)
-      return move_small(route, in, out);
-    if (!work_.memories.empty() && window() != nullptr && find_peers(in, out, false, route.hears_all)) {
+    const auto bytes = route.shard_elems * static_cast<std::int64_t>(sizeof(T));
+    if (bytes <= small_shard_bytes && window() != nullptr) return move_small(route, in, out);
+    const bool shows_boxes = route.node && bytes <= largest_shown_shard_bytes && window() != nullptr;
+    // Before it shows boxes a member meets the others, but they may still be on their way out of the last meeting.
+    if (!work_.memories.empty() && window() != nullptr && find_peers(in, out, false, route.hears_all && !shows_boxes)) {
       move_from_peers(mesh, m, me_, peers{peer_in_}, out, sizeof(T));
       window_->meet();
       return;
     }
+    if (shows_boxes)
+      return move_through_node(*route.node, node_window::half_bytes / static_cast<std::int64_t>(sizeof(T)), in, out,
+                               [this](auto fill) { return window_->template show<T>(fill); });
     switch (route.how) {
       case movement_route::way::gather: return gather(route.block_elems, in, out);
       case movement_route::way::gather_to_boxes: {

@@ -99,8 +99,13 @@ class node_window {
   /// Shows `in`, at most small_shard_bytes, to the members; returns where to find theirs until the next but one collective.
   template <class T>
   auto share(const T* in, std::int64_t elems) {
+    return show<T>([&](T* memory) { copy_row(memory, in, elems); });
+  }
+  /// The same with what `fill(memory)` writes, at most half_bytes.
+  template <class T, class Fill>
+  auto show(Fill fill) {
     const int half = next_half();
-    copy_row(input_of<T>(self_, half), in, elems);
+    fill(input_of<T>(self_, half));
     meet();
     return [this, half](std::int64_t j) { return static_cast<const T*>(input_of<T>(j, half)); };
   }
@@ -123,9 +128,10 @@ class node_window {
     });
   }
 
+  static constexpr std::int64_t half_bytes = std::int64_t{256} << 10;  // two halves and the sources fit a second-level cache
+
  private:
   static constexpr std::int64_t page_bytes = 4096;
-  static constexpr std::int64_t half_bytes = std::int64_t{256} << 10;  // two halves and the sources fit a second-level cache
 
   node_window(MPI_Comm node, int n, int self) : node_(node), n_(n), self_(self) {}
 

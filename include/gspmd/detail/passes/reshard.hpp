@@ -73,15 +73,23 @@ constexpr std::int64_t cost_as_written(const mesh_shape& mesh, const extents& gl
   return axes == 0 ? 0 : bytes_sent(mesh, movement{global, from, to, axes}, 1);
 }
 
+/// True when a dim is cut into more parts than it has elements.
+constexpr bool has_empty_parts(const mesh_shape& mesh, const extents& global, const sharding& s) {
+  for (int i = 0; i < s.splits.count;) {
+    const int dim = s.splits[i].dim;
+    std::int64_t parts = 1;
+    for (; i < s.splits.count && s.splits[i].dim == dim; ++i) parts *= mesh.sizes[s.splits[i].axis];
+    if (parts > global[dim]) return elements(global) > 0;
+  }
+  return false;
+}
+
 /// `from` under the name, of those for the same tiles, from which a movement to `to` sends least: an axis that tells no parts with
 /// data apart may stand anywhere.
 ///   [1,1] {x,-} to {-,y}: {-,x}, and the element stays on the first device; from {x,-}, all parts of dim 0 would be gathered
 constexpr sharding renamed(const mesh_shape& mesh, const extents& global, const sharding& from, const sharding& to) {
   sharding best = from;
-  bool has_empty_parts = false;
-  for (int i = 0; i < from.splits.count; ++i)
-    has_empty_parts = has_empty_parts || parts_of(mesh, from, from.splits[i].dim) > global[from.splits[i].dim];
-  if (!has_empty_parts || elements(global) == 0) return best;
+  if (!has_empty_parts(mesh, global, from)) return best;
   auto least = cost_as_written(mesh, global, from, to);
   for (bool improved = true; improved && least > 0;) {
     improved = false;
@@ -110,6 +118,8 @@ constexpr sharding renamed(const mesh_shape& mesh, const extents& global, const 
 }
 
 constexpr std::int64_t cost_of_move(const mesh_shape& mesh, const extents& global, const sharding& from, const sharding& to) {
+  const auto cost = cost_as_written(mesh, global, from, to);
+  if (cost == 0 || !has_empty_parts(mesh, global, from)) return cost;
   return cost_as_written(mesh, global, renamed(mesh, global, from, to), to);
 }
 
@@ -260,7 +270,8 @@ constexpr reshard_step next_step(const mesh_shape& mesh, const extents& global, 
     step.axes = movement_axes(mesh, global, source, target);
     if (step.axes != 0) {
       const axis_mask used = source.split_axes() | source.partial;
-      step.to = renamed(mesh, global, source, target);
+      step.to = source;
+      if (has_empty_parts(mesh, global, source)) step.to = renamed(mesh, global, source, target);
       if (step.to.splits == source.splits) step.to = continued(mesh, global, source, target, ~used);
       if (step.to.splits == source.splits && mesh.size_of(step.axes) > 2) step.to = shared_out(mesh, global, source, target);
       if (step.to.splits == source.splits) {

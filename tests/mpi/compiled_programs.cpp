@@ -1,0 +1,37 @@
+// SPDX-License-Identifier: Apache-2.0
+// ranks: 2 4 8
+// timeout: 120
+#include <doctest/doctest.h>
+
+#include <utility>
+
+#include "gspmd/comm/mpi.hpp"
+#include "support/run_compiled.hpp"
+
+// Random programs that the compiler planned for as many devices as there are ranks; others than those of unit/.
+
+namespace {
+
+using namespace random_callables;
+
+template <class Program>
+void check(gspmd::mpi_communicator& comm) {
+  if (comm.device_count() != Program::step::device_count) return;
+  const auto e = expectation_of<Program>();
+  CHECK(wrong_run_on<Program>(comm, e) == "");
+}
+
+}  // namespace
+
+TEST_CASE("compiled random programs over MPI equal the naive reference") {
+  gspmd::mpi_communicator comm(MPI_COMM_WORLD);
+#ifdef __clang__
+  constexpr unsigned count = 2;
+#else
+  constexpr unsigned count = 6;
+#endif
+  [&]<unsigned... I>(std::integer_sequence<unsigned, I...>) {  // 2, 4 and 8 devices
+    ((check<program<1000 + I, 4>>(comm), check<program<2000 + I, I % 2>>(comm), check<program<3000 + I, 3 + 2 * (I % 2)>>(comm)),
+     ...);
+  }(std::make_integer_sequence<unsigned, count>{});
+}
