@@ -101,9 +101,9 @@ class vec {
     if constexpr (!std::is_trivially_destructible_v<T>) std::destroy_at(begin_ + size_);
   }
   constexpr void clear() { resize(0); }
-  /// Fewer elements.
+  /// At most so many elements.
   constexpr void resize(std::size_t count) {
-    if constexpr (std::is_trivially_destructible_v<T>) size_ = count;
+    if constexpr (std::is_trivially_destructible_v<T>) size_ = count < size_ ? count : size_;
     else
       while (size_ > count) pop_back();
   }
