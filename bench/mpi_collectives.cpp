@@ -120,6 +120,15 @@ void run(gspmd::mpi_communicator& comm, std::int64_t largest) {
               std::copy_n(in + r * p * width + j * width, width, packed.data() + (j * rows + r) * width);
           MPI_Alltoall(packed.data(), part, MPI_FLOAT, out, part, MPI_FLOAT, MPI_COMM_WORLD);
         });
+    const movement joined{shape_of(side, width), split(0, 1), {}, 1};  // columns to a whole matrix
+    compare(
+        "all_gather, by columns", bytes, [&] { comm.move(mesh, joined, &in, &out); },
+        [&] {
+          MPI_Allgather(in, part, MPI_FLOAT, packed.data(), part, MPI_FLOAT, MPI_COMM_WORLD);
+          for (std::int64_t j = 0; j < p; ++j)
+            for (std::int64_t r = 0; r < side; ++r)
+              std::copy_n(packed.data() + (j * side + r) * (width / p), width / p, out + r * width + j * (width / p));
+        });
     if (p != 4) continue;
     mesh_shape grid;
     grid.sizes.push_back(2);

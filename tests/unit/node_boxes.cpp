@@ -32,7 +32,7 @@ struct member {
                     [&](std::int64_t local, std::int64_t index) { out[0][local] = element_at<T>(index, 0); });
       return;
     }
-    const node_boxes boxes(mesh, m, me, sends_at_most_one(mesh, m) ? shows_shards : true);
+    const node_boxes boxes(mesh, m, me);
     const auto half_bytes = static_cast<std::size_t>(room) * sizeof(T);
     std::size_t half = 0;
     move_through_node(boxes, room, in[0], out[0], [&](auto fill) {
@@ -45,14 +45,10 @@ struct member {
     });
     meeting.arrive_and_wait();
   }
-  static bool sends_at_most_one(const mesh_shape& mesh, const movement& m) {
-    return mesh.size_of(m.axes & ~m.to.split_axes()) == 1;
-  }
-  bool shows_shards = false;
 };
 
 template <class T>
-int wrong_in(const mesh_shape& mesh, const extents& shape, int room, bool shows_shards) {
+int wrong_in(const mesh_shape& mesh, const extents& shape, int room) {
   const auto devices = static_cast<int>(mesh.device_count());
   const auto shardings = all_shardings(mesh, shape.count);
   std::vector<std::vector<std::byte>> memories(static_cast<std::size_t>(devices));
@@ -63,7 +59,6 @@ int wrong_in(const mesh_shape& mesh, const extents& shape, int room, bool shows_
   for (int d = 0; d < devices; ++d)
     threads.emplace_back([&, d] {
       member comm{memories, meeting, d, devices, room};
-      comm.shows_shards = shows_shards;
       for (const auto& from : shardings)
         for (const auto& to : shardings)
           wrong[static_cast<std::size_t>(d)] += wrong_after_move<T>(comm, mesh, movement_between(mesh, shape, from, to));
@@ -121,10 +116,8 @@ TEST_CASE("movements through shared memory, in pieces of all sizes") {
   for (const auto& mesh : {mesh_of({2}), mesh_of({3}), mesh_of({4}), mesh_of({2, 2}), mesh_of({1, 3})})
     for (const auto& shape : {shape_of({7, 9}), shape_of({8, 3, 5}), shape_of({1, 40}), shape_of({61}), shape_of({5, 1, 6})}) {
       const int lines = static_cast<int>(mesh.device_count());
-      for (const bool shows_shards : {false, true}) {
-        CHECK(wrong_in<std::int64_t>(mesh, shape, 8 * lines, shows_shards) == 0);
-        CHECK(wrong_in<float>(mesh, shape, 16 * lines + 3, shows_shards) == 0);
-        CHECK(wrong_in<std::int64_t>(mesh, shape, 1000, shows_shards) == 0);
-      }
+      CHECK(wrong_in<std::int64_t>(mesh, shape, 8 * lines) == 0);
+      CHECK(wrong_in<float>(mesh, shape, 16 * lines + 3) == 0);
+      CHECK(wrong_in<std::int64_t>(mesh, shape, 1000) == 0);
     }
 }

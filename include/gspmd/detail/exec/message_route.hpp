@@ -82,7 +82,7 @@ struct movement_route {
   int edge = no_box;  // of a shift: what becomes zero
   box_list boxes;
   std::vector<routed_message> takes;  // of small shards: from where in its shard a member's part goes to where
-  std::optional<node_boxes> node;     // where messages would be packed
+  std::optional<node_boxes> node;     // where messages of boxes would be packed
   bool hears_all = false;             // an element at least arrives from every other member
 };
 
@@ -112,7 +112,7 @@ inline movement_route route_of(const mesh_shape& mesh, const movement& m, const 
     const auto part = intersect(from.held, target.held);
     if (part.any()) route.takes.push_back({j, 0, part.elems(), route.boxes.add(place(part, from, target))});
   }
-  if (!m.shift.any() && route.memory.send_elems > 0) route.node.emplace(mesh, m, me, sends_at_most(mesh, m) > 1);
+  if (!m.shift.any() && !gathers_whole_shards(mesh, m) && route.memory.send_elems > 0) route.node.emplace(mesh, m, me);
   if (gathers_whole_shards(mesh, m)) {
     route.hears_all = shard > 0;
     if (route.memory.send_elems == 0) {

@@ -10,7 +10,8 @@
 #include "gspmd/detail/ir/layout.hpp"
 
 /// Movements of boxes with gaps, through memory that a node shares: who holds a box packs it there, and who needs it copies it
-/// from there to its place. As a message it would be packed, copied by MPI, and unpacked.
+/// from there to its place. As a message it would be packed, copied by MPI, and unpacked. Not for gathers: whole shards are not
+/// packed, so they would be copied once more.
 namespace gspmd::detail {
 
 /// How boxes go through in pieces. All members cut all boxes at the same indices, counted from where a box begins, so that nobody
@@ -80,30 +81,25 @@ class range_list {
   std::vector<std::int64_t> ends_;
 };
 
-/// What one member shows the others and takes from them: a box for each of them or, where the same element may go to several, its
-/// shard for all of them.
+/// The boxes that one member shows to the others and takes from them.
 struct node_boxes {
-  bool shows_shard = false;
-  std::int64_t n = 0, self = 0;
-  buffer_layout largest;  // as large as any box that is shown
+  std::int64_t n, self;
   buffer_layout source, target;
-  range_list shown;  // to each member; the same for all, if it is the shard
-  range_list taken;  // from each member, of what it shows
+  buffer_layout largest;  // as large as any box
+  range_list shown, taken;
 
-  node_boxes(const mesh_shape& mesh, const movement& m, const coordinates& me, bool shows_whole_shard)
-      : shows_shard(shows_whole_shard),
-        n(mesh.size_of(m.axes)),
+  node_boxes(const mesh_shape& mesh, const movement& m, const coordinates& me)
+      : n(mesh.size_of(m.axes)),
         self(group_index(mesh, m.axes, me)),
-        largest(layout_of(mesh, m.global, m.from, me)),
-        source(largest),
-        target(layout_of(mesh, m.global, m.to, me)) {
-    for (int d = 0; d < m.global.count && !shows_shard; ++d)
+        source(layout_of(mesh, m.global, m.from, me)),
+        target(layout_of(mesh, m.global, m.to, me)),
+        largest(source) {
+    for (int d = 0; d < m.global.count; ++d)
       if (target.local[d] < source.local[d]) largest.local[d] = target.local[d];
     for (std::int64_t j = 0; j < n; ++j) {
       const auto peer = group_member(mesh, m.axes, me, j);
-      const auto held = ranges_of(mesh, m.global, m.from, peer);
-      shown.add(shows_shard ? source.held : intersect(source.held, ranges_of(mesh, m.global, m.to, peer)));
-      taken.add(shows_shard ? held : intersect(held, target.held));
+      shown.add(intersect(source.held, ranges_of(mesh, m.global, m.to, peer)));
+      taken.add(intersect(ranges_of(mesh, m.global, m.from, peer), target.held));
     }
   }
 };
@@ -114,16 +110,14 @@ struct node_boxes {
 template <class T, class Show>
 void move_through_node(const node_boxes& b, std::int64_t room, const T* in, T* out, Show show) {
   constexpr auto line = static_cast<std::int64_t>(cache_line_bytes / sizeof(T));
-  const auto most = room / (b.shows_shard ? 1 : b.n - 1) / line * line;
+  const auto most = room / (b.n - 1) / line * line;
   const box_cut cut(b.largest, most);
-  const auto place_of = [&](std::int64_t owner, std::int64_t reader) {
-    return b.shows_shard ? 0 : ((reader - owner + b.n) % b.n - 1) * most;
-  };
+  const auto place_of = [&](std::int64_t owner, std::int64_t reader) { return ((reader - owner + b.n) % b.n - 1) * most; };
   if (const auto stays = intersect(b.source.held, b.target.held); stays.any())
     copy_box(out, in, place(stays, b.source, b.target));
   for (std::int64_t k = 0; k < cut.pieces; ++k) {
     const auto memory_of = show([&](T* memory) {
-      for (std::int64_t i = 1; i < (b.shows_shard ? 2 : b.n); ++i) {
+      for (std::int64_t i = 1; i < b.n; ++i) {
         const auto j = (b.self + i) % b.n;
         const auto piece = cut.piece(b.shown[j], k);
         if (piece.any()) copy_box(memory + place_of(b.self, j), in, place(piece, b.source, packed(piece)));
@@ -132,8 +126,7 @@ void move_through_node(const node_boxes& b, std::int64_t room, const T* in, T* o
     for (std::int64_t i = 1; i < b.n; ++i) {
       const auto j = (b.self + i) % b.n;  // not all from the same one at once
       const auto piece = cut.piece(b.taken[j], k);
-      const auto part = intersect(piece, b.target.held);
-      if (part.any()) copy_box(out, memory_of(j) + place_of(j, b.self), place(part, packed(piece), b.target));
+      if (piece.any()) copy_box(out, memory_of(j) + place_of(j, b.self), place(piece, packed(piece), b.target));
     }
   }
 }
