@@ -103,8 +103,11 @@ class list_scheduler {
     const int end = touched_from_[s + 1];
     std::int64_t opens = 0;
     std::int64_t closes = 0;
-    for (int t = first; t < end; ++t)
-      opens += opened_[touched_[t]] == 0 ? bytes_[touched_[t]] : 0, closes += left_[touched_[t]] == 1 ? bytes_[touched_[t]] : 0;
+    for (int t = first; t < end; ++t) {
+      const int b = touched_[t];
+      opens += opened_[b] == 0 ? bytes_[b] : 0;
+      closes += left_[b] == 1 ? bytes_[b] : 0;
+    }
     change c;
     c.after = opens - closes;
     c.most = opens + needs_.scratch[s];
