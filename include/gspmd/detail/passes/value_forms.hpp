@@ -78,31 +78,31 @@ class value_forms {
 
   /// The cheapest form of a node's value to start from; -1 if it is made anew: constants and iotas always, conversions and
   /// broadcasts where their operand moves fewer bytes than their result.
-  [[nodiscard]] constexpr int best_form(int i, const sharding& wanted, std::int64_t& bytes) const {
-    int best = -1;
-    bytes = 0;
-    const auto& forms = forms_of(i);
-    for (const int v : forms) {
-      if (same_layout(program.value(v).layout, wanted)) {
-        bytes = 0;
-        return v;
-      }
-      if ((wanted.partial & ~program.value(v).layout.partial) != 0) continue;
-      const auto cost = reshard_bytes(mesh_, shape_of(i), program.value(v).layout, wanted, bytes_of(program.value(v).type));
-      if (best < 0 || cost < bytes) {
-        best = v;
-        bytes = cost;
-      }
+  struct priced_form {
+    int value = -1;
+    reshard_price price;  // of bringing it to what is wanted, or the operand of what is made anew
+  };
+  [[nodiscard]] constexpr priced_form best_form(int i, const sharding& wanted) const {
+    priced_form best;
+    for (const int v : forms_of(i)) {
+      const local_value& form = program.value(v);
+      if (same_layout(form.layout, wanted)) return {v, {}};
+      if ((wanted.partial & ~form.layout.partial) != 0) continue;
+      const auto price = price_of_reshard(mesh_, shape_of(i), form.layout, wanted, bytes_of(form.type));
+      if (best.value < 0 || price.bytes < best.price.bytes) best = {v, price};
     }
-    const node& n = graph_.nodes[static_cast<std::size_t>(root_of(i))];
-    if (best < 0 || bytes == 0 || (n.op != opcode::convert && n.op != opcode::broadcast_in_dim)) return best;
+    const node& n = at(root_of(i));
+    if (best.value < 0 || best.price.bytes == 0 || (n.op != opcode::convert && n.op != opcode::broadcast_in_dim)) return best;
     sharding operand;
     if (wanted.partial != 0 || !is_made_from(n, wanted, operand)) return best;
-    std::int64_t again = 0;
-    static_cast<void>(best_form(n.operands[0], operand, again));
-    if (again >= bytes) return best;
-    bytes = again;
-    return -1;
+    const auto again = best_form(n.operands[0], operand).price.bytes;
+    if (again < best.price.bytes) best = {-1, {again, 0}};
+    return best;
+  }
+  [[nodiscard]] constexpr int best_form(int i, const sharding& wanted, std::int64_t& bytes) const {
+    const priced_form best = best_form(i, wanted);
+    bytes = best.price.bytes;
+    return best.value;
   }
 
   /// Whether an operator of one operand can make its result in sharding `wanted`, and from what.
