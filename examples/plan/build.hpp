@@ -23,7 +23,7 @@ struct named_value {
   std::string name;
   std::string op;    // `input` for an input
   std::string kind;  // reduce: its monoid; compare: its direction
-  int node = -1;     // in the canonical graph, the last one that bears the name; -1: no output needs it
+  int node = -1;     // in the canonical graph, of an op the last one that bears the name; -1: no output needs it
   dtype type = dtype::f32;
   ir::extents shape;
   bool is_input = false;
@@ -78,12 +78,17 @@ class program_builder {
       for (std::size_t i = 0; i < ops->size(); ++i) read_op((*ops)[i], path(at, i));
     }
     if (outputs != nullptr) read_outputs(*outputs, path(root_, "outputs"));
+    if (errors_.empty()) share_annotations();
     if (errors_.empty() && counted_bytes_ > 0x1p61L)
       errors_.add("", "the values of the program are too large to count what moving them takes in 64 bits");
     if (!errors_.empty()) return {};
     built_.graph = ir::canonical_order(traced_);
-    for (std::size_t i = 0; i < built_.graph.nodes.size(); ++i)
-      built_.values[static_cast<std::size_t>(built_.graph.nodes[i].tag)].node = static_cast<int>(i);
+    for (std::size_t i = 0; i < built_.graph.nodes.size(); ++i) {
+      auto& v = built_.values[static_cast<std::size_t>(built_.graph.nodes[i].tag)];
+      if (!v.is_input || v.node < 0) v.node = static_cast<int>(i);  // not what ties an input to others of its group
+    }
+    if (!groups_.empty()) check_shard_as();
+    if (!errors_.empty()) return {};
     return std::move(built_);
   }
 
@@ -210,6 +215,7 @@ class program_builder {
     const path at(from.at(), "sharding");
     ir::sharding s;
     ir::axis_mask used = 0;
+    group_.reset();
     if (given != nullptr) {
       if (given->is_string()) {
         if (!read_xla(given->get_ref<const std::string&>(), at, rank, is_input, type, given, s)) return {};
@@ -261,7 +267,8 @@ class program_builder {
   bool read_xla(const std::string& words, const path& at, int rank, bool is_input, dtype type, const json*& given,
                 ir::sharding& s) {
     try {
-      const auto on = gspmd::xla_sharding::parse(words).on(annotated_mesh_->info(), rank);
+      const auto parsed = gspmd::xla_sharding::parse(words);
+      const auto on = parsed.on(annotated_mesh_->info(), rank);
       if (on.manual != 0)
         refuse(at, "is manual along " + std::string(ir::axes_text(annotated_mesh_->info(), on.manual).view()) +
                        "; a value of a program in the global view is not");
@@ -272,12 +279,114 @@ class program_builder {
       else {
         s = on.value;
         if (!on.annotated) given = nullptr;
+        if (parsed.tiles().shard_group >= 0) group_ = {parsed.tiles().is_shard_like, parsed.tiles().shard_group};
         return true;
       }
     } catch (const gspmd::error& e) {
       errors_.add(at.str(), e.text());
     }
     return false;
+  }
+
+  // ---- shard groups ----
+
+  /// `shard_as 1` and `shard_like 1` are two groups, as in XLA (ProcessShardingInstruction in xla/service/sharding_propagation.cc
+  /// keeps a map of each). A group becomes shard_alikes between its first value and each of the others, so that completion gives
+  /// what one of them gets to all. Values of shard_as end with one sharding, or the document is refused; values of shard_like
+  /// keep what they say themselves, which is why their shard_alike says it once more.
+  struct shard_group {
+    bool is_like = false;
+    std::int64_t id = -1;
+    friend auto operator<=>(const shard_group&, const shard_group&) = default;
+    [[nodiscard]] std::string text() const { return (is_like ? "shard_like " : "shard_as ") + std::to_string(id); }
+  };
+  struct group_member {
+    std::string at;          // where its sharding stands
+    int number = -1;         // its value
+    int node = -1;           // as traced, of its own sharding
+    bool annotated = false;  // false: it is `{unknown shard_as 1}`
+  };
+
+  /// Ties a value to the first one of its group. Returns the node that now bears the value.
+  int join_group(const path& up, int number, int id, bool annotated) {
+    if (!group_) return id;
+    auto& members = groups_[*group_];
+    group_member m{path(up, "sharding").str(), number, id, annotated};
+    if (!members.empty()) {
+      const auto& first = members.front();
+      const auto& own = traced_.nodes[static_cast<std::size_t>(id)];
+      const auto& other = traced_.nodes[static_cast<std::size_t>(first.node)];
+      if (!(own.shape == other.shape)) {
+        errors_.add(m.at, "is of " + group_->text() + " and the tensor is " + std::string(ir::shape_text(own.shape).view()) +
+                              "; the first of the group, " +
+                              in_quotes(built_.values[static_cast<std::size_t>(first.number)].name) + ", is " +
+                              std::string(ir::shape_text(other.shape).view()) + ", and all of a group have one shape");
+        return id;
+      }
+      const auto said = own.annotation;
+      id = ir::add_shard_alike(traced_, id, first.node, own.at);
+      auto& n = traced_.nodes[static_cast<std::size_t>(id)];
+      n.tag = number;
+      n.annotated = annotated;  // else it would have what the others have
+      n.annotation = said;
+      n.annotation.partial = 0;
+      count_bytes(n, up);
+    }
+    members.push_back(std::move(m));
+    return id;
+  }
+  /// What one value of shard_as says itself, those that say nothing say too: `{replicated}` is no split that completion could pass.
+  void share_annotations() {
+    for (const auto& [group, members] : groups_) {
+      if (group.is_like) continue;
+      const auto speaker = std::find_if(members.begin(), members.end(), [](const auto& m) { return m.annotated; });
+      if (speaker == members.end()) continue;
+      ir::sharding said = traced_.nodes[static_cast<std::size_t>(speaker->node)].annotation;
+      said.partial = 0;
+      const int first = members.front().node;
+      const auto say = [&](ir::node& n) {
+        n.annotated = true;
+        n.annotation = said;
+      };
+      for (const auto& m : members)
+        if (!m.annotated) say(traced_.nodes[static_cast<std::size_t>(m.node)]);
+      for (auto& n : traced_.nodes)
+        if (n.op == ir::opcode::shard_alike && n.operands[1] == first && !n.annotated) say(n);
+    }
+  }
+  /// Refuses values of shard_as that say different things themselves. An input that no output needs gets what the others have.
+  void check_shard_as() {
+    auto& g = built_.graph;
+    const auto completed = ir::complete_graph(g, built_.mesh->info().shape);
+    for (const auto& [group, members] : groups_) {
+      if (group.is_like) continue;
+      const group_member* first = nullptr;
+      for (const auto& m : members) {
+        const int id = built_.values[static_cast<std::size_t>(m.number)].node;
+        if (id < 0) continue;  // nothing needs it
+        auto& n = g.nodes[static_cast<std::size_t>(id)];
+        const auto& own = completed[static_cast<std::size_t>(n.op == ir::opcode::shard_alike ? n.operands[0] : id)];
+        if (first == nullptr) {
+          first = &m;
+          continue;
+        }
+        const int other_id = built_.values[static_cast<std::size_t>(first->number)].node;
+        const auto& other = completed[static_cast<std::size_t>(other_id)];
+        if (own.splits == other.splits) continue;
+        if (n.op == ir::opcode::parameter && !n.annotated) {
+          n.annotated = true;
+          n.annotation = other;
+          continue;
+        }
+        const auto words = [&](const ir::sharding& s) {
+          return std::string(ir::sharding_text(built_.mesh->info(), s, n.shape.count).view());
+        };
+        errors_.add(m.at, "is of " + group.text() + " and becomes " + words(own) + "; the first of the group, " +
+                              in_quotes(built_.values[static_cast<std::size_t>(first->number)].name) + ", becomes " +
+                              words(other) + ". All of shard_as have one sharding: write it at one of them and `{unknown " +
+                              group.text() + "}` at the others, or use shard_like");
+      }
+    }
   }
 
   ir::axis_list read_axis_name(const json& j, const path& at, ir::axis_mask& used) {
@@ -395,13 +504,14 @@ class program_builder {
     auto& v = built_.values[static_cast<std::size_t>(number)];
     v.op = "input";
     v.is_input = true;
-    const int id = ir::add_parameter(traced_, *type, *shape, {v.name.c_str(), 0});
+    int id = ir::add_parameter(traced_, *type, *shape, {v.name.c_str(), 0});
     auto& n = traced_.nodes[static_cast<std::size_t>(id)];
     n.tag = number;
     n.annotated = annotation.has_value();
     if (annotation) n.annotation = *annotation;
     built_.inputs.push_back(number);
     count_bytes(n, at);
+    id = join_group(at, number, id, n.annotated);
     keep(number, id);
   }
 
@@ -458,6 +568,7 @@ class program_builder {
       count_bytes(traced_.nodes[static_cast<std::size_t>(id)], at);
       traced_.nodes[static_cast<std::size_t>(id)].tag = number;
     }
+    id = join_group(at, number, id, annotation.has_value());
     keep(number, id);
   }
 
@@ -545,6 +656,8 @@ class program_builder {
   std::unordered_map<std::string, int> numbers_;
   std::unordered_map<std::string, std::size_t> later_;  // by name: the op that defines it
   std::int64_t device_count_ = 1;
+  std::optional<shard_group> group_;  // of the annotation read last
+  std::map<shard_group, std::vector<group_member>> groups_;
   std::vector<long double> bound_;  // by traced node
   long double counted_bytes_ = 0;
 };

@@ -17,7 +17,9 @@ namespace gspmd {
 using detail::xla_form;
 
 /// A sharding in XLA's textual form: explicit device lists and the iota form, replicated, manual and unreduced subgroups,
-/// tuples. `metadata` is read over.
+/// tuples. `metadata` is read over. The groups of values that share a sharding, `shard_as 1` and `shard_like 1`, are read and
+/// written; what they mean is for whoever sees all values: `tiles().shard_group` has the number, `gspmd-plan` ties the values, and
+/// in a program `shard_alike` does.
 ///
 ///     const auto s = xla_sharding::parse("{devices=[2,1,4]<=[8] last_tile_dim_replicate}");
 ///     const auto on = s.on(pod::info, 2);              // [data, _] on mesh<axis<"data", 2>, axis<"model", 4>>
@@ -94,6 +96,12 @@ constexpr resolved_sharding resolve_xla(const mesh_info& mesh, std::string_view 
   const auto tiles = p.parse();
   if (!p.problem.empty()) {
     r.problem << p.problem;
+    return r;
+  }
+  if (tiles.shard_group >= 0) {
+    r.problem
+        << "XLA sharding `" << written << "`: " << (tiles.is_shard_like ? "shard_like" : "shard_as")
+        << " ties values of a program, and one annotation does not see the others; leave it out and write shard_alike(x, other)";
     return r;
   }
   const auto on = on_mesh(tiles, mesh, rank);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// expect: gspmd: an XLA sharding splits dims by whole axes of the mesh
+// expect: gspmd: an XLA sharding splits the dims of one value by whole axes of the mesh
 // expect: input 0: XLA sharding
 // expect: `{devices=[4,2]<=[8]}`: a part of
 // expect: the axis `model` would split a dim

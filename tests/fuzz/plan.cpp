@@ -1,10 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 // Random documents for gspmd-plan (libFuzzer): whatever the bytes, there is a plan or an error, and programs of integers
 // compute the same on their mesh as on one device.
+#include <algorithm>
 #include <cstdint>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <map>
 #include <random>
 #include <string>
 #include <string_view>
@@ -79,6 +81,31 @@ bool is_small(const planned_program& p) {
   return true;
 }
 
+/// Inputs and outputs of one shard_as group have one sharding, and what any of them says itself stays.
+void check_groups(const json& document, const planned_program& p) {
+  std::map<std::int64_t, std::string> found;  // by group: how the first of it is split
+  for (const char* list : {"inputs", "ops"}) {
+    if (!document.contains(list)) continue;
+    for (const auto& item : document[list]) {
+      if (!item.contains("sharding") || !item["sharding"].is_string()) continue;
+      const auto said = gspmd::xla_sharding::parse(item["sharding"].get_ref<const std::string&>());
+      const int v = p.find(item["name"].get_ref<const std::string&>());
+      const auto& value = p.value(v);
+      const auto& outputs = p.built.outputs;
+      if (said.tiles().shard_group < 0) continue;
+      if (!value.is_input && std::find(outputs.begin(), outputs.end(), v) == outputs.end()) continue;
+      ir::sharding s;
+      for (const auto& use : p.sharding_of(v).splits)
+        if (p.mesh().shape.sizes[use.axis] > 1) s.splits.push_back(use);
+      const std::string words(ir::sharding_text(p.mesh(), s, value.shape.count).view());
+      if (said.tiles().kind == gspmd::detail::xla_kind::replicated && !item.contains("open") && !s.splits.empty())
+        fail(value.name + " says that it is replicated and is " + words);
+      if (!said.tiles().is_shard_like && found.emplace(said.tiles().shard_group, words).first->second != words)
+        fail(value.name + " is " + words + " and another of its shard_as group is not");
+    }
+  }
+}
+
 void run(const json& document, const planned_program& p) {
   const auto inputs = made_inputs(p);
   const auto outputs = run_on("simulated", *p.program, pointers_to(inputs));
@@ -135,6 +162,15 @@ json any_sharding(const json& document, std::size_t rank, generator& random) {
   return s;
 }
 
+/// Puts a value into a group of values that share a sharding. It keeps what XLA's text says of it.
+void join_group(json& sharding, generator& random) {
+  constexpr const char* groups[] = {" shard_as 1}", " shard_as 2}", " shard_like 1}", " shard_like 2}"};
+  auto text =
+      sharding.is_string() ? sharding.get<std::string>() : std::string(pick(random, 4) == 0 ? "{replicated}" : "{unknown}");
+  if (!text.empty()) text.pop_back();
+  sharding = text.substr(0, text.find(" shard_")) + groups[pick(random, std::size(groups))];
+}
+
 void mutate_integer(json& j, generator& random) {
   constexpr std::int64_t numbers[] = {
       0, 1, 2, 3, 4, 5, 7, 8, 12, 16, 64, -1, 1000003, std::int64_t{1} << 30, std::int64_t{1} << 45, std::int64_t{1} << 62};
@@ -182,7 +218,8 @@ void mutate_list(json& document, generator& random) {
     }
     case 1: list.erase(pick(random, list.size())); break;
     case 2:
-      if (item.is_object()) item["sharding"] = any_sharding(document, pick(random, 4), random);
+      if (item.is_object() && pick(random, 2) == 0) item["sharding"] = any_sharding(document, pick(random, 4), random);
+      else if (item.is_object()) join_group(item["sharding"], random);
       break;
     default:
       if (item.is_object() && item.contains("operands") && item["operands"].is_array() && !item["operands"].empty())
@@ -247,6 +284,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   if (!p) return 0;
   ++count.planned;
   look_at(*p);
+  check_groups(document, *p);
   if (!is_small(*p)) return 0;
   ++count.run;
   run(document, *p);

@@ -117,7 +117,8 @@ TEST_CASE("text as XLA writes it, there and back") {
        {"{replicated}", "{manual}", "{unknown}", "{unreduced}", "{maximal device=3}", "{}", "{devices=[2,2]<=[4]}",
         "{devices=[4,2]<=[2,4]T(1,0)}", "{devices=[2,1,4]<=[8] last_tile_dim_replicate}", "{devices=[2,2]0,3,1,2}",
         "{devices=[2,1,2]0,1,2,3 last_tile_dim_replicate}", "{devices=[1,1,2,2]<=[4] last_tile_dims={manual, replicated}}",
-        "{devices=[2,2]<=[4] shard_as 7}", "{unknown shard_like 0}", "{devices=[6,35]<=[7,10,3]T(2,1,0)}",
+        "{devices=[2,2]<=[4] shard_as 7}", "{unknown shard_like 0}", "{replicated shard_as 1}",
+        "{{manual shard_as 2}, {replicated}}", "{devices=[6,35]<=[7,10,3]T(2,1,0)}",
         "{{replicated}, {devices=[2]<=[2]}, {maximal device=0}}"})
     CHECK_EQ(xla_sharding::parse(text).text(), text);
   // blanks, the order of the words, metadata and comments do not matter
@@ -133,6 +134,13 @@ TEST_CASE("text as XLA writes it, there and back") {
   CHECK_EQ(tuple.elements()[1].text(), "{devices=[2]<=[2]}");
 }
 
+TEST_CASE("a group of values is refused where one value is seen alone") {
+  for (const char* text : {"{replicated shard_as 1}", "{unknown shard_like 2}"}) {
+    const auto r = detail::resolve_xla(named({2, 2}), text, 2);
+    CHECK(std::string(r.problem.view()).find("write shard_alike(x, other)") != std::string::npos);
+  }
+}
+
 TEST_CASE("what is wrong with a text, and where") {
   CHECK_EQ(parse_error(""), "XLA sharding, column 1: a sharding begins with `{`");
   CHECK_EQ(parse_error("{"), "XLA sharding, column 2: the `{` of the sharding is not closed");
@@ -144,6 +152,9 @@ TEST_CASE("what is wrong with a text, and where") {
   CHECK_EQ(parse_error("{replicated device=1}"), "XLA sharding, column 1: maximal and device= stand together");
   CHECK_EQ(parse_error("{ shard_as 1}"),
            "XLA sharding, column 1: the sharding says neither replicated, manual, unreduced, unknown, maximal nor devices=");
+  CHECK_EQ(parse_error("{unknown shard_as}"), "XLA sharding, column 18: a number is wanted");
+  CHECK_EQ(parse_error("{unknown shard_as 1 shard_like 2}"),
+           "XLA sharding, column 21: a sharding is of one group: shard_as or shard_like stands once");
   CHECK_EQ(parse_error("{devices=2,2}"), "XLA sharding, column 10: `[` is wanted after devices=");
   CHECK_EQ(parse_error("{devices=[2,]0,1}"), "XLA sharding, column 13: a number is wanted");
   CHECK_EQ(parse_error("{devices=[2,0]0,1}"), "XLA sharding, column 13: the number is 0; it is at least 1");

@@ -283,6 +283,8 @@ class xla_parser {
         x.subgroups.push_back(xla_kind::replicated);
       } else if (name == "last_tile_dims" && has_value) read_types(x);
       else if ((name == "shard_as" || name == "shard_like") && !has_value) {
+        if (x.shard_group >= 0 && problem.empty())
+          fail_at(word_at) << "a sharding is of one group: shard_as or shard_like stands once";
         x.is_shard_like = name == "shard_like";
         x.shard_group = integer(0);
       } else if (name == "metadata" && has_value) skip_braces();

@@ -127,7 +127,7 @@ consteval void refuse() {
                   "gspmd: a mesh axis splits one dim of a tensor at most; take it away from one of the dims; see message<>");
   else if constexpr (Broken == mistake::xla_sharding)
     static_assert(accepted<Message>,
-                  "gspmd: an XLA sharding splits dims by whole axes of the mesh; give the mesh those axes; see message<>");
+                  "gspmd: an XLA sharding splits the dims of one value by whole axes of the mesh; see message<>");
   else if constexpr (Broken == mistake::placement)
     static_assert(accepted<Message>,
                   "gspmd: placements name one thing that each mesh axis does, in the order of the mesh; see message<>");
