@@ -69,9 +69,9 @@ struct static_tables {
     return constant_graph<Room>(g);
   }();
   static constexpr const auto& frozen_graph() {
-    constexpr const auto& first = traced_in<graph_sizes{96, 32, 32}>;  // one evaluation for most programs
-    if constexpr (first.fits()) return first;
-    else return traced_in<first.sizes>;
+    constexpr const auto& small = traced_in<graph_sizes{96, 32, 32}>;  // one evaluation for most programs
+    if constexpr (small.fits()) return small;
+    else return traced_in<small.sizes>;
   }
   static constexpr const auto& traced = frozen_graph();
 
