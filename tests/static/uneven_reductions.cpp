@@ -14,6 +14,8 @@ using sums_on = compile<sums, Mesh, in<float, dims<7, 9>, X>, in<float, dims<9, 
 using cube = mesh<axis<"x", 2>, axis<"y", 2>, axis<"z", 2>>;
 using grid = mesh<axis<"x", 2>, axis<"y", 4>>;
 static_assert(sums_on<grid, split<_, "x,y">, split<"y,x", _>>::bytes_sent_per_device > 0);
+static_assert(sums_on<cube, split<_, "x,y">, split<"x,y", "z">>::bytes_sent_per_device > 0);
+static_assert(sums_on<cube, split<"z", "x,y">, split<"x,y", _>>::bytes_sent_per_device > 0);
 
 // 9x5, partial over all of x, y and z, is wanted split over them: over y first, then over x and z, sends 25 + 30 elements, where
 // one reduce_scatter sends 70.

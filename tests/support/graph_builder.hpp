@@ -53,7 +53,7 @@ struct graph_builder {
     const auto completed = complete();
     partitioner p(g, mesh, completed);
     p.begin();
-    p.emit_nodes(0, static_cast<int>(g.nodes.size()));
+    p.emit_nodes();
     p.end();
     return p.program;
   }

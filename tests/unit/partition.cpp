@@ -556,7 +556,7 @@ TEST_CASE("random programs: every operation of the local program is legal") {
     c.run();
     partitioner q(r.g, r.mesh, c.shardings);
     q.begin();
-    q.emit_nodes(0, static_cast<int>(r.g.nodes.size()));
+    q.emit_nodes();
     q.end();
     REQUIRE(wrong_program(r.g, r.mesh, c.shardings, q.program) == "");
   }

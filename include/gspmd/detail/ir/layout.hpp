@@ -168,29 +168,29 @@ constexpr use_range telling_axes(const mesh_shape& mesh, const sharding& s, int 
 /// and those that tell parts apart do it alike. Devices at another place than 0 on one of the others hold nothing.
 ///   [1,1] over {x,-} and {-,x}: the device at 0 holds it
 constexpr bool same_tiles(const mesh_shape& mesh, const extents& global, const sharding& a, const sharding& b) {
-  if (a.splits == b.splits) return true;
-  axis_mask used_by_one = a.split_axes() ^ b.split_axes();
-  for (int axis = 0; axis < mesh.axis_count(); ++axis)
-    if (mesh.sizes[axis] == 1) used_by_one &= ~axis_bit(axis);
-  if (used_by_one != 0) return elements(global) == 0;
-  dim_mask seen = 0;
-  for (const auto* side : {&a, &b})
-    for (const auto& use : side->splits) {
-      if ((seen & dim_bit(use.dim)) != 0) continue;
-      seen |= dim_bit(use.dim);
-      const auto extent = global[use.dim];
-      const auto tell_a = telling_axes(mesh, a, use.dim, extent), tell_b = telling_axes(mesh, b, use.dim, extent);
-      if (!tell_a.names_same_axes(mesh, tell_b)) return elements(global) == 0;
+  const axis_use* u = a.splits.items;
+  const axis_use* v = b.splits.items;
+  const axis_use* const u_end = u + a.splits.count;
+  const axis_use* const v_end = v + b.splits.count;
+  for (bool is_first = true;; is_first = false) {
+    while (u != u_end && v != v_end && u->axis == v->axis && u->dim == v->dim) {
+      ++u;
+      ++v;
     }
-  return true;
+    if (u == u_end && v == v_end) return true;
+    if (is_first && mesh.size_of(a.split_axes() ^ b.split_axes()) > 1) return elements(global) == 0;
+    const int dim = v == v_end || (u != u_end && u->dim < v->dim) ? u->dim : v->dim;
+    const auto tell_a = telling_axes(mesh, a, dim, global.items[dim]);
+    const auto tell_b = telling_axes(mesh, b, dim, global.items[dim]);
+    if (!tell_a.names_same_axes(mesh, tell_b)) return elements(global) == 0;
+    while (u != u_end && u->dim == dim) ++u;
+    while (v != v_end && v->dim == dim) ++v;
+  }
 }
 
 /// True when every device holds the same elements of the same values under both: nothing has to move, nor to be copied.
 constexpr bool same_data(const mesh_shape& mesh, const extents& global, const sharding& a, const sharding& b) {
-  axis_mask partial_in_one = a.partial ^ b.partial;
-  for (int axis = 0; axis < mesh.axis_count(); ++axis)
-    if (mesh.sizes[axis] == 1) partial_in_one &= ~axis_bit(axis);
-  if (partial_in_one != 0 || ((a.partial & b.partial) != 0 && a.kind != b.kind)) return false;
+  if (mesh.size_of(a.partial ^ b.partial) > 1 || ((a.partial & b.partial) != 0 && a.kind != b.kind)) return false;
   return same_tiles(mesh, global, a, b);
 }
 
@@ -232,7 +232,7 @@ constexpr std::int64_t local_elements(const mesh_shape& mesh, const extents& glo
   std::int64_t n = 1;
   for (int dim = 0; dim < global.count; ++dim) {
     std::int64_t parts = 1;
-    for (; use != end && use->dim == dim; ++use) parts *= mesh.sizes.items[use->axis];
+    while (use != end && use->dim == dim) parts *= mesh.sizes.items[(use++)->axis];
     n *= (global.items[dim] + parts - 1) / parts;
   }
   return n;

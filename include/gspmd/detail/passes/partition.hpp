@@ -22,7 +22,7 @@ class partitioner : public region_parts {
   using region_parts::region_parts;
 
   // In parts, for compilers that limit the steps of one evaluation: begin, load what another one saved, emit_nodes, save. After the
-  // last node: finish_partition.
+  // last node, when it `can_finish`: finish_partition.
 
   constexpr void begin() {
     needed_.resize(graph_.nodes.size(), 0);
@@ -49,9 +49,13 @@ class partitioner : public region_parts {
     narrow_wishes(needed_);
   }
 
-  constexpr void emit_nodes(int first, int last) {
-    for (int i = first; i < last; ++i) {
-      begin_stretch(i / nodes_per_stretch);
+  /// Goes on for so many stretches at most; -1: to the last node.
+  constexpr void emit_nodes(int stretches = -1) {
+    for (int& i = next_; !is_done(); ++i) {
+      if (may_price_ <= 0 || i % nodes_per_stretch == 0) {
+        if (stretches-- == 0) return;
+        begin_stretch();
+      }
       const node& n = graph_.nodes[static_cast<std::size_t>(i)];
       if (n.op == opcode::parameter) {
         program.inputs.push_back(add_value(i, completed_of(i)));
@@ -70,8 +74,11 @@ class partitioner : public region_parts {
     }
   }
 
+  /// True after the last node, if the evaluation has room for the outputs too.
+  [[nodiscard]] constexpr bool can_finish() const { return is_done() && may_price_ > prices_per_stretch / 2; }
+
   constexpr void end() {
-    begin_stretch(-2);
+    begin_stretch();
     for (const int o : graph_.outputs) {
       sharding wanted = completed_of(o);
       wanted.partial = 0;
@@ -86,6 +93,7 @@ class partitioner : public region_parts {
 
   [[nodiscard]] constexpr partition_state save() {
     partition_state s;
+    s.next = next_;
     s.form_count.resize(forms_.size(), 0);
     int* next_count = s.form_count.data();
     for (const auto& forms : forms_) {
@@ -107,6 +115,7 @@ class partitioner : public region_parts {
     return s;
   }
   constexpr void load(partition_state s) {
+    next_ = s.next;
     const int* next = s.forms.data();
     const int* const counts = s.form_count.data();
     vec<int>* const forms = forms_.data();
@@ -123,9 +132,12 @@ class partitioner : public region_parts {
     open_ = std::move(s.open);
     open_at_ = std::move(s.open_at);
     given_ = std::move(s.given);
+    if (is_done()) begin_stretch();
   }
 
  private:
+  [[nodiscard]] constexpr bool is_done() const { return next_ == static_cast<int>(graph_.nodes.size()); }
+
   /// Where every reader of a value takes the same slice of it, the slice is all that is made: all_reduce and slice become
   /// reduce_scatter, through any elementwise operators in between.
   constexpr void narrow_wishes(const vec<std::uint8_t>& needed) {
@@ -216,6 +228,7 @@ class partitioner : public region_parts {
   }
 
   vec<std::uint8_t> needed_;  // by node: what no output depends on is not computed
+  int next_ = 0;              // the node to go on with
 };
 
 }  // namespace gspmd::detail

@@ -18,6 +18,8 @@ struct partition_state {
   vec<int> forms;           // of all roots
   vec<int> open, open_at, given;
   vec<int> made_node, made_value, made_level;
+  int next = 0;              // node
+  bool is_finished = false;  // then the program is all there is
 
   static constexpr std::size_t list_count = 13;
   template <class State, class F>
@@ -50,9 +52,11 @@ struct constant_partition_state {
   std::array<int, Capacity.ints> ints{};
   std::array<std::size_t, partition_state::list_count> counts{};
   partition_sizes sizes;
+  int next;
+  bool is_finished;
 
   constexpr explicit constant_partition_state(const partition_state& s)
-      : sizes{s.program.values.size(), s.program.ops.size(), 0} {
+      : sizes{s.program.values.size(), s.program.ops.size(), 0}, next(s.next), is_finished(s.is_finished) {
     copy(s.program.values.data(), sizes.values, values.data(), Capacity.values);
     copy(s.program.ops.data(), sizes.ops, ops.data(), Capacity.ops);
     std::size_t list = 0;
@@ -75,6 +79,8 @@ struct constant_partition_state {
       to.assign(from, from + counts[list]);
       from += counts[list++];
     });
+    s.next = next;
+    s.is_finished = is_finished;
     return s;
   }
 

@@ -105,7 +105,7 @@ constexpr local_program finish_partition(partitioner& parts, const graph& g, con
 constexpr local_program partition_graph(const graph& g, const mesh_shape& mesh, std::span<const sharding> completed) {
   partitioner parts(g, mesh, completed);
   parts.begin();
-  parts.emit_nodes(0, static_cast<int>(g.nodes.size()));
+  parts.emit_nodes();
   return finish_partition(parts, g, mesh);
 }
 

@@ -11,29 +11,30 @@
 
 namespace gspmd::detail {
 
-/// How many nodes are partitioned in one evaluation. Clang stops after 1,048,576 steps, GCC after 33 million.
+/// How much is partitioned in one evaluation. Clang stops after 1,048,576 steps, GCC after 33 million.
 #if defined(__clang__)
-inline constexpr std::size_t nodes_per_evaluation = 64;
+inline constexpr int stretches_per_evaluation = 1;
 #else
-inline constexpr std::size_t nodes_per_evaluation = 1024;
+inline constexpr int stretches_per_evaluation = 16;
 #endif
-static_assert(nodes_per_evaluation % partitioner::nodes_per_stretch == 0);
 
-/// The local program after `Part` times so many nodes: one evaluation, if the guess of its size holds.
+/// The local program after `Part` evaluations, if the guess of its size holds.
 template <class Tables, std::size_t Part>
 struct partition_part {
   static constexpr std::size_t nodes = Tables::traced.sizes.nodes;
-  static constexpr std::size_t last = Part * nodes_per_evaluation < nodes ? Part * nodes_per_evaluation : nodes;
+  static constexpr std::size_t most_nodes = Part * stretches_per_evaluation * partitioner::nodes_per_stretch;
+  static constexpr std::size_t last = most_nodes < nodes ? most_nodes : nodes;
 
   static constexpr partition_state make() {
     partition_state state;
-    if constexpr (Part > 0) {
+    state.is_finished = true;
+    if constexpr (nodes > 0) {
       const graph g = Tables::traced.thaw();
       partitioner parts(g, Tables::mesh(), Tables::completed);
       parts.begin();
       if constexpr (Part > 1) parts.load(partition_part<Tables, Part - 1>::state().thaw());
-      parts.emit_nodes(static_cast<int>((Part - 1) * nodes_per_evaluation), static_cast<int>(last));
-      if (last == nodes) state.program = finish_partition(parts, g, Tables::mesh());
+      parts.emit_nodes(stretches_per_evaluation);
+      if (parts.can_finish()) state.program = finish_partition(parts, g, Tables::mesh());
       else state = parts.save();
     }
     return state;
@@ -68,9 +69,9 @@ struct static_tables {
     return constant_graph<Room>(g);
   }();
   static constexpr const auto& frozen_graph() {
-    constexpr const auto& first = traced_in<graph_sizes{96, 32, 32}>;  // one evaluation for most programs
-    if constexpr (first.fits()) return first;
-    else return traced_in<first.sizes>;
+    constexpr const auto& small = traced_in<graph_sizes{96, 32, 32}>;  // one evaluation for most programs
+    if constexpr (small.fits()) return small;
+    else return traced_in<small.sizes>;
   }
   static constexpr const auto& traced = frozen_graph();
 
@@ -84,7 +85,13 @@ struct static_tables {
     return result;
   }();
 
-  using partitioned = partition_part<static_tables, (traced.sizes.nodes + nodes_per_evaluation - 1) / nodes_per_evaluation>;
+  template <std::size_t Part>
+  static auto find_last_part() {
+    using part = partition_part<static_tables, Part>;
+    if constexpr (part::state().is_finished) return std::type_identity<part>{};
+    else return find_last_part<Part + 1>();
+  }
+  using partitioned = typename decltype(find_last_part<1>())::type;
 
   static constexpr std::array<planned_node, traced.sizes.nodes> nodes = [] {
     std::array<planned_node, traced.sizes.nodes> result{};

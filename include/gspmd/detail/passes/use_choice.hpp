@@ -124,7 +124,7 @@ class use_choice : public window_choice {
 
   /// The use of every mesh axis by a factor of the rule that sends the fewest bytes; then by the fewest collectives, with the
   /// smallest shards, as the result and then the operands ask for it.
-  [[nodiscard]] constexpr use_plan choose(int i, const node& n, const op_rule& rule) const {
+  [[nodiscard]] constexpr use_plan choose(int i, const node& n, const op_rule& rule) {
     const auto held = held_partial(n);
     use_search::wishes asked;  // the result's, then the operands'
     asked.push_back(to_factors(mesh_, rule, rule.result(), completed_of(i).splits));
@@ -164,11 +164,13 @@ class use_choice : public window_choice {
     for (const auto& wish : wishes) most_saved += wish.bytes;
     best_bytes += most_saved - saved(n, best, wishes);
     auto best_memory = search.memory_of(best.uses);
-    search.run(best_bytes, [&](const factor_splits& uses, std::int64_t memory) {
+    search.run(best_bytes, [&](const factor_splits& uses, std::int64_t memory, std::int64_t limit) {
       if (uses == best.uses) return best_bytes;
       const use_plan trial = plan_of(n, rule, uses, held);
-      const auto bytes = cost_of(known, i, n, trial) + weight_of(search.work_of(uses)) + most_saved - saved(n, trial, wishes) +
-                         refusal_of(trial);
+      auto bytes = weight_of(search.work_of(uses)) + refusal_of(trial);
+      bytes += cost_of(known, i, n, trial, limit - bytes);
+      if (bytes > limit) return bytes;
+      bytes += most_saved - saved(n, trial, wishes);
       bool better = bytes < best_bytes;
       if (bytes == best_bytes) {
         const int more = messages_of(known, i, n, trial) - messages_of(known, i, n, best);
@@ -181,6 +183,8 @@ class use_choice : public window_choice {
       }
       return bytes;
     });
+    may_price_ -= known.result.count();
+    for (int k = 0; k < n.operands.count; ++k) may_price_ -= known.operands[k].count();
     return best;
   }
 
@@ -213,8 +217,10 @@ class use_choice : public window_choice {
   [[nodiscard]] constexpr int depth() const { return static_cast<int>(open_.size()); }
 
   /// What bringing the operands to what they must be sends, and bringing the result to its sharding: in all trips of the loops
-  /// around it, but an operand from outside of a loop is brought there before it.
-  [[nodiscard]] constexpr std::int64_t cost_of(operator_prices& known, int i, const node& n, const use_plan& p) const {
+  /// around it, but an operand from outside of a loop is brought there before it. Where this is more than `limit`, any sum of
+  /// parts of it that is.
+  [[nodiscard]] constexpr std::int64_t cost_of(operator_prices& known, int i, const node& n, const use_plan& p,
+                                               std::int64_t limit = use_search::no_limit) const {
     std::int64_t total = 0;
     int goes_round = -1;
     if (n.gather_limit >= 0) {
@@ -225,9 +231,11 @@ class use_choice : public window_choice {
     for (int k = 0; k < n.operands.count; ++k) {
       if (goes_round == k || is_again(n, k, &p)) continue;
       total += in_all_trips(price_of_operand(known, n, k, p.wanted[k]).bytes, level_of(n.operands[k]));
+      if (total > limit) return total;
     }
     if (n.forbid_reshard && total > 0) total += never;  // only if nothing else is possible: then it is refused
     total += in_all_trips(halo_of(mesh_, n.shape, p.result, shift_of(n)).elems * bytes_of(n.type), depth());
+    if (total > limit) return total;
     return total + in_all_trips(price_of_result(known, i, n, p.result).bytes, depth());
   }
 

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <limits>
+
 #include "gspmd/detail/ir/opcode.hpp"
 #include "gspmd/detail/ir/rule.hpp"
 #include "gspmd/detail/support/saturating.hpp"
@@ -30,6 +32,7 @@ struct use_tensor {
 class use_search {
  public:
   static constexpr int most_joint_uses = 256;
+  static constexpr std::int64_t no_limit = std::numeric_limits<std::int64_t>::max();
   using wishes = inline_vec<factor_splits, max_map_arity + 1>;    // the result's, then the operands'
   using use_tensors = inline_vec<use_tensor, max_map_arity + 1>;  // the operands, then the result
   using axis_factors = inline_vec<std::int8_t, max_axes>;         // by axis: the factor that it splits; -1: none
@@ -53,8 +56,8 @@ class use_search {
       for (int d = 0; d < map.first.count; ++d) simple_ = simple_ && map.end(d) - map.begin(d) <= 1;
   }
 
-  /// Calls `visit(uses, memory)` for proposals; it returns the bytes that they send. `best` are the bytes of the best one known
-  /// already, `memory` the bytes of all shards of the operator.
+  /// Calls `visit(uses, memory, limit)` for proposals; it returns the bytes that they send, or something above `limit` if they send
+  /// more than that. `best` are the bytes of the best one known already, `memory` the bytes of all shards of the operator.
   template <class Visit>
   constexpr void run(std::int64_t best, Visit visit) {
     best_ = best;
@@ -216,7 +219,7 @@ class use_search {
     if (!simple_ && !(legal(uses_) == uses_)) return;
     std::int64_t memory = 0;
     for (int t = 0; t < tensors_.count; ++t) memory += shards_[t] * tensors_[t].elem_bytes;
-    const std::int64_t bytes = visit(uses_, memory);
+    const std::int64_t bytes = visit(uses_, memory, best_);
     if (bytes < best_) best_ = bytes;
   }
 
@@ -243,7 +246,7 @@ class use_search {
         if (start < 0 || start == s)
           for (const auto& use : asked_[s]) chosen[use.axis] = use.dim;
       const auto begin = assemble(chosen);
-      std::int64_t here = visit(begin, memory_of(begin));
+      std::int64_t here = visit(begin, memory_of(begin), no_limit);
       for (bool improved = true; improved;) {
         improved = false;
         for (int a = 0; a < count; ++a)
@@ -252,7 +255,7 @@ class use_search {
             auto trial = chosen;
             trial[a] = f;
             const auto uses = assemble(trial);
-            const std::int64_t bytes = visit(uses, memory_of(uses));
+            const std::int64_t bytes = visit(uses, memory_of(uses), no_limit);
             if (bytes >= here) continue;
             here = bytes;
             chosen = trial;

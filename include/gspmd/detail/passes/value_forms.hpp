@@ -35,10 +35,12 @@ class value_forms {
 
   local_program program;
 
-  /// Ways to reduce uneven shards are searched for: so many shardings are looked at for every so many nodes. Each search is made
-  /// once, and its result is used again until then. Where a plan is made in several evaluations, one begins with such a stretch,
-  /// so that all compilers and the run-time path find the same.
+  /// Compilers limit the steps of one evaluation, so that programs are planned in stretches: of so many nodes, or of fewer if more
+  /// than so many prices were worked out for them. Ways to reduce uneven shards are searched for: so many shardings are looked at
+  /// in a stretch. Each search is made once, and its result is used again until its end. Where a plan is made in several
+  /// evaluations, one begins with a stretch, so that all compilers and the run-time path find the same.
   static constexpr int nodes_per_stretch = 64;
+  static constexpr int prices_per_stretch = 128;
   static constexpr int looked_at_per_stretch = reduction_search::most_looked_at;
 
  protected:
@@ -155,9 +157,8 @@ class value_forms {
     return v;
   }
 
-  constexpr void begin_stretch(int number) {
-    if (number == stretch_) return;
-    stretch_ = number;
+  constexpr void begin_stretch() {
+    may_price_ = prices_per_stretch;
     may_look_at_ = looked_at_per_stretch;
     paths_.clear();
   }
@@ -242,7 +243,7 @@ class value_forms {
     std::vector<reshard_step> steps;
   };
   vec<known_path> paths_;  // that were searched for in this stretch
-  int stretch_ = -1;
+  int may_price_ = 0;      // in this stretch
   int may_look_at_ = 0;
 };
 
