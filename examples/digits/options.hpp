@@ -28,9 +28,10 @@ struct options {
   bool asks_for_help = false;
 };
 
+inline std::string mesh_name(int data, int model) { return std::to_string(data) + 'x' + std::to_string(model); }
 template <class Mesh>
 std::string name_of_mesh() {
-  return std::to_string(Mesh::info.shape.sizes[0]) + 'x' + std::to_string(Mesh::info.shape.sizes[1]);
+  return mesh_name(Mesh::info.shape.sizes[0], Mesh::info.shape.sizes[1]);
 }
 
 /// Calls f(std::type_identity<Mesh>) for every mesh that is compiled in.

@@ -13,49 +13,59 @@
 
 namespace digits {
 
-/// Calls `f(trainer, talks)` on the devices of `backend`; `talks` is true on the first one. All return the same number; so
-/// does this function.
-template <class Mesh, class Backend, class F>
-double with_trainers(const Backend& backend, const digits_data& data, F&& f) {
-  std::vector<double> results(static_cast<std::size_t>(Mesh::device_count));  // with MPI only the own one is set
+/// Prints a line per epoch: the mean loss of its steps, and how long they took.
+class epoch_report {
+ public:
+  explicit epoch_report(bool talks) : talks_(talks) {}
+  void add(float loss) {
+    total_ += loss;
+    if (++steps_ % steps_per_epoch != 0) return;
+    const auto now = std::chrono::steady_clock::now();
+    const std::chrono::duration<double, std::milli> took = now - begin_;
+    if (talks_)
+      std::printf("epoch %2d   loss %.5f   %7.2f ms\n", steps_ / steps_per_epoch, static_cast<double>(total_ / steps_per_epoch),
+                  took.count());
+    total_ = 0;
+    begin_ = now;
+  }
+
+ private:
+  bool talks_;
+  int steps_ = 0;
+  float total_ = 0;
+  std::chrono::steady_clock::time_point begin_ = std::chrono::steady_clock::now();
+};
+
+/// What a training ends with.
+struct outcome {
+  double loss = 0;      // of the last step
+  double accuracy = 0;  // on the test rows, in percent
+};
+
+/// Trains for so many steps on the devices of `backend`. If it reports, the first device prints a line per epoch.
+template <class Mesh, class Backend>
+outcome train_for(int steps, bool reports, const Backend& backend, const digits_data& data) {
+  std::vector<outcome> outcomes(static_cast<std::size_t>(Mesh::device_count));  // all the same; with MPI only the own one is set
   launch(backend, Mesh::device_count, [&]<class Comm>(Comm& comm) {
     trainer<Mesh, Comm> t(comm, data.train);
-    results[static_cast<std::size_t>(comm.device(0))] = f(t, comm.device(0) == 0);
+    const int device = comm.device(0);
+    epoch_report report(reports && device == 0);
+    float loss = 0;
+    for (int i = 0; i < steps; ++i) report.add(loss = t.next());
+    outcomes[static_cast<std::size_t>(device)] = {loss, 100 * t.accuracy(data.test)};
   });
-  return *std::max_element(results.begin(), results.end());
-}
-
-/// Prints a line per epoch and returns the accuracy on the test rows, in percent.
-template <class Mesh, class Backend>
-double train_and_test(const Backend& backend, const digits_data& data, int epochs) {
-  return with_trainers<Mesh>(backend, data, [&](auto& trainer, bool talks) {
-    for (int e = 1; e <= epochs; ++e) {
-      const auto start = std::chrono::steady_clock::now();
-      const float loss = trainer.epoch();
-      const std::chrono::duration<double, std::milli> took = std::chrono::steady_clock::now() - start;
-      if (talks) std::printf("epoch %2d   loss %.5f   %7.2f ms\n", e, static_cast<double>(loss), took.count());
-    }
-    return 100 * trainer.accuracy(data.test);
-  });
-}
-
-template <class Mesh, class Backend>
-double loss_after_50_steps(const Backend& backend, const digits_data& data) {
-  return with_trainers<Mesh>(backend, data, [](auto& trainer, bool) {
-    for (int i = 1; i < 50; ++i) trainer.next();
-    return static_cast<double>(trainer.next());
-  });
+  return *std::max_element(outcomes.begin(), outcomes.end(), [](const outcome& a, const outcome& b) { return a.loss < b.loss; });
 }
 
 /// Sets the losses on several backends beside that of one device.
 class comparison {
  public:
-  explicit comparison(const digits_data& data) : expected_(loss_after_50_steps<pod<1, 1>>(self{}, data)) {
+  explicit comparison(const digits_data& data) : expected_(train_for<pod<1, 1>>(50, false, self{}, data).loss) {
     std::printf("loss after 50 steps\n  self       1x1  %.7f\n", expected_);
   }
   template <class Mesh, class Backend>
   void add(const char* name, const Backend& backend, const digits_data& data) {
-    const double loss = loss_after_50_steps<Mesh>(backend, data);
+    const double loss = train_for<Mesh>(50, false, backend, data).loss;
     const double off = std::abs(loss - expected_);
     std::printf("  %-10s %s  %.7f  off by %.1e\n", name, name_of_mesh<Mesh>().c_str(), loss, off);
     agrees_ = agrees_ && off <= 1e-5;
@@ -72,7 +82,7 @@ class comparison {
 template <class Mesh, class Backend, class Compare>
 int run_all(const options& o, const Backend& backend, const digits_data& data, Compare&& compare) {
   std::printf("%s\n", explain<train_step<Mesh, batch>>().c_str());
-  const double percent = train_and_test<Mesh>(backend, data, o.epochs);
+  const double percent = train_for<Mesh>(o.epochs * steps_per_epoch, true, backend, data).accuracy;
   bool is_fine = percent >= o.expected_percent;
   std::printf("test accuracy %.2f %%%s\n", percent, is_fine ? "" : ", less than expected");
   if (o.compares) {

@@ -13,9 +13,9 @@
 namespace digits {
 
 // 479 does not divide by 2 or 4, so that the last devices hold a row of padding; the loss is still the mean over the real rows.
-constexpr std::size_t steps_per_epoch = 3;
-constexpr std::int64_t batch = train_rows / 3;
-static_assert(batch * 3 == train_rows);
+constexpr int steps_per_epoch = 3;
+constexpr std::int64_t batch = train_rows / steps_per_epoch;
+static_assert(batch * steps_per_epoch == train_rows);
 
 struct labelled_images {
   sharded_array<float> x;
@@ -35,7 +35,7 @@ class trainer {
 
  public:
   trainer(Comm& comm, const dataset& rows) : comm_(comm) {
-    for (std::size_t b = 0; b < steps_per_epoch; ++b) {
+    for (int b = 0; b < steps_per_epoch; ++b) {
       const auto* x = rows.x.data() + b * batch * pixels;
       const auto* labels = rows.labels.data() + b * batch;
       batches_.push_back({scatter<step, 0>(comm, x), scatter<step, 1>(comm, labels)});
@@ -47,15 +47,8 @@ class trainer {
     const auto& [x, labels] = batches_[next_batch_];
     step_(comm_, x, labels, now_, loss_, then_);
     std::swap(now_, then_);
-    next_batch_ = (next_batch_ + 1) % steps_per_epoch;
+    next_batch_ = (next_batch_ + 1) % batches_.size();
     return *loss_.data();
-  }
-
-  /// Trains on every row once and returns the mean loss.
-  float epoch() {
-    float total = 0;
-    for (std::size_t b = 0; b < steps_per_epoch; ++b) total += next();
-    return total / steps_per_epoch;
   }
 
   /// The share of rows whose largest logit is that of their label.

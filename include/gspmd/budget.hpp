@@ -3,12 +3,14 @@
 
 #include <cstddef>
 #include <string_view>
+#include <type_traits>
 #include <vector>
 
 #include "gspmd/detail/exec/collective.hpp"
 #include "gspmd/detail/exec/message_plan.hpp"
 #include "gspmd/detail/ir/plan.hpp"
 #include "gspmd/detail/support/saturating.hpp"
+#include "gspmd/detail/support/vec.hpp"
 #include "gspmd/sharding.hpp"
 
 namespace gspmd {
@@ -100,11 +102,20 @@ struct run_count {
   friend constexpr bool operator<(run_count a, run_count b) { return a.n < b.n; }
 };
 
+/// Sums what the steps weigh, one number per step.
+constexpr std::int64_t sum_over_run(const plan_view& p, const vec<std::int64_t>& weights) {
+  const auto add = [&](run_count& total, const plan_step& s) {
+    total += run_count{saturating_multiply(weights[static_cast<std::size_t>(&s - p.steps.data())], s.times)};
+  };
+  return fold_over_run(p, run_count{}, add).n;
+}
 /// Sums `weight(step)`.
 template <class Weight>
+  requires std::is_invocable_v<Weight, const plan_step&>
 constexpr std::int64_t sum_over_run(const plan_view& p, Weight weight) {
-  const auto add = [&](run_count& total, const plan_step& s) { total += run_count{saturating_multiply(weight(s), s.times)}; };
-  return fold_over_run(p, run_count{}, add).n;
+  vec<std::int64_t> weights;
+  for (const auto& s : p.steps) weights.push_back(weight(s));
+  return sum_over_run(p, weights);
 }
 
 constexpr std::size_t count_collectives(const plan_view& p) {

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <span>
 #include <utility>
 #include <vector>
@@ -16,20 +17,31 @@ namespace gspmd {
 
 namespace detail {
 
-/// The shards of one value on the devices of this process, whatever its type: what needs no type is compiled once.
-struct sharded_memory {
-  const mesh_shape* mesh = nullptr;  // constants of a step, or tables that must outlive this object
-  const planned_value* value = nullptr;
-  std::vector<aligned_bytes> shards;
-
+/// The shards of one value on the devices of this process, whatever its type: what needs no type is compiled once. One pointer, so
+/// that moving and swapping groups of sharded_arrays is little code.
+class sharded_memory {
+ public:
   sharded_memory() = default;
+  [[gnu::noinline]] sharded_memory(int count, const mesh_shape& mesh, const planned_value& value)
+      : held_(new held{&mesh, &value, {}}) {
+    for (int i = 0; i < count; ++i) held_->shards.emplace_back(elements(value.local) * bytes_of(value.type));
+  }
   sharded_memory(sharded_memory&&) = default;
   sharded_memory& operator=(sharded_memory&&) = default;
   [[gnu::noinline]] ~sharded_memory() {}
-  [[gnu::noinline]] sharded_memory(int count, const mesh_shape& on, const planned_value& v) : mesh(&on), value(&v) {
-    for (int i = 0; i < count; ++i) shards.emplace_back(elements(v.local) * bytes_of(v.type));
-  }
-  [[nodiscard]] std::byte* at(int i) const { return shards[static_cast<std::size_t>(i)].get(); }
+
+  [[nodiscard]] int count() const { return held_ ? static_cast<int>(held_->shards.size()) : 0; }
+  [[nodiscard]] std::byte* at(int i) const { return held_->shards[static_cast<std::size_t>(i)].get(); }
+  [[nodiscard]] const mesh_shape& mesh() const { return *held_->mesh; }
+  [[nodiscard]] const planned_value& value() const { return *held_->value; }
+
+ private:
+  struct held {
+    const mesh_shape* mesh;  // constants of a step, or tables that must outlive this object
+    const planned_value* value;
+    std::vector<aligned_bytes> shards;
+  };
+  std::unique_ptr<held> held_;
 };
 
 }  // namespace detail
@@ -54,15 +66,15 @@ class sharded_array {
   [[nodiscard]] const detail::extents& local_shape() const { return planned().local; }
   [[nodiscard]] std::int64_t local_elems() const { return detail::elements(planned().local); }
   /// On how many devices of this process: 1 for threads and mpi, all for simulated.
-  [[nodiscard]] int local_count() const { return static_cast<int>(memory_.shards.size()); }
+  [[nodiscard]] int local_count() const { return memory_.count(); }
   /// The shard of the i-th of them.
   [[nodiscard]] std::span<T> shard(int i = 0) { return {data(i), static_cast<std::size_t>(local_elems())}; }
   [[nodiscard]] std::span<const T> shard(int i = 0) const { return {data(i), static_cast<std::size_t>(local_elems())}; }
   [[nodiscard]] T* data(int i = 0) { return reinterpret_cast<T*>(memory_.at(i)); }
   [[nodiscard]] const T* data(int i = 0) const { return reinterpret_cast<const T*>(memory_.at(i)); }
 
-  [[nodiscard]] const detail::mesh_shape& mesh() const { return *memory_.mesh; }
-  [[nodiscard]] const detail::planned_value& planned() const { return *memory_.value; }
+  [[nodiscard]] const detail::mesh_shape& mesh() const { return memory_.mesh(); }
+  [[nodiscard]] const detail::planned_value& planned() const { return memory_.value(); }
 
  private:
   detail::sharded_memory memory_;
@@ -75,20 +87,23 @@ inline constexpr bool is_sharded_array = false;
 template <class T>
 inline constexpr bool is_sharded_array<sharded_array<T>> = true;
 
-/// Which devices of how many this process holds: what becomes of shards before and after a step does not depend on anything
-/// else of a communicator, and is compiled once for all of them.
+/// Which devices this process holds, of as many as the mesh has: what becomes of shards before and after a step does not depend
+/// on anything else of a communicator, and is compiled once for all of them.
 class held_devices {
  public:
   template <communicator Comm>
-  [[gnu::noinline]] explicit held_devices(const Comm& comm) : device_count_(comm.device_count()) {
+  [[gnu::noinline]] held_devices(const Comm& comm, int device_count) {
+    require_devices(comm, device_count);
     for (int i = 0; i < comm.local_count(); ++i) held_.push_back(comm.device(i));
   }
-  [[nodiscard]] int device_count() const { return device_count_; }
+  held_devices(const held_devices&) = delete;
+  held_devices& operator=(const held_devices&) = delete;
+  [[gnu::noinline]] ~held_devices() {}
+
   [[nodiscard]] int local_count() const { return static_cast<int>(held_.size()); }
   [[nodiscard]] int device(int i) const { return held_[static_cast<std::size_t>(i)]; }
 
  private:
-  int device_count_;
   std::vector<int> held_;
 };
 
@@ -168,12 +183,11 @@ template <class Tree, class Whole>
 ///     auto x = scatter<step, 0>(comm, pixels);   auto w = scatter<step, 1>(comm, weights);
 template <class Step, std::size_t K, communicator Comm, class Whole>
 auto scatter(const Comm& comm, const Whole& whole) {
-  require_devices(comm, Step::device_count);
   constexpr auto first = Step::template first_input<K>;
   static_assert(detail::leaf_count<Whole>() == Step::template first_input<K + 1> - first,
                 "gspmd: scatter: give an array for an `in`, and for a `record` its struct of arrays");
   using tree = typename detail::sharded_tree<Whole, Step::template input_element, first>::type;
-  return detail::scatter_leaves<tree>(detail::held_devices(comm), Step::view, Step::view.inputs.data() + first, whole);
+  return detail::scatter_leaves<tree>(detail::held_devices(comm, Step::device_count), Step::view, Step::view.inputs.data() + first, whole);
 }
 
 /// Zeroed memory for result `K` of a step, counting the parts of the tuple that the program returns: a sharded_array, or
@@ -183,9 +197,8 @@ auto scatter(const Comm& comm, const Whole& whole) {
 ///     s(comm, x, labels, w, loss, w_next);
 template <class Step, std::size_t K, communicator Comm>
 auto make_result(const Comm& comm) {
-  require_devices(comm, Step::device_count);
   using result = typename Step::callable_result;
-  const detail::held_devices devices(comm);
+  const detail::held_devices devices(comm, Step::device_count);
   if constexpr (detail::is_tuple<result>) {
     constexpr auto first = detail::leaves_before<result, K>();
     using tree = typename detail::sharded_tree<std::tuple_element_t<K, result>, Step::template output_element, first>::type;

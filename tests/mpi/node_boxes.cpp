@@ -9,7 +9,8 @@
 #include "../support/collective_oracle.hpp"
 #include "gspmd/comm/mpi.hpp"
 
-// Movements of boxes with gaps that are too large for a single meeting (small_shard_bytes): with and without shared memory.
+// Movements that are too large for a single meeting (small_shard_bytes), with and without shared memory: boxes with gaps, and
+// permutations.
 
 using namespace oracle;
 
@@ -75,6 +76,31 @@ TEST_CASE("mpi: boxes with gaps, next to movements between buffers of which some
       const auto block = round % 3 == 1 ? 2500 : 5000;
       wrong += out[j * block] != static_cast<float>(j + round) || out[j * block + block - 1] != static_cast<float>(j + round);
     }
+  }
+  CHECK(everywhere(wrong) == 0);
+}
+
+TEST_CASE("mpi: permutations of shards of which some lie in shared memory") {
+  gspmd::mpi_communicator comm(MPI_COMM_WORLD);
+  const int n = comm.device_count(), me = comm.device(0);
+  if (n % 2 != 0 || n == 2) return;
+  const auto mesh = mesh_of({2, n / 2});
+  const auto from = split({{0, 0}, {1, 0}}), to = split({{1, 0}, {0, 0}});
+  const int source = me % (n / 2) * 2 + me / (n / 2);  // whose part under `from` is this one's under `to`
+  const std::int64_t elems = 50'000;
+  const auto swap = movement_between(mesh, shape_of({n * elems}), from, to);
+  REQUIRE(classify(mesh, swap) == collective_kind::collective_permute);
+  auto* const shared_in = reinterpret_cast<double*>(comm.allocate(static_cast<std::size_t>(8 * elems)));
+  auto* const shared_out = reinterpret_cast<double*>(comm.allocate(static_cast<std::size_t>(8 * elems)));
+  std::vector<double> own_in(static_cast<std::size_t>(elems)), own_out(own_in);
+  int wrong = 0;
+  for (int round = 0; round < 300; ++round) {
+    const double* in = (round + me) % 3 == 0 || round < 50 ? own_in.data() : shared_in;
+    double* out = (round + me) % 5 == 0 ? own_out.data() : shared_out;
+    std::fill_n(const_cast<double*>(in), elems, me + 1000.0 * round);
+    comm.move(mesh, swap, &in, &out);
+    std::fill_n(const_cast<double*>(in), elems, -1.0);  // too late to be read
+    for (std::int64_t i = 0; i < elems; ++i) wrong += out[i] != source + 1000.0 * round;
   }
   CHECK(everywhere(wrong) == 0);
 }

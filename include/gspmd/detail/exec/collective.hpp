@@ -73,34 +73,55 @@ struct split_change {
   [[nodiscard]] constexpr bool keeps_tiles(const mesh_shape& mesh, const sharding& from, const sharding& to,
                                            const extents& global) const {
     if ((from_axes & ~to_axes) != 0) return false;
-    const auto telling = telling_axes(mesh, to, dim, global[dim]);
-    const auto is_one_size =
-        shard_extent(global[dim], common_parts * from_rest) == shard_extent(global[dim], common_parts * to_rest);
-    return (telling.empty() || is_one_size) && telling == telling_axes(mesh, from, dim, global[dim]);
+    const auto extent = global.items[dim];
+    const auto parts = common_parts * to_rest;
+    const auto step = shard_extent(extent, parts);
+    if (step * (parts - 1) < extent)
+      return false;  // all parts hold data, so that all axes tell, and they are not those of `from`
+    const auto telling = telling_axes(mesh, to, dim, extent);
+    if (telling.begin != telling.end && step != shard_extent(extent, common_parts * from_rest)) return false;
+    return telling.names_same_axes(mesh, telling_axes(mesh, from, dim, extent));
   }
 };
 
-constexpr split_change split_change_of(const mesh_shape& mesh, const sharding& from, const sharding& to, int dim) {
-  inline_vec<int, max_axes> lists[2];
-  for (int side = 0; side < 2; ++side)
-    for (const auto& use : (side == 0 ? from : to).splits)
-      if (use.dim == dim && mesh.sizes[use.axis] > 1) lists[side].push_back(use.axis);
+/// The change of `dim`, to whose splits `f` and `t` point in `from` and `to`: they go on to what follows.
+constexpr split_change take_change(const mesh_shape& mesh, int dim, const axis_use*& f, const axis_use* f_end, const axis_use*& t,
+                                   const axis_use* t_end) {
+  const std::int32_t* const sizes = mesh.sizes.items;
   split_change result;
   result.dim = dim;
-  int common = 0;
-  for (; common < lists[0].count && common < lists[1].count && lists[0][common] == lists[1][common]; ++common) {
-    result.common_parts *= mesh.sizes[lists[0][common]];
-    result.common_axes |= axis_bit(lists[0][common]);
+  while (f != f_end && t != t_end && f->dim == dim && t->dim == dim) {
+    if (sizes[f->axis] == 1) {
+      ++f;
+    } else if (sizes[t->axis] == 1) {
+      ++t;
+    } else {
+      if (f->axis != t->axis) break;
+      result.common_parts *= sizes[f->axis];
+      result.common_axes |= axis_mask{1} << f->axis;
+      ++f;
+      ++t;
+    }
   }
-  for (int i = common; i < lists[0].count; ++i) {
-    result.from_rest *= mesh.sizes[lists[0][i]];
-    result.from_axes |= axis_bit(lists[0][i]);
+  for (; f != f_end && f->dim == dim; ++f) {
+    result.from_rest *= sizes[f->axis];
+    result.from_axes |= axis_mask{sizes[f->axis] > 1} << f->axis;
   }
-  for (int i = common; i < lists[1].count; ++i) {
-    result.to_rest *= mesh.sizes[lists[1][i]];
-    result.to_axes |= axis_bit(lists[1][i]);
+  for (; t != t_end && t->dim == dim; ++t) {
+    result.to_rest *= sizes[t->axis];
+    result.to_axes |= axis_mask{sizes[t->axis] > 1} << t->axis;
   }
   return result;
+}
+
+constexpr split_change split_change_of(const mesh_shape& mesh, const sharding& from, const sharding& to, int dim) {
+  const axis_use* f = from.splits.items;
+  const axis_use* t = to.splits.items;
+  const axis_use* const f_end = f + from.splits.count;
+  const axis_use* const t_end = t + to.splits.count;
+  while (f != f_end && f->dim != dim) ++f;
+  while (t != t_end && t->dim != dim) ++t;
+  return take_change(mesh, dim, f, f_end, t, t_end);
 }
 
 /// True when the parts of the common axes begin and end at the same places on both sides. Rounding up may spoil that:
@@ -112,28 +133,33 @@ constexpr bool nests(const split_change& change, std::int64_t global_extent) {
   return from == to || (from >= global_extent && to >= global_extent);
 }
 
-/// Applies `visit` to the change of every dim that either side splits. Dims that nobody splits are not visited.
+/// Applies `visit` to the change of every dim whose splits differ.
 template <class Visit>
 constexpr void for_each_split_dim(const mesh_shape& mesh, const sharding& from, const sharding& to, Visit visit) {
-  dim_mask seen = 0;
-  for (const auto* side : {&from, &to})
-    for (const auto& use : side->splits)
-      if ((seen & dim_bit(use.dim)) == 0) {
-        seen |= dim_bit(use.dim);
-        visit(split_change_of(mesh, from, to, use.dim));
-      }
+  const axis_use* f = from.splits.items;
+  const axis_use* t = to.splits.items;
+  const axis_use* const f_end = f + from.splits.count;
+  const axis_use* const t_end = t + to.splits.count;
+  while (f != f_end || t != t_end) {
+    const int dim = t == t_end || (f != f_end && f->dim < t->dim) ? f->dim : t->dim;
+    const split_change change = take_change(mesh, dim, f, f_end, t, t_end);
+    if ((change.from_axes | change.to_axes) != 0) visit(change);
+  }
 }
 
 /// The axes inside whose groups a movement finds all its data: on each dim whose split changes, the axes of `from` past
 /// those that both sides begin with; all axes of `from` on that dim where rounding shifts the boundaries. Axes of size 1
 /// never matter. The result is 0 when every device holds already what it needs.
 constexpr axis_mask movement_axes(const mesh_shape& mesh, const extents& global, const sharding& from, const sharding& to) {
-  axis_mask axes = 0;
+  axis_mask axes = 0, left = 0, taken = 0;
   for_each_split_dim(mesh, from, to, [&](const split_change& change) {
-    if (!change.any() || change.keeps_tiles(mesh, from, to, global)) return;
+    left |= change.from_axes;
+    taken |= change.to_axes;
+    if (change.keeps_tiles(mesh, from, to, global)) return;
     axes |= change.from_axes;
-    if (!nests(change, global[change.dim])) axes |= change.common_axes;
+    if (change.common_axes != 0 && !nests(change, global.items[change.dim])) axes |= change.common_axes;
   });
+  if (axes != 0 && left != taken) return elements(global) == 0 ? 0 : axes;  // the tiles cannot be the same
   if (axes != 0 && same_tiles(mesh, global, from, to)) return 0;
   return axes;
 }
@@ -165,7 +191,7 @@ constexpr collective_kind classify(const mesh_shape& mesh, const movement& m) {
 
 constexpr collective_kind classify(const mesh_shape& mesh, const reduction& r) {
   bool changes = false;
-  for_each_split_dim(mesh, r.from, r.to, [&](const split_change& change) { changes = changes || change.any(); });
+  for_each_split_dim(mesh, r.from, r.to, [&](const split_change&) { changes = true; });
   return changes ? collective_kind::reduce_scatter : collective_kind::all_reduce;
 }
 
@@ -234,12 +260,12 @@ constexpr std::int64_t kept(std::int64_t elems, const split_change& change, std:
 
 /// How many elements of its box under `to` a device lacks at most that has its box under `from`.
 constexpr std::int64_t elems_lacked(const mesh_shape& mesh, const extents& global, const sharding& from, const sharding& to) {
-  const std::int64_t box_elems = elements(local_extents(mesh, global, to));
+  const std::int64_t box_elems = local_elements(mesh, global, to);
   if (box_elems == 0) return 0;
   std::int64_t kept_elems = box_elems;
   for_each_split_dim(mesh, from, to, [&](const split_change& change) {
-    if (kept_elems == 0 || !change.any() || change.keeps_tiles(mesh, from, to, global)) return;
-    kept_elems = kept(kept_elems, change, global[change.dim]);
+    if (kept_elems == 0 || change.keeps_tiles(mesh, from, to, global)) return;
+    kept_elems = kept(kept_elems, change, global.items[change.dim]);
   });
   return box_elems - kept_elems;
 }
@@ -250,14 +276,14 @@ constexpr std::int64_t elems_lacked(const mesh_shape& mesh, const extents& globa
 constexpr std::int64_t bytes_sent(const mesh_shape& mesh, const movement& m, std::int64_t bytes_per_elem) {
   if (mesh.size_of(m.axes) == 1) return 0;
   if (m.shift.any()) return halo_of(mesh, m.global, m.to, m.shift).elems * bytes_per_elem;
-  const std::int64_t box_elems = elements(local_extents(mesh, m.global, m.to));
+  const std::int64_t box_elems = local_elements(mesh, m.global, m.to);
   if (box_elems == 0) return 0;
   std::int64_t kept_elems = box_elems;
   std::int64_t padded_elems = box_elems, shard_elems = box_elems;
   bool gathers = true;
   for_each_split_dim(mesh, m.from, m.to, [&](const split_change& change) {
-    if (!change.any() || change.keeps_tiles(mesh, m.from, m.to, m.global)) return;
-    const auto global_extent = m.global[change.dim];
+    if (change.keeps_tiles(mesh, m.from, m.to, m.global)) return;
+    const auto global_extent = m.global.items[change.dim];
     gathers = gathers && change.to_axes == 0 && nests(change, global_extent);
     if (gathers) {
       const auto extent = shard_extent(global_extent, change.common_parts);
@@ -275,7 +301,7 @@ constexpr std::int64_t bytes_sent(const mesh_shape& mesh, const movement& m, std
 /// reduce_scatter.
 constexpr std::int64_t bytes_sent(const mesh_shape& mesh, const reduction& r, std::int64_t bytes_per_elem) {
   const auto n = mesh.size_of(r.axes);
-  const auto result_bytes = elements(local_extents(mesh, r.global, r.to)) * bytes_per_elem;
+  const auto result_bytes = local_elements(mesh, r.global, r.to) * bytes_per_elem;
   if (classify(mesh, r) == collective_kind::reduce_scatter) return (n - 1) * result_bytes;
   return 2 * result_bytes - 2 * result_bytes / n;  // 2(n-1)/n of it, rounded up
 }

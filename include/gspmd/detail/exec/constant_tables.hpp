@@ -40,34 +40,42 @@ constexpr table_sizes guess_sizes(std::size_t nodes, const partition_sizes& loca
   return s;
 }
 
-/// A graph as a constant, between two evaluations.
 struct graph_sizes {
   std::size_t nodes = 0, inputs = 0, outputs = 0;
 };
 
-template <graph_sizes Sizes>
+/// A graph as a constant, between two evaluations. What exceeds `Room` is left out, and `fits()` says so.
+template <graph_sizes Room>
 struct constant_graph {
-  std::array<node, Sizes.nodes> nodes{};
-  std::array<int, Sizes.inputs> inputs{};
-  std::array<int, Sizes.outputs> outputs{};
+  graph_sizes sizes;
+  std::array<node, Room.nodes> nodes{};
+  std::array<int, Room.inputs> inputs{};
+  std::array<int, Room.outputs> outputs{};
   const mesh_info* mesh = nullptr;
   bool allow_replication = true;
   bool has_regions = false;
+  bool failed = false;  // then it is empty
 
   constexpr explicit constant_graph(const graph& g)
-      : mesh(g.mesh), allow_replication(g.allow_replication), has_regions(g.has_regions) {
-    for (std::size_t i = 0; i < Sizes.nodes; ++i) nodes[i] = g.nodes[i];
-    for (std::size_t i = 0; i < Sizes.inputs; ++i) inputs[i] = g.inputs[i];
-    for (std::size_t i = 0; i < Sizes.outputs; ++i) outputs[i] = g.outputs[i];
+      : mesh(g.mesh), allow_replication(g.allow_replication), has_regions(g.has_regions), failed(g.failed()) {
+    if (failed) return;
+    sizes = {g.nodes.size(), g.inputs.size(), g.outputs.size()};
+    if (!fits()) return;
+    for (std::size_t i = 0; i < sizes.nodes; ++i) nodes[i] = g.nodes[i];
+    for (std::size_t i = 0; i < sizes.inputs; ++i) inputs[i] = g.inputs[i];
+    for (std::size_t i = 0; i < sizes.outputs; ++i) outputs[i] = g.outputs[i];
+  }
+  [[nodiscard]] constexpr bool fits() const {
+    return sizes.nodes <= Room.nodes && sizes.inputs <= Room.inputs && sizes.outputs <= Room.outputs;
   }
   [[nodiscard]] constexpr graph thaw() const {
     graph g;
     g.mesh = mesh;
     g.has_regions = has_regions;
     g.allow_replication = allow_replication;
-    g.nodes.assign(nodes.begin(), nodes.end());
-    g.inputs.assign(inputs.begin(), inputs.end());
-    g.outputs.assign(outputs.begin(), outputs.end());
+    g.nodes.assign(nodes.data(), nodes.data() + sizes.nodes);
+    g.inputs.assign(inputs.data(), inputs.data() + sizes.inputs);
+    g.outputs.assign(outputs.data(), outputs.data() + sizes.outputs);
     return g;
   }
 };

@@ -170,68 +170,107 @@ template <class Group>
 #pragma clang diagnostic pop
 #endif
 
-/// Runs a group whose rows are those of `Row` (see row_of_group) on one device. `inputs` and `outputs` by slot; an output may be
-/// the same memory as an input that is loaded at equal index.
+/// Rows that follow each other, as a function that is compiled for a group finds them: by load, iota and store, where the first
+/// row begins and how far it is to the next, in bytes and in indices.
+struct fused_rows {
+  const scalar_op** load_op;
+  const void** from;
+  std::int64_t* from_step;
+  const scalar_op** iota_op;
+  std::int64_t* index;
+  std::int64_t* index_step;
+  void** to;
+  std::int64_t* to_step;
+};
+template <std::size_t Loads, std::size_t Iotas, std::size_t Stores>
+struct fused_rows_memory {
+  const scalar_op* load_op[Loads + 1];
+  const void* from[Loads + 1];
+  std::int64_t from_step[Loads + 1];
+  const scalar_op* iota_op[Iotas + 1];
+  std::int64_t index[Iotas + 1], index_step[Iotas + 1];
+  void* to[Stores + 1];
+  std::int64_t to_step[Stores + 1];
+
+  fused_rows rows() { return {load_op, from, from_step, iota_op, index, index_step, to, to_step}; }
+};
+
+using fused_rows_function = void (*)(const fused_rows& first, std::int64_t rows, std::int64_t elems);
+
 template <class Row>
-void run_fused_rows(const fused_group& group, const void* const* inputs, void* const* outputs, const std::int64_t* iota_offsets) {
+void compute_rows(const fused_rows& first, std::int64_t rows, std::int64_t elems) {
   using row_plan = fused_plan<Row>;
   constexpr auto loads = static_cast<std::size_t>(row_plan::facts.loads), iotas = static_cast<std::size_t>(row_plan::facts.iotas);
-  constexpr std::size_t stores = row_plan::store_count;
+  typename row_plan::row row;
+  std::int64_t from_step[loads + 1], index_step[iotas + 1], to_step[row_plan::store_count + 1];  // no pointer leads here
+  for (std::size_t n = 0; n < loads; ++n) row.from[n] = first.from[n], from_step[n] = first.from_step[n];
+  for (std::size_t n = 0; n < iotas; ++n) row.index[n] = first.index[n], index_step[n] = first.index_step[n];
+  for (std::size_t k = 0; k < row_plan::store_count; ++k) row.to[k] = first.to[k], to_step[k] = first.to_step[k];
+  for (std::int64_t r = 0; r < rows; ++r) {
+    if constexpr (row_plan::facts.has_map) compute_row_with_maps<Row>(row, elems);
+    else compute_row<Row>(row, elems);
+    for (std::size_t n = 0; n < loads; ++n) row.from[n] = static_cast<const std::byte*>(row.from[n]) + from_step[n];
+    for (std::size_t n = 0; n < iotas; ++n) row.index[n] += index_step[n];
+    for (std::size_t k = 0; k < row_plan::store_count; ++k) row.to[k] = static_cast<std::byte*>(row.to[k]) + to_step[k];
+  }
+}
+
+/// Runs a group on one device: what differs between groups is `compute`, and `at` has room for as many loads, iotas and stores.
+/// `inputs` and `outputs` by slot; an output may be the same memory as an input that is loaded at equal index.
+inline void run_fused_rows(const fused_group& group, fused_rows_function compute, const fused_rows& at, const void* const* inputs,
+                           void* const* outputs, const std::int64_t* iota_offsets) {
   const extents& loop = group.loop;
   const std::int64_t elems = loop.count == 0 ? 1 : loop[loop.count - 1];
   const int next = loop.count - 2;  // the dim along which the rows follow each other
   const std::int64_t rows = next < 0 ? 1 : loop[next];
-
-  // Of the row at index 0, and how far they move, in bytes, from one row to the next.
-  const std::byte* first[loads + 1]{};
-  std::int64_t index_of_first[iotas + 1]{}, load_step[loads + 1]{}, iota_step[iotas + 1]{}, store_step[stores + 1]{};
-  const scalar_op* load_op[loads + 1]{};
-  const scalar_op* iota_op[iotas + 1]{};
-  std::size_t load = 0, iota = 0;
+  std::size_t loads = 0, iotas = 0;
   for (const scalar_op& o : group.ops) {
     if (o.op == opcode::parameter) {
-      first[load] = static_cast<const std::byte*>(inputs[o.slot]);
-      load_step[load] = next < 0 ? 0 : o.strides[next] * bytes_of(o.type);
-      load_op[load++] = &o;
+      at.from_step[loads] = next < 0 ? 0 : o.strides[next] * bytes_of(o.type);
+      at.load_op[loads++] = &o;
     } else if (o.op == opcode::iota) {
-      index_of_first[iota] = iota_offsets[o.slot];
-      iota_step[iota] = o.dim == next ? 1 : 0;
-      iota_op[iota++] = &o;
+      at.index_step[iotas] = o.dim == next ? 1 : 0;
+      at.iota_op[iotas++] = &o;
     }
   }
-  typename row_plan::row row;
-  for (std::size_t k = 0; k < stores; ++k) {
+  for (std::size_t k = 0; k < group.stores.size(); ++k) {
     const fused_store& s = group.stores[k];
-    row.to[k] = outputs[s.slot];
-    store_step[k] = elems * bytes_of(group.ops[static_cast<std::size_t>(s.op)].type);
+    at.to[k] = outputs[s.slot];
+    at.to_step[k] = elems * bytes_of(group.ops[static_cast<std::size_t>(s.op)].type);
   }
   std::int64_t index[max_rank]{};
   for (;;) {
     for (std::size_t n = 0; n < loads; ++n) {
+      const scalar_op& o = *at.load_op[n];
       std::int64_t offset = 0;
-      for (int d = 0; d < next; ++d) offset += index[d] * load_op[n]->strides[d];
-      row.from[n] = next <= 0 ? first[n] : first[n] + offset * bytes_of(load_op[n]->type);
+      for (int d = 0; d < next; ++d) offset += index[d] * o.strides[d];
+      at.from[n] = static_cast<const std::byte*>(inputs[o.slot]) + offset * bytes_of(o.type);
     }
-    for (std::size_t n = 0; n < iotas; ++n)
-      row.index[n] = index_of_first[n] + (iota_op[n]->dim < next ? index[iota_op[n]->dim] : 0);
-    for (std::int64_t r = 0; r < rows; ++r) {
-      if constexpr (row_plan::facts.has_map) compute_row_with_maps<Row>(row, elems);
-      else compute_row<Row>(row, elems);
-      for (std::size_t n = 0; n < loads; ++n) row.from[n] = static_cast<const std::byte*>(row.from[n]) + load_step[n];
-      for (std::size_t n = 0; n < iotas; ++n) row.index[n] += iota_step[n];
-      for (std::size_t k = 0; k < stores; ++k) row.to[k] = static_cast<std::byte*>(row.to[k]) + store_step[k];
+    for (std::size_t n = 0; n < iotas; ++n) {
+      const scalar_op& o = *at.iota_op[n];
+      at.index[n] = iota_offsets[o.slot] + (o.dim < next ? index[o.dim] : 0);
     }
+    compute(at, rows, elems);
+    for (std::size_t k = 0; k < group.stores.size(); ++k) at.to[k] = static_cast<std::byte*>(at.to[k]) + rows * at.to_step[k];
     int d = next - 1;
     while (d >= 0 && ++index[d] == loop[d]) index[d--] = 0;
     if (d < 0) return;
   }
 }
 
+/// Room for the rows of a group.
+template <class Row>
+using fused_memory = fused_rows_memory<static_cast<std::size_t>(fused_plan<Row>::facts.loads),
+                                       static_cast<std::size_t>(fused_plan<Row>::facts.iotas), fused_plan<Row>::store_count>;
+
 template <class Group>
 void run_fused(const void* const* inputs, void* const* outputs, const std::int64_t* iota_offsets) {
-  if constexpr (elements(Group::loop) != 0)
-    run_fused_rows<typename row_of_group<Group>::type>(fused_group{Group::loop, Group::ops, Group::stores}, inputs, outputs,
-                                                       iota_offsets);
+  if constexpr (elements(Group::loop) != 0) {
+    using row = typename row_of_group<Group>::type;
+    fused_memory<row> memory;
+    run_fused_rows(fused_group{Group::loop, Group::ops, Group::stores}, compute_rows<row>, memory.rows(), inputs, outputs,
+                   iota_offsets);
+  }
 }
 
 }  // namespace gspmd::detail

@@ -42,18 +42,23 @@ void run_contract(Step step, const device_memory& device) {
               reinterpret_cast<T*>(device.arena + s.scratch));
 }
 
-template <class T, class Step>
-void run_reduce(Step step, const device_memory& device) {
-  const plan_view& plan = step.plan();
-  const plan_step& s = step.step();
+/// Of every dim of operand 0, how much is data.
+[[gnu::noinline]] inline void read_valid(const plan_view& plan, const plan_step& s, const device_memory& device,
+                                         std::int64_t* valid) {
   const auto& operand = plan.operand(s, 0);
-  std::int64_t valid[max_rank];
   for (int d = 0; d < operand.local.count; ++d) valid[d] = operand.local[d];
   for (int b = 0; b < s.bounds.count; ++b) {
     const auto& item = plan.bounds[static_cast<std::size_t>(s.bounds.begin + b)];
     valid[item.index] = valid_extent(plan, item, device.at);
   }
-  reduce<T>(step.reduction(), valid, static_cast<const T*>(device.read(operand.where)),
+}
+template <class T, class Step>
+void run_reduce(Step step, const device_memory& device) {
+  const plan_view& plan = step.plan();
+  const plan_step& s = step.step();
+  std::int64_t valid[max_rank];
+  read_valid(plan, s, device, valid);
+  reduce<T>(step.reduction(), valid, static_cast<const T*>(device.read(plan.operand(s, 0).where)),
             static_cast<T*>(device.write(plan.result(s).where)));
 }
 

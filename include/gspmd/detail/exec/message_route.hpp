@@ -71,6 +71,7 @@ struct movement_route {
     gather,           // MPI_Allgather
     gather_to_boxes,  // the same into scratch memory, then every box to its place
     exchange,         // MPI_Alltoall
+    permute,          // whole shards, as messages
     messages,
   };
   way how = way::messages;
@@ -106,7 +107,8 @@ inline movement_route route_of(const mesh_shape& mesh, const movement& m, const 
     if (const auto edge = edge_of(m, target); edge.any()) route.edge = route.boxes.add(place(edge, packed(edge), target));
   route.memory = packing_of(mesh, m);
   route.shard_elems = route.block_elems = shard;
-  for (std::int64_t k = 0; k < n && shard <= small_shard_bytes; ++k) {
+  const bool permutes = !m.shift.any() && classify(mesh, m) == collective_kind::collective_permute;
+  for (std::int64_t k = 0; k < n && shard <= small_shard_bytes && !permutes; ++k) {
     const auto j = (self + k) % n;
     const auto from = layout_of(mesh, m.global, m.from, peer_at(j));
     const auto part = intersect(from.held, target.held);
@@ -136,7 +138,8 @@ inline movement_route route_of(const mesh_shape& mesh, const movement& m, const 
     route.hears_all = route.block_elems > 0;
     return route;
   }
-  if (!m.shift.any() && classify(mesh, m) == collective_kind::collective_permute) {
+  if (permutes) {
+    route.how = way::permute;
     // Whole shards go to other devices, one to each; one device may have to serve several.
     for (std::int64_t j = 0; j < n; ++j) {
       const bool is_source = intersect(ranges_of(mesh, m.global, m.from, peer_at(j)), target.held).any();

@@ -24,6 +24,7 @@ namespace gspmd::detail {
 /// The group of this process over some axes of a mesh, and its collectives. Ranks in its communicator are member numbers.
 ///
 /// A collective goes, in this order of preference,
+///  - a permutation by messages, or from members' buffers that lie in node_memory;
 ///  - a small movement through node_window, where all members share a node;
 ///  - straight between the members' buffers, where all of them lie in node_memory;
 ///  - a movement of boxes with gaps, up to a size, through node_window (node_boxes.hpp);
@@ -63,6 +64,7 @@ class mpi_group {
     if (size() == 1)
       return move_from_peers(
           mesh, m, me_, [&](std::int64_t) { return in; }, out, sizeof(T));
+    if (route.how == movement_route::way::permute) return permute(route, in, out);
     const auto bytes = route.shard_elems * static_cast<std::int64_t>(sizeof(T));
     if (bytes <= small_shard_bytes && window() != nullptr) return move_small(route, in, out);
     const bool shows_boxes = route.node && bytes <= largest_shown_shard_bytes && window() != nullptr;
@@ -84,6 +86,7 @@ class mpi_group {
         return;
       }
       case movement_route::way::exchange: return exchange(route.block_elems, in, out);
+      case movement_route::way::permute:
       case movement_route::way::messages: return exchange_messages(route, in, out);
     }
   }
@@ -232,6 +235,50 @@ class mpi_group {
     messages().finish();
     for (const auto& r : route.receives)
       if (r.box != no_box) copy_box(out, packed_out, route.boxes[r.box]);
+  }
+
+  /// Members that have nothing to do with each other do not wait for each other, as they would in a meeting. Who sends a shard
+  /// that lies in node_memory sends its address instead, and hears when it was copied from there.
+  template <class T>
+  void permute(const movement_route& route, const T* in, T* out) {
+    constexpr int address_tag = 1, done_tag = 2, address_elems = static_cast<int>(sizeof(node_address) / sizeof(T));
+    const auto& memories = work_.memories;
+    const auto elems = route.shard_elems;
+    if (memories.empty() || !work_.shared_memory || elems > work_.largest_count ||
+        elems * static_cast<std::int64_t>(sizeof(T)) <= small_shard_bytes)  // on all members alike
+      return exchange_messages(route, in, out);
+    const int count = static_cast<int>(elems);
+    const auto device = [&](std::int64_t j) { return devices_[static_cast<std::size_t>(j)]; };
+    MPI_Request arrives = MPI_REQUEST_NULL;
+    const int source = route.receives.empty() ? -1 : static_cast<int>(route.receives[0].peer);  // a shard has one
+    if (source >= 0) check(MPI_Irecv(out, count, mpi_type<T>(), source, MPI_ANY_TAG, comm_, &arrives), "MPI_Irecv");
+    const auto address = address_of(memories, in);
+    T address_message[sizeof(node_address) / sizeof(T)];
+    std::memcpy(address_message, &address, sizeof address);
+    const auto reads_in_place = [&](const routed_message& s) { return find(memories, device(s.peer), address) != nullptr; };
+    for (const auto& s : route.sends)
+      if (reads_in_place(s)) messages().send_piece(s.peer, address_message, address_elems, address_tag);
+      else messages().send(s.peer, in, elems);
+    if (route.own != no_box) copy_box(out, in, route.boxes[route.own]);
+    MPI_Status status;
+    check(MPI_Wait(&arrives, &status), "MPI_Wait");
+    if (source >= 0 && status.MPI_TAG == address_tag) {
+      node_address theirs = 0;
+      std::memcpy(&theirs, out, sizeof theirs);
+      copy_shard(out, find(memories, device(source), theirs), elems);
+      messages().send_piece(source, out, 0, done_tag);
+    }
+    for (const auto& s : route.sends)
+      if (reads_in_place(s))
+        check(MPI_Recv(nullptr, 0, mpi_type<T>(), static_cast<int>(s.peer), done_tag, comm_, MPI_STATUS_IGNORE), "MPI_Recv");
+    messages().finish();
+  }
+  template <class T>
+  static void copy_shard(T* out, const void* in, std::int64_t elems) {
+    if (!can_stream || elems * static_cast<std::int64_t>(sizeof(T)) < stream_from_bytes)
+      return copy_row(out, static_cast<const T*>(in), elems);
+    stream_row(out, static_cast<const T*>(in), elems);
+    fence_streams();
   }
 
   // ---- reductions ----

@@ -48,9 +48,12 @@ class mpi_messages {
 
   template <class T>
   void send(std::int64_t to, const T* data, std::int64_t elems) {
-    for_each_piece(elems, [&](std::int64_t begin, int count) {
-      check_mpi(MPI_Isend(data + begin, count, mpi_type<T>(), static_cast<int>(to), 0, comm_, next()), "MPI_Isend", work_.rank);
-    });
+    for_each_piece(elems, [&](std::int64_t begin, int count) { send_piece(to, data + begin, count, 0); });
+  }
+  /// One that MPI can count, of another kind than the others.
+  template <class T>
+  void send_piece(std::int64_t to, const T* data, int count, int tag) {
+    check_mpi(MPI_Isend(data, count, mpi_type<T>(), static_cast<int>(to), tag, comm_, next()), "MPI_Isend", work_.rank);
   }
   template <class T>
   void receive(std::int64_t from, T* data, std::int64_t elems) {

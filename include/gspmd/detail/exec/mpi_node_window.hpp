@@ -88,11 +88,12 @@ class node_window {
   unsigned meet() {
     return arrive_and_wait(
         n_, self_, [this](std::int64_t j) -> meeting_slot& { return slot(j); },
-        [this](std::int64_t, auto) {
+        [this](std::int64_t, auto is_here) {
+          std::this_thread::yield();
+          if (is_here()) return;  // MPI yields too, when there are more processes than cores
           // a peer may be waiting in MPI for something that this process has to move on
           int flag = 0;
           MPI_Iprobe(MPI_ANY_SOURCE, MPI_ANY_TAG, node_, &flag, MPI_STATUS_IGNORE);
-          std::this_thread::yield();
         });
   }
 

@@ -100,7 +100,7 @@ void reduce_nested(const reduction_plan& p, const std::int64_t* valid, const U* 
 }
 
 template <monoid Kind, class T, class PlanSpec>
-void reduce_as(PlanSpec spec, const std::int64_t* valid, const T* typed_in, T* typed_out) {
+[[gnu::noinline]] void reduce_as(PlanSpec spec, const std::int64_t* valid, const T* typed_in, T* typed_out) {
   const reduction_plan& p = spec();
   if (p.out_elems == 0) return;
   using u = kernel_t<T, Kind == monoid::add || Kind == monoid::multiply>;
@@ -147,7 +147,7 @@ void reduce(Spec spec, const std::int64_t* valid, const T* in, T* out) {
     if constexpr (is_constant_spec<Spec>) {
       constexpr monoid kind = Spec{}().kind;
       static_assert(monoid_is_defined<T>(kind), "gspmd: this reduction is not defined on this element type");
-      run.template operator()<kind>();
+      reduce_as<natural_kind<T>(kind), T>(plain_spec<reduction_plan>{&plan()}, valid, in, out);
     } else {
       switch (spec().kind) {
         case monoid::add: return run.template operator()<monoid::add>();

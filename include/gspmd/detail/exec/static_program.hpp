@@ -113,17 +113,23 @@ template <class T, class Spec>
 void run_static_permute(const plan_view& plan, const plan_step& s, const device_memory& device) {
   run_permute<T>(described_step<Spec>{plan, s, {}}, device);
 }
-/// `Operands`, `Results`, `Bounds`: room for so many of each.
+/// A fused step; `inputs`, `outputs` and `offsets` have room for its operands, results and bounds.
+[[gnu::noinline]] inline void run_fused_step(const plan_view& plan, const plan_step& s, const device_memory& device,
+                                             fused_rows_function compute, const fused_rows& at, const void** inputs,
+                                             void** outputs, std::int64_t* offsets) {
+  for (int k = 0; k < s.operands.count; ++k) inputs[k] = device.read(plan.operand(s, k).where);
+  for (int k = 0; k < s.results.count; ++k) outputs[k] = device.write(plan.result(s, k).where);
+  for (int b = 0; b < s.bounds.count; ++b)
+    offsets[b] = first_index(plan, plan.bounds[static_cast<std::size_t>(s.bounds.begin + b)], device.at);
+  run_fused_rows(group_of(plan, s), compute, at, inputs, outputs, offsets);
+}
 template <class Row, int Operands, int Results, int Bounds>
 void run_static_fused(const plan_view& plan, const plan_step& s, const device_memory& device) {
   const void* inputs[Operands + 1];
   void* outputs[Results];
   std::int64_t offsets[Bounds + 1];
-  for (int k = 0; k < s.operands.count; ++k) inputs[k] = device.read(plan.operand(s, k).where);
-  for (int k = 0; k < s.results.count; ++k) outputs[k] = device.write(plan.result(s, k).where);
-  for (int b = 0; b < s.bounds.count; ++b)
-    offsets[b] = first_index(plan, plan.bounds[static_cast<std::size_t>(s.bounds.begin + b)], device.at);
-  run_fused_rows<Row>(group_of(plan, s), inputs, outputs, offsets);
+  fused_memory<Row> memory;
+  run_fused_step(plan, s, device, compute_rows<Row>, memory.rows(), inputs, outputs, offsets);
 }
 inline void run_nothing(const plan_view&, const plan_step&, const device_memory&) {}
 

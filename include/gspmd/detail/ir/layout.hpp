@@ -33,8 +33,7 @@ struct mesh_shape {
   }
   [[nodiscard]] constexpr std::int64_t size_of(axis_mask axes) const {
     std::int64_t n = 1;
-    for (int a = 0; a < sizes.count; ++a)
-      if ((axes & axis_bit(a)) != 0) n *= sizes[a];
+    for (int a = 0; axes != 0 && a < sizes.count; ++a, axes >>= 1) n *= (axes & 1U) != 0 ? sizes.items[a] : 1;
     return n;
   }
   [[nodiscard]] constexpr coordinates coordinates_of(std::int64_t device) const {
@@ -94,7 +93,7 @@ struct sharding {
 
   [[nodiscard]] constexpr axis_mask split_axes() const {
     axis_mask axes = 0;
-    for (const auto& use : splits) axes |= axis_bit(use.axis);
+    for (int i = 0; i < splits.count; ++i) axes |= axis_mask{1} << splits.items[i].axis;
     return axes;
   }
   [[nodiscard]] constexpr axis_mask axes_of(int dim) const {
@@ -127,23 +126,42 @@ constexpr bool same_layout(const sharding& a, const sharding& b) {
   return a.splits == b.splits && a.partial == b.partial && (a.partial == 0 || a.kind == b.kind);
 }
 
-/// The axes that tell apart those parts of `dim` that hold data, major to minor. Axes of size 1 do not; nor does a major axis
-/// if only parts at its 0 hold anything.
+// The next functions, and those of collective.hpp, price every sharding that the planner considers: they go through splits by
+// pointers, because every call and every list counts against the limits of an evaluation (inline_vec.hpp).
+
+/// A part of the splits of a sharding.
+struct use_range {
+  const axis_use* begin = nullptr;
+  const axis_use* end = nullptr;
+
+  /// True when both are the same axes in the same order; those of size 1 do not count.
+  [[nodiscard]] constexpr bool names_same_axes(const mesh_shape& mesh, const use_range& other) const {
+    const axis_use* a = begin;
+    const axis_use* b = other.begin;
+    for (;;) {
+      while (a != end && mesh.sizes.items[a->axis] == 1) ++a;
+      while (b != other.end && mesh.sizes.items[b->axis] == 1) ++b;
+      if (a == end || b == other.end || a->axis != b->axis) return a == end && b == other.end;
+      ++a;
+      ++b;
+    }
+  }
+};
+
+/// The axes that tell apart those parts of `dim` that hold data, major to minor. Axes of size 1 do not, wherever they stand; nor
+/// does a major axis if only parts at its 0 hold anything.
 ///   8 over [x,y], 2x2: x,y     2 over [x,y], 2x2: y     1 over [x,y] or [y,x]: none, the device at (0,0) holds it
-constexpr inline_vec<std::int8_t, max_axes> telling_axes(const mesh_shape& mesh, const sharding& s, int dim,
-                                                         std::int64_t global_extent) {
-  inline_vec<std::int8_t, max_axes> result;
+constexpr use_range telling_axes(const mesh_shape& mesh, const sharding& s, int dim, std::int64_t global_extent) {
+  const axis_use* const last = s.splits.items + s.splits.count;
+  use_range range{s.splits.items, nullptr};
+  while (range.begin != last && range.begin->dim != dim) ++range.begin;
   std::int64_t parts = 1;
-  for (const auto& use : s.splits)
-    if (use.dim == dim) parts *= mesh.sizes[use.axis];
+  for (range.end = range.begin; range.end != last && range.end->dim == dim; ++range.end)
+    parts *= mesh.sizes.items[range.end->axis];
   const auto step = (global_extent + parts - 1) / parts;
   const auto with_data = step == 0 ? 0 : (global_extent + step - 1) / step;
-  for (const auto& use : s.splits) {
-    if (use.dim != dim || mesh.sizes[use.axis] == 1) continue;
-    parts /= mesh.sizes[use.axis];
-    if (parts < with_data) result.push_back(use.axis);
-  }
-  return result;
+  while (range.begin != range.end && (parts /= mesh.sizes.items[range.begin->axis]) >= with_data) ++range.begin;
+  return range;
 }
 
 /// True when every device holds the same elements under both, however the splits are written (F86): both use the same axes,
@@ -161,7 +179,8 @@ constexpr bool same_tiles(const mesh_shape& mesh, const extents& global, const s
       if ((seen & dim_bit(use.dim)) != 0) continue;
       seen |= dim_bit(use.dim);
       const auto extent = global[use.dim];
-      if (!(telling_axes(mesh, a, use.dim, extent) == telling_axes(mesh, b, use.dim, extent))) return elements(global) == 0;
+      const auto tell_a = telling_axes(mesh, a, use.dim, extent), tell_b = telling_axes(mesh, b, use.dim, extent);
+      if (!tell_a.names_same_axes(mesh, tell_b)) return elements(global) == 0;
     }
   return true;
 }
@@ -199,12 +218,24 @@ constexpr std::int64_t shard_extent(std::int64_t global_extent, std::int64_t par
 constexpr extents local_extents(const mesh_shape& mesh, const extents& global, const sharding& s) {
   extents local = global;
   for (int i = 0; i < s.splits.count;) {
-    const int dim = s.splits[i].dim;
+    const int dim = s.splits.items[i].dim;
     std::int64_t parts = 1;
-    for (; i < s.splits.count && s.splits[i].dim == dim; ++i) parts *= mesh.sizes[s.splits[i].axis];
-    local[dim] = shard_extent(global[dim], parts);
+    for (; i < s.splits.count && s.splits.items[i].dim == dim; ++i) parts *= mesh.sizes.items[s.splits.items[i].axis];
+    local.items[dim] = (global.items[dim] + parts - 1) / parts;
   }
   return local;
+}
+/// The elements of a shard.
+constexpr std::int64_t local_elements(const mesh_shape& mesh, const extents& global, const sharding& s) {
+  const axis_use* use = s.splits.items;
+  const axis_use* const end = use + s.splits.count;
+  std::int64_t n = 1;
+  for (int dim = 0; dim < global.count; ++dim) {
+    std::int64_t parts = 1;
+    for (; use != end && use->dim == dim; ++use) parts *= mesh.sizes.items[use->axis];
+    n *= (global.items[dim] + parts - 1) / parts;
+  }
+  return n;
 }
 
 /// The half-open range of global indices that are really there; the rest of the shard up to its extent is padding.

@@ -21,11 +21,11 @@ class canonical_orderer {
     if (traced.has_regions) find_needed();
     for (const int i : traced.inputs) {
       add(i);
-      result.inputs.push_back(number_[at(i)]);
+      result.inputs.push_back(number_[i]);
     }
     for (const int o : traced.outputs) {
       place(o);
-      result.outputs.push_back(number_[at(o)]);
+      result.outputs.push_back(number_[o]);
     }
   }
 
@@ -33,14 +33,13 @@ class canonical_orderer {
 
  private:
   using list = vec<int>;
-  static constexpr std::size_t at(int i) { return static_cast<std::size_t>(i); }
-  [[nodiscard]] constexpr const node& old(int i) const { return traced_.nodes[at(i)]; }
+  [[nodiscard]] constexpr const node& old(int i) const { return traced_.nodes[i]; }
 
   constexpr void add(int i) {
     node n = old(i);
-    for (auto& o : n.operands) o = number_[at(o)];
-    if (n.region >= 0) n.region = number_[at(n.region)];
-    number_[at(i)] = static_cast<int>(result.nodes.size());
+    for (auto& o : n.operands) o = number_[o];
+    if (n.region >= 0) n.region = number_[n.region];
+    number_[i] = static_cast<int>(result.nodes.size());
     result.nodes.push_back(n);
   }
 
@@ -54,17 +53,17 @@ class canonical_orderer {
     path.push_back({target, 0});
     while (!path.empty()) {
       const int i = path.back().node;
-      if (number_[at(i)] >= 0) {
+      if (number_[i] >= 0) {
         path.pop_back();
         continue;
       }
       const node& n = old(i);
       if (is_region_result(n.op)) {
         const int start = start_of(n);
-        if (read_outside_[at(start)].empty()) read_outside_[at(start)] = what_is_read_outside(start);
-        const auto& outside = read_outside_[at(start)];
+        if (read_outside_[start].empty()) read_outside_[start] = what_is_read_outside(start);
+        const auto& outside = read_outside_[start];
         if (path.back().next < static_cast<int>(outside.size())) {
-          path.push_back({outside[at(path.back().next++)], 0});
+          path.push_back({outside[path.back().next++], 0});
         } else {
           place_region(start);
           path.pop_back();
@@ -93,12 +92,12 @@ class canonical_orderer {
     read_outside_.resize(count, list{});
     vec<int> result_of(count, -1);  // by carry
     for (std::size_t i = 0; i < count; ++i)
-      if (traced_.nodes[i].op == opcode::loop_result) result_of[at(traced_.nodes[i].operands[0])] = static_cast<int>(i);
+      if (traced_.nodes[i].op == opcode::loop_result) result_of[traced_.nodes[i].operands[0]] = static_cast<int>(i);
     vec<std::uint8_t> needed(count, 0);
     list open;
     const auto mark = [&](int i) {
-      if (needed[at(i)] != 0) return;
-      needed[at(i)] = 1;
+      if (needed[i] != 0) return;
+      needed[i] = 1;
       open.push_back(i);
     };
     for (const int o : traced_.outputs) mark(o);
@@ -106,11 +105,11 @@ class canonical_orderer {
       const int i = open.back();
       open.pop_back();
       for (const int o : old(i).operands) mark(o);
-      if (old(i).op == opcode::carry) mark(result_of[at(i)]);
+      if (old(i).op == opcode::carry) mark(result_of[i]);
     }
     for (std::size_t i = 0; i < count; ++i)
       if (needed[i] != 0 && is_region_result(traced_.nodes[i].op))
-        results_[at(start_of(traced_.nodes[i]))].push_back(static_cast<int>(i));
+        results_[start_of(traced_.nodes[i])].push_back(static_cast<int>(i));
   }
 
   /// What the needed part of a loop or conditional, bodies inside it included, reads of what stands outside; in order.
@@ -118,13 +117,13 @@ class canonical_orderer {
     list outside;
     vec<std::uint8_t> seen(traced_.nodes.size(), 0);
     list open;
-    const auto& own = results_[at(start)];
+    const auto& own = results_[start];
     for (std::size_t r = own.size(); r-- > 0;) open.push_back(own[r]);
     while (!open.empty()) {
       const int i = open.back();
       open.pop_back();
-      if (seen[at(i)] != 0) continue;
-      seen[at(i)] = 1;
+      if (seen[i] != 0) continue;
+      seen[i] = 1;
       const node& n = old(i);
       const bool is_own = is_region_result(n.op) && start_of(n) == start;
       if (!is_own && i != start && n.op != opcode::otherwise && !is_in(i, start)) {
@@ -132,7 +131,7 @@ class canonical_orderer {
         continue;
       }
       if (is_region_result(n.op) && !is_own) {  // a body inside this one
-        const auto& inner = results_[at(start_of(n))];
+        const auto& inner = results_[start_of(n)];
         for (std::size_t r = inner.size(); r-- > 0;) open.push_back(inner[r]);
       }
       for (int k = n.operands.count; k-- > 0;) open.push_back(n.operands[k]);
@@ -147,7 +146,7 @@ class canonical_orderer {
   }
 
   constexpr void place_region(int start) {
-    const auto& own = results_[at(start)];
+    const auto& own = results_[start];
     add(start);
     if (old(start).op == opcode::loop) {
       for (const int r : own) add(old(r).operands[0]);

@@ -76,7 +76,8 @@ class completion {
     nodes_ = g.nodes.data();
     found_ = shardings.data();
     dirty_.resize(count, 0);
-    axes_.resize(count, 0);
+    split_axes_.resize(count, 0);
+    axes_ = split_axes_.data();
     sizes_.resize(count, 0);
     users_begin_.resize(count + 1, 0);
     int* const begin = users_begin_.data();
@@ -277,7 +278,8 @@ class completion {
   std::vector<split_origin>* record_ = nullptr;
   const node* nodes_ = nullptr;
   sharding* found_ = nullptr;  // of `shardings`
-  vec<axis_mask> axes_;        // by node: those that split it
+  axis_mask* axes_ = nullptr;  // of split_axes_
+  vec<axis_mask> split_axes_;  // by node: those that split it
   vec<std::int64_t> sizes_;    // by node: its elements
   int stage_ = 0;
   int last_stage_ = 0;

@@ -41,8 +41,8 @@ class fuse_loops : public loop_group {
       } else if (waits_virtual(o)) {
         path_.push_back(visit{o, 0, top.stamp, false});
       } else if (!is_virtual(op) && program_.value(o).local == program_.value(top.value).local) {  // in the same loop
-        if (seen_[at(o)] == top.stamp) continue;
-        seen_[at(o)] = top.stamp;
+        if (seen_[o] == top.stamp) continue;
+        seen_[o] = top.stamp;
         path_.push_back(visit{o, 0, top.stamp, false});
       } else {
         begin_loop(o);
@@ -50,16 +50,16 @@ class fuse_loops : public loop_group {
     }
   }
   constexpr void begin_loop(int v) {
-    v = base[at(v)];
+    v = base[v];
     if (!waits(v)) return;
-    seen_[at(v)] = ++stamp_;
+    seen_[v] = ++stamp_;
     path_.push_back(visit{v, 0, stamp_, true});
   }
 
   /// The waiting operators that lead to `v`, operands first.
   constexpr void collect(int v, vec<int>& members, int stamp) {
     vec<visit> path;
-    seen_[at(v)] = stamp;
+    seen_[v] = stamp;
     path.push_back(visit{v, 0, stamp, false});
     while (!path.empty()) {
       visit& top = path.back();
@@ -70,8 +70,8 @@ class fuse_loops : public loop_group {
         continue;
       }
       const int o = op.operands[top.next++];
-      if (!waits(o) || waits_virtual(o) || seen_[at(o)] == stamp) continue;
-      seen_[at(o)] = stamp;
+      if (!waits(o) || waits_virtual(o) || seen_[o] == stamp) continue;
+      seen_[o] = stamp;
       path.push_back(visit{o, 0, stamp, false});
     }
   }
@@ -80,17 +80,17 @@ class fuse_loops : public loop_group {
   constexpr void join(vec<int>& members, const extents& loop, int stamp) {
     const std::size_t collected = members.size();
     for (std::size_t m = 0; m < members.size(); ++m) {
-      const std::size_t v = at(members[m]);
+      const int v = members[m];
       for (int r = readers_from_[v]; r < readers_from_[v + 1]; ++r) {
-        const int w = readers_[at(r)];
-        if (w < 0 || !waits(w) || seen_[at(w)] == stamp || !can_join(w, stamp) || !(program_.value(w).local == loop)) continue;
-        seen_[at(w)] = stamp;
+        const int w = readers_[r];
+        if (w < 0 || !waits(w) || seen_[w] == stamp || !can_join(w, stamp) || !(program_.value(w).local == loop)) continue;
+        seen_[w] = stamp;
         members.push_back(w);
       }
     }
     if (members.size() - collected > 1)
       std::sort(members.begin() + static_cast<std::ptrdiff_t>(collected), members.end(),
-                [this](int a, int b) { return maker_[at(a)] < maker_[at(b)]; });
+                [this](int a, int b) { return maker_[a] < maker_[b]; });
   }
 
   /// Whether an operator that waits and reads something of the group can join: it reads nothing that still waits elsewhere.
@@ -98,11 +98,11 @@ class fuse_loops : public loop_group {
     const auto& op = maker(v);
     if (is_virtual(op)) return false;
     for (const int o : op.operands)
-      if (seen_[at(o)] != stamp && !is_ready(o)) return false;
+      if (seen_[o] != stamp && !is_ready(o)) return false;
     return true;
   }
   [[nodiscard]] constexpr bool is_ready(int v) const {
-    if (!waits(v)) return !waits(base[at(v)]);
+    if (!waits(v)) return !waits(base[v]);
     if (!is_virtual(maker(v))) return false;
     for (const int o : maker(v).operands)
       if (!is_ready(o)) return false;
@@ -121,7 +121,7 @@ class fuse_loops : public loop_group {
     vec<int> members;
     if (is_virtual(op)) {
       members.push_back(v);
-      waiting_[at(v)] = 0;  // for good: from now on it lies in memory
+      waiting_[v] = 0;  // for good: from now on it lies in memory
       const int reg = read_virtual(v, loop, group, identity_dims(loop));
       group.stores.push_back(fused_store{static_cast<std::int16_t>(reg), 0});
       group.results.push_back(v);
@@ -135,19 +135,19 @@ class fuse_loops : public loop_group {
         compute(members[count], loop, group);
       members.resize(count, 0);  // the rest goes on waiting
       for (const int m : members) {
-        waiting_[at(m)] = 0;
-        step_[at(m)] = static_cast<int>(out.steps.size());
+        waiting_[m] = 0;
+        step_[m] = static_cast<int>(out.steps.size());
       }
       for (const int m : members)
-        for (const int o : maker(m).operands) --uses_[at(o)];
+        for (const int o : maker(m).operands) --uses_[o];
       for (const int m : members) {
-        if (uses_[at(m)] == 0) continue;  // nobody outside the group
+        if (uses_[m] == 0) continue;  // nobody outside the group
         group.stores.push_back(
-            fused_store{static_cast<std::int16_t>(register_[at(m)]), static_cast<std::int16_t>(group.results.size())});
+            fused_store{static_cast<std::int16_t>(register_[m]), static_cast<std::int16_t>(group.results.size())});
         group.results.push_back(m);
       }
     }
-    for (const int i : group.inputs) slot_[at(base[at(i)])] = -1;
+    for (const int i : group.inputs) slot_[base[i]] = -1;
 
     planned_group planned;
     planned.loop = loop;

@@ -37,10 +37,10 @@ class all_reduce_joiner {
     uses_.resize(count, 0);
     for (std::size_t i = 0; i < program_.ops.size(); ++i) {
       const auto& op = program_.ops[i];
-      if (op.result >= 0) maker_[at(op.result)] = static_cast<int>(i);
-      for (const int o : op.operands) ++uses_[at(o)];
+      if (op.result >= 0) maker_[op.result] = static_cast<int>(i);
+      for (const int o : op.operands) ++uses_[o];
     }
-    for (const int o : program_.outputs) ++uses_[at(o)];
+    for (const int o : program_.outputs) ++uses_[o];
     group_of_.resize(program_.ops.size(), -1);
     walk(false);
     int last = -1;
@@ -50,7 +50,6 @@ class all_reduce_joiner {
   }
 
  private:
-  static constexpr std::size_t at(int i) { return static_cast<std::size_t>(i); }
   static constexpr int most_groups = 64;  // that wait at once: bits of a word
 
   /// Those of one kind: all can be in one message.
@@ -93,9 +92,9 @@ class all_reduce_joiner {
     if (!is_small(op)) return false;
     int v = op.operands[0];
     for (;;) {
-      const int i = maker_[at(v)];
-      if (i < stretch_ || uses_[at(v)] != 1) return false;
-      const auto& made = program_.ops[at(i)];
+      const int i = maker_[v];
+      if (i < stretch_ || uses_[v] != 1) return false;
+      const auto& made = program_.ops[i];
       if (!is_alias(graph_, mesh_, program_, made))
         return made.what != local_kind::control && made.what != local_kind::copy &&
                !(made.what == local_kind::reduce && made.collective == collective_kind::all_reduce);
@@ -114,7 +113,7 @@ class all_reduce_joiner {
       joined_.resize(program_.ops.size(), 0);
     }
     for (int i = 0; i < static_cast<int>(program_.ops.size()); ++i) {
-      const auto& op = program_.ops[at(i)];
+      const auto& op = program_.ops[i];
       if (op.what == local_kind::control || op.what == local_kind::copy) {
         let_go(~std::uint64_t{0});
         put(i);
@@ -122,18 +121,18 @@ class all_reduce_joiner {
         continue;
       }
       std::uint64_t waits = 0;
-      for (const int o : op.operands) waits |= waits_for_[at(o)];
+      for (const int o : op.operands) waits |= waits_for_[o];
       if (is_lazy(graph_, op) || is_alias(graph_, mesh_, program_, op)) {
         if (waits == 0) {
           put(i);
         } else {
-          waits_for_[at(op.result)] = waits;
-          groups_[at(first_bit(waits))].followers.push_back(i);
+          waits_for_[op.result] = waits;
+          groups_[first_bit(waits)].followers.push_back(i);
         }
         continue;
       }
       let_go(waits);
-      if (moves_ ? group_of_[at(i)] >= 0 && sizes_[at(group_of_[at(i)])] > 1 : can_wait(op)) join(i);
+      if (moves_ ? group_of_[i] >= 0 && sizes_[group_of_[i]] > 1 : can_wait(op)) join(i);
       else put(i);
     }
     let_go(~std::uint64_t{0});
@@ -141,8 +140,8 @@ class all_reduce_joiner {
     vec<local_op> ops;
     ops.reserve(order_.size());
     for (const int i : order_) {
-      ops.push_back(program_.ops[at(i)]);
-      ops.back().joined = joined_[at(i)] != 0;
+      ops.push_back(program_.ops[i]);
+      ops.back().joined = joined_[i] != 0;
     }
     program_.ops = std::move(ops);
   }
@@ -152,38 +151,38 @@ class all_reduce_joiner {
   }
 
   constexpr void join(int i) {
-    const auto& op = program_.ops[at(i)];
+    const auto& op = program_.ops[i];
     const kind_of k = kind(op);
     const auto bytes = size_of(op.result);
     int place = -1;
     for (int g = 0; g < static_cast<int>(groups_.size()); ++g)
-      if (groups_[at(g)].is_open && groups_[at(g)].kind == k) place = g;
+      if (groups_[g].is_open && groups_[g].kind == k) place = g;
     // What a full group frees may be what another one of the kind begins with: look again.
-    if (place >= 0 && groups_[at(place)].bytes + bytes > most_joined_bytes_in_all) {
+    if (place >= 0 && groups_[place].bytes + bytes > most_joined_bytes_in_all) {
       let_go(std::uint64_t{1} << place);
       place = -1;
     }
     if (place < 0) {
       place = open_group();
-      auto& g = groups_[at(place)];
+      auto& g = groups_[place];
       g.is_open = true;
       g.kind = k;
       g.bytes = 0;
       g.number = static_cast<int>(sizes_.size());
       if (!moves_) sizes_.push_back(0);
     }
-    auto& g = groups_[at(place)];
+    auto& g = groups_[place];
     g.bytes += bytes;
     g.members.push_back(i);
     if (!moves_) {
-      group_of_[at(i)] = g.number;
-      ++sizes_[at(g.number)];
+      group_of_[i] = g.number;
+      ++sizes_[g.number];
     }
-    waits_for_[at(op.result)] = std::uint64_t{1} << place;
+    waits_for_[op.result] = std::uint64_t{1} << place;
   }
   constexpr int open_group() {
     for (int g = 0; g < static_cast<int>(groups_.size()); ++g)
-      if (!groups_[at(g)].is_open) return g;
+      if (!groups_[g].is_open) return g;
     if (static_cast<int>(groups_.size()) == most_groups) {
       let_go(1);
       return 0;
@@ -200,19 +199,19 @@ class all_reduce_joiner {
 
   constexpr void let_go(std::uint64_t which) {
     for (int k = 0; which != 0 && k < static_cast<int>(groups_.size()); ++k) {
-      if ((which >> k & 1U) == 0 || !groups_[at(k)].is_open) continue;
-      auto& g = groups_[at(k)];
+      if ((which >> k & 1U) == 0 || !groups_[k].is_open) continue;
+      auto& g = groups_[k];
       for (const int m : g.members) {
-        if (moves_) joined_[at(m)] = m != g.members.front() ? 1 : 0;
+        if (moves_) joined_[m] = m != g.members.front() ? 1 : 0;
         put(m);
-        waits_for_[at(program_.ops[at(m)].result)] = 0;
+        waits_for_[program_.ops[m].result] = 0;
       }
       for (const int f : g.followers) {
-        auto& waits = waits_for_[at(program_.ops[at(f)].result)];
+        auto& waits = waits_for_[program_.ops[f].result];
         waits = 0;  // for what its operands wait for still
-        for (const int o : program_.ops[at(f)].operands) waits |= waits_for_[at(o)];
+        for (const int o : program_.ops[f].operands) waits |= waits_for_[o];
         if (waits == 0) put(f);
-        else groups_[at(first_bit(waits))].followers.push_back(f);
+        else groups_[first_bit(waits)].followers.push_back(f);
       }
       g.members.clear();
       g.followers.clear();

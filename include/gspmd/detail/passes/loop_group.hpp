@@ -35,12 +35,13 @@ class loop_group : public schedule_state {
     return static_cast<int>(out.groups.size()) - 1;
   }
   [[nodiscard]] constexpr bool is_same_group(const planned_group& known, const extents& loop, const group_builder& group) const {
-    if (at(known.ops.count) != group.ops.size() || at(known.stores.count) != group.stores.size() || !(known.loop == loop))
+    if (known.ops.count != static_cast<int>(group.ops.size()) || known.stores.count != static_cast<int>(group.stores.size()) ||
+        !(known.loop == loop))
       return false;
     for (std::size_t i = 0; i < group.stores.size(); ++i)
-      if (!(out.stores[at(known.stores.begin) + i] == group.stores[i])) return false;
+      if (!(out.stores[static_cast<std::size_t>(known.stores.begin) + i] == group.stores[i])) return false;
     for (std::size_t i = 0; i < group.ops.size(); ++i)
-      if (!same_scalar_op(out.scalar_ops[at(known.ops.begin) + i], group.ops[i])) return false;
+      if (!same_scalar_op(out.scalar_ops[static_cast<std::size_t>(known.ops.begin) + i], group.ops[i])) return false;
     return true;
   }
 
@@ -59,14 +60,14 @@ class loop_group : public schedule_state {
     scalar_op s;
     s.op = n.op;
     s.type = n.type;
-    s.operand_type = graph_.nodes[at(n.operands[n.op == opcode::select ? 1 : 0])].type;
+    s.operand_type = graph_.nodes[n.operands[n.op == opcode::select ? 1 : 0]].type;
     s.function = n.function;
     for (const int o : op.operands) s.args.push_back(static_cast<std::int16_t>(read(o, loop, group)));
-    register_[at(v)] = add_op(group, s);
+    register_[v] = add_op(group, s);
   }
 
   constexpr int read(int v, const extents& loop, group_builder& group) {
-    if (waits(v) && register_[at(v)] >= 0) return register_[at(v)];  // of this group: what others computed does not wait
+    if (waits(v) && register_[v] >= 0) return register_[v];  // of this group: what others computed does not wait
     return waits_virtual(v) ? read_virtual(v, loop, group, identity_dims(loop)) : load(v, loop, group, identity_dims(loop));
   }
 
@@ -117,19 +118,19 @@ class loop_group : public schedule_state {
       if (dims[d] >= 0) s.strides[dims[d]] = stride;
       stride *= local[d];
     }
-    int& slot = slot_[at(base[at(v)])];
+    int& slot = slot_[base[v]];
     int same_input = -1;
     if (slot >= 0) {
-      same_input = group.last_load[at(slot)];
-      for (int r = same_input; r >= 0; r = group.same_input[at(r)])
-        if (group.ops[at(r)].strides == s.strides) return r;
+      same_input = group.last_load[slot];
+      for (int r = same_input; r >= 0; r = group.same_input[r])
+        if (group.ops[r].strides == s.strides) return r;
     } else {
       slot = static_cast<int>(group.inputs.size());
       group.inputs.push_back(v);
       group.last_load.push_back(-1);
     }
     s.slot = static_cast<std::int16_t>(slot);
-    return group.last_load[at(slot)] = add_op(group, s, same_input);
+    return group.last_load[slot] = add_op(group, s, same_input);
   }
 };
 

@@ -39,47 +39,46 @@ class memory_planner {
     for (std::size_t k = 0; k < plan_.outputs.size(); ++k)
       settle(plan_.outputs[k], {memory_place::kind::output, static_cast<std::int64_t>(k)});
     for (int i = 0; i < static_cast<int>(plan_.steps.size()); ++i) {
-      const auto& s = plan_.steps[at(i)];
+      const auto& s = plan_.steps[i];
       for (int k = 0; k < s.results.count; ++k)
-        if (auto& first = first_[at(root(slot(s.results, k)))]; first < 0) first = i;
-      for (int k = 0; k < s.operands.count; ++k) last_[at(root(slot(s.operands, k)))] = i;
+        if (auto& first = first_[root(slot(s.results, k))]; first < 0) first = i;
+      for (int k = 0; k < s.operands.count; ++k) last_[root(slot(s.operands, k))] = i;
       has_regions_ = has_regions_ || s.what >= action::loop_begin;
     }
     if (has_regions_) live_through_loops();
     find_shared_outputs();
     for (int i = 0; i < static_cast<int>(plan_.steps.size()); ++i)
-      if (is_joined(plan_.steps[at(i)])) join_message(i);
+      if (is_joined(plan_.steps[i])) join_message(i);
     const int count = static_cast<int>(plan_.steps.size());
     if (has_regions_) {
       for (int i = count - 1; i >= 0; --i) {
-        if (plan_.steps[at(i)].what == action::set_row) work_in_place(i);
-        if (ends_branch(plan_.steps[at(i)])) give_in_place(i);
+        if (plan_.steps[i].what == action::set_row) work_in_place(i);
+        if (ends_branch(plan_.steps[i])) give_in_place(i);
       }
       for (int i = count - 1; i >= 0; --i)
-        if (ends_iteration(plan_.steps[at(i)])) carry_in_place(i);
+        if (ends_iteration(plan_.steps[i])) carry_in_place(i);
     }
     for (int i = count - 1; i >= 0; --i) work_in_place(i);
     for (int i = 0; i < static_cast<int>(plan_.steps.size()); ++i) allocate(i);
-    for (int v = 0; v < static_cast<int>(plan_.values.size()); ++v) plan_.values[at(v)].where = plan_.values[at(root(v))].where;
+    for (int v = 0; v < static_cast<int>(plan_.values.size()); ++v) plan_.values[v].where = plan_.values[root(v)].where;
   }
 
  private:
-  static constexpr std::size_t at(int i) { return static_cast<std::size_t>(i); }
   constexpr int root(int v) {
-    while (storage_[at(v)] != v) {  // chains of steps that work in place are long: halve the way at each visit
-      storage_[at(v)] = storage_[at(storage_[at(v)])];
-      v = storage_[at(v)];
+    while (storage_[v] != v) {  // chains of steps that work in place are long: halve the way at each visit
+      storage_[v] = storage_[storage_[v]];
+      v = storage_[v];
     }
     return v;
   }
-  [[nodiscard]] constexpr int slot(const table_range& range, int k) const { return plan_.slots[at(range.begin + k)]; }
+  [[nodiscard]] constexpr int slot(const table_range& range, int k) const { return plan_.slots[range.begin + k]; }
   [[nodiscard]] constexpr std::int64_t size_of(int v) const {
-    const auto& value = plan_.values[at(v)];
+    const auto& value = plan_.values[v];
     return elements(value.local) * bytes_of(value.type);
   }
   constexpr void settle(int v, memory_place where) {
-    plan_.values[at(root(v))].where = where;
-    fixed_[at(root(v))] = 1;
+    plan_.values[root(v)].where = where;
+    fixed_[root(v)] = 1;
   }
 
   constexpr void find_shared_outputs() {
@@ -88,17 +87,17 @@ class memory_planner {
     vec<int> from(plan_.steps.size(), 0);  // by step: the operands before this one are of no use
     for (std::size_t k = 0; k < plan_.outputs.size(); ++k) {
       const int output = root(plan_.outputs[k]);
-      const auto& v = plan_.values[at(output)];
-      const int i = first_[at(output)];
-      if (i < 0 || plan_.steps[at(i)].what != action::fused) continue;
-      const auto& s = plan_.steps[at(i)];
-      for (int o = from[at(i)]; o < s.operands.count; ++o) {
+      const auto& v = plan_.values[output];
+      const int i = first_[output];
+      if (i < 0 || plan_.steps[i].what != action::fused) continue;
+      const auto& s = plan_.steps[i];
+      for (int o = from[i]; o < s.operands.count; ++o) {
         const int operand = root(slot(s.operands, o));
-        const auto& input = plan_.values[at(operand)];
+        const auto& input = plan_.values[operand];
         const auto number = static_cast<std::size_t>(input.where.at);
-        if (input.where.where != memory_place::kind::input || last_[at(operand)] != i || is_taken[number] != 0 ||
+        if (input.where.where != memory_place::kind::input || last_[operand] != i || is_taken[number] != 0 ||
             !reads_once_in_order(i, o)) {
-          if (o == from[at(i)]) ++from[at(i)];
+          if (o == from[i]) ++from[i];
           continue;
         }
         if (input.type != v.type || !(input.local == v.local) || !same_layout(input.layout, v.layout)) continue;
@@ -109,30 +108,30 @@ class memory_planner {
     }
   }
   [[nodiscard]] constexpr bool is_shared_output(int v) const {
-    const auto& where = plan_.values[at(v)].where;
+    const auto& where = plan_.values[v].where;
     return where.where == memory_place::kind::output && plan_.shared_inputs[static_cast<std::size_t>(where.at)] >= 0;
   }
 
   /// Lets an operand that step `i` makes no longer needed share the memory of the result. Visited last step first, so that a
   /// chain of such steps ends up in one place.
   constexpr void work_in_place(int i) {
-    const auto& s = plan_.steps[at(i)];
+    const auto& s = plan_.steps[i];
     if (!may_work_in_place(s) || s.target >= 0 || is_joined(s)) return;
-    for (int r = 0; r < s.results.count; ++r) written_[at(root(slot(s.results, r)))] = i;
+    for (int r = 0; r < s.results.count; ++r) written_[root(slot(s.results, r))] = i;
     int from[3]{};  // by width of an element: the operands before this one are of no use to such results
     for (int r = 0; r < s.results.count; ++r) {
       const int result = root(slot(s.results, r));
-      if (is_shared_output(result) || (has_regions_ && first_[at(result)] != i)) continue;
-      int& first = from[bytes_of(plan_.values[at(result)].type) / 4];
+      if (is_shared_output(result) || (has_regions_ && first_[result] != i)) continue;
+      int& first = from[bytes_of(plan_.values[result].type) / 4];
       while (first < s.operands.count) {
         const int k = first++;  // taken below, or it never fits: results of one width have one size
         const int operand = root(slot(s.operands, k));
-        if (fixed_[at(operand)] != 0 || last_[at(operand)] != i || first_[at(operand)] < 0) continue;
-        if (size_of(operand) != size_of(result) || written_[at(operand)] == i) continue;
+        if (fixed_[operand] != 0 || last_[operand] != i || first_[operand] < 0) continue;
+        if (size_of(operand) != size_of(result) || written_[operand] == i) continue;
         if (!may_overwrite(i, k) || !may_share(operand, result)) continue;
-        storage_[at(operand)] = result;
-        first_[at(result)] = first_[at(operand)];
-        if (last_[at(result)] < i) last_[at(result)] = i;
+        storage_[operand] = result;
+        first_[result] = first_[operand];
+        if (last_[result] < i) last_[result] = i;
         break;
       }
     }
@@ -143,7 +142,7 @@ class memory_planner {
   }
   /// True when a step that may work in place is done with each element of operand `k` before it writes there.
   [[nodiscard]] constexpr bool may_overwrite(int i, int k) {
-    const auto& s = plan_.steps[at(i)];
+    const auto& s = plan_.steps[i];
     if (s.what == action::fused) return reads_once_in_order(i, k);
     if (s.what == action::set_row)
       return k == 0 && root(slot(s.operands, 1)) != root(slot(s.operands, 0)) &&
@@ -157,38 +156,38 @@ class memory_planner {
 
   /// Nobody else reads the operands, and each result lies where its operand lay: see all_reduce_joiner.
   constexpr void join_message(int i) {
-    const auto& s = plan_.steps[at(i)];
+    const auto& s = plan_.steps[i];
     for (int k = 0; k < s.operands.count; ++k) {
       const int operand = root(slot(s.operands, k));
       const int result = root(slot(s.results, k));
-      storage_[at(operand)] = result;
-      first_[at(result)] = first_[at(operand)];
-      message_[at(result)] = i;
+      storage_[operand] = result;
+      first_[result] = first_[operand];
+      message_[result] = i;
     }
   }
   /// Whether two values of the same size may be one: what lies in a message has its place, which can be in one message only.
   constexpr bool may_share(int from, int to) {
-    const int message = message_[at(from)];
+    const int message = message_[from];
     if (message < 0) return true;
-    if (fixed_[at(to)] != 0 || message_[at(to)] >= 0) return false;
-    message_[at(to)] = message;
+    if (fixed_[to] != 0 || message_[to] >= 0) return false;
+    message_[to] = message;
     return true;
   }
 
   /// Places all values of the message of step `i`.
   constexpr void allocate_message(int i) {
-    const auto& s = plan_.steps[at(i)];
+    const auto& s = plan_.steps[i];
     std::int64_t bytes = 0;
     int last = i;
     for (int k = 0; k < s.results.count; ++k) {
       const int v = root(slot(s.results, k));
       bytes += size_of(v);
-      if (last < last_[at(v)]) last = last_[at(v)];
+      if (last < last_[v]) last = last_[v];
     }
     std::int64_t begin = take(bytes, last);
     for (int k = 0; k < s.results.count; ++k) {
       const int v = root(slot(s.results, k));
-      plan_.values[at(v)].where = {memory_place::kind::arena, begin};
+      plan_.values[v].where = {memory_place::kind::arena, begin};
       begin += size_of(v);
     }
   }
@@ -196,20 +195,20 @@ class memory_planner {
   // ---- loops and conditionals ----
 
   [[nodiscard]] constexpr bool ends_iteration(const plan_step& s) const {
-    return s.what == action::copy && s.target >= 0 && plan_.steps[at(s.target)].what == action::loop_begin;
+    return s.what == action::copy && s.target >= 0 && plan_.steps[s.target].what == action::loop_begin;
   }
   [[nodiscard]] constexpr bool ends_branch(const plan_step& s) const {
-    return s.what == action::copy && s.target >= 0 && plan_.steps[at(s.target)].what != action::loop_begin;
+    return s.what == action::copy && s.target >= 0 && plan_.steps[s.target].what != action::loop_begin;
   }
 
   constexpr void live_through_loops() {
     vec<int> loops;
     const auto live_until = [this](int v, int i) {
-      auto& last = last_[at(root(v))];
+      auto& last = last_[root(v)];
       if (last < i) last = i;
     };
     for (int i = 0; i < static_cast<int>(plan_.steps.size()); ++i) {
-      const auto& s = plan_.steps[at(i)];
+      const auto& s = plan_.steps[i];
       if (s.what == action::loop_begin) {
         loops.push_back(i);
         live_until(slot(s.results, 0), s.target);
@@ -217,36 +216,34 @@ class memory_planner {
       if (s.what == action::loop_end) loops.pop_back();
       for (int k = 0; k < s.operands.count; ++k)
         for (const int loop : loops)
-          if (first_[at(root(slot(s.operands, k)))] < loop) live_until(slot(s.operands, k), plan_.steps[at(loop)].target);
+          if (first_[root(slot(s.operands, k))] < loop) live_until(slot(s.operands, k), plan_.steps[loop].target);
       for (int k = 0; k < s.results.count; ++k) live_until(slot(s.results, k), i);  // both branches write what they give
       for (int k = 0; k < s.results.count; ++k)                                     // a carried value
         for (const int loop : loops)
-          if (first_[at(root(slot(s.results, k)))] < loop) live_until(slot(s.results, k), plan_.steps[at(loop)].target);
+          if (first_[root(slot(s.results, k))] < loop) live_until(slot(s.results, k), plan_.steps[loop].target);
     }
   }
 
   /// Makes what a branch gives in the memory where it is wanted.
   constexpr void give_in_place(int i) {
-    const auto& s = plan_.steps[at(i)];
+    const auto& s = plan_.steps[i];
     const int given = root(slot(s.operands, 0));
     const int result = root(slot(s.results, 0));
-    if (given == result || message_[at(given)] >= 0 || fixed_[at(given)] != 0 || last_[at(given)] != i ||
-        first_[at(given)] <= s.target)
-      return;
-    storage_[at(given)] = result;
-    if (first_[at(given)] < first_[at(result)]) first_[at(result)] = first_[at(given)];
+    if (given == result || message_[given] >= 0 || fixed_[given] != 0 || last_[given] != i || first_[given] <= s.target) return;
+    storage_[given] = result;
+    if (first_[given] < first_[result]) first_[result] = first_[given];
   }
 
   /// Makes what follows a carried value in its memory, if that is not read any more.
   constexpr void carry_in_place(int i) {
-    const auto& s = plan_.steps[at(i)];
+    const auto& s = plan_.steps[i];
     const int next = root(slot(s.operands, 0));
     const int carried = root(slot(s.results, 0));
-    if (next == carried || message_[at(next)] >= 0 || fixed_[at(next)] != 0 || first_[at(next)] <= s.target) return;
-    const int made = first_[at(next)];
+    if (next == carried || message_[next] >= 0 || fixed_[next] != 0 || first_[next] <= s.target) return;
+    const int made = first_[next];
     int inner_end = -1;  // of the outermost loop inside this one
     for (int k = s.target + 1; k < i; ++k) {
-      const auto& step = plan_.steps[at(k)];
+      const auto& step = plan_.steps[k];
       if (step.what == action::loop_begin && k > inner_end) inner_end = step.target;
       for (int o = 0; o < step.operands.count; ++o) {
         if (root(slot(step.operands, o)) != carried) continue;
@@ -254,29 +251,29 @@ class memory_planner {
         if (k == made && (!may_work_in_place(step) || !may_overwrite(k, o))) return;
       }
     }
-    storage_[at(next)] = carried;
-    if (last_[at(carried)] < last_[at(next)]) last_[at(carried)] = last_[at(next)];
+    storage_[next] = carried;
+    if (last_[carried] < last_[next]) last_[carried] = last_[next];
   }
 
   /// True when the fused loop of step `i` reads operand `k` only at the index it writes: with the strides of the dense loop.
   [[nodiscard]] constexpr bool reads_once_in_order(int i, int k) {
-    const auto& s = plan_.steps[at(i)];
-    const auto first = at(s.operands.begin);
-    if (is_known_[at(i)] == 0) {
-      is_known_[at(i)] = 1;
-      for (int o = 0; o < s.operands.count; ++o) is_ordered_[first + at(o)] = 1;
-      const auto& group = plan_.groups[at(s.spec)];
+    const auto& s = plan_.steps[i];
+    const int first = s.operands.begin;
+    if (is_known_[i] == 0) {
+      is_known_[i] = 1;
+      for (int o = 0; o < s.operands.count; ++o) is_ordered_[first + o] = 1;
+      const auto& group = plan_.groups[s.spec];
       for (int o = group.ops.begin; o < group.ops.begin + group.ops.count; ++o) {
-        const auto& op = plan_.scalar_ops[at(o)];
+        const auto& op = plan_.scalar_ops[o];
         if (op.op != opcode::parameter) continue;
         std::int64_t stride = 1;
         for (int d = group.loop.count - 1; d >= 0; --d) {
-          if (group.loop[d] != 1 && op.strides[d] != stride) is_ordered_[first + at(op.slot)] = 0;
+          if (group.loop[d] != 1 && op.strides[d] != stride) is_ordered_[first + op.slot] = 0;
           stride *= group.loop[d];
         }
       }
     }
-    return is_ordered_[first + at(k)] != 0;
+    return is_ordered_[first + k] != 0;
   }
 
   struct gap {
@@ -298,8 +295,8 @@ class memory_planner {
     const std::int64_t begin = gaps_[i].begin;
     gaps_[i].begin += bytes;
     if (gaps_[i].begin == gaps_[i].end) gaps_.erase(gaps_.begin() + static_cast<std::ptrdiff_t>(i));
-    regions_.push_back(region{gap{begin, begin + bytes}, dying_[at(last)]});
-    dying_[at(last)] = static_cast<int>(regions_.size()) - 1;
+    regions_.push_back(region{gap{begin, begin + bytes}, dying_[last]});
+    dying_[last] = static_cast<int>(regions_.size()) - 1;
     if (begin + bytes > plan_.arena_bytes) plan_.arena_bytes = begin + bytes;
     return begin;
   }
@@ -329,23 +326,23 @@ class memory_planner {
   }
 
   constexpr void allocate(int i) {
-    auto& s = plan_.steps[at(i)];
+    auto& s = plan_.steps[i];
     for (int r = 0; r < s.results.count; ++r) {
       const int v = root(slot(s.results, r));
-      auto& where = plan_.values[at(v)].where;
+      auto& where = plan_.values[v].where;
       if (where.where != memory_place::kind::none) continue;
-      if (message_[at(v)] >= 0) {
-        allocate_message(message_[at(v)]);
+      if (message_[v] >= 0) {
+        allocate_message(message_[v]);
         continue;
       }
-      where = {memory_place::kind::arena, take(size_of(v), last_[at(v)] < i ? i : last_[at(v)])};
+      where = {memory_place::kind::arena, take(size_of(v), last_[v] < i ? i : last_[v])};
     }
     if (s.what == action::contract || s.what == action::windowed) {
       const auto elems =
-          s.what == action::contract ? plan_.contractions[at(s.spec)].scratch_elems : plan_.windows[at(s.spec)].scratch_elems;
+          s.what == action::contract ? plan_.contractions[s.spec].scratch_elems : plan_.windows[s.spec].scratch_elems;
       if (elems > 0) s.scratch = take(elems * bytes_of(s.type), i);
     }
-    for (int r = dying_[at(i)]; r >= 0; r = regions_[at(r)].next) give_back(regions_[at(r)].where);
+    for (int r = dying_[i]; r >= 0; r = regions_[r].next) give_back(regions_[r].where);
   }
 
   plan& plan_;

@@ -58,7 +58,7 @@ class operator_steps : public fuse_loops {
     const node& n = node_of(op);
     vec<int> operands;
     for (const int o : op.operands) operands.push_back(o);
-    const int entry = local_entry_of(*n.local, [&](int k) { return graph_.nodes[at(n.operands[k])].type; });
+    const int entry = local_entry_of(*n.local, [&](int k) { return graph_.nodes[n.operands[k]].type; });
     add_step(action::local, op, entry, operands, {op.result}).local = n.local;
   }
 
@@ -77,7 +77,7 @@ class operator_steps : public fuse_loops {
     w.operand = op.window.operand;
     w.letter = static_cast<std::int8_t>(letter);
     w.both_ways = op.window.both_ways;
-    w.scratch_elems = buffer_elems(out.contractions[at(spec)].scratch_elems);
+    w.scratch_elems = buffer_elems(out.contractions[spec].scratch_elems);
     const auto reserve = [&w](std::int64_t elems) {
       const auto from = w.scratch_elems;
       w.scratch_elems += buffer_elems(elems);

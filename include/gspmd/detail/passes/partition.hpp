@@ -28,18 +28,23 @@ class partitioner : public region_parts {
     needed_.resize(graph_.nodes.size(), 0);
     program.results.resize(graph_.nodes.size(), -1);
     for (const int o : graph_.outputs) {
-      needed_[static_cast<std::size_t>(o)] = 1;
-      readers_[static_cast<std::size_t>(o)].push_back(o);
+      needed_[o] = 1;
+      readers_[o].push_back(o);
     }
-    for (std::size_t i = graph_.nodes.size(); i-- > 0;) {
-      const node& n = graph_.nodes[i];
-      if (is_region_result(n.op)) share_need(static_cast<int>(i), needed_);
-      if (needed_[i] != 0 && n.region >= 0) needed_[static_cast<std::size_t>(n.region)] = 1;
-      if (needed_[i] != 0)
-        for (const int o : data_operands(graph_.nodes[i])) {
-          needed_[static_cast<std::size_t>(o)] = 1;
-          readers_[static_cast<std::size_t>(o)].push_back(static_cast<int>(i));
-        }
+    std::uint8_t* const needed = needed_.data();
+    vec<int>* const readers = readers_.data();
+    const node* const nodes = graph_.nodes.data();
+    for (int i = static_cast<int>(graph_.nodes.size()); i-- > 0;) {
+      const node& n = nodes[i];
+      if (graph_.has_regions && is_region_result(n.op)) share_need(i, needed_);
+      if (needed[i] == 0) continue;
+      if (n.region >= 0) needed[n.region] = 1;
+      const int count = data_operands(n);
+      for (int k = 0; k < count; ++k) {
+        const int o = n.operands.items[k];
+        needed[o] = 1;
+        readers[o].push_back(i);
+      }
     }
     narrow_wishes(needed_);
   }
@@ -81,9 +86,12 @@ class partitioner : public region_parts {
 
   [[nodiscard]] constexpr partition_state save() {
     partition_state s;
+    s.form_count.resize(forms_.size(), 0);
+    int* next_count = s.form_count.data();
     for (const auto& forms : forms_) {
-      s.form_count.push_back(static_cast<int>(forms.size()));
-      for (const int v : forms) s.forms.push_back(v);
+      const auto count = static_cast<int>(forms.size());
+      *next_count++ = count;
+      for (int k = 0; k < count; ++k) s.forms.push_back(forms[k]);
     }
     for (const auto& m : made_) {
       s.made_node.push_back(m.node);
@@ -99,9 +107,14 @@ class partitioner : public region_parts {
     return s;
   }
   constexpr void load(partition_state s) {
-    std::size_t at = 0;
-    for (std::size_t i = 0; i < forms_.size(); ++i)
-      for (int k = 0; k < s.form_count[i]; ++k) forms_[i].push_back(s.forms[at++]);
+    const int* next = s.forms.data();
+    const int* const counts = s.form_count.data();
+    vec<int>* const forms = forms_.data();
+    for (std::size_t i = 0; i < forms_.size(); ++i) {
+      if (counts[i] == 0) continue;
+      forms[i].assign(next, next + counts[i]);
+      next += counts[i];
+    }
     for (std::size_t i = 0; i < s.made_node.size(); ++i)
       made_.push_back(made_form{s.made_node[i], s.made_value[i], s.made_level[i]});
     program = std::move(s.program);
@@ -116,16 +129,20 @@ class partitioner : public region_parts {
   /// Where every reader of a value takes the same slice of it, the slice is all that is made: all_reduce and slice become
   /// reduce_scatter, through any elementwise operators in between.
   constexpr void narrow_wishes(const vec<std::uint8_t>& needed) {
-    for (std::size_t i = graph_.nodes.size(); i-- > 0;) {
-      if (needed[i] == 0 || graph_.nodes[i].op == opcode::parameter || readers_[i].empty()) continue;
+    const node* const nodes = graph_.nodes.data();
+    sharding* const completed = completed_.data();
+    for (int i = static_cast<int>(graph_.nodes.size()); i-- > 0;) {
+      const vec<int>& readers = readers_[i];
+      const int count = static_cast<int>(readers.size());
+      if (needed[i] == 0 || nodes[i].op == opcode::parameter || count == 0 || readers[0] == i) continue;
       bool alike = true;
-      sharding slice = completed_[i];
-      for (std::size_t r = 0; r < readers_[i].size() && alike; ++r) {
-        const int reader = readers_[i][r];
-        const node& user = graph_.nodes[static_cast<std::size_t>(reader)];
-        const auto& wish = completed_of(reader).splits;
+      sharding slice = completed[i];
+      for (int r = 0; r < count && alike; ++r) {
+        const int reader = readers[r];
+        const node& user = nodes[reader];
+        const auto& wish = completed[reader].splits;
         alike = false;
-        if (static_cast<std::size_t>(reader) == i) break;  // an output
+        if (reader == i) break;  // an output
         sharding asked = slice;
         if (facts_of(user.op).uniform) {
           asked.splits = wish;
@@ -138,8 +155,8 @@ class partitioner : public region_parts {
         alike = r == 0 || asked.splits == slice.splits;
         slice = asked;
       }
-      if (alike && !(slice.splits == completed_[i].splits) && lies_inside(mesh_, graph_.nodes[i].shape, completed_[i], slice))
-        completed_[i].splits = slice.splits;
+      if (alike && !(slice.splits == completed[i].splits) && lies_inside(mesh_, nodes[i].shape, completed[i], slice))
+        completed[i].splits = slice.splits;
     }
   }
 

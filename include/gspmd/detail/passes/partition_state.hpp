@@ -53,15 +53,13 @@ struct constant_partition_state {
 
   constexpr explicit constant_partition_state(const partition_state& s)
       : sizes{s.program.values.size(), s.program.ops.size(), 0} {
-    for (std::size_t i = 0; i < sizes.values && i < Capacity.values; ++i) values[i] = s.program.values[i];
-    for (std::size_t i = 0; i < sizes.ops && i < Capacity.ops; ++i) ops[i] = s.program.ops[i];
+    copy(s.program.values.data(), sizes.values, values.data(), Capacity.values);
+    copy(s.program.ops.data(), sizes.ops, ops.data(), Capacity.ops);
     std::size_t list = 0;
     partition_state::for_each_list(s, [&](const vec<int>& from) {
       counts[list++] = from.size();
-      for (const int v : from) {
-        if (sizes.ints < Capacity.ints) ints[sizes.ints] = v;
-        ++sizes.ints;
-      }
+      if (sizes.ints < Capacity.ints) copy(from.data(), from.size(), ints.data() + sizes.ints, Capacity.ints - sizes.ints);
+      sizes.ints += from.size();
     });
   }
   [[nodiscard]] constexpr bool fits() const {
@@ -78,6 +76,14 @@ struct constant_partition_state {
       from += counts[list++];
     });
     return s;
+  }
+
+ private:
+  // By pointers: calls count against the limits of an evaluation.
+  template <class T>
+  static constexpr void copy(const T* from, std::size_t count, T* to, std::size_t room) {
+    if (room < count) count = room;
+    for (std::size_t i = 0; i < count; ++i) to[i] = from[i];
   }
 };
 

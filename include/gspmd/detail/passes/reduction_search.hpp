@@ -31,9 +31,9 @@ class reduction_search {
     from_.open = to_.open = 0;
     for (int axis = 0; axis < mesh.axis_count(); ++axis)
       if (mesh.sizes[axis] > 1) axes_ |= axis_bit(axis);
-    wanted_elems_ = elements(local_extents(mesh, global, to));
+    wanted_elems_ = local_elements(mesh, global, to);
     for (int d = 0; d < global.count; ++d) knows_lacked_ = knows_lacked_ && parts_of(mesh, to_, d) <= global[d];
-    const auto held = elements(local_extents(mesh, global, from));
+    const auto held = local_elements(mesh, global, from);
     most_elems_ = held > wanted_elems_ ? held : wanted_elems_;
   }
 
@@ -45,7 +45,7 @@ class reduction_search {
     for (const auto& use : from_.splits) parts_[use.dim] *= mesh_.sizes[use.axis];
     for (const bool moves : {false, true}) {  // the plain ways first: what they send leaves out most of the others
       moves_ = moves;
-      reduce(from_, elements(local_extents(mesh_, global_, from_)), from_.partial & ~to_.partial, {}, !moves);
+      reduce(from_, local_elements(mesh_, global_, from_), from_.partial & ~to_.partial, {}, !moves);
     }
     may_look_at -= most - (left_ < 0 ? 0 : left_);
   }

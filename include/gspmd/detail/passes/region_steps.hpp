@@ -28,7 +28,7 @@ class region_steps : public operator_steps {
       }
       return;
     }
-    auto& begin = out.steps[at(open_.back())];
+    auto& begin = out.steps[open_.back()];
     begin.target = here;
     if (what == opcode::otherwise) {
       open_.back() = here;
@@ -43,7 +43,7 @@ class region_steps : public operator_steps {
 
   constexpr void settle_before(int start) {
     int depth = 0;
-    for (std::size_t i = at(start); i < program_.ops.size(); ++i) {
+    for (std::size_t i = static_cast<std::size_t>(start); i < program_.ops.size(); ++i) {
       const local_op op = program_.ops[i];
       if (op.what == local_kind::control) {
         const opcode what = node_of(op).op;
@@ -51,7 +51,7 @@ class region_steps : public operator_steps {
         if (is_region_result(what) && --depth == 0) return;
       }
       for (const int o : op.operands) {
-        if (maker_[at(o)] > start) continue;  // in the body
+        if (maker_[o] > start) continue;  // in the body
         if (is_lazy(op) && waits_virtual(o)) need_sources(o);
         else need(o);
       }
@@ -79,29 +79,29 @@ class region_steps : public operator_steps {
       return;
     }
     const auto is_back = [&](int k) {
-      return k >= 0 && k < static_cast<int>(program_.ops.size()) && program_.ops[at(k)].what == local_kind::copy &&
-             node_of(program_.ops[at(k)]).op == opcode::loop_result;
+      return k >= 0 && k < static_cast<int>(program_.ops.size()) && program_.ops[k].what == local_kind::copy &&
+             node_of(program_.ops[k]).op == opcode::loop_result;
     };
     if (is_back(i - 1)) return;  // done with the first
     int end = i;
-    while (is_back(end)) need(program_.ops[at(end++)].operands[0]);
+    while (is_back(end)) need(program_.ops[end++].operands[0]);
     vec<int> from;
     for (int k = i; k < end; ++k) {
-      int v = program_.ops[at(k)].operands[0];
+      int v = program_.ops[k].operands[0];
       for (int j = i; j < end; ++j)
-        if (j != k && base[at(v)] == base[at(program_.ops[at(j)].result)]) {
-          const local_value copy = program_.value(program_.ops[at(k)].result);
+        if (j != k && base[v] == base[program_.ops[j].result]) {
+          const local_value copy = program_.value(program_.ops[k].result);
           const int saved = add_value(copy);
-          add_step(action::copy, program_.ops[at(k)], 0, {v}, {saved});
+          add_step(action::copy, program_.ops[k], 0, {v}, {saved});
           v = saved;
           break;
         }
       from.push_back(v);
     }
     for (int k = i; k < end; ++k) {
-      const local_op back = program_.ops[at(k)];
-      if (base[at(from[at(k - i)])] != base[at(back.result)])
-        add_step(action::copy, back, 0, {from[at(k - i)]}, {back.result}).target = open_.back();
+      const local_op back = program_.ops[k];
+      if (base[from[k - i]] != base[back.result])
+        add_step(action::copy, back, 0, {from[k - i]}, {back.result}).target = open_.back();
     }
   }
 

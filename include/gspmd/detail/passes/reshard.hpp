@@ -75,11 +75,13 @@ constexpr std::int64_t cost_as_written(const mesh_shape& mesh, const extents& gl
 
 /// True when a dim is cut into more parts than it has elements.
 constexpr bool has_empty_parts(const mesh_shape& mesh, const extents& global, const sharding& s) {
-  for (int i = 0; i < s.splits.count;) {
-    const int dim = s.splits[i].dim;
+  const axis_use* use = s.splits.items;
+  const axis_use* const end = use + s.splits.count;
+  while (use != end) {
+    const int dim = use->dim;
     std::int64_t parts = 1;
-    for (; i < s.splits.count && s.splits[i].dim == dim; ++i) parts *= mesh.sizes[s.splits[i].axis];
-    if (parts > global[dim]) return elements(global) > 0;
+    for (; use != end && use->dim == dim; ++use) parts *= mesh.sizes.items[use->axis];
+    if (parts > global.items[dim]) return elements(global) > 0;
   }
   return false;
 }
@@ -130,14 +132,14 @@ constexpr void spread(const mesh_shape& mesh, const extents& global, const shard
                       bool small_first, sharding& s) {
   for (int axis = 0; axis < mesh.axis_count(); ++axis) {
     if ((axes & axis_bit(axis)) == 0) continue;
-    const auto elems = elements(local_extents(mesh, global, s));
+    const auto elems = local_elements(mesh, global, s);
     sharding best;
     std::int64_t least = elems;
     bool best_fits = false;
     for (int dim = 0; dim < global.count; ++dim) {
       sharding finer = s;
       finer.add_split(axis, dim);
-      const auto left = elements(local_extents(mesh, global, finer));
+      const auto left = local_elements(mesh, global, finer);
       const bool fits = split_change_of(mesh, s, to, dim).to_axes == 0;
       if (left >= elems || !lies_inside(mesh, global, from, finer)) continue;
       const bool is_first = least == elems;
@@ -178,8 +180,7 @@ constexpr reshard_step first_reduction(const mesh_shape& mesh, const extents& gl
   else best.to.partial &= ~best.axes;
 
   const bool arrives = ahead.splits == to.splits;
-  const bool is_even =
-      elements(local_extents(mesh, global, ahead)) * mesh.size_of(added) == elements(local_extents(mesh, global, from));
+  const bool is_even = local_elements(mesh, global, ahead) * mesh.size_of(added) == local_elements(mesh, global, from);
   const axis_mask helpers = arrives && mesh.size_of(pending) == 2 ? 0 : idle & ~added;
   if (helpers == 0 && arrives && (scattered == 0 || (left == 0 && is_even))) return best;
 
@@ -208,19 +209,19 @@ constexpr reshard_step first_reduction(const mesh_shape& mesh, const extents& gl
     spread(mesh, global, from, to, axes, small_first, fine);
     const axis_mask cut = fine.split_axes() & ~from.split_axes();
     all_even = all_even && (axes & ~cut) == 0 &&
-               elements(local_extents(mesh, global, fine)) * mesh.size_of(cut) == elements(local_extents(mesh, global, from));
+               local_elements(mesh, global, fine) * mesh.size_of(cut) == local_elements(mesh, global, from);
     consider_scattered(fine, cut & pending);
   };
   if ((left | helpers) != 0) scatter(ahead, left | helpers, false);
   if (all_even) return best;
   // Shards with padding: other dims, or no scattering at all, may send less.
   if (added != 0 && (pending & (pending - 1)) != 0) scatter(from, pending | idle, true);
-  const auto wanted = elements(local_extents(mesh, global, to));  // all of them into one dim:
+  const auto wanted = local_elements(mesh, global, to);  // all of them into one dim:
   for (int dim = 0; dim < global.count; ++dim) {
     sharding fine = from;
     for (int axis = 0; axis < mesh.axis_count(); ++axis)
       if ((pending & axis_bit(axis)) != 0 && mesh.sizes[axis] > 1) fine.add_split(axis, dim);
-    const auto elems = elements(local_extents(mesh, global, fine));
+    const auto elems = local_elements(mesh, global, fine);
     const auto moved = wanted > elems ? wanted - elems : 0;  // at least
     if ((mesh.size_of(pending) - 1) * elems + moved >= least.elems || !lies_inside(mesh, global, from, fine)) continue;
     consider_scattered(fine, fine.split_axes() & pending);
@@ -257,9 +258,10 @@ constexpr sharding shared_out(const mesh_shape& mesh, const extents& global, con
 
 constexpr sharding without_unit_splits(const mesh_shape& mesh, const sharding& s) {
   sharding result = s;
-  result.splits.clear();
-  for (const auto& use : s.splits)
-    if (mesh.sizes[use.axis] > 1) result.splits.push_back(use);
+  result.splits.count = 0;
+  for (int i = 0; i < s.splits.count; ++i)
+    if (mesh.sizes.items[s.splits.items[i].axis] > 1) result.splits.items[result.splits.count++] = s.splits.items[i];
+  for (int i = result.splits.count; i < s.splits.count; ++i) result.splits.items[i] = axis_use{};
   return result;
 }
 
@@ -310,16 +312,25 @@ constexpr std::int64_t step_bytes(const mesh_shape& mesh, const extents& global,
   return 0;
 }
 
-/// What one device sends on the whole way from `from` to `to`.
-constexpr std::int64_t reshard_bytes(const mesh_shape& mesh, const extents& global, sharding from, const sharding& to,
-                                     std::int64_t bytes_per_elem) {
-  std::int64_t total = 0;
-  for (auto step = next_step(mesh, global, from, to); step.what != reshard_step::kind::none;
-       step = next_step(mesh, global, from, to)) {
-    total += step_bytes(mesh, global, from, step, bytes_per_elem);
+/// What one device sends on the whole way from `from` to `to`, and in how many collectives.
+struct reshard_price {
+  std::int64_t bytes = 0;
+  int messages = 0;
+};
+constexpr reshard_price price_of_reshard(const mesh_shape& mesh, const extents& global, sharding from, const sharding& to,
+                                         std::int64_t bytes_per_elem) {
+  reshard_price price;
+  for (;;) {
+    const auto step = next_step(mesh, global, from, to);
+    if (step.what == reshard_step::kind::none) return price;
+    price.bytes += step_bytes(mesh, global, from, step, bytes_per_elem);
+    if (step.what != reshard_step::kind::slice) ++price.messages;
     from = step.to;
   }
-  return total;
+}
+constexpr std::int64_t reshard_bytes(const mesh_shape& mesh, const extents& global, const sharding& from, const sharding& to,
+                                     std::int64_t bytes_per_elem) {
+  return price_of_reshard(mesh, global, from, to, bytes_per_elem).bytes;
 }
 
 }  // namespace gspmd::detail

@@ -27,9 +27,9 @@ class scheduler : public region_steps {
       } else if (op.what == local_kind::copy) {
         emit_copy(static_cast<int>(i), op);
       } else if (is_lazy(op)) {
-        waiting_[at(op.result)] = 1;
+        waiting_[op.result] = 1;
       } else if (is_alias(graph_, out.mesh, program_, op)) {
-        base[at(op.result)] = base[at(op.operands[0])];
+        base[op.result] = base[op.operands[0]];
       } else if (i + 1 < program_.ops.size() && program_.ops[i + 1].joined) {
         i = emit_joined(i);
       } else {
@@ -63,7 +63,7 @@ class scheduler : public region_steps {
       if (op.node < program_.ops[i].node) op.node = program_.ops[i].node;  // where explain shows it
     auto& s = add_step(action::combine, op, 0, operands, results);
     s.collective = op.collective;
-    for (const int v : results) is_joined_[at(v)] = 1;
+    for (const int v : results) is_joined_[v] = 1;
     reduction all{extents(1, 0), {}, {}, op.axes, program_.value(operands[0]).layout.kind};
     for (const int v : operands) all.global[0] += elements(program_.value(v).local);
     s.bytes_sent = bytes_sent(out.mesh, all, bytes_of(s.type));
@@ -74,13 +74,13 @@ class scheduler : public region_steps {
   /// others, next to which it lies.
   constexpr void place_outputs() {
     vec<std::uint8_t> is_taken(base.size(), 0);  // by value: its memory is an input's or an output's
-    for (const int i : program_.inputs) is_taken[at(base[at(i)])] = 1;
+    for (const int i : program_.inputs) is_taken[base[i]] = 1;
     for (std::size_t v = 0; v < is_joined_.size(); ++v)
       if (is_joined_[v] != 0) is_taken[v] = 1;
     for (std::size_t k = 0; k < program_.outputs.size(); ++k) {
       int v = program_.outputs[k];
-      const bool is_shared = is_taken[at(base[at(v)])] != 0;
-      is_taken[at(base[at(v)])] = 1;
+      const bool is_shared = is_taken[base[v]] != 0;
+      is_taken[base[v]] = 1;
       if (is_shared) {
         const local_value copy = program_.value(v);
         local_op op;

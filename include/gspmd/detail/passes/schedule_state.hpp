@@ -26,24 +26,23 @@ class schedule_state {
     slot_.resize(count, -1);
     for (std::size_t v = 0; v < count; ++v) base[v] = static_cast<int>(v);
     for (std::size_t i = 0; i < program_.ops.size(); ++i) {
-      if (program_.ops[i].result >= 0) maker_[at(program_.ops[i].result)] = static_cast<int>(i);
-      for (const int o : program_.ops[i].operands) ++uses_[at(o)];
+      if (program_.ops[i].result >= 0) maker_[program_.ops[i].result] = static_cast<int>(i);
+      for (const int o : program_.ops[i].operands) ++uses_[o];
     }
     list_readers();
     reserve_tables();
-    for (const int o : program_.outputs) ++uses_[at(o)];
+    for (const int o : program_.outputs) ++uses_[o];
   }
 
   plan out;
   vec<int> base;  // by value: the value whose memory it names
 
  protected:
-  static constexpr std::size_t at(int i) { return static_cast<std::size_t>(i); }
-  [[nodiscard]] constexpr const node& node_of(const local_op& op) const { return graph_.nodes[at(op.node)]; }
+  [[nodiscard]] constexpr const node& node_of(const local_op& op) const { return graph_.nodes[op.node]; }
   [[nodiscard]] constexpr bool is_virtual(const local_op& op) const { return detail::is_virtual(graph_, op); }
   [[nodiscard]] constexpr bool is_lazy(const local_op& op) const { return detail::is_lazy(graph_, op); }
-  [[nodiscard]] constexpr const local_op& maker(int v) const { return program_.ops[at(maker_[at(v)])]; }
-  [[nodiscard]] constexpr bool waits(int v) const { return waiting_[at(v)] != 0; }
+  [[nodiscard]] constexpr const local_op& maker(int v) const { return program_.ops[maker_[v]]; }
+  [[nodiscard]] constexpr bool waits(int v) const { return waiting_[v] != 0; }
   [[nodiscard]] constexpr bool waits_virtual(int v) const { return waits(v) && is_virtual(maker(v)); }
 
   constexpr void list_readers() {
@@ -54,10 +53,10 @@ class schedule_state {
       total += uses_[v];
     }
     readers_from_[uses_.size()] = total;
-    readers_.resize(at(total), 0);
+    readers_.resize(static_cast<std::size_t>(total), 0);
     vec<int> next = readers_from_;
     for (const auto& op : program_.ops)
-      for (const int o : op.operands) readers_[at(next[at(o)]++)] = op.result;
+      for (const int o : op.operands) readers_[next[o]++] = op.result;
   }
 
   /// Large tables that grow step by step would cost more than all the rest.
@@ -92,7 +91,7 @@ class schedule_state {
     s.type = results.empty() ? dtype::pred : program_.value(results[0]).type;
     s.operands = add_slots(operands);
     s.results = add_slots(results);
-    for (const int v : results) step_[at(v)] = static_cast<int>(out.steps.size());
+    for (const int v : results) step_[v] = static_cast<int>(out.steps.size());
     s.bounds.begin = static_cast<int>(out.bounds.size());
     s.forced = op.forced;
     s.times = times_;

@@ -28,7 +28,7 @@ struct partition_part {
   static constexpr partition_state make() {
     partition_state state;
     if constexpr (Part > 0) {
-      const graph g = Tables::frozen.thaw();
+      const graph g = Tables::traced.thaw();
       partitioner parts(g, Tables::mesh(), Tables::completed);
       parts.begin();
       if constexpr (Part > 1) parts.load(partition_part<Tables, Part - 1>::state().thaw());
@@ -62,23 +62,22 @@ template <auto Callable, class Mesh, class... Inputs>
 struct static_tables {
   static constexpr graph trace() { return trace_program<Callable, Mesh, Inputs...>(); }
   static constexpr const mesh_shape& mesh() { return Mesh::info.shape; }
-  struct trace_facts {
-    graph_sizes sizes;
-    bool failed = false;
-  };
-  static constexpr trace_facts traced = [] {
+  template <graph_sizes Room>
+  static constexpr constant_graph<Room> traced_in = [] {
     const graph g = trace();
-    return g.failed() ? trace_facts{{}, true} : trace_facts{{g.nodes.size(), g.inputs.size(), g.outputs.size()}, false};
+    return constant_graph<Room>(g);
   }();
-  static constexpr constant_graph<traced.sizes> frozen = [] {
-    const graph g = trace();
-    return constant_graph<traced.sizes>(g);
-  }();
+  static constexpr const auto& frozen_graph() {
+    constexpr const auto& first = traced_in<graph_sizes{96, 32, 32}>;  // one evaluation for most programs
+    if constexpr (first.fits()) return first;
+    else return traced_in<first.sizes>;
+  }
+  static constexpr const auto& traced = frozen_graph();
 
   static constexpr std::array<sharding, traced.sizes.nodes> completed = [] {
     std::array<sharding, traced.sizes.nodes> result{};
     if (!traced.failed) {
-      const graph g = frozen.thaw();
+      const graph g = traced.thaw();
       const auto list = complete_graph(g, Mesh::info.shape);
       for (std::size_t i = 0; i < result.size(); ++i) result[i] = list[i];
     }
@@ -90,7 +89,7 @@ struct static_tables {
   static constexpr std::array<planned_node, traced.sizes.nodes> nodes = [] {
     std::array<planned_node, traced.sizes.nodes> result{};
     if (!traced.failed) {
-      const graph g = frozen.thaw();
+      const graph g = traced.thaw();
       const partition_state local = partitioned::state().thaw();
       const auto list = list_nodes(g, Mesh::info.shape, local.program);
       for (std::size_t i = 0; i < result.size(); ++i) result[i] = list[i];
@@ -105,7 +104,7 @@ struct static_tables {
       refused.broken = g.broken;
       return refused;
     } else {
-      const graph g = frozen.thaw();
+      const graph g = traced.thaw();
       return schedule_program(g, Mesh::info.shape, partitioned::state().thaw().program, base);
     }
   }
@@ -184,8 +183,8 @@ struct planned_mesh {
   using tables = static_tables<Callable, Mesh, Inputs...>;
   static constexpr axis_cut cut = [] {
     if constexpr (!tables::traced.failed)
-      if (has_reshape(tables::frozen.nodes)) {
-        const graph g = tables::frozen.thaw();
+      if (has_reshape(tables::traced.nodes)) {
+        const graph g = tables::traced.thaw();
         return find_cut(g, tables::completed);
       }
     return axis_cut{};

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include "gspmd/detail/passes/known_prices.hpp"
 #include "gspmd/detail/passes/window_choice.hpp"
 
 namespace gspmd::detail {
@@ -18,6 +19,24 @@ class use_choice : public window_choice {
     sharding wanted;
     std::int64_t bytes = 0;
   };
+
+  /// Of the tensors of one operator: what bringing them to what it needs sends, and its result to its sharding.
+  struct operator_prices {
+    known_prices operands[max_map_arity];
+    known_prices result;
+  };
+  [[nodiscard]] constexpr reshard_price price_of_operand(operator_prices& known, const node& n, int k,
+                                                         const sharding& wanted) const {
+    return known.operands[k].of(wanted, [&] { return best_form(n.operands[k], wanted).price; });
+  }
+  [[nodiscard]] constexpr reshard_price price_of_result(operator_prices& known, int i, const node& n,
+                                                        const sharding& made) const {
+    return known.result.of(made, [&] {
+      sharding wanted = completed_of(i);
+      wanted.partial = 0;
+      return price_of_reshard(mesh_, n.shape, made, wanted, bytes_of(n.type));
+    });
+  }
 
   /// True when a value is sure to be brought to the sharding that completion found: an output, or what is computed with it has
   /// the same one.
@@ -66,8 +85,7 @@ class use_choice : public window_choice {
         bool known = false;
         for (std::size_t w = first; w < wishes.size(); ++w) known = known || same_layout(wishes[w].wanted, wish.wanted);
         if (known) continue;
-        static_cast<void>(best_form(o, wish.wanted, wish.bytes));
-        wish.bytes = in_all_trips(wish.bytes, level_of(o));
+        wish.bytes = in_all_trips(best_form(o, wish.wanted).price.bytes, level_of(o));
         if (bytes_of(user.type) < bytes_of(graph_.nodes[static_cast<std::size_t>(o)].type)) continue;  // moves its result
         if (wish.bytes > 0) wishes.push_back(wish);
       }
@@ -123,7 +141,8 @@ class use_choice : public window_choice {
         if (rule.factors[use.dim].kind != factor_kind::gathered) first[use.axis] = use.dim;
     use_search search(mesh_, rule, asked);
     use_plan best = plan_of(n, rule, search.assemble(first), held);
-    auto best_bytes = cost_of(i, n, best);
+    operator_prices known;
+    auto best_bytes = cost_of(known, i, n, best);
     if (best_bytes == 0) return best;
     // A plan that would be refused for the whole copies it makes (see silent_replication): only if nothing else is possible.
     std::uint32_t held_fast = 0;  // by operand: the axes that split it must go on to do so
@@ -148,11 +167,11 @@ class use_choice : public window_choice {
     search.run(best_bytes, [&](const factor_splits& uses, std::int64_t memory) {
       if (uses == best.uses) return best_bytes;
       const use_plan trial = plan_of(n, rule, uses, held);
-      const auto bytes =
-          cost_of(i, n, trial) + weight_of(search.work_of(uses)) + most_saved - saved(n, trial, wishes) + refusal_of(trial);
+      const auto bytes = cost_of(known, i, n, trial) + weight_of(search.work_of(uses)) + most_saved - saved(n, trial, wishes) +
+                         refusal_of(trial);
       bool better = bytes < best_bytes;
       if (bytes == best_bytes) {
-        const int more = messages_of(i, n, trial) - messages_of(i, n, best);
+        const int more = messages_of(known, i, n, trial) - messages_of(known, i, n, best);
         better = more < 0 || (more == 0 && memory < best_memory);
       }
       if (better) {
@@ -174,7 +193,7 @@ class use_choice : public window_choice {
       use_tensor t;
       t.factor_of = use_search::axis_factors(mesh_.axis_count(), std::int8_t{-1});
       const auto know = [&](const sharding& s) {
-        t.elems = elements(local_extents(mesh_, shape_of(o), s));
+        t.elems = local_elements(mesh_, shape_of(o), s);
         for (const auto& use : to_factors(mesh_, rule, is_result ? rule.result() : rule.operand(k), s.splits))
           t.factor_of[use.axis] = use.dim;
       };
@@ -195,7 +214,7 @@ class use_choice : public window_choice {
 
   /// What bringing the operands to what they must be sends, and bringing the result to its sharding: in all trips of the loops
   /// around it, but an operand from outside of a loop is brought there before it.
-  [[nodiscard]] constexpr std::int64_t cost_of(int i, const node& n, const use_plan& p) const {
+  [[nodiscard]] constexpr std::int64_t cost_of(operator_prices& known, int i, const node& n, const use_plan& p) const {
     std::int64_t total = 0;
     int goes_round = -1;
     if (n.gather_limit >= 0) {
@@ -205,36 +224,18 @@ class use_choice : public window_choice {
     }
     for (int k = 0; k < n.operands.count; ++k) {
       if (goes_round == k || is_again(n, k, &p)) continue;
-      std::int64_t bytes = 0;
-      static_cast<void>(best_form(n.operands[k], p.wanted[k], bytes));
-      total += in_all_trips(bytes, level_of(n.operands[k]));
+      total += in_all_trips(price_of_operand(known, n, k, p.wanted[k]).bytes, level_of(n.operands[k]));
     }
     if (n.forbid_reshard && total > 0) total += never;  // only if nothing else is possible: then it is refused
     total += in_all_trips(halo_of(mesh_, n.shape, p.result, shift_of(n)).elems * bytes_of(n.type), depth());
-    sharding wanted = completed_of(i);
-    wanted.partial = 0;
-    return total + in_all_trips(reshard_bytes(mesh_, n.shape, p.result, wanted, bytes_of(n.type)), depth());
+    return total + in_all_trips(price_of_result(known, i, n, p.result).bytes, depth());
   }
 
   /// How many collectives that takes.
-  [[nodiscard]] constexpr int messages_of(int i, const node& n, const use_plan& p) const {
-    int count = 0;
-    const auto walk = [&](const extents& shape, sharding from, const sharding& to) {
-      for (auto step = next_step(mesh_, shape, from, to); step.what != reshard_step::kind::none;
-           step = next_step(mesh_, shape, from, to)) {
-        if (step.what != reshard_step::kind::slice) ++count;
-        from = step.to;
-      }
-    };
-    for (int k = 0; k < n.operands.count; ++k) {
-      if (is_again(n, k, &p)) continue;
-      std::int64_t bytes = 0;
-      const int v = best_form(n.operands[k], p.wanted[k], bytes);
-      if (v >= 0) walk(shape_of(n.operands[k]), program.value(v).layout, p.wanted[k]);
-    }
-    sharding wanted = completed_of(i);
-    wanted.partial = 0;
-    walk(n.shape, p.result, wanted);
+  [[nodiscard]] constexpr int messages_of(operator_prices& known, int i, const node& n, const use_plan& p) const {
+    int count = price_of_result(known, i, n, p.result).messages;
+    for (int k = 0; k < n.operands.count; ++k)
+      if (!is_again(n, k, &p)) count += price_of_operand(known, n, k, p.wanted[k]).messages;
     return count + halo_of(mesh_, n.shape, p.result, shift_of(n)).messages;
   }
 };

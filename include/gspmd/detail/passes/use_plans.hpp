@@ -68,8 +68,8 @@ class use_plans : public value_forms {
         bool needed_whole = false;  // x * x needs the sum of x anyway
         for (int o = 0; o < n.operands.count; ++o) needed_whole = needed_whole || (o != k && n.operands[o] == n.operands[k]);
         if (needed_whole) continue;
-        const auto before = elements(local_extents(mesh_, shape_of(n.operands[k]), wanted[k]));
-        const auto after = elements(local_extents(mesh_, n.shape, result));
+        const auto before = local_elements(mesh_, shape_of(n.operands[k]), wanted[k]);
+        const auto after = local_elements(mesh_, n.shape, result);
         if (after > before) continue;
         // No smaller: somebody else may need the whole value, and then it would be reduced twice.
         if (after == before && readers_[static_cast<std::size_t>(n.operands[k])].size() > 1) continue;

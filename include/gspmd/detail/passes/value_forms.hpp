@@ -28,7 +28,9 @@ class value_forms {
     forms_.resize(g.nodes.size(), vec<int>{});
     results_.resize(g.nodes.size(), -1);
     readers_.resize(g.nodes.size(), vec<int>{});
-    for (int i = 0; i < static_cast<int>(g.nodes.size()); ++i) roots_.push_back(i);
+    roots_.resize(g.nodes.size(), 0);
+    int* const roots = roots_.data();
+    for (int i = 0; i < static_cast<int>(g.nodes.size()); ++i) roots[i] = i;
   }
 
   local_program program;
@@ -50,10 +52,8 @@ class value_forms {
   /// A reshard is its operand: both have the same forms.
   [[nodiscard]] constexpr int root_of(int i) const { return roots_[static_cast<std::size_t>(i)]; }
   [[nodiscard]] constexpr const vec<int>& forms_of(int i) const { return forms_[static_cast<std::size_t>(root_of(i))]; }
-  /// The second operand of shard_alike is only looked at.
-  [[nodiscard]] static constexpr std::span<const int> data_operands(const node& n) {
-    return {n.operands.begin(), n.op == opcode::shard_alike ? std::size_t{1} : static_cast<std::size_t>(n.operands.count)};
-  }
+  /// How many operands are read: the second one of shard_alike is only looked at.
+  [[nodiscard]] static constexpr int data_operands(const node& n) { return n.op == opcode::shard_alike ? 1 : n.operands.count; }
   [[nodiscard]] static constexpr bool is_source(const node& n) { return n.op == opcode::constant || n.op == opcode::iota; }
 
   constexpr int add_value(int i, const sharding& layout) {
@@ -78,31 +78,31 @@ class value_forms {
 
   /// The cheapest form of a node's value to start from; -1 if it is made anew: constants and iotas always, conversions and
   /// broadcasts where their operand moves fewer bytes than their result.
-  [[nodiscard]] constexpr int best_form(int i, const sharding& wanted, std::int64_t& bytes) const {
-    int best = -1;
-    bytes = 0;
-    const auto& forms = forms_of(i);
-    for (const int v : forms) {
-      if (same_layout(program.value(v).layout, wanted)) {
-        bytes = 0;
-        return v;
-      }
-      if ((wanted.partial & ~program.value(v).layout.partial) != 0) continue;
-      const auto cost = reshard_bytes(mesh_, shape_of(i), program.value(v).layout, wanted, bytes_of(program.value(v).type));
-      if (best < 0 || cost < bytes) {
-        best = v;
-        bytes = cost;
-      }
+  struct priced_form {
+    int value = -1;
+    reshard_price price;  // of bringing it to what is wanted, or the operand of what is made anew
+  };
+  [[nodiscard]] constexpr priced_form best_form(int i, const sharding& wanted) const {
+    priced_form best;
+    for (const int v : forms_of(i)) {
+      const local_value& form = program.value(v);
+      if (same_layout(form.layout, wanted)) return {v, {}};
+      if ((wanted.partial & ~form.layout.partial) != 0) continue;
+      const auto price = price_of_reshard(mesh_, shape_of(i), form.layout, wanted, bytes_of(form.type));
+      if (best.value < 0 || price.bytes < best.price.bytes) best = {v, price};
     }
-    const node& n = graph_.nodes[static_cast<std::size_t>(root_of(i))];
-    if (best < 0 || bytes == 0 || (n.op != opcode::convert && n.op != opcode::broadcast_in_dim)) return best;
+    const node& n = at(root_of(i));
+    if (best.value < 0 || best.price.bytes == 0 || (n.op != opcode::convert && n.op != opcode::broadcast_in_dim)) return best;
     sharding operand;
     if (wanted.partial != 0 || !is_made_from(n, wanted, operand)) return best;
-    std::int64_t again = 0;
-    static_cast<void>(best_form(n.operands[0], operand, again));
-    if (again >= bytes) return best;
-    bytes = again;
-    return -1;
+    const auto again = best_form(n.operands[0], operand).price.bytes;
+    if (again < best.price.bytes) best = {-1, {again, 0}};
+    return best;
+  }
+  [[nodiscard]] constexpr int best_form(int i, const sharding& wanted, std::int64_t& bytes) const {
+    const priced_form best = best_form(i, wanted);
+    bytes = best.price.bytes;
+    return best.value;
   }
 
   /// Whether an operator of one operand can make its result in sharding `wanted`, and from what.

@@ -52,7 +52,7 @@ class window_choice : public use_plans {
     return lost & ~to.split_axes();
   }
   [[nodiscard]] constexpr std::int64_t shard_bytes(int i, const sharding& s) const {
-    return elements(local_extents(mesh_, shape_of(i), s)) * bytes_of(at(i).type);
+    return local_elements(mesh_, shape_of(i), s) * bytes_of(at(i).type);
   }
 
   /// True when operand `k` is to be gathered to more than the limit.

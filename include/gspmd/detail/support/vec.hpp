@@ -26,7 +26,9 @@ class vec {
   constexpr vec(std::size_t count, const T& value) { resize(count, value); }
   constexpr vec(std::initializer_list<T> values) { assign(values.begin(), values.end()); }
   constexpr vec(const T* first, const T* last) { assign(first, last); }
-  constexpr vec(const vec& other) { assign(other.begin_, other.begin_ + other.size_); }
+  constexpr vec(const vec& other) {
+    if (other.size_ != 0) assign(other.begin_, other.begin_ + other.size_);
+  }
   constexpr vec(vec&& other) noexcept : begin_(other.begin_), size_(other.size_), room_(other.room_) { other.forget(); }
   constexpr vec& operator=(const vec& other) {
     if (this != &other) assign(other.begin_, other.begin_ + other.size_);
@@ -41,7 +43,10 @@ class vec {
     other.forget();
     return *this;
   }
-  constexpr ~vec() { free(); }
+  constexpr ~vec() {
+    if constexpr (is_plain) delete[] begin_;
+    else if (begin_ != nullptr) give_back();
+  }
 
   [[nodiscard]] constexpr std::size_t size() const { return size_; }
   [[nodiscard]] constexpr bool empty() const { return size_ == 0; }
@@ -96,9 +101,9 @@ class vec {
     if constexpr (!std::is_trivially_destructible_v<T>) std::destroy_at(begin_ + size_);
   }
   constexpr void clear() { resize(0); }
-  /// Fewer elements.
+  /// At most so many elements.
   constexpr void resize(std::size_t count) {
-    if constexpr (std::is_trivially_destructible_v<T>) size_ = count;
+    if constexpr (std::is_trivially_destructible_v<T>) size_ = count < size_ ? count : size_;
     else
       while (size_ > count) pop_back();
   }
@@ -113,9 +118,9 @@ class vec {
     }
   }
   constexpr void assign(const T* first, const T* last) {
-    clear();
+    if (size_ != 0) clear();
     const auto count = static_cast<std::size_t>(last - first);
-    reserve(count);
+    if (count > room_) move_to(count);
     T* const to = begin_;
     if constexpr (is_plain)
       for (std::size_t i = 0; i < count; ++i) to[i] = first[i];
@@ -147,10 +152,6 @@ class vec {
   }
 
  private:
-  static constexpr T* allocate(std::size_t count) {
-    if constexpr (is_plain) return new T[count];
-    else return std::allocator<T>{}.allocate(count);
-  }
   static constexpr void make(T* at, T&& value) {
     if constexpr (is_plain) *at = value;
     else std::construct_at(at, std::move(value));
@@ -165,23 +166,28 @@ class vec {
   }
   /// To a place with more room.
   constexpr void move_to(std::size_t room) {
-    T* const to = allocate(room);
     T* const from = begin_;
-    if constexpr (is_plain)
+    if constexpr (is_plain) {
+      T* const to = new T[room];
       for (std::size_t i = 0; i < size_; ++i) to[i] = from[i];
-    else
+      delete[] from;
+      begin_ = to;
+    } else {
+      T* const to = std::allocator<T>{}.allocate(room);
       for (std::size_t i = 0; i < size_; ++i) std::construct_at(to + i, std::move(from[i]));
-    const auto count = size_;
-    free();
-    begin_ = to;
-    size_ = count;
+      free();
+      begin_ = to;
+    }
     room_ = room;
   }
   constexpr void free() {
+    if constexpr (is_plain) delete[] begin_;
+    else if (begin_ != nullptr) give_back();
+  }
+  constexpr void give_back() {
     if constexpr (!std::is_trivially_destructible_v<T>)
       for (std::size_t i = 0; i < size_; ++i) std::destroy_at(begin_ + i);
-    if constexpr (is_plain) delete[] begin_;
-    else if (begin_ != nullptr) std::allocator<T>{}.deallocate(begin_, room_);
+    std::allocator<T>{}.deallocate(begin_, room_);
   }
   constexpr void forget() {
     begin_ = nullptr;
