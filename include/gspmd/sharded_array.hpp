@@ -187,7 +187,8 @@ auto scatter(const Comm& comm, const Whole& whole) {
   static_assert(detail::leaf_count<Whole>() == Step::template first_input<K + 1> - first,
                 "gspmd: scatter: give an array for an `in`, and for a `record` its struct of arrays");
   using tree = typename detail::sharded_tree<Whole, Step::template input_element, first>::type;
-  return detail::scatter_leaves<tree>(detail::held_devices(comm, Step::device_count), Step::view, Step::view.inputs.data() + first, whole);
+  return detail::scatter_leaves<tree>(detail::held_devices(comm, Step::device_count), Step::view,
+                                      Step::view.inputs.data() + first, whole);
 }
 
 /// Zeroed memory for result `K` of a step, counting the parts of the tuple that the program returns: a sharded_array, or

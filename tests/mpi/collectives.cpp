@@ -76,6 +76,21 @@ struct through_shared_memory {
   }
 };
 
+/// A large all_reduce over all ranks as it goes where each has a core.
+struct by_messages {
+  gspmd::mpi_communicator& comm;
+  mpi_workspace work{};
+  growing_buffer memory{};
+
+  [[nodiscard]] int device_count() const { return comm.device_count(); }
+  [[nodiscard]] int local_count() const { return 1; }
+  [[nodiscard]] int device(int i) const { return comm.device(i); }
+  template <class T>
+  void reduce(const mesh_shape&, const reduction& r, const T* const* in, T* const* out) {
+    all_reduce_by_messages({MPI_COMM_WORLD, work}, memory, r.kind, device_count(), device(0), elements(r.global), in[0], out[0]);
+  }
+};
+
 int stride_of(const mesh_shape& mesh) { return mesh.axis_count() == 3 ? 199 : mesh.device_count() > 4 ? 17 : 3; }
 
 }  // namespace
@@ -170,13 +185,17 @@ TEST_CASE("mpi: a rank whose buffers are not shared does not wait for those that
   CHECK(everywhere(wrong) == 0);
 }
 
-TEST_CASE("mpi: large all_reduce, by messages") {
+TEST_CASE("mpi: large all_reduce, with more ranks than cores and without") {
   gspmd::mpi_communicator comm(MPI_COMM_WORLD);
   const auto mesh = mesh_of({world_size()});
   const auto sum = reduction_between(shape_of({1'100'001}), {}, {}, 1, gspmd::monoid::add);  // in two pieces
   const auto most = reduction_between(shape_of({262'144}), {}, {}, 1, gspmd::monoid::maximum);
   CHECK(everywhere(wrong_after_reduce<float>(comm, mesh, sum, true)) == 0);
   CHECK(everywhere(wrong_after_reduce<std::int64_t>(comm, mesh, most, false)) == 0);
+  by_messages messages{comm};
+  messages.work.largest_count = largest_mpi_count;
+  CHECK(everywhere(wrong_after_reduce<float>(messages, mesh, sum, true)) == 0);
+  CHECK(everywhere(wrong_after_reduce<std::int64_t>(messages, mesh, most, false)) == 0);
 }
 
 TEST_CASE("mpi: three dims of which one has extent 1") {

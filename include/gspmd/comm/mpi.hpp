@@ -48,6 +48,7 @@ class mpi_communicator {
     MPI_Comm_size(comm_, &count_);
     work_.largest_count = options.largest_count;
     work_.shared_memory = options.shared_memory;
+    work_.oversubscribed = options.shared_memory && detail::is_oversubscribed(comm_, work_.rank);
   }
   mpi_communicator(const mpi_communicator&) = delete;
   mpi_communicator& operator=(const mpi_communicator&) = delete;

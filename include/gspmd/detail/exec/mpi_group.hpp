@@ -28,7 +28,7 @@ namespace gspmd::detail {
 ///  - a small movement through node_window, where all members share a node;
 ///  - straight between the members' buffers, where all of them lie in node_memory;
 ///  - a movement of boxes with gaps, up to a size, through node_window (node_boxes.hpp);
-///  - a reduction, where all members share a node, through node_window or, a large all_reduce, by messages;
+///  - a reduction, where all members share a node, through node_window or, a large all_reduce where each has a core, by messages;
 ///  - by the one MPI call that does just this, straight between the user's buffers (message_plan.hpp);
 ///  - by packing, messages and unpacking.
 class mpi_group {
@@ -286,7 +286,7 @@ class mpi_group {
   template <class T>
   void all_reduce(std::int64_t elems, monoid kind, const T* in, T* out) {
     if (elems == 0) return;  // on all members alike
-    if (window_ && elems * static_cast<std::int64_t>(sizeof(T)) >= all_reduce_by_messages_bytes)
+    if (window_ && !work_.oversubscribed && elems * static_cast<std::int64_t>(sizeof(T)) >= all_reduce_by_messages_bytes)
       return all_reduce_by_messages(messages(), work_.receive_scratch, kind, size(), self_, elems, in, out);
     if (window_) return window_->all_reduce(kind, elems, in, out);
     messages().for_each_piece(elems, [&](std::int64_t begin, int count) {

@@ -35,6 +35,7 @@ class growing_buffer {
 struct mpi_workspace {
   std::int64_t largest_count;  // the most elements given to one MPI call
   bool shared_memory;
+  bool oversubscribed;  // see is_oversubscribed
   int rank;
   std::vector<std::unique_ptr<node_memory>> memories;
   growing_buffer send_scratch, receive_scratch;

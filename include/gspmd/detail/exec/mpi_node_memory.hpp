@@ -6,11 +6,24 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <thread>
 #include <vector>
 
 #include "gspmd/detail/exec/lanes.hpp"
 
 namespace gspmd::detail {
+
+/// Collective over `comm`: whether this node has more of its processes than cores. Alike on all of a node.
+inline bool is_oversubscribed(MPI_Comm comm, int rank) {
+  MPI_Comm node = MPI_COMM_NULL;
+  check_mpi(MPI_Comm_split_type(comm, MPI_COMM_TYPE_SHARED, rank, MPI_INFO_NULL, &node), "MPI_Comm_split_type", rank);
+  int here = 0, cores = static_cast<int>(std::thread::hardware_concurrency());
+  MPI_Comm_size(node, &here);
+  const int code = MPI_Allreduce(MPI_IN_PLACE, &cores, 1, MPI_INT, MPI_MAX, node);
+  MPI_Comm_free(&node);
+  check_mpi(code, "MPI_Allreduce", rank);
+  return cores < here;
+}
 
 /// Memory of each process of a communicator that the others on its node can read and write too. Where sharing is not
 /// possible it is memory like any other.

@@ -134,11 +134,12 @@ struct static_tables {
     return {{sizes_of(q), false, p.broken}, constant_tables<Room>(q)};
   }
   static constexpr table_sizes guess = guess_sizes(traced.sizes.nodes, partitioned::sizes());
-  static constexpr scheduled<guess> first = schedule<guess>();
-  static constexpr facts measured = first.about;
-  static constexpr auto steps = [] {
-    if constexpr (fits(measured.sizes, guess)) return first;
-    else return schedule<measured.sizes>();
+  template <table_sizes Room>
+  static constexpr scheduled<Room> scheduled_in = schedule<Room>();
+  static constexpr facts measured = scheduled_in<guess>.about;
+  static constexpr const auto& steps = []() -> const auto& {
+    if constexpr (fits(measured.sizes, guess)) return scheduled_in<guess>;
+    else return scheduled_in<measured.sizes>;
   }();
   struct new_order {
     bool is_any = false;
