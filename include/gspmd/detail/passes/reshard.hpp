@@ -197,14 +197,7 @@ constexpr reshard_step first_reduction(const mesh_shape& mesh, const extents& gl
     best = step;
   };
   // As much as possible by one reduce_scatter into `fine`, the rest by all_reduce; then one movement.
-  bool all_even = is_even;
-  const auto scatter = [&](const sharding& start, axis_mask axes, bool small_first) {
-    sharding fine = start;
-    spread(mesh, global, from, to, axes, small_first, fine);
-    const axis_mask cut = fine.split_axes() & ~from.split_axes();
-    const axis_mask first = cut & pending;
-    all_even = all_even && (axes & ~cut) == 0 &&
-               local_elements(mesh, global, fine) * mesh.size_of(cut) == local_elements(mesh, global, from);
+  const auto consider_scattered = [&](sharding& fine, axis_mask first) {
     if (first == 0) return;
     fine.partial &= ~first;
     path_cost cost;
@@ -213,10 +206,29 @@ constexpr reshard_step first_reduction(const mesh_shape& mesh, const extents& gl
     cost.add(cost_of_move(mesh, global, fine, to));
     consider(cost, {kind::reduce, fine, first});
   };
+  bool all_even = is_even;
+  const auto scatter = [&](const sharding& start, axis_mask axes, bool small_first) {
+    sharding fine = start;
+    spread(mesh, global, from, to, axes, small_first, fine);
+    const axis_mask cut = fine.split_axes() & ~from.split_axes();
+    all_even = all_even && (axes & ~cut) == 0 &&
+               local_elements(mesh, global, fine) * mesh.size_of(cut) == local_elements(mesh, global, from);
+    consider_scattered(fine, cut & pending);
+  };
   if ((left | helpers) != 0) scatter(ahead, left | helpers, false);
   if (all_even) return best;
   // Shards with padding: other dims, or no scattering at all, may send less.
-  if (added != 0) scatter(from, pending | idle, true);
+  if (added != 0 && (pending & (pending - 1)) != 0) scatter(from, pending | idle, true);
+  const auto wanted = local_elements(mesh, global, to);  // all of them into one dim:
+  for (int dim = 0; dim < global.count; ++dim) {
+    sharding fine = from;
+    for (int axis = 0; axis < mesh.axis_count(); ++axis)
+      if ((pending & axis_bit(axis)) != 0 && mesh.sizes[axis] > 1) fine.add_split(axis, dim);
+    const auto elems = local_elements(mesh, global, fine);
+    const auto moved = wanted > elems ? wanted - elems : 0;  // at least
+    if ((mesh.size_of(pending) - 1) * elems + moved >= least.elems || !lies_inside(mesh, global, from, fine)) continue;
+    consider_scattered(fine, fine.split_axes() & pending);
+  }
   sharding sliced = continued(mesh, global, from, to, idle);
   for (const bool help : {false, true}) {
     if (help && helpers == 0) continue;
