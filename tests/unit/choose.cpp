@@ -143,27 +143,26 @@ TEST_CASE("F39: no triple of shardings of a product sends more than the best of 
     }
 }
 
-// Operators are chosen by the price, and what is emitted for a reduction of shards with padding may send less.
-TEST_CASE("F39: by what is emitted, at most one triple of 400 with uneven extents sends more than the best of all ways") {
-  for (const auto& sizes : {std::vector<int>{2, 2}, {4, 2}})
-    for (const std::vector<std::int64_t>& extents_of_letters : {std::vector<std::int64_t>{3, 5, 7, 9}, {5, 9, 11, 14}}) {
+TEST_CASE("F39: by what is emitted, no triple with uneven extents sends more than the best of all ways") {
+  const std::vector<std::int64_t> uneven[] = {{3, 5, 7, 9}, {5, 9, 11, 14}, {2, 3, 5, 7}, {9, 17, 33, 15}};
+  for (const auto& sizes : {std::vector<int>{2, 2}, {4, 2}, {2, 2, 2}})
+    for (const auto& extents_of_letters : uneven) {
       const naive_enumeration all(sizes, extents_of_letters, true);
       const auto count = all.shardings.size();
-      std::int64_t dearer = 0, cheaper = 0, tried = 0;
-      for (std::size_t left = 0; left < count; ++left)
-        for (std::size_t right = 0; right < count; ++right)
-          for (std::size_t out = 0; out < count; ++out) {
-            const auto b = all.program(left, right, out);
-            const auto sent = bytes_sent(b.mesh, b.partition());
-            const auto best = all.best(left, right, out);
-            ++tried;
-            dearer += sent > best ? 1 : 0;
-            cheaper += sent < best ? 1 : 0;  // not one of all ways
-          }
+      const std::size_t stride = sizes.size() == 2 ? 3 : 197;  // of all triples; no factor of their number
+      std::int64_t dearer = 0, cheaper = 0;
+      for (std::size_t triple = 0; triple < count * count * count; triple += stride) {
+        const auto left = triple / count / count, right = triple / count % count, out = triple % count;
+        const auto b = all.program(left, right, out);
+        const auto sent = bytes_sent(b.mesh, b.partition());
+        const auto best = all.best(left, right, out);
+        dearer += sent > best ? 1 : 0;
+        cheaper += sent < best ? 1 : 0;  // not one of all ways
+      }
       CAPTURE(std::string(shape_text(all.mesh.sizes).view()));
       CAPTURE(extents_of_letters[1]);
       CHECK(cheaper == 0);
-      CHECK(dearer * 400 <= tried);
+      CHECK(dearer == 0);
     }
 }
 

@@ -10,27 +10,33 @@ namespace gspmd::detail {
 /// are many more than the shardings that they ask of one tensor, and a price takes thousands of steps.
 class known_prices {
  public:
-  /// The price for `s`; `find()` works it out.
+  struct entry {
+    std::uint64_t key = 0;
+    sharding layout;
+    sharding from;  // `layout` itself, or where the way to it begins
+    reshard_price price;
+    std::int64_t proven = 0;  // no way sends fewer elements
+  };
+
+  /// What is known of `s`; `find(entry)` works it out.
   template <class Find>
-  constexpr reshard_price of(const sharding& s, Find find) {
+  constexpr entry& of(const sharding& s, Find find) {
     std::uint64_t key = s.partial;  // hardly two shardings have the same: a call to compare them is rare
     for (int i = 0; i < s.splits.count; ++i)
       key = 1021 * key + static_cast<std::uint64_t>(32 * s.splits.items[i].axis + s.splits.items[i].dim + 1);
-    const entry* const end = entries_.end();
-    for (const entry* e = entries_.begin(); e != end; ++e)
-      if (e->key == key && same_layout(e->layout, s)) return e->price;
-    const entry found{key, s, find()};
+    entry* const end = entries_.end();
+    for (entry* e = entries_.begin(); e != end; ++e)
+      if (e->key == key && same_layout(e->layout, s)) return *e;
+    entry found;
+    found.key = key;
+    found.layout = s;
+    find(found);
     entries_.push_back(found);
-    return found.price;
+    return entries_.back();
   }
   [[nodiscard]] constexpr int count() const { return static_cast<int>(entries_.size()); }
 
  private:
-  struct entry {
-    std::uint64_t key = 0;
-    sharding layout;
-    reshard_price price;
-  };
   vec<entry> entries_;
 };
 

@@ -19,8 +19,8 @@ namespace gspmd::detail {
 ///   into 5x5 and then one over x and z into 5x2 send 25 + 30
 ///
 /// This also runs in constant evaluation, whose steps compilers limit: each sharding that is looked at takes about a thousand.
-/// So only where a plan is emitted is anything looked for, not where it is priced, and not for longer than `may_look_at` says:
-/// what was found by then is taken. On up to eight devices that is a cheapest way (tests/unit/reshard_uneven.cpp).
+/// So nothing is looked for longer than `may_look_at` says, and what was found by then is taken. On up to eight devices that is a
+/// cheapest way (tests/unit/reshard_uneven.cpp).
 class reduction_search {
  public:
   static constexpr int most_looked_at = 512;  // shardings, for one path
@@ -52,6 +52,8 @@ class reduction_search {
   /// The steps of the best way, but for the last movement; a move may have to be made in several steps, and its `axes` are not
   /// given. Empty if nothing was found that sends less.
   [[nodiscard]] constexpr const std::vector<reshard_step>& best() const { return best_; }
+  /// What it sends; if nothing was found, what had to be beaten.
+  [[nodiscard]] constexpr const path_cost& least() const { return least_; }
 
  private:
   /// True if there is no use in reducing shards of `elems` elements, which can be cut by `cuts` more, over `n` devices, when
@@ -200,6 +202,24 @@ class reduction_search {
   int left_ = 0;              // shardings that may be looked at
 };
 
+/// False where the plain way is a cheapest one: without a reduction, and if shards have no padding however they are split.
+constexpr bool may_beat_plain_way(const mesh_shape& mesh, const extents& global, const sharding& from, const sharding& to) {
+  if (mesh.size_of(from.partial & ~to.partial) == 1) return false;
+  const auto devices = mesh.device_count();
+  for (int d = 0; d < global.count; ++d)
+    if (global.items[d] % devices != 0) return true;
+  return false;
+}
+
+/// What a cheapest path sends, if that is less than `least`; otherwise `least`.
+constexpr path_cost cost_below(const mesh_shape& mesh, const extents& global, const sharding& from, const sharding& to,
+                               const path_cost& least, int& may_look_at) {
+  const sharding target = without_unit_splits(mesh, to);
+  reduction_search search(mesh, global, without_unit_splits(mesh, from), target, least);
+  search.run(may_look_at);
+  return search.least();
+}
+
 /// The steps of a cheapest path from `from` to `to`, for which no more shardings are looked at than `may_look_at`, which is
 /// reduced by those that were. It never sends more than reshard_bytes says.
 constexpr std::vector<reshard_step> cheapest_path(const mesh_shape& mesh, const extents& global, sharding from,
@@ -214,10 +234,7 @@ constexpr std::vector<reshard_step> cheapest_path(const mesh_shape& mesh, const 
   };
   const sharding start = from;
   walk(to);
-  if (mesh.size_of(start.partial & ~to.partial) == 1) return path;
-  bool is_even = true;  // however it is split: then the plain way is a cheapest one
-  for (const auto extent : global) is_even = is_even && extent % mesh.device_count() == 0;
-  if (is_even) return path;
+  if (!may_beat_plain_way(mesh, global, start, to)) return path;
 
   path_cost plain;
   const auto* at = &start;

@@ -25,17 +25,38 @@ class use_choice : public window_choice {
     known_prices operands[max_map_arity];
     known_prices result;
   };
-  [[nodiscard]] constexpr reshard_price price_of_operand(operator_prices& known, const node& n, int k,
-                                                         const sharding& wanted) const {
-    return known.operands[k].of(wanted, [&] { return best_form(n.operands[k], wanted).price; });
+  /// Where shards have padding, looks for a way that is not dearer than `limit` bytes, and than what is known.
+  constexpr reshard_price settle(known_prices::entry& known, const extents& shape, const sharding& from, const sharding& to,
+                                 dtype type, std::int64_t limit) {
+    const auto elem_bytes = bytes_of(type);
+    auto least = known.price.bytes / elem_bytes;
+    if (limit / elem_bytes < least) least = limit / elem_bytes + 1;
+    if (least <= known.proven || may_search_ <= 0) return known.price;
+    known.proven = least;
+    if (!may_beat_plain_way(mesh_, shape, from, to)) return known.price;
+    const auto cost = cost_below(mesh_, shape, from, to, path_cost{least, known.price.messages}, may_search_);
+    if (cost.elems < least) known.price = {cost.elems * elem_bytes, cost.messages};
+    known.proven = cost.elems;
+    return known.price;
   }
-  [[nodiscard]] constexpr reshard_price price_of_result(operator_prices& known, int i, const node& n,
-                                                        const sharding& made) const {
-    return known.result.of(made, [&] {
-      sharding wanted = completed_of(i);
-      wanted.partial = 0;
-      return price_of_reshard(mesh_, n.shape, made, wanted, bytes_of(n.type));
+  constexpr reshard_price price_of_operand(operator_prices& known, const node& n, int k, const sharding& wanted,
+                                           std::int64_t limit) {
+    const int o = n.operands[k];
+    auto& price = known.operands[k].of(wanted, [&](known_prices::entry& e) {
+      const auto form = best_form(o, wanted);
+      e.from = form.value < 0 ? wanted : program.value(form.value).layout;
+      e.price = form.price;
     });
+    return settle(price, shape_of(o), price.from, wanted, at(o).type, limit);
+  }
+  constexpr reshard_price price_of_result(operator_prices& known, int i, const node& n, const sharding& made,
+                                          std::int64_t limit) {
+    sharding wanted = completed_of(i);
+    wanted.partial = 0;
+    auto& price = known.result.of(made, [&](known_prices::entry& e) {
+      e.price = price_of_reshard(mesh_, n.shape, made, wanted, bytes_of(n.type));
+    });
+    return settle(price, n.shape, made, wanted, n.type, limit);
   }
 
   /// True when a value is sure to be brought to the sharding that completion found: an output, or what is computed with it has
@@ -142,6 +163,7 @@ class use_choice : public window_choice {
     use_search search(mesh_, rule, asked);
     use_plan best = plan_of(n, rule, search.assemble(first), held);
     operator_prices known;
+    const int searched_before = may_search_;
     auto best_bytes = cost_of(known, i, n, best);
     if (best_bytes == 0) return best;
     // A plan that would be refused for the whole copies it makes (see silent_replication): only if nothing else is possible.
@@ -183,7 +205,7 @@ class use_choice : public window_choice {
       }
       return bytes;
     });
-    may_price_ -= known.result.count();
+    may_price_ -= (searched_before - may_search_) / 4 + known.result.count();
     for (int k = 0; k < n.operands.count; ++k) may_price_ -= known.operands[k].count();
     return best;
   }
@@ -220,8 +242,9 @@ class use_choice : public window_choice {
   /// around it, but an operand from outside of a loop is brought there before it. Where this is more than `limit`, any sum of
   /// parts of it that is.
   [[nodiscard]] constexpr std::int64_t cost_of(operator_prices& known, int i, const node& n, const use_plan& p,
-                                               std::int64_t limit = use_search::no_limit) const {
+                                               std::int64_t limit = use_search::no_limit) {
     std::int64_t total = 0;
+    const auto left_for = [&](int level) { return total > limit ? 0 : (limit - total) / in_all_trips(1, level); };
     int goes_round = -1;
     if (n.gather_limit >= 0) {
       const window round = window_of(n, p);
@@ -230,20 +253,21 @@ class use_choice : public window_choice {
     }
     for (int k = 0; k < n.operands.count; ++k) {
       if (goes_round == k || is_again(n, k, &p)) continue;
-      total += in_all_trips(price_of_operand(known, n, k, p.wanted[k]).bytes, level_of(n.operands[k]));
+      const int level = level_of(n.operands[k]);
+      total += in_all_trips(price_of_operand(known, n, k, p.wanted[k], left_for(level)).bytes, level);
       if (total > limit) return total;
     }
     if (n.forbid_reshard && total > 0) total += never;  // only if nothing else is possible: then it is refused
     total += in_all_trips(halo_of(mesh_, n.shape, p.result, shift_of(n)).elems * bytes_of(n.type), depth());
     if (total > limit) return total;
-    return total + in_all_trips(price_of_result(known, i, n, p.result).bytes, depth());
+    return total + in_all_trips(price_of_result(known, i, n, p.result, left_for(depth())).bytes, depth());
   }
 
   /// How many collectives that takes.
-  [[nodiscard]] constexpr int messages_of(operator_prices& known, int i, const node& n, const use_plan& p) const {
-    int count = price_of_result(known, i, n, p.result).messages;
+  [[nodiscard]] constexpr int messages_of(operator_prices& known, int i, const node& n, const use_plan& p) {
+    int count = price_of_result(known, i, n, p.result, 0).messages;
     for (int k = 0; k < n.operands.count; ++k)
-      if (!is_again(n, k, &p)) count += price_of_operand(known, n, k, p.wanted[k]).messages;
+      if (!is_again(n, k, &p)) count += price_of_operand(known, n, k, p.wanted[k], 0).messages;
     return count + halo_of(mesh_, n.shape, p.result, shift_of(n)).messages;
   }
 };

@@ -159,7 +159,7 @@ class value_forms {
 
   constexpr void begin_stretch() {
     may_price_ = prices_per_stretch;
-    may_look_at_ = looked_at_per_stretch;
+    may_look_at_ = may_search_ = looked_at_per_stretch;
     paths_.clear();
   }
   [[nodiscard]] constexpr std::vector<reshard_step> path_to(const sharding& wanted, const sharding& from, const extents& shape) {
@@ -244,7 +244,8 @@ class value_forms {
   };
   vec<known_path> paths_;  // that were searched for in this stretch
   int may_price_ = 0;      // in this stretch
-  int may_look_at_ = 0;
+  int may_look_at_ = 0;    // where a plan is emitted
+  int may_search_ = 0;     // where it is priced
 };
 
 }  // namespace gspmd::detail
