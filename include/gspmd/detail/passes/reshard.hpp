@@ -14,7 +14,7 @@
 ///   partial over x, replicated over y, wanted everywhere   reduce_scatter over x into shards over x and y, then all_gather
 /// and what follows is one movement again. Ways of this form are compared by the closed forms of collective.hpp, which are
 /// exact for even shards and upper bounds otherwise; tests/unit/reshard.cpp compares the choice with an exhaustive search.
-/// Of shards with padding this is the price; reduction_search.hpp looks for what sends less where a plan is emitted.
+/// Of shards with padding this is a way that reduction_search.hpp may beat.
 namespace gspmd::detail {
 
 /// One step on the way from one sharding to another.

@@ -25,7 +25,8 @@ class use_choice : public window_choice {
     known_prices operands[max_map_arity];
     known_prices result;
   };
-  /// Where shards have padding, looks for a way that is not dearer than `limit` bytes, and than what is known.
+  /// The price of a way that sends at most `limit` bytes, if one is found; else the known one. Only where shards have padding is
+  /// there anything to find.
   constexpr reshard_price settle(known_prices::entry& known, const extents& shape, const sharding& from, const sharding& to,
                                  dtype type, std::int64_t limit) {
     const auto elem_bytes = bytes_of(type);
@@ -53,9 +54,8 @@ class use_choice : public window_choice {
                                           std::int64_t limit) {
     sharding wanted = completed_of(i);
     wanted.partial = 0;
-    auto& price = known.result.of(made, [&](known_prices::entry& e) {
-      e.price = price_of_reshard(mesh_, n.shape, made, wanted, bytes_of(n.type));
-    });
+    auto& price = known.result.of(
+        made, [&](known_prices::entry& e) { e.price = price_of_reshard(mesh_, n.shape, made, wanted, bytes_of(n.type)); });
     return settle(price, n.shape, made, wanted, n.type, limit);
   }
 

@@ -36,9 +36,10 @@ class value_forms {
   local_program program;
 
   /// Compilers limit the steps of one evaluation, so that programs are planned in stretches: of so many nodes, or of fewer if more
-  /// than so many prices were worked out for them. Ways to reduce uneven shards are searched for: so many shardings are looked at
-  /// in a stretch. Each search is made once, and its result is used again until its end. Where a plan is made in several
-  /// evaluations, one begins with a stretch, so that all compilers and the run-time path find the same.
+  /// than so many prices were worked out for them. Ways to reduce uneven shards are searched for: in a stretch so many shardings
+  /// are looked at for what is emitted, and as many for prices. Each search is made once, and its result is used again until the
+  /// end of the stretch. Where a plan is made in several evaluations, one begins with a stretch, so that all compilers and the
+  /// run-time path find the same.
   static constexpr int nodes_per_stretch = 64;
   static constexpr int prices_per_stretch = 128;
   static constexpr int looked_at_per_stretch = reduction_search::most_looked_at;
