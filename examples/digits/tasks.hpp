@@ -52,7 +52,7 @@ outcome train_for(int steps, bool reports, const Backend& backend, const digits_
     epoch_report report(reports && device == 0);
     float loss = 0;
     for (int i = 0; i < steps; ++i) report.add(loss = t.next());
-    outcomes[static_cast<std::size_t>(device)] = {loss, 100 * t.accuracy(data.test)};
+    outcomes[static_cast<std::size_t>(device)] = {loss, 100 * accuracy(t.parameters_now(), data.test)};
   });
   return *std::max_element(outcomes.begin(), outcomes.end(), [](const outcome& a, const outcome& b) { return a.loss < b.loss; });
 }

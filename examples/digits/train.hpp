@@ -27,6 +27,17 @@ inline layers<array<float>> at_rest() {
   return transform_leaves([](const array<float>& w) { return array<float>(w.shape()); }, initial_parameters());
 }
 
+/// The share of rows whose largest logit is that of their label; the same program as in training, planned for one device.
+inline double accuracy(const layers<array<float>>& learned, const dataset& rows) {
+  const auto logits = run<classify_step<pod<1, 1>, test_rows>>(self{}, rows.x, learned);
+  int right = 0;
+  for (std::int64_t i = 0; i < test_rows; ++i) {
+    const auto* row = logits.data() + i * classes;
+    right += std::max_element(row, row + classes) - row == rows.labels[static_cast<std::size_t>(i)];
+  }
+  return right / static_cast<double>(test_rows);
+}
+
 /// Training on the devices that `comm` holds. Whole arrays are cut into shards once, at the beginning; after that every device
 /// works in its own memory.
 template <class Mesh, communicator Comm>
@@ -51,19 +62,8 @@ class trainer {
     return *loss_.data();
   }
 
-  /// The share of rows whose largest logit is that of their label.
-  double accuracy(const dataset& rows) {
-    using classifier = classify_step<Mesh, test_rows>;
-    auto logits = make_result<classifier, 0>(comm_);
-    classifier{}(comm_, scatter<classifier, 0>(comm_, rows.x), std::get<0>(now_), logits);
-    const auto whole = gather(comm_, logits);
-    int right = 0;
-    for (std::int64_t i = 0; i < test_rows; ++i) {
-      const auto* row = whole.data() + i * classes;
-      right += std::max_element(row, row + classes) - row == rows.labels[static_cast<std::size_t>(i)];
-    }
-    return right / static_cast<double>(test_rows);
-  }
+  /// The parameters as they are now, whole.
+  layers<array<float>> parameters_now() { return gather(comm_, std::get<0>(now_)); }
 
  private:
   using state = std::tuple<layers<sharded_array<float>>, layers<sharded_array<float>>>;  // parameters, velocity
