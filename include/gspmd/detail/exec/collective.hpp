@@ -66,7 +66,6 @@ struct split_change {
   axis_mask common_axes = 0;
   axis_mask from_axes = 0, to_axes = 0;  // the others
 
-  [[nodiscard]] constexpr bool any() const { return (from_axes | to_axes) != 0; }
   /// Neither list continues the other one: parts trade places.
   [[nodiscard]] constexpr bool is_reordered() const { return from_axes != 0 && to_axes != 0; }
   /// So few parts hold data that other axes, or another order of them, bring no device what it has not.

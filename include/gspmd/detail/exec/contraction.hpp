@@ -100,7 +100,7 @@ const T* prepare_operand(Spec spec, const std::int64_t* valid, const T* from, T*
       for (int d = 0; d < s.letters.count; ++d) bounds[d] = valid[s.letters[d]];
       const auto reduction = member_of<&operand_steps::reduction>(spec);
       with_derived<plan_reduction>(reduction,
-                                   [&](auto plan) { reduce_as<monoid::add, T>(plan, bounds, from, scratch + s.reduced_at); });
+                                   [&](auto plan) { reduce_as<monoid::add, T>(plan(), bounds, from, scratch + s.reduced_at); });
       from = scratch + s.reduced_at;
     }
   if constexpr (may_hold<&operand_steps::packed, Spec>())

@@ -11,7 +11,8 @@
 #include "gspmd/detail/exec/fused_row.hpp"
 #include "gspmd/detail/exec/scalar_ops.hpp"
 
-/// A fused group that is known to the compiler, as one loop nest whose extents and strides are constants.
+/// A fused group that is known to the compiler: one vectorised loop over a row is compiled for it, and one driver goes from row to
+/// row for all groups.
 ///
 /// `Group` has the static constants `loop`, `ops` and `stores`. It is a type, so that the names of what is instantiated for
 /// it stay short; per operator of a group that is one small function, and what an operator does is shared by all groups.

@@ -44,7 +44,6 @@ constexpr bool is_stacked(const mesh_shape& mesh, const extents& global, const s
   int changed = 0;
   bool fits = in_member_order(cut, axes);
   for_each_split_dim(mesh, whole, cut, [&](const split_change& change) {
-    if (!change.any()) return;
     ++changed;
     fits = fits && change.from_axes == 0 && change.to_axes == without_unit_axes(mesh, axes) &&
            whole_extents[change.dim] == change.to_rest * cut_extents[change.dim] && is_major(whole_extents, change.dim);
@@ -79,7 +78,7 @@ constexpr bool is_contiguous_exchange(const mesh_shape& mesh, const movement& m)
       ++cut;
       fits = fits && from[change.dim] == change.to_rest * to[change.dim] && is_major(from, change.dim);
     } else {
-      fits = fits && !change.any();
+      fits = false;
     }
   });
   return fits && left == 1 && cut == 1;

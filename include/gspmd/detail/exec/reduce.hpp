@@ -99,9 +99,9 @@ void reduce_nested(const reduction_plan& p, const std::int64_t* valid, const U* 
   }
 }
 
-template <monoid Kind, class T, class PlanSpec>
-[[gnu::noinline]] void reduce_as(PlanSpec spec, const std::int64_t* valid, const T* typed_in, T* typed_out) {
-  const reduction_plan& p = spec();
+/// One function for all reductions of a monoid and a type: constant extents would make it no faster.
+template <monoid Kind, class T>
+[[gnu::noinline]] void reduce_as(const reduction_plan& p, const std::int64_t* valid, const T* typed_in, T* typed_out) {
   if (p.out_elems == 0) return;
   using u = kernel_t<T, Kind == monoid::add || Kind == monoid::multiply>;
   const u* in = reinterpret_cast<const u*>(typed_in);
@@ -120,8 +120,7 @@ template <monoid Kind, class T, class PlanSpec>
     std::fill_n(typed_out, p.out_elems, identity<T>(Kind));
     reduce_nested<Kind>(p, valid, in, out);
   } else {
-    // The minimum changes nothing, but shows the compiler the bound where the extents are constants.
-    const auto rows = std::min(valid[p.loop_dim[p.first_reduced]], p.outermost) * p.row;
+    const auto rows = valid[p.loop_dim[p.first_reduced]] * p.row;
     const auto step = p.outermost * p.row * p.inner;
     if (p.inner == 1) return reduce_each<Kind>(in, p.outer, step, rows, out);
     for (std::int64_t o = 0; o < p.outer; ++o) reduce_rows<Kind>(in + o * step, rows, p.inner, out + o * p.inner, false);
@@ -142,12 +141,12 @@ template <class T, class Spec>
 void reduce(Spec spec, const std::int64_t* valid, const T* in, T* out) {
   with_derived<plan_reduction>(spec, [&](auto plan) {
     const auto run = [&]<monoid Kind>() {
-      if constexpr (monoid_is_defined<T>(Kind)) reduce_as<natural_kind<T>(Kind), T>(plan, valid, in, out);
+      if constexpr (monoid_is_defined<T>(Kind)) reduce_as<natural_kind<T>(Kind), T>(plan(), valid, in, out);
     };
     if constexpr (is_constant_spec<Spec>) {
       constexpr monoid kind = Spec{}().kind;
       static_assert(monoid_is_defined<T>(kind), "gspmd: this reduction is not defined on this element type");
-      reduce_as<natural_kind<T>(kind), T>(plain_spec<reduction_plan>{&plan()}, valid, in, out);
+      run.template operator()<kind>();
     } else {
       switch (spec().kind) {
         case monoid::add: return run.template operator()<monoid::add>();

@@ -11,7 +11,7 @@
 #include "gspmd/detail/exec/windowed.hpp"
 #include "gspmd/error.hpp"
 
-/// The static path: a function per step, whose extents and strides are constants. `Program` is a type that holds the plan:
+/// The static path: a function per step, without decisions that the plan has made. `Program` is a type that holds the plan:
 /// `static constexpr plan_view view`. Functions are parameterised by what the step computes, not by whose step it is, so that
 /// steps that do the same on shards of the same extents share one, whatever the program and the mesh.
 namespace gspmd::detail {

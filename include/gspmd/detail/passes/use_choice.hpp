@@ -263,7 +263,7 @@ class use_choice : public window_choice {
     return total + in_all_trips(price_of_result(known, i, n, p.result, left_for(depth())).bytes, depth());
   }
 
-  /// How many collectives that takes.
+  /// How many collectives that takes, as far as it is known what they send: nothing is looked for (limit 0).
   [[nodiscard]] constexpr int messages_of(operator_prices& known, int i, const node& n, const use_plan& p) {
     int count = price_of_result(known, i, n, p.result, 0).messages;
     for (int k = 0; k < n.operands.count; ++k)
