@@ -17,6 +17,7 @@
 #include <vector>
 
 #include "gspmd/comm/threads.hpp"
+#include "gspmd/detail/exec/meeting_subject.hpp"
 #include "race.hpp"
 
 namespace {
@@ -139,7 +140,7 @@ int main(int argc, char** argv) {
       {
         sharding partial;
         partial.partial = 1;
-        const reduction r{shape_of(1, n), partial, {}, 1, gspmd::monoid::add};
+        const auto r = numbered(mesh, reduction{shape_of(1, n), partial, {}, 1, gspmd::monoid::add});
         const auto by_hand = [&](int i) {
           hand.barrier(i);
           const auto from = i == 0 ? std::int64_t{0} : n / 2, to = i == 0 ? n / 2 : n;
@@ -175,7 +176,7 @@ int main(int argc, char** argv) {
       {
         sharding partial;
         partial.partial = 1;
-        const reduction r{shape_of(n, 1), partial, split(0, 0), 1, gspmd::monoid::add};
+        const auto r = numbered(mesh, reduction{shape_of(n, 1), partial, split(0, 0), 1, gspmd::monoid::add});
         report(
             "reduce_scatter", [&](int) { comm.reduce(mesh, r, &in, &out); },
             [&](int i) {
@@ -189,7 +190,7 @@ int main(int argc, char** argv) {
       }
       {
         const auto shape = shape_of(n, 1);
-        const movement m{shape, split(0, 0), {}, 1};
+        const auto m = numbered(mesh, movement{shape, split(0, 0), {}, 1});
         report(
             "all_gather", [&](int) { comm.move(mesh, m, &in, &out); },
             [&](int i) {
@@ -205,7 +206,7 @@ int main(int argc, char** argv) {
         while (2 * side * side <= n) side *= 2;
         const std::int64_t rows = side, columns = 2 * n / side;
         const auto shape = shape_of(rows, columns);
-        const movement m{shape, split(0, 0), split(0, 1), 1};
+        const auto m = numbered(mesh, movement{shape, split(0, 0), split(0, 1), 1});
         report(
             "all_to_all", [&](int) { comm.move(mesh, m, &in, &out); },
             [&](int i) {
@@ -237,7 +238,7 @@ int main(int argc, char** argv) {
       auto from = split(0, 0), to = split(1, 0);
       from.add_split(1, 0);
       to.add_split(0, 0);
-      const movement m{shape_of(4 * n, 1), from, to, 3};
+      const auto m = numbered(square, movement{shape_of(4 * n, 1), from, to, 3});
       const int peer = me == 1 ? 2 : me == 2 ? 1 : me;
       const std::vector<variant> variants{[&](int) { comm.move(square, m, &in, &out); },
                                           [&](int) {

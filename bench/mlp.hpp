@@ -10,6 +10,7 @@
 #include <cstdlib>
 #include <vector>
 
+#include "gspmd/detail/exec/blas_threads.hpp"
 #include "gspmd/gspmd.hpp"
 #include "race.hpp"
 
@@ -136,7 +137,7 @@ void race(Comm& comm, bool over_batch, int rounds, timing& times) {
   Step step;
   by_hand hand(over_batch);
   std::vector<float> loss(1);
-  detail::single_threaded_blas();
+  const detail::single_threaded_blas one_thread;
   for (int round = 0; round < rounds + 2; ++round) {
     double ours = 0;
     double by_hand_ms = 0;

@@ -8,6 +8,7 @@
 //
 //   mpirun -n 2 mpi_collectives [largest size in MiB, 64]
 #include "gspmd/comm/mpi.hpp"
+#include "gspmd/detail/exec/meeting_subject.hpp"
 
 #include <algorithm>
 #include <cstdint>
@@ -68,8 +69,10 @@ void run(gspmd::mpi_communicator& comm, std::int64_t largest) {
   if (comm.device(0) == 0) std::printf("%-22s %9s  %9s %9s  %s\n", "us", "bytes", "gspmd", "MPI", "ratio");
   std::vector<std::int64_t> sizes{8};
   for (std::int64_t bytes = 1024; bytes <= largest; bytes *= 4) sizes.push_back(bytes);
-  auto* const shared_in = reinterpret_cast<float*>(comm.allocate(static_cast<std::size_t>(largest)));
-  auto* const shared_out = reinterpret_cast<float*>(comm.allocate(static_cast<std::size_t>(largest)));
+  const auto shared_in_memory = comm.allocate(static_cast<std::size_t>(largest));
+  auto* const shared_in = reinterpret_cast<float*>(shared_in_memory.get());
+  const auto shared_out_memory = comm.allocate(static_cast<std::size_t>(largest));
+  auto* const shared_out = reinterpret_cast<float*>(shared_out_memory.get());
   std::fill_n(shared_in, largest / 4, 0.0F);
   std::fill_n(shared_out, largest / 4, 0.0F);
   for (const auto bytes : sizes) {
@@ -82,7 +85,7 @@ void run(gspmd::mpi_communicator& comm, std::int64_t largest) {
     sharding partial;
     partial.partial = 1;
 
-    const reduction all{shape_of(1, n), partial, {}, 1, gspmd::monoid::add};
+    const auto all = numbered(mesh, reduction{shape_of(1, n), partial, {}, 1, gspmd::monoid::add});
     compare(
         "all_reduce in place", bytes, [&] { comm.reduce(mesh, all, &in, &place); },
         [&] { MPI_Allreduce(MPI_IN_PLACE, place, count, MPI_FLOAT, MPI_SUM, MPI_COMM_WORLD); });
@@ -91,25 +94,25 @@ void run(gspmd::mpi_communicator& comm, std::int64_t largest) {
     compare(
         "all_reduce, shared", bytes, [&] { comm.reduce(mesh, all, &fast_in, &shared_in); },
         [&] { MPI_Allreduce(MPI_IN_PLACE, shared_in, count, MPI_FLOAT, MPI_SUM, MPI_COMM_WORLD); });
-    const reduction scatter{shape_of(n, 1), partial, split(0, 0), 1, gspmd::monoid::add};
+    const auto scatter = numbered(mesh, reduction{shape_of(n, 1), partial, split(0, 0), 1, gspmd::monoid::add});
     compare(
         "reduce_scatter", bytes, [&] { comm.reduce(mesh, scatter, &in, &out); },
         [&] { MPI_Reduce_scatter_block(in, out, part, MPI_FLOAT, MPI_SUM, MPI_COMM_WORLD); });
-    const movement gather{shape_of(n, 1), split(0, 0), {}, 1};
+    const auto gather = numbered(mesh, movement{shape_of(n, 1), split(0, 0), {}, 1});
     compare(
         "all_gather", bytes, [&] { comm.move(mesh, gather, &in, &out); },
         [&] { MPI_Allgather(in, part, MPI_FLOAT, out, part, MPI_FLOAT, MPI_COMM_WORLD); });
     compare(
         "all_gather, shared", bytes, [&] { comm.move(mesh, gather, &fast_in, &shared_out); },
         [&] { MPI_Allgather(shared_in, part, MPI_FLOAT, shared_out, part, MPI_FLOAT, MPI_COMM_WORLD); });
-    const movement columns{shape_of(p, n), split(0, 0), split(0, 1), 1};
+    const auto columns = numbered(mesh, movement{shape_of(p, n), split(0, 0), split(0, 1), 1});
     compare(
         "all_to_all, contiguous", bytes, [&] { comm.move(mesh, columns, &in, &out); },
         [&] { MPI_Alltoall(in, part, MPI_FLOAT, out, part, MPI_FLOAT, MPI_COMM_WORLD); });
     std::int64_t side = 1;
     while (p * side * side <= n) side *= 2;
     const std::int64_t width = n / side;  // rows to columns of a matrix: side / p rows of p * width
-    const movement square{shape_of(side, p * width), split(0, 0), split(0, 1), 1};
+    const auto square = numbered(mesh, movement{shape_of(side, p * width), split(0, 0), split(0, 1), 1});
     std::vector<float> packed(static_cast<std::size_t>(n));
     compare(
         "all_to_all, by columns", bytes, [&] { comm.move(mesh, square, &in, &out); },
@@ -120,7 +123,7 @@ void run(gspmd::mpi_communicator& comm, std::int64_t largest) {
               std::copy_n(in + r * p * width + j * width, width, packed.data() + (j * rows + r) * width);
           MPI_Alltoall(packed.data(), part, MPI_FLOAT, out, part, MPI_FLOAT, MPI_COMM_WORLD);
         });
-    const movement joined{shape_of(side, width), split(0, 1), {}, 1};  // columns to a whole matrix
+    const auto joined = numbered(mesh, movement{shape_of(side, width), split(0, 1), {}, 1});  // columns to a whole matrix
     compare(
         "all_gather, by columns", bytes, [&] { comm.move(mesh, joined, &in, &out); },
         [&] {
@@ -136,7 +139,7 @@ void run(gspmd::mpi_communicator& comm, std::int64_t largest) {
     auto from = split(0, 0), to = split(1, 0);
     from.add_split(1, 0);
     to.add_split(0, 0);
-    const movement permutation{shape_of(4 * n, 1), from, to, 3};
+    const auto permutation = numbered(grid, movement{shape_of(4 * n, 1), from, to, 3});
     const int me = comm.device(0), peer = me == 1 ? 2 : 1;
     compare(
         "permute", bytes, [&] { comm.move(grid, permutation, &in, &out); },

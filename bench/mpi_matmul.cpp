@@ -14,6 +14,7 @@
 #include <cstdlib>
 #include <vector>
 
+#include "gspmd/detail/exec/blas_threads.hpp"
 #include "gspmd/gspmd.hpp"
 #include "race.hpp"
 
@@ -160,7 +161,7 @@ int main(int argc, char** argv) {
   const int rounds = argc > 1 ? std::atoi(argv[1]) : 20;
   int processes = 0;
   MPI_Comm_size(MPI_COMM_WORLD, &processes);
-  detail::single_threaded_blas();
+  const detail::single_threaded_blas one_thread;
   using line = mesh<axis<"x", 2>>;
   using square = mesh<axis<"x", 2>, axis<"y", 2>>;
   if (processes == 2) {

@@ -4,6 +4,7 @@
 
 #include <vector>
 
+#include "gspmd/detail/exec/blas_threads.hpp"
 #include "gspmd/detail/exec/interpreter.hpp"
 #include "gspmd/detail/passes/make_plan.hpp"
 #include "gspmd/gspmd.hpp"
@@ -253,7 +254,7 @@ BENCHMARK(permute<dims<64, 64, 256>, 2, 1, 0>);
 }  // namespace
 
 int main(int argc, char** argv) {
-  detail::single_threaded_blas();
+  const detail::single_threaded_blas one_thread;
   benchmark::Initialize(&argc, argv);
   benchmark::RunSpecifiedBenchmarks();
 }

@@ -36,10 +36,10 @@ function(gspmd_marker variable file key)
   set(${variable} "${words}" PARENT_SCOPE)
 endfunction()
 
-# gspmd_add_test(NAME TARGET [LABELS label...] [TIMEOUT seconds] [MPI ranks...] [ARGS argument...]):
+# gspmd_add_test(NAME TARGET [LABELS label...] [TIMEOUT seconds] [MPI ranks...] [ARGS argument...] [ENVIRONMENT name=value...]):
 # one ctest entry NAME, or with MPI one entry NAME.<ranks> for each number of ranks.
 function(gspmd_add_test name target)
-  cmake_parse_arguments(PARSE_ARGV 2 arg "" "TIMEOUT" "LABELS;MPI;ARGS")
+  cmake_parse_arguments(PARSE_ARGV 2 arg "" "TIMEOUT" "LABELS;MPI;ARGS;ENVIRONMENT")
   if(DEFINED arg_UNPARSED_ARGUMENTS)
     message(FATAL_ERROR "gspmd_add_test(${name}): not understood: ${arg_UNPARSED_ARGUMENTS}")
   endif()
@@ -48,7 +48,7 @@ function(gspmd_add_test name target)
   endif()
   set(ran_nothing "\\[doctest\\] test cases: *0 ") # a --source-file that fits no file is no error to doctest
   # One BLAS thread per device: the tests run more devices than there are cores.
-  set(environment OPENBLAS_NUM_THREADS=1)
+  set(environment OPENBLAS_NUM_THREADS=1 ${arg_ENVIRONMENT})
   if(NOT DEFINED arg_MPI)
     add_test(NAME ${name} COMMAND ${target} ${arg_ARGS})
     set_tests_properties(${name} PROPERTIES TIMEOUT ${arg_TIMEOUT} LABELS "${arg_LABELS}" ENVIRONMENT "${environment}"

@@ -17,8 +17,8 @@ class Gspmd(ConanFile):
     topics = ("gspmd", "spmd", "sharding", "mpi", "hpc", "header-only")
     package_type = "header-library"
     settings = "os", "arch", "compiler", "build_type"
-    options = {"cblas": [True, False]}
-    default_options = {"cblas": True}
+    options = {"cblas": [True, False], "mpi": [True, False]}
+    default_options = {"cblas": True, "mpi": False}
     test_package_folder = "../tests/consumer"
     minimum_compilers = {"gcc": "12", "clang": "16"}
 
@@ -37,6 +37,8 @@ class Gspmd(ConanFile):
             self.requires("openblas/[>=0.3.20]")
         else:
             self.requires("eigen/[>=3.4 <4]")
+        if self.options.mpi:
+            self.requires("openmpi/[>=4.1 <5]")
 
     def validate(self):
         check_min_cppstd(self, 20)
@@ -56,12 +58,21 @@ class Gspmd(ConanFile):
         self.info.clear()
 
     def package_info(self):
-        self.cpp_info.bindirs = []
-        self.cpp_info.libdirs = []
-        self.cpp_info.system_libs = ["pthread"]
-        self.cpp_info.requires = ["boost::headers"]
+        self.cpp_info.set_property("cmake_target_name", "gspmd::all")  # or gspmd::gspmd would be this, with MPI in it
+        core = self.cpp_info.components["gspmd"]
+        core.set_property("cmake_target_name", "gspmd::gspmd")
+        core.bindirs = []
+        core.libdirs = []
+        core.system_libs = ["pthread"]
+        core.requires = ["boost::headers"]
         if self.options.cblas:
-            self.cpp_info.defines = ["GSPMD_HAS_CBLAS=1"]
-            self.cpp_info.requires.append("openblas::openblas")
+            core.defines = ["GSPMD_HAS_CBLAS=1"]
+            core.requires.append("openblas::openblas")
         else:
-            self.cpp_info.requires.append("eigen::eigen")
+            core.requires.append("eigen::eigen")
+        if self.options.mpi:
+            mpi = self.cpp_info.components["mpi"]
+            mpi.set_property("cmake_target_name", "gspmd::mpi")
+            mpi.bindirs = []
+            mpi.libdirs = []
+            mpi.requires = ["gspmd", "openmpi::openmpi"]

@@ -1,7 +1,21 @@
 # SPDX-License-Identifier: Apache-2.0
-# vcpkg.json cannot read the version from project(): see that it says the same.
+# What cannot read the version from project() says the same: vcpkg.json, version.hpp, the first entry of the CHANGELOG.
 file(READ "${ROOT}/vcpkg/ports/gspmd/vcpkg.json" text)
 string(JSON port GET "${text}" version)
 if(NOT port STREQUAL VERSION)
   message(FATAL_ERROR "vcpkg/ports/gspmd/vcpkg.json says version ${port}, CMakeLists.txt says ${VERSION}")
+endif()
+
+file(STRINGS "${ROOT}/include/gspmd/version.hpp" line REGEX "^#define GSPMD_VERSION [0-9]+$")
+string(REGEX MATCHALL "[0-9]+" parts "${VERSION}")
+list(GET parts 0 major)
+list(GET parts 1 minor)
+list(GET parts 2 patch)
+math(EXPR number "10000 * ${major} + 100 * ${minor} + ${patch}")
+if(NOT line STREQUAL "#define GSPMD_VERSION ${number}")
+  message(FATAL_ERROR "include/gspmd/version.hpp says `${line}`, CMakeLists.txt says ${VERSION}, which is ${number}")
+endif()
+file(STRINGS "${ROOT}/CHANGELOG.md" line REGEX "^## " LIMIT_COUNT 1)
+if(NOT line STREQUAL "## ${VERSION}")
+  message(FATAL_ERROR "CHANGELOG.md begins with `${line}`, CMakeLists.txt says ${VERSION}")
 endif()

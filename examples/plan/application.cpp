@@ -3,16 +3,18 @@
 
 #include <cstdio>
 #include <exception>
-#include <fstream>
 #include <optional>
+#include <ostream>
 #include <utility>
 #include <vector>
 
+#include "deadline.hpp"
 #include "dot.hpp"
 #include "json_out.hpp"
 #include "run.hpp"
 #include "svg.hpp"
 #include "table.hpp"
+#include "whole_file.hpp"
 #include "why.hpp"
 
 namespace plan_tool {
@@ -29,6 +31,7 @@ constexpr const char* help_text =
     "  --dot FILE        the program of one device for Graphviz, collectives coloured\n"
     "  --svg FILE        which device holds which part, with replicas and padding\n"
     "  --value NAME      only this value in --svg\n"
+    "  --seconds N       the processor time that planning may take, 2 unless this says more\n"
     "  --help            this\n"
     "\n"
     "`bytes` is what one device sends, padding of uneven shards included, with n devices in a group:\n"
@@ -53,6 +56,8 @@ class application {
     std::vector<std::string> why, remarks;
     std::vector<any_array> inputs;
     const bool wants_run = !options_.run.empty() || options_.check;
+    auto limit = std::make_optional<deadline>(seconds(), options_.json && here_.writes ? plan_json(nullptr, {too_long()}) : "",
+                                              here_.writes ? document_name() + ": " + too_long() + '\n' : "");
     try {  // whatever is thrown, this process must still meet the others
       const auto text = read_file(options_.file, errors_);
       if (errors_.empty()) document = parse_document(text, errors_);
@@ -66,12 +71,12 @@ class application {
       errors_.add("", e.what());
     }
     // The processes of one launch go into it together or not at all.
+    if (wants_run) limit.reset();
     if (wants_run && here_.agree(p && errors_.empty())) run_program(*p, document, inputs, remarks);
 
     report r;
     r.status = errors_.empty() ? 0 : 1;
-    for (const auto& e : errors_.lines())
-      r.err += (options_.file == "-" ? std::string("standard input") : options_.file) + ": " + e + '\n';
+    for (const auto& e : errors_.lines()) r.err += document_name() + ": " + e + '\n';
     if (options_.json) {
       r.out = plan_json(p ? &*p : nullptr, errors_.lines(), why);
     } else if (p && !why.empty()) {
@@ -80,11 +85,18 @@ class application {
       r.out = plan_table(*p, colours{here_.is_terminal}).text();
     }
     if (!options_.json)
-      for (const auto& line : remarks) r.out += line + '\n';
+      for (const auto& line : remarks) r.out += visible(line) + '\n';
     return r;
   }
 
  private:
+  [[nodiscard]] std::string document_name() const { return options_.file == "-" ? "standard input" : visible(options_.file); }
+  [[nodiscard]] int seconds() const { return options_.seconds > 0 ? options_.seconds : 2; }
+  [[nodiscard]] std::string too_long() const {
+    return "planning takes more than " + std::to_string(seconds()) +
+           " s of processor time; --seconds N allows it more, and fewer values or axes take less";
+  }
+
   int find(const planned_program& p, const std::string& name, const char* option) {
     const int v = p.find(name);
     if (v >= 0) return v;
@@ -128,10 +140,8 @@ class application {
   }
 
   void write_text(const std::string& file, const char* option, const std::string& text) {
-    std::ofstream out(file, std::ios::binary | std::ios::trunc);
-    if (out) out << text;
-    out.close();
-    if (!out) errors_.add(option, file + " cannot be written: " + std::strerror(errno));
+    const auto failed = write_whole_file(file, [&](std::ostream& out) { out << text; });
+    if (!failed.empty()) errors_.add(option, file + " cannot be written: " + failed);
   }
 
   void run_program(const planned_program& p, const json& document, const std::vector<any_array>& inputs,
@@ -173,7 +183,7 @@ int answer_usage(const char* usage, int argc, char** argv, options& o, bool talk
   try {
     o = parse(argc, argv);
   } catch (const usage_error& mistake) {
-    if (talks) std::fprintf(stderr, "%s\n%s", mistake.what(), usage);
+    if (talks) std::fprintf(stderr, "%s\n%s", visible(mistake.what()).c_str(), usage);
     return 2;
   }
   if (!o.asks_for_help) return -1;

@@ -250,7 +250,9 @@ class program_builder {
     if (partial != nullptr && !(partial->is_object() && partial->empty())) {
       const path at_partial(from.at(), "partial");
       if (!is_input)
-        return refuse(at_partial, "`partial` stands on an input only; the planner makes other values partial where that pays");
+        return refuse(
+            at_partial,
+            "`partial` stands on an input, and on nothing else yet; the planner makes other values partial where that pays");
       if (given == nullptr) return refuse(at_partial, "needs a `sharding` next to it; [] for every dim that is not split");
       if (!read_partial(*partial, at_partial, type, used, s)) return {};
     }
@@ -268,6 +270,7 @@ class program_builder {
                 ir::sharding& s) {
     try {
       const auto parsed = gspmd::xla_sharding::parse(words);
+      if (!count_listed(parsed.tiles(), at)) return false;
       const auto on = parsed.on(annotated_mesh_->info(), rank);
       if (on.manual != 0)
         refuse(at, "is manual along " + std::string(ir::axes_text(annotated_mesh_->info(), on.manual).view()) +
@@ -285,6 +288,19 @@ class program_builder {
     } catch (const gspmd::error& e) {
       errors_.add(at.str(), e.text());
     }
+    return false;
+  }
+
+  /// Adds up the devices of the lists that must be gone through one by one, which a short text can make long.
+  bool count_listed(const ir::xla_tiles& x, const path& at) {
+    constexpr std::int64_t most = std::int64_t{1} << 22;
+    const auto& mesh = annotated_mesh_->info().shape;
+    if (x.kind != ir::xla_kind::tiled || x.device_count() != mesh.device_count()) return true;
+    if (mesh.position == nullptr && !x.iota.empty())
+      if (auto factors = ir::factors_of_iota(x); ir::cut_at_dims(factors, x.dims)) return true;
+    listed_devices_ += x.device_count();
+    if (listed_devices_ <= most) return true;
+    errors_.add(at.str(), "the device lists up to here name more than 2^22 devices, other than as a product of axes");
     return false;
   }
 
@@ -464,9 +480,7 @@ class program_builder {
   int define(const std::optional<std::string>& name, const path& at) {
     if (!name) return -1;
     const path at_name(at, "name");
-    bool is_plain = !name->empty() && name->size() <= 255;
-    for (const char c : *name) is_plain = is_plain && static_cast<unsigned char>(c) >= 0x20 && c != 0x7F;
-    if (!is_plain) {
+    if (name->empty() || name->size() > 255 || has_command(*name)) {
       errors_.add(at_name.str(), in_quotes(*name) + " cannot be a name: 1 to 255 bytes without control characters");
       return -1;
     }
@@ -545,7 +559,6 @@ class program_builder {
     const auto first = traced_.nodes.size();
     int id = build_operator(o, at);
     for (auto i = first; i < traced_.nodes.size(); ++i) traced_.nodes[i].tag = number;  // a pad is several
-    if (knows_operator(*op)) attrs.refuse_unknown();
     if (traced_.failed()) {
       errors_.add(at.str(), std::string(traced_.error.view()));
       traced_.error = ir::text();
@@ -656,6 +669,7 @@ class program_builder {
   std::unordered_map<std::string, int> numbers_;
   std::unordered_map<std::string, std::size_t> later_;  // by name: the op that defines it
   std::int64_t device_count_ = 1;
+  std::int64_t listed_devices_ = 0;
   std::optional<shard_group> group_;  // of the annotation read last
   std::map<shard_group, std::vector<group_member>> groups_;
   std::vector<long double> bound_;  // by traced node

@@ -13,21 +13,27 @@
 #include <set>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include <nlohmann/json.hpp>
+
+#include "visible.hpp"
 
 /// Reading JSON with errors that say where: every complaint carries a path like `ops[3].attrs.equation`.
 namespace plan_tool {
 
 using json = nlohmann::json;
 
-/// Everything that is wrong with a document or a file, one line each.
+/// A name of the user's in a message.
+inline std::string in_quotes(std::string_view name) { return '`' + visible(name, 60) + '`'; }
+
+/// Everything that is wrong with a document or a file: one line each, none of them endless, to be shown on a terminal.
 class error_list {
  public:
   void add(const std::string& where, const std::string& what) {
     ++count_;
-    if (lines_.size() < most_lines) lines_.push_back(where.empty() ? what : where + ": " + what);
+    if (lines_.size() < most_lines) lines_.push_back(visible(where.empty() ? what : where + ": " + what, most_bytes));
   }
   [[nodiscard]] bool empty() const { return count_ == 0; }
   [[nodiscard]] std::size_t count() const { return count_; }
@@ -39,6 +45,7 @@ class error_list {
 
  private:
   static constexpr std::size_t most_lines = 100;
+  static constexpr std::size_t most_bytes = 1000;
   std::vector<std::string> lines_;
   std::size_t count_ = 0;
 };
@@ -63,25 +70,6 @@ class path {
   std::size_t index_ = 0;
   bool is_index_ = false;
 };
-
-/// A name of the user's in a message: control characters made visible, and not endless.
-inline std::string in_quotes(std::string_view name) {
-  constexpr std::size_t most = 60;
-  std::string t = "`";
-  std::size_t n = 0;
-  for (; n < name.size(); ++n) {
-    const auto c = static_cast<unsigned char>(name[n]);
-    if (n >= most && (c & 0xC0U) != 0x80U) break;  // never inside a UTF-8 sequence
-    if (c < 0x20 || c == 0x7F) {
-      char code[8];
-      std::snprintf(code, sizeof code, "\\x%02X", static_cast<unsigned>(c));
-      t += code;
-    } else {
-      t += static_cast<char>(c);
-    }
-  }
-  return t + (n < name.size() ? "...`" : "`");
-}
 
 /// `a JSON value as found`, short enough for a message.
 inline std::string found(const json& j) {
@@ -191,6 +179,50 @@ inline std::optional<std::vector<std::int64_t>> read_integers(const json& j, con
 }
 
 inline constexpr std::size_t most_document_bytes = std::size_t{32} << 20;
+inline constexpr std::size_t most_json_values = std::size_t{1} << 21;
+
+/// Goes through a document before it is stored: an object may have a key once, and what is stored must fit into memory.
+/// (The parser that stores and asks a callback takes time that grows with the square of a list of objects.)
+class document_check : public json::json_sax_t {
+ public:
+  std::string problem;
+
+  bool null() override { return count(); }
+  bool boolean(bool) override { return count(); }
+  bool number_integer(json::number_integer_t) override { return count(); }
+  bool number_unsigned(json::number_unsigned_t) override { return count(); }
+  bool number_float(json::number_float_t, const std::string&) override { return count(); }
+  bool string(std::string&) override { return count(); }
+  bool binary(json::binary_t&) override { return count(); }
+  bool start_object(std::size_t) override {
+    keys_.emplace_back();
+    return count();
+  }
+  bool key(std::string& name) override {
+    return keys_.back().insert(name).second || fail("an object has the member " + in_quotes(name) + " twice");
+  }
+  bool end_object() override {
+    keys_.pop_back();
+    return true;
+  }
+  bool start_array(std::size_t) override { return count(); }
+  bool end_array() override { return true; }
+  bool parse_error(std::size_t, const std::string&, const json::exception& e) override {
+    std::string what = e.what();
+    if (const auto end = what.find("] "); end != std::string::npos) what.erase(0, end + 2);
+    return fail("not JSON: " + what);
+  }
+
+ private:
+  bool fail(std::string what) {
+    problem = std::move(what);
+    return false;
+  }
+  bool count() { return ++count_ <= most_json_values || fail("the document has more than 2^21 JSON values"); }
+
+  std::vector<std::set<std::string>> keys_;  // of the objects around this place
+  std::size_t count_ = 0;
+};
 
 /// Parses a document; null and an error if it is no JSON, has an object with one key twice, or is too long.
 inline json parse_document(std::string_view text, error_list& errors) {
@@ -198,27 +230,9 @@ inline json parse_document(std::string_view text, error_list& errors) {
     errors.add("", "the document has " + std::to_string(text.size()) + " bytes; at most 32 MiB");
     return nullptr;
   }
-  std::vector<std::set<std::string>> keys;
-  std::string twice;
-  const auto watch = [&](int, json::parse_event_t event, json& parsed) {
-    if (event == json::parse_event_t::object_start) keys.emplace_back();
-    if (event == json::parse_event_t::object_end && !keys.empty()) keys.pop_back();
-    if (event == json::parse_event_t::key && !keys.empty() && !keys.back().insert(parsed.get<std::string>()).second &&
-        twice.empty())
-      twice = parsed.get<std::string>();
-    return true;
-  };
-  try {
-    json j = json::parse(text.begin(), text.end(), watch);
-    if (twice.empty()) return j;
-    errors.add("", "an object has the member " + in_quotes(twice) + " twice");
-  } catch (const json::exception& e) {
-    std::string what = e.what();
-    if (const auto end = what.find("] "); end != std::string::npos) what.erase(0, end + 2);
-    for (auto& c : what)
-      if (static_cast<unsigned char>(c) < 0x20) c = ' ';
-    errors.add("", "not JSON: " + what);
-  }
+  document_check check;
+  if (json::sax_parse(text.begin(), text.end(), &check)) return json::parse(text.begin(), text.end());
+  errors.add("", check.problem);
   return nullptr;
 }
 

@@ -8,6 +8,7 @@
 #include <cstdio>
 
 #include "application.hpp"
+#include "visible.hpp"
 
 #include <gspmd/comm/mpi.hpp>
 
@@ -34,7 +35,7 @@ int main(int argc, char** argv) {
   options o;
   int status = answer_usage(usage, argc, argv, o, rank == 0);
   if (status < 0 && !o.backend.empty() && o.backend != "mpi") {
-    if (rank == 0) std::fprintf(stderr, "--backend %s: gspmd-plan-mpi has only mpi\n%s", o.backend.c_str(), usage);
+    if (rank == 0) std::fprintf(stderr, "--backend %s: gspmd-plan-mpi has only mpi\n%s", visible(o.backend).c_str(), usage);
     status = 2;
   }
   if (status < 0 && o.file == "-") {

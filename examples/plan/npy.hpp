@@ -14,6 +14,8 @@
 
 #include <gspmd/dynamic.hpp>
 
+#include "whole_file.hpp"
+
 /// Arrays in NumPy's file format (versions 1 to 3, C and Fortran order; little-endian f4 f8 i4 i8 and b1).
 namespace npy {
 
@@ -51,7 +53,7 @@ class header_parser {
         h.shape = tuple();
         has_shape = true;
       } else {
-        fail("the key `" + key + "`, which does not belong there");
+        fail("the key `" + key.substr(0, 20) + "`, which does not belong there");
       }
       if (!accept(',')) {
         expect('}');
@@ -246,12 +248,10 @@ inline void write(std::ostream& out, const gspmd::dynamic::any_array& array) {
   out.write(reinterpret_cast<const char*>(array.bytes.data()), static_cast<std::streamsize>(array.bytes.size()));
 }
 
-/// Throws `problem`.
+/// Throws `problem`; then there is no file, or the one that was there before.
 inline void write(const std::string& file, const gspmd::dynamic::any_array& array) {
-  std::ofstream out(file, std::ios::binary | std::ios::trunc);
-  if (out) write(out, array);
-  out.close();
-  if (!out) throw problem(std::string("cannot be written: ") + std::strerror(errno));
+  const auto failed = plan_tool::write_whole_file(file, [&](std::ostream& out) { write(out, array); });
+  if (!failed.empty()) throw problem("cannot be written: " + failed);
 }
 
 }  // namespace npy

@@ -284,13 +284,17 @@ inline std::optional<ir::opcode> elementwise_named(std::string_view name) {
   return {};
 }
 
-inline std::string known_operators() {
+inline std::string list_operators() {
   std::string list;
   for (int i = 0; i < ir::opcode_count; ++i)
     if (elementwise_named(ir::name_of(static_cast<ir::opcode>(i))))
       list += std::string(ir::name_of(static_cast<ir::opcode>(i))) + ' ';
   for (const auto& entry : special_operators) list += std::string(entry.name) + ' ';
   list.pop_back();
+  return list;
+}
+inline const std::string& known_operators() {
+  static const std::string list = list_operators();
   return list;
 }
 
@@ -307,10 +311,16 @@ inline int build_operator(const operation& o, const path& at_op) {
   if (const auto op = elementwise_named(o.name)) {
     const std::size_t count = ir::is_unary(*op) ? 1 : *op == ir::opcode::select ? 3 : 2;
     if (wrong_count(count, count)) return -1;
+    o.attrs.refuse_unknown();
     return o.is_sound() ? ir::add_elementwise(o.graph, *op, o.operands, o.at) : -1;
   }
-  for (const auto& entry : special_operators)
-    if (o.name == entry.name) return wrong_count(entry.least_operands, entry.most_operands) ? -1 : entry.build(o);
+  for (const auto& entry : special_operators) {
+    if (o.name != entry.name) continue;
+    if (wrong_count(entry.least_operands, entry.most_operands)) return -1;
+    const int id = entry.build(o);
+    o.attrs.refuse_unknown();  // now that the operator asked for those it knows
+    return id;
+  }
   for (const auto* name : missing_operators)
     if (o.name == name) {
       o.attrs.errors().add(path(at_op, "op").str(),
@@ -319,11 +329,6 @@ inline int build_operator(const operation& o, const path& at_op) {
     }
   o.attrs.errors().add(path(at_op, "op").str(), in_quotes(o.name) + " is no operator; there are: " + known_operators());
   return -1;
-}
-inline bool knows_operator(std::string_view name) {
-  for (const auto& entry : special_operators)
-    if (name == entry.name) return true;
-  return elementwise_named(name).has_value();
 }
 
 }  // namespace plan_tool

@@ -22,8 +22,16 @@ struct options {
   std::string dot;
   std::string svg;
   std::string value;
+  int seconds = 0;  // 0: not said
   bool asks_for_help = false;
 };
+
+inline void set_seconds(options& o, const std::string& value) {
+  if (o.seconds != 0) throw usage_error("--seconds stands there twice");
+  const bool is_number = !value.empty() && value.size() <= 6 && value.find_first_not_of("0123456789") == std::string::npos;
+  if (!is_number || std::stoi(value) == 0) throw usage_error("--seconds needs a whole number from 1 to 999999");
+  o.seconds = std::stoi(value);
+}
 
 inline options parse(int argc, char** argv) {
   options o;
@@ -48,6 +56,7 @@ inline options parse(int argc, char** argv) {
     else if (option == "--dot") set(o.dot, option, next());
     else if (option == "--svg") set(o.svg, option, next());
     else if (option == "--value") set(o.value, option, next());
+    else if (option == "--seconds") set_seconds(o, next());
     else if (option.size() > 1 && option[0] == '-') throw usage_error("unknown option " + option);
     else if (!o.file.empty()) throw usage_error("one FILE, and there are " + o.file + " and " + option);
     else set(o.file, "FILE", option);

@@ -33,7 +33,7 @@ inline std::string layout_text(const planned_program& p, const ir::sharding& s, 
 
 class plan_table {
  public:
-  plan_table(const planned_program& p, colours paint) : p_(p), paint_(paint) {}
+  plan_table(const planned_program& p, colours paint) : p_(p), paint_(paint), sent_(p.program->bytes_sent_per_device()) {}
 
   [[nodiscard]] std::string text() const {
     const auto& mesh = p_.mesh();
@@ -101,9 +101,7 @@ class plan_table {
   }
 
   /// A line that sends at least a quarter of all bytes is marked.
-  [[nodiscard]] bool is_costly(const instruction& i) const {
-    return i.bytes > 0 && i.bytes >= (p_.program->bytes_sent_per_device() + 3) / 4;
-  }
+  [[nodiscard]] bool is_costly(const instruction& i) const { return i.bytes > 0 && i.bytes >= (sent_ + 3) / 4; }
 
   [[nodiscard]] std::string movement_line(const instruction& i) const {
     const int rank = p_.value(i.value).shape.count;
@@ -116,9 +114,8 @@ class plan_table {
     if (!i.is_halo) t += " -> " + layout_text(p_, i.to, rank);
     t += i.bytes > 0 ? ", " + with_unit(i.bytes) : std::string(", nothing is sent");
     if (i.bytes > 0) {
-      const auto total = p_.program->bytes_sent_per_device();
       const auto percent =
-          static_cast<std::int64_t>(100.0L * static_cast<long double>(i.bytes) / static_cast<long double>(total) + 0.5L);
+          static_cast<std::int64_t>(100.0L * static_cast<long double>(i.bytes) / static_cast<long double>(sent_) + 0.5L);
       t += " (" + std::to_string(percent) + "%)";
     }
     if (i.forced) t += "; forced: " + p_.value(i.sake).op + " cannot work on this split";
@@ -151,7 +148,7 @@ class plan_table {
       lines.push_back({std::move(name), std::to_string(n), unit});
     };
     for (const auto& s : sums) add("  " + std::to_string(s.count) + ' ' + s.name, s.bytes, "bytes");
-    add("one device sends", p_.program->bytes_sent_per_device(), "bytes");
+    add("one device sends", sent_, "bytes");
     add("", p_.program->messages_sent_per_device(), "messages");
     add("one device computes", p_.program->flops_per_device(), "flops");
     add("one device holds at most", p_.program->peak_bytes_per_device(), "bytes");
@@ -167,6 +164,7 @@ class plan_table {
 
   const planned_program& p_;
   colours paint_;
+  std::int64_t sent_;  // bytes, by one device
 };
 
 }  // namespace plan_tool

@@ -2,32 +2,50 @@
 #pragma once
 
 #include <algorithm>
+#include <cstddef>
 #include <cstdint>
 #include <initializer_list>
 #include <memory>
 #include <string>
+#include <utility>
 
 #include "gspmd/detail/ir/layout.hpp"
+#include "gspmd/detail/support/saturating.hpp"
 #include "gspmd/detail/support/text.hpp"
 #include "gspmd/error.hpp"
+#include "gspmd/row_major.hpp"
 
 namespace gspmd {
+namespace detail {
 
-/// A whole (global) tensor in host memory: dense, row-major. What `run` takes and returns.
+/// The number of elements of a tensor that is to be allocated.
+inline std::int64_t checked_elements(const extents& shape, std::size_t elem_bytes) {
+  if (const text problem = size_problem(shape, static_cast<std::int64_t>(elem_bytes)); !problem.empty())
+    throw error("array: " + std::string(problem.view()));
+  return elements(shape);
+}
+
+}  // namespace detail
+
+/// A whole (global) tensor in host memory: dense, row-major. What `run` takes and returns. One that was moved from has no elements.
+/// Throws gspmd::error: a negative extent, more than 2^60 bytes.
 ///
 ///     array<float> w({64, 256});   w[0] = 1;   w.fill(0);
+///
+/// Threads: as a container, any number of readers or one writer.
 template <class T>
 class array {
  public:
   array() = default;
   /// Zeros.
   explicit array(const detail::extents& shape)
-      : shape_(shape), size_(detail::elements(shape)), data_(new T[static_cast<std::size_t>(size_)]()) {}
+      : shape_(shape), size_(detail::checked_elements(shape, sizeof(T))), data_(new T[static_cast<std::size_t>(size_)]()) {}
   array(std::initializer_list<std::int64_t> shape) : array(to_extents(shape)) {}
   array(const array& other) : shape_(other.shape_), size_(other.size_), data_(new T[static_cast<std::size_t>(size_)]) {
     std::copy_n(other.data(), size_, data());
   }
-  array(array&&) noexcept = default;
+  array(array&& other) noexcept
+      : shape_(std::exchange(other.shape_, {})), size_(std::exchange(other.size_, 0)), data_(std::move(other.data_)) {}
   array& operator=(array other) noexcept {
     shape_ = other.shape_;
     size_ = other.size_;
@@ -59,5 +77,8 @@ class array {
   std::int64_t size_ = 0;
   std::unique_ptr<T[]> data_;
 };
+
+template <class T>
+inline constexpr bool is_row_major<array<T>> = true;
 
 }  // namespace gspmd

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstddef>
+#include <string>
 #include <string_view>
 #include <type_traits>
 #include <vector>
@@ -11,6 +12,7 @@
 #include "gspmd/detail/ir/plan.hpp"
 #include "gspmd/detail/support/saturating.hpp"
 #include "gspmd/detail/support/vec.hpp"
+#include "gspmd/error.hpp"
 #include "gspmd/sharding.hpp"
 
 namespace gspmd {
@@ -21,10 +23,26 @@ inline constexpr std::int64_t KiB = 1024;
 inline constexpr std::int64_t MiB = 1024 * KiB;
 inline constexpr std::int64_t GiB = 1024 * MiB;
 
+/// The names of some axes of a mesh, separated by commas, in the order of the mesh. There is room for all axes of any mesh.
+struct axis_names {
+  static constexpr std::size_t most_chars = (detail::max_name + 1) * static_cast<std::size_t>(detail::max_axes);
+  char chars[most_chars]{};
+  int size = 0;
+
+  constexpr axis_names() = default;
+  constexpr axis_names(const char* names) : axis_names(std::string_view(names)) {}  // NOLINT: implicit on purpose
+  /// Throws gspmd::error: more characters than the names of 16 axes have.
+  constexpr axis_names(std::string_view names) : size(static_cast<int>(names.size())) {  // NOLINT: implicit on purpose
+    if (names.size() > most_chars) throw error("a mesh has no axes whose names are so long: " + std::string(names));
+    for (std::size_t i = 0; i < names.size(); ++i) chars[i] = names[i];
+  }
+  [[nodiscard]] constexpr std::string_view view() const { return {chars, static_cast<std::size_t>(size)}; }
+};
+
 /// A kind of collective and the mesh axes it communicates over, as a plan lists them.
 struct collective {
   collective_kind kind = collective_kind::all_reduce;
-  dim_spec axes = _;  // separated by commas, in the order of the mesh
+  axis_names axes;
 
   friend constexpr bool operator==(const collective& a, const collective& b) {
     return a.kind == b.kind && a.axes.view() == b.axes.view();
@@ -50,15 +68,15 @@ template <class... Cs>
 list(collective, Cs...) -> list<1 + sizeof...(Cs)>;
 
 template <fixed_string Axes>
-inline constexpr collective all_reduce{collective_kind::all_reduce, dim_spec(Axes.view())};
+inline constexpr collective all_reduce{collective_kind::all_reduce, Axes.view()};
 template <fixed_string Axes>
-inline constexpr collective reduce_scatter{collective_kind::reduce_scatter, dim_spec(Axes.view())};
+inline constexpr collective reduce_scatter{collective_kind::reduce_scatter, Axes.view()};
 template <fixed_string Axes>
-inline constexpr collective all_gather{collective_kind::all_gather, dim_spec(Axes.view())};
+inline constexpr collective all_gather{collective_kind::all_gather, Axes.view()};
 template <fixed_string Axes>
-inline constexpr collective all_to_all{collective_kind::all_to_all, dim_spec(Axes.view())};
+inline constexpr collective all_to_all{collective_kind::all_to_all, Axes.view()};
 template <fixed_string Axes>
-inline constexpr collective collective_permute{collective_kind::collective_permute, dim_spec(Axes.view())};
+inline constexpr collective collective_permute{collective_kind::collective_permute, Axes.view()};
 
 namespace detail {
 
@@ -129,7 +147,7 @@ constexpr list<N> list_collectives(const plan_view& p, const mesh_info& mesh) {
   list<N> result;
   std::size_t n = 0;
   for (const auto& s : p.steps)
-    if (communicates(p, s)) result.items[n++] = collective{s.collective, dim_spec(axes_text(mesh, axes_of(p, s)).view())};
+    if (communicates(p, s)) result.items[n++] = collective{s.collective, axes_text(mesh, axes_of(p, s)).view()};
   return result;
 }
 
@@ -200,7 +218,7 @@ constexpr std::int64_t bytes_over(const plan_view& p, axis_mask axes) { return t
 constexpr std::int64_t peak_bytes(const plan_view& p) {
   std::int64_t total = p.arena_bytes;
   for (const auto* list : {&p.inputs, &p.outputs})
-    for (const int v : *list) total += elements(p.value(v).local) * bytes_of(p.value(v).type);
+    for (const int v : *list) total = saturating_add(total, elements(p.value(v).local) * bytes_of(p.value(v).type));
   return total;
 }
 

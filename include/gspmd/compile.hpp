@@ -36,22 +36,38 @@ namespace gspmd {
 ///
 /// `Callable` is a captureless lambda (or another constant callable) on `value`s; it returns a value, a tuple, or a struct of
 /// values. An object of the type owns the scratch memory of a device; see operator().
+///
+/// Threads: an object serves one thread at a time, so each device of `threads` needs one of its own; a second caller gets a
+/// gspmd::error. It may go from thread to thread and from one communicator to another. Constants and types are for all.
 template <auto Callable, class Mesh, class... Inputs>
 class compile {
+  // First, and one after the other, what is wrong with the meshes and the callable: so errors come with few lines on where they
+  // come from.
+  static_assert(Mesh::device_count >= 0 && (detail::accepts_meshes<Mesh> || true));
+  using call = detail::traced_call<Callable, Inputs...>;
+  static_assert(call::compiles || true);
+  using checked = detail::checked_program<Callable, Inputs...>;
+  static_assert(checked::fits || true);
+  static_assert(detail::first_trace<Callable, Mesh, Inputs...>::is_constant || true);
   using planned = typename detail::planned_mesh<Callable, Mesh, Inputs...>::type;
   using program = detail::static_tables<Callable, planned, Inputs...>;
   static constexpr bool is_accepted() {
-    if constexpr (!detail::takes<Callable, Inputs...>)
-      detail::refuse<detail::mistake::inputs, detail::wrong_inputs<sizeof...(Inputs)>>();
-    else if constexpr (!program::measured.ok && program::measured.broken != detail::mistake::reported)
+    if constexpr (!program::measured.ok && program::measured.broken != detail::mistake::reported)
       detail::refuse<program::measured.broken, typename program::refusal>();
     return program::measured.ok;
   }
   static_assert(is_accepted() || true);
 
+  template <class Layout, std::size_t D>
+  static constexpr dim_spec spec_of() {
+    constexpr bool has_room = detail::has_spec(planned::info, Layout::value().layout, static_cast<int>(D));
+    static_assert(has_room,
+                  "gspmd: step: the axes that split a dim of this shard have more than 63 characters; name them shorter");
+    if constexpr (has_room) return detail::spec_of(planned::info, Layout::value().layout, static_cast<int>(D));
+    else return _;
+  }
   template <class Layout, std::size_t... D>
-  static auto split_type(std::index_sequence<D...>)
-      -> split<detail::spec_of(planned::info, Layout::value().layout, static_cast<int>(D))...>;
+  static auto split_type(std::index_sequence<D...>) -> split<spec_of<Layout, D>()...>;
   template <class Layout, std::size_t... D>
   static auto dims_type(std::index_sequence<D...>) -> dims<Layout::value().global[static_cast<int>(D)]...>;
   template <class Layout, bool ReadOnly>
@@ -79,7 +95,7 @@ class compile {
  public:
   static constexpr const detail::plan_view& view = program::view;
   using mesh_type = planned;
-  using callable_result = typename detail::traced_result<Callable, Inputs...>::type;
+  using callable_result = typename checked::result;
   /// False for a program with a mistake; the compiler has reported it, and results of rank 0 stand in for those of the program.
   static constexpr bool accepted = program::measured.ok;
 
@@ -134,9 +150,14 @@ class compile {
   template <std::size_t K>
   using output_element = detail::element_t<view.value(view.outputs[K]).type>;
 
-  /// The input whose memory output `K` may be written to: a weight and its update. -1: none.
+  /// The input that output `K` updates and whose memory it may be given: a weight and its update. -1: none.
   template <std::size_t K>
   static constexpr int shared_input = view.shared_inputs[K];
+
+  /// Whether output `Output` may be given the memory of input `Input`: nothing reads the input once the output is written. Every
+  /// output may be given one such input, or none: all weights and moments of Adam may be written over themselves.
+  template <std::size_t Output, std::size_t Input>
+  static constexpr bool may_overwrite = detail::may_overwrite(view, Output, Input);
 
   /// The number of the first leaf of argument `K`.
   template <std::size_t K>
@@ -150,20 +171,22 @@ class compile {
   /// Runs the program on the devices of `comm`: takes the shards of the inputs, then of the outputs, one by one or in
   /// structs and tuples. A shard is a sharded_array, or, where `comm` holds one device, an input_shard or output_shard view
   /// or anything that can be made to one (a pointer, a span, a vector). Collective. After the first call nothing is
-  /// allocated. Outputs must not overlap inputs, but output `k` may be the memory of input `shared_input<k>`. Throws
-  /// gspmd::error: a wrong device count, a wrong buffer size, a sharded_array of another sharding, and whatever goes wrong
-  /// on a device, with rank and operator.
+  /// allocated. Outputs must not overlap inputs nor each other, but output `k` may be the memory of input `i` if
+  /// `may_overwrite<k, i>`; this is looked at when the memory is another one than before. Throws gspmd::error: a wrong device
+  /// count, a wrong buffer size, no memory or an empty array, memory that overlaps, a sharded_array of another sharding, an object
+  /// that is running already, and whatever goes wrong on a device, with rank and operator.
   template <communicator Comm, class... Shards>
   void operator()(Comm& comm, Shards&&... shards) {
     using given = std::tuple<std::remove_cvref_t<Shards>...>;
     constexpr auto leaf_count = detail::leaf_count<given>();
     if constexpr (leaf_count == input_count + output_count) {
+      const auto used = bound_.take();
       const auto count = static_cast<std::size_t>(comm.local_count());
       given_.resize(view, count);
       [&]<std::size_t... K>(std::index_sequence<K...>) {
         (put<detail::leaves_before<given, K>()>(count, shards), ...);
       }(std::index_sequence_for<Shards...>{});
-      run(comm, given_.inputs.data(), given_.outputs.data());
+      run_on(comm, given_.inputs.data(), given_.outputs.data());
     } else {
       detail::refuse<detail::mistake::shard, detail::wrong_shard_count<leaf_count, input_count, output_count>>();
     }
@@ -172,11 +195,16 @@ class compile {
   /// The same for a communicator that holds several devices: `inputs[d * input_count + k]` is input k of its device d.
   template <communicator Comm>
   void run(Comm& comm, const void* const* inputs, void* const* outputs) {
-    bound_.bind(comm, view, inputs, outputs);
-    detail::run_static<program>(comm, bound_.devices.data(), bound_.from.data(), bound_.to.data());
+    const auto used = bound_.take();
+    run_on(comm, inputs, outputs);
   }
 
  private:
+  template <class Comm>
+  void run_on(Comm& comm, const void* const* inputs, void* const* outputs) {
+    bound_.bind(comm, view, inputs, outputs);
+    detail::run_static<program>(comm, bound_.devices.data(), bound_.from.data(), bound_.to.data());
+  }
   template <std::size_t K, class Wanted, class Reference>
   static auto shard_data(Reference& given) {
     using Given = std::conditional_t<detail::is_shard<std::remove_cv_t<Reference>>, std::remove_cv_t<Reference>, Reference>;
@@ -207,6 +235,9 @@ class compile {
         (put<K + detail::parts_before<Plain, P>()>(count, detail::part<P>(given)), ...);
       }(std::make_index_sequence<detail::part_count<Plain>()>{});
     } else {
+      if constexpr (requires { std::data(given), std::size(given); } && !detail::is_shard<Plain> &&
+                    !detail::is_placed_array<Plain>)
+        static_assert(detail::accept_container<Plain>());
       if (count != 1) detail::throw_several_devices(count);
       if constexpr (K < input_count) given_.put(view, K, 0, static_cast<const void*>(shard_data<K, input_shard<K>>(given)));
       else given_.put(view, K, 0, static_cast<void*>(shard_data<K, output_shard<K - input_count>>(given)));

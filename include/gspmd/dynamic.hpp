@@ -3,7 +3,9 @@
 
 #include <tuple>
 #include <type_traits>
+#include <utility>
 
+#include "gspmd/detail/passes/trace_program.hpp"
 #include "gspmd/dynamic_builder.hpp"
 #include "gspmd/dynamic_mesh.hpp"
 #include "gspmd/dynamic_program.hpp"
@@ -26,10 +28,16 @@ program compile(Callable&& callable, const mesh& m, const Inputs&... inputs) {
     else return b.input(given);
   };
   std::tuple<decltype(trace(inputs))...> arguments{trace(inputs)...};
-  static_assert(std::is_invocable_v<Callable, decltype(trace(inputs))&...>,
-                "gspmd: compile: give one input for each argument of the callable; a record is one argument");
-  auto result = std::apply(callable, arguments);
-  detail::for_each_leaf(result, [&b](value& leaf) { b.output(leaf, location{"of the callable"}); });
+  using call = detail::call_with<Callable&, decltype(trace(inputs))&...>;
+  if constexpr (call::refuses) {
+    static_assert(detail::written_so<Callable>,
+                  "gspmd: compile: give one input for each argument of the callable; a record is one argument");
+  } else if constexpr (call::compiles) {
+    if constexpr (detail::returns_values<typename call::result>()) {
+      auto result = std::apply(callable, arguments);
+      detail::for_each_leaf(result, [&b](value& leaf) { b.output(leaf, location{"of the callable"}); });
+    }
+  }
   return b.compile();
 }
 

@@ -17,6 +17,8 @@ namespace gspmd::dynamic {
 ///
 ///     dynamic::mesh m({{"data", 2}, {"model", ranks / 2}});
 ///     dynamic::mesh r({{"x", 2}, {"y", 2}}, {0, 1, 3, 2});       // device ids, row-major over the axes
+///
+/// Threads: nothing in it changes; any number may use one.
 class mesh {
  public:
   struct axis {
@@ -51,6 +53,10 @@ class mesh {
     held_->info.shape.order = held_->order.data();
     held_->info.shape.position = held_->position.data();
   }
+
+  // A move is a copy, so that no mesh is without its axes.
+  mesh(const mesh&) = default;
+  mesh& operator=(const mesh&) = default;
 
   [[nodiscard]] const detail::mesh_info& info() const { return held_->info; }
   [[nodiscard]] std::shared_ptr<const detail::mesh_info> shared_info() const { return {held_, &held_->info}; }

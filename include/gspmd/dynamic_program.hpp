@@ -15,6 +15,7 @@
 #include "gspmd/detail/ops/kept_functions.hpp"
 #include "gspmd/detail/passes/make_plan.hpp"
 #include "gspmd/detail/passes/sub_axes.hpp"
+#include "gspmd/detail/passes/total_bytes.hpp"
 #include "gspmd/dynamic_mesh.hpp"
 #include "gspmd/placed_tensor.hpp"
 #include "gspmd/run.hpp"
@@ -36,12 +37,16 @@ struct any_array {
 };
 
 /// A compiled program: a value that may be kept, copied, run any number of times and asked what was decided.
+///
+/// Threads: any number may run and ask one program, since nothing in it changes: every run has a session of its own.
 class program {
  public:
   /// `functions`: what maps of the graph point at.
   program(mesh m, const detail::graph& g, std::shared_ptr<const detail::kept_functions> functions = nullptr)
       : mesh_(std::move(m)), functions_(std::move(functions)) {
     if (g.failed()) throw error(std::string(g.error.view()));
+    if (const auto problem = detail::total_problem(g, mesh_.device_count()); !problem.empty())
+      throw error(std::string(problem.view()), -1, "compile", nullptr, 0);
     detail::graph refined;
     const bool is_refined = detail::has_reshape(g.nodes) && refine(g, refined);
     auto made = std::make_shared<detail::plan>(detail::make_plan(is_refined ? refined : g, mesh_.info().shape));
@@ -49,6 +54,9 @@ class program {
     plan_ = std::move(made);
     view_ = detail::plan_view(*plan_);
   }
+  // Copies share the plan; a move is a copy, so that nothing is left that has a view of a plan that is gone.
+  program(const program&) = default;
+  program& operator=(const program&) = default;
 
   [[nodiscard]] const detail::plan_view& view() const { return view_; }
   [[nodiscard]] const detail::mesh_info& mesh_info() const { return mesh_.info(); }
@@ -58,7 +66,7 @@ class program {
     std::vector<collective> result;
     for (const auto& s : view_.steps)
       if (detail::communicates(view_, s))
-        result.push_back({s.collective, dim_spec(detail::axes_text(mesh_.info(), detail::axes_of(view_, s)).view())});
+        result.push_back({s.collective, detail::axes_text(mesh_.info(), detail::axes_of(view_, s)).view()});
     return result;
   }
   /// Their number, what one device sends in them and in how many messages, each for all of them, for those over one axis and
@@ -101,10 +109,16 @@ class program {
     }
     return result;
   }
-  /// The input whose memory output `k` may be written to by a session; -1: none.
+  /// The input that output `k` updates and whose memory a session may write it to; -1: none.
   [[nodiscard]] int shared_input(std::size_t k) const {
     static_cast<void>(output(k));
     return view_.shared_inputs[k];
+  }
+  /// Whether a session may write output `k` to the memory of input `i`: nothing reads the input once the output is written.
+  [[nodiscard]] bool may_overwrite(std::size_t k, std::size_t i) const {
+    static_cast<void>(output(k));
+    static_cast<void>(input(i));
+    return detail::may_overwrite(view_, k, i);
   }
 
   /// True when every device runs the same steps on the same memory, on meshes of the same axes and devices. Where the program
@@ -117,7 +131,8 @@ class program {
   /// Runs once on whole arrays and returns whole arrays, as run<step> does.
   template <class Backend, class... Arguments>
   std::vector<any_array> run(const Backend& backend, const Arguments&... arguments) const {
-    const detail::whole_inputs inputs(view_, arguments...);
+    static_assert((detail::accept_containers<Arguments>() && ...));
+    const auto inputs = detail::before_launch(backend, [&] { return detail::whole_inputs(view_, arguments...); });
     return run_pointers(backend, inputs.pointers);
   }
   /// The same from pointers to whole arrays, one for each input, whose sizes and types the caller answers for.
@@ -174,22 +189,26 @@ class program {
 inline std::string explain(const program& p) { return detail::explain_plan(p.view(), p.mesh_info()); }
 
 /// The scratch memory of the devices that one communicator holds; runs the program on shards.
+///
+/// Threads: as an object of a compiled step, one at a time, else gspmd::error; each device of `threads` needs its own.
 class session {
  public:
-  explicit session(const program& p) : program_(p), steps_(p.view()) {}
+  explicit session(const program& p) : program_(p), steps_(std::make_unique<detail::interpreter>(program_.view())) {}
 
   /// Runs on the devices of `comm`: `inputs[d * inputs + k]` is the shard of input k on its device d, dense, row-major, of
   /// the local extents. After the first call nothing is allocated.
   template <communicator Comm>
   void run(Comm& comm, const void* const* inputs, void* const* outputs) {
+    const auto used = bound_.take();
     const auto& view = program_.view();
+    if (!steps_) steps_ = std::make_unique<detail::interpreter>(view);  // was moved from
     bound_.bind(comm, view, inputs, outputs);
-    steps_.run(comm, bound_.devices.data(), bound_.from.data(), bound_.to.data());
+    steps_->run(comm, bound_.devices.data(), bound_.from.data(), bound_.to.data());
   }
 
  private:
   program program_;
-  detail::interpreter steps_;
+  std::unique_ptr<detail::interpreter> steps_;
   detail::bound_devices bound_;
 };
 

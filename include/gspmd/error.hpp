@@ -6,6 +6,10 @@
 #include <string_view>
 #include <utility>
 
+#ifndef __cpp_exceptions
+#error "gspmd: what goes wrong at run time is thrown as gspmd::error; compile without -fno-exceptions"
+#endif
+
 namespace gspmd {
 
 /// Everything that goes wrong at run time is reported by this one type.

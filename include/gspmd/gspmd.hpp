@@ -5,6 +5,13 @@
 /// time), gspmd/network.hpp (estimated times), gspmd/xla_sharding.hpp, gspmd/placements.hpp and gspmd/draw.hpp (other notations),
 /// gspmd/placed_array.hpp (tensors that lie on the devices in other ways).
 
+// First: what these report comes with fewer lines on how they were included.
+#include "gspmd/detail/ir/types.hpp"
+#include "gspmd/detail/support/foreign_names.hpp"
+#include "gspmd/detail/support/inline_vec.hpp"
+#include "gspmd/detail/support/refuse.hpp"
+#include "gspmd/ops.hpp"
+
 #include "gspmd/array.hpp"
 #include "gspmd/budget.hpp"
 #include "gspmd/comm/communicator.hpp"
@@ -16,12 +23,12 @@
 #include "gspmd/grad.hpp"
 #include "gspmd/inputs.hpp"
 #include "gspmd/mesh.hpp"
-#include "gspmd/ops.hpp"
 #include "gspmd/program.hpp"
 #include "gspmd/run.hpp"
 #include "gspmd/shard_view.hpp"
 #include "gspmd/sharded_array.hpp"
 #include "gspmd/sharding.hpp"
 #include "gspmd/tree.hpp"
+#include "gspmd/version.hpp"
 #include "gspmd/views.hpp"
 #include "gspmd/within_budget.hpp"

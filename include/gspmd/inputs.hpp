@@ -1,6 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <type_traits>
+#include <utility>
+
 #include "gspmd/detail/ops/sources.hpp"
 #include "gspmd/program.hpp"
 #include "gspmd/sharding.hpp"
@@ -18,11 +21,13 @@ struct in {
   using element = T;
   using shape = Dims;
   static constexpr int leaves = 1;
+  static_assert(detail::is_checked_element<T>() || true);
 
   /// Adds the input to a program that is traced.
   static constexpr value trace(detail::graph& g, int number) {
     const int id = detail::add_parameter(g, detail::dtype_of<T>(), Dims::value, location::input(number));
     auto& n = g.nodes[static_cast<std::size_t>(id)];
+    if constexpr (!detail::is_element<T>) g.fail(n.at, "input", detail::mistake::reported, "see the error at the type");
     if constexpr (Split::is_annotation) {
       const auto r = [&g] {
         if constexpr (requires { Split::resolve(*g.mesh, Dims::rank); }) {  // xla_split, placements
@@ -41,18 +46,50 @@ struct in {
   }
 };
 
+namespace detail {
+
+/// Whether a struct of values and the `in`s of a record are one for one; if not, it is reported.
+template <class Struct, class... Members>
+struct record_check {
+  static constexpr bool fits() {
+    if constexpr (!user_struct<Struct>) {
+      static_assert(user_struct<Struct>, "gspmd: record: declare the members of the struct with BOOST_HANA_DEFINE_STRUCT");
+      return false;
+    } else if constexpr (!has_members_of<Struct, value>() ||
+                         !(std::is_same_v<decltype(Members::trace(std::declval<graph&>(), 0)), value> && ...)) {
+      static_assert(written_so<Struct>,
+                    "gspmd: record: every member is one `in`; a record inside of a record is not taken: name all members in one "
+                    "struct, or give the program two records");
+      return false;
+    } else {
+      constexpr bool one_for_one = part_count<Struct>() == sizeof...(Members);
+      static_assert(one_for_one, "gspmd: record: give one `in` for each member of the struct");
+      return one_for_one;
+    }
+  }
+};
+
+}  // namespace detail
+
 /// A group of inputs that the program takes as one argument: a struct template declared with Hana, and one `in` per member.
 ///
 ///     record<weights, in<float, dims<64, 256>, split<_, "model">>, in<float, dims<256>>>
 template <template <class> class Struct, class... Members>
 struct record {
+  using check = detail::record_check<Struct<value>, Members...>;
+  static_assert(check::fits() || true);
   static constexpr int leaves = static_cast<int>(sizeof...(Members));
 
   static constexpr Struct<value> trace(detail::graph& g, int number) {
     Struct<value> result{};
-    const value members[] = {Members::trace(g, number++)...};
-    int k = 0;
-    detail::for_each_leaf(result, [&](value& leaf) { leaf = members[k++]; });
+    if constexpr (check::fits()) {
+      const value members[] = {Members::trace(g, number++)...};
+      int k = 0;
+      detail::for_each_leaf(result, [&](value& leaf) { leaf = members[k++]; });
+    } else {
+      g.fail({}, "record", detail::mistake::reported, "see the error at its type");
+      for (int k = 0; k < leaves; ++k) detail::add_parameter(g, dtype::f32, {}, location::input(number + k));
+    }
     return result;
   }
 };

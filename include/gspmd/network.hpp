@@ -40,6 +40,7 @@ class network {
   /// Throws gspmd::error: a rate that is not positive, a time that is negative.
   constexpr network(double flops_per_second, std::initializer_list<axis_link> links) : flops_per_second_(flops_per_second) {
     if (!(flops_per_second > 0)) throw error("network: a device computes at a positive rate");
+    if (links.size() > static_cast<std::size_t>(detail::max_axes)) throw error("network: a mesh has at most 16 axes");
     for (const auto& link : links) {
       if (!(link.bytes_per_second > 0) || !(link.seconds_per_message >= 0))
         throw error("network: axis `" + std::string(link.axis.view()) +
@@ -184,8 +185,7 @@ constexpr time_estimate estimate_plan(const plan_view& p, const mesh_info& mesh,
 
 constexpr timed_collective time_step(const plan_view& p, const mesh_info& mesh, const network& net, const plan_step& s) {
   const auto axes = axes_of(p, s);
-  timed_collective result{
-      {s.collective, dim_spec(axes_text(mesh, axes).view())}, p.nodes[static_cast<std::size_t>(s.node)].at, 0, s.times};
+  timed_collective result{{s.collective, axes_text(mesh, axes).view()}, p.nodes[static_cast<std::size_t>(s.node)].at, 0, s.times};
   for (const double t : step_seconds(net, p, mesh, s)) result.seconds += t;
   return result;
 }

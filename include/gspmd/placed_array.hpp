@@ -14,6 +14,7 @@
 #include "gspmd/detail/exec/given_shard.hpp"
 #include "gspmd/detail/exec/placed_tables.hpp"
 #include "gspmd/open_placement.hpp"
+#include "gspmd/row_major.hpp"
 #include "gspmd/sharded_array.hpp"
 
 /// Tensors that lie on the devices in other ways than the library's shardings, and the way between the two at the boundary of a
@@ -25,7 +26,7 @@ namespace gspmd {
 ///
 ///     const placed_layout rows(pod::info.shape, {15, 8}, axes, block_cyclic<2>{});   // rows dealt round in blocks of two
 ///
-/// Throws gspmd::error: more placements than dims, one that is not defined for its extent and parts, one that breaks the law
+/// Throws gspmd::error: more than 32 dims, a negative extent, more elements than can be counted; more placements than dims, one that is not defined for its extent and parts, one that breaks the law
 /// there; a partial value. A placement without members that breaks the law on small shapes does not compile.
 template <placement... P>
 class placed_layout {
@@ -34,6 +35,9 @@ class placed_layout {
  public:
   placed_layout(const detail::mesh_shape& mesh, const detail::extents& global, const detail::sharding& axes, const P&... per_dim)
       : tables_(std::make_shared<const detail::placed_tables>(make(mesh, global, axes, per_dim...))) {}
+  // A move is a copy, so that no layout is without its tables.
+  placed_layout(const placed_layout&) = default;
+  placed_layout& operator=(const placed_layout&) = default;
 
   [[nodiscard]] const detail::extents& shape() const { return tables_->global; }
   /// What every device allocates; a part may hold less.
@@ -51,6 +55,8 @@ class placed_layout {
     if (sizeof...(P) > static_cast<std::size_t>(global.count))
       throw error("placement: " + std::to_string(sizeof...(P)) + " placements for a tensor with " + std::to_string(global.count) +
                   " dims");
+    if (const auto problem = detail::size_problem(global, 1); !problem.empty())
+      throw error("placement: " + std::string(problem.view()));
     if (axes.partial != 0) throw error("placement: the value is partial; reduce it before it is placed otherwise");
     detail::placed_tables t{mesh, global, axes, {}};
     int dim = 0;
@@ -67,7 +73,10 @@ class placed_layout {
 };
 
 /// The shards of a tensor on the devices that a communicator holds, in memory that this object owns. The kinds of placement are a
-/// part of the type, so that a step can refuse what it does not take.
+/// part of the type, so that a step can refuse what it does not take. One that was moved from lies on no device; whoever asks for
+/// its shards gets a gspmd::error.
+///
+/// Threads: as a container, any number of readers or one writer.
 template <class T, placement... P>
 class placed_array {
  public:
@@ -87,14 +96,21 @@ class placed_array {
   [[nodiscard]] int local_count() const { return static_cast<int>(shards_.size()); }
   /// The shard of the i-th device of this process: dense, of the local shape; elements past what is held are padding.
   [[nodiscard]] std::span<T> shard(int i = 0) {
-    return {reinterpret_cast<T*>(shards_[static_cast<std::size_t>(i)].get()), static_cast<std::size_t>(detail::elements(local_))};
+    return {reinterpret_cast<T*>(at(i)), static_cast<std::size_t>(detail::elements(local_))};
   }
   [[nodiscard]] std::span<const T> shard(int i = 0) const {
-    return {reinterpret_cast<const T*>(shards_[static_cast<std::size_t>(i)].get()),
-            static_cast<std::size_t>(detail::elements(local_))};
+    return {reinterpret_cast<const T*>(at(i)), static_cast<std::size_t>(detail::elements(local_))};
   }
 
  private:
+  [[nodiscard]] std::byte* at(int i) const {
+    if (i < 0 || i >= local_count())
+      throw error("placed_array: device " + std::to_string(i) + " is asked for and the array lies on " +
+                  detail::counted(local_count(), "device") + " of this process" +
+                  (local_count() == 0 ? ": it was moved from" : ", which count from 0"));
+    return shards_[static_cast<std::size_t>(i)].get();
+  }
+
   placed_layout<P...> layout_;
   detail::extents local_;
   std::vector<detail::aligned_bytes> shards_;
@@ -167,10 +183,11 @@ void redistribute_shards(Comm& comm, const placed_tables& from, const placed_tab
   }
 }
 
-template <class T, class Arrays>
-std::vector<T*> shard_pointers(Arrays& arrays) {
+/// Of every device of `comm`.
+template <class T, class Comm, class Arrays>
+std::vector<T*> shard_pointers(const Comm& comm, Arrays& arrays) {
   std::vector<T*> result;
-  for (int i = 0; i < arrays.local_count(); ++i) result.push_back(arrays.shard(i).data());
+  for (int i = 0; i < comm.local_count(); ++i) result.push_back(arrays.shard(i).data());
   return result;
 }
 
@@ -187,6 +204,8 @@ inline placed_tables tables_of(const mesh_shape& mesh, const planned_value& v) {
 template <communicator Comm, placement... P, class Whole>
 auto scatter(const Comm& comm, const placed_layout<P...>& layout, const Whole& whole) {
   using T = std::remove_cvref_t<decltype(*std::data(whole))>;
+  static_assert(detail::accept_container<Whole>());
+  detail::require_dense(whole);
   if (static_cast<std::int64_t>(std::size(whole)) != detail::elements(layout.shape()))
     throw error("scatter: the layout is " + std::string(detail::shape_text(layout.shape()).view()) + " and the array given has " +
                 std::to_string(std::size(whole)) + " elements");
@@ -212,8 +231,8 @@ template <communicator Comm, class T, placement... P, placement... Q>
 placed_array<T, Q...> redistribute(Comm& comm, const placed_array<T, P...>& from, const placed_layout<Q...>& to) {
   detail::require_same_tensor(from.layout().tables(), to.tables());
   placed_array<T, Q...> result(comm, to);
-  const auto in = detail::shard_pointers<const T>(from);
-  const auto out = detail::shard_pointers<T>(result);
+  const auto in = detail::shard_pointers<const T>(comm, from);
+  const auto out = detail::shard_pointers<T>(comm, result);
   detail::redistribute_shards<T>(comm, from.layout().tables(), to.tables(), in.data(), out.data());
   return result;
 }
@@ -252,8 +271,8 @@ sharded_array<T> brought_to_step(Comm& comm, const placed_tables& from, const Sh
   const auto to = tables_of(*Step::view.mesh, value);
   require_same_tensor(from, to);
   sharded_array<T> result(comm, *Step::view.mesh, value);
-  const auto in = shard_pointers<const T>(shards);
-  const auto out = shard_pointers<T>(result);
+  const auto in = shard_pointers<const T>(comm, shards);
+  const auto out = shard_pointers<T>(comm, result);
   redistribute_shards<T>(comm, from, to, in.data(), out.data());
   return result;
 }
@@ -282,8 +301,8 @@ placed_array<T, P...> from_step(Comm& comm, const sharded_array<T>& from, const 
   const auto tables = detail::tables_of(from.mesh(), from.planned());
   detail::require_same_tensor(tables, to.tables());
   placed_array<T, P...> result(comm, to);
-  const auto in = detail::shard_pointers<const T>(from);
-  const auto out = detail::shard_pointers<T>(result);
+  const auto in = detail::shard_pointers<const T>(comm, from);
+  const auto out = detail::shard_pointers<T>(comm, result);
   detail::redistribute_shards<T>(comm, tables, to.tables(), in.data(), out.data());
   return result;
 }

@@ -38,7 +38,7 @@ class placed_tensor {
   /// For each dim the axes that split it, as `dynamic::in` takes them: "data", "data,model", "".
   [[nodiscard]] std::vector<std::string> sharding() const {
     std::vector<std::string> dims;
-    for (int d = 0; d < rank(); ++d) dims.emplace_back(detail::spec_of(*mesh_, layout_, d).view());
+    for (int d = 0; d < rank(); ++d) dims.emplace_back(detail::spec_text(*mesh_, layout_, d).view());
     return dims;
   }
   /// The axes over whose devices the tensor is still to be reduced, separated by commas; mostly none.

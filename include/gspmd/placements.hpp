@@ -3,6 +3,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <span>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -115,14 +116,14 @@ constexpr placement_list to_placements(const mesh_info& mesh, const sharding& s)
 }
 
 /// `{Shard(0), Replicate, Partial(sum)}`
-constexpr text placements_text(const inline_vec<per_axis::placement, max_axes>& list) {
+constexpr text placements_text(std::span<const per_axis::placement> list) {
   text t("{");
-  for (int a = 0; a < list.count; ++a) {
-    if (a > 0) t << ", ";
-    switch (list[a].kind) {
+  for (const auto& p : list) {
+    if (&p != list.data()) t << ", ";
+    switch (p.kind) {
       case per_axis::kind::replicate: t << "Replicate"; break;
-      case per_axis::kind::shard: t << "Shard(" << list[a].dim << ')'; break;
-      case per_axis::kind::partial: t << "Partial(" << placement_name_of(list[a].op) << ')'; break;
+      case per_axis::kind::shard: t << "Shard(" << p.dim << ')'; break;
+      case per_axis::kind::partial: t << "Partial(" << placement_name_of(p.op) << ')'; break;
     }
   }
   t << '}';
@@ -165,9 +166,7 @@ inline std::vector<per_axis::placement> placements_of(const detail::mesh_info& m
 
 /// `{Shard(0), Replicate, Partial(sum)}`
 inline std::string text_of(const std::vector<per_axis::placement>& list) {
-  detail::inline_vec<per_axis::placement, detail::max_axes> held;
-  for (std::size_t i = 0; i < list.size() && held.count < detail::max_axes; ++i) held.push_back(list[i]);
-  return std::string(detail::placements_text(held).view());
+  return std::string(detail::placements_text(list).view());
 }
 
 namespace detail {

@@ -1,8 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <concepts>
+
 #include "gspmd/detail/ir/graph.hpp"
 #include "gspmd/detail/ir/mesh_info.hpp"
+#include "gspmd/detail/support/foreign_names.hpp"
 
 namespace gspmd {
 
@@ -11,7 +14,10 @@ using detail::location;
 
 /// A tensor of the program for one giant device, while the program is traced: it has a global shape and no data. What a
 /// callable that is given to `compile` gets as arguments, combines with operators, and returns.
-class value {
+///
+/// What a tensor of numbers could do and a traced one cannot is refused when compiling, with the way to write it: to be true or
+/// false (`if (x > 0)`), to be one element (`x[0]`), `==`, and what other libraries call an operator (`exp`).
+class value : public detail::foreign_names {
  public:
   constexpr value() = default;
   constexpr value(detail::graph* g, int id) : graph_(g), id_(id) {}
@@ -23,9 +29,32 @@ class value {
 
   [[nodiscard]] constexpr detail::graph* graph() const { return graph_; }
   [[nodiscard]] constexpr int id() const { return id_; }
-  /// False for the result of an operator that was refused; the first mistake of a program is the one that is reported.
+  /// False for a value that no operator has made. A refused operator makes one of the type and shape that its result would
+  /// have; the first mistake of a program is the one that is reported.
   [[nodiscard]] constexpr bool is_valid() const { return graph_ != nullptr && id_ >= 0; }
   [[nodiscard]] constexpr const detail::node& node() const { return graph_->nodes[static_cast<std::size_t>(id_)]; }
+
+  template <std::same_as<bool> Truth>
+  constexpr explicit operator Truth() const {
+    static_assert(detail::written_so<Truth>,
+                  "gspmd: if, while, ?:, &&, || and ! do not work on a value, which has no data while the program is traced; "
+                  "choose elements with select, a branch with cond, and combine with logical_and, logical_or, logical_not");
+    note_refused();
+    return false;
+  }
+  template <class Index>
+  constexpr auto operator[](const Index&) const {
+    static_assert(detail::written_so<Index>,
+                  "gspmd: x[i]: a program works on whole tensors and not on their elements; go over the rows of one with scan, "
+                  "or take a row out of it by an einsum with a one_hot");
+    note_refused();
+    return *this;
+  }
+
+  /// The compiler has reported what is refused here: the program has no other mistake.
+  constexpr void note_refused() const {
+    if (graph_ != nullptr) graph_->fail({}, "compile", detail::mistake::reported, "see the error at the call");
+  }
 
  private:
   static constexpr detail::extents nothing{};
@@ -33,4 +62,20 @@ class value {
   int id_ = -1;
 };
 
+namespace detail {
+
+/// The id of a value that stands for none because of a mistake that the compiler has reported.
+inline constexpr int reported_id = -2;
+
+/// The result of an operator: node `id`, or, if it was refused, what stands in for it.
+constexpr value made(graph& g, int id, dtype type, const extents& shape) {
+  return {&g, id >= 0 ? id : g.add_stand_in(type, shape)};
+}
+/// The same for an operator whose result would be like its operand.
+constexpr value made(int id, value operand) { return made(*operand.graph(), id, operand.type(), operand.shape()); }
+
+/// Dims may be counted from the end, as in NumPy: -1 is the last one. What is no dim stays as it is, for the operator to refuse.
+constexpr int counted_dim(int dim, int rank) { return dim < 0 && dim >= -rank ? dim + rank : dim; }
+
+}  // namespace detail
 }  // namespace gspmd

@@ -11,6 +11,7 @@
 #include "gspmd/comm/threads.hpp"
 #include "gspmd/compile.hpp"
 #include "gspmd/detail/exec/scatter.hpp"
+#include "gspmd/row_major.hpp"
 
 namespace gspmd {
 namespace detail {
@@ -39,6 +40,7 @@ class whole_inputs {
                     std::data(leaf);
                     std::size(leaf);
                   }) {
+      require_dense(leaf);
       check_type<std::remove_cvref_t<decltype(*std::data(leaf))>>(k);
       if (k < plan_.inputs.size()) {
         const auto& shape = plan_.value(plan_.inputs[k]).global;
@@ -50,12 +52,18 @@ class whole_inputs {
           throw error("run: input " + std::to_string(k) + " is " + std::string(shape_text(shape).view()) + " with " +
                       std::to_string(elements(shape)) + " elements and the array given has " + std::to_string(std::size(leaf)));
       }
-      pointers.push_back(std::data(leaf));
+      add_pointer(std::data(leaf));
     } else {
       static_assert(std::is_pointer_v<Leaf>, "gspmd: run: give arrays, contiguous ranges, pointers, or structs of them");
       check_type<std::remove_cvref_t<decltype(*leaf)>>(k);
-      pointers.push_back(leaf);
+      add_pointer(leaf);
     }
+  }
+  void add_pointer(const void* leaf) {
+    const auto k = pointers.size();
+    if (leaf == nullptr && k < plan_.inputs.size() && elements(plan_.value(plan_.inputs[k]).global) > 0)
+      throw error("run: input " + std::to_string(k) + " is given no memory: the pointer is null");
+    pointers.push_back(leaf);
   }
   template <class T>
   void check_type(std::size_t k) const {
@@ -103,18 +111,25 @@ void run_whole(const plan_view& plan, Comm& comm, const void* const* inputs, voi
 /// Runs a compiled program once on whole arrays and returns whole arrays: the callable's result with an array for each value.
 ///
 /// `backend` is self{}, threads{}, simulated{} or mpi{comm}; with mpi every rank gives the whole inputs and gets the whole
-/// outputs. Arguments are arrays, vectors, spans or pointers of the inputs' element types, or structs of them. An input that
+/// outputs. Arguments are arrays, vectors, spans or pointers of the inputs' element types, or structs of them; containers of
+/// several dims must be row-major (is_row_major). An input that
 /// is partial is given to the first device along its axes; the others get the identity. Throws gspmd::error: a wrong
-/// number of elements, a wrong number of devices, whatever fails on a device.
+/// number of elements, a wrong number of devices, whatever fails on a device. With mpi, what is wrong with the arguments of one
+/// rank is thrown on all, with the number of that rank.
 ///
 ///     auto y = run<step>(threads{}, x, w1, w2);
 template <class Step, class Backend, class... Arguments>
 auto run(const Backend& backend, const Arguments&... arguments) {
-  const detail::whole_inputs inputs(Step::view, arguments...);
-  auto arrays = [&]<std::size_t... K>(std::index_sequence<K...>) {
-    return std::tuple<detail::output_array<Step, K>...>(
-        detail::output_array<Step, K>(Step::view.value(Step::view.outputs[K]).global)...);
-  }(std::make_index_sequence<Step::output_count>{});
+  using result = typename Step::callable_result;  // first: what is wrong with the program is reported from here
+  static_assert((detail::accept_containers<Arguments>() && ...));
+  auto [inputs, arrays] = detail::before_launch(backend, [&] {
+    return [&]<std::size_t... K>(std::index_sequence<K...>) {
+      return std::pair(detail::whole_inputs(Step::view, arguments...),
+                       std::tuple<detail::output_array<Step, K>...>(
+                           detail::output_array<Step, K>(Step::view.value(Step::view.outputs[K]).global)...));
+    }(std::make_index_sequence<Step::output_count>{});
+  });
+  const void* const* const given = inputs.pointers.data();
   void* outputs[Step::output_count + 1]{};
   std::apply(
       [&](auto&... a) {
@@ -124,10 +139,10 @@ auto run(const Backend& backend, const Arguments&... arguments) {
       arrays);
   launch(backend, Step::device_count, [&](auto& comm) {
     Step held;  // users like to call theirs `step`: no shadowing
-    detail::run_whole(Step::view, comm, inputs.pointers.data(), outputs,
+    detail::run_whole(Step::view, comm, given, outputs,
                       [&held](auto& devices, const void* const* in, void* const* out) { held.run(devices, in, out); });
   });
-  return detail::like_result<typename Step::callable_result, 0>(arrays);
+  return detail::like_result<result, 0>(arrays);
 }
 
 }  // namespace gspmd

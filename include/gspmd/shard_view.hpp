@@ -9,7 +9,9 @@
 #include <type_traits>
 
 #include "gspmd/detail/support/refuse.hpp"
+#include "gspmd/detail/support/saturating.hpp"
 #include "gspmd/error.hpp"
+#include "gspmd/row_major.hpp"
 #include "gspmd/sharding.hpp"
 
 namespace gspmd {
@@ -42,6 +44,8 @@ class shard_view {
   static_assert(check());
   static_assert(detail::is_element<std::remove_const_t<T>>,
                 "gspmd: an element type is one of float, double, int32_t, int64_t, bool");
+  static constexpr bool is_countable = detail::bounded_bytes(Dims::value, sizeof(T)) <= detail::most_bytes;
+  static_assert(is_countable, "gspmd: shard_view: a tensor has at most 2^60 bytes");
 
  public:
   using element = T;
@@ -50,18 +54,19 @@ class shard_view {
   static constexpr detail::extents global_extents = Dims::value;
   static constexpr detail::extents local_extents = detail::local_extents(Mesh::info.shape, global_extents, layout);
   /// What a buffer must hold.
-  static constexpr std::int64_t local_elems = detail::elements(local_extents);
+  static constexpr std::int64_t local_elems = is_countable ? detail::elements(local_extents) : 0;
 
   /// The caller answers for the size.
   explicit constexpr shard_view(T* data) : data_(data) {}
 
-  /// Throws gspmd::error unless the range has local_elems elements.
-  template <class Range>
+  /// Throws gspmd::error unless the range has local_elems elements. One of several dims must be row-major (is_row_major).
+  template <class Range, bool = detail::accept_container<std::remove_cvref_t<Range>>()>
     requires requires(Range& r) {
       { std::data(r) } -> std::convertible_to<T*>;
       std::size(r);
     }
   explicit constexpr shard_view(Range&& range) : data_(std::data(range)) {
+    detail::require_dense(range);
     const auto size = static_cast<std::int64_t>(std::size(range));
     if (size != local_elems)
       throw error("a shard of " + std::string(detail::shape_text(local_extents).view()) + " has " + std::to_string(local_elems) +

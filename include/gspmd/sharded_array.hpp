@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <memory>
 #include <span>
+#include <string>
 #include <utility>
 #include <vector>
 
@@ -11,6 +12,7 @@
 #include "gspmd/comm/communicator.hpp"
 #include "gspmd/detail/exec/device_memory.hpp"
 #include "gspmd/detail/exec/scatter.hpp"
+#include "gspmd/row_major.hpp"
 #include "gspmd/tree.hpp"
 
 namespace gspmd {
@@ -31,11 +33,28 @@ class sharded_memory {
   [[gnu::noinline]] ~sharded_memory() {}
 
   [[nodiscard]] int count() const { return held_ ? static_cast<int>(held_->shards.size()) : 0; }
-  [[nodiscard]] std::byte* at(int i) const { return held_->shards[static_cast<std::size_t>(i)].get(); }
-  [[nodiscard]] const mesh_shape& mesh() const { return *held_->mesh; }
-  [[nodiscard]] const planned_value& value() const { return *held_->value; }
+  [[nodiscard]] std::byte* at(int i) const {
+    if (i < 0 || i >= count()) refuse_device(i);
+    return held_->shards[static_cast<std::size_t>(i)].get();
+  }
+  [[nodiscard]] const mesh_shape& mesh() const {
+    if (!held_) refuse_empty();
+    return *held_->mesh;
+  }
+  [[nodiscard]] const planned_value& value() const {
+    if (!held_) refuse_empty();
+    return *held_->value;
+  }
 
  private:
+  [[noreturn, gnu::cold, gnu::noinline]] static void refuse_empty() {
+    throw error("sharded_array: it is empty, never filled or moved from; make it with scatter or make_result");
+  }
+  [[noreturn, gnu::cold, gnu::noinline]] void refuse_device(int i) const {
+    if (!held_) refuse_empty();
+    throw error("sharded_array: device " + std::to_string(i) + " is asked for and the array lies on " +
+                counted(count(), "device") + " of this process, which count from 0");
+  }
   struct held {
     const mesh_shape* mesh;  // constants of a step, or tables that must outlive this object
     const planned_value* value;
@@ -47,7 +66,10 @@ class sharded_memory {
 }  // namespace detail
 
 /// A tensor on the devices that a communicator holds: of every one its shard, in memory that this object owns. `scatter` and
-/// `make_result` make one, a step takes it, `gather` makes it whole.
+/// `make_result` make one, a step takes it, `gather` makes it whole. One that was made by neither, or moved from, is empty: it
+/// lies on no device, and whoever asks it for anything else gets a gspmd::error.
+///
+/// Threads: as a container, any number of readers or one writer; a step reads its inputs and writes its outputs.
 template <class T>
 class sharded_array {
  public:
@@ -152,6 +174,7 @@ void scatter_leaf(const held_devices& devices, const Whole& whole, sharded_array
   if constexpr (std::is_pointer_v<Whole>) {
     cut_shards<T>(devices, whole, shards);
   } else {
+    require_dense(whole);
     check_whole_size(shards.shape(), static_cast<std::size_t>(std::size(whole)));
     cut_shards<T>(devices, std::data(whole), shards);
   }
@@ -186,6 +209,7 @@ auto scatter(const Comm& comm, const Whole& whole) {
   constexpr auto first = Step::template first_input<K>;
   static_assert(detail::leaf_count<Whole>() == Step::template first_input<K + 1> - first,
                 "gspmd: scatter: give an array for an `in`, and for a `record` its struct of arrays");
+  static_assert(detail::accept_containers<Whole>());
   using tree = typename detail::sharded_tree<Whole, Step::template input_element, first>::type;
   return detail::scatter_leaves<tree>(detail::held_devices(comm, Step::device_count), Step::view,
                                       Step::view.inputs.data() + first, whole);

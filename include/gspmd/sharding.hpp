@@ -1,12 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
+#include <string>
 #include <string_view>
 
 #include "gspmd/detail/ir/mesh_info.hpp"
 #include "gspmd/detail/support/mistake.hpp"
 #include "gspmd/detail/support/text.hpp"
+#include "gspmd/error.hpp"
 #include "gspmd/mesh.hpp"
 
 namespace gspmd {
@@ -19,7 +22,7 @@ struct dims {
   static constexpr int rank = static_cast<int>(sizeof...(Extents));
   static constexpr detail::extents value = [] {
     detail::extents e;
-    (e.push_back(Extents), ...);
+    if constexpr (rank <= detail::max_rank) (e.push_back(Extents), ...);
     return e;
   }();
 };
@@ -33,17 +36,20 @@ inline constexpr unsplit_t _{};
 /// program before those of p1 leave their value, and so on. The value itself is sharded as it says from the start.
 ///     "data"   "data,model"   "data?"   "?"   "data p1"   _
 struct dim_spec {
-  char chars[64]{};
+  static constexpr std::size_t most_chars = 63;
+  char chars[most_chars + 1]{};
   int size = 0;
 
   constexpr dim_spec(unsplit_t) {}  // NOLINT: implicit on purpose
   template <std::size_t N>
   constexpr dim_spec(const char (&literal)[N]) : size(static_cast<int>(N) - 1) {  // NOLINT: implicit on purpose
-    static_assert(N <= 64, "gspmd: split: at most 63 characters for a dim");
+    static_assert(N <= most_chars + 1, "gspmd: split: at most 63 characters for a dim");
     for (std::size_t i = 0; i + 1 < N; ++i) chars[i] = literal[i];
   }
+  /// Throws gspmd::error: more than 63 characters.
   constexpr explicit dim_spec(std::string_view s) : size(static_cast<int>(s.size())) {
-    for (std::size_t i = 0; i < s.size() && i < 63; ++i) chars[i] = s[i];
+    if (s.size() > most_chars) throw error("split: at most 63 characters for a dim, and `" + std::string(s) + "` has more");
+    for (std::size_t i = 0; i < s.size(); ++i) chars[i] = s[i];
   }
   [[nodiscard]] constexpr std::string_view view() const { return {chars, static_cast<std::size_t>(size)}; }
 };
@@ -169,10 +175,15 @@ constexpr resolved_sharding resolve(const mesh_info& mesh, const dim_spec* specs
 }
 
 /// How `split` would spell one dim of a sharding.
-constexpr dim_spec spec_of(const mesh_info& mesh, const sharding& s, int dim) {
+constexpr text spec_text(const mesh_info& mesh, const sharding& s, int dim) {
   text t;
   write_dim(t, mesh, s, dim);
-  return dim_spec(t.view());
+  return t;
+}
+constexpr dim_spec spec_of(const mesh_info& mesh, const sharding& s, int dim) { return dim_spec(spec_text(mesh, s, dim).view()); }
+constexpr bool has_spec(const mesh_info& mesh, const sharding& s, int dim) {
+  const text t = spec_text(mesh, s, dim);
+  return t.view().size() <= dim_spec::most_chars;
 }
 
 }  // namespace detail

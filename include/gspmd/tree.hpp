@@ -139,6 +139,31 @@ constexpr std::size_t part_count() {
   else return decltype(boost::hana::length(boost::hana::accessors<Tree>()))::value;
 }
 
+template <std::size_t K, class Tree>
+using part_type = std::remove_cvref_t<decltype(part<K>(std::declval<Tree&>()))>;
+
+/// True for a Leaf and for groups of them; true for a group whose parts are all leaves.
+template <class Tree, class Leaf>
+consteval bool is_tree_of() {
+  if constexpr (std::is_same_v<Tree, Leaf>) {
+    return true;
+  } else if constexpr (std::is_void_v<Tree>) {
+    return false;
+  } else if constexpr (is_leaf<Tree>) {
+    return false;
+  } else {
+    return []<std::size_t... K>(std::index_sequence<K...>) {
+      return (is_tree_of<part_type<K, Tree>, Leaf>() && ...);
+    }(std::make_index_sequence<part_count<Tree>()>{});
+  }
+}
+template <class Tree, class Leaf>
+consteval bool has_members_of() {
+  return []<std::size_t... K>(std::index_sequence<K...>) {
+    return (std::is_same_v<part_type<K, Tree>, Leaf> && ...);
+  }(std::make_index_sequence<part_count<Tree>()>{});
+}
+
 /// transform_leaves with the number of the leaf, counted from `First`, before the leaves: f(integral_constant, a, b, ...).
 template <std::size_t First, class F, class Tree, class... Trees>
 constexpr auto with_leaf_numbers(F&& f, const Tree& first, const Trees&... rest) {

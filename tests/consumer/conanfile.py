@@ -14,7 +14,7 @@ class Consumer(ConanFile):
         self.requires(self.tested_reference_str)
 
     def layout(self):
-        cmake_layout(self)
+        cmake_layout(self, build_folder=os.path.join("..", "..", "build", "conan"))  # what is built is no part of the sources
 
     def build(self):
         cmake = CMake(self)

@@ -387,7 +387,6 @@ class document_generator {
       }
       case 6: {
         const auto to = type();
-        if (is_float && to[0] != 'f') return;  // rounding must not reach what is compared
         return add("convert", {v.name}, {{"dtype", to}}, to, v.shape);
       }
       case 7: return make_source();

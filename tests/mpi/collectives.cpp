@@ -1,4 +1,5 @@
 // ranks: 2 3 4 8
+// two nodes: 4
 // labels: exhaustive
 // SPDX-License-Identifier: Apache-2.0
 #include "gspmd/comm/mpi.hpp"
@@ -6,16 +7,55 @@
 #include <doctest/doctest.h>
 
 #include <algorithm>
+#include <cmath>
 #include <cstddef>
+#include <cstdlib>
 #include <cstring>
+#include <limits>
+#include <numeric>
 #include <string>
 #include <vector>
 
 #include "../support/collective_oracle.hpp"
+#include "gspmd/detail/exec/monoid_ops.hpp"
 
 using namespace oracle;
 
 static_assert(gspmd::communicator<gspmd::mpi_communicator>);
+
+namespace {
+
+std::int64_t largest_total = 0;  // of the elements that one of the calls below counted, on all members together
+
+void count_total(std::int64_t on_each, MPI_Comm comm) {
+  int n = 0;
+  MPI_Comm_size(comm, &n);
+  largest_total = std::max(largest_total, on_each * n);
+}
+
+}  // namespace
+
+// What the library gives to MPI, by MPI's profiling interface.
+extern "C" {
+int MPI_Allgather(const void* in, int count, MPI_Datatype type, void* out, int received, MPI_Datatype out_type, MPI_Comm comm) {
+  if (type == MPI_INT32_T) count_total(count, comm);  // not what processes tell each other of themselves
+  return PMPI_Allgather(in, count, type, out, received, out_type, comm);
+}
+int MPI_Alltoall(const void* in, int count, MPI_Datatype type, void* out, int received, MPI_Datatype out_type, MPI_Comm comm) {
+  count_total(count, comm);
+  return PMPI_Alltoall(in, count, type, out, received, out_type, comm);
+}
+int MPI_Reduce_scatter_block(const void* in, void* out, int count, MPI_Datatype type, MPI_Op op, MPI_Comm comm) {
+  count_total(count, comm);
+  return PMPI_Reduce_scatter_block(in, out, count, type, op, comm);
+}
+int MPI_Reduce_scatter(const void* in, void* out, const int* counts, MPI_Datatype type, MPI_Op op, MPI_Comm comm) {
+  int n = 0;
+  MPI_Comm_size(comm, &n);
+  largest_total = std::max(largest_total, std::accumulate(counts, counts + n, std::int64_t{0}));
+  return PMPI_Reduce_scatter(in, out, counts, type, op, comm);
+}
+}
 
 namespace {
 
@@ -24,6 +64,9 @@ int world_size() {
   MPI_Comm_size(MPI_COMM_WORLD, &n);
   return n;
 }
+
+/// Whether sums are added in the order of the members: where MPI reduces between nodes, it chooses.
+bool keeps_order(bool shares_memory = true) { return shares_memory && std::getenv("GSPMD_RANKS_PER_NODE") == nullptr; }
 
 /// Meshes over all ranks.
 std::vector<mesh_shape> meshes() {
@@ -111,7 +154,7 @@ TEST_CASE("mpi: pairs of shardings of two dims") {
       for (std::int64_t rows = 1; rows <= 8; ++rows)
         for (std::int64_t columns = 1; columns <= 8; ++columns)
           CHECK(everywhere(wrong_in_all_pairs<float>(comm, mesh, shape_of({rows, columns}), stride_of(mesh),
-                                                     static_cast<int>(rows * 7 + columns + shared), shared)) == 0);
+                                                     static_cast<int>(rows * 7 + columns + shared), keeps_order(shared))) == 0);
   }
 }
 
@@ -121,34 +164,38 @@ TEST_CASE("mpi: buffers of several pieces go through shared memory") {
     const axis_mask axes = axis_bit(mesh.axis_count()) - 1;
     for (std::int64_t n : {65536, 65537, 200001}) {
       const auto shape = shape_of({n});
-      CHECK(everywhere(wrong_after_reduce<float>(comm, mesh, reduction_between(shape, {}, {}, axes, gspmd::monoid::add), true)) ==
-            0);
-      CHECK(everywhere(wrong_after_reduce<float>(comm, mesh, reduction_between(shape, {}, {}, 1, gspmd::monoid::add), false)) ==
-            0);
+      CHECK(everywhere(wrong_after_reduce<float>(comm, mesh, reduction_between(shape, {}, {}, axes, gspmd::monoid::add), true,
+                                                 keeps_order())) == 0);
+      CHECK(everywhere(wrong_after_reduce<float>(comm, mesh, reduction_between(shape, {}, {}, 1, gspmd::monoid::add), false,
+                                                 keeps_order())) == 0);
       const auto scatter = reduction_between(shape, {}, split({{mesh.axis_count() - 1, 0}}), axes, gspmd::monoid::add);
-      CHECK(everywhere(wrong_after_reduce<double>(comm, mesh, scatter, false)) == 0);
+      CHECK(everywhere(wrong_after_reduce<double>(comm, mesh, scatter, false, keeps_order())) == 0);
     }
   }
 }
 
 TEST_CASE("mpi: buffers in shared memory") {
   gspmd::mpi_communicator comm(MPI_COMM_WORLD);
-  through_shared_memory shared{comm, comm.allocate(140'000), comm.allocate(140'000)};
+  const auto in = comm.allocate(140'000), out = comm.allocate(140'000);
+  through_shared_memory shared{comm, in.get(), out.get()};
   for (const auto& mesh : meshes()) {
     for (std::int64_t rows = 1; rows <= 8; ++rows) {
-      CHECK(everywhere(wrong_in_all_pairs<float>(shared, mesh, shape_of({rows, 7}), stride_of(mesh), static_cast<int>(rows))) ==
-            0);
+      CHECK(everywhere(wrong_in_all_pairs<float>(shared, mesh, shape_of({rows, 7}), stride_of(mesh), static_cast<int>(rows),
+                                                 keeps_order())) == 0);
     }
-    CHECK(everywhere(wrong_in_all_pairs<float>(shared, mesh, shape_of({8, 4200}), 31 * stride_of(mesh))) == 0);  // not small
-    CHECK(everywhere(wrong_in_all_monoids<double>(shared, mesh_of({world_size()}))) == 0);
-    CHECK(everywhere(wrong_in_all_pairs<float>(comm, mesh, shape_of({9}), stride_of(mesh))) == 0);  // buffers that are not
+    CHECK(everywhere(wrong_in_all_pairs<float>(shared, mesh, shape_of({8, 4200}), 31 * stride_of(mesh), 0, keeps_order())) ==
+          0);  // not small
+    CHECK(everywhere(wrong_in_all_monoids<double>(shared, mesh_of({world_size()}), keeps_order())) == 0);
+    CHECK(everywhere(wrong_in_all_pairs<float>(comm, mesh, shape_of({9}), stride_of(mesh), 0, keeps_order())) ==
+          0);  // buffers that are not
   }
 }
 
 TEST_CASE("mpi: some buffers in shared memory and some not") {
   gspmd::mpi_communicator comm(MPI_COMM_WORLD);
   const auto mesh = mesh_of({world_size()});
-  auto* const shared = reinterpret_cast<float*>(comm.allocate(4000));
+  const auto shared_memory = comm.allocate(4000);
+  auto* const shared = reinterpret_cast<float*>(shared_memory.get());
   std::vector<float> own(1000);
   for (int owner = 0; owner < world_size(); ++owner) {
     float* const values = comm.device(0) == owner ? own.data() : shared;
@@ -164,8 +211,10 @@ TEST_CASE("mpi: a rank whose buffers are not shared does not wait for those that
   gspmd::mpi_communicator comm(MPI_COMM_WORLD);
   const std::int64_t n = world_size(), elems = 5000 * n;
   const auto mesh = mesh_of({world_size()});
-  auto* const shared_in = reinterpret_cast<float*>(comm.allocate(static_cast<std::size_t>(4 * elems)));
-  auto* const shared_out = reinterpret_cast<float*>(comm.allocate(static_cast<std::size_t>(4 * elems)));
+  const auto shared_in_memory = comm.allocate(static_cast<std::size_t>(4 * elems));
+  auto* const shared_in = reinterpret_cast<float*>(shared_in_memory.get());
+  const auto shared_out_memory = comm.allocate(static_cast<std::size_t>(4 * elems));
+  auto* const shared_out = reinterpret_cast<float*>(shared_out_memory.get());
   std::vector<float> own_in(static_cast<std::size_t>(elems)), own_out(own_in);
   const auto gather = movement_between(mesh, shape_of({elems}), split({{0, 0}}), {});
   const auto transpose = movement_between(mesh, shape_of({n, elems}), split({{0, 0}}), split({{0, 1}}));
@@ -190,12 +239,48 @@ TEST_CASE("mpi: large all_reduce, with more ranks than cores and without") {
   const auto mesh = mesh_of({world_size()});
   const auto sum = reduction_between(shape_of({1'100'001}), {}, {}, 1, gspmd::monoid::add);  // in two pieces
   const auto most = reduction_between(shape_of({262'144}), {}, {}, 1, gspmd::monoid::maximum);
-  CHECK(everywhere(wrong_after_reduce<float>(comm, mesh, sum, true)) == 0);
+  CHECK(everywhere(wrong_after_reduce<float>(comm, mesh, sum, true, keeps_order())) == 0);
   CHECK(everywhere(wrong_after_reduce<std::int64_t>(comm, mesh, most, false)) == 0);
   by_messages messages{comm};
   messages.work.largest_count = largest_mpi_count;
   CHECK(everywhere(wrong_after_reduce<float>(messages, mesh, sum, true)) == 0);
   CHECK(everywhere(wrong_after_reduce<std::int64_t>(messages, mesh, most, false)) == 0);
+}
+
+TEST_CASE("mpi: all members get the same bits of an all_reduce, NaN and zeros too, whichever way it goes") {
+  const int n = world_size();
+  const auto value = [n](std::int64_t i, int rank) {
+    if (i == 0 && rank == n - 1) return std::numeric_limits<float>::quiet_NaN();
+    if (i == 1) return rank % 2 == 0 ? 0.0F : -0.0F;
+    return 1.0F / static_cast<float>(3 + i % 97 + 5 * rank);
+  };
+  for (const bool shared : {true, false}) {
+    gspmd::mpi_communicator comm(MPI_COMM_WORLD, {.shared_memory = shared});
+    for (const std::size_t elems : {2UL, 300UL, 3000UL, 300000UL})
+      for (const auto kind : {gspmd::monoid::add, gspmd::monoid::maximum, gspmd::monoid::minimum}) {
+        std::vector<float> mine, in_order;
+        for (std::size_t i = 0; i < elems; ++i) {
+          const auto at = static_cast<std::int64_t>(i);
+          mine.push_back(value(at, comm.device(0)));
+          in_order.push_back(value(at, 0));
+          for (int rank = 1; rank < n; ++rank) in_order.back() = combine(kind, in_order.back(), value(at, rank));
+        }
+        const float* in = mine.data();
+        float* out = mine.data();
+        const auto shape = shape_of({static_cast<std::int64_t>(elems)});
+        comm.reduce(mesh_of({n}), reduction_between(shape, {}, {}, 1, kind), &in, &out);
+        std::vector<float> first = mine;
+        MPI_Bcast(first.data(), static_cast<int>(elems), MPI_FLOAT, 0, MPI_COMM_WORLD);
+        const auto same = [&](const std::vector<float>& other) {
+          return std::memcmp(mine.data(), other.data(), elems * sizeof(float)) == 0;
+        };
+        CAPTURE(elems);
+        CAPTURE(shared);
+        CHECK(everywhere(same(first) ? 0 : 1) == 0);
+        if (kind != gspmd::monoid::add || elems <= 300) CHECK(everywhere(same(in_order) ? 0 : 1) == 0);
+        CHECK(everywhere(std::isnan(mine[0]) ? 0 : 1) == 0);
+      }
+  }
 }
 
 TEST_CASE("mpi: three dims of which one has extent 1") {
@@ -205,12 +290,15 @@ TEST_CASE("mpi: three dims of which one has extent 1") {
       CHECK(everywhere(wrong_in_all_pairs<double>(comm, mesh, shape, 7 * stride_of(mesh), 0, false)) == 0);
 }
 
-TEST_CASE("mpi: messages longer than MPI can count are sent in pieces") {
-  for (std::int64_t largest : {1, 3, 7}) {
+TEST_CASE("mpi: what is longer than MPI can count is sent in pieces, or by messages") {
+  for (std::int64_t largest : {1, 3, 7, 40}) {
     gspmd::mpi_communicator comm(MPI_COMM_WORLD, {.shared_memory = largest == 3, .largest_count = largest});
+    largest_total = 0;
     for (const auto& mesh : meshes())
       for (const auto& shape : {shape_of({8, 8}), shape_of({7, 5}), shape_of({64})})
         CHECK(everywhere(wrong_in_all_pairs<std::int32_t>(comm, mesh, shape, 11 * stride_of(mesh), 3, false)) == 0);
+    CHECK(largest_total <= largest);
+    if (largest == 40 && world_size() <= 4) CHECK(largest_total > 7);  // on eight, shards of 8 elements are above 40
   }
 }
 
@@ -218,8 +306,8 @@ TEST_CASE("mpi: every element type and monoid") {
   const auto mesh = mesh_of({world_size()});
   for (const bool shared : {true, false}) {
     gspmd::mpi_communicator comm(MPI_COMM_WORLD, {.shared_memory = shared});
-    CHECK(everywhere(wrong_in_all_monoids<float>(comm, mesh, shared)) == 0);
-    CHECK(everywhere(wrong_in_all_monoids<double>(comm, mesh, shared)) == 0);
+    CHECK(everywhere(wrong_in_all_monoids<float>(comm, mesh, keeps_order(shared))) == 0);
+    CHECK(everywhere(wrong_in_all_monoids<double>(comm, mesh, keeps_order(shared))) == 0);
     CHECK(everywhere(wrong_in_all_monoids<std::int32_t>(comm, mesh)) == 0);
     CHECK(everywhere(wrong_in_all_monoids<std::int64_t>(comm, mesh)) == 0);
     CHECK(everywhere(wrong_in_all_monoids<bool>(comm, mesh)) == 0);
@@ -236,7 +324,7 @@ TEST_CASE("mpi: a rank that waits in shared memory lets MPI move on") {
   const int rank = comm.device(0), bytes = static_cast<int>(message.size());
   if (rank == 0) MPI_Isend(message.data(), bytes, MPI_CHAR, 1, 0, MPI_COMM_WORLD, &request);
   if (rank == 1) MPI_Recv(message.data(), bytes, MPI_CHAR, 0, 0, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
-  CHECK(wrong_after_reduce<float>(comm, mesh, r, true) == 0);
+  CHECK(wrong_after_reduce<float>(comm, mesh, r, true, keeps_order()) == 0);
   MPI_Wait(&request, MPI_STATUS_IGNORE);
 }
 

@@ -55,12 +55,13 @@ TEST_CASE("mpi: boxes with gaps, of one piece and of several") {
 }
 
 TEST_CASE("mpi: boxes with gaps, next to movements between buffers of which some are shared") {
-  // Who knows that it has none may leave the meeting about it early, and must not come to the next one too soon.
   gspmd::mpi_communicator comm(MPI_COMM_WORLD);
   const std::int64_t n = comm.device_count(), elems = 5000 * n;
   const auto mesh = mesh_of({comm.device_count()});
-  auto* const shared_in = reinterpret_cast<float*>(comm.allocate(static_cast<std::size_t>(4 * elems)));
-  auto* const shared_out = reinterpret_cast<float*>(comm.allocate(static_cast<std::size_t>(4 * elems)));
+  const auto shared_in_memory = comm.allocate(static_cast<std::size_t>(4 * elems));
+  auto* const shared_in = reinterpret_cast<float*>(shared_in_memory.get());
+  const auto shared_out_memory = comm.allocate(static_cast<std::size_t>(4 * elems));
+  auto* const shared_out = reinterpret_cast<float*>(shared_out_memory.get());
   std::vector<float> own_in(static_cast<std::size_t>(elems)), own_out(own_in);
   const auto columns = movement_between(mesh, shape_of({2 * n, elems / 2}), split({{0, 0}}), split({{0, 1}}));
   const auto gather = movement_between(mesh, shape_of({2, elems / 2}), split({{0, 1}}), {});
@@ -90,8 +91,10 @@ TEST_CASE("mpi: permutations of shards of which some lie in shared memory") {
   const std::int64_t elems = 50'000;
   const auto swap = movement_between(mesh, shape_of({n * elems}), from, to);
   REQUIRE(classify(mesh, swap) == collective_kind::collective_permute);
-  auto* const shared_in = reinterpret_cast<double*>(comm.allocate(static_cast<std::size_t>(8 * elems)));
-  auto* const shared_out = reinterpret_cast<double*>(comm.allocate(static_cast<std::size_t>(8 * elems)));
+  const auto shared_in_memory = comm.allocate(static_cast<std::size_t>(8 * elems));
+  auto* const shared_in = reinterpret_cast<double*>(shared_in_memory.get());
+  const auto shared_out_memory = comm.allocate(static_cast<std::size_t>(8 * elems));
+  auto* const shared_out = reinterpret_cast<double*>(shared_out_memory.get());
   std::vector<double> own_in(static_cast<std::size_t>(elems)), own_out(own_in);
   int wrong = 0;
   for (int round = 0; round < 300; ++round) {

@@ -1,27 +1,32 @@
 // SPDX-License-Identifier: Apache-2.0
 // labels: exhaustive
 // ranks: 2 3 4 8
+// two nodes: 4
 // timeout: 300
 // group: run
 #include <doctest/doctest.h>
 
+#include <utility>
+
 #include "gspmd/comm/mpi.hpp"
 #include "support/random_views.hpp"
-#include "support/run_random.hpp"
+#include "support/run_random_over_mpi.hpp"
 
 // Every rank makes the same programs from the same seeds, with as many devices as there are ranks.
 TEST_CASE("random programs over MPI equal the naive reference") {
-  gspmd::mpi_communicator comm(MPI_COMM_WORLD);
   reference::random_options options;
-  options.devices = comm.device_count();
+  MPI_Comm_size(MPI_COMM_WORLD, &options.devices);
   const auto first = reference::setting("GSPMD_SEED", 1);
   const auto count = reference::setting("GSPMD_PROGRAMS", 200);
-  for (auto seed = first; seed < first + count; ++seed) {
-    const reference::random_program program(seed, options);
-    const auto plan = gspmd::detail::make_plan(program.g, program.mesh);
-    const gspmd::detail::plan_view view(plan);
-    const auto wrong = reference::run_and_check(comm, program, view);
-    if (!wrong.empty()) FAIL_CHECK(wrong);
+  for (const bool copies_small : {true, false}) {  // or reads all shards that lie in shared memory where they are
+    gspmd::mpi_options how;
+    if (!copies_small) how.small_shard_bytes = 0;
+    reference::mpi_lots lots(how);
+    for (auto seed = first; seed < first + count; ++seed) {
+      const auto wrong = lots.add(reference::random_program(seed, options));
+      if (!wrong.empty()) FAIL_CHECK(wrong);
+    }
+    CHECK(lots.run() == "");
   }
 }
 
@@ -30,23 +35,26 @@ TEST_CASE("random programs with limits on gathers over MPI") {
   options.limit_gathers = true;
   options.einsums = 60;
   options.max_operators = 8;
+  MPI_Comm_size(MPI_COMM_WORLD, &options.devices);
+  const auto first = reference::setting("GSPMD_SEED", 1);
+  const auto count = 5 * reference::setting("GSPMD_PROGRAMS", 200);
   for (const bool shares_memory : {true, false}) {
-    gspmd::mpi_communicator comm(MPI_COMM_WORLD, {shares_memory, 64});
-    options.devices = comm.device_count();
-    const auto first = reference::setting("GSPMD_SEED", 1);
-    const auto count = 5 * reference::setting("GSPMD_PROGRAMS", 200);
+    gspmd::mpi_options how;
+    how.shared_memory = shares_memory;
+    how.largest_count = 64;
+    reference::mpi_lots lots(how);
     std::uint64_t windows = 0;
     for (auto seed = first; seed < first + count; ++seed) {
-      const reference::random_program program(seed, options);
+      reference::random_program program(seed, options);
       const auto plan = gspmd::detail::make_plan(program.g, program.mesh);
-      const gspmd::detail::plan_view view(plan);
       std::uint64_t here = 0;
       for (const auto& s : plan.steps) here += s.what == gspmd::detail::action::windowed ? 1 : 0;
       if (here == 0) continue;
       windows += here;
-      const auto wrong = reference::run_and_check(comm, program, view);
+      const auto wrong = lots.add(std::move(program));
       if (!wrong.empty()) FAIL_CHECK(wrong);
     }
+    CHECK(lots.run() == "");
     CHECK(windows > count / 30);
   }
 }

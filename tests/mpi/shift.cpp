@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // ranks: 2 3 4 8
+// two nodes: 4
 #include <doctest/doctest.h>
 
 #include <cstdint>

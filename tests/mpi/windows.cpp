@@ -1,11 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 // ranks: 2 3 4 8
+// two nodes: 4
 // group: run
 #include <doctest/doctest.h>
 
 #include <vector>
 
 #include "gspmd/comm/mpi.hpp"
+#include "gspmd/detail/exec/meeting_delay.hpp"
 #include "gspmd/dynamic.hpp"
 #include "gspmd/ops.hpp"
 
@@ -41,4 +43,31 @@ TEST_CASE("limit_gather over MPI") {
         CHECK(wrong == 0);
       }
     }
+}
+
+// A member of a ring hears its neighbours only: nothing but the meetings keeps the others from overtaking it.
+TEST_CASE("many steps under limit_gather, one after the other and without a check between them") {
+  using namespace gspmd;
+  mpi_communicator comm(MPI_COMM_WORLD);
+  const int ranks = comm.device_count(), columns = 64;
+  const dynamic::mesh m({{"x", ranks}});
+  const detail::delayed_meetings delays;
+  for (const bool in_callers_memory : {true, false}) {
+    dynamic::builder p(m);
+    const value a = p.input(dynamic::in<double>({8 * ranks, 16}, {"x", ""}));
+    const value b = p.input(dynamic::in<double>({16, columns * ranks}, {"", "x"}));
+    p.output(sum(limit_gather(einsum("bd,df->bf", a, in_callers_memory ? b : b * 1.0), 0)));
+    const auto program = p.compile();
+    dynamic::session steps(program);
+    std::vector<double> x(8 * 16, 1.0), w(16 * columns), y(1);
+    const void* inputs[] = {x.data(), w.data()};
+    void* outputs[] = {y.data()};
+    int wrong = 0;
+    for (int step = 0; step < 40; ++step) {
+      w.assign(w.size(), step % 7);
+      steps.run(comm, inputs, outputs);
+      wrong += y[0] != 8.0 * ranks * 16 * columns * ranks * (step % 7) ? 1 : 0;
+    }
+    CHECK(wrong == 0);
+  }
 }

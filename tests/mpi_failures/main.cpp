@@ -2,14 +2,19 @@
 // What happens over MPI when things go wrong; run by tests/CMakeLists.txt, which checks the text, the exit status and that
 // nothing hangs.
 //
-//   mpi_failures throws|dies|count
+//   mpi_failures NAME
+#include <sys/resource.h>
+
 #include <gspmd/comm/mpi.hpp>
 #include <gspmd/gspmd.hpp>
 
 #include <csignal>
 #include <cstdio>
+#include <cstdlib>
+#include <memory>
 #include <stdexcept>
 #include <string_view>
+#include <vector>
 
 using namespace gspmd;
 
@@ -24,30 +29,155 @@ constexpr auto program = [](auto x) {
 };
 using step_of_two = compile<program, mesh<axis<"x", 2>>, in<double, dims<8>, split<"x">>>;
 
+namespace {
+
+/// A step on a rank's shard of ones.
+struct two_steps {
+  step_of_two step;
+  std::vector<double> x = std::vector<double>(step_of_two::input_shard<0>::local_elems, 1.0);
+  std::vector<double> y = std::vector<double>(1);
+  void run(auto& comm) { step(comm, x, y); }
+};
+
+int rank_of_process() {
+  int rank = 0;
+  MPI_Comm_rank(MPI_COMM_WORLD, &rank);
+  return rank;
+}
+
+/// One rank leaves between two steps, past a communicator that the user made, while the others wait for it.
+void leave_alone(mpi_options options) {
+  mpi_communicator comm(MPI_COMM_WORLD, options);
+  two_steps steps;
+  steps.run(comm);
+  if (comm.device(0) == 1) throw std::runtime_error("rank 1 has had enough");
+  steps.run(comm);
+}
+
+/// All ranks leave, at about the same time; whoever catches it can go on with another communicator.
+void leave_together() {
+  try {
+    mpi_communicator comm(MPI_COMM_WORLD);
+    two_steps steps;
+    steps.run(comm);
+    throw std::runtime_error("enough for all");
+  } catch (const std::runtime_error&) {
+    mpi_communicator comm(MPI_COMM_WORLD);
+    two_steps().run(comm);
+    if (comm.device(0) == 0) std::puts("caught, and ended well");
+  }
+}
+
+/// A collective that rank 0 does not call.
+void gather_by_hand(mpi_communicator& comm) {
+  detail::mesh_shape all;
+  all.sizes.push_back(2);
+  detail::movement gather;
+  gather.global.push_back(80'000);
+  gather.from.add_split(0, 0);
+  gather.axes = 1;
+  const std::vector<float> x(40'000);
+  std::vector<float> y(80'000);
+  const float* const from = x.data();
+  float* const to = y.data();
+  comm.move(all, gather, &from, &to);
+}
+
+/// A large arena. Rank 1 may reserve no more than `limit` bytes.
+void take_much(rlim_t limit) {
+  mpi_communicator comm(MPI_COMM_WORLD);
+  if (comm.device(0) == 1) {
+    const rlimit most{limit, limit};
+    setrlimit(RLIMIT_FSIZE, &most);
+  }
+  const std::int64_t elems = 4 << 20;
+  const std::size_t bytes = sizeof(double) * static_cast<std::size_t>(elems);
+  const auto in_memory = comm.allocate(bytes), out_memory = comm.allocate(bytes);
+  auto* const x = reinterpret_cast<double*>(in_memory.get());
+  auto* const y = reinterpret_cast<double*>(out_memory.get());
+  std::fill_n(x, elems, 1.0 + comm.device(0));
+  detail::mesh_shape all;
+  all.sizes.push_back(2);
+  detail::reduction sum;
+  sum.global.push_back(elems);
+  sum.axes = 1;
+  sum.kind = monoid::add;
+  const double* const from = x;
+  double* const to = y;
+  comm.reduce(all, sum, &from, &to);
+  if (std::count(y, y + elems, 3.0) != elems) throw error("a wrong sum", comm.device(0));
+  if (comm.device(0) == 0) std::puts("summed, and ended well");
+}
+
+void run_case(std::string_view what) {
+  const mpi world{MPI_COMM_WORLD};
+  if (what == "throws" || what == "dies") {
+    launch(world, 2, [&](auto& comm) {
+      two_steps steps;
+      steps.run(comm);
+      if (comm.device(0) == 1 && what == "throws") steps.x[2] = 13;
+      if (comm.device(0) == 1 && what == "dies") std::raise(SIGKILL);
+      steps.run(comm);
+      std::puts("a rank went on");
+    });
+  } else if (what == "differs") {
+    launch(world, 2, [&](auto& comm) {
+      two_steps steps;
+      steps.run(comm);
+      if (comm.device(0) == 1) gather_by_hand(comm);
+      steps.run(comm);
+      std::puts("a rank went on");
+    });
+  } else if (what == "count") {
+    run<step_of_two>(world, array<double>({8}));
+  } else if (what == "input") {
+    run<step_of_two>(world, std::vector<double>(rank_of_process() == 1 ? 7 : 8));
+  } else if (what == "options") {
+    launch(mpi{MPI_COMM_WORLD, {.largest_count = 5 + 2 * rank_of_process()}}, 2, [](auto&) { std::puts("a rank went on"); });
+  } else if (what == "no_count") {
+    launch(mpi{MPI_COMM_WORLD, {.largest_count = 1 - rank_of_process()}}, 2, [](auto&) { std::puts("a rank went on"); });
+  } else if (what == "arenas") {
+    mpi_communicator comm(MPI_COMM_WORLD);
+    static_cast<void>(comm.allocate(rank_of_process() == 1 ? 1000 : 2000));
+    std::puts("a rank went on");
+  } else if (what == "leaves") {
+    leave_alone({});
+  } else if (what == "leaves_messages") {
+    leave_alone({.shared_memory = false});
+  } else if (what == "all_leave") {
+    leave_together();
+  } else if (what == "memory") {
+    take_much(RLIM_INFINITY);
+  } else if (what == "no_memory") {
+    take_much(rlim_t{1} << 20);
+  } else {
+    throw error("no such case");
+  }
+}
+
+}  // namespace
+
 int main(int argc, char** argv) {
   const std::string_view what = argc > 1 ? argv[1] : "";
   MPI_Init(&argc, &argv);
   int status = 0;
+  std::unique_ptr<mpi_communicator> kept;
+  two_steps steps;
   try {
-    if (what == "count") {
-      array<double> x({8});
-      run<step_of_two>(mpi{MPI_COMM_WORLD}, x);
+    if (what == "kept") {
+      kept = std::make_unique<mpi_communicator>(MPI_COMM_WORLD);
+      steps.run(*kept);
     } else {
-      launch(mpi{MPI_COMM_WORLD}, 2, [&](auto& comm) {
-        std::vector<double> x(step_of_two::input_shard<0>::local_elems, 1.0);
-        std::vector<double> y(1);
-        step_of_two step;
-        step(comm, x, y);
-        if (comm.device(0) == 1 && what == "throws") x[2] = 13;
-        if (comm.device(0) == 1 && what == "dies") std::raise(SIGKILL);
-        step(comm, x, y);
-        std::puts("a rank went on");
-      });
+      run_case(what);
     }
-  } catch (const error& e) {
+  } catch (const std::exception& e) {
     std::fprintf(stderr, "%s\n", e.what());
     status = 1;
   }
   MPI_Finalize();
+  if (kept) {
+    kept.reset();
+    if (steps.y[0] == 8.0) std::puts("finalized, and ended well");
+  }
   return status;
 }

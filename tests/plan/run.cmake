@@ -68,11 +68,29 @@ plan(1 run/program.json --svg "${SCRATCH}/a.svg" --value nobody)
 plan(1 run/program.json --dot "${SCRATCH}/no/where.dot")
 has("${err}" "cannot be written")
 
+# What a terminal would obey is shown instead: in the header of a file, in names, on the command line.
+execute_process(COMMAND sh -c "printf '\\223NUMPY\\1\\0\\16\\0{\"x\\033[31m\\233\": 1}'" OUTPUT_FILE "${SCRATCH}/wrong/w.npy")
+plan(1 run/program.json --run "${SCRATCH}/wrong" --out "${SCRATCH}/out")
+has("${err}" [[wrong/w.npy: the header has the key `x\x1B[31m\x9B`, which does not belong there]])
+string(ASCII 27 escape)
+plan(2 run/program.json "--${escape}[31m")
+has("${err}" [[unknown option --\x1B[31m]])
+
+# A disk that is full leaves what was there before, and no part of what did not fit.
+execute_process(COMMAND sh -c "trap '' XFSZ; ulimit -f 0; '${PROGRAM}' run/program.json --run '${SCRATCH}/in' --out '${SCRATCH}/threads'"
+                WORKING_DIRECTORY "${here}" RESULT_VARIABLE status OUTPUT_VARIABLE out ERROR_VARIABLE err TIMEOUT 60)
+has("${err}" "threads/y.npy: cannot be written: File too large")
+file(GLOB left RELATIVE "${SCRATCH}/threads" "${SCRATCH}/threads/*")
+execute_process(COMMAND "${CMAKE_COMMAND}" -E compare_files "${SCRATCH}/simulated/y.npy" "${SCRATCH}/threads/y.npy" RESULT_VARIABLE differs)
+if(NOT status EQUAL 1 OR NOT left STREQUAL "total.npy;y.npy" OR differs)
+  message(SEND_ERROR "a full disk: status ${status}, left ${left}\n${out}${err}")
+endif()
+
 # The command line.
 plan(2)
 has("${err}" "usage: gspmd-plan FILE")
 foreach(arguments "run/program.json;--nonsense" "a.json;b.json" "a.json;--run;in" "a.json;--out;o" "a.json;--backend" "a.json;--backend;gpu"
-                  "a.json;--value;x" "a.json;--json;--run;")
+                  "a.json;--value;x" "a.json;--json;--run;" "a.json;--seconds;0" "a.json;--seconds;many")
   plan(2 ${arguments})
 endforeach()
 plan(0 --help)

@@ -1,57 +1,118 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <cfenv>
+#include <cstddef>
+#include <cstdint>
 #include <cstdlib>
+#include <cstring>
 #include <string>
 #include <vector>
 
+#include "gspmd/detail/exec/bound_devices.hpp"
 #include "gspmd/detail/exec/interpreter.hpp"
+#include "gspmd/detail/ir/may_overwrite.hpp"
 #include "gspmd/detail/passes/make_plan.hpp"
 #include "support/random_program.hpp"
 
 namespace reference {
 
-/// Runs a planned program on the devices of `comm` and returns what is wrong with their outputs; empty if nothing is.
-template <class Comm>
-std::string run_and_check(Comm& comm, const random_program& program, const ir::plan_view& plan) {
-  const auto count = static_cast<std::size_t>(comm.local_count());
-  const auto input_count = plan.inputs.size();
-  const auto output_count = plan.outputs.size();
-  std::vector<std::vector<std::byte>> buffers;
-  std::vector<ir::aligned_bytes> arenas;
-  std::vector<const void*> inputs(count * input_count + 1);
-  std::vector<void*> outputs(count * output_count + 1);
-  std::vector<std::vector<std::byte>> results(count * output_count);
-  buffers.reserve(count * input_count);
-  for (std::size_t d = 0; d < count; ++d) {
-    arenas.emplace_back(plan.arena_bytes);
-    for (std::size_t k = 0; k < input_count; ++k) {
-      buffers.push_back(
-          program.local_input(static_cast<int>(k), comm.device(static_cast<int>(d)), plan.value(plan.inputs[k]).layout));
-      inputs[d * input_count + k] = buffers.back().data();
-    }
-    for (std::size_t k = 0; k < output_count; ++k) {
-      const auto& v = plan.value(plan.outputs[k]);
-      auto& buffer = results[d * output_count + k];
-      buffer.resize(static_cast<std::size_t>(ir::elements(v.local) * ir::bytes_of(v.type)));
-      outputs[d * output_count + k] = buffer.data();
+/// By output: an input over which it may be written, another one for each; -1 where there is none.
+inline std::vector<int> overwritten_inputs(const ir::plan_view& plan) {
+  std::vector<int> over;
+  std::vector<bool> is_taken(plan.inputs.size());
+  const auto bytes = [&](int v) { return ir::elements(plan.value(v).local) * ir::bytes_of(plan.value(v).type); };
+  for (std::size_t k = 0; k < plan.outputs.size(); ++k) {
+    over.push_back(-1);
+    for (std::size_t n = 0; n < plan.inputs.size() && over[k] < 0; ++n) {
+      const std::size_t i = (n + k + plan.steps.size()) % plan.inputs.size();  // not always the first one
+      if (is_taken[i] || bytes(plan.inputs[i]) != bytes(plan.outputs[k]) || !ir::may_overwrite(plan, k, i)) continue;
+      is_taken[i] = true;
+      over[k] = static_cast<int>(i);
     }
   }
-  std::vector<ir::device_memory> devices;
-  for (std::size_t d = 0; d < count; ++d)
-    devices.push_back({inputs.data() + d * input_count, outputs.data() + d * output_count, arenas[d].get(),
-                       plan.mesh->coordinates_of(comm.device(static_cast<int>(d)))});
-  std::vector<const void*> from(count);
-  std::vector<void*> to(count);
-  ir::interpreter steps(plan);
-  for (int repeat = 0; repeat < 2; ++repeat)
-    steps.run(comm, devices.data(), from.data(), to.data());  // the second time with a used arena
-  for (std::size_t d = 0; d < count; ++d)
-    for (std::size_t k = 0; k < output_count; ++k) {
-      auto message = program.check_output(static_cast<int>(k), comm.device(static_cast<int>(d)),
-                                          plan.value(plan.outputs[k]).layout, results[d * output_count + k]);
-      if (!message.empty()) return message + "\n" + program.describe();
+  return over;
+}
+
+/// A planned program on the devices of `comm`, as a step object holds it: arenas are the communicator's where it gives some, inputs
+/// and outputs lie in the caller's memory. `program` outlives it, and what `plan` looks at.
+class bound_program {
+ public:
+  template <class Comm>
+  bound_program(Comm& comm, const random_program& program, const ir::plan_view& plan)
+      : program_(program), plan_(plan), steps_(plan) {
+    for (int d = 0; d < comm.local_count(); ++d) {
+      ids_.push_back(comm.device(d));
+      for (std::size_t k = 0; k < plan.inputs.size(); ++k)
+        inputs_.push_back(program.local_input(static_cast<int>(k), comm.device(d), plan.value(plan.inputs[k]).layout));
+      for (const int o : plan.outputs) {
+        const auto& v = plan.value(o);
+        outputs_.emplace_back(static_cast<std::size_t>(ir::elements(v.local) * ir::bytes_of(v.type)));
+      }
     }
+    for (const auto& input : inputs_) given_.push_back(input.data());
+    for (auto& output : outputs_) results_.push_back(output.data());
+    bound_.bind(comm, plan_);
+  }
+  bound_program(const bound_program&) = delete;
+  bound_program& operator=(const bound_program&) = delete;
+
+  template <class Comm>
+  void run(Comm& comm) {
+    bound_.bind(comm, plan_, given_.data(), results_.data());
+    steps_.run(comm, bound_.devices.data(), bound_.from.data(), bound_.to.data());
+  }
+
+  /// What is wrong with the outputs; empty if nothing is.
+  [[nodiscard]] std::string wrong() const {
+    const auto count = plan_.outputs.size();
+    for (std::size_t i = 0; i < outputs_.size(); ++i) {
+      const auto k = i % count;
+      auto message =
+          program_.check_output(static_cast<int>(k), ids_[i / count], plan_.value(plan_.outputs[k]).layout, outputs_[i]);
+      if (!message.empty()) return message + "\n" + program_.describe();
+    }
+    return {};
+  }
+
+  /// Runs with the outputs over inputs wherever that is allowed. The inputs are lost.
+  template <class Comm>
+  void run_over_inputs(Comm& comm) {
+    const auto over = overwritten_inputs(plan_);
+    for (std::size_t d = 0; d < ids_.size(); ++d)
+      for (std::size_t k = 0; k < over.size(); ++k)
+        if (over[k] >= 0)
+          results_[d * over.size() + k] = inputs_[d * plan_.inputs.size() + static_cast<std::size_t>(over[k])].data();
+    run(comm);
+    for (std::size_t i = 0; i < outputs_.size(); ++i)
+      if (!outputs_[i].empty()) std::memmove(outputs_[i].data(), results_[i], outputs_[i].size());
+  }
+
+ private:
+  const random_program& program_;
+  const ir::plan_view plan_;
+  ir::interpreter steps_;
+  ir::bound_devices bound_;
+  std::vector<int> ids_;                        // of the devices
+  std::vector<std::vector<std::byte>> inputs_;  // of device d, input k: [d * inputs + k]
+  std::vector<std::vector<std::byte>> outputs_;
+  std::vector<const void*> given_;
+  std::vector<void*> results_;
+};
+
+/// Runs a planned program on the devices of `comm` and returns what is wrong with their outputs; empty if nothing is.
+/// They lie in memory of their own first, then over inputs wherever that is allowed.
+template <class Comm>
+std::string run_and_check(Comm& comm, const random_program& program, const ir::plan_view& plan) {
+  bound_program bound(comm, program, plan);
+  std::feclearexcept(FE_ALL_EXCEPT);
+  for (int repeat = 0; repeat < 2; ++repeat) bound.run(comm);  // the second time with a used arena
+  if (program.has_clean_padding() && std::fetestexcept(FE_DIVBYZERO | FE_INVALID | FE_OVERFLOW) != 0)
+    return "a floating-point exception was raised\n" + program.describe();
+  if (maps::met_padding) return "map was called for padding\n" + program.describe();
+  if (auto message = bound.wrong(); !message.empty()) return message;
+  bound.run_over_inputs(comm);
+  if (auto message = bound.wrong(); !message.empty()) return "written over inputs: " + message;
   return {};
 }
 

@@ -1,9 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
+// labels: native
 #include "gspmd/detail/exec/contraction.hpp"
 #include "gspmd/detail/exec/contraction_planner.hpp"
 
 #include <doctest/doctest.h>
 
+#include <algorithm>
 #include <cmath>
 #include <cstdint>
 #include <limits>
@@ -237,10 +239,13 @@ TEST_CASE("contraction: the usual equations are one product, or one per batch, w
           usual{"ab,cb->ca", 1}, usual{"ba,bc->ca", 1}, usual{"abc,cd->abd", 1}, usual{"abc,dc->abd", 1}, usual{"abc,abd->cd", 1},
           usual{"abc,abd->dc", 1}, usual{"abc,bcd->ad", 1}, usual{"ab,b->a", 1}, usual{"ab,a->b", 1}, usual{"a,ab->b", 1},
           usual{"a,a->", 1}, usual{"ab,ab->", 1}, usual{"abc,cde->abde", 1}, usual{"cab,cde->abde", 1}}) {
-      const auto plan = plan_contraction(equation(e.text, {n, n + 1, n + 2, n + 3, n + 4}));
+      contraction c = equation(e.text, {n, n + 1, n + 2, n + 3, n + 4});
+      c.padded = 0;
+      const auto plan = plan_contraction(c);
       INFO(e.text << " " << n);
       CHECK(gemm_calls(plan) == e.calls);
-      CHECK(plan.scratch_elems == 0);
+      CHECK_FALSE((plan.lhs.packed || plan.rhs.packed || plan.unpacked));
+      CHECK((plan.scratch_elems == 0 || plan.levels > 0));
     }
   }
   // Batched, at sizes where matrix products are what is wanted.
@@ -282,7 +287,6 @@ TEST_CASE("contraction: a constant plan and a run-time plan are the same kernel"
 
 TEST_CASE("gemm: every transposition, leading dimension and accumulation") {
   std::mt19937 random(11);
-  single_threaded_blas();
   for (int i = 0; i < 400; ++i) {
     const bool ta = random() % 2 == 0, tb = random() % 2 == 0, accumulate = random() % 2 == 0;
     const auto size = [&] { return static_cast<std::int64_t>(random() % (random() % 2 == 0 ? 5 : 70)); };
@@ -312,4 +316,36 @@ TEST_CASE("gemm: every transposition, leading dimension and accumulation") {
     INFO(ta << tb << accumulate << " " << m << " " << n << " " << k);
     CHECK(c == expected);
   }
+}
+
+namespace {
+// By how much the einsum of equal numbers is off, whose roundings do not cancel out.
+double error_of(std::string_view text, std::initializer_list<std::int64_t> extents) {
+  const contraction c = equation(text, extents);
+  const auto plan = plan_contraction(c);
+  std::int64_t terms = 1;
+  for (int l = 0; l < c.extent.count; ++l)
+    if (!has(c.out, l)) terms *= c.extent[l];
+  const std::vector<float> a(elems_of(c.lhs, c), 0.3f), b(elems_of(c.rhs, c), 0.3f);
+  std::vector<float> out(elems_of(c.out, c)), scratch(static_cast<std::size_t>(plan.scratch_elems) + 1);
+  contract<float>(runtime_spec{&plan}, c.extent.begin(), a.data(), b.data(), out.data(), scratch.data());
+  double worst = 0;
+  for (const float x : out)
+    worst = std::max(worst, std::fabs(static_cast<double>(x) /
+                                          (static_cast<double>(0.3f) * static_cast<double>(0.3f) * static_cast<double>(terms)) -
+                                      1));
+  return worst;
+}
+}  // namespace
+
+TEST_CASE("contraction: long sums are as exact as short ones") {
+  constexpr double most = 3e-5;
+  CHECK(error_of("a,a->", {1 << 22}) < most);
+  CHECK(error_of("ab,ab->b", {1 << 18, 20}) < most);  // along vectors
+  CHECK(error_of("abc,abc->c", {300, 500, 33}) < most);
+  CHECK(error_of("ab,ab->a", {3, 1 << 20}) < most);
+  CHECK(error_of("ab,a->b", {1 << 18, 20}) < most);  // a matrix and a vector
+  CHECK(error_of("ab,b->a", {20, 1 << 18}) < most);
+  CHECK(error_of("ab,ac->bc", {1 << 20, 3, 5}) < most);      // matrices
+  CHECK(error_of("abd,bac->dc", {1000, 500, 3, 5}) < most);  // whose sums lie in different orders
 }

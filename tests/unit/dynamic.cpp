@@ -128,7 +128,7 @@ TEST_CASE("bad meshes, shapes and data are refused") {
   const auto of_shape = [&](std::vector<std::int64_t> shape) {
     return error_of([&] { static_cast<void>(dynamic::compile([](auto x) { return x; }, m, dynamic::in<float>(shape))); });
   };
-  CHECK(contains(of_shape({-1}), "not negative"));
+  CHECK(contains(of_shape({-1}), "an extent of [-1] is negative"));
   CHECK(contains(of_shape({std::int64_t{1} << 40, std::int64_t{1} << 40}), "more than 2^60 bytes"));
   CHECK(contains(of_shape(std::vector<std::int64_t>(33, 1)), "at most 32 dims"));
   const auto program = dynamic::compile([](auto x) { return x; }, m, dynamic::in<float>({4}));
@@ -145,7 +145,7 @@ TEST_CASE("a tensor of integers takes no number that no integer is near") {
     return error_of(
         [&] { static_cast<void>(dynamic::compile([number](auto x) { return x + number; }, m, dynamic::in<std::int32_t>({4}))); });
   };
-  CHECK(contains(plus(std::numeric_limits<double>::quiet_NaN()), "no integer is near the number"));
-  CHECK(contains(plus(-1e300), "no integer is near the number"));
-  CHECK(!contains(plus(2.0), "no integer"));
+  CHECK(contains(plus(std::numeric_limits<double>::quiet_NaN()), "the number is none of s32"));
+  CHECK(contains(plus(-1e300), "the number is none of s32"));
+  CHECK(plus(2.0) == "no error");
 }

@@ -10,6 +10,7 @@
 #include <sstream>
 #include <string>
 
+#include <gspmd/dynamic.hpp>
 #include <gspmd/explain.hpp>
 
 #include "golden/layouts.hpp"
@@ -56,6 +57,15 @@ TEST_CASE("explain: no operators, one device, nothing sent") {
         "  outputs      4 bytes\n"
         "  arena        0 bytes\n"
         "  in total     8 bytes\n");
+}
+
+TEST_CASE("explain: the inputs of a builder are numbered, wherever they are written") {
+  gspmd::dynamic::builder b(gspmd::dynamic::mesh({{"x", 1}}));
+  const auto vector = [&] { return b.input(gspmd::dynamic::in<float>({4})); };
+  const auto first = vector(), second = vector(), third = vector();
+  b.output(first - second - third);
+  const auto text = explain(b.compile());
+  for (const char* const line : {"\n0  input 0 ", "\n1  input 1 ", "\n2  input 2 "}) CHECK(text.find(line) != std::string::npos);
 }
 
 TEST_CASE("explain: the bill agrees with the constants of the step") {

@@ -1,9 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
+// labels: native
 // Elementwise execution: the meaning of every opcode, and fused groups through both paths.
 #include <doctest/doctest.h>
 
 #include <algorithm>
 #include <array>
+#include <bit>
 #include <cmath>
 #include <cstring>
 #include <limits>
@@ -460,6 +462,7 @@ constexpr auto pred = dtype::pred;
 template <std::int64_t N>
 struct adam {
   static constexpr extents loop = dims({N});
+  static constexpr dim_mask cut = 0;
   static constexpr std::array ops = {load(f32, 0, dims({1})),
                                      load(f32, 1, dims({1})),
                                      load(f32, 2, dims({1})),
@@ -486,16 +489,19 @@ struct adam {
 };
 struct scalar_group {  // rank 0
   static constexpr extents loop = {};
+  static constexpr dim_mask cut = 0;
   static constexpr std::array ops = {load(f64, 0, {}), op(opcode::exponential, f64, {0}), op(opcode::convert, f32, f64, {1})};
   static constexpr std::array stores = {to(2, 0), to(1, 1)};
 };
 struct empty_group {
   static constexpr extents loop = dims({3, 0, 5});
+  [[maybe_unused]] static constexpr dim_mask cut = 0;  // a loop of nothing asks for none
   static constexpr std::array ops = {load(f64, 0, dims({0, 5, 1})), op(opcode::negate, f64, {0})};
   static constexpr std::array stores = {to(1, 0)};
 };
 struct bias_relu {  // [7, 130] + [130], and a mask from the global index along both dims
   static constexpr extents loop = dims({7, 130});
+  static constexpr dim_mask cut = 0;
   static constexpr std::array ops = {load(f32, 0, dims({130, 1})),
                                      load(f32, 1, dims({0, 1})),
                                      op(opcode::add, f32, {0, 1}),
@@ -513,12 +519,14 @@ struct bias_relu {  // [7, 130] + [130], and a mask from the global index along 
 };
 struct short_rows {  // [1001, 3] * [3] - [1001, 1]
   static constexpr extents loop = dims({1001, 3});
+  static constexpr dim_mask cut = 0;
   static constexpr std::array ops = {load(f64, 0, dims({3, 1})), load(f64, 1, dims({0, 1})), load(f64, 2, dims({1, 0})),
                                      op(opcode::multiply, f64, {0, 1}), op(opcode::subtract, f64, {3, 2})};
   static constexpr std::array stores = {to(4, 0)};
 };
 struct transposed {  // a strided load, rank 3
   static constexpr extents loop = dims({5, 7, 67});
+  static constexpr dim_mask cut = 0;
   static constexpr std::array ops = {load(s32, 0, dims({1, 5, 35})),     load(s64, 1, dims({0, 0, 0})),
                                      op(opcode::convert, s64, s32, {0}), op(opcode::divide, s64, {2, 1}),
                                      op(opcode::power, s64, {3, 2}),     op(opcode::compare_ge, pred, s64, {3, 4}),
@@ -527,6 +535,7 @@ struct transposed {  // a strided load, rank 3
 };
 struct preds {
   static constexpr extents loop = dims({1003});
+  static constexpr dim_mask cut = 0;
   static constexpr std::array ops = {load(pred, 0, dims({1})),
                                      load(pred, 1, dims({1})),
                                      op(opcode::or_, pred, {0, 1}),
@@ -538,6 +547,7 @@ struct preds {
 };
 struct mapped {
   static constexpr extents loop = dims({777});
+  static constexpr dim_mask cut = 0;
   static constexpr std::array ops = {load(f32, 0, dims({1})),
                                      load(f32, 1, dims({1})),
                                      number(f32, 0.5),
@@ -551,6 +561,7 @@ struct mapped {
 };
 struct transcendental {
   static constexpr extents loop = dims({515});
+  static constexpr dim_mask cut = 0;
   static constexpr std::array ops = {
       load(f64, 0, dims({1})),           op(opcode::exponential, f64, {0}), op(opcode::add, f64, {1, 0}),
       op(opcode::log, f64, {2}),         op(opcode::logistic, f64, {3}),    op(opcode::sine, f64, {4}),
@@ -560,12 +571,14 @@ struct transcendental {
 };
 struct only_copies {  // a load and a constant are stored
   static constexpr extents loop = dims({2, 65});
+  static constexpr dim_mask cut = 0;
   static constexpr std::array ops = {load(s32, 0, dims({65, 1})), number(f64, -2.5), counter(f32, 0, 1)};
   static constexpr std::array stores = {to(0, 0), to(1, 1), to(2, 2), to(0, 3)};
 };
 template <int N>
 struct long_chain {  // more operators than one fold may have operands
   static constexpr extents loop = dims({97});
+  static constexpr dim_mask cut = 0;
   static constexpr auto ops = [] {
     std::array<scalar_op, N> all{};
     all[0] = load(f32, 0, dims({1}));
@@ -632,6 +645,54 @@ TEST_CASE("both paths give the same bits") {
   check_both<transcendental>(11);
   check_both<only_copies>(12);
   check_both<long_chain<300>>(13);
+}
+
+namespace {
+template <class Group>
+struct ending_early : Group {
+  static constexpr dim_mask cut = dim_bit(Group::loop.count) - 1;
+};
+
+// Of the loop only `part` is computed; nothing else is written.
+template <class Group>
+void check_part(const extents& part) {
+  const fused_group g{Group::loop, Group::ops, Group::stores};
+  const auto n = static_cast<std::size_t>(elements(g.loop));
+  std::mt19937 random(17);
+  std::vector<std::vector<std::byte>> inputs(4);
+  for (const auto& o : g.ops) {
+    if (o.op != opcode::parameter) continue;
+    const auto pool = samples(o.type, random);
+    std::vector<value> values;
+    for (std::size_t i = 0; i < n; ++i) values.push_back(pool[random() % pool.size()]);
+    inputs[static_cast<std::size_t>(o.slot)] = pack(values);
+  }
+  const void* in[4];
+  for (std::size_t k = 0; k < 4; ++k) in[k] = inputs[k].data();
+  const std::int64_t offsets[] = {5, 40};
+  std::vector<std::vector<std::byte>> a(4, std::vector<std::byte>(n * 8, std::byte{0x5A})), b = a;
+  void* out_a[4];
+  void* out_b[4];
+  for (std::size_t k = 0; k < 4; ++k) out_a[k] = a[k].data(), out_b[k] = b[k].data();
+
+  using row = typename row_of_group<ending_early<Group>>::type;
+  fused_memory<row> memory;
+  run_fused_rows(g, part, compute_rows<row>, memory.rows(), in, out_a, offsets);
+  const fused_code code({part, g.ops, g.stores}, g.loop);
+  std::vector<std::byte> scratch(static_cast<std::size_t>(code.scratch_bytes), std::byte{0xA5});
+  run_fused(code, in, out_b, offsets, scratch.data());
+  CHECK(a == b);
+}
+}  // namespace
+
+TEST_CASE("both paths leave out what does not exist") {
+  check_part<adam<1537>>(dims({1000}));
+  check_part<adam<64>>(dims({0}));
+  check_part<bias_relu>(dims({5, 101}));
+  check_part<short_rows>(dims({77, 2}));
+  check_part<mapped>(dims({500}));
+  check_part<only_copies>(dims({1, 64}));
+  check_part<preds>(dims({63}));
 }
 
 TEST_CASE("in place: an output may be an input") {
@@ -841,6 +902,48 @@ TEST_CASE("random groups, as they are and collapsed") {
         CHECK(same_values(g, s, results[s].data(), wanted[s].data()));
       }
     }
+
+    // The same, as far as the elements exist.
+    auto part = loop;
+    dim_mask cut = 0;
+    for (int d = 0; d < loop.count; ++d)
+      if (pick(2) == 0) {
+        part[d] = pick(static_cast<int>(loop[d]) + 1);
+        cut |= dim_bit(d);
+      }
+    auto room = loop;
+    auto part_ops = ops;
+    auto left = collapse_loop(room, part_ops, cut);
+    auto small_part = room;
+    CHECK((elements(loop) == 0 || std::popcount(left) == std::popcount(cut)));
+    for (; left != 0; left &= left - 1, cut &= cut - 1) {
+      const int d = std::countr_zero(cut);
+      auto& extent = small_part[std::countr_zero(left)];
+      extent = extent / loop[d] * part[d];
+    }
+    CHECK(elements(small_part) == elements(part));
+    std::vector<std::vector<std::byte>> results(
+        stores.size(), std::vector<std::byte>(static_cast<std::size_t>(elements(loop) * 8), std::byte{}));
+    std::vector<void*> out;
+    for (auto& r : results) out.push_back(r.data());
+    const fused_code code({small_part, part_ops, stores}, room);
+    std::vector<std::byte> scratch(static_cast<std::size_t>(code.scratch_bytes), std::byte{0xA5});
+    run_fused(code, in.data(), out.data(), offsets, scratch.data());
+    for (std::size_t s = 0; s < stores.size(); ++s) {
+      const auto bytes = static_cast<std::size_t>(bytes_of(ops[static_cast<std::size_t>(stores[s].op)].type));
+      auto expected = wanted[s];
+      for (std::int64_t i = 0; i < elements(loop); ++i) {
+        bool exists = true;
+        std::int64_t rest = i;
+        for (int d = loop.count - 1; d >= 0; --d) {
+          exists = exists && rest % loop[d] < part[d];
+          rest /= loop[d];
+        }
+        if (!exists) std::memset(expected.data() + static_cast<std::size_t>(i) * bytes, 0, bytes);
+      }
+      INFO("round ", round, " store ", s, " in part");
+      CHECK(same_values(g, s, results[s].data(), expected.data()));
+    }
   }
 }
 
@@ -869,4 +972,9 @@ TEST_CASE("collapse joins what every load allows") {
   loop = dims({1, 1});
   collapse_loop(loop, ops);
   CHECK(loop.count == 0);
+
+  ops = {load(f32, 0, dims({24, 6, 1}))};  // what is inside of a dim that is cut joins it, what is outside does not
+  loop = dims({3, 4, 6});
+  CHECK(collapse_loop(loop, ops, dim_bit(1)) == dim_bit(1));
+  CHECK((loop == dims({3, 24}) && ops[0].strides == dims({24, 1})));
 }

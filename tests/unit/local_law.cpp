@@ -354,3 +354,20 @@ TEST_CASE("gradients") {
       [](value, value, value dy) { return dy; }));
   contains(gradient_of(wrong), "the gradient by operand 0 is f64[3], the operand is f64[3,4]");
 }
+
+TEST_CASE("a function of large blocks is tried on few of them") {
+  int64_t calls = 0;
+  const auto mixing = [&calls](local_block<const float, 3> x, local_block<float, 3> y, int64_t from) {
+    ++calls;
+    for (int64_t g = 0; g < x.extent(0); ++g)
+      for (int64_t i = 0; i < 64; ++i)
+        for (int64_t j = 0; j < 64; ++j) y(g, i, j) = x(g < from ? g : g - from, i, j);
+  };
+  using in_3 = local_block<const float, 3>;
+  using out_3 = local_block<float, 3>;
+  const auto own = local_op<"g[i=64][j=64]->g[i][j]">([&](in_3 x, out_3 y) { mixing(x, y, 9); });
+  CHECK(said_of(own, {{8, 64, 64}}) == "no error");
+  CHECK(calls < 8);
+  const auto before = local_op<"g[i=64][j=64]->g[i][j]">([&](in_3 x, out_3 y) { mixing(x, y, 1); });
+  contains(said_of(before, {{8, 64, 64}}), "(`g` of 2, cut at 1)");
+}

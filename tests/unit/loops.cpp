@@ -479,7 +479,7 @@ TEST_CASE("mistakes in loops and conditionals") {
   says(error_of([](auto x) {
          return scan([](value h, value r) { return std::tuple{h + r, h}; }, sum(x), sum(x, {1}));  // no other dim to split
        }),
-       "cannot work on that split");
+       "goes over the rows of [4], which is sharded [x]: every device along `x` would hold [_]");
   says(error_of([](auto x) {
          return scan([](value h, value r) { return std::tuple{h + r, h}; }, x, sum(x));
        }),

@@ -236,7 +236,7 @@ TEST_CASE("flattened and split views") {
   b.output(sum(a + c + d, {0}));
   const auto p = b.compile();
   REQUIRE_EQ(p.collective_count(), 1);
-  CHECK(p.collectives()[0] == collective{collective_kind::all_reduce, dim_spec("xy")});
+  CHECK(p.collectives()[0] == collective{collective_kind::all_reduce, "xy"});
   CHECK_EQ(p.collective_count_over("x1"), 1);
   const auto text = dynamic::explain(p);
   CHECK(holds(text, "mesh x=4, y=2 | xy=8, x0=2, x1=2: 8 devices\n"));
@@ -259,7 +259,7 @@ TEST_CASE("both meshes of torchtitan on 16 devices: tokens go to the experts and
   const auto p = b.compile();
   const auto kinds = p.collectives();
   REQUIRE_GE(kinds.size(), 2);
-  CHECK(kinds[0] == collective{collective_kind::all_to_all, dim_spec("ep")});
+  CHECK(kinds[0] == collective{collective_kind::all_to_all, "ep"});
   CHECK_EQ(p.collective_count_over("dp_shard"), p.collective_count_over("cp"));
   CHECK_EQ(p.collective_count_over("ep"), 2);
   CHECK_GE(p.collective_count_over("tp"), 1);

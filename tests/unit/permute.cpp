@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// labels: native
 #include "gspmd/detail/exec/permute.hpp"
 
 #include <doctest/doctest.h>

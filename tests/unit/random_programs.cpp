@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// labels: exhaustive threads
+// labels: exhaustive threads native
 // timeout: 600
 // group: random
 #include <doctest/doctest.h>

@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
+// labels: native
 #include "gspmd/detail/exec/reduce.hpp"
 
 #include <doctest/doctest.h>
 
+#include <algorithm>
 #include <cmath>
 #include <cstdint>
 #include <limits>
@@ -224,4 +226,37 @@ TEST_CASE("reduce: a NaN wins a maximum and a minimum wherever it stands, and no
   CHECK(combine(monoid::maximum, -1.0F, 2.0F) == 2.0F);
   CHECK(std::isnan(combine(monoid::minimum, 1.0, std::nan(""))));
   CHECK(combine(monoid::add, std::numeric_limits<std::int32_t>::max(), 1) == std::numeric_limits<std::int32_t>::min());
+}
+
+namespace {
+// By how much the sum over `dims` of equal numbers is off, whose roundings do not cancel out.
+double error_of_sum(std::initializer_list<std::int64_t> shape, dim_mask dims) {
+  reduction_spec spec;
+  std::vector<std::int64_t> valid;
+  std::int64_t terms = 1, kept = 1;
+  for (const auto n : shape) {
+    ((dims & dim_bit(spec.in.count)) != 0 ? terms : kept) *= n;
+    spec.in.push_back(n);
+    valid.push_back(n);
+  }
+  spec.dims = dims;
+  const std::vector<float> in(static_cast<std::size_t>(terms * kept), 0.1f);
+  std::vector<float> out(static_cast<std::size_t>(kept));
+  reduce<float>(runtime_spec{&spec}, valid.data(), in.data(), out.data());
+  double worst = 0;
+  for (const float x : out)
+    worst = std::max(worst, std::fabs(static_cast<double>(x) / (static_cast<double>(0.1f) * static_cast<double>(terms)) - 1));
+  return worst;
+}
+}  // namespace
+
+TEST_CASE("reduce: long sums are as exact as short ones") {
+  constexpr double most = 2e-5;
+  CHECK(error_of_sum({1 << 22}, 1) < most);
+  CHECK(error_of_sum({3, (1 << 21) + 5}, 2) < most);
+  CHECK(error_of_sum({1 << 20, 3}, 1) < most);      // rows shorter than a vector
+  CHECK(error_of_sum({1 << 18, 20}, 1) < most);     // and longer
+  CHECK(error_of_sum({1 << 14, 3, 40}, 5) < most);  // two runs of reduced dims
+  CHECK(error_of_sum({1 << 16, 2, 5, 3}, 5) < most);
+  CHECK(error_of_sum({40, 3000, 30, 2}, 5) < most);  // of a result in several pieces
 }

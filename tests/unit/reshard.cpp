@@ -7,6 +7,7 @@
 #include <doctest/doctest.h>
 
 #include <algorithm>
+#include <memory>
 #include <set>
 #include <string>
 #include <vector>
@@ -165,11 +166,13 @@ struct arena_keeper : gspmd::simulated_communicator {
   std::vector<std::vector<std::byte>> stores;
   std::vector<std::size_t> sizes;
 
-  std::byte* allocate(std::size_t bytes) {
+  std::shared_ptr<std::byte> allocate(std::size_t bytes) {
     stores.emplace_back(bytes + 2 * guard, std::byte{0x5a});
     sizes.push_back(bytes);
     const auto at = reinterpret_cast<std::uintptr_t>(stores.back().data());
-    return stores.back().data() + (guard - at % guard) % guard;
+    std::byte* const zeroed = stores.back().data() + (guard - at % guard) % guard;
+    std::fill_n(zeroed, bytes, std::byte{0});
+    return {std::shared_ptr<void>(), zeroed};
   }
 };
 

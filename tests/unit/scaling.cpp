@@ -2,10 +2,12 @@
 // labels: planner
 // group: plans
 // GShard Table 4: how compute and communication of partitioned operators grow with the number of devices, by planning them for
-// 2 to 2048 devices.
+// 2 to 2048 devices. And how planning itself grows with the program.
 #include <doctest/doctest.h>
 
+#include <algorithm>
 #include <cmath>
+#include <ctime>
 #include <functional>
 #include <string>
 #include <utility>
@@ -137,5 +139,44 @@ TEST_CASE("F66: the exponents of GShard Table 4, planned for 2 to 2048 devices")
     // Among few devices (D-1)/D is not yet 1: the slope is that of the larger half.
     if (*r.collective == 0) CHECK(communication.back() == 0);
     else CHECK(std::abs(exponent({communication.begin() + 5, communication.end()}) - r.communication) < 0.02);
+  }
+}
+
+TEST_CASE("planning takes a time in proportion to the operators") {
+  const auto chain = [](value x, value w, int count) {  // one value has as many readers as there are operators
+    for (int i = 0; i < count; ++i) x = einsum<"ab,bc->ac">(x, w);
+    return x;
+  };
+  const auto centred = [](value x, value w, int count) {
+    for (int i = 0; i < count / 4; ++i) x = x + (w - sum(w * static_cast<double>(i)));
+    return x;
+  };
+  const auto long_lived = [](value x, value w, int count) {
+    std::vector<value> made;
+    for (int i = 0; i < count / 2; ++i) made.push_back(x = einsum<"ab,bc->ac">(x, w));
+    for (int i = count / 2; i-- > 0;) x = einsum<"ab,bc->ac">(x, made[static_cast<std::size_t>(i)]);
+    return x;
+  };
+  using program = value (*)(value, value, int);
+  for (const program p : {program(chain), program(centred), program(long_lived)}) {
+    const auto ticks_per_operator = [&](int count) {
+      const dynamic::mesh m({{"x", 2}, {"y", 4}});
+      dynamic::builder b(m);
+      const auto x = b.input(f32({64, 64}, {"x", ""}));
+      b.output(p(x, b.input(f32({64, 64}, {"", "y"})), count));
+      const auto before = std::clock();
+      const auto plan = detail::make_plan(detail::canonical_order(b.graph()), m.info().shape);
+      const auto after = std::clock();
+      CHECK(plan.error.empty());
+      return static_cast<double>(after - before) / count;
+    };
+    double few = 1e9, many = 1e9;  // both beyond the caches
+    for (int repeat = 0; repeat < 3; ++repeat) {
+      few = std::min(few, ticks_per_operator(2000));
+      many = std::min(many, ticks_per_operator(16000));
+    }
+    CAPTURE(few);
+    CAPTURE(many);
+    CHECK(many < 2 * few);
   }
 }

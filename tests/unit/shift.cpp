@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// labels: exhaustive
+// labels: exhaustive native
 // group: random
 // The shift of a split dim: halos go to the neighbours, and nothing else moves.
 #include <doctest/doctest.h>

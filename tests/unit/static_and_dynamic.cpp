@@ -3,19 +3,16 @@
 
 #include <atomic>
 #include <cmath>
-#include <cstdlib>
-#include <new>
 
 #include "gspmd/detail/exec/interpreter.hpp"
 #include "gspmd/detail/passes/make_plan.hpp"
 #include "gspmd/gspmd.hpp"
+#include "support/count_allocations.hpp"
 #include "support/equal_plans.hpp"
 
 // The same callable compiled and planned at run time: one plan, one result to the bit, nothing allocated in a step.
 
 namespace {
-
-std::atomic<std::size_t> allocations = 0;
 
 using namespace gspmd;
 template <class T>
@@ -84,7 +81,9 @@ void compare(const Graph& graph) {
   step.run(comm, inputs.data(), outputs[0].data());
   const std::size_t before = allocations;
   step.run(comm, inputs.data(), outputs[0].data());
-  CHECK(allocations == before);
+  const std::size_t after = allocations;
+  CHECK(after == before);
+  CHECK((before > 0) == counts_allocations);
 
   std::vector<detail::aligned_bytes> arenas;
   std::vector<detail::device_memory> states;
@@ -121,17 +120,6 @@ void compare(const Graph& graph) {
 }
 
 }  // namespace
-
-// The sanitizers on Clang bring an operator new of their own; there nothing is counted.
-#if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__) && !defined(__clang__)
-[[gnu::noinline]] void* operator new(std::size_t size) {
-  ++allocations;
-  if (void* p = std::malloc(size)) return p;
-  throw std::bad_alloc();
-}
-[[gnu::noinline]] void operator delete(void* p) noexcept { std::free(p); }
-[[gnu::noinline]] void operator delete(void* p, std::size_t) noexcept { std::free(p); }
-#endif
 
 TEST_CASE_TEMPLATE("static and run-time planning give the same plan and the same bits", Mesh, single, square, wide) {
   using weights_in = record<weights, in<float, dims<64, 30>, split<_, "model">>, in<float, dims<30>>,

@@ -4,6 +4,9 @@
 #include <doctest/doctest.h>
 
 #include <array>
+#include <bit>
+#include <cmath>
+#include <cstdint>
 #include <string>
 #include <vector>
 
@@ -39,7 +42,7 @@ dynamic::input f32(std::vector<std::int64_t> shape, std::vector<std::string> spl
 }  // namespace
 
 TEST_CASE("the bytes and messages of the gather, in the memory of two shards") {  // GShard Table 4, last rows
-  for (const std::int64_t n : {2, 3, 4, 8, 16, 2048}) {
+  for (const std::int64_t n : {2, 3, 4, 8, 16, 256}) {
     CAPTURE(n);
     const auto m = ring_of(n);
     const std::int64_t columns = 64, shard = 256 * columns * 4;
@@ -141,6 +144,52 @@ TEST_CASE("several axes: one ring over all of them, or what is small is gathered
       const auto part = product(m, "bd,df->bf", f32({120, 10}, {"x", ""}), f32({10, 13}, split), {"x", ""}, limit);
       for (const auto& q : {p, part}) CHECK(q.run(simulated{}, a, b)[0].bytes == wanted.run(self{}, a, b)[0].bytes);
     }
+}
+
+// Every device adds up in the order in which the shards come by: a sum that several of them hold would be several sums.
+TEST_CASE("what devices decide by is one number: no ring adds up a result that several of them hold") {
+  const auto m = ring_of(4);
+  const auto made = [&](const dynamic::input& a, const dynamic::input& w, const auto& after) {
+    dynamic::builder p(m);
+    const value x = p.input(a), y = limit_gather(einsum("bd,df->bf", x, p.input(w)), 0);
+    p.output(after(x, p.reshard(y, {"", ""})));
+    return p.compile();
+  };
+  const auto last_bits = [](value, value y) {
+    return map([](float v) { return static_cast<float>(std::bit_cast<std::uint32_t>(v) & 1U); }, y);
+  };
+  const auto chosen = [&](value x, value y) {  // a branch with a collective, and one without
+    const value odd = map([](float n) { return std::fmod(n, 2.0F); }, sum(last_bits(x, y))) > 0.5;
+    return cond(
+        odd, [](value b, value) { return sum(b); }, [](value, value c) { return sum(c); }, x, y);
+  };
+  const auto a = f32({1, 400}, {"", "x"}), w = f32({400, 640}, {"", ""});
+  std::vector<float> x(400), weights(400 * 640);
+  std::uint32_t state = 1;
+  for (auto* list : {&x, &weights})
+    for (auto& v : *list) v = static_cast<float>((state = state * 1664525U + 1013904223U) >> 8) / (1 << 24) - 0.5F;
+
+  const auto step = made(a, w, last_bits);
+  CHECK(step.bytes_sent_per_device() == 3 * (100 + 160) * 4);  // round a ring that splits the result, which is gathered
+  simulated_communicator comm(4);
+  dynamic::session held(step);
+  std::vector<std::vector<float>> bits(4, std::vector<float>(640));
+  std::vector<const void*> in;
+  std::vector<void*> out;
+  for (std::size_t d = 0; d < 4; ++d) {
+    in.insert(in.end(), {x.data() + 100 * d, weights.data()});
+    out.push_back(bits[d].data());
+  }
+  held.run(comm, in.data(), out.data());
+  CHECK(bits == std::vector<std::vector<float>>(4, bits[0]));
+
+  const auto both_ways = made(a, w, chosen);
+  CHECK(error_of([&] { both_ways.run(simulated{}, x, weights); }) == "no error");
+  CHECK(error_of([&] { both_ways.run(threads{}, x, weights); }) == "no error");
+
+  const auto counted = made(dynamic::in<std::int32_t>({1, 400}, {"", "x"}), dynamic::in<std::int32_t>({400, 640}, {"", ""}),
+                            [](value, value y) { return y; });
+  CHECK(counted.bytes_sent_per_device() == 3 * 100 * 4);  // sums of integers are one number in any order
 }
 
 TEST_CASE("in a loop, and in gradients") {

@@ -2,7 +2,11 @@
 #pragma once
 
 #include <concepts>
+#include <exception>
+#include <optional>
 #include <string>
+#include <type_traits>
+#include <utility>
 
 #include "gspmd/detail/exec/collective.hpp"
 #include "gspmd/error.hpp"
@@ -23,9 +27,13 @@ namespace gspmd {
 ///
 /// Elements are float, double, std::int32_t, std::int64_t or bool; `in` and `out` are arrays with one pointer per local
 /// device, to buffers of the (padded) local extents. `move` and `reduce` are collective over the groups of the
-/// descriptor's axes: all members of a group call them, in the same order. Buffers other than in == out must not
-/// overlap. All calls return when the device's result is there and its input may be changed again. Reductions combine in
-/// the order of the members, so threads and simulated agree to the bit. A fault is reported as gspmd::error.
+/// descriptor's axes: all members of a group call them, in the same order; on threads, and where a group over MPI meets in
+/// shared memory, members that came for different collectives get an error that names both. Buffers other than in == out must
+/// not overlap. All calls return when the device's result is there and its input may be changed again. Reductions combine in
+/// the order of the members, so threads and simulated agree to the bit; whatever the order, all members of a group get the
+/// same bits of an all_reduce, since programs decide by them. A fault is reported as gspmd::error.
+///
+/// Threads: an object belongs to the thread that runs its devices; of those that launch makes, each device has its own.
 template <class C>
 concept communicator =
     requires(C& comm, const C& held, const detail::mesh_shape& mesh, const detail::movement& m, const detail::reduction& r,
@@ -50,7 +58,32 @@ inline void require_device_count(int available, int expected) {
               "; start as many ranks as the mesh has devices, or give the mesh " + counted(available, "device"));
 }
 
+/// Calls `f` and returns what it returns, before `backend` is launched. A backend whose processes call this together has an
+/// agree(backend, failure) that lets all of them throw where some do, so that none waits for another one.
+template <class Backend, class F>
+auto before_launch(const Backend& backend, F f) {
+  if constexpr (requires { agree(backend, static_cast<const error*>(nullptr)); }) {
+    std::optional<std::invoke_result_t<F>> result;
+    std::optional<error> failure;
+    try {
+      result.emplace(f());
+    } catch (const error& e) {
+      failure.emplace(e);
+    } catch (const std::exception& e) {
+      failure.emplace(e.what());
+    }
+    agree(backend, failure ? &*failure : nullptr);
+    return *std::move(result);
+  } else {
+    return f();
+  }
+}
+
 }  // namespace detail
+
+struct mpi;  // include gspmd/comm/mpi.hpp
+template <class F>
+void launch(const mpi& backend, int devices, F&& f);
 
 /// Throws gspmd::error, alike on every device and before any communication, unless `comm` has `expected` devices.
 template <communicator C>

@@ -14,6 +14,8 @@ namespace gspmd {
 
 /// All devices of a mesh in the calling thread, one after the other, in lockstep: for tests, and for meshes larger than
 /// the machine. With one device it is the serial backend.
+///
+/// Threads: it holds nothing but a number; any number may use one, each with a step and arrays of its own.
 class simulated_communicator {
  public:
   static constexpr bool shares_memory = true;  // a device may write the caller's memory

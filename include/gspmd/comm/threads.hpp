@@ -6,14 +6,18 @@
 #include <cstring>
 #include <exception>
 #include <memory>
+#include <optional>
 #include <string>
 #include <thread>
 #include <type_traits>
+#include <utility>
 #include <vector>
 
 #include "gspmd/comm/communicator.hpp"
+#include "gspmd/detail/exec/blas_threads.hpp"
 #include "gspmd/detail/exec/collective.hpp"
 #include "gspmd/detail/exec/group_key.hpp"
+#include "gspmd/detail/exec/meeting_subject.hpp"
 #include "gspmd/detail/exec/shared_memory.hpp"
 #include "gspmd/detail/exec/thread_group.hpp"
 #include "gspmd/error.hpp"
@@ -26,6 +30,8 @@ namespace gspmd {
 ///  3. arrive again, so that nobody changes a buffer that somebody reads.
 /// An all_reduce of at most detail::mail_bytes sends the values instead of pointers and needs only step 1.
 /// Nothing is allocated after the first collective over a set of axes.
+///
+/// Threads: each device has its own, which no other thread may use, nor this one when its function has returned.
 class threads_communicator {
  public:
   static constexpr bool shares_memory = true;  // a device may write the caller's memory
@@ -43,50 +49,57 @@ class threads_communicator {
     const auto& mine = membership_of(mesh, m.axes);
     const auto work = [&](detail::peer_inputs peer_in) { detail::move_from_peers(mesh, m, mine.me, peer_in, out[0], sizeof(T)); };
     if (mine.size() == 1) return work([&](std::int64_t) { return in[0]; });
-    const auto parity = meet(mine, in[0], out[0]);
+    const auto subject = detail::subject_of<T>(mesh, m);
+    const auto parity = meet(mine, subject, in[0], out[0]);
     work([&](std::int64_t j) { return mine.lane(j, parity).in; });
-    meet(mine, nullptr, nullptr);
+    meet(mine, subject, nullptr, nullptr);
   }
 
   template <class T>
   void reduce(const detail::mesh_shape& mesh, const detail::reduction& r, const T* const* in, T* const* out) {
     const auto& mine = membership_of(mesh, r.axes);
     if (mine.size() == 1) return detail::reduce_alone<T>(mesh, r, mine.me, in[0], out[0]);
+    const auto subject = detail::subject_of<T>(mesh, r);
     if (classify(mesh, r) == detail::collective_kind::reduce_scatter) {
-      const auto parity = meet(mine, in[0], out[0]);
+      const auto parity = meet(mine, subject, in[0], out[0]);
       detail::reduce_scatter_from_peers<T>(
           mesh, r, mine.me, [&](std::int64_t j) { return mine.lane(j, parity).in; }, out[0]);
-      meet(mine, nullptr, nullptr);
+      meet(mine, subject, nullptr, nullptr);
       return;
     }
     const auto elems = detail::elements(detail::local_extents(mesh, r.global, r.from));
     if (elems * static_cast<std::int64_t>(sizeof(T)) <= static_cast<std::int64_t>(detail::mail_bytes))
-      return all_reduce_by_mail<T>(mine, r.kind, elems, in[0], out[0]);
-    const auto parity = meet(mine, in[0], out[0]);
+      return all_reduce_by_mail<T>(mine, subject, r.kind, elems, in[0], out[0]);
+    const auto parity = meet(mine, subject, in[0], out[0]);
     detail::all_reduce_from_peers<T>(
         r.kind, elems, mine.size(), mine.self, [&](std::int64_t j) { return mine.lane(j, parity).in; },
         [&](std::int64_t j) { return mine.lane(j, parity).out; });
-    meet(mine, nullptr, nullptr);
+    meet(mine, subject, nullptr, nullptr);
   }
 
   void shift(const detail::mesh_shape& mesh, const detail::ring& r, const detail::ring_buffers& ahead,
              const detail::ring_buffers* behind) {
     const auto& mine = membership_of(mesh, r.mask());
     const auto bytes = static_cast<std::size_t>(r.bytes);
-    const auto parity = meet(mine, ahead.from(0), behind != nullptr ? const_cast<void*>(behind->from(0)) : nullptr);
+    const auto subject = detail::subject_of(mesh, r);
+    const auto parity = meet(mine, subject, ahead.from(0), behind != nullptr ? const_cast<void*>(behind->from(0)) : nullptr);
     std::memcpy(ahead.to(0), mine.lane(r.member_ahead(mesh, mine.me, 1), parity).in, bytes);
     if (behind != nullptr) std::memcpy(behind->to(0), mine.lane(r.member_ahead(mesh, mine.me, -1), parity).out, bytes);
-    meet(mine, nullptr, nullptr);
+    meet(mine, subject, nullptr, nullptr);
   }
 
-  void barrier() { meet(everyone(), nullptr, nullptr); }
+  void barrier() {
+    static constexpr detail::meeting_subject subject{1, nullptr, nullptr, nullptr, describe_barrier};
+    meet(everyone(), subject, nullptr, nullptr);
+  }
 
   /// Every device sends every device a block of its own size: of in[0], sent[0][k] elements go to device k, one block after the
   /// other; received[0][k] elements from device k arrive in out[0]. Collective over all devices.
   template <class T>
   void exchange(const T* const* in, const std::int64_t* const* sent, T* const* out, const std::int64_t* const* received) {
     const auto& all = everyone();
-    const auto parity = meet(all, in[0], const_cast<std::int64_t*>(sent[0]));  // peers only read it
+    static constexpr detail::meeting_subject subject{2 + sizeof(T), nullptr, nullptr, nullptr, describe_exchange};
+    const auto parity = meet(all, subject, in[0], const_cast<std::int64_t*>(sent[0]));  // peers only read it
     T* to = out[0];
     for (int k = 0; k < device_count(); ++k) {
       const auto& lane = all.lane(k, parity);
@@ -96,7 +109,7 @@ class threads_communicator {
       std::copy_n(from, received[0][k], to);
       to += received[0][k];
     }
-    meet(all, nullptr, nullptr);
+    meet(all, subject, nullptr, nullptr);
   }
 
   /// Counts this device as one that reads no peer's buffer any more; launch() calls it at the end.
@@ -137,29 +150,47 @@ class threads_communicator {
     return *memberships_.back();
   }
 
-  /// Arrives with these pointers and waits for the group; returns the lane that holds everybody's.
-  unsigned meet(const membership& mine, const void* in, void* out) {
+  static std::string describe_barrier(const detail::mesh_shape*, const void*) { return "a barrier"; }
+  static std::string describe_exchange(const detail::mesh_shape*, const void*) { return "an exchange of blocks"; }
+
+  /// Arrives with these pointers and waits for the group; returns the lane that holds everybody's. The subject is there until
+  /// this device has passed the meeting or stopped.
+  unsigned meet(const membership& mine, const detail::meeting_subject& subject, const void* in, void* out) {
     auto& lane = mine.slot(mine.self).next_lane();
     lane.in = in;
     lane.out = out;
-    return arrive(mine);
+    return arrive(mine, subject);
   }
 
-  unsigned arrive(const membership& mine) {
+  unsigned arrive(const membership& mine, const detail::meeting_subject& subject) {
     if (session_.has_failed()) leave();
+    mine.slot(mine.self).next_lane().subject = &subject;
     return detail::arrive_and_wait(
-        mine.size(), mine.self, [&](std::int64_t j) -> detail::meeting_slot& { return mine.slot(j); },
+        mine.size(), mine.self, subject.number, [&](std::int64_t j) -> detail::meeting_slot& { return mine.slot(j); },
         [&](std::int64_t j, auto is_here) {
           if (session_.has_failed()) leave();
           const int device = mine.group->devices[static_cast<std::size_t>(j)];
           if (session_.has_ended(device) && !is_here()) {
             if (session_.has_failed()) leave();
-            throw error("waits in a collective for rank " + std::to_string(device) +
-                            ", which has finished; all ranks of a group must call the same collectives",
-                        rank_);
+            stop_all(subject, "waits in a collective for rank " + std::to_string(device) +
+                                  ", which has finished; all ranks of a group must call the same collectives");
           }
           std::this_thread::yield();
+        },
+        [&](std::int64_t j, unsigned parity) {
+          const auto& theirs = *mine.lane(j, parity).subject;  // which does not pass either
+          stop_all(subject, detail::different_collectives(rank_, subject.text(), mine.group->devices[static_cast<std::size_t>(j)],
+                                                          theirs.text()));
         });
+  }
+
+  /// Fails, and stays until nobody looks at what this device shows any more.
+  [[noreturn, gnu::noinline, gnu::cold]] void stop_all(const detail::meeting_subject& subject, std::string text) {
+    error failure(std::move(text), rank_);
+    if (const auto* at = subject.origin; at != nullptr && at->is_known && at->file != nullptr)
+      failure = failure.with_op(name_of(at->op), at->file, at->line);
+    session_.fail(std::make_exception_ptr(failure));
+    leave();
   }
 
   [[noreturn]] void leave() {
@@ -169,9 +200,10 @@ class threads_communicator {
   }
 
   template <class T>
-  void all_reduce_by_mail(const membership& mine, monoid kind, std::int64_t elems, const T* in, T* out) {
+  void all_reduce_by_mail(const membership& mine, const detail::meeting_subject& subject, monoid kind, std::int64_t elems,
+                          const T* in, T* out) {
     if (elems > 0) std::memcpy(mine.slot(mine.self).next_lane().mail, in, static_cast<std::size_t>(elems) * sizeof(T));
-    const auto parity = arrive(mine);
+    const auto parity = arrive(mine, subject);
     detail::with_monoid<T>(kind, [&](auto op, auto element) {
       using E = decltype(element);
       detail::reduce_row<decltype(op), E>(
@@ -195,20 +227,17 @@ namespace detail {
 /// launch on threads for any function: `call(f, comm)` calls it. Not a template, because programs launch many.
 [[gnu::noinline, gnu::cold]] inline void launch_threads(int devices, void* f, void (*call)(void* f, threads_communicator& comm)) {
   thread_session session(devices);
+  std::optional<single_threaded_blas> one_thread_each;
+  if (devices > 1) one_thread_each.emplace();
   const auto run_device = [&](int rank) {
     threads_communicator comm(session, rank);
-    const auto fail = [&](const error& failure) {
-      session.fail(std::make_exception_ptr(failure.rank() < 0 ? failure.with_rank(rank) : failure));
-    };
     try {
       call(f, comm);
     } catch (const stopped_by_peer&) {
     } catch (const error& failure) {
-      fail(failure);
-    } catch (const std::exception& failure) {
-      fail(error(failure.what(), rank));
+      session.fail(std::make_exception_ptr(failure.rank() < 0 ? failure.with_rank(rank) : failure));
     } catch (...) {
-      fail(error("an exception that is not a std::exception", rank));
+      session.fail(std::current_exception());
     }
     session.end(rank);
     comm.stop();
@@ -231,8 +260,8 @@ namespace detail {
 
 /// Calls `f(comm)` once for each of `devices` devices, each in its own thread (the calling thread is device 0), all on the
 /// same `f`, and returns when all have returned. The first device that throws stops the others: they leave their next
-/// collective by an exception, and launch throws the first one's error with its rank. Exceptions of other types arrive as
-/// gspmd::error with their text.
+/// collective by an exception, and launch throws what the first one threw, a gspmd::error with its rank. Until it returns, the
+/// BLAS uses one thread for each device.
 template <class F>
 void launch(threads, int devices, F&& f) {
   using function = std::remove_reference_t<F>;

@@ -31,14 +31,30 @@ struct equation_operands {
 
 /// The result of a call that does not compile: the program goes on without another error.
 constexpr value reported(value operand) {
-  if (operand.is_valid()) operand.graph()->fail({}, "einsum", mistake::reported, "see the error at the call");
-  return {};
+  operand.note_refused();
+  return operand;
+}
+
+/// The shape of a refused einsum: each letter's extent where the operands have it.
+constexpr extents shape_of_refused(const parsed_equation& e, value first, value second) {
+  extents shape;
+  for (const char c : e.result) {
+    std::int64_t extent = 1;
+    for (int k = 0; k < e.operands.count; ++k) {
+      const extents& given = (k == 0 ? first : second).shape();
+      for (int d = 0; d < e.operands[k].count && d < given.count; ++d)
+        if (e.operands[k][d] == c) extent = given[d];
+    }
+    shape.push_back(extent);
+  }
+  return shape;
 }
 
 constexpr value einsum_of(const parsed_equation& e, value first, value second, location at) {
   if (!first.is_valid() || (e.operands.count == 2 && !second.is_valid())) return {};
-  return {first.graph(), e.operands.count == 2 ? add_einsum(*first.graph(), e, {first.id(), second.id()}, at)
-                                               : add_einsum(*first.graph(), e, {first.id()}, at)};
+  graph& g = *first.graph();
+  const int id = e.operands.count == 2 ? add_einsum(g, e, {first.id(), second.id()}, at) : add_einsum(g, e, {first.id()}, at);
+  return id >= 0 ? value(&g, id) : made(g, id, first.type(), shape_of_refused(e, first, second));
 }
 
 }  // namespace detail
@@ -87,10 +103,11 @@ constexpr value einsum(std::string_view equation, value a, value b = {}, locatio
   if (!a.is_valid()) return {};
   const auto parsed = detail::parse_equation(equation);
   if (parsed.error != nullptr)
-    return {a.graph(), a.graph()->fail(at, "einsum", detail::mistake::equation, detail::syntax_text(equation, parsed))};
+    return detail::made(a.graph()->fail(at, "einsum", detail::mistake::equation, detail::syntax_text(equation, parsed)), a);
   if (parsed.operands.count == 2 && b.graph() == nullptr)
-    return {a.graph(), a.graph()->fail(at, "einsum", detail::mistake::operand_count,
-                                       "the equation has two operands and the call has one; write `abc->ca`")};
+    return detail::made(a.graph()->fail(at, "einsum", detail::mistake::operand_count,
+                                        "the equation has two operands and the call has one; write `abc->ca`"),
+                        a);
   return detail::einsum_of(parsed, a, b, at);
 }
 
@@ -101,7 +118,9 @@ constexpr value einsum(std::string_view equation, value a, value b = {}, locatio
 /// The bytes sent are those of the gather, in as many messages of collective_permute; beside its own shard a device holds 2 others
 /// where the gather leaves all n. Where 4 fit into `bytes` (3 of 4 devices), shards travel both ways round the ring, at half the
 /// number of turns. The parts of the other operand and of the result are copied where they do not lie in one piece. Integers and
-/// even sums of floats come out as the gathered einsum's would, but for the order in which a summed letter's parts are added.
+/// even sums of floats come out as the gathered einsum's would, but for the order in which a summed letter's parts are added. As
+/// this order is another one on each device, such a ring splits the result too: a value that several devices hold is one number,
+/// which they may decide by.
 ///
 /// Errors, at compile time: `x` is not made by an einsum of two operands, `bytes` is negative, both operands would have to be
 /// gathered beyond the limit, or rounded-up shards do not nest. Its gradient has the same limit.
@@ -111,10 +130,11 @@ constexpr value limit_gather(value x, std::int64_t bytes, location at = location
   if (!x.is_valid()) return x;
   auto& made = x.graph()->nodes[static_cast<std::size_t>(x.id())];
   if (made.op != detail::opcode::einsum || made.operands.count != 2)
-    return {x.graph(),
-            x.graph()->fail(at, "limit_gather", detail::mistake::other,
-                            detail::text("it goes around an einsum of two operands, not around ") << detail::name_of(made.op))};
-  if (bytes < 0) return {x.graph(), x.graph()->fail(at, "limit_gather", detail::mistake::other, "the limit is negative")};
+    return detail::made(
+        x.graph()->fail(at, "limit_gather", detail::mistake::other,
+                        detail::text("it goes around an einsum of two operands, not around ") << detail::name_of(made.op)),
+        x);
+  if (bytes < 0) return detail::made(x.graph()->fail(at, "limit_gather", detail::mistake::other, "the limit is negative"), x);
   made.gather_limit = bytes;
   return x;
 }

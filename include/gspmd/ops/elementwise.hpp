@@ -3,6 +3,7 @@
 
 #include <concepts>
 #include <initializer_list>
+#include <string_view>
 #include <type_traits>
 
 #include "gspmd/detail/ops/elementwise.hpp"
@@ -12,31 +13,31 @@
 
 namespace gspmd {
 
-/// An operand of an elementwise operator: a tensor of the program, or a number that stands for a tensor of it.
+/// An operand of an elementwise operator: a tensor of the program, or a number that stands for a tensor of it. Tensors of integers
+/// and of bool take only numbers that their type holds exactly: `x + 2.0` is right for int32, `x < 4.5` is refused.
 class operand {
  public:
   constexpr operand(value v, location where = location::current()) : at(where), tensor_(v) {}  // NOLINT: implicit on purpose
   template <class Number>
     requires std::is_arithmetic_v<Number>
   constexpr operand(Number n, location where = location::current())  // NOLINT: implicit on purpose
-      : at(where), is_number_(true), real_(static_cast<double>(n)), integer_(detail::integer_of(n)) {}
+      : at(where), is_number_(true), number_(n) {}
+  /// An operand of a function of the user's own that calls an operator; errors name the line of `where`.
+  constexpr operand(const operand& other, location where) : operand(other) { at = where; }
 
   location at;
 
   [[nodiscard]] constexpr bool is_number() const { return is_number_; }
   [[nodiscard]] constexpr value tensor() const { return tensor_; }
-  [[nodiscard]] constexpr int node_in(detail::graph& g, dtype type, const detail::extents& shape) const {
-    if (is_number_ && !detail::is_floating(type) && !detail::has_integer(real_))
-      return g.fail(at, "constant", detail::mistake::type,
-                    "no integer is near the number; give one that the tensor's type holds");
-    return is_number_ ? detail::add_constant(g, type, shape, real_, integer_, at) : tensor_.id();
+  /// Its node, as an operand of `op`.
+  [[nodiscard]] constexpr int node_in(detail::graph& g, dtype type, const detail::extents& shape, std::string_view op) const {
+    return is_number_ ? detail::add_number(g, number_, type, shape, op, at) : tensor_.id();
   }
 
  private:
   value tensor_;
   bool is_number_ = false;
-  double real_ = 0;
-  std::int64_t integer_ = 0;
+  detail::written_number number_ = 0;
 };
 
 namespace detail {
@@ -89,10 +90,11 @@ constexpr value elementwise(opcode op, std::initializer_list<operand> operands, 
   k = 0;
   for (const auto& o : operands) {
     const dtype wanted = op == opcode::select && k == 0 ? dtype::pred : type;
-    ids[k] = stretch(*g, o.node_in(*g, wanted, shape), shape, at);
+    ids[k] = stretch(*g, o.node_in(*g, wanted, shape, name_of(op)), shape, at);
     ++k;
   }
-  return {g, add_elementwise(*g, op, std::span<const int>(ids, static_cast<std::size_t>(k)), at, dtype::f32, function)};
+  const int id = add_elementwise(*g, op, std::span<const int>(ids, static_cast<std::size_t>(k)), at, dtype::f32, function);
+  return made(*g, id, is_compare(op) ? dtype::pred : type, shape);
 }
 
 template <opcode Op>
@@ -148,13 +150,27 @@ constexpr value select(operand condition, operand on_true, operand on_false) {
   return detail::elementwise(detail::opcode::select, {condition, on_true, on_false}, condition.at);
 }
 
+/// `x += y` is `x = x + y`, and so on.
+constexpr value& operator+=(value& a, operand b) { return a = operand(a, b.at) + b; }
+constexpr value& operator-=(value& a, operand b) { return a = operand(a, b.at) - b; }
+constexpr value& operator*=(value& a, operand b) { return a = operand(a, b.at) * b; }
+constexpr value& operator/=(value& a, operand b) { return a = operand(a, b.at) / b; }
+
 /// The elements as another type; floats to integers saturate, NaN becomes 0.
-template <class T>
+template <class T = void>
 constexpr value convert(value x, location at = location::current()) {
-  if (!x.is_valid()) return {};
-  const int id = x.id();
-  return {x.graph(),
-          detail::add_elementwise(*x.graph(), detail::opcode::convert, std::span<const int>(&id, 1), at, detail::dtype_of<T>())};
+  if constexpr (std::is_void_v<T>) {
+    static_assert(detail::written_so<T>, "gspmd: convert: name the element type: convert<float>(x)");
+    x.note_refused();
+    return x;
+  } else {
+    if (!x.is_valid()) return {};
+    const int id = x.id();
+    auto& g = *x.graph();
+    return detail::made(
+        g, detail::add_elementwise(g, detail::opcode::convert, std::span<const int>(&id, 1), at, detail::dtype_of<T>()),
+        detail::dtype_of<T>(), x.shape());
+  }
 }
 
 }  // namespace gspmd

@@ -177,34 +177,57 @@ class local_operator {
     const operand operands[] = {first, operand(rest, first.at)...};
     for (const auto& o : operands)
       if (!o.is_number() && !o.tensor().is_valid()) return {};
-    detail::graph* g = nullptr;
+    value tensor;
     for (const auto& o : operands)
-      if (!o.is_number()) g = o.tensor().graph();
+      if (!o.is_number()) tensor = o.tensor();
+    detail::graph* const g = tensor.graph();
     if (g == nullptr) return {};
     if constexpr (facts::fault != detail::local_fault::none) {
-      return {g, g->fail(first.at, "local_op", detail::mistake::reported, "see the error where the operator is made")};
+      tensor.note_refused();  // where the operator is made
+      return tensor;
     } else if constexpr (count != static_cast<std::size_t>(operand_count)) {
       detail::refuse<detail::mistake::operand_count, detail::local_operand_count<rule, count>>();
-      return {g, g->fail(first.at, "local_op", detail::mistake::reported, "see the error at the call")};
+      tensor.note_refused();
+      return tensor;
     } else {
       int ids[count]{};
       for (std::size_t k = 0; k < count; ++k) {
-        if (operands[k].is_number())
-          return {g, g->fail(first.at, "local_op", detail::mistake::type,
-                             detail::text("operand ") << static_cast<int>(k) << " is a number; local_op takes tensors")};
+        if (operands[k].is_number()) {
+          g->fail(first.at, "local_op", detail::mistake::type,
+                  detail::text("operand ") << static_cast<int>(k) << " is a number; local_op takes tensors");
+          return stand_in(*g, operands);
+        }
         ids[k] = operands[k].tensor().id();
       }
       const auto* const f = function_in(*g);
-      if (f == nullptr)
-        return {g, g->fail(first.at, "local_op", detail::mistake::other,
-                           "the function has a state (captures, an address), which only the run-time path of gspmd/dynamic.hpp "
-                           "takes; give a captureless lambda")};
-      return {g, detail::add_local_op(*g, *f, ids, first.at)};
+      if (f == nullptr) {
+        g->fail(first.at, "local_op", detail::mistake::other,
+                "the function has a state (captures, an address), which only the run-time path of gspmd/dynamic.hpp takes; give "
+                "a captureless lambda");
+        return stand_in(*g, operands);
+      }
+      const int id = detail::add_local_op(*g, *f, ids, first.at);
+      return id >= 0 ? value(g, id) : stand_in(*g, operands);
     }
   }
 
  private:
   static constexpr bool is_constant = detail::is_constant_function<F>;
+
+  /// Of a refused call: the letters' extents where the operands have them.
+  static constexpr value stand_in(detail::graph& g, const operand* operands) {
+    detail::extents by_letter(rule::value.letters.count, 1);
+    dtype type = dtype::f32;
+    for (int k = 0; k < operand_count; ++k) {
+      const value x = operands[k].tensor();
+      const auto& letters = rule::value.tensors[k];
+      if (x.is_valid()) type = x.type();
+      for (int d = 0; d < letters.count && d < x.rank(); ++d) by_letter[letters[d]] = x.shape()[d];
+    }
+    detail::extents shape;
+    for (const auto l : rule::value.result()) shape.push_back(by_letter[l]);
+    return {&g, g.add_stand_in(type, shape)};
+  }
 
   constexpr const detail::local_function* function_in(detail::graph& g) const {
     if constexpr (is_constant) {

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "gspmd/detail/ops/regions.hpp"
+#include "gspmd/detail/support/callable.hpp"
 #include "gspmd/program.hpp"
 #include "gspmd/tree.hpp"
 
@@ -42,10 +43,28 @@ constexpr graph* graph_of(const Trees&... trees) {
   return valid ? g : nullptr;
 }
 template <class Tree>
-constexpr Tree refused(Tree tree) {
-  for_each_leaf(tree, [](value& v) { v = {}; });
-  return tree;
+inline constexpr bool is_values = is_tree_of<Tree, value>();
+
+/// What a refused loop gives: what is carried, as it came, and a value for what is none.
+template <class Tree>
+constexpr auto unlooped_part(const Tree& tree) {
+  if constexpr (is_values<Tree>) {
+    for_each_leaf(tree, [](const value& v) { v.note_refused(); });
+    return tree;
+  } else {
+    return value(nullptr, reported_id);
+  }
 }
+template <class... Trees>
+constexpr auto unlooped(const Trees&... trees) {
+  std::tuple<decltype(unlooped_part(trees))...> result{unlooped_part(trees)...};
+  if constexpr (sizeof...(Trees) == 1) return std::get<0>(result);
+  else return result;
+}
+/// `next` is what a body returns for what is carried.
+template <class Next, class... Carry>
+inline constexpr bool is_carried =
+    std::is_same_v<Next, std::tuple<Carry...>> || std::is_same_v<std::tuple<Next>, std::tuple<Carry...>>;
 template <class Tree>
 constexpr std::vector<value> leaves_of(const Tree& tree) {
   std::vector<value> list;
@@ -92,12 +111,111 @@ struct open_body {
     const bool fits = check_body(g, name, at, from, to, "the carried value");
     std::size_t k = 0;
     for_each_leaf(results, [&](value& v) {
-      v = fits ? value{&g, add_loop_result(g, from[k].id(), to[k].id(), at)} : value{};
+      if (fits) v = {&g, add_loop_result(g, from[k].id(), to[k].id(), at)};
       ++k;
     });
     return results;
   }
 };
+
+/// A tuple of what is carried on and of a row.
+template <class Result, class Carry>
+inline constexpr bool is_scan_result = false;
+template <class Carry, class Row>
+inline constexpr bool is_scan_result<std::tuple<Carry, Row>, Carry> = is_values<Row>;
+template <class Carry, class Row>
+inline constexpr bool is_scan_result<std::pair<Carry, Row>, Carry> = is_values<Row>;
+
+/// A value with an extent in front, as the refused rows of a loop are stacked; without dim 0, as a row is.
+constexpr value stacked_stand_in(value row, std::int64_t rows) {
+  extents shape = row.shape();
+  if (shape.count < max_rank) shape.insert(0, rows);
+  return row.is_valid() ? value(row.graph(), row.graph()->add_stand_in(row.type(), shape)) : row;
+}
+constexpr value row_stand_in(value x) {
+  extents shape;
+  for (int d = 1; d < x.rank(); ++d) shape.push_back(x.shape()[d]);
+  return x.is_valid() ? value(x.graph(), x.graph()->add_stand_in(x.type(), shape)) : x;
+}
+
+template <class Body, class Carry, class Xs>
+constexpr auto scan_rows(Body& body, const Carry& init, const Xs& xs, location at) {
+  using row_type = std::tuple_element_t<1, typename call_with<Body&, const Carry&, const Xs&>::result>;
+  using result_type = std::tuple<Carry, row_type>;
+  graph* g = graph_of(init, xs);
+  const auto rows_of = leaves_of(xs);
+  std::int64_t trips = 0;
+  bool fits = g != nullptr;
+  if (fits) {
+    for (const auto& x : rows_of) {
+      fits = fits && x.rank() > 0 && rows_of[0].rank() > 0 && x.shape()[0] == rows_of[0].shape()[0];
+      if (!fits)
+        g->fail(at, "scan", mistake::region,
+                text("goes over the rows of ") << shape_text(rows_of[0].shape()) << " and " << shape_text(x.shape())
+                                               << "; all must have dim 0, and it must be equal");
+    }
+    if (fits) trips = rows_of[0].shape()[0];
+  }
+  const int loop = fits ? open_loop(*g, trips, at) : -1;
+  Xs row = xs;
+  if (loop < 0) {
+    if (g != nullptr) for_each_leaf(row, [](value& v) { v = row_stand_in(v); });
+    auto [last, stacked] = body(init, std::as_const(row));
+    if (g != nullptr) for_each_leaf(stacked, [&](value& v) { v = stacked_stand_in(v, trips); });
+    return result_type{last, stacked};
+  }
+  const open_body open{*g, loop, "scan", at};
+  const Carry carried = open.carry(init);
+  for_each_leaf(row, [&](value& v) { v = {g, add_dynamic_index(*g, v.id(), loop, at)}; });
+  const result_type next = body(std::as_const(carried), std::as_const(row));
+  Carry last = open.close(carried, std::get<0>(next));
+  row_type stacked = std::get<1>(next);
+  const int outside = g->nodes[static_cast<std::size_t>(loop)].region;
+  for_each_leaf(stacked, [&](value& v) {
+    if (!check_body(*g, "scan", at, {v}, {v}, "the row")) {
+      v = stacked_stand_in(v, trips);
+      return;
+    }
+    extents shape = v.shape();
+    if (shape.count == max_rank) {
+      g->fail(at, "scan", mistake::rank, "stacks rows of 32 dims along a new one; a tensor has at most 32");
+      return;
+    }
+    shape.insert(0, trips);
+    int buffer = -1;
+    {
+      const region_scope before(*g, outside);
+      buffer = add_constant(*g, v.type(), shape, 0, 0, at);
+    }
+    const int held = add_carry(*g, buffer, at);
+    v = {g, add_loop_result(*g, held, add_dynamic_update(*g, held, v.id(), loop, at), at)};
+  });
+  g->open_region = outside;
+  return result_type{last, stacked};
+}
+
+template <class OnTrue, class OnFalse, class... Arguments>
+constexpr auto branches(const condition& pred, OnTrue& on_true, OnFalse& on_false, const Arguments&... arguments) {
+  using result_type = typename call_with<OnTrue&, const Arguments&...>::result;
+  graph* g = graph_of(pred.pred, arguments...);
+  const int branch = g == nullptr ? -1 : open_branch(*g, pred.pred.id(), pred.at);
+  if (branch < 0) return result_type(on_true(arguments...));
+  const result_type a = on_true(arguments...);
+  const auto first = leaves_of(a);
+  const bool is_first_valid = check_body(*g, "cond", pred.at, first, first, "");
+  const int otherwise = open_otherwise(*g, branch, pred.at);
+  result_type result = on_false(arguments...);
+  const auto second = leaves_of(result);
+  const bool fits = is_first_valid && check_body(*g, "cond", pred.at, first, second, "that of the other body");
+  g->open_region = g->nodes[static_cast<std::size_t>(branch)].region;
+  std::size_t k = 0;
+  for_each_leaf(result, [&](value& v) {
+    if (fits) v = {g, add_cond_result(*g, otherwise, first[k].id(), second[k].id(), pred.at)};
+    else if (first[k].is_valid()) v = {g, g->add_stand_in(first[k].type(), first[k].shape())};
+    ++k;
+  });
+  return result;
+}
 
 }  // namespace detail
 
@@ -113,30 +231,44 @@ struct open_body {
 ///     auto [h, c] = fori_loop(10, [&](value i, value h, value c) { return std::tuple{tanh(h + x), c + h}; }, h0, c0);
 template <class Body, class... Carry>
 constexpr auto fori_loop(detail::trip_count n, Body&& body, const Carry&... init) {
-  static_assert(sizeof...(Carry) > 0, "gspmd: fori_loop: give the values that are carried");
-  using carried_type = std::tuple<Carry...>;
-  const auto result = [&]() -> carried_type {
-    const carried_type start{init...};
-    detail::graph* g = detail::graph_of(init...);
-    if (g == nullptr) return detail::refused(start);
-    const int loop = detail::open_loop(*g, n.trips, n.at);
-    if (loop < 0) return detail::refused(start);
-    const detail::open_body open{*g, loop, "fori_loop", n.at};
-    const carried_type carried = open.carry(start);
-    const auto next = std::apply([&](const auto&... c) { return body(value(g, loop), c...); }, carried);
-    carried_type results = carried;
-    if constexpr (std::is_same_v<std::remove_cvref_t<decltype(next)>, carried_type>) {
-      results = open.close(carried, next);
-    } else {
-      static_assert(std::is_same_v<std::tuple<std::remove_cvref_t<decltype(next)>>, carried_type>,
-                    "gspmd: fori_loop: the body must return what is carried, as a tuple if it is several values");
-      results = open.close(carried, carried_type{next});
-    }
-    g->open_region = g->nodes[static_cast<std::size_t>(loop)].region;
-    return results;
-  }();
-  if constexpr (sizeof...(Carry) == 1) return std::get<0>(result);
-  else return result;
+  using call = detail::call_with<Body&, value, const Carry&...>;
+  if constexpr (std::is_arithmetic_v<std::remove_cvref_t<Body>> && sizeof...(Carry) > 1) {
+    static_assert(detail::written_so<Body>,
+                  "gspmd: fori_loop: one number, of trips: fori_loop(n, body, init...); the index of the body counts from 0");
+    return fori_loop(n, init...);
+  } else if constexpr (sizeof...(Carry) == 0 || !(detail::is_values<Carry> && ...)) {
+    static_assert(detail::written_so<Body>,
+                  "gspmd: fori_loop: give the values that are carried, or groups of them: fori_loop(n, body, init...); for a "
+                  "number write constant<float>(x, {}, number)");
+    return detail::unlooped(init...);
+  } else if constexpr (call::refuses) {
+    static_assert(detail::written_so<Body>,
+                  "gspmd: fori_loop: the body is called as body(i, carried...): it takes the index, then one argument for each "
+                  "value that is carried");
+    return detail::unlooped(init...);
+  } else if constexpr (!call::compiles) {
+    return detail::unlooped(init...);  // a mistake in the body, which the compiler has reported
+  } else if constexpr (!detail::is_carried<typename call::result, Carry...>) {
+    static_assert(detail::written_so<Body>,
+                  "gspmd: fori_loop: the body must return what is carried, as a tuple if it is several values");
+    return detail::unlooped(init...);
+  } else {
+    using carried_type = std::tuple<Carry...>;
+    const carried_type result = [&]() -> carried_type {
+      const carried_type start{init...};
+      detail::graph* g = detail::graph_of(init...);
+      const int loop = g == nullptr ? -1 : detail::open_loop(*g, n.trips, n.at);
+      if (loop < 0) return start;
+      const detail::open_body open{*g, loop, "fori_loop", n.at};
+      const carried_type carried = open.carry(start);
+      const auto next = std::apply([&](const auto&... c) { return body(value(g, loop), c...); }, carried);
+      const carried_type results = open.close(carried, carried_type{next});
+      g->open_region = g->nodes[static_cast<std::size_t>(loop)].region;
+      return results;
+    }();
+    if constexpr (sizeof...(Carry) == 1) return std::get<0>(result);
+    else return result;
+  }
 }
 
 /// Runs `body` over the rows of `xs` (F145): body(carried, x) returns a tuple of what is carried on and of the row of the result
@@ -145,63 +277,30 @@ constexpr auto fori_loop(detail::trip_count n, Body&& body, const Carry&... init
 ///
 /// As fori_loop. Dim 0 of `xs` and of the stacked rows is not split in the loop: all devices go through the rows together. An
 /// `xs` that is split there is resharded once before the loop, by all_to_all, so that it is split along another dim, if one can
-/// take that for less than gathering costs; else every device would hold it whole, which is refused unless allow_replication
-/// lets it be gathered.
+/// take that for less than gathering costs; else every device would hold it whole, which is refused: a `reshard` before the scan
+/// says that it may.
 ///
 ///     auto [h, ys] = scan([&](value h, value x) { auto y = tanh(einsum<"bd,de->be">(h, w) + x); return std::tuple{y, y}; }, h0, xs);
 template <class Body, class Carry, class Xs>
 constexpr auto scan(Body&& body, const Carry& init, const Xs& xs, location at = location::current()) {
-  using body_result = std::remove_cvref_t<std::invoke_result_t<Body&, const Carry&, const Xs&>>;
-  static_assert(std::tuple_size_v<body_result> == 2 && std::is_same_v<std::tuple_element_t<0, body_result>, Carry>,
-                "gspmd: scan: the body must return a tuple of what is carried and of a row of the result");
-  using row_type = std::tuple_element_t<1, body_result>;
-  using result_type = std::tuple<Carry, row_type>;
-  detail::graph* g = detail::graph_of(init, xs);
-  const auto rows_of = detail::leaves_of(xs);
-  std::int64_t trips = 0;
-  if (g != nullptr) {
-    for (const auto& x : rows_of) {
-      if (x.rank() == 0 || x.shape()[0] != rows_of[0].shape()[0]) {
-        g->fail(at, "scan", detail::mistake::region,
-                detail::text("goes over the rows of ")
-                    << detail::shape_text(rows_of[0].shape()) << " and " << detail::shape_text(x.shape())
-                    << "; all must have dim 0, and it must be equal");
-        g = nullptr;
-        break;
-      }
-    }
-    if (g != nullptr) trips = rows_of[0].shape()[0];
+  using call = detail::call_with<Body&, const Carry&, const Xs&>;
+  if constexpr (!detail::is_values<Carry> || !detail::is_values<Xs>) {
+    static_assert(detail::written_so<Body>,
+                  "gspmd: scan: what is carried and what the loop goes over are values, or groups of them: scan(body, init, xs)");
+    return detail::unlooped(init, xs);
+  } else if constexpr (call::refuses) {
+    static_assert(detail::written_so<Body>,
+                  "gspmd: scan: the body is called as body(carried, x): it takes what is carried, then a row of xs");
+    return detail::unlooped(init, xs);
+  } else if constexpr (!call::compiles) {
+    return detail::unlooped(init, xs);  // a mistake in the body, which the compiler has reported
+  } else if constexpr (!detail::is_scan_result<typename call::result, Carry>) {
+    static_assert(detail::written_so<Body>,
+                  "gspmd: scan: the body must return a tuple of what is carried and of a row of the result");
+    return detail::unlooped(init, xs);
+  } else {
+    return detail::scan_rows(body, init, xs, at);
   }
-  const int loop = g == nullptr ? -1 : detail::open_loop(*g, trips, at);
-  if (loop < 0) {
-    const body_result dead = body(detail::refused(init), detail::refused(xs));
-    return detail::refused(result_type{std::get<0>(dead), std::get<1>(dead)});
-  }
-  const detail::open_body open{*g, loop, "scan", at};
-  const Carry carried = open.carry(init);
-  Xs row = xs;
-  detail::for_each_leaf(row, [&](value& v) { v = {g, detail::add_dynamic_index(*g, v.id(), loop, at)}; });
-  const body_result next = body(std::as_const(carried), std::as_const(row));
-  Carry last = open.close(carried, std::get<0>(next));
-  row_type stacked = std::get<1>(next);
-  const int outside = g->nodes[static_cast<std::size_t>(loop)].region;
-  detail::for_each_leaf(stacked, [&](value& v) {
-    if (!detail::check_body(*g, "scan", at, {v}, {v}, "the row")) {
-      v = {};
-      return;
-    }
-    detail::extents shape = v.shape();
-    shape.insert(0, trips);
-    int buffer = -1;
-    {
-      const detail::region_scope before(*g, outside);
-      buffer = detail::add_constant(*g, v.type(), shape, 0, 0, at);
-    }
-    const int held = detail::add_carry(*g, buffer, at);
-    v = {g, detail::add_loop_result(*g, held, detail::add_dynamic_update(*g, held, v.id(), loop, at), at)};
-  });
-  g->open_region = outside;
-  return result_type{last, stacked};
 }
 
 /// Computes one of two bodies (F146): on_true(args...) where `pred`, one bool of rank 0, holds, else on_false(args...). Both
@@ -213,26 +312,26 @@ constexpr auto scan(Body&& body, const Carry& init, const Xs& xs, location at = 
 ///     auto y = cond(sum(x) > 0.0, [](value x) { return x * 2.0; }, [](value x) { return -x; }, x);
 template <class OnTrue, class OnFalse, class... Arguments>
 constexpr auto cond(detail::condition pred, OnTrue&& on_true, OnFalse&& on_false, const Arguments&... arguments) {
-  using result_type = std::remove_cvref_t<std::invoke_result_t<OnTrue&, const Arguments&...>>;
-  static_assert(std::is_same_v<result_type, std::remove_cvref_t<std::invoke_result_t<OnFalse&, const Arguments&...>>>,
-                "gspmd: cond: both bodies must return the same types");
-  detail::graph* g = detail::graph_of(pred.pred, arguments...);
-  const int branch = g == nullptr ? -1 : detail::open_branch(*g, pred.pred.id(), pred.at);
-  if (branch < 0) return detail::refused(result_type(on_true(detail::refused(arguments)...)));
-  const result_type a = on_true(arguments...);
-  const auto first = detail::leaves_of(a);
-  const bool is_first_valid = detail::check_body(*g, "cond", pred.at, first, first, "");
-  const int otherwise = detail::open_otherwise(*g, branch, pred.at);
-  result_type result = on_false(arguments...);
-  const auto second = detail::leaves_of(result);
-  const bool fits = is_first_valid && detail::check_body(*g, "cond", pred.at, first, second, "that of the other body");
-  g->open_region = g->nodes[static_cast<std::size_t>(branch)].region;
-  std::size_t k = 0;
-  detail::for_each_leaf(result, [&](value& v) {
-    v = fits ? value{g, detail::add_cond_result(*g, otherwise, first[k].id(), second[k].id(), pred.at)} : value{};
-    ++k;
-  });
-  return result;
+  using on_true_call = detail::call_with<OnTrue&, const Arguments&...>;
+  using on_false_call = detail::call_with<OnFalse&, const Arguments&...>;
+  if constexpr (on_true_call::refuses || on_false_call::refuses) {
+    static_assert(detail::written_so<OnTrue>,
+                  "gspmd: cond: both bodies are called as body(arguments...) with the arguments behind them: cond(pred, on_true, "
+                  "on_false, arguments...)");
+    pred.pred.note_refused();
+    return pred.pred;
+  } else if constexpr (!on_true_call::compiles || !on_false_call::compiles) {
+    pred.pred.note_refused();  // a mistake in a body, which the compiler has reported
+    return pred.pred;
+  } else if constexpr (!detail::is_values<typename on_true_call::result> ||
+                       !std::is_same_v<typename on_true_call::result, typename on_false_call::result>) {
+    static_assert(detail::written_so<OnTrue>,
+                  "gspmd: cond: both bodies must return the same types: a value, a tuple or a struct of values");
+    pred.pred.note_refused();
+    return pred.pred;
+  } else {
+    return detail::branches(pred, on_true, on_false, arguments...);
+  }
 }
 
 }  // namespace gspmd

@@ -47,7 +47,7 @@ struct row_function {
 
 /// A function for `map`, on the run-time path, that computes a run of elements at a time: f(const T* x, ..., T* out,
 /// std::int64_t n), one pointer for each argument. The operands must be of type T (float, double, int32_t or int64_t). `out`
-/// overlaps no argument; how the elements are cut into runs is not said, and padding is among them.
+/// overlaps no argument; how the elements are cut into runs is not said.
 ///
 ///     map(by_rows<float>(kernel), x)     // void (*kernel)(const float* x, float* out, std::int64_t n), from dlsym
 template <class T, class F>
@@ -57,13 +57,13 @@ constexpr row_function<T, F> by_rows(F f) {
   return {std::move(f)};
 }
 
-/// Applies a callable to every element of one to eight tensors of one type; it must accept that type and its result is
-/// converted to it. Fused like any other elementwise operator, no communication. The gradient needs `with_derivative`.
+/// Applies a callable to every element of one to eight tensors of one type; it must accept that type and give numbers of it, which
+/// only floats may have to round: a double for int64 elements is refused. Fused like any other elementwise operator, no communication. The gradient needs `with_derivative`.
 ///
 /// On the run-time path (dynamic.hpp) the function may be one that is known at run time: a lambda with captures, a pointer
-/// to a function, `by_rows`. The program keeps a copy of it. Devices call it at the same time, and also for the padding of
-/// uneven shards, where it gets any numbers and its result is dropped; what it throws reaches the caller with the operator's
-/// line. `compile` takes only functions without state.
+/// to a function, `by_rows`. The program keeps a copy of it. Devices call it at the same time, each for the elements that it
+/// holds: never for the padding of uneven shards. What it throws reaches the caller with the operator's line. `compile` takes
+/// only functions without state.
 ///
 ///     map([limit](float x) { return x < limit ? x : limit; }, x)
 template <class F, class... Rest>
@@ -75,15 +75,16 @@ constexpr value map(F f, operand first, Rest... rest) {
     return detail::elementwise(detail::opcode::map, {first, operand(rest, first.at)...}, first.at,
                                &detail::map_holder<F, arity>::function);
   } else {
-    detail::graph* g = nullptr;
+    value tensor;
     for (const operand& o : {first, operand(rest, first.at)...})
-      if (!o.is_number() && o.tensor().is_valid()) g = o.tensor().graph();
+      if (!o.is_number() && o.tensor().is_valid()) tensor = o.tensor();
+    detail::graph* const g = tensor.graph();
     if (g == nullptr) return {};
     if (g->functions == nullptr) {
       g->fail(first.at, "map", detail::mistake::other,
               "the function has a state (captures, an address), which only the run-time path of gspmd/dynamic.hpp takes; give a "
               "captureless lambda, and numbers as operands");
-      return {};
+      return detail::made(-1, tensor);
     }
     return detail::elementwise(detail::opcode::map, {first, operand(rest, first.at)...}, first.at,
                                detail::function_keeper<arity>{*g->functions}(std::move(f)));

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <initializer_list>
+#include <type_traits>
 
 #include "gspmd/detail/ops/reduce.hpp"
 #include "gspmd/ops/elementwise.hpp"
@@ -10,38 +11,69 @@
 namespace gspmd {
 namespace detail {
 
-constexpr dim_mask mask_of(std::initializer_list<int> dims, int rank) {
-  if (dims.size() == 0) return dim_bit(rank) - 1;
-  dim_mask mask = 0;
-  for (const int d : dims) mask |= d < 0 || d >= rank ? dim_bit(63) : dim_bit(d);
-  return mask;
-}
+/// The dims that an operator works on: one, or a list; an empty one means all.
+struct dim_list {
+  std::initializer_list<int> dims;
+  int single = 0;
+  bool is_single = false;
+  constexpr dim_list() = default;
+  constexpr dim_list(std::initializer_list<int> list) : dims(list) {}  // NOLINT: implicit on purpose
+  constexpr dim_list(int dim) : single(dim), is_single(true) {}        // NOLINT: implicit on purpose
+
+  [[nodiscard]] constexpr int count() const { return is_single ? 1 : static_cast<int>(dims.size()); }
+  [[nodiscard]] constexpr dim_mask mask(int rank) const {
+    if (is_single) return bit(single, rank);
+    if (dims.size() == 0) return dim_bit(rank) - 1;
+    dim_mask found = 0;
+    for (const int d : dims) found |= bit(d, rank);
+    return found;
+  }
+
+ private:
+  static constexpr dim_mask bit(int dim, int rank) {
+    const int d = counted_dim(dim, rank);
+    return d < 0 || d >= rank ? dim_bit(63) : dim_bit(d);
+  }
+};
 
 /// Gives a reduced tensor its dims back, with extent 1.
 constexpr value keep_dims(value reduced, value original, dim_mask dims, location at) {
-  if (!reduced.is_valid()) return {};
+  if (!reduced.is_valid() || !original.is_valid()) return {};
   extents shape = original.shape();
   for (int d = 0; d < shape.count; ++d)
     if ((dims & dim_bit(d)) != 0) shape[d] = 1;
-  return {reduced.graph(), add_reshape(*reduced.graph(), reduced.id(), shape, at)};
+  return made(*reduced.graph(), add_reshape(*reduced.graph(), reduced.id(), shape, at), reduced.type(), shape);
 }
 
 }  // namespace detail
 
 /// Reduces the dims in `dims` (all of them if none is named) by a monoid; the others keep their order. Padding takes no part.
 /// A split dim leaves the result partial; an all_reduce or reduce_scatter follows when somebody needs it.
-constexpr value reduce(value x, monoid kind, std::initializer_list<int> dims = {}, location at = location::current()) {
+///
+///     reduce(x, monoid::maximum, {0, 1})      reduce(x, monoid::maximum, -1)   // the last dim
+constexpr value reduce(value x, monoid kind, detail::dim_list dims = {}, location at = location::current()) {
   if (!x.is_valid()) return {};
-  return {x.graph(), detail::add_reduce(*x.graph(), x.id(), detail::mask_of(dims, x.rank()), kind, at)};
+  const auto mask = dims.mask(x.rank());
+  const int id = detail::add_reduce(*x.graph(), x.id(), mask, kind, at);
+  if (id >= 0) return {x.graph(), id};
+  detail::extents left;
+  for (int d = 0; d < x.rank(); ++d)
+    if ((mask & detail::dim_bit(d)) == 0) left.push_back(x.shape()[d]);
+  while (left.count > 0 && left.count > x.rank() - dims.count()) left.pop_back();  // a dim that is not there
+  return detail::made(*x.graph(), id, x.type(), left);
 }
 
 /// The sum over `dims` (all of them if none is named).
-constexpr value sum(value x, std::initializer_list<int> dims = {}, location at = location::current()) {
+constexpr value sum(value x, detail::dim_list dims = {}, location at = location::current()) {
   return reduce(x, monoid::add, dims, at);
 }
 
-/// The mean over `dims` (all of them if none is named) of a float tensor.
-constexpr value mean(value x, std::initializer_list<int> dims = {}, location at = location::current()) {
+/// The mean over `dims` (all of them if none is named) of a float tensor; that of integers is in general none.
+constexpr value mean(value x, detail::dim_list dims = {}, location at = location::current()) {
+  if (x.is_valid() && !detail::is_floating(x.type()))
+    x.graph()->fail(at, "mean", detail::mistake::number,
+                    detail::text("the mean of ") << detail::name_of(x.type()) << " is in general none of "
+                                                 << detail::name_of(x.type()) << "; write mean(convert<float>(x))");
   const value total = sum(x, dims, at);
   if (!total.is_valid()) return {};
   const auto count = detail::elements(x.shape()) == 0 ? 0 : detail::elements(x.shape()) / detail::elements(total.shape());
@@ -50,32 +82,42 @@ constexpr value mean(value x, std::initializer_list<int> dims = {}, location at 
 
 /// exp(x) / sum(exp(x)) along `dim`, computed from x - max(x).
 constexpr value softmax(value x, int dim, location at = location::current()) {
-  const auto mask = detail::mask_of({dim}, x.rank());
-  const value shifted = operand(x, at) - operand(detail::keep_dims(reduce(x, monoid::maximum, {dim}, at), x, mask, at), at);
+  const auto mask = detail::dim_list(dim).mask(x.rank());
+  const value shifted = operand(x, at) - operand(detail::keep_dims(reduce(x, monoid::maximum, dim, at), x, mask, at), at);
   const value e = exponential(shifted, at);
-  return operand(e, at) / operand(detail::keep_dims(sum(e, {dim}, at), x, mask, at), at);
+  return operand(e, at) / operand(detail::keep_dims(sum(e, dim, at), x, mask, at), at);
 }
 
 /// x - log(sum(exp(x))) along `dim`, computed from x - max(x).
 constexpr value log_softmax(value x, int dim, location at = location::current()) {
-  const auto mask = detail::mask_of({dim}, x.rank());
-  const value shifted = operand(x, at) - operand(detail::keep_dims(reduce(x, monoid::maximum, {dim}, at), x, mask, at), at);
-  const value total = detail::keep_dims(sum(exponential(shifted, at), {dim}, at), x, mask, at);
+  const auto mask = detail::dim_list(dim).mask(x.rank());
+  const value shifted = operand(x, at) - operand(detail::keep_dims(reduce(x, monoid::maximum, dim, at), x, mask, at), at);
+  const value total = detail::keep_dims(sum(exponential(shifted, at), dim, at), x, mask, at);
   return operand(shifted, at) - operand(log(total, at), at);
 }
 
 /// A new last dim of extent `n` that is 1 at the index that `labels` (integers) names and 0 elsewhere.
-template <class T>
+///
+///     one_hot<float>(labels, 10)
+template <class T = void>
 constexpr value one_hot(value labels, std::int64_t n, location at = location::current()) {
-  if (!labels.is_valid()) return {};
-  auto& g = *labels.graph();
-  detail::extents shape = labels.shape();
-  detail::inline_vec<std::int8_t, detail::max_rank> dims;
-  for (int d = 0; d < shape.count; ++d) dims.push_back(static_cast<std::int8_t>(d));
-  shape.push_back(n);
-  const value spread(&g, detail::add_broadcast(g, labels.id(), shape, dims, at));
-  const value index(&g, detail::add_iota(g, labels.type(), shape, shape.count - 1, at));
-  return convert<T>(equal(operand(spread, at), operand(index, at)), at);
+  if constexpr (std::is_void_v<T>) {
+    static_assert(detail::written_so<T>, "gspmd: one_hot: name the element type: one_hot<float>(labels, n)");
+    labels.note_refused();
+    return one_hot<float>(labels, n, at);
+  } else {
+    if (!labels.is_valid()) return {};
+    auto& g = *labels.graph();
+    detail::extents shape = labels.shape();
+    if (!detail::has_room_for_dims(g, static_cast<std::size_t>(shape.count) + 1, "one_hot", at))
+      return detail::made(g, -1, detail::dtype_of<T>(), shape);
+    detail::inline_vec<std::int8_t, detail::max_rank> dims;
+    for (int d = 0; d < shape.count; ++d) dims.push_back(static_cast<std::int8_t>(d));
+    shape.push_back(n);
+    const value spread = detail::made(g, detail::add_broadcast(g, labels.id(), shape, dims, at), labels.type(), shape);
+    const value index = detail::made(g, detail::add_iota(g, labels.type(), shape, shape.count - 1, at), labels.type(), shape);
+    return convert<T>(equal(operand(spread, at), operand(index, at)), at);
+  }
 }
 
 }  // namespace gspmd

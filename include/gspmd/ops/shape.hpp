@@ -1,7 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <cstddef>
 #include <initializer_list>
+#include <string_view>
+#include <type_traits>
 
 #include "gspmd/detail/ops/reshaping.hpp"
 #include "gspmd/detail/ops/sources.hpp"
@@ -17,10 +20,19 @@ constexpr extents extents_of(const List& list) {
   for (const auto x : list) e.push_back(x);
   return e;
 }
-constexpr inline_vec<std::int8_t, max_rank> dims_of(std::initializer_list<int> list) {
+constexpr inline_vec<std::int8_t, max_rank> dims_of(std::initializer_list<int> list, int rank) {
   inline_vec<std::int8_t, max_rank> dims;
-  for (const int d : list) dims.push_back(static_cast<std::int8_t>(d < -1 || d > 100 ? -1 : d));
+  for (const int given : list) {
+    const int d = counted_dim(given, rank);
+    dims.push_back(static_cast<std::int8_t>(d < -1 || d > 100 ? -1 : d));
+  }
   return dims;
+}
+/// Whether so many dims are not too many; records the mistake if they are.
+constexpr bool has_room_for_dims(graph& g, std::size_t count, std::string_view op, location at) {
+  if (count <= static_cast<std::size_t>(max_rank)) return true;
+  g.fail(at, op, mistake::rank, text("names ") << static_cast<std::int64_t>(count) << " dims; a tensor has at most 32");
+  return false;
 }
 
 }  // namespace detail
@@ -29,20 +41,30 @@ constexpr inline_vec<std::int8_t, max_rank> dims_of(std::initializer_list<int> l
 constexpr value broadcast_in_dim(value x, std::initializer_list<std::int64_t> shape, std::initializer_list<int> dims,
                                  location at = location::current()) {
   if (!x.is_valid()) return {};
-  return {x.graph(), detail::add_broadcast(*x.graph(), x.id(), detail::extents_of(shape), detail::dims_of(dims), at)};
+  if (!detail::has_room_for_dims(*x.graph(), shape.size(), "broadcast_in_dim", at) ||
+      !detail::has_room_for_dims(*x.graph(), dims.size(), "broadcast_in_dim", at))
+    return detail::made(-1, x);
+  const auto to = detail::extents_of(shape);
+  return detail::made(*x.graph(), detail::add_broadcast(*x.graph(), x.id(), to, detail::dims_of(dims, to.count), at), x.type(),
+                      to);
 }
 
 /// Dim `d` of the result is dim `permutation[d]` of `x`. No communication.
 constexpr value transpose(value x, std::initializer_list<int> permutation, location at = location::current()) {
   if (!x.is_valid()) return {};
-  return {x.graph(), detail::add_transpose(*x.graph(), x.id(), detail::dims_of(permutation), at)};
+  if (!detail::has_room_for_dims(*x.graph(), permutation.size(), "transpose", at)) return detail::made(-1, x);
+  return detail::made(detail::add_transpose(*x.graph(), x.id(), detail::dims_of(permutation, x.rank()), at), x);
 }
 
-/// The same elements in row-major order under another shape. A split dim may be divided or merged as long as whole parts stay
-/// on their devices; else it is gathered, and explain says so.
+/// The same elements in row-major order under another shape. One extent may be -1: it follows from the others. A split dim may
+/// be divided or merged as long as whole parts stay on their devices; else it is gathered, which allow_replication allows.
+///
+///     reshape(x, {8, -1})
 constexpr value reshape(value x, std::initializer_list<std::int64_t> shape, location at = location::current()) {
   if (!x.is_valid()) return {};
-  return {x.graph(), detail::add_reshape(*x.graph(), x.id(), detail::extents_of(shape), at)};
+  if (!detail::has_room_for_dims(*x.graph(), shape.size(), "reshape", at)) return detail::made(-1, x);
+  const auto to = detail::inferred_shape(x.shape(), detail::extents_of(shape));
+  return detail::made(*x.graph(), detail::add_reshape(*x.graph(), x.id(), to, at), x.type(), to);
 }
 
 /// Element i of the result along `dim` is element i + `offset` of `x`, and zero (false) where `x` has none: Fortran's
@@ -56,29 +78,37 @@ constexpr value reshape(value x, std::initializer_list<std::int64_t> shape, loca
 ///     auto blurred = shift(x, 0, -1) + x + shift(x, 0, 1);
 constexpr value shift(value x, int dim, std::int64_t offset, location at = location::current()) {
   if (!x.is_valid()) return {};
-  return {x.graph(), detail::add_shift(*x.graph(), x.id(), dim, offset, at)};
+  return detail::made(detail::add_shift(*x.graph(), x.id(), detail::counted_dim(dim, x.rank()), offset, at), x);
 }
 
-/// A tensor of one number, in the program that `like` belongs to.
-template <class T>
-constexpr value constant(value like, std::initializer_list<std::int64_t> shape, T number, location at = location::current()) {
+/// A tensor of one number, in the program that `like` belongs to. Its elements are of type T, without T of the number's own.
+template <class T = void, class Number>
+constexpr value constant(value like, std::initializer_list<std::int64_t> shape, Number number,
+                         location at = location::current()) {
+  using element = std::conditional_t<std::is_void_v<T>, Number, T>;
   if (!like.is_valid()) return {};
-  return {like.graph(), detail::add_constant(*like.graph(), detail::dtype_of<T>(), detail::extents_of(shape),
-                                             static_cast<double>(number), detail::integer_of(number), at)};
+  if (!detail::has_room_for_dims(*like.graph(), shape.size(), "constant", at)) return detail::made(-1, like);
+  const auto e = detail::extents_of(shape);
+  return detail::made(*like.graph(), detail::add_number(*like.graph(), number, detail::dtype_of<element>(), e, "constant", at),
+                      detail::dtype_of<element>(), e);
 }
 
 /// A tensor whose elements are their global index along `dim`, in the program that `like` belongs to. No communication.
 template <class T>
 constexpr value iota(value like, std::initializer_list<std::int64_t> shape, int dim, location at = location::current()) {
   if (!like.is_valid()) return {};
-  return {like.graph(), detail::add_iota(*like.graph(), detail::dtype_of<T>(), detail::extents_of(shape), dim, at)};
+  if (!detail::has_room_for_dims(*like.graph(), shape.size(), "iota", at)) return detail::made(-1, like);
+  const auto e = detail::extents_of(shape);
+  return detail::made(*like.graph(),
+                      detail::add_iota(*like.graph(), detail::dtype_of<T>(), e, detail::counted_dim(dim, e.count), at),
+                      detail::dtype_of<T>(), e);
 }
 
 namespace detail {
 
 constexpr value annotate(value x, const resolved_sharding& r, std::string_view op, location at) {
   if (!x.is_valid()) return {};
-  if (!r.problem.empty()) return {x.graph(), x.graph()->fail(at, op, r.broken, r.problem)};
+  if (!r.problem.empty()) return made(x.graph()->fail(at, op, r.broken, r.problem), x);
   return {x.graph(), add_reshard(*x.graph(), x.id(), r.value, at)};
 }
 
@@ -110,7 +140,7 @@ constexpr value reshard(value x, Sharding, location at = location::current()) {
 ///     velocity = shard_alike(velocity, w);
 constexpr value shard_alike(value x, value other, location at = location::current()) {
   if (!x.is_valid() || !other.is_valid()) return {};
-  return {x.graph(), detail::add_shard_alike(*x.graph(), x.id(), other.id(), at)};
+  return detail::made(detail::add_shard_alike(*x.graph(), x.id(), other.id(), at), x);
 }
 
 /// The identity, sharded by position (GSPMD 3.1): dim `d` is split by mesh axis `dims_mapping[d]`, -1 is not mapped.
@@ -175,6 +205,7 @@ constexpr value shard(value x, std::initializer_list<int> parts, location at = l
 /// The identity with one dim cut into `n` parts (GShard 3.2).
 constexpr value split_dim(value x, int dim, int n, location at = location::current()) {
   if (!x.is_valid()) return {};
+  dim = detail::counted_dim(dim, x.rank());
   const auto& mesh = *x.graph()->mesh;
   detail::resolved_sharding r;
   for (int begin = 0; begin < mesh.shape.axis_count() && r.value.splits.empty(); ++begin) {

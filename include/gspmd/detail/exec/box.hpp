@@ -6,6 +6,7 @@
 #include <cstring>
 
 #include "gspmd/detail/exec/lanes.hpp"
+#include "gspmd/detail/exec/target.hpp"
 #include "gspmd/detail/ir/layout.hpp"
 #include "gspmd/detail/support/inline_vec.hpp"
 
@@ -163,6 +164,11 @@ inline void for_each_row(const strided_box& box, Visit visit) {
   }
 }
 
+}  // namespace gspmd::detail
+
+namespace gspmd::detail {
+inline namespace GSPMD_TARGET {
+
 template <class T>
 inline void copy_row(T* out, const T* in, std::int64_t n) {
   std::memcpy(out, in, static_cast<std::size_t>(n) * sizeof(T));
@@ -190,6 +196,14 @@ inline void stream_row(T* out, const T* in, std::int64_t n) {
   copy_row(out + i, in + i, n - i);
 }
 
+/// Copies all of a buffer.
+template <class T>
+inline void copy_shard(T* out, const T* in, std::int64_t elems) {
+  if (!can_stream || elems * static_cast<std::int64_t>(sizeof(T)) < stream_from_bytes) return copy_row(out, in, elems);
+  stream_row(out, in, elems);
+  fence_streams();
+}
+
 /// Copies one box. `streaming`: see stream_row; the caller fences afterwards.
 template <class T>
 inline void copy_box(T* out, const T* in, const placed_box& placed, bool streaming = false) {
@@ -209,4 +223,5 @@ inline void clear_box(void* out, const placed_box& placed, std::int64_t bytes_pe
   });
 }
 
+}  // namespace GSPMD_TARGET
 }  // namespace gspmd::detail

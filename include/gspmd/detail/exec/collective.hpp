@@ -5,6 +5,7 @@
 #include <initializer_list>
 
 #include "gspmd/detail/ir/layout.hpp"
+#include "gspmd/detail/ir/opcode.hpp"
 #include "gspmd/detail/ir/types.hpp"
 #include "gspmd/detail/support/inline_vec.hpp"
 
@@ -21,6 +22,14 @@ struct element_shift {
   friend constexpr bool operator==(const element_shift&, const element_shift&) = default;
 };
 
+/// The operator of the user's program that a collective is for, for messages: see location (graph.hpp).
+struct collective_origin {
+  bool is_known = false;  // a program asks for it, no call by hand
+  opcode op = opcode::parameter;
+  const char* file = nullptr;
+  int line = 0;
+};
+
 /// Data moves inside the groups over `axes`. A device receives, for its box under `to`, the elements that the members of
 /// its group hold under `from`. Every axis in `axes` splits `from`, so each element has one source in the group; the
 /// boxes of the members cover what the device needs (see movement_axes). No axes: each device cuts its own shard.
@@ -33,6 +42,8 @@ struct movement {
   sharding from, to;
   axis_mask axes = 0;
   element_shift shift{};
+  collective_origin origin{};
+  std::uint32_t number = 0;  // 0: not yet numbered (meeting_subject.hpp)
 };
 
 /// Values that are partial over (at least) `axes` are reduced inside the groups over `axes`. `to` splits what `from`
@@ -43,6 +54,8 @@ struct reduction {
   sharding from, to;
   axis_mask axes = 0;
   monoid kind = monoid::add;
+  collective_origin origin{};
+  std::uint32_t number = 0;
 };
 
 enum class collective_kind : std::uint8_t { all_reduce, reduce_scatter, all_gather, all_to_all, collective_permute };

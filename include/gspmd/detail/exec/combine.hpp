@@ -7,12 +7,14 @@
 
 #include "gspmd/detail/exec/box.hpp"
 #include "gspmd/detail/exec/lanes.hpp"
+#include "gspmd/detail/exec/target.hpp"
 #include "gspmd/detail/ir/types.hpp"
 #include "gspmd/error.hpp"
 
 /// Combining rows of several buffers by a monoid, always in the order of the sources: every backend and every device gets
 /// the same bits. A monoid is a function `into(a, b)` that leaves the result in `a`, for one element or a whole lane.
 namespace gspmd::detail {
+inline namespace GSPMD_TARGET {
 
 struct add_monoid {
   template <class V>
@@ -68,7 +70,7 @@ struct or_monoid {
 
 /// out[i] = a[i] op b[i], and the same into `also`; either may be `a` or `b` itself, or both the same buffer.
 template <class Monoid, bool Streaming, class E, int Lanes = 2>
-inline void combine(E* out, E* also, const E* a, const E* b, std::int64_t n) {
+inline void combine_rows(E* out, E* also, const E* a, const E* b, std::int64_t n) {
   using lane = typename lanes<E>::type;
   constexpr std::int64_t step = lane_elems<E>;
   const auto scalars = [&](std::int64_t from, std::int64_t to) {
@@ -110,20 +112,20 @@ inline constexpr std::int64_t reduce_block_bytes = 4096;
 template <class Monoid, class E, class Source>
 inline void reduce_row(E* out, std::int64_t n, Source source, std::int64_t elems, bool streaming) {
   if constexpr (std::is_same_v<Monoid, add_monoid>)  // the others are not worth their compile time
-    if (n == 2 && streaming) return combine<Monoid, true>(out, out, source(0), source(1), elems);
+    if (n == 2 && streaming) return combine_rows<Monoid, true>(out, out, source(0), source(1), elems);
   constexpr std::int64_t block = reduce_block_bytes / static_cast<std::int64_t>(sizeof(E));
   for (std::int64_t begin = 0; begin < elems; begin += block) {
     const auto count = elems - begin < block ? elems - begin : block;
     E* const part = out + begin;
-    combine<Monoid, false>(part, part, source(0) + begin, source(1) + begin, count);
-    for (std::int64_t j = 2; j < n; ++j) combine<Monoid, false, E>(part, part, part, source(j) + begin, count);
+    combine_rows<Monoid, false>(part, part, source(0) + begin, source(1) + begin, count);
+    for (std::int64_t j = 2; j < n; ++j) combine_rows<Monoid, false, E>(part, part, part, source(j) + begin, count);
   }
 }
 
 /// The same into a row of each of the `n` members; target(j) may be source(j).
 template <class Monoid, class E, class Source, class Target>
 inline void reduce_row_to_all(std::int64_t n, Source source, Target target, std::int64_t elems) {
-  if (n == 2) return combine<Monoid, false>(target(0), target(1), source(0), source(1), elems);
+  if (n == 2) return combine_rows<Monoid, false>(target(0), target(1), source(0), source(1), elems);
   constexpr std::int64_t block = reduce_block_bytes / static_cast<std::int64_t>(sizeof(E));
   alignas(cache_line_bytes) E sum[block];
   for (std::int64_t begin = 0; begin < elems; begin += block) {
@@ -135,7 +137,7 @@ inline void reduce_row_to_all(std::int64_t n, Source source, Target target, std:
 }
 
 /// Calls `body(monoid, element)` with the type that does `kind` on elements of type T, and a value of the type to do it in:
-/// integers add and multiply without a sign, because padding may overflow; bool is a byte.
+/// integers wrap around, and bool is a byte.
 template <class T, class Body>
 inline void with_monoid(monoid kind, Body body) {
   if constexpr (std::is_same_v<T, bool>) {
@@ -165,4 +167,5 @@ inline void with_monoid(monoid kind, Body body) {
   }
 }
 
+}  // namespace GSPMD_TARGET
 }  // namespace gspmd::detail

@@ -143,9 +143,14 @@ struct contraction_planner : contraction_choice {
       if (groups[g].what == sum && g != best.k) add_sums(g);
       if (groups[g].what != sum && g != best.m && g != best.n && g != best.vector) p.loops.push_back(loop_of_group(g));
     }
+    const auto add_parts = [&](std::int64_t elems) {
+      p.levels = summing_levels(p, c.padded);
+      if (p.levels > 0) p.parts_at = reserve(p.scratch_elems, static_cast<double>(p.levels * elems));
+    };
     if (best.vector >= 0) {
       p.is_vector = true;
       p.vector = loop_of_group(best.vector);
+      add_parts(p.vector.extent);
       return;
     }
     contraction_loop m, n, k;  // extent 1 where there is none
@@ -170,6 +175,7 @@ struct contraction_planner : contraction_choice {
     orient(rows, k, first, p.transpose_first, p.first_ld);
     orient(k, columns, second, p.transpose_second, p.second_ld);
     p.out_ld = rows.extent == 1 ? columns.extent : rows.stride[2];
+    add_parts(p.m * p.n);
   }
 };
 

@@ -27,7 +27,7 @@ struct device_memory {
   }
 };
 
-/// Zeroed memory on a cache-line boundary. Zeroed, because padding is read (never shown): it must not trap or be undefined.
+/// Zeroed memory on a cache-line boundary. Zeroed, because padding is read (never shown): see padding.hpp.
 class aligned_bytes {
  public:
   aligned_bytes() = default;

@@ -118,11 +118,6 @@ class plan_explainer {
   [[nodiscard, gnu::cold]] std::string sharding_of(const planned_value& v) const {
     return str(sharding_text(mesh_, v.layout, v.global.count));
   }
-  [[nodiscard]] bool is_uneven(const planned_value& v) const {
-    for (int d = 0; d < v.global.count; ++d)
-      if (v.local[d] * parts_of(mesh_.shape, v.layout, d) != v.global[d]) return true;
-    return false;
-  }
   /// The row at which output `k` is named: the last node whose result it is.
   [[nodiscard]] int node_of_output(std::size_t k) const {
     const int v = plan_.outputs[k];
@@ -142,7 +137,7 @@ class plan_explainer {
       const auto& n = plan_.nodes[static_cast<std::size_t>(i)];
       if (n.value < 0) continue;  // no output depends on it
       const auto& v = plan_.value(n.value);
-      std::string layout = sharding_of(v) + (is_uneven(v) ? " uneven" : "");
+      std::string layout = sharding_of(v) + (v.is_padded ? " uneven" : "");
       for (std::size_t k = 0; k < plan_.outputs.size(); ++k)
         if (node_of_output(k) == i) layout += "  -> output " + std::to_string(k);
       const auto place =

@@ -27,19 +27,15 @@ enum class load_kind : unsigned char {
   strided
 };
 
-constexpr load_kind kind_of_load(const extents& loop, const scalar_op& o) {
-  bool is_dense = true;
+constexpr load_kind kind_of_load(const extents& loop, const extents& strides) {
+  if (is_dense(loop, strides)) return load_kind::dense;
   bool is_scalar = true;
   bool is_periodic = true;
-  std::int64_t expected = 1;
   for (int d = loop.count - 1; d >= 0; --d) {
     if (loop[d] == 1) continue;
-    is_dense = is_dense && o.strides[d] == expected;
-    is_scalar = is_scalar && o.strides[d] == 0;
-    is_periodic = is_periodic && (d == loop.count - 1 || o.strides[d] == 0);
-    expected *= loop[d];
+    is_scalar = is_scalar && strides[d] == 0;
+    is_periodic = is_periodic && (d == loop.count - 1 || strides[d] == 0);
   }
-  if (is_dense) return load_kind::dense;
   return is_scalar ? load_kind::scalar : is_periodic ? load_kind::periodic : load_kind::strided;
 }
 
@@ -83,6 +79,8 @@ struct fused_stream {
 ///      and iotas once per block
 ///   2. every op is an instruction, but for one that is joined with the only op that uses it
 ///   3. a result is computed right into the output where no later instruction reads what it overwrites; else copied
+///
+/// The loop may be the part of a larger one whose elements exist: in `room`. Its outputs then have gaps between rows.
 struct fused_code {
   struct source {  // a load, a constant or an iota
     std::int16_t op;
@@ -90,6 +88,8 @@ struct fused_code {
     load_kind kind;
   };
   fused_group group;
+  extents out_strides;  // of all outputs
+  bool has_gaps = false;
   fused_blocks blocks;
   std::vector<source> dense, once, each;  // read in place; filled once per run; per block
   std::vector<fused_instruction> instructions;
@@ -98,11 +98,18 @@ struct fused_code {
   std::int64_t tables_bytes = 0;   // what run_fused keeps before the blocks
   std::int64_t scratch_bytes = 0;  // that run_fused needs
 
-  explicit fused_code(const fused_group& given) : group(given) {
-    bool needs_index = false;
+  explicit fused_code(const fused_group& given) : fused_code(given, given.loop) {}
+  fused_code(const fused_group& given, const extents& room) : group(given), out_strides(room.count, 0) {
+    std::int64_t stride = 1;
+    for (int d = room.count - 1; d >= 0; --d) {
+      out_strides[d] = stride;
+      stride *= room[d];
+    }
+    has_gaps = kind_of_load(group.loop, out_strides) != load_kind::dense;
+    bool needs_index = has_gaps;
     for (const auto& o : group.ops) {
       const bool is_load = o.op == opcode::parameter;
-      const auto kind = is_load ? kind_of_load(group.loop, o) : load_kind::dense;
+      const auto kind = is_load ? kind_of_load(group.loop, o.strides) : load_kind::dense;
       needs_index = needs_index || o.op == opcode::iota || kind == load_kind::periodic || kind == load_kind::strided;
     }
     blocks = fused_blocks(group.loop, needs_index);
@@ -177,7 +184,7 @@ struct fused_code {
       if (is_elementwise(o.op) || last_use[static_cast<std::size_t>(k)] < 0) continue;
       const bool is_load = o.op == opcode::parameter;
       const source s{static_cast<std::int16_t>(k), last_use[static_cast<std::size_t>(k)],
-                     is_load ? kind_of_load(group.loop, o) : load_kind::strided};
+                     is_load ? kind_of_load(group.loop, o.strides) : load_kind::strided};
       if (is_load && s.kind == load_kind::dense) {
         dense.push_back(s);
         // one that is stored is copied when the output of another op may be written over it

@@ -5,6 +5,7 @@
 #include <cstdint>
 
 #include "gspmd/detail/exec/fused_group.hpp"
+#include "gspmd/detail/ir/layout.hpp"
 #include "gspmd/detail/support/vec.hpp"
 
 namespace gspmd::detail {
@@ -16,14 +17,20 @@ namespace gspmd::detail {
 ///   loop [4, 1, 6], nothing moves along the middle           -> as [4, 6]
 ///   loop [4, 6], an iota along dim 0                         -> unchanged: it needs the row's index
 ///   loop [4, 0, 6]                                           -> [0]
-constexpr void collapse_loop(extents& loop, vec<scalar_op>& ops) {
+///
+/// The dims in `cut` end early on some devices. What is inside of such a dim may still join it, so that it ends at a multiple;
+/// the result is the mask of the loop's new dims, as many and in the same order.
+///
+///   loop [4, 6], dim 0 is cut                                -> [24], cut
+///   loop [4, 6], dim 1 is cut                                -> unchanged
+constexpr dim_mask collapse_loop(extents& loop, vec<scalar_op>& ops, dim_mask cut = 0) {
   if (elements(loop) == 0) {
     loop = extents(1, 0);
     for (auto& o : ops) {
       if (o.op == opcode::parameter) o.strides = extents(1, 0);
       o.dim = 0;
     }
-    return;
+    return 0;
   }
   bool is_iota_dim[max_rank]{};
   for (const auto& o : ops)
@@ -32,11 +39,13 @@ constexpr void collapse_loop(extents& loop, vec<scalar_op>& ops) {
   // to[d]: the dim of the result that takes over the stride of dim d; -1: none does
   int to[max_rank]{};
   extents result;
+  dim_mask result_cut = 0;
   int before = -1;  // the last dim that was kept
   for (int d = 0; d < loop.count; ++d) {
     to[d] = -1;
-    if (loop[d] == 1 && !is_iota_dim[d]) continue;
-    bool joins = before >= 0 && !is_iota_dim[before] && !is_iota_dim[d];
+    const bool is_cut = (cut & dim_bit(d)) != 0;
+    if (loop[d] == 1 && !is_iota_dim[d] && !is_cut) continue;
+    bool joins = before >= 0 && !is_iota_dim[before] && !is_iota_dim[d] && !is_cut;
     if (joins)
       for (const auto& o : ops)
         if (o.op == opcode::parameter && o.strides[before] != o.strides[d] * loop[d]) {
@@ -48,6 +57,7 @@ constexpr void collapse_loop(extents& loop, vec<scalar_op>& ops) {
       result[result.count - 1] *= loop[d];
     } else {
       result.push_back(loop[d]);
+      if (is_cut) result_cut |= dim_bit(result.count - 1);
     }
     to[d] = result.count - 1;
     before = d;
@@ -62,6 +72,7 @@ constexpr void collapse_loop(extents& loop, vec<scalar_op>& ops) {
     o.strides = strides;
   }
   loop = result;
+  return result_cut;
 }
 
 }  // namespace gspmd::detail

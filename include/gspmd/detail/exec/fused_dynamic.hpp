@@ -8,6 +8,7 @@
 #include "gspmd/detail/exec/fused_code.hpp"
 #include "gspmd/detail/exec/scalar_ops.hpp"
 #include "gspmd/detail/exec/simd.hpp"
+#include "gspmd/detail/exec/target.hpp"
 
 /// Interprets a fused group that is known at run time only: block by block, instruction by instruction.
 #if defined(__clang__)
@@ -16,6 +17,7 @@
 #endif
 
 namespace gspmd::detail {
+inline namespace GSPMD_TARGET {
 
 /// Calls body(offset, r) for `rows` rows r of the loop from the one at `index` on: the offset of the row's first element.
 template <class Body>
@@ -90,6 +92,15 @@ inline void gather(const extents& loop, const extents& strides, dtype type, cons
   }
 }
 
+/// Writes the elements of a block to where their rows are.
+inline void store_rows(const extents& loop, const extents& strides, std::int64_t elem_bytes, const std::byte* from,
+                       const fused_block& b, std::byte* output) {
+  const auto row_bytes = static_cast<std::size_t>(b.columns * elem_bytes);
+  for_each_row(loop, strides, b.index, b.rows, [=](std::int64_t offset, std::int64_t r) {
+    std::memcpy(output + offset * elem_bytes, from + r * static_cast<std::int64_t>(row_bytes), row_bytes);
+  });
+}
+
 /// Calls body(T{}) with the element type of `type`.
 template <class Body>
 inline void with_element(dtype type, Body body) {
@@ -139,7 +150,8 @@ inline std::byte* read_source(const fused_code& code, const fused_code::source& 
     count_up(loop, o, iota_offsets[o.slot], b, home);
   } else if (s.kind == load_kind::scalar) {
     gather(loop, extents(loop.count, 0), o.type, inputs[o.slot], b, home);
-  } else if (!code.blocks.has_whole_rows && o.strides[loop.count - 1] == 1) {  // in one row, that no output can be
+  } else if (!code.blocks.has_whole_rows && o.strides[loop.count - 1] == 1 && s.last_use < code.op_count()) {
+    // In one row. Where an output lies over it, what is read here is not looked at any more.
     std::int64_t offset = 0;
     for (int d = 0; d < loop.count; ++d) offset += b.index[d] * o.strides[d];
     return static_cast<std::byte*>(const_cast<void*>(inputs[o.slot])) + offset * bytes_of(o.type);
@@ -186,7 +198,7 @@ template <class = void>
   }
   const int loads = stream_count;
   for (const auto& s : group.stores) {
-    bool may_write_through = is_elementwise(code.op(s.op).op);
+    bool may_write_through = is_elementwise(code.op(s.op).op) && !code.has_gaps;
     for (const auto& load : code.dense)
       if (inputs[code.op(load.op).slot] == outputs[s.slot] && load.last_use > s.op) may_write_through = false;
     for (int k = loads; k < stream_count; ++k)
@@ -199,7 +211,7 @@ template <class = void>
   for (std::int64_t begin = 0; begin < total;) {
     std::int64_t n = total - begin < code.blocks.elems ? total - begin : code.blocks.elems;
     if (!code.blocks.has_whole_rows && code.blocks.row - column < n) n = code.blocks.row - column;
-    if (!code.each.empty()) {
+    if (!code.each.empty() || code.has_gaps) {
       std::int64_t left = begin;
       for (int d = group.loop.count - 1; d >= 0; --d) {
         b.index[d] = left % group.loop[d];
@@ -222,6 +234,10 @@ template <class = void>
     for (const auto& i : code.instructions) i.kernel(i, registers, registers[i.result], n);
     for (const auto& s : group.stores) {
       const auto bytes = bytes_of(code.op(s.op).type);
+      if (code.has_gaps) {
+        store_rows(group.loop, code.out_strides, bytes, registers[s.op], b, static_cast<std::byte*>(outputs[s.slot]));
+        continue;
+      }
       std::byte* const to = static_cast<std::byte*>(outputs[s.slot]) + begin * bytes;
       if (to != registers[s.op]) std::memcpy(to, registers[s.op], static_cast<std::size_t>(n * bytes));
     }
@@ -230,6 +246,7 @@ template <class = void>
   }
 }
 
+}  // namespace GSPMD_TARGET
 }  // namespace gspmd::detail
 
 #if defined(__clang__)

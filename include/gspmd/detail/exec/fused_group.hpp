@@ -29,6 +29,16 @@ struct scalar_op {
   const map_function* function = nullptr;
 };
 
+/// True when a load with these strides reads the element that the loop is at: they are those of the dense loop.
+constexpr bool is_dense(const extents& loop, const extents& strides) {
+  std::int64_t stride = 1;
+  for (int d = loop.count - 1; d >= 0; --d) {
+    if (loop[d] != 1 && strides[d] != stride) return false;
+    stride *= loop[d];
+  }
+  return true;
+}
+
 /// The register `op` is stored to outputs[`slot`], dense row-major over the loop.
 struct fused_store {
   std::int16_t op = 0;

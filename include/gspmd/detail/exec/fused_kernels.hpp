@@ -13,10 +13,12 @@
 #include "gspmd/detail/exec/fused_group.hpp"
 #include "gspmd/detail/exec/fused_loop.hpp"
 #include "gspmd/detail/exec/scalar_ops.hpp"
+#include "gspmd/detail/exec/target.hpp"
 
 /// One tight loop per opcode and element type, for the interpreter of fused groups, and one per pair of opcodes that often
 /// follow each other: what an interpreted loop costs is the way of every intermediate result to the first cache and back.
 namespace gspmd::detail {
+inline namespace GSPMD_TARGET {
 
 struct fused_instruction;
 
@@ -202,4 +204,5 @@ struct fused_kernels {
   }
 };
 
+}  // namespace GSPMD_TARGET
 }  // namespace gspmd::detail

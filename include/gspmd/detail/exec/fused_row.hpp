@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "gspmd/detail/exec/fused_group.hpp"
+#include "gspmd/detail/ir/layout.hpp"
 
 /// What one row of a fused group computes, as a type that says nothing else: groups of several programs, meshes and layers that
 /// compute the same are one loop of the object code, and cost its compile time once.
@@ -50,14 +51,22 @@ struct row_description {
   }();
 };
 
-/// A group of one dim: `Elems` elements, or with 0 some number of which `Rest` are left over by steps of 64.
+/// A group of one dim: `Elems` elements, or with 0 some number of which `Rest` are left over by steps of 64; -1: of which that is
+/// not known.
 template <class Description, std::int64_t Elems, std::int64_t Rest>
 struct fused_row {
   static constexpr extents loop = extents(1, Elems);
+  static constexpr dim_mask cut = Rest < 0 ? 1 : 0;
   static constexpr const auto& ops = Description::ops;
   static constexpr const auto& stores = Description::stores;
   static constexpr std::int64_t rest = Rest;
 };
+
+/// Whether the rows of a group end early on some device.
+template <class Group>
+constexpr bool has_cut_rows() {
+  return Group::loop.count > 0 && (Group::cut & dim_bit(Group::loop.count - 1)) != 0;
+}
 
 template <class Group>
 constexpr bool has_shared_row() {
@@ -93,10 +102,10 @@ template <class Group, bool IsShared = has_shared_row<Group>()>
 struct row_of_group {
   static constexpr auto words = row_words<Group>();
   static constexpr std::int64_t elems = Group::loop.count == 0 ? 1 : Group::loop[Group::loop.count - 1];
-  static constexpr bool is_short = elems < constant_row_elems;
+  static constexpr bool is_cut = has_cut_rows<Group>(), is_short = !is_cut && elems < constant_row_elems;
   template <std::size_t... W>
   static auto find(std::index_sequence<W...>)
-      -> fused_row<row_description<std::size(Group::ops), words[W]...>, (is_short ? elems : 0), elems % 64>;
+      -> fused_row<row_description<std::size(Group::ops), words[W]...>, (is_short ? elems : 0), (is_cut ? -1 : elems % 64)>;
   using type = decltype(find(std::make_index_sequence<words.size()>{}));
 };
 template <class Group>

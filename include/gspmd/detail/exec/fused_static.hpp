@@ -10,13 +10,15 @@
 #include "gspmd/detail/exec/fused_loop.hpp"
 #include "gspmd/detail/exec/fused_row.hpp"
 #include "gspmd/detail/exec/scalar_ops.hpp"
+#include "gspmd/detail/exec/target.hpp"
 
 /// A fused group that is known to the compiler: one vectorised loop over a row is compiled for it, and one driver goes from row to
 /// row for all groups.
 ///
-/// `Group` has the static constants `loop`, `ops` and `stores`. It is a type, so that the names of what is instantiated for
+/// `Group` has the static constants `loop`, `cut` (as planned_group), `ops` and `stores`. It is a type, so that the names of what is instantiated for
 /// it stay short; per operator of a group that is one small function, and what an operator does is shared by all groups.
 namespace gspmd::detail {
+inline namespace GSPMD_TARGET {
 
 /// What is worked out once per group.
 template <class Group>
@@ -24,7 +26,8 @@ struct fused_plan {
   static constexpr std::size_t op_count = std::size(Group::ops);
   static constexpr std::size_t store_count = std::size(Group::stores);
   static constexpr int ndim = Group::loop.count;
-  static constexpr std::int64_t row_elems = ndim == 0 ? 1 : Group::loop[ndim - 1];
+  /// 0: the length of a row is known at run time only
+  static constexpr std::int64_t row_elems = has_cut_rows<Group>() ? 0 : ndim == 0 ? 1 : Group::loop[ndim - 1];
 
   struct tables {
     std::array<std::int16_t, op_count> position{};  // of an op's register among those of its type
@@ -155,6 +158,7 @@ template <class Group>
                            std::make_index_sequence<fold_steps(group_plan::store_count)>{});
   };
   if constexpr (group_plan::row_elems > 0) for_each_index(group_plan::row_elems, body);
+  else if constexpr (has_cut_rows<Group>()) for_each_index(elems, body);
   else for_each_index(elems, Group::rest, body);
 }
 
@@ -217,11 +221,13 @@ void compute_rows(const fused_rows& first, std::int64_t rows, std::int64_t elems
 }
 
 /// Runs a group on one device: what differs between groups is `compute`, and `at` has room for as many loads, iotas and stores.
-/// `inputs` and `outputs` by slot; an output may be the same memory as an input that is loaded at equal index.
-inline void run_fused_rows(const fused_group& group, fused_rows_function compute, const fused_rows& at, const void* const* inputs,
-                           void* const* outputs, const std::int64_t* iota_offsets) {
-  const extents& loop = group.loop;
+/// `inputs` and `outputs` by slot; an output may be the same memory as an input that is loaded at equal index. `loop` is the part
+/// of the group's loop that is computed.
+inline void run_fused_rows(const fused_group& group, const extents& loop, fused_rows_function compute, const fused_rows& at,
+                           const void* const* inputs, void* const* outputs, const std::int64_t* iota_offsets) {
+  if (elements(loop) == 0) return;
   const std::int64_t elems = loop.count == 0 ? 1 : loop[loop.count - 1];
+  const std::int64_t row_room = loop.count == 0 ? 1 : group.loop[loop.count - 1];
   const int next = loop.count - 2;  // the dim along which the rows follow each other
   const std::int64_t rows = next < 0 ? 1 : loop[next];
   std::size_t loads = 0, iotas = 0;
@@ -235,9 +241,8 @@ inline void run_fused_rows(const fused_group& group, fused_rows_function compute
     }
   }
   for (std::size_t k = 0; k < group.stores.size(); ++k) {
-    const fused_store& s = group.stores[k];
-    at.to[k] = outputs[s.slot];
-    at.to_step[k] = elems * bytes_of(group.ops[static_cast<std::size_t>(s.op)].type);
+    const auto op = static_cast<std::size_t>(group.stores[k].op);
+    at.to_step[k] = row_room * bytes_of(group.ops[op].type);
   }
   std::int64_t index[max_rank]{};
   for (;;) {
@@ -251,8 +256,11 @@ inline void run_fused_rows(const fused_group& group, fused_rows_function compute
       const scalar_op& o = *at.iota_op[n];
       at.index[n] = iota_offsets[o.slot] + (o.dim < next ? index[o.dim] : 0);
     }
+    std::int64_t row = 0;
+    for (int d = 0; d <= next; ++d) row = row * group.loop[d] + index[d];
+    for (std::size_t k = 0; k < group.stores.size(); ++k)
+      at.to[k] = static_cast<std::byte*>(outputs[group.stores[k].slot]) + row * at.to_step[k];
     compute(at, rows, elems);
-    for (std::size_t k = 0; k < group.stores.size(); ++k) at.to[k] = static_cast<std::byte*>(at.to[k]) + rows * at.to_step[k];
     int d = next - 1;
     while (d >= 0 && ++index[d] == loop[d]) index[d--] = 0;
     if (d < 0) return;
@@ -269,9 +277,10 @@ void run_fused(const void* const* inputs, void* const* outputs, const std::int64
   if constexpr (elements(Group::loop) != 0) {
     using row = typename row_of_group<Group>::type;
     fused_memory<row> memory;
-    run_fused_rows(fused_group{Group::loop, Group::ops, Group::stores}, compute_rows<row>, memory.rows(), inputs, outputs,
-                   iota_offsets);
+    run_fused_rows(fused_group{Group::loop, Group::ops, Group::stores}, Group::loop, compute_rows<row>, memory.rows(), inputs,
+                   outputs, iota_offsets);
   }
 }
 
+}  // namespace GSPMD_TARGET
 }  // namespace gspmd::detail

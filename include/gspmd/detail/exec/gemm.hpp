@@ -7,6 +7,7 @@
 
 #include "gspmd/detail/exec/gemm_tile.hpp"
 #include "gspmd/detail/exec/simd.hpp"
+#include "gspmd/detail/exec/target.hpp"
 
 #if defined(GSPMD_HAS_CBLAS)
 #include "gspmd/detail/exec/gemm_cblas.hpp"
@@ -14,13 +15,15 @@
 #include "gspmd/detail/exec/gemm_eigen.hpp"
 #else
 namespace gspmd::detail {
-inline void blas_single_threaded() {}
+inline namespace GSPMD_TARGET {
 inline bool fits_blas(std::int64_t) { return false; }
+}  // namespace GSPMD_TARGET
 }  // namespace gspmd::detail
 #endif
 
 /// The one interface to matrix products: CBLAS where CMake found one (GSPMD_HAS_CBLAS), else Eigen.
 namespace gspmd::detail {
+inline namespace GSPMD_TARGET {
 
 #if defined(GSPMD_HAS_CBLAS) || __has_include(<Eigen/Core>)
 inline constexpr bool has_gemm_library = true;
@@ -28,11 +31,31 @@ inline constexpr bool has_gemm_library = true;
 inline constexpr bool has_gemm_library = false;
 #endif
 
-/// Makes the BLAS use one thread per call. Devices that are threads of one process otherwise compete with its threads.
-/// Call it once, before the devices start.
-inline void single_threaded_blas() {
-  static const bool done = (blas_single_threaded(), true);  // once: devices on threads all come here
-  static_cast<void>(done);
+/// y[i * y_step] (+)= the sum over p of op(a)[i, p] * x[p * x_step], op(a) being m x k. By parts where the sums are long: libraries
+/// add one column after the other.
+template <class T>
+void gemv(bool transpose, std::int64_t m, std::int64_t k, const T* a, std::int64_t lda, const T* x, std::int64_t x_step, T* y,
+          std::int64_t y_step, bool accumulate) {
+  constexpr std::int64_t leaf = 4 * most_in_turn, piece = 2048;
+  if (k <= leaf) {
+    if constexpr (has_gemm_library) return library_gemv(transpose, m, k, a, lda, x, x_step, y, y_step, accumulate);
+    else
+      return gemm_tile(m, 1, k, a, transpose ? 1 : lda, transpose ? lda : 1, x, x_step, std::int64_t{1}, y, y_step, accumulate);
+  }
+  if (m > piece) {
+    for (std::int64_t i = 0; i < m; i += piece)
+      gemv(transpose, std::min(piece, m - i), k, a + i * (transpose ? 1 : lda), lda, x, x_step, y + i * y_step, y_step,
+           accumulate);
+    return;
+  }
+  const auto part = part_size(k, leaf);
+  T sum[piece];
+  for (std::int64_t p = 0; p < k; p += part) {
+    const bool adds = accumulate || p > 0;
+    gemv(transpose, m, std::min(part, k - p), a + p * (transpose ? lda : 1), lda, x + p * x_step, x_step, adds ? sum : y,
+         adds ? 1 : y_step, false);
+    for (std::int64_t i = 0; adds && i < m; ++i) y[i * y_step] += sum[i];
+  }
 }
 
 /// c = op(a) op(b), or c += with `accumulate`: row-major, op(a) being m x k and op(b) k x n. k = 0 gives zeros. Integers wrap
@@ -65,13 +88,18 @@ inline void gemm(bool transpose_a, bool transpose_b, std::int64_t m, std::int64_
     // A product that large has at least one extent that would overflow if it were multiplied carelessly.
     const bool is_small = m <= worth_a_call && n <= worth_a_call && k <= worth_a_call && m * n * k <= worth_a_call;
     if (!is_small && fits_blas(lda) && fits_blas(ldb) && fits_blas(ldc)) {
-      if (n == 1 && fits_blas(m) && fits_blas(k)) return library_gemv(transpose_a, m, k, a, lda, b, b_row, c, ldc, accumulate);
+      if (n == 1 && fits_blas(m) && fits_blas(k)) return gemv(transpose_a, m, k, a, lda, b, b_row, c, ldc, accumulate);
       if (m == 1 && fits_blas(n) && fits_blas(k))
-        return library_gemv(!transpose_b, n, k, b, ldb, a, a_col, c, std::int64_t{1}, accumulate);
+        return gemv(!transpose_b, n, k, b, ldb, a, a_col, c, std::int64_t{1}, accumulate);
       return library_gemm(transpose_a, transpose_b, m, n, k, a, lda, b, ldb, c, ldc, accumulate);
     }
+  }
+  if constexpr (!has_gemm_library && std::is_floating_point_v<T>) {
+    if (n == 1) return gemv(transpose_a, m, k, a, lda, b, b_row, c, ldc, accumulate);
+    if (m == 1) return gemv(!transpose_b, n, k, b, ldb, a, a_col, c, std::int64_t{1}, accumulate);
   }
   gemm_tile(m, n, k, ua, a_row, a_col, ub, b_row, b_col, uc, ldc, accumulate);
 }
 
+}  // namespace GSPMD_TARGET
 }  // namespace gspmd::detail

@@ -8,21 +8,16 @@
 #include <cstdint>
 #include <limits>
 
-// OpenBLAS alone has it; with another BLAS the address is null.
-extern "C" __attribute__((weak)) void openblas_set_num_threads(int);
+#include "gspmd/detail/exec/target.hpp"
 
 namespace gspmd::detail {
+inline namespace GSPMD_TARGET {
 
 template <class Order, class Transpose, class Int, class... Rest>
 Int cblas_integer(void (*)(Order, Transpose, Transpose, Int, Rest...));
 using blas_int = decltype(cblas_integer(&cblas_sgemm));  // int, or 64 bits wide in an ILP64 build
 
 inline bool fits_blas(std::int64_t x) { return x <= static_cast<std::int64_t>(std::numeric_limits<blas_int>::max()); }
-
-inline void blas_single_threaded() {
-  void (*volatile set)(int) = &openblas_set_num_threads;
-  if (set != nullptr) set(1);
-}
 
 inline void blas_gemm(bool ta, bool tb, blas_int m, blas_int n, blas_int k, const float* a, blas_int lda, const float* b,
                       blas_int ldb, float* c, blas_int ldc, bool accumulate) {
@@ -69,6 +64,7 @@ void library_gemm(bool transpose_a, bool transpose_b, std::int64_t m, std::int64
                   b + (transpose_b ? j * ldb + p : p * ldb + j), narrow(ldb), c + i * ldc + j, narrow(ldc), accumulate || p > 0);
 }
 
+}  // namespace GSPMD_TARGET
 }  // namespace gspmd::detail
 
 #endif

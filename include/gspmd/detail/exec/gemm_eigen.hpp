@@ -6,12 +6,14 @@
 #include <Eigen/Core>
 #include <cstdint>
 
+#include "gspmd/detail/exec/target.hpp"
+
 /// Eigen's matrix product behind the interface of gemm_cblas.hpp. Costs seconds of compile time: included only where there
 /// is no CBLAS.
 namespace gspmd::detail {
+inline namespace GSPMD_TARGET {
 
 inline bool fits_blas(std::int64_t) { return true; }
-inline void blas_single_threaded() { Eigen::setNbThreads(1); }
 
 template <class T, int Order>
 using eigen_matrix = Eigen::Matrix<T, Eigen::Dynamic, Eigen::Dynamic, Order>;
@@ -50,6 +52,7 @@ inline void library_gemv(bool transpose, std::int64_t m, std::int64_t k, const T
   else to.noalias() += eigen_view<T, Eigen::RowMajor>(a, m, k, Eigen::OuterStride<>(lda)) * from;
 }
 
+}  // namespace GSPMD_TARGET
 }  // namespace gspmd::detail
 
 #endif

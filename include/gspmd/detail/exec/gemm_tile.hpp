@@ -4,15 +4,18 @@
 #include <algorithm>
 #include <cstdint>
 
+#include "gspmd/detail/exec/parts.hpp"
 #include "gspmd/detail/exec/simd.hpp"
+#include "gspmd/detail/exec/target.hpp"
 
 /// Matrix products for what no BLAS covers: integers, products too small for a call, strides beyond a BLAS's integers,
 /// and floats where neither a CBLAS nor Eigen is there. T is a type of kernel_t.
 namespace gspmd::detail {
+inline namespace GSPMD_TARGET {
 
-/// c[i] (+)= a[i * a_step] * b[i * b_step], summed: the inner product.
+/// The inner product of a[i * a_step] and b[i * b_step], of so few that they need no parts.
 template <class T>
-inline T dot(std::int64_t n, const T* a, std::int64_t a_step, const T* b, std::int64_t b_step) {
+inline T short_dot(std::int64_t n, const T* a, std::int64_t a_step, const T* b, std::int64_t b_step) {
   T sum{};
   std::int64_t i = 0;
   if (a_step == 1 && b_step == 1) {
@@ -31,6 +34,17 @@ inline T dot(std::int64_t n, const T* a, std::int64_t a_step, const T* b, std::i
     }
   }
   for (; i < n; ++i) sum += a[i * a_step] * b[i * b_step];
+  return sum;
+}
+
+/// The inner product of a[i * a_step] and b[i * b_step].
+template <class T>
+inline T dot(std::int64_t n, const T* a, std::int64_t a_step, const T* b, std::int64_t b_step) {
+  const auto leaf = most_in_turn * (a_step == 1 && b_step == 1 ? 4 * simd_lanes<T> : 1);
+  if (n <= leaf) return short_dot(n, a, a_step, b, b_step);
+  const auto part = part_size(n, leaf);
+  T sum{};
+  for (std::int64_t i = 0; i < n; i += part) sum += dot(std::min(part, n - i), a + i * a_step, a_step, b + i * b_step, b_step);
   return sum;
 }
 
@@ -122,4 +136,5 @@ template <class T>
   }
 }
 
+}  // namespace GSPMD_TARGET
 }  // namespace gspmd::detail

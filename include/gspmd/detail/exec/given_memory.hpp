@@ -41,6 +41,7 @@ class given_memory {
                                   Tree& tree) {
     using plain = std::remove_cv_t<Tree>;
     if constexpr (is_leaf<plain>) {
+      if (tree.local_count() == 0) throw_empty(plan, leaf);
       check_shards(plan, mesh, leaf, devices, tree.local_count(), tree.planned(), tree.mesh());
       for (std::size_t d = 0; d < devices; ++d) {
         if constexpr (Inputs > 0) {

@@ -6,6 +6,7 @@
 #include "gspmd/detail/exec/element_types.hpp"
 #include "gspmd/detail/exec/fused_dynamic.hpp"
 #include "gspmd/detail/exec/local_step.hpp"
+#include "gspmd/detail/exec/meeting_subject.hpp"
 #include "gspmd/detail/exec/static_program.hpp"
 #include "gspmd/detail/exec/windowed.hpp"
 
@@ -46,8 +47,10 @@ class interpreter {
       ready_.push_back(0);
       if (s.what == action::fused) {
         ready_.back() = loops_.size();
-        loops_.emplace_back(group_of(plan_, s));
-        scratch = std::max(scratch, loops_.back().scratch_bytes);
+        loops_.emplace_back();
+        if (group_of_step(plan_, s).cut != 0) continue;  // made for the devices that are met
+        loops_.back().emplace_back(group_of(plan_, s));
+        scratch = std::max(scratch, loops_.back().back().scratch_bytes);
       } else if (s.what == action::reduce) {
         ready_.back() = reductions_.size();
         reductions_.push_back(plan_reduction(plan_.reductions[static_cast<std::size_t>(s.spec)]));
@@ -56,13 +59,14 @@ class interpreter {
         permutations_.push_back(plan_permutation(plan_.permutations[static_cast<std::size_t>(s.spec)]));
       } else if (s.what == action::move) {
         ready_.back() = moves_.size();
-        moves_.push_back(movement_of(plan_, s));
+        moves_.push_back(numbered(*plan_.mesh, movement_of(plan_, s)));
       } else if (s.what == action::combine) {
         ready_.back() = combines_.size();
-        combines_.push_back(reduction_of(plan_, s));
+        combines_.push_back(numbered(*plan_.mesh, reduction_of(plan_, s)));
       }
     }
     scratch_ = aligned_bytes(scratch);
+    scratch_bytes_ = scratch;
     inputs_.resize(operands);
     outputs_.resize(results);
     offsets_.resize(bounds);
@@ -81,6 +85,7 @@ class interpreter {
             using T = decltype(element);
             if constexpr (!std::is_same_v<T, bool>) run_windowed<T>(runtime_step{&plan_, &s}, comm, devices);
           });
+          for (int d = 0; d < comm.local_count(); ++d) clear_results(plan_, s, devices[d]);
         } else if (s.what >= action::loop_begin) {
           current = go_on(s, current, devices, comm.local_count());
         } else {
@@ -131,6 +136,24 @@ class interpreter {
       if (s.what == action::move) comm.template move<T>(*plan_.mesh, moves_[ready], in, out);
       else comm.template reduce<T>(*plan_.mesh, combines_[ready], in, out);
     });
+    for (int d = 0; d < comm.local_count(); ++d) clear_results(plan_, s, devices[d]);
+  }
+
+  /// The loop of a fused step, for the elements that exist on a device.
+  const fused_code& loop_of(const plan_step& s, std::size_t ready, const device_memory& device) {
+    auto& made = loops_[ready];
+    if (group_of_step(plan_, s).cut == 0) return made.front();
+    const extents loop = existing_loop(plan_, s, device);
+    for (const auto& code : made)
+      if (code.group.loop == loop) return code;
+    auto group = group_of(plan_, s);
+    group.loop = loop;
+    made.emplace_back(group, group_of_step(plan_, s).loop);
+    if (made.back().scratch_bytes > scratch_bytes_) {
+      scratch_bytes_ = made.back().scratch_bytes;
+      scratch_ = aligned_bytes(scratch_bytes_);
+    }
+    return made.back();
   }
 
   void compute(int current, const device_memory& device) {
@@ -160,21 +183,24 @@ class interpreter {
       default:
         for (int k = 0; k < s.operands.count; ++k) inputs_[static_cast<std::size_t>(k)] = device.read(plan_.operand(s, k).where);
         for (int k = 0; k < s.results.count; ++k) outputs_[static_cast<std::size_t>(k)] = device.write(plan_.result(s, k).where);
-        for (int b = 0; b < s.bounds.count; ++b)
-          offsets_[static_cast<std::size_t>(b)] =
-              first_index(plan_, plan_.bounds[static_cast<std::size_t>(s.bounds.begin + b)], device.at);
-        run_fused(loops_[ready], inputs_.data(), outputs_.data(), offsets_.data(), scratch_.get());
+        find_offsets(plan_, s, device, offsets_.data());
+        {
+          const auto& code = loop_of(s, ready, device);  // before scratch_ is read: it may grow
+          run_fused(code, inputs_.data(), outputs_.data(), offsets_.data(), scratch_.get());
+        }
+        if (group_of_step(plan_, s).cut != 0) clear_results(plan_, s, device);
     }
   }
 
   plan_view plan_;
-  std::vector<std::size_t> ready_;  // by step: the place in the list of its kind
-  std::vector<fused_code> loops_;
+  std::vector<std::size_t> ready_;              // by step: the place in the list of its kind
+  std::vector<std::vector<fused_code>> loops_;  // more than one where devices differ in what exists
   std::vector<reduction_plan> reductions_;
   std::vector<permutation_plan> permutations_;
   std::vector<movement> moves_;
   std::vector<struct reduction> combines_;
   aligned_bytes scratch_;  // what the largest of the loops needs
+  std::int64_t scratch_bytes_ = 0;
   std::vector<const void*> inputs_;
   std::vector<void*> outputs_;
   std::vector<std::int64_t> offsets_;

@@ -5,9 +5,12 @@
 #include <cstdint>
 #include <cstring>
 
+#include "gspmd/detail/exec/target.hpp"
+
 /// One vector register of elements, and stores that go around the caches. The compilers' own vector types do it without
 /// the intrinsics' headers, and vectorise at -O2 and where two buffers may be the same, which loops over pointers do not.
 namespace gspmd::detail {
+inline namespace GSPMD_TARGET {
 
 #if defined(__AVX512F__)
 inline constexpr std::size_t lane_bytes = 64;
@@ -77,4 +80,5 @@ inline std::int64_t elements_to_alignment(const T* p) {
   return past == 0 ? 0 : static_cast<std::int64_t>((lane_bytes - past) / sizeof(T));
 }
 
+}  // namespace GSPMD_TARGET
 }  // namespace gspmd::detail

@@ -6,6 +6,7 @@
 #include "gspmd/detail/exec/device_memory.hpp"
 #include "gspmd/detail/exec/element_types.hpp"
 #include "gspmd/detail/exec/monoid_ops.hpp"
+#include "gspmd/detail/exec/padding.hpp"
 #include "gspmd/detail/ir/local_function.hpp"
 
 namespace gspmd::detail {
@@ -27,14 +28,11 @@ struct local_extents_of_block {
   }
 };
 
-/// Calls a user's function on the valid elements of a device's blocks. Where nothing of a reduced dim is on this device the
-/// result is the identity, and where nothing of the result is, there is nothing to do: the function is not called.
-inline void run_local_function(const plan_view& plan, const plan_step& s, const device_memory& device) {
+inline void call_local_function(const plan_view& plan, const plan_step& s, const local_extents_of_block& made,
+                                const device_memory& device) {
   const local_function& f = *s.local;
   const int count = f.rule.operand_count();
   const auto& result = plan.result(s);
-  const local_extents_of_block made(plan, result, device.at);
-  if (made.elems == 0) return;
   // Not value-initialized: these are large, and only the first entries are used.
   erased_block blocks[max_local_operands + 1];
   std::int64_t valid[max_local_operands][max_rank];
@@ -57,6 +55,15 @@ inline void run_local_function(const plan_view& plan, const plan_step& s, const 
     T* const out = static_cast<T*>(blocks[count].data);
     for (std::int64_t i = 0, n = elements(result.local); i < n; ++i) out[i] = identity<T>(f.rule.kind);
   });
+}
+
+/// Calls a user's function on the valid elements of a device's blocks. Where nothing of a reduced dim is on this device the
+/// result is the identity, and where nothing of the result is, there is nothing to do: the function is not called.
+inline void run_local_function(const plan_view& plan, const plan_step& s, const device_memory& device) {
+  const auto& result = plan.result(s);
+  const local_extents_of_block made(plan, result, device.at);
+  if (made.elems != 0) call_local_function(plan, s, made, device);
+  clear_padding(plan, result, device);
 }
 
 }  // namespace gspmd::detail

@@ -8,6 +8,7 @@
 #include "gspmd/detail/exec/contraction.hpp"
 #include "gspmd/detail/exec/device_memory.hpp"
 #include "gspmd/detail/exec/local_function_step.hpp"
+#include "gspmd/detail/exec/padding.hpp"
 #include "gspmd/detail/exec/permute.hpp"
 #include "gspmd/detail/exec/reduce.hpp"
 #include "gspmd/error.hpp"
@@ -15,18 +16,6 @@
 /// One step of a plan on one device. `Step` is where the step's description comes from: constants in a static program, the
 /// tables of a plan in the interpreter; the kernels are the same.
 namespace gspmd::detail {
-
-/// How much of a dim of a shard is data.
-inline std::int64_t valid_extent(const plan_view& plan, const bound& b, const coordinates& at) {
-  const auto& v = plan.value(b.value);
-  return dim_range(*plan.mesh, v.global, v.layout, b.dim, at).size();
-}
-
-/// The global index of the first element of a shard along a dim.
-inline std::int64_t first_index(const plan_view& plan, const bound& b, const coordinates& at) {
-  const auto& v = plan.value(b.value);
-  return part_index(*plan.mesh, v.layout, b.dim, at) * v.local[b.dim];
-}
 
 template <class T, class Step>
 void run_contract(Step step, const device_memory& device) {

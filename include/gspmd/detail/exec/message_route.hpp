@@ -84,17 +84,14 @@ struct movement_route {
   box_list boxes;
   std::vector<routed_message> takes;  // of small shards: from where in its shard a member's part goes to where
   std::optional<node_boxes> node;     // where messages of boxes would be packed
-  bool hears_all = false;             // an element at least arrives from every other member
 };
 
-/// Shards up to this size go through memory that a node shares: one copy and one meeting take less time than a message.
-inline constexpr std::int64_t small_shard_bytes = 4096;
-
-/// Shards up to this size go through it box by box, where messages would be packed. At 64 MiB messages are faster.
+/// Shards up to this size go through memory that a node shares, box by box, where messages would be packed. At 64 MiB messages are faster.
 inline constexpr std::int64_t largest_shown_shard_bytes = std::int64_t{4} << 20;
 
-/// `me` is member number `self` of its group.
-inline movement_route route_of(const mesh_shape& mesh, const movement& m, const coordinates& me, std::int64_t self) {
+/// `me` is member number `self` of its group. Shards of up to `small_elems` may go through node_window::share.
+inline movement_route route_of(const mesh_shape& mesh, const movement& m, const coordinates& me, std::int64_t self,
+                               std::int64_t small_elems) {
   using way = movement_route::way;
   movement_route route;
   const auto n = mesh.size_of(m.axes);
@@ -108,7 +105,7 @@ inline movement_route route_of(const mesh_shape& mesh, const movement& m, const 
   route.memory = packing_of(mesh, m);
   route.shard_elems = route.block_elems = shard;
   const bool permutes = !m.shift.any() && classify(mesh, m) == collective_kind::collective_permute;
-  for (std::int64_t k = 0; k < n && shard <= small_shard_bytes && !permutes; ++k) {
+  for (std::int64_t k = 0; k < n && shard <= small_elems && !permutes; ++k) {
     const auto j = (self + k) % n;
     const auto from = layout_of(mesh, m.global, m.from, peer_at(j));
     const auto part = intersect(from.held, target.held);
@@ -116,7 +113,6 @@ inline movement_route route_of(const mesh_shape& mesh, const movement& m, const 
   }
   if (!m.shift.any() && !gathers_whole_shards(mesh, m) && route.memory.send_elems > 0) route.node.emplace(mesh, m, me);
   if (gathers_whole_shards(mesh, m)) {
-    route.hears_all = shard > 0;
     if (route.memory.send_elems == 0) {
       route.how = way::gather;
       return route;
@@ -135,7 +131,6 @@ inline movement_route route_of(const mesh_shape& mesh, const movement& m, const 
   if (is_contiguous_exchange(mesh, m)) {
     route.how = way::exchange;
     route.block_elems = shard / n;
-    route.hears_all = route.block_elems > 0;
     return route;
   }
   if (permutes) {
@@ -187,7 +182,6 @@ inline movement_route route_of(const mesh_shape& mesh, const movement& m, const 
   }
   if (const auto stays = intersect(source.held, target.held); stays.any())
     route.own = route.boxes.add(place(stays, source, target));
-  route.hears_all = static_cast<std::int64_t>(route.receives.size()) == n - 1;
   return route;
 }
 

@@ -3,15 +3,19 @@
 
 #include "gspmd/detail/exec/mpi_call.hpp"
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
 #include <memory>
+#include <type_traits>
 #include <vector>
 
 #include "gspmd/detail/exec/box.hpp"
 #include "gspmd/detail/exec/collective.hpp"
+#include "gspmd/detail/exec/combine.hpp"
 #include "gspmd/detail/exec/group_key.hpp"
+#include "gspmd/detail/exec/meeting_subject.hpp"
 #include "gspmd/detail/exec/message_route.hpp"
 #include "gspmd/detail/exec/mpi_large_reduction.hpp"
 #include "gspmd/detail/exec/mpi_messages.hpp"
@@ -53,8 +57,11 @@ class mpi_group {
   mpi_group& operator=(const mpi_group&) = delete;
   /// Collective over the members, before MPI_Finalize.
   ~mpi_group() {
-    window_.reset();
     if (comm_ != MPI_COMM_NULL) MPI_Comm_free(&comm_);
+  }
+  /// Tells members that wait for this one in shared memory, or will, that it does not come.
+  void leave() {
+    if (window_) window_->leave();
   }
 
   [[nodiscard]] bool is_over(const mesh_shape& mesh, axis_mask axes) const { return key_.names(mesh, axes); }
@@ -66,10 +73,10 @@ class mpi_group {
           mesh, m, me_, [&](std::int64_t) { return in; }, out, sizeof(T));
     if (route.how == movement_route::way::permute) return permute(route, in, out);
     const auto bytes = route.shard_elems * static_cast<std::int64_t>(sizeof(T));
-    if (bytes <= small_shard_bytes && window() != nullptr) return move_small(route, in, out);
+    if (window() != nullptr) window_->begin(subject_of<T>(mesh, m));
+    if (bytes <= work_.small_shard_bytes && window() != nullptr) return move_small(route, in, out);
     const bool shows_boxes = route.node && bytes <= largest_shown_shard_bytes && window() != nullptr;
-    // Before it shows boxes a member meets the others, but they may still be on their way out of the last meeting.
-    if (!work_.memories.empty() && window() != nullptr && find_peers(in, out, false, route.hears_all && !shows_boxes)) {
+    if (!work_.memories.empty() && window() != nullptr && find_peers(in, out, false)) {
       move_from_peers(mesh, m, me_, peers{peer_in_}, out, sizeof(T));
       window_->meet();
       return;
@@ -95,9 +102,11 @@ class mpi_group {
   void reduce(const mesh_shape& mesh, const reduction& r, const reduction_route& route, const T* in, T* out) {
     if (size() == 1) return reduce_alone<T>(mesh, r, me_, in, out);
     const auto bytes = route.elems * static_cast<std::int64_t>(sizeof(T));
-    const bool shares_node = window() != nullptr;
-    if (shares_node && !work_.memories.empty() && !window_->is_small(bytes) && bytes > static_cast<std::int64_t>(mail_bytes) &&
-        find_peers(in, out, !route.scatters, false)) {
+    const auto is_large = [&] {
+      return bytes > work_.small_shard_bytes || (!window_->is_small(bytes) && bytes > static_cast<std::int64_t>(mail_bytes));
+    };
+    if (window() != nullptr) window_->begin(subject_of<T>(mesh, r));
+    if (window() != nullptr && !work_.memories.empty() && is_large() && find_peers(in, out, !route.scatters)) {
       if (route.scatters) reduce_scatter_from_peers<T>(mesh, r, me_, peers{peer_in_}, out);
       else all_reduce_from_peers<T>(r.kind, route.elems, size(), self_, peers{peer_in_}, peers{peer_out_});
       window_->meet();
@@ -111,7 +120,8 @@ class mpi_group {
     const auto next = r.member_ahead(mesh, me_, 1), last = r.member_ahead(mesh, me_, -1);
     const auto bytes = static_cast<std::size_t>(r.bytes);
     const void* const sent_ahead = behind != nullptr ? behind->from(0) : nullptr;
-    if (!work_.memories.empty() && window() != nullptr && find_peers(ahead.from(0), sent_ahead, behind != nullptr, true)) {
+    if (window() != nullptr) window_->begin(subject_of(mesh, r));
+    if (!work_.memories.empty() && window() != nullptr && find_peers(ahead.from(0), sent_ahead, behind != nullptr)) {
       std::memcpy(ahead.to(0), peer_in_[static_cast<std::size_t>(next)], bytes);
       if (behind != nullptr) std::memcpy(behind->to(0), peer_out_[static_cast<std::size_t>(last)], bytes);
       window_->meet();
@@ -127,7 +137,7 @@ class mpi_group {
   }
 
   [[nodiscard]] movement_route new_route(const mesh_shape& mesh, const movement& m) const {
-    return route_of(mesh, m, me_, self_);
+    return route_of(mesh, m, me_, self_, work_.small_shard_bytes);
   }
   [[nodiscard]] reduction_route new_route(const mesh_shape& mesh, const reduction& r) const { return route_of(mesh, r, me_); }
 
@@ -147,24 +157,28 @@ class mpi_group {
   /// Where the members meet, if they share a node. The first call is collective over the group.
   node_window* window() {
     if (work_.shared_memory && !asked_for_window_) {
-      window_ = node_window::make(comm_, work_.rank);
       asked_for_window_ = true;
+      if (share_node()) window_ = std::make_unique<node_window>(comm_, devices_, self_);
+      if (window_ && window_->failure() != 0) {
+        if (self_ == 0) work_.note_unshared(node_window::bytes(), window_->failure());
+        window_.reset();
+      }
     }
     return window_.get();
+  }
+  [[nodiscard]] bool share_node() const {
+    return std::all_of(devices_.begin(), devices_.end(), [this](int rank) {
+      return work_.nodes[static_cast<std::size_t>(rank)] == work_.nodes[static_cast<std::size_t>(work_.rank)];
+    });
   }
 
   struct addresses {
     node_address in, out;
   };
-  /// Meets the members and finds their buffers in this process; false, on all alike, if not all lie in node_memory. A member
-  /// whose own do not knows the answer; it need not wait if it `hears_all` in the collective that follows.
-  bool find_peers(const void* in, const void* out, bool needs_out, bool hears_all) {
+  /// Meets the members and finds their buffers in this process; false, on all alike, if not all lie in node_memory.
+  bool find_peers(const void* in, const void* out, bool needs_out) {
     const auto& memories = work_.memories;
     const addresses mine{address_of(memories, in), needs_out ? address_of(memories, out) : 0};
-    if (hears_all && (mine.in == 0 || (needs_out && mine.out == 0))) {
-      window_->leave_note(mine);
-      return false;
-    }
     const auto parity = window_->meet_with(mine);
     peer_in_.resize(devices_.size());
     peer_out_.resize(devices_.size());
@@ -195,7 +209,7 @@ class mpi_group {
   template <class T>
   void gather(std::int64_t elems, const T* in, T* all) {
     if (elems == 0) return;
-    if (elems <= work_.largest_count) {
+    if (elems * size() <= work_.largest_count) {
       const int count = static_cast<int>(elems);
       check(MPI_Allgather(in, count, mpi_type<T>(), all, count, mpi_type<T>(), comm_), "MPI_Allgather");
       return;
@@ -209,7 +223,7 @@ class mpi_group {
 
   template <class T>
   void exchange(std::int64_t elems, const T* in, T* out) {
-    if (elems <= work_.largest_count) {
+    if (elems * size() <= work_.largest_count) {
       const int count = static_cast<int>(elems);
       check(MPI_Alltoall(in, count, mpi_type<T>(), out, count, mpi_type<T>(), comm_), "MPI_Alltoall");
       return;
@@ -244,8 +258,10 @@ class mpi_group {
     constexpr int address_tag = 1, done_tag = 2, address_elems = static_cast<int>(sizeof(node_address) / sizeof(T));
     const auto& memories = work_.memories;
     const auto elems = route.shard_elems;
-    if (memories.empty() || !work_.shared_memory || elems > work_.largest_count ||
-        elems * static_cast<std::int64_t>(sizeof(T)) <= small_shard_bytes)  // on all members alike
+    const auto bytes = elems * static_cast<std::int64_t>(sizeof(T)),
+               address_bytes = static_cast<std::int64_t>(sizeof(node_address));
+    if (memories.empty() || !work_.shared_memory || elems > work_.largest_count || bytes <= work_.small_shard_bytes ||
+        bytes < address_bytes)  // on all members alike
       return exchange_messages(route, in, out);
     const int count = static_cast<int>(elems);
     const auto device = [&](std::int64_t j) { return devices_[static_cast<std::size_t>(j)]; };
@@ -265,20 +281,13 @@ class mpi_group {
     if (source >= 0 && status.MPI_TAG == address_tag) {
       node_address theirs = 0;
       std::memcpy(&theirs, out, sizeof theirs);
-      copy_shard(out, find(memories, device(source), theirs), elems);
+      copy_shard(out, reinterpret_cast<const T*>(find(memories, device(source), theirs)), elems);
       messages().send_piece(source, out, 0, done_tag);
     }
     for (const auto& s : route.sends)
       if (reads_in_place(s))
         check(MPI_Recv(nullptr, 0, mpi_type<T>(), static_cast<int>(s.peer), done_tag, comm_, MPI_STATUS_IGNORE), "MPI_Recv");
     messages().finish();
-  }
-  template <class T>
-  static void copy_shard(T* out, const void* in, std::int64_t elems) {
-    if (!can_stream || elems * static_cast<std::int64_t>(sizeof(T)) < stream_from_bytes)
-      return copy_row(out, static_cast<const T*>(in), elems);
-    stream_row(out, static_cast<const T*>(in), elems);
-    fence_streams();
   }
 
   // ---- reductions ----
@@ -289,10 +298,29 @@ class mpi_group {
     if (window_ && !work_.oversubscribed && elems * static_cast<std::int64_t>(sizeof(T)) >= all_reduce_by_messages_bytes)
       return all_reduce_by_messages(messages(), work_.receive_scratch, kind, size(), self_, elems, in, out);
     if (window_) return window_->all_reduce(kind, elems, in, out);
+    if (elems * size() * static_cast<std::int64_t>(sizeof(T)) <= most_gathered_bytes)
+      return all_reduce_gathered(elems, kind, in, out);
+    if (std::is_floating_point_v<T> && (kind == monoid::maximum || kind == monoid::minimum))
+      return all_reduce_by_messages(messages(), work_.receive_scratch, kind, size(), self_, elems, in, out);
     messages().for_each_piece(elems, [&](std::int64_t begin, int count) {
       check(MPI_Allreduce(in == out ? MPI_IN_PLACE : static_cast<const void*>(in + begin), out + begin, count, mpi_type<T>(),
                           mpi_op<T>(kind), comm_),
             "MPI_Allreduce");
+    });
+  }
+
+  /// A few values, on which programs decide: every member reduces all of them in the order of the members, as in shared memory.
+  /// MPI may take another order, and for it the maximum of a number and a NaN is either, on one member this and on another that.
+  static constexpr std::int64_t most_gathered_bytes = 16 << 10;
+  template <class T>
+  void all_reduce_gathered(std::int64_t elems, monoid kind, const T* in, T* out) {
+    T* const all = work_.receive_scratch.template at_least<T>(elems * size());
+    gather(elems, in, all);
+    with_monoid<T>(kind, [&](auto op, auto element) {
+      using E = decltype(element);
+      reduce_row<decltype(op), E>(
+          reinterpret_cast<E*>(out), size(), [&](std::int64_t j) { return reinterpret_cast<const E*>(all + j * elems); }, elems,
+          false);
     });
   }
 
@@ -313,7 +341,7 @@ class mpi_group {
     if (window_) return window_->reduce_scatter(kind, route.offsets.data(), in, out);
     const auto type = mpi_type<T>();
     const auto op = mpi_op<T>(kind);
-    if (route.result_elems > work_.largest_count) {
+    if (route.offsets.back() > work_.largest_count) {
       for (std::int64_t j = 0; j < size(); ++j) {
         const auto first = route.offsets[static_cast<std::size_t>(j)];
         messages().for_each_piece(route.offsets[static_cast<std::size_t>(j) + 1] - first, [&](std::int64_t begin, int count) {

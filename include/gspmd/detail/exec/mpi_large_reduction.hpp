@@ -13,7 +13,7 @@ namespace gspmd::detail {
 /// 8 on 2 cores messages take twice as long as a node_window.
 inline constexpr std::int64_t all_reduce_by_messages_bytes = std::int64_t{2} << 20;
 
-/// all_reduce inside a node, of a buffer past the second-level caches. It goes through in pieces; for each, a member
+/// all_reduce in the order of the members, inside a node of a buffer past the second-level caches. It goes through in pieces; for each, a member
 ///  1. receives what the peers have of its part of the piece, and reduces it in the order of the members;
 ///  2. sends them the result, and receives theirs.
 /// MPI copies straight from the memory of the one process to that of the other, so every line crosses once on either way; a
@@ -23,7 +23,8 @@ void all_reduce_by_messages(mpi_messages messages, growing_buffer& memory, monoi
                             std::int64_t elems, const T* in, T* out) {
   constexpr auto width = static_cast<std::int64_t>(sizeof(T));
   constexpr std::int64_t least_part_bytes = 32 << 10, least_piece_bytes = 4 << 20;
-  const auto piece = (n * least_part_bytes > least_piece_bytes ? n * least_part_bytes : least_piece_bytes) / width;
+  const auto most = (n * least_part_bytes > least_piece_bytes ? n * least_part_bytes : least_piece_bytes) / width;
+  const auto piece = elems < most ? elems : most;
   const auto part = chunk_of(piece, width, n, 0).end;
   T* const scratch = memory.at_least<T>(part * n);
   for (std::int64_t begin = 0; begin < elems; begin += piece) {
@@ -49,7 +50,7 @@ void all_reduce_by_messages(mpi_messages messages, growing_buffer& memory, monoi
         const auto source = [&](std::int64_t j) { return reinterpret_cast<const E*>(j == self ? own : scratch + j * part); };
         E* const to = reinterpret_cast<E*>(result);
         // One lane at a time: with two, lines that are dirty in the other core take a tenth longer.
-        if (n == 2) combine<decltype(op), false, E, 1>(to, to, source(0), source(1), mine_elems);
+        if (n == 2) combine_rows<decltype(op), false, E, 1>(to, to, source(0), source(1), mine_elems);
         else reduce_row<decltype(op), E>(to, n, source, mine_elems, false);
       });
     for (std::int64_t k = 1; k < n; ++k) {

@@ -5,6 +5,8 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <cstdio>
+#include <cstring>
 #include <memory>
 #include <vector>
 
@@ -33,13 +35,24 @@ class growing_buffer {
 
 /// What all groups of a communicator use in turn.
 struct mpi_workspace {
-  std::int64_t largest_count;  // the most elements given to one MPI call
+  std::int64_t largest_count;  // the most elements that one MPI call counts, on all members together
   bool shared_memory;
-  bool oversubscribed;  // see is_oversubscribed
+  std::int64_t small_shard_bytes;  // shards of up to this size are copied through a node_window
+  bool oversubscribed;             // see is_oversubscribed
   int rank;
-  std::vector<std::unique_ptr<node_memory>> memories;
+  std::vector<int> nodes;  // of the ranks
+  node_memories memories;
   growing_buffer send_scratch, receive_scratch;
   std::vector<MPI_Request> requests;
+  bool is_noted = false;
+
+  /// Says once what costs the user time. `failure` is an errno.
+  [[gnu::noinline, gnu::cold]] void note_unshared(std::size_t bytes, int failure) {
+    if (is_noted) return;
+    is_noted = true;
+    std::fprintf(stderr, "gspmd: note: the ranks of a node cannot share %zu bytes each (%s): collectives go by messages\n", bytes,
+                 std::strerror(failure));
+  }
 };
 
 /// Messages inside a group: some are begun, then all are finished. Those that MPI cannot count go in pieces.

@@ -3,122 +3,122 @@
 
 #include "gspmd/detail/exec/mpi_call.hpp"
 
+#include <cerrno>
 #include <cstddef>
 #include <cstdint>
+#include <initializer_list>
 #include <memory>
-#include <thread>
+#include <string>
 #include <vector>
 
-#include "gspmd/detail/exec/lanes.hpp"
+#include "gspmd/detail/exec/device_memory.hpp"
+#include "gspmd/detail/exec/shared_pages.hpp"
+#include "gspmd/error.hpp"
 
 namespace gspmd::detail {
 
-/// Collective over `comm`: whether this node has more of its processes than cores. Alike on all of a node.
-inline bool is_oversubscribed(MPI_Comm comm, int rank) {
-  MPI_Comm node = MPI_COMM_NULL;
-  check_mpi(MPI_Comm_split_type(comm, MPI_COMM_TYPE_SHARED, rank, MPI_INFO_NULL, &node), "MPI_Comm_split_type", rank);
-  int here = 0, cores = static_cast<int>(std::thread::hardware_concurrency());
-  MPI_Comm_size(node, &here);
-  const int code = MPI_Allreduce(MPI_IN_PLACE, &cores, 1, MPI_INT, MPI_MAX, node);
-  MPI_Comm_free(&node);
-  check_mpi(code, "MPI_Allreduce", rank);
-  return cores < here;
-}
-
-/// Memory of each process of a communicator that the others on its node can read and write too. Where sharing is not
-/// possible it is memory like any other.
+/// Zeroed memory of each process of a communicator that the others on its node can read and write too. Where sharing is not
+/// possible, on all alike, it is memory like any other. Freeing it is no collective.
 class node_memory {
  public:
-  /// Collective over `comm`. All members give the same size.
-  node_memory(MPI_Comm comm, int rank, std::size_t bytes) : bytes_(bytes) {
-    int count = 0;
-    MPI_Comm_size(comm, &count);
-    bases_.assign(static_cast<std::size_t>(count), nullptr);
-    check_mpi(MPI_Comm_split_type(comm, MPI_COMM_TYPE_SHARED, rank, MPI_INFO_NULL, &node_), "MPI_Comm_split_type", rank);
-    MPI_Comm_set_errhandler(node_, MPI_ERRORS_RETURN);
-    int works = map(comm, rank) ? 1 : 0;
-    check_mpi(MPI_Allreduce(MPI_IN_PLACE, &works, 1, MPI_INT, MPI_MIN, comm), "MPI_Allreduce", rank);
-    if (works != 0) {
-      mine_ = bases_[static_cast<std::size_t>(rank)];
-      return;
+  /// Collective over `comm`, in which this process is `self` and process j is on the node nodes[j]. All give the same size.
+  node_memory(MPI_Comm comm, int self, const std::vector<int>& nodes, std::size_t bytes,
+              std::initializer_list<page_source> sources = {page_source::anonymous, page_source::file})
+      : bytes_(bytes) {
+    for (const auto source : sources) {
+      failure_ = share(comm, self, nodes, source);
+      if (failure_ == 0) {
+        mine_ = pages_[static_cast<std::size_t>(self)].get();
+        return;
+      }
     }
-    bases_.assign(static_cast<std::size_t>(count), nullptr);
-    own_.reset(new std::byte[bytes + cache_line_bytes]);
-    mine_ = aligned(own_.get());
+    pages_.clear();
+    pages_.resize(nodes.size());
+    own_ = aligned_bytes(static_cast<std::int64_t>(bytes));
+    mine_ = own_.get();
   }
   node_memory(const node_memory&) = delete;
   node_memory& operator=(const node_memory&) = delete;
-  /// Collective, before MPI_Finalize.
-  ~node_memory() {
-    if (window_ != MPI_WIN_NULL) {
-      MPI_Win_unlock_all(window_);
-      MPI_Win_free(&window_);
-    }
-    if (node_ != MPI_COMM_NULL) MPI_Comm_free(&node_);
-  }
 
+  [[nodiscard]] std::size_t bytes() const { return bytes_; }
   [[nodiscard]] std::byte* mine() const { return mine_; }
   [[nodiscard]] bool holds(const void* p) const {
     const auto at = static_cast<const std::byte*>(p);
     return mine_ <= at && at < mine_ + bytes_;
   }
-  /// Where this process finds the memory of `rank`; null on another node.
-  [[nodiscard]] std::byte* of(int rank) const { return bases_[static_cast<std::size_t>(rank)]; }
+  /// Where this process finds the memory of process `j`; null on another node.
+  [[nodiscard]] std::byte* of(int j) const { return pages_[static_cast<std::size_t>(j)].get(); }
+  /// The errno of a process that could not share, alike on all; 0: they share.
+  [[nodiscard]] int failure() const { return failure_; }
 
  private:
-  static std::byte* aligned(void* p) {
-    const auto past = reinterpret_cast<std::uintptr_t>(p) % cache_line_bytes;
-    return static_cast<std::byte*>(p) + (past == 0 ? 0 : cache_line_bytes - past);
+  int share(MPI_Comm comm, int self, const std::vector<int>& nodes, page_source source) {
+    const auto me = static_cast<std::size_t>(self);
+    offered_pages mine(source, bytes_);
+    std::vector<page_offer> offers(nodes.size());
+    check_mpi(MPI_Allgather(&mine.offer(), sizeof(page_offer), MPI_BYTE, offers.data(), sizeof(page_offer), MPI_BYTE, comm),
+              "MPI_Allgather", -1);
+    pages_.clear();
+    pages_.resize(nodes.size());
+    auto failure = static_cast<int>(mine.offer().failure);
+    for (std::size_t j = 0; j < nodes.size() && failure == 0; ++j) {
+      if (j == me || nodes[j] != nodes[me] || offers[j].failure != 0) continue;
+      pages_[j] = open_pages(offers[j], bytes_);
+      if (!pages_[j]) failure = errno;
+    }
+    check_mpi(MPI_Allreduce(MPI_IN_PLACE, &failure, 1, MPI_INT, MPI_MAX, comm), "MPI_Allreduce", -1);
+    pages_[me] = mine.take();
+    return failure;
   }
 
-  bool map(MPI_Comm comm, int rank) {
-    const auto bytes = static_cast<MPI_Aint>(bytes_ + cache_line_bytes);
-    void* base = nullptr;
-    if (MPI_Win_allocate_shared(bytes, 1, MPI_INFO_NULL, node_, &base, &window_) != MPI_SUCCESS) {
-      window_ = MPI_WIN_NULL;
-      return false;
-    }
-    MPI_Win_lock_all(MPI_MODE_NOCHECK, window_);
-    MPI_Group all = MPI_GROUP_NULL, here = MPI_GROUP_NULL;
-    MPI_Comm_group(comm, &all);
-    MPI_Comm_group(node_, &here);
-    int on_node = 0;
-    MPI_Comm_size(node_, &on_node);
-    bool found = true;
-    for (int j = 0; j < on_node; ++j) {
-      MPI_Aint size = 0;
-      int unit = 0, peer = 0;
-      found = found && MPI_Win_shared_query(window_, j, &size, &unit, &base) == MPI_SUCCESS &&
-              MPI_Group_translate_ranks(here, 1, &j, all, &peer) == MPI_SUCCESS;
-      if (found) bases_[static_cast<std::size_t>(peer)] = aligned(base);
-    }
-    MPI_Group_free(&here);
-    MPI_Group_free(&all);
-    return found && bases_[static_cast<std::size_t>(rank)] != nullptr;
-  }
-
-  MPI_Comm node_ = MPI_COMM_NULL;
-  MPI_Win window_ = MPI_WIN_NULL;
-  std::vector<std::byte*> bases_;
-  std::unique_ptr<std::byte[]> own_;
-  std::byte* mine_ = nullptr;
   std::size_t bytes_;
+  std::vector<mapped_pages> pages_;  // of the processes on this node
+  aligned_bytes own_;
+  std::byte* mine_ = nullptr;
+  int failure_ = 0;
 };
+
+/// Those of a communicator, by numbers that mean the same in all its processes.
+using node_memories = std::vector<std::shared_ptr<node_memory>>;
+
+/// Collective over `comm`: the number of one that all processes have let go of and that has these `bytes`, or else of an empty
+/// place, and all that they have let go of are freed. Throws gspmd::error, alike on all, unless they ask for the same size.
+inline std::size_t free_memory(node_memories& memories, MPI_Comm comm, std::size_t bytes) {
+  const auto asked = static_cast<std::int64_t>(bytes);
+  std::vector<std::int64_t> least{asked, -asked};
+  for (const auto& memory : memories) least.push_back(memory.use_count() > 1 ? 0 : 1);
+  check_mpi(MPI_Allreduce(MPI_IN_PLACE, least.data(), static_cast<int>(least.size()), MPI_INT64_T, MPI_MIN, comm),
+            "MPI_Allreduce", -1);
+  if (least[0] != -least[1])
+    throw error("some rank asks for " + std::to_string(least[0]) + " bytes of shared memory and some other for " +
+                std::to_string(-least[1]) + "; all ranks must run the same step");
+  const auto is_free = [&](std::size_t i) { return least[i + 2] != 0; };
+  for (std::size_t i = 0; i < memories.size(); ++i)
+    if (is_free(i) && memories[i] && memories[i]->bytes() == bytes) return i;
+  auto place = memories.size();
+  for (auto i = memories.size(); i-- > 0;)
+    if (is_free(i)) {
+      memories[i].reset();
+      place = i;
+    }
+  if (place == memories.size()) memories.emplace_back();
+  return place;
+}
 
 /// A place in one of several node_memory, as a number that means the same in all processes; 0: in none of them.
 using node_address = std::uint64_t;
 inline constexpr int node_offset_bits = 48;
 
-inline node_address address_of(const std::vector<std::unique_ptr<node_memory>>& memories, const void* p) {
+inline node_address address_of(const node_memories& memories, const void* p) {
   for (std::size_t i = 0; i < memories.size(); ++i)
-    if (memories[i]->holds(p))
+    if (memories[i] && memories[i]->holds(p))
       return (static_cast<node_address>(i) + 1) << node_offset_bits |
              static_cast<node_address>(static_cast<const std::byte*>(p) - memories[i]->mine());
   return 0;
 }
 
 /// Where this process finds what `rank` calls `address`; null where it cannot.
-inline std::byte* find(const std::vector<std::unique_ptr<node_memory>>& memories, int rank, node_address address) {
+inline std::byte* find(const node_memories& memories, int rank, node_address address) {
   if (address == 0) return nullptr;
   std::byte* const base = memories[static_cast<std::size_t>(address >> node_offset_bits) - 1]->of(rank);
   return base == nullptr ? nullptr : base + (address & ((node_address{1} << node_offset_bits) - 1));

@@ -3,19 +3,23 @@
 
 #include "gspmd/detail/exec/mpi_call.hpp"
 
+#include <atomic>
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
-#include <memory>
 #include <new>
+#include <string>
 #include <thread>
 #include <vector>
 
 #include "gspmd/detail/exec/box.hpp"
 #include "gspmd/detail/exec/combine.hpp"
 #include "gspmd/detail/exec/meeting.hpp"
+#include "gspmd/detail/exec/meeting_subject.hpp"
+#include "gspmd/detail/exec/mpi_node_memory.hpp"
 #include "gspmd/detail/exec/shared_memory.hpp"
 #include "gspmd/detail/ir/types.hpp"
+#include "gspmd/error.hpp"
 
 namespace gspmd::detail {
 
@@ -28,39 +32,31 @@ namespace gspmd::detail {
 /// Pieces alternate between two halves of the segment: who writes to a half again has met the others after they read it.
 class node_window {
  public:
-  /// Collective over `group`. Null, on all members alike, where they do not share memory.
-  static std::unique_ptr<node_window> make(MPI_Comm group, int rank) {
-    int n = 0, self = 0, on_node = 0;
-    MPI_Comm_size(group, &n);
-    MPI_Comm_rank(group, &self);
-    MPI_Comm node = MPI_COMM_NULL;
-    check_mpi(MPI_Comm_split_type(group, MPI_COMM_TYPE_SHARED, self, MPI_INFO_NULL, &node), "MPI_Comm_split_type", rank);
-    MPI_Comm_size(node, &on_node);
-    if (on_node != n) on_node = 0;
-    check_mpi(MPI_Allreduce(MPI_IN_PLACE, &on_node, 1, MPI_INT, MPI_MIN, group), "MPI_Allreduce", rank);
-    if (on_node == 0) {
-      MPI_Comm_free(&node);
-      return nullptr;
-    }
-    MPI_Comm_set_errhandler(node, MPI_ERRORS_RETURN);
-    auto made = std::unique_ptr<node_window>(new node_window(node, n, self));
-    int works = made->allocate() ? 1 : 0;
-    check_mpi(MPI_Allreduce(MPI_IN_PLACE, &works, 1, MPI_INT, MPI_MIN, group), "MPI_Allreduce", rank);
-    return works != 0 ? std::move(made) : nullptr;
+  /// Collective over `group`, whose members, of these ranks, share a node; this one is number `self`. Where the system lets them
+  /// share no memory, failure() says why, on all alike, and nothing else may be called.
+  node_window(MPI_Comm group, const std::vector<int>& ranks, std::int64_t self)
+      : group_(group),
+        ranks_(ranks),
+        memory_(group, static_cast<int>(self), std::vector<int>(ranks.size(), 0), segment_bytes),
+        n_(static_cast<std::int64_t>(ranks.size())),
+        self_(self) {
+    if (failure() != 0) return;
+    new (base(self_)) meeting_place;
+    check_mpi(MPI_Barrier(group_), "MPI_Barrier", ranks_[static_cast<std::size_t>(self_)]);
   }
   node_window(const node_window&) = delete;
   node_window& operator=(const node_window&) = delete;
-  /// Collective, before MPI_Finalize.
-  ~node_window() {
-    if (window_ != MPI_WIN_NULL) {
-      MPI_Win_unlock_all(window_);
-      MPI_Win_free(&window_);
-    }
-    MPI_Comm_free(&node_);
-  }
+  [[nodiscard]] int failure() const { return memory_.failure(); }
+  [[nodiscard]] static constexpr std::size_t bytes() { return segment_bytes; }
+
+  /// Tells the members that this one comes to no other meeting. Those that wait for it throw.
+  void leave() { place(self_).is_left.store(true, std::memory_order_release); }
 
   /// Small enough for an all_reduce by a single meeting, where each member reduces all of it.
   [[nodiscard]] bool is_small(std::int64_t bytes) const { return bytes * n_ <= 4096; }
+
+  /// The meetings that follow are for this; what it points at is there until they are over.
+  void begin(const meeting_subject& subject) { subject_ = subject; }
 
   /// Meets the members; each may then read the others' notes.
   template <class Note>
@@ -68,16 +64,6 @@ class node_window {
     static_assert(sizeof(Note) <= 32);
     std::memcpy(slot(self_).next_lane().mail, &note, sizeof note);
     return meet();
-  }
-  /// The same without waiting, for a member that does not read the notes and will not come to the next meeting before it has
-  /// heard from every other one that it passed this.
-  template <class Note>
-  void leave_note(const Note& note) {
-    static_assert(sizeof(Note) <= 32);
-    auto& mine = slot(self_);
-    auto& lane = mine.next_lane();
-    std::memcpy(lane.mail, &note, sizeof note);
-    lane.meeting.store(++mine.meetings, std::memory_order_release);
   }
   template <class Note>
   [[nodiscard]] Note note_of(std::int64_t j, unsigned parity) const {
@@ -87,17 +73,11 @@ class node_window {
   }
   unsigned meet() {
     return arrive_and_wait(
-        n_, self_, [this](std::int64_t j) -> meeting_slot& { return slot(j); },
-        [this](std::int64_t, auto is_here) {
-          std::this_thread::yield();
-          if (is_here()) return;  // MPI yields too, when there are more processes than cores
-          // a peer may be waiting in MPI for something that this process has to move on
-          int flag = 0;
-          MPI_Iprobe(MPI_ANY_SOURCE, MPI_ANY_TAG, node_, &flag, MPI_STATUS_IGNORE);
-        });
+        n_, self_, subject_.number, [this](std::int64_t j) -> meeting_slot& { return slot(j); },
+        [this](std::int64_t j, auto is_here) { idle(j, is_here); }, [this](std::int64_t j, unsigned) { throw_differs(j); });
   }
 
-  /// Shows `in`, at most small_shard_bytes, to the members; returns where to find theirs until the next but one collective.
+  /// Shows `in`, at most half_bytes, to the members; returns where to find theirs until the next but one collective.
   template <class T>
   auto share(const T* in, std::int64_t elems) {
     return show<T>([&](T* memory) { copy_row(memory, in, elems); });
@@ -133,33 +113,50 @@ class node_window {
 
  private:
   static constexpr std::int64_t page_bytes = 4096;
+  static constexpr auto segment_bytes = static_cast<std::size_t>(page_bytes + 4 * half_bytes);
 
-  node_window(MPI_Comm node, int n, int self) : node_(node), n_(n), self_(self) {}
+  /// What a segment begins with.
+  struct meeting_place {
+    meeting_slot slot;
+    std::atomic<bool> is_left{false};
+    std::atomic<std::uint64_t> told{0};  // the number of the meeting at which `subject` is what its owner came for
+    char subject[1024] = {};
+  };
+  static_assert(sizeof(meeting_place) <= page_bytes);
 
-  bool allocate() {
-    void* mine = nullptr;
-    const MPI_Aint bytes = page_bytes + 4 * half_bytes + static_cast<MPI_Aint>(cache_line_bytes);
-    if (MPI_Win_allocate_shared(bytes, 1, MPI_INFO_NULL, node_, &mine, &window_) != MPI_SUCCESS) {
-      window_ = MPI_WIN_NULL;
-      return false;
-    }
-    MPI_Win_lock_all(MPI_MODE_NOCHECK, window_);
-    for (int j = 0; j < n_; ++j) {
-      MPI_Aint size = 0;
-      int unit = 0;
-      void* base = nullptr;
-      if (MPI_Win_shared_query(window_, j, &size, &unit, &base) != MPI_SUCCESS) return false;
-      // Open MPI aligns to 8 bytes; memory is mapped by pages, so all processes find the same line
-      const auto past = reinterpret_cast<std::uintptr_t>(base) % cache_line_bytes;
-      bases_.push_back(static_cast<std::byte*>(base) + (past == 0 ? 0 : cache_line_bytes - past));
-      if (j == self_) new (bases_.back()) meeting_slot;
-    }
-    MPI_Win_sync(window_);
-    return MPI_Barrier(node_) == MPI_SUCCESS;
+  [[noreturn, gnu::noinline, gnu::cold]] void throw_left(std::int64_t j) const {
+    throw error("waits in a collective for rank " + std::to_string(ranks_[static_cast<std::size_t>(j)]) +
+                    ", whose communicator is gone; all ranks of a group must call the same collectives",
+                ranks_[static_cast<std::size_t>(self_)]);
   }
 
-  meeting_slot& slot(std::int64_t j) const { return *std::launder(reinterpret_cast<meeting_slot*>(base(j))); }
-  std::byte* base(std::int64_t j) const { return bases_[static_cast<std::size_t>(j)]; }
+  template <class IsHere>
+  void idle(std::int64_t j, IsHere is_here) {
+    std::this_thread::yield();
+    const bool is_left = place(j).is_left.load(std::memory_order_acquire);  // after it arrived for the last time
+    if (is_here()) return;  // MPI yields too, when there are more processes than cores
+    if (is_left) throw_left(j);
+    // a peer may be waiting in MPI for something that this process has to move on
+    int flag = 0;
+    MPI_Iprobe(MPI_ANY_SOURCE, MPI_ANY_TAG, group_, &flag, MPI_STATUS_IGNORE);
+  }
+
+  /// Member j came to the same meeting for something else, and finds out too: each tells what it came for.
+  [[noreturn, gnu::noinline, gnu::cold]] void throw_differs(std::int64_t j) {
+    auto& mine = place(self_);
+    const auto meeting = mine.slot.meetings;
+    const auto text = subject_.text();
+    mine.subject[text.copy(mine.subject, sizeof mine.subject - 1)] = '\0';
+    mine.told.store(meeting, std::memory_order_release);
+    const auto has_told = [&] { return place(j).told.load(std::memory_order_acquire) == meeting; };
+    while (!has_told()) idle(j, has_told);
+    const auto rank = [this](std::int64_t member) { return ranks_[static_cast<std::size_t>(member)]; };
+    throw error(different_collectives(rank(self_), text, rank(j), place(j).subject), rank(self_));
+  }
+
+  meeting_place& place(std::int64_t j) const { return *std::launder(reinterpret_cast<meeting_place*>(base(j))); }
+  meeting_slot& slot(std::int64_t j) const { return place(j).slot; }
+  std::byte* base(std::int64_t j) const { return memory_.of(static_cast<int>(j)); }
   template <class E>
   E* input_of(std::int64_t j, int half) const {
     return reinterpret_cast<E*>(base(j) + page_bytes + half * half_bytes);
@@ -236,12 +233,13 @@ class node_window {
     return half_;
   }
 
-  MPI_Comm node_;
-  MPI_Win window_ = MPI_WIN_NULL;
-  std::vector<std::byte*> bases_;
+  MPI_Comm group_;
+  std::vector<int> ranks_;
+  node_memory memory_;
   std::int64_t n_;
   std::int64_t self_;
   int half_ = 0;
+  meeting_subject subject_;
 };
 
 }  // namespace gspmd::detail

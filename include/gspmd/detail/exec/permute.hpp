@@ -7,6 +7,7 @@
 #include "gspmd/detail/exec/lanes.hpp"
 #include "gspmd/detail/exec/loops.hpp"
 #include "gspmd/detail/exec/spec.hpp"
+#include "gspmd/detail/exec/target.hpp"
 #include "gspmd/detail/exec/transpose_block.hpp"
 #include "gspmd/detail/support/inline_vec.hpp"
 
@@ -68,6 +69,11 @@ constexpr permutation_plan plan_permutation(const permutation_spec& s) {
   return p;
 }
 
+}  // namespace gspmd::detail
+
+namespace gspmd::detail {
+inline namespace GSPMD_TARGET {
+
 template <int Bytes, class T>
 inline void copy_rows(const permutation_plan& p, const T* in, T* out) {
   const auto bytes = Bytes > 0 ? static_cast<std::size_t>(Bytes) : static_cast<std::size_t>(p.row) * sizeof(T);
@@ -100,4 +106,5 @@ void permute(Spec spec, const T* in, T* out) {
   });
 }
 
+}  // namespace GSPMD_TARGET
 }  // namespace gspmd::detail

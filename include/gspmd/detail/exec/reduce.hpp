@@ -10,6 +10,7 @@
 #include "gspmd/detail/exec/reduce_rows.hpp"
 #include "gspmd/detail/exec/simd.hpp"
 #include "gspmd/detail/exec/spec.hpp"
+#include "gspmd/detail/exec/target.hpp"
 #include "gspmd/detail/ir/layout.hpp"
 
 /// Reduction of some dims of a dense local array.
@@ -78,24 +79,87 @@ constexpr reduction_plan plan_reduction(const reduction_spec& s) {
   return p;
 }
 
-/// Any number of runs of reduced dims, each bounded on its own: accumulates into a result full of identities.
+}  // namespace gspmd::detail
+
+namespace gspmd::detail {
+inline namespace GSPMD_TARGET {
+
+/// Any number of runs of reduced dims, each bounded on its own, and a piece of the result: the loops, and one after the other what
+/// they are about. The kept loops of a piece are dense in the result, and it has at most reduced_piece elements.
+template <monoid Kind, class U>
+struct nested_reduction {
+  strided_loop<2> loops[max_rank];
+  int count = 0;
+
+  /// The loops from `i` on.
+  void run(int i, const U* in, U* out, bool accumulate) const {
+    const auto& loop = loops[i];
+    const bool is_kept = loop.stride[1] != 0;
+    if (i == count - 1 && !is_kept) {
+      const U result = reduce_contiguous<Kind>(in, loop.extent);
+      *out = accumulate ? combine<Kind>(*out, result) : result;
+    } else if (i == count - 2 && !is_kept && loops[i + 1].stride[1] != 0) {
+      reduce_rows<Kind>(in, loop.extent, loop.stride[0], loops[i + 1].extent, out, accumulate);
+    } else if (is_kept) {
+      for (std::int64_t k = 0; k < loop.extent; ++k) run(i + 1, in + k * loop.stride[0], out + k * loop.stride[1], accumulate);
+    } else {
+      reduce(i, loop.extent, in, out, accumulate);
+    }
+  }
+
+ private:
+  void reduce(int i, std::int64_t n, const U* in, U* out, bool accumulate) const {
+    const auto step = loops[i].stride[0];
+    if (n <= parts_in_turn) {
+      for (std::int64_t k = 0; k < n; ++k) run(i + 1, in + k * step, out, accumulate || k > 0);
+      return;
+    }
+    std::int64_t width = 1;
+    for (int k = i + 1; k < count; ++k)
+      if (loops[k].stride[1] != 0) width *= loops[k].extent;
+    const auto part = part_size(n, parts_in_turn);
+    U sum[reduced_piece<U>];
+    for (std::int64_t k = 0; k < n; k += part) {
+      const bool adds = accumulate || k > 0;
+      reduce(i, std::min(part, n - k), in + k * step, adds ? sum : out, false);
+      if (adds) combine_row<Kind>(static_cast<const U*>(sum), width, out);
+    }
+  }
+};
+
+/// All pieces. The kept loops are cut, inner ones first, until what is left of them is a piece.
 template <monoid Kind, class U>
 void reduce_nested(const reduction_plan& p, const std::int64_t* valid, const U* in, U* out) {
-  strided_loop<2> loops[max_rank];
-  int count = p.loops.count;
-  for (int i = 0; i < count; ++i) {
-    loops[i] = p.loops[i];
-    if (p.loop_dim[i] >= 0) loops[i].extent = valid[p.loop_dim[i]];
+  nested_reduction<Kind, U> piece;
+  strided_loop<2> cuts[max_rank];
+  std::int64_t begin[max_rank]{};
+  piece.count = p.loops.count;
+  std::int64_t room = reduced_piece<U>;
+  for (int i = piece.count - 1; i >= 0; --i) {
+    auto& loop = piece.loops[i] = p.loops[i];
+    if (p.loop_dim[i] >= 0) {
+      loop.extent = valid[p.loop_dim[i]];
+      continue;
+    }
+    loop.extent = std::min(loop.extent, room);
+    room /= loop.extent;
   }
-  const auto last = loops[--count];
-  if (last.stride[1] == 0) {
-    for_each_offset<2>(loops, count, [&](const std::int64_t* at) {
-      out[at[1]] = combine<Kind>(out[at[1]], reduce_contiguous<Kind>(in + at[0], last.extent));
-    });
-  } else {
-    const auto rows = loops[--count].extent;  // kept runs are merged, so this one is reduced
-    for_each_offset<2>(loops, count,
-                       [&](const std::int64_t* at) { reduce_rows<Kind>(in + at[0], rows, last.extent, out + at[1], true); });
+  for (int i = 0; i < piece.count; ++i) cuts[i] = piece.loops[i];
+  for (int i = 0; i >= 0;) {
+    const U* from = in;
+    U* to = out;
+    for (int k = 0; k < piece.count; ++k) {
+      if (p.loop_dim[k] >= 0) continue;
+      from += begin[k] * p.loops[k].stride[0];
+      to += begin[k] * p.loops[k].stride[1];
+      piece.loops[k].extent = std::min(cuts[k].extent, p.loops[k].extent - begin[k]);
+    }
+    piece.run(0, from, to, false);
+    for (i = piece.count - 1; i >= 0; --i) {
+      if (p.loop_dim[i] >= 0) continue;
+      if ((begin[i] += cuts[i].extent) < p.loops[i].extent) break;
+      begin[i] = 0;
+    }
   }
 }
 
@@ -117,13 +181,12 @@ template <monoid Kind, class T>
   if (p.first_reduced < 0) {
     std::copy_n(in, p.out_elems, out);
   } else if (!p.is_simple || !is_whole) {
-    std::fill_n(typed_out, p.out_elems, identity<T>(Kind));
     reduce_nested<Kind>(p, valid, in, out);
   } else {
     const auto rows = valid[p.loop_dim[p.first_reduced]] * p.row;
     const auto step = p.outermost * p.row * p.inner;
     if (p.inner == 1) return reduce_each<Kind>(in, p.outer, step, rows, out);
-    for (std::int64_t o = 0; o < p.outer; ++o) reduce_rows<Kind>(in + o * step, rows, p.inner, out + o * p.inner, false);
+    for (std::int64_t o = 0; o < p.outer; ++o) reduce_rows<Kind>(in + o * step, rows, p.inner, p.inner, out + o * p.inner, false);
   }
 }
 
@@ -160,4 +223,5 @@ void reduce(Spec spec, const std::int64_t* valid, const T* in, T* out) {
   });
 }
 
+}  // namespace GSPMD_TARGET
 }  // namespace gspmd::detail

@@ -5,14 +5,17 @@
 #include <cstdint>
 
 #include "gspmd/detail/exec/monoid_ops.hpp"
+#include "gspmd/detail/exec/parts.hpp"
 #include "gspmd/detail/exec/simd.hpp"
+#include "gspmd/detail/exec/target.hpp"
 
 /// The inner loops of reductions: of a run of neighbours to one element, and of many rows to one row.
 namespace gspmd::detail {
+inline namespace GSPMD_TARGET {
 
-/// The reduction of `n` neighbours, n >= 1. Several partial results hide the latency of the operation.
+/// The reduction of so few neighbours that they need no parts. Several partial results hide the latency of the operation.
 template <monoid Kind, class U>
-inline U reduce_contiguous(const U* in, std::int64_t n) {
+inline U reduce_run(const U* in, std::int64_t n) {
   constexpr int lanes = simd_lanes<U>;
   std::int64_t i = 1;
   U result = in[0];
@@ -34,6 +37,18 @@ inline U reduce_contiguous(const U* in, std::int64_t n) {
     for (int l = 1; l < lanes; ++l) result = combine<Kind>(result, static_cast<U>(acc[l]));
   }
   for (; i < n; ++i) result = combine<Kind>(result, in[i]);
+  return result;
+}
+
+/// The reduction of `n` neighbours, n >= 1.
+template <monoid Kind, class U>
+inline U reduce_contiguous(const U* in, std::int64_t n) {
+  constexpr std::int64_t leaf = most_in_turn * 4 * simd_lanes<U>;
+  if (n <= leaf) return reduce_run<Kind>(in, n);
+  const auto part = part_size(n, leaf);
+  U result = reduce_contiguous<Kind>(in, part);
+  for (std::int64_t i = part; i < n; i += part)
+    result = combine<Kind>(result, reduce_contiguous<Kind>(in + i, std::min(part, n - i)));
   return result;
 }
 
@@ -60,7 +75,16 @@ inline void reduce_each(const U* in, std::int64_t outer, std::int64_t step, std:
   for (; o < outer; ++o) out[o] = reduce_contiguous<Kind>(in + o * step, n);
 }
 
-/// reduce_rows for rows shorter than a vector: several of them together are as long as a few vectors, folded at the end.
+/// out[j] = out[j] combined with row[j]
+template <monoid Kind, class U>
+inline void combine_row(const U* row, std::int64_t n, U* out) {
+  constexpr int lanes = simd_lanes<U>;
+  std::int64_t j = 0;
+  for (; j + lanes <= n; j += lanes) store_simd(out + j, combine_simd<Kind>(load_simd<U>(out + j), load_simd(row + j)));
+  for (; j < n; ++j) out[j] = combine<Kind>(out[j], row[j]);
+}
+
+/// Rows shorter than a vector that follow each other: several of them together are as long as a few vectors, folded at the end.
 template <monoid Kind, class U>
 inline void reduce_short_rows(const U* in, std::int64_t rows, std::int64_t n, U* out, bool accumulate) {
   constexpr int lanes = simd_lanes<U>, most = 4 * lanes;
@@ -68,49 +92,61 @@ inline void reduce_short_rows(const U* in, std::int64_t rows, std::int64_t n, U*
   U acc[most];
   std::copy_n(in, width, acc);
   std::int64_t i = together;
-  for (; i + together <= rows; i += together) {
-    const U* from = in + i * n;
-    std::int64_t w = 0;
-    for (; w + lanes <= width; w += lanes) store_simd(acc + w, combine_simd<Kind>(load_simd<U>(acc + w), load_simd(from + w)));
-    for (; w < width; ++w) acc[w] = combine<Kind>(acc[w], from[w]);
-  }
+  for (; i + together <= rows; i += together) combine_row<Kind>(in + i * n, width, acc);
   for (std::int64_t w = n; w < width; ++w) acc[w % n] = combine<Kind>(acc[w % n], acc[w]);
   for (; i < rows; ++i)
     for (std::int64_t j = 0; j < n; ++j) acc[j] = combine<Kind>(acc[j], in[i * n + j]);
   for (std::int64_t j = 0; j < n; ++j) out[j] = accumulate ? combine<Kind>(out[j], acc[j]) : acc[j];
 }
 
-/// out[j] = the reduction of in[i * n + j] over i < rows; with `accumulate` also with what out holds. rows, n >= 1.
+/// So few rows that they need no parts.
 template <monoid Kind, class U>
-inline void reduce_rows(const U* in, std::int64_t rows, std::int64_t n, U* out, bool accumulate) {
+inline void reduce_few_rows(const U* in, std::int64_t rows, std::int64_t step, std::int64_t n, U* out, bool accumulate) {
   constexpr int lanes = simd_lanes<U>;
-  if (n <= lanes && rows >= 4 * lanes) return reduce_short_rows<Kind>(in, rows, n, out, accumulate);
-  constexpr std::int64_t chunk = 8192 / static_cast<int>(sizeof(U));  // a piece of the result that stays in the first cache
-  for (std::int64_t begin = 0; begin < n; begin += chunk) {
-    const auto end = std::min(begin + chunk, n);
-    std::int64_t i = 0;
-    if (!accumulate) {
-      std::copy(in + begin, in + end, out + begin);
-      i = 1;
+  if (n == step && n <= lanes && rows >= 4 * lanes) return reduce_short_rows<Kind>(in, rows, n, out, accumulate);
+  std::int64_t i = 0;
+  if (!accumulate) {
+    std::copy_n(in, n, out);
+    i = 1;
+  }
+  for (; i + 4 <= rows; i += 4) {
+    const U *r0 = in + i * step, *r1 = r0 + step, *r2 = r1 + step, *r3 = r2 + step;
+    std::int64_t j = 0;
+    for (; j + lanes <= n; j += lanes) {
+      const auto sum = combine_simd<Kind>(combine_simd<Kind>(load_simd(r0 + j), load_simd(r1 + j)),
+                                          combine_simd<Kind>(load_simd(r2 + j), load_simd(r3 + j)));
+      store_simd(out + j, combine_simd<Kind>(load_simd<U>(out + j), sum));
     }
-    for (; i + 4 <= rows; i += 4) {
-      const U *r0 = in + i * n, *r1 = r0 + n, *r2 = r1 + n, *r3 = r2 + n;
-      auto j = begin;
-      for (; j + lanes <= end; j += lanes) {
-        const auto sum = combine_simd<Kind>(combine_simd<Kind>(load_simd(r0 + j), load_simd(r1 + j)),
-                                            combine_simd<Kind>(load_simd(r2 + j), load_simd(r3 + j)));
-        store_simd(out + j, combine_simd<Kind>(load_simd<U>(out + j), sum));
-      }
-      for (; j < end; ++j)
-        out[j] = combine<Kind>(out[j], combine<Kind>(combine<Kind>(r0[j], r1[j]), combine<Kind>(r2[j], r3[j])));
-    }
-    for (; i < rows; ++i) {
-      const U* row = in + i * n;
-      auto j = begin;
-      for (; j + lanes <= end; j += lanes) store_simd(out + j, combine_simd<Kind>(load_simd<U>(out + j), load_simd(row + j)));
-      for (; j < end; ++j) out[j] = combine<Kind>(out[j], row[j]);
-    }
+    for (; j < n; ++j) out[j] = combine<Kind>(out[j], combine<Kind>(combine<Kind>(r0[j], r1[j]), combine<Kind>(r2[j], r3[j])));
+  }
+  for (; i < rows; ++i) combine_row<Kind>(in + i * step, n, out);
+}
+
+/// A piece of a result that stays in the first cache.
+template <class U>
+inline constexpr std::int64_t reduced_piece = 8192 / static_cast<std::int64_t>(sizeof(U));
+
+/// reduce_rows for at most reduced_piece columns.
+template <monoid Kind, class U>
+void reduce_piece_of_rows(const U* in, std::int64_t rows, std::int64_t step, std::int64_t n, U* out, bool accumulate) {
+  constexpr int lanes = simd_lanes<U>;
+  const auto leaf = most_in_turn * (n == step && n <= lanes ? 4 * lanes / n : 4);
+  if (rows <= leaf) return reduce_few_rows<Kind>(in, rows, step, n, out, accumulate);
+  const auto part = part_size(rows, leaf);
+  U sum[reduced_piece<U>];
+  for (std::int64_t i = 0; i < rows; i += part) {
+    const bool adds = accumulate || i > 0;
+    reduce_piece_of_rows<Kind>(in + i * step, std::min(part, rows - i), step, n, adds ? sum : out, false);
+    if (adds) combine_row<Kind>(static_cast<const U*>(sum), n, out);
   }
 }
 
+/// out[j] = the reduction of in[i * step + j] over i < rows, for j < n; with `accumulate` also with what out holds. rows, n >= 1.
+template <monoid Kind, class U>
+inline void reduce_rows(const U* in, std::int64_t rows, std::int64_t step, std::int64_t n, U* out, bool accumulate) {
+  for (std::int64_t begin = 0; begin < n; begin += reduced_piece<U>)
+    reduce_piece_of_rows<Kind>(in + begin, rows, step, std::min(reduced_piece<U>, n - begin), out + begin, accumulate);
+}
+
+}  // namespace GSPMD_TARGET
 }  // namespace gspmd::detail

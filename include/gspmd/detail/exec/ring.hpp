@@ -3,6 +3,7 @@
 
 #include <cstdint>
 
+#include "gspmd/detail/exec/collective.hpp"
 #include "gspmd/detail/ir/layout.hpp"
 #include "gspmd/detail/support/inline_vec.hpp"
 
@@ -13,6 +14,7 @@ namespace gspmd::detail {
 struct ring {
   inline_vec<std::int8_t, max_axes> axes{};
   std::int64_t bytes = 0;
+  collective_origin origin{};
 
   [[nodiscard]] constexpr axis_mask mask() const {
     axis_mask all = 0;

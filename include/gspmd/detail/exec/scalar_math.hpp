@@ -5,11 +5,14 @@
 #include <limits>
 #include <type_traits>
 
+#include "gspmd/detail/exec/target.hpp"
+
 /// Square root, exponential, logarithm and their kin without branches and calls, so that a loop that contains one is still
 /// vectorised. The C library's functions would keep the whole fused loop scalar.
 ///
 /// The square root is the correctly rounded one of the hardware. The others are within about 2 ulp.
 namespace gspmd::detail {
+inline namespace GSPMD_TARGET {
 
 // The builtins, because std:: has functions around them, and GCC inlines no plain function into one of other options (see
 // fused_loop.hpp).
@@ -190,4 +193,5 @@ template <class T>
   return choose(x < T(0), e, T(1)) / (T(1) + e);
 }
 
+}  // namespace GSPMD_TARGET
 }  // namespace gspmd::detail

@@ -7,14 +7,16 @@
 #include <type_traits>
 
 #include "gspmd/detail/exec/scalar_math.hpp"
+#include "gspmd/detail/exec/target.hpp"
 #include "gspmd/detail/ir/opcode.hpp"
 #include "gspmd/detail/ir/types.hpp"
 
 /// What every elementwise opcode means on one element, after StableHLO, for the static and the run-time path alike.
 ///
-/// The elements past the end of an uneven shard are computed too and hold anything: nothing here traps or is undefined,
-/// whatever the operands. Choices are written as selects, because a branch would keep the loop from being vectorised.
+/// Nothing here is undefined, whatever the operands. Choices are written as selects, because a branch would keep the loop from
+/// being vectorised.
 namespace gspmd::detail {
+inline namespace GSPMD_TARGET {
 
 /// True when `op` exists on operands of `type` (of select: the type of the two values). `map` depends on its function.
 constexpr bool is_defined(opcode op, dtype type) {
@@ -197,4 +199,5 @@ constexpr bool accepts(const map_function& f, dtype type) {
   return false;
 }
 
+}  // namespace GSPMD_TARGET
 }  // namespace gspmd::detail

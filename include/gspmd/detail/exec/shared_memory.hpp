@@ -8,6 +8,7 @@
 #include "gspmd/detail/exec/combine.hpp"
 #include "gspmd/detail/exec/lanes.hpp"
 #include "gspmd/detail/exec/ring.hpp"
+#include "gspmd/detail/exec/target.hpp"
 #include "gspmd/detail/ir/layout.hpp"
 
 /// The share of one device in a collective when it can read the buffers of its peers. Threads do their shares at once
@@ -36,6 +37,11 @@ struct ring_buffers {
   peer_inputs from;
   peer_outputs to;
 };
+
+}  // namespace gspmd::detail
+
+namespace gspmd::detail {
+inline namespace GSPMD_TARGET {
 
 inline void copy_bytes(void* out, const void* in, const placed_box& placed, std::int64_t bytes_per_elem, bool streaming) {
   const auto copy = [&](auto element) {
@@ -174,4 +180,5 @@ void reduce_alone(const mesh_shape& mesh, const reduction& r, const coordinates&
       mesh, cut, me, [in](std::int64_t) { return in; }, out, sizeof(T));
 }
 
+}  // namespace GSPMD_TARGET
 }  // namespace gspmd::detail

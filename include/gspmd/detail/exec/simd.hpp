@@ -7,15 +7,23 @@
 
 #include "gspmd/detail/exec/lanes.hpp"
 #include "gspmd/detail/exec/monoid_ops.hpp"
+#include "gspmd/detail/exec/target.hpp"
 
 /// Vectors as wide as the machine that is compiled for. Compilers vectorise reductions over floats and loops of unknown
 /// length only at some levels of optimisation; with these types the kernels are fast at -O2 as well.
 namespace gspmd::detail {
+inline namespace GSPMD_TARGET {
 
 inline constexpr int simd_bytes = static_cast<int>(lane_bytes);
 
 template <class T>
 using simd = typename lanes<T>::type;
+
+/// A vector of so many bytes: where a whole one does not fit.
+template <class T, int Bytes>
+struct short_vector {
+  typedef T type __attribute__((vector_size(Bytes)));
+};
 
 template <class T>
 inline constexpr int simd_lanes = simd_bytes / static_cast<int>(sizeof(T));
@@ -61,4 +69,5 @@ inline V combine_simd(V a, V b) {
   else return a | b;
 }
 
+}  // namespace GSPMD_TARGET
 }  // namespace gspmd::detail

@@ -8,6 +8,7 @@
 
 #include "gspmd/detail/exec/fused_static.hpp"
 #include "gspmd/detail/exec/local_step.hpp"
+#include "gspmd/detail/exec/meeting_subject.hpp"
 #include "gspmd/detail/exec/windowed.hpp"
 #include "gspmd/error.hpp"
 
@@ -20,6 +21,7 @@ template <class Program, int G>
 struct static_group {
   static constexpr const planned_group& group = Program::view.groups[static_cast<std::size_t>(G)];
   static constexpr const extents& loop = group.loop;
+  static constexpr dim_mask cut = group.cut;
   static constexpr auto ops =
       Program::view.scalar_ops.subspan(static_cast<std::size_t>(group.ops.begin), static_cast<std::size_t>(group.ops.count));
   static constexpr auto stores =
@@ -27,7 +29,7 @@ struct static_group {
 };
 
 inline fused_group group_of(const plan_view& plan, const plan_step& s) {
-  const auto& g = plan.groups[static_cast<std::size_t>(s.spec)];
+  const auto& g = group_of_step(plan, s);
   return {g.loop, plan.scalar_ops.subspan(static_cast<std::size_t>(g.ops.begin), static_cast<std::size_t>(g.ops.count)),
           plan.stores.subspan(static_cast<std::size_t>(g.stores.begin), static_cast<std::size_t>(g.stores.count))};
 }
@@ -119,9 +121,11 @@ void run_static_permute(const plan_view& plan, const plan_step& s, const device_
                                              void** outputs, std::int64_t* offsets) {
   for (int k = 0; k < s.operands.count; ++k) inputs[k] = device.read(plan.operand(s, k).where);
   for (int k = 0; k < s.results.count; ++k) outputs[k] = device.write(plan.result(s, k).where);
-  for (int b = 0; b < s.bounds.count; ++b)
-    offsets[b] = first_index(plan, plan.bounds[static_cast<std::size_t>(s.bounds.begin + b)], device.at);
-  run_fused_rows(group_of(plan, s), compute, at, inputs, outputs, offsets);
+  find_offsets(plan, s, device, offsets);
+  const auto& group = group_of_step(plan, s);
+  if (group.cut == 0) return run_fused_rows(group_of(plan, s), group.loop, compute, at, inputs, outputs, offsets);
+  run_fused_rows(group_of(plan, s), existing_loop(plan, s, device), compute, at, inputs, outputs, offsets);
+  clear_results(plan, s, device);
 }
 template <class Row, int Operands, int Results, int Bounds>
 void run_static_fused(const plan_view& plan, const plan_step& s, const device_memory& device) {
@@ -172,8 +176,8 @@ template <class Program, int I>
 struct static_communication {
   static constexpr const plan_step& s = Program::view.steps[static_cast<std::size_t>(I)];
   static constexpr auto value = [] {
-    if constexpr (s.what == action::move) return movement_of(Program::view, s);
-    else return reduction_of(Program::view, s);
+    if constexpr (s.what == action::move) return numbered(*Program::view.mesh, movement_of(Program::view, s));
+    else return numbered(*Program::view.mesh, reduction_of(Program::view, s));
   }();
 };
 
@@ -267,8 +271,10 @@ void run_static_steps(const plan_view& plan, const static_action<Comm>* actions,
         to[d] = devices[d].write(plan.result(s).where);
       }
       a.collective(comm, *plan.mesh, a.description, from, to);
+      for (int d = 0; d < count; ++d) clear_results(plan, s, devices[d]);
     } else if (a.windowed != nullptr) {
       a.windowed(plan, s, comm, devices);
+      for (int d = 0; d < count; ++d) clear_results(plan, s, devices[d]);
     } else if (s.what == action::loop_begin) {
       for (std::int64_t t = 0; t < s.trips; ++t) {
         set_counter(plan, s, devices, count, t);

@@ -36,21 +36,10 @@ namespace gspmd::detail {
              : "laid out otherwise on another mesh of the devices; annotate both alike, or bring it over with to_step"));
 }
 
-/// Throws if an output is given the memory of an input that is read after it is written.
-[[gnu::noinline]] inline void check_memory(const plan_view& plan, std::size_t devices, const void* const* inputs,
-                                           void* const* outputs) {
-  const auto input_count = plan.inputs.size();
-  const auto output_count = plan.outputs.size();
-  for (std::size_t d = 0; d < devices; ++d)
-    for (std::size_t k = 0; k < output_count; ++k)
-      for (std::size_t i = 0; i < input_count; ++i)
-        if (outputs[d * output_count + k] == inputs[d * input_count + i] && plan.shared_inputs[k] != static_cast<int>(i) &&
-            elements(plan.value(plan.outputs[k]).local) > 0)
-          throw error("step: output " + std::to_string(k) + " is given the memory of input " + std::to_string(i) +
-                      ", which is read after the output is written; give it memory of its own (step::shared_input says what may "
-                      "be shared)");
+[[noreturn, gnu::cold, gnu::noinline]] inline void throw_empty(const plan_view& plan, std::size_t leaf) {
+  throw error(leaf_text(plan, leaf) +
+              " is an empty sharded_array, never filled or moved from; make it with scatter or make_result");
 }
-
 [[noreturn, gnu::noinline]] inline void throw_several_devices(std::size_t count) {
   throw error("step: the communicator holds " + std::to_string(count) + " devices; give a sharded_array for every tensor");
 }

@@ -7,9 +7,11 @@
 
 #include "gspmd/detail/exec/lanes.hpp"
 #include "gspmd/detail/exec/simd.hpp"
+#include "gspmd/detail/exec/target.hpp"
 
 /// Transposition of a plane by square blocks that fit the vector registers.
 namespace gspmd::detail {
+inline namespace GSPMD_TARGET {
 
 /// The shuffle that stage `Step` of the transposition needs: of rows r and r + Step, the lanes whose bit `Step` is unset
 /// (Upper: set), so that after all stages row and lane have changed places.
@@ -79,4 +81,5 @@ inline void transpose_plane(std::int64_t rows, std::int64_t columns, const T* in
     }
 }
 
+}  // namespace GSPMD_TARGET
 }  // namespace gspmd::detail

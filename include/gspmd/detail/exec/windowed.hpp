@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 
@@ -95,7 +96,9 @@ class window_turn {
     const auto placed = place_window(whole, dim, begin, size, room);
     if (w_.operand_at < 0) return from + placed.in_offset;
     T* const window = scratch() + w_.operand_at;
-    if (elements(whole) > 0) copy_box(window, from, placed);
+    if (elements(whole) == 0) return window;
+    if (size < room) std::fill_n(window, elements(whole) / whole[dim] * room, T{});
+    copy_box(window, from, placed);
     return window;
   }
 

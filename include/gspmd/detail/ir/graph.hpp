@@ -10,6 +10,7 @@
 #include "gspmd/detail/ir/types.hpp"
 #include "gspmd/detail/support/inline_vec.hpp"
 #include "gspmd/detail/support/mistake.hpp"
+#include "gspmd/detail/support/saturating.hpp"
 #include "gspmd/detail/support/text.hpp"
 #include "gspmd/detail/support/vec.hpp"
 
@@ -67,6 +68,7 @@ class graph {
   kept_functions* functions = nullptr;  // where functions with state are kept; null: there is no such place
   int open_region = -1;                 // where `add` puts nodes
   bool has_regions = false;
+  std::int64_t largest_bytes = 0;   // of a tensor
   bool allow_replication = true;    // for all operators; programs that users write start without it
   text error;                       // the first mistake found; operators after it are not checked
   mistake broken = mistake::other;  // the rule it breaks
@@ -83,6 +85,17 @@ class graph {
     nodes.push_back(n);
     return static_cast<int>(nodes.size()) - 1;
   }
+  /// Whether the bytes of a tensor can be counted; records the mistake if not. Asked for what may be larger than every tensor
+  /// before it.
+  constexpr bool is_countable(const node& n, std::string_view op) {
+    const std::int64_t bytes = bounded_bytes(n.shape, bytes_of(n.type));
+    if (bytes > largest_bytes) largest_bytes = bytes;
+    if (bytes >= 0 && bytes <= most_bytes) return true;
+    fail(n.at, op, mistake::size, size_problem(n.shape, bytes_of(n.type)));
+    return false;
+  }
+  /// Adds a node that may be larger than its operands.
+  constexpr int add_sized(const node& n) { return is_countable(n, name_of(n.op)) ? add(n) : -1; }
   /// Adds a node that opens a region; what is added from now on stands in its body.
   constexpr int open(node n) {
     const int id = add(n);
@@ -112,9 +125,25 @@ class graph {
     }
     return -1;
   }
-  /// `einsum at mlp.cpp:12`, `input 0`, or where there are no lines but names: "einsum `scores`"
+  /// Adds what a refused operator leaves: a tensor of the type and shape that its result would have, so that what the program
+  /// goes on to ask of it (its rank, an extent) makes no second mistake of the first.
+  constexpr int add_stand_in(dtype type, const extents& shape) {
+    if (!failed()) fail({}, "program", mistake::other, "a value of another program is used");
+    node n;
+    n.op = opcode::constant;
+    n.type = type;
+    n.shape = shape;
+    for (auto& e : n.shape) e = e < 0 ? 1 : e;
+    if (bounded_bytes(n.shape, bytes_of(type)) > most_bytes)
+      for (auto& e : n.shape) e = 1;
+    n.region = open_region;
+    nodes.push_back(n);
+    return static_cast<int>(nodes.size()) - 1;
+  }
+  /// `einsum at mlp.cpp:12`, `input 0`, or where there are no lines but names: "einsum `scores`", or neither: `compile`
   static constexpr text place(location at, std::string_view op) {
     if (at.is_input()) return text("input ") << at.line;
+    if (at.line == 0 && *at.file == '\0') return op;
     if (at.line == 0) return text(op) << " `" << at.file << '`';
     return text(op) << " at " << base_name(at.file) << ':' << at.line;
   }

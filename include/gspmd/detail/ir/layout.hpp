@@ -238,6 +238,18 @@ constexpr std::int64_t local_elements(const mesh_shape& mesh, const extents& glo
   return n;
 }
 
+/// The dims of which some device holds less than a whole shard, the rest being padding.
+constexpr dim_mask padded_dims(const mesh_shape& mesh, const extents& global, const sharding& s) {
+  dim_mask dims = 0;
+  for (int i = 0; i < s.splits.count;) {
+    const int dim = s.splits.items[i].dim;
+    std::int64_t parts = 1;
+    for (; i < s.splits.count && s.splits.items[i].dim == dim; ++i) parts *= mesh.sizes.items[s.splits.items[i].axis];
+    if (global.items[dim] % parts != 0) dims |= dim_bit(dim);
+  }
+  return dims;
+}
+
 /// The half-open range of global indices that are really there; the rest of the shard up to its extent is padding.
 struct index_range {
   std::int64_t begin = 0;

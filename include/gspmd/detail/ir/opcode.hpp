@@ -70,24 +70,14 @@ enum class opcode : std::uint8_t {
 inline constexpr int opcode_count = static_cast<int>(opcode::cond_result) + 1;
 
 constexpr const char* name_of(opcode op) {
-  constexpr const char* names[opcode_count] = {"parameter",   "constant",      "iota",
-                                               "abs",         "negate",        "sign",
-                                               "exponential", "log",           "sqrt",
-                                               "rsqrt",       "tanh",          "logistic",
-                                               "relu",        "sine",          "cosine",
-                                               "floor",       "ceil",          "not",
-                                               "convert",     "add",           "subtract",
-                                               "multiply",    "divide",        "maximum",
-                                               "minimum",     "power",         "and",
-                                               "or",          "compare_eq",    "compare_ne",
-                                               "compare_lt",  "compare_le",    "compare_gt",
-                                               "compare_ge",  "select",        "map",
-                                               "einsum",      "reduce",        "broadcast_in_dim",
-                                               "transpose",   "reshape",       "reshard",
-                                               "shard_alike", "dynamic_index", "dynamic_update",
-                                               "shift",       "local_op",      "loop",
-                                               "carry",       "loop_result",   "branch",
-                                               "otherwise",   "cond_result"};
+  constexpr const char* names[opcode_count] = {
+      "parameter",  "constant",    "iota",        "abs",       "negate",     "sign",       "exponential",      "log",
+      "sqrt",       "rsqrt",       "tanh",        "logistic",  "relu",       "sine",       "cosine",           "floor",
+      "ceil",       "not",         "convert",     "add",       "subtract",   "multiply",   "divide",           "maximum",
+      "minimum",    "power",       "and",         "or",        "compare_eq", "compare_ne", "compare_lt",       "compare_le",
+      "compare_gt", "compare_ge",  "select",      "map",       "einsum",     "reduce",     "broadcast_in_dim", "transpose",
+      "reshape",    "reshard",     "shard_alike", "row",       "set_row",    "shift",      "local_op",         "loop",
+      "carry",      "loop_result", "branch",      "otherwise", "cond_result"};
   return names[static_cast<int>(op)];
 }
 

@@ -51,13 +51,15 @@ struct planned_value {
   sharding layout;
   extents local;
   memory_place where;
-  int step = -1;  // that computes it; -1: an input, or read through strides where it is used
+  int step = -1;           // that computes it; -1: an input, or read through strides where it is used
+  bool is_padded = false;  // on some device
   friend constexpr bool operator==(const planned_value&, const planned_value&) = default;
 };
 
 /// A number that a step needs and only the device knows: how much of a dim of a shard is not padding, or where it begins.
 struct bound {
-  std::int8_t index = 0;  // contract: the letter; reduce: the dim; fused: the slot of the iota
+  std::int8_t index =
+      0;  // contract: the letter; reduce: the dim; fused: none for an iota (in their order), then the dims in `cut`
   int value = 0;
   std::int8_t dim = 0;
   friend constexpr bool operator==(const bound&, const bound&) = default;
@@ -72,6 +74,7 @@ struct table_range {
 
 struct planned_group {
   extents loop;
+  dim_mask cut = 0;  // loop dims that end early on some device: no loop computes padding
   table_range ops;
   table_range stores;
   friend constexpr bool operator==(const planned_group&, const planned_group&) = default;
@@ -200,12 +203,17 @@ struct plan_view {
   }
 };
 
+constexpr collective_origin origin_of(const plan_view& p, const plan_step& s) {
+  const auto& n = p.nodes[static_cast<std::size_t>(s.node)];
+  return {true, n.op, n.at.file, n.at.line};
+}
 constexpr movement movement_of(const plan_view& p, const plan_step& s) {
   const auto& from = p.operand(s, 0);
   const auto& to = p.result(s);
   if (s.shift.any())
-    return {from.global, from.layout, to.layout, halo_of(*p.mesh, from.global, from.layout, s.shift).axes, s.shift};
-  return {from.global, from.layout, to.layout, movement_axes(*p.mesh, from.global, from.layout, to.layout)};
+    return {from.global, from.layout,    to.layout, halo_of(*p.mesh, from.global, from.layout, s.shift).axes,
+            s.shift,     origin_of(p, s)};
+  return {from.global, from.layout, to.layout, movement_axes(*p.mesh, from.global, from.layout, to.layout), {}, origin_of(p, s)};
 }
 constexpr const planned_window& window_of(const plan_view& p, const plan_step& s) {
   return p.windows[static_cast<std::size_t>(s.spec)];
@@ -213,19 +221,19 @@ constexpr const planned_window& window_of(const plan_view& p, const plan_step& s
 constexpr ring ring_of(const plan_view& p, const plan_step& s) {
   const auto& w = window_of(p, s);
   const auto& shard = p.operand(s, w.operand);
-  return {w.axes, elements(shard.local) * bytes_of(shard.type)};
+  return {w.axes, elements(shard.local) * bytes_of(shard.type), origin_of(p, s)};
 }
 constexpr reduction reduction_of(const plan_view& p, const plan_step& s) {
   const auto& from = p.operand(s, 0);
   const auto& to = p.result(s);
   if (s.operands.count > 1) {  // as one list of elements
-    reduction all{extents(1, 0), {}, {}, from.layout.partial & ~to.layout.partial, from.layout.kind};
+    reduction all{extents(1, 0), {}, {}, from.layout.partial & ~to.layout.partial, from.layout.kind, origin_of(p, s)};
     for (int k = 0; k < s.operands.count; ++k) all.global[0] += elements(p.operand(s, k).local);
     all.from.partial = all.axes;
     all.from.kind = all.kind;
     return all;
   }
-  return {from.global, from.layout, to.layout, from.layout.partial & ~to.layout.partial, from.layout.kind};
+  return {from.global, from.layout, to.layout, from.layout.partial & ~to.layout.partial, from.layout.kind, origin_of(p, s)};
 }
 
 }  // namespace gspmd::detail

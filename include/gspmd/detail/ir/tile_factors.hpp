@@ -56,9 +56,10 @@ constexpr std::vector<tile_factor> factors_of_list(const std::vector<std::int64_
 
 constexpr std::vector<tile_factor> factors_of_iota(const xla_tiles& x) {
   std::vector<tile_factor> result;
+  std::vector<std::int64_t> apart(x.iota.size(), 1);
+  for (auto i = x.iota.size(); i-- > 1;) apart[i - 1] = apart[i] * x.iota[i];
   for (const int t : x.transpose) {
-    tile_factor f{x.iota[static_cast<std::size_t>(t)], 1, 0};
-    for (auto i = static_cast<std::size_t>(t) + 1; i < x.iota.size(); ++i) f.stride *= x.iota[i];
+    tile_factor f{x.iota[static_cast<std::size_t>(t)], apart[static_cast<std::size_t>(t)], 0};
     if (f.size == 1) continue;
     if (!result.empty() && result.back().stride == f.size * f.stride) {
       result.back().size *= f.size;
@@ -97,18 +98,21 @@ constexpr bool cut_at_dims(std::vector<tile_factor>& factors, const std::vector<
 /// Who belongs to a subgroup counts, not in which order: brings the subgroups of a list into one order of kinds and sorts them.
 constexpr xla_tiles with_sorted_subgroups(const xla_tiles& x) {
   const int rank = x.rank();
-  std::vector<std::size_t> order;  // of the dims of x
+  std::vector<std::size_t> order;  // of the dims of x, but those of one part
   xla_tiles result;
   result.kind = x.kind;
+  const auto take = [&](std::size_t d) {
+    if (x.dims[d] > 1) order.push_back(d);
+  };
   for (int d = 0; d < rank; ++d) {
-    order.push_back(static_cast<std::size_t>(d));
+    take(static_cast<std::size_t>(d));
     result.dims.push_back(x.dims[static_cast<std::size_t>(d)]);
   }
   for (const auto kind : subgroup_kinds) {
     std::int64_t size = 1;
     for (std::size_t g = 0; g < x.subgroups.size(); ++g)
       if (x.subgroups[g] == kind) {
-        order.push_back(static_cast<std::size_t>(rank) + g);
+        take(static_cast<std::size_t>(rank) + g);
         size *= x.dims[static_cast<std::size_t>(rank) + g];
       }
     result.dims.push_back(size);

@@ -40,6 +40,18 @@ constexpr const char* name_of(dtype type) {
   return "?";
 }
 
+/// As a program writes it: convert<double>(x).
+constexpr const char* cpp_name_of(dtype type) {
+  switch (type) {
+    case dtype::f32: return "float";
+    case dtype::f64: return "double";
+    case dtype::s32: return "std::int32_t";
+    case dtype::s64: return "std::int64_t";
+    case dtype::pred: return "bool";
+  }
+  return "?";
+}
+
 constexpr const char* name_of(monoid kind) {
   switch (kind) {
     case monoid::add: return "add";
@@ -56,9 +68,18 @@ template <class T>
 inline constexpr bool is_element = std::is_same_v<T, float> || std::is_same_v<T, double> || std::is_same_v<T, std::int32_t> ||
                                    std::is_same_v<T, std::int64_t> || std::is_same_v<T, bool>;
 
+/// Reports what is no element type, once. (A function: a class with a failed static_assert is no class for Clang.)
+template <class T>
+constexpr bool is_checked_element() {
+  static_assert(is_element<T>,
+                "gspmd: an element type is one of float, double, int32_t, int64_t, bool; a complex tensor is two tensors, one of "
+                "real and one of imaginary parts");
+  return is_element<T>;
+}
+
 template <class T>
 constexpr dtype dtype_of() {
-  static_assert(is_element<T>, "gspmd: an element type is one of float, double, int32_t, int64_t, bool");
+  static_assert(is_checked_element<T>() || true);
   if constexpr (std::is_same_v<T, float>) return dtype::f32;
   else if constexpr (std::is_same_v<T, double>) return dtype::f64;
   else if constexpr (std::is_same_v<T, std::int32_t>) return dtype::s32;

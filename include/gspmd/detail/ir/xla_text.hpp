@@ -320,13 +320,12 @@ constexpr void write_ints(text& t, const auto& list) {
 /// The device ids of a tiled sharding, row-major over its dims.
 constexpr std::vector<std::int64_t> devices_of(const xla_tiles& x) {
   if (x.iota.empty()) return x.devices;
-  const auto n = static_cast<int>(x.iota.size());
-  std::vector<std::int64_t> size, stride, at;
+  std::vector<std::int64_t> apart(x.iota.size(), 1), size, stride, at;
+  for (auto i = x.iota.size(); i-- > 1;) apart[i - 1] = apart[i] * x.iota[i];
   for (const int t : x.transpose) {
-    std::int64_t s = 1;
-    for (int i = t + 1; i < n; ++i) s *= x.iota[static_cast<std::size_t>(i)];
+    if (x.iota[static_cast<std::size_t>(t)] == 1) continue;
     size.push_back(x.iota[static_cast<std::size_t>(t)]);
-    stride.push_back(s);
+    stride.push_back(apart[static_cast<std::size_t>(t)]);
     at.push_back(0);
   }
   std::vector<std::int64_t> result;

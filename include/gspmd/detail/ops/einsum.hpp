@@ -130,7 +130,7 @@ constexpr int add_einsum(graph& g, const parsed_equation& e, std::initializer_li
     while (e.operands[o][i] != c) ++i;
     n.shape.push_back(g.nodes[static_cast<std::size_t>(n.operands[o])].shape[i]);
   }
-  return g.add(n);
+  return g.add_sized(n);
 }
 
 /// The letters of operand `k`, or of the result for k = the number of operands.

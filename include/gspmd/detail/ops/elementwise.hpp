@@ -21,6 +21,19 @@ constexpr void uniform_rule(const extents& shape, op_rule& rule) {
   rule.maps.push_back(map);
 }
 
+/// What is said of a map whose function does not take `type`, or gives numbers that are none of it.
+[[gnu::cold]] constexpr text map_problem(const map_function& f, dtype type) {
+  text t("is not defined for ");
+  t << name_of(type) << ", which the function does not take or would cut off, only for";
+  dtype better = type;
+  for (const auto other : {dtype::f32, dtype::f64, dtype::s32, dtype::s64, dtype::pred}) {
+    if (!accepts(f, other)) continue;
+    t << (better == type ? " " : ", ") << name_of(other);
+    if (better == type || (type == dtype::s64 && other == dtype::f64)) better = other;
+  }
+  return t << "; convert the operand, convert<" << cpp_name_of(better) << ">(x), or what the function gives";
+}
+
 /// Adds an elementwise operator. Operands have one shape; operands and result have one type but for compare (result pred),
 /// select (first operand pred) and convert (result `to`).
 constexpr int add_elementwise(graph& g, opcode op, std::span<const int> operands, location at, dtype to = dtype::f32,
@@ -51,9 +64,10 @@ constexpr int add_elementwise(graph& g, opcode op, std::span<const int> operands
           text("operand ") << k << " is " << name_of(o.type) << " where " << name_of(wanted) << " is wanted; convert it");
   }
   const bool defined = op == opcode::map ? accepts(*function, in) : is_defined(op, in);
+  if (!defined && op == opcode::map) return g.fail(at, name_of(op), mistake::number, map_problem(*function, in));
   if (!defined)
     return g.fail(at, name_of(op), mistake::type, text("is not defined for ") << name_of(in) << "; convert the operand");
-  return g.add(n);
+  return bytes_of(n.type) > bytes_of(in) ? g.add_sized(n) : g.add(n);
 }
 
 constexpr int add_elementwise(graph& g, opcode op, std::initializer_list<int> operands, location at, dtype to = dtype::f32,

@@ -86,7 +86,7 @@ constexpr int add_local_op(graph& g, const local_function& f, std::span<const in
   if (!std::is_constant_evaluated())
     if (f.entries[e].law != nullptr)
       if (const text broken = f.entries[e].law(f.object); !broken.empty()) return g.fail(at, op, mistake::law, broken);
-  return g.add(n);
+  return g.add_sized(n);
 }
 
 /// The text is the rule.

@@ -21,6 +21,10 @@
 ///
 /// and the function writes all of its result, and nothing else. One letter is cut at a time: what holds for any extents of the
 /// others holds for all cuts together. Ordinary code: the compiler runs it where it can run the function, else the program.
+///
+/// Extents of 2, 3 and 4 are cut at every place, with two patterns of numbers, as far as that is cheap: after the first cut the
+/// next one is tried while the blocks tried for a letter have had fewer than `most_tried` elements. Stated extents of 64 by 64
+/// are so many at once: such a function is tried in halves, on one pattern.
 namespace gspmd::detail {
 
 /// What is broken: by which letter, and the extent and the cut that show it.
@@ -102,6 +106,7 @@ struct local_law {
   static constexpr std::size_t at(int i) { return static_cast<std::size_t>(i); }
   using by_letter = std::array<std::int64_t, at(rule.letters.count) + 1>;
   static constexpr int pattern_count = 2;
+  static constexpr std::int64_t most_tried = 4096;
 
   /// Where the elements of one tensor of a call lie: allocated with `pad` more than what is valid.
   struct place {
@@ -222,6 +227,18 @@ struct local_law {
     return false;
   }
 
+  /// The elements of all tensors of a call.
+  static constexpr std::int64_t elements_of(const by_letter& sizes) {
+    std::int64_t sum = 0;
+    for (int k = 0; k <= operand_count; ++k) sum += place(k, sizes, all(0)).allocated;
+    return sum;
+  }
+  /// Whether trying a letter once takes all that may be tried, and one pattern has to do.
+  static constexpr bool is_large(int letter) {
+    by_letter sizes{};
+    return choose(sizes, letter, letter < 0 ? 1 : 2, 0) && 2 * elements_of(sizes) >= most_tried;
+  }
+
   static constexpr by_letter all(std::int64_t n) {
     by_letter list{};
     for (auto& i : list) i = n;
@@ -230,6 +247,7 @@ struct local_law {
 
   /// The function writes all of its result, and nothing else.
   static constexpr law_finding try_writing(const F& f, int pattern) {
+    if (pattern > 0 && is_large(-1)) return {};
     by_letter sizes{};
     if (!choose(sizes, -1, 1, pattern)) return {law_finding::kind::untried};
     const call first(f, sizes, all(0), all(1), pattern, R(0));
@@ -245,16 +263,19 @@ struct local_law {
   /// One letter, cut in two at every place, and in three.
   static constexpr law_finding try_letter(const F& f, int letter, int pattern) {
     const auto kind = rule.letters[letter].kind;
-    if (kind == factor_kind::gathered) return {};
+    if (kind == factor_kind::gathered || (pattern > 0 && is_large(letter))) return {};
     bool tried = false;
+    std::int64_t elements = 0;  // of all calls
     for (std::int64_t extent = 2; extent <= 4; ++extent) {
       by_letter sizes{};
-      if (!choose(sizes, letter, extent, pattern)) continue;
+      if ((tried && elements >= most_tried) || !choose(sizes, letter, extent, pattern)) continue;
       tried = true;
+      elements += elements_of(sizes);
       const call whole(f, sizes, all(0), all(0), pattern, R(0));
       for (std::int64_t cut = 1; cut <= extent; ++cut) {  // the last time in three parts, 1, 1 and the rest
         const bool in_three = cut == extent;
-        if (in_three && extent < 3) break;
+        if ((in_three && extent < 3) || (cut > 1 && elements >= most_tried)) break;
+        elements += elements_of(sizes);
         const std::int64_t bounds[] = {0, in_three ? 1 : cut, in_three ? 2 : extent, extent};
         const place sum_place(operand_count, sizes, all(0));
         const law_array<R> sum(sum_place.allocated, identity<R>(rule.kind));
@@ -324,18 +345,26 @@ constexpr law_finding compiled_finding(long) {
   return {law_finding::kind::unknown};
 }
 
+/// What is written is tried first, on the smallest blocks: where the compiler cannot run the function, it is not asked again.
 template <class Typed>
-inline constexpr law_finding compiled_law = []<int... I>(std::integer_sequence<int, I...>) {
-  law_finding result;
-  constexpr int cases = Typed::rule.letters.count + 1;
-  const law_finding each[] = {compiled_finding<law_case<Typed, I % cases - 1, I / cases>>(0)...};
-  for (const auto& found : each) {
-    if (found.broken == law_finding::kind::holds) continue;
-    if (found.broken != law_finding::kind::unknown) return found;
-    result = found;
+inline constexpr law_finding compiled_law = [] {
+  constexpr law_finding written = compiled_finding<law_case<Typed, -1, 0>>(0);
+  if constexpr (written.broken != law_finding::kind::holds) {
+    return written;
+  } else {
+    return []<int... I>(std::integer_sequence<int, I...>) {
+      law_finding result;
+      constexpr int cases = Typed::rule.letters.count + 1;
+      const law_finding each[] = {compiled_finding<law_case<Typed, (I + 1) % cases - 1, (I + 1) / cases>>(0)...};
+      for (const auto& found : each) {
+        if (found.broken == law_finding::kind::holds) continue;
+        if (found.broken != law_finding::kind::unknown) return found;
+        result = found;
+      }
+      return result;
+    }(std::make_integer_sequence<int, (Typed::rule.letters.count + 1) * local_law<Typed>::pattern_count - 1>{});
   }
-  return result;
-}(std::make_integer_sequence<int, (Typed::rule.letters.count + 1) * local_law<Typed>::pattern_count>{});
+}();
 
 /// The law at run time; empty if it holds.
 template <class Typed>

@@ -4,6 +4,7 @@
 #include <array>
 #include <cstdint>
 #include <cstring>
+#include <limits>
 #include <tuple>
 #include <type_traits>
 #include <utility>
@@ -33,30 +34,71 @@ template <class F, class... Derivatives>
 inline constexpr bool is_constant_function<with_derivative<F, Derivatives...>> =
     is_constant_function<F> && (is_constant_function<Derivatives> && ...);
 
+/// Whether every number of type From is one of type To.
+template <class To, class From>
+constexpr bool holds_all() {
+  using to = std::numeric_limits<To>;
+  using from = std::numeric_limits<From>;
+  if constexpr (!std::is_arithmetic_v<To> || !std::is_arithmetic_v<From>) return true;
+  else if constexpr (from::is_integer) return (to::is_signed || !from::is_signed) && to::digits >= from::digits;
+  else return !to::is_integer && to::digits >= from::digits;
+}
+
+/// Whether the parameters of a function hold all elements of type T; true where they are not known: a template, overloads.
+template <class T, class F>
+inline constexpr bool parameters_hold = true;
+template <class T, class R, class... A>
+inline constexpr bool parameters_hold<T, R (*)(A...)> = (holds_all<std::remove_cvref_t<A>, T>() && ...);
+template <class T, class R, class... A>
+inline constexpr bool parameters_hold<T, R (*)(A...) noexcept> = parameters_hold<T, R (*)(A...)>;
+template <class T, class C, class R, class... A>
+inline constexpr bool parameters_hold<T, R (C::*)(A...)> = parameters_hold<T, R (*)(A...)>;
+template <class T, class C, class R, class... A>
+inline constexpr bool parameters_hold<T, R (C::*)(A...) noexcept> = parameters_hold<T, R (*)(A...)>;
+template <class T, class C, class R, class... A>
+inline constexpr bool parameters_hold<T, R (C::*)(A...) const> = parameters_hold<T, R (*)(A...)>;
+template <class T, class C, class R, class... A>
+inline constexpr bool parameters_hold<T, R (C::*)(A...) const noexcept> = parameters_hold<T, R (*)(A...)>;
+template <class T, class F>
+  requires requires { &F::operator(); }
+inline constexpr bool parameters_hold<T, F> = parameters_hold<T, decltype(&F::operator())>;
+
+/// Whether a result is not cut when it becomes an element of type T. A float is rounded, to bool goes whether an integer is not 0.
+template <class T, class Result>
+constexpr bool takes_result() {
+  if constexpr (std::is_floating_point_v<T> || !std::is_arithmetic_v<Result>) return true;
+  else if constexpr (std::is_same_v<T, bool>) return std::is_integral_v<Result>;
+  else return holds_all<T, Result>();
+}
+
 template <int Arity>
 using map_arguments = std::make_index_sequence<static_cast<std::size_t>(Arity)>;
 
 #pragma GCC diagnostic push
 #pragma GCC diagnostic ignored "-Wconversion"        // a function of doubles is offered longs too; the program decides which
 #pragma GCC diagnostic ignored "-Wfloat-conversion"  // type it is called with
+/// Whether a function, called as a Call, takes elements of type T and gives such elements, without cutting either.
+template <class T, class Call, std::size_t... I>
+constexpr bool takes_elements(std::index_sequence<I...>) {
+  if constexpr (requires(T x) { static_cast<T>(std::declval<Call>()(((void)I, x)...)); })
+    return parameters_hold<T, std::remove_cvref_t<Call>> &&
+           takes_result<T, decltype(std::declval<Call>()(((void)I, std::declval<T&>())...))>();
+  else return false;
+}
+
 template <class T, class F, std::size_t... I>
 constexpr auto call_pointer(std::index_sequence<I...>) -> T (*)(const T*) {
-  if constexpr (requires(T x) { static_cast<T>(F{}(((void)I, x)...)); }) {
+  if constexpr (takes_elements<T, F>(std::index_sequence<I...>{})) {
     return +[](const T* x) { return static_cast<T>(F{}(x[I]...)); };
   } else {
     return nullptr;
   }
 }
 
-template <class T, class F, std::size_t... I>
-constexpr bool takes_elements(std::index_sequence<I...>) {
-  return requires(const F& f, T x) { static_cast<T>(f(((void)I, x)...)); };
-}
-
 /// Calls the object element by element.
 template <class T, class F, std::size_t... I>
 constexpr map_rows rows_of_elements(std::index_sequence<I...>) {
-  if constexpr (takes_elements<T, F>(std::index_sequence<I...>{})) {
+  if constexpr (takes_elements<T, const F&>(std::index_sequence<I...>{})) {
     return +[](const void* object, const void* const* arguments, void* out, std::int64_t n) {
       const F& f = *static_cast<const F*>(object);
       const void* const x[] = {arguments[I]...};
@@ -140,11 +182,12 @@ struct function_keeper {
     map_function m;
     m.arity = Arity;
     using arguments = map_arguments<Arity>;
-    static_assert(takes_elements<float, F>(arguments{}) || takes_elements<double, F>(arguments{}) ||
-                      takes_elements<std::int32_t, F>(arguments{}) || takes_elements<std::int64_t, F>(arguments{}) ||
-                      takes_elements<bool, F>(arguments{}),
-                  "gspmd: map: the function takes no element type; several devices call it at once, with one number for each "
-                  "argument: it must take them also when it is const");
+    static_assert(
+        takes_elements<float, const F&>(arguments{}) || takes_elements<double, const F&>(arguments{}) ||
+            takes_elements<std::int32_t, const F&>(arguments{}) || takes_elements<std::int64_t, const F&>(arguments{}) ||
+            takes_elements<bool, const F&>(arguments{}),
+        "gspmd: map: the function takes no element type, or none that holds its result; several devices call it at once, "
+        "with one number for each argument: it must take them also when it is const");
     const map_rows rows[5] = {rows_of_elements<float, F>(arguments{}), rows_of_elements<double, F>(arguments{}),
                               rows_of_elements<std::int32_t, F>(arguments{}), rows_of_elements<std::int64_t, F>(arguments{}),
                               rows_of_elements<bool, F>(arguments{})};

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <limits>
 #include <numeric>
 
 #include "gspmd/detail/exec/collective.hpp"
@@ -39,7 +40,7 @@ constexpr int add_broadcast(graph& g, int operand, const extents& shape, const i
                                  << " of the result " << shape_text(shape) << "; it must be equal or 1");
     n.attributes.push_back(dims[d]);
   }
-  return g.add(n);
+  return g.add_sized(n);
 }
 
 /// `b->ab`: every dim of the result is a parallel factor; the operand has those it is not stretched along.
@@ -96,20 +97,42 @@ constexpr void transpose_rule(const graph& g, const node& n, op_rule& rule) {
   rule.maps.push_back(result);
 }
 
+/// The shape with the extent that is -1 in place of it: what the others leave of the operand's elements. Where none fits, or
+/// more than one would, the shape as it is, for add_reshape to refuse.
+///   [64,32]: {8,-1} -> {8,256}      {-1} -> {2048}      {7,-1}, {-1,-1}: as they are
+constexpr extents inferred_shape(const extents& operand, extents shape) {
+  int open = -1;
+  std::int64_t others = 1;
+  for (int d = 0; d < shape.count; ++d) {
+    if (shape[d] == -1 && open < 0) open = d;
+    else if (shape[d] <= 0 || others > std::numeric_limits<std::int64_t>::max() / shape[d]) return shape;
+    else others *= shape[d];
+  }
+  if (open >= 0 && elements(operand) % others == 0) shape[open] = elements(operand) / others;
+  return shape;
+}
+
 /// Adds a reshape: the same elements in row-major order under another shape.
 constexpr int add_reshape(graph& g, int operand, const extents& shape, location at) {
   if (operand < 0) return -1;
   const node& x = g.nodes[static_cast<std::size_t>(operand)];
-  if (elements(x.shape) != elements(shape))
-    return g.fail(at, "reshape", mistake::element_count,
-                  text("the operand ") << shape_text(x.shape) << " has " << elements(x.shape) << " elements, the result "
-                                       << shape_text(shape) << " has " << elements(shape));
+  for (const auto e : shape)
+    if (e < 0)
+      return g.fail(at, "reshape", mistake::element_count,
+                    text("no extent can stand for the negative one in ")
+                        << shape_text(shape) << ": the operand " << shape_text(x.shape) << " has " << elements(x.shape)
+                        << " elements; one extent may be -1, and the others must divide them");
   node n;
   n.op = opcode::reshape;
   n.type = x.type;
   n.shape = shape;
   n.at = at;
   n.operands.push_back(operand);
+  if (!g.is_countable(n, "reshape")) return -1;
+  if (elements(x.shape) != elements(shape))
+    return g.fail(at, "reshape", mistake::element_count,
+                  text("the operand ") << shape_text(x.shape) << " has " << elements(x.shape) << " elements, the result "
+                                       << shape_text(shape) << " has " << elements(shape));
   return g.add(n);
 }
 
@@ -171,7 +194,9 @@ constexpr void reshape_rule(const graph& g, const node& n, op_rule& rule) {
         if (in_left == 1 && out_left == 1) break;
         if (is_aligned) {
           const auto shared = std::gcd(in_left, out_left);
-          if (shared > 1) {
+          // one factor for each dim that is left always has room; where both dims leave a rest, this would be one more
+          const int needed = in.count - a + out.count - b + 3;
+          if (shared > 1 && (shared == in_left || shared == out_left || rule.factors.count + needed <= rule.factors.capacity)) {
             const int f = rule.add_factor(shared);
             operand.add_factor(f);
             result.add_factor(f);

@@ -1,6 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <cstdint>
+#include <limits>
+#include <string_view>
 #include <type_traits>
 
 #include "gspmd/detail/ir/graph.hpp"
@@ -18,23 +21,75 @@ constexpr node source(opcode op, dtype type, const extents& shape, location at) 
   return n;
 }
 
-/// Adds an input of the program.
+/// Adds an input of the program. One that is refused has extents of 1, so that whoever goes on has a node.
 constexpr int add_parameter(graph& g, dtype type, const extents& shape, location at) {
-  const int id = g.add(source(opcode::parameter, type, shape, at));
+  node n = source(opcode::parameter, type, shape, at);
+  if (!g.is_countable(n, "input"))
+    for (auto& e : n.shape) e = 1;
+  const int id = g.add(n);
   g.inputs.push_back(id);
   return id;
 }
 
-/// False for NaN, infinities and what lies beyond all integers.
-template <class Number>
-constexpr bool has_integer(Number n) {
-  if constexpr (std::is_floating_point_v<Number>) return n > static_cast<Number>(-9.2e18) && n < static_cast<Number>(9.2e18);
-  else return true;
+/// A number that a user writes, before it is known which type its tensor has. Integers and bools take a number that they hold
+/// exactly, and no other; floats round it, as C++ does.
+struct written_number {
+  double real = 0;
+  std::int64_t integer = 0;
+  bool is_integer = false;  // `integer` is the number itself
+
+  template <class Number>
+    requires std::is_arithmetic_v<Number>
+  constexpr written_number(Number n) : real(static_cast<double>(n)) {  // NOLINT: implicit on purpose
+    if constexpr (std::is_floating_point_v<Number>) {
+      is_integer = n >= static_cast<Number>(-0x1p63) && n < static_cast<Number>(0x1p63) &&
+                   static_cast<Number>(static_cast<std::int64_t>(n)) == n;
+    } else {
+      constexpr auto most = static_cast<std::uint64_t>(std::numeric_limits<std::int64_t>::max());
+      is_integer = std::is_signed_v<Number> || static_cast<std::uint64_t>(n) <= most;
+    }
+    if (is_integer) integer = static_cast<std::int64_t>(n);
+  }
+
+  [[nodiscard]] constexpr bool is_one_of(dtype type) const {
+    constexpr double beyond_f32 = 0x1.ffffffp127;  // from there on infinity is nearer
+    constexpr double infinity = std::numeric_limits<double>::infinity();
+    switch (type) {
+      case dtype::f32: return !(real >= beyond_f32 && real < infinity) && !(real <= -beyond_f32 && real > -infinity);
+      case dtype::f64: return true;
+      case dtype::s32:
+        return is_integer && integer >= std::numeric_limits<std::int32_t>::min() &&
+               integer <= std::numeric_limits<std::int32_t>::max();
+      case dtype::s64: return is_integer;
+      case dtype::pred: return is_integer && (integer == 0 || integer == 1);
+    }
+    return false;
+  }
+};
+
+/// ` 4.5`, ` -0.333333...`; nothing where the number is too long, and for NaN.
+[[gnu::cold]] constexpr text number_text(const written_number& n) {
+  text t;
+  if (n.is_integer) return t << ' ' << n.integer;
+  double rest = n.real < 0 ? -n.real : n.real;
+  if (!(rest < 1e15)) return t;
+  const auto whole = static_cast<std::int64_t>(rest);
+  t << (n.real < 0 ? " -" : " ") << whole << '.';
+  rest -= static_cast<double>(whole);
+  for (int digit = 0; digit < 6 && rest > 0; ++digit) {
+    rest *= 10;
+    const auto next = static_cast<int>(rest);
+    t << next;
+    rest -= next;
+  }
+  return t << (rest > 0 ? "..." : "");
 }
-/// The integer that a number stands for among integers, cut off; 0 if there is none.
-template <class Number>
-constexpr std::int64_t integer_of(Number n) {
-  return has_integer(n) ? static_cast<std::int64_t>(n) : 0;
+
+/// What is said of a number that the tensor's type does not hold.
+[[gnu::cold]] constexpr text number_problem(const written_number& n, dtype type) {
+  const dtype wider = type == dtype::f32 ? dtype::f64 : n.is_integer ? dtype::s64 : type == dtype::s64 ? dtype::f64 : dtype::f32;
+  return text("the number") << number_text(n) << (type == dtype::f32 ? " is too large for " : " is none of ") << name_of(type)
+                            << "; write convert<" << cpp_name_of(wider) << ">(x) for the tensor, or a number that it holds";
 }
 
 /// Adds a tensor whose every element is the same number.
@@ -42,7 +97,13 @@ constexpr int add_constant(graph& g, dtype type, const extents& shape, double re
   node n = source(opcode::constant, type, shape, at);
   n.real = real;
   n.integer = integer;
-  return g.add(n);
+  return g.add_sized(n);
+}
+
+/// The same for a number that a user wrote as an operand of `op`.
+constexpr int add_number(graph& g, const written_number& n, dtype type, const extents& shape, std::string_view op, location at) {
+  if (!n.is_one_of(type)) return g.fail(at, op, mistake::number, number_problem(n, type));
+  return add_constant(g, type, shape, n.real, n.integer, at);
 }
 
 /// Adds a tensor whose elements are their global index along `dim` (F35).
@@ -51,9 +112,12 @@ constexpr int add_iota(graph& g, dtype type, const extents& shape, int dim, loca
     return g.fail(at, "iota", mistake::dim,
                   text("dim ") << dim << " is not a dim of " << shape_text(shape) << "; dims count from 0");
   if (type == dtype::pred) return g.fail(at, "iota", mistake::type, "is not defined for pred; use a number type");
+  if (type == dtype::s32 && shape[dim] > std::int64_t{1} << 31)
+    return g.fail(at, "iota", mistake::type,
+                  text("s32 does not hold the indices of dim ") << dim << " of " << shape_text(shape) << "; use s64");
   node n = source(opcode::iota, type, shape, at);
   n.attributes.push_back(static_cast<std::int8_t>(dim));
-  return g.add(n);
+  return g.add_sized(n);
 }
 
 }  // namespace gspmd::detail

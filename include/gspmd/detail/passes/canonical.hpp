@@ -18,6 +18,7 @@ class canonical_orderer {
     result.mesh = traced.mesh;
     result.has_regions = traced.has_regions;
     result.allow_replication = traced.allow_replication;
+    result.largest_bytes = traced.largest_bytes;
     if (traced.has_regions) find_needed();
     for (const int i : traced.inputs) {
       add(i);

@@ -116,6 +116,7 @@ class completion {
 
  private:
   constexpr void run_stage() {
+    for (auto& o : offered_) o = 0;
     for (int i = 0; i < static_cast<int>(next_alike_.size()); ++i) share(i);
     for (round_ = 0; round_ < completion_rounds; ++round_) {
       const int count = static_cast<int>(dirty_.size());
@@ -189,7 +190,9 @@ class completion {
           remove(splits, i);
     if (splits.count > 0 && refine(found_[to], to_dims(mesh_, rule, to_map, splits), nodes_[to].shape)) {
       note_change(to, axes_[to], from, via);
-      if (!next_alike_.empty()) share(to);
+      if (next_alike_.empty()) return;
+      offered_[to] = 0;
+      share(to);
     }
   }
   constexpr void note_change(int to, axis_mask had, int from, int via) {
@@ -206,20 +209,27 @@ class completion {
 
   /// Puts the tensors that a shard_alike connects, and those they are connected with by others, into one circle.
   constexpr void connect_alike() {
+    vec<int> upper;  // by node: another one of its circle, on the way to the one that stands for it; itself there
+    const auto stands_for = [&upper](int i) {
+      while (upper[i] != i) i = upper[i] = upper[upper[i]];
+      return i;
+    };
     for (std::size_t i = 0; i < graph_.nodes.size(); ++i) {
       const node& n = graph_.nodes[i];
       if (n.op != opcode::shard_alike) continue;
       if (next_alike_.empty()) {
-        for (std::size_t k = 0; k < graph_.nodes.size(); ++k) next_alike_.push_back(static_cast<int>(k));
+        for (std::size_t k = 0; k < graph_.nodes.size(); ++k) {
+          next_alike_.push_back(static_cast<int>(k));
+          upper.push_back(static_cast<int>(k));
+        }
         alike_by_.resize(graph_.nodes.size(), 0);
+        offered_.resize(graph_.nodes.size(), 0);
       }
-      for (const int o : n.operands) {
-        const auto own = static_cast<std::size_t>(o);
-        bool known = false;
-        for (int k = next_alike_[i]; k != static_cast<int>(i); k = next_alike_[static_cast<std::size_t>(k)])
-          known = known || k == o;
+      for (const int own : n.operands) {
         alike_by_[own] = static_cast<int>(i);
-        if (known) continue;
+        const int here = stands_for(static_cast<int>(i)), there = stands_for(own);
+        if (here == there) continue;
+        upper[there] = here;
         const int next = next_alike_[i];
         next_alike_[i] = next_alike_[own];
         next_alike_[own] = next;
@@ -227,13 +237,16 @@ class completion {
       alike_by_[i] = static_cast<int>(i);
     }
   }
-  /// What a tensor gets, all that are to be sharded like it get at once, before anything else can come to them.
+  /// What a tensor gets, all that are to be sharded like it get at once, before anything else can come to them. Who has just
+  /// those splits then has nothing to offer them.
   constexpr void share(int from) {
     const sharding& source = shardings[static_cast<std::size_t>(from)];
-    if (source.splits.empty()) return;
+    if (source.splits.empty() || offered_[from] != 0) return;
     const auto splits = source.last_stage() > stage_ ? due(source) : source.splits;
-    for (int k = next_alike_[static_cast<std::size_t>(from)]; k != from; k = next_alike_[static_cast<std::size_t>(k)]) {
+    offered_[from] = 1;
+    for (int k = next_alike_[from]; k != from; k = next_alike_[k]) {
       if (refine(found_[k], splits, nodes_[k].shape)) note_change(k, axes_[k], from, alike_by_[k]);
+      offered_[k] = found_[k].splits == splits;
     }
   }
 
@@ -288,8 +301,9 @@ class completion {
   vec<std::uint8_t> dirty_;  // 1: to be visited forward, 2: backward
   vec<int> users_begin_;
   vec<int> users_;
-  vec<int> next_alike_;  // by node: the next one that shares its sharding, in a circle; empty: none do
-  vec<int> alike_by_;    // by node: a shard_alike that says so
+  vec<int> next_alike_;        // by node: the next one that shares its sharding, in a circle; empty: none do
+  vec<int> alike_by_;          // by node: a shard_alike that says so
+  vec<std::uint8_t> offered_;  // by node: whether the others of its circle know its splits
 };
 
 }  // namespace gspmd::detail

@@ -10,12 +10,6 @@
 
 namespace gspmd::detail {
 
-constexpr std::int64_t saturating_elements(const extents& shape) {
-  std::int64_t n = 1;
-  for (const auto e : shape) n = saturating_multiply(n, e);
-  return n;
-}
-
 /// The arithmetic of one local operator on the device that has most of it (shards are counted with their padding):
 ///   einsum of two operands     2 for every combination of local indices: a multiplication and an addition
 ///   einsum of one, reduce      1 for every element of the operand; none if nothing is summed

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <algorithm>
+#include <bit>
 
 #include "gspmd/detail/exec/fused_collapse.hpp"
 #include "gspmd/detail/passes/loop_group.hpp"
@@ -151,12 +152,16 @@ class fuse_loops : public loop_group {
 
     planned_group planned;
     planned.loop = loop;
-    collapse_loop(planned.loop, group.ops);
+    const auto& made = program_.value(v);  // all results have its layout
+    dim_mask padded = padded_dims(out.mesh, made.global, made.layout);
+    planned.cut = collapse_loop(planned.loop, group.ops, padded);
     auto& s = add_step(action::fused, op, entry_of_group(planned, group), group.inputs, group.results);
     for (const auto& b : group.offsets) {
       out.bounds.push_back(b);
       ++s.bounds.count;
     }
+    for (dim_mask cut = planned.cut; cut != 0; cut &= cut - 1, padded &= padded - 1)
+      add_bound(s, std::countr_zero(cut), v, std::countr_zero(padded));
   }
 
   vec<visit> path_;  // see need()

@@ -26,7 +26,7 @@ class loop_group : public schedule_state {
   constexpr int entry_of_group(planned_group& planned, const group_builder& group) {
     const std::size_t first = out.groups.size() < looked_at ? 0 : out.groups.size() - looked_at;
     for (std::size_t i = out.groups.size(); i-- > first;)
-      if (is_same_group(out.groups[i], planned.loop, group)) return static_cast<int>(i);
+      if (is_same_group(out.groups[i], planned, group)) return static_cast<int>(i);
     planned.ops = {static_cast<int>(out.scalar_ops.size()), static_cast<int>(group.ops.size())};
     planned.stores = {static_cast<int>(out.stores.size()), static_cast<int>(group.stores.size())};
     for (const auto& o : group.ops) out.scalar_ops.push_back(o);
@@ -34,9 +34,10 @@ class loop_group : public schedule_state {
     out.groups.push_back(planned);
     return static_cast<int>(out.groups.size()) - 1;
   }
-  [[nodiscard]] constexpr bool is_same_group(const planned_group& known, const extents& loop, const group_builder& group) const {
+  [[nodiscard]] constexpr bool is_same_group(const planned_group& known, const planned_group& made,
+                                             const group_builder& group) const {
     if (known.ops.count != static_cast<int>(group.ops.size()) || known.stores.count != static_cast<int>(group.stores.size()) ||
-        !(known.loop == loop))
+        !(known.loop == made.loop) || known.cut != made.cut)
       return false;
     for (std::size_t i = 0; i < group.stores.size(); ++i)
       if (!(out.stores[static_cast<std::size_t>(known.stores.begin) + i] == group.stores[i])) return false;
@@ -94,7 +95,7 @@ class loop_group : public schedule_state {
       s.op = opcode::iota;
       s.dim = dims[n.attributes[0]];
       s.slot = static_cast<std::int16_t>(group.offsets.size());
-      group.offsets.push_back(bound{static_cast<std::int8_t>(s.slot), v, n.attributes[0]});
+      group.offsets.push_back(bound{0, v, n.attributes[0]});
       return add_op(group, s);
     }
     const int source = op.operands[0];

@@ -2,6 +2,7 @@
 #pragma once
 
 #include "gspmd/detail/ir/plan.hpp"
+#include "gspmd/detail/passes/match_inputs.hpp"
 #include "gspmd/detail/support/vec.hpp"
 
 namespace gspmd::detail {
@@ -11,8 +12,8 @@ namespace gspmd::detail {
 ///
 /// 1. A value lives from the step that makes it to the last step that reads it, or a reshape of it.
 /// 2. An all_reduce, and an elementwise loop whose result has the size of an operand that dies there, work in place.
-/// 3. An output that one elementwise loop makes out of an input that nobody reads afterwards (an updated weight) may be given
-///    the memory of that input by the caller; nothing else is put into such an output.
+/// 3. An output that an elementwise loop makes may lie over any input of its kind that this loop is the last to read (an updated
+///    weight): nothing else is put into such an output (match_inputs.hpp).
 /// 4. What a loop reads from outside lives until the loop ends. What follows a carried value in the next iteration is made in
 ///    its memory where that value is not read any more; else it is copied there. Likewise what the branches give.
 /// 5. What one message reduces together lies in one piece of the arena, each value behind the one before it. The piece is held
@@ -46,7 +47,7 @@ class memory_planner {
       has_regions_ = has_regions_ || s.what >= action::loop_begin;
     }
     if (has_regions_) live_through_loops();
-    find_shared_outputs();
+    input_matcher(plan_, storage_, first_, last_, keeps_input_).run();
     for (int i = 0; i < static_cast<int>(plan_.steps.size()); ++i)
       if (is_joined(plan_.steps[i])) join_message(i);
     const int count = static_cast<int>(plan_.steps.size());
@@ -81,35 +82,10 @@ class memory_planner {
     fixed_[root(v)] = 1;
   }
 
-  constexpr void find_shared_outputs() {
-    plan_.shared_inputs.resize(plan_.outputs.size(), -1);
-    vec<std::uint8_t> is_taken(plan_.inputs.size(), 0);
-    vec<int> from(plan_.steps.size(), 0);  // by step: the operands before this one are of no use
-    for (std::size_t k = 0; k < plan_.outputs.size(); ++k) {
-      const int output = root(plan_.outputs[k]);
-      const auto& v = plan_.values[output];
-      const int i = first_[output];
-      if (i < 0 || plan_.steps[i].what != action::fused) continue;
-      const auto& s = plan_.steps[i];
-      for (int o = from[i]; o < s.operands.count; ++o) {
-        const int operand = root(slot(s.operands, o));
-        const auto& input = plan_.values[operand];
-        const auto number = static_cast<std::size_t>(input.where.at);
-        if (input.where.where != memory_place::kind::input || last_[operand] != i || is_taken[number] != 0 ||
-            !reads_once_in_order(i, o)) {
-          if (o == from[i]) ++from[i];
-          continue;
-        }
-        if (input.type != v.type || !(input.local == v.local) || !same_layout(input.layout, v.layout)) continue;
-        plan_.shared_inputs[k] = static_cast<int>(number);
-        is_taken[number] = 1;
-        break;
-      }
-    }
-  }
-  [[nodiscard]] constexpr bool is_shared_output(int v) const {
+  /// An output in which nothing else lies before it is made: see input_matcher.
+  [[nodiscard]] constexpr bool keeps_input(int v) const {
     const auto& where = plan_.values[v].where;
-    return where.where == memory_place::kind::output && plan_.shared_inputs[static_cast<std::size_t>(where.at)] >= 0;
+    return where.where == memory_place::kind::output && keeps_input_[where.at] != 0;
   }
 
   /// Lets an operand that step `i` makes no longer needed share the memory of the result. Visited last step first, so that a
@@ -121,7 +97,7 @@ class memory_planner {
     int from[3]{};  // by width of an element: the operands before this one are of no use to such results
     for (int r = 0; r < s.results.count; ++r) {
       const int result = root(slot(s.results, r));
-      if (is_shared_output(result) || (has_regions_ && first_[result] != i)) continue;
+      if (keeps_input(result) || (has_regions_ && first_[result] != i)) continue;
       int& first = from[bytes_of(plan_.values[result].type) / 4];
       while (first < s.operands.count) {
         const int k = first++;  // taken below, or it never fits: results of one width have one size
@@ -265,12 +241,7 @@ class memory_planner {
       const auto& group = plan_.groups[s.spec];
       for (int o = group.ops.begin; o < group.ops.begin + group.ops.count; ++o) {
         const auto& op = plan_.scalar_ops[o];
-        if (op.op != opcode::parameter) continue;
-        std::int64_t stride = 1;
-        for (int d = group.loop.count - 1; d >= 0; --d) {
-          if (group.loop[d] != 1 && op.strides[d] != stride) is_ordered_[first + op.slot] = 0;
-          stride *= group.loop[d];
-        }
+        if (op.op == opcode::parameter && !is_dense(group.loop, op.strides)) is_ordered_[first + op.slot] = 0;
       }
     }
     return is_ordered_[first + k] != 0;
@@ -346,15 +317,16 @@ class memory_planner {
   }
 
   plan& plan_;
-  vec<int> storage_;              // by value: whose memory it shares
-  vec<int> first_;                // by root: the step that makes it
-  vec<int> last_;                 // by root: the last step that reads it
-  vec<std::uint8_t> fixed_;       // by root: an input or output
-  vec<int> message_;              // by root: the step that reduces it together with others; -1: none
-  vec<int> written_;              // by root: the last visited step that it is a result of
-  vec<std::uint8_t> is_known_;    // by step: is_ordered_ holds its operands
-  vec<std::uint8_t> is_ordered_;  // by slot: see reads_once_in_order
-  vec<gap> gaps_;                 // free places in the arena, by begin; the last has no end
+  vec<int> storage_;               // by value: whose memory it shares
+  vec<int> first_;                 // by root: the step that makes it
+  vec<int> last_;                  // by root: the last step that reads it
+  vec<std::uint8_t> fixed_;        // by root: an input or output
+  vec<std::uint8_t> keeps_input_;  // by output
+  vec<int> message_;               // by root: the step that reduces it together with others; -1: none
+  vec<int> written_;               // by root: the last visited step that it is a result of
+  vec<std::uint8_t> is_known_;     // by step: is_ordered_ holds its operands
+  vec<std::uint8_t> is_ordered_;   // by slot: see reads_once_in_order
+  vec<gap> gaps_;                  // free places in the arena, by begin; the last has no end
   vec<region> regions_;
   vec<int> dying_;  // by step: the regions that are free after it begin with this one
   bool has_regions_ = false;

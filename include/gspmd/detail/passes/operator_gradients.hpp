@@ -4,6 +4,7 @@
 #include <vector>
 
 #include "gspmd/detail/ops/einsum.hpp"
+#include "gspmd/detail/passes/softmax_match.hpp"
 #include "gspmd/ops.hpp"
 
 namespace gspmd::detail {
@@ -44,6 +45,7 @@ class operator_gradients {
     const auto in = [&](int k) { return tensor(n.operands[k]); };
     const auto o = [&](auto x) { return operand(x, where); };
     const auto send = [&](int k, value gradient) { give(n.operands[k], gradient); };
+    if (give_softmax(i, y, dy)) return;
     switch (n.op) {
       case opcode::abs: send(0, o(dy) * o(sign(in(0), where))); break;
       case opcode::negate: send(0, -o(dy)); break;
@@ -118,6 +120,26 @@ class operator_gradients {
       }
       default: break;  // sources, and what is constant almost everywhere: floor, ceil, sign, comparisons
     }
+  }
+
+  /// The gradient of a softmax or its logarithm as one; false where node `i` is none.
+  constexpr bool give_softmax(int i, value y, value dy) {
+    const softmax_match m = softmax_matcher(graph_, i).result;
+    if (!m.found()) return false;
+    const node total = at(m.sum);
+    const location where = at(i).at;
+    const auto o = [&](auto x) { return operand(x, where); };
+    const auto sum_of = [&](value x) {
+      return value{&graph_, add_reduce(graph_, x.id(), reduced_dims(total), monoid::add, where)};
+    };
+    if (at(i).op == opcode::divide) {
+      const value mean = spread(sum_of(o(y) * o(dy)), total);
+      give(m.source, o(y) * o(o(dy) - o(mean)));
+    } else {
+      const value share = spread(o(sum_of(dy)) / o(tensor(m.sum)), total);
+      give(m.source, o(dy) - o(o(tensor(m.exponential)) * o(share)));
+    }
+    return true;
   }
 
   [[nodiscard]] constexpr value convert_to(value x, dtype type, location where) {

@@ -109,6 +109,7 @@ class operator_steps : public fuse_loops {
     const bool is_windowed = op.window.operand >= 0;
     const std::int8_t round = is_windowed ? letters_of(graph_, n, op.window.operand)[op.window.dim] : std::int8_t{-1};
     contraction c;
+    c.padded = 0;
     inline_vec<std::int8_t, max_letters> letters;
     const auto number_of = [&letters](std::int8_t letter) {
       int i = 0;
@@ -118,9 +119,12 @@ class operator_steps : public fuse_loops {
     };
     for (int k = 0; k < 2; ++k) {
       const auto dims = letters_of(graph_, n, k);
-      const auto& local = program_.value(op.operands[k]).local;
+      const auto& operand = program_.value(op.operands[k]);
+      const auto& local = operand.local;
+      const auto padded = padded_dims(out.mesh, operand.global, operand.layout);
       for (int d = 0; d < dims.count; ++d) {
         const auto i = number_of(dims[d]);
+        if ((padded & dim_bit(d)) != 0) c.padded |= std::uint64_t{1} << i;
         if (i == c.extent.count)
           c.extent.push_back(dims[d] == round ? program_.value(op.operands[op.window.operand]).local[op.window.dim] : local[d]);
         (k == 0 ? c.lhs : c.rhs).push_back(i);

@@ -51,6 +51,13 @@ constexpr text silent_replication(const graph& g, const local_program& p) {
     const axis_mask lost = from.layout.split_axes() & ~to.layout.split_axes();
     if (lost == 0) continue;
     text t;
+    if (n.op == opcode::dynamic_index) {  // which nobody writes
+      t << graph::place(n.at, "scan") << ": goes over the rows of " << shape_text(from.global) << ", which is sharded "
+        << sharding_text(*g.mesh, from.layout, from.global.count) << ": every device along `" << axes_text(*g.mesh, lost)
+        << "` would hold " << sharding_text(*g.mesh, to.layout, to.global.count)
+        << "; split another dim than 0, or reshard it before the scan to what every device may hold";
+      return t;
+    }
     t << graph::place(n.at, name_of(n.op)) << ": ";
     for (int k = 0; k < n.operands.count; ++k) {
       if (n.operands[k] != from.node) continue;

@@ -41,7 +41,8 @@ class scheduler : public region_steps {
     place_outputs();
     for (std::size_t v = 0; v < program_.values.size(); ++v) {
       const auto& from = program_.values[v];
-      out.values.push_back(planned_value{from.node, from.type, from.global, from.layout, from.local, {}, step_[v]});
+      const bool is_padded = padded_dims(out.mesh, from.global, from.layout) != 0;
+      out.values.push_back(planned_value{from.node, from.type, from.global, from.layout, from.local, {}, step_[v], is_padded});
     }
     out.inputs = program_.inputs;
   }

@@ -57,23 +57,39 @@ struct partition_part {
   static constexpr constant_partition_state<Room> exact = make_with_room<Room>();
 };
 
+/// The program that a callable is, run by the compiler.
+template <graph_sizes Room, auto Callable, class Mesh, class... Inputs>
+inline constexpr constant_graph<Room> callable_run_by_the_compiler = [] {
+  const graph g = trace_program<Callable, Mesh, Inputs...>();
+  return constant_graph<Room>(g);
+}();
+
+/// The first run; it is enough for most programs. Where it is not constant, the compiler has reported the reason: a function that
+/// is not constexpr, a variable that is no constant, a recursion without an end.
+template <auto Callable, class Mesh, class... Inputs>
+struct first_trace {
+  static constexpr const auto& graph = callable_run_by_the_compiler<graph_sizes{96, 32, 32}, Callable, Mesh, Inputs...>;
+  static constexpr bool is_constant = requires { typename std::bool_constant<graph.failed>; };
+};
+inline constexpr constant_graph<graph_sizes{}> not_traced = [] {
+  graph g;
+  g.fail({}, "compile", mistake::reported, "the callable");
+  return constant_graph<graph_sizes{}>(g);
+}();
+
 /// The tables of a compiled program. Compilers limit the steps of one evaluation (Clang: 1,048,576), so that each pass is an
 /// evaluation of its own, from constant to constant.
 template <auto Callable, class Mesh, class... Inputs>
 struct static_tables {
-  static constexpr graph trace() { return trace_program<Callable, Mesh, Inputs...>(); }
   static constexpr const mesh_shape& mesh() { return Mesh::info.shape; }
-  template <graph_sizes Room>
-  static constexpr constant_graph<Room> traced_in = [] {
-    const graph g = trace();
-    return constant_graph<Room>(g);
-  }();
+  using first = first_trace<Callable, Mesh, Inputs...>;
   static constexpr const auto& frozen_graph() {
-    constexpr const auto& small = traced_in<graph_sizes{96, 32, 32}>;  // one evaluation for most programs
-    if constexpr (small.fits()) return small;
-    else return traced_in<small.sizes>;
+    if constexpr (!first::is_constant) return not_traced;
+    else if constexpr (first::graph.fits()) return first::graph;
+    else return callable_run_by_the_compiler<first::graph.sizes, Callable, Mesh, Inputs...>;
   }
   static constexpr const auto& traced = frozen_graph();
+  static constexpr bool is_traced = !std::is_same_v<decltype(traced), decltype((not_traced))>;
 
   static constexpr std::array<sharding, traced.sizes.nodes> completed = [] {
     std::array<sharding, traced.sizes.nodes> result{};
@@ -88,8 +104,12 @@ struct static_tables {
   template <std::size_t Part>
   static auto find_last_part() {
     using part = partition_part<static_tables, Part>;
-    if constexpr (part::state().is_finished) return std::type_identity<part>{};
-    else return find_last_part<Part + 1>();
+    if constexpr (requires { typename std::bool_constant<part::state().is_finished>; }) {
+      if constexpr (!part::state().is_finished) return find_last_part<Part + 1>();
+      else return std::type_identity<part>{};
+    } else {
+      return std::type_identity<part>{};  // no constant, as the compiler has reported
+    }
   }
   using partitioned = typename decltype(find_last_part<1>())::type;
 
@@ -104,8 +124,13 @@ struct static_tables {
     return result;
   }();
   static constexpr plan make(vec<int>& base) {
-    if constexpr (traced.failed) {
-      const graph g = trace();
+    if constexpr (!is_traced) {
+      plan refused;
+      refused.error << "the callable";
+      refused.broken = mistake::reported;
+      return refused;
+    } else if constexpr (traced.failed) {
+      const graph g = trace_program<Callable, Mesh, Inputs...>();
       plan refused;
       refused.error = g.error;
       refused.broken = g.broken;
@@ -137,7 +162,7 @@ struct static_tables {
       for (std::size_t i = 0; i < base.size() && i < Room.values; ++i) result.base[i] = base[i];
       return result;
     }
-    const plan q = stand_in_plan<Mesh, leaf_count<typename traced_result<Callable, Inputs...>::type>(), Inputs...>();
+    const plan q = stand_in_plan<Mesh, leaf_count<typename checked_program<Callable, Inputs...>::result>(), Inputs...>();
     return {{sizes_of(q), false, p.broken}, constant_tables<Room>(q)};
   }
   static constexpr table_sizes guess = guess_sizes(traced.sizes.nodes, partitioned::sizes());

@@ -9,6 +9,9 @@
 #include "gspmd/detail/passes/canonical.hpp"
 #include "gspmd/detail/passes/plan_passes.hpp"
 #include "gspmd/detail/passes/sub_axes.hpp"
+#include "gspmd/detail/passes/total_bytes.hpp"
+#include "gspmd/detail/support/callable.hpp"
+#include "gspmd/detail/support/refuse.hpp"
 #include "gspmd/detail/support/vec.hpp"
 #include "gspmd/inputs.hpp"
 #include "gspmd/mesh.hpp"
@@ -18,26 +21,53 @@ namespace gspmd::detail {
 template <class Input>
 using traced_input = decltype(Input::trace(std::declval<graph&>(), 0));
 
-template <auto Callable, class... Inputs>
-inline constexpr bool takes = std::is_invocable_v<decltype(Callable), traced_input<Inputs>&...>;
-
-template <auto Callable, class... Inputs>
-struct traced_result {
-  using type = value;
-};
-
 template <std::size_t Count>
 struct wrong_inputs {
   static constexpr text make() {
-    return text("compile: ") << static_cast<std::int64_t>(Count)
-                             << " inputs are given, and the callable takes another number of arguments; a record is one argument";
+    return text("compile: ")
+           << static_cast<std::int64_t>(Count) << (Count == 1 ? " input is" : " inputs are")
+           << " given, and the callable does not take as many arguments, or not these; a record is one argument, "
+              "a struct of values";
   }
 };
+
+/// Whether a program may return this; if not, it is reported.
+template <class Result>
+consteval bool returns_values() {
+  if constexpr (std::is_void_v<Result>)
+    static_assert(written_so<Result>,
+                  "gspmd: compile: the callable returns nothing; return a value, or a tuple or struct of values");
+  else
+    static_assert(is_tree_of<Result, value>(),
+                  "gspmd: compile: what the callable returns must be values: one, or a tuple, an array or a struct declared with "
+                  "Hana of them; for a number write constant<float>(x, {}, number)");
+  return is_tree_of<Result, value>();
+}
+
 template <auto Callable, class... Inputs>
-  requires takes<Callable, Inputs...>
-struct traced_result<Callable, Inputs...> {
-  using type = std::remove_cvref_t<std::invoke_result_t<decltype(Callable), traced_input<Inputs>&...>>;
+using traced_call = call_with<const decltype(Callable)&, traced_input<Inputs>&...>;
+
+/// What the callable returns, or a value where it cannot be called or returns something else: `fits` is false then, and the
+/// mistake has been reported.
+template <class Call, std::size_t InputCount>
+struct checked_call {
+  static constexpr bool fits = false;
+  using result = value;
 };
+template <class Call, std::size_t InputCount>
+  requires Call::refuses
+struct checked_call<Call, InputCount> {
+  static constexpr bool fits = (refuse<mistake::inputs, wrong_inputs<InputCount>>(), false);
+  using result = value;
+};
+template <class Call, std::size_t InputCount>
+  requires Call::compiles
+struct checked_call<Call, InputCount> {
+  static constexpr bool fits = returns_values<typename Call::result>();
+  using result = std::conditional_t<is_tree_of<typename Call::result, value>(), typename Call::result, value>;
+};
+template <auto Callable, class... Inputs>
+using checked_program = checked_call<traced_call<Callable, Inputs...>, sizeof...(Inputs)>;
 
 /// A mesh of which the planner cut an axis (passes/sub_axes.hpp).
 template <class Mesh, axis_cut Cut>
@@ -68,20 +98,26 @@ constexpr graph trace_program() {
     number += Input::leaves;
     return argument;
   };
-  auto arguments = std::tuple{next(std::type_identity<Inputs>{})...};
-  if constexpr (!takes<Callable, Inputs...>) {
-    g.fail({}, "compile", mistake::reported, "the callable does not take these inputs");
+  std::tuple arguments{next(std::type_identity<Inputs>{})...};
+  if constexpr (!checked_program<Callable, Inputs...>::fits) {
+    g.fail({}, "compile", mistake::reported, "the callable");
   } else {
-    auto result = std::apply(Callable, arguments);
+    auto result = [&]<std::size_t... K>(std::index_sequence<K...>) {  // std::apply is six lines in every error
+      return Callable(std::get<K>(arguments)...);
+    }(std::index_sequence_for<Inputs...>{});
     for_each_leaf(result, [&](value& leaf) {
       if (leaf.is_valid()) g.outputs.push_back(leaf.id());
+      else if (leaf.id() == reported_id) g.fail({}, "compile", mistake::reported, "see the error at the call");
       else
         g.fail({}, "compile", mistake::other, "a result of the callable is no value of this program; return what operators give");
     });
   }
   if (g.failed()) return g;
   if constexpr (requires { Mesh::refine(g); }) Mesh::refine(g);
-  return canonical_order(g);
+  graph program = canonical_order(g);
+  if (const text problem = total_problem(program, Mesh::device_count); !problem.empty())
+    program.fail({}, "compile", mistake::size, problem);
+  return program;
 }
 
 /// What stands in for a refused program, so that one mistake is one error: its inputs, and numbers as its results.

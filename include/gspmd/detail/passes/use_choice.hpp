@@ -88,27 +88,43 @@ class use_choice : public window_choice {
   }
   static constexpr std::int64_t most_bytes = std::int64_t{1} << 56;  // so many can be added up
 
+  /// A sharding that elementwise readers of a value, or an output, will ask for.
+  struct reader_wish {
+    sharding wanted;
+    int last = 0;  // node that asks for it
+  };
+  /// Those of value `o`. Found once: a value may have as many readers as the program has operators.
+  [[nodiscard]] constexpr const vec<reader_wish>& wishes_for(int o) {
+    if (wishes_at_.empty()) wishes_at_.resize(graph_.nodes.size(), -1);
+    int& known_at = wishes_at_[o];
+    if (known_at >= 0) return wishes_[known_at];
+    known_at = static_cast<int>(wishes_.size());
+    vec<reader_wish> found;
+    const auto elem_bytes = bytes_of(at(o).type);
+    for (const int reader : readers_[static_cast<std::size_t>(o)]) {  // the last one first
+      const node& user = at(reader);
+      if (!facts_of(user.op).uniform || !is_kept(reader)) continue;
+      if (bytes_of(user.type) < elem_bytes) continue;  // moves its result
+      reader_wish wish{{}, reader == o ? static_cast<int>(graph_.nodes.size()) : reader};
+      wish.wanted.splits = completed_of(reader).splits;
+      bool is_known = false;
+      for (const auto& other : found) is_known = is_known || same_layout(other.wanted, wish.wanted);
+      if (!is_known) found.push_back(wish);
+    }
+    wishes_.push_back(std::move(found));
+    return wishes_.back();
+  }
+
   /// What elementwise readers after `i`, and outputs, want of its operands: a form that serves them too is worth more.
-  [[nodiscard]] constexpr std::vector<later_wish> later_wishes(int i, const node& n) const {
+  [[nodiscard]] constexpr std::vector<later_wish> later_wishes(int i, const node& n) {
     std::vector<later_wish> wishes;
     for (int k = 0; k < n.operands.count; ++k) {
       const int o = n.operands[k];
-      const auto& forms = forms_of(o);
-      const auto& readers = readers_[static_cast<std::size_t>(o)];
-      if (is_again(n, k) || readers.size() < 2 || forms.empty()) continue;
-      const std::size_t first = wishes.size();
-      for (const int reader : readers) {
-        const node& user = graph_.nodes[static_cast<std::size_t>(reader)];
-        if ((reader <= i && reader != o) || !facts_of(user.op).uniform || !is_kept(reader)) continue;
-        later_wish wish;
-        wish.operand = k;
-        wish.wanted.splits = completed_of(reader).splits;
-        bool known = false;
-        for (std::size_t w = first; w < wishes.size(); ++w) known = known || same_layout(wishes[w].wanted, wish.wanted);
-        if (known) continue;
-        wish.bytes = in_all_trips(best_form(o, wish.wanted).price.bytes, level_of(o));
-        if (bytes_of(user.type) < bytes_of(graph_.nodes[static_cast<std::size_t>(o)].type)) continue;  // moves its result
-        if (wish.bytes > 0) wishes.push_back(wish);
+      if (is_again(n, k) || readers_[static_cast<std::size_t>(o)].size() < 2 || forms_of(o).empty()) continue;
+      for (const auto& wish : wishes_for(o)) {
+        if (wish.last <= i) continue;
+        const auto bytes = in_all_trips(best_form(o, wish.wanted).price.bytes, level_of(o));
+        if (bytes > 0) wishes.push_back(later_wish{k, wish.wanted, bytes});
       }
     }
     return wishes;
@@ -270,6 +286,10 @@ class use_choice : public window_choice {
       if (!is_again(n, k, &p)) count += price_of_operand(known, n, k, p.wanted[k], 0).messages;
     return count + halo_of(mesh_, n.shape, p.result, shift_of(n)).messages;
   }
+
+ private:
+  vec<int> wishes_at_;  // by node: its list in wishes_; -1: not known yet
+  vec<vec<reader_wish>> wishes_;
 };
 
 }  // namespace gspmd::detail

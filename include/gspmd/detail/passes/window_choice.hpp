@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include "gspmd/detail/ops/einsum.hpp"
 #include "gspmd/detail/passes/use_plans.hpp"
 
 namespace gspmd::detail {
@@ -14,6 +15,11 @@ namespace gspmd::detail {
 ///    letter, and is added to the result or is a part of it.
 ///   ab,bc->ac   [a/x, b] and [b, c/x], result [a/x, c]: parts of c, each fills columns of the result
 ///               [a/x, b] and [b/x, c], result [a/x, c]: parts of b, with columns of the first; the products are added up
+///
+/// Products are added up in the order in which the parts come by, another one on each device. Devices that hold the same part of
+/// the result would hold different roundings of it, and what they decide by it would differ: so every axis of such a ring splits
+/// the result (or leaves it partial), and no value that counts as equal on several devices is such a sum.
+///   ab,bc->ac   [a, b/x] and [b, c], result [a, c]: no ring; [a, b/x] and [b, c/x], result [a, c/x]: a ring
 class window_choice : public use_plans {
  public:
   using use_plans::use_plans;
@@ -66,11 +72,17 @@ class window_choice : public use_plans {
     return lost_axes(from, p.wanted[k]) != 0 && shard_bytes(i, from) < shard_bytes(i, p.wanted[k]);  // not what is no larger
   }
 
+  /// True when what the parts of a dim give is added up, and rounded.
+  [[nodiscard]] constexpr bool adds_up(const node& n, int k, int dim) const {
+    return is_floating(n.type) && letters_of(graph_, n, n.operands.count).find(letters_of(graph_, n, k)[dim]) < 0;
+  }
+
   constexpr void find_ring(const node& n, const use_plan& p, int k, window& best) const {
     const int i = n.operands[k];
     std::int64_t bytes = 0;
     const sharding from = program.value(best_form(i, p.wanted[k], bytes)).layout;
     const axis_mask lost = lost_axes(from, p.wanted[k]);
+    const axis_mask one_order = ~(p.result.split_axes() | p.result.partial);  // along these, devices must agree to the bit
     for (int dim = 0; dim < shape_of(i).count; ++dim)
       for (const bool all : {false, true}) {  // the axes of this dim, the others being gathered; all of them
         window trial;
@@ -88,7 +100,9 @@ class window_choice : public use_plans {
         if ((lost & ~trial.form.split_axes()) != 0 && shard > n.gather_limit) continue;
         trial.how.operand = static_cast<std::int8_t>(k);
         trial.how.dim = static_cast<std::int8_t>(dim);
-        const auto members = ring_of(trial.how, trial.form).size(mesh_);
+        const ring around = ring_of(trial.how, trial.form);
+        if ((around.mask() & one_order) != 0 && adds_up(n, k, dim)) continue;
+        const auto members = around.size(mesh_);
         trial.how.both_ways = members > 2 && ring_rounds(members, true).buffers() * shard <= n.gather_limit;
         if (best_form(i, trial.form, trial.bytes) < 0) continue;
         trial.bytes += (members - 1) * shard;

@@ -2,14 +2,22 @@
 #pragma once
 
 #include <cstdint>
+#include <initializer_list>
+#include <string>
+
+#include "gspmd/error.hpp"
 
 namespace gspmd::detail {
+
+[[noreturn, gnu::cold]] inline void refuse_element_of_full_list(int capacity) {
+  throw error("a list of the library has room for " + std::to_string(capacity) + " elements, and one more is put in");
+}
 
 /// A vector whose elements stand inside the object, so that it may be a part of a structural constant.
 ///
 /// Planning runs in constant evaluation, where every allocation and every call counts against the compilers' limits: this
-/// type costs neither. The capacity is a limit of the library (rank, axes); those who fill it check it where the user can
-/// still be told which operator is meant.
+/// type costs neither. The capacity is a limit of the library (rank, axes); those who fill it with what a user gives check it
+/// where the user can still be told which operator is meant. A list that is full takes no more: a gspmd::error, or no constant.
 template <class T, int Capacity>
 struct inline_vec {
   T items[Capacity]{};
@@ -18,15 +26,19 @@ struct inline_vec {
   static constexpr int capacity = Capacity;
 
   constexpr inline_vec() = default;
-  constexpr inline_vec(int n, T value) {
+  /// `n` times `value`. A list in braces, `{20, 14}`, is its elements.
+  explicit constexpr inline_vec(int n, T value) {
     for (int i = 0; i < n; ++i) push_back(value);
+  }
+  constexpr inline_vec(std::initializer_list<T> list) {
+    for (const T& value : list) push_back(value);
   }
 
   [[nodiscard]] constexpr int size() const { return count; }
   [[nodiscard]] constexpr bool empty() const { return count == 0; }
   constexpr T& operator[](int i) { return items[i]; }
   constexpr const T& operator[](int i) const { return items[i]; }
-  constexpr void push_back(T value) { items[count++] = value; }
+  constexpr void push_back(T value) { items[count < Capacity ? count++ : no_room()] = value; }
   constexpr void pop_back() { items[--count] = T{}; }
   constexpr void clear() {
     while (count > 0) pop_back();
@@ -37,9 +49,8 @@ struct inline_vec {
   constexpr const T* end() const { return items + count; }
 
   constexpr void insert(int at, T value) {
-    for (int i = count; i > at; --i) items[i] = items[i - 1];
+    for (int i = count < Capacity ? count++ : no_room(); i > at; --i) items[i] = items[i - 1];
     items[at] = value;
-    ++count;
   }
 
   friend constexpr bool operator==(const inline_vec& a, const inline_vec& b) {
@@ -48,6 +59,9 @@ struct inline_vec {
       if (!(a.items[i] == b.items[i])) return false;
     return true;
   }
+
+ private:
+  static int no_room() { refuse_element_of_full_list(Capacity); }
 };
 
 /// The largest rank of a tensor and the largest number of mesh axes. A program beyond them is refused with an error.

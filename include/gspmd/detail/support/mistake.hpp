@@ -13,7 +13,9 @@ enum class mistake : std::uint8_t {
   operand_count,
   rank,
   extent,
+  size,  // more bytes than can be counted, or an extent below 0
   type,
+  number,           // one that its tensor's type does not hold
   dim,              // a dim that is not there, or named twice
   element_count,    // reshape
   annotation_rank,  // a sharding with another number of dims than its tensor

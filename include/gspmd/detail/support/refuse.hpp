@@ -105,12 +105,17 @@ consteval void refuse() {
         accepted<Message>,
         "gspmd: a tensor has another number of dims than the operator names; name each dim once, or reshape; see message<>");
   else if constexpr (Broken == mistake::extent)
-    static_assert(
-        accepted<Message>,
-        "gspmd: extents that must be equal differ; correct one tensor, or slice, broadcast or reshape it; see message<>");
+    static_assert(accepted<Message>,
+                  "gspmd: extents that must be equal differ; correct one tensor, or broadcast or reshape it; see message<>");
+  else if constexpr (Broken == mistake::size)
+    static_assert(accepted<Message>,
+                  "gspmd: a tensor has at most 2^60 bytes and no negative extent; correct its shape; see message<>");
   else if constexpr (Broken == mistake::type)
     static_assert(accepted<Message>,
                   "gspmd: an operand has an element type that the operator does not take; convert it; see message<>");
+  else if constexpr (Broken == mistake::number)
+    static_assert(accepted<Message>,
+                  "gspmd: a number would be cut to the element type of a tensor; convert the tensor; see message<>");
   else if constexpr (Broken == mistake::dim)
     static_assert(
         accepted<Message>,

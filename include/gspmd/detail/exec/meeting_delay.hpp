@@ -1,0 +1,42 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#ifdef GSPMD_TEST_DELAYS
+#include <atomic>
+#include <chrono>
+#include <cstdint>
+#include <thread>
+#endif
+
+/// For tests. A fault in the protocol of meetings (meeting.hpp) shows only when one member is late at the wrong place, which may
+/// happen once in a thousand runs. In a program that is compiled with GSPMD_TEST_DELAYS, and while a delayed_meetings exists,
+/// members sleep at random before they arrive at a meeting and before they read what the others left there.
+namespace gspmd::detail {
+
+#ifdef GSPMD_TEST_DELAYS
+
+inline std::atomic<int> delayed_meetings_alive{0};
+
+struct delayed_meetings {
+  delayed_meetings() { ++delayed_meetings_alive; }
+  delayed_meetings(const delayed_meetings&) = delete;
+  delayed_meetings& operator=(const delayed_meetings&) = delete;
+  ~delayed_meetings() { --delayed_meetings_alive; }
+};
+
+inline void delay_at_meeting() {
+  if (delayed_meetings_alive.load(std::memory_order_relaxed) == 0) return;
+  thread_local auto state = static_cast<std::uint64_t>(std::chrono::steady_clock::now().time_since_epoch().count()) | 1;
+  state ^= state << 13;
+  state ^= state >> 7;
+  state ^= state << 17;
+  if (state % 4 == 0) std::this_thread::sleep_for(std::chrono::microseconds(state / 4 % 300));
+}
+
+#else
+
+inline void delay_at_meeting() {}
+
+#endif
+
+}  // namespace gspmd::detail

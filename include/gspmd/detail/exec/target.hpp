@@ -1,0 +1,33 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+/// GSPMD_TARGET names the flags that the kernels depend on: `lanes64_fma_cblas`. They stand in an inline namespace of that name,
+/// so that translation units that are compiled with another -march, or for another BLAS, each keep their own: of inline functions
+/// with one name the linker takes any.
+#if defined(__AVX512F__)
+#define GSPMD_TARGET_LANES lanes64
+#elif defined(__AVX__)
+#define GSPMD_TARGET_LANES lanes32
+#elif defined(__SSE2__)
+#define GSPMD_TARGET_LANES lanes16
+#else
+#define GSPMD_TARGET_LANES lanes16_without_streams
+#endif
+
+#if defined(__FMA__)
+#define GSPMD_TARGET_PRODUCTS fma
+#else
+#define GSPMD_TARGET_PRODUCTS plain
+#endif
+
+#if defined(GSPMD_HAS_CBLAS)
+#define GSPMD_TARGET_GEMM cblas
+#elif __has_include(<Eigen/Core>)
+#define GSPMD_TARGET_GEMM eigen
+#else
+#define GSPMD_TARGET_GEMM alone
+#endif
+
+#define GSPMD_TARGET_JOIN(lanes, products, gemm) lanes##_##products##_##gemm
+#define GSPMD_TARGET_NAME(lanes, products, gemm) GSPMD_TARGET_JOIN(lanes, products, gemm)
+#define GSPMD_TARGET GSPMD_TARGET_NAME(GSPMD_TARGET_LANES, GSPMD_TARGET_PRODUCTS, GSPMD_TARGET_GEMM)

@@ -1,0 +1,58 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstddef>
+
+#include "gspmd/detail/ir/plan.hpp"
+
+namespace gspmd::detail {
+
+/// Whether a step that reads operand `o` and gives result `r` may find both in the same memory: it is done with what lies at an
+/// index of the operand before it writes there.
+constexpr bool works_in_place(const plan_view& p, const plan_step& s, int o, int r) {
+  const auto& from = p.operand(s, o);
+  const auto& to = p.result(s, r);
+  if (from.type != to.type || elements(from.local) != elements(to.local)) return false;
+  if (s.what == action::copy || s.what == action::set_row) return o == 0;
+  if (s.what == action::combine) return s.collective == collective_kind::all_reduce && s.operands.count == 1;
+  if (s.what != action::fused) return false;
+  const auto& group = p.groups[static_cast<std::size_t>(s.spec)];
+  for (int i = group.ops.begin; i < group.ops.begin + group.ops.count; ++i) {
+    const auto& op = p.scalar_ops[static_cast<std::size_t>(i)];
+    if (op.op == opcode::parameter && op.slot == o && !is_dense(group.loop, op.strides)) return false;
+  }
+  return true;
+}
+
+/// Whether the caller may give output `output` the memory of input `input`. The output is written first
+///   by a step after the last one that reads the input     -> yes
+///   by the step that reads it last, which works in place  -> yes
+///   by a step before that one                             -> no
+///   in a loop in whose body the input is read             -> no: the next trip reads it again
+constexpr bool may_overwrite(const plan_view& p, std::size_t output, std::size_t input) {
+  if (p.shared_inputs[output] == static_cast<int>(input)) return true;
+  const memory_place read{memory_place::kind::input, static_cast<std::int64_t>(input)};
+  const memory_place written{memory_place::kind::output, static_cast<std::int64_t>(output)};
+  int loop_end = -1;  // of the outermost loop around a step
+  int last = -1;      // step that reads it, or the end of the loop around that
+  bool in_place = false;
+  for (int i = 0; i < static_cast<int>(p.steps.size()); ++i) {
+    const auto& s = p.steps[static_cast<std::size_t>(i)];
+    if (s.what == action::loop_begin && i > loop_end) loop_end = s.target;
+    for (int o = 0; o < s.operands.count; ++o) {
+      if (!(p.operand(s, o).where == read)) continue;
+      in_place = i > loop_end && (last != i || in_place);
+      last = i > loop_end ? i : loop_end;
+      for (int r = 0; r < s.results.count; ++r)
+        if (p.result(s, r).where == written) in_place = in_place && works_in_place(p, s, o, r);
+    }
+  }
+  for (int i = 0; i < static_cast<int>(p.steps.size()); ++i) {
+    const auto& s = p.steps[static_cast<std::size_t>(i)];
+    for (int r = 0; r < s.results.count; ++r)
+      if (p.result(s, r).where == written) return last < i || (last == i && in_place);
+  }
+  return true;
+}
+
+}  // namespace gspmd::detail

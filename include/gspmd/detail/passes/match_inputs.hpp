@@ -1,0 +1,158 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstdint>
+
+#include "gspmd/detail/ir/plan.hpp"
+#include "gspmd/detail/support/vec.hpp"
+
+namespace gspmd::detail {
+
+/// Finds the outputs that may be written where an input lies. An elementwise loop reads all operands at an index before it writes
+/// there: each output that it makes may lie over any input that it is the last to read, densely, if type, shape and sharding
+/// are the same. The planner puts nothing else into such outputs, so that the caller may choose (may_overwrite.hpp).
+///
+/// `shared_inputs` is one choice: an output is matched with the input that it updates, and what is left in order. For Adam,
+///
+///   m1 = b * m + (1 - b) * g       m, g -> m1, and m is read in fewer places: m1 updates m
+///   v1 = c * v + (1 - c) * g * g   v    -> v1
+///   p1 = p - r * m1 / sqrt(v1)     p    -> p1: what it reads of the others, outputs before it read too
+class input_matcher {
+ public:
+  /// `base`: by value, the one whose memory it shares. `first`, `last`: by such a value, the step that makes it and the last one
+  /// that reads it. Sets `keeps_input`, by output.
+  constexpr input_matcher(plan& p, const vec<int>& base, const vec<int>& first, const vec<int>& last,
+                          vec<std::uint8_t>& keeps_input)
+      : plan_(p), base_(base), first_(first), last_(last), keeps_input_(keeps_input) {}
+
+  constexpr void run() {
+    plan_.shared_inputs.resize(plan_.outputs.size(), -1);
+    keeps_input_.resize(plan_.outputs.size(), 0);
+    readers_.resize(plan_.values.size(), 0);
+    for (const auto& s : plan_.steps)
+      for (int k = 0; k < s.operands.count; ++k) ++readers_[operand(s, k)];
+    vec<std::uint8_t> is_met(plan_.steps.size(), 0);
+    for (const int output : plan_.outputs) {
+      const int i = first_[base_[output]];
+      if (i < 0 || is_met[i] != 0 || plan_.steps[i].what != action::fused) continue;
+      is_met[i] = 1;
+      if (find_inputs(i)) match_outputs(i);
+    }
+  }
+
+ private:
+  struct made_output {
+    int number = 0;
+    int kind = 0;
+    int updated = -1;  // operand; -1: none
+  };
+
+  [[nodiscard]] constexpr int operand(const plan_step& s, int k) const { return base_[plan_.slots[s.operands.begin + k]]; }
+
+  /// Lists the inputs that die in step `i`; false if there are none.
+  constexpr bool find_inputs(int i) {
+    const auto& s = plan_.steps[i];
+    const auto& group = plan_.groups[s.spec];
+    kinds_.clear();
+    kind_of_.clear();
+    kind_of_.resize(static_cast<std::size_t>(s.operands.count), -1);
+    bool any = false;
+    for (int k = 0; k < s.operands.count; ++k) {
+      const int v = operand(s, k);
+      if (plan_.values[v].where.where != memory_place::kind::input || last_[v] != i) continue;
+      kind_of_[k] = 0;
+      any = true;
+    }
+    if (!any) return false;
+    for (int r = group.ops.begin; r < group.ops.begin + group.ops.count; ++r) {
+      const auto& op = plan_.scalar_ops[r];
+      if (op.op == opcode::parameter && !is_dense(group.loop, op.strides)) kind_of_[op.slot] = -1;
+    }
+    for (int k = 0; k < s.operands.count; ++k) {
+      if (kind_of_[k] < 0) continue;
+      kind_of_[k] = find_kind(operand(s, k));
+      if (kind_of_[k] == static_cast<int>(kinds_.size())) kinds_.push_back(operand(s, k));
+    }
+    return !kinds_.empty();
+  }
+  /// The number of values in kinds_ if none is like `v`.
+  [[nodiscard]] constexpr int find_kind(int v) const {
+    const auto& value = plan_.values[v];
+    int kind = 0;
+    for (; kind < static_cast<int>(kinds_.size()); ++kind) {
+      const auto& known = plan_.values[kinds_[kind]];
+      if (known.type == value.type && known.local == value.local && same_layout(known.layout, value.layout)) break;
+    }
+    return kind;
+  }
+
+  constexpr void match_outputs(int i) {
+    const auto& s = plan_.steps[i];
+    const auto& group = plan_.groups[s.spec];
+    const auto updated = find_updated(s);
+    vec<made_output> outputs;
+    for (int k = 0; k < group.stores.count; ++k) {
+      const int v = base_[plan_.slots[s.results.begin + plan_.stores[group.stores.begin + k].slot]];
+      const auto& where = plan_.values[v].where;
+      if (where.where != memory_place::kind::output || first_[v] != i) continue;
+      const int kind = find_kind(v);
+      if (kind == static_cast<int>(kinds_.size())) continue;
+      keeps_input_[where.at] = 1;
+      outputs.push_back(made_output{static_cast<int>(where.at), kind, updated[k]});
+    }
+    for (const auto& out : outputs)
+      if (out.updated >= 0 && kind_of_[out.updated] == out.kind) match(s, out, out.updated);
+    vec<int> next(kinds_.size(), 0);  // by kind: the operands before this one are taken
+    for (const auto& out : outputs) {
+      if (plan_.shared_inputs[out.number] >= 0) continue;
+      int& k = next[out.kind];
+      while (k < s.operands.count && kind_of_[k] != out.kind) ++k;
+      if (k < s.operands.count) match(s, out, k);
+    }
+  }
+  constexpr void match(const plan_step& s, const made_output& out, int k) {
+    plan_.shared_inputs[out.number] = input_number(s, k);
+    kind_of_[k] = -1;
+  }
+  [[nodiscard]] constexpr int input_number(const plan_step& s, int k) const {
+    return static_cast<int>(plan_.values[operand(s, k)].where.at);
+  }
+
+  /// By store of a loop: the operand that it updates.
+  [[nodiscard]] constexpr vec<int> find_updated(const plan_step& s) const {
+    const auto& group = plan_.groups[s.spec];
+    const int none = group.stores.count;
+    vec<int> user(static_cast<std::size_t>(group.ops.count), none);  // by register: the first store that depends on it
+    vec<int> uses(static_cast<std::size_t>(group.ops.count), 0);
+    for (int k = none; k-- > 0;) user[plan_.stores[group.stores.begin + k].op] = k;
+    vec<int> updated(static_cast<std::size_t>(none), -1);
+    vec<int> updated_places(static_cast<std::size_t>(none), 0);
+    for (int r = group.ops.count; r-- > 0;) {
+      const auto& op = plan_.scalar_ops[group.ops.begin + r];
+      for (const int a : op.args) {
+        ++uses[a];
+        if (user[a] > user[r]) user[a] = user[r];
+      }
+      const int k = user[r];
+      if (op.op != opcode::parameter || kind_of_[op.slot] < 0 || k == none) continue;
+      const int other = updated[k];
+      const int places = uses[r] + readers_[operand(s, op.slot)];
+      if (other >= 0 && updated_places[k] < places) continue;
+      if (other >= 0 && updated_places[k] == places && input_number(s, other) < input_number(s, op.slot)) continue;
+      updated[k] = op.slot;
+      updated_places[k] = places;
+    }
+    return updated;
+  }
+
+  plan& plan_;
+  const vec<int>& base_;
+  const vec<int>& first_;
+  const vec<int>& last_;
+  vec<std::uint8_t>& keeps_input_;
+  vec<int> readers_;  // by value: how many steps read it
+  vec<int> kinds_;    // a value of each kind that the inputs have which die in the step
+  vec<int> kind_of_;  // by operand of the step: its place in kinds_; -1: no such input, or matched
+};
+
+}  // namespace gspmd::detail

@@ -1,0 +1,86 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include "gspmd/detail/ir/graph.hpp"
+#include "gspmd/detail/ops/reduce.hpp"
+
+namespace gspmd::detail {
+
+/// Finds softmax among the operators it is made of, whoever wrote them: its gradient is p * (g - sum(p * g)), and what is subtracted
+/// from all elements before the exponential, the maximum, has none.
+///
+///   exp(z) / spread(sum(exp(z)))         softmax
+///   z - spread(log(sum(exp(z))))         log_softmax
+///   z = x - spread(...)                  the gradient goes to x
+struct softmax_match {
+  int exponential = -1;  // nodes
+  int sum = -1;
+  int source = -1;  // what the gradient goes to
+
+  [[nodiscard]] constexpr bool found() const { return source >= 0; }
+};
+
+class softmax_matcher {
+ public:
+  constexpr softmax_matcher(const graph& g, int node) : graph_(g), region_(at(node).region) {
+    const struct node& n = at(node);
+    const bool is_log = n.op == opcode::subtract;
+    if (!is_log && n.op != opcode::divide) return;
+    const int sum = spread_sum(n.operands[1], is_log);
+    if (sum < 0) return;
+    const int e = at(sum).operands[0];
+    if (at(e).op != opcode::exponential || !is_here(e)) return;
+    const int z = at(e).operands[0];
+    if (n.operands[0] != (is_log ? z : e)) return;
+    result = {e, sum, z};
+    if (at(z).op == opcode::subtract && is_here(z) && is_constant_along(at(z).operands[1], reduced_dims(at(sum))))
+      result.source = at(z).operands[0];
+  }
+
+  softmax_match result;
+
+ private:
+  [[nodiscard]] constexpr const struct node& at(int i) const { return graph_.nodes[static_cast<std::size_t>(i)]; }
+  /// Operands of a body's operators get their gradients inside of it; what these read elsewhere does not.
+  [[nodiscard]] constexpr bool is_here(int i) const { return at(i).region == region_; }
+
+  /// The sum that lies in every element along its dims, or whose logarithm does.
+  [[nodiscard]] constexpr int spread_sum(int i, bool is_log) const {
+    const extents& shape = at(i).shape;
+    dim_mask kept = dim_bit(shape.count) - 1;
+    if (at(i).op == opcode::broadcast_in_dim && is_here(i)) {
+      kept = 0;
+      for (const auto d : at(i).attributes) kept |= dim_bit(d);
+      i = at(i).operands[0];
+    }
+    if (is_log) {
+      if (at(i).op != opcode::log || !is_here(i)) return -1;
+      i = at(i).operands[0];
+    }
+    const extents spread = at(i).shape;
+    if (at(i).op == opcode::reshape && is_here(i)) i = at(i).operands[0];
+    const struct node& n = at(i);
+    if (n.op != opcode::reduce || n.kind != monoid::add || !is_here(i) || !(at(n.operands[0]).shape == shape)) return -1;
+    const dim_mask dims = reduced_dims(n);
+    const bool keeps_dims = spread.count == shape.count;
+    if (!keeps_dims) return (kept ^ dims) == dim_bit(shape.count) - 1 && (kept & dims) == 0 && spread == n.shape ? i : -1;
+    for (int d = 0; d < shape.count; ++d)
+      if (spread[d] != ((dims & dim_bit(d)) != 0 ? 1 : shape[d])) return -1;
+    return i;
+  }
+
+  [[nodiscard]] constexpr bool is_constant_along(int i, dim_mask dims) const {
+    const struct node& n = at(i);
+    if (n.op != opcode::broadcast_in_dim) return n.op == opcode::constant;
+    for (int k = 0; k < n.attributes.count; ++k) {
+      const int d = n.attributes[k];
+      if ((dims & dim_bit(d)) != 0 && at(n.operands[0]).shape[k] != 1) return false;
+    }
+    return true;
+  }
+
+  const graph& graph_;
+  int region_;
+};
+
+}  // namespace gspmd::detail

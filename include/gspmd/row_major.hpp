@@ -1,0 +1,96 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstddef>
+#include <type_traits>
+#include <utility>
+
+#include "gspmd/error.hpp"
+#include "gspmd/tree.hpp"
+
+namespace gspmd {
+namespace detail {
+
+/// Whether a container has one dim, as far as its type says.
+///
+///   std::vector, std::span         one: nothing speaks of dims
+///   rank, rank(), dimensionality   what the type says of it, if it does (Kokkos, mdarray, Boost.MultiArray)
+///   rows() and cols(), shape(), dimension(), num_dimensions()   not one
+template <class C>
+constexpr bool has_one_dim() {
+  if constexpr (requires { std::bool_constant<(static_cast<std::size_t>(C::rank()) <= 1)>{}; }) {
+    return static_cast<std::size_t>(C::rank()) <= 1;
+  } else if constexpr (requires { std::bool_constant<(static_cast<std::size_t>(C::rank) <= 1)>{}; }) {
+    return static_cast<std::size_t>(C::rank) <= 1;
+  } else if constexpr (requires { std::bool_constant<(static_cast<std::size_t>(C::dimensionality) <= 1)>{}; }) {
+    return static_cast<std::size_t>(C::dimensionality) <= 1;
+  } else {
+    return !(
+        requires(const C& c) { c.rank(); } || requires(const C& c) { c.shape(); } || requires(const C& c) { c.dimension(); } ||
+        requires(const C& c) { c.num_dimensions(); } || requires(const C& c) { c.rows(), c.cols(); });
+  }
+}
+
+/// Eigen and xtensor say in which order their elements lie.
+template <class C>
+constexpr bool finds_row_major() {
+  if constexpr (requires { C::IsRowMajor, C::IsVectorAtCompileTime; }) {
+    return static_cast<bool>(C::IsRowMajor) || static_cast<bool>(C::IsVectorAtCompileTime);
+  } else if constexpr (requires { std::remove_cvref_t<decltype(C::static_layout)>::row_major; }) {
+    return C::static_layout == std::remove_cvref_t<decltype(C::static_layout)>::row_major || has_one_dim<C>();
+  } else {
+    return has_one_dim<C>();
+  }
+}
+
+}  // namespace detail
+
+/// Whether the elements of a container lie in row-major order, as those of all tensors do: what `run`, `scatter` and shards are
+/// given. True for what has one dim, and for several dims only where the type says so; a container that does not say it is
+/// declared row-major by a specialisation.
+///
+///     static_assert(is_row_major<std::vector<float>> && !is_row_major<Eigen::MatrixXf>);
+///     template <> inline constexpr bool gspmd::is_row_major<my::grid> = true;
+template <class Container>
+inline constexpr bool is_row_major = detail::finds_row_major<Container>();
+
+namespace detail {
+
+template <class Leaf>
+consteval bool accept_container() {
+  static_assert(
+      is_row_major<std::remove_cvref_t<Leaf>>,
+      "gspmd: a container of several dims must say that it is row-major; give a row-major one (Eigen::RowMajor), a pointer "
+      "or a span of its elements in that order, or specialise gspmd::is_row_major for it");
+  return true;
+}
+/// The same for all leaves of a group. Asked where the user's line is still known, before what stands on it is compiled.
+template <class Tree>
+consteval bool accept_containers() {
+  if constexpr (is_leaf<Tree>) {
+    return accept_container<Tree>();
+  } else {
+    return []<std::size_t... P>(std::index_sequence<P...>) {
+      return (accept_containers<std::remove_cvref_t<decltype(part<P>(std::declval<Tree&>()))>>() && ...);
+    }(std::make_index_sequence<part_count<Tree>()>{});
+  }
+}
+
+/// Throws gspmd::error: a container with gaps between its elements.
+template <class C>
+constexpr void require_dense(const C& container) {
+  bool is_dense = true;
+  if constexpr (requires { container.innerStride(), container.outerStride(), container.rows(), container.cols(); }) {  // Eigen
+    is_dense = container.rows() * container.cols() <= 1 || container.innerStride() == 1;
+    if constexpr (!C::IsVectorAtCompileTime)
+      is_dense = is_dense && (container.rows() <= 1 || container.outerStride() == container.cols());
+  } else if constexpr (requires { container.span_is_contiguous(); }) {  // Kokkos
+    is_dense = container.span_is_contiguous();
+  } else if constexpr (requires { container.is_exhaustive(); }) {  // mdspan's family
+    is_dense = container.is_exhaustive();
+  }
+  if (!is_dense) throw error("the elements of the container given do not lie one after the other; give a dense copy");
+}
+
+}  // namespace detail
+}  // namespace gspmd

@@ -1,0 +1,19 @@
+// SPDX-License-Identifier: Apache-2.0
+// expect: include gspmd/comm/mpi.hpp
+#include <gspmd/gspmd.hpp>
+
+using namespace gspmd;
+
+using pod = mesh<axis<"data", 2>>;
+constexpr auto twice = [](auto x) { return x * 2.0; };
+using step = compile<twice, pod, in<float, dims<64, 32>, split<"data", _>>>;
+
+int main() {
+  array<float> x({64, 32});
+#ifdef FIXED
+  auto y = run<step>(simulated{}, x);
+#else
+  auto y = run<step>(mpi{}, x);  // <- here
+#endif
+  return y[0] > 0;
+}

@@ -1,0 +1,8 @@
+// SPDX-License-Identifier: Apache-2.0
+// expect: gspmd: what goes wrong at run time is thrown as gspmd::error; compile without -fno-exceptions
+#ifndef FIXED
+#undef __cpp_exceptions
+#endif
+#include <gspmd/error.hpp>  // <- here
+
+int main() {}

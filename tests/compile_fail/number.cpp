@@ -1,0 +1,24 @@
+// SPDX-License-Identifier: Apache-2.0
+// expect: gspmd: a number would be cut to the element type of a tensor; convert the tensor
+// expect: compare_lt at number.cpp:
+// expect: number 4.5 is none of s32
+// expect: convert<float>(x)
+#include <gspmd/gspmd.hpp>
+
+using namespace gspmd;
+
+using pod = mesh<axis<"data", 2>>;
+
+constexpr auto small = [](auto x) {
+#ifdef FIXED
+  return select(x < 4.0, convert<float>(x) * 0.5, 2);
+#else
+  return select(x < 4.5, x * 2, x);
+#endif
+};
+using step = compile<small, pod, in<std::int32_t, dims<8>, split<"data">>>;
+
+int main() {
+  auto y = run<step>(simulated{}, array<std::int32_t>({8}));  // <- here
+  return y[0] > 0;
+}

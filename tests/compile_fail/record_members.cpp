@@ -1,0 +1,19 @@
+// SPDX-License-Identifier: Apache-2.0
+// expect: gspmd: record: give one `in` for each member of the struct
+#include <gspmd/gspmd.hpp>
+
+using namespace gspmd;
+
+using pod = mesh<axis<"data", 2>>;
+template <class T>
+struct layer {
+  BOOST_HANA_DEFINE_STRUCT(layer, (T, w), (T, b));
+};
+constexpr auto program = [](auto l) { return l.w + l.b; };
+#ifdef FIXED
+using step = compile<program, pod, record<layer, in<float, dims<4, 8>>, in<float, dims<8>>>>;
+#else
+using step = compile<program, pod, record<layer, in<float, dims<4, 8>>>>;
+#endif
+
+int main() { return step::bytes_sent_per_device > 0 ? 1 : 0; }  // <- here

@@ -1,0 +1,22 @@
+// SPDX-License-Identifier: Apache-2.0
+// expect: gspmd: compile: the callable returns nothing; return a value
+#include <gspmd/gspmd.hpp>
+
+using namespace gspmd;
+
+using pod = mesh<axis<"data", 2>>;
+
+constexpr auto program = [](auto x) {
+#ifdef FIXED
+  return x * 2.0;
+#else
+  static_cast<void>(x * 2.0);
+#endif
+};
+using step = compile<program, pod, in<float, dims<64, 32>, split<"data", _>>>;
+
+int main() {
+  array<float> x({64, 32});
+  auto y = run<step>(simulated{}, x);  // <- here
+  return y[0] > 0;
+}

@@ -1,0 +1,285 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <utility>
+#include <vector>
+
+#include "support/reference.hpp"
+
+namespace reference {
+
+/// How far the elements of a program may be from the naive evaluator's when another order of sums and other roundings computed
+/// them: a radius for each element of each value, infinite where nothing can be said (a comparison of numbers that are closer
+/// than their radii, a sum that may overflow on the way). Integers and booleans have the radius 0 or infinity.
+///
+/// A radius is propagated by the operator's own sensitivity, and grows by a few roundings of the element type. What moves elements
+/// moves their radii: the naive evaluator itself computes those.
+class rounding {
+ public:
+  std::vector<host_array> values;  // by node
+  std::vector<host_array> radii;   // by node, in f64
+
+  rounding(const graph& g, const std::vector<host_array>& inputs) : values(g.nodes.size()), radii(g.nodes.size()), graph_(g) {
+    for (std::size_t k = 0; k < inputs.size(); ++k) {
+      values[static_cast<std::size_t>(g.inputs[k])] = inputs[k];
+      radii[static_cast<std::size_t>(g.inputs[k])] = host_array(dtype::f64, inputs[k].shape);
+    }
+    for (std::size_t i = 0; i < g.nodes.size(); ++i) {
+      if (g.nodes[i].op == opcode::parameter) continue;
+      values[i] = evaluate_node(g, static_cast<int>(i), values);
+      radii[i] = radius_of(static_cast<int>(i));
+    }
+  }
+
+ private:
+  static constexpr double unknown = std::numeric_limits<double>::infinity();
+
+  /// Twice the unit roundoff of the type, and what a number that is no longer normal may lose.
+  static double epsilon(dtype type) { return type == dtype::f32 ? 0x1p-23 : 0x1p-52; }
+  static double smallest(dtype type) { return type == dtype::f32 ? 0x1p-126 : 0x1p-1022; }
+  static double largest(dtype type) { return type == dtype::f32 ? 3.4e38 : 1.79e308; }
+
+  /// The radius of a number that was computed with `error` before it was rounded `roundings` times on the way; `weight` is the
+  /// largest magnitude that stood on the way.
+  static double rounded(dtype type, double error, double weight, double roundings) {
+    const double r = error + roundings * (epsilon(type) * weight + smallest(type));
+    return std::isnan(r) || !(weight < largest(type) / 2) ? unknown : r;
+  }
+
+  [[nodiscard]] const node& at(int i) const { return graph_.nodes[static_cast<std::size_t>(i)]; }
+  [[nodiscard]] host_array& value(int i) { return values[static_cast<std::size_t>(i)]; }
+  [[nodiscard]] host_array& radius(int i) { return radii[static_cast<std::size_t>(i)]; }
+
+  /// The naive evaluator's result of node `i` computed in f64 on other numbers in the place of its operands'.
+  [[nodiscard]] host_array on(int i, std::vector<host_array> operands) {
+    graph one;
+    node n = at(i);
+    n.type = dtype::f64;
+    n.operands.clear();
+    for (std::size_t k = 0; k < operands.size(); ++k) {
+      one.nodes.push_back({});
+      n.operands.push_back(static_cast<int>(k));
+    }
+    one.nodes.push_back(n);
+    return evaluate_node(one, static_cast<int>(operands.size()), operands);
+  }
+  /// The magnitudes of operand k, enlarged by its radii if `with_radius`; of integers the zeros, so that radii stand alone.
+  [[nodiscard]] host_array magnitudes(int node, bool with_radius) {
+    host_array m(dtype::f64, value(node).shape);
+    for (std::size_t e = 0; e < m.size(); ++e)
+      m.reals[e] = (value(node).floating() ? std::fabs(value(node).reals[e]) : 0) + (with_radius ? radius(node).reals[e] : 0);
+    return m;
+  }
+
+  /// Whether all elements are known to the bit and multiples of 1 / parts: their sums are exact in any order up to 2^20.
+  [[nodiscard]] bool are_multiples(int node, double parts) {
+    for (const double x : radius(node).reals)
+      if (x != 0) return false;
+    for (const double x : value(node).reals)
+      if (!(std::fabs(x) < 0x1p20) || x * parts != std::floor(x * parts)) return false;
+    return true;
+  }
+
+  host_array radius_of(int i) {
+    const node& n = at(i);
+    host_array r(dtype::f64, value(i).shape);
+    switch (n.op) {
+      case opcode::constant:
+      case opcode::iota: return r;
+      case opcode::einsum: einsum_radius(i, r); return r;
+      case opcode::reduce: reduce_radius(i, r); return r;
+      default: break;
+    }
+    if (gspmd::detail::is_elementwise(n.op)) {
+      for (std::size_t e = 0; e < r.size(); ++e) r.reals[e] = elementwise_radius(i, e);
+      return r;
+    }
+    std::vector<host_array> operands;
+    for (const int o : n.operands) operands.push_back(radius(o));
+    return on(i, std::move(operands));
+  }
+
+  // ---- elementwise ----
+
+  double elementwise_radius(int i, std::size_t e) {
+    const node& n = at(i);
+    const auto real = [&](int k) { return value(n.operands[k]).reals[e]; };
+    const auto r = [&](int k) { return radius(n.operands[k]).reals[e]; };
+    bool exact = true;
+    for (int k = 0; k < n.operands.count; ++k) exact = exact && r(k) == 0;
+    if (n.op == opcode::select) return select_radius(i, e);
+    const host_array& x = value(n.operands[0]);
+    if (!x.floating()) {
+      if (!exact) return unknown;
+      return value(i).floating() ? rounded(n.type, 0, std::fabs(value(i).reals[e]), 1) : 0;
+    }
+    if (gspmd::detail::is_compare(n.op)) return exact || std::fabs(real(0) - real(1)) > r(0) + r(1) ? 0 : unknown;
+    if (n.op == opcode::convert && !value(i).floating()) {
+      if (n.type == dtype::pred) return exact || std::fabs(real(0)) > r(0) ? 0 : unknown;
+      return exact || std::trunc(real(0) - r(0)) == std::trunc(real(0) + r(0)) ? 0 : unknown;
+    }
+    const double result = value(i).reals[e];
+    // The same operands give the same kind of result everywhere: an infinity, or no number.
+    if (exact && !std::isfinite(result)) return 0;
+    double error = 0;
+    if (!exact)
+      error = gspmd::detail::is_unary(n.op) ? unary_error(n.op, real(0), r(0)) : binary_error(n.op, real(0), r(0), real(1), r(1));
+    const bool is_rounded = gspmd::detail::is_unary(n.op) ? !keeps_bits(n.op, x.type, n.type)
+                                                          : !exact || !has_exact_result(n.op, n.type, real(0), real(1));
+    return rounded(n.type, error, std::fabs(result), is_rounded ? 8 : 0);
+  }
+  static bool keeps_bits(opcode op, dtype from, dtype to) {
+    if (op == opcode::convert) return from == to || to == dtype::f64;
+    return op == opcode::abs || op == opcode::negate || op == opcode::sign || op == opcode::relu || op == opcode::floor ||
+           op == opcode::ceil;
+  }
+  /// Whether nothing is lost, so that even a fused multiply-add gives these bits.
+  static bool has_exact_result(opcode op, dtype type, double a, double b) {
+    const long double wide_a = a, wide_b = b;
+    switch (op) {
+      case opcode::add: return wide_a + wide_b == static_cast<long double>(round_to(type, a + b));
+      case opcode::subtract: return wide_a - wide_b == static_cast<long double>(round_to(type, a - b));
+      case opcode::multiply: return wide_a * wide_b == static_cast<long double>(round_to(type, a * b));
+      default: return op == opcode::maximum || op == opcode::minimum;
+    }
+  }
+  /// Either side, where it is not known which.
+  double select_radius(int i, std::size_t e) {
+    const node& n = at(i);
+    const auto r = [&](int k) { return radius(n.operands[k]).reals[e]; };
+    const bool first = value(n.operands[0]).ints[e] != 0;
+    if (r(0) == 0) return r(first ? 1 : 2);
+    const host_array& a = value(n.operands[1]);
+    const host_array& b = value(n.operands[2]);
+    const double apart = a.floating() ? std::fabs(a.reals[e] - b.reals[e]) : a.ints[e] == b.ints[e] ? 0 : unknown;
+    return std::isnan(apart) ? unknown : apart + std::max(r(1), r(2));
+  }
+  static double unary_error(opcode op, double x, double r) {
+    if (op == opcode::abs || op == opcode::negate || op == opcode::sine || op == opcode::cosine || op == opcode::relu ||
+        op == opcode::convert)
+      return r;
+    // The others rise or fall throughout: what lies between lies between the ends. 1 / sqrt(x) is not there below 0.
+    if (op == opcode::rsqrt && x <= r) return unknown;
+    const double middle = unary(op, x);
+    return std::max(std::fabs(unary(op, x + r) - middle), std::fabs(unary(op, x - r) - middle));
+  }
+  static double binary_error(opcode op, double a, double ra, double b, double rb) {
+    switch (op) {
+      case opcode::add:
+      case opcode::subtract: return ra + rb;
+      case opcode::multiply: return std::fabs(a) * rb + std::fabs(b) * ra + ra * rb;
+      case opcode::divide: return std::fabs(b) <= rb ? unknown : (ra + std::fabs(a / b) * rb) / (std::fabs(b) - rb);
+      case opcode::maximum:
+      case opcode::minimum: return std::max(ra, rb);
+      case opcode::power: {
+        if (a <= ra) return unknown;
+        double most = 0;  // monotone in each argument: the corners are the ends
+        for (const double base : {a - ra, a + ra})
+          for (const double exponent : {b - rb, b + rb})
+            most = std::max(most, std::fabs(std::pow(base, exponent) - std::pow(a, b)));
+        return most;
+      }
+      default: return unknown;
+    }
+  }
+
+  // ---- sums and other reductions ----
+
+  void einsum_radius(int i, host_array& r) {
+    const node& n = at(i);
+    bool quarters = true;
+    std::vector<host_array> least, most, ones;
+    for (const int o : n.operands) {
+      quarters = quarters && are_multiples(o, 4);
+      ones.emplace_back(dtype::f64, value(o).shape);
+      for (auto& x : ones.back().reals) x = 1;
+      least.push_back(magnitudes(o, false));
+      most.push_back(magnitudes(o, true));
+      if (!value(o).floating())  // 1 and infinity, that a product with a 0 does not hide what is unknown
+        for (auto& x : most.back().reals) x = x > 0 ? unknown : 1;
+    }
+    const bool floating = value(i).floating();
+    const auto above = on(i, std::move(most));
+    const auto below = on(i, std::move(least));
+    const auto terms = on(i, std::move(ones));
+    for (std::size_t e = 0; e < r.size(); ++e) {
+      if (floating)
+        r.reals[e] = quarters && above.reals[e] < 0x1p20
+                         ? 0
+                         : rounded(n.type, above.reals[e] - below.reals[e], above.reals[e], 2 + terms.reals[e]);
+      else r.reals[e] = std::isfinite(above.reals[e]) ? 0 : unknown;
+    }
+  }
+
+  void reduce_radius(int i, host_array& r) {
+    node n = at(i);
+    const int x = n.operands[0];
+    const bool floating = value(i).floating();
+    if (!floating || n.kind == monoid::maximum || n.kind == monoid::minimum) {
+      host_array most(dtype::f64, r.shape);
+      n.type = dtype::f64;
+      n.kind = monoid::maximum;
+      reduce(n, radius(x), most);
+      for (std::size_t e = 0; e < r.size(); ++e) r.reals[e] = std::max(most.reals[e], 0.0);  // nothing to reduce: exact
+      return;
+    }
+    const double terms = static_cast<double>(value(x).size()) / static_cast<double>(std::max<std::size_t>(r.size(), 1));
+    if (n.kind == monoid::add) {
+      const auto above = on(i, {magnitudes(x, true)});
+      const auto below = on(i, {magnitudes(x, false)});
+      const bool sixteenths = are_multiples(x, 16);
+      for (std::size_t e = 0; e < r.size(); ++e)
+        r.reals[e] = sixteenths && above.reals[e] < 0x1p20
+                         ? 0
+                         : rounded(n.type, above.reals[e] - below.reals[e], above.reals[e], 2 + terms);
+      return;
+    }
+    // A product may leave the range of the type in one order and stay in it in another.
+    auto large = magnitudes(x, true);
+    auto small = large;
+    for (auto& m : large.reals) m = std::max(m, 1.0);
+    for (auto& m : small.reals) m = std::min(m, 1.0);
+    const auto above = on(i, {magnitudes(x, true)});
+    const auto below = on(i, {magnitudes(x, false)});
+    large = on(i, {large});
+    small = on(i, {small});
+    const double range = largest(at(i).type) / 4;
+    for (std::size_t e = 0; e < r.size(); ++e) {
+      const bool stays = large.reals[e] < range && (small.reals[e] > 1 / range || below.reals[e] == 0);
+      r.reals[e] = stays ? rounded(at(i).type, above.reals[e] - below.reals[e], above.reals[e], 2 + terms) : unknown;
+    }
+  }
+
+  const graph& graph_;
+};
+
+/// How many elements there were, of how many something can be said, and how many of those were rounded on the way.
+struct compared_elements {
+  std::uint64_t all = 0, compared = 0, inexact = 0;
+};
+
+/// The first element of `actual` that neither its value nor rounding explains, or -1.
+template <class T>
+std::int64_t first_unexplained(const T* actual, const host_array& expected, const host_array& radius, compared_elements& count) {
+  count.all += expected.size();
+  for (std::size_t e = 0; e < expected.size(); ++e) {
+    const double r = radius.reals[e];
+    if (!std::isfinite(r)) continue;
+    ++count.compared;
+    count.inexact += r > 0;
+    bool same = false;
+    if (expected.floating()) {
+      const double a = static_cast<double>(actual[e]), b = expected.reals[e];
+      same = a == b || (std::isnan(a) && std::isnan(b)) || std::fabs(a - b) <= r;
+    } else {
+      same = static_cast<std::int64_t>(actual[e]) == expected.ints[e];
+    }
+    if (!same) return static_cast<std::int64_t>(e);
+  }
+  return -1;
+}
+
+}  // namespace reference

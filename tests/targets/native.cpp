@@ -1,0 +1,6 @@
+// SPDX-License-Identifier: Apache-2.0
+#undef GSPMD_HAS_CBLAS  // the other one may have it
+#include "kernels.hpp"
+
+std::string wrong_native_kernels();
+std::string wrong_native_kernels() { return wrong_kernels<true>(); }
