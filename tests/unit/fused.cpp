@@ -592,6 +592,17 @@ struct long_chain {  // more operators than one fold may have operands
   static constexpr std::array stores = {to(N - 1, 0), to(N / 2, 1)};
 };
 
+// What a group with a map may be off by: the user's function is inlined there, and where the processor has a fused multiply-add
+// the compiler may use it on one path and not on the other.
+int ulps_between_paths(const fused_group& g) {
+#if defined(__FMA__)
+  for (const scalar_op& o : g.ops)
+    if (o.op == opcode::map) return 16;
+#endif
+  (void)g;
+  return 0;
+}
+
 template <class Group>
 void check_both(unsigned seed) {
   const fused_group g{Group::loop, Group::ops, Group::stores};
@@ -622,7 +633,7 @@ void check_both(unsigned seed) {
     const dtype type = g.ops[static_cast<std::size_t>(s.op)].type;
     for (std::int64_t i = 0; i < n; ++i) {
       const value x = read(type, a[slot].data(), i), y = read(type, b[slot].data(), i);
-      if (same(x, y, 0)) continue;
+      if (same(x, y, ulps_between_paths(g))) continue;
       FAIL_CHECK("store ", slot, " element ", i, ": static ", x.real, " / ", x.integer, ", run-time ", y.real, " / ", y.integer);
       break;
     }
@@ -681,7 +692,14 @@ void check_part(const extents& part) {
   const fused_code code({part, g.ops, g.stores}, g.loop);
   std::vector<std::byte> scratch(static_cast<std::size_t>(code.scratch_bytes), std::byte{0xA5});
   run_fused(code, in, out_b, offsets, scratch.data());
-  CHECK(a == b);
+  for (const auto& s : g.stores) {
+    // Elements of the part by value, since nobody writes the others: those keep their bytes.
+    const auto slot = static_cast<std::size_t>(s.slot);
+    const dtype type = g.ops[static_cast<std::size_t>(s.op)].type;
+    for (std::int64_t i = 0; i < elements(g.loop); ++i)
+      CHECK(same(read(type, a[slot].data(), i), read(type, b[slot].data(), i), ulps_between_paths(g)));
+  }
+  if (ulps_between_paths(g) == 0) CHECK(a == b);
 }
 }  // namespace
 
