@@ -367,7 +367,7 @@ class program_builder {
       for (const auto& m : members)
         if (!m.annotated) say(traced_.nodes[static_cast<std::size_t>(m.node)]);
       for (auto& n : traced_.nodes)
-        if (n.op == ir::opcode::shard_alike && n.operands[1] == first && !n.annotated) say(n);
+        if (n.op == ir::code_of<ir::shard_alike_op> && n.operands[1] == first && !n.annotated) say(n);
     }
   }
   /// Refuses values of shard_as that say different things themselves. An input that no output needs gets what the others have.
@@ -381,7 +381,7 @@ class program_builder {
         const int id = built_.values[static_cast<std::size_t>(m.number)].node;
         if (id < 0) continue;  // nothing needs it
         auto& n = g.nodes[static_cast<std::size_t>(id)];
-        const auto& own = completed[static_cast<std::size_t>(n.op == ir::opcode::shard_alike ? n.operands[0] : id)];
+        const auto& own = completed[static_cast<std::size_t>(n.op == ir::code_of<ir::shard_alike_op> ? n.operands[0] : id)];
         if (first == nullptr) {
           first = &m;
           continue;

@@ -13,7 +13,7 @@
 namespace plan_tool {
 
 /// A pad of the document is one shift or several.
-inline const char* name_in_document(ir::opcode op) { return op == ir::opcode::shift ? "pad" : ir::name_of(op); }
+inline const char* name_in_document(ir::opcode op) { return op == ir::code_of<ir::shift_op> ? "pad" : ir::name_of(op); }
 
 /// One line of the program that every device runs.
 struct instruction {
@@ -204,7 +204,7 @@ class instruction_lister {
 inline planned_program make_planned(built_program built) {
   planned_program p;
   p.built = std::move(built);
-  while (ir::has_reshape(p.built.graph.nodes)) {  // as dynamic::program does it
+  while (ir::may_cut_axes(p.built.graph.nodes)) {  // as dynamic::program does it
     const auto cut = ir::find_cut(p.built.graph, ir::complete_graph(p.built.graph, p.built.mesh_info().shape));
     if (cut.axis < 0) break;
     p.built.mesh = p.built.mesh->with_cut(cut);

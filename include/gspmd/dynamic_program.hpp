@@ -48,7 +48,7 @@ class program {
     if (const auto problem = detail::total_problem(g, mesh_.device_count()); !problem.empty())
       throw error(std::string(problem.view()), -1, "compile", nullptr, 0);
     detail::graph refined;
-    const bool is_refined = detail::has_reshape(g.nodes) && refine(g, refined);
+    const bool is_refined = detail::may_cut_axes(g.nodes) && refine(g, refined);
     auto made = std::make_shared<detail::plan>(detail::make_plan(is_refined ? refined : g, mesh_.info().shape));
     if (!made->error.empty()) throw error(std::string(made->error.view()));
     plan_ = std::move(made);

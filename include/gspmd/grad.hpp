@@ -2,6 +2,7 @@
 #pragma once
 
 #include "gspmd/detail/passes/grad.hpp"
+#include "gspmd/program.hpp"
 #include "gspmd/tree.hpp"
 
 namespace gspmd {

@@ -235,14 +235,14 @@ class random_program {
       for (int r = n.region; r >= 0; r = g.nodes[static_cast<std::size_t>(r)].region) t += "  ";
       t += "%" + std::to_string(i) + " = " + ir::name_of(n.op);
       if (n.op == opcode::loop) t += " " + std::to_string(n.integer);
-      if (n.op == opcode::reduce) t += std::string(" ") + ir::name_of(n.kind);
+      if (n.op == gspmd::detail::code_of<gspmd::detail::reduce_op>) t += std::string(" ") + ir::name_of(n.kind);
       if (n.op == opcode::map)
         t += n.function == &maps::fused      ? " fused"
              : n.function == &maps::clamped  ? " clamped"
              : n.function == &maps::averaged ? " averaged"
                                              : " exclusive";
       for (const int o : n.operands) t += " %" + std::to_string(o);
-      if (n.op == opcode::einsum) {
+      if (n.op == gspmd::detail::code_of<gspmd::detail::einsum_op>) {
         t += ' ';
         int at = 0;
         for (int k = 0; k < n.operands.count; ++k) {
@@ -255,7 +255,7 @@ class random_program {
       } else if (!n.attributes.empty()) {
         t += " dims" + std::string(ir::shape_text(n.attributes).view());
       }
-      if (n.op == opcode::shift) t += " by " + std::to_string(n.integer);
+      if (n.op == gspmd::detail::code_of<gspmd::detail::shift_op>) t += " by " + std::to_string(n.integer);
       t += std::string(" : ") + ir::name_of(n.type) + std::string(ir::shape_text(n.shape).view());
       if (n.annotated) t += " " + sharding_text(n.annotation, n.shape.count);
       t += '\n';
@@ -361,7 +361,7 @@ class random_program {
   void limit_gathers() {
     random_numbers limits(seed + 77);
     for (auto& n : g.nodes)
-      if (n.op == opcode::einsum && n.operands.count == 2 && limits.chance(90)) {
+      if (n.op == gspmd::detail::code_of<gspmd::detail::einsum_op> && n.operands.count == 2 && limits.chance(90)) {
         const auto& x = g.nodes[static_cast<std::size_t>(n.operands[limits.between(0, 1)])];
         n.gather_limit = ir::elements(x.shape) * ir::bytes_of(x.type) * limits.one_of(std::vector<int>{0, 0, 1, 3, 5, 7, 7}) / 8;
       }
@@ -914,7 +914,8 @@ class random_program {
       bool finite = true;
       for (const double r : v.reals) finite = finite && std::isfinite(r);
       if (!finite) {  // the maximum of nothing: may be returned, but nobody computes with it
-        accepted = n.op == opcode::reduce && (n.kind == monoid::maximum || n.kind == monoid::minimum);
+        accepted =
+            n.op == gspmd::detail::code_of<gspmd::detail::reduce_op> && (n.kind == monoid::maximum || n.kind == monoid::minimum);
         f = {0, 0, 0, false};
       } else if (v.floating()) {
         accepted = f.magnitude <= 1e4 && f.error <= 1e-3;
@@ -992,6 +993,25 @@ class random_program {
       const double error = terms * (x[0].error * x[1].magnitude + x[1].error * x[0].magnitude + x[0].error * x[1].error);
       return rounded(n.type, error, magnitude, std::min(x[0].grid + x[1].grid, no_grid), terms + 12);
     };
+    if (n.op == ir::code_of<ir::local_operator>) {
+      const double terms = terms_of(n, v);
+      if (n.local == local_functions::sums) return rounded(n.type, terms * worst, terms * largest, finest, terms + 12);
+      return {worst, std::max(largest, own), finest, true};
+    }
+    if (n.op == ir::code_of<ir::reduce_op>) {
+      const double terms = terms_of(n, v);
+      if (n.kind == monoid::add) return rounded(n.type, terms * worst, terms * largest, finest, terms + 12);
+      if (n.kind != monoid::multiply) return {worst, std::max(largest, own), finest, true};
+      const double base = std::max(1.0, largest);
+      const double magnitude = std::pow(base, terms);
+      return rounded(n.type, terms * worst * magnitude, magnitude, static_cast<int>(std::min(terms * finest, 1.0 * no_grid)),
+                     terms + 12);
+    }
+    if (n.op == ir::code_of<ir::einsum_op>) {
+      const double terms = terms_of(n, v);
+      if (n.operands.count == 2) return product(terms);
+      return rounded(n.type, terms * worst, terms * largest, finest, terms + 12);
+    }
     switch (n.op) {
       case opcode::constant: return {0, own, 2, true};
       case opcode::iota: return {0, own, 0, true};
@@ -1025,25 +1045,6 @@ class random_program {
         const facts p = product(1);
         return rounded(n.type, p.error + x[0].error, p.magnitude + x[0].magnitude, std::max(p.grid, x[0].grid));
       }
-      case opcode::local_op: {
-        const double terms = terms_of(n, v);
-        if (n.local == local_functions::sums) return rounded(n.type, terms * worst, terms * largest, finest, terms + 12);
-        return {worst, std::max(largest, own), finest, true};
-      }
-      case opcode::reduce: {
-        const double terms = terms_of(n, v);
-        if (n.kind == monoid::add) return rounded(n.type, terms * worst, terms * largest, finest, terms + 12);
-        if (n.kind != monoid::multiply) return {worst, std::max(largest, own), finest, true};
-        const double base = std::max(1.0, largest);
-        const double magnitude = std::pow(base, terms);
-        return rounded(n.type, terms * worst * magnitude, magnitude, static_cast<int>(std::min(terms * finest, 1.0 * no_grid)),
-                       terms + 12);
-      }
-      case opcode::einsum: {
-        const double terms = terms_of(n, v);
-        if (n.operands.count == 2) return product(terms);
-        return rounded(n.type, terms * worst, terms * largest, finest, terms + 12);
-      }
       default: return {worst, largest, finest, true};  // moves, chooses or changes signs
     }
   }
@@ -1055,7 +1056,7 @@ class random_program {
     int letter = 0;
     for (const int o : n.operands)
       for (const auto extent : values_[static_cast<std::size_t>(o)].shape) {
-        const int name = n.op == opcode::einsum ? n.attributes[letter] : letter;
+        const int name = n.op == gspmd::detail::code_of<gspmd::detail::einsum_op> ? n.attributes[letter] : letter;
         ++letter;
         if (std::find(seen.begin(), seen.end(), name) != seen.end()) continue;
         seen.push_back(name);

@@ -5,6 +5,8 @@
 #include <cmath>
 #include <cstdint>
 #include <limits>
+#include <stdexcept>
+#include <string>
 #include <utility>
 #include <vector>
 
@@ -334,7 +336,7 @@ void gather(const host_array& x, host_array& result, Source source) {
 
 /// One row taken, or put, where the index says; it is moved to the nearest row.
 inline void rows(const node& n, const std::vector<const host_array*>& x, host_array& result) {
-  const bool put = n.op == opcode::dynamic_update;
+  const bool put = n.op == gspmd::detail::code_of<gspmd::detail::set_row_op>;
   const auto last = x[0]->shape[0] - 1;
   const auto row = std::max<std::int64_t>(0, std::min(x[put ? 2 : 1]->ints[0], last));
   gather(*x[0], result, [&](const index& at) {
@@ -369,6 +371,53 @@ inline void local(const node& n, const host_array& x, host_array& result) {
   });
 }
 
+inline void same(const host_array& x, host_array& result) {
+  result.reals = x.reals;
+  result.ints = x.ints;
+}
+
+/// The operators that are listed and not enumerated.
+inline void listed(const node& n, const std::vector<const host_array*>& x, host_array& result) {
+  namespace ir = gspmd::detail;
+  const auto is = [&](auto... code) { return ((n.op == code) || ...); };
+  if (is(ir::code_of<ir::einsum_op>)) {
+    einsum(n, x, result);
+  } else if (is(ir::code_of<ir::reduce_op>)) {
+    reduce(n, *x[0], result);
+  } else if (is(ir::code_of<ir::local_operator>)) {
+    local(n, *x[0], result);
+  } else if (is(ir::code_of<ir::broadcast_op>)) {
+    gather(*x[0], result, [&](const index& at) {
+      index from;
+      for (std::size_t d = 0; d < x[0]->shape.size(); ++d)
+        from.push_back(x[0]->shape[d] == 1 ? 0 : at[static_cast<std::size_t>(n.attributes[static_cast<int>(d)])]);
+      return from;
+    });
+  } else if (is(ir::code_of<ir::transpose_op>)) {
+    gather(*x[0], result, [&](const index& at) {
+      index from(at.size());
+      for (std::size_t d = 0; d < at.size(); ++d) from[static_cast<std::size_t>(n.attributes[static_cast<int>(d)])] = at[d];
+      return from;
+    });
+  } else if (is(ir::code_of<ir::shift_op>)) {
+    std::size_t to = 0;
+    for_each_index(result.shape, [&](const index& at) {
+      index from = at;
+      const auto along = from[static_cast<std::size_t>(n.attributes[0])] += n.integer;
+      const bool inside = along >= 0 && along < x[0]->shape[static_cast<std::size_t>(n.attributes[0])];
+      if (result.floating()) result.reals[to] = inside ? x[0]->reals[offset_of(from, x[0]->shape)] : 0;
+      else result.ints[to] = inside ? x[0]->ints[offset_of(from, x[0]->shape)] : 0;
+      ++to;
+    });
+  } else if (is(ir::code_of<ir::row_op>, ir::code_of<ir::set_row_op>)) {
+    rows(n, x, result);
+  } else if (is(ir::code_of<ir::reshape_op>, ir::code_of<ir::reshard_op>, ir::code_of<ir::shard_alike_op>)) {
+    same(*x[0], result);
+  } else {
+    throw std::logic_error(std::string("the reference does not know ") + ir::name_of(n.op));
+  }
+}
+
 /// The value of node `i`, given the values of the nodes before it. Parameters must be in `values` already.
 inline host_array evaluate_node(const graph& g, int i, const std::vector<host_array>& values) {
   const node& n = g.nodes[static_cast<std::size_t>(i)];
@@ -390,46 +439,10 @@ inline host_array evaluate_node(const graph& g, int i, const std::vector<host_ar
       });
       break;
     }
-    case opcode::einsum: einsum(n, x, result); break;
-    case opcode::reduce: reduce(n, *x[0], result); break;
-    case opcode::local_op: local(n, *x[0], result); break;
-    case opcode::broadcast_in_dim:
-      gather(*x[0], result, [&](const index& at) {
-        index from;
-        for (std::size_t d = 0; d < x[0]->shape.size(); ++d)
-          from.push_back(x[0]->shape[d] == 1 ? 0 : at[static_cast<std::size_t>(n.attributes[static_cast<int>(d)])]);
-        return from;
-      });
-      break;
-    case opcode::transpose:
-      gather(*x[0], result, [&](const index& at) {
-        index from(at.size());
-        for (std::size_t d = 0; d < at.size(); ++d) from[static_cast<std::size_t>(n.attributes[static_cast<int>(d)])] = at[d];
-        return from;
-      });
-      break;
-    case opcode::shift: {
-      std::size_t to = 0;
-      for_each_index(result.shape, [&](const index& at) {
-        index from = at;
-        const auto along = from[static_cast<std::size_t>(n.attributes[0])] += n.integer;
-        const bool inside = along >= 0 && along < x[0]->shape[static_cast<std::size_t>(n.attributes[0])];
-        if (result.floating()) result.reals[to] = inside ? x[0]->reals[offset_of(from, x[0]->shape)] : 0;
-        else result.ints[to] = inside ? x[0]->ints[offset_of(from, x[0]->shape)] : 0;
-        ++to;
-      });
-      break;
-    }
-    case opcode::dynamic_index:
-    case opcode::dynamic_update: rows(n, x, result); break;
-    case opcode::reshape:
-    case opcode::reshard:
-    case opcode::carry:
-    case opcode::shard_alike:
-      result.reals = x[0]->reals;
-      result.ints = x[0]->ints;
-      break;
-    default: elementwise(n, x, result); break;
+    case opcode::carry: same(*x[0], result); break;
+    default:
+      if (gspmd::detail::is_elementwise(n.op)) elementwise(n, x, result);
+      else listed(n, x, result);
   }
   return result;
 }

@@ -89,9 +89,15 @@ class rounding {
     switch (n.op) {
       case opcode::constant:
       case opcode::iota: return r;
-      case opcode::einsum: einsum_radius(i, r); return r;
-      case opcode::reduce: reduce_radius(i, r); return r;
       default: break;
+    }
+    if (n.op == gspmd::detail::code_of<gspmd::detail::einsum_op>) {
+      einsum_radius(i, r);
+      return r;
+    }
+    if (n.op == gspmd::detail::code_of<gspmd::detail::reduce_op>) {
+      reduce_radius(i, r);
+      return r;
     }
     if (gspmd::detail::is_elementwise(n.op)) {
       for (std::size_t e = 0; e < r.size(); ++e) r.reals[e] = elementwise_radius(i, e);

@@ -220,7 +220,7 @@ inline ir::sharding random_sharding(const ir::mesh_shape& mesh, int rank, random
 inline void annotate(traced& program, random_numbers& random) {
   for (auto& n : program.g.nodes) {
     const int percent = n.op == opcode::parameter ? 75 : 20;
-    if (n.annotated || n.op == opcode::reshard || !random.chance(percent)) continue;
+    if (n.annotated || n.op == gspmd::detail::code_of<gspmd::detail::reshard_op> || !random.chance(percent)) continue;
     n.annotated = true;
     n.annotation = random_sharding(program.mesh.shape, n.shape.count, random);
   }

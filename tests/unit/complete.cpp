@@ -468,7 +468,7 @@ TEST_CASE("random programs: laws of completion") {
     bool alike = true;  // groups of open members have one sharding
     for (std::size_t i = 0; i < s.size(); ++i) {
       const node& n = p.g.nodes[i];
-      if (n.op != opcode::shard_alike) continue;
+      if (n.op != code_of<shard_alike_op>) continue;
       bool is_open = !n.annotated;
       for (const int o : n.operands) is_open = is_open && !p.g.nodes[static_cast<std::size_t>(o)].annotated;
       for (const int o : n.operands) alike = alike && (!is_open || s[i].splits == s[static_cast<std::size_t>(o)].splits);

@@ -85,7 +85,7 @@ TEST_CASE("a reshape of 32 dims to 32 that do not line up") {
     const int x = detail::add_parameter(g, dtype::f32, detail::extents_of(from), {});
     const int y = detail::add_reshape(g, x, detail::extents_of(to), {});
     detail::op_rule rule;
-    detail::reshape_rule(g, g.nodes[y], rule);
+    detail::reshape_op::rule(g, g.nodes[y], rule);
     for (const int n : {x, y}) {
       const auto& map = rule.maps[n];
       for (int d = 0; d < twos + 2; ++d) {

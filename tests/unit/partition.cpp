@@ -124,10 +124,10 @@ std::string wrong_compute(const graph& g, const local_program& p, const local_op
   if (is_elementwise(n.op)) {
     for (const int o : op.operands)
       if (!(p.value(o).layout.splits == result.splits)) return "elementwise on shards of different elements";
-  } else if (n.op == opcode::transpose) {
+  } else if (n.op == code_of<transpose_op>) {
     for (int d = 0; d < n.shape.count; ++d)
       if (axes_of(result, d) != axes_of(p.value(op.operands[0]).layout, n.attributes[d])) return "transpose of another shard";
-  } else if (n.op == opcode::reduce) {
+  } else if (n.op == code_of<reduce_op>) {
     int kept = 0;
     for (int d = 0; d < p.value(op.operands[0]).global.count; ++d) {
       const auto axes = axes_of(p.value(op.operands[0]).layout, d);
@@ -138,7 +138,7 @@ std::string wrong_compute(const graph& g, const local_program& p, const local_op
       }
     }
     if (summed != 0 && result.kind != n.kind) return "a reduction left for later has another kind";
-  } else if (n.op == opcode::einsum) {
+  } else if (n.op == code_of<einsum_op>) {
     int at = 0;
     std::vector<std::pair<char, std::vector<int>>> letters;
     const auto disagrees = [&](const sharding& s, int rank, bool is_result) {
@@ -177,8 +177,8 @@ std::string wrong_program(const graph& g, const mesh_shape& mesh, const std::vec
   std::vector<bool> made(p.values.size(), false);
   for (const int i : p.inputs) made[static_cast<std::size_t>(i)] = true;
   const auto source = [&g](int node) {  // a reshard is its operand
-    while (g.nodes[static_cast<std::size_t>(node)].op == opcode::reshard ||
-           g.nodes[static_cast<std::size_t>(node)].op == opcode::shard_alike)
+    while (g.nodes[static_cast<std::size_t>(node)].op == code_of<reshard_op> ||
+           g.nodes[static_cast<std::size_t>(node)].op == code_of<shard_alike_op>)
       node = g.nodes[static_cast<std::size_t>(node)].operands[0];
     return node;
   };

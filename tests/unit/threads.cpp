@@ -255,7 +255,7 @@ TEST_CASE("threads: a rank that leaves early does not hang the others") {
 TEST_CASE("threads: ranks that meet in different collectives are told which, and read nothing") {
   const auto mesh = mesh_of({3});
   auto sum = reduction_between(shape_of({5000}), {}, {}, 1, gspmd::monoid::add);
-  sum.origin = {true, opcode::reduce, "program.cpp", 12};
+  sum.origin = {true, code_of<reduce_op>, "program.cpp", 12};
   auto larger = sum;
   larger.global[0] = 500'000;
   auto few = sum, maximum = sum, elsewhere = sum;

@@ -129,7 +129,7 @@ constexpr value einsum(std::string_view equation, value a, value b = {}, locatio
 constexpr value limit_gather(value x, std::int64_t bytes, location at = location::current()) {
   if (!x.is_valid()) return x;
   auto& made = x.graph()->nodes[static_cast<std::size_t>(x.id())];
-  if (made.op != detail::opcode::einsum || made.operands.count != 2)
+  if (made.op != detail::code_of<detail::einsum_op> || made.operands.count != 2)
     return detail::made(
         x.graph()->fail(at, "limit_gather", detail::mistake::other,
                         detail::text("it goes around an einsum of two operands, not around ") << detail::name_of(made.op)),

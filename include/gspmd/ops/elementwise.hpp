@@ -6,8 +6,8 @@
 #include <string_view>
 #include <type_traits>
 
-#include "gspmd/detail/ops/elementwise.hpp"
-#include "gspmd/detail/ops/reshaping.hpp"
+#include "gspmd/detail/ops/broadcast.hpp"
+#include "gspmd/detail/ops/elementwise_node.hpp"
 #include "gspmd/detail/ops/sources.hpp"
 #include "gspmd/program.hpp"
 

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "gspmd/detail/ops/regions.hpp"
+#include "gspmd/detail/ops/rows.hpp"
 #include "gspmd/detail/support/callable.hpp"
 #include "gspmd/program.hpp"
 #include "gspmd/tree.hpp"

@@ -6,8 +6,12 @@
 #include <string_view>
 #include <type_traits>
 
-#include "gspmd/detail/ops/reshaping.hpp"
+#include "gspmd/detail/ops/broadcast.hpp"
+#include "gspmd/detail/ops/reshape.hpp"
+#include "gspmd/detail/ops/reshard.hpp"
+#include "gspmd/detail/ops/shift.hpp"
 #include "gspmd/detail/ops/sources.hpp"
+#include "gspmd/detail/ops/transpose.hpp"
 #include "gspmd/program.hpp"
 #include "gspmd/sharding.hpp"
 

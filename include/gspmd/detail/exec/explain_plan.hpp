@@ -11,6 +11,7 @@
 #include "gspmd/detail/ir/graph.hpp"
 #include "gspmd/detail/ir/mesh_info.hpp"
 #include "gspmd/detail/ir/plan.hpp"
+#include "gspmd/detail/ops/registry.hpp"
 
 /// A plan as text for people: one row per operator, the communication it causes under it, then the bill. Reads the tables of
 /// a plan only, so that static programs and those made at run time are explained alike.
@@ -94,24 +95,14 @@ class plan_explainer {
     if (n.op == opcode::parameter) return "input " + std::to_string(n.at.line);
     std::string t = name_of(n.op);
     if (n.op == opcode::loop) t += " (" + times_text(plan_.steps[static_cast<std::size_t>(v.step)].trips) + ')';
-    if (n.op == opcode::shift && v.step >= 0) {
-      const auto& s = plan_.steps[static_cast<std::size_t>(v.step)].shift;
-      t += "(dim " + std::to_string(s.dim) + (s.by > 0 ? ", +" : ", ") + std::to_string(s.by) + ')';
-    }
-    if (n.op == opcode::local_op && v.step >= 0)
-      t += ' ' + str(local_rule_text(plan_.steps[static_cast<std::size_t>(v.step)].local->rule));
-    if (n.op == opcode::reduce && v.step >= 0)
-      t += '(' +
-           std::string(
-               name_of(plan_.reductions[static_cast<std::size_t>(plan_.steps[static_cast<std::size_t>(v.step)].spec)].kind)) +
-           ')';
+    facts_of(n.op).describe(t, plan_, v.step < 0 ? nullptr : &plan_.steps[static_cast<std::size_t>(v.step)]);
     return t;
   }
   /// The number of the loop that computes a value; `-` for what is read where it is used, without work of its own.
   [[nodiscard, gnu::cold]] std::string loop_text(const planned_node& n, const planned_value& v) const {
     if (n.op == opcode::parameter) return {};
-    if (v.step < 0 || n.op == opcode::reshard || n.op == opcode::shard_alike || n.op == opcode::reshape) return "-";
-    if (n.op >= opcode::loop) return {};
+    if (v.step < 0 || facts_of(n.op).made == origin::renamed || facts_of(n.op).runs == realisation::alias) return "-";
+    if (is_region(n.op)) return {};
     const int loop = loop_[static_cast<std::size_t>(v.step)];
     return loop > 0 ? std::to_string(loop) : std::string();
   }

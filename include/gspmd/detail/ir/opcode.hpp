@@ -1,11 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
+
+#include <boost/mp11/algorithm.hpp>
+#include <boost/mp11/list.hpp>
+
+#include "gspmd/detail/support/fixed_string.hpp"
 
 namespace gspmd::detail {
 
-/// Every operator a graph may hold, under StableHLO's name where it has one.
+/// What a graph's operators are called. Those that the scalar loops know, and those that begin and end regions, stand here; every
+/// other operator is an entry of `listed_operators`, whose place in the list is its code.
 enum class opcode : std::uint8_t {
   // sources
   parameter,
@@ -47,18 +54,6 @@ enum class opcode : std::uint8_t {
   // elementwise, three or any number
   select,
   map,
-  // the rest
-  einsum,
-  reduce,
-  broadcast_in_dim,
-  transpose,
-  reshape,
-  reshard,
-  shard_alike,
-  dynamic_index,
-  dynamic_update,
-  shift,
-  local_op,  // a user's own
   // regions: graphs inside the graph (see graph.hpp)
   loop,
   carry,
@@ -66,27 +61,63 @@ enum class opcode : std::uint8_t {
   branch,
   otherwise,
   cond_result,
+  first_listed,
 };
-inline constexpr int opcode_count = static_cast<int>(opcode::cond_result) + 1;
+
+/// An operator with a struct of its own, and its name in messages, StableHLO's where it has one.
+template <class Operator, fixed_string Name>
+struct listed {
+  using type = Operator;
+  static constexpr const char* name = Name.chars;
+};
+
+// A test adds operators of its own, as `, listed<struct ...>`.
+#ifndef GSPMD_TEST_OPERATORS
+#define GSPMD_TEST_OPERATORS
+#endif
+
+/// A new operator is its struct (see ops/operator.hpp), in a file that ops/registry.hpp includes, one entry here, and its public
+/// function.
+using listed_operators = boost::mp11::mp_list<
+    listed<struct einsum_op, "einsum">, listed<struct reduce_op, "reduce">, listed<struct broadcast_op, "broadcast_in_dim">,
+    listed<struct transpose_op, "transpose">, listed<struct reshape_op, "reshape">, listed<struct shift_op, "shift">,
+    listed<struct reshard_op, "reshard">, listed<struct shard_alike_op, "shard_alike">, listed<struct row_op, "row">,
+    listed<struct set_row_op, "set_row">, listed<struct local_operator, "local_op"> GSPMD_TEST_OPERATORS>;
+inline constexpr int opcode_count =
+    static_cast<int>(opcode::first_listed) + static_cast<int>(boost::mp11::mp_size<listed_operators>::value);
+
+template <class Listed>
+using listed_type = typename Listed::type;
+template <class Operator>
+inline constexpr opcode code_of =
+    static_cast<opcode>(static_cast<std::size_t>(opcode::first_listed) +
+                        boost::mp11::mp_find<boost::mp11::mp_transform<listed_type, listed_operators>, Operator>::value);
+
+template <class List>
+struct listed_names;
+template <class... Listed>
+struct listed_names<boost::mp11::mp_list<Listed...>> {
+  static constexpr const char* of[] = {Listed::name...};
+};
 
 constexpr const char* name_of(opcode op) {
-  constexpr const char* names[opcode_count] = {
-      "parameter",  "constant",    "iota",        "abs",       "negate",     "sign",       "exponential",      "log",
-      "sqrt",       "rsqrt",       "tanh",        "logistic",  "relu",       "sine",       "cosine",           "floor",
-      "ceil",       "not",         "convert",     "add",       "subtract",   "multiply",   "divide",           "maximum",
-      "minimum",    "power",       "and",         "or",        "compare_eq", "compare_ne", "compare_lt",       "compare_le",
-      "compare_gt", "compare_ge",  "select",      "map",       "einsum",     "reduce",     "broadcast_in_dim", "transpose",
-      "reshape",    "reshard",     "shard_alike", "row",       "set_row",    "shift",      "local_op",         "loop",
-      "carry",      "loop_result", "branch",      "otherwise", "cond_result"};
-  return names[static_cast<int>(op)];
+  constexpr const char* enumerated[] = {
+      "parameter", "constant",   "iota",        "abs",        "negate",     "sign",       "exponential", "log",    "sqrt",
+      "rsqrt",     "tanh",       "logistic",    "relu",       "sine",       "cosine",     "floor",       "ceil",   "not",
+      "convert",   "add",        "subtract",    "multiply",   "divide",     "maximum",    "minimum",     "power",  "and",
+      "or",        "compare_eq", "compare_ne",  "compare_lt", "compare_le", "compare_gt", "compare_ge",  "select", "map",
+      "loop",      "carry",      "loop_result", "branch",     "otherwise",  "cond_result"};
+  static_assert(sizeof(enumerated) / sizeof(*enumerated) == static_cast<std::size_t>(opcode::first_listed));
+  if (op < opcode::first_listed) return enumerated[static_cast<int>(op)];
+  return listed_names<listed_operators>::of[static_cast<int>(op) - static_cast<int>(opcode::first_listed)];
 }
 
 constexpr bool is_elementwise(opcode op) { return op >= opcode::abs && op <= opcode::map; }
 constexpr bool is_unary(opcode op) { return op >= opcode::abs && op <= opcode::convert; }
 constexpr bool is_binary(opcode op) { return op >= opcode::add && op <= opcode::compare_ge; }
-constexpr bool is_region_start(opcode op) { return op == opcode::loop || op == opcode::branch || op == opcode::otherwise; }
-constexpr bool is_region_result(opcode op) { return op == opcode::loop_result || op == opcode::cond_result; }
 constexpr bool is_compare(opcode op) { return op >= opcode::compare_eq && op <= opcode::compare_ge; }
+constexpr bool is_region(opcode op) { return op >= opcode::loop && op <= opcode::cond_result; }
+constexpr bool is_region_result(opcode op) { return op == opcode::loop_result || op == opcode::cond_result; }
 
 /// The most arguments a `map` may take.
 inline constexpr int max_map_arity = 8;

@@ -52,6 +52,17 @@ struct op_rule {
   [[nodiscard]] constexpr const tensor_map& result() const { return maps[maps.count - 1]; }
 };
 
+/// One factor per dim, shared by all tensors of the operator.
+constexpr void uniform_rule(const extents& shape, op_rule& rule) {
+  rule.uniform = true;
+  tensor_map map;
+  for (int d = 0; d < shape.count; ++d) {
+    map.begin_dim();
+    map.add_factor(rule.add_factor(shape[d]));
+  }
+  rule.maps.push_back(map);
+}
+
 /// A use of mesh axes by factors: like the splits of a sharding, with factors in the place of dims.
 using factor_splits = inline_vec<axis_use, max_axes>;
 

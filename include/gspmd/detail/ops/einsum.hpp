@@ -3,8 +3,11 @@
 
 #include <string_view>
 
-#include "gspmd/detail/ir/graph.hpp"
-#include "gspmd/detail/ir/rule.hpp"
+#include "gspmd/detail/ops/broadcast.hpp"
+#include "gspmd/detail/ops/einsum_steps.hpp"
+#include "gspmd/detail/ops/letters.hpp"
+#include "gspmd/detail/ops/operator.hpp"
+#include "gspmd/detail/ops/reduce.hpp"
 
 namespace gspmd::detail {
 
@@ -87,7 +90,7 @@ constexpr text equation_text(const parsed_equation& e) {
 /// Adds an einsum whose equation has been parsed. The node's attributes are the letters of the operands, then of the result.
 constexpr int add_einsum(graph& g, const parsed_equation& e, std::initializer_list<int> operands, location at) {
   node n;
-  n.op = opcode::einsum;
+  n.op = code_of<einsum_op>;
   n.at = at;
   if (static_cast<int>(operands.size()) != e.operands.count)
     return g.fail(at, "einsum", mistake::operand_count,
@@ -133,46 +136,117 @@ constexpr int add_einsum(graph& g, const parsed_equation& e, std::initializer_li
   return g.add_sized(n);
 }
 
-/// The letters of operand `k`, or of the result for k = the number of operands.
-struct einsum_letters {
-  const node* n = nullptr;
-  int begin = 0;
-  int count = 0;
-  [[nodiscard]] constexpr std::int8_t operator[](int i) const { return n->attributes[begin + i]; }
-  [[nodiscard]] constexpr int find(std::int8_t letter) const {
-    for (int i = 0; i < count; ++i)
-      if ((*this)[i] == letter) return i;
-    return -1;
-  }
-};
+struct einsum_op {
+  static constexpr bool owns(opcode op) { return op == code_of<einsum_op>; }
+  static constexpr origin made = origin::shards;
+  static constexpr realisation runs = realisation::steps;
+  static constexpr completion_rounds completes{.forward = 1, .backward = 1};
+  static constexpr bool uniform = false;
+  static constexpr bool keeps_slices = false;
+  static constexpr bool may_cut_axes = false;
+  static constexpr replication_words replication = ordinary_replication;
 
-constexpr einsum_letters letters_of(const graph& g, const node& n, int k) {
-  int begin = 0;
-  for (int o = 0; o < k; ++o) begin += g.nodes[static_cast<std::size_t>(n.operands[o])].shape.count;
-  const int count = k < n.operands.count ? g.nodes[static_cast<std::size_t>(n.operands[k])].shape.count : n.shape.count;
-  return {&n, begin, count};
-}
-
-/// The equation is the rule: a letter is a factor; parallel if the result has it, else a reduction by add.
-constexpr void einsum_rule(const graph& g, const node& n, op_rule& rule) {
-  inline_vec<std::int8_t, 2 * max_rank> letters;  // by factor
-  const auto result = letters_of(g, n, n.operands.count);
-  for (int k = 0; k <= n.operands.count; ++k) {
-    const auto dims = letters_of(g, n, k);
-    tensor_map map;
-    for (int d = 0; d < dims.count; ++d) {
-      int f = 0;
-      while (f < letters.count && letters[f] != dims[d]) ++f;
-      if (f == letters.count) {
-        letters.push_back(dims[d]);
-        rule.add_factor(g.nodes[static_cast<std::size_t>(n.operands[k])].shape[d],
-                        result.find(dims[d]) >= 0 ? factor_kind::parallel : factor_kind::reduction);
+  /// The equation is the rule: a letter is a factor; parallel if the result has it, else a reduction by add.
+  static constexpr void rule(const graph& g, const node& n, op_rule& rule) {
+    inline_vec<std::int8_t, 2 * max_rank> letters;  // by factor
+    const auto result = letters_of(g, n, n.operands.count);
+    for (int k = 0; k <= n.operands.count; ++k) {
+      const auto dims = letters_of(g, n, k);
+      tensor_map map;
+      for (int d = 0; d < dims.count; ++d) {
+        int f = 0;
+        while (f < letters.count && letters[f] != dims[d]) ++f;
+        if (f == letters.count) {
+          letters.push_back(dims[d]);
+          rule.add_factor(g.nodes[static_cast<std::size_t>(n.operands[k])].shape[d],
+                          result.find(dims[d]) >= 0 ? factor_kind::parallel : factor_kind::reduction);
+        }
+        map.begin_dim();
+        map.add_factor(f);
       }
-      map.begin_dim();
-      map.add_factor(f);
+      rule.maps.push_back(map);
     }
-    rule.maps.push_back(map);
   }
-}
+  /// A product of two sums is not a sum of products: one operand at a time.
+  static constexpr partial_rule partial(const node&, int, monoid kind) {
+    return kind == monoid::add ? partial_rule::any : partial_rule::none;
+  }
+  static constexpr int reads(const node& n) { return n.operands.count; }
+  static constexpr bool is_made_again(const node&) { return false; }
+  static constexpr bool may_go_round_ring(const node& n) { return n.operands.count == 2; }
+  static constexpr element_shift exchange(const node&) { return {}; }
+
+  /// Of two operands: 2 for every combination of local indices, a multiplication and an addition. Of one: 1 for every element that
+  /// is summed.
+  static constexpr std::int64_t flops(const graph& g, const mesh_shape& mesh, const local_program& p, const local_op& op) {
+    const node& n = g.nodes[static_cast<std::size_t>(op.node)];
+    if (n.operands.count == 1) return flops_of_sum(p, op);
+    const auto lhs = letters_of(g, n, 0);
+    const auto rhs = letters_of(g, n, 1);
+    const auto extent = [&](int k, int d) {
+      const auto& v = p.value(op.operands[k]);
+      if (k != op.window.operand || d != op.window.dim) return v.local[d];
+      std::int64_t parts = 1;  // the shards that go round, all together
+      for (const auto& use : v.layout.splits)
+        if (use.dim == d && (ring_of(op.window, v.layout).mask() & axis_bit(use.axis)) == 0) parts *= mesh.sizes[use.axis];
+      return shard_extent(v.global[d], parts);
+    };
+    std::int64_t total = 2;
+    for (int d = 0; d < lhs.count; ++d) total = saturating_multiply(total, extent(0, d));
+    for (int d = 0; d < rhs.count; ++d)
+      if (lhs.find(rhs[d]) < 0) total = saturating_multiply(total, extent(1, d));
+    return total;
+  }
+
+  static constexpr void name_dim(text& t, const graph& g, const node& n, int k, int dim) {
+    t << " (dim `" << static_cast<char>(letters_of(g, n, k)[dim]) << "`)";
+  }
+
+  /// Swaps index sets: the gradient by an operand is the einsum of dy with the other operand. A letter that only this operand
+  /// has was summed away; its gradient does not depend on it.
+  template <class Builder>
+  static constexpr void gradient(Builder& b, const node& n) {
+    graph& g = b.program();
+    const int dy = b.dy().id();
+    const int count = n.operands.count;
+    const auto letters = [&](int k) {
+      inline_vec<char, max_rank> list;
+      const auto from = letters_of(g, n, k);
+      for (int d = 0; d < from.count; ++d) list.push_back(static_cast<char>(from[d]));
+      return list;
+    };
+    const auto result = letters(count);
+    for (int k = 0; k < count; ++k) {
+      const auto own = letters(k);
+      const auto other = count == 2 ? letters(1 - k) : inline_vec<char, max_rank>{};
+      parsed_equation e;
+      inline_vec<std::int8_t, max_rank> kept;
+      for (int d = 0; d < own.count; ++d)
+        if (holds(result, own[d]) || (count == 2 && holds(other, own[d]))) {
+          e.result.push_back(own[d]);
+          kept.push_back(static_cast<std::int8_t>(d));
+        }
+      int id = -1;
+      if (count == 2) {  // dy stands where its operand stood, so that the kernel sees the order the user wrote
+        e.operands.push_back(k == 0 ? result : other);
+        e.operands.push_back(k == 0 ? other : result);
+        id = k == 0 ? add_einsum(g, e, {dy, n.operands[1]}, n.at) : add_einsum(g, e, {n.operands[0], dy}, n.at);
+      } else {
+        e.operands.push_back(result);
+        id = e.result == result ? dy : add_einsum(g, e, {dy}, n.at);
+      }
+      const extents shape = b.at(n.operands[k]).shape;
+      if (kept.count != own.count) id = add_broadcast(g, id, shape, kept, n.at);
+      b.send(k, id);
+    }
+  }
+
+  template <class Lowering>
+  static constexpr void lower(Lowering& l, const local_op& op) {
+    if (op.operands.count == 2) add_contraction(l, op);
+    else add_unary_einsum(l, op);
+  }
+  static void describe(std::string&, const plan_view&, const plan_step*) {}
+};
 
 }  // namespace gspmd::detail

@@ -1,78 +1,142 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include <initializer_list>
 #include <span>
 
-#include "gspmd/detail/exec/scalar_ops.hpp"
-#include "gspmd/detail/ir/graph.hpp"
-#include "gspmd/detail/ir/rule.hpp"
+#include "gspmd/detail/ops/elementwise_node.hpp"
+#include "gspmd/detail/ops/gradient_builder.hpp"
+#include "gspmd/detail/ops/operator.hpp"
+#include "gspmd/detail/ops/softmax_gradient.hpp"
+#include "gspmd/detail/support/saturating.hpp"
 
 namespace gspmd::detail {
 
-/// One factor per dim, shared by all tensors of the operator.
-constexpr void uniform_rule(const extents& shape, op_rule& rule) {
-  rule.uniform = true;
-  tensor_map map;
-  for (int d = 0; d < shape.count; ++d) {
-    map.begin_dim();
-    map.add_factor(rule.add_factor(shape[d]));
-  }
-  rule.maps.push_back(map);
-}
+/// Every element of the result from the same element of the operands, which are sharded alike: nothing is sent. Several become one
+/// loop over the elements.
+struct elementwise_op {
+  static constexpr bool owns(opcode op) { return is_elementwise(op); }
+  static constexpr origin made = origin::shards;
+  static constexpr realisation runs = realisation::loop;
+  static constexpr completion_rounds completes{.forward = 0, .backward = 0};
+  static constexpr bool uniform = true;
+  static constexpr bool keeps_slices = true;
+  static constexpr bool may_cut_axes = false;
+  static constexpr replication_words replication = ordinary_replication;
 
-/// What is said of a map whose function does not take `type`, or gives numbers that are none of it.
-[[gnu::cold]] constexpr text map_problem(const map_function& f, dtype type) {
-  text t("is not defined for ");
-  t << name_of(type) << ", which the function does not take or would cut off, only for";
-  dtype better = type;
-  for (const auto other : {dtype::f32, dtype::f64, dtype::s32, dtype::s64, dtype::pred}) {
-    if (!accepts(f, other)) continue;
-    t << (better == type ? " " : ", ") << name_of(other);
-    if (better == type || (type == dtype::s64 && other == dtype::f64)) better = other;
-  }
-  return t << "; convert the operand, convert<" << cpp_name_of(better) << ">(x), or what the function gives";
-}
+  static constexpr void rule(const graph&, const node& n, op_rule& r) { uniform_rule(n.shape, r); }
 
-/// Adds an elementwise operator. Operands have one shape; operands and result have one type but for compare (result pred),
-/// select (first operand pred) and convert (result `to`).
-constexpr int add_elementwise(graph& g, opcode op, std::span<const int> operands, location at, dtype to = dtype::f32,
-                              const map_function* function = nullptr) {
-  node n;
-  n.op = op;
-  n.at = at;
-  n.function = function;
-  for (const int o : operands) {
-    if (o < 0) return -1;
-    n.operands.push_back(o);
+  ///   negate                                 any, add
+  ///   add, subtract                          all, add          x + 1 of a partial x would add 1 on every device
+  ///   multiply, divide (operand 0)           any, add          a product of two sums is not a sum of products
+  ///   maximum, minimum, multiply, and, or    all, their own monoid
+  static constexpr partial_rule partial(const node& n, int operand, monoid kind) {
+    const auto only_if = [](bool holds, partial_rule how) { return holds ? how : partial_rule::none; };
+    switch (n.op) {
+      case opcode::negate: return only_if(kind == monoid::add, partial_rule::any);
+      case opcode::add:
+      case opcode::subtract: return only_if(kind == monoid::add, partial_rule::all);
+      case opcode::multiply:
+        return kind == monoid::multiply ? partial_rule::all : only_if(kind == monoid::add, partial_rule::any);
+      case opcode::divide: return only_if(kind == monoid::add && operand == 0 && is_floating(n.type), partial_rule::any);
+      case opcode::maximum: return only_if(kind == monoid::maximum, partial_rule::all);
+      case opcode::minimum: return only_if(kind == monoid::minimum, partial_rule::all);
+      case opcode::and_: return only_if(kind == monoid::and_, partial_rule::all);
+      case opcode::or_: return only_if(kind == monoid::or_, partial_rule::all);
+      default: return partial_rule::none;
+    }
   }
-  const int first_value = op == opcode::select ? 1 : 0;
-  const node& model = g.nodes[static_cast<std::size_t>(n.operands[first_value])];
-  const dtype in = model.type;
-  n.shape = model.shape;
-  n.type = is_compare(op) ? dtype::pred : op == opcode::convert ? to : in;
-  for (int k = 0; k < n.operands.count; ++k) {
-    const node& o = g.nodes[static_cast<std::size_t>(n.operands[k])];
-    if (!(o.shape == n.shape))
-      return g.fail(at, name_of(op), mistake::extent,
-                    text("operand ") << k << " is " << shape_text(o.shape) << " and operand " << first_value << " is "
-                                     << shape_text(n.shape) << "; elementwise operands have one shape, broadcast one of them");
-    const dtype wanted = op == opcode::select && k == 0 ? dtype::pred : in;
-    if (o.type != wanted)
-      return g.fail(
-          at, name_of(op), mistake::type,
-          text("operand ") << k << " is " << name_of(o.type) << " where " << name_of(wanted) << " is wanted; convert it");
-  }
-  const bool defined = op == opcode::map ? accepts(*function, in) : is_defined(op, in);
-  if (!defined && op == opcode::map) return g.fail(at, name_of(op), mistake::number, map_problem(*function, in));
-  if (!defined)
-    return g.fail(at, name_of(op), mistake::type, text("is not defined for ") << name_of(in) << "; convert the operand");
-  return bytes_of(n.type) > bytes_of(in) ? g.add_sized(n) : g.add(n);
-}
 
-constexpr int add_elementwise(graph& g, opcode op, std::initializer_list<int> operands, location at, dtype to = dtype::f32,
-                              const map_function* function = nullptr) {
-  return add_elementwise(g, op, std::span<const int>(operands.begin(), operands.size()), at, to, function);
-}
+  static constexpr int reads(const node& n) { return n.operands.count; }
+  static constexpr bool is_made_again(const node& n) { return n.op == opcode::convert; }
+  static constexpr bool may_go_round_ring(const node&) { return false; }
+  static constexpr element_shift exchange(const node&) { return {}; }
+  /// 1 for every element of the result, whatever the function.
+  static constexpr std::int64_t flops(const graph&, const mesh_shape&, const local_program& p, const local_op& op) {
+    return saturating_elements(p.value(op.result).local);
+  }
+  static constexpr void name_dim(text&, const graph&, const node&, int, int) {}
+  static constexpr void lower(lowering&, const local_op&) {}
+  static void describe(std::string&, const plan_view&, const plan_step*) {}
+
+  static constexpr void gradient(gradient_builder& b, const node& n) {
+    if (give_softmax(b)) return;
+    const term y = b.y(), dy = b.dy();
+    const auto pick = [](term pred, term a, term c) { return term::of(opcode::select, pred, a, c); };
+    switch (n.op) {
+      case opcode::abs: b.send(0, dy * term::of(opcode::sign, b.in(0))); break;
+      case opcode::negate: b.send(0, -dy); break;
+      case opcode::exponential: b.send(0, dy * y); break;
+      case opcode::log: b.send(0, dy / b.in(0)); break;
+      case opcode::sqrt: b.send(0, dy * 0.5 / y); break;
+      case opcode::rsqrt: b.send(0, dy * -0.5 * (y / b.in(0))); break;
+      case opcode::tanh: b.send(0, dy * (1.0 - y * y)); break;
+      case opcode::logistic: b.send(0, dy * (y * (1.0 - y))); break;
+      case opcode::relu:  // y > 0 where x > 0, and x need not live on
+        b.send(0, pick(term::of(opcode::compare_gt, y, y.number(0)), dy, dy.number(0)));
+        break;
+      case opcode::sine: b.send(0, dy * term::of(opcode::cosine, b.in(0))); break;
+      case opcode::cosine: b.send(0, -(dy * term::of(opcode::sine, b.in(0)))); break;
+      case opcode::convert: {
+        const dtype from = operand_of(b.program(), n, 0).type;
+        b.send(0, add_elementwise(b.program(), opcode::convert, {dy.id()}, n.at, from));
+        break;
+      }
+      case opcode::add:
+        b.send(0, dy);
+        b.send(1, dy);
+        break;
+      case opcode::subtract:
+        b.send(0, dy);
+        b.send(1, -dy);
+        break;
+      case opcode::multiply:
+        b.send(0, dy * b.in(1));
+        b.send(1, dy * b.in(0));
+        break;
+      case opcode::divide:
+        b.send(0, dy / b.in(1));
+        b.send(1, -(dy * y / b.in(1)));
+        break;
+      case opcode::maximum:
+      case opcode::minimum: {  // where both are equal each gets half
+        const opcode beats = n.op == opcode::maximum ? opcode::compare_gt : opcode::compare_lt;
+        const term half = pick(term::of(opcode::compare_eq, b.in(0), b.in(1)), dy * 0.5, dy.number(0));
+        b.send(0, pick(term::of(beats, b.in(0), b.in(1)), dy, half));
+        b.send(1, pick(term::of(beats, b.in(1), b.in(0)), dy, half));
+        break;
+      }
+      case opcode::power: {
+        const term base = b.in(0), exponent = b.in(1);
+        const term slope = exponent * term::of(opcode::power, base, exponent - 1.0);
+        const node& written = operand_of(b.program(), n, 1);
+        const bool is_never_0 = written.op == opcode::constant && written.real != 0;
+        b.send(0, dy * (is_never_0 ? slope  // 0 * 0^-1 is no number
+                                   : pick(term::of(opcode::compare_eq, exponent, exponent.number(0)), slope.number(0), slope)));
+        const term logarithm =
+            pick(term::of(opcode::compare_gt, base, base.number(0)), term::of(opcode::log, base), base.number(0));
+        b.send(1, dy * (y * logarithm));
+        break;
+      }
+      case opcode::select:
+        b.send(1, pick(b.in(0), dy, dy.number(0)));
+        b.send(2, pick(b.in(0), dy.number(0), dy));
+        break;
+      case opcode::map: give_map(b, n, dy); break;
+      default: break;  // constant almost everywhere: floor, ceil, sign, comparisons
+    }
+  }
+
+ private:
+  static constexpr void give_map(gradient_builder& b, const node& n, term dy) {
+    if (n.function->derivatives == nullptr) {
+      b.program().fail(n.at, "map", mistake::no_derivative, "has no derivative; pass with_derivative(f, df...) instead of f");
+      return;
+    }
+    const std::span<const int> operands(n.operands.begin(), static_cast<std::size_t>(n.operands.count));
+    for (int k = 0; k < n.operands.count; ++k)
+      b.send(k,
+             dy * b.as_term(add_elementwise(b.program(), opcode::map, operands, n.at, dtype::f32, n.function->derivatives[k])));
+  }
+};
 
 }  // namespace gspmd::detail

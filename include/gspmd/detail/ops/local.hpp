@@ -4,8 +4,8 @@
 #include <span>
 #include <type_traits>
 
-#include "gspmd/detail/ir/graph.hpp"
 #include "gspmd/detail/ir/local_function.hpp"
+#include "gspmd/detail/ops/operator.hpp"
 #include "gspmd/detail/ops/reduce.hpp"
 
 namespace gspmd::detail {
@@ -23,10 +23,10 @@ constexpr int local_entry_of(const local_function& f, TypeOf type_of) {
 
 /// Adds an operator of the user's own. At run time its law is tried here, unless the compiler has done so.
 constexpr int add_local_op(graph& g, const local_function& f, std::span<const int> operands, location at) {
-  const char* const op = name_of(opcode::local_op);
+  const char* const op = name_of(code_of<local_operator>);
   const local_rule& rule = f.rule;
   node n;
-  n.op = opcode::local_op;
+  n.op = code_of<local_operator>;
   n.at = at;
   n.local = &f;
   n.kind = rule.kind;
@@ -89,26 +89,87 @@ constexpr int add_local_op(graph& g, const local_function& f, std::span<const in
   return g.add_sized(n);
 }
 
-/// The text is the rule.
-constexpr void local_op_rule(const graph& g, const node& n, op_rule& rule) {
-  const local_rule& own = n.local->rule;
-  rule.kind = n.kind;
-  for (int l = 0; l < own.letters.count; ++l) {
-    std::int64_t extent = 1;
-    for (int k = 0; k < own.tensors.count; ++k)
-      for (int d = 0; d < own.tensors[k].count; ++d)
-        if (own.tensors[k][d] == l)
-          extent = k < n.operands.count ? g.nodes[static_cast<std::size_t>(n.operands[k])].shape[d] : n.shape[d];
-    rule.add_factor(extent, own.letters[l].kind);
-  }
-  for (const auto& letters : own.tensors) {
-    tensor_map map;
-    for (const auto l : letters) {
-      map.begin_dim();
-      map.add_factor(l);
+/// An operator of the user's own: a function of blocks, and a rule.
+struct local_operator {
+  static constexpr bool owns(opcode op) { return op == code_of<local_operator>; }
+  static constexpr origin made = origin::shards;
+  static constexpr realisation runs = realisation::steps;
+  static constexpr completion_rounds completes{.forward = 1, .backward = 1};
+  static constexpr bool uniform = false;
+  static constexpr bool keeps_slices = false;
+  static constexpr bool may_cut_axes = false;
+  static constexpr replication_words replication = ordinary_replication;
+
+  /// The text is the rule.
+  static constexpr void rule(const graph& g, const node& n, op_rule& rule) {
+    const local_rule& own = n.local->rule;
+    rule.kind = n.kind;
+    for (int l = 0; l < own.letters.count; ++l) {
+      std::int64_t extent = 1;
+      for (int k = 0; k < own.tensors.count; ++k)
+        for (int d = 0; d < own.tensors[k].count; ++d)
+          if (own.tensors[k][d] == l)
+            extent = k < n.operands.count ? g.nodes[static_cast<std::size_t>(n.operands[k])].shape[d] : n.shape[d];
+      rule.add_factor(extent, own.letters[l].kind);
     }
-    rule.maps.push_back(map);
+    for (const auto& letters : own.tensors) {
+      tensor_map map;
+      for (const auto l : letters) {
+        map.begin_dim();
+        map.add_factor(l);
+      }
+      rule.maps.push_back(map);
+    }
   }
-}
+  static constexpr partial_rule partial(const node&, int, monoid) { return partial_rule::none; }
+  static constexpr int reads(const node& n) { return n.operands.count; }
+  static constexpr bool is_made_again(const node&) { return false; }
+  static constexpr bool may_go_round_ring(const node&) { return false; }
+  static constexpr element_shift exchange(const node&) { return {}; }
+  /// What it states, 1 if nothing, for every combination of the local indices of all letters.
+  static constexpr std::int64_t flops(const graph& g, const mesh_shape&, const local_program& p, const local_op& op) {
+    const node& n = g.nodes[static_cast<std::size_t>(op.node)];
+    std::int64_t total = n.local->flops;
+    const local_rule& rule = n.local->rule;
+    for (int l = 0; l < rule.letters.count; ++l) {
+      std::int64_t extent = 1;
+      for (int k = 0; k < rule.tensors.count; ++k)
+        for (int d = 0; d < rule.tensors[k].count; ++d)
+          if (rule.tensors[k][d] == l) extent = p.value(k < op.operands.count ? op.operands[k] : op.result).local[d];
+      total = saturating_multiply(total, extent);
+    }
+    return total;
+  }
+  static constexpr void name_dim(text&, const graph&, const node&, int, int) {}
+  template <class Builder>
+  static constexpr void gradient(Builder& b, const node& n) {
+    graph& g = b.program();
+    if (n.local->gradient == nullptr) {
+      g.fail(n.at, name_of(n.op), mistake::no_derivative, "has no gradient; pass with_gradient(f, g) instead of f");
+      return;
+    }
+    int gradients[max_local_operands]{};
+    n.local->gradient(n.local->gradient_object, g, n.operands.begin(), b.visited(), b.dy().id(), gradients);
+    for (int k = 0; k < n.operands.count && !g.failed(); ++k) {
+      if (gradients[k] < 0) continue;  // none, or a number that no gradient has
+      const node& given = b.at(gradients[k]);
+      const node& operand_is = b.at(n.operands[k]);
+      if (!(given.shape == operand_is.shape) || (given.type != operand_is.type && is_floating(operand_is.type)))
+        g.fail(n.at, name_of(n.op), mistake::extent,
+               text("the gradient by operand ")
+                   << k << " is " << name_of(given.type) << shape_text(given.shape) << ", the operand is "
+                   << name_of(operand_is.type) << shape_text(operand_is.shape));
+      else b.send(k, gradients[k]);
+    }
+  }
+  template <class Lowering>
+  static constexpr void lower(Lowering& l, const local_op& op) {
+    const node& n = l.node_of(op);
+    l.local(op, local_entry_of(*n.local, [&](int k) { return operand_of(l.g, n, k).type; }));
+  }
+  static void describe(std::string& t, const plan_view&, const plan_step* step) {
+    if (step != nullptr) t += ' ' + std::string(local_rule_text(step->local->rule).view());
+  }
+};
 
 }  // namespace gspmd::detail

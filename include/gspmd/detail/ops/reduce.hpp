@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include "gspmd/detail/ir/graph.hpp"
-#include "gspmd/detail/ir/rule.hpp"
+#include "gspmd/detail/ops/broadcast.hpp"
+#include "gspmd/detail/ops/operator.hpp"
+#include "gspmd/detail/support/saturating.hpp"
 
 namespace gspmd::detail {
 
@@ -22,7 +23,7 @@ constexpr int add_reduce(graph& g, int operand, dim_mask dims, monoid kind, loca
     return g.fail(at, "reduce", mistake::type,
                   text("kind ") << name_of(kind) << " is not defined for " << name_of(x.type) << "; convert the operand");
   node n;
-  n.op = opcode::reduce;
+  n.op = code_of<reduce_op>;
   n.type = x.type;
   n.kind = kind;
   n.at = at;
@@ -40,24 +41,74 @@ constexpr dim_mask reduced_dims(const node& n) {
   return dims;
 }
 
-/// `ab->a`: a dim that stays is parallel, a reduced one a reduction of the operator's kind.
-constexpr void reduce_rule(const graph& g, const node& n, op_rule& rule) {
-  const extents& in = g.nodes[static_cast<std::size_t>(n.operands[0])].shape;
-  const dim_mask reduced = reduced_dims(n);
-  rule.kind = n.kind;
-  tensor_map operand;
-  tensor_map result;
-  for (int d = 0; d < in.count; ++d) {
-    const bool is_reduced = (reduced & dim_bit(d)) != 0;
-    const int f = rule.add_factor(in[d], is_reduced ? factor_kind::reduction : factor_kind::parallel);
-    operand.begin_dim();
-    operand.add_factor(f);
-    if (is_reduced) continue;
-    result.begin_dim();
-    result.add_factor(f);
-  }
-  rule.maps.push_back(operand);
-  rule.maps.push_back(result);
+constexpr std::int64_t flops_of_sum(const local_program& p, const local_op& op) {
+  const auto& operand = p.value(op.operands[0]).local;
+  return operand.count == p.value(op.result).local.count ? 0 : saturating_elements(operand);
 }
+
+struct reduce_op {
+  static constexpr bool owns(opcode op) { return op == code_of<reduce_op>; }
+  static constexpr origin made = origin::shards;
+  static constexpr realisation runs = realisation::steps;
+  static constexpr completion_rounds completes{.forward = 1, .backward = 1};
+  static constexpr bool uniform = false;
+  static constexpr bool keeps_slices = false;
+  static constexpr bool may_cut_axes = false;
+  static constexpr replication_words replication = ordinary_replication;
+
+  /// `ab->a`: a dim that stays is parallel, a reduced one a reduction of the operator's kind.
+  static constexpr void rule(const graph& g, const node& n, op_rule& rule) {
+    const extents& in = g.nodes[static_cast<std::size_t>(n.operands[0])].shape;
+    const dim_mask reduced = reduced_dims(n);
+    rule.kind = n.kind;
+    tensor_map operand;
+    tensor_map result;
+    for (int d = 0; d < in.count; ++d) {
+      const bool is_reduced = (reduced & dim_bit(d)) != 0;
+      const int f = rule.add_factor(in[d], is_reduced ? factor_kind::reduction : factor_kind::parallel);
+      operand.begin_dim();
+      operand.add_factor(f);
+      if (is_reduced) continue;
+      result.begin_dim();
+      result.add_factor(f);
+    }
+    rule.maps.push_back(operand);
+    rule.maps.push_back(result);
+  }
+  static constexpr partial_rule partial(const node& n, int, monoid kind) {
+    return n.kind == kind ? partial_rule::any : partial_rule::none;
+  }
+  static constexpr int reads(const node& n) { return n.operands.count; }
+  static constexpr bool is_made_again(const node&) { return false; }
+  static constexpr bool may_go_round_ring(const node&) { return false; }
+  static constexpr element_shift exchange(const node&) { return {}; }
+  /// 1 for every element of the operand; none if nothing is reduced.
+  static constexpr std::int64_t flops(const graph&, const mesh_shape&, const local_program& p, const local_op& op) {
+    return flops_of_sum(p, op);
+  }
+  static constexpr void name_dim(text&, const graph&, const node&, int, int) {}
+  template <class Builder>
+  static constexpr void gradient(Builder& b, const node& n) {
+    const auto y = b.y(), dy = b.dy(), x = b.in(0);
+    const auto spread = [&](auto t) { return b.as_term(add_spread(b.program(), t.id(), n)); };
+    if (n.kind == monoid::add) {
+      b.send(0, spread(dy));
+    } else if (n.kind == monoid::multiply) {
+      b.send(0, spread(dy * y) / x);
+    } else if (n.kind == monoid::maximum || n.kind == monoid::minimum) {  // shared evenly by all that are equal to it
+      const auto is_equal = y.of(opcode::compare_eq, x, spread(y));
+      const auto hit = b.as_term(add_elementwise(b.program(), opcode::convert, {is_equal.id()}, n.at, n.type));
+      const auto hits = b.as_term(add_reduce(b.program(), hit.id(), reduced_dims(n), monoid::add, n.at));
+      b.send(0, hit * spread(dy / hits));
+    }
+  }
+  template <class Lowering>
+  static constexpr void lower(Lowering& l, const local_op& op) {
+    l.reduce(op, op.operands[0], op.result, reduced_dims(l.node_of(op)), l.node_of(op).kind);
+  }
+  static void describe(std::string& t, const plan_view& plan, const plan_step* step) {
+    if (step != nullptr) t += '(' + std::string(name_of(plan.reductions[static_cast<std::size_t>(step->spec)].kind)) + ')';
+  }
+};
 
 }  // namespace gspmd::detail

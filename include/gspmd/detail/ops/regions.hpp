@@ -1,11 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include "gspmd/detail/ir/graph.hpp"
-#include "gspmd/detail/ir/rule.hpp"
+#include "gspmd/detail/ops/operator.hpp"
 #include "gspmd/detail/ops/sources.hpp"
 
-/// Loops and conditionals (F145, F146), and reading and writing one row of a tensor at an index that is computed.
+/// Loops and conditionals (GSPMD 3.2: `while` and `if` of XLA).
 namespace gspmd::detail {
 
 /// Nodes are added to another region while it lives.
@@ -72,71 +71,61 @@ constexpr int add_cond_result(graph& g, int otherwise, int on_true, int on_false
   return g.add(n);
 }
 
-/// The choice is no tensor with dims; the two values and the result correspond dim by dim.
-constexpr void cond_result_rule(const node& n, op_rule& rule) {
-  tensor_map map;
-  for (int d = 0; d < n.shape.count; ++d) {
-    map.begin_dim();
-    map.add_factor(rule.add_factor(n.shape[d]));
+/// What begins a body, and what a body carries: a carried value and what follows it are sharded alike, so that completion goes
+/// round the loop to a fixed point. The passes that know regions do the rest; so does the gradient (passes/grad.hpp).
+struct region_op {
+  static constexpr bool owns(opcode op) { return is_region(op) && op != opcode::cond_result; }
+  static constexpr origin made = origin::region;
+  static constexpr realisation runs = realisation::region;
+  static constexpr completion_rounds completes{.forward = 0, .backward = 0};
+  static constexpr bool uniform = true;
+  static constexpr bool keeps_slices = true;
+  static constexpr bool may_cut_axes = false;
+  static constexpr replication_words replication = ordinary_replication;
+
+  static constexpr void rule(const graph&, const node& n, op_rule& r) { uniform_rule(n.shape, r); }
+  static constexpr partial_rule partial(const node&, int, monoid) { return partial_rule::none; }
+  static constexpr int reads(const node& n) { return n.operands.count; }
+  static constexpr bool is_made_again(const node&) { return false; }
+  static constexpr bool may_go_round_ring(const node&) { return false; }
+  static constexpr element_shift exchange(const node&) { return {}; }
+  static constexpr std::int64_t flops(const graph&, const mesh_shape&, const local_program&, const local_op&) { return 0; }
+  static constexpr void name_dim(text&, const graph&, const node&, int, int) {}
+  static constexpr void gradient(gradient_builder&, const node&) {}
+  static constexpr void lower(lowering&, const local_op&) {}
+  static void describe(std::string&, const plan_view&, const plan_step*) {}
+};
+
+struct cond_result_op {
+  static constexpr bool owns(opcode op) { return op == opcode::cond_result; }
+  static constexpr origin made = origin::region;
+  static constexpr realisation runs = realisation::region;
+  static constexpr completion_rounds completes{.forward = 0, .backward = 0};
+  static constexpr bool uniform = false;
+  static constexpr bool keeps_slices = false;
+  static constexpr bool may_cut_axes = false;
+  static constexpr replication_words replication = ordinary_replication;
+
+  /// The choice is no tensor with dims; the two values and the result correspond dim by dim.
+  static constexpr void rule(const graph&, const node& n, op_rule& rule) {
+    tensor_map map;
+    for (int d = 0; d < n.shape.count; ++d) {
+      map.begin_dim();
+      map.add_factor(rule.add_factor(n.shape[d]));
+    }
+    rule.maps.push_back({});
+    for (int k = 0; k < 3; ++k) rule.maps.push_back(map);
   }
-  rule.maps.push_back({});
-  for (int k = 0; k < 3; ++k) rule.maps.push_back(map);
-}
-
-constexpr bool is_index(const graph& g, int i) {
-  const node& n = g.nodes[static_cast<std::size_t>(i)];
-  return n.type == dtype::s64 && n.shape.count == 0;
-}
-
-/// Adds row `index` (s64, rank 0) of `x`: dim 0 is gone. An index outside is moved to the nearest row, as in StableHLO.
-constexpr int add_dynamic_index(graph& g, int x, int index, location at) {
-  if (x < 0 || index < 0) return -1;
-  const node& from = g.nodes[static_cast<std::size_t>(x)];
-  if (from.shape.count == 0) return g.fail(at, "dynamic_index", mistake::rank, "a tensor of rank 0 has no rows");
-  if (!is_index(g, index)) return g.fail(at, "dynamic_index", mistake::type, "the index must be one s64, of rank 0");
-  node n = source(opcode::dynamic_index, from.type, {}, at);
-  for (int d = 1; d < from.shape.count; ++d) n.shape.push_back(from.shape[d]);
-  n.operands.push_back(x);
-  n.operands.push_back(index);
-  return g.add(n);
-}
-
-/// Adds `x` with `row` in the place of its row `index`.
-constexpr int add_dynamic_update(graph& g, int x, int row, int index, location at) {
-  if (x < 0 || row < 0 || index < 0) return -1;
-  const node& to = g.nodes[static_cast<std::size_t>(x)];
-  const node& r = g.nodes[static_cast<std::size_t>(row)];
-  bool fits = to.shape.count == r.shape.count + 1 && to.type == r.type;
-  for (int d = 0; d < r.shape.count && fits; ++d) fits = to.shape[d + 1] == r.shape[d];
-  if (!fits)
-    return g.fail(at, "dynamic_update", mistake::extent,
-                  text("a row ") << name_of(r.type) << shape_text(r.shape) << " does not fit " << name_of(to.type)
-                                 << shape_text(to.shape) << "; its dims must be those after the first");
-  if (!is_index(g, index)) return g.fail(at, "dynamic_update", mistake::type, "the index must be one s64, of rank 0");
-  node n = source(opcode::dynamic_update, to.type, to.shape, at);
-  n.operands.push_back(x);
-  n.operands.push_back(row);
-  n.operands.push_back(index);
-  return g.add(n);
-}
-
-/// `nab,->ab` and `nab,ab,->nab`: every device finds the row, so dim 0 must not be split.
-constexpr void row_rule(const graph& g, const node& n, op_rule& rule) {
-  const extents& whole = g.nodes[static_cast<std::size_t>(n.operands[0])].shape;
-  tensor_map all;
-  tensor_map row;
-  for (int d = 0; d < whole.count; ++d) {
-    const int f = rule.add_factor(whole[d], d == 0 ? factor_kind::gathered : factor_kind::parallel);
-    all.begin_dim();
-    all.add_factor(f);
-    if (d == 0) continue;
-    row.begin_dim();
-    row.add_factor(f);
-  }
-  rule.maps.push_back(all);
-  if (n.op == opcode::dynamic_update) rule.maps.push_back(row);
-  rule.maps.push_back({});
-  rule.maps.push_back(n.op == opcode::dynamic_update ? all : row);
-}
+  static constexpr partial_rule partial(const node&, int, monoid) { return partial_rule::none; }
+  static constexpr int reads(const node& n) { return n.operands.count; }
+  static constexpr bool is_made_again(const node&) { return false; }
+  static constexpr bool may_go_round_ring(const node&) { return false; }
+  static constexpr element_shift exchange(const node&) { return {}; }
+  static constexpr std::int64_t flops(const graph&, const mesh_shape&, const local_program&, const local_op&) { return 0; }
+  static constexpr void name_dim(text&, const graph&, const node&, int, int) {}
+  static constexpr void gradient(gradient_builder&, const node&) {}
+  static constexpr void lower(lowering&, const local_op&) {}
+  static void describe(std::string&, const plan_view&, const plan_step*) {}
+};
 
 }  // namespace gspmd::detail

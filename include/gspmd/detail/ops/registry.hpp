@@ -1,150 +1,107 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <concepts>
 #include <cstdint>
+#include <type_traits>
 
 #include <boost/mp11/algorithm.hpp>
 #include <boost/mp11/list.hpp>
 
+#include "gspmd/detail/ops/broadcast.hpp"
 #include "gspmd/detail/ops/einsum.hpp"
 #include "gspmd/detail/ops/elementwise.hpp"
 #include "gspmd/detail/ops/local.hpp"
+#include "gspmd/detail/ops/operator.hpp"
 #include "gspmd/detail/ops/reduce.hpp"
 #include "gspmd/detail/ops/regions.hpp"
-#include "gspmd/detail/ops/reshaping.hpp"
-#include "gspmd/detail/ops/sources.hpp"
+#include "gspmd/detail/ops/reshape.hpp"
+#include "gspmd/detail/ops/reshard.hpp"
+#include "gspmd/detail/ops/rows.hpp"
+#include "gspmd/detail/ops/shift.hpp"
+#include "gspmd/detail/ops/source_ops.hpp"
+#include "gspmd/detail/ops/transpose.hpp"
+#ifdef GSPMD_TEST_OPERATORS_HEADER
+#include GSPMD_TEST_OPERATORS_HEADER
+#endif
 
-/// What the passes know of the operators: one family per entry of one list.
-///
-///   owns(op)     whether the opcode is of this family
-///   rule         how the dims of operands and result correspond
-///   uniform        whether all tensors have the same dims, one factor each, whatever the rule says of sizes
-///   forward, backward   from which round on completion moves shardings through it (GSPMD 3.5; 0 is first)
+/// What the passes ask of operators, by opcode.
 namespace gspmd::detail {
 
-struct source_family {
-  static constexpr bool uniform = true;
-  static constexpr bool owns(opcode op) { return op <= opcode::iota; }
-  static constexpr int forward = 0, backward = 0;
-  static constexpr void rule(const graph&, const node& n, op_rule& r) { uniform_rule(n.shape, r); }
-};
-struct elementwise_family {
-  static constexpr bool uniform = true;
-  static constexpr bool owns(opcode op) { return is_elementwise(op) || op == opcode::reshard || op == opcode::shard_alike; }
-  static constexpr int forward = 0, backward = 0;
-  static constexpr void rule(const graph&, const node& n, op_rule& r) { uniform_rule(n.shape, r); }
-};
-struct transpose_family {
-  static constexpr bool uniform = false;
-  static constexpr bool owns(opcode op) { return op == opcode::transpose; }
-  static constexpr int forward = 0, backward = 0;
-  static constexpr void rule(const graph& g, const node& n, op_rule& r) { transpose_rule(g, n, r); }
-};
-struct reshape_family {
-  static constexpr bool uniform = false;
-  static constexpr bool owns(opcode op) { return op == opcode::reshape; }
-  static constexpr int forward = 0, backward = 0;
-  static constexpr void rule(const graph& g, const node& n, op_rule& r) { reshape_rule(g, n, r); }
-};
-struct shift_family {  // a split of the shifted dim stays: what lies across the boundaries is exchanged
-  static constexpr bool uniform = true;
-  static constexpr bool owns(opcode op) { return op == opcode::shift; }
-  static constexpr int forward = 0, backward = 0;
-  static constexpr void rule(const graph&, const node& n, op_rule& r) { uniform_rule(n.shape, r); }
-};
-struct einsum_family {
-  static constexpr bool uniform = false;
-  static constexpr bool owns(opcode op) { return op == opcode::einsum; }
-  static constexpr int forward = 1, backward = 1;
-  static constexpr void rule(const graph& g, const node& n, op_rule& r) { einsum_rule(g, n, r); }
-};
-struct reduce_family {
-  static constexpr bool uniform = false;
-  static constexpr bool owns(opcode op) { return op == opcode::reduce; }
-  static constexpr int forward = 1, backward = 1;
-  static constexpr void rule(const graph& g, const node& n, op_rule& r) { reduce_rule(g, n, r); }
-};
-struct broadcast_family {
-  static constexpr bool uniform = false;
-  static constexpr bool owns(opcode op) { return op == opcode::broadcast_in_dim; }
-  static constexpr int forward = 3, backward = 2;  // backward first: it avoids communication on the larger shape
-  static constexpr void rule(const graph& g, const node& n, op_rule& r) { broadcast_rule(g, n, r); }
-};
+/// Those whose opcodes are enumerated, then the listed ones.
+using operators = boost::mp11::mp_append<boost::mp11::mp_list<parameter_op, source_op, elementwise_op, region_op, cond_result_op>,
+                                         boost::mp11::mp_transform<listed_type, listed_operators>>;
+inline constexpr std::size_t operator_count = boost::mp11::mp_size<operators>::value;
 
-struct region_family {  // a carried value and what follows it are sharded alike: completion goes round the loop to a fixed point
-  static constexpr bool uniform = true;
-  static constexpr bool owns(opcode op) { return op >= opcode::loop && op <= opcode::otherwise; }
-  static constexpr int forward = 0, backward = 0;
-  static constexpr void rule(const graph&, const node& n, op_rule& r) { uniform_rule(n.shape, r); }
-};
-struct cond_result_family {
-  static constexpr bool uniform = false;
-  static constexpr bool owns(opcode op) { return op == opcode::cond_result; }
-  static constexpr int forward = 0, backward = 0;
-  static constexpr void rule(const graph&, const node& n, op_rule& r) { cond_result_rule(n, r); }
-};
-struct row_family {
-  static constexpr bool uniform = false;
-  static constexpr bool owns(opcode op) { return op == opcode::dynamic_index || op == opcode::dynamic_update; }
-  static constexpr int forward = 0, backward = 0;
-  static constexpr void rule(const graph& g, const node& n, op_rule& r) { row_rule(g, n, r); }
-};
+template <class... O>
+  requires(complete_operator<O> && ...)
+constexpr bool are_complete(boost::mp11::mp_list<O...>) {
+  return true;
+}
+static_assert(are_complete(operators{}));
 
-struct local_family {
-  static constexpr bool uniform = false;
-  static constexpr bool owns(opcode op) { return op == opcode::local_op; }
-  static constexpr int forward = 1, backward = 1;
-  static constexpr void rule(const graph& g, const node& n, op_rule& r) { local_op_rule(g, n, r); }
-};
-
-/// A new operator is one file and one entry here.
-using operator_families =
-    boost::mp11::mp_list<source_family, elementwise_family, transpose_family, reshape_family, shift_family, einsum_family,
-                         reduce_family, broadcast_family, region_family, cond_result_family, row_family, local_family>;
-inline constexpr int completion_rounds = 4;
-
-inline constexpr std::size_t family_count = boost::mp11::mp_size<operator_families>::value;
-
-/// What is looked up per opcode: which family it has, and the family's constants.
+/// The facts that are constants of an operator, and functions to ask for the others: a pass asks for every operator, and each call
+/// counts against the limits of an evaluation.
 struct operator_facts {
-  std::uint8_t family = 0;
+  std::uint8_t number = 0;  // in `operators`
   std::uint8_t owners = 0;
-  std::int8_t forward = 0;
-  std::int8_t backward = 0;
+  origin made = origin::shards;
+  realisation runs = realisation::steps;
+  completion_rounds completes;
   bool uniform = false;
+  bool keeps_slices = false;
+  bool may_cut_axes = false;
+  replication_words replication;
+  void (*rule)(const graph&, const node&, op_rule&) = nullptr;
+  partial_rule (*partial)(const node&, int operand, monoid) = nullptr;
+  int (*reads)(const node&) = nullptr;
+  bool (*is_made_again)(const node&) = nullptr;
+  bool (*may_go_round_ring)(const node&) = nullptr;
+  element_shift (*exchange)(const node&) = nullptr;
+  std::int64_t (*flops)(const graph&, const mesh_shape&, const local_program&, const local_op&) = nullptr;
+  void (*name_dim)(text&, const graph&, const node&, int operand, int dim) = nullptr;
+  void (*describe)(std::string&, const plan_view&, const plan_step*) = nullptr;
 };
+template <class O>
+constexpr operator_facts facts_of_operator(std::uint8_t number) {
+  return {
+      number,         1,          O::made,    O::runs,  O::completes,     O::uniform,           O::keeps_slices, O::may_cut_axes,
+      O::replication, O::rule,    O::partial, O::reads, O::is_made_again, O::may_go_round_ring, O::exchange,     O::flops,
+      O::name_dim,    O::describe};
+}
+
 struct facts_table {
-  operator_facts of[opcode_count]{};  // not std::array: a pass asks for every operator, and each call counts
+  operator_facts of[opcode_count]{};  // not std::array: see above
 };
 inline constexpr facts_table facts_by_opcode = [] {
   facts_table table;
-  for (int op = 0; op < opcode_count; ++op) {
-    auto& entry = table.of[op];
-    boost::mp11::mp_for_each<boost::mp11::mp_iota_c<family_count>>([&](auto index) {
-      using family = boost::mp11::mp_at_c<operator_families, index>;
-      if (!family::owns(static_cast<opcode>(op))) return;
-      entry.family = static_cast<std::uint8_t>(index);
-      entry.forward = family::forward;
-      entry.backward = family::backward;
-      entry.uniform = family::uniform;
-      ++entry.owners;
-    });
-  }
+  boost::mp11::mp_for_each<boost::mp11::mp_iota_c<operator_count>>([&](auto index) {
+    using O = boost::mp11::mp_at_c<operators, index>;
+    for (int op = 0; op < opcode_count; ++op) {
+      if (!O::owns(static_cast<opcode>(op))) continue;
+      const int owners = table.of[op].owners + 1;
+      table.of[op] = facts_of_operator<O>(static_cast<std::uint8_t>(index));
+      table.of[op].owners = static_cast<std::uint8_t>(owners);
+    }
+  });
   return table;
 }();
 constexpr const operator_facts& facts_of(opcode op) { return facts_by_opcode.of[static_cast<int>(op)]; }
 
-constexpr void rule_of(const graph& g, const node& n, op_rule& rule) {
-  boost::mp11::mp_with_index<family_count>(facts_of(n.op).family,
-                                           [&](auto index) { boost::mp11::mp_at_c<operator_families, index>::rule(g, n, rule); });
-}
-
-/// Every opcode belongs to exactly one family.
-constexpr bool each_opcode_has_one_family() {
+constexpr bool each_opcode_has_one_operator() {
   for (const auto& entry : facts_by_opcode.of)
     if (entry.owners != 1) return false;
   return true;
 }
-static_assert(each_opcode_has_one_family());
+static_assert(each_opcode_has_one_operator());
+
+/// Calls `body` with the operator that owns `op`, as a std::type_identity.
+template <class Body>
+constexpr void with_operator(opcode op, Body&& body) {
+  boost::mp11::mp_with_index<operator_count>(
+      facts_of(op).number, [&](auto index) { body(std::type_identity<boost::mp11::mp_at_c<operators, index>>{}); });
+}
+
+constexpr void rule_of(const graph& g, const node& n, op_rule& rule) { facts_of(n.op).rule(g, n, rule); }
 
 }  // namespace gspmd::detail

@@ -8,7 +8,7 @@
 
 #include "gspmd/detail/ir/graph.hpp"
 #include "gspmd/detail/ir/rule.hpp"
-#include "gspmd/detail/ops/elementwise.hpp"
+#include "gspmd/detail/ops/elementwise_node.hpp"
 
 namespace gspmd::detail {
 

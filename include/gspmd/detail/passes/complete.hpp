@@ -118,10 +118,10 @@ class completion {
   constexpr void run_stage() {
     for (auto& o : offered_) o = 0;
     for (int i = 0; i < static_cast<int>(next_alike_.size()); ++i) share(i);
-    for (round_ = 0; round_ < completion_rounds; ++round_) {
+    for (round_ = 0; round_ < completion_round_count; ++round_) {
       const int count = static_cast<int>(dirty_.size());
       std::uint8_t* const dirty = dirty_.data();
-      for (int i = 0; i < count; ++i) dirty[i] |= starts_in(round_, facts_by_opcode.of[static_cast<int>(nodes_[i].op)]);
+      for (int i = 0; i < count; ++i) dirty[i] |= starts_in(round_, facts_by_opcode.of[static_cast<int>(nodes_[i].op)].completes);
       changed_ = true;
       while (changed_) {
         changed_ = false;
@@ -155,8 +155,8 @@ class completion {
     const int count = n.operands.count;
     const int* const operands = n.operands.items;
     if (count == 0) return;
-    const auto& facts = facts_by_opcode.of[static_cast<int>(n.op)];
-    if ((is_forward ? facts.forward : facts.backward) > round_) return;
+    const auto& rounds = facts_by_opcode.of[static_cast<int>(n.op)].completes;
+    if ((is_forward ? rounds.forward : rounds.backward) > round_) return;
     const op_rule& rule = rules_.of(i);
     int order[max_map_arity]{};
     list_larger_first(n, order);
@@ -216,7 +216,7 @@ class completion {
     };
     for (std::size_t i = 0; i < graph_.nodes.size(); ++i) {
       const node& n = graph_.nodes[i];
-      if (n.op != opcode::shard_alike) continue;
+      if (!is_shared_alike(n)) continue;
       if (next_alike_.empty()) {
         for (std::size_t k = 0; k < graph_.nodes.size(); ++k) {
           next_alike_.push_back(static_cast<int>(k));
@@ -281,9 +281,12 @@ class completion {
     }
   }
   /// Which directions of an operator begin in a round: 1 forward, 2 backward.
-  static constexpr std::uint8_t starts_in(int round, const operator_facts& facts) {
-    return static_cast<std::uint8_t>((facts.forward == round ? 1 : 0) | (facts.backward == round ? 2 : 0));
+  static constexpr std::uint8_t starts_in(int round, const completion_rounds& rounds) {
+    return static_cast<std::uint8_t>((rounds.forward == round ? 1 : 0) | (rounds.backward == round ? 2 : 0));
   }
+
+  /// An operand that is only looked at, and not read, is there to be sharded like.
+  static constexpr bool is_shared_alike(const node& n) { return facts_of(n.op).reads(n) < n.operands.count; }
 
   const graph& graph_;
   const mesh_shape& mesh_;

@@ -3,15 +3,15 @@
 
 #include <vector>
 
-#include "gspmd/detail/passes/operator_gradients.hpp"
+#include "gspmd/detail/ops/registry.hpp"
 
 namespace gspmd::detail {
 
 /// Reverse-mode differentiation: adds to a graph the nodes that compute the gradient of one scalar by the others, last node
 /// first. What a node receives from its users is added up before it is passed on.
-class differentiator : public operator_gradients {
+class differentiator {
  public:
-  constexpr differentiator(graph& g, int scalar) : operator_gradients(g) {
+  constexpr differentiator(graph& g, int scalar) : graph_(g), gradients_(g) {
     const node seed = at(scalar);
     if (seed.shape.count != 0 || !is_floating(seed.type)) {
       g.fail(seed.at, "grad", mistake::no_scalar_loss,
@@ -19,22 +19,31 @@ class differentiator : public operator_gradients {
                  << name_of(seed.type) << shape_text(seed.shape) << "; it must be a float of rank 0, a loss: sum or mean it");
       return;
     }
-    gradients_[static_cast<std::size_t>(scalar)] = add_constant(g, seed.type, seed.shape, 1, 1, seed.at);
+    gradients_.slot(scalar) = add_constant(g, seed.type, seed.shape, 1, 1, seed.at);
     walk(0, scalar);
   }
+  /// The gradient by a node; zero where the scalar does not depend on it.
+  [[nodiscard]] constexpr int by(int i) { return gradients_.by(i); }
 
  private:
+  [[nodiscard]] constexpr const node& at(int i) const { return graph_.nodes[static_cast<std::size_t>(i)]; }
+
+  constexpr void visit(int i) {
+    const node n = at(i);  // a copy: the graph grows
+    gradients_.visit(i);
+    with_operator(n.op, [&](auto family) { decltype(family)::type::gradient(gradients_, n); });
+  }
+
   constexpr void walk(int first, int last) {
     for (int i = last; i >= first && !graph_.failed(); --i) {
       const auto before = graph_.nodes.size();
       if (is_region_result(at(i).op)) visit_region(i);
-      else if (gradient_slot(i) >= 0) visit(i);
+      else if (gradients_.slot(i) >= 0) visit(i);
       if (at(i).allow_replication)  // its gradient moves the same data back
         for (auto k = before; k < graph_.nodes.size(); ++k) graph_.nodes[k].allow_replication = true;
       if (at(i).gather_limit >= 0)
         for (auto k = before; k < graph_.nodes.size(); ++k)
-          if (graph_.nodes[k].op == opcode::einsum && graph_.nodes[k].operands.count == 2)
-            graph_.nodes[k].gather_limit = at(i).gather_limit;
+          if (facts_of(graph_.nodes[k].op).may_go_round_ring(graph_.nodes[k])) graph_.nodes[k].gather_limit = at(i).gather_limit;
     }
   }
 
@@ -84,7 +93,7 @@ class differentiator : public operator_gradients {
     }
     const int last = static_cast<int>(graph_.nodes.size()) - 1;
     for (std::size_t k = 0; k < given.size(); ++k)
-      if (gradients[k] >= 0) give(copy_in(body, given[k]), tensor(gradients[k]));
+      if (gradients[k] >= 0) gradients_.give(copy_in(body, given[k]), gradients[k]);
     walk(first, last);
   }
 
@@ -107,7 +116,7 @@ class differentiator : public operator_gradients {
   constexpr void visit_region(int i) {
     const std::vector<int> results = results_with(i);
     bool any = false;
-    for (const int r : results) any = any || gradient_slot(r) >= 0;
+    for (const int r : results) any = any || gradients_.slot(r) >= 0;
     if (!any) return;
     if (at(i).op == opcode::loop_result) visit_loop(results);
     else visit_cond(results);
@@ -131,24 +140,24 @@ class differentiator : public operator_gradients {
     std::vector<int> sums;
     for (const int r : results) {
       int g = -1;
-      if (is_floating(at(r).type)) g = gradient_slot(r) >= 0 ? gradient_slot(r) : zero_like(r);
+      if (is_floating(at(r).type)) g = gradients_.slot(r) >= 0 ? gradients_.slot(r) : gradients_.zero_like(r);
       gradients.push_back(g);
     }
-    for (const int x : body.outside) sums.push_back(zero_like(x));
+    for (const int x : body.outside) sums.push_back(gradients_.zero_like(x));
 
     const int before = graph_.open_region;
     const int back = open_loop(graph_, start.integer, where);
     for (auto& g : gradients) g = g < 0 ? -1 : add_carry(graph_, g, where);
     for (auto& s : sums) s = add_carry(graph_, s, where);
     const int last = add_constant(graph_, dtype::s64, {}, 0, start.integer - 1, where);
-    const int index = (operand(tensor(last), where) - operand(tensor(back), where)).id();
+    const int index = add_elementwise(graph_, opcode::subtract, {last, back}, where);
     body.number[static_cast<std::size_t>(loop)] = index;
     for (std::size_t k = 0; k < carries.size(); ++k)
       body.number[static_cast<std::size_t>(carries[k])] = add_dynamic_index(graph_, stacks[k], index, where);
     std::vector<int> kept;  // the gradients from outside this loop
     for (std::size_t k = 0; k < sums.size(); ++k) {
-      kept.push_back(gradient_slot(body.outside[k]));
-      gradient_slot(body.outside[k]) = sums[k];
+      kept.push_back(gradients_.slot(body.outside[k]));
+      gradients_.slot(body.outside[k]) = sums[k];
     }
     copy_and_walk(body, loop, nexts, gradients);
     if (graph_.failed()) return;
@@ -157,13 +166,13 @@ class differentiator : public operator_gradients {
       found.push_back(gradients[k] < 0 ? -1 : add_loop_result(graph_, gradients[k], by(copy_in(body, carries[k])), where));
     for (std::size_t k = 0; k < sums.size(); ++k) {
       const int x = body.outside[k];
-      sums[k] = add_loop_result(graph_, sums[k], gradient_slot(x), where);
-      gradient_slot(x) = kept[k];
+      sums[k] = add_loop_result(graph_, sums[k], gradients_.slot(x), where);
+      gradients_.slot(x) = kept[k];
     }
     graph_.open_region = before;
     for (std::size_t k = 0; k < carries.size(); ++k)
-      if (found[k] >= 0) give(at(carries[k]).operands[0], tensor(found[k]));
-    for (std::size_t k = 0; k < sums.size(); ++k) give(body.outside[k], tensor(sums[k]));
+      if (found[k] >= 0) gradients_.give(at(carries[k]).operands[0], found[k]);
+    for (std::size_t k = 0; k < sums.size(); ++k) gradients_.give(body.outside[k], sums[k]);
   }
 
   /// What every iteration of a loop finds in a carried value, stacked.
@@ -197,7 +206,7 @@ class differentiator : public operator_gradients {
     for (const int r : results) {
       on_true.push_back(at(r).operands[1]);
       on_false.push_back(at(r).operands[2]);
-      gradients.push_back(is_floating(at(r).type) ? gradient_slot(r) : -1);
+      gradients.push_back(is_floating(at(r).type) ? gradients_.slot(r) : -1);
     }
     copied_body first;
     find_body(first, branch, on_true);
@@ -211,10 +220,10 @@ class differentiator : public operator_gradients {
     }
     if (outside.empty()) return;
     std::vector<int> kept;
-    for (const int x : outside) kept.push_back(gradient_slot(x));
+    for (const int x : outside) kept.push_back(gradients_.slot(x));
     const int before = graph_.open_region;
     const auto go_back = [&](copied_body& body, int start, const std::vector<int>& given) {
-      for (const int x : outside) gradient_slot(x) = -1;
+      for (const int x : outside) gradients_.slot(x) = -1;
       copy_and_walk(body, start, given, gradients);
       std::vector<int> found;
       for (const int x : outside) found.push_back(by(x));
@@ -226,10 +235,13 @@ class differentiator : public operator_gradients {
     const std::vector<int> b = go_back(second, otherwise, on_false);
     graph_.open_region = before;
     if (graph_.failed()) return;
-    for (std::size_t k = 0; k < outside.size(); ++k) gradient_slot(outside[k]) = kept[k];
+    for (std::size_t k = 0; k < outside.size(); ++k) gradients_.slot(outside[k]) = kept[k];
     for (std::size_t k = 0; k < outside.size(); ++k)
-      give(outside[k], tensor(add_cond_result(graph_, back_otherwise, a[k], b[k], where)));
+      gradients_.give(outside[k], add_cond_result(graph_, back_otherwise, a[k], b[k], where));
   }
+
+  graph& graph_;
+  gradient_builder gradients_;
 };
 
 }  // namespace gspmd::detail

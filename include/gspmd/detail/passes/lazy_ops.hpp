@@ -8,14 +8,17 @@
 /// Which operators of a local program are steps of their own: those that are none of these.
 namespace gspmd::detail {
 
+constexpr realisation realisation_of(const graph& g, const local_op& op) {
+  return facts_of(g.nodes[static_cast<std::size_t>(op.node)].op).runs;
+}
 /// Never computed on its own where a loop can read it through strides.
 constexpr bool is_virtual(const graph& g, const local_op& op) {
-  const auto code = g.nodes[static_cast<std::size_t>(op.node)].op;
-  return op.what == local_kind::compute && (code == opcode::constant || code == opcode::iota || code == opcode::broadcast_in_dim);
+  return op.what == local_kind::compute && realisation_of(g, op) == realisation::strides;
 }
 /// Waits until something else needs its value.
 constexpr bool is_lazy(const graph& g, const local_op& op) {
-  return op.what == local_kind::compute && (is_elementwise(g.nodes[static_cast<std::size_t>(op.node)].op) || is_virtual(g, op));
+  const auto runs = realisation_of(g, op);
+  return op.what == local_kind::compute && (runs == realisation::loop || runs == realisation::strides);
 }
 /// Another name for the memory of its operand.
 constexpr bool is_alias(const graph& g, const mesh_shape& mesh, const local_program& p, const local_op& op) {
@@ -23,7 +26,7 @@ constexpr bool is_alias(const graph& g, const mesh_shape& mesh, const local_prog
     const auto& from = p.value(op.operands[0]);
     return same_data(mesh, from.global, from.layout, p.value(op.result).layout);
   }
-  return op.what == local_kind::compute && g.nodes[static_cast<std::size_t>(op.node)].op == opcode::reshape;
+  return op.what == local_kind::compute && realisation_of(g, op) == realisation::alias;
 }
 
 }  // namespace gspmd::detail

@@ -39,7 +39,7 @@ class partitioner : public region_parts {
       if (graph_.has_regions && is_region_result(n.op)) share_need(i, needed_);
       if (needed[i] == 0) continue;
       if (n.region >= 0) needed[n.region] = 1;
-      const int count = data_operands(n);
+      const int count = facts_of(n.op).reads(n);
       for (int k = 0; k < count; ++k) {
         const int o = n.operands.items[k];
         needed[o] = 1;
@@ -57,16 +57,17 @@ class partitioner : public region_parts {
         begin_stretch();
       }
       const node& n = graph_.nodes[static_cast<std::size_t>(i)];
-      if (n.op == opcode::parameter) {
+      const origin made = facts_of(n.op).made;
+      if (made == origin::given) {
         program.inputs.push_back(add_value(i, completed_of(i)));
         forms_[static_cast<std::size_t>(i)].push_back(program.inputs.back());  // wherever it stands, it is there from the start
         program.results[static_cast<std::size_t>(i)] = program.inputs.back();
-      } else if (needed_[static_cast<std::size_t>(i)] == 0 || is_source(n)) {
+      } else if (needed_[static_cast<std::size_t>(i)] == 0 || made == origin::source) {
         continue;
-      } else if (n.op == opcode::reshard || n.op == opcode::shard_alike) {
+      } else if (made == origin::renamed) {
         roots_[static_cast<std::size_t>(i)] = root_of(n.operands[0]);
         results_[static_cast<std::size_t>(i)] = form_of(n.operands[0], completed_of(i), i);
-      } else if (n.op >= opcode::loop) {
+      } else if (made == origin::region) {
         emit_region(i);
       } else {
         emit(i);
@@ -146,7 +147,7 @@ class partitioner : public region_parts {
     for (int i = static_cast<int>(graph_.nodes.size()); i-- > 0;) {
       const vec<int>& readers = readers_[i];
       const int count = static_cast<int>(readers.size());
-      if (needed[i] == 0 || nodes[i].op == opcode::parameter || count == 0 || readers[0] == i) continue;
+      if (needed[i] == 0 || facts_of(nodes[i].op).made == origin::given || count == 0 || readers[0] == i) continue;
       bool alike = true;
       sharding slice = completed[i];
       for (int r = 0; r < count && alike; ++r) {
@@ -155,14 +156,15 @@ class partitioner : public region_parts {
         const auto& wish = completed[reader].splits;
         alike = false;
         if (reader == i) break;  // an output
+        const auto& facts = facts_of(user.op);
+        if (!facts.keeps_slices) break;
         sharding asked = slice;
-        if (facts_of(user.op).uniform) {
+        if (facts.uniform) {
           asked.splits = wish;
-        } else if (user.op == opcode::transpose) {
-          asked.splits.clear();
-          for (const auto& use : wish) asked.add_split(use.axis, user.attributes[use.dim]);
         } else {
-          break;
+          op_rule rule;
+          facts.rule(graph_, user, rule);
+          asked.splits = to_dims(mesh_, rule, rule.operand(0), to_factors(mesh_, rule, rule.result(), wish));
         }
         alike = r == 0 || asked.splits == slice.splits;
         slice = asked;
@@ -219,7 +221,7 @@ class partitioner : public region_parts {
     for (int k = 0; k < n.operands.count; ++k)
       op.operands.push_back(form_of(n.operands[k], plan.wanted[k], i, loses_a_split(n, rule, k, plan.wanted[k])));
     op.result = add_form(i, plan.result);
-    op.shift = shift_of(n);
+    op.shift = facts_of(n.op).exchange(n);
     if (op.shift.any()) {
       op.axes = halo_of(mesh_, n.shape, plan.result, op.shift).axes;
       op.collective = collective_kind::collective_permute;

@@ -29,7 +29,7 @@ constexpr text forbidden_reshard(const graph& g, const local_program& p) {
         if (from.layout.axes_of(d) != to.layout.axes_of(d)) dim = d;
       t << sharding_text(*g.mesh, from.layout, from.global.count) << " and the operator needs "
         << sharding_text(*g.mesh, to.layout, to.global.count);
-      if (dim >= 0 && n.op == opcode::einsum) t << " (dim `" << static_cast<char>(letters_of(g, n, k)[dim]) << "`)";
+      if (dim >= 0) facts_of(n.op).name_dim(t, g, n, k, dim);
       break;
     }
     t << ": this takes " << name_of(op.collective) << " over `" << axes_text(*g.mesh, op.axes)
@@ -50,24 +50,23 @@ constexpr text silent_replication(const graph& g, const local_program& p) {
     const auto& to = p.value(op.result);
     const axis_mask lost = from.layout.split_axes() & ~to.layout.split_axes();
     if (lost == 0) continue;
+    const replication_words& words = facts_of(n.op).replication;
     text t;
-    if (n.op == opcode::dynamic_index) {  // which nobody writes
-      t << graph::place(n.at, "scan") << ": goes over the rows of " << shape_text(from.global) << ", which is sharded "
-        << sharding_text(*g.mesh, from.layout, from.global.count) << ": every device along `" << axes_text(*g.mesh, lost)
-        << "` would hold " << sharding_text(*g.mesh, to.layout, to.global.count)
-        << "; split another dim than 0, or reshard it before the scan to what every device may hold";
-      return t;
+    t << graph::place(n.at, words.who.empty() ? name_of(n.op) : words.who) << ": ";
+    if (words.does.empty()) {
+      for (int k = 0; k < n.operands.count; ++k) {
+        if (n.operands[k] != from.node) continue;
+        t << "operand " << k << ' ';
+        break;
+      }
+    } else {
+      t << words.does << ' ';
     }
-    t << graph::place(n.at, name_of(n.op)) << ": ";
-    for (int k = 0; k < n.operands.count; ++k) {
-      if (n.operands[k] != from.node) continue;
-      t << "operand " << k << ' ';
-      break;
-    }
-    t << shape_text(from.global) << " is sharded " << sharding_text(*g.mesh, from.layout, from.global.count)
-      << " and the operator, with result " << shape_text(n.shape) << ", cannot work on that split: every device along `"
-      << axes_text(*g.mesh, lost) << "` would hold " << sharding_text(*g.mesh, to.layout, to.global.count)
-      << "; reshard the operand to what the operator keeps, or write allow_replication(...) around it";
+    t << shape_text(from.global) << (words.does.empty() ? " is sharded " : ", which is sharded ")
+      << sharding_text(*g.mesh, from.layout, from.global.count);
+    if (words.does.empty()) t << " and the operator, with result " << shape_text(n.shape) << ", cannot work on that split";
+    t << ": every device along `" << axes_text(*g.mesh, lost) << "` would hold "
+      << sharding_text(*g.mesh, to.layout, to.global.count) << "; " << words.remedy;
     return t;
   }
   return {};

@@ -1,16 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include "gspmd/detail/passes/operator_steps.hpp"
+#include "gspmd/detail/passes/fuse_loops.hpp"
 #include "gspmd/detail/support/saturating.hpp"
 #include "gspmd/detail/support/vec.hpp"
 
 namespace gspmd::detail {
 
 /// The steps of loops and conditionals: where bodies begin and end, and the copies between their values.
-class region_steps : public operator_steps {
+class region_steps : public fuse_loops {
  protected:
-  using operator_steps::operator_steps;
+  using fuse_loops::fuse_loops;
 
   /// Steps of a body run never, once or many times: what a body reads of values that wait outside is computed before it.
   constexpr void emit_control(int i, const local_op& op) {

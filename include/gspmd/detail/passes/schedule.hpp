@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include "gspmd/detail/passes/lowering.hpp"
 #include "gspmd/detail/passes/region_steps.hpp"
 #include "gspmd/detail/support/vec.hpp"
 
@@ -34,7 +35,7 @@ class scheduler : public region_steps {
         i = emit_joined(i);
       } else {
         for (const int o : op.operands) need(o);
-        emit(op);
+        lower(*this, op);
       }
     }
     for (const int o : program_.outputs) need(o);

@@ -37,7 +37,6 @@ class schedule_state {
   plan out;
   vec<int> base;  // by value: the value whose memory it names
 
- protected:
   [[nodiscard]] constexpr const node& node_of(const local_op& op) const { return graph_.nodes[op.node]; }
   [[nodiscard]] constexpr bool is_virtual(const local_op& op) const { return detail::is_virtual(graph_, op); }
   [[nodiscard]] constexpr bool is_lazy(const local_op& op) const { return detail::is_lazy(graph_, op); }
@@ -137,14 +136,15 @@ class schedule_state {
   vec<int> uses_;   // by value: by operators that are not in a group yet
   vec<int> seen_;   // by value: the last walk that met it
   int stamp_ = 0;
-  vec<std::uint8_t> waiting_;    // by value: a lazy op that is not done
-  vec<int> readers_from_;        // by value: its first one in readers_
-  vec<int> readers_;             // results of the operators that read a value, in order
-  vec<std::uint8_t> is_joined_;  // by value of the local program: an all_reduce of several makes it
-  vec<int> step_;                // by value: the step that computes it; -1: none yet
-  std::int64_t times_ = 1;       // how often that runs
-  vec<int> register_;            // by value: its register in the loop that computes it
-  vec<int> slot_;                // by memory: which input of the present loop it is; -1: none
+  vec<std::uint8_t> waiting_;      // by value: a lazy op that is not done
+  vec<int> readers_from_;          // by value: its first one in readers_
+  vec<int> readers_;               // results of the operators that read a value, in order
+  vec<std::uint8_t> is_joined_;    // by value of the local program: an all_reduce of several makes it
+  vec<int> step_;                  // by value: the step that computes it; -1: none yet
+  std::int64_t times_ = 1;         // how often that runs
+  vec<contraction> contractions_;  // what out.contractions were planned for
+  vec<int> register_;              // by value: its register in the loop that computes it
+  vec<int> slot_;                  // by memory: which input of the present loop it is; -1: none
 };
 
 }  // namespace gspmd::detail

@@ -216,7 +216,7 @@ struct planned_mesh {
   using tables = static_tables<Callable, Mesh, Inputs...>;
   static constexpr axis_cut cut = [] {
     if constexpr (!tables::traced.failed)
-      if (has_reshape(tables::traced.nodes)) {
+      if (may_cut_axes(tables::traced.nodes)) {
         const graph g = tables::traced.thaw();
         return find_cut(g, tables::completed);
       }

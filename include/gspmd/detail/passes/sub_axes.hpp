@@ -84,11 +84,11 @@ constexpr axis_cut find_cut(const mesh_shape& mesh, const op_rule& rule, const t
 constexpr axis_cut find_cut(const graph& g, std::span<const sharding> completed) {
   for (std::size_t i = 0; i < g.nodes.size(); ++i) {
     const node& n = g.nodes[i];
-    if (n.op != opcode::reshape) continue;
+    if (!facts_of(n.op).may_cut_axes) continue;
     const auto operand = static_cast<std::size_t>(n.operands[0]);
     if (completed[operand].splits.empty() && completed[i].splits.empty()) continue;
     op_rule rule;
-    reshape_rule(g, n, rule);
+    rule_of(g, n, rule);
     auto cut = find_cut(g.mesh->shape, rule, rule.operand(0), completed[operand], g.nodes[operand].shape);
     if (cut.axis < 0) cut = find_cut(g.mesh->shape, rule, rule.result(), completed[i], n.shape);
     if (cut.axis >= 0 && can_cut(*g.mesh, cut)) return cut;
@@ -96,9 +96,9 @@ constexpr axis_cut find_cut(const graph& g, std::span<const sharding> completed)
   return {};
 }
 
-constexpr bool has_reshape(const auto& nodes) {
+constexpr bool may_cut_axes(const auto& nodes) {
   for (const node& n : nodes)
-    if (n.op == opcode::reshape) return true;
+    if (facts_of(n.op).may_cut_axes) return true;
   return false;
 }
 

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include "gspmd/detail/ops/linear.hpp"
 #include "gspmd/detail/passes/use_search.hpp"
 #include "gspmd/detail/passes/value_forms.hpp"
 
@@ -62,7 +61,7 @@ class use_plans : public value_forms {
       const monoid kind = held[k].kind;
       if (axes == 0 || (axes & used) != 0) continue;
       if (result.partial != 0 && result.kind != kind) continue;
-      const auto how = partial_rule_of(n, k, kind);
+      const auto how = facts_of(n.op).partial(n, k, kind);
       if (how == partial_rule::any) {
         if ((result.partial & axes) != 0) continue;
         bool needed_whole = false;  // x * x needs the sum of x anyway
@@ -82,7 +81,8 @@ class use_plans : public value_forms {
       if (how == partial_rule::all) {
         bool alike = true;
         for (int o = 0; o < n.operands.count; ++o)
-          alike = alike && held[o].partial == axes && held[o].kind == kind && partial_rule_of(n, o, kind) == partial_rule::all;
+          alike =
+              alike && held[o].partial == axes && held[o].kind == kind && facts_of(n.op).partial(n, o, kind) == partial_rule::all;
         if (!alike) continue;
         for (int o = 0; o < n.operands.count; ++o) {
           wanted[o].partial = axes;

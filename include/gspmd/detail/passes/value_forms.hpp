@@ -56,8 +56,7 @@ class value_forms {
   [[nodiscard]] constexpr int root_of(int i) const { return roots_[static_cast<std::size_t>(i)]; }
   [[nodiscard]] constexpr const vec<int>& forms_of(int i) const { return forms_[static_cast<std::size_t>(root_of(i))]; }
   /// How many operands are read: the second one of shard_alike is only looked at.
-  [[nodiscard]] static constexpr int data_operands(const node& n) { return n.op == opcode::shard_alike ? 1 : n.operands.count; }
-  [[nodiscard]] static constexpr bool is_source(const node& n) { return n.op == opcode::constant || n.op == opcode::iota; }
+  [[nodiscard]] static constexpr bool is_source(const node& n) { return facts_of(n.op).made == origin::source; }
 
   constexpr int add_value(int i, const sharding& layout) {
     const node& n = graph_.nodes[static_cast<std::size_t>(i)];
@@ -79,8 +78,8 @@ class value_forms {
     if (!open_.empty()) note_form(i, v);
   }
 
-  /// The cheapest form of a node's value to start from; -1 if it is made anew: constants and iotas always, conversions and
-  /// broadcasts where their operand moves fewer bytes than their result.
+  /// The cheapest form of a node's value to start from; -1 if it is made anew: sources always, what may be made again
+  /// where its operand moves fewer bytes than its result.
   struct priced_form {
     int value = -1;
     reshard_price price;  // of bringing it to what is wanted, or the operand of what is made anew
@@ -95,7 +94,7 @@ class value_forms {
       if (best.value < 0 || price.bytes < best.price.bytes) best = {v, price};
     }
     const node& n = at(root_of(i));
-    if (best.value < 0 || best.price.bytes == 0 || (n.op != opcode::convert && n.op != opcode::broadcast_in_dim)) return best;
+    if (best.value < 0 || best.price.bytes == 0 || !facts_of(n.op).is_made_again(n)) return best;
     sharding operand;
     if (wanted.partial != 0 || !is_made_from(n, wanted, operand)) return best;
     const auto again = best_form(n.operands[0], operand).price.bytes;

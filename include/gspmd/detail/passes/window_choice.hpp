@@ -33,7 +33,7 @@ class window_choice : public use_plans {
 
   [[nodiscard]] constexpr window window_of(const node& n, const use_plan& p) const {
     window best;
-    if (n.op != opcode::einsum || n.operands.count != 2 || n.forbid_reshard) return best;
+    if (!facts_of(n.op).may_go_round_ring(n) || n.forbid_reshard) return best;
     for (int k = 0; k < 2; ++k) {
       if (!is_gathered(n, p, k)) continue;
       if (best.how.operand >= 0) {

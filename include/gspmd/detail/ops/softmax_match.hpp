@@ -48,7 +48,7 @@ class softmax_matcher {
   [[nodiscard]] constexpr int spread_sum(int i, bool is_log) const {
     const extents& shape = at(i).shape;
     dim_mask kept = dim_bit(shape.count) - 1;
-    if (at(i).op == opcode::broadcast_in_dim && is_here(i)) {
+    if (at(i).op == code_of<broadcast_op> && is_here(i)) {
       kept = 0;
       for (const auto d : at(i).attributes) kept |= dim_bit(d);
       i = at(i).operands[0];
@@ -58,9 +58,9 @@ class softmax_matcher {
       i = at(i).operands[0];
     }
     const extents spread = at(i).shape;
-    if (at(i).op == opcode::reshape && is_here(i)) i = at(i).operands[0];
+    if (at(i).op == code_of<reshape_op> && is_here(i)) i = at(i).operands[0];
     const struct node& n = at(i);
-    if (n.op != opcode::reduce || n.kind != monoid::add || !is_here(i) || !(at(n.operands[0]).shape == shape)) return -1;
+    if (n.op != code_of<reduce_op> || n.kind != monoid::add || !is_here(i) || !(at(n.operands[0]).shape == shape)) return -1;
     const dim_mask dims = reduced_dims(n);
     const bool keeps_dims = spread.count == shape.count;
     if (!keeps_dims) return (kept ^ dims) == dim_bit(shape.count) - 1 && (kept & dims) == 0 && spread == n.shape ? i : -1;
@@ -71,7 +71,7 @@ class softmax_matcher {
 
   [[nodiscard]] constexpr bool is_constant_along(int i, dim_mask dims) const {
     const struct node& n = at(i);
-    if (n.op != opcode::broadcast_in_dim) return n.op == opcode::constant;
+    if (n.op != code_of<broadcast_op>) return n.op == opcode::constant;
     for (int k = 0; k < n.attributes.count; ++k) {
       const int d = n.attributes[k];
       if ((dims & dim_bit(d)) != 0 && at(n.operands[0]).shape[k] != 1) return false;

@@ -1,0 +1,103 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include "gspmd/detail/ops/operator.hpp"
+
+namespace gspmd::detail {
+
+/// Adds a broadcast: dim `d` of the operand becomes dim `dims[d]` of the result; an extent of 1 is stretched.
+constexpr int add_broadcast(graph& g, int operand, const extents& shape, const inline_vec<std::int8_t, max_rank>& dims,
+                            location at) {
+  if (operand < 0) return -1;
+  const node& x = g.nodes[static_cast<std::size_t>(operand)];
+  if (dims.count != x.shape.count)
+    return g.fail(at, "broadcast_in_dim", mistake::rank,
+                  text("names ") << dims.count << " dims for an operand " << shape_text(x.shape)
+                                 << "; name one dim of the result for each dim of the operand");
+  node n;
+  n.op = code_of<broadcast_op>;
+  n.type = x.type;
+  n.shape = shape;
+  n.at = at;
+  n.operands.push_back(operand);
+  int previous = -1;
+  for (int d = 0; d < dims.count; ++d) {
+    if (dims[d] < 0 || dims[d] >= shape.count)
+      return g.fail(at, "broadcast_in_dim", mistake::dim,
+                    text("dim ") << dims[d] << " is not a dim of the result " << shape_text(shape) << "; dims count from 0");
+    if (dims[d] <= previous)
+      return g.fail(at, "broadcast_in_dim", mistake::dim, "the dims must increase; transpose the operand first");
+    previous = dims[d];
+    if (x.shape[d] != 1 && x.shape[d] != shape[dims[d]])
+      return g.fail(at, "broadcast_in_dim", mistake::extent,
+                    text("dim ") << d << " of the operand " << shape_text(x.shape) << " does not fit dim " << dims[d]
+                                 << " of the result " << shape_text(shape) << "; it must be equal or 1");
+    n.attributes.push_back(dims[d]);
+  }
+  return g.add_sized(n);
+}
+
+/// Adds a broadcast of what a reduction `n` has left, to what it began with.
+constexpr int add_spread(graph& g, int reduced, const node& n) {
+  const extents shape = operand_of(g, n, 0).shape;
+  inline_vec<std::int8_t, max_rank> kept;
+  for (int d = 0, next = 0; d < shape.count; ++d) {
+    const bool is_reduced = next < n.attributes.count && n.attributes[next] == d;
+    if (is_reduced) ++next;
+    else kept.push_back(static_cast<std::int8_t>(d));
+  }
+  return add_broadcast(g, reduced, shape, kept, n.at);
+}
+
+/// Elements that are repeated. A loop reads them through strides of 0; completion goes through it backward first, which avoids
+/// communication on the larger shape.
+struct broadcast_op {
+  static constexpr bool owns(opcode op) { return op == code_of<broadcast_op>; }
+  static constexpr origin made = origin::shards;
+  static constexpr realisation runs = realisation::strides;
+  static constexpr completion_rounds completes{.forward = 3, .backward = 2};
+  static constexpr bool uniform = false;
+  static constexpr bool keeps_slices = false;
+  static constexpr bool may_cut_axes = false;
+  static constexpr replication_words replication = ordinary_replication;
+
+  /// `b->ab`: every dim of the result is a parallel factor; the operand has those it is not stretched along.
+  static constexpr void rule(const graph& g, const node& n, op_rule& rule) {
+    const extents& in = g.nodes[static_cast<std::size_t>(n.operands[0])].shape;
+    tensor_map operand;
+    tensor_map result;
+    for (int d = 0; d < n.shape.count; ++d) {
+      result.begin_dim();
+      result.add_factor(rule.add_factor(n.shape[d]));
+    }
+    for (int d = 0; d < in.count; ++d) {
+      operand.begin_dim();
+      if (in[d] == n.shape[n.attributes[d]]) operand.add_factor(n.attributes[d]);
+    }
+    rule.maps.push_back(operand);
+    rule.maps.push_back(result);
+  }
+  /// It is linear, but its result is larger than its operand: reducing first sends less.
+  static constexpr partial_rule partial(const node&, int, monoid) { return partial_rule::none; }
+  static constexpr int reads(const node& n) { return n.operands.count; }
+  static constexpr bool is_made_again(const node&) { return true; }
+  static constexpr bool may_go_round_ring(const node&) { return false; }
+  static constexpr element_shift exchange(const node&) { return {}; }
+  static constexpr std::int64_t flops(const graph&, const mesh_shape&, const local_program&, const local_op&) { return 0; }
+  static constexpr void name_dim(text&, const graph&, const node&, int, int) {}
+  template <class Builder>
+  static constexpr void gradient(Builder& b, const node& n) {
+    const extents shape = operand_of(b.program(), n, 0).shape;
+    dim_mask summed = dim_bit(n.shape.count) - 1;
+    for (int d = 0; d < n.attributes.count; ++d)
+      if (shape[d] == n.shape[n.attributes[d]]) summed &= ~dim_bit(n.attributes[d]);
+    int id = b.dy().id();
+    if (summed != 0) id = add_reduce(b.program(), id, summed, monoid::add, n.at);
+    if (id >= 0 && !(b.at(id).shape == shape)) id = add_reshape(b.program(), id, shape, n.at);
+    b.send(0, id);
+  }
+  static constexpr void lower(lowering&, const local_op&) {}
+  static void describe(std::string&, const plan_view&, const plan_step*) {}
+};
+
+}  // namespace gspmd::detail

@@ -1,0 +1,135 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include "gspmd/detail/exec/contraction_planner.hpp"
+#include "gspmd/detail/exec/message_plan.hpp"
+#include "gspmd/detail/ir/local_program.hpp"
+#include "gspmd/detail/ir/plan.hpp"
+#include "gspmd/detail/ops/letters.hpp"
+
+/// The steps that an einsum on shards becomes: a contraction, one that goes round a ring, or a reduction and a permutation.
+namespace gspmd::detail {
+
+/// An einsum `c` of one shard of an operand that goes round a ring: what scratch it takes. Parts of the other operand and of the
+/// result that do not lie in one piece are copied, and so are all parts where the last one is cut short.
+template <class Lowering>
+constexpr void add_ring(Lowering& l, const local_op& op, const contraction& c, int letter, int spec) {
+  planned_window w;
+  w.contraction = spec;
+  w.operand = op.window.operand;
+  w.letter = static_cast<std::int8_t>(letter);
+  w.both_ways = op.window.both_ways;
+  w.scratch_elems = buffer_elems(l.out.contractions[spec].scratch_elems);
+  const auto reserve = [&w](std::int64_t elems) {
+    const auto from = w.scratch_elems;
+    w.scratch_elems += buffer_elems(elems);
+    return from;
+  };
+  const auto& shard = l.value(op.operands[w.operand]);
+  w.axes = ring_of(op.window, shard.layout).axes;
+  const auto members = ring{w.axes}.size(l.out.mesh);
+  w.buffers_at = w.scratch_elems;
+  for (auto k = ring_rounds(members, w.both_ways).buffers(); k > 0; --k) reserve(elements(shard.local));
+  const inline_vec<std::int8_t, max_rank>* lists[] = {&c.lhs, &c.rhs, &c.out};
+  const int values[] = {op.operands[0], op.operands[1], op.result};
+  for (int b = 0; b < 3; ++b) {
+    w.dims.push_back(-1);
+    for (int d = 0; d < lists[b]->count; ++d)
+      if ((*lists[b])[d] == letter) w.dims[b] = static_cast<std::int8_t>(d);
+    if (w.dims[b] < 0 || b == w.operand) continue;
+    const auto& whole = l.value(values[b]).local;
+    if (is_major(whole, w.dims[b]) && whole[w.dims[b]] == members * c.extent[letter]) continue;
+    std::int64_t elems = 1;
+    for (const auto own : *lists[b]) elems *= c.extent[own];
+    (b == 2 ? w.result_at : w.operand_at) = reserve(elems);
+  }
+  l.out.windows.push_back(w);
+}
+
+template <class Lowering>
+constexpr void add_contraction(Lowering& l, const local_op& op) {
+  const node& n = l.node_of(op);
+  const bool is_windowed = op.window.operand >= 0;
+  const std::int8_t round = is_windowed ? letters_of(l.g, n, op.window.operand)[op.window.dim] : std::int8_t{-1};
+  contraction c;
+  c.padded = 0;
+  inline_vec<std::int8_t, max_letters> letters;
+  const auto number_of = [&letters](std::int8_t letter) {
+    int i = 0;
+    while (i < letters.count && letters[i] != letter) ++i;
+    if (i == letters.count) letters.push_back(letter);
+    return static_cast<std::int8_t>(i);
+  };
+  for (int k = 0; k < 2; ++k) {
+    const auto dims = letters_of(l.g, n, k);
+    const auto& operand = l.value(op.operands[k]);
+    const auto& local = operand.local;
+    const auto padded = padded_dims(l.out.mesh, operand.global, operand.layout);
+    for (int d = 0; d < dims.count; ++d) {
+      const auto i = number_of(dims[d]);
+      if ((padded & dim_bit(d)) != 0) c.padded |= std::uint64_t{1} << i;
+      if (i == c.extent.count)
+        c.extent.push_back(dims[d] == round ? l.value(op.operands[op.window.operand]).local[op.window.dim] : local[d]);
+      (k == 0 ? c.lhs : c.rhs).push_back(i);
+    }
+  }
+  const auto result = letters_of(l.g, n, 2);
+  for (int d = 0; d < result.count; ++d) c.out.push_back(number_of(result[d]));
+  int spec = l.contraction_of(c);
+  if (spec == static_cast<int>(l.out.contractions.size())) l.out.contractions.push_back(plan_contraction(c));
+  if (is_windowed) {
+    add_ring(l, op, c, number_of(round), spec);
+    spec = static_cast<int>(l.out.windows.size()) - 1;
+  }
+  auto& s =
+      l.add_step(is_windowed ? action::windowed : action::contract, op, spec, {op.operands[0], op.operands[1]}, {op.result});
+  if (is_windowed) {
+    s.collective = collective_kind::collective_permute;
+    s.bytes_sent = l.bytes_of(op);
+  }
+  for (int k = 0; k < 2; ++k) {
+    const auto dims = letters_of(l.g, n, k);
+    for (int d = 0; d < dims.count; ++d)
+      if (result.find(dims[d]) < 0 && dims[d] != round) l.add_bound(s, number_of(dims[d]), op.operands[k], d);
+  }
+}
+
+/// Einsum of one operand: its missing letters are reduced, the others brought into order.
+template <class Lowering>
+constexpr void add_unary_einsum(Lowering& l, const local_op& op) {
+  const node& n = l.node_of(op);
+  const auto from = letters_of(l.g, n, 0);
+  const auto to = letters_of(l.g, n, 1);
+  dim_mask summed = 0;
+  inline_vec<std::int8_t, max_rank> kept;
+  inline_vec<std::int8_t, max_rank> permutation;
+  for (int d = 0; d < from.count; ++d) {
+    if (to.find(from[d]) < 0) summed |= dim_bit(d);
+    else kept.push_back(from[d]);
+  }
+  bool in_order = true;
+  for (int d = 0; d < to.count; ++d) {
+    int i = 0;
+    while (kept[i] != to[d]) ++i;
+    permutation.push_back(static_cast<std::int8_t>(i));
+    in_order = in_order && i == d;
+  }
+  int operand = op.operands[0];
+  if (summed != 0 && !in_order) {
+    local_value v = l.value(operand);
+    local_value part = l.value(op.result);
+    part.local.clear();
+    for (int d = 0; d < from.count; ++d)
+      if ((summed & dim_bit(d)) == 0) part.local.push_back(v.local[d]);
+    part.global = part.local;
+    part.layout = sharding{};
+    const int t = l.add_value(part);
+    l.reduce(op, operand, t, summed, monoid::add);
+    operand = t;
+    summed = 0;
+  }
+  if (summed != 0) l.reduce(op, operand, op.result, summed, monoid::add);
+  else l.permute(op, operand, op.result, permutation);
+}
+
+}  // namespace gspmd::detail

@@ -1,0 +1,66 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <initializer_list>
+#include <span>
+
+#include "gspmd/detail/exec/scalar_ops.hpp"
+#include "gspmd/detail/ir/graph.hpp"
+
+namespace gspmd::detail {
+
+/// What is said of a map whose function does not take `type`, or gives numbers that are none of it.
+[[gnu::cold]] constexpr text map_problem(const map_function& f, dtype type) {
+  text t("is not defined for ");
+  t << name_of(type) << ", which the function does not take or would cut off, only for";
+  dtype better = type;
+  for (const auto other : {dtype::f32, dtype::f64, dtype::s32, dtype::s64, dtype::pred}) {
+    if (!accepts(f, other)) continue;
+    t << (better == type ? " " : ", ") << name_of(other);
+    if (better == type || (type == dtype::s64 && other == dtype::f64)) better = other;
+  }
+  return t << "; convert the operand, convert<" << cpp_name_of(better) << ">(x), or what the function gives";
+}
+
+/// Adds an elementwise operator. Operands have one shape; operands and result have one type but for compare (result pred),
+/// select (first operand pred) and convert (result `to`).
+constexpr int add_elementwise(graph& g, opcode op, std::span<const int> operands, location at, dtype to = dtype::f32,
+                              const map_function* function = nullptr) {
+  node n;
+  n.op = op;
+  n.at = at;
+  n.function = function;
+  for (const int o : operands) {
+    if (o < 0) return -1;
+    n.operands.push_back(o);
+  }
+  const int first_value = op == opcode::select ? 1 : 0;
+  const node& model = g.nodes[static_cast<std::size_t>(n.operands[first_value])];
+  const dtype in = model.type;
+  n.shape = model.shape;
+  n.type = is_compare(op) ? dtype::pred : op == opcode::convert ? to : in;
+  for (int k = 0; k < n.operands.count; ++k) {
+    const node& o = g.nodes[static_cast<std::size_t>(n.operands[k])];
+    if (!(o.shape == n.shape))
+      return g.fail(at, name_of(op), mistake::extent,
+                    text("operand ") << k << " is " << shape_text(o.shape) << " and operand " << first_value << " is "
+                                     << shape_text(n.shape) << "; elementwise operands have one shape, broadcast one of them");
+    const dtype wanted = op == opcode::select && k == 0 ? dtype::pred : in;
+    if (o.type != wanted)
+      return g.fail(
+          at, name_of(op), mistake::type,
+          text("operand ") << k << " is " << name_of(o.type) << " where " << name_of(wanted) << " is wanted; convert it");
+  }
+  const bool defined = op == opcode::map ? accepts(*function, in) : is_defined(op, in);
+  if (!defined && op == opcode::map) return g.fail(at, name_of(op), mistake::number, map_problem(*function, in));
+  if (!defined)
+    return g.fail(at, name_of(op), mistake::type, text("is not defined for ") << name_of(in) << "; convert the operand");
+  return bytes_of(n.type) > bytes_of(in) ? g.add_sized(n) : g.add(n);
+}
+
+constexpr int add_elementwise(graph& g, opcode op, std::initializer_list<int> operands, location at, dtype to = dtype::f32,
+                              const map_function* function = nullptr) {
+  return add_elementwise(g, op, std::span<const int>(operands.begin(), operands.size()), at, to, function);
+}
+
+}  // namespace gspmd::detail

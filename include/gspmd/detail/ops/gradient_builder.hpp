@@ -1,0 +1,102 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <initializer_list>
+#include <span>
+#include <vector>
+
+#include "gspmd/detail/ops/elementwise_node.hpp"
+#include "gspmd/detail/ops/sources.hpp"
+
+namespace gspmd::detail {
+
+/// A tensor in an expression that a gradient writes down: `dy * x`, `0.5 * dy`. Tensors of an expression have one shape and type.
+class term {
+ public:
+  constexpr term(graph& g, int id, location at) : graph_(&g), id_(id), at_(at) {}
+
+  [[nodiscard]] constexpr int id() const { return id_; }
+
+  friend constexpr term operator+(term a, term b) { return of(opcode::add, a, b); }
+  friend constexpr term operator-(term a, term b) { return of(opcode::subtract, a, b); }
+  friend constexpr term operator-(double a, term b) { return of(opcode::subtract, b.number(a), b); }
+  friend constexpr term operator-(term a, double b) { return of(opcode::subtract, a, a.number(b)); }
+  friend constexpr term operator-(term a) { return of(opcode::negate, a); }
+  friend constexpr term operator*(term a, term b) { return of(opcode::multiply, a, b); }
+  friend constexpr term operator*(term a, double b) { return of(opcode::multiply, a, a.number(b)); }
+  friend constexpr term operator/(term a, term b) { return of(opcode::divide, a, b); }
+
+  /// An elementwise operator of these.
+  template <class... More>
+  static constexpr term of(opcode op, term first, More... more) {
+    return {*first.graph_, add_elementwise(*first.graph_, op, {first.id_, more.id_...}, first.at_), first.at_};
+  }
+  /// A number as a tensor like this one.
+  [[nodiscard]] constexpr term number(double n) const {
+    if (id_ < 0) return *this;
+    const node& like = graph_->nodes[static_cast<std::size_t>(id_)];
+    const dtype type = like.type;
+    const extents shape = like.shape;
+    return {*graph_, add_number(*graph_, n, type, shape, "grad", at_), at_};
+  }
+
+ private:
+  graph* graph_;
+  int id_;
+  location at_;
+};
+
+/// The gradients of one scalar by the nodes of a graph, while they are found: operators give theirs to their operands, and what a
+/// node receives from its users is added up.
+class gradient_builder {
+ public:
+  constexpr explicit gradient_builder(graph& g) : graph_(g), gradients_(g.nodes.size(), -1) {}
+
+  [[nodiscard]] constexpr graph& program() const { return graph_; }
+  [[nodiscard]] constexpr const node& at(int i) const { return graph_.nodes[static_cast<std::size_t>(i)]; }
+
+  // ---- what an operator's `gradient(b, n)` uses: `n` is a copy, as the graph grows ----
+
+  [[nodiscard]] constexpr term y() const { return as_term(visited_); }                        // its result
+  [[nodiscard]] constexpr term dy() { return as_term(slot(visited_)); }                       // the gradient by it
+  [[nodiscard]] constexpr term in(int k) const { return as_term(at(visited_).operands[k]); }  // its operand
+  [[nodiscard]] constexpr term as_term(int id) const { return {graph_, id, at(visited_).at}; }
+  [[nodiscard]] constexpr int visited() const { return visited_; }
+  /// Gives operand `k` its gradient.
+  constexpr void send(int k, term gradient) { give(at(visited_).operands[k], gradient.id()); }
+  constexpr void send(int k, int gradient) { give(at(visited_).operands[k], gradient); }
+
+  // ---- what the walk over the graph uses ----
+
+  /// The next operator that gives gradients.
+  constexpr void visit(int i) { visited_ = i; }
+  /// The gradient by a node; zero where the scalar does not depend on it.
+  [[nodiscard]] constexpr int by(int i) {
+    if (graph_.failed() || i < 0) return -1;
+    if (i < static_cast<int>(gradients_.size()) && gradients_[static_cast<std::size_t>(i)] >= 0)
+      return gradients_[static_cast<std::size_t>(i)];
+    return zero_like(i);
+  }
+  constexpr int zero_like(int i) {
+    const node n = at(i);
+    return add_constant(graph_, n.type, n.shape, 0, 0, n.at);
+  }
+  constexpr void give(int i, int gradient) {
+    if (gradient < 0 || !is_floating(at(i).type)) return;
+    const int before = slot(i);
+    const int sum = before < 0 ? gradient : add_elementwise(graph_, opcode::add, {before, gradient}, at(gradient).at);
+    slot(i) = sum;
+  }
+  /// What is known of the gradient by a node; -1: nothing yet.
+  constexpr int& slot(int i) {
+    if (static_cast<std::size_t>(i) >= gradients_.size()) gradients_.resize(graph_.nodes.size(), -1);
+    return gradients_[static_cast<std::size_t>(i)];
+  }
+
+ private:
+  graph& graph_;
+  std::vector<int> gradients_;  // by node
+  int visited_ = 0;
+};
+
+}  // namespace gspmd::detail

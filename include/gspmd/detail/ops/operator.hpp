@@ -1,0 +1,113 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+
+#include "gspmd/detail/ir/graph.hpp"
+#include "gspmd/detail/ir/local_program.hpp"
+#include "gspmd/detail/ir/plan.hpp"
+#include "gspmd/detail/ir/rule.hpp"
+
+/// What an operator states of itself: a struct with the facts below and no others' defaults. The passes ask for these facts and name
+/// no operator; `complete_operator` refuses a struct that leaves one out.
+namespace gspmd::detail {
+
+/// Who makes the value of an operator in the program that every device runs.
+enum class origin : std::uint8_t {
+  given,    // an input of the program
+  source,   // every device, whatever the sharding, wherever it is read: no form of it is ever moved
+  renamed,  // its operand, in another sharding
+  shards,   // the operator, from shards of its operands
+  region,   // a body: loops and conditionals
+};
+
+/// What an operator on shards becomes when the local program is turned into steps.
+enum class realisation : std::uint8_t {
+  loop,     // a part of a loop over elements, with the elementwise operators around it
+  strides,  // nothing where a loop can read it through strides; a loop of its own elsewhere
+  alias,    // another name for the memory of its operand
+  steps,    // steps of its own: `lower`
+  region,   // what loops and conditionals are made of
+};
+
+/// How an operator takes operands that are partial with a monoid, the reduction being left for later (GSPMD 3.2).
+enum class partial_rule : std::uint8_t {
+  none,  // every operand must be reduced first
+  any,   // one operand may be partial if the others do not differ along its axes; the result is then partial likewise
+  all,   // all operands must be partial over the same axes; the result is then partial likewise
+};
+
+/// From which round on completion moves shardings through an operator (GSPMD 3.5; 0 is first).
+struct completion_rounds {
+  std::int8_t forward = 0;
+  std::int8_t backward = 0;
+};
+inline constexpr int completion_round_count = 4;
+
+/// How messages speak of an operand that every device would hold whole because the operator cannot work on its split.
+struct replication_words {
+  std::string_view who;   // empty: the operator's name
+  std::string_view does;  // what it does to the operand; empty: that it cannot work on that split
+  std::string_view remedy;
+};
+inline constexpr replication_words ordinary_replication{
+    "", "", "reshard the operand to what the operator keeps, or write allow_replication(...) around it"};
+
+class gradient_builder;
+class lowering;
+
+// clang-format off
+/// The facts, one line each:
+///
+///   owns(op)                    its opcodes
+///   made, runs                  see origin and realisation
+///   completes                   see completion_rounds
+///   uniform                     all tensors have the same dims, one factor each, whatever the rule says of sizes
+///   rule(g, n, rule)            how the dims of operands and results correspond
+///   partial(n, k, monoid)       see partial_rule
+///   reads(n)                    how many operands it reads; the others are looked at by completion only
+///   keeps_slices                a slice of its result takes the same slice of its operands, and nothing else
+///   may_cut_axes                its rule divides dims into factors that an axis may have to be cut for
+///   is_made_again(n)            a reader may have it made again, in another sharding, where moving its operand sends less
+///   may_go_round_ring(n)        an operand may visit it shard by shard instead of being gathered
+///   exchange(n)                 what its shards exchange with their neighbours while it runs
+///   flops(g, mesh, p, op)       the arithmetic of the device that has most of it
+///   name_dim(t, g, n, k, dim)   adds to a message what the user calls a dim of operand k
+///   replication                 see replication_words
+///   gradient(b, n)              gives its operands their gradients; that it has none is written too
+///   lower(l, op)                adds its steps, where it runs as steps
+///   describe(t, plan, step)     adds to a line of `explain` what the name does not say; `step` is null where it has none
+template <class O>
+concept complete_operator = requires(const graph& g, const node& n, const mesh_shape& mesh, const local_program& p, const local_op& op,
+                                     const plan_view& plan, const plan_step* step, op_rule& rule, text& t, std::string& s,
+                                     gradient_builder& b, lowering& l) {
+  { O::owns(opcode::add) } -> std::same_as<bool>;
+  requires std::same_as<decltype(O::made), const origin>;
+  requires std::same_as<decltype(O::runs), const realisation>;
+  requires std::same_as<decltype(O::completes), const completion_rounds>;
+  requires std::same_as<decltype(O::uniform), const bool>;
+  requires std::same_as<decltype(O::keeps_slices), const bool>;
+  requires std::same_as<decltype(O::may_cut_axes), const bool>;
+  requires std::same_as<decltype(O::replication), const replication_words>;
+  { O::rule(g, n, rule) } -> std::same_as<void>;
+  { O::partial(n, 0, monoid::add) } -> std::same_as<partial_rule>;
+  { O::reads(n) } -> std::same_as<int>;
+  { O::is_made_again(n) } -> std::same_as<bool>;
+  { O::may_go_round_ring(n) } -> std::same_as<bool>;
+  { O::exchange(n) } -> std::same_as<element_shift>;
+  { O::flops(g, mesh, p, op) } -> std::same_as<std::int64_t>;
+  { O::name_dim(t, g, n, 0, 0) } -> std::same_as<void>;
+  { O::gradient(b, n) } -> std::same_as<void>;
+  { O::lower(l, op) } -> std::same_as<void>;
+  { O::describe(s, plan, step) } -> std::same_as<void>;
+};
+// clang-format on
+
+/// The operand of a node, as a node.
+constexpr const node& operand_of(const graph& g, const node& n, int k) {
+  return g.nodes[static_cast<std::size_t>(n.operands[k])];
+}
+
+}  // namespace gspmd::detail

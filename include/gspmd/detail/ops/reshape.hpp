@@ -1,0 +1,156 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <limits>
+#include <numeric>
+
+#include "gspmd/detail/ops/operator.hpp"
+
+namespace gspmd::detail {
+
+/// The shape with the extent that is -1 in place of it: what the others leave of the operand's elements. Where none fits, or
+/// more than one would, the shape as it is, for add_reshape to refuse.
+///   [64,32]: {8,-1} -> {8,256}      {-1} -> {2048}      {7,-1}, {-1,-1}: as they are
+constexpr extents inferred_shape(const extents& operand, extents shape) {
+  int open = -1;
+  std::int64_t others = 1;
+  for (int d = 0; d < shape.count; ++d) {
+    if (shape[d] == -1 && open < 0) open = d;
+    else if (shape[d] <= 0 || others > std::numeric_limits<std::int64_t>::max() / shape[d]) return shape;
+    else others *= shape[d];
+  }
+  if (open >= 0 && elements(operand) % others == 0) shape[open] = elements(operand) / others;
+  return shape;
+}
+
+/// Adds a reshape: the same elements in row-major order under another shape.
+constexpr int add_reshape(graph& g, int operand, const extents& shape, location at) {
+  if (operand < 0) return -1;
+  const node& x = g.nodes[static_cast<std::size_t>(operand)];
+  for (const auto e : shape)
+    if (e < 0)
+      return g.fail(at, "reshape", mistake::element_count,
+                    text("no extent can stand for the negative one in ")
+                        << shape_text(shape) << ": the operand " << shape_text(x.shape) << " has " << elements(x.shape)
+                        << " elements; one extent may be -1, and the others must divide them");
+  node n;
+  n.op = code_of<reshape_op>;
+  n.type = x.type;
+  n.shape = shape;
+  n.at = at;
+  n.operands.push_back(operand);
+  if (!g.is_countable(n, "reshape")) return -1;
+  if (elements(x.shape) != elements(shape))
+    return g.fail(at, "reshape", mistake::element_count,
+                  text("the operand ") << shape_text(x.shape) << " has " << elements(x.shape) << " elements, the result "
+                                       << shape_text(shape) << " has " << elements(shape));
+  return g.add(n);
+}
+
+/// Shards are reshaped where they lie: a dim is a product of factors, and a split of it falls on them major to minor.
+struct reshape_op {
+  static constexpr bool owns(opcode op) { return op == code_of<reshape_op>; }
+  static constexpr origin made = origin::shards;
+  static constexpr realisation runs = realisation::alias;
+  static constexpr completion_rounds completes{.forward = 0, .backward = 0};
+  static constexpr bool uniform = false;
+  static constexpr bool keeps_slices = false;
+  static constexpr bool may_cut_axes = true;
+  static constexpr replication_words replication = ordinary_replication;
+
+  /// `(ab)->ab`: walks both shapes and closes a block wherever the products of the extents meet.
+  ///   [6] -> [2,3]: (ab)->ab      [2,6] -> [4,3]: a(bc)->(ab)c      [2,3] -> [3,2]: no common factor, gathered
+  /// In a block where one side has a single dim (extents of 1 do not count), the other side's dims are its factors. Otherwise
+  /// both sides share, major to minor, the greatest common divisors of what is left of their dims; after the first dims that
+  /// leave a rest on both sides nothing lines up any more.
+  static constexpr void rule(const graph& g, const node& n, op_rule& rule) {
+    const extents& in = g.nodes[static_cast<std::size_t>(n.operands[0])].shape;
+    const extents& out = n.shape;
+    tensor_map operand;
+    tensor_map result;
+    int i = 0;
+    int j = 0;
+    const auto whole_dims = [&rule](const extents& shape, int begin, int end, tensor_map& map, factor_kind kind) {
+      for (int d = begin; d < end; ++d) {
+        map.begin_dim();
+        if (shape[d] != 1) map.add_factor(rule.add_factor(shape[d], kind));
+      }
+    };
+    const auto from_factors = [](const extents& shape, int begin, int end, tensor_map& map, int first, int last) {
+      for (int d = begin; d < end; ++d) {
+        map.begin_dim();
+        if (shape[d] != 1)
+          for (int f = first; f < last; ++f) map.add_factor(f);
+      }
+    };
+    while (i < in.count || j < out.count) {
+      const int in_begin = i;
+      const int out_begin = j;
+      std::int64_t in_size = 1;
+      std::int64_t out_size = 1;
+      do {  // an extent of 0 makes every product meet only at the end
+        if (i < in.count && (in_size <= out_size || j == out.count)) in_size *= in[i++];
+        else out_size *= out[j++];
+      } while ((in_size != out_size || in_size == 0) && (i < in.count || j < out.count));
+      int in_long = 0;
+      int out_long = 0;
+      for (int d = in_begin; d < i; ++d) in_long += in[d] != 1 ? 1 : 0;
+      for (int d = out_begin; d < j; ++d) out_long += out[d] != 1 ? 1 : 0;
+      const int first = rule.factors.count;
+      if (out_long <= 1) {
+        whole_dims(in, in_begin, i, operand, factor_kind::parallel);
+        from_factors(out, out_begin, j, result, first, rule.factors.count);
+      } else if (in_long <= 1) {
+        whole_dims(out, out_begin, j, result, factor_kind::parallel);
+        from_factors(in, in_begin, i, operand, first, rule.factors.count);
+      } else if (in_size == 0) {
+        whole_dims(in, in_begin, i, operand, factor_kind::gathered);
+        whole_dims(out, out_begin, j, result, factor_kind::gathered);
+      } else {
+        std::int64_t in_left = 1;  // of the dim before `a`
+        std::int64_t out_left = 1;
+        bool is_aligned = true;
+        for (int a = in_begin, b = out_begin;;) {
+          for (; in_left == 1 && a < i; ++a) operand.begin_dim(), in_left = in[a];
+          for (; out_left == 1 && b < j; ++b) result.begin_dim(), out_left = out[b];
+          if (in_left == 1 && out_left == 1) break;
+          if (is_aligned) {
+            const auto shared = std::gcd(in_left, out_left);
+            // one factor for each dim that is left always has room; where both dims leave a rest, this would be one more
+            const int needed = in.count - a + out.count - b + 3;
+            if (shared > 1 && (shared == in_left || shared == out_left || rule.factors.count + needed <= rule.factors.capacity)) {
+              const int f = rule.add_factor(shared);
+              operand.add_factor(f);
+              result.add_factor(f);
+              in_left /= shared;
+              out_left /= shared;
+            }
+            is_aligned = in_left == 1 || out_left == 1;
+            if (is_aligned) continue;
+          }
+          if (in_left != 1) operand.add_factor(rule.add_factor(in_left, factor_kind::gathered));
+          if (out_left != 1) result.add_factor(rule.add_factor(out_left, factor_kind::gathered));
+          in_left = out_left = 1;
+        }
+      }
+    }
+    rule.maps.push_back(operand);
+    rule.maps.push_back(result);
+  }
+  static constexpr partial_rule partial(const node&, int, monoid) { return partial_rule::any; }
+  static constexpr int reads(const node& n) { return n.operands.count; }
+  static constexpr bool is_made_again(const node&) { return false; }
+  static constexpr bool may_go_round_ring(const node&) { return false; }
+  static constexpr element_shift exchange(const node&) { return {}; }
+  static constexpr std::int64_t flops(const graph&, const mesh_shape&, const local_program&, const local_op&) { return 0; }
+  static constexpr void name_dim(text&, const graph&, const node&, int, int) {}
+  template <class Builder>
+  static constexpr void gradient(Builder& b, const node& n) {
+    const extents shape = operand_of(b.program(), n, 0).shape;
+    b.send(0, add_reshape(b.program(), b.dy().id(), shape, n.at));
+  }
+  static constexpr void lower(lowering&, const local_op&) {}
+  static void describe(std::string&, const plan_view&, const plan_step*) {}
+};
+
+}  // namespace gspmd::detail

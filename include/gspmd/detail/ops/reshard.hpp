@@ -1,0 +1,93 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include "gspmd/detail/ops/operator.hpp"
+
+namespace gspmd::detail {
+
+/// Adds the identity with an annotation on its result: the paper's XlaSharding operator (GSPMD 3.1, 3.6).
+constexpr int add_reshard(graph& g, int operand, const sharding& annotation, location at) {
+  if (operand < 0) return -1;
+  node n;
+  n.op = code_of<reshard_op>;
+  n.type = g.nodes[static_cast<std::size_t>(operand)].type;
+  n.shape = g.nodes[static_cast<std::size_t>(operand)].shape;
+  n.at = at;
+  n.annotated = true;
+  n.annotation = annotation;
+  n.operands.push_back(operand);
+  return g.add(n);
+}
+
+struct reshard_op {
+  static constexpr bool owns(opcode op) { return op == code_of<reshard_op>; }
+  static constexpr origin made = origin::renamed;
+  static constexpr realisation runs = realisation::loop;
+  static constexpr completion_rounds completes{.forward = 0, .backward = 0};
+  static constexpr bool uniform = true;
+  static constexpr bool keeps_slices = true;
+  static constexpr bool may_cut_axes = false;
+  static constexpr replication_words replication = ordinary_replication;
+
+  static constexpr void rule(const graph&, const node& n, op_rule& r) { uniform_rule(n.shape, r); }
+  static constexpr partial_rule partial(const node&, int, monoid) { return partial_rule::none; }
+  static constexpr int reads(const node& n) { return n.operands.count; }
+  static constexpr bool is_made_again(const node&) { return false; }
+  static constexpr bool may_go_round_ring(const node&) { return false; }
+  static constexpr element_shift exchange(const node&) { return {}; }
+  static constexpr std::int64_t flops(const graph&, const mesh_shape&, const local_program&, const local_op&) { return 0; }
+  static constexpr void name_dim(text&, const graph&, const node&, int, int) {}
+  template <class Builder>
+  static constexpr void gradient(Builder& b, const node& n) {
+    b.send(0, add_reshard(b.program(), b.dy().id(), n.annotation, n.at));
+  }
+  static constexpr void lower(lowering&, const local_op&) {}
+  static void describe(std::string&, const plan_view&, const plan_step*) {}
+};
+
+/// Adds the identity on `operand`, sharded as `other` is: completion passes splits between the two.
+constexpr int add_shard_alike(graph& g, int operand, int other, location at) {
+  if (operand < 0 || other < 0) return -1;
+  const node& a = g.nodes[static_cast<std::size_t>(operand)];
+  const node& b = g.nodes[static_cast<std::size_t>(other)];
+  if (!(a.shape == b.shape))
+    return g.fail(at, "shard_alike", mistake::extent,
+                  text("the tensors are ") << shape_text(a.shape) << " and " << shape_text(b.shape)
+                                           << "; only tensors of one shape can be sharded alike");
+  node n;
+  n.op = code_of<shard_alike_op>;
+  n.type = a.type;
+  n.shape = a.shape;
+  n.at = at;
+  n.operands.push_back(operand);
+  n.operands.push_back(other);
+  return g.add(n);
+}
+
+struct shard_alike_op {
+  static constexpr bool owns(opcode op) { return op == code_of<shard_alike_op>; }
+  static constexpr origin made = origin::renamed;
+  static constexpr realisation runs = realisation::loop;
+  static constexpr completion_rounds completes{.forward = 0, .backward = 0};
+  static constexpr bool uniform = true;
+  static constexpr bool keeps_slices = true;
+  static constexpr bool may_cut_axes = false;
+  static constexpr replication_words replication = ordinary_replication;
+
+  static constexpr void rule(const graph&, const node& n, op_rule& r) { uniform_rule(n.shape, r); }
+  static constexpr partial_rule partial(const node&, int, monoid) { return partial_rule::none; }
+  static constexpr int reads(const node&) { return 1; }
+  static constexpr bool is_made_again(const node&) { return false; }
+  static constexpr bool may_go_round_ring(const node&) { return false; }
+  static constexpr element_shift exchange(const node&) { return {}; }
+  static constexpr std::int64_t flops(const graph&, const mesh_shape&, const local_program&, const local_op&) { return 0; }
+  static constexpr void name_dim(text&, const graph&, const node&, int, int) {}
+  template <class Builder>
+  static constexpr void gradient(Builder& b, const node&) {
+    b.send(0, b.dy());
+  }
+  static constexpr void lower(lowering&, const local_op&) {}
+  static void describe(std::string&, const plan_view&, const plan_step*) {}
+};
+
+}  // namespace gspmd::detail

@@ -1,0 +1,74 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include "gspmd/detail/ops/operator.hpp"
+
+namespace gspmd::detail {
+
+/// Adds a transpose: dim `d` of the result is dim `permutation[d]` of the operand.
+constexpr int add_transpose(graph& g, int operand, const inline_vec<std::int8_t, max_rank>& permutation, location at) {
+  if (operand < 0) return -1;
+  const node& x = g.nodes[static_cast<std::size_t>(operand)];
+  dim_mask seen = 0;
+  for (const auto d : permutation)
+    if (d >= 0 && d < x.shape.count) seen |= dim_bit(d);
+  if (permutation.count != x.shape.count || seen != dim_bit(x.shape.count) - 1)
+    return g.fail(at, "transpose", mistake::dim,
+                  text("the permutation must name each dim of the operand ") << shape_text(x.shape) << " once");
+  node n;
+  n.op = code_of<transpose_op>;
+  n.type = x.type;
+  n.at = at;
+  n.operands.push_back(operand);
+  for (const auto d : permutation) {
+    n.attributes.push_back(d);
+    n.shape.push_back(x.shape[d]);
+  }
+  return g.add(n);
+}
+
+struct transpose_op {
+  static constexpr bool owns(opcode op) { return op == code_of<transpose_op>; }
+  static constexpr origin made = origin::shards;
+  static constexpr realisation runs = realisation::steps;
+  static constexpr completion_rounds completes{.forward = 0, .backward = 0};
+  static constexpr bool uniform = false;
+  static constexpr bool keeps_slices = true;
+  static constexpr bool may_cut_axes = false;
+  static constexpr replication_words replication = ordinary_replication;
+
+  static constexpr void rule(const graph& g, const node& n, op_rule& rule) {
+    tensor_map operand;
+    tensor_map result;
+    for (const auto e : g.nodes[static_cast<std::size_t>(n.operands[0])].shape) {
+      operand.begin_dim();
+      operand.add_factor(rule.add_factor(e));
+    }
+    for (const auto d : n.attributes) {
+      result.begin_dim();
+      result.add_factor(d);
+    }
+    rule.maps.push_back(operand);
+    rule.maps.push_back(result);
+  }
+  static constexpr partial_rule partial(const node&, int, monoid) { return partial_rule::any; }
+  static constexpr int reads(const node& n) { return n.operands.count; }
+  static constexpr bool is_made_again(const node&) { return false; }
+  static constexpr bool may_go_round_ring(const node&) { return false; }
+  static constexpr element_shift exchange(const node&) { return {}; }
+  static constexpr std::int64_t flops(const graph&, const mesh_shape&, const local_program&, const local_op&) { return 0; }
+  static constexpr void name_dim(text&, const graph&, const node&, int, int) {}
+  template <class Builder>
+  static constexpr void gradient(Builder& b, const node& n) {
+    inline_vec<std::int8_t, max_rank> inverse(n.attributes.count, 0);
+    for (int d = 0; d < n.attributes.count; ++d) inverse[n.attributes[d]] = static_cast<std::int8_t>(d);
+    b.send(0, add_transpose(b.program(), b.dy().id(), inverse, n.at));
+  }
+  template <class Lowering>
+  static constexpr void lower(Lowering& l, const local_op& op) {
+    l.permute(op, op.operands[0], op.result, l.node_of(op).attributes);
+  }
+  static void describe(std::string&, const plan_view&, const plan_step*) {}
+};
+
+}  // namespace gspmd::detail

@@ -1,0 +1,80 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include "gspmd/detail/exec/contraction_planner.hpp"
+#include "gspmd/detail/ops/registry.hpp"
+#include "gspmd/detail/passes/schedule_state.hpp"
+#include "gspmd/detail/support/vec.hpp"
+
+namespace gspmd::detail {
+
+/// What an operator's `lower` adds its steps with.
+class lowering {
+ public:
+  constexpr explicit lowering(schedule_state& s) : g(s.graph_), out(s.out), state_(s) {}
+
+  const graph& g;
+  plan& out;
+
+  [[nodiscard]] constexpr const node& node_of(const local_op& op) const { return g.nodes[static_cast<std::size_t>(op.node)]; }
+  [[nodiscard]] constexpr const local_value& value(int v) const { return state_.program_.value(v); }
+  [[nodiscard]] constexpr std::int64_t bytes_of(const local_op& op) const {
+    return detail::bytes_of(out.mesh, state_.program_, op);
+  }
+  constexpr int add_value(const local_value& v) { return state_.add_value(v); }
+  constexpr void add_bound(plan_step& s, int index, int v, int dim) { state_.add_bound(s, index, v, dim); }
+  constexpr plan_step& add_step(action what, const local_op& op, int spec, const vec<int>& operands, const vec<int>& results) {
+    return state_.add_step(what, op, spec, operands, results);
+  }
+  /// The number of a contraction among those that are planned; one more than there are if it is not yet.
+  constexpr int contraction_of(const contraction& c) { return schedule_state::entry_of(state_.contractions_, c); }
+
+  template <class Permutation>
+  constexpr void permute(const local_op& op, int operand, int result, const Permutation& permutation) {
+    permutation_spec spec;
+    spec.in = value(operand).local;
+    for (const auto d : permutation) spec.permutation.push_back(d);
+    add_step(action::permute, op, schedule_state::entry_of(out.permutations, spec), {operand}, {result});
+  }
+  constexpr void reduce(const local_op& op, int operand, int result, dim_mask dims, monoid kind) {
+    const reduction_spec spec{value(operand).local, dims, kind};
+    auto& s = add_step(action::reduce, op, schedule_state::entry_of(out.reductions, spec), {operand}, {result});
+    for (int d = 0; d < value(operand).local.count; ++d)
+      if ((dims & dim_bit(d)) != 0) add_bound(s, d, operand, d);
+  }
+  /// What shards exchange while the operator runs.
+  constexpr void exchange(const local_op& op) {
+    auto& s = add_step(action::move, op, 0, {op.operands[0]}, {op.result});
+    s.collective = op.collective;
+    s.bytes_sent = bytes_of(op);
+    s.shift = op.shift;
+  }
+  constexpr void row(const local_op& op) { add_step(action::row, op, 0, {op.operands[0], op.operands[1]}, {op.result}); }
+  constexpr void set_row(const local_op& op) {
+    add_step(action::set_row, op, 0, {op.operands[0], op.operands[1], op.operands[2]}, {op.result});
+  }
+  /// A user's function of blocks, `entry` of those that take the operands' types.
+  constexpr void local(const local_op& op, int entry) {
+    vec<int> operands;
+    for (const int o : op.operands) operands.push_back(o);
+    add_step(action::local, op, entry, operands, {op.result}).local = node_of(op).local;
+  }
+  /// Data that moves or is reduced for an operator.
+  constexpr void communicate(const local_op& op) {
+    auto& s = add_step(op.what == local_kind::reduce ? action::combine : action::move, op, 0, {op.operands[0]}, {op.result});
+    s.collective = op.collective;
+    s.bytes_sent = bytes_of(op);
+  }
+
+ private:
+  schedule_state& state_;
+};
+
+/// The steps of an operator that is no part of a loop.
+constexpr void lower(schedule_state& state, const local_op& op) {
+  lowering l(state);
+  if (op.what != local_kind::compute) return l.communicate(op);
+  with_operator(l.node_of(op).op, [&](auto family) { decltype(family)::type::lower(l, op); });
+}
+
+}  // namespace gspmd::detail
