@@ -92,7 +92,7 @@ class plan_explainer {
   }
 
   [[nodiscard, gnu::cold]] std::string operator_text(const planned_node& n, const planned_value& v) const {
-    if (n.op == opcode::parameter) return "input " + std::to_string(n.at.line);
+    if (facts_of(n.op).made == origin::given) return "input " + std::to_string(n.at.line);
     std::string t = name_of(n.op);
     if (n.op == opcode::loop) t += " (" + times_text(plan_.steps[static_cast<std::size_t>(v.step)].trips) + ')';
     facts_of(n.op).describe(t, plan_, v.step < 0 ? nullptr : &plan_.steps[static_cast<std::size_t>(v.step)]);
@@ -100,7 +100,7 @@ class plan_explainer {
   }
   /// The number of the loop that computes a value; `-` for what is read where it is used, without work of its own.
   [[nodiscard, gnu::cold]] std::string loop_text(const planned_node& n, const planned_value& v) const {
-    if (n.op == opcode::parameter) return {};
+    if (facts_of(n.op).made == origin::given) return {};
     if (v.step < 0 || facts_of(n.op).made == origin::renamed || facts_of(n.op).runs == realisation::alias) return "-";
     if (is_region(n.op)) return {};
     const int loop = loop_[static_cast<std::size_t>(v.step)];

@@ -27,6 +27,24 @@ struct scalar_op {
   std::int8_t dim = 0;
   extents strides;  // of a load, in elements per loop dim; 0 broadcasts
   const map_function* function = nullptr;
+
+  [[nodiscard]] constexpr bool is_load() const { return op == opcode::parameter; }
+  [[nodiscard]] constexpr bool is_index() const { return op == opcode::iota; }
+
+  static constexpr scalar_op constant(dtype type, double real, std::int64_t integer) {
+    scalar_op s;
+    s.type = s.operand_type = type;
+    s.real = real;
+    s.integer = integer;
+    return s;
+  }
+  /// Without its strides.
+  static constexpr scalar_op load(dtype type, int slot) {
+    scalar_op s = constant(type, 0, 0);
+    s.op = opcode::parameter;
+    s.slot = static_cast<std::int16_t>(slot);
+    return s;
+  }
 };
 
 /// True when a load with these strides reads the element that the loop is at: they are those of the dense loop.

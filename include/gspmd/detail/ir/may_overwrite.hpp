@@ -19,7 +19,7 @@ constexpr bool works_in_place(const plan_view& p, const plan_step& s, int o, int
   const auto& group = p.groups[static_cast<std::size_t>(s.spec)];
   for (int i = group.ops.begin; i < group.ops.begin + group.ops.count; ++i) {
     const auto& op = p.scalar_ops[static_cast<std::size_t>(i)];
-    if (op.op == opcode::parameter && op.slot == o && !is_dense(group.loop, op.strides)) return false;
+    if (op.is_load() && op.slot == o && !is_dense(group.loop, op.strides)) return false;
   }
   return true;
 }

@@ -97,7 +97,7 @@ template <class List>
 struct listed_names;
 template <class... Listed>
 struct listed_names<boost::mp11::mp_list<Listed...>> {
-  static constexpr const char* of[] = {Listed::name...};
+  static constexpr const char* of[sizeof...(Listed)] = {Listed::name...};
 };
 
 constexpr const char* name_of(opcode op) {

@@ -84,6 +84,13 @@ struct broadcast_op {
   static constexpr bool may_go_round_ring(const node&) { return false; }
   static constexpr element_shift exchange(const node&) { return {}; }
   static constexpr std::int64_t flops(const graph&, const mesh_shape&, const local_program&, const local_op&) { return 0; }
+  static constexpr scalar_op in_loop(const graph&, const node&) { return {}; }
+  static constexpr dim_places lies_along(const graph& g, const node& n) {
+    dim_places along;
+    for (int d = 0; d < n.attributes.count; ++d)
+      along.push_back(operand_of(g, n, 0).shape[d] != n.shape[n.attributes[d]] ? std::int8_t{-1} : n.attributes[d]);
+    return along;
+  }
   static constexpr void name_dim(text&, const graph&, const node&, int, int) {}
   template <class Builder>
   static constexpr void gradient(Builder& b, const node& n) {

@@ -198,6 +198,8 @@ struct einsum_op {
     return total;
   }
 
+  static constexpr scalar_op in_loop(const graph&, const node&) { return {}; }
+  static constexpr dim_places lies_along(const graph&, const node&) { return {}; }
   static constexpr void name_dim(text& t, const graph& g, const node& n, int k, int dim) {
     t << " (dim `" << static_cast<char>(letters_of(g, n, k)[dim]) << "`)";
   }

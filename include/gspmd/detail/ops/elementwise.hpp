@@ -54,6 +54,15 @@ struct elementwise_op {
   static constexpr std::int64_t flops(const graph&, const mesh_shape&, const local_program& p, const local_op& op) {
     return saturating_elements(p.value(op.result).local);
   }
+  static constexpr scalar_op in_loop(const graph& g, const node& n) {
+    scalar_op s;
+    s.op = n.op;
+    s.type = n.type;
+    s.operand_type = operand_of(g, n, n.op == opcode::select ? 1 : 0).type;
+    s.function = n.function;
+    return s;
+  }
+  static constexpr dim_places lies_along(const graph&, const node&) { return {}; }
   static constexpr void name_dim(text&, const graph&, const node&, int, int) {}
   static constexpr void lower(lowering&, const local_op&) {}
   static void describe(std::string&, const plan_view&, const plan_step*) {}

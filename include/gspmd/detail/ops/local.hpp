@@ -140,6 +140,8 @@ struct local_operator {
     }
     return total;
   }
+  static constexpr scalar_op in_loop(const graph&, const node&) { return {}; }
+  static constexpr dim_places lies_along(const graph&, const node&) { return {}; }
   static constexpr void name_dim(text&, const graph&, const node&, int, int) {}
   template <class Builder>
   static constexpr void gradient(Builder& b, const node& n) {

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <concepts>
 #include <cstdint>
 #include <string>
 #include <string_view>
@@ -55,6 +56,8 @@ struct replication_words {
 inline constexpr replication_words ordinary_replication{
     "", "", "reshard the operand to what the operator keeps, or write allow_replication(...) around it"};
 
+using dim_places = inline_vec<std::int8_t, max_rank>;
+
 class gradient_builder;
 class lowering;
 
@@ -74,6 +77,8 @@ class lowering;
 ///   may_go_round_ring(n)        an operand may visit it shard by shard instead of being gathered
 ///   exchange(n)                 what its shards exchange with their neighbours while it runs
 ///   flops(g, mesh, p, op)       the arithmetic of the device that has most of it
+///   in_loop(g, n)               what a loop computes for each element: of what runs as a loop, and of sources
+///   lies_along(g, n)            of what is read through strides: by dim of its operand, the dim of its result, -1 if it is stretched
 ///   name_dim(t, g, n, k, dim)   adds to a message what the user calls a dim of operand k
 ///   replication                 see replication_words
 ///   gradient(b, n)              gives its operands their gradients; that it has none is written too
@@ -98,6 +103,8 @@ concept complete_operator = requires(const graph& g, const node& n, const mesh_s
   { O::may_go_round_ring(n) } -> std::same_as<bool>;
   { O::exchange(n) } -> std::same_as<element_shift>;
   { O::flops(g, mesh, p, op) } -> std::same_as<std::int64_t>;
+  { O::in_loop(g, n) } -> std::same_as<scalar_op>;
+  { O::lies_along(g, n) } -> std::same_as<dim_places>;
   { O::name_dim(t, g, n, 0, 0) } -> std::same_as<void>;
   { O::gradient(b, n) } -> std::same_as<void>;
   { O::lower(l, op) } -> std::same_as<void>;
@@ -105,6 +112,12 @@ concept complete_operator = requires(const graph& g, const node& n, const mesh_s
 };
 // clang-format on
 
+template <class O>
+struct checked_operator {
+  static_assert(complete_operator<O>,
+                "gspmd: an operator states every fact of complete_operator, in ops/operator.hpp: the one named below is missing");
+  static constexpr bool holds = true;
+};
 /// The operand of a node, as a node.
 constexpr const node& operand_of(const graph& g, const node& n, int k) {
   return g.nodes[static_cast<std::size_t>(n.operands[k])];

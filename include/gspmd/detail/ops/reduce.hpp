@@ -86,6 +86,8 @@ struct reduce_op {
   static constexpr std::int64_t flops(const graph&, const mesh_shape&, const local_program& p, const local_op& op) {
     return flops_of_sum(p, op);
   }
+  static constexpr scalar_op in_loop(const graph&, const node&) { return {}; }
+  static constexpr dim_places lies_along(const graph&, const node&) { return {}; }
   static constexpr void name_dim(text&, const graph&, const node&, int, int) {}
   template <class Builder>
   static constexpr void gradient(Builder& b, const node& n) {

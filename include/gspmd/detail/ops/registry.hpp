@@ -34,11 +34,10 @@ using operators = boost::mp11::mp_append<boost::mp11::mp_list<parameter_op, sour
 inline constexpr std::size_t operator_count = boost::mp11::mp_size<operators>::value;
 
 template <class... O>
-  requires(complete_operator<O> && ...)
-constexpr bool are_complete(boost::mp11::mp_list<O...>) {
-  return true;
+constexpr bool are_checked(boost::mp11::mp_list<O...>) {
+  return (checked_operator<O>::holds && ...);
 }
-static_assert(are_complete(operators{}));
+static_assert(are_checked(operators{}));
 
 /// The facts that are constants of an operator, and functions to ask for the others: a pass asks for every operator, and each call
 /// counts against the limits of an evaluation.
@@ -59,15 +58,23 @@ struct operator_facts {
   bool (*may_go_round_ring)(const node&) = nullptr;
   element_shift (*exchange)(const node&) = nullptr;
   std::int64_t (*flops)(const graph&, const mesh_shape&, const local_program&, const local_op&) = nullptr;
+  scalar_op (*in_loop)(const graph&, const node&) = nullptr;
+  dim_places (*lies_along)(const graph&, const node&) = nullptr;
   void (*name_dim)(text&, const graph&, const node&, int operand, int dim) = nullptr;
   void (*describe)(std::string&, const plan_view&, const plan_step*) = nullptr;
 };
 template <class O>
 constexpr operator_facts facts_of_operator(std::uint8_t number) {
-  return {
-      number,         1,          O::made,    O::runs,  O::completes,     O::uniform,           O::keeps_slices, O::may_cut_axes,
-      O::replication, O::rule,    O::partial, O::reads, O::is_made_again, O::may_go_round_ring, O::exchange,     O::flops,
-      O::name_dim,    O::describe};
+  return {number,           1,
+          O::made,          O::runs,
+          O::completes,     O::uniform,
+          O::keeps_slices,  O::may_cut_axes,
+          O::replication,   O::rule,
+          O::partial,       O::reads,
+          O::is_made_again, O::may_go_round_ring,
+          O::exchange,      O::flops,
+          O::in_loop,       O::lies_along,
+          O::name_dim,      O::describe};
 }
 
 struct facts_table {

@@ -83,6 +83,8 @@ struct row_op {
   static constexpr bool may_go_round_ring(const node&) { return false; }
   static constexpr element_shift exchange(const node&) { return {}; }
   static constexpr std::int64_t flops(const graph&, const mesh_shape&, const local_program&, const local_op&) { return 0; }
+  static constexpr scalar_op in_loop(const graph&, const node&) { return {}; }
+  static constexpr dim_places lies_along(const graph&, const node&) { return {}; }
   static constexpr void name_dim(text&, const graph&, const node&, int, int) {}
   /// Into one row, in place where the gradient of the whole is carried round a loop.
   template <class Builder>
@@ -119,6 +121,8 @@ struct set_row_op {
   static constexpr bool may_go_round_ring(const node&) { return false; }
   static constexpr element_shift exchange(const node&) { return {}; }
   static constexpr std::int64_t flops(const graph&, const mesh_shape&, const local_program&, const local_op&) { return 0; }
+  static constexpr scalar_op in_loop(const graph&, const node&) { return {}; }
+  static constexpr dim_places lies_along(const graph&, const node&) { return {}; }
   static constexpr void name_dim(text&, const graph&, const node&, int, int) {}
   template <class Builder>
   static constexpr void gradient(Builder& b, const node& n) {

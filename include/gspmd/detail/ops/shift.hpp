@@ -48,6 +48,8 @@ struct shift_op {
     return s;
   }
   static constexpr std::int64_t flops(const graph&, const mesh_shape&, const local_program&, const local_op&) { return 0; }
+  static constexpr scalar_op in_loop(const graph&, const node&) { return {}; }
+  static constexpr dim_places lies_along(const graph&, const node&) { return {}; }
   static constexpr void name_dim(text&, const graph&, const node&, int, int) {}
   template <class Builder>
   static constexpr void gradient(Builder& b, const node& n) {

@@ -24,6 +24,8 @@ struct parameter_op {
   static constexpr bool may_go_round_ring(const node&) { return false; }
   static constexpr element_shift exchange(const node&) { return {}; }
   static constexpr std::int64_t flops(const graph&, const mesh_shape&, const local_program&, const local_op&) { return 0; }
+  static constexpr scalar_op in_loop(const graph&, const node&) { return {}; }
+  static constexpr dim_places lies_along(const graph&, const node&) { return {}; }
   static constexpr void name_dim(text&, const graph&, const node&, int, int) {}
   static constexpr void gradient(gradient_builder&, const node&) {}
   static constexpr void lower(lowering&, const local_op&) {}
@@ -48,6 +50,13 @@ struct source_op {
   static constexpr bool may_go_round_ring(const node&) { return false; }
   static constexpr element_shift exchange(const node&) { return {}; }
   static constexpr std::int64_t flops(const graph&, const mesh_shape&, const local_program&, const local_op&) { return 0; }
+  static constexpr scalar_op in_loop(const graph&, const node& n) {
+    scalar_op s = scalar_op::constant(n.type, n.real, n.integer);
+    s.op = n.op;
+    if (s.is_index()) s.dim = n.attributes[0];
+    return s;
+  }
+  static constexpr dim_places lies_along(const graph&, const node&) { return {}; }
   static constexpr void name_dim(text&, const graph&, const node&, int, int) {}
   static constexpr void gradient(gradient_builder&, const node&) {}
   static constexpr void lower(lowering&, const local_op&) {}

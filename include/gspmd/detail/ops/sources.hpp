@@ -92,6 +92,9 @@ struct written_number {
                             << "; write convert<" << cpp_name_of(wider) << ">(x) for the tensor, or a number that it holds";
 }
 
+/// Whether every element is known to be 0.
+constexpr bool is_zero(const node& n) { return n.op == opcode::constant && n.real == 0 && n.integer == 0; }
+
 /// Adds a tensor whose every element is the same number.
 constexpr int add_constant(graph& g, dtype type, const extents& shape, double real, std::int64_t integer, location at) {
   node n = source(opcode::constant, type, shape, at);

@@ -150,7 +150,7 @@ class differentiator {
     for (auto& g : gradients) g = g < 0 ? -1 : add_carry(graph_, g, where);
     for (auto& s : sums) s = add_carry(graph_, s, where);
     const int last = add_constant(graph_, dtype::s64, {}, 0, start.integer - 1, where);
-    const int index = add_elementwise(graph_, opcode::subtract, {last, back}, where);
+    const int index = (term(graph_, last, where) - term(graph_, back, where)).id();
     body.number[static_cast<std::size_t>(loop)] = index;
     for (std::size_t k = 0; k < carries.size(); ++k)
       body.number[static_cast<std::size_t>(carries[k])] = add_dynamic_index(graph_, stacks[k], index, where);

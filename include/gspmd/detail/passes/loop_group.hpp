@@ -58,11 +58,7 @@ class loop_group : public schedule_state {
   constexpr void compute(int v, const extents& loop, group_builder& group) {
     const local_op& op = maker(v);
     const node& n = node_of(op);
-    scalar_op s;
-    s.op = n.op;
-    s.type = n.type;
-    s.operand_type = graph_.nodes[n.operands[n.op == opcode::select ? 1 : 0]].type;
-    s.function = n.function;
+    scalar_op s = facts_of(n.op).in_loop(graph_, n);
     for (const int o : op.operands) s.args.push_back(static_cast<std::int16_t>(read(o, loop, group)));
     register_[v] = add_op(group, s);
   }
@@ -72,47 +68,37 @@ class loop_group : public schedule_state {
     return waits_virtual(v) ? read_virtual(v, loop, group, identity_dims(loop)) : load(v, loop, group, identity_dims(loop));
   }
 
-  using dim_list = inline_vec<std::int8_t, max_rank>;
-  static constexpr dim_list identity_dims(const extents& loop) {
-    dim_list dims;
+  static constexpr dim_places identity_dims(const extents& loop) {
+    dim_places dims;
     for (int d = 0; d < loop.count; ++d) dims.push_back(static_cast<std::int8_t>(d));
     return dims;
   }
 
   /// `dims`: along which loop dim each dim of the value lies; -1 for a dim that is stretched.
-  constexpr int read_virtual(int v, const extents& loop, group_builder& group, const dim_list& dims) {
+  constexpr int read_virtual(int v, const extents& loop, group_builder& group, const dim_places& dims) {
     const local_op& op = maker(v);
     const node& n = node_of(op);
-    scalar_op s;
-    s.type = s.operand_type = n.type;
-    if (n.op == opcode::constant || (n.op == opcode::iota && dims[n.attributes[0]] < 0)) {
-      s.op = opcode::constant;
-      s.real = n.real;
-      s.integer = n.integer;
-      return add_op(group, s);
-    }
-    if (n.op == opcode::iota) {
-      s.op = opcode::iota;
-      s.dim = dims[n.attributes[0]];
-      s.slot = static_cast<std::int16_t>(group.offsets.size());
-      group.offsets.push_back(bound{0, v, n.attributes[0]});
+    const auto& facts = facts_of(n.op);
+    if (facts.made == origin::source) {
+      scalar_op s = facts.in_loop(graph_, n);
+      if (s.is_index()) {
+        const std::int8_t own = s.dim;
+        if (dims[own] < 0) return add_op(group, scalar_op::constant(n.type, 0, 0));
+        s.dim = dims[own];
+        s.slot = static_cast<std::int16_t>(group.offsets.size());
+        group.offsets.push_back(bound{0, v, own});
+      }
       return add_op(group, s);
     }
     const int source = op.operands[0];
-    dim_list source_dims;
-    for (int d = 0; d < n.attributes.count; ++d) {
-      const int to = n.attributes[d];
-      const bool stretched = program_.value(source).global[d] != n.shape[to];
-      source_dims.push_back(stretched ? std::int8_t{-1} : dims[to]);
-    }
+    dim_places source_dims;
+    for (const auto to : facts.lies_along(graph_, n)) source_dims.push_back(to < 0 ? to : dims[to]);
     return waits_virtual(source) ? read_virtual(source, loop, group, source_dims) : load(source, loop, group, source_dims);
   }
 
-  constexpr int load(int v, const extents& loop, group_builder& group, const dim_list& dims) {
+  constexpr int load(int v, const extents& loop, group_builder& group, const dim_places& dims) {
     const auto& local = program_.value(v).local;
-    scalar_op s;
-    s.op = opcode::parameter;
-    s.type = s.operand_type = program_.value(v).type;
+    scalar_op s = scalar_op::load(program_.value(v).type, 0);
     s.strides = extents(loop.count, 0);
     std::int64_t stride = 1;
     for (int d = local.count - 1; d >= 0; --d) {

@@ -66,7 +66,7 @@ class input_matcher {
     if (!any) return false;
     for (int r = group.ops.begin; r < group.ops.begin + group.ops.count; ++r) {
       const auto& op = plan_.scalar_ops[r];
-      if (op.op == opcode::parameter && !is_dense(group.loop, op.strides)) kind_of_[op.slot] = -1;
+      if (op.is_load() && !is_dense(group.loop, op.strides)) kind_of_[op.slot] = -1;
     }
     for (int k = 0; k < s.operands.count; ++k) {
       if (kind_of_[k] < 0) continue;
@@ -134,7 +134,7 @@ class input_matcher {
         if (user[a] > user[r]) user[a] = user[r];
       }
       const int k = user[r];
-      if (op.op != opcode::parameter || kind_of_[op.slot] < 0 || k == none) continue;
+      if (!op.is_load() || kind_of_[op.slot] < 0 || k == none) continue;
       const int other = updated[k];
       const int places = uses[r] + readers_[operand(s, op.slot)];
       if (other >= 0 && updated_places[k] < places) continue;

@@ -241,7 +241,7 @@ class memory_planner {
       const auto& group = plan_.groups[s.spec];
       for (int o = group.ops.begin; o < group.ops.begin + group.ops.count; ++o) {
         const auto& op = plan_.scalar_ops[o];
-        if (op.op == opcode::parameter && !is_dense(group.loop, op.strides)) is_ordered_[first + op.slot] = 0;
+        if (op.is_load() && !is_dense(group.loop, op.strides)) is_ordered_[first + op.slot] = 0;
       }
     }
     return is_ordered_[first + k] != 0;

@@ -42,16 +42,16 @@ class region_parts : public use_choice {
   /// The operand that is such a sum; -1: none is.
   [[nodiscard]] constexpr int summing_operand(int i, const node& n) const {
     const auto readers = [this](int v) { return readers_[static_cast<std::size_t>(v)].size(); };
-    if (n.op != opcode::add || readers(i) != 1) return -1;
+    if (n.operands.count != 2 || readers(i) != 1) return -1;
     const int reader = readers_[static_cast<std::size_t>(i)][0];
     for (int k = 0; k < 2; ++k) {
+      if (facts_of(n.op).partial(n, k, monoid::add) != partial_rule::all) continue;
       const int carry = n.operands[k];
       const int added = n.operands[1 - k];
       if (at(carry).op != opcode::carry || at(carry).region != open_.back() || readers(carry) != 2 || readers(added) != 1)
         continue;
       if (at(reader).op != opcode::loop_result || at(reader).operands[0] != carry || at(reader).operands[1] != i) continue;
-      const node& init = at(at(carry).operands[0]);
-      if (init.op != opcode::constant || init.real != 0 || init.integer != 0) continue;
+      if (!is_zero(at(at(carry).operands[0]))) continue;
       const auto& forms = forms_of(added);
       bool is_partial = !forms.empty();
       for (const int v : forms) is_partial = is_partial && program.value(v).layout.partial != 0;

@@ -1,0 +1,15 @@
+// SPDX-License-Identifier: Apache-2.0
+// expect: gspmd: an operator states every fact of complete_operator
+// expect: flops
+#include <gspmd/gspmd.hpp>
+
+// An operator that leaves out how much arithmetic it does. (That it is refused without any other fact: static/complete_operator.cpp.)
+struct forgetful : gspmd::detail::transpose_op {
+#ifndef FIXED
+  static constexpr char flops = '\0';
+#endif
+};
+
+static_assert(gspmd::detail::checked_operator<forgetful>::holds);  // <- here
+
+int main() {}

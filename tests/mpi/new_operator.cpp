@@ -1,0 +1,9 @@
+// SPDX-License-Identifier: Apache-2.0
+// ranks: 4
+#include "new_operator/program.hpp"
+
+#include <doctest/doctest.h>
+
+#include "gspmd/comm/mpi.hpp"
+
+TEST_CASE("an operator of the tests' own runs over MPI") { CHECK(new_operator::wrong_elements(gspmd::mpi{}) == 0); }

@@ -1,0 +1,66 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#define GSPMD_TEST_OPERATORS , listed<struct sum_last_op, "sum_last">
+#define GSPMD_TEST_OPERATORS_HEADER "new_operator/sum_last.hpp"
+
+#include <cstddef>
+#include <string>
+#include <tuple>
+#include <vector>
+
+#include "gspmd/dynamic.hpp"
+#include "gspmd/gspmd.hpp"
+
+namespace new_operator {
+
+using namespace gspmd;
+
+constexpr value sum_last(value x, location at = location::current()) {
+  return detail::made(*x.graph(), detail::add_sum_last(*x.graph(), x.id(), at), x.type(), x.shape());
+}
+
+/// Rows that are split, and summed along a dim that is split too.
+inline constexpr auto program = [](auto x, auto w) {
+  auto y = sum_last(x * w);
+  return std::tuple{y, grad(sum(y * y), w)};
+};
+using pod = mesh<axis<"x", 2>, axis<"y", 2>>;
+using step = compile<program, pod, in<double, dims<5, 7>, split<"x", "y">>, in<double, dims<5, 7>>>;
+
+// Completed, partitioned, counted: a sum over `y`, and 3 x 4 elements of the largest shard in every operator on shards.
+static_assert(step::collectives == list{all_reduce<"y">});
+static_assert(step::flops_per_device > 0);
+
+struct data {
+  std::vector<double> x = std::vector<double>(35), w = x, sums = std::vector<double>(5), gradient = x;
+  data() {
+    for (std::size_t i = 0; i < 35; ++i) {
+      x[i] = static_cast<double>(i % 9) - 4;
+      w[i] = static_cast<double>(i % 5) * 0.5;
+      sums[i / 7] += x[i] * w[i];
+    }
+    for (std::size_t i = 0; i < 35; ++i) gradient[i] = 2 * sums[i / 7] * x[i];
+  }
+};
+
+/// How many elements are wrong on this backend, compiled and at run time.
+template <class Backend>
+int wrong_elements(const Backend& backend) {
+  const data d;
+  int wrong = 0;
+  const auto compare = [&wrong](const double* got, const std::vector<double>& want) {
+    for (std::size_t i = 0; i < want.size(); ++i) wrong += got[i] != want[i] ? 1 : 0;
+  };
+  const auto [sums, gradient] = run<step>(backend, d.x, d.w);
+  compare(sums.data(), d.sums);
+  compare(gradient.data(), d.gradient);
+  const auto planned = dynamic::compile(program, dynamic::mesh({{"x", 2}, {"y", 2}}), dynamic::in<double>({5, 7}, {"x", "y"}),
+                                        dynamic::in<double>({5, 7}));
+  const auto at_run_time = planned.run(backend, d.x, d.w);
+  compare(at_run_time[0].template data<double>(), d.sums);
+  compare(at_run_time[1].template data<double>(), d.gradient);
+  return wrong;
+}
+
+}  // namespace new_operator

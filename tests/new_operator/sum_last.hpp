@@ -1,0 +1,82 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <string>
+
+#include "gspmd/detail/ops/broadcast.hpp"
+#include "gspmd/detail/ops/operator.hpp"
+#include "gspmd/detail/support/saturating.hpp"
+
+// An operator that the library does not have: the sum over the last dim. Its struct stands here and nowhere else; sum_last_listed.hpp
+// puts it into the list.
+namespace gspmd::detail {
+
+constexpr int add_sum_last(graph& g, int operand, location at) {
+  if (operand < 0) return -1;
+  const node& x = g.nodes[static_cast<std::size_t>(operand)];
+  if (x.shape.count == 0) return g.fail(at, "sum_last", mistake::rank, "a tensor of rank 0 has no last dim; give it one");
+  node n;
+  n.op = code_of<struct sum_last_op>;
+  n.type = x.type;
+  n.at = at;
+  n.operands.push_back(operand);
+  for (int d = 0; d + 1 < x.shape.count; ++d) n.shape.push_back(x.shape[d]);
+  return g.add(n);
+}
+
+/// `ab->a`
+struct sum_last_op {
+  static constexpr bool owns(opcode op) { return op == code_of<sum_last_op>; }
+  static constexpr origin made = origin::shards;
+  static constexpr realisation runs = realisation::steps;
+  static constexpr completion_rounds completes{.forward = 1, .backward = 1};
+  static constexpr bool uniform = false;
+  static constexpr bool keeps_slices = false;
+  static constexpr bool may_cut_axes = false;
+  static constexpr replication_words replication = ordinary_replication;
+
+  static constexpr void rule(const graph& g, const node& n, op_rule& rule) {
+    tensor_map operand, result;
+    for (int d = 0; d <= n.shape.count; ++d) {
+      const bool is_last = d == n.shape.count;
+      const int f = rule.add_factor(operand_of(g, n, 0).shape[d], is_last ? factor_kind::reduction : factor_kind::parallel);
+      operand.begin_dim();
+      operand.add_factor(f);
+      if (is_last) continue;
+      result.begin_dim();
+      result.add_factor(f);
+    }
+    rule.maps.push_back(operand);
+    rule.maps.push_back(result);
+  }
+  static constexpr partial_rule partial(const node&, int, monoid kind) {
+    return kind == monoid::add ? partial_rule::any : partial_rule::none;
+  }
+  static constexpr int reads(const node&) { return 1; }
+  static constexpr bool is_made_again(const node&) { return false; }
+  static constexpr bool may_go_round_ring(const node&) { return false; }
+  static constexpr element_shift exchange(const node&) { return {}; }
+  static constexpr std::int64_t flops(const graph&, const mesh_shape&, const local_program& p, const local_op& op) {
+    return saturating_elements(p.value(op.operands[0]).local);
+  }
+  static constexpr scalar_op in_loop(const graph&, const node&) { return {}; }
+  static constexpr dim_places lies_along(const graph&, const node&) { return {}; }
+  static constexpr void name_dim(text& t, const graph&, const node&, int, int dim) { t << " (dim " << dim << " of sum_last)"; }
+
+  template <class Builder>
+  static constexpr void gradient(Builder& b, const node& n) {
+    const extents shape = b.at(n.operands[0]).shape;
+    dim_places kept;
+    for (int d = 0; d < n.shape.count; ++d) kept.push_back(static_cast<std::int8_t>(d));
+    b.send(0, add_broadcast(b.program(), b.dy().id(), shape, kept, n.at));
+  }
+  template <class Lowering>
+  static constexpr void lower(Lowering& l, const local_op& op) {
+    l.reduce(op, op.operands[0], op.result, dim_bit(l.node_of(op).shape.count), monoid::add);
+  }
+  static void describe(std::string& t, const plan_view&, const plan_step* step) {
+    if (step != nullptr) t += " of the last dim";
+  }
+};
+
+}  // namespace gspmd::detail

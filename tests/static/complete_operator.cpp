@@ -1,0 +1,34 @@
+// SPDX-License-Identifier: Apache-2.0
+// An operator that leaves a fact out is refused, whichever fact it is.
+#include "new_operator/program.hpp"
+
+namespace gspmd::detail {
+static_assert(complete_operator<sum_last_op>);
+
+#define GSPMD_WITHOUT(fact)             \
+  struct without_##fact : sum_last_op { \
+    static constexpr char fact = '\0';  \
+  };                                    \
+  static_assert(!complete_operator<without_##fact>);
+GSPMD_WITHOUT(owns)
+GSPMD_WITHOUT(made)
+GSPMD_WITHOUT(runs)
+GSPMD_WITHOUT(completes)
+GSPMD_WITHOUT(uniform)
+GSPMD_WITHOUT(keeps_slices)
+GSPMD_WITHOUT(may_cut_axes)
+GSPMD_WITHOUT(replication)
+GSPMD_WITHOUT(rule)
+GSPMD_WITHOUT(partial)
+GSPMD_WITHOUT(reads)
+GSPMD_WITHOUT(is_made_again)
+GSPMD_WITHOUT(may_go_round_ring)
+GSPMD_WITHOUT(exchange)
+GSPMD_WITHOUT(flops)
+GSPMD_WITHOUT(in_loop)
+GSPMD_WITHOUT(lies_along)
+GSPMD_WITHOUT(name_dim)
+GSPMD_WITHOUT(gradient)
+GSPMD_WITHOUT(lower)
+GSPMD_WITHOUT(describe)
+}  // namespace gspmd::detail
