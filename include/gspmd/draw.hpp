@@ -183,7 +183,7 @@ std::string draw_split(const array<T>& x, const detail::mesh_shape& mesh, const 
   return detail::draw_cells(x.shape(), detail::cells_of(x), every);
 }
 
-/// Which device holds what (F29): a cell for each tile of the tensor with the devices that hold it, several where it is
+/// Which device holds what: a cell for each tile of the tensor with the devices that hold it, several where it is
 /// replicated. `*` marks a tile that is partly padding, `(...)` one that is nothing else.
 ///
 ///       0,1 | 2,3*     [5] split in two on a mesh 2x2

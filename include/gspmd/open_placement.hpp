@@ -12,7 +12,7 @@
 #include "gspmd/detail/support/text.hpp"
 
 /// How one dim is dealt to parts, open to the user's own ways. Where the library's shardings always cut a dim into equal
-/// contiguous parts, a placement is any invertible rule: a split, an unsplit and a local extent (F18, F19).
+/// contiguous parts, a placement is any invertible rule: a split, an unsplit and a local extent.
 ///
 /// Programs work on ordinary shardings only. What lies in another way is brought to one at the boundary (placed_array.hpp), so
 /// two kinds never meet in an operator.
@@ -66,7 +66,7 @@ constexpr bool obeys_placement_law(const P& p, std::int64_t extent, std::int64_t
 }
 
 /// The law for all small extents and numbers of parts that the placement fits, and for those that `P::shapes()` lists; false if
-/// there is none. Tried when compiling, before a placement is accepted (N8).
+/// there is none. Tried when compiling, before a placement is accepted.
 ///
 ///     static_assert(obeys_placement_law<block_cyclic<2>>());
 template <placement P>
@@ -103,7 +103,7 @@ struct contiguous {
 };
 
 /// The dim is cut into `Pieces` first and each of them into the parts: part p holds the p-th piece of each (DTensor's
-/// StridedShard with split_factor = Pieces, F22). A dim [B,S] that was flattened while S was split is strided<B> (F23).
+/// StridedShard with split_factor = Pieces). A dim [B,S] that was flattened while S was split is strided<B>.
 ///
 ///     strided<2>, 8 in 2 parts:  0 1 4 5 | 2 3 6 7
 template <std::int64_t Pieces>
@@ -196,7 +196,7 @@ struct ragged_rule {
 
 }  // namespace detail
 
-/// Part p holds the next `Counts[p]` blocks of `Block` elements; blocks are never cut (F24): block-wise quantisation, a whole
+/// Part p holds the next `Counts[p]` blocks of `Block` elements; blocks are never cut: block-wise quantisation, a whole
 /// parameter on one device.
 ///
 ///     ragged<4, 0, 3, 1>     16 in 3 parts: nothing | 0 to 11 | 12 to 15
@@ -251,7 +251,7 @@ struct ragged_list {
   }
 };
 
-/// One placement, and within each of its parts another one: parts are numbered with those of `Outer` major (F18: placements
+/// One placement, and within each of its parts another one: parts are numbered with those of `Outer` major (placements
 /// apply from left to right). chained<strided<tp>, fsdp, contiguous> is the order "tp first, then fsdp" on a mesh that has fsdp
 /// first.
 template <placement Outer, std::int64_t OuterParts, placement Inner>

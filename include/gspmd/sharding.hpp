@@ -83,7 +83,7 @@ struct unannotated {
   static constexpr bool is_annotation = false;
 };
 
-/// The value is, along these axes (separated by commas), the reduction over the devices: each holds a part (F20).
+/// The value is, along these axes (separated by commas), the reduction over the devices: each holds a part.
 template <fixed_string Axes, monoid Kind = monoid::add>
 struct partial {
   static constexpr std::string_view axes = Axes.view();

@@ -39,7 +39,7 @@ static_assert(mlp_step<2, 2>::view.steps.size() == large::view.steps.size());
 static_assert(mlp_step<2, 2>::collectives == large::collectives && large::device_count == 4096);
 static_assert(one::collectives == list{} && one::bytes_sent_per_device == 0);
 
-// ---- gradients (F64): Megatron's column-parallel linear layer, weight [out, in] split over its rows ----
+// ---- gradients: Megatron's column-parallel linear layer, weight [out, in] split over its rows ----
 constexpr auto linear_gradients = [](auto x, auto w, auto dy) {
   auto y = einsum<"bi,oi->bo">(x, w);
   return grad(sum(y * dy), std::tuple{x, w});
@@ -51,7 +51,7 @@ static_assert(megatron::collectives == list{all_reduce<"tp">}, "and that is all 
 static_assert(megatron::output_shard<1>::local_extents == dims<16, 32>::value,
               "the gradient of the weight is sharded as the weight");
 
-// ---- gradients (F65): a scale that all positions of a split sequence share ----
+// ---- gradients: a scale that all positions of a split sequence share ----
 constexpr auto scale_gradients = [](auto x, auto gamma, auto dy) { return grad(sum(x * gamma * dy), std::tuple{x, gamma}); };
 using scale = compile<scale_gradients, mesh<axis<"tp", 4>>, in<float, dims<128, 32>, split<"tp", _>>,
                       in<float, dims<32>, split<_>>, in<float, dims<128, 32>, split<"tp", _>>>;

@@ -21,6 +21,15 @@ using training =
 static_assert(training::collectives == list{all_reduce<"data">});
 static_assert(training::bytes_sent_per_device == 100 * 3 * 2 * 4);
 
+constexpr auto batches = [](auto x, auto w) {  // gradients of four batches, added up before they are reduced
+  return fori_loop(
+      4, [x, w](value i, value g) { return g + grad(sum(tanh(einsum<"bi,io->bo">(x, w) * convert<float>(i))), w); },
+      zeros_like(w));
+};
+using added = compile<batches, mesh<axis<"data", 2>>, in<float, dims<6, 3>, split<"data", _>>, in<float, dims<3, 2>>>;
+static_assert(added::collectives == list{all_reduce<"data">});
+static_assert(added::bytes_sent_per_device == 3 * 2 * 4);  // once, not in every trip
+
 constexpr auto layers = [](auto x, auto weights) {  // one layer after the other, each with its row of the weights
   const auto [h, norms] = scan(
       [](value a, value w) {

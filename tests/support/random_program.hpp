@@ -1056,7 +1056,8 @@ class random_program {
     int letter = 0;
     for (const int o : n.operands)
       for (const auto extent : values_[static_cast<std::size_t>(o)].shape) {
-        const int name = n.op == gspmd::detail::code_of<gspmd::detail::einsum_op> ? n.attributes[letter] : letter;
+        const int name =
+            n.op == gspmd::detail::code_of<gspmd::detail::einsum_op> ? static_cast<int>(n.attributes[letter]) : letter;
         ++letter;
         if (std::find(seen.begin(), seen.end(), name) != seen.end()) continue;
         seen.push_back(name);

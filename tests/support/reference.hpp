@@ -228,14 +228,14 @@ inline void einsum(const node& n, const std::vector<const host_array*>& x, host_
   int at = 0;
   for (const auto* operand : x) at += static_cast<int>(operand->shape.size());
   for (std::size_t d = 0; d < result.shape.size(); ++d) {
-    letters.push_back(n.attributes[at++]);
+    letters.push_back(static_cast<std::int8_t>(n.attributes[at++]));
     extents.push_back(result.shape[d]);
   }
   const std::size_t kept = letters.size();
   at = 0;
   for (std::size_t k = 0; k < x.size(); ++k)
     for (const auto extent : x[k]->shape) {
-      const int letter = n.attributes[at++];
+      const int letter = static_cast<int>(n.attributes[at++]);
       const auto found = static_cast<std::size_t>(std::find(letters.begin(), letters.end(), letter) - letters.begin());
       if (found == letters.size()) {
         letters.push_back(letter);

@@ -103,7 +103,7 @@ std::vector<std::vector<std::size_t>> renamings(const naive_enumeration& all) {
 
 }  // namespace
 
-TEST_CASE("F39: no triple of shardings of a product sends more than the best of all ways to run it") {
+TEST_CASE("no triple of shardings of a product sends more than the best of all ways to run it") {
   const auto skip = reference::setting("GSPMD_EVERY_TRIPLE", 0) != 0 ? 1U : 37U;  // on the mesh of three axes
   for (const auto& sizes : {std::vector<int>{2, 2}, {4, 2}, {2, 2, 2}})
     for (const std::vector<std::int64_t>& extents_of_letters :
@@ -143,7 +143,7 @@ TEST_CASE("F39: no triple of shardings of a product sends more than the best of 
     }
 }
 
-TEST_CASE("F39: by what is emitted, no triple with uneven extents sends more than the best of all ways") {
+TEST_CASE("by what is emitted, no triple with uneven extents sends more than the best of all ways") {
   const std::vector<std::int64_t> uneven[] = {{3, 5, 7, 9}, {5, 9, 11, 14}, {2, 3, 5, 7}, {9, 17, 33, 15}};
   for (const auto& sizes : {std::vector<int>{2, 2}, {4, 2}, {2, 2, 2}})
     for (const auto& extents_of_letters : uneven) {
@@ -166,7 +166,7 @@ TEST_CASE("F39: by what is emitted, no triple with uneven extents sends more tha
     }
 }
 
-TEST_CASE("F39: a sample of the triples gives the numbers of one device, uneven sizes too") {
+TEST_CASE("a sample of the triples gives the numbers of one device, uneven sizes too") {
   for (const auto& sizes : {std::vector<int>{2, 2}, {4, 2}, {2, 2, 2}})
     for (const std::vector<std::int64_t>& extents_of_letters :
          {std::vector<std::int64_t>{4, 8, 8, 4}, {3, 5, 7, 9}, {1, 6, 3, 2}}) {
@@ -189,7 +189,7 @@ TEST_CASE("F39: a sample of the triples gives the numbers of one device, uneven 
     }
 }
 
-TEST_CASE("F60: 64 triples of shardings of bij,bjk->bik, as text") {
+TEST_CASE("64 triples of shardings of bij,bjk->bik, as text") {
   const std::vector<sharding> list = {split({{0}, {}, {}}), split({{}, {0}, {}}), split({{}, {}, {0}}), split({{0}, {1}, {}})};
   std::string text =
       "bij,bjk->bik with b=8, i=16, j=32, k=64 in f32 on x=2, y=2\n"
@@ -225,7 +225,7 @@ TEST_CASE("F60: 64 triples of shardings of bij,bjk->bik, as text") {
   CHECK(text == held);
 }
 
-TEST_CASE("F59: Fig. 6, grouped over Y, by device numbers") {
+TEST_CASE("Fig. 6, grouped over Y, by device numbers") {
   // The mesh [[0,1],[2,3]] of (Y, X): AB,BC->AC with A and the rows of BC over X, its columns over Y.
   constexpr int Y = 0, X = 1;
   graph_builder b({2, 2});
@@ -253,7 +253,7 @@ TEST_CASE("F59: Fig. 6, grouped over Y, by device numbers") {
   CHECK(wrong_run(b) == "");
 }
 
-TEST_CASE("F57: local on the group dim, then all_to_all to the experts") {
+TEST_CASE("local on the group dim, then all_to_all to the experts") {
   for (const std::int64_t groups : {8, 6}) {  // 6 over 4: uneven
     graph_builder b({4});
     const int mask = b.input({groups, 16, 8, 4}, split({{0}, {}, {}, {}}));

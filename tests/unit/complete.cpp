@@ -137,7 +137,7 @@ TEST_CASE("broadcast: backward comes before forward") {
   }
 }
 
-TEST_CASE("F53: BD split by batch and DF split by F complete to both") {
+TEST_CASE("BD split by batch and DF split by F complete to both") {
   graph_builder b({2, 4});
   const int in = b.input({64, 512}, split({{0}, {}}));
   const int w = b.input({512, 2048}, split({{}, {1}}));
@@ -148,7 +148,7 @@ TEST_CASE("F53: BD split by batch and DF split by F complete to both") {
   CHECK(shown(b, s, h - 1) == "{x,y}");
 }
 
-TEST_CASE("F55: in a mixture of experts the activations follow the weights") {
+TEST_CASE("in a mixture of experts the activations follow the weights") {
   graph_builder inferred({4});
   const auto build = [](graph_builder& b, bool annotated) {
     const auto e = split({{x}, {}, {}});
@@ -214,7 +214,7 @@ TEST_CASE("reshapes and transposes pass shardings on") {
   CHECK(shown(b, s, r) == "{x,-,y}");
 }
 
-TEST_CASE("F46: batch dims come first, then the larger operand") {
+TEST_CASE("batch dims come first, then the larger operand") {
   graph_builder b({2});
   const int large = b.input({8, 8, 8}, split({{}, {x}, {}}));
   const int batch = b.input({8, 8}, split({{x}, {}}));
@@ -230,7 +230,7 @@ TEST_CASE("F46: batch dims come first, then the larger operand") {
   CHECK(shown(b, s, other_way) == "{-,x}");
 }
 
-TEST_CASE("F48: priorities are passed on in stages") {
+TEST_CASE("priorities are passed on in stages") {
   const auto build = [](int stage_of_weight, int stage_of_batch) {
     graph_builder b({2});
     auto rows = split({{x}, {}});
@@ -267,7 +267,7 @@ TEST_CASE("F48: priorities are passed on in stages") {
   CHECK(shown(b, s, w_next) == "{z,y}");
 }
 
-TEST_CASE("F47: shard_alike ties values that do not depend on each other") {
+TEST_CASE("shard_alike ties values that do not depend on each other") {
   graph_builder b({2, 2});
   const int w = b.input({8, 8}, split({{x}, {}}));
   const int velocity = b.input({8, 8});
@@ -288,7 +288,7 @@ TEST_CASE("F47: shard_alike ties values that do not depend on each other") {
   CHECK(b.g.error.view().find("only tensors of one shape can be sharded alike") != std::string_view::npos);
 }
 
-TEST_CASE("F47: a group has one sharding, whatever the neighbours of its members offer") {
+TEST_CASE("a group has one sharding, whatever the neighbours of its members offer") {
   SUBCASE("three members, connected by twos; the neighbours of two disagree") {
     graph_builder b({2, 2});
     const int rows = b.input({8, 8}, split({{x}, {}}));

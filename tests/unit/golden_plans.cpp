@@ -2,7 +2,7 @@
 // labels: planner
 // group: plans
 // Plans of common programs, planned at run time: what they communicate stands in tests/golden/plans.txt; the checks say what
-// it has to be. Names of features (F191) are those of the project's inventory.
+// it has to be. Names of features are those of the project's inventory.
 #include <doctest/doctest.h>
 
 #include <string>
@@ -49,13 +49,13 @@ dynamic::program reshard_on(const std::string& title, const dynamic::mesh& m, st
 
 }  // namespace
 
-TEST_CASE("F191-F195: the zoo of meshes, one step of training") {
+TEST_CASE("the zoo of meshes, one step of training") {
   const dynamic::mesh dp({{"dp", 4}});
-  const auto data = train_on("F191 DP", dp, {"dp", ""}, {"", ""}, {"", ""});
+  const auto data = train_on("DP", dp, {"dp", ""}, {"", ""}, {"", ""});
   CHECK(collectives_of(data) == "all_reduce dp, all_reduce dp");
   CHECK(data.bytes_sent_per_device() == 2 * 3 * weights_bytes() / 4);
 
-  const auto few = train_on("F192 FSDP, only weights and batch annotated", dp, {"dp", ""}, {"dp", ""}, {"dp", ""});
+  const auto few = train_on("FSDP, only weights and batch annotated", dp, {"dp", ""}, {"dp", ""}, {"dp", ""});
   CHECK(few.bytes_sent_per_device() == data.bytes_sent_per_device());
   const auto with_activations = [](value x, value w1, value w2) {
     const value h = relu(mesh_split(einsum<"bd,df->bf">(x, w1), {0, -1}));
@@ -63,24 +63,24 @@ TEST_CASE("F191-F195: the zoo of meshes, one step of training") {
     const auto [g1, g2] = grad(mean(y * y), std::tuple{w1, w2});
     return std::tuple{w1 - 0.1 * g1, w2 - 0.1 * g2};
   };
-  static_cast<void>(file().check("F192 FSDP, activations annotated, no larger than the weights",
+  static_cast<void>(file().check("FSDP, activations annotated, no larger than the weights",
                                  dynamic::compile(with_activations, dp, f32({512, 256}, {"dp", ""}), f32({256, 1024}, {"dp", ""}),
                                                   f32({1024, 256}, {"dp", ""}))));
-  const auto fully = file().check("F192 FSDP, activations annotated",
-                                  dynamic::compile(with_activations, dp, f32({2048, 256}, {"dp", ""}),
-                                                   f32({256, 1024}, {"dp", ""}), f32({1024, 256}, {"dp", ""})));
+  const auto fully =
+      file().check("FSDP, activations annotated", dynamic::compile(with_activations, dp, f32({2048, 256}, {"dp", ""}),
+                                                                   f32({256, 1024}, {"dp", ""}), f32({1024, 256}, {"dp", ""})));
   CHECK(fully.collective_count_in(collective_kind::all_gather) == 2);
   CHECK(fully.collective_count_in(collective_kind::reduce_scatter) == 2);
   CHECK(fully.bytes_sent_per_device() == data.bytes_sent_per_device());
 
   const dynamic::mesh hybrid({{"replicate", 2}, {"shard", 2}});
-  const auto hsdp = train_on("F193 HSDP", hybrid, {"replicate,shard", ""}, {"shard", ""}, {"shard", ""});
+  const auto hsdp = train_on("HSDP", hybrid, {"replicate,shard", ""}, {"shard", ""}, {"shard", ""});
   CHECK(hsdp.collective_count_in(collective_kind::all_gather) == 2);
   CHECK(hsdp.collective_count_in(collective_kind::reduce_scatter) == 2);
   CHECK(hsdp.collective_count_in(collective_kind::all_reduce) == 2);
 
   const dynamic::mesh two({{"dp", 2}, {"tp", 4}});
-  const auto tp = train_on("F194 DP and TP", two, {"dp", ""}, {"", "tp"}, {"tp", ""});
+  const auto tp = train_on("DP and TP", two, {"dp", ""}, {"", "tp"}, {"tp", ""});
   CHECK(collectives_of(tp) == "all_reduce tp, all_reduce dp, all_reduce dp");
 
   const auto sequence = [](value x, value w1, value w2) {
@@ -89,10 +89,10 @@ TEST_CASE("F191-F195: the zoo of meshes, one step of training") {
   };
   const auto w1 = f32({256, 1024}, {"", "tp"}), w2 = f32({1024, 256}, {"tp", ""});
   const auto sp =
-      file().check("F195 TP and SP, forward", dynamic::compile(sequence, two, f32({8, 64, 256}, {"dp", "tp", ""}), w1, w2));
+      file().check("TP and SP, forward", dynamic::compile(sequence, two, f32({8, 64, 256}, {"dp", "tp", ""}), w1, w2));
   CHECK(collectives_of(sp) == "all_gather tp, reduce_scatter tp");
   const auto whole = file().check(
-      "F194 the same layer by TP alone, forward",
+      "the same layer by TP alone, forward",
       dynamic::compile([](value x, value a, value b) { return einsum<"bsf,fd->bsd">(relu(einsum<"bsd,df->bsf">(x, a)), b); }, two,
                        f32({8, 64, 256}, {"dp", "", ""}), w1, w2));
   CHECK(collectives_of(whole) == "all_reduce tp");
@@ -104,12 +104,12 @@ TEST_CASE("F191-F195: the zoo of meshes, one step of training") {
     const value y = einsum<"bd,df->bf">(x, w);
     return w - 0.1 * grad(mean(y * y), w);
   };
-  const auto f190 = file().check("F190 weight-update sharding",
+  const auto f190 = file().check("weight-update sharding",
                                  dynamic::compile(update, dp, f32({2048, 256}, {"dp", ""}), f32({256, 64}, {"dp", ""})));
   CHECK(collectives_of(f190) == "all_gather dp, reduce_scatter dp");
 }
 
-TEST_CASE("F197, F198: attention over a split sequence") {
+TEST_CASE("attention over a split sequence") {
   const dynamic::mesh m({{"sp", 4}});
   const auto attention = [](auto q, auto k, auto v) {
     return einsum<"bnst,btnd->bsnd">(softmax(einsum<"bsnd,btnd->bnst">(q, k), 3), v);
@@ -120,24 +120,23 @@ TEST_CASE("F197, F198: attention over a split sequence") {
     return mesh_split(attention(q_heads, k_heads, v_heads), {-1, 0, -1, -1});
   };
   const auto rows = f32({2, 256, 8, 32}, {"", "sp", "", ""});
-  const auto u = file().check("F197 Ulysses: sequence to heads and back", dynamic::compile(ulysses, m, rows, rows, rows));
+  const auto u = file().check("Ulysses: sequence to heads and back", dynamic::compile(ulysses, m, rows, rows, rows));
   CHECK(collectives_of(u) == "all_to_all sp, all_to_all sp, all_to_all sp, all_to_all sp");
   const auto gathered = [&](auto q, auto k, auto v) { return mesh_split(attention(q, k, v), {-1, 0, -1, -1}); };
-  const auto g =
-      file().check("F198 context parallel: keys and values are gathered", dynamic::compile(gathered, m, rows, rows, rows));
+  const auto g = file().check("context parallel: keys and values are gathered", dynamic::compile(gathered, m, rows, rows, rows));
   CHECK(collectives_of(g) == "all_gather sp, all_gather sp");
 }
 
-TEST_CASE("F62: four rules of einsum") {
+TEST_CASE("four rules of einsum") {
   const dynamic::mesh m({{"x", 4}});
   const auto linear = [](auto x, auto w) { return einsum<"abi,aoi->abo">(x, w); };
   const auto plan = [&](const char* title, sharding x, sharding w) {
     return file().check(title, dynamic::compile(linear, m, f32({8, 16, 32}, std::move(x)), f32({8, 64, 32}, std::move(w))));
   };
-  CHECK(plan("F62 abi,aoi->abo, nothing split", {"", "", ""}, {"", "", ""}).collective_count() == 0);
-  CHECK(plan("F62 abi,aoi->abo, batch split", {"x", "", ""}, {"x", "", ""}).collective_count() == 0);
-  CHECK(plan("F62 abi,aoi->abo, a free dim split", {"", "x", ""}, {"", "", ""}).collective_count() == 0);
-  const auto contracted = plan("F62 abi,aoi->abo, the contracting dim split", {"", "", "x"}, {"", "", "x"});
+  CHECK(plan("abi,aoi->abo, nothing split", {"", "", ""}, {"", "", ""}).collective_count() == 0);
+  CHECK(plan("abi,aoi->abo, batch split", {"x", "", ""}, {"x", "", ""}).collective_count() == 0);
+  CHECK(plan("abi,aoi->abo, a free dim split", {"", "x", ""}, {"", "", ""}).collective_count() == 0);
+  const auto contracted = plan("abi,aoi->abo, the contracting dim split", {"", "", "x"}, {"", "", "x"});
   CHECK(contracted.bytes_sent_per_device() <= 2 * 3 * (8 * 16 * 64 * 4) / 4);  // an all_reduce of the result
 }
 

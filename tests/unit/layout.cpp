@@ -125,7 +125,7 @@ TEST_CASE(
 }
 
 TEST_CASE("the examples of the papers") {
-  SUBCASE("F4: the device tensor [[0,2],[1,3]] gives tile (0,1) to device 2 and tile (1,0) to device 1") {
+  SUBCASE("the device tensor [[0,2],[1,3]] gives tile (0,1) to device 2 and tile (1,0) to device 1") {
     const std::int32_t order[] = {0, 2, 1, 3};
     const std::int32_t position[] = {0, 2, 1, 3};
     auto mesh = mesh_of({2, 2});
@@ -153,7 +153,7 @@ TEST_CASE("the examples of the papers") {
     CHECK(dim_range(mesh, global, split({{0}}), 0, mesh.coordinates_of(0)) == index_range{3, 6});
     CHECK(dim_range(mesh, global, split({{0}}), 0, mesh.coordinates_of(1)) == index_range{6, 7});
   }
-  SUBCASE("F30: 15 over 2 is 8; 9 over 2x2 is 3,3,3,0") {
+  SUBCASE("15 over 2 is 8; 9 over 2x2 is 3,3,3,0") {
     CHECK(shard_extent(15, 2) == 8);
     CHECK(part_range(15, 2, 1) == index_range{8, 15});
     const auto mesh = mesh_of({2, 2});
@@ -205,7 +205,7 @@ TEST_CASE("groups partition the devices; their members are numbered row-major") 
     }
 }
 
-TEST_CASE("F74, F75: the groups of the examples") {
+TEST_CASE("the groups of the examples") {
   const auto group_of = [](const mesh_shape& mesh, axis_mask axes, std::int32_t device) {
     std::vector<std::int32_t> group;
     for (std::int64_t k = 0; k < mesh.size_of(axes); ++k)

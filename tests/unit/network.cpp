@@ -46,7 +46,7 @@ constexpr auto planned = estimate<step>(switched);
 static_assert(planned.computation == 2000 / 1e9);
 static_assert(planned.communication > 14.0139e-6 && planned.communication < 14.0141e-6);
 static_assert(planned.over[0] == planned.communication && planned.total() == planned.communication + planned.computation);
-// F12: rows of 4 devices. A grid of 4 x 2 holds a row as a square when it goes round; a tree of pairs keeps it as it is.
+// rows of 4 devices. A grid of 4 x 2 holds a row as a square when it goes round; a tree of pairs keeps it as it is.
 constexpr int between(int a, int b) { return a < b ? b - a : a - b; }
 constexpr auto on_grid = [](int a, int b) { return between(a / 2, b / 2) + between(a % 2, b % 2); };
 constexpr auto on_tree = [](int a, int b) {
@@ -109,7 +109,7 @@ TEST_CASE("network: what is not described is refused") {
         "gspmd: links_along: the mesh has no axis `x`");
 }
 
-TEST_CASE("F81: GShard Fig. 9 and 5.3, collectives on a two-dimensional torus") {
+TEST_CASE("GShard Fig. 9 and 5.3, collectives on a two-dimensional torus") {
   const auto time_of = [](int side, auto program) {
     const dynamic::mesh m({{"x", side}, {"y", side}});
     dynamic::builder b(m);
@@ -153,7 +153,7 @@ TEST_CASE("F81: GShard Fig. 9 and 5.3, collectives on a two-dimensional torus") 
   CHECK(grown < 12.1);
 }
 
-TEST_CASE("F157: the utilisation of GSPMD Table 2, from the plans' flops") {
+TEST_CASE("the utilisation of GSPMD Table 2, from the plans' flops") {
   struct column {
     std::int64_t layers, model, hidden, heads, x, y, batch;
     double seconds, measured;
@@ -194,7 +194,7 @@ TEST_CASE("F157: the utilisation of GSPMD Table 2, from the plans' flops") {
   }
 }
 
-TEST_CASE("F162: the share of all_to_all in GSPMD Table 6") {
+TEST_CASE("the share of all_to_all in GSPMD Table 6") {
   struct column {
     int x, y;
     double seconds, share;

@@ -2,7 +2,7 @@
 // labels: planner
 // group: plans
 // The programs of the papers, planned at run time: what they communicate stands in tests/golden/papers.txt, and what the
-// papers say about it in the checks. Names of features (F53) are those of the project's inventory.
+// papers say about it in the checks. Names of features are those of the project's inventory.
 #include <doctest/doctest.h>
 
 #include <array>
@@ -53,15 +53,15 @@ dynamic::input bsm_of(const table_1& t) { return f32({B, S, M}, {t.bsm[0], t.bsm
 
 }  // namespace
 
-TEST_CASE("F53-F55: GSPMD 3.2, in-operator parallelism") {
+TEST_CASE("GSPMD 3.2, in-operator parallelism") {
   const dynamic::mesh m({{"x", 2}, {"y", 4}});
-  const auto f53 = file().check("F53 BD,DF->BF, batch over x, columns of the weight over y",
+  const auto f53 = file().check("BD,DF->BF, batch over x, columns of the weight over y",
                                 dynamic::compile(product, m, f32({64, 512}, {"x", ""}), f32({512, 256}, {"", "y"})));
   CHECK(f53.collective_count() == 0);
   CHECK(f53.view().value(f53.view().outputs[0]).local[0] == 32);
   CHECK(f53.view().value(f53.view().outputs[0]).local[1] == 64);
 
-  const auto f54 = file().check("F54 BD,DF->BF, weight over x and y",
+  const auto f54 = file().check("BD,DF->BF, weight over x and y",
                                 dynamic::compile(product, m, f32({1024, 512}, {"x", ""}), f32({512, 256}, {"x", "y"})));
   CHECK(collectives_of(f54) == "all_gather x");
   CHECK(f54.bytes_sent_per_device() == 256 * 64 * 4);  // of half the rows of 64 columns
@@ -69,48 +69,48 @@ TEST_CASE("F53-F55: GSPMD 3.2, in-operator parallelism") {
     auto y = einsum<"bd,df->bf">(x, w);
     return w - 0.1 * grad(sum(y * y), w);
   };
-  const auto f54_update = file().check("F54 BD,DF->BF, weight over x and y, update of the weight",
+  const auto f54_update = file().check("BD,DF->BF, weight over x and y, update of the weight",
                                        dynamic::compile(update, m, f32({1024, 512}, {"x", ""}), f32({512, 256}, {"x", "y"})));
   CHECK(collectives_of(f54_update) == "all_gather x, reduce_scatter x");
-  const auto small = file().check("F54 BD,DF->BF, weight over x and y, small batch: cheaper than a gather of the weight",
+  const auto small = file().check("BD,DF->BF, weight over x and y, small batch: cheaper than a gather of the weight",
                                   dynamic::compile(product, m, f32({64, 512}, {"x", ""}), f32({512, 256}, {"x", "y"})));
   CHECK(small.bytes_sent_per_device() < f54.bytes_sent_per_device());
 
   const auto experts = [](auto x, auto w1, auto w2) { return einsum<"ebf,efd->ebd">(relu(einsum<"ebd,edf->ebf">(x, w1)), w2); };
   const auto f55 = file().check(
-      "F55 EBD,EDF->EBF, only the weights are annotated",
+      "EBD,EDF->EBF, only the weights are annotated",
       dynamic::compile(experts, m, f32({8, 16, 32}), f32({8, 32, 64}, {"x,y", "", ""}), f32({8, 64, 32}, {"x,y", "", ""})));
   CHECK(f55.collective_count() == 0);
   CHECK(f55.view().value(f55.view().inputs[0]).local[0] == 1);
 }
 
-TEST_CASE("F56-F59: GShard Fig. 4, GSPMD Fig. 6") {
+TEST_CASE("GShard Fig. 4, GSPMD Fig. 6") {
   const dynamic::mesh m({{"x", 4}});
   const auto contracted = [&](const char* title, auto f) {
     return file().check(title, dynamic::compile(f, m, f32({64, 512}, {"", "x"}), f32({512, 256}, {"x", ""})));
   };
-  const auto all_reduced = contracted("F56 contracting dim split, result whole", [](auto x, auto w) {
+  const auto all_reduced = contracted("contracting dim split, result whole", [](auto x, auto w) {
     return mesh_split(einsum<"bd,df->bf">(x, w), {-1, -1});
   });
   CHECK(collectives_of(all_reduced) == "all_reduce x");
-  const auto scattered = contracted("F56 contracting dim split, result split", [](auto x, auto w) {
+  const auto scattered = contracted("contracting dim split, result split", [](auto x, auto w) {
     return mesh_split(einsum<"bd,df->bf">(x, w), {0, -1});
   });
   CHECK(collectives_of(scattered) == "reduce_scatter x");
   CHECK(2 * scattered.bytes_sent_per_device() == all_reduced.bytes_sent_per_device());
-  const auto deferred = contracted("F56 contracting dim split, two products are added before one reduction", [](auto x, auto w) {
+  const auto deferred = contracted("contracting dim split, two products are added before one reduction", [](auto x, auto w) {
     return mesh_split(einsum<"bd,df->bf">(x, w) + einsum<"bd,df->bf">(x, relu(w)), {-1, -1});
   });
   CHECK(collectives_of(deferred) == "all_reduce x");
 
   const auto dispatch = [](auto mask, auto x) { return mesh_split(einsum<"gsec,gsm->egcm">(mask, x), {0, -1, -1, -1}); };
   const auto f57 =
-      file().check("F57 GSEC,GSM->EGCM, groups in, experts out",
+      file().check("GSEC,GSM->EGCM, groups in, experts out",
                    dynamic::compile(dispatch, m, f32({4, 64, 8, 16}, {"x", "", "", ""}), f32({4, 64, 128}, {"x", "", ""})));
   CHECK(collectives_of(f57) == "all_to_all x");
 
   const auto unmatched = [](auto a, auto b) { return einsum<"ab,bc->ac">(a, b); };
-  const auto rows_out = file().check("F58 unmatched free dims, rows out: the other operand is gathered",
+  const auto rows_out = file().check("unmatched free dims, rows out: the other operand is gathered",
                                      dynamic::compile(
                                          [&](auto a, auto b) {
                                            return mesh_split(unmatched(a, b), {0, -1});
@@ -118,13 +118,13 @@ TEST_CASE("F56-F59: GShard Fig. 4, GSPMD Fig. 6") {
                                          m, f32({256, 64}, {"x", ""}), f32({64, 32}, {"", "x"})));
   CHECK(collectives_of(rows_out) == "all_gather x");
   CHECK(rows_out.bytes_sent_per_device() == 64 * 32 * 4 * 3 / 4);
-  const auto free_out = file().check("F58 unmatched free dims, nothing said about the result: the smaller operand is gathered",
+  const auto free_out = file().check("unmatched free dims, nothing said about the result: the smaller operand is gathered",
                                      dynamic::compile(unmatched, m, f32({256, 64}, {"x", ""}), f32({64, 32}, {"", "x"})));
   CHECK(collectives_of(free_out) == "all_gather x");
   CHECK(free_out.bytes_sent_per_device() == 64 * 32 * 4 * 3 / 4);
 
   const dynamic::mesh two({{"y", 2}, {"x", 2}});
-  const auto f59 = file().check("F59 AB,BC->AC of Fig. 6: grouped over y, a gather over x inside",
+  const auto f59 = file().check("AB,BC->AC of Fig. 6: grouped over y, a gather over x inside",
                                 dynamic::compile(
                                     [&](auto a, auto b) {
                                       return mesh_split(unmatched(a, b), {1, 0});
@@ -134,10 +134,10 @@ TEST_CASE("F56-F59: GShard Fig. 4, GSPMD Fig. 6") {
   CHECK(f59.bytes_sent_per_device() == 256 * 128 * 4);
 }
 
-TEST_CASE("F152-F155: GSPMD Table 1 and Fig. 7, the feed-forward layer") {
+TEST_CASE("GSPMD Table 1 and Fig. 7, the feed-forward layer") {
   const dynamic::mesh m({{"x", X}, {"y", Y}});
   const auto plan = [&](const table_1& t) {
-    return file().check(std::string("F155 Fig. 7, feed-forward layer, ") + t.name,
+    return file().check(std::string("Fig. 7, feed-forward layer, ") + t.name,
                         dynamic::compile([&](auto x, auto w_in, auto w_out) { return feed_forward(t, x, w_in, w_out); }, m,
                                          bsm_of(t), f32({M, H}, {"x", "y"}), f32({H, M}, {"y", "x"})));
   };
@@ -150,7 +150,7 @@ TEST_CASE("F152-F155: GSPMD Table 1 and Fig. 7, the feed-forward layer") {
     return split3(forbid_reshard(einsum<"bsh,hm->bsm">(h, w_out)), attempts[0].bsm_axes);
   };
   const auto first =
-      file().check("F155 Fig. 7, feed-forward layer, attempt 1, operands stay",
+      file().check("Fig. 7, feed-forward layer, attempt 1, operands stay",
                    dynamic::compile(drawn, m, bsm_of(attempts[0]), f32({M, H}, {"x", "y"}), f32({H, M}, {"y", "x"})));
   CHECK(collectives_of(first) == "all_reduce x, all_reduce y");
   const auto cheaper = plan(attempts[0]);
@@ -165,7 +165,7 @@ TEST_CASE("F152-F155: GSPMD Table 1 and Fig. 7, the feed-forward layer") {
   CHECK(final.bytes_sent_in(collective_kind::reduce_scatter) == final.bytes_sent_over("y") / 2);
   CHECK(collectives_of(final) == "all_gather y, all_gather x, all_gather x, reduce_scatter y");
 
-  // F153, F154: elements per device
+  // elements per device
   CHECK(local(first, 1) + local(first, 2) + 4 * M * N * D / (X * Y) == 16'777'216);
   CHECK(local(first, 0) == 67'108'864);
   CHECK(local(second, 0) == 67'108'864);
@@ -199,7 +199,7 @@ using hybrid_step = compile<experts, mesh<axis<"x", 8>, axis<"y", 4>>, in<float,
                             in<float, dims<8, 512, 128>, split<"x", "y", _>>>;
 static_assert(hybrid_step::collectives == list{all_to_all<"x">, all_gather<"y">, reduce_scatter<"y">, all_to_all<"x">});
 
-TEST_CASE("F155: Fig. 7, backward") {
+TEST_CASE("Fig. 7, backward") {
   const dynamic::mesh m({{"x", X}, {"y", Y}});
   for (const auto& t : attempts) {
     const auto update = [&](auto x, auto w_in, auto w_out) {
@@ -207,7 +207,7 @@ TEST_CASE("F155: Fig. 7, backward") {
       const auto [g_in, g_out] = grad(sum(y * y), std::tuple{w_in, w_out});
       return std::tuple{w_in - 0.1 * g_in, w_out - 0.1 * g_out};
     };
-    const auto p = file().check(std::string("F155 Fig. 7, update of the weights, ") + t.name,
+    const auto p = file().check(std::string("Fig. 7, update of the weights, ") + t.name,
                                 dynamic::compile(update, m, bsm_of(t), f32({M, H}, {"x", "y"}), f32({H, M}, {"y", "x"})));
     if (&t == &attempts[0]) continue;
     CAPTURE(t.name);
@@ -217,7 +217,7 @@ TEST_CASE("F155: Fig. 7, backward") {
   }
 }
 
-TEST_CASE("F151, F152, F49: a Transformer layer from seven kinds of annotations") {
+TEST_CASE("a Transformer layer from seven kinds of annotations") {
   const dynamic::mesh m({{"x", X}, {"y", Y}});
   for (const auto& t : attempts) {
     dynamic::builder b(m);
@@ -232,7 +232,7 @@ TEST_CASE("F151, F152, F49: a Transformer layer from seven kinds of annotations"
     const auto mixed = heads(einsum<"bnst,btnd->bsnd">(scores, q[2]));
     const auto attended = split3(einsum<"bsnd,ndm->bsm">(mixed, wo), t.bsm_axes);
     b.output(feed_forward(t, attended, w_in, w_out));
-    const auto p = file().check(std::string("F152 Transformer layer, ") + t.name, b.compile());
+    const auto p = file().check(std::string("Transformer layer, ") + t.name, b.compile());
     CAPTURE(t.name);
     // The memory column of Table 1: every activation of attention is split over y by heads and, but for attempt 1, over x.
     // In attempt 1 the planner makes some of them split over x too.
@@ -244,7 +244,7 @@ TEST_CASE("F151, F152, F49: a Transformer layer from seven kinds of annotations"
   }
 }
 
-TEST_CASE("F160, F161: GSPMD Fig. 8, mixture of experts") {
+TEST_CASE("GSPMD Fig. 8, mixture of experts") {
   constexpr std::int64_t tokens = 64, model = 128, hidden = 512, batch = 32, capacity = 8;
   const auto moe = [](auto x, auto mask, auto w_in, auto w_out, std::array<int, 4> inside, std::array<int, 4> mid) {
     const auto sent = mesh_split(einsum<"bsm,bsec->ebcm">(x, mask), {inside[0], inside[1], inside[2], inside[3]});
@@ -256,7 +256,7 @@ TEST_CASE("F160, F161: GSPMD Fig. 8, mixture of experts") {
   const auto plain = [&](auto x, auto mask, auto w_in, auto w_out) {
     return mesh_split(moe(x, mask, w_in, w_out, {0, -1, -1, -1}, {0, -1, -1, -1}), {0, -1, -1});
   };
-  const auto a = file().check("F160 Fig. 8a, a layer of experts",
+  const auto a = file().check("Fig. 8a, a layer of experts",
                               dynamic::compile(plain, one, f32({batch, tokens, model}, {"x", "", ""}),
                                                f32({batch, tokens, 32, capacity}, {"x", "", "", ""}),
                                                f32({32, model, hidden}, {"x", "", ""}), f32({32, hidden, model}, {"x", "", ""})));
@@ -266,7 +266,7 @@ TEST_CASE("F160, F161: GSPMD Fig. 8, mixture of experts") {
     return grad(sum(y * y), std::tuple{w_in, w_out});
   };
   const auto a_grad =
-      file().check("F160 Fig. 8a, gradients of the experts",
+      file().check("Fig. 8a, gradients of the experts",
                    dynamic::compile(plain_grad, one, f32({batch, tokens, model}, {"x", "", ""}),
                                     f32({batch, tokens, 32, capacity}, {"x", "", "", ""}),
                                     f32({32, model, hidden}, {"x", "", ""}), f32({32, hidden, model}, {"x", "", ""})));
@@ -276,7 +276,7 @@ TEST_CASE("F160, F161: GSPMD Fig. 8, mixture of experts") {
   const auto hybrid = [&](auto x, auto mask, auto w_in, auto w_out) {
     return mesh_split(moe(x, mask, w_in, w_out, {0, -1, -1, 1}, {0, -1, -1, 1}), {0, -1, 1});
   };
-  const auto b = file().check("F161 Fig. 8b, sparse and dense",
+  const auto b = file().check("Fig. 8b, sparse and dense",
                               dynamic::compile(hybrid, two, f32({batch, tokens, model}, {"x", "", "y"}),
                                                f32({batch, tokens, 8, capacity}, {"x", "", "", ""}),
                                                f32({8, model, hidden}, {"x", "", "y"}), f32({8, hidden, model}, {"x", "y", ""})));

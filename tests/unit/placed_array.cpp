@@ -128,7 +128,7 @@ TEST_CASE("who holds what") {
   CHECK(dealt(ragged_list{{1, 0, 2}, 2}, 6, 3) == parts_list{{0, 1}, {}, {2, 3, 4, 5}});
 }
 
-TEST_CASE("strided first, contiguous second is JAX's order of axes (F22)") {
+TEST_CASE("strided first, contiguous second is JAX's order of axes") {
   // a mesh (fsdp, tp) and split<"tp,fsdp">: tp cuts first. From left to right: fsdp deals strided<tp>, then tp contiguous.
   const auto mesh = layouts::mesh_of({3, 2});
   const auto jax = layouts::split({{1, 0}});
@@ -144,7 +144,7 @@ TEST_CASE("strided first, contiguous second is JAX's order of axes (F22)") {
   CHECK(dealt(strided<2>{}, 12, 3)[1] == std::vector<std::int64_t>{2, 3, 8, 9});
 }
 
-TEST_CASE("[B,S] with S split, flattened, is strided<B>: nothing moves (F23)") {
+TEST_CASE("[B,S] with S split, flattened, is strided<B>: nothing moves") {
   const auto mesh = layouts::mesh_of({2});
   const placed_layout two_dims(mesh, layouts::shape_of({3, 8}), layouts::split({{}, {0}}), contiguous{}, contiguous{});
   const placed_layout one_dim(mesh, layouts::shape_of({24}), layouts::split({{0}}), strided<3>{});
@@ -157,7 +157,7 @@ TEST_CASE("[B,S] with S split, flattened, is strided<B>: nothing moves (F23)") {
   CHECK_EQ(bytes_sent_to_redistribute(one_dim, plain, 0, 4), 4 * 4);  // 8 to 11 is device 1's in piece 2 of 3, and so on
 }
 
-TEST_CASE("a whole parameter on one device, and blocks that are never cut (F24)") {
+TEST_CASE("a whole parameter on one device, and blocks that are never cut") {
   const auto mesh = layouts::mesh_of({4});
   const placed_layout one(mesh, layouts::shape_of({30}), layouts::split({{0}}), ragged<32, 0, 1, 0, 0>{});
   const placed_layout even(mesh, layouts::shape_of({30}), layouts::split({{0}}));
@@ -257,7 +257,7 @@ constexpr auto product = [](auto x, auto w) { return einsum<"db,df->bf">(x, w); 
 using step = compile<product, pod, in<float, dims<10, 3>, split<"data", _>>, in<float, dims<10, 4>, split<"data", _>>>;
 }  // namespace
 
-TEST_CASE("a strided operand of a contraction, brought to the step's sharding (F19)") {
+TEST_CASE("a strided operand of a contraction, brought to the step's sharding") {
   array<float> x({10, 3}), w({10, 4});
   for (std::int64_t i = 0; i < x.size(); ++i) x[i] = static_cast<float>(i % 7);
   for (std::int64_t i = 0; i < w.size(); ++i) w[i] = static_cast<float>(i % 5) - 2;

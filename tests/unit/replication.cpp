@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // labels: planner
 // group: dynamic
-// An operator that cannot keep the split of its operand is refused, on both paths, unless the user allows the gather (N6, F84).
+// An operator that cannot keep the split of its operand is refused, on both paths, unless the user allows the gather.
 #include <doctest/doctest.h>
 
 #include <string>

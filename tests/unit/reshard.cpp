@@ -109,7 +109,7 @@ TEST_CASE("pairs with a name") {
     CHECK(steps_between(mesh, shape_of({8, 8, 8}), split({{x, y}, {z}, {}}), split({{}, {x, y}, {z}})) ==
           texts{"all_to_all xyz 64"});
   }
-  SUBCASE("F83: the same tiles on other devices") {
+  SUBCASE("the same tiles on other devices") {
     CHECK(steps_between(mesh_of({2, 4}), shape_of({8, 3}), split({{x, y}}), split({{y, x}})) == texts{"collective_permute xy 3"});
     CHECK(steps_between(mesh_of({2, 2}), shape_of({8, 8}), split({{x}, {y}}), split({{y}, {x}})) ==
           texts{"collective_permute xy 16"});
@@ -138,7 +138,7 @@ int count_of(const plan& p, action what) {
 }
 }  // namespace
 
-TEST_CASE("F86: a plan does nothing where two shardings are one") {
+TEST_CASE("a plan does nothing where two shardings are one") {
   graph_builder b({2, 1, 2});
   const int in = b.input({8, 4, 6}, split({{x}, {z}, {}}));
   const int same = b.reshard(b.op(opcode::relu, in), split({{x, y}, {z}, {}}));
@@ -149,7 +149,7 @@ TEST_CASE("F86: a plan does nothing where two shardings are one") {
   CHECK(count_of(p, action::combine) == 0);
 }
 
-TEST_CASE("F88: one gather for two users") {
+TEST_CASE("one gather for two users") {
   graph_builder b({4});
   const int in = b.input({16, 8}, split({{x}, {}}));
   const int w = b.input({8, 8}, split({{x}, {}}));

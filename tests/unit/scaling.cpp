@@ -110,7 +110,7 @@ const row table_4[] = {
 
 }  // namespace
 
-TEST_CASE("F66: the exponents of GShard Table 4, planned for 2 to 2048 devices") {
+TEST_CASE("the exponents of GShard Table 4, planned for 2 to 2048 devices") {
   const network net(1e12, {{"x", topology::torus, 1e9, 0}, {"y", topology::torus, 1e9, 0}});
   for (const auto& r : table_4) {
     CAPTURE(r.name);
@@ -129,7 +129,7 @@ TEST_CASE("F66: the exponents of GShard Table 4, planned for 2 to 2048 devices")
         expected.erase(at, 2);  // y has one device and takes no part
       CHECK(golden::collectives_of(p) == expected);
       if (steps == 0) steps = p.view().steps.size();
-      CHECK(p.view().steps.size() == steps);  // what is planned does not grow with the devices (N10)
+      CHECK(p.view().steps.size() == steps);  // what is planned does not grow with the devices
       total.push_back(static_cast<double>(plan(1, 1).flops_per_device()));
       per_device.push_back(static_cast<double>(p.flops_per_device()));
       communication.push_back(estimate(p, net).communication);

@@ -8,6 +8,7 @@
 #include "gspmd/compile.hpp"
 #include "gspmd/detail/passes/make_plan.hpp"
 #include "gspmd/grad.hpp"
+#include "gspmd/ops.hpp"
 #include "support/equal_plans.hpp"
 
 // Random programs with loops and conditionals, each planned while this file is compiled and again when it runs: equal plans.

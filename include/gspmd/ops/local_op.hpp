@@ -265,7 +265,7 @@ class local_operator {
 /// caller with the operator's line. It is compiled for double, float, int64 and int32, as far as its parameters take them, or for
 /// the `types<R(A...)>` that are stated.
 ///
-/// The law (N8): f of the parts of a letter, side by side or reduced, is f of the whole, for every letter that may be split. It is
+/// The law: f of the parts of a letter, side by side or reduced, is f of the whole, for every letter that may be split. It is
 /// tried on small blocks of whole numbers before the operator is accepted; integers must agree exactly, float to 1e-4 and double to
 /// 1e-9 of their size. The compiler tries it where it can run the function, and reports what is broken at this line; else, and for
 /// element types after the first, it is tried when a program is built at run time, or when a device first runs the operator of a

@@ -220,13 +220,14 @@ constexpr auto branches(const condition& pred, OnTrue& on_true, OnFalse& on_fals
 
 }  // namespace detail
 
-/// Runs `body` a fixed number of times (F145): body(i, carried...) is traced once and returns what the next iteration finds,
+/// Runs `body` a fixed number of times: body(i, carried...) is traced once and returns what the next iteration finds,
 /// one value or struct, or a tuple of as many as are carried; types and shapes stay. `i` is one s64, 0 to n - 1. Values from
 /// outside may be used in the body. Returns what is carried after the last iteration; with n = 0 that is `init`.
 ///
 /// A carried value keeps one sharding: completion goes round the loop to a fixed point, and annotations in front of the loop,
 /// in the body and behind it count alike. What the body needs resharded from outside is resharded once, before the loop. A
-/// collective in the body is listed once and counts n times in the bytes. grad works through it: what is carried is stored for
+/// collective in the body is listed once and counts n times in the bytes. A value that the body only adds to, and that begins as a
+/// constant 0 (zeros_like), stays partial with what is added: gradients of several batches are added up in one all_reduce. grad works through it: what is carried is stored for
 /// every iteration, and the body is computed again on the way back. Errors: a body that returns other types or shapes.
 ///
 ///     auto [h, c] = fori_loop(10, [&](value i, value h, value c) { return std::tuple{tanh(h + x), c + h}; }, h0, c0);
@@ -272,7 +273,7 @@ constexpr auto fori_loop(detail::trip_count n, Body&& body, const Carry&... init
   }
 }
 
-/// Runs `body` over the rows of `xs` (F145): body(carried, x) returns a tuple of what is carried on and of the row of the result
+/// Runs `body` over the rows of `xs`: body(carried, x) returns a tuple of what is carried on and of the row of the result
 /// that this iteration makes. Returns what is carried at the end, and the rows, stacked along a new dim 0. `xs`, and each of
 /// the other two, is a value or a group of values; all values of `xs` have the same extent of dim 0.
 ///
@@ -304,7 +305,7 @@ constexpr auto scan(Body&& body, const Carry& init, const Xs& xs, location at = 
   }
 }
 
-/// Computes one of two bodies (F146): on_true(args...) where `pred`, one bool of rank 0, holds, else on_false(args...). Both
+/// Computes one of two bodies: on_true(args...) where `pred`, one bool of rank 0, holds, else on_false(args...). Both
 /// return the same types and shapes. Values from outside may be used in the bodies.
 ///
 /// Every device has `pred` whole and takes the same branch, so a branch may communicate. The bytes of a program count the

@@ -97,6 +97,15 @@ constexpr value constant(value like, std::initializer_list<std::int64_t> shape, 
                       detail::dtype_of<element>(), e);
 }
 
+/// A tensor of zeros with the type and shape of `x`, of which nothing else is read. What a loop adds to it is reduced once, after
+/// the loop (see fori_loop); `x * 0.0` is no such zero, because it is not 0 where x is infinite.
+///
+///     auto gradient = fori_loop(4, [&](value i, value g) { return g + gradient_of(i); }, zeros_like(w));
+constexpr value zeros_like(value x, location at = location::current()) {
+  if (!x.is_valid()) return {};
+  return detail::made(detail::add_constant(*x.graph(), x.type(), detail::extents(x.shape()), 0, 0, at), x);
+}
+
 /// A tensor whose elements are their global index along `dim`, in the program that `like` belongs to. No communication.
 template <class T>
 constexpr value iota(value like, std::initializer_list<std::int64_t> shape, int dim, location at = location::current()) {

@@ -12,7 +12,7 @@
 #include "gspmd/detail/exec/shared_memory.hpp"
 #include "gspmd/tree.hpp"
 
-/// Between whole arrays and shards (F76).
+/// Between whole arrays and shards.
 namespace gspmd::detail {
 
 /// Fills the shard of the device at `at` from a whole array. Of a partial value the first device along its axes gets the

@@ -32,10 +32,10 @@ struct node {
   dtype type = dtype::f32;
   extents shape;  // global
   inline_vec<int, max_map_arity> operands;
-  inline_vec<std::int8_t, 3 * max_rank> attributes;  // what they are is said by the operator's family
-  monoid kind = monoid::add;                         // reduce
-  double real = 0;                                   // constant of a floating type
-  std::int64_t integer = 0;                          // constant of another type
+  inline_vec<std::int64_t, 3 * max_rank> attributes;  // what they are, the operator's struct says
+  monoid kind = monoid::add;                          // reduce
+  double real = 0;                                    // constant of a floating type
+  std::int64_t integer = 0;                           // constant of another type
   const map_function* function = nullptr;
   const struct local_function* local = nullptr;  // local_op
   bool annotated = false;                        // `annotation` was written by the user
@@ -47,6 +47,9 @@ struct node {
   int region = -1;  // the loop, branch or otherwise node in whose body it stands; -1: the program itself
   int tag = -1;     // what the builder of a graph calls it; survives every renumbering
 };
+
+/// The attribute `k` of an operator whose attributes are dims.
+constexpr int attribute_dim(const node& n, int k) { return static_cast<int>(n.attributes[k]); }
 
 class kept_functions;
 

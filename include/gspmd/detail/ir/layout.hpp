@@ -19,7 +19,7 @@ constexpr dim_mask dim_bit(int dim) { return dim_mask{1} << dim; }
 
 using coordinates = inline_vec<std::int32_t, max_axes>;  // a device's position on each mesh axis
 
-/// The sizes of the axes, major to minor, and the order of the devices (F1, F2).
+/// The sizes of the axes, major to minor, and the order of the devices (GSPMD 3.1).
 struct mesh_shape {
   inline_vec<std::int32_t, max_axes> sizes;
   const std::int32_t* order = nullptr;     // device id at each position, row-major over the axes; null: the identity
@@ -53,7 +53,7 @@ struct mesh_shape {
 };
 
 /// The device number `member` of the group of devices that agree with `at` on all axes outside `axes`.
-/// Members are numbered row-major over the axes of the group (F74, F75).
+/// Members are numbered row-major over the axes of the group (GSPMD 4.2).
 constexpr coordinates group_member(const mesh_shape& mesh, axis_mask axes, coordinates at, std::int64_t member) {
   for (int a = mesh.axis_count() - 1; a >= 0; --a)
     if ((axes & axis_bit(a)) != 0) {
@@ -164,7 +164,7 @@ constexpr use_range telling_axes(const mesh_shape& mesh, const sharding& s, int 
   return range;
 }
 
-/// True when every device holds the same elements under both, however the splits are written (F86): both use the same axes,
+/// True when every device holds the same elements under both, however the splits are written (GSPMD 3.1): both use the same axes,
 /// and those that tell parts apart do it alike. Devices at another place than 0 on one of the others hold nothing.
 ///   [1,1] over {x,-} and {-,x}: the device at 0 holds it
 constexpr bool same_tiles(const mesh_shape& mesh, const extents& global, const sharding& a, const sharding& b) {

@@ -8,7 +8,7 @@
 #include "gspmd/detail/ir/mesh_info.hpp"
 #include "gspmd/detail/ir/tile_factors.hpp"
 
-/// Several meshes over the same devices as one (F9, F27). The planner knows one mesh; it is given the coarsest one of which the
+/// Several meshes over the same devices as one (GSPMD 3.1). The planner knows one mesh; it is given the coarsest one of which the
 /// axes of all of them are runs:
 ///
 ///   (x:4, y:2) and (a:2, b:4)          x is cut into x:(1)2, x:(2)2; a is x:(1)2, b is x:(2)2,y

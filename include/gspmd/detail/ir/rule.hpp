@@ -36,7 +36,7 @@ struct tensor_map {
   }
 };
 
-/// How the dims of an operator's operands and result correspond (the notation of einsum, F51): every dim is a product of
+/// How the dims of an operator's operands and result correspond (the notation of einsum, GSPMD 4.4): every dim is a product of
 /// factors, every factor has a kind. Completion, partitioning and cost read nothing else of an operator.
 struct op_rule {
   inline_vec<factor, 2 * max_rank> factors;

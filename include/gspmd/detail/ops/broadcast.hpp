@@ -72,7 +72,7 @@ struct broadcast_op {
     }
     for (int d = 0; d < in.count; ++d) {
       operand.begin_dim();
-      if (in[d] == n.shape[n.attributes[d]]) operand.add_factor(n.attributes[d]);
+      if (in[d] == n.shape[attribute_dim(n, d)]) operand.add_factor(attribute_dim(n, d));
     }
     rule.maps.push_back(operand);
     rule.maps.push_back(result);
@@ -88,7 +88,8 @@ struct broadcast_op {
   static constexpr dim_places lies_along(const graph& g, const node& n) {
     dim_places along;
     for (int d = 0; d < n.attributes.count; ++d)
-      along.push_back(operand_of(g, n, 0).shape[d] != n.shape[n.attributes[d]] ? std::int8_t{-1} : n.attributes[d]);
+      along.push_back(operand_of(g, n, 0).shape[d] != n.shape[attribute_dim(n, d)] ? std::int8_t{-1}
+                                                                                   : static_cast<std::int8_t>(n.attributes[d]));
     return along;
   }
   static constexpr void name_dim(text&, const graph&, const node&, int, int) {}
@@ -97,7 +98,7 @@ struct broadcast_op {
     const extents shape = operand_of(b.program(), n, 0).shape;
     dim_mask summed = dim_bit(n.shape.count) - 1;
     for (int d = 0; d < n.attributes.count; ++d)
-      if (shape[d] == n.shape[n.attributes[d]]) summed &= ~dim_bit(n.attributes[d]);
+      if (shape[d] == n.shape[attribute_dim(n, d)]) summed &= ~dim_bit(attribute_dim(n, d));
     int id = b.dy().id();
     if (summed != 0) id = add_reduce(b.program(), id, summed, monoid::add, n.at);
     if (id >= 0 && !(b.at(id).shape == shape)) id = add_reshape(b.program(), id, shape, n.at);

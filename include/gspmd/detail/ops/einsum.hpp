@@ -108,7 +108,7 @@ constexpr int add_einsum(graph& g, const parsed_equation& e, std::initializer_li
                                      << shape_text(x.shape) << " of rank " << x.shape.count);
     if (x.type == dtype::pred)
       return g.fail(at, "einsum", mistake::type, text("operand ") << k << " is pred; convert it to a number first");
-    for (const char c : letters) n.attributes.push_back(static_cast<std::int8_t>(c));
+    for (const char c : letters) n.attributes.push_back(c);
     ++k;
   }
   const node& lhs = g.nodes[static_cast<std::size_t>(n.operands[0])];
@@ -127,7 +127,7 @@ constexpr int add_einsum(graph& g, const parsed_equation& e, std::initializer_li
                                       << " in operand 0 and " << rhs.shape[j] << " in operand 1; a letter has one extent");
   }
   for (const char c : e.result) {
-    n.attributes.push_back(static_cast<std::int8_t>(c));
+    n.attributes.push_back(c);
     const int o = holds(e.operands[0], c) ? 0 : 1;
     int i = 0;
     while (e.operands[o][i] != c) ++i;

@@ -75,8 +75,7 @@ constexpr void add_contraction(Lowering& l, const local_op& op) {
   }
   const auto result = letters_of(l.g, n, 2);
   for (int d = 0; d < result.count; ++d) c.out.push_back(number_of(result[d]));
-  int spec = l.contraction_of(c);
-  if (spec == static_cast<int>(l.out.contractions.size())) l.out.contractions.push_back(plan_contraction(c));
+  int spec = l.planned(c);
   if (is_windowed) {
     add_ring(l, op, c, number_of(round), spec);
     spec = static_cast<int>(l.out.windows.size()) - 1;

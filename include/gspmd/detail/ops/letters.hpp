@@ -12,7 +12,7 @@ struct einsum_letters {
   const node* n = nullptr;
   int begin = 0;
   int count = 0;
-  [[nodiscard]] constexpr std::int8_t operator[](int i) const { return n->attributes[begin + i]; }
+  [[nodiscard]] constexpr std::int8_t operator[](int i) const { return static_cast<std::int8_t>(n->attributes[begin + i]); }
   [[nodiscard]] constexpr int find(std::int8_t letter) const {
     for (int i = 0; i < count; ++i)
       if ((*this)[i] == letter) return i;

@@ -13,7 +13,7 @@
 #include "gspmd/detail/exec/monoid_ops.hpp"
 #include "gspmd/detail/ir/local_function.hpp"
 
-/// The law of a local_op, tried on small blocks (N8): for every letter that may be split, in and out of the function commute
+/// The law of a local_op, tried on small blocks: for every letter that may be split, in and out of the function commute
 /// with cutting it,
 ///
 ///     parallel     f of the parts, put side by side, is f of the whole

@@ -3,6 +3,7 @@
 
 #include "gspmd/detail/ops/broadcast.hpp"
 #include "gspmd/detail/ops/operator.hpp"
+#include "gspmd/detail/ops/sum_of_product.hpp"
 #include "gspmd/detail/support/saturating.hpp"
 
 namespace gspmd::detail {
@@ -29,7 +30,7 @@ constexpr int add_reduce(graph& g, int operand, dim_mask dims, monoid kind, loca
   n.at = at;
   n.operands.push_back(operand);
   for (int d = 0; d < x.shape.count; ++d) {
-    if ((dims & dim_bit(d)) != 0) n.attributes.push_back(static_cast<std::int8_t>(d));
+    if ((dims & dim_bit(d)) != 0) n.attributes.push_back(d);
     else n.shape.push_back(x.shape[d]);
   }
   return g.add(n);
@@ -37,7 +38,7 @@ constexpr int add_reduce(graph& g, int operand, dim_mask dims, monoid kind, loca
 
 constexpr dim_mask reduced_dims(const node& n) {
   dim_mask dims = 0;
-  for (const auto d : n.attributes) dims |= dim_bit(d);
+  for (int k = 0; k < n.attributes.count; ++k) dims |= dim_bit(attribute_dim(n, k));
   return dims;
 }
 
@@ -106,10 +107,15 @@ struct reduce_op {
   }
   template <class Lowering>
   static constexpr void lower(Lowering& l, const local_op& op) {
-    l.reduce(op, op.operands[0], op.result, reduced_dims(l.node_of(op)), l.node_of(op).kind);
+    const dim_mask dims = reduced_dims(l.node_of(op));
+    if (!add_sum_of_product(l, op, dims)) l.reduce(op, op.operands[0], op.result, dims, l.node_of(op).kind);
   }
   static void describe(std::string& t, const plan_view& plan, const plan_step* step) {
-    if (step != nullptr) t += '(' + std::string(name_of(plan.reductions[static_cast<std::size_t>(step->spec)].kind)) + ')';
+    if (step == nullptr) return;
+    const monoid kind = step->what == action::contract  // see sum_of_product.hpp
+                            ? monoid::add
+                            : plan.reductions[static_cast<std::size_t>(step->spec)].kind;
+    t += '(' + std::string(name_of(kind)) + ')';
   }
 };
 

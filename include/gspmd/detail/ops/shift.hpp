@@ -20,7 +20,7 @@ constexpr int add_shift(graph& g, int operand, int dim, std::int64_t offset, loc
   n.shape = x.shape;
   n.at = at;
   n.operands.push_back(operand);
-  n.attributes.push_back(static_cast<std::int8_t>(dim));
+  n.attributes.push_back(dim);
   n.integer = offset < -size ? -size : offset > size ? size : offset;  // all of it is zero from there on
   return g.add(n);
 }
@@ -43,7 +43,7 @@ struct shift_op {
   static constexpr bool may_go_round_ring(const node&) { return false; }
   static constexpr element_shift exchange(const node& n) {
     element_shift s;
-    s.dim = n.attributes[0];
+    s.dim = static_cast<std::int8_t>(n.attributes[0]);
     s.by = n.integer;
     return s;
   }
@@ -53,7 +53,7 @@ struct shift_op {
   static constexpr void name_dim(text&, const graph&, const node&, int, int) {}
   template <class Builder>
   static constexpr void gradient(Builder& b, const node& n) {
-    b.send(0, add_shift(b.program(), b.dy().id(), n.attributes[0], -n.integer, n.at));
+    b.send(0, add_shift(b.program(), b.dy().id(), attribute_dim(n, 0), -n.integer, n.at));
   }
   template <class Lowering>
   static constexpr void lower(Lowering& l, const local_op& op) {

@@ -50,7 +50,7 @@ class softmax_matcher {
     dim_mask kept = dim_bit(shape.count) - 1;
     if (at(i).op == code_of<broadcast_op> && is_here(i)) {
       kept = 0;
-      for (const auto d : at(i).attributes) kept |= dim_bit(d);
+      for (int k = 0; k < at(i).attributes.count; ++k) kept |= dim_bit(attribute_dim(at(i), k));
       i = at(i).operands[0];
     }
     if (is_log) {
@@ -73,7 +73,7 @@ class softmax_matcher {
     const struct node& n = at(i);
     if (n.op != code_of<broadcast_op>) return n.op == opcode::constant;
     for (int k = 0; k < n.attributes.count; ++k) {
-      const int d = n.attributes[k];
+      const int d = attribute_dim(n, k);
       if ((dims & dim_bit(d)) != 0 && at(n.operands[0]).shape[k] != 1) return false;
     }
     return true;

@@ -109,7 +109,7 @@ constexpr int add_number(graph& g, const written_number& n, dtype type, const ex
   return add_constant(g, type, shape, n.real, n.integer, at);
 }
 
-/// Adds a tensor whose elements are their global index along `dim` (F35).
+/// Adds a tensor whose elements are their global index along `dim` (GSPMD Table 9).
 constexpr int add_iota(graph& g, dtype type, const extents& shape, int dim, location at) {
   if (dim < 0 || dim >= shape.count)
     return g.fail(at, "iota", mistake::dim,
@@ -119,7 +119,7 @@ constexpr int add_iota(graph& g, dtype type, const extents& shape, int dim, loca
     return g.fail(at, "iota", mistake::type,
                   text("s32 does not hold the indices of dim ") << dim << " of " << shape_text(shape) << "; use s64");
   node n = source(opcode::iota, type, shape, at);
-  n.attributes.push_back(static_cast<std::int8_t>(dim));
+  n.attributes.push_back(dim);
   return g.add_sized(n);
 }
 

@@ -44,9 +44,9 @@ struct transpose_op {
       operand.begin_dim();
       operand.add_factor(rule.add_factor(e));
     }
-    for (const auto d : n.attributes) {
+    for (int d = 0; d < n.attributes.count; ++d) {
       result.begin_dim();
-      result.add_factor(d);
+      result.add_factor(attribute_dim(n, d));
     }
     rule.maps.push_back(operand);
     rule.maps.push_back(result);
@@ -63,7 +63,7 @@ struct transpose_op {
   template <class Builder>
   static constexpr void gradient(Builder& b, const node& n) {
     inline_vec<std::int8_t, max_rank> inverse(n.attributes.count, 0);
-    for (int d = 0; d < n.attributes.count; ++d) inverse[n.attributes[d]] = static_cast<std::int8_t>(d);
+    for (int d = 0; d < n.attributes.count; ++d) inverse[attribute_dim(n, d)] = static_cast<std::int8_t>(d);
     b.send(0, add_transpose(b.program(), b.dy().id(), inverse, n.at));
   }
   template <class Lowering>

@@ -62,10 +62,10 @@ struct split_origin {
 ///   x{B:data} w{F:model}  h = einsum<"bd,df->bf">(x, w)  ->  h{B:data, F:model}        (Fig. 3)
 ///
 /// Tensors that shard_alike connects get what one of them gets at once, in both directions, whatever their other neighbours
-/// offer (F47). Only annotations can keep them apart.
+/// offer. Only annotations can keep them apart.
 ///
 /// Between two candidates that exclude each other the one met first stays: a result asks its operands for the dims that all of
-/// them have (batch dims) first, and then the larger operand before the smaller one (F46).
+/// them have (batch dims) first, and then the larger operand before the smaller one.
 class completion {
  public:
   /// `record`, if any, is told of every split that is passed on, in order.

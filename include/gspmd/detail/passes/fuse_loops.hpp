@@ -12,7 +12,7 @@ namespace gspmd::detail {
 
 /// Makes loops of the elementwise operators that wait, when something needs their value.
 class fuse_loops : public loop_group {
- protected:
+ public:
   using loop_group::loop_group;
 
   /// A value that a walk from a user to its operands has come to.

@@ -9,7 +9,7 @@ namespace gspmd::detail {
 
 /// One loop of elementwise operators while it is made: its registers, what it loads and stores.
 class loop_group : public schedule_state {
- protected:
+ public:
   using schedule_state::schedule_state;
 
   struct group_builder {

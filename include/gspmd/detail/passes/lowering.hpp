@@ -3,15 +3,15 @@
 
 #include "gspmd/detail/exec/contraction_planner.hpp"
 #include "gspmd/detail/ops/registry.hpp"
-#include "gspmd/detail/passes/schedule_state.hpp"
+#include "gspmd/detail/passes/fuse_loops.hpp"
 #include "gspmd/detail/support/vec.hpp"
 
 namespace gspmd::detail {
 
-/// What an operator's `lower` adds its steps with.
+/// What an operator's `lower` adds its steps with. Whatever a step reads is computed before it.
 class lowering {
  public:
-  constexpr explicit lowering(schedule_state& s) : g(s.graph_), out(s.out), state_(s) {}
+  constexpr explicit lowering(fuse_loops& s) : g(s.graph_), out(s.out), state_(s) {}
 
   const graph& g;
   plan& out;
@@ -24,16 +24,33 @@ class lowering {
   constexpr int add_value(const local_value& v) { return state_.add_value(v); }
   constexpr void add_bound(plan_step& s, int index, int v, int dim) { state_.add_bound(s, index, v, dim); }
   constexpr plan_step& add_step(action what, const local_op& op, int spec, const vec<int>& operands, const vec<int>& results) {
+    for (const int o : operands) state_.need(o);
     return state_.add_step(what, op, spec, operands, results);
   }
-  /// The number of a contraction among those that are planned; one more than there are if it is not yet.
-  constexpr int contraction_of(const contraction& c) { return schedule_state::entry_of(state_.contractions_, c); }
+  /// The operator that makes a value, if it waits for a loop to be computed in and one step alone reads it; null if not.
+  [[nodiscard]] constexpr const local_op* waiting(int v) const {
+    return state_.waits(v) && !state_.waits_virtual(v) && state_.uses_[v] == 1 ? &state_.maker(v) : nullptr;
+  }
+  [[nodiscard]] constexpr bool lies_in_memory(int v) const { return !state_.waits(v) && !state_.waits(state_.base[v]); }
+  /// Nobody computes a waiting value: its reader does without.
+  constexpr void forget(int v) {
+    state_.waiting_[v] = 0;
+    --state_.uses_[v];
+    for (const int o : state_.maker(v).operands) --state_.uses_[o];
+  }
+
+  /// The number of a contraction in the plan.
+  constexpr int planned(const contraction& c) {
+    const int spec = schedule_state::entry_of(state_.contractions_, c);
+    if (spec == static_cast<int>(out.contractions.size())) out.contractions.push_back(plan_contraction(c));
+    return spec;
+  }
 
   template <class Permutation>
   constexpr void permute(const local_op& op, int operand, int result, const Permutation& permutation) {
     permutation_spec spec;
     spec.in = value(operand).local;
-    for (const auto d : permutation) spec.permutation.push_back(d);
+    for (const auto d : permutation) spec.permutation.push_back(static_cast<std::int8_t>(d));
     add_step(action::permute, op, schedule_state::entry_of(out.permutations, spec), {operand}, {result});
   }
   constexpr void reduce(const local_op& op, int operand, int result, dim_mask dims, monoid kind) {
@@ -67,11 +84,11 @@ class lowering {
   }
 
  private:
-  schedule_state& state_;
+  fuse_loops& state_;
 };
 
 /// The steps of an operator that is no part of a loop.
-constexpr void lower(schedule_state& state, const local_op& op) {
+constexpr void lower(fuse_loops& state, const local_op& op) {
   lowering l(state);
   if (op.what != local_kind::compute) return l.communicate(op);
   with_operator(l.node_of(op).op, [&](auto family) { decltype(family)::type::lower(l, op); });

@@ -40,7 +40,7 @@ constexpr text forbidden_reshard(const graph& g, const local_program& p) {
 }
 
 /// What is wrong where an operator cannot work on a split, so that its operand is gathered whole along an axis, and the user
-/// did not allow it (N6); empty if nothing is.
+/// did not allow it; empty if nothing is.
 constexpr text silent_replication(const graph& g, const local_program& p) {
   if (g.allow_replication) return {};
   for (const auto& op : p.ops) {

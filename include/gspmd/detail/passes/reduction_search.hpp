@@ -12,7 +12,7 @@ namespace gspmd::detail {
 ///   a reduce_scatter into any shards inside of those before it, over any axes; another one; ...; or an all_reduce of the rest
 ///   before each of them, perhaps, a movement of what is still partial into tiles with less padding
 ///   one movement
-/// and leaves out movements into larger tiles than what there is and what is wanted (N7), and what must send as much as the best
+/// and leaves out movements into larger tiles than what there is and what is wanted, and what must send as much as the best
 /// way so far.
 ///
 ///   9x5 over 2x2x2 devices, partial over all axes, into {y,zx}:  one reduce_scatter of 8 parts of 5x2 sends 70, one over y
@@ -175,7 +175,7 @@ class reduction_search {
       finer.add_split(axis, d);
       move_to(w, finer, left, free & ~axis_bit(axis), moved, d);
     });
-    if (elems > most_elems_) return;  // N7
+    if (elems > most_elems_) return;  // no more memory than both ends take
     const auto least = w.cost.elems + elems_lacked(mesh_, global_, w.s, tiles);
     const auto free_cuts = mesh_.size_of(free | w.pending);
     if (is_hopeless(least, elems, free_cuts, w.n, 0)) return;
@@ -196,7 +196,7 @@ class reduction_search {
   std::vector<reshard_step> steps_;  // under way
   axis_mask axes_ = 0;
   extents parts_;                                   // of the sharding that is looked at, by dim
-  std::int64_t wanted_elems_ = 0, most_elems_ = 0;  // at the end; N7
+  std::int64_t wanted_elems_ = 0, most_elems_ = 0;  // at the end; no tile on the way is larger than both ends'
   bool moves_ = false;
   bool knows_lacked_ = true;  // not where axes of the target tell nothing apart
   int left_ = 0;              // shardings that may be looked at

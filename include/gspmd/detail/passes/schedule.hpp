@@ -34,7 +34,6 @@ class scheduler : public region_steps {
       } else if (i + 1 < program_.ops.size() && program_.ops[i + 1].joined) {
         i = emit_joined(i);
       } else {
-        for (const int o : op.operands) need(o);
         lower(*this, op);
       }
     }

@@ -1,0 +1,53 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include "gspmd/detail/exec/contraction_planner.hpp"
+#include "gspmd/detail/ir/local_program.hpp"
+#include "gspmd/detail/ir/plan.hpp"
+
+namespace gspmd::detail {
+
+/// So many terms, or results that lie one after the other, a contraction takes at once: with fewer, computing the products first was
+/// faster (256 x 256 and 65536 x 16 floats, sums of rows and of columns).
+inline constexpr std::int64_t least_terms_of_contraction = 64;
+
+/// A sum of products is a contraction of shards, `ab,ab->a`: what is multiplied need not go through memory. Adds it for a reduction
+/// over `dims` of a product that waits, if both factors lie in memory and the contraction runs along them: all dims are summed, or
+/// the last ones, or the first ones. False if that does not hold: nothing is added.
+template <class Lowering>
+constexpr bool add_sum_of_product(Lowering& l, const local_op& op, dim_mask dims) {
+  const node& n = l.node_of(op);
+  const int product = op.operands[0];
+  const local_op* const maker = l.waiting(product);
+  if (maker == nullptr || n.kind != monoid::add || !is_floating(n.type) || l.node_of(*maker).op != opcode::multiply) return false;
+  const int lhs = maker->operands[0], rhs = maker->operands[1];
+  if (!l.lies_in_memory(lhs) || !l.lies_in_memory(rhs)) return false;
+
+  const local_value& v = l.value(product);
+  std::int64_t terms = 1, kept = 1;
+  int changes = 0;  // between dims that are summed and dims that are not
+  for (int d = 0; d < v.local.count; ++d) {
+    const bool is_summed = (dims & dim_bit(d)) != 0;
+    (is_summed ? terms : kept) *= v.local[d];
+    if (d > 0 && is_summed != ((dims & dim_bit(d - 1)) != 0)) ++changes;
+  }
+  const bool sums_last = v.local.count > 0 && (dims & dim_bit(v.local.count - 1)) != 0;
+  if (changes > 1 || (changes == 1 && (sums_last ? terms : kept) < least_terms_of_contraction)) return false;
+
+  contraction c;
+  c.padded = padded_dims(l.out.mesh, v.global, v.layout);
+  for (int d = 0; d < v.local.count; ++d) {
+    c.extent.push_back(v.local[d]);
+    c.lhs.push_back(static_cast<std::int8_t>(d));
+    c.rhs.push_back(static_cast<std::int8_t>(d));
+    if ((dims & dim_bit(d)) == 0) c.out.push_back(static_cast<std::int8_t>(d));
+  }
+  l.forget(product);
+  auto& s = l.add_step(action::contract, op, l.planned(c), {lhs, rhs}, {op.result});
+  for (int k = 0; k < 2; ++k)
+    for (int d = 0; d < c.lhs.count; ++d)
+      if ((dims & dim_bit(d)) != 0) l.add_bound(s, d, k == 0 ? lhs : rhs, d);
+  return true;
+}
+
+}  // namespace gspmd::detail
