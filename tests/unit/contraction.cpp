@@ -18,6 +18,15 @@ using namespace gspmd::detail;
 
 namespace {
 
+/// How many matrix products a plan runs when every bound is whole; 0 for vector plans.
+std::int64_t gemm_calls(const contraction_plan& plan) {
+  if (plan.is_vector) return 0;
+  std::int64_t calls = 1;
+  for (const auto& loop : plan.loops) calls *= loop.extent;
+  for (int i = 0; i < plan.sums.count - plan.merged_sums; ++i) calls *= plan.sums[i].extent;
+  return calls;
+}
+
 // "ab,bc->ac" with the extents of a, b, c, ...
 constexpr contraction equation(std::string_view text, std::initializer_list<std::int64_t> extents) {
   contraction c;

@@ -96,13 +96,4 @@ constexpr int summing_levels(const contraction_plan& plan, std::uint64_t padded)
   }
 }
 
-/// How many matrix products a plan runs when every bound is whole; 0 for vector plans.
-constexpr std::int64_t gemm_calls(const contraction_plan& plan) {
-  if (plan.is_vector) return 0;
-  std::int64_t calls = 1;
-  for (const auto& loop : plan.loops) calls *= loop.extent;
-  for (int i = 0; i < plan.sums.count - plan.merged_sums; ++i) calls *= plan.sums[i].extent;
-  return calls;
-}
-
 }  // namespace gspmd::detail

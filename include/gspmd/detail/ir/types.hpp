@@ -27,7 +27,6 @@ constexpr std::int64_t bytes_of(dtype type) {
 }
 
 constexpr bool is_floating(dtype type) { return type == dtype::f32 || type == dtype::f64; }
-constexpr bool is_integer(dtype type) { return type == dtype::s32 || type == dtype::s64; }
 
 constexpr const char* name_of(dtype type) {
   switch (type) {

@@ -4,7 +4,7 @@
 #include <vector>
 
 #include "gspmd/detail/ir/graph.hpp"
-#include "gspmd/detail/ir/merge.hpp"
+#include "gspmd/detail/ir/refine.hpp"
 #include "gspmd/detail/ops/registry.hpp"
 #include "gspmd/detail/support/vec.hpp"
 

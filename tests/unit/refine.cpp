@@ -1,0 +1,34 @@
+// SPDX-License-Identifier: Apache-2.0
+// labels: planner
+// group: planner
+#include <doctest/doctest.h>
+
+#include "gspmd/detail/ir/refine.hpp"
+#include "support/layouts.hpp"
+
+using namespace layouts;
+
+TEST_CASE("refine takes what is open and free, and says whether it did") {
+  const auto shape = shape_of({8, 8, 1});
+  const auto take = [&](sharding& target, const sharding& from) { return refine(target, from.splits, shape); };
+  sharding s = open({}, 0b111);
+  CHECK(take(s, split({{1}, {}})));
+  CHECK(s.splits == split({{1}}).splits);
+  CHECK(!take(s, split({{1}, {}})));      // nothing new
+  CHECK(!take(s, split({{}, {1}})));      // the axis is taken
+  CHECK(!take(s, split({{0}, {}})));      // the dim is split otherwise
+  CHECK(!take(s, split({{}, {}, {0}})));  // an extent of 1
+  CHECK(take(s, split({{}, {0}})));
+  CHECK(s.splits == split({{1}, {0}}).splits);
+
+  sharding closed = split({{1}, {}});
+  CHECK(!take(closed, split({{}, {0}})));
+  CHECK(closed == split({{1}, {}}));
+  sharding half = open(split({{1}, {}}), 0b10);
+  CHECK(take(half, split({{1}, {0}})));
+  CHECK(half.splits == split({{1}, {0}}).splits);
+  sharding with_sum = open(partial({}, 0b1), 0b11);
+  CHECK(!take(with_sum, split({{0}, {}})));  // a partial axis cannot split
+  CHECK(take(with_sum, split({{1}, {}})));
+  CHECK(with_sum.partial == 0b1);
+}
