@@ -166,15 +166,15 @@ constexpr collective_filter over_axes(axis_mask axes) { return {axes, -1}; }
 constexpr collective_filter of_kind(collective_kind kind) { return {all_axes, static_cast<int>(kind)}; }
 
 /// The messages one device sends in a step, by the algorithm whose bytes are counted: among n devices a ring takes n-1 for
-/// all_gather and reduce_scatter and 2(n-1) for all_reduce, all_to_all sends n-1 directly, collective_permute one, or two
-/// where a shift needs elements of two other devices; an einsum round which shards go n-1 of these.
+/// all_gather and reduce_scatter and 2(n-1) for all_reduce, all_to_all sends n-1 directly, collective_permute one, or
+/// one to each of the devices that need its elements; an einsum round which shards go n-1 of these.
 constexpr std::int64_t messages_sent(const plan_view& p, const plan_step& s) {
   const auto others = p.mesh->size_of(axes_of(p, s)) - 1;
   if (!communicates(p, s) || others == 0) return 0;
   switch (s.collective) {
     case collective_kind::all_reduce: return 2 * others;
     case collective_kind::collective_permute:
-      if (s.shift.any()) return halo_of(*p.mesh, p.result(s).global, p.result(s).layout, s.shift).messages;
+      if (is_mapped(s)) return traffic_of(p, s).messages;
       return s.what == action::windowed ? others : 1;
     default: return others;
   }

@@ -87,6 +87,11 @@ int everywhere(int wrong) {
   return sum;
 }
 
+const extents& operand_of(const movement& m) { return m.from_global; }
+const extents& result_of(const movement& m) { return m.to_global; }
+const extents& operand_of(const reduction& r) { return r.global; }
+const extents& result_of(const reduction& r) { return r.global; }
+
 /// Carries out collectives on buffers that mpi_communicator::allocate gave.
 struct through_shared_memory {
   gspmd::mpi_communicator& comm;
@@ -99,8 +104,8 @@ struct through_shared_memory {
 
   template <class T, class Collective>
   void run(const mesh_shape& mesh, const Collective& c, const T* in, T* out, bool in_place, auto call) {
-    const auto in_bytes = static_cast<std::size_t>(elements(local_extents(mesh, c.global, c.from))) * sizeof(T);
-    const auto out_bytes = static_cast<std::size_t>(elements(local_extents(mesh, c.global, c.to))) * sizeof(T);
+    const auto in_bytes = static_cast<std::size_t>(elements(local_extents(mesh, operand_of(c), c.from))) * sizeof(T);
+    const auto out_bytes = static_cast<std::size_t>(elements(local_extents(mesh, result_of(c), c.to))) * sizeof(T);
     T* const shared_in = reinterpret_cast<T*>(in_memory);
     T* const shared_out = in_place ? shared_in : reinterpret_cast<T*>(out_memory);
     std::memcpy(shared_in, in, in_bytes);

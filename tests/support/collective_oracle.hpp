@@ -132,16 +132,16 @@ struct buffers {
 template <class T, class Comm>
 int wrong_after_move(Comm& comm, const mesh_shape& mesh, const movement& m) {
   const int n = comm.local_count();
-  buffers<T> in(n, elements(local_extents(mesh, m.global, m.from)), 0x55);
-  buffers<T> out(n, elements(local_extents(mesh, m.global, m.to)), 0x33);
+  buffers<T> in(n, elements(local_extents(mesh, m.from_global, m.from)), 0x55);
+  buffers<T> out(n, elements(local_extents(mesh, m.to_global, m.to)), 0x33);
   for (int i = 0; i < n; ++i)
-    for_each_held(mesh, m.global, m.from, mesh.coordinates_of(comm.device(i)), [&](std::int64_t local, std::int64_t index) {
+    for_each_held(mesh, m.from_global, m.from, mesh.coordinates_of(comm.device(i)), [&](std::int64_t local, std::int64_t index) {
       in.pointers[static_cast<std::size_t>(i)][local] = element_at<T>(index, 0);
     });
   comm.move(mesh, m, in.const_pointers.data(), out.pointers.data());
   int wrong = out.damaged(0x33) + in.damaged(0x55);
   for (int i = 0; i < n; ++i)
-    for_each_held(mesh, m.global, m.to, mesh.coordinates_of(comm.device(i)), [&](std::int64_t local, std::int64_t index) {
+    for_each_held(mesh, m.to_global, m.to, mesh.coordinates_of(comm.device(i)), [&](std::int64_t local, std::int64_t index) {
       wrong += out.pointers[static_cast<std::size_t>(i)][local] != element_at<T>(index, 0);
     });
   return wrong;

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <algorithm>
 #include <string>
 
 #include "gspmd/detail/ir/plan.hpp"
@@ -19,14 +20,14 @@ inline std::string difference(const gspmd::detail::plan_view& a, const gspmd::de
   if (a.values.size() != b.values.size()) return "value count";
   if (a.slots.size() != b.slots.size() || a.bounds.size() != b.bounds.size()) return "slots or bounds";
   if (a.scalar_ops.size() != b.scalar_ops.size() || a.stores.size() != b.stores.size()) return "fused operators";
+  if (!std::equal(a.maps.begin(), a.maps.end(), b.maps.begin(), b.maps.end())) return "maps";
   if (a.arena_bytes != b.arena_bytes) return "arena";
   for (std::size_t i = 0; i < a.steps.size(); ++i) {
     const auto& x = a.steps[i];
     const auto& y = b.steps[i];
     if (x.what != y.what || x.type != y.type || x.node != y.node || x.spec != y.spec || !range(x.operands, y.operands) ||
         !range(x.results, y.results) || !range(x.bounds, y.bounds) || x.scratch != y.scratch || x.collective != y.collective ||
-        x.forced != y.forced || x.bytes_sent != y.bytes_sent || x.target != y.target || x.trips != y.trips ||
-        x.times != y.times || !(x.shift == y.shift))
+        x.forced != y.forced || x.bytes_sent != y.bytes_sent || x.target != y.target || x.trips != y.trips || x.times != y.times)
       return "step " + std::to_string(i);
   }
   for (std::size_t i = 0; i < a.values.size(); ++i) {

@@ -27,8 +27,8 @@ struct member {
   template <class T>
   void move(const mesh_shape& mesh, const movement& m, const T* const* in, T* const* out) {
     const auto me = mesh.coordinates_of(device_);
-    if (mesh.size_of(m.axes) != devices || m.shift.any()) {  // smaller groups are for the tests under MPI
-      for_each_held(mesh, m.global, m.to, me,
+    if (mesh.size_of(m.axes) != devices || m.map != nullptr) {  // smaller groups are for the tests under MPI
+      for_each_held(mesh, m.to_global, m.to, me,
                     [&](std::int64_t local, std::int64_t index) { out[0][local] = element_at<T>(index, 0); });
       return;
     }

@@ -44,10 +44,12 @@ inline held_ranges intersect(const held_ranges& a, const held_ranges& b) {
   return both;
 }
 
-/// A row-major buffer: its extents, padding included, and the global indices of what it holds.
+/// A row-major buffer: its extents, padding included, and the global indices of what it holds. Index i of dim d is at
+/// first[d] + step[d] * i of the buffer. The buffers of a movement with a map count the steps of the map instead of indices.
 struct buffer_layout {
   held_ranges held;
   std::int64_t local[max_rank];
+  std::int64_t first[max_rank], step[max_rank];
 
   [[nodiscard]] std::int64_t elems() const {
     std::int64_t n = 1;
@@ -63,6 +65,8 @@ inline buffer_layout layout_of(const mesh_shape& mesh, const extents& global, co
   for (int d = 0; d < global.count; ++d) {
     layout.held.begin[d] = 0;
     layout.held.end[d] = layout.local[d] = global[d];
+    layout.first[d] = 0;
+    layout.step[d] = 1;
   }
   for (int i = 0; i < s.splits.count;) {
     const int dim = s.splits[i].dim;
@@ -75,6 +79,7 @@ inline buffer_layout layout_of(const mesh_shape& mesh, const extents& global, co
     const auto range = part_range(global[dim], parts, index);
     layout.held.begin[dim] = range.begin;
     layout.held.end[dim] = range.end;
+    layout.first[dim] = -range.begin;
     layout.local[dim] = shard_extent(global[dim], parts);
   }
   return layout;
@@ -88,7 +93,11 @@ inline held_ranges ranges_of(const mesh_shape& mesh, const extents& global, cons
 inline buffer_layout packed(const held_ranges& box) {
   buffer_layout layout;
   layout.held = box;
-  for (int d = 0; d < box.rank; ++d) layout.local[d] = box.end[d] - box.begin[d];
+  for (int d = 0; d < box.rank; ++d) {
+    layout.local[d] = box.end[d] - box.begin[d];
+    layout.first[d] = -box.begin[d];
+    layout.step[d] = 1;
+  }
   return layout;
 }
 
@@ -131,9 +140,9 @@ inline placed_box place(const held_ranges& box, const buffer_layout& in, const b
   placed_box result;
   std::int64_t in_stride = 1, out_stride = 1;
   for (int d = box.rank - 1; d >= 0; --d) {
-    result.box.add_major_dim(box.end[d] - box.begin[d], in_stride, out_stride);
-    result.in_offset += (box.begin[d] - in.held.begin[d]) * in_stride;
-    result.out_offset += (box.begin[d] - out.held.begin[d]) * out_stride;
+    result.box.add_major_dim(box.end[d] - box.begin[d], in_stride * in.step[d], out_stride * out.step[d]);
+    result.in_offset += (in.first[d] + box.begin[d] * in.step[d]) * in_stride;
+    result.out_offset += (out.first[d] + box.begin[d] * out.step[d]) * out_stride;
     in_stride *= in.local[d];
     out_stride *= out.local[d];
   }
@@ -215,12 +224,18 @@ inline void copy_box(T* out, const T* in, const placed_box& placed, bool streami
   else for_each_row(placed.box, [&](std::int64_t i, std::int64_t o, std::int64_t n) { copy_row(out + o, in + i, n); });
 }
 
-/// Zeros in every element of the second buffer's box.
-inline void clear_box(void* out, const placed_box& placed, std::int64_t bytes_per_elem) {
-  for_each_row(placed.box, [&](std::int64_t, std::int64_t o, std::int64_t n) {
-    std::memset(static_cast<std::byte*>(out) + (placed.out_offset + o) * bytes_per_elem, 0,
-                static_cast<std::size_t>(n * bytes_per_elem));
-  });
+/// Writes one value to every element of the second buffer's box.
+template <class T>
+inline void fill_box(T* out, T value, const placed_box& placed) {
+  out += placed.out_offset;
+  if (value == T{})
+    for_each_row(placed.box, [&](std::int64_t, std::int64_t o, std::int64_t n) {
+      std::memset(out + o, 0, static_cast<std::size_t>(n) * sizeof(T));
+    });
+  else
+    for_each_row(placed.box, [&](std::int64_t, std::int64_t o, std::int64_t n) {
+      for (std::int64_t i = 0; i < n; ++i) out[o + i] = value;
+    });
 }
 
 }  // namespace GSPMD_TARGET

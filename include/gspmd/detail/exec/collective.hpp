@@ -4,6 +4,8 @@
 #include <cstdint>
 #include <initializer_list>
 
+#include "gspmd/detail/exec/map_traffic.hpp"
+#include "gspmd/detail/ir/index_map.hpp"
 #include "gspmd/detail/ir/layout.hpp"
 #include "gspmd/detail/ir/opcode.hpp"
 #include "gspmd/detail/ir/types.hpp"
@@ -12,15 +14,6 @@
 /// What a device sends and receives, as two descriptors: data that moves, and data that is reduced. The planner makes
 /// them, communicators carry them out, and the cost of a plan is computed from them without ever listing devices.
 namespace gspmd::detail {
-
-/// Element i of what a device receives along `dim` is element i + by of the tensor, and zero where there is none.
-struct element_shift {
-  std::int8_t dim = -1;  // -1: nothing is shifted
-  std::int64_t by = 0;   // at most the extent of the dim, either way
-
-  [[nodiscard]] constexpr bool any() const { return dim >= 0; }
-  friend constexpr bool operator==(const element_shift&, const element_shift&) = default;
-};
 
 /// The operator of the user's program that a collective is for, for messages: see location (graph.hpp).
 struct collective_origin {
@@ -35,15 +28,31 @@ struct collective_origin {
 /// boxes of the members cover what the device needs (see movement_axes). No axes: each device cuts its own shard.
 /// Neither side is partial.
 ///
-/// A movement that shifts has the splits of `to` in `from` too: a device receives what its box under `to` covers after the shift,
-/// most of it from itself and the rest, the halo, from the next devices along the dim (GSPMD 4.3).
+/// A movement with a map goes between two tensors, of other extents where the map has a dim, with the same splits: a device receives
+/// the elements that become those of its box. Of a shift these are its own but for the halo, from the next devices along the dim
+/// (GSPMD 4.3); of a slice or a padding any that hold them, because the parts of the two tensors do not begin alike.
 struct movement {
-  extents global;
+  extents from_global, to_global;
   sharding from, to;
   axis_mask axes = 0;
-  element_shift shift{};
+  const index_map* map = nullptr;  // null: every element keeps its index
   collective_origin origin{};
   std::uint32_t number = 0;  // 0: not yet numbered (meeting_subject.hpp)
+
+  constexpr movement() = default;
+  constexpr movement(const extents& global, const sharding& from_, const sharding& to_, axis_mask over,
+                     const collective_origin& asked = {})
+      : from_global(global), to_global(global), from(from_), to(to_), axes(over), origin(asked) {}
+  /// `by` outlives the movement.
+  constexpr movement(const mesh_shape& mesh, const extents& operand, const extents& result, const sharding& both,
+                     const index_map& by, const collective_origin& asked = {})
+      : from_global(operand),
+        to_global(result),
+        from(both),
+        to(both),
+        axes(traffic_of(mesh, operand, result, both, by).axes),
+        map(&by),
+        origin(asked) {}
 };
 
 /// Values that are partial over (at least) `axes` are reduced inside the groups over `axes`. `to` splits what `from`
@@ -187,7 +196,7 @@ constexpr bool lies_inside(const mesh_shape& mesh, const extents& global, const 
 ///   [x,y] -> [y,x], [x],[y] -> [y],[x]  same tiles, other devices                 collective_permute
 ///   [x],[] -> [],[x], and the rest                                                all_to_all
 constexpr collective_kind classify(const mesh_shape& mesh, const movement& m) {
-  if (m.shift.any()) return collective_kind::collective_permute;
+  if (m.map != nullptr) return collective_kind::collective_permute;
   bool same_tiles = true, reordered = false;
   axis_mask given_up = 0, taken = 0;
   for_each_split_dim(mesh, m.from, m.to, [&](const split_change& change) {
@@ -238,31 +247,6 @@ constexpr std::int64_t lacking(const split_change& change, std::int64_t global_e
   return groups >= 2 && at(groups - 2) > last ? at(groups - 2) : last;
 }
 
-/// What travels where a tensor is shifted: with shards of `s` indices along the dim, of N in all, a device lacks those of
-/// another one or, if the shift is not a multiple of s, of two neighbours.
-///   N = 12, s = 3:  by 2: 2 indices, from the next device        by 3: 3, from the next one
-///                   by 4: 3, from the next and the one after it  by 11: 1, the last device's to the first
-struct shift_halo {
-  std::int64_t elems = 0;  // that a device sends, or receives, at most
-  int messages = 0;
-  axis_mask axes = 0;  // 0: every device holds already what it needs
-};
-constexpr shift_halo halo_of(const mesh_shape& mesh, const extents& global, const sharding& s, const element_shift& shift) {
-  shift_halo halo;
-  if (!shift.any() || !s.is_split(shift.dim)) return halo;
-  const auto least = [](std::int64_t a, std::int64_t b) { return a < b ? a : b; };
-  const auto local = local_extents(mesh, global, s);
-  const auto size = global[shift.dim], extent = local[shift.dim];
-  const auto by = shift.by < 0 ? -shift.by : shift.by;
-  const auto indices = least(least(by, extent), least(size - extent, size - by));
-  if (indices <= 0 || elements(local) == 0) return halo;
-  halo.elems = elements(local) / extent * indices;
-  halo.messages = by > extent && by % extent != 0 && (by / extent + 1) * extent < size ? 2 : 1;
-  for (const auto& use : s.splits)
-    if (use.dim == shift.dim && mesh.sizes[use.axis] > 1) halo.axes |= axis_bit(use.axis);
-  return halo;
-}
-
 /// Of `elems` elements of a device's new box, how many it held before, where one dim is split anew.
 constexpr std::int64_t kept(std::int64_t elems, const split_change& change, std::int64_t global_extent) {
   if (change.is_reordered()) return 0;
@@ -287,15 +271,16 @@ constexpr std::int64_t elems_lacked(const mesh_shape& mesh, const extents& globa
 /// much, where next_step chose the movement.
 constexpr std::int64_t bytes_sent(const mesh_shape& mesh, const movement& m, std::int64_t bytes_per_elem) {
   if (mesh.size_of(m.axes) == 1) return 0;
-  if (m.shift.any()) return halo_of(mesh, m.global, m.to, m.shift).elems * bytes_per_elem;
-  const std::int64_t box_elems = local_elements(mesh, m.global, m.to);
+  if (m.map != nullptr) return traffic_of(mesh, m.from_global, m.to_global, m.to, *m.map).elems() * bytes_per_elem;
+  const extents& global = m.to_global;
+  const std::int64_t box_elems = local_elements(mesh, global, m.to);
   if (box_elems == 0) return 0;
   std::int64_t kept_elems = box_elems;
   std::int64_t padded_elems = box_elems, shard_elems = box_elems;
   bool gathers = true;
   for_each_split_dim(mesh, m.from, m.to, [&](const split_change& change) {
-    if (change.keeps_tiles(mesh, m.from, m.to, m.global)) return;
-    const auto global_extent = m.global.items[change.dim];
+    if (change.keeps_tiles(mesh, m.from, m.to, global)) return;
+    const auto global_extent = global.items[change.dim];
     gathers = gathers && change.to_axes == 0 && nests(change, global_extent);
     if (gathers) {
       const auto extent = shard_extent(global_extent, change.common_parts);

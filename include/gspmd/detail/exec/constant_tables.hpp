@@ -11,20 +11,22 @@ namespace gspmd::detail {
 
 struct table_sizes {
   std::size_t nodes = 0, completed = 0, values = 0, steps = 0, slots = 0, bounds = 0, groups = 0, scalar_ops = 0, stores = 0,
-              contractions = 0, reductions = 0, permutations = 0, windows = 0, inputs = 0, outputs = 0;
+              contractions = 0, reductions = 0, permutations = 0, windows = 0, maps = 0, inputs = 0, outputs = 0;
 };
 
 constexpr table_sizes sizes_of(const plan& p) {
-  return {p.nodes.size(),      p.completed.size(),    p.values.size(),     p.steps.size(),  p.slots.size(),
-          p.bounds.size(),     p.groups.size(),       p.scalar_ops.size(), p.stores.size(), p.contractions.size(),
-          p.reductions.size(), p.permutations.size(), p.windows.size(),    p.inputs.size(), p.outputs.size()};
+  return {p.nodes.size(),   p.completed.size(),    p.values.size(),     p.steps.size(),
+          p.slots.size(),   p.bounds.size(),       p.groups.size(),     p.scalar_ops.size(),
+          p.stores.size(),  p.contractions.size(), p.reductions.size(), p.permutations.size(),
+          p.windows.size(), p.maps.size(),         p.inputs.size(),     p.outputs.size()};
 }
 
 constexpr bool fits(const table_sizes& s, const table_sizes& room) {
   return s.nodes <= room.nodes && s.completed <= room.completed && s.values <= room.values && s.steps <= room.steps &&
          s.slots <= room.slots && s.bounds <= room.bounds && s.groups <= room.groups && s.scalar_ops <= room.scalar_ops &&
          s.stores <= room.stores && s.contractions <= room.contractions && s.reductions <= room.reductions &&
-         s.permutations <= room.permutations && s.windows <= room.windows && s.inputs <= room.inputs && s.outputs <= room.outputs;
+         s.permutations <= room.permutations && s.windows <= room.windows && s.maps <= room.maps && s.inputs <= room.inputs &&
+         s.outputs <= room.outputs;
 }
 
 /// A guess that holds for most programs: equal steps share what is large. One that does not costs a second evaluation.
@@ -36,7 +38,7 @@ constexpr table_sizes guess_sizes(std::size_t nodes, const partition_sizes& loca
   s.slots = 3 * local.ops + 16;
   s.bounds = local.ops + 16;
   s.groups = s.scalar_ops = local.ops + 16;
-  s.contractions = s.reductions = s.permutations = s.windows = 8 + local.ops / 16;
+  s.contractions = s.reductions = s.permutations = s.windows = s.maps = 8 + local.ops / 16;
   return s;
 }
 
@@ -98,6 +100,7 @@ struct constant_tables {
   std::array<reduction_spec, Sizes.reductions> reductions{};
   std::array<permutation_spec, Sizes.permutations> permutations{};
   std::array<planned_window, Sizes.windows> windows{};
+  std::array<index_map, Sizes.maps> maps{};
   std::array<int, Sizes.inputs> inputs{};
   std::array<int, Sizes.outputs> outputs{};
   std::array<int, Sizes.outputs> shared_inputs{};
@@ -118,6 +121,7 @@ struct constant_tables {
     fill(reductions, p.reductions);
     fill(permutations, p.permutations);
     fill(windows, p.windows);
+    fill(maps, p.maps);
     fill(inputs, p.inputs);
     fill(outputs, p.outputs);
     fill(shared_inputs, p.shared_inputs);
@@ -149,6 +153,7 @@ struct constant_tables {
     p.reductions.assign(reductions.data(), reductions.data() + s.reductions);
     p.permutations.assign(permutations.data(), permutations.data() + s.permutations);
     p.windows.assign(windows.data(), windows.data() + s.windows);
+    p.maps.assign(maps.data(), maps.data() + s.maps);
     p.inputs.assign(inputs.data(), inputs.data() + s.inputs);
     p.outputs.assign(outputs.data(), outputs.data() + s.outputs);
     return p;

@@ -4,6 +4,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <utility>
 #include <vector>
 
@@ -24,8 +25,9 @@ class descriptor_cache {
   const Value& find(const mesh_shape& mesh, const Descriptor& d, Make make) {
     const auto hash = hash_of(mesh, d);
     if (const auto* known = slots_[free_or_equal(mesh, d, hash)].get()) return known->value;
-    auto made =
-        std::make_unique<entry>(entry{hash, group_key(mesh, d.axes), d.global, d.from.splits, d.to.splits, shift_of(d), make()});
+    auto made = std::make_unique<entry>(
+        entry{hash, group_key(mesh, d.axes), operand_of(d), result_of(d), d.from.splits, d.to.splits, {}, make()});
+    if (const auto* map = map_of(d)) made->map = *map;
     if (count_ == most_entries) clear();
     if (2 * (count_ + 1) > slots_.size()) grow();
     auto& slot = slots_[free_or_equal(mesh, d, hash)];
@@ -39,19 +41,29 @@ class descriptor_cache {
   static constexpr std::size_t most_entries = 4096;
   static constexpr std::uint64_t odd = 0x9e3779b97f4a7c15U;
 
-  static element_shift shift_of(const movement& m) { return m.shift; }
-  static element_shift shift_of(const reduction&) { return {}; }
+  static const extents& operand_of(const movement& m) { return m.from_global; }
+  static const extents& operand_of(const reduction& r) { return r.global; }
+  static const extents& result_of(const movement& m) { return m.to_global; }
+  static const extents& result_of(const reduction& r) { return r.global; }
+  static const index_map* map_of(const movement& m) { return m.map; }
+  static const index_map* map_of(const reduction&) { return nullptr; }
 
   struct entry {
     std::uint64_t hash;
     group_key key;
-    extents global;
+    extents operand, result;
     decltype(sharding::splits) from, to;
-    element_shift shift;
+    std::optional<index_map> map;
     Value value;
 
     [[nodiscard]] bool is(const mesh_shape& mesh, const Descriptor& d) const {
-      return global == d.global && from == d.from.splits && to == d.to.splits && shift == shift_of(d) && key.names(mesh, d.axes);
+      return result == result_of(d) && from == d.from.splits && to == d.to.splits && is_mapped_alike(d) &&
+             key.names(mesh, d.axes);
+    }
+    [[nodiscard]] bool is_mapped_alike(const Descriptor& d) const {
+      const auto* theirs = map_of(d);
+      if (theirs == nullptr) return !map;
+      return map && *map == *theirs && operand == operand_of(d);
     }
   };
 
@@ -61,11 +73,11 @@ class descriptor_cache {
       factor += 2 * (odd >> 8);
       sum += word * factor;
     };
-    for (const auto n : d.global) add(static_cast<std::uint64_t>(n));
+    for (const auto n : result_of(d)) add(static_cast<std::uint64_t>(n));
     for (const auto n : mesh.sizes) add(static_cast<std::uint64_t>(n));
-    const auto shift = shift_of(d);
-    add(static_cast<std::uint64_t>(shift.by));
-    add(static_cast<std::uint64_t>(shift.dim + 1));
+    if (const auto* map = map_of(d))
+      for (const auto& m : map->dims)
+        for (const auto n : {m.from_first, m.from_step, m.to_first, m.to_step}) add(static_cast<std::uint64_t>(n));
     for (const auto* side : {&d.from, &d.to}) {
       add(static_cast<std::uint64_t>(side->splits.count));
       for (const auto& use : side->splits) add(static_cast<std::uint64_t>(use.axis * 64 + use.dim + 1));

@@ -162,7 +162,7 @@ class plan_explainer {
                    (s.times != 1 ? ", " + times_text(s.times) : std::string())});
         continue;
       }
-      if (s.shift.any()) {
+      if (is_mapped(s)) {
         if (communicates(plan_, s))
           table.add({t + name_of(s.collective) + " over " + str(axes_text(mesh_, axes_of(plan_, s))) + " of the boundaries of " +
                      name + ": sends " + bytes(s.bytes_sent) + (s.times != 1 ? ", " + times_text(s.times) : std::string())});

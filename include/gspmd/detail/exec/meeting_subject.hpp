@@ -28,9 +28,21 @@ class subject_number {
     add(axes);
     add(static_cast<std::uint64_t>(origin.op) << 32 ^ static_cast<std::uint64_t>(origin.line));
   }
+  constexpr void add(const extents& shape) {
+    for (const auto n : shape) add(static_cast<std::uint64_t>(n));
+  }
+  constexpr void add(const extents& operand, const index_map& map) {
+    add(operand);
+    for (const auto& d : map.dims) {
+      add(static_cast<std::uint64_t>(d.dim * 2 + (d.wraps ? 1 : 0)));
+      for (const auto n : {d.from_first, d.from_step, d.to_first, d.to_step}) add(static_cast<std::uint64_t>(n));
+    }
+    add(static_cast<std::uint64_t>(map.outside));
+    add(map.fill);
+  }
   template <class Descriptor>
-  constexpr void add_tiles(const Descriptor& d) {
-    for (const auto n : d.global) add(static_cast<std::uint64_t>(n));
+  constexpr void add_tiles(const extents& global, const Descriptor& d) {
+    add(global);
     for (const auto* side : {&d.from, &d.to}) {
       add(static_cast<std::uint64_t>(side->splits.count));
       for (const auto& use : side->splits) add(static_cast<std::uint64_t>(use.axis * 64 + use.dim + 1));
@@ -48,16 +60,15 @@ constexpr std::uint32_t number_of(const mesh_shape& mesh, const movement& m) {
   if (m.number != 0) return m.number;
   subject_number n(1);
   n.add(mesh, m.axes, m.origin);
-  n.add_tiles(m);
-  n.add(static_cast<std::uint64_t>(m.shift.by));
-  n.add(static_cast<std::uint64_t>(m.shift.dim + 1));
+  n.add_tiles(m.to_global, m);
+  if (m.map != nullptr) n.add(m.from_global, *m.map);
   return n.value();
 }
 constexpr std::uint32_t number_of(const mesh_shape& mesh, const reduction& r) {
   if (r.number != 0) return r.number;
   subject_number n(2 + static_cast<std::uint64_t>(r.kind));
   n.add(mesh, r.axes, r.origin);
-  n.add_tiles(r);
+  n.add_tiles(r.global, r);
   return n.value();
 }
 /// The same descriptor, numbered once and not each time it is carried out.
@@ -89,7 +100,7 @@ template <class T>
 std::string describe_movement(const mesh_shape* mesh, const void* descriptor) {
   const auto& m = *static_cast<const movement*>(descriptor);
   return std::string(name_of(classify(*mesh, m))) + " of " + name_of(dtype_of<T>()) + ' ' +
-         std::string(shape_text(m.global).view());
+         std::string(shape_text(m.to_global).view());
 }
 template <class T>
 std::string describe_reduction(const mesh_shape* mesh, const void* descriptor) {

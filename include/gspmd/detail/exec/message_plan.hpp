@@ -66,8 +66,8 @@ constexpr bool gathers_whole_shards(const mesh_shape& mesh, const movement& m) {
 /// (MPI_Alltoall)
 constexpr bool is_contiguous_exchange(const mesh_shape& mesh, const movement& m) {
   const auto axes = without_unit_axes(mesh, m.axes);
-  const auto from = local_extents(mesh, m.global, m.from);
-  const auto to = local_extents(mesh, m.global, m.to);
+  const auto from = local_extents(mesh, m.from_global, m.from);
+  const auto to = local_extents(mesh, m.to_global, m.to);
   int left = 0, cut = 0;
   bool fits = in_member_order(m.from, axes) && in_member_order(m.to, axes);
   for_each_split_dim(mesh, m.from, m.to, [&](const split_change& change) {
@@ -99,14 +99,14 @@ struct packing {
 constexpr packing packing_of(const mesh_shape& mesh, const movement& m) {
   const auto n = mesh.size_of(m.axes);
   if (n == 1) return {};
-  if (m.shift.any()) {
-    const auto halo = halo_of(mesh, m.global, m.to, m.shift).elems;
-    return {halo, halo};
+  if (m.map != nullptr) {
+    const auto traffic = traffic_of(mesh, m.from_global, m.to_global, m.to, *m.map);
+    return {traffic.sent, traffic.received};
   }
-  const auto shard = elements(local_extents(mesh, m.global, m.from));
-  if (gathers_whole_shards(mesh, m)) return {is_stacked(mesh, m.global, m.to, m.from, m.axes) ? 0 : shard * n, 0};
+  const auto shard = elements(local_extents(mesh, m.from_global, m.from));
+  if (gathers_whole_shards(mesh, m)) return {is_stacked(mesh, m.from_global, m.to, m.from, m.axes) ? 0 : shard * n, 0};
   if (is_contiguous_exchange(mesh, m) || classify(mesh, m) == collective_kind::collective_permute) return {};
-  return {shard * sends_at_most(mesh, m), elements(local_extents(mesh, m.global, m.to))};
+  return {shard * sends_at_most(mesh, m), elements(local_extents(mesh, m.to_global, m.to))};
 }
 constexpr packing packing_of(const mesh_shape& mesh, const reduction& r) {
   const auto n = mesh.size_of(r.axes);

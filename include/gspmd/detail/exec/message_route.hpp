@@ -9,8 +9,8 @@
 #include "gspmd/detail/exec/box.hpp"
 #include "gspmd/detail/exec/collective.hpp"
 #include "gspmd/detail/exec/message_plan.hpp"
+#include "gspmd/detail/exec/movement_boxes.hpp"
 #include "gspmd/detail/exec/node_boxes.hpp"
-#include "gspmd/detail/exec/shared_memory.hpp"
 
 /// What one process does in a collective that goes by messages, as offsets and sizes: worked out once, because it takes longer
 /// than a message of 1 KiB.
@@ -79,8 +79,9 @@ struct movement_route {
   std::int64_t block_elems = 0;  // from each member, of the first three
   packing memory;
   std::vector<routed_message> receives, sends;
-  int own = no_box;   // what stays
-  int edge = no_box;  // of a shift: what becomes zero
+  std::vector<int> own;   // boxes that stay
+  std::vector<int> gaps;  // boxes of `fill`
+  std::uint64_t fill = 0;
   box_list boxes;
   std::vector<routed_message> takes;  // of small shards: from where in its shard a member's part goes to where
   std::optional<node_boxes> node;     // where messages of boxes would be packed
@@ -95,31 +96,33 @@ inline movement_route route_of(const mesh_shape& mesh, const movement& m, const 
   using way = movement_route::way;
   movement_route route;
   const auto n = mesh.size_of(m.axes);
-  const auto shard = elements(local_extents(mesh, m.global, m.from));
-  const auto source = layout_of(mesh, m.global, m.from, me);
+  const auto shard = elements(local_extents(mesh, m.from_global, m.from));
   const auto target = target_of(mesh, m, me);
+  const auto turns = turns_of(m);
   const auto peer_at = [&](std::int64_t j) { return group_member(mesh, m.axes, me, j); };
-  const auto sends_to = [&](std::int64_t j) { return intersect(source.held, target_of(mesh, m, peer_at(j)).held); };
-  if (m.shift.any())
-    if (const auto edge = edge_of(m, target); edge.any()) route.edge = route.boxes.add(place(edge, packed(edge), target));
+  for_each_gap(mesh, m, me, [&](const placed_box& gap) { route.gaps.push_back(route.boxes.add(gap)); });
+  if (m.map != nullptr) route.fill = m.map->fill;
   route.memory = packing_of(mesh, m);
   route.shard_elems = route.block_elems = shard;
-  const bool permutes = !m.shift.any() && classify(mesh, m) == collective_kind::collective_permute;
+  const bool permutes = m.map == nullptr && classify(mesh, m) == collective_kind::collective_permute;
   for (std::int64_t k = 0; k < n && shard <= small_elems && !permutes; ++k) {
     const auto j = (self + k) % n;
-    const auto from = layout_of(mesh, m.global, m.from, peer_at(j));
-    const auto part = intersect(from.held, target.held);
-    if (part.any()) route.takes.push_back({j, 0, part.elems(), route.boxes.add(place(part, from, target))});
+    for (std::int64_t turn = 0; turn < turns; ++turn) {
+      const auto from = source_of(mesh, m, peer_at(j), turn);
+      const auto part = intersect(from.held, target.held);
+      if (part.any()) route.takes.push_back({j, 0, part.elems(), route.boxes.add(place(part, from, target))});
+    }
   }
-  if (!m.shift.any() && !gathers_whole_shards(mesh, m) && route.memory.send_elems > 0) route.node.emplace(mesh, m, me);
-  if (gathers_whole_shards(mesh, m)) {
+  const bool gathers = m.map == nullptr && gathers_whole_shards(mesh, m);
+  if (m.map == nullptr && !gathers && route.memory.send_elems > 0) route.node.emplace(mesh, m, me);
+  if (gathers) {
     if (route.memory.send_elems == 0) {
       route.how = way::gather;
       return route;
     }
     route.how = way::gather_to_boxes;
     for (std::int64_t j = 0; j < n; ++j) {
-      const auto from = layout_of(mesh, m.global, m.from, peer_at(j));
+      const auto from = source_of(mesh, m, peer_at(j), 0);
       const auto part = intersect(from.held, target.held);
       if (!part.any()) continue;
       auto placed = place(part, from, target);
@@ -128,7 +131,7 @@ inline movement_route route_of(const mesh_shape& mesh, const movement& m, const 
     }
     return route;
   }
-  if (is_contiguous_exchange(mesh, m)) {
+  if (m.map == nullptr && is_contiguous_exchange(mesh, m)) {
     route.how = way::exchange;
     route.block_elems = shard / n;
     return route;
@@ -137,12 +140,13 @@ inline movement_route route_of(const mesh_shape& mesh, const movement& m, const 
     route.how = way::permute;
     // Whole shards go to other devices, one to each; one device may have to serve several.
     for (std::int64_t j = 0; j < n; ++j) {
-      const bool is_source = intersect(ranges_of(mesh, m.global, m.from, peer_at(j)), target.held).any();
-      const bool is_target = sends_to(j).any();
+      const auto peer = peer_at(j);
+      const bool is_source = intersect(source_of(mesh, m, peer, 0).held, target.held).any();
+      const bool is_target = intersect(source_of(mesh, m, me, 0).held, target_of(mesh, m, peer).held).any();
       if (j == self) {
         placed_box whole;
         whole.box.add_major_dim(shard, 1, 1);
-        if (is_source) route.own = route.boxes.add(whole);
+        if (is_source) route.own.push_back(route.boxes.add(whole));
         continue;
       }
       if (is_source) route.receives.push_back({j, 0, shard, no_box});
@@ -150,38 +154,46 @@ inline movement_route route_of(const mesh_shape& mesh, const movement& m, const 
     }
     return route;
   }
-  // A box for every pair. One that is contiguous in the user's buffer is not packed.
+  // A box for every pair and turn, in the order of the turns on both sides. One that is contiguous in the user's buffer is not packed.
   std::int64_t received = 0, sent = 0;
   for (std::int64_t j = 0; j < n; ++j) {
     if (j == self) continue;
-    const auto box = intersect(ranges_of(mesh, m.global, m.from, peer_at(j)), target.held);
-    if (!box.any()) continue;
-    auto placed = place(box, packed(box), target);
-    const auto elems = box.elems();
-    if (placed.box.row() == elems) {
-      route.receives.push_back({j, placed.out_offset, elems, no_box});
-      continue;
+    for (std::int64_t turn = 0; turn < turns; ++turn) {
+      const auto box = intersect(source_of(mesh, m, peer_at(j), turn).held, target.held);
+      if (!box.any()) continue;
+      auto placed = place(box, packed(box), target);
+      const auto elems = box.elems();
+      if (placed.box.row() == elems) {
+        route.receives.push_back({j, placed.out_offset, elems, no_box});
+        continue;
+      }
+      placed.in_offset = received;
+      route.receives.push_back({j, received, elems, route.boxes.add(placed)});
+      received += elems;
     }
-    placed.in_offset = received;
-    route.receives.push_back({j, received, elems, route.boxes.add(placed)});
-    received += elems;
   }
+  std::vector<buffer_layout> sources;
+  for (std::int64_t turn = 0; turn < turns; ++turn) sources.push_back(source_of(mesh, m, me, turn));
   for (std::int64_t k = 1; k < n; ++k) {
     const auto j = (self + k) % n;  // not all to the same one at once
-    const auto box = sends_to(j);
-    if (!box.any()) continue;
-    auto placed = place(box, source, packed(box));
-    const auto elems = box.elems();
-    if (placed.box.row() == elems) {
-      route.sends.push_back({j, placed.in_offset, elems, no_box});
-      continue;
+    const auto wanted = target_of(mesh, m, peer_at(j)).held;
+    for (const auto& source : sources) {
+      const auto box = intersect(source.held, wanted);
+      if (!box.any()) continue;
+      auto placed = place(box, source, packed(box));
+      const auto elems = box.elems();
+      if (placed.box.row() == elems) {
+        route.sends.push_back({j, placed.in_offset, elems, no_box});
+        continue;
+      }
+      placed.out_offset = sent;
+      route.sends.push_back({j, sent, elems, route.boxes.add(placed)});
+      sent += elems;
     }
-    placed.out_offset = sent;
-    route.sends.push_back({j, sent, elems, route.boxes.add(placed)});
-    sent += elems;
   }
-  if (const auto stays = intersect(source.held, target.held); stays.any())
-    route.own = route.boxes.add(place(stays, source, target));
+  for (const auto& source : sources)
+    if (const auto stays = intersect(source.held, target.held); stays.any())
+      route.own.push_back(route.boxes.add(place(stays, source, target)));
   return route;
 }
 

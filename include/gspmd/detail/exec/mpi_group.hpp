@@ -195,14 +195,14 @@ class mpi_group {
   // ---- movements ----
 
   template <class T>
-  static void clear_edge(const movement_route& route, T* out) {
-    if (route.edge != no_box) clear_box(out, route.boxes[route.edge], sizeof(T));
+  static void fill_gaps(const movement_route& route, T* out) {
+    for (const int gap : route.gaps) fill_bytes(out, route.fill, route.boxes[gap], sizeof(T));
   }
 
   template <class T>
   void move_small(const movement_route& route, const T* in, T* out) {
     const auto shard_of = window_->share(in, route.shard_elems);
-    clear_edge(route, out);
+    fill_gaps(route, out);
     for (const auto& t : route.takes) copy_box(out, t.peer == self_ ? in : shard_of(t.peer), route.boxes[t.box]);
   }
 
@@ -244,8 +244,8 @@ class mpi_group {
       if (s.box != no_box) copy_box(packed_in, in, route.boxes[s.box]);
       messages().send(s.peer, (s.box == no_box ? in : packed_in) + s.at, s.elems);
     }
-    if (route.own != no_box) copy_box(out, in, route.boxes[route.own]);
-    clear_edge(route, out);
+    for (const int own : route.own) copy_box(out, in, route.boxes[own]);
+    fill_gaps(route, out);
     messages().finish();
     for (const auto& r : route.receives)
       if (r.box != no_box) copy_box(out, packed_out, route.boxes[r.box]);
@@ -275,7 +275,7 @@ class mpi_group {
     for (const auto& s : route.sends)
       if (reads_in_place(s)) messages().send_piece(s.peer, address_message, address_elems, address_tag);
       else messages().send(s.peer, in, elems);
-    if (route.own != no_box) copy_box(out, in, route.boxes[route.own]);
+    for (const int own : route.own) copy_box(out, in, route.boxes[own]);
     MPI_Status status;
     check(MPI_Wait(&arrives, &status), "MPI_Wait");
     if (source >= 0 && status.MPI_TAG == address_tag) {

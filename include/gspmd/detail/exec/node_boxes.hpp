@@ -81,7 +81,7 @@ class range_list {
   std::vector<std::int64_t> ends_;
 };
 
-/// The boxes that one member shows to the others and takes from them.
+/// The boxes that one member shows to the others and takes from them, in a movement without a map.
 struct node_boxes {
   std::int64_t n, self;
   buffer_layout source, target;
@@ -91,15 +91,15 @@ struct node_boxes {
   node_boxes(const mesh_shape& mesh, const movement& m, const coordinates& me)
       : n(mesh.size_of(m.axes)),
         self(group_index(mesh, m.axes, me)),
-        source(layout_of(mesh, m.global, m.from, me)),
-        target(layout_of(mesh, m.global, m.to, me)),
+        source(layout_of(mesh, m.from_global, m.from, me)),
+        target(layout_of(mesh, m.to_global, m.to, me)),
         largest(source) {
-    for (int d = 0; d < m.global.count; ++d)
+    for (int d = 0; d < m.to_global.count; ++d)
       if (target.local[d] < source.local[d]) largest.local[d] = target.local[d];
     for (std::int64_t j = 0; j < n; ++j) {
       const auto peer = group_member(mesh, m.axes, me, j);
-      shown.add(intersect(source.held, ranges_of(mesh, m.global, m.to, peer)));
-      taken.add(intersect(ranges_of(mesh, m.global, m.from, peer), target.held));
+      shown.add(intersect(source.held, ranges_of(mesh, m.to_global, m.to, peer)));
+      taken.add(intersect(ranges_of(mesh, m.from_global, m.from, peer), target.held));
     }
   }
 };

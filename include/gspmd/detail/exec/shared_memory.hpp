@@ -7,6 +7,7 @@
 #include "gspmd/detail/exec/collective.hpp"
 #include "gspmd/detail/exec/combine.hpp"
 #include "gspmd/detail/exec/lanes.hpp"
+#include "gspmd/detail/exec/movement_boxes.hpp"
 #include "gspmd/detail/exec/ring.hpp"
 #include "gspmd/detail/exec/target.hpp"
 #include "gspmd/detail/ir/layout.hpp"
@@ -43,71 +44,49 @@ struct ring_buffers {
 namespace gspmd::detail {
 inline namespace GSPMD_TARGET {
 
+/// Calls `f` with an integer that has as many bytes as an element.
+template <class F>
+inline void with_bits(std::int64_t bytes_per_elem, F f) {
+  if (bytes_per_elem == 1) f(std::uint8_t{});
+  else if (bytes_per_elem == 4) f(std::uint32_t{});
+  else f(std::uint64_t{});
+}
 inline void copy_bytes(void* out, const void* in, const placed_box& placed, std::int64_t bytes_per_elem, bool streaming) {
-  const auto copy = [&](auto element) {
+  with_bits(bytes_per_elem, [&](auto element) {
     using E = decltype(element);
     copy_box(static_cast<E*>(out), static_cast<const E*>(in), placed, streaming);
-  };
-  if (bytes_per_elem == 1) copy(std::uint8_t{});
-  else if (bytes_per_elem == 4) copy(std::uint32_t{});
-  else copy(std::uint64_t{});
+  });
 }
-
-/// The shard of a movement's result, with the indices that its elements have in the source.
-inline buffer_layout target_of(const mesh_shape& mesh, const movement& m, const coordinates& at) {
-  auto target = layout_of(mesh, m.global, m.to, at);
-  if (m.shift.any()) {
-    target.held.begin[m.shift.dim] += m.shift.by;
-    target.held.end[m.shift.dim] += m.shift.by;
-  }
-  return target;
-}
-/// Of such a shard, the part that a shift brings no element to.
-inline held_ranges edge_of(const movement& m, const buffer_layout& target) {
-  auto edge = target.held;
-  auto &begin = edge.begin[m.shift.dim], &end = edge.end[m.shift.dim];
-  if (m.shift.by < 0) end = end < 0 ? end : 0;
-  else begin = begin > m.global[m.shift.dim] ? begin : m.global[m.shift.dim];
-  return edge;
-}
-
-/// Where the device is that holds a part of a dim, of those that differ from the one at `at` along this dim only.
-inline coordinates holder_of(const mesh_shape& mesh, const sharding& s, int dim, std::int64_t part, coordinates at) {
-  for (int i = s.splits.count - 1; i >= 0; --i) {
-    if (s.splits[i].dim != dim) continue;
-    const int axis = s.splits[i].axis;
-    at[axis] = static_cast<std::int32_t>(part % mesh.sizes[axis]);
-    part /= mesh.sizes[axis];
-  }
-  return at;
+inline void fill_bytes(void* out, std::uint64_t bits, const placed_box& placed, std::int64_t bytes_per_elem) {
+  with_bits(bytes_per_elem, [&](auto element) {
+    using E = decltype(element);
+    fill_box(static_cast<E*>(out), static_cast<E>(bits), placed);
+  });
 }
 
 /// Fills `out` of the device at `me`; peer_in(j) is the input of member j.
 inline void move_from_peers(const mesh_shape& mesh, const movement& m, const coordinates& me, peer_inputs peer_in, void* out,
                             std::int64_t bytes_per_elem) {
+  for_each_gap(mesh, m, me, [&](const placed_box& gap) { fill_bytes(out, m.map->fill, gap, bytes_per_elem); });
   const auto target = target_of(mesh, m, me);
   if (!target.held.any()) return;
   const bool streaming = can_stream && target.held.elems() * bytes_per_elem >= stream_from_bytes;
-  const auto copy_from = [&](std::int64_t j, const coordinates& peer) {
-    const auto source = layout_of(mesh, m.global, m.from, peer);
+  const auto copy_from = [&](std::int64_t j, const coordinates& peer, std::int64_t turn) {
+    const auto source = source_of(mesh, m, peer, turn);
     const auto part = intersect(source.held, target.held);
     if (part.any()) copy_bytes(out, peer_in(j), place(part, source, target), bytes_per_elem, streaming);
   };
-  if (const int dim = m.shift.dim; m.shift.any()) {  // of all the group, two members at most have something for this device
-    if (const auto edge = edge_of(m, target); edge.any()) clear_box(out, place(edge, packed(edge), target), bytes_per_elem);
-    const auto extent = target.local[dim], size = m.global[dim];
-    const auto begin = target.held.begin[dim] < 0 ? 0 : target.held.begin[dim];
-    const auto end = target.held.end[dim] < size ? target.held.end[dim] : size;
-    for (auto part = begin / extent; part * extent < end; ++part) {
-      const auto peer = holder_of(mesh, m.from, dim, part, me);
-      copy_from(group_index(mesh, m.axes, peer), peer);
-    }
+  if (m.map != nullptr) {
+    const auto turns = turns_of(m);
+    for (std::int64_t turn = 0; turn < turns; ++turn)
+      for_each_holder(mesh, m, target, me, turn,
+                      [&](const coordinates& peer) { copy_from(group_index(mesh, m.axes, peer), peer, turn); });
   } else {
     const auto n = mesh.size_of(m.axes);
     const auto self = group_index(mesh, m.axes, me);
     for (std::int64_t k = 0; k < n; ++k) {
       const auto j = self + k < n ? self + k : self + k - n;  // everyone starts at another peer
-      copy_from(j, group_member(mesh, m.axes, me, j));
+      copy_from(j, group_member(mesh, m.axes, me, j), 0);
     }
   }
   if (streaming) fence_streams();

@@ -43,10 +43,11 @@ struct local_op {
   axis_mask axes = 0;                                        // move, reduce
   collective_kind collective = collective_kind::all_gather;  // move, reduce
   bool for_output = false;                                   // brings an output to its sharding
-  bool forced = false;  // a gather that the operator needs because it cannot work on the split
-  ring_window window;   // compute: of an einsum
-  element_shift shift;  // compute: of a shift, which has axes if it communicates
-  bool joined = false;  // all_reduce: in the message of the one before it
+  bool forced = false;          // a gather that the operator needs because it cannot work on the split
+  ring_window window;           // compute: of an einsum
+  int movement = -1;            // compute: of an operator that consists of movements, which one; it has axes if it communicates
+  std::int64_t bytes_sent = 0;  // compute: of the same
+  bool joined = false;          // all_reduce: in the message of the one before it
 };
 
 /// The program that all devices run (GSPMD 4): operators on shards and the communication between them.
@@ -76,10 +77,7 @@ constexpr std::int64_t bytes_of(const mesh_shape& mesh, const local_program& p, 
     const auto& v = p.value(op.operands[op.window.operand]);
     return (ring_of(op.window, v.layout).size(mesh) - 1) * elements(v.local) * bytes_of(v.type);
   }
-  if (op.shift.any()) {
-    const auto& v = p.value(op.operands[0]);
-    return halo_of(mesh, v.global, v.layout, op.shift).elems * bytes_of(v.type);
-  }
+  if (op.movement >= 0) return op.bytes_sent;
   if (op.what != local_kind::move && op.what != local_kind::reduce) return 0;
   const auto& from = p.value(op.operands[0]);
   const auto& to = p.value(op.result);

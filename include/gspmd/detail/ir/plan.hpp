@@ -23,7 +23,7 @@ enum class action : std::uint8_t {
   windowed,    // the same, while the shards of one of them go round a ring of devices (collective_permute)
   reduce,      // over dims of a shard
   permute,     // transpose of a shard
-  move,        // slice (no axes), all_gather, all_to_all, collective_permute; a shift, which may send nothing
+  move,        // slice (no axes), all_gather, all_to_all, collective_permute; one with a map, which may send nothing
   combine,     // reduce_scatter, all_reduce: of one value, or of several that lie one after the other
   row,         // reads one row, at an index that is computed
   set_row,     // writes one row
@@ -102,7 +102,7 @@ struct plan_step {
   action what = action::fused;
   dtype type = dtype::f32;
   int node = 0;          // whose operator it is, or for whose sake data moves
-  int spec = 0;          // in the table of its action
+  int spec = 0;          // in the table of its action; move: -1 where elements keep their indices
   table_range operands;  // in slots: values
   table_range results;   // in slots
   table_range bounds;
@@ -114,7 +114,6 @@ struct plan_step {
   std::int64_t trips = 1;                 // loop_begin
   std::int64_t times = 1;                 // how often it runs: the trips of all loops around it
   const local_function* local = nullptr;  // local: whose entry `spec` runs
-  element_shift shift;                    // move
   friend constexpr bool operator==(const plan_step&, const plan_step&) = default;
 };
 
@@ -144,6 +143,7 @@ struct plan {
   vec<reduction_spec> reductions;
   vec<permutation_spec> permutations;
   vec<planned_window> windows;
+  vec<index_map> maps;     // of movements
   vec<int> inputs;         // values
   vec<int> outputs;        // values
   vec<int> shared_inputs;  // by output: the input whose memory it may be given; -1: none
@@ -167,6 +167,7 @@ struct plan_view {
   std::span<const reduction_spec> reductions;
   std::span<const permutation_spec> permutations;
   std::span<const planned_window> windows;
+  std::span<const index_map> maps;
   std::span<const int> inputs;
   std::span<const int> outputs;
   std::span<const int> shared_inputs;
@@ -189,6 +190,7 @@ struct plan_view {
         reductions(p.reductions),
         permutations(p.permutations),
         windows(p.windows),
+        maps(p.maps),
         inputs(p.inputs),
         outputs(p.outputs),
         shared_inputs(p.shared_inputs),
@@ -207,13 +209,17 @@ constexpr collective_origin origin_of(const plan_view& p, const plan_step& s) {
   const auto& n = p.nodes[static_cast<std::size_t>(s.node)];
   return {true, n.op, n.at.file, n.at.line};
 }
+constexpr bool is_mapped(const plan_step& s) { return s.what == action::move && s.spec >= 0; }
+constexpr const index_map& map_of(const plan_view& p, const plan_step& s) { return p.maps[static_cast<std::size_t>(s.spec)]; }
 constexpr movement movement_of(const plan_view& p, const plan_step& s) {
   const auto& from = p.operand(s, 0);
   const auto& to = p.result(s);
-  if (s.shift.any())
-    return {from.global, from.layout,    to.layout, halo_of(*p.mesh, from.global, from.layout, s.shift).axes,
-            s.shift,     origin_of(p, s)};
-  return {from.global, from.layout, to.layout, movement_axes(*p.mesh, from.global, from.layout, to.layout), {}, origin_of(p, s)};
+  if (is_mapped(s)) return {*p.mesh, from.global, to.global, to.layout, map_of(p, s), origin_of(p, s)};
+  return {from.global, from.layout, to.layout, movement_axes(*p.mesh, from.global, from.layout, to.layout), origin_of(p, s)};
+}
+/// What a movement with a map exchanges.
+constexpr map_traffic traffic_of(const plan_view& p, const plan_step& s) {
+  return traffic_of(*p.mesh, p.operand(s, 0).global, p.result(s).global, p.result(s).layout, map_of(p, s));
 }
 constexpr const planned_window& window_of(const plan_view& p, const plan_step& s) {
   return p.windows[static_cast<std::size_t>(s.spec)];

@@ -37,7 +37,7 @@ constexpr bool same_plan(const plan_view& a, const plan_view& b) {
          same_list(a.scalar_ops, b.scalar_ops, same_scalar_op) && same_list(a.stores, b.stores, equal) &&
          same_list(a.contractions, b.contractions, equal) && same_list(a.reductions, b.reductions, equal) &&
          same_list(a.permutations, b.permutations, equal) && same_list(a.windows, b.windows, equal) &&
-         same_list(a.inputs, b.inputs, equal) && same_list(a.outputs, b.outputs, equal) &&
+         same_list(a.maps, b.maps, equal) && same_list(a.inputs, b.inputs, equal) && same_list(a.outputs, b.outputs, equal) &&
          same_list(a.shared_inputs, b.shared_inputs, equal) && a.arena_bytes == b.arena_bytes;
 }
 

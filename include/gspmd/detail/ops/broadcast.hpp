@@ -82,7 +82,8 @@ struct broadcast_op {
   static constexpr int reads(const node& n) { return n.operands.count; }
   static constexpr bool is_made_again(const node&) { return true; }
   static constexpr bool may_go_round_ring(const node&) { return false; }
-  static constexpr element_shift exchange(const node&) { return {}; }
+  static constexpr int movements(const node&) { return 0; }
+  static constexpr index_map map(const graph&, const node&, int) { return {}; }
   static constexpr std::int64_t flops(const graph&, const mesh_shape&, const local_program&, const local_op&) { return 0; }
   static constexpr scalar_op in_loop(const graph&, const node&) { return {}; }
   static constexpr dim_places lies_along(const graph& g, const node& n) {

@@ -174,7 +174,8 @@ struct einsum_op {
   static constexpr int reads(const node& n) { return n.operands.count; }
   static constexpr bool is_made_again(const node&) { return false; }
   static constexpr bool may_go_round_ring(const node& n) { return n.operands.count == 2; }
-  static constexpr element_shift exchange(const node&) { return {}; }
+  static constexpr int movements(const node&) { return 0; }
+  static constexpr index_map map(const graph&, const node&, int) { return {}; }
 
   /// Of two operands: 2 for every combination of local indices, a multiplication and an addition. Of one: 1 for every element that
   /// is summed.

@@ -125,7 +125,8 @@ struct local_operator {
   static constexpr int reads(const node& n) { return n.operands.count; }
   static constexpr bool is_made_again(const node&) { return false; }
   static constexpr bool may_go_round_ring(const node&) { return false; }
-  static constexpr element_shift exchange(const node&) { return {}; }
+  static constexpr int movements(const node&) { return 0; }
+  static constexpr index_map map(const graph&, const node&, int) { return {}; }
   /// What it states, 1 if nothing, for every combination of the local indices of all letters.
   static constexpr std::int64_t flops(const graph& g, const mesh_shape&, const local_program& p, const local_op& op) {
     const node& n = g.nodes[static_cast<std::size_t>(op.node)];

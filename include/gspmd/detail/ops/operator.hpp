@@ -75,7 +75,8 @@ class lowering;
 ///   may_cut_axes                its rule divides dims into factors that an axis may have to be cut for
 ///   is_made_again(n)            a reader may have it made again, in another sharding, where moving its operand sends less
 ///   may_go_round_ring(n)        an operand may visit it shard by shard instead of being gathered
-///   exchange(n)                 what its shards exchange with their neighbours while it runs
+///   movements(n)                of how many movements between shards it consists; 0: of none
+///   map(g, n, k)                which elements of operand k its movement k brings where
 ///   flops(g, mesh, p, op)       the arithmetic of the device that has most of it
 ///   in_loop(g, n)               what a loop computes for each element: of what runs as a loop, and of sources
 ///   lies_along(g, n)            of what is read through strides: by dim of its operand, the dim of its result, -1 if it is stretched
@@ -101,7 +102,8 @@ concept complete_operator = requires(const graph& g, const node& n, const mesh_s
   { O::reads(n) } -> std::same_as<int>;
   { O::is_made_again(n) } -> std::same_as<bool>;
   { O::may_go_round_ring(n) } -> std::same_as<bool>;
-  { O::exchange(n) } -> std::same_as<element_shift>;
+  { O::movements(n) } -> std::same_as<int>;
+  { O::map(g, n, 0) } -> std::same_as<index_map>;
   { O::flops(g, mesh, p, op) } -> std::same_as<std::int64_t>;
   { O::in_loop(g, n) } -> std::same_as<scalar_op>;
   { O::lies_along(g, n) } -> std::same_as<dim_places>;

@@ -82,7 +82,8 @@ struct reduce_op {
   static constexpr int reads(const node& n) { return n.operands.count; }
   static constexpr bool is_made_again(const node&) { return false; }
   static constexpr bool may_go_round_ring(const node&) { return false; }
-  static constexpr element_shift exchange(const node&) { return {}; }
+  static constexpr int movements(const node&) { return 0; }
+  static constexpr index_map map(const graph&, const node&, int) { return {}; }
   /// 1 for every element of the operand; none if nothing is reduced.
   static constexpr std::int64_t flops(const graph&, const mesh_shape&, const local_program& p, const local_op& op) {
     return flops_of_sum(p, op);

@@ -56,7 +56,8 @@ struct operator_facts {
   int (*reads)(const node&) = nullptr;
   bool (*is_made_again)(const node&) = nullptr;
   bool (*may_go_round_ring)(const node&) = nullptr;
-  element_shift (*exchange)(const node&) = nullptr;
+  int (*movements)(const node&) = nullptr;
+  index_map (*map)(const graph&, const node&, int movement) = nullptr;
   std::int64_t (*flops)(const graph&, const mesh_shape&, const local_program&, const local_op&) = nullptr;
   scalar_op (*in_loop)(const graph&, const node&) = nullptr;
   dim_places (*lies_along)(const graph&, const node&) = nullptr;
@@ -72,9 +73,10 @@ constexpr operator_facts facts_of_operator(std::uint8_t number) {
           O::replication,   O::rule,
           O::partial,       O::reads,
           O::is_made_again, O::may_go_round_ring,
-          O::exchange,      O::flops,
-          O::in_loop,       O::lies_along,
-          O::name_dim,      O::describe};
+          O::movements,     O::map,
+          O::flops,         O::in_loop,
+          O::lies_along,    O::name_dim,
+          O::describe};
 }
 
 struct facts_table {
@@ -110,5 +112,10 @@ constexpr void with_operator(opcode op, Body&& body) {
 }
 
 constexpr void rule_of(const graph& g, const node& n, op_rule& rule) { facts_of(n.op).rule(g, n, rule); }
+
+/// What a movement of an operator exchanges, where its tensors have the splits of `s`.
+constexpr map_traffic traffic_of(const graph& g, const mesh_shape& mesh, const node& n, int movement, const sharding& s) {
+  return traffic_of(mesh, operand_of(g, n, movement).shape, n.shape, s, facts_of(n.op).map(g, n, movement));
+}
 
 }  // namespace gspmd::detail

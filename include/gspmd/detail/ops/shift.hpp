@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include "gspmd/detail/exec/collective.hpp"
+#include "gspmd/detail/ir/index_map.hpp"
 #include "gspmd/detail/ops/operator.hpp"
 
 namespace gspmd::detail {
@@ -41,11 +41,11 @@ struct shift_op {
   static constexpr int reads(const node& n) { return n.operands.count; }
   static constexpr bool is_made_again(const node&) { return false; }
   static constexpr bool may_go_round_ring(const node&) { return false; }
-  static constexpr element_shift exchange(const node& n) {
-    element_shift s;
-    s.dim = static_cast<std::int8_t>(n.attributes[0]);
-    s.by = n.integer;
-    return s;
+  static constexpr int movements(const node&) { return 1; }
+  static constexpr index_map map(const graph&, const node& n, int) {
+    index_map map;
+    map.dims.push_back(dim_map::affine(attribute_dim(n, 0), 1, n.integer, 1));
+    return map;
   }
   static constexpr std::int64_t flops(const graph&, const mesh_shape&, const local_program&, const local_op&) { return 0; }
   static constexpr scalar_op in_loop(const graph&, const node&) { return {}; }
@@ -57,11 +57,12 @@ struct shift_op {
   }
   template <class Lowering>
   static constexpr void lower(Lowering& l, const local_op& op) {
-    l.exchange(op);
+    l.move(op);
   }
-  static void describe(std::string& t, const plan_view&, const plan_step* step) {
+  static void describe(std::string& t, const plan_view& plan, const plan_step* step) {
     if (step == nullptr) return;
-    t += "(dim " + std::to_string(step->shift.dim) + (step->shift.by > 0 ? ", +" : ", ") + std::to_string(step->shift.by) + ')';
+    const auto& along = map_of(plan, *step).dims[0];
+    t += "(dim " + std::to_string(along.dim) + (along.from_first > 0 ? ", +" : ", ") + std::to_string(along.from_first) + ')';
   }
 };
 

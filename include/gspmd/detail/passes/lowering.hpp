@@ -59,12 +59,15 @@ class lowering {
     for (int d = 0; d < value(operand).local.count; ++d)
       if ((dims & dim_bit(d)) != 0) add_bound(s, d, operand, d);
   }
-  /// What shards exchange while the operator runs.
-  constexpr void exchange(const local_op& op) {
-    auto& s = add_step(action::move, op, 0, {op.operands[0]}, {op.result});
+  /// A movement of an operator that consists of them; one after the first one goes on with what the last one left.
+  constexpr void move(const local_op& op) {
+    const node& n = node_of(op);
+    const int map = schedule_state::entry_of(out.maps, facts_of(n.op).map(g, n, op.movement));
+    vec<int> operands;
+    for (const int o : op.operands) operands.push_back(o);
+    auto& s = add_step(action::move, op, map, operands, {op.result});
     s.collective = op.collective;
     s.bytes_sent = bytes_of(op);
-    s.shift = op.shift;
   }
   constexpr void row(const local_op& op) { add_step(action::row, op, 0, {op.operands[0], op.operands[1]}, {op.result}); }
   constexpr void set_row(const local_op& op) {
@@ -78,7 +81,8 @@ class lowering {
   }
   /// Data that moves or is reduced for an operator.
   constexpr void communicate(const local_op& op) {
-    auto& s = add_step(op.what == local_kind::reduce ? action::combine : action::move, op, 0, {op.operands[0]}, {op.result});
+    const bool reduces = op.what == local_kind::reduce;
+    auto& s = add_step(reduces ? action::combine : action::move, op, reduces ? 0 : -1, {op.operands[0]}, {op.result});
     s.collective = op.collective;
     s.bytes_sent = bytes_of(op);
   }

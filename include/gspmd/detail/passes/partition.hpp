@@ -220,13 +220,26 @@ class partitioner : public region_parts {
     }
     for (int k = 0; k < n.operands.count; ++k)
       op.operands.push_back(form_of(n.operands[k], plan.wanted[k], i, loses_a_split(n, rule, k, plan.wanted[k])));
+    if (const int count = facts_of(n.op).movements(n); count > 0) return emit_movements(op, n, count, plan.result);
     op.result = add_form(i, plan.result);
-    op.shift = facts_of(n.op).exchange(n);
-    if (op.shift.any()) {
-      op.axes = halo_of(mesh_, n.shape, plan.result, op.shift).axes;
-      op.collective = collective_kind::collective_permute;
-    }
     program.ops.push_back(op);
+  }
+
+  /// An operator that consists of movements: each but the first one writes into what the one before it left.
+  constexpr void emit_movements(const local_op& all, const node& n, int count, const sharding& layout) {
+    for (int k = 0; k < count; ++k) {
+      local_op op = all;
+      op.operands.clear();
+      op.operands.push_back(all.operands[k]);
+      if (k > 0) op.operands.push_back(program.ops.back().result);
+      op.result = k + 1 < count ? add_value(all.node, layout) : add_form(all.node, layout);
+      const auto traffic = traffic_of(graph_, mesh_, n, k, layout);
+      op.movement = k;
+      op.axes = traffic.axes;
+      op.bytes_sent = traffic.elems() * bytes_of(n.type);
+      op.collective = collective_kind::collective_permute;
+      program.ops.push_back(op);
+    }
   }
 
   vec<std::uint8_t> needed_;  // by node: what no output depends on is not computed

@@ -87,7 +87,7 @@ class scheduler : public region_steps {
         local_op op;
         op.node = copy.node;
         const int to = add_value(copy);
-        add_step(action::move, op, 0, {v}, {to});
+        add_step(action::move, op, -1, {v}, {to});
         v = to;
       }
       out.outputs.push_back(v);

@@ -274,7 +274,8 @@ class use_choice : public window_choice {
       if (total > limit) return total;
     }
     if (n.forbid_reshard && total > 0) total += never;  // only if nothing else is possible: then it is refused
-    total += in_all_trips(halo_of(mesh_, n.shape, p.result, facts_of(n.op).exchange(n)).elems * bytes_of(n.type), depth());
+    for (int k = facts_of(n.op).movements(n); k-- > 0 && total <= limit;)
+      total += in_all_trips(traffic_of(graph_, mesh_, n, k, p.result).elems() * bytes_of(n.type), depth());
     if (total > limit) return total;
     return total + in_all_trips(price_of_result(known, i, n, p.result, left_for(depth())).bytes, depth());
   }
@@ -284,7 +285,9 @@ class use_choice : public window_choice {
     int count = price_of_result(known, i, n, p.result, 0).messages;
     for (int k = 0; k < n.operands.count; ++k)
       if (!is_again(n, k, &p)) count += price_of_operand(known, n, k, p.wanted[k], 0).messages;
-    return count + halo_of(mesh_, n.shape, p.result, facts_of(n.op).exchange(n)).messages;
+    for (int k = facts_of(n.op).movements(n); k-- > 0;)
+      count += static_cast<int>(traffic_of(graph_, mesh_, n, k, p.result).messages);
+    return count;
   }
 
  private:

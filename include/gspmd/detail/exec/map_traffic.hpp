@@ -1,0 +1,126 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstdint>
+
+#include "gspmd/detail/ir/index_map.hpp"
+#include "gspmd/detail/ir/layout.hpp"
+#include "gspmd/detail/support/vec.hpp"
+
+/// What devices exchange where elements go from index to index and both tensors have the same splits. Along each dim the parts are
+/// looked at one by one; devices are not, because what they exchange is a product over the dims.
+namespace gspmd::detail {
+
+struct map_traffic {
+  std::int64_t sent = 0, received = 0;  // elements, of the device with most of them
+  std::int64_t messages = 0;            // that a device sends, or receives, at most
+  axis_mask axes = 0;                   // inside whose groups all this goes on; 0: every device holds already what it needs
+
+  /// The elements that a device sends, or receives, at most: so long the others wait for it.
+  [[nodiscard]] constexpr std::int64_t elems() const { return sent > received ? sent : received; }
+};
+
+/// Of what one part of a dim gives away or gets: all of it, and of that what stays in the part.
+struct part_share {
+  std::int64_t all = 1, own = 1;
+};
+
+/// The shares of the parts that may make most of what leaves: none gives more and keeps less than another one.
+class part_shares {
+ public:
+  constexpr void add(part_share share) {
+    if (share.all == 0) return;
+    std::size_t kept = 0;
+    for (const auto& other : shares_)
+      if (other.all >= share.all && other.own <= share.own) return;
+    for (std::size_t i = 0; i < shares_.size(); ++i)
+      if (shares_[i].all > share.all || shares_[i].own < share.own) shares_[kept++] = shares_[i];
+    shares_.resize(kept);
+    shares_.push_back(share);
+  }
+  /// Those of the parts of this dim and the dims of `others` together.
+  [[nodiscard]] constexpr part_shares times(const part_shares& others) const {
+    part_shares result;
+    for (const auto& a : shares_)
+      for (const auto& b : others.shares_) result.add({a.all * b.all, a.own * b.own});
+    return result;
+  }
+  /// What leaves a part, at most.
+  [[nodiscard]] constexpr std::int64_t leaves() const {
+    std::int64_t most = 0;
+    for (const auto& s : shares_) most = s.all - s.own > most ? s.all - s.own : most;
+    return most;
+  }
+
+ private:
+  vec<part_share> shares_;
+};
+
+/// In how many of the parts, of `shard` indices each, the elements `first + step * t` lie.
+constexpr std::int64_t parts_met(std::int64_t first, std::int64_t step, index_range steps, std::int64_t shard) {
+  if (steps.size() <= 0) return 0;
+  if (step >= shard || -step >= shard) return steps.size();
+  const auto a = (first + step * steps.begin) / shard, b = (first + step * (steps.end - 1)) / shard;
+  return (a < b ? b - a : a - b) + 1;
+}
+
+/// The parts of one dim.
+struct dim_traffic {
+  part_shares sent, received, targets, sources;
+
+  constexpr dim_traffic() = default;
+  constexpr dim_traffic(const dim_map& map, std::int64_t from, std::int64_t to, std::int64_t parts) {
+    const auto from_shard = shard_extent(from, parts), to_shard = shard_extent(to, parts);
+    const auto turns = turns_of(map, from, to);
+    const auto to_all = steps_to(map, 0, to);
+    for (std::int64_t p = 0; p < parts && (p * from_shard < from || p * to_shard < to); ++p) {
+      const auto from_part = part_range(from, parts, p), to_part = part_range(to, parts, p);
+      const auto to_here = steps_to(map, to_part.begin, to_part.end);
+      part_share gives{0, 0}, gets{0, 0}, goes_to{0, 0}, comes_from{0, 0};
+      for (auto turn = turns.begin; turn < turns.end; ++turn) {
+        const auto given = intersect(steps_from(map, from, turn, from_part.begin, from_part.end), to_all);
+        const auto stays = intersect(given, to_here).size();
+        gives.all += given.size();
+        gives.own += stays;
+        const auto got = intersect(steps_from(map, from, turn, 0, from), to_here);
+        gets.all += got.size();
+        gets.own += stays;
+        goes_to.all += parts_met(map.to_first, map.to_step, given, to_shard);
+        comes_from.all += parts_met(map.from_first - turn * from, map.from_step, got, from_shard);
+        goes_to.own += stays > 0 ? 1 : 0;
+        comes_from.own += stays > 0 ? 1 : 0;
+      }
+      sent.add(gives);
+      received.add(gets);
+      targets.add(goes_to);
+      sources.add(comes_from);
+    }
+  }
+};
+
+constexpr map_traffic traffic_of(const mesh_shape& mesh, const extents& from, const extents& to, const sharding& s,
+                                 const index_map& map) {
+  map_traffic result;
+  dim_traffic all;
+  for (auto* shares : {&all.sent, &all.received, &all.targets, &all.sources}) shares->add({1, 1});
+  auto elems = local_elements(mesh, from, s);  // of the dims without a map
+  for (const auto& d : map.dims) {
+    const auto parts = parts_of(mesh, s, d.dim);
+    const dim_traffic along(d, from[d.dim], to[d.dim], parts);
+    if (along.sent.leaves() > 0)
+      for (const auto& use : s.splits)
+        if (use.dim == d.dim && mesh.sizes[use.axis] > 1) result.axes |= axis_bit(use.axis);
+    all.sent = all.sent.times(along.sent);
+    all.received = all.received.times(along.received);
+    all.targets = all.targets.times(along.targets);
+    all.sources = all.sources.times(along.sources);
+    if (elems > 0) elems /= shard_extent(from[d.dim], parts);
+  }
+  if (elems == 0 || all.sent.leaves() == 0) return {};
+  result.sent = elems * all.sent.leaves();
+  result.received = elems * all.received.leaves();
+  result.messages = all.targets.leaves() > all.sources.leaves() ? all.targets.leaves() : all.sources.leaves();
+  return result;
+}
+
+}  // namespace gspmd::detail

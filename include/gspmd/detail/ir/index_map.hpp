@@ -1,0 +1,105 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstdint>
+
+#include "gspmd/detail/ir/layout.hpp"
+#include "gspmd/detail/support/inline_vec.hpp"
+
+/// Which elements of a tensor become which elements of another one, where that is an affine function of the index (GSPMD 4.3):
+/// shift, slice, pad, reverse, roll, and the place of an operand in a concatenation.
+namespace gspmd::detail {
+
+constexpr std::int64_t floor_div(std::int64_t a, std::int64_t b) {  // b > 0
+  return a >= 0 ? a / b : -((b - 1 - a) / b);
+}
+
+/// Along `dim`, for every whole t, element from_first + from_step * t of the operand becomes element to_first + to_step * t of the
+/// result, where both have it.
+///   shift by b           i of the result is i + b        {0, false, b, 1, 0, 1}
+///   slice from b, by a   i of the result is a * i + b    {0, false, b, a, 0, 1}
+///   pad, c-1 between     c * i + b of the result is i    {0, false, 0, 1, b, c}
+///   reverse of n         i of the result is n - 1 - i    {0, false, n - 1, -1, 0, 1}
+struct dim_map {
+  std::int8_t dim = 0;
+  bool wraps = false;                          // the operand goes on before its begin and after its end, periodically
+  std::int64_t from_first = 0, from_step = 1;  // a step of 0: no element becomes any
+  std::int64_t to_first = 0, to_step = 1;      // at least 1
+
+  /// Element i of the result is element (a * i + b) / c of the operand, where c, from 1 to 2^31, divides that.
+  static constexpr dim_map affine(int dim, std::int64_t a, std::int64_t b, std::int64_t c) {
+    dim_map map;
+    map.dim = static_cast<std::int8_t>(dim);
+    std::int64_t x = a < 0 ? -a : a, y = c, inverse = 1, next = 0;  // inverse * |a| is x, but for multiples of c
+    while (y != 0) {
+      const auto times = x / y, rest = x % y, last = inverse - times * next;
+      x = y;
+      y = rest;
+      inverse = next;
+      next = last;
+    }
+    map.to_step = c / x;
+    map.from_step = b % x == 0 ? a / x : 0;
+    if (map.from_step == 0) return map;
+    map.to_first = (a < 0 ? b : -b) / x % map.to_step * (inverse % map.to_step) % map.to_step;
+    if (map.to_first < 0) map.to_first += map.to_step;
+    map.from_first = (a * map.to_first + b) / c;
+    return map;
+  }
+  friend constexpr bool operator==(const dim_map&, const dim_map&) = default;
+};
+
+/// What becomes of elements of the result that no element of the operand becomes.
+enum class outside_rule : std::uint8_t {
+  fill,  // they are a constant
+  keep,  // they stay as they are: others are written there
+};
+
+inline constexpr int max_mapped_dims = 4;
+
+/// The maps of some dims; along the others the tensors have the same extent, and each index becomes itself.
+struct index_map {
+  inline_vec<dim_map, max_mapped_dims> dims;
+  outside_rule outside = outside_rule::fill;
+  std::uint64_t fill = 0;  // the bits of the constant, in as many bytes as an element has
+
+  friend constexpr bool operator==(const index_map&, const index_map&) = default;
+};
+
+/// The t for which first + step * t lies in [begin, end).
+constexpr index_range steps_within(std::int64_t first, std::int64_t step, std::int64_t begin, std::int64_t end) {
+  if (begin >= end || step == 0) return {0, 0};
+  if (step == 1) return {begin - first, end - first};
+  if (step == -1) return {first - end + 1, first - begin + 1};
+  if (step > 0) return {floor_div(begin - first + step - 1, step), floor_div(end - first + step - 1, step)};
+  return {floor_div(first - end, -step) + 1, floor_div(first - begin, -step) + 1};
+}
+
+/// The t whose elements lie in [begin, end) of the result.
+constexpr index_range steps_to(const dim_map& map, std::int64_t begin, std::int64_t end) {
+  return steps_within(map.to_first, map.to_step, begin, end);
+}
+/// The t whose elements lie in [begin, end) of the operand, which has `extent` indices, when it is gone round `turn` times.
+constexpr index_range steps_from(const dim_map& map, std::int64_t extent, std::int64_t turn, std::int64_t begin,
+                                 std::int64_t end) {
+  return steps_within(map.from_first - turn * extent, map.from_step, begin, end);
+}
+
+/// How often the operand has been gone round where elements of the result come from: a range that holds 0 only, unless it wraps.
+constexpr index_range turns_of(const dim_map& map, std::int64_t from_extent, std::int64_t to_extent) {
+  if (!map.wraps) return {0, 1};
+  const auto steps = steps_to(map, 0, to_extent);
+  if (from_extent == 0 || map.from_step == 0 || steps.size() <= 0) return {0, 0};
+  const auto a = floor_div(map.from_first + map.from_step * steps.begin, from_extent);
+  const auto b = floor_div(map.from_first + map.from_step * (steps.end - 1), from_extent);
+  return a < b ? index_range{a, b + 1} : index_range{b, a + 1};
+}
+
+/// The same over all dims of a map, numbered from 0.
+constexpr std::int64_t count_turns(const index_map& map, const extents& from, const extents& to) {
+  std::int64_t n = 1;
+  for (const auto& d : map.dims) n *= turns_of(d, from[d.dim], to[d.dim]).size();
+  return n;
+}
+
+}  // namespace gspmd::detail

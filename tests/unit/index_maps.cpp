@@ -1,0 +1,117 @@
+// SPDX-License-Identifier: Apache-2.0
+// labels: exhaustive
+// Movements where elements go from index to index by an affine map, between tensors of other extents.
+#include <doctest/doctest.h>
+
+#include <cstdio>
+#include <random>
+
+#include "../support/mapped_movements.hpp"
+#include "gspmd/comm/simulated.hpp"
+#include "gspmd/comm/threads.hpp"
+
+using namespace oracle;
+
+namespace {
+
+/// Bits that are an element of every type, so that a bool stays one.
+constexpr std::uint64_t number = 0x0100010101010101U;
+
+int complain(int& complaints, const std::string& what) {
+  if (++complaints <= 10) FAIL_CHECK(what);
+  return complaints;
+}
+
+}  // namespace
+
+TEST_CASE("an affine map as steps is the same map") {
+  for (const std::int64_t a : {-6, -4, -3, -2, -1, 1, 2, 3, 4, 6, 9})
+    for (std::int64_t b = -40; b <= 40; ++b)
+      for (std::int64_t c = 1; c <= 9; ++c) {
+        const auto map = dim_map::affine(0, a, b, c);
+        REQUIRE(map.to_step >= 1);
+        for (std::int64_t i = -30; i <= 30; ++i) {
+          const bool has_step = map.from_step != 0 && (i - map.to_first) % map.to_step == 0;
+          REQUIRE(has_step == ((a * i + b) % c == 0));
+          if (has_step) REQUIRE(map.from_first + map.from_step * ((i - map.to_first) / map.to_step) == (a * i + b) / c);
+        }
+      }
+}
+
+TEST_CASE("every map of one dim: extents 0 to 9 on 1 to 5 parts") {
+  std::int64_t count = 0, sending = 0;
+  int complaints = 0;
+  for (int parts = 1; parts <= 5; ++parts) {
+    gspmd::simulated_communicator comm(parts);
+    mapped_movement m;
+    m.mesh = mesh_of({parts});
+    m.s = split({{0, 0}});
+    for (std::int64_t from = 0; from <= 9; ++from)
+      for (std::int64_t to = 0; to <= 9; ++to)
+        for (const std::int64_t a : {-2, -1, 1, 2, 3})
+          for (std::int64_t b = -13; b <= 18; ++b)
+            for (std::int64_t c = 1; c <= 3; ++c)
+              for (const bool wraps : {false, true}) {
+                if (wraps && (b + from + to) % 3 != 0) continue;
+                m.from = shape_of({from});
+                m.to = shape_of({to});
+                m.dims = {{0, a, b, c, wraps}};
+                m.outside = (a + b + c) % 3 == 0 ? outside_rule::keep : outside_rule::fill;
+                m.fill = b % 2 == 0 ? 0 : number;
+                ++count;
+                if (m.wrong<std::int32_t>(comm) != 0) complain(complaints, m.text());
+                if (const auto text = m.wrong_traffic(); !text.empty()) complain(complaints, text);
+                sending += traffic_of(m.mesh, m.from, m.to, m.s, m.map()).sent > 0 ? 1 : 0;
+              }
+  }
+  CHECK(complaints == 0);
+  std::printf("maps of one dim: %lld, %lld of them send\n", static_cast<long long>(count), static_cast<long long>(sending));
+  CHECK(sending > count / 4);
+}
+
+TEST_CASE("random maps of up to three dims on meshes of up to three axes, all element types") {
+  std::mt19937_64 random(7);
+  int complaints = 0;
+  std::int64_t sending = 0, filling = 0;
+  for (int k = 0; k < 30000; ++k) {
+    mesh_shape mesh;
+    int devices = 1;
+    for (int a = 0; a < 3; ++a) {
+      const int size = static_cast<int>(random() % 4 + 1);
+      if (devices * size > 12) break;
+      devices *= size;
+      mesh.sizes.push_back(size);
+    }
+    const auto m = random_mapped_movement(random, mesh);
+    gspmd::simulated_communicator comm(devices);
+    const int wrong = k % 5 == 0   ? m.wrong<bool>(comm)
+                      : k % 5 == 1 ? m.wrong<float>(comm)
+                      : k % 5 == 2 ? m.wrong<double>(comm)
+                      : k % 5 == 3 ? m.wrong<std::int32_t>(comm)
+                                   : m.wrong<std::int64_t>(comm);
+    if (wrong != 0) complain(complaints, m.text());
+    if (const auto text = m.wrong_traffic(); !text.empty()) complain(complaints, text);
+    sending += traffic_of(m.mesh, m.from, m.to, m.s, m.map()).sent > 0 ? 1 : 0;
+    filling += m.outside == outside_rule::fill ? 1 : 0;
+  }
+  CHECK(complaints == 0);
+  CHECK(sending > 3000);
+  CHECK(filling > 3000);
+}
+
+TEST_CASE("random maps on threads") {
+  for (const auto& mesh : {mesh_of({2}), mesh_of({5}), mesh_of({2, 2}), mesh_of({3, 2}), mesh_of({2, 1, 3})}) {
+    std::mt19937_64 random(static_cast<std::uint64_t>(mesh.device_count()) + 100);
+    std::vector<mapped_movement> list;
+    for (int k = 0; k < 400; ++k) list.push_back(random_mapped_movement(random, mesh, k % 40 == 0 ? 60 : 9));
+    const auto devices = static_cast<int>(mesh.device_count());
+    std::vector<std::string> wrong(static_cast<std::size_t>(devices));
+    gspmd::launch(gspmd::threads{}, devices, [&](gspmd::threads_communicator& comm) {
+      for (std::size_t k = 0; k < list.size(); ++k) {
+        const int bad = k % 2 == 0 ? list[k].wrong<float>(comm) : list[k].wrong<std::int64_t>(comm);
+        if (bad != 0) wrong[static_cast<std::size_t>(comm.device(0))] += list[k].text() + "; ";
+      }
+    });
+    for (const auto& text : wrong) CHECK(text == "");
+  }
+}
