@@ -215,33 +215,72 @@ inline int build_reshape(const operation& o) {
   return shape && o.is_sound() ? ir::add_reshape(o.graph, o.operands[0], *shape, o.at) : -1;
 }
 
-/// A pad that keeps the shape, which is a shift of every dim: as many elements come in at one end as go out at the other.
+/// A list of integers, one for each dim if the library finds as many.
+inline std::optional<std::vector<std::int64_t>> read_list(const operation& o, std::string_view key, const char* what) {
+  const auto* j = o.attrs.require(key, what);
+  if (j == nullptr) return {};
+  constexpr auto most = std::numeric_limits<std::int64_t>::max();
+  return read_integers(*j, path(o.attrs.at(), key), o.attrs.errors(), -most, most, ir::max_rank);
+}
+/// Whether there is one number for each dim of the operand in these lists.
+template <class... Lists>
+bool fit_rank(const operation& o, const char* names, const Lists&... lists) {
+  const auto rank = static_cast<std::size_t>(o.shape(0).count);
+  if (((lists.size() == rank) && ...)) return true;
+  o.complain("", "the operand has " + std::to_string(rank) + " dims; " + names + " have one number for each");
+  return false;
+}
+
 inline int build_pad(const operation& o) {
-  const auto list = [&](std::string_view key, const char* what) -> std::optional<std::vector<std::int64_t>> {
-    const auto* j = o.attrs.require(key, what);
-    if (j == nullptr) return {};
-    constexpr auto most = std::numeric_limits<std::int64_t>::max();
-    return read_integers(*j, path(o.attrs.at(), key), o.attrs.errors(), -most, most, ir::max_rank);
-  };
-  const auto low = list("low", "what is added at the begin of each dim");
-  const auto high = list("high", "what is added at the end of each dim");
-  const auto interior = list("interior", "what is added between the elements of each dim");
+  const auto low = read_list(o, "low", "what is added at the begin of each dim");
+  const auto high = read_list(o, "high", "what is added at the end of each dim");
+  const auto interior = read_list(o, "interior", "what is added between the elements of each dim");
   const auto type = o.is_sound() ? o.graph.nodes[static_cast<std::size_t>(o.operands[0])].type : dtype::f32;
   const auto* j = o.attrs.require("value", "the number that is added");
   const auto value = j != nullptr && o.is_sound() ? read_number(*j, type, o) : std::nullopt;
-  if (!low || !high || !interior || !value) return -1;
-  const auto rank = static_cast<std::size_t>(o.shape(0).count);
-  if (low->size() != rank || high->size() != rank || interior->size() != rank)
-    return o.complain("", "pads " + std::to_string(rank) + " dims; low, high and interior have one number for each");
-  for (std::size_t d = 0; d < rank; ++d)
-    if ((*low)[d] != -(*high)[d] || (*interior)[d] != 0)
-      return o.complain("", "would change the extent of dim " + std::to_string(d) +
-                                ", which pad cannot do yet: low and high must be opposite numbers, and interior 0");
-  if (value->real != 0 || value->integer != 0) return o.complain("value", "is " + found(*j) + "; only 0 is there yet");
-  int id = o.operands[0];
-  for (std::size_t d = 0; d < rank; ++d)
-    if ((*high)[d] != 0) id = ir::add_shift(o.graph, id, static_cast<int>(d), (*high)[d], o.at);
-  return id == o.operands[0] ? ir::add_reshape(o.graph, id, ir::extents(o.shape(0)), o.at) : id;
+  if (!low || !high || !interior || !value || !fit_rank(o, "low, high and interior", *low, *high, *interior)) return -1;
+  ir::written_number number(value->real);
+  if (!ir::is_floating(type)) number = ir::written_number(value->integer);
+  return ir::add_pad(o.graph, o.operands[0], *low, *high, *interior, number, o.at);
+}
+
+inline int build_slice(const operation& o) {
+  const auto start = read_list(o, "start", "the first index of each dim");
+  const auto limit = read_list(o, "limit", "the index behind the last one of each dim");
+  const auto stride = read_list(o, "stride", "how far indices are apart in each dim");
+  if (!start || !limit || !stride || !o.is_sound() || !fit_rank(o, "start, limit and stride", *start, *limit, *stride)) return -1;
+  return ir::add_slice(o.graph, o.operands[0], *start, *limit, *stride, o.at);
+}
+
+inline int build_reverse(const operation& o) {
+  const auto dims = o.dims("dims", "the list of dims that are turned round");
+  if (!dims || !o.is_sound()) return -1;
+  const std::vector<int> list(dims->begin(), dims->end());
+  return ir::add_reverse(o.graph, o.operands[0], list, o.at);
+}
+
+inline std::optional<int> read_dim(const operation& o, const char* what) {
+  const auto* j = o.attrs.require("dim", what);
+  if (j == nullptr) return {};
+  const auto dim = read_integer(*j, path(o.attrs.at(), "dim"), o.attrs.errors(), 0, ir::max_rank - 1);
+  return dim ? std::optional<int>(static_cast<int>(*dim)) : std::nullopt;
+}
+
+/// concat(a[amount:], a[:amount])
+inline int build_rotate(const operation& o) {
+  const auto dim = read_dim(o, "the dim whose elements are moved");
+  const auto* j = o.attrs.require("amount", "by how many places to the front");
+  if (j == nullptr) return -1;
+  constexpr auto most = std::numeric_limits<std::int64_t>::max();
+  const auto amount = read_integer(*j, path(o.attrs.at(), "amount"), o.attrs.errors(), -most, most);
+  return dim && amount && o.is_sound() ? ir::add_roll(o.graph, o.operands[0], -*amount, *dim, o.at) : -1;
+}
+
+inline int build_concatenate(const operation& o) {
+  const auto dim = read_dim(o, "the dim along which the operands follow each other");
+  if (!dim || !o.is_sound()) return -1;
+  const std::vector<int> operands(o.operands.begin(), o.operands.end());
+  return ir::add_concatenate(o.graph, operands, *dim, o.at);
 }
 
 inline int build_reshard(const operation& o) {
@@ -256,6 +295,7 @@ struct operator_entry {
   std::size_t most_operands;
   int (*build)(const operation&);
 };
+inline constexpr auto any_number = std::numeric_limits<std::size_t>::max();
 inline constexpr operator_entry special_operators[] = {
     {"compare", 2, 2, build_compare},
     {"convert", 1, 1, build_convert},
@@ -266,13 +306,17 @@ inline constexpr operator_entry special_operators[] = {
     {"broadcast_in_dim", 1, 1, build_broadcast},
     {"transpose", 1, 1, build_transpose},
     {"reshape", 1, 1, build_reshape},
+    {"concatenate", 1, any_number, build_concatenate},
     {"pad", 1, 1, build_pad},
+    {"slice", 1, 1, build_slice},
+    {"reverse", 1, 1, build_reverse},
+    {"rotate", 1, 1, build_rotate},
     {"reshard", 1, 1, build_reshard},
 };
 /// Of the document's table, what the library does not have.
 inline constexpr const char* missing_operators[] = {
-    "concatenate", "slice",  "reverse", "rotate", "convolution", "reduce_window", "cumsum",
-    "sort",        "argmax", "top_k",   "gather", "scatter",     "dynamic_slice", "dynamic_update_slice"};
+    "convolution", "reduce_window", "cumsum",  "sort",          "argmax",
+    "top_k",       "gather",        "scatter", "dynamic_slice", "dynamic_update_slice"};
 
 /// The elementwise opcodes that the document names as the library does.
 inline std::optional<ir::opcode> elementwise_named(std::string_view name) {
@@ -302,7 +346,9 @@ inline const std::string& known_operators() {
 inline int build_operator(const operation& o, const path& at_op) {
   const auto wrong_count = [&](std::size_t least, std::size_t most) {
     if (o.operands.size() >= least && o.operands.size() <= most) return false;
-    std::string wanted = std::to_string(least) + (least == most ? "" : " or " + std::to_string(most));
+    const bool any = most == any_number;
+    std::string wanted =
+        (any ? "at least " : "") + std::to_string(least) + (least == most || any ? "" : " or " + std::to_string(most));
     wanted += most == 1 ? " operand" : " operands";
     o.attrs.errors().add(path(at_op, "operands").str(),
                          o.name + " takes " + wanted + ", and there are " + std::to_string(o.operands.size()));

@@ -12,8 +12,7 @@
 /// A document with its plan, in the document's words.
 namespace plan_tool {
 
-/// A pad of the document is one shift or several.
-inline const char* name_in_document(ir::opcode op) { return op == ir::code_of<ir::shift_op> ? "pad" : ir::name_of(op); }
+inline const char* name_in_document(ir::opcode op) { return op == ir::code_of<ir::roll_op> ? "rotate" : ir::name_of(op); }
 
 /// One line of the program that every device runs.
 struct instruction {
@@ -95,7 +94,7 @@ class instruction_lister {
       loop_ = s.what == ir::action::fused ? ++loops : 0;
       for (const int v : computed[i]) list(v);
       loop_ = 0;
-      if (computed[i].empty() && s.what == ir::action::move) list_copy(view.slots[at(s.operands.begin)]);
+      if (computed[i].empty() && s.what == ir::action::move && !ir::is_mapped(s)) list_copy(view.slots[at(s.operands.begin)]);
     }
     for (const int v : p_.local.outputs) list(v);
   }

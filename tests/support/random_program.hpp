@@ -100,6 +100,7 @@ struct random_options {
   bool local_ops = false;
   int einsums = 0;             // of 100 operators, more of them
   bool shifts = false;         // many of them
+  bool maps = false;           // many of pad, slice, reverse, roll and concatenate
   bool limit_gathers = false;  // einsums may not gather operands beyond some bytes
 };
 
@@ -256,6 +257,10 @@ class random_program {
         t += " dims" + std::string(ir::shape_text(n.attributes).view());
       }
       if (n.op == gspmd::detail::code_of<gspmd::detail::shift_op>) t += " by " + std::to_string(n.integer);
+      if (is_mapped(n))
+        for (const auto& d : ir::maps_of(n))
+          t += " dim " + std::to_string(d.dim) + ": " + std::to_string(d.from_first) + " + " + std::to_string(d.from_step) +
+               " t -> " + std::to_string(d.to_first) + " + " + std::to_string(d.to_step) + " t" + (d.wraps ? " round" : "");
       t += std::string(" : ") + ir::name_of(n.type) + std::string(ir::shape_text(n.shape).view());
       if (n.annotated) t += " " + sharding_text(n.annotation, n.shape.count);
       t += '\n';
@@ -519,6 +524,7 @@ class random_program {
     if (random_.chance(depth_ > 0 ? 12 : 2)) return make_row(x);
     if (options_.local_ops && random_.chance(30)) return make_local(x);
     if (options_.shifts && random_.chance(30)) return make_shift(x);
+    if (options_.maps && random_.chance(40)) return make_mapped(x);
     switch (random_.between(0, 23)) {
       case 0:
       case 1: make_unary(x); break;
@@ -621,6 +627,57 @@ class random_program {
     const auto size = static_cast<int>(at(x).shape[dim]);
     const int most = random_.chance(60) ? std::min(2, size) : size + 1;
     commit(ir::add_shift(g, x, dim, random_.between(-most, most), ir::location::current()));
+  }
+  void make_mapped(int x) {
+    const auto here = ir::location::current();
+    const ir::extents shape = at(x).shape;
+    const int rank = shape.count;
+    if (rank == 0 || rank > ir::max_mapped_dims) return;  // of more dims they are several operators
+    std::vector<std::int64_t> low, high, between, start, limit, stride;
+    std::vector<int> dims;
+    switch (random_.between(0, 4)) {
+      case 0:
+        for (int d = 0; d < rank; ++d) {
+          const auto size = static_cast<int>(shape[d]);
+          between.push_back(random_.chance(25) ? random_.between(1, 2) : 0);
+          const auto within = size == 0 ? 0 : size + (size - 1) * static_cast<int>(between.back());
+          low.push_back(random_.chance(50) ? random_.between(-within, 3) : 0);
+          const int left = within + static_cast<int>(low.back());
+          high.push_back(random_.chance(50) ? random_.between(std::max(-left, -3), 3) : std::max(0, -left));
+        }
+        commit(ir::add_pad(g, x, low, high, between,
+                           at(x).type == dtype::pred || random_.chance(50) ? random_.between(0, 1) : random_.between(-3, 3),
+                           here));
+        break;
+      case 1:
+        for (int d = 0; d < rank; ++d) {
+          const auto size = static_cast<int>(shape[d]);
+          start.push_back(random_.chance(60) ? random_.between(0, size) : 0);
+          limit.push_back(random_.chance(60) ? random_.between(static_cast<int>(start.back()), size) : size);
+          stride.push_back(random_.chance(40) ? random_.between(1, 3) : 1);
+        }
+        commit(ir::add_slice(g, x, start, limit, stride, here));
+        break;
+      case 2:
+        for (int d = 0; d < rank; ++d)
+          if (random_.chance(60)) dims.push_back(d);
+        commit(ir::add_reverse(g, x, dims, here));
+        break;
+      case 3: commit(ir::add_roll(g, x, random_.between(-12, 12), random_.between(0, rank - 1), here)); break;
+      default: {
+        const int dim = random_.between(0, rank - 1);
+        std::vector<int> joined{x};
+        for (int k = random_.between(0, 3); k > 0; --k)
+          joined.push_back(pick_if([&](const node& n) {
+            if (n.type != at(x).type || n.shape.count != rank) return false;
+            for (int d = 0; d < rank; ++d)
+              if (d != dim && n.shape[d] != shape[d]) return false;
+            return true;
+          }));
+        if (random_.chance(50)) std::swap(joined.front(), joined.back());
+        commit(ir::add_concatenate(g, joined, dim, here));
+      }
+    }
   }
   void make_local(int x) {
     namespace own = local_functions;
@@ -1007,6 +1064,7 @@ class random_program {
       return rounded(n.type, terms * worst * magnitude, magnitude, static_cast<int>(std::min(terms * finest, 1.0 * no_grid)),
                      terms + 12);
     }
+    if (n.op == ir::code_of<ir::pad_op>) return {worst, std::max(largest, own), finest, true};
     if (n.op == ir::code_of<ir::einsum_op>) {
       const double terms = terms_of(n, v);
       if (n.operands.count == 2) return product(terms);

@@ -376,6 +376,13 @@ inline void same(const host_array& x, host_array& result) {
   result.ints = x.ints;
 }
 
+/// Of pad, slice, reverse and roll.
+inline bool is_mapped(const node& n) {
+  namespace ir = gspmd::detail;
+  return n.op == ir::code_of<ir::pad_op> || n.op == ir::code_of<ir::slice_op> || n.op == ir::code_of<ir::reverse_op> ||
+         n.op == ir::code_of<ir::roll_op>;
+}
+
 /// The operators that are listed and not enumerated.
 inline void listed(const node& n, const std::vector<const host_array*>& x, host_array& result) {
   namespace ir = gspmd::detail;
@@ -407,6 +414,35 @@ inline void listed(const node& n, const std::vector<const host_array*>& x, host_
       const bool inside = along >= 0 && along < x[0]->shape[static_cast<std::size_t>(n.attributes[0])];
       if (result.floating()) result.reals[to] = inside ? x[0]->reals[offset_of(from, x[0]->shape)] : 0;
       else result.ints[to] = inside ? x[0]->ints[offset_of(from, x[0]->shape)] : 0;
+      ++to;
+    });
+  } else if (is_mapped(n)) {
+    std::size_t to = 0;
+    for_each_index(result.shape, [&](const index& at) {
+      index from = at;
+      bool inside = true;
+      for (const auto& d : ir::maps_of(n)) {
+        const auto size = x[0]->shape[static_cast<std::size_t>(d.dim)];
+        auto& i = from[static_cast<std::size_t>(d.dim)];
+        inside = inside && d.from_step != 0 && (i - d.to_first) % d.to_step == 0;
+        if (!inside) break;
+        i = d.from_first + d.from_step * ((i - d.to_first) / d.to_step);
+        if (d.wraps && size > 0) i = (i % size + size) % size;
+        inside = i >= 0 && i < size;
+      }
+      if (result.floating()) result.reals[to] = inside ? x[0]->reals[offset_of(from, x[0]->shape)] : round_to(n.type, n.real);
+      else result.ints[to] = inside ? x[0]->ints[offset_of(from, x[0]->shape)] : n.integer;
+      ++to;
+    });
+  } else if (is(ir::code_of<ir::concatenate_op>)) {
+    const auto dim = static_cast<std::size_t>(n.attributes[0]);
+    std::size_t to = 0;
+    for_each_index(result.shape, [&](const index& at) {
+      index from = at;
+      std::size_t k = 0;
+      for (; from[dim] >= x[k]->shape[dim]; ++k) from[dim] -= x[k]->shape[dim];
+      if (result.floating()) result.reals[to] = x[k]->reals[offset_of(from, x[k]->shape)];
+      else result.ints[to] = x[k]->ints[offset_of(from, x[k]->shape)];
       ++to;
     });
   } else if (is(ir::code_of<ir::row_op>, ir::code_of<ir::set_row_op>)) {

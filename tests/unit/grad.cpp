@@ -265,6 +265,14 @@ TEST_CASE("broadcasts, reshape, transpose, reshard") {
   check("reshape of 1", {reals({1, 1}, -1, 1)}, [](const list& x) { return reshape(x[0], {}); });
   check("transpose", {reals({2, 3, 5}, -1, 1)}, [](const list& x) { return transpose(x[0], {2, 0, 1}); });
   check("shift", {reals({4, 3}, -1, 1)}, [](const list& x) { return shift(x[0], 0, 1) * x[0] + sine(shift(x[0], 1, -2)); });
+  check("pad", {reals({4, 3}, -1, 1)}, [](const list& x) { return sine(pad(x[0], {1, -1}, {-2, 2}, 3, {1, 0})); });
+  check("slice", {reals({7, 3}, -1, 1)}, [](const list& x) { return sine(slice(x[0], {1, 0}, {7, 2}, {2, 1})); });
+  check("reverse", {reals({4, 3}, -1, 1)}, [](const list& x) { return reverse(x[0], {0, 1}) * sine(x[0]); });
+  check("roll", {reals({4, 3}, -1, 1)}, [](const list& x) { return roll(x[0], 3, 0) * sine(roll(x[0], -1, 1)); });
+  check("concatenate", {reals({4, 3}, -1, 1), reals({1, 3}, -1, 1)}, [](const list& x) {
+    const value both = concatenate({x[1], x[0], x[1]}, 0);
+    return both * both;
+  });
   check("shift by more than there is", {reals({4, 3}, -1, 1)}, [](const list& x) { return shift(x[0], 0, 5) + x[0]; });
   check("reshard", one, [](const list& x) { return tanh(reshard(x[0], split<"x", _>{})); });
   check("replicate", one, [](const list& x) { return replicate(x[0]) * x[0]; });

@@ -10,6 +10,43 @@
 
 // Random programs with shifts among the other operators: loops, fused operators, partial values around them.
 
+TEST_CASE("random programs with pad, slice, reverse, roll and concatenate equal the naive reference") {
+  const auto first = reference::setting("GSPMD_SEED", 1);
+  const auto count = reference::setting("GSPMD_PROGRAMS", 4000);
+  reference::random_options options;
+  options.maps = true;
+  std::uint64_t maps = 0, sending = 0, in_bodies = 0, partial = 0, ranges = 0;
+  for (auto seed = first; seed < first + count; ++seed) {
+    const reference::random_program program(seed, options);
+    const auto plan = gspmd::detail::make_plan(program.g, program.mesh);
+    const gspmd::detail::plan_view view(plan);
+    for (const auto& s : plan.steps) {
+      if (!gspmd::detail::is_mapped(s)) continue;
+      ++maps;
+      sending += s.bytes_sent > 0 ? 1 : 0;
+      in_bodies += s.times > 1 ? 1 : 0;
+      partial += view.result(s).layout.partial != 0 ? 1 : 0;
+      ranges += gspmd::detail::writes_into_operand(s) ? 1 : 0;
+      if (s.collective != gspmd::detail::collective_kind::collective_permute) FAIL_CHECK("another collective");
+    }
+    gspmd::simulated_communicator comm(program.device_count());
+    const auto wrong = reference::run_and_check(comm, program, view);
+    if (!wrong.empty()) FAIL_CHECK(wrong);
+    if (seed % 20 != 0) continue;
+    const auto on_threads = reference::run_and_check_on_threads(program, view);
+    if (!on_threads.empty()) FAIL_CHECK(on_threads);
+  }
+  std::printf("random maps: %llu, %llu of them send, %llu in loops, %llu of partial values, %llu into a range\n",
+              static_cast<unsigned long long>(maps), static_cast<unsigned long long>(sending),
+              static_cast<unsigned long long>(in_bodies), static_cast<unsigned long long>(partial),
+              static_cast<unsigned long long>(ranges));
+  CHECK(maps > count);
+  CHECK(sending > count / 4);
+  CHECK(in_bodies > count / 100);
+  CHECK(partial > count / 200);
+  CHECK(ranges > count / 10);
+}
+
 TEST_CASE("random programs with shifts equal the naive reference") {
   const auto first = reference::setting("GSPMD_SEED", 1);
   const auto count = reference::setting("GSPMD_PROGRAMS", 4000);

@@ -3,15 +3,23 @@
 
 #include <cstddef>
 #include <initializer_list>
+#include <span>
 #include <string_view>
 #include <type_traits>
 
 #include "gspmd/detail/ops/broadcast.hpp"
+#include "gspmd/detail/ops/concatenate.hpp"
+#include "gspmd/detail/ops/pad.hpp"
 #include "gspmd/detail/ops/reshape.hpp"
 #include "gspmd/detail/ops/reshard.hpp"
+#include "gspmd/detail/ops/reverse.hpp"
+#include "gspmd/detail/ops/roll.hpp"
 #include "gspmd/detail/ops/shift.hpp"
+#include "gspmd/detail/ops/slice.hpp"
 #include "gspmd/detail/ops/sources.hpp"
 #include "gspmd/detail/ops/transpose.hpp"
+#include "gspmd/detail/support/vec.hpp"
+#include "gspmd/error.hpp"
 #include "gspmd/program.hpp"
 #include "gspmd/sharding.hpp"
 
@@ -83,6 +91,121 @@ constexpr value reshape(value x, std::initializer_list<std::int64_t> shape, loca
 constexpr value shift(value x, int dim, std::int64_t offset, location at = location::current()) {
   if (!x.is_valid()) return {};
   return detail::made(detail::add_shift(*x.graph(), x.id(), detail::counted_dim(dim, x.rank()), offset, at), x);
+}
+
+namespace detail {
+
+using integer_list = std::span<const std::int64_t>;
+constexpr integer_list span_of(std::initializer_list<std::int64_t> list) { return {list.begin(), list.size()}; }
+/// The list, or `number` for every dim where it is empty.
+constexpr vec<std::int64_t> filled(std::initializer_list<std::int64_t> list, int rank, std::int64_t number) {
+  vec<std::int64_t> result;
+  for (const auto n : list) result.push_back(n);
+  if (list.size() == 0)
+    for (int d = 0; d < rank; ++d) result.push_back(number);
+  return result;
+}
+
+}  // namespace detail
+
+/// `x` with `low[d]` elements before and `high[d]` behind its elements along every dim d, and `interior[d]` between any two; all of
+/// them `number`. Negative numbers in low and high take elements away (StableHLO's `pad`). Extent n becomes
+/// low + n + (n-1) * interior + high; without `interior`, nothing comes between.
+///
+/// Where a padded dim is split, its shards are those of the result: devices send each other by collective_permute the elements
+/// that lie in another part of the result than of `x`; a device at most as many as its larger shard has, whole shards only
+/// where the extents differ much. No communication along other dims, and never a gather. Its gradient is a slice.
+///
+/// Errors, at compile time: lists that have not one number for each dim, a negative interior, a padding that takes away more than
+/// there is, a number that the element type does not hold.
+///
+///     auto framed = pad(x, {1, 1}, {1, 1});            // [8,8] -> [10,10]
+///     auto spread = pad(x, {0, 0}, {0, 0}, 0, {1, 0});  // [8,8] -> [15,8]: a row of zeros between any two
+constexpr value pad(value x, std::initializer_list<std::int64_t> low, std::initializer_list<std::int64_t> high,
+                    detail::written_number number = 0, std::initializer_list<std::int64_t> interior = {},
+                    location at = location::current()) {
+  if (!x.is_valid()) return {};
+  const auto between = detail::filled(interior, x.rank(), 0);
+  return detail::made(detail::add_pad(*x.graph(), x.id(), detail::span_of(low), detail::span_of(high),
+                                      detail::integer_list(between.data(), between.size()), number, at),
+                      x);
+}
+
+/// The elements of `x` whose index along every dim d is start[d], start[d] + stride[d], ..., below limit[d]: NumPy's
+/// `x[start:limit:stride]`, StableHLO's `slice`. Without `stride` all of them from start to before limit.
+///
+/// Where a sliced dim is split, its shards are those of the result: devices send each other by collective_permute the elements
+/// that lie in another part of the result than of `x`, a device at most as many as its shard has. No communication along
+/// other dims, and never a gather. Its gradient is a padding with zeros.
+///
+/// Errors, at compile time: lists that have not one number for each dim, a stride below 1, a range that is not inside of the dim.
+///
+///     auto inner = slice(x, {1, 1}, {7, 7});           // [8,8] -> [6,6]
+///     auto even = slice(x, {0, 0}, {8, 8}, {2, 1});     // [8,8] -> [4,8]: every other row
+constexpr value slice(value x, std::initializer_list<std::int64_t> start, std::initializer_list<std::int64_t> limit,
+                      std::initializer_list<std::int64_t> stride = {}, location at = location::current()) {
+  if (!x.is_valid()) return {};
+  const auto steps = detail::filled(stride, x.rank(), 1);
+  return detail::made(detail::add_slice(*x.graph(), x.id(), detail::span_of(start), detail::span_of(limit),
+                                        detail::integer_list(steps.data(), steps.size()), at),
+                      x);
+}
+
+/// `x` with the order of its elements turned round along the dims named: element i of a dim of n is element n - 1 - i of `x`.
+///
+/// Where such a dim is split, devices trade their shards by collective_permute, the first one with the last one and so on; a shard
+/// that is its own opposite stays. No communication along other dims. Its gradient is the reverse of the same dims.
+///
+/// Errors, at compile time: a dim that is not there, or named twice.
+///
+///     auto backwards = reverse(x, {0});
+constexpr value reverse(value x, std::initializer_list<int> dims, location at = location::current()) {
+  if (!x.is_valid()) return {};
+  detail::vec<int> counted;
+  for (const int d : dims) counted.push_back(detail::counted_dim(d, x.rank()));
+  return detail::made(detail::add_reverse(*x.graph(), x.id(), std::span<const int>(counted.data(), counted.size()), at), x);
+}
+
+/// `x` with its elements moved `by` places on along `dim`; what goes over the end comes in at the begin: NumPy's `roll(x, by, dim)`.
+/// Element i of the result is element i - by of `x`, counted round. Any number is right, also a negative one.
+///
+/// Where `dim` is split, a device gets what lies across the ends of its shard by collective_permute: with shards of s indices
+/// min(|by|, s) of them, round the end of the tensor too. No communication along other dims. Its gradient is the roll by -by.
+///
+/// Errors, at compile time: a dim that is not there.
+///
+///     auto east = roll(x, 1, -1);
+constexpr value roll(value x, std::int64_t by, int dim, location at = location::current()) {
+  if (!x.is_valid()) return {};
+  return detail::made(detail::add_roll(*x.graph(), x.id(), by, detail::counted_dim(dim, x.rank()), at), x);
+}
+
+/// The tensors one behind the other along `dim`: NumPy's and StableHLO's `concatenate`. Any number of them, of one element type,
+/// with the same extents along the other dims. Up to 8 are one operator; more are joined in groups of 8, and these again, so that
+/// each element is copied once for every level.
+///
+/// Where `dim` is split, the shards are those of the result: each tensor is one collective_permute, in which devices send the
+/// elements that lie in another part of the result than of the tensor. No communication along other dims, and never a gather. Its
+/// gradients are slices.
+///
+/// Errors, at compile time: no tensors, a dim that is not there, other extents or element types that differ.
+///
+///     auto both = concatenate({x, y}, 0);              // [8,4], [3,4] -> [11,4]
+constexpr value concatenate(std::span<const value> tensors, int dim, location at = location::current()) {
+  value first;
+  for (const auto& x : tensors) {
+    if (!x.is_valid()) return {};
+    if (first.graph() == nullptr) first = x;
+  }
+  if (!first.is_valid()) throw error("concatenate joins no tensors; name at least one");
+  detail::vec<int> ids;
+  for (const auto& x : tensors) ids.push_back(x.graph() == first.graph() ? x.id() : -1);
+  return detail::made(detail::add_concatenate(*first.graph(), std::span<const int>(ids.data(), ids.size()),
+                                              detail::counted_dim(dim, first.rank()), at),
+                      first);
+}
+constexpr value concatenate(std::initializer_list<value> tensors, int dim, location at = location::current()) {
+  return concatenate(std::span<const value>(tensors.begin(), tensors.size()), dim, at);
 }
 
 /// A tensor of one number, in the program that `like` belongs to. Its elements are of type T, without T of the number's own.

@@ -128,6 +128,7 @@ class interpreter {
     for (int d = 0; d < comm.local_count(); ++d) {
       from[d] = devices[d].read(plan_.operand(s, 0).where);
       to[d] = devices[d].write(plan_.result(s).where);
+      keep_operand(plan_, s, devices[d]);
     }
     with_element_type(s.type, [&](auto element) {
       using T = decltype(element);

@@ -90,6 +90,16 @@ inline void run_copy(const plan_view& plan, const plan_step& s, const device_mem
   }
 }
 
+/// What a movement into a range leaves as it was.
+inline void keep_operand(const plan_view& plan, const plan_step& s, const device_memory& device) {
+  if (!writes_into_operand(s)) return;
+  const auto& whole = plan.operand(s, 1);
+  const void* from = device.read(whole.where);
+  void* to = device.write(plan.result(s).where);
+  const auto bytes = static_cast<std::size_t>(elements(whole.local) * bytes_of(whole.type));
+  if (from != to && bytes > 0) std::memcpy(to, from, bytes);
+}
+
 /// Whether the devices take the first branch: their predicates are one value. One that differs, which a communicator that holds
 /// several devices can see, would make collectives wait for ever.
 inline bool holds(const plan_view& plan, const plan_step& s, const device_memory* devices, int count) {

@@ -269,6 +269,7 @@ void run_static_steps(const plan_view& plan, const static_action<Comm>* actions,
       for (int d = 0; d < count; ++d) {
         from[d] = devices[d].read(plan.operand(s, 0).where);
         to[d] = devices[d].write(plan.result(s).where);
+        keep_operand(plan, s, devices[d]);
       }
       a.collective(comm, *plan.mesh, a.description, from, to);
       for (int d = 0; d < count; ++d) clear_results(plan, s, devices[d]);

@@ -26,7 +26,7 @@ struct dim_map {
   std::int64_t from_first = 0, from_step = 1;  // a step of 0: no element becomes any
   std::int64_t to_first = 0, to_step = 1;      // at least 1
 
-  /// Element i of the result is element (a * i + b) / c of the operand, where c, from 1 to 2^31, divides that.
+  /// Element i of the result is element (a * i + b) / c of the operand, where c divides that; a is 1 or -1, or c is 1 to 2^31.
   static constexpr dim_map affine(int dim, std::int64_t a, std::int64_t b, std::int64_t c) {
     dim_map map;
     map.dim = static_cast<std::int8_t>(dim);
@@ -45,6 +45,14 @@ struct dim_map {
     if (map.to_first < 0) map.to_first += map.to_step;
     map.from_first = (a * map.to_first + b) / c;
     return map;
+  }
+  /// The map that brings every element back, where no two elements become the same one.
+  [[nodiscard]] constexpr dim_map inverse() const {
+    dim_map back{dim, wraps, to_first, to_step, from_first, from_step};
+    if (from_step > 0) return back;
+    back.from_step = from_step == 0 ? 0 : -to_step;
+    back.to_step = from_step == 0 ? 1 : -from_step;
+    return back;
   }
   friend constexpr bool operator==(const dim_map&, const dim_map&) = default;
 };

@@ -14,6 +14,7 @@ constexpr bool works_in_place(const plan_view& p, const plan_step& s, int o, int
   const auto& to = p.result(s, r);
   if (from.type != to.type || elements(from.local) != elements(to.local)) return false;
   if (s.what == action::copy || s.what == action::set_row) return o == 0;
+  if (writes_into_operand(s)) return o == 1;
   if (s.what == action::combine) return s.collective == collective_kind::all_reduce && s.operands.count == 1;
   if (s.what != action::fused) return false;
   const auto& group = p.groups[static_cast<std::size_t>(s.spec)];

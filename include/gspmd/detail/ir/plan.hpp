@@ -209,6 +209,8 @@ constexpr collective_origin origin_of(const plan_view& p, const plan_step& s) {
   const auto& n = p.nodes[static_cast<std::size_t>(s.node)];
   return {true, n.op, n.at.file, n.at.line};
 }
+/// A movement into a range of its second operand, which its result is otherwise.
+constexpr bool writes_into_operand(const plan_step& s) { return s.what == action::move && s.operands.count == 2; }
 constexpr bool is_mapped(const plan_step& s) { return s.what == action::move && s.spec >= 0; }
 constexpr const index_map& map_of(const plan_view& p, const plan_step& s) { return p.maps[static_cast<std::size_t>(s.spec)]; }
 constexpr movement movement_of(const plan_view& p, const plan_step& s) {

@@ -9,16 +9,21 @@
 #include <boost/mp11/list.hpp>
 
 #include "gspmd/detail/ops/broadcast.hpp"
+#include "gspmd/detail/ops/concatenate.hpp"
 #include "gspmd/detail/ops/einsum.hpp"
 #include "gspmd/detail/ops/elementwise.hpp"
 #include "gspmd/detail/ops/local.hpp"
 #include "gspmd/detail/ops/operator.hpp"
+#include "gspmd/detail/ops/pad.hpp"
 #include "gspmd/detail/ops/reduce.hpp"
 #include "gspmd/detail/ops/regions.hpp"
 #include "gspmd/detail/ops/reshape.hpp"
 #include "gspmd/detail/ops/reshard.hpp"
+#include "gspmd/detail/ops/reverse.hpp"
+#include "gspmd/detail/ops/roll.hpp"
 #include "gspmd/detail/ops/rows.hpp"
 #include "gspmd/detail/ops/shift.hpp"
+#include "gspmd/detail/ops/slice.hpp"
 #include "gspmd/detail/ops/source_ops.hpp"
 #include "gspmd/detail/ops/transpose.hpp"
 #ifdef GSPMD_TEST_OPERATORS_HEADER

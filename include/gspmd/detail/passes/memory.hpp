@@ -11,7 +11,8 @@ namespace gspmd::detail {
 /// arena per device.
 ///
 /// 1. A value lives from the step that makes it to the last step that reads it, or a reshape of it.
-/// 2. An all_reduce, and an elementwise loop whose result has the size of an operand that dies there, work in place.
+/// 2. An all_reduce, a movement into a range, and an elementwise loop whose result has the size of an operand that dies there, work
+///    in place.
 /// 3. An output that an elementwise loop makes may lie over any input of its kind that this loop is the last to read (an updated
 ///    weight): nothing else is put into such an output (match_inputs.hpp).
 /// 4. What a loop reads from outside lives until the loop ends. What follows a carried value in the next iteration is made in
@@ -113,13 +114,14 @@ class memory_planner {
     }
   }
   [[nodiscard]] static constexpr bool may_work_in_place(const plan_step& s) {
-    return s.what == action::fused || s.what == action::set_row || s.what == action::copy ||
+    return s.what == action::fused || s.what == action::set_row || s.what == action::copy || writes_into_operand(s) ||
            (s.what == action::combine && s.collective == collective_kind::all_reduce);
   }
   /// True when a step that may work in place is done with each element of operand `k` before it writes there.
   [[nodiscard]] constexpr bool may_overwrite(int i, int k) {
     const auto& s = plan_.steps[i];
     if (s.what == action::fused) return reads_once_in_order(i, k);
+    if (writes_into_operand(s)) return k == 1 && root(slot(s.operands, 0)) != root(slot(s.operands, 1));
     if (s.what == action::set_row)
       return k == 0 && root(slot(s.operands, 1)) != root(slot(s.operands, 0)) &&
              root(slot(s.operands, 2)) != root(slot(s.operands, 0));

@@ -117,7 +117,7 @@ class step_orderer {
     for (int i = 0; i < step_count_; ++i) {
       const auto& s = steps_[i];
       in_place_[i] = s.results.count == 1 && s.operands.count > 0 &&
-                             (s.what == action::fused || s.what == action::set_row ||
+                             (s.what == action::fused || s.what == action::set_row || writes_into_operand(s) ||
                               (s.what == action::combine && s.collective == collective_kind::all_reduce && s.operands.count == 1))
                          ? 1
                          : 0;

@@ -18,6 +18,7 @@ enum class mistake : std::uint8_t {
   number,           // one that its tensor's type does not hold
   dim,              // a dim that is not there, or named twice
   element_count,    // reshape
+  bounds,           // what pad or slice takes or leaves
   annotation_rank,  // a sharding with another number of dims than its tensor
   unknown_axis,
   axis_used_twice,

@@ -122,6 +122,9 @@ consteval void refuse() {
         "gspmd: a dim is named that the tensor does not have, or not as the operator wants; dims count from 0; see message<>");
   else if constexpr (Broken == mistake::element_count)
     static_assert(accepted<Message>, "gspmd: reshape keeps the number of elements; see message<>");
+  else if constexpr (Broken == mistake::bounds)
+    static_assert(accepted<Message>,
+                  "gspmd: a slice or padding takes more than a dim has, or has a stride that leads nowhere; see message<>");
   else if constexpr (Broken == mistake::annotation_rank)
     static_assert(accepted<Message>,
                   "gspmd: a sharding has one entry for each dim of its tensor, _ for a dim that is not split; see message<>");

@@ -1,0 +1,115 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <span>
+
+#include "gspmd/detail/ops/reshape.hpp"
+#include "gspmd/detail/ops/slice.hpp"
+#include "gspmd/detail/support/vec.hpp"
+
+namespace gspmd::detail {
+
+/// Adds the operands, one behind the other along `dim`. More than an operator takes are joined in groups, and these again.
+constexpr int add_concatenate(graph& g, std::span<const int> operands, int dim, location at) {
+  vec<int> left;
+  for (const int o : operands) {
+    if (o < 0) return -1;
+    left.push_back(o);
+  }
+  if (left.empty()) return g.fail(at, "concatenate", mistake::operand_count, "joins no tensors; name at least one");
+  const node first = g.nodes[static_cast<std::size_t>(left[0])];
+  if (dim < 0 || dim >= first.shape.count)
+    return g.fail(at, "concatenate", mistake::dim,
+                  text("dim ") << dim << " is not a dim of " << shape_text(first.shape) << "; dims count from 0");
+  for (std::size_t k = 1; k < left.size(); ++k) {
+    const node& x = g.nodes[static_cast<std::size_t>(left[k])];
+    if (x.type != first.type)
+      return g.fail(at, "concatenate", mistake::type,
+                    text("joins ") << name_of(first.type) << " and, as operand " << static_cast<std::int64_t>(k) << ", "
+                                   << name_of(x.type) << "; convert one of them");
+    bool fits = x.shape.count == first.shape.count;
+    for (int d = 0; d < first.shape.count && fits; ++d) fits = d == dim || x.shape[d] == first.shape[d];
+    if (!fits)
+      return g.fail(at, "concatenate", mistake::extent,
+                    text("joins ") << shape_text(first.shape) << " and, as operand " << static_cast<std::int64_t>(k) << ", "
+                                   << shape_text(x.shape) << " along dim " << dim << "; their other extents must be equal");
+  }
+  if (left.size() == 1) return add_reshape(g, left[0], first.shape, at);
+  while (left.size() > 1) {
+    vec<int> joined;
+    for (std::size_t k = 0; k < left.size();) {
+      node n = source(code_of<concatenate_op>, first.type, first.shape, at);
+      n.shape[dim] = 0;
+      for (; k < left.size() && n.operands.count < max_map_arity; ++k) {
+        n.operands.push_back(left[k]);
+        n.shape[dim] = saturating_add(n.shape[dim], g.nodes[static_cast<std::size_t>(left[k])].shape[dim]);
+      }
+      n.attributes.push_back(dim);
+      joined.push_back(n.operands.count == 1 ? n.operands[0] : g.add_sized(n));
+      if (joined.back() < 0) return -1;
+    }
+    left = std::move(joined);
+  }
+  return left[0];
+}
+
+/// A split of the joined dim stays: each operand is a movement into its range of the result.
+struct concatenate_op {
+  static constexpr bool owns(opcode op) { return op == code_of<concatenate_op>; }
+  static constexpr origin made = origin::shards;
+  static constexpr realisation runs = realisation::steps;
+  static constexpr completion_rounds completes{.forward = 0, .backward = 0};
+  static constexpr bool uniform = true;
+  static constexpr bool keeps_slices = true;
+  static constexpr bool may_cut_axes = false;
+  static constexpr replication_words replication = ordinary_replication;
+
+  static constexpr std::int64_t begin_of(const graph& g, const node& n, int operand) {
+    std::int64_t begin = 0;
+    for (int k = 0; k < operand; ++k) begin += operand_of(g, n, k).shape[attribute_dim(n, 0)];
+    return begin;
+  }
+
+  static constexpr void rule(const graph& g, const node& n, op_rule& r) {
+    extents least = n.shape;
+    for (int k = 0; k < n.operands.count; ++k) {
+      const auto extent = operand_of(g, n, k).shape[attribute_dim(n, 0)];
+      if (extent < least[attribute_dim(n, 0)]) least[attribute_dim(n, 0)] = extent;
+    }
+    uniform_rule(least, r);
+  }
+  static constexpr partial_rule partial(const node&, int, monoid) { return partial_rule::all; }
+  static constexpr int reads(const node& n) { return n.operands.count; }
+  static constexpr bool is_made_again(const node&) { return false; }
+  static constexpr bool may_go_round_ring(const node&) { return false; }
+  static constexpr int movements(const node& n) { return n.operands.count; }
+  static constexpr index_map map(const graph& g, const node& n, int k) {
+    index_map map;
+    map.dims.push_back(dim_map::affine(attribute_dim(n, 0), 1, -begin_of(g, n, k), 1));
+    map.outside = outside_rule::keep;
+    return map;
+  }
+  static constexpr std::int64_t flops(const graph&, const mesh_shape&, const local_program&, const local_op&) { return 0; }
+  static constexpr scalar_op in_loop(const graph&, const node&) { return {}; }
+  static constexpr dim_places lies_along(const graph&, const node&) { return {}; }
+  static constexpr void name_dim(text&, const graph&, const node&, int, int) {}
+  /// Every operand gets its range.
+  template <class Builder>
+  static constexpr void gradient(Builder& b, const node& n) {
+    for (int k = 0; k < n.operands.count; ++k) {
+      const extents shape = operand_of(b.program(), n, k).shape;
+      vec<dim_map> dims;
+      dims.push_back(dim_map::affine(attribute_dim(n, 0), 1, begin_of(b.program(), n, k), 1));
+      b.send(k, add_mapped(b.program(), code_of<slice_op>, b.dy().id(), shape, dims, 0, n.at));
+    }
+  }
+  template <class Lowering>
+  static constexpr void lower(Lowering& l, const local_op& op) {
+    l.move(op);
+  }
+  static void describe(std::string& t, const plan_view& plan, const plan_step* step) {
+    if (step != nullptr) t += "(dim " + std::to_string(map_of(plan, *step).dims[0].dim) + ')';
+  }
+};
+
+}  // namespace gspmd::detail

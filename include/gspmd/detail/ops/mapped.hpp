@@ -1,0 +1,122 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <bit>
+
+#include "gspmd/detail/ir/index_map.hpp"
+#include "gspmd/detail/ops/operator.hpp"
+#include "gspmd/detail/ops/reshape.hpp"
+#include "gspmd/detail/ops/sources.hpp"
+#include "gspmd/detail/support/vec.hpp"
+
+/// What pad, slice, reverse and roll share: the result is the operand, its elements moved along some dims by an affine map.
+namespace gspmd::detail {
+
+/// Adds such an operator; more dims than a map has room for take several. `value` is what the rest of the result is.
+constexpr int add_mapped(graph& g, opcode op, int operand, const extents& shape, const vec<dim_map>& dims, written_number value,
+                         location at) {
+  if (dims.empty()) return add_reshape(g, operand, shape, at);
+  const extents from = g.nodes[static_cast<std::size_t>(operand)].shape;
+  node n = source(op, g.nodes[static_cast<std::size_t>(operand)].type, from, at);
+  n.real = value.real;
+  n.integer = value.integer;
+  for (std::size_t i = 0; i < dims.size() && operand >= 0;) {
+    n.attributes.clear();
+    for (int count = 0; i < dims.size() && count < max_mapped_dims; ++i, ++count) {
+      const dim_map& d = dims[i];
+      n.shape[d.dim] = shape[d.dim];
+      for (const std::int64_t a : {std::int64_t{d.dim}, std::int64_t{d.wraps}, d.from_first, d.from_step, d.to_first, d.to_step})
+        n.attributes.push_back(a);
+    }
+    n.operands.clear();
+    n.operands.push_back(operand);
+    operand = g.add_sized(n);
+  }
+  return operand;
+}
+
+/// The maps of its dims again.
+constexpr inline_vec<dim_map, max_mapped_dims> maps_of(const node& n) {
+  inline_vec<dim_map, max_mapped_dims> maps;
+  for (int i = 0; i < n.attributes.count; i += 6) {
+    const std::int64_t* const a = n.attributes.items + i;
+    maps.push_back({static_cast<std::int8_t>(a[0]), a[1] != 0, a[2], a[3], a[4], a[5]});
+  }
+  return maps;
+}
+
+/// The bits of a constant's element.
+constexpr std::uint64_t bits_of(dtype type, double real, std::int64_t integer) {
+  switch (type) {
+    case dtype::f32: return std::bit_cast<std::uint32_t>(static_cast<float>(real));
+    case dtype::f64: return std::bit_cast<std::uint64_t>(real);
+    case dtype::s32: return static_cast<std::uint32_t>(integer);
+    default: return static_cast<std::uint64_t>(integer);
+  }
+}
+
+/// The facts of such operators, but for how they are described, and which one the gradient is: `inverse`.
+template <class Self>
+struct mapped_op {
+  static constexpr bool owns(opcode op) { return op == code_of<Self>; }
+  static constexpr origin made = origin::shards;
+  static constexpr realisation runs = realisation::steps;
+  static constexpr completion_rounds completes{.forward = 0, .backward = 0};
+  static constexpr bool uniform = true;
+  static constexpr bool keeps_slices = true;
+  static constexpr bool may_cut_axes = false;
+  static constexpr replication_words replication = ordinary_replication;
+
+  /// A dim keeps its splits, though operand and result have other extents.
+  static constexpr void rule(const graph& g, const node& n, op_rule& r) {
+    extents least = n.shape;
+    const extents& from = operand_of(g, n, 0).shape;
+    for (int d = 0; d < least.count; ++d) least[d] = from[d] < least[d] ? from[d] : least[d];
+    uniform_rule(least, r);
+  }
+  /// What is added to the sums of all devices must be no more in all of them together.
+  static constexpr partial_rule partial(const node& n, int, monoid kind) {
+    const bool is_zero = n.real == 0 && n.integer == 0;
+    return is_zero || (kind != monoid::add && kind != monoid::multiply) ? partial_rule::any : partial_rule::none;
+  }
+  static constexpr int reads(const node& n) { return n.operands.count; }
+  static constexpr bool is_made_again(const node&) { return false; }
+  static constexpr bool may_go_round_ring(const node&) { return false; }
+  static constexpr int movements(const node&) { return 1; }
+  static constexpr index_map map(const graph&, const node& n, int) {
+    index_map map;
+    map.dims = maps_of(n);
+    map.fill = bits_of(n.type, n.real, n.integer);
+    return map;
+  }
+  static constexpr std::int64_t flops(const graph&, const mesh_shape&, const local_program&, const local_op&) { return 0; }
+  static constexpr scalar_op in_loop(const graph&, const node&) { return {}; }
+  static constexpr dim_places lies_along(const graph&, const node&) { return {}; }
+  static constexpr void name_dim(text&, const graph&, const node&, int, int) {}
+  /// Every element that went somewhere gets what came there.
+  template <class Builder>
+  static constexpr void gradient(Builder& b, const node& n) {
+    vec<dim_map> back;
+    for (const auto& d : maps_of(n)) back.push_back(d.inverse());
+    const extents shape = operand_of(b.program(), n, 0).shape;
+    b.send(0, add_mapped(b.program(), Self::inverse(), b.dy().id(), shape, back, 0, n.at));
+  }
+  template <class Lowering>
+  static constexpr void lower(Lowering& l, const local_op& op) {
+    l.move(op);
+  }
+  /// `(dim 0` and what `add` says of it, then the other dims likewise.
+  template <class Add>
+  static void describe_dims(std::string& t, const plan_view& plan, const plan_step* step, Add add) {
+    if (step == nullptr) return;
+    const auto& map = map_of(plan, *step);
+    for (int i = 0; i < map.dims.count; ++i) {
+      const auto& d = map.dims[i];
+      t += (i == 0 ? "(dim " : ", dim ") + std::to_string(d.dim);
+      add(d, plan.operand(*step, 0).global[d.dim], plan.result(*step).global[d.dim]);
+    }
+    t += ')';
+  }
+};
+
+}  // namespace gspmd::detail

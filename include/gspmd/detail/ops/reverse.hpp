@@ -1,0 +1,37 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <span>
+
+#include "gspmd/detail/ops/mapped.hpp"
+
+namespace gspmd::detail {
+
+/// Adds the operand with some dims turned round: element i of such a dim is element n - 1 - i.
+constexpr int add_reverse(graph& g, int operand, std::span<const int> turned, location at) {
+  if (operand < 0) return -1;
+  const extents shape = g.nodes[static_cast<std::size_t>(operand)].shape;
+  dim_mask seen = 0;
+  vec<dim_map> dims;
+  for (const int d : turned) {
+    if (d < 0 || d >= shape.count)
+      return g.fail(at, "reverse", mistake::dim,
+                    text("dim ") << d << " is not a dim of " << shape_text(shape) << "; dims count from 0");
+    if ((seen & dim_bit(d)) != 0)
+      return g.fail(at, "reverse", mistake::dim,
+                    text("names dim ") << d << " of " << shape_text(shape) << " twice; name it once");
+    seen |= dim_bit(d);
+    dims.push_back(dim_map::affine(d, -1, shape[d] - 1, 1));
+  }
+  return add_mapped(g, code_of<reverse_op>, operand, shape, dims, 0, at);
+}
+
+/// A split of a reversed dim stays: the first part and the last one trade places.
+struct reverse_op : mapped_op<reverse_op> {
+  static constexpr opcode inverse() { return code_of<reverse_op>; }
+  static void describe(std::string& t, const plan_view& plan, const plan_step* step) {
+    describe_dims(t, plan, step, [](const dim_map&, std::int64_t, std::int64_t) {});
+  }
+};
+
+}  // namespace gspmd::detail

@@ -1,0 +1,24 @@
+// SPDX-License-Identifier: Apache-2.0
+// expect: gspmd: a dim is named that the tensor does not have, or not as the operator wants
+// expect: reverse at reverse.cpp:
+// expect: names dim 1
+#include <gspmd/gspmd.hpp>
+
+using namespace gspmd;
+
+using four = mesh<axis<"x", 4>>;
+
+constexpr auto turned = [](auto x) {
+#ifdef FIXED
+  return reverse(x, {0, 1});
+#else
+  return reverse(x, {1, 1});
+#endif
+};
+using step = compile<turned, four, in<float, dims<64, 512>, split<"x", _>>>;
+
+int main() {
+  array<float> x({64, 512});
+  auto y = run<step>(simulated{}, x);  // <- here
+  return y[0] > 0;
+}
