@@ -122,7 +122,7 @@ class compile {
   template <collective_kind Kind>
   static constexpr std::int64_t bytes_sent_in = detail::total_bytes(program::view, detail::of_kind(Kind));
   /// In how many messages, by the same algorithms: among n devices n-1 for all_gather, reduce_scatter and all_to_all, 2(n-1)
-  /// for all_reduce, one for collective_permute (two for some shifts), n-1 where the shards of an operand go round a ring.
+  /// for all_reduce, one for collective_permute (more where a shift, slice or the like needs several devices), n-1 where the shards of an operand go round a ring.
   static constexpr std::int64_t messages_sent_per_device = detail::total_messages(program::view);
   template <fixed_string Axis>
   static constexpr std::int64_t messages_sent_over = detail::total_messages(program::view, over_axis<Axis>());

@@ -97,10 +97,9 @@ inline movement_route route_of(const mesh_shape& mesh, const movement& m, const 
   movement_route route;
   const auto n = mesh.size_of(m.axes);
   const auto shard = elements(local_extents(mesh, m.from_global, m.from));
-  const auto target = target_of(mesh, m, me);
+  const auto target = target_of(mesh, m, me, [&](const placed_box& gap) { route.gaps.push_back(route.boxes.add(gap)); });
   const auto turns = turns_of(m);
   const auto peer_at = [&](std::int64_t j) { return group_member(mesh, m.axes, me, j); };
-  for_each_gap(mesh, m, me, [&](const placed_box& gap) { route.gaps.push_back(route.boxes.add(gap)); });
   if (m.map != nullptr) route.fill = m.map->fill;
   route.memory = packing_of(mesh, m);
   route.shard_elems = route.block_elems = shard;

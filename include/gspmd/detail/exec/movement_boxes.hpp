@@ -15,19 +15,47 @@
 ///     the second device needs steps 2,3; the members hold 0 | 1 | 2,3: all from the third one, its elements 5 and 7
 namespace gspmd::detail {
 
-/// The shard of a movement's result.
-inline buffer_layout target_of(const mesh_shape& mesh, const movement& m, const coordinates& at) {
+/// The shard of a movement's result. Calls `fill(box)` for boxes of elements that no element of the operand becomes, if they are to
+/// be filled: those before, behind and between the steps along one dim, where the dims before it have steps.
+template <class Fill>
+inline buffer_layout target_of(const mesh_shape& mesh, const movement& m, const coordinates& at, Fill fill) {
   auto target = layout_of(mesh, m.to_global, m.to, at);
-  if (m.map == nullptr) return target;
+  if (m.map == nullptr || !target.held.any()) return target;
+  const auto gap = [&](int d, std::int64_t begin, std::int64_t end) {
+    if (begin >= end || m.map->outside == outside_rule::keep) return;
+    auto box = target.held;
+    box.begin[d] = begin;
+    box.end[d] = end;
+    fill(place(box, packed(box), target));
+  };
   for (const auto& map : m.map->dims) {
     const int d = map.dim;
-    const auto steps = steps_to(map, target.held.begin[d], target.held.end[d]);
-    target.first[d] += map.to_first;
+    const auto extent = m.from_global[d];
+    const auto begin = target.held.begin[d], end = target.held.end[d];
+    auto steps = steps_to(map, begin, end);
+    if (extent == 0 || map.from_step == 0) steps.end = steps.begin;
+    else if (!map.wraps) steps = intersect(steps, steps_from(map, extent, 0, 0, extent));
+    if (steps.size() <= 0) {
+      gap(d, begin, end);
+      target.held.end[d] = begin;
+      return target;
+    }
+    gap(d, begin, map.to_first + map.to_step * steps.begin);
+    gap(d, map.to_first + map.to_step * (steps.end - 1) + 1, end);
+    const auto origin = target.first[d];
     target.step[d] = map.to_step;
+    for (std::int64_t between = 1; between < map.to_step; ++between) {
+      target.first[d] = origin + map.to_first + between;
+      gap(d, steps.begin, steps.end - 1);
+    }
+    target.first[d] = origin + map.to_first;
     target.held.begin[d] = steps.begin;
     target.held.end[d] = steps.end;
   }
   return target;
+}
+inline buffer_layout target_of(const mesh_shape& mesh, const movement& m, const coordinates& at) {
+  return target_of(mesh, m, at, [](const placed_box&) {});
 }
 
 /// How often a map that wraps brings a member and a device together; what follows is done for each of these turns.
@@ -37,6 +65,10 @@ inline std::int64_t turns_of(const movement& m) { return m.map == nullptr ? 1 : 
 template <class Visit>
 inline void for_each_map(const movement& m, std::int64_t number, Visit visit) {
   for (const auto& map : m.map->dims) {
+    if (!map.wraps) {
+      visit(map, std::int64_t{0});
+      continue;
+    }
     const auto turns = turns_of(map, m.from_global[map.dim], m.to_global[map.dim]);
     visit(map, turns.begin + number % turns.size());
     number /= turns.size();
@@ -59,25 +91,25 @@ inline buffer_layout source_of(const mesh_shape& mesh, const movement& m, const 
   return source;
 }
 
-/// Where the device is that holds a part of a dim, of those that differ from the one at `at` along this dim only.
-inline coordinates holder_of(const mesh_shape& mesh, const sharding& s, int dim, std::int64_t part, coordinates at) {
+/// Moves `at` to the device that holds a part of a dim.
+inline void move_to_holder(const mesh_shape& mesh, const sharding& s, int dim, std::int64_t part, coordinates& at) {
   for (int i = s.splits.count - 1; i >= 0; --i) {
     if (s.splits[i].dim != dim) continue;
     const int axis = s.splits[i].axis;
     at[axis] = static_cast<std::int32_t>(part % mesh.sizes[axis]);
     part /= mesh.sizes[axis];
   }
-  return at;
 }
 
 /// Of a movement with a map: calls `visit(coordinates)` for the members that may hold something of `target`, in one of its turns.
-/// Of large groups these are few.
+/// Of large groups these are few. `holder` is where the device itself is.
 template <class Visit>
-inline void for_each_holder(const mesh_shape& mesh, const movement& m, const buffer_layout& target, const coordinates& me,
+inline void for_each_holder(const mesh_shape& mesh, const movement& m, const buffer_layout& target, coordinates holder,
                             std::int64_t turn, Visit visit) {
-  coordinates found[max_mapped_dims + 1];
-  found[0] = me;
-  index_range parts[max_mapped_dims];
+  struct {
+    int dim;
+    std::int64_t first, last, at;  // parts
+  } along[max_mapped_dims];
   int rank = 0;
   bool any = true;
   for_each_map(m, turn, [&](const dim_map& map, std::int64_t round) {
@@ -86,60 +118,21 @@ inline void for_each_holder(const mesh_shape& mesh, const movement& m, const buf
         intersect(steps_from(map, extent, round, 0, extent), index_range{target.held.begin[map.dim], target.held.end[map.dim]});
     any = any && steps.size() > 0;
     if (!any) return;
-    const auto first = map.from_first - round * extent + map.from_step * steps.begin;
-    const auto last = first + map.from_step * (steps.size() - 1);
     const auto shard = shard_extent(extent, parts_of(mesh, m.from, map.dim));
-    parts[rank++] = first < last ? index_range{first / shard, last / shard} : index_range{last / shard, first / shard};
+    const auto first = map.from_first - round * extent + map.from_step * steps.begin;
+    const auto a = first / shard, b = (first + map.from_step * (steps.size() - 1)) / shard;
+    along[rank++] = {map.dim, a < b ? a : b, a < b ? b : a, a < b ? a : b};
+    move_to_holder(mesh, m.from, map.dim, along[rank - 1].first, holder);
   });
   if (!any) return;
-  std::int64_t at[max_mapped_dims];
-  int k = 0;
-  for (int d = 0; d < rank; ++d) at[d] = parts[d].begin;
-  while (true) {
-    for (; k < rank; ++k) found[k + 1] = holder_of(mesh, m.from, m.map->dims[k].dim, at[k], found[k]);
-    visit(found[rank]);
-    for (k = rank - 1; k >= 0; --k) {
-      if (++at[k] <= parts[k].end) break;
-      at[k] = parts[k].begin;
-    }
-    if (k < 0) return;
-  }
-}
-
-/// Calls `visit(box)` for boxes that hold the elements of a device's result that no element of the operand becomes, if they are to be
-/// filled: before, behind and between the steps along one dim, where the dims before it have steps.
-template <class Visit>
-inline void for_each_gap(const mesh_shape& mesh, const movement& m, const coordinates& me, Visit visit) {
-  if (m.map == nullptr || m.map->outside == outside_rule::keep) return;
-  auto target = layout_of(mesh, m.to_global, m.to, me);
-  if (!target.held.any()) return;
-  const auto show = [&](int d, std::int64_t begin, std::int64_t end) {
-    if (begin >= end) return;
-    auto box = target.held;
-    box.begin[d] = begin;
-    box.end[d] = end;
-    visit(place(box, packed(box), target));
-  };
-  for (const auto& map : m.map->dims) {
-    const int d = map.dim;
-    const auto extent = m.from_global[d];
-    const auto begin = target.held.begin[d], end = target.held.end[d];
-    auto steps = steps_to(map, begin, end);
-    if (extent == 0 || map.from_step == 0) steps.end = steps.begin;
-    else if (!map.wraps) steps = intersect(steps, steps_from(map, extent, 0, 0, extent));
-    if (steps.size() <= 0) return show(d, begin, end);
-    const auto first = map.to_first + map.to_step * steps.begin, last = map.to_first + map.to_step * (steps.end - 1);
-    show(d, begin, first);
-    show(d, last + 1, end);
-    const auto origin = target.first[d];
-    target.step[d] = map.to_step;
-    for (std::int64_t between = 1; between < map.to_step; ++between) {
-      target.first[d] = origin + map.to_first + between;
-      show(d, steps.begin, steps.end - 1);
-    }
-    target.first[d] = origin + map.to_first;
-    target.held.begin[d] = steps.begin;
-    target.held.end[d] = steps.end;
+  visit(static_cast<const coordinates&>(holder));
+  for (int k = 0; k < rank;) {
+    auto& dim = along[k];
+    const bool goes_on = dim.at < dim.last;
+    dim.at = goes_on ? dim.at + 1 : dim.first;
+    move_to_holder(mesh, m.from, dim.dim, dim.at, holder);
+    if (goes_on) visit(static_cast<const coordinates&>(holder));
+    k = goes_on ? 0 : k + 1;
   }
 }
 

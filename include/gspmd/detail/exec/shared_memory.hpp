@@ -67,8 +67,7 @@ inline void fill_bytes(void* out, std::uint64_t bits, const placed_box& placed, 
 /// Fills `out` of the device at `me`; peer_in(j) is the input of member j.
 inline void move_from_peers(const mesh_shape& mesh, const movement& m, const coordinates& me, peer_inputs peer_in, void* out,
                             std::int64_t bytes_per_elem) {
-  for_each_gap(mesh, m, me, [&](const placed_box& gap) { fill_bytes(out, m.map->fill, gap, bytes_per_elem); });
-  const auto target = target_of(mesh, m, me);
+  const auto target = target_of(mesh, m, me, [&](const placed_box& gap) { fill_bytes(out, m.map->fill, gap, bytes_per_elem); });
   if (!target.held.any()) return;
   const bool streaming = can_stream && target.held.elems() * bytes_per_elem >= stream_from_bytes;
   const auto copy_from = [&](std::int64_t j, const coordinates& peer, std::int64_t turn) {
