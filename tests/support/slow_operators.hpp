@@ -1,0 +1,223 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <algorithm>
+#include <cmath>
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+#include <limits>
+#include <random>
+#include <vector>
+
+#include "gspmd/detail/exec/fused_dynamic.hpp"
+
+/// The meaning of the elementwise operators, said once more and slowly: one value at a time, of any type.
+namespace slow_operators {
+
+using namespace gspmd;
+using namespace gspmd::detail;
+
+__extension__ typedef __int128 wide;
+
+// One value of any type.
+struct value {
+  dtype type = dtype::f32;
+  double real = 0;           // of floats
+  std::int64_t integer = 0;  // of the rest
+};
+
+inline double as_type(dtype type, double x) { return type == dtype::f32 ? static_cast<double>(static_cast<float>(x)) : x; }
+inline value floating(dtype type, double x) { return {type, as_type(type, x), 0}; }
+inline value wrapped(dtype type, wide x) {
+  const auto low = static_cast<std::uint64_t>(x);
+  return {type, 0,
+          type == dtype::s32 ? static_cast<std::int32_t>(static_cast<std::uint32_t>(low)) : static_cast<std::int64_t>(low)};
+}
+inline value truth(bool x) { return {dtype::pred, 0, x ? 1 : 0}; }
+
+inline value naive_convert(dtype to, const value& x) {
+  if (is_floating(to))
+    return is_floating(x.type) ? floating(to, x.real)
+           : to == dtype::f32  ? value{to, static_cast<double>(static_cast<float>(x.integer)), 0}
+                               : value{to, static_cast<double>(x.integer), 0};
+  if (to == dtype::pred) return truth(is_floating(x.type) ? x.real != 0 : x.integer != 0);
+  if (!is_floating(x.type)) return wrapped(to, x.integer);
+  if (std::isnan(x.real)) return {to, 0, 0};
+  const std::int64_t most =
+      to == dtype::s32 ? std::numeric_limits<std::int32_t>::max() : std::numeric_limits<std::int64_t>::max();
+  const std::int64_t least = -most - 1;
+  if (x.real >= std::ldexp(1.0, to == dtype::s32 ? 31 : 63)) return {to, 0, most};
+  if (x.real <= static_cast<double>(least)) return {to, 0, least};
+  return {to, 0, static_cast<std::int64_t>(x.real)};
+}
+
+inline value naive_unary(opcode code, dtype to, const value& x) {
+  if (code == opcode::convert) return naive_convert(to, x);
+  const dtype t = x.type;
+  if (!is_floating(t)) {
+    const wide i = x.integer;
+    switch (code) {
+      case opcode::abs: return wrapped(t, i < 0 ? -i : i);
+      case opcode::negate: return wrapped(t, -i);
+      case opcode::sign: return wrapped(t, i > 0 ? 1 : i < 0 ? -1 : 0);
+      case opcode::relu: return wrapped(t, i > 0 ? i : 0);
+      default: return t == dtype::pred ? truth(i == 0) : wrapped(t, -i - 1);  // not
+    }
+  }
+  const double r = x.real;
+  switch (code) {
+    case opcode::abs: return floating(t, std::signbit(r) ? -r : r);
+    case opcode::negate: return floating(t, -r);
+    case opcode::sign: return floating(t, r > 0 ? 1 : r < 0 ? -1 : r);
+    case opcode::relu: return floating(t, std::isnan(r) ? r : r > 0 ? r : 0);
+    case opcode::exponential: return floating(t, std::exp(r));
+    case opcode::log: return floating(t, std::log(r));
+    case opcode::sqrt: return t == dtype::f32 ? floating(t, std::sqrt(static_cast<float>(r))) : floating(t, std::sqrt(r));
+    case opcode::rsqrt:
+      return t == dtype::f32 ? floating(t, 1.0f / std::sqrt(static_cast<float>(r))) : floating(t, 1 / std::sqrt(r));
+    case opcode::tanh: return floating(t, std::tanh(r));
+    case opcode::logistic: return floating(t, static_cast<double>(1 / (1 + std::exp(-static_cast<long double>(r)))));
+    case opcode::sine: return floating(t, std::sin(r));
+    case opcode::cosine: return floating(t, std::cos(r));
+    case opcode::floor: return floating(t, std::floor(r));
+    default: return floating(t, std::ceil(r));
+  }
+}
+
+inline value naive_binary(opcode code, const value& a, const value& b) {
+  const dtype t = a.type;
+  const bool is_real = is_floating(t);
+  const bool nan = is_real && (std::isnan(a.real) || std::isnan(b.real));
+  const bool less = is_real ? a.real < b.real : a.integer < b.integer;
+  const bool equal = is_real ? a.real == b.real : a.integer == b.integer;
+  const wide i = a.integer, j = b.integer;
+  switch (code) {
+    case opcode::compare_eq: return truth(equal);
+    case opcode::compare_ne: return truth(!equal);
+    case opcode::compare_lt: return truth(less);
+    case opcode::compare_le: return truth(less || equal);
+    case opcode::compare_gt: return truth(!nan && !less && !equal);
+    case opcode::compare_ge: return truth(!nan && !less);
+    case opcode::maximum: return nan ? floating(t, std::nan("")) : less || equal ? b : a;  // 0.0 and -0.0: the second one
+    case opcode::minimum: return nan ? floating(t, std::nan("")) : less ? a : b;
+    case opcode::and_: return t == dtype::pred ? truth(i != 0 && j != 0) : value{t, 0, a.integer & b.integer};
+    case opcode::or_: return t == dtype::pred ? truth(i != 0 || j != 0) : value{t, 0, a.integer | b.integer};
+    case opcode::add: return is_real ? floating(t, a.real + b.real) : wrapped(t, i + j);
+    case opcode::subtract: return is_real ? floating(t, a.real - b.real) : wrapped(t, i - j);
+    case opcode::multiply: return is_real ? floating(t, a.real * b.real) : wrapped(t, i * j);
+    case opcode::divide: return is_real ? floating(t, a.real / b.real) : j == 0 ? wrapped(t, -1) : wrapped(t, i / j);
+    default: break;
+  }
+  if (is_real) return floating(t, std::pow(a.real, b.real));
+  if (j < 0) return wrapped(t, i == 1 ? 1 : i == -1 ? (j % 2 == 0 ? 1 : -1) : 0);
+  // x^j mod 2^64, by its square root of a power: recursion over the exponent
+  struct power {
+    static std::uint64_t of(std::uint64_t x, std::uint64_t n) {
+      return n == 0 ? 1 : n % 2 != 0 ? x * of(x, n - 1) : of(x * x, n / 2);
+    }
+  };
+  return wrapped(t, static_cast<wide>(power::of(static_cast<std::uint64_t>(i), static_cast<std::uint64_t>(j))));
+}
+
+// ---- memory of any type ------------------------------------------------------------------------------------------------
+/// A pred is read as its byte: memory that nobody wrote holds any, and loading it as a bool would be undefined.
+inline value read(dtype type, const std::byte* from, std::int64_t i) {
+  value v{type, 0, 0};
+  if (type == dtype::pred) {
+    v.integer = static_cast<std::int64_t>(from[i]);
+    return v;
+  }
+  with_element(type, [&]<class T>(T x) {
+    std::memcpy(&x, from + i * static_cast<std::int64_t>(sizeof(T)), sizeof(T));
+    if (is_floating(type)) v.real = static_cast<double>(x);
+    else v.integer = static_cast<std::int64_t>(x);
+  });
+  return v;
+}
+inline void write(const value& v, std::byte* to, std::int64_t i) {
+  with_element(v.type, [&]<class T>(T x) {
+    x = is_floating(v.type) ? static_cast<T>(v.real) : static_cast<T>(v.integer);
+    std::memcpy(to + i * static_cast<std::int64_t>(sizeof(T)), &x, sizeof(T));
+  });
+}
+
+inline bool is_inexact(opcode code) {
+  return code == opcode::exponential || code == opcode::log || code == opcode::tanh || code == opcode::logistic ||
+         code == opcode::power || code == opcode::sine || code == opcode::cosine;
+}
+inline bool same(const value& got, const value& wanted, int ulps) {
+  if (!is_floating(got.type)) return got.integer == wanted.integer;
+  if (std::isnan(wanted.real)) return std::isnan(got.real);
+  if (got.real == wanted.real) return got.real != 0 || std::signbit(got.real) == std::signbit(wanted.real);
+  if (ulps == 0 || std::isinf(wanted.real) || std::isinf(got.real)) return false;
+  const double size = std::max(std::fabs(wanted.real), got.type == dtype::f32 ? 1.2e-38 : 2.3e-308);
+  const double ulp = std::ldexp(1.0, std::ilogb(size) - (got.type == dtype::f32 ? 23 : 52));
+  return std::fabs(got.real - wanted.real) <= ulps * std::max(ulp, got.type == dtype::f32 ? 1.5e-45 : 5e-324);
+}
+
+inline std::vector<value> samples(dtype type, std::mt19937& random) {
+  std::vector<value> v;
+  if (is_floating(type)) {
+    const bool f = type == dtype::f32;
+    const double inf = std::numeric_limits<double>::infinity();
+    for (const double x : {0.0,
+                           0.25,
+                           0.5,
+                           1.0,
+                           1.5,
+                           2.0,
+                           3.0,
+                           1e-3,
+                           1e-20,
+                           17.0,
+                           19.5,
+                           80.0,
+                           88.7,
+                           89.5,
+                           103.0,
+                           104.0,
+                           200.0,
+                           709.7,
+                           710.5,
+                           745.0,
+                           746.5,
+                           1e9,
+                           2147483647.0,
+                           2147483648.0,
+                           4e9,
+                           9223372036854775807.0,
+                           1e30,
+                           f ? 3.4e38 : 1.7e308,
+                           f ? 1.2e-38 : 2.3e-308,
+                           f ? 1e-45 : 5e-324,
+                           inf,
+                           std::nan("")}) {
+      v.push_back(floating(type, x));
+      v.push_back(floating(type, -x));
+    }
+    for (const double scale : {1.0, 5.0, 40.0, 1e5, 1e-4})
+      for (int k = 0; k < 40; ++k) v.push_back(floating(type, std::uniform_real_distribution<>(-scale, scale)(random)));
+  } else if (type == dtype::pred) {
+    v = {truth(false), truth(true)};
+  } else {
+    const std::int64_t most =
+        type == dtype::s32 ? std::numeric_limits<std::int32_t>::max() : std::numeric_limits<std::int64_t>::max();
+    for (const std::int64_t x :
+         {std::int64_t{0}, std::int64_t{1}, std::int64_t{2}, std::int64_t{3}, std::int64_t{-1}, std::int64_t{-2}, std::int64_t{7},
+          std::int64_t{-13}, std::int64_t{31}, std::int64_t{46341}, std::int64_t{16777217}, most, most - 1, -most, -most - 1})
+      v.push_back(wrapped(type, x));
+    for (int k = 0; k < 20; ++k) v.push_back(wrapped(type, std::uniform_int_distribution<std::int64_t>(-most, most)(random)));
+  }
+  return v;
+}
+
+constexpr dtype all_types[] = {dtype::f32, dtype::f64, dtype::s32, dtype::s64, dtype::pred};
+
+inline std::vector<std::byte> pack(const std::vector<value>& values) {
+  std::vector<std::byte> bytes(values.size() * 8 + 8);
+  for (std::size_t i = 0; i < values.size(); ++i) write(values[i], bytes.data(), static_cast<std::int64_t>(i));
+  return bytes;
+}
+
+}  // namespace slow_operators

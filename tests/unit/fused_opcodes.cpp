@@ -1,0 +1,179 @@
+// SPDX-License-Identifier: Apache-2.0
+// labels: native
+// group: fused
+// Elementwise execution: the meaning of every opcode.
+#include <doctest/doctest.h>
+
+#include <algorithm>
+#include <cmath>
+#include <cstdint>
+#include <random>
+#include <vector>
+
+#include "gspmd/detail/exec/fused_dynamic.hpp"
+#include "support/fused_groups.hpp"
+#include "support/slow_operators.hpp"
+
+using namespace gspmd;
+using namespace gspmd::detail;
+using namespace fused_groups;
+using namespace slow_operators;
+
+namespace {
+// Applies `code` to all combinations of the samples through the run-time path and compares.
+void check_opcode(opcode code, dtype out_type, dtype in_type) {
+  std::mt19937 random(7);
+  const auto base = samples(in_type, random);
+  std::vector<value> a, b;
+  std::vector<value> which;
+  if (is_unary(code)) {
+    a = base;
+  } else {
+    for (const auto& x : base)
+      for (const auto& y : base) {
+        a.push_back(x);
+        b.push_back(y);
+        which.push_back(truth(((a.size() * 2654435761u) >> 7) % 2 == 0));
+      }
+  }
+  const auto n = static_cast<std::int64_t>(a.size());
+  const auto a_bytes = pack(a), b_bytes = pack(b), which_bytes = pack(which);
+  std::vector<std::byte> result(static_cast<std::size_t>(n * 8));
+  std::vector<scalar_op> ops = {load(in_type, 0, dims({1}))};
+  if (is_unary(code)) {
+    ops.push_back(op(code, out_type, in_type, {0}));
+  } else {
+    ops.push_back(load(in_type, 1, dims({1})));
+    if (code == opcode::select) {
+      ops.push_back(load(dtype::pred, 2, dims({1})));
+      ops.push_back(op(code, out_type, in_type, {2, 0, 1}));
+    } else {
+      ops.push_back(op(code, out_type, in_type, {0, 1}));
+    }
+  }
+  const fused_store stores[] = {to(static_cast<int>(ops.size()) - 1, 0)};
+  const void* in[] = {a_bytes.data(), b_bytes.data(), which_bytes.data()};
+  void* out[] = {result.data()};
+  run_dynamic({dims({n}), ops, stores}, in, out);
+  for (std::int64_t i = 0; i < n; ++i) {
+    const auto k = static_cast<std::size_t>(i);
+    const value got = read(out_type, result.data(), i);
+    value wanted;
+    if (code == opcode::select) wanted = which[k].integer != 0 ? a[k] : b[k];
+    else if (is_unary(code)) wanted = naive_unary(code, out_type, a[k]);
+    else wanted = naive_binary(code, a[k], b[k]);
+    // the reference is computed in double: of f64 it has an error itself
+    if (same(got, wanted, is_inexact(code) ? 4 : 0)) continue;
+    FAIL_CHECK(name_of(code), " ", name_of(in_type), " -> ", name_of(out_type), " of ", a[k].real, " / ", a[k].integer, ", ",
+               is_unary(code) ? 0.0 : b[k].real, " / ", is_unary(code) ? 0 : b[k].integer, " is ", got.real, " / ", got.integer,
+               ", not ", wanted.real, " / ", wanted.integer);
+    return;
+  }
+}
+}  // namespace
+
+TEST_CASE("every opcode means what it says, for every type it has") {
+  int pairs = 0;
+  for (int c = 0; c < opcode_count; ++c) {
+    const auto code = static_cast<opcode>(c);
+    for (const dtype in : all_types) {
+      if (!is_elementwise(code) || code == opcode::map || !is_defined(code, in)) continue;
+      for (const dtype out : all_types) {
+        if (code == opcode::convert || (is_compare(code) ? out == dtype::pred : out == in)) {
+          check_opcode(code, out, in);
+          ++pairs;
+        }
+      }
+    }
+  }
+  CHECK(pairs == 4 * 9 + 2 * 10 + 3 * 3 + 25 + 5 * 9);
+  CHECK_FALSE(is_defined(opcode::add, dtype::pred));
+  CHECK_FALSE(is_defined(opcode::and_, dtype::f32));
+  CHECK_FALSE(is_defined(opcode::exponential, dtype::s32));
+  CHECK_FALSE(is_defined(code_of<einsum_op>, dtype::f32));
+}
+
+TEST_CASE("exponential, log, tanh and logistic are accurate") {
+  std::mt19937 random(3);
+  const auto check = [&]<class T>(T, double least, double most, auto ours, auto exact, double wanted_ulps) {
+    double worst = 0;
+    for (int k = 0; k < 20000; ++k) {
+      const T x = static_cast<T>(std::uniform_real_distribution<>(least, most)(random));
+      const long double y = exact(static_cast<long double>(x));
+      const long double ulp = std::ldexp(1.0L, std::ilogb(y) - (sizeof(T) == 4 ? 23 : 52));
+      worst = std::max(worst, static_cast<double>(std::fabs(static_cast<long double>(ours(x)) - y) / ulp));
+    }
+    CHECK(worst < wanted_ulps);
+  };
+  const auto all = [&]<class T>(T one) {
+    const auto e = [](T x) { return apply<opcode::exponential, T, T>(x); };
+    const auto l = [](T x) { return apply<opcode::log, T, T>(x); };
+    const auto t = [](T x) { return apply<opcode::tanh, T, T>(x); };
+    const auto s = [](T x) { return apply<opcode::logistic, T, T>(x); };
+    const auto exact_s = [](long double x) { return 1 / (1 + std::exp(-x)); };
+    check(
+        one, -80, 80, e, [](long double x) { return std::exp(x); }, 2);
+    check(
+        one, 1e-9, 4, l, [](long double x) { return std::log(x); }, 2);
+    check(
+        one, 0, 1e30, l, [](long double x) { return std::log(x); }, 2);
+    check(
+        one, -3, 3, t, [](long double x) { return std::tanh(x); }, 3);
+    check(
+        one, -1e-3, 1e-3, t, [](long double x) { return std::tanh(x); }, 2.5);
+    check(one, -80, 20, s, exact_s, 3.5);
+  };
+  all(float{});
+  all(double{});
+}
+
+TEST_CASE("a pred that is no bool is true") {
+  const std::array ops = {load(pred, 0, dims({1})), op(opcode::not_, pred, {0})};
+  const fused_store stores[] = {to(1, 0)};
+  std::vector<unsigned char> bytes = {0, 1, 2, 128, 255}, result(5, 7);
+  const void* in[] = {bytes.data()};
+  void* out[] = {result.data()};
+  run_dynamic({dims({5}), ops, stores}, in, out);
+  CHECK(result == std::vector<unsigned char>{1, 0, 0, 0, 0});
+}
+
+TEST_CASE("two operators in one instruction give the bits of one after the other") {
+  int joined = 0;
+  for (const auto& p : fused_pairs)
+    for (const dtype type : {f32, f64})
+      for (const dtype first_type : {f32, f64, s32, s64}) {
+        std::mt19937 random(5);
+        const std::int64_t n = 2000;
+        std::vector<std::vector<std::byte>> inputs;
+        for (int k = 0; k < 4; ++k) {
+          const auto pool = samples(k < 2 ? first_type : type, random);
+          std::vector<value> values;
+          for (std::int64_t i = 0; i < n; ++i) values.push_back(pool[random() % pool.size()]);
+          inputs.push_back(pack(values));
+        }
+        const dtype middle = is_compare(p.first) ? pred : first_type;
+        if (middle != pred && first_type != type) continue;
+        std::vector<scalar_op> ops = {load(first_type, 0, dims({1})), load(first_type, 1, dims({1})), load(type, 2, dims({1})),
+                                      load(type, 3, dims({1})), op(p.first, middle, first_type, {0, 1})};
+        if (p.second == opcode::select) ops.push_back(op(p.second, type, {4, 2, 3}));
+        else if (is_unary(p.second)) ops.push_back(op(p.second, type, middle, {4}));
+        else ops.push_back(p.place == 0 ? op(p.second, type, {4, 2}) : op(p.second, type, {2, 4}));
+        const void* in[] = {inputs[0].data(), inputs[1].data(), inputs[2].data(), inputs[3].data()};
+        std::vector<std::byte> together(static_cast<std::size_t>(n * 8)), apart = together, between = together;
+        void* out[] = {together.data()};
+        void* out_apart[] = {apart.data(), between.data()};
+        const fused_store one[] = {to(5, 0)};
+        const fused_store both[] = {to(5, 0), to(4, 1)};
+        const fused_code code({dims({n}), ops, one});
+        if (code.instructions.size() == 1) ++joined;
+        CHECK(fused_code({dims({n}), ops, both}).instructions.size() == 2);
+        run_dynamic({dims({n}), ops, one}, in, out);
+        run_dynamic({dims({n}), ops, both}, in, out_apart);
+        for (std::int64_t i = 0; i < n; ++i)
+          if (!same(read(type, together.data(), i), read(type, apart.data(), i), 0)) {
+            FAIL_CHECK(name_of(p.first), " ", name_of(p.second), " differs at ", i);
+            break;
+          }
+      }
+  CHECK(joined == 2 * static_cast<int>(fused_pair_count) + 2);
+}
