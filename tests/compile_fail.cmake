@@ -67,6 +67,8 @@ list(LENGTH errors errors)
 if(NOT errors EQUAL 1)
   string(APPEND complaints "  ${errors} errors, not 1\n")
 endif()
+# A precompiled header stands in a line that the user would not see.
+string(REGEX REPLACE "[^\n]*<(built-in|command-line)>:[^\n]*\n" "" output "${output}")
 string(REGEX MATCHALL "\n" lines "${output}")
 list(LENGTH lines lines)
 set(most_lines 20)

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// labels: native
+// labels: exhaustive native
 #include "gspmd/detail/exec/contraction.hpp"
 #include "gspmd/detail/exec/contraction_planner.hpp"
 

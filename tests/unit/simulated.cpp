@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// labels: exhaustive
 #include <doctest/doctest.h>
 
 #include <limits>

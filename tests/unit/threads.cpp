@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// labels: threads
+// labels: exhaustive threads
 #include <doctest/doctest.h>
 
 #include <atomic>
