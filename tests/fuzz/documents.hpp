@@ -1,0 +1,14 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <string>
+
+#include <nlohmann/json.hpp>
+
+/// A document generated out of bytes, valid or, if spoiled, with a few mistakes.
+nlohmann::json generated_document(const std::uint8_t* data, std::size_t size, bool is_spoiled);
+
+/// The operators that gspmd-plan knows, with spaces between them: for mutations of a document.
+const std::string& operator_names();
