@@ -1,17 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <exception>
-#include <limits>
 #include <tuple>
 #include <type_traits>
 #include <utility>
 
 #include "gspmd/detail/exec/monoid_ops.hpp"
 #include "gspmd/detail/ir/local_function.hpp"
+#include "gspmd/detail/ops/law_blocks.hpp"
 
 /// The law of a local_op, tried on small blocks: for every letter that may be split, in and out of the function commute
 /// with cutting it,
@@ -37,13 +36,6 @@ struct law_finding {
   friend constexpr bool operator==(const law_finding&, const law_finding&) = default;
 };
 
-constexpr std::size_t most_dims_of(const local_rule& rule) {
-  std::size_t most = 1;
-  for (const auto& dims : rule.tensors)
-    if (static_cast<std::size_t>(dims.count) > most) most = static_cast<std::size_t>(dims.count);
-  return most;
-}
-
 constexpr text law_text(const local_rule& rule, const law_finding& found) {
   text t("the function of ");
   t << local_rule_text(rule);
@@ -63,246 +55,68 @@ constexpr text law_text(const local_rule& rule, const law_finding& found) {
   return t << " or correct the function";
 }
 
-/// Elements that a constant evaluation may allocate; of bool too.
-template <class T>
-class law_array {
- public:
-  constexpr law_array(std::int64_t count, T value) : items_(new T[static_cast<std::size_t>(count) + 1]) {
-    for (std::int64_t i = 0; i <= count; ++i) items_[i] = value;
-  }
-  constexpr law_array(law_array&& other) noexcept : items_(other.items_) { other.items_ = nullptr; }
-  law_array& operator=(law_array&&) = delete;
-  constexpr ~law_array() { delete[] items_; }
-  [[nodiscard]] constexpr T* get() const { return items_; }
-
- private:
-  T* items_;
-};
-
-/// Sums and products of whole numbers are exact; what else a function of floats computes may depend on the order in the last
-/// bits.
-template <class T>
-constexpr bool same_number(T a, T b) {
-  if constexpr (std::is_floating_point_v<T>) {
-    if (a == b || (a != a && b != b)) return true;
-    const T from = a < 0 ? -a : a;
-    const T to = b < 0 ? -b : b;
-    const T largest = from > to ? from : to;
-    if (!(largest <= std::numeric_limits<T>::max())) return false;
-    const T apart = a < b ? b - a : a - b;
-    return apart <= (std::is_same_v<T, float> ? T(1e-4) : T(1e-9)) * (largest > 1 ? largest : T(1));
-  } else {
-    return a == b;
-  }
-}
-
-/// `Typed` has the rule, `function`, the element types as `operand<K>` and `result`, and `call(f, operands, out, places)`.
+/// `Typed` has the rule, `function`, the element types as `operand<K>` and `result`, and `call(f, operands, out, places)`. What does
+/// not depend on the function is in law_blocks.hpp.
 template <class Typed>
 struct local_law {
   using F = typename Typed::function;
   using R = typename Typed::result;
   static constexpr const local_rule& rule = Typed::rule;
-  static constexpr int operand_count = rule.operand_count();
-  static constexpr std::size_t at(int i) { return static_cast<std::size_t>(i); }
-  using by_letter = std::array<std::int64_t, at(rule.letters.count) + 1>;
   static constexpr int pattern_count = 2;
-  static constexpr std::int64_t most_tried = 4096;
 
-  /// Where the elements of one tensor of a call lie: allocated with `pad` more than what is valid.
-  struct place {
-    std::int64_t extents[most_dims_of(rule)]{};
-    std::int64_t strides[most_dims_of(rule)]{};
-    std::int64_t allocated = 1;
-
-    constexpr place(int tensor, const by_letter& sizes, const by_letter& pad) {
-      const auto& dims = rule.tensors[tensor];
-      for (int d = dims.count - 1; d >= 0; --d) {
-        extents[d] = sizes[at(dims[d])];
-        strides[d] = allocated;
-        allocated *= sizes[at(dims[d])] + pad[at(dims[d])];
-      }
-    }
-    [[nodiscard]] constexpr std::int64_t offset(int tensor, const by_letter& index) const {
-      const auto& dims = rule.tensors[tensor];
-      std::int64_t sum = 0;
-      for (int d = 0; d < dims.count; ++d) sum += index[at(dims[d])] * strides[d];
-      return sum;
-    }
-  };
-
-  /// Calls `visit(index by letter)` for every element of a tensor with these extents.
-  template <class Visit>
-  static constexpr void for_each(int tensor, const by_letter& sizes, Visit visit) {
-    const auto& dims = rule.tensors[tensor];
-    by_letter index{};
-    for (const auto l : dims)
-      if (sizes[at(l)] == 0) return;
-    while (true) {
-      visit(index);
-      int d = dims.count - 1;
-      for (; d >= 0; --d) {
-        auto& i = index[at(dims[d])];
-        if (++i < sizes[at(dims[d])]) break;
-        i = 0;
-      }
-      if (d < 0) return;
-    }
-  }
-
-  /// The element of an operand at a global index: whole numbers, so that sums are exact. Pattern 0: 1 to 9; 1: -4 to 5, no 0.
-  template <class T>
-  static constexpr T element(int tensor, const by_letter& index, const by_letter& from, int pattern) {
-    std::uint32_t h = static_cast<std::uint32_t>(tensor) * 7U + 3U;
-    for (const auto l : rule.tensors[tensor])
-      h = (h ^ static_cast<std::uint32_t>(index[at(l)] + from[at(l)] + 1)) * 16777619U + 17U;
-    const int small = static_cast<int>((h >> 7U) % 9U);
-    if constexpr (std::is_same_v<T, bool>) return small % 2 == 0;
-    else return static_cast<T>(pattern == 0 ? small + 1 : small < 4 ? small - 4 : small - 3);
-  }
-
-  /// The function's result for the part of the operands that begins at `from`. Result and padding hold `fill` before.
-  class call {
-   public:
-    constexpr call(const F& f, const by_letter& sizes, const by_letter& from, const by_letter& pad, int pattern, R fill)
-        : place_(operand_count, sizes, pad), result_(place_.allocated, fill) {
-      run(f, sizes, from, pad, pattern, std::make_index_sequence<at(operand_count)>{});
-    }
-    [[nodiscard]] constexpr R at_index(const by_letter& index) const {
-      return result_.get()[place_.offset(operand_count, index)];
-    }
-    [[nodiscard]] constexpr bool left_padding(const by_letter& sizes, R fill) const {
-      const law_array<bool> valid(place_.allocated, false);
-      for_each(operand_count, sizes, [&](const by_letter& i) { valid.get()[place_.offset(operand_count, i)] = true; });
-      for (std::int64_t i = 0; i <= place_.allocated; ++i)
-        if (!valid.get()[i] && !same_number(result_.get()[i], fill)) return false;
-      return true;
-    }
-
-   private:
-    template <std::size_t... K>
-    constexpr void run(const F& f, const by_letter& sizes, const by_letter& from, const by_letter& pad, int pattern,
-                       std::index_sequence<K...>) {
-      const place places[] = {place(static_cast<int>(K), sizes, pad)..., place_};
-      const std::tuple operands{
-          filled<typename Typed::template operand<K>>(static_cast<int>(K), places[K], sizes, from, pattern)...};
-      Typed::call(f, std::tuple{static_cast<const typename Typed::template operand<K>*>(std::get<K>(operands).get())...},
-                  result_.get(), places);
-    }
-    template <class T>
-    static constexpr law_array<T> filled(int tensor, const place& p, const by_letter& sizes, const by_letter& from, int pattern) {
-      law_array<T> items(p.allocated, T(1));
-      for_each(tensor, sizes,
-               [&](const by_letter& i) { items.get()[p.offset(tensor, i)] = element<T>(tensor, i, from, pattern); });
-      return items;
-    }
-
-    place place_;
-    law_array<R> result_;
-  };
-
-  /// Small extents, those of whole letters large enough for what is stated to be there. False if there are none.
-  static constexpr bool choose(by_letter& sizes, int tested, std::int64_t extent, int pattern) {
-    std::int64_t product = extent;
-    for (int l = 0; l < rule.letters.count; ++l) {
-      const auto& letter = rule.letters[l];
-      const int whole = letter.kind == factor_kind::gathered ? 1 : 0;
-      if (l == tested) sizes[at(l)] = extent;
-      else sizes[at(l)] = product > 16 ? 1 : (l + pattern) % 3 + 1 + whole;
-      if (letter.stated && letter.of < 0) sizes[at(l)] = letter.plus;
-      product *= sizes[at(l)];
-    }
-    for (int round = 0; round < 1000; ++round) {
-      bool fits = true;
-      for (int l = 0; l < rule.letters.count; ++l) {
-        const auto& letter = rule.letters[l];
-        if (!letter.stated || letter.of < 0) continue;
-        sizes[at(l)] = letter.times * sizes[at(letter.of)] / letter.per + letter.plus;
-        if (sizes[at(l)] >= 1) continue;
-        if (letter.of == tested || rule.letters[letter.of].stated || letter.times == 0) return false;
-        fits = false;
-        ++sizes[at(letter.of)];
-      }
-      if (fits) return true;
-    }
-    return false;
-  }
-
-  /// The elements of all tensors of a call.
-  static constexpr std::int64_t elements_of(const by_letter& sizes) {
-    std::int64_t sum = 0;
-    for (int k = 0; k <= operand_count; ++k) sum += place(k, sizes, all(0)).allocated;
-    return sum;
-  }
-  /// Whether trying a letter once takes all that may be tried, and one pattern has to do.
-  static constexpr bool is_large(int letter) {
-    by_letter sizes{};
-    return choose(sizes, letter, letter < 0 ? 1 : 2, 0) && 2 * elements_of(sizes) >= most_tried;
-  }
-
-  static constexpr by_letter all(std::int64_t n) {
-    by_letter list{};
-    for (auto& i : list) i = n;
-    return list;
+  /// Calls the function on the part of the operands that begins at `from`.
+  static constexpr void call(const F& f, law_result<R>& result, const by_letter& sizes, const by_letter& from,
+                             const by_letter& pad, int pattern) {
+    call_with(f, result, sizes, from, pad, pattern, std::make_index_sequence<static_cast<std::size_t>(rule.operand_count())>{});
   }
 
   /// The function writes all of its result, and nothing else.
   static constexpr law_finding try_writing(const F& f, int pattern) {
-    if (pattern > 0 && is_large(-1)) return {};
+    if (pattern > 0 && is_large(rule, -1)) return {};
     by_letter sizes{};
-    if (!choose(sizes, -1, 1, pattern)) return {law_finding::kind::untried};
-    const call first(f, sizes, all(0), all(1), pattern, R(0));
-    const call second(f, sizes, all(0), all(1), pattern, R(1));
-    bool same = true;
-    for_each(operand_count, sizes,
-             [&](const by_letter& i) { same = same && same_number(first.at_index(i), second.at_index(i)); });
-    if (!same) return {law_finding::kind::unwritten};
-    if (!first.left_padding(sizes, R(0)) || !second.left_padding(sizes, R(1))) return {law_finding::kind::outside};
+    if (!choose_extents(rule, sizes, -1, 1, pattern)) return {law_finding::kind::untried};
+    law_result<R> first(rule, sizes, for_all_letters(rule, 1), R(0));
+    law_result<R> second(rule, sizes, for_all_letters(rule, 1), R(1));
+    call(f, first, sizes, by_letter{}, for_all_letters(rule, 1), pattern);
+    call(f, second, sizes, by_letter{}, for_all_letters(rule, 1), pattern);
+    if (!first.equals(second)) return {law_finding::kind::unwritten};
+    if (!first.left_padding(R(0)) || !second.left_padding(R(1))) return {law_finding::kind::outside};
     return {};
   }
 
   /// One letter, cut in two at every place, and in three.
   static constexpr law_finding try_letter(const F& f, int letter, int pattern) {
     const auto kind = rule.letters[letter].kind;
-    if (kind == factor_kind::gathered || (pattern > 0 && is_large(letter))) return {};
+    if (kind == factor_kind::gathered || (pattern > 0 && is_large(rule, letter))) return {};
     bool tried = false;
     std::int64_t elements = 0;  // of all calls
     for (std::int64_t extent = 2; extent <= 4; ++extent) {
       by_letter sizes{};
-      if ((tried && elements >= most_tried) || !choose(sizes, letter, extent, pattern)) continue;
+      if ((tried && elements >= most_tried) || !choose_extents(rule, sizes, letter, extent, pattern)) continue;
       tried = true;
-      elements += elements_of(sizes);
-      const call whole(f, sizes, all(0), all(0), pattern, R(0));
+      elements += elements_tried(rule, sizes);
+      law_result<R> whole(rule, sizes, by_letter{}, R(0));
+      call(f, whole, sizes, by_letter{}, by_letter{}, pattern);
       for (std::int64_t cut = 1; cut <= extent; ++cut) {  // the last time in three parts, 1, 1 and the rest
         const bool in_three = cut == extent;
         if ((in_three && extent < 3) || (cut > 1 && elements >= most_tried)) break;
-        elements += elements_of(sizes);
+        elements += elements_tried(rule, sizes);
         const std::int64_t bounds[] = {0, in_three ? 1 : cut, in_three ? 2 : extent, extent};
-        const place sum_place(operand_count, sizes, all(0));
-        const law_array<R> sum(sum_place.allocated, identity<R>(rule.kind));
+        const law_result<R> sum(rule, sizes, by_letter{}, identity<R>(rule.kind));
         bool same = true;
         for (int part = 0; part < (in_three ? 3 : 2); ++part) {
           by_letter own = sizes;
-          own[at(letter)] = bounds[part + 1] - bounds[part];
+          own[of_letter(letter)] = bounds[part + 1] - bounds[part];
           by_letter from{};
-          from[at(letter)] = bounds[part];
-          by_letter pad = all(pattern);
-          pad[at(letter)] = 1;
-          const call piece(f, own, from, pad, pattern, R(1));
-          for_each(operand_count, own, [&](const by_letter& i) {
-            if (kind == factor_kind::parallel) {
-              by_letter global = i;
-              global[at(letter)] += bounds[part];
-              same = same && same_number(piece.at_index(i), whole.at_index(global));
-            } else {
-              R& total = sum.get()[sum_place.offset(operand_count, i)];
-              total = combine<R>(rule.kind, total, piece.at_index(i));
-            }
-          });
+          from[of_letter(letter)] = bounds[part];
+          by_letter pad = for_all_letters(rule, pattern);
+          pad[of_letter(letter)] = 1;
+          law_result<R> piece(rule, own, pad, R(1));
+          call(f, piece, own, from, pad, pattern);
+          if (kind == factor_kind::parallel) same = same && piece.is_part_of(whole, letter, bounds[part]);
+          else sum.add(piece, rule.kind);
         }
-        if (kind == factor_kind::reduction)
-          for_each(operand_count, sizes, [&](const by_letter& i) {
-            same = same && same_number(sum.get()[sum_place.offset(operand_count, i)], whole.at_index(i));
-          });
+        if (kind == factor_kind::reduction) same = sum.equals(whole);
         if (!same)
           return {kind == factor_kind::parallel ? law_finding::kind::parallel : law_finding::kind::reduction, letter, extent,
                   in_three ? 1 : cut};
@@ -323,6 +137,19 @@ struct local_law {
       }
     }
     return {};
+  }
+
+ private:
+  template <std::size_t... K>
+  static constexpr void call_with(const F& f, law_result<R>& result, const by_letter& sizes, const by_letter& from,
+                                  const by_letter& pad, int pattern, std::index_sequence<K...>) {
+    const law_place places[] = {law_place(rule.tensors[static_cast<int>(K)], sizes, pad)..., result.place};
+    call_on(f, result, places,
+            law_operand<typename Typed::template operand<K>>(rule, static_cast<int>(K), places[K], sizes, from, pattern)...);
+  }
+  template <class... A>
+  static constexpr void call_on(const F& f, law_result<R>& result, const law_place* places, const law_operand<A>&... operands) {
+    Typed::call(f, std::tuple{static_cast<const A*>(operands.get())...}, result.data(), places);
   }
 };
 

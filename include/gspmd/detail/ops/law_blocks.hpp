@@ -1,0 +1,211 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <limits>
+#include <type_traits>
+
+#include "gspmd/detail/exec/monoid_ops.hpp"
+#include "gspmd/detail/ir/local_function.hpp"
+
+/// The small blocks that the law of a local_op is tried on: their extents, where their elements lie, the numbers in them. Nothing
+/// here depends on the function, and most of it not on the element types: it is compiled once and not for every function.
+namespace gspmd::detail {
+
+/// For each letter of a rule its extent, its index, or its padding.
+using by_letter = std::array<std::int64_t, max_rank>;
+using letter_list = inline_vec<std::int8_t, max_rank>;
+
+constexpr std::size_t of_letter(int letter) { return static_cast<std::size_t>(letter); }
+constexpr by_letter for_all_letters(const local_rule& rule, std::int64_t n) {
+  by_letter list{};
+  for (int l = 0; l < rule.letters.count; ++l) list[of_letter(l)] = n;
+  return list;
+}
+
+/// Where the elements of one tensor of a call lie: allocated with `pad` more than what is valid.
+struct law_place {
+  std::int64_t extents[max_rank]{};
+  std::int64_t strides[max_rank]{};
+  std::int64_t allocated = 1;
+
+  constexpr law_place(const letter_list& dims, const by_letter& sizes, const by_letter& pad) {
+    for (int d = dims.count - 1; d >= 0; --d) {
+      extents[d] = sizes[of_letter(dims[d])];
+      strides[d] = allocated;
+      allocated *= sizes[of_letter(dims[d])] + pad[of_letter(dims[d])];
+    }
+  }
+  [[nodiscard]] constexpr std::int64_t offset(const letter_list& dims, const by_letter& index) const {
+    std::int64_t sum = 0;
+    for (int d = 0; d < dims.count; ++d) sum += index[of_letter(dims[d])] * strides[d];
+    return sum;
+  }
+};
+
+/// Goes from one element of a tensor with these extents to the next: `for (law_walk i(dims, sizes); i.is_there; i.step())`.
+struct law_walk {
+  const letter_list& dims;
+  const by_letter& sizes;
+  by_letter index{};
+  bool is_there = true;
+
+  constexpr law_walk(const letter_list& tensor, const by_letter& limits) : dims(tensor), sizes(limits) {
+    for (const auto l : dims) is_there = is_there && sizes[of_letter(l)] != 0;
+  }
+  constexpr void step() {
+    for (int d = dims.count - 1; d >= 0; --d) {
+      auto& i = index[of_letter(dims[d])];
+      if (++i < sizes[of_letter(dims[d])]) return;
+      i = 0;
+    }
+    is_there = false;
+  }
+};
+
+/// The element of an operand at a global index: whole numbers, so that sums are exact. Pattern 0: 1 to 9; 1: -4 to 5, no 0.
+template <class T>
+constexpr T law_number(const local_rule& rule, int tensor, const by_letter& index, const by_letter& from, int pattern) {
+  std::uint32_t h = static_cast<std::uint32_t>(tensor) * 7U + 3U;
+  for (const auto l : rule.tensors[tensor])
+    h = (h ^ static_cast<std::uint32_t>(index[of_letter(l)] + from[of_letter(l)] + 1)) * 16777619U + 17U;
+  const int small = static_cast<int>((h >> 7U) % 9U);
+  if constexpr (std::is_same_v<T, bool>) return small % 2 == 0;
+  else return static_cast<T>(pattern == 0 ? small + 1 : small < 4 ? small - 4 : small - 3);
+}
+
+/// Elements that a constant evaluation may allocate; of bool too.
+template <class T>
+class law_array {
+ public:
+  constexpr law_array(std::int64_t count, T value) : items_(new T[static_cast<std::size_t>(count) + 1]) {
+    for (std::int64_t i = 0; i <= count; ++i) items_[i] = value;
+  }
+  law_array(const law_array&) = delete;
+  law_array& operator=(const law_array&) = delete;
+  constexpr ~law_array() { delete[] items_; }
+  [[nodiscard]] constexpr T* get() const { return items_; }
+
+ private:
+  T* items_;
+};
+
+/// Sums and products of whole numbers are exact; what else a function of floats computes may depend on the order in the last
+/// bits.
+template <class T>
+constexpr bool same_number(T a, T b) {
+  if constexpr (std::is_floating_point_v<T>) {
+    if (a == b || (a != a && b != b)) return true;
+    const T from = a < 0 ? -a : a;
+    const T to = b < 0 ? -b : b;
+    const T largest = from > to ? from : to;
+    if (!(largest <= std::numeric_limits<T>::max())) return false;
+    const T apart = a < b ? b - a : a - b;
+    return apart <= (std::is_same_v<T, float> ? T(1e-4) : T(1e-9)) * (largest > 1 ? largest : T(1));
+  } else {
+    return a == b;
+  }
+}
+
+/// An operand of a call: the part that begins at `from`.
+template <class T>
+struct law_operand : law_array<T> {
+  constexpr law_operand(const local_rule& rule, int tensor, const law_place& place, const by_letter& sizes, const by_letter& from,
+                        int pattern)
+      : law_array<T>(place.allocated, T(1)) {
+    const auto& dims = rule.tensors[tensor];
+    for (law_walk i(dims, sizes); i.is_there; i.step())
+      this->get()[place.offset(dims, i.index)] = law_number<T>(rule, tensor, i.index, from, pattern);
+  }
+};
+
+/// The result of a call, or what results are combined to. All of it, padding too, holds `fill` before.
+template <class R>
+class law_result {
+ public:
+  constexpr law_result(const local_rule& rule, const by_letter& sizes, const by_letter& pad, R fill)
+      : place(rule.result(), sizes, pad), dims_(rule.result()), sizes_(sizes), items_(place.allocated, fill) {}
+
+  law_place place;
+
+  [[nodiscard]] constexpr R* data() const { return items_.get(); }
+  [[nodiscard]] constexpr R& at(const by_letter& index) const { return items_.get()[place.offset(dims_, index)]; }
+
+  /// Whether the other has the same elements.
+  [[nodiscard]] constexpr bool equals(const law_result& other) const {
+    bool same = true;
+    for (law_walk i(dims_, sizes_); i.is_there; i.step()) same = same && same_number(at(i.index), other.at(i.index));
+    return same;
+  }
+  /// Whether this is the part of the whole that begins at `begin` of the letter.
+  [[nodiscard]] constexpr bool is_part_of(const law_result& whole, int letter, std::int64_t begin) const {
+    by_letter corner{};
+    corner[of_letter(letter)] = begin;
+    const R* part = whole.items_.get() + whole.place.offset(dims_, corner);
+    bool same = true;
+    for (law_walk i(dims_, sizes_); i.is_there; i.step())
+      same = same && same_number(at(i.index), part[whole.place.offset(dims_, i.index)]);
+    return same;
+  }
+  /// Combines what a part gave into this.
+  constexpr void add(const law_result& part, monoid kind) const {
+    for (law_walk i(dims_, sizes_); i.is_there; i.step()) at(i.index) = combine<R>(kind, at(i.index), part.at(i.index));
+  }
+  [[nodiscard]] constexpr bool left_padding(R fill) const {
+    const law_array<bool> valid(place.allocated, false);
+    for (law_walk i(dims_, sizes_); i.is_there; i.step()) valid.get()[place.offset(dims_, i.index)] = true;
+    for (std::int64_t i = 0; i <= place.allocated; ++i)
+      if (!valid.get()[i] && !same_number(items_.get()[i], fill)) return false;
+    return true;
+  }
+
+ private:
+  const letter_list& dims_;
+  by_letter sizes_;
+  law_array<R> items_;
+};
+
+/// Small extents, those of whole letters large enough for what is stated to be there. False if there are none.
+constexpr bool choose_extents(const local_rule& rule, by_letter& sizes, int tested, std::int64_t extent, int pattern) {
+  std::int64_t product = extent;
+  for (int l = 0; l < rule.letters.count; ++l) {
+    const auto& letter = rule.letters[l];
+    const int whole = letter.kind == factor_kind::gathered ? 1 : 0;
+    if (l == tested) sizes[of_letter(l)] = extent;
+    else sizes[of_letter(l)] = product > 16 ? 1 : (l + pattern) % 3 + 1 + whole;
+    if (letter.stated && letter.of < 0) sizes[of_letter(l)] = letter.plus;
+    product *= sizes[of_letter(l)];
+  }
+  for (int round = 0; round < 1000; ++round) {
+    bool fits = true;
+    for (int l = 0; l < rule.letters.count; ++l) {
+      const auto& letter = rule.letters[l];
+      if (!letter.stated || letter.of < 0) continue;
+      sizes[of_letter(l)] = letter.times * sizes[of_letter(letter.of)] / letter.per + letter.plus;
+      if (sizes[of_letter(l)] >= 1) continue;
+      if (letter.of == tested || rule.letters[letter.of].stated || letter.times == 0) return false;
+      fits = false;
+      ++sizes[of_letter(letter.of)];
+    }
+    if (fits) return true;
+  }
+  return false;
+}
+
+/// The elements of all tensors of a call.
+constexpr std::int64_t elements_tried(const local_rule& rule, const by_letter& sizes) {
+  std::int64_t sum = 0;
+  for (const auto& dims : rule.tensors) sum += law_place(dims, sizes, by_letter{}).allocated;
+  return sum;
+}
+/// After so many, a letter is cut no more.
+inline constexpr std::int64_t most_tried = 4096;
+/// Whether trying a letter once takes all that may be tried, and one pattern has to do.
+constexpr bool is_large(const local_rule& rule, int letter) {
+  by_letter sizes{};
+  return choose_extents(rule, sizes, letter, letter < 0 ? 1 : 2, 0) && 2 * elements_tried(rule, sizes) >= most_tried;
+}
+
+}  // namespace gspmd::detail
