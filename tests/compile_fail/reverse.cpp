@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // expect: gspmd: a dim is named that the tensor does not have, or not as the operator wants
 // expect: reverse at reverse.cpp:
-// expect: names dim 1
+// expect: dim 1 of [64,512] twice; name it
 #include <gspmd/gspmd.hpp>
 
 using namespace gspmd;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // expect: gspmd: a slice or padding takes more than a dim has, or has a stride that leads nowhere
 // expect: slice at slice_bounds.cpp:
-// expect: goes from 8
+// expect: from 8 to before 65 of dim 0 of
 #include <gspmd/gspmd.hpp>
 
 using namespace gspmd;

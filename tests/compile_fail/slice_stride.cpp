@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // expect: gspmd: a slice or padding takes more than a dim has, or has a stride that leads nowhere
 // expect: slice at slice_stride.cpp:
-// expect: has a stride of 0
+// expect: stride of 0 along dim 0 of
 #include <gspmd/gspmd.hpp>
 
 using namespace gspmd;
