@@ -38,7 +38,8 @@ constexpr table_sizes guess_sizes(std::size_t nodes, const partition_sizes& loca
   s.slots = 3 * local.ops + 16;
   s.bounds = local.ops + 16;
   s.groups = s.scalar_ops = local.ops + 16;
-  s.contractions = s.reductions = s.permutations = s.windows = s.maps = 8 + local.ops / 16;
+  s.maps = local.movements;
+  s.contractions = s.reductions = s.permutations = s.windows = 8 + local.ops / 16;
   return s;
 }
 

@@ -164,9 +164,8 @@ class plan_explainer {
       }
       if (is_mapped(s)) {
         if (communicates(plan_, s))
-          table.add({t + name_of(s.collective) + " over " + str(axes_text(mesh_, axes_of(plan_, s))) +
-                     (s.bytes_sent < elements(from.local) * bytes_of(from.type) ? " of the boundaries of " : " of ") + name +
-                     ": sends " + bytes(s.bytes_sent) + (s.times != 1 ? ", " + times_text(s.times) : std::string())});
+          table.add({t + name_of(s.collective) + " over " + str(axes_text(mesh_, axes_of(plan_, s))) + " of the boundaries of " +
+                     name + ": sends " + bytes(s.bytes_sent) + (s.times != 1 ? ", " + times_text(s.times) : std::string())});
         continue;
       }
       if (same_layout(from.layout, to.layout)) {

@@ -42,6 +42,7 @@ struct partition_state {
 
 struct partition_sizes {
   std::size_t values = 0, ops = 0, ints = 0;
+  std::size_t movements = 0;  // among the ops, those with a map
 };
 
 /// The same as a constant. What exceeds the capacity is left out, and `fits()` says so.
@@ -56,9 +57,11 @@ struct constant_partition_state {
   bool is_finished;
 
   constexpr explicit constant_partition_state(const partition_state& s)
-      : sizes{s.program.values.size(), s.program.ops.size(), 0}, next(s.next), is_finished(s.is_finished) {
+      : sizes{s.program.values.size(), s.program.ops.size(), 0, 0}, next(s.next), is_finished(s.is_finished) {
     copy(s.program.values.data(), sizes.values, values.data(), Capacity.values);
     copy(s.program.ops.data(), sizes.ops, ops.data(), Capacity.ops);
+    const local_op* const all = s.program.ops.data();
+    for (std::size_t i = 0; i < sizes.ops; ++i) sizes.movements += all[i].movement >= 0 ? 1 : 0;
     std::size_t list = 0;
     partition_state::for_each_list(s, [&](const vec<int>& from) {
       counts[list++] = from.size();
