@@ -8,8 +8,7 @@
 #include <vector>
 
 #include "gspmd/detail/exec/collective.hpp"
-#include "gspmd/detail/exec/message_plan.hpp"
-#include "gspmd/detail/ir/plan.hpp"
+#include "gspmd/detail/ir/kernel_facts.hpp"
 #include "gspmd/detail/support/saturating.hpp"
 #include "gspmd/detail/support/vec.hpp"
 #include "gspmd/error.hpp"
@@ -80,15 +79,6 @@ inline constexpr collective collective_permute{collective_kind::collective_permu
 
 namespace detail {
 
-constexpr bool communicates(const plan_view& p, const plan_step& s) {
-  return s.what == action::combine || s.what == action::windowed || (s.what == action::move && movement_of(p, s).axes != 0);
-}
-constexpr axis_mask axes_of(const plan_view& p, const plan_step& s) {
-  if (s.what == action::combine) return reduction_of(p, s).axes;
-  if (s.what == action::windowed) return ring_of(p, s).mask();
-  return s.what == action::move ? movement_of(p, s).axes : axis_mask{0};
-}
-
 /// Sums over a run of the program: `add(total, step)` adds all the times that a step runs, which are `step.times`; of the bodies
 /// of a conditional the heavier one counts. A sum has `+=` and `<`, and begins as `nothing`.
 template <class Sum, class Add>
@@ -96,13 +86,14 @@ constexpr Sum fold_over_run(const plan_view& p, const Sum& nothing, Add add) {
   std::vector<Sum> before, first;  // by conditional that is open: what is in front of it, and what its first body adds
   Sum total = nothing;
   for (const auto& s : p.steps) {
-    if (s.what == action::branch) {
+    const auto role = facts_of(s).role;
+    if (role == step_role::branch) {
       before.push_back(total);
       total = nothing;
-    } else if (s.what == action::otherwise) {
+    } else if (role == step_role::otherwise) {
       first.push_back(total);
       total = nothing;
-    } else if (s.what == action::join) {
+    } else if (role == step_role::join) {
       if (total < first.back()) total = first.back();
       total += before.back();
       before.pop_back();
@@ -165,26 +156,11 @@ struct collective_filter {
 constexpr collective_filter over_axes(axis_mask axes) { return {axes, -1}; }
 constexpr collective_filter of_kind(collective_kind kind) { return {all_axes, static_cast<int>(kind)}; }
 
-/// The messages one device sends in a step, by the algorithm whose bytes are counted: among n devices a ring takes n-1 for
-/// all_gather and reduce_scatter and 2(n-1) for all_reduce, all_to_all sends n-1 directly, collective_permute one, or
-/// one to each of the devices that need its elements; an einsum round which shards go n-1 of these.
-constexpr std::int64_t messages_sent(const plan_view& p, const plan_step& s) {
-  const auto others = p.mesh->size_of(axes_of(p, s)) - 1;
-  if (!communicates(p, s) || others == 0) return 0;
-  switch (s.collective) {
-    case collective_kind::all_reduce: return 2 * others;
-    case collective_kind::collective_permute:
-      if (is_mapped(s)) return traffic_of(p, s).messages;
-      return s.what == action::windowed ? others : 1;
-    default: return others;
-  }
-}
-
 constexpr std::int64_t total_bytes(const plan_view& p, collective_filter which = {}) {
   return sum_over_run(p, [&](const plan_step& s) { return which.holds(p, s) ? s.bytes_sent : 0; });
 }
 constexpr std::int64_t total_messages(const plan_view& p, collective_filter which = {}) {
-  return sum_over_run(p, [&](const plan_step& s) { return which.holds(p, s) ? messages_sent(p, s) : 0; });
+  return sum_over_run(p, [&](const plan_step& s) { return which.holds(p, s) ? facts_of(s).messages(p, s) : 0; });
 }
 constexpr std::int64_t total_collectives(const plan_view& p, collective_filter which = {}) {
   return sum_over_run(p, [&](const plan_step& s) { return which.holds(p, s) ? 1 : 0; });
@@ -226,9 +202,7 @@ constexpr std::int64_t peak_bytes(const plan_view& p) {
 constexpr std::int64_t packing_bytes(const plan_view& p) {
   std::int64_t send = 0, receive = 0;
   for (const auto& s : p.steps) {
-    if (!communicates(p, s) || s.what == action::windowed) continue;
-    const auto elems =
-        s.what == action::combine ? packing_of(*p.mesh, reduction_of(p, s)) : packing_of(*p.mesh, movement_of(p, s));
+    const auto elems = facts_of(s).packing(p, s);
     const auto size = bytes_of(s.type);
     if (elems.send_elems * size > send) send = elems.send_elems * size;
     if (elems.receive_elems * size > receive) receive = elems.receive_elems * size;

@@ -147,11 +147,12 @@ constexpr axis_seconds collective_seconds(const network& net, const mesh_info& m
 constexpr axis_seconds step_seconds(const network& net, const plan_view& p, const mesh_info& mesh, const plan_step& s) {
   const auto axes = axes_of(p, s);
   auto seconds = collective_seconds(net, mesh, s.collective, axes, s.bytes_sent);
-  if (s.what != action::windowed) return seconds;
+  const auto rounds = facts_of(s).rounds(p, s);
+  if (rounds == ring_rounds_kind::none) return seconds;
   for (int a = 0; a < seconds.count; ++a) {
     if (seconds[a] == 0) continue;
     auto link = net.link(mesh.base_name(a));
-    if (!window_of(p, s).both_ways) link.connected = topology::switched;  // one way round
+    if (rounds == ring_rounds_kind::one_way) link.connected = topology::switched;  // one way round
     seconds[a] = ring_seconds(link, mesh.shape.size_of(axes), static_cast<double>(s.bytes_sent));
   }
   return seconds;

@@ -81,7 +81,7 @@ struct counted_bytes {
 };
 struct counted_messages {
   static constexpr std::string_view verb = "sends", unit = "message";
-  static constexpr std::int64_t of(const plan_view& p, const plan_step& s) { return messages_sent(p, s); }
+  static constexpr std::int64_t of(const plan_view& p, const plan_step& s) { return facts_of(s).messages(p, s); }
 };
 struct counted_collectives {
   static constexpr std::string_view verb = "takes part in", unit = "collective";

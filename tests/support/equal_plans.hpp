@@ -19,8 +19,12 @@ inline std::string difference(const gspmd::detail::plan_view& a, const gspmd::de
   if (a.steps.size() != b.steps.size()) return "step count";
   if (a.values.size() != b.values.size()) return "value count";
   if (a.slots.size() != b.slots.size() || a.bounds.size() != b.bounds.size()) return "slots or bounds";
-  if (a.scalar_ops.size() != b.scalar_ops.size() || a.stores.size() != b.stores.size()) return "fused operators";
-  if (!std::equal(a.maps.begin(), a.maps.end(), b.maps.begin(), b.maps.end())) return "maps";
+  if (table_of<gspmd::detail::scalar_op>(a).size() != table_of<gspmd::detail::scalar_op>(b).size() ||
+      table_of<gspmd::detail::fused_store>(a).size() != table_of<gspmd::detail::fused_store>(b).size())
+    return "fused operators";
+  const auto& maps = table_of<gspmd::detail::index_map>(a);
+  const auto& other_maps = table_of<gspmd::detail::index_map>(b);
+  if (!std::equal(maps.begin(), maps.end(), other_maps.begin(), other_maps.end())) return "maps";
   if (a.arena_bytes != b.arena_bytes) return "arena";
   for (std::size_t i = 0; i < a.steps.size(); ++i) {
     const auto& x = a.steps[i];
@@ -42,9 +46,9 @@ inline std::string difference(const gspmd::detail::plan_view& a, const gspmd::de
   for (std::size_t i = 0; i < a.bounds.size(); ++i)
     if (a.bounds[i].index != b.bounds[i].index || a.bounds[i].value != b.bounds[i].value || a.bounds[i].dim != b.bounds[i].dim)
       return "bound " + std::to_string(i);
-  for (std::size_t i = 0; i < a.scalar_ops.size(); ++i) {
-    const auto& x = a.scalar_ops[i];
-    const auto& y = b.scalar_ops[i];
+  for (std::size_t i = 0; i < table_of<gspmd::detail::scalar_op>(a).size(); ++i) {
+    const auto& x = table_of<gspmd::detail::scalar_op>(a)[i];
+    const auto& y = table_of<gspmd::detail::scalar_op>(b)[i];
     if (x.op != y.op || x.type != y.type || x.operand_type != y.operand_type || !(x.args == y.args) || x.real != y.real ||
         x.integer != y.integer || x.slot != y.slot || x.dim != y.dim || !(x.strides == y.strides) || x.function != y.function)
       return "fused operator " + std::to_string(i);

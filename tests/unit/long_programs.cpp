@@ -19,19 +19,19 @@ using namespace gspmd;
 /// No loop has more registers than its numbers reach, and nothing points elsewhere.
 void check_loops(const dynamic::program& program, std::size_t least_loops) {
   const auto& view = program.view();
-  CHECK(view.groups.size() >= least_loops);
+  CHECK(table_of<detail::planned_group>(view).size() >= least_loops);
   for (const auto& s : view.steps) {
     if (s.what != detail::action::fused) continue;
-    const auto& g = view.groups[static_cast<std::size_t>(s.spec)];
+    const auto& g = table_of<detail::planned_group>(view)[static_cast<std::size_t>(s.spec)];
     CHECK(g.ops.count <= 32'767);
     bool holds = true;
     for (int k = 0; k < g.ops.count; ++k) {
-      const auto& op = view.scalar_ops[static_cast<std::size_t>(g.ops.begin + k)];
+      const auto& op = table_of<detail::scalar_op>(view)[static_cast<std::size_t>(g.ops.begin + k)];
       for (const auto a : op.args) holds = holds && a >= 0 && a < k;
       if (op.op == detail::opcode::parameter) holds = holds && op.slot >= 0 && op.slot < s.operands.count;
     }
     for (int k = 0; k < g.stores.count; ++k) {
-      const auto& store = view.stores[static_cast<std::size_t>(g.stores.begin + k)];
+      const auto& store = table_of<detail::fused_store>(view)[static_cast<std::size_t>(g.stores.begin + k)];
       holds = holds && store.op >= 0 && store.op < g.ops.count && store.slot == k;
     }
     CHECK(holds);

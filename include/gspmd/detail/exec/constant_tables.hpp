@@ -10,23 +10,20 @@
 namespace gspmd::detail {
 
 struct table_sizes {
-  std::size_t nodes = 0, completed = 0, values = 0, steps = 0, slots = 0, bounds = 0, groups = 0, scalar_ops = 0, stores = 0,
-              contractions = 0, reductions = 0, permutations = 0, windows = 0, maps = 0, inputs = 0, outputs = 0;
+  std::size_t nodes = 0, completed = 0, values = 0, steps = 0, slots = 0, bounds = 0, inputs = 0, outputs = 0;
+  sizes_of_tables<kernel_tables> kernels;
 };
 
 constexpr table_sizes sizes_of(const plan& p) {
-  return {p.nodes.size(),   p.completed.size(),    p.values.size(),     p.steps.size(),
-          p.slots.size(),   p.bounds.size(),       p.groups.size(),     p.scalar_ops.size(),
-          p.stores.size(),  p.contractions.size(), p.reductions.size(), p.permutations.size(),
-          p.windows.size(), p.maps.size(),         p.inputs.size(),     p.outputs.size()};
+  return {p.nodes.size(),  p.completed.size(), p.values.size(),
+          p.steps.size(),  p.slots.size(),     p.bounds.size(),
+          p.inputs.size(), p.outputs.size(),   sizes_of_tables<kernel_tables>::of(p)};
 }
 
 constexpr bool fits(const table_sizes& s, const table_sizes& room) {
   return s.nodes <= room.nodes && s.completed <= room.completed && s.values <= room.values && s.steps <= room.steps &&
-         s.slots <= room.slots && s.bounds <= room.bounds && s.groups <= room.groups && s.scalar_ops <= room.scalar_ops &&
-         s.stores <= room.stores && s.contractions <= room.contractions && s.reductions <= room.reductions &&
-         s.permutations <= room.permutations && s.windows <= room.windows && s.maps <= room.maps && s.inputs <= room.inputs &&
-         s.outputs <= room.outputs;
+         s.slots <= room.slots && s.bounds <= room.bounds && s.inputs <= room.inputs && s.outputs <= room.outputs &&
+         s.kernels.fit(room.kernels);
 }
 
 /// A guess that holds for most programs: equal steps share what is large. One that does not costs a second evaluation.
@@ -34,12 +31,10 @@ constexpr table_sizes guess_sizes(std::size_t nodes, const partition_sizes& loca
   table_sizes s;
   s.nodes = s.completed = nodes;
   s.values = local.values + local.values / 4 + 8;
-  s.steps = s.inputs = s.outputs = s.stores = local.ops + 8;
+  s.steps = s.inputs = s.outputs = local.ops + 8;
   s.slots = 3 * local.ops + 16;
   s.bounds = local.ops + 16;
-  s.groups = s.scalar_ops = local.ops + 16;
-  s.maps = local.movements;
-  s.contractions = s.reductions = s.permutations = s.windows = 8 + local.ops / 16;
+  s.kernels = sizes_of_tables<kernel_tables>::guess(local.ops, local.movements);
   return s;
 }
 
@@ -86,7 +81,7 @@ struct constant_graph {
 /// The tables of a plan as a constant: what a static program keeps of it. What exceeds `Sizes` is left out, and `fits()` says
 /// so: the first evaluation guesses.
 template <table_sizes Sizes>
-struct constant_tables {
+struct constant_tables : constant_tables_of<kernel_tables, Sizes.kernels> {
   mesh_shape mesh;
   std::array<planned_node, Sizes.nodes> nodes{};
   std::array<sharding, Sizes.completed> completed{};
@@ -94,14 +89,6 @@ struct constant_tables {
   std::array<plan_step, Sizes.steps> steps{};
   std::array<int, Sizes.slots> slots{};
   std::array<bound, Sizes.bounds> bounds{};
-  std::array<planned_group, Sizes.groups> groups{};
-  std::array<scalar_op, Sizes.scalar_ops> scalar_ops{};
-  std::array<fused_store, Sizes.stores> stores{};
-  std::array<contraction_plan, Sizes.contractions> contractions{};
-  std::array<reduction_spec, Sizes.reductions> reductions{};
-  std::array<permutation_spec, Sizes.permutations> permutations{};
-  std::array<planned_window, Sizes.windows> windows{};
-  std::array<index_map, Sizes.maps> maps{};
   std::array<int, Sizes.inputs> inputs{};
   std::array<int, Sizes.outputs> outputs{};
   std::array<int, Sizes.outputs> shared_inputs{};
@@ -109,23 +96,16 @@ struct constant_tables {
 
   template <class Plan>  // or tables with more room
   constexpr explicit constant_tables(const Plan& p) : mesh(p.mesh), arena_bytes(p.arena_bytes) {
-    fill(nodes, p.nodes);
-    fill(completed, p.completed);
-    fill(values, p.values);
-    fill(steps, p.steps);
-    fill(slots, p.slots);
-    fill(bounds, p.bounds);
-    fill(groups, p.groups);
-    fill(scalar_ops, p.scalar_ops);
-    fill(stores, p.stores);
-    fill(contractions, p.contractions);
-    fill(reductions, p.reductions);
-    fill(permutations, p.permutations);
-    fill(windows, p.windows);
-    fill(maps, p.maps);
-    fill(inputs, p.inputs);
-    fill(outputs, p.outputs);
-    fill(shared_inputs, p.shared_inputs);
+    fill_table(nodes, p.nodes);
+    fill_table(completed, p.completed);
+    fill_table(values, p.values);
+    fill_table(steps, p.steps);
+    fill_table(slots, p.slots);
+    fill_table(bounds, p.bounds);
+    fill_table(inputs, p.inputs);
+    fill_table(outputs, p.outputs);
+    fill_table(shared_inputs, p.shared_inputs);
+    constant_tables_of<kernel_tables, Sizes.kernels>::fill_tables(p);
   }
 
   /// Of tables with room: the steps, so many, with what they refer to.
@@ -147,26 +127,10 @@ struct constant_tables {
     p.steps.assign(steps.data(), steps.data() + s.steps);
     p.slots.assign(slots.data(), slots.data() + s.slots);
     p.bounds.assign(bounds.data(), bounds.data() + s.bounds);
-    p.groups.assign(groups.data(), groups.data() + s.groups);
-    p.scalar_ops.assign(scalar_ops.data(), scalar_ops.data() + s.scalar_ops);
-    p.stores.assign(stores.data(), stores.data() + s.stores);
-    p.contractions.assign(contractions.data(), contractions.data() + s.contractions);
-    p.reductions.assign(reductions.data(), reductions.data() + s.reductions);
-    p.permutations.assign(permutations.data(), permutations.data() + s.permutations);
-    p.windows.assign(windows.data(), windows.data() + s.windows);
-    p.maps.assign(maps.data(), maps.data() + s.maps);
     p.inputs.assign(inputs.data(), inputs.data() + s.inputs);
     p.outputs.assign(outputs.data(), outputs.data() + s.outputs);
+    constant_tables_of<kernel_tables, Sizes.kernels>::thaw_tables(p, s.kernels);
     return p;
-  }
-
- private:
-  template <class Array, class Vector>
-  static constexpr void fill(Array& to, const Vector& from) {
-    const std::size_t count = from.size() < to.size() ? from.size() : to.size();
-    const auto* const source = from.data();  // no calls in the loop: they count against the limits of an evaluation
-    auto* const target = to.data();
-    for (std::size_t i = 0; i < count; ++i) target[i] = source[i];
   }
 };
 

@@ -56,7 +56,7 @@ class plan_explainer {
  public:
   plan_explainer(const plan_view& plan, const mesh_info& mesh) : plan_(plan), mesh_(mesh) {
     int loops = 0;
-    for (const auto& s : plan.steps) loop_.push_back(s.what == action::fused ? ++loops : 0);
+    for (const auto& s : plan.steps) loop_.push_back(facts_of(s).role == step_role::fuses_operators ? ++loops : 0);
   }
 
   [[nodiscard, gnu::cold]] std::string text() const { return heading() + rows() + bill(); }
@@ -150,13 +150,14 @@ class plan_explainer {
   /// What moves for the sake of node `i`.
   [[gnu::cold]] void add_communication(int i, text_table& table) const {
     for (const auto& s : plan_.steps) {
-      if (s.node == i && s.what == action::windowed) table.add({"     " + window_text(s)});
-      if (s.node != i || (s.what != action::move && s.what != action::combine)) continue;
+      const auto work = facts_of(s).work;
+      if (s.node == i && work == step_work::computes_while_moving) table.add({"     " + window_text(s)});
+      if (s.node != i || work != step_work::moves) continue;
       const auto& from = plan_.operand(s, 0);
       const auto& to = plan_.result(s);
       const auto name = called(plan_.slots[static_cast<std::size_t>(s.operands.begin)], i);
       std::string t = "     ";
-      if (s.operands.count > 1 && s.what == action::combine) {
+      if (is_joined(s)) {
         table.add({t + name_of(s.collective) + " over " + str(axes_text(mesh_, axes_of(plan_, s))) + " of " + operands_text(s) +
                    ", in one message: sends " + bytes(s.bytes_sent) +
                    (s.times != 1 ? ", " + times_text(s.times) : std::string())});

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <bit>
 #include <cstdint>
 #include <span>
 
@@ -44,6 +45,12 @@ struct scalar_op {
     s.op = opcode::parameter;
     s.slot = static_cast<std::int16_t>(slot);
     return s;
+  }
+  /// Numbers by their bits: 0 and -0.0 are two programs, and a NaN is equal to itself. Functions by identity.
+  friend constexpr bool operator==(const scalar_op& a, const scalar_op& b) {
+    return a.op == b.op && a.type == b.type && a.operand_type == b.operand_type && a.args == b.args &&
+           std::bit_cast<std::uint64_t>(a.real) == std::bit_cast<std::uint64_t>(b.real) && a.integer == b.integer &&
+           a.slot == b.slot && a.dim == b.dim && a.strides == b.strides && a.function == b.function;
   }
 };
 

@@ -57,13 +57,4 @@ inline void call_local_function(const plan_view& plan, const plan_step& s, const
   });
 }
 
-/// Calls a user's function on the valid elements of a device's blocks. Where nothing of a reduced dim is on this device the
-/// result is the identity, and where nothing of the result is, there is nothing to do: the function is not called.
-inline void run_local_function(const plan_view& plan, const plan_step& s, const device_memory& device) {
-  const auto& result = plan.result(s);
-  const local_extents_of_block made(plan, result, device.at);
-  if (made.elems != 0) call_local_function(plan, s, made, device);
-  clear_padding(plan, result, device);
-}
-
 }  // namespace gspmd::detail

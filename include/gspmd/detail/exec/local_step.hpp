@@ -6,115 +6,94 @@
 #include <type_traits>
 
 #include "gspmd/detail/exec/contraction.hpp"
-#include "gspmd/detail/exec/device_memory.hpp"
 #include "gspmd/detail/exec/local_function_step.hpp"
 #include "gspmd/detail/exec/padding.hpp"
-#include "gspmd/detail/exec/permute.hpp"
-#include "gspmd/detail/exec/reduce.hpp"
-#include "gspmd/error.hpp"
+#include "gspmd/detail/exec/ready_step.hpp"
 
-/// One step of a plan on one device. `Step` is where the step's description comes from: constants in a static program, the
-/// tables of a plan in the interpreter; the kernels are the same.
-namespace gspmd::detail {
+/// What the kernels that work on one device do there, apart from fused loops. `Spec` is where a kernel's description comes from:
+/// constants in a compiled program, the tables of a plan in a session.
+namespace gspmd::detail::kernels {
 
-template <class T, class Step>
-void run_contract(Step step, const device_memory& device) {
-  const plan_view& plan = step.plan();
-  const plan_step& s = step.step();
+template <class T, class Spec>
+void contract::run(const Spec& spec, const plan_view& p, const plan_step& s, const device_memory& device) {
   std::int64_t valid[max_letters];
   for (int b = 0; b < s.bounds.count; ++b) {
-    const auto& item = plan.bounds[static_cast<std::size_t>(s.bounds.begin + b)];
-    valid[item.index] = valid_extent(plan, item, device.at);
+    const auto& item = p.bounds[static_cast<std::size_t>(s.bounds.begin + b)];
+    valid[item.index] = valid_extent(p, item, device.at);
   }
-  contract<T>(step.contraction(), valid, static_cast<const T*>(device.read(plan.operand(s, 0).where)),
-              static_cast<const T*>(device.read(plan.operand(s, 1).where)), static_cast<T*>(device.write(plan.result(s).where)),
-              reinterpret_cast<T*>(device.arena + s.scratch));
+  detail::contract<T>(spec, valid, static_cast<const T*>(device.read(p.operand(s, 0).where)),
+                      static_cast<const T*>(device.read(p.operand(s, 1).where)), static_cast<T*>(device.write(p.result(s).where)),
+                      reinterpret_cast<T*>(device.arena + s.scratch));
 }
 
 /// Of every dim of operand 0, how much is data.
-[[gnu::noinline]] inline void read_valid(const plan_view& plan, const plan_step& s, const device_memory& device,
+[[gnu::noinline]] inline void read_valid(const plan_view& p, const plan_step& s, const device_memory& device,
                                          std::int64_t* valid) {
-  const auto& operand = plan.operand(s, 0);
+  const auto& operand = p.operand(s, 0);
   for (int d = 0; d < operand.local.count; ++d) valid[d] = operand.local[d];
   for (int b = 0; b < s.bounds.count; ++b) {
-    const auto& item = plan.bounds[static_cast<std::size_t>(s.bounds.begin + b)];
-    valid[item.index] = valid_extent(plan, item, device.at);
+    const auto& item = p.bounds[static_cast<std::size_t>(s.bounds.begin + b)];
+    valid[item.index] = valid_extent(p, item, device.at);
   }
 }
-template <class T, class Step>
-void run_reduce(Step step, const device_memory& device) {
-  const plan_view& plan = step.plan();
-  const plan_step& s = step.step();
+template <class T, class Spec>
+void reduce::run(const Spec& spec, const plan_view& p, const plan_step& s, const device_memory& device) {
   std::int64_t valid[max_rank];
-  read_valid(plan, s, device, valid);
-  reduce<T>(step.reduction(), valid, static_cast<const T*>(device.read(plan.operand(s, 0).where)),
-            static_cast<T*>(device.write(plan.result(s).where)));
+  read_valid(p, s, device, valid);
+  detail::reduce<T>(spec, valid, static_cast<const T*>(device.read(p.operand(s, 0).where)),
+                    static_cast<T*>(device.write(p.result(s).where)));
 }
 
-template <class T, class Step>
-void run_permute(Step step, const device_memory& device) {
-  const plan_view& plan = step.plan();
-  const plan_step& s = step.step();
+template <class T, class Spec>
+void permute::run(const Spec& spec, const plan_view& p, const plan_step& s, const device_memory& device) {
   using element = std::conditional_t<std::is_same_v<T, bool>, std::uint8_t, T>;  // padding of a pred may be neither 0 nor 1
-  permute<element>(step.permutation(), static_cast<const element*>(device.read(plan.operand(s, 0).where)),
-                   static_cast<element*>(device.write(plan.result(s).where)));
+  detail::permute<element>(spec, static_cast<const element*>(device.read(p.operand(s, 0).where)),
+                           static_cast<element*>(device.write(p.result(s).where)));
 }
 
-/// Row `index` of dim 0 begins here.
-inline std::int64_t row_offset(const plan_view& plan, const plan_step& s, int whole, int row, int index,
+inline std::size_t bytes_in(const planned_value& v) { return static_cast<std::size_t>(elements(v.local) * bytes_of(v.type)); }
+
+/// Copies an operand to where the result lies, unless that is where it lies itself.
+inline void copy_operand(const plan_view& p, const plan_step& s, int k, const device_memory& device) {
+  const void* from = device.read(p.operand(s, k).where);
+  void* to = device.write(p.result(s).where);
+  if (from != to && bytes_in(p.result(s)) > 0) std::memcpy(to, from, bytes_in(p.result(s)));
+}
+
+/// Where in operand 0 the row begins whose number is operand `index`.
+inline std::int64_t row_offset(const plan_view& p, const plan_step& s, const planned_value& row, int index,
                                const device_memory& device) {
-  const auto rows = plan.operand(s, whole).local[0];
+  const auto rows = p.operand(s, 0).local[0];
   std::int64_t at = 0;
-  std::memcpy(&at, device.read(plan.operand(s, index).where), sizeof at);
+  std::memcpy(&at, device.read(p.operand(s, index).where), sizeof at);
   at = at < 0 || rows == 0 ? 0 : at < rows ? at : rows - 1;
-  const auto& r = row < 0 ? plan.result(s) : plan.operand(s, row);
-  return at * elements(r.local) * bytes_of(r.type);
+  return at * static_cast<std::int64_t>(bytes_in(row));
 }
 
-/// The steps that only copy: copy, row, set_row.
-inline void run_copy(const plan_view& plan, const plan_step& s, const device_memory& device) {
-  const auto bytes_in = [](const planned_value& v) { return static_cast<std::size_t>(elements(v.local) * bytes_of(v.type)); };
-  const auto& result = plan.result(s);
-  const void* from = device.read(plan.operand(s, 0).where);
-  void* to = device.write(result.where);
+inline void row::run(nothing_prepared, const plan_view& p, const plan_step& s, const device_memory& device) {
+  const auto& result = p.result(s);
   if (bytes_in(result) == 0) return;
-  if (s.what == action::row) {
-    const auto offset = row_offset(plan, s, 0, -1, 1, device);
-    std::memcpy(to, static_cast<const std::byte*>(from) + offset, bytes_in(result));
-    return;
-  }
-  if (from != to) std::memcpy(to, from, bytes_in(result));
-  if (s.what == action::set_row) {
-    const auto offset = row_offset(plan, s, 0, 1, 2, device);
-    std::memcpy(static_cast<std::byte*>(to) + offset, device.read(plan.operand(s, 1).where), bytes_in(plan.operand(s, 1)));
-  }
+  const auto offset = row_offset(p, s, result, 1, device);
+  const auto* from = static_cast<const std::byte*>(device.read(p.operand(s, 0).where)) + offset;
+  std::memcpy(device.write(result.where), from, bytes_in(result));
+}
+inline void set_row::run(nothing_prepared, const plan_view& p, const plan_step& s, const device_memory& device) {
+  copy_operand(p, s, 0, device);
+  if (bytes_in(p.result(s)) == 0) return;
+  const auto& row = p.operand(s, 1);
+  const auto offset = row_offset(p, s, row, 2, device);
+  std::memcpy(static_cast<std::byte*>(device.write(p.result(s).where)) + offset, device.read(row.where), bytes_in(row));
+}
+inline void copy::run(nothing_prepared, const plan_view& p, const plan_step& s, const device_memory& device) {
+  copy_operand(p, s, 0, device);
+}
+/// Calls a user's function on the valid elements of a device's blocks. Where nothing of a reduced dim is on this device the
+/// result is the identity, and where nothing of the result is, there is nothing to do: the function is not called.
+inline void local::run(nothing_prepared, const plan_view& p, const plan_step& s, const device_memory& device) {
+  const auto& result = p.result(s);
+  const local_extents_of_block made(p, result, device.at);
+  if (made.elems != 0) call_local_function(p, s, made, device);
+  clear_padding(p, result, device);
 }
 
-/// What a movement into a range leaves as it was.
-inline void keep_operand(const plan_view& plan, const plan_step& s, const device_memory& device) {
-  if (!writes_into_operand(s)) return;
-  const auto& whole = plan.operand(s, 1);
-  const void* from = device.read(whole.where);
-  void* to = device.write(plan.result(s).where);
-  const auto bytes = static_cast<std::size_t>(elements(whole.local) * bytes_of(whole.type));
-  if (from != to && bytes > 0) std::memcpy(to, from, bytes);
-}
-
-/// Whether the devices take the first branch: their predicates are one value. One that differs, which a communicator that holds
-/// several devices can see, would make collectives wait for ever.
-inline bool holds(const plan_view& plan, const plan_step& s, const device_memory* devices, int count) {
-  bool first = false;
-  for (int d = 0; d < count; ++d) {
-    bool own = false;
-    std::memcpy(&own, devices[d].read(plan.operand(s, 0).where), sizeof own);
-    if (d == 0) first = own;
-    else if (own != first) throw error("the condition differs between devices");
-  }
-  return first;
-}
-
-inline void set_counter(const plan_view& plan, const plan_step& s, const device_memory* devices, int count, std::int64_t i) {
-  for (int d = 0; d < count; ++d) std::memcpy(devices[d].write(plan.result(s).where), &i, sizeof i);
-}
-
-}  // namespace gspmd::detail
+}  // namespace gspmd::detail::kernels

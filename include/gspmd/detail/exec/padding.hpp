@@ -4,6 +4,7 @@
 #include <bit>
 #include <cstdint>
 #include <cstring>
+#include <span>
 
 #include "gspmd/detail/exec/device_memory.hpp"
 
@@ -25,7 +26,14 @@ inline std::int64_t first_index(const plan_view& plan, const bound& b, const coo
 }
 
 constexpr const planned_group& group_of_step(const plan_view& plan, const plan_step& s) {
-  return plan.groups[static_cast<std::size_t>(s.spec)];
+  return table_of<planned_group>(plan)[static_cast<std::size_t>(s.spec)];
+}
+inline fused_group group_of(const plan_view& plan, const plan_step& s) {
+  const auto& g = group_of_step(plan, s);
+  const auto part = [](const auto& table, const table_range& range) {
+    return std::span(table.data() + range.begin, static_cast<std::size_t>(range.count));
+  };
+  return {g.loop, part(table_of<scalar_op>(plan), g.ops), part(table_of<fused_store>(plan), g.stores)};
 }
 /// Where the iotas of a fused step begin on a device, by slot.
 inline void find_offsets(const plan_view& plan, const plan_step& s, const device_memory& device, std::int64_t* offsets) {

@@ -82,7 +82,7 @@ inline void copy_rows(const permutation_plan& p, const T* in, T* out) {
 
 /// Writes `in` with its dims permuted to `out`; both are dense and row-major and do not overlap.
 template <class T, class Spec>
-void permute(Spec spec, const T* in, T* out) {
+void permute(const Spec& spec, const T* in, T* out) {
   with_derived<plan_permutation>(spec, [&](auto plan) {
     const permutation_plan& p = plan();
     if (p.elems == 0) return;

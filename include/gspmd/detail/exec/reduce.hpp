@@ -201,7 +201,7 @@ constexpr monoid natural_kind(monoid kind) {
 /// only indices below valid[d] count; no index at all gives the identity. valid[d] of a kept dim is not read. The kind must
 /// be defined on T (monoid_is_defined): a run-time description of another kind leaves `out` as it is.
 template <class T, class Spec>
-void reduce(Spec spec, const std::int64_t* valid, const T* in, T* out) {
+void reduce(const Spec& spec, const std::int64_t* valid, const T* in, T* out) {
   with_derived<plan_reduction>(spec, [&](auto plan) {
     const auto run = [&]<monoid Kind>() {
       if constexpr (monoid_is_defined<T>(Kind)) reduce_as<natural_kind<T>(Kind), T>(plan(), valid, in, out);

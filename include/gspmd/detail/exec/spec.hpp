@@ -26,11 +26,9 @@ runtime_spec(const V*) -> runtime_spec<V>;
 template <class V, class D>
 struct prepared_spec {
   const V* value;
-  const D* derived;
+  D derived;
   constexpr const V& operator()() const { return *value; }
 };
-template <class V, class D>
-prepared_spec(const V*, const D*) -> prepared_spec<V, D>;
 
 /// A description that exists at run time, without what its flags (see may_hold) tell: the most common one, compiled once.
 template <class V>
@@ -72,11 +70,11 @@ struct derived_constant {
 
 /// Calls `body` with the description `Derive` makes of another one: made at compile time where that is possible.
 template <auto Derive, class Spec, class Body>
-void with_derived(Spec spec, Body&& body) {
+void with_derived(const Spec& spec, Body&& body) {
   if constexpr (is_constant_spec<Spec>) {
     body(constant_spec<derived_constant<Derive, Spec>::value>{});
   } else if constexpr (requires { spec.derived; }) {
-    body(runtime_spec{spec.derived});
+    body(runtime_spec{&spec.derived});
   } else {
     const auto value = Derive(spec());
     body(runtime_spec{&value});

@@ -7,7 +7,9 @@
 
 #include "gspmd/detail/exec/box.hpp"
 #include "gspmd/detail/exec/contraction.hpp"
-#include "gspmd/detail/exec/local_step.hpp"
+#include "gspmd/detail/exec/device_memory.hpp"
+#include "gspmd/detail/exec/padding.hpp"
+#include "gspmd/detail/exec/ready_step.hpp"
 #include "gspmd/detail/exec/ring.hpp"
 #include "gspmd/detail/exec/shared_memory.hpp"
 #include "gspmd/error.hpp"
@@ -42,11 +44,11 @@ inline placed_box reversed(placed_box placed) {
 }
 
 /// The share of one device in one turn of the ring: the shard that it holds now, which was `away` places ahead of it.
-template <class T, class Step>
+template <class T, class Spec>
 class window_turn {
  public:
-  window_turn(Step step, const device_memory& device)
-      : step_(step), device_(device), plan_(step.plan()), s_(step.step()), w_(window_of(plan_, s_)) {}
+  window_turn(const Spec& spec, const plan_view& plan, const plan_step& s, const device_memory& device)
+      : spec_(spec), device_(device), plan_(plan), s_(s), w_(window_of(plan, s)) {}
 
   /// Where the shard lies that was `away` places ahead.
   [[nodiscard]] T* shard(std::int64_t away, const ring_rounds& rounds) const {
@@ -80,12 +82,12 @@ class window_turn {
 
     T* const out = static_cast<T*>(device_.write(plan_.result(s_).where));
     const int d = w_.dims[2];
-    if (d < 0) return contract<T>(step_.contraction(), valid, operands[0], operands[1], out, scratch(), !first, last);
+    if (d < 0) return contract<T>(spec_, valid, operands[0], operands[1], out, scratch(), !first, last);
     if (held <= 0) return;
     const auto& whole = plan_.result(s_).local;
     const auto placed = place_window(whole, d, turn * room, held, room);
     T* const here = w_.result_at < 0 ? out + placed.in_offset : scratch() + w_.result_at;
-    contract<T>(step_.contraction(), valid, operands[0], operands[1], here, scratch());
+    contract<T>(spec_, valid, operands[0], operands[1], here, scratch());
     if (w_.result_at >= 0 && elements(whole) > 0) copy_box(out, here, reversed(placed));
   }
 
@@ -102,7 +104,7 @@ class window_turn {
     return window;
   }
 
-  Step step_;
+  const Spec& spec_;
   const device_memory& device_;
   const plan_view& plan_;
   const plan_step& s_;
@@ -110,20 +112,22 @@ class window_turn {
 };
 
 /// All turns, on the devices that `comm` holds.
-template <class T, class Step, class Comm>
-void run_windowed(Step step, Comm& comm, const device_memory* devices) {
-  if constexpr (!requires(const ring& r, const ring_buffers& b) { comm.shift(*step.plan().mesh, r, b, &b); }) {
+template <class T, class Spec, class Comm>
+void kernels::windowed::run(const Spec& spec, const plan_view& plan, const plan_step& s, Comm& comm, const devices_here& here) {
+  if constexpr (!requires(const ring& r, const ring_buffers& b) { comm.shift(*plan.mesh, r, b, &b); }) {
     throw error("this communicator has no shift, which limit_gather needs");
   } else {
-    const plan_view& plan = step.plan();
-    const auto& w = window_of(plan, step.step());
-    const ring r = ring_of(plan, step.step());
+    const device_memory* const devices = here.memory;
+    const auto& w = window_of(plan, s);
+    const ring r = ring_of(plan, s);
     const ring_rounds rounds(r.size(*plan.mesh), w.both_ways);
     const auto multiply = [&](std::int64_t away, bool first, bool last) {
-      for (int d = 0; d < comm.local_count(); ++d) window_turn<T, Step>(step, devices[d]).multiply(away, rounds, first, last);
+      for (int d = 0; d < here.count; ++d) window_turn<T, Spec>(spec, plan, s, devices[d]).multiply(away, rounds, first, last);
     };
     const auto shard = [&](std::int64_t away) {
-      return [=, &rounds](std::int64_t d) -> void* { return window_turn<T, Step>(step, devices[d]).shard(away, rounds); };
+      return [&spec, &plan, &s, &rounds, devices, away](std::int64_t d) -> void* {
+        return window_turn<T, Spec>(spec, plan, s, devices[d]).shard(away, rounds);
+      };
     };
     const auto inputs = [&](std::int64_t away) { return [to = shard(away)](std::int64_t d) -> const void* { return to(d); }; };
     multiply(0, true, rounds.ahead == 0);

@@ -2,8 +2,10 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 
-#include "gspmd/detail/ir/plan.hpp"
+#include "gspmd/detail/ir/kernel_facts.hpp"
+#include "gspmd/detail/support/vec.hpp"
 
 namespace gspmd::detail {
 
@@ -13,16 +15,10 @@ constexpr bool works_in_place(const plan_view& p, const plan_step& s, int o, int
   const auto& from = p.operand(s, o);
   const auto& to = p.result(s, r);
   if (from.type != to.type || elements(from.local) != elements(to.local)) return false;
-  if (s.what == action::copy || s.what == action::set_row) return o == 0;
-  if (writes_into_operand(s)) return o == 1;
-  if (s.what == action::combine) return s.collective == collective_kind::all_reduce && s.operands.count == 1;
-  if (s.what != action::fused) return false;
-  const auto& group = p.groups[static_cast<std::size_t>(s.spec)];
-  for (int i = group.ops.begin; i < group.ops.begin + group.ops.count; ++i) {
-    const auto& op = p.scalar_ops[static_cast<std::size_t>(i)];
-    if (op.is_load() && op.slot == o && !is_dense(group.loop, op.strides)) return false;
-  }
-  return true;
+  if (!facts_of(s).works_in_place(s)) return false;
+  vec<std::uint8_t> kept(static_cast<std::size_t>(s.operands.count), 0);
+  facts_of(s).mark_kept(p, s, kept.data());
+  return kept[o] == 0;
 }
 
 /// Whether the caller may give output `output` the memory of input `input`. The output is written first
@@ -39,7 +35,7 @@ constexpr bool may_overwrite(const plan_view& p, std::size_t output, std::size_t
   bool in_place = false;
   for (int i = 0; i < static_cast<int>(p.steps.size()); ++i) {
     const auto& s = p.steps[static_cast<std::size_t>(i)];
-    if (s.what == action::loop_begin && i > loop_end) loop_end = s.target;
+    if (facts_of(s).role == step_role::loop_begin && i > loop_end) loop_end = s.target;
     for (int o = 0; o < s.operands.count; ++o) {
       if (!(p.operand(s, o).where == read)) continue;
       in_place = i > loop_end && (last != i || in_place);

@@ -19,7 +19,7 @@ constexpr void add_ring(Lowering& l, const local_op& op, const contraction& c, i
   w.operand = op.window.operand;
   w.letter = static_cast<std::int8_t>(letter);
   w.both_ways = op.window.both_ways;
-  w.scratch_elems = buffer_elems(l.out.contractions[spec].scratch_elems);
+  w.scratch_elems = buffer_elems(table_of<contraction_plan>(l.out)[spec].scratch_elems);
   const auto reserve = [&w](std::int64_t elems) {
     const auto from = w.scratch_elems;
     w.scratch_elems += buffer_elems(elems);
@@ -43,7 +43,7 @@ constexpr void add_ring(Lowering& l, const local_op& op, const contraction& c, i
     for (const auto own : *lists[b]) elems *= c.extent[own];
     (b == 2 ? w.result_at : w.operand_at) = reserve(elems);
   }
-  l.out.windows.push_back(w);
+  table_of<planned_window>(l.out).push_back(w);
 }
 
 template <class Lowering>
@@ -78,7 +78,7 @@ constexpr void add_contraction(Lowering& l, const local_op& op) {
   int spec = l.planned(c);
   if (is_windowed) {
     add_ring(l, op, c, number_of(round), spec);
-    spec = static_cast<int>(l.out.windows.size()) - 1;
+    spec = static_cast<int>(table_of<planned_window>(l.out).size()) - 1;
   }
   auto& s =
       l.add_step(is_windowed ? action::windowed : action::contract, op, spec, {op.operands[0], op.operands[1]}, {op.result});

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include "gspmd/detail/ir/kernel_facts.hpp"
 #include "gspmd/detail/ops/broadcast.hpp"
 #include "gspmd/detail/ops/operator.hpp"
 #include "gspmd/detail/ops/sum_of_product.hpp"
@@ -113,10 +114,8 @@ struct reduce_op {
   }
   static void describe(std::string& t, const plan_view& plan, const plan_step* step) {
     if (step == nullptr) return;
-    const monoid kind = step->what == action::contract  // see sum_of_product.hpp
-                            ? monoid::add
-                            : plan.reductions[static_cast<std::size_t>(step->spec)].kind;
-    t += '(' + std::string(name_of(kind)) + ')';
+    const auto* const spec = description_by<kernels::reduce>(plan, *step);  // none: see sum_of_product.hpp
+    t += '(' + std::string(name_of(spec == nullptr ? monoid::add : spec->kind)) + ')';
   }
 };
 

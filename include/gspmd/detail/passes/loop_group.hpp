@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include "gspmd/detail/ir/same_plan.hpp"
 #include "gspmd/detail/passes/schedule_state.hpp"
 #include "gspmd/detail/support/vec.hpp"
 
@@ -24,25 +23,30 @@ class loop_group : public schedule_state {
 
   /// As entry_of, for a group and its tables.
   constexpr int entry_of_group(planned_group& planned, const group_builder& group) {
-    const std::size_t first = out.groups.size() < looked_at ? 0 : out.groups.size() - looked_at;
-    for (std::size_t i = out.groups.size(); i-- > first;)
-      if (is_same_group(out.groups[i], planned, group)) return static_cast<int>(i);
-    planned.ops = {static_cast<int>(out.scalar_ops.size()), static_cast<int>(group.ops.size())};
-    planned.stores = {static_cast<int>(out.stores.size()), static_cast<int>(group.stores.size())};
-    for (const auto& o : group.ops) out.scalar_ops.push_back(o);
-    for (const auto& s : group.stores) out.stores.push_back(s);
-    out.groups.push_back(planned);
-    return static_cast<int>(out.groups.size()) - 1;
+    auto& groups = table_of<planned_group>(out);
+    auto& ops = table_of<scalar_op>(out);
+    auto& stores = table_of<fused_store>(out);
+    const std::size_t first = groups.size() < looked_at ? 0 : groups.size() - looked_at;
+    for (std::size_t i = groups.size(); i-- > first;)
+      if (is_same_group(groups[i], planned, group)) return static_cast<int>(i);
+    planned.ops = {static_cast<int>(ops.size()), static_cast<int>(group.ops.size())};
+    planned.stores = {static_cast<int>(stores.size()), static_cast<int>(group.stores.size())};
+    for (const auto& o : group.ops) ops.push_back(o);
+    for (const auto& s : group.stores) stores.push_back(s);
+    groups.push_back(planned);
+    return static_cast<int>(groups.size()) - 1;
   }
   [[nodiscard]] constexpr bool is_same_group(const planned_group& known, const planned_group& made,
                                              const group_builder& group) const {
     if (known.ops.count != static_cast<int>(group.ops.size()) || known.stores.count != static_cast<int>(group.stores.size()) ||
         !(known.loop == made.loop) || known.cut != made.cut)
       return false;
+    const auto& stores = table_of<fused_store>(out);
+    const auto& ops = table_of<scalar_op>(out);
     for (std::size_t i = 0; i < group.stores.size(); ++i)
-      if (!(out.stores[static_cast<std::size_t>(known.stores.begin) + i] == group.stores[i])) return false;
+      if (!(stores[static_cast<std::size_t>(known.stores.begin) + i] == group.stores[i])) return false;
     for (std::size_t i = 0; i < group.ops.size(); ++i)
-      if (!same_scalar_op(out.scalar_ops[static_cast<std::size_t>(known.ops.begin) + i], group.ops[i])) return false;
+      if (!(ops[static_cast<std::size_t>(known.ops.begin) + i] == group.ops[i])) return false;
     return true;
   }
 

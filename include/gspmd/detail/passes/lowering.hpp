@@ -42,7 +42,8 @@ class lowering {
   /// The number of a contraction in the plan.
   constexpr int planned(const contraction& c) {
     const int spec = schedule_state::entry_of(state_.contractions_, c);
-    if (spec == static_cast<int>(out.contractions.size())) out.contractions.push_back(plan_contraction(c));
+    auto& plans = table_of<contraction_plan>(out);
+    if (spec == static_cast<int>(plans.size())) plans.push_back(plan_contraction(c));
     return spec;
   }
 
@@ -51,18 +52,18 @@ class lowering {
     permutation_spec spec;
     spec.in = value(operand).local;
     for (const auto d : permutation) spec.permutation.push_back(static_cast<std::int8_t>(d));
-    add_step(action::permute, op, schedule_state::entry_of(out.permutations, spec), {operand}, {result});
+    add_step(action::permute, op, schedule_state::entry_of(table_of<permutation_spec>(out), spec), {operand}, {result});
   }
   constexpr void reduce(const local_op& op, int operand, int result, dim_mask dims, monoid kind) {
     const reduction_spec spec{value(operand).local, dims, kind};
-    auto& s = add_step(action::reduce, op, schedule_state::entry_of(out.reductions, spec), {operand}, {result});
+    auto& s = add_step(action::reduce, op, schedule_state::entry_of(table_of<reduction_spec>(out), spec), {operand}, {result});
     for (int d = 0; d < value(operand).local.count; ++d)
       if ((dims & dim_bit(d)) != 0) add_bound(s, d, operand, d);
   }
   /// A movement of an operator that consists of them; one after the first one goes on with what the last one left.
   constexpr void move(const local_op& op) {
     const node& n = node_of(op);
-    const int map = schedule_state::entry_of(out.maps, facts_of(n.op).map(g, n, op.movement));
+    const int map = schedule_state::entry_of(table_of<index_map>(out), facts_of(n.op).map(g, n, op.movement));
     vec<int> operands;
     for (const int o : op.operands) operands.push_back(o);
     auto& s = add_step(action::move, op, map, operands, {op.result});

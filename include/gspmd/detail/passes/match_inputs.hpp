@@ -3,7 +3,7 @@
 
 #include <cstdint>
 
-#include "gspmd/detail/ir/plan.hpp"
+#include "gspmd/detail/ir/kernel_facts.hpp"
 #include "gspmd/detail/support/vec.hpp"
 
 namespace gspmd::detail {
@@ -23,7 +23,7 @@ class input_matcher {
   /// that reads it. Sets `keeps_input`, by output.
   constexpr input_matcher(plan& p, const vec<int>& base, const vec<int>& first, const vec<int>& last,
                           vec<std::uint8_t>& keeps_input)
-      : plan_(p), base_(base), first_(first), last_(last), keeps_input_(keeps_input) {}
+      : plan_(p), tables_(p), base_(base), first_(first), last_(last), keeps_input_(keeps_input) {}
 
   constexpr void run() {
     plan_.shared_inputs.resize(plan_.outputs.size(), -1);
@@ -34,7 +34,7 @@ class input_matcher {
     vec<std::uint8_t> is_met(plan_.steps.size(), 0);
     for (const int output : plan_.outputs) {
       const int i = first_[base_[output]];
-      if (i < 0 || is_met[i] != 0 || plan_.steps[i].what != action::fused) continue;
+      if (i < 0 || is_met[i] != 0 || facts_of(plan_.steps[i]).role != step_role::fuses_operators) continue;
       is_met[i] = 1;
       if (find_inputs(i)) match_outputs(i);
     }
@@ -52,7 +52,6 @@ class input_matcher {
   /// Lists the inputs that die in step `i`; false if there are none.
   constexpr bool find_inputs(int i) {
     const auto& s = plan_.steps[i];
-    const auto& group = plan_.groups[s.spec];
     kinds_.clear();
     kind_of_.clear();
     kind_of_.resize(static_cast<std::size_t>(s.operands.count), -1);
@@ -64,11 +63,11 @@ class input_matcher {
       any = true;
     }
     if (!any) return false;
-    for (int r = group.ops.begin; r < group.ops.begin + group.ops.count; ++r) {
-      const auto& op = plan_.scalar_ops[r];
-      if (op.is_load() && !is_dense(group.loop, op.strides)) kind_of_[op.slot] = -1;
-    }
+    kept_.clear();
+    kept_.resize(static_cast<std::size_t>(s.operands.count), 0);
+    facts_of(s).mark_kept(tables_, s, kept_.data());
     for (int k = 0; k < s.operands.count; ++k) {
+      if (kept_[k] != 0) kind_of_[k] = -1;
       if (kind_of_[k] < 0) continue;
       kind_of_[k] = find_kind(operand(s, k));
       if (kind_of_[k] == static_cast<int>(kinds_.size())) kinds_.push_back(operand(s, k));
@@ -88,11 +87,12 @@ class input_matcher {
 
   constexpr void match_outputs(int i) {
     const auto& s = plan_.steps[i];
-    const auto& group = plan_.groups[s.spec];
+    const auto& group = table_of<planned_group>(plan_)[s.spec];
     const auto updated = find_updated(s);
+    const auto& stores = table_of<fused_store>(plan_);
     vec<made_output> outputs;
     for (int k = 0; k < group.stores.count; ++k) {
-      const int v = base_[plan_.slots[s.results.begin + plan_.stores[group.stores.begin + k].slot]];
+      const int v = base_[plan_.slots[s.results.begin + stores[group.stores.begin + k].slot]];
       const auto& where = plan_.values[v].where;
       if (where.where != memory_place::kind::output || first_[v] != i) continue;
       const int kind = find_kind(v);
@@ -120,15 +120,17 @@ class input_matcher {
 
   /// By store of a loop: the operand that it updates.
   [[nodiscard]] constexpr vec<int> find_updated(const plan_step& s) const {
-    const auto& group = plan_.groups[s.spec];
+    const auto& group = table_of<planned_group>(plan_)[s.spec];
     const int none = group.stores.count;
     vec<int> user(static_cast<std::size_t>(group.ops.count), none);  // by register: the first store that depends on it
     vec<int> uses(static_cast<std::size_t>(group.ops.count), 0);
-    for (int k = none; k-- > 0;) user[plan_.stores[group.stores.begin + k].op] = k;
+    const auto& stores = table_of<fused_store>(plan_);
+    const auto& ops = table_of<scalar_op>(plan_);
+    for (int k = none; k-- > 0;) user[stores[group.stores.begin + k].op] = k;
     vec<int> updated(static_cast<std::size_t>(none), -1);
     vec<int> updated_places(static_cast<std::size_t>(none), 0);
     for (int r = group.ops.count; r-- > 0;) {
-      const auto& op = plan_.scalar_ops[group.ops.begin + r];
+      const auto& op = ops[group.ops.begin + r];
       for (const int a : op.args) {
         ++uses[a];
         if (user[a] > user[r]) user[a] = user[r];
@@ -146,13 +148,15 @@ class input_matcher {
   }
 
   plan& plan_;
+  table_views tables_;  // that the steps refer to
   const vec<int>& base_;
   const vec<int>& first_;
   const vec<int>& last_;
   vec<std::uint8_t>& keeps_input_;
-  vec<int> readers_;  // by value: how many steps read it
-  vec<int> kinds_;    // a value of each kind that the inputs have which die in the step
-  vec<int> kind_of_;  // by operand of the step: its place in kinds_; -1: no such input, or matched
+  vec<int> readers_;        // by value: how many steps read it
+  vec<std::uint8_t> kept_;  // by operand of the step: no output may lie over it
+  vec<int> kinds_;          // a value of each kind that the inputs have which die in the step
+  vec<int> kind_of_;        // by operand of the step: its place in kinds_; -1: no such input, or matched
 };
 
 }  // namespace gspmd::detail

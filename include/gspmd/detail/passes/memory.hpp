@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include "gspmd/detail/ir/plan.hpp"
+#include "gspmd/detail/ir/kernel_facts.hpp"
 #include "gspmd/detail/passes/match_inputs.hpp"
 #include "gspmd/detail/support/vec.hpp"
 
@@ -11,8 +11,7 @@ namespace gspmd::detail {
 /// arena per device.
 ///
 /// 1. A value lives from the step that makes it to the last step that reads it, or a reshape of it.
-/// 2. An all_reduce, a movement into a range, and an elementwise loop whose result has the size of an operand that dies there, work
-///    in place.
+/// 2. A step whose kernel works in place gives its result the place of an operand of that size that dies there.
 /// 3. An output that an elementwise loop makes may lie over any input of its kind that this loop is the last to read (an updated
 ///    weight): nothing else is put into such an output (match_inputs.hpp).
 /// 4. What a loop reads from outside lives until the loop ends. What follows a carried value in the next iteration is made in
@@ -22,13 +21,13 @@ namespace gspmd::detail {
 /// 6. First fit: at each step the results and the scratch get the lowest gap that is free, then what died is given back.
 class memory_planner {
  public:
-  constexpr memory_planner(plan& p, vec<int> base) : plan_(p), storage_(std::move(base)) {
+  constexpr memory_planner(plan& p, vec<int> base) : plan_(p), tables_(p), storage_(std::move(base)) {
     const auto count = p.values.size();
     first_.resize(count, -1);
     last_.resize(count, -1);
     fixed_.resize(count, 0);
     written_.resize(count, -1);
-    is_ordered_.resize(p.slots.size(), 0);
+    is_kept_.resize(p.slots.size(), 0);
     message_.resize(count, -1);
     is_known_.resize(p.steps.size(), 0);
     dying_.resize(p.steps.size(), -1);
@@ -45,7 +44,7 @@ class memory_planner {
       for (int k = 0; k < s.results.count; ++k)
         if (auto& first = first_[root(slot(s.results, k))]; first < 0) first = i;
       for (int k = 0; k < s.operands.count; ++k) last_[root(slot(s.operands, k))] = i;
-      has_regions_ = has_regions_ || s.what >= action::loop_begin;
+      has_regions_ = has_regions_ || facts_of(s).role >= step_role::loop_begin;
     }
     if (has_regions_) live_through_loops();
     input_matcher(plan_, storage_, first_, last_, keeps_input_).run();
@@ -54,7 +53,7 @@ class memory_planner {
     const int count = static_cast<int>(plan_.steps.size());
     if (has_regions_) {
       for (int i = count - 1; i >= 0; --i) {
-        if (plan_.steps[i].what == action::set_row) work_in_place(i);
+        if (facts_of(plan_.steps[i]).role == step_role::updates_a_part) work_in_place(i);
         if (ends_branch(plan_.steps[i])) give_in_place(i);
       }
       for (int i = count - 1; i >= 0; --i)
@@ -93,7 +92,7 @@ class memory_planner {
   /// chain of such steps ends up in one place.
   constexpr void work_in_place(int i) {
     const auto& s = plan_.steps[i];
-    if (!may_work_in_place(s) || s.target >= 0 || is_joined(s)) return;
+    if (!facts_of(s).works_in_place(s) || s.target >= 0) return;
     for (int r = 0; r < s.results.count; ++r) written_[root(slot(s.results, r))] = i;
     int from[3]{};  // by width of an element: the operands before this one are of no use to such results
     for (int r = 0; r < s.results.count; ++r) {
@@ -113,24 +112,22 @@ class memory_planner {
       }
     }
   }
-  [[nodiscard]] static constexpr bool may_work_in_place(const plan_step& s) {
-    return s.what == action::fused || s.what == action::set_row || s.what == action::copy || writes_into_operand(s) ||
-           (s.what == action::combine && s.collective == collective_kind::all_reduce);
-  }
-  /// True when a step that may work in place is done with each element of operand `k` before it writes there.
+  /// True when step `i`, which works in place, is done with each element of operand `k`, and of what lies there too, before it
+  /// writes there.
   [[nodiscard]] constexpr bool may_overwrite(int i, int k) {
     const auto& s = plan_.steps[i];
-    if (s.what == action::fused) return reads_once_in_order(i, k);
-    if (writes_into_operand(s)) return k == 1 && root(slot(s.operands, 0)) != root(slot(s.operands, 1));
-    if (s.what == action::set_row)
-      return k == 0 && root(slot(s.operands, 1)) != root(slot(s.operands, 0)) &&
-             root(slot(s.operands, 2)) != root(slot(s.operands, 0));
+    std::uint8_t* const kept = is_kept_.data() + s.operands.begin;
+    if (is_known_[i] == 0) {
+      is_known_[i] = 1;
+      facts_of(s).mark_kept(tables_, s, kept);
+    }
+    if (kept[k] != 0) return false;
+    for (int o = 0; o < s.operands.count; ++o)
+      if (kept[o] != 0 && root(slot(s.operands, o)) == root(slot(s.operands, k))) return false;
     return true;
   }
 
   // ---- messages of several values ----
-
-  [[nodiscard]] static constexpr bool is_joined(const plan_step& s) { return s.what == action::combine && s.operands.count > 1; }
 
   /// Nobody else reads the operands, and each result lies where its operand lay: see all_reduce_joiner.
   constexpr void join_message(int i) {
@@ -172,11 +169,14 @@ class memory_planner {
 
   // ---- loops and conditionals ----
 
-  [[nodiscard]] constexpr bool ends_iteration(const plan_step& s) const {
-    return s.what == action::copy && s.target >= 0 && plan_.steps[s.target].what == action::loop_begin;
+  /// A step with a target that hands on what a body makes: of the loop, or conditional, that begins there.
+  [[nodiscard]] constexpr bool ends_iteration(const plan_step& s) const { return ends_body(s) && of_loop(s); }
+  [[nodiscard]] constexpr bool ends_branch(const plan_step& s) const { return ends_body(s) && !of_loop(s); }
+  [[nodiscard]] static constexpr bool ends_body(const plan_step& s) {
+    return s.target >= 0 && facts_of(s).role == step_role::hands_on;
   }
-  [[nodiscard]] constexpr bool ends_branch(const plan_step& s) const {
-    return s.what == action::copy && s.target >= 0 && plan_.steps[s.target].what != action::loop_begin;
+  [[nodiscard]] constexpr bool of_loop(const plan_step& s) const {
+    return facts_of(plan_.steps[s.target]).role == step_role::loop_begin;
   }
 
   constexpr void live_through_loops() {
@@ -187,11 +187,12 @@ class memory_planner {
     };
     for (int i = 0; i < static_cast<int>(plan_.steps.size()); ++i) {
       const auto& s = plan_.steps[i];
-      if (s.what == action::loop_begin) {
+      const auto role = facts_of(s).role;
+      if (role == step_role::loop_begin) {
         loops.push_back(i);
         live_until(slot(s.results, 0), s.target);
       }
-      if (s.what == action::loop_end) loops.pop_back();
+      if (role == step_role::loop_end) loops.pop_back();
       for (int k = 0; k < s.operands.count; ++k)
         for (const int loop : loops)
           if (first_[root(slot(s.operands, k))] < loop) live_until(slot(s.operands, k), plan_.steps[loop].target);
@@ -222,31 +223,15 @@ class memory_planner {
     int inner_end = -1;  // of the outermost loop inside this one
     for (int k = s.target + 1; k < i; ++k) {
       const auto& step = plan_.steps[k];
-      if (step.what == action::loop_begin && k > inner_end) inner_end = step.target;
+      if (facts_of(step).role == step_role::loop_begin && k > inner_end) inner_end = step.target;
       for (int o = 0; o < step.operands.count; ++o) {
         if (root(slot(step.operands, o)) != carried) continue;
         if ((k < inner_end ? inner_end : k) > made) return;
-        if (k == made && (!may_work_in_place(step) || !may_overwrite(k, o))) return;
+        if (k == made && (!facts_of(step).works_in_place(step) || !may_overwrite(k, o))) return;
       }
     }
     storage_[next] = carried;
     if (last_[carried] < last_[next]) last_[carried] = last_[next];
-  }
-
-  /// True when the fused loop of step `i` reads operand `k` only at the index it writes: with the strides of the dense loop.
-  [[nodiscard]] constexpr bool reads_once_in_order(int i, int k) {
-    const auto& s = plan_.steps[i];
-    const int first = s.operands.begin;
-    if (is_known_[i] == 0) {
-      is_known_[i] = 1;
-      for (int o = 0; o < s.operands.count; ++o) is_ordered_[first + o] = 1;
-      const auto& group = plan_.groups[s.spec];
-      for (int o = group.ops.begin; o < group.ops.begin + group.ops.count; ++o) {
-        const auto& op = plan_.scalar_ops[o];
-        if (op.is_load() && !is_dense(group.loop, op.strides)) is_ordered_[first + op.slot] = 0;
-      }
-    }
-    return is_ordered_[first + k] != 0;
   }
 
   struct gap {
@@ -310,15 +295,12 @@ class memory_planner {
       }
       where = {memory_place::kind::arena, take(size_of(v), last_[v] < i ? i : last_[v])};
     }
-    if (s.what == action::contract || s.what == action::windowed) {
-      const auto elems =
-          s.what == action::contract ? plan_.contractions[s.spec].scratch_elems : plan_.windows[s.spec].scratch_elems;
-      if (elems > 0) s.scratch = take(elems * bytes_of(s.type), i);
-    }
+    if (const auto bytes = facts_of(s).scratch_bytes(tables_, s); bytes > 0) s.scratch = take(bytes, i);
     for (int r = dying_[i]; r >= 0; r = regions_[r].next) give_back(regions_[r].where);
   }
 
   plan& plan_;
+  table_views tables_;             // that the steps refer to
   vec<int> storage_;               // by value: whose memory it shares
   vec<int> first_;                 // by root: the step that makes it
   vec<int> last_;                  // by root: the last step that reads it
@@ -326,8 +308,8 @@ class memory_planner {
   vec<std::uint8_t> keeps_input_;  // by output
   vec<int> message_;               // by root: the step that reduces it together with others; -1: none
   vec<int> written_;               // by root: the last visited step that it is a result of
-  vec<std::uint8_t> is_known_;     // by step: is_ordered_ holds its operands
-  vec<std::uint8_t> is_ordered_;   // by slot: see reads_once_in_order
+  vec<std::uint8_t> is_known_;     // by step: is_kept_ holds its operands
+  vec<std::uint8_t> is_kept_;      // by slot: an operand whose place no result may take
   vec<gap> gaps_;                  // free places in the arena, by begin; the last has no end
   vec<region> regions_;
   vec<int> dying_;  // by step: the regions that are free after it begin with this one

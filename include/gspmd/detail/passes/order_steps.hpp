@@ -5,7 +5,7 @@
 #include <span>
 #include <utility>
 
-#include "gspmd/detail/ir/plan.hpp"
+#include "gspmd/detail/ir/kernel_facts.hpp"
 #include "gspmd/detail/passes/list_scheduler.hpp"
 #include "gspmd/detail/passes/step_needs.hpp"
 #include "gspmd/detail/support/vec.hpp"
@@ -97,14 +97,10 @@ class step_orderer {
   }
   [[nodiscard]] constexpr int operand(const plan_step& s, int k) const { return base_[slots_[s.operands.begin + k]]; }
   [[nodiscard]] constexpr int result(const plan_step& s, int k) const { return base_[slots_[s.results.begin + k]]; }
-  [[nodiscard]] static constexpr bool is_joined(const plan_step& s) { return s.what == action::combine && s.operands.count > 1; }
-  [[nodiscard]] static constexpr bool stays(const plan_step& s) { return s.what == action::copy || s.what >= action::loop_begin; }
+  [[nodiscard]] static constexpr bool stays(const plan_step& s) { return facts_of(s).role >= step_role::hands_on; }
   [[nodiscard]] static constexpr std::int64_t in_lines(std::int64_t bytes) { return (bytes + 63) / 64 * 64; }
   [[nodiscard]] constexpr std::int64_t scratch_of(const plan_step& s) const {
-    if (s.what != action::contract && s.what != action::windowed) return 0;
-    const auto spec = static_cast<std::size_t>(s.spec);
-    return in_lines((s.what == action::contract ? plan_.contractions[spec].scratch_elems : plan_.windows[spec].scratch_elems) *
-                    bytes_of(s.type));
+    return in_lines(facts_of(s).scratch_bytes(plan_, s));
   }
 
   /// Which buffers each step touches, the result first, and how large they are. Where a step is noted, 1 is the first one and 0
@@ -116,11 +112,9 @@ class step_orderer {
     for (int v = 0; v < value_count_; ++v) buffer_[v] = base_[v];
     for (int i = 0; i < step_count_; ++i) {
       const auto& s = steps_[i];
-      in_place_[i] = s.results.count == 1 && s.operands.count > 0 &&
-                             (s.what == action::fused || s.what == action::set_row || writes_into_operand(s) ||
-                              (s.what == action::combine && s.collective == collective_kind::all_reduce && s.operands.count == 1))
-                         ? 1
-                         : 0;
+      const auto& facts = facts_of(s);
+      const bool may_share = s.results.count == 1 && s.operands.count > 0 && !stays(s) && facts.works_in_place(s);
+      in_place_[i] = may_share ? 1 : 0;
       if (!is_joined(s)) continue;
       for (int k = 0; k < s.results.count; ++k) buffer_[operand(s, k)] = buffer_[result(s, k)] = result(s, 0);
     }
@@ -171,6 +165,7 @@ class step_orderer {
     vec<int> loops;
     for (int i = 0; i < step_count_; ++i) {
       const auto& s = steps_[i];
+      const auto role = facts_of(s).role;
       for (int t = touched_from_[i]; t < touched_from_[i + 1]; ++t) {
         const int b = touched_[t];
         if (bytes_[b] == 0) continue;
@@ -178,11 +173,11 @@ class step_orderer {
         int last = i + 1;
         for (const int loop : loops)
           if (first_[b] < loop + 1 && last < steps_[loop].target + 1) last = steps_[loop].target + 1;
-        if (s.what == action::loop_begin && last < s.target + 1) last = s.target + 1;  // the number of the iteration
+        if (role == step_role::loop_begin && last < s.target + 1) last = s.target + 1;  // the number of the iteration
         if (last_[b] < last) last_[b] = last;
       }
-      if (s.what == action::loop_begin) loops.push_back(i);
-      if (s.what == action::loop_end) loops.pop_back();
+      if (role == step_role::loop_begin) loops.push_back(i);
+      if (role == step_role::loop_end) loops.pop_back();
     }
     for (int b = 0; b < value_count_; ++b) {
       if (bytes_[b] == 0 || first_[b] == 0) continue;
@@ -194,11 +189,11 @@ class step_orderer {
   /// What makes the next one of a carried value, or an output out of an input, is the last one that reads it.
   constexpr void find_overwriters() {
     for (int i = 0; i < step_count_; ++i)
-      if (steps_[i].what == action::copy && steps_[i].target >= 0)
+      if (steps_[i].target >= 0 && facts_of(steps_[i]).role == step_role::hands_on)
         overwriter_[result(steps_[i], 0)] = made_[operand(steps_[i], 0)];
     for (const int o : plan_.outputs) {
       const int i = made_[base_[o]] - 1;
-      if (i < 0 || steps_[i].what != action::fused) continue;
+      if (i < 0 || facts_of(steps_[i]).role != step_role::fuses_operators) continue;
       for (int k = 0; k < steps_[i].operands.count; ++k)
         if (const int v = operand(steps_[i], k); made_[v] == 0 && last_[v] == i + 1) overwriter_[v] = i + 1;
     }

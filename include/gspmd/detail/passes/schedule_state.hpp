@@ -72,8 +72,8 @@ class schedule_state {
     out.steps.reserve(count);
     out.slots.reserve(3 * count);
     out.bounds.reserve(count);
-    out.contractions.reserve(contractions < looked_at ? contractions : looked_at);
-    out.scalar_ops.reserve(2 * lazy);
+    table_of<contraction_plan>(out).reserve(contractions < looked_at ? contractions : looked_at);
+    table_of<scalar_op>(out).reserve(2 * lazy);
   }
 
   constexpr table_range add_slots(const vec<int>& values) {
@@ -142,7 +142,7 @@ class schedule_state {
   vec<std::uint8_t> is_joined_;    // by value of the local program: an all_reduce of several makes it
   vec<int> step_;                  // by value: the step that computes it; -1: none yet
   std::int64_t times_ = 1;         // how often that runs
-  vec<contraction> contractions_;  // what out.contractions were planned for
+  vec<contraction> contractions_;  // what the contraction_plans of the plan were made for
   vec<int> register_;              // by value: its register in the loop that computes it
   vec<int> slot_;                  // by memory: which input of the present loop it is; -1: none
 };

@@ -1,0 +1,68 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstdint>
+
+#include "gspmd/detail/ir/kernels/parts.hpp"
+
+namespace gspmd::detail {
+
+/// Elements change their indices.
+constexpr bool is_mapped(const plan_step& s) { return s.what == action::move && s.spec >= 0; }
+/// A movement into a range of its second operand, which its result is otherwise.
+constexpr bool writes_into_operand(const plan_step& s) { return s.what == action::move && s.operands.count == 2; }
+
+namespace kernels {
+
+/// A slice (no axes), all_gather, all_to_all, collective_permute; one with a map, which may send nothing; a copy to an output's
+/// memory.
+struct move : plain_step, without_scratch {
+  static constexpr action name = action::move;
+  using tables = mp11::mp_list<kernel_table<index_map, entries::one_per_movement>>;
+  static constexpr step_work work = step_work::moves;
+  static constexpr element_kinds handles = element_kinds::all;
+
+  static constexpr bool works_in_place(const plan_step& s) { return writes_into_operand(s); }
+  static constexpr void mark_kept(const table_views&, const plan_step&, std::uint8_t* kept) { kept[0] = 1; }
+  static constexpr bool communicates(const auto& p, const plan_step& s) { return axes(p, s) != 0; }
+  static constexpr axis_mask axes(const auto& p, const plan_step& s) { return movement_of(p, s).axes; }
+  static constexpr std::int64_t messages(const auto& p, const plan_step& s) {
+    const auto members = p.mesh->size_of(axes(p, s));
+    return is_mapped(s) && members > 1 ? traffic_of(p, s).messages : messages_of(s.collective, members);
+  }
+  static constexpr detail::packing packing(const auto& p, const plan_step& s) { return packing_of(*p.mesh, movement_of(p, s)); }
+  static constexpr ring_rounds_kind rounds(const plan_view&, const plan_step&) { return ring_rounds_kind::none; }
+
+  static constexpr movement prepare(const auto& p, const plan_step& s) { return numbered(*p.mesh, movement_of(p, s)); }
+  template <class T, class Comm>
+  static void run(const movement& m, const plan_view& p, const plan_step& s, Comm& comm, const devices_here& devices);
+};
+
+/// reduce_scatter, all_reduce: of one value, or of several that lie one after the other.
+struct combine : without_scratch {
+  static constexpr action name = action::combine;
+  using tables = mp11::mp_list<>;
+  static constexpr step_work work = step_work::moves;
+  static constexpr step_role role = step_role::joins_operands;
+  static constexpr element_kinds handles = element_kinds::all;
+
+  static constexpr bool works_in_place(const plan_step& s) {
+    return s.collective == collective_kind::all_reduce && s.operands.count == 1;
+  }
+  static constexpr void mark_kept(const table_views&, const plan_step&, std::uint8_t*) {}
+  static constexpr bool communicates(const plan_view&, const plan_step&) { return true; }
+  static constexpr axis_mask axes(const auto& p, const plan_step& s) { return reduction_of(p, s).axes; }
+  static constexpr std::int64_t messages(const auto& p, const plan_step& s) {
+    return messages_of(s.collective, p.mesh->size_of(axes(p, s)));
+  }
+  static constexpr detail::packing packing(const auto& p, const plan_step& s) { return packing_of(*p.mesh, reduction_of(p, s)); }
+  static constexpr ring_rounds_kind rounds(const plan_view&, const plan_step&) { return ring_rounds_kind::none; }
+
+  static constexpr reduction prepare(const auto& p, const plan_step& s) { return numbered(*p.mesh, reduction_of(p, s)); }
+  template <class T, class Comm>
+  static void run(const reduction& r, const plan_view& p, const plan_step& s, Comm& comm, const devices_here& devices);
+};
+
+}  // namespace kernels
+
+}  // namespace gspmd::detail

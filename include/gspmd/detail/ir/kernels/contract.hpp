@@ -1,0 +1,82 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstdint>
+
+#include "gspmd/detail/exec/contraction_plan.hpp"
+#include "gspmd/detail/exec/spec.hpp"
+#include "gspmd/detail/ir/kernels/parts.hpp"
+
+namespace gspmd::detail {
+
+/// How an einsum takes an operand shard by shard. Places in scratch are in elements from its begin.
+struct planned_window {
+  int contraction = 0;                     // of one shard
+  std::int8_t operand = 0;                 // whose shards go round
+  std::int8_t letter = 0;                  // of the contraction: the dim along which they lie
+  inline_vec<std::int8_t, 3> dims;         // which dim that is of both operands and the result; -1: of none
+  inline_vec<std::int8_t, max_axes> axes;  // of the ring
+  bool both_ways = false;
+  std::int64_t buffers_at = 0;   // shards of the other devices: see ring_rounds
+  std::int64_t operand_at = -1;  // the part of the other operand; -1: it is used where it lies
+  std::int64_t result_at = -1;   // the part of the result; likewise
+  std::int64_t scratch_elems = 0;
+  friend constexpr bool operator==(const planned_window&, const planned_window&) = default;
+};
+
+/// Buffers in scratch are whole cache lines of the smallest elements that an einsum has.
+constexpr std::int64_t buffer_elems(std::int64_t elems) { return (elems + 15) / 16 * 16; }
+
+namespace kernels {
+
+/// An einsum of two operands.
+struct contract : plain_step, on_one_device, never_in_place {
+  static constexpr action name = action::contract;
+  using tables = mp11::mp_list<kernel_table<contraction_plan, entries::shared_by_equal_steps>>;
+  static constexpr step_work work = step_work::computes;
+  static constexpr element_kinds handles = element_kinds::numbers;
+
+  static constexpr std::int64_t scratch_bytes(const auto& tables, const plan_step& s) {
+    return table_of<contraction_plan>(tables)[static_cast<std::size_t>(s.spec)].scratch_elems * bytes_of(s.type);
+  }
+
+  static auto prepare(const auto& p, const plan_step& s) {
+    return runtime_spec{&table_of<contraction_plan>(p)[static_cast<std::size_t>(s.spec)]};
+  }
+  template <class Program, int Step>
+  static constexpr auto freeze();
+  template <class T, class Spec>
+  static void run(const Spec& spec, const plan_view& p, const plan_step& s, const device_memory& device);
+};
+
+/// The same, while the shards of one operand go round a ring of devices.
+struct windowed : plain_step, never_in_place {
+  static constexpr action name = action::windowed;
+  using tables = mp11::mp_list<kernel_table<planned_window, entries::shared_by_equal_steps>,
+                               kernel_table<contraction_plan, entries::shared_by_equal_steps>>;
+  static constexpr step_work work = step_work::computes_while_moving;
+  static constexpr element_kinds handles = element_kinds::numbers;
+
+  static constexpr std::int64_t scratch_bytes(const auto& tables, const plan_step& s) {
+    return table_of<planned_window>(tables)[static_cast<std::size_t>(s.spec)].scratch_elems * bytes_of(s.type);
+  }
+  static constexpr bool communicates(const plan_view&, const plan_step&) { return true; }
+  static constexpr axis_mask axes(const auto& p, const plan_step& s) { return ring_of(p, s).mask(); }
+  static constexpr std::int64_t messages(const auto& p, const plan_step& s) { return ring_of(p, s).size(*p.mesh) - 1; }
+  static constexpr detail::packing packing(const plan_view&, const plan_step&) { return {}; }
+  static constexpr ring_rounds_kind rounds(const auto& p, const plan_step& s) {
+    return window_of(p, s).both_ways ? ring_rounds_kind::both_ways : ring_rounds_kind::one_way;
+  }
+
+  static auto prepare(const auto& p, const plan_step& s) {
+    return runtime_spec{&table_of<contraction_plan>(p)[static_cast<std::size_t>(window_of(p, s).contraction)]};
+  }
+  template <class Program, int Step>
+  static constexpr auto freeze();
+  template <class T, class Spec, class Comm>
+  static void run(const Spec& spec, const plan_view& p, const plan_step& s, Comm& comm, const devices_here& devices);
+};
+
+}  // namespace kernels
+
+}  // namespace gspmd::detail

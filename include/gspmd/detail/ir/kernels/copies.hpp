@@ -1,0 +1,55 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstdint>
+
+#include "gspmd/detail/ir/kernels/parts.hpp"
+
+namespace gspmd::detail {
+
+/// Of kernels that need no description.
+struct nothing_prepared {};
+
+struct without_description : on_one_device, without_scratch {
+  using tables = mp11::mp_list<>;
+  static constexpr step_work work = step_work::computes;
+  static constexpr element_kinds handles = element_kinds::bytes;
+
+  static constexpr nothing_prepared prepare(const plan_view&, const plan_step&) { return {}; }
+};
+
+namespace kernels {
+
+/// Reads one row, at an index that is computed.
+struct row : plain_step, without_description, never_in_place {
+  static constexpr action name = action::row;
+  static void run(nothing_prepared, const plan_view& p, const plan_step& s, const device_memory& device);
+};
+
+/// Writes one row.
+struct set_row : without_description {
+  static constexpr action name = action::set_row;
+  static constexpr step_role role = step_role::updates_a_part;
+  static constexpr bool works_in_place(const plan_step&) { return true; }
+  static constexpr void mark_kept(const table_views&, const plan_step&, std::uint8_t* kept) { kept[1] = kept[2] = 1; }
+  static void run(nothing_prepared, const plan_view& p, const plan_step& s, const device_memory& device);
+};
+
+/// A shard as it is: into a carried value, or to where the body of a conditional leaves its result.
+struct copy : without_description {
+  static constexpr action name = action::copy;
+  static constexpr step_role role = step_role::hands_on;
+  static constexpr bool works_in_place(const plan_step&) { return true; }
+  static constexpr void mark_kept(const table_views&, const plan_step&, std::uint8_t*) {}
+  static void run(nothing_prepared, const plan_view& p, const plan_step& s, const device_memory& device);
+};
+
+/// A user's function of blocks: `local` of the step, whose entry `spec` runs.
+struct local : plain_step, without_description, never_in_place {
+  static constexpr action name = action::local;
+  static void run(nothing_prepared, const plan_view& p, const plan_step& s, const device_memory& device);
+};
+
+}  // namespace kernels
+
+}  // namespace gspmd::detail

@@ -1,0 +1,26 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include "gspmd/detail/ir/kernels/parts.hpp"
+
+namespace gspmd::detail::kernels {
+
+/// A step at which a body of a loop or conditional begins or ends.
+template <action Name, step_role Role>
+struct region_end : on_one_device, without_scratch, never_in_place {
+  static constexpr action name = Name;
+  using tables = mp11::mp_list<>;
+  static constexpr step_work work = step_work::controls;
+  static constexpr step_role role = Role;
+  static constexpr element_kinds handles = element_kinds::bytes;
+};
+
+// The body of a loop follows, up to the loop_end at `target`; a loop of no trips goes past it.
+using loop_begin = region_end<action::loop_begin, step_role::loop_begin>;
+using loop_end = region_end<action::loop_end, step_role::loop_end>;
+// Goes past `target`, the otherwise step, where its operand does not hold; that one goes to its `target`, the join step.
+using branch = region_end<action::branch, step_role::branch>;
+using otherwise = region_end<action::otherwise, step_role::otherwise>;
+using join = region_end<action::join, step_role::join>;
+
+}  // namespace gspmd::detail::kernels

@@ -1,0 +1,87 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstdint>
+
+#include "gspmd/detail/exec/collective.hpp"
+#include "gspmd/detail/ir/local_function.hpp"
+#include "gspmd/detail/ir/local_program.hpp"
+
+namespace gspmd::detail {
+
+/// The plan's names of the kernels (kernel_list.hpp), in the order of their list.
+enum class action : std::uint8_t {
+  fused,
+  contract,
+  windowed,
+  reduce,
+  permute,
+  move,
+  combine,
+  row,
+  set_row,
+  copy,
+  local,
+  loop_begin,
+  loop_end,
+  branch,
+  otherwise,
+  join,
+};
+
+/// Where a value lies on every device.
+struct memory_place {
+  enum class kind : std::uint8_t { none, input, output, arena };
+  kind where = kind::none;
+  std::int64_t at = 0;  // number of the input or output; byte offset in the arena
+  friend constexpr bool operator==(const memory_place&, const memory_place&) = default;
+};
+
+struct planned_value {
+  int node = 0;
+  dtype type = dtype::f32;
+  extents global;
+  sharding layout;
+  extents local;
+  memory_place where;
+  int step = -1;           // that computes it; -1: an input, or read through strides where it is used
+  bool is_padded = false;  // on some device
+  friend constexpr bool operator==(const planned_value&, const planned_value&) = default;
+};
+
+/// A number that a step needs and only the device knows: how much of a dim of a shard is not padding, or where it begins.
+struct bound {
+  // contract: the letter; reduce: the dim; fused: none for an iota (in their order), then the dims in `cut`
+  std::int8_t index = 0;
+  int value = 0;
+  std::int8_t dim = 0;
+  friend constexpr bool operator==(const bound&, const bound&) = default;
+};
+
+/// A range of one of the plan's tables.
+struct table_range {
+  int begin = 0;
+  int count = 0;
+  friend constexpr bool operator==(const table_range&, const table_range&) = default;
+};
+
+struct plan_step {
+  action what = action::fused;
+  dtype type = dtype::f32;
+  int node = 0;          // whose operator it is, or for whose sake data moves
+  int spec = 0;          // in the first table of its kernel; move: -1 where elements keep their indices
+  table_range operands;  // in slots: values
+  table_range results;   // in slots
+  table_range bounds;
+  std::int64_t scratch = 0;  // byte offset in the arena
+  collective_kind collective = collective_kind::all_gather;
+  bool forced = false;
+  std::int64_t bytes_sent = 0;            // each time it runs
+  int target = -1;                        // loops and conditionals: another step; copy: the one that opened the body it ends
+  std::int64_t trips = 1;                 // loop_begin
+  std::int64_t times = 1;                 // how often it runs: the trips of all loops around it
+  const local_function* local = nullptr;  // local: whose entry `spec` runs
+  friend constexpr bool operator==(const plan_step&, const plan_step&) = default;
+};
+
+}  // namespace gspmd::detail

@@ -1,0 +1,29 @@
+// SPDX-License-Identifier: Apache-2.0
+// A kernel that leaves a fact out is refused, whichever fact it is.
+#include "gspmd/detail/ir/kernel_facts.hpp"
+
+namespace gspmd::detail {
+static_assert(complete_kernel<kernels::combine>);
+
+#define GSPMD_WITHOUT(fact)                  \
+  struct without_##fact : kernels::combine { \
+    static constexpr char fact = '\0';       \
+  };                                         \
+  static_assert(!complete_kernel<without_##fact>);
+GSPMD_WITHOUT(name)
+GSPMD_WITHOUT(work)
+GSPMD_WITHOUT(role)
+GSPMD_WITHOUT(handles)
+GSPMD_WITHOUT(works_in_place)
+GSPMD_WITHOUT(mark_kept)
+GSPMD_WITHOUT(scratch_bytes)
+GSPMD_WITHOUT(communicates)
+GSPMD_WITHOUT(axes)
+GSPMD_WITHOUT(messages)
+GSPMD_WITHOUT(packing)
+GSPMD_WITHOUT(rounds)
+struct without_tables : kernels::combine {
+  using tables = void;
+};
+static_assert(!complete_kernel<without_tables>);
+}  // namespace gspmd::detail
