@@ -73,7 +73,8 @@ void gather_by_hand(mpi_communicator& comm) {
   detail::mesh_shape all;
   all.sizes.push_back(2);
   detail::movement gather;
-  gather.global.push_back(80'000);
+  gather.from_global.push_back(80'000);
+  gather.to_global = gather.from_global;
   gather.from.add_split(0, 0);
   gather.axes = 1;
   const std::vector<float> x(40'000);

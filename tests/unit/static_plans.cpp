@@ -7,6 +7,7 @@
 #include "gspmd/compile.hpp"
 #include "gspmd/detail/passes/make_plan.hpp"
 #include "gspmd/grad.hpp"
+#include "gspmd/ops.hpp"
 #include "support/equal_plans.hpp"
 
 // Many programs, each planned while this file is compiled and again when it runs: the plans are equal, step by step.
