@@ -5,11 +5,11 @@
 namespace gspmd::detail {
 static_assert(complete_operator<sum_last_op>);
 
-#define GSPMD_WITHOUT(fact)             \
-  struct without_##fact : sum_last_op { \
-    static constexpr char fact = '\0';  \
-  };                                    \
-  static_assert(!complete_operator<without_##fact>);
+#define GSPMD_WITHOUT(fact)            \
+  struct lacks_##fact : sum_last_op {  \
+    static constexpr char fact = '\0'; \
+  };                                   \
+  static_assert(!complete_operator<lacks_##fact>);
 GSPMD_WITHOUT(owns)
 GSPMD_WITHOUT(made)
 GSPMD_WITHOUT(runs)

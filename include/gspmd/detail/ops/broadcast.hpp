@@ -51,7 +51,7 @@ constexpr int add_spread(graph& g, int reduced, const node& n) {
 
 /// Elements that are repeated. A loop reads them through strides of 0; completion goes through it backward first, which avoids
 /// communication on the larger shape.
-struct broadcast_op {
+struct broadcast_op : reduced_first, without_movements, without_arithmetic, dims_by_number {
   static constexpr bool owns(opcode op) { return op == code_of<broadcast_op>; }
   static constexpr origin made = origin::shards;
   static constexpr realisation runs = realisation::strides;
@@ -78,13 +78,9 @@ struct broadcast_op {
     rule.maps.push_back(result);
   }
   /// It is linear, but its result is larger than its operand: reducing first sends less.
-  static constexpr partial_rule partial(const node&, int, monoid) { return partial_rule::none; }
   static constexpr int reads(const node& n) { return n.operands.count; }
   static constexpr bool is_made_again(const node&) { return true; }
   static constexpr bool may_go_round_ring(const node&) { return false; }
-  static constexpr int movements(const node&) { return 0; }
-  static constexpr index_map map(const graph&, const node&, int) { return {}; }
-  static constexpr std::int64_t flops(const graph&, const mesh_shape&, const local_program&, const local_op&) { return 0; }
   static constexpr scalar_op in_loop(const graph&, const node&) { return {}; }
   static constexpr dim_places lies_along(const graph& g, const node& n) {
     dim_places along;
@@ -93,7 +89,6 @@ struct broadcast_op {
                                                                                    : static_cast<std::int8_t>(n.attributes[d]));
     return along;
   }
-  static constexpr void name_dim(text&, const graph&, const node&, int, int) {}
   template <class Builder>
   static constexpr void gradient(Builder& b, const node& n) {
     const extents shape = operand_of(b.program(), n, 0).shape;

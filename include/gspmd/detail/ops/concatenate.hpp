@@ -54,15 +54,13 @@ constexpr int add_concatenate(graph& g, std::span<const int> operands, int dim, 
 }
 
 /// A split of the joined dim stays: each operand is a movement into its range of the result.
-struct concatenate_op {
+struct concatenate_op : plain_operator, without_arithmetic, outside_of_loops, dims_by_number {
   static constexpr bool owns(opcode op) { return op == code_of<concatenate_op>; }
   static constexpr origin made = origin::shards;
   static constexpr realisation runs = realisation::steps;
   static constexpr completion_rounds completes{.forward = 0, .backward = 0};
   static constexpr bool uniform = true;
   static constexpr bool keeps_slices = true;
-  static constexpr bool may_cut_axes = false;
-  static constexpr replication_words replication = ordinary_replication;
 
   static constexpr std::int64_t begin_of(const graph& g, const node& n, int operand) {
     std::int64_t begin = 0;
@@ -79,9 +77,6 @@ struct concatenate_op {
     uniform_rule(least, r);
   }
   static constexpr partial_rule partial(const node&, int, monoid) { return partial_rule::all; }
-  static constexpr int reads(const node& n) { return n.operands.count; }
-  static constexpr bool is_made_again(const node&) { return false; }
-  static constexpr bool may_go_round_ring(const node&) { return false; }
   static constexpr int movements(const node& n) { return n.operands.count; }
   static constexpr index_map map(const graph& g, const node& n, int k) {
     index_map map;
@@ -89,10 +84,6 @@ struct concatenate_op {
     map.outside = outside_rule::keep;
     return map;
   }
-  static constexpr std::int64_t flops(const graph&, const mesh_shape&, const local_program&, const local_op&) { return 0; }
-  static constexpr scalar_op in_loop(const graph&, const node&) { return {}; }
-  static constexpr dim_places lies_along(const graph&, const node&) { return {}; }
-  static constexpr void name_dim(text&, const graph&, const node&, int, int) {}
   /// Every operand gets its range.
   template <class Builder>
   static constexpr void gradient(Builder& b, const node& n) {

@@ -136,7 +136,7 @@ constexpr int add_einsum(graph& g, const parsed_equation& e, std::initializer_li
   return g.add_sized(n);
 }
 
-struct einsum_op {
+struct einsum_op : without_movements, outside_of_loops {
   static constexpr bool owns(opcode op) { return op == code_of<einsum_op>; }
   static constexpr origin made = origin::shards;
   static constexpr realisation runs = realisation::steps;
@@ -174,8 +174,6 @@ struct einsum_op {
   static constexpr int reads(const node& n) { return n.operands.count; }
   static constexpr bool is_made_again(const node&) { return false; }
   static constexpr bool may_go_round_ring(const node& n) { return n.operands.count == 2; }
-  static constexpr int movements(const node&) { return 0; }
-  static constexpr index_map map(const graph&, const node&, int) { return {}; }
 
   /// Of two operands: 2 for every combination of local indices, a multiplication and an addition. Of one: 1 for every element that
   /// is summed.
@@ -199,8 +197,6 @@ struct einsum_op {
     return total;
   }
 
-  static constexpr scalar_op in_loop(const graph&, const node&) { return {}; }
-  static constexpr dim_places lies_along(const graph&, const node&) { return {}; }
   static constexpr void name_dim(text& t, const graph& g, const node& n, int k, int dim) {
     t << " (dim `" << static_cast<char>(letters_of(g, n, k)[dim]) << "`)";
   }

@@ -13,17 +13,13 @@ namespace gspmd::detail {
 
 /// Every element of the result from the same element of the operands, which are sharded alike: nothing is sent. Several become one
 /// loop over the elements.
-struct elementwise_op {
+struct elementwise_op : same_dims, without_movements, dims_by_number {
   static constexpr bool owns(opcode op) { return is_elementwise(op); }
   static constexpr origin made = origin::shards;
   static constexpr realisation runs = realisation::loop;
   static constexpr completion_rounds completes{.forward = 0, .backward = 0};
-  static constexpr bool uniform = true;
-  static constexpr bool keeps_slices = true;
   static constexpr bool may_cut_axes = false;
   static constexpr replication_words replication = ordinary_replication;
-
-  static constexpr void rule(const graph&, const node& n, op_rule& r) { uniform_rule(n.shape, r); }
 
   ///   negate                                 any, add
   ///   add, subtract                          all, add          x + 1 of a partial x would add 1 on every device
@@ -49,8 +45,6 @@ struct elementwise_op {
   static constexpr int reads(const node& n) { return n.operands.count; }
   static constexpr bool is_made_again(const node& n) { return n.op == opcode::convert; }
   static constexpr bool may_go_round_ring(const node&) { return false; }
-  static constexpr int movements(const node&) { return 0; }
-  static constexpr index_map map(const graph&, const node&, int) { return {}; }
   /// 1 for every element of the result, whatever the function.
   static constexpr std::int64_t flops(const graph&, const mesh_shape&, const local_program& p, const local_op& op) {
     return saturating_elements(p.value(op.result).local);
@@ -64,7 +58,6 @@ struct elementwise_op {
     return s;
   }
   static constexpr dim_places lies_along(const graph&, const node&) { return {}; }
-  static constexpr void name_dim(text&, const graph&, const node&, int, int) {}
   static constexpr void lower(lowering&, const local_op&) {}
   static void describe(std::string&, const plan_view&, const plan_step*) {}
 

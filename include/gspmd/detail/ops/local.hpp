@@ -90,15 +90,13 @@ constexpr int add_local_op(graph& g, const local_function& f, std::span<const in
 }
 
 /// An operator of the user's own: a function of blocks, and a rule.
-struct local_operator {
+struct local_operator : plain_operator, reduced_first, without_movements, outside_of_loops, dims_by_number {
   static constexpr bool owns(opcode op) { return op == code_of<local_operator>; }
   static constexpr origin made = origin::shards;
   static constexpr realisation runs = realisation::steps;
   static constexpr completion_rounds completes{.forward = 1, .backward = 1};
   static constexpr bool uniform = false;
   static constexpr bool keeps_slices = false;
-  static constexpr bool may_cut_axes = false;
-  static constexpr replication_words replication = ordinary_replication;
 
   /// The text is the rule.
   static constexpr void rule(const graph& g, const node& n, op_rule& rule) {
@@ -121,12 +119,6 @@ struct local_operator {
       rule.maps.push_back(map);
     }
   }
-  static constexpr partial_rule partial(const node&, int, monoid) { return partial_rule::none; }
-  static constexpr int reads(const node& n) { return n.operands.count; }
-  static constexpr bool is_made_again(const node&) { return false; }
-  static constexpr bool may_go_round_ring(const node&) { return false; }
-  static constexpr int movements(const node&) { return 0; }
-  static constexpr index_map map(const graph&, const node&, int) { return {}; }
   /// What it states, 1 if nothing, for every combination of the local indices of all letters.
   static constexpr std::int64_t flops(const graph& g, const mesh_shape&, const local_program& p, const local_op& op) {
     const node& n = g.nodes[static_cast<std::size_t>(op.node)];
@@ -141,9 +133,6 @@ struct local_operator {
     }
     return total;
   }
-  static constexpr scalar_op in_loop(const graph&, const node&) { return {}; }
-  static constexpr dim_places lies_along(const graph&, const node&) { return {}; }
-  static constexpr void name_dim(text&, const graph&, const node&, int, int) {}
   template <class Builder>
   static constexpr void gradient(Builder& b, const node& n) {
     graph& g = b.program();

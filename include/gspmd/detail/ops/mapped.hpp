@@ -57,15 +57,13 @@ constexpr std::uint64_t bits_of(dtype type, double real, std::int64_t integer) {
 
 /// The facts of such operators, but for how they are described, and which one the gradient is: `inverse`.
 template <class Self>
-struct mapped_op {
+struct mapped_op : plain_operator, without_arithmetic, outside_of_loops, dims_by_number {
   static constexpr bool owns(opcode op) { return op == code_of<Self>; }
   static constexpr origin made = origin::shards;
   static constexpr realisation runs = realisation::steps;
   static constexpr completion_rounds completes{.forward = 0, .backward = 0};
   static constexpr bool uniform = true;
   static constexpr bool keeps_slices = true;
-  static constexpr bool may_cut_axes = false;
-  static constexpr replication_words replication = ordinary_replication;
 
   /// A dim keeps its splits, though operand and result have other extents.
   static constexpr void rule(const graph& g, const node& n, op_rule& r) {
@@ -79,9 +77,6 @@ struct mapped_op {
     const bool is_zero = n.real == 0 && n.integer == 0;
     return is_zero || (kind != monoid::add && kind != monoid::multiply) ? partial_rule::any : partial_rule::none;
   }
-  static constexpr int reads(const node& n) { return n.operands.count; }
-  static constexpr bool is_made_again(const node&) { return false; }
-  static constexpr bool may_go_round_ring(const node&) { return false; }
   static constexpr int movements(const node&) { return 1; }
   static constexpr index_map map(const graph&, const node& n, int) {
     index_map map;
@@ -89,10 +84,6 @@ struct mapped_op {
     map.fill = bits_of(n.type, n.real, n.integer);
     return map;
   }
-  static constexpr std::int64_t flops(const graph&, const mesh_shape&, const local_program&, const local_op&) { return 0; }
-  static constexpr scalar_op in_loop(const graph&, const node&) { return {}; }
-  static constexpr dim_places lies_along(const graph&, const node&) { return {}; }
-  static constexpr void name_dim(text&, const graph&, const node&, int, int) {}
   /// Every element that went somewhere gets what came there.
   template <class Builder>
   static constexpr void gradient(Builder& b, const node& n) {

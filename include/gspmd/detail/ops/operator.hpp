@@ -114,12 +114,48 @@ concept complete_operator = requires(const graph& g, const node& n, const mesh_s
 };
 // clang-format on
 
+// What many operators have in common has a name, which they give as their base. Nothing has a default: an operator that gives no such
+// base states the facts itself.
+
+/// Reads all its operands, each where it lies, and leaves axes, plans of its readers and messages as they are.
+struct plain_operator {
+  static constexpr bool may_cut_axes = false;
+  static constexpr replication_words replication = ordinary_replication;
+  static constexpr int reads(const node& n) { return n.operands.count; }
+  static constexpr bool is_made_again(const node&) { return false; }
+  static constexpr bool may_go_round_ring(const node&) { return false; }
+};
+/// All tensors have the dims of the result.
+struct same_dims {
+  static constexpr bool uniform = true;
+  static constexpr bool keeps_slices = true;
+  static constexpr void rule(const graph&, const node& n, op_rule& r) { uniform_rule(n.shape, r); }
+};
+struct reduced_first {
+  static constexpr partial_rule partial(const node&, int, monoid) { return partial_rule::none; }
+};
+struct without_movements {
+  static constexpr int movements(const node&) { return 0; }
+  static constexpr index_map map(const graph&, const node&, int) { return {}; }
+};
+struct without_arithmetic {
+  static constexpr std::int64_t flops(const graph&, const mesh_shape&, const local_program&, const local_op&) { return 0; }
+};
+struct outside_of_loops {
+  static constexpr scalar_op in_loop(const graph&, const node&) { return {}; }
+  static constexpr dim_places lies_along(const graph&, const node&) { return {}; }
+};
+struct dims_by_number {
+  static constexpr void name_dim(text&, const graph&, const node&, int, int) {}
+};
+
 template <class O>
 struct checked_operator {
   static_assert(complete_operator<O>,
                 "gspmd: an operator states every fact of complete_operator, in ops/operator.hpp: the one named below is missing");
   static constexpr bool holds = true;
 };
+
 /// The operand of a node, as a node.
 constexpr const node& operand_of(const graph& g, const node& n, int k) {
   return g.nodes[static_cast<std::size_t>(n.operands[k])];

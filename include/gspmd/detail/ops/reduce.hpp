@@ -48,15 +48,13 @@ constexpr std::int64_t flops_of_sum(const local_program& p, const local_op& op) 
   return operand.count == p.value(op.result).local.count ? 0 : saturating_elements(operand);
 }
 
-struct reduce_op {
+struct reduce_op : plain_operator, without_movements, outside_of_loops, dims_by_number {
   static constexpr bool owns(opcode op) { return op == code_of<reduce_op>; }
   static constexpr origin made = origin::shards;
   static constexpr realisation runs = realisation::steps;
   static constexpr completion_rounds completes{.forward = 1, .backward = 1};
   static constexpr bool uniform = false;
   static constexpr bool keeps_slices = false;
-  static constexpr bool may_cut_axes = false;
-  static constexpr replication_words replication = ordinary_replication;
 
   /// `ab->a`: a dim that stays is parallel, a reduced one a reduction of the operator's kind.
   static constexpr void rule(const graph& g, const node& n, op_rule& rule) {
@@ -80,18 +78,10 @@ struct reduce_op {
   static constexpr partial_rule partial(const node& n, int, monoid kind) {
     return n.kind == kind ? partial_rule::any : partial_rule::none;
   }
-  static constexpr int reads(const node& n) { return n.operands.count; }
-  static constexpr bool is_made_again(const node&) { return false; }
-  static constexpr bool may_go_round_ring(const node&) { return false; }
-  static constexpr int movements(const node&) { return 0; }
-  static constexpr index_map map(const graph&, const node&, int) { return {}; }
   /// 1 for every element of the operand; none if nothing is reduced.
   static constexpr std::int64_t flops(const graph&, const mesh_shape&, const local_program& p, const local_op& op) {
     return flops_of_sum(p, op);
   }
-  static constexpr scalar_op in_loop(const graph&, const node&) { return {}; }
-  static constexpr dim_places lies_along(const graph&, const node&) { return {}; }
-  static constexpr void name_dim(text&, const graph&, const node&, int, int) {}
   template <class Builder>
   static constexpr void gradient(Builder& b, const node& n) {
     const auto y = b.y(), dy = b.dy(), x = b.in(0);

@@ -73,41 +73,30 @@ constexpr int add_cond_result(graph& g, int otherwise, int on_true, int on_false
 
 /// What begins a body, and what a body carries: a carried value and what follows it are sharded alike, so that completion goes
 /// round the loop to a fixed point. The passes that know regions do the rest; so does the gradient (passes/grad.hpp).
-struct region_op {
+struct region_op : plain_operator,
+                   same_dims,
+                   reduced_first,
+                   without_movements,
+                   without_arithmetic,
+                   outside_of_loops,
+                   dims_by_number {
   static constexpr bool owns(opcode op) { return is_region(op) && op != opcode::cond_result; }
   static constexpr origin made = origin::region;
   static constexpr realisation runs = realisation::region;
   static constexpr completion_rounds completes{.forward = 0, .backward = 0};
-  static constexpr bool uniform = true;
-  static constexpr bool keeps_slices = true;
-  static constexpr bool may_cut_axes = false;
-  static constexpr replication_words replication = ordinary_replication;
 
-  static constexpr void rule(const graph&, const node& n, op_rule& r) { uniform_rule(n.shape, r); }
-  static constexpr partial_rule partial(const node&, int, monoid) { return partial_rule::none; }
-  static constexpr int reads(const node& n) { return n.operands.count; }
-  static constexpr bool is_made_again(const node&) { return false; }
-  static constexpr bool may_go_round_ring(const node&) { return false; }
-  static constexpr int movements(const node&) { return 0; }
-  static constexpr index_map map(const graph&, const node&, int) { return {}; }
-  static constexpr std::int64_t flops(const graph&, const mesh_shape&, const local_program&, const local_op&) { return 0; }
-  static constexpr scalar_op in_loop(const graph&, const node&) { return {}; }
-  static constexpr dim_places lies_along(const graph&, const node&) { return {}; }
-  static constexpr void name_dim(text&, const graph&, const node&, int, int) {}
   static constexpr void gradient(gradient_builder&, const node&) {}
   static constexpr void lower(lowering&, const local_op&) {}
   static void describe(std::string&, const plan_view&, const plan_step*) {}
 };
 
-struct cond_result_op {
+struct cond_result_op : plain_operator, reduced_first, without_movements, without_arithmetic, outside_of_loops, dims_by_number {
   static constexpr bool owns(opcode op) { return op == opcode::cond_result; }
   static constexpr origin made = origin::region;
   static constexpr realisation runs = realisation::region;
   static constexpr completion_rounds completes{.forward = 0, .backward = 0};
   static constexpr bool uniform = false;
   static constexpr bool keeps_slices = false;
-  static constexpr bool may_cut_axes = false;
-  static constexpr replication_words replication = ordinary_replication;
 
   /// The choice is no tensor with dims; the two values and the result correspond dim by dim.
   static constexpr void rule(const graph&, const node& n, op_rule& rule) {
@@ -119,16 +108,6 @@ struct cond_result_op {
     rule.maps.push_back({});
     for (int k = 0; k < 3; ++k) rule.maps.push_back(map);
   }
-  static constexpr partial_rule partial(const node&, int, monoid) { return partial_rule::none; }
-  static constexpr int reads(const node& n) { return n.operands.count; }
-  static constexpr bool is_made_again(const node&) { return false; }
-  static constexpr bool may_go_round_ring(const node&) { return false; }
-  static constexpr int movements(const node&) { return 0; }
-  static constexpr index_map map(const graph&, const node&, int) { return {}; }
-  static constexpr std::int64_t flops(const graph&, const mesh_shape&, const local_program&, const local_op&) { return 0; }
-  static constexpr scalar_op in_loop(const graph&, const node&) { return {}; }
-  static constexpr dim_places lies_along(const graph&, const node&) { return {}; }
-  static constexpr void name_dim(text&, const graph&, const node&, int, int) {}
   static constexpr void gradient(gradient_builder&, const node&) {}
   static constexpr void lower(lowering&, const local_op&) {}
   static void describe(std::string&, const plan_view&, const plan_step*) {}

@@ -48,7 +48,7 @@ constexpr int add_reshape(graph& g, int operand, const extents& shape, location 
 }
 
 /// Shards are reshaped where they lie: a dim is a product of factors, and a split of it falls on them major to minor.
-struct reshape_op {
+struct reshape_op : without_movements, without_arithmetic, outside_of_loops, dims_by_number {
   static constexpr bool owns(opcode op) { return op == code_of<reshape_op>; }
   static constexpr origin made = origin::shards;
   static constexpr realisation runs = realisation::alias;
@@ -141,12 +141,6 @@ struct reshape_op {
   static constexpr int reads(const node& n) { return n.operands.count; }
   static constexpr bool is_made_again(const node&) { return false; }
   static constexpr bool may_go_round_ring(const node&) { return false; }
-  static constexpr int movements(const node&) { return 0; }
-  static constexpr index_map map(const graph&, const node&, int) { return {}; }
-  static constexpr std::int64_t flops(const graph&, const mesh_shape&, const local_program&, const local_op&) { return 0; }
-  static constexpr scalar_op in_loop(const graph&, const node&) { return {}; }
-  static constexpr dim_places lies_along(const graph&, const node&) { return {}; }
-  static constexpr void name_dim(text&, const graph&, const node&, int, int) {}
   template <class Builder>
   static constexpr void gradient(Builder& b, const node& n) {
     const extents shape = operand_of(b.program(), n, 0).shape;

@@ -19,27 +19,18 @@ constexpr int add_reshard(graph& g, int operand, const sharding& annotation, loc
   return g.add(n);
 }
 
-struct reshard_op {
+struct reshard_op : plain_operator,
+                    same_dims,
+                    reduced_first,
+                    without_movements,
+                    without_arithmetic,
+                    outside_of_loops,
+                    dims_by_number {
   static constexpr bool owns(opcode op) { return op == code_of<reshard_op>; }
   static constexpr origin made = origin::renamed;
   static constexpr realisation runs = realisation::loop;
   static constexpr completion_rounds completes{.forward = 0, .backward = 0};
-  static constexpr bool uniform = true;
-  static constexpr bool keeps_slices = true;
-  static constexpr bool may_cut_axes = false;
-  static constexpr replication_words replication = ordinary_replication;
 
-  static constexpr void rule(const graph&, const node& n, op_rule& r) { uniform_rule(n.shape, r); }
-  static constexpr partial_rule partial(const node&, int, monoid) { return partial_rule::none; }
-  static constexpr int reads(const node& n) { return n.operands.count; }
-  static constexpr bool is_made_again(const node&) { return false; }
-  static constexpr bool may_go_round_ring(const node&) { return false; }
-  static constexpr int movements(const node&) { return 0; }
-  static constexpr index_map map(const graph&, const node&, int) { return {}; }
-  static constexpr std::int64_t flops(const graph&, const mesh_shape&, const local_program&, const local_op&) { return 0; }
-  static constexpr scalar_op in_loop(const graph&, const node&) { return {}; }
-  static constexpr dim_places lies_along(const graph&, const node&) { return {}; }
-  static constexpr void name_dim(text&, const graph&, const node&, int, int) {}
   template <class Builder>
   static constexpr void gradient(Builder& b, const node& n) {
     b.send(0, add_reshard(b.program(), b.dy().id(), n.annotation, n.at));
@@ -67,27 +58,17 @@ constexpr int add_shard_alike(graph& g, int operand, int other, location at) {
   return g.add(n);
 }
 
-struct shard_alike_op {
+struct shard_alike_op : same_dims, reduced_first, without_movements, without_arithmetic, outside_of_loops, dims_by_number {
   static constexpr bool owns(opcode op) { return op == code_of<shard_alike_op>; }
   static constexpr origin made = origin::renamed;
   static constexpr realisation runs = realisation::loop;
   static constexpr completion_rounds completes{.forward = 0, .backward = 0};
-  static constexpr bool uniform = true;
-  static constexpr bool keeps_slices = true;
   static constexpr bool may_cut_axes = false;
   static constexpr replication_words replication = ordinary_replication;
 
-  static constexpr void rule(const graph&, const node& n, op_rule& r) { uniform_rule(n.shape, r); }
-  static constexpr partial_rule partial(const node&, int, monoid) { return partial_rule::none; }
   static constexpr int reads(const node&) { return 1; }
   static constexpr bool is_made_again(const node&) { return false; }
   static constexpr bool may_go_round_ring(const node&) { return false; }
-  static constexpr int movements(const node&) { return 0; }
-  static constexpr index_map map(const graph&, const node&, int) { return {}; }
-  static constexpr std::int64_t flops(const graph&, const mesh_shape&, const local_program&, const local_op&) { return 0; }
-  static constexpr scalar_op in_loop(const graph&, const node&) { return {}; }
-  static constexpr dim_places lies_along(const graph&, const node&) { return {}; }
-  static constexpr void name_dim(text&, const graph&, const node&, int, int) {}
   template <class Builder>
   static constexpr void gradient(Builder& b, const node&) {
     b.send(0, b.dy());

@@ -63,7 +63,7 @@ constexpr void row_rule(const graph& g, const node& n, op_rule& rule) {
   rule.maps.push_back(n.op == code_of<set_row_op> ? all : row);
 }
 
-struct row_op {
+struct row_op : reduced_first, without_movements, without_arithmetic, outside_of_loops, dims_by_number {
   static constexpr bool owns(opcode op) { return op == code_of<row_op>; }
   static constexpr origin made = origin::shards;
   static constexpr realisation runs = realisation::steps;
@@ -77,16 +77,9 @@ struct row_op {
       .remedy = "split another dim than 0, or reshard it before the scan to what every device may hold"};
 
   static constexpr void rule(const graph& g, const node& n, op_rule& r) { row_rule(g, n, r); }
-  static constexpr partial_rule partial(const node&, int, monoid) { return partial_rule::none; }
   static constexpr int reads(const node& n) { return n.operands.count; }
   static constexpr bool is_made_again(const node&) { return false; }
   static constexpr bool may_go_round_ring(const node&) { return false; }
-  static constexpr int movements(const node&) { return 0; }
-  static constexpr index_map map(const graph&, const node&, int) { return {}; }
-  static constexpr std::int64_t flops(const graph&, const mesh_shape&, const local_program&, const local_op&) { return 0; }
-  static constexpr scalar_op in_loop(const graph&, const node&) { return {}; }
-  static constexpr dim_places lies_along(const graph&, const node&) { return {}; }
-  static constexpr void name_dim(text&, const graph&, const node&, int, int) {}
   /// Into one row, in place where the gradient of the whole is carried round a loop.
   template <class Builder>
   static constexpr void gradient(Builder& b, const node& n) {
@@ -105,27 +98,15 @@ struct row_op {
   static void describe(std::string&, const plan_view&, const plan_step*) {}
 };
 
-struct set_row_op {
+struct set_row_op : plain_operator, reduced_first, without_movements, without_arithmetic, outside_of_loops, dims_by_number {
   static constexpr bool owns(opcode op) { return op == code_of<set_row_op>; }
   static constexpr origin made = origin::shards;
   static constexpr realisation runs = realisation::steps;
   static constexpr completion_rounds completes{.forward = 0, .backward = 0};
   static constexpr bool uniform = false;
   static constexpr bool keeps_slices = false;
-  static constexpr bool may_cut_axes = false;
-  static constexpr replication_words replication = ordinary_replication;
 
   static constexpr void rule(const graph& g, const node& n, op_rule& r) { row_rule(g, n, r); }
-  static constexpr partial_rule partial(const node&, int, monoid) { return partial_rule::none; }
-  static constexpr int reads(const node& n) { return n.operands.count; }
-  static constexpr bool is_made_again(const node&) { return false; }
-  static constexpr bool may_go_round_ring(const node&) { return false; }
-  static constexpr int movements(const node&) { return 0; }
-  static constexpr index_map map(const graph&, const node&, int) { return {}; }
-  static constexpr std::int64_t flops(const graph&, const mesh_shape&, const local_program&, const local_op&) { return 0; }
-  static constexpr scalar_op in_loop(const graph&, const node&) { return {}; }
-  static constexpr dim_places lies_along(const graph&, const node&) { return {}; }
-  static constexpr void name_dim(text&, const graph&, const node&, int, int) {}
   template <class Builder>
   static constexpr void gradient(Builder& b, const node& n) {
     const node row = b.at(n.operands[1]);

@@ -24,33 +24,22 @@ constexpr int add_shift(graph& g, int operand, int dim, std::int64_t offset, loc
   n.integer = offset < -size ? -size : offset > size ? size : offset;  // all of it is zero from there on
   return g.add(n);
 }
+
 /// A split of the shifted dim stays: what lies across the boundaries of shards is exchanged (GSPMD 4.3).
-struct shift_op {
+struct shift_op : plain_operator, same_dims, without_arithmetic, outside_of_loops, dims_by_number {
   static constexpr bool owns(opcode op) { return op == code_of<shift_op>; }
   static constexpr origin made = origin::shards;
   static constexpr realisation runs = realisation::steps;
   static constexpr completion_rounds completes{.forward = 0, .backward = 0};
-  static constexpr bool uniform = true;
-  static constexpr bool keeps_slices = true;
-  static constexpr bool may_cut_axes = false;
-  static constexpr replication_words replication = ordinary_replication;
 
-  static constexpr void rule(const graph&, const node& n, op_rule& r) { uniform_rule(n.shape, r); }
   /// The zeros of all devices are a zero in every monoid.
   static constexpr partial_rule partial(const node&, int, monoid) { return partial_rule::any; }
-  static constexpr int reads(const node& n) { return n.operands.count; }
-  static constexpr bool is_made_again(const node&) { return false; }
-  static constexpr bool may_go_round_ring(const node&) { return false; }
   static constexpr int movements(const node&) { return 1; }
   static constexpr index_map map(const graph&, const node& n, int) {
     index_map map;
     map.dims.push_back(dim_map::affine(attribute_dim(n, 0), 1, n.integer, 1));
     return map;
   }
-  static constexpr std::int64_t flops(const graph&, const mesh_shape&, const local_program&, const local_op&) { return 0; }
-  static constexpr scalar_op in_loop(const graph&, const node&) { return {}; }
-  static constexpr dim_places lies_along(const graph&, const node&) { return {}; }
-  static constexpr void name_dim(text&, const graph&, const node&, int, int) {}
   template <class Builder>
   static constexpr void gradient(Builder& b, const node& n) {
     b.send(0, add_shift(b.program(), b.dy().id(), attribute_dim(n, 0), -n.integer, n.at));

@@ -27,15 +27,13 @@ constexpr int add_transpose(graph& g, int operand, const inline_vec<std::int8_t,
   return g.add(n);
 }
 
-struct transpose_op {
+struct transpose_op : plain_operator, without_movements, without_arithmetic, outside_of_loops, dims_by_number {
   static constexpr bool owns(opcode op) { return op == code_of<transpose_op>; }
   static constexpr origin made = origin::shards;
   static constexpr realisation runs = realisation::steps;
   static constexpr completion_rounds completes{.forward = 0, .backward = 0};
   static constexpr bool uniform = false;
   static constexpr bool keeps_slices = true;
-  static constexpr bool may_cut_axes = false;
-  static constexpr replication_words replication = ordinary_replication;
 
   static constexpr void rule(const graph& g, const node& n, op_rule& rule) {
     tensor_map operand;
@@ -52,15 +50,6 @@ struct transpose_op {
     rule.maps.push_back(result);
   }
   static constexpr partial_rule partial(const node&, int, monoid) { return partial_rule::any; }
-  static constexpr int reads(const node& n) { return n.operands.count; }
-  static constexpr bool is_made_again(const node&) { return false; }
-  static constexpr bool may_go_round_ring(const node&) { return false; }
-  static constexpr int movements(const node&) { return 0; }
-  static constexpr index_map map(const graph&, const node&, int) { return {}; }
-  static constexpr std::int64_t flops(const graph&, const mesh_shape&, const local_program&, const local_op&) { return 0; }
-  static constexpr scalar_op in_loop(const graph&, const node&) { return {}; }
-  static constexpr dim_places lies_along(const graph&, const node&) { return {}; }
-  static constexpr void name_dim(text&, const graph&, const node&, int, int) {}
   template <class Builder>
   static constexpr void gradient(Builder& b, const node& n) {
     inline_vec<std::int8_t, max_rank> inverse(n.attributes.count, 0);
