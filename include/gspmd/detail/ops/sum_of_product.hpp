@@ -19,6 +19,7 @@ constexpr bool add_sum_of_product(Lowering& l, const local_op& op, dim_mask dims
   const node& n = l.node_of(op);
   const int product = op.operands[0];
   const local_op* const maker = l.waiting(product);
+  if (dims == 0) return false;  // nothing is summed: the product itself is asked for
   if (maker == nullptr || n.kind != monoid::add || !is_floating(n.type) || l.node_of(*maker).op != opcode::multiply) return false;
   const int lhs = maker->operands[0], rhs = maker->operands[1];
   if (!l.lies_in_memory(lhs) || !l.lies_in_memory(rhs)) return false;
