@@ -17,7 +17,7 @@
 #include <vector>
 
 #include "gspmd/comm/threads.hpp"
-#include "gspmd/detail/exec/meeting_subject.hpp"
+#include "gspmd/detail/transport/meeting_subject.hpp"
 #include "race.hpp"
 
 namespace {

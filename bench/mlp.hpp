@@ -10,7 +10,7 @@
 #include <cstdlib>
 #include <vector>
 
-#include "gspmd/detail/exec/blas_threads.hpp"
+#include "gspmd/detail/kernels/blas_threads.hpp"
 #include "gspmd/gspmd.hpp"
 #include "race.hpp"
 

@@ -8,7 +8,7 @@
 //
 //   mpirun -n 2 mpi_collectives [largest size in MiB, 64]
 #include "gspmd/comm/mpi.hpp"
-#include "gspmd/detail/exec/meeting_subject.hpp"
+#include "gspmd/detail/transport/meeting_subject.hpp"
 
 #include <algorithm>
 #include <cstdint>

@@ -4,9 +4,9 @@
 
 #include <vector>
 
-#include "gspmd/detail/exec/blas_threads.hpp"
-#include "gspmd/detail/exec/interpreter.hpp"
+#include "gspmd/detail/kernels/blas_threads.hpp"
 #include "gspmd/detail/passes/make_plan.hpp"
+#include "gspmd/detail/run/interpreter.hpp"
 #include "gspmd/gspmd.hpp"
 
 namespace {

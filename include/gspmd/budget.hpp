@@ -7,7 +7,7 @@
 #include <type_traits>
 #include <vector>
 
-#include "gspmd/detail/exec/collective.hpp"
+#include "gspmd/detail/ir/collective.hpp"
 #include "gspmd/detail/ir/kernel_facts.hpp"
 #include "gspmd/detail/support/saturating.hpp"
 #include "gspmd/detail/support/vec.hpp"

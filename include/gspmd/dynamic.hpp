@@ -5,7 +5,7 @@
 #include <type_traits>
 #include <utility>
 
-#include "gspmd/detail/passes/trace_program.hpp"
+#include "gspmd/detail/driver/trace_program.hpp"
 #include "gspmd/dynamic_builder.hpp"
 #include "gspmd/dynamic_mesh.hpp"
 #include "gspmd/dynamic_program.hpp"

@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "gspmd/detail/ir/mesh_info.hpp"
-#include "gspmd/detail/ir/mesh_views.hpp"
+#include "gspmd/detail/notation/mesh_views.hpp"
 #include "gspmd/detail/passes/sub_axes.hpp"
 #include "gspmd/error.hpp"
 

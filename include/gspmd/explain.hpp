@@ -4,7 +4,7 @@
 #include <string>
 
 #include "gspmd/compile.hpp"
-#include "gspmd/detail/exec/explain_plan.hpp"
+#include "gspmd/detail/report/explain_plan.hpp"
 
 namespace gspmd {
 

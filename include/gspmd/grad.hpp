@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include "gspmd/detail/passes/grad.hpp"
+#include "gspmd/detail/passes/grad/grad.hpp"
 #include "gspmd/program.hpp"
 #include "gspmd/tree.hpp"
 

@@ -11,8 +11,8 @@
 
 #include "gspmd/array.hpp"
 #include "gspmd/comm/communicator.hpp"
-#include "gspmd/detail/exec/given_shard.hpp"
-#include "gspmd/detail/exec/placed_tables.hpp"
+#include "gspmd/detail/driver/given_shard.hpp"
+#include "gspmd/detail/edge/placed_tables.hpp"
 #include "gspmd/open_placement.hpp"
 #include "gspmd/row_major.hpp"
 #include "gspmd/sharded_array.hpp"

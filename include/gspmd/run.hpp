@@ -10,7 +10,7 @@
 #include "gspmd/comm/simulated.hpp"
 #include "gspmd/comm/threads.hpp"
 #include "gspmd/compile.hpp"
-#include "gspmd/detail/exec/scatter.hpp"
+#include "gspmd/detail/edge/scatter.hpp"
 #include "gspmd/row_major.hpp"
 
 namespace gspmd {

@@ -10,8 +10,8 @@
 
 #include "gspmd/array.hpp"
 #include "gspmd/comm/communicator.hpp"
-#include "gspmd/detail/exec/device_memory.hpp"
-#include "gspmd/detail/exec/scatter.hpp"
+#include "gspmd/detail/edge/scatter.hpp"
+#include "gspmd/detail/transport/device_memory.hpp"
 #include "gspmd/row_major.hpp"
 #include "gspmd/tree.hpp"
 

@@ -5,7 +5,7 @@
 #include <cstdint>
 #include <type_traits>
 
-#include "gspmd/detail/ir/mesh_views.hpp"
+#include "gspmd/detail/notation/mesh_views.hpp"
 #include "gspmd/detail/support/refuse.hpp"
 #include "gspmd/mesh.hpp"
 #include "gspmd/sharding.hpp"

@@ -7,7 +7,7 @@
 #include <utility>
 #include <vector>
 
-#include "gspmd/detail/ir/xla_convert.hpp"
+#include "gspmd/detail/notation/xla_convert.hpp"
 #include "gspmd/error.hpp"
 #include "gspmd/sharding.hpp"
 

@@ -17,7 +17,7 @@
 #include <vector>
 
 #include "../support/collective_oracle.hpp"
-#include "gspmd/detail/exec/monoid_ops.hpp"
+#include "gspmd/detail/ir/monoid_ops.hpp"
 
 using namespace oracle;
 

@@ -10,8 +10,8 @@
 #include <vector>
 
 #include "gspmd/comm/mpi.hpp"
-#include "gspmd/detail/exec/mpi_node_memory.hpp"
-#include "gspmd/detail/exec/mpi_ranks.hpp"
+#include "gspmd/detail/transport/mpi/node_memory.hpp"
+#include "gspmd/detail/transport/mpi/ranks.hpp"
 #include "gspmd/run.hpp"
 
 using gspmd::detail::node_memory;

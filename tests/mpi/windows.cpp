@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "gspmd/comm/mpi.hpp"
-#include "gspmd/detail/exec/meeting_delay.hpp"
+#include "gspmd/detail/transport/meeting_delay.hpp"
 #include "gspmd/dynamic.hpp"
 #include "gspmd/ops.hpp"
 

@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "gspmd/comm/communicator.hpp"
-#include "gspmd/detail/exec/collective.hpp"
+#include "gspmd/detail/ir/collective.hpp"
 
 /// Checks a communicator against the definition: the value of an element is a function of its global index (and of the
 /// device, when it is partial), a shard is filled from it, and after the collective every element that the device really

@@ -6,7 +6,7 @@
 #include <initializer_list>
 #include <vector>
 
-#include "gspmd/detail/exec/fused_dynamic.hpp"
+#include "gspmd/detail/kernels/fused_dynamic.hpp"
 
 /// Fused groups by hand, and what runs one as a program of run time does.
 namespace fused_groups {

@@ -5,8 +5,8 @@
 #include <string>
 #include <vector>
 
-#include "gspmd/detail/passes/complete.hpp"
-#include "gspmd/detail/passes/partition.hpp"
+#include "gspmd/detail/passes/complete/complete.hpp"
+#include "gspmd/detail/passes/emit/partition.hpp"
 #include "support/layouts.hpp"
 
 namespace layouts {

@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "gspmd/comm/simulated.hpp"
-#include "gspmd/detail/passes/reduction_search.hpp"
+#include "gspmd/detail/passes/choose/reduction_search.hpp"
 #include "gspmd/detail/support/text.hpp"
 #include "support/collective_oracle.hpp"
 #include "support/graph_builder.hpp"

@@ -9,10 +9,10 @@
 #include <string>
 #include <vector>
 
-#include "gspmd/detail/exec/bound_devices.hpp"
-#include "gspmd/detail/exec/interpreter.hpp"
 #include "gspmd/detail/ir/may_overwrite.hpp"
 #include "gspmd/detail/passes/make_plan.hpp"
+#include "gspmd/detail/run/bound_devices.hpp"
+#include "gspmd/detail/run/interpreter.hpp"
 #include "support/random_program.hpp"
 
 namespace reference {

@@ -10,7 +10,7 @@
 #include <random>
 #include <vector>
 
-#include "gspmd/detail/exec/fused_dynamic.hpp"
+#include "gspmd/detail/kernels/fused_dynamic.hpp"
 
 /// The meaning of the elementwise operators, said once more and slowly: one value at a time, of any type.
 namespace slow_operators {

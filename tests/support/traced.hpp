@@ -8,9 +8,9 @@
 #include <vector>
 
 #include "gspmd/comm/simulated.hpp"
-#include "gspmd/detail/exec/interpreter.hpp"
 #include "gspmd/detail/passes/canonical.hpp"
 #include "gspmd/detail/passes/make_plan.hpp"
+#include "gspmd/detail/run/interpreter.hpp"
 #include "gspmd/grad.hpp"
 #include "support/random_program.hpp"
 

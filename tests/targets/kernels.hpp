@@ -6,12 +6,12 @@
 #include <string>
 #include <vector>
 
-#include "gspmd/detail/exec/combine.hpp"
-#include "gspmd/detail/exec/contraction.hpp"
-#include "gspmd/detail/exec/contraction_planner.hpp"
-#include "gspmd/detail/exec/permute.hpp"
-#include "gspmd/detail/exec/reduce.hpp"
-#include "gspmd/detail/exec/scalar_ops.hpp"
+#include "gspmd/detail/ir/contraction_planner.hpp"
+#include "gspmd/detail/ir/scalar_ops.hpp"
+#include "gspmd/detail/kernels/contraction.hpp"
+#include "gspmd/detail/kernels/permute.hpp"
+#include "gspmd/detail/kernels/reduce.hpp"
+#include "gspmd/detail/transport/combine.hpp"
 
 // What the kernels of the translation unit that includes this get wrong; nothing, if none does. One of the units uses only some of
 // them: what both have in common, the linker may take from either, and the rest must fit it.

@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "gspmd/detail/passes/canonical.hpp"
-#include "gspmd/detail/passes/complete.hpp"
+#include "gspmd/detail/passes/complete/complete.hpp"
 #include "support/graph_builder.hpp"
 #include "support/random_program.hpp"
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // labels: exhaustive native
-#include "gspmd/detail/exec/contraction.hpp"
-#include "gspmd/detail/exec/contraction_planner.hpp"
+#include "gspmd/detail/kernels/contraction.hpp"
+#include "gspmd/detail/ir/contraction_planner.hpp"
 
 #include <doctest/doctest.h>
 

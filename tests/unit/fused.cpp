@@ -9,8 +9,8 @@
 #include <random>
 #include <vector>
 
-#include "gspmd/detail/exec/fused_dynamic.hpp"
-#include "gspmd/detail/exec/fused_static.hpp"
+#include "gspmd/detail/kernels/fused_dynamic.hpp"
+#include "gspmd/detail/kernels/fused_static.hpp"
 #include "support/fused_groups.hpp"
 #include "support/slow_operators.hpp"
 

@@ -10,7 +10,7 @@
 #include <random>
 #include <vector>
 
-#include "gspmd/detail/exec/fused_dynamic.hpp"
+#include "gspmd/detail/kernels/fused_dynamic.hpp"
 #include "support/fused_groups.hpp"
 #include "support/slow_operators.hpp"
 

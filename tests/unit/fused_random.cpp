@@ -11,8 +11,8 @@
 #include <utility>
 #include <vector>
 
-#include "gspmd/detail/exec/fused_collapse.hpp"
-#include "gspmd/detail/exec/fused_dynamic.hpp"
+#include "gspmd/detail/ir/fused_collapse.hpp"
+#include "gspmd/detail/kernels/fused_dynamic.hpp"
 #include "support/fused_groups.hpp"
 #include "support/slow_operators.hpp"
 

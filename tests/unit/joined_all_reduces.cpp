@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // labels: exhaustive threads
 // group: random
-// Small all_reduces over the same axes become one message; see detail/passes/join_all_reduces.hpp.
+// Small all_reduces over the same axes become one message; see detail/passes/emit/join_all_reduces.hpp.
 #include <doctest/doctest.h>
 
 #include <algorithm>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // group: dynamic
-#include "gspmd/detail/ir/mesh_views.hpp"
+#include "gspmd/detail/notation/mesh_views.hpp"
 
 #include <doctest/doctest.h>
 

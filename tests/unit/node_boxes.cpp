@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "gspmd/detail/exec/node_boxes.hpp"
+#include "gspmd/detail/transport/node_boxes.hpp"
 
 #include <doctest/doctest.h>
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // labels: native
-#include "gspmd/detail/exec/permute.hpp"
+#include "gspmd/detail/kernels/permute.hpp"
 
 #include <doctest/doctest.h>
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // labels: native
-#include "gspmd/detail/exec/reduce.hpp"
+#include "gspmd/detail/kernels/reduce.hpp"
 
 #include <doctest/doctest.h>
 

@@ -14,10 +14,10 @@
 
 #include "gspmd/budget.hpp"
 #include "gspmd/comm/simulated.hpp"
-#include "gspmd/detail/exec/bound_devices.hpp"
-#include "gspmd/detail/exec/interpreter.hpp"
-#include "gspmd/detail/exec/message_plan.hpp"
+#include "gspmd/detail/ir/message_plan.hpp"
 #include "gspmd/detail/passes/make_plan.hpp"
+#include "gspmd/detail/run/bound_devices.hpp"
+#include "gspmd/detail/run/interpreter.hpp"
 #include "gspmd/detail/support/text.hpp"
 #include "support/collective_oracle.hpp"
 #include "support/graph_builder.hpp"

@@ -13,8 +13,8 @@
 #include "gspmd/budget.hpp"
 #include "gspmd/comm/simulated.hpp"
 #include "gspmd/comm/threads.hpp"
-#include "gspmd/detail/exec/interpreter.hpp"
 #include "gspmd/detail/passes/make_plan.hpp"
+#include "gspmd/detail/run/interpreter.hpp"
 #include "support/layouts.hpp"
 
 using namespace layouts;

@@ -4,8 +4,8 @@
 #include <atomic>
 #include <cmath>
 
-#include "gspmd/detail/exec/interpreter.hpp"
 #include "gspmd/detail/passes/make_plan.hpp"
+#include "gspmd/detail/run/interpreter.hpp"
 #include "gspmd/gspmd.hpp"
 #include "support/count_allocations.hpp"
 #include "support/equal_plans.hpp"

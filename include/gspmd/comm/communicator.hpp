@@ -8,7 +8,7 @@
 #include <type_traits>
 #include <utility>
 
-#include "gspmd/detail/exec/collective.hpp"
+#include "gspmd/detail/ir/collective.hpp"
 #include "gspmd/error.hpp"
 
 namespace gspmd {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include "gspmd/detail/exec/mpi_call.hpp"  // first: it says how to include mpi.h
+#include "gspmd/detail/transport/mpi/call.hpp"  // first: it says how to include mpi.h
 
 #include <unistd.h>
 
@@ -18,13 +18,13 @@
 #include <vector>
 
 #include "gspmd/comm/communicator.hpp"
-#include "gspmd/detail/exec/collective.hpp"
-#include "gspmd/detail/exec/descriptor_cache.hpp"
-#include "gspmd/detail/exec/device_memory.hpp"
-#include "gspmd/detail/exec/mpi_exchange.hpp"
-#include "gspmd/detail/exec/mpi_group.hpp"
-#include "gspmd/detail/exec/mpi_node_memory.hpp"
-#include "gspmd/detail/exec/mpi_ranks.hpp"
+#include "gspmd/detail/ir/collective.hpp"
+#include "gspmd/detail/transport/descriptor_cache.hpp"
+#include "gspmd/detail/transport/device_memory.hpp"
+#include "gspmd/detail/transport/mpi/exchange.hpp"
+#include "gspmd/detail/transport/mpi/group.hpp"
+#include "gspmd/detail/transport/mpi/node_memory.hpp"
+#include "gspmd/detail/transport/mpi/ranks.hpp"
 #include "gspmd/error.hpp"
 
 namespace gspmd {

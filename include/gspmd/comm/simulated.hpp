@@ -6,9 +6,9 @@
 #include <cstring>
 
 #include "gspmd/comm/communicator.hpp"
-#include "gspmd/detail/exec/collective.hpp"
-#include "gspmd/detail/exec/shared_memory.hpp"
+#include "gspmd/detail/ir/collective.hpp"
 #include "gspmd/detail/ir/layout.hpp"
+#include "gspmd/detail/transport/shared_memory.hpp"
 
 namespace gspmd {
 

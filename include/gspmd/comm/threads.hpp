@@ -14,19 +14,19 @@
 #include <vector>
 
 #include "gspmd/comm/communicator.hpp"
-#include "gspmd/detail/exec/blas_threads.hpp"
-#include "gspmd/detail/exec/collective.hpp"
-#include "gspmd/detail/exec/group_key.hpp"
-#include "gspmd/detail/exec/meeting_subject.hpp"
-#include "gspmd/detail/exec/shared_memory.hpp"
-#include "gspmd/detail/exec/thread_group.hpp"
+#include "gspmd/detail/ir/collective.hpp"
+#include "gspmd/detail/kernels/blas_threads.hpp"
+#include "gspmd/detail/transport/group_key.hpp"
+#include "gspmd/detail/transport/meeting_subject.hpp"
+#include "gspmd/detail/transport/shared_memory.hpp"
+#include "gspmd/detail/transport/threads/thread_group.hpp"
 #include "gspmd/error.hpp"
 
 namespace gspmd {
 
 /// One device of a launch on threads. A collective:
 ///  1. arrive, publishing the pointers of the own buffers; wait for the members of the group;
-///  2. read the peers' buffers in place (detail/exec/shared_memory.hpp);
+///  2. read the peers' buffers in place (detail/transport/shared_memory.hpp);
 ///  3. arrive again, so that nobody changes a buffer that somebody reads.
 /// An all_reduce of at most detail::mail_bytes sends the values instead of pointers and needs only step 1.
 /// Nothing is allocated after the first collective over a set of axes.

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include "gspmd/detail/exec/collective.hpp"
-#include "gspmd/detail/exec/ring.hpp"
+#include "gspmd/detail/ir/collective.hpp"
 #include "gspmd/detail/ir/graph.hpp"
+#include "gspmd/detail/ir/ring.hpp"
 #include "gspmd/detail/support/vec.hpp"
 
 namespace gspmd::detail {
@@ -26,7 +26,7 @@ enum class local_kind : std::uint8_t {
   control,  // begin or end of the body of a loop or conditional: see the node
 };
 
-/// An einsum whose operand is not gathered: its shards go round a ring (passes/window_choice.hpp).
+/// An einsum whose operand is not gathered: its shards go round a ring (passes/choose/window_choice.hpp).
 struct ring_window {
   std::int8_t operand = -1;  // that goes round; -1: none does
   std::int8_t dim = 0;       // of it

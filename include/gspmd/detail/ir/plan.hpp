@@ -4,9 +4,9 @@
 #include <cstdint>
 #include <span>
 
-#include "gspmd/detail/exec/collective.hpp"
-#include "gspmd/detail/exec/ring.hpp"
+#include "gspmd/detail/ir/collective.hpp"
 #include "gspmd/detail/ir/kernel_list.hpp"
+#include "gspmd/detail/ir/ring.hpp"
 #include "gspmd/detail/support/vec.hpp"
 
 namespace gspmd::detail {

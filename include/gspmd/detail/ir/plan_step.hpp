@@ -3,7 +3,7 @@
 
 #include <cstdint>
 
-#include "gspmd/detail/exec/collective.hpp"
+#include "gspmd/detail/ir/collective.hpp"
 #include "gspmd/detail/ir/local_function.hpp"
 #include "gspmd/detail/ir/local_program.hpp"
 

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include "gspmd/detail/exec/contraction_planner.hpp"
-#include "gspmd/detail/exec/message_plan.hpp"
+#include "gspmd/detail/ir/contraction_planner.hpp"
 #include "gspmd/detail/ir/local_program.hpp"
+#include "gspmd/detail/ir/message_plan.hpp"
 #include "gspmd/detail/ir/plan.hpp"
 #include "gspmd/detail/ops/letters.hpp"
 

@@ -4,8 +4,8 @@
 #include <initializer_list>
 #include <span>
 
-#include "gspmd/detail/exec/scalar_ops.hpp"
 #include "gspmd/detail/ir/graph.hpp"
+#include "gspmd/detail/ir/scalar_ops.hpp"
 
 namespace gspmd::detail {
 

@@ -7,8 +7,8 @@
 #include <limits>
 #include <type_traits>
 
-#include "gspmd/detail/exec/monoid_ops.hpp"
 #include "gspmd/detail/ir/local_function.hpp"
+#include "gspmd/detail/ir/monoid_ops.hpp"
 
 /// The small blocks that the law of a local_op is tried on: their extents, where their elements lie, the numbers in them. Nothing
 /// here depends on the function, and most of it not on the element types: it is compiled once and not for every function.

@@ -8,8 +8,8 @@
 #include <type_traits>
 #include <utility>
 
-#include "gspmd/detail/exec/monoid_ops.hpp"
 #include "gspmd/detail/ir/local_function.hpp"
+#include "gspmd/detail/ir/monoid_ops.hpp"
 #include "gspmd/detail/ops/law_blocks.hpp"
 
 /// The law of a local_op, tried on small blocks: for every letter that may be split, in and out of the function commute

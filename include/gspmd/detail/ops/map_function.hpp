@@ -9,7 +9,7 @@
 #include <type_traits>
 #include <utility>
 
-#include "gspmd/detail/exec/fused_loop.hpp"
+#include "gspmd/detail/ir/fused_loop.hpp"
 #include "gspmd/detail/ir/opcode.hpp"
 #include "gspmd/detail/ir/types.hpp"
 #include "gspmd/detail/ops/kept_functions.hpp"

@@ -72,7 +72,7 @@ constexpr int add_cond_result(graph& g, int otherwise, int on_true, int on_false
 }
 
 /// What begins a body, and what a body carries: a carried value and what follows it are sharded alike, so that completion goes
-/// round the loop to a fixed point. The passes that know regions do the rest; so does the gradient (passes/grad.hpp).
+/// round the loop to a fixed point. The passes that know regions do the rest; so does the gradient (passes/grad/grad.hpp).
 struct region_op : plain_operator,
                    same_dims,
                    reduced_first,

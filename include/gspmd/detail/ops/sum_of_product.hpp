@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include "gspmd/detail/exec/contraction_planner.hpp"
+#include "gspmd/detail/ir/contraction_planner.hpp"
 #include "gspmd/detail/ir/local_program.hpp"
 #include "gspmd/detail/ir/plan.hpp"
 

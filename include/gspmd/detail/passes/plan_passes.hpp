@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include "gspmd/detail/passes/complete.hpp"
+#include "gspmd/detail/passes/complete/complete.hpp"
+#include "gspmd/detail/passes/emit/join_all_reduces.hpp"
+#include "gspmd/detail/passes/emit/partition.hpp"
 #include "gspmd/detail/passes/flops.hpp"
-#include "gspmd/detail/passes/join_all_reduces.hpp"
-#include "gspmd/detail/passes/memory.hpp"
-#include "gspmd/detail/passes/order_steps.hpp"
-#include "gspmd/detail/passes/partition.hpp"
-#include "gspmd/detail/passes/schedule.hpp"
+#include "gspmd/detail/passes/lower/schedule.hpp"
+#include "gspmd/detail/passes/order/order_steps.hpp"
+#include "gspmd/detail/passes/place/memory.hpp"
 
 namespace gspmd::detail {
 

@@ -3,9 +3,9 @@
 
 #include <cstdint>
 
-#include "gspmd/detail/exec/contraction_plan.hpp"
-#include "gspmd/detail/exec/spec.hpp"
+#include "gspmd/detail/ir/contraction_plan.hpp"
 #include "gspmd/detail/ir/kernels/parts.hpp"
+#include "gspmd/detail/ir/spec.hpp"
 
 namespace gspmd::detail {
 

@@ -3,7 +3,7 @@
 
 #include <cstdint>
 
-#include "gspmd/detail/exec/fused_group.hpp"
+#include "gspmd/detail/ir/fused_group.hpp"
 #include "gspmd/detail/ir/kernels/parts.hpp"
 
 namespace gspmd::detail {

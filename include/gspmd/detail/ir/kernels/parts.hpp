@@ -6,7 +6,7 @@
 
 #include <boost/mp11/list.hpp>
 
-#include "gspmd/detail/exec/message_plan.hpp"
+#include "gspmd/detail/ir/message_plan.hpp"
 #include "gspmd/detail/ir/plan_step.hpp"
 #include "gspmd/detail/ir/plan_table.hpp"
 
@@ -17,7 +17,7 @@ namespace mp11 = boost::mp11;
 struct table_views;
 struct plan_view;
 struct device_memory;
-struct devices_here;  // exec/ready_step.hpp
+struct devices_here;  // run/ready_step.hpp
 class step_memory;
 
 /// What a kernel is: one struct, in this folder, that states everything a pass, a count or an executor asks about its steps.
@@ -30,11 +30,11 @@ class step_memory;
 ///   works_in_place    its result may take the place of an operand: of those that mark_kept() does not mark
 ///   scratch_bytes     memory it needs while it runs
 ///   communicates, axes, messages, packing, rounds    what devices send each other
-///   prepare, freeze   what is worked out once (exec/ready_step.hpp)
+///   prepare, freeze   what is worked out once (run/ready_step.hpp)
 ///   run               does it
 ///
 /// Nothing has a default. What many kernels have in common has a name below, which they give as their base. What is done on a
-/// device is defined in exec/, so that whoever plans includes no code of kernels.
+/// device is defined in run/ and kernels/, so that whoever plans includes no code of kernels.
 
 /// A table of the plan.
 enum class entries : std::uint8_t { one_per_step, shared_by_equal_steps, one_per_movement };

@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include "gspmd/detail/exec/permute.hpp"
-#include "gspmd/detail/exec/reduce.hpp"
 #include "gspmd/detail/ir/kernels/parts.hpp"
+#include "gspmd/detail/ir/permutation_plan.hpp"
+#include "gspmd/detail/ir/reduction_plan.hpp"
+#include "gspmd/detail/ir/spec.hpp"
 
 namespace gspmd::detail::kernels {
 

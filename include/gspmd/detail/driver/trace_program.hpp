@@ -1,0 +1,137 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <tuple>
+#include <type_traits>
+#include <utility>
+
+#include "gspmd/detail/driver/given_shard.hpp"
+#include "gspmd/detail/passes/canonical.hpp"
+#include "gspmd/detail/passes/choose/total_bytes.hpp"
+#include "gspmd/detail/passes/plan_passes.hpp"
+#include "gspmd/detail/passes/sub_axes.hpp"
+#include "gspmd/detail/support/callable.hpp"
+#include "gspmd/detail/support/refuse.hpp"
+#include "gspmd/detail/support/vec.hpp"
+#include "gspmd/inputs.hpp"
+#include "gspmd/mesh.hpp"
+
+namespace gspmd::detail {
+
+template <class Input>
+using traced_input = decltype(Input::trace(std::declval<graph&>(), 0));
+
+template <std::size_t Count>
+struct wrong_inputs {
+  static constexpr text make() {
+    return text("compile: ")
+           << static_cast<std::int64_t>(Count) << (Count == 1 ? " input is" : " inputs are")
+           << " given, and the callable does not take as many arguments, or not these; a record is one argument, "
+              "a struct of values";
+  }
+};
+
+/// Whether a program may return this; if not, it is reported.
+template <class Result>
+consteval bool returns_values() {
+  if constexpr (std::is_void_v<Result>)
+    static_assert(written_so<Result>,
+                  "gspmd: compile: the callable returns nothing; return a value, or a tuple or struct of values");
+  else
+    static_assert(is_tree_of<Result, value>(),
+                  "gspmd: compile: what the callable returns must be values: one, or a tuple, an array or a struct declared with "
+                  "Hana of them; for a number write constant<float>(x, {}, number)");
+  return is_tree_of<Result, value>();
+}
+
+template <auto Callable, class... Inputs>
+using traced_call = call_with<const decltype(Callable)&, traced_input<Inputs>&...>;
+
+/// What the callable returns, or a value where it cannot be called or returns something else: `fits` is false then, and the
+/// mistake has been reported.
+template <class Call, std::size_t InputCount>
+struct checked_call {
+  static constexpr bool fits = false;
+  using result = value;
+};
+template <class Call, std::size_t InputCount>
+  requires Call::refuses
+struct checked_call<Call, InputCount> {
+  static constexpr bool fits = (refuse<mistake::inputs, wrong_inputs<InputCount>>(), false);
+  using result = value;
+};
+template <class Call, std::size_t InputCount>
+  requires Call::compiles
+struct checked_call<Call, InputCount> {
+  static constexpr bool fits = returns_values<typename Call::result>();
+  using result = std::conditional_t<is_tree_of<typename Call::result, value>(), typename Call::result, value>;
+};
+template <auto Callable, class... Inputs>
+using checked_program = checked_call<traced_call<Callable, Inputs...>, sizeof...(Inputs)>;
+
+/// A mesh of which the planner cut an axis (passes/sub_axes.hpp).
+template <class Mesh, axis_cut Cut>
+struct cut_mesh {
+  using base = typename base_mesh<Mesh>::type;  // the user's
+  static constexpr mesh_info info = cut_axis(Mesh::info, Cut);
+  static constexpr int device_count = Mesh::device_count;
+  static constexpr void refine(graph& g) {
+    if constexpr (requires { Mesh::refine(g); }) Mesh::refine(g);
+    cut_axis(g, info, Cut.axis);
+  }
+};
+template <class Mesh, axis_cut Cut>
+struct base_mesh<cut_mesh<Mesh, Cut>> {
+  using type = typename cut_mesh<Mesh, Cut>::base;
+};
+
+/// Traces a callable on the inputs; `graph` is the program for one giant device, or says what is wrong with it.
+template <auto Callable, class Mesh, class... Inputs>
+constexpr graph trace_program() {
+  graph g;
+  g.mesh = &base_mesh<Mesh>::type::info;
+  g.allow_replication = false;
+  if constexpr (!accepts_meshes<typename base_mesh<Mesh>::type>) g.fail({}, "compile", mistake::reported, "the meshes");
+  int number = 0;
+  const auto next = [&]<class Input>(std::type_identity<Input>) {
+    auto argument = Input::trace(g, number);
+    number += Input::leaves;
+    return argument;
+  };
+  std::tuple arguments{next(std::type_identity<Inputs>{})...};
+  if constexpr (!checked_program<Callable, Inputs...>::fits) {
+    g.fail({}, "compile", mistake::reported, "the callable");
+  } else {
+    auto result = [&]<std::size_t... K>(std::index_sequence<K...>) {  // std::apply is six lines in every error
+      return Callable(std::get<K>(arguments)...);
+    }(std::index_sequence_for<Inputs...>{});
+    for_each_leaf(result, [&](value& leaf) {
+      if (leaf.is_valid()) g.outputs.push_back(leaf.id());
+      else if (leaf.id() == reported_id) g.fail({}, "compile", mistake::reported, "see the error at the call");
+      else
+        g.fail({}, "compile", mistake::other, "a result of the callable is no value of this program; return what operators give");
+    });
+  }
+  if (g.failed()) return g;
+  if constexpr (requires { Mesh::refine(g); }) Mesh::refine(g);
+  graph program = canonical_order(g);
+  if (const text problem = total_problem(program, Mesh::device_count); !problem.empty())
+    program.fail({}, "compile", mistake::size, problem);
+  return program;
+}
+
+/// What stands in for a refused program, so that one mistake is one error: its inputs, and numbers as its results.
+template <class Mesh, std::size_t Outputs, class... Inputs>
+constexpr plan stand_in_plan() {
+  graph g;
+  g.mesh = &Mesh::info;
+  int number = 0;
+  ((static_cast<void>(Inputs::trace(g, number)), number += Inputs::leaves), ...);
+  for (std::size_t k = 0; k < Outputs; ++k) g.outputs.push_back(add_constant(g, dtype::f32, {}, 0, 0, {}));
+  vec<int> base;
+  plan p = plan_without_memory(g, Mesh::info.shape, base);
+  place_in_memory(p, std::move(base));
+  return p;
+}
+
+}  // namespace gspmd::detail

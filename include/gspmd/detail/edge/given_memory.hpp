@@ -1,0 +1,79 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstddef>
+#include <type_traits>
+#include <utility>
+#include <vector>
+
+#include "gspmd/detail/run/step_checks.hpp"
+#include "gspmd/sharded_array.hpp"
+#include "gspmd/tree.hpp"
+
+namespace gspmd::detail {
+
+/// Where the shards lie that a step is called with. Knows the step only by its tables: groups of sharded_arrays are read by one
+/// function for all steps and communicators that take such a group.
+class given_memory {
+ public:
+  given_memory() = default;
+  given_memory(given_memory&&) = default;
+  given_memory& operator=(given_memory&&) = default;
+  [[gnu::noinline]] ~given_memory() {}
+
+  [[gnu::noinline]] void resize(const plan_view& plan, std::size_t devices) {
+    inputs.resize(devices * plan.inputs.size());
+    outputs.resize(devices * plan.outputs.size());
+  }
+  /// Of the leaves of the program, inputs first, `leaf` lies there on device `d`.
+  void put(const plan_view& plan, std::size_t leaf, std::size_t d, const void* shard) {
+    inputs[d * plan.inputs.size() + leaf] = shard;
+  }
+  void put(const plan_view& plan, std::size_t leaf, std::size_t d, void* shard) {
+    const auto before = plan.inputs.size();
+    if (leaf < before) inputs[d * before + leaf] = shard;
+    else outputs[d * plan.outputs.size() + leaf - before] = shard;
+  }
+
+  /// The leaves of `tree`, the first of which has the number `leaf`; the first `Inputs` of them are inputs.
+  template <std::size_t Inputs, class Tree>
+  [[gnu::noinline]] void put_tree(const plan_view& plan, const mesh_info& mesh, std::size_t leaf, std::size_t devices,
+                                  Tree& tree) {
+    using plain = std::remove_cv_t<Tree>;
+    if constexpr (is_leaf<plain>) {
+      if (tree.local_count() == 0) throw_empty(plan, leaf);
+      check_shards(plan, mesh, leaf, devices, tree.local_count(), tree.planned(), tree.mesh());
+      for (std::size_t d = 0; d < devices; ++d) {
+        if constexpr (Inputs > 0) {
+          put(plan, leaf, d, static_cast<const void*>(tree.data(static_cast<int>(d))));
+        } else {
+          void* shard = tree.data(static_cast<int>(d));
+          put(plan, leaf, d, shard);
+        }
+      }
+    } else {
+      [&]<std::size_t... P>(std::index_sequence<P...>) {
+        (put_tree<(Inputs > parts_before<plain, P>() ? Inputs - parts_before<plain, P>() : 0)>(
+             plan, mesh, leaf + parts_before<plain, P>(), devices, part<P>(tree)),
+         ...);
+      }(std::make_index_sequence<part_count<plain>()>{});
+    }
+  }
+
+  std::vector<const void*> inputs;  // of device d, input k: [d * inputs of the program + k]
+  std::vector<void*> outputs;       // likewise
+};
+
+/// Whether all leaves are sharded_arrays.
+template <class Tree>
+constexpr bool is_sharded_tree() {
+  if constexpr (is_leaf<Tree>) {
+    return is_sharded_array<Tree>;
+  } else {
+    return []<std::size_t... P>(std::index_sequence<P...>) {
+      return (is_sharded_tree<std::remove_cvref_t<decltype(part<P>(std::declval<Tree&>()))>>() && ...);
+    }(std::make_index_sequence<part_count<Tree>()>{});
+  }
+}
+
+}  // namespace gspmd::detail

@@ -1,0 +1,89 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstring>
+#include <tuple>
+#include <vector>
+
+#include "gspmd/comm/communicator.hpp"
+#include "gspmd/detail/ir/monoid_ops.hpp"
+#include "gspmd/detail/run/element_types.hpp"
+#include "gspmd/detail/transport/device_memory.hpp"
+#include "gspmd/detail/transport/shared_memory.hpp"
+#include "gspmd/tree.hpp"
+
+/// Between whole arrays and shards.
+namespace gspmd::detail {
+
+/// Fills the shard of the device at `at` from a whole array. Of a partial value the first device along its axes gets the
+/// data, the others the identity.
+inline void cut_shard(const mesh_shape& mesh, const planned_value& v, const coordinates& at, const void* whole, void* shard) {
+  bool is_first = true;
+  for (int a = 0; a < mesh.axis_count(); ++a) is_first = is_first && ((v.layout.partial & axis_bit(a)) == 0 || at[a] == 0);
+  if (!is_first) {
+    with_element_type(v.type, [&](auto element) {
+      using T = decltype(element);
+      std::fill_n(static_cast<T*>(shard), elements(v.local), identity<T>(v.layout.kind));
+    });
+    return;
+  }
+  sharding layout = v.layout;
+  layout.partial = 0;
+  move_from_peers(
+      mesh, movement{v.global, {}, layout, 0}, at, [whole](std::int64_t) { return whole; }, shard, bytes_of(v.type));
+}
+
+/// Communicators whose devices share the caller's memory write an output where it belongs; the others gather it.
+template <class Comm>
+inline constexpr bool shares_memory = requires { requires Comm::shares_memory; };
+
+/// Puts shards, one per device of `comm`, together to a whole array; of replicas the first one is taken. Collective.
+template <class Comm>
+void join_shards(Comm& comm, const mesh_shape& mesh, const planned_value& v, const void* const* shards, void* whole) {
+  if constexpr (shares_memory<Comm>) {
+    for (int d = 0; d < comm.local_count(); ++d) {
+      const auto at = mesh.coordinates_of(comm.device(d));
+      bool is_first = true;
+      for (int a = 0; a < mesh.axis_count(); ++a)
+        is_first = is_first && ((v.layout.split_axes() & axis_bit(a)) != 0 || at[a] == 0);
+      if (!is_first) continue;
+      const auto box = ranges_of(mesh, v.global, v.layout, at);
+      if (!box.any()) continue;
+      copy_bytes(whole, shards[d], place(box, layout_of(mesh, v.global, v.layout, at), layout_of(mesh, v.global, sharding{}, at)),
+                 bytes_of(v.type), false);
+    }
+  } else {
+    with_element_type(v.type, [&](auto element) {
+      using T = decltype(element);
+      const movement m{v.global, v.layout, {}, movement_axes(mesh, v.global, v.layout, {})};
+      std::vector<T*> out(static_cast<std::size_t>(comm.local_count()), static_cast<T*>(whole));
+      std::vector<const T*> in;
+      for (int d = 0; d < comm.local_count(); ++d) in.push_back(static_cast<const T*>(shards[d]));
+      comm.template move<T>(mesh, m, in.data(), out.data());
+    });
+  }
+}
+
+/// The arrays of the outputs in the form of the callable's result: an array for each value, in tuples and the user's structs.
+/// `First` is the number of the first array that belongs to it.
+template <class Result, std::size_t First, class Arrays>
+auto like_result(Arrays& arrays) {
+  if constexpr (user_struct<Result>) {
+    using array_type = std::tuple_element_t<First, Arrays>;
+    typename rebind_tree<Result, array_type>::type result{};
+    [&]<std::size_t... K>(std::index_sequence<K...>) {
+      array_type* list[] = {&std::get<First + K>(arrays)...};
+      std::size_t k = 0;
+      for_each_leaf(result, [&](array_type& leaf) { leaf = std::move(*list[k++]); });
+    }(std::make_index_sequence<leaf_count<Result>()>{});
+    return result;
+  } else if constexpr (is_tuple<Result>) {
+    return [&]<std::size_t... K>(std::index_sequence<K...>) {
+      return std::make_tuple(like_result<std::tuple_element_t<K, Result>, First + leaves_before<Result, K>()>(arrays)...);
+    }(std::make_index_sequence<std::tuple_size_v<Result>>{});
+  } else {
+    return std::move(std::get<First>(arrays));
+  }
+}
+
+}  // namespace gspmd::detail

@@ -1,0 +1,190 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstdint>
+
+#include "gspmd/detail/ir/contraction_plan.hpp"
+
+namespace gspmd::detail {
+
+/// Chooses how a contraction is done: what is packed, and what the matrices are. Buffers: 0 lhs, 1 rhs, 2 the result.
+struct contraction_choice {
+  enum kind : std::int8_t { absent, batch, left, right, sum };  // of a letter; left and right: free letters
+  static constexpr int kind_count = 5;
+  using letter_list = inline_vec<std::int8_t, max_rank>;
+
+  /// Letters that are neighbours, in one order, in every buffer that has them and is not packed: as good as one letter.
+  struct group {
+    kind what = absent;
+    int first = 0, count = 0;  // in `sequence`
+    std::int64_t extent = 1;
+    bool has_unit_stride[3]{};  // in buffers that are not packed
+  };
+
+  /// One way to do it: which buffers are packed and which groups make the matrices' extents (-1: none, that is 1).
+  struct choice {
+    unsigned packed = 0;
+    int m = -1, n = -1, k = -1;
+    int vector = -1;
+    double cost = 0;
+  };
+
+  const contraction& c;
+  letter_list order[3]{};  // letters left after summing and leaving out those of extent 1
+  std::int8_t place[3][max_letters]{};
+  kind kind_of[max_letters]{};
+  double total = 1;  // multiplications
+  double size[3] = {1, 1, 1};
+  letter_list list_of_kind[kind_count]{};
+  inline_vec<std::int8_t, max_letters> sequence{};
+  inline_vec<group, max_letters> groups{};
+
+  static constexpr unsigned buffers_of(kind what) {
+    constexpr unsigned sets[kind_count] = {0, 7, 5, 6, 3};
+    return sets[what];
+  }
+
+  constexpr explicit contraction_choice(const contraction& what) : c(what) {
+    bool in[3][max_letters]{};
+    const letter_list* lists[3] = {&c.lhs, &c.rhs, &c.out};
+    for (int b = 0; b < 3; ++b)
+      for (const auto letter : *lists[b]) in[b][letter] = true;
+    for (int l = 0; l < c.extent.count; ++l) {
+      if (c.extent[l] == 1) continue;
+      if (in[2][l]) kind_of[l] = in[0][l] ? (in[1][l] ? batch : left) : right;
+      else if (in[0][l] && in[1][l]) kind_of[l] = sum;
+      if (kind_of[l] != absent) total *= static_cast<double>(c.extent[l]);
+    }
+    for (int b = 0; b < 3; ++b)
+      for (const auto letter : *lists[b])
+        if (kind_of[letter] != absent) {
+          place[b][letter] = static_cast<std::int8_t>(order[b].count);
+          order[b].push_back(letter);
+          size[b] *= static_cast<double>(c.extent[letter]);
+        }
+  }
+
+  constexpr bool are_neighbours(unsigned buffers, int a, int b) const {
+    for (int buffer = 0; buffer < 3; ++buffer)
+      if ((buffers >> buffer & 1U) != 0 && place[buffer][b] != place[buffer][a] + 1) return false;
+    return true;
+  }
+
+  constexpr void make_groups(unsigned packed) {
+    groups.count = 0;
+    sequence.count = 0;
+    for (const auto what : {batch, left, right, sum}) {
+      const unsigned fixed = buffers_of(what) & ~packed;
+      const unsigned reference = fixed != 0 ? fixed : buffers_of(what);
+      const auto& letters = order[(reference & 4U) != 0 ? 2 : (reference & 1U) != 0 ? 0 : 1];
+      int previous = -1;
+      for (const auto letter : letters) {
+        if (kind_of[letter] != what) continue;
+        if (previous < 0 || !are_neighbours(fixed, previous, letter)) {
+          group fresh;
+          fresh.what = what;
+          fresh.first = sequence.count;
+          groups.push_back(fresh);
+        }
+        sequence.push_back(letter);
+        auto& g = groups[groups.count - 1];
+        ++g.count;
+        g.extent *= c.extent[letter];
+        previous = letter;
+      }
+    }
+    for (auto& g : groups)
+      for (int b = 0; b < 3; ++b) {
+        const int last = sequence[g.first + g.count - 1];
+        g.has_unit_stride[b] =
+            (buffers_of(g.what) >> b & 1U) != 0 && (packed >> b & 1U) == 0 && place[b][last] == order[b].count - 1;
+      }
+  }
+
+  constexpr double extent_of(int g) const { return g < 0 ? 1.0 : static_cast<double>(groups[g].extent); }
+  constexpr bool has_unit_stride(int g, int buffer) const { return g < 0 || groups[g].has_unit_stride[buffer]; }
+
+  /// A matrix needs a unit stride in one of its two directions; a vector may have any.
+  constexpr bool is_matrix(int a, int b, int buffer, unsigned packed) const {
+    return (packed >> buffer & 1U) != 0 || a < 0 || b < 0 || has_unit_stride(a, buffer) || has_unit_stride(b, buffer);
+  }
+
+  // Costs are in multiplications at the peak of a matrix product, some 60 per ns: moving an element costs 10 to 40 of them.
+  constexpr double gemm_cost(double m, double n, double k) const {
+    const double work = m * n * k;
+    if (work <= 512) return total / work * (100 + work * 16);
+    if (m == 1 || n == 1 || k == 1) return total / work * (4000 + work * 8);
+    return total / work * (6000 + work + 12 * (m * k + k * n) + 24 * m * n);
+  }
+  constexpr double packing_cost(unsigned packed) const {
+    double cost = 0;
+    for (int b = 0; b < 3; ++b)
+      if ((packed >> b & 1U) != 0) cost += 400 + 40 * size[b];
+    return cost;
+  }
+
+  /// The candidates for M, N or K among the groups of a kind: those with a unit stride somewhere, and the largest; and none.
+  constexpr inline_vec<int, 5> candidates(kind what) const {
+    inline_vec<int, 5> list;
+    int largest = -1;
+    for (int g = 0; g < groups.count; ++g) {
+      if (groups[g].what != what) continue;
+      if (groups[g].has_unit_stride[0] || groups[g].has_unit_stride[1] || groups[g].has_unit_stride[2]) list.push_back(g);
+      if (largest < 0 || groups[g].extent > groups[largest].extent) largest = g;
+    }
+    bool listed = largest < 0;
+    for (const auto g : list) listed = listed || g == largest;
+    if (!listed) list.push_back(largest);
+    list.push_back(-1);
+    return list;
+  }
+
+  constexpr void consider_gemms(unsigned packed, choice& best) const {
+    const auto ms = candidates(left), ns = candidates(right), ks = candidates(sum);
+    const double packing = packing_cost(packed);
+    for (const auto m : ms)
+      for (const auto n : ns)
+        for (const auto k : ks) {
+          if (!is_matrix(m, k, 0, packed) || !is_matrix(k, n, 1, packed) || !is_matrix(m, n, 2, packed)) continue;
+          // One product without any copy is what cannot be improved on; never leave it for a guess about small sizes.
+          const bool is_all = packed == 0 && k >= 0 && (m >= 0) + (n >= 0) + 1 == groups.count;
+          const double cost = is_all ? 0 : packing + gemm_cost(extent_of(m), extent_of(n), extent_of(k));
+          if (best.cost < 0 || cost < best.cost) best = {packed, m, n, k, -1, cost};
+        }
+  }
+
+  constexpr void consider_vector(choice& best) const {
+    for (int g = 0; g < groups.count; ++g) {
+      if (!groups[g].has_unit_stride[2]) continue;
+      bool is_smooth = true;
+      for (int b = 0; b < 2; ++b)
+        if ((buffers_of(groups[g].what) >> b & 1U) != 0 && !groups[g].has_unit_stride[b]) is_smooth = false;
+      const double cost = total * (is_smooth ? 8 : 40) + total / extent_of(g) * 30;
+      if (best.cost < 0 || cost < best.cost) best = {0, -1, -1, -1, g, cost};
+    }
+  }
+
+  constexpr choice choose() {
+    choice best;
+    best.cost = -1;
+    make_groups(0);
+    consider_gemms(0, best);
+    if (best.cost == 0) return best;
+    consider_vector(best);
+    bool has_matrices = false;  // else packing cannot make any
+    for (const auto& g : groups) has_matrices = has_matrices || g.what != batch;
+    for (unsigned packed = 1; has_matrices && packed < 8; ++packed) {
+      if (best.cost <= packing_cost(packed)) continue;
+      bool is_sensible = true;
+      for (int b = 0; b < 3; ++b)
+        if ((packed >> b & 1U) != 0 && order[b].count < 2) is_sensible = false;
+      if (!is_sensible) continue;
+      make_groups(packed);
+      consider_gemms(packed, best);
+    }
+    make_groups(best.packed);
+    return best;
+  }
+};
+
+}  // namespace gspmd::detail

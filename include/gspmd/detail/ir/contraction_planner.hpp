@@ -1,0 +1,185 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstdint>
+
+#include "gspmd/detail/ir/contraction_choice.hpp"
+
+namespace gspmd::detail {
+
+/// Writes the plan of what was chosen: offsets in scratch, loops, strides.
+struct contraction_planner : contraction_choice {
+  using contraction_choice::contraction_choice;
+
+  /// The order of a buffer's letters when it is packed: what the product does not cover outermost, its matrix innermost,
+  /// and of the matrix that dim last that was last before, for that keeps rows whole.
+  constexpr letter_list packed_order(int buffer, int a, int b) const {
+    const int last = order[buffer][order[buffer].count - 1];
+    if (a >= 0)
+      for (int i = 0; i < groups[a].count; ++i)
+        if (sequence[groups[a].first + i] == last) {
+          const int other = a;
+          a = b;
+          b = other;
+          break;
+        }
+    letter_list result;
+    for (int g = 0; g < groups.count; ++g)
+      if (g != a && g != b && (buffers_of(groups[g].what) >> buffer & 1U) != 0) append(result, g);
+    if (a >= 0) append(result, a);
+    if (b >= 0) append(result, b);
+    return result;
+  }
+  constexpr void append(letter_list& to, int g) const {
+    for (int i = 0; i < groups[g].count; ++i) to.push_back(sequence[groups[g].first + i]);
+  }
+
+  static constexpr std::int64_t reserve(std::int64_t& scratch, double elems) {
+    const auto at = scratch;
+    scratch += (static_cast<std::int64_t>(elems) + 15) / 16 * 16;  // whole cache lines
+    return at;
+  }
+
+  constexpr void plan_reduction_of(const letter_list& letters, operand_steps& steps, contraction_plan& plan) const {
+    steps.letters = letters;
+    double elems = 1;
+    for (int d = 0; d < letters.count; ++d) {
+      const int l = letters[d];
+      steps.reduction.in.push_back(c.extent[l]);
+      if (kind_of[l] == absent && c.extent[l] != 1) {
+        steps.reduction.dims |= dim_bit(d);
+        steps.reduced = true;
+      } else {
+        elems *= static_cast<double>(c.extent[l]);
+      }
+    }
+    if (steps.reduced) steps.reduced_at = reserve(plan.scratch_elems, elems);
+  }
+
+  constexpr void plan_packing(int buffer, int a, int b, letter_list (&laid_out)[3], operand_steps& steps,
+                              contraction_plan& plan) const {
+    laid_out[buffer] = packed_order(buffer, a, b);
+    steps.packed = true;
+    steps.packed_at = reserve(plan.scratch_elems, size[buffer]);
+    for (const auto letter : order[buffer]) steps.packing.in.push_back(c.extent[letter]);
+    for (const auto letter : laid_out[buffer]) steps.packing.permutation.push_back(place[buffer][letter]);
+  }
+
+  constexpr contraction_plan plan() {
+    contraction_plan p = outline();
+    for (const auto l : p.summed)
+      if (c.extent[l] == 0) return p;  // zeros, whatever the rest
+    if (p.out_elems != 0) complete(p, choose());
+    return p;
+  }
+
+  /// The best plan that packs just these buffers, whatever it costs: for tests.
+  constexpr contraction_plan plan_as(unsigned packed) {
+    contraction_plan p = outline();
+    choice best;
+    best.cost = -1;
+    make_groups(packed);
+    consider_gemms(packed, best);
+    complete(p, best);
+    return p;
+  }
+
+  constexpr contraction_plan outline() const {
+    contraction_plan p;
+    p.out_elems = 1;
+    bool is_listed[max_letters]{};
+    for (const auto l : c.out) {
+      p.out_elems *= c.extent[l];
+      is_listed[l] = true;
+    }
+    for (const auto* operand : {&c.lhs, &c.rhs})
+      for (const auto l : *operand)
+        if (!is_listed[l]) {
+          p.summed.push_back(l);
+          is_listed[l] = true;
+        }
+    return p;
+  }
+
+  constexpr void complete(contraction_plan& p, const choice& best) const {
+    plan_reduction_of(c.lhs, p.lhs, p);
+    plan_reduction_of(c.rhs, p.rhs, p);
+    letter_list laid_out[3] = {order[0], order[1], order[2]};
+    if ((best.packed & 1U) != 0) plan_packing(0, best.m, best.k, laid_out, p.lhs, p);
+    if ((best.packed & 2U) != 0) plan_packing(1, best.k, best.n, laid_out, p.rhs, p);
+    if ((best.packed & 4U) != 0) {
+      laid_out[2] = packed_order(2, best.m, best.n);
+      p.unpacked = true;
+      p.unpacked_at = reserve(p.scratch_elems, size[2]);
+      std::int8_t packed_place[max_letters]{};
+      for (int i = 0; i < laid_out[2].count; ++i) {
+        packed_place[laid_out[2][i]] = static_cast<std::int8_t>(i);
+        p.unpacking.in.push_back(c.extent[laid_out[2][i]]);
+      }
+      for (const auto letter : order[2]) p.unpacking.permutation.push_back(packed_place[letter]);
+    }
+
+    std::int64_t stride[3][max_letters]{};
+    for (int b = 0; b < 3; ++b) {
+      std::int64_t s = 1;
+      for (int i = laid_out[b].count - 1; i >= 0; --i) {
+        stride[b][laid_out[b][i]] = s;
+        s *= c.extent[laid_out[b][i]];
+      }
+    }
+    const auto loop_of = [&](std::int64_t extent, int l) {
+      return contraction_loop{extent, {stride[0][l], stride[1][l], stride[2][l]}};
+    };
+    const auto loop_of_group = [&](int g) { return loop_of(groups[g].extent, sequence[groups[g].first + groups[g].count - 1]); };
+    const auto add_sums = [&](int g) {
+      for (int i = 0; i < groups[g].count; ++i) {
+        const int l = sequence[groups[g].first + i];
+        p.sums.push_back(loop_of(c.extent[l], l));
+        p.sum_letter.push_back(static_cast<std::int8_t>(l));
+      }
+    };
+    // Outer to inner as the result lies in memory where possible; the groups are listed in the result's order per kind.
+    for (int g = 0; g < groups.count; ++g) {
+      if (groups[g].what == sum && g != best.k) add_sums(g);
+      if (groups[g].what != sum && g != best.m && g != best.n && g != best.vector) p.loops.push_back(loop_of_group(g));
+    }
+    const auto add_parts = [&](std::int64_t elems) {
+      p.levels = summing_levels(p, c.padded);
+      if (p.levels > 0) p.parts_at = reserve(p.scratch_elems, static_cast<double>(p.levels * elems));
+    };
+    if (best.vector >= 0) {
+      p.is_vector = true;
+      p.vector = loop_of_group(best.vector);
+      add_parts(p.vector.extent);
+      return;
+    }
+    contraction_loop m, n, k;  // extent 1 where there is none
+    if (best.m >= 0) m = loop_of_group(best.m);
+    if (best.n >= 0) n = loop_of_group(best.n);
+    if (best.k >= 0) {
+      k = loop_of_group(best.k);
+      add_sums(best.k);
+      p.merged_sums = groups[best.k].count;
+    }
+    p.is_swapped = best.n >= 0 && n.stride[2] != 1;
+    const auto& rows = p.is_swapped ? n : m;
+    const auto& columns = p.is_swapped ? m : n;
+    const int first = p.is_swapped ? 1 : 0, second = 1 - first;
+    p.m = rows.extent;
+    p.n = columns.extent;
+    // Of a matrix with one row or column the stride goes into the leading dimension, so that it may be any.
+    const auto orient = [](const contraction_loop& r, const contraction_loop& col, int b, bool& transpose, std::int64_t& ld) {
+      transpose = r.extent == 1 || (col.extent != 1 && col.stride[b] != 1);
+      ld = transpose ? (col.extent == 1 ? r.extent : col.stride[b]) : (r.extent == 1 ? col.extent : r.stride[b]);
+    };
+    orient(rows, k, first, p.transpose_first, p.first_ld);
+    orient(k, columns, second, p.transpose_second, p.second_ld);
+    p.out_ld = rows.extent == 1 ? columns.extent : rows.stride[2];
+    add_parts(p.m * p.n);
+  }
+};
+
+/// How to do a contraction, with little copying and few, large matrix products.
+constexpr contraction_plan plan_contraction(const contraction& c) { return contraction_planner(c).plan(); }
+
+}  // namespace gspmd::detail

@@ -1,0 +1,78 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+#include "gspmd/detail/ir/fused_group.hpp"
+#include "gspmd/detail/ir/layout.hpp"
+#include "gspmd/detail/support/vec.hpp"
+
+namespace gspmd::detail {
+
+/// Turns the loop of a group into one of as few dims as possible; both paths execute what comes out.
+///
+///   loop [4, 6], a load of strides {6, 1} and one of {0, 0}  -> [24], {1} and {0}
+///   loop [4, 6], a load of strides {0, 1}                    -> unchanged: the rows share it
+///   loop [4, 1, 6], nothing moves along the middle           -> as [4, 6]
+///   loop [4, 6], an iota along dim 0                         -> unchanged: it needs the row's index
+///   loop [4, 0, 6]                                           -> [0]
+///
+/// The dims in `cut` end early on some devices. What is inside of such a dim may still join it, so that it ends at a multiple;
+/// the result is the mask of the loop's new dims, as many and in the same order.
+///
+///   loop [4, 6], dim 0 is cut                                -> [24], cut
+///   loop [4, 6], dim 1 is cut                                -> unchanged
+constexpr dim_mask collapse_loop(extents& loop, vec<scalar_op>& ops, dim_mask cut = 0) {
+  if (elements(loop) == 0) {
+    loop = extents(1, 0);
+    for (auto& o : ops) {
+      if (o.op == opcode::parameter) o.strides = extents(1, 0);
+      o.dim = 0;
+    }
+    return 0;
+  }
+  bool is_iota_dim[max_rank]{};
+  for (const auto& o : ops)
+    if (o.op == opcode::iota) is_iota_dim[o.dim] = true;
+
+  // to[d]: the dim of the result that takes over the stride of dim d; -1: none does
+  int to[max_rank]{};
+  extents result;
+  dim_mask result_cut = 0;
+  int before = -1;  // the last dim that was kept
+  for (int d = 0; d < loop.count; ++d) {
+    to[d] = -1;
+    const bool is_cut = (cut & dim_bit(d)) != 0;
+    if (loop[d] == 1 && !is_iota_dim[d] && !is_cut) continue;
+    bool joins = before >= 0 && !is_iota_dim[before] && !is_iota_dim[d] && !is_cut;
+    if (joins)
+      for (const auto& o : ops)
+        if (o.op == opcode::parameter && o.strides[before] != o.strides[d] * loop[d]) {
+          joins = false;
+          break;
+        }
+    if (joins) {
+      to[before] = -1;
+      result[result.count - 1] *= loop[d];
+    } else {
+      result.push_back(loop[d]);
+      if (is_cut) result_cut |= dim_bit(result.count - 1);
+    }
+    to[d] = result.count - 1;
+    before = d;
+  }
+
+  for (auto& o : ops) {
+    if (o.op == opcode::iota) o.dim = static_cast<std::int8_t>(to[o.dim]);
+    if (o.op != opcode::parameter) continue;
+    extents strides(result.count, 0);
+    for (int d = 0; d < loop.count; ++d)
+      if (to[d] >= 0) strides[to[d]] = o.strides[d];
+    o.strides = strides;
+  }
+  loop = result;
+  return result_cut;
+}
+
+}  // namespace gspmd::detail

@@ -1,0 +1,67 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstdint>
+
+#include "gspmd/detail/ir/loops.hpp"
+#include "gspmd/detail/support/inline_vec.hpp"
+
+/// What a permutation of the dims of a dense local array is, and how it is done.
+namespace gspmd::detail {
+
+struct permutation_spec {
+  extents in;
+  inline_vec<std::int8_t, max_rank> permutation;  // dim i of the result is dim permutation[i] of the input
+  friend constexpr bool operator==(const permutation_spec&, const permutation_spec&) = default;
+};
+
+/// How a permutation is done: dims of extent 1 are left out and dims that stay neighbours are one. What remains either
+/// copies rows or transposes planes, inside loops.
+struct permutation_plan {
+  std::int64_t elems = 1;
+  inline_vec<strided_loop<2>, max_rank> loops;  // over in and out
+  std::int64_t row = 1;                         // elements that are neighbours in both; 1: transpose planes
+  std::int64_t rows = 1, columns = 1;           // of the input's plane
+  std::int64_t in_ld = 0, out_ld = 0;
+};
+
+constexpr permutation_plan plan_permutation(const permutation_spec& s) {
+  permutation_plan p;
+  std::int64_t in_stride[max_rank]{};
+  for (int d = s.in.count - 1; d >= 0; --d) {
+    in_stride[d] = p.elems;
+    p.elems *= s.in[d];
+  }
+  // Of the result, inside out: merge with the previous loop when the input's elements follow each other likewise.
+  inline_vec<strided_loop<2>, max_rank> loops;
+  std::int64_t out_stride = 1;
+  for (int i = s.permutation.count - 1; i >= 0; --i) {
+    const int d = s.permutation[i];
+    const auto n = s.in[d];
+    if (n == 1) continue;
+    if (!loops.empty() && in_stride[d] == loops[loops.count - 1].stride[0] * loops[loops.count - 1].extent)
+      loops[loops.count - 1].extent *= n;
+    else loops.push_back({n, {in_stride[d], out_stride}});
+    out_stride *= n;
+  }
+  if (p.elems == 0 || loops.empty()) {
+    p.row = p.elems;
+    return p;
+  }
+  int plane_row = -1;  // the loop whose elements are neighbours in the input
+  if (loops[0].stride[0] == 1) {
+    p.row = loops[0].extent;
+  } else {
+    p.rows = loops[0].extent;
+    p.in_ld = loops[0].stride[0];
+    for (int i = 1; i < loops.count; ++i)
+      if (loops[i].stride[0] == 1) plane_row = i;
+    p.columns = loops[plane_row].extent;
+    p.out_ld = loops[plane_row].stride[1];
+  }
+  for (int i = loops.count - 1; i >= 1; --i)
+    if (i != plane_row) p.loops.push_back(loops[i]);
+  return p;
+}
+
+}  // namespace gspmd::detail

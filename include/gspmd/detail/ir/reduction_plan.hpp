@@ -1,0 +1,76 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstdint>
+
+#include "gspmd/detail/ir/layout.hpp"
+#include "gspmd/detail/ir/loops.hpp"
+#include "gspmd/detail/ir/types.hpp"
+
+/// What a reduction of some dims of a dense local array is, and how it is done.
+namespace gspmd::detail {
+
+struct reduction_spec {
+  extents in;         // allocated extents, dense row-major
+  dim_mask dims = 0;  // those that are reduced
+  monoid kind = monoid::add;
+  friend constexpr bool operator==(const reduction_spec&, const reduction_spec&) = default;
+};
+
+/// How a reduction is done. Runs of neighbouring kept dims are one loop, and so are runs of reduced dims as long as all but
+/// the outermost are whole; most reductions then are [outer, reduced, inner] with each part possibly absent.
+struct reduction_plan {
+  std::int64_t out_elems = 1;
+  inline_vec<std::int8_t, max_rank> reduced;    // dims, as `valid` counts them
+  inline_vec<strided_loop<2>, max_rank> loops;  // over in and out; kept runs merged, reduced dims one by one
+  inline_vec<std::int8_t, max_rank> loop_dim;   // per loop: the reduced dim, or -1
+  bool is_simple = true;                        // at most one run of reduced dims
+  int first_reduced = -1;                       // loop
+  std::int64_t outer = 1, row = 1, inner = 1;   // simple: extents; row: that of the reduced dims but the outermost
+  std::int64_t outermost = 1;                   // simple: allocated extent of the outermost reduced dim
+};
+
+constexpr reduction_plan plan_reduction(const reduction_spec& s) {
+  reduction_plan p;
+  std::int64_t in_stride = 1;
+  inline_vec<strided_loop<2>, max_rank> inside_out;
+  inline_vec<std::int8_t, max_rank> dims;
+  for (int d = s.in.count - 1; d >= 0; --d) {
+    const bool is_reduced = (s.dims & dim_bit(d)) != 0;
+    const auto n = s.in[d];
+    if (is_reduced) p.reduced.push_back(static_cast<std::int8_t>(d));
+    if (n != 1) {
+      if (is_reduced) {
+        inside_out.push_back({n, {in_stride, 0}});
+        dims.push_back(static_cast<std::int8_t>(d));
+      } else if (dims.count > 0 && dims[dims.count - 1] < 0) {
+        inside_out[inside_out.count - 1].extent *= n;
+      } else {
+        inside_out.push_back({n, {in_stride, p.out_elems}});
+        dims.push_back(-1);
+      }
+    }
+    if (!is_reduced) p.out_elems *= n;
+    in_stride *= n;
+  }
+  int runs = 0;
+  for (int i = inside_out.count - 1; i >= 0; --i) {
+    const auto n = inside_out[i].extent;
+    if (dims[i] < 0) {
+      (runs == 0 ? p.outer : p.inner) *= n;
+    } else if (p.loop_dim.empty() || p.loop_dim[p.loop_dim.count - 1] < 0) {
+      if (++runs == 1) {
+        p.first_reduced = p.loops.count;
+        p.outermost = n;
+      }
+    } else {
+      p.row *= n;
+    }
+    p.loops.push_back(inside_out[i]);
+    p.loop_dim.push_back(dims[i]);
+  }
+  p.is_simple = runs <= 1;
+  return p;
+}
+
+}  // namespace gspmd::detail

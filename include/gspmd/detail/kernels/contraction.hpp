@@ -1,0 +1,232 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+#include <cstring>
+#include <type_traits>
+
+#include "gspmd/detail/ir/contraction_plan.hpp"
+#include "gspmd/detail/kernels/gemm.hpp"
+#include "gspmd/detail/kernels/permute.hpp"
+#include "gspmd/detail/kernels/reduce.hpp"
+#include "gspmd/detail/support/target.hpp"
+
+/// The local einsum of two operands.
+namespace gspmd::detail {
+inline namespace GSPMD_TARGET {
+
+/// Calls body(offset in lhs, offset in rhs) for every term of a sum.
+template <class Body>
+inline void for_each_term(const contraction_loop* sums, int sum_count, const Body& body) {
+  if (sum_count == 0) return body(0, 0);
+  const auto& last = sums[sum_count - 1];  // a loop of its own: the odometer would cost more than a multiplication
+  for_each_offset<3>(sums, sum_count - 1, [&](const std::int64_t* at) {
+    std::int64_t left = at[0], right = at[1];
+    for (std::int64_t k = 0; k < last.extent; ++k, left += last.stride[0], right += last.stride[1]) body(left, right);
+  });
+}
+
+/// A vector of so many bytes, or an element of it everywhere.
+template <bool IsVector, int Bytes, class U>
+inline typename short_vector<U, Bytes>::type load_factor(const U* from) {
+  typename short_vector<U, Bytes>::type v{};
+  if constexpr (IsVector) std::memcpy(&v, from, sizeof v);
+  else v = *from - v;
+  return v;
+}
+
+/// out[v] = the sum over `sums` of lhs[... + v] * rhs[... + v] for Count vectors of so many bytes, as often as they fit in what is
+/// left from `v` on; the result is written once.
+template <int Count, int Bytes, bool LhsIsVector, bool RhsIsVector, class U>
+inline void multiply_some_vectors(std::int64_t& v, std::int64_t extent, const contraction_loop* sums, int sum_count, const U* a,
+                                  const U* b, U* c, bool accumulate) {
+  constexpr int lanes = Bytes / static_cast<int>(sizeof(U));
+  for (; v + Count * lanes <= extent; v += Count * lanes) {
+    const U* av = a + (LhsIsVector ? v : 0);
+    const U* bv = b + (RhsIsVector ? v : 0);
+    typename short_vector<U, Bytes>::type acc[Count] = {};
+    if (accumulate)
+      for (int i = 0; i < Count; ++i) std::memcpy(&acc[i], c + v + i * lanes, sizeof acc[i]);
+    for_each_term(sums, sum_count, [&](std::int64_t left, std::int64_t right) {
+#pragma GCC unroll 4
+      for (int i = 0; i < Count; ++i)
+        acc[i] += load_factor<LhsIsVector, Bytes>(av + left + (LhsIsVector ? i * lanes : 0)) *
+                  load_factor<RhsIsVector, Bytes>(bv + right + (RhsIsVector ? i * lanes : 0));
+    });
+    for (int i = 0; i < Count; ++i) std::memcpy(c + v + i * lanes, &acc[i], sizeof acc[i]);
+  }
+}
+
+/// All of the vector: a few vector registers at once, then one, then shorter ones, then single elements. A buffer that is not a
+/// vector here is a scalar. `accumulate`: out[v] += the sum.
+template <bool LhsIsVector, bool RhsIsVector, class U>
+inline void multiply_vectors(const contraction_loop& vector, const contraction_loop* sums, int sum_count, const U* a, const U* b,
+                             U* c, bool accumulate) {
+  std::int64_t v = 0;
+  const auto some = [&]<int Count, int Bytes>() {
+    multiply_some_vectors<Count, Bytes, LhsIsVector, RhsIsVector>(v, vector.extent, sums, sum_count, a, b, c, accumulate);
+  };
+  some.template operator()<4, simd_bytes>();
+  some.template operator()<1, simd_bytes>();
+  if constexpr (simd_bytes > 32) some.template operator()<1, 32>();
+  if constexpr (simd_bytes > 16) some.template operator()<1, 16>();
+  for (; v < vector.extent; ++v) {
+    U acc = accumulate ? c[v] : U{};
+    for_each_term(sums, sum_count, [&](std::int64_t left, std::int64_t right) {
+      acc += a[left + (LhsIsVector ? v : 0)] * b[right + (RhsIsVector ? v : 0)];
+    });
+    c[v] = acc;
+  }
+}
+
+template <class U>
+inline void contract_vector(const contraction_loop& vector, const contraction_loop* sums, int sum_count, const U* a, const U* b,
+                            U* c, bool accumulate) {
+  const auto as = vector.stride[0], bs = vector.stride[1];
+  if (as == 1 && bs == 1) return multiply_vectors<true, true>(vector, sums, sum_count, a, b, c, accumulate);
+  if (as == 1 && bs == 0) return multiply_vectors<true, false>(vector, sums, sum_count, a, b, c, accumulate);
+  if (as == 0 && bs == 1) return multiply_vectors<false, true>(vector, sums, sum_count, a, b, c, accumulate);
+  for (std::int64_t v = 0; v < vector.extent; ++v) {
+    U acc = accumulate ? c[v] : U{};
+    for_each_term(sums, sum_count, [&](std::int64_t left, std::int64_t right) { acc += a[left + v * as] * b[right + v * bs]; });
+    c[v] = acc;
+  }
+}
+
+/// The sums of a contraction with their bounds. With a matrix product the last one is its K, which as many of the inner sums make
+/// up as lie in memory such that they are one.
+struct bounded_sums {
+  contraction_loop loops[max_rank];
+  int count = 0;
+
+  inline bounded_sums(const contraction_plan& p, const std::int64_t* valid) : count(p.sums.count) {
+    for (int i = 0; i < count; ++i) {
+      loops[i] = p.sums[i];
+      loops[i].extent = valid[p.sum_letter[i]];
+    }
+    for (int left = p.merged_sums; left > 1; --left) {
+      auto& inner = loops[count - 1];
+      const int own = p.sums.count - 1 - (p.merged_sums - left);  // the outermost of those that `inner` is made of
+      if (valid[p.sum_letter[own]] != p.sums[own].extent) break;
+      auto& outer = loops[count - 2];
+      outer = {outer.extent * inner.extent, {inner.stride[0], inner.stride[1], inner.stride[2]}};
+      --count;
+    }
+  }
+};
+
+/// A piece of the result: rows and columns, the columns being neighbours.
+template <class T>
+struct result_piece {
+  T* at;
+  std::int64_t rows, columns, ld;
+};
+template <class T>
+inline void add_piece(const result_piece<T>& from, const result_piece<T>& to) {
+  for (std::int64_t i = 0; i < to.rows; ++i)
+    combine_row<monoid::add>(static_cast<const T*>(from.at + i * from.ld), to.columns, to.at + i * to.ld);
+}
+
+/// c = the sum that `kernel` adds up, or c +=, by parts where it is long; parts have parts `levels` times at most. Of the last loop
+/// `unit` terms count as one. kernel(loops, a, b, c, accumulate) does one part.
+template <class T, class Kernel>
+void sum_in_parts(int levels, const contraction_loop* loops, int count, std::int64_t unit, const T* a, const T* b,
+                  const result_piece<T>& c, bool accumulate, T* scratch, const Kernel& kernel) {
+  const auto cut = levels > 0 && std::is_floating_point_v<T> ? part_of_loops(loops, count, unit) : loop_part{};
+  if (cut.loop < 0) return kernel(loops, a, b, c, accumulate);
+  contraction_loop own[max_rank];
+  std::copy_n(loops, count, own);
+  const auto& whole = loops[cut.loop];
+  const result_piece<T> sum{scratch, c.rows, c.columns, c.columns};
+  for (std::int64_t i = 0; i < whole.extent; i += cut.size) {
+    const bool adds = accumulate || i > 0;
+    own[cut.loop].extent = std::min(cut.size, whole.extent - i);
+    sum_in_parts(levels - 1, own, count, unit, a + i * whole.stride[0], b + i * whole.stride[1], adds ? sum : c, false,
+                 scratch + c.rows * c.columns, kernel);
+    if (adds) add_piece(sum, c);
+  }
+}
+
+template <class T, class Spec>
+const T* prepare_operand(Spec spec, const std::int64_t* valid, const T* from, T* scratch) {
+  const operand_steps& s = spec();
+  if constexpr (may_hold<&operand_steps::reduced, Spec>())
+    if (s.reduced) {
+      std::int64_t bounds[max_rank];
+      for (int d = 0; d < s.letters.count; ++d) bounds[d] = valid[s.letters[d]];
+      const auto reduction = member_of<&operand_steps::reduction>(spec);
+      with_derived<plan_reduction>(reduction,
+                                   [&](auto plan) { reduce_as<monoid::add, T>(plan(), bounds, from, scratch + s.reduced_at); });
+      from = scratch + s.reduced_at;
+    }
+  if constexpr (may_hold<&operand_steps::packed, Spec>())
+    if (s.packed) {
+      permute<T>(member_of<&operand_steps::packing>(spec), from, scratch + s.packed_at);
+      from = scratch + s.packed_at;
+    }
+  return from;
+}
+
+/// out = the products that `contract` is about, or out += with `adds`, in the order in which the plan's kernel leaves them.
+template <class T, class Spec>
+void add_products(Spec spec, const std::int64_t* valid, const T* a, const T* b, T* out, T* scratch, bool adds) {
+  const contraction_plan& p = spec();
+  a = prepare_operand(member_of<&contraction_plan::lhs>(spec), valid, a, scratch);
+  b = prepare_operand(member_of<&contraction_plan::rhs>(spec), valid, b, scratch);
+  const bounded_sums sums(p, valid);
+  T* const parts = scratch + p.parts_at;
+
+  if (may_hold<&contraction_plan::is_vector, Spec>() && p.is_vector) {
+    const auto multiply = [&](const contraction_loop* loops, const T* left, const T* right, const result_piece<T>& c,
+                              bool accumulate) {
+      using u = kernel_t<T>;
+      contract_vector(p.vector, loops, sums.count, reinterpret_cast<const u*>(left), reinterpret_cast<const u*>(right),
+                      reinterpret_cast<u*>(c.at), accumulate);
+    };
+    for_each_offset<3>(p.loops.items, p.loops.count, [&](const std::int64_t* at) {
+      const result_piece<T> c{out + at[2], 1, p.vector.extent, p.vector.extent};
+      sum_in_parts(p.levels, sums.loops, sums.count, terms_in_turn(p), a + at[0], b + at[1], c, adds, parts, multiply);
+    });
+  } else {
+    const bool has_k = p.merged_sums > 0;
+    const int outer = sums.count - (has_k ? 1 : 0);
+    const auto multiply = [&](const contraction_loop* loops, const T* left, const T* right, const result_piece<T>& c,
+                              bool accumulate) {
+      for_each_offset<3>(loops, outer, [&](const std::int64_t* at) {
+        gemm(p.transpose_first, p.transpose_second, p.m, p.n, has_k ? loops[outer].extent : 1,
+             p.is_swapped ? right + at[1] : left + at[0], p.first_ld, p.is_swapped ? left + at[0] : right + at[1], p.second_ld,
+             c.at, c.ld, accumulate);
+        accumulate = true;
+      });
+    };
+    for_each_offset<3>(p.loops.items, p.loops.count, [&](const std::int64_t* at) {
+      const result_piece<T> c{out + at[2], p.m, p.n, p.out_ld};
+      sum_in_parts(p.levels, sums.loops, sums.count, terms_in_turn(p), a + at[0], b + at[1], c, adds, parts, multiply);
+    });
+  }
+}
+
+/// c = the einsum of a and b that `plan` was made for; `scratch` has plan.scratch_elems elements. Of a letter that is
+/// summed only indices below valid[letter] take part; the rest of the operands there may hold anything. Of the other letters
+/// valid is not read, and results that come from elements past the end of a shard are arbitrary as well.
+///
+/// A sum may be made in parts: `adds` says that this part is not the first, and only the `last` one leaves it in c; the calls
+/// share c and scratch.
+template <class T, class Spec>
+void contract(Spec spec, const std::int64_t* valid, const T* a, const T* b, T* c, T* scratch, bool adds = false,
+              bool last = true) {
+  static_assert(!std::is_same_v<T, bool>, "gspmd: einsum is not defined on bool");
+  const contraction_plan& p = spec();
+  if (p.out_elems == 0) return;
+  T* out = p.unpacked ? scratch + p.unpacked_at : c;
+  bool is_empty = false;
+  for (const auto letter : p.summed) is_empty = is_empty || valid[letter] <= 0;
+  if (!is_empty) add_products(spec, valid, a, b, out, scratch, adds);
+  else if (!adds) std::fill_n(out, p.out_elems, T{});
+  if constexpr (may_hold<&contraction_plan::unpacked, Spec>())
+    if (p.unpacked && last) permute<T>(member_of<&contraction_plan::unpacking>(spec), out, c);
+}
+
+}  // namespace GSPMD_TARGET
+}  // namespace gspmd::detail

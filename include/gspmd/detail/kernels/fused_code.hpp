@@ -1,0 +1,223 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <vector>
+
+#include "gspmd/detail/ir/fused_group.hpp"
+#include "gspmd/detail/kernels/fused_kernels.hpp"
+
+/// A fused group made ready for its interpreter: all that can be decided before the addresses are known.
+namespace gspmd::detail {
+
+/// The most elements per block: long enough that the dispatch does not show, short enough that a dozen blocks stay in the
+/// first cache.
+inline constexpr std::int64_t fused_block_elems = 1024;
+
+/// Blocks that are filled once per run and then stay in the cache.
+inline constexpr int most_lasting_blocks = 16;
+
+inline constexpr std::int64_t fused_alignment = 64;
+
+enum class load_kind : unsigned char {
+  dense,     // may be read where it is
+  scalar,    // one element
+  periodic,  // moves along the last dim only
+  strided
+};
+
+constexpr load_kind kind_of_load(const extents& loop, const extents& strides) {
+  if (is_dense(loop, strides)) return load_kind::dense;
+  bool is_scalar = true;
+  bool is_periodic = true;
+  for (int d = loop.count - 1; d >= 0; --d) {
+    if (loop[d] == 1) continue;
+    is_scalar = is_scalar && strides[d] == 0;
+    is_periodic = is_periodic && (d == loop.count - 1 || strides[d] == 0);
+  }
+  return is_scalar ? load_kind::scalar : is_periodic ? load_kind::periodic : load_kind::strided;
+}
+
+constexpr std::int64_t align_up(std::int64_t n, std::int64_t to) { return (n + to - 1) / to * to; }
+
+/// How the elements of a loop, row-major, are cut into blocks: either some whole rows, or a part of one row.
+struct fused_blocks {
+  std::int64_t row = 1;    // elements of the last dim; of everything where nobody asks for an index
+  std::int64_t elems = 1;  // of a block
+  bool has_whole_rows = false;
+
+  constexpr fused_blocks() = default;
+  constexpr fused_blocks(const extents& loop, bool needs_index) {
+    const std::int64_t total = gspmd::detail::elements(loop);
+    row = !needs_index ? total : loop.count == 0 ? 1 : loop[loop.count - 1];
+    if (row < 1) row = 1;
+    has_whole_rows = row <= fused_block_elems;
+    if (!has_whole_rows) {
+      const std::int64_t parts = (row + fused_block_elems - 1) / fused_block_elems;
+      elems = align_up((row + parts - 1) / parts, 64);
+      return;
+    }
+    // So many rows that their elements are a multiple of 64 (see for_each_index), if that is not too long.
+    std::int64_t unit = row;
+    while (unit % 64 != 0 && 2 * unit <= fused_block_elems) unit *= 2;
+    if (unit % 64 != 0) unit = row;
+    elems = fused_block_elems / unit * unit;
+  }
+};
+
+/// A register that is part of an input or output and moves along with the blocks.
+struct fused_stream {
+  std::byte* begin;
+  std::int64_t elem_bytes;
+  std::int32_t op;
+};
+
+/// A fused group as instructions on registers, one per op of the group.
+///
+///   1. loads that are dense are read where they are; what is the same in every block is filled once per run, other loads
+///      and iotas once per block
+///   2. every op is an instruction, but for one that is joined with the only op that uses it
+///   3. a result is computed right into the output where no later instruction reads what it overwrites; else copied
+///
+/// The loop may be the part of a larger one whose elements exist: in `room`. Its outputs then have gaps between rows.
+struct fused_code {
+  struct source {  // a load, a constant or an iota
+    std::int16_t op;
+    std::int16_t last_use;  // the op that reads it last; the number of ops if it is stored
+    load_kind kind;
+  };
+  fused_group group;
+  extents out_strides;  // of all outputs
+  bool has_gaps = false;
+  fused_blocks blocks;
+  std::vector<source> dense, once, each;  // read in place; filled once per run; per block
+  std::vector<fused_instruction> instructions;
+  std::vector<std::int32_t> block;  // of an op; -1: none
+  std::int64_t block_bytes = 0;
+  std::int64_t tables_bytes = 0;   // what run_fused keeps before the blocks
+  std::int64_t scratch_bytes = 0;  // that run_fused needs
+
+  explicit fused_code(const fused_group& given) : fused_code(given, given.loop) {}
+  fused_code(const fused_group& given, const extents& room) : group(given), out_strides(room.count, 0) {
+    std::int64_t stride = 1;
+    for (int d = room.count - 1; d >= 0; --d) {
+      out_strides[d] = stride;
+      stride *= room[d];
+    }
+    has_gaps = kind_of_load(group.loop, out_strides) != load_kind::dense;
+    bool needs_index = has_gaps;
+    for (const auto& o : group.ops) {
+      const bool is_load = o.op == opcode::parameter;
+      const auto kind = is_load ? kind_of_load(group.loop, o.strides) : load_kind::dense;
+      needs_index = needs_index || o.op == opcode::iota || kind == load_kind::periodic || kind == load_kind::strided;
+    }
+    blocks = fused_blocks(group.loop, needs_index);
+    join();
+    assign_blocks();
+  }
+
+  [[nodiscard]] const scalar_op& op(std::int64_t k) const { return group.ops[static_cast<std::size_t>(k)]; }
+  [[nodiscard]] std::int32_t op_count() const { return static_cast<std::int32_t>(group.ops.size()); }
+
+ private:
+  void join() {
+    const auto count = group.ops.size();
+    std::vector<std::int32_t> uses(count);
+    for (const auto& o : group.ops)
+      for (const auto a : o.args) ++uses[static_cast<std::size_t>(a)];
+    for (const auto& s : group.stores) ++uses[static_cast<std::size_t>(s.op)];
+    constexpr std::int32_t none = -1;
+    std::vector<std::int32_t> at(count, none);  // the instruction of an op
+    for (std::size_t k = 0; k < count; ++k) {
+      const scalar_op& o = group.ops[k];
+      if (!is_elementwise(o.op)) continue;
+      fused_instruction made{nullptr, static_cast<std::int16_t>(k), {}, o.function};
+      std::int32_t joined = none;
+      for (int place = 0; place < o.args.count && joined == none; ++place) {
+        const auto a = static_cast<std::size_t>(o.args[place]);
+        if (at[a] == none || uses[a] != 1) continue;
+        auto& first = instructions[static_cast<std::size_t>(at[a])];
+        if (first.from.count != group.ops[a].args.count) continue;  // itself a pair
+        made.kernel = fused_kernels<>::find(group.ops[a], o, place);
+        if (made.kernel == nullptr) continue;
+        made.from = first.from;
+        for (int other = 0; other < o.args.count; ++other)
+          if (other != place) made.from.push_back(o.args[other]);
+        first.kernel = nullptr;
+        at[a] = none;
+        joined = 0;
+      }
+      if (joined == none) {
+        made.kernel = fused_kernels<>::find(o);
+        for (const auto a : o.args) made.from.push_back(a);
+      }
+      at[k] = static_cast<std::int32_t>(instructions.size());
+      instructions.push_back(made);
+    }
+    std::size_t kept = 0;
+    for (const auto& i : instructions)
+      if (i.kernel != nullptr) instructions[kept++] = i;
+    instructions.resize(kept);
+  }
+
+  void assign_blocks() {
+    const auto count = op_count();
+    std::vector<std::int16_t> last_use(group.ops.size(), -1);
+    for (const auto& i : instructions)
+      for (const auto a : i.from) last_use[static_cast<std::size_t>(a)] = i.result;
+    for (const auto& s : group.stores) last_use[static_cast<std::size_t>(s.op)] = static_cast<std::int16_t>(count);
+
+    block.assign(group.ops.size(), -1);
+    std::vector<bool> lasts(group.ops.size());
+    std::vector<std::int32_t> free;
+    std::int32_t made = 0;
+    const auto take = [&] {
+      if (free.empty()) return made++;
+      const auto b = free.back();
+      free.pop_back();
+      return b;
+    };
+    // Sources first: they are filled before any instruction runs.
+    for (std::int32_t k = 0; k < count; ++k) {
+      const scalar_op& o = op(k);
+      if (is_elementwise(o.op) || last_use[static_cast<std::size_t>(k)] < 0) continue;
+      const bool is_load = o.op == opcode::parameter;
+      const source s{static_cast<std::int16_t>(k), last_use[static_cast<std::size_t>(k)],
+                     is_load ? kind_of_load(group.loop, o.strides) : load_kind::strided};
+      if (is_load && s.kind == load_kind::dense) {
+        dense.push_back(s);
+        // one that is stored is copied when the output of another op may be written over it
+        if (s.last_use == count) block[static_cast<std::size_t>(k)] = made++;
+        continue;
+      }
+      const bool repeats = o.op == opcode::constant || (is_load && s.kind == load_kind::scalar) ||
+                           (blocks.has_whole_rows && (is_load ? s.kind == load_kind::periodic : o.dim == group.loop.count - 1));
+      lasts[static_cast<std::size_t>(k)] = repeats && once.size() < most_lasting_blocks;
+      (lasts[static_cast<std::size_t>(k)] ? once : each).push_back(s);
+      block[static_cast<std::size_t>(k)] = made++;
+    }
+    for (const auto& i : instructions) {
+      const auto k = static_cast<std::size_t>(i.result);
+      block[k] = take();
+      // Not before: the result must not lie over an operand of another width.
+      for (int n = 0; n < i.from.count; ++n) {
+        const auto a = static_cast<std::size_t>(i.from[n]);
+        bool is_first = true;
+        for (int m = 0; m < n; ++m) is_first = is_first && i.from[m] != i.from[n];
+        if (is_first && last_use[a] == i.result && block[a] >= 0 && !lasts[a]) free.push_back(block[a]);
+      }
+      if (last_use[k] < 0) free.push_back(block[k]);
+    }
+    std::int64_t widest = 1;
+    for (const auto& o : group.ops) widest = bytes_of(o.type) > widest ? bytes_of(o.type) : widest;
+    // a lane more than needed: see splat_rows
+    block_bytes = align_up(widest * blocks.elems, fused_alignment) + fused_alignment;
+    tables_bytes =
+        align_up(count * static_cast<std::int64_t>(sizeof(std::byte*)), fused_alignment) +
+        align_up(static_cast<std::int64_t>((dense.size() + group.stores.size()) * sizeof(fused_stream)), fused_alignment);
+    scratch_bytes = fused_alignment + tables_bytes + made * block_bytes;
+  }
+};
+
+}  // namespace gspmd::detail

@@ -1,0 +1,254 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+
+#include "gspmd/detail/ir/scalar_ops.hpp"
+#include "gspmd/detail/kernels/fused_code.hpp"
+#include "gspmd/detail/kernels/simd.hpp"
+#include "gspmd/detail/support/target.hpp"
+
+/// Interprets a fused group that is known at run time only: block by block, instruction by instruction.
+#if defined(__clang__)
+#pragma clang diagnostic push
+#pragma clang diagnostic ignored "-Wpass-failed"  // see for_each_index
+#endif
+
+namespace gspmd::detail {
+inline namespace GSPMD_TARGET {
+
+/// Calls body(offset, r) for `rows` rows r of the loop from the one at `index` on: the offset of the row's first element.
+template <class Body>
+inline void for_each_row(const extents& loop, const extents& strides, const std::int64_t* index, std::int64_t rows, Body body) {
+  const int last = loop.count - 1;
+  std::int64_t at[max_rank + 1];
+  for (int d = 0; d <= last; ++d) at[d] = index[d];
+  for (std::int64_t r = 0; r < rows;) {
+    std::int64_t offset = 0;
+    for (int d = 0; d <= last; ++d) offset += at[d] * strides[d];
+    if (last < 1) return body(offset, r);
+    const std::int64_t left = loop[last - 1] - at[last - 1];
+    const std::int64_t count = left < rows - r ? left : rows - r;
+    const std::int64_t step = strides[last - 1];
+    for (std::int64_t k = 0; k < count; ++k) body(offset + k * step, r + k);
+    r += count;
+    at[last - 1] += count;
+    for (int d = last - 1; d > 0 && at[d] == loop[d]; --d) {
+      at[d] = 0;
+      ++at[d - 1];
+    }
+  }
+}
+
+/// Fills `n` elements, and up to a lane of what follows: rows are filled in order, and blocks have room for it.
+template <class Bits>
+[[gnu::always_inline]] inline void splat(Bits value, std::byte* to, std::int64_t n) {
+  const auto all = broadcast_simd(value);
+  for (std::int64_t i = 0; i < n; i += simd_lanes<Bits>)
+    std::memcpy(to + i * static_cast<std::int64_t>(sizeof(Bits)), &all, sizeof all);
+}
+
+/// Where a block begins in the loop, and how many elements of how many rows it has.
+struct fused_block {
+  std::int64_t index[max_rank + 1];
+  std::int64_t rows;
+  std::int64_t columns;
+};
+
+/// Loads the elements of a block into `out`. `Bits` is an integer as wide as the elements.
+template <class Bits>
+inline void gather_elements(const extents& loop, const extents& strides, const void* input, const fused_block& b,
+                            std::byte* out) {
+  constexpr std::int64_t size = sizeof(Bits);
+  const auto* const from = static_cast<const std::byte*>(input);
+  const std::int64_t stride = loop.count == 0 ? 0 : strides[loop.count - 1];
+  const std::int64_t n = b.columns;
+  if (stride == 0) {
+    for_each_row(loop, strides, b.index, b.rows, [=](std::int64_t offset, std::int64_t r) {
+      Bits value;
+      std::memcpy(&value, from + offset * size, sizeof value);
+      splat(value, out + r * n * size, n);
+    });
+  } else if (stride == 1 && n >= 16) {
+    for_each_row(loop, strides, b.index, b.rows, [=](std::int64_t offset, std::int64_t r) {
+      std::memcpy(out + r * n * size, from + offset * size, static_cast<std::size_t>(n * size));
+    });
+  } else {
+    for_each_row(loop, strides, b.index, b.rows, [=](std::int64_t offset, std::int64_t r) {
+      for (std::int64_t i = 0; i < n; ++i)
+        std::memcpy(out + (r * n + i) * size, from + (offset + i * stride) * size, sizeof(Bits));
+    });
+  }
+}
+
+inline void gather(const extents& loop, const extents& strides, dtype type, const void* input, const fused_block& b,
+                   std::byte* out) {
+  switch (bytes_of(type)) {
+    case 1: return gather_elements<std::uint8_t>(loop, strides, input, b, out);
+    case 4: return gather_elements<std::uint32_t>(loop, strides, input, b, out);
+    default: return gather_elements<std::uint64_t>(loop, strides, input, b, out);
+  }
+}
+
+/// Writes the elements of a block to where their rows are.
+inline void store_rows(const extents& loop, const extents& strides, std::int64_t elem_bytes, const std::byte* from,
+                       const fused_block& b, std::byte* output) {
+  const auto row_bytes = static_cast<std::size_t>(b.columns * elem_bytes);
+  for_each_row(loop, strides, b.index, b.rows, [=](std::int64_t offset, std::int64_t r) {
+    std::memcpy(output + offset * elem_bytes, from + r * static_cast<std::int64_t>(row_bytes), row_bytes);
+  });
+}
+
+/// Calls body(T{}) with the element type of `type`.
+template <class Body>
+inline void with_element(dtype type, Body body) {
+  switch (type) {
+    case dtype::f32: return body(float{});
+    case dtype::f64: return body(double{});
+    case dtype::s32: return body(std::int32_t{});
+    case dtype::s64: return body(std::int64_t{});
+    case dtype::pred: return body(bool{});
+  }
+}
+
+inline void fill(const scalar_op& o, std::byte* out, std::int64_t n) {
+  with_element(o.type, [&]<class T>(T) {
+    const T value = is_floating(o.type) ? static_cast<T>(o.real) : static_cast<T>(o.integer);
+    for_each_index(n, [=](std::int64_t i) { store_element(out, i, value); });
+  });
+}
+
+inline void count_up(const extents& loop, const scalar_op& o, std::int64_t first, const fused_block& b, std::byte* out) {
+  extents strides(loop.count, 0);
+  strides[o.dim] = 1;  // of the "array" of indices
+  const std::int64_t step = strides[loop.count - 1];
+  const std::int64_t n = b.columns;
+  with_element(o.type, [&]<class T>(T) {
+    for_each_row(loop, strides, b.index, b.rows, [=](std::int64_t offset, std::int64_t r) {
+      const std::int64_t begin = first + offset;
+      for_each_index(n, [=](std::int64_t i) { store_element(out, r * n + i, convert_element<T>(begin + i * step)); });
+    });
+  });
+}
+
+inline bool is_output(const fused_group& group, const void* input, void* const* outputs) {
+  for (const auto& s : group.stores)
+    if (outputs[s.slot] == input) return true;
+  return false;
+}
+
+/// Fills a register from its source; returns where its elements are.
+inline std::byte* read_source(const fused_code& code, const fused_code::source& s, const void* const* inputs,
+                              const std::int64_t* iota_offsets, const fused_block& b, std::byte* home) {
+  const scalar_op& o = code.op(s.op);
+  const extents& loop = code.group.loop;
+  if (o.op == opcode::constant) {
+    fill(o, home, b.rows * b.columns);
+  } else if (o.op == opcode::iota) {
+    count_up(loop, o, iota_offsets[o.slot], b, home);
+  } else if (s.kind == load_kind::scalar) {
+    gather(loop, extents(loop.count, 0), o.type, inputs[o.slot], b, home);
+  } else if (!code.blocks.has_whole_rows && o.strides[loop.count - 1] == 1 && s.last_use < code.op_count()) {
+    // In one row. Where an output lies over it, what is read here is not looked at any more.
+    std::int64_t offset = 0;
+    for (int d = 0; d < loop.count; ++d) offset += b.index[d] * o.strides[d];
+    return static_cast<std::byte*>(const_cast<void*>(inputs[o.slot])) + offset * bytes_of(o.type);
+  } else {
+    gather(loop, o.strides, o.type, inputs[o.slot], b, home);
+  }
+  return home;
+}
+
+/// Runs a group on one device. `inputs` and `outputs` by slot; an output may be the same memory as an input that is loaded at
+/// equal index. `scratch` has code.scratch_bytes bytes.
+template <class = void>
+[[gnu::noinline]] void run_fused(const fused_code& code, const void* const* inputs, void* const* outputs,
+                                 const std::int64_t* iota_offsets, std::byte* scratch) {
+  const fused_group& group = code.group;
+  const std::int64_t total = elements(group.loop);
+  if (total == 0) return;
+  const auto past = reinterpret_cast<std::uintptr_t>(scratch) % fused_alignment;
+  std::byte* const memory = scratch + (past == 0 ? 0 : fused_alignment - past);
+  auto** const registers = reinterpret_cast<std::byte**>(memory);  // where the block's elements are, by op
+  auto* const streams = reinterpret_cast<fused_stream*>(
+      memory + align_up(code.op_count() * static_cast<std::int64_t>(sizeof(std::byte*)), fused_alignment));
+  int stream_count = 0;
+  const auto home = [&](std::int64_t k) {
+    return memory + code.tables_bytes + code.block[static_cast<std::size_t>(k)] * code.block_bytes;
+  };
+
+  fused_block b{{}, 1, total < code.blocks.elems ? total : code.blocks.elems};
+  if (code.blocks.has_whole_rows) {
+    b.rows = b.columns / code.blocks.row;
+    b.columns = code.blocks.row;
+  }
+  for (const auto& s : code.once) registers[s.op] = read_source(code, s, inputs, iota_offsets, b, home(s.op));
+  for (const auto& i : code.instructions) registers[i.result] = home(i.result);
+  bool copies_dense = false;
+  for (const auto& s : code.dense) {
+    const scalar_op& o = code.op(s.op);
+    if (s.last_use == code.op_count() && group.stores.size() > 1 && is_output(group, inputs[o.slot], outputs)) {
+      registers[s.op] = nullptr;
+      copies_dense = true;
+    } else {
+      streams[stream_count++] = {static_cast<std::byte*>(const_cast<void*>(inputs[o.slot])), bytes_of(o.type), s.op};
+    }
+  }
+  const int loads = stream_count;
+  for (const auto& s : group.stores) {
+    bool may_write_through = is_elementwise(code.op(s.op).op) && !code.has_gaps;
+    for (const auto& load : code.dense)
+      if (inputs[code.op(load.op).slot] == outputs[s.slot] && load.last_use > s.op) may_write_through = false;
+    for (int k = loads; k < stream_count; ++k)
+      if (streams[k].op == s.op) may_write_through = false;
+    if (may_write_through)
+      streams[stream_count++] = {static_cast<std::byte*>(outputs[s.slot]), bytes_of(code.op(s.op).type), s.op};
+  }
+
+  std::int64_t column = 0;  // of a block that is a part of a row
+  for (std::int64_t begin = 0; begin < total;) {
+    std::int64_t n = total - begin < code.blocks.elems ? total - begin : code.blocks.elems;
+    if (!code.blocks.has_whole_rows && code.blocks.row - column < n) n = code.blocks.row - column;
+    if (!code.each.empty() || code.has_gaps) {
+      std::int64_t left = begin;
+      for (int d = group.loop.count - 1; d >= 0; --d) {
+        b.index[d] = left % group.loop[d];
+        left /= group.loop[d];
+      }
+      if (code.blocks.has_whole_rows) b.rows = n / code.blocks.row;
+      else b.columns = n;
+      for (const auto& s : code.each) registers[s.op] = read_source(code, s, inputs, iota_offsets, b, home(s.op));
+    }
+    for (int k = 0; k < stream_count; ++k) registers[streams[k].op] = streams[k].begin + begin * streams[k].elem_bytes;
+    if (copies_dense)
+      for (const auto& s : code.dense) {
+        const scalar_op& o = code.op(s.op);
+        if (s.last_use != code.op_count() || !is_output(group, inputs[o.slot], outputs)) continue;
+        const auto bytes = bytes_of(o.type);
+        registers[s.op] = home(s.op);
+        std::memcpy(home(s.op), static_cast<const std::byte*>(inputs[o.slot]) + begin * bytes,
+                    static_cast<std::size_t>(n * bytes));
+      }
+    for (const auto& i : code.instructions) i.kernel(i, registers, registers[i.result], n);
+    for (const auto& s : group.stores) {
+      const auto bytes = bytes_of(code.op(s.op).type);
+      if (code.has_gaps) {
+        store_rows(group.loop, code.out_strides, bytes, registers[s.op], b, static_cast<std::byte*>(outputs[s.slot]));
+        continue;
+      }
+      std::byte* const to = static_cast<std::byte*>(outputs[s.slot]) + begin * bytes;
+      if (to != registers[s.op]) std::memcpy(to, registers[s.op], static_cast<std::size_t>(n * bytes));
+    }
+    begin += n;
+    column = column + n == code.blocks.row ? 0 : column + n;
+  }
+}
+
+}  // namespace GSPMD_TARGET
+}  // namespace gspmd::detail
+
+#if defined(__clang__)
+#pragma clang diagnostic pop
+#endif

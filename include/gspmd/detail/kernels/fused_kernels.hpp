@@ -1,0 +1,208 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <iterator>
+#include <type_traits>
+
+#include <boost/mp11/algorithm.hpp>
+#include <boost/mp11/list.hpp>
+
+#include "gspmd/detail/ir/fused_group.hpp"
+#include "gspmd/detail/ir/fused_loop.hpp"
+#include "gspmd/detail/ir/scalar_ops.hpp"
+#include "gspmd/detail/support/target.hpp"
+
+/// One tight loop per opcode and element type, for the interpreter of fused groups, and one per pair of opcodes that often
+/// follow each other: what an interpreted loop costs is the way of every intermediate result to the first cache and back.
+namespace gspmd::detail {
+inline namespace GSPMD_TARGET {
+
+struct fused_instruction;
+
+/// Computes n elements of an instruction from the elements of its operands, `registers[from]`, into `out`.
+using fused_kernel = void (*)(const fused_instruction& i, const std::byte* const* registers, std::byte* out, std::int64_t n);
+
+struct fused_instruction {
+  fused_kernel kernel = nullptr;
+  std::int16_t result = 0;  // register
+  inline_vec<std::int16_t, max_map_arity> from;
+  const map_function* function = nullptr;
+};
+
+using dtype_list = boost::mp11::mp_list<float, double, std::int32_t, std::int64_t, bool>;
+
+/// `second` on the result of `first` and on operands of its own.
+///
+///   {multiply, subtract, 1}       c - a * b from a, b, c: the product is operand 1 of the difference
+///   {compare_gt, select, 0}       a > b ? c : d from a, b, c, d
+struct fused_pair {
+  opcode first, second;
+  int place;  // of the result of `first` among the operands of `second`
+};
+/// On f32 and f64, all operands and results but those of comparisons. Each costs every program that interprets 15 ms of compile
+/// time per type.
+inline constexpr fused_pair fused_pairs[] = {{opcode::multiply, opcode::add, 0},
+                                             {opcode::multiply, opcode::subtract, 1},
+                                             {opcode::add, opcode::relu, 0},
+                                             {opcode::compare_gt, opcode::select, 0},
+                                             {opcode::compare_eq, opcode::convert, 0}};
+inline constexpr std::size_t fused_pair_count = std::size(fused_pairs);
+
+#if defined(__clang__)
+#pragma clang diagnostic push
+#pragma clang diagnostic ignored "-Wpass-failed"  // see for_each_index
+#define GSPMD_LOOP_FUNCTION [[gnu::noinline]]
+#else
+#define GSPMD_LOOP_FUNCTION [[gnu::noinline, gnu::optimize("fp-contract=off", "no-trapping-math", "no-math-errno")]]
+#endif
+template <opcode Op, class Out, class In>
+GSPMD_LOOP_FUNCTION void fused_kernel_of(const fused_instruction& o, const std::byte* const* registers, std::byte* out,
+                                         std::int64_t n) {
+  const void* const a = registers[o.from[0]];
+  if constexpr (is_unary(Op)) {
+    for_each_index(
+        n, [=](std::int64_t i)
+               __attribute__((always_inline)) { store_element(out, i, apply<Op, Out, In>(load_element<In>(a, i))); });
+  } else {
+    const void* const b = registers[o.from[1]];
+    if constexpr (Op == opcode::select) {
+      const void* const c = registers[o.from[2]];
+      for_each_index(
+          n, [=](std::int64_t i) __attribute__((always_inline)) {
+            store_element(out, i, apply<Op, Out, In>(load_element<bool>(a, i), load_element<In>(b, i), load_element<In>(c, i)));
+          });
+    } else {
+      for_each_index(
+          n, [=](std::int64_t i) __attribute__((always_inline)) {
+            store_element(out, i, apply<Op, Out, In>(load_element<In>(a, i), load_element<In>(b, i)));
+          });
+    }
+  }
+}
+
+template <std::size_t Pair, class Out, class In>
+GSPMD_LOOP_FUNCTION void fused_pair_kernel_of(const fused_instruction& o, const std::byte* const* registers, std::byte* out,
+                                              std::int64_t n) {
+  constexpr fused_pair p = fused_pairs[Pair];
+  constexpr opcode first = p.first, second = p.second;
+  using middle = std::conditional_t<is_compare(first), bool, In>;
+  const void* const a = registers[o.from[0]];
+  const void* const b = registers[o.from[1]];
+  if constexpr (is_unary(second)) {
+    for_each_index(
+        n, [=](std::int64_t i) __attribute__((always_inline)) {
+          store_element(out, i,
+                        apply<second, Out, middle>(apply<first, middle, In>(load_element<In>(a, i), load_element<In>(b, i))));
+        });
+  } else {
+    const void* const c = registers[o.from[2]];
+    if constexpr (second == opcode::select) {
+      const void* const d = registers[o.from[3]];
+      for_each_index(
+          n, [=](std::int64_t i) __attribute__((always_inline)) {
+            const bool which = apply<first, bool, In>(load_element<In>(a, i), load_element<In>(b, i));
+            store_element(out, i, apply<second, Out, Out>(which, load_element<Out>(c, i), load_element<Out>(d, i)));
+          });
+    } else {
+      for_each_index(
+          n, [=](std::int64_t i) __attribute__((always_inline)) {
+            const In m = apply<first, In, In>(load_element<In>(a, i), load_element<In>(b, i));
+            const In other = load_element<In>(c, i);
+            store_element(out, i, p.place == 0 ? apply<second, Out, In>(m, other) : apply<second, Out, In>(other, m));
+          });
+    }
+  }
+}
+#undef GSPMD_LOOP_FUNCTION
+#if defined(__clang__)
+#pragma clang diagnostic pop
+#endif
+
+template <class T>
+void map_kernel_of(const fused_instruction& o, const std::byte* const* registers, std::byte* out, std::int64_t n) {
+  if (const auto rows = o.function->rows[static_cast<int>(dtype_of<T>())]; rows != nullptr) {
+    const void* arguments[max_map_arity];
+    for (int k = 0; k < o.from.count; ++k) arguments[k] = registers[o.from[k]];
+    return rows(o.function->object, arguments, out, n);
+  }
+  const auto function = function_for<T>(*o.function);
+  for (std::int64_t i = 0; i < n; ++i) {
+    T args[max_map_arity];
+    for (int k = 0; k < o.from.count; ++k) args[k] = load_element<T>(registers[o.from[k]], i);
+    store_element(out, i, function(args));
+  }
+}
+
+/// The kernel of every pair of an elementwise opcode and an operand type that exists. A template, so that only those pay for
+/// the instantiations who interpret.
+template <class = void>
+struct fused_kernels {
+  static constexpr std::size_t types = boost::mp11::mp_size<dtype_list>::value;
+  using by_type = std::array<fused_kernel, types>;
+
+  static constexpr std::array<by_type, opcode_count> elementwise = [] {
+    std::array<by_type, opcode_count> table{};
+    using pairs =
+        boost::mp11::mp_product<boost::mp11::mp_list, boost::mp11::mp_iota_c<opcode_count>, boost::mp11::mp_iota_c<types>>;
+    boost::mp11::mp_for_each<pairs>([&]<class O, class I>(boost::mp11::mp_list<O, I>) {
+      constexpr auto op = static_cast<opcode>(O::value);
+      using in = boost::mp11::mp_at<dtype_list, I>;
+      if constexpr (op == opcode::map) {
+        table[O::value][I::value] = map_kernel_of<in>;
+      } else if constexpr (op != opcode::convert && is_defined(op, dtype_of<in>())) {
+        if constexpr (is_compare(op)) table[O::value][I::value] = fused_kernel_of<op, bool, in>;
+        else table[O::value][I::value] = fused_kernel_of<op, in, in>;
+      }
+    });
+    return table;
+  }();
+
+  /// [to][from]
+  static constexpr std::array<by_type, types> convert = [] {
+    std::array<by_type, types> table{};
+    using pairs = boost::mp11::mp_product<boost::mp11::mp_list, boost::mp11::mp_iota_c<types>, boost::mp11::mp_iota_c<types>>;
+    boost::mp11::mp_for_each<pairs>([&]<class O, class I>(boost::mp11::mp_list<O, I>) {
+      table[O::value][I::value] =
+          fused_kernel_of<opcode::convert, boost::mp11::mp_at<dtype_list, O>, boost::mp11::mp_at<dtype_list, I>>;
+    });
+    return table;
+  }();
+
+  /// Of fused_pairs, by f32 and f64.
+  static constexpr std::array<std::array<fused_kernel, 2>, fused_pair_count> pair = [] {
+    std::array<std::array<fused_kernel, 2>, fused_pair_count> table{};
+    boost::mp11::mp_for_each<boost::mp11::mp_iota_c<fused_pair_count>>([&]<class P>(P) {
+      table[P::value] = {fused_pair_kernel_of<P::value, float, float>, fused_pair_kernel_of<P::value, double, double>};
+    });
+    return table;
+  }();
+  /// convert(a == b) of s32 to a float, as one_hot has it.
+  static constexpr std::array<fused_kernel, 2> one_hot = {fused_pair_kernel_of<fused_pair_count - 1, float, std::int32_t>,
+                                                          fused_pair_kernel_of<fused_pair_count - 1, double, std::int32_t>};
+
+  static fused_kernel find(const scalar_op& o) {
+    const auto in = static_cast<std::size_t>(o.operand_type);
+    if (o.op == opcode::convert) return convert[static_cast<std::size_t>(o.type)][in];
+    return elementwise[static_cast<std::size_t>(o.op)][in];
+  }
+
+  /// The kernel of `second` on the result of `first`, its operand `place`; null if there is none.
+  static fused_kernel find(const scalar_op& first, const scalar_op& second, int place) {
+    if (!is_floating(second.type)) return nullptr;
+    const auto to = static_cast<std::size_t>(second.type);
+    if (second.op == opcode::add) place = 0;  // a + b = b + a
+    for (std::size_t p = 0; p < fused_pair_count; ++p) {
+      const auto& known = fused_pairs[p];
+      if (known.first != first.op || known.second != second.op || known.place != place) continue;
+      if (first.operand_type == second.type) return pair[p][to];
+      if (second.op == opcode::convert && first.operand_type == dtype::s32) return one_hot[to];
+    }
+    return nullptr;
+  }
+};
+
+}  // namespace GSPMD_TARGET
+}  // namespace gspmd::detail

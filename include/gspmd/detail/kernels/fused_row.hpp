@@ -1,0 +1,116 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <array>
+#include <bit>
+#include <cstddef>
+#include <cstdint>
+#include <type_traits>
+#include <utility>
+
+#include "gspmd/detail/ir/fused_group.hpp"
+#include "gspmd/detail/ir/layout.hpp"
+
+/// What one row of a fused group computes, as a type that says nothing else: groups of several programs, meshes and layers that
+/// compute the same are one loop of the object code, and cost its compile time once.
+namespace gspmd::detail {
+
+/// Rows shorter than this are loops of constant length. Of longer ones only what is left over by whole steps of 64 elements
+/// (for_each_index) is constant.
+inline constexpr std::int64_t constant_row_elems = 256;
+/// Groups of more operators are not shared: their names would be long, and they are seldom alike.
+inline constexpr std::size_t most_shared_ops = 64;
+
+/// Two words per operator, then one per store; see row_words.
+template <std::size_t Ops, std::uint64_t... Words>
+struct row_description {
+  static constexpr std::array<std::uint64_t, sizeof...(Words)> words{Words...};
+  static constexpr std::size_t store_count = sizeof...(Words) - 2 * Ops;
+  static constexpr auto ops = [] {
+    std::array<scalar_op, Ops> list{};
+    for (std::size_t i = 0; i < Ops; ++i) {
+      const auto word = words[2 * i], value = words[2 * i + 1];
+      scalar_op& o = list[i];
+      o.op = static_cast<opcode>(word & 255);
+      o.type = static_cast<dtype>(word >> 8 & 15);
+      o.operand_type = static_cast<dtype>(word >> 12 & 15);
+      o.dim = static_cast<std::int8_t>((word >> 16 & 1) != 0 ? 0 : -1);
+      const auto count = static_cast<int>(word >> 20 & 15);
+      for (int k = 0; k < count; ++k) o.args.push_back(static_cast<std::int16_t>(word >> (24 + 8 * k) & 255));
+      if (o.op == opcode::parameter) o.strides = extents(1, static_cast<std::int64_t>(value));
+      else if (is_floating(o.type)) o.real = std::bit_cast<double>(value);
+      else o.integer = static_cast<std::int64_t>(value);
+    }
+    return list;
+  }();
+  static constexpr auto stores = [] {
+    std::array<fused_store, store_count> list{};
+    for (std::size_t s = 0; s < store_count; ++s)
+      list[s] = fused_store{static_cast<std::int16_t>(words[2 * Ops + s]), static_cast<std::int16_t>(s)};
+    return list;
+  }();
+};
+
+/// A group of one dim: `Elems` elements, or with 0 some number of which `Rest` are left over by steps of 64; -1: of which that is
+/// not known.
+template <class Description, std::int64_t Elems, std::int64_t Rest>
+struct fused_row {
+  static constexpr extents loop = extents(1, Elems);
+  static constexpr dim_mask cut = Rest < 0 ? 1 : 0;
+  static constexpr const auto& ops = Description::ops;
+  static constexpr const auto& stores = Description::stores;
+  static constexpr std::int64_t rest = Rest;
+};
+
+/// Whether the rows of a group end early on some device.
+template <class Group>
+constexpr bool has_cut_rows() {
+  return Group::loop.count > 0 && (Group::cut & dim_bit(Group::loop.count - 1)) != 0;
+}
+
+template <class Group>
+constexpr bool has_shared_row() {
+  if (std::size(Group::ops) > most_shared_ops) return false;
+  for (const auto& o : Group::ops)
+    if (o.op == opcode::map) return false;
+  return true;
+}
+
+template <class Group>
+constexpr auto row_words() {
+  constexpr std::size_t op_count = std::size(Group::ops), store_count = std::size(Group::stores);
+  const int last = Group::loop.count - 1;
+  std::array<std::uint64_t, 2 * op_count + store_count> words{};
+  for (std::size_t i = 0; i < op_count; ++i) {
+    const scalar_op& o = Group::ops[i];
+    auto& word = words[2 * i];
+    word = static_cast<std::uint64_t>(o.op) | static_cast<std::uint64_t>(o.type) << 8 |
+           static_cast<std::uint64_t>(o.operand_type) << 12 |
+           static_cast<std::uint64_t>(o.op == opcode::iota && o.dim == last ? 1 : 0) << 16 |
+           static_cast<std::uint64_t>(o.args.count) << 20;
+    for (int k = 0; k < o.args.count; ++k) word |= static_cast<std::uint64_t>(o.args[k]) << (24 + 8 * k);
+    if (o.op == opcode::parameter) words[2 * i + 1] = last < 0 ? 0 : static_cast<std::uint64_t>(o.strides[last]);
+    if (o.op == opcode::constant)
+      words[2 * i + 1] = is_floating(o.type) ? std::bit_cast<std::uint64_t>(o.real) : static_cast<std::uint64_t>(o.integer);
+  }
+  for (std::size_t s = 0; s < store_count; ++s) words[2 * op_count + s] = static_cast<std::uint64_t>(Group::stores[s].op);
+  return words;
+}
+
+/// The type of the rows of a group: shared where it can be, else the group itself.
+template <class Group, bool IsShared = has_shared_row<Group>()>
+struct row_of_group {
+  static constexpr auto words = row_words<Group>();
+  static constexpr std::int64_t elems = Group::loop.count == 0 ? 1 : Group::loop[Group::loop.count - 1];
+  static constexpr bool is_cut = has_cut_rows<Group>(), is_short = !is_cut && elems < constant_row_elems;
+  template <std::size_t... W>
+  static auto find(std::index_sequence<W...>)
+      -> fused_row<row_description<std::size(Group::ops), words[W]...>, (is_short ? elems : 0), (is_cut ? -1 : elems % 64)>;
+  using type = decltype(find(std::make_index_sequence<words.size()>{}));
+};
+template <class Group>
+struct row_of_group<Group, false> {
+  using type = Group;
+};
+
+}  // namespace gspmd::detail

@@ -1,0 +1,286 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <utility>
+
+#include "gspmd/detail/ir/fused_group.hpp"
+#include "gspmd/detail/ir/fused_loop.hpp"
+#include "gspmd/detail/ir/scalar_ops.hpp"
+#include "gspmd/detail/kernels/fused_row.hpp"
+#include "gspmd/detail/support/target.hpp"
+
+/// A fused group that is known to the compiler: one vectorised loop over a row is compiled for it, and one driver goes from row to
+/// row for all groups.
+///
+/// `Group` has the static constants `loop`, `cut` (as planned_group), `ops` and `stores`. It is a type, so that the names of what is instantiated for
+/// it stay short; per operator of a group that is one small function, and what an operator does is shared by all groups.
+namespace gspmd::detail {
+inline namespace GSPMD_TARGET {
+
+/// What is worked out once per group.
+template <class Group>
+struct fused_plan {
+  static constexpr std::size_t op_count = std::size(Group::ops);
+  static constexpr std::size_t store_count = std::size(Group::stores);
+  static constexpr int ndim = Group::loop.count;
+  /// 0: the length of a row is known at run time only
+  static constexpr std::int64_t row_elems = has_cut_rows<Group>() ? 0 : ndim == 0 ? 1 : Group::loop[ndim - 1];
+
+  struct tables {
+    std::array<std::int16_t, op_count> position{};  // of an op's register among those of its type
+    std::array<std::int16_t, op_count> load{};      // the number of a load, or of an iota, among its kind
+    std::array<std::int16_t, 5> registers{};
+    std::int16_t loads = 0;
+    std::int16_t iotas = 0;
+    bool has_map = false;
+  };
+  static constexpr tables facts = [] {
+    tables t;
+    for (std::size_t i = 0; i < op_count; ++i) {
+      const scalar_op& o = Group::ops[i];
+      t.position[i] = t.registers[static_cast<std::size_t>(o.type)]++;
+      if (o.op == opcode::parameter) t.load[i] = t.loads++;
+      if (o.op == opcode::iota) t.load[i] = t.iotas++;
+      t.has_map = t.has_map || o.op == opcode::map;
+    }
+    return t;
+  }();
+
+  // registers of each type in an array of their own: far cheaper to compile than a tuple of a thousand members
+  template <dtype Type>
+  struct bank {
+    element_t<Type> of[facts.registers[static_cast<std::size_t>(Type)] + 1];
+  };
+  struct registers : bank<dtype::f32>, bank<dtype::f64>, bank<dtype::s32>, bank<dtype::s64>, bank<dtype::pred> {};
+
+  template <std::size_t I>
+  [[gnu::always_inline]] static auto& at(registers& r) {
+    return static_cast<bank<Group::ops[I].type>&>(r).of[facts.position[I]];
+  }
+
+  /// Where one row begins: the loads' addresses, the stores' addresses, and the iotas' values at its first element.
+  struct row {
+    std::array<const void*, static_cast<std::size_t>(facts.loads) + 1> from;
+    std::array<std::int64_t, static_cast<std::size_t>(facts.iotas) + 1> index;
+    std::array<void*, store_count + 1> to;
+  };
+};
+
+template <class Group, std::size_t I>
+[[gnu::always_inline]] inline void compute(typename fused_plan<Group>::registers& r, const typename fused_plan<Group>::row& row,
+                                           std::int64_t i) {
+  using group_plan = fused_plan<Group>;
+  constexpr const scalar_op& o = Group::ops[I];
+  constexpr opcode op = o.op;
+  constexpr dtype type = o.type, operand_type = o.operand_type;  // GCC 12 takes no member of `o` as a template argument
+  using out = element_t<type>;
+  using in = element_t<operand_type>;
+  auto& result = group_plan::template at<I>(r);
+  if constexpr (op == opcode::parameter) {
+    constexpr std::int64_t stride = group_plan::ndim == 0 ? 0 : o.strides[group_plan::ndim - 1];
+    result = load_element<out>(row.from[group_plan::facts.load[I]], i * stride);
+  } else if constexpr (op == opcode::constant) {
+    if constexpr (is_floating(type)) result = static_cast<out>(o.real);
+    else result = static_cast<out>(o.integer);
+  } else if constexpr (op == opcode::iota) {
+    const std::int64_t moved = o.dim == group_plan::ndim - 1 ? i : 0;
+    result = convert_element<out>(row.index[group_plan::facts.load[I]] + moved);
+  } else if constexpr (op == opcode::select) {
+    result = apply<op, out, in>(group_plan::template at<o.args[0]>(r), group_plan::template at<o.args[1]>(r),
+                                group_plan::template at<o.args[2]>(r));
+  } else if constexpr (op == opcode::map) {
+    constexpr auto function = function_for<out>(*o.function);
+    [&]<std::size_t... K>(std::index_sequence<K...>) __attribute__((always_inline)) {
+      const out args[] = {group_plan::template at<o.args[K]>(r)...};
+      result = function(args);
+    }
+    (std::make_index_sequence<static_cast<std::size_t>(o.args.count)>{});
+  } else if constexpr (is_unary(op)) {
+    result = apply<op, out, in>(group_plan::template at<o.args[0]>(r));
+  } else {
+    result = apply<op, out, in>(group_plan::template at<o.args[0]>(r), group_plan::template at<o.args[1]>(r));
+  }
+}
+
+template <class Group, std::size_t I>
+[[gnu::always_inline]] inline void store(typename fused_plan<Group>::registers& r, const typename fused_plan<Group>::row& row,
+                                         std::int64_t i) {
+  constexpr const fused_store& s = Group::stores[I];
+  store_element(row.to[I], i, fused_plan<Group>::template at<static_cast<std::size_t>(s.op)>(r));
+}
+
+// In steps: Clang refuses a fold of more than 256 operands.
+inline constexpr std::size_t fold_step = 64;
+constexpr std::size_t fold_steps(std::size_t n) { return (n + fold_step - 1) / fold_step; }
+constexpr std::size_t fold_rest(std::size_t n, std::size_t step) {
+  return n - step * fold_step < fold_step ? n - step * fold_step : fold_step;
+}
+
+template <class Group, std::size_t First, std::size_t... I>
+[[gnu::always_inline]] inline void compute_some(typename fused_plan<Group>::registers& r,
+                                                const typename fused_plan<Group>::row& row, std::int64_t i,
+                                                std::index_sequence<I...>) {
+  (compute<Group, First + I>(r, row, i), ...);
+}
+template <class Group, std::size_t First, std::size_t... I>
+[[gnu::always_inline]] inline void store_some(typename fused_plan<Group>::registers& r,
+                                              const typename fused_plan<Group>::row& row, std::int64_t i,
+                                              std::index_sequence<I...>) {
+  (store<Group, First + I>(r, row, i), ...);
+}
+
+template <class Group, std::size_t... Compute, std::size_t... Store>
+[[gnu::always_inline]] inline void compute_element(const typename fused_plan<Group>::row& row, std::int64_t i,
+                                                   std::index_sequence<Compute...>, std::index_sequence<Store...>) {
+  using group_plan = fused_plan<Group>;
+  typename group_plan::registers r;
+  (compute_some<Group, Compute * fold_step>(r, row, i, std::make_index_sequence<fold_rest(group_plan::op_count, Compute)>{}),
+   ...);
+  (store_some<Group, Store * fold_step>(r, row, i, std::make_index_sequence<fold_rest(group_plan::store_count, Store)>{}), ...);
+}
+
+#if defined(__clang__)
+#pragma clang diagnostic push
+#pragma clang diagnostic ignored "-Wpass-failed"  // see for_each_index
+#define GSPMD_LOOP_FUNCTION [[gnu::noinline]]
+#else
+#define GSPMD_LOOP_FUNCTION [[gnu::noinline, gnu::optimize("fp-contract=off", "no-trapping-math", "no-math-errno")]]
+#endif
+template <class Group>
+[[gnu::always_inline]] inline void loop_over_row(const typename fused_plan<Group>::row& given, std::int64_t elems) {
+  using group_plan = fused_plan<Group>;
+  const auto row = given;  // a copy that nobody else sees: stores cannot change its addresses
+  const auto body = [&row](std::int64_t i) __attribute__((always_inline)) {
+    compute_element<Group>(row, i, std::make_index_sequence<fold_steps(group_plan::op_count)>{},
+                           std::make_index_sequence<fold_steps(group_plan::store_count)>{});
+  };
+  if constexpr (group_plan::row_elems > 0) for_each_index(group_plan::row_elems, body);
+  else if constexpr (has_cut_rows<Group>()) for_each_index(elems, body);
+  else for_each_index(elems, Group::rest, body);
+}
+
+template <class Group>
+GSPMD_LOOP_FUNCTION void compute_row(const typename fused_plan<Group>::row& row, std::int64_t elems) {
+  loop_over_row<Group>(row, elems);
+}
+template <class Group>
+[[gnu::noinline]] void compute_row_with_maps(const typename fused_plan<Group>::row& row, std::int64_t elems) {
+  loop_over_row<Group>(row, elems);
+}
+#undef GSPMD_LOOP_FUNCTION
+#if defined(__clang__)
+#pragma clang diagnostic pop
+#endif
+
+/// Rows that follow each other, as a function that is compiled for a group finds them: by load, iota and store, where the first
+/// row begins and how far it is to the next, in bytes and in indices.
+struct fused_rows {
+  const scalar_op** load_op;
+  const void** from;
+  std::int64_t* from_step;
+  const scalar_op** iota_op;
+  std::int64_t* index;
+  std::int64_t* index_step;
+  void** to;
+  std::int64_t* to_step;
+};
+template <std::size_t Loads, std::size_t Iotas, std::size_t Stores>
+struct fused_rows_memory {
+  const scalar_op* load_op[Loads + 1];
+  const void* from[Loads + 1];
+  std::int64_t from_step[Loads + 1];
+  const scalar_op* iota_op[Iotas + 1];
+  std::int64_t index[Iotas + 1], index_step[Iotas + 1];
+  void* to[Stores + 1];
+  std::int64_t to_step[Stores + 1];
+
+  fused_rows rows() { return {load_op, from, from_step, iota_op, index, index_step, to, to_step}; }
+};
+
+using fused_rows_function = void (*)(const fused_rows& first, std::int64_t rows, std::int64_t elems);
+
+template <class Row>
+void compute_rows(const fused_rows& first, std::int64_t rows, std::int64_t elems) {
+  using row_plan = fused_plan<Row>;
+  constexpr auto loads = static_cast<std::size_t>(row_plan::facts.loads), iotas = static_cast<std::size_t>(row_plan::facts.iotas);
+  typename row_plan::row row;
+  std::int64_t from_step[loads + 1], index_step[iotas + 1], to_step[row_plan::store_count + 1];  // no pointer leads here
+  for (std::size_t n = 0; n < loads; ++n) row.from[n] = first.from[n], from_step[n] = first.from_step[n];
+  for (std::size_t n = 0; n < iotas; ++n) row.index[n] = first.index[n], index_step[n] = first.index_step[n];
+  for (std::size_t k = 0; k < row_plan::store_count; ++k) row.to[k] = first.to[k], to_step[k] = first.to_step[k];
+  for (std::int64_t r = 0; r < rows; ++r) {
+    if constexpr (row_plan::facts.has_map) compute_row_with_maps<Row>(row, elems);
+    else compute_row<Row>(row, elems);
+    for (std::size_t n = 0; n < loads; ++n) row.from[n] = static_cast<const std::byte*>(row.from[n]) + from_step[n];
+    for (std::size_t n = 0; n < iotas; ++n) row.index[n] += index_step[n];
+    for (std::size_t k = 0; k < row_plan::store_count; ++k) row.to[k] = static_cast<std::byte*>(row.to[k]) + to_step[k];
+  }
+}
+
+/// Runs a group on one device: what differs between groups is `compute`, and `at` has room for as many loads, iotas and stores.
+/// `inputs` and `outputs` by slot; an output may be the same memory as an input that is loaded at equal index. `loop` is the part
+/// of the group's loop that is computed.
+inline void run_fused_rows(const fused_group& group, const extents& loop, fused_rows_function compute, const fused_rows& at,
+                           const void* const* inputs, void* const* outputs, const std::int64_t* iota_offsets) {
+  if (elements(loop) == 0) return;
+  const std::int64_t elems = loop.count == 0 ? 1 : loop[loop.count - 1];
+  const std::int64_t row_room = loop.count == 0 ? 1 : group.loop[loop.count - 1];
+  const int next = loop.count - 2;  // the dim along which the rows follow each other
+  const std::int64_t rows = next < 0 ? 1 : loop[next];
+  std::size_t loads = 0, iotas = 0;
+  for (const scalar_op& o : group.ops) {
+    if (o.op == opcode::parameter) {
+      at.from_step[loads] = next < 0 ? 0 : o.strides[next] * bytes_of(o.type);
+      at.load_op[loads++] = &o;
+    } else if (o.op == opcode::iota) {
+      at.index_step[iotas] = o.dim == next ? 1 : 0;
+      at.iota_op[iotas++] = &o;
+    }
+  }
+  for (std::size_t k = 0; k < group.stores.size(); ++k) {
+    const auto op = static_cast<std::size_t>(group.stores[k].op);
+    at.to_step[k] = row_room * bytes_of(group.ops[op].type);
+  }
+  std::int64_t index[max_rank]{};
+  for (;;) {
+    for (std::size_t n = 0; n < loads; ++n) {
+      const scalar_op& o = *at.load_op[n];
+      std::int64_t offset = 0;
+      for (int d = 0; d < next; ++d) offset += index[d] * o.strides[d];
+      at.from[n] = static_cast<const std::byte*>(inputs[o.slot]) + offset * bytes_of(o.type);
+    }
+    for (std::size_t n = 0; n < iotas; ++n) {
+      const scalar_op& o = *at.iota_op[n];
+      at.index[n] = iota_offsets[o.slot] + (o.dim < next ? index[o.dim] : 0);
+    }
+    std::int64_t row = 0;
+    for (int d = 0; d <= next; ++d) row = row * group.loop[d] + index[d];
+    for (std::size_t k = 0; k < group.stores.size(); ++k)
+      at.to[k] = static_cast<std::byte*>(outputs[group.stores[k].slot]) + row * at.to_step[k];
+    compute(at, rows, elems);
+    int d = next - 1;
+    while (d >= 0 && ++index[d] == loop[d]) index[d--] = 0;
+    if (d < 0) return;
+  }
+}
+
+/// Room for the rows of a group.
+template <class Row>
+using fused_memory = fused_rows_memory<static_cast<std::size_t>(fused_plan<Row>::facts.loads),
+                                       static_cast<std::size_t>(fused_plan<Row>::facts.iotas), fused_plan<Row>::store_count>;
+
+template <class Group>
+void run_fused(const void* const* inputs, void* const* outputs, const std::int64_t* iota_offsets) {
+  if constexpr (elements(Group::loop) != 0) {
+    using row = typename row_of_group<Group>::type;
+    fused_memory<row> memory;
+    run_fused_rows(fused_group{Group::loop, Group::ops, Group::stores}, Group::loop, compute_rows<row>, memory.rows(), inputs,
+                   outputs, iota_offsets);
+  }
+}
+
+}  // namespace GSPMD_TARGET
+}  // namespace gspmd::detail

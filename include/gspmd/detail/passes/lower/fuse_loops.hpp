@@ -1,0 +1,170 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <algorithm>
+#include <bit>
+
+#include "gspmd/detail/ir/fused_collapse.hpp"
+#include "gspmd/detail/passes/lower/loop_group.hpp"
+#include "gspmd/detail/support/vec.hpp"
+
+namespace gspmd::detail {
+
+/// Makes loops of the elementwise operators that wait, when something needs their value.
+class fuse_loops : public loop_group {
+ public:
+  using loop_group::loop_group;
+
+  /// A value that a walk from a user to its operands has come to.
+  struct visit {
+    int value = 0;
+    int next = 0;   // operand
+    int stamp = 0;  // of the walk, one for each loop
+    bool is_loop = false;
+  };
+
+  /// Sees to it that `v` lies in memory: makes the loop that computes it, and before that the loops whose results it reads.
+  /// The path is a vector and not the call stack, because a program may be a chain of any length.
+  constexpr void need(int v) {
+    begin_loop(v);
+    while (!path_.empty()) {
+      const visit top = path_.back();
+      const local_op& op = maker(top.value);
+      if (top.next == op.operands.count) {
+        path_.pop_back();
+        if (top.is_loop) flush(top.value);
+        continue;
+      }
+      ++path_.back().next;
+      const int o = op.operands[top.next];
+      if (!waits(o)) {
+        begin_loop(o);
+      } else if (waits_virtual(o)) {
+        path_.push_back(visit{o, 0, top.stamp, false});
+      } else if (!is_virtual(op) && program_.value(o).local == program_.value(top.value).local) {  // in the same loop
+        if (seen_[o] == top.stamp) continue;
+        seen_[o] = top.stamp;
+        path_.push_back(visit{o, 0, top.stamp, false});
+      } else {
+        begin_loop(o);
+      }
+    }
+  }
+  constexpr void begin_loop(int v) {
+    v = base[v];
+    if (!waits(v)) return;
+    seen_[v] = ++stamp_;
+    path_.push_back(visit{v, 0, stamp_, true});
+  }
+
+  /// The waiting operators that lead to `v`, operands first.
+  constexpr void collect(int v, vec<int>& members, int stamp) {
+    vec<visit> path;
+    seen_[v] = stamp;
+    path.push_back(visit{v, 0, stamp, false});
+    while (!path.empty()) {
+      visit& top = path.back();
+      const local_op& op = maker(top.value);
+      if (top.next == op.operands.count) {
+        members.push_back(top.value);
+        path.pop_back();
+        continue;
+      }
+      const int o = op.operands[top.next++];
+      if (!waits(o) || waits_virtual(o) || seen_[o] == stamp) continue;
+      seen_[o] = stamp;
+      path.push_back(visit{o, 0, stamp, false});
+    }
+  }
+
+  /// Adds the waiting operators that only read what is there or is computed by the group, in the order of the program.
+  constexpr void join(vec<int>& members, const extents& loop, int stamp) {
+    const std::size_t collected = members.size();
+    for (std::size_t m = 0; m < members.size(); ++m) {
+      const int v = members[m];
+      for (int r = readers_from_[v]; r < readers_from_[v + 1]; ++r) {
+        const int w = readers_[r];
+        if (w < 0 || !waits(w) || seen_[w] == stamp || !can_join(w, stamp) || !(program_.value(w).local == loop)) continue;
+        seen_[w] = stamp;
+        members.push_back(w);
+      }
+    }
+    if (members.size() - collected > 1)
+      std::sort(members.begin() + static_cast<std::ptrdiff_t>(collected), members.end(),
+                [this](int a, int b) { return maker_[a] < maker_[b]; });
+  }
+
+  /// Whether an operator that waits and reads something of the group can join: it reads nothing that still waits elsewhere.
+  [[nodiscard]] constexpr bool can_join(int v, int stamp) const {
+    const auto& op = maker(v);
+    if (is_virtual(op)) return false;
+    for (const int o : op.operands)
+      if (seen_[o] != stamp && !is_ready(o)) return false;
+    return true;
+  }
+  [[nodiscard]] constexpr bool is_ready(int v) const {
+    if (!waits(v)) return !waits(base[v]);
+    if (!is_virtual(maker(v))) return false;
+    for (const int o : maker(v).operands)
+      if (!is_ready(o)) return false;
+    return true;
+  }
+
+  /// Makes the loop that computes `v`, whose operands from elsewhere lie in memory.
+  constexpr void flush(int v) {
+    while (waits(v)) emit_loop(v);
+  }
+
+  constexpr void emit_loop(int v) {
+    const extents loop = program_.value(v).local;
+    const local_op op = maker(v);
+    group_builder group;
+    vec<int> members;
+    if (is_virtual(op)) {
+      members.push_back(v);
+      waiting_[v] = 0;  // for good: from now on it lies in memory
+      const int reg = read_virtual(v, loop, group, identity_dims(loop));
+      group.stores.push_back(fused_store{static_cast<std::int16_t>(reg), 0});
+      group.results.push_back(v);
+    } else {
+      const int stamp = ++stamp_;  // what it needed may have been flushed meanwhile, with stamps of its own
+      collect(v, members, stamp);
+      join(members, loop, stamp);
+      group.ops.reserve(2 * members.size());
+      std::size_t count = 0;
+      for (; count < members.size() && group.ops.size() + 1 + max_map_arity <= most_registers; ++count)
+        compute(members[count], loop, group);
+      members.resize(count, 0);  // the rest goes on waiting
+      for (const int m : members) {
+        waiting_[m] = 0;
+        step_[m] = static_cast<int>(out.steps.size());
+      }
+      for (const int m : members)
+        for (const int o : maker(m).operands) --uses_[o];
+      for (const int m : members) {
+        if (uses_[m] == 0) continue;  // nobody outside the group
+        group.stores.push_back(
+            fused_store{static_cast<std::int16_t>(register_[m]), static_cast<std::int16_t>(group.results.size())});
+        group.results.push_back(m);
+      }
+    }
+    for (const int i : group.inputs) slot_[base[i]] = -1;
+
+    planned_group planned;
+    planned.loop = loop;
+    const auto& made = program_.value(v);  // all results have its layout
+    dim_mask padded = padded_dims(out.mesh, made.global, made.layout);
+    planned.cut = collapse_loop(planned.loop, group.ops, padded);
+    auto& s = add_step(action::fused, op, entry_of_group(planned, group), group.inputs, group.results);
+    for (const auto& b : group.offsets) {
+      out.bounds.push_back(b);
+      ++s.bounds.count;
+    }
+    for (dim_mask cut = planned.cut; cut != 0; cut &= cut - 1, padded &= padded - 1)
+      add_bound(s, std::countr_zero(cut), v, std::countr_zero(padded));
+  }
+
+  vec<visit> path_;  // see need()
+};
+
+}  // namespace gspmd::detail

@@ -1,0 +1,150 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include "gspmd/detail/ir/layout.hpp"
+#include "gspmd/detail/ir/plan.hpp"
+#include "gspmd/detail/passes/emit/lazy_ops.hpp"
+#include "gspmd/detail/support/vec.hpp"
+
+namespace gspmd::detail {
+
+/// What scheduling knows of the values of a local program, and the plan's tables that it fills. The classes on top of it add
+/// loops of elementwise operators, then the other operators, then regions, then the order of all (schedule.hpp).
+class schedule_state {
+ public:
+  constexpr schedule_state(const graph& g, const mesh_shape& mesh, local_program p) : graph_(g), program_(std::move(p)) {
+    out.mesh = mesh;
+    const auto count = program_.values.size();
+    base.resize(count, 0);
+    maker_.resize(count, -1);
+    uses_.resize(count, 0);
+    waiting_.resize(count, 0);
+    seen_.resize(count, 0);
+    is_joined_.resize(count, 0);
+    step_.resize(count, -1);
+    register_.resize(count, -1);
+    slot_.resize(count, -1);
+    for (std::size_t v = 0; v < count; ++v) base[v] = static_cast<int>(v);
+    for (std::size_t i = 0; i < program_.ops.size(); ++i) {
+      if (program_.ops[i].result >= 0) maker_[program_.ops[i].result] = static_cast<int>(i);
+      for (const int o : program_.ops[i].operands) ++uses_[o];
+    }
+    list_readers();
+    reserve_tables();
+    for (const int o : program_.outputs) ++uses_[o];
+  }
+
+  plan out;
+  vec<int> base;  // by value: the value whose memory it names
+
+  [[nodiscard]] constexpr const node& node_of(const local_op& op) const { return graph_.nodes[op.node]; }
+  [[nodiscard]] constexpr bool is_virtual(const local_op& op) const { return detail::is_virtual(graph_, op); }
+  [[nodiscard]] constexpr bool is_lazy(const local_op& op) const { return detail::is_lazy(graph_, op); }
+  [[nodiscard]] constexpr const local_op& maker(int v) const { return program_.ops[maker_[v]]; }
+  [[nodiscard]] constexpr bool waits(int v) const { return waiting_[v] != 0; }
+  [[nodiscard]] constexpr bool waits_virtual(int v) const { return waits(v) && is_virtual(maker(v)); }
+
+  constexpr void list_readers() {
+    int total = 0;
+    readers_from_.resize(uses_.size() + 1, 0);
+    for (std::size_t v = 0; v < uses_.size(); ++v) {
+      readers_from_[v] = total;
+      total += uses_[v];
+    }
+    readers_from_[uses_.size()] = total;
+    readers_.resize(static_cast<std::size_t>(total), 0);
+    vec<int> next = readers_from_;
+    for (const auto& op : program_.ops)
+      for (const int o : op.operands) readers_[next[o]++] = op.result;
+  }
+
+  /// Large tables that grow step by step would cost more than all the rest.
+  constexpr void reserve_tables() {
+    std::size_t contractions = 0;
+    std::size_t lazy = 0;
+    for (const auto& op : program_.ops) {
+      if (op.what != local_kind::compute) continue;
+      if (is_lazy(op)) ++lazy;
+      else if (op.operands.count == 2) ++contractions;
+    }
+    out.values.reserve(program_.values.size() + program_.outputs.size());
+    const auto count = program_.ops.size() + program_.outputs.size();
+    out.steps.reserve(count);
+    out.slots.reserve(3 * count);
+    out.bounds.reserve(count);
+    table_of<contraction_plan>(out).reserve(contractions < looked_at ? contractions : looked_at);
+    table_of<scalar_op>(out).reserve(2 * lazy);
+  }
+
+  constexpr table_range add_slots(const vec<int>& values) {
+    const table_range range{static_cast<int>(out.slots.size()), static_cast<int>(values.size())};
+    for (const int v : values) out.slots.push_back(v);
+    return range;
+  }
+
+  constexpr plan_step& add_step(action what, const local_op& op, int spec, const vec<int>& operands, const vec<int>& results) {
+    plan_step s;
+    s.what = what;
+    s.node = op.node;
+    s.spec = spec;
+    s.type = results.empty() ? dtype::pred : program_.value(results[0]).type;
+    s.operands = add_slots(operands);
+    s.results = add_slots(results);
+    for (const int v : results) step_[v] = static_cast<int>(out.steps.size());
+    s.bounds.begin = static_cast<int>(out.bounds.size());
+    s.forced = op.forced;
+    s.times = times_;
+    out.steps.push_back(s);
+    return out.steps.back();
+  }
+
+  /// Notes how much of a dim of a shard is data, which may differ between devices.
+  constexpr void add_bound(plan_step& s, int index, int value, int dim) {
+    out.bounds.push_back(bound{static_cast<std::int8_t>(index), value, static_cast<std::int8_t>(dim)});
+    ++s.bounds.count;
+  }
+
+  /// Where an equal entry stands in a table; if the last few are all different, it becomes one. What steps have in common is
+  /// planned, stored and compiled once: the layers of a network look alike.
+  // Before its first use: Clang instantiates a member template too late for constant evaluation if its body comes later.
+  template <class T>
+  static constexpr int entry_of(vec<T>& table, const T& entry) {
+    const std::size_t first = table.size() < looked_at ? 0 : table.size() - looked_at;
+    for (std::size_t i = table.size(); i-- > first;)
+      if (table[i] == entry) return static_cast<int>(i);
+    table.push_back(entry);
+    return static_cast<int>(table.size()) - 1;
+  }
+  static constexpr std::size_t looked_at = 16;
+
+  constexpr int add_value(const local_value& v) {
+    program_.values.push_back(v);
+    base.push_back(static_cast<int>(base.size()));
+    maker_.push_back(-1);
+    uses_.push_back(1);
+    seen_.push_back(0);
+    waiting_.push_back(0);
+    step_.push_back(-1);
+    register_.push_back(-1);
+    slot_.push_back(-1);
+    return static_cast<int>(program_.values.size()) - 1;
+  }
+
+  const graph& graph_;
+  local_program program_;
+  vec<int> maker_;  // by value: the op that makes it; -1 for inputs
+  vec<int> uses_;   // by value: by operators that are not in a group yet
+  vec<int> seen_;   // by value: the last walk that met it
+  int stamp_ = 0;
+  vec<std::uint8_t> waiting_;      // by value: a lazy op that is not done
+  vec<int> readers_from_;          // by value: its first one in readers_
+  vec<int> readers_;               // results of the operators that read a value, in order
+  vec<std::uint8_t> is_joined_;    // by value of the local program: an all_reduce of several makes it
+  vec<int> step_;                  // by value: the step that computes it; -1: none yet
+  std::int64_t times_ = 1;         // how often that runs
+  vec<contraction> contractions_;  // what the contraction_plans of the plan were made for
+  vec<int> register_;              // by value: its register in the loop that computes it
+  vec<int> slot_;                  // by memory: which input of the present loop it is; -1: none
+};
+
+}  // namespace gspmd::detail

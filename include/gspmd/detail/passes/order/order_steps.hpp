@@ -1,0 +1,334 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <utility>
+
+#include "gspmd/detail/ir/kernel_facts.hpp"
+#include "gspmd/detail/passes/order/list_scheduler.hpp"
+#include "gspmd/detail/passes/order/step_needs.hpp"
+#include "gspmd/detail/support/vec.hpp"
+#include "gspmd/detail/support/zeroed.hpp"
+
+namespace gspmd::detail {
+
+/// Finds an order of a plan's steps in which less lies in the arena at once than in the order of the program.
+///
+/// 1. Steps of loops and conditionals stay where they are, and so do the copies into carried values: what stands between two of
+///    them, a stretch, is ordered on its own.
+/// 2. Nothing is moved where some single step, or what lies there from one stretch to the next, takes as much as the program
+///    does now; and no stretch is touched that does not decide the peak.
+/// 3. A step that may write where its operand lies, an input that is given up or a carried value, stays behind all others that
+///    read it. So does one that makes an output in whose memory its operand can be computed.
+/// 4. What one message reduces together is one buffer: see memory_planner.
+///
+/// The peak is estimated here: the memory planner may find no place for what would fit. Who calls asks it whether the arena
+/// becomes smaller, and keeps the old order if it does not.
+// Pointers and few calls: Clang counts calls against the limit of an evaluation.
+class step_orderer {
+ public:
+  /// `base`: by value, the one whose memory it shares.
+  constexpr step_orderer(const plan_view& p, std::span<const int> base)
+      : plan_(p),
+        steps_(p.steps.data()),
+        slots_(p.slots.data()),
+        base_(base.data()),
+        step_count_(static_cast<int>(p.steps.size())),
+        value_count_(static_cast<int>(base.size())),
+        ints_(8 * value_count_ + 3 * step_count_ + 1 + slot_count()),
+        longs_(value_count_ + 2 * step_count_) {
+    is_outside_ = ints_.take(value_count_);
+    buffer_ = ints_.take(value_count_);
+    first_ = ints_.take(value_count_);
+    last_ = ints_.take(value_count_);
+    seen_ = ints_.take(value_count_);
+    made_ = ints_.take(value_count_);
+    number_ = ints_.take(value_count_);
+    overwriter_ = ints_.take(value_count_);
+    in_place_ = ints_.take(step_count_);
+    trial_ = ints_.take(step_count_);
+    touched_from_ = ints_.take(step_count_ + 1);
+    touched_ = ints_.take(slot_count());
+    bytes_ = longs_.take(value_count_);
+    opens_ = longs_.take(step_count_);
+    closes_ = longs_.take(step_count_);
+  }
+  step_orderer(const step_orderer&) = delete;
+  step_orderer& operator=(const step_orderer&) = delete;
+
+  /// Writes the numbers of the steps in their new order to `order`; false if they should stay as they are.
+  constexpr bool run(int* order) {
+    find_buffers();
+    for (int i = step_count_; i-- > 0;)
+      if (in_place_[i] != 0) compute_in_output(i);
+    find_lives();
+    find_overwriters();
+    const auto bound = measure();
+    std::int64_t now = bound;
+    std::int64_t least = bound;
+    for (int i = 0; i < step_count_; ++i) order[i] = i;
+    for (auto& s : stretches_) {
+      if (now < s.peak) now = s.peak;
+      s.new_peak = s.peak;
+      if (s.peak > bound) improve(s, order + s.begin);
+      if (least < s.new_peak) least = s.new_peak;
+    }
+    if (least >= now) return false;
+    for (const auto& s : stretches_)
+      if (s.peak <= least)
+        for (int i = s.begin; i < s.end; ++i) order[i] = i;
+    return true;
+  }
+
+ private:
+  struct stretch {
+    int begin = 0;
+    int end = 0;
+    std::int64_t live = 0;  // bytes, before it
+    std::int64_t peak = 0;
+    std::int64_t new_peak = 0;
+  };
+
+  [[nodiscard]] constexpr int slot_count() const {
+    int count = 0;
+    for (int i = 0; i < step_count_; ++i) count += steps_[i].operands.count + steps_[i].results.count;
+    return count;
+  }
+  [[nodiscard]] constexpr int operand(const plan_step& s, int k) const { return base_[slots_[s.operands.begin + k]]; }
+  [[nodiscard]] constexpr int result(const plan_step& s, int k) const { return base_[slots_[s.results.begin + k]]; }
+  [[nodiscard]] static constexpr bool stays(const plan_step& s) { return facts_of(s).role >= step_role::hands_on; }
+  [[nodiscard]] static constexpr std::int64_t in_lines(std::int64_t bytes) { return (bytes + 63) / 64 * 64; }
+  [[nodiscard]] constexpr std::int64_t scratch_of(const plan_step& s) const {
+    return in_lines(facts_of(s).scratch_bytes(plan_, s));
+  }
+
+  /// Which buffers each step touches, the result first, and how large they are. Where a step is noted, 1 is the first one and 0
+  /// is none.
+  constexpr void find_buffers() {
+    const planned_value* const values = plan_.values.data();
+    for (const int v : plan_.inputs) is_outside_[base_[v]] = 1;
+    for (const int v : plan_.outputs) is_outside_[base_[v]] = 1;
+    for (int v = 0; v < value_count_; ++v) buffer_[v] = base_[v];
+    for (int i = 0; i < step_count_; ++i) {
+      const auto& s = steps_[i];
+      const auto& facts = facts_of(s);
+      const bool may_share = s.results.count == 1 && s.operands.count > 0 && !stays(s) && facts.works_in_place(s);
+      in_place_[i] = may_share ? 1 : 0;
+      if (!is_joined(s)) continue;
+      for (int k = 0; k < s.results.count; ++k) buffer_[operand(s, k)] = buffer_[result(s, k)] = result(s, 0);
+    }
+    int next = 0;
+    for (int i = 0; i < step_count_; ++i) {
+      const auto& s = steps_[i];
+      for (int k = 0; k < s.results.count + s.operands.count; ++k) {
+        const bool is_result = k < s.results.count;
+        const int v = base_[slots_[is_result ? s.results.begin + k : s.operands.begin + k - s.results.count]];
+        const int b = buffer_[v];
+        if (is_result) {
+          made_[v] = i + 1;
+          const auto& value = values[v];
+          if (is_outside_[v] == 0 && is_joined(s)) bytes_[b] += elements(value.local) * bytes_of(value.type);
+          else if (is_outside_[v] == 0 && b == v) bytes_[b] = elements(value.local) * bytes_of(value.type);
+        }
+        if (seen_[b] == i + 1) continue;
+        seen_[b] = i + 1;
+        last_[b] = i + 1;
+        touched_[next++] = b;
+      }
+      touched_from_[i + 1] = next;
+    }
+    for (int b = 0; b < value_count_; ++b) bytes_[b] = (bytes_[b] + 63) / 64 * 64;
+  }
+
+  /// What becomes an output in place is made there.
+  constexpr void compute_in_output(int i) {
+    const auto& s = steps_[i];
+    const int r = result(s, 0);
+    if (is_outside_[r] == 0) return;
+    const planned_value* const values = plan_.values.data();
+    int found = -1;
+    for (int k = 0; k < s.operands.count; ++k) {
+      const int v = operand(s, k);
+      if (values[v].type != values[r].type || !(values[v].local == values[r].local)) continue;
+      if (made_[v] == 0) return;  // it may be given the memory of this input: see memory_planner
+      if (found < 0 && last_[v] == i + 1 && buffer_[v] == v && is_outside_[v] == 0 && !is_joined(steps_[made_[v] - 1])) found = v;
+    }
+    if (found < 0) return;
+    is_outside_[found] = 1;
+    bytes_[found] = 0;
+    overwriter_[found] = i + 1;
+  }
+
+  /// From which step to which each buffer lies there: as the memory planner sees it.
+  constexpr void find_lives() {
+    vec<int> loops;
+    for (int i = 0; i < step_count_; ++i) {
+      const auto& s = steps_[i];
+      const auto role = facts_of(s).role;
+      for (int t = touched_from_[i]; t < touched_from_[i + 1]; ++t) {
+        const int b = touched_[t];
+        if (bytes_[b] == 0) continue;
+        if (first_[b] == 0) first_[b] = i + 1;
+        int last = i + 1;
+        for (const int loop : loops)
+          if (first_[b] < loop + 1 && last < steps_[loop].target + 1) last = steps_[loop].target + 1;
+        if (role == step_role::loop_begin && last < s.target + 1) last = s.target + 1;  // the number of the iteration
+        if (last_[b] < last) last_[b] = last;
+      }
+      if (role == step_role::loop_begin) loops.push_back(i);
+      if (role == step_role::loop_end) loops.pop_back();
+    }
+    for (int b = 0; b < value_count_; ++b) {
+      if (bytes_[b] == 0 || first_[b] == 0) continue;
+      opens_[first_[b] - 1] += bytes_[b];
+      closes_[last_[b] - 1] += bytes_[b];
+    }
+  }
+
+  /// What makes the next one of a carried value, or an output out of an input, is the last one that reads it.
+  constexpr void find_overwriters() {
+    for (int i = 0; i < step_count_; ++i)
+      if (steps_[i].target >= 0 && facts_of(steps_[i]).role == step_role::hands_on)
+        overwriter_[result(steps_[i], 0)] = made_[operand(steps_[i], 0)];
+    for (const int o : plan_.outputs) {
+      const int i = made_[base_[o]] - 1;
+      if (i < 0 || facts_of(steps_[i]).role != step_role::fuses_operators) continue;
+      for (int k = 0; k < steps_[i].operands.count; ++k)
+        if (const int v = operand(steps_[i], k); made_[v] == 0 && last_[v] == i + 1) overwriter_[v] = i + 1;
+    }
+  }
+
+  /// Lists the stretches with their peaks; returns what lies there whatever the order.
+  constexpr std::int64_t measure() {
+    std::int64_t live = 0;
+    std::int64_t bound = 0;
+    for (int i = 0; i < step_count_; ++i) {
+      if (stays(steps_[i])) {
+        if (bound < live + opens_[i]) bound = live + opens_[i];
+        live += opens_[i] - closes_[i];
+        continue;
+      }
+      stretch s;
+      s.begin = i;
+      s.live = live;
+      std::int64_t needed = 0;      // by one step
+      std::int64_t through = live;  // of what no step here touches
+      const int here = step_count_ + 1 + s.begin;
+      for (; i < step_count_ && !stays(steps_[i]); ++i) {
+        const int first = touched_from_[i];
+        const auto scratch = scratch_of(steps_[i]);
+        std::int64_t own = scratch;
+        std::int64_t shared = 0;
+        std::int64_t could_share = 0;
+        const int r = touched_[first];
+        for (int t = first; t < touched_from_[i + 1]; ++t) {
+          const int b = touched_[t];
+          if (bytes_[b] == 0) continue;
+          own += bytes_[b];
+          if (first_[b] <= s.begin && seen_[b] != here) through -= bytes_[b];
+          seen_[b] = here;
+          if (t == first || in_place_[i] == 0 || bytes_[b] != bytes_[r]) continue;
+          could_share = bytes_[r];
+          if (first_[b] <= i && last_[b] == i + 1 && first_[r] == i + 1 && last_[r] > i + 1) shared = bytes_[r];
+        }
+        if (s.peak < live + opens_[i] - shared + scratch) s.peak = live + opens_[i] - shared + scratch;
+        if (needed < own - could_share) needed = own - could_share;
+        live += opens_[i] - closes_[i];
+      }
+      s.end = i--;
+      needed += through;
+      if (needed < s.live) needed = s.live;
+      if (needed < live) needed = live;
+      if (bound < needed) bound = needed;
+      stretches_.push_back(s);
+    }
+    return bound;
+  }
+
+  /// Looks for a better order of a stretch, forwards and then backwards from there.
+  constexpr void improve(stretch& s, int* order) {
+    const int touched = touched_from_[s.end] - touched_from_[s.begin];
+    const int count = s.end - s.begin;
+    step_needs needs(count, touched, 2 * touched);
+    std::int64_t through = s.live;
+    for (int i = s.begin; i < s.end; ++i) {
+      needs.add_step(scratch_of(steps_[i]), in_place_[i] != 0);
+      for (int t = touched_from_[i]; t < touched_from_[i + 1]; ++t) {
+        const int b = touched_[t];
+        if (bytes_[b] == 0 && t > touched_from_[i]) continue;
+        if (number_[b] == 0) {
+          const bool is_given = first_[b] != 0 && first_[b] <= s.begin;
+          number_[b] = 1 + needs.add_buffer(bytes_[b], is_given, last_[b] > s.end);
+          if (is_given) through -= bytes_[b];
+        }
+        needs.touch(number_[b] - 1);
+      }
+    }
+    for (int t = touched_from_[s.begin]; t < touched_from_[s.end]; ++t) number_[touched_[t]] = 0;
+    add_edges(s, needs);
+    for (int k = 0; k < count; ++k) trial_[k] = k;
+    for (int pass = 0; pass < 2; ++pass) {
+      list_scheduler(needs, pass == 1).run(trial_);
+      const auto peak = through + peak_of(needs, trial_);
+      if (peak >= s.new_peak) continue;
+      s.new_peak = peak;
+      for (int k = 0; k < count; ++k) order[k] = s.begin + trial_[k];
+    }
+  }
+
+  constexpr void add_edges(const stretch& s, step_needs& needs) const {
+    for (int i = s.begin; i < s.end; ++i) {
+      const auto& operands = steps_[i].operands;
+      for (int k = 0; k < operands.count; ++k) {
+        const int v = base_[slots_[operands.begin + k]];
+        const int made = made_[v] - 1;
+        const int overwriter = overwriter_[v] - 1;
+        if (made >= s.begin && made < i) needs.add_edge(made - s.begin, i - s.begin);
+        if (overwriter > i && overwriter < s.end) needs.add_edge(i - s.begin, overwriter - s.begin);
+      }
+    }
+  }
+
+  plan_view plan_;
+  const plan_step* steps_;
+  const int* slots_;
+  const int* base_;
+  int step_count_;
+  int value_count_;
+  zeroed<int> ints_;
+  zeroed<std::int64_t> longs_;
+  int* is_outside_ = nullptr;    // by value: lies in memory of the caller
+  int* buffer_ = nullptr;        // by value whose memory it is: the first one of what lies together
+  int* first_ = nullptr;         // by buffer: the step from which it lies there; 0: none, and so below
+  int* last_ = nullptr;          // by buffer
+  int* seen_ = nullptr;          // by buffer: the last step, or stretch, that met it
+  int* made_ = nullptr;          // by value: the step that makes it
+  int* number_ = nullptr;        // by buffer: in the stretch that is ordered now
+  int* overwriter_ = nullptr;    // by value: the step that may write where it lies
+  int* in_place_ = nullptr;      // by step: whether its result may lie where an operand lay
+  int* trial_ = nullptr;         // an order
+  int* touched_from_ = nullptr;  // by step: its first one in touched_
+  int* touched_ = nullptr;
+  std::int64_t* bytes_ = nullptr;  // by buffer: in the arena
+  std::int64_t* opens_ = nullptr;  // by step: bytes
+  std::int64_t* closes_ = nullptr;
+  vec<stretch> stretches_;
+};
+
+/// The steps of a plan in another order.
+constexpr void put_in_order(plan& p, std::span<const int> order) {
+  vec<plan_step> steps;
+  vec<int> place;
+  place.resize(order.size(), 0);
+  steps.reserve(order.size());
+  for (std::size_t k = 0; k < order.size(); ++k) {
+    steps.push_back(p.steps[static_cast<std::size_t>(order[k])]);
+    place[static_cast<std::size_t>(order[k])] = static_cast<int>(k);
+  }
+  p.steps = std::move(steps);
+  for (auto& v : p.values)
+    if (v.step >= 0) v.step = place[static_cast<std::size_t>(v.step)];
+}
+
+}  // namespace gspmd::detail

@@ -1,0 +1,99 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+#include "gspmd/comm/communicator.hpp"
+#include "gspmd/detail/run/checked_memory.hpp"
+#include "gspmd/detail/transport/device_memory.hpp"
+#include "gspmd/detail/transport/exclusive_use.hpp"
+
+namespace gspmd::detail {
+
+/// The devices that a communicator holds, with an arena each, for one plan. Made at the first call and again when the
+/// communicator is another one; calls in between allocate nothing.
+///
+/// A communicator that has memory its peers can read in place (mpi, inside a node) gives the arena.
+class bound_devices {
+ public:
+  bound_devices() = default;
+  bound_devices(bound_devices&&) = default;
+  bound_devices& operator=(bound_devices&&) = default;
+  [[gnu::noinline]] ~bound_devices() {}
+
+  /// Held by who runs the program on these devices.
+  [[nodiscard]] exclusive_use::held take() { return use_.take(); }
+
+  /// For a call on these shards, once they are checked: `inputs[d * plan.inputs.size() + k]` is input k of device d.
+  template <class Comm>
+  [[gnu::noinline]] void bind(Comm& comm, const plan_view& plan, const void* const* inputs, void* const* outputs) {
+    bind(comm, plan);
+    memory_.check(plan, devices.size(), inputs, outputs);
+    for (std::size_t d = 0; d < devices.size(); ++d) {
+      devices[d].inputs = inputs + d * plan.inputs.size();
+      devices[d].outputs = outputs + d * plan.outputs.size();
+    }
+  }
+
+  template <class Comm>
+  void bind(Comm& comm, const plan_view& plan) {
+    if (device_count_ == 0) device_count_ = static_cast<int>(plan.mesh->device_count());
+    require_devices(comm, device_count_);
+    if (is_bound_to(comm)) return;
+    const auto count = static_cast<std::size_t>(comm.local_count());
+    arenas_.clear();
+    shared_arenas_.clear();
+    devices.clear();
+    held_.clear();
+    from.resize(count);
+    to.resize(count);
+    for (int d = 0; d < comm.local_count(); ++d) {
+      held_.push_back(comm.device(d));
+      devices.push_back({nullptr, nullptr, arena_from(comm, plan.arena_bytes), plan.mesh->coordinates_of(held_.back())});
+    }
+    serial_ = serial_of(comm);
+  }
+
+  std::vector<device_memory> devices;
+  std::vector<const void*> from;  // room for a pointer per device
+  std::vector<void*> to;
+
+ private:
+  template <class Comm>
+  static std::uint64_t serial_of(const Comm& comm) {
+    if constexpr (requires { comm.serial(); }) return comm.serial();
+    else return 0;
+  }
+  /// The communicator that holds these devices may be another one each time, of more or fewer devices.
+  template <class Comm>
+  bool is_bound_to(const Comm& comm) const {
+    const int count = comm.local_count();
+    if (count == 0 || static_cast<int>(devices.size()) != count || serial_ != serial_of(comm)) return false;
+    for (int d = 0; d < count; ++d)
+      if (held_[static_cast<std::size_t>(d)] != comm.device(d)) return false;
+    return true;
+  }
+  template <class Comm>
+  std::byte* arena_from(Comm& comm, std::int64_t bytes) {
+    if constexpr (requires { comm.allocate(std::size_t{}); }) {
+      shared_arenas_.push_back(comm.allocate(static_cast<std::size_t>(bytes) + 64));
+      return shared_arenas_.back().get();
+    } else {
+      arenas_.emplace_back(bytes);
+      return arenas_.back().get();
+    }
+  }
+
+  std::vector<aligned_bytes> arenas_;
+  std::vector<std::shared_ptr<std::byte>> shared_arenas_;
+  std::vector<int> held_;  // the ids of the devices
+  int device_count_ = 0;   // of the mesh
+  std::uint64_t serial_ = 0;
+  checked_memory memory_;
+  exclusive_use use_;
+};
+
+}  // namespace gspmd::detail

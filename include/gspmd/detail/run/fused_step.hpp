@@ -1,0 +1,57 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <utility>
+#include <vector>
+
+#include "gspmd/detail/kernels/fused_dynamic.hpp"
+#include "gspmd/detail/run/padding.hpp"
+#include "gspmd/detail/run/ready_step.hpp"
+
+/// A fused step of a session.
+namespace gspmd::detail {
+
+/// The loops of a step: more than one where devices differ in what exists, each made when the first such device is met.
+struct fused_loops {
+  step_memory* memory;
+  mutable std::vector<const void*> inputs;
+  mutable std::vector<void*> outputs;
+  mutable std::vector<std::int64_t> offsets;
+  mutable std::vector<fused_code> made;
+
+  const fused_code& loop_on(const plan_view& plan, const plan_step& s, const device_memory& device) const {
+    if (group_of_step(plan, s).cut == 0) return made.front();
+    const extents loop = existing_loop(plan, s, device);
+    for (const auto& code : made)
+      if (code.group.loop == loop) return code;
+    auto group = group_of(plan, s);
+    group.loop = loop;
+    made.emplace_back(group, group_of_step(plan, s).loop);
+    memory->need(made.back().scratch_bytes);
+    return made.back();
+  }
+  void run(const plan_view& plan, const plan_step& s, const device_memory& device) const {
+    for (int k = 0; k < s.operands.count; ++k) inputs[static_cast<std::size_t>(k)] = device.read(plan.operand(s, k).where);
+    for (int k = 0; k < s.results.count; ++k) outputs[static_cast<std::size_t>(k)] = device.write(plan.result(s, k).where);
+    find_offsets(plan, s, device, offsets.data());
+    const auto& code = loop_on(plan, s, device);  // before memory is asked for: more may be needed
+    run_fused(code, inputs.data(), outputs.data(), offsets.data(), memory->get());
+    if (group_of_step(plan, s).cut != 0) clear_results(plan, s, device);
+  }
+};
+
+inline fused_loops kernels::fused::prepare(const plan_view& plan, const plan_step& s, step_memory& memory) {
+  const auto count = [](const table_range& range) { return static_cast<std::size_t>(range.count); };
+  fused_loops loops{&memory,
+                    std::vector<const void*>(count(s.operands)),
+                    std::vector<void*>(count(s.results)),
+                    std::vector<std::int64_t>(count(s.bounds)),
+                    {}};
+  if (group_of_step(plan, s).cut == 0) {
+    loops.made.emplace_back(group_of(plan, s));
+    memory.need(loops.made.back().scratch_bytes);
+  }
+  return loops;
+}
+
+}  // namespace gspmd::detail

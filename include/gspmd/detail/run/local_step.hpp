@@ -1,0 +1,99 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstdint>
+#include <cstring>
+#include <type_traits>
+
+#include "gspmd/detail/kernels/contraction.hpp"
+#include "gspmd/detail/run/local_function_step.hpp"
+#include "gspmd/detail/run/padding.hpp"
+#include "gspmd/detail/run/ready_step.hpp"
+
+/// What the kernels that work on one device do there, apart from fused loops. `Spec` is where a kernel's description comes from:
+/// constants in a compiled program, the tables of a plan in a session.
+namespace gspmd::detail::kernels {
+
+template <class T, class Spec>
+void contract::run(const Spec& spec, const plan_view& p, const plan_step& s, const device_memory& device) {
+  std::int64_t valid[max_letters];
+  for (int b = 0; b < s.bounds.count; ++b) {
+    const auto& item = p.bounds[static_cast<std::size_t>(s.bounds.begin + b)];
+    valid[item.index] = valid_extent(p, item, device.at);
+  }
+  detail::contract<T>(spec, valid, static_cast<const T*>(device.read(p.operand(s, 0).where)),
+                      static_cast<const T*>(device.read(p.operand(s, 1).where)), static_cast<T*>(device.write(p.result(s).where)),
+                      reinterpret_cast<T*>(device.arena + s.scratch));
+}
+
+/// Of every dim of operand 0, how much is data.
+[[gnu::noinline]] inline void read_valid(const plan_view& p, const plan_step& s, const device_memory& device,
+                                         std::int64_t* valid) {
+  const auto& operand = p.operand(s, 0);
+  for (int d = 0; d < operand.local.count; ++d) valid[d] = operand.local[d];
+  for (int b = 0; b < s.bounds.count; ++b) {
+    const auto& item = p.bounds[static_cast<std::size_t>(s.bounds.begin + b)];
+    valid[item.index] = valid_extent(p, item, device.at);
+  }
+}
+template <class T, class Spec>
+void reduce::run(const Spec& spec, const plan_view& p, const plan_step& s, const device_memory& device) {
+  std::int64_t valid[max_rank];
+  read_valid(p, s, device, valid);
+  detail::reduce<T>(spec, valid, static_cast<const T*>(device.read(p.operand(s, 0).where)),
+                    static_cast<T*>(device.write(p.result(s).where)));
+}
+
+template <class T, class Spec>
+void permute::run(const Spec& spec, const plan_view& p, const plan_step& s, const device_memory& device) {
+  using element = std::conditional_t<std::is_same_v<T, bool>, std::uint8_t, T>;  // padding of a pred may be neither 0 nor 1
+  detail::permute<element>(spec, static_cast<const element*>(device.read(p.operand(s, 0).where)),
+                           static_cast<element*>(device.write(p.result(s).where)));
+}
+
+inline std::size_t bytes_in(const planned_value& v) { return static_cast<std::size_t>(elements(v.local) * bytes_of(v.type)); }
+
+/// Copies an operand to where the result lies, unless that is where it lies itself.
+inline void copy_operand(const plan_view& p, const plan_step& s, int k, const device_memory& device) {
+  const void* from = device.read(p.operand(s, k).where);
+  void* to = device.write(p.result(s).where);
+  if (from != to && bytes_in(p.result(s)) > 0) std::memcpy(to, from, bytes_in(p.result(s)));
+}
+
+/// Where in operand 0 the row begins whose number is operand `index`.
+inline std::int64_t row_offset(const plan_view& p, const plan_step& s, const planned_value& row, int index,
+                               const device_memory& device) {
+  const auto rows = p.operand(s, 0).local[0];
+  std::int64_t at = 0;
+  std::memcpy(&at, device.read(p.operand(s, index).where), sizeof at);
+  at = at < 0 || rows == 0 ? 0 : at < rows ? at : rows - 1;
+  return at * static_cast<std::int64_t>(bytes_in(row));
+}
+
+inline void row::run(nothing_prepared, const plan_view& p, const plan_step& s, const device_memory& device) {
+  const auto& result = p.result(s);
+  if (bytes_in(result) == 0) return;
+  const auto offset = row_offset(p, s, result, 1, device);
+  const auto* from = static_cast<const std::byte*>(device.read(p.operand(s, 0).where)) + offset;
+  std::memcpy(device.write(result.where), from, bytes_in(result));
+}
+inline void set_row::run(nothing_prepared, const plan_view& p, const plan_step& s, const device_memory& device) {
+  copy_operand(p, s, 0, device);
+  if (bytes_in(p.result(s)) == 0) return;
+  const auto& row = p.operand(s, 1);
+  const auto offset = row_offset(p, s, row, 2, device);
+  std::memcpy(static_cast<std::byte*>(device.write(p.result(s).where)) + offset, device.read(row.where), bytes_in(row));
+}
+inline void copy::run(nothing_prepared, const plan_view& p, const plan_step& s, const device_memory& device) {
+  copy_operand(p, s, 0, device);
+}
+/// Calls a user's function on the valid elements of a device's blocks. Where nothing of a reduced dim is on this device the
+/// result is the identity, and where nothing of the result is, there is nothing to do: the function is not called.
+inline void local::run(nothing_prepared, const plan_view& p, const plan_step& s, const device_memory& device) {
+  const auto& result = p.result(s);
+  const local_extents_of_block made(p, result, device.at);
+  if (made.elems != 0) call_local_function(p, s, made, device);
+  clear_padding(p, result, device);
+}
+
+}  // namespace gspmd::detail::kernels

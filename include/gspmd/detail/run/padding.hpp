@@ -1,0 +1,84 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <bit>
+#include <cstdint>
+#include <cstring>
+#include <span>
+
+#include "gspmd/detail/transport/device_memory.hpp"
+
+/// What a device holds of shards that are padded. No loop and no function of the user's computes padding. Products and
+/// reductions run over the padding of dims that stay, and collectives over all of it: so that these numbers raise no
+/// floating-point exception, whoever leaves padding unwritten writes zeros there.
+namespace gspmd::detail {
+
+/// How much of a dim of a shard is data.
+inline std::int64_t valid_extent(const plan_view& plan, const bound& b, const coordinates& at) {
+  const auto& v = plan.value(b.value);
+  return dim_range(*plan.mesh, v.global, v.layout, b.dim, at).size();
+}
+
+/// The global index of the first element of a shard along a dim.
+inline std::int64_t first_index(const plan_view& plan, const bound& b, const coordinates& at) {
+  const auto& v = plan.value(b.value);
+  return part_index(*plan.mesh, v.layout, b.dim, at) * v.local[b.dim];
+}
+
+constexpr const planned_group& group_of_step(const plan_view& plan, const plan_step& s) {
+  return table_of<planned_group>(plan)[static_cast<std::size_t>(s.spec)];
+}
+inline fused_group group_of(const plan_view& plan, const plan_step& s) {
+  const auto& g = group_of_step(plan, s);
+  const auto part = [](const auto& table, const table_range& range) {
+    return std::span(table.data() + range.begin, static_cast<std::size_t>(range.count));
+  };
+  return {g.loop, part(table_of<scalar_op>(plan), g.ops), part(table_of<fused_store>(plan), g.stores)};
+}
+/// Where the iotas of a fused step begin on a device, by slot.
+inline void find_offsets(const plan_view& plan, const plan_step& s, const device_memory& device, std::int64_t* offsets) {
+  const int iotas = s.bounds.count - std::popcount(group_of_step(plan, s).cut);
+  for (int b = 0; b < iotas; ++b)
+    offsets[b] = first_index(plan, plan.bounds[static_cast<std::size_t>(s.bounds.begin + b)], device.at);
+}
+/// The part of the loop of a fused step whose elements exist on a device.
+inline extents existing_loop(const plan_view& plan, const plan_step& s, const device_memory& device) {
+  const auto& group = group_of_step(plan, s);
+  extents loop = group.loop;
+  for (int b = s.bounds.count - std::popcount(group.cut); b < s.bounds.count; ++b) {
+    const auto& item = plan.bounds[static_cast<std::size_t>(s.bounds.begin + b)];
+    auto& extent = loop[item.index];
+    extent = extent / plan.value(item.value).local[item.dim] * valid_extent(plan, item, device.at);
+  }
+  return loop;
+}
+
+/// Writes zeros where the shard of a device holds no data.
+[[gnu::noinline]] inline void clear_padding_of(const plan_view& plan, const planned_value& v, const device_memory& device) {
+  auto* const shard = static_cast<std::byte*>(device.write(v.where));
+  std::int64_t block = elements(v.local) * bytes_of(v.type);  // bytes of what lies inside of the dims before d
+  std::int64_t valid[max_rank];
+  for (int d = 0; d < v.local.count && block > 0; ++d) {
+    valid[d] = dim_range(*plan.mesh, v.global, v.layout, d, device.at).size();
+    if (valid[d] < v.local[d]) {  // of every block in which all dims before have data
+      const std::int64_t kept = block / v.local[d] * valid[d];
+      std::int64_t index[max_rank]{};
+      for (int outer = d; outer >= 0;) {
+        std::int64_t at = 0;
+        for (int k = 0; k < d; ++k) at = at * v.local[k] + index[k];
+        std::memset(shard + at * block + kept, 0, static_cast<std::size_t>(block - kept));
+        for (outer = d - 1; outer >= 0 && ++index[outer] == valid[outer]; --outer) index[outer] = 0;
+      }
+      if (valid[d] == 0) return;
+    }
+    block /= v.local[d];
+  }
+}
+inline void clear_padding(const plan_view& plan, const planned_value& v, const device_memory& device) {
+  if (v.is_padded) clear_padding_of(plan, v, device);
+}
+inline void clear_results(const plan_view& plan, const plan_step& s, const device_memory& device) {
+  for (int k = 0; k < s.results.count; ++k) clear_padding(plan, plan.result(s, k), device);
+}
+
+}  // namespace gspmd::detail

@@ -1,0 +1,91 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <type_traits>
+
+#include "gspmd/detail/ir/kernel_facts.hpp"
+#include "gspmd/detail/run/element_types.hpp"
+#include "gspmd/detail/transport/device_memory.hpp"
+
+/// A step made ready to run: the function of its kernel, and what that worked out once. Both paths make these:
+///
+///   run time     K::prepare(plan, step), or with the session's step_memory, which the session keeps; for all steps of a kernel and
+///                an element type there is one function.
+///   compiled     K::freeze<Program, Step>(), or else the same, as a constant. Of an object without members its type says all: a
+///                function of its own is compiled for it. Any other is kept, and steps whose objects have one type share a function.
+namespace gspmd::detail {
+
+/// The devices that one communicator holds; `from` and `to` have room for a pointer per device.
+struct devices_here {
+  const device_memory* memory;
+  int count;
+  const void** from;
+  void** to;
+  void* communicator;
+};
+
+/// Memory that the steps of a session, of which one runs at a time, share.
+class step_memory {
+ public:
+  void need(std::int64_t bytes) {
+    if (needed_ < bytes) needed_ = bytes;
+  }
+  std::byte* get() {
+    if (held_ < needed_) {
+      bytes_ = aligned_bytes(needed_);
+      held_ = needed_;
+    }
+    return bytes_.get();
+  }
+
+ private:
+  aligned_bytes bytes_;
+  std::int64_t needed_ = 0, held_ = 0;
+};
+
+struct ready_step {
+  using alone_function = void (*)(const void* prepared, const plan_view& p, const plan_step& s, const device_memory& device);
+  using joint_function = void (*)(const void* prepared, const plan_view& p, const plan_step& s, const devices_here& devices);
+  alone_function alone = nullptr;  // on each device
+  joint_function joint = nullptr;  // on all of them; steps that control have neither
+  const void* prepared = nullptr;
+};
+
+template <class K>
+inline constexpr bool runs_alone = K::work == step_work::computes;
+template <class K>
+inline constexpr bool runs_jointly = K::work == step_work::moves || K::work == step_work::computes_while_moving;
+
+/// Kernels that handle bytes have one function for all types T.
+template <class K, class T, class Prepared, class... Rest>
+[[gnu::always_inline]] inline void run_kernel(const Prepared& prepared, const plan_view& p, const plan_step& s, Rest&... rest) {
+  if constexpr (K::handles == element_kinds::bytes) K::run(prepared, p, s, rest...);
+  else K::template run<T>(prepared, p, s, rest...);
+}
+template <class K, class T, class Prepared>
+void run_alone(const void* prepared, const plan_view& p, const plan_step& s, const device_memory& device) {
+  if constexpr (std::is_empty_v<Prepared>) run_kernel<K, T>(Prepared{}, p, s, device);
+  else run_kernel<K, T>(*static_cast<const Prepared*>(prepared), p, s, device);
+}
+template <class K, class T, class Prepared, class Comm>
+void run_jointly(const void* prepared, const plan_view& p, const plan_step& s, const devices_here& devices) {
+  auto& comm = *static_cast<Comm*>(devices.communicator);
+  if constexpr (std::is_empty_v<Prepared>) run_kernel<K, T>(Prepared{}, p, s, comm, devices);
+  else run_kernel<K, T>(*static_cast<const Prepared*>(prepared), p, s, comm, devices);
+}
+
+/// Calls `body(T{})` with the type for which the function of a step of kernel K is compiled.
+template <class K, class Body>
+void with_handled_type(dtype type, Body body) {
+  if constexpr (K::handles == element_kinds::bytes) {
+    body(std::byte{});
+  } else {
+    with_element_type(type, [&](auto element) {
+      if constexpr (K::handles == element_kinds::all || !std::is_same_v<decltype(element), bool>) body(element);
+    });
+  }
+}
+
+}  // namespace gspmd::detail

@@ -1,0 +1,92 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstdint>
+#include <cstring>
+#include <exception>
+#include <string>
+
+#include "gspmd/detail/run/padding.hpp"
+#include "gspmd/detail/run/ready_step.hpp"
+#include "gspmd/error.hpp"
+
+/// Runs the steps of a plan one after the other, those of compiled programs and of sessions; loops and conditionals are
+/// interpreted here.
+namespace gspmd::detail {
+
+/// Says which operator of the user's program failed.
+[[gnu::cold]] inline error at_step(const error& e, const plan_view& plan, int step) {
+  const auto& n = plan.nodes[static_cast<std::size_t>(plan.steps[static_cast<std::size_t>(step)].node)];
+  if (n.at.is_input()) return e.with_op("input " + std::to_string(n.at.line));
+  return e.with_op(name_of(n.op), n.at.file, n.at.line);
+}
+
+/// Whether the devices take the first branch: their predicates are one value. One that differs, which a communicator that holds
+/// several devices can see, would make collectives wait for ever.
+inline bool holds(const plan_view& plan, const plan_step& s, const devices_here& devices) {
+  bool first = false;
+  for (int d = 0; d < devices.count; ++d) {
+    bool own = false;
+    std::memcpy(&own, devices.memory[d].read(plan.operand(s, 0).where), sizeof own);
+    if (d == 0) first = own;
+    else if (own != first) throw error("the condition differs between devices");
+  }
+  return first;
+}
+
+inline void set_counter(const plan_view& plan, const plan_step& s, const devices_here& devices, std::int64_t i) {
+  for (int d = 0; d < devices.count; ++d) std::memcpy(devices.memory[d].write(plan.result(s).where), &i, sizeof i);
+}
+
+struct plan_runner {
+  const plan_view& plan;
+  const ready_step* ready;
+  const devices_here& devices;
+  int current = 0;  // the step that runs
+
+  /// The steps of [begin, end).
+  void run(int begin, int end) {
+    for (int i = begin; i < end; ++i) {
+      current = i;
+      const plan_step& s = plan.steps[static_cast<std::size_t>(i)];
+      const ready_step& r = ready[i];
+      if (r.alone != nullptr) {
+        for (int d = 0; d < devices.count; ++d) r.alone(r.prepared, plan, s, devices.memory[d]);
+      } else if (r.joint != nullptr) {
+        r.joint(r.prepared, plan, s, devices);
+        for (int d = 0; d < devices.count; ++d) clear_results(plan, s, devices.memory[d]);
+      } else {
+        i = run_region(i, s);
+      }
+    }
+  }
+
+ private:
+  /// The loop or conditional that begins at step `i`; its last step.
+  int run_region(int i, const plan_step& s) {
+    if (facts_of(s).role == step_role::loop_begin) {
+      for (std::int64_t t = 0; t < s.trips; ++t) {
+        set_counter(plan, s, devices, t);
+        run(i + 1, s.target);
+      }
+      return s.target;
+    }
+    const int join = plan.steps[static_cast<std::size_t>(s.target)].target;
+    if (holds(plan, s, devices)) run(i + 1, s.target);
+    else run(s.target + 1, join);
+    return join;
+  }
+};
+
+inline void run_plan(const plan_view& plan, const ready_step* ready, const devices_here& devices) {
+  plan_runner runner{plan, ready, devices};
+  try {
+    runner.run(0, static_cast<int>(plan.steps.size()));
+  } catch (const error& e) {
+    throw at_step(e, plan, runner.current);
+  } catch (const std::exception& e) {  // from a user's map, or a communicator of the user's
+    throw at_step(error(e.what()), plan, runner.current);
+  }
+}
+
+}  // namespace gspmd::detail

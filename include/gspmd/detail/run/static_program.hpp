@@ -1,0 +1,177 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <array>
+#include <span>
+#include <utility>
+
+#include "gspmd/detail/kernels/fused_static.hpp"
+#include "gspmd/detail/run/joint_step.hpp"
+#include "gspmd/detail/run/local_step.hpp"
+#include "gspmd/detail/run/runner.hpp"
+
+/// The static path: a function per step, without decisions that the plan has made. `Program` is a type that holds the plan:
+/// `static constexpr plan_view view`. Functions are parameterised by what the step computes, not by whose step it is, so that
+/// steps that do the same on shards of the same extents share one, whatever the program and the mesh.
+namespace gspmd::detail {
+
+template <class Program, int Step>
+inline constexpr const plan_step& step_of = Program::view.steps[static_cast<std::size_t>(Step)];
+/// What describes it.
+template <class Program, int Step, class Entry>
+inline constexpr const Entry& entry_of_step =
+    table_of<Entry>(Program::view)[static_cast<std::size_t>(step_of<Program, Step>.spec)];
+
+/// The descriptions of kernels as types.
+template <class Program, std::size_t I>
+struct contraction_constant {
+  constexpr const contraction_plan& operator()() const { return table_of<contraction_plan>(Program::view)[I]; }
+};
+template <monoid Kind, dim_mask Dims, std::int64_t... In>
+struct reduction_constant {
+  static constexpr reduction_spec value = [] {
+    reduction_spec s;
+    (s.in.push_back(In), ...);
+    s.dims = Dims;
+    s.kind = Kind;
+    return s;
+  }();
+  constexpr const reduction_spec& operator()() const { return value; }
+};
+template <class In, class Permutation>
+struct permutation_constant;
+template <std::int64_t... In, int... Permutation>
+struct permutation_constant<std::integer_sequence<std::int64_t, In...>, std::integer_sequence<int, Permutation...>> {
+  static constexpr permutation_spec value = [] {
+    permutation_spec s;
+    (s.in.push_back(In), ...);
+    (s.permutation.push_back(static_cast<std::int8_t>(Permutation)), ...);
+    return s;
+  }();
+  constexpr const permutation_spec& operator()() const { return value; }
+};
+
+/// A product that needs no more than GEMM calls takes its extents at run time.
+constexpr bool is_plain(const contraction_plan& p) {
+  return !p.lhs.reduced && !p.lhs.packed && !p.rhs.reduced && !p.rhs.packed && !p.unpacked && !p.is_vector;
+}
+
+template <class Program, int G>
+struct static_group {
+  static constexpr const planned_group& group = table_of<planned_group>(Program::view)[static_cast<std::size_t>(G)];
+  static constexpr const extents& loop = group.loop;
+  static constexpr dim_mask cut = group.cut;
+  static constexpr std::span<const scalar_op> ops{table_of<scalar_op>(Program::view).data() + group.ops.begin,
+                                                  static_cast<std::size_t>(group.ops.count)};
+  static constexpr std::span<const fused_store> stores{table_of<fused_store>(Program::view).data() + group.stores.begin,
+                                                       static_cast<std::size_t>(group.stores.count)};
+};
+
+/// The loop of a fused step; `inputs`, `outputs` and `offsets` have room for its operands, results and bounds.
+[[gnu::noinline]] inline void run_fused_step(const plan_view& plan, const plan_step& s, const device_memory& device,
+                                             fused_rows_function compute, const fused_rows& at, const void** inputs,
+                                             void** outputs, std::int64_t* offsets) {
+  for (int k = 0; k < s.operands.count; ++k) inputs[k] = device.read(plan.operand(s, k).where);
+  for (int k = 0; k < s.results.count; ++k) outputs[k] = device.write(plan.result(s, k).where);
+  find_offsets(plan, s, device, offsets);
+  const auto& group = group_of_step(plan, s);
+  if (group.cut == 0) return run_fused_rows(group_of(plan, s), group.loop, compute, at, inputs, outputs, offsets);
+  run_fused_rows(group_of(plan, s), existing_loop(plan, s, device), compute, at, inputs, outputs, offsets);
+  clear_results(plan, s, device);
+}
+template <class Row, int Operands, int Results, int Bounds>
+struct constant_loop {
+  static void run(const plan_view& plan, const plan_step& s, const device_memory& device) {
+    const void* inputs[Operands + 1];
+    void* outputs[Results];
+    std::int64_t offsets[Bounds + 1];
+    fused_memory<Row> memory;
+    run_fused_step(plan, s, device, compute_rows<Row>, memory.rows(), inputs, outputs, offsets);
+  }
+};
+struct empty_loop {
+  static void run(const plan_view&, const plan_step&, const device_memory&) {}
+};
+
+namespace kernels {
+
+template <class Program, int Step>
+constexpr auto fused::freeze() {
+  constexpr const plan_step& s = step_of<Program, Step>;
+  using group = static_group<Program, s.spec>;
+  // up to 8 of each, or exactly so many
+  constexpr int few = 8, operands = s.operands.count, results = s.results.count, bounds = s.bounds.count;
+  if constexpr (elements(group::loop) == 0) return empty_loop{};
+  else
+    return constant_loop<typename row_of_group<group>::type, (operands < few ? few : operands), (results < few ? few : results),
+                         (bounds < few ? few : bounds)>{};
+}
+template <class Program, int Step>
+constexpr auto contract::freeze() {
+  constexpr const contraction_plan& plan = entry_of_step<Program, Step, contraction_plan>;
+  if constexpr (is_plain(plan)) return plain_spec<contraction_plan>{&plan};
+  else return contraction_constant<Program, static_cast<std::size_t>(step_of<Program, Step>.spec)>{};
+}
+template <class Program, int Step>
+constexpr auto windowed::freeze() {
+  constexpr auto spec = static_cast<std::size_t>(window_of(Program::view, step_of<Program, Step>).contraction);
+  return contraction_constant<Program, spec>{};
+}
+template <class Program, int Step>
+constexpr auto reduce::freeze() {
+  return []<int... D>(std::integer_sequence<int, D...>) {
+    constexpr const reduction_spec& spec = entry_of_step<Program, Step, reduction_spec>;
+    return reduction_constant<spec.kind, spec.dims, spec.in[D]...>{};
+  }(std::make_integer_sequence<int, entry_of_step<Program, Step, reduction_spec>.in.count>{});
+}
+template <class Program, int Step>
+constexpr auto permute::freeze() {
+  return []<int... D>(std::integer_sequence<int, D...>) {
+    constexpr const permutation_spec& spec = entry_of_step<Program, Step, permutation_spec>;
+    return permutation_constant<std::integer_sequence<std::int64_t, spec.in[D]...>,
+                                std::integer_sequence<int, spec.permutation[D]...>>{};
+  }(std::make_integer_sequence<int, entry_of_step<Program, Step, permutation_spec>.in.count>{});
+}
+
+}  // namespace kernels
+
+template <class Program, int Step, class K>
+constexpr auto freeze_by() {
+  if constexpr (requires { K::template freeze<Program, Step>(); }) return K::template freeze<Program, Step>();
+  else return K::prepare(Program::view, step_of<Program, Step>);
+}
+template <class Program, int Step, class K>
+inline constexpr auto frozen_by = freeze_by<Program, Step, K>();
+
+template <class Program, int Step, class Comm>
+constexpr ready_step freeze_step() {
+  constexpr action name = step_of<Program, Step>.what;
+  using K = kernel_named<name>;
+  if constexpr (K::work == step_work::controls) {
+    return {};
+  } else {
+    constexpr dtype type = step_of<Program, Step>.type;
+    using element = std::conditional_t<K::handles == element_kinds::bytes, std::byte, element_t<type>>;
+    using prepared = decltype(freeze_by<Program, Step, K>());
+    const void* kept = nullptr;
+    if constexpr (!std::is_empty_v<prepared>) kept = &frozen_by<Program, Step, K>;
+    if constexpr (runs_alone<K>) return {run_alone<K, element, prepared>, nullptr, kept};
+    else return {nullptr, run_jointly<K, element, prepared, Comm>, kept};
+  }
+}
+
+template <class Program, class Comm>
+struct frozen_steps {
+  template <int... Step>
+  static constexpr auto make(std::integer_sequence<int, Step...>) {
+    return std::array<ready_step, sizeof...(Step)>{freeze_step<Program, Step, Comm>()...};
+  }
+  static constexpr auto list = make(std::make_integer_sequence<int, static_cast<int>(Program::view.steps.size())>{});
+};
+
+template <class Program, class Comm>
+void run_static(Comm& comm, const device_memory* devices, const void** from, void** to) {
+  run_plan(Program::view, frozen_steps<Program, Comm>::list.data(), {devices, comm.local_count(), from, to, &comm});
+}
+
+}  // namespace gspmd::detail

@@ -1,0 +1,141 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+#include "gspmd/detail/ir/collective.hpp"
+#include "gspmd/detail/ir/ring.hpp"
+#include "gspmd/detail/ir/types.hpp"
+#include "gspmd/detail/support/text.hpp"
+#include "gspmd/error.hpp"
+
+/// What members of a group meet for. Each reads the others' buffers by its own descriptor, so those who came for another
+/// collective must not be read: the number of a subject travels with the meeting (meeting.hpp), and its text is made when two
+/// numbers differ.
+namespace gspmd::detail {
+
+/// Tells collectives apart by what they are and by the line that asks for them. Not by the device: all members have one number.
+class subject_number {
+ public:
+  constexpr explicit subject_number(std::uint64_t kind) { add(kind); }
+  constexpr void add(std::uint64_t word) {  // the products do not wait for each other
+    factor_ += 2 * (odd >> 8);
+    sum_ += word * factor_;
+  }
+  constexpr void add(const mesh_shape& mesh, axis_mask axes, const collective_origin& origin) {
+    for (const auto n : mesh.sizes) add(static_cast<std::uint64_t>(n));
+    add(axes);
+    add(static_cast<std::uint64_t>(origin.op) << 32 ^ static_cast<std::uint64_t>(origin.line));
+  }
+  constexpr void add(const extents& shape) {
+    for (const auto n : shape) add(static_cast<std::uint64_t>(n));
+  }
+  constexpr void add(const extents& operand, const index_map& map) {
+    add(operand);
+    for (const auto& d : map.dims) {
+      add(static_cast<std::uint64_t>(d.dim * 2 + (d.wraps ? 1 : 0)));
+      for (const auto n : {d.from_first, d.from_step, d.to_first, d.to_step}) add(static_cast<std::uint64_t>(n));
+    }
+    add(static_cast<std::uint64_t>(map.outside));
+    add(map.fill);
+  }
+  template <class Descriptor>
+  constexpr void add_tiles(const extents& global, const Descriptor& d) {
+    add(global);
+    for (const auto* side : {&d.from, &d.to}) {
+      add(static_cast<std::uint64_t>(side->splits.count));
+      for (const auto& use : side->splits) add(static_cast<std::uint64_t>(use.axis * 64 + use.dim + 1));
+    }
+  }
+  /// Never 0.
+  [[nodiscard]] constexpr std::uint32_t value() const { return static_cast<std::uint32_t>(sum_ * odd >> 32) | 1; }
+
+ private:
+  static constexpr std::uint64_t odd = 0x9e3779b97f4a7c15U;
+  std::uint64_t sum_ = 0, factor_ = odd;
+};
+
+constexpr std::uint32_t number_of(const mesh_shape& mesh, const movement& m) {
+  if (m.number != 0) return m.number;
+  subject_number n(1);
+  n.add(mesh, m.axes, m.origin);
+  n.add_tiles(m.to_global, m);
+  if (m.map != nullptr) n.add(m.from_global, *m.map);
+  return n.value();
+}
+constexpr std::uint32_t number_of(const mesh_shape& mesh, const reduction& r) {
+  if (r.number != 0) return r.number;
+  subject_number n(2 + static_cast<std::uint64_t>(r.kind));
+  n.add(mesh, r.axes, r.origin);
+  n.add_tiles(r.global, r);
+  return n.value();
+}
+/// The same descriptor, numbered once and not each time it is carried out.
+template <class Descriptor>
+constexpr Descriptor numbered(const mesh_shape& mesh, Descriptor d) {
+  d.number = number_of(mesh, d);
+  return d;
+}
+
+/// A subject, as one member has it while the collective lasts.
+struct meeting_subject {
+  using description = std::string (*)(const mesh_shape* mesh, const void* descriptor);
+
+  std::uint32_t number = 0;
+  const mesh_shape* mesh = nullptr;
+  const void* descriptor = nullptr;
+  const collective_origin* origin = nullptr;
+  description describe = nullptr;
+
+  [[nodiscard]] std::string text() const {
+    const std::string what = describe(mesh, descriptor);
+    if (origin == nullptr || !origin->is_known) return what;
+    if (origin->file == nullptr) return what + " (input " + std::to_string(origin->line) + ')';
+    return what + " (" + name_of(origin->op) + " at " + origin->file + ':' + std::to_string(origin->line) + ')';
+  }
+};
+
+template <class T>
+std::string describe_movement(const mesh_shape* mesh, const void* descriptor) {
+  const auto& m = *static_cast<const movement*>(descriptor);
+  return std::string(name_of(classify(*mesh, m))) + " of " + name_of(dtype_of<T>()) + ' ' +
+         std::string(shape_text(m.to_global).view());
+}
+template <class T>
+std::string describe_reduction(const mesh_shape* mesh, const void* descriptor) {
+  const auto& r = *static_cast<const reduction*>(descriptor);
+  return std::string(name_of(classify(*mesh, r))) + " by " + name_of(r.kind) + " of " + name_of(dtype_of<T>()) + ' ' +
+         std::string(shape_text(r.global).view());
+}
+inline std::string describe_ring(const mesh_shape*, const void* descriptor) {
+  return "collective_permute of " + std::to_string(static_cast<const ring*>(descriptor)->bytes) + " bytes";
+}
+
+/// Of elements of type T. The mesh and the descriptor outlive the subject.
+template <class T>
+meeting_subject subject_of(const mesh_shape& mesh, const movement& m) {
+  return {number_of(mesh, m) ^ static_cast<std::uint32_t>(dtype_of<T>()) << 1, &mesh, &m, &m.origin, describe_movement<T>};
+}
+template <class T>
+meeting_subject subject_of(const mesh_shape& mesh, const reduction& r) {
+  return {number_of(mesh, r) ^ static_cast<std::uint32_t>(dtype_of<T>()) << 1, &mesh, &r, &r.origin, describe_reduction<T>};
+}
+inline meeting_subject subject_of(const mesh_shape& mesh, const ring& r) {
+  subject_number n(16);
+  n.add(mesh, r.mask(), r.origin);
+  for (const auto a : r.axes) n.add(static_cast<std::uint64_t>(a));
+  n.add(static_cast<std::uint64_t>(r.bytes));
+  return {n.value(), &mesh, &r, &r.origin, describe_ring};
+}
+
+/// What is said where `rank` meets `other`, which came for something else.
+[[gnu::cold]] inline std::string different_collectives(int rank, const std::string& subject, int other,
+                                                       const std::string& others_subject) {
+  const bool first = rank < other;
+  return "the ranks of a group met in different collectives: rank " + std::to_string(first ? rank : other) + " in " +
+         (first ? subject : others_subject) + ", rank " + std::to_string(first ? other : rank) + " in " +
+         (first ? others_subject : subject) + "; all must call the same steps in the same order";
+}
+
+}  // namespace gspmd::detail

@@ -1,0 +1,139 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstdint>
+
+#include "gspmd/detail/ir/collective.hpp"
+#include "gspmd/detail/ir/index_map.hpp"
+#include "gspmd/detail/ir/layout.hpp"
+#include "gspmd/detail/transport/box.hpp"
+
+/// The boxes that a movement copies. Where it has a map, both sides count boxes in steps of the map (index_map.hpp): what a member
+/// holds and what a device needs meet in an intersection again, and `place` finds the strides.
+///
+///   x of 9 in 3,3,3; slice from 1 by 2, of 4 in 2,2,0: step t is 1 + 2t of x and t of the result
+///     the second device needs steps 2,3; the members hold 0 | 1 | 2,3: all from the third one, its elements 5 and 7
+namespace gspmd::detail {
+
+/// The shard of a movement's result. Calls `fill(box)` for boxes of elements that no element of the operand becomes, if they are to
+/// be filled: those before, behind and between the steps along one dim, where the dims before it have steps.
+template <class Fill>
+inline buffer_layout target_of(const mesh_shape& mesh, const movement& m, const coordinates& at, Fill fill) {
+  auto target = layout_of(mesh, m.to_global, m.to, at);
+  if (m.map == nullptr || !target.held.any()) return target;
+  const auto gap = [&](int d, std::int64_t begin, std::int64_t end) {
+    if (begin >= end || m.map->outside == outside_rule::keep) return;
+    auto box = target.held;
+    box.begin[d] = begin;
+    box.end[d] = end;
+    fill(place(box, packed(box), target));
+  };
+  for (const auto& map : m.map->dims) {
+    const int d = map.dim;
+    const auto extent = m.from_global[d];
+    const auto begin = target.held.begin[d], end = target.held.end[d];
+    auto steps = steps_to(map, begin, end);
+    if (extent == 0 || map.from_step == 0) steps.end = steps.begin;
+    else if (!map.wraps) steps = intersect(steps, steps_from(map, extent, 0, 0, extent));
+    if (steps.size() <= 0) {
+      gap(d, begin, end);
+      target.held.end[d] = begin;
+      return target;
+    }
+    gap(d, begin, map.to_first + map.to_step * steps.begin);
+    gap(d, map.to_first + map.to_step * (steps.end - 1) + 1, end);
+    const auto origin = target.first[d];
+    target.step[d] = map.to_step;
+    for (std::int64_t between = 1; between < map.to_step; ++between) {
+      target.first[d] = origin + map.to_first + between;
+      gap(d, steps.begin, steps.end - 1);
+    }
+    target.first[d] = origin + map.to_first;
+    target.held.begin[d] = steps.begin;
+    target.held.end[d] = steps.end;
+  }
+  return target;
+}
+inline buffer_layout target_of(const mesh_shape& mesh, const movement& m, const coordinates& at) {
+  return target_of(mesh, m, at, [](const placed_box&) {});
+}
+
+/// How often a map that wraps brings a member and a device together; what follows is done for each of these turns.
+inline std::int64_t turns_of(const movement& m) { return m.map == nullptr ? 1 : count_turns(*m.map, m.from_global, m.to_global); }
+
+/// Calls `visit(map, turn)` for the dims with a map, of the turn with this number.
+template <class Visit>
+inline void for_each_map(const movement& m, std::int64_t number, Visit visit) {
+  for (const auto& map : m.map->dims) {
+    if (!map.wraps) {
+      visit(map, std::int64_t{0});
+      continue;
+    }
+    const auto turns = turns_of(map, m.from_global[map.dim], m.to_global[map.dim]);
+    visit(map, turns.begin + number % turns.size());
+    number /= turns.size();
+  }
+}
+
+/// The shard of a movement's operand.
+inline buffer_layout source_of(const mesh_shape& mesh, const movement& m, const coordinates& at, std::int64_t turn) {
+  auto source = layout_of(mesh, m.from_global, m.from, at);
+  if (m.map == nullptr) return source;
+  for_each_map(m, turn, [&](const dim_map& map, std::int64_t round) {
+    const int d = map.dim;
+    const auto extent = m.from_global[d];
+    const auto steps = steps_from(map, extent, round, source.held.begin[d], source.held.end[d]);
+    source.first[d] += map.from_first - round * extent;
+    source.step[d] = map.from_step;
+    source.held.begin[d] = steps.begin;
+    source.held.end[d] = steps.end;
+  });
+  return source;
+}
+
+/// Moves `at` to the device that holds a part of a dim.
+inline void move_to_holder(const mesh_shape& mesh, const sharding& s, int dim, std::int64_t part, coordinates& at) {
+  for (int i = s.splits.count - 1; i >= 0; --i) {
+    if (s.splits[i].dim != dim) continue;
+    const int axis = s.splits[i].axis;
+    at[axis] = static_cast<std::int32_t>(part % mesh.sizes[axis]);
+    part /= mesh.sizes[axis];
+  }
+}
+
+/// Of a movement with a map: calls `visit(coordinates)` for the members that may hold something of `target`, in one of its turns.
+/// Of large groups these are few. `holder` is where the device itself is.
+template <class Visit>
+inline void for_each_holder(const mesh_shape& mesh, const movement& m, const buffer_layout& target, coordinates holder,
+                            std::int64_t turn, Visit visit) {
+  struct {
+    int dim;
+    std::int64_t first, last, at;  // parts
+  } along[max_mapped_dims];
+  int rank = 0;
+  bool any = true;
+  for_each_map(m, turn, [&](const dim_map& map, std::int64_t round) {
+    const auto extent = m.from_global[map.dim];
+    const auto steps =
+        intersect(steps_from(map, extent, round, 0, extent), index_range{target.held.begin[map.dim], target.held.end[map.dim]});
+    any = any && steps.size() > 0;
+    if (!any) return;
+    const auto shard = shard_extent(extent, parts_of(mesh, m.from, map.dim));
+    const auto first = map.from_first - round * extent + map.from_step * steps.begin;
+    const auto a = first / shard, b = (first + map.from_step * (steps.size() - 1)) / shard;
+    along[rank++] = {map.dim, a < b ? a : b, a < b ? b : a, a < b ? a : b};
+    move_to_holder(mesh, m.from, map.dim, along[rank - 1].first, holder);
+  });
+  if (!any) return;
+  visit(static_cast<const coordinates&>(holder));
+  for (int k = 0; k < rank;) {
+    auto& dim = along[k];
+    const bool goes_on = dim.at < dim.last;
+    dim.at = goes_on ? dim.at + 1 : dim.first;
+    move_to_holder(mesh, m.from, dim.dim, dim.at, holder);
+    if (goes_on) visit(static_cast<const coordinates&>(holder));
+    k = goes_on ? 0 : k + 1;
+  }
+}
+
+}  // namespace gspmd::detail

@@ -1,0 +1,127 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include "gspmd/detail/transport/mpi/call.hpp"
+
+#include <cerrno>
+#include <cstddef>
+#include <cstdint>
+#include <initializer_list>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "gspmd/detail/transport/device_memory.hpp"
+#include "gspmd/detail/transport/shared_pages.hpp"
+#include "gspmd/error.hpp"
+
+namespace gspmd::detail {
+
+/// Zeroed memory of each process of a communicator that the others on its node can read and write too. Where sharing is not
+/// possible, on all alike, it is memory like any other. Freeing it is no collective.
+class node_memory {
+ public:
+  /// Collective over `comm`, in which this process is `self` and process j is on the node nodes[j]. All give the same size.
+  node_memory(MPI_Comm comm, int self, const std::vector<int>& nodes, std::size_t bytes,
+              std::initializer_list<page_source> sources = {page_source::anonymous, page_source::file})
+      : bytes_(bytes) {
+    for (const auto source : sources) {
+      failure_ = share(comm, self, nodes, source);
+      if (failure_ == 0) {
+        mine_ = pages_[static_cast<std::size_t>(self)].get();
+        return;
+      }
+    }
+    pages_.clear();
+    pages_.resize(nodes.size());
+    own_ = aligned_bytes(static_cast<std::int64_t>(bytes));
+    mine_ = own_.get();
+  }
+  node_memory(const node_memory&) = delete;
+  node_memory& operator=(const node_memory&) = delete;
+
+  [[nodiscard]] std::size_t bytes() const { return bytes_; }
+  [[nodiscard]] std::byte* mine() const { return mine_; }
+  [[nodiscard]] bool holds(const void* p) const {
+    const auto at = static_cast<const std::byte*>(p);
+    return mine_ <= at && at < mine_ + bytes_;
+  }
+  /// Where this process finds the memory of process `j`; null on another node.
+  [[nodiscard]] std::byte* of(int j) const { return pages_[static_cast<std::size_t>(j)].get(); }
+  /// The errno of a process that could not share, alike on all; 0: they share.
+  [[nodiscard]] int failure() const { return failure_; }
+
+ private:
+  int share(MPI_Comm comm, int self, const std::vector<int>& nodes, page_source source) {
+    const auto me = static_cast<std::size_t>(self);
+    offered_pages mine(source, bytes_);
+    std::vector<page_offer> offers(nodes.size());
+    check_mpi(MPI_Allgather(&mine.offer(), sizeof(page_offer), MPI_BYTE, offers.data(), sizeof(page_offer), MPI_BYTE, comm),
+              "MPI_Allgather", -1);
+    pages_.clear();
+    pages_.resize(nodes.size());
+    auto failure = static_cast<int>(mine.offer().failure);
+    for (std::size_t j = 0; j < nodes.size() && failure == 0; ++j) {
+      if (j == me || nodes[j] != nodes[me] || offers[j].failure != 0) continue;
+      pages_[j] = open_pages(offers[j], bytes_);
+      if (!pages_[j]) failure = errno;
+    }
+    check_mpi(MPI_Allreduce(MPI_IN_PLACE, &failure, 1, MPI_INT, MPI_MAX, comm), "MPI_Allreduce", -1);
+    pages_[me] = mine.take();
+    return failure;
+  }
+
+  std::size_t bytes_;
+  std::vector<mapped_pages> pages_;  // of the processes on this node
+  aligned_bytes own_;
+  std::byte* mine_ = nullptr;
+  int failure_ = 0;
+};
+
+/// Those of a communicator, by numbers that mean the same in all its processes.
+using node_memories = std::vector<std::shared_ptr<node_memory>>;
+
+/// Collective over `comm`: the number of one that all processes have let go of and that has these `bytes`, or else of an empty
+/// place, and all that they have let go of are freed. Throws gspmd::error, alike on all, unless they ask for the same size.
+inline std::size_t free_memory(node_memories& memories, MPI_Comm comm, std::size_t bytes) {
+  const auto asked = static_cast<std::int64_t>(bytes);
+  std::vector<std::int64_t> least{asked, -asked};
+  for (const auto& memory : memories) least.push_back(memory.use_count() > 1 ? 0 : 1);
+  check_mpi(MPI_Allreduce(MPI_IN_PLACE, least.data(), static_cast<int>(least.size()), MPI_INT64_T, MPI_MIN, comm),
+            "MPI_Allreduce", -1);
+  if (least[0] != -least[1])
+    throw error("some rank asks for " + std::to_string(least[0]) + " bytes of shared memory and some other for " +
+                std::to_string(-least[1]) + "; all ranks must run the same step");
+  const auto is_free = [&](std::size_t i) { return least[i + 2] != 0; };
+  for (std::size_t i = 0; i < memories.size(); ++i)
+    if (is_free(i) && memories[i] && memories[i]->bytes() == bytes) return i;
+  auto place = memories.size();
+  for (auto i = memories.size(); i-- > 0;)
+    if (is_free(i)) {
+      memories[i].reset();
+      place = i;
+    }
+  if (place == memories.size()) memories.emplace_back();
+  return place;
+}
+
+/// A place in one of several node_memory, as a number that means the same in all processes; 0: in none of them.
+using node_address = std::uint64_t;
+inline constexpr int node_offset_bits = 48;
+
+inline node_address address_of(const node_memories& memories, const void* p) {
+  for (std::size_t i = 0; i < memories.size(); ++i)
+    if (memories[i] && memories[i]->holds(p))
+      return (static_cast<node_address>(i) + 1) << node_offset_bits |
+             static_cast<node_address>(static_cast<const std::byte*>(p) - memories[i]->mine());
+  return 0;
+}
+
+/// Where this process finds what `rank` calls `address`; null where it cannot.
+inline std::byte* find(const node_memories& memories, int rank, node_address address) {
+  if (address == 0) return nullptr;
+  std::byte* const base = memories[static_cast<std::size_t>(address >> node_offset_bits) - 1]->of(rank);
+  return base == nullptr ? nullptr : base + (address & ((node_address{1} << node_offset_bits) - 1));
+}
+
+}  // namespace gspmd::detail

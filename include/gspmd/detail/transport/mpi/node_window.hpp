@@ -1,0 +1,245 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include "gspmd/detail/transport/mpi/call.hpp"
+
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+#include <new>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "gspmd/detail/ir/types.hpp"
+#include "gspmd/detail/transport/box.hpp"
+#include "gspmd/detail/transport/combine.hpp"
+#include "gspmd/detail/transport/meeting.hpp"
+#include "gspmd/detail/transport/meeting_subject.hpp"
+#include "gspmd/detail/transport/mpi/node_memory.hpp"
+#include "gspmd/detail/transport/shared_memory.hpp"
+#include "gspmd/error.hpp"
+
+namespace gspmd::detail {
+
+/// Memory that the processes of a group on one node share: where they meet, and reductions through it.
+///
+/// A buffer goes through in pieces. For each, a member
+///  1. copies what its peers will need into its own segment, and meets them;
+///  2. reduces its part of the piece, reading its own input and the peers' segments, into its output;
+///  3. all_reduce only: leaves that part in its segment too, meets them again and copies their parts.
+/// Pieces alternate between two halves of the segment: who writes to a half again has met the others after they read it.
+class node_window {
+ public:
+  /// Collective over `group`, whose members, of these ranks, share a node; this one is number `self`. Where the system lets them
+  /// share no memory, failure() says why, on all alike, and nothing else may be called.
+  node_window(MPI_Comm group, const std::vector<int>& ranks, std::int64_t self)
+      : group_(group),
+        ranks_(ranks),
+        memory_(group, static_cast<int>(self), std::vector<int>(ranks.size(), 0), segment_bytes),
+        n_(static_cast<std::int64_t>(ranks.size())),
+        self_(self) {
+    if (failure() != 0) return;
+    new (base(self_)) meeting_place;
+    check_mpi(MPI_Barrier(group_), "MPI_Barrier", ranks_[static_cast<std::size_t>(self_)]);
+  }
+  node_window(const node_window&) = delete;
+  node_window& operator=(const node_window&) = delete;
+  [[nodiscard]] int failure() const { return memory_.failure(); }
+  [[nodiscard]] static constexpr std::size_t bytes() { return segment_bytes; }
+
+  /// Tells the members that this one comes to no other meeting. Those that wait for it throw.
+  void leave() { place(self_).is_left.store(true, std::memory_order_release); }
+
+  /// Small enough for an all_reduce by a single meeting, where each member reduces all of it.
+  [[nodiscard]] bool is_small(std::int64_t bytes) const { return bytes * n_ <= 4096; }
+
+  /// The meetings that follow are for this; what it points at is there until they are over.
+  void begin(const meeting_subject& subject) { subject_ = subject; }
+
+  /// Meets the members; each may then read the others' notes.
+  template <class Note>
+  unsigned meet_with(const Note& note) {
+    static_assert(sizeof(Note) <= 32);
+    std::memcpy(slot(self_).next_lane().mail, &note, sizeof note);
+    return meet();
+  }
+  template <class Note>
+  [[nodiscard]] Note note_of(std::int64_t j, unsigned parity) const {
+    Note note;
+    std::memcpy(&note, slot(j).lanes[parity].mail, sizeof note);
+    return note;
+  }
+  unsigned meet() {
+    return arrive_and_wait(
+        n_, self_, subject_.number, [this](std::int64_t j) -> meeting_slot& { return slot(j); },
+        [this](std::int64_t j, auto is_here) { idle(j, is_here); }, [this](std::int64_t j, unsigned) { throw_differs(j); });
+  }
+
+  /// Shows `in`, at most half_bytes, to the members; returns where to find theirs until the next but one collective.
+  template <class T>
+  auto share(const T* in, std::int64_t elems) {
+    return show<T>([&](T* memory) { copy_row(memory, in, elems); });
+  }
+  /// The same with what `fill(memory)` writes, at most half_bytes.
+  template <class T, class Fill>
+  auto show(Fill fill) {
+    const int half = next_half();
+    fill(input_of<T>(self_, half));
+    meet();
+    return [this, half](std::int64_t j) { return static_cast<const T*>(input_of<T>(j, half)); };
+  }
+
+  /// `out` may be `in`.
+  template <class T>
+  void all_reduce(monoid kind, std::int64_t elems, const T* in, T* out) {
+    with_monoid<T>(kind, [&](auto op, auto element) {
+      using E = decltype(element);
+      all_reduce_as<decltype(op), E>(elems, reinterpret_cast<const E*>(in), reinterpret_cast<E*>(out));
+    });
+  }
+
+  /// The result of member j is the reduction of the elements [offsets[j], offsets[j + 1]) of all `in`.
+  template <class T>
+  void reduce_scatter(monoid kind, const std::int64_t* offsets, const T* in, T* out) {
+    with_monoid<T>(kind, [&](auto op, auto element) {
+      using E = decltype(element);
+      reduce_scatter_as<decltype(op), E>(offsets, reinterpret_cast<const E*>(in), reinterpret_cast<E*>(out));
+    });
+  }
+
+  static constexpr std::int64_t half_bytes = std::int64_t{256} << 10;  // two halves and the sources fit a second-level cache
+
+ private:
+  static constexpr std::int64_t page_bytes = 4096;
+  static constexpr auto segment_bytes = static_cast<std::size_t>(page_bytes + 4 * half_bytes);
+
+  /// What a segment begins with.
+  struct meeting_place {
+    meeting_slot slot;
+    std::atomic<bool> is_left{false};
+    std::atomic<std::uint64_t> told{0};  // the number of the meeting at which `subject` is what its owner came for
+    char subject[1024] = {};
+  };
+  static_assert(sizeof(meeting_place) <= page_bytes);
+
+  [[noreturn, gnu::noinline, gnu::cold]] void throw_left(std::int64_t j) const {
+    throw error("waits in a collective for rank " + std::to_string(ranks_[static_cast<std::size_t>(j)]) +
+                    ", whose communicator is gone; all ranks of a group must call the same collectives",
+                ranks_[static_cast<std::size_t>(self_)]);
+  }
+
+  template <class IsHere>
+  void idle(std::int64_t j, IsHere is_here) {
+    std::this_thread::yield();
+    const bool is_left = place(j).is_left.load(std::memory_order_acquire);  // after it arrived for the last time
+    if (is_here()) return;  // MPI yields too, when there are more processes than cores
+    if (is_left) throw_left(j);
+    // a peer may be waiting in MPI for something that this process has to move on
+    int flag = 0;
+    MPI_Iprobe(MPI_ANY_SOURCE, MPI_ANY_TAG, group_, &flag, MPI_STATUS_IGNORE);
+  }
+
+  /// Member j came to the same meeting for something else, and finds out too: each tells what it came for.
+  [[noreturn, gnu::noinline, gnu::cold]] void throw_differs(std::int64_t j) {
+    auto& mine = place(self_);
+    const auto meeting = mine.slot.meetings;
+    const auto text = subject_.text();
+    mine.subject[text.copy(mine.subject, sizeof mine.subject - 1)] = '\0';
+    mine.told.store(meeting, std::memory_order_release);
+    const auto has_told = [&] { return place(j).told.load(std::memory_order_acquire) == meeting; };
+    while (!has_told()) idle(j, has_told);
+    const auto rank = [this](std::int64_t member) { return ranks_[static_cast<std::size_t>(member)]; };
+    throw error(different_collectives(rank(self_), text, rank(j), place(j).subject), rank(self_));
+  }
+
+  meeting_place& place(std::int64_t j) const { return *std::launder(reinterpret_cast<meeting_place*>(base(j))); }
+  meeting_slot& slot(std::int64_t j) const { return place(j).slot; }
+  std::byte* base(std::int64_t j) const { return memory_.of(static_cast<int>(j)); }
+  template <class E>
+  E* input_of(std::int64_t j, int half) const {
+    return reinterpret_cast<E*>(base(j) + page_bytes + half * half_bytes);
+  }
+  template <class E>
+  E* result_of(std::int64_t j, int half) const {
+    return reinterpret_cast<E*>(base(j) + page_bytes + (2 + half) * half_bytes);
+  }
+
+  template <class Monoid, class E>
+  void all_reduce_as(std::int64_t elems, const E* in, E* out) {
+    constexpr auto width = static_cast<std::int64_t>(sizeof(E));
+    if (elems * width <= static_cast<std::int64_t>(mail_bytes)) {
+      std::memcpy(slot(self_).next_lane().mail, in, static_cast<std::size_t>(elems * width));
+      const auto parity = meet();
+      reduce_row<Monoid, E>(
+          out, n_, [&](std::int64_t j) { return reinterpret_cast<const E*>(slot(j).lanes[parity].mail); }, elems, false);
+      return;
+    }
+    if (is_small(elems * width)) {
+      const auto input = share(in, elems);
+      return reduce_row<Monoid, E>(out, n_, input, elems, false);
+    }
+    for (std::int64_t begin = 0; begin < elems; begin += half_bytes / width) {
+      const auto count = elems - begin < half_bytes / width ? elems - begin : half_bytes / width;
+      const int half = next_half();
+      const auto mine = chunk_of(count, width, n_, self_);
+      E* const shared = input_of<E>(self_, half);
+      copy_row(shared, in + begin, mine.begin);
+      copy_row(shared + mine.end, in + begin + mine.end, count - mine.end);
+      meet();
+      if (mine.begin < mine.end) {
+        E* const result = result_of<E>(self_, half);
+        reduce_row<Monoid, E>(
+            result, n_, [&](std::int64_t j) { return (j == self_ ? in + begin : input_of<const E>(j, half)) + mine.begin; },
+            mine.end - mine.begin, false);
+        copy_row(out + begin + mine.begin, result, mine.end - mine.begin);
+      }
+      meet();
+      for (std::int64_t k = 1; k < n_; ++k) {
+        const auto j = (self_ + k) % n_;
+        const auto theirs = chunk_of(count, width, n_, j);
+        copy_row(out + begin + theirs.begin, result_of<const E>(j, half), theirs.end - theirs.begin);
+      }
+    }
+  }
+
+  template <class Monoid, class E>
+  void reduce_scatter_as(const std::int64_t* offsets, const E* in, E* out) {
+    const auto step = half_bytes / static_cast<std::int64_t>(sizeof(E)) / n_;
+    std::int64_t longest = 0;
+    for (std::int64_t j = 0; j < n_; ++j) longest = longest > offsets[j + 1] - offsets[j] ? longest : offsets[j + 1] - offsets[j];
+    const auto part_of = [&](std::int64_t j, std::int64_t begin) {  // of the block of member j, in this piece
+      const auto block = offsets[j + 1] - offsets[j];
+      const auto rest = block > begin ? block - begin : 0;
+      return rest < step ? rest : step;
+    };
+    for (std::int64_t begin = 0; begin < longest; begin += step) {
+      const int half = next_half();
+      for (std::int64_t j = 0; j < n_; ++j)
+        if (j != self_) copy_row(input_of<E>(self_, half) + j * step, in + offsets[j] + begin, part_of(j, begin));
+      meet();
+      const auto count = part_of(self_, begin);
+      if (count == 0) continue;
+      reduce_row<Monoid, E>(
+          out + begin, n_,
+          [&](std::int64_t j) { return j == self_ ? in + offsets[self_] + begin : input_of<const E>(j, half) + self_ * step; },
+          count, false);
+    }
+  }
+
+  int next_half() {
+    half_ = 1 - half_;
+    return half_;
+  }
+
+  MPI_Comm group_;
+  std::vector<int> ranks_;
+  node_memory memory_;
+  std::int64_t n_;
+  std::int64_t self_;
+  int half_ = 0;
+  meeting_subject subject_;
+};
+
+}  // namespace gspmd::detail

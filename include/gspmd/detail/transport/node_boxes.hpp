@@ -1,0 +1,134 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "gspmd/detail/ir/collective.hpp"
+#include "gspmd/detail/ir/layout.hpp"
+#include "gspmd/detail/kernels/lanes.hpp"
+#include "gspmd/detail/transport/box.hpp"
+
+/// Movements of boxes with gaps, through memory that a node shares: who holds a box packs it there, and who needs it copies it
+/// from there to its place. As a message it would be packed, copied by MPI, and unpacked. Not for gathers: whole shards are not
+/// packed, so they would be copied once more.
+namespace gspmd::detail {
+
+/// How boxes go through in pieces. All members cut all boxes at the same indices, counted from where a box begins, so that nobody
+/// need know how many pieces the others have: along the dims before `dim` a piece has one index, along `dim` up to `block`, and
+/// behind it all of them.
+struct box_cut {
+  /// No box has larger extents than `largest`, which are not 0. A piece has up to `most` elements, at least 1.
+  box_cut(const buffer_layout& largest, std::int64_t most) {
+    auto behind = largest.elems();
+    for (int d = 0; d < largest.held.rank; ++d) extents[d] = largest.local[d];
+    if (largest.held.rank == 0) return;
+    while (true) {
+      behind /= extents[dim];
+      if (behind <= most) break;
+      pieces *= extents[dim++];
+    }
+    const auto longest = most / behind;
+    blocks = (extents[dim] + longest - 1) / longest;
+    block = (extents[dim] + blocks - 1) / blocks;
+    pieces *= blocks;
+  }
+
+  /// Piece `k` of a box; empty where this box is too small to have it.
+  [[nodiscard]] held_ranges piece(held_ranges box, std::int64_t k) const {
+    const auto keep = [&](int d, std::int64_t first, std::int64_t n) {
+      const auto begin = box.begin[d] + first;
+      box.end[d] = begin + n < box.end[d] ? begin + n : box.end[d];
+      box.begin[d] = begin;
+    };
+    if (box.rank == 0) return box;
+    keep(dim, k % blocks * block, block);
+    k /= blocks;
+    for (int d = dim - 1; d >= 0; --d) {
+      keep(d, k % extents[d], 1);
+      k /= extents[d];
+    }
+    return box;
+  }
+
+  std::int64_t extents[max_rank];
+  int dim = 0;
+  std::int64_t block = 1;
+  std::int64_t blocks = 1;
+  std::int64_t pieces = 1;
+};
+
+/// Boxes without the room that a held_ranges has for other ranks.
+class range_list {
+ public:
+  void add(const held_ranges& box) {
+    rank_ = box.rank;
+    for (int d = 0; d < box.rank; ++d) ends_.insert(ends_.end(), {box.begin[d], box.end[d]});
+  }
+  [[nodiscard]] held_ranges operator[](std::int64_t i) const {
+    held_ranges box;
+    box.rank = rank_;
+    const auto* end = ends_.data() + i * 2 * rank_;
+    for (int d = 0; d < rank_; ++d) {
+      box.begin[d] = *end++;
+      box.end[d] = *end++;
+    }
+    return box;
+  }
+
+ private:
+  int rank_ = 0;
+  std::vector<std::int64_t> ends_;
+};
+
+/// The boxes that one member shows to the others and takes from them, in a movement without a map.
+struct node_boxes {
+  std::int64_t n, self;
+  buffer_layout source, target;
+  buffer_layout largest;  // as large as any box
+  range_list shown, taken;
+
+  node_boxes(const mesh_shape& mesh, const movement& m, const coordinates& me)
+      : n(mesh.size_of(m.axes)),
+        self(group_index(mesh, m.axes, me)),
+        source(layout_of(mesh, m.from_global, m.from, me)),
+        target(layout_of(mesh, m.to_global, m.to, me)),
+        largest(source) {
+    for (int d = 0; d < m.to_global.count; ++d)
+      if (target.local[d] < source.local[d]) largest.local[d] = target.local[d];
+    for (std::int64_t j = 0; j < n; ++j) {
+      const auto peer = group_member(mesh, m.axes, me, j);
+      shown.add(intersect(source.held, ranges_of(mesh, m.to_global, m.to, peer)));
+      taken.add(intersect(ranges_of(mesh, m.from_global, m.from, peer), target.held));
+    }
+  }
+};
+
+/// Carries out such a movement. show(fill) calls fill(memory), which writes up to `room` elements, at least a cache line for each
+/// other member, to memory that all members see; meets them; and returns a function from a member to its memory, which holds
+/// until the next but one call. All members call it equally often.
+template <class T, class Show>
+void move_through_node(const node_boxes& b, std::int64_t room, const T* in, T* out, Show show) {
+  constexpr auto line = static_cast<std::int64_t>(cache_line_bytes / sizeof(T));
+  const auto most = room / (b.n - 1) / line * line;
+  const box_cut cut(b.largest, most);
+  const auto place_of = [&](std::int64_t owner, std::int64_t reader) { return ((reader - owner + b.n) % b.n - 1) * most; };
+  if (const auto stays = intersect(b.source.held, b.target.held); stays.any())
+    copy_box(out, in, place(stays, b.source, b.target));
+  for (std::int64_t k = 0; k < cut.pieces; ++k) {
+    const auto memory_of = show([&](T* memory) {
+      for (std::int64_t i = 1; i < b.n; ++i) {
+        const auto j = (b.self + i) % b.n;
+        const auto piece = cut.piece(b.shown[j], k);
+        if (piece.any()) copy_box(memory + place_of(b.self, j), in, place(piece, b.source, packed(piece)));
+      }
+    });
+    for (std::int64_t i = 1; i < b.n; ++i) {
+      const auto j = (b.self + i) % b.n;  // not all from the same one at once
+      const auto piece = cut.piece(b.taken[j], k);
+      if (piece.any()) copy_box(out, memory_of(j) + place_of(j, b.self), place(piece, packed(piece), b.target));
+    }
+  }
+}
+
+}  // namespace gspmd::detail

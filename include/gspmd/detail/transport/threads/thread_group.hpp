@@ -1,0 +1,86 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <atomic>
+#include <cstddef>
+#include <exception>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include "gspmd/detail/transport/meeting.hpp"
+#include "gspmd/error.hpp"
+
+namespace gspmd::detail {
+
+/// Threads that meet (meeting.hpp).
+struct thread_group {
+  explicit thread_group(std::vector<int> members) : devices(std::move(members)), slots(new meeting_slot[devices.size()]) {}
+  std::vector<int> devices;
+  std::unique_ptr<meeting_slot[]> slots;
+};
+
+/// Thrown on the devices that had to stop because another one failed. launch() reports the other one's error.
+class stopped_by_peer : public error {
+ public:
+  explicit stopped_by_peer(int rank) : error("stopped because another rank failed", rank) {}
+};
+
+/// What the threads of one launch share.
+///
+/// When one of them fails the others stop at their next meeting, or at the one they are waiting in. Their buffers vanish
+/// when they unwind, and a third thread may be reading them: so who stops waits until all threads have stopped, ended or
+/// failed, and leaves only then.
+class thread_session {
+ public:
+  explicit thread_session(int count) : ended_(new std::atomic<bool>[static_cast<std::size_t>(count)]), count_(count) {
+    for (int i = 0; i < count; ++i) ended_[static_cast<std::size_t>(i)].store(false, std::memory_order_relaxed);
+  }
+
+  [[nodiscard]] int count() const { return count_; }
+  [[nodiscard]] bool has_failed() const { return failed_.load(std::memory_order_acquire); }
+  [[nodiscard]] bool has_ended(int rank) const { return ended_[static_cast<std::size_t>(rank)].load(std::memory_order_acquire); }
+
+  /// The group of these members, the same for all that ask.
+  thread_group& group_of(const std::vector<int>& members) {
+    const std::lock_guard lock(mutex_);
+    auto& group = groups_[members];
+    if (!group) group = std::make_unique<thread_group>(members);
+    return *group;
+  }
+
+  /// Keeps the first failure.
+  void fail(std::exception_ptr failure) {
+    {
+      const std::lock_guard lock(mutex_);
+      if (!failure_) failure_ = std::move(failure);
+    }
+    failed_.store(true, std::memory_order_release);
+  }
+  void rethrow_failure() const {
+    if (failure_) std::rethrow_exception(failure_);
+  }
+
+  /// The thread of `rank` takes part in nothing any more.
+  void end(int rank) { ended_[static_cast<std::size_t>(rank)].store(true, std::memory_order_release); }
+
+  /// One more thread reads no peer's buffer any more; `threads` for those that never ran.
+  void stop(int threads = 1) { stopped_.fetch_add(threads, std::memory_order_acq_rel); }
+  void wait_until_all_stopped() const {
+    while (stopped_.load(std::memory_order_acquire) < count_) std::this_thread::yield();
+  }
+
+ private:
+  std::unique_ptr<std::atomic<bool>[]> ended_;
+  std::map<std::vector<int>, std::unique_ptr<thread_group>> groups_;
+  std::mutex mutex_;
+  std::exception_ptr failure_;
+  std::atomic<bool> failed_{false};
+  std::atomic<int> stopped_{0};
+  int count_;
+};
+
+}  // namespace gspmd::detail
