@@ -6,12 +6,20 @@
 #include <vector>
 
 #include "gspmd/detail/passes/complete/complete.hpp"
-#include "gspmd/detail/passes/emit/partition.hpp"
+#include "gspmd/detail/passes/complete/narrow.hpp"
+#include "gspmd/detail/passes/emit/emit.hpp"
 #include "support/layouts.hpp"
 
 namespace layouts {
 
 using gspmd::dtype;
+
+/// The program that every device runs, all_reduces not yet joined.
+inline local_program emitted(const graph& g, const mesh_shape& mesh, const std::vector<sharding>& completed) {
+  const auto uses = uses_of(g);
+  const auto table = choose_program(g, mesh, uses, narrowed(g, mesh, uses, completed));
+  return emitter(g, mesh, table).run(uses);
+}
 
 /// A program under construction, in f32, on a mesh whose axes are x, y, z.
 struct graph_builder {
@@ -49,14 +57,7 @@ struct graph_builder {
     c.run();
     return c.shardings;
   }
-  [[nodiscard]] local_program partition() const {
-    const auto completed = complete();
-    partitioner p(g, mesh, completed);
-    p.begin();
-    p.emit_nodes();
-    p.end();
-    return p.program;
-  }
+  [[nodiscard]] local_program partition() const { return emitted(g, mesh, complete()); }
 
  private:
   static inline_vec<std::int8_t, max_rank> list(const std::vector<int>& dims) {

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "gspmd/detail/ir/layout.hpp"
+#include "gspmd/detail/passes/choose/reshard.hpp"
 
 /// All meshes and all shardings, and a sharding written as the paper writes it.
 namespace layouts {
@@ -95,6 +96,12 @@ inline std::string text_of(const sharding& s, int rank) {
   t += '}';
   if (s.partial != 0) t += " partial " + std::to_string(s.partial);
   return t;
+}
+
+/// What one device sends on the way that the planner takes.
+inline std::int64_t reshard_bytes(const mesh_shape& mesh, const extents& global, const sharding& from, const sharding& to,
+                                  std::int64_t bytes_per_elem) {
+  return price_of_reshard(mesh, global, from, to, bytes_per_elem).bytes;
 }
 
 }  // namespace layouts

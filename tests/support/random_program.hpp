@@ -110,9 +110,9 @@ struct random_options {
 /// runs, and has every device's output buffers checked:
 ///
 ///   random_program p(seed);
-///   completion c(p.g, p.mesh); c.run(); partitioner q(p.g, p.mesh, c.shardings); ... q.end();
-///   buffer = p.local_input(i, device, q.program.value(q.program.inputs[i]).layout);         for all devices and inputs
-///   message = p.check_output(k, device, q.program.value(q.program.outputs[k]).layout, buffer);   empty if right
+///   completion c(p.g, p.mesh); c.run(); local_program q = partition_graph(p.g, p.mesh, c.shardings);
+///   buffer = p.local_input(i, device, q.value(q.inputs[i]).layout);               for all devices and inputs
+///   message = p.check_output(k, device, q.value(q.outputs[k]).layout, buffer);    empty if right
 ///
 /// An input whose annotation is partial is given in parts: the devices along the partial axes (numbered by group_index) get
 /// different arrays, whose combination is the global array `inputs[i]`. Padding holds NaN, huge numbers or 0, or only 0: then

@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "gspmd/comm/simulated.hpp"
-#include "gspmd/detail/passes/choose/reduction_search.hpp"
+#include "gspmd/detail/passes/choose/reshard.hpp"
 #include "gspmd/detail/support/text.hpp"
 #include "support/collective_oracle.hpp"
 #include "support/graph_builder.hpp"
@@ -199,8 +199,8 @@ struct path {
   std::string wrong;
 };
 inline path path_of(const mesh_shape& mesh, const extents& global, const sharding& from, const sharding& to) {
-  int may_look_at = reduction_search::most_looked_at;
-  path p{cheapest_path(mesh, global, from, to, may_look_at), {}};
+  path p;
+  for_each_step(mesh, global, from, to, [&](const sharding&, const reshard_step& step) { p.steps.push_back(step); });
   if (p.steps.size() > 8) p.wrong = "more than 8 steps";
   if (!same_layout(p.steps.empty() ? from : p.steps.back().to, to)) p.wrong = "stops before the target";
   return p;

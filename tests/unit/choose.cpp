@@ -30,14 +30,10 @@ struct naive_enumeration {
   mesh_shape mesh;
   std::vector<std::int64_t> extent;                // of b, i, j, k
   std::vector<sharding> shardings;                 // of a tensor of rank 3
-  bool emitted = false;                            // costs are those of the paths that are emitted, not of those that are priced
   std::vector<std::vector<std::int64_t>> cost[3];  // by tensor, way, sharding
 
-  naive_enumeration(const std::vector<int>& sizes, std::vector<std::int64_t> extents_of_letters, bool by_emitted_paths = false)
-      : mesh(mesh_of(sizes)),
-        extent(std::move(extents_of_letters)),
-        shardings(all_shardings(mesh, 3)),
-        emitted(by_emitted_paths) {
+  naive_enumeration(const std::vector<int>& sizes, std::vector<std::int64_t> extents_of_letters)
+      : mesh(mesh_of(sizes)), extent(std::move(extents_of_letters)), shardings(all_shardings(mesh, 3)) {
     for (const auto& way : all_shardings(mesh, 4))  // a letter in the place of a dim
       for (int t = 0; t < 3; ++t) {
         sharding s;
@@ -57,16 +53,7 @@ struct naive_enumeration {
     return result;
   }
   [[nodiscard]] std::int64_t bytes(int t, const sharding& from, const sharding& to) const {
-    const auto global = shape_of(shape(t));
-    if (!emitted) return reshard_bytes(mesh, global, from, to, 4);
-    int may_look_at = reduction_search::most_looked_at;
-    std::int64_t sum = 0;
-    sharding at = from;
-    for (const auto& step : cheapest_path(mesh, global, from, to, may_look_at)) {
-      sum += step_bytes(mesh, global, at, step, 4);
-      at = step.to;
-    }
-    return sum;
+    return reshard_bytes(mesh, shape_of(shape(t)), from, to, 4);
   }
   [[nodiscard]] std::int64_t best(std::size_t left, std::size_t right, std::size_t out) const {
     auto least = std::numeric_limits<std::int64_t>::max();
@@ -143,11 +130,11 @@ TEST_CASE("no triple of shardings of a product sends more than the best of all w
     }
 }
 
-TEST_CASE("by what is emitted, no triple with uneven extents sends more than the best of all ways") {
+TEST_CASE("no triple with uneven extents sends more than the best of all ways") {
   const std::vector<std::int64_t> uneven[] = {{3, 5, 7, 9}, {5, 9, 11, 14}, {2, 3, 5, 7}, {9, 17, 33, 15}};
   for (const auto& sizes : {std::vector<int>{2, 2}, {4, 2}, {2, 2, 2}})
     for (const auto& extents_of_letters : uneven) {
-      const naive_enumeration all(sizes, extents_of_letters, true);
+      const naive_enumeration all(sizes, extents_of_letters);
       const auto count = all.shardings.size();
       const std::size_t stride = sizes.size() == 2 ? 3 : 197;  // of all triples; no factor of their number
       std::int64_t dearer = 0, cheaper = 0;

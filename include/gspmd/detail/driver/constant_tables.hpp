@@ -5,7 +5,6 @@
 #include <cstddef>
 
 #include "gspmd/detail/ir/plan.hpp"
-#include "gspmd/detail/passes/emit/partition_state.hpp"
 
 namespace gspmd::detail {
 
@@ -27,56 +26,16 @@ constexpr bool fits(const table_sizes& s, const table_sizes& room) {
 }
 
 /// A guess that holds for most programs: equal steps share what is large. One that does not costs a second evaluation.
-constexpr table_sizes guess_sizes(std::size_t nodes, const partition_sizes& local) {
+constexpr table_sizes guess_sizes(std::size_t nodes, std::size_t values, std::size_t ops, std::size_t movements) {
   table_sizes s;
   s.nodes = s.completed = nodes;
-  s.values = local.values + local.values / 4 + 8;
-  s.steps = s.inputs = s.outputs = local.ops + 8;
-  s.slots = 3 * local.ops + 16;
-  s.bounds = local.ops + 16;
-  s.kernels = sizes_of_tables<kernel_tables>::guess(local.ops, local.movements);
+  s.values = values + values / 4 + 8;
+  s.steps = s.inputs = s.outputs = ops + 8;
+  s.slots = 3 * ops + 16;
+  s.bounds = ops + 16;
+  s.kernels = sizes_of_tables<kernel_tables>::guess(ops, movements);
   return s;
 }
-
-struct graph_sizes {
-  std::size_t nodes = 0, inputs = 0, outputs = 0;
-};
-
-/// A graph as a constant, between two evaluations. What exceeds `Room` is left out, and `fits()` says so.
-template <graph_sizes Room>
-struct constant_graph {
-  graph_sizes sizes;
-  std::array<node, Room.nodes> nodes{};
-  std::array<int, Room.inputs> inputs{};
-  std::array<int, Room.outputs> outputs{};
-  const mesh_info* mesh = nullptr;
-  bool allow_replication = true;
-  bool has_regions = false;
-  bool failed = false;  // then it is empty
-
-  constexpr explicit constant_graph(const graph& g)
-      : mesh(g.mesh), allow_replication(g.allow_replication), has_regions(g.has_regions), failed(g.failed()) {
-    if (failed) return;
-    sizes = {g.nodes.size(), g.inputs.size(), g.outputs.size()};
-    if (!fits()) return;
-    for (std::size_t i = 0; i < sizes.nodes; ++i) nodes[i] = g.nodes[i];
-    for (std::size_t i = 0; i < sizes.inputs; ++i) inputs[i] = g.inputs[i];
-    for (std::size_t i = 0; i < sizes.outputs; ++i) outputs[i] = g.outputs[i];
-  }
-  [[nodiscard]] constexpr bool fits() const {
-    return sizes.nodes <= Room.nodes && sizes.inputs <= Room.inputs && sizes.outputs <= Room.outputs;
-  }
-  [[nodiscard]] constexpr graph thaw() const {
-    graph g;
-    g.mesh = mesh;
-    g.has_regions = has_regions;
-    g.allow_replication = allow_replication;
-    g.nodes.assign(nodes.data(), nodes.data() + sizes.nodes);
-    g.inputs.assign(inputs.data(), inputs.data() + sizes.inputs);
-    g.outputs.assign(outputs.data(), outputs.data() + sizes.outputs);
-    return g;
-  }
-};
 
 /// The tables of a plan as a constant: what a static program keeps of it. What exceeds `Sizes` is left out, and `fits()` says
 /// so: the first evaluation guesses.

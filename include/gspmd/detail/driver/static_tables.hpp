@@ -7,75 +7,76 @@
 
 #include "gspmd/detail/driver/constant_tables.hpp"
 #include "gspmd/detail/driver/trace_program.hpp"
+#include "gspmd/detail/support/frozen.hpp"
 #include "gspmd/detail/support/vec.hpp"
 
 namespace gspmd::detail {
 
-/// How much is partitioned in one evaluation. Clang stops after 1,048,576 steps, GCC after 33 million.
+/// How much is chosen in one evaluation. Clang stops after 1,048,576 steps, GCC after 33 million; a price may take thousands.
 #if defined(__clang__)
-inline constexpr int stretches_per_evaluation = 1;
+inline constexpr int nodes_per_evaluation = 64, prices_per_evaluation = 96;
 #else
-inline constexpr int stretches_per_evaluation = 16;
+inline constexpr int nodes_per_evaluation = 1024, prices_per_evaluation = 2048;
 #endif
 
-/// The local program after `Part` evaluations, if the guess of its size holds.
+/// What is chosen after `Part` evaluations.
 template <class Tables, std::size_t Part>
-struct partition_part {
-  static constexpr std::size_t nodes = Tables::traced.sizes.nodes;
-  static constexpr std::size_t most_nodes = Part * stretches_per_evaluation * partitioner::nodes_per_stretch;
-  static constexpr std::size_t last = most_nodes < nodes ? most_nodes : nodes;
+struct chosen_part {
+  static constexpr std::size_t nodes = Tables::node_count;
 
-  static constexpr partition_state make() {
-    partition_state state;
-    state.is_finished = true;
-    if constexpr (nodes > 0) {
-      const graph g = Tables::traced.thaw();
-      partitioner parts(g, Tables::mesh(), Tables::completed);
-      parts.begin();
-      if constexpr (Part > 1) parts.load(partition_part<Tables, Part - 1>::state().thaw());
-      parts.emit_nodes(stretches_per_evaluation);
-      if (parts.can_finish()) state.program = finish_partition(parts, g, Tables::mesh());
-      else state = parts.save();
+  struct make {
+    static constexpr choose_state run() {
+      const graph g = Tables::program();
+      choose_state state(g);
+      if constexpr (Part > 1) state = chosen_part<Tables, Part - 1>::state().thaw();
+      const value_uses uses = uses_of(g);
+      chooser(g, Tables::mesh(), uses, Tables::wishes, state).run(nodes_per_evaluation, prices_per_evaluation);
+      return state;
     }
-    return state;
-  }
-  template <partition_sizes Room>
-  static constexpr constant_partition_state<Room> make_with_room() {
-    const partition_state s = make();
-    return constant_partition_state<Room>(s);
-  }
-  static constexpr partition_sizes guess{2 * last + 16, 2 * last + 16, 5 * nodes + 2 * last + 64};
-  static constexpr constant_partition_state<guess> first = make_with_room<guess>();
-  static constexpr const auto& state() {
-    if constexpr (first.fits()) return first;
-    else return exact<first.sizes>;
-  }
-  static constexpr partition_sizes sizes() { return first.sizes; }
-
- private:
-  template <partition_sizes Room>
-  static constexpr constant_partition_state<Room> exact = make_with_room<Room>();
+    static constexpr list_sizes<choose_state> guess() {
+      const std::size_t most = Part * nodes_per_evaluation;
+      const std::size_t last = most < nodes ? most : nodes;
+      return {last, 2 * last + 8, 2 * last + 32, last + 32, 32, 2 * last + 32, nodes, nodes, nodes, 16, last + 16, last + 16, 16};
+    }
+  };
+  static constexpr const auto& state() { return frozen_result<make>::value(); }
 };
 
-/// The program that a callable is, run by the compiler.
-template <graph_sizes Room, auto Callable, class Mesh, class... Inputs>
-inline constexpr constant_graph<Room> callable_run_by_the_compiler = [] {
-  const graph g = trace_program<Callable, Mesh, Inputs...>();
-  return constant_graph<Room>(g);
-}();
+/// The program that a callable is, run by the compiler; empty if it is refused.
+struct traced_program {
+  graph program;
+  bool failed = false;
 
-/// The first run; it is enough for most programs. Where it is not constant, the compiler has reported the reason: a function that
-/// is not constexpr, a variable that is no constant, a recursion without an end.
+  template <class S, class F>
+  static constexpr auto lists(S& s, F f) {
+    return graph::lists(s.program, f);
+  }
+  template <class S, class F>
+  static constexpr auto rest(S& s, F f) {
+    return f(s.program.mesh, s.program.has_regions, s.program.allow_replication, s.failed);
+  }
+};
+template <auto Callable, class Mesh, class... Inputs>
+struct callable_run_by_the_compiler {
+  static constexpr traced_program run() {
+    graph g = trace_program<Callable, Mesh, Inputs...>();
+    if (g.failed()) return {{}, true};
+    return {std::move(g), false};
+  }
+  static constexpr list_sizes<traced_program> guess() { return {96, 32, 32}; }
+};
+
+/// Where the run is not constant, the compiler has reported the reason: a function that is not constexpr, a variable that is no
+/// constant, a recursion without an end.
 template <auto Callable, class Mesh, class... Inputs>
 struct first_trace {
-  static constexpr const auto& graph = callable_run_by_the_compiler<graph_sizes{96, 32, 32}, Callable, Mesh, Inputs...>;
-  static constexpr bool is_constant = requires { typename std::bool_constant<graph.failed>; };
+  using made = frozen_result<callable_run_by_the_compiler<Callable, Mesh, Inputs...>>;
+  static constexpr bool is_constant = requires { typename std::bool_constant<made::is_made()>; };
 };
-inline constexpr constant_graph<graph_sizes{}> not_traced = [] {
-  graph g;
-  g.fail({}, "compile", mistake::reported, "the callable");
-  return constant_graph<graph_sizes{}>(g);
-}();
+struct nothing_traced {
+  static constexpr traced_program run() { return {{}, true}; }
+  static constexpr list_sizes<traced_program> guess() { return {}; }
+};
 
 /// The tables of a compiled program. Compilers limit the steps of one evaluation (Clang: 1,048,576), so that each pass is an
 /// evaluation of its own, from constant to constant.
@@ -83,42 +84,55 @@ template <auto Callable, class Mesh, class... Inputs>
 struct static_tables {
   static constexpr const mesh_shape& mesh() { return Mesh::info.shape; }
   using first = first_trace<Callable, Mesh, Inputs...>;
+  static constexpr bool is_traced = first::is_constant;
   static constexpr const auto& frozen_graph() {
-    if constexpr (!first::is_constant) return not_traced;
-    else if constexpr (first::graph.fits()) return first::graph;
-    else return callable_run_by_the_compiler<first::graph.sizes, Callable, Mesh, Inputs...>;
+    if constexpr (!first::is_constant) return frozen_result<nothing_traced>::value();
+    else return first::made::value();
   }
   static constexpr const auto& traced = frozen_graph();
-  static constexpr bool is_traced = !std::is_same_v<decltype(traced), decltype((not_traced))>;
+  static constexpr bool failed = std::get<3>(traced.rest);
+  static constexpr std::size_t node_count = traced.sizes.of[0];
+  static constexpr graph program() { return traced.thaw().program; }
 
-  static constexpr std::array<sharding, traced.sizes.nodes> completed = [] {
-    std::array<sharding, traced.sizes.nodes> result{};
-    if (!traced.failed) {
-      const graph g = traced.thaw();
-      const auto list = complete_graph(g, Mesh::info.shape);
+  static constexpr std::array<sharding, node_count> completed = [] {
+    std::array<sharding, node_count> result{};
+    if (!failed) {
+      const auto list = complete_graph(program(), mesh());
       for (std::size_t i = 0; i < result.size(); ++i) result[i] = list[i];
     }
+    return result;
+  }();
+  static constexpr std::array<sharding, node_count> wishes = [] {
+    std::array<sharding, node_count> result{};
+    const graph g = program();
+    const auto list = narrowed(g, mesh(), uses_of(g), completed);
+    for (std::size_t i = 0; i < result.size(); ++i) result[i] = list[i];
     return result;
   }();
 
   template <std::size_t Part>
   static auto find_last_part() {
-    using part = partition_part<static_tables, Part>;
-    if constexpr (requires { typename std::bool_constant<part::state().is_finished>; }) {
-      if constexpr (!part::state().is_finished) return find_last_part<Part + 1>();
-      else return std::type_identity<part>{};
-    } else {
-      return std::type_identity<part>{};  // no constant, as the compiler has reported
-    }
+    using part = chosen_part<static_tables, Part>;
+    if constexpr (std::get<1>(part::state().rest)) return std::type_identity<part>{};
+    else return find_last_part<Part + 1>();
   }
-  using partitioned = typename decltype(find_last_part<1>())::type;
+  using chosen = typename decltype(find_last_part<1>())::type;
+  struct emit {
+    static constexpr local_program run() {
+      const graph g = program();
+      return emit_program(g, mesh(), uses_of(g), chosen::state().thaw().table);
+    }
+    static constexpr list_sizes<local_program> guess() {
+      const std::size_t values = chosen::state().sizes.of[5];
+      return {values, values + 16, 32, 32, node_count};
+    }
+  };
+  static constexpr const auto& emitted() { return frozen_result<emit>::value(); }
 
-  static constexpr std::array<planned_node, traced.sizes.nodes> nodes = [] {
-    std::array<planned_node, traced.sizes.nodes> result{};
-    if (!traced.failed) {
-      const graph g = traced.thaw();
-      const partition_state local = partitioned::state().thaw();
-      const auto list = list_nodes(g, Mesh::info.shape, local.program);
+  static constexpr std::array<planned_node, node_count> nodes = [] {
+    std::array<planned_node, node_count> result{};
+    if (!failed) {
+      const auto list = list_nodes(program(), mesh(), emitted().thaw());
       for (std::size_t i = 0; i < result.size(); ++i) result[i] = list[i];
     }
     return result;
@@ -129,15 +143,14 @@ struct static_tables {
       refused.error << "the callable";
       refused.broken = mistake::reported;
       return refused;
-    } else if constexpr (traced.failed) {
+    } else if constexpr (failed) {
       const graph g = trace_program<Callable, Mesh, Inputs...>();
       plan refused;
       refused.error = g.error;
       refused.broken = g.broken;
       return refused;
     } else {
-      const graph g = traced.thaw();
-      return schedule_program(g, Mesh::info.shape, partitioned::state().thaw().program, base);
+      return schedule_program(program(), mesh(), emitted().thaw(), base);
     }
   }
   struct facts {
@@ -158,14 +171,18 @@ struct static_tables {
     const plan p = make(base);
     if (p.error.empty()) {
       scheduled<Room> result{{sizes_of(p), true, mistake::other}, constant_tables<Room>(p)};
-      result.about.sizes.nodes = result.about.sizes.completed = traced.sizes.nodes;
+      result.about.sizes.nodes = result.about.sizes.completed = node_count;
       for (std::size_t i = 0; i < base.size() && i < Room.values; ++i) result.base[i] = base[i];
       return result;
     }
     const plan q = stand_in_plan<Mesh, leaf_count<typename checked_program<Callable, Inputs...>::result>(), Inputs...>();
     return {{sizes_of(q), false, p.broken}, constant_tables<Room>(q)};
   }
-  static constexpr table_sizes guess = guess_sizes(traced.sizes.nodes, partitioned::sizes());
+  static constexpr table_sizes guess = [] {
+    std::size_t movements = 0;
+    for (const auto& op : std::get<1>(emitted().lists)) movements += op.movement >= 0 ? 1 : 0;
+    return guess_sizes(node_count, emitted().sizes.of[0], emitted().sizes.of[1], movements);
+  }();
   template <table_sizes Room>
   static constexpr scheduled<Room> scheduled_in = schedule<Room>();
   static constexpr facts measured = scheduled_in<guess>.about;
@@ -215,11 +232,8 @@ template <auto Callable, class Mesh, class... Inputs>
 struct planned_mesh {
   using tables = static_tables<Callable, Mesh, Inputs...>;
   static constexpr axis_cut cut = [] {
-    if constexpr (!tables::traced.failed)
-      if (may_cut_axes(tables::traced.nodes)) {
-        const graph g = tables::traced.thaw();
-        return find_cut(g, tables::completed);
-      }
+    if constexpr (!tables::failed)
+      if (may_cut_axes(std::get<0>(tables::traced.lists))) return find_cut(tables::program(), tables::completed);
     return axis_cut{};
   }();
   static auto find() {

@@ -254,18 +254,6 @@ constexpr std::int64_t kept(std::int64_t elems, const split_change& change, std:
   return elems / extent * (extent - lacking(change, global_extent));
 }
 
-/// How many elements of its box under `to` a device lacks at most that has its box under `from`.
-constexpr std::int64_t elems_lacked(const mesh_shape& mesh, const extents& global, const sharding& from, const sharding& to) {
-  const std::int64_t box_elems = local_elements(mesh, global, to);
-  if (box_elems == 0) return 0;
-  std::int64_t kept_elems = box_elems;
-  for_each_split_dim(mesh, from, to, [&](const split_change& change) {
-    if (kept_elems == 0 || change.keeps_tiles(mesh, from, to, global)) return;
-    kept_elems = kept(kept_elems, change, global.items[change.dim]);
-  });
-  return box_elems - kept_elems;
-}
-
 /// What a device receives at most: its box under `to` less what it held before. In the plain cases, with n devices in a
 /// group: (n-1) shards for all_gather, (n-1)/n of the shard for all_to_all, the shard for a permutation. Devices send as
 /// much, where next_step chose the movement.

@@ -76,6 +76,15 @@ class graph {
   text error;                       // the first mistake found; operators after it are not checked
   mistake broken = mistake::other;  // the rule it breaks
 
+  template <class S, class F>
+  static constexpr auto lists(S& s, F f) {
+    return f(s.nodes, s.inputs, s.outputs);
+  }
+  template <class S, class F>
+  static constexpr auto rest(S& s, F f) {
+    return f(s.mesh, s.has_regions, s.allow_replication, s.largest_bytes);
+  }
+
   [[nodiscard]] constexpr bool failed() const { return !error.empty(); }
 
   constexpr int add(node n) {

@@ -2,8 +2,8 @@
 #pragma once
 
 #include "gspmd/detail/passes/complete/complete.hpp"
-#include "gspmd/detail/passes/emit/join_all_reduces.hpp"
-#include "gspmd/detail/passes/emit/partition.hpp"
+#include "gspmd/detail/passes/complete/narrow.hpp"
+#include "gspmd/detail/passes/emit/emit.hpp"
 #include "gspmd/detail/passes/flops.hpp"
 #include "gspmd/detail/passes/lower/schedule.hpp"
 #include "gspmd/detail/passes/order/order_steps.hpp"
@@ -101,18 +101,10 @@ constexpr std::vector<sharding> complete_graph(const graph& g, const mesh_shape&
   return std::move(completed.shardings);
 }
 
-/// The local program, once all nodes are emitted.
-constexpr local_program finish_partition(partitioner& parts, const graph& g, const mesh_shape& mesh) {
-  parts.end();
-  all_reduce_joiner(g, mesh, parts.program).run();
-  return std::move(parts.program);
-}
-
 constexpr local_program partition_graph(const graph& g, const mesh_shape& mesh, std::span<const sharding> completed) {
-  partitioner parts(g, mesh, completed);
-  parts.begin();
-  parts.emit_nodes();
-  return finish_partition(parts, g, mesh);
+  const value_uses uses = uses_of(g);
+  const auto wishes = narrowed(g, mesh, uses, completed);
+  return emit_program(g, mesh, uses, choose_program(g, mesh, uses, wishes));
 }
 
 /// The lines of the program, with what each costs a device.

@@ -4,7 +4,7 @@
 #include "gspmd/detail/ir/collective.hpp"
 #include "gspmd/detail/ir/layout.hpp"
 
-/// The way from one sharding to another that sends the fewest bytes (GSPMD 4.5), among ties in the fewest messages.
+/// The way from one sharding to another that sends few bytes (GSPMD 4.5), among ties few messages.
 ///
 /// Without a reduction there is nothing to search. A movement brings every device exactly the elements it lacks, and over
 /// whatever detour a device gets at least these: one movement is a cheapest path, and nothing larger than source and target
@@ -14,7 +14,6 @@
 ///   partial over x, replicated over y, wanted everywhere   reduce_scatter over x into shards over x and y, then all_gather
 /// and what follows is one movement again. Ways of this form are compared by the closed forms of collective.hpp, which are
 /// exact for even shards and upper bounds otherwise; tests/unit/reshard.cpp compares the choice with an exhaustive search.
-/// Of shards with padding this is a way that reduction_search.hpp may beat.
 namespace gspmd::detail {
 
 /// One step on the way from one sharding to another.
@@ -62,6 +61,10 @@ struct path_cost {
   constexpr void add(std::int64_t sent) {
     elems += sent;
     messages += sent > 0 ? 1 : 0;
+  }
+  constexpr void add(const path_cost& rest) {
+    elems += rest.elems;
+    messages += rest.messages;
   }
   [[nodiscard]] constexpr bool is_less_than(const path_cost& other) const {
     return elems != other.elems ? elems < other.elems : messages < other.messages;
@@ -157,90 +160,137 @@ constexpr void spread(const mesh_shape& mesh, const extents& global, const shard
   }
 }
 
-/// The first step from `from`, partial over `pending`, to `to`, which is not.
-constexpr reshard_step first_reduction(const mesh_shape& mesh, const extents& global, const sharding& from, const sharding& to,
-                                       axis_mask pending) {
-  using kind = reshard_step::kind;
-  axis_mask idle = 0;  // over these, devices hold the same
-  for (int axis = 0; axis < mesh.axis_count(); ++axis)
-    if (mesh.sizes[axis] > 1) idle |= axis_bit(axis);
-  idle &= ~(from.split_axes() | from.partial);
-  const auto whole = [pending](sharding s) {
+constexpr reshard_step next_step(const mesh_shape& mesh, const extents& global, const sharding& from, const sharding& to);
+
+/// The ways from a sharding that is partial over some axes to one that is not, as far as they are compared: which first step they
+/// take, and what all of them send. Where every shard is even the plain way or one with helpers is a cheapest one; with padding the
+/// others stay within a tenth of it for all but small tensors (tests/unit/reshard_uneven.cpp counts them).
+class reduction_ways {
+ public:
+  constexpr reduction_ways(const mesh_shape& mesh, const extents& global, const sharding& to)
+      : mesh_(mesh), global_(global), to_(to) {}
+
+  /// The first step from `from`, partial over `pending`.
+  [[nodiscard]] constexpr reshard_step first_step(const sharding& from, axis_mask pending) const {
+    way best = plain(from, pending);
+    if (best.is_cheapest) return best.step;
+    const axis_mask idle = idle_under(from);
+    const bool is_even = try_scattered(from, best.ahead, (idle | pending) & ~best.ahead.split_axes(), pending, false, best);
+    if (is_even && best.is_even && padded_dims(mesh_, global_, to_) == 0) return best.step;
+    if ((pending & (pending - 1)) != 0 || !(best.ahead.splits == from.splits))
+      try_scattered(from, from, pending | idle, pending, true, best);
+    for (int axis = 0; axis < mesh_.axis_count(); ++axis)  // one after the other, the dim with less padding first
+      if ((pending & axis_bit(axis)) != 0 && mesh_.sizes[axis] > 1)
+        for (int dim = 0; dim < global_.count; ++dim) {
+          sharding fine = from;
+          fine.add_split(axis, dim);
+          if (lies_inside(mesh_, global_, from, fine)) try_step(from, fine, axis_bit(axis), pending, best);
+        }
+    for (int dim = 0; dim < global_.count; ++dim)
+      for (const axis_mask axes : {pending, pending | idle}) {
+        sharding fine = from;
+        for (int axis = 0; axis < mesh_.axis_count(); ++axis)
+          if ((axes & axis_bit(axis)) != 0 && mesh_.sizes[axis] > 1) fine.add_split(axis, dim);
+        if (lies_inside(mesh_, global_, from, fine)) try_step(from, fine, pending, pending, best);
+      }
+    sharding moved = from;
+    moved.splits.clear();
+    for (const auto& use : to_.splits)
+      if ((from.partial & axis_bit(use.axis)) == 0) moved.splits.push_back(use);
+    if (!(moved.splits == from.splits) && local_elements(mesh_, global_, moved) <= local_elements(mesh_, global_, from)) {
+      path_cost cost = plain(moved, pending).cost;
+      cost.add(cost_of_move(mesh_, global_, from, moved));
+      best.consider(cost, next_step(mesh_, global_, from, moved));
+    }
+    sharding sliced = continued(mesh_, global_, from, to_, idle);
+    for (const bool help : {false, true}) {
+      if (help) spread(mesh_, global_, from, to_, idle & ~sliced.split_axes(), true, sliced);
+      path_cost cost;
+      cost.add(sent(sliced, whole(sliced, pending), pending));
+      cost.add(cost_of_move(mesh_, global_, sliced, to_));
+      if (sliced.splits == from.splits) best.consider(cost, {reshard_step::kind::reduce, whole(sliced, pending), pending});
+      else best.consider(cost, {reshard_step::kind::slice, sliced, 0});
+    }
+    return best.step;
+  }
+
+ private:
+  struct way {
+    reshard_step step;
+    path_cost cost;
+    sharding ahead;            // `from` continued towards the target
+    bool is_cheapest = false;  // and nothing else need be looked at
+    bool is_even = false;
+
+    constexpr void consider(const path_cost& other, const reshard_step& first) {
+      if (!other.is_less_than(cost)) return;
+      cost = other;
+      step = first;
+    }
+  };
+
+  /// Over these, devices hold the same.
+  [[nodiscard]] constexpr axis_mask idle_under(const sharding& s) const {
+    axis_mask idle = 0;
+    for (int axis = 0; axis < mesh_.axis_count(); ++axis)
+      if (mesh_.sizes[axis] > 1) idle |= axis_bit(axis);
+    return idle & ~(s.split_axes() | s.partial);
+  }
+  static constexpr sharding whole(sharding s, axis_mask pending) {
     s.partial &= ~pending;
     return s;
-  };
-  const auto sent = [&](const sharding& a, const sharding& b, axis_mask axes) {
-    return bytes_sent(mesh, reduction{global, a, b, axes, from.kind}, 1);
-  };
+  }
+  [[nodiscard]] constexpr std::int64_t sent(const sharding& a, const sharding& b, axis_mask axes) const {
+    return bytes_sent(mesh_, reduction{global_, a, b, axes, a.kind}, 1);
+  }
 
-  // The plain way: into the splits of `to` by reduce_scatter, what remains by all_reduce.
-  const sharding ahead = continued(mesh, global, from, to, idle | pending);
-  const axis_mask added = ahead.split_axes() & ~from.split_axes();
-  const axis_mask scattered = added & pending;
-  const axis_mask left = pending & ~scattered;
-  reshard_step best{kind::reduce, ahead, scattered != 0 ? scattered : pending};
-  if (scattered == 0 && added != 0) best = {kind::slice, ahead, 0};
-  else best.to.partial &= ~best.axes;
-
-  const bool arrives = ahead.splits == to.splits;
-  const bool is_even = local_elements(mesh, global, ahead) * mesh.size_of(added) == local_elements(mesh, global, from);
-  const axis_mask helpers = arrives && mesh.size_of(pending) == 2 ? 0 : idle & ~added;
-  if (helpers == 0 && arrives && (scattered == 0 || (left == 0 && is_even))) return best;
-
-  path_cost least;
-  if (scattered != 0) least.add(sent(from, ahead, scattered));
-  if (left != 0) least.add(sent(ahead, whole(ahead), left));
-  least.add(cost_of_move(mesh, global, ahead, to));
-  const auto consider = [&](const path_cost& cost, const reshard_step& step) {
-    if (!cost.is_less_than(least)) return;
-    least = cost;
-    best = step;
-  };
-  // As much as possible by one reduce_scatter into `fine`, the rest by all_reduce; then one movement.
-  const auto consider_scattered = [&](sharding& fine, axis_mask first) {
-    if (first == 0) return;
-    fine.partial &= ~first;
+  /// Into the splits of the target by reduce_scatter, what remains by all_reduce, then one movement.
+  [[nodiscard]] constexpr way plain(const sharding& from, axis_mask pending) const {
+    using kind = reshard_step::kind;
+    const axis_mask idle = idle_under(from);
+    way w;
+    w.ahead = continued(mesh_, global_, from, to_, idle | pending);
+    const axis_mask added = w.ahead.split_axes() & ~from.split_axes();
+    const axis_mask scattered = added & pending;
+    const axis_mask left = pending & ~scattered;
+    w.step = {kind::reduce, w.ahead, scattered != 0 ? scattered : pending};
+    if (scattered == 0 && added != 0) w.step = {kind::slice, w.ahead, 0};
+    else w.step.to.partial &= ~w.step.axes;
+    const bool arrives = w.ahead.splits == to_.splits;
+    w.is_even = local_elements(mesh_, global_, w.ahead) * mesh_.size_of(added) == local_elements(mesh_, global_, from);
+    const axis_mask helpers = arrives && mesh_.size_of(pending) == 2 ? 0 : idle & ~added;
+    w.is_cheapest = helpers == 0 && arrives && (scattered == 0 || (left == 0 && w.is_even));
+    if (scattered != 0) w.cost.add(sent(from, w.ahead, scattered));
+    if (left != 0) w.cost.add(sent(w.ahead, whole(w.ahead, left), left));
+    w.cost.add(cost_of_move(mesh_, global_, w.ahead, to_));
+    return w;
+  }
+  /// `from` reduced into `fine` over `first`, then the plain way.
+  constexpr void try_step(const sharding& from, sharding fine, axis_mask first, axis_mask pending, way& best) const {
     path_cost cost;
     cost.add(sent(from, fine, first));
-    if (first != pending) cost.add(sent(fine, whole(fine), pending & ~first));
-    cost.add(cost_of_move(mesh, global, fine, to));
-    consider(cost, {kind::reduce, fine, first});
-  };
-  bool all_even = is_even;
-  const auto scatter = [&](const sharding& start, axis_mask axes, bool small_first) {
+    fine.partial &= ~first;
+    if (cost.elems >= best.cost.elems) return;
+    const axis_mask left = pending & ~first;
+    if (left != 0) cost.add(plain(fine, left).cost);
+    else cost.add(cost_of_move(mesh_, global_, fine, to_));
+    best.consider(cost, {reshard_step::kind::reduce, fine, first});
+  }
+  /// As much as possible by one reduce_scatter into `start` spread over `axes`. True if no shard has padding then.
+  constexpr bool try_scattered(const sharding& from, const sharding& start, axis_mask axes, axis_mask pending, bool small_first,
+                               way& best) const {
     sharding fine = start;
-    spread(mesh, global, from, to, axes, small_first, fine);
+    spread(mesh_, global_, from, to_, axes, small_first, fine);
     const axis_mask cut = fine.split_axes() & ~from.split_axes();
-    all_even = all_even && (axes & ~cut) == 0 &&
-               local_elements(mesh, global, fine) * mesh.size_of(cut) == local_elements(mesh, global, from);
-    consider_scattered(fine, cut & pending);
-  };
-  if ((left | helpers) != 0) scatter(ahead, left | helpers, false);
-  if (all_even) return best;
-  // Shards with padding: other dims, or no scattering at all, may send less.
-  if (added != 0 && (pending & (pending - 1)) != 0) scatter(from, pending | idle, true);
-  const auto wanted = local_elements(mesh, global, to);  // all of them into one dim:
-  for (int dim = 0; dim < global.count; ++dim) {
-    sharding fine = from;
-    for (int axis = 0; axis < mesh.axis_count(); ++axis)
-      if ((pending & axis_bit(axis)) != 0 && mesh.sizes[axis] > 1) fine.add_split(axis, dim);
-    const auto elems = local_elements(mesh, global, fine);
-    const auto moved = wanted > elems ? wanted - elems : 0;  // at least
-    if ((mesh.size_of(pending) - 1) * elems + moved >= least.elems || !lies_inside(mesh, global, from, fine)) continue;
-    consider_scattered(fine, fine.split_axes() & pending);
+    if ((cut & pending) != 0) try_step(from, fine, cut & pending, pending, best);
+    return (axes & ~cut) == 0 &&
+           local_elements(mesh_, global_, fine) * mesh_.size_of(cut) == local_elements(mesh_, global_, from);
   }
-  sharding sliced = continued(mesh, global, from, to, idle);
-  for (const bool help : {false, true}) {
-    if (help && helpers == 0) continue;
-    if (help) spread(mesh, global, from, to, idle & ~sliced.split_axes(), true, sliced);
-    path_cost cost;
-    cost.add(sent(sliced, whole(sliced), pending));
-    cost.add(cost_of_move(mesh, global, sliced, to));
-    if (sliced.splits == from.splits) consider(cost, {kind::reduce, whole(sliced), pending});
-    else consider(cost, {kind::slice, sliced, 0});
-  }
-  return best;
-}
+
+  const mesh_shape& mesh_;
+  const extents& global_;
+  const sharding& to_;
+};
 
 /// The axes of `to` that split nothing under `from` and cut a dim whose parts trade places. Devices that differ in them hold
 /// the same; unless each cuts its own share first, one of them sends what all of them need.
@@ -282,7 +332,7 @@ constexpr reshard_step next_step(const mesh_shape& mesh, const extents& global, 
   const sharding target = without_unit_splits(mesh, to);
   const axis_mask pending = from.partial & ~to.partial;
   if (mesh.size_of(pending) > 1) {
-    step = first_reduction(mesh, global, source, target, pending);
+    step = reduction_ways(mesh, global, target).first_step(source, pending);
   } else {
     step.axes = movement_axes(mesh, global, source, target);
     if (step.axes != 0) {
@@ -315,25 +365,30 @@ constexpr std::int64_t step_bytes(const mesh_shape& mesh, const extents& global,
   return 0;
 }
 
+/// Calls `visit(from, step)` for the steps from one sharding to another.
+template <class Visit>
+constexpr void for_each_step(const mesh_shape& mesh, const extents& global, sharding from, const sharding& to, Visit visit) {
+  for (;;) {
+    const auto step = next_step(mesh, global, from, to);
+    if (step.what == reshard_step::kind::none) return;
+    visit(from, step);
+    from = step.to;
+  }
+}
+
 /// What one device sends on the whole way from `from` to `to`, and in how many collectives.
 struct reshard_price {
   std::int64_t bytes = 0;
   int messages = 0;
 };
-constexpr reshard_price price_of_reshard(const mesh_shape& mesh, const extents& global, sharding from, const sharding& to,
+constexpr reshard_price price_of_reshard(const mesh_shape& mesh, const extents& global, const sharding& from, const sharding& to,
                                          std::int64_t bytes_per_elem) {
   reshard_price price;
-  for (;;) {
-    const auto step = next_step(mesh, global, from, to);
-    if (step.what == reshard_step::kind::none) return price;
-    price.bytes += step_bytes(mesh, global, from, step, bytes_per_elem);
+  for_each_step(mesh, global, from, to, [&](const sharding& at, const reshard_step& step) {
+    price.bytes += step_bytes(mesh, global, at, step, bytes_per_elem);
     if (step.what != reshard_step::kind::slice) ++price.messages;
-    from = step.to;
-  }
-}
-constexpr std::int64_t reshard_bytes(const mesh_shape& mesh, const extents& global, const sharding& from, const sharding& to,
-                                     std::int64_t bytes_per_elem) {
-  return price_of_reshard(mesh, global, from, to, bytes_per_elem).bytes;
+  });
+  return price;
 }
 
 }  // namespace gspmd::detail

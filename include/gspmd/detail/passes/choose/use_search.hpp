@@ -5,6 +5,7 @@
 
 #include "gspmd/detail/ir/opcode.hpp"
 #include "gspmd/detail/ir/rule.hpp"
+#include "gspmd/detail/passes/choose/cost.hpp"
 #include "gspmd/detail/support/saturating.hpp"
 
 namespace gspmd::detail {
@@ -56,11 +57,11 @@ class use_search {
       for (int d = 0; d < map.first.count; ++d) simple_ = simple_ && map.end(d) - map.begin(d) <= 1;
   }
 
-  /// Calls `visit(uses, memory, limit)` for proposals; it returns the bytes that they send, or something above `limit` if they send
-  /// more than that. `best` are the bytes of the best one known already, `memory` the bytes of all shards of the operator.
+  /// Calls `visit(uses, memory, limit)` for proposals; it returns what they cost, or something of more bytes than `limit` if they send
+  /// more than that. `best` is what the best one known already costs, `memory` the bytes of all shards of the operator.
   template <class Visit>
-  constexpr void run(std::int64_t best, Visit visit) {
-    best_ = best;
+  constexpr void run(const cost& best, Visit visit) {
+    best_ = best.limit();
     axis_mask wanted = 0;
     for (const auto& splits : asked_)
       for (const auto& use : splits) wanted |= axis_bit(use.axis);
@@ -219,8 +220,8 @@ class use_search {
     if (!simple_ && !(legal(uses_) == uses_)) return;
     std::int64_t memory = 0;
     for (int t = 0; t < tensors_.count; ++t) memory += shards_[t] * tensors_[t].elem_bytes;
-    const std::int64_t bytes = visit(uses_, memory, best_);
-    if (bytes < best_) best_ = bytes;
+    const auto limit = visit(uses_, memory, best_).limit();
+    if (limit < best_) best_ = limit;
   }
 
   /// Changes one axis at a time to what some tensor asks of it, or to nothing, as long as this helps: from what the tensors
@@ -246,7 +247,7 @@ class use_search {
         if (start < 0 || start == s)
           for (const auto& use : asked_[s]) chosen[use.axis] = use.dim;
       const auto begin = assemble(chosen);
-      std::int64_t here = visit(begin, memory_of(begin), no_limit);
+      cost here = visit(begin, memory_of(begin), no_limit);
       for (bool improved = true; improved;) {
         improved = false;
         for (int a = 0; a < count; ++a)
@@ -255,9 +256,9 @@ class use_search {
             auto trial = chosen;
             trial[a] = f;
             const auto uses = assemble(trial);
-            const std::int64_t bytes = visit(uses, memory_of(uses), no_limit);
-            if (bytes >= here) continue;
-            here = bytes;
+            const cost price = visit(uses, memory_of(uses), no_limit);
+            if (price.refused > here.refused || (price.refused == here.refused && price.bytes >= here.bytes)) continue;
+            here = price;
             chosen = trial;
             improved = true;
           }

@@ -2,7 +2,7 @@
 #pragma once
 
 #include "gspmd/detail/ops/einsum.hpp"
-#include "gspmd/detail/passes/choose/use_plans.hpp"
+#include "gspmd/detail/passes/choose/operator_use.hpp"
 
 namespace gspmd::detail {
 
@@ -20,31 +20,26 @@ namespace gspmd::detail {
 /// the result would hold different roundings of it, and what they decide by it would differ: so every axis of such a ring splits
 /// the result (or leaves it partial), and no value that counts as equal on several devices is such a sum.
 ///   ab,bc->ac   [a, b/x] and [b, c], result [a, c]: no ring; [a, b/x] and [b, c/x], result [a, c/x]: a ring
-class window_choice : public use_plans {
+class ring_choice {
  public:
-  using use_plans::use_plans;
-
- protected:
-  struct window {
+  struct ring_form {
     ring_window how;
     sharding form;           // of the operand that goes round
     std::int64_t bytes = 0;  // that one device sends for it
   };
 
-  [[nodiscard]] constexpr window window_of(const node& n, const use_plan& p) const {
-    window best;
-    if (!facts_of(n.op).may_go_round_ring(n) || n.forbid_reshard) return best;
+  constexpr ring_choice(const form_prices& known, const node& n, const operator_use& p) : known_(known), n_(n), p_(p) {}
+
+  [[nodiscard]] constexpr ring_form find() const {
+    ring_form best;
+    if (!facts_of(n_.op).may_go_round_ring(n_) || n_.forbid_reshard) return best;
     for (int k = 0; k < 2; ++k) {
-      if (!is_gathered(n, p, k)) continue;
-      if (best.how.operand >= 0) {
-        best.how.beyond_limit = true;  // the other one is gathered all the same
-        return best;
-      }
-      find_ring(n, p, k, best);
-      if (best.how.operand < 0) {
-        best.how.beyond_limit = true;
-        return best;
-      }
+      if (!is_gathered(k)) continue;
+      const bool is_second = best.how.operand >= 0;
+      if (!is_second) find_ring(k, best);
+      if (!is_second && best.how.operand >= 0) continue;
+      best.how.beyond_limit = true;  // no ring, or the other one is gathered all the same
+      return best;
     }
     return best;
   }
@@ -54,39 +49,39 @@ class window_choice : public use_plans {
   [[nodiscard]] constexpr axis_mask lost_axes(const sharding& from, const sharding& to) const {
     axis_mask lost = 0;
     for (const auto& use : from.splits)
-      if (mesh_.sizes[use.axis] > 1) lost |= axis_bit(use.axis);
+      if (known_.mesh.sizes[use.axis] > 1) lost |= axis_bit(use.axis);
     return lost & ~to.split_axes();
   }
   [[nodiscard]] constexpr std::int64_t shard_bytes(int i, const sharding& s) const {
-    return local_elements(mesh_, shape_of(i), s) * bytes_of(at(i).type);
+    return local_elements(known_.mesh, known_.shape_of(i), s) * bytes_of(known_.at(i).type);
   }
 
   /// True when operand `k` is to be gathered to more than the limit.
-  [[nodiscard]] constexpr bool is_gathered(const node& n, const use_plan& p, int k) const {
-    const int i = n.operands[k];
-    if (shard_bytes(i, p.wanted[k]) <= n.gather_limit) return false;
-    std::int64_t bytes = 0;
-    const int v = best_form(i, p.wanted[k], bytes);
-    if (v < 0 || bytes == 0) return false;
-    const sharding& from = program.value(v).layout;
-    return lost_axes(from, p.wanted[k]) != 0 && shard_bytes(i, from) < shard_bytes(i, p.wanted[k]);  // not what is no larger
+  [[nodiscard]] constexpr bool is_gathered(int k) const {
+    const int i = n_.operands[k];
+    if (shard_bytes(i, p_.wanted[k]) <= n_.gather_limit) return false;
+    const auto best = known_.best_form(i, p_.wanted[k]);
+    if (best.value < 0 || best.price.bytes == 0) return false;
+    const sharding& from = known_.book.layout_of(best.value);
+    return lost_axes(from, p_.wanted[k]) != 0 && shard_bytes(i, from) < shard_bytes(i, p_.wanted[k]);  // not what is no larger
   }
 
   /// True when what the parts of a dim give is added up, and rounded.
-  [[nodiscard]] constexpr bool adds_up(const node& n, int k, int dim) const {
-    return is_floating(n.type) && letters_of(graph_, n, n.operands.count).find(letters_of(graph_, n, k)[dim]) < 0;
+  [[nodiscard]] constexpr bool adds_up(int k, int dim) const {
+    const graph& g = known_.program;
+    return is_floating(n_.type) && letters_of(g, n_, n_.operands.count).find(letters_of(g, n_, k)[dim]) < 0;
   }
 
-  constexpr void find_ring(const node& n, const use_plan& p, int k, window& best) const {
-    const int i = n.operands[k];
-    std::int64_t bytes = 0;
-    const sharding from = program.value(best_form(i, p.wanted[k], bytes)).layout;
-    const axis_mask lost = lost_axes(from, p.wanted[k]);
-    const axis_mask one_order = ~(p.result.split_axes() | p.result.partial);  // along these, devices must agree to the bit
-    for (int dim = 0; dim < shape_of(i).count; ++dim)
+  constexpr void find_ring(int k, ring_form& best) const {
+    const mesh_shape& mesh = known_.mesh;
+    const int i = n_.operands[k];
+    const sharding from = known_.book.layout_of(known_.best_form(i, p_.wanted[k]).value);
+    const axis_mask lost = lost_axes(from, p_.wanted[k]);
+    const axis_mask one_order = ~(p_.result.split_axes() | p_.result.partial);  // along these, devices must agree to the bit
+    for (int dim = 0; dim < known_.shape_of(i).count; ++dim)
       for (const bool all : {false, true}) {  // the axes of this dim, the others being gathered; all of them
-        window trial;
-        trial.form = p.wanted[k];
+        ring_form trial;
+        trial.form = p_.wanted[k];
         trial.form.open = 0;
         for (const bool own : {true, false})
           for (const auto& use : from.splits) {
@@ -95,20 +90,25 @@ class window_choice : public use_plans {
             ++trial.how.axes;
           }
         if (trial.how.axes == 0 || from.axes_of(dim) == 0) continue;
-        if (!nests(split_change_of(mesh_, trial.form, p.wanted[k], dim), shape_of(i)[dim])) continue;
+        if (!nests(split_change_of(mesh, trial.form, p_.wanted[k], dim), known_.shape_of(i)[dim])) continue;
         const auto shard = shard_bytes(i, trial.form);
-        if ((lost & ~trial.form.split_axes()) != 0 && shard > n.gather_limit) continue;
+        if ((lost & ~trial.form.split_axes()) != 0 && shard > n_.gather_limit) continue;
         trial.how.operand = static_cast<std::int8_t>(k);
         trial.how.dim = static_cast<std::int8_t>(dim);
         const ring around = ring_of(trial.how, trial.form);
-        if ((around.mask() & one_order) != 0 && adds_up(n, k, dim)) continue;
-        const auto members = around.size(mesh_);
-        trial.how.both_ways = members > 2 && ring_rounds(members, true).buffers() * shard <= n.gather_limit;
-        if (best_form(i, trial.form, trial.bytes) < 0) continue;
-        trial.bytes += (members - 1) * shard;
+        if ((around.mask() & one_order) != 0 && adds_up(k, dim)) continue;
+        const auto members = around.size(mesh);
+        trial.how.both_ways = members > 2 && ring_rounds(members, true).buffers() * shard <= n_.gather_limit;
+        const auto start = known_.best_form(i, trial.form);
+        if (start.value < 0) continue;
+        trial.bytes = start.price.bytes + (members - 1) * shard;
         if (best.how.operand < 0 || trial.bytes < best.bytes) best = trial;
       }
   }
+
+  const form_prices& known_;
+  const node& n_;
+  const operator_use& p_;
 };
 
 }  // namespace gspmd::detail

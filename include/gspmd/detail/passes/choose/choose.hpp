@@ -1,0 +1,182 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <limits>
+#include <span>
+#include <utility>
+
+#include "gspmd/detail/passes/choose/form_walk.hpp"
+#include "gspmd/detail/passes/choose/operator_chooser.hpp"
+
+namespace gspmd::detail {
+
+/// What choose knows after some of the nodes: another evaluation may go on from there.
+struct choose_state {
+  form_book book;
+  choice_table table;
+  vec<int> given;  // see form_walk
+  int next = 0;    // node
+  bool is_complete = false;
+
+  constexpr choose_state() = default;
+  constexpr explicit choose_state(const graph& g) : book(g) {}
+
+  template <class S, class F>
+  static constexpr auto lists(S& s, F f) {
+    return f(s.table.nodes, s.table.wanted, s.table.deliveries, s.table.steps, s.table.outputs, s.book.values, s.book.roots,
+             s.book.first, s.book.last, s.book.open, s.book.inside, s.book.level_of_inside, s.given);
+  }
+  template <class S, class F>
+  static constexpr auto rest(S& s, F f) {
+    return f(s.next, s.is_complete);
+  }
+};
+
+/// Chooses for every operator, in order (GSPMD 4.1-4.5), and emits nothing; `state` is what it fills:
+/// 1. every mesh axis is given to one factor of the operator's rule, or to none: the joint use of all axes that sends the
+///    fewest bytes for the operands and the result; ties go to fewer collectives, then to smaller shards. Work that all devices
+///    would repeat is not free: past the first million flops, `flops_per_byte` of them weigh as much as a byte;
+/// 2. operands are brought to the sharding this needs; a form of a value that was made before is used again;
+/// 3. the operator runs on shards. Axes given to a reduction factor leave the result partial;
+/// 4. a partial result stays so until a user of it needs the sum (linear operators pass it on);
+/// 5. an einsum that the user set a limit for takes an operand that would be gathered beyond it in parts (ring_choice.hpp).
+class chooser {
+ public:
+  constexpr chooser(const graph& g, const mesh_shape& mesh, const value_uses& uses, std::span<const sharding> wishes,
+                    choose_state& state)
+      : known_{g, mesh, uses, wishes, state.book},
+        state_(state),
+        operators_(known_),
+        walk_(g, mesh, state.book, state.given, *this) {}
+
+  /// Goes on until all is chosen, for the outputs too; or until so many nodes were looked at, or so many prices worked out.
+  constexpr void run(int most_nodes, int most_prices) {
+    const graph& g = known_.program;
+    const int count = static_cast<int>(g.nodes.size());
+    for (int looked_at = 0; state_.next < count; ++looked_at) {
+      if (looked_at >= most_nodes || operators_.prices >= most_prices) return;
+      const int i = state_.next++;
+      state_.table.nodes.push_back({layout_of(i), 0, 0, {}});
+      if (is_visited(g, known_.uses, i)) walk_.visit(i);
+    }
+    for (const int o : g.outputs) {
+      sharding whole = known_.wish_of(o);
+      whole.partial = 0;
+      state_.table.outputs.push_back(whole);
+      walk_.bring(o, whole, {o, false, true});
+    }
+    state_.is_complete = true;
+  }
+
+  // ---- what form_walk asks ----
+  [[nodiscard]] constexpr sharding layout_of(int i) const {
+    sharding s = known_.wish_of(i);
+    if (facts_of(known_.at(i).op).made == origin::region) s.partial = 0;
+    return s;
+  }
+  constexpr const node_choice& choice_for(int i) { return choose(i); }
+  constexpr const sharding& wanted(int i, int k) const { return state_.table.wanted[state_.table.nodes[i].wanted + k]; }
+  constexpr delivery next_delivery(int i, const sharding& wanted) {
+    delivery way{known_.best_form(i, wanted).value, static_cast<int>(state_.table.steps.size()), 0};
+    if (way.from >= 0)
+      for_each_step(known_.mesh, known_.shape_of(i), state_.book.layout_of(way.from), wanted,
+                    [&](const sharding&, const reshard_step& step) {
+                      state_.table.steps.push_back(step);
+                      ++way.steps;
+                    });
+    state_.table.deliveries.push_back(way);
+    return way;
+  }
+  constexpr const reshard_step& step(const delivery& way, int k) const { return state_.table.steps[way.step + k]; }
+  // What is made is emit's business.
+  constexpr void input(int, int) {}
+  constexpr void renamed(int, int) {}
+  constexpr void named(int, int) {}
+  constexpr void made(int, int, int, int) {}
+  constexpr void moved(const purpose&, int, const reshard_step&, int, int) {}
+  constexpr void ran(int, const node_choice&, const inline_vec<int, max_map_arity>&, int) {}
+  constexpr void ran_movement(int, int, int, int, int) {}
+  constexpr void copied(int, int, int) {}
+  constexpr void opens(int, int, int) {}
+  constexpr void ends(int) {}
+  constexpr void closes() {}
+
+  /// Whether a node is looked at at all: what no output needs is not computed, but inputs are there.
+  static constexpr bool is_visited(const graph& g, const value_uses& uses, int i) {
+    return uses.needed[i] != 0 || facts_of(g.nodes[static_cast<std::size_t>(i)].op).made == origin::given;
+  }
+
+ private:
+  constexpr const node_choice& choose(int i) {
+    const node& n = known_.at(i);
+    op_rule rule;
+    rule_of(known_.program, n, rule);
+    operator_use use = choose_with_sums(i, n, rule);
+    node_choice& choice = state_.table.nodes[i];
+    choice.result = use.result;
+    if (n.gather_limit >= 0) {
+      const auto round = ring_choice(known_, n, use).find();
+      choice.ring = round.how;
+      if (round.how.operand >= 0) use.wanted[round.how.operand] = round.form;
+    }
+    choice.wanted = static_cast<int>(state_.table.wanted.size());
+    for (int k = 0; k < n.operands.count; ++k) {
+      state_.table.wanted.push_back(use.wanted[k]);
+      if (loses_a_split(known_, n, rule, k, use.wanted[k])) choice.forced |= std::uint32_t{1} << k;
+    }
+    return choice;
+  }
+
+  /// A sum that a loop only adds to, from 0 on, stays partial with what it adds: one reduction after the loop does.
+  constexpr operator_use choose_with_sums(int i, const node& n, const op_rule& rule) {
+    const int k = state_.book.open.empty() ? -1 : summing_operand(i, n);
+    if (k < 0) return operators_.choose(i, n, rule);
+    const int carry = n.operands[k];
+    sharding& layout = state_.book.values[state_.book.first_of(carry)].layout;
+    layout.partial = state_.book.layout_of(state_.book.last_of(n.operands[1 - k])).partial;
+    layout.kind = monoid::add;
+    state_.table.nodes[carry].result = layout;
+    const operator_use use = operators_.choose(i, n, rule);
+    if (same_layout(use.wanted[k], layout) && same_layout(use.result, layout)) return use;
+    layout.partial = 0;
+    state_.table.nodes[carry].result = layout;
+    return operators_.choose(i, n, rule);
+  }
+  /// The operand that is such a sum; -1: none is.
+  [[nodiscard]] constexpr int summing_operand(int i, const node& n) const {
+    const form_book& book = state_.book;
+    const auto readers = [this](int v) { return known_.readers_of(v).size(); };
+    if (n.operands.count != 2 || readers(i) != 1) return -1;
+    const node& reader = known_.at(known_.readers_of(i)[0]);
+    for (int k = 0; k < 2; ++k) {
+      if (facts_of(n.op).partial(n, k, monoid::add) != partial_rule::all) continue;
+      const int carry = n.operands[k];
+      const int added = n.operands[1 - k];
+      const node& c = known_.at(carry);
+      if (c.op != opcode::carry || c.region != book.open.back() || readers(carry) != 2 || readers(added) != 1) continue;
+      if (reader.op != opcode::loop_result || reader.operands[0] != carry || reader.operands[1] != i) continue;
+      if (!is_zero(known_.at(c.operands[0])) || !book.has_forms(added)) continue;
+      bool is_partial = true;
+      for (int v = book.first_of(added); v >= 0; v = book.values[v].next)
+        is_partial = is_partial && book.layout_of(v).partial != 0;
+      const sharding& from = book.layout_of(book.last_of(added));
+      if (is_partial && from.kind == monoid::add && from.splits == book.layout_of(book.first_of(carry)).splits) return k;
+    }
+    return -1;
+  }
+
+  form_prices known_;
+  choose_state& state_;
+  operator_chooser operators_;
+  form_walk<chooser> walk_;
+};
+
+constexpr choice_table choose_program(const graph& g, const mesh_shape& mesh, const value_uses& uses,
+                                      std::span<const sharding> wishes) {
+  constexpr int no_limit = std::numeric_limits<int>::max();
+  choose_state state(g);
+  chooser(g, mesh, uses, wishes, state).run(no_limit, no_limit);
+  return std::move(state.table);
+}
+
+}  // namespace gspmd::detail

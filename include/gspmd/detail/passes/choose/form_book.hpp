@@ -1,0 +1,105 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include "gspmd/detail/ir/graph.hpp"
+#include "gspmd/detail/ir/layout.hpp"
+#include "gspmd/detail/support/vec.hpp"
+
+namespace gspmd::detail {
+
+/// A value of the program that every device runs: a node's result under one sharding.
+struct value_form {
+  int node = 0;
+  sharding layout;
+  int next = -1;  // of the same node
+};
+
+/// Which forms of every value there are at a point of the program. What a reader needs is made from one of them, and is then a form
+/// itself (GSPMD 4.5). A form that is made in the body of a loop or conditional is there until the body ends.
+struct form_book {
+  vec<value_form> values;
+  vec<int> roots;        // by node: itself; of a reshard, what it reshards: both have the same forms
+  vec<int> first, last;  // by root: its forms; -1: none
+  vec<int> open;         // the nodes that opened the bodies around this point
+  vec<int> inside;       // forms that go when the body of their level ends
+  vec<int> level_of_inside;
+
+  constexpr form_book() = default;
+  constexpr explicit form_book(const graph& g) {
+    const auto count = g.nodes.size();
+    roots.resize(count, 0);
+    for (int i = 0; i < static_cast<int>(count); ++i) roots[i] = i;
+    first.resize(count, -1);
+    last.resize(count, -1);
+  }
+
+  [[nodiscard]] constexpr int root_of(int i) const { return roots[i]; }
+  [[nodiscard]] constexpr int depth() const { return static_cast<int>(open.size()); }
+  [[nodiscard]] constexpr bool has_forms(int i) const { return first[roots[i]] >= 0; }
+  [[nodiscard]] constexpr const sharding& layout_of(int value) const { return values[value].layout; }
+  /// The form of `i` that was made first, and last.
+  [[nodiscard]] constexpr int first_of(int i) const { return first[roots[i]]; }
+  [[nodiscard]] constexpr int last_of(int i) const { return last[roots[i]]; }
+
+  /// At how many of the open bodies' depth a form of node `i` is made now: what a loop need not make again is made before it.
+  [[nodiscard]] constexpr int level_of(const graph& g, int i) const {
+    i = roots[i];
+    int level = depth();
+    while (level > 0) {
+      const int start = open[level - 1];
+      if (g.nodes[static_cast<std::size_t>(start)].op != opcode::loop || g.is_inside(i, start)) break;
+      --level;
+    }
+    return level;
+  }
+
+  constexpr int add_value(int i, const sharding& layout) {
+    values.push_back({i, layout, -1});
+    values.back().layout.open = 0;
+    return static_cast<int>(values.size()) - 1;
+  }
+  /// Makes a value a form of node `i`.
+  constexpr void name(const graph& g, int i, int value) {
+    const int root = roots[i];
+    if (first[root] < 0) first[root] = value;
+    else values[last[root]].next = value;
+    last[root] = value;
+    const int level = open.empty() ? 0 : level_of(g, i);
+    if (level == 0) return;
+    inside.push_back(value);
+    level_of_inside.push_back(level);
+  }
+  constexpr int add(const graph& g, int i, const sharding& layout) {
+    const int value = add_value(i, layout);
+    name(g, i, value);
+    return value;
+  }
+  constexpr void close_body() {
+    const int level = depth();
+    std::size_t kept = 0;
+    for (std::size_t k = 0; k < inside.size(); ++k) {
+      if (level_of_inside[k] < level) {
+        inside[kept] = inside[k];
+        level_of_inside[kept++] = level_of_inside[k];
+      } else {
+        remove(roots[values[inside[k]].node], inside[k]);
+      }
+    }
+    inside.resize(kept);
+    level_of_inside.resize(kept);
+    open.pop_back();
+  }
+
+ private:
+  constexpr void remove(int root, int value) {
+    int before = -1;
+    for (int v = first[root]; v >= 0; before = v, v = values[v].next) {
+      if (v != value) continue;
+      (before < 0 ? first[root] : values[before].next) = values[v].next;
+      if (last[root] == v) last[root] = before;
+      return;
+    }
+  }
+};
+
+}  // namespace gspmd::detail

@@ -1,0 +1,83 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <span>
+
+#include "gspmd/detail/ops/registry.hpp"
+#include "gspmd/detail/passes/choose/cost.hpp"
+#include "gspmd/detail/passes/choose/form_book.hpp"
+#include "gspmd/detail/passes/choose/reshard.hpp"
+#include "gspmd/detail/passes/value_uses.hpp"
+#include "gspmd/detail/support/saturating.hpp"
+
+namespace gspmd::detail {
+
+/// Whether an operator of one operand can make its result in sharding `wanted`, and from what.
+constexpr bool is_made_from(const graph& g, const mesh_shape& mesh, const node& n, const sharding& wanted, sharding& operand) {
+  op_rule rule;
+  rule_of(g, n, rule);
+  const auto uses = to_factors(mesh, rule, rule.result(), wanted.splits);
+  operand.splits = to_dims(mesh, rule, rule.operand(0), uses);
+  return to_dims(mesh, rule, rule.result(), uses) == wanted.splits;
+}
+
+/// What the choice for one operator looks at: the program, what is asked for of its values, and the forms that there are.
+struct form_prices {
+  const graph& program;
+  const mesh_shape& mesh;
+  const value_uses& uses;
+  std::span<const sharding> wishes;
+  const form_book& book;
+
+  [[nodiscard]] constexpr const node& at(int i) const { return program.nodes[static_cast<std::size_t>(i)]; }
+  [[nodiscard]] constexpr const extents& shape_of(int i) const { return at(i).shape; }
+  [[nodiscard]] constexpr const sharding& wish_of(int i) const { return wishes[static_cast<std::size_t>(i)]; }
+  [[nodiscard]] constexpr const vec<int>& readers_of(int i) const { return uses.readers[i]; }
+  [[nodiscard]] constexpr int level_of(int i) const { return book.level_of(program, i); }
+
+  /// The cheapest form of a node's value to start from; -1 if it is made anew: sources always, what may be made again
+  /// where its operand moves fewer bytes than its result.
+  struct priced_form {
+    int value = -1;
+    reshard_price price;  // of bringing it to what is wanted, or the operand of what is made anew
+  };
+  [[nodiscard]] constexpr priced_form best_form(int i, const sharding& wanted) const {
+    const int root = book.root_of(i);
+    const node& n = at(root);
+    priced_form best;
+    for (int v = book.first_of(i); v >= 0; v = book.values[v].next) {
+      const sharding& layout = book.values[v].layout;
+      if (same_layout(layout, wanted)) return {v, {}};
+      if ((wanted.partial & ~layout.partial) != 0) continue;
+      const auto price = price_of_reshard(mesh, n.shape, layout, wanted, bytes_of(n.type));
+      if (best.value < 0 || price.bytes < best.price.bytes) best = {v, price};
+    }
+    if (best.value < 0 || best.price.bytes == 0 || !facts_of(n.op).is_made_again(n)) return best;
+    sharding operand;
+    if (wanted.partial != 0 || !is_made_from(program, mesh, n, wanted, operand)) return best;
+    const auto again = best_form(n.operands[0], operand).price.bytes;
+    if (again < best.price.bytes) best = {-1, {again, 0}};
+    return best;
+  }
+
+  /// `bytes` that are sent in the open bodies at `level`, in all trips of the loops around it.
+  [[nodiscard]] constexpr std::int64_t in_all_trips(std::int64_t bytes, int level) const {
+    for (int k = 0; k < level; ++k) {
+      const node& start = at(book.open[k]);
+      if (start.op == opcode::loop && start.integer > 1) bytes = saturating_multiply(bytes, start.integer);
+    }
+    return bytes < most_counted_bytes ? bytes : most_counted_bytes;
+  }
+
+  /// True when operand `k` stands before, in a list of shardings too if there is one: it is moved once.
+  template <class Wanted>
+  [[nodiscard]] constexpr bool is_again(const node& n, int k, const Wanted* wanted) const {
+    for (int o = 0; o < k; ++o)
+      if (book.root_of(n.operands[o]) == book.root_of(n.operands[k]) &&
+          (wanted == nullptr || same_layout((*wanted)[o], (*wanted)[k])))
+        return true;
+    return false;
+  }
+};
+
+}  // namespace gspmd::detail

@@ -1,0 +1,172 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include "gspmd/detail/ir/local_program.hpp"
+#include "gspmd/detail/passes/choose/choice_table.hpp"
+#include "gspmd/detail/passes/choose/form_prices.hpp"
+
+namespace gspmd::detail {
+
+/// For whose sake a value is brought to a sharding.
+struct purpose {
+  int user = 0;         // node
+  bool forced = false;  // it cannot work on the split that the value has
+  bool for_output = false;
+};
+
+/// Goes through a program as every device will run it, and keeps the book of what forms there are. Both choose and emit walk like this:
+/// `Client` decides, or reads what was decided, and is told what is made.
+///
+///   layout_of(i)                        the sharding of an input, of a reshard, of what a loop carries or a conditional gives
+///   choice_for(i), wanted(i, k)         the choice for an operator, and the sharding of its operand k
+///   next_delivery(i, wanted), step(d, k)   how a form of node i gets that sharding
+///   input(i, form), made(...), moved(...), ran(...), copied(...), controls(...), closes(i)   see emitter
+///
+/// Loops and conditionals: a carried value has one sharding, that of its carry node. It is brought to it before the loop and at the
+/// end of the body. What a body needs of a value from outside is made before the loop; a conditional makes it where it is needed, and
+/// what was made in a body is not there after it.
+template <class Client>
+class form_walk {
+ public:
+  constexpr form_walk(const graph& g, const mesh_shape& mesh, form_book& book, vec<int>& given, Client& client)
+      : graph_(g), mesh_(mesh), book_(book), given_(given), client_(client) {}
+
+  constexpr void visit(int i) {
+    const node& n = at(i);
+    switch (facts_of(n.op).made) {
+      case origin::given: {
+        const int form = book_.add_value(i, client_.layout_of(i));
+        book_.first[i] = book_.last[i] = form;  // wherever it stands, it is there from the start
+        return client_.input(i, form);
+      }
+      case origin::source: return;
+      case origin::renamed: {
+        book_.roots[i] = book_.root_of(n.operands[0]);
+        return client_.renamed(i, bring(n.operands[0], client_.layout_of(i), {i}));
+      }
+      case origin::region: return visit_region(i);
+      case origin::shards: return visit_operator(i);
+    }
+  }
+
+  /// The form of node `i` under `wanted`, after it was made.
+  constexpr int bring(int i, const sharding& wanted, const purpose& why) {
+    const delivery way = client_.next_delivery(i, wanted);
+    const int level = book_.level_of(graph_, i);
+    if (way.from < 0) {
+      const int root = book_.root_of(i);
+      const node& n = at(root);
+      sharding needed;
+      int operand = -1;
+      if (facts_of(n.op).made != origin::source && is_made_from(graph_, mesh_, n, wanted, needed))
+        operand = bring(n.operands[0], needed, why);
+      const int form = book_.add(graph_, root, wanted);
+      client_.made(root, operand, form, level);
+      return form;
+    }
+    int form = way.from;
+    for (int k = 0; k < way.steps; ++k) {
+      const reshard_step step = client_.step(way, k);
+      const int next = book_.add(graph_, i, step.to);
+      client_.moved(why, form, step, next, level);
+      form = next;
+    }
+    return form;
+  }
+
+ private:
+  [[nodiscard]] constexpr const node& at(int i) const { return graph_.nodes[static_cast<std::size_t>(i)]; }
+
+  constexpr void visit_operator(int i) {
+    const node& n = at(i);
+    const node_choice choice = client_.choice_for(i);
+    inline_vec<int, max_map_arity> operands;
+    for (int k = 0; k < n.operands.count; ++k)
+      operands.push_back(bring(n.operands[k], client_.wanted(i, k), {i, (choice.forced >> k & 1U) != 0}));
+    const int movements = facts_of(n.op).movements(n);
+    int written = -1;  // what the movements before left: each writes into it
+    for (int k = 0; k + 1 < movements; ++k) {
+      const int next = book_.add_value(i, choice.result);
+      client_.ran_movement(i, k, operands[k], written, next);
+      written = next;
+    }
+    const int result = book_.add(graph_, i, choice.result);
+    if (movements > 0) client_.ran_movement(i, movements - 1, operands[movements - 1], written, result);
+    else client_.ran(i, choice, operands, result);
+  }
+
+  constexpr void copy_to(int result, int from, const sharding& layout, int user) {
+    client_.copied(user, bring(from, layout, {user}), result);
+  }
+  constexpr void open_body(int i, int operand, int result) {
+    book_.open.push_back(i);
+    client_.opens(i, operand, result);
+  }
+  constexpr void close_body() {
+    book_.close_body();
+    client_.closes();
+  }
+
+  constexpr void visit_region(int i) {
+    const node& n = at(i);
+    const int start = book_.open.empty() ? -1 : book_.open.back();
+    if (n.op == opcode::loop) {
+      for (int k = i + 1; at(k).op == opcode::carry && at(k).region == i; ++k) {
+        sharding whole = client_.layout_of(k);
+        const int carried = book_.add_value(k, whole);
+        whole.partial = 0;  // of a sum that stays partial the zeros are whole
+        copy_to(carried, at(k).operands[0], whole, k);
+        book_.name(graph_, k, carried);
+      }
+      const int counter = book_.add(graph_, i, {});
+      client_.named(i, counter);
+      open_body(i, -1, counter);
+    } else if (n.op == opcode::branch) {
+      open_body(i, bring(n.operands[0], {}, {i}), -1);
+    } else if (n.op == opcode::otherwise) {
+      int first = i + 1;
+      while (!is_result_of(graph_, first, opcode::cond_result, i)) ++first;
+      for (int k = first; is_result_of(graph_, k, opcode::cond_result, i); ++k) {
+        const sharding layout = client_.layout_of(k);
+        given_.push_back(book_.add_value(k, layout));
+        copy_to(given_.back(), at(k).operands[1], layout, k);
+      }
+      close_body();
+      open_body(i, -1, -1);
+    } else if (n.op == opcode::loop_result && start >= 0 && is_result_of(graph_, i, opcode::loop_result, start)) {
+      vec<int> carried, next;
+      for (int k = i; is_result_of(graph_, k, opcode::loop_result, start); ++k) {
+        carried.push_back(book_.first_of(at(k).operands[0]));
+        const sharding layout = book_.layout_of(carried.back());
+        next.push_back(bring(at(k).operands[1], layout, {k}));
+      }
+      end_body(i, carried, next);
+    } else if (n.op == opcode::cond_result && n.operands[0] == start) {
+      int count = 0;
+      while (is_result_of(graph_, i + count, opcode::cond_result, start)) ++count;
+      const vec<int> results(given_.end() - count, given_.end());
+      for (int k = 0; k < count; ++k) copy_to(results[k], at(i + k).operands[2], sharding(book_.layout_of(results[k])), i + k);
+      end_body(i, results, {});
+      given_.resize(given_.size() - static_cast<std::size_t>(count));
+    }
+  }
+  /// `results`, those of node `i` and the ones after it, are there once the body has ended. Nothing stands between the copies of
+  /// `next` to them: the scheduler sees them as one.
+  constexpr void end_body(int i, const vec<int>& results, const vec<int>& next) {
+    for (std::size_t k = 0; k < next.size(); ++k) client_.copied(i + static_cast<int>(k), next[k], results[k]);
+    client_.ends(i);
+    close_body();
+    for (std::size_t k = 0; k < results.size(); ++k) {
+      book_.name(graph_, i + static_cast<int>(k), results[k]);
+      client_.named(i + static_cast<int>(k), results[k]);
+    }
+  }
+
+  const graph& graph_;
+  const mesh_shape& mesh_;
+  form_book& book_;
+  vec<int>& given_;  // what the open conditionals give
+  Client& client_;
+};
+
+}  // namespace gspmd::detail

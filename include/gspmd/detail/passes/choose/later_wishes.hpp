@@ -1,0 +1,101 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include "gspmd/detail/passes/choose/operator_use.hpp"
+
+namespace gspmd::detail {
+
+/// True when a value is sure to be brought to the sharding that is asked for: an output, or what is computed with it has the same one.
+constexpr bool is_kept(const form_prices& known, int i) {
+  for (const int reader : known.readers_of(i))
+    if (reader == i || (facts_of(known.at(reader).op).uniform && known.wish_of(reader).splits == known.wish_of(i).splits))
+      return true;
+  return false;
+}
+
+/// What elementwise readers, and outputs, will ask of the values of a program. Found once for each value: it may have as many readers
+/// as the program has operators.
+class reader_wishes {
+ public:
+  struct wish {
+    sharding wanted;
+    int last = 0;  // node that asks for it
+  };
+
+  constexpr const vec<wish>& of(const form_prices& known, int o) {
+    if (at_.empty()) at_.resize(known.program.nodes.size(), -1);
+    if (at_[o] >= 0) return lists_[at_[o]];
+    at_[o] = static_cast<int>(lists_.size());
+    vec<wish> found;
+    for (const int reader : known.readers_of(o)) {  // the last one first
+      const node& user = known.at(reader);
+      if (!facts_of(user.op).uniform || !is_kept(known, reader)) continue;
+      if (bytes_of(user.type) < bytes_of(known.at(o).type)) continue;  // moves its result
+      wish w{{}, reader == o ? static_cast<int>(known.program.nodes.size()) : reader};
+      w.wanted.splits = known.wish_of(reader).splits;
+      bool is_known = false;
+      for (const auto& other : found) is_known = is_known || same_layout(other.wanted, w.wanted);
+      if (!is_known) found.push_back(w);
+    }
+    lists_.push_back(std::move(found));
+    return lists_.back();
+  }
+
+ private:
+  vec<int> at_;  // by node: its list; -1: not known yet
+  vec<vec<wish>> lists_;
+};
+
+/// What readers after node `i` will want of its operands: a form that serves them too is worth more.
+class later_wishes {
+ public:
+  constexpr later_wishes(const form_prices& known, reader_wishes& readers, int i, const node& n) : known_(known), n_(n) {
+    for (int k = 0; k < n.operands.count; ++k) {
+      const int o = n.operands[k];
+      if (known.is_again<operand_shardings>(n, k, nullptr) || known.readers_of(o).size() < 2 || !known.book.has_forms(o))
+        continue;
+      for (const auto& wish : readers.of(known, o)) {
+        if (wish.last <= i) continue;
+        const auto bytes = known.in_all_trips(known.best_form(o, wish.wanted).price.bytes, known.level_of(o));
+        if (bytes == 0) continue;
+        wishes_.push_back({k, wish.wanted, bytes});
+        all_ += bytes;
+      }
+    }
+  }
+
+  /// What is left to send for them, at most, after operands were brought to what `p` wants: of the wishes for an operand one is
+  /// served, the one that gains most.
+  [[nodiscard]] constexpr std::int64_t left_after(const operator_use& p) const {
+    std::int64_t left = all_;
+    int operand = -1;
+    std::int64_t most = 0;
+    for (const auto& wish : wishes_) {
+      if (wish.operand != operand) {
+        left -= most;
+        most = 0;
+        operand = wish.operand;
+      }
+      const auto& form = p.wanted[operand];
+      if ((wish.wanted.partial & ~form.partial) != 0) continue;
+      const int o = n_.operands[operand];
+      const auto then = price_of_reshard(known_.mesh, known_.shape_of(o), form, wish.wanted, bytes_of(known_.at(o).type)).bytes;
+      const auto gain = wish.bytes - known_.in_all_trips(then, known_.level_of(o));
+      if (gain > most) most = gain;
+    }
+    return left - most;
+  }
+
+ private:
+  struct later_wish {
+    int operand = 0;
+    sharding wanted;
+    std::int64_t bytes = 0;  // what it would have to send
+  };
+  const form_prices& known_;
+  const node& n_;
+  vec<later_wish> wishes_;
+  std::int64_t all_ = 0;
+};
+
+}  // namespace gspmd::detail

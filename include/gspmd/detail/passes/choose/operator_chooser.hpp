@@ -1,0 +1,124 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include "gspmd/detail/passes/choose/later_wishes.hpp"
+#include "gspmd/detail/passes/choose/operator_prices.hpp"
+
+namespace gspmd::detail {
+
+/// Which use of the mesh axes an operator gets: the one that sends the fewest bytes for its operands, its result and what later
+/// readers will ask for; then by the fewest collectives, with the smallest shards, as the result and then the operands ask for it.
+class operator_chooser {
+ public:
+  constexpr explicit operator_chooser(const form_prices& known) : known_(known) {}
+
+  int prices = 0;  // that were worked out so far, what an evaluation takes: one of a reduction with padding counts as four
+
+  [[nodiscard]] constexpr operator_use choose(int i, const node& n, const op_rule& rule) {
+    const mesh_shape& mesh = known_.mesh;
+    const auto held = held_partial(known_, n);
+    use_search::wishes asked;  // the result's, then the operands'
+    asked.push_back(to_factors(mesh, rule, rule.result(), known_.wish_of(i).splits));
+    bool agree = rule.uniform;
+    for (int k = 0; k < n.operands.count; ++k) {
+      asked.push_back(to_factors(mesh, rule, rule.operand(k), known_.wish_of(n.operands[k]).splits));
+      agree = agree && asked[k + 1] == asked[0];
+    }
+    if (agree) return use_of(known_, n, rule, asked[0], held);
+
+    use_search::axis_factors first(mesh.axis_count(), std::int8_t{-1});
+    for (int t = asked.count - 1; t >= 0; --t)
+      for (const auto& use : asked[t])
+        if (rule.factors[use.dim].kind != factor_kind::gathered) first[use.axis] = use.dim;
+    use_search search(mesh, rule, asked);
+    operator_use best = use_of(known_, n, rule, search.assemble(first), held);
+    operator_prices known(known_, i, n);
+    cost least = known.of(best, use_search::no_limit);
+    if (least.bytes == 0 && least.refused == 0) return best;
+    // A plan that would be refused for the whole copies it makes (see silent_replication): only if nothing else is possible.
+    std::uint32_t held_fast = 0;  // by operand: the axes that split it must go on to do so
+    if (!known_.program.allow_replication && !n.allow_replication)
+      for (int k = 0; k < n.operands.count; ++k)
+        if (must_lose_a_split(known_, n, rule, k)) held_fast |= std::uint32_t{1} << k;
+    const auto refusals = [&](const operator_use& p) {
+      int refused = 0;
+      for (int k = 0; k < n.operands.count && held_fast != 0; ++k)
+        if ((held_fast >> k & 1U) != 0 && (known_.wish_of(n.operands[k]).split_axes() & ~p.wanted[k].split_axes()) != 0)
+          ++refused;
+      return refused;
+    };
+    search.know(tensors_of(i, n, rule));
+    const later_wishes wishes(known_, readers_, i, n);
+    least.refused += refusals(best);
+    least.bytes += weight_of(search.work_of(best.uses)) + wishes.left_after(best);
+    least.memory = search.memory_of(best.uses);
+    search.run(least, [&](const factor_splits& uses, std::int64_t memory, std::int64_t limit) {
+      if (uses == best.uses) return least;
+      const operator_use trial = use_of(known_, n, rule, uses, held);
+      const auto weight = weight_of(search.work_of(uses));
+      cost price = known.of(trial, limit - weight);
+      price.bytes += weight;
+      price.refused += refusals(trial);
+      if (price.bytes > limit) return price;
+      price.bytes += wishes.left_after(trial);
+      price.memory = memory;
+      if (price.is_less_than(least)) {
+        best = trial;
+        least = price;
+      }
+      return price;
+    });
+    prices += known.made() * (may_be_padded(rule) ? 4 : 1);
+    return best;
+  }
+
+ private:
+  /// Between gathering the operands of a large product on every device and adding partial ones up: a device that computes
+  /// 10^12 flops/s on a network of 30 GB/s. Small operators wait for the network, whatever they compute.
+  static constexpr std::int64_t flops_per_byte = 32;
+  static constexpr std::int64_t free_flops = std::int64_t{1} << 20;
+  [[nodiscard]] constexpr std::int64_t weight_of(std::int64_t products) const {
+    if (products <= free_flops / 2) return 0;
+    return known_.in_all_trips((products - free_flops / 2) / (flops_per_byte / 2), known_.book.depth());
+  }
+
+  [[nodiscard]] constexpr bool may_be_padded(const op_rule& rule) const {
+    const auto devices = known_.mesh.device_count();
+    bool reduces = false, is_even = true;
+    for (const auto& f : rule.factors) {
+      reduces = reduces || f.kind == factor_kind::reduction;
+      is_even = is_even && f.size % devices == 0;
+    }
+    return reduces && !is_even;
+  }
+
+  [[nodiscard]] constexpr use_search::use_tensors tensors_of(int i, const node& n, const op_rule& rule) const {
+    const form_book& book = known_.book;
+    use_search::use_tensors tensors;
+    for (int k = 0; k <= n.operands.count; ++k) {
+      const bool is_result = k == n.operands.count;
+      const int o = is_result ? i : n.operands[k];
+      use_tensor t;
+      t.factor_of = use_search::axis_factors(known_.mesh.axis_count(), std::int8_t{-1});
+      const auto know = [&](const sharding& s) {
+        t.elems = local_elements(known_.mesh, known_.shape_of(o), s);
+        for (const auto& use : to_factors(known_.mesh, rule, is_result ? rule.result() : rule.operand(k), s.splits))
+          t.factor_of[use.axis] = use.dim;
+      };
+      const int form = is_result ? -1 : book.first_of(o);
+      if (is_result || form >= 0) t.elem_bytes = bytes_of(known_.at(o).type);
+      if (is_result) know(known_.wish_of(i));
+      else if (form >= 0 && form == book.last_of(o) && book.layout_of(form).partial == 0 &&
+               !known_.is_again<operand_shardings>(n, k, nullptr))
+        know(book.layout_of(form));
+      else t.elems = elements(known_.shape_of(o));  // no bound
+      tensors.push_back(t);
+    }
+    return tensors;
+  }
+
+  const form_prices& known_;
+  reader_wishes readers_;
+};
+
+}  // namespace gspmd::detail

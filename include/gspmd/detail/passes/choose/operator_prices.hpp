@@ -1,0 +1,94 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include "gspmd/detail/passes/choose/ring_choice.hpp"
+#include "gspmd/detail/support/vec.hpp"
+
+namespace gspmd::detail {
+
+/// What it takes to bring one tensor of an operator from or to a sharding, of those asked for so far. The proposals for an operator
+/// are many more than the shardings that they ask of one tensor, and a price takes thousands of steps.
+class known_prices {
+ public:
+  /// What is known of `s`; `find()` works it out.
+  template <class Find>
+  constexpr reshard_price of(const sharding& s, Find find) {
+    std::uint64_t key = s.partial;  // hardly two shardings have the same: a call to compare them is rare
+    for (int i = 0; i < s.splits.count; ++i)
+      key = 1021 * key + static_cast<std::uint64_t>(32 * s.splits.items[i].axis + s.splits.items[i].dim + 1);
+    const entry* const end = entries_.end();
+    for (const entry* e = entries_.begin(); e != end; ++e)
+      if (e->key == key && same_layout(e->layout, s)) return e->price;
+    entries_.push_back({key, s, find()});
+    return entries_.back().price;
+  }
+  [[nodiscard]] constexpr int count() const { return static_cast<int>(entries_.size()); }
+
+ private:
+  struct entry {
+    std::uint64_t key = 0;
+    sharding layout;
+    reshard_price price;
+  };
+  vec<entry> entries_;
+};
+
+/// What ways to run the operator of node `i` send.
+class operator_prices {
+ public:
+  constexpr operator_prices(const form_prices& known, int i, const node& n) : known_(known), i_(i), n_(n) {}
+
+  /// What bringing the operands to what they must be sends, what the operator itself does, and bringing the result to its sharding: in
+  /// all trips of the loops around it, but an operand from outside of a loop is brought there before it. Where this is more bytes
+  /// than `limit`, any sum of parts of it that is.
+  constexpr cost of(const operator_use& p, std::int64_t limit) {
+    const int depth = known_.book.depth();
+    cost total;
+    int goes_round = -1;
+    if (n_.gather_limit >= 0) {
+      const auto round = ring_choice(known_, n_, p).find();
+      goes_round = round.how.operand;
+      total.bytes = known_.in_all_trips(round.bytes, depth);
+      total.refused += round.how.beyond_limit ? 1 : 0;
+    }
+    for (int k = 0; k < n_.operands.count && total.bytes <= limit; ++k)
+      if (goes_round != k && !known_.is_again(n_, k, &p.wanted))
+        add(total, of_operand(k, p.wanted[k]), known_.level_of(n_.operands[k]));
+    if (n_.forbid_reshard && total.bytes > 0) ++total.refused;
+    for (int k = facts_of(n_.op).movements(n_); k-- > 0 && total.bytes <= limit;) {
+      const auto traffic = traffic_of(known_.program, known_.mesh, n_, k, p.result);
+      add(total, {traffic.elems() * bytes_of(n_.type), static_cast<int>(traffic.messages)}, depth);
+    }
+    if (total.bytes <= limit) add(total, of_result(p.result), depth);
+    return total;
+  }
+  [[nodiscard]] constexpr int made() const {
+    int count = result_.count();
+    for (const auto& operand : operands_) count += operand.count();
+    return count;
+  }
+
+ private:
+  constexpr void add(cost& total, const reshard_price& price, int level) const {
+    total.bytes += known_.in_all_trips(price.bytes, level);
+    total.messages += price.messages;
+  }
+  constexpr reshard_price of_operand(int k, const sharding& wanted) {
+    return operands_[k].of(wanted, [&] { return known_.best_form(n_.operands[k], wanted).price; });
+  }
+  constexpr reshard_price of_result(const sharding& made) {
+    return result_.of(made, [&] {
+      sharding wanted = known_.wish_of(i_);
+      wanted.partial = 0;
+      return price_of_reshard(known_.mesh, n_.shape, made, wanted, bytes_of(n_.type));
+    });
+  }
+
+  const form_prices& known_;
+  int i_;
+  const node& n_;
+  known_prices operands_[max_map_arity];
+  known_prices result_;
+};
+
+}  // namespace gspmd::detail

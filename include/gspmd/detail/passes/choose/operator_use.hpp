@@ -1,0 +1,101 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include "gspmd/detail/passes/choose/form_prices.hpp"
+#include "gspmd/detail/passes/choose/use_search.hpp"
+
+namespace gspmd::detail {
+
+using operand_shardings = inline_vec<sharding, max_map_arity>;
+
+/// One way to run an operator: which axes split which factors of its rule, and the shardings that this asks of its tensors.
+struct operator_use {
+  factor_splits uses;
+  operand_shardings wanted;
+  sharding result;
+};
+
+/// Lets operands stay partial where the operator is linear in them and the sum is no smaller before than after it (GSPMD 3.2). `held`:
+/// the forms of operands that are partial.
+constexpr void pass_partial(const form_prices& known, const node& n, const operand_shardings& held, operator_use& p) {
+  axis_mask used = 0;
+  for (const auto& use : p.uses) used |= axis_bit(use.axis);
+  for (int k = 0; k < n.operands.count; ++k) {
+    const axis_mask axes = held[k].partial;
+    const monoid kind = held[k].kind;
+    if (axes == 0 || (axes & used) != 0 || (p.result.partial != 0 && p.result.kind != kind)) continue;
+    const auto how = facts_of(n.op).partial(n, k, kind);
+    if (how == partial_rule::any) {
+      if ((p.result.partial & axes) != 0) continue;
+      bool needed_whole = false;  // x * x needs the sum of x anyway
+      for (int o = 0; o < n.operands.count; ++o) needed_whole = needed_whole || (o != k && n.operands[o] == n.operands[k]);
+      if (needed_whole) continue;
+      const auto before = local_elements(known.mesh, known.shape_of(n.operands[k]), p.wanted[k]);
+      const auto after = local_elements(known.mesh, n.shape, p.result);
+      // No smaller: somebody else may need the whole value, and then it would be reduced twice.
+      if (after > before || (after == before && known.readers_of(n.operands[k]).size() > 1)) continue;
+      p.wanted[k].partial = axes;
+      p.wanted[k].kind = kind;
+    } else if (how == partial_rule::all) {
+      bool alike = true;
+      for (int o = 0; o < n.operands.count; ++o)
+        alike =
+            alike && held[o].partial == axes && held[o].kind == kind && facts_of(n.op).partial(n, o, kind) == partial_rule::all;
+      if (!alike) continue;
+      for (auto& wanted : p.wanted) {
+        wanted.partial = axes;
+        wanted.kind = kind;
+      }
+    } else {
+      continue;
+    }
+    p.result.partial |= axes;
+    p.result.kind = kind;
+    return;  // a product may be partial in one operand only
+  }
+}
+
+constexpr operator_use use_of(const form_prices& known, const node& n, const op_rule& rule, const factor_splits& uses,
+                              const operand_shardings& held) {
+  operator_use p;
+  p.uses = uses;
+  for (int k = 0; k < n.operands.count; ++k) {
+    sharding s;
+    s.splits = to_dims(known.mesh, rule, rule.operand(k), uses);
+    p.wanted.push_back(s);
+  }
+  p.result.splits = to_dims(known.mesh, rule, rule.result(), uses);
+  p.result.kind = rule.kind;
+  for (const auto& use : uses)
+    if (rule.factors[use.dim].kind == factor_kind::reduction) p.result.partial |= axis_bit(use.axis);
+  pass_partial(known, n, held, p);
+  return p;
+}
+
+/// By operand: its form, if the only ones it has are partial.
+constexpr operand_shardings held_partial(const form_prices& known, const node& n) {
+  const form_book& book = known.book;
+  operand_shardings held;
+  for (int k = 0; k < n.operands.count; ++k) {
+    const int o = n.operands[k];
+    bool has_whole = !book.has_forms(o) || known.level_of(o) < book.depth();  // reduced before the loop
+    for (int v = book.first_of(o); v >= 0; v = book.values[v].next) has_whole = has_whole || book.layout_of(v).partial == 0;
+    held.push_back(has_whole ? sharding{} : book.layout_of(book.last_of(o)));
+  }
+  return held;
+}
+
+/// True when the operator cannot keep a split that its operand is to have, whatever it would cost.
+constexpr bool must_lose_a_split(const form_prices& known, const node& n, const op_rule& rule, int k) {
+  const sharding& had = known.wish_of(n.operands[k]);
+  if (rule.uniform || had.splits.empty()) return false;
+  const use_search::wishes none;
+  const use_search search(known.mesh, rule, none);
+  const auto uses = search.legal(to_factors(known.mesh, rule, rule.operand(k), had.splits));
+  return !(to_dims(known.mesh, rule, rule.operand(k), uses) == had.splits);
+}
+constexpr bool loses_a_split(const form_prices& known, const node& n, const op_rule& rule, int k, const sharding& wanted) {
+  return (known.wish_of(n.operands[k]).split_axes() & ~wanted.split_axes()) != 0 && must_lose_a_split(known, n, rule, k);
+}
+
+}  // namespace gspmd::detail

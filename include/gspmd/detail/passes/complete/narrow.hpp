@@ -1,0 +1,47 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <span>
+
+#include "gspmd/detail/ir/collective.hpp"
+#include "gspmd/detail/passes/value_uses.hpp"
+
+namespace gspmd::detail {
+
+/// What the program asks for of every value: what completion found, or less. Where every reader of a value takes the same slice of it,
+/// the slice is all that is made: all_reduce and slice become reduce_scatter, through any elementwise operators in between.
+constexpr vec<sharding> narrowed(const graph& g, const mesh_shape& mesh, const value_uses& uses,
+                                 std::span<const sharding> completed) {
+  vec<sharding> wishes(completed.data(), completed.data() + completed.size());
+  const node* const nodes = g.nodes.data();
+  sharding* const wish = wishes.data();
+  for (int i = static_cast<int>(g.nodes.size()); i-- > 0;) {
+    const vec<int>& readers = uses.readers[i];
+    const int count = static_cast<int>(readers.size());
+    if (uses.needed[i] == 0 || facts_of(nodes[i].op).made == origin::given || count == 0 || readers[0] == i) continue;
+    bool alike = true;
+    sharding slice = wish[i];
+    for (int r = 0; r < count && alike; ++r) {
+      const int reader = readers[r];
+      const node& user = nodes[reader];
+      const auto& facts = facts_of(user.op);
+      alike = false;
+      if (reader == i || !facts.keeps_slices) break;  // itself: an output
+      sharding asked = slice;
+      if (facts.uniform) {
+        asked.splits = wish[reader].splits;
+      } else {
+        op_rule rule;
+        facts.rule(g, user, rule);
+        asked.splits = to_dims(mesh, rule, rule.operand(0), to_factors(mesh, rule, rule.result(), wish[reader].splits));
+      }
+      alike = r == 0 || asked.splits == slice.splits;
+      slice = asked;
+    }
+    if (alike && !(slice.splits == wish[i].splits) && lies_inside(mesh, nodes[i].shape, wish[i], slice))
+      wish[i].splits = slice.splits;
+  }
+  return wishes;
+}
+
+}  // namespace gspmd::detail

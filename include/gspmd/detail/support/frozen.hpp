@@ -1,0 +1,109 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <tuple>
+#include <type_traits>
+#include <utility>
+
+/// Values with lists as constants, between two evaluations: a vec may not outlive the evaluation that made it.
+///
+/// A type that is to be frozen shows its lists and what else it holds:
+///
+///   template <class S, class F> static constexpr auto lists(S& s, F f) { return f(s.nodes, s.inputs); }   // by reference, each a vec
+///   template <class S, class F> static constexpr auto rest(S& s, F f) { return f(s.next); }
+namespace gspmd::detail {
+
+/// A description of the lists of T, as a type.
+template <class... Entry>
+struct entry_types {
+  static constexpr std::size_t count = sizeof...(Entry);
+  template <auto Sizes, std::size_t... K>
+  static std::tuple<std::array<Entry, Sizes.of[K]>...> arrays(std::index_sequence<K...>);
+  static std::index_sequence_for<Entry...> places();
+};
+template <class T>
+using entries_of =
+    decltype(T::lists(std::declval<T&>(), []<class... List>(List&...) { return entry_types<typename List::value_type...>{}; }));
+template <class T>
+using rest_of = decltype(T::rest(std::declval<T&>(),
+                                 [](auto&... part) { return std::tuple<std::remove_cvref_t<decltype(part)>...>(part...); }));
+
+/// How long each list of T is.
+template <class T>
+struct list_sizes {
+  std::size_t of[entries_of<T>::count == 0 ? 1 : entries_of<T>::count]{};
+
+  constexpr list_sizes() = default;
+  constexpr explicit list_sizes(const T& value) {
+    std::size_t k = 0;
+    T::lists(value, [&](const auto&... list) { ((of[k++] = list.size()), ...); });
+  }
+  constexpr list_sizes(std::initializer_list<std::size_t> sizes) {
+    std::size_t k = 0;
+    for (const auto n : sizes) of[k++] = n;
+  }
+  [[nodiscard]] constexpr bool fit(const list_sizes& room) const {
+    for (std::size_t k = 0; k < entries_of<T>::count; ++k)
+      if (of[k] > room.of[k]) return false;
+    return true;
+  }
+};
+
+/// A T as a constant. What exceeds `Room` is left out, and `fits()` says so.
+template <class T, list_sizes<T> Room>
+struct frozen {
+  static constexpr list_sizes<T> room = Room;
+  list_sizes<T> sizes;
+  decltype(entries_of<T>::template arrays<Room>(entries_of<T>::places())) lists{};
+  rest_of<T> rest{};
+
+  constexpr explicit frozen(const T& value) : sizes(value) {
+    T::rest(value, [&](const auto&... part) { rest = rest_of<T>(part...); });
+    std::apply(
+        [&](auto&... to) {
+          T::lists(value, [&](const auto&... from) { (copy(from.data(), from.size(), to.data(), to.size()), ...); });
+        },
+        lists);
+  }
+  [[nodiscard]] constexpr bool fits() const { return sizes.fit(Room); }
+  [[nodiscard]] constexpr T thaw() const {
+    T value;
+    std::size_t k = 0;
+    std::apply([&](const auto&... part) { T::rest(value, [&](auto&... to) { ((to = part), ...); }); }, rest);
+    std::apply(
+        [&](const auto&... from) {
+          T::lists(value, [&](auto&... to) { (to.assign(from.data(), from.data() + sizes.of[k++]), ...); });
+        },
+        lists);
+    return value;
+  }
+
+ private:
+  // By pointers: calls count against the limits of an evaluation.
+  template <class E>
+  static constexpr void copy(const E* from, std::size_t count, E* to, std::size_t space) {
+    if (space < count) count = space;
+    for (std::size_t i = 0; i < count; ++i) to[i] = from[i];
+  }
+};
+
+/// What `Make::run()` gives, as a constant: made once if `Make::guess()` has room for it, otherwise once more.
+template <class Make>
+class frozen_result {
+  using T = decltype(Make::run());
+  template <list_sizes<T> Room>
+  static constexpr frozen<T, Room> made{Make::run()};
+  static constexpr list_sizes<T> guess = Make::guess();
+
+ public:
+  /// To be asked whether the result is constant at all.
+  static constexpr bool is_made() { return made<guess>.fits() || true; }
+  static constexpr const auto& value() {
+    if constexpr (made<guess>.fits()) return made<guess>;
+    else return made<made<guess>.sizes>;
+  }
+};
+
+}  // namespace gspmd::detail
