@@ -15,7 +15,7 @@
 #include "gspmd/budget.hpp"
 #include "gspmd/comm/communicator.hpp"
 #include "gspmd/detail/driver/given_shard.hpp"
-#include "gspmd/detail/driver/static_tables.hpp"
+#include "gspmd/detail/driver/static_plan.hpp"
 #include "gspmd/detail/edge/given_memory.hpp"
 #include "gspmd/detail/run/bound_devices.hpp"
 #include "gspmd/detail/run/static_program.hpp"
@@ -48,13 +48,13 @@ class compile {
   static_assert(call::compiles || true);
   using checked = detail::checked_program<Callable, Inputs...>;
   static_assert(checked::fits || true);
-  static_assert(detail::first_trace<Callable, Mesh, Inputs...>::is_constant || true);
-  using planned = typename detail::planned_mesh<Callable, Mesh, Inputs...>::type;
-  using program = detail::static_tables<Callable, planned, Inputs...>;
+  static_assert(detail::is_constant_program<Callable, Mesh, Inputs...> || true);
+  using program = detail::static_plan<Callable, Mesh, Inputs...>;
+  using planned = typename program::mesh;
   static constexpr bool is_accepted() {
-    if constexpr (!program::measured.ok && program::measured.broken != detail::mistake::reported)
-      detail::refuse<program::measured.broken, typename program::refusal>();
-    return program::measured.ok;
+    if constexpr (!program::is_accepted && program::broken != detail::mistake::reported)
+      detail::refuse<program::broken, typename program::refusal>();
+    return program::is_accepted;
   }
   static_assert(is_accepted() || true);
 
@@ -97,11 +97,11 @@ class compile {
   using mesh_type = planned;
   using callable_result = typename checked::result;
   /// False for a program with a mistake; the compiler has reported it, and results of rank 0 stand in for those of the program.
-  static constexpr bool accepted = program::measured.ok;
+  static constexpr bool accepted = program::is_accepted;
 
   static constexpr int device_count = Mesh::device_count;
-  static constexpr std::size_t input_count = program::measured.sizes.inputs;
-  static constexpr std::size_t output_count = program::measured.sizes.outputs;
+  static constexpr std::size_t input_count = view.inputs.size();
+  static constexpr std::size_t output_count = view.outputs.size();
 
   /// The collectives, in the order in which they stand in the program every device runs: once in a loop, and in both bodies of a
   /// conditional. All numbers that follow are those of a run: a loop counts for each trip, and of the bodies of a conditional the

@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <array>
 #include <cstdio>
+#include <span>
 #include <vector>
 
 #include "gspmd/compile.hpp"
@@ -38,9 +39,11 @@ struct steps_as_traced {
     return p;
   }
   [[nodiscard]] ir::plan ordered() const {
-    ir::plan p = plan;
-    ir::place_in_order(p, base);
-    return p;
+    std::vector<int> order(plan.steps.size(), 0);
+    const ir::plan p = placed();
+    if (!ir::step_orderer(ir::plan_view(plan), std::span<const int>(base.data(), base.size())).run(order.data())) return p;
+    const ir::plan q = placed_in(order);
+    return ir::is_smaller(ir::plan_view(q), ir::plan_view(p)) ? q : p;
   }
 };
 
@@ -90,7 +93,7 @@ class all_orders {
     if (order_.size() == needs_.size()) {
       ++count_;
       const auto p = given_.placed_in(order_);
-      if (ir::is_smaller(p, as_traced_)) least = std::min(least, p.arena_bytes);
+      if (ir::is_smaller(ir::plan_view(p), ir::plan_view(as_traced_))) least = std::min(least, p.arena_bytes);
     }
     for (std::size_t i = 0; i < needs_.size(); ++i) {
       if (done_[i] || std::any_of(needs_[i].begin(), needs_[i].end(), [&](int n) { return !done_[at(n)]; })) continue;
@@ -119,10 +122,9 @@ constexpr auto four_layers = [](auto x, auto w1, auto w2, auto w3, auto w4) {
 };
 using weight = in<float, dims<256, 256>, split<_, _>>;
 using pod = mesh<axis<"data", 2>>;
-using four_tables =
-    ir::static_tables<four_layers, pod, in<float, dims<64, 256>, split<"data", _>>, weight, weight, weight, weight>;
-static_assert(four_tables::order.is_any && four_tables::view.arena_bytes == four_tables::placed<true>.arena_bytes);
-static_assert(four_tables::placed<true>.arena_bytes < four_tables::placed<false>.arena_bytes / 2);
+using four = ir::static_plan<four_layers, pod, in<float, dims<64, 256>, split<"data", _>>, weight, weight, weight, weight>;
+constexpr ir::plan_view as_written{four::passes::frozen<ir::place_pass<false>>()};
+static_assert(four::view.arena_bytes < as_written.arena_bytes / 2);
 
 dynamic::input f32(std::vector<std::int64_t> shape) { return dynamic::in<float>(std::move(shape), {"", ""}); }
 

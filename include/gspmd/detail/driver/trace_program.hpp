@@ -72,26 +72,23 @@ using checked_program = checked_call<traced_call<Callable, Inputs...>, sizeof...
 /// A mesh of which the planner cut an axis (passes/sub_axes.hpp).
 template <class Mesh, axis_cut Cut>
 struct cut_mesh {
-  using base = typename base_mesh<Mesh>::type;  // the user's
+  using before = Mesh;
+  static constexpr axis_cut cut = Cut;
   static constexpr mesh_info info = cut_axis(Mesh::info, Cut);
   static constexpr int device_count = Mesh::device_count;
-  static constexpr void refine(graph& g) {
-    if constexpr (requires { Mesh::refine(g); }) Mesh::refine(g);
-    cut_axis(g, info, Cut.axis);
-  }
 };
 template <class Mesh, axis_cut Cut>
 struct base_mesh<cut_mesh<Mesh, Cut>> {
-  using type = typename cut_mesh<Mesh, Cut>::base;
+  using type = typename base_mesh<Mesh>::type;
 };
 
 /// Traces a callable on the inputs; `graph` is the program for one giant device, or says what is wrong with it.
 template <auto Callable, class Mesh, class... Inputs>
 constexpr graph trace_program() {
   graph g;
-  g.mesh = &base_mesh<Mesh>::type::info;
+  g.mesh = &Mesh::info;
   g.allow_replication = false;
-  if constexpr (!accepts_meshes<typename base_mesh<Mesh>::type>) g.fail({}, "compile", mistake::reported, "the meshes");
+  if constexpr (!accepts_meshes<Mesh>) g.fail({}, "compile", mistake::reported, "the meshes");
   int number = 0;
   const auto next = [&]<class Input>(std::type_identity<Input>) {
     auto argument = Input::trace(g, number);
@@ -113,7 +110,6 @@ constexpr graph trace_program() {
     });
   }
   if (g.failed()) return g;
-  if constexpr (requires { Mesh::refine(g); }) Mesh::refine(g);
   graph program = canonical_order(g);
   if (const text problem = total_problem(program, Mesh::device_count); !problem.empty())
     program.fail({}, "compile", mistake::size, problem);
@@ -121,17 +117,15 @@ constexpr graph trace_program() {
 }
 
 /// What stands in for a refused program, so that one mistake is one error: its inputs, and numbers as its results.
-template <class Mesh, std::size_t Outputs, class... Inputs>
-constexpr plan stand_in_plan() {
+template <auto Callable, class Mesh, class... Inputs>
+constexpr graph stand_in_program() {
   graph g;
   g.mesh = &Mesh::info;
   int number = 0;
   ((static_cast<void>(Inputs::trace(g, number)), number += Inputs::leaves), ...);
-  for (std::size_t k = 0; k < Outputs; ++k) g.outputs.push_back(add_constant(g, dtype::f32, {}, 0, 0, {}));
-  vec<int> base;
-  plan p = plan_without_memory(g, Mesh::info.shape, base);
-  place_in_memory(p, std::move(base));
-  return p;
+  for (std::size_t k = 0; k < leaf_count<typename checked_program<Callable, Inputs...>::result>(); ++k)
+    g.outputs.push_back(add_constant(g, dtype::f32, {}, 0, 0, {}));
+  return g;
 }
 
 }  // namespace gspmd::detail

@@ -71,10 +71,10 @@ class graph {
   kept_functions* functions = nullptr;  // where functions with state are kept; null: there is no such place
   int open_region = -1;                 // where `add` puts nodes
   bool has_regions = false;
-  std::int64_t largest_bytes = 0;   // of a tensor
-  bool allow_replication = true;    // for all operators; programs that users write start without it
-  text error;                       // the first mistake found; operators after it are not checked
-  mistake broken = mistake::other;  // the rule it breaks
+  std::int64_t largest_bytes = 0;  // of a tensor
+  bool allow_replication = true;   // for all operators; programs that users write start without it
+  text error;                      // the first mistake found; operators after it are not checked
+  mistake broken = mistake::none;  // the rule it breaks
 
   template <class S, class F>
   static constexpr auto lists(S& s, F f) {

@@ -1,12 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <span>
+#include <tuple>
+#include <type_traits>
 
 #include "gspmd/detail/ir/collective.hpp"
 #include "gspmd/detail/ir/kernel_list.hpp"
 #include "gspmd/detail/ir/ring.hpp"
+#include "gspmd/detail/support/frozen.hpp"
 #include "gspmd/detail/support/vec.hpp"
 
 namespace gspmd::detail {
@@ -19,6 +23,14 @@ struct planned_node {
   std::int64_t flops = 0;  // of one device, in all steps it became and all trips of them (flops.hpp says how they are counted)
   int region = -1;         // the node in whose body it stands
 };
+
+/// Calls `f` with all tables of a plan, or of a view of one.
+template <class Plan, class F>
+constexpr auto lists_of_plan(Plan& p, F f) {
+  return with_tables(kernel_tables{}, p, [&](auto&... table) {
+    return f(p.nodes, p.completed, p.values, p.steps, p.slots, p.bounds, p.inputs, p.outputs, p.shared_inputs, table...);
+  });
+}
 
 /// Everything about a compiled program, as tables of plain values. Either these vectors own them (`plan`), or constants do;
 /// executors and explain read them through `plan_view`. Those that kernels fill are found by the type of their entries:
@@ -35,13 +47,20 @@ struct plan : owned_tables<kernel_tables> {
   vec<int> outputs;        // values
   vec<int> shared_inputs;  // by output: the input whose memory it may be given; -1: none
   std::int64_t arena_bytes = 0;
-  text error;  // why the program is refused, if it is
-  mistake broken = mistake::other;
+  text error;                      // why the program is refused, if it is
+  mistake broken = mistake::none;  // the rule it breaks
+
+  template <class S, class F>
+  static constexpr auto lists(S& s, F f) {
+    return lists_of_plan(s, f);
+  }
+  template <class S, class F>
+  static constexpr auto rest(S& s, F f) {
+    return f(s.mesh, s.arena_bytes, s.broken);
+  }
 };
 
-struct table_views : viewed_tables<kernel_tables> {
-  using viewed_tables::viewed_tables;
-};
+struct table_views : viewed_tables<kernel_tables> {};
 
 struct plan_view : table_views {
   const mesh_shape* mesh = nullptr;
@@ -57,20 +76,20 @@ struct plan_view : table_views {
   std::int64_t arena_bytes = 0;
 
   constexpr plan_view() = default;
-  template <class Tables>  // plan, or the constant tables of a static program
-  constexpr explicit plan_view(const Tables& p)
-      : table_views(p),
-        mesh(&p.mesh),
-        nodes(p.nodes),
-        completed(p.completed),
-        values(p.values),
-        steps(p.steps),
-        slots(p.slots),
-        bounds(p.bounds),
-        inputs(p.inputs),
-        outputs(p.outputs),
-        shared_inputs(p.shared_inputs),
-        arena_bytes(p.arena_bytes) {}
+  constexpr explicit plan_view(const plan& p) : mesh(&p.mesh), arena_bytes(p.arena_bytes) {
+    lists_of_plan(*this, [&](auto&... view) {
+      lists_of_plan(
+          p, [&](const auto&... list) { ((view = std::remove_reference_t<decltype(view)>(list.data(), list.size())), ...); });
+    });
+  }
+  template <list_sizes<plan> Room>
+  constexpr explicit plan_view(const frozen<plan, Room>& p) : mesh(&item<0>(p.rest)), arena_bytes(item<1>(p.rest)) {
+    std::size_t k = 0;
+    lists_of_plan(*this, [&](auto&... view) {
+      p.lists.visit(
+          [&](const auto&... list) { ((view = std::remove_reference_t<decltype(view)>(list.data(), p.sizes.of[k++])), ...); });
+    });
+  }
 
   [[nodiscard]] constexpr const planned_value& value(int i) const { return values[static_cast<std::size_t>(i)]; }
   [[nodiscard]] constexpr const planned_value& operand(const plan_step& s, int k) const {

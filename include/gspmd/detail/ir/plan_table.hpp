@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include <array>
 #include <cstddef>
 
 #include <boost/mp11/algorithm.hpp>
@@ -31,8 +30,7 @@ template <class Entry>
 class table_view {
  public:
   constexpr table_view() = default;
-  template <class List>
-  constexpr explicit table_view(const List& list) : begin_(list.data()), size_(list.size()) {}
+  constexpr table_view(const Entry* begin, std::size_t size) : begin_(begin), size_(size) {}
 
   [[nodiscard]] constexpr const Entry* data() const { return begin_; }
   [[nodiscard]] constexpr const Entry* begin() const { return begin_; }
@@ -55,65 +53,12 @@ struct owned_tables<boost::mp11::mp_list<Kind...>> : plan_table<typename Kind::e
 template <class Kinds>
 struct viewed_tables;
 template <class... Kind>
-struct viewed_tables<boost::mp11::mp_list<Kind...>> : plan_table<typename Kind::entry, table_view<typename Kind::entry>>... {
-  constexpr viewed_tables() = default;
-  template <class Tables>
-  constexpr explicit viewed_tables(const Tables& t)
-      : plan_table<typename Kind::entry, table_view<typename Kind::entry>>{
-            table_view<typename Kind::entry>(table_of<typename Kind::entry>(t))}... {}
-};
+struct viewed_tables<boost::mp11::mp_list<Kind...>> : plan_table<typename Kind::entry, table_view<typename Kind::entry>>... {};
 
-/// How many entries each table has.
-template <class Kinds>
-struct sizes_of_tables;
-template <class... Kind>
-struct sizes_of_tables<boost::mp11::mp_list<Kind...>> {
-  std::size_t count[sizeof...(Kind)]{};
-
-  template <class Tables>
-  static constexpr sizes_of_tables of(const Tables& t) {
-    return {{table_of<typename Kind::entry>(t).size()...}};
-  }
-  static constexpr sizes_of_tables guess(std::size_t ops, std::size_t movements) { return {{Kind::guess(ops, movements)...}}; }
-  [[nodiscard]] constexpr bool fit(const sizes_of_tables& room) const {
-    for (std::size_t i = 0; i < sizeof...(Kind); ++i)
-      if (count[i] > room.count[i]) return false;
-    return true;
-  }
-};
-
-/// Copies as many entries as both have room for.
-template <class Array, class List>
-constexpr void fill_table(Array& to, const List& from) {
-  const std::size_t count = from.size() < to.size() ? from.size() : to.size();
-  const auto* const source = from.data();  // no calls in the loop: they count against the limits of an evaluation
-  auto* const target = to.data();
-  for (std::size_t i = 0; i < count; ++i) target[i] = source[i];
-}
-
-template <class Kinds, sizes_of_tables<Kinds> Room>
-struct constant_tables_of;
-template <class... Kind, sizes_of_tables<boost::mp11::mp_list<Kind...>> Room>
-struct constant_tables_of<boost::mp11::mp_list<Kind...>, Room>
-    : plan_table<
-          typename Kind::entry,
-          std::array<typename Kind::entry, Room.count[boost::mp11::mp_find<boost::mp11::mp_list<Kind...>, Kind>::value]>>... {
-  template <class Tables>
-  constexpr void fill_tables(const Tables& from) {
-    (fill_table(table_of<typename Kind::entry>(*this), table_of<typename Kind::entry>(from)), ...);
-  }
-  template <class Tables>
-  constexpr void thaw_tables(Tables& to, const sizes_of_tables<boost::mp11::mp_list<Kind...>>& sizes) const {
-    const std::size_t* count = sizes.count;
-    (table_of<typename Kind::entry>(to).assign(table_of<typename Kind::entry>(*this).data(),
-                                               table_of<typename Kind::entry>(*this).data() + *count++),
-     ...);
-  }
-};
-
-template <class Tables, class Same, class... Kind>
-constexpr bool same_tables(boost::mp11::mp_list<Kind...>, const Tables& a, const Tables& b, Same same) {
-  return (same(table_of<typename Kind::entry>(a), table_of<typename Kind::entry>(b)) && ...);
+/// Calls `f` with all these tables of `t`.
+template <class... Kind, class Tables, class F>
+constexpr auto with_tables(boost::mp11::mp_list<Kind...>, Tables& t, F f) {
+  return f(table_of<typename Kind::entry>(t)...);
 }
 
 }  // namespace gspmd::detail

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstddef>
+#include <type_traits>
 
 #include "gspmd/detail/ir/mesh_info.hpp"
 #include "gspmd/detail/ir/plan.hpp"
@@ -18,15 +19,13 @@ constexpr bool same_list(const List& a, const List& b, Same same) {
 }
 
 constexpr bool same_plan(const plan_view& a, const plan_view& b) {
-  const auto equal = [](const auto& x, const auto& y) { return x == y; };
-  const auto same_node = [](const planned_node& x, const planned_node& y) {
-    return x.op == y.op && x.value == y.value && x.flops == y.flops;
+  const auto same = []<class Entry>(const Entry& x, const Entry& y) {
+    if constexpr (std::is_same_v<Entry, planned_node>) return x.op == y.op && x.value == y.value && x.flops == y.flops;
+    else return x == y;
   };
-  return same_mesh(*a.mesh, *b.mesh) && same_list(a.nodes, b.nodes, same_node) && same_list(a.completed, b.completed, equal) &&
-         same_list(a.values, b.values, equal) && same_list(a.steps, b.steps, equal) && same_list(a.slots, b.slots, equal) &&
-         same_list(a.bounds, b.bounds, equal) && same_list(a.inputs, b.inputs, equal) && same_list(a.outputs, b.outputs, equal) &&
-         same_list(a.shared_inputs, b.shared_inputs, equal) && a.arena_bytes == b.arena_bytes &&
-         same_tables(kernel_tables{}, a, b, [&](const auto& x, const auto& y) { return same_list(x, y, equal); });
+  return same_mesh(*a.mesh, *b.mesh) && a.arena_bytes == b.arena_bytes && lists_of_plan(a, [&](const auto&... list) {
+           return lists_of_plan(b, [&](const auto&... other) { return (same_list(list, other, same) && ...); });
+         });
 }
 
 }  // namespace gspmd::detail

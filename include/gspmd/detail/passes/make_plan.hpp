@@ -1,35 +1,57 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <tuple>
 #include <utility>
 
-#include "gspmd/detail/passes/plan_passes.hpp"
-#include "gspmd/detail/support/vec.hpp"
+#include "gspmd/detail/passes/pipeline.hpp"
 
 namespace gspmd::detail {
 
-/// Places a plan in memory, its steps in a better order if there is one.
-constexpr void place_in_order(plan& p, vec<int> base) {
-  vec<int> order;
-  order.resize(p.steps.size(), 0);
-  if (!step_orderer(plan_view(p), base).run(order.data())) {
-    place_in_memory(p, std::move(base));
-    return;
+/// What the passes give, in ordinary memory.
+class pass_results {
+ public:
+  constexpr pass_results(const graph& g, const mesh_shape& mesh) : graph_(g), mesh_(mesh) {
+    boost::mp11::mp_for_each<passes>([this]<class Pass>(Pass) {
+      if constexpr (requires { Pass::run(*this); }) {
+        mine<Pass>() = Pass::run(*this);
+      } else {
+        auto state = Pass::begin(*this);
+        Pass::go_on(*this, state, {});
+        mine<Pass>() = std::move(state);
+      }
+    });
   }
-  plan ordered = p;
-  put_in_order(ordered, order);
-  place_in_memory(ordered, base);
-  place_in_memory(p, std::move(base));
-  if (is_smaller(ordered, p)) p = std::move(ordered);
-}
+  [[nodiscard]] constexpr const graph& program() const { return graph_; }
+  [[nodiscard]] constexpr const mesh_shape& mesh() const { return mesh_; }
+  template <class Pass>
+  [[nodiscard]] constexpr const typename Pass::result& of() const {
+    return std::get<result_of<Pass>>(results_).value;
+  }
+  /// The best plan; the others are gone then.
+  constexpr plan take() {
+    plan& as_written = mine<place_pass<false>>();
+    plan& ordered = mine<place_pass<true>>();
+    const bool is_better = of<order_pass>().is_any && is_smaller(plan_view(ordered), plan_view(as_written));
+    return std::move(is_better ? ordered : as_written);
+  }
+
+ private:
+  template <class Pass>
+  struct result_of {
+    typename Pass::result value;
+  };
+  template <class Pass>
+  constexpr typename Pass::result& mine() {
+    return std::get<result_of<Pass>>(results_).value;
+  }
+  const graph& graph_;
+  const mesh_shape& mesh_;
+  boost::mp11::mp_rename<boost::mp11::mp_transform<result_of, passes>, std::tuple> results_;
+};
 
 /// The whole way from a graph to what every device runs.
-// Apart from plan_passes.hpp, because it instantiates much that a program compiled for a mesh does without.
-constexpr plan make_plan(const graph& g, const mesh_shape& mesh) {
-  vec<int> base;
-  plan p = plan_without_memory(g, mesh, base);
-  if (p.error.empty()) place_in_order(p, std::move(base));
-  return p;
-}
+// Apart from pipeline.hpp, because it instantiates much that a program compiled for a mesh does without.
+constexpr plan make_plan(const graph& g, const mesh_shape& mesh) { return pass_results(g, mesh).take(); }
 
 }  // namespace gspmd::detail

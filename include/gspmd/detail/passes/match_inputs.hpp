@@ -23,7 +23,7 @@ class input_matcher {
   /// that reads it. Sets `keeps_input`, by output.
   constexpr input_matcher(plan& p, const vec<int>& base, const vec<int>& first, const vec<int>& last,
                           vec<std::uint8_t>& keeps_input)
-      : plan_(p), tables_(p), base_(base), first_(first), last_(last), keeps_input_(keeps_input) {}
+      : plan_(p), tables_(plan_view(p)), base_(base), first_(first), last_(last), keeps_input_(keeps_input) {}
 
   constexpr void run() {
     plan_.shared_inputs.resize(plan_.outputs.size(), -1);

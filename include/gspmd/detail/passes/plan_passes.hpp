@@ -150,23 +150,10 @@ constexpr void place_in_memory(plan& p, vec<int> base) {
 }
 
 /// Whether a new order makes a plan better: less memory, and no output has lost the input whose memory it may be given.
-template <class Plan>  // or its constant tables
-constexpr bool is_smaller(const Plan& ordered, const Plan& as_it_was) {
+constexpr bool is_smaller(const plan_view& ordered, const plan_view& as_it_was) {
   for (std::size_t k = 0; k < ordered.shared_inputs.size(); ++k)
     if (as_it_was.shared_inputs[k] >= 0 && ordered.shared_inputs[k] < 0) return false;
   return ordered.arena_bytes < as_it_was.arena_bytes;
-}
-
-/// A plan that lies nowhere yet; `base`: see schedule_program.
-constexpr plan plan_without_memory(const graph& g, const mesh_shape& mesh, vec<int>& base) {
-  const auto completed = complete_graph(g, mesh);
-  local_program local = partition_graph(g, mesh, completed);
-  auto nodes = list_nodes(g, mesh, local);
-  plan p = schedule_program(g, mesh, std::move(local), base);
-  if (!p.error.empty()) return p;
-  p.nodes = std::move(nodes);
-  p.completed.assign(completed.data(), completed.data() + completed.size());
-  return p;
 }
 
 }  // namespace gspmd::detail

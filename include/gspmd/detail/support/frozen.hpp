@@ -3,7 +3,7 @@
 
 #include <array>
 #include <cstddef>
-#include <tuple>
+#include <initializer_list>
 #include <type_traits>
 #include <utility>
 
@@ -15,20 +15,43 @@
 ///   template <class S, class F> static constexpr auto rest(S& s, F f) { return f(s.next); }
 namespace gspmd::detail {
 
-/// A description of the lists of T, as a type.
+/// Values one after the other. A std::tuple costs compilers ten times as much.
+template <std::size_t K, class T>
+struct frozen_item {
+  T value{};
+};
+template <class Numbers, class... T>
+struct frozen_items;
+template <std::size_t... K, class... T>
+struct frozen_items<std::index_sequence<K...>, T...> : frozen_item<K, T>... {
+  template <class F>
+  constexpr void visit(F f) {
+    f(static_cast<frozen_item<K, T>&>(*this).value...);
+  }
+  template <class F>
+  constexpr void visit(F f) const {
+    f(static_cast<const frozen_item<K, T>&>(*this).value...);
+  }
+};
+template <std::size_t K, class T>
+constexpr const T& item(const frozen_item<K, T>& p) {
+  return p.value;
+}
+
+/// The types of the lists of T, and of what else it holds.
 template <class... Entry>
 struct entry_types {
   static constexpr std::size_t count = sizeof...(Entry);
   template <auto Sizes, std::size_t... K>
-  static std::tuple<std::array<Entry, Sizes.of[K]>...> arrays(std::index_sequence<K...>);
+  static frozen_items<std::index_sequence<K...>, std::array<Entry, Sizes.of[K]>...> arrays(std::index_sequence<K...>);
   static std::index_sequence_for<Entry...> places();
 };
 template <class T>
 using entries_of =
     decltype(T::lists(std::declval<T&>(), []<class... List>(List&...) { return entry_types<typename List::value_type...>{}; }));
 template <class T>
-using rest_of = decltype(T::rest(std::declval<T&>(),
-                                 [](auto&... part) { return std::tuple<std::remove_cvref_t<decltype(part)>...>(part...); }));
+using rest_of =
+    decltype(T::rest(std::declval<T&>(), []<class... P>(P&...) { return frozen_items<std::index_sequence_for<P...>, P...>{}; }));
 
 /// How long each list of T is.
 template <class T>
@@ -60,23 +83,19 @@ struct frozen {
   rest_of<T> rest{};
 
   constexpr explicit frozen(const T& value) : sizes(value) {
-    T::rest(value, [&](const auto&... part) { rest = rest_of<T>(part...); });
-    std::apply(
-        [&](auto&... to) {
-          T::lists(value, [&](const auto&... from) { (copy(from.data(), from.size(), to.data(), to.size()), ...); });
-        },
-        lists);
+    rest.visit([&](auto&... to) { T::rest(value, [&](const auto&... from) { ((to = from), ...); }); });
+    lists.visit([&](auto&... to) {
+      T::lists(value, [&](const auto&... from) { (copy(from.data(), from.size(), to.data(), to.size()), ...); });
+    });
   }
   [[nodiscard]] constexpr bool fits() const { return sizes.fit(Room); }
   [[nodiscard]] constexpr T thaw() const {
     T value;
-    std::size_t k = 0;
-    std::apply([&](const auto&... part) { T::rest(value, [&](auto&... to) { ((to = part), ...); }); }, rest);
-    std::apply(
-        [&](const auto&... from) {
-          T::lists(value, [&](auto&... to) { (to.assign(from.data(), from.data() + sizes.of[k++]), ...); });
-        },
-        lists);
+    rest.visit([&](const auto&... from) { T::rest(value, [&](auto&... to) { ((to = from), ...); }); });
+    lists.visit([&](const auto&... from) {
+      std::size_t k = 0;
+      T::lists(value, [&](auto&... to) { (to.assign(from.data(), from.data() + sizes.of[k++]), ...); });
+    });
     return value;
   }
 

@@ -8,6 +8,7 @@ namespace gspmd::detail {
 /// The rule that a program breaks. The compiler's error carries the rule in words (refuse.hpp), the computed text names the
 /// operator, the dim or axis, the numbers and the way out.
 enum class mistake : std::uint8_t {
+  none,
   other,
   equation,  // the text of an einsum equation
   operand_count,

@@ -1,0 +1,85 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstddef>
+#include <type_traits>
+
+#include "gspmd/detail/passes/pipeline.hpp"
+#include "gspmd/detail/support/frozen.hpp"
+
+namespace gspmd::detail {
+
+/// How much is chosen in one evaluation. Clang stops after 1,048,576 steps, GCC after 33 million; a price may take thousands.
+#if defined(__clang__)
+inline constexpr effort effort_per_evaluation{64, 96};
+#else
+inline constexpr effort effort_per_evaluation{1024, 2048};
+#endif
+
+/// What the passes give, as constants: each is an evaluation of its own, from constant to constant, because compilers limit the steps of
+/// one. `Program` is a graph as a constant, see frozen_program.
+template <class Program, class Mesh>
+struct static_passes {
+  static constexpr graph program() { return Program::frozen().thaw().program; }
+  static constexpr const mesh_shape& mesh() { return Mesh::info.shape; }
+  static constexpr std::size_t node_count() { return Program::frozen().sizes.of[0]; }
+
+  template <class Pass>
+  static constexpr const auto& frozen() {
+    if constexpr (requires { Pass::run(static_passes{}); }) return frozen_result<make<Pass>>::value();
+    else return last_part<Pass, 1>();
+  }
+  template <class Pass>
+  static constexpr typename Pass::result of() {
+    return frozen<Pass>().thaw();
+  }
+  template <class Pass>
+  static constexpr std::size_t length(std::size_t list) {
+    return frozen<Pass>().sizes.of[list];
+  }
+  /// How many operators of the local program are movements with a map.
+  static constexpr std::size_t movements() {
+    std::size_t count = 0;
+    for (const auto& op : item<1>(frozen<emit_pass>().lists)) count += op.movement >= 0 ? 1 : 0;
+    return count;
+  }
+
+  /// The plan, with its steps in the better order.
+  static constexpr const auto& plan() {
+    if constexpr (item<0>(frozen<order_pass>().rest)) {
+      if constexpr (is_smaller(plan_view(frozen<place_pass<true>>()), plan_view(frozen<place_pass<false>>())))
+        return frozen<place_pass<true>>();
+      else return frozen<place_pass<false>>();
+    } else {
+      return frozen<place_pass<false>>();
+    }
+  }
+
+ private:
+  template <class Pass>
+  struct make {
+    static constexpr auto run() { return Pass::run(static_passes{}); }
+    static constexpr auto guess() { return Pass::guess(static_passes{}); }
+  };
+  /// What a pass that may take long has after `Part` evaluations.
+  template <class Pass, std::size_t Part>
+  struct make_part {
+    static constexpr auto run() {
+      auto state = [] {
+        if constexpr (Part > 1) return frozen_result<make_part<Pass, Part - 1>>::value().thaw();
+        else return Pass::begin(static_passes{});
+      }();
+      Pass::go_on(static_passes{}, state, effort_per_evaluation);
+      return state;
+    }
+    static constexpr auto guess() { return Pass::guess(static_passes{}, Part * effort_per_evaluation.nodes); }
+  };
+  template <class Pass, std::size_t Part>
+  static constexpr const auto& last_part() {
+    using part = frozen_result<make_part<Pass, Part>>;
+    if constexpr (Pass::is_complete(part::value())) return part::value();
+    else return last_part<Pass, Part + 1>();
+  }
+};
+
+}  // namespace gspmd::detail

@@ -1,0 +1,123 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <type_traits>
+#include <utility>
+
+#include "gspmd/detail/driver/static_passes.hpp"
+#include "gspmd/detail/driver/trace_program.hpp"
+
+namespace gspmd::detail {
+
+/// A program for one giant device. A refused one is its stand-in, and says so.
+struct accepted_program {
+  graph program;
+  mistake broken = mistake::none;
+
+  template <class S, class F>
+  static constexpr auto lists(S& s, F f) {
+    return graph::lists(s.program, f);
+  }
+  template <class S, class F>
+  static constexpr auto rest(S& s, F f) {
+    return f(s.program.mesh, s.program.has_regions, s.program.allow_replication, s.broken);
+  }
+};
+
+/// What a callable is, run by the compiler. Where the run is not constant, the compiler has reported the reason: a function that is not
+/// constexpr, a variable that is no constant, a recursion without an end.
+template <auto Callable, class Mesh, class... Inputs>
+struct callable_run_by_the_compiler {
+  static constexpr accepted_program run() {
+    graph g = trace_program<Callable, Mesh, Inputs...>();
+    if (g.failed()) return {stand_in_program<Callable, Mesh, Inputs...>(), g.broken};
+    return {std::move(g)};
+  }
+  static constexpr list_sizes<accepted_program> guess() { return {96, 32, 32}; }
+};
+template <auto Callable, class Mesh, class... Inputs>
+inline constexpr bool is_constant_program =
+    requires { typename std::bool_constant<frozen_result<callable_run_by_the_compiler<Callable, Mesh, Inputs...>>::is_made()>; };
+
+/// What takes the place of a program that is refused only where its communication is known, or whose run is not constant.
+template <mistake Broken, auto Callable, class Mesh, class... Inputs>
+struct refused_program {
+  static constexpr accepted_program run() { return {stand_in_program<Callable, Mesh, Inputs...>(), Broken}; }
+  static constexpr list_sizes<accepted_program> guess() { return {32, 32, 32}; }
+};
+
+/// The same program on a mesh with a cut axis.
+template <class Before, class Mesh>
+struct program_on_cut_mesh {
+  static constexpr accepted_program run() {
+    accepted_program p = Before::frozen().thaw();
+    cut_axis(p.program, Mesh::info, Mesh::cut.axis);
+    return p;
+  }
+  static constexpr auto guess() { return list_sizes<accepted_program>(Before::frozen().sizes); }
+};
+
+template <class Make>
+struct frozen_program {
+  static constexpr const auto& frozen() { return frozen_result<Make>::value(); }
+};
+
+/// A program on the mesh that it is planned on: the user's, with the axes cut that reshapes split.
+template <class Program, class Mesh>
+struct planned_program {
+  using program = Program;
+  using mesh = Mesh;
+  using passes = static_passes<Program, Mesh>;
+  static constexpr axis_cut cut = [] {
+    if constexpr (may_cut_axes(item<0>(Program::frozen().lists)))
+      return find_cut(passes::program(), passes::template of<complete_pass>().of);
+    return axis_cut{};
+  }();
+  static auto find() {
+    if constexpr (cut.axis < 0) return std::type_identity<planned_program>{};
+    else {
+      using refined = cut_mesh<Mesh, cut>;
+      return planned_program<frozen_program<program_on_cut_mesh<Program, refined>>, refined>::find();
+    }
+  }
+  using type = typename decltype(find())::type;
+};
+
+/// The plan of a compiled program, or of its stand-in if it is refused.
+template <auto Callable, class Mesh, class... Inputs>
+struct static_plan {
+ private:
+  template <mistake Broken>
+  using stand_in = planned_program<frozen_program<refused_program<Broken, Callable, Mesh, Inputs...>>, Mesh>;
+
+  static auto find_traced() {
+    if constexpr (is_constant_program<Callable, Mesh, Inputs...>)
+      return typename planned_program<frozen_program<callable_run_by_the_compiler<Callable, Mesh, Inputs...>>, Mesh>::type{};
+    else return stand_in<mistake::reported>{};
+  }
+  using traced = decltype(find_traced());
+  static constexpr mistake refused_when_traced = item<3>(traced::program::frozen().rest);
+  static constexpr mistake refused_when_planned = item<2>(traced::passes::template frozen<steps_pass>().rest);
+  static auto find() {
+    if constexpr (refused_when_planned != mistake::none) return stand_in<refused_when_planned>{};
+    else return traced{};
+  }
+
+ public:
+  using planned = decltype(find());
+  using mesh = typename planned::mesh;
+  using passes = typename planned::passes;
+  /// The rule that the program breaks.
+  static constexpr mistake broken = refused_when_traced != mistake::none ? refused_when_traced : refused_when_planned;
+  static constexpr bool is_accepted = broken == mistake::none;
+  static constexpr plan_view view{passes::plan()};
+
+  struct refusal {
+    static constexpr text make() {
+      if constexpr (refused_when_traced != mistake::none) return trace_program<Callable, Mesh, Inputs...>().error;
+      else return steps_pass::run(typename traced::passes{}).steps.error;
+    }
+  };
+};
+
+}  // namespace gspmd::detail

@@ -1,0 +1,204 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstddef>
+#include <limits>
+#include <span>
+#include <tuple>
+
+#include <boost/mp11/algorithm.hpp>
+#include <boost/mp11/list.hpp>
+
+#include "gspmd/detail/passes/plan_passes.hpp"
+
+/// The passes, in their order: what stands between a graph and a plan. Each is a struct with its result, which can be frozen, and
+///
+///   run(before)            makes it from what the passes before it made: before.program(), before.mesh(), before.template of<pass>()
+///   guess(before)          how long its lists will be, from the lengths before: before.template length<pass>(k)
+///
+/// and is ordinary code without limits: run_passes folds over the list, the driver of the compile-time path freezes each result. A pass
+/// that may take more steps than compilers allow one evaluation begins, and goes on as long as its `effort` lasts.
+namespace gspmd::detail {
+
+struct layouts {
+  vec<sharding> of;  // by node
+  template <class S, class F>
+  static constexpr auto lists(S& s, F f) {
+    return f(s.of);
+  }
+  template <class S, class F>
+  static constexpr auto rest(S&, F f) {
+    return f();
+  }
+};
+
+/// A sharding for every value (GSPMD 3.5).
+struct complete_pass {
+  using result = layouts;
+  template <class Before>
+  static constexpr layouts run(const Before& before) {
+    const auto completed = complete_graph(before.program(), before.mesh());
+    return {vec<sharding>(completed.data(), completed.data() + completed.size())};
+  }
+  template <class Before>
+  static constexpr list_sizes<layouts> guess(const Before& before) {
+    return {before.node_count()};
+  }
+};
+
+/// What is asked for of every value.
+struct narrow_pass {
+  using result = layouts;
+  template <class Before>
+  static constexpr layouts run(const Before& before) {
+    const graph& g = before.program();
+    const layouts& completed = before.template of<complete_pass>();
+    return {narrowed(g, before.mesh(), uses_of(g), std::span<const sharding>(completed.of.data(), completed.of.size()))};
+  }
+  template <class Before>
+  static constexpr list_sizes<layouts> guess(const Before& before) {
+    return {before.node_count()};
+  }
+};
+
+/// How much one evaluation chooses: see chooser::run.
+struct effort {
+  int nodes = std::numeric_limits<int>::max();
+  int prices = std::numeric_limits<int>::max();
+};
+struct choose_pass {
+  using result = choose_state;
+  template <class Before>
+  static constexpr choose_state begin(const Before& before) {
+    return choose_state(before.program());
+  }
+  template <class Before>
+  static constexpr void go_on(const Before& before, choose_state& state, effort most) {
+    const graph& g = before.program();
+    const layouts& wishes = before.template of<narrow_pass>();
+    const value_uses uses = uses_of(g);
+    chooser(g, before.mesh(), uses, std::span<const sharding>(wishes.of.data(), wishes.of.size()), state)
+        .run(most.nodes, most.prices);
+  }
+  /// Of a state, as a constant too.
+  static constexpr bool is_complete(const auto& frozen) { return item<1>(frozen.rest); }
+  /// After so many nodes.
+  template <class Before>
+  static constexpr list_sizes<choose_state> guess(const Before& before, std::size_t last) {
+    const auto nodes = before.node_count();
+    if (last > nodes) last = nodes;
+    return {last, 2 * last + 8, 2 * last + 32, last + 32, 32, 2 * last + 32, nodes, nodes, nodes, 16, last + 16, last + 16, 16};
+  }
+};
+
+struct emit_pass {
+  using result = local_program;
+  template <class Before>
+  static constexpr local_program run(const Before& before) {
+    const graph& g = before.program();
+    const choose_state& chosen = before.template of<choose_pass>();
+    return emit_program(g, before.mesh(), uses_of(g), chosen.table);
+  }
+  template <class Before>
+  static constexpr list_sizes<local_program> guess(const Before& before) {
+    const auto values = before.template length<choose_pass>(5);
+    return {values, values + 16, 32, 32, before.node_count()};
+  }
+};
+
+struct steps_result {
+  plan steps;     // that lie nowhere yet; or why the program is refused
+  vec<int> base;  // by value, the one whose memory it shares
+
+  template <class S, class F>
+  static constexpr auto lists(S& s, F f) {
+    return lists_of_plan(s.steps, [&](auto&... list) { return f(s.base, list...); });
+  }
+  template <class S, class F>
+  static constexpr auto rest(S& s, F f) {
+    return plan::rest(s.steps, f);
+  }
+};
+struct steps_pass {
+  using result = steps_result;
+  template <class Before>
+  static constexpr steps_result run(const Before& before) {
+    const graph& g = before.program();
+    const local_program& local = before.template of<emit_pass>();
+    steps_result made;
+    made.steps = schedule_program(g, before.mesh(), local, made.base);
+    made.steps.nodes = list_nodes(g, before.mesh(), local);
+    const layouts& completed = before.template of<complete_pass>();
+    made.steps.completed = completed.of;
+    return made;
+  }
+  /// A guess that holds for most programs: equal steps share what is large. One that does not costs a second evaluation.
+  template <class Before>
+  static constexpr list_sizes<steps_result> guess(const Before& before) {
+    const auto nodes = before.node_count();
+    const auto values = before.template length<emit_pass>(0) + before.template length<emit_pass>(0) / 4 + 8;
+    const auto ops = before.template length<emit_pass>(1);
+    list_sizes<steps_result> sizes{values, nodes, nodes, values, ops + 8, 3 * ops + 16, ops + 16, ops + 8, ops + 8, ops + 8};
+    std::size_t* next = sizes.of + 10;
+    boost::mp11::mp_for_each<kernel_tables>([&](auto table) { *next++ = table.guess(ops, before.movements()); });
+    return sizes;
+  }
+};
+
+/// Another order of the steps that needs less memory.
+struct step_order {
+  vec<int> of;  // numbers of steps
+  bool is_any = false;
+
+  template <class S, class F>
+  static constexpr auto lists(S& s, F f) {
+    return f(s.of);
+  }
+  template <class S, class F>
+  static constexpr auto rest(S& s, F f) {
+    return f(s.is_any);
+  }
+};
+struct order_pass {
+  using result = step_order;
+  template <class Before>
+  static constexpr step_order run(const Before& before) {
+    const steps_result& made = before.template of<steps_pass>();
+    step_order order;
+    order.of.resize(made.steps.steps.size(), 0);
+    order.is_any =
+        step_orderer(plan_view(made.steps), std::span<const int>(made.base.data(), made.base.size())).run(order.of.data());
+    return order;
+  }
+  template <class Before>
+  static constexpr list_sizes<step_order> guess(const Before& before) {
+    return {before.template length<steps_pass>(4)};
+  }
+};
+
+/// The plan, placed in memory, with the steps as the program has them, or in the other order. Of no program if there is none.
+template <bool Ordered>
+struct place_pass {
+  using result = plan;
+  template <class Before>
+  static constexpr plan run(const Before& before) {
+    const step_order& order = before.template of<order_pass>();
+    if (Ordered && !order.is_any) return {};
+    const steps_result& made = before.template of<steps_pass>();
+    plan p = made.steps;
+    if (Ordered) put_in_order(p, std::span<const int>(order.of.data(), order.of.size()));
+    if (p.error.empty()) place_in_memory(p, made.base);
+    return p;
+  }
+  template <class Before>
+  static constexpr list_sizes<plan> guess(const Before& before) {
+    list_sizes<plan> sizes;
+    for (std::size_t k = 0; k < entries_of<plan>::count; ++k) sizes.of[k] = before.template length<steps_pass>(k + 1);
+    return sizes;
+  }
+};
+
+using passes = boost::mp11::mp_list<complete_pass, narrow_pass, choose_pass, emit_pass, steps_pass, order_pass, place_pass<false>,
+                                    place_pass<true>>;
+
+}  // namespace gspmd::detail
