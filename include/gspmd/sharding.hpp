@@ -94,7 +94,7 @@ namespace detail {
 
 /// A sharding as it was written, resolved against a mesh; `problem` says what is wrong with it.
 struct resolved_sharding {
-  sharding value;
+  annotation value;
   text problem;
   detail::mistake broken = detail::mistake::other;
 

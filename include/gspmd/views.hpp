@@ -74,7 +74,7 @@ constexpr resolved_sharding on_views(resolved_sharding r, const mesh_info& own, 
                                     << "; give compile views<> of both meshes";
     return r;
   }
-  sharding s = r.value;
+  annotation s = r.value;
   s.splits.clear();
   s.partial = 0;
   s.stages = 0;

@@ -44,7 +44,7 @@ constexpr bool is_accepted(int rank = Split::rank) {
   return r.problem.empty();
 }
 template <class Split>
-constexpr detail::sharding sharding_of() {
+constexpr detail::annotation sharding_of() {
   return resolved<Split>(Split::rank).value;
 }
 static_assert(is_accepted<split<>>() && is_accepted<split<"data", _>>() && is_accepted<split<"model,data">>());

@@ -29,7 +29,7 @@ struct graph_builder {
   explicit graph_builder(const std::vector<int>& mesh_sizes) : mesh(mesh_of(mesh_sizes)) {}
 
   int input(const std::vector<std::int64_t>& shape) { return add_parameter(g, dtype::f32, shape_of(shape), {}); }
-  int input(const std::vector<std::int64_t>& shape, const sharding& s) { return annotate(input(shape), s); }
+  int input(const std::vector<std::int64_t>& shape, const annotation& s) { return annotate(input(shape), s); }
   int constant(const std::vector<std::int64_t>& shape, double value) {
     return add_constant(g, dtype::f32, shape_of(shape), value, 0, {});
   }
@@ -44,7 +44,7 @@ struct graph_builder {
     return add_broadcast(g, a, shape_of(shape), list(dims), {});
   }
   int transpose(int a, const std::vector<int>& permutation) { return add_transpose(g, a, list(permutation), {}); }
-  int annotate(int i, const sharding& s) {
+  int annotate(int i, const annotation& s) {
     at(i).annotated = true;
     at(i).annotation = s;
     return i;

@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "gspmd/detail/ir/layout.hpp"
+#include "gspmd/detail/ir/annotation.hpp"
 #include "gspmd/detail/passes/choose/reshard.hpp"
 
 /// All meshes and all shardings, and a sharding written as the paper writes it.
@@ -41,7 +41,7 @@ inline sharding partial(sharding s, axis_mask axes, monoid kind = monoid::add) {
   s.kind = kind;
   return s;
 }
-inline sharding open(sharding s, dim_mask dims) {
+inline annotation open(annotation s, dim_mask dims) {
   s.open = dims;
   return s;
 }

@@ -202,7 +202,7 @@ class random_program {
            std::to_string(device) + ": " + wrong;
   }
 
-  [[nodiscard]] std::string sharding_text(const ir::sharding& s, int rank) const {
+  [[nodiscard]] std::string sharding_text(const ir::annotation& s, int rank) const {
     std::string t = "{";
     for (int d = 0; d < rank; ++d) {
       t += d > 0 ? "," : "";
@@ -342,8 +342,8 @@ class random_program {
   }
 
   // ---- annotations ----
-  ir::sharding random_sharding(int rank) {
-    ir::sharding s;
+  ir::annotation random_sharding(int rank) {
+    ir::annotation s;
     std::vector<int> axes;
     for (int a = 0; a < mesh.axis_count(); ++a) axes.insert(axes.begin() + random_.between(0, a), a);
     for (const int a : axes)

@@ -204,8 +204,8 @@ struct partitioned_run {
 };
 
 /// A sharding of `rank` dims by some of the axes of the mesh, in any order.
-inline ir::sharding random_sharding(const ir::mesh_shape& mesh, int rank, random_numbers& random) {
-  ir::sharding s;
+inline ir::annotation random_sharding(const ir::mesh_shape& mesh, int rank, random_numbers& random) {
+  ir::annotation s;
   std::vector<int> axes;
   for (int a = 0; a < mesh.axis_count(); ++a) axes.insert(axes.begin() + random.between(0, a), a);
   for (const int a : axes)

@@ -24,7 +24,7 @@ std::string shown(const graph_builder& b, const std::vector<sharding>& shardings
 /// The propagation of Fig. 4, top right: tensors are visited in topological order, all operators alike, forward and then
 /// backward.
 std::vector<sharding> without_priorities(const graph& g, const mesh_shape& mesh) {
-  std::vector<sharding> result;
+  std::vector<annotation> result;
   for (const auto& n : g.nodes) result.push_back(n.annotated ? n.annotation : open({}, ~dim_mask{0}));
   const auto give = [&](const op_rule& rule, int from, const tensor_map& from_map, int to, const tensor_map& to_map) {
     factor_splits shared;
@@ -47,7 +47,7 @@ std::vector<sharding> without_priorities(const graph& g, const mesh_shape& mesh)
                     changed;
       }
   }
-  return result;
+  return std::vector<sharding>(result.begin(), result.end());
 }
 
 /// How many pairs of an elementwise operator's tensors are laid out differently.
@@ -233,8 +233,8 @@ TEST_CASE("batch dims come first, then the larger operand") {
 TEST_CASE("priorities are passed on in stages") {
   const auto build = [](int stage_of_weight, int stage_of_batch) {
     graph_builder b({2});
-    auto rows = split({{x}, {}});
-    auto columns = split({{}, {x}});
+    annotation rows = split({{x}, {}});
+    annotation columns = split({{}, {x}});
     rows.stages = static_cast<std::uint64_t>(stage_of_batch);
     columns.stages = static_cast<std::uint64_t>(stage_of_weight);
     const int in = b.input({8, 8}, rows);
@@ -254,7 +254,7 @@ TEST_CASE("priorities are passed on in stages") {
   // batch first, then megatron, then what is left of the parameters: one value may have dims of several stages
   graph_builder b({2, 2, 2});
   const int data = 0, model = 1, rest = 2;
-  auto weight = split({{rest}, {model}});
+  annotation weight = split({{rest}, {model}});
   weight.stages = (std::uint64_t{1} << (4 * model)) | (std::uint64_t{2} << (4 * rest));
   const int in = b.input({8, 8}, split({{data}, {}}));
   const int w = b.input({8, 8}, weight);
@@ -358,7 +358,8 @@ bool has_conflict(const graph& g, const mesh_shape& mesh, const std::vector<shar
           for (const auto& use : target.splits)
             if (use.dim == d) own.push_back(use.axis);
           const bool taken = wanted.size() <= own.size() && std::equal(wanted.begin(), wanted.end(), own.begin());
-          if (!taken && (target.open & dim_bit(d)) != 0) return true;
+          const node& t = g.nodes[static_cast<std::size_t>(number(to))];
+          if (!taken && (!t.annotated || (t.annotation.open & dim_bit(d)) != 0)) return true;
         }
       }
   }
@@ -410,7 +411,7 @@ TEST_CASE("random programs: the order of independent lines and what is annotated
       graph more = g;
       more.nodes[i].annotated = true;
       more.nodes[i].annotation = s[i];
-      if (random.chance(50)) more.nodes[i].annotation.open = 0;
+      if (random.chance(50)) more.nodes[i].annotation.open = ~dim_mask{0};
       const auto again = complete(more);
       bool same = true;
       for (std::size_t k = 0; k < s.size(); ++k) same = same && same_layout(again[k], s[k]);

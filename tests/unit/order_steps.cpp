@@ -176,7 +176,7 @@ TEST_CASE("a weight is updated as soon as its gradient is there") {
 TEST_CASE("the compiler orders steps as the program at run time does") {
   const auto g =
       ir::trace_program<four_layers, pod, in<float, dims<64, 256>, split<"data", _>>, weight, weight, weight, weight>();
-  CHECK(reference::difference(four_tables::view, ir::plan_view(ir::make_plan(g, pod::info.shape))) == "");
+  CHECK(reference::difference(four::view, ir::plan_view(ir::make_plan(g, pod::info.shape))) == "");
 }
 
 TEST_CASE("what is reduced at once is made one after the other") {

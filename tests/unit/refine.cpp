@@ -10,8 +10,8 @@ using namespace layouts;
 
 TEST_CASE("refine takes what is open and free, and says whether it did") {
   const auto shape = shape_of({8, 8, 1});
-  const auto take = [&](sharding& target, const sharding& from) { return refine(target, from.splits, shape); };
-  sharding s = open({}, 0b111);
+  const auto take = [&](annotation& target, const sharding& from) { return refine(target, from.splits, shape); };
+  annotation s = open({}, 0b111);
   CHECK(take(s, split({{1}, {}})));
   CHECK(s.splits == split({{1}}).splits);
   CHECK(!take(s, split({{1}, {}})));      // nothing new
@@ -21,13 +21,13 @@ TEST_CASE("refine takes what is open and free, and says whether it did") {
   CHECK(take(s, split({{}, {0}})));
   CHECK(s.splits == split({{1}, {0}}).splits);
 
-  sharding closed = split({{1}, {}});
+  annotation closed = split({{1}, {}});
   CHECK(!take(closed, split({{}, {0}})));
-  CHECK(closed == split({{1}, {}}));
-  sharding half = open(split({{1}, {}}), 0b10);
+  CHECK(same_layout(closed, split({{1}, {}})));
+  annotation half = open(split({{1}, {}}), 0b10);
   CHECK(take(half, split({{1}, {0}})));
   CHECK(half.splits == split({{1}, {0}}).splits);
-  sharding with_sum = open(partial({}, 0b1), 0b11);
+  annotation with_sum = open(partial({}, 0b1), 0b11);
   CHECK(!take(with_sum, split({{0}, {}})));  // a partial axis cannot split
   CHECK(take(with_sum, split({{1}, {}})));
   CHECK(with_sum.partial == 0b1);

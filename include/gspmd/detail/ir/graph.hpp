@@ -4,7 +4,7 @@
 #include <cstdint>
 #include <span>
 
-#include "gspmd/detail/ir/layout.hpp"
+#include "gspmd/detail/ir/annotation.hpp"
 #include "gspmd/detail/ir/mesh_info.hpp"
 #include "gspmd/detail/ir/opcode.hpp"
 #include "gspmd/detail/ir/types.hpp"
@@ -42,7 +42,7 @@ struct node {
   bool forbid_reshard = false;                   // the user allows no communication on the operands
   bool allow_replication = false;  // the user knows that operands may be gathered because the operator cannot keep their split
   std::int64_t gather_limit = -1;  // einsum: the most bytes that an operand may be gathered to on a device; -1: any number
-  sharding annotation;
+  detail::annotation annotation;
   location at;
   int region = -1;  // the loop, branch or otherwise node in whose body it stands; -1: the program itself
   int tag = -1;     // what the builder of a graph calls it; survives every renumbering

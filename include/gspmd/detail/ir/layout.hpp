@@ -78,17 +78,15 @@ struct axis_use {
   friend constexpr bool operator==(const axis_use&, const axis_use&) = default;
 };
 
-/// The sharding of a value (GSPMD 3.1): which axes split which dims, over which axes the value is partial, which dims are
-/// open to refinement. A mesh axis that is named nowhere replicates.
+/// What devices hold of a value (GSPMD 3.1): which axes split which dims, and over which axes the value is partial. Whoever relies on
+/// devices holding the same asks for equal_axes.
 struct sharding {
   inline_vec<axis_use, max_axes> splits;  // ordered by dim, then major to minor
   axis_mask partial = 0;                  // the value is the reduction over the devices along these axes
   monoid kind = monoid::add;              // of the partial axes
-  dim_mask open = 0;                      // dims that completion may refine
-  std::uint64_t stages = 0;               // of an annotation: 4 bits per axis, from which stage on completion passes it on
 
   friend constexpr bool operator==(const sharding& a, const sharding& b) {
-    return a.splits == b.splits && a.partial == b.partial && (a.partial == 0 || a.kind == b.kind) && a.open == b.open;
+    return a.splits == b.splits && a.partial == b.partial && (a.partial == 0 || a.kind == b.kind);
   }
 
   [[nodiscard]] constexpr axis_mask split_axes() const {
@@ -107,11 +105,12 @@ struct sharding {
       if (use.dim == dim) return true;
     return false;
   }
-  [[nodiscard]] constexpr int stage_of(int axis) const { return static_cast<int>(stages >> (4 * axis) & 15U); }
-  [[nodiscard]] constexpr int last_stage() const {
-    int last = 0;
-    for (const auto& use : splits) last = stage_of(use.axis) > last ? stage_of(use.axis) : last;
-    return last;
+  /// The axes along which all devices hold the same.
+  [[nodiscard]] constexpr axis_mask equal_axes(const mesh_shape& mesh) const {
+    axis_mask axes = 0;
+    for (int a = 0; a < mesh.axis_count(); ++a)
+      if (mesh.sizes.items[a] > 1) axes |= axis_bit(a);
+    return axes & ~(split_axes() | partial);
   }
   /// Splits `dim` by one more axis, minor to those that split it already.
   constexpr void add_split(int axis, int dim) {
@@ -121,7 +120,6 @@ struct sharding {
   }
 };
 
-/// True when both lay the data out alike; openness does not matter.
 constexpr bool same_layout(const sharding& a, const sharding& b) {
   return a.splits == b.splits && a.partial == b.partial && (a.partial == 0 || a.kind == b.kind);
 }

@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include "gspmd/detail/ir/layout.hpp"
+#include "gspmd/detail/ir/annotation.hpp"
 
 namespace gspmd::detail {
 
 /// Takes over splits on dims that `target` leaves open, by axes it does not use: of a whole dim, or minor to the splits that
 /// the dim has already where both begin alike. True if anything changed.
 /// Dims of extent 1 are left whole: cutting them gives one device everything and the others nothing.
-constexpr bool refine(sharding& target, const inline_vec<axis_use, max_axes>& splits, const extents& shape) {
+constexpr bool refine(annotation& target, const inline_vec<axis_use, max_axes>& splits, const extents& shape) {
   bool changed = false;
   axis_mask used = target.split_axes() | target.partial;
   for (int i = 0; i < splits.count;) {

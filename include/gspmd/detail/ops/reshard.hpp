@@ -6,7 +6,7 @@
 namespace gspmd::detail {
 
 /// Adds the identity with an annotation on its result: the paper's XlaSharding operator (GSPMD 3.1, 3.6).
-constexpr int add_reshard(graph& g, int operand, const sharding& annotation, location at) {
+constexpr int add_reshard(graph& g, int operand, const annotation& wish, location at) {
   if (operand < 0) return -1;
   node n;
   n.op = code_of<reshard_op>;
@@ -14,7 +14,7 @@ constexpr int add_reshard(graph& g, int operand, const sharding& annotation, loc
   n.shape = g.nodes[static_cast<std::size_t>(operand)].shape;
   n.at = at;
   n.annotated = true;
-  n.annotation = annotation;
+  n.annotation = wish;
   n.operands.push_back(operand);
   return g.add(n);
 }

@@ -25,8 +25,8 @@ constexpr axis_mask cut_axis(axis_mask axes, int axis) {
   return below | at | (axes >> (axis + 1) << (axis + 1)) << 1;
 }
 
-constexpr sharding cut_axis(const sharding& s, int axis) {
-  sharding result = s;
+constexpr annotation cut_axis(const annotation& s, int axis) {
+  annotation result = s;
   result.splits.clear();
   for (const auto& use : s.splits) {
     result.splits.push_back(axis_use{static_cast<std::int8_t>(use.axis > axis ? use.axis + 1 : use.axis), use.dim});

@@ -55,7 +55,6 @@ struct form_book {
 
   constexpr int add_value(int i, const sharding& layout) {
     values.push_back({i, layout, -1});
-    values.back().layout.open = 0;
     return static_cast<int>(values.size()) - 1;
   }
   /// Makes a value a form of node `i`.

@@ -174,7 +174,7 @@ class reduction_ways {
   [[nodiscard]] constexpr reshard_step first_step(const sharding& from, axis_mask pending) const {
     way best = plain(from, pending);
     if (best.is_cheapest) return best.step;
-    const axis_mask idle = idle_under(from);
+    const axis_mask idle = from.equal_axes(mesh_);
     const bool is_even = try_scattered(from, best.ahead, (idle | pending) & ~best.ahead.split_axes(), pending, false, best);
     if (is_even && best.is_even && padded_dims(mesh_, global_, to_) == 0) return best.step;
     if ((pending & (pending - 1)) != 0 || !(best.ahead.splits == from.splits))
@@ -229,13 +229,6 @@ class reduction_ways {
     }
   };
 
-  /// Over these, devices hold the same.
-  [[nodiscard]] constexpr axis_mask idle_under(const sharding& s) const {
-    axis_mask idle = 0;
-    for (int axis = 0; axis < mesh_.axis_count(); ++axis)
-      if (mesh_.sizes[axis] > 1) idle |= axis_bit(axis);
-    return idle & ~(s.split_axes() | s.partial);
-  }
   static constexpr sharding whole(sharding s, axis_mask pending) {
     s.partial &= ~pending;
     return s;
@@ -247,7 +240,7 @@ class reduction_ways {
   /// Into the splits of the target by reduce_scatter, what remains by all_reduce, then one movement.
   [[nodiscard]] constexpr way plain(const sharding& from, axis_mask pending) const {
     using kind = reshard_step::kind;
-    const axis_mask idle = idle_under(from);
+    const axis_mask idle = from.equal_axes(mesh_);
     way w;
     w.ahead = continued(mesh_, global_, from, to_, idle | pending);
     const axis_mask added = w.ahead.split_axes() & ~from.split_axes();
@@ -296,9 +289,9 @@ class reduction_ways {
 /// the same; unless each cuts its own share first, one of them sends what all of them need.
 constexpr sharding shared_out(const mesh_shape& mesh, const extents& global, const sharding& from, const sharding& to) {
   sharding result = from;
-  const axis_mask used = from.split_axes() | from.partial;
+  const axis_mask equal = from.equal_axes(mesh);
   for (const auto& use : to.splits) {
-    if ((used & axis_bit(use.axis)) != 0 || mesh.sizes[use.axis] == 1) continue;
+    if ((equal & axis_bit(use.axis)) == 0) continue;
     if (!split_change_of(mesh, from, to, use.dim).is_reordered()) continue;
     sharding finer = result;
     finer.add_split(use.axis, use.dim);
@@ -336,10 +329,9 @@ constexpr reshard_step next_step(const mesh_shape& mesh, const extents& global, 
   } else {
     step.axes = movement_axes(mesh, global, source, target);
     if (step.axes != 0) {
-      const axis_mask used = source.split_axes() | source.partial;
       step.to = source;
       if (has_empty_parts(mesh, global, source)) step.to = renamed(mesh, global, source, target);
-      if (step.to.splits == source.splits) step.to = continued(mesh, global, source, target, ~used);
+      if (step.to.splits == source.splits) step.to = continued(mesh, global, source, target, source.equal_axes(mesh));
       if (step.to.splits == source.splits && mesh.size_of(step.axes) > 2) step.to = shared_out(mesh, global, source, target);
       if (step.to.splits == source.splits) {
         step.what = reshard_step::kind::move;
@@ -352,7 +344,6 @@ constexpr reshard_step next_step(const mesh_shape& mesh, const extents& global, 
     step.to.kind = from.kind;
   }
   if (step.to.splits == target.splits) step.to.splits = to.splits;
-  step.to.open = 0;
   return step;
 }
 

@@ -77,12 +77,11 @@ class ring_choice {
     const int i = n_.operands[k];
     const sharding from = known_.book.layout_of(known_.best_form(i, p_.wanted[k]).value);
     const axis_mask lost = lost_axes(from, p_.wanted[k]);
-    const axis_mask one_order = ~(p_.result.split_axes() | p_.result.partial);  // along these, devices must agree to the bit
+    const axis_mask one_order = p_.result.equal_axes(mesh);  // along these, devices must agree to the bit
     for (int dim = 0; dim < known_.shape_of(i).count; ++dim)
       for (const bool all : {false, true}) {  // the axes of this dim, the others being gathered; all of them
         ring_form trial;
         trial.form = p_.wanted[k];
-        trial.form.open = 0;
         for (const bool own : {true, false})
           for (const auto& use : from.splits) {
             if ((lost & axis_bit(use.axis)) == 0 || (use.dim == dim) != own || (!own && !all)) continue;

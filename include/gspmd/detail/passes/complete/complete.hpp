@@ -72,9 +72,9 @@ class completion {
   constexpr completion(const graph& g, const mesh_shape& mesh, std::vector<split_origin>* record = nullptr)
       : graph_(g), mesh_(mesh), rules_(g), record_(record) {
     const auto count = g.nodes.size();
-    shardings.resize(count, sharding{});
+    states_.resize(count, annotation{});
     nodes_ = g.nodes.data();
-    found_ = shardings.data();
+    found_ = states_.data();
     dirty_.resize(count, 0);
     split_axes_.resize(count, 0);
     axes_ = split_axes_.data();
@@ -110,9 +110,10 @@ class completion {
   constexpr void run() {
     connect_alike();
     for (stage_ = 0; stage_ <= last_stage_; ++stage_) run_stage();
+    for (const auto& s : states_) shardings.push_back(s);
   }
 
-  std::vector<sharding> shardings;  // by node
+  std::vector<sharding> shardings;  // by node, once it has run
 
  private:
   constexpr void run_stage() {
@@ -140,8 +141,8 @@ class completion {
   }
 
   /// Axes of size 1 cut nothing: no pass after this one sees them.
-  [[nodiscard]] constexpr sharding without_size_1(const sharding& s) const {
-    sharding result = s;
+  [[nodiscard]] constexpr annotation without_size_1(const annotation& s) const {
+    annotation result = s;
     result.splits.clear();
     for (const auto& use : s.splits)
       if (mesh_.sizes[use.axis] > 1) result.splits.push_back(use);
@@ -181,7 +182,7 @@ class completion {
   /// Moves the splits of one tensor of an operator to another one through the factors they share.
   constexpr void give(int via, const op_rule& rule, int from, const tensor_map& from_map, int to, const tensor_map& to_map,
                       bool only_batch = false) {
-    const sharding& source = found_[from];
+    const annotation& source = found_[from];
     auto splits = to_factors(mesh_, rule, from_map, source.last_stage() > stage_ ? due(source) : source.splits);
     if (!rule.uniform)
       for (int i = splits.count - 1; i >= 0; --i)
@@ -240,7 +241,7 @@ class completion {
   /// What a tensor gets, all that are to be sharded like it get at once, before anything else can come to them. Who has just
   /// those splits then has nothing to offer them.
   constexpr void share(int from) {
-    const sharding& source = shardings[static_cast<std::size_t>(from)];
+    const annotation& source = found_[from];
     if (source.splits.empty() || offered_[from] != 0) return;
     const auto splits = source.last_stage() > stage_ ? due(source) : source.splits;
     offered_[from] = 1;
@@ -251,7 +252,7 @@ class completion {
   }
 
   /// The splits of the dims whose turn it is.
-  [[nodiscard]] constexpr inline_vec<axis_use, max_axes> due(const sharding& s) const {
+  [[nodiscard]] constexpr inline_vec<axis_use, max_axes> due(const annotation& s) const {
     dim_mask waiting = 0;
     for (const auto& use : s.splits)
       if (s.stage_of(use.axis) > stage_) waiting |= dim_bit(use.dim);
@@ -293,10 +294,11 @@ class completion {
   rule_table rules_;
   std::vector<split_origin>* record_ = nullptr;
   const node* nodes_ = nullptr;
-  sharding* found_ = nullptr;  // of `shardings`
-  axis_mask* axes_ = nullptr;  // of split_axes_
-  vec<axis_mask> split_axes_;  // by node: those that split it
-  vec<std::int64_t> sizes_;    // by node: its elements
+  vec<annotation> states_;       // by node
+  annotation* found_ = nullptr;  // of states_
+  axis_mask* axes_ = nullptr;    // of split_axes_
+  vec<axis_mask> split_axes_;    // by node: those that split it
+  vec<std::int64_t> sizes_;      // by node: its elements
   int stage_ = 0;
   int last_stage_ = 0;
   int round_ = 0;

@@ -1,0 +1,30 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstdint>
+
+#include "gspmd/detail/ir/layout.hpp"
+
+namespace gspmd::detail {
+
+/// What a user wishes of the sharding of a value, and what completion has found of it so far (GSPMD 3.5).
+struct annotation : sharding {
+  dim_mask open = 0;         // dims that completion may refine
+  std::uint64_t stages = 0;  // 4 bits per axis: from which stage on completion passes it on
+
+  constexpr annotation() = default;
+  constexpr annotation(const sharding& s) : sharding(s) {}
+
+  friend constexpr bool operator==(const annotation& a, const annotation& b) {
+    return same_layout(a, b) && a.open == b.open && a.stages == b.stages;
+  }
+
+  [[nodiscard]] constexpr int stage_of(int axis) const { return static_cast<int>(stages >> (4 * axis) & 15U); }
+  [[nodiscard]] constexpr int last_stage() const {
+    int last = 0;
+    for (const auto& use : splits) last = stage_of(use.axis) > last ? stage_of(use.axis) : last;
+    return last;
+  }
+};
+
+}  // namespace gspmd::detail
