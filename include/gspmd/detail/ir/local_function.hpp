@@ -120,7 +120,7 @@ class local_rule_parser {
     if (rule.error != nullptr) return;
     letters.push_back(static_cast<std::int8_t>(l));
     (in_result_ ? rule.letters[l].in_result : rule.letters[l].in_operand) = true;
-    if (whole_) rule.letters[l].kind = factor_kind::gathered;
+    if (whole_) rule.letters[l].kind = factor_kind::whole;
     ++at_;
     if (!skip_spaces() || text_[at_] != '=') return;
     if (!whole_) return fail("only the extent of a letter in brackets is stated: [u=4]");
@@ -196,7 +196,7 @@ constexpr local_rule parse_local_rule(std::string_view s, monoid kind = monoid::
     if (k > 0) t << (k + 1 == rule.tensors.count ? "->" : ",");
     for (const auto l : rule.tensors[k]) {
       const auto& letter = rule.letters[l];
-      if (letter.kind == factor_kind::gathered) t << '[' << letter.name << ']';
+      if (letter.kind == factor_kind::whole) t << '[' << letter.name << ']';
       else t << letter.name;
     }
   }

@@ -12,7 +12,7 @@ namespace gspmd::detail {
 enum class factor_kind : std::uint8_t {
   parallel,   // shards of the operands give shards of the result
   reduction,  // shards of the operands give a partial result
-  gathered,   // must not be split: its tensors are gathered along it
+  whole,      // must not be split: its tensors are gathered along it
 };
 
 struct factor {

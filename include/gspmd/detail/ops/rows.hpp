@@ -50,7 +50,7 @@ constexpr void row_rule(const graph& g, const node& n, op_rule& rule) {
   tensor_map all;
   tensor_map row;
   for (int d = 0; d < whole.count; ++d) {
-    const int f = rule.add_factor(whole[d], d == 0 ? factor_kind::gathered : factor_kind::parallel);
+    const int f = rule.add_factor(whole[d], d == 0 ? factor_kind::whole : factor_kind::parallel);
     all.begin_dim();
     all.add_factor(f);
     if (d == 0) continue;

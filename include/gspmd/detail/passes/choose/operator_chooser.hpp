@@ -29,7 +29,7 @@ class operator_chooser {
     use_search::axis_factors first(mesh.axis_count(), std::int8_t{-1});
     for (int t = asked.count - 1; t >= 0; --t)
       for (const auto& use : asked[t])
-        if (rule.factors[use.dim].kind != factor_kind::gathered) first[use.axis] = use.dim;
+        if (rule.factors[use.dim].kind != factor_kind::whole) first[use.axis] = use.dim;
     use_search search(mesh, rule, asked);
     operator_use best = use_of(known_, n, rule, search.assemble(first), held);
     operator_prices known(known_, i, n);

@@ -106,11 +106,11 @@ class use_search {
     return legal(uses);
   }
 
-  /// Keeps the uses that every tensor with the factor can express; gathered factors are not split.
+  /// Keeps the uses that every tensor with the factor can express; whole factors are not split.
   [[nodiscard]] constexpr factor_splits legal(factor_splits uses) const {
     if (rule_.uniform) return uses;
     for (int at = uses.count - 1; at >= 0; --at) {
-      bool fits = rule_.factors[uses[at].dim].kind != factor_kind::gathered;
+      bool fits = rule_.factors[uses[at].dim].kind != factor_kind::whole;
       if (!simple_)
         for (int m = 0; m < rule_.maps.count && fits; ++m) {
           if (!rule_.maps[m].holds(uses[at].dim)) continue;
@@ -136,7 +136,7 @@ class use_search {
       for (const auto& use : splits) asked |= dim_bit(use.dim);
     inline_vec<std::int8_t, 2 * max_rank> result;
     for (int f = 0; f < rule_.factors.count; ++f) {
-      if (rule_.factors[f].kind == factor_kind::gathered) continue;
+      if (rule_.factors[f].kind == factor_kind::whole) continue;
       if ((asked & dim_bit(f)) == 0) {
         bool best = rule_.factors[f].size > 1;
         for (int g = 0; g < rule_.factors.count && best; ++g)

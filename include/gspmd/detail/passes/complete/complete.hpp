@@ -185,7 +185,7 @@ class completion {
     auto splits = to_factors(mesh_, rule, from_map, source.last_stage() > stage_ ? due(source) : source.splits);
     if (!rule.uniform)
       for (int i = splits.count - 1; i >= 0; --i)
-        if (rule.factors[splits[i].dim].kind == factor_kind::gathered || !to_map.holds(splits[i].dim) ||
+        if (rule.factors[splits[i].dim].kind == factor_kind::whole || !to_map.holds(splits[i].dim) ||
             (only_batch && !is_batch(rule, splits[i].dim)))
           remove(splits, i);
     if (splits.count > 0 && refine(found_[to], to_dims(mesh_, rule, to_map, splits), nodes_[to].shape)) {
