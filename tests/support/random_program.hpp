@@ -862,7 +862,7 @@ class random_program {
     const dtype type = at(x).type;
     if (type == dtype::pred) return;
     const int y = random_.chance(25) ? -1 : pick_if([&](const node& n) { return n.type == type; });
-    ir::parsed_equation e;
+    ir::einsum_equation e;
     std::vector<std::pair<char, std::int64_t>> letters;
     for (const int o : {x, y}) {
       if (o < 0) break;

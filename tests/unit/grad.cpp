@@ -524,7 +524,7 @@ class random_composition {
     equation += "->";
     for (const auto l : order(static_cast<int>(letters.size())))
       if (random_.chance(55)) equation += letters[static_cast<std::size_t>(l)];
-    return detail::einsum_of(detail::parse_equation(equation), x, y, {});
+    return detail::einsum_of(detail::parse_einsum(equation), x, y, {});
   }
 
   reference::random_numbers random_;

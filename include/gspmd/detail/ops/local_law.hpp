@@ -11,6 +11,7 @@
 #include "gspmd/detail/ir/local_function.hpp"
 #include "gspmd/detail/ir/monoid_ops.hpp"
 #include "gspmd/detail/ops/law_blocks.hpp"
+#include "gspmd/detail/ops/local_rule.hpp"
 
 /// The law of a local_op, tried on small blocks: for every letter that may be split, in and out of the function commute
 /// with cutting it,
