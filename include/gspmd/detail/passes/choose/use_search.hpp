@@ -190,7 +190,7 @@ class use_search {
     bool is_partial = false;
     for (int i = 0; i < decided; ++i) {
       const int f = chosen_[axes_[i]];
-      is_partial = is_partial || (f >= 0 && rule_.factors[f].kind == factor_kind::reduction);
+      is_partial = is_partial || (f >= 0 && leaves_partial(rule_.factors[f].kind));
     }
     std::int64_t total = 0;
     for (int t = 0; t < tensors_.count; ++t) {
@@ -284,10 +284,12 @@ class use_search {
     return memory;
   }
 
-  /// How many combinations of indices a device goes through: the products of an einsum, the elements of the rest.
+  /// How many combinations of indices a device goes through: the products of an einsum, the elements of the rest. Of a factor that
+  /// is looked into it is one index.
   [[nodiscard]] constexpr std::int64_t work_of(const factor_splits& uses) const {
     std::int64_t work = 1;
     for (int f = 0; f < rule_.factors.count; ++f) {
+      if (rule_.factors[f].kind == factor_kind::indexed) continue;
       std::int64_t parts = 1;
       for (const auto& use : uses)
         if (use.dim == f) parts *= mesh_.sizes[use.axis];
