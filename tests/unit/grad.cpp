@@ -256,6 +256,10 @@ TEST_CASE("broadcasts, reshape, transpose, reshard") {
   check("stretched and new", {reals({3, 1}, -1, 1)}, [](const list& x) { return broadcast_in_dim(x[0], {2, 3, 5}, {1, 2}); });
   check("stays 1", {reals({1, 3}, -1, 1)}, [](const list& x) { return broadcast_in_dim(x[0], {2, 1, 3}, {1, 2}); });
   check("from a scalar", {reals({}, 0.5, 1)}, [](const list& x) { return broadcast_in_dim(x[0], {2, 5}, {}); });
+  check("out of order", {reals({3, 2}, -1, 1)}, [](const list& x) { return broadcast_in_dim(x[0], {2, 4, 3}, {2, 0}); });
+  check("out of order, stretched", {reals({3, 1, 2}, -1, 1)}, [](const list& x) {
+    return broadcast_in_dim(x[0], {2, 4, 5, 3}, {3, 1, 0});
+  });
   check("as NumPy does: rows", {reals({4, 3}, -1, 1, 1), reals({3}, -1, 1, 2)}, [](const list& x) { return x[0] * x[1]; });
   check("as NumPy does: both", {reals({4, 1}, -1, 1, 1), reals({1, 3}, -1, 1, 2)}, [](const list& x) { return x[0] * x[1]; });
   check("as NumPy does: ranks", {reals({2, 1, 3}, -1, 1, 1), reals({4, 1}, -1, 1, 2), reals({}, 0.5, 1, 3)},

@@ -8,7 +8,6 @@
 #include <cstring>
 #include <limits>
 #include <memory>
-#include <random>
 #include <string>
 #include <tuple>
 #include <type_traits>
@@ -17,9 +16,13 @@
 #include <gspmd/dynamic.hpp>
 #include <gspmd/gspmd.hpp>
 
+#include "support/random_split.hpp"
+
 namespace {
 
 using namespace gspmd;
+using reference::draws;
+using reference::random_split;
 using std::int64_t;
 
 enum class kind : std::uint8_t { read, set, add };
@@ -34,23 +37,8 @@ value with_row(kind k, value x, value row, value index) {
                              : detail::add_dynamic_update<detail::add_row_op>(g, x.id(), row.id(), index.id(), here)};
 }
 
-struct random_source {
-  std::mt19937_64 engine;
-  int64_t below(int64_t n) { return static_cast<int64_t>(engine() % static_cast<std::uint64_t>(n)); }
-};
-
-/// Every axis splits some dim, or none.
-std::vector<std::string> random_sharding(random_source& r, const dynamic::mesh& m, std::size_t rank) {
-  std::vector<std::string> dims(rank);
-  for (int a = 0; a < m.info().shape.axis_count(); ++a) {
-    const auto d = static_cast<std::size_t>(r.below(static_cast<int64_t>(rank) + 1));
-    if (d < rank) dims[d] += (dims[d].empty() ? "" : ",") + std::string(m.info().name(a));
-  }
-  return dims;
-}
-
 template <class T>
-T number(random_source& r) {
+T number(draws& r) {
   if constexpr (std::is_same_v<T, bool>) {
     return r.below(2) == 1;
   } else if constexpr (std::is_integral_v<T>) {
@@ -65,7 +53,7 @@ T number(random_source& r) {
 template <class T, class Backend>
 void try_once(std::uint64_t seed, const dynamic::mesh& m, const Backend& backend) {
   CAPTURE(seed);
-  random_source r{std::mt19937_64(seed)};
+  draws r{std::mt19937_64(seed)};
   const auto what = static_cast<kind>(r.below(std::is_same_v<T, bool> ? 2 : 3));
   const int64_t extents[] = {1, 2, 3, 5, 8, 0};
   std::vector<int64_t> shape{extents[r.below(what == kind::read ? 5 : 6)]};
@@ -83,11 +71,11 @@ void try_once(std::uint64_t seed, const dynamic::mesh& m, const Backend& backend
   const auto x = numbers(rows * width), row = numbers(width);
 
   dynamic::builder b(m);
-  const value in = b.input(dynamic::in<T>(shape, random_sharding(r, m, shape.size())));
-  const value given = b.input(dynamic::in<T>(row_shape, random_sharding(r, m, row_shape.size())));
+  const value in = b.input(dynamic::in<T>(shape, random_split(r, m, shape.size())));
+  const value given = b.input(dynamic::in<T>(row_shape, random_split(r, m, row_shape.size())));
   const value index = b.input(dynamic::in<int64_t>({}, {}));
   const value made = what == kind::read ? row_of(in, index) : with_row(what, in, given, index);
-  const auto wanted = random_sharding(r, m, static_cast<std::size_t>(made.rank()));
+  const auto wanted = random_split(r, m, static_cast<std::size_t>(made.rank()));
   const bool says = r.below(2) == 0;
   if (says) b.output(b.reshard(made, wanted));
   else b.output(made);
