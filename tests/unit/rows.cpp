@@ -182,6 +182,19 @@ TEST_CASE("rows: gradients of reading and writing are each other, and move at mo
   }
 }
 
+TEST_CASE("rows: a loop that adds rows up reduces once, after its last iteration") {
+  const dynamic::mesh m({{"x", 4}});
+  const auto total = [](value x) {
+    return fori_loop(
+        8, [&](value i, value c) { return c + row_of(x, i); }, zeros_like(sum(x, {0})));
+  };
+  const auto p = dynamic::compile(total, m, dynamic::in<float>({8, 1}, {"x", ""}));
+  CHECK(p.collectives() == std::vector<collective>{all_reduce<"x">});
+  CHECK(p.bytes_sent_per_device() == 2 * 3 * 4 / 4);
+  const std::vector<float> x{1, 2, 3, 4, 5, 6, 7, 8};
+  CHECK(p.run_pointers(simulated{}, std::vector<const void*>{x.data()})[0].data<float>()[0] == 36);
+}
+
 TEST_CASE("rows: one device's row is no term of a product: 0 times infinity elsewhere would be NaN") {
   const dynamic::mesh m({{"x", 4}});
   const auto p = dynamic::compile(

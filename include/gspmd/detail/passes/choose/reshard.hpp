@@ -231,10 +231,7 @@ class reduction_ways {
 
   /// Over these, devices hold the same.
   [[nodiscard]] constexpr axis_mask idle_under(const sharding& s) const {
-    axis_mask idle = 0;
-    for (int axis = 0; axis < mesh_.axis_count(); ++axis)
-      if (mesh_.sizes[axis] > 1) idle |= axis_bit(axis);
-    return idle & ~(s.split_axes() | s.partial);
+    return mesh_.wide_axes() & ~(s.split_axes() | s.partial);
   }
   static constexpr sharding whole(sharding s, axis_mask pending) {
     s.partial &= ~pending;

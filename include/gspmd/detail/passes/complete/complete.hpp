@@ -143,10 +143,10 @@ class completion {
   [[nodiscard]] constexpr sharding without_size_1(const sharding& s) const {
     sharding result = s;
     result.splits.clear();
+    const axis_mask wide = mesh_.wide_axes();
     for (const auto& use : s.splits)
-      if (mesh_.sizes[use.axis] > 1) result.splits.push_back(use);
-    for (int a = 0; a < mesh_.axis_count(); ++a)
-      if (mesh_.sizes[a] == 1) result.partial &= ~axis_bit(a);
+      if ((wide & axis_bit(use.axis)) != 0) result.splits.push_back(use);
+    result.partial &= wide;
     return result;
   }
 
