@@ -175,7 +175,7 @@ inline int build_iota(const operation& o) {
 inline int build_einsum(const operation& o) {
   const auto equation = o.attrs.text("equation", "like \"ij,jk->ik\"");
   if (!equation) return -1;
-  const auto parsed = ir::parse_equation(*equation);
+  const auto parsed = ir::parse_einsum(*equation);
   if (parsed.error != nullptr)
     return o.complain("equation", in_quotes(*equation) + ", column " + std::to_string(parsed.column) + ": " + parsed.error);
   if (!o.is_sound()) return -1;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // expect: gspmd: an einsum equation has the form `ab,bc->ac`
 // expect: column 6:
-// expect: only letters, one comma
+// expect: only letters, [ ], ( ), commas
 #include <gspmd/gspmd.hpp>
 
 using namespace gspmd;

@@ -51,4 +51,16 @@ constexpr auto choose = [](auto x, auto p) {
 using chosen = compile<choose, mesh<axis<"x", 4>>, in<float, dims<16, 16>, split<"x", _>>, in<float, dims<1>>>;
 static_assert(chosen::bytes_sent_per_device == 3 * 4 * 16 * 4);  // of the branch that sends more
 
+constexpr auto walk = [](auto h, auto xs) {  // rows of one number, each with one device
+  return scan(
+      [](value c, value x) {
+        const value next = c * 0.5 + x;
+        return std::tuple{next, next};
+      },
+      h, xs);
+};
+using rows = compile<walk, mesh<axis<"x", 4>>, in<double, dims<1>>, in<double, dims<7, 1>, split<"x", _>>>;
+static_assert(rows::collectives == list{all_reduce<"x">});
+static_assert(rows::bytes_sent_per_device == 7 * 2 * 3 * 8 / 4);
+
 }  // namespace

@@ -33,8 +33,8 @@ struct graph_builder {
   int constant(const std::vector<std::int64_t>& shape, double value) {
     return add_constant(g, dtype::f32, shape_of(shape), value, 0, {});
   }
-  int einsum(const char* equation, int a) { return add_einsum(g, parse_equation(equation), {a}, {}); }
-  int einsum(const char* equation, int a, int b) { return add_einsum(g, parse_equation(equation), {a, b}, {}); }
+  int einsum(const char* equation, int a) { return add_einsum(g, parse_einsum(equation), {a}, {}); }
+  int einsum(const char* equation, int a, int b) { return add_einsum(g, parse_einsum(equation), {a, b}, {}); }
   int op(opcode o, int a) { return add_elementwise(g, o, {a}, {}); }
   int op(opcode o, int a, int b) { return add_elementwise(g, o, {a, b}, {}); }
   int reduce(int a, dim_mask dims, monoid kind = monoid::add) { return add_reduce(g, a, dims, kind, {}); }

@@ -700,7 +700,11 @@ class random_program {
       commit(ir::add_dynamic_index(g, x, i, ir::location::current()));
     } else {
       const int row = pick_like(at(x).type, shape_list(shape.begin() + 1, shape.end()));
-      if (row >= 0) commit(ir::add_dynamic_update(g, x, row, i, ir::location::current()));
+      const bool adds = at(x).type != dtype::pred && random_.chance(30);
+      const auto here = ir::location::current();
+      if (row >= 0)
+        commit(adds ? ir::add_dynamic_update<ir::add_row_op>(g, x, row, i, here)
+                    : ir::add_dynamic_update<ir::set_row_op>(g, x, row, i, here));
     }
   }
 
@@ -862,7 +866,7 @@ class random_program {
     const dtype type = at(x).type;
     if (type == dtype::pred) return;
     const int y = random_.chance(25) ? -1 : pick_if([&](const node& n) { return n.type == type; });
-    ir::parsed_equation e;
+    ir::einsum_equation e;
     std::vector<std::pair<char, std::int64_t>> letters;
     for (const int o : {x, y}) {
       if (o < 0) break;
@@ -1064,6 +1068,8 @@ class random_program {
       return rounded(n.type, terms * worst * magnitude, magnitude, static_cast<int>(std::min(terms * finest, 1.0 * no_grid)),
                      terms + 12);
     }
+    if (n.op == ir::code_of<ir::add_row_op>)
+      return rounded(n.type, x[0].error + x[1].error, x[0].magnitude + x[1].magnitude, finest);
     if (n.op == ir::code_of<ir::pad_op>) return {worst, std::max(largest, own), finest, true};
     if (n.op == ir::code_of<ir::einsum_op>) {
       const double terms = terms_of(n, v);

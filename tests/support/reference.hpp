@@ -334,9 +334,10 @@ void gather(const host_array& x, host_array& result, Source source) {
   });
 }
 
-/// One row taken, or put, where the index says; it is moved to the nearest row.
+/// One row taken, put, or added to, where the index says; it is moved to the nearest row.
 inline void rows(const node& n, const std::vector<const host_array*>& x, host_array& result) {
-  const bool put = n.op == gspmd::detail::code_of<gspmd::detail::set_row_op>;
+  const bool adds = n.op == gspmd::detail::code_of<gspmd::detail::add_row_op>;
+  const bool put = adds || n.op == gspmd::detail::code_of<gspmd::detail::set_row_op>;
   const auto last = x[0]->shape[0] - 1;
   const auto row = std::max<std::int64_t>(0, std::min(x[put ? 2 : 1]->ints[0], last));
   gather(*x[0], result, [&](const index& at) {
@@ -350,8 +351,8 @@ inline void rows(const node& n, const std::vector<const host_array*>& x, host_ar
     index to = at;
     to.insert(to.begin(), row);
     const auto offset = offset_of(to, result.shape);
-    if (result.floating()) result.reals[offset] = x[1]->reals[k];
-    else result.ints[offset] = x[1]->ints[k];
+    if (result.floating()) result.reals[offset] = x[1]->reals[k] + (adds ? result.reals[offset] : 0);
+    else result.ints[offset] = adds ? wrap_to(n.type, bits_of(result.ints[offset]) + bits_of(x[1]->ints[k])) : x[1]->ints[k];
     ++k;
   });
 }
@@ -445,7 +446,7 @@ inline void listed(const node& n, const std::vector<const host_array*>& x, host_
       else result.ints[to] = x[k]->ints[offset_of(from, x[k]->shape)];
       ++to;
     });
-  } else if (is(ir::code_of<ir::row_op>, ir::code_of<ir::set_row_op>)) {
+  } else if (is(ir::code_of<ir::row_op>, ir::code_of<ir::set_row_op>, ir::code_of<ir::add_row_op>)) {
     rows(n, x, result);
   } else if (is(ir::code_of<ir::reshape_op>, ir::code_of<ir::reshard_op>, ir::code_of<ir::shard_alike_op>)) {
     same(*x[0], result);

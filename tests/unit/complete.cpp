@@ -348,7 +348,7 @@ bool has_conflict(const graph& g, const mesh_shape& mesh, const std::vector<shar
         const sharding& target = s[static_cast<std::size_t>(number(to))];
         factor_splits shared;
         for (const auto& use : to_factors(mesh, rule, map(from), s[static_cast<std::size_t>(number(from))].splits))
-          if (rule.uniform || (map(to).holds(use.dim) && rule.factors[use.dim].kind != factor_kind::gathered))
+          if (rule.uniform || (map(to).holds(use.dim) && rule.factors[use.dim].kind != factor_kind::whole))
             add_factor_split(shared, use.axis, use.dim);
         const auto offered = to_dims(mesh, rule, map(to), shared);
         for (int d = 0; d < g.nodes[static_cast<std::size_t>(number(to))].shape.count; ++d) {

@@ -256,6 +256,10 @@ TEST_CASE("broadcasts, reshape, transpose, reshard") {
   check("stretched and new", {reals({3, 1}, -1, 1)}, [](const list& x) { return broadcast_in_dim(x[0], {2, 3, 5}, {1, 2}); });
   check("stays 1", {reals({1, 3}, -1, 1)}, [](const list& x) { return broadcast_in_dim(x[0], {2, 1, 3}, {1, 2}); });
   check("from a scalar", {reals({}, 0.5, 1)}, [](const list& x) { return broadcast_in_dim(x[0], {2, 5}, {}); });
+  check("out of order", {reals({3, 2}, -1, 1)}, [](const list& x) { return broadcast_in_dim(x[0], {2, 4, 3}, {2, 0}); });
+  check("out of order, stretched", {reals({3, 1, 2}, -1, 1)}, [](const list& x) {
+    return broadcast_in_dim(x[0], {2, 4, 5, 3}, {3, 1, 0});
+  });
   check("as NumPy does: rows", {reals({4, 3}, -1, 1, 1), reals({3}, -1, 1, 2)}, [](const list& x) { return x[0] * x[1]; });
   check("as NumPy does: both", {reals({4, 1}, -1, 1, 1), reals({1, 3}, -1, 1, 2)}, [](const list& x) { return x[0] * x[1]; });
   check("as NumPy does: ranks", {reals({2, 1, 3}, -1, 1, 1), reals({4, 1}, -1, 1, 2), reals({}, 0.5, 1, 3)},
@@ -524,7 +528,7 @@ class random_composition {
     equation += "->";
     for (const auto l : order(static_cast<int>(letters.size())))
       if (random_.chance(55)) equation += letters[static_cast<std::size_t>(l)];
-    return detail::einsum_of(detail::parse_equation(equation), x, y, {});
+    return detail::einsum_of(detail::parse_einsum(equation), x, y, {});
   }
 
   reference::random_numbers random_;

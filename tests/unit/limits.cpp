@@ -100,7 +100,7 @@ TEST_CASE("a reshape of 32 dims to 32 that do not line up") {
   CHECK(shared.factors.size() == 63);
   CHECK(shared.factors[0].size == 2);
   CHECK(full.factors.size() == 64);
-  CHECK(full.factors[0].kind == detail::factor_kind::gathered);
+  CHECK(full.factors[0].kind == detail::factor_kind::whole);
 }
 
 TEST_CASE("names of axes that are longer than an entry of split") {

@@ -160,7 +160,9 @@ TEST_CASE("rules that are none, with the column") {
   contains(said("b->b[u=]"), "an extent is a number or follows from another letter");
   contains(said("b->b[u=t-2]"), "an extent follows from a letter that no tensor has");
   contains(said("b->b[u=b/0]"), "after / stands a number, not 0");
-  contains(said("b->b[u=b-]"), "a number is missing");
+  contains(said("b->b[u=b-]"), "10: an extent is a number or follows from another letter");
+  contains(said("b(x+3)->bx"), "2: a function of blocks sees no neighbours");
+  contains(said("b->b[u=3]v"), "10: a letter that only the result has is whole");
   contains(said("b->b[u=1000000b]"), "at most 6 digits");
   contains(said("[t]->[u=t-1][v=u-1]"), "follows from another one");
   contains(said("[t=2s][s]->[u=t]"), "follows from another one");

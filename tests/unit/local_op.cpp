@@ -119,7 +119,7 @@ void try_once(const Op& op, const F& f, R (*)(A...), std::uint64_t seed, const B
   for (bool fits = false; !fits;) {
     fits = true;
     for (int l = 0; l < rule.letters.count; ++l)
-      by_letter[l] = rule.letters[l].kind == detail::factor_kind::gathered ? r.between(1, 6) : r.between(0, 9);
+      by_letter[l] = rule.letters[l].kind == detail::factor_kind::whole ? r.between(1, 6) : r.between(0, 9);
     for (int l = 0; l < rule.letters.count; ++l)
       if (rule.letters[l].stated) {
         by_letter[l] = rule.stated_extent(l, by_letter);

@@ -477,10 +477,6 @@ TEST_CASE("mistakes in loops and conditionals") {
        }),
        "result 0 of the body is f32[] and that of the other body is f32[4,3]");
   says(error_of([](auto x) {
-         return scan([](value h, value r) { return std::tuple{h + r, h}; }, sum(x), sum(x, {1}));  // no other dim to split
-       }),
-       "goes over the rows of [4], which is sharded [x]: every device along `x` would hold [_]");
-  says(error_of([](auto x) {
          return scan([](value h, value r) { return std::tuple{h + r, h}; }, x, sum(x));
        }),
        "goes over the rows of []");

@@ -10,19 +10,19 @@
 namespace gspmd {
 namespace detail {
 
-constexpr text syntax_text(std::string_view equation, const parsed_equation& e) {
-  return text("equation `") << equation << "`, column " << e.column << ": " << e.error;
+constexpr text einsum_problem(std::string_view equation, const einsum_equation& e) {
+  return equation_problem("equation", equation, e.column, e.error);
 }
 
 template <fixed_string Equation>
 struct equation_syntax {
-  static constexpr text make() { return syntax_text(Equation.view(), parse_equation(Equation.view())); }
+  static constexpr text make() { return einsum_problem(Equation.view(), parse_einsum(Equation.view())); }
 };
 
 template <fixed_string Equation>
 struct equation_operands {
   static constexpr text make() {
-    const bool two = parse_equation(Equation.view()).operands.count == 2;
+    const bool two = parse_einsum(Equation.view()).operands.count == 2;
     return text("einsum: the equation `") << Equation.view() << "` has "
                                           << (two ? "two operands and the call has one" : "one operand and the call has two")
                                           << "; an equation of two operands is `ab,bc->ac`, of one `abc->ca`";
@@ -36,7 +36,7 @@ constexpr value reported(value operand) {
 }
 
 /// The shape of a refused einsum: each letter's extent where the operands have it.
-constexpr extents shape_of_refused(const parsed_equation& e, value first, value second) {
+constexpr extents shape_of_refused(const einsum_equation& e, value first, value second) {
   extents shape;
   for (const char c : e.result) {
     std::int64_t extent = 1;
@@ -50,7 +50,7 @@ constexpr extents shape_of_refused(const parsed_equation& e, value first, value 
   return shape;
 }
 
-constexpr value einsum_of(const parsed_equation& e, value first, value second, location at) {
+constexpr value einsum_of(const einsum_equation& e, value first, value second, location at) {
   if (!first.is_valid() || (e.operands.count == 2 && !second.is_valid())) return {};
   graph& g = *first.graph();
   const int id = e.operands.count == 2 ? add_einsum(g, e, {first.id(), second.id()}, at) : add_einsum(g, e, {first.id()}, at);
@@ -70,7 +70,7 @@ constexpr value einsum_of(const parsed_equation& e, value first, value second, l
 ///     auto h = einsum<"bd,df->bf">(x, w);
 template <fixed_string Equation>
 constexpr value einsum(value a, value b, location at = location::current()) {
-  constexpr auto parsed = detail::parse_equation(Equation.view());
+  constexpr auto parsed = detail::parse_einsum(Equation.view());
   if constexpr (parsed.error != nullptr) {
     detail::refuse<detail::mistake::equation, detail::equation_syntax<Equation>>();
     return detail::reported(a);
@@ -85,7 +85,7 @@ constexpr value einsum(value a, value b, location at = location::current()) {
 /// The Einstein sum of one tensor: transposes, and sums over the letters that the result lacks: `einsum<"abc->ca">(x)`.
 template <fixed_string Equation>
 constexpr value einsum(value a, location at = location::current()) {
-  constexpr auto parsed = detail::parse_equation(Equation.view());
+  constexpr auto parsed = detail::parse_einsum(Equation.view());
   if constexpr (parsed.error != nullptr) {
     detail::refuse<detail::mistake::equation, detail::equation_syntax<Equation>>();
     return detail::reported(a);
@@ -101,9 +101,9 @@ constexpr value einsum(value a, location at = location::current()) {
 /// program is compiled.
 constexpr value einsum(std::string_view equation, value a, value b = {}, location at = location::current()) {
   if (!a.is_valid()) return {};
-  const auto parsed = detail::parse_equation(equation);
+  const auto parsed = detail::parse_einsum(equation);
   if (parsed.error != nullptr)
-    return detail::made(a.graph()->fail(at, "einsum", detail::mistake::equation, detail::syntax_text(equation, parsed)), a);
+    return detail::made(a.graph()->fail(at, "einsum", detail::mistake::equation, detail::einsum_problem(equation, parsed)), a);
   if (parsed.operands.count == 2 && b.graph() == nullptr)
     return detail::made(a.graph()->fail(at, "einsum", detail::mistake::operand_count,
                                         "the equation has two operands and the call has one; write `abc->ca`"),

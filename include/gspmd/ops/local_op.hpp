@@ -107,12 +107,9 @@ struct local_options<types<Signature>, Rest...> : local_options<Rest...> {
   using signature = Signature;
 };
 
-constexpr text local_syntax_text(std::string_view rule, const local_rule& parsed) {
-  return text("rule `") << rule << "`, column " << parsed.column << ": " << parsed.error;
-}
 template <fixed_string Text, class Rule>
 struct local_syntax {
-  static constexpr text make() { return local_syntax_text(Text.view(), Rule::value); }
+  static constexpr text make() { return equation_problem("rule", Text.view(), Rule::value.column, Rule::value.error); }
 };
 template <class Rule, std::size_t Given>
 struct local_operand_count {

@@ -189,7 +189,7 @@ constexpr auto scan_rows(Body& body, const Carry& init, const Xs& xs, location a
       buffer = add_constant(*g, v.type(), shape, 0, 0, at);
     }
     const int held = add_carry(*g, buffer, at);
-    v = {g, add_loop_result(*g, held, add_dynamic_update(*g, held, v.id(), loop, at), at)};
+    v = {g, add_loop_result(*g, held, add_dynamic_update<set_row_op>(*g, held, v.id(), loop, at), at)};
   });
   g->open_region = outside;
   return result_type{last, stacked};
@@ -277,10 +277,10 @@ constexpr auto fori_loop(detail::trip_count n, Body&& body, const Carry&... init
 /// that this iteration makes. Returns what is carried at the end, and the rows, stacked along a new dim 0. `xs`, and each of
 /// the other two, is a value or a group of values; all values of `xs` have the same extent of dim 0.
 ///
-/// As fori_loop. Dim 0 of `xs` and of the stacked rows is not split in the loop: all devices go through the rows together. An
-/// `xs` that is split there is resharded once before the loop, by all_to_all, so that it is split along another dim, if one can
-/// take that for less than gathering costs; else every device would hold it whole, which is refused: a `reshard` before the scan
-/// says that it may.
+/// As fori_loop. All devices go through the rows together. An `xs` that is split along dim 0 is resharded once before the loop, by
+/// all_to_all, so that it is split along another dim, where that sends less; else it stays where it is, and in every iteration the
+/// row of the device that has it is brought to all, by a reduction of one row. It is gathered where a `reshard` before the scan
+/// or allow_replication says so. Stacked rows that are wanted split along dim 0 are written where they are to lie.
 ///
 ///     auto [h, ys] = scan([&](value h, value x) { auto y = tanh(einsum<"bd,de->be">(h, w) + x); return std::tuple{y, y}; }, h0, xs);
 template <class Body, class Carry, class Xs>

@@ -49,7 +49,7 @@ constexpr bool has_room_for_dims(graph& g, std::size_t count, std::string_view o
 
 }  // namespace detail
 
-/// The tensor stretched to `shape`: dim `d` of `x` becomes dim `dims[d]`; the dims must increase, an extent of 1 is repeated.
+/// The tensor stretched to `shape`: dim `d` of `x` becomes dim `dims[d]`, in any order; an extent of 1 is repeated.
 constexpr value broadcast_in_dim(value x, std::initializer_list<std::int64_t> shape, std::initializer_list<int> dims,
                                  location at = location::current()) {
   if (!x.is_valid()) return {};

@@ -31,6 +31,13 @@ struct mesh_shape {
     for (int a = 0; a < sizes.count; ++a) n *= sizes[a];
     return n;
   }
+  /// Axes of size 1 cut nothing and join nobody: the others.
+  [[nodiscard]] constexpr axis_mask wide_axes() const {
+    axis_mask axes = 0;
+    for (int a = 0; a < sizes.count; ++a)
+      if (sizes.items[a] > 1) axes |= axis_bit(a);
+    return axes;
+  }
   [[nodiscard]] constexpr std::int64_t size_of(axis_mask axes) const {
     std::int64_t n = 1;
     for (int a = 0; axes != 0 && a < sizes.count; ++a, axes >>= 1) n *= (axes & 1U) != 0 ? sizes.items[a] : 1;
@@ -107,10 +114,7 @@ struct sharding {
   }
   /// The axes along which all devices hold the same.
   [[nodiscard]] constexpr axis_mask equal_axes(const mesh_shape& mesh) const {
-    axis_mask axes = 0;
-    for (int a = 0; a < mesh.axis_count(); ++a)
-      if (mesh.sizes.items[a] > 1) axes |= axis_bit(a);
-    return axes & ~(split_axes() | partial);
+    return mesh.wide_axes() & ~(split_axes() | partial);
   }
   /// Splits `dim` by one more axis, minor to those that split it already.
   constexpr void add_split(int axis, int dim) {

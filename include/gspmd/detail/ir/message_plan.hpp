@@ -10,13 +10,6 @@
 /// group must choose the same one, so everything here depends on the descriptor alone, never on a rank's own box.
 namespace gspmd::detail {
 
-/// Axes of size 1 cut nothing.
-constexpr axis_mask without_unit_axes(const mesh_shape& mesh, axis_mask axes) {
-  for (int a = 0; a < mesh.axis_count(); ++a)
-    if (mesh.sizes[a] == 1) axes &= ~axis_bit(a);
-  return axes;
-}
-
 /// The parts of a dim are numbered as the members of the group are: its axes come in the order of the mesh.
 constexpr bool in_member_order(const sharding& s, axis_mask axes) {
   int last = -1;
@@ -45,7 +38,7 @@ constexpr bool is_stacked(const mesh_shape& mesh, const extents& global, const s
   bool fits = in_member_order(cut, axes);
   for_each_split_dim(mesh, whole, cut, [&](const split_change& change) {
     ++changed;
-    fits = fits && change.from_axes == 0 && change.to_axes == without_unit_axes(mesh, axes) &&
+    fits = fits && change.from_axes == 0 && change.to_axes == (axes & mesh.wide_axes()) &&
            whole_extents[change.dim] == change.to_rest * cut_extents[change.dim] && is_major(whole_extents, change.dim);
   });
   return fits && changed == 1;
@@ -59,13 +52,13 @@ constexpr bool gathers_whole_shards(const mesh_shape& mesh, const movement& m) {
     whole = whole && change.to_axes == 0;
     given_up |= change.from_axes;
   });
-  return whole && given_up == without_unit_axes(mesh, m.axes);
+  return whole && given_up == (m.axes & mesh.wide_axes());
 }
 
 /// The axes of the group leave one dim and cut another one, evenly, and the pieces lie one after the other on both sides.
 /// (MPI_Alltoall)
 constexpr bool is_contiguous_exchange(const mesh_shape& mesh, const movement& m) {
-  const auto axes = without_unit_axes(mesh, m.axes);
+  const axis_mask axes = m.axes & mesh.wide_axes();
   const auto from = local_extents(mesh, m.from_global, m.from);
   const auto to = local_extents(mesh, m.to_global, m.to);
   int left = 0, cut = 0;

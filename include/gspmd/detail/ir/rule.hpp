@@ -12,8 +12,10 @@ namespace gspmd::detail {
 enum class factor_kind : std::uint8_t {
   parallel,   // shards of the operands give shards of the result
   reduction,  // shards of the operands give a partial result
-  gathered,   // must not be split: its tensors are gathered along it
+  indexed,    // of an operand: who holds what is looked up gives it, everybody else zeros, so that the result is partial
+  whole,      // must not be split: its tensors are gathered along it
 };
+constexpr bool leaves_partial(factor_kind k) { return k == factor_kind::reduction || k == factor_kind::indexed; }
 
 struct factor {
   std::int64_t size = 1;
@@ -42,7 +44,7 @@ struct op_rule {
   inline_vec<factor, 2 * max_rank> factors;
   inline_vec<tensor_map, 5> maps;  // the operands, then the result; one for all of them if `uniform`
   bool uniform = false;            // every tensor has the same dims, one factor each
-  monoid kind = monoid::add;       // of the reduction factors
+  monoid kind = monoid::add;       // of the factors that leave a partial result
 
   constexpr int add_factor(std::int64_t size, factor_kind factor_is = factor_kind::parallel) {
     factors.push_back(factor{size, factor_is});

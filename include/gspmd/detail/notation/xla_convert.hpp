@@ -27,13 +27,6 @@ struct xla_with_mesh {
   text problem;
 };
 
-constexpr axis_mask wide_axes(const mesh_shape& mesh) {
-  axis_mask axes = 0;
-  for (int a = 0; a < mesh.axis_count(); ++a)
-    if (mesh.sizes[a] > 1) axes |= axis_bit(a);
-  return axes;
-}
-
 /// The kinds that need no device list. False for a tiled one.
 constexpr bool convert_untiled(const xla_tiles& x, std::int64_t device_count, axis_mask all, xla_on_mesh& r) {
   switch (x.kind) {
@@ -68,7 +61,7 @@ constexpr bool has_rank(const xla_tiles& x, int rank, text& problem) {
 constexpr xla_on_mesh on_mesh(const xla_tiles& x, const mesh_info& info, int rank) {
   xla_on_mesh r;
   const auto& mesh = info.shape;
-  if (convert_untiled(x, mesh.device_count(), wide_axes(mesh), r) || !has_rank(x, rank, r.problem)) return r;
+  if (convert_untiled(x, mesh.device_count(), mesh.wide_axes(), r) || !has_rank(x, rank, r.problem)) return r;
   if (x.device_count() != mesh.device_count()) {
     r.problem << "the sharding is over " << x.device_count() << (x.device_count() == 1 ? " device" : " devices")
               << " and the mesh has " << mesh.device_count();
@@ -96,7 +89,7 @@ constexpr xla_on_mesh on_mesh(const xla_tiles& x, const mesh_info& info, int ran
       else if (subgroup_kinds[group] == xla_kind::manual) r.manual |= axis_bit(a);
       else if (subgroup_kinds[group] == xla_kind::unreduced) r.value.partial |= axis_bit(a);
     }
-  if (const auto missing = wide_axes(mesh) & ~placed; missing != 0) {
+  if (const auto missing = mesh.wide_axes() & ~placed; missing != 0) {
     r.problem << "a part of the " << ((missing & (missing - 1)) != 0 ? "axes `" : "axis `") << axes_text(info, missing)
               << "` would split a dim; the mesh that fits has the axes [";
     auto list = factors.list;

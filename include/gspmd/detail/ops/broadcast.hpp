@@ -2,10 +2,12 @@
 #pragma once
 
 #include "gspmd/detail/ops/operator.hpp"
+#include "gspmd/detail/ops/transpose.hpp"
 
 namespace gspmd::detail {
 
-/// Adds a broadcast: dim `d` of the operand becomes dim `dims[d]` of the result; an extent of 1 is stretched.
+/// Adds a broadcast: dim `d` of the operand becomes dim `dims[d]` of the result; an extent of 1 is stretched. The dims of the operator
+/// increase: where they do not, the operand is transposed first.
 constexpr int add_broadcast(graph& g, int operand, const extents& shape, const inline_vec<std::int8_t, max_rank>& dims,
                             location at) {
   if (operand < 0) return -1;
@@ -20,19 +22,33 @@ constexpr int add_broadcast(graph& g, int operand, const extents& shape, const i
   n.shape = shape;
   n.at = at;
   n.operands.push_back(operand);
-  int previous = -1;
+  dim_mask named = 0;
+  bool is_in_order = true;
   for (int d = 0; d < dims.count; ++d) {
     if (dims[d] < 0 || dims[d] >= shape.count)
       return g.fail(at, "broadcast_in_dim", mistake::dim,
                     text("dim ") << dims[d] << " is not a dim of the result " << shape_text(shape) << "; dims count from 0");
-    if (dims[d] <= previous)
-      return g.fail(at, "broadcast_in_dim", mistake::dim, "the dims must increase; transpose the operand first");
-    previous = dims[d];
+    if ((named & dim_bit(dims[d])) != 0)
+      return g.fail(at, "broadcast_in_dim", mistake::dim,
+                    text("names dim ") << dims[d] << " of the result twice; it is one dim of the operand");
+    named |= dim_bit(dims[d]);
     if (x.shape[d] != 1 && x.shape[d] != shape[dims[d]])
       return g.fail(at, "broadcast_in_dim", mistake::extent,
                     text("dim ") << d << " of the operand " << shape_text(x.shape) << " does not fit dim " << dims[d]
                                  << " of the result " << shape_text(shape) << "; it must be equal or 1");
+    is_in_order = is_in_order && (d == 0 || dims[d - 1] < dims[d]);
     n.attributes.push_back(dims[d]);
+  }
+  if (!is_in_order) {
+    inline_vec<std::int8_t, max_rank> order;  // the dims of the operand, as the result has them
+    n.attributes.clear();
+    for (int to = 0; to < shape.count; ++to)
+      for (int d = 0; d < dims.count; ++d)
+        if (dims[d] == to) {
+          order.push_back(static_cast<std::int8_t>(d));
+          n.attributes.push_back(to);
+        }
+    n.operands[0] = add_transpose(g, operand, order, at);
   }
   return g.add_sized(n);
 }

@@ -3,6 +3,7 @@
 
 #include <string_view>
 
+#include "gspmd/detail/notation/equation.hpp"
 #include "gspmd/detail/ops/broadcast.hpp"
 #include "gspmd/detail/ops/einsum_steps.hpp"
 #include "gspmd/detail/ops/letters.hpp"
@@ -11,8 +12,8 @@
 
 namespace gspmd::detail {
 
-/// An einsum equation, parsed: the letters of each operand and of the result, or what is wrong with it and where.
-struct parsed_equation {
+/// The letters of an einsum's operands and of its result, or what is wrong with its equation and where.
+struct einsum_equation {
   inline_vec<inline_vec<char, max_rank>, 2> operands;
   inline_vec<char, max_rank> result;
   const char* error = nullptr;
@@ -25,58 +26,37 @@ constexpr bool holds(const inline_vec<char, max_rank>& letters, char c) {
   return false;
 }
 
-/// `bd,df->bf`: one or two operands, letters a-z and A-Z, no letter twice in a tensor; a letter that is missing in the
-/// result is summed. Spaces are allowed.
-constexpr parsed_equation parse_equation(std::string_view s) {
-  parsed_equation p;
-  p.operands.push_back({});
-  bool in_result = false;
-  for (std::size_t i = 0; i < s.size(); ++i) {
-    const char c = s[i];
-    p.column = static_cast<int>(i) + 1;
-    auto& letters = in_result ? p.result : p.operands[p.operands.count - 1];
-    if (c == ' ') continue;
-    if ((c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z')) {
-      if (holds(letters, c)) {
-        p.error = in_result ? "a letter stands twice in the result; a letter names one dim of a tensor"
-                            : "a letter stands twice in one operand; take the diagonal first, a letter names one dim";
-        return p;
-      }
-      if (in_result && !holds(p.operands[0], c) && !(p.operands.count == 2 && holds(p.operands[1], c))) {
-        p.error = "a letter of the result is in no operand; use broadcast_in_dim to add a dim";
-        return p;
-      }
-      if (letters.count == max_rank) {
-        p.error = "a tensor has at most 32 dims";
-        return p;
-      }
-      letters.push_back(c);
-    } else if (c == ',') {
-      if (in_result || p.operands.count == 2) {
-        p.error = "at most two operands, separated by one comma before ->";
-        return p;
-      }
-      p.operands.push_back({});
-    } else if (c == '-' && i + 1 < s.size() && s[i + 1] == '>') {
-      if (in_result) {
-        p.error = "a second ->";
-        return p;
-      }
-      in_result = true;
-      ++i;
-    } else {
-      p.error = "only letters, one comma and -> may stand here";
-      return p;
+/// `bd,df->bf`: one or two operands, and letters only; a letter that is missing in the result is summed.
+constexpr einsum_equation parse_einsum(std::string_view s) {
+  equation e = parse_equation(s);
+  if (e.operands.size() > 2) e.fail(e.operands[2].column - 1, "at most two operands, separated by one comma before ->");
+  if (e.results.size() > 1) e.fail(e.results[1].column - 1, "one result: no comma after ->");
+  einsum_equation p;
+  const auto letters_of = [&e](const equation_tensor& tensor) {
+    inline_vec<char, max_rank> letters;
+    for (const auto& d : tensor.dims) {
+      if (d.kind == dim_kind::index)
+        e.fail(d.column,
+               "an index needs a window, and an einsum has none; add up products of slices, one for each place in the window");
+      if (d.kind == dim_kind::bracketed)
+        e.fail(d.column, "an einsum has no brackets: it multiplies and adds along every letter; local_op is for what does not");
+      letters.push_back(d.letter);
     }
+    return letters;
+  };
+  for (std::size_t k = 0; k < e.operands.size() && e.error == nullptr; ++k) p.operands.push_back(letters_of(e.operands[k]));
+  if (e.error == nullptr) {
+    p.result = letters_of(e.results[0]);
+    for (const auto& d : e.results[0].dims)
+      if (!holds(p.operands[0], d.letter) && !(p.operands.count == 2 && holds(p.operands[1], d.letter)))
+        e.fail(d.column, "a letter of the result is in no operand; use broadcast_in_dim to add a dim");
   }
-  if (!in_result) {
-    p.column = static_cast<int>(s.size()) + 1;
-    p.error = "-> and the letters of the result are missing";
-  }
+  p.error = e.error;
+  p.column = e.column;
   return p;
 }
 
-constexpr text equation_text(const parsed_equation& e) {
+constexpr text equation_text(const einsum_equation& e) {
   text t("`");
   for (int k = 0; k < e.operands.count; ++k) {
     if (k > 0) t << ',';
@@ -88,7 +68,7 @@ constexpr text equation_text(const parsed_equation& e) {
 }
 
 /// Adds an einsum whose equation has been parsed. The node's attributes are the letters of the operands, then of the result.
-constexpr int add_einsum(graph& g, const parsed_equation& e, std::initializer_list<int> operands, location at) {
+constexpr int add_einsum(graph& g, const einsum_equation& e, std::initializer_list<int> operands, location at) {
   node n;
   n.op = code_of<einsum_op>;
   n.at = at;
@@ -218,7 +198,7 @@ struct einsum_op : without_movements, outside_of_loops {
     for (int k = 0; k < count; ++k) {
       const auto own = letters(k);
       const auto other = count == 2 ? letters(1 - k) : inline_vec<char, max_rank>{};
-      parsed_equation e;
+      einsum_equation e;
       inline_vec<std::int8_t, max_rank> kept;
       for (int d = 0; d < own.count; ++d)
         if (holds(result, own[d]) || (count == 2 && holds(other, own[d]))) {

@@ -172,7 +172,7 @@ constexpr bool choose_extents(const local_rule& rule, by_letter& sizes, int test
   std::int64_t product = extent;
   for (int l = 0; l < rule.letters.count; ++l) {
     const auto& letter = rule.letters[l];
-    const int whole = letter.kind == factor_kind::gathered ? 1 : 0;
+    const int whole = letter.kind == factor_kind::whole ? 1 : 0;
     if (l == tested) sizes[of_letter(l)] = extent;
     else sizes[of_letter(l)] = product > 16 ? 1 : (l + pattern) % 3 + 1 + whole;
     if (letter.stated && letter.of < 0) sizes[of_letter(l)] = letter.plus;

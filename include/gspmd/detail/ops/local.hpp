@@ -4,7 +4,7 @@
 #include <span>
 #include <type_traits>
 
-#include "gspmd/detail/ir/local_function.hpp"
+#include "gspmd/detail/ops/local_rule.hpp"
 #include "gspmd/detail/ops/operator.hpp"
 #include "gspmd/detail/ops/reduce.hpp"
 

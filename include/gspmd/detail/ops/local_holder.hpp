@@ -12,6 +12,7 @@
 
 #include "gspmd/detail/ops/kept_functions.hpp"
 #include "gspmd/detail/ops/local_law.hpp"
+#include "gspmd/detail/ops/local_rule.hpp"
 #include "gspmd/detail/support/fixed_string.hpp"
 #include "gspmd/error.hpp"
 #include "gspmd/local_block.hpp"

@@ -11,6 +11,7 @@
 #include "gspmd/detail/ir/local_function.hpp"
 #include "gspmd/detail/ir/monoid_ops.hpp"
 #include "gspmd/detail/ops/law_blocks.hpp"
+#include "gspmd/detail/ops/local_rule.hpp"
 
 /// The law of a local_op, tried on small blocks: for every letter that may be split, in and out of the function commute
 /// with cutting it,
@@ -87,7 +88,7 @@ struct local_law {
   /// One letter, cut in two at every place, and in three.
   static constexpr law_finding try_letter(const F& f, int letter, int pattern) {
     const auto kind = rule.letters[letter].kind;
-    if (kind == factor_kind::gathered || (pattern > 0 && is_large(rule, letter))) return {};
+    if (kind == factor_kind::whole || (pattern > 0 && is_large(rule, letter))) return {};
     bool tried = false;
     std::int64_t elements = 0;  // of all calls
     for (std::int64_t extent = 2; extent <= 4; ++extent) {

@@ -104,8 +104,8 @@ struct reshape_op : without_movements, without_arithmetic, outside_of_loops, dim
         whole_dims(out, out_begin, j, result, factor_kind::parallel);
         from_factors(in, in_begin, i, operand, first, rule.factors.count);
       } else if (in_size == 0) {
-        whole_dims(in, in_begin, i, operand, factor_kind::gathered);
-        whole_dims(out, out_begin, j, result, factor_kind::gathered);
+        whole_dims(in, in_begin, i, operand, factor_kind::whole);
+        whole_dims(out, out_begin, j, result, factor_kind::whole);
       } else {
         std::int64_t in_left = 1;  // of the dim before `a`
         std::int64_t out_left = 1;
@@ -128,8 +128,8 @@ struct reshape_op : without_movements, without_arithmetic, outside_of_loops, dim
             is_aligned = in_left == 1 || out_left == 1;
             if (is_aligned) continue;
           }
-          if (in_left != 1) operand.add_factor(rule.add_factor(in_left, factor_kind::gathered));
-          if (out_left != 1) result.add_factor(rule.add_factor(out_left, factor_kind::gathered));
+          if (in_left != 1) operand.add_factor(rule.add_factor(in_left, factor_kind::whole));
+          if (out_left != 1) result.add_factor(rule.add_factor(out_left, factor_kind::whole));
           in_left = out_left = 1;
         }
       }

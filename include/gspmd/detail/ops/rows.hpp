@@ -4,7 +4,8 @@
 #include "gspmd/detail/ops/operator.hpp"
 #include "gspmd/detail/ops/sources.hpp"
 
-/// Reading and writing one row of a tensor, at an index that is computed.
+/// Reading and writing one row of a tensor, at an index that is computed: gather and scatter of one row. Rows that are split stay
+/// where they are.
 namespace gspmd::detail {
 
 constexpr bool is_index(const graph& g, int i) {
@@ -25,7 +26,8 @@ constexpr int add_dynamic_index(graph& g, int x, int index, location at) {
   return g.add(n);
 }
 
-/// Adds `x` with `row` in the place of its row `index`.
+/// Adds `x` with `row` in the place of its row `index`, or added to it (`Update` is set_row_op or add_row_op).
+template <class Update>
 constexpr int add_dynamic_update(graph& g, int x, int row, int index, location at) {
   if (x < 0 || row < 0 || index < 0) return -1;
   const node& to = g.nodes[static_cast<std::size_t>(x)];
@@ -37,89 +39,92 @@ constexpr int add_dynamic_update(graph& g, int x, int row, int index, location a
                   text("a row ") << name_of(r.type) << shape_text(r.shape) << " does not fit " << name_of(to.type)
                                  << shape_text(to.shape) << "; its dims must be those after the first");
   if (!is_index(g, index)) return g.fail(at, "dynamic_update", mistake::type, "the index must be one s64, of rank 0");
-  node n = source(code_of<set_row_op>, to.type, to.shape, at);
+  node n = source(code_of<Update>, to.type, to.shape, at);
   n.operands.push_back(x);
   n.operands.push_back(row);
   n.operands.push_back(index);
   return g.add(n);
 }
 
-/// `nab,->ab` and `nab,ab,->nab`: every device finds the row, so dim 0 must not be split.
-constexpr void row_rule(const graph& g, const node& n, op_rule& rule) {
-  const extents& whole = g.nodes[static_cast<std::size_t>(n.operands[0])].shape;
-  tensor_map all;
-  tensor_map row;
-  for (int d = 0; d < whole.count; ++d) {
-    const int f = rule.add_factor(whole[d], d == 0 ? factor_kind::gathered : factor_kind::parallel);
-    all.begin_dim();
-    all.add_factor(f);
-    if (d == 0) continue;
-    row.begin_dim();
-    row.add_factor(f);
-  }
-  rule.maps.push_back(all);
-  if (n.op == code_of<set_row_op>) rule.maps.push_back(row);
-  rule.maps.push_back({});
-  rule.maps.push_back(n.op == code_of<set_row_op> ? all : row);
-}
-
-struct row_op : reduced_first, without_movements, without_arithmetic, outside_of_loops, dims_by_number {
-  static constexpr bool owns(opcode op) { return op == code_of<row_op>; }
+/// What reads or writes a row.
+struct row_operator : plain_operator, reduced_first, without_movements, without_arithmetic, outside_of_loops, dims_by_number {
   static constexpr origin made = origin::shards;
   static constexpr realisation runs = realisation::steps;
   static constexpr completion_rounds completes{.forward = 0, .backward = 0};
   static constexpr bool uniform = false;
   static constexpr bool keeps_slices = false;
-  static constexpr bool may_cut_axes = false;
-  static constexpr replication_words replication = {
-      .who = "scan",  // nobody writes a row
-      .does = "goes over the rows of",
-      .remedy = "split another dim than 0, or reshard it before the scan to what every device may hold"};
-
-  static constexpr void rule(const graph& g, const node& n, op_rule& r) { row_rule(g, n, r); }
-  static constexpr int reads(const node& n) { return n.operands.count; }
-  static constexpr bool is_made_again(const node&) { return false; }
-  static constexpr bool may_go_round_ring(const node&) { return false; }
-  /// Into one row, in place where the gradient of the whole is carried round a loop.
-  template <class Builder>
-  static constexpr void gradient(Builder& b, const node& n) {
-    const int from = n.operands[0], index = n.operands[1];
-    if (!is_floating(b.at(from).type)) return;
-    const auto dy = b.dy();
-    const int known = b.slot(from);
-    const int whole = known < 0 ? b.zero_like(from) : known;
-    const int row = known < 0 ? dy.id() : (b.as_term(add_dynamic_index(b.program(), whole, index, n.at)) + dy).id();
-    b.slot(from) = add_dynamic_update(b.program(), whole, row, index, n.at);
-  }
-  template <class Lowering>
-  static constexpr void lower(Lowering& l, const local_op& op) {
-    l.row(op);
-  }
   static void describe(std::string&, const plan_view&, const plan_step*) {}
+
+ protected:
+  /// `[n]ab,->ab` of what reads, `nab,ab,->nab` of what writes.
+  static constexpr void row_rule(const graph& g, const node& n, op_rule& rule, bool writes) {
+    const extents& whole = operand_of(g, n, 0).shape;
+    tensor_map all;
+    tensor_map row;
+    for (int d = 0; d < whole.count; ++d) {
+      const int f = rule.add_factor(whole[d], d == 0 && !writes ? factor_kind::indexed : factor_kind::parallel);
+      all.begin_dim();
+      all.add_factor(f);
+      if (d == 0) continue;
+      row.begin_dim();
+      row.add_factor(f);
+    }
+    rule.maps.push_back(all);
+    if (writes) rule.maps.push_back(row);
+    rule.maps.push_back({});
+    rule.maps.push_back(writes ? all : row);
+    if (n.type == dtype::pred) rule.kind = monoid::or_;
+  }
 };
 
-struct set_row_op : plain_operator, reduced_first, without_movements, without_arithmetic, outside_of_loops, dims_by_number {
+struct set_row_op : row_operator {
   static constexpr bool owns(opcode op) { return op == code_of<set_row_op>; }
-  static constexpr origin made = origin::shards;
-  static constexpr realisation runs = realisation::steps;
-  static constexpr completion_rounds completes{.forward = 0, .backward = 0};
-  static constexpr bool uniform = false;
-  static constexpr bool keeps_slices = false;
-
-  static constexpr void rule(const graph& g, const node& n, op_rule& r) { row_rule(g, n, r); }
+  static constexpr void rule(const graph& g, const node& n, op_rule& r) { row_rule(g, n, r, true); }
   template <class Builder>
   static constexpr void gradient(Builder& b, const node& n) {
     const node row = b.at(n.operands[1]);
     const int nothing = add_constant(b.program(), row.type, row.shape, 0, 0, n.at);
     const int dy = b.dy().id();
-    b.send(0, add_dynamic_update(b.program(), dy, nothing, n.operands[2], n.at));
+    b.send(0, add_dynamic_update<set_row_op>(b.program(), dy, nothing, n.operands[2], n.at));
     b.send(1, add_dynamic_index(b.program(), dy, n.operands[2], n.at));
   }
   template <class Lowering>
   static constexpr void lower(Lowering& l, const local_op& op) {
     l.set_row(op);
   }
-  static void describe(std::string&, const plan_view&, const plan_step*) {}
+};
+
+struct add_row_op : row_operator {
+  static constexpr bool owns(opcode op) { return op == code_of<add_row_op>; }
+  static constexpr void rule(const graph& g, const node& n, op_rule& r) { row_rule(g, n, r, true); }
+  template <class Builder>
+  static constexpr void gradient(Builder& b, const node& n) {
+    const int dy = b.dy().id();
+    b.send(0, dy);
+    b.send(1, add_dynamic_index(b.program(), dy, n.operands[2], n.at));
+  }
+  template <class Lowering>
+  static constexpr void lower(Lowering& l, const local_op& op) {
+    l.add_row(op);
+  }
+};
+
+struct row_op : row_operator {
+  static constexpr bool owns(opcode op) { return op == code_of<row_op>; }
+  static constexpr void rule(const graph& g, const node& n, op_rule& r) { row_rule(g, n, r, false); }
+  /// Into one row, in place where the gradient of the whole is carried round a loop.
+  template <class Builder>
+  static constexpr void gradient(Builder& b, const node& n) {
+    const int from = n.operands[0];
+    if (!is_floating(b.at(from).type)) return;
+    const int dy = b.dy().id();
+    const int known = b.slot(from) < 0 ? b.zero_like(from) : b.slot(from);
+    b.slot(from) = add_dynamic_update<add_row_op>(b.program(), known, dy, n.operands[1], n.at);
+  }
+  template <class Lowering>
+  static constexpr void lower(Lowering& l, const local_op& op) {
+    l.row(op);
+  }
 };
 
 }  // namespace gspmd::detail

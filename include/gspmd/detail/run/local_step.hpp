@@ -1,10 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <cstring>
 #include <type_traits>
 
+#include "gspmd/detail/ir/monoid_ops.hpp"
 #include "gspmd/detail/kernels/contraction.hpp"
 #include "gspmd/detail/run/local_function_step.hpp"
 #include "gspmd/detail/run/padding.hpp"
@@ -60,29 +62,50 @@ inline void copy_operand(const plan_view& p, const plan_step& s, int k, const de
   if (from != to && bytes_in(p.result(s)) > 0) std::memcpy(to, from, bytes_in(p.result(s)));
 }
 
-/// Where in operand 0 the row begins whose number is operand `index`.
-inline std::int64_t row_offset(const plan_view& p, const plan_step& s, const planned_value& row, int index,
-                               const device_memory& device) {
-  const auto rows = p.operand(s, 0).local[0];
+/// Where operand 0 has the row whose number is the last operand, in bytes; -1: on another device, or nowhere. A number outside is
+/// moved to the nearest row.
+inline std::int64_t row_offset(const plan_view& p, const plan_step& s, const planned_value& row, const device_memory& device) {
+  const auto& from = p.operand(s, 0);
   std::int64_t at = 0;
-  std::memcpy(&at, device.read(p.operand(s, index).where), sizeof at);
-  at = at < 0 || rows == 0 ? 0 : at < rows ? at : rows - 1;
-  return at * static_cast<std::int64_t>(bytes_in(row));
+  std::memcpy(&at, device.read(p.operand(s, s.operands.count - 1).where), sizeof at);
+  at = std::max(std::min(at, from.global[0] - 1), std::int64_t{0});
+  if (s.bounds.count > 0) at -= first_index(p, p.bounds[static_cast<std::size_t>(s.bounds.begin)], device.at);
+  return at >= 0 && at < from.local[0] ? at * static_cast<std::int64_t>(bytes_in(row)) : -1;
+}
+/// What the devices without a row give, so that the sum is the row: 0.0 would make 0.0 of -0.0.
+inline void fill_without_row(const planned_value& row, void* to) {
+  const auto count = elements(row.local);
+  if (row.type == dtype::f32) std::fill_n(static_cast<float*>(to), count, -0.0F);
+  else if (row.type == dtype::f64) std::fill_n(static_cast<double*>(to), count, -0.0);
+  else std::memset(to, 0, bytes_in(row));
 }
 
 inline void row::run(nothing_prepared, const plan_view& p, const plan_step& s, const device_memory& device) {
   const auto& result = p.result(s);
   if (bytes_in(result) == 0) return;
-  const auto offset = row_offset(p, s, result, 1, device);
-  const auto* from = static_cast<const std::byte*>(device.read(p.operand(s, 0).where)) + offset;
-  std::memcpy(device.write(result.where), from, bytes_in(result));
+  const auto offset = row_offset(p, s, result, device);
+  void* const to = device.write(result.where);
+  if (offset < 0) return fill_without_row(result, to);
+  std::memcpy(to, static_cast<const std::byte*>(device.read(p.operand(s, 0).where)) + offset, bytes_in(result));
+}
+/// Where the result has the row that is to be written, null if another device has it. The other rows are there then.
+inline std::byte* row_to_write(const plan_view& p, const plan_step& s, const device_memory& device) {
+  copy_operand(p, s, 0, device);
+  const auto& row = p.operand(s, 1);
+  const auto offset = bytes_in(row) == 0 ? -1 : row_offset(p, s, row, device);
+  return offset < 0 ? nullptr : static_cast<std::byte*>(device.write(p.result(s).where)) + offset;
 }
 inline void set_row::run(nothing_prepared, const plan_view& p, const plan_step& s, const device_memory& device) {
-  copy_operand(p, s, 0, device);
-  if (bytes_in(p.result(s)) == 0) return;
   const auto& row = p.operand(s, 1);
-  const auto offset = row_offset(p, s, row, 2, device);
-  std::memcpy(static_cast<std::byte*>(device.write(p.result(s).where)) + offset, device.read(row.where), bytes_in(row));
+  if (auto* const to = row_to_write(p, s, device)) std::memcpy(to, device.read(row.where), bytes_in(row));
+}
+template <class T>
+void add_row::run(nothing_prepared, const plan_view& p, const plan_step& s, const device_memory& device) {
+  auto* const to = reinterpret_cast<T*>(row_to_write(p, s, device));
+  if (to == nullptr) return;
+  const auto& row = p.operand(s, 1);
+  const T* const from = static_cast<const T*>(device.read(row.where));
+  for (std::int64_t i = elements(row.local); i-- > 0;) to[i] = wrapping_add(to[i], from[i]);
 }
 inline void copy::run(nothing_prepared, const plan_view& p, const plan_step& s, const device_memory& device) {
   copy_operand(p, s, 0, device);

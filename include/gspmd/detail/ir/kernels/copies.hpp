@@ -20,18 +20,27 @@ struct without_description : on_one_device, without_scratch {
 
 namespace kernels {
 
-/// Reads one row, at an index that is computed.
+/// Reads one row, at an index that is computed: zeros where the device does not hold it.
 struct row : plain_step, without_description, never_in_place {
   static constexpr action name = action::row;
   static void run(nothing_prepared, const plan_view& p, const plan_step& s, const device_memory& device);
 };
 
-/// Writes one row.
-struct set_row : without_description {
-  static constexpr action name = action::set_row;
+/// What writes one row, if the device holds it.
+struct writes_row : without_description {
   static constexpr step_role role = step_role::updates_a_part;
   static constexpr bool works_in_place(const plan_step&) { return true; }
   static constexpr void mark_kept(const table_views&, const plan_step&, std::uint8_t* kept) { kept[1] = kept[2] = 1; }
+};
+struct set_row : writes_row {
+  static constexpr action name = action::set_row;
+  static void run(nothing_prepared, const plan_view& p, const plan_step& s, const device_memory& device);
+};
+/// Adds to one row.
+struct add_row : writes_row {
+  static constexpr action name = action::add_row;
+  static constexpr element_kinds handles = element_kinds::numbers;
+  template <class T>
   static void run(nothing_prepared, const plan_view& p, const plan_step& s, const device_memory& device);
 };
 

@@ -29,7 +29,7 @@ class operator_chooser {
     use_search::axis_factors first(mesh.axis_count(), std::int8_t{-1});
     for (int t = asked.count - 1; t >= 0; --t)
       for (const auto& use : asked[t])
-        if (rule.factors[use.dim].kind != factor_kind::gathered) first[use.axis] = use.dim;
+        if (rule.factors[use.dim].kind != factor_kind::whole) first[use.axis] = use.dim;
     use_search search(mesh, rule, asked);
     operator_use best = use_of(known_, n, rule, search.assemble(first), held);
     operator_prices known(known_, i, n);
@@ -39,7 +39,7 @@ class operator_chooser {
     std::uint32_t held_fast = 0;  // by operand: the axes that split it must go on to do so
     if (!known_.program.allow_replication && !n.allow_replication)
       for (int k = 0; k < n.operands.count; ++k)
-        if (must_lose_a_split(known_, n, rule, k)) held_fast |= std::uint32_t{1} << k;
+        if (must_lose_a_split(known_, n, rule, k) || is_looked_into(known_, n, rule, k)) held_fast |= std::uint32_t{1} << k;
     const auto refusals = [&](const operator_use& p) {
       int refused = 0;
       for (int k = 0; k < n.operands.count && held_fast != 0; ++k)
@@ -86,7 +86,7 @@ class operator_chooser {
     const auto devices = known_.mesh.device_count();
     bool reduces = false, is_even = true;
     for (const auto& f : rule.factors) {
-      reduces = reduces || f.kind == factor_kind::reduction;
+      reduces = reduces || leaves_partial(f.kind);
       is_even = is_even && f.size % devices == 0;
     }
     return reduces && !is_even;

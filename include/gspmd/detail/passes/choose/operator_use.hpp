@@ -15,6 +15,17 @@ struct operator_use {
   sharding result;
 };
 
+/// True when a partial value is one device's, and zeros on the others: 0 times what is not finite is no zero.
+constexpr bool is_looked_up(const form_prices& known, int i) {
+  const auto& roots = known.book.roots;
+  for (i = roots[i]; known.at(i).operands.count == 1;) i = roots[known.at(i).operands[0]];
+  op_rule rule;
+  if (known.at(i).operands.count > 0) rule_of(known.program, known.at(i), rule);
+  for (const auto& f : rule.factors)
+    if (f.kind == factor_kind::indexed) return true;
+  return false;
+}
+
 /// Lets operands stay partial where the operator is linear in them and the sum is no smaller before than after it (GSPMD 3.2). `held`:
 /// the forms of operands that are partial.
 constexpr void pass_partial(const form_prices& known, const node& n, const operand_shardings& held, operator_use& p) {
@@ -26,7 +37,7 @@ constexpr void pass_partial(const form_prices& known, const node& n, const opera
     if (axes == 0 || (axes & used) != 0 || (p.result.partial != 0 && p.result.kind != kind)) continue;
     const auto how = facts_of(n.op).partial(n, k, kind);
     if (how == partial_rule::any) {
-      if ((p.result.partial & axes) != 0) continue;
+      if ((p.result.partial & axes) != 0 || (n.operands.count > 1 && is_looked_up(known, n.operands[k]))) continue;
       bool needed_whole = false;  // x * x needs the sum of x anyway
       for (int o = 0; o < n.operands.count; ++o) needed_whole = needed_whole || (o != k && n.operands[o] == n.operands[k]);
       if (needed_whole) continue;
@@ -67,7 +78,7 @@ constexpr operator_use use_of(const form_prices& known, const node& n, const op_
   p.result.splits = to_dims(known.mesh, rule, rule.result(), uses);
   p.result.kind = rule.kind;
   for (const auto& use : uses)
-    if (rule.factors[use.dim].kind == factor_kind::reduction) p.result.partial |= axis_bit(use.axis);
+    if (leaves_partial(rule.factors[use.dim].kind)) p.result.partial |= axis_bit(use.axis);
   pass_partial(known, n, held, p);
   return p;
 }
@@ -93,6 +104,15 @@ constexpr bool must_lose_a_split(const form_prices& known, const node& n, const 
   const use_search search(known.mesh, rule, none);
   const auto uses = search.legal(to_factors(known.mesh, rule, rule.operand(k), had.splits));
   return !(to_dims(known.mesh, rule, rule.operand(k), uses) == had.splits);
+}
+/// True when an operand is split along a factor that is looked into: it is not gathered, though that may send less.
+constexpr bool is_looked_into(const form_prices& known, const node& n, const op_rule& rule, int k) {
+  if (rule.uniform) return false;
+  const tensor_map& map = rule.operand(k);
+  for (int d = 0; d < map.first.count; ++d)
+    for (int f = map.begin(d); f < map.end(d); ++f)
+      if (rule.factors[map.factors[f]].kind == factor_kind::indexed && known.wish_of(n.operands[k]).axes_of(d) != 0) return true;
+  return false;
 }
 constexpr bool loses_a_split(const form_prices& known, const node& n, const op_rule& rule, int k, const sharding& wanted) {
   return (known.wish_of(n.operands[k]).split_axes() & ~wanted.split_axes()) != 0 && must_lose_a_split(known, n, rule, k);

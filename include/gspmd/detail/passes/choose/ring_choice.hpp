@@ -47,10 +47,7 @@ class ring_choice {
  private:
   /// The axes that split `from` and not `to`; those of size 1 do not count.
   [[nodiscard]] constexpr axis_mask lost_axes(const sharding& from, const sharding& to) const {
-    axis_mask lost = 0;
-    for (const auto& use : from.splits)
-      if (known_.mesh.sizes[use.axis] > 1) lost |= axis_bit(use.axis);
-    return lost & ~to.split_axes();
+    return from.split_axes() & known_.mesh.wide_axes() & ~to.split_axes();
   }
   [[nodiscard]] constexpr std::int64_t shard_bytes(int i, const sharding& s) const {
     return local_elements(known_.mesh, known_.shape_of(i), s) * bytes_of(known_.at(i).type);

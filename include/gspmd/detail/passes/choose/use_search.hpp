@@ -106,11 +106,11 @@ class use_search {
     return legal(uses);
   }
 
-  /// Keeps the uses that every tensor with the factor can express; gathered factors are not split.
+  /// Keeps the uses that every tensor with the factor can express; whole factors are not split.
   [[nodiscard]] constexpr factor_splits legal(factor_splits uses) const {
     if (rule_.uniform) return uses;
     for (int at = uses.count - 1; at >= 0; --at) {
-      bool fits = rule_.factors[uses[at].dim].kind != factor_kind::gathered;
+      bool fits = rule_.factors[uses[at].dim].kind != factor_kind::whole;
       if (!simple_)
         for (int m = 0; m < rule_.maps.count && fits; ++m) {
           if (!rule_.maps[m].holds(uses[at].dim)) continue;
@@ -136,7 +136,7 @@ class use_search {
       for (const auto& use : splits) asked |= dim_bit(use.dim);
     inline_vec<std::int8_t, 2 * max_rank> result;
     for (int f = 0; f < rule_.factors.count; ++f) {
-      if (rule_.factors[f].kind == factor_kind::gathered) continue;
+      if (rule_.factors[f].kind == factor_kind::whole) continue;
       if ((asked & dim_bit(f)) == 0) {
         bool best = rule_.factors[f].size > 1;
         for (int g = 0; g < rule_.factors.count && best; ++g)
@@ -190,7 +190,7 @@ class use_search {
     bool is_partial = false;
     for (int i = 0; i < decided; ++i) {
       const int f = chosen_[axes_[i]];
-      is_partial = is_partial || (f >= 0 && rule_.factors[f].kind == factor_kind::reduction);
+      is_partial = is_partial || (f >= 0 && leaves_partial(rule_.factors[f].kind));
     }
     std::int64_t total = 0;
     for (int t = 0; t < tensors_.count; ++t) {
@@ -284,10 +284,12 @@ class use_search {
     return memory;
   }
 
-  /// How many combinations of indices a device goes through: the products of an einsum, the elements of the rest.
+  /// How many combinations of indices a device goes through: the products of an einsum, the elements of the rest. Of a factor that
+  /// is looked into it is one index.
   [[nodiscard]] constexpr std::int64_t work_of(const factor_splits& uses) const {
     std::int64_t work = 1;
     for (int f = 0; f < rule_.factors.count; ++f) {
+      if (rule_.factors[f].kind == factor_kind::indexed) continue;
       std::int64_t parts = 1;
       for (const auto& use : uses)
         if (use.dim == f) parts *= mesh_.sizes[use.axis];

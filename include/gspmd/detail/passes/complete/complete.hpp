@@ -144,10 +144,10 @@ class completion {
   [[nodiscard]] constexpr annotation without_size_1(const annotation& s) const {
     annotation result = s;
     result.splits.clear();
+    const axis_mask wide = mesh_.wide_axes();
     for (const auto& use : s.splits)
-      if (mesh_.sizes[use.axis] > 1) result.splits.push_back(use);
-    for (int a = 0; a < mesh_.axis_count(); ++a)
-      if (mesh_.sizes[a] == 1) result.partial &= ~axis_bit(a);
+      if ((wide & axis_bit(use.axis)) != 0) result.splits.push_back(use);
+    result.partial &= wide;
     return result;
   }
 
@@ -186,7 +186,7 @@ class completion {
     auto splits = to_factors(mesh_, rule, from_map, source.last_stage() > stage_ ? due(source) : source.splits);
     if (!rule.uniform)
       for (int i = splits.count - 1; i >= 0; --i)
-        if (rule.factors[splits[i].dim].kind == factor_kind::gathered || !to_map.holds(splits[i].dim) ||
+        if (rule.factors[splits[i].dim].kind == factor_kind::whole || !to_map.holds(splits[i].dim) ||
             (only_batch && !is_batch(rule, splits[i].dim)))
           remove(splits, i);
     if (splits.count > 0 && refine(found_[to], to_dims(mesh_, rule, to_map, splits), nodes_[to].shape)) {

@@ -192,7 +192,7 @@ class differentiator {
     }
     const region_scope inside(graph_, loop);
     const int rows = add_carry(graph_, empty, start.at);
-    return add_loop_result(graph_, rows, add_dynamic_update(graph_, rows, carry, loop, start.at), start.at);
+    return add_loop_result(graph_, rows, add_dynamic_update<set_row_op>(graph_, rows, carry, loop, start.at), start.at);
   }
 
   constexpr void visit_cond(const std::vector<int>& results) {

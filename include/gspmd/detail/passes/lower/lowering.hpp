@@ -64,21 +64,16 @@ class lowering {
   constexpr void move(const local_op& op) {
     const node& n = node_of(op);
     const int map = schedule_state::entry_of(table_of<index_map>(out), facts_of(n.op).map(g, n, op.movement));
-    vec<int> operands;
-    for (const int o : op.operands) operands.push_back(o);
-    auto& s = add_step(action::move, op, map, operands, {op.result});
+    auto& s = add_step(action::move, op, map, all_operands(op), {op.result});
     s.collective = op.collective;
     s.bytes_sent = bytes_of(op);
   }
-  constexpr void row(const local_op& op) { add_step(action::row, op, 0, {op.operands[0], op.operands[1]}, {op.result}); }
-  constexpr void set_row(const local_op& op) {
-    add_step(action::set_row, op, 0, {op.operands[0], op.operands[1], op.operands[2]}, {op.result});
-  }
+  constexpr void row(const local_op& op) { note_rows(op, add_step(action::row, op, 0, all_operands(op), {op.result})); }
+  constexpr void set_row(const local_op& op) { note_rows(op, add_step(action::set_row, op, 0, all_operands(op), {op.result})); }
+  constexpr void add_row(const local_op& op) { note_rows(op, add_step(action::add_row, op, 0, all_operands(op), {op.result})); }
   /// A user's function of blocks, `entry` of those that take the operands' types.
   constexpr void local(const local_op& op, int entry) {
-    vec<int> operands;
-    for (const int o : op.operands) operands.push_back(o);
-    add_step(action::local, op, entry, operands, {op.result}).local = node_of(op).local;
+    add_step(action::local, op, entry, all_operands(op), {op.result}).local = node_of(op).local;
   }
   /// Data that moves or is reduced for an operator.
   constexpr void communicate(const local_op& op) {
@@ -89,6 +84,12 @@ class lowering {
   }
 
  private:
+  static constexpr vec<int> all_operands(const local_op& op) { return {op.operands.begin(), op.operands.end()}; }
+  /// Only the device knows which rows it holds of operand 0, where they are split.
+  constexpr void note_rows(const local_op& op, plan_step& s) {
+    if (value(op.operands[0]).layout.axes_of(0) != 0) add_bound(s, 0, op.operands[0], 0);
+  }
+
   fuse_loops& state_;
 };
 
