@@ -137,6 +137,59 @@ TEST_CASE("a stencil in a loop that does not copy its state") {
   check_all(threads{});
 }
 
+// Offsets of several widths, round the end too, with a user's function and a reduction beside them: rows that are short, long, longer
+// than a block of the interpreter, uneven, or shorter than the stencil is wide.
+constexpr auto wide = [](auto t) {
+  const value along = shift(t, 1, -3) + shift(t, 1, 1) - shift(t, 1, 3), round = roll(t, 1, 0) - roll(t, -2, 1);
+  const value mapped = shift(t, 0, 1) + map([](double x) { return x * 0.5; }, shift(t, 1, -1));
+  return std::tuple{along + 2.0 * round, mapped, sum(t, {0})};
+};
+template <std::int64_t Rows, std::int64_t Columns, class Split>
+void check_wide(Split, const std::vector<std::string>& axes) {
+  using step = compile<wide, mesh<axis<"x", 2>>, in<double, dims<Rows, Columns>, Split>>;
+  const auto t = numbers(static_cast<std::size_t>(Rows * Columns), 7);
+  const auto at = [&](std::int64_t r, std::int64_t c) {
+    return r < 0 || r >= Rows || c < 0 || c >= Columns ? 0.0 : t[static_cast<std::size_t>(r * Columns + c)];
+  };
+  std::vector<double> want[3] = {t, t, std::vector<double>(static_cast<std::size_t>(Columns))};
+  for (std::int64_t r = 0; r < Rows; ++r)
+    for (std::int64_t c = 0; c < Columns; ++c) {
+      const auto i = static_cast<std::size_t>(r * Columns + c);
+      const double around = at((r + Rows - 1) % Rows, c) - at(r, (c + 2) % Columns);
+      want[0][i] = at(r, c - 3) + at(r, c + 1) - at(r, c + 3) + 2.0 * around;
+      want[1][i] = at(r + 1, c) + 0.5 * at(r, c - 1);
+      want[2][static_cast<std::size_t>(c)] += at(r, c);
+    }
+  const auto check = [&](const auto& backend) {
+    const auto [a, b, s] = run<step>(backend, t);
+    const auto program = dynamic::compile(wide, dynamic::mesh({{"x", 2}}), dynamic::in<double>({Rows, Columns}, axes));
+    const auto d = program.run(backend, t);
+    const double* const got[] = {a.data(), b.data(), s.data()};
+    for (std::size_t k = 0; k < 3; ++k) {
+      int wrong = 0;
+      for (std::size_t i = 0; i < want[k].size(); ++i)
+        wrong += got[k][i] != want[k][i] || d[k].template data<double>()[i] != want[k][i] ? 1 : 0;
+      CAPTURE(k);
+      CHECK(wrong == 0);
+    }
+  };
+  CAPTURE(Rows);
+  CAPTURE(Columns);
+  check(simulated{});
+  check(threads{});
+}
+TEST_CASE("stencils of several widths, on rows of many lengths") {
+  const auto check = []<std::int64_t Rows, std::int64_t Columns>(std::integer_sequence<std::int64_t, Rows, Columns>) {
+    check_wide<Rows, Columns>(split<"x", _>{}, {"x", ""});
+    check_wide<Rows, Columns>(split<_, "x">{}, {"", "x"});
+  };
+  check(std::integer_sequence<std::int64_t, 3, 2500>{});
+  check(std::integer_sequence<std::int64_t, 5, 700>{});
+  check(std::integer_sequence<std::int64_t, 6, 140>{});
+  check(std::integer_sequence<std::int64_t, 4, 13>{});
+  check(std::integer_sequence<std::int64_t, 3, 4>{});
+}
+
 TEST_CASE("a convolution and its gradients") {
   const auto images = numbers(2 * 10 * 3, 7);
   const std::vector<double> kernel[] = {numbers(3 * 2, 3), numbers(3 * 2, 5), numbers(3 * 2, 4)};

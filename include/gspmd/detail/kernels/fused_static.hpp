@@ -67,6 +67,18 @@ struct fused_plan {
     std::array<std::int64_t, static_cast<std::size_t>(facts.iotas) + 1> index;
     std::array<void*, store_count + 1> to;
   };
+  /// How far it is from row to row, in bytes and in indices.
+  struct row_steps {
+    std::int64_t from[static_cast<std::size_t>(facts.loads) + 1], index[static_cast<std::size_t>(facts.iotas) + 1],
+        to[store_count + 1];
+
+    [[gnu::always_inline]] void move(row& r) const {
+      for (std::size_t n = 0; n < static_cast<std::size_t>(facts.loads); ++n)
+        r.from[n] = static_cast<const std::byte*>(r.from[n]) + from[n];
+      for (std::size_t n = 0; n < static_cast<std::size_t>(facts.iotas); ++n) r.index[n] += index[n];
+      for (std::size_t k = 0; k < store_count; ++k) r.to[k] = static_cast<std::byte*>(r.to[k]) + to[k];
+    }
+  };
 };
 
 template <class Group, std::size_t I>
@@ -147,6 +159,14 @@ inline constexpr bool is_row_in_pieces = false;
 template <class Description, std::int64_t Elems, std::int64_t Rest>
 inline constexpr bool is_row_in_pieces<fused_row<Description, Elems, Rest, true>> = true;
 
+/// Whether a piece of a row is none that compute_row is compiled for.
+template <class Group>
+bool is_outer_piece(std::int64_t elems) {
+  if constexpr (!is_row_in_pieces<Group>) return false;
+  else if constexpr (fused_plan<Group>::row_elems > 0) return elems != fused_plan<Group>::row_elems;
+  else return elems < 64 || elems % 64 != Group::rest;
+}
+
 #if defined(__clang__)
 #pragma clang diagnostic push
 #pragma clang diagnostic ignored "-Wpass-failed"  // see for_each_index
@@ -162,15 +182,6 @@ template <class Group>
     compute_element<Group>(row, i, std::make_index_sequence<fold_steps(group_plan::op_count)>{},
                            std::make_index_sequence<fold_steps(group_plan::store_count)>{});
   };
-  if constexpr (is_row_in_pieces<Group>) {
-    if (group_plan::row_elems > 0 ? elems != group_plan::row_elems : elems < 64 || elems % 64 != Group::rest) {
-      for (std::int64_t i = 0; i < elems; ++i) {
-        body(i);
-        asm volatile("");  // few elements: not worth a loop of vectors
-      }
-      return;
-    }
-  }
   if constexpr (group_plan::row_elems > 0) for_each_index(group_plan::row_elems, body);
   else if constexpr (has_cut_rows<Group>()) for_each_index(elems, body);
   else for_each_index(elems, Group::rest, body);
@@ -179,6 +190,23 @@ template <class Group>
 template <class Group>
 GSPMD_LOOP_FUNCTION void compute_row(const typename fused_plan<Group>::row& row, std::int64_t elems) {
   loop_over_row<Group>(row, elems);
+}
+/// The outer pieces of rows: a few elements of each row.
+template <class Group>
+GSPMD_LOOP_FUNCTION void compute_columns(const typename fused_plan<Group>::row& first,
+                                         const typename fused_plan<Group>::row_steps& given, std::int64_t rows,
+                                         std::int64_t elems) {
+  using group_plan = fused_plan<Group>;
+  auto row = first;
+  const auto steps = given;
+  for (std::int64_t r = 0; r < rows; ++r) {
+    for (std::int64_t i = 0; i < elems; ++i) {
+      compute_element<Group>(row, i, std::make_index_sequence<fold_steps(group_plan::op_count)>{},
+                             std::make_index_sequence<fold_steps(group_plan::store_count)>{});
+      asm volatile("");  // no loop of vectors
+    }
+    steps.move(row);
+  }
 }
 template <class Group>
 [[gnu::noinline]] void compute_row_with_maps(const typename fused_plan<Group>::row& row, std::int64_t elems) {
@@ -223,21 +251,21 @@ void compute_rows(const fused_rows& first, std::int64_t rows, std::int64_t elems
   using row_plan = fused_plan<Row>;
   constexpr auto loads = static_cast<std::size_t>(row_plan::facts.loads), iotas = static_cast<std::size_t>(row_plan::facts.iotas);
   typename row_plan::row row;
-  std::int64_t from_step[loads + 1], index_step[iotas + 1], to_step[row_plan::store_count + 1];  // no pointer leads here
-  for (std::size_t n = 0; n < loads; ++n) row.from[n] = first.from[n], from_step[n] = first.from_step[n];
-  for (std::size_t n = 0; n < iotas; ++n) row.index[n] = first.index[n], index_step[n] = first.index_step[n];
-  for (std::size_t k = 0; k < row_plan::store_count; ++k) row.to[k] = first.to[k], to_step[k] = first.to_step[k];
+  typename row_plan::row_steps steps;  // no pointer leads here
+  for (std::size_t n = 0; n < loads; ++n) row.from[n] = first.from[n], steps.from[n] = first.from_step[n];
+  for (std::size_t n = 0; n < iotas; ++n) row.index[n] = first.index[n], steps.index[n] = first.index_step[n];
+  for (std::size_t k = 0; k < row_plan::store_count; ++k) row.to[k] = first.to[k], steps.to[k] = first.to_step[k];
+  if constexpr (is_row_in_pieces<Row>)
+    if (is_outer_piece<Row>(elems)) return compute_columns<Row>(row, steps, rows, elems);
   for (std::int64_t r = 0; r < rows; ++r) {
     if constexpr (row_plan::facts.has_map) compute_row_with_maps<Row>(row, elems);
     else compute_row<Row>(row, elems);
-    for (std::size_t n = 0; n < loads; ++n) row.from[n] = static_cast<const std::byte*>(row.from[n]) + from_step[n];
-    for (std::size_t n = 0; n < iotas; ++n) row.index[n] += index_step[n];
-    for (std::size_t k = 0; k < row_plan::store_count; ++k) row.to[k] = static_cast<std::byte*>(row.to[k]) + to_step[k];
+    steps.move(row);
   }
 }
 
 /// Rows of so many elements together are computed piece by piece, before the next ones: they are found in the cache again.
-inline constexpr std::int64_t row_piece_elems = 8192;
+inline constexpr std::int64_t row_piece_elems = 16384;
 
 /// Runs a group on one device: what differs between groups is `compute`, and `at` has room for as many loads, iotas and stores.
 /// `inputs` and `outputs` by slot; an output may be the same memory as an input that is loaded at equal index. `loop` is the part
