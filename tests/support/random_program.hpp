@@ -100,6 +100,7 @@ struct random_options {
   bool local_ops = false;
   int einsums = 0;             // of 100 operators, more of them
   bool shifts = false;         // many of them
+  bool stencils = false;       // many loops over several shifts and rolls of one value, in loops too
   bool maps = false;           // many of pad, slice, reverse, roll and concatenate
   bool limit_gathers = false;  // einsums may not gather operands beyond some bytes
 };
@@ -524,6 +525,7 @@ class random_program {
     if (random_.chance(depth_ > 0 ? 12 : 2)) return make_row(x);
     if (options_.local_ops && random_.chance(30)) return make_local(x);
     if (options_.shifts && random_.chance(30)) return make_shift(x);
+    if (options_.stencils && random_.chance(35)) return void(make_stencil(x));
     if (options_.maps && random_.chance(40)) return make_mapped(x);
     switch (random_.between(0, 23)) {
       case 0:
@@ -627,6 +629,29 @@ class random_program {
     const auto size = static_cast<int>(at(x).shape[dim]);
     const int most = random_.chance(60) ? std::min(2, size) : size + 1;
     commit(ir::add_shift(g, x, dim, random_.between(-most, most), ir::location::current()));
+  }
+  /// Neighbours of a value along some dims, and now and then the value itself: -1 if a value goes wild.
+  int make_stencil(int x) {
+    const auto here = ir::location::current();
+    const int rank = at(x).shape.count;
+    if (rank == 0) return -1;
+    const bool is_pred = at(x).type == dtype::pred;
+    const int some_dim = random_.between(0, rank - 1);
+    const bool rolls = random_.chance(25), along_one = random_.chance(40);
+    int sum = random_.chance(50) ? x : -1;
+    for (int k = random_.between(1, 5); k > 0; --k) {
+      const int dim = along_one ? some_dim : random_.between(0, rank - 1);
+      const auto size = static_cast<int>(at(x).shape[dim]);
+      const int most = std::min(random_.chance(70) ? 1 : 3, size), offset = random_.between(-most, most);
+      const int y = commit(rolls ? ir::add_roll(g, x, offset, dim, here) : ir::add_shift(g, x, dim, offset, here));
+      const auto op = is_pred              ? random_.one_of(std::vector<opcode>{opcode::and_, opcode::or_})
+                      : random_.chance(60) ? random_.one_of(std::vector<opcode>{opcode::maximum, opcode::minimum})
+                                           : random_.one_of(std::vector<opcode>{opcode::add, opcode::subtract});
+      if (y < 0) return -1;
+      sum = sum < 0 ? y : commit(ir::add_elementwise(g, op, {sum, y}, here));
+      if (sum < 0) return -1;
+    }
+    return sum;
   }
   void make_mapped(int x) {
     const auto here = ir::location::current();
@@ -757,7 +782,9 @@ class random_program {
       const auto wanted = at(c).shape;
       const auto type = at(c).type;
       int next = pick_if([&](const node& n) { return n.type == type && n.shape == wanted; });
-      if (type != dtype::pred && random_.chance(40)) {
+      if (options_.stencils && random_.chance(60)) next = make_stencil(random_.chance(80) ? c : carries[0]);
+      if (next >= 0 && (at(next).type != type || !(at(next).shape == wanted))) next = c;
+      if (!options_.stencils && type != dtype::pred && random_.chance(40)) {
         const int added = pick_like(type, shape_of(c));
         if (added >= 0) next = commit(ir::add_elementwise(g, opcode::add, {c, added}, here));
       }

@@ -80,3 +80,47 @@ TEST_CASE("random programs with shifts equal the naive reference") {
   CHECK(in_bodies > count / 100);
   CHECK(partial > count / 100);
 }
+
+TEST_CASE("random programs with stencils equal the naive reference") {
+  const auto first = reference::setting("GSPMD_SEED", 1);
+  const auto count = reference::setting("GSPMD_PROGRAMS", 4000);
+  reference::random_options options;
+  options.stencils = true;
+  std::uint64_t margins = 0, sending = 0, wrapping = 0, in_bodies = 0, at_offsets = 0, uneven = 0, turns = 0;
+  for (auto seed = first; seed < first + count; ++seed) {
+    const reference::random_program program(seed, options);
+    const auto plan = gspmd::detail::make_plan(program.g, program.mesh);
+    const gspmd::detail::plan_view view(plan);
+    for (const auto& s : plan.steps) {
+      if (gspmd::detail::is_mapped(s) && gspmd::detail::map_of(view, s).has_margins()) {
+        ++margins;
+        sending += s.bytes_sent > 0 ? 1 : 0;
+        wrapping += gspmd::detail::map_of(view, s).dims[0].wraps ? 1 : 0;
+        in_bodies += s.times > 1 ? 1 : 0;
+        uneven += view.operand(s, 0).is_padded ? 1 : 0;
+      }
+      if (s.what == gspmd::detail::action::fused) at_offsets += gspmd::detail::group_of_step(view, s).margins.count > 0 ? 1 : 0;
+      if (s.what == gspmd::detail::action::copy) turns += view.result(s).where.takes_turns() ? 1 : 0;
+    }
+    gspmd::simulated_communicator comm(program.device_count());
+    const auto wrong = reference::run_and_check(comm, program, view);
+    if (!wrong.empty()) FAIL_CHECK(wrong);
+    if (seed % 20 != 0) continue;
+    const auto on_threads = reference::run_and_check_on_threads(program, view);
+    if (!on_threads.empty()) FAIL_CHECK(on_threads);
+  }
+  std::printf(
+      "random stencils: %llu margins, %llu of them sent, %llu round the end, %llu in loops, %llu of uneven shards; "
+      "%llu loops at offsets; %llu carried values take turns\n",
+      static_cast<unsigned long long>(margins), static_cast<unsigned long long>(sending),
+      static_cast<unsigned long long>(wrapping), static_cast<unsigned long long>(in_bodies),
+      static_cast<unsigned long long>(uneven), static_cast<unsigned long long>(at_offsets),
+      static_cast<unsigned long long>(turns));
+  CHECK(margins > count / 2);
+  CHECK(sending > count / 4);
+  CHECK(wrapping > count / 20);
+  CHECK(in_bodies > count / 20);
+  CHECK(uneven > count / 20);
+  CHECK(at_offsets > count / 2);
+  CHECK(turns > count / 40);
+}

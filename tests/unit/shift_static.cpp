@@ -24,10 +24,39 @@ constexpr auto heat = [](auto t) {  // rows uneven over x, columns uneven over y
   return t + 0.125 * (around - 4.0 * t);
 };
 using heat_step = compile<heat, grid, in<double, dims<9, 7>, split<"x", "y">>>;
-static_assert(heat_step::collectives ==
-              list{collective_permute<"x">, collective_permute<"x">, collective_permute<"y">, collective_permute<"y">});
+static_assert(heat_step::collectives == list{collective_permute<"x">, collective_permute<"y">});
 static_assert(heat_step::bytes_sent_over<"x"> == 2 * 3 * 8 && heat_step::bytes_sent_over<"y"> == 2 * 5 * 8);
 static_assert(heat_step::messages_sent_per_device == 4 && heat_step::input_shard<0>::local_extents == dims<5, 3>::value);
+
+// One exchange for each dim, and one loop that reads at offsets; nothing is copied, and the arena holds the margins.
+constexpr std::size_t steps_of(const detail::plan_view& p, detail::action what) {
+  std::size_t n = 0;
+  for (const auto& s : p.steps) n += s.what == what ? 1 : 0;
+  return n;
+}
+constexpr std::int64_t in_lines(std::int64_t bytes) { return (bytes + 63) / 64 * 64; }
+static_assert(heat_step::view.steps.size() == 3 && steps_of(heat_step::view, detail::action::move) == 2 &&
+              steps_of(heat_step::view, detail::action::fused) == 1);
+static_assert(heat_step::view.arena_bytes == in_lines(2 * 3 * 8) + in_lines(2 * 5 * 8));
+
+// In a loop two states take turns: the output's memory and as much in the arena.
+constexpr auto heat_of = [](auto trips) {
+  return [](auto t) {
+    return fori_loop(
+        decltype(trips)::value, [](auto, auto state) { return heat(state); }, t);
+  };
+};
+template <std::int64_t Trips>
+using heat_loop = compile<heat_of(std::integral_constant<std::int64_t, Trips>{}), grid, in<double, dims<9, 7>, split<"x", "y">>>;
+template <std::int64_t Trips>
+constexpr bool takes_turns() {
+  const auto& p = heat_loop<Trips>::view;
+  for (const auto& s : p.steps)  // the first state comes from the input; then nothing is copied
+    if (s.what == detail::action::copy && s.target >= 0 && &p.operand(s, 0) != &p.result(s)) return false;
+  return steps_of(p, detail::action::move) == 2 && steps_of(p, detail::action::fused) == 1 &&
+         p.arena_bytes == in_lines(5 * 3 * 8) + in_lines(8) + in_lines(2 * 3 * 8) + in_lines(2 * 5 * 8);
+}
+static_assert(takes_turns<0>() && takes_turns<1>() && takes_turns<6>());
 
 // A convolution of 3 along the split dim: BXI,xIO->BXO with its gradients.
 constexpr auto convolution = [](auto images, auto left, auto middle, auto right) {
@@ -79,6 +108,86 @@ TEST_CASE("a stencil of the heat equation") {
   };
   check(simulated{});
   check(threads{});
+}
+
+TEST_CASE("a stencil in a loop that does not copy its state") {
+  const auto check = [&]<std::int64_t Trips>(const auto& backend, std::integral_constant<std::int64_t, Trips>) {
+    auto want = numbers(9 * 7, 7);
+    const auto first = want;
+    for (std::int64_t trip = 0; trip < Trips; ++trip) {
+      const auto t = want;
+      const auto at = [&](std::int64_t r, std::int64_t c) {
+        return r < 0 || r >= 9 || c < 0 || c >= 7 ? 0.0 : t[static_cast<std::size_t>(r * 7 + c)];
+      };
+      for (std::int64_t r = 0; r < 9; ++r)
+        for (std::int64_t c = 0; c < 7; ++c) {
+          const double around = at(r - 1, c) + at(r + 1, c) + at(r, c - 1) + at(r, c + 1);
+          want[static_cast<std::size_t>(r * 7 + c)] = at(r, c) + 0.125 * (around - 4.0 * at(r, c));
+        }
+    }
+    auto got = run<heat_loop<Trips>>(backend, first);
+    for (std::size_t i = 0; i < want.size(); ++i) CHECK(got.data()[i] == want[i]);
+  };
+  const auto check_all = [&](const auto& backend) {
+    check(backend, std::integral_constant<std::int64_t, 0>{});
+    check(backend, std::integral_constant<std::int64_t, 1>{});
+    check(backend, std::integral_constant<std::int64_t, 6>{});
+  };
+  check_all(simulated{});
+  check_all(threads{});
+}
+
+// Offsets of several widths, round the end too, with a user's function and a reduction beside them: rows that are short, long, longer
+// than a block of the interpreter, uneven, or shorter than the stencil is wide.
+constexpr auto wide = [](auto t) {
+  const value along = shift(t, 1, -3) + shift(t, 1, 1) - shift(t, 1, 3), round = roll(t, 1, 0) - roll(t, -2, 1);
+  const value mapped = shift(t, 0, 1) + map([](double x) { return x * 0.5; }, shift(t, 1, -1));
+  return std::tuple{along + 2.0 * round, mapped, sum(t, {0})};
+};
+template <std::int64_t Rows, std::int64_t Columns, class Split>
+void check_wide(Split, const std::vector<std::string>& axes) {
+  using step = compile<wide, mesh<axis<"x", 2>>, in<double, dims<Rows, Columns>, Split>>;
+  const auto t = numbers(static_cast<std::size_t>(Rows * Columns), 7);
+  const auto at = [&](std::int64_t r, std::int64_t c) {
+    return r < 0 || r >= Rows || c < 0 || c >= Columns ? 0.0 : t[static_cast<std::size_t>(r * Columns + c)];
+  };
+  std::vector<double> want[3] = {t, t, std::vector<double>(static_cast<std::size_t>(Columns))};
+  for (std::int64_t r = 0; r < Rows; ++r)
+    for (std::int64_t c = 0; c < Columns; ++c) {
+      const auto i = static_cast<std::size_t>(r * Columns + c);
+      const double around = at((r + Rows - 1) % Rows, c) - at(r, (c + 2) % Columns);
+      want[0][i] = at(r, c - 3) + at(r, c + 1) - at(r, c + 3) + 2.0 * around;
+      want[1][i] = at(r + 1, c) + 0.5 * at(r, c - 1);
+      want[2][static_cast<std::size_t>(c)] += at(r, c);
+    }
+  const auto check = [&](const auto& backend) {
+    const auto [a, b, s] = run<step>(backend, t);
+    const auto program = dynamic::compile(wide, dynamic::mesh({{"x", 2}}), dynamic::in<double>({Rows, Columns}, axes));
+    const auto d = program.run(backend, t);
+    const double* const got[] = {a.data(), b.data(), s.data()};
+    for (std::size_t k = 0; k < 3; ++k) {
+      int wrong = 0;
+      for (std::size_t i = 0; i < want[k].size(); ++i)
+        wrong += got[k][i] != want[k][i] || d[k].template data<double>()[i] != want[k][i] ? 1 : 0;
+      CAPTURE(k);
+      CHECK(wrong == 0);
+    }
+  };
+  CAPTURE(Rows);
+  CAPTURE(Columns);
+  check(simulated{});
+  check(threads{});
+}
+TEST_CASE("stencils of several widths, on rows of many lengths") {
+  const auto check = []<std::int64_t Rows, std::int64_t Columns>(std::integer_sequence<std::int64_t, Rows, Columns>) {
+    check_wide<Rows, Columns>(split<"x", _>{}, {"x", ""});
+    check_wide<Rows, Columns>(split<_, "x">{}, {"", "x"});
+  };
+  check(std::integer_sequence<std::int64_t, 3, 2500>{});
+  check(std::integer_sequence<std::int64_t, 5, 700>{});
+  check(std::integer_sequence<std::int64_t, 6, 140>{});
+  check(std::integer_sequence<std::int64_t, 4, 13>{});
+  check(std::integer_sequence<std::int64_t, 3, 4>{});
 }
 
 TEST_CASE("a convolution and its gradients") {

@@ -3,6 +3,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <span>
 
 #include "gspmd/detail/ir/fused_group.hpp"
 #include "gspmd/detail/ir/layout.hpp"
@@ -23,18 +24,20 @@ namespace gspmd::detail {
 ///
 ///   loop [4, 6], dim 0 is cut                                -> [24], cut
 ///   loop [4, 6], dim 1 is cut                                -> unchanged
-constexpr dim_mask collapse_loop(extents& loop, vec<scalar_op>& ops, dim_mask cut = 0) {
+///   loop [4, 2, 3], a load one further along dim 0           -> [4, 6]
+constexpr dim_mask collapse_loop(extents& loop, vec<scalar_op>& ops, dim_mask cut = 0, std::span<fused_margin> margins = {}) {
   if (elements(loop) == 0) {
     loop = extents(1, 0);
     for (auto& o : ops) {
       if (o.op == opcode::parameter) o.strides = extents(1, 0);
       o.dim = 0;
     }
+    for (auto& m : margins) m.strides = extents(1, 0);
     return 0;
   }
-  bool is_iota_dim[max_rank]{};
+  bool is_kept[max_rank]{};  // or one of a load at an offset
   for (const auto& o : ops)
-    if (o.op == opcode::iota) is_iota_dim[o.dim] = true;
+    if (o.op == opcode::iota || o.is_at_offset()) is_kept[o.dim] = true;
 
   // to[d]: the dim of the result that takes over the stride of dim d; -1: none does
   int to[max_rank]{};
@@ -44,14 +47,15 @@ constexpr dim_mask collapse_loop(extents& loop, vec<scalar_op>& ops, dim_mask cu
   for (int d = 0; d < loop.count; ++d) {
     to[d] = -1;
     const bool is_cut = (cut & dim_bit(d)) != 0;
-    if (loop[d] == 1 && !is_iota_dim[d] && !is_cut) continue;
-    bool joins = before >= 0 && !is_iota_dim[before] && !is_iota_dim[d] && !is_cut;
+    if (loop[d] == 1 && !is_kept[d] && !is_cut) continue;
+    bool joins = before >= 0 && !is_kept[before] && !is_kept[d] && !is_cut;
     if (joins)
       for (const auto& o : ops)
         if (o.op == opcode::parameter && o.strides[before] != o.strides[d] * loop[d]) {
           joins = false;
           break;
         }
+    for (const auto& m : margins) joins = joins && m.strides[before] == m.strides[d] * loop[d];
     if (joins) {
       to[before] = -1;
       result[result.count - 1] *= loop[d];
@@ -63,14 +67,17 @@ constexpr dim_mask collapse_loop(extents& loop, vec<scalar_op>& ops, dim_mask cu
     before = d;
   }
 
-  for (auto& o : ops) {
-    if (o.op == opcode::iota) o.dim = static_cast<std::int8_t>(to[o.dim]);
-    if (o.op != opcode::parameter) continue;
-    extents strides(result.count, 0);
+  const auto place = [&](extents& strides) {
+    extents placed(result.count, 0);
     for (int d = 0; d < loop.count; ++d)
-      if (to[d] >= 0) strides[to[d]] = o.strides[d];
-    o.strides = strides;
+      if (to[d] >= 0) placed[to[d]] = strides[d];
+    strides = placed;
+  };
+  for (auto& o : ops) {
+    if (o.op == opcode::iota || o.is_at_offset()) o.dim = static_cast<std::int8_t>(to[o.dim]);
+    if (o.op == opcode::parameter) place(o.strides);
   }
+  for (auto& m : margins) place(m.strides);
   loop = result;
   return result_cut;
 }

@@ -15,7 +15,8 @@ namespace gspmd::detail {
 ///
 ///   constant   the value is `real` (floats) or `integer` (the rest)
 ///   iota       index along loop dim `dim`, plus iota_offsets[`slot`] of the device
-///   parameter  a load: inputs[`slot`], strides in `strides`
+///   parameter  a load: inputs[`slot`], strides in `strides`; of the element that is `integer` further along dim `dim`, which
+///              lies in a margin where the loop's extent ends (fused_margin)
 ///   otherwise  an elementwise opcode on the registers `args`
 struct scalar_op {
   opcode op = opcode::constant;
@@ -31,6 +32,7 @@ struct scalar_op {
 
   [[nodiscard]] constexpr bool is_load() const { return op == opcode::parameter; }
   [[nodiscard]] constexpr bool is_index() const { return op == opcode::iota; }
+  [[nodiscard]] constexpr bool is_at_offset() const { return is_load() && integer != 0; }
 
   static constexpr scalar_op constant(dtype type, double real, std::int64_t integer) {
     scalar_op s;
@@ -71,11 +73,22 @@ struct fused_store {
   friend constexpr bool operator==(const fused_store&, const fused_store&) = default;
 };
 
+/// Where the load `op` at an offset finds elements before the begin of its dim and behind its end: in inputs[`slot`], which has
+/// `low` indices of the one along that dim, then those of the other.
+struct fused_margin {
+  std::int16_t op = 0;
+  std::int16_t slot = 0;
+  std::int64_t low = 0;
+  extents strides;  // in elements per loop dim
+  friend constexpr bool operator==(const fused_margin&, const fused_margin&) = default;
+};
+
 /// A run of elementwise operators as one loop nest over `loop`: every element is loaded, computed and stored once.
 struct fused_group {
   extents loop;
   std::span<const scalar_op> ops;
   std::span<const fused_store> stores;
+  std::span<const fused_margin> margins = {};  // of the loads at offsets, in their order
 };
 
 }  // namespace gspmd::detail

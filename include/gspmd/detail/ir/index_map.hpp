@@ -66,10 +66,17 @@ enum class outside_rule : std::uint8_t {
 inline constexpr int max_mapped_dims = 4;
 
 /// The maps of some dims; along the others the tensors have the same extent, and each index becomes itself.
+///
+/// Of a map with margins the result is what lies around each shard of the operand, along its only dim, where each index becomes
+/// itself: `low` indices before the shard, then `high` ones behind what it holds.
+///   x of 9 in 4,4,1; margins 1, 1     the result is -,4 | 3,8 | 7,-     (`-`: outside, or round the end)
 struct index_map {
   inline_vec<dim_map, max_mapped_dims> dims;
   outside_rule outside = outside_rule::fill;
   std::uint64_t fill = 0;  // the bits of the constant, in as many bytes as an element has
+  std::int64_t low = 0, high = 0;
+
+  [[nodiscard]] constexpr bool has_margins() const { return low + high > 0; }
 
   friend constexpr bool operator==(const index_map&, const index_map&) = default;
 };
@@ -103,9 +110,11 @@ constexpr index_range turns_of(const dim_map& map, std::int64_t from_extent, std
   return a < b ? index_range{a, b + 1} : index_range{b, a + 1};
 }
 
-/// The same over all dims of a map, numbered from 0.
+/// The same over all dims of a map, numbered from 0. Margins come from before a shard or from behind it, and the operand is gone
+/// round once at most.
 constexpr std::int64_t count_turns(const index_map& map, const extents& from, const extents& to) {
   std::int64_t n = 1;
+  if (map.has_margins()) return map.dims[0].wraps ? 6 : 2;
   for (const auto& d : map.dims) n *= turns_of(d, from[d.dim], to[d.dim]).size();
   return n;
 }

@@ -101,6 +101,18 @@ struct dim_traffic {
 constexpr map_traffic traffic_of(const mesh_shape& mesh, const extents& from, const extents& to, const sharding& s,
                                  const index_map& map) {
   map_traffic result;
+  if (map.has_margins()) {  // what two shifts exchange
+    for (const auto offset : {-map.low, map.high}) {
+      index_map shift{map.dims};
+      shift.dims[0].from_first = offset;
+      const auto one = traffic_of(mesh, from, from, s, shift);
+      result.sent += one.sent;
+      result.received += one.received;
+      result.messages += one.messages;
+      result.axes |= one.axes;
+    }
+    return result;
+  }
   dim_traffic all;
   for (auto* shares : {&all.sent, &all.received, &all.targets, &all.sources}) shares->add({1, 1});
   auto elems = local_elements(mesh, from, s);  // of the dims without a map

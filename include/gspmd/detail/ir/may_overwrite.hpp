@@ -41,13 +41,13 @@ constexpr bool may_overwrite(const plan_view& p, std::size_t output, std::size_t
       in_place = i > loop_end && (last != i || in_place);
       last = i > loop_end ? i : loop_end;
       for (int r = 0; r < s.results.count; ++r)
-        if (p.result(s, r).where == written) in_place = in_place && works_in_place(p, s, o, r);
+        if (p.result(s, r).where.may_be(written)) in_place = in_place && works_in_place(p, s, o, r);
     }
   }
   for (int i = 0; i < static_cast<int>(p.steps.size()); ++i) {
     const auto& s = p.steps[static_cast<std::size_t>(i)];
     for (int r = 0; r < s.results.count; ++r)
-      if (p.result(s, r).where == written) return last < i || (last == i && in_place);
+      if (p.result(s, r).where.may_be(written)) return last < i || (last == i && in_place);
   }
   return true;
 }

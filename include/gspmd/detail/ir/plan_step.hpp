@@ -30,11 +30,21 @@ enum class action : std::uint8_t {
   join,
 };
 
-/// Where a value lies on every device.
+/// Where a value lies on every device. What a loop carries without copying it, and what follows it, take turns in two places: the
+/// other one it is where the loop has done an odd number of trips.
 struct memory_place {
   enum class kind : std::uint8_t { none, input, output, arena };
-  kind where = kind::none;
-  std::int64_t at = 0;  // number of the input or output; byte offset in the arena
+  kind where = kind::none, other = kind::none;  // other: none: always at the first place
+  std::int64_t at = 0, other_at = 0;            // number of the input or output; byte offset in the arena
+  std::int64_t trips_at = 0;                    // byte offset in the arena of the loop's counter
+
+  constexpr memory_place() = default;
+  constexpr memory_place(kind k, std::int64_t number) : where(k), at(number) {}
+  [[nodiscard]] constexpr bool takes_turns() const { return other != kind::none; }
+  /// `place`: of a value that takes no turns.
+  [[nodiscard]] constexpr bool may_be(const memory_place& place) const {
+    return (where == place.where && at == place.at) || (takes_turns() && other == place.where && other_at == place.at);
+  }
   friend constexpr bool operator==(const memory_place&, const memory_place&) = default;
 };
 

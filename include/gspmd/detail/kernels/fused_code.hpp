@@ -24,7 +24,8 @@ enum class load_kind : unsigned char {
   dense,     // may be read where it is
   scalar,    // one element
   periodic,  // moves along the last dim only
-  strided
+  strided,
+  at_offset  // strided, and from a margin where the loop ends
 };
 
 constexpr load_kind kind_of_load(const extents& loop, const extents& strides) {
@@ -37,6 +38,10 @@ constexpr load_kind kind_of_load(const extents& loop, const extents& strides) {
     is_periodic = is_periodic && (d == loop.count - 1 || strides[d] == 0);
   }
   return is_scalar ? load_kind::scalar : is_periodic ? load_kind::periodic : load_kind::strided;
+}
+
+constexpr load_kind kind_of_load(const extents& loop, const scalar_op& load) {
+  return load.is_at_offset() ? load_kind::at_offset : kind_of_load(loop, load.strides);
 }
 
 constexpr std::int64_t align_up(std::int64_t n, std::int64_t to) { return (n + to - 1) / to * to; }
@@ -109,8 +114,8 @@ struct fused_code {
     bool needs_index = has_gaps;
     for (const auto& o : group.ops) {
       const bool is_load = o.op == opcode::parameter;
-      const auto kind = is_load ? kind_of_load(group.loop, o.strides) : load_kind::dense;
-      needs_index = needs_index || o.op == opcode::iota || kind == load_kind::periodic || kind == load_kind::strided;
+      const auto kind = is_load ? kind_of_load(group.loop, o) : load_kind::dense;
+      needs_index = needs_index || o.op == opcode::iota || kind >= load_kind::periodic;
     }
     blocks = fused_blocks(group.loop, needs_index);
     join();
@@ -184,7 +189,7 @@ struct fused_code {
       if (is_elementwise(o.op) || last_use[static_cast<std::size_t>(k)] < 0) continue;
       const bool is_load = o.op == opcode::parameter;
       const source s{static_cast<std::int16_t>(k), last_use[static_cast<std::size_t>(k)],
-                     is_load ? kind_of_load(group.loop, o.strides) : load_kind::strided};
+                     is_load ? kind_of_load(group.loop, o) : load_kind::strided};
       if (is_load && s.kind == load_kind::dense) {
         dense.push_back(s);
         // one that is stored is copied when the output of another op may be written over it

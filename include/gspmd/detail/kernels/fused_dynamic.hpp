@@ -83,6 +83,38 @@ inline void gather_elements(const extents& loop, const extents& strides, const v
   }
 }
 
+/// Calls visit(from, columns, at) for the parts of the block's rows that a load at an offset finds in one place: so many elements,
+/// one after the other, which come to element `at` of the block.
+template <class Visit>
+inline void for_each_part(const fused_group& group, std::int16_t load, const void* const* inputs, const fused_block& b,
+                          Visit visit) {
+  const extents& loop = group.loop;
+  const scalar_op& o = group.ops[static_cast<std::size_t>(load)];
+  const fused_margin* margin = group.margins.data();
+  while (margin->op != load) ++margin;
+  const int last = loop.count - 1;
+  std::int64_t index[max_rank];
+  for (int d = 0; d <= last; ++d) index[d] = b.index[d];
+  for (std::int64_t r = 0; r < b.rows; ++r) {
+    for (std::int64_t column = 0; column < b.columns;) {
+      index[last] = b.index[last] + column;
+      auto moved = o.integer, columns = b.columns - column;
+      const auto extent = loop[o.dim], i = index[o.dim] + moved;
+      const bool is_low = i < 0, is_inside = !is_low && i < extent;
+      const auto end = is_low ? 0 : extent;
+      if (o.dim == last && (is_low || is_inside) && columns > end - i) columns = end - i;
+      if (!is_inside) moved += margin->low - end;
+      const extents& strides = is_inside ? o.strides : margin->strides;
+      std::int64_t offset = moved * strides[o.dim];
+      for (int d = 0; d <= last; ++d) offset += index[d] * strides[d];
+      visit(static_cast<const std::byte*>(inputs[is_inside ? o.slot : margin->slot]) + offset * bytes_of(o.type), columns,
+            r * b.columns + column);
+      column += columns;
+    }
+    for (int d = last - 1; d >= 0 && ++index[d] == loop[d]; --d) index[d] = 0;
+  }
+}
+
 inline void gather(const extents& loop, const extents& strides, dtype type, const void* input, const fused_block& b,
                    std::byte* out) {
   switch (bytes_of(type)) {
@@ -150,6 +182,14 @@ inline std::byte* read_source(const fused_code& code, const fused_code::source& 
     count_up(loop, o, iota_offsets[o.slot], b, home);
   } else if (s.kind == load_kind::scalar) {
     gather(loop, extents(loop.count, 0), o.type, inputs[o.slot], b, home);
+  } else if (s.kind == load_kind::at_offset) {
+    std::byte* at = home;
+    for_each_part(code.group, s.op, inputs, b, [&](const std::byte* from, std::int64_t columns, std::int64_t to) {
+      const auto bytes = bytes_of(o.type);
+      if (columns == b.columns && b.rows == 1 && s.last_use < code.op_count()) at = const_cast<std::byte*>(from);
+      else std::memcpy(home + to * bytes, from, static_cast<std::size_t>(columns * bytes));
+    });
+    return at;
   } else if (!code.blocks.has_whole_rows && o.strides[loop.count - 1] == 1 && s.last_use < code.op_count()) {
     // In one row. Where an output lies over it, what is read here is not looked at any more.
     std::int64_t offset = 0;

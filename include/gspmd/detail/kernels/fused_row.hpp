@@ -52,20 +52,43 @@ struct row_description {
 };
 
 /// A group of one dim: `Elems` elements, or with 0 some number of which `Rest` are left over by steps of 64; -1: of which that is
-/// not known.
-template <class Description, std::int64_t Elems, std::int64_t Rest>
+/// not known. Of rows in pieces the inner piece has so many, and what is left of it and right of it is short.
+template <class Description, std::int64_t Elems, std::int64_t Rest, bool InPieces>
 struct fused_row {
   static constexpr extents loop = extents(1, Elems);
   static constexpr dim_mask cut = Rest < 0 ? 1 : 0;
   static constexpr const auto& ops = Description::ops;
   static constexpr const auto& stores = Description::stores;
   static constexpr std::int64_t rest = Rest;
+  static constexpr bool in_pieces = InPieces;
 };
 
-/// Whether the rows of a group end early on some device.
+/// How many elements of a row lie so far inside that no load at an offset leaves it.
+template <class Group>
+constexpr std::int64_t inner_elems() {
+  const int last = Group::loop.count - 1;
+  std::int64_t low = 0, high = 0;
+  for (const auto& o : Group::ops) {
+    if (!o.is_at_offset() || o.dim != last) continue;
+    if (low < -o.integer) low = -o.integer;
+    if (high < o.integer) high = o.integer;
+  }
+  return last < 0 ? 1 : Group::loop[last] < low + high ? 0 : Group::loop[last] - low - high;
+}
+template <class Group>
+constexpr bool has_rows_in_pieces() {
+  return Group::loop.count > 0 && inner_elems<Group>() < Group::loop[Group::loop.count - 1];
+}
+
+/// Whether the length of a group's rows is known at run time only: they end early on some device, or are computed in pieces
+/// without a type that says so.
+template <class Group>
+constexpr bool ends_early() {
+  return Group::loop.count > 0 && (Group::cut & dim_bit(Group::loop.count - 1)) != 0;
+}
 template <class Group>
 constexpr bool has_cut_rows() {
-  return Group::loop.count > 0 && (Group::cut & dim_bit(Group::loop.count - 1)) != 0;
+  return ends_early<Group>() || has_rows_in_pieces<Group>();
 }
 
 template <class Group>
@@ -101,11 +124,12 @@ constexpr auto row_words() {
 template <class Group, bool IsShared = has_shared_row<Group>()>
 struct row_of_group {
   static constexpr auto words = row_words<Group>();
-  static constexpr std::int64_t elems = Group::loop.count == 0 ? 1 : Group::loop[Group::loop.count - 1];
-  static constexpr bool is_cut = has_cut_rows<Group>(), is_short = !is_cut && elems < constant_row_elems;
+  static constexpr std::int64_t elems = inner_elems<Group>();
+  static constexpr bool is_cut = ends_early<Group>(), is_short = !is_cut && elems < constant_row_elems,
+                        in_pieces = !is_cut && has_rows_in_pieces<Group>();
   template <std::size_t... W>
-  static auto find(std::index_sequence<W...>)
-      -> fused_row<row_description<std::size(Group::ops), words[W]...>, (is_short ? elems : 0), (is_cut ? -1 : elems % 64)>;
+  static auto find(std::index_sequence<W...>) -> fused_row<row_description<std::size(Group::ops), words[W]...>,
+                                                           (is_short ? elems : 0), (is_cut ? -1 : elems % 64), in_pieces>;
   using type = decltype(find(std::make_index_sequence<words.size()>{}));
 };
 template <class Group>

@@ -67,6 +67,18 @@ struct fused_plan {
     std::array<std::int64_t, static_cast<std::size_t>(facts.iotas) + 1> index;
     std::array<void*, store_count + 1> to;
   };
+  /// How far it is from row to row, in bytes and in indices.
+  struct row_steps {
+    std::int64_t from[static_cast<std::size_t>(facts.loads) + 1], index[static_cast<std::size_t>(facts.iotas) + 1],
+        to[store_count + 1];
+
+    [[gnu::always_inline]] void move(row& r) const {
+      for (std::size_t n = 0; n < static_cast<std::size_t>(facts.loads); ++n)
+        r.from[n] = static_cast<const std::byte*>(r.from[n]) + from[n];
+      for (std::size_t n = 0; n < static_cast<std::size_t>(facts.iotas); ++n) r.index[n] += index[n];
+      for (std::size_t k = 0; k < store_count; ++k) r.to[k] = static_cast<std::byte*>(r.to[k]) + to[k];
+    }
+  };
 };
 
 template <class Group, std::size_t I>
@@ -142,6 +154,19 @@ template <class Group, std::size_t... Compute, std::size_t... Store>
   (store_some<Group, Store * fold_step>(r, row, i, std::make_index_sequence<fold_rest(group_plan::store_count, Store)>{}), ...);
 }
 
+template <class Group>
+inline constexpr bool is_row_in_pieces = false;
+template <class Description, std::int64_t Elems, std::int64_t Rest>
+inline constexpr bool is_row_in_pieces<fused_row<Description, Elems, Rest, true>> = true;
+
+/// Whether a piece of a row is none that compute_row is compiled for.
+template <class Group>
+bool is_outer_piece(std::int64_t elems) {
+  if constexpr (!is_row_in_pieces<Group>) return false;
+  else if constexpr (fused_plan<Group>::row_elems > 0) return elems != fused_plan<Group>::row_elems;
+  else return elems < 64 || elems % 64 != Group::rest;
+}
+
 #if defined(__clang__)
 #pragma clang diagnostic push
 #pragma clang diagnostic ignored "-Wpass-failed"  // see for_each_index
@@ -166,6 +191,23 @@ template <class Group>
 GSPMD_LOOP_FUNCTION void compute_row(const typename fused_plan<Group>::row& row, std::int64_t elems) {
   loop_over_row<Group>(row, elems);
 }
+/// The outer pieces of rows: a few elements of each row.
+template <class Group>
+GSPMD_LOOP_FUNCTION void compute_columns(const typename fused_plan<Group>::row& first,
+                                         const typename fused_plan<Group>::row_steps& given, std::int64_t rows,
+                                         std::int64_t elems) {
+  using group_plan = fused_plan<Group>;
+  auto row = first;
+  const auto steps = given;
+  for (std::int64_t r = 0; r < rows; ++r) {
+    for (std::int64_t i = 0; i < elems; ++i) {
+      compute_element<Group>(row, i, std::make_index_sequence<fold_steps(group_plan::op_count)>{},
+                             std::make_index_sequence<fold_steps(group_plan::store_count)>{});
+      asm volatile("");  // no loop of vectors
+    }
+    steps.move(row);
+  }
+}
 template <class Group>
 [[gnu::noinline]] void compute_row_with_maps(const typename fused_plan<Group>::row& row, std::int64_t elems) {
   loop_over_row<Group>(row, elems);
@@ -179,6 +221,7 @@ template <class Group>
 /// row begins and how far it is to the next, in bytes and in indices.
 struct fused_rows {
   const scalar_op** load_op;
+  const fused_margin** margin;  // null of a load at no offset
   const void** from;
   std::int64_t* from_step;
   const scalar_op** iota_op;
@@ -190,6 +233,7 @@ struct fused_rows {
 template <std::size_t Loads, std::size_t Iotas, std::size_t Stores>
 struct fused_rows_memory {
   const scalar_op* load_op[Loads + 1];
+  const fused_margin* margin[Loads + 1];
   const void* from[Loads + 1];
   std::int64_t from_step[Loads + 1];
   const scalar_op* iota_op[Iotas + 1];
@@ -197,7 +241,7 @@ struct fused_rows_memory {
   void* to[Stores + 1];
   std::int64_t to_step[Stores + 1];
 
-  fused_rows rows() { return {load_op, from, from_step, iota_op, index, index_step, to, to_step}; }
+  fused_rows rows() { return {load_op, margin, from, from_step, iota_op, index, index_step, to, to_step}; }
 };
 
 using fused_rows_function = void (*)(const fused_rows& first, std::int64_t rows, std::int64_t elems);
@@ -207,64 +251,122 @@ void compute_rows(const fused_rows& first, std::int64_t rows, std::int64_t elems
   using row_plan = fused_plan<Row>;
   constexpr auto loads = static_cast<std::size_t>(row_plan::facts.loads), iotas = static_cast<std::size_t>(row_plan::facts.iotas);
   typename row_plan::row row;
-  std::int64_t from_step[loads + 1], index_step[iotas + 1], to_step[row_plan::store_count + 1];  // no pointer leads here
-  for (std::size_t n = 0; n < loads; ++n) row.from[n] = first.from[n], from_step[n] = first.from_step[n];
-  for (std::size_t n = 0; n < iotas; ++n) row.index[n] = first.index[n], index_step[n] = first.index_step[n];
-  for (std::size_t k = 0; k < row_plan::store_count; ++k) row.to[k] = first.to[k], to_step[k] = first.to_step[k];
+  typename row_plan::row_steps steps;  // no pointer leads here
+  for (std::size_t n = 0; n < loads; ++n) row.from[n] = first.from[n], steps.from[n] = first.from_step[n];
+  for (std::size_t n = 0; n < iotas; ++n) row.index[n] = first.index[n], steps.index[n] = first.index_step[n];
+  for (std::size_t k = 0; k < row_plan::store_count; ++k) row.to[k] = first.to[k], steps.to[k] = first.to_step[k];
+  if constexpr (is_row_in_pieces<Row>)
+    if (is_outer_piece<Row>(elems)) return compute_columns<Row>(row, steps, rows, elems);
   for (std::int64_t r = 0; r < rows; ++r) {
     if constexpr (row_plan::facts.has_map) compute_row_with_maps<Row>(row, elems);
     else compute_row<Row>(row, elems);
-    for (std::size_t n = 0; n < loads; ++n) row.from[n] = static_cast<const std::byte*>(row.from[n]) + from_step[n];
-    for (std::size_t n = 0; n < iotas; ++n) row.index[n] += index_step[n];
-    for (std::size_t k = 0; k < row_plan::store_count; ++k) row.to[k] = static_cast<std::byte*>(row.to[k]) + to_step[k];
+    steps.move(row);
   }
 }
+
+/// Rows of so many elements together are computed piece by piece, before the next ones: they are found in the cache again.
+inline constexpr std::int64_t row_piece_elems = 16384;
 
 /// Runs a group on one device: what differs between groups is `compute`, and `at` has room for as many loads, iotas and stores.
 /// `inputs` and `outputs` by slot; an output may be the same memory as an input that is loaded at equal index. `loop` is the part
 /// of the group's loop that is computed.
-inline void run_fused_rows(const fused_group& group, const extents& loop, fused_rows_function compute, const fused_rows& at,
-                           const void* const* inputs, void* const* outputs, const std::int64_t* iota_offsets) {
-  if (elements(loop) == 0) return;
-  const std::int64_t elems = loop.count == 0 ? 1 : loop[loop.count - 1];
-  const std::int64_t row_room = loop.count == 0 ? 1 : group.loop[loop.count - 1];
-  const int next = loop.count - 2;  // the dim along which the rows follow each other
-  const std::int64_t rows = next < 0 ? 1 : loop[next];
+///
+/// Where a load at an offset goes over from a shard to its margin, rows are cut into pieces: in each of them a load reads one or the
+/// other.
+struct fused_rows_runner {
+  const fused_group& group;
+  const extents& loop;
+  fused_rows_function compute;
+  const fused_rows& at;
+  const void* const* inputs;
+  void* const* outputs;
+  const std::int64_t* iota_offsets;
+  const int last = loop.count - 1, next = loop.count - 2;  // the dim along which the rows follow each other
   std::size_t loads = 0, iotas = 0;
-  for (const scalar_op& o : group.ops) {
-    if (o.op == opcode::parameter) {
-      at.from_step[loads] = next < 0 ? 0 : o.strides[next] * bytes_of(o.type);
-      at.load_op[loads++] = &o;
-    } else if (o.op == opcode::iota) {
-      at.index_step[iotas] = o.dim == next ? 1 : 0;
-      at.iota_op[iotas++] = &o;
+  std::int64_t index[max_rank]{};  // at which a piece begins
+
+  void run() {
+    if (elements(loop) == 0) return;
+    std::size_t margins = 0;
+    for (const scalar_op& o : group.ops) {
+      if (o.op == opcode::parameter) {
+        at.margin[loads] = o.is_at_offset() ? &group.margins[margins++] : nullptr;
+        at.load_op[loads++] = &o;
+      } else if (o.op == opcode::iota) {
+        at.index_step[iotas] = o.dim == next ? 1 : 0;
+        at.iota_op[iotas++] = &o;
+      }
+    }
+    const std::int64_t row_room = last < 0 ? 1 : group.loop[last];
+    for (std::size_t k = 0; k < group.stores.size(); ++k)
+      at.to_step[k] = row_room * bytes_of(group.ops[static_cast<std::size_t>(group.stores[k].op)].type);
+    const std::int64_t rows = next < 0 ? 1 : loop[next], elems = last < 0 ? 1 : loop[last];
+    for (;;) {
+      for (std::int64_t row = 0, end = 0; row < rows; row = end) {
+        end = piece_end(next, row, rows);
+        const auto inner = piece_end(last, 0, elems);
+        if (inner < elems && end - row > row_piece_elems / elems)
+          end = row + (elems < row_piece_elems ? row_piece_elems / elems : 1);
+        if (next >= 0) index[next] = row;
+        for (std::int64_t begin = 0, piece = inner; begin < elems; begin = piece, piece = piece_end(last, begin, elems)) {
+          if (last >= 0) index[last] = begin;
+          run_piece(end - row, piece - begin);
+        }
+      }
+      int d = next - 1;
+      while (d >= 0 && ++index[d] == loop[d]) index[d--] = 0;
+      if (d < 0) return;
     }
   }
-  for (std::size_t k = 0; k < group.stores.size(); ++k) {
-    const auto op = static_cast<std::size_t>(group.stores[k].op);
-    at.to_step[k] = row_room * bytes_of(group.ops[op].type);
+
+ private:
+  /// Where the piece along dim `d` ends that begins at `begin`.
+  [[nodiscard]] std::int64_t piece_end(int d, std::int64_t begin, std::int64_t end) const {
+    for (const fused_margin& m : group.margins) {
+      const scalar_op& o = group.ops[static_cast<std::size_t>(m.op)];
+      const auto over = o.integer < 0 ? -o.integer : loop[d < 0 ? 0 : d] - o.integer;
+      if (o.dim == d && begin < over && over < end) end = over;
+    }
+    return end;
   }
-  std::int64_t index[max_rank]{};
-  for (;;) {
+  void run_piece(std::int64_t rows, std::int64_t elems) {
     for (std::size_t n = 0; n < loads; ++n) {
       const scalar_op& o = *at.load_op[n];
+      const fused_margin* const margin = at.margin[n];
+      auto slot = o.slot;
+      const extents* strides = &o.strides;
       std::int64_t offset = 0;
-      for (int d = 0; d < next; ++d) offset += index[d] * o.strides[d];
-      at.from[n] = static_cast<const std::byte*>(inputs[o.slot]) + offset * bytes_of(o.type);
+      if (margin != nullptr) {
+        auto moved = o.integer;
+        const auto i = index[o.dim] + o.integer, extent = loop[o.dim];
+        if (i < 0 || i >= extent) {
+          slot = margin->slot;
+          strides = &margin->strides;
+          moved += margin->low - (i < 0 ? 0 : extent);
+        }
+        offset = moved * (*strides)[o.dim];
+      }
+      for (int d = 0; d <= last; ++d) offset += index[d] * (*strides)[d];
+      at.from[n] = static_cast<const std::byte*>(inputs[slot]) + offset * bytes_of(o.type);
+      at.from_step[n] = next < 0 ? 0 : (*strides)[next] * bytes_of(o.type);
     }
     for (std::size_t n = 0; n < iotas; ++n) {
       const scalar_op& o = *at.iota_op[n];
-      at.index[n] = iota_offsets[o.slot] + (o.dim < next ? index[o.dim] : 0);
+      at.index[n] = iota_offsets[o.slot] + index[o.dim];
     }
     std::int64_t row = 0;
     for (int d = 0; d <= next; ++d) row = row * group.loop[d] + index[d];
-    for (std::size_t k = 0; k < group.stores.size(); ++k)
-      at.to[k] = static_cast<std::byte*>(outputs[group.stores[k].slot]) + row * at.to_step[k];
+    for (std::size_t k = 0; k < group.stores.size(); ++k) {
+      const auto bytes = bytes_of(group.ops[static_cast<std::size_t>(group.stores[k].op)].type);
+      at.to[k] =
+          static_cast<std::byte*>(outputs[group.stores[k].slot]) + row * at.to_step[k] + (last < 0 ? 0 : index[last]) * bytes;
+    }
     compute(at, rows, elems);
-    int d = next - 1;
-    while (d >= 0 && ++index[d] == loop[d]) index[d--] = 0;
-    if (d < 0) return;
   }
+};
+inline void run_fused_rows(const fused_group& group, const extents& loop, fused_rows_function compute, const fused_rows& at,
+                           const void* const* inputs, void* const* outputs, const std::int64_t* iota_offsets) {
+  fused_rows_runner{group, loop, compute, at, inputs, outputs, iota_offsets}.run();
 }
 
 /// Room for the rows of a group.

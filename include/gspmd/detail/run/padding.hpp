@@ -33,7 +33,8 @@ inline fused_group group_of(const plan_view& plan, const plan_step& s) {
   const auto part = [](const auto& table, const table_range& range) {
     return std::span(table.data() + range.begin, static_cast<std::size_t>(range.count));
   };
-  return {g.loop, part(table_of<scalar_op>(plan), g.ops), part(table_of<fused_store>(plan), g.stores)};
+  return {g.loop, part(table_of<scalar_op>(plan), g.ops), part(table_of<fused_store>(plan), g.stores),
+          part(table_of<fused_margin>(plan), g.margins)};
 }
 /// Where the iotas of a fused step begin on a device, by slot.
 inline void find_offsets(const plan_view& plan, const plan_step& s, const device_memory& device, std::int64_t* offsets) {

@@ -69,6 +69,7 @@ struct plan_runner {
         set_counter(plan, s, devices, t);
         run(i + 1, s.target);
       }
+      set_counter(plan, s, devices, s.trips);  // what takes turns lies where the last trip left it
       return s.target;
     }
     const int join = plan.steps[static_cast<std::size_t>(s.target)].target;

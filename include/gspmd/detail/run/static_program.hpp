@@ -65,6 +65,8 @@ struct static_group {
                                                   static_cast<std::size_t>(group.ops.count)};
   static constexpr std::span<const fused_store> stores{table_of<fused_store>(Program::view).data() + group.stores.begin,
                                                        static_cast<std::size_t>(group.stores.count)};
+  static constexpr std::span<const fused_margin> margins{table_of<fused_margin>(Program::view).data() + group.margins.begin,
+                                                         static_cast<std::size_t>(group.margins.count)};
 };
 
 /// The loop of a fused step; `inputs`, `outputs` and `offsets` have room for its operands, results and bounds.

@@ -18,11 +18,16 @@ struct device_memory {
   std::byte* arena = nullptr;
   coordinates at;  // the device's place on the mesh
 
-  [[nodiscard]] const void* read(memory_place p) const {
+  [[nodiscard]] const void* read(const memory_place& p) const {
     if (p.where == memory_place::kind::input) return inputs[p.at];
     return write(p);
   }
-  [[nodiscard]] void* write(memory_place p) const {
+  [[nodiscard]] void* write(const memory_place& p) const {
+    if (p.takes_turns()) {
+      std::int64_t trips = 0;
+      std::memcpy(&trips, arena + p.trips_at, sizeof trips);
+      if (trips % 2 != 0) return write({p.other, p.other_at});
+    }
     return p.where == memory_place::kind::output ? outputs[p.at] : static_cast<void*>(arena + p.at);
   }
 };

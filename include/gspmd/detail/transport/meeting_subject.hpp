@@ -39,6 +39,8 @@ class subject_number {
     }
     add(static_cast<std::uint64_t>(map.outside));
     add(map.fill);
+    add(static_cast<std::uint64_t>(map.low));
+    add(static_cast<std::uint64_t>(map.high));
   }
   template <class Descriptor>
   constexpr void add_tiles(const extents& global, const Descriptor& d) {

@@ -97,8 +97,13 @@ inline movement_route route_of(const mesh_shape& mesh, const movement& m, const 
   movement_route route;
   const auto n = mesh.size_of(m.axes);
   const auto shard = elements(local_extents(mesh, m.from_global, m.from));
-  const auto target = target_of(mesh, m, me, [&](const placed_box& gap) { route.gaps.push_back(route.boxes.add(gap)); });
   const auto turns = turns_of(m);
+  std::vector<buffer_layout> targets, sources;  // by turn
+  for (std::int64_t turn = 0; turn < turns; ++turn) {
+    targets.push_back(target_of(mesh, m, me, turn, [&](const placed_box& gap) { route.gaps.push_back(route.boxes.add(gap)); }));
+    sources.push_back(source_of(mesh, m, me, turn));
+  }
+  const auto& target = targets.front();
   const auto peer_at = [&](std::int64_t j) { return group_member(mesh, m.axes, me, j); };
   if (m.map != nullptr) route.fill = m.map->fill;
   route.memory = packing_of(mesh, m);
@@ -108,8 +113,9 @@ inline movement_route route_of(const mesh_shape& mesh, const movement& m, const 
     const auto j = (self + k) % n;
     for (std::int64_t turn = 0; turn < turns; ++turn) {
       const auto from = source_of(mesh, m, peer_at(j), turn);
-      const auto part = intersect(from.held, target.held);
-      if (part.any()) route.takes.push_back({j, 0, part.elems(), route.boxes.add(place(part, from, target))});
+      const auto& to = targets[static_cast<std::size_t>(turn)];
+      const auto part = intersect(from.held, to.held);
+      if (part.any()) route.takes.push_back({j, 0, part.elems(), route.boxes.add(place(part, from, to))});
     }
   }
   const bool gathers = m.map == nullptr && gathers_whole_shards(mesh, m);
@@ -141,7 +147,7 @@ inline movement_route route_of(const mesh_shape& mesh, const movement& m, const 
     for (std::int64_t j = 0; j < n; ++j) {
       const auto peer = peer_at(j);
       const bool is_source = intersect(source_of(mesh, m, peer, 0).held, target.held).any();
-      const bool is_target = intersect(source_of(mesh, m, me, 0).held, target_of(mesh, m, peer).held).any();
+      const bool is_target = intersect(source_of(mesh, m, me, 0).held, target_of(mesh, m, peer, 0).held).any();
       if (j == self) {
         placed_box whole;
         whole.box.add_major_dim(shard, 1, 1);
@@ -158,9 +164,10 @@ inline movement_route route_of(const mesh_shape& mesh, const movement& m, const 
   for (std::int64_t j = 0; j < n; ++j) {
     if (j == self) continue;
     for (std::int64_t turn = 0; turn < turns; ++turn) {
-      const auto box = intersect(source_of(mesh, m, peer_at(j), turn).held, target.held);
+      const auto& to = targets[static_cast<std::size_t>(turn)];
+      const auto box = intersect(source_of(mesh, m, peer_at(j), turn).held, to.held);
       if (!box.any()) continue;
-      auto placed = place(box, packed(box), target);
+      auto placed = place(box, packed(box), to);
       const auto elems = box.elems();
       if (placed.box.row() == elems) {
         route.receives.push_back({j, placed.out_offset, elems, no_box});
@@ -171,13 +178,11 @@ inline movement_route route_of(const mesh_shape& mesh, const movement& m, const 
       received += elems;
     }
   }
-  std::vector<buffer_layout> sources;
-  for (std::int64_t turn = 0; turn < turns; ++turn) sources.push_back(source_of(mesh, m, me, turn));
   for (std::int64_t k = 1; k < n; ++k) {
     const auto j = (self + k) % n;  // not all to the same one at once
-    const auto wanted = target_of(mesh, m, peer_at(j)).held;
-    for (const auto& source : sources) {
-      const auto box = intersect(source.held, wanted);
+    for (std::int64_t turn = 0; turn < turns; ++turn) {
+      const auto& source = sources[static_cast<std::size_t>(turn)];
+      const auto box = intersect(source.held, target_of(mesh, m, peer_at(j), turn).held);
       if (!box.any()) continue;
       auto placed = place(box, source, packed(box));
       const auto elems = box.elems();
@@ -190,9 +195,9 @@ inline movement_route route_of(const mesh_shape& mesh, const movement& m, const 
       sent += elems;
     }
   }
-  for (const auto& source : sources)
-    if (const auto stays = intersect(source.held, target.held); stays.any())
-      route.own.push_back(route.boxes.add(place(stays, source, target)));
+  for (std::size_t turn = 0; turn < targets.size(); ++turn)
+    if (const auto stays = intersect(sources[turn].held, targets[turn].held); stays.any())
+      route.own.push_back(route.boxes.add(place(stays, sources[turn], targets[turn])));
   return route;
 }
 

@@ -15,14 +15,50 @@
 ///     the second device needs steps 2,3; the members hold 0 | 1 | 2,3: all from the third one, its elements 5 and 7
 namespace gspmd::detail {
 
-/// The shard of a movement's result. Calls `fill(box)` for boxes of elements that no element of the operand becomes, if they are to
-/// be filled: those before, behind and between the steps along one dim, where the dims before it have steps.
+/// How often a movement brings a member and a device together; what follows is done for each of these turns. One without any has
+/// one, because what it does not bring is filled.
+inline std::int64_t turns_of(const movement& m) {
+  const auto turns = m.map == nullptr ? 1 : count_turns(*m.map, m.from_global, m.to_global);
+  return turns > 0 ? turns : 1;
+}
+
+/// The margin of a shard that a turn is about. Calls `fill(box)` for what of it lies outside of the tensor.
 template <class Fill>
-inline buffer_layout target_of(const mesh_shape& mesh, const movement& m, const coordinates& at, Fill fill) {
+inline buffer_layout margin_of(const mesh_shape& mesh, const movement& m, const coordinates& at, std::int64_t turn, Fill fill) {
+  auto target = layout_of(mesh, m.from_global, m.from, at);
+  if (!target.held.any()) return target;
+  const int d = m.map->dims[0].dim;
+  auto& begin = target.held.begin[d];
+  auto& end = target.held.end[d];
+  const bool is_low = turn % 2 == 0;
+  target.local[d] = m.map->low + m.map->high;
+  target.first[d] = m.map->low - (is_low ? begin : end);
+  const index_range margin = is_low ? index_range{begin - m.map->low, begin} : index_range{end, end + m.map->high};
+  begin = margin.begin;
+  end = margin.end;
+  if (m.map->dims[0].wraps) return target;
+  const auto inside = intersect(margin, index_range{0, m.from_global[d]});
+  for (const auto& outside : {index_range{margin.begin, inside.size() > 0 ? inside.begin : margin.end},
+                              index_range{inside.size() > 0 ? inside.end : margin.end, margin.end}}) {
+    begin = outside.begin;
+    end = outside.end;
+    if (begin < end) fill(place(target.held, packed(target.held), target));
+  }
+  begin = inside.begin;
+  end = inside.end;
+  return target;
+}
+
+/// The shard of a movement's result that a turn is about. Calls `fill(box)` for boxes of elements that no element of the operand
+/// becomes, if they are to be filled: those before, behind and between the steps along one dim, where the dims before it have
+/// steps. It does so in the first turn about this shard.
+template <class Fill>
+inline buffer_layout target_of(const mesh_shape& mesh, const movement& m, const coordinates& at, std::int64_t turn, Fill fill) {
+  if (m.map != nullptr && m.map->has_margins()) return margin_of(mesh, m, at, turn, fill);
   auto target = layout_of(mesh, m.to_global, m.to, at);
   if (m.map == nullptr || !target.held.any()) return target;
   const auto gap = [&](int d, std::int64_t begin, std::int64_t end) {
-    if (begin >= end || m.map->outside == outside_rule::keep) return;
+    if (turn > 0 || begin >= end || m.map->outside == outside_rule::keep) return;
     auto box = target.held;
     box.begin[d] = begin;
     box.end[d] = end;
@@ -54,24 +90,23 @@ inline buffer_layout target_of(const mesh_shape& mesh, const movement& m, const 
   }
   return target;
 }
-inline buffer_layout target_of(const mesh_shape& mesh, const movement& m, const coordinates& at) {
-  return target_of(mesh, m, at, [](const placed_box&) {});
+inline buffer_layout target_of(const mesh_shape& mesh, const movement& m, const coordinates& at, std::int64_t turn) {
+  return target_of(mesh, m, at, turn, [](const placed_box&) {});
 }
-
-/// How often a map that wraps brings a member and a device together; what follows is done for each of these turns.
-inline std::int64_t turns_of(const movement& m) { return m.map == nullptr ? 1 : count_turns(*m.map, m.from_global, m.to_global); }
 
 /// Calls `visit(map, turn)` for the dims with a map, of the turn with this number.
 template <class Visit>
 inline void for_each_map(const movement& m, std::int64_t number, Visit visit) {
+  if (m.map->has_margins()) return visit(m.map->dims[0], m.map->dims[0].wraps ? number / 2 - 1 : 0);
   for (const auto& map : m.map->dims) {
     if (!map.wraps) {
       visit(map, std::int64_t{0});
       continue;
     }
     const auto turns = turns_of(map, m.from_global[map.dim], m.to_global[map.dim]);
-    visit(map, turns.begin + number % turns.size());
-    number /= turns.size();
+    const auto count = turns.size() > 0 ? turns.size() : 1;
+    visit(map, turns.begin + number % count);
+    number /= count;
   }
 }
 

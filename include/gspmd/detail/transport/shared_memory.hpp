@@ -67,28 +67,32 @@ inline void fill_bytes(void* out, std::uint64_t bits, const placed_box& placed, 
 /// Fills `out` of the device at `me`; peer_in(j) is the input of member j.
 inline void move_from_peers(const mesh_shape& mesh, const movement& m, const coordinates& me, peer_inputs peer_in, void* out,
                             std::int64_t bytes_per_elem) {
-  const auto target = target_of(mesh, m, me, [&](const placed_box& gap) { fill_bytes(out, m.map->fill, gap, bytes_per_elem); });
-  if (!target.held.any()) return;
-  const bool streaming = can_stream && target.held.elems() * bytes_per_elem >= stream_from_bytes;
-  const auto copy_from = [&](std::int64_t j, const coordinates& peer, std::int64_t turn) {
-    const auto source = source_of(mesh, m, peer, turn);
-    const auto part = intersect(source.held, target.held);
-    if (part.any()) copy_bytes(out, peer_in(j), place(part, source, target), bytes_per_elem, streaming);
-  };
-  if (m.map != nullptr) {
-    const auto turns = turns_of(m);
-    for (std::int64_t turn = 0; turn < turns; ++turn)
+  bool any_streaming = false;
+  const auto turns = turns_of(m);
+  for (std::int64_t turn = 0; turn < turns; ++turn) {
+    const auto target =
+        target_of(mesh, m, me, turn, [&](const placed_box& gap) { fill_bytes(out, m.map->fill, gap, bytes_per_elem); });
+    if (!target.held.any()) continue;
+    const bool streaming = can_stream && target.held.elems() * bytes_per_elem >= stream_from_bytes;
+    any_streaming = any_streaming || streaming;
+    const auto copy_from = [&](std::int64_t j, const coordinates& peer) {
+      const auto source = source_of(mesh, m, peer, turn);
+      const auto part = intersect(source.held, target.held);
+      if (part.any()) copy_bytes(out, peer_in(j), place(part, source, target), bytes_per_elem, streaming);
+    };
+    if (m.map != nullptr) {
       for_each_holder(mesh, m, target, me, turn,
-                      [&](const coordinates& peer) { copy_from(group_index(mesh, m.axes, peer), peer, turn); });
-  } else {
+                      [&](const coordinates& peer) { copy_from(group_index(mesh, m.axes, peer), peer); });
+      continue;
+    }
     const auto n = mesh.size_of(m.axes);
     const auto self = group_index(mesh, m.axes, me);
     for (std::int64_t k = 0; k < n; ++k) {
       const auto j = self + k < n ? self + k : self + k - n;  // everyone starts at another peer
-      copy_from(j, group_member(mesh, m.axes, me, j), 0);
+      copy_from(j, group_member(mesh, m.axes, me, j));
     }
   }
-  if (streaming) fence_streams();
+  if (any_streaming) fence_streams();
 }
 
 /// The elements [begin, end) that member j of n reduces in an all_reduce: whole cache lines, so that no two members

@@ -44,7 +44,8 @@ struct add_row : writes_row {
   static void run(nothing_prepared, const plan_view& p, const plan_step& s, const device_memory& device);
 };
 
-/// A shard as it is: into a carried value, or to where the body of a conditional leaves its result.
+/// A shard as it is: into a carried value, or to where the body of a conditional leaves its result. A carried value that takes turns
+/// with what follows it is handed on as it is: operand and result are one.
 struct copy : without_description {
   static constexpr action name = action::copy;
   static constexpr step_role role = step_role::hands_on;

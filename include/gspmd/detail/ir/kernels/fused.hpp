@@ -13,6 +13,7 @@ struct planned_group {
   dim_mask cut = 0;  // loop dims that end early on some device: no loop computes padding
   table_range ops;
   table_range stores;
+  table_range margins;
   friend constexpr bool operator==(const planned_group&, const planned_group&) = default;
 };
 
@@ -23,21 +24,25 @@ namespace kernels {
 /// A run of elementwise operators.
 struct fused : on_one_device, without_scratch {
   static constexpr action name = action::fused;
-  using tables = mp11::mp_list<kernel_table<planned_group, entries::one_per_step>, kernel_table<scalar_op, entries::one_per_step>,
-                               kernel_table<fused_store, entries::one_per_step>>;
+  using tables =
+      mp11::mp_list<kernel_table<planned_group, entries::one_per_step>, kernel_table<scalar_op, entries::one_per_step>,
+                    kernel_table<fused_store, entries::one_per_step>, kernel_table<fused_margin, entries::one_per_movement>>;
   static constexpr step_work work = step_work::computes;
   static constexpr step_role role = step_role::fuses_operators;
   static constexpr element_kinds handles = element_kinds::bytes;
 
   static constexpr bool works_in_place(const plan_step&) { return true; }
-  /// An operand is read at the index that is written if all its loads have the strides of the dense loop.
+  /// An operand is read at the index that is written if all its loads have the strides of the dense loop, and no offset.
   static constexpr void mark_kept(const auto& tables, const plan_step& s, std::uint8_t* kept) {
     const planned_group& group = table_of<planned_group>(tables)[static_cast<std::size_t>(s.spec)];
     const auto& ops = table_of<scalar_op>(tables);
     for (int i = group.ops.begin; i < group.ops.begin + group.ops.count; ++i) {
       const scalar_op& op = ops[static_cast<std::size_t>(i)];
-      if (op.is_load() && !is_dense(group.loop, op.strides)) kept[op.slot] = 1;
+      if (op.is_load() && (op.is_at_offset() || !is_dense(group.loop, op.strides))) kept[op.slot] = 1;
     }
+    const auto& margins = table_of<fused_margin>(tables);
+    for (int i = group.margins.begin; i < group.margins.begin + group.margins.count; ++i)
+      kept[margins[static_cast<std::size_t>(i)].slot] = 1;
   }
 
   static fused_loops prepare(const plan_view& p, const plan_step& s, step_memory& memory);

@@ -154,7 +154,7 @@ class fuse_loops : public loop_group {
     planned.loop = loop;
     const auto& made = program_.value(v);  // all results have its layout
     dim_mask padded = padded_dims(out.mesh, made.global, made.layout);
-    planned.cut = collapse_loop(planned.loop, group.ops, padded);
+    planned.cut = collapse_loop(planned.loop, group.ops, padded, {group.margins.data(), group.margins.size()});
     auto& s = add_step(action::fused, op, entry_of_group(planned, group), group.inputs, group.results);
     for (const auto& b : group.offsets) {
       out.bounds.push_back(b);

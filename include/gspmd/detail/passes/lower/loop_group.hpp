@@ -18,6 +18,7 @@ class loop_group : public schedule_state {
     vec<int> last_load;  // by input: its last load
     vec<int> results;
     vec<fused_store> stores;
+    vec<fused_margin> margins;
     vec<bound> offsets;
   };
 
@@ -26,12 +27,15 @@ class loop_group : public schedule_state {
     auto& groups = table_of<planned_group>(out);
     auto& ops = table_of<scalar_op>(out);
     auto& stores = table_of<fused_store>(out);
+    auto& margins = table_of<fused_margin>(out);
     const std::size_t first = groups.size() < looked_at ? 0 : groups.size() - looked_at;
     for (std::size_t i = groups.size(); i-- > first;)
       if (is_same_group(groups[i], planned, group)) return static_cast<int>(i);
     planned.ops = {static_cast<int>(ops.size()), static_cast<int>(group.ops.size())};
     planned.stores = {static_cast<int>(stores.size()), static_cast<int>(group.stores.size())};
+    planned.margins = {static_cast<int>(margins.size()), static_cast<int>(group.margins.size())};
     for (const auto& o : group.ops) ops.push_back(o);
+    for (const auto& m : group.margins) margins.push_back(m);
     for (const auto& s : group.stores) stores.push_back(s);
     groups.push_back(planned);
     return static_cast<int>(groups.size()) - 1;
@@ -39,8 +43,11 @@ class loop_group : public schedule_state {
   [[nodiscard]] constexpr bool is_same_group(const planned_group& known, const planned_group& made,
                                              const group_builder& group) const {
     if (known.ops.count != static_cast<int>(group.ops.size()) || known.stores.count != static_cast<int>(group.stores.size()) ||
-        !(known.loop == made.loop) || known.cut != made.cut)
+        known.margins.count != static_cast<int>(group.margins.size()) || !(known.loop == made.loop) || known.cut != made.cut)
       return false;
+    const auto& margins = table_of<fused_margin>(out);
+    for (std::size_t i = 0; i < group.margins.size(); ++i)
+      if (!(margins[static_cast<std::size_t>(known.margins.begin) + i] == group.margins[i])) return false;
     const auto& stores = table_of<fused_store>(out);
     const auto& ops = table_of<scalar_op>(out);
     for (std::size_t i = 0; i < group.stores.size(); ++i)
@@ -109,19 +116,39 @@ class loop_group : public schedule_state {
       if (dims[d] >= 0) s.strides[dims[d]] = stride;
       stride *= local[d];
     }
-    int& slot = slot_[base[v]];
-    int same_input = -1;
-    if (slot >= 0) {
-      same_input = group.last_load[slot];
-      for (int r = same_input; r >= 0; r = group.same_input[r])
-        if (group.ops[r].strides == s.strides) return r;
-    } else {
-      slot = static_cast<int>(group.inputs.size());
-      group.inputs.push_back(v);
-      group.last_load.push_back(-1);
+    const offset_read* const from = offsets.read_of(v);
+    if (from != nullptr) {
+      s.dim = from->dim;
+      s.integer = from->offset;
     }
+    const int slot = slot_in(group, v);
+    const int same_input = group.last_load[slot];
+    for (int r = same_input; r >= 0; r = group.same_input[r])
+      if (group.ops[r].strides == s.strides && group.ops[r].dim == s.dim && group.ops[r].integer == s.integer) return r;
     s.slot = static_cast<std::int16_t>(slot);
-    return group.last_load[slot] = add_op(group, s, same_input);
+    const int made = group.last_load[slot] = add_op(group, s, same_input);
+    if (s.is_at_offset()) add_margin(group, made, offsets.margins_of(*from), loop);
+    return made;
+  }
+  constexpr int slot_in(group_builder& group, int v) {
+    int& slot = slot_[base[v]];
+    if (slot >= 0) return slot;
+    slot = static_cast<int>(group.inputs.size());
+    group.inputs.push_back(v);
+    group.last_load.push_back(-1);
+    return slot;
+  }
+  /// Where a load at an offset goes on. What is the same along a dim has extent 1 there.
+  constexpr void add_margin(group_builder& group, int load, const shard_margins& margins, const extents& loop) {
+    fused_margin m{static_cast<std::int16_t>(load), static_cast<std::int16_t>(slot_in(group, margins.value)), margins.low,
+                   extents(loop.count, 0)};
+    const auto& local = program_.value(margins.value).local;
+    std::int64_t stride = 1;
+    for (int d = loop.count - 1; d >= 0; --d) {
+      if (local[d] != 1) m.strides[d] = stride;
+      stride *= local[d];
+    }
+    group.margins.push_back(m);
   }
 };
 

@@ -31,7 +31,9 @@ class lowering {
   [[nodiscard]] constexpr const local_op* waiting(int v) const {
     return state_.waits(v) && !state_.waits_virtual(v) && state_.uses_[v] == 1 ? &state_.maker(v) : nullptr;
   }
-  [[nodiscard]] constexpr bool lies_in_memory(int v) const { return !state_.waits(v) && !state_.waits(state_.base[v]); }
+  [[nodiscard]] constexpr bool lies_in_memory(int v) const {
+    return !state_.waits(v) && !state_.waits(state_.base[v]) && state_.offsets.read_of(v) == nullptr;
+  }
   /// Nobody computes a waiting value: its reader does without.
   constexpr void forget(int v) {
     state_.waiting_[v] = 0;

@@ -73,6 +73,14 @@ class region_steps : public fuse_loops {
   /// Copies of several values at the end of a loop's body happen as if at once: {a, b} = {b, a + b}.
   constexpr void emit_copy(int i, const local_op& op) {
     need(op.operands[0]);
+    if (node_of(op).op == opcode::carry) {  // what it begins as has a place of its own: memory_planner
+      const local_value carried = program_.value(op.result);
+      const int first = add_value(carried);
+      base[first] = op.result;
+      step_[op.result] = static_cast<int>(out.steps.size());
+      add_step(action::copy, op, 0, {op.operands[0]}, {first});
+      return;
+    }
     if (node_of(op).op != opcode::loop_result) {
       auto& s = add_step(action::copy, op, 0, {op.operands[0]}, {op.result});
       if (node_of(op).op == opcode::cond_result) s.target = open_.back();

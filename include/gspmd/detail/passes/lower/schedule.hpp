@@ -29,6 +29,8 @@ class scheduler : public region_steps {
         emit_copy(static_cast<int>(i), op);
       } else if (is_lazy(op)) {
         waiting_[op.result] = 1;
+      } else if (const auto* read = offsets.read_of(op.result); read != nullptr) {
+        read_at_offset(op, *read);
       } else if (is_alias(graph_, out.mesh, program_, op)) {
         base[op.result] = base[op.operands[0]];
       } else if (i + 1 < program_.ops.size() && program_.ops[i + 1].joined) {
@@ -48,6 +50,45 @@ class scheduler : public region_steps {
   }
 
  private:
+  /// The value is its operand's memory, in which loops read further on. What of that is in no shard is brought once for all readers.
+  constexpr void read_at_offset(const local_op& op, const offset_read& read) {
+    const int from = op.operands[0];
+    need(from);
+    base[op.result] = base[from];
+    if (read.margins < 0 || offsets.margins_of(read).value >= 0) return;
+    auto& around = offsets.margins[read.margins];
+    const auto width = around.low + around.high;
+    const int d = around.dim;
+    local_value v = program_.value(from);
+    const auto parts = parts_of(out.mesh, v.layout, d);
+    if (parts == 1 && !around.wraps) {  // nothing lies there: zeros for one index are enough
+      for (int k = 0; k <= d; ++k) v.local[k] = 1;
+      const auto zeros = elements(v.local) == 1 ? width : elements(v.local);  // a row is read element by element
+      if (elements(v.local) == 1) v.local[d] = width;
+      v.global = v.local;
+      v.layout = {};
+      around.value = add_value(v);
+      group_builder group;
+      add_op(group, scalar_op::constant(v.type, 0, 0));
+      group.stores.push_back(fused_store{});
+      planned_group planned;
+      planned.loop = extents(1, zeros);
+      add_step(action::fused, op, entry_of_group(planned, group), {}, {around.value});
+      return;
+    }
+    index_map map;
+    map.dims.push_back(dim_map{around.dim, around.wraps});
+    map.low = around.low;
+    map.high = around.high;
+    v.global[d] = width * parts;
+    v.local[d] = width;
+    around.value = add_value(v);
+    const auto& t = program_.value(from);
+    auto& s = add_step(action::move, op, entry_of(table_of<index_map>(out), map), {from}, {around.value});
+    s.collective = collective_kind::collective_permute;
+    s.bytes_sent = traffic_of(out.mesh, t.global, v.global, t.layout, map).elems() * bytes_of(t.type);
+  }
+
   /// An all_reduce and those that its message carries too; the last of them.
   constexpr std::size_t emit_joined(std::size_t first) {
     vec<int> operands;

@@ -4,6 +4,7 @@
 #include "gspmd/detail/ir/layout.hpp"
 #include "gspmd/detail/ir/plan.hpp"
 #include "gspmd/detail/passes/emit/lazy_ops.hpp"
+#include "gspmd/detail/passes/lower/offset_reads.hpp"
 #include "gspmd/detail/support/vec.hpp"
 
 namespace gspmd::detail {
@@ -32,10 +33,12 @@ class schedule_state {
     list_readers();
     reserve_tables();
     for (const int o : program_.outputs) ++uses_[o];
+    offsets.find(graph_, mesh, program_, [this](int v) { return only_loops_read(v); });
   }
 
   plan out;
   vec<int> base;  // by value: the value whose memory it names
+  offset_reads offsets;
 
   [[nodiscard]] constexpr const node& node_of(const local_op& op) const { return graph_.nodes[op.node]; }
   [[nodiscard]] constexpr bool is_virtual(const local_op& op) const { return detail::is_virtual(graph_, op); }
@@ -44,6 +47,15 @@ class schedule_state {
   [[nodiscard]] constexpr bool waits(int v) const { return waiting_[v] != 0; }
   [[nodiscard]] constexpr bool waits_virtual(int v) const { return waits(v) && is_virtual(maker(v)); }
 
+  [[nodiscard]] constexpr bool only_loops_read(int v) const {
+    const int first = readers_from_[v], last = readers_from_[v + 1];
+    bool only = first < last && uses_[v] == last - first;
+    for (int r = first; r < last && only; ++r) {
+      const int w = readers_[r];
+      only = w >= 0 && is_lazy(maker(w)) && !is_virtual(maker(w));
+    }
+    return only;
+  }
   constexpr void list_readers() {
     int total = 0;
     readers_from_.resize(uses_.size() + 1, 0);

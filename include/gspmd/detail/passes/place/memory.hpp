@@ -15,13 +15,16 @@ namespace gspmd::detail {
 /// 3. An output that an elementwise loop makes may lie over any input of its kind that this loop is the last to read (an updated
 ///    weight): nothing else is put into such an output (match_inputs.hpp).
 /// 4. What a loop reads from outside lives until the loop ends. What follows a carried value in the next iteration is made in
-///    its memory where that value is not read any more; else it is copied there. Likewise what the branches give.
+///    its memory where that value is not read any more; else it is copied there. Likewise what the branches give. What an
+///    elementwise loop makes of a carried value that is read still, as a stencil does, is not copied: the two take turns in two
+///    places, of which the number of trips done tells which one is whose.
 /// 5. What one message reduces together lies in one piece of the arena, each value behind the one before it. The piece is held
 ///    from when the first of them is made until the last of the results dies; inputs, outputs and carried values lie elsewhere.
 /// 6. First fit: at each step the results and the scratch get the lowest gap that is free, then what died is given back.
 class memory_planner {
  public:
-  constexpr memory_planner(plan& p, vec<int> base) : plan_(p), tables_(plan_view(p)), storage_(std::move(base)) {
+  constexpr memory_planner(plan& p, vec<int> base)
+      : plan_(p), tables_(plan_view(p)), base_(base), storage_(std::move(base)) {
     const auto count = p.values.size();
     first_.resize(count, -1);
     last_.resize(count, -1);
@@ -29,6 +32,7 @@ class memory_planner {
     written_.resize(count, -1);
     is_kept_.resize(p.slots.size(), 0);
     message_.resize(count, -1);
+    other_.resize(count, -1);
     is_known_.resize(p.steps.size(), 0);
     dying_.resize(p.steps.size(), -1);
     gaps_.push_back(gap{0, std::int64_t{1} << 62});
@@ -62,6 +66,7 @@ class memory_planner {
     for (int i = count - 1; i >= 0; --i) work_in_place(i);
     for (int i = 0; i < static_cast<int>(plan_.steps.size()); ++i) allocate(i);
     for (int v = 0; v < static_cast<int>(plan_.values.size()); ++v) plan_.values[v].where = plan_.values[root(v)].where;
+    for (const auto& t : turns_) place_by_turns(t);
   }
 
  private:
@@ -102,7 +107,7 @@ class memory_planner {
       while (first < s.operands.count) {
         const int k = first++;  // taken below, or it never fits: results of one width have one size
         const int operand = root(slot(s.operands, k));
-        if (fixed_[operand] != 0 || last_[operand] != i || first_[operand] < 0) continue;
+        if (fixed_[operand] != 0 || last_[operand] != i || first_[operand] < 0 || other_[operand] >= 0) continue;
         if (size_of(operand) != size_of(result) || written_[operand] == i) continue;
         if (!may_overwrite(i, k) || !may_share(operand, result)) continue;
         storage_[operand] = result;
@@ -219,6 +224,7 @@ class memory_planner {
     const int next = root(slot(s.operands, 0));
     const int carried = root(slot(s.results, 0));
     if (next == carried || message_[next] >= 0 || fixed_[next] != 0 || first_[next] <= s.target) return;
+    if (other_[next] >= 0 || other_[carried] >= 0) return;
     const int made = first_[next];
     int inner_end = -1;  // of the outermost loop inside this one
     for (int k = s.target + 1; k < i; ++k) {
@@ -226,12 +232,58 @@ class memory_planner {
       if (facts_of(step).role == step_role::loop_begin && k > inner_end) inner_end = step.target;
       for (int o = 0; o < step.operands.count; ++o) {
         if (root(slot(step.operands, o)) != carried) continue;
-        if ((k < inner_end ? inner_end : k) > made) return;
-        if (k == made && (!facts_of(step).works_in_place(step) || !may_overwrite(k, o))) return;
+        if ((k < inner_end ? inner_end : k) > made ||
+            (k == made && (!facts_of(step).works_in_place(step) || !may_overwrite(k, o))))
+          return take_turns(i, carried, next);
       }
     }
     storage_[next] = carried;
     if (last_[carried] < last_[next]) last_[carried] = last_[next];
+  }
+
+  /// A carried value and what follows it, of the loop that begins at step `loop`; the counter tells whose turn it is.
+  struct turn_takers {
+    int carried = 0;
+    int next = 0;
+    int loop = 0;
+  };
+  /// Lets them take turns, if nothing else shares the memory of the carried value after the loop has begun, or from one trip of a
+  /// loop around it to the next.
+  constexpr void take_turns(int i, int carried, int next) {
+    const auto& s = plan_.steps[i];
+    const bool is_own = carried == base_[slot(s.results, 0)] && message_[carried] < 0;
+    if (!is_own || facts_of(plan_.steps[first_[next]]).role != step_role::fuses_operators) return;
+    for (int k = first_[carried]; k < s.target; ++k)
+      if (facts_of(plan_.steps[k]).role == step_role::loop_begin && plan_.steps[k].target > i) return;
+    turns_.push_back(turn_takers{carried, next, s.target});
+    other_[carried] = next;
+    other_[next] = carried;
+    int last = last_[carried];
+    if (last < last_[next]) last = last_[next];
+    for (const int v : {carried, next, root(slot(plan_.steps[s.target].results, 0))})
+      if (last_[v] < last) last_[v] = last;
+    first_[next] = first_[carried];
+    plan_.slots[s.operands.begin] = slot(s.results, 0);
+  }
+  /// An output that is carried lies in its own memory after the last trip.
+  constexpr void place_by_turns(const turn_takers& t) {
+    const auto& loop = plan_.steps[t.loop];
+    const memory_place own = plan_.values[t.carried].where, others = plan_.values[t.next].where;
+    const bool is_own_last = own.where != memory_place::kind::output || loop.trips % 2 == 0;
+    const memory_place first = is_own_last ? own : others, second = is_own_last ? others : own;
+    const auto alternate = [&](memory_place even, const memory_place& odd) {
+      even.other = odd.where;
+      even.other_at = odd.at;
+      even.trips_at = plan_.values[root(slot(loop.results, 0))].where.at;
+      return even;
+    };
+    for (int v = 0; v < static_cast<int>(plan_.values.size()); ++v) {
+      auto& value = plan_.values[v];
+      const int step = base_[v] == t.carried ? value.step : plan_.values[base_[v]].step;
+      const bool is_before = v != t.carried && step >= 0 && step < t.loop;
+      if (root(v) == t.carried) value.where = is_before ? first : alternate(first, second);
+      if (root(v) == t.next) value.where = alternate(second, first);
+    }
   }
 
   struct gap {
@@ -287,6 +339,8 @@ class memory_planner {
     auto& s = plan_.steps[i];
     for (int r = 0; r < s.results.count; ++r) {
       const int v = root(slot(s.results, r));
+      if (const int other = other_[v]; other >= 0 && plan_.values[other].where.where == memory_place::kind::none)
+        plan_.values[other].where = {memory_place::kind::arena, take(size_of(other), last_[other])};
       auto& where = plan_.values[v].where;
       if (where.where != memory_place::kind::none) continue;
       if (message_[v] >= 0) {
@@ -301,16 +355,19 @@ class memory_planner {
 
   plan& plan_;
   table_views tables_;             // that the steps refer to
+  vec<int> base_;                  // by value: whose memory it names
   vec<int> storage_;               // by value: whose memory it shares
   vec<int> first_;                 // by root: the step that makes it
   vec<int> last_;                  // by root: the last step that reads it
   vec<std::uint8_t> fixed_;        // by root: an input or output
   vec<std::uint8_t> keeps_input_;  // by output
   vec<int> message_;               // by root: the step that reduces it together with others; -1: none
-  vec<int> written_;               // by root: the last visited step that it is a result of
-  vec<std::uint8_t> is_known_;     // by step: is_kept_ holds its operands
-  vec<std::uint8_t> is_kept_;      // by slot: an operand whose place no result may take
-  vec<gap> gaps_;                  // free places in the arena, by begin; the last has no end
+  vec<int> other_;                 // by root: with which it takes turns; -1: none
+  vec<turn_takers> turns_;
+  vec<int> written_;            // by root: the last visited step that it is a result of
+  vec<std::uint8_t> is_known_;  // by step: is_kept_ holds its operands
+  vec<std::uint8_t> is_kept_;   // by slot: an operand whose place no result may take
+  vec<gap> gaps_;               // free places in the arena, by begin; the last has no end
   vec<region> regions_;
   vec<int> dying_;  // by step: the regions that are free after it begin with this one
   bool has_regions_ = false;
