@@ -7,6 +7,7 @@
 #include <type_traits>
 
 #include "gspmd/detail/ir/contraction_plan.hpp"
+#include "gspmd/detail/ir/spec.hpp"
 #include "gspmd/detail/kernels/gemm.hpp"
 #include "gspmd/detail/kernels/permute.hpp"
 #include "gspmd/detail/kernels/reduce.hpp"
@@ -21,10 +22,10 @@ template <class Body>
 inline void for_each_term(const contraction_loop* sums, int sum_count, const Body& body) {
   if (sum_count == 0) return body(0, 0);
   const auto& last = sums[sum_count - 1];  // a loop of its own: the odometer would cost more than a multiplication
-  for_each_offset<3>(sums, sum_count - 1, [&](const std::int64_t* at) {
-    std::int64_t left = at[0], right = at[1];
+  for (odometer<3> at(sums, sum_count - 1); at.is_there; at.step()) {
+    std::int64_t left = at.offset[0], right = at.offset[1];
     for (std::int64_t k = 0; k < last.extent; ++k, left += last.stride[0], right += last.stride[1]) body(left, right);
-  });
+  }
 }
 
 /// A vector of so many bytes, or an element of it everywhere.
@@ -125,7 +126,8 @@ struct result_piece {
 template <class T>
 inline void add_piece(const result_piece<T>& from, const result_piece<T>& to) {
   for (std::int64_t i = 0; i < to.rows; ++i)
-    combine_row<monoid::add>(static_cast<const T*>(from.at + i * from.ld), to.columns, to.at + i * to.ld);
+    combine_rows<monoid::add, kernel_t<T>>(to.at + i * to.ld, to.at + i * to.ld, to.at + i * to.ld, from.at + i * from.ld,
+                                           to.columns);
 }
 
 /// c = the sum that `kernel` adds up, or c +=, by parts where it is long; parts have parts `levels` times at most. Of the last loop
@@ -149,20 +151,24 @@ void sum_in_parts(int levels, const contraction_loop* loops, int count, std::int
 }
 
 template <class T, class Spec>
+inline void permute_by(Spec spec, const T* from, T* to) {
+  with_derived<plan_permutation>(spec, [&](auto plan) { permute<raw_bits<T>>(plan(), from, to); });
+}
+template <class T, class Spec>
 const T* prepare_operand(Spec spec, const std::int64_t* valid, const T* from, T* scratch) {
   const operand_steps& s = spec();
   if constexpr (may_hold<&operand_steps::reduced, Spec>())
     if (s.reduced) {
       std::int64_t bounds[max_rank];
       for (int d = 0; d < s.letters.count; ++d) bounds[d] = valid[s.letters[d]];
-      const auto reduction = member_of<&operand_steps::reduction>(spec);
-      with_derived<plan_reduction>(reduction,
-                                   [&](auto plan) { reduce_as<monoid::add, T>(plan(), bounds, from, scratch + s.reduced_at); });
+      with_derived<plan_reduction>(member_of<&operand_steps::reduction>(spec), [&](auto plan) {
+        reduce(reduction_kernel_of<monoid::add, T>, plan(), bounds, from, scratch + s.reduced_at);
+      });
       from = scratch + s.reduced_at;
     }
   if constexpr (may_hold<&operand_steps::packed, Spec>())
     if (s.packed) {
-      permute<T>(member_of<&operand_steps::packing>(spec), from, scratch + s.packed_at);
+      permute_by<T>(member_of<&operand_steps::packing>(spec), from, scratch + s.packed_at);
       from = scratch + s.packed_at;
     }
   return from;
@@ -184,26 +190,28 @@ void add_products(Spec spec, const std::int64_t* valid, const T* a, const T* b, 
       contract_vector(p.vector, loops, sums.count, reinterpret_cast<const u*>(left), reinterpret_cast<const u*>(right),
                       reinterpret_cast<u*>(c.at), accumulate);
     };
-    for_each_offset<3>(p.loops.items, p.loops.count, [&](const std::int64_t* at) {
-      const result_piece<T> c{out + at[2], 1, p.vector.extent, p.vector.extent};
-      sum_in_parts(p.levels, sums.loops, sums.count, terms_in_turn(p), a + at[0], b + at[1], c, adds, parts, multiply);
-    });
+    for (odometer<3> at(p.loops.items, p.loops.count); at.is_there; at.step()) {
+      const result_piece<T> c{out + at.offset[2], 1, p.vector.extent, p.vector.extent};
+      sum_in_parts(p.levels, sums.loops, sums.count, terms_in_turn(p), a + at.offset[0], b + at.offset[1], c, adds, parts,
+                   multiply);
+    }
   } else {
     const bool has_k = p.merged_sums > 0;
     const int outer = sums.count - (has_k ? 1 : 0);
     const auto multiply = [&](const contraction_loop* loops, const T* left, const T* right, const result_piece<T>& c,
                               bool accumulate) {
-      for_each_offset<3>(loops, outer, [&](const std::int64_t* at) {
-        gemm(p.transpose_first, p.transpose_second, p.m, p.n, has_k ? loops[outer].extent : 1,
-             p.is_swapped ? right + at[1] : left + at[0], p.first_ld, p.is_swapped ? left + at[0] : right + at[1], p.second_ld,
-             c.at, c.ld, accumulate);
+      for (odometer<3> at(loops, outer); at.is_there; at.step()) {
+        const T *const l = left + at.offset[0], *const r = right + at.offset[1];
+        gemm(p.transpose_first, p.transpose_second, p.m, p.n, has_k ? loops[outer].extent : 1, p.is_swapped ? r : l, p.first_ld,
+             p.is_swapped ? l : r, p.second_ld, c.at, c.ld, accumulate);
         accumulate = true;
-      });
+      }
     };
-    for_each_offset<3>(p.loops.items, p.loops.count, [&](const std::int64_t* at) {
-      const result_piece<T> c{out + at[2], p.m, p.n, p.out_ld};
-      sum_in_parts(p.levels, sums.loops, sums.count, terms_in_turn(p), a + at[0], b + at[1], c, adds, parts, multiply);
-    });
+    for (odometer<3> at(p.loops.items, p.loops.count); at.is_there; at.step()) {
+      const result_piece<T> c{out + at.offset[2], p.m, p.n, p.out_ld};
+      sum_in_parts(p.levels, sums.loops, sums.count, terms_in_turn(p), a + at.offset[0], b + at.offset[1], c, adds, parts,
+                   multiply);
+    }
   }
 }
 
@@ -225,7 +233,7 @@ void contract(Spec spec, const std::int64_t* valid, const T* a, const T* b, T* c
   if (!is_empty) add_products(spec, valid, a, b, out, scratch, adds);
   else if (!adds) std::fill_n(out, p.out_elems, T{});
   if constexpr (may_hold<&contraction_plan::unpacked, Spec>())
-    if (p.unpacked && last) permute<T>(member_of<&contraction_plan::unpacking>(spec), out, c);
+    if (p.unpacked && last) permute_by<T>(member_of<&contraction_plan::unpacking>(spec), out, c);
 }
 
 }  // namespace GSPMD_TARGET

@@ -32,8 +32,6 @@ struct fused_instruction {
   const map_function* function = nullptr;
 };
 
-using dtype_list = boost::mp11::mp_list<float, double, std::int32_t, std::int64_t, bool>;
-
 /// `second` on the result of `first` and on operands of its own.
 ///
 ///   {multiply, subtract, 1}       c - a * b from a, b, c: the product is operand 1 of the difference
@@ -140,7 +138,7 @@ void map_kernel_of(const fused_instruction& o, const std::byte* const* registers
 /// the instantiations who interpret.
 template <class = void>
 struct fused_kernels {
-  static constexpr std::size_t types = boost::mp11::mp_size<dtype_list>::value;
+  static constexpr std::size_t types = element_type_count;
   using by_type = std::array<fused_kernel, types>;
 
   static constexpr std::array<by_type, opcode_count> elementwise = [] {
@@ -149,7 +147,7 @@ struct fused_kernels {
         boost::mp11::mp_product<boost::mp11::mp_list, boost::mp11::mp_iota_c<opcode_count>, boost::mp11::mp_iota_c<types>>;
     boost::mp11::mp_for_each<pairs>([&]<class O, class I>(boost::mp11::mp_list<O, I>) {
       constexpr auto op = static_cast<opcode>(O::value);
-      using in = boost::mp11::mp_at<dtype_list, I>;
+      using in = boost::mp11::mp_at<element_types, I>;
       if constexpr (op == opcode::map) {
         table[O::value][I::value] = map_kernel_of<in>;
       } else if constexpr (op != opcode::convert && is_defined(op, dtype_of<in>())) {
@@ -166,7 +164,7 @@ struct fused_kernels {
     using pairs = boost::mp11::mp_product<boost::mp11::mp_list, boost::mp11::mp_iota_c<types>, boost::mp11::mp_iota_c<types>>;
     boost::mp11::mp_for_each<pairs>([&]<class O, class I>(boost::mp11::mp_list<O, I>) {
       table[O::value][I::value] =
-          fused_kernel_of<opcode::convert, boost::mp11::mp_at<dtype_list, O>, boost::mp11::mp_at<dtype_list, I>>;
+          fused_kernel_of<opcode::convert, boost::mp11::mp_at<element_types, O>, boost::mp11::mp_at<element_types, I>>;
     });
     return table;
   }();

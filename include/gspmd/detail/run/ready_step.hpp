@@ -6,7 +6,7 @@
 #include <type_traits>
 
 #include "gspmd/detail/ir/kernel_facts.hpp"
-#include "gspmd/detail/run/element_types.hpp"
+#include "gspmd/detail/ir/types.hpp"
 #include "gspmd/detail/transport/device_memory.hpp"
 
 /// A step made ready to run: the function of its kernel, and what that worked out once. Both paths make these:

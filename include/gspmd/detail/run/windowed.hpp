@@ -88,7 +88,7 @@ class window_turn {
     const auto placed = place_window(whole, d, turn * room, held, room);
     T* const here = w_.result_at < 0 ? out + placed.in_offset : scratch() + w_.result_at;
     contract<T>(spec_, valid, operands[0], operands[1], here, scratch());
-    if (w_.result_at >= 0 && elements(whole) > 0) copy_box(out, here, reversed(placed));
+    if (w_.result_at >= 0 && elements(whole) > 0) copy_box(out, here, reversed(placed), sizeof(T));
   }
 
  private:
@@ -100,7 +100,7 @@ class window_turn {
     T* const window = scratch() + w_.operand_at;
     if (elements(whole) == 0) return window;
     if (size < room) std::fill_n(window, elements(whole) / whole[dim] * room, T{});
-    copy_box(window, from, placed);
+    copy_box(window, from, placed, sizeof(T));
     return window;
   }
 
