@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <cstring>
 #include <type_traits>
+#include <utility>
 
 #include "gspmd/detail/ir/contraction_plan.hpp"
 #include "gspmd/detail/ir/spec.hpp"
@@ -17,14 +18,15 @@
 namespace gspmd::detail {
 inline namespace GSPMD_TARGET {
 
-/// Calls body(offset in lhs, offset in rhs) for every term of a sum.
+/// Calls body(offset in operand `first`, offset in the other one) for every term of a sum.
 template <class Body>
-inline void for_each_term(const contraction_loop* sums, int sum_count, const Body& body) {
+inline void for_each_term(const contraction_loop* sums, int sum_count, int first, const Body& body) {
   if (sum_count == 0) return body(0, 0);
   const auto& last = sums[sum_count - 1];  // a loop of its own: the odometer would cost more than a multiplication
+  const auto step = last.stride[first], other_step = last.stride[1 - first];
   for (odometer<3> at(sums, sum_count - 1); at.is_there; at.step()) {
-    std::int64_t left = at.offset[0], right = at.offset[1];
-    for (std::int64_t k = 0; k < last.extent; ++k, left += last.stride[0], right += last.stride[1]) body(left, right);
+    std::int64_t left = at.offset[first], right = at.offset[1 - first];
+    for (std::int64_t k = 0; k < last.extent; ++k, left += step, right += other_step) body(left, right);
   }
 }
 
@@ -37,60 +39,66 @@ inline typename short_vector<U, Bytes>::type load_factor(const U* from) {
   return v;
 }
 
-/// out[v] = the sum over `sums` of lhs[... + v] * rhs[... + v] for Count vectors of so many bytes, as often as they fit in what is
-/// left from `v` on; the result is written once.
-template <int Count, int Bytes, bool LhsIsVector, bool RhsIsVector, class U>
-inline void multiply_some_vectors(std::int64_t& v, std::int64_t extent, const contraction_loop* sums, int sum_count, const U* a,
-                                  const U* b, U* c, bool accumulate) {
-  constexpr int lanes = Bytes / static_cast<int>(sizeof(U));
-  for (; v + Count * lanes <= extent; v += Count * lanes) {
-    const U* av = a + (LhsIsVector ? v : 0);
-    const U* bv = b + (RhsIsVector ? v : 0);
-    typename short_vector<U, Bytes>::type acc[Count] = {};
-    if (accumulate)
-      for (int i = 0; i < Count; ++i) std::memcpy(&acc[i], c + v + i * lanes, sizeof acc[i]);
-    for_each_term(sums, sum_count, [&](std::int64_t left, std::int64_t right) {
-#pragma GCC unroll 4
-      for (int i = 0; i < Count; ++i)
-        acc[i] += load_factor<LhsIsVector, Bytes>(av + left + (LhsIsVector ? i * lanes : 0)) *
-                  load_factor<RhsIsVector, Bytes>(bv + right + (RhsIsVector ? i * lanes : 0));
-    });
-    for (int i = 0; i < Count; ++i) std::memcpy(c + v + i * lanes, &acc[i], sizeof acc[i]);
-  }
-}
+/// A multiplication along a vector of the result: of operand `first`, `a`, the elements are neighbours, and of the other one too, or it
+/// is a scalar. `accumulate`: c[v] += the sum.
+template <class U>
+struct vector_product {
+  std::int64_t extent;
+  const contraction_loop* sums;
+  int sum_count, first;
+  const U *a, *b;
+  U* c;
+  bool accumulate;
 
-/// All of the vector: a few vector registers at once, then one, then shorter ones, then single elements. A buffer that is not a
-/// vector here is a scalar. `accumulate`: out[v] += the sum.
-template <bool LhsIsVector, bool RhsIsVector, class U>
-inline void multiply_vectors(const contraction_loop& vector, const contraction_loop* sums, int sum_count, const U* a, const U* b,
-                             U* c, bool accumulate) {
-  std::int64_t v = 0;
-  const auto some = [&]<int Count, int Bytes>() {
-    multiply_some_vectors<Count, Bytes, LhsIsVector, RhsIsVector>(v, vector.extent, sums, sum_count, a, b, c, accumulate);
-  };
-  some.template operator()<4, simd_bytes>();
-  some.template operator()<1, simd_bytes>();
-  if constexpr (simd_bytes > 32) some.template operator()<1, 32>();
-  if constexpr (simd_bytes > 16) some.template operator()<1, 16>();
-  for (; v < vector.extent; ++v) {
-    U acc = accumulate ? c[v] : U{};
-    for_each_term(sums, sum_count, [&](std::int64_t left, std::int64_t right) {
-      acc += a[left + (LhsIsVector ? v : 0)] * b[right + (RhsIsVector ? v : 0)];
-    });
-    c[v] = acc;
+  /// c[v] = the sum of a[... + v] * b[... + v] for Count vectors of so many bytes, as often as they fit in what is left from `v` on;
+  /// the result is written once.
+  template <int Count, int Bytes, bool BothAreVectors>
+  void some(std::int64_t& v) const {
+    constexpr int lanes = Bytes / static_cast<int>(sizeof(U));
+    for (; v + Count * lanes <= extent; v += Count * lanes) {
+      const U* av = a + v;
+      const U* bv = b + (BothAreVectors ? v : 0);
+      typename short_vector<U, Bytes>::type acc[Count] = {};
+      if (accumulate)
+        for (int i = 0; i < Count; ++i) std::memcpy(&acc[i], c + v + i * lanes, sizeof acc[i]);
+      for_each_term(sums, sum_count, first, [&](std::int64_t left, std::int64_t right) {
+#pragma GCC unroll 4
+        for (int i = 0; i < Count; ++i)
+          acc[i] += load_factor<true, Bytes>(av + left + i * lanes) *
+                    load_factor<BothAreVectors, Bytes>(bv + right + (BothAreVectors ? i * lanes : 0));
+      });
+      for (int i = 0; i < Count; ++i) std::memcpy(c + v + i * lanes, &acc[i], sizeof acc[i]);
+    }
   }
-}
+  /// A few vector registers at once, then one, then shorter ones; returns how far that came. Integers make do with one.
+  template <bool BothAreVectors>
+  std::int64_t whole_vectors() const {
+    std::int64_t v = 0;
+    if constexpr (std::is_floating_point_v<U>) some<4, simd_bytes, BothAreVectors>(v);
+    some<1, simd_bytes, BothAreVectors>(v);
+    if constexpr (std::is_floating_point_v<U>) {
+      if constexpr (simd_bytes > 32) some<1, 32, BothAreVectors>(v);
+      if constexpr (simd_bytes > 16) some<1, 16, BothAreVectors>(v);
+    }
+    return v;
+  }
+};
 
 template <class U>
-inline void contract_vector(const contraction_loop& vector, const contraction_loop* sums, int sum_count, const U* a, const U* b,
-                            U* c, bool accumulate) {
-  const auto as = vector.stride[0], bs = vector.stride[1];
-  if (as == 1 && bs == 1) return multiply_vectors<true, true>(vector, sums, sum_count, a, b, c, accumulate);
-  if (as == 1 && bs == 0) return multiply_vectors<true, false>(vector, sums, sum_count, a, b, c, accumulate);
-  if (as == 0 && bs == 1) return multiply_vectors<false, true>(vector, sums, sum_count, a, b, c, accumulate);
-  for (std::int64_t v = 0; v < vector.extent; ++v) {
+[[gnu::noinline]] void contract_vector(const contraction_loop& vector, const contraction_loop* sums, int sum_count, const U* a,
+                                       const U* b, U* c, bool accumulate) {
+  const int first = vector.stride[0] == 1 ? 0 : 1;
+  if (first == 1) std::swap(a, b);
+  const auto as = vector.stride[first], bs = vector.stride[1 - first];
+  const vector_product<U> product{vector.extent, sums, sum_count, first, a, b, c, accumulate};
+  std::int64_t v = as != 1   ? 0
+                   : bs == 1 ? product.template whole_vectors<true>()
+                   : bs == 0 ? product.template whole_vectors<false>()
+                             : 0;
+  for (; v < vector.extent; ++v) {
     U acc = accumulate ? c[v] : U{};
-    for_each_term(sums, sum_count, [&](std::int64_t left, std::int64_t right) { acc += a[left + v * as] * b[right + v * bs]; });
+    for_each_term(sums, sum_count, first,
+                  [&](std::int64_t left, std::int64_t right) { acc += a[left + v * as] * b[right + v * bs]; });
     c[v] = acc;
   }
 }
@@ -234,6 +242,23 @@ void contract(Spec spec, const std::int64_t* valid, const T* a, const T* b, T* c
   else if (!adds) std::fill_n(out, p.out_elems, T{});
   if constexpr (may_hold<&contraction_plan::unpacked, Spec>())
     if (p.unpacked && last) permute_by<T>(member_of<&contraction_plan::unpacking>(spec), out, c);
+}
+
+/// A contraction made ready: the plan, and what is compiled for it.
+struct prepared_contraction {
+  const contraction_plan* plan;
+  void (*run)(const contraction_plan& plan, const std::int64_t* valid, const void* a, const void* b, void* c, std::byte* scratch,
+              bool adds, bool last);
+};
+template <class T, class Spec>
+void run_contraction(const contraction_plan& plan, const std::int64_t* valid, const void* a, const void* b, void* c,
+                     std::byte* scratch, bool adds, bool last) {
+  const auto run = [&](auto spec) {
+    contract(spec, valid, static_cast<const T*>(a), static_cast<const T*>(b), static_cast<T*>(c), reinterpret_cast<T*>(scratch),
+             adds, last);
+  };
+  if constexpr (std::is_empty_v<Spec>) run(Spec{});
+  else run(Spec{&plan});
 }
 
 }  // namespace GSPMD_TARGET

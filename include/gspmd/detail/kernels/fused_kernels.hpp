@@ -49,6 +49,11 @@ inline constexpr fused_pair fused_pairs[] = {{opcode::multiply, opcode::add, 0},
                                              {opcode::compare_eq, opcode::convert, 0}};
 inline constexpr std::size_t fused_pair_count = std::size(fused_pairs);
 
+/// a > b is b < a: kernels are compiled for the opcodes that stay what they are.
+constexpr opcode swapped(opcode op) {
+  return op == opcode::compare_gt ? opcode::compare_lt : op == opcode::compare_ge ? opcode::compare_le : op;
+}
+
 #if defined(__clang__)
 #pragma clang diagnostic push
 #pragma clang diagnostic ignored "-Wpass-failed"  // see for_each_index
@@ -151,7 +156,8 @@ struct fused_kernels {
       if constexpr (op == opcode::map) {
         table[O::value][I::value] = map_kernel_of<in>;
       } else if constexpr (op != opcode::convert && is_defined(op, dtype_of<in>())) {
-        if constexpr (is_compare(op)) table[O::value][I::value] = fused_kernel_of<op, bool, in>;
+        if constexpr (is_compare(op) && swapped(op) == op) table[O::value][I::value] = fused_kernel_of<op, bool, in>;
+        else if constexpr (is_compare(op)) return;
         else table[O::value][I::value] = fused_kernel_of<op, in, in>;
       }
     });
@@ -184,7 +190,7 @@ struct fused_kernels {
   static fused_kernel find(const scalar_op& o) {
     const auto in = static_cast<std::size_t>(o.operand_type);
     if (o.op == opcode::convert) return convert[static_cast<std::size_t>(o.type)][in];
-    return elementwise[static_cast<std::size_t>(o.op)][in];
+    return elementwise[static_cast<std::size_t>(swapped(o.op))][in];
   }
 
   /// The kernel of `second` on the result of `first`, its operand `place`; null if there is none.

@@ -6,6 +6,8 @@
 #include <bit>
 #include <cstddef>
 #include <cstdint>
+#include <cstring>
+#include <type_traits>
 
 #include "gspmd/detail/ir/monoid_ops.hpp"
 #include "gspmd/detail/ir/sum_parts.hpp"
@@ -112,6 +114,32 @@ void reduce_few_rows(const void* from, std::int64_t rows, std::int64_t step, std
   for (; i < rows; ++i) combine_rows<Kind, U>(out, out, out, in + i * step, n);
 }
 
+/// Reductions that programs seldom have: integers by anything but a sum, and products. One vector at a time.
+template <monoid Kind, class U>
+void reduce_rare_runs(const void* from, std::int64_t outer, std::int64_t step, std::int64_t n, void* to) {
+  constexpr int lanes = simd_lanes<U>;
+  for (std::int64_t o = 0; o < outer; ++o) {
+    const U* const in = static_cast<const U*>(from) + o * step;
+    U result = in[0];
+    std::int64_t i = 1;
+    if (n > lanes) {
+      auto acc = load_simd(in);
+      for (i = lanes; i + lanes <= n; i += lanes) acc = combine_lanes<Kind>(acc, load_simd(in + i));
+      U each[lanes];
+      store_simd(each, acc);
+      for (int l = 1; l < lanes; ++l) result = combine_lanes<Kind>(l == 1 ? each[0] : result, each[l]);
+    }
+    for (; i < n; ++i) result = combine_lanes<Kind>(result, in[i]);
+    static_cast<U*>(to)[o] = result;
+  }
+}
+template <monoid Kind, class U>
+void reduce_rare_rows(const void* from, std::int64_t rows, std::int64_t step, std::int64_t n, void* out, bool accumulate) {
+  const U* const in = static_cast<const U*>(from);
+  if (!accumulate) std::memcpy(out, in, static_cast<std::size_t>(n) * sizeof(U));
+  for (std::int64_t i = accumulate ? 0 : 1; i < rows; ++i) combine_rows<Kind, U>(out, out, out, in + i * step, n);
+}
+
 /// What is compiled for a monoid and an element type.
 struct reduction_kernel {
   std::int64_t elem_bytes, lanes;
@@ -125,7 +153,15 @@ struct reduction_kernel {
 template <monoid Kind, class T>
 inline constexpr reduction_kernel reduction_kernel_of = [] {
   using u = combined_t<Kind, T>;
-  reduction_kernel kernel{sizeof(u), simd_lanes<u>, combine_rows<Kind, u>, reduce_runs<Kind, u>, reduce_few_rows<Kind, u>, {}};
+  constexpr bool is_rare = Kind == monoid::multiply || (std::is_integral_v<T> && Kind != monoid::add);
+  reduction_kernel kernel{sizeof(u), simd_lanes<u>, combine_rows<Kind, u>, nullptr, nullptr, {}};
+  if constexpr (is_rare) {
+    kernel.runs = reduce_rare_runs<Kind, u>;
+    kernel.rows = reduce_rare_rows<Kind, u>;
+  } else {
+    kernel.runs = reduce_runs<Kind, u>;
+    kernel.rows = reduce_few_rows<Kind, u>;
+  }
   const auto bytes = std::bit_cast<std::array<std::byte, sizeof(u)>>(static_cast<u>(identity<T>(Kind)));
   for (std::size_t i = 0; i < sizeof(u); ++i) kernel.identity[i] = bytes[i];
   return kernel;

@@ -25,16 +25,29 @@ struct prepared_permutation {
 
 namespace kernels {
 
-template <class T, class Spec>
-void contract::run(const Spec& spec, const plan_view& p, const plan_step& s, const device_memory& device) {
-  std::int64_t valid[max_letters];
+/// Of every letter that has a bound, how much is data.
+inline void read_bounds(const plan_view& p, const plan_step& s, const device_memory& device, std::int64_t* valid) {
   for (int b = 0; b < s.bounds.count; ++b) {
     const auto& item = p.bounds[static_cast<std::size_t>(s.bounds.begin + b)];
     valid[item.index] = valid_extent(p, item, device.at);
   }
-  detail::contract<T>(spec, valid, static_cast<const T*>(device.read(p.operand(s, 0).where)),
-                      static_cast<const T*>(device.read(p.operand(s, 1).where)), static_cast<T*>(device.write(p.result(s).where)),
-                      reinterpret_cast<T*>(device.arena + s.scratch));
+}
+inline prepared_contraction prepare_contraction(const contraction_plan& plan, dtype type) {
+  prepared_contraction prepared{&plan, nullptr};
+  with_element_type(type, [&]<class T>(T) {
+    if constexpr (!std::is_same_v<T, bool>) prepared.run = run_contraction<T, runtime_spec<contraction_plan>>;
+  });
+  return prepared;
+}
+inline prepared_contraction contract::prepare(const plan_view& p, const plan_step& s) {
+  return prepare_contraction(table_of<contraction_plan>(p)[static_cast<std::size_t>(s.spec)], s.type);
+}
+inline void contract::run(const prepared_contraction& prepared, const plan_view& p, const plan_step& s,
+                          const device_memory& device) {
+  std::int64_t valid[max_letters];
+  read_bounds(p, s, device, valid);
+  prepared.run(*prepared.plan, valid, device.read(p.operand(s, 0).where), device.read(p.operand(s, 1).where),
+               device.write(p.result(s).where), device.arena + s.scratch, false, true);
 }
 
 /// Of every dim of operand 0, how much is data.
@@ -42,10 +55,7 @@ void contract::run(const Spec& spec, const plan_view& p, const plan_step& s, con
                                          std::int64_t* valid) {
   const auto& operand = p.operand(s, 0);
   for (int d = 0; d < operand.local.count; ++d) valid[d] = operand.local[d];
-  for (int b = 0; b < s.bounds.count; ++b) {
-    const auto& item = p.bounds[static_cast<std::size_t>(s.bounds.begin + b)];
-    valid[item.index] = valid_extent(p, item, device.at);
-  }
+  read_bounds(p, s, device, valid);
 }
 inline prepared_reduction reduce::prepare(const plan_view& p, const plan_step& s) {
   const reduction_spec& spec = table_of<reduction_spec>(p)[static_cast<std::size_t>(s.spec)];

@@ -85,14 +85,17 @@ constexpr auto fused::freeze() {
 }
 template <class Program, int Step>
 constexpr auto contract::freeze() {
+  using element = element_t<step_of<Program, Step>.type>;
   constexpr const contraction_plan& plan = entry_of_step<Program, Step, contraction_plan>;
-  if constexpr (is_plain(plan)) return plain_spec<contraction_plan>{&plan};
-  else return contraction_constant<Program, static_cast<std::size_t>(step_of<Program, Step>.spec)>{};
+  using spec = std::conditional_t<is_plain(plan), plain_spec<contraction_plan>,
+                                  contraction_constant<Program, static_cast<std::size_t>(step_of<Program, Step>.spec)>>;
+  return prepared_contraction{&plan, run_contraction<element, spec>};
 }
 template <class Program, int Step>
 constexpr auto windowed::freeze() {
   constexpr auto spec = static_cast<std::size_t>(window_of(Program::view, step_of<Program, Step>).contraction);
-  return contraction_constant<Program, spec>{};
+  return prepared_contraction{&table_of<contraction_plan>(Program::view)[spec],
+                              run_contraction<element_t<step_of<Program, Step>.type>, contraction_constant<Program, spec>>};
 }
 template <class Program, int Step>
 constexpr auto reduce::freeze() {
