@@ -70,12 +70,14 @@ constexpr auto s32 = dtype::s32;
 constexpr auto s64 = dtype::s64;
 constexpr auto pred = dtype::pred;
 
-inline constexpr map_function axpy = {.arity = 3,
-                                      .f32 = [](const float* a) { return a[0] * a[1] + a[2]; },
-                                      .f64 = [](const double* a) { return a[0] * a[1] + a[2]; },
-                                      .s32 = nullptr,
-                                      .s64 = [](const std::int64_t* a) { return (a[0] & 255) * (a[1] & 255) + (a[2] & 255); },
-                                      .pred = [](const bool* a) { return a[0] != a[1] || a[2]; },
-                                      .derivatives = nullptr};
+inline constexpr map_function axpy = [] {
+  map_function f;
+  f.arity = 3;
+  std::get<map_element<float>>(f.of) = [](const float* a) { return a[0] * a[1] + a[2]; };
+  std::get<map_element<double>>(f.of) = [](const double* a) { return a[0] * a[1] + a[2]; };
+  std::get<map_element<std::int64_t>>(f.of) = [](const std::int64_t* a) { return (a[0] & 255) * (a[1] & 255) + (a[2] & 255); };
+  std::get<map_element<bool>>(f.of) = [](const bool* a) { return a[0] != a[1] || a[2]; };
+  return f;
+}();
 
 }  // namespace fused_groups

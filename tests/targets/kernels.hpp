@@ -37,7 +37,7 @@ std::string wrong_kernels() {
   shape[1] = columns;
   for (int d = 0; d < 2; ++d) {
     const reduction_spec spec{shape, dim_bit(d), gspmd::monoid::add};
-    reduce<float>(runtime_spec{&spec}, valid, c.data(), out.data());
+    reduce(reduction_kernel_for<float>(spec.kind), plan_reduction(spec), valid, c.data(), out.data());
     for (std::int64_t k = 0; k < shape[1 - d]; ++k) {
       float sum = 0;
       for (std::int64_t i = 0; i < shape[d]; ++i) sum += at(c, d == 0 ? i * columns + k : k * columns + i);
@@ -68,13 +68,14 @@ std::string wrong_kernels() {
   permutation_spec turned{shape, {}};
   turned.permutation.push_back(1);
   turned.permutation.push_back(0);
-  permute<float>(runtime_spec{&turned}, c.data(), out.data());
+  permute<raw_bits<float>>(plan_permutation(turned), c.data(), out.data());
   for (std::int64_t i = 0; i < rows; ++i)
     for (std::int64_t j = 0; j < columns; ++j)
       if (at(out, j * rows + i) != at(c, i * columns + j)) wrong = "permute";
 
-  reduce_row<add_monoid, float>(
-      out.data(), 3, [&](std::int64_t j) { return c.data() + j; }, rows * columns - 2, false);
+  reduce_row(
+      combiner_of<float>(gspmd::monoid::add), out.data(), 3, [&](std::int64_t j) { return c.data() + j; }, 0, rows * columns - 2,
+      false);
   for (std::int64_t i = 0; i < rows * columns - 2; ++i)
     if (at(out, i) != at(c, i) + at(c, i + 1) + at(c, i + 2)) wrong = "combine";
 

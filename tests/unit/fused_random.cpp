@@ -24,7 +24,7 @@ using namespace slow_operators;
 namespace {
 value naive_map(const scalar_op& o, const std::vector<value>& args) {
   value v{o.type, 0, 0};
-  with_element(o.type, [&]<class T>(T) {
+  with_element_type(o.type, [&]<class T>(T) {
     T a[max_map_arity];
     for (std::size_t k = 0; k < args.size(); ++k)
       a[k] = is_floating(o.type) ? static_cast<T>(args[k].real) : static_cast<T>(args[k].integer);

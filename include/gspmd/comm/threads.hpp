@@ -46,35 +46,12 @@ class threads_communicator {
 
   template <class T>
   void move(const detail::mesh_shape& mesh, const detail::movement& m, const T* const* in, T* const* out) {
-    const auto& mine = membership_of(mesh, m.axes);
-    const auto work = [&](detail::peer_inputs peer_in) { detail::move_from_peers(mesh, m, mine.me, peer_in, out[0], sizeof(T)); };
-    if (mine.size() == 1) return work([&](std::int64_t) { return in[0]; });
-    const auto subject = detail::subject_of<T>(mesh, m);
-    const auto parity = meet(mine, subject, in[0], out[0]);
-    work([&](std::int64_t j) { return mine.lane(j, parity).in; });
-    meet(mine, subject, nullptr, nullptr);
+    move_elements(mesh, m, detail::dtype_of<T>(), in[0], out[0]);
   }
 
   template <class T>
   void reduce(const detail::mesh_shape& mesh, const detail::reduction& r, const T* const* in, T* const* out) {
-    const auto& mine = membership_of(mesh, r.axes);
-    if (mine.size() == 1) return detail::reduce_alone<T>(mesh, r, mine.me, in[0], out[0]);
-    const auto subject = detail::subject_of<T>(mesh, r);
-    if (classify(mesh, r) == detail::collective_kind::reduce_scatter) {
-      const auto parity = meet(mine, subject, in[0], out[0]);
-      detail::reduce_scatter_from_peers<T>(
-          mesh, r, mine.me, [&](std::int64_t j) { return mine.lane(j, parity).in; }, out[0]);
-      meet(mine, subject, nullptr, nullptr);
-      return;
-    }
-    const auto elems = detail::elements(detail::local_extents(mesh, r.global, r.from));
-    if (elems * static_cast<std::int64_t>(sizeof(T)) <= static_cast<std::int64_t>(detail::mail_bytes))
-      return all_reduce_by_mail<T>(mine, subject, r.kind, elems, in[0], out[0]);
-    const auto parity = meet(mine, subject, in[0], out[0]);
-    detail::all_reduce_from_peers<T>(
-        r.kind, elems, mine.size(), mine.self, [&](std::int64_t j) { return mine.lane(j, parity).in; },
-        [&](std::int64_t j) { return mine.lane(j, parity).out; });
-    meet(mine, subject, nullptr, nullptr);
+    reduce_elements(mesh, r, detail::dtype_of<T>(), detail::combiner_of<T>(r.kind), in[0], out[0]);
   }
 
   void shift(const detail::mesh_shape& mesh, const detail::ring& r, const detail::ring_buffers& ahead,
@@ -150,8 +127,8 @@ class threads_communicator {
     return *memberships_.back();
   }
 
-  static std::string describe_barrier(const detail::mesh_shape*, const void*) { return "a barrier"; }
-  static std::string describe_exchange(const detail::mesh_shape*, const void*) { return "an exchange of blocks"; }
+  static std::string describe_barrier(const detail::mesh_shape*, dtype, const void*) { return "a barrier"; }
+  static std::string describe_exchange(const detail::mesh_shape*, dtype, const void*) { return "an exchange of blocks"; }
 
   /// Arrives with these pointers and waits for the group; returns the lane that holds everybody's. The subject is there until
   /// this device has passed the meeting or stopped.
@@ -199,17 +176,42 @@ class threads_communicator {
     throw detail::stopped_by_peer(rank_);
   }
 
-  template <class T>
-  void all_reduce_by_mail(const membership& mine, const detail::meeting_subject& subject, monoid kind, std::int64_t elems,
-                          const T* in, T* out) {
-    if (elems > 0) std::memcpy(mine.slot(mine.self).next_lane().mail, in, static_cast<std::size_t>(elems) * sizeof(T));
-    const auto parity = arrive(mine, subject);
-    detail::with_monoid<T>(kind, [&](auto op, auto element) {
-      using E = decltype(element);
-      detail::reduce_row<decltype(op), E>(
-          reinterpret_cast<E*>(out), mine.size(),
-          [&](std::int64_t j) { return reinterpret_cast<const E*>(mine.lane(j, parity).mail); }, elems, false);
-    });
+  void move_elements(const detail::mesh_shape& mesh, const detail::movement& m, dtype type, const void* in, void* out) {
+    const auto& mine = membership_of(mesh, m.axes);
+    const auto work = [&](detail::peer_inputs peer_in) {
+      detail::move_from_peers(mesh, m, mine.me, peer_in, out, detail::bytes_of(type));
+    };
+    if (mine.size() == 1) return work([&](std::int64_t) { return in; });
+    const auto subject = detail::subject_of(mesh, m, type);
+    const auto parity = meet(mine, subject, in, out);
+    work([&](std::int64_t j) { return mine.lane(j, parity).in; });
+    meet(mine, subject, nullptr, nullptr);
+  }
+
+  void reduce_elements(const detail::mesh_shape& mesh, const detail::reduction& r, dtype type, const detail::row_combiner& op,
+                       const void* in, void* out) {
+    const auto& mine = membership_of(mesh, r.axes);
+    if (mine.size() == 1) return detail::reduce_alone(mesh, r, mine.me, in, out, op.elem_bytes);
+    const auto subject = detail::subject_of(mesh, r, type);
+    unsigned parity = 0;
+    const auto theirs = [&](std::int64_t j) { return mine.lane(j, parity).in; };
+    if (classify(mesh, r) == detail::collective_kind::reduce_scatter) {
+      parity = meet(mine, subject, in, out);
+      detail::reduce_scatter_from_peers(op, mesh, r, mine.me, theirs, out);
+    } else {
+      const auto elems = detail::elements(detail::local_extents(mesh, r.global, r.from));
+      const auto bytes = static_cast<std::size_t>(elems * op.elem_bytes);
+      if (bytes <= detail::mail_bytes) {
+        if (bytes > 0) std::memcpy(mine.slot(mine.self).next_lane().mail, in, bytes);
+        parity = arrive(mine, subject);
+        return detail::reduce_row(
+            op, out, mine.size(), [&](std::int64_t j) { return mine.lane(j, parity).mail; }, 0, elems, false);
+      }
+      parity = meet(mine, subject, in, out);
+      detail::all_reduce_from_peers(op, elems, mine.size(), mine.self, theirs,
+                                    [&](std::int64_t j) { return mine.lane(j, parity).out; });
+    }
+    meet(mine, subject, nullptr, nullptr);
   }
 
   detail::thread_session& session_;

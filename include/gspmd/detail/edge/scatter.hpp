@@ -7,7 +7,7 @@
 
 #include "gspmd/comm/communicator.hpp"
 #include "gspmd/detail/ir/monoid_ops.hpp"
-#include "gspmd/detail/run/element_types.hpp"
+#include "gspmd/detail/ir/types.hpp"
 #include "gspmd/detail/transport/device_memory.hpp"
 #include "gspmd/detail/transport/shared_memory.hpp"
 #include "gspmd/tree.hpp"
@@ -49,8 +49,8 @@ void join_shards(Comm& comm, const mesh_shape& mesh, const planned_value& v, con
       if (!is_first) continue;
       const auto box = ranges_of(mesh, v.global, v.layout, at);
       if (!box.any()) continue;
-      copy_bytes(whole, shards[d], place(box, layout_of(mesh, v.global, v.layout, at), layout_of(mesh, v.global, sharding{}, at)),
-                 bytes_of(v.type), false);
+      copy_box(whole, shards[d], place(box, layout_of(mesh, v.global, v.layout, at), layout_of(mesh, v.global, sharding{}, at)),
+               bytes_of(v.type), false);
     }
   } else {
     with_element_type(v.type, [&](auto element) {

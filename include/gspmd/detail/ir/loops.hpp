@@ -15,29 +15,38 @@ struct strided_loop {
   friend constexpr bool operator==(const strided_loop&, const strided_loop&) = default;
 };
 
-/// Calls body(offsets) for every combination of the loops, the last one fastest. No loops: once.
-template <int Buffers, class Body>
-inline void for_each_offset(const strided_loop<Buffers>* loops, int count, Body&& body) {
+/// Goes through every combination of some loops, the last one fastest; no loops: one combination. An object and not a function that
+/// takes a body, so that it is compiled once and not for every body:
+///
+///     for (odometer<2> at(loops, count); at.is_there; at.step()) copy(out + at.offset[1], in + at.offset[0]);
+template <int Buffers>
+struct odometer {
   std::int64_t offset[Buffers]{};
-  std::int64_t index[2 * max_rank];
-  for (int i = 0; i < count; ++i) {
-    if (loops[i].extent <= 0) return;
-    index[i] = 0;
+  bool is_there = true;
+
+  odometer(const strided_loop<Buffers>* loops, int count) : loops_(loops), count_(count) {
+    for (int i = 0; i < count; ++i) {
+      index_[i] = 0;
+      if (loops[i].extent <= 0) is_there = false;
+    }
   }
-  for (;;) {
-    body(static_cast<const std::int64_t*>(offset));
-    int i = count - 1;
-    for (; i >= 0; --i) {
-      const auto& loop = loops[i];
-      if (++index[i] < loop.extent) {
+  [[gnu::noinline]] void step() {
+    for (int i = count_ - 1; i >= 0; --i) {
+      const auto& loop = loops_[i];
+      if (++index_[i] < loop.extent) {
         for (int b = 0; b < Buffers; ++b) offset[b] += loop.stride[b];
-        break;
+        return;
       }
       for (int b = 0; b < Buffers; ++b) offset[b] -= loop.stride[b] * (loop.extent - 1);
-      index[i] = 0;
+      index_[i] = 0;
     }
-    if (i < 0) return;
+    is_there = false;
   }
-}
+
+ private:
+  const strided_loop<Buffers>* loops_;
+  int count_;
+  std::int64_t index_[2 * max_rank];
+};
 
 }  // namespace gspmd::detail

@@ -6,7 +6,8 @@
 
 #include "gspmd/detail/ir/types.hpp"
 
-/// The reductions on single elements, shared by the local kernels and the communicators.
+/// The reductions, on single elements and on vectors of them: local kernels, communicators and the law of a user's operator share
+/// what stands here.
 namespace gspmd::detail {
 
 /// True when `kind` is defined on elements of type T: bitwise operations have no meaning on floats, and sums none on bool.
@@ -16,6 +17,20 @@ constexpr bool monoid_is_defined(monoid kind) {
   if (std::is_floating_point_v<T>) return !bitwise;
   if (std::is_same_v<T, bool>) return bitwise || kind == monoid::maximum || kind == monoid::minimum;
   return true;
+}
+
+/// Calls f(std::integral_constant<monoid, Kind>{}).
+template <class F>
+constexpr decltype(auto) with_monoid(monoid kind, F&& f) {
+  switch (kind) {
+    case monoid::add: return f(std::integral_constant<monoid, monoid::add>{});
+    case monoid::multiply: return f(std::integral_constant<monoid, monoid::multiply>{});
+    case monoid::maximum: return f(std::integral_constant<monoid, monoid::maximum>{});
+    case monoid::minimum: return f(std::integral_constant<monoid, monoid::minimum>{});
+    case monoid::and_: return f(std::integral_constant<monoid, monoid::and_>{});
+    case monoid::or_: break;
+  }
+  return f(std::integral_constant<monoid, monoid::or_>{});
 }
 
 /// The value that changes nothing, which is also the reduction of no elements. Of a kind that T does not have, it is T{}.
@@ -40,59 +55,55 @@ constexpr T identity(monoid kind) {
   return T{};
 }
 
-/// Addition that wraps around on integers instead of being undefined.
-template <class T>
-constexpr T wrapping_add(T a, T b) {
-  if constexpr (std::is_same_v<T, bool>) return a || b;
-  else if constexpr (std::is_integral_v<T>) {
-    using u = std::make_unsigned_t<T>;
-    return static_cast<T>(static_cast<u>(a) + static_cast<u>(b));
-  } else return a + b;
-}
-
-/// Multiplication that wraps around on integers.
-template <class T>
-constexpr T wrapping_multiply(T a, T b) {
-  if constexpr (std::is_same_v<T, bool>) return a && b;
-  else if constexpr (std::is_integral_v<T>) {
-    using u = std::make_unsigned_t<T>;
-    return static_cast<T>(static_cast<u>(a) * static_cast<u>(b));
-  } else return a * b;
-}
-
-/// combine with the kind as a template argument, for inner loops.
+/// The type whose arithmetic the kernels use for T: sums and products of integers wrap around, so they are done unsigned,
+/// and bool is a byte that is 0 or 1.
+template <class T, bool Wraps = true>
+struct kernel_arithmetic {
+  using type = T;
+};
+template <class T, bool Wraps>
+  requires std::is_integral_v<T>
+struct kernel_arithmetic<T, Wraps> {
+  using type = typename std::conditional_t<std::is_same_v<T, bool>, std::type_identity<unsigned char>,
+                                           std::conditional_t<Wraps, std::make_unsigned<T>, std::type_identity<T>>>::type;
+};
+template <class T, bool Wraps = true>
+using kernel_t = typename kernel_arithmetic<T, Wraps>::type;
+/// That of a reduction.
 template <monoid Kind, class T>
-constexpr T combine(T a, T b) {
-  if constexpr (Kind == monoid::add) return wrapping_add(a, b);
-  else if constexpr (Kind == monoid::multiply) return wrapping_multiply(a, b);
-  else if constexpr (Kind == monoid::maximum) {
-    // A NaN on either side must win (StableHLO): a NaN `a` is kept, and `b` is taken unless it compares less.
-    if constexpr (std::is_floating_point_v<T>) return ((a != a) | (a > b)) ? a : b;
-    else return a > b ? a : b;
-  } else if constexpr (Kind == monoid::minimum) {
-    if constexpr (std::is_floating_point_v<T>) return ((a != a) | (a < b)) ? a : b;
-    else return a < b ? a : b;
-  } else if constexpr (std::is_same_v<T, bool>) {
-    return Kind == monoid::and_ ? a && b : a || b;
-  } else if constexpr (std::is_integral_v<T>) {
-    return static_cast<T>(Kind == monoid::and_ ? a & b : a | b);
-  } else {
-    return a;  // refused long before: see monoid_is_defined
-  }
+using combined_t = kernel_t<T, Kind == monoid::add || Kind == monoid::multiply>;
+
+/// On bool a maximum and a sum are an or, a minimum and a product an and.
+template <class T>
+constexpr monoid natural_kind(monoid kind) {
+  if (!std::is_same_v<T, bool>) return kind;
+  return kind == monoid::maximum || kind == monoid::add ? monoid::or_ : kind == monoid::or_ ? kind : monoid::and_;
 }
 
-/// The reduction of two elements. Integers wrap around; a NaN wins a maximum or a minimum.
+/// The reduction of two elements, or of two vectors lane by lane, in kernel arithmetic. A NaN on either side wins a maximum and a
+/// minimum, so that the order of the operands does not show.
+template <monoid Kind, class V>
+constexpr V combine_lanes(V a, V b) {
+  if constexpr (Kind == monoid::add) return a + b;
+  else if constexpr (Kind == monoid::multiply) return a * b;
+  else if constexpr (Kind == monoid::maximum) return ((a != a) | (a > b)) ? a : b;
+  else if constexpr (Kind == monoid::minimum) return ((a != a) | (a < b)) ? a : b;
+  else if constexpr (Kind == monoid::and_) return static_cast<V>(a & b);
+  else return static_cast<V>(a | b);
+}
+
+/// The reduction of two elements.
 template <class T>
 constexpr T combine(monoid kind, T a, T b) {
-  switch (kind) {
-    case monoid::add: return combine<monoid::add>(a, b);
-    case monoid::multiply: return combine<monoid::multiply>(a, b);
-    case monoid::maximum: return combine<monoid::maximum>(a, b);
-    case monoid::minimum: return combine<monoid::minimum>(a, b);
-    case monoid::and_: return combine<monoid::and_>(a, b);
-    case monoid::or_: return combine<monoid::or_>(a, b);
-  }
-  return a;
+  return with_monoid(kind, [&](auto given) {
+    constexpr monoid natural = natural_kind<T>(decltype(given)::value);
+    if constexpr (!monoid_is_defined<T>(natural)) {
+      return a;  // refused long before
+    } else {
+      using u = combined_t<natural, T>;
+      return static_cast<T>(combine_lanes<natural>(static_cast<u>(a), static_cast<u>(b)));
+    }
+  });
 }
 
 }  // namespace gspmd::detail

@@ -3,10 +3,12 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <tuple>
 
 #include <boost/mp11/algorithm.hpp>
 #include <boost/mp11/list.hpp>
 
+#include "gspmd/detail/ir/types.hpp"
 #include "gspmd/detail/support/fixed_string.hpp"
 
 namespace gspmd::detail {
@@ -127,18 +129,18 @@ inline constexpr int max_map_arity = 8;
 /// Computes `n` elements of a map: `arguments[k]` is where the elements of argument k are.
 using map_rows = void (*)(const void* object, const void* const* arguments, void* out, std::int64_t n);
 
+/// Computes one element of a map.
+template <class T>
+using map_element = T (*)(const T* arguments);
+
 /// A user's function. A captureless callable is kept in a graph as constant function pointers, one per element type it accepts
 /// (null where it does not). A callable with state is an object that a builder keeps (kept_functions), and `rows` work on it.
 /// Arguments and result have one element type.
 struct map_function {
   int arity = 0;
-  float (*f32)(const float*) = nullptr;
-  double (*f64)(const double*) = nullptr;
-  std::int32_t (*s32)(const std::int32_t*) = nullptr;
-  std::int64_t (*s64)(const std::int64_t*) = nullptr;
-  bool (*pred)(const bool*) = nullptr;
+  boost::mp11::mp_rename<boost::mp11::mp_transform<map_element, element_types>, std::tuple> of{};
   const map_function* const* derivatives = nullptr;  // by argument; null: the map has no gradient
-  map_rows rows[5] = {};                             // by dtype
+  map_rows rows[element_type_count] = {};            // by dtype
   const void* object = nullptr;                      // what `rows` are given
 };
 

@@ -179,24 +179,14 @@ template <opcode Op, class Out, class In>
 /// The member of a map that takes elements of type T; null where the user's function does not.
 template <class T>
 constexpr auto function_for(const map_function& f) {
-  if constexpr (std::is_same_v<T, float>) return f.f32;
-  else if constexpr (std::is_same_v<T, double>) return f.f64;
-  else if constexpr (std::is_same_v<T, std::int32_t>) return f.s32;
-  else if constexpr (std::is_same_v<T, std::int64_t>) return f.s64;
-  else return f.pred;
+  return std::get<map_element<T>>(f.of);
 }
 
 /// True when the user's function takes elements of `type`.
 constexpr bool accepts(const map_function& f, dtype type) {
-  if (f.rows[static_cast<int>(type)] != nullptr) return true;
-  switch (type) {
-    case dtype::f32: return f.f32 != nullptr;
-    case dtype::f64: return f.f64 != nullptr;
-    case dtype::s32: return f.s32 != nullptr;
-    case dtype::s64: return f.s64 != nullptr;
-    case dtype::pred: return f.pred != nullptr;
-  }
-  return false;
+  bool result = f.rows[static_cast<int>(type)] != nullptr;
+  with_element_type(type, [&]<class T>(T) { result = result || function_for<T>(f) != nullptr; });
+  return result;
 }
 
 }  // namespace GSPMD_TARGET

@@ -1,9 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <type_traits>
+
+#include <boost/mp11/algorithm.hpp>
+#include <boost/mp11/list.hpp>
+
+#include "gspmd/detail/support/fixed_string.hpp"
 
 namespace gspmd {
 
@@ -15,40 +21,46 @@ enum class monoid : std::uint8_t { add, multiply, maximum, minimum, and_, or_ };
 
 namespace detail {
 
-constexpr std::int64_t bytes_of(dtype type) {
-  switch (type) {
-    case dtype::f32:
-    case dtype::s32: return 4;
-    case dtype::f64:
-    case dtype::s64: return 8;
-    case dtype::pred: return 1;
-  }
-  return 0;
+/// An element type in C++; its name in StableHLO, and as a program writes it: convert<double>(x).
+template <class T, fixed_string Name, fixed_string CppName>
+struct element {
+  using type = T;
+  static constexpr const char *name = Name.chars, *cpp_name = CppName.chars;
+};
+/// All element types, one line each, in the order of dtype. Whatever else is asked of one is derived from its line.
+using listed_elements = boost::mp11::mp_list<element<float, "f32", "float">,                //
+                                             element<double, "f64", "double">,              //
+                                             element<std::int32_t, "s32", "std::int32_t">,  //
+                                             element<std::int64_t, "s64", "std::int64_t">,  //
+                                             element<bool, "pred", "bool">>;
+template <class E>
+using type_of_element = typename E::type;
+using element_types = boost::mp11::mp_transform<type_of_element, listed_elements>;
+inline constexpr std::size_t element_type_count = boost::mp11::mp_size<element_types>::value;
+
+struct element_facts {
+  const char *name, *cpp_name;
+  std::int64_t bytes;
+  bool is_floating;
+};
+template <class... E>
+constexpr auto facts_of_elements(boost::mp11::mp_list<E...>) {
+  return std::array<element_facts, sizeof...(E)>{
+      element_facts{E::name, E::cpp_name, std::int64_t{sizeof(typename E::type)}, std::is_floating_point_v<typename E::type>}...};
 }
+inline constexpr auto element_table = facts_of_elements(listed_elements{});
 
-constexpr bool is_floating(dtype type) { return type == dtype::f32 || type == dtype::f64; }
+constexpr const element_facts& facts_of(dtype type) { return element_table[static_cast<std::size_t>(type)]; }
+constexpr std::int64_t bytes_of(dtype type) { return facts_of(type).bytes; }
+constexpr bool is_floating(dtype type) { return facts_of(type).is_floating; }
+constexpr const char* name_of(dtype type) { return facts_of(type).name; }
+constexpr const char* cpp_name_of(dtype type) { return facts_of(type).cpp_name; }
 
-constexpr const char* name_of(dtype type) {
-  switch (type) {
-    case dtype::f32: return "f32";
-    case dtype::f64: return "f64";
-    case dtype::s32: return "s32";
-    case dtype::s64: return "s64";
-    case dtype::pred: return "pred";
-  }
-  return "?";
-}
-
-/// As a program writes it: convert<double>(x).
-constexpr const char* cpp_name_of(dtype type) {
-  switch (type) {
-    case dtype::f32: return "float";
-    case dtype::f64: return "double";
-    case dtype::s32: return "std::int32_t";
-    case dtype::s64: return "std::int64_t";
-    case dtype::pred: return "bool";
-  }
-  return "?";
+/// Calls `f(T{})` with the element type that `type` names.
+template <class F>
+constexpr void with_element_type(dtype type, F&& f) {
+  boost::mp11::mp_with_index<element_type_count>(static_cast<std::size_t>(type),
+                                                 [&](auto i) { f(boost::mp11::mp_at_c<element_types, i>{}); });
 }
 
 constexpr const char* name_of(monoid kind) {
@@ -64,8 +76,7 @@ constexpr const char* name_of(monoid kind) {
 }
 
 template <class T>
-inline constexpr bool is_element = std::is_same_v<T, float> || std::is_same_v<T, double> || std::is_same_v<T, std::int32_t> ||
-                                   std::is_same_v<T, std::int64_t> || std::is_same_v<T, bool>;
+inline constexpr bool is_element = boost::mp11::mp_contains<element_types, T>::value;
 
 /// Reports what is no element type, once. (A function: a class with a failed static_assert is no class for Clang.)
 template <class T>
@@ -79,37 +90,24 @@ constexpr bool is_checked_element() {
 template <class T>
 constexpr dtype dtype_of() {
   static_assert(is_checked_element<T>() || true);
-  if constexpr (std::is_same_v<T, float>) return dtype::f32;
-  else if constexpr (std::is_same_v<T, double>) return dtype::f64;
-  else if constexpr (std::is_same_v<T, std::int32_t>) return dtype::s32;
-  else if constexpr (std::is_same_v<T, std::int64_t>) return dtype::s64;
+  if constexpr (is_element<T>) return static_cast<dtype>(boost::mp11::mp_find<element_types, T>::value);
   else return dtype::pred;
 }
 
+/// An unsigned integer as wide as T: copies are compiled for widths, not for types.
+template <class T>
+using raw_bits =
+    std::conditional_t<sizeof(T) == 1, std::uint8_t, std::conditional_t<sizeof(T) == 4, std::uint32_t, std::uint64_t>>;
+/// Calls `f` with one.
+template <class F>
+constexpr void with_bits(std::int64_t bytes_per_elem, F f) {
+  if (bytes_per_elem == 1) f(std::uint8_t{});
+  else if (bytes_per_elem == 4) f(std::uint32_t{});
+  else f(std::uint64_t{});
+}
+
 template <dtype Type>
-struct element_type;
-template <>
-struct element_type<dtype::f32> {
-  using type = float;
-};
-template <>
-struct element_type<dtype::f64> {
-  using type = double;
-};
-template <>
-struct element_type<dtype::s32> {
-  using type = std::int32_t;
-};
-template <>
-struct element_type<dtype::s64> {
-  using type = std::int64_t;
-};
-template <>
-struct element_type<dtype::pred> {
-  using type = bool;
-};
-template <dtype Type>
-using element_t = typename element_type<Type>::type;
+using element_t = boost::mp11::mp_at_c<element_types, static_cast<std::size_t>(Type)>;
 
 }  // namespace detail
 }  // namespace gspmd

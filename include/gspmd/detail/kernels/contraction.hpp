@@ -5,8 +5,10 @@
 #include <cstdint>
 #include <cstring>
 #include <type_traits>
+#include <utility>
 
 #include "gspmd/detail/ir/contraction_plan.hpp"
+#include "gspmd/detail/ir/spec.hpp"
 #include "gspmd/detail/kernels/gemm.hpp"
 #include "gspmd/detail/kernels/permute.hpp"
 #include "gspmd/detail/kernels/reduce.hpp"
@@ -16,15 +18,16 @@
 namespace gspmd::detail {
 inline namespace GSPMD_TARGET {
 
-/// Calls body(offset in lhs, offset in rhs) for every term of a sum.
+/// Calls body(offset in operand `first`, offset in the other one) for every term of a sum.
 template <class Body>
-inline void for_each_term(const contraction_loop* sums, int sum_count, const Body& body) {
+inline void for_each_term(const contraction_loop* sums, int sum_count, int first, const Body& body) {
   if (sum_count == 0) return body(0, 0);
   const auto& last = sums[sum_count - 1];  // a loop of its own: the odometer would cost more than a multiplication
-  for_each_offset<3>(sums, sum_count - 1, [&](const std::int64_t* at) {
-    std::int64_t left = at[0], right = at[1];
-    for (std::int64_t k = 0; k < last.extent; ++k, left += last.stride[0], right += last.stride[1]) body(left, right);
-  });
+  const auto step = last.stride[first], other_step = last.stride[1 - first];
+  for (odometer<3> at(sums, sum_count - 1); at.is_there; at.step()) {
+    std::int64_t left = at.offset[first], right = at.offset[1 - first];
+    for (std::int64_t k = 0; k < last.extent; ++k, left += step, right += other_step) body(left, right);
+  }
 }
 
 /// A vector of so many bytes, or an element of it everywhere.
@@ -36,60 +39,66 @@ inline typename short_vector<U, Bytes>::type load_factor(const U* from) {
   return v;
 }
 
-/// out[v] = the sum over `sums` of lhs[... + v] * rhs[... + v] for Count vectors of so many bytes, as often as they fit in what is
-/// left from `v` on; the result is written once.
-template <int Count, int Bytes, bool LhsIsVector, bool RhsIsVector, class U>
-inline void multiply_some_vectors(std::int64_t& v, std::int64_t extent, const contraction_loop* sums, int sum_count, const U* a,
-                                  const U* b, U* c, bool accumulate) {
-  constexpr int lanes = Bytes / static_cast<int>(sizeof(U));
-  for (; v + Count * lanes <= extent; v += Count * lanes) {
-    const U* av = a + (LhsIsVector ? v : 0);
-    const U* bv = b + (RhsIsVector ? v : 0);
-    typename short_vector<U, Bytes>::type acc[Count] = {};
-    if (accumulate)
-      for (int i = 0; i < Count; ++i) std::memcpy(&acc[i], c + v + i * lanes, sizeof acc[i]);
-    for_each_term(sums, sum_count, [&](std::int64_t left, std::int64_t right) {
-#pragma GCC unroll 4
-      for (int i = 0; i < Count; ++i)
-        acc[i] += load_factor<LhsIsVector, Bytes>(av + left + (LhsIsVector ? i * lanes : 0)) *
-                  load_factor<RhsIsVector, Bytes>(bv + right + (RhsIsVector ? i * lanes : 0));
-    });
-    for (int i = 0; i < Count; ++i) std::memcpy(c + v + i * lanes, &acc[i], sizeof acc[i]);
-  }
-}
+/// A multiplication along a vector of the result: of operand `first`, `a`, the elements are neighbours, and of the other one too, or it
+/// is a scalar. `accumulate`: c[v] += the sum.
+template <class U>
+struct vector_product {
+  std::int64_t extent;
+  const contraction_loop* sums;
+  int sum_count, first;
+  const U *a, *b;
+  U* c;
+  bool accumulate;
 
-/// All of the vector: a few vector registers at once, then one, then shorter ones, then single elements. A buffer that is not a
-/// vector here is a scalar. `accumulate`: out[v] += the sum.
-template <bool LhsIsVector, bool RhsIsVector, class U>
-inline void multiply_vectors(const contraction_loop& vector, const contraction_loop* sums, int sum_count, const U* a, const U* b,
-                             U* c, bool accumulate) {
-  std::int64_t v = 0;
-  const auto some = [&]<int Count, int Bytes>() {
-    multiply_some_vectors<Count, Bytes, LhsIsVector, RhsIsVector>(v, vector.extent, sums, sum_count, a, b, c, accumulate);
-  };
-  some.template operator()<4, simd_bytes>();
-  some.template operator()<1, simd_bytes>();
-  if constexpr (simd_bytes > 32) some.template operator()<1, 32>();
-  if constexpr (simd_bytes > 16) some.template operator()<1, 16>();
-  for (; v < vector.extent; ++v) {
-    U acc = accumulate ? c[v] : U{};
-    for_each_term(sums, sum_count, [&](std::int64_t left, std::int64_t right) {
-      acc += a[left + (LhsIsVector ? v : 0)] * b[right + (RhsIsVector ? v : 0)];
-    });
-    c[v] = acc;
+  /// c[v] = the sum of a[... + v] * b[... + v] for Count vectors of so many bytes, as often as they fit in what is left from `v` on;
+  /// the result is written once.
+  template <int Count, int Bytes, bool BothAreVectors>
+  void some(std::int64_t& v) const {
+    constexpr int lanes = Bytes / static_cast<int>(sizeof(U));
+    for (; v + Count * lanes <= extent; v += Count * lanes) {
+      const U* av = a + v;
+      const U* bv = b + (BothAreVectors ? v : 0);
+      typename short_vector<U, Bytes>::type acc[Count] = {};
+      if (accumulate)
+        for (int i = 0; i < Count; ++i) std::memcpy(&acc[i], c + v + i * lanes, sizeof acc[i]);
+      for_each_term(sums, sum_count, first, [&](std::int64_t left, std::int64_t right) {
+#pragma GCC unroll 4
+        for (int i = 0; i < Count; ++i)
+          acc[i] += load_factor<true, Bytes>(av + left + i * lanes) *
+                    load_factor<BothAreVectors, Bytes>(bv + right + (BothAreVectors ? i * lanes : 0));
+      });
+      for (int i = 0; i < Count; ++i) std::memcpy(c + v + i * lanes, &acc[i], sizeof acc[i]);
+    }
   }
-}
+  /// A few vector registers at once, then one, then shorter ones; returns how far that came. Integers make do with one.
+  template <bool BothAreVectors>
+  std::int64_t whole_vectors() const {
+    std::int64_t v = 0;
+    if constexpr (std::is_floating_point_v<U>) some<4, simd_bytes, BothAreVectors>(v);
+    some<1, simd_bytes, BothAreVectors>(v);
+    if constexpr (std::is_floating_point_v<U>) {
+      if constexpr (simd_bytes > 32) some<1, 32, BothAreVectors>(v);
+      if constexpr (simd_bytes > 16) some<1, 16, BothAreVectors>(v);
+    }
+    return v;
+  }
+};
 
 template <class U>
-inline void contract_vector(const contraction_loop& vector, const contraction_loop* sums, int sum_count, const U* a, const U* b,
-                            U* c, bool accumulate) {
-  const auto as = vector.stride[0], bs = vector.stride[1];
-  if (as == 1 && bs == 1) return multiply_vectors<true, true>(vector, sums, sum_count, a, b, c, accumulate);
-  if (as == 1 && bs == 0) return multiply_vectors<true, false>(vector, sums, sum_count, a, b, c, accumulate);
-  if (as == 0 && bs == 1) return multiply_vectors<false, true>(vector, sums, sum_count, a, b, c, accumulate);
-  for (std::int64_t v = 0; v < vector.extent; ++v) {
+[[gnu::noinline]] void contract_vector(const contraction_loop& vector, const contraction_loop* sums, int sum_count, const U* a,
+                                       const U* b, U* c, bool accumulate) {
+  const int first = vector.stride[0] == 1 ? 0 : 1;
+  if (first == 1) std::swap(a, b);
+  const auto as = vector.stride[first], bs = vector.stride[1 - first];
+  const vector_product<U> product{vector.extent, sums, sum_count, first, a, b, c, accumulate};
+  std::int64_t v = as != 1   ? 0
+                   : bs == 1 ? product.template whole_vectors<true>()
+                   : bs == 0 ? product.template whole_vectors<false>()
+                             : 0;
+  for (; v < vector.extent; ++v) {
     U acc = accumulate ? c[v] : U{};
-    for_each_term(sums, sum_count, [&](std::int64_t left, std::int64_t right) { acc += a[left + v * as] * b[right + v * bs]; });
+    for_each_term(sums, sum_count, first,
+                  [&](std::int64_t left, std::int64_t right) { acc += a[left + v * as] * b[right + v * bs]; });
     c[v] = acc;
   }
 }
@@ -125,7 +134,8 @@ struct result_piece {
 template <class T>
 inline void add_piece(const result_piece<T>& from, const result_piece<T>& to) {
   for (std::int64_t i = 0; i < to.rows; ++i)
-    combine_row<monoid::add>(static_cast<const T*>(from.at + i * from.ld), to.columns, to.at + i * to.ld);
+    combine_rows<monoid::add, kernel_t<T>>(to.at + i * to.ld, to.at + i * to.ld, to.at + i * to.ld, from.at + i * from.ld,
+                                           to.columns);
 }
 
 /// c = the sum that `kernel` adds up, or c +=, by parts where it is long; parts have parts `levels` times at most. Of the last loop
@@ -149,20 +159,24 @@ void sum_in_parts(int levels, const contraction_loop* loops, int count, std::int
 }
 
 template <class T, class Spec>
+inline void permute_by(Spec spec, const T* from, T* to) {
+  with_derived<plan_permutation>(spec, [&](auto plan) { permute<raw_bits<T>>(plan(), from, to); });
+}
+template <class T, class Spec>
 const T* prepare_operand(Spec spec, const std::int64_t* valid, const T* from, T* scratch) {
   const operand_steps& s = spec();
   if constexpr (may_hold<&operand_steps::reduced, Spec>())
     if (s.reduced) {
       std::int64_t bounds[max_rank];
       for (int d = 0; d < s.letters.count; ++d) bounds[d] = valid[s.letters[d]];
-      const auto reduction = member_of<&operand_steps::reduction>(spec);
-      with_derived<plan_reduction>(reduction,
-                                   [&](auto plan) { reduce_as<monoid::add, T>(plan(), bounds, from, scratch + s.reduced_at); });
+      with_derived<plan_reduction>(member_of<&operand_steps::reduction>(spec), [&](auto plan) {
+        reduce(reduction_kernel_of<monoid::add, T>, plan(), bounds, from, scratch + s.reduced_at);
+      });
       from = scratch + s.reduced_at;
     }
   if constexpr (may_hold<&operand_steps::packed, Spec>())
     if (s.packed) {
-      permute<T>(member_of<&operand_steps::packing>(spec), from, scratch + s.packed_at);
+      permute_by<T>(member_of<&operand_steps::packing>(spec), from, scratch + s.packed_at);
       from = scratch + s.packed_at;
     }
   return from;
@@ -184,26 +198,28 @@ void add_products(Spec spec, const std::int64_t* valid, const T* a, const T* b, 
       contract_vector(p.vector, loops, sums.count, reinterpret_cast<const u*>(left), reinterpret_cast<const u*>(right),
                       reinterpret_cast<u*>(c.at), accumulate);
     };
-    for_each_offset<3>(p.loops.items, p.loops.count, [&](const std::int64_t* at) {
-      const result_piece<T> c{out + at[2], 1, p.vector.extent, p.vector.extent};
-      sum_in_parts(p.levels, sums.loops, sums.count, terms_in_turn(p), a + at[0], b + at[1], c, adds, parts, multiply);
-    });
+    for (odometer<3> at(p.loops.items, p.loops.count); at.is_there; at.step()) {
+      const result_piece<T> c{out + at.offset[2], 1, p.vector.extent, p.vector.extent};
+      sum_in_parts(p.levels, sums.loops, sums.count, terms_in_turn(p), a + at.offset[0], b + at.offset[1], c, adds, parts,
+                   multiply);
+    }
   } else {
     const bool has_k = p.merged_sums > 0;
     const int outer = sums.count - (has_k ? 1 : 0);
     const auto multiply = [&](const contraction_loop* loops, const T* left, const T* right, const result_piece<T>& c,
                               bool accumulate) {
-      for_each_offset<3>(loops, outer, [&](const std::int64_t* at) {
-        gemm(p.transpose_first, p.transpose_second, p.m, p.n, has_k ? loops[outer].extent : 1,
-             p.is_swapped ? right + at[1] : left + at[0], p.first_ld, p.is_swapped ? left + at[0] : right + at[1], p.second_ld,
-             c.at, c.ld, accumulate);
+      for (odometer<3> at(loops, outer); at.is_there; at.step()) {
+        const T *const l = left + at.offset[0], *const r = right + at.offset[1];
+        gemm(p.transpose_first, p.transpose_second, p.m, p.n, has_k ? loops[outer].extent : 1, p.is_swapped ? r : l, p.first_ld,
+             p.is_swapped ? l : r, p.second_ld, c.at, c.ld, accumulate);
         accumulate = true;
-      });
+      }
     };
-    for_each_offset<3>(p.loops.items, p.loops.count, [&](const std::int64_t* at) {
-      const result_piece<T> c{out + at[2], p.m, p.n, p.out_ld};
-      sum_in_parts(p.levels, sums.loops, sums.count, terms_in_turn(p), a + at[0], b + at[1], c, adds, parts, multiply);
-    });
+    for (odometer<3> at(p.loops.items, p.loops.count); at.is_there; at.step()) {
+      const result_piece<T> c{out + at.offset[2], p.m, p.n, p.out_ld};
+      sum_in_parts(p.levels, sums.loops, sums.count, terms_in_turn(p), a + at.offset[0], b + at.offset[1], c, adds, parts,
+                   multiply);
+    }
   }
 }
 
@@ -225,7 +241,24 @@ void contract(Spec spec, const std::int64_t* valid, const T* a, const T* b, T* c
   if (!is_empty) add_products(spec, valid, a, b, out, scratch, adds);
   else if (!adds) std::fill_n(out, p.out_elems, T{});
   if constexpr (may_hold<&contraction_plan::unpacked, Spec>())
-    if (p.unpacked && last) permute<T>(member_of<&contraction_plan::unpacking>(spec), out, c);
+    if (p.unpacked && last) permute_by<T>(member_of<&contraction_plan::unpacking>(spec), out, c);
+}
+
+/// A contraction made ready: the plan, and what is compiled for it.
+struct prepared_contraction {
+  const contraction_plan* plan;
+  void (*run)(const contraction_plan& plan, const std::int64_t* valid, const void* a, const void* b, void* c, std::byte* scratch,
+              bool adds, bool last);
+};
+template <class T, class Spec>
+void run_contraction(const contraction_plan& plan, const std::int64_t* valid, const void* a, const void* b, void* c,
+                     std::byte* scratch, bool adds, bool last) {
+  const auto run = [&](auto spec) {
+    contract(spec, valid, static_cast<const T*>(a), static_cast<const T*>(b), static_cast<T*>(c), reinterpret_cast<T*>(scratch),
+             adds, last);
+  };
+  if constexpr (std::is_empty_v<Spec>) run(Spec{});
+  else run(Spec{&plan});
 }
 
 }  // namespace GSPMD_TARGET

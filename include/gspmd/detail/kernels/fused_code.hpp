@@ -3,6 +3,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <utility>
 #include <vector>
 
 #include "gspmd/detail/ir/fused_group.hpp"
@@ -146,7 +147,7 @@ struct fused_code {
         if (first.from.count != group.ops[a].args.count) continue;  // itself a pair
         made.kernel = fused_kernels<>::find(group.ops[a], o, place);
         if (made.kernel == nullptr) continue;
-        made.from = first.from;
+        for (const auto x : group.ops[a].args) made.from.push_back(x);  // not as swapped() has them
         for (int other = 0; other < o.args.count; ++other)
           if (other != place) made.from.push_back(o.args[other]);
         first.kernel = nullptr;
@@ -156,6 +157,7 @@ struct fused_code {
       if (joined == none) {
         made.kernel = fused_kernels<>::find(o);
         for (const auto a : o.args) made.from.push_back(a);
+        if (swapped(o.op) != o.op) std::swap(made.from[0], made.from[1]);
       }
       at[k] = static_cast<std::int32_t>(instructions.size());
       instructions.push_back(made);

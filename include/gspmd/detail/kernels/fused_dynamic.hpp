@@ -19,35 +19,57 @@
 namespace gspmd::detail {
 inline namespace GSPMD_TARGET {
 
-/// Calls body(offset, r) for `rows` rows r of the loop from the one at `index` on: the offset of the row's first element.
-template <class Body>
-inline void for_each_row(const extents& loop, const extents& strides, const std::int64_t* index, std::int64_t rows, Body body) {
-  const int last = loop.count - 1;
-  std::int64_t at[max_rank + 1];
-  for (int d = 0; d <= last; ++d) at[d] = index[d];
-  for (std::int64_t r = 0; r < rows;) {
-    std::int64_t offset = 0;
-    for (int d = 0; d <= last; ++d) offset += at[d] * strides[d];
-    if (last < 1) return body(offset, r);
-    const std::int64_t left = loop[last - 1] - at[last - 1];
-    const std::int64_t count = left < rows - r ? left : rows - r;
-    const std::int64_t step = strides[last - 1];
-    for (std::int64_t k = 0; k < count; ++k) body(offset + k * step, r + k);
-    r += count;
-    at[last - 1] += count;
-    for (int d = last - 1; d > 0 && at[d] == loop[d]; --d) {
-      at[d] = 0;
-      ++at[d - 1];
-    }
-  }
-}
+/// Goes through `rows` rows of a loop from the one at `index` on, `count` of them at a time: of the first of these, row `first`, the
+/// first element is at `offset`, and from one to the next it is `step`.
+struct row_walk {
+  std::int64_t first = 0, count = 0, offset = 0, step = 0;
 
-/// Fills `n` elements, and up to a lane of what follows: rows are filled in order, and blocks have room for it.
-template <class Bits>
-[[gnu::always_inline]] inline void splat(Bits value, std::byte* to, std::int64_t n) {
-  const auto all = broadcast_simd(value);
-  for (std::int64_t i = 0; i < n; i += simd_lanes<Bits>)
-    std::memcpy(to + i * static_cast<std::int64_t>(sizeof(Bits)), &all, sizeof all);
+  row_walk(const extents& loop, const extents& strides, const std::int64_t* index, std::int64_t rows)
+      : loop_(loop), strides_(strides), rows_(rows) {
+    for (int d = 0; d < loop.count; ++d) at_[d] = index[d];
+    find();
+  }
+  [[nodiscard]] bool is_there() const { return first < rows_; }
+  [[gnu::noinline]] void next() {
+    first += count;
+    const int last = loop_.count - 1;
+    if (last < 1 || first >= rows_) return;
+    at_[last - 1] += count;
+    for (int d = last - 1; d > 0 && at_[d] == loop_[d]; --d) {
+      at_[d] = 0;
+      ++at_[d - 1];
+    }
+    find();
+  }
+
+ private:
+  [[gnu::noinline]] void find() {
+    const int last = loop_.count - 1;
+    offset = 0;
+    for (int d = 0; d <= last; ++d) offset += at_[d] * strides_[d];
+    count = rows_ - first;
+    if (last < 1) return;
+    const std::int64_t left = loop_[last - 1] - at_[last - 1];
+    count = left < count ? left : count;
+    step = strides_[last - 1];
+  }
+
+  const extents& loop_;
+  const extents& strides_;
+  std::int64_t rows_;
+  std::int64_t at_[max_rank + 1];
+};
+
+/// Fills `n` elements with the one at `value`, and up to a vector of what follows: rows are filled in order, and blocks have room
+/// for it.
+inline void splat(const void* value, std::int64_t elem_bytes, std::byte* to, std::int64_t n) {
+  with_bits(
+      elem_bytes, [=](auto bits) __attribute__((always_inline)) {
+        std::memcpy(&bits, value, sizeof bits);
+        const auto all = broadcast_simd(bits);
+        for (std::int64_t i = 0; i < n; i += simd_lanes<decltype(bits)>)
+          std::memcpy(to + i * static_cast<std::int64_t>(sizeof bits), &all, sizeof all);
+      });
 }
 
 /// Where a block begins in the loop, and how many elements of how many rows it has.
@@ -56,32 +78,6 @@ struct fused_block {
   std::int64_t rows;
   std::int64_t columns;
 };
-
-/// Loads the elements of a block into `out`. `Bits` is an integer as wide as the elements.
-template <class Bits>
-inline void gather_elements(const extents& loop, const extents& strides, const void* input, const fused_block& b,
-                            std::byte* out) {
-  constexpr std::int64_t size = sizeof(Bits);
-  const auto* const from = static_cast<const std::byte*>(input);
-  const std::int64_t stride = loop.count == 0 ? 0 : strides[loop.count - 1];
-  const std::int64_t n = b.columns;
-  if (stride == 0) {
-    for_each_row(loop, strides, b.index, b.rows, [=](std::int64_t offset, std::int64_t r) {
-      Bits value;
-      std::memcpy(&value, from + offset * size, sizeof value);
-      splat(value, out + r * n * size, n);
-    });
-  } else if (stride == 1 && n >= 16) {
-    for_each_row(loop, strides, b.index, b.rows, [=](std::int64_t offset, std::int64_t r) {
-      std::memcpy(out + r * n * size, from + offset * size, static_cast<std::size_t>(n * size));
-    });
-  } else {
-    for_each_row(loop, strides, b.index, b.rows, [=](std::int64_t offset, std::int64_t r) {
-      for (std::int64_t i = 0; i < n; ++i)
-        std::memcpy(out + (r * n + i) * size, from + (offset + i * stride) * size, sizeof(Bits));
-    });
-  }
-}
 
 /// Calls visit(from, columns, at) for the parts of the block's rows that a load at an offset finds in one place: so many elements,
 /// one after the other, which come to element `at` of the block.
@@ -115,54 +111,61 @@ inline void for_each_part(const fused_group& group, std::int16_t load, const voi
   }
 }
 
-inline void gather(const extents& loop, const extents& strides, dtype type, const void* input, const fused_block& b,
+/// Loads the elements of a block into `out`.
+inline void gather(const extents& loop, const extents& strides, std::int64_t size, const void* input, const fused_block& b,
                    std::byte* out) {
-  switch (bytes_of(type)) {
-    case 1: return gather_elements<std::uint8_t>(loop, strides, input, b, out);
-    case 4: return gather_elements<std::uint32_t>(loop, strides, input, b, out);
-    default: return gather_elements<std::uint64_t>(loop, strides, input, b, out);
+  const std::int64_t stride = loop.count == 0 ? 0 : strides[loop.count - 1], n = b.columns, row_bytes = n * size;
+  for (row_walk rows(loop, strides, b.index, b.rows); rows.is_there(); rows.next()) {
+    const std::byte* from = static_cast<const std::byte*>(input) + rows.offset * size;
+    std::byte* to = out + rows.first * row_bytes;
+    for (std::int64_t k = 0; k < rows.count; ++k, from += rows.step * size, to += row_bytes) {
+      if (stride == 0) splat(from, size, to, n);
+      else if (stride == 1 && n >= 16) std::memcpy(to, from, static_cast<std::size_t>(row_bytes));
+      else
+        with_bits(size, [=](auto bits) {
+          for (std::int64_t i = 0; i < n; ++i) std::memcpy(to + i * size, from + i * stride * size, sizeof bits);
+        });
+    }
   }
 }
 
 /// Writes the elements of a block to where their rows are.
 inline void store_rows(const extents& loop, const extents& strides, std::int64_t elem_bytes, const std::byte* from,
                        const fused_block& b, std::byte* output) {
-  const auto row_bytes = static_cast<std::size_t>(b.columns * elem_bytes);
-  for_each_row(loop, strides, b.index, b.rows, [=](std::int64_t offset, std::int64_t r) {
-    std::memcpy(output + offset * elem_bytes, from + r * static_cast<std::int64_t>(row_bytes), row_bytes);
-  });
-}
-
-/// Calls body(T{}) with the element type of `type`.
-template <class Body>
-inline void with_element(dtype type, Body body) {
-  switch (type) {
-    case dtype::f32: return body(float{});
-    case dtype::f64: return body(double{});
-    case dtype::s32: return body(std::int32_t{});
-    case dtype::s64: return body(std::int64_t{});
-    case dtype::pred: return body(bool{});
-  }
+  const auto row_bytes = b.columns * elem_bytes;
+  for (row_walk rows(loop, strides, b.index, b.rows); rows.is_there(); rows.next())
+    for (std::int64_t k = 0; k < rows.count; ++k)
+      std::memcpy(output + (rows.offset + k * rows.step) * elem_bytes, from + (rows.first + k) * row_bytes,
+                  static_cast<std::size_t>(row_bytes));
 }
 
 inline void fill(const scalar_op& o, std::byte* out, std::int64_t n) {
-  with_element(o.type, [&]<class T>(T) {
-    const T value = is_floating(o.type) ? static_cast<T>(o.real) : static_cast<T>(o.integer);
-    for_each_index(n, [=](std::int64_t i) { store_element(out, i, value); });
+  std::byte value[8];
+  with_element_type(o.type, [&]<class T>(T x) {
+    x = is_floating(o.type) ? static_cast<T>(o.real) : static_cast<T>(o.integer);
+    std::memcpy(value, &x, sizeof x);
   });
+  splat(value, bytes_of(o.type), out, n);
 }
 
+/// Elements of an iota, by parts that are converted from indices.
 inline void count_up(const extents& loop, const scalar_op& o, std::int64_t first, const fused_block& b, std::byte* out) {
   extents strides(loop.count, 0);
   strides[o.dim] = 1;  // of the "array" of indices
-  const std::int64_t step = strides[loop.count - 1];
-  const std::int64_t n = b.columns;
-  with_element(o.type, [&]<class T>(T) {
-    for_each_row(loop, strides, b.index, b.rows, [=](std::int64_t offset, std::int64_t r) {
-      const std::int64_t begin = first + offset;
-      for_each_index(n, [=](std::int64_t i) { store_element(out, r * n + i, convert_element<T>(begin + i * step)); });
-    });
-  });
+  constexpr std::int64_t most = 64;
+  std::int64_t indices[most];
+  const std::byte* const registers[] = {reinterpret_cast<const std::byte*>(indices)};
+  fused_instruction convert{
+      fused_kernels<>::convert[static_cast<std::size_t>(o.type)][static_cast<std::size_t>(dtype::s64)], 1, {}, nullptr};
+  convert.from.push_back(0);
+  for (row_walk rows(loop, strides, b.index, b.rows); rows.is_there(); rows.next())
+    for (std::int64_t k = 0; k < rows.count; ++k)
+      for (std::int64_t begin = 0; begin < b.columns; begin += most) {
+        const std::int64_t n = b.columns - begin < most ? b.columns - begin : most;
+        for (std::int64_t i = 0; i < n; ++i)
+          indices[i] = first + rows.offset + k * rows.step + (begin + i) * strides[loop.count - 1];
+        convert.kernel(convert, registers, out + ((rows.first + k) * b.columns + begin) * bytes_of(o.type), n);
+      }
 }
 
 inline bool is_output(const fused_group& group, const void* input, void* const* outputs) {
@@ -181,7 +184,7 @@ inline std::byte* read_source(const fused_code& code, const fused_code::source& 
   } else if (o.op == opcode::iota) {
     count_up(loop, o, iota_offsets[o.slot], b, home);
   } else if (s.kind == load_kind::scalar) {
-    gather(loop, extents(loop.count, 0), o.type, inputs[o.slot], b, home);
+    gather(loop, extents(loop.count, 0), bytes_of(o.type), inputs[o.slot], b, home);
   } else if (s.kind == load_kind::at_offset) {
     std::byte* at = home;
     for_each_part(code.group, s.op, inputs, b, [&](const std::byte* from, std::int64_t columns, std::int64_t to) {
@@ -196,7 +199,7 @@ inline std::byte* read_source(const fused_code& code, const fused_code::source& 
     for (int d = 0; d < loop.count; ++d) offset += b.index[d] * o.strides[d];
     return static_cast<std::byte*>(const_cast<void*>(inputs[o.slot])) + offset * bytes_of(o.type);
   } else {
-    gather(loop, o.strides, o.type, inputs[o.slot], b, home);
+    gather(loop, o.strides, bytes_of(o.type), inputs[o.slot], b, home);
   }
   return home;
 }

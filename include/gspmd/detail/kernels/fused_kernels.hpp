@@ -32,8 +32,6 @@ struct fused_instruction {
   const map_function* function = nullptr;
 };
 
-using dtype_list = boost::mp11::mp_list<float, double, std::int32_t, std::int64_t, bool>;
-
 /// `second` on the result of `first` and on operands of its own.
 ///
 ///   {multiply, subtract, 1}       c - a * b from a, b, c: the product is operand 1 of the difference
@@ -50,6 +48,11 @@ inline constexpr fused_pair fused_pairs[] = {{opcode::multiply, opcode::add, 0},
                                              {opcode::compare_gt, opcode::select, 0},
                                              {opcode::compare_eq, opcode::convert, 0}};
 inline constexpr std::size_t fused_pair_count = std::size(fused_pairs);
+
+/// a > b is b < a: kernels are compiled for the opcodes that stay what they are.
+constexpr opcode swapped(opcode op) {
+  return op == opcode::compare_gt ? opcode::compare_lt : op == opcode::compare_ge ? opcode::compare_le : op;
+}
 
 #if defined(__clang__)
 #pragma clang diagnostic push
@@ -140,7 +143,7 @@ void map_kernel_of(const fused_instruction& o, const std::byte* const* registers
 /// the instantiations who interpret.
 template <class = void>
 struct fused_kernels {
-  static constexpr std::size_t types = boost::mp11::mp_size<dtype_list>::value;
+  static constexpr std::size_t types = element_type_count;
   using by_type = std::array<fused_kernel, types>;
 
   static constexpr std::array<by_type, opcode_count> elementwise = [] {
@@ -149,11 +152,12 @@ struct fused_kernels {
         boost::mp11::mp_product<boost::mp11::mp_list, boost::mp11::mp_iota_c<opcode_count>, boost::mp11::mp_iota_c<types>>;
     boost::mp11::mp_for_each<pairs>([&]<class O, class I>(boost::mp11::mp_list<O, I>) {
       constexpr auto op = static_cast<opcode>(O::value);
-      using in = boost::mp11::mp_at<dtype_list, I>;
+      using in = boost::mp11::mp_at<element_types, I>;
       if constexpr (op == opcode::map) {
         table[O::value][I::value] = map_kernel_of<in>;
       } else if constexpr (op != opcode::convert && is_defined(op, dtype_of<in>())) {
-        if constexpr (is_compare(op)) table[O::value][I::value] = fused_kernel_of<op, bool, in>;
+        if constexpr (is_compare(op) && swapped(op) == op) table[O::value][I::value] = fused_kernel_of<op, bool, in>;
+        else if constexpr (is_compare(op)) return;
         else table[O::value][I::value] = fused_kernel_of<op, in, in>;
       }
     });
@@ -166,7 +170,7 @@ struct fused_kernels {
     using pairs = boost::mp11::mp_product<boost::mp11::mp_list, boost::mp11::mp_iota_c<types>, boost::mp11::mp_iota_c<types>>;
     boost::mp11::mp_for_each<pairs>([&]<class O, class I>(boost::mp11::mp_list<O, I>) {
       table[O::value][I::value] =
-          fused_kernel_of<opcode::convert, boost::mp11::mp_at<dtype_list, O>, boost::mp11::mp_at<dtype_list, I>>;
+          fused_kernel_of<opcode::convert, boost::mp11::mp_at<element_types, O>, boost::mp11::mp_at<element_types, I>>;
     });
     return table;
   }();
@@ -186,7 +190,7 @@ struct fused_kernels {
   static fused_kernel find(const scalar_op& o) {
     const auto in = static_cast<std::size_t>(o.operand_type);
     if (o.op == opcode::convert) return convert[static_cast<std::size_t>(o.type)][in];
-    return elementwise[static_cast<std::size_t>(o.op)][in];
+    return elementwise[static_cast<std::size_t>(swapped(o.op))][in];
   }
 
   /// The kernel of `second` on the result of `first`, its operand `place`; null if there is none.

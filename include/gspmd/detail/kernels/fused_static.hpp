@@ -32,7 +32,7 @@ struct fused_plan {
   struct tables {
     std::array<std::int16_t, op_count> position{};  // of an op's register among those of its type
     std::array<std::int16_t, op_count> load{};      // the number of a load, or of an iota, among its kind
-    std::array<std::int16_t, 5> registers{};
+    std::array<std::int16_t, element_type_count> registers{};
     std::int16_t loads = 0;
     std::int16_t iotas = 0;
     bool has_map = false;
@@ -54,7 +54,12 @@ struct fused_plan {
   struct bank {
     element_t<Type> of[facts.registers[static_cast<std::size_t>(Type)] + 1];
   };
-  struct registers : bank<dtype::f32>, bank<dtype::f64>, bank<dtype::s32>, bank<dtype::s64>, bank<dtype::pred> {};
+  template <std::size_t... Type>
+  static auto banks(std::index_sequence<Type...>) {
+    struct all : bank<static_cast<dtype>(Type)>... {};
+    return all{};
+  }
+  using registers = decltype(banks(std::make_index_sequence<element_type_count>{}));
 
   template <std::size_t I>
   [[gnu::always_inline]] static auto& at(registers& r) {

@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <type_traits>
 
+#include "gspmd/detail/ir/monoid_ops.hpp"
 #include "gspmd/detail/kernels/gemm_tile.hpp"
 #include "gspmd/detail/kernels/simd.hpp"
 #include "gspmd/detail/support/target.hpp"

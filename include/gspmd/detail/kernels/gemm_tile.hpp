@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <type_traits>
 
 #include "gspmd/detail/ir/sum_parts.hpp"
 #include "gspmd/detail/kernels/simd.hpp"
@@ -41,7 +42,7 @@ inline T short_dot(std::int64_t n, const T* a, std::int64_t a_step, const T* b, 
 template <class T>
 inline T dot(std::int64_t n, const T* a, std::int64_t a_step, const T* b, std::int64_t b_step) {
   const auto leaf = most_in_turn * (a_step == 1 && b_step == 1 ? 4 * simd_lanes<T> : 1);
-  if (n <= leaf) return short_dot(n, a, a_step, b, b_step);
+  if (n <= leaf || std::is_integral_v<T>) return short_dot(n, a, a_step, b, b_step);
   const auto part = part_size(n, leaf);
   T sum{};
   for (std::int64_t i = 0; i < n; i += part) sum += dot(std::min(part, n - i), a + i * a_step, a_step, b + i * b_step, b_step);

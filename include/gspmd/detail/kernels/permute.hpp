@@ -1,13 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <cstring>
 
 #include "gspmd/detail/ir/loops.hpp"
 #include "gspmd/detail/ir/permutation_plan.hpp"
-#include "gspmd/detail/ir/spec.hpp"
-#include "gspmd/detail/kernels/lanes.hpp"
+#include "gspmd/detail/ir/types.hpp"
+#include "gspmd/detail/kernels/simd.hpp"
 #include "gspmd/detail/kernels/transpose_block.hpp"
 #include "gspmd/detail/support/inline_vec.hpp"
 #include "gspmd/detail/support/target.hpp"
@@ -16,36 +17,44 @@
 namespace gspmd::detail {
 inline namespace GSPMD_TARGET {
 
-template <int Bytes, class T>
-inline void copy_rows(const permutation_plan& p, const T* in, T* out) {
-  const auto bytes = Bytes > 0 ? static_cast<std::size_t>(Bytes) : static_cast<std::size_t>(p.row) * sizeof(T);
-  for_each_offset<2>(p.loops.items, p.loops.count, [&](const std::int64_t* at) { std::memcpy(out + at[1], in + at[0], bytes); });
+/// Rows of so many bytes; 0: of row_bytes.
+template <std::int64_t Bytes>
+inline void copy_rows(const permutation_plan& p, const std::byte* in, std::byte* out, std::int64_t elem_bytes,
+                      std::int64_t row_bytes = Bytes) {
+  const auto bytes = static_cast<std::size_t>(Bytes > 0 ? Bytes : row_bytes);
+  const strided_loop<2> last = p.loops.empty() ? strided_loop<2>{} : p.loops[p.loops.count - 1];
+  const auto in_step = last.stride[0] * elem_bytes, out_step = last.stride[1] * elem_bytes;
+  for (odometer<2> at(p.loops.items, p.loops.count - 1); at.is_there; at.step()) {
+    const std::byte* from = in + at.offset[0] * elem_bytes;
+    std::byte* to = out + at.offset[1] * elem_bytes;
+    for (std::int64_t i = 0; i < last.extent; ++i, from += in_step, to += out_step) std::memcpy(to, from, bytes);
+  }
 }
 
-/// Writes `in` with its dims permuted to `out`; both are dense and row-major and do not overlap.
-template <class T, class Spec>
-void permute(const Spec& spec, const T* in, T* out) {
-  with_derived<plan_permutation>(spec, [&](auto plan) {
-    const permutation_plan& p = plan();
-    if (p.elems == 0) return;
-    if (p.row > 1 || p.columns == 1) {
-      switch (p.row * static_cast<std::int64_t>(sizeof(T))) {  // short rows are one or two moves each, not calls
-        case 2: return copy_rows<2>(p, in, out);
-        case 4: return copy_rows<4>(p, in, out);
-        case 8: return copy_rows<8>(p, in, out);
-        case 16: return copy_rows<16>(p, in, out);
-        case 32: return copy_rows<32>(p, in, out);
-        case 64: return copy_rows<64>(p, in, out);
-        default: return copy_rows<0>(p, in, out);
-      }
+/// Writes `from` with its dims permuted to `to`; both are dense and row-major and do not overlap. `Bits` is as wide as an element.
+template <class Bits>
+[[gnu::noinline]] void permute(const permutation_plan& p, const void* from, void* to) {
+  constexpr std::int64_t bytes = sizeof(Bits);
+  if (p.elems == 0) return;
+  if (p.row > 1 || p.columns == 1) {
+    const auto* const in = static_cast<const std::byte*>(from);
+    auto* const out = static_cast<std::byte*>(to);
+    switch (p.row * bytes) {  // short rows are one or two moves each, not calls
+      case 4: return copy_rows<4>(p, in, out, bytes);
+      case 8: return copy_rows<8>(p, in, out, bytes);
+      case 16: return copy_rows<16>(p, in, out, bytes);
+      case 32: return copy_rows<32>(p, in, out, bytes);
+      case 64: return copy_rows<64>(p, in, out, bytes);
+      default: return copy_rows<0>(p, in, out, bytes, p.row * bytes);
     }
-    // Past the caches, lines that are written whole need not be read first.
-    const bool streams = p.elems * static_cast<std::int64_t>(sizeof(T)) >= stream_from_bytes;
-    for_each_offset<2>(p.loops.items, p.loops.count, [&](const std::int64_t* at) {
-      transpose_plane(p.rows, p.columns, in + at[0], p.in_ld, out + at[1], p.out_ld, streams);
-    });
-    if (streams) fence_streams();
-  });
+  }
+  const Bits* const in = static_cast<const Bits*>(from);
+  Bits* const out = static_cast<Bits*>(to);
+  // Past the caches, lines that are written whole need not be read first.
+  const bool streams = p.elems * bytes >= stream_from_bytes;
+  for (odometer<2> at(p.loops.items, p.loops.count); at.is_there; at.step())
+    transpose_plane(p.rows, p.columns, in + at.offset[0], p.in_ld, out + at.offset[1], p.out_ld, streams);
+  if (streams) fence_streams();
 }
 
 }  // namespace GSPMD_TARGET

@@ -2,14 +2,21 @@
 #pragma once
 
 #include <algorithm>
+#include <array>
+#include <bit>
+#include <cstddef>
 #include <cstdint>
+#include <cstring>
+#include <type_traits>
 
 #include "gspmd/detail/ir/monoid_ops.hpp"
 #include "gspmd/detail/ir/sum_parts.hpp"
+#include "gspmd/detail/kernels/combine_rows.hpp"
 #include "gspmd/detail/kernels/simd.hpp"
 #include "gspmd/detail/support/target.hpp"
 
-/// The inner loops of reductions: of a run of neighbours to one element, and of many rows to one row.
+/// Reductions of a run of neighbours to one element, and of many rows to one row. For each monoid and element type a few inner loops
+/// are compiled, reduction_kernel; what is around them counts in bytes, and is compiled once.
 namespace gspmd::detail {
 inline namespace GSPMD_TARGET {
 
@@ -25,63 +32,44 @@ inline U reduce_run(const U* in, std::int64_t n) {
     if (n >= 4 * lanes) {
       auto acc1 = load_simd(in + lanes), acc2 = load_simd(in + 2 * lanes), acc3 = load_simd(in + 3 * lanes);
       for (i = 4 * lanes; i + 4 * lanes <= n; i += 4 * lanes) {
-        acc = combine_simd<Kind>(acc, load_simd(in + i));
-        acc1 = combine_simd<Kind>(acc1, load_simd(in + i + lanes));
-        acc2 = combine_simd<Kind>(acc2, load_simd(in + i + 2 * lanes));
-        acc3 = combine_simd<Kind>(acc3, load_simd(in + i + 3 * lanes));
+        acc = combine_lanes<Kind>(acc, load_simd(in + i));
+        acc1 = combine_lanes<Kind>(acc1, load_simd(in + i + lanes));
+        acc2 = combine_lanes<Kind>(acc2, load_simd(in + i + 2 * lanes));
+        acc3 = combine_lanes<Kind>(acc3, load_simd(in + i + 3 * lanes));
       }
-      acc = combine_simd<Kind>(combine_simd<Kind>(acc, acc1), combine_simd<Kind>(acc2, acc3));
+      acc = combine_lanes<Kind>(combine_lanes<Kind>(acc, acc1), combine_lanes<Kind>(acc2, acc3));
     }
-    for (; i + lanes <= n; i += lanes) acc = combine_simd<Kind>(acc, load_simd(in + i));
+    for (; i + lanes <= n; i += lanes) acc = combine_lanes<Kind>(acc, load_simd(in + i));
     result = acc[0];
-    for (int l = 1; l < lanes; ++l) result = combine<Kind>(result, static_cast<U>(acc[l]));
+    for (int l = 1; l < lanes; ++l) result = combine_lanes<Kind>(result, static_cast<U>(acc[l]));
   }
-  for (; i < n; ++i) result = combine<Kind>(result, in[i]);
+  for (; i < n; ++i) result = combine_lanes<Kind>(result, in[i]);
   return result;
 }
 
-/// The reduction of `n` neighbours, n >= 1.
+/// Of every o < outer; short runs by four, each in the order of reduce_run: how many there are then hardly costs anything where it
+/// is not a constant.
 template <monoid Kind, class U>
-inline U reduce_contiguous(const U* in, std::int64_t n) {
-  constexpr std::int64_t leaf = most_in_turn * 4 * simd_lanes<U>;
-  if (n <= leaf) return reduce_run<Kind>(in, n);
-  const auto part = part_size(n, leaf);
-  U result = reduce_contiguous<Kind>(in, part);
-  for (std::int64_t i = part; i < n; i += part)
-    result = combine<Kind>(result, reduce_contiguous<Kind>(in + i, std::min(part, n - i)));
-  return result;
-}
-
-/// out[o] = the reduction of the `n` neighbours from in[o * step] on, for every o < outer. Short ones by four, each in the order
-/// of reduce_contiguous: how many there are then hardly costs anything where it is not a constant.
-template <monoid Kind, class U>
-inline void reduce_each(const U* in, std::int64_t outer, std::int64_t step, std::int64_t n, U* out) {
+void reduce_runs(const void* from, std::int64_t outer, std::int64_t step, std::int64_t n, void* to) {
+  const U* const in = static_cast<const U*>(from);
+  U* const out = static_cast<U*>(to);
   std::int64_t o = 0;
   if (n < 2 * simd_lanes<U>)
     for (; o + 4 <= outer; o += 4) {
       const U *r0 = in + o * step, *r1 = r0 + step, *r2 = r1 + step, *r3 = r2 + step;
       U a = r0[0], b = r1[0], c = r2[0], d = r3[0];
       for (std::int64_t i = 1; i < n; ++i) {
-        a = combine<Kind>(a, r0[i]);
-        b = combine<Kind>(b, r1[i]);
-        c = combine<Kind>(c, r2[i]);
-        d = combine<Kind>(d, r3[i]);
+        a = combine_lanes<Kind>(a, r0[i]);
+        b = combine_lanes<Kind>(b, r1[i]);
+        c = combine_lanes<Kind>(c, r2[i]);
+        d = combine_lanes<Kind>(d, r3[i]);
       }
       out[o] = a;
       out[o + 1] = b;
       out[o + 2] = c;
       out[o + 3] = d;
     }
-  for (; o < outer; ++o) out[o] = reduce_contiguous<Kind>(in + o * step, n);
-}
-
-/// out[j] = out[j] combined with row[j]
-template <monoid Kind, class U>
-inline void combine_row(const U* row, std::int64_t n, U* out) {
-  constexpr int lanes = simd_lanes<U>;
-  std::int64_t j = 0;
-  for (; j + lanes <= n; j += lanes) store_simd(out + j, combine_simd<Kind>(load_simd<U>(out + j), load_simd(row + j)));
-  for (; j < n; ++j) out[j] = combine<Kind>(out[j], row[j]);
+  for (; o < outer; ++o) out[o] = reduce_run<Kind>(in + o * step, n);
 }
 
 /// Rows shorter than a vector that follow each other: several of them together are as long as a few vectors, folded at the end.
@@ -92,17 +80,19 @@ inline void reduce_short_rows(const U* in, std::int64_t rows, std::int64_t n, U*
   U acc[most];
   std::copy_n(in, width, acc);
   std::int64_t i = together;
-  for (; i + together <= rows; i += together) combine_row<Kind>(in + i * n, width, acc);
-  for (std::int64_t w = n; w < width; ++w) acc[w % n] = combine<Kind>(acc[w % n], acc[w]);
+  for (; i + together <= rows; i += together) combine_rows<Kind, U>(acc, acc, acc, in + i * n, width);
+  for (std::int64_t w = n; w < width; ++w) acc[w % n] = combine_lanes<Kind>(acc[w % n], acc[w]);
   for (; i < rows; ++i)
-    for (std::int64_t j = 0; j < n; ++j) acc[j] = combine<Kind>(acc[j], in[i * n + j]);
-  for (std::int64_t j = 0; j < n; ++j) out[j] = accumulate ? combine<Kind>(out[j], acc[j]) : acc[j];
+    for (std::int64_t j = 0; j < n; ++j) acc[j] = combine_lanes<Kind>(acc[j], in[i * n + j]);
+  for (std::int64_t j = 0; j < n; ++j) out[j] = accumulate ? combine_lanes<Kind>(out[j], acc[j]) : acc[j];
 }
 
 /// So few rows that they need no parts.
 template <monoid Kind, class U>
-inline void reduce_few_rows(const U* in, std::int64_t rows, std::int64_t step, std::int64_t n, U* out, bool accumulate) {
+void reduce_few_rows(const void* from, std::int64_t rows, std::int64_t step, std::int64_t n, void* to, bool accumulate) {
   constexpr int lanes = simd_lanes<U>;
+  const U* const in = static_cast<const U*>(from);
+  U* const out = static_cast<U*>(to);
   if (n == step && n <= lanes && rows >= 4 * lanes) return reduce_short_rows<Kind>(in, rows, n, out, accumulate);
   std::int64_t i = 0;
   if (!accumulate) {
@@ -113,39 +103,114 @@ inline void reduce_few_rows(const U* in, std::int64_t rows, std::int64_t step, s
     const U *r0 = in + i * step, *r1 = r0 + step, *r2 = r1 + step, *r3 = r2 + step;
     std::int64_t j = 0;
     for (; j + lanes <= n; j += lanes) {
-      const auto sum = combine_simd<Kind>(combine_simd<Kind>(load_simd(r0 + j), load_simd(r1 + j)),
-                                          combine_simd<Kind>(load_simd(r2 + j), load_simd(r3 + j)));
-      store_simd(out + j, combine_simd<Kind>(load_simd<U>(out + j), sum));
+      const auto sum = combine_lanes<Kind>(combine_lanes<Kind>(load_simd(r0 + j), load_simd(r1 + j)),
+                                           combine_lanes<Kind>(load_simd(r2 + j), load_simd(r3 + j)));
+      store_simd(out + j, combine_lanes<Kind>(load_simd<U>(out + j), sum));
     }
-    for (; j < n; ++j) out[j] = combine<Kind>(out[j], combine<Kind>(combine<Kind>(r0[j], r1[j]), combine<Kind>(r2[j], r3[j])));
+    for (; j < n; ++j)
+      out[j] =
+          combine_lanes<Kind>(out[j], combine_lanes<Kind>(combine_lanes<Kind>(r0[j], r1[j]), combine_lanes<Kind>(r2[j], r3[j])));
   }
-  for (; i < rows; ++i) combine_row<Kind>(in + i * step, n, out);
+  for (; i < rows; ++i) combine_rows<Kind, U>(out, out, out, in + i * step, n);
+}
+
+/// Reductions that programs seldom have: integers by anything but a sum, and products. One vector at a time.
+template <monoid Kind, class U>
+void reduce_rare_runs(const void* from, std::int64_t outer, std::int64_t step, std::int64_t n, void* to) {
+  constexpr int lanes = simd_lanes<U>;
+  for (std::int64_t o = 0; o < outer; ++o) {
+    const U* const in = static_cast<const U*>(from) + o * step;
+    U result = in[0];
+    std::int64_t i = 1;
+    if (n > lanes) {
+      auto acc = load_simd(in);
+      for (i = lanes; i + lanes <= n; i += lanes) acc = combine_lanes<Kind>(acc, load_simd(in + i));
+      U each[lanes];
+      store_simd(each, acc);
+      for (int l = 1; l < lanes; ++l) result = combine_lanes<Kind>(l == 1 ? each[0] : result, each[l]);
+    }
+    for (; i < n; ++i) result = combine_lanes<Kind>(result, in[i]);
+    static_cast<U*>(to)[o] = result;
+  }
+}
+template <monoid Kind, class U>
+void reduce_rare_rows(const void* from, std::int64_t rows, std::int64_t step, std::int64_t n, void* out, bool accumulate) {
+  const U* const in = static_cast<const U*>(from);
+  if (!accumulate) std::memcpy(out, in, static_cast<std::size_t>(n) * sizeof(U));
+  for (std::int64_t i = accumulate ? 0 : 1; i < rows; ++i) combine_rows<Kind, U>(out, out, out, in + i * step, n);
+}
+
+/// What is compiled for a monoid and an element type.
+struct reduction_kernel {
+  std::int64_t elem_bytes, lanes;
+  row_combiner::function combine;
+  /// out[o] = the reduction of the `n` neighbours from in[o * step] on, for every o < outer.
+  void (*runs)(const void* in, std::int64_t outer, std::int64_t step, std::int64_t n, void* out);
+  /// out[j] = the reduction of in[i * step + j] over i < rows, for j < n; with `accumulate` also with what out holds.
+  void (*rows)(const void* in, std::int64_t rows, std::int64_t step, std::int64_t n, void* out, bool accumulate);
+  std::array<std::byte, 8> identity;  // of which the first elem_bytes count
+};
+template <monoid Kind, class T>
+inline constexpr reduction_kernel reduction_kernel_of = [] {
+  using u = combined_t<Kind, T>;
+  constexpr bool is_rare = Kind == monoid::multiply || (std::is_integral_v<T> && Kind != monoid::add);
+  reduction_kernel kernel{sizeof(u), simd_lanes<u>, combine_rows<Kind, u>, nullptr, nullptr, {}};
+  if constexpr (is_rare) {
+    kernel.runs = reduce_rare_runs<Kind, u>;
+    kernel.rows = reduce_rare_rows<Kind, u>;
+  } else {
+    kernel.runs = reduce_runs<Kind, u>;
+    kernel.rows = reduce_few_rows<Kind, u>;
+  }
+  const auto bytes = std::bit_cast<std::array<std::byte, sizeof(u)>>(static_cast<u>(identity<T>(Kind)));
+  for (std::size_t i = 0; i < sizeof(u); ++i) kernel.identity[i] = bytes[i];
+  return kernel;
+}();
+
+/// out = the reduction of `n` neighbours, n >= 1.
+inline void reduce_contiguous(const reduction_kernel& kernel, const std::byte* in, std::int64_t n, std::byte* out) {
+  const auto leaf = most_in_turn * 4 * kernel.lanes;
+  if (n <= leaf) return kernel.runs(in, 1, 0, n, out);
+  const auto part = part_size(n, leaf);
+  alignas(8) std::byte sum[8];
+  for (std::int64_t i = 0; i < n; i += part) {
+    reduce_contiguous(kernel, in + i * kernel.elem_bytes, std::min(part, n - i), i == 0 ? out : sum);
+    if (i > 0) kernel.combine(out, out, out, sum, 1);
+  }
+}
+
+/// out[o] = the reduction of the `n` neighbours from in[o * step] on, for every o < outer.
+inline void reduce_each(const reduction_kernel& kernel, const std::byte* in, std::int64_t outer, std::int64_t step,
+                        std::int64_t n, std::byte* out) {
+  if (n <= most_in_turn * 4 * kernel.lanes) return kernel.runs(in, outer, step, n, out);
+  for (std::int64_t o = 0; o < outer; ++o)
+    reduce_contiguous(kernel, in + o * step * kernel.elem_bytes, n, out + o * kernel.elem_bytes);
 }
 
 /// A piece of a result that stays in the first cache.
-template <class U>
-inline constexpr std::int64_t reduced_piece = 8192 / static_cast<std::int64_t>(sizeof(U));
+inline constexpr std::int64_t reduced_piece_bytes = 8192;
 
-/// reduce_rows for at most reduced_piece columns.
-template <monoid Kind, class U>
-void reduce_piece_of_rows(const U* in, std::int64_t rows, std::int64_t step, std::int64_t n, U* out, bool accumulate) {
-  constexpr int lanes = simd_lanes<U>;
-  const auto leaf = most_in_turn * (n == step && n <= lanes ? 4 * lanes / n : 4);
-  if (rows <= leaf) return reduce_few_rows<Kind>(in, rows, step, n, out, accumulate);
+/// reduce_rows for at most a piece of columns.
+inline void reduce_piece_of_rows(const reduction_kernel& kernel, const std::byte* in, std::int64_t rows, std::int64_t step,
+                                 std::int64_t n, std::byte* out, bool accumulate) {
+  const auto leaf = most_in_turn * (n == step && n <= kernel.lanes ? 4 * kernel.lanes / n : 4);
+  if (rows <= leaf) return kernel.rows(in, rows, step, n, out, accumulate);
   const auto part = part_size(rows, leaf);
-  U sum[reduced_piece<U>];
+  alignas(cache_line_bytes) std::byte sum[reduced_piece_bytes];
   for (std::int64_t i = 0; i < rows; i += part) {
     const bool adds = accumulate || i > 0;
-    reduce_piece_of_rows<Kind>(in + i * step, std::min(part, rows - i), step, n, adds ? sum : out, false);
-    if (adds) combine_row<Kind>(static_cast<const U*>(sum), n, out);
+    reduce_piece_of_rows(kernel, in + i * step * kernel.elem_bytes, std::min(part, rows - i), step, n, adds ? sum : out, false);
+    if (adds) kernel.combine(out, out, out, sum, n);
   }
 }
 
 /// out[j] = the reduction of in[i * step + j] over i < rows, for j < n; with `accumulate` also with what out holds. rows, n >= 1.
-template <monoid Kind, class U>
-inline void reduce_rows(const U* in, std::int64_t rows, std::int64_t step, std::int64_t n, U* out, bool accumulate) {
-  for (std::int64_t begin = 0; begin < n; begin += reduced_piece<U>)
-    reduce_piece_of_rows<Kind>(in + begin, rows, step, std::min(reduced_piece<U>, n - begin), out + begin, accumulate);
+inline void reduce_rows(const reduction_kernel& kernel, const std::byte* in, std::int64_t rows, std::int64_t step, std::int64_t n,
+                        std::byte* out, bool accumulate) {
+  const auto piece = reduced_piece_bytes / kernel.elem_bytes;
+  for (std::int64_t begin = 0; begin < n; begin += piece)
+    reduce_piece_of_rows(kernel, in + begin * kernel.elem_bytes, rows, step, std::min(piece, n - begin),
+                         out + begin * kernel.elem_bytes, accumulate);
 }
 
 }  // namespace GSPMD_TARGET

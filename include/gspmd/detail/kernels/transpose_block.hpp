@@ -3,9 +3,9 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <cstring>
 #include <utility>
 
-#include "gspmd/detail/kernels/lanes.hpp"
 #include "gspmd/detail/kernels/simd.hpp"
 #include "gspmd/detail/support/target.hpp"
 
@@ -43,7 +43,7 @@ inline void transpose_block(const T* in, std::int64_t in_ld, T* out, std::int64_
   transpose_stage<1>(rows);
 #pragma GCC unroll 16
   for (int r = 0; r < lanes; ++r) {
-    if constexpr (Streams) stream(out + r * out_ld, rows[r]);
+    if constexpr (Streams) stream_simd(out + r * out_ld, rows[r]);
     else store_simd(out + r * out_ld, rows[r]);
   }
 }
@@ -61,7 +61,8 @@ inline void transpose_tile(std::int64_t rows, std::int64_t columns, const T* in,
         transpose_block<Streams>(in + i * in_ld + j, in_ld, out + j * out_ld + i, out_ld);
   }
   for (std::int64_t j = 0; j < columns; ++j)
-    for (std::int64_t i = j < whole_columns ? whole_rows : 0; i < rows; ++i) out[j * out_ld + i] = in[i * in_ld + j];
+    for (std::int64_t i = j < whole_columns ? whole_rows : 0; i < rows; ++i)
+      std::memcpy(out + j * out_ld + i, in + i * in_ld + j, sizeof(T));  // T is not what is declared there
 }
 
 /// out[j * out_ld + i] = in[i * in_ld + j] for i < rows, j < columns.

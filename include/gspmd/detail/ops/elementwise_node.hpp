@@ -14,7 +14,8 @@ namespace gspmd::detail {
   text t("is not defined for ");
   t << name_of(type) << ", which the function does not take or would cut off, only for";
   dtype better = type;
-  for (const auto other : {dtype::f32, dtype::f64, dtype::s32, dtype::s64, dtype::pred}) {
+  for (std::size_t i = 0; i < element_type_count; ++i) {
+    const auto other = static_cast<dtype>(i);
     if (!accepts(f, other)) continue;
     t << (better == type ? " " : ", ") << name_of(other);
     if (better == type || (type == dtype::s64 && other == dtype::f64)) better = other;

@@ -135,11 +135,7 @@ constexpr map_function make_map_function(const map_function* const* derivatives 
   using arguments = map_arguments<Arity>;
   map_function m;
   m.arity = Arity;
-  m.f32 = call_pointer<float, F>(arguments{});
-  m.f64 = call_pointer<double, F>(arguments{});
-  m.s32 = call_pointer<std::int32_t, F>(arguments{});
-  m.s64 = call_pointer<std::int64_t, F>(arguments{});
-  m.pred = call_pointer<bool, F>(arguments{});
+  std::apply([]<class... T>(map_element<T>&... of) { ((of = call_pointer<T, F>(arguments{})), ...); }, m.of);
   m.derivatives = derivatives;
   return m;
 }
@@ -188,10 +184,8 @@ struct function_keeper {
             takes_elements<bool, const F&>(arguments{}),
         "gspmd: map: the function takes no element type, or none that holds its result; several devices call it at once, "
         "with one number for each argument: it must take them also when it is const");
-    const map_rows rows[5] = {rows_of_elements<float, F>(arguments{}), rows_of_elements<double, F>(arguments{}),
-                              rows_of_elements<std::int32_t, F>(arguments{}), rows_of_elements<std::int64_t, F>(arguments{}),
-                              rows_of_elements<bool, F>(arguments{})};
-    for (int type = 0; type < 5; ++type) m.rows[type] = rows[type];
+    boost::mp11::mp_for_each<element_types>(
+        [&]<class T>(T) { m.rows[static_cast<int>(dtype_of<T>())] = rows_of_elements<T, F>(arguments{}); });
     m.object = store.keep(std::move(f));
     return m;
   }

@@ -5,7 +5,7 @@
 
 #include "gspmd/detail/ir/local_function.hpp"
 #include "gspmd/detail/ir/monoid_ops.hpp"
-#include "gspmd/detail/run/element_types.hpp"
+#include "gspmd/detail/ir/types.hpp"
 #include "gspmd/detail/run/padding.hpp"
 #include "gspmd/detail/transport/device_memory.hpp"
 

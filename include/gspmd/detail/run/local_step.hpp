@@ -14,18 +14,42 @@
 
 /// What the kernels that work on one device do there, apart from fused loops. `Spec` is where a kernel's description comes from:
 /// constants in a compiled program, the tables of a plan in a session.
-namespace gspmd::detail::kernels {
+namespace gspmd::detail {
 
-template <class T, class Spec>
-void contract::run(const Spec& spec, const plan_view& p, const plan_step& s, const device_memory& device) {
-  std::int64_t valid[max_letters];
+struct prepared_reduction {
+  reduction_plan plan;
+  const reduction_kernel* kernel;
+};
+struct prepared_permutation {
+  permutation_plan plan;
+  void (*run)(const permutation_plan&, const void* from, void* to);
+};
+
+namespace kernels {
+
+/// Of every letter that has a bound, how much is data.
+inline void read_bounds(const plan_view& p, const plan_step& s, const device_memory& device, std::int64_t* valid) {
   for (int b = 0; b < s.bounds.count; ++b) {
     const auto& item = p.bounds[static_cast<std::size_t>(s.bounds.begin + b)];
     valid[item.index] = valid_extent(p, item, device.at);
   }
-  detail::contract<T>(spec, valid, static_cast<const T*>(device.read(p.operand(s, 0).where)),
-                      static_cast<const T*>(device.read(p.operand(s, 1).where)), static_cast<T*>(device.write(p.result(s).where)),
-                      reinterpret_cast<T*>(device.arena + s.scratch));
+}
+inline prepared_contraction prepare_contraction(const contraction_plan& plan, dtype type) {
+  prepared_contraction prepared{&plan, nullptr};
+  with_element_type(type, [&]<class T>(T) {
+    if constexpr (!std::is_same_v<T, bool>) prepared.run = run_contraction<T, runtime_spec<contraction_plan>>;
+  });
+  return prepared;
+}
+inline prepared_contraction contract::prepare(const plan_view& p, const plan_step& s) {
+  return prepare_contraction(table_of<contraction_plan>(p)[static_cast<std::size_t>(s.spec)], s.type);
+}
+inline void contract::run(const prepared_contraction& prepared, const plan_view& p, const plan_step& s,
+                          const device_memory& device) {
+  std::int64_t valid[max_letters];
+  read_bounds(p, s, device, valid);
+  prepared.run(*prepared.plan, valid, device.read(p.operand(s, 0).where), device.read(p.operand(s, 1).where),
+               device.write(p.result(s).where), device.arena + s.scratch, false, true);
 }
 
 /// Of every dim of operand 0, how much is data.
@@ -33,24 +57,28 @@ void contract::run(const Spec& spec, const plan_view& p, const plan_step& s, con
                                          std::int64_t* valid) {
   const auto& operand = p.operand(s, 0);
   for (int d = 0; d < operand.local.count; ++d) valid[d] = operand.local[d];
-  for (int b = 0; b < s.bounds.count; ++b) {
-    const auto& item = p.bounds[static_cast<std::size_t>(s.bounds.begin + b)];
-    valid[item.index] = valid_extent(p, item, device.at);
-  }
+  read_bounds(p, s, device, valid);
 }
-template <class T, class Spec>
-void reduce::run(const Spec& spec, const plan_view& p, const plan_step& s, const device_memory& device) {
+inline prepared_reduction reduce::prepare(const plan_view& p, const plan_step& s) {
+  const reduction_spec& spec = table_of<reduction_spec>(p)[static_cast<std::size_t>(s.spec)];
+  const reduction_kernel* kernel = nullptr;
+  with_element_type(s.type, [&](auto element) { kernel = &reduction_kernel_for<decltype(element)>(spec.kind); });
+  return {plan_reduction(spec), kernel};
+}
+inline void reduce::run(const prepared_reduction& prepared, const plan_view& p, const plan_step& s, const device_memory& device) {
   std::int64_t valid[max_rank];
   read_valid(p, s, device, valid);
-  detail::reduce<T>(spec, valid, static_cast<const T*>(device.read(p.operand(s, 0).where)),
-                    static_cast<T*>(device.write(p.result(s).where)));
+  detail::reduce(*prepared.kernel, prepared.plan, valid, device.read(p.operand(s, 0).where), device.write(p.result(s).where));
 }
 
-template <class T, class Spec>
-void permute::run(const Spec& spec, const plan_view& p, const plan_step& s, const device_memory& device) {
-  using element = std::conditional_t<std::is_same_v<T, bool>, std::uint8_t, T>;  // padding of a pred may be neither 0 nor 1
-  detail::permute<element>(spec, static_cast<const element*>(device.read(p.operand(s, 0).where)),
-                           static_cast<element*>(device.write(p.result(s).where)));
+inline prepared_permutation permute::prepare(const plan_view& p, const plan_step& s) {
+  prepared_permutation prepared{plan_permutation(table_of<permutation_spec>(p)[static_cast<std::size_t>(s.spec)]), nullptr};
+  with_element_type(s.type, [&](auto element) { prepared.run = detail::permute<raw_bits<decltype(element)>>; });
+  return prepared;
+}
+inline void permute::run(const prepared_permutation& prepared, const plan_view& p, const plan_step& s,
+                         const device_memory& device) {
+  prepared.run(prepared.plan, device.read(p.operand(s, 0).where), device.write(p.result(s).where));
 }
 
 inline std::size_t bytes_in(const planned_value& v) { return static_cast<std::size_t>(elements(v.local) * bytes_of(v.type)); }
@@ -119,4 +147,6 @@ inline void local::run(nothing_prepared, const plan_view& p, const plan_step& s,
   clear_padding(p, result, device);
 }
 
-}  // namespace gspmd::detail::kernels
+}  // namespace kernels
+
+}  // namespace gspmd::detail

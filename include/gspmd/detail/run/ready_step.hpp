@@ -6,7 +6,7 @@
 #include <type_traits>
 
 #include "gspmd/detail/ir/kernel_facts.hpp"
-#include "gspmd/detail/run/element_types.hpp"
+#include "gspmd/detail/ir/types.hpp"
 #include "gspmd/detail/transport/device_memory.hpp"
 
 /// A step made ready to run: the function of its kernel, and what that worked out once. Both paths make these:
@@ -79,13 +79,8 @@ void run_jointly(const void* prepared, const plan_view& p, const plan_step& s, c
 /// Calls `body(T{})` with the type for which the function of a step of kernel K is compiled.
 template <class K, class Body>
 void with_handled_type(dtype type, Body body) {
-  if constexpr (K::handles == element_kinds::bytes) {
-    body(std::byte{});
-  } else {
-    with_element_type(type, [&](auto element) {
-      if constexpr (K::handles == element_kinds::all || !std::is_same_v<decltype(element), bool>) body(element);
-    });
-  }
+  if constexpr (K::handles == element_kinds::bytes) body(std::byte{});
+  else with_element_type(type, body);
 }
 
 }  // namespace gspmd::detail

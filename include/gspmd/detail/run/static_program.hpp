@@ -27,29 +27,6 @@ template <class Program, std::size_t I>
 struct contraction_constant {
   constexpr const contraction_plan& operator()() const { return table_of<contraction_plan>(Program::view)[I]; }
 };
-template <monoid Kind, dim_mask Dims, std::int64_t... In>
-struct reduction_constant {
-  static constexpr reduction_spec value = [] {
-    reduction_spec s;
-    (s.in.push_back(In), ...);
-    s.dims = Dims;
-    s.kind = Kind;
-    return s;
-  }();
-  constexpr const reduction_spec& operator()() const { return value; }
-};
-template <class In, class Permutation>
-struct permutation_constant;
-template <std::int64_t... In, int... Permutation>
-struct permutation_constant<std::integer_sequence<std::int64_t, In...>, std::integer_sequence<int, Permutation...>> {
-  static constexpr permutation_spec value = [] {
-    permutation_spec s;
-    (s.in.push_back(In), ...);
-    (s.permutation.push_back(static_cast<std::int8_t>(Permutation)), ...);
-    return s;
-  }();
-  constexpr const permutation_spec& operator()() const { return value; }
-};
 
 /// A product that needs no more than GEMM calls takes its extents at run time.
 constexpr bool is_plain(const contraction_plan& p) {
@@ -110,29 +87,30 @@ constexpr auto fused::freeze() {
 }
 template <class Program, int Step>
 constexpr auto contract::freeze() {
+  using element = element_t<step_of<Program, Step>.type>;
   constexpr const contraction_plan& plan = entry_of_step<Program, Step, contraction_plan>;
-  if constexpr (is_plain(plan)) return plain_spec<contraction_plan>{&plan};
-  else return contraction_constant<Program, static_cast<std::size_t>(step_of<Program, Step>.spec)>{};
+  using spec = std::conditional_t<is_plain(plan), plain_spec<contraction_plan>,
+                                  contraction_constant<Program, static_cast<std::size_t>(step_of<Program, Step>.spec)>>;
+  return prepared_contraction{&plan, run_contraction<element, spec>};
 }
 template <class Program, int Step>
 constexpr auto windowed::freeze() {
   constexpr auto spec = static_cast<std::size_t>(window_of(Program::view, step_of<Program, Step>).contraction);
-  return contraction_constant<Program, spec>{};
+  return prepared_contraction{&table_of<contraction_plan>(Program::view)[spec],
+                              run_contraction<element_t<step_of<Program, Step>.type>, contraction_constant<Program, spec>>};
 }
 template <class Program, int Step>
 constexpr auto reduce::freeze() {
-  return []<int... D>(std::integer_sequence<int, D...>) {
-    constexpr const reduction_spec& spec = entry_of_step<Program, Step, reduction_spec>;
-    return reduction_constant<spec.kind, spec.dims, spec.in[D]...>{};
-  }(std::make_integer_sequence<int, entry_of_step<Program, Step, reduction_spec>.in.count>{});
+  using element = element_t<step_of<Program, Step>.type>;
+  constexpr const reduction_spec& spec = entry_of_step<Program, Step, reduction_spec>;
+  constexpr monoid kind = natural_kind<element>(spec.kind);
+  static_assert(monoid_is_defined<element>(kind), "gspmd: this reduction is not defined on this element type");
+  return prepared_reduction{plan_reduction(spec), &reduction_kernel_of<kind, element>};
 }
 template <class Program, int Step>
 constexpr auto permute::freeze() {
-  return []<int... D>(std::integer_sequence<int, D...>) {
-    constexpr const permutation_spec& spec = entry_of_step<Program, Step, permutation_spec>;
-    return permutation_constant<std::integer_sequence<std::int64_t, spec.in[D]...>,
-                                std::integer_sequence<int, spec.permutation[D]...>>{};
-  }(std::make_integer_sequence<int, entry_of_step<Program, Step, permutation_spec>.in.count>{});
+  return prepared_permutation{plan_permutation(entry_of_step<Program, Step, permutation_spec>),
+                              detail::permute<raw_bits<element_t<step_of<Program, Step>.type>>>};
 }
 
 }  // namespace kernels

@@ -1,12 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include <algorithm>
 #include <cstddef>
 #include <cstdint>
+#include <cstring>
 
 #include "gspmd/detail/ir/ring.hpp"
 #include "gspmd/detail/kernels/contraction.hpp"
+#include "gspmd/detail/run/local_step.hpp"
 #include "gspmd/detail/run/padding.hpp"
 #include "gspmd/detail/run/ready_step.hpp"
 #include "gspmd/detail/transport/box.hpp"
@@ -44,17 +45,16 @@ inline placed_box reversed(placed_box placed) {
 }
 
 /// The share of one device in one turn of the ring: the shard that it holds now, which was `away` places ahead of it.
-template <class T, class Spec>
 class window_turn {
  public:
-  window_turn(const Spec& spec, const plan_view& plan, const plan_step& s, const device_memory& device)
-      : spec_(spec), device_(device), plan_(plan), s_(s), w_(window_of(plan, s)) {}
+  window_turn(const prepared_contraction& prepared, const plan_view& plan, const plan_step& s, const device_memory& device)
+      : prepared_(prepared), device_(device), plan_(plan), s_(s), w_(window_of(plan, s)), bytes_(bytes_of(s.type)) {}
 
   /// Where the shard lies that was `away` places ahead.
-  [[nodiscard]] T* shard(std::int64_t away, const ring_rounds& rounds) const {
+  [[nodiscard]] std::byte* shard(std::int64_t away, const ring_rounds& rounds) const {
     const auto& own = plan_.operand(s_, w_.operand);
-    if (away == 0) return const_cast<T*>(static_cast<const T*>(device_.read(own.where)));
-    return scratch() + w_.buffers_at + rounds.buffer_of(away) * buffer_elems(elements(own.local));
+    if (away == 0) return static_cast<std::byte*>(const_cast<void*>(device_.read(own.where)));
+    return scratch(w_.buffers_at + rounds.buffer_of(away) * buffer_elems(elements(own.local)));
   }
 
   void multiply(std::int64_t away, const ring_rounds& rounds, bool first, bool last) const {
@@ -68,52 +68,59 @@ class window_turn {
     const auto held = part_range(own.global[dim], parts, index - index % members + turn).size();
 
     std::int64_t valid[max_letters];
-    for (int b = 0; b < s_.bounds.count; ++b) {
-      const auto& item = plan_.bounds[static_cast<std::size_t>(s_.bounds.begin + b)];
-      valid[item.index] = valid_extent(plan_, item, device_.at);
-    }
+    kernels::read_bounds(plan_, s_, device_, valid);
     valid[w_.letter] = held;
     const int other = 1 - w_.operand;
-    const T* operands[2];
+    const std::byte* operands[2];
     operands[w_.operand] = shard(away, rounds);
-    operands[other] = static_cast<const T*>(device_.read(plan_.operand(s_, other).where));
+    operands[other] = static_cast<const std::byte*>(device_.read(plan_.operand(s_, other).where));
     if (const int d = w_.dims[other]; d >= 0 && held > 0)
       operands[other] = part(plan_.operand(s_, other).local, d, turn * room, held, room, operands[other]);
 
-    T* const out = static_cast<T*>(device_.write(plan_.result(s_).where));
+    const auto contract = [&](std::byte* to, bool adds, bool is_last) {
+      prepared_.run(*prepared_.plan, valid, operands[0], operands[1], to, scratch(0), adds, is_last);
+    };
+    auto* const out = static_cast<std::byte*>(device_.write(plan_.result(s_).where));
     const int d = w_.dims[2];
-    if (d < 0) return contract<T>(spec_, valid, operands[0], operands[1], out, scratch(), !first, last);
+    if (d < 0) return contract(out, !first, last);
     if (held <= 0) return;
     const auto& whole = plan_.result(s_).local;
     const auto placed = place_window(whole, d, turn * room, held, room);
-    T* const here = w_.result_at < 0 ? out + placed.in_offset : scratch() + w_.result_at;
-    contract<T>(spec_, valid, operands[0], operands[1], here, scratch());
-    if (w_.result_at >= 0 && elements(whole) > 0) copy_box(out, here, reversed(placed));
+    auto* const here = w_.result_at < 0 ? out + placed.in_offset * bytes_ : scratch(w_.result_at);
+    contract(here, false, true);
+    if (w_.result_at >= 0 && elements(whole) > 0) copy_box(out, here, reversed(placed), bytes_);
   }
 
  private:
-  [[nodiscard]] T* scratch() const { return reinterpret_cast<T*>(device_.arena + s_.scratch); }
+  [[nodiscard]] std::byte* scratch(std::int64_t at) const { return device_.arena + s_.scratch + at * bytes_; }
   /// The part of the other operand that belongs to the shard.
-  const T* part(const extents& whole, int dim, std::int64_t begin, std::int64_t size, std::int64_t room, const T* from) const {
+  const std::byte* part(const extents& whole, int dim, std::int64_t begin, std::int64_t size, std::int64_t room,
+                        const std::byte* from) const {
     const auto placed = place_window(whole, dim, begin, size, room);
-    if (w_.operand_at < 0) return from + placed.in_offset;
-    T* const window = scratch() + w_.operand_at;
+    if (w_.operand_at < 0) return from + placed.in_offset * bytes_;
+    auto* const window = scratch(w_.operand_at);
     if (elements(whole) == 0) return window;
-    if (size < room) std::fill_n(window, elements(whole) / whole[dim] * room, T{});
-    copy_box(window, from, placed);
+    if (size < room) std::memset(window, 0, static_cast<std::size_t>(elements(whole) / whole[dim] * room * bytes_));
+    copy_box(window, from, placed, bytes_);
     return window;
   }
 
-  const Spec& spec_;
+  const prepared_contraction& prepared_;
   const device_memory& device_;
   const plan_view& plan_;
   const plan_step& s_;
   const planned_window& w_;
+  std::int64_t bytes_;
 };
 
+inline prepared_contraction kernels::windowed::prepare(const plan_view& p, const plan_step& s) {
+  return prepare_contraction(table_of<contraction_plan>(p)[static_cast<std::size_t>(window_of(p, s).contraction)], s.type);
+}
+
 /// All turns, on the devices that `comm` holds.
-template <class T, class Spec, class Comm>
-void kernels::windowed::run(const Spec& spec, const plan_view& plan, const plan_step& s, Comm& comm, const devices_here& here) {
+template <class Comm>
+void kernels::windowed::run(const prepared_contraction& prepared, const plan_view& plan, const plan_step& s, Comm& comm,
+                            const devices_here& here) {
   if constexpr (!requires(const ring& r, const ring_buffers& b) { comm.shift(*plan.mesh, r, b, &b); }) {
     throw error("this communicator has no shift, which limit_gather needs");
   } else {
@@ -122,11 +129,11 @@ void kernels::windowed::run(const Spec& spec, const plan_view& plan, const plan_
     const ring r = ring_of(plan, s);
     const ring_rounds rounds(r.size(*plan.mesh), w.both_ways);
     const auto multiply = [&](std::int64_t away, bool first, bool last) {
-      for (int d = 0; d < here.count; ++d) window_turn<T, Spec>(spec, plan, s, devices[d]).multiply(away, rounds, first, last);
+      for (int d = 0; d < here.count; ++d) window_turn(prepared, plan, s, devices[d]).multiply(away, rounds, first, last);
     };
     const auto shard = [&](std::int64_t away) {
-      return [&spec, &plan, &s, &rounds, devices, away](std::int64_t d) -> void* {
-        return window_turn<T, Spec>(spec, plan, s, devices[d]).shard(away, rounds);
+      return [&prepared, &plan, &s, &rounds, devices, away](std::int64_t d) -> void* {
+        return window_turn(prepared, plan, s, devices[d]).shard(away, rounds);
       };
     };
     const auto inputs = [&](std::int64_t away) { return [to = shard(away)](std::int64_t d) -> const void* { return to(d); }; };

@@ -6,7 +6,7 @@
 #include <cstring>
 
 #include "gspmd/detail/ir/layout.hpp"
-#include "gspmd/detail/kernels/lanes.hpp"
+#include "gspmd/detail/kernels/simd.hpp"
 #include "gspmd/detail/support/inline_vec.hpp"
 #include "gspmd/detail/support/target.hpp"
 
@@ -149,93 +149,111 @@ inline placed_box place(const held_ranges& box, const buffer_layout& in, const b
   return result;
 }
 
-/// Calls `visit(in_offset, out_offset, elems)` for every row of the box.
-template <class Visit>
-inline void for_each_row(const strided_box& box, Visit visit) {
-  const std::int64_t row = box.row();
-  const int first = row > 1 ? 1 : 0;
-  if (box.rank == first) return visit(std::int64_t{0}, std::int64_t{0}, row);
-  std::int64_t at[max_rank] = {};
-  std::int64_t in = 0, out = 0;
-  while (true) {
-    const auto n = box.size[first];
-    for (std::int64_t i = 0; i < n; ++i) visit(in + i * box.in_stride[first], out + i * box.out_stride[first], row);
-    int d = first + 1;
-    for (; d < box.rank; ++d) {
-      in += box.in_stride[d];
-      out += box.out_stride[d];
-      if (++at[d] < box.size[d]) break;
-      in -= at[d] * box.in_stride[d];
-      out -= at[d] * box.out_stride[d];
-      at[d] = 0;
-    }
-    if (d >= box.rank) return;
+/// Goes through the rows of a box: `count` of them at a time, of `row` elements each; from one to the next it is in_step and out_step.
+struct box_walk {
+  std::int64_t row, count = 1, in_step = 0, out_step = 0;
+  std::int64_t in, out;  // where the first of them is
+  bool is_there = true;
+
+  explicit box_walk(const placed_box& placed)
+      : row(placed.box.row()), in(placed.in_offset), out(placed.out_offset), box_(placed.box), outer_((row > 1 ? 1 : 0) + 1) {
+    if (box_.rank < outer_) return;
+    count = box_.size[outer_ - 1];
+    in_step = box_.in_stride[outer_ - 1];
+    out_step = box_.out_stride[outer_ - 1];
+    for (int d = outer_; d < box_.rank; ++d) at_[d] = 0;
   }
-}
+  [[gnu::noinline]] void step() {
+    for (int d = outer_; d < box_.rank; ++d) {
+      in += box_.in_stride[d];
+      out += box_.out_stride[d];
+      if (++at_[d] < box_.size[d]) return;
+      in -= at_[d] * box_.in_stride[d];
+      out -= at_[d] * box_.out_stride[d];
+      at_[d] = 0;
+    }
+    is_there = false;
+  }
+
+ private:
+  const strided_box& box_;
+  int outer_;
+  std::int64_t at_[max_rank];
+};
 
 }  // namespace gspmd::detail
 
 namespace gspmd::detail {
 inline namespace GSPMD_TARGET {
 
-template <class T>
-inline void copy_row(T* out, const T* in, std::int64_t n) {
-  std::memcpy(out, in, static_cast<std::size_t>(n) * sizeof(T));
-}
-
 /// As memcpy, but leaves the caches to others. Worth it only when all of the buffer is too large to be found there again.
-template <class T>
-inline void stream_row(T* out, const T* in, std::int64_t n) {
-  using bytes = typename lanes<unsigned char>::type;
-  constexpr std::int64_t step = lane_elems<T>;
+inline void stream_row(void* to, const void* from, std::int64_t n) {
+  using byte = unsigned char;
+  byte* const out = static_cast<byte*>(to);
+  const byte* const in = static_cast<const byte*>(from);
+  const auto copy = [&](std::int64_t begin, std::int64_t end) {
+    std::memcpy(out + begin, in + begin, static_cast<std::size_t>(end - begin));
+  };
+  constexpr std::int64_t step = simd_bytes;
   std::int64_t i = elements_to_alignment(out);
-  if (n < i + 16 * step) return copy_row(out, in, n);
-  copy_row(out, in, i);
+  if (n < i + 16 * step) return copy(0, n);
+  copy(0, i);
   for (; i + 4 * step <= n; i += 4 * step) {
-    bytes a, b, c, d;
-    load(a, in + i);
-    load(b, in + i + step);
-    load(c, in + i + 2 * step);
-    load(d, in + i + 3 * step);
-    stream(out + i, a);
-    stream(out + i + step, b);
-    stream(out + i + 2 * step, c);
-    stream(out + i + 3 * step, d);
+    const auto a = load_simd(in + i), b = load_simd(in + i + step);
+    const auto c = load_simd(in + i + 2 * step), d = load_simd(in + i + 3 * step);
+    stream_simd(out + i, a);
+    stream_simd(out + i + step, b);
+    stream_simd(out + i + 2 * step, c);
+    stream_simd(out + i + 3 * step, d);
   }
-  copy_row(out + i, in + i, n - i);
+  copy(i, n);
 }
 
 /// Copies all of a buffer.
-template <class T>
-inline void copy_shard(T* out, const T* in, std::int64_t elems) {
-  if (!can_stream || elems * static_cast<std::int64_t>(sizeof(T)) < stream_from_bytes) return copy_row(out, in, elems);
-  stream_row(out, in, elems);
+inline void copy_shard(void* out, const void* in, std::int64_t bytes) {
+  if (!can_stream || bytes < stream_from_bytes) {
+    std::memcpy(out, in, static_cast<std::size_t>(bytes));
+    return;
+  }
+  stream_row(out, in, bytes);
   fence_streams();
 }
 
-/// Copies one box. `streaming`: see stream_row; the caller fences afterwards.
-template <class T>
-inline void copy_box(T* out, const T* in, const placed_box& placed, bool streaming = false) {
-  in += placed.in_offset;
-  out += placed.out_offset;
-  if (placed.box.row() == 1) for_each_row(placed.box, [&](std::int64_t i, std::int64_t o, std::int64_t) { out[o] = in[i]; });
-  else if (streaming)
-    for_each_row(placed.box, [&](std::int64_t i, std::int64_t o, std::int64_t n) { stream_row(out + o, in + i, n); });
-  else for_each_row(placed.box, [&](std::int64_t i, std::int64_t o, std::int64_t n) { copy_row(out + o, in + i, n); });
+template <class Bits>
+inline void copy_elements(const box_walk& rows, std::byte* out, const std::byte* in) {
+  constexpr std::int64_t bytes = sizeof(Bits);
+  for (std::int64_t i = 0; i < rows.count; ++i)
+    std::memcpy(out + i * rows.out_step * bytes, in + i * rows.in_step * bytes, sizeof(Bits));
+}
+
+/// Copies one box of elements. `streaming`: see stream_row; the caller fences afterwards.
+inline void copy_box(void* to, const void* from, const placed_box& placed, std::int64_t bytes, bool streaming = false) {
+  for (box_walk rows(placed); rows.is_there; rows.step()) {
+    const auto* const in = static_cast<const std::byte*>(from) + rows.in * bytes;
+    auto* const out = static_cast<std::byte*>(to) + rows.out * bytes;
+    const auto row_bytes = rows.row * bytes;
+    if (rows.row == 1) with_bits(bytes, [&](auto bits) { copy_elements<decltype(bits)>(rows, out, in); });
+    else
+      for (std::int64_t i = 0; i < rows.count; ++i) {
+        auto* const row = out + i * rows.out_step * bytes;
+        if (streaming) stream_row(row, in + i * rows.in_step * bytes, row_bytes);
+        else std::memcpy(row, in + i * rows.in_step * bytes, static_cast<std::size_t>(row_bytes));
+      }
+  }
 }
 
 /// Writes one value to every element of the second buffer's box.
-template <class T>
-inline void fill_box(T* out, T value, const placed_box& placed) {
-  out += placed.out_offset;
-  if (value == T{})
-    for_each_row(placed.box, [&](std::int64_t, std::int64_t o, std::int64_t n) {
-      std::memset(out + o, 0, static_cast<std::size_t>(n) * sizeof(T));
-    });
-  else
-    for_each_row(placed.box, [&](std::int64_t, std::int64_t o, std::int64_t n) {
-      for (std::int64_t i = 0; i < n; ++i) out[o + i] = value;
-    });
+inline void fill_box(void* to, std::uint64_t value, const placed_box& placed, std::int64_t bytes) {
+  for (box_walk rows(placed); rows.is_there; rows.step())
+    for (std::int64_t i = 0; i < rows.count; ++i) {
+      auto* const row = static_cast<std::byte*>(to) + (rows.out + i * rows.out_step) * bytes;
+      if (value == 0) std::memset(row, 0, static_cast<std::size_t>(rows.row * bytes));
+      else
+        with_bits(bytes, [&](auto bits) {
+          bits = static_cast<decltype(bits)>(value);
+          for (std::int64_t k = 0; k < rows.row; ++k) std::memcpy(row + k * bytes, &bits, sizeof bits);
+        });
+    }
 }
 
 }  // namespace GSPMD_TARGET

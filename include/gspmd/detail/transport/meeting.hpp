@@ -5,7 +5,7 @@
 #include <cstddef>
 #include <cstdint>
 
-#include "gspmd/detail/kernels/lanes.hpp"
+#include "gspmd/detail/kernels/simd.hpp"
 #include "gspmd/detail/transport/meeting_delay.hpp"
 
 /// How threads, or processes that share memory, meet. Each member of a group has a slot; to arrive at the next meeting it

@@ -82,46 +82,42 @@ constexpr Descriptor numbered(const mesh_shape& mesh, Descriptor d) {
 
 /// A subject, as one member has it while the collective lasts.
 struct meeting_subject {
-  using description = std::string (*)(const mesh_shape* mesh, const void* descriptor);
+  using description = std::string (*)(const mesh_shape* mesh, dtype type, const void* descriptor);
 
   std::uint32_t number = 0;
   const mesh_shape* mesh = nullptr;
   const void* descriptor = nullptr;
   const collective_origin* origin = nullptr;
   description describe = nullptr;
+  dtype type = dtype::f32;  // of the elements
 
-  [[nodiscard]] std::string text() const {
-    const std::string what = describe(mesh, descriptor);
+  [[nodiscard, gnu::cold]] std::string text() const {
+    const std::string what = describe(mesh, type, descriptor);
     if (origin == nullptr || !origin->is_known) return what;
     if (origin->file == nullptr) return what + " (input " + std::to_string(origin->line) + ')';
     return what + " (" + name_of(origin->op) + " at " + origin->file + ':' + std::to_string(origin->line) + ')';
   }
 };
 
-template <class T>
-std::string describe_movement(const mesh_shape* mesh, const void* descriptor) {
+[[gnu::cold]] inline std::string describe_movement(const mesh_shape* mesh, dtype type, const void* descriptor) {
   const auto& m = *static_cast<const movement*>(descriptor);
-  return std::string(name_of(classify(*mesh, m))) + " of " + name_of(dtype_of<T>()) + ' ' +
-         std::string(shape_text(m.to_global).view());
+  return std::string(name_of(classify(*mesh, m))) + " of " + name_of(type) + ' ' + std::string(shape_text(m.to_global).view());
 }
-template <class T>
-std::string describe_reduction(const mesh_shape* mesh, const void* descriptor) {
+[[gnu::cold]] inline std::string describe_reduction(const mesh_shape* mesh, dtype type, const void* descriptor) {
   const auto& r = *static_cast<const reduction*>(descriptor);
-  return std::string(name_of(classify(*mesh, r))) + " by " + name_of(r.kind) + " of " + name_of(dtype_of<T>()) + ' ' +
+  return std::string(name_of(classify(*mesh, r))) + " by " + name_of(r.kind) + " of " + name_of(type) + ' ' +
          std::string(shape_text(r.global).view());
 }
-inline std::string describe_ring(const mesh_shape*, const void* descriptor) {
+[[gnu::cold]] inline std::string describe_ring(const mesh_shape*, dtype, const void* descriptor) {
   return "collective_permute of " + std::to_string(static_cast<const ring*>(descriptor)->bytes) + " bytes";
 }
 
-/// Of elements of type T. The mesh and the descriptor outlive the subject.
-template <class T>
-meeting_subject subject_of(const mesh_shape& mesh, const movement& m) {
-  return {number_of(mesh, m) ^ static_cast<std::uint32_t>(dtype_of<T>()) << 1, &mesh, &m, &m.origin, describe_movement<T>};
+/// The mesh and the descriptor outlive the subject.
+inline meeting_subject subject_of(const mesh_shape& mesh, const movement& m, dtype type) {
+  return {number_of(mesh, m) ^ static_cast<std::uint32_t>(type) << 1, &mesh, &m, &m.origin, describe_movement, type};
 }
-template <class T>
-meeting_subject subject_of(const mesh_shape& mesh, const reduction& r) {
-  return {number_of(mesh, r) ^ static_cast<std::uint32_t>(dtype_of<T>()) << 1, &mesh, &r, &r.origin, describe_reduction<T>};
+inline meeting_subject subject_of(const mesh_shape& mesh, const reduction& r, dtype type) {
+  return {number_of(mesh, r) ^ static_cast<std::uint32_t>(type) << 1, &mesh, &r, &r.origin, describe_reduction, type};
 }
 inline meeting_subject subject_of(const mesh_shape& mesh, const ring& r) {
   subject_number n(16);

@@ -6,7 +6,7 @@
 
 #include "gspmd/detail/ir/collective.hpp"
 #include "gspmd/detail/ir/layout.hpp"
-#include "gspmd/detail/kernels/lanes.hpp"
+#include "gspmd/detail/kernels/simd.hpp"
 #include "gspmd/detail/transport/box.hpp"
 
 /// Movements of boxes with gaps, through memory that a node shares: who holds a box packs it there, and who needs it copies it
@@ -114,19 +114,19 @@ void move_through_node(const node_boxes& b, std::int64_t room, const T* in, T* o
   const box_cut cut(b.largest, most);
   const auto place_of = [&](std::int64_t owner, std::int64_t reader) { return ((reader - owner + b.n) % b.n - 1) * most; };
   if (const auto stays = intersect(b.source.held, b.target.held); stays.any())
-    copy_box(out, in, place(stays, b.source, b.target));
+    copy_box(out, in, place(stays, b.source, b.target), sizeof(T));
   for (std::int64_t k = 0; k < cut.pieces; ++k) {
     const auto memory_of = show([&](T* memory) {
       for (std::int64_t i = 1; i < b.n; ++i) {
         const auto j = (b.self + i) % b.n;
         const auto piece = cut.piece(b.shown[j], k);
-        if (piece.any()) copy_box(memory + place_of(b.self, j), in, place(piece, b.source, packed(piece)));
+        if (piece.any()) copy_box(memory + place_of(b.self, j), in, place(piece, b.source, packed(piece)), sizeof(T));
       }
     });
     for (std::int64_t i = 1; i < b.n; ++i) {
       const auto j = (b.self + i) % b.n;  // not all from the same one at once
       const auto piece = cut.piece(b.taken[j], k);
-      if (piece.any()) copy_box(out, memory_of(j) + place_of(j, b.self), place(piece, packed(piece), b.target));
+      if (piece.any()) copy_box(out, memory_of(j) + place_of(j, b.self), place(piece, packed(piece), b.target), sizeof(T));
     }
   }
 }

@@ -6,7 +6,7 @@
 #include "gspmd/detail/ir/collective.hpp"
 #include "gspmd/detail/ir/layout.hpp"
 #include "gspmd/detail/ir/ring.hpp"
-#include "gspmd/detail/kernels/lanes.hpp"
+#include "gspmd/detail/kernels/simd.hpp"
 #include "gspmd/detail/support/target.hpp"
 #include "gspmd/detail/transport/box.hpp"
 #include "gspmd/detail/transport/combine.hpp"
@@ -15,23 +15,6 @@
 /// The share of one device in a collective when it can read the buffers of its peers. Threads do their shares at once
 /// between two barriers, the simulated backend one after the other. Peers are called by their number in the group.
 namespace gspmd::detail {
-
-/// From the number of a member to its buffer: refers to a function object and forgets its type, so that the shares below are
-/// compiled once and not for every communicator.
-template <class Pointer>
-class peer_buffers {
- public:
-  template <class F>
-  peer_buffers(const F& f)  // NOLINT(google-explicit-constructor): any such function will do
-      : f_(&f), call_([](const void* g, std::int64_t j) -> Pointer { return (*static_cast<const F*>(g))(j); }) {}
-  Pointer operator()(std::int64_t j) const { return call_(f_, j); }
-
- private:
-  const void* f_;
-  Pointer (*call_)(const void*, std::int64_t);
-};
-using peer_inputs = peer_buffers<const void*>;
-using peer_outputs = peer_buffers<void*>;
 
 /// What the devices that a communicator holds hand to a neighbour on a ring, and where they put what arrives; by local device.
 struct ring_buffers {
@@ -44,26 +27,6 @@ struct ring_buffers {
 namespace gspmd::detail {
 inline namespace GSPMD_TARGET {
 
-/// Calls `f` with an integer that has as many bytes as an element.
-template <class F>
-inline void with_bits(std::int64_t bytes_per_elem, F f) {
-  if (bytes_per_elem == 1) f(std::uint8_t{});
-  else if (bytes_per_elem == 4) f(std::uint32_t{});
-  else f(std::uint64_t{});
-}
-inline void copy_bytes(void* out, const void* in, const placed_box& placed, std::int64_t bytes_per_elem, bool streaming) {
-  with_bits(bytes_per_elem, [&](auto element) {
-    using E = decltype(element);
-    copy_box(static_cast<E*>(out), static_cast<const E*>(in), placed, streaming);
-  });
-}
-inline void fill_bytes(void* out, std::uint64_t bits, const placed_box& placed, std::int64_t bytes_per_elem) {
-  with_bits(bytes_per_elem, [&](auto element) {
-    using E = decltype(element);
-    fill_box(static_cast<E*>(out), static_cast<E>(bits), placed);
-  });
-}
-
 /// Fills `out` of the device at `me`; peer_in(j) is the input of member j.
 inline void move_from_peers(const mesh_shape& mesh, const movement& m, const coordinates& me, peer_inputs peer_in, void* out,
                             std::int64_t bytes_per_elem) {
@@ -71,14 +34,14 @@ inline void move_from_peers(const mesh_shape& mesh, const movement& m, const coo
   const auto turns = turns_of(m);
   for (std::int64_t turn = 0; turn < turns; ++turn) {
     const auto target =
-        target_of(mesh, m, me, turn, [&](const placed_box& gap) { fill_bytes(out, m.map->fill, gap, bytes_per_elem); });
+        target_of(mesh, m, me, turn, [&](const placed_box& gap) { fill_box(out, m.map->fill, gap, bytes_per_elem); });
     if (!target.held.any()) continue;
     const bool streaming = can_stream && target.held.elems() * bytes_per_elem >= stream_from_bytes;
     any_streaming = any_streaming || streaming;
     const auto copy_from = [&](std::int64_t j, const coordinates& peer) {
       const auto source = source_of(mesh, m, peer, turn);
       const auto part = intersect(source.held, target.held);
-      if (part.any()) copy_bytes(out, peer_in(j), place(part, source, target), bytes_per_elem, streaming);
+      if (part.any()) copy_box(out, peer_in(j), place(part, source, target), bytes_per_elem, streaming);
     };
     if (m.map != nullptr) {
       for_each_holder(mesh, m, target, me, turn,
@@ -109,57 +72,43 @@ constexpr chunk chunk_of(std::int64_t elems, std::int64_t bytes_per_elem, std::i
 }
 
 /// all_reduce: reduces one chunk of the flat, padded buffers and writes it to all members. Their `out` may be their `in`.
-template <class T>
-void all_reduce_from_peers(monoid kind, std::int64_t elems, std::int64_t n, std::int64_t self, peer_inputs peer_in,
-                           peer_outputs peer_out) {
-  const auto mine = chunk_of(elems, static_cast<std::int64_t>(sizeof(T)), n, self);
-  if (mine.begin == mine.end) return;
-  with_monoid<T>(kind, [&](auto op, auto element) {
-    using E = decltype(element);
-    reduce_row_to_all<decltype(op), E>(
-        n, [&](std::int64_t j) { return static_cast<const E*>(peer_in(j)) + mine.begin; },
-        [&](std::int64_t j) { return static_cast<E*>(peer_out(j)) + mine.begin; }, mine.end - mine.begin);
-  });
+inline void all_reduce_from_peers(const row_combiner& op, std::int64_t elems, std::int64_t n, std::int64_t self,
+                                  peer_inputs peer_in, peer_outputs peer_out) {
+  const auto mine = chunk_of(elems, op.elem_bytes, n, self);
+  if (mine.begin < mine.end) reduce_row_to_all(op, n, peer_in, peer_out, mine.begin * op.elem_bytes, mine.end - mine.begin);
 }
 
 /// reduce_scatter: reduces the box of the device at `me` from all members into its own `out`, which is nobody's `in`.
-template <class T>
-void reduce_scatter_from_peers(const mesh_shape& mesh, const reduction& r, const coordinates& me, peer_inputs peer_in, T* out) {
+inline void reduce_scatter_from_peers(const row_combiner& op, const mesh_shape& mesh, const reduction& r, const coordinates& me,
+                                      peer_inputs peer_in, void* out) {
   const auto target = layout_of(mesh, r.global, r.to, me);
   if (!target.held.any()) return;
   const auto source = layout_of(mesh, r.global, r.from, me);
   const auto placed = place(target.held, source, target);
   const auto n = mesh.size_of(r.axes);
-  const bool streaming = can_stream && target.held.elems() * static_cast<std::int64_t>(sizeof(T)) >= stream_from_bytes;
-  with_monoid<T>(r.kind, [&](auto op, auto element) {
-    using E = decltype(element);
-    E* const to = reinterpret_cast<E*>(out) + placed.out_offset;
-    for_each_row(placed.box, [&](std::int64_t in_at, std::int64_t out_at, std::int64_t row) {
-      const auto source_row = [&](std::int64_t j) { return static_cast<const E*>(peer_in(j)) + placed.in_offset + in_at; };
-      reduce_row<decltype(op), E>(to + out_at, n, source_row, row, streaming);
-    });
-  });
+  const bool streaming = can_stream && target.held.elems() * op.elem_bytes >= stream_from_bytes;
+  for (box_walk rows(placed); rows.is_there; rows.step())
+    for (std::int64_t i = 0; i < rows.count; ++i)
+      reduce_row(op, static_cast<std::byte*>(out) + (rows.out + i * rows.out_step) * op.elem_bytes, n, peer_in,
+                 (rows.in + i * rows.in_step) * op.elem_bytes, rows.row, streaming);
   if (streaming) fence_streams();
 }
 
 /// The share of the device at `me` in either reduction over a group of at least two. The caller knows which one it is.
-template <class T>
-void reduce_from_peers(const mesh_shape& mesh, const reduction& r, const coordinates& me, peer_inputs peer_in,
-                       peer_outputs peer_out) {
+inline void reduce_from_peers(const row_combiner& op, const mesh_shape& mesh, const reduction& r, const coordinates& me,
+                              peer_inputs peer_in, peer_outputs peer_out) {
   const auto self = group_index(mesh, r.axes, me);
   if (classify(mesh, r) == collective_kind::all_reduce)
-    all_reduce_from_peers<T>(r.kind, elements(local_extents(mesh, r.global, r.from)), mesh.size_of(r.axes), self, peer_in,
-                             peer_out);
-  else reduce_scatter_from_peers<T>(mesh, r, me, peer_in, static_cast<T*>(peer_out(self)));
+    all_reduce_from_peers(op, elements(local_extents(mesh, r.global, r.from)), mesh.size_of(r.axes), self, peer_in, peer_out);
+  else reduce_scatter_from_peers(op, mesh, r, me, peer_in, peer_out(self));
 }
 
 /// A reduction over a group of one device is a copy of its box.
-template <class T>
-void reduce_alone(const mesh_shape& mesh, const reduction& r, const coordinates& me, const T* in, T* out) {
+inline void reduce_alone(const mesh_shape& mesh, const reduction& r, const coordinates& me, const void* in, void* out,
+                         std::int64_t bytes_per_elem) {
   if (in == out) return;
-  const movement cut{r.global, r.from, r.to, 0};
   move_from_peers(
-      mesh, cut, me, [in](std::int64_t) { return in; }, out, sizeof(T));
+      mesh, movement{r.global, r.from, r.to, 0}, me, [in](std::int64_t) { return in; }, out, bytes_per_elem);
 }
 
 }  // namespace GSPMD_TARGET

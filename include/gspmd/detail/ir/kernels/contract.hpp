@@ -5,7 +5,7 @@
 
 #include "gspmd/detail/ir/contraction_plan.hpp"
 #include "gspmd/detail/ir/kernels/parts.hpp"
-#include "gspmd/detail/ir/spec.hpp"
+#include "gspmd/detail/support/target.hpp"
 
 namespace gspmd::detail {
 
@@ -27,6 +27,10 @@ struct planned_window {
 /// Buffers in scratch are whole cache lines of the smallest elements that an einsum has.
 constexpr std::int64_t buffer_elems(std::int64_t elems) { return (elems + 15) / 16 * 16; }
 
+inline namespace GSPMD_TARGET {
+struct prepared_contraction;
+}
+
 namespace kernels {
 
 /// An einsum of two operands.
@@ -34,19 +38,16 @@ struct contract : plain_step, on_one_device, never_in_place {
   static constexpr action name = action::contract;
   using tables = mp11::mp_list<kernel_table<contraction_plan, entries::shared_by_equal_steps>>;
   static constexpr step_work work = step_work::computes;
-  static constexpr element_kinds handles = element_kinds::numbers;
+  static constexpr element_kinds handles = element_kinds::bytes;
 
   static constexpr std::int64_t scratch_bytes(const auto& tables, const plan_step& s) {
     return table_of<contraction_plan>(tables)[static_cast<std::size_t>(s.spec)].scratch_elems * bytes_of(s.type);
   }
 
-  static auto prepare(const auto& p, const plan_step& s) {
-    return runtime_spec{&table_of<contraction_plan>(p)[static_cast<std::size_t>(s.spec)]};
-  }
+  static prepared_contraction prepare(const plan_view& p, const plan_step& s);
   template <class Program, int Step>
   static constexpr auto freeze();
-  template <class T, class Spec>
-  static void run(const Spec& spec, const plan_view& p, const plan_step& s, const device_memory& device);
+  static void run(const prepared_contraction& prepared, const plan_view& p, const plan_step& s, const device_memory& device);
 };
 
 /// The same, while the shards of one operand go round a ring of devices.
@@ -55,7 +56,7 @@ struct windowed : plain_step, never_in_place {
   using tables = mp11::mp_list<kernel_table<planned_window, entries::shared_by_equal_steps>,
                                kernel_table<contraction_plan, entries::shared_by_equal_steps>>;
   static constexpr step_work work = step_work::computes_while_moving;
-  static constexpr element_kinds handles = element_kinds::numbers;
+  static constexpr element_kinds handles = element_kinds::bytes;
 
   static constexpr std::int64_t scratch_bytes(const auto& tables, const plan_step& s) {
     return table_of<planned_window>(tables)[static_cast<std::size_t>(s.spec)].scratch_elems * bytes_of(s.type);
@@ -68,13 +69,12 @@ struct windowed : plain_step, never_in_place {
     return window_of(p, s).both_ways ? ring_rounds_kind::both_ways : ring_rounds_kind::one_way;
   }
 
-  static auto prepare(const auto& p, const plan_step& s) {
-    return runtime_spec{&table_of<contraction_plan>(p)[static_cast<std::size_t>(window_of(p, s).contraction)]};
-  }
+  static prepared_contraction prepare(const plan_view& p, const plan_step& s);
   template <class Program, int Step>
   static constexpr auto freeze();
-  template <class T, class Spec, class Comm>
-  static void run(const Spec& spec, const plan_view& p, const plan_step& s, Comm& comm, const devices_here& devices);
+  template <class Comm>
+  static void run(const prepared_contraction& prepared, const plan_view& p, const plan_step& s, Comm& comm,
+                  const devices_here& devices);
 };
 
 }  // namespace kernels

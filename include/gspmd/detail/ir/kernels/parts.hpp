@@ -66,7 +66,7 @@ enum class step_role : std::uint8_t {
   otherwise,
   join,
 };
-enum class element_kinds : std::uint8_t { bytes, numbers, all };  // bytes: one function for all types; numbers: not for bool
+enum class element_kinds : std::uint8_t { bytes, all };  // bytes: one function for all types
 enum class ring_rounds_kind : std::uint8_t { none, one_way, both_ways };
 
 /// No other device takes part.

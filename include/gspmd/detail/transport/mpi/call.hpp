@@ -41,18 +41,13 @@ inline void check_mpi(int code, const char* call, int rank) {
 
 template <class T>
 MPI_Datatype mpi_type() {
-  if constexpr (std::is_same_v<T, float>) return MPI_FLOAT;
-  else if constexpr (std::is_same_v<T, double>) return MPI_DOUBLE;
-  else if constexpr (std::is_same_v<T, std::int32_t>) return MPI_INT32_T;
-  else if constexpr (std::is_same_v<T, std::int64_t>) return MPI_INT64_T;
-  else if constexpr (std::is_same_v<T, std::byte>) return MPI_BYTE;
-  else {
-    static_assert(std::is_same_v<T, bool>, "gspmd: an element type is one of float, double, int32_t, int64_t, bool");
-    return MPI_C_BOOL;
-  }
+  if constexpr (std::is_same_v<T, std::byte>) return MPI_BYTE;
+  else if constexpr (std::is_same_v<T, bool>) return MPI_C_BOOL;
+  else if constexpr (std::is_floating_point_v<T>) return sizeof(T) == 4 ? MPI_FLOAT : MPI_DOUBLE;
+  else return sizeof(T) == 4 ? MPI_INT32_T : MPI_INT64_T;
 }
 
-/// As with_monoid (combine.hpp) does it, the treatment of NaN aside, which MPI leaves open.
+/// As combiner_of (combine_rows.hpp) does it, the treatment of NaN aside, which MPI leaves open.
 template <class T>
 MPI_Op mpi_op(monoid kind) {
   if constexpr (std::is_same_v<T, bool>)

@@ -73,7 +73,7 @@ class mpi_group {
           mesh, m, me_, [&](std::int64_t) { return in; }, out, sizeof(T));
     if (route.how == movement_route::way::permute) return permute(route, in, out);
     const auto bytes = route.shard_elems * static_cast<std::int64_t>(sizeof(T));
-    if (window() != nullptr) window_->begin(subject_of<T>(mesh, m));
+    if (window() != nullptr) window_->begin(subject_of(mesh, m, dtype_of<T>()));
     if (bytes <= work_.small_shard_bytes && window() != nullptr) return move_small(route, in, out);
     const bool shows_boxes = route.node && bytes <= largest_shown_shard_bytes && window() != nullptr;
     if (!work_.memories.empty() && window() != nullptr && find_peers(in, out, false)) {
@@ -89,7 +89,7 @@ class mpi_group {
       case movement_route::way::gather_to_boxes: {
         T* const all = work_.send_scratch.template at_least<T>(route.memory.send_elems);
         gather(route.block_elems, in, all);
-        for (const auto& r : route.receives) copy_box(out, all, route.boxes[r.box]);
+        for (const auto& r : route.receives) copy_box(out, all, route.boxes[r.box], sizeof(T));
         return;
       }
       case movement_route::way::exchange: return exchange(route.block_elems, in, out);
@@ -100,15 +100,15 @@ class mpi_group {
 
   template <class T>
   void reduce(const mesh_shape& mesh, const reduction& r, const reduction_route& route, const T* in, T* out) {
-    if (size() == 1) return reduce_alone<T>(mesh, r, me_, in, out);
+    if (size() == 1) return reduce_alone(mesh, r, me_, in, out, sizeof(T));
     const auto bytes = route.elems * static_cast<std::int64_t>(sizeof(T));
     const auto is_large = [&] {
       return bytes > work_.small_shard_bytes || (!window_->is_small(bytes) && bytes > static_cast<std::int64_t>(mail_bytes));
     };
-    if (window() != nullptr) window_->begin(subject_of<T>(mesh, r));
+    if (window() != nullptr) window_->begin(subject_of(mesh, r, dtype_of<T>()));
     if (window() != nullptr && !work_.memories.empty() && is_large() && find_peers(in, out, !route.scatters)) {
-      if (route.scatters) reduce_scatter_from_peers<T>(mesh, r, me_, peers{peer_in_}, out);
-      else all_reduce_from_peers<T>(r.kind, route.elems, size(), self_, peers{peer_in_}, peers{peer_out_});
+      if (route.scatters) reduce_scatter_from_peers(combiner_of<T>(r.kind), mesh, r, me_, peers{peer_in_}, out);
+      else all_reduce_from_peers(combiner_of<T>(r.kind), route.elems, size(), self_, peers{peer_in_}, peers{peer_out_});
       window_->meet();
       return;
     }
@@ -196,14 +196,14 @@ class mpi_group {
 
   template <class T>
   static void fill_gaps(const movement_route& route, T* out) {
-    for (const int gap : route.gaps) fill_bytes(out, route.fill, route.boxes[gap], sizeof(T));
+    for (const int gap : route.gaps) fill_box(out, route.fill, route.boxes[gap], sizeof(T));
   }
 
   template <class T>
   void move_small(const movement_route& route, const T* in, T* out) {
     const auto shard_of = window_->share(in, route.shard_elems);
     fill_gaps(route, out);
-    for (const auto& t : route.takes) copy_box(out, t.peer == self_ ? in : shard_of(t.peer), route.boxes[t.box]);
+    for (const auto& t : route.takes) copy_box(out, t.peer == self_ ? in : shard_of(t.peer), route.boxes[t.box], sizeof(T));
   }
 
   template <class T>
@@ -241,14 +241,14 @@ class mpi_group {
     T* const packed_out = work_.receive_scratch.template at_least<T>(route.memory.receive_elems);
     for (const auto& r : route.receives) messages().receive(r.peer, (r.box == no_box ? out : packed_out) + r.at, r.elems);
     for (const auto& s : route.sends) {
-      if (s.box != no_box) copy_box(packed_in, in, route.boxes[s.box]);
+      if (s.box != no_box) copy_box(packed_in, in, route.boxes[s.box], sizeof(T));
       messages().send(s.peer, (s.box == no_box ? in : packed_in) + s.at, s.elems);
     }
-    for (const int own : route.own) copy_box(out, in, route.boxes[own]);
+    for (const int own : route.own) copy_box(out, in, route.boxes[own], sizeof(T));
     fill_gaps(route, out);
     messages().finish();
     for (const auto& r : route.receives)
-      if (r.box != no_box) copy_box(out, packed_out, route.boxes[r.box]);
+      if (r.box != no_box) copy_box(out, packed_out, route.boxes[r.box], sizeof(T));
   }
 
   /// Members that have nothing to do with each other do not wait for each other, as they would in a meeting. Who sends a shard
@@ -275,13 +275,13 @@ class mpi_group {
     for (const auto& s : route.sends)
       if (reads_in_place(s)) messages().send_piece(s.peer, address_message, address_elems, address_tag);
       else messages().send(s.peer, in, elems);
-    for (const int own : route.own) copy_box(out, in, route.boxes[own]);
+    for (const int own : route.own) copy_box(out, in, route.boxes[own], sizeof(T));
     MPI_Status status;
     check(MPI_Wait(&arrives, &status), "MPI_Wait");
     if (source >= 0 && status.MPI_TAG == address_tag) {
       node_address theirs = 0;
       std::memcpy(&theirs, out, sizeof theirs);
-      copy_shard(out, reinterpret_cast<const T*>(find(memories, device(source), theirs)), elems);
+      copy_shard(out, find(memories, device(source), theirs), bytes);
       messages().send_piece(source, out, 0, done_tag);
     }
     for (const auto& s : route.sends)
@@ -297,7 +297,7 @@ class mpi_group {
     if (elems == 0) return;  // on all members alike
     if (window_ && !work_.oversubscribed && elems * static_cast<std::int64_t>(sizeof(T)) >= all_reduce_by_messages_bytes)
       return all_reduce_by_messages(messages(), work_.receive_scratch, kind, size(), self_, elems, in, out);
-    if (window_) return window_->all_reduce(kind, elems, in, out);
+    if (window_) return window_->all_reduce(combiner_of<T>(kind), elems, in, out);
     if (elems * size() * static_cast<std::int64_t>(sizeof(T)) <= most_gathered_bytes)
       return all_reduce_gathered(elems, kind, in, out);
     if (std::is_floating_point_v<T> && (kind == monoid::maximum || kind == monoid::minimum))
@@ -316,12 +316,8 @@ class mpi_group {
   void all_reduce_gathered(std::int64_t elems, monoid kind, const T* in, T* out) {
     T* const all = work_.receive_scratch.template at_least<T>(elems * size());
     gather(elems, in, all);
-    with_monoid<T>(kind, [&](auto op, auto element) {
-      using E = decltype(element);
-      reduce_row<decltype(op), E>(
-          reinterpret_cast<E*>(out), size(), [&](std::int64_t j) { return reinterpret_cast<const E*>(all + j * elems); }, elems,
-          false);
-    });
+    reduce_row(
+        combiner_of<T>(kind), out, size(), [&](std::int64_t j) { return all + j * elems; }, 0, elems, false);
   }
 
   template <class T>
@@ -330,15 +326,15 @@ class mpi_group {
     // Each member's box is packed, then the blocks, of any sizes, are reduced and the own one is put in its place.
     T* const packed_in = work_.send_scratch.template at_least<T>(route.result_elems * size());
     T* const packed_out = work_.receive_scratch.template at_least<T>(route.result_elems);
-    for (const int box : route.packs) copy_box(packed_in, in, route.boxes[box]);
+    for (const int box : route.packs) copy_box(packed_in, in, route.boxes[box], sizeof(T));
     reduce_blocks(route, kind, static_cast<const T*>(packed_in), packed_out);
-    if (route.own != no_box) copy_box(out, packed_out, route.boxes[route.own]);
+    if (route.own != no_box) copy_box(out, packed_out, route.boxes[route.own], sizeof(T));
   }
 
   /// `in` holds the members' blocks one after the other.
   template <class T>
   void reduce_blocks(const reduction_route& route, monoid kind, const T* in, T* out) {
-    if (window_) return window_->reduce_scatter(kind, route.offsets.data(), in, out);
+    if (window_) return window_->reduce_scatter(combiner_of<T>(kind), route.offsets.data(), in, out);
     const auto type = mpi_type<T>();
     const auto op = mpi_op<T>(kind);
     if (route.offsets.back() > work_.largest_count) {

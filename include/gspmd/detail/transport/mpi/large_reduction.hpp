@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 
 #include "gspmd/detail/transport/combine.hpp"
@@ -26,6 +27,8 @@ void all_reduce_by_messages(mpi_messages messages, growing_buffer& memory, monoi
   const auto most = (n * least_part_bytes > least_piece_bytes ? n * least_part_bytes : least_piece_bytes) / width;
   const auto piece = elems < most ? elems : most;
   const auto part = chunk_of(piece, width, n, 0).end;
+  const auto op =
+      combiner_of<T, 1>(kind);  // one vector at a time: with two, lines that are dirty in the other core take a tenth longer
   T* const scratch = memory.at_least<T>(part * n);
   for (std::int64_t begin = 0; begin < elems; begin += piece) {
     const auto count = elems - begin < piece ? elems - begin : piece;
@@ -40,19 +43,13 @@ void all_reduce_by_messages(mpi_messages messages, growing_buffer& memory, monoi
     }
     const T* own = in + begin + mine.begin;
     if (own == result && self >= 2) {  // the sum of those before it would stand there already
-      copy_row(scratch + self * part, own, mine_elems);
+      std::copy_n(own, mine_elems, scratch + self * part);
       own = scratch + self * part;
     }
     messages.finish();
-    if (mine_elems > 0)
-      with_monoid<T>(kind, [&](auto op, auto element) {
-        using E = decltype(element);
-        const auto source = [&](std::int64_t j) { return reinterpret_cast<const E*>(j == self ? own : scratch + j * part); };
-        E* const to = reinterpret_cast<E*>(result);
-        // One lane at a time: with two, lines that are dirty in the other core take a tenth longer.
-        if (n == 2) combine_rows<decltype(op), false, E, 1>(to, to, source(0), source(1), mine_elems);
-        else reduce_row<decltype(op), E>(to, n, source, mine_elems, false);
-      });
+    const auto source = [&](std::int64_t j) -> const T* { return j == self ? own : scratch + j * part; };
+    if (mine_elems > 0 && n == 2) op.combine(result, result, source(0), source(1), mine_elems);
+    else if (mine_elems > 0) reduce_row(op, result, n, source, 0, mine_elems, false);
     for (std::int64_t k = 1; k < n; ++k) {
       const auto j = (self + k) % n;
       const auto theirs = chunk_of(count, width, n, j);

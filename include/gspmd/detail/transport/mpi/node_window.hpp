@@ -3,6 +3,7 @@
 
 #include "gspmd/detail/transport/mpi/call.hpp"
 
+#include <algorithm>
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
@@ -80,7 +81,7 @@ class node_window {
   /// Shows `in`, at most half_bytes, to the members; returns where to find theirs until the next but one collective.
   template <class T>
   auto share(const T* in, std::int64_t elems) {
-    return show<T>([&](T* memory) { copy_row(memory, in, elems); });
+    return show<T>([&](T* memory) { std::copy_n(in, elems, memory); });
   }
   /// The same with what `fill(memory)` writes, at most half_bytes.
   template <class T, class Fill>
@@ -91,22 +92,76 @@ class node_window {
     return [this, half](std::int64_t j) { return static_cast<const T*>(input_of<T>(j, half)); };
   }
 
-  /// `out` may be `in`.
-  template <class T>
-  void all_reduce(monoid kind, std::int64_t elems, const T* in, T* out) {
-    with_monoid<T>(kind, [&](auto op, auto element) {
-      using E = decltype(element);
-      all_reduce_as<decltype(op), E>(elems, reinterpret_cast<const E*>(in), reinterpret_cast<E*>(out));
-    });
+  /// `to` may be `from`.
+  void all_reduce(const row_combiner& op, std::int64_t elems, const void* from, void* to) {
+    const auto* const in = static_cast<const std::byte*>(from);
+    auto* const out = static_cast<std::byte*>(to);
+    const auto width = op.elem_bytes, bytes = elems * width;
+    if (bytes <= static_cast<std::int64_t>(mail_bytes)) {
+      std::memcpy(slot(self_).next_lane().mail, in, static_cast<std::size_t>(bytes));
+      const auto parity = meet();
+      return reduce_row(
+          op, out, n_, [&](std::int64_t j) { return slot(j).lanes[parity].mail; }, 0, elems, false);
+    }
+    if (is_small(bytes)) {
+      const auto input = share(in, bytes);
+      return reduce_row(op, out, n_, input, 0, elems, false);
+    }
+    for (std::int64_t begin = 0; begin < bytes; begin += half_bytes) {
+      const auto count = std::min(bytes - begin, half_bytes);
+      const int half = next_half();
+      const auto part_of = [&](std::int64_t j) {  // in bytes
+        const auto part = chunk_of(count / width, width, n_, j);
+        return chunk{part.begin * width, part.end * width};
+      };
+      const auto mine = part_of(self_);
+      auto* const shared = input_of<std::byte>(self_, half);
+      std::copy_n(in + begin, mine.begin, shared);
+      std::copy_n(in + begin + mine.end, count - mine.end, shared + mine.end);
+      meet();
+      if (mine.begin < mine.end) {
+        auto* const result = result_of<std::byte>(self_, half);
+        reduce_row(
+            op, result, n_, [&](std::int64_t j) { return j == self_ ? in + begin : input_of<const std::byte>(j, half); },
+            mine.begin, (mine.end - mine.begin) / width, false);
+        std::copy_n(result, mine.end - mine.begin, out + begin + mine.begin);
+      }
+      meet();
+      for (std::int64_t k = 1; k < n_; ++k) {
+        const auto j = (self_ + k) % n_;
+        const auto theirs = part_of(j);
+        std::copy_n(result_of<const std::byte>(j, half), theirs.end - theirs.begin, out + begin + theirs.begin);
+      }
+    }
   }
 
-  /// The result of member j is the reduction of the elements [offsets[j], offsets[j + 1]) of all `in`.
-  template <class T>
-  void reduce_scatter(monoid kind, const std::int64_t* offsets, const T* in, T* out) {
-    with_monoid<T>(kind, [&](auto op, auto element) {
-      using E = decltype(element);
-      reduce_scatter_as<decltype(op), E>(offsets, reinterpret_cast<const E*>(in), reinterpret_cast<E*>(out));
-    });
+  /// The result of member j is the reduction of the elements [offsets[j], offsets[j + 1]) of all `from`.
+  void reduce_scatter(const row_combiner& op, const std::int64_t* offsets, const void* from, void* to) {
+    const auto* const in = static_cast<const std::byte*>(from);
+    auto* const out = static_cast<std::byte*>(to);
+    const auto width = op.elem_bytes;
+    const auto step = half_bytes / width / n_;
+    std::int64_t longest = 0;
+    for (std::int64_t j = 0; j < n_; ++j) longest = std::max(longest, offsets[j + 1] - offsets[j]);
+    const auto part_of = [&](std::int64_t j, std::int64_t begin) {  // of the block of member j, in this piece
+      return std::clamp(offsets[j + 1] - offsets[j] - begin, std::int64_t{0}, step);
+    };
+    for (std::int64_t begin = 0; begin < longest; begin += step) {
+      const int half = next_half();
+      for (std::int64_t j = 0; j < n_; ++j)
+        if (j != self_)
+          std::copy_n(in + (offsets[j] + begin) * width, part_of(j, begin) * width,
+                      input_of<std::byte>(self_, half) + j * step * width);
+      meet();
+      const auto count = part_of(self_, begin);
+      if (count == 0) continue;
+      reduce_row(
+          op, out + begin * width, n_,
+          [&](std::int64_t j) {
+            return j == self_ ? in + (offsets[self_] + begin) * width : input_of<const std::byte>(j, half) + self_ * step * width;
+          },
+          0, count, false);
+    }
   }
 
   static constexpr std::int64_t half_bytes = std::int64_t{256} << 10;  // two halves and the sources fit a second-level cache
@@ -164,68 +219,6 @@ class node_window {
   template <class E>
   E* result_of(std::int64_t j, int half) const {
     return reinterpret_cast<E*>(base(j) + page_bytes + (2 + half) * half_bytes);
-  }
-
-  template <class Monoid, class E>
-  void all_reduce_as(std::int64_t elems, const E* in, E* out) {
-    constexpr auto width = static_cast<std::int64_t>(sizeof(E));
-    if (elems * width <= static_cast<std::int64_t>(mail_bytes)) {
-      std::memcpy(slot(self_).next_lane().mail, in, static_cast<std::size_t>(elems * width));
-      const auto parity = meet();
-      reduce_row<Monoid, E>(
-          out, n_, [&](std::int64_t j) { return reinterpret_cast<const E*>(slot(j).lanes[parity].mail); }, elems, false);
-      return;
-    }
-    if (is_small(elems * width)) {
-      const auto input = share(in, elems);
-      return reduce_row<Monoid, E>(out, n_, input, elems, false);
-    }
-    for (std::int64_t begin = 0; begin < elems; begin += half_bytes / width) {
-      const auto count = elems - begin < half_bytes / width ? elems - begin : half_bytes / width;
-      const int half = next_half();
-      const auto mine = chunk_of(count, width, n_, self_);
-      E* const shared = input_of<E>(self_, half);
-      copy_row(shared, in + begin, mine.begin);
-      copy_row(shared + mine.end, in + begin + mine.end, count - mine.end);
-      meet();
-      if (mine.begin < mine.end) {
-        E* const result = result_of<E>(self_, half);
-        reduce_row<Monoid, E>(
-            result, n_, [&](std::int64_t j) { return (j == self_ ? in + begin : input_of<const E>(j, half)) + mine.begin; },
-            mine.end - mine.begin, false);
-        copy_row(out + begin + mine.begin, result, mine.end - mine.begin);
-      }
-      meet();
-      for (std::int64_t k = 1; k < n_; ++k) {
-        const auto j = (self_ + k) % n_;
-        const auto theirs = chunk_of(count, width, n_, j);
-        copy_row(out + begin + theirs.begin, result_of<const E>(j, half), theirs.end - theirs.begin);
-      }
-    }
-  }
-
-  template <class Monoid, class E>
-  void reduce_scatter_as(const std::int64_t* offsets, const E* in, E* out) {
-    const auto step = half_bytes / static_cast<std::int64_t>(sizeof(E)) / n_;
-    std::int64_t longest = 0;
-    for (std::int64_t j = 0; j < n_; ++j) longest = longest > offsets[j + 1] - offsets[j] ? longest : offsets[j + 1] - offsets[j];
-    const auto part_of = [&](std::int64_t j, std::int64_t begin) {  // of the block of member j, in this piece
-      const auto block = offsets[j + 1] - offsets[j];
-      const auto rest = block > begin ? block - begin : 0;
-      return rest < step ? rest : step;
-    };
-    for (std::int64_t begin = 0; begin < longest; begin += step) {
-      const int half = next_half();
-      for (std::int64_t j = 0; j < n_; ++j)
-        if (j != self_) copy_row(input_of<E>(self_, half) + j * step, in + offsets[j] + begin, part_of(j, begin));
-      meet();
-      const auto count = part_of(self_, begin);
-      if (count == 0) continue;
-      reduce_row<Monoid, E>(
-          out + begin, n_,
-          [&](std::int64_t j) { return j == self_ ? in + offsets[self_] + begin : input_of<const E>(j, half) + self_ * step; },
-          count, false);
-    }
   }
 
   int next_half() {
