@@ -33,7 +33,7 @@ inline std::string layout_text(const planned_program& p, const ir::sharding& s, 
 
 class plan_table {
  public:
-  plan_table(const planned_program& p, colours paint) : p_(p), paint_(paint), sent_(p.program->bytes_sent_per_device()) {}
+  plan_table(const planned_program& p, colours paint) : p_(p), paint_(paint), sent_(p.program->traffic().bytes) {}
 
   [[nodiscard]] std::string text() const {
     const auto& mesh = p_.mesh();
@@ -149,7 +149,7 @@ class plan_table {
     };
     for (const auto& s : sums) add("  " + std::to_string(s.count) + ' ' + s.name, s.bytes, "bytes");
     add("one device sends", sent_, "bytes");
-    add("", p_.program->messages_sent_per_device(), "messages");
+    add("", p_.program->traffic().messages, "messages");
     add("one device computes", p_.program->flops_per_device(), "flops");
     add("one device holds at most", p_.program->peak_bytes_per_device(), "bytes");
     std::size_t left = 0, right = 0;

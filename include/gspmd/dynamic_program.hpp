@@ -69,27 +69,8 @@ class program {
         result.push_back({s.collective, detail::axes_text(mesh_.info(), detail::axes_of(view_, s)).view()});
     return result;
   }
-  /// Their number, what one device sends in them and in how many messages, each for all of them, for those over one axis and
-  /// for those of one kind; memory and arithmetic of one device. All as in `compile`. Throws gspmd::error: no such axis.
-  [[nodiscard]] std::int64_t collective_count() const { return detail::total_collectives(view_); }
-  [[nodiscard]] std::int64_t collective_count_over(std::string_view axis) const {
-    return detail::total_collectives(view_, over_axis(axis));
-  }
-  [[nodiscard]] std::int64_t collective_count_in(collective_kind kind) const {
-    return detail::total_collectives(view_, detail::of_kind(kind));
-  }
-  [[nodiscard]] std::int64_t bytes_sent_per_device() const { return detail::total_bytes(view_); }
-  [[nodiscard]] std::int64_t bytes_sent_over(std::string_view axis) const { return detail::total_bytes(view_, over_axis(axis)); }
-  [[nodiscard]] std::int64_t bytes_sent_in(collective_kind kind) const {
-    return detail::total_bytes(view_, detail::of_kind(kind));
-  }
-  [[nodiscard]] std::int64_t messages_sent_per_device() const { return detail::total_messages(view_); }
-  [[nodiscard]] std::int64_t messages_sent_over(std::string_view axis) const {
-    return detail::total_messages(view_, over_axis(axis));
-  }
-  [[nodiscard]] std::int64_t messages_sent_in(collective_kind kind) const {
-    return detail::total_messages(view_, detail::of_kind(kind));
-  }
+  /// What one device sends, and its memory and arithmetic. All as in `compile`.
+  [[nodiscard]] gspmd::traffic traffic() const { return {view_, mesh_.info()}; }
   [[nodiscard]] std::int64_t peak_bytes_per_device() const { return detail::peak_bytes(view_); }
   [[nodiscard]] std::int64_t packing_bytes_per_device() const { return detail::packing_bytes(view_); }
   [[nodiscard]] std::int64_t flops_per_device() const { return detail::total_flops(view_); }
@@ -171,12 +152,6 @@ class program {
       mesh_ = mesh_.with_cut(cut);
       detail::cut_axis(refined, mesh_.info(), cut.axis);
     }
-  }
-
-  [[nodiscard]] detail::collective_filter over_axis(std::string_view name) const {
-    const auto axes = mesh_.info().mask_of(name);
-    if (axes == 0) throw error("the mesh has no axis `" + std::string(name) + '`');
-    return detail::over_axes(axes);
   }
 
   dynamic::mesh mesh_;

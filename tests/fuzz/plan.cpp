@@ -60,7 +60,7 @@ void look_at(const planned_program& p) {
   static_cast<void>(dot_graph(p));
   const auto j = json::parse(plan_json(&p, {}, why));  // throws if it is no JSON
   if (j["values"].size() != all.size()) fail("a value is missing in the plan");
-  if (p.program->bytes_sent_per_device() < 0 || p.program->peak_bytes_per_device() < 0) fail("a negative number of bytes");
+  if (p.program->traffic().bytes < 0 || p.program->peak_bytes_per_device() < 0) fail("a negative number of bytes");
   std::int64_t sum = 0;
   std::size_t collectives = 0;
   bool any_joined = false;
@@ -70,7 +70,7 @@ void look_at(const planned_program& p) {
     any_joined = any_joined || i.joined;
   }
   // Several all_reduces in one message may send a little less than each alone, which is what an instruction says.
-  const auto sent = p.program->bytes_sent_per_device();
+  const auto sent = p.program->traffic().bytes;
   if (any_joined ? sum < sent : sum != sent) fail("the bytes of the instructions are not those of the plan");
   if (collectives != p.program->collectives().size()) fail("the instructions have other collectives than the plan");
 }

@@ -39,7 +39,7 @@ TEST_CASE("the same callable, compiled and at run time: one plan, one result") {
   const auto program = dynamic::compile(mlp, m, dynamic::in<float>({7, 5}, {"data", ""}),
                                         dynamic::in<float>({5, 8}, {"", "model"}), dynamic::in<float>({8, 4}));
   CHECK(reference::difference(step::view, program.view()) == "");
-  CHECK(program.bytes_sent_per_device() == step::bytes_sent_per_device);
+  CHECK(program.traffic().bytes == step::traffic.bytes);
   CHECK(program.peak_bytes_per_device() == step::peak_bytes_per_device);
   REQUIRE(program.collectives().size() == step::collectives.count);
   for (std::size_t i = 0; i < step::collectives.count; ++i) CHECK(program.collectives()[i] == step::collectives.items[i]);

@@ -60,8 +60,8 @@ TEST_CASE("scan: rows that the body keeps split are traded for their dim 0 once,
       CAPTURE(n);
       CAPTURE(width);
       const auto p = planned({"x"}, {"x", ""}, false, n, width);
-      CHECK(p.collective_count_in(collective_kind::all_to_all) == 1);
-      CHECK(p.collective_count() == 1);
+      CHECK(p.traffic().in(collective_kind::all_to_all).collectives == 1);
+      CHECK(p.traffic().collectives == 1);
       compare(p, n, width);
     }
 }
@@ -70,8 +70,8 @@ TEST_CASE("scan: rows that the body needs whole are traded for their dim 0 too, 
   for (const auto n : {8, 5, 1}) {
     CAPTURE(n);
     const auto p = planned({""}, {"x", ""}, false, n, 8);
-    CHECK(p.collective_count_in(collective_kind::all_to_all) == 1);
-    CHECK(p.collective_count_in(collective_kind::all_gather) == n);
+    CHECK(p.traffic().in(collective_kind::all_to_all).collectives == 1);
+    CHECK(p.traffic().in(collective_kind::all_gather).collectives == n);
     compare(p, n, 8);
   }
 }
@@ -98,7 +98,7 @@ TEST_CASE("scan: rows with no dim to split are refused, or gathered once before 
           std::string::npos);
     for (const auto n : {8, 5, 1}) {
       const auto p = planned({carried}, {"x", ""}, true, n, 1);
-      CHECK(p.collective_count_in(collective_kind::all_gather) >= 1);
+      CHECK(p.traffic().in(collective_kind::all_gather).collectives >= 1);
       CHECK(p.collectives().front() == all_gather<"x">);
       compare(p, n, 1);
     }
