@@ -59,8 +59,8 @@ TEST_CASE("more than 32 dims are refused where they are written") {
   const std::string text = "33 dims; a tensor has at most 32";
   static constexpr auto long_shape = std::initializer_list<std::int64_t>{1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1,
                                                                          1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1};
-  static constexpr auto long_dims = std::initializer_list<int>{0,  1,  2,  3,  4,  5,  6,  7,  8,  9,  10, 11, 12, 13, 14, 15, 16,
-                                                               17, 18, 19, 20, 21, 22, 23, 24, 25, 26, 27, 28, 29, 30, 31, 32};
+  static constexpr auto long_dims = std::initializer_list<std::int64_t>{
+      0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 17, 18, 19, 20, 21, 22, 23, 24, 25, 26, 27, 28, 29, 30, 31, 32};
   CHECK(contains(says([&](value x) { return reshape(x, long_shape); }), text));
   CHECK(contains(says([&](value x) { return broadcast_in_dim(x, long_shape, {0}); }), text));
   CHECK(contains(says([&](value x) { return broadcast_in_dim(x, {1}, long_dims); }), text));
