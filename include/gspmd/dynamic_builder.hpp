@@ -140,9 +140,7 @@ class builder {
       if (!r.problem.empty()) graph_->fail(at, op, r.broken, r.problem);
       return r.value;
     }
-    std::vector<dim_spec> specs;
-    for (const auto& d : dims) specs.emplace_back(std::string_view(d));
-    const auto r = detail::resolve(mesh_.info(), specs.data(), static_cast<int>(specs.size()), rank, partial_axes, kind);
+    const auto r = detail::resolve(mesh_.info(), dims.data(), static_cast<int>(dims.size()), rank, partial_axes, kind);
     if (!r.problem.empty()) graph_->fail(at, op, r.broken, r.problem);
     return r.value;
   }

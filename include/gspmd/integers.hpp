@@ -8,7 +8,7 @@
 namespace gspmd {
 
 /// Extents, dims or other integers as operators take them: written out, or a vector, array or span of std::int64_t that is known
-/// when the program is built.
+/// when the program is built. It is read by the call that gets it and not kept.
 ///
 ///     reshape(x, {8, -1})      const std::vector<std::int64_t> shape = ...;  reshape(x, shape)
 struct integers : std::span<const std::int64_t> {

@@ -112,7 +112,8 @@ TEST_CASE("names of axes that are longer than an entry of split") {
   const auto all = a + ',' + b + ',' + c;
   CHECK(p.collectives()[0] == collective{collective_kind::all_reduce, std::string_view(all)});
   CHECK(contains(refusal([&] { static_cast<void>(dim_spec(std::string_view(all))); }), "at most 63 characters for a dim"));
-  CHECK(contains(refused([](auto x) { return x; }, dynamic::in<float>({8}, {all})), "at most 63 characters for a dim"));
+  const auto tiled_input = dynamic::compile([](auto x) { return x; }, m, dynamic::in<float>({8}, {all}));
+  CHECK(tiled_input.output(0).sharding()[0] == all);  // texts of the run may be as long as they are
   const std::string long_name(513, 'a');
   CHECK(
       contains(refusal([&] { static_cast<void>(axis_names(std::string_view(long_name))); }), "no axes whose names are so long"));
