@@ -113,7 +113,7 @@ class application {
   }
 
   std::vector<any_array> find_inputs(const planned_program& p) {
-    const auto devices = here_.devices_here > 0 ? here_.devices_here : p.built.mesh->device_count();
+    const auto devices = here_.devices_here > 0 ? here_.devices_here : p.mesh().device_count();
     const auto obstacle = cannot_run(p, devices, here_.most_devices, options_.backend);
     if (!obstacle.empty()) errors_.add("", obstacle);
     else if (!options_.run.empty()) return read_inputs(p, options_.run, errors_);
@@ -147,7 +147,7 @@ class application {
   void run_program(const planned_program& p, const json& document, const std::vector<any_array>& inputs,
                    std::vector<std::string>& remarks) {
     try {
-      const auto outputs = here_.launch(*p.program, pointers_to(inputs));
+      const auto outputs = here_.launch(p.program(), pointers_to(inputs));
       if (!here_.writes) return;
       if (!options_.out.empty()) write_outputs(p, outputs, options_.out, errors_, remarks);
       if (options_.check) compare(document, inputs, outputs, p, remarks);
@@ -160,7 +160,7 @@ class application {
                const planned_program& p, std::vector<std::string>& remarks) {
     const auto alone = plan_document(document, devices::one, errors_);
     if (!alone) return;
-    const auto expected = run_on("self", *alone->program, pointers_to(inputs));
+    const auto expected = run_on("self", alone->program(), pointers_to(inputs));
     for (std::size_t k = 0; k < outputs.size(); ++k) {
       const auto& name = p.value(p.built.outputs[k]).name;
       bool agree = true;

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <deque>
 #include <map>
@@ -12,10 +13,12 @@
 #include <utility>
 #include <vector>
 
-#include "gspmd/xla_sharding.hpp"
+#include <gspmd/inspect.hpp>
+#include <gspmd/xla_sharding.hpp>
+
 #include "operators.hpp"
 
-/// From a document to a graph, on its mesh or on one device.
+/// From a document to a program, on its mesh or on one device.
 namespace plan_tool {
 
 /// What the document calls a value.
@@ -23,24 +26,17 @@ struct named_value {
   std::string name;
   std::string op;    // `input` for an input
   std::string kind;  // reduce: its monoid; compare: its direction
-  int node = -1;     // in the canonical graph, of an op the last one that bears the name; -1: no output needs it
   dtype type = dtype::f32;
-  ir::extents shape;
+  integer_list shape;
   bool is_input = false;
 };
 
-/// A document as the planner takes it. A value's number is the tag of its nodes.
+/// A document as the planner takes it. A value's number is its label.
 struct built_program {
-  std::optional<gspmd::dynamic::mesh> mesh;
-  ir::graph graph;                 // canonical
-  std::deque<named_value> values;  // a deque: nodes point to the names
+  std::optional<gspmd::dynamic::builder> program;
+  std::deque<named_value> values;  // a deque: the program points to the names
   std::vector<int> inputs;         // values
   std::vector<int> outputs;        // values
-
-  built_program() = default;
-  built_program(built_program&&) = default;
-  built_program& operator=(built_program&&) = default;
-  [[nodiscard]] const ir::mesh_info& mesh_info() const { return mesh->info(); }
 };
 
 enum class devices { of_mesh, one };
@@ -61,8 +57,7 @@ class program_builder {
     const auto* ops = list(top, "ops", false);
     const auto* outputs = list(top, "outputs", true);
     top.refuse_unknown();
-    if (!built_.mesh) return {};  // no annotation can be read without it
-    traced_.mesh = &built_.mesh->info();
+    if (!built_.program) return {};  // no annotation can be read without its mesh
     const std::size_t count = (inputs != nullptr ? inputs->size() : 0) + (ops != nullptr ? ops->size() : 0);
     if (count > most_values) {
       errors_.add("", "the program has " + std::to_string(count) + " values; at most " + std::to_string(most_values));
@@ -81,13 +76,7 @@ class program_builder {
     if (errors_.empty()) share_annotations();
     if (errors_.empty() && counted_bytes_ > 0x1p61L)
       errors_.add("", "the values of the program are too large to count what moving them takes in 64 bits");
-    if (!errors_.empty()) return {};
-    built_.graph = ir::canonical_order(traced_);
-    for (std::size_t i = 0; i < built_.graph.nodes.size(); ++i) {
-      auto& v = built_.values[static_cast<std::size_t>(built_.graph.nodes[i].tag)];
-      if (!v.is_input || v.node < 0) v.node = static_cast<int>(i);  // not what ties an input to others of its group
-    }
-    if (!groups_.empty()) check_shard_as();
+    if (errors_.empty() && !groups_.empty()) check_shard_as();
     if (!errors_.empty()) return {};
     return std::move(built_);
   }
@@ -110,7 +99,7 @@ class program_builder {
     if (const auto* list = reader.require("axes", "a list like [[\"x\", 2], [\"y\", 4]]")) {
       const path at_axes(at, "axes");
       if (!list->is_array()) errors_.add(at_axes.str(), "is " + found(*list) + ", not a list");
-      else if (list->size() > static_cast<std::size_t>(ir::max_axes))
+      else if (list->size() > gspmd::dynamic::mesh::most_axes)
         errors_.add(at_axes.str(), "has " + std::to_string(list->size()) + " axes; at most 16");
       else
         for (std::size_t i = 0; i < list->size(); ++i) read_axis((*list)[i], path(at_axes, i), axes, count);
@@ -122,28 +111,17 @@ class program_builder {
     if (errors_.count() != before) return;
     device_count_ = count;
     try {
-      annotated_mesh_.emplace(axes, order);
-      cut_axes();
-      if (on_ == devices::one) built_.mesh = annotated_mesh_->with_one_device();
-      else built_.mesh = annotated_mesh_;
+      mesh_ = gspmd::dynamic::mesh(axes, order).with_parts(named_axes());
+      built_.program.emplace(on_ == devices::one ? mesh_->with_one_device() : *mesh_);
+      built_.program->allow_replication();
     } catch (const gspmd::error& e) {
       errors_.add(at.str(), e.text());
     }
   }
 
-  /// Sub-axes that annotations name become axes of the mesh. What is wrong with them is said where they stand.
-  void cut_axes() {
-    std::map<std::string, std::set<std::int64_t>> ends;  // by axis: where parts begin and end, from the major side
-    const auto note = [&](const std::string& name) {
-      const auto part = ir::sub_axis::of(name);
-      const int axis = annotated_mesh_->info().find(part.base);
-      if (part.size < 1 || axis < 0) return;
-      const std::int64_t size = annotated_mesh_->info().shape.sizes[axis];
-      if (part.before < 1 || part.before > size || part.size > size / part.before || size % (part.before * part.size) != 0)
-        return;
-      for (const auto end : {part.before, part.before * part.size})
-        if (end > 1 && end < size) ends[std::string(part.base)].insert(end);
-    };
+  /// What annotations name: sub-axes among that become axes of the mesh. What is wrong with them is said where they stand.
+  [[nodiscard]] std::vector<std::string> named_axes() const {
+    std::vector<std::string> names;
     for (const char* list : {"inputs", "ops"}) {
       const auto found = document_.find(list);
       if (found == document_.end() || !found->is_array()) continue;
@@ -153,33 +131,22 @@ class program_builder {
           for (const auto& dim : *s)
             if (dim.is_array())
               for (const auto& axis : dim)
-                if (axis.is_string()) note(axis.get_ref<const std::string&>());
+                if (axis.is_string()) names.push_back(axis.get_ref<const std::string&>());
         if (const auto p = item.find("partial"); p != item.end() && p->is_object())
-          for (const auto& [name, value] : p->items()) note(name);
+          for (const auto& [name, value] : p->items()) names.push_back(name);
       }
     }
-    for (const auto& [name, list] : ends) {
-      std::int64_t before = 1;
-      int axis = annotated_mesh_->info().find(name);
-      for (const auto end : list) {
-        if (end % before != 0) break;  // overlaps the one before
-        const ir::axis_cut cut{axis, static_cast<std::int32_t>(end / before)};
-        if (!ir::can_cut(annotated_mesh_->info(), cut)) break;
-        annotated_mesh_ = annotated_mesh_->with_cut(cut);
-        before = end;
-        ++axis;
-      }
-    }
+    return names;
   }
 
   void read_axis(const json& j, const path& at, std::vector<gspmd::dynamic::mesh::axis>& axes, std::int64_t& count) {
-    constexpr std::int64_t most_devices = std::int64_t{1} << 30;
+    constexpr auto most_devices = gspmd::dynamic::mesh::most_devices;
     if (!j.is_array() || j.size() != 2)
       return errors_.add(at.str(), "is " + found(j) + ", not a name and a size like [\"x\", 2]");
     if (!j[0].is_string()) return errors_.add(path(at, std::size_t{0}).str(), "is " + found(j[0]) + ", not a name");
     const auto& name = j[0].get_ref<const std::string&>();
     const auto size = read_integer(j[1], path(at, std::size_t{1}), errors_, 1, most_devices);
-    if (name.size() > ir::max_name || !ir::is_axis_name(name))
+    if (!gspmd::dynamic::mesh::is_axis_name(name))
       return errors_.add(path(at, std::size_t{0}).str(),
                          "the axis name " + in_quotes(name) + " must have 1 to 31 letters, digits and _");
     for (const auto& a : axes)
@@ -207,44 +174,53 @@ class program_builder {
 
   // ---- annotations ----
 
-  /// What stands under `sharding`, `open` and `partial`; nothing where there is no `sharding`.
-  std::optional<ir::sharding> read_annotation(object_reader& from, int rank, bool is_input, dtype type) {
+  /// What stands under `sharding`, `open` and `partial`, in the words of the library.
+  struct annotation {
+    std::vector<std::string> dims;  // "data,model", "?" at the end of an open one
+    std::string partial_axes;
+    monoid partial_kind = monoid::add;
+  };
+  using axis_set = std::set<std::size_t>;  // of the mesh's axes
+
+  /// Nothing where there is no `sharding`.
+  std::optional<annotation> read_annotation(object_reader& from, int rank, bool is_input, dtype type) {
     const auto* given = from.find("sharding");
     const auto* open = from.find("open");
     const auto* partial = from.find("partial");
     const path at(from.at(), "sharding");
-    ir::sharding s;
-    ir::axis_mask used = 0;
+    annotation s;
+    axis_set used;
     group_.reset();
     if (given != nullptr) {
       if (given->is_string()) {
-        if (!read_xla(given->get_ref<const std::string&>(), at, rank, is_input, type, given, s)) return {};
-        used = s.split_axes() | s.partial;
+        if (!read_xla(given->get_ref<const std::string&>(), at, rank, is_input, type, given, s, used)) return {};
       } else if (!given->is_array()) return refuse(at, "is " + found(*given) + ", not a list with the axes of each dim");
       else if (rank >= 0 && given->size() != static_cast<std::size_t>(rank))
         return refuse(at, "names " + std::to_string(given->size()) + (given->size() == 1 ? " dim" : " dims") +
                               " and the tensor has " + std::to_string(rank) +
                               "; write one list for each dim, [] for a dim that is not split");
-      else if (given->size() > static_cast<std::size_t>(ir::max_rank)) return refuse(at, "a tensor has at most 32 dims");
+      else if (given->size() > static_cast<std::size_t>(gspmd::max_rank)) return refuse(at, "a tensor has at most 32 dims");
       for (std::size_t d = 0; given != nullptr && given->is_array() && d < given->size(); ++d) {
         const path at_dim(at, d);
         if (!(*given)[d].is_array()) return refuse(at_dim, "is " + found((*given)[d]) + ", not a list of axes; [] is not split");
+        s.dims.emplace_back();
         for (std::size_t i = 0; i < (*given)[d].size(); ++i) {
-          const auto axes = read_axis_name((*given)[d][i], path(at_dim, i), used);
-          if (axes.count == 0) return {};
-          for (const auto a : axes) s.add_split(a, static_cast<int>(d));
+          const auto name = read_axis_name((*given)[d][i], path(at_dim, i), used);
+          if (!name) return {};
+          s.dims.back() += (i > 0 ? "," : "") + parts_of(*name);
         }
       }
     }
     if (open != nullptr) {
       const path at_open(from.at(), "open");
       if (!open->is_array() || (rank >= 0 && open->size() != static_cast<std::size_t>(rank)) ||
-          open->size() > static_cast<std::size_t>(ir::max_rank))
+          open->size() > static_cast<std::size_t>(gspmd::max_rank))
         return refuse(at_open, "is no list with true or false for each of the " + std::to_string(rank) + " dims");
       for (std::size_t d = 0; d < open->size(); ++d) {
         if (!(*open)[d].is_boolean()) return refuse(path(at_open, d), "is " + found((*open)[d]) + ", not true or false");
-        if ((*open)[d].get<bool>()) s.open |= ir::dim_bit(static_cast<int>(d));
-        else if (given == nullptr) return refuse(path(at_open, d), "is false without a `sharding` that could be closed");
+        if (!(*open)[d].get<bool>() && given == nullptr)
+          return refuse(path(at_open, d), "is false without a `sharding` that could be closed");
+        if ((*open)[d].get<bool>() && d < s.dims.size()) s.dims[d] += '?';
       }
     }
     if (partial != nullptr && !(partial->is_object() && partial->empty())) {
@@ -260,29 +236,31 @@ class program_builder {
     return s;
   }
 
-  std::optional<ir::sharding> refuse(const path& at, const std::string& what) {
+  std::optional<annotation> refuse(const path& at, const std::string& what) {
     errors_.add(at.str(), what);
     return {};
   }
 
   /// XLA's textual sharding; `{unknown}` leaves nothing given.
-  bool read_xla(const std::string& words, const path& at, int rank, bool is_input, dtype type, const json*& given,
-                ir::sharding& s) {
+  bool read_xla(const std::string& words, const path& at, int rank, bool is_input, dtype type, const json*& given, annotation& s,
+                axis_set& used) {
     try {
       const auto parsed = gspmd::xla_sharding::parse(words);
-      if (!count_listed(parsed.tiles(), at)) return false;
-      const auto on = parsed.on(annotated_mesh_->info(), rank);
-      if (on.manual != 0)
-        refuse(at, "is manual along " + std::string(ir::axes_text(annotated_mesh_->info(), on.manual).view()) +
-                       "; a value of a program in the global view is not");
-      else if (on.value.partial != 0 && !is_input)
+      if (!count_listed(parsed, at)) return false;
+      const auto on = parsed.on_named(mesh_->info(), rank);
+      if (!on.manual_axes.empty())
+        refuse(at, "is manual along " + on.manual_axes + "; a value of a program in the global view is not");
+      else if (!on.partial_axes.empty() && !is_input)
         refuse(at, "is unreduced; that stands on an input only, the planner makes other values partial where that pays");
-      else if (on.value.partial != 0 && !ir::is_defined(gspmd::monoid::add, type))
-        refuse(at, std::string("is unreduced, and add is not defined for ") + ir::name_of(type));
+      else if (!on.partial_axes.empty() && !gspmd::is_defined(monoid::add, type))
+        refuse(at, std::string("is unreduced, and add is not defined for ") + gspmd::name_of(type));
       else {
-        s = on.value;
+        for (const auto& list : on.dims) s.dims.push_back(parts_of(list));
+        s.partial_axes = parts_of(on.partial_axes);
+        for (const auto& list : on.dims) note_used(list, used);
+        note_used(on.partial_axes, used);
         if (!on.annotated) given = nullptr;
-        if (parsed.tiles().shard_group >= 0) group_ = {parsed.tiles().is_shard_like, parsed.tiles().shard_group};
+        if (const auto& tiles = parsed.tiles(); tiles.shard_group >= 0) group_ = {tiles.is_shard_like, tiles.shard_group};
         return true;
       }
     } catch (const gspmd::error& e) {
@@ -290,15 +268,22 @@ class program_builder {
     }
     return false;
   }
+  void note_used(const std::string& list, axis_set& used) const {
+    for (const auto& name : names_in(list))
+      for (const auto axis : mesh_->find(name)) used.insert(axis);
+  }
+  /// The axes of a list by names that a mesh of one device has too, on which the size of a part says nothing.
+  [[nodiscard]] std::string parts_of(const std::string& list) const {
+    std::string parts;
+    for (const auto& name : names_in(list))
+      for (const auto axis : mesh_->find(name)) parts += (parts.empty() ? "" : ",") + mesh_->axes()[axis].name;
+    return parts;
+  }
 
   /// Adds up the devices of the lists that must be gone through one by one, which a short text can make long.
-  bool count_listed(const ir::xla_tiles& x, const path& at) {
+  bool count_listed(const gspmd::xla_sharding& x, const path& at) {
     constexpr std::int64_t most = std::int64_t{1} << 22;
-    const auto& mesh = annotated_mesh_->info().shape;
-    if (x.kind != ir::xla_kind::tiled || x.device_count() != mesh.device_count()) return true;
-    if (mesh.position == nullptr && !x.iota.empty())
-      if (auto factors = ir::factors_of_iota(x); ir::cut_at_dims(factors, x.dims)) return true;
-    listed_devices_ += x.device_count();
+    listed_devices_ += x.listed_devices(mesh_->info());
     if (listed_devices_ <= most) return true;
     errors_.add(at.str(), "the device lists up to here name more than 2^22 devices, other than as a product of axes");
     return false;
@@ -317,110 +302,89 @@ class program_builder {
     [[nodiscard]] std::string text() const { return (is_like ? "shard_like " : "shard_as ") + std::to_string(id); }
   };
   struct group_member {
-    std::string at;          // where its sharding stands
-    int number = -1;         // its value
-    int node = -1;           // as traced, of its own sharding
-    bool annotated = false;  // false: it is `{unknown shard_as 1}`
+    std::string at;                  // where its sharding stands
+    int number = -1;                 // its value in the document
+    value own;                       // before it is tied to the first of the group
+    value tied;                      // and after that
+    std::optional<annotation> said;  // nothing: it is `{unknown shard_as 1}`
   };
 
-  /// Ties a value to the first one of its group. Returns the node that now bears the value.
-  int join_group(const path& up, int number, int id, bool annotated) {
-    if (!group_) return id;
+  /// Ties a value to the first one of its group. Returns the one that the document's name now means.
+  value join_group(const path& up, int number, value own, const std::optional<annotation>& said, gspmd::location at) {
+    if (!group_) return own;
     auto& members = groups_[*group_];
-    group_member m{path(up, "sharding").str(), number, id, annotated};
+    group_member m{path(up, "sharding").str(), number, own, own, said};
     if (!members.empty()) {
       const auto& first = members.front();
-      const auto& own = traced_.nodes[static_cast<std::size_t>(id)];
-      const auto& other = traced_.nodes[static_cast<std::size_t>(first.node)];
-      if (!(own.shape == other.shape)) {
-        errors_.add(m.at, "is of " + group_->text() + " and the tensor is " + std::string(ir::shape_text(own.shape).view()) +
+      if (shape_of(own) != shape_of(first.own)) {
+        errors_.add(m.at, "is of " + group_->text() + " and the tensor is " + shape_text(shape_of(own)) +
                               "; the first of the group, " +
                               in_quotes(built_.values[static_cast<std::size_t>(first.number)].name) + ", is " +
-                              std::string(ir::shape_text(other.shape).view()) + ", and all of a group have one shape");
-        return id;
+                              shape_text(shape_of(first.own)) + ", and all of a group have one shape");
+        return own;
       }
-      const auto said = own.annotation;
-      id = ir::add_shard_alike(traced_, id, first.node, own.at);
-      auto& n = traced_.nodes[static_cast<std::size_t>(id)];
-      n.tag = number;
-      n.annotated = annotated;  // else it would have what the others have
-      n.annotation = said;
-      n.annotation.partial = 0;
-      count_bytes(n, up);
+      m.tied = gspmd::shard_alike(own, first.tied, at);
+      if (said) built_.program->annotate(m.tied, said->dims, at);  // else it would have what the others have
+      count_bytes(m.tied, {own, first.tied}, up);
     }
-    members.push_back(std::move(m));
-    return id;
+    members.push_back(m);
+    return m.tied;
   }
   /// What one value of shard_as says itself, those that say nothing say too: `{replicated}` is no split that completion could pass.
   void share_annotations() {
     for (const auto& [group, members] : groups_) {
       if (group.is_like) continue;
-      const auto speaker = std::find_if(members.begin(), members.end(), [](const auto& m) { return m.annotated; });
+      const auto speaker = std::find_if(members.begin(), members.end(), [](const auto& m) { return m.said.has_value(); });
       if (speaker == members.end()) continue;
-      ir::sharding said = traced_.nodes[static_cast<std::size_t>(speaker->node)].annotation;
-      said.partial = 0;
-      const int first = members.front().node;
-      const auto say = [&](ir::node& n) {
-        n.annotated = true;
-        n.annotation = said;
-      };
-      for (const auto& m : members)
-        if (!m.annotated) say(traced_.nodes[static_cast<std::size_t>(m.node)]);
-      for (auto& n : traced_.nodes)
-        if (n.op == ir::code_of<ir::shard_alike_op> && n.operands[1] == first && !n.annotated) say(n);
+      for (const auto& m : members) {
+        if (m.said) continue;
+        built_.program->annotate(m.own, speaker->said->dims);
+        built_.program->annotate(m.tied, speaker->said->dims);
+      }
     }
   }
   /// Refuses values of shard_as that say different things themselves. An input that no output needs gets what the others have.
   void check_shard_as() {
-    auto& g = built_.graph;
-    const auto completed = ir::complete_graph(g, built_.mesh->info().shape);
+    const gspmd::dynamic::completion_of completed(*built_.program);
     for (const auto& [group, members] : groups_) {
       if (group.is_like) continue;
+      const bool any_said = std::any_of(members.begin(), members.end(), [](const auto& m) { return m.said.has_value(); });
       const group_member* first = nullptr;
+      std::optional<gspmd::dynamic::placed_tensor> other;
       for (const auto& m : members) {
-        const int id = built_.values[static_cast<std::size_t>(m.number)].node;
-        if (id < 0) continue;  // nothing needs it
-        auto& n = g.nodes[static_cast<std::size_t>(id)];
-        const auto& own = completed[static_cast<std::size_t>(n.op == ir::code_of<ir::shard_alike_op> ? n.operands[0] : id)];
+        const auto own = completed.of(m.own);
+        if (!own) continue;  // nothing needs it
         if (first == nullptr) {
           first = &m;
+          other = own;
           continue;
         }
-        const int other_id = built_.values[static_cast<std::size_t>(first->number)].node;
-        const auto& other = completed[static_cast<std::size_t>(other_id)];
-        if (own.splits == other.splits) continue;
-        if (n.op == ir::opcode::parameter && !n.annotated) {
-          n.annotated = true;
-          n.annotation = other;
+        if (own->sharding() == other->sharding()) continue;
+        if (built_.values[static_cast<std::size_t>(m.number)].is_input && !any_said) {
+          auto open = other->sharding();
+          for (auto& dim : open) dim += '?';
+          built_.program->annotate(m.own, open);
           continue;
         }
-        const auto words = [&](const ir::sharding& s) {
-          return std::string(ir::sharding_text(built_.mesh->info(), s, n.shape.count).view());
-        };
-        errors_.add(m.at, "is of " + group.text() + " and becomes " + words(own) + "; the first of the group, " +
+        errors_.add(m.at, "is of " + group.text() + " and becomes " + own->text() + "; the first of the group, " +
                               in_quotes(built_.values[static_cast<std::size_t>(first->number)].name) + ", becomes " +
-                              words(other) + ". All of shard_as have one sharding: write it at one of them and `{unknown " +
+                              other->text() + ". All of shard_as have one sharding: write it at one of them and `{unknown " +
                               group.text() + "}` at the others, or use shard_like");
       }
     }
   }
 
-  ir::axis_list read_axis_name(const json& j, const path& at, ir::axis_mask& used) {
-    if (!j.is_string()) {
-      errors_.add(at.str(), "is " + found(j) + ", not the name of an axis");
-      return {};
-    }
-    return axis_named(j.get_ref<const std::string&>(), at, used);
+  /// The name, which the axes that it means are now used for.
+  std::optional<std::string> read_axis_name(const json& j, const path& at, axis_set& used) {
+    if (j.is_string() && is_axis(j.get_ref<const std::string&>(), at, used)) return j.get<std::string>();
+    if (!j.is_string()) errors_.add(at.str(), "is " + found(j) + ", not the name of an axis");
+    return {};
   }
-  /// The axes of the mesh that a name means: more than one where others name parts of it.
-  ir::axis_list axis_named(const std::string& name, const path& at, ir::axis_mask& used) {
-    const auto& mesh = annotated_mesh_->info();
-    const auto axes = mesh.find_run(name);
-    const auto part = ir::sub_axis::of(name);
-    if (axes.count == 0 && part.size > 0 && mesh.find_run(part.base).count > 0) {
-      std::int64_t size = 1;
-      for (int a = 0; a < mesh.shape.axis_count(); ++a)
-        if (mesh.base_name(a) == part.base) size *= mesh.shape.sizes[a];
+  bool is_axis(const std::string& name, const path& at, axis_set& used) {
+    const auto axes = mesh_->find(name);
+    const auto part = gspmd::sub_axis::of(name);
+    if (axes.empty() && part.size > 0 && mesh_->size_of(part.base) > 0) {
+      const auto size = mesh_->size_of(part.base);
       const bool divides =
           part.before >= 1 && part.before <= size && part.size <= size / part.before && size % (part.before * part.size) == 0;
       errors_.add(at.str(), divides
@@ -429,40 +393,37 @@ class program_builder {
                                       "its axis has too long a name"
                                 : "the axis " + in_quotes(std::string(part.base)) + " has " + std::to_string(size) +
                                       " devices and no part " + in_quotes(name) + "; in NAME:(m)n, m times n divides the size");
-    } else if (axes.count == 0) {
-      errors_.add(at.str(),
-                  in_quotes(name) + " is not an axis of the mesh; its axes are: " + std::string(ir::names_text(mesh).view()));
-    } else {
-      const auto mask = mesh.mask_of(name);
-      if ((used & mask) == 0) {
-        used |= mask;
-        return axes;
-      }
+    } else if (axes.empty()) {
+      errors_.add(at.str(), in_quotes(name) + " is not an axis of the mesh; its axes are: " + mesh_->names());
+    } else if (std::any_of(axes.begin(), axes.end(), [&used](std::size_t a) { return used.count(a) > 0; })) {
       errors_.add(at.str(), "the axis " + in_quotes(name) + " is used twice; a mesh axis splits one dim at most");
+    } else {
+      used.insert(axes.begin(), axes.end());
+      return true;
     }
-    return {};
+    return false;
   }
 
-  bool read_partial(const json& j, const path& at, dtype type, ir::axis_mask& used, ir::sharding& s) {
+  bool read_partial(const json& j, const path& at, dtype type, axis_set& used, annotation& s) {
     if (!j.is_object()) {
       errors_.add(at.str(), "is " + found(j) + ", not an object from axis to monoid");
       return false;
     }
-    for (const auto& [name, value] : j.items()) {
+    for (const auto& [name, words] : j.items()) {
       const path at_axis(at, name);
-      const auto axes = axis_named(name, at_axis, used);
-      const auto kind = read_monoid(value, at_axis, errors_);
-      if (axes.count == 0 || !kind) return false;
-      if (s.partial != 0 && s.kind != *kind) {
+      const bool is_known = is_axis(name, at_axis, used);
+      const auto kind = read_monoid(words, at_axis, errors_);
+      if (!is_known || !kind) return false;
+      if (!s.partial_axes.empty() && s.partial_kind != *kind) {
         errors_.add(at_axis.str(), "all axes over which a value is partial have one monoid");
         return false;
       }
-      if (!ir::is_defined(*kind, type)) {
-        errors_.add(at_axis.str(), std::string(ir::name_of(*kind)) + " is not defined for " + ir::name_of(type));
+      if (!gspmd::is_defined(*kind, type)) {
+        errors_.add(at_axis.str(), std::string(gspmd::name_of(*kind)) + " is not defined for " + gspmd::name_of(type));
         return false;
       }
-      for (const auto a : axes) s.partial |= ir::axis_bit(a);
-      s.kind = *kind;
+      s.partial_axes += (s.partial_axes.empty() ? "" : ",") + parts_of(name);
+      s.partial_kind = *kind;
     }
     return true;
   }
@@ -491,17 +452,17 @@ class program_builder {
     }
     built_.values.push_back({});
     built_.values.back().name = *name;
-    nodes_.push_back(-1);
+    made_.emplace_back();
     return number;
   }
 
   /// Notes what a value is and that it was built without a mistake.
-  void keep(int number, int id) {
-    const auto& n = traced_.nodes[static_cast<std::size_t>(id)];
-    auto& v = built_.values[static_cast<std::size_t>(number)];
-    v.type = n.type;
-    v.shape = n.shape;
-    nodes_[static_cast<std::size_t>(number)] = id;
+  void keep(int number, value v) {
+    auto& named = built_.values[static_cast<std::size_t>(number)];
+    named.type = v.type();
+    named.shape = shape_of(v);
+    made_[static_cast<std::size_t>(number)] = v;
+    built_.program->label(number);
   }
 
   void read_input(const json& j, const path& at) {
@@ -512,21 +473,22 @@ class program_builder {
     const auto type = read_dtype(reader);
     const auto shape = read_shape(reader, type.value_or(dtype::f32));
     const auto before = errors_.count();
-    const auto annotation = read_annotation(reader, shape ? shape->count : -1, true, type.value_or(dtype::f32));
+    const auto said = read_annotation(reader, shape ? static_cast<int>(shape->size()) : -1, true, type.value_or(dtype::f32));
     reader.refuse_unknown();
     if (number < 0 || !type || !shape || errors_.count() != before) return;
-    auto& v = built_.values[static_cast<std::size_t>(number)];
-    v.op = "input";
-    v.is_input = true;
-    int id = ir::add_parameter(traced_, *type, *shape, {v.name.c_str(), 0});
-    auto& n = traced_.nodes[static_cast<std::size_t>(id)];
-    n.tag = number;
-    n.annotated = annotation.has_value();
-    if (annotation) n.annotation = *annotation;
+    auto& named = built_.values[static_cast<std::size_t>(number)];
+    named.op = "input";
+    named.is_input = true;
+    gspmd::dynamic::input given{*type, *shape, {}, said.has_value(), {}, monoid::add};
+    if (said) {
+      given.sharding = said->dims;
+      given.partial_axes = said->partial_axes;
+      given.partial_kind = said->partial_kind;
+    }
+    const auto v = built_.program->input(given);
     built_.inputs.push_back(number);
-    count_bytes(n, at);
-    id = join_group(at, number, id, n.annotated);
-    keep(number, id);
+    count_bytes(v, {}, at);
+    keep(number, join_group(at, number, v, said, {named.name.c_str(), 0}));
   }
 
   void read_op(const json& j, const path& at) {
@@ -541,74 +503,66 @@ class program_builder {
     const path at_attrs(at, "attrs");
     object_reader attrs(given != nullptr ? *given : nothing, at_attrs, errors_);
     const char* label = number >= 0 ? built_.values[static_cast<std::size_t>(number)].name.c_str() : "?";
-    operation o{traced_, {}, attrs, {label, 0}, op.value_or(""), {}, false};
+    operation o{*built_.program, {}, attrs, {label, 0}, op.value_or("")};
     const auto* operands = reader.find("operands");
     if (operands != nullptr && !read_operands(*operands, path(at, "operands"), number, o)) return;
     if (!op || !attrs.is_object()) return;
 
     const bool is_reshard = *op == "reshard";
-    const int rank_known = is_reshard && o.operands.size() == 1 && o.is_sound() ? o.shape(0).count : -1;
-    std::optional<ir::sharding> annotation;
+    const int rank_known = is_reshard && o.operands.size() == 1 && o.is_sound() ? o.operands[0].rank() : -1;
+    std::optional<annotation> said;
     if (is_reshard) {
       const auto count = errors_.count();
-      annotation = read_annotation(reader, rank_known, false, dtype::f32);
-      o.has_annotation = annotation.has_value();
-      if (annotation) o.annotation = *annotation;
+      said = read_annotation(reader, rank_known, false, dtype::f32);
+      if (said) o.annotation = said->dims;
       else if (errors_.count() == count) errors_.add(path(at, "sharding").str(), "is missing; it is what a reshard is for");
     }
-    const auto first = traced_.nodes.size();
-    int id = build_operator(o, at);
-    for (auto i = first; i < traced_.nodes.size(); ++i) traced_.nodes[i].tag = number;  // a pad is several
-    if (traced_.failed()) {
-      errors_.add(at.str(), std::string(traced_.error.view()));
-      traced_.error = ir::text();
-      id = -1;
+    auto v = build_operator(o, at);
+    if (const auto mistake = built_.program->take_mistake(); !mistake.empty()) {
+      errors_.add(at.str(), mistake);
+      v = {};
     }
-    if (!is_reshard)
-      annotation =
-          read_annotation(reader, id >= 0 ? traced_.nodes[static_cast<std::size_t>(id)].shape.count : -1, false, dtype::f32);
+    if (!is_reshard) said = read_annotation(reader, v.is_valid() ? v.rank() : -1, false, dtype::f32);
     reader.refuse_unknown();
-    if (number < 0 || id < 0 || errors_.count() != before) return;
+    if (number < 0 || !v.is_valid() || errors_.count() != before) return;
 
-    auto& v = built_.values[static_cast<std::size_t>(number)];
-    v.op = *op;
-    if (*op == "compare") v.kind = (*given)["direction"].get<std::string>();
-    if (*op == "reduce") v.kind = (*given)["kind"].get<std::string>();
-    traced_.nodes[static_cast<std::size_t>(id)].tag = number;
-    if (!count_bytes(traced_.nodes[static_cast<std::size_t>(id)], at)) return;
-    if (annotation && !is_reshard) {  // an annotation is the identity after the operator, as in XLA
-      id = ir::add_reshard(traced_, id, *annotation, o.at);
-      count_bytes(traced_.nodes[static_cast<std::size_t>(id)], at);
-      traced_.nodes[static_cast<std::size_t>(id)].tag = number;
+    auto& named = built_.values[static_cast<std::size_t>(number)];
+    named.op = *op;
+    if (*op == "compare") named.kind = (*given)["direction"].get<std::string>();
+    if (*op == "reduce") named.kind = (*given)["kind"].get<std::string>();
+    if (!count_bytes(v, o.operands, at)) return;
+    if (said && !is_reshard) {  // an annotation is the identity after the operator, as in XLA
+      const auto computed = std::exchange(v, built_.program->reshard(v, said->dims, o.at));
+      count_bytes(v, {computed}, at);
     }
-    id = join_group(at, number, id, annotation.has_value());
-    keep(number, id);
+    keep(number, join_group(at, number, v, said, o.at));
   }
 
   /// False where it is no list that an operator could take.
   bool read_operands(const json& j, const path& at, int own_number, operation& o) {
-    if (!j.is_array() || j.size() > static_cast<std::size_t>(ir::max_map_arity)) {
+    constexpr std::size_t most_operands = 8;
+    if (!j.is_array() || j.size() > most_operands) {
       errors_.add(at.str(), j.is_array() ? "has " + std::to_string(j.size()) + " entries; no operator takes so many"
                                          : "is " + found(j) + ", not a list of names");
       return false;
     }
     for (std::size_t k = 0; k < j.size(); ++k) {
-      o.operands.push_back(-1);
+      o.operands.emplace_back();
       if (j[k].is_string()) o.operands.back() = operand_named(j[k].get_ref<const std::string&>(), path(at, k), own_number);
       else errors_.add(path(at, k).str(), "is " + found(j[k]) + ", not the name of a value");
     }
     return true;
   }
-  int operand_named(const std::string& name, const path& at, int own_number) {
+  value operand_named(const std::string& name, const path& at, int own_number) {
     const auto it = numbers_.find(name);
     const auto later = later_.find(name);
-    if (it != numbers_.end() && it->second != own_number) return nodes_[static_cast<std::size_t>(it->second)];
+    if (it != numbers_.end() && it->second != own_number) return made_[static_cast<std::size_t>(it->second)];
     if (it != numbers_.end()) errors_.add(at.str(), "is the result of the op itself");
     else if (later != later_.end())
       errors_.add(at.str(), in_quotes(name) + " is defined later, by ops[" + std::to_string(later->second) +
                                 "]; an op comes after its operands");
     else errors_.add(at.str(), "no value is called " + in_quotes(name));
-    return -1;
+    return {};
   }
 
   void read_outputs(const json& j, const path& at) {
@@ -632,47 +586,46 @@ class program_builder {
         continue;
       }
       seen[number] = true;
-      if (nodes_[number] < 0) continue;  // what is wrong with it has been said
+      if (!made_[number].is_valid()) continue;  // what is wrong with it has been said
       built_.outputs.push_back(it->second);
-      traced_.outputs.push_back(nodes_[number]);
+      built_.program->output(made_[number]);
     }
   }
 
   /// Adds up bounds on what moving the values can take under any sharding, so that the planner's sums stay in 64 bits: a value
   /// with padding is at most `bytes * growth`.
-  bool count_bytes(const ir::node& n, const path& at) {
-    auto bytes = static_cast<long double>(ir::bytes_of(n.type));
+  bool count_bytes(value v, const std::vector<value>& operands, const path& at) {
+    auto bytes = static_cast<long double>(gspmd::bytes_of(v.type()));
     auto growth = 1.0L;
-    for (const auto e : n.shape) {
+    for (const auto e : v.shape()) {
       bytes *= static_cast<long double>(e == 0 ? 1 : e);
       growth *= 1.0L + static_cast<long double>(device_count_ - 1) / static_cast<long double>(e == 0 ? 1 : e);
     }
     if (bytes > 0x1p60L) {
-      errors_.add(at.str(), "the result " + std::string(ir::shape_text(n.shape).view()) + " has more than 2^60 bytes");
+      errors_.add(at.str(), "the result " + shape_text(shape_of(v)) + " has more than 2^60 bytes");
       return false;
     }
-    bound_.resize(traced_.nodes.size(), 0);
-    bound_.back() = bytes * std::min(growth, static_cast<long double>(device_count_));
-    counted_bytes_ += 4 * bound_.back();
-    for (const int o : n.operands) counted_bytes_ += 4 * bound_[static_cast<std::size_t>(o)];
+    const auto bound = bytes * std::min(growth, static_cast<long double>(device_count_));
+    bound_[v.id()] = bound;
+    counted_bytes_ += 4 * bound;
+    for (const auto& o : operands) counted_bytes_ += 4 * bound_[o.id()];
     return true;
   }
 
   const json& document_;
   devices on_;
   error_list& errors_;
-  std::optional<gspmd::dynamic::mesh> annotated_mesh_;  // of the document, also when planning for one device
+  std::optional<gspmd::dynamic::mesh> mesh_;  // of the document, also when planning for one device
   const path root_;
   built_program built_;
-  ir::graph traced_;
-  std::vector<int> nodes_;  // by value: its node as traced; -1: refused
+  std::vector<value> made_;  // by value of the document; not valid: refused
   std::unordered_map<std::string, int> numbers_;
   std::unordered_map<std::string, std::size_t> later_;  // by name: the op that defines it
   std::int64_t device_count_ = 1;
   std::int64_t listed_devices_ = 0;
   std::optional<shard_group> group_;  // of the annotation read last
   std::map<shard_group, std::vector<group_member>> groups_;
-  std::vector<long double> bound_;  // by traced node
+  std::unordered_map<int, long double> bound_;  // by the value's id
   long double counted_bytes_ = 0;
 };
 

@@ -29,9 +29,8 @@ inline const char* dot_colour(const std::string& kind) {
 
 inline std::string dot_graph(const planned_program& p) {
   const auto label_of = [&p](int local_value) {
-    const auto& v = p.local.value(local_value);
-    return std::string(ir::name_of(v.type)) + ' ' + std::string(ir::shape_text(v.local).view()) + ' ' +
-           layout_text(p, v.layout, v.global.count);
+    const auto& v = p.on_device(local_value).tensor;
+    return std::string(gspmd::name_of(v.type())) + ' ' + shape_text(v.local_shape()) + ' ' + v.text();
   };
   const auto node = [](int local_value) { return 'v' + std::to_string(local_value); };
   const auto escaped_lines = [](const std::string& a, const std::string& b) {
@@ -40,28 +39,29 @@ inline std::string dot_graph(const planned_program& p) {
     return first + "\\n" + second.substr(1);
   };
   std::string t = "digraph plan {\n  node [shape=box, style=filled, fillcolor=\"#ffffff\", fontname=\"sans-serif\"];\n";
-  for (const int v : p.local.inputs)
+  for (const int v : p.plan.inputs())
     t += "  " + node(v) +
-         " [shape=ellipse, fillcolor=\"#e6e6e6\", label=" + escaped_lines(p.value(p.tag_of_local(v)).name, label_of(v)) + "];\n";
+         " [shape=ellipse, fillcolor=\"#e6e6e6\", label=" + escaped_lines(p.value(p.on_device(v).label).name, label_of(v)) +
+         "];\n";
   const instruction* halo = nullptr;  // of the instruction after it
-  for (const auto& i : p.instructions) {
+  for (const auto& i : p.plan.instructions()) {
     if (i.is_halo) halo = &i;
     if (i.result < 0) continue;
-    std::string title = i.kind + ' ' + p.value(i.value).name;
+    std::string title = planned_program::kind_of(i) + ' ' + p.value(i.label).name;
     const instruction& sends = halo != nullptr ? *halo : i;
     if (halo != nullptr) title += ", " + halo->kind;
-    if (sends.communicates)
-      title += " over " + std::string(ir::axes_text(p.mesh(), sends.axes).view()) + ", " + with_unit(sends.bytes);
+    if (sends.communicates) title += " over " + sends.axes + ", " + with_unit(sends.bytes);
     t += "  " + node(i.result) + " [label=" + escaped_lines(title, label_of(i.result));
     if (sends.communicates) t += std::string(", fillcolor=\"") + dot_colour(sends.kind) + '"';
     halo = nullptr;
     t += "];\n";
     for (const int o : i.operands) t += "  " + node(o) + " -> " + node(i.result) + ";\n";
   }
-  for (std::size_t k = 0; k < p.local.outputs.size(); ++k) {
+  const auto outputs = p.plan.outputs();
+  for (std::size_t k = 0; k < outputs.size(); ++k) {
     t += "  out" + std::to_string(k) + " [shape=ellipse, peripheries=2, label=" + dot_text(p.value(p.built.outputs[k]).name) +
          "];\n";
-    t += "  " + node(p.local.outputs[k]) + " -> out" + std::to_string(k) + ";\n";
+    t += "  " + node(outputs[k]) + " -> out" + std::to_string(k) + ";\n";
   }
   return t + "}\n";
 }

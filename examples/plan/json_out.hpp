@@ -14,74 +14,32 @@ inline std::string dumped(const nlohmann::ordered_json& j) {
   return j.dump(-1, ' ', false, nlohmann::ordered_json::error_handler_t::replace);
 }
 
-/// The names of axes in this order; parts of an axis that stand together are one.
-inline std::vector<std::string> axis_names(const ir::mesh_info& mesh, ir::axis_list axes, bool any_order = false) {
-  std::vector<std::string> names;
-  while (!axes.empty()) {
-    ir::text name;
-    mesh.write_first(name, axes, any_order);
-    names.emplace_back(name.view());
-  }
-  return names;
-}
-inline std::vector<std::string> axis_names(const ir::mesh_info& mesh, ir::axis_mask axes) {
-  ir::axis_list list;
-  for (int a = 0; a < mesh.shape.axis_count(); ++a)
-    if ((axes & ir::axis_bit(a)) != 0) list.push_back(static_cast<std::int8_t>(a));
-  return axis_names(mesh, list, true);
-}
-
-inline nlohmann::ordered_json axes_json(const ir::mesh_info& mesh, ir::axis_mask axes) {
-  auto list = nlohmann::ordered_json::array();
-  for (auto& name : axis_names(mesh, axes)) list.push_back(std::move(name));
-  return list;
-}
-inline nlohmann::ordered_json sharding_json(const ir::mesh_info& mesh, const ir::sharding& s, int rank) {
-  auto dims = nlohmann::ordered_json::array();
-  for (int d = 0; d < rank; ++d) {
-    ir::axis_list axes;
-    for (const auto& use : s.splits)
-      if (use.dim == d) axes.push_back(use.axis);
-    auto list = nlohmann::ordered_json::array();
-    for (auto& name : axis_names(mesh, axes)) list.push_back(std::move(name));
-    dims.push_back(std::move(list));
-  }
-  return dims;
-}
-inline nlohmann::ordered_json partial_json(const ir::mesh_info& mesh, const ir::sharding& s) {
-  auto partial = nlohmann::ordered_json::object();
-  for (const auto& name : axis_names(mesh, s.partial)) partial[name] = ir::name_of(s.kind);
-  return partial;
-}
-inline nlohmann::ordered_json shape_json(const ir::extents& shape) {
-  auto list = nlohmann::ordered_json::array();
-  for (const auto e : shape) list.push_back(e);
-  return list;
-}
-
 inline nlohmann::ordered_json value_json(const planned_program& p, int v) {
   nlohmann::ordered_json j;
-  if (p.value(v).node < 0) {  // no output depends on it, so nobody asks where it should lie
+  const auto placed = p.plan.find(v);
+  if (!placed) {  // no output depends on it, so nobody asks where it should lie
     j["sharding"] = nullptr;
     j["partial"] = nlohmann::ordered_json::object();
     j["local_shape"] = nullptr;
     j["unused"] = true;
     return j;
   }
-  const auto s = p.sharding_of(v);
-  const auto& shape = p.value(v).shape;
-  j["sharding"] = sharding_json(p.mesh(), s, shape.count);
-  j["partial"] = partial_json(p.mesh(), s);
-  j["local_shape"] = shape_json(ir::local_extents(p.mesh().shape, shape, s));
+  auto dims = nlohmann::ordered_json::array();
+  for (const auto& axes : placed->sharding()) dims.push_back(names_in(axes));
+  auto partial = nlohmann::ordered_json::object();
+  for (const auto& name : names_in(placed->partial_axes())) partial[name] = gspmd::name_of(placed->partial_kind());
+  j["sharding"] = dims;
+  j["partial"] = partial;
+  j["local_shape"] = placed->local_shape();
   return j;
 }
 
 inline nlohmann::ordered_json instruction_json(const planned_program& p, const instruction& i) {
   nlohmann::ordered_json j;
-  j["kind"] = i.kind;
-  j["value"] = p.value(i.value).name;
+  j["kind"] = planned_program::kind_of(i);
+  j["value"] = p.value(i.label).name;
   if (i.communicates) {
-    j["axes"] = axes_json(p.mesh(), i.axes);
+    j["axes"] = names_in(i.axes);
     if (i.dim >= 0) j["dim"] = i.dim;
     j["bytes"] = i.bytes;
   }
@@ -103,7 +61,7 @@ inline std::string plan_json(const planned_program* p, const std::vector<std::st
   if (p != nullptr) {
     for (int v = 0; v < static_cast<int>(p->built.values.size()); ++v)
       values.push_back(dumped(p->value(v).name) + ": " + dumped(value_json(*p, v)));
-    for (const auto& i : p->instructions) {
+    for (const auto& i : p->plan.instructions()) {
       instructions.push_back(dumped(instruction_json(*p, i)));
       if (i.communicates) collectives[i.kind] = collectives.value(i.kind, 0) + 1;
     }
@@ -113,8 +71,8 @@ inline std::string plan_json(const planned_program* p, const std::vector<std::st
   std::string t = "{\n  \"values\": " + in_lines(values, '{', '}');
   t += ",\n  \"instructions\": " + in_lines(instructions, '[', ']');
   t += ",\n  \"collectives\": " + dumped(collectives);
-  t += ",\n  \"bytes_sent_per_device\": " + std::to_string(p != nullptr ? p->program->bytes_sent_per_device() : 0);
-  t += ",\n  \"peak_bytes_per_device\": " + std::to_string(p != nullptr ? p->program->peak_bytes_per_device() : 0);
+  t += ",\n  \"bytes_sent_per_device\": " + std::to_string(p != nullptr ? p->program().traffic().bytes : 0);
+  t += ",\n  \"peak_bytes_per_device\": " + std::to_string(p != nullptr ? p->program().peak_bytes_per_device() : 0);
   if (!why.empty()) t += ",\n  \"why\": " + in_lines(reasons, '[', ']');
   return t + ",\n  \"errors\": " + in_lines(wrong, '[', ']') + "\n}\n";
 }

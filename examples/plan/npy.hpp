@@ -12,6 +12,7 @@
 #include <string_view>
 #include <vector>
 
+#include <gspmd/dtype.hpp>
 #include <gspmd/dynamic.hpp>
 
 #include "whole_file.hpp"
@@ -102,7 +103,7 @@ class header_parser {
     std::vector<std::int64_t> list;
     expect('(');
     while (!accept(')')) {
-      if (list.size() == static_cast<std::size_t>(gspmd::detail::max_rank)) fail("more than 32 dims");
+      if (list.size() == static_cast<std::size_t>(gspmd::max_rank)) fail("more than 32 dims");
       list.push_back(integer());
       if (!accept(',')) {
         expect(')');
@@ -151,7 +152,7 @@ inline const char* descr_of(gspmd::dtype type) {
 
 /// The bytes of a shape; an extent of 0 does not excuse the others from being countable.
 inline std::int64_t bytes_of(const std::vector<std::int64_t>& shape, gspmd::dtype type) {
-  auto bound = gspmd::detail::bytes_of(type);
+  auto bound = gspmd::bytes_of(type);
   bool is_empty = false;
   for (const auto e : shape) {
     if (e == 0) {
@@ -215,7 +216,7 @@ inline gspmd::dynamic::any_array read(std::istream& in, std::uint64_t file_bytes
   if (array.type == gspmd::dtype::pred)
     for (auto& b : array.bytes) b = b == std::byte{0} ? std::byte{0} : std::byte{1};
   if (h.fortran_order && h.shape.size() > 1)
-    array.bytes = to_c_order(array.bytes, h.shape, static_cast<std::size_t>(gspmd::detail::bytes_of(array.type)));
+    array.bytes = to_c_order(array.bytes, h.shape, static_cast<std::size_t>(gspmd::bytes_of(array.type)));
   return array;
 }
 

@@ -1,35 +1,54 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include <array>
+#include <algorithm>
 #include <cmath>
 #include <cstdint>
 #include <limits>
 #include <optional>
+#include <span>
+#include <sstream>
 #include <string>
 #include <string_view>
 #include <vector>
 
 #include <gspmd/dynamic.hpp>
 #include <gspmd/gspmd.hpp>
+#include <gspmd/ops/by_name.hpp>
 
 #include "document.hpp"
 
-/// The operators of the document, each from its attributes to a node of the graph.
+/// The operators of the document, each from its attributes to a value of the program.
 namespace plan_tool {
 
-namespace ir = gspmd::detail;
 using gspmd::dtype;
 using gspmd::monoid;
+using gspmd::value;
+using integer_list = std::vector<std::int64_t>;
+
+/// `[2,3]`
+inline std::string shape_text(std::span<const std::int64_t> shape) {
+  std::string t;
+  for (const auto e : shape) t += (t.empty() ? "" : ",") + std::to_string(e);
+  return '[' + t + ']';
+}
+/// The names in `data,model`.
+inline std::vector<std::string> names_in(const std::string& list) {
+  std::vector<std::string> names;
+  std::istringstream in(list);
+  for (std::string name; std::getline(in, name, ',');) names.push_back(name);
+  return names;
+}
+inline integer_list shape_of(value v) { return {v.shape().begin(), v.shape().end()}; }
 
 inline std::optional<dtype> dtype_named(std::string_view name) {
   for (const auto t : {dtype::f32, dtype::f64, dtype::s32, dtype::s64, dtype::pred})
-    if (name == ir::name_of(t)) return t;
+    if (name == gspmd::name_of(t)) return t;
   return {};
 }
 inline std::optional<monoid> monoid_named(std::string_view name) {
   for (const auto m : {monoid::add, monoid::multiply, monoid::maximum, monoid::minimum, monoid::and_, monoid::or_})
-    if (name == ir::name_of(m)) return m;
+    if (name == gspmd::name_of(m)) return m;
   return {};
 }
 
@@ -49,71 +68,59 @@ inline std::optional<monoid> read_monoid(const json& j, const path& at, error_li
   return kind;
 }
 /// A shape whose bytes can be counted.
-inline std::optional<ir::extents> read_shape(object_reader& from, dtype type, std::string_view key = "shape") {
+inline std::optional<integer_list> read_shape(object_reader& from, dtype type, std::string_view key = "shape") {
   const auto* j = from.require(key, "a list of extents");
   if (j == nullptr) return {};
   const path at(from.at(), key);
-  const auto list = read_integers(*j, at, from.errors(), 0, std::numeric_limits<std::int64_t>::max(), ir::max_rank);
+  const auto list = read_integers(*j, at, from.errors(), 0, std::numeric_limits<std::int64_t>::max(), gspmd::max_rank);
   if (!list) return {};
-  ir::extents shape;
-  auto bytes = static_cast<long double>(ir::bytes_of(type));
-  for (const auto e : *list) {
-    shape.push_back(e);
+  auto bytes = static_cast<long double>(gspmd::bytes_of(type));
+  for (const auto e : *list)
     bytes *= static_cast<long double>(e == 0 ? 1 : e);  // products are formed in any order: an extent of 0 saves none
-  }
-  if (bytes <= 0x1p60L) return shape;
-  from.errors().add(at.str(), std::string(ir::shape_text(shape).view()) + " has more than 2^60 bytes");
+  if (bytes <= 0x1p60L) return list;
+  from.errors().add(at.str(), shape_text(*list) + " has more than 2^60 bytes");
   return {};
 }
 
-/// One operator of the document on its way into the graph.
+/// One operator of the document on its way into the program. What builds it gives no valid value where it has complained.
 struct operation {
-  ir::graph& graph;
-  std::vector<int> operands;  // nodes; -1: refused before, this operator is only read
+  gspmd::dynamic::builder& program;
+  std::vector<value> operands;  // one that is not valid was refused before, and this operator is only read
   object_reader& attrs;
-  ir::location at;
-  std::string name;         // of the operator
-  ir::sharding annotation;  // reshard
-  bool has_annotation = false;
+  gspmd::location at;
+  std::string name;                                      // of the operator
+  std::optional<std::vector<std::string>> annotation{};  // reshard
 
   [[nodiscard]] bool is_sound() const {
-    for (const int o : operands)
-      if (o < 0) return false;
-    return true;
+    return std::all_of(operands.begin(), operands.end(), [](value v) { return v.is_valid(); });
   }
-  [[nodiscard]] const ir::extents& shape(std::size_t k) const { return graph.nodes[static_cast<std::size_t>(operands[k])].shape; }
-  int complain(std::string_view key, const std::string& what) const {
+  [[nodiscard]] dtype type() const { return is_sound() ? operands[0].type() : dtype::f32; }
+  value complain(std::string_view key, const std::string& what) const {
     attrs.errors().add(key.empty() ? attrs.at().str() : path(attrs.at(), key).str(), what);
-    return -1;
+    return {};
   }
   /// A list of dims, each of [0, 32).
-  [[nodiscard]] std::optional<ir::inline_vec<std::int8_t, ir::max_rank>> dims(std::string_view key, const char* what) const {
+  [[nodiscard]] std::optional<integer_list> dims(std::string_view key, const char* what) const {
     const auto* j = attrs.require(key, what);
     if (j == nullptr) return {};
-    const auto list = read_integers(*j, path(attrs.at(), key), attrs.errors(), 0, ir::max_rank - 1, ir::max_rank);
-    if (!list) return {};
-    ir::inline_vec<std::int8_t, ir::max_rank> result;
-    for (const auto d : *list) result.push_back(static_cast<std::int8_t>(d));
-    return result;
+    return read_integers(*j, path(attrs.at(), key), attrs.errors(), 0, gspmd::max_rank - 1, gspmd::max_rank);
   }
 };
 
-inline int build_compare(const operation& o) {
+inline value build_compare(const operation& o) {
   const auto direction = o.attrs.text("direction", "one of EQ NE LT LE GT GE");
-  if (!direction) return -1;
-  constexpr std::array<const char*, 6> names = {"EQ", "NE", "LT", "LE", "GT", "GE"};
-  for (std::size_t i = 0; i < names.size(); ++i)
-    if (*direction == names[i])
-      return o.is_sound() ? ir::add_elementwise(
-                                o.graph, static_cast<ir::opcode>(static_cast<int>(ir::opcode::compare_eq) + static_cast<int>(i)),
-                                o.operands, o.at)
-                          : -1;
+  if (!direction) return {};
+  for (const char* name : {"compare_eq", "compare_ne", "compare_lt", "compare_le", "compare_gt", "compare_ge"}) {
+    std::string lower = *direction;
+    for (auto& c : lower) c = c >= 'A' && c <= 'Z' ? static_cast<char>(c - 'A' + 'a') : '?';
+    if ("compare_" + lower == name) return o.is_sound() ? gspmd::elementwise(name, o.operands, o.at) : value{};
+  }
   return o.complain("direction", "is " + in_quotes(*direction) + "; it is one of EQ NE LT LE GT GE");
 }
 
-inline int build_convert(const operation& o) {
+inline value build_convert(const operation& o) {
   const auto type = read_dtype(o.attrs);
-  return type && o.is_sound() ? ir::add_elementwise(o.graph, ir::opcode::convert, o.operands, o.at, *type) : -1;
+  return type && o.is_sound() ? gspmd::convert(o.operands[0], *type, o.at) : value{};
 }
 
 /// The element of a constant: a number, true or false, or one of the strings inf, -inf and nan, which JSON has no numbers for.
@@ -132,7 +139,7 @@ inline std::optional<constant_number> read_number(const json& j, dtype type, con
     o.complain("value", "is " + found(j) + "; a pred is true or false");
     return {};
   }
-  if (ir::is_floating(type)) {
+  if (gspmd::is_floating(type)) {
     if (j.is_number()) {
       n.real = j.get<double>();
       const double most = static_cast<double>(std::numeric_limits<float>::max());
@@ -154,65 +161,60 @@ inline std::optional<constant_number> read_number(const json& j, dtype type, con
   return n;
 }
 
-inline int build_constant(const operation& o) {
+inline value build_constant(const operation& o) {
   const auto type = read_dtype(o.attrs);
   const auto shape = read_shape(o.attrs, type.value_or(dtype::f32));
   const auto* j = o.attrs.require("value", "the number that every element is");
-  if (!type || !shape || j == nullptr) return -1;
+  if (!type || !shape || j == nullptr) return {};
   const auto n = read_number(*j, *type, o);
-  return n ? ir::add_constant(o.graph, *type, *shape, n->real, n->integer, o.at) : -1;
+  if (!n) return {};
+  return gspmd::is_floating(*type) ? o.program.constant(*type, *shape, n->real, o.at)
+                                   : o.program.constant(*type, *shape, n->integer, o.at);
 }
 
-inline int build_iota(const operation& o) {
+inline value build_iota(const operation& o) {
   const auto type = read_dtype(o.attrs);
   const auto shape = read_shape(o.attrs, type.value_or(dtype::f32));
   const auto* j = o.attrs.require("dim", "the dim that is counted along");
-  if (j == nullptr) return -1;
-  const auto dim = read_integer(*j, path(o.attrs.at(), "dim"), o.attrs.errors(), 0, ir::max_rank - 1);
-  return type && shape && dim ? ir::add_iota(o.graph, *type, *shape, static_cast<int>(*dim), o.at) : -1;
+  if (j == nullptr) return {};
+  const auto dim = read_integer(*j, path(o.attrs.at(), "dim"), o.attrs.errors(), 0, gspmd::max_rank - 1);
+  return type && shape && dim ? o.program.iota(*type, *shape, static_cast<int>(*dim), o.at) : value{};
 }
 
-inline int build_einsum(const operation& o) {
+inline value build_einsum(const operation& o) {
   const auto equation = o.attrs.text("equation", "like \"ij,jk->ik\"");
-  if (!equation) return -1;
-  const auto parsed = ir::parse_einsum(*equation);
-  if (parsed.error != nullptr)
-    return o.complain("equation", in_quotes(*equation) + ", column " + std::to_string(parsed.column) + ": " + parsed.error);
-  if (!o.is_sound()) return -1;
-  return o.operands.size() == 1 ? ir::add_einsum(o.graph, parsed, {o.operands[0]}, o.at)
-                                : ir::add_einsum(o.graph, parsed, {o.operands[0], o.operands[1]}, o.at);
+  if (!equation) return {};
+  if (const auto problem = gspmd::equation_problem(*equation); !problem.empty())
+    return o.complain("equation", in_quotes(*equation) + ", " + problem);
+  if (!o.is_sound()) return {};
+  return gspmd::einsum(*equation, o.operands[0], o.operands.size() > 1 ? o.operands[1] : value{}, o.at);
 }
 
-inline int build_reduce(const operation& o) {
+inline value build_reduce(const operation& o) {
   const auto dims = o.dims("dims", "the list of dims to reduce");
   const auto* j = o.attrs.require("kind", "one of add multiply maximum minimum and or");
-  if (!dims || j == nullptr) return -1;
+  if (!dims || j == nullptr) return {};
   const auto kind = read_monoid(*j, path(o.attrs.at(), "kind"), o.attrs.errors());
-  if (!kind) return -1;
-  ir::dim_mask mask = 0;
-  for (const auto d : *dims) {
-    if ((mask & ir::dim_bit(d)) != 0) return o.complain("dims", "names dim " + std::to_string(d) + " twice");
-    mask |= ir::dim_bit(d);
-  }
-  return o.is_sound() ? ir::add_reduce(o.graph, o.operands[0], mask, *kind, o.at) : -1;
+  if (!kind) return {};
+  for (auto d = dims->begin(); d != dims->end(); ++d)
+    if (std::find(dims->begin(), d, *d) != d) return o.complain("dims", "names dim " + std::to_string(*d) + " twice");
+  return o.is_sound() ? gspmd::reduce(o.operands[0], *kind, *dims, o.at) : value{};
 }
 
-inline int build_broadcast(const operation& o) {
-  const auto type = o.is_sound() ? o.graph.nodes[static_cast<std::size_t>(o.operands[0])].type : dtype::f32;
-  const auto shape = read_shape(o.attrs, type);
+inline value build_broadcast(const operation& o) {
+  const auto shape = read_shape(o.attrs, o.type());
   const auto dims = o.dims("dims", "the dim of the result for each dim of the operand");
-  return shape && dims && o.is_sound() ? ir::add_broadcast(o.graph, o.operands[0], *shape, *dims, o.at) : -1;
+  return shape && dims && o.is_sound() ? gspmd::broadcast_in_dim(o.operands[0], *shape, *dims, o.at) : value{};
 }
 
-inline int build_transpose(const operation& o) {
+inline value build_transpose(const operation& o) {
   const auto permutation = o.dims("permutation", "the dim of the operand for each dim of the result");
-  return permutation && o.is_sound() ? ir::add_transpose(o.graph, o.operands[0], *permutation, o.at) : -1;
+  return permutation && o.is_sound() ? gspmd::transpose(o.operands[0], *permutation, o.at) : value{};
 }
 
-inline int build_reshape(const operation& o) {
-  const auto type = o.is_sound() ? o.graph.nodes[static_cast<std::size_t>(o.operands[0])].type : dtype::f32;
-  const auto shape = read_shape(o.attrs, type);
-  return shape && o.is_sound() ? ir::add_reshape(o.graph, o.operands[0], *shape, o.at) : -1;
+inline value build_reshape(const operation& o) {
+  const auto shape = read_shape(o.attrs, o.type());
+  return shape && o.is_sound() ? gspmd::reshape(o.operands[0], *shape, o.at) : value{};
 }
 
 /// A list of integers, one for each dim if the library finds as many.
@@ -220,72 +222,65 @@ inline std::optional<std::vector<std::int64_t>> read_list(const operation& o, st
   const auto* j = o.attrs.require(key, what);
   if (j == nullptr) return {};
   constexpr auto most = std::numeric_limits<std::int64_t>::max();
-  return read_integers(*j, path(o.attrs.at(), key), o.attrs.errors(), -most, most, ir::max_rank);
+  return read_integers(*j, path(o.attrs.at(), key), o.attrs.errors(), -most, most, gspmd::max_rank);
 }
 /// Whether there is one number for each dim of the operand in these lists.
 template <class... Lists>
 bool fit_rank(const operation& o, const char* names, const Lists&... lists) {
-  const auto rank = static_cast<std::size_t>(o.shape(0).count);
+  const auto rank = static_cast<std::size_t>(o.operands[0].rank());
   if (((lists.size() == rank) && ...)) return true;
   o.complain("", "the operand has " + std::to_string(rank) + " dims; " + names + " have one number for each");
   return false;
 }
 
-inline int build_pad(const operation& o) {
+inline value build_pad(const operation& o) {
   const auto low = read_list(o, "low", "what is added at the begin of each dim");
   const auto high = read_list(o, "high", "what is added at the end of each dim");
   const auto interior = read_list(o, "interior", "what is added between the elements of each dim");
-  const auto type = o.is_sound() ? o.graph.nodes[static_cast<std::size_t>(o.operands[0])].type : dtype::f32;
   const auto* j = o.attrs.require("value", "the number that is added");
-  const auto value = j != nullptr && o.is_sound() ? read_number(*j, type, o) : std::nullopt;
-  if (!low || !high || !interior || !value || !fit_rank(o, "low, high and interior", *low, *high, *interior)) return -1;
-  ir::written_number number(value->real);
-  if (!ir::is_floating(type)) number = ir::written_number(value->integer);
-  return ir::add_pad(o.graph, o.operands[0], *low, *high, *interior, number, o.at);
+  const auto n = j != nullptr && o.is_sound() ? read_number(*j, o.type(), o) : std::nullopt;
+  if (!low || !high || !interior || !n || !fit_rank(o, "low, high and interior", *low, *high, *interior)) return {};
+  return gspmd::is_floating(o.type()) ? gspmd::pad(o.operands[0], *low, *high, n->real, *interior, o.at)
+                                      : gspmd::pad(o.operands[0], *low, *high, n->integer, *interior, o.at);
 }
 
-inline int build_slice(const operation& o) {
+inline value build_slice(const operation& o) {
   const auto start = read_list(o, "start", "the first index of each dim");
   const auto limit = read_list(o, "limit", "the index behind the last one of each dim");
   const auto stride = read_list(o, "stride", "how far indices are apart in each dim");
-  if (!start || !limit || !stride || !o.is_sound() || !fit_rank(o, "start, limit and stride", *start, *limit, *stride)) return -1;
-  return ir::add_slice(o.graph, o.operands[0], *start, *limit, *stride, o.at);
+  if (!start || !limit || !stride || !o.is_sound() || !fit_rank(o, "start, limit and stride", *start, *limit, *stride)) return {};
+  return gspmd::slice(o.operands[0], *start, *limit, *stride, o.at);
 }
 
-inline int build_reverse(const operation& o) {
+inline value build_reverse(const operation& o) {
   const auto dims = o.dims("dims", "the list of dims that are turned round");
-  if (!dims || !o.is_sound()) return -1;
-  const std::vector<int> list(dims->begin(), dims->end());
-  return ir::add_reverse(o.graph, o.operands[0], list, o.at);
+  return dims && o.is_sound() ? gspmd::reverse(o.operands[0], *dims, o.at) : value{};
 }
 
 inline std::optional<int> read_dim(const operation& o, const char* what) {
   const auto* j = o.attrs.require("dim", what);
   if (j == nullptr) return {};
-  const auto dim = read_integer(*j, path(o.attrs.at(), "dim"), o.attrs.errors(), 0, ir::max_rank - 1);
+  const auto dim = read_integer(*j, path(o.attrs.at(), "dim"), o.attrs.errors(), 0, gspmd::max_rank - 1);
   return dim ? std::optional<int>(static_cast<int>(*dim)) : std::nullopt;
 }
 
 /// concat(a[amount:], a[:amount])
-inline int build_rotate(const operation& o) {
+inline value build_rotate(const operation& o) {
   const auto dim = read_dim(o, "the dim whose elements are moved");
   const auto* j = o.attrs.require("amount", "by how many places to the front");
-  if (j == nullptr) return -1;
+  if (j == nullptr) return {};
   constexpr auto most = std::numeric_limits<std::int64_t>::max();
   const auto amount = read_integer(*j, path(o.attrs.at(), "amount"), o.attrs.errors(), -most, most);
-  return dim && amount && o.is_sound() ? ir::add_roll(o.graph, o.operands[0], -*amount, *dim, o.at) : -1;
+  return dim && amount && o.is_sound() ? gspmd::roll(o.operands[0], -*amount, *dim, o.at) : value{};
 }
 
-inline int build_concatenate(const operation& o) {
+inline value build_concatenate(const operation& o) {
   const auto dim = read_dim(o, "the dim along which the operands follow each other");
-  if (!dim || !o.is_sound()) return -1;
-  const std::vector<int> operands(o.operands.begin(), o.operands.end());
-  return ir::add_concatenate(o.graph, operands, *dim, o.at);
+  return dim && o.is_sound() ? gspmd::concatenate(o.operands, *dim, o.at) : value{};
 }
 
-inline int build_reshard(const operation& o) {
-  if (!o.has_annotation) return -1;
-  return o.is_sound() ? ir::add_reshard(o.graph, o.operands[0], o.annotation, o.at) : -1;
+inline value build_reshard(const operation& o) {
+  return o.annotation && o.is_sound() ? o.program.reshard(o.operands[0], *o.annotation, o.at) : value{};
 }
 
 /// An operator that is not elementwise.
@@ -293,7 +288,7 @@ struct operator_entry {
   const char* name;
   std::size_t least_operands;
   std::size_t most_operands;
-  int (*build)(const operation&);
+  value (*build)(const operation&);
 };
 inline constexpr auto any_number = std::numeric_limits<std::size_t>::max();
 inline constexpr operator_entry special_operators[] = {
@@ -318,21 +313,19 @@ inline constexpr const char* missing_operators[] = {
     "convolution", "reduce_window", "cumsum",  "sort",          "argmax",
     "top_k",       "gather",        "scatter", "dynamic_slice", "dynamic_update_slice"};
 
-/// The elementwise opcodes that the document names as the library does.
-inline std::optional<ir::opcode> elementwise_named(std::string_view name) {
-  for (int i = 0; i < ir::opcode_count; ++i) {
-    const auto op = static_cast<ir::opcode>(i);
-    if (!ir::is_elementwise(op) || ir::is_compare(op) || op == ir::opcode::convert || op == ir::opcode::map) continue;
-    if (name == ir::name_of(op)) return op;
-  }
-  return {};
+/// The elementwise operators that the document names as the library does; a comparison has a direction instead.
+inline const std::vector<gspmd::elementwise_operator>& elementwise_operators() {
+  static const auto list = [] {
+    auto all = gspmd::elementwise_operators();
+    std::erase_if(all, [](const auto& o) { return o.name.starts_with("compare_"); });
+    return all;
+  }();
+  return list;
 }
 
 inline std::string list_operators() {
   std::string list;
-  for (int i = 0; i < ir::opcode_count; ++i)
-    if (elementwise_named(ir::name_of(static_cast<ir::opcode>(i))))
-      list += std::string(ir::name_of(static_cast<ir::opcode>(i))) + ' ';
+  for (const auto& o : elementwise_operators()) list += std::string(o.name) + ' ';
   for (const auto& entry : special_operators) list += std::string(entry.name) + ' ';
   list.pop_back();
   return list;
@@ -342,8 +335,8 @@ inline const std::string& known_operators() {
   return list;
 }
 
-/// Adds the operator; -1 and at least one error if it cannot be. Mistakes that the library finds are left in the graph.
-inline int build_operator(const operation& o, const path& at_op) {
+/// Adds the operator; no valid value and at least one error if it cannot be. Mistakes that the library finds are left in the program.
+inline value build_operator(const operation& o, const path& at_op) {
   const auto wrong_count = [&](std::size_t least, std::size_t most) {
     if (o.operands.size() >= least && o.operands.size() <= most) return false;
     const bool any = most == any_number;
@@ -354,27 +347,28 @@ inline int build_operator(const operation& o, const path& at_op) {
                          o.name + " takes " + wanted + ", and there are " + std::to_string(o.operands.size()));
     return true;
   };
-  if (const auto op = elementwise_named(o.name)) {
-    const std::size_t count = ir::is_unary(*op) ? 1 : *op == ir::opcode::select ? 3 : 2;
-    if (wrong_count(count, count)) return -1;
+  for (const auto& known : elementwise_operators()) {
+    if (o.name != known.name) continue;
+    const auto count = static_cast<std::size_t>(known.operands);
+    if (wrong_count(count, count)) return {};
     o.attrs.refuse_unknown();
-    return o.is_sound() ? ir::add_elementwise(o.graph, *op, o.operands, o.at) : -1;
+    return o.is_sound() ? gspmd::elementwise(o.name, o.operands, o.at) : value{};
   }
   for (const auto& entry : special_operators) {
     if (o.name != entry.name) continue;
-    if (wrong_count(entry.least_operands, entry.most_operands)) return -1;
-    const int id = entry.build(o);
+    if (wrong_count(entry.least_operands, entry.most_operands)) return {};
+    const auto result = entry.build(o);
     o.attrs.refuse_unknown();  // now that the operator asked for those it knows
-    return id;
+    return result;
   }
   for (const auto* name : missing_operators)
     if (o.name == name) {
       o.attrs.errors().add(path(at_op, "op").str(),
                            "the operator " + o.name + " is not there yet; there are: " + known_operators());
-      return -1;
+      return {};
     }
   o.attrs.errors().add(path(at_op, "op").str(), in_quotes(o.name) + " is no operator; there are: " + known_operators());
-  return -1;
+  return {};
 }
 
 }  // namespace plan_tool

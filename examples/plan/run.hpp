@@ -37,14 +37,9 @@ inline std::vector<any_array> read_inputs(const planned_program& p, const std::s
     try {
       arrays.back() = npy::read(file);
       const auto& a = arrays.back();
-      const std::vector<std::int64_t> shape(value.shape.begin(), value.shape.end());
-      if (a.type != value.type || a.shape != shape) {
-        ir::inline_vec<std::int64_t, ir::max_rank> given;
-        for (const auto e : a.shape) given.push_back(e);
-        errors.add(file, std::string("is ") + ir::name_of(a.type) + ' ' + std::string(ir::shape_text(given).view()) +
-                             " and the input " + in_quotes(value.name) + " is " + ir::name_of(value.type) + ' ' +
-                             std::string(ir::shape_text(value.shape).view()));
-      }
+      if (a.type != value.type || a.shape != value.shape)
+        errors.add(file, std::string("is ") + gspmd::name_of(a.type) + ' ' + shape_text(a.shape) + " and the input " +
+                             in_quotes(value.name) + " is " + gspmd::name_of(value.type) + ' ' + shape_text(value.shape));
     } catch (const std::exception& e) {
       errors.add(file, e.what());
     }
@@ -66,11 +61,17 @@ inline void write_outputs(const planned_program& p, const std::vector<any_array>
     const auto file = file_of(directory, value.name);
     try {
       npy::write(file, arrays[k]);
-      written.push_back("wrote " + file + ": " + ir::name_of(value.type) + ' ' + std::string(ir::shape_text(value.shape).view()));
+      written.push_back("wrote " + file + ": " + gspmd::name_of(value.type) + ' ' + shape_text(value.shape));
     } catch (const std::exception& e) {
       errors.add(file, e.what());
     }
   }
+}
+
+inline std::int64_t elements_of(const integer_list& shape) {
+  std::int64_t n = 1;
+  for (const auto e : shape) n *= e;
+  return n;
 }
 
 /// Small whole numbers, the same every time, for a program that has no data.
@@ -79,12 +80,13 @@ inline std::vector<any_array> made_inputs(const planned_program& p) {
   std::uint32_t state = 1;
   for (const int v : p.built.inputs) {
     const auto& value = p.value(v);
-    any_array a{value.type, {value.shape.begin(), value.shape.end()}, {}};
-    a.bytes.resize(static_cast<std::size_t>(ir::elements(value.shape) * ir::bytes_of(value.type)));
-    ir::with_element_type(value.type, [&](auto element) {
+    any_array a{value.type, value.shape, {}};
+    const auto count = elements_of(value.shape);
+    a.bytes.resize(static_cast<std::size_t>(count * gspmd::bytes_of(value.type)));
+    gspmd::with_element_type(value.type, [&](auto element) {
       using T = decltype(element);
       auto* data = reinterpret_cast<T*>(a.bytes.data());
-      for (std::int64_t i = 0; i < ir::elements(value.shape); ++i) {
+      for (std::int64_t i = 0; i < count; ++i) {
         state = state * 1664525u + 1013904223u;
         const int n = static_cast<int>(state >> 28) - 8;
         if constexpr (std::is_same_v<T, bool>) data[i] = n < 0;
@@ -102,10 +104,11 @@ inline std::string cannot_run(const planned_program& p, std::int64_t devices_her
   if (devices_here > most_devices)
     return "the mesh has " + std::to_string(devices_here) + " devices; " + backend + " runs at most " +
            std::to_string(most_devices);
-  long double bytes = static_cast<long double>(p.program->peak_bytes_per_device()) * static_cast<long double>(devices_here);
+  long double bytes = static_cast<long double>(p.program().peak_bytes_per_device()) * static_cast<long double>(devices_here);
   for (const auto* list : {&p.built.inputs, &p.built.outputs})
     for (const int v : *list)
-      bytes += static_cast<long double>(ir::elements(p.value(v).shape)) * static_cast<long double>(ir::bytes_of(p.value(v).type));
+      bytes +=
+          static_cast<long double>(elements_of(p.value(v).shape)) * static_cast<long double>(gspmd::bytes_of(p.value(v).type));
   const auto there = static_cast<long double>(sysconf(_SC_PHYS_PAGES)) * static_cast<long double>(sysconf(_SC_PAGE_SIZE));
   if (bytes <= there) return {};
   return "a run would take " + std::to_string(static_cast<std::int64_t>(bytes / 0x1p30L) + 1) + " GiB and this machine has " +
@@ -116,7 +119,7 @@ inline std::string cannot_run(const planned_program& p, std::int64_t devices_her
 inline std::string comparison(const any_array& a, const any_array& b, bool& agree) {
   if (a.bytes == b.bytes) return "equal to the bit";
   std::string line;
-  ir::with_element_type(a.type, [&](auto element) {
+  gspmd::with_element_type(a.type, [&](auto element) {
     using T = decltype(element);
     if constexpr (std::is_floating_point_v<T>) {
       const auto* x = a.data<T>();

@@ -72,43 +72,42 @@ class shard_picture {
 
   void draw(int v) {
     const auto& value = p_.value(v);
-    if (value.node < 0) {
+    const auto placed = p_.plan.find(v);
+    if (!placed) {
       line(value.name + ": unused", true);
       y_ += margin;
       return;
     }
-    const auto s = p_.sharding_of(v);
-    const auto& mesh = p_.mesh().shape;
-    const auto local = ir::local_extents(mesh, value.shape, s);
-    line(value.name + ": " + ir::name_of(value.type) + ' ' + std::string(ir::shape_text(value.shape).view()) + ", " +
-             layout_text(p_, s, value.shape.count) + ", shards of " + std::string(ir::shape_text(local).view()),
+    line(value.name + ": " + gspmd::name_of(value.type) + ' ' + shape_text(value.shape) + ", " + placed->text() + ", shards of " +
+             shape_text(placed->local_shape()),
          true);
+    const auto device_count = p_.mesh().device_count();
     std::int64_t tiles = 1;
-    for (const auto& use : s.splits) tiles *= mesh.sizes[use.axis];
-    budget_ -= mesh.device_count();
-    if (tiles > most_tiles || mesh.device_count() > most_devices || budget_ < 0) {
-      line("too much to draw: " + std::to_string(tiles) + " tiles on " + std::to_string(mesh.device_count()) + " devices", false);
+    for (int d = 0; d < placed->rank(); ++d) tiles *= placed->parts(d);
+    budget_ -= device_count;
+    if (tiles > most_tiles || device_count > most_devices || budget_ < 0) {
+      line("too much to draw: " + std::to_string(tiles) + " tiles on " + std::to_string(device_count) + " devices", false);
       y_ += margin;
       return;
     }
-    if (s.partial != 0)
-      line("partial: the devices along " + std::string(ir::axes_text(p_.mesh(), s.partial).view()) +
-               " hold parts of one value (" + ir::name_of(s.kind) + "), not replicas",
+    if (!placed->partial_axes().empty())
+      line("partial: the devices along " + placed->partial_axes() + " hold parts of one value (" +
+               gspmd::name_of(placed->partial_kind()) + "), not replicas",
            false);
-    draw_tiles(value, s, local);
+    draw_tiles(*placed);
     y_ += margin;
   }
 
-  void draw_tiles(const named_value& value, const ir::sharding& s, const ir::extents& local) {
-    const auto& mesh = p_.mesh().shape;
+  void draw_tiles(const placed_tensor& s) {
     std::vector<int> split;  // the dims that are split
-    for (const auto& use : s.splits)
-      if (split.empty() || split.back() != use.dim) split.push_back(use.dim);
-    const int row_dim = split.size() >= 2                                       ? split[split.size() - 2]
-                        : split.size() == 1 && split[0] + 1 < value.shape.count ? split[0]
-                                                                                : -1;
+    const auto axes = s.sharding();
+    for (int d = 0; d < s.rank(); ++d)
+      if (!axes[static_cast<std::size_t>(d)].empty()) split.push_back(d);
+    const int row_dim = split.size() >= 2                              ? split[split.size() - 2]
+                        : split.size() == 1 && split[0] + 1 < s.rank() ? split[0]
+                                                                       : -1;
     const int column_dim = split.empty() ? -1 : split.size() >= 2 || row_dim < 0 ? split.back() : -1;
-    const auto parts = [&](int dim) { return dim < 0 ? std::int64_t{1} : ir::parts_of(mesh, s, dim); };
+    const auto parts = [&](int dim) { return dim < 0 ? std::int64_t{1} : s.parts(dim); };
     std::int64_t panels = 1;
     std::vector<int> panel_dims;
     for (const int d : split)
@@ -117,12 +116,11 @@ class shard_picture {
         panels *= parts(d);
       }
     std::vector<std::vector<std::int64_t>> holders(static_cast<std::size_t>(panels * parts(row_dim) * parts(column_dim)));
-    for (std::int64_t device = 0; device < mesh.device_count(); ++device) {
-      const auto at = mesh.coordinates_of(device);
+    for (std::int64_t device = 0; device < p_.mesh().device_count(); ++device) {
       std::int64_t panel = 0;
-      for (const int d : panel_dims) panel = panel * parts(d) + ir::part_index(mesh, s, d, at);
-      const auto row = row_dim < 0 ? 0 : ir::part_index(mesh, s, row_dim, at);
-      const auto column = column_dim < 0 ? 0 : ir::part_index(mesh, s, column_dim, at);
+      for (const int d : panel_dims) panel = panel * parts(d) + s.part_of(device, d);
+      const auto row = row_dim < 0 ? 0 : s.part_of(device, row_dim);
+      const auto column = column_dim < 0 ? 0 : s.part_of(device, column_dim);
       holders[static_cast<std::size_t>((panel * parts(row_dim) + row) * parts(column_dim) + column)].push_back(device);
     }
     const double top = y_;
@@ -135,44 +133,40 @@ class shard_picture {
       const auto panel = static_cast<std::int64_t>(t) / parts(column_dim) / parts(row_dim);
       const double x = margin + static_cast<double>(panel % panels_in_a_row) * panel_width;
       const double y = top + static_cast<double>(panel / panels_in_a_row) * panel_height + (panel_dims.empty() ? 0 : 14);
-      if (row == 0 && column == 0 && !panel_dims.empty())
-        draw_panel_name(x, y, panel_dims, mesh.coordinates_of(holders[t][0]), value, s);
+      if (row == 0 && column == 0 && !panel_dims.empty()) draw_panel_name(x, y, panel_dims, holders[t][0], s);
       draw_tile(x + static_cast<double>(column) * tile_width, y + static_cast<double>(row) * tile_height, row_dim, column_dim,
-                holders[t], value, s, local);
+                holders[t], s);
       width_ = std::max(width_, x + panel_width);
     }
     y_ = top + static_cast<double>((panels + panels_in_a_row - 1) / panels_in_a_row) * panel_height;
   }
 
-  static std::string range_text(ir::index_range r) {
+  /// The indices along a dim that a device holds.
+  static std::string range_text(const placed_tensor& s, std::int64_t device, int dim) {
+    const auto r = s.valid_range(device, dim);
     return r.size() == 0 ? std::string("nothing") : std::to_string(r.begin) + ".." + std::to_string(r.end - 1);
   }
 
-  void draw_panel_name(double x, double y, const std::vector<int>& dims, const ir::coordinates& at, const named_value& value,
-                       const ir::sharding& s) {
+  void draw_panel_name(double x, double y, const std::vector<int>& dims, std::int64_t device, const placed_tensor& s) {
     std::string words;
-    for (const int d : dims)
-      words += (words.empty() ? "dim " : ", dim ") + std::to_string(d) + ": " +
-               range_text(ir::dim_range(p_.mesh().shape, value.shape, s, d, at));
+    for (const int d : dims) words += (words.empty() ? "dim " : ", dim ") + std::to_string(d) + ": " + range_text(s, device, d);
     char place[80];
     std::snprintf(place, sizeof place, "<text x=\"%.0f\" y=\"%.0f\">", x, y - 4);
     body_ += place + words + "</text>\n";
   }
 
   void draw_tile(double x, double y, int row_dim, int column_dim, const std::vector<std::int64_t>& devices,
-                 const named_value& value, const ir::sharding& s, const ir::extents& local) {
-    const auto& mesh = p_.mesh().shape;
-    const auto at = mesh.coordinates_of(devices[0]);
+                 const placed_tensor& s) {
+    const auto local = s.local_shape();
     bool is_empty = false;
     std::string held;
-    for (int d = 0; d < value.shape.count; ++d) {
-      const auto r = ir::dim_range(mesh, value.shape, s, d, at);
-      is_empty = is_empty || r.size() == 0;
-      held += (d > 0 ? ", " : "") + range_text(r);
+    for (int d = 0; d < s.rank(); ++d) {
+      is_empty = is_empty || s.valid_range(devices[0], d).size() == 0;
+      held += (d > 0 ? ", " : "") + range_text(s, devices[0], d);
     }
     const auto share = [&](int dim) {  // of the shard that is data
-      if (dim < 0 || local[dim] == 0) return 1.0;
-      return static_cast<double>(ir::dim_range(mesh, value.shape, s, dim, at).size()) / static_cast<double>(local[dim]);
+      const auto extent = dim < 0 ? 0 : local[static_cast<std::size_t>(dim)];
+      return extent == 0 ? 1.0 : static_cast<double>(s.valid_range(devices[0], dim).size()) / static_cast<double>(extent);
     };
     double data_width = tile_width * share(column_dim);
     double data_height = tile_height * share(row_dim);
@@ -185,8 +179,8 @@ class shard_picture {
                   "<rect x=\"%.0f\" y=\"%.0f\" width=\"%.0f\" height=\"%.0f\" fill=\"url(#padding)\" stroke=\"#333333\"/>"
                   "<rect x=\"%.0f\" y=\"%.0f\" width=\"%.2f\" height=\"%.2f\" fill=\"hsl(%d,60%%,82%%)\"/>",
                   x, y, tile_width, tile_height, x, y, data_width, data_height, static_cast<int>(devices[0] * 137 % 360));
-    body_ += "<g><title>devices " + who + ": [" + held + "]" + (devices.size() > 1 && s.partial == 0 ? ", replicas" : "") +
-             "</title>" + box;
+    body_ += "<g><title>devices " + who + ": [" + held + "]" +
+             (devices.size() > 1 && s.partial_axes().empty() ? ", replicas" : "") + "</title>" + box;
     const double middle = x + tile_width / 2;
     in_tile(middle, y + tile_height / 2 - 3, false, devices_text(devices));
     if (is_empty) in_tile(middle, y + tile_height / 2 + 12, true, "nothing");

@@ -27,20 +27,16 @@ struct colours {
 
 inline std::string with_unit(std::int64_t bytes) { return std::to_string(bytes) + (bytes == 1 ? " byte" : " bytes"); }
 
-inline std::string layout_text(const planned_program& p, const ir::sharding& s, int rank) {
-  return std::string(ir::sharding_text(p.mesh(), s, rank).view());
-}
-
 class plan_table {
  public:
-  plan_table(const planned_program& p, colours paint) : p_(p), paint_(paint), sent_(p.program->bytes_sent_per_device()) {}
+  plan_table(const planned_program& p, colours paint) : p_(p), paint_(paint), sent_(p.program().traffic().bytes) {}
 
   [[nodiscard]] std::string text() const {
     const auto& mesh = p_.mesh();
     std::string t = "mesh";
-    for (int a = 0; a < mesh.shape.axis_count(); ++a)
-      t += (a > 0 ? ", " : " ") + std::string(mesh.name(a)) + '=' + std::to_string(mesh.shape.sizes[a]);
-    const auto count = mesh.shape.device_count();
+    const char* comma = " ";
+    for (const auto& axis : mesh.axes()) t += std::exchange(comma, ", ") + axis.name + '=' + std::to_string(axis.size);
+    const auto count = mesh.device_count();
     t += ": " + std::to_string(count) + (count == 1 ? " device\n\n" : " devices\n\n");
     return t + rows() + totals();
   }
@@ -59,7 +55,7 @@ class plan_table {
       for (std::size_t c = 0; c < r.cells.size(); ++c)
         widths[c] = std::max(widths[c], std::min(width_of(r.cells[c]), std::size_t{60}));
     std::vector<std::vector<const instruction*>> under(p_.built.values.size());
-    for (const auto& i : p_.instructions)
+    for (const auto& i : p_.plan.instructions())
       if (i.moves || i.kind == "copy") under[static_cast<std::size_t>(i.sake)].push_back(&i);
     std::string t;
     for (const auto& r : table) {
@@ -79,39 +75,32 @@ class plan_table {
   [[nodiscard]] std::vector<std::string> cells_of(int v) const {
     const auto& value = p_.value(v);
     const std::string op = value.kind.empty() ? value.op : value.op + '(' + value.kind + ')';
-    const std::string shape(ir::shape_text(value.shape).view());
-    if (value.node < 0) return {value.name, op, ir::name_of(value.type), shape, "-", "-", "unused: no output needs it"};
-    const auto s = p_.sharding_of(v);
-    const auto local = ir::local_extents(p_.mesh().shape, value.shape, s);
+    const auto shape = shape_text(value.shape);
+    const auto placed = p_.plan.find(v);
+    if (!placed) return {value.name, op, gspmd::name_of(value.type), shape, "-", "-", "unused: no output needs it"};
+    const auto local = placed->local_shape();
     std::string remarks;
     const auto remark = [&remarks](const std::string& words) { remarks += (remarks.empty() ? "" : ", ") + words; };
-    for (int d = 0; d < value.shape.count; ++d)
-      if (local[d] * ir::parts_of(p_.mesh().shape, s, d) != value.shape[d]) {
+    for (std::size_t d = 0; d < local.size(); ++d)
+      if (local[d] * placed->parts(static_cast<int>(d)) != value.shape[d]) {
         remark("uneven");
         break;
       }
     if (std::find(p_.built.outputs.begin(), p_.built.outputs.end(), v) != p_.built.outputs.end()) remark("output");
-    return {value.name,
-            op,
-            ir::name_of(value.type),
-            shape,
-            layout_text(p_, s, value.shape.count),
-            std::string(ir::shape_text(local).view()),
-            remarks};
+    return {value.name, op, gspmd::name_of(value.type), shape, placed->text(), shape_text(local), remarks};
   }
 
   /// A line that sends at least a quarter of all bytes is marked.
   [[nodiscard]] bool is_costly(const instruction& i) const { return i.bytes > 0 && i.bytes >= (sent_ + 3) / 4; }
 
   [[nodiscard]] std::string movement_line(const instruction& i) const {
-    const int rank = p_.value(i.value).shape.count;
     std::string t = is_costly(i) ? "  >> " : "   - ";
-    t += i.kind;
-    if (i.communicates) t += " over " + std::string(ir::axes_text(p_.mesh(), i.axes).view());
-    t += std::string(i.is_halo ? " of the boundaries" : "") + " of " + p_.value(i.value).name;
+    t += planned_program::kind_of(i);
+    if (i.communicates) t += " over " + i.axes;
+    t += std::string(i.is_halo ? " of the boundaries" : "") + " of " + p_.value(i.label).name;
     if (i.kind == "copy") return t + " to the memory of the output\n";
-    t += ": " + layout_text(p_, i.from, rank);
-    if (!i.is_halo) t += " -> " + layout_text(p_, i.to, rank);
+    t += ": " + p_.from(i).text();
+    if (!i.is_halo) t += " -> " + p_.to(i).text();
     t += i.bytes > 0 ? ", " + with_unit(i.bytes) : std::string(", nothing is sent");
     if (i.bytes > 0) {
       const auto percent =
@@ -129,7 +118,7 @@ class plan_table {
     };
     std::vector<sum> sums;
     bool any_costly = false;
-    for (const auto& i : p_.instructions) {
+    for (const auto& i : p_.plan.instructions()) {
       any_costly = any_costly || is_costly(i);
       if (!i.communicates) continue;
       auto it = std::find_if(sums.begin(), sums.end(), [&](const sum& s) { return s.name == i.kind; });
@@ -149,9 +138,9 @@ class plan_table {
     };
     for (const auto& s : sums) add("  " + std::to_string(s.count) + ' ' + s.name, s.bytes, "bytes");
     add("one device sends", sent_, "bytes");
-    add("", p_.program->messages_sent_per_device(), "messages");
-    add("one device computes", p_.program->flops_per_device(), "flops");
-    add("one device holds at most", p_.program->peak_bytes_per_device(), "bytes");
+    add("", p_.program().traffic().messages, "messages");
+    add("one device computes", p_.program().flops_per_device(), "flops");
+    add("one device holds at most", p_.program().peak_bytes_per_device(), "bytes");
     std::size_t left = 0, right = 0;
     for (const auto& l : lines) {
       left = std::max(left, l.name.size());

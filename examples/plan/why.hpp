@@ -15,31 +15,29 @@ class sharding_reasons {
 
   [[nodiscard]] std::vector<std::string> of(int v) const {
     const auto& value = p_.value(v);
-    if (value.node < 0) return {value.name + " has no sharding: no output needs it"};
-    const auto s = p_.sharding_of(v);
-    const auto& completed = p_.completed[static_cast<std::size_t>(value.node)];
-    std::vector<std::string> lines{value.name + " is " + layout_text(p_, s, value.shape.count)};
-    for (int a = 0; a < p_.mesh().shape.axis_count(); ++a) {
-      const auto axis = std::string(p_.mesh().name(a));
-      const int dim = dim_of(s, a);
-      const int wished = dim_of(completed, a);
+    const auto placed = p_.plan.find(v);
+    if (!placed) return {value.name + " has no sharding: no output needs it"};
+    const auto completed = p_.plan.completed(v);
+    std::vector<std::string> lines{value.name + " is " + placed->text()};
+    for (const auto& [axis, size] : p_.mesh().axes()) {
+      const int dim = placed->dim_split_by(axis);
+      const int wished = completed->dim_split_by(axis);
       std::string line = "  " + axis + ": ";
-      if (p_.mesh().shape.sizes[a] == 1) {
+      if (size == 1) {
         line += "has one device and cuts nothing";
-      } else if ((s.partial & ir::axis_bit(a)) != 0) {
-        line += partial_reason(v, a);
+      } else if (placed->is_partial_over(axis)) {
+        line += partial_reason(v, *placed, axis);
       } else if (dim < 0 && wished < 0) {
-        line += replicated_reason(v, a);
+        line += replicated_reason(v, axis);
       } else if (dim < 0) {
-        line += "replicated; completion found dim " + std::to_string(wished) + " (" + way(value.node, a) +
-                "), but this sends fewer bytes";
+        line +=
+            "replicated; completion found dim " + std::to_string(wished) + " (" + way(v, axis) + "), but this sends fewer bytes";
       } else {
         line += "splits dim " + std::to_string(dim);
-        line += wished == dim
-                    ? ", " + way(value.node, a)
-                    : ", chosen because it sends the fewest bytes" +
-                          (wished < 0 ? std::string()
-                                      : "; completion found dim " + std::to_string(wished) + " (" + way(value.node, a) + ")");
+        line += wished == dim ? ", " + way(v, axis)
+                              : ", chosen because it sends the fewest bytes" +
+                                    (wished < 0 ? std::string()
+                                                : "; completion found dim " + std::to_string(wished) + " (" + way(v, axis) + ")");
       }
       lines.push_back(line);
     }
@@ -47,65 +45,41 @@ class sharding_reasons {
   }
 
  private:
-  static int dim_of(const ir::sharding& s, int axis) {
-    for (const auto& use : s.splits)
-      if (use.axis == axis) return use.dim;
-    return -1;
-  }
-  [[nodiscard]] const std::string& name_of(int node) const { return p_.value(p_.tag_of(node)).name; }
-
   /// `annotated on a, through einsum c, through relu d`
-  [[nodiscard]] std::string way(int node, int axis) const {
-    std::vector<std::string> hops;
-    while (true) {
-      const ir::split_origin* origin = nullptr;
-      for (const auto& o : p_.origins)
-        if (o.node == node && o.use.axis == axis) {
-          origin = &o;
-          break;
-        }
-      if (origin == nullptr) break;
-      const auto& via = p_.built.graph.nodes[static_cast<std::size_t>(origin->via)];
-      // An annotation on an op's result is an identity after it; that hop says nothing.
-      if (p_.tag_of(origin->from) != p_.tag_of(node)) {
-        const auto direction = origin->from == origin->via   ? "back through "
-                               : origin->node == origin->via ? "through "
-                                                             : "across ";
-        hops.push_back(direction + std::string(name_in_document(via.op)) + ' ' + name_of(origin->via));
-      }
-      node = origin->from;
+  [[nodiscard]] std::string way(int v, const std::string& axis) const {
+    const auto found = p_.plan.way(v, axis);
+    std::string t = "annotated on " + p_.value(found.annotated).name;
+    for (const auto& hop : found.hops) {
+      using direction = gspmd::dynamic::split_way::hop::direction;
+      t += hop.to == direction::back ? ", back through " : hop.to == direction::forward ? ", through " : ", across ";
+      t += name_in_document(hop.op) + ' ' + p_.value(hop.label).name;
     }
-    std::string t = "annotated on " + name_of(node);
-    for (std::size_t i = hops.size(); i-- > 0;) t += ", " + hops[i];
     return t;
   }
 
-  [[nodiscard]] std::string replicated_reason(int v, int axis) const {
-    for (const auto& i : p_.instructions)
-      if (i.value == v && i.communicates && (i.axes & ir::axis_bit(axis)) != 0 && (i.from.partial & ir::axis_bit(axis)) != 0 &&
-          (i.to.partial & ir::axis_bit(axis)) == 0)
-        return "replicated; a reduced dim was split by it, and " + i.kind + " combines the parts (" + ir::name_of(i.from.kind) +
-               ')';
-    const auto& n = p_.built.graph.nodes[static_cast<std::size_t>(p_.value(v).node)];
-    if (n.annotated && n.annotation.open == 0) return "replicated, as annotated on " + p_.value(v).name;
+  [[nodiscard]] std::string replicated_reason(int v, const std::string& axis) const {
+    for (const auto& i : p_.plan.instructions())
+      if (i.label == v && i.communicates && p_.from(i).is_partial_over(axis) && !p_.to(i).is_partial_over(axis))
+        return "replicated; a reduced dim was split by it, and " + i.kind + " combines the parts (" +
+               gspmd::name_of(p_.from(i).partial_kind()) + ')';
+    if (p_.plan.is_fixed(v)) return "replicated, as annotated on " + p_.value(v).name;
     return "replicated; no annotation reaches it";
   }
 
-  [[nodiscard]] std::string partial_reason(int v, int axis) const {
-    const auto& value = p_.value(v);
-    const auto kind = std::string(ir::name_of(p_.sharding_of(v).kind));
-    const auto& n = p_.built.graph.nodes[static_cast<std::size_t>(value.node)];
-    if (value.is_input) return "partial (" + kind + "), as annotated";
-    for (const auto& i : p_.instructions) {
-      if (i.result < 0 || i.result != p_.local.results[static_cast<std::size_t>(value.node)]) continue;
-      for (std::size_t k = 0; k < i.operands.size(); ++k) {
-        const auto& operand = p_.local.value(i.operands[k]);
-        if ((operand.layout.partial & ir::axis_bit(axis)) != 0)
-          return "partial (" + kind + "), passed on from " + p_.value(p_.tag_of(operand.node)).name + ", in which " +
-                 name_in_document(n.op) + " is linear";
-        if (const int dim = dim_of(operand.layout, axis); dim >= 0)
-          return "partial (" + kind + "): it splits dim " + std::to_string(dim) + " of " +
-                 p_.value(p_.tag_of(operand.node)).name + ", which is reduced; whoever needs the result whole pays for that";
+  [[nodiscard]] std::string partial_reason(int v, const placed_tensor& placed, const std::string& axis) const {
+    const auto kind = std::string(gspmd::name_of(placed.partial_kind()));
+    if (p_.value(v).is_input) return "partial (" + kind + "), as annotated";
+    for (const auto& i : p_.plan.instructions()) {
+      if (i.result < 0 || i.result != p_.plan.result_of(v)) continue;
+      for (const int o : i.operands) {
+        const auto& [label, operand] = p_.on_device(o);
+        const auto& name = p_.value(label).name;
+        if (operand.is_partial_over(axis))
+          return "partial (" + kind + "), passed on from " + name + ", in which " + name_in_document(p_.plan.operator_of(v)) +
+                 " is linear";
+        if (const int dim = operand.dim_split_by(axis); dim >= 0)
+          return "partial (" + kind + "): it splits dim " + std::to_string(dim) + " of " + name +
+                 ", which is reduced; whoever needs the result whole pays for that";
       }
     }
     return "partial (" + kind + ')';

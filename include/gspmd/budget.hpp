@@ -4,7 +4,6 @@
 #include <cstddef>
 #include <string>
 #include <string_view>
-#include <type_traits>
 #include <vector>
 
 #include "gspmd/detail/ir/collective.hpp"
@@ -80,7 +79,7 @@ inline constexpr collective collective_permute{collective_kind::collective_permu
 namespace detail {
 
 /// Sums over a run of the program: `add(total, step)` adds all the times that a step runs, which are `step.times`; of the bodies
-/// of a conditional the heavier one counts. A sum has `+=` and `<`, and begins as `nothing`.
+/// of a conditional the one with more counts: `total.raise_to(other)` makes of a sum the larger one. It begins as `nothing`.
 template <class Sum, class Add>
 constexpr Sum fold_over_run(const plan_view& p, const Sum& nothing, Add add) {
   std::vector<Sum> before, first;  // by conditional that is open: what is in front of it, and what its first body adds
@@ -94,7 +93,7 @@ constexpr Sum fold_over_run(const plan_view& p, const Sum& nothing, Add add) {
       first.push_back(total);
       total = nothing;
     } else if (role == step_role::join) {
-      if (total < first.back()) total = first.back();
+      total.raise_to(first.back());
       total += before.back();
       before.pop_back();
       first.pop_back();
@@ -103,28 +102,6 @@ constexpr Sum fold_over_run(const plan_view& p, const Sum& nothing, Add add) {
     }
   }
   return total;
-}
-
-struct run_count {
-  std::int64_t n = 0;
-  constexpr void operator+=(run_count b) { n = saturating_add(n, b.n); }
-  friend constexpr bool operator<(run_count a, run_count b) { return a.n < b.n; }
-};
-
-/// Sums what the steps weigh, one number per step.
-constexpr std::int64_t sum_over_run(const plan_view& p, const vec<std::int64_t>& weights) {
-  const auto add = [&](run_count& total, const plan_step& s) {
-    total += run_count{saturating_multiply(weights[static_cast<std::size_t>(&s - p.steps.data())], s.times)};
-  };
-  return fold_over_run(p, run_count{}, add).n;
-}
-/// Sums `weight(step)`.
-template <class Weight>
-  requires std::is_invocable_v<Weight, const plan_step&>
-constexpr std::int64_t sum_over_run(const plan_view& p, Weight weight) {
-  vec<std::int64_t> weights;
-  for (const auto& s : p.steps) weights.push_back(weight(s));
-  return sum_over_run(p, weights);
 }
 
 constexpr std::size_t count_collectives(const plan_view& p) {
@@ -142,29 +119,47 @@ constexpr list<N> list_collectives(const plan_view& p, const mesh_info& mesh) {
   return result;
 }
 
-inline constexpr axis_mask all_axes = ~axis_mask{0};
-
-/// Which collectives a count is about: those over any of some axes, of one kind or of any.
+/// Which collectives a count is about: those that go over all of some axes, each of which may be several of the planner's, and are
+/// of one of some kinds.
 struct collective_filter {
-  axis_mask axes = all_axes;
-  int kind = -1;  // a collective_kind; -1: any
+  inline_vec<axis_mask, max_axes> over;
+  unsigned kinds = ~0U;  // bits
 
   [[nodiscard]] constexpr bool holds(const plan_view& p, const plan_step& s) const {
-    return communicates(p, s) && (axes_of(p, s) & axes) != 0 && (kind < 0 || kind == static_cast<int>(s.collective));
+    if (!communicates(p, s) || (kinds >> static_cast<unsigned>(s.collective) & 1U) == 0) return false;
+    for (const auto axes : over)
+      if ((axes_of(p, s) & axes) == 0) return false;
+    return true;
   }
 };
-constexpr collective_filter over_axes(axis_mask axes) { return {axes, -1}; }
-constexpr collective_filter of_kind(collective_kind kind) { return {all_axes, static_cast<int>(kind)}; }
+constexpr collective_filter over_axes(axis_mask axes) { return {{axes}}; }
+constexpr collective_filter of_kind(collective_kind kind) { return {{}, 1U << static_cast<unsigned>(kind)}; }
 
-constexpr std::int64_t total_bytes(const plan_view& p, collective_filter which = {}) {
-  return sum_over_run(p, [&](const plan_step& s) { return which.holds(p, s) ? s.bytes_sent : 0; });
+/// What one device sends.
+struct traffic_count {
+  std::int64_t bytes = 0, messages = 0, collectives = 0;
+
+  constexpr void add(const traffic_count& b, std::int64_t times = 1) {
+    bytes = saturating_add(bytes, saturating_multiply(b.bytes, times));
+    messages = saturating_add(messages, saturating_multiply(b.messages, times));
+    collectives = saturating_add(collectives, saturating_multiply(b.collectives, times));
+  }
+  constexpr void operator+=(const traffic_count& b) { add(b); }
+  constexpr void raise_to(const traffic_count& b) {
+    bytes = bytes < b.bytes ? b.bytes : bytes;
+    messages = messages < b.messages ? b.messages : messages;
+    collectives = collectives < b.collectives ? b.collectives : collectives;
+  }
+};
+/// In one time that a step runs.
+constexpr traffic_count sent_by(const plan_view& p, const plan_step& s) { return {s.bytes_sent, facts_of(s).messages(p, s), 1}; }
+/// In a run of the program.
+constexpr traffic_count count_traffic(const plan_view& p, const collective_filter& which = {}) {
+  return fold_over_run(p, traffic_count{}, [&](traffic_count& total, const plan_step& s) {
+    if (which.holds(p, s)) total.add(sent_by(p, s), s.times);
+  });
 }
-constexpr std::int64_t total_messages(const plan_view& p, collective_filter which = {}) {
-  return sum_over_run(p, [&](const plan_step& s) { return which.holds(p, s) ? facts_of(s).messages(p, s) : 0; });
-}
-constexpr std::int64_t total_collectives(const plan_view& p, collective_filter which = {}) {
-  return sum_over_run(p, [&](const plan_step& s) { return which.holds(p, s) ? 1 : 0; });
-}
+
 /// The flops of a node are those of all its trips; of the bodies of a conditional the dearer one counts.
 constexpr std::int64_t total_flops(const plan_view& p) {
   std::vector<std::int64_t> body(p.nodes.size(), 0);  // by the node that opens it
@@ -187,9 +182,6 @@ constexpr std::int64_t total_flops(const plan_view& p) {
   return total;
 }
 
-/// The bytes one device sends in steps that communicate over any of `axes`.
-constexpr std::int64_t bytes_over(const plan_view& p, axis_mask axes) { return total_bytes(p, over_axes(axes)); }
-
 /// Inputs, outputs and the arena, per device.
 constexpr std::int64_t peak_bytes(const plan_view& p) {
   std::int64_t total = p.arena_bytes;
@@ -210,5 +202,59 @@ constexpr std::int64_t packing_bytes(const plan_view& p) {
   return send + receive;
 }
 
+/// In a constant expression this call is the error, and its name says what is wrong; at run time it throws.
+[[noreturn]] inline void the_mesh_has_no_axis_of_this_name(std::string_view axis) {
+  throw error("the mesh has no axis `" + std::string(axis) + '`');
+}
+
 }  // namespace detail
+
+/// What one device sends in a run of a program, all of it or a part. A loop counts for each trip; of the bodies of a conditional
+/// the one with more counts, of each of the numbers.
+///
+///     static_assert(step::traffic.bytes == 4096 && step::traffic.over("x").messages == 7);
+///     static_assert(step::traffic.over("x").in(collective_kind::all_gather).collectives == 0);
+///     program.traffic().over("model").bytes                      // compiled at run time; the program must outlive the answer
+class traffic {
+ public:
+  constexpr traffic(const detail::plan_view& plan, const detail::mesh_info& mesh) : traffic(plan, mesh, {}) {}
+
+  /// By the usual ring and direct algorithms, padding of uneven shards included.
+  std::int64_t bytes = 0;
+  /// By the same algorithms: among n devices n-1 for all_gather, reduce_scatter and all_to_all, 2(n-1) for all_reduce, one for
+  /// collective_permute (more where a shift, slice or the like needs several devices), n-1 where the shards of an operand go round
+  /// a ring.
+  std::int64_t messages = 0;
+  std::int64_t collectives = 0;
+
+  /// Of that, what goes over the axis; a collective over two axes counts for both. Throws gspmd::error: the mesh has no such axis;
+  /// in a constant expression that is a compile error.
+  [[nodiscard]] constexpr traffic over(std::string_view axis) const {
+    auto which = which_;
+    const auto axes = mesh_->mask_of(axis);
+    if (axes == 0) detail::the_mesh_has_no_axis_of_this_name(axis);
+    which.over.push_back(axes);
+    return {*plan_, *mesh_, which};
+  }
+  /// Of that, what goes in collectives of the kind.
+  [[nodiscard]] constexpr traffic in(collective_kind kind) const {
+    auto which = which_;
+    which.kinds &= 1U << static_cast<unsigned>(kind);
+    return {*plan_, *mesh_, which};
+  }
+
+ private:
+  constexpr traffic(const detail::plan_view& plan, const detail::mesh_info& mesh, const detail::collective_filter& which)
+      : plan_(&plan), mesh_(&mesh), which_(which) {
+    const auto count = detail::count_traffic(plan, which);
+    bytes = count.bytes;
+    messages = count.messages;
+    collectives = count.collectives;
+  }
+
+  const detail::plan_view* plan_;
+  const detail::mesh_info* mesh_;
+  detail::collective_filter which_;
+};
+
 }  // namespace gspmd

@@ -85,12 +85,6 @@ class compile {
   struct output_layout {
     static constexpr const detail::planned_value& value() { return view.value(view.outputs[K]); }
   };
-  template <fixed_string Axis>
-  static constexpr detail::collective_filter over_axis() {
-    constexpr auto axes = planned::info.mask_of(Axis.view());
-    static_assert(axes != 0, "gspmd: step: the mesh has no axis of this name");
-    return detail::over_axes(axes);
-  }
 
  public:
   static constexpr const detail::plan_view& view = program::view;
@@ -104,30 +98,11 @@ class compile {
   static constexpr std::size_t output_count = view.outputs.size();
 
   /// The collectives, in the order in which they stand in the program every device runs: once in a loop, and in both bodies of a
-  /// conditional. All numbers that follow are those of a run: a loop counts for each trip, and of the bodies of a conditional the
-  /// one with more of what is counted.
+  /// conditional.
   static constexpr auto collectives =
       detail::list_collectives<detail::count_collectives(program::view)>(program::view, planned::info);
-  /// Their number; of that, those over the axis, and those of the kind.
-  static constexpr std::int64_t collective_count = detail::total_collectives(program::view);
-  template <fixed_string Axis>
-  static constexpr std::int64_t collective_count_over = detail::total_collectives(program::view, over_axis<Axis>());
-  template <collective_kind Kind>
-  static constexpr std::int64_t collective_count_in = detail::total_collectives(program::view, detail::of_kind(Kind));
-  /// What one device sends, on the usual ring and direct algorithms; of that, in collectives over the
-  /// axis (a collective over two axes counts for both), and in collectives of the kind.
-  static constexpr std::int64_t bytes_sent_per_device = detail::total_bytes(program::view);
-  template <fixed_string Axis>
-  static constexpr std::int64_t bytes_sent_over = detail::total_bytes(program::view, over_axis<Axis>());
-  template <collective_kind Kind>
-  static constexpr std::int64_t bytes_sent_in = detail::total_bytes(program::view, detail::of_kind(Kind));
-  /// In how many messages, by the same algorithms: among n devices n-1 for all_gather, reduce_scatter and all_to_all, 2(n-1)
-  /// for all_reduce, one for collective_permute (more where a shift, slice or the like needs several devices), n-1 where the shards of an operand go round a ring.
-  static constexpr std::int64_t messages_sent_per_device = detail::total_messages(program::view);
-  template <fixed_string Axis>
-  static constexpr std::int64_t messages_sent_over = detail::total_messages(program::view, over_axis<Axis>());
-  template <collective_kind Kind>
-  static constexpr std::int64_t messages_sent_in = detail::total_messages(program::view, detail::of_kind(Kind));
+  /// What one device sends in a run: bytes, messages and collectives, of all or `.over("data")`, `.in(collective_kind::all_reduce)`.
+  static constexpr gspmd::traffic traffic{program::view, planned::info};
   /// The memory of inputs, outputs and everything between them, on one device.
   static constexpr std::int64_t peak_bytes_per_device = detail::peak_bytes(program::view);
   /// What the `mpi` backend may add to it, to pack the messages of collectives whose data does not lie one after the other.
@@ -135,7 +110,7 @@ class compile {
   static constexpr std::int64_t packing_bytes_per_device = detail::packing_bytes(program::view);
   /// The arithmetic of the device that has most of it: 2 for every combination of local indices of an einsum of two operands,
   /// 1 for every local element that a reduction reads or that an elementwise operator (a `map` too) gives; nothing for data
-  /// that only moves. Trips of loops and bodies of conditionals count as in the bytes.
+  /// that only moves. Trips of loops and bodies of conditionals count as in the traffic.
   static constexpr std::int64_t flops_per_device = detail::total_flops(program::view);
 
   /// The view of a shard that input or output `K` takes (leaves of groups are counted one by one).

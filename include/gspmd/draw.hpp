@@ -11,7 +11,9 @@
 
 #include "gspmd/array.hpp"
 #include "gspmd/detail/ir/layout.hpp"
+#include "gspmd/error.hpp"
 #include "gspmd/mesh.hpp"
+#include "gspmd/sharding.hpp"
 
 /// Tensors of any rank as text: a matrix of matrices, and so on. The last dim runs to the right, the one before it downwards,
 /// the one before that to the right again in blocks, and so on, which keeps every dim in sight (ezyang's blog, "Draw high
@@ -171,37 +173,32 @@ std::string draw_split(const array<T>& x, int dim, std::int64_t size = 1) {
   return detail::draw_cells(x.shape(), detail::cells_of(x), every);
 }
 
-/// The tensor with the lines between its shards.
-///
-///     draw_split(x, pod::info.shape, detail::resolve(...).value)
+namespace detail {
+
 template <class T>
-std::string draw_split(const array<T>& x, const detail::mesh_shape& mesh, const detail::sharding& s) {
-  const auto local = detail::local_extents(mesh, x.shape(), s);
-  std::vector<std::int64_t> every(detail::max_rank, 0);
+std::string draw_split(const array<T>& x, const mesh_shape& mesh, const sharding& s) {
+  const auto local = local_extents(mesh, x.shape(), s);
+  std::vector<std::int64_t> every(max_rank, 0);
   for (int d = 0; d < x.shape().count; ++d)
-    if (detail::parts_of(mesh, s, d) > 1) every[static_cast<std::size_t>(d)] = local[d];
-  return detail::draw_cells(x.shape(), detail::cells_of(x), every);
+    if (parts_of(mesh, s, d) > 1) every[static_cast<std::size_t>(d)] = local[d];
+  return draw_cells(x.shape(), cells_of(x), every);
 }
 
-/// Which device holds what: a cell for each tile of the tensor with the devices that hold it, several where it is
-/// replicated. `*` marks a tile that is partly padding, `(...)` one that is nothing else.
-///
-///       0,1 | 2,3*     [5] split in two on a mesh 2x2
-inline std::string draw_devices(const detail::mesh_shape& mesh, const detail::extents& shape, const detail::sharding& s) {
-  detail::extents parts = shape;
-  std::vector<std::int64_t> every(detail::max_rank, 1);
-  for (int d = 0; d < shape.count; ++d) parts[d] = detail::parts_of(mesh, s, d);
-  std::vector<std::string> cells(static_cast<std::size_t>(detail::elements(parts)));
+inline std::string draw_devices(const mesh_shape& mesh, const extents& shape, const sharding& s) {
+  extents parts = shape;
+  std::vector<std::int64_t> every(max_rank, 1);
+  for (int d = 0; d < shape.count; ++d) parts[d] = parts_of(mesh, s, d);
+  std::vector<std::string> cells(static_cast<std::size_t>(elements(parts)));
   std::vector<char> mark(cells.size(), ' ');
   for (std::int64_t device = 0; device < mesh.device_count(); ++device) {
     const auto at = mesh.coordinates_of(device);
     std::int64_t tile = 0;
     char m = ' ';
     for (int d = 0; d < shape.count; ++d) {
-      const auto index = detail::part_index(mesh, s, d, at);
+      const auto index = part_index(mesh, s, d, at);
       tile = tile * parts[d] + index;
-      const auto held = detail::part_range(shape[d], parts[d], index).size();
-      const auto local = detail::shard_extent(shape[d], parts[d]);
+      const auto held = part_range(shape[d], parts[d], index).size();
+      const auto local = shard_extent(shape[d], parts[d]);
       if (held < local && m != '(') m = held == 0 ? '(' : '*';
     }
     auto& cell = cells[static_cast<std::size_t>(tile)];
@@ -210,7 +207,33 @@ inline std::string draw_devices(const detail::mesh_shape& mesh, const detail::ex
   }
   for (std::size_t i = 0; i < cells.size(); ++i)
     cells[i] = mark[i] == '(' ? '(' + cells[i] + ')' : mark[i] == '*' ? cells[i] + '*' : cells[i];
-  return detail::draw_cells(parts, cells, every);
+  return draw_cells(parts, cells, every);
+}
+
+template <class Mesh, class Split>
+sharding drawn_sharding(int rank) {
+  const auto r = resolve(Mesh::info, Split::specs(), Split::rank, rank);
+  if (!r.problem.empty()) throw error("draw: " + std::string(r.problem.view()));
+  return r.value;
+}
+
+}  // namespace detail
+
+/// The tensor with the lines between its shards. Throws gspmd::error: a sharding that does not fit.
+///
+///     draw_split(x, pod{}, split<"data", _>{})
+template <class T, class Mesh, dim_spec... Dims>
+std::string draw_split(const array<T>& x, Mesh, split<Dims...>) {
+  return detail::draw_split(x, Mesh::info.shape, detail::drawn_sharding<Mesh, split<Dims...>>(x.shape().count));
+}
+
+/// Which device holds what: a cell for each tile of the tensor with the devices that hold it, several where it is
+/// replicated. `*` marks a tile that is partly padding, `(...)` one that is nothing else. Throws gspmd::error as draw_split does.
+///
+///     draw_devices(mesh<axis<"x", 2>, axis<"y", 2>>{}, dims<5>{}, split<"x">{})        0,1 | 2,3*
+template <class Mesh, std::int64_t... Extents, dim_spec... Dims>
+std::string draw_devices(Mesh, dims<Extents...> shape, split<Dims...>) {
+  return detail::draw_devices(Mesh::info.shape, shape.value, detail::drawn_sharding<Mesh, split<Dims...>>(shape.rank));
 }
 
 }  // namespace gspmd

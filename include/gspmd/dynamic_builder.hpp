@@ -10,6 +10,8 @@
 #include "gspmd/detail/ops/kept_functions.hpp"
 #include "gspmd/detail/passes/canonical.hpp"
 #include "gspmd/dynamic_program.hpp"
+#include "gspmd/integers.hpp"
+#include "gspmd/ops/shape.hpp"
 #include "gspmd/xla_sharding.hpp"
 
 namespace gspmd::dynamic {
@@ -52,12 +54,10 @@ class builder {
   }
 
   value input(const dynamic::input& given, location at = location::current()) {
-    if (given.shape.size() > static_cast<std::size_t>(detail::max_rank)) throw error("input: a tensor has at most 32 dims");
-    detail::extents shape;
-    for (const auto e : given.shape) shape.push_back(e);
+    const auto shape = checked_shape(given.shape, "input");
     const int id = detail::add_parameter(*graph_, given.type, shape, location::input(input_count()));
-    auto& n = graph_->nodes[static_cast<std::size_t>(id)];
     if (given.annotated) {
+      auto& n = graph_->nodes[static_cast<std::size_t>(id)];
       n.annotated = true;
       n.annotation =
           resolve(given.sharding, static_cast<int>(given.shape.size()), "input", at, given.partial_axes, given.partial_kind);
@@ -83,16 +83,56 @@ class builder {
     if (graph_->failed()) return x;
     return {graph_.get(), detail::add_reshard(*graph_, x.id(), s, at)};
   }
+  /// A tensor of one number, and one whose elements are their index along `dim`, of a type that is known at run time.
+  value constant(dtype type, integers shape, detail::written_number number, location at = location::current()) {
+    const auto e = checked_shape(shape, "constant");
+    return detail::made(*graph_, detail::add_number(*graph_, number, type, e, "constant", at), type, e);
+  }
+  value iota(dtype type, integers shape, int dim, location at = location::current()) {
+    const auto e = checked_shape(shape, "iota");
+    return detail::made(*graph_, detail::add_iota(*graph_, type, e, detail::counted_dim(dim, e.count), at), type, e);
+  }
+  /// Says of an input or another value itself how it is sharded, as an input may say of itself; `reshard` is the identity after it.
+  void annotate(value x, const std::vector<std::string>& sharding, location at = location::current()) {
+    if (!x.is_valid()) return;
+    auto& n = graph_->nodes[static_cast<std::size_t>(x.id())];
+    n.annotated = true;
+    n.annotation = resolve(sharding, x.rank(), "annotate", at);
+  }
+  /// Lets operators gather what they cannot keep split, as gspmd::allow_replication does for one of them.
+  void allow_replication() { graph_->allow_replication = true; }
+  /// Gives a number to what was added since the last call, and an operator may be several nodes: `inspection` speaks of values by
+  /// these labels.
+  void label(int number) {
+    for (; labelled_ < graph_->nodes.size(); ++labelled_) graph_->nodes[labelled_].tag = number;
+  }
+  /// The text of the first mistake since the last call, empty if there is none, which is forgotten: for those who report as many
+  /// mistakes as they find. What was built with a mistake must not be used.
+  [[nodiscard]] std::string take_mistake() {
+    std::string text(graph_->error.view());
+    graph_->error = {};
+    return text;
+  }
   [[nodiscard]] detail::graph& graph() { return *graph_; }
+  [[nodiscard]] const detail::graph& graph() const { return *graph_; }
+  [[nodiscard]] const dynamic::mesh& mesh() const { return mesh_; }
   [[nodiscard]] int input_count() const { return static_cast<int>(graph_->inputs.size()); }
 
   /// Throws gspmd::error with the first mistake: operator, line, dim or axis, and the way out.
-  [[nodiscard]] program compile() const {
+  [[nodiscard]] program compile() const { return {mesh_, canonical_graph(), functions_}; }
+  /// What compile() plans. Throws as it does.
+  [[nodiscard]] detail::graph canonical_graph() const {
     if (graph_->failed()) throw error(std::string(graph_->error.view()));
-    return {mesh_, detail::canonical_order(*graph_), functions_};
+    return detail::canonical_order(*graph_);
   }
+  [[nodiscard]] std::shared_ptr<const detail::kept_functions> functions() const { return functions_; }
 
  private:
+  static detail::extents checked_shape(integers shape, const char* op) {
+    if (shape.size() > static_cast<std::size_t>(detail::max_rank))
+      throw error(std::string(op) + ": a tensor has at most 32 dims");
+    return detail::extents_of(shape);
+  }
   detail::annotation resolve(const std::vector<std::string>& dims, int rank, const char* op, location at,
                              const std::string& partial_axes = {}, monoid kind = monoid::add) {
     if (dims.size() == 1 && dims[0].starts_with('{') && partial_axes.empty()) {
@@ -100,9 +140,7 @@ class builder {
       if (!r.problem.empty()) graph_->fail(at, op, r.broken, r.problem);
       return r.value;
     }
-    std::vector<dim_spec> specs;
-    for (const auto& d : dims) specs.emplace_back(std::string_view(d));
-    const auto r = detail::resolve(mesh_.info(), specs.data(), static_cast<int>(specs.size()), rank, partial_axes, kind);
+    const auto r = detail::resolve(mesh_.info(), dims.data(), static_cast<int>(dims.size()), rank, partial_axes, kind);
     if (!r.problem.empty()) graph_->fail(at, op, r.broken, r.problem);
     return r.value;
   }
@@ -110,6 +148,7 @@ class builder {
   dynamic::mesh mesh_;
   std::shared_ptr<detail::kept_functions> functions_ = std::make_shared<detail::kept_functions>();
   std::unique_ptr<detail::graph> graph_;
+  std::size_t labelled_ = 0;  // nodes
 };
 
 }  // namespace gspmd::dynamic

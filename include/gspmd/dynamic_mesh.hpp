@@ -1,9 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
+#include <functional>
+#include <map>
 #include <memory>
+#include <set>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "gspmd/detail/ir/mesh_info.hpp"
@@ -11,7 +16,13 @@
 #include "gspmd/detail/passes/sub_axes.hpp"
 #include "gspmd/error.hpp"
 
-namespace gspmd::dynamic {
+namespace gspmd {
+
+/// A part of an axis, in Shardy's notation: `sub_axis::of("x:(2)4")` has the base `x`, 2 parts `before` it and the size 4. A plain
+/// name has size 0.
+using detail::sub_axis;
+
+namespace dynamic {
 
 /// A device mesh whose axes are known at run time.
 ///
@@ -26,14 +37,19 @@ class mesh {
     std::int64_t size = 1;
   };
 
+  static constexpr std::size_t most_axes = static_cast<std::size_t>(detail::max_axes);
+  static constexpr std::int64_t most_devices = std::int64_t{1} << 30;
+  /// 1 to 31 letters, digits and _.
+  static constexpr bool is_axis_name(std::string_view name) {
+    return name.size() <= detail::max_name && detail::is_axis_name(name);
+  }
+
   /// Throws gspmd::error: a bad name, two equal names, a size below 1, too many axes or devices, an order that is none.
   explicit mesh(const std::vector<axis>& axes, const std::vector<std::int32_t>& order = {}) : held_(std::make_shared<held>()) {
-    if (axes.size() > static_cast<std::size_t>(detail::max_axes)) throw error("mesh: at most 16 axes");
-    constexpr std::int64_t most_devices = std::int64_t{1} << 30;
+    if (axes.size() > most_axes) throw error("mesh: at most 16 axes");
     std::int64_t devices = 1;
     for (const auto& a : axes) {
-      if (a.name.size() > detail::max_name || !detail::is_axis_name(a.name))
-        throw error("mesh: the axis name `" + a.name + "` must have 1 to 31 letters, digits and _");
+      if (!is_axis_name(a.name)) throw error("mesh: the axis name `" + a.name + "` must have 1 to 31 letters, digits and _");
       if (a.size < 1)
         throw error("mesh: axis `" + a.name + "` has " + std::to_string(a.size) + " devices; it needs at least one");
       if (a.size > most_devices / devices) throw error("mesh: more than 2^30 devices");
@@ -62,6 +78,25 @@ class mesh {
   [[nodiscard]] std::shared_ptr<const detail::mesh_info> shared_info() const { return {held_, &held_->info}; }
   [[nodiscard]] std::int64_t device_count() const { return held_->info.shape.device_count(); }
 
+  /// The axes that split tensors, major to minor; an axis that was cut is its parts: `x:(1)2` and `x:(2)2`.
+  [[nodiscard]] std::vector<axis> axes() const {
+    std::vector<axis> result;
+    for (int a = 0; a < info().shape.axis_count(); ++a) result.push_back({std::string(info().name(a)), info().shape.sizes[a]});
+    return result;
+  }
+  /// Which of axes() a name means, which may be that of an axis, of a part of one, or of an axis of another view; none: no such axis.
+  [[nodiscard]] std::vector<std::size_t> find(std::string_view name) const {
+    const auto run = info().find_run(name);
+    return {run.begin(), run.end()};
+  }
+  /// The number of devices along the axis; 0: no such axis.
+  [[nodiscard]] std::int64_t size_of(std::string_view name) const {
+    const auto axes = info().mask_of(name);
+    return axes == 0 ? 0 : info().shape.size_of(axes);
+  }
+  /// All that an annotation may name: `data,model`.
+  [[nodiscard]] std::string names() const { return std::string(detail::names_text(info()).view()); }
+
   /// One device, with axes of the same names.
   [[nodiscard]] mesh with_one_device() const {
     mesh result(*this);
@@ -75,6 +110,33 @@ class mesh {
     const auto seen = detail::with_view(info(), other.info());
     if (!seen.problem.empty()) throw error("views: " + std::string(seen.problem.view()));
     return with_info(seen.info);
+  }
+  /// The same devices with axes cut so that annotations may name these parts of them: `x:(2)4`. A part that overlaps one before it,
+  /// that its axis does not have, or for which there is no room, is left out, and unknown to annotations.
+  [[nodiscard]] mesh with_parts(const std::vector<std::string>& names) const {
+    std::map<std::string, std::set<std::int64_t>, std::less<>> ends;  // by axis: where parts begin and end, from the major side
+    for (const auto& name : names) {
+      const auto part = sub_axis::of(name);
+      const auto size = info().find(part.base) < 0 ? 0 : size_of(part.base);
+      if (part.size < 1 || part.before < 1 || part.before > size || part.size > size / part.before ||
+          size % (part.before * part.size) != 0)
+        continue;
+      for (const auto end : {part.before, part.before * part.size})
+        if (end > 1 && end < size) ends[std::string(part.base)].insert(end);
+    }
+    mesh result(*this);
+    for (const auto& [name, list] : ends) {
+      std::int64_t before = 1;
+      int at = result.info().find(name);
+      for (const auto end : list) {
+        const detail::axis_cut cut{at, static_cast<std::int32_t>(end / before)};
+        if (end % before != 0 || !detail::can_cut(result.info(), cut)) break;
+        result = result.with_cut(cut);
+        before = end;
+        ++at;
+      }
+    }
+    return result;
   }
   /// The same devices with one axis cut in two (detail/passes/sub_axes.hpp).
   [[nodiscard]] mesh with_cut(detail::axis_cut cut) const { return with_info(detail::cut_axis(held_->info, cut)); }
@@ -114,4 +176,5 @@ inline mesh views(const std::vector<mesh>& meshes) {
   return result;
 }
 
-}  // namespace gspmd::dynamic
+}  // namespace dynamic
+}  // namespace gspmd

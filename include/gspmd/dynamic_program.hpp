@@ -2,6 +2,7 @@
 #pragma once
 
 #include <memory>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -20,7 +21,26 @@
 #include "gspmd/placed_tensor.hpp"
 #include "gspmd/run.hpp"
 
-namespace gspmd::dynamic {
+namespace gspmd {
+namespace detail {
+
+/// Cuts axes of a mesh as the reshapes of a program need it; the program on the new mesh, or nothing where none does.
+inline std::optional<graph> cut_for_reshapes(dynamic::mesh& m, const graph& g) {
+  std::optional<graph> refined;
+  while (may_cut_axes(g.nodes)) {
+    const auto& now = refined ? *refined : g;
+    const auto cut = find_cut(now, complete_graph(now, m.info().shape));
+    if (cut.axis < 0) break;
+    if (!refined) refined = g;
+    m = m.with_cut(cut);
+    cut_axis(*refined, m.info(), cut.axis);
+  }
+  return refined;
+}
+
+}  // namespace detail
+
+namespace dynamic {
 
 /// A whole tensor of a type that is known at run time.
 struct any_array {
@@ -47,9 +67,8 @@ class program {
     if (g.failed()) throw error(std::string(g.error.view()));
     if (const auto problem = detail::total_problem(g, mesh_.device_count()); !problem.empty())
       throw error(std::string(problem.view()), -1, "compile", nullptr, 0);
-    detail::graph refined;
-    const bool is_refined = detail::may_cut_axes(g.nodes) && refine(g, refined);
-    auto made = std::make_shared<detail::plan>(detail::make_plan(is_refined ? refined : g, mesh_.info().shape));
+    const auto refined = detail::cut_for_reshapes(mesh_, g);
+    auto made = std::make_shared<detail::plan>(detail::make_plan(refined ? *refined : g, mesh_.info().shape));
     if (!made->error.empty()) throw error(std::string(made->error.view()));
     plan_ = std::move(made);
     view_ = detail::plan_view(*plan_);
@@ -69,27 +88,8 @@ class program {
         result.push_back({s.collective, detail::axes_text(mesh_.info(), detail::axes_of(view_, s)).view()});
     return result;
   }
-  /// Their number, what one device sends in them and in how many messages, each for all of them, for those over one axis and
-  /// for those of one kind; memory and arithmetic of one device. All as in `compile`. Throws gspmd::error: no such axis.
-  [[nodiscard]] std::int64_t collective_count() const { return detail::total_collectives(view_); }
-  [[nodiscard]] std::int64_t collective_count_over(std::string_view axis) const {
-    return detail::total_collectives(view_, over_axis(axis));
-  }
-  [[nodiscard]] std::int64_t collective_count_in(collective_kind kind) const {
-    return detail::total_collectives(view_, detail::of_kind(kind));
-  }
-  [[nodiscard]] std::int64_t bytes_sent_per_device() const { return detail::total_bytes(view_); }
-  [[nodiscard]] std::int64_t bytes_sent_over(std::string_view axis) const { return detail::total_bytes(view_, over_axis(axis)); }
-  [[nodiscard]] std::int64_t bytes_sent_in(collective_kind kind) const {
-    return detail::total_bytes(view_, detail::of_kind(kind));
-  }
-  [[nodiscard]] std::int64_t messages_sent_per_device() const { return detail::total_messages(view_); }
-  [[nodiscard]] std::int64_t messages_sent_over(std::string_view axis) const {
-    return detail::total_messages(view_, over_axis(axis));
-  }
-  [[nodiscard]] std::int64_t messages_sent_in(collective_kind kind) const {
-    return detail::total_messages(view_, detail::of_kind(kind));
-  }
+  /// What one device sends, and its memory and arithmetic. All as in `compile`.
+  [[nodiscard]] gspmd::traffic traffic() const { return {view_, mesh_.info()}; }
   [[nodiscard]] std::int64_t peak_bytes_per_device() const { return detail::peak_bytes(view_); }
   [[nodiscard]] std::int64_t packing_bytes_per_device() const { return detail::packing_bytes(view_); }
   [[nodiscard]] std::int64_t flops_per_device() const { return detail::total_flops(view_); }
@@ -160,25 +160,6 @@ class program {
                   std::to_string(list.size()) + ", which count from 0");
     return {mesh_.shared_info(), view_.value(list[k])};
   }
-  /// Cuts axes of the mesh as reshapes need it; false if none does.
-  bool refine(const detail::graph& g, detail::graph& refined) {
-    const detail::graph* now = &g;
-    for (;;) {
-      const auto cut = detail::find_cut(*now, detail::complete_graph(*now, mesh_.info().shape));
-      if (cut.axis < 0) return now != &g;
-      if (now == &g) refined = g;
-      now = &refined;
-      mesh_ = mesh_.with_cut(cut);
-      detail::cut_axis(refined, mesh_.info(), cut.axis);
-    }
-  }
-
-  [[nodiscard]] detail::collective_filter over_axis(std::string_view name) const {
-    const auto axes = mesh_.info().mask_of(name);
-    if (axes == 0) throw error("the mesh has no axis `" + std::string(name) + '`');
-    return detail::over_axes(axes);
-  }
-
   dynamic::mesh mesh_;
   std::shared_ptr<const detail::kept_functions> functions_;
   std::shared_ptr<const detail::plan> plan_;
@@ -219,4 +200,5 @@ void program::run_on(Comm& comm, const void* const* inputs, void* const* outputs
                     [&steps](auto& devices, const void* const* in, void* const* out) { steps.run(devices, in, out); });
 }
 
-}  // namespace gspmd::dynamic
+}  // namespace dynamic
+}  // namespace gspmd

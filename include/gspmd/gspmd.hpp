@@ -3,7 +3,8 @@
 
 /// What programs need. Headers of their own: gspmd/comm/mpi.hpp (the MPI backend), gspmd/dynamic.hpp (meshes and shapes of the run
 /// time), gspmd/network.hpp (estimated times), gspmd/xla_sharding.hpp, gspmd/placements.hpp and gspmd/draw.hpp (other notations),
-/// gspmd/placed_array.hpp (tensors that lie on the devices in other ways).
+/// gspmd/placed_array.hpp (tensors that lie on the devices in other ways), gspmd/ops/by_name.hpp and gspmd/inspect.hpp (programs that
+/// are read from somewhere, and shown).
 
 // First: what these report comes with fewer lines on how they were included.
 #include "gspmd/detail/ir/types.hpp"

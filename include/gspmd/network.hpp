@@ -171,7 +171,9 @@ constexpr time_estimate estimate_plan(const plan_view& p, const mesh_info& mesh,
       }
     }
     constexpr void operator+=(const time_sum& b) { add(b.over, 1); }
-    constexpr bool operator<(const time_sum& b) const { return total < b.total; }
+    constexpr void raise_to(const time_sum& b) {
+      if (total < b.total) *this = b;
+    }
   };
   time_sum nothing;
   nothing.over = axis_seconds(mesh.shape.axis_count(), 0.0);

@@ -31,7 +31,7 @@ struct placed_at {
 ///     p.split(extent, parts, part, i)        the global index of its i-th element
 ///     p.unsplit(extent, parts, global)       the part and place of an element: the inverse of split
 ///     p.fits(extent, parts)                  optional: whether it is defined for these numbers at all
-///     P::text()                              its name in messages
+///     P::text()                              its name in messages, a literal
 ///
 /// The law: split and unsplit are inverse to each other, and the parts together hold every element once.
 template <class P>
@@ -39,7 +39,7 @@ concept placement = std::copy_constructible<P> && requires(const P& p, std::int6
   { p.local_extent(n, n, n) } -> std::same_as<std::int64_t>;
   { p.split(n, n, n, n) } -> std::same_as<std::int64_t>;
   { p.unsplit(n, n, n) } -> std::same_as<placed_at>;
-  { P::text() } -> std::same_as<detail::text>;
+  { P::text() } -> std::convertible_to<detail::text>;
 };
 
 /// Whether a placement is defined for an extent and a number of parts.

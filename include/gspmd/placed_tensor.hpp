@@ -26,6 +26,13 @@ class placed_tensor {
  public:
   placed_tensor(std::shared_ptr<const detail::mesh_info> mesh, const detail::planned_value& value)
       : mesh_(std::move(mesh)), type_(value.type), global_(value.global), local_(value.local), layout_(value.layout) {}
+  placed_tensor(std::shared_ptr<const detail::mesh_info> mesh, dtype type, const detail::extents& global,
+                const detail::sharding& layout)
+      : mesh_(std::move(mesh)),
+        type_(type),
+        global_(global),
+        local_(detail::local_extents(mesh_->shape, global, layout)),
+        layout_(layout) {}
 
   [[nodiscard]] dtype type() const { return type_; }
   [[nodiscard]] int rank() const { return global_.count; }
@@ -44,16 +51,25 @@ class placed_tensor {
   /// The axes over whose devices the tensor is still to be reduced, separated by commas; mostly none.
   [[nodiscard]] std::string partial_axes() const { return std::string(detail::axes_text(*mesh_, layout_.partial).view()); }
   [[nodiscard]] monoid partial_kind() const { return layout_.kind; }
+  [[nodiscard]] bool is_partial_over(std::string_view axis) const { return (layout_.partial & mesh_->mask_of(axis)) != 0; }
+  /// The dim that an axis splits; -1: none.
+  [[nodiscard]] int dim_split_by(std::string_view axis) const {
+    for (const auto& use : layout_.splits)
+      if ((mesh_->mask_of(axis) & detail::axis_bit(use.axis)) != 0) return use.dim;
+    return -1;
+  }
+  /// In how many parts a dim is split, and which of them a device holds. Throws gspmd::error: no such device or dim.
+  [[nodiscard]] std::int64_t parts(int dim) const { return detail::parts_of(mesh_->shape, layout_, checked(dim, "parts")); }
+  [[nodiscard]] std::int64_t part_of(std::int64_t device, int dim) const {
+    return detail::part_index(mesh_->shape, layout_, checked(dim, "part_of"), coordinates_of(device));
+  }
   /// `[data, _] partial(model: add)`, as `explain` and the messages write it.
   [[nodiscard]] std::string text() const { return std::string(detail::sharding_text(*mesh_, layout_, rank()).view()); }
 
   /// The global indices along `dim` that `device` really holds; the rest of its shard is padding. Throws gspmd::error: no such
   /// device or dim.
   [[nodiscard]] detail::index_range valid_range(std::int64_t device, int dim) const {
-    if (dim < 0 || dim >= rank())
-      throw error("valid_range: dim " + std::to_string(dim) + " is not a dim of " +
-                  std::string(detail::shape_text(global_).view()) + "; dims count from 0");
-    return detail::dim_range(mesh_->shape, global_, layout_, dim, coordinates_of(device));
+    return detail::dim_range(mesh_->shape, global_, layout_, checked(dim, "valid_range"), coordinates_of(device));
   }
   /// The global index of the first element of the shard of `device`; along a dim that is all padding there, the extent.
   [[nodiscard]] std::vector<std::int64_t> offsets(std::int64_t device) const {
@@ -70,6 +86,11 @@ class placed_tensor {
   }
 
  private:
+  [[nodiscard]] int checked(int dim, const char* op) const {
+    if (dim >= 0 && dim < rank()) return dim;
+    throw error(std::string(op) + ": dim " + std::to_string(dim) + " is not a dim of " +
+                std::string(detail::shape_text(global_).view()) + "; dims count from 0");
+  }
   [[nodiscard]] detail::coordinates coordinates_of(std::int64_t device) const {
     const auto count = mesh_->shape.device_count();
     if (device < 0 || device >= count)

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <concepts>
+#include <cstdint>
 
 #include "gspmd/detail/ir/graph.hpp"
 #include "gspmd/detail/ir/mesh_info.hpp"
@@ -75,7 +76,11 @@ constexpr value made(graph& g, int id, dtype type, const extents& shape) {
 constexpr value made(int id, value operand) { return made(*operand.graph(), id, operand.type(), operand.shape()); }
 
 /// Dims may be counted from the end, as in NumPy: -1 is the last one. What is no dim stays as it is, for the operator to refuse.
-constexpr int counted_dim(int dim, int rank) { return dim < 0 && dim >= -rank ? dim + rank : dim; }
+constexpr int counted_dim(std::int64_t dim, int rank) {
+  constexpr std::int64_t beyond = 1 << 30;  // no dim either, and an int
+  if (dim < 0 && dim >= -rank) dim += rank;
+  return static_cast<int>(dim > beyond ? beyond : dim < -beyond ? -beyond : dim);
+}
 
 }  // namespace detail
 }  // namespace gspmd

@@ -143,7 +143,12 @@ constexpr int take_priority(std::string_view& list) {
   return number;
 }
 
-constexpr resolved_sharding resolve(const mesh_info& mesh, const dim_spec* specs, int count, int rank,
+constexpr std::string_view words_of(const dim_spec& spec) { return spec.view(); }
+constexpr std::string_view words_of(std::string_view spec) { return spec; }
+
+/// `specs`: a dim_spec or, at run time, a text of any length for each dim.
+template <class Spec>
+constexpr resolved_sharding resolve(const mesh_info& mesh, const Spec* specs, int count, int rank,
                                     std::string_view partial_axes = {}, monoid kind = monoid::add) {
   resolved_sharding r;
   if (count != rank) {
@@ -154,10 +159,10 @@ constexpr resolved_sharding resolve(const mesh_info& mesh, const dim_spec* specs
   }
   axis_mask used = 0;
   for (int d = 0; d < count; ++d) {
-    auto list = specs[d].view();
+    auto list = words_of(specs[d]);
     const int stage = take_priority(list);
     if (stage > 15) {
-      r.refuse(mistake::unknown_axis) << "a priority is p0 to p15, and `" << specs[d].view() << "` asks for p" << stage;
+      r.refuse(mistake::unknown_axis) << "a priority is p0 to p15, and `" << words_of(specs[d]) << "` asks for p" << stage;
       return r;
     }
     if (!list.empty() && list.back() == '?') {

@@ -14,30 +14,23 @@
 
 namespace gspmd {
 
-/// Limits for within_budget. All count a run of the program: what stands in a loop counts once for each trip, what stands in the
-/// bodies of a conditional counts in the body that has more of what is limited. (`step::collectives` names a collective in a
-/// loop once.) What one device sends: altogether, in collectives over one axis, in collectives of one kind
-/// (`collective_kind::all_gather`).
-template <std::int64_t Bytes>
+/// Limits for within_budget. All count a run of the program, as `traffic` does. (`step::collectives` names a collective in a loop
+/// once.) What one device sends, altogether or, with `over` and `in_kind`, in some collectives:
+///
+///     max_bytes<4 * MiB>   max_bytes<0, over<"data">>   max_messages<6, over<"x">, in_kind<collective_kind::all_reduce>>
+template <std::int64_t Bytes, class... Which>
 struct max_bytes;
-template <fixed_string Axis, std::int64_t Bytes>
-struct max_bytes_over;
-template <collective_kind Kind, std::int64_t Bytes>
-struct max_bytes_in;
 /// The messages that takes.
-template <std::int64_t Count>
+template <std::int64_t Count, class... Which>
 struct max_messages;
-template <fixed_string Axis, std::int64_t Count>
-struct max_messages_over;
-template <collective_kind Kind, std::int64_t Count>
-struct max_messages_in;
 /// The number of collectives.
-template <std::int64_t Count>
+template <std::int64_t Count, class... Which>
 struct max_collectives;
-template <fixed_string Axis, std::int64_t Count>
-struct max_collectives_over;
-template <collective_kind Kind, std::int64_t Count>
-struct max_collectives_in;
+/// Limits what goes over an axis, or in collectives of a kind, as `traffic.over()` and `traffic.in()` count it.
+template <fixed_string Axis>
+struct over {};
+template <collective_kind Kind>
+struct in_kind {};
 /// What one device holds: inputs, outputs and everything between them.
 template <std::int64_t Bytes>
 struct max_memory;
@@ -74,29 +67,25 @@ constexpr text heaviest(std::size_t count, Weight weight, Name name) {
   return t;
 }
 
-/// What a limit on communication counts in each step.
-struct counted_bytes {
-  static constexpr std::string_view verb = "sends", unit = "byte";
-  static constexpr std::int64_t of(const plan_view&, const plan_step& s) { return s.bytes_sent; }
+/// What a limit on communication counts.
+struct limited_number {
+  std::int64_t traffic_count::*number;
+  std::string_view verb, unit;
 };
-struct counted_messages {
-  static constexpr std::string_view verb = "sends", unit = "message";
-  static constexpr std::int64_t of(const plan_view& p, const plan_step& s) { return facts_of(s).messages(p, s); }
-};
-struct counted_collectives {
-  static constexpr std::string_view verb = "takes part in", unit = "collective";
-  static constexpr std::int64_t of(const plan_view&, const plan_step&) { return 1; }
-};
+inline constexpr limited_number counted_bytes{&traffic_count::bytes, "sends", "byte"};
+inline constexpr limited_number counted_messages{&traffic_count::messages, "sends", "message"};
+inline constexpr limited_number counted_collectives{&traffic_count::collectives, "takes part in", "collective"};
 
-template <class Counted>
-constexpr text over_limit(const plan_view& p, const mesh_info& mesh, collective_filter which, std::int64_t limit,
-                          const text& where) {
-  const auto count = [&](const plan_step& s) { return which.holds(p, s) ? Counted::of(p, s) : std::int64_t{0}; };
-  const auto weight = [&](std::size_t i) { return saturating_multiply(count(p.steps[i]), p.steps[i].times); };
-  const std::int64_t total = sum_over_run(p, count);
+constexpr text over_limit(const plan_view& p, const mesh_info& mesh, const limited_number& what, const collective_filter& which,
+                          std::int64_t limit, const text& where) {
+  const std::int64_t total = count_traffic(p, which).*what.number;
   if (total <= limit) return {};
-  return text("a device ") << Counted::verb << ' ' << total << ' ' << Counted::unit << (total == 1 ? "" : "s") << where << ", "
-                           << limit << " are allowed" << heaviest(p.steps.size(), weight, [&](text& t, std::size_t i) {
+  const auto weight = [&](std::size_t i) {
+    const auto& s = p.steps[i];
+    return which.holds(p, s) ? saturating_multiply(sent_by(p, s).*what.number, s.times) : 0;
+  };
+  return text("a device ") << what.verb << ' ' << total << ' ' << what.unit << (total == 1 ? "" : "s") << where << ", " << limit
+                           << " are allowed" << heaviest(p.steps.size(), weight, [&](text& t, std::size_t i) {
                                 const auto& s = p.steps[i];
                                 const auto& n = p.nodes[static_cast<std::size_t>(s.node)];
                                 t << name_of(s.collective) << " over `" << axes_text(mesh, axes_of(p, s)) << "` for "
@@ -104,47 +93,48 @@ constexpr text over_limit(const plan_view& p, const mesh_info& mesh, collective_
                               });
 }
 
-template <class Counted, std::int64_t Limit>
-struct limit_on_all {
-  static constexpr text check(const plan_view& p, const mesh_info& mesh) { return over_limit<Counted>(p, mesh, {}, Limit, {}); }
-};
-template <class Counted, fixed_string Axis, std::int64_t Limit>
-struct limit_on_axis {
-  static constexpr std::string_view axis = Axis.view();
-  static constexpr text check(const plan_view& p, const mesh_info& mesh) {
-    const auto axes = mesh.mask_of(Axis.view());
-    if (axes == 0) return text("`") << Axis.view() << "` is not an axis of the mesh; its axes are " << names_text(mesh);
-    return over_limit<Counted>(p, mesh, over_axes(axes), Limit, text(" over `") << Axis.view() << '`');
+template <fixed_string Axis>
+constexpr void narrow(collective_filter& which, text& where, const mesh_info& mesh, over<Axis>) {
+  which.over.push_back(mesh.mask_of(Axis.view()));
+  where << " over `" << Axis.view() << '`';
+}
+template <collective_kind Kind>
+constexpr void narrow(collective_filter& which, text& where, const mesh_info&, in_kind<Kind>) {
+  which.kinds &= of_kind(Kind).kinds;
+  where << " in " << name_of(Kind);
+}
+template <class Which>
+inline constexpr std::string_view axis_of_limit{};
+template <fixed_string Axis>
+inline constexpr std::string_view axis_of_limit<over<Axis>> = Axis.view();
+
+template <const limited_number& What, std::int64_t Limit, class... Which>
+struct limit_on_traffic {
+  /// The axis that a mesh does not have; empty if it has all.
+  static constexpr std::string_view unknown_axis(const mesh_info& mesh) {
+    for (const auto axis : {std::string_view{}, axis_of_limit<Which>...})
+      if (!axis.empty() && mesh.mask_of(axis) == 0) return axis;
+    return {};
   }
-};
-template <class Counted, collective_kind Kind, std::int64_t Limit>
-struct limit_on_kind {
   static constexpr text check(const plan_view& p, const mesh_info& mesh) {
-    return over_limit<Counted>(p, mesh, of_kind(Kind), Limit, text(" in ") << name_of(Kind));
+    if (const auto axis = unknown_axis(mesh); !axis.empty())
+      return text("`") << axis << "` is not an axis of the mesh; its axes are " << names_text(mesh);
+    collective_filter which;
+    text where;
+    (narrow(which, where, mesh, Which{}), ...);
+    return over_limit(p, mesh, What, which, Limit, where);
   }
 };
 
 template <class Limit>
 struct budget_of;  // text check(plan, mesh): what is over the limit; empty if nothing is
 
-template <std::int64_t N>
-struct budget_of<max_bytes<N>> : limit_on_all<counted_bytes, N> {};
-template <fixed_string Axis, std::int64_t N>
-struct budget_of<max_bytes_over<Axis, N>> : limit_on_axis<counted_bytes, Axis, N> {};
-template <collective_kind Kind, std::int64_t N>
-struct budget_of<max_bytes_in<Kind, N>> : limit_on_kind<counted_bytes, Kind, N> {};
-template <std::int64_t N>
-struct budget_of<max_messages<N>> : limit_on_all<counted_messages, N> {};
-template <fixed_string Axis, std::int64_t N>
-struct budget_of<max_messages_over<Axis, N>> : limit_on_axis<counted_messages, Axis, N> {};
-template <collective_kind Kind, std::int64_t N>
-struct budget_of<max_messages_in<Kind, N>> : limit_on_kind<counted_messages, Kind, N> {};
-template <std::int64_t N>
-struct budget_of<max_collectives<N>> : limit_on_all<counted_collectives, N> {};
-template <fixed_string Axis, std::int64_t N>
-struct budget_of<max_collectives_over<Axis, N>> : limit_on_axis<counted_collectives, Axis, N> {};
-template <collective_kind Kind, std::int64_t N>
-struct budget_of<max_collectives_in<Kind, N>> : limit_on_kind<counted_collectives, Kind, N> {};
+template <std::int64_t N, class... Which>
+struct budget_of<max_bytes<N, Which...>> : limit_on_traffic<counted_bytes, N, Which...> {};
+template <std::int64_t N, class... Which>
+struct budget_of<max_messages<N, Which...>> : limit_on_traffic<counted_messages, N, Which...> {};
+template <std::int64_t N, class... Which>
+struct budget_of<max_collectives<N, Which...>> : limit_on_traffic<counted_collectives, N, Which...> {};
 template <std::int64_t Bytes>
 struct budget_of<max_memory<Bytes>> {
   static constexpr text check(const plan_view& p, const mesh_info&) {
@@ -192,7 +182,8 @@ constexpr bool is_within() {
 
 template <class Step, class Limit>
 constexpr bool names_unknown_axis() {
-  if constexpr (requires { budget_of<Limit>::axis; }) return Step::mesh_type::info.mask_of(budget_of<Limit>::axis) == 0;
+  if constexpr (requires { budget_of<Limit>::unknown_axis; })
+    return !budget_of<Limit>::unknown_axis(Step::mesh_type::info).empty();
   else return false;
 }
 
@@ -214,14 +205,14 @@ inline constexpr bool is_within_budget = (detail::is_within<Step, Limits>() && .
 /// Holds a compiled program to its budget: a limit that it breaks is a compile error with both numbers and the operators,
 /// with their lines, that cost most.
 ///
-///     static_assert(within_budget<step, max_bytes<64 * KiB>, max_bytes_over<"model", 0>, max_memory<4 * MiB>>);
-///     static_assert(within_budget<step, max_collectives_in<collective_kind::all_gather, 0>, max_flops<1'000'000>>);
+///     static_assert(within_budget<step, max_bytes<64 * KiB>, max_bytes<0, over<"model">>, max_memory<4 * MiB>>);
+///     static_assert(within_budget<step, max_collectives<0, in_kind<collective_kind::all_gather>>, max_flops<1'000'000>>);
 template <class Step, class... Limits>
 inline constexpr bool within_budget = (detail::report_budget<Step, Limits>() && ...);
 
 /// The same for a program that was compiled at run time: throws gspmd::error with the text of the compile error.
 ///
-///     check_budget<max_bytes<64 * KiB>, max_messages_over<"model", 6>>(program);
+///     check_budget<max_bytes<64 * KiB>, max_messages<6, over<"model">>>(program);
 template <class... Limits, class Program>
 void check_budget(const Program& program) {
   const auto hold_to = [&program](const auto& check) {

@@ -16,6 +16,13 @@ namespace gspmd {
 /// How a device list is written: `<=[2,4]T(1,0)` where it is a transposed count, or always one by one.
 using detail::xla_form;
 
+/// A sharding of XLA's in the words of `split`: the axes of each dim, those it is unreduced and those it is manual over.
+struct xla_named {
+  std::vector<std::string> dims;
+  std::string partial_axes, manual_axes;
+  bool annotated = true;  // false: unknown, completion decides
+};
+
 /// A sharding in XLA's textual form: explicit device lists and the iota form, replicated, manual and unreduced subgroups,
 /// tuples. `metadata` is read over. The groups of values that share a sharding, `shard_as 1` and `shard_like 1`, are read and
 /// written; what they mean is for whoever sees all values: `tiles().shard_group` has the number, `gspmd-plan` ties the values, and
@@ -50,6 +57,24 @@ class xla_sharding {
     auto result = detail::on_mesh(tiles_, mesh, rank);
     if (!result.problem.empty()) refuse(result.problem);
     return result;
+  }
+
+  /// The same in the words of `split`, one entry for each dim, as dynamic::in takes them.
+  [[nodiscard]] xla_named on_named(const detail::mesh_info& mesh, int rank) const {
+    const auto on_mesh = on(mesh, rank);
+    xla_named result{{},
+                     std::string(detail::axes_text(mesh, on_mesh.value.partial).view()),
+                     std::string(detail::axes_text(mesh, on_mesh.manual).view()),
+                     on_mesh.annotated};
+    for (int d = 0; d < rank; ++d) result.dims.emplace_back(detail::spec_text(mesh, on_mesh.value, d).view());
+    return result;
+  }
+  /// How many devices `on` has to go through one by one, where the list is no product of axes; a short text may name many.
+  [[nodiscard]] std::int64_t listed_devices(const detail::mesh_info& mesh) const {
+    if (tiles_.kind != detail::xla_kind::tiled || tiles_.device_count() != mesh.shape.device_count()) return 0;
+    if (mesh.shape.position == nullptr && !tiles_.iota.empty())
+      if (auto factors = detail::factors_of_iota(tiles_); detail::cut_at_dims(factors, tiles_.dims)) return 0;
+    return tiles_.device_count();
   }
 
   /// On a mesh that is made for it, with as few axes as do. A list that is no product of axes becomes the device order of the

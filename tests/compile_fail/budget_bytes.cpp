@@ -18,7 +18,7 @@ constexpr auto mlp = [](auto x, auto w1, auto w2) {
 using step = compile<mlp, pod, in<float, dims<64, 512>, split<"data", _>>, in<float, dims<512, 2048>, split<_, "model">>,
                      in<float, dims<2048, 512>, split<"model", _>>>;
 #ifdef FIXED
-static_assert(within_budget<step, max_bytes<65536>, max_bytes_over<"data", 0>, max_collectives<1>>);
+static_assert(within_budget<step, max_bytes<65536>, max_bytes<0, over<"data">>, max_collectives<1>>);
 #else
-static_assert(within_budget<step, max_bytes<32768>, max_bytes_over<"data", 0>, max_collectives<1>>);  // <- here
+static_assert(within_budget<step, max_bytes<32768>, max_bytes<0, over<"data">>, max_collectives<1>>);  // <- here
 #endif

@@ -16,7 +16,7 @@ constexpr auto mlp = [](auto x, auto w1, auto w2) {
 using step = compile<mlp, pod, in<float, dims<64, 512>, split<"data", _>>, in<float, dims<512, 2048>, split<_, "model">>,
                      in<float, dims<2048, 512>, split<"model", _>>>;
 #ifdef FIXED
-static_assert(within_budget<step, max_bytes_in<collective_kind::all_reduce, 65536>>);
+static_assert(within_budget<step, max_bytes<65536, in_kind<collective_kind::all_reduce>>>);
 #else
-static_assert(within_budget<step, max_bytes_in<collective_kind::all_reduce, 65535>>);  // <- here
+static_assert(within_budget<step, max_bytes<65535, in_kind<collective_kind::all_reduce>>>);  // <- here
 #endif

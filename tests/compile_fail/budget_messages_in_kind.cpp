@@ -16,7 +16,7 @@ constexpr auto mlp = [](auto x, auto w1, auto w2) {
 using step = compile<mlp, pod, in<float, dims<64, 512>, split<"data", _>>, in<float, dims<512, 2048>, split<_, "model">>,
                      in<float, dims<2048, 512>, split<"model", _>>>;
 #ifdef FIXED
-static_assert(within_budget<step, max_messages_in<collective_kind::all_reduce, 2>>);
+static_assert(within_budget<step, max_messages<2, in_kind<collective_kind::all_reduce>>>);
 #else
-static_assert(within_budget<step, max_messages_in<collective_kind::all_reduce, 1>>);  // <- here
+static_assert(within_budget<step, max_messages<1, in_kind<collective_kind::all_reduce>>>);  // <- here
 #endif

@@ -15,4 +15,4 @@ constexpr auto blur = [](auto x, auto w) {
 };
 using step = compile<blur, mesh<axis<"data", 2>>, in<float, dims<4, 8>, split<"data", _>>, in<float, dims<3>>>;
 
-int main() { return step::bytes_sent_per_device > 0; }
+int main() { return step::traffic.bytes > 0; }

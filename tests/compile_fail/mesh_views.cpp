@@ -17,4 +17,4 @@ using columns = mesh<axis<"a", 3>, axis<"b", 2>>;
 constexpr auto turned = [](auto x) { return reshard(x, split<"a", "b">{}); };
 using step = compile<turned, views<rows, columns>, in<float, dims<6, 6>, split<"x", "y">>>;
 
-int main() { return step::bytes_sent_per_device > 0 ? 1 : 0; }  // <- here
+int main() { return step::traffic.bytes > 0 ? 1 : 0; }  // <- here

@@ -16,4 +16,4 @@ using step = compile<program, pod, record<layer, in<float, dims<4, 8>>, in<float
 using step = compile<program, pod, record<layer, in<float, dims<4, 8>>>>;
 #endif
 
-int main() { return step::bytes_sent_per_device > 0 ? 1 : 0; }  // <- here
+int main() { return step::traffic.bytes > 0 ? 1 : 0; }  // <- here

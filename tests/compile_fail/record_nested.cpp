@@ -21,4 +21,4 @@ constexpr auto program = [](auto n) { return (n.first.w + n.first.b) * n.scale; 
 using step = compile<program, pod, record<network, record<layer, in<float, dims<4, 8>>, in<float, dims<8>>>, in<float, dims<>>>>;
 #endif
 
-int main() { return step::bytes_sent_per_device > 0 ? 1 : 0; }  // <- here
+int main() { return step::traffic.bytes > 0 ? 1 : 0; }  // <- here

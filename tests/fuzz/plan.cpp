@@ -56,29 +56,29 @@ void look_at(const planned_program& p) {
     all.push_back(v);
   }
   static_cast<void>(plan_table(p, colours{true}).text());
-  if (p.mesh().shape.device_count() <= 64) static_cast<void>(shard_picture(p).of(all));
+  if (p.mesh().device_count() <= 64) static_cast<void>(shard_picture(p).of(all));
   static_cast<void>(dot_graph(p));
   const auto j = json::parse(plan_json(&p, {}, why));  // throws if it is no JSON
   if (j["values"].size() != all.size()) fail("a value is missing in the plan");
-  if (p.program->bytes_sent_per_device() < 0 || p.program->peak_bytes_per_device() < 0) fail("a negative number of bytes");
+  if (p.program().traffic().bytes < 0 || p.program().peak_bytes_per_device() < 0) fail("a negative number of bytes");
   std::int64_t sum = 0;
   std::size_t collectives = 0;
   bool any_joined = false;
-  for (const auto& i : p.instructions) {
+  for (const auto& i : p.plan.instructions()) {
     sum += i.bytes;
     collectives += i.communicates && !i.joined ? 1 : 0;
     any_joined = any_joined || i.joined;
   }
   // Several all_reduces in one message may send a little less than each alone, which is what an instruction says.
-  const auto sent = p.program->bytes_sent_per_device();
+  const auto sent = p.program().traffic().bytes;
   if (any_joined ? sum < sent : sum != sent) fail("the bytes of the instructions are not those of the plan");
-  if (collectives != p.program->collectives().size()) fail("the instructions have other collectives than the plan");
+  if (collectives != p.program().collectives().size()) fail("the instructions have other collectives than the plan");
 }
 
 bool is_small(const planned_program& p) {
-  if (p.mesh().shape.device_count() > 16 || p.program->peak_bytes_per_device() > 65536) return false;
-  for (const auto& n : p.built.graph.nodes)
-    if (ir::elements(n.shape) > 4096) return false;
+  if (p.mesh().device_count() > 16 || p.program().peak_bytes_per_device() > 65536) return false;
+  for (const auto& n : p.plan.graph().nodes)
+    if (gspmd::detail::elements(n.shape) > 4096) return false;
   return true;
 }
 
@@ -95,11 +95,16 @@ void check_groups(const json& document, const planned_program& p) {
       const auto& outputs = p.built.outputs;
       if (said.tiles().shard_group < 0) continue;
       if (!value.is_input && std::find(outputs.begin(), outputs.end(), v) == outputs.end()) continue;
-      ir::sharding s;
-      for (const auto& use : p.sharding_of(v).splits)
-        if (p.mesh().shape.sizes[use.axis] > 1) s.splits.push_back(use);
-      const std::string words(ir::sharding_text(p.mesh(), s, value.shape.count).view());
-      if (said.tiles().kind == gspmd::detail::xla_kind::replicated && !item.contains("open") && !s.splits.empty())
+      std::string words;  // axes of size 1 say nothing
+      bool is_split = false;
+      for (const auto& dim : p.plan.find(v)->sharding()) {
+        words += '[';
+        for (const auto& name : names_in(dim))
+          if (p.mesh().size_of(name) > 1) words += ' ' + name;
+        is_split = is_split || words.back() != '[';
+        words += ']';
+      }
+      if (said.tiles().kind == gspmd::detail::xla_kind::replicated && !item.contains("open") && is_split)
         fail(value.name + " says that it is replicated and is " + words);
       if (!said.tiles().is_shard_like && found.emplace(said.tiles().shard_group, words).first->second != words)
         fail(value.name + " is " + words + " and another of its shard_as group is not");
@@ -109,7 +114,7 @@ void check_groups(const json& document, const planned_program& p) {
 
 reference::host_array as_reference(const any_array& a) {
   reference::host_array result(a.type, a.shape);
-  ir::with_element_type(a.type, [&](auto element) {
+  gspmd::with_element_type(a.type, [&](auto element) {
     const auto* data = a.data<decltype(element)>();
     for (std::size_t i = 0; i < result.reals.size(); ++i) result.reals[i] = static_cast<double>(data[i]);
     for (std::size_t i = 0; i < result.ints.size(); ++i) result.ints[i] = static_cast<std::int64_t>(data[i]);
@@ -122,10 +127,10 @@ void compare(const planned_program& p, const std::vector<any_array>& outputs, co
              const std::string& where) {
   for (std::size_t k = 0; k < outputs.size(); ++k) {
     const auto& value = p.value(p.built.outputs[k]);
-    const auto node = static_cast<std::size_t>(value.node);
+    const auto node = static_cast<std::size_t>(p.plan.node_of(p.built.outputs[k]));
     const auto& naive = expected.values[node];
     const auto& radius = expected.radii[node];
-    ir::with_element_type(value.type, [&](auto element) {
+    gspmd::with_element_type(value.type, [&](auto element) {
       const auto* data = outputs[k].data<decltype(element)>();
       const auto at = reference::first_unexplained(data, naive, radius, elements);
       if (at < 0) return;
@@ -146,9 +151,9 @@ void run(const json& document, const planned_program& p) {
   if (!alone) fail("planned on the mesh, refused on one device: " + errors.lines()[0]);
   std::vector<reference::host_array> arrays;
   for (const auto& a : inputs) arrays.push_back(as_reference(a));
-  const reference::rounding expected(p.built.graph, arrays);
-  compare(p, run_on("simulated", *p.program, pointers_to(inputs)), expected, "on the mesh");
-  compare(p, run_on("self", *alone->program, pointers_to(inputs)), expected, "on one device");
+  const reference::rounding expected(p.plan.graph(), arrays);
+  compare(p, run_on("simulated", p.program(), pointers_to(inputs)), expected, "on the mesh");
+  compare(p, run_on("self", alone->program(), pointers_to(inputs)), expected, "on one device");
 }
 
 }  // namespace

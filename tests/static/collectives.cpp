@@ -23,21 +23,27 @@ using mlp_step = compile<mlp, mesh<axis<"data", Data>, axis<"model", Model>>, in
 using small = mlp_step<2, 4>;
 static_assert(small::collectives == list{all_reduce<"model">});
 static_assert(!(small::collectives == list{all_reduce<"data">}) && !(small::collectives == list{}));
-static_assert(small::bytes_sent_per_device == 2 * 3 * 32 * 512 * 4 / 4, "a ring sends 2 (n - 1) / n of the 32 x 512 floats");
-static_assert(small::bytes_sent_over<"model"> == small::bytes_sent_per_device && small::bytes_sent_over<"data"> == 0);
+static_assert(small::traffic.bytes == 2 * 3 * 32 * 512 * 4 / 4, "a ring sends 2 (n - 1) / n of the 32 x 512 floats");
+static_assert(small::traffic.over("model").bytes == small::traffic.bytes && small::traffic.over("data").bytes == 0);
+template <class Step, fixed_string Axis>
+concept counts_over = requires { typename std::bool_constant<(Step::traffic.over(Axis.view()).bytes >= 0)>; };
+static_assert(counts_over<small, "data"> && !counts_over<small, "rows">, "an axis that the mesh does not have is no constant");
+static_assert(small::traffic.over("model").in(collective_kind::all_reduce).collectives == 1 &&
+              small::traffic.over("data").in(collective_kind::all_reduce).collectives == 0 &&
+              small::traffic.over("model").in(collective_kind::all_gather).messages == 0);
 static_assert(small::input_shard<1>::local_extents == dims<512, 512>::value);
 static_assert(small::output_shard<0>::local_extents == dims<32, 512>::value);
 static_assert(small::peak_bytes_per_device >= (32 * 512 + 512 * 512 + 512 * 512 + 32 * 512) * 4);
-static_assert(is_within_budget<small, max_bytes<98'304>, max_bytes_over<"data", 0>, max_collectives<1>, max_memory<4 * MiB>>);
+static_assert(is_within_budget<small, max_bytes<98'304>, max_bytes<0, over<"data">>, max_collectives<1>, max_memory<4 * MiB>>);
 static_assert(!is_within_budget<small, max_bytes<98'303>> && !is_within_budget<small, max_collectives<0>>);
-static_assert(!is_within_budget<small, max_bytes_over<"model", 1>> && !is_within_budget<small, max_memory<1 * MiB>>);
+static_assert(!is_within_budget<small, max_bytes<1, over<"model">>> && !is_within_budget<small, max_memory<1 * MiB>>);
 
 // ---- one program for all devices: its size does not depend on their number ----
 using large = mlp_step<64, 64>;
 using one = mlp_step<1, 1>;
 static_assert(mlp_step<2, 2>::view.steps.size() == large::view.steps.size());
 static_assert(mlp_step<2, 2>::collectives == large::collectives && large::device_count == 4096);
-static_assert(one::collectives == list{} && one::bytes_sent_per_device == 0);
+static_assert(one::collectives == list{} && one::traffic.bytes == 0);
 
 // ---- gradients: Megatron's column-parallel linear layer, weight [out, in] split over its rows ----
 constexpr auto linear_gradients = [](auto x, auto w, auto dy) {
@@ -59,7 +65,7 @@ static_assert(scale::output_shard<0>::local_extents == dims<32, 32>::value,
               "the gradient of the input is split along the sequence");
 static_assert(has_partial<scale, dims<32>>("tp"), "the gradient of the weight is partial");
 static_assert(scale::collectives == list{all_reduce<"tp">});
-static_assert(scale::bytes_sent_per_device == 2 * 3 * 32 * 4 / 4);
+static_assert(scale::traffic.bytes == 2 * 3 * 32 * 4 / 4);
 
 // ---- sizes that do not divide, extents 0 and 1, more devices than elements ----
 using uneven = compile<mlp, mesh<axis<"data", 8>, axis<"model", 3>>, in<float, dims<5, 7>, split<"data", _>>,

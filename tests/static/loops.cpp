@@ -19,7 +19,7 @@ constexpr auto train = [](auto x, auto target, auto start) {
 using training =
     compile<train, mesh<axis<"data", 2>>, in<float, dims<6, 3>, split<"data", _>>, in<float, dims<6, 2>>, in<float, dims<3, 2>>>;
 static_assert(training::collectives == list{all_reduce<"data">});
-static_assert(training::bytes_sent_per_device == 100 * 3 * 2 * 4);
+static_assert(training::traffic.bytes == 100 * 3 * 2 * 4);
 
 constexpr auto batches = [](auto x, auto w) {  // gradients of four batches, added up before they are reduced
   return fori_loop(
@@ -28,7 +28,7 @@ constexpr auto batches = [](auto x, auto w) {  // gradients of four batches, add
 };
 using added = compile<batches, mesh<axis<"data", 2>>, in<float, dims<6, 3>, split<"data", _>>, in<float, dims<3, 2>>>;
 static_assert(added::collectives == list{all_reduce<"data">});
-static_assert(added::bytes_sent_per_device == 3 * 2 * 4);  // once, not in every trip
+static_assert(added::traffic.bytes == 3 * 2 * 4);  // once, not in every trip
 
 constexpr auto layers = [](auto x, auto weights) {  // one layer after the other, each with its row of the weights
   const auto [h, norms] = scan(
@@ -42,14 +42,14 @@ constexpr auto layers = [](auto x, auto weights) {  // one layer after the other
 };
 using stack = compile<layers, mesh<axis<"data", 2>>, in<float, dims<8, 4>, split<"data", _>>, in<float, dims<20, 4, 4>>>;
 static_assert(stack::output_shard<1>::local_extents == dims<20, 4, 4>::value);
-static_assert(stack::bytes_sent_per_device > 0);
+static_assert(stack::traffic.bytes > 0);
 
 constexpr auto choose = [](auto x, auto p) {
   return cond(
       sum(p) > 0.0F, [](value a) { return einsum<"ij,jk->ik">(a, a); }, [](value a) { return a * sum(a); }, x);
 };
 using chosen = compile<choose, mesh<axis<"x", 4>>, in<float, dims<16, 16>, split<"x", _>>, in<float, dims<1>>>;
-static_assert(chosen::bytes_sent_per_device == 3 * 4 * 16 * 4);  // of the branch that sends more
+static_assert(chosen::traffic.bytes == 3 * 4 * 16 * 4);  // of the branch that sends more
 
 constexpr auto walk = [](auto h, auto xs) {  // rows of one number, each with one device
   return scan(
@@ -61,6 +61,6 @@ constexpr auto walk = [](auto h, auto xs) {  // rows of one number, each with on
 };
 using rows = compile<walk, mesh<axis<"x", 4>>, in<double, dims<1>>, in<double, dims<7, 1>, split<"x", _>>>;
 static_assert(rows::collectives == list{all_reduce<"x">});
-static_assert(rows::bytes_sent_per_device == 7 * 2 * 3 * 8 / 4);
+static_assert(rows::traffic.bytes == 7 * 2 * 3 * 8 / 4);
 
 }  // namespace

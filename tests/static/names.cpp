@@ -22,7 +22,7 @@ constexpr auto program = [](auto x, auto w) {
 };
 using step =
     g::compile<program, g::mesh<g::axis<"x", 2>>, g::in<float, g::dims<8, 6>, g::split<"x", g::_>>, g::in<float, g::dims<6, 4>>>;
-static_assert(step::bytes_sent_per_device == 0);
+static_assert(step::traffic.bytes == 0);
 inline const ::array mine{};
 
 }  // namespace by_alias

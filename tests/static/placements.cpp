@@ -22,5 +22,5 @@ constexpr auto add = [](auto a, auto b) { return a + b; };
 using by_dim =
     compile<add, pod, in<float, dims<8, 8>, split<"data", _>>, in<float, dims<8, 8>, split<_, "model">, partial<"data">>>;
 using by_axis = compile<add, pod, in<float, dims<8, 8>, rows>, in<float, dims<8, 8>, sums>>;
-static_assert(by_dim::bytes_sent_per_device == by_axis::bytes_sent_per_device);
+static_assert(by_dim::traffic.bytes == by_axis::traffic.bytes);
 static_assert(by_dim::collectives == by_axis::collectives);

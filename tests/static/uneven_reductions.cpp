@@ -13,13 +13,13 @@ template <class Mesh, class X, class Y>
 using sums_on = compile<sums, Mesh, in<float, dims<7, 9>, X>, in<float, dims<9, 9>, Y>>;
 using cube = mesh<axis<"x", 2>, axis<"y", 2>, axis<"z", 2>>;
 using grid = mesh<axis<"x", 2>, axis<"y", 4>>;
-static_assert(sums_on<grid, split<_, "x,y">, split<"y,x", _>>::bytes_sent_per_device > 0);
-static_assert(sums_on<cube, split<_, "x,y">, split<"x,y", "z">>::bytes_sent_per_device > 0);
-static_assert(sums_on<cube, split<"z", "x,y">, split<"x,y", _>>::bytes_sent_per_device > 0);
+static_assert(sums_on<grid, split<_, "x,y">, split<"y,x", _>>::traffic.bytes > 0);
+static_assert(sums_on<cube, split<_, "x,y">, split<"x,y", "z">>::traffic.bytes > 0);
+static_assert(sums_on<cube, split<"z", "x,y">, split<"x,y", _>>::traffic.bytes > 0);
 
 // 9x5, partial over all of x, y and z, is wanted split over them: over y first, then over x and z, sends 25 + 30 elements, where
 // one reduce_scatter sends 70.
 constexpr auto scattered = [](auto a, auto b) { return reshard(einsum<"ij,jk->ik">(a, b), split<"y", "z,x">{}); };
 using scatter = compile<scattered, cube, in<float, dims<9, 64>, split<_, "x,y,z">>, in<float, dims<64, 5>, split<"x,y,z", _>>>;
-static_assert(scatter::bytes_sent_per_device == (25 + 30) * 4);
+static_assert(scatter::traffic.bytes == (25 + 30) * 4);
 static_assert(scatter::collectives == list{reduce_scatter<"y">, reduce_scatter<"x,z">});

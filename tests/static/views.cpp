@@ -17,9 +17,9 @@ static_assert(both::info.find_run("none").empty());
 constexpr auto dispatch = [](auto x) { return reshard(x * 2.0, split<_, "ep">{}); };
 using to_experts = compile<dispatch, both, in<float, dims<8, 8>, split<"dp_shard,cp", _>>>;
 static_assert(to_experts::collectives == list{all_to_all<"ep">});
-static_assert(to_experts::bytes_sent_over<"ep"> == to_experts::bytes_sent_over<"cp">);
-static_assert(to_experts::bytes_sent_over<"tp"> == 0);
-static_assert(to_experts::bytes_sent_over<"dp_shard_mod_ep"> == 0);
+static_assert(to_experts::traffic.over("ep").bytes == to_experts::traffic.over("cp").bytes);
+static_assert(to_experts::traffic.over("tp").bytes == 0);
+static_assert(to_experts::traffic.over("dp_shard_mod_ep").bytes == 0);
 
 // What is written by either mesh is the same type of shard.
 using outside_shard = shard_view<const float, dense, dims<8, 8>, split<"dp_shard,cp", _>>;
@@ -46,17 +46,17 @@ static_assert(compile<crossing, both, in<float, dims<8, 8>, on<dense, split<"dp_
               list{all_to_all<"ep">});
 using parts = compile<twice, both, in<float, dims<8>, on<expert, split<_>, partial<"ep">>>>;
 static_assert(parts::view.value(parts::view.inputs[0]).layout.partial == both::info.mask_of("ep"));
-static_assert(parts::bytes_sent_over<"ep"> > 0);
+static_assert(parts::traffic.over("ep").bytes > 0);
 
 // Flattened; and columns of rows: nothing moves.
 using grid = mesh<axis<"x", 4>, axis<"y", 2>>;
 using flat = views<grid, mesh<axis<"xy", 8>>>;
 constexpr auto to_flat = [](auto x) { return reshard(x, split<"xy">{}); };
-static_assert(compile<to_flat, flat, in<float, dims<16>, split<"x,y">>>::bytes_sent_per_device == 0);
+static_assert(compile<to_flat, flat, in<float, dims<16>, split<"x,y">>>::traffic.bytes == 0);
 using columns = mesh<axis<"a", 2>, axis<"b", 4>, device_order<0, 2, 4, 6, 1, 3, 5, 7>>;
 constexpr auto to_columns = [](auto x) { return reshard(x, split<"b", "a">{}); };
 using turned = compile<to_columns, views<grid, columns>, in<float, dims<8, 8>, split<"x", "y">>>;
-static_assert(turned::bytes_sent_per_device == 0);
+static_assert(turned::traffic.bytes == 0);
 static_assert(detail::is_shard_for<turned::output_shard<0>, shard_view<float, columns, dims<8, 8>, split<"b", "a">>>());
 static_assert(!detail::is_shard_for<turned::output_shard<0>, shard_view<float, columns, dims<8, 8>, split<"a", "b">>>());
 
@@ -64,6 +64,6 @@ static_assert(!detail::is_shard_for<turned::output_shard<0>, shard_view<float, c
 constexpr auto folded = [](auto x) { return reshape(x, {4, 4}) * 2.0; };
 using cut =
     compile<folded, views<mesh<axis<"x", 4>, axis<"y", 4>>, mesh<axis<"a", 2>, axis<"b", 8>>>, in<float, dims<16>, split<"b">>>;
-static_assert(cut::bytes_sent_per_device == 0);
+static_assert(cut::traffic.bytes == 0);
 static_assert(
     detail::is_shard_for<cut::input_shard<0>, shard_view<const float, mesh<axis<"a", 2>, axis<"b", 8>>, dims<16>, split<"b">>>());

@@ -49,9 +49,8 @@ inline std::string block_of(const gspmd::dynamic::program& p) {
     out += "output " + std::to_string(k) + ": " + str(sharding_text(mesh, v.layout, v.global.count)) + " of " + name_of(v.type) +
            ' ' + str(shape_text(v.global)) + '\n';
   }
-  return out + "sends " + std::to_string(p.bytes_sent_per_device()) + " bytes in " +
-         std::to_string(p.messages_sent_per_device()) + " messages, computes " + std::to_string(p.flops_per_device()) +
-         " flops\n";
+  return out + "sends " + std::to_string(p.traffic().bytes) + " bytes in " + std::to_string(p.traffic().messages) +
+         " messages, computes " + std::to_string(p.flops_per_device()) + " flops\n";
 }
 
 /// The blocks of one file under tests/golden.

@@ -25,24 +25,29 @@ using pod = mesh<axis<"data", 4>, axis<"model", 3>>;
 using step = compile<mlp, pod, in<float, dims<10, 5>, split<"data", _>>, in<float, dims<5, 6>, split<_, "model">>,
                      in<float, dims<6, 5>, split<"model", _>>>;
 static_assert(step::collectives == list{all_reduce<"model">});
-static_assert(step::collective_count == 1 && step::collective_count_over<"model"> == 1 &&
-              step::collective_count_over<"data"> == 0 && step::collective_count_in<collective_kind::all_reduce> == 1 &&
-              step::collective_count_in<collective_kind::all_gather> == 0);
-static_assert(step::bytes_sent_in<collective_kind::all_reduce> == 80 && step::bytes_sent_in<collective_kind::all_gather> == 0);
-static_assert(step::messages_sent_per_device == 4 && step::messages_sent_over<"model"> == 4 &&
-              step::messages_sent_over<"data"> == 0 && step::messages_sent_in<collective_kind::all_reduce> == 4 &&
-              step::messages_sent_in<collective_kind::all_to_all> == 0);
+static_assert(step::traffic.collectives == 1 && step::traffic.over("model").collectives == 1 &&
+              step::traffic.over("data").collectives == 0 && step::traffic.in(collective_kind::all_reduce).collectives == 1 &&
+              step::traffic.in(collective_kind::all_gather).collectives == 0);
+static_assert(step::traffic.in(collective_kind::all_reduce).bytes == 80 &&
+              step::traffic.in(collective_kind::all_gather).bytes == 0);
+static_assert(step::traffic.messages == 4 && step::traffic.over("model").messages == 4 &&
+              step::traffic.over("data").messages == 0 && step::traffic.in(collective_kind::all_reduce).messages == 4 &&
+              step::traffic.in(collective_kind::all_to_all).messages == 0);
+static_assert(is_within_budget<step, max_messages<4, over<"model">, in_kind<collective_kind::all_reduce>>,
+                               max_bytes<0, over<"model">, in_kind<collective_kind::all_gather>>> &&
+              !is_within_budget<step, max_messages<3, over<"model">, in_kind<collective_kind::all_reduce>>>);
 // two products of 3*5*2 multiplications and additions, and relu of [3,2]
 static_assert(step::flops_per_device == 2 * 2 * 3 * 5 * 2 + 3 * 2);
 static_assert(is_within_budget<step, max_flops<126>> && !is_within_budget<step, max_flops<125>>);
-static_assert(is_within_budget<step, max_messages<4>, max_messages_over<"model", 4>, max_messages_over<"data", 0>,
-                               max_messages_in<collective_kind::all_reduce, 4>, max_bytes_in<collective_kind::all_reduce, 80>,
-                               max_collectives_over<"data", 0>, max_collectives_in<collective_kind::all_gather, 0>>);
-static_assert(!is_within_budget<step, max_messages<3>> && !is_within_budget<step, max_messages_over<"model", 3>> &&
-              !is_within_budget<step, max_messages_in<collective_kind::all_reduce, 3>> &&
-              !is_within_budget<step, max_bytes_in<collective_kind::all_reduce, 79>> &&
-              !is_within_budget<step, max_collectives_over<"model", 0>> &&
-              !is_within_budget<step, max_collectives_in<collective_kind::all_reduce, 0>>);
+static_assert(
+    is_within_budget<step, max_messages<4>, max_messages<4, over<"model">>, max_messages<0, over<"data">>,
+                     max_messages<4, in_kind<collective_kind::all_reduce>>, max_bytes<80, in_kind<collective_kind::all_reduce>>,
+                     max_collectives<0, over<"data">>, max_collectives<0, in_kind<collective_kind::all_gather>>>);
+static_assert(!is_within_budget<step, max_messages<3>> && !is_within_budget<step, max_messages<3, over<"model">>> &&
+              !is_within_budget<step, max_messages<3, in_kind<collective_kind::all_reduce>>> &&
+              !is_within_budget<step, max_bytes<79, in_kind<collective_kind::all_reduce>>> &&
+              !is_within_budget<step, max_collectives<0, over<"model">>> &&
+              !is_within_budget<step, max_collectives<0, in_kind<collective_kind::all_reduce>>>);
 
 }  // namespace
 
@@ -50,20 +55,20 @@ TEST_CASE("budget: a program has the numbers of the step") {
   const dynamic::mesh m({{"data", 4}, {"model", 3}});
   const auto p = dynamic::compile(mlp, m, dynamic::in<float>({10, 5}, {"data", ""}), dynamic::in<float>({5, 6}, {"", "model"}),
                                   dynamic::in<float>({6, 5}, {"model", ""}));
-  CHECK(p.collective_count() == step::collective_count);
-  CHECK(p.collective_count_over("model") == 1);
-  CHECK(p.collective_count_over("data") == 0);
-  CHECK(p.collective_count_in(collective_kind::all_reduce) == 1);
-  CHECK(p.bytes_sent_per_device() == step::bytes_sent_per_device);
-  CHECK(p.bytes_sent_over("model") == step::bytes_sent_over<"model">);
-  CHECK(p.bytes_sent_in(collective_kind::all_reduce) == 80);
-  CHECK(p.bytes_sent_in(collective_kind::all_gather) == 0);
-  CHECK(p.messages_sent_per_device() == 4);
-  CHECK(p.messages_sent_over("data") == 0);
-  CHECK(p.messages_sent_in(collective_kind::all_reduce) == 4);
+  CHECK(p.traffic().collectives == step::traffic.collectives);
+  CHECK(p.traffic().over("model").collectives == 1);
+  CHECK(p.traffic().over("data").collectives == 0);
+  CHECK(p.traffic().in(collective_kind::all_reduce).collectives == 1);
+  CHECK(p.traffic().bytes == step::traffic.bytes);
+  CHECK(p.traffic().over("model").bytes == step::traffic.over("model").bytes);
+  CHECK(p.traffic().in(collective_kind::all_reduce).bytes == 80);
+  CHECK(p.traffic().in(collective_kind::all_gather).bytes == 0);
+  CHECK(p.traffic().messages == 4);
+  CHECK(p.traffic().over("data").messages == 0);
+  CHECK(p.traffic().in(collective_kind::all_reduce).messages == 4);
   CHECK(p.flops_per_device() == step::flops_per_device);
   CHECK(p.peak_bytes_per_device() == step::peak_bytes_per_device);
-  CHECK(error_of([&] { static_cast<void>(p.bytes_sent_over("rows")); }) == "gspmd: the mesh has no axis `rows`");
+  CHECK(error_of([&] { static_cast<void>(p.traffic().over("rows").bytes); }) == "gspmd: the mesh has no axis `rows`");
 }
 
 TEST_CASE("budget: messages of every kind of collective, and of one over two axes") {
@@ -86,18 +91,21 @@ TEST_CASE("budget: messages of every kind of collective, and of one over two axe
     b.output(b.reshard(b.input(dynamic::in<float>({12, 12}, c.from)), c.to));
     const auto p = b.compile();
     CAPTURE(detail::name_of(c.kind));
-    CHECK(p.collective_count_in(c.kind) == c.count);
-    CHECK(p.collective_count() == c.count);
-    CHECK(p.messages_sent_in(c.kind) == c.messages);
-    CHECK(p.bytes_sent_in(c.kind) == c.bytes);
+    CHECK(p.traffic().in(c.kind).collectives == c.count);
+    CHECK(p.traffic().collectives == c.count);
+    CHECK(p.traffic().in(c.kind).messages == c.messages);
+    CHECK(p.traffic().in(c.kind).bytes == c.bytes);
+    const bool over_both = c.from[0].size() > 1 && c.count > 0;
+    CHECK(p.traffic().over("x").over("y").in(c.kind).messages == (over_both ? c.messages : 0));
+    CHECK(p.traffic().in(c.kind).in(collective_kind::all_reduce).collectives == 0);
   }
   dynamic::builder b(m);
   auto partial = dynamic::in<float>({12}, {""});
   partial.partial_axes = "x";
   b.output(b.reshard(b.input(partial), {"x"}));
   const auto p = b.compile();
-  CHECK(p.messages_sent_in(collective_kind::reduce_scatter) == 3);
-  CHECK(p.messages_sent_over("x") == 3);
+  CHECK(p.traffic().in(collective_kind::reduce_scatter).messages == 3);
+  CHECK(p.traffic().over("x").messages == 3);
 }
 
 TEST_CASE("budget: flops of every family of operators") {
@@ -141,18 +149,20 @@ TEST_CASE("check_budget: the text of the compile error, at run time") {
     CHECK(t.find("gspmd: " + std::string(what)) == 0);
   };
   const std::string culprit = "; most of it: all_gather over `x` for reshard at budget.cpp:";
-  begins([&] { check_budget<max_bytes<1000>, max_messages_in<collective_kind::all_gather, 2>>(p); },
+  begins([&] { check_budget<max_bytes<1000>, max_messages<2, in_kind<collective_kind::all_gather>>>(p); },
          "a device sends 3 messages in all_gather, 2 are allowed" + culprit);
   begins([&] { check_budget<max_messages<2>>(p); }, "a device sends 3 messages, 2 are allowed" + culprit);
-  begins([&] { check_budget<max_messages_over<"x", 2>>(p); }, "a device sends 3 messages over `x`, 2 are allowed" + culprit);
-  begins([&] { check_budget<max_bytes_in<collective_kind::all_gather, 191>>(p); },
+  begins([&] { check_budget<max_messages<2, over<"x">>>(p); }, "a device sends 3 messages over `x`, 2 are allowed" + culprit);
+  begins([&] { check_budget<max_bytes<191, in_kind<collective_kind::all_gather>>>(p); },
          "a device sends 192 bytes in all_gather, 191 are allowed" + culprit);
-  begins([&] { check_budget<max_collectives_over<"x", 0>>(p); },
+  begins([&] { check_budget<max_collectives<0, over<"x">>>(p); },
          "a device takes part in 1 collective over `x`, 0 are allowed" + culprit);
-  begins([&] { check_budget<max_collectives_in<collective_kind::all_gather, 0>>(p); },
+  begins([&] { check_budget<max_collectives<0, in_kind<collective_kind::all_gather>>>(p); },
          "a device takes part in 1 collective in all_gather, 0 are allowed" + culprit);
+  begins([&] { check_budget<max_messages<2, over<"x">, in_kind<collective_kind::all_gather>>>(p); },
+         "a device sends 3 messages over `x` in all_gather, 2 are allowed" + culprit);
   begins([&] { check_budget<max_flops<15>>(p); }, "a device computes 16 flops, 15 are allowed; most of it: relu at budget.cpp:");
-  begins([&] { check_budget<max_bytes_over<"y", 0>>(p); }, "`y` is not an axis of the mesh; its axes are x");
+  begins([&] { check_budget<max_bytes<0, over<"y">>>(p); }, "`y` is not an axis of the mesh; its axes are x");
 }
 
 namespace {
@@ -245,10 +255,10 @@ TEST_CASE("budget: messages, bytes and collectives of loops and conditionals") {
       },
       m, dynamic::in<float>({8}, {"x"}));
   CHECK(p.collectives().size() == 4);
-  CHECK(p.collective_count() == 41);
-  CHECK(p.messages_sent_per_device() == 41 * 14);
-  CHECK(p.bytes_sent_per_device() == 41 * 7);
-  CHECK_NOTHROW(check_budget<max_collectives<41>, max_collectives_over<"x", 41>, max_messages<574>, max_bytes<287>>(p));
+  CHECK(p.traffic().collectives == 41);
+  CHECK(p.traffic().messages == 41 * 14);
+  CHECK(p.traffic().bytes == 41 * 7);
+  CHECK_NOTHROW(check_budget<max_collectives<41>, max_collectives<41, over<"x">>, max_messages<574>, max_bytes<287>>(p));
   CHECK(error_of([&] {
           check_budget<max_collectives<40>>(p);
         }).find("a device takes part in 41 collectives, 40 are allowed; most of it: all_reduce over `x` for") !=
@@ -269,5 +279,5 @@ TEST_CASE("budget: trips beyond counting do not wrap round") {
       },
       m, dynamic::in<float>({8}, {"x"}));
   CHECK(p.flops_per_device() == std::numeric_limits<std::int64_t>::max());
-  CHECK(p.bytes_sent_per_device() == std::numeric_limits<std::int64_t>::max());
+  CHECK(p.traffic().bytes == std::numeric_limits<std::int64_t>::max());
 }

@@ -42,11 +42,11 @@ TEST_CASE("collectives, bytes, messages, memory and the text are those of the st
   const auto program = program_on(dynamic::mesh({{"data", 2}, {"model", 3}}));
   REQUIRE(program.collectives().size() == step::collectives.count);
   for (std::size_t i = 0; i < step::collectives.count; ++i) CHECK(program.collectives()[i] == step::collectives.items[i]);
-  CHECK(program.bytes_sent_per_device() > 0);
-  CHECK(program.bytes_sent_per_device() == step::bytes_sent_per_device);
-  CHECK(program.bytes_sent_over("model") == step::bytes_sent_over<"model">);
-  CHECK(program.messages_sent_per_device() > 0);
-  CHECK(program.messages_sent_per_device() == step::messages_sent_per_device);
+  CHECK(program.traffic().bytes > 0);
+  CHECK(program.traffic().bytes == step::traffic.bytes);
+  CHECK(program.traffic().over("model").bytes == step::traffic.over("model").bytes);
+  CHECK(program.traffic().messages > 0);
+  CHECK(program.traffic().messages == step::traffic.messages);
   CHECK(program.peak_bytes_per_device() == step::peak_bytes_per_device);
   CHECK(explain(program) == explain<step>());
   CHECK(program.shared_input(0) == step::shared_input<0>);

@@ -72,7 +72,7 @@ TEST_CASE("explain: the bill agrees with the constants of the step") {
   using step = golden::mlp::step;
   const auto text = gspmd::explain<step>();
   CHECK(text.find("in total") != std::string::npos);
-  CHECK(text.find(std::to_string(step::bytes_sent_per_device) + " bytes") != std::string::npos);
-  CHECK(text.find(std::to_string(step::bytes_sent_over<"model">) + " bytes") != std::string::npos);
+  CHECK(text.find(std::to_string(step::traffic.bytes) + " bytes") != std::string::npos);
+  CHECK(text.find(std::to_string(step::traffic.over("model").bytes) + " bytes") != std::string::npos);
   CHECK(text.find(std::to_string(step::peak_bytes_per_device) + " bytes") != std::string::npos);
 }

@@ -53,10 +53,10 @@ TEST_CASE("the zoo of meshes, one step of training") {
   const dynamic::mesh dp({{"dp", 4}});
   const auto data = train_on("DP", dp, {"dp", ""}, {"", ""}, {"", ""});
   CHECK(collectives_of(data) == "all_reduce dp, all_reduce dp");
-  CHECK(data.bytes_sent_per_device() == 2 * 3 * weights_bytes() / 4);
+  CHECK(data.traffic().bytes == 2 * 3 * weights_bytes() / 4);
 
   const auto few = train_on("FSDP, only weights and batch annotated", dp, {"dp", ""}, {"dp", ""}, {"dp", ""});
-  CHECK(few.bytes_sent_per_device() == data.bytes_sent_per_device());
+  CHECK(few.traffic().bytes == data.traffic().bytes);
   const auto with_activations = [](value x, value w1, value w2) {
     const value h = relu(mesh_split(einsum<"bd,df->bf">(x, w1), {0, -1}));
     const value y = mesh_split(einsum<"bf,fd->bd">(h, w2), {0, -1});
@@ -69,15 +69,15 @@ TEST_CASE("the zoo of meshes, one step of training") {
   const auto fully =
       file().check("FSDP, activations annotated", dynamic::compile(with_activations, dp, f32({2048, 256}, {"dp", ""}),
                                                                    f32({256, 1024}, {"dp", ""}), f32({1024, 256}, {"dp", ""})));
-  CHECK(fully.collective_count_in(collective_kind::all_gather) == 2);
-  CHECK(fully.collective_count_in(collective_kind::reduce_scatter) == 2);
-  CHECK(fully.bytes_sent_per_device() == data.bytes_sent_per_device());
+  CHECK(fully.traffic().in(collective_kind::all_gather).collectives == 2);
+  CHECK(fully.traffic().in(collective_kind::reduce_scatter).collectives == 2);
+  CHECK(fully.traffic().bytes == data.traffic().bytes);
 
   const dynamic::mesh hybrid({{"replicate", 2}, {"shard", 2}});
   const auto hsdp = train_on("HSDP", hybrid, {"replicate,shard", ""}, {"shard", ""}, {"shard", ""});
-  CHECK(hsdp.collective_count_in(collective_kind::all_gather) == 2);
-  CHECK(hsdp.collective_count_in(collective_kind::reduce_scatter) == 2);
-  CHECK(hsdp.collective_count_in(collective_kind::all_reduce) == 2);
+  CHECK(hsdp.traffic().in(collective_kind::all_gather).collectives == 2);
+  CHECK(hsdp.traffic().in(collective_kind::reduce_scatter).collectives == 2);
+  CHECK(hsdp.traffic().in(collective_kind::all_reduce).collectives == 2);
 
   const dynamic::mesh two({{"dp", 2}, {"tp", 4}});
   const auto tp = train_on("DP and TP", two, {"dp", ""}, {"", "tp"}, {"tp", ""});
@@ -96,7 +96,7 @@ TEST_CASE("the zoo of meshes, one step of training") {
       dynamic::compile([](value x, value a, value b) { return einsum<"bsf,fd->bsd">(relu(einsum<"bsd,df->bsf">(x, a)), b); }, two,
                        f32({8, 64, 256}, {"dp", "", ""}), w1, w2));
   CHECK(collectives_of(whole) == "all_reduce tp");
-  CHECK(sp.bytes_sent_per_device() == whole.bytes_sent_per_device());
+  CHECK(sp.traffic().bytes == whole.traffic().bytes);
   static_cast<void>(
       train_on("the batch split by both axes, the weights by one of them", two, {"dp,tp", ""}, {"", "tp"}, {"tp", ""}));
 
@@ -133,11 +133,11 @@ TEST_CASE("four rules of einsum") {
   const auto plan = [&](const char* title, sharding x, sharding w) {
     return file().check(title, dynamic::compile(linear, m, f32({8, 16, 32}, std::move(x)), f32({8, 64, 32}, std::move(w))));
   };
-  CHECK(plan("abi,aoi->abo, nothing split", {"", "", ""}, {"", "", ""}).collective_count() == 0);
-  CHECK(plan("abi,aoi->abo, batch split", {"x", "", ""}, {"x", "", ""}).collective_count() == 0);
-  CHECK(plan("abi,aoi->abo, a free dim split", {"", "x", ""}, {"", "", ""}).collective_count() == 0);
+  CHECK(plan("abi,aoi->abo, nothing split", {"", "", ""}, {"", "", ""}).traffic().collectives == 0);
+  CHECK(plan("abi,aoi->abo, batch split", {"x", "", ""}, {"x", "", ""}).traffic().collectives == 0);
+  CHECK(plan("abi,aoi->abo, a free dim split", {"", "x", ""}, {"", "", ""}).traffic().collectives == 0);
   const auto contracted = plan("abi,aoi->abo, the contracting dim split", {"", "", "x"}, {"", "", "x"});
-  CHECK(contracted.bytes_sent_per_device() <= 2 * 3 * (8 * 16 * 64 * 4) / 4);  // an all_reduce of the result
+  CHECK(contracted.traffic().bytes <= 2 * 3 * (8 * 16 * 64 * 4) / 4);  // an all_reduce of the result
 }
 
 TEST_CASE("reshards: one movement where one is enough") {
@@ -149,7 +149,7 @@ TEST_CASE("reshards: one movement where one is enough") {
   CHECK(collectives_of(reshard_on("reshard whole to split", m, {64, 64}, {"", ""}, {"x", "y"})).empty());
   CHECK(collectives_of(reshard_on("reshard uneven rows to columns", m, {15, 9}, {"y", ""}, {"", "y"})) == "all_to_all y");
   const auto xla = reshard_on("jax#21562 P(y,-,x) to P(-,(x,y),-)", m, {16, 64, 16}, {"y", "", "x"}, {"", "x,y", ""});
-  CHECK(xla.bytes_sent_per_device() < 2 * 16 * 64 * 16 * 4 / 8 + 1);  // less than two shards: XLA replicates everything
+  CHECK(xla.traffic().bytes < 2 * 16 * 64 * 16 * 4 / 8 + 1);  // less than two shards: XLA replicates everything
 }
 
 TEST_CASE("matrix products on two-dimensional and larger meshes") {
@@ -161,7 +161,7 @@ TEST_CASE("matrix products on two-dimensional and larger meshes") {
                                         return mesh_split(product(a, b), {0, 1});
                                       },
                                       grid, f32({512, 512}, {"x", "y"}), f32({512, 512}, {"x", "y"})));
-  CHECK(summa.bytes_sent_per_device() <= 2 * 3 * 512 * 512 * 4 / 16);
+  CHECK(summa.traffic().bytes <= 2 * 3 * 512 * 512 * 4 / 16);
   const dynamic::mesh cube({{"x", 2}, {"y", 2}, {"z", 2}});
   const auto three =
       file().check("2.5-D: the contracting dim over z", dynamic::compile(
@@ -174,12 +174,12 @@ TEST_CASE("matrix products on two-dimensional and larger meshes") {
   const auto batched = file().check("bij,bjk->bik, uneven, batch and a free dim",
                                     dynamic::compile([](auto a, auto b) { return einsum<"bij,bjk->bik">(a, b); }, pair,
                                                      f32({5, 7, 3}, {"x", "y", ""}), f32({5, 3, 9}, {"x", "", ""})));
-  CHECK(batched.collective_count() == 0);
+  CHECK(batched.traffic().collectives == 0);
   const auto doubles =
       file().check("CCSD: abij = acik cbkj, a over x, j over y",
                    dynamic::compile([](auto a, auto b) { return einsum<"acik,cbkj->abij">(a, b); }, pair,
                                     f32({12, 12, 8, 8}, {"x", "", "", ""}), f32({12, 12, 8, 8}, {"", "", "", "y"})));
-  CHECK(doubles.collective_count() == 0);
+  CHECK(doubles.traffic().collectives == 0);
   static_cast<void>(file().check(
       "GShard dispatch, groups over both axes",
       dynamic::compile([](auto mask, auto x) { return reshard(einsum<"gsec,gsm->egcm">(mask, x), split<"x,y", _, _, _>{}); },
@@ -193,7 +193,8 @@ TEST_CASE("reductions, normalisation, statistics") {
   };
   CHECK(collectives_of(one("softmax along a split dim", [](auto x) { return softmax(x, 1); }, {64, 100}, {"y", "x"})) ==
         "all_reduce x, all_reduce x");
-  CHECK(one("softmax along a whole dim", [](auto x) { return softmax(x, 1); }, {64, 100}, {"x,y", ""}).collective_count() == 0);
+  CHECK(one("softmax along a whole dim", [](auto x) { return softmax(x, 1); }, {64, 100}, {"x,y", ""}).traffic().collectives ==
+        0);
   const auto normalise = [](auto x) {
     const auto column = [](value v) { return reshape(v, {64, 1}); };
     const value centred = x - column(mean(x, {1}));
@@ -209,7 +210,7 @@ TEST_CASE("reductions, normalisation, statistics") {
   CHECK(collectives_of(one("norm of a matrix over the whole mesh", norm, {63, 65}, {"x", "y"})) == "all_reduce x,y");
   const auto maximum_of = [](auto x) { return reduce(x, monoid::maximum, {0}); };
   // y is free: each half of the mesh reduces half of the columns
-  CHECK(one("maximum over split rows", maximum_of, {63, 8}, {"x", ""}).bytes_sent_per_device() < 2 * 3 * (8 * 4) / 4);
+  CHECK(one("maximum over split rows", maximum_of, {63, 8}, {"x", ""}).traffic().bytes < 2 * 3 * (8 * 4) / 4);
 }
 
 TEST_CASE("losses, embeddings, optimisers, reshapes") {
@@ -222,7 +223,7 @@ TEST_CASE("losses, embeddings, optimisers, reshapes") {
   const auto embedding =
       file().check("embedding, the table split by rows",
                    dynamic::compile(embed, m, dynamic::in<std::int32_t>({32}, {"data"}), f32({40, 64}, {"model", ""})));
-  CHECK(embedding.collective_count_in(collective_kind::all_gather) == 0);
+  CHECK(embedding.traffic().in(collective_kind::all_gather).collectives == 0);
   const auto adam = [](auto w, auto g, auto m1, auto m2) {
     const value first = 0.9 * m1 + 0.1 * g;
     const value second = 0.99 * m2 + 0.01 * g * g;
@@ -236,13 +237,15 @@ TEST_CASE("losses, embeddings, optimisers, reshapes") {
   const auto heads = [](auto x) { return reshape(x, {8, 16, 4, 32}); };
   CHECK(file()
             .check("reshape: split dims become heads", dynamic::compile(heads, m, f32({8, 16, 128}, {"data", "", "model"})))
-            .collective_count() == 0);
+            .traffic()
+            .collectives == 0);
   const auto forced = [](auto x) { return allow_replication(reshape(x, {3, 2})); };
   static_cast<void>(file().check("reshape of [2,3] to [3,2], split", dynamic::compile(forced, m, f32({2, 3}, {"data", ""}))));
   const auto flipped = [](auto x) { return transpose(x, {1, 0}); };
   CHECK(file()
             .check("transpose of split rows", dynamic::compile(flipped, m, f32({64, 32}, {"data", "model"})))
-            .collective_count() == 0);
+            .traffic()
+            .collectives == 0);
 }
 
 TEST_CASE("unmatched dims: gathered, or shard by shard round a ring") {
@@ -262,8 +265,8 @@ TEST_CASE("unmatched dims: gathered, or shard by shard round a ring") {
     const auto gathered = made("gathered", -1), one_way = made("round a ring", 0), both = made("both ways round", 48 * KiB);
     CHECK(collectives_of(gathered) == "all_gather x");
     CHECK(collectives_of(one_way) == "collective_permute x");
-    CHECK(one_way.bytes_sent_per_device() == gathered.bytes_sent_per_device());
-    CHECK(both.bytes_sent_per_device() == gathered.bytes_sent_per_device());
+    CHECK(one_way.traffic().bytes == gathered.traffic().bytes);
+    CHECK(both.traffic().bytes == gathered.traffic().bytes);
   }
 }
 
@@ -285,14 +288,14 @@ TEST_CASE("a convolution whose images are split in two directions") {
   const auto p =
       file().check("3x3 box convolution, rows over x, columns over y", dynamic::compile(convolution, m, images, kernel));
   // Above and below: a row of 24 columns; then of each of the three, left and right, a column of 16 rows.
-  CHECK(p.bytes_sent_per_device() == 4 * 4 * 3 * (2 * 24 + 6 * 16));
-  CHECK(p.collective_count_in(collective_kind::collective_permute) == 8);
-  CHECK(p.messages_sent_per_device() == 8);
-  CHECK(p.collective_count() == 8);
+  CHECK(p.traffic().bytes == 4 * 4 * 3 * (2 * 24 + 6 * 16));
+  CHECK(p.traffic().in(collective_kind::collective_permute).collectives == 8);
+  CHECK(p.traffic().messages == 8);
+  CHECK(p.traffic().collectives == 8);
   const auto loss = [&](value x, value w) { return grad(sum(convolution(x, w)), std::tuple{x, w}); };
   const auto g = file().check("3x3 box convolution, its gradients", dynamic::compile(loss, m, images, kernel));
-  CHECK(g.collective_count_in(collective_kind::all_gather) == 0);
-  CHECK(g.collective_count_in(collective_kind::all_to_all) == 0);
+  CHECK(g.traffic().in(collective_kind::all_gather).collectives == 0);
+  CHECK(g.traffic().in(collective_kind::all_to_all).collectives == 0);
 }
 
 TEST_CASE("nothing else stands in plans.txt") { file().finish(); }

@@ -162,9 +162,9 @@ TEST_CASE("sums over a batch: joined messages give the same numbers, send the sa
       const auto plain = apart(ir::canonical_order(made.graph()), m.info().shape);
       const ir::plan_view plain_view(plain);
       all.messages += joined.messages, all.values += joined.values, all.in_bodies += joined.in_bodies;
-      CHECK(ir::total_bytes(program.view()) <= ir::total_bytes(plain_view));
-      CHECK(ir::total_collectives(program.view()) <= ir::total_collectives(plain_view));
-      if (joined.messages == 0) CHECK(ir::total_collectives(program.view()) == ir::total_collectives(plain_view));
+      CHECK(ir::count_traffic(program.view()).bytes <= ir::count_traffic(plain_view).bytes);
+      CHECK(ir::count_traffic(program.view()).collectives <= ir::count_traffic(plain_view).collectives);
+      if (joined.messages == 0) CHECK(ir::count_traffic(program.view()).collectives == ir::count_traffic(plain_view).collectives);
       CHECK(ir::peak_bytes(program.view()) <= ir::peak_bytes(plain_view) + 2 * joined.bytes);  // first fit leaves gaps
       larger += ir::peak_bytes(program.view()) > ir::peak_bytes(plain_view) ? 1 : 0;
       const auto got = seed % 16 == 3 ? program.run_pointers(threads{}, inputs) : program.run_pointers(simulated{}, inputs);
@@ -219,6 +219,6 @@ TEST_CASE("what is too large stays apart, and a full message is followed by anot
   CHECK(counts(plan_of(2, 129)) == std::vector{1, 2});
   CHECK(counts(plan_of(3, 128)) == std::vector{4});
   CHECK(counts(plan_of(4, 128)) == std::vector{1, 4});
-  CHECK(plan_of(3, 128).messages_sent_over("x") == 2);  // of a ring of two
-  CHECK(plan_of(3, 128).bytes_sent_over("x") == 4 * 128 * 128 * 4);
+  CHECK(plan_of(3, 128).traffic().over("x").messages == 2);  // of a ring of two
+  CHECK(plan_of(3, 128).traffic().over("x").bytes == 4 * 128 * 128 * 4);
 }

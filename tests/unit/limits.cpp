@@ -59,8 +59,8 @@ TEST_CASE("more than 32 dims are refused where they are written") {
   const std::string text = "33 dims; a tensor has at most 32";
   static constexpr auto long_shape = std::initializer_list<std::int64_t>{1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1,
                                                                          1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1};
-  static constexpr auto long_dims = std::initializer_list<int>{0,  1,  2,  3,  4,  5,  6,  7,  8,  9,  10, 11, 12, 13, 14, 15, 16,
-                                                               17, 18, 19, 20, 21, 22, 23, 24, 25, 26, 27, 28, 29, 30, 31, 32};
+  static constexpr auto long_dims = std::initializer_list<std::int64_t>{
+      0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 17, 18, 19, 20, 21, 22, 23, 24, 25, 26, 27, 28, 29, 30, 31, 32};
   CHECK(contains(says([&](value x) { return reshape(x, long_shape); }), text));
   CHECK(contains(says([&](value x) { return broadcast_in_dim(x, long_shape, {0}); }), text));
   CHECK(contains(says([&](value x) { return broadcast_in_dim(x, {1}, long_dims); }), text));
@@ -112,7 +112,8 @@ TEST_CASE("names of axes that are longer than an entry of split") {
   const auto all = a + ',' + b + ',' + c;
   CHECK(p.collectives()[0] == collective{collective_kind::all_reduce, std::string_view(all)});
   CHECK(contains(refusal([&] { static_cast<void>(dim_spec(std::string_view(all))); }), "at most 63 characters for a dim"));
-  CHECK(contains(refused([](auto x) { return x; }, dynamic::in<float>({8}, {all})), "at most 63 characters for a dim"));
+  const auto tiled_input = dynamic::compile([](auto x) { return x; }, m, dynamic::in<float>({8}, {all}));
+  CHECK(tiled_input.output(0).sharding()[0] == all);  // texts of the run may be as long as they are
   const std::string long_name(513, 'a');
   CHECK(
       contains(refusal([&] { static_cast<void>(axis_names(std::string_view(long_name))); }), "no axes whose names are so long"));

@@ -217,7 +217,7 @@ TEST_CASE("a whole letter that is split is gathered only where the user says so"
   contains(text, "cannot work on that split");
   contains(text, "allow_replication");
   const auto step = dynamic::compile([&](auto x) { return allow_replication(reversed(x)); }, m, sharded);
-  CHECK(step.bytes_sent_per_device() == 8);
+  CHECK(step.traffic().bytes == 8);
   contains(explain(step), "local_op `[t]->[t]`");
   CHECK(contains(error_of([&] { dynamic::compile([&](auto x) { return forbid_reshard(reversed(x)); }, m, sharded); }),
                  "which forbid_reshard does not allow"));

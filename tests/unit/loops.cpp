@@ -250,7 +250,7 @@ TEST_CASE("a static loop has the plan and the result of the run-time path") {
   const dynamic::mesh m({{"x", 2}, {"y", 2}});
   const auto p = dynamic::compile(program, m, dynamic::in<double>({5, 6}, {"x", ""}), dynamic::in<double>({6, 6}, {"", "y"}));
   CHECK(reference::difference(step::view, p.view()) == "");
-  CHECK(step::bytes_sent_per_device == p.bytes_sent_per_device());
+  CHECK(step::traffic.bytes == p.traffic().bytes);
   const auto x = counted({5, 6});
   const auto w = counted({6, 6}, 0.1);
   const auto [h, s] = run<step>(threads{}, x, w);
@@ -381,7 +381,7 @@ TEST_CASE("collectives in loops: brought out where the value is from outside, co
       },
       m, dynamic::in<float>({8, 8}, {"x", ""}), dynamic::in<float>({8, 8}, {"", "x"}));
   CHECK(outside.collectives() == std::vector<collective>{all_gather<"x">});
-  CHECK(outside.bytes_sent_per_device() == 3 * 2 * 8 * 4);
+  CHECK(outside.traffic().bytes == 3 * 2 * 8 * 4);
   const auto inside = dynamic::compile(
       [](auto a, auto w) {
         return fori_loop(
@@ -389,7 +389,7 @@ TEST_CASE("collectives in loops: brought out where the value is from outside, co
       },
       m, dynamic::in<float>({8, 8}, {"", "x"}), dynamic::in<float>({8, 8}, {"x", ""}));
   // w is gathered once; each time h is brought to the rows and the result back, where a reduce_scatter would send 48 numbers
-  CHECK(inside.bytes_sent_per_device() == 3 * 2 * 8 * 4 + 10 * 2 * 12 * 4);
+  CHECK(inside.traffic().bytes == 3 * 2 * 8 * 4 + 10 * 2 * 12 * 4);
   const auto summed = dynamic::compile(
       [](auto a) {
         return fori_loop(
@@ -397,14 +397,14 @@ TEST_CASE("collectives in loops: brought out where the value is from outside, co
       },
       m, dynamic::in<float>({8}, {"x"}));
   CHECK(summed.collectives() == std::vector<collective>{all_reduce<"x">});
-  CHECK(summed.bytes_sent_per_device() == 6);
+  CHECK(summed.traffic().bytes == 6);
   const auto branches = dynamic::compile(
       [](auto a, auto p) {
         return cond(
             sum(p) > 0.0F, [](value v) { return v * sum(v) + sum(tanh(v)); }, [](value v) { return v * sum(v); }, a);
       },
       m, dynamic::in<float>({8}, {"x"}), dynamic::in<float>({1}, {""}));
-  CHECK(branches.bytes_sent_per_device() == 12);  // two sums, not one
+  CHECK(branches.traffic().bytes == 12);  // two sums, not one
 }
 
 TEST_CASE("what is brought before a loop is sent once, what is sent in it once a trip: the plan weighs both") {
@@ -417,7 +417,7 @@ TEST_CASE("what is brought before a loop is sent once, what is sent in it once a
         },
         m, dynamic::in<float>({4, 64}, {"", ""}), dynamic::in<float>({64, 64}, {"x", ""}));
     const auto found = p.collectives();
-    CHECK(p.bytes_sent_per_device() == (trips == 1 ? 1536 : 3 * 1024 * 4));
+    CHECK(p.traffic().bytes == (trips == 1 ? 1536 : 3 * 1024 * 4));
     CHECK(found.size() == 1);
   }
 }

@@ -223,7 +223,7 @@ TEST_CASE("a view of rows that lie column by column: nothing moves") {
   auto x = b.input(dynamic::in<float>({8, 8}, {"x", "y"}));
   b.output(b.reshard(x * 2.0, {"b", "a"}));
   const auto p = b.compile();
-  CHECK_EQ(p.bytes_sent_per_device(), 0);
+  CHECK_EQ(p.traffic().bytes, 0);
   CHECK_EQ(p.output(0).text(), "[x, y]");
 }
 
@@ -235,9 +235,9 @@ TEST_CASE("flattened and split views") {
   auto d = b.input(dynamic::in<float>({16, 3}, {"x,y", ""}));
   b.output(sum(a + c + d, {0}));
   const auto p = b.compile();
-  REQUIRE_EQ(p.collective_count(), 1);
+  REQUIRE_EQ(p.traffic().collectives, 1);
   CHECK(p.collectives()[0] == collective{collective_kind::all_reduce, "xy"});
-  CHECK_EQ(p.collective_count_over("x1"), 1);
+  CHECK_EQ(p.traffic().over("x1").collectives, 1);
   const auto text = dynamic::explain(p);
   CHECK(holds(text, "mesh x=4, y=2 | xy=8, x0=2, x1=2: 8 devices\n"));
   CHECK(holds(text, "all_reduce over xy of"));
@@ -260,10 +260,10 @@ TEST_CASE("both meshes of torchtitan on 16 devices: tokens go to the experts and
   const auto kinds = p.collectives();
   REQUIRE_GE(kinds.size(), 2);
   CHECK(kinds[0] == collective{collective_kind::all_to_all, "ep"});
-  CHECK_EQ(p.collective_count_over("dp_shard"), p.collective_count_over("cp"));
-  CHECK_EQ(p.collective_count_over("ep"), 2);
-  CHECK_GE(p.collective_count_over("tp"), 1);
-  CHECK_EQ(p.collective_count_in(collective_kind::all_gather), 0);
+  CHECK_EQ(p.traffic().over("dp_shard").collectives, p.traffic().over("cp").collectives);
+  CHECK_EQ(p.traffic().over("ep").collectives, 2);
+  CHECK_GE(p.traffic().over("tp").collectives, 1);
+  CHECK_EQ(p.traffic().in(collective_kind::all_gather).collectives, 0);
   CHECK_EQ(p.input(1).text(), "[ep, _, tp]");
   // in integers that floats hold
   std::vector<float> xs(static_cast<std::size_t>(tokens * experts * wide)), ws(static_cast<std::size_t>(experts * wide * hidden)),
@@ -296,7 +296,7 @@ TEST_CASE("an axis of a view that a reshape cuts further") {
   auto x = b.input(dynamic::in<float>({16}, {"b"}));
   b.output(reshape(x, {4, 4}) + 1.0);
   const auto p = b.compile();
-  CHECK_EQ(p.bytes_sent_per_device(), 0);
+  CHECK_EQ(p.traffic().bytes, 0);
   CHECK_EQ(p.input(0).text(), "[b]");
   const auto data = counted(16);
   const auto y = p.run(simulated{}, data)[0];

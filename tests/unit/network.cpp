@@ -115,7 +115,7 @@ TEST_CASE("GShard Fig. 9 and 5.3, collectives on a two-dimensional torus") {
     dynamic::builder b(m);
     program(b, static_cast<std::int64_t>(side) * side);
     const auto p = b.compile();
-    CHECK(p.collective_count() == 1);
+    CHECK(p.traffic().collectives == 1);
     return estimate(p, torus_of()).communication;
   };
   std::vector<double> devices, reduce, exchange, gather, shift;
@@ -215,8 +215,8 @@ TEST_CASE("the share of all_to_all in GSPMD Table 6") {
     b.output(b.reshard(einsum<"ebcm,bsec->bsm">(back, mask), {"x,y", "", ""}));
     const auto p = b.compile();
     CAPTURE(experts);
-    REQUIRE(p.collective_count() == 2);
-    CHECK(p.collective_count_in(collective_kind::all_to_all) == 2);
+    REQUIRE(p.traffic().collectives == 2);
+    CHECK(p.traffic().in(collective_kind::all_to_all).collectives == 2);
     const double ratio = estimate(p, torus_of()).communication / c.seconds;
     if (scale == 0) scale = c.share / ratio;
     CHECK(scale * ratio == doctest::Approx(c.share).epsilon(0.01));
@@ -239,7 +239,7 @@ constexpr auto two_times = collective_times<repeated_step>(switched);
 static_assert(two_times.size() == 2 && two_times[0].times == 3 && two_times[1].times == 3);
 constexpr double time_of_three = estimate<repeated_step>(switched).communication - 3 * planned.communication;
 static_assert(time_of_three < 1e-12 && time_of_three > -1e-12);
-static_assert(repeated_step::collective_count == 3);
+static_assert(repeated_step::traffic.collectives == 3);
 }  // namespace
 
 TEST_CASE("network: loops take as often as they run, a conditional as its dearer body") {

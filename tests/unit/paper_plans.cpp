@@ -57,14 +57,14 @@ TEST_CASE("GSPMD 3.2, in-operator parallelism") {
   const dynamic::mesh m({{"x", 2}, {"y", 4}});
   const auto f53 = file().check("BD,DF->BF, batch over x, columns of the weight over y",
                                 dynamic::compile(product, m, f32({64, 512}, {"x", ""}), f32({512, 256}, {"", "y"})));
-  CHECK(f53.collective_count() == 0);
+  CHECK(f53.traffic().collectives == 0);
   CHECK(f53.view().value(f53.view().outputs[0]).local[0] == 32);
   CHECK(f53.view().value(f53.view().outputs[0]).local[1] == 64);
 
   const auto f54 = file().check("BD,DF->BF, weight over x and y",
                                 dynamic::compile(product, m, f32({1024, 512}, {"x", ""}), f32({512, 256}, {"x", "y"})));
   CHECK(collectives_of(f54) == "all_gather x");
-  CHECK(f54.bytes_sent_per_device() == 256 * 64 * 4);  // of half the rows of 64 columns
+  CHECK(f54.traffic().bytes == 256 * 64 * 4);  // of half the rows of 64 columns
   const auto update = [](auto x, auto w) {
     auto y = einsum<"bd,df->bf">(x, w);
     return w - 0.1 * grad(sum(y * y), w);
@@ -74,13 +74,13 @@ TEST_CASE("GSPMD 3.2, in-operator parallelism") {
   CHECK(collectives_of(f54_update) == "all_gather x, reduce_scatter x");
   const auto small = file().check("BD,DF->BF, weight over x and y, small batch: cheaper than a gather of the weight",
                                   dynamic::compile(product, m, f32({64, 512}, {"x", ""}), f32({512, 256}, {"x", "y"})));
-  CHECK(small.bytes_sent_per_device() < f54.bytes_sent_per_device());
+  CHECK(small.traffic().bytes < f54.traffic().bytes);
 
   const auto experts = [](auto x, auto w1, auto w2) { return einsum<"ebf,efd->ebd">(relu(einsum<"ebd,edf->ebf">(x, w1)), w2); };
   const auto f55 = file().check(
       "EBD,EDF->EBF, only the weights are annotated",
       dynamic::compile(experts, m, f32({8, 16, 32}), f32({8, 32, 64}, {"x,y", "", ""}), f32({8, 64, 32}, {"x,y", "", ""})));
-  CHECK(f55.collective_count() == 0);
+  CHECK(f55.traffic().collectives == 0);
   CHECK(f55.view().value(f55.view().inputs[0]).local[0] == 1);
 }
 
@@ -97,7 +97,7 @@ TEST_CASE("GShard Fig. 4, GSPMD Fig. 6") {
     return mesh_split(einsum<"bd,df->bf">(x, w), {0, -1});
   });
   CHECK(collectives_of(scattered) == "reduce_scatter x");
-  CHECK(2 * scattered.bytes_sent_per_device() == all_reduced.bytes_sent_per_device());
+  CHECK(2 * scattered.traffic().bytes == all_reduced.traffic().bytes);
   const auto deferred = contracted("contracting dim split, two products are added before one reduction", [](auto x, auto w) {
     return mesh_split(einsum<"bd,df->bf">(x, w) + einsum<"bd,df->bf">(x, relu(w)), {-1, -1});
   });
@@ -117,11 +117,11 @@ TEST_CASE("GShard Fig. 4, GSPMD Fig. 6") {
                                          },
                                          m, f32({256, 64}, {"x", ""}), f32({64, 32}, {"", "x"})));
   CHECK(collectives_of(rows_out) == "all_gather x");
-  CHECK(rows_out.bytes_sent_per_device() == 64 * 32 * 4 * 3 / 4);
+  CHECK(rows_out.traffic().bytes == 64 * 32 * 4 * 3 / 4);
   const auto free_out = file().check("unmatched free dims, nothing said about the result: the smaller operand is gathered",
                                      dynamic::compile(unmatched, m, f32({256, 64}, {"x", ""}), f32({64, 32}, {"", "x"})));
   CHECK(collectives_of(free_out) == "all_gather x");
-  CHECK(free_out.bytes_sent_per_device() == 64 * 32 * 4 * 3 / 4);
+  CHECK(free_out.traffic().bytes == 64 * 32 * 4 * 3 / 4);
 
   const dynamic::mesh two({{"y", 2}, {"x", 2}});
   const auto f59 = file().check("AB,BC->AC of Fig. 6: grouped over y, a gather over x inside",
@@ -131,7 +131,7 @@ TEST_CASE("GShard Fig. 4, GSPMD Fig. 6") {
                                     },
                                     two, f32({1024, 512}, {"x", ""}), f32({512, 256}, {"x", "y"})));
   CHECK(collectives_of(f59) == "all_gather x");
-  CHECK(f59.bytes_sent_per_device() == 256 * 128 * 4);
+  CHECK(f59.traffic().bytes == 256 * 128 * 4);
 }
 
 TEST_CASE("GSPMD Table 1 and Fig. 7, the feed-forward layer") {
@@ -155,14 +155,14 @@ TEST_CASE("GSPMD Table 1 and Fig. 7, the feed-forward layer") {
   CHECK(collectives_of(first) == "all_reduce x, all_reduce y");
   const auto cheaper = plan(attempts[0]);
   CHECK(collectives_of(cheaper) == "all_to_all x, all_gather x, all_gather x, all_reduce y");
-  CHECK(cheaper.bytes_sent_per_device() / 4 == 448'790'528);
+  CHECK(cheaper.traffic().bytes / 4 == 448'790'528);
   CHECK(cheaper.flops_per_device() == first.flops_per_device());
   const auto second = plan(attempts[1]);
   CHECK(collectives_of(second) == "all_gather x, all_gather x, all_reduce y");
   const auto final = plan(attempts[2]);
-  CHECK(final.collective_count() == 4);
-  CHECK(final.collective_count_in(collective_kind::all_gather) == 3);
-  CHECK(final.bytes_sent_in(collective_kind::reduce_scatter) == final.bytes_sent_over("y") / 2);
+  CHECK(final.traffic().collectives == 4);
+  CHECK(final.traffic().in(collective_kind::all_gather).collectives == 3);
+  CHECK(final.traffic().in(collective_kind::reduce_scatter).bytes == final.traffic().over("y").bytes / 2);
   CHECK(collectives_of(final) == "all_gather y, all_gather x, all_gather x, reduce_scatter y");
 
   // elements per device
@@ -170,9 +170,9 @@ TEST_CASE("GSPMD Table 1 and Fig. 7, the feed-forward layer") {
   CHECK(local(first, 0) == 67'108'864);
   CHECK(local(second, 0) == 67'108'864);
   CHECK(local(final, 0) == 4'194'304);
-  CHECK(first.bytes_sent_per_device() / 4 == 595'591'168);
-  CHECK(second.bytes_sent_per_device() / 4 == 184'549'376);
-  CHECK(final.bytes_sent_per_device() == second.bytes_sent_per_device());
+  CHECK(first.traffic().bytes / 4 == 595'591'168);
+  CHECK(second.traffic().bytes / 4 == 184'549'376);
+  CHECK(final.traffic().bytes == second.traffic().bytes);
 }
 
 // The same by the compiler.
@@ -183,10 +183,11 @@ constexpr auto finalized = [](auto x, auto w_in, auto w_out) {
 using finalized_step = compile<finalized, mesh<axis<"x", 8>, axis<"y", 16>>, in<float, dims<B, S, M>, split<"x", _, "y">>,
                                in<float, dims<M, H>, split<"x", "y">>, in<float, dims<H, M>, split<"y", "x">>>;
 static_assert(finalized_step::collectives == list{all_gather<"y">, all_gather<"x">, all_gather<"x">, reduce_scatter<"y">});
-static_assert(finalized_step::bytes_sent_per_device == 4 * 184'549'376);
-static_assert(finalized_step::bytes_sent_over<"x"> == 4 * 58'720'256 && finalized_step::bytes_sent_over<"y"> == 4 * 125'829'120);
+static_assert(finalized_step::traffic.bytes == 4 * 184'549'376);
+static_assert(finalized_step::traffic.over("x").bytes == 4 * 58'720'256 &&
+              finalized_step::traffic.over("y").bytes == 4 * 125'829'120);
 static_assert(finalized_step::flops_per_device == 4 * B * S * M * H / (X * Y) + B * S * H / (X * Y));
-static_assert(within_budget<finalized_step, max_collectives_in<collective_kind::all_reduce, 0>>);
+static_assert(within_budget<finalized_step, max_collectives<0, in_kind<collective_kind::all_reduce>>>);
 
 constexpr auto experts = [](auto x, auto mask, auto w_in, auto w_out) {
   auto sent = mesh_split(einsum<"bsm,bsec->ebcm">(x, mask), {0, -1, -1, 1});
@@ -270,7 +271,7 @@ TEST_CASE("GSPMD Fig. 8, mixture of experts") {
                    dynamic::compile(plain_grad, one, f32({batch, tokens, model}, {"x", "", ""}),
                                     f32({batch, tokens, 32, capacity}, {"x", "", "", ""}),
                                     f32({32, model, hidden}, {"x", "", ""}), f32({32, hidden, model}, {"x", "", ""})));
-  CHECK(a_grad.collective_count_in(collective_kind::all_reduce) == 0);
+  CHECK(a_grad.traffic().in(collective_kind::all_reduce).collectives == 0);
 
   const dynamic::mesh two({{"x", 8}, {"y", 4}});
   const auto hybrid = [&](auto x, auto mask, auto w_in, auto w_out) {

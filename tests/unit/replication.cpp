@@ -54,7 +54,7 @@ TEST_CASE("replication: what can be kept, and what the user resharded, is no mis
 TEST_CASE("replication: allowed for one operator and its gradient, and for no other one") {
   const auto allowed = [](auto x) { return allow_replication(reshape(x, {3, 2})); };
   const auto p = compiled(allowed, {2, 3}, {"x", ""});
-  CHECK(p.collective_count_in(collective_kind::all_gather) == 1);
+  CHECK(p.traffic().in(collective_kind::all_gather).collectives == 1);
   const auto again = [&](auto x) { return reshape(relu(mesh_split(allowed(x), {-1, 0})), {2, 3}); };
   CHECK(error_of(again, {2, 3}, {"x", ""}).find("operand 0 [3,2] is sharded [_, x]") != std::string::npos);
   const auto backward = [&](auto x) {
@@ -107,9 +107,9 @@ TEST_CASE("reshapes of 24 elements between all shapes of rank 2 and 3, split in 
             CAPTURE(detail::shape_text(detail::extents_of(from)).view());
             CAPTURE(detail::shape_text(detail::extents_of(to)).view());
             CAPTURE(d);
-            CHECK(p.collective_count() == 0);
+            CHECK(p.traffic().collectives == 0);
           }
-          (p.collective_count() == 0 ? kept : gathered) += 1;
+          (p.traffic().collectives == 0 ? kept : gathered) += 1;
           std::vector<std::int32_t> data(24);
           for (int i = 0; i < 24; ++i) data[static_cast<std::size_t>(i)] = i;
           const auto y = p.run_pointers(simulated{}, {data.data()});

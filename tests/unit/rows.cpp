@@ -128,18 +128,18 @@ TEST_CASE("rows: one of a large tensor is brought to all by a reduction of the r
   const auto i = dynamic::in<int64_t>({}, {});
   const auto read = dynamic::compile([](value x, value at) { return row_of(x, at); }, m, rows, i);
   CHECK(read.collectives() == std::vector<collective>{all_reduce<"x">});
-  CHECK(read.bytes_sent_per_device() == 2 * 7 * 256 * 4 / 8);
+  CHECK(read.traffic().bytes == 2 * 7 * 256 * 4 / 8);
   const auto scattered = dynamic::compile([](value x, value at) { return reshard(row_of(x, at), split<"x">{}); }, m, rows, i);
   CHECK(scattered.collectives() == std::vector<collective>{reduce_scatter<"x">});
-  CHECK(scattered.bytes_sent_per_device() == 7 * 256 * 4 / 8);
+  CHECK(scattered.traffic().bytes == 7 * 256 * 4 / 8);
   for (const auto k : {kind::set, kind::add}) {
     const auto write = [k](value x, value row, value at) { return with_row(k, x, row, at); };
     const auto here = dynamic::compile(write, m, rows, dynamic::in<float>({256}, {""}), i);
-    CHECK(here.collective_count() == 0);
+    CHECK(here.traffic().collectives == 0);
     CHECK(here.output(0).sharding() == std::vector<std::string>{"x", ""});
     const auto split_row = dynamic::compile(write, m, rows, dynamic::in<float>({256}, {"x"}), i);
     CHECK(split_row.collectives() == std::vector<collective>{all_gather<"x">});  // of the row
-    CHECK(split_row.bytes_sent_per_device() == 7 * 256 * 4 / 8);
+    CHECK(split_row.traffic().bytes == 7 * 256 * 4 / 8);
   }
 }
 
@@ -166,7 +166,7 @@ TEST_CASE("rows: gradients of reading and writing are each other, and move at mo
       }
       for (int64_t e = 0; e < 3; ++e) CHECK(g[1].data<double>()[e] == static_cast<double>(at) + 1);
     }
-    CHECK(p.bytes_sent_per_device() <= 2 * 3 * 8);
+    CHECK(p.traffic().bytes <= 2 * 3 * 8);
   }
   const auto read = dynamic::compile(
       [](value a, value at) {
@@ -190,7 +190,7 @@ TEST_CASE("rows: a loop that adds rows up reduces once, after its last iteration
   };
   const auto p = dynamic::compile(total, m, dynamic::in<float>({8, 1}, {"x", ""}));
   CHECK(p.collectives() == std::vector<collective>{all_reduce<"x">});
-  CHECK(p.bytes_sent_per_device() == 2 * 3 * 4 / 4);
+  CHECK(p.traffic().bytes == 2 * 3 * 4 / 4);
   const std::vector<float> x{1, 2, 3, 4, 5, 6, 7, 8};
   CHECK(p.run_pointers(simulated{}, std::vector<const void*>{x.data()})[0].data<float>()[0] == 36);
 }

@@ -60,8 +60,8 @@ TEST_CASE("scan: rows that the body keeps split are traded for their dim 0 once,
       CAPTURE(n);
       CAPTURE(width);
       const auto p = planned({"x"}, {"x", ""}, false, n, width);
-      CHECK(p.collective_count_in(collective_kind::all_to_all) == 1);
-      CHECK(p.collective_count() == 1);
+      CHECK(p.traffic().in(collective_kind::all_to_all).collectives == 1);
+      CHECK(p.traffic().collectives == 1);
       compare(p, n, width);
     }
 }
@@ -70,8 +70,8 @@ TEST_CASE("scan: rows that the body needs whole are traded for their dim 0 too, 
   for (const auto n : {8, 5, 1}) {
     CAPTURE(n);
     const auto p = planned({""}, {"x", ""}, false, n, 8);
-    CHECK(p.collective_count_in(collective_kind::all_to_all) == 1);
-    CHECK(p.collective_count_in(collective_kind::all_gather) == n);
+    CHECK(p.traffic().in(collective_kind::all_to_all).collectives == 1);
+    CHECK(p.traffic().in(collective_kind::all_gather).collectives == n);
     compare(p, n, 8);
   }
 }
@@ -89,11 +89,11 @@ TEST_CASE("scan: rows with no other dim to split stay where they are, and are re
     for (const auto n : {8, 5, 1}) {
       CAPTURE(n);
       const auto p = planned({carried}, {"x", ""}, false, n, 1);
-      CHECK(p.collective_count_in(collective_kind::all_reduce) == n);
-      CHECK(p.bytes_sent_per_device() == n * 12 + (carried.empty() ? 0 : 24));  // what is carried, one number, is gathered
+      CHECK(p.traffic().in(collective_kind::all_reduce).collectives == n);
+      CHECK(p.traffic().bytes == n * 12 + (carried.empty() ? 0 : 24));  // what is carried, one number, is gathered
       compare(p, n, 1);
       const auto allowed = planned({carried}, {"x", ""}, true, n, 1);  // then they are gathered once, where that sends less
-      CHECK(allowed.bytes_sent_per_device() <= p.bytes_sent_per_device());
+      CHECK(allowed.traffic().bytes <= p.traffic().bytes);
       compare(allowed, n, 1);
     }
 }
@@ -125,7 +125,7 @@ TEST_CASE("scan: stacked rows that are wanted split stay with the device that ha
         return std::tuple{last, reshard(stacked, split<"x", _>{})};
       },
       m, dynamic::in<double>({6}, {""}), dynamic::in<double>({7, 6}, {"", ""}));
-  CHECK(p.collective_count() == 0);
+  CHECK(p.traffic().collectives == 0);
   compare(p, 7, 6);
 }
 
@@ -137,7 +137,7 @@ TEST_CASE("scan: the gradient by rows that are split is added up where they lie"
     return reshard(grad(sum(last * last) + sum(stacked), xs), split<"x", _>{});
   };
   const auto p = dynamic::compile(by_rows, m, dynamic::in<double>({1}, {""}), rows);
-  CHECK(p.bytes_sent_per_device() <= 2 * 8 * 2 * 8);  // forwards and backwards one row each time
+  CHECK(p.traffic().bytes <= 2 * 8 * 2 * 8);  // forwards and backwards one row each time
   const auto one = dynamic::compile(by_rows, dynamic::mesh({{"x", 1}}), dynamic::in<double>({1}, {""}), rows);
   const std::vector<double> h{3}, xs{1, 2, 3, 4, 5, 6, 7, 8};
   const auto a = p.run_pointers(simulated{}, std::vector<const void*>{h.data(), xs.data()});

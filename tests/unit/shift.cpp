@@ -176,8 +176,9 @@ std::string wrong_plan(const shifted& s) {
   if (!s.planned.error.empty()) return std::string(s.planned.error.view());
   if (p.steps.size() != 1 || p.steps[0].what != action::move) return "not one step";
   if (!same_layout(p.value(p.inputs[0]).layout, p.value(p.outputs[0]).layout)) return "the sharding changes";
-  if (communicates(p, p.steps[0]) != (total_bytes(p) > 0)) return "a collective that sends nothing";
-  if (total_bytes(p) > 0 && p.steps[0].collective != gspmd::collective_kind::collective_permute) return "another collective";
+  if (communicates(p, p.steps[0]) != (count_traffic(p).bytes > 0)) return "a collective that sends nothing";
+  if (count_traffic(p).bytes > 0 && p.steps[0].collective != gspmd::collective_kind::collective_permute)
+    return "another collective";
   if (p.arena_bytes != 0 || gspmd::detail::total_flops(p) != 0) return "an arena, or flops";
   return {};
 }
@@ -212,8 +213,8 @@ TEST_CASE("every offset, extents 0 to 9, every sharding of one dim on up to 8 de
             auto wrong = wrong_plan(one);
             if (wrong.empty()) wrong = one.run<std::int32_t>(comm);
             const auto expected = one.counted();
-            if (wrong.empty() && gspmd::detail::total_bytes(one.view()) != 4 * expected.most) wrong = "the bytes";
-            if (wrong.empty() && gspmd::detail::total_messages(one.view()) != expected.messages) wrong = "the messages";
+            if (wrong.empty() && gspmd::detail::count_traffic(one.view()).bytes != 4 * expected.most) wrong = "the bytes";
+            if (wrong.empty() && gspmd::detail::count_traffic(one.view()).messages != expected.messages) wrong = "the messages";
             ++runs;
             sending += expected.most > 0 ? 1 : 0;
             twice += expected.messages > 1 ? 1 : 0;
@@ -247,8 +248,8 @@ TEST_CASE("two dims, both perhaps split") {
               auto wrong = wrong_plan(two);
               if (wrong.empty()) wrong = two.run<std::int32_t>(comm);
               const auto expected = two.counted();
-              if (wrong.empty() && gspmd::detail::total_bytes(two.view()) != 4 * expected.most) wrong = "the bytes";
-              if (wrong.empty() && gspmd::detail::total_messages(two.view()) != expected.messages) wrong = "the messages";
+              if (wrong.empty() && gspmd::detail::count_traffic(two.view()).bytes != 4 * expected.most) wrong = "the bytes";
+              if (wrong.empty() && gspmd::detail::count_traffic(two.view()).messages != expected.messages) wrong = "the messages";
               ++runs;
               if (wrong.empty()) continue;
               CAPTURE(text_of(s, 2));

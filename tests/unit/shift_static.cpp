@@ -25,8 +25,8 @@ constexpr auto heat = [](auto t) {  // rows uneven over x, columns uneven over y
 };
 using heat_step = compile<heat, grid, in<double, dims<9, 7>, split<"x", "y">>>;
 static_assert(heat_step::collectives == list{collective_permute<"x">, collective_permute<"y">});
-static_assert(heat_step::bytes_sent_over<"x"> == 2 * 3 * 8 && heat_step::bytes_sent_over<"y"> == 2 * 5 * 8);
-static_assert(heat_step::messages_sent_per_device == 4 && heat_step::input_shard<0>::local_extents == dims<5, 3>::value);
+static_assert(heat_step::traffic.over("x").bytes == 2 * 3 * 8 && heat_step::traffic.over("y").bytes == 2 * 5 * 8);
+static_assert(heat_step::traffic.messages == 4 && heat_step::input_shard<0>::local_extents == dims<5, 3>::value);
 
 // One exchange for each dim, and one loop that reads at offsets; nothing is copied, and the arena holds the margins.
 constexpr std::size_t steps_of(const detail::plan_view& p, detail::action what) {
@@ -75,7 +75,7 @@ using kernel_in = in<double, dims<3, 2>>;
 using forward = compile<convolution, four, images_in, kernel_in, kernel_in, kernel_in>;
 using backward = compile<trained, four, images_in, kernel_in, kernel_in, kernel_in>;
 static_assert(forward::collectives == list{collective_permute<"x">, collective_permute<"x">});
-static_assert(forward::bytes_sent_per_device == 2 * (2 * 3 * 8));
+static_assert(forward::traffic.bytes == 2 * (2 * 3 * 8));
 static_assert(backward::output_shard<0>::local_extents == dims<2, 3, 3>::value);
 
 // Nothing is sent along dims that are whole, nor where all that is left is zero.
@@ -84,7 +84,7 @@ static_assert(compile<along, four, in<float, dims<9, 7>, split<"x", _>>>::collec
 // Farther than a shard: from the second and the third device after it.
 constexpr auto far = [](auto x) { return shift(x, 0, 5); };
 using far_step = compile<far, four, in<float, dims<8>, split<"x">>>;
-static_assert(far_step::collective_count == 1 && far_step::messages_sent_per_device == 2 && far_step::bytes_sent_per_device == 8);
+static_assert(far_step::traffic.collectives == 1 && far_step::traffic.messages == 2 && far_step::traffic.bytes == 8);
 
 std::vector<double> numbers(std::size_t n, std::size_t step_by) {
   std::vector<double> x(n);

@@ -46,7 +46,7 @@ outcome reshaped(const dynamic::mesh& m, const std::vector<std::int64_t>& from, 
   std::vector<float> data(static_cast<std::size_t>(n));
   for (std::size_t i = 0; i < data.size(); ++i) data[i] = static_cast<float>(i);
   const auto result = p.run(simulated{}, data)[0];
-  outcome o{sharding_of(p, p.view().inputs[0]), sharding_of(p, p.view().outputs[0]), p.bytes_sent_per_device(), true};
+  outcome o{sharding_of(p, p.view().inputs[0]), sharding_of(p, p.view().outputs[0]), p.traffic().bytes, true};
   for (std::size_t i = 0; i < data.size(); ++i) o.is_right = o.is_right && result.data<float>()[i] == data[i] + 1;
   return o;
 }
@@ -234,7 +234,7 @@ TEST_CASE("random chains of reshapes on axes that have to be cut, against one de
     const auto found = many.run(simulated{}, data)[0];
     CHECK(std::equal(wanted.bytes.begin(), wanted.bytes.end(), found.bytes.begin(), found.bytes.end()));  // small integers: exact
     cut += many.mesh_info().shape.axis_count() > 2;
-    silent += many.mesh_info().shape.axis_count() > 2 && many.bytes_sent_per_device() == 0;
+    silent += many.mesh_info().shape.axis_count() > 2 && many.traffic().bytes == 0;
   }
   CHECK_GT(cut, 150);
   CHECK_GT(silent, 20);

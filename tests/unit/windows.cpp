@@ -56,11 +56,11 @@ TEST_CASE("the bytes and messages of the gather, in the memory of two shards") {
       const auto gathered = made(unlimited), round = made(0), both = made(4 * shard);
       CHECK(gathered.collectives() == std::vector<collective>{all_gather<"x">});
       CHECK(round.collectives() == std::vector<collective>{collective_permute<"x">});
-      CHECK(round.bytes_sent_per_device() == (n - 1) * shard);
-      CHECK(round.bytes_sent_per_device() == gathered.bytes_sent_per_device());
-      CHECK(both.bytes_sent_per_device() == gathered.bytes_sent_per_device());
-      CHECK(round.messages_sent_per_device() == n - 1);
-      CHECK(round.messages_sent_per_device() == gathered.messages_sent_per_device());
+      CHECK(round.traffic().bytes == (n - 1) * shard);
+      CHECK(round.traffic().bytes == gathered.traffic().bytes);
+      CHECK(both.traffic().bytes == gathered.traffic().bytes);
+      CHECK(round.traffic().messages == n - 1);
+      CHECK(round.traffic().messages == gathered.traffic().messages);
       CHECK(round.flops_per_device() == gathered.flops_per_device());
       // Nothing else lies in the arena: parts of x and y are whole rows and are used in their place.
       CHECK(gathered.view().arena_bytes == n * shard);
@@ -79,7 +79,7 @@ TEST_CASE("what fits may be gathered") {
   CHECK(product(m, "bd,df->bf", x, w, {"x", ""}, bytes) == product(m, "bd,df->bf", x, w, {"x", ""}, unlimited));
   CHECK(product(m, "bd,df->bf", x, w, {"x", ""}, bytes - 1).collectives() == std::vector<collective>{collective_permute<"x">});
   const auto one = ring_of(1);
-  CHECK(product(one, "bd,df->bf", x, w, {"x", ""}, 0).collective_count() == 0);
+  CHECK(product(one, "bd,df->bf", x, w, {"x", ""}, 0).traffic().collectives == 0);
 }
 
 TEST_CASE("every kind of letter, both ways and one way, on every backend") {
@@ -119,7 +119,7 @@ TEST_CASE("every kind of letter, both ways and one way, on every backend") {
             product(ring_of(1), c.equation, dynamic::in<double>(c.a), dynamic::in<double>(c.b), c.result, unlimited);
         const auto p = product(ring_of(n), c.equation, dynamic::in<double>(c.a, c.split_a), dynamic::in<double>(c.b, c.split_b),
                                c.result, limit);
-        windows += p.collective_count_in(collective_kind::collective_permute) > 0 ? 1 : 0;
+        windows += p.traffic().in(collective_kind::collective_permute).collectives > 0 ? 1 : 0;
         const auto wanted = alone.run(self{}, a, b);
         CHECK(p.run(simulated{}, a, b)[0].bytes == wanted[0].bytes);
         CHECK(p.run(threads{}, a, b)[0].bytes == wanted[0].bytes);
@@ -139,8 +139,8 @@ TEST_CASE("several axes: one ring over all of them, or what is small is gathered
       CAPTURE(split[1]);
       CAPTURE(limit);
       const auto p = product(m, "bd,df->bf", f32({120, 10}, {"x,y", ""}), f32({10, 13}, split), {"x,y", ""}, limit);
-      CHECK(p.collective_count_in(collective_kind::all_gather) * (limit == 0 ? 1 : 0) == 0);
-      CHECK(p.collective_count_in(collective_kind::collective_permute) == 1);
+      CHECK(p.traffic().in(collective_kind::all_gather).collectives * (limit == 0 ? 1 : 0) == 0);
+      CHECK(p.traffic().in(collective_kind::collective_permute).collectives == 1);
       const auto part = product(m, "bd,df->bf", f32({120, 10}, {"x", ""}), f32({10, 13}, split), {"x", ""}, limit);
       for (const auto& q : {p, part}) CHECK(q.run(simulated{}, a, b)[0].bytes == wanted.run(self{}, a, b)[0].bytes);
     }
@@ -170,7 +170,7 @@ TEST_CASE("what devices decide by is one number: no ring adds up a result that s
     for (auto& v : *list) v = static_cast<float>((state = state * 1664525U + 1013904223U) >> 8) / (1 << 24) - 0.5F;
 
   const auto step = made(a, w, last_bits);
-  CHECK(step.bytes_sent_per_device() == 3 * (100 + 160) * 4);  // round a ring that splits the result, which is gathered
+  CHECK(step.traffic().bytes == 3 * (100 + 160) * 4);  // round a ring that splits the result, which is gathered
   simulated_communicator comm(4);
   dynamic::session held(step);
   std::vector<std::vector<float>> bits(4, std::vector<float>(640));
@@ -189,7 +189,7 @@ TEST_CASE("what devices decide by is one number: no ring adds up a result that s
 
   const auto counted = made(dynamic::in<std::int32_t>({1, 400}, {"", "x"}), dynamic::in<std::int32_t>({400, 640}, {"", ""}),
                             [](value, value y) { return y; });
-  CHECK(counted.bytes_sent_per_device() == 3 * 100 * 4);  // sums of integers are one number in any order
+  CHECK(counted.traffic().bytes == 3 * 100 * 4);  // sums of integers are one number in any order
 }
 
 TEST_CASE("in a loop, and in gradients") {
@@ -199,16 +199,16 @@ TEST_CASE("in a loop, and in gradients") {
   const auto body = [&](value, value h) { return p.reshard(limit_gather(einsum("bd,df->bf", h, w), 0), {"x", ""}) * 0.25; };
   p.output(fori_loop(3, body, x));
   const auto step = p.compile();
-  CHECK(step.collective_count() == 3);
-  CHECK(step.bytes_sent_per_device() == 3 * 3 * 12 * 3 * 4);
+  CHECK(step.traffic().collectives == 3);
+  CHECK(step.traffic().bytes == 3 * 3 * 12 * 3 * 4);
 
   const auto loss = [](value a, value b) { return sum(tanh(limit_gather(einsum<"bd,df->bf">(a, b), 0))); };
   const auto both = [&](value a, value b) { return grad(loss(a, b), std::tuple{a, b}); };
   const auto unbounded = [](value a, value b) { return grad(sum(tanh(einsum<"bd,df->bf">(a, b))), std::tuple{a, b}); };
   const auto bounded_step = dynamic::compile(both, m, f32({8, 12}, {"x", ""}), f32({12, 12}, {"", "x"}));
   const auto step_of_gather = dynamic::compile(unbounded, m, f32({8, 12}, {"x", ""}), f32({12, 12}, {"", "x"}));
-  CHECK(bounded_step.collective_count_in(collective_kind::all_gather) == 0);
-  CHECK(step_of_gather.collective_count_in(collective_kind::all_gather) > 0);
+  CHECK(bounded_step.traffic().in(collective_kind::all_gather).collectives == 0);
+  CHECK(step_of_gather.traffic().in(collective_kind::all_gather).collectives > 0);
   std::vector<float> a(8 * 12), b(12 * 12);
   for (std::size_t i = 0; i < a.size(); ++i) a[i] = static_cast<float>(i * 7 % 11) / 16 - 0.25F;
   for (std::size_t i = 0; i < b.size(); ++i) b[i] = static_cast<float>(i * 5 % 13) / 16 - 0.375F;

@@ -1,6 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <string>
+#include <string_view>
+
 #include "gspmd/detail/ops/einsum.hpp"
 #include "gspmd/detail/support/fixed_string.hpp"
 #include "gspmd/detail/support/refuse.hpp"
@@ -104,11 +107,18 @@ constexpr value einsum(std::string_view equation, value a, value b = {}, locatio
   const auto parsed = detail::parse_einsum(equation);
   if (parsed.error != nullptr)
     return detail::made(a.graph()->fail(at, "einsum", detail::mistake::equation, detail::einsum_problem(equation, parsed)), a);
-  if (parsed.operands.count == 2 && b.graph() == nullptr)
-    return detail::made(a.graph()->fail(at, "einsum", detail::mistake::operand_count,
-                                        "the equation has two operands and the call has one; write `abc->ca`"),
-                        a);
-  return detail::einsum_of(parsed, a, b, at);
+  if ((parsed.operands.count == 2) == (b.graph() != nullptr)) return detail::einsum_of(parsed, a, b, at);
+  // Another number of operands, which is refused.
+  const int id = b.graph() != nullptr ? detail::add_einsum(*a.graph(), parsed, {a.id(), b.id()}, at)
+                                      : detail::add_einsum(*a.graph(), parsed, {a.id()}, at);
+  return detail::made(id, a);
+}
+
+/// What is wrong with the text of an equation, with its column, counted from 1; empty if nothing is. Asks; einsum refuses.
+inline std::string equation_problem(std::string_view equation) {
+  const auto parsed = detail::parse_einsum(equation);
+  if (parsed.error == nullptr) return {};
+  return "column " + std::to_string(parsed.column) + ": " + parsed.error;
 }
 
 /// Bounds what the einsum that made `x` may gather: an operand that would take more than `bytes` on a device is not gathered

@@ -1,39 +1,49 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <concepts>
+#include <cstdint>
 #include <initializer_list>
+#include <span>
 #include <type_traits>
 
 #include "gspmd/detail/ops/reduce.hpp"
+#include "gspmd/integers.hpp"
 #include "gspmd/ops/elementwise.hpp"
 #include "gspmd/ops/shape.hpp"
 
 namespace gspmd {
 namespace detail {
 
-/// The dims that an operator works on: one, or a list; an empty one means all.
-struct dim_list {
-  std::initializer_list<int> dims;
-  int single = 0;
-  bool is_single = false;
+/// The dims that an operator works on: one, or those written, `{}` being all; or those that a list of the run names, which may
+/// be none.
+class dim_list {
+ public:
   constexpr dim_list() = default;
-  constexpr dim_list(std::initializer_list<int> list) : dims(list) {}  // NOLINT: implicit on purpose
-  constexpr dim_list(int dim) : single(dim), is_single(true) {}        // NOLINT: implicit on purpose
+  constexpr dim_list(std::initializer_list<std::int64_t> list) : dims_(list), all_(list.size() == 0) {}  // NOLINT: on purpose
+  constexpr dim_list(int dim) : single_(dim), is_single_(true), all_(false) {}                           // NOLINT: on purpose
+  template <class List>
+    requires std::convertible_to<const List&, std::span<const std::int64_t>>
+  constexpr dim_list(const List& list) : dims_(list), all_(false) {}  // NOLINT: on purpose
 
-  [[nodiscard]] constexpr int count() const { return is_single ? 1 : static_cast<int>(dims.size()); }
+  [[nodiscard]] constexpr int count() const { return is_single_ ? 1 : static_cast<int>(dims_.size()); }
   [[nodiscard]] constexpr dim_mask mask(int rank) const {
-    if (is_single) return bit(single, rank);
-    if (dims.size() == 0) return dim_bit(rank) - 1;
-    dim_mask found = 0;
-    for (const int d : dims) found |= bit(d, rank);
+    if (is_single_) return bit(single_, rank);
+    dim_mask found = all_ ? dim_bit(rank) - 1 : 0;
+    for (const auto d : dims_) found |= bit(d, rank);
     return found;
   }
 
  private:
-  static constexpr dim_mask bit(int dim, int rank) {
+  static constexpr dim_mask bit(std::int64_t dim, int rank) {
     const int d = counted_dim(dim, rank);
     return d < 0 || d >= rank ? dim_bit(63) : dim_bit(d);
   }
+
+  integers dims_;
+  std::int64_t single_ = 0;
+  bool is_single_ = false;
+  bool all_ = true;
 };
 
 /// Gives a reduced tensor its dims back, with extent 1.

@@ -20,22 +20,22 @@
 #include "gspmd/detail/ops/transpose.hpp"
 #include "gspmd/detail/support/vec.hpp"
 #include "gspmd/error.hpp"
+#include "gspmd/integers.hpp"
 #include "gspmd/program.hpp"
 #include "gspmd/sharding.hpp"
 
 namespace gspmd {
 namespace detail {
 
-template <class List>
-constexpr extents extents_of(const List& list) {
+constexpr extents extents_of(integers list) {
   extents e;
   for (const auto x : list) e.push_back(x);
   return e;
 }
-constexpr inline_vec<std::int8_t, max_rank> dims_of(std::initializer_list<int> list, int rank) {
+constexpr inline_vec<std::int8_t, max_rank> dims_of(integers list, int rank) {
   inline_vec<std::int8_t, max_rank> dims;
-  for (const int given : list) {
-    const int d = counted_dim(given, rank);
+  for (const auto given : list) {
+    const auto d = counted_dim(given, rank);
     dims.push_back(static_cast<std::int8_t>(d < -1 || d > 100 ? -1 : d));
   }
   return dims;
@@ -50,8 +50,7 @@ constexpr bool has_room_for_dims(graph& g, std::size_t count, std::string_view o
 }  // namespace detail
 
 /// The tensor stretched to `shape`: dim `d` of `x` becomes dim `dims[d]`, in any order; an extent of 1 is repeated.
-constexpr value broadcast_in_dim(value x, std::initializer_list<std::int64_t> shape, std::initializer_list<int> dims,
-                                 location at = location::current()) {
+constexpr value broadcast_in_dim(value x, integers shape, integers dims, location at = location::current()) {
   if (!x.is_valid()) return {};
   if (!detail::has_room_for_dims(*x.graph(), shape.size(), "broadcast_in_dim", at) ||
       !detail::has_room_for_dims(*x.graph(), dims.size(), "broadcast_in_dim", at))
@@ -62,7 +61,7 @@ constexpr value broadcast_in_dim(value x, std::initializer_list<std::int64_t> sh
 }
 
 /// Dim `d` of the result is dim `permutation[d]` of `x`. No communication.
-constexpr value transpose(value x, std::initializer_list<int> permutation, location at = location::current()) {
+constexpr value transpose(value x, integers permutation, location at = location::current()) {
   if (!x.is_valid()) return {};
   if (!detail::has_room_for_dims(*x.graph(), permutation.size(), "transpose", at)) return detail::made(-1, x);
   return detail::made(detail::add_transpose(*x.graph(), x.id(), detail::dims_of(permutation, x.rank()), at), x);
@@ -72,7 +71,7 @@ constexpr value transpose(value x, std::initializer_list<int> permutation, locat
 /// be divided or merged as long as whole parts stay on their devices; else it is gathered, which allow_replication allows.
 ///
 ///     reshape(x, {8, -1})
-constexpr value reshape(value x, std::initializer_list<std::int64_t> shape, location at = location::current()) {
+constexpr value reshape(value x, integers shape, location at = location::current()) {
   if (!x.is_valid()) return {};
   if (!detail::has_room_for_dims(*x.graph(), shape.size(), "reshape", at)) return detail::made(-1, x);
   const auto to = detail::inferred_shape(x.shape(), detail::extents_of(shape));
@@ -95,10 +94,8 @@ constexpr value shift(value x, int dim, std::int64_t offset, location at = locat
 
 namespace detail {
 
-using integer_list = std::span<const std::int64_t>;
-constexpr integer_list span_of(std::initializer_list<std::int64_t> list) { return {list.begin(), list.size()}; }
 /// The list, or `number` for every dim where it is empty.
-constexpr vec<std::int64_t> filled(std::initializer_list<std::int64_t> list, int rank, std::int64_t number) {
+constexpr vec<std::int64_t> filled(integers list, int rank, std::int64_t number) {
   vec<std::int64_t> result;
   for (const auto n : list) result.push_back(n);
   if (list.size() == 0)
@@ -121,14 +118,11 @@ constexpr vec<std::int64_t> filled(std::initializer_list<std::int64_t> list, int
 ///
 ///     auto framed = pad(x, {1, 1}, {1, 1});            // [8,8] -> [10,10]
 ///     auto spread = pad(x, {0, 0}, {0, 0}, 0, {1, 0});  // [8,8] -> [15,8]: a row of zeros between any two
-constexpr value pad(value x, std::initializer_list<std::int64_t> low, std::initializer_list<std::int64_t> high,
-                    detail::written_number number = 0, std::initializer_list<std::int64_t> interior = {},
+constexpr value pad(value x, integers low, integers high, detail::written_number number = 0, integers interior = {},
                     location at = location::current()) {
   if (!x.is_valid()) return {};
   const auto between = detail::filled(interior, x.rank(), 0);
-  return detail::made(detail::add_pad(*x.graph(), x.id(), detail::span_of(low), detail::span_of(high),
-                                      detail::integer_list(between.data(), between.size()), number, at),
-                      x);
+  return detail::made(detail::add_pad(*x.graph(), x.id(), low, high, integers(between.data(), between.size()), number, at), x);
 }
 
 /// The elements of `x` whose index along every dim d is start[d], start[d] + stride[d], ..., below limit[d]: NumPy's
@@ -142,13 +136,10 @@ constexpr value pad(value x, std::initializer_list<std::int64_t> low, std::initi
 ///
 ///     auto inner = slice(x, {1, 1}, {7, 7});           // [8,8] -> [6,6]
 ///     auto even = slice(x, {0, 0}, {8, 8}, {2, 1});     // [8,8] -> [4,8]: every other row
-constexpr value slice(value x, std::initializer_list<std::int64_t> start, std::initializer_list<std::int64_t> limit,
-                      std::initializer_list<std::int64_t> stride = {}, location at = location::current()) {
+constexpr value slice(value x, integers start, integers limit, integers stride = {}, location at = location::current()) {
   if (!x.is_valid()) return {};
   const auto steps = detail::filled(stride, x.rank(), 1);
-  return detail::made(detail::add_slice(*x.graph(), x.id(), detail::span_of(start), detail::span_of(limit),
-                                        detail::integer_list(steps.data(), steps.size()), at),
-                      x);
+  return detail::made(detail::add_slice(*x.graph(), x.id(), start, limit, integers(steps.data(), steps.size()), at), x);
 }
 
 /// `x` with the order of its elements turned round along the dims named: element i of a dim of n is element n - 1 - i of `x`.
@@ -159,10 +150,10 @@ constexpr value slice(value x, std::initializer_list<std::int64_t> start, std::i
 /// Errors, at compile time: a dim that is not there, or named twice.
 ///
 ///     auto backwards = reverse(x, {0});
-constexpr value reverse(value x, std::initializer_list<int> dims, location at = location::current()) {
+constexpr value reverse(value x, integers dims, location at = location::current()) {
   if (!x.is_valid()) return {};
   detail::vec<int> counted;
-  for (const int d : dims) counted.push_back(detail::counted_dim(d, x.rank()));
+  for (const auto d : dims) counted.push_back(detail::counted_dim(d, x.rank()));
   return detail::made(detail::add_reverse(*x.graph(), x.id(), std::span<const int>(counted.data(), counted.size()), at), x);
 }
 
@@ -210,8 +201,7 @@ constexpr value concatenate(std::initializer_list<value> tensors, int dim, locat
 
 /// A tensor of one number, in the program that `like` belongs to. Its elements are of type T, without T of the number's own.
 template <class T = void, class Number>
-constexpr value constant(value like, std::initializer_list<std::int64_t> shape, Number number,
-                         location at = location::current()) {
+constexpr value constant(value like, integers shape, Number number, location at = location::current()) {
   using element = std::conditional_t<std::is_void_v<T>, Number, T>;
   if (!like.is_valid()) return {};
   if (!detail::has_room_for_dims(*like.graph(), shape.size(), "constant", at)) return detail::made(-1, like);
@@ -231,7 +221,7 @@ constexpr value zeros_like(value x, location at = location::current()) {
 
 /// A tensor whose elements are their global index along `dim`, in the program that `like` belongs to. No communication.
 template <class T>
-constexpr value iota(value like, std::initializer_list<std::int64_t> shape, int dim, location at = location::current()) {
+constexpr value iota(value like, integers shape, int dim, location at = location::current()) {
   if (!like.is_valid()) return {};
   if (!detail::has_room_for_dims(*like.graph(), shape.size(), "iota", at)) return detail::made(-1, like);
   const auto e = detail::extents_of(shape);

@@ -22,8 +22,8 @@ struct dim_table {
   template <placement P>
   dim_table(const P& p, int dim, std::int64_t extent, std::int64_t parts) {
     const auto where = [&] {
-      return "placement: dim " + std::to_string(dim) + ": " + std::string(P::text().view()) + " of " + std::to_string(extent) +
-             " elements in " + std::to_string(parts) + (parts == 1 ? " part" : " parts");
+      return "placement: dim " + std::to_string(dim) + ": " + std::string(text(P::text()).view()) + " of " +
+             std::to_string(extent) + " elements in " + std::to_string(parts) + (parts == 1 ? " part" : " parts");
     };
     if (!placement_fits(p, extent, parts)) throw error(where() + " is not defined; give numbers that add up");
     if (!obeys_placement_law(p, extent, parts))

@@ -214,23 +214,21 @@ class plan_explainer {
     text_table table;
     table.align_right(1);
     table.add({"\none device sends"});
-    const std::int64_t total = bytes_over(plan_, ~axis_mask{0});
+    const auto total = count_traffic(plan_);
     for (int k = 0; k <= static_cast<int>(collective_kind::collective_permute); ++k) {
       const auto kind = static_cast<collective_kind>(k);
-      const auto is_it = [&](const plan_step& s) { return communicates(plan_, s) && s.collective == kind; };
-      const std::int64_t count = sum_over_run(plan_, [&](const plan_step& s) { return is_it(s) ? 1 : 0; });
-      const std::int64_t sent = sum_over_run(plan_, [&](const plan_step& s) { return is_it(s) ? s.bytes_sent : 0; });
-      if (count > 0) table.add({"  in " + std::to_string(count) + ' ' + name_of(kind), bytes(sent)});
+      const auto part = count_traffic(plan_, of_kind(kind));
+      if (part.collectives > 0) table.add({"  in " + std::to_string(part.collectives) + ' ' + name_of(kind), bytes(part.bytes)});
     }
     const auto add_over = [&](std::string_view name, axis_mask axes) {
-      if (const auto sent = bytes_over(plan_, axes); sent > 0) table.add({"  over " + std::string(name), bytes(sent)});
+      if (const auto sent = count_traffic(plan_, over_axes(axes)).bytes; sent > 0)
+        table.add({"  over " + std::string(name), bytes(sent)});
     };
     if (mesh_.views.empty())
       for (int a = 0; a < mesh_.shape.axis_count(); ++a) add_over(mesh_.name(a), axis_bit(a));
     else mesh_.for_each_named([&](std::string_view name, axis_mask axes, std::int64_t) { add_over(name, axes); });
-    table.add({"  in total", bytes(total)});
-    const auto messages = total_messages(plan_);
-    table.add({"", std::to_string(messages) + (messages == 1 ? " message" : " messages")});
+    table.add({"  in total", bytes(total.bytes)});
+    table.add({"", std::to_string(total.messages) + (total.messages == 1 ? " message" : " messages")});
     table.add({"one device computes"});
     const auto flops = total_flops(plan_);
     table.add({"  in total", std::to_string(flops) + (flops == 1 ? " flop" : " flops")});

@@ -39,7 +39,7 @@ struct set_row : writes_row {
 /// Adds to one row.
 struct add_row : writes_row {
   static constexpr action name = action::add_row;
-  static constexpr element_kinds handles = element_kinds::numbers;
+  static constexpr element_kinds handles = element_kinds::all;
   template <class T>
   static void run(nothing_prepared, const plan_view& p, const plan_step& s, const device_memory& device);
 };

@@ -23,8 +23,7 @@ namespace gspmd::detail {
 /// 6. First fit: at each step the results and the scratch get the lowest gap that is free, then what died is given back.
 class memory_planner {
  public:
-  constexpr memory_planner(plan& p, vec<int> base)
-      : plan_(p), tables_(plan_view(p)), base_(base), storage_(std::move(base)) {
+  constexpr memory_planner(plan& p, vec<int> base) : plan_(p), tables_(plan_view(p)), base_(base), storage_(std::move(base)) {
     const auto count = p.values.size();
     first_.resize(count, -1);
     last_.resize(count, -1);

@@ -1,0 +1,24 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include "gspmd/detail/ir/types.hpp"
+#include "gspmd/detail/ops/reduce.hpp"
+#include "gspmd/detail/run/element_types.hpp"
+
+/// Element types and monoids that are known at run time: `dtype` and `monoid`.
+namespace gspmd {
+
+/// The bytes of an element: bytes_of(dtype::f32) is 4.
+using detail::bytes_of;
+/// Whether a monoid has a meaning for a type: no `and` of floats, no sum of bools.
+using detail::is_defined;
+using detail::is_floating;
+/// `f32`, `add`, `all_reduce`: the name of a type, a monoid or a kind of collective in texts.
+using detail::name_of;
+/// Calls `f(T{})` with the C++ type of a dtype.
+using detail::with_element_type;
+
+/// The most dims that a tensor has.
+inline constexpr int max_rank = detail::max_rank;
+
+}  // namespace gspmd

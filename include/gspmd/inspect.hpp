@@ -1,0 +1,309 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "gspmd/detail/ir/kernel_facts.hpp"
+#include "gspmd/detail/ir/local_program.hpp"
+#include "gspmd/detail/passes/complete/complete.hpp"
+#include "gspmd/detail/passes/plan_passes.hpp"
+#include "gspmd/dynamic_builder.hpp"
+#include "gspmd/dynamic_program.hpp"
+#include "gspmd/placed_tensor.hpp"
+
+/// What the planner did with a program, for tools that show it: the sharding of every value and where it came from, and the
+/// program that every device runs. It speaks of values by the labels that builder::label gave them.
+namespace gspmd::dynamic {
+
+/// A value of the program that every device runs: what a label's operator computed, under one sharding.
+struct device_value {
+  int label = -1;  // -1: made by the library, or without a label
+  placed_tensor tensor;
+};
+
+/// One line of the program that every device runs.
+struct instruction {
+  std::string kind;           // the operator, the collective, `all_slice` (a device keeps a part of what it holds) or `copy`
+  int label = -1;             // of the value that is computed or moved
+  int sake = -1;              // of the value for whose sake it is moved; of itself where it is computed
+  std::vector<int> operands;  // device values
+  int result = -1;            // a device value
+  bool moves = false;         // from the sharding of its operand to that of its result
+  bool communicates = false;
+  bool is_halo = false;    // sends what lies across the boundaries of shards; the instruction after it has the result
+  bool forced = false;     // a gather that the operator needs because it cannot work on the split
+  bool joined = false;     // goes in the message of the all_reduce before it
+  std::string axes{};      // over which it communicates: "data,model"
+  int dim = -1;            // that is gathered or scattered, where it is one
+  std::int64_t bytes = 0;  // that one device sends
+  int loop = 0;            // operators with the same number are one loop; 0: none
+};
+
+/// How a split came to a value: from an annotation, through operators.
+struct split_way {
+  struct hop {
+    enum class direction : std::uint8_t { forward, back, across };  // to the result, to an operand, from one operand to another
+    direction to;
+    std::string op;
+    int label;  // of the operator's result
+  };
+  int annotated = -1;     // the label where it was written
+  std::vector<hop> hops;  // from there to the value
+};
+
+/// What completion finds for the values of a program that is still being built.
+///
+///     const auto s = completion_of(b).of(x);
+class completion_of {
+ public:
+  explicit completion_of(const builder& b) : mesh_(b.mesh()), canonical_of_(b.graph().nodes.size(), -1) {
+    detail::graph g = b.graph();
+    for (std::size_t i = 0; i < g.nodes.size(); ++i) g.nodes[i].tag = static_cast<int>(i);
+    graph_ = detail::canonical_order(g);
+    for (std::size_t i = 0; i < graph_.nodes.size(); ++i)
+      canonical_of_[static_cast<std::size_t>(graph_.nodes[i].tag)] = static_cast<int>(i);
+    completed_ = detail::complete_graph(graph_, mesh_.info().shape);
+  }
+  /// Nothing for a value that no output needs.
+  [[nodiscard]] std::optional<placed_tensor> of(value x) const {
+    const int i = canonical_of_[static_cast<std::size_t>(x.id())];
+    if (i < 0) return {};
+    const auto& n = graph_.nodes[static_cast<std::size_t>(i)];
+    return placed_tensor(mesh_.shared_info(), n.type, n.shape, completed_[static_cast<std::size_t>(i)]);
+  }
+
+ private:
+  dynamic::mesh mesh_;
+  detail::graph graph_;
+  std::vector<int> canonical_of_;  // by the builder's node
+  std::vector<detail::sharding> completed_;
+};
+
+/// A program, compiled, with what the planner did on the way to it. A value of its own.
+///
+///     b.label(7);  ...  const inspection p(b);  p.value(7)->text()   p.instructions()   p.program().traffic().bytes
+class inspection {
+ public:
+  /// Compiles what the builder has. Throws gspmd::error, as builder::compile does.
+  explicit inspection(const builder& b) : inspection(b.mesh(), b.canonical_graph(), b.functions()) {}
+
+  [[nodiscard]] const dynamic::program& program() const { return program_; }
+  /// With the axes cut that reshapes cut.
+  [[nodiscard]] const dynamic::mesh& mesh() const { return mesh_; }
+  [[nodiscard]] const std::vector<instruction>& instructions() const { return instructions_; }
+  /// The values that instructions name, and which of them are the inputs and outputs.
+  [[nodiscard]] const std::vector<device_value>& values() const { return values_; }
+  [[nodiscard]] std::vector<int> inputs() const { return {local_.inputs.begin(), local_.inputs.end()}; }
+  [[nodiscard]] std::vector<int> outputs() const { return {local_.outputs.begin(), local_.outputs.end()}; }
+
+  /// How a value lies on the devices: an input as it is given, an output as it is left in the end, another one as its operator
+  /// leaves it. Axes of size 1, which split nothing, stand where the annotation has them. Nothing for a value that no output needs.
+  [[nodiscard]] std::optional<placed_tensor> find(int label) const {
+    const int i = node_of(label);
+    if (i < 0) return {};
+    const auto& n = node(i);
+    detail::sharding s = completed_[static_cast<std::size_t>(i)];
+    if (const int v = local_.results[static_cast<std::size_t>(i)]; v >= 0) s = local_.value(v).layout;
+    for (std::size_t k = 0; k < graph_.outputs.size() && detail::facts_of(n.op).made != detail::origin::given; ++k)
+      if (node(graph_.outputs[k]).tag == label) s = local_.value(local_.outputs[k]).layout;
+    detail::sharding written = s;
+    written.splits.clear();
+    for (const auto& use : n.annotation.splits)
+      if (mesh_.info().shape.sizes[use.axis] > 1) written.splits.push_back(use);
+    if (n.annotated && written.splits == s.splits) s.splits = n.annotation.splits;
+    return placed_tensor(mesh_.shared_info(), n.type, n.shape, s);
+  }
+  /// The sharding that completion gave it, and the planner need not have kept.
+  [[nodiscard]] std::optional<placed_tensor> completed(int label) const {
+    const int i = node_of(label);
+    if (i < 0) return {};
+    return placed_tensor(mesh_.shared_info(), node(i).type, node(i).shape, completed_[static_cast<std::size_t>(i)]);
+  }
+  /// Whether it is annotated and no dim is open.
+  [[nodiscard]] bool is_fixed(int label) const {
+    const int i = node_of(label);
+    return i >= 0 && node(i).annotated && node(i).annotation.open == 0;
+  }
+  /// The name of its operator; an annotation on a result is a `reshard` after it. Throws gspmd::error: no output needs it.
+  [[nodiscard]] std::string operator_of(int label) const {
+    if (node_of(label) < 0) throw error("no output needs the value with the label " + std::to_string(label));
+    return detail::name_of(node(node_of(label)).op);
+  }
+  /// Which of values() its operator leaves; -1: none, it is not computed.
+  [[nodiscard]] int result_of(int label) const {
+    const int i = node_of(label);
+    return i < 0 ? -1 : local_.results[static_cast<std::size_t>(i)];
+  }
+  /// How completion came by the split of a value along one of mesh().axes().
+  [[nodiscard]] split_way way(int label, std::string_view axis) const {
+    split_way result;
+    int at = node_of(label);
+    const int a = mesh_.info().find(axis);
+    const auto leads_to = [&](const detail::split_origin& o) { return o.node == at && o.use.axis == a; };
+    for (auto it = std::find_if(origins_.begin(), origins_.end(), leads_to); it != origins_.end();
+         it = std::find_if(origins_.begin(), origins_.end(), leads_to)) {
+      using direction = split_way::hop::direction;
+      const auto to = it->from == it->via ? direction::back : it->node == it->via ? direction::forward : direction::across;
+      if (node(it->from).tag != node(at).tag)  // an annotation on an operator's result is an identity after it
+        result.hops.insert(result.hops.begin(), {to, detail::name_of(node(it->via).op), node(it->via).tag});
+      at = it->from;
+    }
+    result.annotated = at < 0 ? -1 : node(at).tag;
+    return result;
+  }
+
+  /// The program as it was planned, and where a label stands in it; -1: nowhere.
+  [[nodiscard]] const detail::graph& graph() const { return graph_; }
+  [[nodiscard]] int node_of(int label) const {
+    const auto it = nodes_.find(label);
+    return it == nodes_.end() ? -1 : it->second;
+  }
+
+ private:
+  inspection(dynamic::mesh m, detail::graph g, std::shared_ptr<const detail::kept_functions> functions)
+      : mesh_(std::move(m)), graph_(cut(mesh_, std::move(g))), program_(mesh_, graph_, std::move(functions)) {
+    for (int i = 0; i < static_cast<int>(graph_.nodes.size()); ++i) {  // of an operator its last node, of an input the input
+      const auto [it, is_new] = nodes_.emplace(node(i).tag, i);
+      if (!is_new && detail::facts_of(node(it->second).op).made != detail::origin::given) it->second = i;
+    }
+    nodes_.erase(-1);
+    const auto& shape = mesh_.info().shape;
+    detail::completion completion(graph_, shape, &origins_);
+    completion.run();
+    completed_ = std::move(completion.shardings);
+    local_ = detail::partition_graph(graph_, shape, completed_);
+    for (const auto& v : local_.values)
+      values_.push_back({node(v.node).tag, placed_tensor(mesh_.shared_info(), v.type, v.global, v.layout)});
+    list_instructions();
+  }
+  static detail::graph cut(dynamic::mesh& m, detail::graph g) {
+    auto refined = detail::cut_for_reshapes(m, g);
+    return refined ? std::move(*refined) : std::move(g);
+  }
+  static std::size_t at(int i) { return static_cast<std::size_t>(i); }
+  [[nodiscard]] const detail::node& node(int i) const { return graph_.nodes[at(i)]; }
+  [[nodiscard]] int label_of(int v) const { return values_[at(v)].label; }
+
+  // ---- instructions ----
+
+  /// In the order of the plan's steps. Operators of one loop stand one after the other; what takes no step of its own (constants,
+  /// iotas, broadcasts, reshapes) stands before the first that reads it. A program with bodies is listed as it was written, because
+  /// what a body carries goes round.
+  void list_instructions() {
+    const auto& view = program_.view();
+    std::vector<int> loop_of(view.steps.size(), 0);
+    int loops = 0;
+    for (std::size_t i = 0; i < view.steps.size(); ++i)
+      if (detail::facts_of(view.steps[i]).role == detail::step_role::fuses_operators) loop_of[i] = ++loops;
+    const auto loop_with = [&](int v) { return view.values[at(v)].step < 0 ? 0 : loop_of[at(view.values[at(v)].step)]; };
+    if (graph_.has_regions) {
+      for (const auto& op : local_.ops) add(op, loop_with(op.result));
+      return;
+    }
+    listing l{std::vector<int>(values_.size(), -1), std::vector<bool>(values_.size(), false)};
+    for (std::size_t i = 0; i < local_.ops.size(); ++i) l.maker[at(local_.ops[i].result)] = static_cast<int>(i);
+    std::vector<std::vector<int>> computed(view.steps.size());
+    for (std::size_t v = 0; v < values_.size(); ++v)
+      if (view.values[v].step >= 0) computed[at(view.values[v].step)].push_back(static_cast<int>(v));
+    for (std::size_t i = 0; i < view.steps.size(); ++i) {
+      const auto& s = view.steps[i];
+      l.loop = loop_of[i];
+      for (const int v : computed[i]) list(l, v);
+      l.loop = 0;
+      if (computed[i].empty() && detail::facts_of(s).work == detail::step_work::moves && !detail::is_mapped(s)) {
+        const int from = view.slots[at(s.operands.begin)];
+        if (at(from) >= values_.size()) continue;
+        list(l, from);
+        instructions_.push_back({"copy", label_of(from), label_of(from), {from}});
+      }
+    }
+    for (const int v : local_.outputs) list(l, v);
+  }
+  struct listing {
+    std::vector<int> maker;  // by value: the operator; -1: an input
+    std::vector<bool> done;  // by value
+    int loop = 0;
+  };
+  /// What computes a value, after what computes its operands.
+  void list(listing& l, int target) {
+    std::vector<std::pair<int, int>> path{{target, 0}};  // no recursion: a chain of operators may be as long as the program
+    while (!path.empty()) {
+      const auto [v, next] = path.back();
+      const int made_by = l.maker[at(v)];
+      if (made_by < 0 || l.done[at(v)]) {
+        path.pop_back();
+        continue;
+      }
+      const auto& op = local_.ops[at(made_by)];
+      if (next < op.operands.count) {
+        ++path.back().second;
+        path.emplace_back(op.operands[next], 0);
+        continue;
+      }
+      l.done[at(v)] = true;
+      add(op, program_.view().values[at(v)].step >= 0 ? l.loop : 0);
+      path.pop_back();
+    }
+  }
+  void add(const detail::local_op& op, int loop) {
+    using detail::local_kind;
+    instruction i;
+    i.result = op.result;
+    i.operands.assign(op.operands.begin(), op.operands.end());
+    i.label = label_of(op.result);
+    i.sake = node(op.node).tag;
+    i.bytes = detail::bytes_of(mesh_.info().shape, local_, op);
+    const auto axes = std::string(detail::axes_text(mesh_.info(), op.axes).view());
+    if (op.what == local_kind::compute || op.what == local_kind::control || op.what == local_kind::copy) {
+      i.kind = op.what == local_kind::copy ? "copy" : detail::name_of(node(op.node).op);
+      i.loop = loop;
+      if (op.axes != 0) {  // it gets what other devices have before it does the rest by itself
+        instruction halo{detail::name_of(op.collective), label_of(op.operands[0]), i.sake, {op.operands[0]}};
+        halo.moves = halo.communicates = halo.is_halo = true;
+        halo.axes = axes;
+        halo.bytes = std::exchange(i.bytes, 0);
+        instructions_.push_back(std::move(halo));
+      }
+    } else {
+      i.moves = true;
+      i.forced = op.forced;
+      i.joined = op.joined;
+      i.communicates = op.what != local_kind::slice;
+      i.kind = i.communicates ? detail::name_of(op.collective) : "all_slice";
+      if (i.communicates) i.axes = axes;
+      const bool has_dim = op.collective == collective_kind::all_gather || op.collective == collective_kind::reduce_scatter;
+      if (i.communicates && has_dim) i.dim = changed_dim(local_.value(op.operands[0]), local_.value(op.result).layout);
+    }
+    instructions_.push_back(std::move(i));
+  }
+  /// The only dim that is split otherwise before than after; -1 if there are several.
+  static int changed_dim(const detail::local_value& from, const detail::sharding& to) {
+    int dim = -1;
+    for (int d = 0; d < from.global.count; ++d) {
+      if (from.layout.axes_of(d) == to.axes_of(d)) continue;
+      if (dim >= 0) return -1;
+      dim = d;
+    }
+    return dim;
+  }
+
+  dynamic::mesh mesh_;
+  detail::graph graph_;  // canonical
+  dynamic::program program_;
+  std::map<int, int> nodes_;  // by label
+  std::vector<detail::split_origin> origins_;
+  std::vector<detail::sharding> completed_;  // by node
+  detail::local_program local_;
+  std::vector<device_value> values_;
+  std::vector<instruction> instructions_;
+};
+
+}  // namespace gspmd::dynamic

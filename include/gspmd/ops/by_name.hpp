@@ -1,0 +1,68 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+#include <span>
+#include <string_view>
+#include <vector>
+
+#include "gspmd/detail/ops/elementwise_node.hpp"
+#include "gspmd/dtype.hpp"
+#include "gspmd/error.hpp"
+#include "gspmd/program.hpp"
+
+/// Operators whose names or types are known at run time, for programs that are read from somewhere.
+namespace gspmd {
+
+/// An elementwise operator, and how many operands it takes. Names are those of `explain`: StableHLO's where it has one.
+struct elementwise_operator {
+  std::string_view name;
+  int operands = 0;
+  detail::opcode op = {};
+};
+
+/// All that elementwise() knows; a comparison is `compare_lt`.
+inline std::vector<elementwise_operator> elementwise_operators() {
+  std::vector<elementwise_operator> result;
+  for (int i = 0; i < detail::opcode_count; ++i) {
+    const auto op = static_cast<detail::opcode>(i);
+    if (!detail::is_elementwise(op) || op == detail::opcode::convert || op == detail::opcode::map) continue;
+    result.push_back({detail::name_of(op), detail::is_unary(op) ? 1 : op == detail::opcode::select ? 3 : 2, op});
+  }
+  return result;
+}
+
+/// An elementwise operator by its name. Its operands have one shape; nothing is stretched. Errors, when the program is compiled: no
+/// such operator, another number of operands, shapes or types that differ.
+///
+///     auto y = elementwise("add", std::array{a, b});
+inline value elementwise(std::string_view name, std::span<const value> operands, location at = location::current()) {
+  if (operands.empty()) throw error("elementwise: an operator has operands");
+  for (const auto& x : operands)
+    if (!x.is_valid()) return {};
+  auto& g = *operands.front().graph();
+  const auto known = elementwise_operators();
+  const auto it = std::find_if(known.begin(), known.end(), [&](const auto& k) { return k.name == name; });
+  if (it == known.end() || operands.size() != static_cast<std::size_t>(it->operands)) {
+    detail::text what("there is no such elementwise operator");
+    if (it != known.end())
+      what = detail::text("takes ") << it->operands << " operands, and there are " << static_cast<std::int64_t>(operands.size());
+    return detail::made(g.fail(at, name, detail::mistake::operand_count, what), operands.front());
+  }
+  std::vector<int> ids;
+  for (const auto& x : operands) ids.push_back(x.graph() == &g ? x.id() : -1);
+  const int id = detail::add_elementwise(g, it->op, ids, at);
+  return detail::made(g, id, detail::is_compare(it->op) ? dtype::pred : operands.back().type(), operands.front().shape());
+}
+
+/// The elements as another type; floats to integers saturate, NaN becomes 0.
+inline value convert(value x, dtype to, location at = location::current()) {
+  if (!x.is_valid()) return {};
+  const int id = x.id();
+  return detail::made(*x.graph(),
+                      detail::add_elementwise(*x.graph(), detail::opcode::convert, std::span<const int>(&id, 1), at, to), to,
+                      x.shape());
+}
+
+}  // namespace gspmd
