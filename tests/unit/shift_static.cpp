@@ -140,9 +140,9 @@ TEST_CASE("a stencil in a loop that does not copy its state") {
 // Offsets of several widths, round the end too, with a user's function and a reduction beside them: rows that are short, long, longer
 // than a block of the interpreter, uneven, or shorter than the stencil is wide.
 constexpr auto wide = [](auto t) {
-  const value along = shift(t, 1, -3) + shift(t, 1, 1) - shift(t, 1, 3), round = roll(t, 1, 0) - roll(t, -2, 1);
+  const value beside = shift(t, 1, -3) + shift(t, 1, 1) - shift(t, 1, 3), round = roll(t, 1, 0) - roll(t, -2, 1);
   const value mapped = shift(t, 0, 1) + map([](double x) { return x * 0.5; }, shift(t, 1, -1));
-  return std::tuple{along + 2.0 * round, mapped, sum(t, {0})};
+  return std::tuple{beside + 2.0 * round, mapped, sum(t, {0})};
 };
 template <std::int64_t Rows, std::int64_t Columns, class Split>
 void check_wide(Split, const std::vector<std::string>& axes) {

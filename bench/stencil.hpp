@@ -1,0 +1,208 @@
+// SPDX-License-Identifier: Apache-2.0
+// Two stencils against by hand: Jacobi's iteration on 4096 x 4096 points, 5 of them to one, and the heat equation on 256^3, 7 to one.
+// As a loop of the program, and as a step that is called in turns on two fields. By hand: a block with ghost cells around it, of two
+// fields; the ghost cells are brought, then one loop computes.
+#pragma once
+
+#include <gspmd/gspmd.hpp>
+
+#include <cmath>
+#include <cstdint>
+#include <cstdio>
+#include <cstdlib>
+#include <string>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include "race.hpp"
+
+namespace bench {
+
+using namespace gspmd;
+
+constexpr int trips = 20;
+
+struct jacobi {
+  static constexpr const char* name = "jacobi 4096^2";
+  static constexpr std::int64_t extents[] = {4096, 4096};
+  static constexpr auto step = [](auto t) {
+    return 0.25 * (shift(t, 0, -1) + shift(t, 0, 1) + shift(t, 1, -1) + shift(t, 1, 1));
+  };
+  template <class Split>
+  using input = in<double, dims<4096, 4096>, Split>;
+  using line = split<"x", _>;
+  using square = split<"x", "y">;
+};
+struct heat {
+  static constexpr const char* name = "heat 256^3";
+  static constexpr std::int64_t extents[] = {256, 256, 256};
+  static constexpr auto step = [](auto t) {
+    const auto around = shift(t, 0, -1) + shift(t, 0, 1) + shift(t, 1, -1) + shift(t, 1, 1) + shift(t, 2, -1) + shift(t, 2, 1);
+    return t + 0.1 * (around - 6.0 * t);
+  };
+  template <class Split>
+  using input = in<double, dims<256, 256, 256>, Split>;
+  using line = split<"x", _, _>;
+  using square = split<"x", "y", _>;
+};
+template <class Problem>
+constexpr auto iterate = [](auto t) {
+  return fori_loop(
+      trips, [](auto, auto u) { return Problem::step(u); }, t);
+};
+
+/// The block of one device, with ghost cells at both ends of each dim.
+template <class Problem>
+struct block {
+  static constexpr int rank = static_cast<int>(std::size(Problem::extents));
+  std::int64_t n[3] = {1, 1, 1};
+  std::int64_t part[2], parts[2];  // of the first two dims
+  std::int64_t row, plane;         // strides of the first two dims, ghost cells included
+  std::vector<double> field[2];
+  int now = 0;
+
+  block(std::int64_t over_x, std::int64_t over_y, int device) : part{device / over_y, device % over_y}, parts{over_x, over_y} {
+    for (int d = 0; d < rank; ++d) n[d] = Problem::extents[d] / (d < 2 ? parts[d] : 1);
+    row = rank == 3 ? n[2] + 2 : 1;
+    plane = (n[1] + 2) * row;
+    for (auto& f : field) f.assign(static_cast<std::size_t>((n[0] + 2) * plane), 0.0);
+  }
+  [[nodiscard]] std::int64_t bytes() const { return 2 * static_cast<std::int64_t>(field[0].size() * sizeof(double)); }
+  double& at(std::int64_t i, std::int64_t j, std::int64_t k) {
+    return field[now][static_cast<std::size_t>((i + 1) * plane + (j + 1) * row + (rank == 3 ? k + 1 : 0))];
+  }
+  /// Who lies before (-1) or behind (1) along one of the first two dims; -1: nobody.
+  [[nodiscard]] int neighbour(int dim, int side) const {
+    const auto p = part[dim] + side;
+    if (p < 0 || p >= parts[dim]) return -1;
+    return static_cast<int>(dim == 0 ? p * parts[1] + part[1] : part[0] * parts[1] + p);
+  }
+  /// A layer of points, at index -1 (ghost cells) to n: where it begins; it has `pieces` of `length`, `step` apart.
+  struct layer {
+    std::int64_t begin, pieces, length, step;
+  };
+  [[nodiscard]] layer layer_of(int dim, std::int64_t index) const {
+    if (dim == 0) return {(index + 1) * plane, 1, plane, plane};
+    return {plane + (index + 1) * row, n[0], row, plane};
+  }
+
+  void compute() {
+    const double* const from = field[now].data();
+    double* const to = field[1 - now].data();
+    if constexpr (rank == 2) {
+      for (std::int64_t i = 1; i <= n[0]; ++i) {
+        const double* __restrict const t = from + i * plane;
+        double* __restrict const out = to + i * plane;
+        for (std::int64_t j = 1; j <= n[1]; ++j) out[j] = 0.25 * (((t[j - plane] + t[j + plane]) + t[j - 1]) + t[j + 1]);
+      }
+    } else {
+      for (std::int64_t i = 1; i <= n[0]; ++i)
+        for (std::int64_t j = 1; j <= n[1]; ++j) {
+          const double* __restrict const t = from + i * plane + j * row;
+          double* __restrict const out = to + i * plane + j * row;
+          for (std::int64_t k = 1; k <= n[2]; ++k) {
+            const double around = ((((t[k - plane] + t[k + plane]) + t[k - row]) + t[k + row]) + t[k - 1]) + t[k + 1];
+            out[k] = t[k] + 0.1 * (around - 6.0 * t[k]);
+          }
+        }
+    }
+    now = 1 - now;
+  }
+};
+
+struct timing {
+  std::vector<double> ours, hand, ratio;
+  std::int64_t our_bytes = 0, hand_bytes = 0;
+
+  void add(double our_ms, double hand_ms) {
+    ours.push_back(our_ms);
+    hand.push_back(hand_ms);
+    ratio.push_back(our_ms / hand_ms);
+  }
+};
+
+/// Runs both in turns on the device that `comm` holds; device 0 keeps the times of one step. `exchange(block)` brings the ghost cells.
+template <class Problem, class Step, bool IsLoop, class Comm, class Exchange>
+void race(Comm& comm, block<Problem>& hand, const Exchange& exchange, int rounds, timing& times) {
+  using shard = typename Step::template input_shard<0>;
+  std::vector<double> a(shard::local_elems), b(IsLoop ? 0 : a.size());
+  std::size_t e = 0;
+  for (std::int64_t i = 0; i < hand.n[0]; ++i)
+    for (std::int64_t j = 0; j < hand.n[1]; ++j)
+      for (std::int64_t k = 0; k < hand.n[2]; ++k)
+        a[e++] = hand.at(i, j, k) = static_cast<double>((i * 7 + j * 5 + k * 3) % 11) - 5;
+  Step step;
+  times.our_bytes = static_cast<std::int64_t>((a.size() + b.size()) * sizeof(double)) + Step::view.arena_bytes;
+  times.hand_bytes = hand.bytes();
+  for (int round = 0; round < rounds + 2; ++round) {
+    double ours = 0, by_hand = 0;
+    for (int turn = 0; turn < 2; ++turn) {
+      comm.barrier();
+      const double start = now_ms();
+      if ((turn == 0) == (round % 2 == 0)) {
+        if constexpr (IsLoop) {
+          step(comm, a, a);  // the field is overwritten, as by hand
+        } else {
+          for (int t = 0; t < trips; ++t) {
+            step(comm, a, b);
+            std::swap(a, b);
+          }
+        }
+        comm.barrier();
+        ours = now_ms() - start;
+      } else {
+        for (int t = 0; t < trips; ++t) {
+          exchange(hand);
+          hand.compute();
+        }
+        comm.barrier();
+        by_hand = now_ms() - start;
+      }
+    }
+    if (comm.device(0) == 0 && round >= 2) times.add(ours / trips, by_hand / trips);
+  }
+  e = 0;
+  for (std::int64_t i = 0; i < hand.n[0]; ++i)
+    for (std::int64_t j = 0; j < hand.n[1]; ++j)
+      for (std::int64_t k = 0; k < hand.n[2]; ++k, ++e)
+        if (!(std::abs(a[e] - hand.at(i, j, k)) < 1e-9)) throw error("the fields differ at " + std::to_string(e));
+}
+
+inline void print(const std::string& what, const timing& t) {
+  std::printf("%-42s gspmd %7.2f ms   by hand %7.2f ms   ratio %.3f [%.3f, %.3f]   %6.1f MB, by hand %6.1f MB\n", what.c_str(),
+              quantile(t.ours, 0.5), quantile(t.hand, 0.5), quantile(t.ratio, 0.5), quantile(t.ratio, 0.25),
+              quantile(t.ratio, 0.75), static_cast<double>(t.our_bytes) * 1e-6, static_cast<double>(t.hand_bytes) * 1e-6);
+  std::fflush(stdout);
+}
+
+/// `run(devices, visit)` calls visit(comm, exchange) on each device, and says whether this process prints.
+template <class Problem, class Mesh, class Split, int X, int Y, class Run>
+void compare(const char* backend, const char* mesh_text, int rounds, const Run& run) {
+  using input = typename Problem::template input<Split>;
+  const auto one = [&]<class Step, bool IsLoop>(const char* how) {
+    timing times;
+    const bool prints = run.template operator()<Problem>(X * Y, [&](auto& comm, const auto& exchange) {
+      block<Problem> hand(X, Y, comm.device(0));
+      timing own;
+      race<Problem, Step, IsLoop>(comm, hand, exchange, rounds, own);
+      if (comm.device(0) == 0) times = own;
+    });
+    if (prints) print(std::string(Problem::name) + ", " + backend + ' ' + mesh_text + ", " + how, times);
+  };
+  one.template operator()<compile<iterate<Problem>, Mesh, input>, true>("fori_loop");
+  one.template operator()<compile<Problem::step, Mesh, input>, false>("a step");
+}
+
+template <class Run>
+void compare_all(const char* backend, int devices, int rounds, const Run& run) {
+  using line = mesh<axis<"x", 2>>;
+  using square = mesh<axis<"x", 2>, axis<"y", 2>>;
+  compare<jacobi, line, jacobi::line, 2, 1>(backend, "x=2", rounds, run);
+  compare<heat, line, heat::line, 2, 1>(backend, "x=2", rounds, run);
+  if (devices < 4) return;
+  compare<jacobi, square, jacobi::square, 2, 2>(backend, "x=2, y=2", rounds, run);
+  compare<heat, square, heat::square, 2, 2>(backend, "x=2, y=2", rounds, run);
+}
+
+}  // namespace bench
