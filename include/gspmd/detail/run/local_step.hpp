@@ -133,7 +133,7 @@ void add_row::run(nothing_prepared, const plan_view& p, const plan_step& s, cons
   if (to == nullptr) return;
   const auto& row = p.operand(s, 1);
   const T* const from = static_cast<const T*>(device.read(row.where));
-  for (std::int64_t i = elements(row.local); i-- > 0;) to[i] = combine(monoid::add, to[i], from[i]);
+  for (std::int64_t i = elements(row.local); i-- > 0;) to[i] = detail::combine(monoid::add, to[i], from[i]);
 }
 inline void copy::run(nothing_prepared, const plan_view& p, const plan_step& s, const device_memory& device) {
   copy_operand(p, s, 0, device);
