@@ -3,7 +3,6 @@
 
 #include "gspmd/detail/ir/types.hpp"
 #include "gspmd/detail/ops/reduce.hpp"
-#include "gspmd/detail/run/element_types.hpp"
 
 /// Element types and monoids that are known at run time: `dtype` and `monoid`.
 namespace gspmd {

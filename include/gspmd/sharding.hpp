@@ -6,6 +6,7 @@
 #include <string>
 #include <string_view>
 
+#include "gspmd/detail/ir/annotation.hpp"
 #include "gspmd/detail/ir/mesh_info.hpp"
 #include "gspmd/detail/support/mistake.hpp"
 #include "gspmd/detail/support/text.hpp"
