@@ -104,7 +104,7 @@ bool same_splits(const detail::mesh_shape& mesh, const detail::sharding& a, cons
     w.splits.clear();
     for (const auto& use : s.splits)
       if (mesh.sizes[use.axis] > 1) w.splits.push_back(use);
-    w.partial = s.partial & detail::wide_axes(mesh);
+    w.partial = s.partial & mesh.wide_axes();
     return w;
   };
   return same_layout(wide(a), wide(b));
@@ -246,7 +246,7 @@ TEST_CASE("manual and unreduced axes are subgroups") {
           CHECK(table_of(x.text(xla_form::list), rank, devices) == wanted);
           const auto back = xla_sharding::parse(x.text()).on(mesh, rank);
           CHECK(same_splits(mesh.shape, back.value, s));
-          CHECK_EQ(back.manual, manual & detail::wide_axes(mesh.shape));
+          CHECK_EQ(back.manual, manual & mesh.shape.wide_axes());
         }
   }
   auto s = layouts::partial(layouts::split({{0}, {}}), 2);
