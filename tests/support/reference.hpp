@@ -190,11 +190,11 @@ inline void map(const node& n, const std::vector<const host_array*>& x, host_arr
     const auto real = [&](std::size_t k) { return x[k]->reals[i]; };
     const auto integer = [&](std::size_t k) { return x[k]->ints[i]; };
     switch (n.type) {
-      case dtype::f32: result.reals[i] = static_cast<double>(call_map(n.function->f32, arity, real)); break;
-      case dtype::f64: result.reals[i] = call_map(n.function->f64, arity, real); break;
-      case dtype::s32: result.ints[i] = call_map(n.function->s32, arity, integer); break;
-      case dtype::s64: result.ints[i] = call_map(n.function->s64, arity, integer); break;
-      case dtype::pred: result.ints[i] = call_map(n.function->pred, arity, integer); break;
+      case dtype::f32: result.reals[i] = static_cast<double>(call_map(function_for<float>(*n.function), arity, real)); break;
+      case dtype::f64: result.reals[i] = call_map(function_for<double>(*n.function), arity, real); break;
+      case dtype::s32: result.ints[i] = call_map(function_for<std::int32_t>(*n.function), arity, integer); break;
+      case dtype::s64: result.ints[i] = call_map(function_for<std::int64_t>(*n.function), arity, integer); break;
+      case dtype::pred: result.ints[i] = call_map(function_for<bool>(*n.function), arity, integer); break;
     }
   }
 }

@@ -30,7 +30,13 @@ struct odometer {
       if (loops[i].extent <= 0) is_there = false;
     }
   }
-  [[gnu::noinline]] void step() {
+  void step() {
+    if (count_ > 0) advance();
+    else is_there = false;
+  }
+
+ private:
+  [[gnu::noinline]] void advance() {
     for (int i = count_ - 1; i >= 0; --i) {
       const auto& loop = loops_[i];
       if (++index_[i] < loop.extent) {
@@ -43,7 +49,6 @@ struct odometer {
     is_there = false;
   }
 
- private:
   const strided_loop<Buffers>* loops_;
   int count_;
   std::int64_t index_[2 * max_rank];

@@ -22,14 +22,6 @@ struct runtime_spec {
 template <class V>
 runtime_spec(const V*) -> runtime_spec<V>;
 
-/// The same, with what with_derived makes of it already at hand.
-template <class V, class D>
-struct prepared_spec {
-  const V* value;
-  D derived;
-  constexpr const V& operator()() const { return *value; }
-};
-
 /// A description that exists at run time, without what its flags (see may_hold) tell: the most common one, compiled once.
 template <class V>
 struct plain_spec {
@@ -73,8 +65,6 @@ template <auto Derive, class Spec, class Body>
 void with_derived(const Spec& spec, Body&& body) {
   if constexpr (is_constant_spec<Spec>) {
     body(constant_spec<derived_constant<Derive, Spec>::value>{});
-  } else if constexpr (requires { spec.derived; }) {
-    body(runtime_spec{&spec.derived});
   } else {
     const auto value = Derive(spec());
     body(runtime_spec{&value});

@@ -94,11 +94,10 @@ constexpr dtype dtype_of() {
   else return dtype::pred;
 }
 
-/// An unsigned integer as wide as T: copies are compiled for widths, not for types.
+/// An element as wide as T: permutations are compiled for widths, not for types. (Of floats, for whose shuffles GCC knows more ways.)
 template <class T>
-using raw_bits =
-    std::conditional_t<sizeof(T) == 1, std::uint8_t, std::conditional_t<sizeof(T) == 4, std::uint32_t, std::uint64_t>>;
-/// Calls `f` with one.
+using raw_bits = std::conditional_t<sizeof(T) == 1, std::uint8_t, std::conditional_t<sizeof(T) == 4, float, double>>;
+/// Calls `f` with an unsigned integer of so many bytes.
 template <class F>
 constexpr void with_bits(std::int64_t bytes_per_elem, F f) {
   if (bytes_per_elem == 1) f(std::uint8_t{});

@@ -159,7 +159,7 @@ void sum_in_parts(int levels, const contraction_loop* loops, int count, std::int
 }
 
 template <class T, class Spec>
-inline void permute_by(Spec spec, const T* from, T* to) {
+inline void permute_operand(Spec spec, const T* from, T* to) {
   with_derived<plan_permutation>(spec, [&](auto plan) { permute<raw_bits<T>>(plan(), from, to); });
 }
 template <class T, class Spec>
@@ -176,7 +176,7 @@ const T* prepare_operand(Spec spec, const std::int64_t* valid, const T* from, T*
     }
   if constexpr (may_hold<&operand_steps::packed, Spec>())
     if (s.packed) {
-      permute_by<T>(member_of<&operand_steps::packing>(spec), from, scratch + s.packed_at);
+      permute_operand<T>(member_of<&operand_steps::packing>(spec), from, scratch + s.packed_at);
       from = scratch + s.packed_at;
     }
   return from;
@@ -241,7 +241,7 @@ void contract(Spec spec, const std::int64_t* valid, const T* a, const T* b, T* c
   if (!is_empty) add_products(spec, valid, a, b, out, scratch, adds);
   else if (!adds) std::fill_n(out, p.out_elems, T{});
   if constexpr (may_hold<&contraction_plan::unpacked, Spec>())
-    if (p.unpacked && last) permute_by<T>(member_of<&contraction_plan::unpacking>(spec), out, c);
+    if (p.unpacked && last) permute_operand<T>(member_of<&contraction_plan::unpacking>(spec), out, c);
 }
 
 /// A contraction made ready: the plan, and what is compiled for it.

@@ -190,10 +190,15 @@ inline void reduce_each(const reduction_kernel& kernel, const std::byte* in, std
 /// A piece of a result that stays in the first cache.
 inline constexpr std::int64_t reduced_piece_bytes = 8192;
 
+/// So many rows need no parts.
+inline std::int64_t rows_in_turn(const reduction_kernel& kernel, std::int64_t step, std::int64_t n) {
+  return most_in_turn * (n == step && n <= kernel.lanes ? 4 * kernel.lanes / n : 4);
+}
+
 /// reduce_rows for at most a piece of columns.
-inline void reduce_piece_of_rows(const reduction_kernel& kernel, const std::byte* in, std::int64_t rows, std::int64_t step,
-                                 std::int64_t n, std::byte* out, bool accumulate) {
-  const auto leaf = most_in_turn * (n == step && n <= kernel.lanes ? 4 * kernel.lanes / n : 4);
+[[gnu::noinline]] inline void reduce_piece_of_rows(const reduction_kernel& kernel, const std::byte* in, std::int64_t rows,
+                                                   std::int64_t step, std::int64_t n, std::byte* out, bool accumulate) {
+  const auto leaf = rows_in_turn(kernel, step, n);
   if (rows <= leaf) return kernel.rows(in, rows, step, n, out, accumulate);
   const auto part = part_size(rows, leaf);
   alignas(cache_line_bytes) std::byte sum[reduced_piece_bytes];
@@ -208,6 +213,7 @@ inline void reduce_piece_of_rows(const reduction_kernel& kernel, const std::byte
 inline void reduce_rows(const reduction_kernel& kernel, const std::byte* in, std::int64_t rows, std::int64_t step, std::int64_t n,
                         std::byte* out, bool accumulate) {
   const auto piece = reduced_piece_bytes / kernel.elem_bytes;
+  if (n <= piece && rows <= 4 * most_in_turn) return kernel.rows(in, rows, step, n, out, accumulate);  // rows_in_turn has more
   for (std::int64_t begin = 0; begin < n; begin += piece)
     reduce_piece_of_rows(kernel, in + begin * kernel.elem_bytes, rows, step, std::min(piece, n - begin),
                          out + begin * kernel.elem_bytes, accumulate);

@@ -28,6 +28,18 @@ struct contraction_constant {
   constexpr const contraction_plan& operator()() const { return table_of<contraction_plan>(Program::view)[I]; }
 };
 
+template <class In, class Permutation>
+struct permutation_constant;
+template <std::int64_t... In, int... Permutation>
+struct permutation_constant<std::integer_sequence<std::int64_t, In...>, std::integer_sequence<int, Permutation...>> {
+  static constexpr permutation_plan plan = [] {
+    permutation_spec s;
+    (s.in.push_back(In), ...);
+    (s.permutation.push_back(static_cast<std::int8_t>(Permutation)), ...);
+    return plan_permutation(s);
+  }();
+};
+
 /// A product that needs no more than GEMM calls takes its extents at run time.
 constexpr bool is_plain(const contraction_plan& p) {
   return !p.lhs.reduced && !p.lhs.packed && !p.rhs.reduced && !p.rhs.packed && !p.unpacked && !p.is_vector;
@@ -109,8 +121,13 @@ constexpr auto reduce::freeze() {
 }
 template <class Program, int Step>
 constexpr auto permute::freeze() {
-  return prepared_permutation{plan_permutation(entry_of_step<Program, Step, permutation_spec>),
-                              detail::permute<raw_bits<element_t<step_of<Program, Step>.type>>>};
+  return []<int... D>(std::integer_sequence<int, D...>) {
+    constexpr const permutation_spec& spec = entry_of_step<Program, Step, permutation_spec>;
+    using constant = permutation_constant<std::integer_sequence<std::int64_t, spec.in[D]...>,
+                                          std::integer_sequence<int, spec.permutation[D]...>>;
+    return prepared_permutation{constant::plan,
+                                permute_constant<raw_bits<element_t<step_of<Program, Step>.type>>, constant::plan>};
+  }(std::make_integer_sequence<int, entry_of_step<Program, Step, permutation_spec>.in.count>{});
 }
 
 }  // namespace kernels
