@@ -7,7 +7,7 @@
 #include <utility>
 #include <vector>
 
-#include "gspmd/detail/driver/static_tables.hpp"
+#include "gspmd/detail/driver/static_plan.hpp"
 #include "gspmd/grad.hpp"
 #include "gspmd/mesh.hpp"
 #include "gspmd/ops.hpp"
