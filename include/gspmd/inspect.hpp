@@ -253,8 +253,8 @@ class inspection {
       path.pop_back();
     }
   }
-  void add(const detail::local_op& op, int loop) {
-    using detail::local_kind;
+  void add(const detail::instruction& op, int loop) {
+    using detail::instruction_kind;
     instruction i;
     i.result = op.result;
     i.operands.assign(op.operands.begin(), op.operands.end());
@@ -262,8 +262,8 @@ class inspection {
     i.sake = node(op.node).tag;
     i.bytes = detail::bytes_of(mesh_.info().shape, local_, op);
     const auto axes = std::string(detail::axes_text(mesh_.info(), op.axes).view());
-    if (op.what == local_kind::compute || op.what == local_kind::control || op.what == local_kind::copy) {
-      i.kind = op.what == local_kind::copy ? "copy" : detail::name_of(node(op.node).op);
+    if (op.what == instruction_kind::compute || op.what == instruction_kind::control || op.what == instruction_kind::copy) {
+      i.kind = op.what == instruction_kind::copy ? "copy" : detail::name_of(node(op.node).op);
       i.loop = loop;
       if (op.axes != 0) {  // it gets what other devices have before it does the rest by itself
         instruction halo{detail::name_of(op.collective), label_of(op.operands[0]), i.sake, {op.operands[0]}};
@@ -276,7 +276,7 @@ class inspection {
       i.moves = true;
       i.forced = op.forced;
       i.joined = op.joined;
-      i.communicates = op.what != local_kind::slice;
+      i.communicates = op.what != instruction_kind::slice;
       i.kind = i.communicates ? detail::name_of(op.collective) : "all_slice";
       if (i.communicates) i.axes = axes;
       const bool has_dim = op.collective == collective_kind::all_gather || op.collective == collective_kind::reduce_scatter;

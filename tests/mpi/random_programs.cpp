@@ -48,7 +48,7 @@ TEST_CASE("random programs with limits on gathers over MPI") {
       reference::random_program program(seed, options);
       const auto plan = gspmd::detail::make_plan(program.g, program.mesh);
       std::uint64_t here = 0;
-      for (const auto& s : plan.steps) here += s.what == gspmd::detail::action::windowed ? 1 : 0;
+      for (const auto& s : plan.steps) here += s.what == gspmd::detail::action::contract_round_ring ? 1 : 0;
       if (here == 0) continue;
       windows += here;
       const auto wrong = lots.add(std::move(program));

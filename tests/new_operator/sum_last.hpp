@@ -57,7 +57,7 @@ struct sum_last_op {
   static constexpr bool may_go_round_ring(const node&) { return false; }
   static constexpr int movements(const node&) { return 0; }
   static constexpr index_map map(const graph&, const node&, int) { return {}; }
-  static constexpr std::int64_t flops(const graph&, const mesh_shape&, const local_program& p, const local_op& op) {
+  static constexpr std::int64_t flops(const graph&, const mesh_shape&, const local_program& p, const instruction& op) {
     return saturating_elements(p.value(op.operands[0]).local);
   }
   static constexpr scalar_op in_loop(const graph&, const node&) { return {}; }
@@ -72,7 +72,7 @@ struct sum_last_op {
     b.send(0, add_broadcast(b.program(), b.dy().id(), shape, kept, n.at));
   }
   template <class Lowering>
-  static constexpr void lower(Lowering& l, const local_op& op) {
+  static constexpr void lower(Lowering& l, const instruction& op) {
     l.reduce(op, op.operands[0], op.result, dim_bit(l.node_of(op).shape.count), monoid::add);
   }
   static void describe(std::string& t, const plan_view&, const plan_step* step) {

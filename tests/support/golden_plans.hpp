@@ -33,12 +33,12 @@ inline std::string block_of(const gspmd::dynamic::program& p) {
   out += '\n';
   for (const auto& s : view.steps) {
     if (!communicates(view, s)) continue;
-    const bool is_round = s.what == action::windowed;
-    const auto& from = view.operand(s, is_round ? window_of(view, s).operand : 0);
+    const bool is_round = s.what == action::contract_round_ring;
+    const auto& from = view.operand(s, is_round ? planned_ring_of(view, s).operand : 0);
     const auto& to = view.result(s);
     out += padded(name_of(s.collective), 19) + "over " + padded(str(axes_text(mesh, axes_of(view, s))), 4) + "  " +
            padded(std::to_string(s.bytes_sent) + " bytes", 16) + "  " + str(sharding_text(mesh, from.layout, from.global.count)) +
-           (is_round ? (window_of(view, s).both_ways ? ", shard by shard, both ways," : ", shard by shard,")
+           (is_round ? (planned_ring_of(view, s).both_ways ? ", shard by shard, both ways," : ", shard by shard,")
                      : " -> " + str(sharding_text(mesh, to.layout, to.global.count))) +
            " of " + name_of(from.type) + ' ' + str(shape_text(from.global)) + " for " +
            name_of(view.nodes[static_cast<std::size_t>(s.node)].op) + " #" + std::to_string(s.node) +

@@ -78,7 +78,7 @@ inline std::string axes_text(axis_mask axes) {
 inline std::vector<std::string> collectives(const local_program& p) {
   std::vector<std::string> result;
   for (const auto& op : p.ops)
-    if (op.what == local_kind::move || op.what == local_kind::reduce)
+    if (op.what == instruction_kind::move || op.what == instruction_kind::reduce)
       result.push_back(std::string(op.forced ? "forced " : "") + name_of(op.collective) + ' ' + axes_text(op.axes));
   return result;
 }

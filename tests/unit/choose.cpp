@@ -193,10 +193,10 @@ TEST_CASE("64 triples of shardings of bij,bjk->bik, as text") {
         std::string sent;
         text += text_of(left, 3) + ' ' + text_of(right, 3) + " -> " + text_of(out, 3) + ":  ";
         for (const auto& op : p.ops) {
-          if (op.what == local_kind::compute)
+          if (op.what == instruction_kind::compute)
             text += text_of(p.value(op.operands[0]).layout, 3) + ' ' + text_of(p.value(op.operands[1]).layout, 3) + " -> " +
                     text_of(p.value(op.result).layout, 3);
-          else if (op.what != local_kind::slice)
+          else if (op.what != instruction_kind::slice)
             sent += std::string(sent.empty() ? "  " : ", ") + name_of(op.collective) + ' ' + axes_text(op.axes) + " of " +
                     (p.value(op.result).node == l   ? "left"
                      : p.value(op.result).node == r ? "right"
@@ -248,7 +248,7 @@ TEST_CASE("local on the group dim, then all_to_all to the experts") {
     b.g.outputs = {b.annotate(b.einsum("GSEC,GSM->EGCM", mask, in), split({{0}, {}, {}, {}}))};
     const auto p = b.partition();
     CHECK(collectives(p) == std::vector<std::string>{"all_to_all x"});
-    CHECK(p.ops[0].what == local_kind::compute);
+    CHECK(p.ops[0].what == instruction_kind::compute);
     CHECK(wrong_run(b) == "");
   }
 }

@@ -69,13 +69,13 @@ bool is_valid(const sharding& s, int rank) {
 }
 
 /// What is wrong with going from one layout to another by one operation; empty if nothing.
-std::string wrong_step(const mesh_shape& mesh, const extents& global, const sharding& from, const sharding& to, local_kind what,
-                       axis_mask axes) {
+std::string wrong_step(const mesh_shape& mesh, const extents& global, const sharding& from, const sharding& to,
+                       instruction_kind what, axis_mask axes) {
   if (!is_valid(to, global.count)) return "not a sharding";
   for (std::int64_t device = 0; device < mesh.device_count(); ++device) {
     const auto at = mesh.coordinates_of(device);
     const auto needed = box_of(mesh, global, to, at);
-    if (what == local_kind::move) {
+    if (what == instruction_kind::move) {
       std::vector<box> held;
       for (std::int64_t k = 0; k < mesh.size_of(axes); ++k)
         held.push_back(box_of(mesh, global, from, group_member(mesh, axes, at, k)));
@@ -84,22 +84,23 @@ std::string wrong_step(const mesh_shape& mesh, const extents& global, const shar
       return "a device needs what it does not hold";
     }
   }
-  if (what == local_kind::reduce) {
+  if (what == instruction_kind::reduce) {
     if (axes == 0 || (axes & ~from.partial) != 0) return "reduced over axes that are not partial";
     if (to.partial != (from.partial & ~axes)) return "the reduced axes are still partial";
   } else if (to.partial != from.partial) {
     return "the partial axes changed without a reduction";
   }
   if (to.partial != 0 && to.kind != from.kind) return "the kind of the reduction changed";
-  if (what == local_kind::move && (axes == 0 || (axes & ~from.split_axes()) != 0)) return "moved over axes that split nothing";
-  if (what == local_kind::slice && axes != 0) return "a slice over axes";
+  if (what == instruction_kind::move && (axes == 0 || (axes & ~from.split_axes()) != 0))
+    return "moved over axes that split nothing";
+  if (what == instruction_kind::slice && axes != 0) return "a slice over axes";
   return {};
 }
 
-local_kind kind_of(reshard_step::kind k) {
-  return k == reshard_step::kind::slice  ? local_kind::slice
-         : k == reshard_step::kind::move ? local_kind::move
-                                         : local_kind::reduce;
+instruction_kind kind_of(reshard_step::kind k) {
+  return k == reshard_step::kind::slice  ? instruction_kind::slice
+         : k == reshard_step::kind::move ? instruction_kind::move
+                                         : instruction_kind::reduce;
 }
 
 std::vector<int> axes_of(const sharding& s, int dim) {
@@ -111,7 +112,7 @@ std::vector<int> axes_of(const sharding& s, int dim) {
 
 /// What is wrong with running an operator of the program on shards of these layouts; empty if nothing. (Reshapes and
 /// broadcasts are left to the runs of random programs.)
-std::string wrong_compute(const graph& g, const local_program& p, const local_op& op) {
+std::string wrong_compute(const graph& g, const local_program& p, const instruction& op) {
   const node& n = g.nodes[static_cast<std::size_t>(op.node)];
   const sharding& result = p.value(op.result).layout;
   axis_mask partial_before = 0;  // over which axes operands are partial
@@ -192,7 +193,7 @@ std::string wrong_program(const graph& g, const mesh_shape& mesh, const std::vec
     if (!is_valid(to.layout, to.global.count)) return "not a sharding";
     if (!(to.local == local_extents(mesh, to.global, to.layout))) return "wrong local shape";
     std::string wrong;
-    if (op.what == local_kind::compute) {
+    if (op.what == instruction_kind::compute) {
       wrong = wrong_compute(g, p, op);
     } else {
       const auto& from = p.value(op.operands[0]);
@@ -378,9 +379,9 @@ TEST_CASE("the contracting dim is split: all_reduce, reduce_scatter, or partial 
   CHECK(collectives(p) == texts{"all_reduce x"});
   REQUIRE(p.ops.size() == 5);
   CHECK(p.ops[2].node == sum);
-  CHECK(p.ops[2].what == local_kind::compute);
+  CHECK(p.ops[2].what == instruction_kind::compute);
   CHECK(p.value(p.ops[2].result).layout.partial == 1);
-  CHECK(p.ops[3].what == local_kind::reduce);
+  CHECK(p.ops[3].what == instruction_kind::reduce);
 }
 
 TEST_CASE("local on the group dim, then all_to_all to the experts") {
@@ -391,7 +392,7 @@ TEST_CASE("local on the group dim, then all_to_all to the experts") {
   b.g.outputs = {dispatched};
   const auto p = b.partition();
   CHECK(collectives(p) == texts{"all_to_all x"});
-  CHECK(p.ops[0].what == local_kind::compute);
+  CHECK(p.ops[0].what == instruction_kind::compute);
   CHECK(text_of(p.value(p.ops[0].result).layout, 4) == "{-,x,-,-}");
 }
 
@@ -419,7 +420,7 @@ TEST_CASE("what is partial is reduced once, and only when it must be") {
     b.g.outputs = {negated};
     const auto p = b.partition();
     CHECK(collectives(p) == texts{"all_reduce x"});
-    CHECK(p.ops.back().what == local_kind::reduce);
+    CHECK(p.ops.back().what == instruction_kind::reduce);
   }
   SUBCASE("adding a replicated value does not: it would be added on every device") {
     graph_builder b({4});
@@ -429,7 +430,7 @@ TEST_CASE("what is partial is reduced once, and only when it must be") {
     const auto p = b.partition();
     CHECK(collectives(p) == texts{"all_reduce x"});
     CHECK(p.ops.back().node == sum);
-    CHECK(p.ops.back().what == local_kind::compute);
+    CHECK(p.ops.back().what == instruction_kind::compute);
   }
   SUBCASE("a maximum of partial sums reduces first; a maximum of partial maxima does not") {
     for (const auto kind : {monoid::add, monoid::maximum}) {
@@ -486,7 +487,7 @@ TEST_CASE("what was brought to a layout once is used again; what nobody needs is
   const auto p = b.partition();
   CHECK(collectives(p).size() <= 2);
   for (const auto& op : p.ops)
-    if (op.what == local_kind::compute) CHECK(b.g.nodes[static_cast<std::size_t>(op.node)].op != opcode::negate);
+    if (op.what == instruction_kind::compute) CHECK(b.g.nodes[static_cast<std::size_t>(op.node)].op != opcode::negate);
 }
 
 TEST_CASE("constants and iotas are made where they are needed") {

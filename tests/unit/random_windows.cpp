@@ -19,8 +19,8 @@ struct counts {
 
   void add(const gspmd::detail::plan_view& plan) {
     for (const auto& s : plan.steps) {
-      if (s.what != gspmd::detail::action::windowed) continue;
-      const auto& w = window_of(plan, s);
+      if (s.what != gspmd::detail::action::contract_round_ring) continue;
+      const auto& w = planned_ring_of(plan, s);
       ++windows;
       both_ways += w.both_ways ? 1 : 0;
       in_loops += s.times > 1 ? 1 : 0;

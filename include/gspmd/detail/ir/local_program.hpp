@@ -17,7 +17,7 @@ struct local_value {
   extents local;
 };
 
-enum class local_kind : std::uint8_t {
+enum class instruction_kind : std::uint8_t {
   compute,  // the node's operator on shards
   slice,    // cut by position on the mesh, nothing is sent
   move,     // all_gather, all_to_all, collective_permute
@@ -27,7 +27,7 @@ enum class local_kind : std::uint8_t {
 };
 
 /// An einsum whose operand is not gathered: its shards go round a ring (passes/choose/window_choice.hpp).
-struct ring_window {
+struct ring_einsum {
   std::int8_t operand = -1;  // that goes round; -1: none does
   std::int8_t dim = 0;       // of it
   std::int8_t axes = 0;      // the ring's: the last ones, so many, that split the dim
@@ -35,8 +35,8 @@ struct ring_window {
   bool beyond_limit = false;  // an operand is gathered to more than the user allows
 };
 
-struct local_op {
-  local_kind what = local_kind::compute;
+struct instruction {
+  instruction_kind what = instruction_kind::compute;
   int node = 0;    // compute: whose operator; else: for whose sake the data moves
   int result = 0;  // local value
   inline_vec<int, max_map_arity> operands;
@@ -44,7 +44,7 @@ struct local_op {
   collective_kind collective = collective_kind::all_gather;  // move, reduce
   bool for_output = false;                                   // brings an output to its sharding
   bool forced = false;          // a gather that the operator needs because it cannot work on the split
-  ring_window window;           // compute: of an einsum
+  ring_einsum ring;             // compute: of an einsum
   int movement = -1;            // compute: of an operator that consists of movements, which one; it has axes if it communicates
   std::int64_t bytes_sent = 0;  // compute: of the same
   bool joined = false;          // all_reduce: in the message of the one before it
@@ -53,7 +53,7 @@ struct local_op {
 /// The program that all devices run (GSPMD 4): operators on shards and the communication between them.
 struct local_program {
   vec<local_value> values;
-  vec<local_op> ops;
+  vec<instruction> ops;
   vec<int> inputs;   // values
   vec<int> outputs;  // values
   vec<int> results;  // by node: the value it leaves; -1 if it is not computed
@@ -71,7 +71,7 @@ struct local_program {
 };
 
 /// The ring round which the shards of an operand with sharding `s` go.
-constexpr ring ring_of(const ring_window& w, const sharding& s) {
+constexpr ring ring_of(const ring_einsum& w, const sharding& s) {
   ring r;
   int skipped = -w.axes;
   for (const auto& use : s.splits) skipped += use.dim == w.dim ? 1 : 0;
@@ -81,16 +81,16 @@ constexpr ring ring_of(const ring_window& w, const sharding& s) {
 }
 
 /// What one device sends in `op`.
-constexpr std::int64_t bytes_of(const mesh_shape& mesh, const local_program& p, const local_op& op) {
-  if (op.window.operand >= 0) {  // every shard but its own visits it, and is sent on
-    const auto& v = p.value(op.operands[op.window.operand]);
-    return (ring_of(op.window, v.layout).size(mesh) - 1) * elements(v.local) * bytes_of(v.type);
+constexpr std::int64_t bytes_of(const mesh_shape& mesh, const local_program& p, const instruction& op) {
+  if (op.ring.operand >= 0) {  // every shard but its own visits it, and is sent on
+    const auto& v = p.value(op.operands[op.ring.operand]);
+    return (ring_of(op.ring, v.layout).size(mesh) - 1) * elements(v.local) * bytes_of(v.type);
   }
   if (op.movement >= 0) return op.bytes_sent;
-  if (op.what != local_kind::move && op.what != local_kind::reduce) return 0;
+  if (op.what != instruction_kind::move && op.what != instruction_kind::reduce) return 0;
   const auto& from = p.value(op.operands[0]);
   const auto& to = p.value(op.result);
-  if (op.what == local_kind::move)
+  if (op.what == instruction_kind::move)
     return bytes_sent(mesh, movement{from.global, from.layout, to.layout, op.axes}, bytes_of(from.type));
   return bytes_sent(mesh, reduction{from.global, from.layout, to.layout, op.axes, from.layout.kind}, bytes_of(from.type));
 }

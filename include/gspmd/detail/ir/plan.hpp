@@ -117,11 +117,11 @@ constexpr movement movement_of(const plan_view& p, const plan_step& s) {
 constexpr map_traffic traffic_of(const plan_view& p, const plan_step& s) {
   return traffic_of(*p.mesh, p.operand(s, 0).global, p.result(s).global, p.result(s).layout, map_of(p, s));
 }
-constexpr const planned_window& window_of(const plan_view& p, const plan_step& s) {
-  return table_of<planned_window>(p)[static_cast<std::size_t>(s.spec)];
+constexpr const planned_ring& planned_ring_of(const plan_view& p, const plan_step& s) {
+  return table_of<planned_ring>(p)[static_cast<std::size_t>(s.spec)];
 }
 constexpr ring ring_of(const plan_view& p, const plan_step& s) {
-  const auto& w = window_of(p, s);
+  const auto& w = planned_ring_of(p, s);
   const auto& shard = p.operand(s, w.operand);
   return {w.axes, elements(shard.local) * bytes_of(shard.type), origin_of(p, s)};
 }

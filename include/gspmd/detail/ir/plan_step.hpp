@@ -13,7 +13,7 @@ namespace gspmd::detail {
 enum class action : std::uint8_t {
   fused,
   contract,
-  windowed,
+  contract_round_ring,
   reduce,
   permute,
   move,

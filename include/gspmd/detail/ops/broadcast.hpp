@@ -116,7 +116,7 @@ struct broadcast_op : reduced_first, without_movements, without_arithmetic, dims
     if (id >= 0 && !(b.at(id).shape == shape)) id = add_reshape(b.program(), id, shape, n.at);
     b.send(0, id);
   }
-  static constexpr void lower(lowering&, const local_op&) {}
+  static constexpr void lower(lowering&, const instruction&) {}
   static void describe(std::string&, const plan_view&, const plan_step*) {}
 };
 

@@ -95,7 +95,7 @@ struct concatenate_op : plain_operator, without_arithmetic, outside_of_loops, di
     }
   }
   template <class Lowering>
-  static constexpr void lower(Lowering& l, const local_op& op) {
+  static constexpr void lower(Lowering& l, const instruction& op) {
     l.move(op);
   }
   static void describe(std::string& t, const plan_view& plan, const plan_step* step) {

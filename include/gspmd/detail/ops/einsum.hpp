@@ -157,17 +157,17 @@ struct einsum_op : without_movements, outside_of_loops {
 
   /// Of two operands: 2 for every combination of local indices, a multiplication and an addition. Of one: 1 for every element that
   /// is summed.
-  static constexpr std::int64_t flops(const graph& g, const mesh_shape& mesh, const local_program& p, const local_op& op) {
+  static constexpr std::int64_t flops(const graph& g, const mesh_shape& mesh, const local_program& p, const instruction& op) {
     const node& n = g.nodes[static_cast<std::size_t>(op.node)];
     if (n.operands.count == 1) return flops_of_sum(p, op);
     const auto lhs = letters_of(g, n, 0);
     const auto rhs = letters_of(g, n, 1);
     const auto extent = [&](int k, int d) {
       const auto& v = p.value(op.operands[k]);
-      if (k != op.window.operand || d != op.window.dim) return v.local[d];
+      if (k != op.ring.operand || d != op.ring.dim) return v.local[d];
       std::int64_t parts = 1;  // the shards that go round, all together
       for (const auto& use : v.layout.splits)
-        if (use.dim == d && (ring_of(op.window, v.layout).mask() & axis_bit(use.axis)) == 0) parts *= mesh.sizes[use.axis];
+        if (use.dim == d && (ring_of(op.ring, v.layout).mask() & axis_bit(use.axis)) == 0) parts *= mesh.sizes[use.axis];
       return shard_extent(v.global[d], parts);
     };
     std::int64_t total = 2;
@@ -221,7 +221,7 @@ struct einsum_op : without_movements, outside_of_loops {
   }
 
   template <class Lowering>
-  static constexpr void lower(Lowering& l, const local_op& op) {
+  static constexpr void lower(Lowering& l, const instruction& op) {
     if (op.operands.count == 2) add_contraction(l, op);
     else add_unary_einsum(l, op);
   }

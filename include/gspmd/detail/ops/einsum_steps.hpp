@@ -13,12 +13,12 @@ namespace gspmd::detail {
 /// An einsum `c` of one shard of an operand that goes round a ring: what scratch it takes. Parts of the other operand and of the
 /// result that do not lie in one piece are copied, and so are all parts where the last one is cut short.
 template <class Lowering>
-constexpr void add_ring(Lowering& l, const local_op& op, const contraction& c, int letter, int spec) {
-  planned_window w;
+constexpr void add_ring(Lowering& l, const instruction& op, const contraction& c, int letter, int spec) {
+  planned_ring w;
   w.contraction = spec;
-  w.operand = op.window.operand;
+  w.operand = op.ring.operand;
   w.letter = static_cast<std::int8_t>(letter);
-  w.both_ways = op.window.both_ways;
+  w.both_ways = op.ring.both_ways;
   w.scratch_elems = buffer_elems(table_of<contraction_plan>(l.out)[spec].scratch_elems);
   const auto reserve = [&w](std::int64_t elems) {
     const auto from = w.scratch_elems;
@@ -26,7 +26,7 @@ constexpr void add_ring(Lowering& l, const local_op& op, const contraction& c, i
     return from;
   };
   const auto& shard = l.value(op.operands[w.operand]);
-  w.axes = ring_of(op.window, shard.layout).axes;
+  w.axes = ring_of(op.ring, shard.layout).axes;
   const auto members = ring{w.axes}.size(l.out.mesh);
   w.buffers_at = w.scratch_elems;
   for (auto k = ring_rounds(members, w.both_ways).buffers(); k > 0; --k) reserve(elements(shard.local));
@@ -43,14 +43,14 @@ constexpr void add_ring(Lowering& l, const local_op& op, const contraction& c, i
     for (const auto own : *lists[b]) elems *= c.extent[own];
     (b == 2 ? w.result_at : w.operand_at) = reserve(elems);
   }
-  table_of<planned_window>(l.out).push_back(w);
+  table_of<planned_ring>(l.out).push_back(w);
 }
 
 template <class Lowering>
-constexpr void add_contraction(Lowering& l, const local_op& op) {
+constexpr void add_contraction(Lowering& l, const instruction& op) {
   const node& n = l.node_of(op);
-  const bool is_windowed = op.window.operand >= 0;
-  const std::int8_t round = is_windowed ? letters_of(l.g, n, op.window.operand)[op.window.dim] : std::int8_t{-1};
+  const bool goes_round = op.ring.operand >= 0;
+  const std::int8_t round = goes_round ? letters_of(l.g, n, op.ring.operand)[op.ring.dim] : std::int8_t{-1};
   contraction c;
   c.padded = 0;
   inline_vec<std::int8_t, max_letters> letters;
@@ -69,20 +69,20 @@ constexpr void add_contraction(Lowering& l, const local_op& op) {
       const auto i = number_of(dims[d]);
       if ((padded & dim_bit(d)) != 0) c.padded |= std::uint64_t{1} << i;
       if (i == c.extent.count)
-        c.extent.push_back(dims[d] == round ? l.value(op.operands[op.window.operand]).local[op.window.dim] : local[d]);
+        c.extent.push_back(dims[d] == round ? l.value(op.operands[op.ring.operand]).local[op.ring.dim] : local[d]);
       (k == 0 ? c.lhs : c.rhs).push_back(i);
     }
   }
   const auto result = letters_of(l.g, n, 2);
   for (int d = 0; d < result.count; ++d) c.out.push_back(number_of(result[d]));
   int spec = l.planned(c);
-  if (is_windowed) {
+  if (goes_round) {
     add_ring(l, op, c, number_of(round), spec);
-    spec = static_cast<int>(table_of<planned_window>(l.out).size()) - 1;
+    spec = static_cast<int>(table_of<planned_ring>(l.out).size()) - 1;
   }
-  auto& s =
-      l.add_step(is_windowed ? action::windowed : action::contract, op, spec, {op.operands[0], op.operands[1]}, {op.result});
-  if (is_windowed) {
+  auto& s = l.add_step(goes_round ? action::contract_round_ring : action::contract, op, spec, {op.operands[0], op.operands[1]},
+                       {op.result});
+  if (goes_round) {
     s.collective = collective_kind::collective_permute;
     s.bytes_sent = l.bytes_of(op);
   }
@@ -95,7 +95,7 @@ constexpr void add_contraction(Lowering& l, const local_op& op) {
 
 /// Einsum of one operand: its missing letters are reduced, the others brought into order.
 template <class Lowering>
-constexpr void add_unary_einsum(Lowering& l, const local_op& op) {
+constexpr void add_unary_einsum(Lowering& l, const instruction& op) {
   const node& n = l.node_of(op);
   const auto from = letters_of(l.g, n, 0);
   const auto to = letters_of(l.g, n, 1);

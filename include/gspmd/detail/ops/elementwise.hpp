@@ -46,7 +46,7 @@ struct elementwise_op : same_dims, without_movements, dims_by_number {
   static constexpr bool is_made_again(const node& n) { return n.op == opcode::convert; }
   static constexpr bool may_go_round_ring(const node&) { return false; }
   /// 1 for every element of the result, whatever the function.
-  static constexpr std::int64_t flops(const graph&, const mesh_shape&, const local_program& p, const local_op& op) {
+  static constexpr std::int64_t flops(const graph&, const mesh_shape&, const local_program& p, const instruction& op) {
     return saturating_elements(p.value(op.result).local);
   }
   static constexpr scalar_op in_loop(const graph& g, const node& n) {
@@ -58,7 +58,7 @@ struct elementwise_op : same_dims, without_movements, dims_by_number {
     return s;
   }
   static constexpr dim_places lies_along(const graph&, const node&) { return {}; }
-  static constexpr void lower(lowering&, const local_op&) {}
+  static constexpr void lower(lowering&, const instruction&) {}
   static void describe(std::string&, const plan_view&, const plan_step*) {}
 
   static constexpr void gradient(gradient_builder& b, const node& n) {

@@ -120,7 +120,7 @@ struct local_operator : plain_operator, reduced_first, without_movements, outsid
     }
   }
   /// What it states, 1 if nothing, for every combination of the local indices of all letters.
-  static constexpr std::int64_t flops(const graph& g, const mesh_shape&, const local_program& p, const local_op& op) {
+  static constexpr std::int64_t flops(const graph& g, const mesh_shape&, const local_program& p, const instruction& op) {
     const node& n = g.nodes[static_cast<std::size_t>(op.node)];
     std::int64_t total = n.local->flops;
     const local_rule& rule = n.local->rule;
@@ -155,7 +155,7 @@ struct local_operator : plain_operator, reduced_first, without_movements, outsid
     }
   }
   template <class Lowering>
-  static constexpr void lower(Lowering& l, const local_op& op) {
+  static constexpr void lower(Lowering& l, const instruction& op) {
     const node& n = l.node_of(op);
     l.local(op, local_entry_of(*n.local, [&](int k) { return operand_of(l.g, n, k).type; }));
   }

@@ -93,7 +93,7 @@ struct mapped_op : plain_operator, without_arithmetic, outside_of_loops, dims_by
     b.send(0, add_mapped(b.program(), Self::inverse(), b.dy().id(), shape, back, 0, n.at));
   }
   template <class Lowering>
-  static constexpr void lower(Lowering& l, const local_op& op) {
+  static constexpr void lower(Lowering& l, const instruction& op) {
     l.move(op);
   }
   /// `(dim 0` and what `add` says of it, then the other dims likewise.

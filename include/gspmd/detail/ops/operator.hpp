@@ -86,7 +86,7 @@ class lowering;
 ///   lower(l, op)                adds its steps, where it runs as steps
 ///   describe(t, plan, step)     adds to a line of `explain` what the name does not say; `step` is null where it has none
 template <class O>
-concept complete_operator = requires(const graph& g, const node& n, const mesh_shape& mesh, const local_program& p, const local_op& op,
+concept complete_operator = requires(const graph& g, const node& n, const mesh_shape& mesh, const local_program& p, const instruction& op,
                                      const plan_view& plan, const plan_step* step, op_rule& rule, text& t, std::string& s,
                                      gradient_builder& b, lowering& l) {
   { O::owns(opcode::add) } -> std::same_as<bool>;
@@ -139,7 +139,7 @@ struct without_movements {
   static constexpr index_map map(const graph&, const node&, int) { return {}; }
 };
 struct without_arithmetic {
-  static constexpr std::int64_t flops(const graph&, const mesh_shape&, const local_program&, const local_op&) { return 0; }
+  static constexpr std::int64_t flops(const graph&, const mesh_shape&, const local_program&, const instruction&) { return 0; }
 };
 struct outside_of_loops {
   static constexpr scalar_op in_loop(const graph&, const node&) { return {}; }

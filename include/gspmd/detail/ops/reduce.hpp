@@ -43,7 +43,7 @@ constexpr dim_mask reduced_dims(const node& n) {
   return dims;
 }
 
-constexpr std::int64_t flops_of_sum(const local_program& p, const local_op& op) {
+constexpr std::int64_t flops_of_sum(const local_program& p, const instruction& op) {
   const auto& operand = p.value(op.operands[0]).local;
   return operand.count == p.value(op.result).local.count ? 0 : saturating_elements(operand);
 }
@@ -79,7 +79,7 @@ struct reduce_op : plain_operator, without_movements, outside_of_loops, dims_by_
     return n.kind == kind ? partial_rule::any : partial_rule::none;
   }
   /// 1 for every element of the operand; none if nothing is reduced.
-  static constexpr std::int64_t flops(const graph&, const mesh_shape&, const local_program& p, const local_op& op) {
+  static constexpr std::int64_t flops(const graph&, const mesh_shape&, const local_program& p, const instruction& op) {
     return flops_of_sum(p, op);
   }
   template <class Builder>
@@ -98,7 +98,7 @@ struct reduce_op : plain_operator, without_movements, outside_of_loops, dims_by_
     }
   }
   template <class Lowering>
-  static constexpr void lower(Lowering& l, const local_op& op) {
+  static constexpr void lower(Lowering& l, const instruction& op) {
     const dim_mask dims = reduced_dims(l.node_of(op));
     if (!add_sum_of_product(l, op, dims)) l.reduce(op, op.operands[0], op.result, dims, l.node_of(op).kind);
   }

@@ -86,7 +86,7 @@ struct region_op : plain_operator,
   static constexpr completion_rounds completes{.forward = 0, .backward = 0};
 
   static constexpr void gradient(gradient_builder&, const node&) {}
-  static constexpr void lower(lowering&, const local_op&) {}
+  static constexpr void lower(lowering&, const instruction&) {}
   static void describe(std::string&, const plan_view&, const plan_step*) {}
 };
 
@@ -109,7 +109,7 @@ struct cond_result_op : plain_operator, reduced_first, without_movements, withou
     for (int k = 0; k < 3; ++k) rule.maps.push_back(map);
   }
   static constexpr void gradient(gradient_builder&, const node&) {}
-  static constexpr void lower(lowering&, const local_op&) {}
+  static constexpr void lower(lowering&, const instruction&) {}
   static void describe(std::string&, const plan_view&, const plan_step*) {}
 };
 

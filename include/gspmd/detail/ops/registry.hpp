@@ -63,7 +63,7 @@ struct operator_facts {
   bool (*may_go_round_ring)(const node&) = nullptr;
   int (*movements)(const node&) = nullptr;
   index_map (*map)(const graph&, const node&, int movement) = nullptr;
-  std::int64_t (*flops)(const graph&, const mesh_shape&, const local_program&, const local_op&) = nullptr;
+  std::int64_t (*flops)(const graph&, const mesh_shape&, const local_program&, const instruction&) = nullptr;
   scalar_op (*in_loop)(const graph&, const node&) = nullptr;
   dim_places (*lies_along)(const graph&, const node&) = nullptr;
   void (*name_dim)(text&, const graph&, const node&, int operand, int dim) = nullptr;

@@ -146,7 +146,7 @@ struct reshape_op : without_movements, without_arithmetic, outside_of_loops, dim
     const extents shape = operand_of(b.program(), n, 0).shape;
     b.send(0, add_reshape(b.program(), b.dy().id(), shape, n.at));
   }
-  static constexpr void lower(lowering&, const local_op&) {}
+  static constexpr void lower(lowering&, const instruction&) {}
   static void describe(std::string&, const plan_view&, const plan_step*) {}
 };
 

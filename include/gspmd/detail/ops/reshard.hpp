@@ -35,7 +35,7 @@ struct reshard_op : plain_operator,
   static constexpr void gradient(Builder& b, const node& n) {
     b.send(0, add_reshard(b.program(), b.dy().id(), n.annotation, n.at));
   }
-  static constexpr void lower(lowering&, const local_op&) {}
+  static constexpr void lower(lowering&, const instruction&) {}
   static void describe(std::string&, const plan_view&, const plan_step*) {}
 };
 
@@ -73,7 +73,7 @@ struct shard_alike_op : same_dims, reduced_first, without_movements, without_ari
   static constexpr void gradient(Builder& b, const node&) {
     b.send(0, b.dy());
   }
-  static constexpr void lower(lowering&, const local_op&) {}
+  static constexpr void lower(lowering&, const instruction&) {}
   static void describe(std::string&, const plan_view&, const plan_step*) {}
 };
 

@@ -89,7 +89,7 @@ struct set_row_op : row_operator {
     b.send(1, add_dynamic_index(b.program(), dy, n.operands[2], n.at));
   }
   template <class Lowering>
-  static constexpr void lower(Lowering& l, const local_op& op) {
+  static constexpr void lower(Lowering& l, const instruction& op) {
     l.set_row(op);
   }
 };
@@ -104,7 +104,7 @@ struct add_row_op : row_operator {
     b.send(1, add_dynamic_index(b.program(), dy, n.operands[2], n.at));
   }
   template <class Lowering>
-  static constexpr void lower(Lowering& l, const local_op& op) {
+  static constexpr void lower(Lowering& l, const instruction& op) {
     l.add_row(op);
   }
 };
@@ -122,7 +122,7 @@ struct row_op : row_operator {
     b.slot(from) = add_dynamic_update<add_row_op>(b.program(), known, dy, n.operands[1], n.at);
   }
   template <class Lowering>
-  static constexpr void lower(Lowering& l, const local_op& op) {
+  static constexpr void lower(Lowering& l, const instruction& op) {
     l.row(op);
   }
 };

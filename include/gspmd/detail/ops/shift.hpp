@@ -45,7 +45,7 @@ struct shift_op : plain_operator, same_dims, without_arithmetic, outside_of_loop
     b.send(0, add_shift(b.program(), b.dy().id(), attribute_dim(n, 0), -n.integer, n.at));
   }
   template <class Lowering>
-  static constexpr void lower(Lowering& l, const local_op& op) {
+  static constexpr void lower(Lowering& l, const instruction& op) {
     l.move(op);
   }
   static void describe(std::string& t, const plan_view& plan, const plan_step* step) {

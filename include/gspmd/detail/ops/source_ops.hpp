@@ -20,7 +20,7 @@ struct parameter_op : plain_operator,
   static constexpr completion_rounds completes{.forward = 0, .backward = 0};
 
   static constexpr void gradient(gradient_builder&, const node&) {}
-  static constexpr void lower(lowering&, const local_op&) {}
+  static constexpr void lower(lowering&, const instruction&) {}
   static void describe(std::string&, const plan_view&, const plan_step*) {}
 };
 
@@ -39,7 +39,7 @@ struct source_op : plain_operator, same_dims, reduced_first, without_movements, 
   }
   static constexpr dim_places lies_along(const graph&, const node&) { return {}; }
   static constexpr void gradient(gradient_builder&, const node&) {}
-  static constexpr void lower(lowering&, const local_op&) {}
+  static constexpr void lower(lowering&, const instruction&) {}
   static void describe(std::string&, const plan_view&, const plan_step*) {}
 };
 

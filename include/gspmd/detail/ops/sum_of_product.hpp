@@ -15,10 +15,10 @@ inline constexpr std::int64_t least_terms_of_contraction = 64;
 /// over `dims` of a product that waits, if both factors lie in memory and the contraction runs along them: all dims are summed, or
 /// the last ones, or the first ones. False if that does not hold: nothing is added.
 template <class Lowering>
-constexpr bool add_sum_of_product(Lowering& l, const local_op& op, dim_mask dims) {
+constexpr bool add_sum_of_product(Lowering& l, const instruction& op, dim_mask dims) {
   const node& n = l.node_of(op);
   const int product = op.operands[0];
-  const local_op* const maker = l.waiting(product);
+  const instruction* const maker = l.waiting(product);
   if (dims == 0) return false;  // nothing is summed: the product itself is asked for
   if (maker == nullptr || n.kind != monoid::add || !is_floating(n.type) || l.node_of(*maker).op != opcode::multiply) return false;
   const int lhs = maker->operands[0], rhs = maker->operands[1];

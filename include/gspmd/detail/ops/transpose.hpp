@@ -57,7 +57,7 @@ struct transpose_op : plain_operator, without_movements, without_arithmetic, out
     b.send(0, add_transpose(b.program(), b.dy().id(), inverse, n.at));
   }
   template <class Lowering>
-  static constexpr void lower(Lowering& l, const local_op& op) {
+  static constexpr void lower(Lowering& l, const instruction& op) {
     l.permute(op, op.operands[0], op.result, l.node_of(op).attributes);
   }
   static void describe(std::string&, const plan_view&, const plan_step*) {}

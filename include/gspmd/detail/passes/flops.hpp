@@ -14,7 +14,7 @@ namespace gspmd::detail {
 /// operators state of themselves. Data that only moves, and what collectives add up on the way, counts nothing.
 constexpr void count_flops(const graph& g, const mesh_shape& mesh, const local_program& p, std::span<planned_node> nodes) {
   for (const auto& op : p.ops) {
-    if (op.what != local_kind::compute) continue;
+    if (op.what != instruction_kind::compute) continue;
     auto& total = nodes[static_cast<std::size_t>(op.node)].flops;
     total = saturating_add(total, facts_of(nodes[static_cast<std::size_t>(op.node)].op).flops(g, mesh, p, op));
   }

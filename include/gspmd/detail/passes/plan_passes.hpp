@@ -14,7 +14,7 @@ namespace gspmd::detail {
 /// What is wrong where an operator communicates on its operands although the user forbade it; empty if nothing is.
 constexpr text forbidden_reshard(const graph& g, const local_program& p) {
   for (const auto& op : p.ops) {
-    if ((op.what != local_kind::move && op.what != local_kind::reduce) || op.for_output) continue;
+    if ((op.what != instruction_kind::move && op.what != instruction_kind::reduce) || op.for_output) continue;
     const node& n = g.nodes[static_cast<std::size_t>(op.node)];
     if (!n.forbid_reshard) continue;
     const auto& from = p.value(op.operands[0]);
@@ -45,7 +45,7 @@ constexpr text silent_replication(const graph& g, const local_program& p) {
   if (g.allow_replication) return {};
   for (const auto& op : p.ops) {
     const node& n = g.nodes[static_cast<std::size_t>(op.node)];
-    if (op.what != local_kind::move || !op.forced || n.allow_replication) continue;
+    if (op.what != instruction_kind::move || !op.forced || n.allow_replication) continue;
     const auto& from = p.value(op.operands[0]);
     const auto& to = p.value(op.result);
     const axis_mask lost = from.layout.split_axes() & ~to.layout.split_axes();
@@ -76,17 +76,17 @@ constexpr text silent_replication(const graph& g, const local_program& p) {
 /// helps; empty if nothing is.
 constexpr text gathered_beyond_limit(const graph& g, const local_program& p) {
   for (const auto& op : p.ops) {
-    if (op.what != local_kind::compute || !op.window.beyond_limit) continue;
+    if (op.what != instruction_kind::compute || !op.ring.beyond_limit) continue;
     const node& n = g.nodes[static_cast<std::size_t>(op.node)];
-    int largest = op.window.operand == 0 ? 1 : 0;
+    int largest = op.ring.operand == 0 ? 1 : 0;
     const auto size = [&](int k) { return elements(p.value(op.operands[k]).local) * bytes_of(p.value(op.operands[k]).type); };
-    if (op.window.operand < 0 && size(1) > size(0)) largest = 1;
+    if (op.ring.operand < 0 && size(1) > size(0)) largest = 1;
     const auto& v = p.value(op.operands[largest]);
     text t;
     t << graph::place(n.at, name_of(n.op)) << ": operand " << largest << ' ' << shape_text(v.global) << " would be gathered to "
       << sharding_text(*g.mesh, v.layout, v.global.count) << ", " << size(largest)
       << " bytes on every device, limit_gather allows " << n.gather_limit;
-    if (op.window.operand >= 0) t << ", and operand " << static_cast<int>(op.window.operand) << " goes round the ring already";
+    if (op.ring.operand >= 0) t << ", and operand " << static_cast<int>(op.ring.operand) << " goes round the ring already";
     t << "; shard the operands alike, or raise the limit";
     return t;
   }

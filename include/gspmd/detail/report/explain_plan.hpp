@@ -188,7 +188,7 @@ class plan_explainer {
 
   /// How the shards of an operand go round.
   [[nodiscard, gnu::cold]] std::string window_text(const plan_step& s) const {
-    const auto& w = window_of(plan_, s);
+    const auto& w = planned_ring_of(plan_, s);
     const auto n = ring_of(plan_, s).size(mesh_.shape);
     const auto& shard = plan_.operand(s, w.operand);
     std::string t = "collective_permute over " + str(axes_text(mesh_, axes_of(plan_, s))) + " of " +

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include "gspmd/detail/run/contract_round_ring.hpp"
 #include "gspmd/detail/run/local_step.hpp"
 #include "gspmd/detail/run/ready_step.hpp"
-#include "gspmd/detail/run/windowed.hpp"
 #include "gspmd/detail/transport/meeting_subject.hpp"
 
 /// What the kernels do on all devices of a communicator together.

@@ -106,8 +106,8 @@ constexpr auto contract::freeze() {
   return prepared_contraction{&plan, run_contraction<element, spec>};
 }
 template <class Program, int Step>
-constexpr auto windowed::freeze() {
-  constexpr auto spec = static_cast<std::size_t>(window_of(Program::view, step_of<Program, Step>).contraction);
+constexpr auto contract_round_ring::freeze() {
+  constexpr auto spec = static_cast<std::size_t>(planned_ring_of(Program::view, step_of<Program, Step>).contraction);
   return prepared_contraction{&table_of<contraction_plan>(Program::view)[spec],
                               run_contraction<element_t<step_of<Program, Step>.type>, contraction_constant<Program, spec>>};
 }

@@ -10,7 +10,7 @@
 namespace gspmd::detail {
 
 /// How an einsum takes an operand shard by shard. Places in scratch are in elements from its begin.
-struct planned_window {
+struct planned_ring {
   int contraction = 0;                     // of one shard
   std::int8_t operand = 0;                 // whose shards go round
   std::int8_t letter = 0;                  // of the contraction: the dim along which they lie
@@ -21,7 +21,7 @@ struct planned_window {
   std::int64_t operand_at = -1;  // the part of the other operand; -1: it is used where it lies
   std::int64_t result_at = -1;   // the part of the result; likewise
   std::int64_t scratch_elems = 0;
-  friend constexpr bool operator==(const planned_window&, const planned_window&) = default;
+  friend constexpr bool operator==(const planned_ring&, const planned_ring&) = default;
 };
 
 /// Buffers in scratch are whole cache lines of the smallest elements that an einsum has.
@@ -51,22 +51,22 @@ struct contract : plain_step, on_one_device, never_in_place {
 };
 
 /// The same, while the shards of one operand go round a ring of devices.
-struct windowed : plain_step, never_in_place {
-  static constexpr action name = action::windowed;
-  using tables = mp11::mp_list<kernel_table<planned_window, entries::shared_by_equal_steps>,
+struct contract_round_ring : plain_step, never_in_place {
+  static constexpr action name = action::contract_round_ring;
+  using tables = mp11::mp_list<kernel_table<planned_ring, entries::shared_by_equal_steps>,
                                kernel_table<contraction_plan, entries::shared_by_equal_steps>>;
   static constexpr step_work work = step_work::computes_while_moving;
   static constexpr element_kinds handles = element_kinds::bytes;
 
   static constexpr std::int64_t scratch_bytes(const auto& tables, const plan_step& s) {
-    return table_of<planned_window>(tables)[static_cast<std::size_t>(s.spec)].scratch_elems * bytes_of(s.type);
+    return table_of<planned_ring>(tables)[static_cast<std::size_t>(s.spec)].scratch_elems * bytes_of(s.type);
   }
   static constexpr bool communicates(const plan_view&, const plan_step&) { return true; }
   static constexpr axis_mask axes(const auto& p, const plan_step& s) { return ring_of(p, s).mask(); }
   static constexpr std::int64_t messages(const auto& p, const plan_step& s) { return ring_of(p, s).size(*p.mesh) - 1; }
   static constexpr detail::packing packing(const plan_view&, const plan_step&) { return {}; }
   static constexpr ring_rounds_kind rounds(const auto& p, const plan_step& s) {
-    return window_of(p, s).both_ways ? ring_rounds_kind::both_ways : ring_rounds_kind::one_way;
+    return planned_ring_of(p, s).both_ways ? ring_rounds_kind::both_ways : ring_rounds_kind::one_way;
   }
 
   static prepared_contraction prepare(const plan_view& p, const plan_step& s);

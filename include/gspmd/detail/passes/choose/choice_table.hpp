@@ -12,7 +12,7 @@ struct node_choice {
   sharding result;
   int wanted = 0;            // of an operator: where the shardings of its operands begin in the table
   std::uint32_t forced = 0;  // by operand: the operator cannot keep a split that the operand was to have
-  ring_window ring;
+  ring_einsum ring;
 };
 
 /// How a value is brought to a sharding: from the form with this number, by so many steps of the table. Without a form to start from it

@@ -23,7 +23,7 @@ namespace gspmd::detail {
 class ring_choice {
  public:
   struct ring_form {
-    ring_window how;
+    ring_einsum how;
     sharding form;           // of the operand that goes round
     std::int64_t bytes = 0;  // that one device sends for it
   };

@@ -47,7 +47,7 @@ class emitter {
   constexpr void renamed(int i, int form) { program_.results[i] = form; }
   /// A source, or an operator of one operand that is made again, at the depth of so many bodies.
   constexpr void made(int i, int operand, int form, int level) {
-    local_op op;
+    instruction op;
     op.node = i;
     if (operand >= 0) op.operands.push_back(operand);
     op.result = form;
@@ -58,7 +58,7 @@ class emitter {
     const sharding& layout = book_.layout_of(from);
     const int value = book_.values[from].node;
     const extents& shape = at(value).shape;
-    local_op op;
+    instruction op;
     op.node = why.user;
     op.operands.push_back(from);
     op.result = form;
@@ -66,21 +66,21 @@ class emitter {
     op.forced = why.forced;
     op.for_output = why.for_output;
     if (step.what == reshard_step::kind::slice) {
-      op.what = local_kind::slice;
+      op.what = instruction_kind::slice;
     } else if (step.what == reshard_step::kind::move) {
-      op.what = local_kind::move;
+      op.what = instruction_kind::move;
       op.collective = classify(mesh_, movement{shape, layout, step.to, step.axes});
     } else {
-      op.what = local_kind::reduce;
+      op.what = instruction_kind::reduce;
       op.collective = classify(mesh_, reduction{shape, layout, step.to, step.axes, layout.kind});
     }
     add(op, level);
   }
   constexpr void ran(int i, const node_choice& choice, const inline_vec<int, max_map_arity>& operands, int form) {
-    local_op op;
+    instruction op;
     op.node = i;
     op.operands = operands;
-    op.window = choice.ring;
+    op.ring = choice.ring;
     op.result = form;
     named(i, form);
     program_.ops.push_back(op);
@@ -89,7 +89,7 @@ class emitter {
   constexpr void ran_movement(int i, int k, int operand, int written, int form) {
     const node& n = at(i);
     const auto traffic = traffic_of(graph_, mesh_, n, k, book_.layout_of(form));
-    local_op op;
+    instruction op;
     op.node = i;
     op.operands.push_back(operand);
     if (written >= 0) op.operands.push_back(written);
@@ -101,19 +101,19 @@ class emitter {
     named(i, form);
     program_.ops.push_back(op);
   }
-  constexpr void copied(int user, int from, int to) { add_region_op(local_kind::copy, user, from, to); }
+  constexpr void copied(int user, int from, int to) { add_region_op(instruction_kind::copy, user, from, to); }
   constexpr void opens(int i, int operand, int form) {
     begins_.push_back(static_cast<int>(program_.ops.size()));
-    add_region_op(local_kind::control, i, operand, form);
+    add_region_op(instruction_kind::control, i, operand, form);
   }
-  constexpr void ends(int i) { add_region_op(local_kind::control, i, -1, -1); }
+  constexpr void ends(int i) { add_region_op(instruction_kind::control, i, -1, -1); }
   constexpr void closes() { begins_.pop_back(); }
 
  private:
   [[nodiscard]] constexpr const node& at(int i) const { return graph_.nodes[static_cast<std::size_t>(i)]; }
 
   /// Appends an operator, or puts it before the loops that it need not be in.
-  constexpr void add(const local_op& op, int level) {
+  constexpr void add(const instruction& op, int level) {
     if (level == book_.depth()) {
       program_.ops.push_back(op);
       return;
@@ -121,8 +121,8 @@ class emitter {
     program_.ops.insert(program_.ops.begin() + begins_[level], op);
     for (std::size_t k = static_cast<std::size_t>(level); k < begins_.size(); ++k) ++begins_[k];
   }
-  constexpr void add_region_op(local_kind what, int i, int operand, int result) {
-    local_op op;
+  constexpr void add_region_op(instruction_kind what, int i, int operand, int result) {
+    instruction op;
     op.what = what;
     op.node = i;
     if (operand >= 0) op.operands.push_back(operand);
@@ -131,8 +131,8 @@ class emitter {
   }
 
   /// What carries a value round a loop, or ends a branch, is kept.
-  [[nodiscard]] static constexpr bool is_wanted(const local_op& op, const vec<std::uint8_t>& is_read) {
-    return op.what == local_kind::control || op.what == local_kind::copy || is_read[op.result] != 0;
+  [[nodiscard]] static constexpr bool is_wanted(const instruction& op, const vec<std::uint8_t>& is_read) {
+    return op.what == instruction_kind::control || op.what == instruction_kind::copy || is_read[op.result] != 0;
   }
   /// Takes out the operators whose result nobody reads: a broadcast that was only needed in another sharding, say.
   constexpr void drop_unused() {
@@ -140,13 +140,13 @@ class emitter {
     for (const int v : program_.outputs) is_read[v] = 1;
     std::size_t kept = program_.ops.size();
     for (std::size_t k = program_.ops.size(); k-- > 0;) {
-      const local_op& op = program_.ops[k];
+      const instruction& op = program_.ops[k];
       if (!is_wanted(op, is_read)) --kept;
       else
         for (const int o : op.operands) is_read[o] = 1;
     }
     if (kept == program_.ops.size()) return;
-    vec<local_op> wanted;
+    vec<instruction> wanted;
     wanted.reserve(kept);
     for (const auto& op : program_.ops)
       if (is_wanted(op, is_read)) wanted.push_back(op);

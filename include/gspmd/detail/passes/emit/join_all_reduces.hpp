@@ -22,7 +22,7 @@ inline constexpr std::int64_t most_joined_bytes_in_all = 256 * 1024;  // of all 
 ///    reader of its operand, and the operand is computed in the same stretch: between two ends of loops, branches and bodies.
 /// 2. Elementwise operators, broadcasts and reshapes that read what waits wait too: the scheduler would put them off anyway.
 /// 3. The first other operator that reads what waits, the end of the stretch and a full group let the group go: its all_reduces
-///    stand one after the other (local_op::joined), then follows what waited for them alone.
+///    stand one after the other (instruction::joined), then follows what waited for them alone.
 ///
 /// The same bytes are sent in fewer messages, and every element is combined in the same order. The memory planner lays the values
 /// of a group next to each other, so that a device may hold up to most_joined_bytes_in_all more for each such message.
@@ -71,8 +71,8 @@ class all_reduce_joiner {
   [[nodiscard]] constexpr std::int64_t size_of(int v) const {
     return elements(program_.value(v).local) * bytes_of(program_.value(v).type);
   }
-  [[nodiscard]] constexpr bool is_small(const local_op& op) const {
-    if (op.what != local_kind::reduce || op.collective != collective_kind::all_reduce || mesh_.size_of(op.axes) == 1)
+  [[nodiscard]] constexpr bool is_small(const instruction& op) const {
+    if (op.what != instruction_kind::reduce || op.collective != collective_kind::all_reduce || mesh_.size_of(op.axes) == 1)
       return false;
     const auto bytes = size_of(op.result);
     return bytes > 0 && bytes <= most_joined_bytes;
@@ -82,13 +82,13 @@ class all_reduce_joiner {
     for (const auto& op : program_.ops) count += is_small(op) ? 1 : 0;
     return count > 1;
   }
-  [[nodiscard]] constexpr kind_of kind(const local_op& op) const {
+  [[nodiscard]] constexpr kind_of kind(const instruction& op) const {
     const auto& from = program_.value(op.operands[0]);
     return {op.axes, from.type, from.layout.kind};
   }
 
   /// Whether the memory of the operand can be chosen freely, and overwritten: it is made in this stretch for this reader alone.
-  [[nodiscard]] constexpr bool can_wait(const local_op& op) const {
+  [[nodiscard]] constexpr bool can_wait(const instruction& op) const {
     if (!is_small(op)) return false;
     int v = op.operands[0];
     for (;;) {
@@ -96,8 +96,8 @@ class all_reduce_joiner {
       if (i < stretch_ || uses_[v] != 1) return false;
       const auto& made = program_.ops[i];
       if (!is_alias(graph_, mesh_, program_, made))
-        return made.what != local_kind::control && made.what != local_kind::copy &&
-               !(made.what == local_kind::reduce && made.collective == collective_kind::all_reduce);
+        return made.what != instruction_kind::control && made.what != instruction_kind::copy &&
+               !(made.what == instruction_kind::reduce && made.collective == collective_kind::all_reduce);
       v = made.operands[0];
     }
   }
@@ -114,7 +114,7 @@ class all_reduce_joiner {
     }
     for (int i = 0; i < static_cast<int>(program_.ops.size()); ++i) {
       const auto& op = program_.ops[i];
-      if (op.what == local_kind::control || op.what == local_kind::copy) {
+      if (op.what == instruction_kind::control || op.what == instruction_kind::copy) {
         let_go(~std::uint64_t{0});
         put(i);
         stretch_ = i + 1;
@@ -137,7 +137,7 @@ class all_reduce_joiner {
     }
     let_go(~std::uint64_t{0});
     if (!moves_) return;
-    vec<local_op> ops;
+    vec<instruction> ops;
     ops.reserve(order_.size());
     for (const int i : order_) {
       ops.push_back(program_.ops[i]);

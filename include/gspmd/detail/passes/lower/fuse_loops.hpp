@@ -29,7 +29,7 @@ class fuse_loops : public loop_group {
     begin_loop(v);
     while (!path_.empty()) {
       const visit top = path_.back();
-      const local_op& op = maker(top.value);
+      const instruction& op = maker(top.value);
       if (top.next == op.operands.count) {
         path_.pop_back();
         if (top.is_loop) flush(top.value);
@@ -64,7 +64,7 @@ class fuse_loops : public loop_group {
     path.push_back(visit{v, 0, stamp, false});
     while (!path.empty()) {
       visit& top = path.back();
-      const local_op& op = maker(top.value);
+      const instruction& op = maker(top.value);
       if (top.next == op.operands.count) {
         members.push_back(top.value);
         path.pop_back();
@@ -117,7 +117,7 @@ class fuse_loops : public loop_group {
 
   constexpr void emit_loop(int v) {
     const extents loop = program_.value(v).local;
-    const local_op op = maker(v);
+    const instruction op = maker(v);
     group_builder group;
     vec<int> members;
     if (is_virtual(op)) {

@@ -67,7 +67,7 @@ class loop_group : public schedule_state {
   }
 
   constexpr void compute(int v, const extents& loop, group_builder& group) {
-    const local_op& op = maker(v);
+    const instruction& op = maker(v);
     const node& n = node_of(op);
     scalar_op s = facts_of(n.op).in_loop(graph_, n);
     for (const int o : op.operands) s.args.push_back(static_cast<std::int16_t>(read(o, loop, group)));
@@ -87,7 +87,7 @@ class loop_group : public schedule_state {
 
   /// `dims`: along which loop dim each dim of the value lies; -1 for a dim that is stretched.
   constexpr int read_virtual(int v, const extents& loop, group_builder& group, const dim_places& dims) {
-    const local_op& op = maker(v);
+    const instruction& op = maker(v);
     const node& n = node_of(op);
     const auto& facts = facts_of(n.op);
     if (facts.made == origin::source) {

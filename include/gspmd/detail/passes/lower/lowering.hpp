@@ -16,19 +16,19 @@ class lowering {
   const graph& g;
   plan& out;
 
-  [[nodiscard]] constexpr const node& node_of(const local_op& op) const { return g.nodes[static_cast<std::size_t>(op.node)]; }
+  [[nodiscard]] constexpr const node& node_of(const instruction& op) const { return g.nodes[static_cast<std::size_t>(op.node)]; }
   [[nodiscard]] constexpr const local_value& value(int v) const { return state_.program_.value(v); }
-  [[nodiscard]] constexpr std::int64_t bytes_of(const local_op& op) const {
+  [[nodiscard]] constexpr std::int64_t bytes_of(const instruction& op) const {
     return detail::bytes_of(out.mesh, state_.program_, op);
   }
   constexpr int add_value(const local_value& v) { return state_.add_value(v); }
   constexpr void add_bound(plan_step& s, int index, int v, int dim) { state_.add_bound(s, index, v, dim); }
-  constexpr plan_step& add_step(action what, const local_op& op, int spec, const vec<int>& operands, const vec<int>& results) {
+  constexpr plan_step& add_step(action what, const instruction& op, int spec, const vec<int>& operands, const vec<int>& results) {
     for (const int o : operands) state_.need(o);
     return state_.add_step(what, op, spec, operands, results);
   }
   /// The operator that makes a value, if it waits for a loop to be computed in and one step alone reads it; null if not.
-  [[nodiscard]] constexpr const local_op* waiting(int v) const {
+  [[nodiscard]] constexpr const instruction* waiting(int v) const {
     return state_.waits(v) && !state_.waits_virtual(v) && state_.uses_[v] == 1 ? &state_.maker(v) : nullptr;
   }
   [[nodiscard]] constexpr bool lies_in_memory(int v) const {
@@ -50,45 +50,49 @@ class lowering {
   }
 
   template <class Permutation>
-  constexpr void permute(const local_op& op, int operand, int result, const Permutation& permutation) {
+  constexpr void permute(const instruction& op, int operand, int result, const Permutation& permutation) {
     permutation_spec spec;
     spec.in = value(operand).local;
     for (const auto d : permutation) spec.permutation.push_back(static_cast<std::int8_t>(d));
     add_step(action::permute, op, schedule_state::entry_of(table_of<permutation_spec>(out), spec), {operand}, {result});
   }
-  constexpr void reduce(const local_op& op, int operand, int result, dim_mask dims, monoid kind) {
+  constexpr void reduce(const instruction& op, int operand, int result, dim_mask dims, monoid kind) {
     const reduction_spec spec{value(operand).local, dims, kind};
     auto& s = add_step(action::reduce, op, schedule_state::entry_of(table_of<reduction_spec>(out), spec), {operand}, {result});
     for (int d = 0; d < value(operand).local.count; ++d)
       if ((dims & dim_bit(d)) != 0) add_bound(s, d, operand, d);
   }
   /// A movement of an operator that consists of them; one after the first one goes on with what the last one left.
-  constexpr void move(const local_op& op) {
+  constexpr void move(const instruction& op) {
     const node& n = node_of(op);
     const int map = schedule_state::entry_of(table_of<index_map>(out), facts_of(n.op).map(g, n, op.movement));
     auto& s = add_step(action::move, op, map, all_operands(op), {op.result});
     s.collective = op.collective;
     s.bytes_sent = bytes_of(op);
   }
-  constexpr void row(const local_op& op) { note_rows(op, add_step(action::row, op, 0, all_operands(op), {op.result})); }
-  constexpr void set_row(const local_op& op) { note_rows(op, add_step(action::set_row, op, 0, all_operands(op), {op.result})); }
-  constexpr void add_row(const local_op& op) { note_rows(op, add_step(action::add_row, op, 0, all_operands(op), {op.result})); }
+  constexpr void row(const instruction& op) { note_rows(op, add_step(action::row, op, 0, all_operands(op), {op.result})); }
+  constexpr void set_row(const instruction& op) {
+    note_rows(op, add_step(action::set_row, op, 0, all_operands(op), {op.result}));
+  }
+  constexpr void add_row(const instruction& op) {
+    note_rows(op, add_step(action::add_row, op, 0, all_operands(op), {op.result}));
+  }
   /// A user's function of blocks, `entry` of those that take the operands' types.
-  constexpr void local(const local_op& op, int entry) {
+  constexpr void local(const instruction& op, int entry) {
     add_step(action::local, op, entry, all_operands(op), {op.result}).local = node_of(op).local;
   }
   /// Data that moves or is reduced for an operator.
-  constexpr void communicate(const local_op& op) {
-    const bool reduces = op.what == local_kind::reduce;
+  constexpr void communicate(const instruction& op) {
+    const bool reduces = op.what == instruction_kind::reduce;
     auto& s = add_step(reduces ? action::combine : action::move, op, reduces ? 0 : -1, {op.operands[0]}, {op.result});
     s.collective = op.collective;
     s.bytes_sent = bytes_of(op);
   }
 
  private:
-  static constexpr vec<int> all_operands(const local_op& op) { return {op.operands.begin(), op.operands.end()}; }
+  static constexpr vec<int> all_operands(const instruction& op) { return {op.operands.begin(), op.operands.end()}; }
   /// Only the device knows which rows it holds of operand 0, where they are split.
-  constexpr void note_rows(const local_op& op, plan_step& s) {
+  constexpr void note_rows(const instruction& op, plan_step& s) {
     if (value(op.operands[0]).layout.axes_of(0) != 0) add_bound(s, 0, op.operands[0], 0);
   }
 
@@ -96,9 +100,9 @@ class lowering {
 };
 
 /// The steps of an operator that is no part of a loop.
-constexpr void lower(fuse_loops& state, const local_op& op) {
+constexpr void lower(fuse_loops& state, const instruction& op) {
   lowering l(state);
-  if (op.what != local_kind::compute) return l.communicate(op);
+  if (op.what != instruction_kind::compute) return l.communicate(op);
   with_operator(l.node_of(op).op, [&](auto family) { decltype(family)::type::lower(l, op); });
 }
 

@@ -43,14 +43,14 @@ class offset_reads {
     vec<int> around;  // the bodies around this one
     for (const auto& op : p.ops) {
       const node& n = g.nodes[static_cast<std::size_t>(op.node)];
-      if (op.what == local_kind::control) {
+      if (op.what == instruction_kind::control) {
         const bool opens = n.op == opcode::loop || n.op == opcode::branch;
         if (opens) around.push_back(region);
         region = opens || n.op == opcode::otherwise ? ++last_region : around.back();
         if (!opens && n.op != opcode::otherwise) around.pop_back();
         continue;
       }
-      if (op.what != local_kind::compute || op.movement != 0 || op.operands.count != 1) continue;
+      if (op.what != instruction_kind::compute || op.movement != 0 || op.operands.count != 1) continue;
       const index_map map = facts_of(n.op).map(g, n, 0);
       const auto& from = p.value(op.operands[0]);
       const auto& to = p.value(op.result);

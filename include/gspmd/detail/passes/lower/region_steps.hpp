@@ -13,7 +13,7 @@ class region_steps : public fuse_loops {
   using fuse_loops::fuse_loops;
 
   /// Steps of a body run never, once or many times: what a body reads of values that wait outside is computed before it.
-  constexpr void emit_control(int i, const local_op& op) {
+  constexpr void emit_control(int i, const instruction& op) {
     const opcode what = node_of(op).op;
     const int here = static_cast<int>(out.steps.size());
     if (what == opcode::loop || what == opcode::branch) {
@@ -44,8 +44,8 @@ class region_steps : public fuse_loops {
   constexpr void settle_before(int start) {
     int depth = 0;
     for (std::size_t i = static_cast<std::size_t>(start); i < program_.ops.size(); ++i) {
-      const local_op op = program_.ops[i];
-      if (op.what == local_kind::control) {
+      const instruction op = program_.ops[i];
+      if (op.what == instruction_kind::control) {
         const opcode what = node_of(op).op;
         if (what == opcode::loop || what == opcode::branch) ++depth;
         if (is_region_result(what) && --depth == 0) return;
@@ -61,7 +61,7 @@ class region_steps : public fuse_loops {
   constexpr void need_sources(int v) {
     vec<int> list(1, v);
     while (!list.empty()) {
-      const local_op op = maker(list.back());
+      const instruction op = maker(list.back());
       list.pop_back();
       for (const int o : op.operands) {
         if (waits_virtual(o)) list.push_back(o);
@@ -71,7 +71,7 @@ class region_steps : public fuse_loops {
   }
 
   /// Copies of several values at the end of a loop's body happen as if at once: {a, b} = {b, a + b}.
-  constexpr void emit_copy(int i, const local_op& op) {
+  constexpr void emit_copy(int i, const instruction& op) {
     need(op.operands[0]);
     if (node_of(op).op == opcode::carry) {  // what it begins as has a place of its own: memory_planner
       const local_value carried = program_.value(op.result);
@@ -87,7 +87,7 @@ class region_steps : public fuse_loops {
       return;
     }
     const auto is_back = [&](int k) {
-      return k >= 0 && k < static_cast<int>(program_.ops.size()) && program_.ops[k].what == local_kind::copy &&
+      return k >= 0 && k < static_cast<int>(program_.ops.size()) && program_.ops[k].what == instruction_kind::copy &&
              node_of(program_.ops[k]).op == opcode::loop_result;
     };
     if (is_back(i - 1)) return;  // done with the first
@@ -107,7 +107,7 @@ class region_steps : public fuse_loops {
       from.push_back(v);
     }
     for (int k = i; k < end; ++k) {
-      const local_op back = program_.ops[k];
+      const instruction back = program_.ops[k];
       if (base[from[k - i]] != base[back.result])
         add_step(action::copy, back, 0, {from[k - i]}, {back.result}).target = open_.back();
     }

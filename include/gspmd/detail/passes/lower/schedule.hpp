@@ -22,10 +22,10 @@ class scheduler : public region_steps {
 
   constexpr void run() {
     for (std::size_t i = 0; i < program_.ops.size(); ++i) {
-      const local_op op = program_.ops[i];  // a copy: fusing adds values, not operators
-      if (op.what == local_kind::control) {
+      const instruction op = program_.ops[i];  // a copy: fusing adds values, not operators
+      if (op.what == instruction_kind::control) {
         emit_control(static_cast<int>(i), op);
-      } else if (op.what == local_kind::copy) {
+      } else if (op.what == instruction_kind::copy) {
         emit_copy(static_cast<int>(i), op);
       } else if (is_lazy(op)) {
         waiting_[op.result] = 1;
@@ -51,7 +51,7 @@ class scheduler : public region_steps {
 
  private:
   /// The value is its operand's memory, in which loops read further on. What of that is in no shard is brought once for all readers.
-  constexpr void read_at_offset(const local_op& op, const offset_read& read) {
+  constexpr void read_at_offset(const instruction& op, const offset_read& read) {
     const int from = op.operands[0];
     need(from);
     base[op.result] = base[from];
@@ -100,7 +100,7 @@ class scheduler : public region_steps {
       need(operands.back());
     }
     --last;
-    local_op op = program_.ops[first];
+    instruction op = program_.ops[first];
     for (std::size_t i = first; i <= last; ++i)
       if (op.node < program_.ops[i].node) op.node = program_.ops[i].node;  // where explain shows it
     auto& s = add_step(action::combine, op, 0, operands, results);
@@ -125,7 +125,7 @@ class scheduler : public region_steps {
       is_taken[base[v]] = 1;
       if (is_shared) {
         const local_value copy = program_.value(v);
-        local_op op;
+        instruction op;
         op.node = copy.node;
         const int to = add_value(copy);
         add_step(action::move, op, -1, {v}, {to});

@@ -40,10 +40,10 @@ class schedule_state {
   vec<int> base;  // by value: the value whose memory it names
   offset_reads offsets;
 
-  [[nodiscard]] constexpr const node& node_of(const local_op& op) const { return graph_.nodes[op.node]; }
-  [[nodiscard]] constexpr bool is_virtual(const local_op& op) const { return detail::is_virtual(graph_, op); }
-  [[nodiscard]] constexpr bool is_lazy(const local_op& op) const { return detail::is_lazy(graph_, op); }
-  [[nodiscard]] constexpr const local_op& maker(int v) const { return program_.ops[maker_[v]]; }
+  [[nodiscard]] constexpr const node& node_of(const instruction& op) const { return graph_.nodes[op.node]; }
+  [[nodiscard]] constexpr bool is_virtual(const instruction& op) const { return detail::is_virtual(graph_, op); }
+  [[nodiscard]] constexpr bool is_lazy(const instruction& op) const { return detail::is_lazy(graph_, op); }
+  [[nodiscard]] constexpr const instruction& maker(int v) const { return program_.ops[maker_[v]]; }
   [[nodiscard]] constexpr bool waits(int v) const { return waiting_[v] != 0; }
   [[nodiscard]] constexpr bool waits_virtual(int v) const { return waits(v) && is_virtual(maker(v)); }
 
@@ -75,7 +75,7 @@ class schedule_state {
     std::size_t contractions = 0;
     std::size_t lazy = 0;
     for (const auto& op : program_.ops) {
-      if (op.what != local_kind::compute) continue;
+      if (op.what != instruction_kind::compute) continue;
       if (is_lazy(op)) ++lazy;
       else if (op.operands.count == 2) ++contractions;
     }
@@ -94,7 +94,7 @@ class schedule_state {
     return range;
   }
 
-  constexpr plan_step& add_step(action what, const local_op& op, int spec, const vec<int>& operands, const vec<int>& results) {
+  constexpr plan_step& add_step(action what, const instruction& op, int spec, const vec<int>& operands, const vec<int>& results) {
     plan_step s;
     s.what = what;
     s.node = op.node;

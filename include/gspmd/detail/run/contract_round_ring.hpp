@@ -48,7 +48,7 @@ inline placed_box reversed(placed_box placed) {
 class window_turn {
  public:
   window_turn(const prepared_contraction& prepared, const plan_view& plan, const plan_step& s, const device_memory& device)
-      : prepared_(prepared), device_(device), plan_(plan), s_(s), w_(window_of(plan, s)), bytes_(bytes_of(s.type)) {}
+      : prepared_(prepared), device_(device), plan_(plan), s_(s), w_(planned_ring_of(plan, s)), bytes_(bytes_of(s.type)) {}
 
   /// Where the shard lies that was `away` places ahead.
   [[nodiscard]] std::byte* shard(std::int64_t away, const ring_rounds& rounds) const {
@@ -109,23 +109,23 @@ class window_turn {
   const device_memory& device_;
   const plan_view& plan_;
   const plan_step& s_;
-  const planned_window& w_;
+  const planned_ring& w_;
   std::int64_t bytes_;
 };
 
-inline prepared_contraction kernels::windowed::prepare(const plan_view& p, const plan_step& s) {
-  return prepare_contraction(table_of<contraction_plan>(p)[static_cast<std::size_t>(window_of(p, s).contraction)], s.type);
+inline prepared_contraction kernels::contract_round_ring::prepare(const plan_view& p, const plan_step& s) {
+  return prepare_contraction(table_of<contraction_plan>(p)[static_cast<std::size_t>(planned_ring_of(p, s).contraction)], s.type);
 }
 
 /// All turns, on the devices that `comm` holds.
 template <class Comm>
-void kernels::windowed::run(const prepared_contraction& prepared, const plan_view& plan, const plan_step& s, Comm& comm,
-                            const devices_here& here) {
+void kernels::contract_round_ring::run(const prepared_contraction& prepared, const plan_view& plan, const plan_step& s,
+                                       Comm& comm, const devices_here& here) {
   if constexpr (!requires(const ring& r, const ring_buffers& b) { comm.shift(*plan.mesh, r, b, &b); }) {
     throw error("this communicator has no shift, which limit_gather needs");
   } else {
     const device_memory* const devices = here.memory;
-    const auto& w = window_of(plan, s);
+    const auto& w = planned_ring_of(plan, s);
     const ring r = ring_of(plan, s);
     const ring_rounds rounds(r.size(*plan.mesh), w.both_ways);
     const auto multiply = [&](std::int64_t away, bool first, bool last) {
