@@ -79,9 +79,9 @@ struct state {
 /// Elements in the high digits, messages in the low ones: fewer elements first, then fewer messages.
 using price = std::int64_t;
 constexpr price impossible = std::int64_t{1} << 40;
-constexpr price message = 1, element = 64;
+constexpr price message = 1, one_elem = 64;
 
-inline price price_of(std::int64_t elems) { return elems == 0 ? 0 : elems * element + message; }
+inline price price_of(std::int64_t elems) { return elems == 0 ? 0 : elems * one_elem + message; }
 
 /// Any movement in one step: what the device receives that lacks most.
 inline price price_of_move(const state& from, const state& to) {
@@ -313,7 +313,7 @@ inline void check_all_pairs(const lattice& all, reductions which, int every, tal
         } else {
           const auto said = step_bytes(mesh, global, at->s, step, 1);
           if (paid >= impossible) refuse("an impossible step");
-          t.understated += paid / element > said ? 1 : 0;
+          t.understated += paid / one_elem > said ? 1 : 0;
           if (step.what == reshard_step::kind::move) t.hot += most_sent(mesh, *at, *next, step.axes) > said ? 1 : 0;
         }
         total += paid;
@@ -321,10 +321,10 @@ inline void check_all_pairs(const lattice& all, reductions which, int every, tal
         t.beyond += at->largest > std::max(from.largest, to.largest) ? 1 : 0;
       }
       const auto best = all.cheapest[i * n + j];
-      if (total / element > best / element) {
+      if (total / one_elem > best / one_elem) {
         if (t.dearer++ == 0)
-          t.first_dearer = text() + "sends " + std::to_string(total / element) + ", not " + std::to_string(best / element);
-        const double ratio = static_cast<double>(total / element) / static_cast<double>(std::max<price>(best / element, 1));
+          t.first_dearer = text() + "sends " + std::to_string(total / one_elem) + ", not " + std::to_string(best / one_elem);
+        const double ratio = static_cast<double>(total / one_elem) / static_cast<double>(std::max<price>(best / one_elem, 1));
         t.worst = std::max(t.worst, ratio);
         t.sum += ratio - 1;
       } else if (total > best) {

@@ -42,7 +42,7 @@ void compare_stated(const lattice& all, stated_tally& t) {
       const auto most = std::max(from.largest, to.largest);
       auto& stated = least[most];
       if (stated.empty()) stated = all.stated_to(j, most);
-      const auto best = stated[i] / element;
+      const auto best = stated[i] / one_elem;
 
       const auto p = path_of(mesh, global, from.s, to.s);
       std::int64_t sent = 0;
