@@ -22,9 +22,9 @@ ir::plan apart(const ir::graph& g, const ir::mesh_shape& mesh) {
   const auto completed = ir::complete_graph(g, mesh);
   ir::scheduler steps(g, mesh, ir::partition_graph(g, mesh, completed));
   steps.run();
-  ir::plan result = std::move(steps.out);
+  ir::plan result = std::move(steps.out());
   for (const auto& n : g.nodes) result.nodes.push_back({n.op, n.at, -1, 0, n.region});
-  ir::memory_planner memory(result, std::move(steps.base));
+  ir::memory_planner memory(result, std::move(steps.base()));
   memory.run();
   return result;
 }

@@ -140,8 +140,8 @@ constexpr plan schedule_program(const graph& g, const mesh_shape& mesh, local_pr
   }
   scheduler steps(g, mesh, std::move(local));
   steps.run();
-  base = std::move(steps.base);
-  return std::move(steps.out);
+  base = std::move(steps.base());
+  return std::move(steps.out());
 }
 
 constexpr void place_in_memory(plan& p, vec<int> base) {

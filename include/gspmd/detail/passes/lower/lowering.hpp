@@ -3,7 +3,7 @@
 
 #include "gspmd/detail/ir/contraction_planner.hpp"
 #include "gspmd/detail/ops/registry.hpp"
-#include "gspmd/detail/passes/lower/fuse_loops.hpp"
+#include "gspmd/detail/passes/lower/loop_fuser.hpp"
 #include "gspmd/detail/support/vec.hpp"
 
 namespace gspmd::detail {
@@ -11,7 +11,7 @@ namespace gspmd::detail {
 /// What an operator's `lower` adds its steps with. Whatever a step reads is computed before it.
 class lowering {
  public:
-  constexpr explicit lowering(fuse_loops& s) : g(s.graph_), out(s.out), state_(s) {}
+  constexpr lowering(step_state& state, loop_fuser& loops) : g(state.graph_), out(state.out), state_(state), loops_(loops) {}
 
   const graph& g;
   plan& out;
@@ -24,7 +24,7 @@ class lowering {
   constexpr int add_value(const local_value& v) { return state_.add_value(v); }
   constexpr void add_bound(plan_step& s, int index, int v, int dim) { state_.add_bound(s, index, v, dim); }
   constexpr plan_step& add_step(action what, const instruction& op, int spec, const vec<int>& operands, const vec<int>& results) {
-    for (const int o : operands) state_.need(o);
+    for (const int o : operands) loops_.need(o);
     return state_.add_step(what, op, spec, operands, results);
   }
   /// The operator that makes a value, if it waits for a loop to be computed in and one step alone reads it; null if not.
@@ -43,7 +43,7 @@ class lowering {
 
   /// The number of a contraction in the plan.
   constexpr int planned(const contraction& c) {
-    const int spec = schedule_state::entry_of(state_.contractions_, c);
+    const int spec = step_state::entry_of(state_.contractions_, c);
     auto& plans = table_of<contraction_plan>(out);
     if (spec == static_cast<int>(plans.size())) plans.push_back(plan_contraction(c));
     return spec;
@@ -54,18 +54,18 @@ class lowering {
     permutation_spec spec;
     spec.in = value(operand).local;
     for (const auto d : permutation) spec.permutation.push_back(static_cast<std::int8_t>(d));
-    add_step(action::permute, op, schedule_state::entry_of(table_of<permutation_spec>(out), spec), {operand}, {result});
+    add_step(action::permute, op, step_state::entry_of(table_of<permutation_spec>(out), spec), {operand}, {result});
   }
   constexpr void reduce(const instruction& op, int operand, int result, dim_mask dims, monoid kind) {
     const reduction_spec spec{value(operand).local, dims, kind};
-    auto& s = add_step(action::reduce, op, schedule_state::entry_of(table_of<reduction_spec>(out), spec), {operand}, {result});
+    auto& s = add_step(action::reduce, op, step_state::entry_of(table_of<reduction_spec>(out), spec), {operand}, {result});
     for (int d = 0; d < value(operand).local.count; ++d)
       if ((dims & dim_bit(d)) != 0) add_bound(s, d, operand, d);
   }
   /// A movement of an operator that consists of them; one after the first one goes on with what the last one left.
   constexpr void move(const instruction& op) {
     const node& n = node_of(op);
-    const int map = schedule_state::entry_of(table_of<index_map>(out), facts_of(n.op).map(g, n, op.movement));
+    const int map = step_state::entry_of(table_of<index_map>(out), facts_of(n.op).map(g, n, op.movement));
     auto& s = add_step(action::move, op, map, all_operands(op), {op.result});
     s.collective = op.collective;
     s.bytes_sent = bytes_of(op);
@@ -96,12 +96,13 @@ class lowering {
     if (value(op.operands[0]).layout.axes_of(0) != 0) add_bound(s, 0, op.operands[0], 0);
   }
 
-  fuse_loops& state_;
+  step_state& state_;
+  loop_fuser& loops_;
 };
 
 /// The steps of an operator that is no part of a loop.
-constexpr void lower(fuse_loops& state, const instruction& op) {
-  lowering l(state);
+constexpr void lower(step_state& state, loop_fuser& loops, const instruction& op) {
+  lowering l(state, loops);
   if (op.what != instruction_kind::compute) return l.communicate(op);
   with_operator(l.node_of(op).op, [&](auto family) { decltype(family)::type::lower(l, op); });
 }

@@ -13,67 +13,73 @@ namespace gspmd::detail {
 /// operators of the same shape that lead to it, and those that only read what is there or is computed with it, become one
 /// loop. Constants, iotas and broadcasts are never computed on their own: the loops read them through strides. Reshapes of
 /// shards, and shards that are the same under two shardings, are other names for the same memory. A loop has at
-/// most most_registers of them: what leads to more becomes several.
+/// most loop_group::most_registers of them: what leads to more becomes several.
 ///
 ///   h = relu(x * w + b)     one einsum, one loop: load x*w, load b with stride 0, add, maximum, store
-class scheduler : public region_steps {
+class scheduler {
  public:
-  using region_steps::region_steps;
+  constexpr scheduler(const graph& g, const mesh_shape& mesh, local_program p)
+      : s_(g, mesh, std::move(p)), loops_(s_), regions_(s_, loops_) {}
+
+  /// The plan, which lies nowhere yet; and by value the one whose memory it shares.
+  [[nodiscard]] constexpr plan& out() { return s_.out; }
+  [[nodiscard]] constexpr vec<int>& base() { return s_.base; }
 
   constexpr void run() {
-    for (std::size_t i = 0; i < program_.ops.size(); ++i) {
-      const instruction op = program_.ops[i];  // a copy: fusing adds values, not operators
+    for (std::size_t i = 0; i < s_.program_.ops.size(); ++i) {
+      const instruction op = s_.program_.ops[i];  // a copy: fusing adds values, not operators
       if (op.what == instruction_kind::control) {
-        emit_control(static_cast<int>(i), op);
+        regions_.emit_control(static_cast<int>(i), op);
       } else if (op.what == instruction_kind::copy) {
-        emit_copy(static_cast<int>(i), op);
-      } else if (is_lazy(op)) {
-        waiting_[op.result] = 1;
-      } else if (const auto* read = offsets.read_of(op.result); read != nullptr) {
+        regions_.emit_copy(static_cast<int>(i), op);
+      } else if (s_.is_lazy(op)) {
+        s_.waiting_[op.result] = 1;
+      } else if (const auto* read = s_.offsets.read_of(op.result); read != nullptr) {
         read_at_offset(op, *read);
-      } else if (is_alias(graph_, out.mesh, program_, op)) {
-        base[op.result] = base[op.operands[0]];
-      } else if (i + 1 < program_.ops.size() && program_.ops[i + 1].joined) {
+      } else if (is_alias(s_.graph_, s_.out.mesh, s_.program_, op)) {
+        s_.base[op.result] = s_.base[op.operands[0]];
+      } else if (i + 1 < s_.program_.ops.size() && s_.program_.ops[i + 1].joined) {
         i = emit_joined(i);
       } else {
-        lower(*this, op);
+        lower(s_, loops_, op);
       }
     }
-    for (const int o : program_.outputs) need(o);
+    for (const int o : s_.program_.outputs) loops_.need(o);
     place_outputs();
-    for (std::size_t v = 0; v < program_.values.size(); ++v) {
-      const auto& from = program_.values[v];
-      const bool is_padded = padded_dims(out.mesh, from.global, from.layout) != 0;
-      out.values.push_back(planned_value{from.node, from.type, from.global, from.layout, from.local, {}, step_[v], is_padded});
+    for (std::size_t v = 0; v < s_.program_.values.size(); ++v) {
+      const auto& from = s_.program_.values[v];
+      const bool is_padded = padded_dims(s_.out.mesh, from.global, from.layout) != 0;
+      s_.out.values.push_back(
+          planned_value{from.node, from.type, from.global, from.layout, from.local, {}, s_.step_[v], is_padded});
     }
-    out.inputs = program_.inputs;
+    s_.out.inputs = s_.program_.inputs;
   }
 
  private:
   /// The value is its operand's memory, in which loops read further on. What of that is in no shard is brought once for all readers.
   constexpr void read_at_offset(const instruction& op, const offset_read& read) {
     const int from = op.operands[0];
-    need(from);
-    base[op.result] = base[from];
-    if (read.margins < 0 || offsets.margins_of(read).value >= 0) return;
-    auto& around = offsets.margins[read.margins];
+    loops_.need(from);
+    s_.base[op.result] = s_.base[from];
+    if (read.margins < 0 || s_.offsets.margins_of(read).value >= 0) return;
+    auto& around = s_.offsets.margins[read.margins];
     const auto width = around.low + around.high;
     const int d = around.dim;
-    local_value v = program_.value(from);
-    const auto parts = parts_of(out.mesh, v.layout, d);
+    local_value v = s_.program_.value(from);
+    const auto parts = parts_of(s_.out.mesh, v.layout, d);
     if (parts == 1 && !around.wraps) {  // nothing lies there: zeros for one index are enough
       for (int k = 0; k <= d; ++k) v.local[k] = 1;
       const auto zeros = elements(v.local) == 1 ? width : elements(v.local);  // a row is read element by element
       if (elements(v.local) == 1) v.local[d] = width;
       v.global = v.local;
       v.layout = {};
-      around.value = add_value(v);
-      group_builder group;
-      add_op(group, scalar_op::constant(v.type, 0, 0));
+      around.value = s_.add_value(v);
+      loop_group group(s_, extents(1, zeros));
+      group.add_op(scalar_op::constant(v.type, 0, 0));
       group.stores.push_back(fused_store{});
       planned_group planned;
-      planned.loop = extents(1, zeros);
-      add_step(action::fused, op, entry_of_group(planned, group), {}, {around.value});
+      planned.loop = group.loop;
+      s_.add_step(action::fused, op, group.entry_for(planned), {}, {around.value});
       return;
     }
     index_map map;
@@ -82,11 +88,11 @@ class scheduler : public region_steps {
     map.high = around.high;
     v.global[d] = width * parts;
     v.local[d] = width;
-    around.value = add_value(v);
-    const auto& t = program_.value(from);
-    auto& s = add_step(action::move, op, entry_of(table_of<index_map>(out), map), {from}, {around.value});
+    around.value = s_.add_value(v);
+    const auto& t = s_.program_.value(from);
+    auto& s = s_.add_step(action::move, op, step_state::entry_of(table_of<index_map>(s_.out), map), {from}, {around.value});
     s.collective = collective_kind::collective_permute;
-    s.bytes_sent = traffic_of(out.mesh, t.global, v.global, t.layout, map).elems() * bytes_of(t.type);
+    s.bytes_sent = traffic_of(s_.out.mesh, t.global, v.global, t.layout, map).elems() * bytes_of(t.type);
   }
 
   /// An all_reduce and those that its message carries too; the last of them.
@@ -94,46 +100,50 @@ class scheduler : public region_steps {
     vec<int> operands;
     vec<int> results;
     std::size_t last = first;
-    for (; last == first || (last < program_.ops.size() && program_.ops[last].joined); ++last) {
-      operands.push_back(program_.ops[last].operands[0]);
-      results.push_back(program_.ops[last].result);
-      need(operands.back());
+    for (; last == first || (last < s_.program_.ops.size() && s_.program_.ops[last].joined); ++last) {
+      operands.push_back(s_.program_.ops[last].operands[0]);
+      results.push_back(s_.program_.ops[last].result);
+      loops_.need(operands.back());
     }
     --last;
-    instruction op = program_.ops[first];
+    instruction op = s_.program_.ops[first];
     for (std::size_t i = first; i <= last; ++i)
-      if (op.node < program_.ops[i].node) op.node = program_.ops[i].node;  // where explain shows it
-    auto& s = add_step(action::combine, op, 0, operands, results);
+      if (op.node < s_.program_.ops[i].node) op.node = s_.program_.ops[i].node;  // where explain shows it
+    auto& s = s_.add_step(action::combine, op, 0, operands, results);
     s.collective = op.collective;
-    for (const int v : results) is_joined_[v] = 1;
-    reduction all{extents(1, 0), {}, {}, op.axes, program_.value(operands[0]).layout.kind};
-    for (const int v : operands) all.global[0] += elements(program_.value(v).local);
-    s.bytes_sent = bytes_sent(out.mesh, all, bytes_of(s.type));
+    for (const int v : results) s_.is_joined_[v] = 1;
+    reduction all{extents(1, 0), {}, {}, op.axes, s_.program_.value(operands[0]).layout.kind};
+    for (const int v : operands) all.global[0] += elements(s_.program_.value(v).local);
+    s.bytes_sent = bytes_sent(s_.out.mesh, all, bytes_of(s.type));
     return last;
   }
 
   /// Every output gets memory of its own: what is an input, or another output too, is copied, and what came in a message with
   /// others, next to which it lies.
   constexpr void place_outputs() {
-    vec<std::uint8_t> is_taken(base.size(), 0);  // by value: its memory is an input's or an output's
-    for (const int i : program_.inputs) is_taken[base[i]] = 1;
-    for (std::size_t v = 0; v < is_joined_.size(); ++v)
-      if (is_joined_[v] != 0) is_taken[v] = 1;
-    for (std::size_t k = 0; k < program_.outputs.size(); ++k) {
-      int v = program_.outputs[k];
-      const bool is_shared = is_taken[base[v]] != 0;
-      is_taken[base[v]] = 1;
+    vec<std::uint8_t> is_taken(s_.base.size(), 0);  // by value: its memory is an input's or an output's
+    for (const int i : s_.program_.inputs) is_taken[s_.base[i]] = 1;
+    for (std::size_t v = 0; v < s_.is_joined_.size(); ++v)
+      if (s_.is_joined_[v] != 0) is_taken[v] = 1;
+    for (std::size_t k = 0; k < s_.program_.outputs.size(); ++k) {
+      int v = s_.program_.outputs[k];
+      const bool is_shared = is_taken[s_.base[v]] != 0;
+      is_taken[s_.base[v]] = 1;
       if (is_shared) {
-        const local_value copy = program_.value(v);
+        const local_value copy = s_.program_.value(v);
         instruction op;
         op.node = copy.node;
-        const int to = add_value(copy);
-        add_step(action::move, op, -1, {v}, {to});
+        const int to = s_.add_value(copy);
+        s_.add_step(action::move, op, -1, {v}, {to});
         v = to;
       }
-      out.outputs.push_back(v);
+      s_.out.outputs.push_back(v);
     }
   }
+
+  step_state s_;
+  loop_fuser loops_;
+  region_steps regions_;
 };
 
 }  // namespace gspmd::detail

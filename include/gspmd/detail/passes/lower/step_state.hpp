@@ -9,11 +9,10 @@
 
 namespace gspmd::detail {
 
-/// What scheduling knows of the values of a local program, and the plan's tables that it fills. The classes on top of it add
-/// loops of elementwise operators, then the other operators, then regions, then the order of all (schedule.hpp).
-class schedule_state {
- public:
-  constexpr schedule_state(const graph& g, const mesh_shape& mesh, local_program p) : graph_(g), program_(std::move(p)) {
+/// What is known of the values of a local program while it becomes steps, and the plan's tables that they fill. Those who make steps
+/// share it: loop_fuser, lowering, region_steps and scheduler.
+struct step_state {
+  constexpr step_state(const graph& g, const mesh_shape& mesh, local_program p) : graph_(g), program_(std::move(p)) {
     out.mesh = mesh;
     const auto count = program_.values.size();
     base.resize(count, 0);
@@ -56,6 +55,9 @@ class schedule_state {
     }
     return only;
   }
+  step_state(const step_state&) = delete;
+  step_state& operator=(const step_state&) = delete;
+
   constexpr void list_readers() {
     int total = 0;
     readers_from_.resize(uses_.size() + 1, 0);

@@ -11,9 +11,9 @@
 namespace gspmd::detail {
 
 /// Makes loops of the elementwise operators that wait, when something needs their value.
-class fuse_loops : public loop_group {
+class loop_fuser {
  public:
-  using loop_group::loop_group;
+  constexpr explicit loop_fuser(step_state& state) : s_(state) {}
 
   /// A value that a walk from a user to its operands has come to.
   struct visit {
@@ -29,7 +29,7 @@ class fuse_loops : public loop_group {
     begin_loop(v);
     while (!path_.empty()) {
       const visit top = path_.back();
-      const instruction& op = maker(top.value);
+      const instruction& op = s_.maker(top.value);
       if (top.next == op.operands.count) {
         path_.pop_back();
         if (top.is_loop) flush(top.value);
@@ -37,13 +37,13 @@ class fuse_loops : public loop_group {
       }
       ++path_.back().next;
       const int o = op.operands[top.next];
-      if (!waits(o)) {
+      if (!s_.waits(o)) {
         begin_loop(o);
-      } else if (waits_virtual(o)) {
+      } else if (s_.waits_virtual(o)) {
         path_.push_back(visit{o, 0, top.stamp, false});
-      } else if (!is_virtual(op) && program_.value(o).local == program_.value(top.value).local) {  // in the same loop
-        if (seen_[o] == top.stamp) continue;
-        seen_[o] = top.stamp;
+      } else if (!s_.is_virtual(op) && s_.program_.value(o).local == s_.program_.value(top.value).local) {  // in the same loop
+        if (s_.seen_[o] == top.stamp) continue;
+        s_.seen_[o] = top.stamp;
         path_.push_back(visit{o, 0, top.stamp, false});
       } else {
         begin_loop(o);
@@ -51,28 +51,28 @@ class fuse_loops : public loop_group {
     }
   }
   constexpr void begin_loop(int v) {
-    v = base[v];
-    if (!waits(v)) return;
-    seen_[v] = ++stamp_;
-    path_.push_back(visit{v, 0, stamp_, true});
+    v = s_.base[v];
+    if (!s_.waits(v)) return;
+    s_.seen_[v] = ++s_.stamp_;
+    path_.push_back(visit{v, 0, s_.stamp_, true});
   }
 
   /// The waiting operators that lead to `v`, operands first.
   constexpr void collect(int v, vec<int>& members, int stamp) {
     vec<visit> path;
-    seen_[v] = stamp;
+    s_.seen_[v] = stamp;
     path.push_back(visit{v, 0, stamp, false});
     while (!path.empty()) {
       visit& top = path.back();
-      const instruction& op = maker(top.value);
+      const instruction& op = s_.maker(top.value);
       if (top.next == op.operands.count) {
         members.push_back(top.value);
         path.pop_back();
         continue;
       }
       const int o = op.operands[top.next++];
-      if (!waits(o) || waits_virtual(o) || seen_[o] == stamp) continue;
-      seen_[o] = stamp;
+      if (!s_.waits(o) || s_.waits_virtual(o) || s_.seen_[o] == stamp) continue;
+      s_.seen_[o] = stamp;
       path.push_back(visit{o, 0, stamp, false});
     }
   }
@@ -82,88 +82,90 @@ class fuse_loops : public loop_group {
     const std::size_t collected = members.size();
     for (std::size_t m = 0; m < members.size(); ++m) {
       const int v = members[m];
-      for (int r = readers_from_[v]; r < readers_from_[v + 1]; ++r) {
-        const int w = readers_[r];
-        if (w < 0 || !waits(w) || seen_[w] == stamp || !can_join(w, stamp) || !(program_.value(w).local == loop)) continue;
-        seen_[w] = stamp;
+      for (int r = s_.readers_from_[v]; r < s_.readers_from_[v + 1]; ++r) {
+        const int w = s_.readers_[r];
+        if (w < 0 || !s_.waits(w) || s_.seen_[w] == stamp || !can_join(w, stamp) || !(s_.program_.value(w).local == loop))
+          continue;
+        s_.seen_[w] = stamp;
         members.push_back(w);
       }
     }
     if (members.size() - collected > 1)
       std::sort(members.begin() + static_cast<std::ptrdiff_t>(collected), members.end(),
-                [this](int a, int b) { return maker_[a] < maker_[b]; });
+                [this](int a, int b) { return s_.maker_[a] < s_.maker_[b]; });
   }
 
   /// Whether an operator that waits and reads something of the group can join: it reads nothing that still waits elsewhere.
   [[nodiscard]] constexpr bool can_join(int v, int stamp) const {
-    const auto& op = maker(v);
-    if (is_virtual(op)) return false;
+    const auto& op = s_.maker(v);
+    if (s_.is_virtual(op)) return false;
     for (const int o : op.operands)
-      if (seen_[o] != stamp && !is_ready(o)) return false;
+      if (s_.seen_[o] != stamp && !is_ready(o)) return false;
     return true;
   }
   [[nodiscard]] constexpr bool is_ready(int v) const {
-    if (!waits(v)) return !waits(base[v]);
-    if (!is_virtual(maker(v))) return false;
-    for (const int o : maker(v).operands)
+    if (!s_.waits(v)) return !s_.waits(s_.base[v]);
+    if (!s_.is_virtual(s_.maker(v))) return false;
+    for (const int o : s_.maker(v).operands)
       if (!is_ready(o)) return false;
     return true;
   }
 
   /// Makes the loop that computes `v`, whose operands from elsewhere lie in memory.
   constexpr void flush(int v) {
-    while (waits(v)) emit_loop(v);
+    while (s_.waits(v)) emit_loop(v);
   }
 
   constexpr void emit_loop(int v) {
-    const extents loop = program_.value(v).local;
-    const instruction op = maker(v);
-    group_builder group;
+    const extents loop = s_.program_.value(v).local;
+    const instruction op = s_.maker(v);
+    loop_group group(s_, loop);
     vec<int> members;
-    if (is_virtual(op)) {
+    if (s_.is_virtual(op)) {
       members.push_back(v);
-      waiting_[v] = 0;  // for good: from now on it lies in memory
-      const int reg = read_virtual(v, loop, group, identity_dims(loop));
+      s_.waiting_[v] = 0;  // for good: from now on it lies in memory
+      const int reg = group.read_virtual(v, group.identity_dims());
       group.stores.push_back(fused_store{static_cast<std::int16_t>(reg), 0});
       group.results.push_back(v);
     } else {
-      const int stamp = ++stamp_;  // what it needed may have been flushed meanwhile, with stamps of its own
+      const int stamp = ++s_.stamp_;  // what it needed may have been flushed meanwhile, with stamps of its own
       collect(v, members, stamp);
       join(members, loop, stamp);
       group.ops.reserve(2 * members.size());
       std::size_t count = 0;
-      for (; count < members.size() && group.ops.size() + 1 + max_map_arity <= most_registers; ++count)
-        compute(members[count], loop, group);
+      for (; count < members.size() && group.ops.size() + 1 + max_map_arity <= loop_group::most_registers; ++count)
+        group.compute(members[count]);
       members.resize(count, 0);  // the rest goes on waiting
       for (const int m : members) {
-        waiting_[m] = 0;
-        step_[m] = static_cast<int>(out.steps.size());
+        s_.waiting_[m] = 0;
+        s_.step_[m] = static_cast<int>(s_.out.steps.size());
       }
       for (const int m : members)
-        for (const int o : maker(m).operands) --uses_[o];
+        for (const int o : s_.maker(m).operands) --s_.uses_[o];
       for (const int m : members) {
-        if (uses_[m] == 0) continue;  // nobody outside the group
+        if (s_.uses_[m] == 0) continue;  // nobody outside the group
         group.stores.push_back(
-            fused_store{static_cast<std::int16_t>(register_[m]), static_cast<std::int16_t>(group.results.size())});
+            fused_store{static_cast<std::int16_t>(s_.register_[m]), static_cast<std::int16_t>(group.results.size())});
         group.results.push_back(m);
       }
     }
-    for (const int i : group.inputs) slot_[base[i]] = -1;
+    for (const int i : group.inputs) s_.slot_[s_.base[i]] = -1;
 
     planned_group planned;
     planned.loop = loop;
-    const auto& made = program_.value(v);  // all results have its layout
-    dim_mask padded = padded_dims(out.mesh, made.global, made.layout);
+    const auto& made = s_.program_.value(v);  // all results have its layout
+    dim_mask padded = padded_dims(s_.out.mesh, made.global, made.layout);
     planned.cut = collapse_loop(planned.loop, group.ops, padded, {group.margins.data(), group.margins.size()});
-    auto& s = add_step(action::fused, op, entry_of_group(planned, group), group.inputs, group.results);
-    for (const auto& b : group.offsets) {
-      out.bounds.push_back(b);
+    auto& s = s_.add_step(action::fused, op, group.entry_for(planned), group.inputs, group.results);
+    for (const auto& b : group.index_offsets) {
+      s_.out.bounds.push_back(b);
       ++s.bounds.count;
     }
     for (dim_mask cut = planned.cut; cut != 0; cut &= cut - 1, padded &= padded - 1)
-      add_bound(s, std::countr_zero(cut), v, std::countr_zero(padded));
+      s_.add_bound(s, std::countr_zero(cut), v, std::countr_zero(padded));
   }
 
+  step_state& s_;
   vec<visit> path_;  // see need()
 };
 
