@@ -6,6 +6,7 @@
 #include <utility>
 #include <vector>
 
+#include "gspmd/detail/support/frozen.hpp"
 #include "gspmd/detail/support/vec.hpp"
 
 namespace {
@@ -106,5 +107,40 @@ TEST_CASE("resize to more than there are elements, without a value, leaves a vec
   v.resize(5);
   CHECK(v == vec<int>{1, 2});
 }
+
+}  // namespace
+
+namespace {
+
+struct two_lists {
+  gspmd::detail::vec<int> numbers;
+  gspmd::detail::vec<char> letters;
+  int rest_of_it = 0;
+
+  template <class S, class F>
+  static constexpr auto lists(S& s, F f) {
+    return f(s.numbers, s.letters);
+  }
+  template <class S, class F>
+  static constexpr auto rest(S& s, F f) {
+    return f(s.rest_of_it);
+  }
+};
+template <std::size_t Guess>
+struct make_two_lists {
+  static constexpr two_lists run() { return {{1, 2, 3}, {'a'}, 7}; }
+  static constexpr gspmd::detail::list_sizes<two_lists> guess() { return {Guess, Guess}; }
+};
+template <std::size_t Guess>
+constexpr bool is_frozen_well() {
+  const auto& held = gspmd::detail::frozen_result<make_two_lists<Guess>>::value();
+  const two_lists s = held.thaw();
+  return held.fits() && s.numbers.size() == 3 && s.numbers[2] == 3 && s.letters.size() == 1 && s.letters[0] == 'a' &&
+         s.rest_of_it == 7;
+}
+static_assert(is_frozen_well<8>() && is_frozen_well<3>(), "as guessed, with room to spare and without");
+static_assert(is_frozen_well<2>() && is_frozen_well<0>(), "a guess that is too small costs another evaluation");
+static_assert(gspmd::detail::frozen_result<make_two_lists<8>>::value().room.of[0] == 8);
+static_assert(gspmd::detail::frozen_result<make_two_lists<2>>::value().room.of[0] == 3);
 
 }  // namespace
