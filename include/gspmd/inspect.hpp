@@ -190,7 +190,8 @@ class inspection {
   }
   static std::size_t at(int i) { return static_cast<std::size_t>(i); }
   [[nodiscard]] const detail::node& node(int i) const { return graph_.nodes[at(i)]; }
-  [[nodiscard]] int label_of(int v) const { return values_[at(v)].label; }
+  /// Of nothing, the result of the end of a body, -1.
+  [[nodiscard]] int label_of(int v) const { return v < 0 ? -1 : values_[at(v)].label; }
 
   // ---- instructions ----
 
@@ -203,7 +204,10 @@ class inspection {
     int loops = 0;
     for (std::size_t i = 0; i < view.steps.size(); ++i)
       if (detail::facts_of(view.steps[i]).role == detail::step_role::fuses_operators) loop_of[i] = ++loops;
-    const auto loop_with = [&](int v) { return view.values[at(v)].step < 0 ? 0 : loop_of[at(view.values[at(v)].step)]; };
+    const auto loop_with = [&](int v) {
+      const int step = v < 0 ? -1 : view.values[at(v)].step;
+      return step < 0 ? 0 : loop_of[at(step)];
+    };
     if (graph_.has_regions) {
       for (const auto& op : local_.ops) add(op, loop_with(op.result));
       return;
