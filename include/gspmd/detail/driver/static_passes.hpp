@@ -13,7 +13,7 @@ namespace gspmd::detail {
 #if defined(__clang__)
 inline constexpr effort effort_per_evaluation{64, 96};
 #else
-inline constexpr effort effort_per_evaluation{1024, 2048};
+inline constexpr effort effort_per_evaluation{256, 512};
 #endif
 
 /// What the passes give, as constants: each is an evaluation of its own, from constant to constant, because compilers limit the steps of
