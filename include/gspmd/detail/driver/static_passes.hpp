@@ -34,6 +34,10 @@ struct static_passes {
     return frozen<Pass>().thaw();
   }
   template <class Pass>
+  static constexpr typename Pass::result take() {
+    return of<Pass>();
+  }
+  template <class Pass>
   static constexpr std::size_t length(std::size_t list) {
     return frozen<Pass>().sizes.of[list];
   }

@@ -28,8 +28,13 @@ class pass_results {
   [[nodiscard]] constexpr const typename Pass::result& of() const {
     return std::get<result_of<Pass>>(results_).value;
   }
+  /// The same, which is gone then: what is as large as the program is not copied.
+  template <class Pass>
+  [[nodiscard]] constexpr typename Pass::result take() const {
+    return std::move(std::get<result_of<Pass>>(results_).value);
+  }
   /// The best plan; the others are gone then.
-  constexpr plan take() {
+  constexpr plan take_plan() {
     plan& as_written = mine<place_pass<false>>();
     plan& ordered = mine<place_pass<true>>();
     const bool is_better = of<order_pass>().is_any && is_smaller(plan_view(ordered), plan_view(as_written));
@@ -47,11 +52,11 @@ class pass_results {
   }
   const graph& graph_;
   const mesh_shape& mesh_;
-  boost::mp11::mp_rename<boost::mp11::mp_transform<result_of, passes>, std::tuple> results_;
+  mutable boost::mp11::mp_rename<boost::mp11::mp_transform<result_of, passes>, std::tuple> results_;  // see take
 };
 
 /// The whole way from a graph to what every device runs.
 // Apart from pipeline.hpp, because it instantiates much that a program compiled for a mesh does without.
-constexpr plan make_plan(const graph& g, const mesh_shape& mesh) { return pass_results(g, mesh).take(); }
+constexpr plan make_plan(const graph& g, const mesh_shape& mesh) { return pass_results(g, mesh).take_plan(); }
 
 }  // namespace gspmd::detail

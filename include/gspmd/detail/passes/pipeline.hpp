@@ -5,6 +5,7 @@
 #include <limits>
 #include <span>
 #include <tuple>
+#include <utility>
 
 #include <boost/mp11/algorithm.hpp>
 #include <boost/mp11/list.hpp>
@@ -13,7 +14,8 @@
 
 /// The passes, in their order: what stands between a graph and a plan. Each is a struct with its result, which can be frozen, and
 ///
-///   run(before)            makes it from what the passes before it made: before.program(), before.mesh(), before.template of<pass>()
+///   run(before)            makes it from what the passes before it made: before.program(), before.mesh(), before.template of<pass>(),
+///                          before.template take<pass>(), which no later pass asks for
 ///   guess(before)          how long its lists will be, from the lengths before: before.template length<pass>(k)
 ///
 /// and is ordinary code without limits: run_passes folds over the list, the driver of the compile-time path freezes each result. A pass
@@ -124,10 +126,11 @@ struct steps_pass {
   template <class Before>
   static constexpr steps_result run(const Before& before) {
     const graph& g = before.program();
-    const local_program& local = before.template of<emit_pass>();
+    local_program local = before.template take<emit_pass>();
+    auto nodes = list_nodes(g, before.mesh(), local);
     steps_result made;
-    made.steps = schedule_program(g, before.mesh(), local, made.base);
-    made.steps.nodes = list_nodes(g, before.mesh(), local);
+    made.steps = schedule_program(g, before.mesh(), std::move(local), made.base);
+    made.steps.nodes = std::move(nodes);
     const layouts& completed = before.template of<complete_pass>();
     made.steps.completed = completed.of;
     return made;
@@ -176,19 +179,25 @@ struct order_pass {
   }
 };
 
-/// The plan, placed in memory, with the steps as the program has them, or in the other order. Of no program if there is none.
+/// The plan, placed in memory, with the steps in the other order; of no program if there is none. Or as the program has them.
 template <bool Ordered>
 struct place_pass {
   using result = plan;
   template <class Before>
   static constexpr plan run(const Before& before) {
-    const step_order& order = before.template of<order_pass>();
-    if (Ordered && !order.is_any) return {};
-    const steps_result& made = before.template of<steps_pass>();
-    plan p = made.steps;
-    if (Ordered) put_in_order(p, std::span<const int>(order.of.data(), order.of.size()));
-    if (p.error.empty()) place_in_memory(p, made.base);
-    return p;
+    if constexpr (Ordered) {
+      const step_order& order = before.template of<order_pass>();
+      if (!order.is_any) return {};
+      const steps_result& made = before.template of<steps_pass>();
+      plan p = made.steps;
+      put_in_order(p, std::span<const int>(order.of.data(), order.of.size()));
+      place_in_memory(p, made.base);
+      return p;
+    } else {
+      steps_result made = before.template take<steps_pass>();
+      if (made.steps.error.empty()) place_in_memory(made.steps, std::move(made.base));
+      return std::move(made.steps);
+    }
   }
   template <class Before>
   static constexpr list_sizes<plan> guess(const Before& before) {
@@ -198,7 +207,7 @@ struct place_pass {
   }
 };
 
-using passes = boost::mp11::mp_list<complete_pass, narrow_pass, choose_pass, emit_pass, steps_pass, order_pass, place_pass<false>,
-                                    place_pass<true>>;
+using passes = boost::mp11::mp_list<complete_pass, narrow_pass, choose_pass, emit_pass, steps_pass, order_pass, place_pass<true>,
+                                    place_pass<false>>;
 
 }  // namespace gspmd::detail
