@@ -20,7 +20,7 @@ struct purpose {
 ///   layout_of(i)                        the sharding of an input, of a reshard, of what a loop carries or a conditional gives
 ///   choice_for(i), wanted(i, k)         the choice for an operator, and the sharding of its operand k
 ///   next_delivery(i, wanted), step(d, k)   how a form of node i gets that sharding
-///   input(i, form), made(...), moved(...), ran(...), copied(...), controls(...), closes(i)   see emitter
+///   input, renamed, named, made, moved, ran, ran_movement, copied, opens, ends, closes      what is made: see emitter
 ///
 /// Loops and conditionals: a carried value has one sharding, that of its carry node. It is brought to it before the loop and at the
 /// end of the body. What a body needs of a value from outside is made before the loop; a conditional makes it where it is needed, and
