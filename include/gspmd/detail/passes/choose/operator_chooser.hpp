@@ -17,7 +17,7 @@ class operator_chooser {
   [[nodiscard]] constexpr operator_use choose(int i, const node& n, const op_rule& rule) {
     const mesh_shape& mesh = known_.mesh;
     const auto held = held_partial(known_, n);
-    use_search::wishes asked;  // the result's, then the operands', then the further results'
+    use_search::wishes asked;  // the result's, the operands', the further results', and the operands' as they are
     asked.push_back(to_factors(mesh, rule, rule.result(), known_.wish_of(i).splits));
     bool agree = rule.uniform;
     for (int k = 0; k < n.operands.count; ++k) {
@@ -25,6 +25,14 @@ class operator_chooser {
       agree = agree && asked[k + 1] == asked[0];
     }
     for (int r = 1; r < n.results; ++r) asked.push_back(to_factors(mesh, rule, rule.result(r), known_.wish_of(i + r).splits));
+    for (int k = 0; k < n.operands.count; ++k) {
+      const int form = known_.book.first_of(n.operands[k]);
+      if (form < 0 || form != known_.book.last_of(n.operands[k])) continue;
+      const sharding& is = known_.book.layout_of(form);
+      if (is.partial != 0 || is.splits == known_.wish_of(n.operands[k]).splits) continue;
+      asked.push_back(to_factors(mesh, rule, rule.operand(k), is.splits));
+      agree = false;
+    }
     if (agree) return use_of(known_, n, rule, asked[0], held);
 
     use_search::axis_factors first(mesh.axis_count(), std::int8_t{-1});

@@ -34,9 +34,9 @@ class use_search {
  public:
   static constexpr int most_joint_uses = 256;
   static constexpr std::int64_t no_limit = std::numeric_limits<std::int64_t>::max();
-  using wishes = inline_vec<factor_splits, max_map_arity + max_results>;  // the result's, the operands', the further results'
-  using use_tensors = inline_vec<use_tensor, max_map_arity + 1>;          // the operands, then the result
-  using axis_factors = inline_vec<std::int8_t, max_axes>;                 // by axis: the factor that it splits; -1: none
+  using wishes = inline_vec<factor_splits, 2 * max_map_arity + max_results>;  // the result's, the operands', more
+  using use_tensors = inline_vec<use_tensor, max_map_arity + 1>;              // the operands, then the result
+  using axis_factors = inline_vec<std::int8_t, max_axes>;                     // by axis: the factor that it splits; -1: none
 
   constexpr use_search(const mesh_shape& mesh, const op_rule& rule, const wishes& asked)
       : mesh_(mesh), rule_(rule), asked_(asked) {}
