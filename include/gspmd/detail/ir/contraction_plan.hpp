@@ -22,7 +22,6 @@ struct contraction_window {
   std::int64_t extent = 1;  // of the dim
   friend constexpr bool operator==(const contraction_window&, const contraction_window&) = default;
 };
-inline constexpr int max_windows = 8;
 
 /// An einsum equation on dense row-major local arrays. Letters are small integers; no letter occurs twice in one operand,
 /// and every letter of the result occurs in an operand.

@@ -81,7 +81,7 @@ struct listed {
 /// A new operator is its struct (see ops/operator.hpp), in a file that ops/registry.hpp includes, one entry here, and its public
 /// function.
 using listed_operators = boost::mp11::mp_list<
-    listed<struct einsum_op, "einsum">, listed<struct reduce_op, "reduce">, listed<struct broadcast_op, "broadcast_in_dim">,
+    listed<struct einsum_op, "einsum">, listed<struct convolution_op, "convolution">, listed<struct reduce_op, "reduce">, listed<struct broadcast_op, "broadcast_in_dim">,
     listed<struct transpose_op, "transpose">, listed<struct reshape_op, "reshape">, listed<struct shift_op, "shift">,
     listed<struct pad_op, "pad">, listed<struct slice_op, "slice">, listed<struct reverse_op, "reverse">,
     listed<struct roll_op, "roll">, listed<struct concatenate_op, "concatenate">, listed<struct reshard_op, "reshard">,

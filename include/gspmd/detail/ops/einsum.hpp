@@ -1,71 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include <string_view>
-
-#include "gspmd/detail/notation/equation.hpp"
 #include "gspmd/detail/ops/broadcast.hpp"
+#include "gspmd/detail/ops/einsum_equation.hpp"
 #include "gspmd/detail/ops/einsum_steps.hpp"
 #include "gspmd/detail/ops/letters.hpp"
 #include "gspmd/detail/ops/operator.hpp"
 #include "gspmd/detail/ops/reduce.hpp"
 
 namespace gspmd::detail {
-
-/// The letters of an einsum's operands and of its result, or what is wrong with its equation and where.
-struct einsum_equation {
-  inline_vec<inline_vec<char, max_rank>, 2> operands;
-  inline_vec<char, max_rank> result;
-  const char* error = nullptr;
-  int column = 0;  // of the error, from 1
-};
-
-constexpr bool holds(const inline_vec<char, max_rank>& letters, char c) {
-  for (const char l : letters)
-    if (l == c) return true;
-  return false;
-}
-
-/// `bd,df->bf`: one or two operands, and letters only; a letter that is missing in the result is summed.
-constexpr einsum_equation parse_einsum(std::string_view s) {
-  equation e = parse_equation(s);
-  if (e.operands.size() > 2) e.fail(e.operands[2].column - 1, "at most two operands, separated by one comma before ->");
-  if (e.results.size() > 1) e.fail(e.results[1].column - 1, "one result: no comma after ->");
-  einsum_equation p;
-  const auto letters_of = [&e](const equation_tensor& tensor) {
-    inline_vec<char, max_rank> letters;
-    for (const auto& d : tensor.dims) {
-      if (d.kind == dim_kind::index)
-        e.fail(d.column,
-               "an index needs a window, and an einsum has none; add up products of slices, one for each place in the window");
-      if (d.kind == dim_kind::bracketed)
-        e.fail(d.column, "an einsum has no brackets: it multiplies and adds along every letter; local_op is for what does not");
-      letters.push_back(d.letter);
-    }
-    return letters;
-  };
-  for (std::size_t k = 0; k < e.operands.size() && e.error == nullptr; ++k) p.operands.push_back(letters_of(e.operands[k]));
-  if (e.error == nullptr) {
-    p.result = letters_of(e.results[0]);
-    for (const auto& d : e.results[0].dims)
-      if (!holds(p.operands[0], d.letter) && !(p.operands.count == 2 && holds(p.operands[1], d.letter)))
-        e.fail(d.column, "a letter of the result is in no operand; use broadcast_in_dim to add a dim");
-  }
-  p.error = e.error;
-  p.column = e.column;
-  return p;
-}
-
-constexpr text equation_text(const einsum_equation& e) {
-  text t("`");
-  for (int k = 0; k < e.operands.count; ++k) {
-    if (k > 0) t << ',';
-    for (const char c : e.operands[k]) t << c;
-  }
-  t << "->";
-  for (const char c : e.result) t << c;
-  return t << '`';
-}
 
 /// Adds an einsum whose equation has been parsed. The node's attributes are the letters of the operands, then of the result.
 constexpr int add_einsum(graph& g, const einsum_equation& e, std::initializer_list<int> operands, location at) {

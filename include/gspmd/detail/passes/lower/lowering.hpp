@@ -70,6 +70,11 @@ class lowering {
     s.collective = op.collective;
     s.bytes_sent = bytes_of(op);
   }
+  /// What `map` brings from an operand to another value of the same device.
+  constexpr void move_locally(const instruction& op, const index_map& map, int from, int to) {
+    auto& s = add_step(action::move, op, step_state::entry_of(table_of<index_map>(out), map), {from}, {to});
+    s.collective = collective_kind::collective_permute;
+  }
   constexpr void row(const instruction& op) { note_rows(op, add_step(action::row, op, 0, all_operands(op), {op.result})); }
   constexpr void set_row(const instruction& op) {
     note_rows(op, add_step(action::set_row, op, 0, all_operands(op), {op.result}));
