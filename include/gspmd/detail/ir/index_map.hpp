@@ -4,15 +4,12 @@
 #include <cstdint>
 
 #include "gspmd/detail/ir/layout.hpp"
+#include "gspmd/detail/ir/window.hpp"
 #include "gspmd/detail/support/inline_vec.hpp"
 
 /// Which elements of a tensor become which elements of another one, where that is an affine function of the index (GSPMD 4.3):
 /// shift, slice, pad, reverse, roll, and the place of an operand in a concatenation.
 namespace gspmd::detail {
-
-constexpr std::int64_t floor_div(std::int64_t a, std::int64_t b) {  // b > 0
-  return a >= 0 ? a / b : -((b - 1 - a) / b);
-}
 
 /// Along `dim`, for every whole t, element from_first + from_step * t of the operand becomes element to_first + to_step * t of the
 /// result, where both have it.

@@ -1,0 +1,128 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstdint>
+
+#include "gspmd/detail/ir/layout.hpp"
+
+/// The algebra of windows (GSPMD 4.3 and A.2): which elements of an operand an output reads, and so which range of the operand, and how
+/// much of it from its neighbours, each part of a split dim needs. Everything that asks for halos, prices or moves them asks here.
+namespace gspmd::detail {
+
+constexpr std::int64_t floor_div(std::int64_t a, std::int64_t b) {  // b > 0
+  return a >= 0 ? a / b : -((b - 1 - a) / b);
+}
+constexpr std::int64_t ceil_div(std::int64_t a, std::int64_t b) { return -floor_div(-a, b); }  // b > 0
+
+/// A window along one dim. Output o reads, for every w < size, position
+///
+///   J = stride * o + dilation * w + offset
+///
+/// of the operand with its elements `base` apart: element J / base, where base divides J and the operand has it. What lies at the other
+/// positions is outside: zero, or the identity of a monoid.
+///
+///   window 3, padded by 1                 {.size = 3, .offset = -1}
+///   the same, reversed                    {.size = 3, .dilation = -1, .offset = 1}
+///   the gradient by the operand           {size, base, -dilation, -offset, stride}: in the same algebra, of the gradient of the result
+struct window_dim {
+  std::int64_t size = 1;      // at least 1
+  std::int64_t stride = 1;    // at least 1
+  std::int64_t dilation = 1;  // of the window; not 0, and negative if it is reversed
+  std::int64_t offset = 0;    // minus the low padding, plus what reversal adds
+  std::int64_t base = 1;      // dilation of the operand; at least 1
+
+  [[nodiscard]] constexpr std::int64_t position(std::int64_t output, std::int64_t w) const {
+    return stride * output + dilation * w + offset;
+  }
+  /// The first position that output 0 reads, and how many there are up to the last one.
+  [[nodiscard]] constexpr std::int64_t first() const { return dilation < 0 ? offset + dilation * (size - 1) : offset; }
+  [[nodiscard]] constexpr std::int64_t span() const { return (dilation < 0 ? -dilation : dilation) * (size - 1) + 1; }
+
+  /// From the first to behind the last position that a range of outputs reads; an empty one at 0 for none.
+  [[nodiscard]] constexpr index_range positions(index_range outputs) const {
+    if (outputs.size() <= 0) return {0, 0};
+    return {stride * outputs.begin + first(), stride * (outputs.end - 1) + first() + span()};
+  }
+  /// The elements at a range of positions; those before 0, and behind the operand, are outside.
+  [[nodiscard]] constexpr index_range elements(index_range positions) const {
+    return {ceil_div(positions.begin, base), ceil_div(positions.end, base)};
+  }
+
+  /// Which outputs read element j: the window of the gradient by the operand.
+  [[nodiscard]] constexpr window_dim transposed() const { return {size, base, -dilation, -offset, stride}; }
+
+  friend constexpr bool operator==(const window_dim&, const window_dim&) = default;
+};
+
+/// A window as StableHLO writes it: padding counts positions, after the elements of the operand were put `base_dilation` apart, and
+/// may be negative.
+struct padded_window {
+  std::int64_t size = 1, stride = 1, low = 0, high = 0, base_dilation = 1, window_dilation = 1;
+  bool reversed = false;
+
+  [[nodiscard]] constexpr window_dim window() const {
+    const auto turned = reversed ? window_dilation * (size - 1) : 0;
+    return {size, stride, reversed ? -window_dilation : window_dilation, turned - low, base_dilation};
+  }
+  /// The positions of the padded operand.
+  [[nodiscard]] constexpr std::int64_t padded(std::int64_t extent) const {
+    return (extent == 0 ? 0 : (extent - 1) * base_dilation + 1) + low + high;
+  }
+  /// How many windows lie inside of the padded operand.
+  [[nodiscard]] constexpr std::int64_t outputs(std::int64_t extent) const {
+    const auto room = padded(extent) - ((size - 1) * window_dilation + 1);
+    return room < 0 ? 0 : room / stride + 1;
+  }
+};
+
+/// The integer part of (a * i + b) / c.
+struct affine_quotient {
+  std::int64_t a = 0, b = 0, c = 1;
+  [[nodiscard]] constexpr std::int64_t operator()(std::int64_t i) const { return floor_div(a * i + b, c); }
+  [[nodiscard]] constexpr std::int64_t most(std::int64_t parts) const {
+    const auto first = (*this)(0), last = (*this)(parts - 1);
+    return first < last ? last : first;
+  }
+};
+
+/// A window along a dim that is split into parts, uneven ones too: the operand and the outputs each, rounded up (GSPMD 4.1).
+struct window_parts {
+  window_dim window;
+  std::int64_t extent = 0;   // of the operand
+  std::int64_t outputs = 0;  // of the result
+  std::int64_t parts = 1;
+
+  [[nodiscard]] constexpr std::int64_t shard() const { return shard_extent(extent, parts); }
+  [[nodiscard]] constexpr std::int64_t shard_outputs() const { return shard_extent(outputs, parts); }
+
+  // Halos as functions of the part, of its whole shard of outputs and before anything is clipped (GSPMD A.2). Negative ones take
+  // away from what the part holds.
+
+  /// How many elements before its own ones a part needs.
+  [[nodiscard]] constexpr affine_quotient left() const {
+    return {window.base * shard() - window.stride * shard_outputs(), -window.first(), window.base};
+  }
+  /// And how many behind them. The papers' formula of the limit leaves stride * (shard_outputs - 1) out; the true one is here.
+  [[nodiscard]] constexpr affine_quotient right() const {
+    return {window.stride * shard_outputs() - window.base * shard(),
+            window.stride * (shard_outputs() - 1) + window.first() + window.span() + window.base - 1 - window.base * shard(),
+            window.base};
+  }
+  /// How many positions of a part lie before the first element that it meets: the low padding of what it computes. With a base
+  /// dilation it may be another one for each part.
+  [[nodiscard]] constexpr std::int64_t low_padding(std::int64_t part) const {
+    const auto begin = window.stride * shard_outputs() * part + window.first();
+    return ceil_div(begin, window.base) * window.base - begin;
+  }
+
+  // What a part really needs: of the outputs that it has.
+
+  [[nodiscard]] constexpr index_range positions(std::int64_t part) const {
+    return window.positions(part_range(outputs, parts, part));
+  }
+  [[nodiscard]] constexpr index_range reads(std::int64_t part) const {
+    return intersect(window.elements(positions(part)), {0, extent});
+  }
+};
+
+}  // namespace gspmd::detail
