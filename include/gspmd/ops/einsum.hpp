@@ -4,6 +4,8 @@
 #include <string>
 #include <string_view>
 
+#include "gspmd/detail/ops/affine_einsum.hpp"
+#include "gspmd/detail/ops/convolution.hpp"
 #include "gspmd/detail/ops/einsum.hpp"
 #include "gspmd/detail/support/fixed_string.hpp"
 #include "gspmd/detail/support/refuse.hpp"
@@ -56,7 +58,7 @@ constexpr extents shape_of_refused(const einsum_equation& e, value first, value 
 constexpr value einsum_of(const einsum_equation& e, value first, value second, location at) {
   if (!first.is_valid() || (e.operands.count == 2 && !second.is_valid())) return {};
   graph& g = *first.graph();
-  const int id = e.operands.count == 2 ? add_einsum(g, e, {first.id(), second.id()}, at) : add_einsum(g, e, {first.id()}, at);
+  const int id = e.operands.count == 2 ? add_any_einsum(g, e, {first.id(), second.id()}, at) : add_any_einsum(g, e, {first.id()}, at);
   return id >= 0 ? value(&g, id) : made(g, id, first.type(), shape_of_refused(e, first, second));
 }
 
@@ -109,8 +111,8 @@ constexpr value einsum(std::string_view equation, value a, value b = {}, locatio
     return detail::made(a.graph()->fail(at, "einsum", detail::mistake::equation, detail::einsum_problem(equation, parsed)), a);
   if ((parsed.operands.count == 2) == (b.graph() != nullptr)) return detail::einsum_of(parsed, a, b, at);
   // Another number of operands, which is refused.
-  const int id = b.graph() != nullptr ? detail::add_einsum(*a.graph(), parsed, {a.id(), b.id()}, at)
-                                      : detail::add_einsum(*a.graph(), parsed, {a.id()}, at);
+  const int id = b.graph() != nullptr ? detail::add_any_einsum(*a.graph(), parsed, {a.id(), b.id()}, at)
+                                      : detail::add_any_einsum(*a.graph(), parsed, {a.id()}, at);
   return detail::made(id, a);
 }
 

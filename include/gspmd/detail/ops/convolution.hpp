@@ -69,7 +69,7 @@ struct convolution_op : plain_operator, without_movements, outside_of_loops {
       return;
     }
     const auto& w = e.windows[window_of(letter)];
-    t << " (dim `(" << window_text(static_cast<char>(w.outer), w.step, static_cast<char>(w.inner), w.inner_step, w.first)
+    t << " (dim `(" << window_text(static_cast<char>(w.outer), w.along.stride, static_cast<char>(w.inner), w.along.dilation, w.along.offset)
       << ")`)";
   }
 
@@ -78,16 +78,17 @@ struct convolution_op : plain_operator, without_movements, outside_of_loops {
   static constexpr void gradient(Builder& b, const node& n) {
     graph& g = b.program();
     const auto e = windowed_einsum_of(g, n);
+    const auto extent = global_extents(g, n, e);
     const extents shapes[] = {operand_of(g, n, 0).shape, operand_of(g, n, 1).shape};
     auto by_other = e;
     by_other.letters[1] = e.letters[2];
     by_other.letters[2] = e.letters[1];
     b.send(1, add_windowed_einsum(g, by_other, n.operands[0], b.dy().id(), shapes[1], n.at));
 
-    auto back = gradient_by_windows(e, e.letters[2], e.letters[1]);
+    auto back = gradient_by_windows(e, extent, shapes[0], e.letters[2], e.letters[1]);
     int moved = b.dy().id(), other = n.operands[1];
     if (!back.is_possible) {
-      back = gradient_by_windows(e, e.letters[1], e.letters[2]);
+      back = gradient_by_windows(e, extent, shapes[0], e.letters[1], e.letters[2]);
       moved = n.operands[1];
       other = b.dy().id();
     }
@@ -137,7 +138,7 @@ struct convolution_op : plain_operator, without_movements, outside_of_loops {
     }
     for (const auto letter : all) products.result.push_back(static_cast<char>(letter));
     const int made = add_einsum(g, products, {b.dy().id(), n.operands[1]}, n.at);
-    auto back = gradient_by_windows(e, all, {});
+    auto back = gradient_by_windows(e, global_extents(g, n, e), shape, all, {});
     if (made < 0 || !back.is_possible) return;
     const int one = add_number(g, 1, n.type, extents{}, "grad", n.at);
     const int other = add_inner_letters(g, back.e, made, one, n.at);

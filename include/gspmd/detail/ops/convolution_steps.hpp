@@ -26,10 +26,10 @@ constexpr int add_tile(Lowering& l, const instruction& op, const windowed_einsum
   for (int d = 0; d < e.letters[0].count; ++d) {
     if (!is_window(e.letters[0][d])) continue;
     const auto& w = e.windows[window_of(e.letters[0][d])];
-    const auto reach = reach_of(w, extent[w.outer], extent[w.inner]);
-    if (reach.extent == whole.local[d] && w.first + reach.low == 0 && w.base == 1) continue;
-    tile.local[d] = tile.global[d] = reach.extent;
-    map.dims.push_back(dim_map::affine(d, 1, w.first + reach.low, w.base));
+    const auto reach = tile_extent(w.along, extent[w.outer]);
+    if (reach == whole.local[d] && w.along.first() == 0 && w.along.base == 1) continue;
+    tile.local[d] = tile.global[d] = reach;
+    map.dims.push_back(dim_map::affine(d, 1, w.along.first(), w.along.base));
   }
   if (map.dims.empty()) return op.operands[0];
   const int made = l.add_value(tile);
@@ -62,11 +62,12 @@ constexpr void add_windowed_contraction(Lowering& l, const instruction& op) {
       continue;
     }
     const auto& w = e.windows[window_of(letter)];
-    const auto reach = reach_of(w, extent[w.outer], extent[w.inner]);
+    const auto reach = tile_extent(w.along, extent[w.outer]);
     c.lhs.push_back(number_of(w.outer));
     // A window of one element is none.
-    if (extent[w.inner] != 1 || reach.extent != extent[w.outer])
-      c.windows.push_back({number_of(w.outer), number_of(w.inner), -reach.low, w.step, w.inner_step, reach.extent});
+    if (extent[w.inner] != 1 || reach != extent[w.outer])
+      c.windows.push_back(
+          {number_of(w.outer), number_of(w.inner), w.along.offset - w.along.first(), w.along.stride, w.along.dilation, reach});
   }
   for (const auto letter : e.letters[1]) c.rhs.push_back(number_of(letter));
   for (const auto letter : e.letters[2]) c.out.push_back(number_of(letter));

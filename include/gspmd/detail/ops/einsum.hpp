@@ -10,45 +10,53 @@
 
 namespace gspmd::detail {
 
-/// Adds an einsum whose equation has been parsed. The node's attributes are the letters of the operands, then of the result.
-constexpr int add_einsum(graph& g, const einsum_equation& e, std::initializer_list<int> operands, location at) {
-  node n;
-  n.op = code_of<einsum_op>;
-  n.at = at;
+/// Whether an equation fits the tensors of a call; records the mistake if not.
+constexpr bool fits_operands(graph& g, const einsum_equation& e, std::initializer_list<int> operands, location at) {
+  const auto refuse = [&](mistake rule, const text& what) { return g.fail(at, "einsum", rule, what) >= 0; };
   if (static_cast<int>(operands.size()) != e.operands.count)
-    return g.fail(at, "einsum", mistake::operand_count,
-                  text("the equation ") << equation_text(e) << " has " << e.operands.count << " operands, the call has "
-                                        << static_cast<int>(operands.size()));
+    return refuse(mistake::operand_count, text("the equation ") << equation_text(e) << " has " << e.operands.count
+                                                                << " operands, the call has "
+                                                                << static_cast<int>(operands.size()));
+  const node* given[2]{};
   int k = 0;
   for (const int o : operands) {
-    if (o < 0) return -1;
-    n.operands.push_back(o);
+    if (o < 0) return false;
     const node& x = g.nodes[static_cast<std::size_t>(o)];
     const auto& letters = e.operands[k];
     if (x.shape.count != letters.count)
-      return g.fail(at, "einsum", mistake::rank,
-                    text("operand ") << k << " of " << equation_text(e) << " has " << letters.count << " letters, the tensor is "
-                                     << shape_text(x.shape) << " of rank " << x.shape.count);
+      return refuse(mistake::rank, text("operand ") << k << " of " << equation_text(e) << " has " << letters.count
+                                                    << " letters, the tensor is " << shape_text(x.shape) << " of rank "
+                                                    << x.shape.count);
     if (x.type == dtype::pred)
-      return g.fail(at, "einsum", mistake::type, text("operand ") << k << " is pred; convert it to a number first");
-    for (const char c : letters) n.attributes.push_back(c);
-    ++k;
+      return refuse(mistake::type, text("operand ") << k << " is pred; convert it to a number first");
+    given[k++] = &x;
   }
-  const node& lhs = g.nodes[static_cast<std::size_t>(n.operands[0])];
-  n.type = lhs.type;
-  if (k == 2) {
-    const node& rhs = g.nodes[static_cast<std::size_t>(n.operands[1])];
-    if (rhs.type != lhs.type)
-      return g.fail(
-          at, "einsum", mistake::type,
-          text("operand 0 is ") << name_of(lhs.type) << " and operand 1 is " << name_of(rhs.type) << "; convert one of them");
-    for (int i = 0; i < lhs.shape.count; ++i)
-      for (int j = 0; j < rhs.shape.count; ++j)
-        if (e.operands[0][i] == e.operands[1][j] && lhs.shape[i] != rhs.shape[j])
-          return g.fail(at, "einsum", mistake::extent,
-                        text("dim `") << e.operands[0][i] << "` of " << equation_text(e) << " is " << lhs.shape[i]
-                                      << " in operand 0 and " << rhs.shape[j] << " in operand 1; a letter has one extent");
+  if (k < 2) return true;
+  const node &lhs = *given[0], &rhs = *given[1];
+  if (rhs.type != lhs.type)
+    return refuse(mistake::type, text("operand 0 is ") << name_of(lhs.type) << " and operand 1 is " << name_of(rhs.type)
+                                                       << "; convert one of them");
+  for (int i = 0; i < lhs.shape.count; ++i)
+    for (int j = 0; j < rhs.shape.count; ++j)
+      if (e.operands[0][i] == e.operands[1][j] && lhs.shape[i] != rhs.shape[j])
+        return refuse(mistake::extent, text("dim `") << e.operands[0][i] << "` of " << equation_text(e) << " is " << lhs.shape[i]
+                                                     << " in operand 0 and " << rhs.shape[j]
+                                                     << " in operand 1; a letter has one extent");
+  return true;
+}
+
+/// Adds an einsum whose equation has been parsed, and has no windows. The node's attributes are the letters of the operands, then of
+/// the result.
+constexpr int add_einsum(graph& g, const einsum_equation& e, std::initializer_list<int> operands, location at) {
+  if (!fits_operands(g, e, operands, at)) return -1;
+  node n;
+  n.op = code_of<einsum_op>;
+  n.at = at;
+  for (const int o : operands) {
+    for (const char c : e.operands[n.operands.count]) n.attributes.push_back(c);
+    n.operands.push_back(o);
   }
+  n.type = g.nodes[static_cast<std::size_t>(n.operands[0])].type;
   for (const char c : e.result) {
     n.attributes.push_back(c);
     const int o = holds(e.operands[0], c) ? 0 : 1;

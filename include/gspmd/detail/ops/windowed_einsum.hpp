@@ -1,24 +1,21 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include "gspmd/detail/ir/window.hpp"
 #include "gspmd/detail/ops/einsum.hpp"
 
 /// An einsum of two operands of which the first one is read through windows: convolution, and its gradients (GSPMD 4.3 and A.2).
 ///
-///   forward             X[b,J,i] W[w,i,f] -> Y[b,o,f]     J = step * o + inner_step * w + first
-///   gradient by W       X[b,J,i] dY[b,o,f] -> dW[w,i,f]   the same windows
-///   gradient by X       dY[b,J,f] W[w,i,f] -> dX[b,j,i]   J = base * j - inner_step * w - first, and base = step
+///   forward         X[b,J,i] W[w,i,f] -> Y[b,o,f]     J = stride * o + dilation * w + offset
+///   gradient by W   X[b,J,i] dY[b,o,f] -> dW[w,i,f]   the same windows
+///   gradient by X   dY[b,J,f] W[w,i,f] -> dX[b,j,i]   window_dim::transposed()
 namespace gspmd::detail {
 
-/// A dim of the first operand that two letters share. Its element is J / base, where base divides J = step * outer + inner_step *
-/// inner + first; where it does not, or where the operand has no such element, is a zero. Mesh axes may split the letter `outer`;
-/// `inner` is whole.
+/// A dim of the first operand that two letters share: mesh axes may split `outer`, whose indices are outputs of the window, and
+/// `inner`, which counts within it, is whole. Outside of the operand are zeros.
 struct letter_window {
   std::int8_t outer = 0, inner = 0;
-  std::int64_t step = 1;        // at least 1
-  std::int64_t inner_step = 1;  // not 0
-  std::int64_t first = 0;
-  std::int64_t base = 1;  // at least 1
+  window_dim along;  // its size is the extent of `inner`, or 1 if that is 0
 };
 
 /// The letters of operands and result; of operand 0 a windowed dim has code_of_window.
@@ -46,9 +43,9 @@ constexpr windowed_einsum windowed_einsum_of(const graph& g, const node& n) {
     const auto rank = k < 2 ? operand_of(g, n, k).shape.count : n.shape.count;
     for (int d = 0; d < rank; ++d) e.letters[k].push_back(static_cast<std::int8_t>(n.attributes[at++]));
   }
-  for (; at < n.attributes.count; at += 6) {
+  for (; at < n.attributes.count; at += 7) {
     const std::int64_t* const a = n.attributes.items + at;
-    e.windows.push_back({static_cast<std::int8_t>(a[0]), static_cast<std::int8_t>(a[1]), a[2], a[3], a[4], a[5]});
+    e.windows.push_back({static_cast<std::int8_t>(a[0]), static_cast<std::int8_t>(a[1]), {a[2], a[3], a[4], a[5], a[6]}});
   }
   return e;
 }
@@ -79,7 +76,7 @@ constexpr int add_windowed_einsum(graph& g, windowed_einsum e, int lhs, int rhs,
   n.operands.push_back(add_without_lone_letters(g, e, 0, lhs, at));
   n.operands.push_back(add_without_lone_letters(g, e, 1, rhs, at));
   if (n.operands[0] < 0 || n.operands[1] < 0) return -1;
-  const int room = e.letters[0].count + e.letters[1].count + e.letters[2].count + 6 * e.windows.count;
+  const int room = e.letters[0].count + e.letters[1].count + e.letters[2].count + 7 * e.windows.count;
   if (room > 3 * max_rank)
     return g.fail(at, "convolution", mistake::rank,
                   text("has ") << e.letters[0].count + e.letters[1].count + e.letters[2].count << " dims and " << e.windows.count
@@ -87,7 +84,8 @@ constexpr int add_windowed_einsum(graph& g, windowed_einsum e, int lhs, int rhs,
   for (const auto& list : e.letters)
     for (const auto l : list) n.attributes.push_back(l);
   for (const auto& w : e.windows)
-    for (const std::int64_t a : {std::int64_t{w.outer}, std::int64_t{w.inner}, w.step, w.inner_step, w.first, w.base})
+    for (const std::int64_t a : {std::int64_t{w.outer}, std::int64_t{w.inner}, w.along.size, w.along.stride, w.along.dilation,
+                                 w.along.offset, w.along.base})
       n.attributes.push_back(a);
   return g.add_sized(n);
 }
@@ -114,14 +112,9 @@ constexpr letter_extents global_extents(const graph& g, const node& n, const win
   return all;
 }
 
-/// What so many indices of a window's letters reach of J: from `low` on, `extent` of them, when both count from 0 and `first` is 0.
-struct window_reach {
-  std::int64_t low = 0, extent = 0;
-};
-constexpr window_reach reach_of(const letter_window& w, std::int64_t outer, std::int64_t inner) {
-  if (outer <= 0 || inner <= 0) return {};
-  const auto a = w.step * (outer - 1), b = w.inner_step * (inner - 1);
-  return {(a < 0 ? a : 0) + (b < 0 ? b : 0), (a < 0 ? -a : a) + (b < 0 ? -b : b) + 1};
+/// How many positions the local outputs of a window read, from the first to the last one.
+constexpr std::int64_t tile_extent(const window_dim& w, std::int64_t outputs) {
+  return outputs <= 0 ? 0 : w.stride * (outputs - 1) + w.span();
 }
 
 /// The gradient by operand 0, `dx`-shaped: the window of a letter that stands in `moved`, dY or the other operand, is solved for it.
@@ -129,7 +122,8 @@ struct window_gradient {
   windowed_einsum e;
   bool is_possible = true;
 };
-constexpr window_gradient gradient_by_windows(const windowed_einsum& e, const inline_vec<std::int8_t, max_rank>& moved,
+constexpr window_gradient gradient_by_windows(const windowed_einsum& e, const letter_extents& extent, const extents& operand,
+                                              const inline_vec<std::int8_t, max_rank>& moved,
                                               const inline_vec<std::int8_t, max_rank>& other) {
   window_gradient result;
   auto& back = result.e;
@@ -151,12 +145,17 @@ constexpr window_gradient gradient_by_windows(const windowed_einsum& e, const in
     if (!is_outer && !stands_alone(w.inner)) result.is_possible = false;
     if (!result.is_possible) return result;
     while (is_used(fresh)) fresh = fresh == 'z' ? 'A' : static_cast<std::int8_t>(fresh + 1);
-    const auto solved = is_outer ? w.outer : w.inner, left = is_outer ? w.inner : w.outer;
-    const auto by = is_outer ? w.step : w.inner_step, step = is_outer ? w.inner_step : w.step;
-    const std::int64_t sign = by < 0 ? -1 : 1;
-    const letter_window turned{left, fresh, -sign * step, sign * w.base, -sign * w.first, sign * by};
-    const letter_window straight{fresh, left, turned.inner_step, turned.step, turned.first, turned.base};
-    back.windows.push_back(sign > 0 ? straight : turned);
+    const auto solved = is_outer ? w.outer : w.inner;
+    const auto of_fresh = operand[place_of(e.letters[0], code_of_window(k))];
+    if (is_outer) {
+      back.windows.push_back({fresh, w.inner, w.along.transposed()});
+    } else {  // base * j = stride * o + dilation * w + offset, solved for w; the letter that counts upwards is the outer one
+      const auto& v = w.along;
+      if (v.dilation > 0) back.windows.push_back({fresh, w.outer, {extent[w.outer], v.base, -v.stride, -v.offset, v.dilation}});
+      else back.windows.push_back({w.outer, fresh, {of_fresh, v.stride, -v.base, v.offset, -v.dilation}});
+      auto& size = back.windows[k].along.size;
+      if (size == 0) size = 1;
+    }
     back.letters[0][place_of(moved, solved)] = code_of_window(k);
     back.letters[2][place_of(e.letters[0], code_of_window(k))] = fresh;
   }
