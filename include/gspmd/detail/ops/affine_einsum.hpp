@@ -62,7 +62,7 @@ class affine_einsum {
     const auto by = w.step[open];
     const auto room = by > 0 ? extent - 1 - w.first - (last > 0 ? last : 0) : w.first + (last < 0 ? last : 0);
     if (room < 0)
-      return g_.fail(at_, "einsum", mistake::bounds,
+      return g_.fail(at_, "einsum", mistake::window,
                      text("the window `") << w.letter[other] << "` of `(" << written(w) << ")` has " << own
                                           << " elements and spans " << (last < 0 ? -last : last) + 1 << ", dim " << d << " of operand "
                                           << operand << " is " << extent << " of " << shape_text(shape(operand))
