@@ -11,3 +11,4 @@
 #include "gspmd/ops/map.hpp"
 #include "gspmd/ops/reduce.hpp"
 #include "gspmd/ops/shape.hpp"
+#include "gspmd/ops/window.hpp"

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// expect: gspmd: the window, the layout or the groups of a convolution do not fit its tensors
+// expect: gspmd: the layout or the groups of a convolution do not fit
 // expect: convolution at convolution_groups.cpp
 // expect: feature_group_count is 4, and dim 3 of operand 0, its features, is 6
 #include <gspmd/gspmd.hpp>

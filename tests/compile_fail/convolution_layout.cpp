@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// expect: gspmd: the window, the layout or the groups of a convolution do not fit its tensors
+// expect: gspmd: the layout or the groups of a convolution do not fit
 // expect: convolution at convolution_layout.cpp
 // expect: the layout `NHWC,HWIO->NHC`: the result has no spatial dim `W`
 #include <gspmd/gspmd.hpp>

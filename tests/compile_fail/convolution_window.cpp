@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// expect: gspmd: the window, the layout or the groups of a convolution do not fit its tensors
+// expect: gspmd: a window is no larger than the padded dim
 // expect: convolution at convolution_window.cpp
 // expect: the window has 3 elements along dim `W`
 // expect: spans 5, dim 2 of the operand [4,8,2,3] is 3 with its padding of 1 and 0

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// expect: gspmd: the window, the layout or the groups of a convolution do not fit its tensors
+// expect: gspmd: a window is no larger than the padded dim
 // expect: einsum at einsum_window.cpp
 // expect: the window `w` of `(x+2w)` has 5 elements and spans 9, dim 1 of operand 0 is 8 of [4,8]
 #include <gspmd/gspmd.hpp>

@@ -86,7 +86,8 @@ using listed_operators = boost::mp11::mp_list<
     listed<struct pad_op, "pad">, listed<struct slice_op, "slice">, listed<struct reverse_op, "reverse">,
     listed<struct roll_op, "roll">, listed<struct concatenate_op, "concatenate">, listed<struct reshard_op, "reshard">,
     listed<struct shard_alike_op, "shard_alike">, listed<struct row_op, "row">, listed<struct set_row_op, "set_row">,
-    listed<struct add_row_op, "add_row">, listed<struct local_operator, "local_op"> GSPMD_TEST_OPERATORS>;
+    listed<struct add_row_op, "add_row">, listed<struct local_operator, "local_op">,
+    listed<struct reduce_window_op, "reduce_window"> GSPMD_TEST_OPERATORS>;
 inline constexpr int opcode_count =
     static_cast<int>(opcode::first_listed) + static_cast<int>(boost::mp11::mp_size<listed_operators>::value);
 

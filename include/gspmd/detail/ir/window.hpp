@@ -51,7 +51,52 @@ struct window_dim {
   /// Which outputs read element j: the window of the gradient by the operand.
   [[nodiscard]] constexpr window_dim transposed() const { return {size, base, -dilation, -offset, stride}; }
 
+  /// All positions that are read are so many apart: the others need not be brought.
+  [[nodiscard]] constexpr std::int64_t step() const {
+    auto a = stride, b = size == 1 ? 0 : dilation < 0 ? -dilation : dilation;
+    while (b != 0) {
+      const auto rest = a % b;
+      a = b;
+      b = rest;
+    }
+    return a;
+  }
+  /// The window over a tile (window_tile) that holds every step-th position from the first one on that a part reads: outputs count from
+  /// the part's first one, and position(o, w) is an index of the tile, whichever part it is.
+  [[nodiscard]] constexpr window_dim in_tile() const {
+    const window_dim w{size, stride / step(), size == 1 ? 1 : dilation / step(), 0, 1};
+    return {w.size, w.stride, w.dilation, -w.first(), 1};
+  }
+
   friend constexpr bool operator==(const window_dim&, const window_dim&) = default;
+};
+
+/// What the parts of a tile hold: indices of which output o reads [stride * o, stride * o + span). Tiles of neighbours overlap, or leave
+/// something out.
+///   5 outputs, stride 2, span 3, in two parts (3,2): [0,7) | [6,11)
+struct window_tile {
+  std::int64_t outputs = 0, stride = 1, span = 0;
+
+  [[nodiscard]] constexpr index_range read_by(index_range some) const {
+    if (some.size() <= 0) return {0, 0};
+    return {stride * some.begin, stride * (some.end - 1) + span};
+  }
+  [[nodiscard]] constexpr index_range held(std::int64_t parts, std::int64_t part) const {
+    return read_by(part_range(outputs, parts, part));
+  }
+  /// How many indices there are in all, and how many the largest part holds.
+  [[nodiscard]] constexpr std::int64_t extent() const { return read_by({0, outputs}).size(); }
+  [[nodiscard]] constexpr std::int64_t local_extent(std::int64_t parts) const {
+    return read_by({0, shard_extent(outputs, parts)}).size();
+  }
+  /// The parts that hold some of these indices.
+  [[nodiscard]] constexpr index_range parts_with(index_range indices, std::int64_t parts) const {
+    const auto first = floor_div(indices.begin - span, stride) + 1, last = ceil_div(indices.end, stride) - 1;  // outputs
+    if (indices.size() <= 0 || first >= outputs || last < 0) return {0, 0};
+    const auto shard = shard_extent(outputs, parts);
+    return {first < 0 ? 0 : first / shard, (last < outputs ? last : outputs - 1) / shard + 1};
+  }
+  friend constexpr bool operator==(const window_tile&, const window_tile&) = default;
 };
 
 /// A window as StableHLO writes it: padding counts positions, after the elements of the operand were put `base_dilation` apart, and

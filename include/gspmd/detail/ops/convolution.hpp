@@ -41,6 +41,18 @@ struct convolution_op : plain_operator, without_movements, outside_of_loops {
       rule.maps.push_back(map);
     }
   }
+  static constexpr int tiles(const node&) { return 1; }
+  static constexpr index_map tile(const graph& g, const node& n, int) {
+    const auto e = windowed_einsum_of(g, n);
+    const auto extent = global_extents(g, n, e);
+    index_map map;
+    for (int d = 0; d < e.letters[0].count; ++d) {
+      if (!is_window(e.letters[0][d])) continue;
+      const auto& w = e.windows[window_of(e.letters[0][d])];
+      map.dims.push_back(dim_map::tile_of(d, w.along, extent[w.outer]));
+    }
+    return map;
+  }
   static constexpr partial_rule partial(const node&, int, monoid kind) {
     return kind == monoid::add ? partial_rule::any : partial_rule::none;
   }

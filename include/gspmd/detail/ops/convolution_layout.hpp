@@ -40,7 +40,7 @@ struct convolution_layout {
     }
     for (const char c : tensors[2]) {
       if (!error.empty() || !is_spatial(c)) continue;
-      if (spatial.count == max_windows) fail("has more than 8 spatial dims");
+      if (spatial.count == max_windows) fail("there are more than 4 spatial dims");
       else spatial.push_back(c);
     }
   }

@@ -17,33 +17,13 @@ constexpr letter_extents local_extents_of(const local_program& p, const windowed
   return all;
 }
 
-/// Operand 0 as far as the windows reach, zeros where it has no elements: a value of its own, unless that is the operand.
-template <class Lowering>
-constexpr int add_tile(Lowering& l, const instruction& op, const windowed_einsum& e, const letter_extents& extent) {
-  const local_value& whole = l.value(op.operands[0]);
-  local_value tile = whole;
-  index_map map;
-  for (int d = 0; d < e.letters[0].count; ++d) {
-    if (!is_window(e.letters[0][d])) continue;
-    const auto& w = e.windows[window_of(e.letters[0][d])];
-    const auto reach = tile_extent(w.along, extent[w.outer]);
-    if (reach == whole.local[d] && w.along.first() == 0 && w.along.base == 1) continue;
-    tile.local[d] = tile.global[d] = reach;
-    map.dims.push_back(dim_map::affine(d, 1, w.along.first(), w.along.base));
-  }
-  if (map.dims.empty()) return op.operands[0];
-  const int made = l.add_value(tile);
-  l.move_locally(op, map, op.operands[0], made);
-  return made;
-}
-
 template <class Lowering>
 constexpr void add_windowed_contraction(Lowering& l, const instruction& op) {
   const auto e = windowed_einsum_of(l.g, l.node_of(op));
   letter_extents extent;
   for (int k = 0; k < 2; ++k) extent.know(e.letters[k], l.value(op.operands[k]).local);
   extent.know(e.letters[2], l.value(op.result).local);
-  const int tile = add_tile(l, op, e, extent);
+  const int tile = l.tile(op, 0);
 
   contraction c;
   c.padded = 0;
@@ -62,12 +42,12 @@ constexpr void add_windowed_contraction(Lowering& l, const instruction& op) {
       continue;
     }
     const auto& w = e.windows[window_of(letter)];
-    const auto reach = tile_extent(w.along, extent[w.outer]);
+    const auto inside = w.along.in_tile();
+    const auto held = l.value(tile).local[d];
     c.lhs.push_back(number_of(w.outer));
     // A window of one element is none.
-    if (extent[w.inner] != 1 || reach != extent[w.outer])
-      c.windows.push_back(
-          {number_of(w.outer), number_of(w.inner), w.along.offset - w.along.first(), w.along.stride, w.along.dilation, reach});
+    if (extent[w.inner] != 1 || inside.stride != 1 || inside.offset != 0 || held != extent[w.outer])
+      c.windows.push_back({number_of(w.outer), number_of(w.inner), inside.offset, inside.stride, inside.dilation, held});
   }
   for (const auto letter : e.letters[1]) c.rhs.push_back(number_of(letter));
   for (const auto letter : e.letters[2]) c.out.push_back(number_of(letter));

@@ -67,7 +67,7 @@ constexpr int add_einsum(graph& g, const einsum_equation& e, std::initializer_li
   return g.add_sized(n);
 }
 
-struct einsum_op : without_movements, outside_of_loops {
+struct einsum_op : without_movements, reads_shards, outside_of_loops {
   static constexpr bool owns(opcode op) { return op == code_of<einsum_op>; }
   static constexpr origin made = origin::shards;
   static constexpr realisation runs = realisation::steps;

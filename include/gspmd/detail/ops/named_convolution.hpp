@@ -93,7 +93,7 @@ class named_convolution {
 
   constexpr bool fits_layout() {
     if (!layout_.error.empty())
-      return refuse(mistake::window, text("the layout `") << written_ << "`: " << layout_.error);
+      return refuse(mistake::layout, text("the layout `") << written_ << "`: " << layout_.error);
     for (int k = 0; k < 2; ++k) {
       const node& x = g_.nodes[static_cast<std::size_t>(operands_[k])];
       if (x.shape.count != layout_.tensors[k].count)
@@ -133,12 +133,12 @@ class named_convolution {
   constexpr bool fits_groups() {
     const auto features = options_.feature_group_count, batches = options_.batch_group_count;
     if (features < 1 || batches < 1 || (features > 1 && batches > 1))
-      return refuse(mistake::window, text("feature_group_count is ") << features << " and batch_group_count is " << batches
+      return refuse(mistake::layout, text("feature_group_count is ") << features << " and batch_group_count is " << batches
                                                                      << "; both are at least 1, and one of them is 1");
     const auto divides = [&](std::int64_t groups, const char* name, int k, char c, const char* what) {
       const auto all = extent_of(k, c);
       return all % groups == 0 ||
-             refuse(mistake::window, text(name) << " is " << groups << ", and dim " << layout_.place(k, c) << " of operand " << k
+             refuse(mistake::layout, text(name) << " is " << groups << ", and dim " << layout_.place(k, c) << " of operand " << k
                                                 << ", " << what << ", is " << all << "; the groups have equal parts");
     };
     if (!divides(features, "feature_group_count", 0, 'i', "its features") ||

@@ -80,7 +80,7 @@ constexpr int add_windowed_einsum(graph& g, windowed_einsum e, int lhs, int rhs,
   if (room > 3 * max_rank)
     return g.fail(at, "convolution", mistake::rank,
                   text("has ") << e.letters[0].count + e.letters[1].count + e.letters[2].count << " dims and " << e.windows.count
-                               << " windows, which is more than an operator keeps; at most 8 dims are windowed");
+                               << " windows, which is more than an operator keeps");
   for (const auto& list : e.letters)
     for (const auto l : list) n.attributes.push_back(l);
   for (const auto& w : e.windows)
@@ -110,11 +110,6 @@ constexpr letter_extents global_extents(const graph& g, const node& n, const win
   all.know(e.letters[1], operand_of(g, n, 1).shape);
   all.know(e.letters[2], n.shape);
   return all;
-}
-
-/// How many positions the local outputs of a window read, from the first to the last one.
-constexpr std::int64_t tile_extent(const window_dim& w, std::int64_t outputs) {
-  return outputs <= 0 ? 0 : w.stride * (outputs - 1) + w.span();
 }
 
 /// The gradient by operand 0, `dx`-shaped: the window of a letter that stands in `moved`, dY or the other operand, is solved for it.

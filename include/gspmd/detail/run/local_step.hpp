@@ -8,6 +8,7 @@
 
 #include "gspmd/detail/ir/monoid_ops.hpp"
 #include "gspmd/detail/kernels/contraction.hpp"
+#include "gspmd/detail/kernels/window_reduction.hpp"
 #include "gspmd/detail/run/local_function_step.hpp"
 #include "gspmd/detail/run/padding.hpp"
 #include "gspmd/detail/run/ready_step.hpp"
@@ -18,6 +19,10 @@ namespace gspmd::detail {
 
 struct prepared_reduction {
   reduction_plan plan;
+  const reduction_kernel* kernel;
+};
+struct prepared_window_reduction {
+  const window_reduction* windows;
   const reduction_kernel* kernel;
 };
 struct prepared_permutation {
@@ -69,6 +74,22 @@ inline void reduce::run(const prepared_reduction& prepared, const plan_view& p, 
   std::int64_t valid[max_rank];
   read_valid(p, s, device, valid);
   detail::reduce(*prepared.kernel, prepared.plan, valid, device.read(p.operand(s, 0).where), device.write(p.result(s).where));
+}
+
+inline prepared_window_reduction reduce_window::prepare(const plan_view& p, const plan_step& s) {
+  const window_reduction& windows = table_of<window_reduction>(p)[static_cast<std::size_t>(s.spec)];
+  const reduction_kernel* kernel = nullptr;
+  with_element_type(s.type, [&](auto element) { kernel = &reduction_kernel_for<decltype(element)>(windows.kind); });
+  return {&windows, kernel};
+}
+inline void reduce_window::run(const prepared_window_reduction& prepared, const plan_view& p, const plan_step& s,
+                               const device_memory& device) {
+  const auto& result = p.result(s);
+  std::int64_t valid[max_rank];
+  for (int d = 0; d < result.local.count; ++d) valid[d] = result.local[d];
+  read_bounds(p, s, device, valid);
+  reduce_windows(*prepared.kernel, *prepared.windows, valid, device.read(p.operand(s, 0).where), device.write(result.where));
+  clear_padding(p, result, device);
 }
 
 inline prepared_permutation permute::prepare(const plan_view& p, const plan_step& s) {
