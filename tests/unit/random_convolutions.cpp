@@ -115,7 +115,7 @@ std::string run(draws& r, traced& program, const std::vector<value>& in, const s
   }
   for (const auto& t : in)
     if (chance(r, 60)) annotate(r, program, t);
-  program.g.allow_replication = chance(r, 30);
+  program.g.allow_replication = true;  // of windows that are split, and of groups that do not go into parts
   const reference::partitioned_run made(program);
   sends = made.collectives > 0;
   std::string wrong = made.wrong;
