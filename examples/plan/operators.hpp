@@ -195,7 +195,8 @@ inline std::optional<std::vector<std::int64_t>> read_window_list(const operation
   const auto* j = o.attrs.find(key);
   if (j == nullptr) return std::vector<std::int64_t>{};
   constexpr auto most = std::numeric_limits<std::int64_t>::max();
-  if (key != "reverse" || !j->is_array()) return read_integers(*j, path(o.attrs.at(), key), o.attrs.errors(), -most, most, gspmd::max_rank);
+  if (key != "reverse" || !j->is_array())
+    return read_integers(*j, path(o.attrs.at(), key), o.attrs.errors(), -most, most, gspmd::max_rank);
   json numbers = json::array();  // true and false stand for 1 and 0
   for (const auto& one : *j) numbers.push_back(one.is_boolean() ? json(one.get<bool>() ? 1 : 0) : one);
   return read_integers(numbers, path(o.attrs.at(), key), o.attrs.errors(), 0, 1, gspmd::max_rank);

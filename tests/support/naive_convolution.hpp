@@ -88,8 +88,7 @@ struct convolution_case {
     const auto lhs_is = lhs_shape(), rhs_is = rhs_shape(), result_is = result_shape();
     const auto per_group = in_features / feature_groups;
     for (std::int64_t n = 0; n < batch / batch_groups; ++n)
-      for (std::int64_t f = 0; f < out_features; ++f)
-        do {
+      for (std::int64_t f = 0; f < out_features; ++f) do {
           do {
             bool is_inside = true;
             for (std::size_t s = 0; s < rank && is_inside; ++s) {

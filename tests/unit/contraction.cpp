@@ -242,7 +242,8 @@ contraction random_windows(std::mt19937& random, int most_letters, std::int64_t 
     const auto reach = [&](std::int64_t by, int letter) { return c.extent[letter] == 0 ? 0 : by * (c.extent[letter] - 1); };
     const auto a = reach(w.step, w.letter), b = reach(w.inner_step, w.inner);
     w.first = static_cast<std::int64_t>(random() % 2) - std::min(a, std::int64_t{0}) - std::min(b, std::int64_t{0});
-    w.extent = w.first + std::max(a, std::int64_t{0}) + std::max(b, std::int64_t{0}) + 1 + static_cast<std::int64_t>(random() % 2);
+    w.extent =
+        w.first + std::max(a, std::int64_t{0}) + std::max(b, std::int64_t{0}) + 1 + static_cast<std::int64_t>(random() % 2);
     c.windows.push_back(w);
   }
   return c;

@@ -32,7 +32,8 @@ struct sent {
 };
 sent sent_by(const dynamic::program& p) {
   sent result{p.traffic().bytes, p.traffic().messages, true};
-  for (const auto& c : p.collectives()) result.only_permutes = result.only_permutes && c.kind == collective_kind::collective_permute;
+  for (const auto& c : p.collectives())
+    result.only_permutes = result.only_permutes && c.kind == collective_kind::collective_permute;
   return result;
 }
 
@@ -41,7 +42,8 @@ using meshes = std::vector<std::pair<std::string, int>>;
 /// One convolution of floats, [n,h,w,c] with [k,k,c,f].
 sent layer(const dynamic::mesh& mesh, const shape_list& x, const split_list& split, std::int64_t k, convolution_options options) {
   dynamic::builder p(mesh);
-  p.output(convolution(p.input(dynamic::in<float>(x, split)), p.input(dynamic::in<float>({k, k, x[3], 8})), "NHWC,HWIO->NHWC", options));
+  p.output(convolution(p.input(dynamic::in<float>(x, split)), p.input(dynamic::in<float>({k, k, x[3], 8})), "NHWC,HWIO->NHWC",
+                       options));
   return sent_by(p.compile());
 }
 
@@ -105,8 +107,8 @@ TEST_CASE("convolution: features and groups are split like letters") {
   CHECK(explain(step).find("[4,8,16,8]") != std::string::npos);
 
   dynamic::builder q(dynamic::mesh({{"x", 2}}));
-  q.output(convolution(q.input(dynamic::in<float>({4, 16, 8}, {"", "", "x"})), q.input(dynamic::in<float>({3, 8, 4}, {"", "x", ""})),
-                       "NWC,WIO->NWC"));
+  q.output(convolution(q.input(dynamic::in<float>({4, 16, 8}, {"", "", "x"})),
+                       q.input(dynamic::in<float>({3, 8, 4}, {"", "x", ""})), "NWC,WIO->NWC"));
   const auto reduced = q.compile().collectives();
   REQUIRE(reduced.size() == 1);
   CHECK(reduced[0].kind == collective_kind::all_reduce);
@@ -117,7 +119,8 @@ TEST_CASE("convolution: the split of the input goes through a network, forward a
     dynamic::builder p(dynamic::mesh({{"x", 2}, {"y", 2}}));
     const auto x = p.input(dynamic::in<double>({2, 128, 128, 3}, split));
     std::vector<value> w;
-    for (const auto& shape : {shape_list{3, 3, 3, 8}, {3, 3, 8, 8}, {5, 5, 8, 4}}) w.push_back(p.input(dynamic::in<double>(shape)));
+    for (const auto& shape : {shape_list{3, 3, 3, 8}, {3, 3, 8, 8}, {5, 5, 8, 4}})
+      w.push_back(p.input(dynamic::in<double>(shape)));
     value h = x;
     std::vector<value> layers;
     for (std::size_t k = 0; k < w.size(); ++k) {
@@ -148,7 +151,8 @@ TEST_CASE("convolution: compiled and at run time") {
     for (std::size_t i = 0; i < n; ++i) v[i] = static_cast<float>((i * 7 + seed) % 5) - 2;
     return v;
   };
-  const auto x = data(1 * 9 * 8 * 2, 1), w1 = data(9 * 2 * 4, 2), w2 = data(9 * 4 * 4, 3), w3 = data(9 * 4 * 2, 4), y = data(40, 5);
+  const auto x = data(1 * 9 * 8 * 2, 1), w1 = data(9 * 2 * 4, 2), w2 = data(9 * 4 * 4, 3), w3 = data(9 * 4 * 2, 4),
+             y = data(40, 5);
   const auto build = [&](const dynamic::mesh& mesh) {
     dynamic::builder p(mesh);
     const value image = p.input(dynamic::in<float>({1, 9, 8, 2}, {"", "x", "", ""}));

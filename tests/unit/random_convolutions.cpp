@@ -26,7 +26,8 @@ using reference::traced;
 
 bool chance(draws& r, std::int64_t percent) { return r.below(100) < percent; }
 std::string shuffled(draws& r, std::string s) {
-  for (std::size_t i = s.size(); i > 1; --i) std::swap(s[i - 1], s[static_cast<std::size_t>(r.below(static_cast<std::int64_t>(i)))]);
+  for (std::size_t i = s.size(); i > 1; --i)
+    std::swap(s[i - 1], s[static_cast<std::size_t>(r.below(static_cast<std::int64_t>(i)))]);
   return s;
 }
 

@@ -58,7 +58,8 @@ constexpr extents shape_of_refused(const einsum_equation& e, value first, value 
 constexpr value einsum_of(const einsum_equation& e, value first, value second, location at) {
   if (!first.is_valid() || (e.operands.count == 2 && !second.is_valid())) return {};
   graph& g = *first.graph();
-  const int id = e.operands.count == 2 ? add_any_einsum(g, e, {first.id(), second.id()}, at) : add_any_einsum(g, e, {first.id()}, at);
+  const int id =
+      e.operands.count == 2 ? add_any_einsum(g, e, {first.id(), second.id()}, at) : add_any_einsum(g, e, {first.id()}, at);
   return id >= 0 ? value(&g, id) : made(g, id, first.type(), shape_of_refused(e, first, second));
 }
 

@@ -27,8 +27,8 @@ struct contraction_window {
 /// and every letter of the result occurs in an operand.
 struct contraction {
   inline_vec<std::int8_t, max_rank> lhs, rhs, out;
-  inline_vec<std::int64_t, max_letters> extent;  // per letter, as allocated
-  std::uint64_t padded = ~std::uint64_t{0};      // letters of which some device may have less
+  inline_vec<std::int64_t, max_letters> extent;         // per letter, as allocated
+  std::uint64_t padded = ~std::uint64_t{0};             // letters of which some device may have less
   inline_vec<contraction_window, max_windows> windows;  // all letters in them stand in another operand or the result
   friend constexpr bool operator==(const contraction&, const contraction&) = default;
 };

@@ -21,7 +21,8 @@ class affine_einsum {
         if (!is_window(e_.operands[k][d])) know(e_.operands[k][d], shape(k)[d]);
     for (int unsolved = e_.windows.count; unsolved > 0; --unsolved)  // each round solves one, where it can be
       for (int d = 0; d < e_.operands[windowed].count; ++d)
-        if (is_window(e_.operands[windowed][d]) && !solve(e_.windows[window_of(e_.operands[windowed][d])], windowed, d)) return -1;
+        if (is_window(e_.operands[windowed][d]) && !solve(e_.windows[window_of(e_.operands[windowed][d])], windowed, d))
+          return -1;
 
     windowed_einsum e;
     for (const char c : e_.operands[windowed]) e.letters[0].push_back(static_cast<std::int8_t>(c));
@@ -64,8 +65,8 @@ class affine_einsum {
     if (room < 0)
       return g_.fail(at_, "einsum", mistake::window,
                      text("the window `") << w.letter[other] << "` of `(" << written(w) << ")` has " << own
-                                          << " elements and spans " << (last < 0 ? -last : last) + 1 << ", dim " << d << " of operand "
-                                          << operand << " is " << extent << " of " << shape_text(shape(operand))
+                                          << " elements and spans " << (last < 0 ? -last : last) + 1 << ", dim " << d
+                                          << " of operand " << operand << " is " << extent << " of " << shape_text(shape(operand))
                                           << ": no place is left for `" << w.letter[open] << '`') >= 0;
     know(w.letter[open], room / (by < 0 ? -by : by) + 1);
     return true;
@@ -81,7 +82,8 @@ class affine_einsum {
     if (w.step[outer] < 0) outer = 1 - outer;
     const int inner = 1 - outer;
     const auto size = extent(inner) == 0 ? 1 : extent(inner);
-    return {static_cast<std::int8_t>(w.letter[outer]), static_cast<std::int8_t>(w.letter[inner]),
+    return {static_cast<std::int8_t>(w.letter[outer]),
+            static_cast<std::int8_t>(w.letter[inner]),
             {size, w.step[outer], w.step[inner], w.first, 1}};
   }
 

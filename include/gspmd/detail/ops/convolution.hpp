@@ -81,7 +81,8 @@ struct convolution_op : plain_operator, without_movements, outside_of_loops {
       return;
     }
     const auto& w = e.windows[window_of(letter)];
-    t << " (dim `(" << window_text(static_cast<char>(w.outer), w.along.stride, static_cast<char>(w.inner), w.along.dilation, w.along.offset)
+    t << " (dim `("
+      << window_text(static_cast<char>(w.outer), w.along.stride, static_cast<char>(w.inner), w.along.dilation, w.along.offset)
       << ")`)";
   }
 
@@ -149,12 +150,12 @@ struct convolution_op : plain_operator, without_movements, outside_of_loops {
       products.operands.push_back(letters);
     }
     for (const auto letter : all) products.result.push_back(static_cast<char>(letter));
-    const int made = add_einsum(g, products, {b.dy().id(), n.operands[1]}, n.at);
+    const int all_products = add_einsum(g, products, {b.dy().id(), n.operands[1]}, n.at);
     auto back = gradient_by_windows(e, global_extents(g, n, e), shape, all, {});
-    if (made < 0 || !back.is_possible) return;
+    if (all_products < 0 || !back.is_possible) return;
     const int one = add_number(g, 1, n.type, extents{}, "grad", n.at);
-    const int other = add_inner_letters(g, back.e, made, one, n.at);
-    b.send(0, add_windowed_einsum(g, back.e, made, other, shape, n.at));
+    const int other = add_inner_letters(g, back.e, all_products, one, n.at);
+    b.send(0, add_windowed_einsum(g, back.e, all_products, other, shape, n.at));
   }
 };
 

@@ -14,9 +14,9 @@ namespace gspmd::detail {
 constexpr bool fits_operands(graph& g, const einsum_equation& e, std::initializer_list<int> operands, location at) {
   const auto refuse = [&](mistake rule, const text& what) { return g.fail(at, "einsum", rule, what) >= 0; };
   if (static_cast<int>(operands.size()) != e.operands.count)
-    return refuse(mistake::operand_count, text("the equation ") << equation_text(e) << " has " << e.operands.count
-                                                                << " operands, the call has "
-                                                                << static_cast<int>(operands.size()));
+    return refuse(mistake::operand_count, text("the equation ")
+                                              << equation_text(e) << " has " << e.operands.count << " operands, the call has "
+                                              << static_cast<int>(operands.size()));
   const node* given[2]{};
   int k = 0;
   for (const int o : operands) {
@@ -24,11 +24,10 @@ constexpr bool fits_operands(graph& g, const einsum_equation& e, std::initialize
     const node& x = g.nodes[static_cast<std::size_t>(o)];
     const auto& letters = e.operands[k];
     if (x.shape.count != letters.count)
-      return refuse(mistake::rank, text("operand ") << k << " of " << equation_text(e) << " has " << letters.count
-                                                    << " letters, the tensor is " << shape_text(x.shape) << " of rank "
-                                                    << x.shape.count);
-    if (x.type == dtype::pred)
-      return refuse(mistake::type, text("operand ") << k << " is pred; convert it to a number first");
+      return refuse(mistake::rank, text("operand ")
+                                       << k << " of " << equation_text(e) << " has " << letters.count
+                                       << " letters, the tensor is " << shape_text(x.shape) << " of rank " << x.shape.count);
+    if (x.type == dtype::pred) return refuse(mistake::type, text("operand ") << k << " is pred; convert it to a number first");
     given[k++] = &x;
   }
   if (k < 2) return true;
@@ -39,9 +38,9 @@ constexpr bool fits_operands(graph& g, const einsum_equation& e, std::initialize
   for (int i = 0; i < lhs.shape.count; ++i)
     for (int j = 0; j < rhs.shape.count; ++j)
       if (e.operands[0][i] == e.operands[1][j] && lhs.shape[i] != rhs.shape[j])
-        return refuse(mistake::extent, text("dim `") << e.operands[0][i] << "` of " << equation_text(e) << " is " << lhs.shape[i]
-                                                     << " in operand 0 and " << rhs.shape[j]
-                                                     << " in operand 1; a letter has one extent");
+        return refuse(mistake::extent, text("dim `")
+                                           << e.operands[0][i] << "` of " << equation_text(e) << " is " << lhs.shape[i]
+                                           << " in operand 0 and " << rhs.shape[j] << " in operand 1; a letter has one extent");
   return true;
 }
 

@@ -39,7 +39,8 @@ constexpr bool holds(const inline_vec<char, max_rank>& letters, char c) {
 /// Whether an operand has the letter, in an index or as a dim.
 constexpr bool has_letter(const einsum_equation& e, int k, char c) {
   for (const char l : e.operands[k])
-    if (l == c || (is_window(l) && (e.windows[window_of(l)].letter[0] == c || e.windows[window_of(l)].letter[1] == c))) return true;
+    if (l == c || (is_window(l) && (e.windows[window_of(l)].letter[0] == c || e.windows[window_of(l)].letter[1] == c)))
+      return true;
   return false;
 }
 

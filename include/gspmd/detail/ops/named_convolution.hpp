@@ -92,16 +92,14 @@ class named_convolution {
   }
 
   constexpr bool fits_layout() {
-    if (!layout_.error.empty())
-      return refuse(mistake::layout, text("the layout `") << written_ << "`: " << layout_.error);
+    if (!layout_.error.empty()) return refuse(mistake::layout, text("the layout `") << written_ << "`: " << layout_.error);
     for (int k = 0; k < 2; ++k) {
       const node& x = g_.nodes[static_cast<std::size_t>(operands_[k])];
       if (x.shape.count != layout_.tensors[k].count)
         return refuse(mistake::rank, text("the layout `") << written_ << "` has " << layout_.tensors[k].count << " dims of "
                                                           << convolution_layout::name_of_tensor(k) << ", the tensor is "
                                                           << shape_text(x.shape) << " of rank " << x.shape.count);
-      if (x.type == dtype::pred)
-        return refuse(mistake::type, text("operand ") << k << " is pred; convert it to a number first");
+      if (x.type == dtype::pred) return refuse(mistake::type, text("operand ") << k << " is pred; convert it to a number first");
     }
     const auto type_of = [&](int k) { return g_.nodes[static_cast<std::size_t>(operands_[k])].type; };
     if (type_of(0) != type_of(1))
@@ -119,8 +117,7 @@ class named_convolution {
     for (std::size_t s = 0; s < list.size(); ++s)
       if (list[s] < least || list[s] > most || list[s] < -most)
         return refuse(mistake::window, text(name) << " of dim `" << capital(layout_.spatial[static_cast<int>(s)]) << "` is "
-                                                  << list[s]
-                                                  << (list[s] < least ? "; it is at least " : "; it is at most ")
+                                                  << list[s] << (list[s] < least ? "; it is at least " : "; it is at most ")
                                                   << (list[s] < least ? least : most));
     return true;
   }
@@ -156,7 +153,8 @@ class named_convolution {
   constexpr bool find_windows() {
     const bool is_same = options_.padding == "same";
     if (!is_same && options_.padding != "valid")
-      return refuse(mistake::window, text("padding is `") << options_.padding << "`; it is `valid` or `same`, or numbers in low and high");
+      return refuse(mistake::window, text("padding is `")
+                                         << options_.padding << "`; it is `valid` or `same`, or numbers in low and high");
     if (is_same && (options_.low.size() != 0 || options_.high.size() != 0))
       return refuse(mistake::window, text("padding is `same`, which gives low and high; leave out one of them"));
     for (int s = 0; s < layout_.spatial.count; ++s) {
@@ -174,8 +172,8 @@ class named_convolution {
       w.reversed = number(options_.reverse, 0) != 0;
       const auto extent = extent_of(0, c);
       if (w.size < 1)
-        return refuse(mistake::window, text("dim `") << capital(c) << "` of the window " << shape_text(shape(1))
-                                                     << " has no elements");
+        return refuse(mistake::window, text("dim `")
+                                           << capital(c) << "` of the window " << shape_text(shape(1)) << " has no elements");
       const auto span = (w.size - 1) * w.window_dilation + 1;
       if (is_same) {
         const auto whole = w.padded(extent);
@@ -184,11 +182,11 @@ class named_convolution {
         w.high = needed > 0 && whole > 0 ? needed - w.low : 0;
       }
       if (w.padded(extent) < span && !(is_same && extent == 0))
-        return refuse(mistake::window, text("the window has ") << w.size << " elements along dim `" << capital(c) << "` and spans "
-                                                               << span << ", dim " << layout_.place(0, c) << " of the operand "
-                                                               << shape_text(shape(0)) << " is " << w.padded(extent)
-                                                               << " with its padding of " << w.low << " and " << w.high
-                                                               << "; give it more padding, or a smaller window");
+        return refuse(mistake::window, text("the window has ")
+                                           << w.size << " elements along dim `" << capital(c) << "` and spans " << span
+                                           << ", dim " << layout_.place(0, c) << " of the operand " << shape_text(shape(0))
+                                           << " is " << w.padded(extent) << " with its padding of " << w.low << " and " << w.high
+                                           << "; give it more padding, or a smaller window");
       windows_.push_back(w);
     }
     return true;
