@@ -25,6 +25,7 @@ constexpr int add_reduce_window(graph& g, int operand, const vec<windowed_dim>& 
   n.shape = g.nodes[static_cast<std::size_t>(operand)].shape;
   node padded = n;  // what the windows are laid over
   int count = 0;
+  bool is_added = false;
   const auto add = [&] {
     n.operands.clear();
     n.operands.push_back(operand);
@@ -32,6 +33,7 @@ constexpr int add_reduce_window(graph& g, int operand, const vec<windowed_dim>& 
     padded.shape = n.shape;
     n.attributes.clear();
     count = 0;
+    is_added = true;
   };
   for (const auto& along : windows) {
     window_dim w = along.window;
@@ -45,8 +47,7 @@ constexpr int add_reduce_window(graph& g, int operand, const vec<windowed_dim>& 
     if (operand < 0) return -1;
   }
   if (count > 0) add();
-  else if (operand >= 0 && g.nodes[static_cast<std::size_t>(operand)].op != n.op) operand = add_reshape(g, operand, n.shape, at);
-  return operand;
+  return is_added ? operand : add_reshape(g, operand, n.shape, at);
 }
 
 /// The numbers of a window as a user writes them, one for each dim.
