@@ -289,6 +289,36 @@ inline value build_slice(const operation& o) {
   return gspmd::slice(o.operands[0], *start, *limit, *stride, o.at);
 }
 
+/// A list of what is said of a window, one number for each dim; empty where it is left out.
+inline std::optional<std::vector<std::int64_t>> read_window_list(const operation& o, std::string_view key, const char* what) {
+  if (o.attrs.find(key) == nullptr) return std::vector<std::int64_t>{};
+  const auto list = read_list(o, key, what);
+  if (list && list->empty() && o.operands[0].rank() > 0)
+    o.complain(key, "is an empty list; leave it out, or write a number for each dim");
+  return list;
+}
+inline value build_reduce_window(const operation& o) {
+  const auto size = read_list(o, "window", "the size of the window along each dim");
+  const auto stride = read_window_list(o, "stride", "how far windows are apart in each dim");
+  const auto low = read_window_list(o, "low", "the places before the elements of each dim");
+  const auto high = read_window_list(o, "high", "the places behind the elements of each dim");
+  const auto base = read_window_list(o, "base_dilation", "how far elements are apart in each dim");
+  const auto dilation = read_window_list(o, "window_dilation", "how far the places of a window are apart in each dim");
+  const auto* j = o.attrs.require("kind", "one of add multiply maximum minimum and or");
+  const auto kind = j == nullptr ? std::nullopt : read_monoid(*j, path(o.attrs.at(), "kind"), o.attrs.errors());
+  if (!size || !stride || !low || !high || !base || !dilation || !kind || !o.is_sound()) return {};
+  return gspmd::reduce_window(o.operands[0], *kind, *size, *stride, *low, *high, *base, *dilation, o.at);
+}
+template <value (*Pool)(value, gspmd::integers, gspmd::integers, gspmd::integers, gspmd::integers, gspmd::location)>
+value build_pool(const operation& o) {
+  const auto size = read_list(o, "window", "the size of the window along each dim");
+  const auto stride = read_window_list(o, "stride", "how far windows are apart in each dim");
+  const auto low = read_window_list(o, "low", "the places before the elements of each dim");
+  const auto high = read_window_list(o, "high", "the places behind the elements of each dim");
+  if (!size || !stride || !low || !high || !o.is_sound()) return {};
+  return Pool(o.operands[0], *size, *stride, *low, *high, o.at);
+}
+
 inline value build_reverse(const operation& o) {
   const auto dims = o.dims("dims", "the list of dims that are turned round");
   return dims && o.is_sound() ? gspmd::reverse(o.operands[0], *dims, o.at) : value{};
@@ -342,14 +372,17 @@ inline constexpr operator_entry special_operators[] = {
     {"concatenate", 1, any_number, build_concatenate},
     {"pad", 1, 1, build_pad},
     {"slice", 1, 1, build_slice},
+    {"reduce_window", 1, 1, build_reduce_window},
+    {"max_pool", 1, 1, build_pool<gspmd::max_pool>},
+    {"avg_pool", 1, 1, build_pool<gspmd::avg_pool>},
+    {"sum_pool", 1, 1, build_pool<gspmd::sum_pool>},
     {"reverse", 1, 1, build_reverse},
     {"rotate", 1, 1, build_rotate},
     {"reshard", 1, 1, build_reshard},
 };
 /// Of the document's table, what the library does not have.
 inline constexpr const char* missing_operators[] = {
-    "convolution", "reduce_window", "cumsum",  "sort",          "argmax",
-    "top_k",       "gather",        "scatter", "dynamic_slice", "dynamic_update_slice"};
+    "convolution", "cumsum", "sort", "argmax", "top_k", "gather", "scatter", "dynamic_slice", "dynamic_update_slice"};
 
 /// The elementwise operators that the document names as the library does; a comparison has a direction instead.
 inline const std::vector<gspmd::elementwise_operator>& elementwise_operators() {

@@ -19,6 +19,7 @@
 #include "gspmd/detail/passes/make_plan.hpp"
 #include "gspmd/detail/run/interpreter.hpp"
 #include "support/layouts.hpp"
+#include "support/run_random_on_threads.hpp"
 
 using namespace layouts;
 
@@ -276,5 +277,61 @@ void random_windows(unsigned seed, int count, const std::vector<monoid>& kinds, 
 TEST_CASE("reduce_window: random windows") {
   totals t;
   using enum monoid;
-  random_windows<float>(1, 1500, {add, maximum, minimum, multiply}, t);
+  random_windows<float>(1, 1200, {add, maximum, minimum, multiply}, t);
+  random_windows<std::int32_t>(2, 200, {add, maximum, minimum, multiply, and_, or_}, t);
+  random_windows<std::int64_t>(3, 200, {add, maximum, and_}, t);
+  random_windows<double>(4, 200, {add, minimum}, t);
+  random_windows<bool>(5, 200, {maximum, and_, or_}, t);
+  std::printf("random windows: %d, %d of them send\n", t.cases, t.exchanged);
+  CHECK(t.exchanged > t.cases / 4);
+}
+
+TEST_CASE("reduce_window: a window much wider than a shard, on more devices than elements") {
+  totals t;
+  for (int devices = 1; devices <= 12; ++devices)
+    for (std::int64_t extent = 1; extent <= 9; extent += 2)
+      for (const auto& s :
+           {side{extent, 9, 1, 4, 4}, side{extent, 1, 3}, side{extent, 3, 2, 5, 0, 3, 2}, side{extent, 5, 1, 0, 9}}) {
+        sharding layout;
+        layout.add_split(0, 1);
+        gspmd::simulated_communicator comm(devices);
+        verify(windowed<float>(mesh_of({devices}), {{2}, s}, monoid::maximum, layout), comm, t);
+      }
+}
+
+TEST_CASE("random programs with windows equal the naive reference") {
+  const auto first = reference::setting("GSPMD_SEED", 1);
+  const auto count = reference::setting("GSPMD_PROGRAMS", 1000);
+  reference::random_options options;
+  options.windows = true;
+  std::uint64_t windows = 0, sending = 0, in_bodies = 0, partial = 0;
+  for (auto seed = first; seed < first + count; ++seed) {
+    const reference::random_program program(seed, options);
+    const auto plan = gspmd::detail::make_plan(program.g, program.mesh);
+    const plan_view view(plan);
+    for (const auto& s : plan.steps) {
+      if (s.what != action::reduce_window) continue;
+      ++windows;
+      in_bodies += s.times > 1 ? 1 : 0;
+      partial += view.result(s).layout.partial != 0 ? 1 : 0;
+      const auto& tile = view.operand(s, 0);
+      sending += tile.step >= 0 && is_mapped(plan.steps[static_cast<std::size_t>(tile.step)]) &&
+                         plan.steps[static_cast<std::size_t>(tile.step)].bytes_sent > 0
+                     ? 1
+                     : 0;
+    }
+    gspmd::simulated_communicator comm(program.device_count());
+    const auto wrong = reference::run_and_check(comm, program, view);
+    if (!wrong.empty()) FAIL_CHECK(wrong);
+    if (seed % 20 != 0) continue;
+    const auto on_threads = reference::run_and_check_on_threads(program, view);
+    if (!on_threads.empty()) FAIL_CHECK(on_threads);
+  }
+  std::printf("random programs with windows: %llu windows, %llu of them send, %llu in loops, %llu of partial values\n",
+              static_cast<unsigned long long>(windows), static_cast<unsigned long long>(sending),
+              static_cast<unsigned long long>(in_bodies), static_cast<unsigned long long>(partial));
+  CHECK(windows > count);
+  CHECK(sending > count / 6);
+  CHECK(in_bodies > count / 500);
+  CHECK(partial > count / 500);
 }
