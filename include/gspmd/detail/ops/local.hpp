@@ -100,7 +100,7 @@ constexpr int add_local_op(graph& g, const local_function& f, std::span<const in
 }
 
 /// An operator of the user's own: a function of blocks, and a rule.
-struct local_operator : plain_operator, reduced_first, without_movements, outside_of_loops, dims_by_number {
+struct local_operator : plain_operator, reduced_first, without_movements, reads_shards, outside_of_loops, dims_by_number {
   static constexpr bool owns(opcode op) { return op == code_of<local_operator>; }
   static constexpr origin made = origin::shards;
   static constexpr realisation runs = realisation::steps;

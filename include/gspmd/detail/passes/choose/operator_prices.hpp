@@ -60,6 +60,7 @@ class operator_prices {
       const auto traffic = traffic_of(known_.program, known_.mesh, n_, k, p.result);
       add(total, {traffic.elems() * bytes_of(n_.type), static_cast<int>(traffic.messages)}, depth);
     }
+    for (int k = facts_of(n_.op).tiles(n_); k-- > 0 && total.bytes <= limit;) add(total, of_tile(k, p.wanted[k]), depth);
     if (total.bytes <= limit) add(total, of_result(p.result), depth);
     for (int r = 1; r < n_.results && total.bytes <= limit; ++r)
       add(total, price_of(i_ + r, further_result(known_.mesh, rule_, p.uses, r)), depth);
@@ -78,6 +79,14 @@ class operator_prices {
   }
   constexpr reshard_price of_operand(int k, const sharding& wanted) {
     return operands_[k].of(wanted, [&] { return known_.best_form(n_.operands[k], wanted).price; });
+  }
+  /// What the neighbours send of the tiles of an operand.
+  [[nodiscard]] constexpr reshard_price of_tile(int k, const sharding& s) const {
+    const extents& from = known_.shape_of(n_.operands[k]);
+    const index_map map = needed_tile(known_.program, known_.mesh, n_, k, from, s);
+    if (map.dims.empty()) return {};
+    const auto traffic = traffic_of(known_.mesh, from, map.tile_global(known_.mesh, s, from), s, map);
+    return {traffic.elems() * bytes_of(known_.at(n_.operands[k]).type), static_cast<int>(traffic.messages)};
   }
   constexpr reshard_price of_result(const sharding& made) {
     return result_.of(made, [&] { return price_of(i_, made); });
