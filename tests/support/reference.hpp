@@ -384,6 +384,65 @@ inline bool is_mapped(const node& n) {
          n.op == ir::code_of<ir::roll_op>;
 }
 
+/// Calls `visit(place in the window, element of x that lies there, whether there is one)` for every place of the window of an output.
+template <class Visit>
+void for_each_in_window(const node& n, const index& shape, const index& output, Visit visit) {
+  struct along {
+    std::size_t dim;
+    std::int64_t size, stride, dilation, offset, base;
+  };
+  std::vector<along> windows;
+  index sizes;
+  for (int i = 0; i < n.attributes.count; i += 6) {
+    const std::int64_t* const a = n.attributes.items + i;
+    windows.push_back({static_cast<std::size_t>(a[0]), a[1], a[2], a[3], a[4], a[5]});
+    sizes.push_back(a[1]);
+  }
+  for_each_index(sizes, [&](const index& w) {
+    index from = output;
+    bool inside = true;
+    for (std::size_t k = 0; k < w.size(); ++k) {
+      auto& i = from[windows[k].dim];
+      i = windows[k].stride * i + windows[k].dilation * w[k] + windows[k].offset;
+      inside = inside && i >= 0 && i % windows[k].base == 0 && i / windows[k].base < shape[windows[k].dim];
+      i /= windows[k].base;
+    }
+    visit(from, inside);
+  });
+}
+inline void reduce_window(const node& n, const host_array& x, host_array& result) {
+  std::size_t to = 0;
+  for_each_index(result.shape, [&](const index& at) {
+    double real = real_identity(n.kind);
+    auto integer = integer_identity(n.kind, n.type);
+    for_each_in_window(n, x.shape, at, [&](const index& from, bool inside) {
+      if (!inside) return;
+      if (x.floating()) real = combine(n.kind, real, x.reals[offset_of(from, x.shape)]);
+      else integer = combine(n.kind, n.type, integer, x.ints[offset_of(from, x.shape)]);
+    });
+    if (x.floating()) result.reals[to] = round_to(n.type, real);
+    else result.ints[to] = integer;
+    ++to;
+  });
+}
+/// What each window brings goes to the first of its elements that is the largest, or smallest.
+inline void select_and_scatter(const node& n, const host_array& x, const host_array& brought, host_array& result) {
+  std::size_t from = 0;
+  for_each_index(brought.shape, [&](const index& at) {
+    const std::size_t none = x.reals.size();
+    std::size_t best = none;
+    for_each_in_window(n, x.shape, at, [&](const index& place, bool inside) {
+      if (!inside) return;
+      const auto e = offset_of(place, x.shape);
+      const auto is_better = [&] { return n.kind == monoid::maximum ? x.reals[e] > x.reals[best] : x.reals[e] < x.reals[best]; };
+      if (best == none || is_better() || (std::isnan(x.reals[e]) && !std::isnan(x.reals[best]))) best = e;
+    });
+    if (best != none) result.reals[best] += brought.reals[from];
+    ++from;
+  });
+  for (auto& r : result.reals) r = round_to(n.type, r);
+}
+
 /// The operators that are listed and not enumerated.
 inline void listed(const node& n, const std::vector<const host_array*>& x, host_array& result) {
   namespace ir = gspmd::detail;
@@ -392,6 +451,10 @@ inline void listed(const node& n, const std::vector<const host_array*>& x, host_
     einsum(n, x, result);
   } else if (is(ir::code_of<ir::reduce_op>)) {
     reduce(n, *x[0], result);
+  } else if (is(ir::code_of<ir::reduce_window_op>)) {
+    reduce_window(n, *x[0], result);
+  } else if (is(ir::code_of<ir::select_and_scatter_op>)) {
+    select_and_scatter(n, *x[0], *x[1], result);
   } else if (is(ir::code_of<ir::local_operator>)) {
     local(n, *x[0], result);
   } else if (is(ir::code_of<ir::broadcast_op>)) {

@@ -37,7 +37,7 @@ struct dim_map {
   [[nodiscard]] constexpr bool is_the_shard(std::int64_t extent, std::int64_t parts) const {
     if (from_first != to_first || from_step != 1 || to_step != 1 || wraps) return false;
     for (std::int64_t p = 0; p < parts; ++p) {
-      const auto tile_is = tile.held(parts, p), shard_is = part_range(extent, parts, p);
+      const auto tile_is = tile.room(parts, p), shard_is = part_range(extent, parts, p);
       if (tile_is.size() > 0 && (tile_is.begin != shard_is.begin || tile_is.end > shard_is.end)) return false;
     }
     return true;
@@ -67,7 +67,9 @@ struct dim_map {
   static constexpr dim_map tile_of(int dim, const window_dim& window, std::int64_t outputs) {
     const window_dim inside = window.in_tile();
     dim_map map = affine(dim, window.step(), window.first(), window.base);
-    map.tile = {outputs, inside.stride, inside.span()};
+    map.tile.outputs = outputs;
+    map.tile.stride = inside.stride;
+    map.tile.span = inside.span();
     return map;
   }
   /// The map that brings every element back, where no two elements become the same one.

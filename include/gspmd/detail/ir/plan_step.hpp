@@ -24,6 +24,7 @@ enum class action : std::uint8_t {
   copy,
   local,
   reduce_window,
+  select_and_scatter,
   loop_begin,
   loop_end,
   branch,

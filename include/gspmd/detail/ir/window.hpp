@@ -71,25 +71,38 @@ struct window_dim {
   friend constexpr bool operator==(const window_dim&, const window_dim&) = default;
 };
 
-/// What the parts of a tile hold: indices of which output o reads [stride * o, stride * o + span). Tiles of neighbours overlap, or leave
-/// something out.
+/// What the parts of a tile have room for: indices of which output o reads [stride * o, stride * o + span). Tiles of neighbours overlap,
+/// or leave something out.
 ///   5 outputs, stride 2, span 3, in two parts (3,2): [0,7) | [6,11)
+///
+/// Where what is read is windows of `width`, which begin at `begin`, `begin + every` and so on, so many of them, tiles hold the whole windows
+/// that they have room for, and no more.
+///   stride 1, span 4, windows of 2 at 1, 3, 5; 4 outputs in two parts: [1,5) of the room [0,5) | [3,7) of [2,7)
 struct window_tile {
   std::int64_t outputs = 0, stride = 1, span = 0;
+  std::int64_t begin = 0, every = 1, width = 0, windows = 0;  // width 0: all that there is room for
 
-  [[nodiscard]] constexpr index_range read_by(index_range some) const {
+  [[nodiscard]] constexpr index_range room_for(index_range some) const {
     if (some.size() <= 0) return {0, 0};
     return {stride * some.begin, stride * (some.end - 1) + span};
   }
+  [[nodiscard]] constexpr index_range room(std::int64_t parts, std::int64_t part) const {
+    return room_for(part_range(outputs, parts, part));
+  }
   [[nodiscard]] constexpr index_range held(std::int64_t parts, std::int64_t part) const {
-    return read_by(part_range(outputs, parts, part));
+    const auto all = room(parts, part);
+    if (width == 0) return all;
+    const auto first = ceil_div(all.begin - begin, every), last = floor_div(all.end - width - begin, every);
+    const index_range whole = intersect({first, last + 1}, {0, windows});
+    return whole.size() > 0 ? index_range{begin + every * whole.begin, begin + every * (whole.end - 1) + width}
+                            : index_range{0, 0};
   }
-  /// How many indices there are in all, and how many the largest part holds.
-  [[nodiscard]] constexpr std::int64_t extent() const { return read_by({0, outputs}).size(); }
+  /// How many indices there are in all, and how many the largest part has room for.
+  [[nodiscard]] constexpr std::int64_t extent() const { return room_for({0, outputs}).size(); }
   [[nodiscard]] constexpr std::int64_t local_extent(std::int64_t parts) const {
-    return read_by({0, shard_extent(outputs, parts)}).size();
+    return room_for({0, shard_extent(outputs, parts)}).size();
   }
-  /// The parts that hold some of these indices.
+  /// The parts that have room for some of these indices.
   [[nodiscard]] constexpr index_range parts_with(index_range indices, std::int64_t parts) const {
     const auto first = floor_div(indices.begin - span, stride) + 1, last = ceil_div(indices.end, stride) - 1;  // outputs
     if (indices.size() <= 0 || first >= outputs || last < 0) return {0, 0};

@@ -1,39 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include <bit>
 #include <span>
 #include <string>
 
 #include "gspmd/detail/ir/kernel_facts.hpp"
-#include "gspmd/detail/ir/monoid_ops.hpp"
-#include "gspmd/detail/ir/window.hpp"
-#include "gspmd/detail/ops/mapped.hpp"
-#include "gspmd/detail/ops/operator.hpp"
 #include "gspmd/detail/ops/reduce.hpp"
 #include "gspmd/detail/ops/reshape.hpp"
-#include "gspmd/detail/support/saturating.hpp"
+#include "gspmd/detail/ops/select_and_scatter.hpp"
+#include "gspmd/detail/ops/windowed.hpp"
+#include "gspmd/detail/support/vec.hpp"
 
 namespace gspmd::detail {
-
-/// A window along a dim of a tensor, and how many outputs it has there.
-struct windowed_dim {
-  int dim = 0;
-  window_dim window;
-  std::int64_t outputs = 0;
-};
-
-/// The bits of the value that changes nothing.
-constexpr std::uint64_t identity_bits(monoid kind, dtype type) {
-  std::uint64_t bits = 0;
-  with_element_type(type, [&]<class T>(T) {
-    if constexpr (std::is_same_v<T, float>) bits = std::bit_cast<std::uint32_t>(identity<T>(kind));
-    else if constexpr (std::is_same_v<T, double>) bits = std::bit_cast<std::uint64_t>(identity<T>(kind));
-    else if constexpr (std::is_same_v<T, bool>) bits = identity<T>(kind) ? 1 : 0;
-    else bits = static_cast<std::make_unsigned_t<T>>(identity<T>(kind));
-  });
-  return bits;
-}
 
 /// Adds the reduction of windows along these dims, each named once; more of them than an operator has room for take several, one
 /// along the first dims and one of its result along the others. The order in a window does not count: none is reversed.
@@ -62,24 +40,13 @@ constexpr int add_reduce_window(graph& g, int operand, const vec<windowed_dim>& 
     if (w == window_dim{} && along.outputs == n.shape[along.dim]) continue;
     n.shape[along.dim] = along.outputs;
     padded.shape[along.dim] = w.positions({0, along.outputs}).size();
-    for (const std::int64_t a : {std::int64_t{along.dim}, w.size, w.stride, w.dilation, w.offset, w.base})
-      n.attributes.push_back(a);
+    keep_window(n, along.dim, w);
     if (++count == max_mapped_dims) add();
     if (operand < 0) return -1;
   }
   if (count > 0) add();
   else if (operand >= 0 && g.nodes[static_cast<std::size_t>(operand)].op != n.op) operand = add_reshape(g, operand, n.shape, at);
   return operand;
-}
-
-/// The windows of an operator again.
-constexpr inline_vec<windowed_dim, max_mapped_dims> windows_of(const node& n) {
-  inline_vec<windowed_dim, max_mapped_dims> windows;
-  for (int i = 0; i < n.attributes.count; i += 6) {
-    const std::int64_t* const a = n.attributes.items + i;
-    windows.push_back({static_cast<int>(a[0]), {a[1], a[2], a[3], a[4], a[5]}, n.shape[static_cast<int>(a[0])]});
-  }
-  return windows;
 }
 
 /// The numbers of a window as a user writes them, one for each dim.
@@ -149,24 +116,6 @@ constexpr int add_reduce_window(graph& g, int operand, const window_lists& lists
   return g.failed() ? -1 : add_reduce_window(g, operand, windows, kind, at);
 }
 
-/// What operators have in common whose dims keep their splits while each part reads its range of the operand: a device holds those
-/// outputs whose number is its part's, and gets what their windows read of its neighbours' shards.
-struct windowed_operator : plain_operator, without_movements, outside_of_loops, dims_by_number {
-  static constexpr origin made = origin::shards;
-  static constexpr realisation runs = realisation::steps;
-  static constexpr completion_rounds completes{.forward = 0, .backward = 0};
-  static constexpr bool uniform = true;
-  static constexpr bool keeps_slices = false;
-
-  /// Along every dim the smallest extent.
-  static constexpr void rule(const graph& g, const node& n, op_rule& r) {
-    extents least = n.shape;
-    for (int k = 0; k < n.operands.count; ++k)
-      for (int d = 0; d < least.count; ++d) least[d] = std::min(least[d], operand_of(g, n, k).shape[d]);
-    uniform_rule(least, r);
-  }
-};
-
 struct reduce_window_op : windowed_operator {
   static constexpr bool owns(opcode op) { return op == code_of<reduce_window_op>; }
 
@@ -188,7 +137,8 @@ struct reduce_window_op : windowed_operator {
       total = saturating_multiply(total, along.window.size);
     return total;
   }
-  /// A sum goes back by sums: the outputs whose windows hold an element are a window of the gradient.
+  /// A sum goes back by sums: the outputs whose windows hold an element are a window of the gradient. A maximum goes back to the first
+  /// element that is the largest of its window.
   template <class Builder>
   static constexpr void gradient(Builder& b, const node& n) {
     graph& g = b.program();
@@ -200,6 +150,8 @@ struct reduce_window_op : windowed_operator {
     };
     if (n.kind == monoid::add) b.send(0, back(b.dy()));
     else if (n.kind == monoid::multiply) b.send(0, back(b.dy() * b.y()) / b.in(0));
+    else if (n.kind == monoid::maximum || n.kind == monoid::minimum)
+      b.send(0, add_select_and_scatter(g, b.in(0).id(), b.dy().id(), windows_of(n), n.kind, n.at));
   }
   template <class Lowering>
   static constexpr void lower(Lowering& l, const instruction& op) {

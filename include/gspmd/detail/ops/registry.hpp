@@ -24,6 +24,7 @@
 #include "gspmd/detail/ops/reverse.hpp"
 #include "gspmd/detail/ops/roll.hpp"
 #include "gspmd/detail/ops/rows.hpp"
+#include "gspmd/detail/ops/select_and_scatter.hpp"
 #include "gspmd/detail/ops/shift.hpp"
 #include "gspmd/detail/ops/slice.hpp"
 #include "gspmd/detail/ops/source_ops.hpp"

@@ -9,6 +9,7 @@
 #include "gspmd/detail/ir/monoid_ops.hpp"
 #include "gspmd/detail/kernels/contraction.hpp"
 #include "gspmd/detail/kernels/window_reduction.hpp"
+#include "gspmd/detail/kernels/window_selection.hpp"
 #include "gspmd/detail/run/local_function_step.hpp"
 #include "gspmd/detail/run/padding.hpp"
 #include "gspmd/detail/run/ready_step.hpp"
@@ -24,6 +25,10 @@ struct prepared_reduction {
 struct prepared_window_reduction {
   const window_reduction* windows;
   const reduction_kernel* kernel;
+};
+struct prepared_window_selection {
+  const window_selection* windows;
+  window_selector select;
 };
 struct prepared_permutation {
   permutation_plan plan;
@@ -82,14 +87,32 @@ inline prepared_window_reduction reduce_window::prepare(const plan_view& p, cons
   with_element_type(s.type, [&](auto element) { kernel = &reduction_kernel_for<decltype(element)>(windows.kind); });
   return {&windows, kernel};
 }
-inline void reduce_window::run(const prepared_window_reduction& prepared, const plan_view& p, const plan_step& s,
-                               const device_memory& device) {
+/// Of every dim of the result, how much is there.
+[[gnu::noinline]] inline void read_existing(const plan_view& p, const plan_step& s, const device_memory& device,
+                                            std::int64_t* valid) {
   const auto& result = p.result(s);
-  std::int64_t valid[max_rank];
   for (int d = 0; d < result.local.count; ++d) valid[d] = result.local[d];
   read_bounds(p, s, device, valid);
-  reduce_windows(*prepared.kernel, *prepared.windows, valid, device.read(p.operand(s, 0).where), device.write(result.where));
-  clear_padding(p, result, device);
+}
+inline void reduce_window::run(const prepared_window_reduction& prepared, const plan_view& p, const plan_step& s,
+                               const device_memory& device) {
+  std::int64_t valid[max_rank];
+  read_existing(p, s, device, valid);
+  reduce_windows(*prepared.kernel, *prepared.windows, valid, device.read(p.operand(s, 0).where), device.write(p.result(s).where));
+  clear_padding(p, p.result(s), device);
+}
+inline prepared_window_selection select_and_scatter::prepare(const plan_view& p, const plan_step& s) {
+  const window_selection& windows = table_of<window_selection>(p)[static_cast<std::size_t>(s.spec)];
+  window_selector select = nullptr;
+  with_element_type(s.type, [&](auto element) { select = window_selector_for<decltype(element)>(windows.is_minimum); });
+  return {&windows, select};
+}
+inline void select_and_scatter::run(const prepared_window_selection& prepared, const plan_view& p, const plan_step& s,
+                                    const device_memory& device) {
+  std::int64_t valid[max_rank];
+  read_existing(p, s, device, valid);
+  prepared.select(*prepared.windows, valid, device.read(p.operand(s, 0).where), device.read(p.operand(s, 1).where),
+                  device.write(p.result(s).where));
 }
 
 inline prepared_permutation permute::prepare(const plan_view& p, const plan_step& s) {

@@ -128,6 +128,11 @@ constexpr auto reduce_window::freeze() {
   return prepared_window_reduction{&spec, &reduction_kernel_of<kind, element>};
 }
 template <class Program, int Step>
+constexpr auto select_and_scatter::freeze() {
+  constexpr const window_selection& spec = entry_of_step<Program, Step, window_selection>;
+  return prepared_window_selection{&spec, window_selector_for<element_t<step_of<Program, Step>.type>>(spec.is_minimum)};
+}
+template <class Program, int Step>
 constexpr auto permute::freeze() {
   return []<int... D>(std::integer_sequence<int, D...>) {
     constexpr const permutation_spec& spec = entry_of_step<Program, Step, permutation_spec>;

@@ -35,7 +35,8 @@ class subject_number {
     add(operand);
     for (const auto& d : map.dims) {
       add(static_cast<std::uint64_t>(d.dim * 2 + (d.wraps ? 1 : 0)));
-      for (const auto n : {d.from_first, d.from_step, d.to_first, d.to_step, d.tile.outputs, d.tile.stride, d.tile.span})
+      for (const auto n : {d.from_first, d.from_step, d.to_first, d.to_step, d.tile.outputs, d.tile.stride, d.tile.span,
+                           d.tile.begin, d.tile.every, d.tile.width, d.tile.windows})
         add(static_cast<std::uint64_t>(n));
     }
     add(static_cast<std::uint64_t>(map.outside));

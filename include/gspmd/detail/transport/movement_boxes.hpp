@@ -54,10 +54,11 @@ inline void hold_tiles(const mesh_shape& mesh, const movement& m, const coordina
   for (const auto& map : m.map->dims) {
     if (!map.is_tile()) continue;
     const auto parts = parts_of(mesh, m.to, map.dim);
-    const auto held = map.tile.held(parts, part_index(mesh, m.to, map.dim, at));
+    const auto part = part_index(mesh, m.to, map.dim, at);
+    const auto held = map.tile.held(parts, part);
     target.held.begin[map.dim] = held.begin;
     target.held.end[map.dim] = held.end;
-    target.first[map.dim] = -held.begin;
+    target.first[map.dim] = -map.tile.room(parts, part).begin;
     target.local[map.dim] = map.tile.local_extent(parts);
   }
 }

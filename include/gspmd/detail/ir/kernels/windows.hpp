@@ -25,7 +25,25 @@ struct window_reduction {
   friend constexpr bool operator==(const window_reduction&, const window_reduction&) = default;
 };
 
+/// The gradient of a maximum or minimum over windows: of an element's own windows alone, whichever part of a tensor this is. The tile of
+/// the gradient holds at index q of every dim with a window what the window brings that begins at index q of the operand's tile, 0 if
+/// none does; element i of the result is at index room + step * i of the latter.
+struct window_selection {
+  struct along_dim {
+    std::int8_t dim = 0;
+    std::int64_t size = 1, dilation = 1;  // of the window
+    std::int64_t step = 1;
+    std::int64_t room = 0;  // before the first element, for windows that begin there: the span less 1
+    friend constexpr bool operator==(const along_dim&, const along_dim&) = default;
+  };
+  extents in, by, out;  // allocated: the tiles of the operand and of the gradient, the result
+  inline_vec<along_dim, max_mapped_dims> windows;
+  bool is_minimum = false;
+  friend constexpr bool operator==(const window_selection&, const window_selection&) = default;
+};
+
 struct prepared_window_reduction;
+struct prepared_window_selection;
 
 namespace kernels {
 
@@ -40,6 +58,19 @@ struct reduce_window : plain_step, on_one_device, never_in_place, without_scratc
   template <class Program, int Step>
   static constexpr auto freeze();
   static void run(const prepared_window_reduction& prepared, const plan_view& p, const plan_step& s, const device_memory& device);
+};
+
+/// What each window brings goes to the first of its elements that is the largest, or smallest.
+struct select_and_scatter : plain_step, on_one_device, never_in_place, without_scratch {
+  static constexpr action name = action::select_and_scatter;
+  using tables = mp11::mp_list<kernel_table<window_selection, entries::one_per_movement>>;
+  static constexpr step_work work = step_work::computes;
+  static constexpr element_kinds handles = element_kinds::bytes;
+
+  static prepared_window_selection prepare(const plan_view& p, const plan_step& s);
+  template <class Program, int Step>
+  static constexpr auto freeze();
+  static void run(const prepared_window_selection& prepared, const plan_view& p, const plan_step& s, const device_memory& device);
 };
 
 }  // namespace kernels

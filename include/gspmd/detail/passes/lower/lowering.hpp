@@ -94,6 +94,11 @@ class lowering {
     auto& s = add_step(action::reduce_window, op, step_state::entry_of(table_of<window_reduction>(out), w), {tile}, {op.result});
     note_padded(op, s);
   }
+  constexpr void select_and_scatter(const instruction& op, const window_selection& w, int in, int by) {
+    auto& s =
+        add_step(action::select_and_scatter, op, step_state::entry_of(table_of<window_selection>(out), w), {in, by}, {op.result});
+    note_padded(op, s);
+  }
   constexpr void row(const instruction& op) { note_rows(op, add_step(action::row, op, 0, all_operands(op), {op.result})); }
   constexpr void set_row(const instruction& op) {
     note_rows(op, add_step(action::set_row, op, 0, all_operands(op), {op.result}));
