@@ -266,6 +266,9 @@ class inspection {
     i.sake = node(op.node).tag;
     i.bytes = detail::bytes_of(mesh_.info().shape, local_, op);
     const auto axes = std::string(detail::axes_text(mesh_.info(), op.axes).view());
+    if (op.what == instruction_kind::control) tiles_.clear();
+    if (op.what == instruction_kind::compute)
+      for (int k = 0; k < detail::facts_of(node(op.node).op).tiles(node(op.node)); ++k) add_tile(op, k, i.sake);
     if (op.what == instruction_kind::compute || op.what == instruction_kind::control || op.what == instruction_kind::copy) {
       i.kind = op.what == instruction_kind::copy ? "copy" : detail::name_of(node(op.node).op);
       i.loop = loop;
@@ -288,6 +291,21 @@ class inspection {
     }
     instructions_.push_back(std::move(i));
   }
+  /// What other devices send of a tile, once for all that read it in a body: as `lower` makes them.
+  void add_tile(const detail::instruction& op, int k, int sake) {
+    const auto& shape = mesh_.info().shape;
+    const auto& from = local_.value(op.operands[k]);
+    const detail::index_map map = detail::needed_tile(graph_, shape, node(op.node), k, from.global, from.layout);
+    const auto traffic = detail::traffic_of_tiles(shape, from.global, from.layout, map);
+    std::pair<int, detail::index_map> tile{op.operands[k], map};
+    if (traffic.axes == 0 || std::find(tiles_.begin(), tiles_.end(), tile) != tiles_.end()) return;
+    tiles_.push_back(tile);
+    instruction halo{detail::name_of(collective_kind::collective_permute), label_of(op.operands[k]), sake, {op.operands[k]}};
+    halo.moves = halo.communicates = halo.is_halo = true;
+    halo.axes = std::string(detail::axes_text(mesh_.info(), traffic.axes).view());
+    halo.bytes = traffic.elems() * detail::bytes_of(from.type);
+    instructions_.push_back(std::move(halo));
+  }
   /// The only dim that is split otherwise before than after; -1 if there are several.
   static int changed_dim(const detail::local_value& from, const detail::sharding& to) {
     int dim = -1;
@@ -308,6 +326,7 @@ class inspection {
   detail::local_program local_;
   std::vector<device_value> values_;
   std::vector<instruction> instructions_;
+  std::vector<std::pair<int, detail::index_map>> tiles_;  // of values, in the body that is listed
 };
 
 }  // namespace gspmd::dynamic
