@@ -190,6 +190,43 @@ inline value build_einsum(const operation& o) {
   return gspmd::einsum(*equation, o.operands[0], o.operands.size() > 1 ? o.operands[1] : value{}, o.at);
 }
 
+/// A list of numbers, one for each spatial dim if the library finds as many; none are what the library takes for none.
+inline std::optional<std::vector<std::int64_t>> read_window_list(const operation& o, std::string_view key) {
+  const auto* j = o.attrs.find(key);
+  if (j == nullptr) return std::vector<std::int64_t>{};
+  constexpr auto most = std::numeric_limits<std::int64_t>::max();
+  if (key != "reverse" || !j->is_array())
+    return read_integers(*j, path(o.attrs.at(), key), o.attrs.errors(), -most, most, gspmd::max_rank);
+  json numbers = json::array();  // true and false stand for 1 and 0
+  for (const auto& one : *j) numbers.push_back(one.is_boolean() ? json(one.get<bool>() ? 1 : 0) : one);
+  return read_integers(numbers, path(o.attrs.at(), key), o.attrs.errors(), 0, 1, gspmd::max_rank);
+}
+inline std::optional<std::int64_t> read_count(const operation& o, std::string_view key) {
+  const auto* j = o.attrs.find(key);
+  if (j == nullptr) return 1;
+  return read_integer(*j, path(o.attrs.at(), key), o.attrs.errors(), 1, std::numeric_limits<std::int64_t>::max());
+}
+
+inline value build_convolution(const operation& o) {
+  const auto layout = o.attrs.text("dimension_numbers", "like \"nhwi,hwio->nhwo\"");
+  const auto stride = read_window_list(o, "stride"), low = read_window_list(o, "low"), high = read_window_list(o, "high");
+  const auto lhs_dilation = read_window_list(o, "lhs_dilation"), rhs_dilation = read_window_list(o, "rhs_dilation");
+  const auto reverse = read_window_list(o, "reverse");
+  const auto features = read_count(o, "feature_group_count"), batches = read_count(o, "batch_group_count");
+  if (!layout || !stride || !low || !high || !lhs_dilation || !rhs_dilation || !reverse || !features || !batches) return {};
+  if (!o.is_sound()) return {};
+  return gspmd::convolution(o.operands[0], o.operands[1], *layout,
+                            {.stride = *stride,
+                             .low = *low,
+                             .high = *high,
+                             .lhs_dilation = *lhs_dilation,
+                             .rhs_dilation = *rhs_dilation,
+                             .reverse = *reverse,
+                             .feature_group_count = *features,
+                             .batch_group_count = *batches},
+                            o.at);
+}
+
 inline value build_reduce(const operation& o) {
   const auto dims = o.dims("dims", "the list of dims to reduce");
   const auto* j = o.attrs.require("kind", "one of add multiply maximum minimum and or");
@@ -327,6 +364,7 @@ inline constexpr operator_entry special_operators[] = {
     {"constant", 0, 0, build_constant},
     {"iota", 0, 0, build_iota},
     {"einsum", 1, 2, build_einsum},
+    {"convolution", 2, 2, build_convolution},
     {"reduce", 1, 1, build_reduce},
     {"broadcast_in_dim", 1, 1, build_broadcast},
     {"transpose", 1, 1, build_transpose},

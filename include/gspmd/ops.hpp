@@ -3,6 +3,7 @@
 
 /// All operators a program may call.
 
+#include "gspmd/ops/convolution.hpp"
 #include "gspmd/ops/einsum.hpp"
 #include "gspmd/ops/elementwise.hpp"
 #include "gspmd/ops/local_op.hpp"

@@ -129,6 +129,8 @@ consteval void refuse() {
     static_assert(
         accepted<Message>,
         "gspmd: a window is no larger than the padded dim, and its size, stride and dilations are at least 1; see message<>");
+  else if constexpr (Broken == mistake::layout)
+    static_assert(accepted<Message>, "gspmd: the layout or the groups of a convolution do not fit its tensors; see message<>");
   else if constexpr (Broken == mistake::annotation_rank)
     static_assert(accepted<Message>,
                   "gspmd: a sharding has one entry for each dim of its tensor, _ for a dim that is not split; see message<>");

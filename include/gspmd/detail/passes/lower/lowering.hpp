@@ -108,7 +108,9 @@ class lowering {
   }
   /// A user's function of blocks, `entry` of those that take the operands' types.
   constexpr void local(const instruction& op, int entry) {
-    add_step(action::local, op, entry, all_operands(op), {op.result}).local = node_of(op).local;
+    vec<int> results(1, op.result);
+    for (const int v : op.further_results) results.push_back(v);
+    add_step(action::local, op, entry, all_operands(op), results).local = node_of(op).local;
   }
   /// Data that moves or is reduced for an operator.
   constexpr void communicate(const instruction& op) {
