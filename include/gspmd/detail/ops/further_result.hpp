@@ -11,6 +11,7 @@ struct further_result_op : plain_operator,
                            same_dims,
                            reduced_first,
                            without_movements,
+                           reads_shards,
                            without_arithmetic,
                            outside_of_loops,
                            dims_by_number {
