@@ -269,6 +269,7 @@ class inspection {
     if (op.what == instruction_kind::compute || op.what == instruction_kind::control || op.what == instruction_kind::copy) {
       i.kind = op.what == instruction_kind::copy ? "copy" : detail::name_of(node(op.node).op);
       i.loop = loop;
+      if (op.what == instruction_kind::control) tiles_.clear();  // tiles are made again in each body
       for (int k = 0; op.what == instruction_kind::compute && k < op.operands.count; ++k) add_tile(op, k);
       if (op.axes != 0) {  // it gets what other devices have before it does the rest by itself
         instruction halo{detail::name_of(op.collective), label_of(op.operands[0]), i.sake, {op.operands[0]}};
@@ -294,9 +295,7 @@ class inspection {
     const auto& from = local_.value(op.operands[k]);
     const auto& shape = mesh_.info().shape;
     const detail::index_map map = detail::needed_tile(graph_, shape, node(op.node), k, from.global, from.layout);
-    if (map.dims.empty()) return;
-    const auto traffic =
-        detail::traffic_of(shape, from.global, map.tile_global(shape, from.layout, from.global), from.layout, map);
+    const auto traffic = detail::traffic_of_tiles(shape, from.global, from.layout, map);
     const std::pair tile(op.operands[k], map);
     if (traffic.axes == 0 || std::find(tiles_.begin(), tiles_.end(), tile) != tiles_.end()) return;
     tiles_.push_back(tile);
@@ -329,7 +328,7 @@ class inspection {
   detail::local_program local_;
   std::vector<device_value> values_;
   std::vector<instruction> instructions_;
-  std::vector<std::pair<int, detail::index_map>> tiles_;  // of device values, those that are made
+  std::vector<std::pair<int, detail::index_map>> tiles_;  // of device values, those that are made in this body
 };
 
 }  // namespace gspmd::dynamic

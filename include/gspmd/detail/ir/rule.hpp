@@ -72,6 +72,13 @@ constexpr void uniform_rule(const extents& shape, op_rule& rule) {
   rule.maps.push_back(map);
 }
 
+/// The sizes of its factors, by dim: of operators whose tensors have other extents along a dim, the smallest ones.
+constexpr extents uniform_extents(const op_rule& rule) {
+  extents sizes;
+  for (const auto& f : rule.factors) sizes.push_back(f.size);
+  return sizes;
+}
+
 /// A use of mesh axes by factors: like the splits of a sharding, with factors in the place of dims.
 using factor_splits = inline_vec<axis_use, max_axes>;
 

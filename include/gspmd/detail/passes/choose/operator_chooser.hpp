@@ -110,7 +110,7 @@ class operator_chooser {
       use_tensor t;
       t.factor_of = use_search::axis_factors(known_.mesh.axis_count(), std::int8_t{-1});
       const auto know = [&](const sharding& s) {
-        t.elems = local_elements(known_.mesh, known_.shape_of(o), s);
+        t.elems = local_elements(known_.mesh, rule.uniform ? uniform_extents(rule) : known_.shape_of(o), s);
         for (const auto& use : to_factors(known_.mesh, rule, is_result ? rule.result() : rule.operand(k), s.splits))
           t.factor_of[use.axis] = use.dim;
       };

@@ -85,7 +85,7 @@ class operator_prices {
     const extents& from = known_.shape_of(n_.operands[k]);
     const index_map map = needed_tile(known_.program, known_.mesh, n_, k, from, s);
     if (map.dims.empty()) return {};
-    const auto traffic = traffic_of(known_.mesh, from, map.tile_global(known_.mesh, s, from), s, map);
+    const auto traffic = traffic_of_tiles(known_.mesh, from, s, map);
     return {traffic.elems() * bytes_of(known_.at(n_.operands[k]).type), static_cast<int>(traffic.messages)};
   }
   constexpr reshard_price of_result(const sharding& made) {

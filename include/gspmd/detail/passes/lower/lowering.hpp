@@ -85,7 +85,7 @@ class lowering {
     const int made = add_value(v);
     auto& s = add_step(action::move, op, step_state::entry_of(table_of<index_map>(out), map), {from}, {made});
     s.collective = collective_kind::collective_permute;
-    s.bytes_sent = traffic_of(out.mesh, value(from).global, v.global, v.layout, map).elems() * detail::bytes_of(v.type);
+    s.bytes_sent = traffic_of_tiles(out.mesh, value(from).global, v.layout, map).elems() * detail::bytes_of(v.type);
     state_.tiles_.push_back({from, map, made});
     return made;
   }
