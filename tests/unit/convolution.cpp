@@ -142,7 +142,8 @@ TEST_CASE("convolution: the split of the input goes through a network, forward a
     value h = x;
     std::vector<value> layers;
     for (std::size_t k = 0; k < w.size(); ++k) {
-      h = relu(convolution(h, w[k], "NHWC,HWIO->NHWC", {.stride = k == 1 ? kept_integers{2, 2} : kept_integers{1, 1}, .padding = "same"}));
+      h = relu(convolution(h, w[k], "NHWC,HWIO->NHWC",
+                           {.stride = k == 1 ? kept_integers{2, 2} : kept_integers{1, 1}, .padding = "same"}));
       layers.push_back(h);
     }
     const auto by = grad(sum(h * h), std::array{w[0], w[1], w[2]});
