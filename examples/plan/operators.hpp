@@ -190,7 +190,7 @@ inline value build_einsum(const operation& o) {
   return gspmd::einsum(*equation, o.operands[0], o.operands.size() > 1 ? o.operands[1] : value{}, o.at);
 }
 
-/// A list of numbers, one for each spatial dim if the library finds as many; none are what the library takes for none.
+/// A list of numbers, one for each (spatial) dim if the library finds as many; none are what the library takes for none.
 inline std::optional<std::vector<std::int64_t>> read_window_list(const operation& o, std::string_view key) {
   const auto* j = o.attrs.find(key);
   if (j == nullptr) return std::vector<std::int64_t>{};
@@ -289,21 +289,10 @@ inline value build_slice(const operation& o) {
   return gspmd::slice(o.operands[0], *start, *limit, *stride, o.at);
 }
 
-/// A list of what is said of a window, one number for each dim; empty where it is left out.
-inline std::optional<std::vector<std::int64_t>> read_window_list(const operation& o, std::string_view key, const char* what) {
-  if (o.attrs.find(key) == nullptr) return std::vector<std::int64_t>{};
-  const auto list = read_list(o, key, what);
-  if (list && list->empty() && o.operands[0].rank() > 0)
-    o.complain(key, "is an empty list; leave it out, or write a number for each dim");
-  return list;
-}
 inline value build_reduce_window(const operation& o) {
   const auto size = read_list(o, "window", "the size of the window along each dim");
-  const auto stride = read_window_list(o, "stride", "how far windows are apart in each dim");
-  const auto low = read_window_list(o, "low", "the places before the elements of each dim");
-  const auto high = read_window_list(o, "high", "the places behind the elements of each dim");
-  const auto base = read_window_list(o, "base_dilation", "how far elements are apart in each dim");
-  const auto dilation = read_window_list(o, "window_dilation", "how far the places of a window are apart in each dim");
+  const auto stride = read_window_list(o, "stride"), low = read_window_list(o, "low"), high = read_window_list(o, "high");
+  const auto base = read_window_list(o, "base_dilation"), dilation = read_window_list(o, "window_dilation");
   const auto* j = o.attrs.require("kind", "one of add multiply maximum minimum and or");
   const auto kind = j == nullptr ? std::nullopt : read_monoid(*j, path(o.attrs.at(), "kind"), o.attrs.errors());
   if (!size || !stride || !low || !high || !base || !dilation || !kind || !o.is_sound()) return {};
@@ -312,9 +301,7 @@ inline value build_reduce_window(const operation& o) {
 template <value (*Pool)(value, gspmd::integers, gspmd::integers, gspmd::integers, gspmd::integers, gspmd::location)>
 value build_pool(const operation& o) {
   const auto size = read_list(o, "window", "the size of the window along each dim");
-  const auto stride = read_window_list(o, "stride", "how far windows are apart in each dim");
-  const auto low = read_window_list(o, "low", "the places before the elements of each dim");
-  const auto high = read_window_list(o, "high", "the places behind the elements of each dim");
+  const auto stride = read_window_list(o, "stride"), low = read_window_list(o, "low"), high = read_window_list(o, "high");
   if (!size || !stride || !low || !high || !o.is_sound()) return {};
   return Pool(o.operands[0], *size, *stride, *low, *high, o.at);
 }

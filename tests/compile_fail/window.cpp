@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // expect: gspmd: a window is no larger than the padded dim
 // expect: reduce_window at window.cpp:
-// expect: takes 9 along dim 0 of
+// expect: a window that takes 9 along dim 0
 #include <gspmd/gspmd.hpp>
 
 using namespace gspmd;

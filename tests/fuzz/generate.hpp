@@ -395,7 +395,7 @@ class document_generator {
       case 10: return make_broadcast(v);
       case 11: return make_transpose(v);
       case 12: return make_reshape(v);
-      case 13: return make_pad(v);
+      case 13: return chance(50) ? make_pad(v) : make_window(v, is_pred);
       default: return add("reshard", {v.name}, json::object(), v.type, v.shape);
     }
   }
@@ -503,6 +503,19 @@ class document_generator {
     const std::vector<int> interior(v.shape.size(), 0);
     const json zero = v.type == "pred" ? json(false) : json(0);
     add("pad", {v.name}, {{"low", low}, {"high", high}, {"interior", interior}, {"value", zero}}, v.type, v.shape);
+  }
+
+  /// Windows that keep the shape.
+  void make_window(const value& v, bool is_pred) {
+    std::vector<std::int64_t> window, low, high;
+    for (std::size_t d = 0; d < v.shape.size(); ++d) {
+      window.push_back(chance(50) && v.shape[d] > 0 ? 1 + pick(4) : 1);
+      low.push_back(pick(static_cast<int>(window.back())));
+      high.push_back(window.back() - 1 - low.back());
+    }
+    constexpr const char* kinds[] = {"maximum", "minimum", "add", "multiply"};
+    add("reduce_window", {v.name}, {{"window", window}, {"low", low}, {"high", high}, {"kind", kinds[pick(is_pred ? 2 : 4)]}},
+        v.type, v.shape);
   }
 
   void make_reshape(const value& v) {

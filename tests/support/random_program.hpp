@@ -736,7 +736,14 @@ class random_program {
     if (at(x).type == dtype::pred || rank < 1 || rank > 3) return;
     const ir::local_function* f = rank == 1 ? own::reversed : rank == 3 ? own::turned : own::rows_reversed;
     if (rank == 2 && random_.chance(60)) f = random_.chance(50) && ir::is_floating(at(x).type) ? own::sums : own::minima;
-    commit(ir::add_local_op(g, *f, std::span<const int>(&x, 1), ir::location::current()));
+    if (rank == 2 && at(x).shape[0] > 0 && random_.chance(30)) f = own::copy_and_minima;
+    const int id = ir::add_local_op(g, *f, std::span<const int>(&x, 1), ir::location::current());
+    if (f->rule.results == 1) return void(commit(id));
+    const node least = g.nodes.back();  // both or none
+    g.nodes.pop_back();
+    if (commit(id) < 0) return;
+    g.nodes.push_back(least);
+    commit(id + 1);
   }
 
   // ---- loops and conditionals ----

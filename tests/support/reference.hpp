@@ -357,6 +357,11 @@ inline void rows(const node& n, const std::vector<const host_array*>& x, host_ar
   });
 }
 
+inline void same(const host_array& x, host_array& result) {
+  result.reals = x.reals;
+  result.ints = x.ints;
+}
+
 /// A user's own operator, one of local_functions.hpp.
 inline void local(const node& n, const host_array& x, host_array& result) {
   namespace own = local_functions;
@@ -365,16 +370,12 @@ inline void local(const node& n, const host_array& x, host_array& result) {
     as_reduce.attributes.push_back(0);
     return reduce(as_reduce, x, result);
   }
+  if (n.local == own::copy_and_minima) return same(x, result);
   gather(x, result, [&](const index& at) -> index {
     if (n.local == own::turned) return {at[1], at[2], at[0]};
     if (n.local == own::rows_reversed) return {at[0], x.shape[1] - 1 - at[1]};
     return {x.shape[0] - 1 - at[0]};
   });
-}
-
-inline void same(const host_array& x, host_array& result) {
-  result.reals = x.reals;
-  result.ints = x.ints;
 }
 
 /// Of pad, slice, reverse and roll.
@@ -540,6 +541,13 @@ inline host_array evaluate_node(const graph& g, int i, const std::vector<host_ar
       break;
     }
     case opcode::carry: same(*x[0], result); break;
+    case opcode::result: {
+      node as_reduce = g.nodes[static_cast<std::size_t>(n.operands[0])];  // copy_and_minima's
+      as_reduce.shape = n.shape;
+      as_reduce.attributes.push_back(0);
+      reduce(as_reduce, values[static_cast<std::size_t>(as_reduce.operands[0])], result);
+      break;
+    }
     default:
       if (gspmd::detail::is_elementwise(n.op)) elementwise(n, x, result);
       else listed(n, x, result);

@@ -154,4 +154,9 @@ constexpr map_traffic traffic_of(const mesh_shape& mesh, const extents& from, co
   return result;
 }
 
+/// The same of a map to tiles of an operand.
+constexpr map_traffic traffic_of_tiles(const mesh_shape& mesh, const extents& operand, const sharding& s, const index_map& map) {
+  return traffic_of(mesh, operand, map.tile_global(mesh, s, operand), s, map);
+}
+
 }  // namespace gspmd::detail

@@ -22,6 +22,7 @@ enum class origin : std::uint8_t {
   renamed,  // its operand, in another sharding
   shards,   // the operator, from shards of its operands
   region,   // a body: loops and conditionals
+  result,   // the operator before it: a further result
 };
 
 /// What an operator on shards becomes when the local program is turned into steps.

@@ -13,6 +13,7 @@
 #include "gspmd/detail/ops/convolution.hpp"
 #include "gspmd/detail/ops/einsum.hpp"
 #include "gspmd/detail/ops/elementwise.hpp"
+#include "gspmd/detail/ops/further_result.hpp"
 #include "gspmd/detail/ops/local.hpp"
 #include "gspmd/detail/ops/operator.hpp"
 #include "gspmd/detail/ops/pad.hpp"
@@ -37,8 +38,9 @@
 namespace gspmd::detail {
 
 /// Those whose opcodes are enumerated, then the listed ones.
-using operators = boost::mp11::mp_append<boost::mp11::mp_list<parameter_op, source_op, elementwise_op, region_op, cond_result_op>,
-                                         boost::mp11::mp_transform<listed_type, listed_operators>>;
+using operators = boost::mp11::mp_append<
+    boost::mp11::mp_list<parameter_op, source_op, elementwise_op, region_op, cond_result_op, further_result_op>,
+    boost::mp11::mp_transform<listed_type, listed_operators>>;
 inline constexpr std::size_t operator_count = boost::mp11::mp_size<operators>::value;
 
 template <class... O>

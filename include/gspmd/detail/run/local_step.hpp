@@ -182,13 +182,9 @@ void add_row::run(nothing_prepared, const plan_view& p, const plan_step& s, cons
 inline void copy::run(nothing_prepared, const plan_view& p, const plan_step& s, const device_memory& device) {
   copy_operand(p, s, 0, device);
 }
-/// Calls a user's function on the valid elements of a device's blocks. Where nothing of a reduced dim is on this device the
-/// result is the identity, and where nothing of the result is, there is nothing to do: the function is not called.
 inline void local::run(nothing_prepared, const plan_view& p, const plan_step& s, const device_memory& device) {
-  const auto& result = p.result(s);
-  const local_extents_of_block made(p, result, device.at);
-  if (made.elems != 0) call_local_function(p, s, made, device);
-  clear_padding(p, result, device);
+  call_local_function(p, s, device);
+  for (int r = 0; r < s.results.count; ++r) clear_padding(p, p.result(s, r), device);
 }
 
 }  // namespace kernels

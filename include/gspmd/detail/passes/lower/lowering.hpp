@@ -85,7 +85,7 @@ class lowering {
     const int made = add_value(v);
     auto& s = add_step(action::move, op, step_state::entry_of(table_of<index_map>(out), map), {from}, {made});
     s.collective = collective_kind::collective_permute;
-    s.bytes_sent = traffic_of(out.mesh, value(from).global, v.global, v.layout, map).elems() * detail::bytes_of(v.type);
+    s.bytes_sent = traffic_of_tiles(out.mesh, value(from).global, v.layout, map).elems() * detail::bytes_of(v.type);
     state_.tiles_.push_back({from, map, made});
     return made;
   }
@@ -108,7 +108,9 @@ class lowering {
   }
   /// A user's function of blocks, `entry` of those that take the operands' types.
   constexpr void local(const instruction& op, int entry) {
-    add_step(action::local, op, entry, all_operands(op), {op.result}).local = node_of(op).local;
+    vec<int> results(1, op.result);
+    for (const int v : op.further_results) results.push_back(v);
+    add_step(action::local, op, entry, all_operands(op), results).local = node_of(op).local;
   }
   /// Data that moves or is reduced for an operator.
   constexpr void communicate(const instruction& op) {

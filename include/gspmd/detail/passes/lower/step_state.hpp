@@ -27,6 +27,7 @@ struct step_state {
     for (std::size_t v = 0; v < count; ++v) base[v] = static_cast<int>(v);
     for (std::size_t i = 0; i < program_.ops.size(); ++i) {
       if (program_.ops[i].result >= 0) maker_[program_.ops[i].result] = static_cast<int>(i);
+      for (const int v : program_.ops[i].further_results) maker_[v] = static_cast<int>(i);
       for (const int o : program_.ops[i].operands) ++uses_[o];
     }
     list_readers();
