@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <concepts>
+#include <cstddef>
 #include <cstdint>
 #include <initializer_list>
 #include <span>
@@ -15,6 +17,29 @@ struct integers : std::span<const std::int64_t> {
   using span::span;
   constexpr integers(std::initializer_list<std::int64_t> list)
       : span(list.begin(), list.size()) {}  // NOLINT: implicit on purpose
+};
+
+/// A few of them, kept: for options, which a program may name and use several times. There may be up to 8; of more, only how many there
+/// were is known, for whoever refuses them.
+class kept_integers {
+ public:
+  constexpr kept_integers() = default;
+  constexpr kept_integers(std::initializer_list<std::int64_t> list) : kept_integers(integers(list)) {}  // NOLINT: likewise
+  template <class List>
+    requires std::convertible_to<const List&, integers>
+  constexpr kept_integers(const List& list) : kept_integers(integers(list)) {}  // NOLINT: likewise
+  constexpr kept_integers(integers list) : count_(list.size()) {                // NOLINT: likewise
+    for (std::size_t i = 0; i < count_ && i < capacity; ++i) items_[i] = list[i];
+  }
+
+  /// How many there were; [i] is one of the first 8.
+  [[nodiscard]] constexpr std::size_t size() const { return count_; }
+  [[nodiscard]] constexpr std::int64_t operator[](std::size_t i) const { return items_[i]; }
+
+ private:
+  static constexpr std::size_t capacity = 8;
+  std::int64_t items_[capacity]{};
+  std::size_t count_ = 0;
 };
 
 }  // namespace gspmd

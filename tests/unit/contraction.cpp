@@ -48,7 +48,8 @@ std::string text_of(const contraction& c, const std::vector<std::int64_t>& valid
   for (const auto l : c.out) s += static_cast<char>('a' + l);
   for (const auto& w : c.windows)
     s += " [" + std::to_string(w.first) + '+' + std::to_string(w.step) + static_cast<char>('a' + w.letter) + '+' +
-         std::to_string(w.inner_step) + static_cast<char>('a' + w.inner) + " of " + std::to_string(w.extent) + ']';
+         std::to_string(w.inner_step) + static_cast<char>('a' + w.inner) + " of " + std::to_string(w.extent) + " held " +
+         std::to_string(w.held) + " mod " + std::to_string(w.base) + ']';
   for (int l = 0; l < c.extent.count; ++l) {
     s += ' ';
     s += std::to_string(c.extent[l]);
@@ -150,7 +151,15 @@ std::vector<T> left_operand(const contraction& c, const std::vector<std::int64_t
   std::vector<std::int64_t> bounds;
   for (int l = 0; l < c.extent.count; ++l)
     bounds.push_back(!lhs_has(c, l) ? 1 : has(c.out, l) ? c.extent[l] : valid[static_cast<std::size_t>(l)]);
-  for_all(bounds, [&](const auto& at) { data[static_cast<std::size_t>(offset_of_lhs(c, at))] = draw<T>(random); });
+  for_all(bounds, [&](const auto& at) {
+    bool is_held = true;  // where nothing is held is a zero
+    for (const auto& w : c.windows) {
+      const auto index =
+          w.first + w.step * at[static_cast<std::size_t>(w.letter)] + w.inner_step * at[static_cast<std::size_t>(w.inner)];
+      is_held = is_held && index % w.base == w.held;
+    }
+    data[static_cast<std::size_t>(offset_of_lhs(c, at))] = is_held ? draw<T>(random) : T{};
+  });
   return data;
 }
 
@@ -244,6 +253,10 @@ contraction random_windows(std::mt19937& random, int most_letters, std::int64_t 
     w.first = static_cast<std::int64_t>(random() % 2) - std::min(a, std::int64_t{0}) - std::min(b, std::int64_t{0});
     w.extent =
         w.first + std::max(a, std::int64_t{0}) + std::max(b, std::int64_t{0}) + 1 + static_cast<std::int64_t>(random() % 2);
+    if (random() % 2 == 0) {
+      w.base = 1 + static_cast<std::int64_t>(random() % 4);
+      w.held = static_cast<std::int64_t>(random() % static_cast<unsigned>(w.base));
+    }
     c.windows.push_back(w);
   }
   return c;

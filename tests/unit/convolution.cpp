@@ -60,7 +60,7 @@ std::string refusal(const shape_list& x, const shape_list& w, const std::functio
 }
 
 constexpr auto net = [](auto x, auto w1, auto w2, auto w3, auto y) {
-  const auto layer = [](value h, value w, integers stride) {
+  const auto layer = [](value h, value w, kept_integers stride) {
     return relu(convolution(h, w, "NHWC,HWIO->NHWC", {.stride = stride, .padding = "same"}));
   };
   const auto h = layer(layer(layer(x, w1, {1, 1}), w2, {2, 2}), w3, {1, 1});
@@ -95,6 +95,24 @@ TEST_CASE("convolution: what lies beyond a shard is sent, and nothing else") {
   CHECK(layer(four, {8, 16, 12, 3}, {"", "x", "", ""}, 3, {.padding = "same"}).messages == 2);
 }
 
+namespace {
+constexpr convolution_options halved{.stride = {2, 2}, .low = {1, 1}, .high = {1, 1}};
+}  // namespace
+
+TEST_CASE("convolution: options that have a name") {
+  const convolution_options here{.stride = {2, 2}, .low = {1, 1}, .high = {1, 1}};
+  const std::vector<std::int64_t> two{2, 2}, one{1, 1};
+  const convolution_options listed{.stride = two, .low = one, .high = one};
+  const dynamic::mesh four({{"x", 4}});
+  for (const auto& options : {halved, here, listed}) {
+    dynamic::builder p(four);
+    const value x = p.input(dynamic::in<float>({8, 16, 12, 3})), w = p.input(dynamic::in<float>({3, 3, 3, 3}));
+    const value once = convolution(x, w, "NHWC,HWIO->NHWC", options);
+    p.output(convolution(once, w, "NHWC,HWIO->NHWC", options));
+    CHECK(p.compile().output(0).global_shape() == shape_list{8, 4, 3, 3});
+  }
+}
+
 TEST_CASE("convolution: features and groups are split like letters") {
   dynamic::builder p(dynamic::mesh({{"x", 2}, {"y", 2}}));
   const auto x = p.input(dynamic::in<float>({4, 16, 16, 8}, {"", "x", "", "y"}));
@@ -124,7 +142,8 @@ TEST_CASE("convolution: the split of the input goes through a network, forward a
     value h = x;
     std::vector<value> layers;
     for (std::size_t k = 0; k < w.size(); ++k) {
-      h = relu(convolution(h, w[k], "NHWC,HWIO->NHWC", {.stride = k == 1 ? integers{2, 2} : integers{1, 1}, .padding = "same"}));
+      h = relu(convolution(h, w[k], "NHWC,HWIO->NHWC",
+                           {.stride = k == 1 ? kept_integers{2, 2} : kept_integers{1, 1}, .padding = "same"}));
       layers.push_back(h);
     }
     const auto by = grad(sum(h * h), std::array{w[0], w[1], w[2]});

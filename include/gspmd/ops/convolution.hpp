@@ -11,14 +11,15 @@
 namespace gspmd {
 
 /// How the window of a convolution goes over its operand; the names are StableHLO's, or shorter. A list has one number for each
-/// spatial dim, in the order in which the layout's result has them; an empty one is what the comment says.
+/// spatial dim, in the order in which the layout's result has them; an empty one is what the comment says. Options keep their lists: they may have
+/// a name and serve several layers.
 struct convolution_options {
-  integers stride = {};                  // of the window: 1
+  kept_integers stride = {};             // of the window: 1
   std::string_view padding = "valid";    // no padding but low and high; "same": extent n becomes ceil(n / stride)
-  integers low = {}, high = {};          // zeros before and behind the operand, or, negative, elements taken away: 0
-  integers lhs_dilation = {};            // the elements of the operand are so far apart: 1
-  integers rhs_dilation = {};            // the elements of the window are so far apart: 1
-  integers reverse = {};                 // 1: the window is turned round along this dim: 0
+  kept_integers low = {}, high = {};     // zeros before and behind the operand, or, negative, elements taken away: 0
+  kept_integers lhs_dilation = {};       // the elements of the operand are so far apart: 1
+  kept_integers rhs_dilation = {};       // the elements of the window are so far apart: 1
+  kept_integers reverse = {};            // 1: the window is turned round along this dim: 0
   std::int64_t feature_group_count = 1;  // the features fall into groups, which do not mix
   std::int64_t batch_group_count = 1;    // likewise the batch, each group of which makes features of its own
 };

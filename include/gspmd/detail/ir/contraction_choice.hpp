@@ -56,14 +56,15 @@ struct contraction_choice {
       window_of[c.windows[w].letter] = window_of[c.windows[w].inner] = static_cast<std::int8_t>(w + 1);
     }
     for (int l = 0; l < c.extent.count; ++l) {
-      if (c.extent[l] == 1) continue;
+      if (c.extent[l] == 1 || is_phased_inner(l)) continue;
       if (in[2][l]) kind_of[l] = in[0][l] ? (in[1][l] ? batch : left) : right;
       else if (in[0][l] && in[1][l]) kind_of[l] = sum;
       if (kind_of[l] != absent) total *= static_cast<double>(c.extent[l]);
     }
     for (int b = 0; b < 3; ++b) {
       for (const auto letter : *lists[b])
-        if (kind_of[letter] != absent || (b == 0 && has_window(letter) && extent_of_dim(b, letter) != 1)) {
+        if (kind_of[letter] != absent || is_phased_inner(letter) ||
+            (b == 0 && has_window(letter) && extent_of_dim(b, letter) != 1)) {
           dims[b].push_back(letter);
           size[b] *= static_cast<double>(extent_of_dim(b, letter));
         }
@@ -74,6 +75,13 @@ struct contraction_choice {
       }
     }
   }
+
+  /// Whether a letter belongs to a window that has phases.
+  constexpr bool is_phased(int letter) const { return window_of[letter] != 0 && c.windows[window_of[letter] - 1].base > 1; }
+  constexpr bool is_phased_inner(int letter) const {
+    return is_phased(letter) && c.windows[window_of[letter] - 1].inner == letter;
+  }
+  constexpr bool is_phased_group(int g) const { return g >= 0 && is_phased(sequence[groups[g].first]); }
 
   /// Whether a window stands where the left operand lists this letter.
   constexpr bool has_window(int letter) const {
@@ -137,7 +145,8 @@ struct contraction_choice {
     for (auto& g : groups)
       for (int b = 0; b < 3; ++b) {
         const int last = sequence[g.first + g.count - 1];
-        g.has_unit_stride[b] = (buffers_of(g.what) >> b & 1U) != 0 && (packed >> b & 1U) == 0 && stride[b][last] == 1;
+        g.has_unit_stride[b] =
+            (buffers_of(g.what) >> b & 1U) != 0 && (packed >> b & 1U) == 0 && stride[b][last] == 1 && !is_phased(last);
       }
   }
 
@@ -147,6 +156,10 @@ struct contraction_choice {
   /// A matrix needs a unit stride in one of its two directions; a vector may have any.
   constexpr bool is_matrix(int a, int b, int buffer, unsigned packed) const {
     if (buffer == 0 && !c.windows.empty()) return is_matrix_of_windows(a, b, (packed & 1U) != 0);
+    if ((packed >> buffer & 1U) != 0 && (is_phased_group(a) || is_phased_group(b))) {  // it is no unit stride
+      const auto laid_out = packed_order(buffer, a, b);
+      return !is_phased(laid_out[laid_out.count - 1]);
+    }
     return (packed >> buffer & 1U) != 0 || a < 0 || b < 0 || has_unit_stride(a, buffer) || has_unit_stride(b, buffer);
   }
   /// Nor may its rows overlap, or lie backwards.
@@ -157,7 +170,8 @@ struct contraction_choice {
     const auto along = [&](int g) { return g < 0 ? 1 : strides[sequence[groups[g].first + groups[g].count - 1]]; };
     if (along(a) <= 0 || along(b) <= 0) return false;
     if (a < 0 || b < 0) return true;
-    return (along(a) == 1 && along(b) >= groups[a].extent) || (along(b) == 1 && along(a) >= groups[b].extent);
+    return (along(a) == 1 && along(b) >= groups[a].extent && !is_phased_group(a)) ||
+           (along(b) == 1 && along(a) >= groups[b].extent && !is_phased_group(b));
   }
 
   /// The order of a buffer's dims when it is packed: what the product does not cover outermost, its matrix innermost,
@@ -176,10 +190,10 @@ struct contraction_choice {
         }
     }
     letter_list result;
-    if (buffer == 0)
-      for (const auto letter : dims[0])
-        if (has_window(letter) && kind_of[letter] == absent && kind_of[c.windows[window_of[letter] - 1].inner] == absent)
-          result.push_back(letter);
+    for (const auto letter : dims[buffer]) {
+      const bool is_inner_kept = buffer == 0 && has_window(letter) && kind_of[c.windows[window_of[letter] - 1].inner] != absent;
+      if (kind_of[letter] == absent && !is_inner_kept) result.push_back(letter);
+    }
     for (int g = 0; g < groups.count; ++g)
       if (g != a && g != b && (buffers_of(groups[g].what) >> buffer & 1U) != 0) append_dims(result, buffer, g);
     if (a >= 0) append_dims(result, buffer, a);

@@ -20,6 +20,8 @@ struct contraction_window {
   std::int8_t letter = 0, inner = 0;
   std::int64_t first = 0, step = 1, inner_step = 1;
   std::int64_t extent = 1;  // of the dim
+  std::int64_t base = 1;    // only indices that are `held` modulo base are not zero
+  std::int64_t held = 0;
   friend constexpr bool operator==(const contraction_window&, const contraction_window&) = default;
 };
 
@@ -48,6 +50,20 @@ struct operand_steps {
 /// A loop over the elements of lhs, rhs and the result around the kernel.
 using contraction_loop = strided_loop<3>;
 
+/// A window over a dim most of which is zero: for each index of its inner letter, only every period-th index of the outer letter meets
+/// something else. These are done one after the other, each as a contraction of its own, in which the outer letter is as long as that.
+struct contraction_phase {
+  enum place : std::int8_t { nowhere, in_loops, in_sums, in_rows };
+  contraction_loop inner, outer;  // whole
+  std::int64_t first = 0, step = 1, inner_step = 1;
+  std::int64_t base = 1, period = 1;  // first + step * outer + inner_step * inner is a multiple of base, every period-th time
+  place where = nowhere;              // the outer letter, in the plan
+  std::int8_t number = 0;             // of the loop or sum that it is
+  std::int8_t letter = 0, inner_letter = 0;
+  bool sums_inner = false;
+  friend constexpr bool operator==(const contraction_phase&, const contraction_phase&) = default;
+};
+
 /// How a contraction is done. Example: "bshd,bthd->bhst" is loops over b and h around one product with M = s, N = t, K = d.
 ///
 /// 1. operand_steps of both operands.
@@ -56,6 +72,7 @@ using contraction_loop = strided_loop<3>;
 ///    are one K, as long as all but the first of these are whole: otherwise they are looped over too, accumulating.
 /// 4. Inside, the kernel: a matrix product, or multiplication along one vector of the result (for products whose innermost
 ///    letter is a batch letter: there is no matrix in them).
+///    With `phases` 2 to 4 are done for each of them, adding to zeros.
 /// 5. Long sums are made in parts, which are added up.
 /// 6. `unpacking`: where the product writes to scratch, the dims are brought into the result's order.
 struct contraction_plan {
@@ -74,6 +91,9 @@ struct contraction_plan {
   int merged_sums = 0;
   std::int64_t parts_at = 0;  // in scratch: room for what sum_in_parts adds up, `levels` pieces
   int levels = 0;
+
+  bool has_phases = false;
+  inline_vec<contraction_phase, max_windows> phases;
 
   bool is_vector = false;
   contraction_loop vector;  // the kernel along one vector; its stride in the result is 1

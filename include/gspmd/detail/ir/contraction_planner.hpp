@@ -23,7 +23,7 @@ struct contraction_planner : contraction_choice {
     for (int d = 0; d < letters.count; ++d) {
       const int l = letters[d];
       steps.reduction.in.push_back(c.extent[l]);
-      if (kind_of[l] == absent && c.extent[l] != 1) {
+      if (kind_of[l] == absent && c.extent[l] != 1 && !is_phased_inner(l)) {
         steps.reduction.dims |= dim_bit(d);
         steps.reduced = true;
       } else {
@@ -124,6 +124,39 @@ struct contraction_planner : contraction_choice {
       if (groups[g].what == sum && g != best.k) add_sums(g);
       if (groups[g].what != sum && g != best.m && g != best.n && g != best.vector) p.loops.push_back(loop_of_group(g));
     }
+    const auto add_phases = [&](const choice& made) {
+      for (const auto& w : c.windows) {
+        if (w.base == 1) continue;
+        contraction_phase phase;
+        phase.inner = loop_of(c.extent[w.inner], w.inner);
+        phase.outer = loop_of(c.extent[w.letter], w.letter);
+        phase.first = w.first - w.held;
+        phase.step = w.step;
+        phase.inner_step = w.inner_step;
+        phase.base = phase.period = w.base;
+        for (std::int64_t n = 1; n < w.base; ++n)
+          if (w.step * n % w.base == 0 && n < phase.period) phase.period = n;
+        phase.letter = w.letter;
+        phase.inner_letter = w.inner;
+        for (const auto l : p.summed) phase.sums_inner = phase.sums_inner || l == w.inner;
+        for (int i = 0; i < p.sums.count; ++i)
+          if (p.sum_letter[i] == w.letter) {
+            phase.where = contraction_phase::in_sums;
+            phase.number = static_cast<std::int8_t>(i);
+          }
+        int loop = 0;
+        for (int g = 0; g < groups.count; ++g) {
+          const bool is_looped = groups[g].what != sum && g != made.m && g != made.n && g != made.vector;
+          if (is_phased_group(g) && sequence[groups[g].first] == w.letter && groups[g].what != sum) {
+            phase.where = is_looped ? contraction_phase::in_loops : contraction_phase::in_rows;
+            phase.number = static_cast<std::int8_t>(loop);
+          }
+          loop += is_looped ? 1 : 0;
+        }
+        p.phases.push_back(phase);
+        p.has_phases = true;
+      }
+    };
     const auto add_parts = [&](std::int64_t elems) {
       p.levels = summing_levels(p, c.padded);
       if (p.levels > 0) p.parts_at = reserve(p.scratch_elems, static_cast<double>(p.levels * elems));
@@ -132,6 +165,7 @@ struct contraction_planner : contraction_choice {
       p.is_vector = true;
       p.vector = loop_of_group(best.vector);
       add_parts(p.vector.extent);
+      add_phases(best);
       return;
     }
     contraction_loop m, n, k;  // extent 1 where there is none
@@ -157,6 +191,7 @@ struct contraction_planner : contraction_choice {
     orient(k, columns, second, p.transpose_second, p.second_ld);
     p.out_ld = rows.extent == 1 ? columns.extent : rows.stride[2];
     add_parts(p.m * p.n);
+    add_phases(best);
   }
 };
 

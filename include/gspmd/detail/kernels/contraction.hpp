@@ -182,15 +182,10 @@ const T* prepare_operand(Spec spec, const std::int64_t* valid, const T* from, T*
   return from;
 }
 
-/// out = the products that `contract` is about, or out += with `adds`, in the order in which the plan's kernel leaves them.
+/// out = the products that a plan is about, of operands as it reads them, or out += with `adds`. `Spec` says what plans there are.
 template <class T, class Spec>
-void add_products(Spec spec, const std::int64_t* valid, const T* a, const T* b, T* out, T* scratch, bool adds) {
-  const contraction_plan& p = spec();
-  a = prepare_operand(member_of<&contraction_plan::lhs>(spec), valid, a, scratch) + p.lhs_first;
-  b = prepare_operand(member_of<&contraction_plan::rhs>(spec), valid, b, scratch);
+void add_up(const contraction_plan& p, const std::int64_t* valid, const T* a, const T* b, T* out, T* parts, bool adds) {
   const bounded_sums sums(p, valid);
-  T* const parts = scratch + p.parts_at;
-
   if (may_hold<&contraction_plan::is_vector, Spec>() && p.is_vector) {
     const auto multiply = [&](const contraction_loop* loops, const T* left, const T* right, const result_piece<T>& c,
                               bool accumulate) {
@@ -221,6 +216,62 @@ void add_products(Spec spec, const std::int64_t* valid, const T* a, const T* b, 
                    multiply);
     }
   }
+}
+
+/// The same where a plan has phases, from number `k` on. `p` and `valid` are changed on the way.
+template <class T, class Spec>
+void add_up_phases(int k, contraction_plan& p, std::int64_t* valid, const T* a, const T* b, T* out, T* parts) {
+  if (k == p.phases.count) return add_up<T, Spec>(p, valid, a, b, out, parts, true);
+  const contraction_phase& phase = p.phases[k];
+  const contraction_plan before = p;
+  const auto all = phase.where == contraction_phase::in_sums ? valid[phase.letter] : phase.outer.extent;
+  const auto stretch = [&](contraction_loop& loop) {
+    for (auto& stride : loop.stride) stride *= phase.period;
+  };
+  const auto places = phase.sums_inner ? valid[phase.inner_letter] : phase.inner.extent;
+  for (std::int64_t w = 0; w < places; ++w) {
+    std::int64_t first = 0;
+    while (first < phase.period && (phase.first + phase.step * first + phase.inner_step * w) % phase.base != 0) ++first;
+    const auto count = first < all ? (all - first + phase.period - 1) / phase.period : 0;
+    if (first == phase.period || count == 0) continue;
+    if (phase.where == contraction_phase::in_loops) {
+      p.loops[phase.number].extent = count;
+      stretch(p.loops[phase.number]);
+    } else if (phase.where == contraction_phase::in_rows) {
+      p.m = count;
+      if (!p.transpose_first) p.first_ld *= phase.period;
+      p.out_ld *= phase.period;
+    } else if (phase.where == contraction_phase::in_sums) {
+      valid[phase.letter] = count;
+      p.sums[phase.number].extent = count;
+      stretch(p.sums[phase.number]);
+      if (p.merged_sums > 0 && phase.number == p.sums.count - 1) {
+        if (p.transpose_first) p.first_ld *= phase.period;
+        if (!p.transpose_second) p.second_ld *= phase.period;
+      }
+    }
+    const auto at = [&](int buffer) { return w * phase.inner.stride[buffer] + first * phase.outer.stride[buffer]; };
+    add_up_phases<T, Spec>(k + 1, p, valid, a + at(0), b + at(1), out + at(2), parts);
+    p = before;
+    if (phase.where == contraction_phase::in_sums) valid[phase.letter] = all;
+  }
+}
+
+/// out = the products that `contract` is about, or out += with `adds`, in the order in which the plan's kernel leaves them.
+template <class T, class Spec>
+void add_products(Spec spec, const std::int64_t* valid, const T* a, const T* b, T* out, T* scratch, bool adds) {
+  const contraction_plan& p = spec();
+  a = prepare_operand(member_of<&contraction_plan::lhs>(spec), valid, a, scratch) + p.lhs_first;
+  b = prepare_operand(member_of<&contraction_plan::rhs>(spec), valid, b, scratch);
+  if constexpr (may_hold<&contraction_plan::has_phases, Spec>())
+    if (p.has_phases) {
+      if (!adds) std::fill_n(out, p.out_elems, T{});
+      contraction_plan own = p;
+      std::int64_t own_valid[max_letters];
+      for (const auto letter : p.summed) own_valid[letter] = valid[letter];
+      return add_up_phases<T, Spec>(0, own, own_valid, a, b, out, scratch + p.parts_at);
+    }
+  add_up<T, Spec>(p, valid, a, b, out, scratch + p.parts_at, adds);
 }
 
 /// c = the einsum of a and b that `plan` was made for; `scratch` has plan.scratch_elems elements. Of a letter that is

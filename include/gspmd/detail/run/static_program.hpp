@@ -42,7 +42,7 @@ struct permutation_constant<std::integer_sequence<std::int64_t, In...>, std::int
 
 /// A product that needs no more than GEMM calls takes its extents at run time.
 constexpr bool is_plain(const contraction_plan& p) {
-  return !p.lhs.reduced && !p.lhs.packed && !p.rhs.reduced && !p.rhs.packed && !p.unpacked && !p.is_vector;
+  return !p.lhs.reduced && !p.lhs.packed && !p.rhs.reduced && !p.rhs.packed && !p.unpacked && !p.has_phases && !p.is_vector;
 }
 
 template <class Program, int G>
