@@ -10,3 +10,4 @@
 #include "gspmd/ops/map.hpp"
 #include "gspmd/ops/reduce.hpp"
 #include "gspmd/ops/shape.hpp"
+#include "gspmd/ops/stencil.hpp"

@@ -260,7 +260,7 @@ class random_program {
       if (is_mapped(n))
         for (const auto& d : ir::maps_of(n))
           t += " dim " + std::to_string(d.dim) + ": " + std::to_string(d.from_first) + " + " + std::to_string(d.from_step) +
-               " t -> " + std::to_string(d.to_first) + " + " + std::to_string(d.to_step) + " t" + (d.wraps ? " round" : "");
+               " t -> " + std::to_string(d.to_first) + " + " + std::to_string(d.to_step) + " t" + (d.beyond == gspmd::detail::continuation::round ? " round" : "");
       t += std::string(" : ") + ir::name_of(n.type) + std::string(ir::shape_text(n.shape).view());
       if (n.annotated) t += " " + sharding_text(n.annotation, n.shape.count);
       t += '\n';

@@ -86,7 +86,8 @@ struct dim_traffic {
         gets.all += got.size();
         gets.own += stays;
         goes_to.all += parts_met(map.to_first, map.to_step, given, to_shard);
-        comes_from.all += parts_met(map.from_first - turn * from, map.from_step, got, from_shard);
+        const auto source = turned(map, from, turn);
+        comes_from.all += parts_met(source.first, source.step, got, from_shard);
         goes_to.own += stays > 0 ? 1 : 0;
         comes_from.own += stays > 0 ? 1 : 0;
       }
@@ -102,9 +103,10 @@ constexpr map_traffic traffic_of(const mesh_shape& mesh, const extents& from, co
                                  const index_map& map) {
   map_traffic result;
   if (map.has_margins()) {  // what two shifts exchange
-    for (const auto offset : {-map.low, map.high}) {
-      index_map shift{map.dims};
-      shift.dims[0].from_first = offset;
+    for (int side = 0; side < 2; ++side) {
+      index_map shift;
+      shift.dims.push_back(map.dims[side]);
+      shift.dims[0].from_first = side == 0 ? -map.low : map.high;
       const auto one = traffic_of(mesh, from, from, s, shift);
       result.sent += one.sent;
       result.received += one.received;

@@ -20,6 +20,7 @@ enum class mistake : std::uint8_t {
   dim,              // a dim that is not there, or named twice
   element_count,    // reshape
   bounds,           // what pad or slice takes or leaves
+  radius,           // of a stencil
   annotation_rank,  // a sharding with another number of dims than its tensor
   unknown_axis,
   axis_used_twice,

@@ -120,7 +120,7 @@ class loop_group {
   }
   /// Where a load at an offset goes on. What is the same along a dim has extent 1 there.
   constexpr void add_margin(int load, const shard_margins& around) {
-    fused_margin m{static_cast<std::int16_t>(load), static_cast<std::int16_t>(slot_in(around.value)), around.low,
+    fused_margin m{static_cast<std::int16_t>(load), static_cast<std::int16_t>(slot_in(around.value)), around.low.width,
                    extents(loop.count, 0)};
     const auto& local = s_.program_.value(around.value).local;
     std::int64_t stride = 1;

@@ -15,14 +15,36 @@ struct offset_read {
   int margins = -1;  // of the other value, where it goes on: a place in offset_reads::margins; -1: it does not
 };
 
+/// How far readers go beyond one side of a shard, and what is there at the end of the tensor.
+struct margin_side {
+  std::int64_t width = 0;
+  continuation beyond = continuation::none;
+  std::uint64_t fill = 0;
+
+  [[nodiscard]] constexpr bool is_constant() const { return width == 0 || beyond == continuation::none; }
+};
+
 /// What lies around the shards of a value along one dim, as far as its readers in one body go.
 struct shard_margins {
   int of = 0;      // a value of the local program
   int region = 0;  // the body
   std::int8_t dim = 0;
-  bool wraps = false;
-  std::int64_t low = 0, high = 0;
+  margin_side low, high;
   int value = -1;  // that holds the margins; -1: none yet
+
+  [[nodiscard]] constexpr bool is_constant() const {
+    return low.is_constant() && high.is_constant() && (low.width == 0 || high.width == 0 || low.fill == high.fill);
+  }
+  [[nodiscard]] constexpr index_map map() const {
+    index_map map;
+    map.dims.push_back(dim_map{dim, low.beyond});
+    map.dims.push_back(dim_map{dim, high.beyond});
+    map.low = low.width;
+    map.high = high.width;
+    map.fill = low.fill;
+    map.high_fill = high.fill;
+    return map;
+  }
 };
 
 /// Shifts that are not computed: loops read the operand at an offset, and its margins where its shard ends.
@@ -61,7 +83,7 @@ class offset_reads {
       if (offset > part || -offset > part) continue;
       by_value_.resize(p.values.size(), -1);
       by_value_[op.result] = static_cast<int>(reads_.size());
-      const int around_it = offset == 0 ? -1 : widen({op.operands[0], region, along.dim, along.wraps}, offset);
+      const int around_it = offset == 0 ? -1 : widen(op.operands[0], region, along.dim, offset, {0, along.beyond, map.fill});
       reads_.push_back(offset_read{along.dim, offset, around_it});
     }
   }
@@ -74,29 +96,34 @@ class offset_reads {
 
  private:
   static constexpr bool moves_all_alike(const index_map& map, const local_value& from, const local_value& to) {
-    return map.dims.count == 1 && map.dims[0].from_step == 1 && map.dims[0].to_step == 1 && map.fill == 0 &&
+    return map.dims.count == 1 && map.dims[0].from_step == 1 && map.dims[0].to_step == 1 &&
            from.global == to.global && same_layout(from.layout, to.layout) && elements(from.local) > 0;
   }
   /// Round the end the shorter way.
   static constexpr std::int64_t offset_of(const dim_map& map, std::int64_t extent) {
     const auto offset = map.from_first - map.to_first;
-    if (!map.wraps) return offset;
+    if (map.beyond != continuation::round) return offset;
     return 2 * offset > extent ? offset - extent : 2 * offset < -extent ? offset + extent : offset;
   }
   static constexpr std::int64_t smallest_part(std::int64_t extent, std::int64_t parts) {
     const auto shard = shard_extent(extent, parts);
     return extent - (extent - 1) / shard * shard;
   }
-  constexpr int widen(const shard_margins& wanted, std::int64_t offset) {
+  /// The margins of a value that have, or can have, `wanted` at the side where a read at this offset goes on.
+  constexpr int widen(int of, int region, std::int8_t dim, std::int64_t offset, margin_side wanted) {
+    const auto side_of = [offset](shard_margins& m) -> margin_side& { return offset < 0 ? m.low : m.high; };
     int k = 0;
-    for (; k < static_cast<int>(margins.size()); ++k)
-      if (const auto& m = margins[k];
-          m.of == wanted.of && m.region == wanted.region && m.dim == wanted.dim && m.wraps == wanted.wraps)
+    for (; k < static_cast<int>(margins.size()); ++k) {
+      auto& m = margins[k];
+      const auto& side = side_of(m);
+      if (m.of == of && m.region == region && m.dim == dim &&
+          (side.width == 0 || (side.beyond == wanted.beyond && side.fill == wanted.fill)))
         break;
-    if (k == static_cast<int>(margins.size())) margins.push_back(wanted);
-    auto& m = margins[k];
-    if (m.low < -offset) m.low = -offset;
-    if (m.high < offset) m.high = offset;
+    }
+    if (k == static_cast<int>(margins.size())) margins.push_back({of, region, dim, {}, {}});
+    auto& side = side_of(margins[k]);
+    wanted.width = offset < 0 ? -offset : offset;
+    if (side.width < wanted.width) side = wanted;
     return k;
   }
 

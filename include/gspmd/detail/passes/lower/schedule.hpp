@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include "gspmd/detail/ir/element_bits.hpp"
 #include "gspmd/detail/passes/lower/lowering.hpp"
 #include "gspmd/detail/passes/lower/region_steps.hpp"
 #include "gspmd/detail/support/vec.hpp"
@@ -63,29 +64,26 @@ class scheduler {
     s_.base[op.result] = s_.base[from];
     if (read.margins < 0 || s_.offsets.margins_of(read).value >= 0) return;
     auto& around = s_.offsets.margins[read.margins];
-    const auto width = around.low + around.high;
+    const auto width = around.low.width + around.high.width;
     const int d = around.dim;
     local_value v = s_.program_.value(from);
     const auto parts = parts_of(s_.out.mesh, v.layout, d);
-    if (parts == 1 && !around.wraps) {  // nothing lies there: zeros for one index are enough
+    if (parts == 1 && around.is_constant()) {  // the same everywhere: one index is enough
       for (int k = 0; k <= d; ++k) v.local[k] = 1;
-      const auto zeros = elements(v.local) == 1 ? width : elements(v.local);  // a row is read element by element
+      const auto count = elements(v.local) == 1 ? width : elements(v.local);  // a row is read element by element
       if (elements(v.local) == 1) v.local[d] = width;
       v.global = v.local;
       v.layout = {};
       around.value = s_.add_value(v);
-      loop_group group(s_, extents(1, zeros));
-      group.add_op(scalar_op::constant(v.type, 0, 0));
+      loop_group group(s_, extents(1, count));
+      group.add_op(constant_of(v.type, around.low.width > 0 ? around.low.fill : around.high.fill));
       group.stores.push_back(fused_store{});
       planned_group planned;
       planned.loop = group.loop;
       s_.add_step(action::fused, op, group.entry_for(planned), {}, {around.value});
       return;
     }
-    index_map map;
-    map.dims.push_back(dim_map{around.dim, around.wraps});
-    map.low = around.low;
-    map.high = around.high;
+    const index_map map = around.map();
     v.global[d] = width * parts;
     v.local[d] = width;
     around.value = s_.add_value(v);
