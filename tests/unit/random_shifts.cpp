@@ -95,7 +95,7 @@ TEST_CASE("random programs with stencils equal the naive reference") {
       if (gspmd::detail::is_mapped(s) && gspmd::detail::map_of(view, s).has_margins()) {
         ++margins;
         sending += s.bytes_sent > 0 ? 1 : 0;
-        wrapping += gspmd::detail::map_of(view, s).dims[0].wraps ? 1 : 0;
+        wrapping += gspmd::detail::map_of(view, s).dims[0].beyond == gspmd::detail::continuation::round ? 1 : 0;
         in_bodies += s.times > 1 ? 1 : 0;
         uneven += view.operand(s, 0).is_padded ? 1 : 0;
       }

@@ -104,6 +104,11 @@ constexpr index_range steps_within(std::int64_t first, std::int64_t step, std::i
 constexpr index_range steps_to(const dim_map& map, std::int64_t begin, std::int64_t end) {
   return steps_within(map.to_first, map.to_step, begin, end);
 }
+/// A single element is reflected at itself, and has no other one to go on with.
+constexpr continuation mirrored(continuation beyond, std::int64_t extent) {
+  return beyond == continuation::reflect && extent == 1 ? continuation::symmetric : beyond;
+}
+
 /// A map whose operand goes on beyond its ends reads the operand in turns: where it has been gone round so often, in one direction or
 /// the other, or so far beyond an edge. In each turn it is affine, and of elements in `source`.
 struct map_turn {
@@ -113,7 +118,7 @@ struct map_turn {
 constexpr map_turn turned(const dim_map& map, std::int64_t extent, std::int64_t turn) {
   const auto first = map.from_first, step = map.from_step, last = extent - 1;
   const bool is_back = turn % 2 != 0;
-  switch (map.beyond) {
+  switch (mirrored(map.beyond, extent)) {
     case continuation::none: return {first, step, {0, extent}};
     case continuation::round: return {first - turn * extent, step, {0, extent}};
     case continuation::edge:
@@ -141,12 +146,12 @@ constexpr index_range steps_from(const dim_map& map, std::int64_t extent, std::i
 constexpr std::int64_t element_at(continuation beyond, std::int64_t extent, std::int64_t i) {
   const auto modulo = [i](std::int64_t n) { return i - floor_div(i, n) * n; };
   const auto last = extent - 1;
-  switch (beyond) {
+  switch (mirrored(beyond, extent)) {
     case continuation::none: return i;
     case continuation::round: return modulo(extent);
     case continuation::edge: return i < 0 ? 0 : i > last ? last : i;
     case continuation::reflect: {
-      const auto k = modulo(last > 0 ? 2 * last : 1);
+      const auto k = modulo(2 * last);
       return k > last ? 2 * last - k : k;
     }
     case continuation::symmetric: {
@@ -161,11 +166,11 @@ constexpr std::int64_t element_at(continuation beyond, std::int64_t extent, std:
 constexpr index_range turns_within(continuation beyond, std::int64_t extent, std::int64_t a, std::int64_t b) {
   if (extent == 0) return {0, 0};
   const auto last = extent - 1;
-  switch (beyond) {
+  switch (mirrored(beyond, extent)) {
     case continuation::none: return {0, 1};
     case continuation::edge: return {a < 0 ? a : 0, b > last ? b - last + 1 : 1};
     case continuation::reflect:  // both turns that meet in an outermost element, which belongs to the even one
-      return {floor_div(a - 1, last > 0 ? last : 1), floor_div(b, last > 0 ? last : 1) + 1};
+      return {floor_div(a - 1, last), floor_div(b, last) + 1};
     case continuation::round:
     case continuation::symmetric: return {floor_div(a, extent), floor_div(b, extent) + 1};
   }

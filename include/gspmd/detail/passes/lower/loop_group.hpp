@@ -43,6 +43,7 @@ class loop_group {
   constexpr int add_op(const scalar_op& op, int load_before = -1) {
     ops.push_back(op);
     same_input_.push_back(load_before);
+    around_.push_back(-1);
     return static_cast<int>(ops.size()) - 1;
   }
 
@@ -101,13 +102,15 @@ class loop_group {
       s.dim = from->dim;
       s.integer = from->offset;
     }
+    const int around = s.is_at_offset() ? from->margins : -1;
     const int slot = slot_in(v);
     const int before = last_load_[slot];
     for (int r = before; r >= 0; r = same_input_[r])
-      if (ops[r].strides == s.strides && ops[r].dim == s.dim && ops[r].integer == s.integer) return r;
+      if (ops[r].strides == s.strides && ops[r].dim == s.dim && ops[r].integer == s.integer && around_[r] == around) return r;
     s.slot = static_cast<std::int16_t>(slot);
     const int made = last_load_[slot] = add_op(s, before);
-    if (s.is_at_offset()) add_margin(made, s_.offsets.margins_of(*from));
+    around_[made] = around;
+    if (around >= 0) add_margin(made, s_.offsets.margins[around]);
     return made;
   }
   constexpr int slot_in(int v) {
@@ -145,6 +148,7 @@ class loop_group {
 
   step_state& s_;
   vec<int> same_input_;  // by register: of a load, the one before it of the same input; else -1
+  vec<int> around_;      // by register: of a load at an offset, its place in offset_reads::margins; else -1
   vec<int> last_load_;   // by input: its last load
 };
 
