@@ -443,7 +443,7 @@ inline void listed(const node& n, const std::vector<const host_array*>& x, host_
         inside = inside && d.from_step != 0 && (i - d.to_first) % d.to_step == 0;
         if (!inside) break;
         i = d.from_first + d.from_step * ((i - d.to_first) / d.to_step);
-        if (d.wraps && size > 0) i = (i % size + size) % size;
+        if (size > 0) i = mirrored(d.beyond, i, size);
         inside = i >= 0 && i < size;
       }
       if (result.floating()) result.reals[to] = inside ? x[0]->reals[offset_of(from, x[0]->shape)] : round_to(n.type, n.real);

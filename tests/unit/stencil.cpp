@@ -154,7 +154,8 @@ struct random_stencil {
     }
     std::size_t offset = 0;
     const auto& shape = inputs[static_cast<std::size_t>(from)];
-    for (std::size_t d = 0; d < i.size(); ++d) offset = offset * static_cast<std::size_t>(shape[d]) + static_cast<std::size_t>(i[d]);
+    for (std::size_t d = 0; d < i.size(); ++d)
+      offset = offset * static_cast<std::size_t>(shape[d]) + static_cast<std::size_t>(i[d]);
     return element{from, offset};
   }
   /// Calls visit(element of the result, factor, element of an input, constant) for every read.
@@ -211,7 +212,8 @@ TEST_CASE("random stencils and their gradients equal a reference that looks up e
     dynamic::builder p(m);
     std::vector<value> x;
     for (std::size_t k = 0; k < s.inputs.size(); ++k)
-      x.push_back(k < s.fields.size() ? p.input(dynamic::in<double>(s.inputs[k], split)) : p.input(dynamic::in<double>(s.inputs[k])));
+      x.push_back(k < s.fields.size() ? p.input(dynamic::in<double>(s.inputs[k], split))
+                                      : p.input(dynamic::in<double>(s.inputs[k])));
     const value weights = p.input(dynamic::in<double>(s.result));
     const value y = s.traced(x);
     p.output(y);

@@ -7,6 +7,7 @@
 #include <string_view>
 #include <type_traits>
 
+#include "gspmd/boundary.hpp"
 #include "gspmd/detail/ops/broadcast.hpp"
 #include "gspmd/detail/ops/concatenate.hpp"
 #include "gspmd/detail/ops/pad.hpp"
@@ -18,7 +19,6 @@
 #include "gspmd/detail/ops/slice.hpp"
 #include "gspmd/detail/ops/sources.hpp"
 #include "gspmd/detail/ops/transpose.hpp"
-#include "gspmd/boundary.hpp"
 #include "gspmd/detail/support/vec.hpp"
 #include "gspmd/error.hpp"
 #include "gspmd/integers.hpp"
@@ -104,9 +104,10 @@ constexpr value shift(value x, int dim, std::int64_t offset, const boundary& out
   if (!x.is_valid()) return {};
   auto& g = *x.graph();
   if (outside.has_values())
-    return detail::made(g.fail(at, "shift", detail::mistake::other, "takes no tensor as what lies beyond an end; stencil does"), x);
-  return detail::made(detail::add_shift(g, x.id(), detail::counted_dim(dim, x.rank()), offset, at, outside.beyond(), outside.number()),
-                      x);
+    return detail::made(g.fail(at, "shift", detail::mistake::other, "takes no tensor as what lies beyond an end; stencil does"),
+                        x);
+  return detail::made(
+      detail::add_shift(g, x.id(), detail::counted_dim(dim, x.rank()), offset, at, outside.beyond(), outside.number()), x);
 }
 
 namespace detail {

@@ -27,13 +27,13 @@ struct sides {
 ///     field(u, {{boundary::constant(1), boundary::zero()}, boundary::wrap()})   // by dim
 class field {
  public:
-  constexpr field(value x, location at = location::current())  // NOLINT: implicit on purpose
-      : at(at), tensor_(x) {
+  constexpr field(value x, location where = location::current())  // NOLINT: implicit on purpose
+      : at(where), tensor_(x) {
     sides_.push_back(boundary::zero());
   }
-  constexpr field(value x, std::initializer_list<sides> by_dim, location at = location::current())
-      : field(x, std::span<const sides>(by_dim.begin(), by_dim.size()), at) {}
-  constexpr field(value x, std::span<const sides> by_dim, location at = location::current()) : at(at), tensor_(x) {
+  constexpr field(value x, std::initializer_list<sides> by_dim, location where = location::current())
+      : field(x, std::span<const sides>(by_dim.begin(), by_dim.size()), where) {}
+  constexpr field(value x, std::span<const sides> by_dim, location where = location::current()) : at(where), tensor_(x) {
     for (const auto& s : by_dim) sides_.push_back(s);
   }
   /// A field that an operator is given; errors name the line of the call.
@@ -71,8 +71,8 @@ class stencil_reads {
     const extents& own = x.shape();
     const auto count = static_cast<int>(radius.size());
     if (own.count != count)
-      refuse(mistake::rank, text("has ") << count << " radii and reads a field of " << shape_text(own)
-                                         << "; write one radius for each dim");
+      refuse(mistake::rank,
+             text("has ") << count << " radii and reads a field of " << shape_text(own) << "; write one radius for each dim");
     else if (f.side_count() != 1 && f.side_count() != count)
       refuse(mistake::rank, text("is given ") << f.side_count() << " boundaries for a field of " << shape_text(own)
                                               << "; write one for all dims or one for each");
@@ -89,16 +89,19 @@ class stencil_reads {
     if (!x.is_valid() || !is_right_) return stand_in();
     const auto rank = static_cast<int>(radius_.size());
     if (static_cast<int>(by.size()) != rank) {
-      refuse(mistake::rank, text("reads at ") << static_cast<std::int64_t>(by.size()) << " offsets in a field of "
-                                              << shape_text(x.shape()) << "; write one for each dim", at);
+      refuse(mistake::rank,
+             text("reads at ") << static_cast<std::int64_t>(by.size()) << " offsets in a field of " << shape_text(x.shape())
+                               << "; write one for each dim",
+             at);
       return stand_in();
     }
     for (int d = 0; d < rank; ++d) {
       const auto offset = by[static_cast<std::size_t>(d)];
       const auto radius = radius_[static_cast<std::size_t>(d)];
       if (offset > radius || -offset > radius) {
-        refuse(mistake::radius, text("reads ") << offset << " along dim " << d << " of " << shape_text(x.shape())
-                                               << ", beyond its radius of " << radius << " there; the radii stand in stencil<...>",
+        refuse(mistake::radius,
+               text("reads ") << offset << " along dim " << d << " of " << shape_text(x.shape()) << ", beyond its radius of "
+                              << radius << " there; the radii stand in stencil<...>",
                at);
         return stand_in();
       }
@@ -115,9 +118,9 @@ class stencil_reads {
   };
 
   constexpr void refuse(mistake broken, const text& what) { refuse(broken, what, field_.at); }
-  constexpr void refuse(mistake broken, const text& what, location at) {
+  constexpr void refuse(mistake broken, const text& what, location where) {
     is_right_ = false;
-    field_.tensor().graph()->fail(at, "stencil", broken, what);
+    field_.tensor().graph()->fail(where, "stencil", broken, what);
   }
   [[nodiscard]] constexpr value stand_in() const {
     const value x = field_.tensor();
@@ -181,7 +184,8 @@ class stencil_reads {
   }
 
   /// The same where `given` stands beyond the end of the field.
-  constexpr value beside_values(value x, value given, std::span<const std::int64_t> by, int dim, std::int64_t offset, location at) {
+  constexpr value beside_values(value x, value given, std::span<const std::int64_t> by, int dim, std::int64_t offset,
+                                location at) {
     if (!given.is_valid()) return stand_in();
     const bool is_low = offset < 0;
     const auto extent = x.shape()[dim], beyond = is_low ? -offset : offset;
@@ -268,7 +272,8 @@ class neighbours {
 template <int... Radius, class F, class... Fields>
   requires(std::is_convertible_v<Fields, field> && ...)
 constexpr auto stencil(F&& f, field first, Fields... rest) {
-  static_assert(sizeof...(Radius) > 0 && ((Radius >= 0) && ...), "gspmd: stencil: one radius for each dim, 0 or more: stencil<1, 1>");
+  static_assert(sizeof...(Radius) > 0 && ((Radius >= 0) && ...),
+                "gspmd: stencil: one radius for each dim, 0 or more: stencil<1, 1>");
   constexpr int radius[] = {Radius...};
   const detail::extents shape = first.tensor().shape();
   const field fields[] = {first, field(rest, first.at)...};

@@ -24,7 +24,8 @@ constexpr int add_mapped(graph& g, opcode op, int operand, const extents& shape,
     for (int count = 0; i < dims.size() && count < max_mapped_dims; ++i, ++count) {
       const dim_map& d = dims[i];
       n.shape[d.dim] = shape[d.dim];
-      for (const std::int64_t a : {std::int64_t{d.dim}, static_cast<std::int64_t>(d.beyond), d.from_first, d.from_step, d.to_first, d.to_step})
+      for (const std::int64_t a :
+           {std::int64_t{d.dim}, static_cast<std::int64_t>(d.beyond), d.from_first, d.from_step, d.to_first, d.to_step})
         n.attributes.push_back(a);
     }
     n.operands.clear();

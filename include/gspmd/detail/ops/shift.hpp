@@ -20,15 +20,17 @@ constexpr int add_shift(graph& g, int operand, int dim, std::int64_t offset, loc
                   text("dim ") << dim << " is not a dim of " << shape_text(x.shape) << "; dims count from 0");
   if (!number.is_one_of(x.type)) return g.fail(at, "shift", mistake::number, number_problem(number, x.type));
   const auto size = x.shape[dim];
+  if (beyond != continuation::none && size <= 1) {  // the same element everywhere
+    beyond = continuation::none;
+    offset = 0;
+  }
   if (beyond == continuation::none || beyond == continuation::edge) {
     offset = offset < -size ? -size : offset > size ? size : offset;  // all of it is the same from there on
   } else {
-    if (size <= 1) return operand;
     const auto period = beyond == continuation::reflect ? 2 * size - 2 : beyond == continuation::symmetric ? 2 * size : size;
     offset -= floor_div(offset, period) * period;
     if (2 * offset > period) offset -= period;
   }
-  if (beyond == continuation::edge && size <= 1) return operand;
   node n;
   n.op = code_of<shift_op>;
   n.type = x.type;
@@ -77,7 +79,8 @@ struct shift_op : plain_operator, same_dims, without_arithmetic, outside_of_loop
       const auto outside = offset < 0 ? index_range{0, -offset} : index_range{extent - offset, extent};
       for (auto i = outside.begin; i < outside.end; ++i) {
         const auto from = element_at(beyond(n), extent, i + offset);
-        const int is_it = add_elementwise(g, opcode::compare_eq, {index, add_constant(g, dtype::s64, n.shape, 0, from, n.at)}, n.at);
+        const int is_it =
+            add_elementwise(g, opcode::compare_eq, {index, add_constant(g, dtype::s64, n.shape, 0, from, n.at)}, n.at);
         const int part = add_elementwise(g, opcode::select, {is_it, add_shift(g, dy, dim, i - from, n.at), zero}, n.at);
         sum = add_elementwise(g, opcode::add, {sum, part}, n.at);
       }

@@ -55,8 +55,7 @@ inline buffer_layout margin_of(const mesh_shape& mesh, const movement& m, const 
                               index_range{inside.size() > 0 ? inside.end : margin.end, margin.end}}) {
     begin = outside.begin;
     end = outside.end;
-    if (begin < end)
-      fill(place(target.held, packed(target.held), target), which.is_low ? m.map->fill : m.map->high_fill);
+    if (begin < end) fill(place(target.held, packed(target.held), target), which.is_low ? m.map->fill : m.map->high_fill);
   }
   begin = inside.begin;
   end = inside.end;
@@ -164,8 +163,8 @@ inline void for_each_holder(const mesh_shape& mesh, const movement& m, const buf
   for_each_map(m, turn, [&](const dim_map& map, std::int64_t own_turn) {
     const auto extent = m.from_global[map.dim];
     const auto of = turned(map, extent, own_turn);
-    const auto steps =
-        intersect(steps_from(map, extent, own_turn, 0, extent), index_range{target.held.begin[map.dim], target.held.end[map.dim]});
+    const auto steps = intersect(steps_from(map, extent, own_turn, 0, extent),
+                                 index_range{target.held.begin[map.dim], target.held.end[map.dim]});
     any = any && steps.size() > 0;
     if (!any) return;
     const auto shard = shard_extent(extent, parts_of(mesh, m.from, map.dim));

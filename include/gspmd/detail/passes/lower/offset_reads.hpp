@@ -96,8 +96,8 @@ class offset_reads {
 
  private:
   static constexpr bool moves_all_alike(const index_map& map, const local_value& from, const local_value& to) {
-    return map.dims.count == 1 && map.dims[0].from_step == 1 && map.dims[0].to_step == 1 &&
-           from.global == to.global && same_layout(from.layout, to.layout) && elements(from.local) > 0;
+    return map.dims.count == 1 && map.dims[0].from_step == 1 && map.dims[0].to_step == 1 && from.global == to.global &&
+           same_layout(from.layout, to.layout) && elements(from.local) > 0;
   }
   /// Round the end the shorter way.
   static constexpr std::int64_t offset_of(const dim_map& map, std::int64_t extent) {
