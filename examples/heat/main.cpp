@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // The heat equation in two or three dims, on a mesh and with a boundary from the command line. Without any it is what model.hpp has
 // compiled in. Frames are PGM files; of three dims, the plane in the middle of the first one.
-// args: --frames 4
+// args: --frames 1
+// optimise: -O0
 
 #include <gspmd/dynamic.hpp>
 
