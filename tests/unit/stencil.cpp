@@ -13,6 +13,7 @@
 #include <gspmd/dynamic.hpp>
 #include <gspmd/explain.hpp>
 #include <gspmd/gspmd.hpp>
+#include "gspmd/ops.hpp"
 
 // Stencils as a user writes them, against a reference that looks up one element after the other.
 
@@ -253,4 +254,83 @@ TEST_CASE("random stencils and their gradients equal a reference that looks up e
     if (m.device_count() == 1) check(self{});
   }
   CHECK(sending > 800);
+}
+
+namespace {
+
+constexpr auto around = [](value u, value v) {
+  const field at_edges(u, {boundary::edge(), {boundary::constant(2), boundary::symmetric()}});
+  return stencil<1, 2>(
+      [](auto a, auto b) {
+        return std::pair(a(-1, 0) + a(1, 0) + a(0, -2) + a(0, 2) + 3 * b(0, 0), a(1, 1) - b(-1, 0) - b(0, 1));
+      },
+      at_edges, field(v, {boundary::wrap(), boundary::reflect()}));
+};
+using square = mesh<axis<"x", 2>, axis<"y", 3>>;
+using both_paths = compile<around, square, in<double, dims<7, 8>, split<"x", "y">>, in<double, dims<7, 8>, split<"x", "y">>>;
+
+constexpr auto jacobi = [](value u) {
+  return stencil<1, 1>([](auto t) { return 0.25 * (t(-1, 0) + t(1, 0) + t(0, -1) + t(0, 1)); },
+                       field(u, {boundary::edge(), boundary::wrap()}));
+};
+using jacobi_step = compile<jacobi, mesh<axis<"x", 2>, axis<"y", 2>>, in<float, dims<64, 32>, split<"x", "y">>>;
+// One exchange for each dim: a row and a column each way, whatever is beyond the ends.
+static_assert(jacobi_step::collectives == list{collective_permute<"x">, collective_permute<"y">});
+static_assert(jacobi_step::traffic.bytes == (16 + 2 * 32) * 4);
+
+}  // namespace
+
+TEST_CASE("a stencil that is compiled in gives what the run-time path gives") {
+  array<double> u({7, 8}), v({7, 8});
+  for (int i = 0; i < 56; ++i) {
+    u[i] = i * i % 23;
+    v[i] = i * 5 % 17;
+  }
+  const auto [a, b] = run<both_paths>(threads{}, u, v);
+  const auto p = dynamic::compile(around, dynamic::mesh({{"x", 1}}), dynamic::in<double>({7, 8}), dynamic::in<double>({7, 8}));
+  const auto alone = p.run(self{}, u, v);
+  for (int i = 0; i < 56; ++i) {
+    CHECK(a[i] == alone[0].data<double>()[i]);
+    CHECK(b[i] == alone[1].data<double>()[i]);
+  }
+  // By hand: of a, rows 0 and 6 are repeated, 2 stands to the left, columns are mirrored to the right.
+  const auto at = [&](int i, int j) { return u[i * 8 + j]; };
+  CHECK(a[0] == at(0, 0) + at(1, 0) + 2 + at(0, 2) + 3 * v[0]);
+  CHECK(a[6 * 8 + 7] == at(5, 7) + at(6, 7) + at(6, 5) + at(6, 6) + 3 * v[55]);
+  CHECK(b[7] == at(1, 7) - v[6 * 8 + 7] - v[6]);
+}
+
+TEST_CASE("what a stencil refuses names the operator, the dim and the numbers") {
+  const auto problem = [](auto program) {
+    try {
+      dynamic::compile(program, dynamic::mesh({{"x", 2}}), dynamic::in<double>({6, 8}, {"x", ""}), dynamic::in<double>({6, 10}));
+    } catch (const error& e) {
+      return std::string(e.what());
+    }
+    return std::string();
+  };
+  const auto says = [](const std::string& text, const std::string& part) {
+    CAPTURE(text);
+    CHECK(text.find(part) != std::string::npos);
+  };
+  says(problem([](value u, value) { return stencil<1, 1>([](auto t) { return t(0, 2); }, u); }),
+       "reads 2 along dim 1 of [6,8], beyond its radius of 1 there");
+  says(problem([](value u, value) { return stencil<1, 1>([](auto t) { return t(-3, 0); }, u); }), "reads -3 along dim 0");
+  says(problem([](value u, value) { return stencil<1>([](auto t) { return t(1); }, u); }),
+       "has 1 radii and reads a field of [6,8]");
+  says(problem([](value u, value) { return stencil<1, 1>([](auto t) { return t(1); }, u); }), "reads at 1 offsets");
+  says(problem([](value u, value) {
+         return stencil<1, 1>([](auto t) { return t(1, 0); }, field(u, {boundary::edge(), boundary::edge(), boundary::edge()}));
+       }),
+       "is given 3 boundaries");
+  says(problem([](value u, value v) { return stencil<1, 1>([](auto a, auto b) { return a(0, 0) + b(0, 0); }, u, v); }),
+       "reads a field of [6,10] for results of [6,8]: dim 1");
+  says(problem([](value u, value v) {
+         return stencil<1, 1>([](auto t) { return t(0, 1); }, field(u, {boundary::edge(), boundary::values(v)}));
+       }),
+       "is given [6,10] as what lies beyond dim 1 of [6,8]; give [6,1]");
+  says(problem([](value u, value v) { return shift(u, 0, 1, boundary::values(v)); }),
+       "takes no tensor as what lies beyond an end");
+  const auto fits = problem([](value u, value) { return stencil<1, 1>([](auto t) { return t(1, -1); }, u); });
+  CHECK(fits.empty());
 }
