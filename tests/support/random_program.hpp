@@ -650,7 +650,9 @@ class random_program {
       const int dim = along_one ? some_dim : random_.between(0, rank - 1);
       const auto size = static_cast<int>(at(x).shape[dim]);
       const int most = std::min(random_.chance(70) ? 1 : 3, size), offset = random_.between(-most, most);
-      const int y = rolls ? commit(ir::add_roll(g, x, offset, dim, here)) : shift_somehow(x, dim, offset);
+      int y = rolls ? commit(ir::add_roll(g, x, offset, dim, here)) : shift_somehow(x, dim, offset);
+      for (int corner = 0; corner < 2 && y >= 0 && random_.chance(35); ++corner)
+        y = shift_somehow(y, random_.between(0, rank - 1), random_.between(-1, 1));
       const auto op = is_pred              ? random_.one_of(std::vector<opcode>{opcode::and_, opcode::or_})
                       : random_.chance(60) ? random_.one_of(std::vector<opcode>{opcode::maximum, opcode::minimum})
                                            : random_.one_of(std::vector<opcode>{opcode::add, opcode::subtract});

@@ -1,5 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-// labels: exhaustive
 // group: operators
 #include <doctest/doctest.h>
 
@@ -277,6 +276,16 @@ using jacobi_step = compile<jacobi, mesh<axis<"x", 2>, axis<"y", 2>>, in<float, 
 // One exchange for each dim: a row and a column each way, whatever is beyond the ends.
 static_assert(jacobi_step::collectives == list{collective_permute<"x">, collective_permute<"y">});
 static_assert(jacobi_step::traffic.bytes == (16 + 2 * 32) * 4);
+
+// A box with its corners: rows, columns, and what lies beside the rows. One loop reads all nine.
+constexpr auto box = [](value u) {
+  return stencil<1, 1>(
+      [](auto t) { return t(-1, -1) + t(-1, 0) + t(-1, 1) + t(0, -1) + t(0, 0) + t(0, 1) + t(1, -1) + t(1, 0) + t(1, 1); }, u);
+};
+using box_step = compile<box, mesh<axis<"x", 4>, axis<"y", 4>>, in<float, dims<64, 32>, split<"x", "y">>>;
+static_assert(box_step::collectives == list{collective_permute<"x">, collective_permute<"y">, collective_permute<"y">});
+static_assert(box_step::traffic.bytes == (2 * 8 + 2 * 16 + 2 * 2) * 4 && box_step::traffic.messages == 6);
+static_assert(box_step::view.steps.size() == 4);
 
 }  // namespace
 

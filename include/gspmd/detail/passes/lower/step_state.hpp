@@ -32,7 +32,7 @@ struct step_state {
     list_readers();
     reserve_tables();
     for (const int o : program_.outputs) ++uses_[o];
-    offsets.find(graph_, mesh, program_, [this](int v) { return only_loops_read(v); });
+    offsets.find(graph_, mesh, program_, [this](int v, auto fits) { return only_read_by(v, fits); });
   }
 
   plan out;
@@ -46,12 +46,14 @@ struct step_state {
   [[nodiscard]] constexpr bool waits(int v) const { return waiting_[v] != 0; }
   [[nodiscard]] constexpr bool waits_virtual(int v) const { return waits(v) && is_virtual(maker(v)); }
 
-  [[nodiscard]] constexpr bool only_loops_read(int v) const {
+  /// Whether all who read a value are loops, or values w for which fits(w).
+  template <class Fits>
+  [[nodiscard]] constexpr bool only_read_by(int v, Fits fits) const {
     const int first = readers_from_[v], last = readers_from_[v + 1];
     bool only = first < last && uses_[v] == last - first;
     for (int r = first; r < last && only; ++r) {
       const int w = readers_[r];
-      only = w >= 0 && is_lazy(maker(w)) && !is_virtual(maker(w));
+      only = w >= 0 && ((is_lazy(maker(w)) && !is_virtual(maker(w))) || fits(w));
     }
     return only;
   }
