@@ -190,6 +190,43 @@ inline value build_einsum(const operation& o) {
   return gspmd::einsum(*equation, o.operands[0], o.operands.size() > 1 ? o.operands[1] : value{}, o.at);
 }
 
+/// A list of numbers, one for each spatial dim if the library finds as many; none are what the library takes for none.
+inline std::optional<std::vector<std::int64_t>> read_window_list(const operation& o, std::string_view key) {
+  const auto* j = o.attrs.find(key);
+  if (j == nullptr) return std::vector<std::int64_t>{};
+  constexpr auto most = std::numeric_limits<std::int64_t>::max();
+  if (key != "reverse" || !j->is_array())
+    return read_integers(*j, path(o.attrs.at(), key), o.attrs.errors(), -most, most, gspmd::max_rank);
+  json numbers = json::array();  // true and false stand for 1 and 0
+  for (const auto& one : *j) numbers.push_back(one.is_boolean() ? json(one.get<bool>() ? 1 : 0) : one);
+  return read_integers(numbers, path(o.attrs.at(), key), o.attrs.errors(), 0, 1, gspmd::max_rank);
+}
+inline std::optional<std::int64_t> read_count(const operation& o, std::string_view key) {
+  const auto* j = o.attrs.find(key);
+  if (j == nullptr) return 1;
+  return read_integer(*j, path(o.attrs.at(), key), o.attrs.errors(), 1, std::numeric_limits<std::int64_t>::max());
+}
+
+inline value build_convolution(const operation& o) {
+  const auto layout = o.attrs.text("dimension_numbers", "like \"nhwi,hwio->nhwo\"");
+  const auto stride = read_window_list(o, "stride"), low = read_window_list(o, "low"), high = read_window_list(o, "high");
+  const auto lhs_dilation = read_window_list(o, "lhs_dilation"), rhs_dilation = read_window_list(o, "rhs_dilation");
+  const auto reverse = read_window_list(o, "reverse");
+  const auto features = read_count(o, "feature_group_count"), batches = read_count(o, "batch_group_count");
+  if (!layout || !stride || !low || !high || !lhs_dilation || !rhs_dilation || !reverse || !features || !batches) return {};
+  if (!o.is_sound()) return {};
+  return gspmd::convolution(o.operands[0], o.operands[1], *layout,
+                            {.stride = *stride,
+                             .low = *low,
+                             .high = *high,
+                             .lhs_dilation = *lhs_dilation,
+                             .rhs_dilation = *rhs_dilation,
+                             .reverse = *reverse,
+                             .feature_group_count = *features,
+                             .batch_group_count = *batches},
+                            o.at);
+}
+
 inline value build_reduce(const operation& o) {
   const auto dims = o.dims("dims", "the list of dims to reduce");
   const auto* j = o.attrs.require("kind", "one of add multiply maximum minimum and or");
@@ -252,6 +289,36 @@ inline value build_slice(const operation& o) {
   return gspmd::slice(o.operands[0], *start, *limit, *stride, o.at);
 }
 
+/// A list of what is said of a window, one number for each dim; empty where it is left out.
+inline std::optional<std::vector<std::int64_t>> read_window_list(const operation& o, std::string_view key, const char* what) {
+  if (o.attrs.find(key) == nullptr) return std::vector<std::int64_t>{};
+  const auto list = read_list(o, key, what);
+  if (list && list->empty() && o.operands[0].rank() > 0)
+    o.complain(key, "is an empty list; leave it out, or write a number for each dim");
+  return list;
+}
+inline value build_reduce_window(const operation& o) {
+  const auto size = read_list(o, "window", "the size of the window along each dim");
+  const auto stride = read_window_list(o, "stride", "how far windows are apart in each dim");
+  const auto low = read_window_list(o, "low", "the places before the elements of each dim");
+  const auto high = read_window_list(o, "high", "the places behind the elements of each dim");
+  const auto base = read_window_list(o, "base_dilation", "how far elements are apart in each dim");
+  const auto dilation = read_window_list(o, "window_dilation", "how far the places of a window are apart in each dim");
+  const auto* j = o.attrs.require("kind", "one of add multiply maximum minimum and or");
+  const auto kind = j == nullptr ? std::nullopt : read_monoid(*j, path(o.attrs.at(), "kind"), o.attrs.errors());
+  if (!size || !stride || !low || !high || !base || !dilation || !kind || !o.is_sound()) return {};
+  return gspmd::reduce_window(o.operands[0], *kind, *size, *stride, *low, *high, *base, *dilation, o.at);
+}
+template <value (*Pool)(value, gspmd::integers, gspmd::integers, gspmd::integers, gspmd::integers, gspmd::location)>
+value build_pool(const operation& o) {
+  const auto size = read_list(o, "window", "the size of the window along each dim");
+  const auto stride = read_window_list(o, "stride", "how far windows are apart in each dim");
+  const auto low = read_window_list(o, "low", "the places before the elements of each dim");
+  const auto high = read_window_list(o, "high", "the places behind the elements of each dim");
+  if (!size || !stride || !low || !high || !o.is_sound()) return {};
+  return Pool(o.operands[0], *size, *stride, *low, *high, o.at);
+}
+
 inline value build_reverse(const operation& o) {
   const auto dims = o.dims("dims", "the list of dims that are turned round");
   return dims && o.is_sound() ? gspmd::reverse(o.operands[0], *dims, o.at) : value{};
@@ -297,6 +364,7 @@ inline constexpr operator_entry special_operators[] = {
     {"constant", 0, 0, build_constant},
     {"iota", 0, 0, build_iota},
     {"einsum", 1, 2, build_einsum},
+    {"convolution", 2, 2, build_convolution},
     {"reduce", 1, 1, build_reduce},
     {"broadcast_in_dim", 1, 1, build_broadcast},
     {"transpose", 1, 1, build_transpose},
@@ -304,14 +372,17 @@ inline constexpr operator_entry special_operators[] = {
     {"concatenate", 1, any_number, build_concatenate},
     {"pad", 1, 1, build_pad},
     {"slice", 1, 1, build_slice},
+    {"reduce_window", 1, 1, build_reduce_window},
+    {"max_pool", 1, 1, build_pool<gspmd::max_pool>},
+    {"avg_pool", 1, 1, build_pool<gspmd::avg_pool>},
+    {"sum_pool", 1, 1, build_pool<gspmd::sum_pool>},
     {"reverse", 1, 1, build_reverse},
     {"rotate", 1, 1, build_rotate},
     {"reshard", 1, 1, build_reshard},
 };
 /// Of the document's table, what the library does not have.
 inline constexpr const char* missing_operators[] = {
-    "convolution", "reduce_window", "cumsum",  "sort",          "argmax",
-    "top_k",       "gather",        "scatter", "dynamic_slice", "dynamic_update_slice"};
+    "convolution", "cumsum", "sort", "argmax", "top_k", "gather", "scatter", "dynamic_slice", "dynamic_update_slice"};
 
 /// The elementwise operators that the document names as the library does; a comparison has a direction instead.
 inline const std::vector<gspmd::elementwise_operator>& elementwise_operators() {

@@ -7,7 +7,7 @@
 
 namespace gspmd {
 
-/// The gradients of `loss`, a float of rank 0, by the values in `by`: a value, a tuple or an array of values, or a struct
+/// The gradients of `loss`, a float of rank 0, by the values in `by`: a value, a tuple, an array or a vector of values, or a struct
 /// declared with Hana. The result has the type of `by`, each gradient the shape of its value.
 ///
 /// A graph transform (GSPMD 3.6): the backward program is completed and partitioned like the forward one; the gradient of a

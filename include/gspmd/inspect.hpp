@@ -89,7 +89,7 @@ class completion_of {
 
 /// A program, compiled, with what the planner did on the way to it. A value of its own.
 ///
-///     b.label(7);  ...  const inspection p(b);  p.value(7)->text()   p.instructions()   p.program().traffic().bytes
+///     b.label(7);  ...  const inspection p(b);  p.find(7)->text()   p.instructions()   p.program().traffic().bytes
 class inspection {
  public:
   /// Compiles what the builder has. Throws gspmd::error, as builder::compile does.
@@ -269,6 +269,7 @@ class inspection {
     if (op.what == instruction_kind::compute || op.what == instruction_kind::control || op.what == instruction_kind::copy) {
       i.kind = op.what == instruction_kind::copy ? "copy" : detail::name_of(node(op.node).op);
       i.loop = loop;
+      for (int k = 0; op.what == instruction_kind::compute && k < op.operands.count; ++k) add_tile(op, k);
       if (op.axes != 0) {  // it gets what other devices have before it does the rest by itself
         instruction halo{detail::name_of(op.collective), label_of(op.operands[0]), i.sake, {op.operands[0]}};
         halo.moves = halo.communicates = halo.is_halo = true;
@@ -287,6 +288,26 @@ class inspection {
       if (i.communicates && has_dim) i.dim = changed_dim(local_.value(op.operands[0]), local_.value(op.result).layout);
     }
     instructions_.push_back(std::move(i));
+  }
+  /// What an operator gets around its shard of operand k, unless another one got the same before it.
+  void add_tile(const detail::instruction& op, int k) {
+    const auto& from = local_.value(op.operands[k]);
+    const auto& shape = mesh_.info().shape;
+    const detail::index_map map = detail::needed_tile(graph_, shape, node(op.node), k, from.global, from.layout);
+    if (map.dims.empty()) return;
+    const auto traffic =
+        detail::traffic_of(shape, from.global, map.tile_global(shape, from.layout, from.global), from.layout, map);
+    const std::pair tile(op.operands[k], map);
+    if (traffic.axes == 0 || std::find(tiles_.begin(), tiles_.end(), tile) != tiles_.end()) return;
+    tiles_.push_back(tile);
+    instruction halo{detail::name_of(detail::collective_kind::collective_permute),
+                     label_of(op.operands[k]),
+                     node(op.node).tag,
+                     {op.operands[k]}};
+    halo.moves = halo.communicates = halo.is_halo = true;
+    halo.axes = std::string(detail::axes_text(mesh_.info(), traffic.axes).view());
+    halo.bytes = traffic.elems() * detail::bytes_of(from.type);
+    instructions_.push_back(std::move(halo));
   }
   /// The only dim that is split otherwise before than after; -1 if there are several.
   static int changed_dim(const detail::local_value& from, const detail::sharding& to) {
@@ -308,6 +329,7 @@ class inspection {
   detail::local_program local_;
   std::vector<device_value> values_;
   std::vector<instruction> instructions_;
+  std::vector<std::pair<int, detail::index_map>> tiles_;  // of device values, those that are made
 };
 
 }  // namespace gspmd::dynamic

@@ -3,11 +3,14 @@
 
 /// All operators a program may call.
 
+#include "gspmd/ops/convolution.hpp"
 #include "gspmd/ops/einsum.hpp"
 #include "gspmd/ops/elementwise.hpp"
 #include "gspmd/ops/local_op.hpp"
 #include "gspmd/ops/loops.hpp"
 #include "gspmd/ops/map.hpp"
+#include "gspmd/ops/pool.hpp"
 #include "gspmd/ops/reduce.hpp"
 #include "gspmd/ops/shape.hpp"
 #include "gspmd/ops/stencil.hpp"
+#include "gspmd/ops/window.hpp"

@@ -6,6 +6,7 @@
 #include <tuple>
 #include <type_traits>
 #include <utility>
+#include <vector>
 
 #include <boost/hana/accessors.hpp>
 #include <boost/hana/at.hpp>
@@ -16,7 +17,8 @@
 #include <boost/hana/length.hpp>
 #include <boost/hana/second.hpp>
 
-/// Groups of values: std::tuple, std::pair, std::array, and a user's own struct declared with Hana,
+/// Groups of values: std::tuple, std::pair, std::array, where their number is known at run time only std::vector, and a user's own struct
+/// declared with Hana,
 ///
 ///     template <class T> struct weights { BOOST_HANA_DEFINE_STRUCT(weights, (T, w1), (T, b1), (T, w2), (T, b2)); };
 ///
@@ -32,6 +34,11 @@ inline constexpr bool is_tuple<std::pair<A, B>> = true;
 template <class T, std::size_t N>
 inline constexpr bool is_tuple<std::array<T, N>> = !std::is_arithmetic_v<T>;  // an array of numbers is a buffer
 
+template <class T>
+inline constexpr bool is_list = false;
+template <class T>
+inline constexpr bool is_list<std::vector<T>> = !std::is_arithmetic_v<T>;
+
 template <class T> concept user_struct = boost::hana::Struct<T>::value;
 
 /// Calls `f` with every leaf of a tree, in order; what is no group is a leaf.
@@ -40,6 +47,8 @@ constexpr void for_each_leaf(Tree& tree, F&& f) {
   using plain = std::remove_cv_t<Tree>;
   if constexpr (is_tuple<plain>) {
     std::apply([&f](auto&... parts) { (for_each_leaf(parts, f), ...); }, tree);
+  } else if constexpr (is_list<plain>) {
+    for (auto& part : tree) for_each_leaf(part, f);
   } else if constexpr (user_struct<plain>) {
     boost::hana::for_each(boost::hana::accessors<plain>(), [&](auto accessor) {
       for_each_leaf(

@@ -1,16 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
 // expect: gspmd: an einsum equation has the form `ab,bc->ac`
-// expect: column 2:
-// expect: add up products of
+// expect: column 7:
+// expect: two letters: (2x+w-1)
 #include <gspmd/gspmd.hpp>
 
 using namespace gspmd;
 
 constexpr auto blur = [](auto x, auto w) {
 #ifdef FIXED
-  return einsum<"bx,w->bxw">(x, w);
+  return einsum<"b(x+w),w->bx">(x, w);
 #else
-  return einsum<"b(x+w),w->bx">(x, w);  // <- here
+  return einsum<"b(x+w+v),wv->bx">(x, w);  // <- here
 #endif
 };
 using step = compile<blur, mesh<axis<"data", 2>>, in<float, dims<4, 8>, split<"data", _>>, in<float, dims<3>>>;

@@ -17,7 +17,7 @@ constexpr auto program = [](auto x, auto w) {
   auto unused = scattered * 2.0;
   auto maxima = reduce(transpose(scattered, {1, 0}), monoid::maximum, {1});
   static_cast<void>(unused);
-  return std::tuple{replicate(odd), swapped, maxima, x};  // all_gather; x is copied
+  return std::tuple{replicate(odd + 1.0), swapped, maxima, x};  // all_gather; x is copied
 };
 using step = compile<program, mesh<axis<"x", 4>, axis<"y", 4>>, in<double, dims<12, 20>, split<"x", _>>, in<double, dims<20, 8>>>;
 

@@ -54,7 +54,7 @@ TEST_CASE("shifts over MPI") {
 
 TEST_CASE("random programs with shifts over MPI equal the naive reference") {
   reference::random_options options;
-  options.shifts = options.maps = options.stencils = true;
+  options.shifts = options.maps = options.stencils = options.windows = true;
   options.max_operators = 8;
   for (const bool shares_memory : {true, false}) {
     gspmd::mpi_communicator comm(MPI_COMM_WORLD, {shares_memory, 64});

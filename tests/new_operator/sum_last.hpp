@@ -57,6 +57,8 @@ struct sum_last_op {
   static constexpr bool may_go_round_ring(const node&) { return false; }
   static constexpr int movements(const node&) { return 0; }
   static constexpr index_map map(const graph&, const node&, int) { return {}; }
+  static constexpr int tiles(const node&) { return 0; }
+  static constexpr index_map tile(const graph&, const node&, int) { return {}; }
   static constexpr std::int64_t flops(const graph&, const mesh_shape&, const local_program& p, const instruction& op) {
     return saturating_elements(p.value(op.operands[0]).local);
   }

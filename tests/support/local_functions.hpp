@@ -26,6 +26,11 @@ inline constexpr auto column_minimum = [](auto x, auto y) {
     for (std::int64_t i = 1; i < x.extent(0); ++i) y(j) = x(i, j) < y(j) ? x(i, j) : y(j);
   }
 };
+inline constexpr auto copy_and_column_minimum = [](auto x, auto y, auto least) {
+  for (std::int64_t i = 0; i < x.extent(0); ++i)
+    for (std::int64_t j = 0; j < x.extent(1); ++j) y(i, j) = x(i, j);
+  column_minimum(x, least);
+};
 inline constexpr auto column_sum = [](auto x, auto y) {
   for (std::int64_t j = 0; j < x.extent(1); ++j) {
     y(j) = 0;
@@ -44,6 +49,8 @@ inline constexpr const local_function* reversed = &made<"[t]->[t]", reverse_list
 inline constexpr const local_function* rows_reversed = &made<"b[t]->b[t]", reverse_rows>::value;
 inline constexpr const local_function* turned = &made<"abc->cab", turn>::value;
 inline constexpr const local_function* minima = &made<"ab->b", column_minimum, gspmd::monoid::minimum>::value;
+inline constexpr const local_function* copy_and_minima =
+    &made<"ab->ab,b", copy_and_column_minimum, gspmd::monoid::minimum>::value;
 inline constexpr const local_function* sums = &made<"ab->b", column_sum>::value;
 
 }  // namespace reference::local_functions

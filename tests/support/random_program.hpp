@@ -101,6 +101,7 @@ struct random_options {
   bool shifts = false;         // many of them
   bool stencils = false;       // many loops over several shifts and rolls of one value, in loops too
   bool maps = false;           // many of pad, slice, reverse, roll and concatenate
+  bool windows = false;        // many reductions of windows
   bool limit_gathers = false;  // einsums may not gather operands beyond some bytes
 };
 
@@ -527,6 +528,7 @@ class random_program {
     if (options_.shifts && random_.chance(30)) return make_shift(x);
     if (options_.stencils && random_.chance(35)) return void(make_stencil(x));
     if (options_.maps && random_.chance(40)) return make_mapped(x);
+    if (options_.windows && random_.chance(50)) return make_window(x);
     switch (random_.between(0, 23)) {
       case 0:
       case 1: make_unary(x); break;
@@ -713,13 +715,45 @@ class random_program {
       }
     }
   }
+  void make_window(int x) {
+    const ir::extents shape = at(x).shape;
+    const dtype type = at(x).type;
+    if (shape.count == 0 || shape.count > ir::max_mapped_dims) return;  // of more dims they are several operators
+    const auto kind =
+        type == dtype::pred
+            ? random_.one_of(std::vector<monoid>{monoid::and_, monoid::or_, monoid::maximum})
+            : random_.one_of(std::vector<monoid>{monoid::add, monoid::add, monoid::maximum, monoid::minimum, monoid::multiply});
+    // A window of a maximum holds something, or it is infinite.
+    const bool may_be_empty = type == dtype::pred || kind == monoid::add || kind == monoid::multiply;
+    std::vector<std::int64_t> size, stride, low, high, base, dilation;
+    for (int d = 0; d < shape.count; ++d) {
+      const bool any = random_.chance(60);
+      size.push_back(any ? random_.between(1, 4) : 1);
+      stride.push_back(any && random_.chance(40) ? random_.between(1, 3) : 1);
+      low.push_back(any && may_be_empty ? random_.between(-1, 3) : 0);
+      high.push_back(any && may_be_empty ? random_.between(-1, 3) : 0);
+      base.push_back(any && may_be_empty && random_.chance(30) ? random_.between(1, 3) : 1);
+      dilation.push_back(any && random_.chance(30) ? random_.between(1, 3) : 1);
+      const auto i = static_cast<std::size_t>(d);
+      const ir::padded_window w{size[i], stride[i], low[i], high[i], base[i], dilation[i], false};
+      if (w.outputs(shape[d]) == 0) size[i] = stride[i] = base[i] = dilation[i] = 1, low[i] = high[i] = 0;
+    }
+    commit(ir::add_reduce_window(g, x, {size, stride, low, high, base, dilation}, kind, ir::location::current()));
+  }
   void make_local(int x) {
     namespace own = local_functions;
     const int rank = at(x).shape.count;
     if (at(x).type == dtype::pred || rank < 1 || rank > 3) return;
     const ir::local_function* f = rank == 1 ? own::reversed : rank == 3 ? own::turned : own::rows_reversed;
     if (rank == 2 && random_.chance(60)) f = random_.chance(50) && ir::is_floating(at(x).type) ? own::sums : own::minima;
-    commit(ir::add_local_op(g, *f, std::span<const int>(&x, 1), ir::location::current()));
+    if (rank == 2 && at(x).shape[0] > 0 && random_.chance(30)) f = own::copy_and_minima;
+    const int id = ir::add_local_op(g, *f, std::span<const int>(&x, 1), ir::location::current());
+    if (f->rule.results == 1) return void(commit(id));
+    const node least = g.nodes.back();  // both or none
+    g.nodes.pop_back();
+    if (commit(id) < 0) return;
+    g.nodes.push_back(least);
+    commit(id + 1);
   }
 
   // ---- loops and conditionals ----
@@ -1095,7 +1129,7 @@ class random_program {
       if (n.local == local_functions::sums) return rounded(n.type, terms * worst, terms * largest, finest, terms + 12);
       return {worst, std::max(largest, own), finest, true};
     }
-    if (n.op == ir::code_of<ir::reduce_op>) {
+    if (n.op == ir::code_of<ir::reduce_op> || n.op == ir::code_of<ir::reduce_window_op>) {
       const double terms = terms_of(n, v);
       if (n.kind == monoid::add) return rounded(n.type, terms * worst, terms * largest, finest, terms + 12);
       if (n.kind != monoid::multiply) return {worst, std::max(largest, own), finest, true};
@@ -1152,6 +1186,10 @@ class random_program {
   [[nodiscard]] double terms_of(const node& n, const host_array& v) const {
     if (v.size() == 0) return 0;
     double all_terms = 1;
+    if (n.op == ir::code_of<ir::reduce_window_op>) {
+      for (const auto& along : ir::windows_of(n)) all_terms *= static_cast<double>(along.window.size);
+      return all_terms;
+    }
     std::vector<int> seen;
     int letter = 0;
     for (const int o : n.operands)

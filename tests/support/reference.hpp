@@ -357,6 +357,11 @@ inline void rows(const node& n, const std::vector<const host_array*>& x, host_ar
   });
 }
 
+inline void same(const host_array& x, host_array& result) {
+  result.reals = x.reals;
+  result.ints = x.ints;
+}
+
 /// A user's own operator, one of local_functions.hpp.
 inline void local(const node& n, const host_array& x, host_array& result) {
   namespace own = local_functions;
@@ -365,16 +370,12 @@ inline void local(const node& n, const host_array& x, host_array& result) {
     as_reduce.attributes.push_back(0);
     return reduce(as_reduce, x, result);
   }
+  if (n.local == own::copy_and_minima) return same(x, result);
   gather(x, result, [&](const index& at) -> index {
     if (n.local == own::turned) return {at[1], at[2], at[0]};
     if (n.local == own::rows_reversed) return {at[0], x.shape[1] - 1 - at[1]};
     return {x.shape[0] - 1 - at[0]};
   });
-}
-
-inline void same(const host_array& x, host_array& result) {
-  result.reals = x.reals;
-  result.ints = x.ints;
 }
 
 /// Of pad, slice, reverse and roll.
@@ -397,6 +398,65 @@ inline std::int64_t mirrored(gspmd::detail::continuation how, std::int64_t i, st
   return i;
 }
 
+/// Calls `visit(place in the window, element of x that lies there, whether there is one)` for every place of the window of an output.
+template <class Visit>
+void for_each_in_window(const node& n, const index& shape, const index& output, Visit visit) {
+  struct along {
+    std::size_t dim;
+    std::int64_t size, stride, dilation, offset, base;
+  };
+  std::vector<along> windows;
+  index sizes;
+  for (int i = 0; i < n.attributes.count; i += 6) {
+    const std::int64_t* const a = n.attributes.items + i;
+    windows.push_back({static_cast<std::size_t>(a[0]), a[1], a[2], a[3], a[4], a[5]});
+    sizes.push_back(a[1]);
+  }
+  for_each_index(sizes, [&](const index& w) {
+    index from = output;
+    bool inside = true;
+    for (std::size_t k = 0; k < w.size(); ++k) {
+      auto& i = from[windows[k].dim];
+      i = windows[k].stride * i + windows[k].dilation * w[k] + windows[k].offset;
+      inside = inside && i >= 0 && i % windows[k].base == 0 && i / windows[k].base < shape[windows[k].dim];
+      i /= windows[k].base;
+    }
+    visit(from, inside);
+  });
+}
+inline void reduce_window(const node& n, const host_array& x, host_array& result) {
+  std::size_t to = 0;
+  for_each_index(result.shape, [&](const index& at) {
+    double real = real_identity(n.kind);
+    auto integer = integer_identity(n.kind, n.type);
+    for_each_in_window(n, x.shape, at, [&](const index& from, bool inside) {
+      if (!inside) return;
+      if (x.floating()) real = combine(n.kind, real, x.reals[offset_of(from, x.shape)]);
+      else integer = combine(n.kind, n.type, integer, x.ints[offset_of(from, x.shape)]);
+    });
+    if (x.floating()) result.reals[to] = round_to(n.type, real);
+    else result.ints[to] = integer;
+    ++to;
+  });
+}
+/// What each window brings goes to the first of its elements that is the largest, or smallest.
+inline void select_and_scatter(const node& n, const host_array& x, const host_array& brought, host_array& result) {
+  std::size_t from = 0;
+  for_each_index(brought.shape, [&](const index& at) {
+    const std::size_t none = x.reals.size();
+    std::size_t best = none;
+    for_each_in_window(n, x.shape, at, [&](const index& place, bool inside) {
+      if (!inside) return;
+      const auto e = offset_of(place, x.shape);
+      const auto is_better = [&] { return n.kind == monoid::maximum ? x.reals[e] > x.reals[best] : x.reals[e] < x.reals[best]; };
+      if (best == none || is_better() || (std::isnan(x.reals[e]) && !std::isnan(x.reals[best]))) best = e;
+    });
+    if (best != none) result.reals[best] += brought.reals[from];
+    ++from;
+  });
+  for (auto& r : result.reals) r = round_to(n.type, r);
+}
+
 /// The operators that are listed and not enumerated.
 inline void listed(const node& n, const std::vector<const host_array*>& x, host_array& result) {
   namespace ir = gspmd::detail;
@@ -405,6 +465,10 @@ inline void listed(const node& n, const std::vector<const host_array*>& x, host_
     einsum(n, x, result);
   } else if (is(ir::code_of<ir::reduce_op>)) {
     reduce(n, *x[0], result);
+  } else if (is(ir::code_of<ir::reduce_window_op>)) {
+    reduce_window(n, *x[0], result);
+  } else if (is(ir::code_of<ir::select_and_scatter_op>)) {
+    select_and_scatter(n, *x[0], *x[1], result);
   } else if (is(ir::code_of<ir::local_operator>)) {
     local(n, *x[0], result);
   } else if (is(ir::code_of<ir::broadcast_op>)) {
@@ -492,6 +556,13 @@ inline host_array evaluate_node(const graph& g, int i, const std::vector<host_ar
       break;
     }
     case opcode::carry: same(*x[0], result); break;
+    case opcode::result: {
+      node as_reduce = g.nodes[static_cast<std::size_t>(n.operands[0])];  // copy_and_minima's
+      as_reduce.shape = n.shape;
+      as_reduce.attributes.push_back(0);
+      reduce(as_reduce, values[static_cast<std::size_t>(as_reduce.operands[0])], result);
+      break;
+    }
     default:
       if (gspmd::detail::is_elementwise(n.op)) elementwise(n, x, result);
       else listed(n, x, result);

@@ -97,7 +97,8 @@ inline std::string difference(const host_array& got, const host_array& want, dou
 }
 
 /// The outputs of a program that was planned for its mesh and run on simulated devices, put together again; `wrong` says
-/// where two devices disagree about an element. Padding of the inputs holds bytes 0x7f.
+/// where two devices disagree about an element. Padding of the inputs holds NaN, or large
+/// numbers; the devices' own memory NaN.
 struct partitioned_run {
   std::vector<host_array> outputs;
   std::string wrong;
@@ -121,7 +122,7 @@ struct partitioned_run {
       const auto bytes = ir::elements(v.local) * ir::bytes_of(v.type);
       memory.emplace_back(bytes);
       auto* p = static_cast<std::byte*>(static_cast<void*>(memory.back().get()));
-      std::memset(p, v.type == dtype::pred ? 1 : 0x7f, static_cast<std::size_t>(bytes));
+      std::memset(p, v.type == dtype::pred ? 1 : ir::is_floating(v.type) ? 0xff : 0x7f, static_cast<std::size_t>(bytes));
       return p;
     };
     for (std::size_t d = 0; d < devices; ++d) {
@@ -136,6 +137,7 @@ struct partitioned_run {
     std::vector<ir::device_memory> states;
     for (std::size_t d = 0; d < devices; ++d) {
       memory.emplace_back(plan.arena_bytes);
+      std::memset(memory.back().get(), 0xff, static_cast<std::size_t>(plan.arena_bytes));
       states.push_back({in.data() + d * plan.inputs.size(), out.data() + d * plan.outputs.size(), memory.back().get(),
                         mesh.coordinates_of(static_cast<std::int64_t>(d))});
     }

@@ -46,6 +46,9 @@ std::string text_of(const contraction& c, const std::vector<std::int64_t>& valid
   for (const auto l : c.rhs) s += static_cast<char>('a' + l);
   s += "->";
   for (const auto l : c.out) s += static_cast<char>('a' + l);
+  for (const auto& w : c.windows)
+    s += " [" + std::to_string(w.first) + '+' + std::to_string(w.step) + static_cast<char>('a' + w.letter) + '+' +
+         std::to_string(w.inner_step) + static_cast<char>('a' + w.inner) + " of " + std::to_string(w.extent) + ']';
   for (int l = 0; l < c.extent.count; ++l) {
     s += ' ';
     s += std::to_string(c.extent[l]);
@@ -71,6 +74,33 @@ bool has(const letters& dims, int letter) {
   for (const auto l : dims)
     if (l == letter) return true;
   return false;
+}
+
+// The left operand may be read through windows.
+const contraction_window* window_at(const contraction& c, int letter) {
+  for (const auto& w : c.windows)
+    if (w.letter == letter) return &w;
+  return nullptr;
+}
+std::int64_t offset_of_lhs(const contraction& c, const std::vector<std::int64_t>& at) {
+  std::int64_t offset = 0;
+  const auto index = [&](int l) { return at[static_cast<std::size_t>(l)]; };
+  for (const auto l : c.lhs) {
+    const auto* const w = window_at(c, l);
+    offset = w == nullptr ? offset * c.extent[l] + index(l)
+                          : offset * w->extent + w->first + w->step * index(l) + w->inner_step * index(w->inner);
+  }
+  return offset;
+}
+std::size_t elems_of_lhs(const contraction& c) {
+  std::size_t n = 1;
+  for (const auto l : c.lhs) n *= static_cast<std::size_t>(window_at(c, l) == nullptr ? c.extent[l] : window_at(c, l)->extent);
+  return n;
+}
+bool lhs_has(const contraction& c, int letter) {
+  for (const auto& w : c.windows)
+    if (w.inner == letter) return true;
+  return has(c.lhs, letter);
 }
 
 // Calls body(at) for every index below the bounds of the letters in use.
@@ -113,10 +143,21 @@ std::vector<T> operand(const letters& dims, const contraction& c, const std::vec
   return data;
 }
 
+template <class T>
+std::vector<T> left_operand(const contraction& c, const std::vector<std::int64_t>& valid, std::mt19937& random) {
+  if (c.windows.empty()) return operand<T>(c.lhs, c, valid, random);
+  std::vector<T> data(elems_of_lhs(c), garbage<T>());
+  std::vector<std::int64_t> bounds;
+  for (int l = 0; l < c.extent.count; ++l)
+    bounds.push_back(!lhs_has(c, l) ? 1 : has(c.out, l) ? c.extent[l] : valid[static_cast<std::size_t>(l)]);
+  for_all(bounds, [&](const auto& at) { data[static_cast<std::size_t>(offset_of_lhs(c, at))] = draw<T>(random); });
+  return data;
+}
+
 template <class T, class Spec>
 void check(Spec spec, const contraction& c, const std::vector<std::int64_t>& valid, std::mt19937& random) {
   using u = kernel_t<T>;
-  const auto a = operand<T>(c.lhs, c, valid, random), b = operand<T>(c.rhs, c, valid, random);
+  const auto a = left_operand<T>(c, valid, random), b = operand<T>(c.rhs, c, valid, random);
   const contraction_plan& plan = spec();
   constexpr std::size_t guard = 8;
   std::vector<T> out(elems_of(c.out, c) + guard, garbage<T>());
@@ -128,12 +169,12 @@ void check(Spec spec, const contraction& c, const std::vector<std::int64_t>& val
   std::vector<char> is_defined(expected.size(), 0);
   std::vector<std::int64_t> bounds, out_bounds;
   for (int l = 0; l < c.extent.count; ++l) {
-    const bool is_used = has(c.lhs, l) || has(c.rhs, l);
+    const bool is_used = lhs_has(c, l) || has(c.rhs, l);
     bounds.push_back(is_used ? valid[static_cast<std::size_t>(l)] : 1);
     out_bounds.push_back(has(c.out, l) ? valid[static_cast<std::size_t>(l)] : 1);
   }
   for_all(bounds, [&](const std::vector<std::int64_t>& at) {
-    const auto x = static_cast<u>(a[static_cast<std::size_t>(offset_of(c.lhs, c, at))]);
+    const auto x = static_cast<u>(a[static_cast<std::size_t>(offset_of_lhs(c, at))]);
     const auto y = static_cast<u>(b[static_cast<std::size_t>(offset_of(c.rhs, c, at))]);
     auto& sum = expected[static_cast<std::size_t>(offset_of(c.out, c, at))];
     sum = static_cast<u>(sum + x * y);
@@ -179,6 +220,35 @@ contraction random_equation(std::mt19937& random, int most_letters, std::int64_t
   return c;
 }
 
+// Some letters become pairs, of which the left operand has one dim. Its other letters are in another tensor too.
+contraction random_windows(std::mt19937& random, int most_letters, std::int64_t most_extent) {
+  contraction c = random_equation(random, most_letters, most_extent);
+  for (const auto l : c.lhs)
+    if (!has(c.rhs, l) && !has(c.out, l)) (random() % 2 == 0 ? c.rhs : c.out).push_back(l);
+  for (const auto l : c.lhs) {
+    if (random() % 3 == 0 || c.windows.count == 3) continue;
+    contraction_window w;
+    w.letter = l;
+    w.inner = static_cast<std::int8_t>(c.extent.count);
+    c.extent.push_back(random() % 12 == 0 ? 0 : 1 + static_cast<std::int64_t>(random() % static_cast<unsigned>(most_extent)));
+    const bool in_out = random() % 2 == 0;
+    auto& other = in_out ? c.out : c.rhs;
+    other.insert(static_cast<int>(random() % static_cast<unsigned>(other.count + 1)), w.inner);
+    if (random() % 6 == 0 && !has(in_out ? c.rhs : c.out, w.inner)) (in_out ? c.rhs : c.out).push_back(w.inner);
+    const auto step = [&] { return (random() % 2 == 0 ? 1 : 1 + static_cast<std::int64_t>(random() % 3)); };
+    w.step = step();
+    w.inner_step = random() % 3 == 0 ? -step() : step();
+    if (random() % 8 == 0) w.step = -w.step;
+    const auto reach = [&](std::int64_t by, int letter) { return c.extent[letter] == 0 ? 0 : by * (c.extent[letter] - 1); };
+    const auto a = reach(w.step, w.letter), b = reach(w.inner_step, w.inner);
+    w.first = static_cast<std::int64_t>(random() % 2) - std::min(a, std::int64_t{0}) - std::min(b, std::int64_t{0});
+    w.extent =
+        w.first + std::max(a, std::int64_t{0}) + std::max(b, std::int64_t{0}) + 1 + static_cast<std::int64_t>(random() % 2);
+    c.windows.push_back(w);
+  }
+  return c;
+}
+
 std::vector<std::int64_t> random_bounds(const contraction& c, std::mt19937& random) {
   std::vector<std::int64_t> valid;
   for (int l = 0; l < c.extent.count; ++l)
@@ -204,7 +274,7 @@ void check_forced(const contraction& c, const std::vector<std::int64_t>& valid, 
     if (n == 0) return;
   contraction_planner planner(c);
   for (int b = 0; b < 3; ++b)
-    if ((packed >> b & 1U) != 0 && planner.order[b].count < 2) return;
+    if ((packed >> b & 1U) != 0 && planner.dims[b].count < 2) return;
   const auto plan = planner.plan_as(packed);
   check<T>(runtime_spec{&plan}, c, valid, random);
 }
@@ -234,6 +304,17 @@ TEST_CASE("contraction: every set of packed buffers gives the same result") {
       check_forced<double>(c, valid, random, packed);
       check_forced<std::int32_t>(c, valid, random, packed);
     }
+  }
+}
+
+TEST_CASE("contraction: the left operand is read through windows") {
+  std::mt19937 random(12);
+  for (int i = 0; i < 4000; ++i) {
+    const auto c = random_windows(random, 4, i % 40 == 0 ? 20 : 4);
+    const auto valid = random_bounds(c, random);
+    check<float>(c, valid, random);
+    check<std::int32_t>(c, valid, random);
+    for (unsigned packed = 0; packed < 8; ++packed) check_forced<double>(c, valid, random, packed);
   }
 }
 

@@ -5,6 +5,7 @@
 // it has to be. Names of features are those of the project's inventory.
 #include <doctest/doctest.h>
 
+#include <array>
 #include <string>
 #include <tuple>
 #include <utility>
@@ -296,6 +297,32 @@ TEST_CASE("a convolution whose images are split in two directions") {
   const auto g = file().check("3x3 box convolution, its gradients", dynamic::compile(loss, m, images, kernel));
   CHECK(g.traffic().in(collective_kind::all_gather).collectives == 0);
   CHECK(g.traffic().in(collective_kind::all_to_all).collectives == 0);
+}
+
+TEST_CASE("golden plans: what nobody annotated") {
+  // Sums of what einsums left split stay split until the end, as does what is read in one other sharding: that is moved once.
+  const dynamic::mesh m({{"m", 8}});
+  const auto gradient = [](auto... given) {
+    const std::array all{given...};
+    value total;
+    for (std::size_t k = 0; k < all.size(); k += 2) {
+      const value one = einsum<"td,id->ti">(all[k], all[k + 1]);
+      total = k == 0 ? one : total + one;
+    }
+    return total;
+  };
+  const auto dy = f32({65536, 8192}, {"", "m"}), w = f32({8192, 8192}, {"", "m"});
+  static_cast<void>(
+      file().check("gradient by the input of three projections", dynamic::compile(gradient, m, dy, w, dy, w, dy, w)));
+
+  const auto rows = f32({8, 8}, {"m", ""}), columns = f32({8, 8}, {"", "m"});
+  const auto product = [](auto x, auto y) { return reshard(x * y, split<_, "m">{}); };
+  static_cast<void>(file().check("product of rows and columns, wanted in columns", dynamic::compile(product, m, rows, columns)));
+  const auto twice = [](auto x, auto y) {
+    const auto h = tanh(x);
+    return std::tuple{reshard(h * y, split<_, "m">{}), reshard(h + y, split<_, "m">{})};
+  };
+  static_cast<void>(file().check("rows that two operators want in columns", dynamic::compile(twice, m, rows, columns)));
 }
 
 TEST_CASE("nothing else stands in plans.txt") { file().finish(); }

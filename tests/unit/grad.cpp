@@ -282,6 +282,29 @@ TEST_CASE("broadcasts, reshape, transpose, reshard") {
   check("replicate", one, [](const list& x) { return replicate(x[0]) * x[0]; });
 }
 
+TEST_CASE("windows") {
+  const auto x = reals({11, 5}, -2, 2);
+  using enum monoid;
+  check("sums", {x}, [](const list& l) { return sine(reduce_window(l[0], add, {3, 2}, {2, 1}, {1, 0}, {2, -1})); });
+  check("sums, dilated", {x}, [](const list& l) {
+    return sine(reduce_window(l[0], add, {3, 2}, {2, 3}, {}, {}, {3, 2}, {2, 1}));
+  });
+  check("sums of everything", {x}, [](const list& l) { return sine(reduce_window(l[0], add, {11, 5})); });
+  check("maxima", {x}, [](const list& l) { return sine(reduce_window(l[0], maximum, {3, 2}, {2, 1})); });
+  check("minima, padded", {x}, [](const list& l) { return reduce_window(l[0], minimum, {4, 3}, {1, 2}, {2, 0}, {1, 1}) * 3.0; });
+  check("maxima, dilated", {x}, [](const list& l) {
+    return reduce_window(l[0], maximum, {3, 3}, {2, 1}, {0, 1}, {0, 1}, {1, 2}, {2, 1});
+  });
+  check("products", {reals({7, 3}, 0.5, 2)}, [](const list& l) { return reduce_window(l[0], multiply, {3, 1}, {2, 1}); });
+  check("max_pool", {x}, [](const list& l) { return max_pool(l[0], {2, 1}); });
+  check("avg_pool", {x}, [](const list& l) { return sine(avg_pool(l[0], {3, 2}, {1, 2}, {1, 0}, {1, 0})); });
+  check("upsample", {x}, [](const list& l) { return sine(upsample(l[0], {3, 2})); });
+  check("nothing", {reals({0, 3}, 0, 1)}, [](const list& l) { return max_pool(l[0], {1, 2}); });
+  check("five dims", {reals({3, 2, 3, 2, 3}, -2, 2)}, [](const list& l) {
+    return sine(sum_pool(l[0], {2, 2, 2, 2, 2}, {1, 1, 1, 1, 1}));
+  });
+}
+
 TEST_CASE("built operators") {
   check("softmax", one, [](const list& x) { return softmax(x[0], 1); });
   check("softmax along dim 0", one, [](const list& x) { return softmax(x[0], 0); });

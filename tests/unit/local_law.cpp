@@ -151,10 +151,11 @@ TEST_CASE("rules that are none, with the column") {
   contains(said("b[t"), "] is missing");
   contains(said("b]->b"), "2: ] without [");
   contains(said("[[b]]->b"), "2: [ inside of [ ]");
-  contains(said("b->b,b"), "5: one result");
+  contains(said("b->b,b,b,b,b"), "11: too many results");
+  contains(said("b->b[u=3],v"), "11: a letter that only results have is whole");
   contains(said("b->b->b"), "5: a second ->");
   contains(said("b"), "-> and the letters of the result are missing");
-  contains(said("b->bu"), "a letter that only the result has is whole");
+  contains(said("b->bu"), "a letter that only results have is whole");
   contains(said("b->b[u]"), "its extent is stated");
   contains(said("b->bu=4"), "only the extent of a letter in brackets is stated");
   contains(said("b->b[u=]"), "an extent is a number or follows from another letter");
@@ -162,12 +163,12 @@ TEST_CASE("rules that are none, with the column") {
   contains(said("b->b[u=b/0]"), "after / stands a number, not 0");
   contains(said("b->b[u=b-]"), "10: an extent is a number or follows from another letter");
   contains(said("b(x+3)->bx"), "2: a function of blocks sees no neighbours");
-  contains(said("b->b[u=3]v"), "10: a letter that only the result has is whole");
+  contains(said("b->b[u=3]v"), "10: a letter that only results have is whole");
   contains(said("b->b[u=1000000b]"), "at most 6 digits");
   contains(said("[t]->[u=t-1][v=u-1]"), "follows from another one");
   contains(said("[t=2s][s]->[u=t]"), "follows from another one");
   contains(said("[t=2]->[t=3]"), "stated twice");
-  contains(said("a,b,c,d,e,f,g,h->[u=1]"), "too many operands");
+  contains(said("a,b,c,d,e,f,g,h,i->[u=1]"), "too many operands");
   contains(said("a.->a"), "2: only letters");
 }
 

@@ -2,6 +2,7 @@
 // group: map
 #include <doctest/doctest.h>
 
+#include <array>
 #include <cmath>
 #include <cstdlib>
 #include <memory>
@@ -70,6 +71,35 @@ constexpr auto histogram = [](auto x, auto y) {  // k = 5
   for (int64_t k = 0; k < y.extent(0); ++k) y(k) = 0;
   for (int64_t i = 0; i < x.extent(0); ++i) ++y(((x(i) % 5) + 5) % 5);
 };
+constexpr auto maximum_and_place = [](auto x, auto largest, auto place) {
+  for (int64_t i = 0; i < x.extent(0); ++i) {
+    place(i) = 0;
+    for (int64_t j = 1; j < x.extent(1); ++j)
+      if (x(i, j) > x(i, place(i))) place(i) = j;
+    largest(i) = x(i, place(i));
+  }
+};
+constexpr auto doubled_with_sums = [](auto x, auto y, auto rows, auto all) {
+  all() = 0;
+  for (int64_t i = 0; i < x.extent(0); ++i) {
+    rows(i) = 0;
+    for (int64_t j = 0; j < x.extent(1); ++j) {
+      y(i, j) = 2 * x(i, j);
+      rows(i) += x(i, j);
+      all() += x(i, j);
+    }
+  }
+};
+constexpr auto sums_both_ways = [](auto x, auto w, auto rows, auto columns) {
+  for (int64_t j = 0; j < x.extent(1); ++j) columns(j) = 0;
+  for (int64_t i = 0; i < x.extent(0); ++i) {
+    rows(i) = 0;
+    for (int64_t j = 0; j < x.extent(1); ++j) {
+      rows(i) += x(i, j) * w(j);
+      columns(j) += x(i, j) * w(j);
+    }
+  }
+};
 constexpr auto any_of = [](auto x, auto y) {
   y() = false;
   for (int64_t i = 0; i < x.extent(0); ++i) y() = y() || x(i);
@@ -107,9 +137,28 @@ std::vector<std::string> random_sharding(random_source& r, const dynamic::mesh& 
   return dims;
 }
 
+/// Of one result or several.
+value nth(const value& y, std::size_t) { return y; }
+template <std::size_t N>
+value nth(const std::array<value, N>& y, std::size_t k) {
+  return y[k];
+}
+/// How many elements of a result are others than expected.
+template <class R>
+int count_wrong(const R* got, const R* expected, int64_t count) {
+  int wrong = 0;
+  for (int64_t i = 0; i < count; ++i) {
+    const R a = got[i], e = expected[i];
+    if constexpr (std::is_floating_point_v<R>) wrong += a != e && !(std::abs(a - e) <= R(1e-5) * std::max(R(1), std::abs(e)));
+    else wrong += a != e;
+  }
+  return wrong;
+}
+
 /// `op` is local_op<Text, ...>(f) and has state or not; `f` is what it is called for whole arrays.
-template <fixed_string Text, monoid Kind, class R, class... A, class Op, class F, class Backend>
-void try_once(const Op& op, const F& f, R (*)(A...), std::uint64_t seed, const Backend& backend, int64_t most_devices = 8) {
+template <fixed_string Text, monoid Kind, class... R, class... A, class Op, class F, class Backend>
+void try_once(const Op& op, const F& f, std::tuple<R...> (*)(A...), std::uint64_t seed, const Backend& backend,
+              int64_t most_devices = 8) {
   CAPTURE(seed);
   CAPTURE(std::string(Text.view()));
   random_source r{std::mt19937_64(seed)};
@@ -145,9 +194,10 @@ void try_once(const Op& op, const F& f, R (*)(A...), std::uint64_t seed, const B
   while (m.device_count() > most_devices) m = random_mesh(r);
 
   constexpr auto sequence = std::index_sequence_for<A...>{};
-  [&]<std::size_t... K>(std::index_sequence<K...>) {
-    const std::vector<int64_t> shapes[] = {shape_of(static_cast<int>(K))..., shape_of(sizeof...(K))};
-    const std::vector<int64_t> strides[] = {strides_of(shapes[K])..., strides_of(shapes[sizeof...(K)])};
+  [&]<std::size_t... K, std::size_t... J>(std::index_sequence<K...>, std::index_sequence<J...>) {
+    constexpr auto operand_count = sizeof...(K);
+    const std::vector<int64_t> shapes[] = {shape_of(static_cast<int>(K))..., shape_of(static_cast<int>(operand_count + J))...};
+    const std::vector<int64_t> strides[] = {strides_of(shapes[K])..., strides_of(shapes[operand_count + J])...};
     const std::tuple<std::unique_ptr<A[]>...> arrays{std::make_unique<A[]>(static_cast<std::size_t>(size_of(shapes[K]) + 1))...};
     const auto fill = [&]<class T>(T* to, int64_t n) {
       for (int64_t i = 0; i < n; ++i) to[i] = static_cast<T>(r.between(-4, 4) + (std::is_same_v<T, bool> ? 3 : 0));
@@ -155,41 +205,47 @@ void try_once(const Op& op, const F& f, R (*)(A...), std::uint64_t seed, const B
     (fill(std::get<K>(arrays).get(), size_of(shapes[K])), ...);
 
     // what the function says of the whole
-    const auto& shape = shapes[sizeof...(K)];
-    const auto count = size_of(shape);
-    const auto expected = std::make_unique<R[]>(static_cast<std::size_t>(count) + 1);
+    const std::tuple expected{std::make_unique<R[]>(static_cast<std::size_t>(size_of(shapes[operand_count + J])) + 1)...};
     bool is_empty = false;
     for (int l = 0; l < rule.letters.count; ++l)
-      is_empty = is_empty || (rule.letters[l].kind == detail::factor_kind::reduction && by_letter[l] == 0);
+      is_empty = is_empty || (rule.letters[l].kind != detail::factor_kind::whole && by_letter[l] == 0);
     if (is_empty) {
-      for (int64_t i = 0; i < count; ++i) expected[static_cast<std::size_t>(i)] = detail::identity<R>(Kind);
-    } else if (count > 0) {
+      (std::fill_n(std::get<J>(expected).get(), size_of(shapes[operand_count + J]), detail::identity<R>(Kind)), ...);
+    } else if (((size_of(shapes[operand_count + J]) > 0) || ...)) {
       f(local_block<const A, rule.tensors[static_cast<int>(K)].count>(std::get<K>(arrays).get(), shapes[K].data(),
                                                                       strides[K].data())...,
-        local_block<R, rule.result().count>(expected.get(), shape.data(), strides[sizeof...(K)].data()));
+        local_block<R, rule.result(static_cast<int>(J)).count>(std::get<J>(expected).get(), shapes[operand_count + J].data(),
+                                                               strides[operand_count + J].data())...);
     }
 
     dynamic::builder b(m);
     const value operands[] = {(r.between(0, 4) == 0
                                    ? b.input(dynamic::in<A>(shapes[K]))
                                    : b.input(dynamic::in<A>(shapes[K], random_sharding(r, m, shapes[K].size()))))...};
-    value y = allow_replication(op(operands[K]...));
-    if (r.between(0, 1) == 1) y = b.reshard(y, random_sharding(r, m, shape.size()));
-    b.output(y);
+    const auto made = op(operands[K]...);
+    std::vector<std::size_t> asked;  // some of the results, in any order
+    for (std::size_t j = 0; j < sizeof...(J); ++j)
+      if (sizeof...(J) == 1 || r.between(0, 2) > 0)
+        asked.insert(asked.begin() + r.between(0, static_cast<int64_t>(asked.size())), j);
+    if (asked.empty()) asked.push_back(sizeof...(J) - 1);
+    for (const auto j : asked) {
+      value y = allow_replication(nth(made, j));
+      if (r.between(0, 1) == 1) y = b.reshard(y, random_sharding(r, m, shapes[operand_count + j].size()));
+      b.output(y);
+    }
     const auto program = b.compile();
+    INFO(explain(program));
     const std::vector<const void*> inputs{std::get<K>(arrays).get()...};
     const auto result = program.run_pointers(backend, inputs);
-    REQUIRE(result[0].shape == shape);
-    const R* const got = result[0].template data<R>();
-    int wrong = 0;
-    for (int64_t i = 0; i < count; ++i) {
-      const R a = got[i], e = expected[static_cast<std::size_t>(i)];
-      if constexpr (std::is_floating_point_v<R>) wrong += a != e && !(std::abs(a - e) <= R(1e-5) * std::max(R(1), std::abs(e)));
-      else wrong += a != e;
-    }
-    INFO(explain(program));
-    CHECK(wrong == 0);
-  }(sequence);
+    const auto check = [&]<std::size_t I>(std::integral_constant<std::size_t, I>, std::size_t output) {
+      if (asked[output] != I) return;
+      using T = std::tuple_element_t<I, std::tuple<R...>>;
+      const auto& shape = shapes[operand_count + I];
+      REQUIRE(result[output].shape == shape);
+      CHECK(count_wrong(result[output].template data<T>(), std::get<I>(expected).get(), size_of(shape)) == 0);
+    };
+    for (std::size_t output = 0; output < asked.size(); ++output) (check(std::integral_constant<std::size_t, J>{}, output), ...);
+  }(sequence, std::index_sequence_for<R...>{});
 }
 
 int64_t seeds() {
@@ -200,11 +256,12 @@ int64_t seeds() {
 template <fixed_string Text, class Signature, class... Options, class F>
 void try_many(F f) {
   constexpr auto kind = detail::local_options<Options...>::kind;
+  using signature = typename detail::with_results<Signature>::type;
   const auto op = local_op<Text, Options...>(f);
   for (int64_t s = 0; s < seeds(); ++s)
-    try_once<Text, kind>(op, f, static_cast<Signature*>(nullptr), static_cast<std::uint64_t>(s), simulated{});
+    try_once<Text, kind>(op, f, static_cast<signature*>(nullptr), static_cast<std::uint64_t>(s), simulated{});
   for (int64_t s = 0; s < 6; ++s)
-    try_once<Text, kind>(op, f, static_cast<Signature*>(nullptr), static_cast<std::uint64_t>(1000 + s), threads{}, 4);
+    try_once<Text, kind>(op, f, static_cast<signature*>(nullptr), static_cast<std::uint64_t>(1000 + s), threads{}, 4);
 }
 
 }  // namespace
@@ -227,6 +284,45 @@ TEST_CASE("letters that the result lacks are reduced") {
 TEST_CASE("element types that differ, and a result of a stated shape") {
   try_many<"b[t]->b", int64_t(float), types<int64_t(float)>>(place_of_maximum);
   try_many<"n->[k=5]", int64_t(std::int32_t), types<int64_t(std::int32_t)>>(histogram);
+}
+
+TEST_CASE("several results, some of which lack a letter that others have") {
+  try_many<"b[t]->b,b", std::tuple<float, int64_t>(float), types<std::tuple<float, int64_t>(float)>>(maximum_and_place);
+  try_many<"bt->bt,b,", std::tuple<double, double, double>(double)>(doubled_with_sums);
+  try_many<"ab,b->a,b", std::tuple<std::int32_t, std::int32_t>(std::int32_t, std::int32_t)>(sums_both_ways);
+  try_many<"[a][b],[b]->[a],[b]", std::tuple<int64_t, int64_t>(int64_t, int64_t)>(sums_both_ways);
+}
+
+TEST_CASE("gradients by several results") {
+  using dynamic::in;
+  constexpr auto op = local_op<"bt->bt,b">(with_gradient(
+      [](auto x, auto y, auto s) {
+        for (int64_t i = 0; i < x.extent(0); ++i) {
+          s(i) = 0;
+          for (int64_t j = 0; j < x.extent(1); ++j) {
+            y(i, j) = x(i, j) * x(i, j);
+            s(i) += 3 * x(i, j);
+          }
+        }
+      },
+      [](value x, value, value, value dy, value ds) {
+        return 2.0 * x * dy + 3.0 * broadcast_in_dim(ds, {x.shape()[0], x.shape()[1]}, {0});
+      }));
+  const std::vector<double> x{1, -2, 3, 4, 5, -6};
+  for (const int asked : {1, 2, 3}) {
+    dynamic::builder b(dynamic::mesh(std::vector<dynamic::mesh::axis>{{"x", 2}, {"y", 2}}));
+    const value a = b.input(in<double>({2, 3}, {"x", "y"}));
+    const auto [y, s] = op(a);
+    value loss = constant(a, {}, 0.0);
+    if ((asked & 1) != 0) loss = loss + sum(y);
+    if ((asked & 2) != 0) loss = loss + sum(s * s);
+    b.output(grad(loss, a));
+    const auto result = b.compile().run(simulated{}, x);
+    for (std::size_t i = 0; i < x.size(); ++i) {
+      const double row = i < 3 ? 3 * (1 - 2 + 3) : 3 * (4 + 5 - 6);
+      CHECK(result[0].data<double>()[i] == (asked & 1) * 2 * x[i] + (asked >> 1) * 2 * row * 3);
+    }
+  }
 }
 
 TEST_CASE("a function with captures") {

@@ -13,7 +13,7 @@ TEST_CASE("random programs with local_ops equal the naive reference") {
   const auto count = reference::setting("GSPMD_PROGRAMS", 4000);
   reference::random_options options;
   options.local_ops = true;
-  std::uint64_t local = 0, in_bodies = 0, partial = 0;
+  std::uint64_t local = 0, in_bodies = 0, partial = 0, of_two_results = 0;
   for (auto seed = first; seed < first + count; ++seed) {
     const reference::random_program program(seed, options);
     const auto plan = gspmd::detail::make_plan(program.g, program.mesh);
@@ -22,7 +22,8 @@ TEST_CASE("random programs with local_ops equal the naive reference") {
       if (s.what != gspmd::detail::action::local) continue;
       ++local;
       in_bodies += s.times > 1 ? 1 : 0;
-      partial += view.result(s).layout.partial != 0 ? 1 : 0;
+      for (int r = 0; r < s.results.count; ++r) partial += view.result(s, r).layout.partial != 0 ? 1 : 0;
+      of_two_results += s.results.count == 2 ? 1 : 0;
     }
     gspmd::simulated_communicator comm(program.device_count());
     const auto wrong = reference::run_and_check(comm, program, view);
@@ -34,4 +35,5 @@ TEST_CASE("random programs with local_ops equal the naive reference") {
   CHECK(local > count / 2);
   CHECK(in_bodies > count / 100);
   CHECK(partial > count / 20);
+  CHECK(of_two_results > count / 20);
 }

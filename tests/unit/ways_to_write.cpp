@@ -100,6 +100,35 @@ TEST_CASE("functions of operands may call map and local_op") {
   CHECK(same([](auto x, auto) { return twice(x); }, [](auto x, auto) { return doubled(x); }));
 }
 
+constexpr auto doubled_and_sums = local_op<"bt->bt,b">([](auto x, auto y, auto rows) {
+  for (std::int64_t i = 0; i < x.extent(0); ++i) {
+    rows(i) = 0;
+    for (std::int64_t j = 0; j < x.extent(1); ++j) {
+      y(i, j) = 2 * x(i, j);
+      rows(i) = rows(i) + x(i, j);
+    }
+  }
+});
+constexpr auto of_two_results = [](value x) {
+  const auto [y, rows] = doubled_and_sums(x);
+  return std::tuple{rows, y + broadcast_in_dim(rows, {5, 7}, {0})};
+};
+
+TEST_CASE("a compiled local_op of two results, one of which is reduced") {
+  using grid = mesh<axis<"a", 2>, axis<"b", 2>>;
+  using step = compile<of_two_results, grid, in<double, dims<5, 7>, split<"a", "b">>>;
+  static_assert(step::collectives == list{all_reduce<"b">});
+  static_assert(step::traffic.bytes == 24);
+  std::vector<double> x(35);
+  for (std::size_t i = 0; i < x.size(); ++i) x[i] = static_cast<double>(i);
+  const auto [rows, y] = run<step>(simulated{}, x);
+  for (std::size_t i = 0; i < 5; ++i) {
+    const double sum = 21 + 49 * static_cast<double>(i);
+    CHECK(rows[i] == sum);
+    for (std::size_t j = 0; j < 7; ++j) CHECK(y[7 * i + j] == 2 * x[7 * i + j] + sum);
+  }
+}
+
 TEST_CASE("a refused value has the rank, and where they are known the extents, of the result") {
   dynamic::builder b(pair);
   const value x = b.input(given);

@@ -4,6 +4,8 @@
 #include <string>
 #include <string_view>
 
+#include "gspmd/detail/ops/affine_einsum.hpp"
+#include "gspmd/detail/ops/convolution.hpp"
 #include "gspmd/detail/ops/einsum.hpp"
 #include "gspmd/detail/support/fixed_string.hpp"
 #include "gspmd/detail/support/refuse.hpp"
@@ -56,7 +58,8 @@ constexpr extents shape_of_refused(const einsum_equation& e, value first, value 
 constexpr value einsum_of(const einsum_equation& e, value first, value second, location at) {
   if (!first.is_valid() || (e.operands.count == 2 && !second.is_valid())) return {};
   graph& g = *first.graph();
-  const int id = e.operands.count == 2 ? add_einsum(g, e, {first.id(), second.id()}, at) : add_einsum(g, e, {first.id()}, at);
+  const int id =
+      e.operands.count == 2 ? add_any_einsum(g, e, {first.id(), second.id()}, at) : add_any_einsum(g, e, {first.id()}, at);
   return id >= 0 ? value(&g, id) : made(g, id, first.type(), shape_of_refused(e, first, second));
 }
 
@@ -71,6 +74,18 @@ constexpr value einsum_of(const einsum_equation& e, value first, value second, l
 /// rank, extents, types. Source: GSPMD 3.2 and 4.4.
 ///
 ///     auto h = einsum<"bd,df->bf">(x, w);
+///
+/// A dim of one operand may be an index of two letters, with strides and a number: it is read through a window, and the product is a
+/// convolution. The extent of a letter that stands in an index alone is the largest with which no index lies behind the dim; an index
+/// before its begin, where the number is negative, reads zero. `convolution` has paddings at both ends, groups and layouts.
+///
+/// The larger letter of an index may be split, and splits the dim with it; then a device gets what its window reads beyond its shard
+/// from the devices next to it by collective_permute (halo exchange, GSPMD 4.3): for an index `(2x+w-1)` over w of 3 at most 1
+/// element to either side. The other letter of an index is whole. The gradients are einsums of the same kind. Further errors, at compile
+/// time: an index of one or of more than two letters, in both operands or in the result, a window that is larger than its dim.
+///
+///     auto y = einsum<"b(2x+w)i,wio->bxo">(image, kernel);   // [8,65,3], [3,3,16] -> [8,32,16]
+///     auto g = einsum<"b(2x+w)i,bxo->wio">(image, dy);       // what the gradient by the kernel is
 template <fixed_string Equation>
 constexpr value einsum(value a, value b, location at = location::current()) {
   constexpr auto parsed = detail::parse_einsum(Equation.view());
@@ -109,8 +124,8 @@ constexpr value einsum(std::string_view equation, value a, value b = {}, locatio
     return detail::made(a.graph()->fail(at, "einsum", detail::mistake::equation, detail::einsum_problem(equation, parsed)), a);
   if ((parsed.operands.count == 2) == (b.graph() != nullptr)) return detail::einsum_of(parsed, a, b, at);
   // Another number of operands, which is refused.
-  const int id = b.graph() != nullptr ? detail::add_einsum(*a.graph(), parsed, {a.id(), b.id()}, at)
-                                      : detail::add_einsum(*a.graph(), parsed, {a.id()}, at);
+  const int id = b.graph() != nullptr ? detail::add_any_einsum(*a.graph(), parsed, {a.id(), b.id()}, at)
+                                      : detail::add_any_einsum(*a.graph(), parsed, {a.id()}, at);
   return detail::made(id, a);
 }
 

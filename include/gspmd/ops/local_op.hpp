@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <array>
 #include <tuple>
 #include <type_traits>
 #include <utility>
@@ -16,8 +17,8 @@ namespace gspmd {
 /// An option of `local_op`: how letters that only operands have are reduced. Without it by add.
 template <monoid Kind>
 struct reduces {};
-/// An option of `local_op`: the element types, `types<std::int64_t(float)>` for one operand. Without it all tensors have one type,
-/// double, float, int64 or int32, as far as the function takes it.
+/// An option of `local_op`: the element types, `types<std::int64_t(float)>` for one operand, `types<std::tuple<float, std::int64_t>(float)>`
+/// where there are two results. Without it all tensors have one type, double, float, int64 or int32, as far as the function takes it.
 template <class Signature>
 struct types {};
 /// An option of `local_op`: what to count for every combination of the indices of all letters. Without it 1.
@@ -25,7 +26,7 @@ template <std::int64_t Count>
 struct flops {};
 
 /// A function of blocks with its gradient, for `local_op`: g(operands..., y, dy) is called with values of the program, y being the
-/// result and dy the gradient by it, and gives the gradients by the operands out of operators, other local_ops among them: one
+/// result and dy the gradient by it (of two results: y0, y1, dy0, dy1), and gives the gradients by the operands out of operators, other local_ops among them: one
 /// value, or a tuple with one for each operand (value{} where there is none).
 ///
 ///     local_op<"b[t]->b[t]">(with_gradient(running_sum, [](value x, value y, value dy) { return running_sum_from_the_right(dy); }))
@@ -43,10 +44,10 @@ namespace detail {
 template <class F, class G>
 inline constexpr bool is_constant_function<with_gradient<F, G>> = is_constant_function<F> && is_constant_function<G>;
 
-template <class G, std::size_t... K>
-constexpr void call_gradient(const G& gradient_of, graph& g, const int* operands, int y, int dy, int* out,
-                             std::index_sequence<K...>) {
-  auto given = gradient_of(value(&g, operands[K])..., value(&g, y), value(&g, dy));
+template <class G, std::size_t... K, std::size_t... J>
+constexpr void call_gradient(const G& gradient_of, graph& g, const int* operands, const int* results, const int* dy, int* out,
+                             std::index_sequence<K...>, std::index_sequence<J...>) {
+  auto given = gradient_of(value(&g, operands[K])..., value(&g, results[J])..., value(&g, dy[J])...);
   if constexpr (std::is_convertible_v<decltype(given), value>) {
     static_assert(sizeof...(K) == 1, "gspmd: local_op: give a tuple with one gradient for each operand");
     out[0] = value(given).id();
@@ -56,14 +57,16 @@ constexpr void call_gradient(const G& gradient_of, graph& g, const int* operands
     ((out[K] = std::get<K>(given).id()), ...);
   }
 }
-template <class G, int Operands>
-constexpr void constant_gradient(const void*, graph& g, const int* operands, int y, int dy, int* out) {
-  call_gradient(G{}, g, operands, y, dy, out, std::make_index_sequence<static_cast<std::size_t>(Operands)>{});
+template <class G, int Operands, int Results>
+constexpr void constant_gradient(const void*, graph& g, const int* operands, const int* results, const int* dy, int* out) {
+  call_gradient(G{}, g, operands, results, dy, out, std::make_index_sequence<static_cast<std::size_t>(Operands)>{},
+                std::make_index_sequence<static_cast<std::size_t>(Results)>{});
 }
-template <class G, int Operands>
-void object_gradient(const void* object, graph& g, const int* operands, int y, int dy, int* out) {
-  call_gradient(*static_cast<const G*>(object), g, operands, y, dy, out,
-                std::make_index_sequence<static_cast<std::size_t>(Operands)>{});
+template <class G, int Operands, int Results>
+void object_gradient(const void* object, graph& g, const int* operands, const int* results, const int* dy, int* out) {
+  call_gradient(*static_cast<const G*>(object), g, operands, results, dy, out,
+                std::make_index_sequence<static_cast<std::size_t>(Operands)>{},
+                std::make_index_sequence<static_cast<std::size_t>(Results)>{});
 }
 
 /// The function that a local_operator holds, for a graph to point at.
@@ -75,15 +78,15 @@ template <class Rule, class List, std::int64_t Flops, class F, class G>
 struct local_holder<Rule, List, Flops, with_gradient<F, G>> {
   static constexpr local_function function = [] {
     local_function f = make_local_function<List, true>(Rule::value, Flops);
-    f.gradient = &constant_gradient<G, Rule::value.operand_count()>;
+    f.gradient = &constant_gradient<G, Rule::value.operand_count(), Rule::value.results>;
     return f;
   }();
 };
-template <int Operands, class F>
+template <class Rule, class F>
 void add_gradient(local_function&, const F&) {}
-template <int Operands, class F, class G>
+template <class Rule, class F, class G>
 void add_gradient(local_function& f, const with_gradient<F, G>& object) {
-  f.gradient = &object_gradient<G, Operands>;
+  f.gradient = &object_gradient<G, Rule::value.operand_count(), Rule::value.results>;
   f.gradient_object = &object.gradient;
 }
 
@@ -155,7 +158,8 @@ struct local_facts<Rule, F, Signature> {
 
 }  // namespace detail
 
-/// An operator of the user's own; what local_op gives. Called on as many tensors as its rule has operands.
+/// An operator of the user's own; what local_op gives. Called on as many tensors as its rule has operands; gives a value, or where its
+/// rule has several results an array of them: `auto [quotient, rest] = divide(x, y);`
 template <fixed_string Rule, class F, class... Options>
 class local_operator {
   using options = detail::local_options<Options...>;
@@ -164,12 +168,25 @@ class local_operator {
 
  public:
   static constexpr int operand_count = rule::value.operand_count();
+  static constexpr int result_count = rule::value.results;
 
   constexpr explicit local_operator(F f) : function_(std::move(f)) {}
 
   template <class... Rest>
     requires(std::is_convertible_v<Rest, operand> && ...)
-  constexpr value operator()(operand first, Rest... rest) const {
+  constexpr auto operator()(operand first, Rest... rest) const {
+    if constexpr (result_count == 1) {
+      return call(first, rest...)[0];
+    } else {
+      return call(first, rest...);
+    }
+  }
+
+ private:
+  using results = std::array<value, static_cast<std::size_t>(rule::value.results)>;
+
+  template <class... Rest>
+  constexpr results call(operand first, Rest... rest) const {
     constexpr auto count = 1 + sizeof...(Rest);
     const operand operands[] = {first, operand(rest, first.at)...};
     for (const auto& o : operands)
@@ -181,11 +198,11 @@ class local_operator {
     if (g == nullptr) return {};
     if constexpr (facts::fault != detail::local_fault::none) {
       tensor.note_refused();  // where the operator is made
-      return tensor;
+      return all_of(tensor);
     } else if constexpr (count != static_cast<std::size_t>(operand_count)) {
       detail::refuse<detail::mistake::operand_count, detail::local_operand_count<rule, count>>();
       tensor.note_refused();
-      return tensor;
+      return all_of(tensor);
     } else {
       int ids[count]{};
       for (std::size_t k = 0; k < count; ++k) {
@@ -204,15 +221,22 @@ class local_operator {
         return stand_in(*g, operands);
       }
       const int id = detail::add_local_op(*g, *f, ids, first.at);
-      return id >= 0 ? value(g, id) : stand_in(*g, operands);
+      if (id < 0) return stand_in(*g, operands);
+      results made;
+      for (int r = 0; r < result_count; ++r) made[static_cast<std::size_t>(r)] = value(g, id + r);
+      return made;
     }
   }
 
- private:
   static constexpr bool is_constant = detail::is_constant_function<F>;
 
+  static constexpr results all_of(const value& tensor) {
+    results all;
+    all.fill(tensor);
+    return all;
+  }
   /// Of a refused call: the letters' extents where the operands have them.
-  static constexpr value stand_in(detail::graph& g, const operand* operands) {
+  static constexpr results stand_in(detail::graph& g, const operand* operands) {
     detail::extents by_letter(rule::value.letters.count, 1);
     dtype type = dtype::f32;
     for (int k = 0; k < operand_count; ++k) {
@@ -221,9 +245,13 @@ class local_operator {
       if (x.is_valid()) type = x.type();
       for (int d = 0; d < letters.count && d < x.rank(); ++d) by_letter[letters[d]] = x.shape()[d];
     }
-    detail::extents shape;
-    for (const auto l : rule::value.result()) shape.push_back(by_letter[l]);
-    return {&g, g.add_stand_in(type, shape)};
+    results made;
+    for (int r = 0; r < result_count; ++r) {
+      detail::extents shape;
+      for (const auto l : rule::value.result(r)) shape.push_back(by_letter[l]);
+      made[static_cast<std::size_t>(r)] = value(&g, g.add_stand_in(type, shape));
+    }
+    return made;
   }
 
   constexpr const detail::local_function* function_in(detail::graph& g) const {
@@ -233,7 +261,7 @@ class local_operator {
       if (g.functions == nullptr) return nullptr;
       const F* const object = g.functions->keep(function_);
       auto made = detail::make_local_function<typename facts::list, false>(rule::value, options::flops, object);
-      detail::add_gradient<operand_count>(made, *object);
+      detail::add_gradient<rule>(made, *object);
       return g.functions->keep(made);
     }
   }
@@ -249,13 +277,13 @@ class local_operator {
 ///     });
 ///     auto y = running_sum(x);
 ///
-/// The rule is einsum's notation, with 1 to 4 operands. A letter of the result may be split: the function then sees parts of it. A
-/// letter that only operands have may be split too: what the function gives for the parts is then reduced, by add or as
+/// The rule is einsum's notation, with 1 to 8 operands and 1 to 4 results: `mn->m[k=2],n` gives two. A letter of a result may be split: the function then sees parts of it. A
+/// letter that a result does not have may be split too: what the function gives for the parts is then reduced, by add or as
 /// `reduces<...>` says. A letter in brackets is whole on every device: an operand that is split along it is split along another letter
-/// instead, or gathered, which is an error that says so unless the call stands in allow_replication(...). A letter that only the result has is whole, and its
+/// instead, or gathered, which is an error that says so unless the call stands in allow_replication(...). A letter that only results have is whole, and its
 /// extent is stated: `b[t]->b[u=t-2]`, `n->[k=5]`, `[u=2t]`, `[u=t/2+1]`; stated in an operand, it is required there.
 ///
-/// The function gets a local_block for each operand and one for the result, whose every element it must write. It sees no padding:
+/// The function gets a local_block for each operand and then one for each result, whose every element it must write. It sees no padding:
 /// extents are those of what the device really holds, and where a device holds nothing of the result, or nothing to reduce (the
 /// library then fills in the identity), it is not called; of a whole letter there may be nothing. Devices call it at the same time.
 /// It is a captureless lambda or, on the run-time path, one with captures, which the program keeps; what it throws reaches the
@@ -283,9 +311,10 @@ constexpr auto local_op(F f) {
   } else {
     static_assert(facts::fault != local_fault::types,
                   "gspmd: local_op: types<R(A...)> names a type for each operand of the rule");
-    static_assert(facts::fault != local_fault::function,
-                  "gspmd: local_op: the function takes no element type; several devices call it at once, with a local_block for "
-                  "each operand of the rule and one for the result: it must take them also when it is const, and return nothing");
+    static_assert(
+        facts::fault != local_fault::function,
+        "gspmd: local_op: the function takes no element type; several devices call it at once, with a local_block for "
+        "each operand of the rule and one for each result: it must take them also when it is const, and return nothing");
   }
   return local_operator<Rule, F, Options...>(std::move(f));
 }

@@ -372,7 +372,7 @@ constexpr value split_dim(value x, int dim, int n, location at = location::curre
 /// Allows no communication on the operands of the operator that made `x`: if they would have to be resharded or reduced, the
 /// program is refused with the operand, both shardings and the way out.
 constexpr value forbid_reshard(value x) {
-  if (x.is_valid()) x.graph()->nodes[static_cast<std::size_t>(x.id())].forbid_reshard = true;
+  if (x.is_valid()) x.graph()->maker_of(x.id()).forbid_reshard = true;
   return x;
 }
 
@@ -381,7 +381,7 @@ constexpr value forbid_reshard(value x) {
 ///
 ///     auto y = allow_replication(reshape(x, {3, 2}));   // x is [2,3], its rows split: no part of y lies on one device
 constexpr value allow_replication(value x) {
-  if (x.is_valid()) x.graph()->nodes[static_cast<std::size_t>(x.id())].allow_replication = true;
+  if (x.is_valid()) x.graph()->maker_of(x.id()).allow_replication = true;
   return x;
 }
 

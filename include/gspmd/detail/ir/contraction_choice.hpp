@@ -31,7 +31,9 @@ struct contraction_choice {
 
   const contraction& c;
   letter_list order[3]{};  // letters left after summing and leaving out those of extent 1
-  std::int8_t place[3][max_letters]{};
+  letter_list dims[3]{};   // the dims that have them, by letter: of the left operand also those that only a window keeps
+  std::int64_t stride[3][max_letters]{};  // of letters, in buffers that are not packed
+  std::int8_t window_of[max_letters]{};   // of letters that stand in one: its number, from 1
   kind kind_of[max_letters]{};
   double total = 1;  // multiplications
   double size[3] = {1, 1, 1};
@@ -49,24 +51,63 @@ struct contraction_choice {
     const letter_list* lists[3] = {&c.lhs, &c.rhs, &c.out};
     for (int b = 0; b < 3; ++b)
       for (const auto letter : *lists[b]) in[b][letter] = true;
+    for (int w = 0; w < c.windows.count; ++w) {
+      in[0][c.windows[w].inner] = true;
+      window_of[c.windows[w].letter] = window_of[c.windows[w].inner] = static_cast<std::int8_t>(w + 1);
+    }
     for (int l = 0; l < c.extent.count; ++l) {
       if (c.extent[l] == 1) continue;
       if (in[2][l]) kind_of[l] = in[0][l] ? (in[1][l] ? batch : left) : right;
       else if (in[0][l] && in[1][l]) kind_of[l] = sum;
       if (kind_of[l] != absent) total *= static_cast<double>(c.extent[l]);
     }
-    for (int b = 0; b < 3; ++b)
+    for (int b = 0; b < 3; ++b) {
       for (const auto letter : *lists[b])
-        if (kind_of[letter] != absent) {
-          place[b][letter] = static_cast<std::int8_t>(order[b].count);
-          order[b].push_back(letter);
-          size[b] *= static_cast<double>(c.extent[letter]);
+        if (kind_of[letter] != absent || (b == 0 && has_window(letter) && extent_of_dim(b, letter) != 1)) {
+          dims[b].push_back(letter);
+          size[b] *= static_cast<double>(extent_of_dim(b, letter));
         }
+      set_strides(b, dims[b], stride[b]);
+      for (const auto letter : dims[b]) {
+        add_letter(b, letter);
+        if (b == 0 && has_window(letter)) add_letter(b, c.windows[window_of[letter] - 1].inner);
+      }
+    }
+  }
+
+  /// Whether a window stands where the left operand lists this letter.
+  constexpr bool has_window(int letter) const {
+    return window_of[letter] != 0 && c.windows[window_of[letter] - 1].letter == letter;
+  }
+  constexpr std::int64_t extent_of_dim(int buffer, int letter) const {
+    return buffer == 0 && has_window(letter) ? c.windows[window_of[letter] - 1].extent : c.extent[letter];
+  }
+  constexpr void add_letter(int buffer, std::int8_t letter) {
+    if (kind_of[letter] == absent) return;
+    for (const auto other : order[buffer])
+      if (other == letter) return;
+    order[buffer].push_back(letter);
+  }
+  /// The strides of letters in a buffer whose dims have this order.
+  constexpr void set_strides(int buffer, const letter_list& laid_out, std::int64_t* strides) const {
+    std::int64_t elems = 1;
+    for (int i = laid_out.count - 1; i >= 0; --i) {
+      const auto letter = laid_out[i];
+      if (buffer == 0 && has_window(letter)) {
+        const auto& w = c.windows[window_of[letter] - 1];
+        strides[letter] += w.step * elems;
+        strides[w.inner] += w.inner_step * elems;
+      } else {
+        strides[letter] += elems;
+      }
+      elems *= extent_of_dim(buffer, letter);
+    }
   }
 
   constexpr bool are_neighbours(unsigned buffers, int a, int b) const {
+    if (window_of[a] != 0 || window_of[b] != 0) return false;
     for (int buffer = 0; buffer < 3; ++buffer)
-      if ((buffers >> buffer & 1U) != 0 && place[buffer][b] != place[buffer][a] + 1) return false;
+      if ((buffers >> buffer & 1U) != 0 && stride[buffer][a] != stride[buffer][b] * c.extent[b]) return false;
     return true;
   }
 
@@ -96,8 +137,7 @@ struct contraction_choice {
     for (auto& g : groups)
       for (int b = 0; b < 3; ++b) {
         const int last = sequence[g.first + g.count - 1];
-        g.has_unit_stride[b] =
-            (buffers_of(g.what) >> b & 1U) != 0 && (packed >> b & 1U) == 0 && place[b][last] == order[b].count - 1;
+        g.has_unit_stride[b] = (buffers_of(g.what) >> b & 1U) != 0 && (packed >> b & 1U) == 0 && stride[b][last] == 1;
       }
   }
 
@@ -106,7 +146,59 @@ struct contraction_choice {
 
   /// A matrix needs a unit stride in one of its two directions; a vector may have any.
   constexpr bool is_matrix(int a, int b, int buffer, unsigned packed) const {
+    if (buffer == 0 && !c.windows.empty()) return is_matrix_of_windows(a, b, (packed & 1U) != 0);
     return (packed >> buffer & 1U) != 0 || a < 0 || b < 0 || has_unit_stride(a, buffer) || has_unit_stride(b, buffer);
+  }
+  /// Nor may its rows overlap, or lie backwards.
+  constexpr bool is_matrix_of_windows(int a, int b, bool is_packed) const {
+    std::int64_t packed_stride[max_letters]{};
+    if (is_packed) set_strides(0, packed_order(0, a, b), packed_stride);
+    const std::int64_t* const strides = is_packed ? packed_stride : stride[0];
+    const auto along = [&](int g) { return g < 0 ? 1 : strides[sequence[groups[g].first + groups[g].count - 1]]; };
+    if (along(a) <= 0 || along(b) <= 0) return false;
+    if (a < 0 || b < 0) return true;
+    return (along(a) == 1 && along(b) >= groups[a].extent) || (along(b) == 1 && along(a) >= groups[b].extent);
+  }
+
+  /// The order of a buffer's dims when it is packed: what the product does not cover outermost, its matrix innermost,
+  /// and of the matrix that dim last that was last before, for that keeps rows whole.
+  constexpr letter_list packed_order(int buffer, int a, int b) const {
+    const int last = dims[buffer][dims[buffer].count - 1];
+    if (a >= 0) {
+      letter_list own;
+      append_dims(own, buffer, a);
+      for (const auto d : own)
+        if (d == last) {
+          const int other = a;
+          a = b;
+          b = other;
+          break;
+        }
+    }
+    letter_list result;
+    if (buffer == 0)
+      for (const auto letter : dims[0])
+        if (has_window(letter) && kind_of[letter] == absent && kind_of[c.windows[window_of[letter] - 1].inner] == absent)
+          result.push_back(letter);
+    for (int g = 0; g < groups.count; ++g)
+      if (g != a && g != b && (buffers_of(groups[g].what) >> buffer & 1U) != 0) append_dims(result, buffer, g);
+    if (a >= 0) append_dims(result, buffer, a);
+    if (b >= 0) append_dims(result, buffer, b);
+    return result;
+  }
+  /// Of a letter that only a window has the dim is the window's.
+  constexpr void append_dims(letter_list& to, int buffer, int g) const {
+    for (int i = 0; i < groups[g].count; ++i) {
+      auto dim = sequence[groups[g].first + i];
+      if (buffer == 0 && window_of[dim] != 0) {
+        bool is_dim = false, is_there = false;
+        for (const auto d : dims[0]) is_dim = is_dim || d == dim;
+        if (!is_dim) dim = c.windows[window_of[dim] - 1].letter;
+        for (const auto d : to) is_there = is_there || d == dim;
+        if (is_there) continue;
+      }
+      to.push_back(dim);
+    }
   }
 
   // Costs are in multiplications at the peak of a matrix product, some 60 per ns: moving an element costs 10 to 40 of them.
@@ -177,7 +269,7 @@ struct contraction_choice {
       if (best.cost <= packing_cost(packed)) continue;
       bool is_sensible = true;
       for (int b = 0; b < 3; ++b)
-        if ((packed >> b & 1U) != 0 && order[b].count < 2) is_sensible = false;
+        if ((packed >> b & 1U) != 0 && dims[b].count < 2) is_sensible = false;
       if (!is_sensible) continue;
       make_groups(packed);
       consider_gemms(packed, best);

@@ -14,12 +14,22 @@ namespace gspmd::detail {
 
 inline constexpr int max_letters = 2 * max_rank;
 
+/// A dim of the left operand that is read through a window: its index is first + step * letter + inner_step * inner, the letter
+/// being the one that stands in the operand's list.
+struct contraction_window {
+  std::int8_t letter = 0, inner = 0;
+  std::int64_t first = 0, step = 1, inner_step = 1;
+  std::int64_t extent = 1;  // of the dim
+  friend constexpr bool operator==(const contraction_window&, const contraction_window&) = default;
+};
+
 /// An einsum equation on dense row-major local arrays. Letters are small integers; no letter occurs twice in one operand,
 /// and every letter of the result occurs in an operand.
 struct contraction {
   inline_vec<std::int8_t, max_rank> lhs, rhs, out;
-  inline_vec<std::int64_t, max_letters> extent;  // per letter, as allocated
-  std::uint64_t padded = ~std::uint64_t{0};      // letters of which some device may have less
+  inline_vec<std::int64_t, max_letters> extent;         // per letter, as allocated
+  std::uint64_t padded = ~std::uint64_t{0};             // letters of which some device may have less
+  inline_vec<contraction_window, max_windows> windows;  // all letters in them stand in another operand or the result
   friend constexpr bool operator==(const contraction&, const contraction&) = default;
 };
 
@@ -53,6 +63,7 @@ struct contraction_plan {
   std::int64_t scratch_elems = 0;
   inline_vec<std::int8_t, max_letters> summed;  // letters whose bound is looked at; a bound of 0 makes zeros
   operand_steps lhs, rhs;
+  std::int64_t lhs_first = 0;  // where the windows of the left operand begin, in elements of what the product reads
   bool unpacked = false;
   permutation_spec unpacking;
   std::int64_t unpacked_at = 0;

@@ -11,29 +11,6 @@ namespace gspmd::detail {
 struct contraction_planner : contraction_choice {
   using contraction_choice::contraction_choice;
 
-  /// The order of a buffer's letters when it is packed: what the product does not cover outermost, its matrix innermost,
-  /// and of the matrix that dim last that was last before, for that keeps rows whole.
-  constexpr letter_list packed_order(int buffer, int a, int b) const {
-    const int last = order[buffer][order[buffer].count - 1];
-    if (a >= 0)
-      for (int i = 0; i < groups[a].count; ++i)
-        if (sequence[groups[a].first + i] == last) {
-          const int other = a;
-          a = b;
-          b = other;
-          break;
-        }
-    letter_list result;
-    for (int g = 0; g < groups.count; ++g)
-      if (g != a && g != b && (buffers_of(groups[g].what) >> buffer & 1U) != 0) append(result, g);
-    if (a >= 0) append(result, a);
-    if (b >= 0) append(result, b);
-    return result;
-  }
-  constexpr void append(letter_list& to, int g) const {
-    for (int i = 0; i < groups[g].count; ++i) to.push_back(sequence[groups[g].first + i]);
-  }
-
   static constexpr std::int64_t reserve(std::int64_t& scratch, double elems) {
     const auto at = scratch;
     scratch += (static_cast<std::int64_t>(elems) + 15) / 16 * 16;  // whole cache lines
@@ -61,8 +38,15 @@ struct contraction_planner : contraction_choice {
     laid_out[buffer] = packed_order(buffer, a, b);
     steps.packed = true;
     steps.packed_at = reserve(plan.scratch_elems, size[buffer]);
-    for (const auto letter : order[buffer]) steps.packing.in.push_back(c.extent[letter]);
-    for (const auto letter : laid_out[buffer]) steps.packing.permutation.push_back(place[buffer][letter]);
+    permute_dims(buffer, dims[buffer], laid_out[buffer], steps.packing);
+  }
+  constexpr void permute_dims(int buffer, const letter_list& from, const letter_list& to, permutation_spec& spec) const {
+    std::int8_t place[max_letters]{};
+    for (int i = 0; i < from.count; ++i) {
+      place[from[i]] = static_cast<std::int8_t>(i);
+      spec.in.push_back(extent_of_dim(buffer, from[i]));
+    }
+    for (const auto letter : to) spec.permutation.push_back(place[letter]);
   }
 
   constexpr contraction_plan plan() {
@@ -104,31 +88,28 @@ struct contraction_planner : contraction_choice {
   constexpr void complete(contraction_plan& p, const choice& best) const {
     plan_reduction_of(c.lhs, p.lhs, p);
     plan_reduction_of(c.rhs, p.rhs, p);
-    letter_list laid_out[3] = {order[0], order[1], order[2]};
+    letter_list laid_out[3] = {dims[0], dims[1], dims[2]};
     if ((best.packed & 1U) != 0) plan_packing(0, best.m, best.k, laid_out, p.lhs, p);
     if ((best.packed & 2U) != 0) plan_packing(1, best.k, best.n, laid_out, p.rhs, p);
     if ((best.packed & 4U) != 0) {
       laid_out[2] = packed_order(2, best.m, best.n);
       p.unpacked = true;
       p.unpacked_at = reserve(p.scratch_elems, size[2]);
-      std::int8_t packed_place[max_letters]{};
-      for (int i = 0; i < laid_out[2].count; ++i) {
-        packed_place[laid_out[2][i]] = static_cast<std::int8_t>(i);
-        p.unpacking.in.push_back(c.extent[laid_out[2][i]]);
-      }
-      for (const auto letter : order[2]) p.unpacking.permutation.push_back(packed_place[letter]);
+      permute_dims(2, laid_out[2], dims[2], p.unpacking);
     }
 
-    std::int64_t stride[3][max_letters]{};
-    for (int b = 0; b < 3; ++b) {
-      std::int64_t s = 1;
-      for (int i = laid_out[b].count - 1; i >= 0; --i) {
-        stride[b][laid_out[b][i]] = s;
-        s *= c.extent[laid_out[b][i]];
+    std::int64_t strides[3][max_letters]{};
+    for (int b = 0; b < 3; ++b) set_strides(b, laid_out[b], strides[b]);
+    if (!c.windows.empty()) {
+      std::int64_t elems = 1;
+      for (int i = laid_out[0].count - 1; i >= 0; --i) {
+        const int letter = laid_out[0][i];
+        if (has_window(letter)) p.lhs_first += c.windows[window_of[letter] - 1].first * elems;
+        elems *= extent_of_dim(0, letter);
       }
     }
     const auto loop_of = [&](std::int64_t extent, int l) {
-      return contraction_loop{extent, {stride[0][l], stride[1][l], stride[2][l]}};
+      return contraction_loop{extent, {strides[0][l], strides[1][l], strides[2][l]}};
     };
     const auto loop_of_group = [&](int g) { return loop_of(groups[g].extent, sequence[groups[g].first + groups[g].count - 1]); };
     const auto add_sums = [&](int g) {

@@ -26,11 +26,13 @@ struct location {
   static constexpr location current(const char* file = __builtin_FILE(), int line = __builtin_LINE()) { return {file, line}; }
 };
 
-/// One operator of the program for one giant device. Its only result has the node's number.
+/// One operator of the program for one giant device. Its first result has the node's number; where it has more, nodes that stand for
+/// them follow it, each with the operator as its operand.
 struct node {
   opcode op = opcode::parameter;
   dtype type = dtype::f32;
-  extents shape;  // global
+  extents shape;  // global, of the first result
+  std::int8_t results = 1;
   inline_vec<int, max_map_arity> operands;
   inline_vec<std::int64_t, 3 * max_rank> attributes;  // what they are, the operator's struct says
   monoid kind = monoid::add;                          // reduce
@@ -108,6 +110,25 @@ class graph {
   }
   /// Adds a node that may be larger than its operands.
   constexpr int add_sized(const node& n) { return is_countable(n, name_of(n.op)) ? add(n) : -1; }
+  /// The operator that makes the value of node `i`.
+  constexpr node& maker_of(int i) {
+    node& n = nodes[static_cast<std::size_t>(i)];
+    return n.op == opcode::result ? nodes[static_cast<std::size_t>(n.operands[0])] : n;
+  }
+  /// Adds a further result of the node that was added last, or of the one whose further result that is.
+  constexpr int add_result(dtype type, const extents& shape) {
+    const int last = static_cast<int>(nodes.size()) - 1;
+    const int maker = nodes.back().op == opcode::result ? nodes.back().operands[0] : last;
+    node n;
+    n.op = opcode::result;
+    n.type = type;
+    n.shape = shape;
+    n.at = nodes[static_cast<std::size_t>(maker)].at;
+    n.operands.push_back(maker);
+    const int id = add_sized(n);
+    if (id >= 0) ++nodes[static_cast<std::size_t>(maker)].results;
+    return id;
+  }
   /// Adds a node that opens a region; what is added from now on stands in its body.
   constexpr int open(node n) {
     const int id = add(n);

@@ -4,15 +4,12 @@
 #include <cstdint>
 
 #include "gspmd/detail/ir/layout.hpp"
+#include "gspmd/detail/ir/window.hpp"
 #include "gspmd/detail/support/inline_vec.hpp"
 
 /// Which elements of a tensor become which elements of another one, where that is an affine function of the index (GSPMD 4.3):
-/// shift, slice, pad, reverse, roll, and the place of an operand in a concatenation.
+/// shift, slice, pad, reverse, roll, the place of an operand in a concatenation, and the tile that a windowed operator reads.
 namespace gspmd::detail {
-
-constexpr std::int64_t floor_div(std::int64_t a, std::int64_t b) {  // b > 0
-  return a >= 0 ? a / b : -((b - 1 - a) / b);
-}
 
 /// What a tensor is beyond the ends of a dim, where its elements are 1 2 3 4.
 enum class continuation : std::uint8_t {
@@ -29,11 +26,31 @@ enum class continuation : std::uint8_t {
 ///   slice from b, by a   i of the result is a * i + b    {0, {}, b, a, 0, 1}
 ///   pad, c-1 between     c * i + b of the result is i    {0, {}, 0, 1, b, c}
 ///   reverse of n         i of the result is n - 1 - i    {0, {}, n - 1, -1, 0, 1}
+///
+/// With a tile, each part of the result holds the indices that its outputs read, and of the operand what lies there.
+///   window of 3, stride 2, over 9, padded by 1           {0, {}, 0, 1, 1, 1, {5, 2, 3}}
+///   of x in 5,4 the tiles are    -,0,1,2,3,4,5 | 5,6,7,8,-
 struct dim_map {
   std::int8_t dim = 0;
   continuation beyond = continuation::none;    // of the operand
   std::int64_t from_first = 0, from_step = 1;  // a step of 0: no element becomes any
   std::int64_t to_first = 0, to_step = 1;      // at least 1
+  window_tile tile = {};                       // of an output at least, or the parts are those of the result
+
+  [[nodiscard]] constexpr bool is_tile() const { return tile.span > 0; }
+  /// What a part of the result holds.
+  [[nodiscard]] constexpr index_range held(std::int64_t to_extent, std::int64_t parts, std::int64_t part) const {
+    return is_tile() ? tile.held(parts, part) : part_range(to_extent, parts, part);
+  }
+  /// Every shard is its tile, or begins with it: nothing need be brought.
+  [[nodiscard]] constexpr bool is_the_shard(std::int64_t extent, std::int64_t parts) const {
+    if (from_first != to_first || from_step != 1 || to_step != 1 || beyond != continuation::none) return false;
+    for (std::int64_t p = 0; p < parts; ++p) {
+      const auto tile_is = tile.room(parts, p), shard_is = part_range(extent, parts, p);
+      if (tile_is.size() > 0 && (tile_is.begin != shard_is.begin || tile_is.end > shard_is.end)) return false;
+    }
+    return true;
+  }
 
   /// Element i of the result is element (a * i + b) / c of the operand, where c divides that; a is 1 or -1, or c is 1 to 2^31.
   static constexpr dim_map affine(int dim, std::int64_t a, std::int64_t b, std::int64_t c) {
@@ -53,6 +70,15 @@ struct dim_map {
     map.to_first = (a < 0 ? b : -b) / x % map.to_step * (inverse % map.to_step) % map.to_step;
     if (map.to_first < 0) map.to_first += map.to_step;
     map.from_first = (a * map.to_first + b) / c;
+    return map;
+  }
+  /// The tile of a dim for a window with so many outputs: window.in_tile() says where in it they read.
+  static constexpr dim_map tile_of(int dim, const window_dim& window, std::int64_t outputs) {
+    const window_dim inside = window.in_tile();
+    dim_map map = affine(dim, window.step(), window.first(), window.base);
+    map.tile.outputs = outputs;
+    map.tile.stride = inside.stride;
+    map.tile.span = inside.span();
     return map;
   }
   /// The map that brings every element back, where no two elements become the same one.
@@ -87,6 +113,25 @@ struct index_map {
   std::int64_t low = 0, high = 0;
 
   [[nodiscard]] constexpr bool has_margins() const { return low + high > 0; }
+
+  /// Of a map to tiles: the extents of a tile, and of all of them one behind the other.
+  [[nodiscard]] constexpr extents tile_local(const mesh_shape& mesh, const sharding& s, extents shard) const {
+    for (const auto& d : dims) shard[d.dim] = d.tile.local_extent(parts_of(mesh, s, d.dim));
+    return shard;
+  }
+  [[nodiscard]] constexpr extents tile_global(const mesh_shape& mesh, const sharding& s, extents operand) const {
+    for (const auto& d : dims) {
+      const auto parts = parts_of(mesh, s, d.dim);
+      operand[d.dim] = parts * d.tile.local_extent(parts);
+    }
+    return operand;
+  }
+  /// Whether every shard is its tile, or begins with it along each dim.
+  [[nodiscard]] constexpr bool is_the_shard(const mesh_shape& mesh, const extents& operand, const sharding& s) const {
+    for (const auto& d : dims)
+      if (!d.is_the_shard(operand[d.dim], parts_of(mesh, s, d.dim))) return false;
+    return true;
+  }
 
   friend constexpr bool operator==(const index_map&, const index_map&) = default;
 };
@@ -179,7 +224,7 @@ constexpr index_range turns_within(continuation beyond, std::int64_t extent, std
 /// The turns of a map whose elements become those of the result: a range that holds 0 only, unless the operand goes on.
 constexpr index_range turns_of(const dim_map& map, std::int64_t from_extent, std::int64_t to_extent) {
   if (map.beyond == continuation::none) return {0, 1};
-  const auto steps = steps_to(map, 0, to_extent);
+  const auto steps = steps_to(map, 0, map.is_tile() ? map.tile.extent() : to_extent);
   if (map.from_step == 0 || steps.size() <= 0) return {0, 0};
   const auto a = map.from_first + map.from_step * steps.begin, b = map.from_first + map.from_step * (steps.end - 1);
   return turns_within(map.beyond, from_extent, a < b ? a : b, a < b ? b : a);

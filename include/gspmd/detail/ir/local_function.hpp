@@ -3,6 +3,7 @@
 
 #include <cstdint>
 
+#include "gspmd/detail/ir/opcode.hpp"
 #include "gspmd/detail/ir/rule.hpp"
 #include "gspmd/detail/ir/types.hpp"
 #include "gspmd/detail/support/text.hpp"
@@ -12,8 +13,8 @@ namespace gspmd::detail {
 
 class graph;
 
-/// The most operands that such an operator may take: an op_rule has one map for each of them, and one for the result.
-inline constexpr int max_local_operands = decltype(op_rule::maps)::capacity - 1;
+/// The most operands that such an operator may take.
+inline constexpr int max_local_operands = max_map_arity;
 
 /// One letter of a rule. Its extent may be stated: `times * extent of another letter / per + plus`, or the number `plus`.
 struct rule_letter {
@@ -30,19 +31,30 @@ struct rule_letter {
 };
 
 /// `bi,io->bo`, `b[t]->b[u=t-2]`: every letter is a factor. In brackets: whole on every device. Only in operands and not in
-/// brackets: a reduction. Only in the result: whole, and its extent is stated.
+/// brackets: a reduction. Only in results: whole, and its extent is stated. Where one result has a letter of an operand and another one
+/// does not, the other one is reduced.
 struct local_rule {
   inline_vec<rule_letter, max_rank> letters;
-  inline_vec<inline_vec<std::int8_t, max_rank>, max_local_operands + 1> tensors;  // letters, of the operands and the result
+  inline_vec<inline_vec<std::int8_t, max_rank>, max_local_operands + max_results> tensors;  // letters, of operands, then results
+  std::int8_t results = 1;
   monoid kind = monoid::add;
   const char* error = nullptr;
   int column = 0;  // of the error, from 1
 
-  [[nodiscard]] constexpr int operand_count() const { return tensors.count - 1; }
-  [[nodiscard]] constexpr const inline_vec<std::int8_t, max_rank>& result() const { return tensors[tensors.count - 1]; }
-  [[nodiscard]] constexpr bool has_reduction() const {
-    for (const auto& l : letters)
-      if (l.kind == factor_kind::reduction) return true;
+  [[nodiscard]] constexpr int operand_count() const { return tensors.count - results; }
+  [[nodiscard]] constexpr const inline_vec<std::int8_t, max_rank>& result(int r = 0) const {
+    return tensors[operand_count() + r];
+  }
+  /// Whether result `r` is reduced where parts of this letter are on several devices.
+  [[nodiscard]] constexpr bool reduces(int letter, int r) const {
+    if (letters[letter].kind == factor_kind::whole) return false;
+    for (const auto l : result(r))
+      if (l == letter) return false;
+    return true;
+  }
+  [[nodiscard]] constexpr bool has_reduction(int r) const {
+    for (int l = 0; l < letters.count; ++l)
+      if (reduces(l, r)) return true;
     return false;
   }
   [[nodiscard]] constexpr std::int64_t stated_extent(int letter, const extents& by_letter) const {
@@ -62,8 +74,8 @@ struct erased_block {
 /// was tried when compiling.
 struct local_entry {
   dtype operands[max_local_operands]{};
-  dtype result = dtype::f32;
-  void (*run)(const void* object, const erased_block* blocks) = nullptr;  // the operands, then the result
+  dtype results[max_results]{};
+  void (*run)(const void* object, const erased_block* blocks) = nullptr;  // the operands, then the results
   text (*law)(const void* object) = nullptr;
 };
 
@@ -74,8 +86,9 @@ struct local_function {
   int entry_count = 0;
   std::int64_t flops = 1;        // for every combination of the indices of all letters
   const void* object = nullptr;  // a function with state; what `run` and `law` are given
-  /// Adds the gradients by the operands to a graph; null: there is none. `out`: nodes, -1 for none.
-  void (*gradient)(const void* object, graph& g, const int* operands, int y, int dy, int* out) = nullptr;
+  /// Adds the gradients by the operands to a graph; null: there is none. `results`: nodes; `dy`: the gradients by them; `out`: nodes, -1
+  /// for none.
+  void (*gradient)(const void* object, graph& g, const int* operands, const int* results, const int* dy, int* out) = nullptr;
   const void* gradient_object = nullptr;
 };
 

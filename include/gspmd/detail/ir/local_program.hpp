@@ -39,6 +39,7 @@ struct instruction {
   instruction_kind what = instruction_kind::compute;
   int node = 0;    // compute: whose operator; else: for whose sake the data moves
   int result = 0;  // local value
+  inline_vec<int, max_results - 1> further_results;
   inline_vec<int, max_map_arity> operands;
   axis_mask axes = 0;                                        // move, reduce
   collective_kind collective = collective_kind::all_gather;  // move, reduce

@@ -8,7 +8,7 @@
 #include "gspmd/detail/ir/layout.hpp"
 #include "gspmd/detail/support/vec.hpp"
 
-/// What devices exchange where elements go from index to index and both tensors have the same splits. Along each dim the parts are
+/// What devices exchange where elements go from index to index and both tensors have the same splits, the result in tiles or not. Along each dim the parts are
 /// looked at one by one; devices are not, because what they exchange is a product over the dims.
 namespace gspmd::detail {
 
@@ -72,21 +72,29 @@ struct dim_traffic {
   /// Of one map, or of several that a part is filled by.
   constexpr dim_traffic(std::span<const dim_map> maps, std::int64_t from, std::int64_t to, std::int64_t parts) {
     const auto from_shard = shard_extent(from, parts), to_shard = shard_extent(to, parts);
-    for (std::int64_t p = 0; p < parts && (p * from_shard < from || p * to_shard < to); ++p) {
-      const auto from_part = part_range(from, parts, p), to_part = part_range(to, parts, p);
+    bool has_tiles = false;
+    for (const auto& map : maps) has_tiles = has_tiles || map.is_tile();
+    for (std::int64_t p = 0; p < parts && (p * from_shard < from || p * to_shard < to || has_tiles); ++p) {
+      const auto from_part = part_range(from, parts, p);
       part_share gives{0, 0}, gets{0, 0}, goes_to{0, 0}, comes_from{0, 0};
       for (const auto& map : maps) {
+        const auto to_part = map.held(to, parts, p);
         const auto turns = turns_of(map, from, to);
-        const auto to_all = steps_to(map, 0, to), to_here = steps_to(map, to_part.begin, to_part.end);
+        const auto to_all = steps_to(map, 0, map.is_tile() ? map.tile.extent() : to);
+        const auto to_here = steps_to(map, to_part.begin, to_part.end);
         for (auto turn = turns.begin; turn < turns.end; ++turn) {
           const auto given = intersect(steps_from(map, from, turn, from_part.begin, from_part.end), to_all);
           const auto stays = intersect(given, to_here).size();
-          gives.all += given.size();
+          if (map.is_tile()) {
+            add_given_to_tiles(map, given, parts, gives.all, goes_to.all);
+          } else {
+            gives.all += given.size();
+            goes_to.all += parts_met(map.to_first, map.to_step, given, to_shard);
+          }
           gives.own += stays;
           const auto got = intersect(steps_from(map, from, turn, 0, from), to_here);
           gets.all += got.size();
           gets.own += stays;
-          goes_to.all += parts_met(map.to_first, map.to_step, given, to_shard);
           const auto source = turned(map, from, turn);
           comes_from.all += parts_met(source.first, source.step, got, from_shard);
           goes_to.own += stays > 0 ? 1 : 0;
@@ -97,6 +105,21 @@ struct dim_traffic {
       received.add(gets);
       targets.add(goes_to);
       sources.add(comes_from);
+    }
+  }
+
+ private:
+  /// Tiles overlap: an element goes to each one that holds it.
+  static constexpr void add_given_to_tiles(const dim_map& map, index_range given, std::int64_t parts, std::int64_t& elems,
+                                           std::int64_t& targets) {
+    if (given.size() <= 0) return;
+    const index_range indices{map.to_first + map.to_step * given.begin, map.to_first + map.to_step * (given.end - 1) + 1};
+    const auto met = map.tile.parts_with(indices, parts);
+    for (auto q = met.begin; q < met.end; ++q) {
+      const auto tile = map.tile.held(parts, q);
+      const auto sent = intersect(given, steps_to(map, tile.begin, tile.end)).size();
+      elems += sent;
+      targets += sent > 0 ? 1 : 0;
     }
   }
 };

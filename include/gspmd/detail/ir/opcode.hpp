@@ -63,6 +63,8 @@ enum class opcode : std::uint8_t {
   branch,
   otherwise,
   cond_result,
+  // the second, third, ... result of the operator that stands before them
+  result,
   first_listed,
 };
 
@@ -80,13 +82,17 @@ struct listed {
 
 /// A new operator is its struct (see ops/operator.hpp), in a file that ops/registry.hpp includes, one entry here, and its public
 /// function.
-using listed_operators = boost::mp11::mp_list<
-    listed<struct einsum_op, "einsum">, listed<struct reduce_op, "reduce">, listed<struct broadcast_op, "broadcast_in_dim">,
-    listed<struct transpose_op, "transpose">, listed<struct reshape_op, "reshape">, listed<struct shift_op, "shift">,
-    listed<struct pad_op, "pad">, listed<struct slice_op, "slice">, listed<struct reverse_op, "reverse">,
-    listed<struct roll_op, "roll">, listed<struct concatenate_op, "concatenate">, listed<struct reshard_op, "reshard">,
-    listed<struct shard_alike_op, "shard_alike">, listed<struct row_op, "row">, listed<struct set_row_op, "set_row">,
-    listed<struct add_row_op, "add_row">, listed<struct local_operator, "local_op"> GSPMD_TEST_OPERATORS>;
+using listed_operators =
+    boost::mp11::mp_list<listed<struct einsum_op, "einsum">, listed<struct convolution_op, "convolution">,
+                         listed<struct reduce_op, "reduce">, listed<struct broadcast_op, "broadcast_in_dim">,
+                         listed<struct transpose_op, "transpose">, listed<struct reshape_op, "reshape">,
+                         listed<struct shift_op, "shift">, listed<struct pad_op, "pad">, listed<struct slice_op, "slice">,
+                         listed<struct reverse_op, "reverse">, listed<struct roll_op, "roll">,
+                         listed<struct concatenate_op, "concatenate">, listed<struct reshard_op, "reshard">,
+                         listed<struct shard_alike_op, "shard_alike">, listed<struct row_op, "row">,
+                         listed<struct set_row_op, "set_row">, listed<struct add_row_op, "add_row">,
+                         listed<struct local_operator, "local_op">, listed<struct reduce_window_op, "reduce_window">,
+                         listed<struct select_and_scatter_op, "select_and_scatter"> GSPMD_TEST_OPERATORS>;
 inline constexpr int opcode_count =
     static_cast<int>(opcode::first_listed) + static_cast<int>(boost::mp11::mp_size<listed_operators>::value);
 
@@ -106,11 +112,11 @@ struct listed_names<boost::mp11::mp_list<Listed...>> {
 
 constexpr const char* name_of(opcode op) {
   constexpr const char* enumerated[] = {
-      "parameter", "constant",   "iota",        "abs",        "negate",     "sign",       "exponential", "log",    "sqrt",
-      "rsqrt",     "tanh",       "logistic",    "relu",       "sine",       "cosine",     "floor",       "ceil",   "not",
-      "convert",   "add",        "subtract",    "multiply",   "divide",     "maximum",    "minimum",     "power",  "and",
-      "or",        "compare_eq", "compare_ne",  "compare_lt", "compare_le", "compare_gt", "compare_ge",  "select", "map",
-      "loop",      "carry",      "loop_result", "branch",     "otherwise",  "cond_result"};
+      "parameter", "constant",   "iota",        "abs",        "negate",     "sign",        "exponential", "log",    "sqrt",
+      "rsqrt",     "tanh",       "logistic",    "relu",       "sine",       "cosine",      "floor",       "ceil",   "not",
+      "convert",   "add",        "subtract",    "multiply",   "divide",     "maximum",     "minimum",     "power",  "and",
+      "or",        "compare_eq", "compare_ne",  "compare_lt", "compare_le", "compare_gt",  "compare_ge",  "select", "map",
+      "loop",      "carry",      "loop_result", "branch",     "otherwise",  "cond_result", "result"};
   static_assert(sizeof(enumerated) / sizeof(*enumerated) == static_cast<std::size_t>(opcode::first_listed));
   if (op < opcode::first_listed) return enumerated[static_cast<int>(op)];
   return listed_names<listed_operators>::of[static_cast<int>(op) - static_cast<int>(opcode::first_listed)];
@@ -125,6 +131,8 @@ constexpr bool is_region_result(opcode op) { return op == opcode::loop_result ||
 
 /// The most arguments a `map` may take.
 inline constexpr int max_map_arity = 8;
+/// The most results of an operator.
+inline constexpr int max_results = 4;
 
 /// Computes `n` elements of a map: `arguments[k]` is where the elements of argument k are.
 using map_rows = void (*)(const void* object, const void* const* arguments, void* out, std::int64_t n);

@@ -23,6 +23,8 @@ enum class action : std::uint8_t {
   add_row,
   copy,
   local,
+  reduce_window,
+  select_and_scatter,
   loop_begin,
   loop_end,
   branch,
@@ -62,7 +64,7 @@ struct planned_value {
 
 /// A number that a step needs and only the device knows: how much of a dim of a shard is not padding, or where it begins.
 struct bound {
-  // contract: the letter; reduce: the dim; rows: 0, of the operand whose rows they are; fused: none for an iota (in their order), then the dims in `cut`
+  // contract: the letter; reduce, reduce_window: the dim; rows: 0, of the operand whose rows they are; fused: none for an iota (in their order), then the dims in `cut`
   std::int8_t index = 0;
   int value = 0;
   std::int8_t dim = 0;

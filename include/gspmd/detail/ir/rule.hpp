@@ -4,6 +4,7 @@
 #include <cstdint>
 
 #include "gspmd/detail/ir/layout.hpp"
+#include "gspmd/detail/ir/opcode.hpp"
 #include "gspmd/detail/support/inline_vec.hpp"
 
 namespace gspmd::detail {
@@ -42,16 +43,22 @@ struct tensor_map {
 /// factors, every factor has a kind. Completion, partitioning and cost read nothing else of an operator.
 struct op_rule {
   inline_vec<factor, 2 * max_rank> factors;
-  inline_vec<tensor_map, 5> maps;  // the operands, then the result; one for all of them if `uniform`
-  bool uniform = false;            // every tensor has the same dims, one factor each
-  monoid kind = monoid::add;       // of the factors that leave a partial result
+  inline_vec<tensor_map, max_map_arity + max_results> maps;  // the operands, then the results; one for all of them if `uniform`
+  std::int8_t results = 1;
+  bool uniform = false;       // every tensor has the same dims, one factor each
+  monoid kind = monoid::add;  // of the factors that leave a partial result
 
   constexpr int add_factor(std::int64_t size, factor_kind factor_is = factor_kind::parallel) {
     factors.push_back(factor{size, factor_is});
     return factors.count - 1;
   }
   [[nodiscard]] constexpr const tensor_map& operand(int k) const { return maps[uniform ? 0 : k]; }
-  [[nodiscard]] constexpr const tensor_map& result() const { return maps[maps.count - 1]; }
+  [[nodiscard]] constexpr const tensor_map& result(int r = 0) const { return maps[uniform ? 0 : maps.count - results + r]; }
+  /// Whether a result is partial along the axes that split a factor: of several results some may have it and others not.
+  [[nodiscard]] constexpr bool leaves_partial(int f, int r = 0) const {
+    return detail::leaves_partial(factors[f].kind) ||
+           (results > 1 && factors[f].kind == factor_kind::parallel && !result(r).holds(f));
+  }
 };
 
 /// One factor per dim, shared by all tensors of the operator.

@@ -186,7 +186,7 @@ const T* prepare_operand(Spec spec, const std::int64_t* valid, const T* from, T*
 template <class T, class Spec>
 void add_products(Spec spec, const std::int64_t* valid, const T* a, const T* b, T* out, T* scratch, bool adds) {
   const contraction_plan& p = spec();
-  a = prepare_operand(member_of<&contraction_plan::lhs>(spec), valid, a, scratch);
+  a = prepare_operand(member_of<&contraction_plan::lhs>(spec), valid, a, scratch) + p.lhs_first;
   b = prepare_operand(member_of<&contraction_plan::rhs>(spec), valid, b, scratch);
   const bounded_sums sums(p, valid);
   T* const parts = scratch + p.parts_at;

@@ -54,7 +54,7 @@ constexpr int add_concatenate(graph& g, std::span<const int> operands, int dim, 
 }
 
 /// A split of the joined dim stays: each operand is a movement into its range of the result.
-struct concatenate_op : plain_operator, without_arithmetic, outside_of_loops, dims_by_number {
+struct concatenate_op : plain_operator, reads_shards, without_arithmetic, outside_of_loops, dims_by_number {
   static constexpr bool owns(opcode op) { return op == code_of<concatenate_op>; }
   static constexpr origin made = origin::shards;
   static constexpr realisation runs = realisation::steps;

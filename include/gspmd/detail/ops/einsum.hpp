@@ -1,10 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include <string_view>
-
-#include "gspmd/detail/notation/equation.hpp"
 #include "gspmd/detail/ops/broadcast.hpp"
+#include "gspmd/detail/ops/einsum_equation.hpp"
 #include "gspmd/detail/ops/einsum_steps.hpp"
 #include "gspmd/detail/ops/letters.hpp"
 #include "gspmd/detail/ops/operator.hpp"
@@ -12,100 +10,52 @@
 
 namespace gspmd::detail {
 
-/// The letters of an einsum's operands and of its result, or what is wrong with its equation and where.
-struct einsum_equation {
-  inline_vec<inline_vec<char, max_rank>, 2> operands;
-  inline_vec<char, max_rank> result;
-  const char* error = nullptr;
-  int column = 0;  // of the error, from 1
-};
-
-constexpr bool holds(const inline_vec<char, max_rank>& letters, char c) {
-  for (const char l : letters)
-    if (l == c) return true;
-  return false;
-}
-
-/// `bd,df->bf`: one or two operands, and letters only; a letter that is missing in the result is summed.
-constexpr einsum_equation parse_einsum(std::string_view s) {
-  equation e = parse_equation(s);
-  if (e.operands.size() > 2) e.fail(e.operands[2].column - 1, "at most two operands, separated by one comma before ->");
-  if (e.results.size() > 1) e.fail(e.results[1].column - 1, "one result: no comma after ->");
-  einsum_equation p;
-  const auto letters_of = [&e](const equation_tensor& tensor) {
-    inline_vec<char, max_rank> letters;
-    for (const auto& d : tensor.dims) {
-      if (d.kind == dim_kind::index)
-        e.fail(d.column,
-               "an index needs a window, and an einsum has none; add up products of slices, one for each place in the window");
-      if (d.kind == dim_kind::bracketed)
-        e.fail(d.column, "an einsum has no brackets: it multiplies and adds along every letter; local_op is for what does not");
-      letters.push_back(d.letter);
-    }
-    return letters;
-  };
-  for (std::size_t k = 0; k < e.operands.size() && e.error == nullptr; ++k) p.operands.push_back(letters_of(e.operands[k]));
-  if (e.error == nullptr) {
-    p.result = letters_of(e.results[0]);
-    for (const auto& d : e.results[0].dims)
-      if (!holds(p.operands[0], d.letter) && !(p.operands.count == 2 && holds(p.operands[1], d.letter)))
-        e.fail(d.column, "a letter of the result is in no operand; use broadcast_in_dim to add a dim");
-  }
-  p.error = e.error;
-  p.column = e.column;
-  return p;
-}
-
-constexpr text equation_text(const einsum_equation& e) {
-  text t("`");
-  for (int k = 0; k < e.operands.count; ++k) {
-    if (k > 0) t << ',';
-    for (const char c : e.operands[k]) t << c;
-  }
-  t << "->";
-  for (const char c : e.result) t << c;
-  return t << '`';
-}
-
-/// Adds an einsum whose equation has been parsed. The node's attributes are the letters of the operands, then of the result.
-constexpr int add_einsum(graph& g, const einsum_equation& e, std::initializer_list<int> operands, location at) {
-  node n;
-  n.op = code_of<einsum_op>;
-  n.at = at;
+/// Whether an equation fits the tensors of a call; records the mistake if not.
+constexpr bool fits_operands(graph& g, const einsum_equation& e, std::initializer_list<int> operands, location at) {
+  const auto refuse = [&](mistake rule, const text& what) { return g.fail(at, "einsum", rule, what) >= 0; };
   if (static_cast<int>(operands.size()) != e.operands.count)
-    return g.fail(at, "einsum", mistake::operand_count,
-                  text("the equation ") << equation_text(e) << " has " << e.operands.count << " operands, the call has "
-                                        << static_cast<int>(operands.size()));
+    return refuse(mistake::operand_count, text("the equation ")
+                                              << equation_text(e) << " has " << e.operands.count << " operands, the call has "
+                                              << static_cast<int>(operands.size()));
+  const node* given[2]{};
   int k = 0;
   for (const int o : operands) {
-    if (o < 0) return -1;
-    n.operands.push_back(o);
+    if (o < 0) return false;
     const node& x = g.nodes[static_cast<std::size_t>(o)];
     const auto& letters = e.operands[k];
     if (x.shape.count != letters.count)
-      return g.fail(at, "einsum", mistake::rank,
-                    text("operand ") << k << " of " << equation_text(e) << " has " << letters.count << " letters, the tensor is "
-                                     << shape_text(x.shape) << " of rank " << x.shape.count);
-    if (x.type == dtype::pred)
-      return g.fail(at, "einsum", mistake::type, text("operand ") << k << " is pred; convert it to a number first");
-    for (const char c : letters) n.attributes.push_back(c);
-    ++k;
+      return refuse(mistake::rank, text("operand ")
+                                       << k << " of " << equation_text(e) << " has " << letters.count
+                                       << " letters, the tensor is " << shape_text(x.shape) << " of rank " << x.shape.count);
+    if (x.type == dtype::pred) return refuse(mistake::type, text("operand ") << k << " is pred; convert it to a number first");
+    given[k++] = &x;
   }
-  const node& lhs = g.nodes[static_cast<std::size_t>(n.operands[0])];
-  n.type = lhs.type;
-  if (k == 2) {
-    const node& rhs = g.nodes[static_cast<std::size_t>(n.operands[1])];
-    if (rhs.type != lhs.type)
-      return g.fail(
-          at, "einsum", mistake::type,
-          text("operand 0 is ") << name_of(lhs.type) << " and operand 1 is " << name_of(rhs.type) << "; convert one of them");
-    for (int i = 0; i < lhs.shape.count; ++i)
-      for (int j = 0; j < rhs.shape.count; ++j)
-        if (e.operands[0][i] == e.operands[1][j] && lhs.shape[i] != rhs.shape[j])
-          return g.fail(at, "einsum", mistake::extent,
-                        text("dim `") << e.operands[0][i] << "` of " << equation_text(e) << " is " << lhs.shape[i]
-                                      << " in operand 0 and " << rhs.shape[j] << " in operand 1; a letter has one extent");
+  if (k < 2) return true;
+  const node &lhs = *given[0], &rhs = *given[1];
+  if (rhs.type != lhs.type)
+    return refuse(mistake::type, text("operand 0 is ") << name_of(lhs.type) << " and operand 1 is " << name_of(rhs.type)
+                                                       << "; convert one of them");
+  for (int i = 0; i < lhs.shape.count; ++i)
+    for (int j = 0; j < rhs.shape.count; ++j)
+      if (e.operands[0][i] == e.operands[1][j] && lhs.shape[i] != rhs.shape[j])
+        return refuse(mistake::extent, text("dim `")
+                                           << e.operands[0][i] << "` of " << equation_text(e) << " is " << lhs.shape[i]
+                                           << " in operand 0 and " << rhs.shape[j] << " in operand 1; a letter has one extent");
+  return true;
+}
+
+/// Adds an einsum whose equation has been parsed, and has no windows. The node's attributes are the letters of the operands, then of
+/// the result.
+constexpr int add_einsum(graph& g, const einsum_equation& e, std::initializer_list<int> operands, location at) {
+  if (!fits_operands(g, e, operands, at)) return -1;
+  node n;
+  n.op = code_of<einsum_op>;
+  n.at = at;
+  for (const int o : operands) {
+    for (const char c : e.operands[n.operands.count]) n.attributes.push_back(c);
+    n.operands.push_back(o);
   }
+  n.type = g.nodes[static_cast<std::size_t>(n.operands[0])].type;
   for (const char c : e.result) {
     n.attributes.push_back(c);
     const int o = holds(e.operands[0], c) ? 0 : 1;
@@ -116,7 +66,7 @@ constexpr int add_einsum(graph& g, const einsum_equation& e, std::initializer_li
   return g.add_sized(n);
 }
 
-struct einsum_op : without_movements, outside_of_loops {
+struct einsum_op : without_movements, reads_shards, outside_of_loops {
   static constexpr bool owns(opcode op) { return op == code_of<einsum_op>; }
   static constexpr origin made = origin::shards;
   static constexpr realisation runs = realisation::steps;

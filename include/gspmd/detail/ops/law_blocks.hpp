@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <limits>
 #include <type_traits>
+#include <utility>
 
 #include "gspmd/detail/ir/local_function.hpp"
 #include "gspmd/detail/ir/monoid_ops.hpp"
@@ -83,8 +84,8 @@ class law_array {
   constexpr law_array(std::int64_t count, T value) : items_(new T[static_cast<std::size_t>(count) + 1]) {
     for (std::int64_t i = 0; i <= count; ++i) items_[i] = value;
   }
-  law_array(const law_array&) = delete;
-  law_array& operator=(const law_array&) = delete;
+  constexpr law_array(law_array&& other) noexcept : items_(std::exchange(other.items_, nullptr)) {}
+  law_array& operator=(law_array&&) = delete;
   constexpr ~law_array() { delete[] items_; }
   [[nodiscard]] constexpr T* get() const { return items_; }
 
@@ -125,8 +126,8 @@ struct law_operand : law_array<T> {
 template <class R>
 class law_result {
  public:
-  constexpr law_result(const local_rule& rule, const by_letter& sizes, const by_letter& pad, R fill)
-      : place(rule.result(), sizes, pad), dims_(rule.result()), sizes_(sizes), items_(place.allocated, fill) {}
+  constexpr law_result(const local_rule& rule, int r, const by_letter& sizes, const by_letter& pad, R fill)
+      : place(rule.result(r), sizes, pad), dims_(rule.result(r)), sizes_(sizes), items_(place.allocated, fill) {}
 
   law_place place;
 

@@ -65,7 +65,12 @@ constexpr int add_local_op(graph& g, const local_function& f, std::span<const in
                                                << " and the rule states " << stated);
     by_letter[l] = stated;
   }
-  for (const auto l : rule.result()) n.shape.push_back(by_letter[l]);
+  const auto shape_of = [&](int r) {
+    extents shape;
+    for (const auto l : rule.result(r)) shape.push_back(by_letter[l]);
+    return shape;
+  };
+  n.shape = shape_of(0);
   const int e = local_entry_of(f, [&](int k) { return operand(k).type; });
   if (e < 0) {
     text t("the function of ");
@@ -78,19 +83,24 @@ constexpr int add_local_op(graph& g, const local_function& f, std::span<const in
     }
     return g.fail(at, op, mistake::type, t);
   }
-  n.type = f.entries[e].result;
-  if (rule.has_reduction() && !is_defined(rule.kind, n.type))
-    return g.fail(at, op, mistake::type,
-                  text("the reductions of ") << local_rule_text(rule) << " are " << name_of(rule.kind)
-                                             << ", which is not defined for " << name_of(n.type));
+  const auto& types = f.entries[e].results;
+  n.type = types[0];
+  for (int r = 0; r < rule.results; ++r)
+    if (rule.has_reduction(r) && !is_defined(rule.kind, types[r]))
+      return g.fail(at, op, mistake::type,
+                    text("the reductions of ") << local_rule_text(rule) << " are " << name_of(rule.kind)
+                                               << ", which is not defined for " << name_of(types[r]));
   if (!std::is_constant_evaluated())
     if (f.entries[e].law != nullptr)
       if (const text broken = f.entries[e].law(f.object); !broken.empty()) return g.fail(at, op, mistake::law, broken);
-  return g.add_sized(n);
+  const int id = g.add_sized(n);
+  for (int r = 1; r < rule.results && id >= 0; ++r)
+    if (g.add_result(types[r], shape_of(r)) < 0) return -1;
+  return id;
 }
 
 /// An operator of the user's own: a function of blocks, and a rule.
-struct local_operator : plain_operator, reduced_first, without_movements, outside_of_loops, dims_by_number {
+struct local_operator : plain_operator, reduced_first, without_movements, reads_shards, outside_of_loops, dims_by_number {
   static constexpr bool owns(opcode op) { return op == code_of<local_operator>; }
   static constexpr origin made = origin::shards;
   static constexpr realisation runs = realisation::steps;
@@ -102,14 +112,12 @@ struct local_operator : plain_operator, reduced_first, without_movements, outsid
   static constexpr void rule(const graph& g, const node& n, op_rule& rule) {
     const local_rule& own = n.local->rule;
     rule.kind = n.kind;
-    for (int l = 0; l < own.letters.count; ++l) {
-      std::int64_t extent = 1;
-      for (int k = 0; k < own.tensors.count; ++k)
-        for (int d = 0; d < own.tensors[k].count; ++d)
-          if (own.tensors[k][d] == l)
-            extent = k < n.operands.count ? g.nodes[static_cast<std::size_t>(n.operands[k])].shape[d] : n.shape[d];
-      rule.add_factor(extent, own.letters[l].kind);
-    }
+    rule.results = n.results;
+    extents by_letter(own.letters.count, 1);
+    for (int k = 0; k < n.operands.count; ++k)
+      for (int d = 0; d < own.tensors[k].count; ++d) by_letter[own.tensors[k][d]] = operand_of(g, n, k).shape[d];
+    for (int l = 0; l < own.letters.count; ++l)
+      rule.add_factor(own.letters[l].stated ? own.stated_extent(l, by_letter) : by_letter[l], own.letters[l].kind);
     for (const auto& letters : own.tensors) {
       tensor_map map;
       for (const auto l : letters) {
@@ -128,7 +136,7 @@ struct local_operator : plain_operator, reduced_first, without_movements, outsid
       std::int64_t extent = 1;
       for (int k = 0; k < rule.tensors.count; ++k)
         for (int d = 0; d < rule.tensors[k].count; ++d)
-          if (rule.tensors[k][d] == l) extent = p.value(k < op.operands.count ? op.operands[k] : op.result).local[d];
+          if (rule.tensors[k][d] == l) extent = p.value(value_of_tensor(op, k)).local[d];
       total = saturating_multiply(total, extent);
     }
     return total;
@@ -141,7 +149,12 @@ struct local_operator : plain_operator, reduced_first, without_movements, outsid
       return;
     }
     int gradients[max_local_operands]{};
-    n.local->gradient(n.local->gradient_object, g, n.operands.begin(), b.visited(), b.dy().id(), gradients);
+    int results[max_results]{}, dy[max_results]{};
+    for (int r = 0; r < n.results; ++r) {
+      results[r] = b.visited() + r;
+      dy[r] = b.by(results[r]);
+    }
+    n.local->gradient(n.local->gradient_object, g, n.operands.begin(), results, dy, gradients);
     for (int k = 0; k < n.operands.count && !g.failed(); ++k) {
       if (gradients[k] < 0) continue;  // none, or a number that no gradient has
       const node& given = b.at(gradients[k]);
@@ -161,6 +174,13 @@ struct local_operator : plain_operator, reduced_first, without_movements, outsid
   }
   static void describe(std::string& t, const plan_view&, const plan_step* step) {
     if (step != nullptr) t += ' ' + std::string(local_rule_text(step->local->rule).view());
+  }
+
+ private:
+  /// Of the tensors of the text: operands, then results.
+  static constexpr int value_of_tensor(const instruction& op, int k) {
+    if (k < op.operands.count) return op.operands[k];
+    return k == op.operands.count ? op.result : op.further_results[k - op.operands.count - 1];
   }
 };
 

@@ -35,29 +35,33 @@ inline constexpr bool returns_nothing = find_returns_nothing<F, Blocks...>();
 
 /// A function with the element types of its operands and result.
 template <class Rule, class F, class Signature,
-          class = std::make_index_sequence<static_cast<std::size_t>(Rule::value.tensors.count - 1)>>
+          class = std::make_index_sequence<static_cast<std::size_t>(Rule::value.operand_count())>,
+          class = std::make_index_sequence<static_cast<std::size_t>(Rule::value.results)>>
 struct typed_local;
-template <class Rule, class F, class R, class... A, std::size_t... K>
-struct typed_local<Rule, F, R(A...), std::index_sequence<K...>> {
+template <class Rule, class F, class... R, class... A, std::size_t... K, std::size_t... J>
+struct typed_local<Rule, F, std::tuple<R...>(A...), std::index_sequence<K...>, std::index_sequence<J...>> {
   static constexpr const local_rule& rule = Rule::value;
   using function = F;
-  using result = R;
+  template <std::size_t I>
+  using result = std::tuple_element_t<I, std::tuple<R...>>;
   template <std::size_t I>
   using operand = std::tuple_element_t<I, std::tuple<A...>>;
   template <std::size_t I>
   using block = local_block<const operand<I>, rule.tensors[static_cast<int>(I)].count>;
-  using result_block = local_block<R, rule.result().count>;
+  template <std::size_t I>
+  using result_block = local_block<result<I>, rule.result(static_cast<int>(I)).count>;
 
-  static constexpr bool takes = returns_nothing<const F&, block<K>..., result_block>;
+  static constexpr bool takes = returns_nothing<const F&, block<K>..., result_block<J>...>;
 
-  /// `places`: something with extents and strides for each operand, and the result.
-  template <class Pointers, class Places>
-  static constexpr void call(const F& f, const Pointers& operands, R* out, const Places& places) {
+  /// `places`: something with extents and strides for each operand, then for each result.
+  template <class Pointers, class Results, class Places>
+  static constexpr void call(const F& f, const Pointers& operands, const Results& results, const Places& places) {
     f(block<K>(std::get<K>(operands), places[K].extents, places[K].strides)...,
-      result_block(out, places[sizeof...(K)].extents, places[sizeof...(K)].strides));
+      result_block<J>(std::get<J>(results), places[sizeof...(K) + J].extents, places[sizeof...(K) + J].strides)...);
   }
   static void call(const F& f, const erased_block* blocks) {
-    call(f, std::tuple{static_cast<const A*>(blocks[K].data)...}, static_cast<R*>(blocks[sizeof...(K)].data), blocks);
+    call(f, std::tuple{static_cast<const A*>(blocks[K].data)...}, std::tuple{static_cast<R*>(blocks[sizeof...(K) + J].data)...},
+         blocks);
   }
 
   /// A function without state. Where the compiler could not try the law, the first call does.
@@ -80,15 +84,26 @@ struct typed_local<Rule, F, R(A...), std::index_sequence<K...>> {
   }
 
   static constexpr local_entry entry_with(void (*run)(const void*, const erased_block*), text (*law)(const void*)) {
-    return {{dtype_of<A>()...}, dtype_of<R>(), run, law};
+    return {{dtype_of<A>()...}, {dtype_of<R>()...}, run, law};
   }
 };
 
-template <class R, class Sequence>
+/// A signature whose results are a tuple: of one result users write its type.
+template <class Signature>
+struct with_results;
+template <class R, class... A>
+struct with_results<R(A...)> {
+  using type = std::tuple<R>(A...);
+};
+template <class... R, class... A>
+struct with_results<std::tuple<R...>(A...)> {
+  using type = std::tuple<R...>(A...);
+};
+template <class T, class Operands, class Results>
 struct same_types;
-template <class T, std::size_t... K>
-struct same_types<T, std::index_sequence<K...>> {
-  using type = T(decltype((void)K, T())...);
+template <class T, std::size_t... K, std::size_t... J>
+struct same_types<T, std::index_sequence<K...>, std::index_sequence<J...>> {
+  using type = std::tuple<decltype((void)J, T())...>(decltype((void)K, T())...);
 };
 
 /// The choices of element types that a function takes: those that were stated, or one type for all tensors.
@@ -96,13 +111,14 @@ template <class Rule, class F, class Signature>
 struct typed_list {
   template <class Typed>
   using takes = std::bool_constant<Typed::takes>;
-  using type = boost::mp11::mp_copy_if<boost::mp11::mp_list<typed_local<Rule, F, Signature>>, takes>;
+  using type = boost::mp11::mp_copy_if<boost::mp11::mp_list<typed_local<Rule, F, typename with_results<Signature>::type>>, takes>;
 };
 template <class Rule, class F>
 struct typed_list<Rule, F, void> {
-  using operands = std::make_index_sequence<static_cast<std::size_t>(Rule::value.tensors.count - 1)>;
+  using operands = std::make_index_sequence<static_cast<std::size_t>(Rule::value.operand_count())>;
+  using results = std::make_index_sequence<static_cast<std::size_t>(Rule::value.results)>;
   template <class T>
-  using with = typed_local<Rule, F, typename same_types<T, operands>::type>;
+  using with = typed_local<Rule, F, typename same_types<T, operands, results>::type>;
   template <class Typed>
   using takes = std::bool_constant<Typed::takes>;
   using type =

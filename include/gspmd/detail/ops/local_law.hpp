@@ -19,7 +19,7 @@
 ///     parallel     f of the parts, put side by side, is f of the whole
 ///     reduction    f of the parts, combined by the monoid, is f of the whole
 ///
-/// and the function writes all of its result, and nothing else. One letter is cut at a time: what holds for any extents of the
+/// for each of its results, and the function writes all of its result, and nothing else. One letter is cut at a time: what holds for any extents of the
 /// others holds for all cuts together. Ordinary code: the compiler runs it where it can run the function, else the program.
 ///
 /// Extents of 2, 3 and 4 are cut at every place, with two patterns of numbers, as far as that is cheap: after the first cut the
@@ -56,19 +56,61 @@ constexpr text law_text(const local_rule& rule, const law_finding& found) {
   return t << " or correct the function";
 }
 
-/// `Typed` has the rule, `function`, the element types as `operand<K>` and `result`, and `call(f, operands, out, places)`. What does
-/// not depend on the function is in law_blocks.hpp.
+/// The results of a call.
+template <class Typed, class Sequence = std::make_index_sequence<static_cast<std::size_t>(Typed::rule.results)>>
+struct law_results;
+template <class Typed, std::size_t... J>
+struct law_results<Typed, std::index_sequence<J...>> {
+  template <std::size_t I>
+  using element = typename Typed::template result<I>;
+
+  /// Filled with a number, or each with its identity.
+  constexpr law_results(const local_rule& rule, const by_letter& sizes, const by_letter& pad, int fill)
+      : of(law_result<element<J>>(rule, static_cast<int>(J), sizes, pad, element<J>(fill))...) {}
+  constexpr law_results(const local_rule& rule, const by_letter& sizes)
+      : of(law_result<element<J>>(rule, static_cast<int>(J), sizes, by_letter{}, identity<element<J>>(rule.kind))...) {}
+
+  std::tuple<law_result<element<J>>...> of;
+
+  [[nodiscard]] constexpr auto pointers() const { return std::tuple{std::get<J>(of).data()...}; }
+  [[nodiscard]] constexpr bool equals(const law_results& other) const {
+    return (std::get<J>(of).equals(std::get<J>(other.of)) && ...);
+  }
+  [[nodiscard]] constexpr bool left_padding(int fill) const { return (std::get<J>(of).left_padding(element<J>(fill)) && ...); }
+  /// Puts a part of the letter, from `begin` on, to the results that are reduced along it, and compares it with the others.
+  [[nodiscard]] constexpr bool add_part(const local_rule& rule, const law_results& part, const law_results& whole, int letter,
+                                        std::int64_t begin) const {
+    return (take_part<J>(rule, part, whole, letter, begin) && ...);
+  }
+  /// Whether what was reduced along the letter is what the whole gave.
+  [[nodiscard]] constexpr bool is_whole(const local_rule& rule, const law_results& whole, int letter) const {
+    return ((!rule.reduces(letter, static_cast<int>(J)) || std::get<J>(of).equals(std::get<J>(whole.of))) && ...);
+  }
+
+ private:
+  template <std::size_t I>
+  constexpr bool take_part(const local_rule& rule, const law_results& part, const law_results& whole, int letter,
+                           std::int64_t begin) const {
+    if (!rule.reduces(letter, static_cast<int>(I))) return std::get<I>(part.of).is_part_of(std::get<I>(whole.of), letter, begin);
+    std::get<I>(of).add(std::get<I>(part.of), rule.kind);
+    return true;
+  }
+};
+
+/// `Typed` has the rule, `function`, the element types as `operand<K>` and `result<K>`, and `call(f, operands, results, places)`. What
+/// does not depend on the function is in law_blocks.hpp.
 template <class Typed>
 struct local_law {
   using F = typename Typed::function;
-  using R = typename Typed::result;
+  using results = law_results<Typed>;
   static constexpr const local_rule& rule = Typed::rule;
   static constexpr int pattern_count = 2;
 
   /// Calls the function on the part of the operands that begins at `from`.
-  static constexpr void call(const F& f, law_result<R>& result, const by_letter& sizes, const by_letter& from,
+  static constexpr void call(const F& f, const results& result, const by_letter& sizes, const by_letter& from,
                              const by_letter& pad, int pattern) {
-    call_with(f, result, sizes, from, pad, pattern, std::make_index_sequence<static_cast<std::size_t>(rule.operand_count())>{});
+    call_with(f, result, sizes, from, pad, pattern, std::make_index_sequence<static_cast<std::size_t>(rule.operand_count())>{},
+              std::make_index_sequence<static_cast<std::size_t>(rule.results)>{});
   }
 
   /// The function writes all of its result, and nothing else.
@@ -76,12 +118,12 @@ struct local_law {
     if (pattern > 0 && is_large(rule, -1)) return {};
     by_letter sizes{};
     if (!choose_extents(rule, sizes, -1, 1, pattern)) return {law_finding::kind::untried};
-    law_result<R> first(rule, sizes, for_all_letters(rule, 1), R(0));
-    law_result<R> second(rule, sizes, for_all_letters(rule, 1), R(1));
+    const results first(rule, sizes, for_all_letters(rule, 1), 0);
+    const results second(rule, sizes, for_all_letters(rule, 1), 1);
     call(f, first, sizes, by_letter{}, for_all_letters(rule, 1), pattern);
     call(f, second, sizes, by_letter{}, for_all_letters(rule, 1), pattern);
     if (!first.equals(second)) return {law_finding::kind::unwritten};
-    if (!first.left_padding(R(0)) || !second.left_padding(R(1))) return {law_finding::kind::outside};
+    if (!first.left_padding(0) || !second.left_padding(1)) return {law_finding::kind::outside};
     return {};
   }
 
@@ -96,15 +138,15 @@ struct local_law {
       if ((tried && elements >= most_tried) || !choose_extents(rule, sizes, letter, extent, pattern)) continue;
       tried = true;
       elements += elements_tried(rule, sizes);
-      law_result<R> whole(rule, sizes, by_letter{}, R(0));
+      const results whole(rule, sizes, by_letter{}, 0);
       call(f, whole, sizes, by_letter{}, by_letter{}, pattern);
       for (std::int64_t cut = 1; cut <= extent; ++cut) {  // the last time in three parts, 1, 1 and the rest
         const bool in_three = cut == extent;
         if ((in_three && extent < 3) || (cut > 1 && elements >= most_tried)) break;
         elements += elements_tried(rule, sizes);
         const std::int64_t bounds[] = {0, in_three ? 1 : cut, in_three ? 2 : extent, extent};
-        const law_result<R> sum(rule, sizes, by_letter{}, identity<R>(rule.kind));
-        bool same = true;
+        const results sum(rule, sizes);
+        bool is_split = true;
         for (int part = 0; part < (in_three ? 3 : 2); ++part) {
           by_letter own = sizes;
           own[of_letter(letter)] = bounds[part + 1] - bounds[part];
@@ -112,15 +154,12 @@ struct local_law {
           from[of_letter(letter)] = bounds[part];
           by_letter pad = for_all_letters(rule, pattern);
           pad[of_letter(letter)] = 1;
-          law_result<R> piece(rule, own, pad, R(1));
+          const results piece(rule, own, pad, 1);
           call(f, piece, own, from, pad, pattern);
-          if (kind == factor_kind::parallel) same = same && piece.is_part_of(whole, letter, bounds[part]);
-          else sum.add(piece, rule.kind);
+          is_split = sum.add_part(rule, piece, whole, letter, bounds[part]) && is_split;
         }
-        if (kind == factor_kind::reduction) same = sum.equals(whole);
-        if (!same)
-          return {kind == factor_kind::parallel ? law_finding::kind::parallel : law_finding::kind::reduction, letter, extent,
-                  in_three ? 1 : cut};
+        if (!is_split || !sum.is_whole(rule, whole, letter))
+          return {is_split ? law_finding::kind::reduction : law_finding::kind::parallel, letter, extent, in_three ? 1 : cut};
       }
     }
     if (!tried) return {law_finding::kind::untried, letter};
@@ -141,16 +180,16 @@ struct local_law {
   }
 
  private:
-  template <std::size_t... K>
-  static constexpr void call_with(const F& f, law_result<R>& result, const by_letter& sizes, const by_letter& from,
-                                  const by_letter& pad, int pattern, std::index_sequence<K...>) {
-    const law_place places[] = {law_place(rule.tensors[static_cast<int>(K)], sizes, pad)..., result.place};
+  template <std::size_t... K, std::size_t... J>
+  static constexpr void call_with(const F& f, const results& result, const by_letter& sizes, const by_letter& from,
+                                  const by_letter& pad, int pattern, std::index_sequence<K...>, std::index_sequence<J...>) {
+    const law_place places[] = {law_place(rule.tensors[static_cast<int>(K)], sizes, pad)..., std::get<J>(result.of).place...};
     call_on(f, result, places,
             law_operand<typename Typed::template operand<K>>(rule, static_cast<int>(K), places[K], sizes, from, pattern)...);
   }
   template <class... A>
-  static constexpr void call_on(const F& f, law_result<R>& result, const law_place* places, const law_operand<A>&... operands) {
-    Typed::call(f, std::tuple{static_cast<const A*>(operands.get())...}, result.data(), places);
+  static constexpr void call_on(const F& f, const results& result, const law_place* places, const law_operand<A>&... operands) {
+    Typed::call(f, std::tuple{static_cast<const A*>(operands.get())...}, result.pointers(), places);
   }
 };
 

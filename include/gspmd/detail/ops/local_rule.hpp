@@ -17,7 +17,8 @@ class local_rule_reader {
     equation e = parse_equation(s);
     if (e.operands.size() > static_cast<std::size_t>(max_local_operands))
       e.fail(e.operands[max_local_operands].column - 1, "too many operands");
-    if (e.results.size() > 1) e.fail(e.results[1].column - 1, "one result: no comma after ->");
+    if (e.results.size() > static_cast<std::size_t>(max_results)) e.fail(e.results[max_results].column - 1, "too many results");
+    rule.results = static_cast<std::int8_t>(e.results.size());
     for (const auto* list : {&e.operands, &e.results})
       for (const auto& tensor : *list)
         if (e.error == nullptr) read(e, tensor, list == &e.results);
@@ -68,7 +69,7 @@ class local_rule_reader {
   constexpr void finish(equation& e) {
     for (auto& l : rule.letters) {
       if (!l.in_operand && !l.stated)
-        return e.fail(l.column, "a letter that only the result has is whole, and its extent is stated: [u=4], [u=t-2]");
+        return e.fail(l.column, "a letter that only results have is whole, and its extent is stated: [u=4], [u=t-2]");
       if (l.of >= 0 && rule.letters[l.of].stated && rule.letters[l.of].of >= 0)
         return e.fail(l.column, "an extent follows from a letter whose extent follows from another one; state it from that");
       if (l.of >= 0 && !rule.letters[l.of].in_operand) return e.fail(l.column, "an extent follows from a letter of an operand");
@@ -82,7 +83,7 @@ constexpr local_rule parse_local_rule(std::string_view s, monoid kind = monoid::
 [[gnu::cold]] constexpr text local_rule_text(const local_rule& rule) {
   text t("`");
   for (int k = 0; k < rule.tensors.count; ++k) {
-    if (k > 0) t << (k + 1 == rule.tensors.count ? "->" : ",");
+    if (k > 0) t << (k == rule.operand_count() ? "->" : ",");
     for (const auto l : rule.tensors[k]) {
       const auto& letter = rule.letters[l];
       if (letter.kind == factor_kind::whole) t << '[' << letter.name << ']';

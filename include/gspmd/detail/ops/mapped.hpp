@@ -47,7 +47,7 @@ constexpr inline_vec<dim_map, max_mapped_dims> maps_of(const node& n) {
 
 /// The facts of such operators, but for how they are described, and which one the gradient is: `inverse`.
 template <class Self>
-struct mapped_op : plain_operator, without_arithmetic, outside_of_loops, dims_by_number {
+struct mapped_op : plain_operator, reads_shards, without_arithmetic, outside_of_loops, dims_by_number {
   static constexpr bool owns(opcode op) { return op == code_of<Self>; }
   static constexpr origin made = origin::shards;
   static constexpr realisation runs = realisation::steps;

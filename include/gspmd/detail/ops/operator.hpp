@@ -22,6 +22,7 @@ enum class origin : std::uint8_t {
   renamed,  // its operand, in another sharding
   shards,   // the operator, from shards of its operands
   region,   // a body: loops and conditionals
+  result,   // the operator before it: a further result
 };
 
 /// What an operator on shards becomes when the local program is turned into steps.
@@ -77,6 +78,8 @@ class lowering;
 ///   may_go_round_ring(n)        an operand may visit it shard by shard instead of being gathered
 ///   movements(n)                of how many movements between shards it consists; 0: of none
 ///   map(g, n, k)                which elements of operand k its movement k brings where
+///   tiles(n)                    how many operands, the first ones, it reads as tiles: shards with what lies around them; 0: none
+///   tile(g, n, k)               the map to the tiles of operand k, every dim of which has a tile
 ///   flops(g, mesh, p, op)       the arithmetic of the device that has most of it
 ///   in_loop(g, n)               what a loop computes for each element: of what runs as a loop, and of sources
 ///   lies_along(g, n)            of what is read through strides: by dim of its operand, the dim of its result, -1 if it is stretched
@@ -104,6 +107,8 @@ concept complete_operator = requires(const graph& g, const node& n, const mesh_s
   { O::may_go_round_ring(n) } -> std::same_as<bool>;
   { O::movements(n) } -> std::same_as<int>;
   { O::map(g, n, 0) } -> std::same_as<index_map>;
+  { O::tiles(n) } -> std::same_as<int>;
+  { O::tile(g, n, 0) } -> std::same_as<index_map>;
   { O::flops(g, mesh, p, op) } -> std::same_as<std::int64_t>;
   { O::in_loop(g, n) } -> std::same_as<scalar_op>;
   { O::lies_along(g, n) } -> std::same_as<dim_places>;
@@ -137,6 +142,10 @@ struct reduced_first {
 struct without_movements {
   static constexpr int movements(const node&) { return 0; }
   static constexpr index_map map(const graph&, const node&, int) { return {}; }
+};
+struct reads_shards {
+  static constexpr int tiles(const node&) { return 0; }
+  static constexpr index_map tile(const graph&, const node&, int) { return {}; }
 };
 struct without_arithmetic {
   static constexpr std::int64_t flops(const graph&, const mesh_shape&, const local_program&, const instruction&) { return 0; }

@@ -48,7 +48,7 @@ constexpr std::int64_t flops_of_sum(const local_program& p, const instruction& o
   return operand.count == p.value(op.result).local.count ? 0 : saturating_elements(operand);
 }
 
-struct reduce_op : plain_operator, without_movements, outside_of_loops, dims_by_number {
+struct reduce_op : plain_operator, without_movements, reads_shards, outside_of_loops, dims_by_number {
   static constexpr bool owns(opcode op) { return op == code_of<reduce_op>; }
   static constexpr origin made = origin::shards;
   static constexpr realisation runs = realisation::steps;

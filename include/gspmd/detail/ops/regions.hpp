@@ -77,6 +77,7 @@ struct region_op : plain_operator,
                    same_dims,
                    reduced_first,
                    without_movements,
+                   reads_shards,
                    without_arithmetic,
                    outside_of_loops,
                    dims_by_number {
@@ -90,7 +91,13 @@ struct region_op : plain_operator,
   static void describe(std::string&, const plan_view&, const plan_step*) {}
 };
 
-struct cond_result_op : plain_operator, reduced_first, without_movements, without_arithmetic, outside_of_loops, dims_by_number {
+struct cond_result_op : plain_operator,
+                        reduced_first,
+                        without_movements,
+                        reads_shards,
+                        without_arithmetic,
+                        outside_of_loops,
+                        dims_by_number {
   static constexpr bool owns(opcode op) { return op == opcode::cond_result; }
   static constexpr origin made = origin::region;
   static constexpr realisation runs = realisation::region;

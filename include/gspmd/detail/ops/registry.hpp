@@ -10,18 +10,22 @@
 
 #include "gspmd/detail/ops/broadcast.hpp"
 #include "gspmd/detail/ops/concatenate.hpp"
+#include "gspmd/detail/ops/convolution.hpp"
 #include "gspmd/detail/ops/einsum.hpp"
 #include "gspmd/detail/ops/elementwise.hpp"
+#include "gspmd/detail/ops/further_result.hpp"
 #include "gspmd/detail/ops/local.hpp"
 #include "gspmd/detail/ops/operator.hpp"
 #include "gspmd/detail/ops/pad.hpp"
 #include "gspmd/detail/ops/reduce.hpp"
+#include "gspmd/detail/ops/reduce_window.hpp"
 #include "gspmd/detail/ops/regions.hpp"
 #include "gspmd/detail/ops/reshape.hpp"
 #include "gspmd/detail/ops/reshard.hpp"
 #include "gspmd/detail/ops/reverse.hpp"
 #include "gspmd/detail/ops/roll.hpp"
 #include "gspmd/detail/ops/rows.hpp"
+#include "gspmd/detail/ops/select_and_scatter.hpp"
 #include "gspmd/detail/ops/shift.hpp"
 #include "gspmd/detail/ops/slice.hpp"
 #include "gspmd/detail/ops/source_ops.hpp"
@@ -34,8 +38,9 @@
 namespace gspmd::detail {
 
 /// Those whose opcodes are enumerated, then the listed ones.
-using operators = boost::mp11::mp_append<boost::mp11::mp_list<parameter_op, source_op, elementwise_op, region_op, cond_result_op>,
-                                         boost::mp11::mp_transform<listed_type, listed_operators>>;
+using operators = boost::mp11::mp_append<
+    boost::mp11::mp_list<parameter_op, source_op, elementwise_op, region_op, cond_result_op, further_result_op>,
+    boost::mp11::mp_transform<listed_type, listed_operators>>;
 inline constexpr std::size_t operator_count = boost::mp11::mp_size<operators>::value;
 
 template <class... O>
@@ -63,6 +68,8 @@ struct operator_facts {
   bool (*may_go_round_ring)(const node&) = nullptr;
   int (*movements)(const node&) = nullptr;
   index_map (*map)(const graph&, const node&, int movement) = nullptr;
+  int (*tiles)(const node&) = nullptr;
+  index_map (*tile)(const graph&, const node&, int operand) = nullptr;
   std::int64_t (*flops)(const graph&, const mesh_shape&, const local_program&, const instruction&) = nullptr;
   scalar_op (*in_loop)(const graph&, const node&) = nullptr;
   dim_places (*lies_along)(const graph&, const node&) = nullptr;
@@ -71,17 +78,10 @@ struct operator_facts {
 };
 template <class O>
 constexpr operator_facts facts_of_operator(std::uint8_t number) {
-  return {number,           1,
-          O::made,          O::runs,
-          O::completes,     O::uniform,
-          O::keeps_slices,  O::may_cut_axes,
-          O::replication,   O::rule,
-          O::partial,       O::reads,
-          O::is_made_again, O::may_go_round_ring,
-          O::movements,     O::map,
-          O::flops,         O::in_loop,
-          O::lies_along,    O::name_dim,
-          O::describe};
+  return {
+      number,         1,       O::made,    O::runs,    O::completes,     O::uniform,           O::keeps_slices, O::may_cut_axes,
+      O::replication, O::rule, O::partial, O::reads,   O::is_made_again, O::may_go_round_ring, O::movements,    O::map,
+      O::tiles,       O::tile, O::flops,   O::in_loop, O::lies_along,    O::name_dim,          O::describe};
 }
 
 struct facts_table {
@@ -121,6 +121,15 @@ constexpr void rule_of(const graph& g, const node& n, op_rule& rule) { facts_of(
 /// What a movement of an operator exchanges, where its tensors have the splits of `s`.
 constexpr map_traffic traffic_of(const graph& g, const mesh_shape& mesh, const node& n, int movement, const sharding& s) {
   return traffic_of(mesh, operand_of(g, n, movement).shape, n.shape, s, facts_of(n.op).map(g, n, movement));
+}
+
+/// The map to the tiles that an operator reads of operand k, of shape `from` and sharding `s`; without dims: it reads the shards.
+constexpr index_map needed_tile(const graph& g, const mesh_shape& mesh, const node& n, int k, const extents& from,
+                                const sharding& s) {
+  const auto& facts = facts_of(n.op);
+  if (k >= facts.tiles(n)) return {};
+  const index_map map = facts.tile(g, n, k);
+  return map.is_the_shard(mesh, from, s) ? index_map{} : map;
 }
 
 }  // namespace gspmd::detail

@@ -48,7 +48,7 @@ constexpr int add_reshape(graph& g, int operand, const extents& shape, location 
 }
 
 /// Shards are reshaped where they lie: a dim is a product of factors, and a split of it falls on them major to minor.
-struct reshape_op : without_movements, without_arithmetic, outside_of_loops, dims_by_number {
+struct reshape_op : without_movements, reads_shards, without_arithmetic, outside_of_loops, dims_by_number {
   static constexpr bool owns(opcode op) { return op == code_of<reshape_op>; }
   static constexpr origin made = origin::shards;
   static constexpr realisation runs = realisation::alias;

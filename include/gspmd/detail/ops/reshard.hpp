@@ -23,6 +23,7 @@ struct reshard_op : plain_operator,
                     same_dims,
                     reduced_first,
                     without_movements,
+                    reads_shards,
                     without_arithmetic,
                     outside_of_loops,
                     dims_by_number {
@@ -58,7 +59,13 @@ constexpr int add_shard_alike(graph& g, int operand, int other, location at) {
   return g.add(n);
 }
 
-struct shard_alike_op : same_dims, reduced_first, without_movements, without_arithmetic, outside_of_loops, dims_by_number {
+struct shard_alike_op : same_dims,
+                        reduced_first,
+                        without_movements,
+                        reads_shards,
+                        without_arithmetic,
+                        outside_of_loops,
+                        dims_by_number {
   static constexpr bool owns(opcode op) { return op == code_of<shard_alike_op>; }
   static constexpr origin made = origin::renamed;
   static constexpr realisation runs = realisation::loop;

@@ -44,7 +44,7 @@ constexpr int add_shift(graph& g, int operand, int dim, std::int64_t offset, loc
 }
 
 /// A split of the shifted dim stays: what lies across the boundaries of shards is exchanged (GSPMD 4.3).
-struct shift_op : plain_operator, same_dims, without_arithmetic, outside_of_loops, dims_by_number {
+struct shift_op : plain_operator, same_dims, reads_shards, without_arithmetic, outside_of_loops, dims_by_number {
   static constexpr bool owns(opcode op) { return op == code_of<shift_op>; }
   static constexpr origin made = origin::shards;
   static constexpr realisation runs = realisation::steps;

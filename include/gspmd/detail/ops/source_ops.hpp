@@ -11,6 +11,7 @@ struct parameter_op : plain_operator,
                       same_dims,
                       reduced_first,
                       without_movements,
+                      reads_shards,
                       without_arithmetic,
                       outside_of_loops,
                       dims_by_number {
@@ -25,7 +26,7 @@ struct parameter_op : plain_operator,
 };
 
 /// Tensors that every device computes from its place on the mesh: constants, and indices.
-struct source_op : plain_operator, same_dims, reduced_first, without_movements, without_arithmetic, dims_by_number {
+struct source_op : plain_operator, same_dims, reduced_first, without_movements, reads_shards, without_arithmetic, dims_by_number {
   static constexpr bool owns(opcode op) { return op == opcode::constant || op == opcode::iota; }
   static constexpr origin made = origin::source;
   static constexpr realisation runs = realisation::strides;

@@ -27,7 +27,7 @@ constexpr int add_transpose(graph& g, int operand, const inline_vec<std::int8_t,
   return g.add(n);
 }
 
-struct transpose_op : plain_operator, without_movements, without_arithmetic, outside_of_loops, dims_by_number {
+struct transpose_op : plain_operator, without_movements, reads_shards, without_arithmetic, outside_of_loops, dims_by_number {
   static constexpr bool owns(opcode op) { return op == code_of<transpose_op>; }
   static constexpr origin made = origin::shards;
   static constexpr realisation runs = realisation::steps;

@@ -42,6 +42,7 @@ class canonical_orderer {
     if (n.region >= 0) n.region = number_[n.region];
     number_[i] = static_cast<int>(result.nodes.size());
     result.nodes.push_back(n);
+    for (int r = 1; r < n.results; ++r) add(i + r);
   }
 
   /// Numbers node `i` and what it needs first.

@@ -45,7 +45,12 @@ constexpr value_uses uses_of(const graph& g) {
       for (int k = i; any && k >= 0 && is_result_of(g, k, n.op, start); --k) needed[k] = 1;
     }
     if (needed[i] == 0) continue;
+    for (int r = 1; r < n.results; ++r) needed[i + r] = 1;  // they are made with it
     if (n.region >= 0) needed[n.region] = 1;
+    if (facts_of(n.op).made == origin::result) {
+      needed[n.operands[0]] = 1;
+      continue;
+    }
     const int count = facts_of(n.op).reads(n);
     for (int k = 0; k < count; ++k) {
       const int o = n.operands.items[k];

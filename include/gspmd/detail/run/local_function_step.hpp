@@ -11,50 +11,39 @@
 
 namespace gspmd::detail {
 
-/// A block of a device: the valid elements, and how many there are.
-struct local_extents_of_block {
-  std::int64_t valid[max_rank];
-  std::int64_t strides[max_rank];
-  std::int64_t elems = 1;
-
-  local_extents_of_block(const plan_view& plan, const planned_value& v, const coordinates& at) {
-    std::int64_t stride = 1;
-    for (int d = v.local.count - 1; d >= 0; --d) {
-      valid[d] = dim_range(*plan.mesh, v.global, v.layout, d, at).size();
-      strides[d] = stride;
-      stride *= v.local[d];
-      elems *= valid[d];
-    }
-  }
-};
-
-inline void call_local_function(const plan_view& plan, const plan_step& s, const local_extents_of_block& made,
-                                const device_memory& device) {
+/// Calls a user's function on the valid elements of a device's blocks. Where the device has nothing of a letter that may be split, the
+/// results that are reduced along it are the identity and the others have no elements; where no result has elements, there is
+/// nothing to do: the function is not called.
+inline void call_local_function(const plan_view& plan, const plan_step& s, const device_memory& device) {
   const local_function& f = *s.local;
-  const int count = f.rule.operand_count();
-  const auto& result = plan.result(s);
+  const int operands = f.rule.operand_count();
   // Not value-initialized: these are large, and only the first entries are used.
-  erased_block blocks[max_local_operands + 1];
-  std::int64_t valid[max_local_operands][max_rank];
-  std::int64_t strides[max_local_operands][max_rank];
-  bool is_empty = false;
-  for (int k = 0; k < count; ++k) {
-    const auto& v = plan.operand(s, k);
-    const local_extents_of_block own(plan, v, device.at);
-    for (int d = 0; d < v.local.count; ++d) {
-      valid[k][d] = own.valid[d];
-      strides[k][d] = own.strides[d];
-      is_empty = is_empty || (own.valid[d] == 0 && f.rule.letters[f.rule.tensors[k][d]].kind == factor_kind::reduction);
+  erased_block blocks[max_local_operands + max_results];
+  std::int64_t valid[max_local_operands + max_results][max_rank];
+  std::int64_t strides[max_local_operands + max_results][max_rank];
+  bool is_empty = false, has_results = false;
+  for (int k = 0; k < f.rule.tensors.count; ++k) {
+    const bool is_operand = k < operands;
+    const auto& v = is_operand ? plan.operand(s, k) : plan.result(s, k - operands);
+    std::int64_t stride = 1, elems = 1;
+    for (int d = v.local.count - 1; d >= 0; --d) {
+      valid[k][d] = dim_range(*plan.mesh, v.global, v.layout, d, device.at).size();
+      strides[k][d] = stride;
+      stride *= v.local[d];
+      elems *= valid[k][d];
+      is_empty = is_empty || (valid[k][d] == 0 && f.rule.letters[f.rule.tensors[k][d]].kind != factor_kind::whole);
     }
-    blocks[k] = {const_cast<void*>(device.read(v.where)), valid[k], strides[k]};  // made const again by `run`
+    has_results = has_results || (!is_operand && elems != 0);
+    blocks[k] = {is_operand ? const_cast<void*>(device.read(v.where)) : device.write(v.where), valid[k], strides[k]};
   }
-  blocks[count] = {device.write(result.where), made.valid, made.strides};
-  if (!is_empty) return f.entries[s.spec].run(f.object, blocks);
-  with_element_type(result.type, [&](auto element) {
-    using T = decltype(element);
-    T* const out = static_cast<T*>(blocks[count].data);
-    for (std::int64_t i = 0, n = elements(result.local); i < n; ++i) out[i] = identity<T>(f.rule.kind);
-  });
+  if (!has_results) return;
+  if (!is_empty) return f.entries[s.spec].run(f.object, blocks);  // which makes operands const again
+  for (int r = 0; r < s.results.count; ++r)
+    with_element_type(plan.result(s, r).type, [&](auto element) {
+      using T = decltype(element);
+      T* const out = static_cast<T*>(blocks[operands + r].data);
+      for (std::int64_t i = 0, n = elements(plan.result(s, r).local); i < n; ++i) out[i] = identity<T>(f.rule.kind);
+    });
 }
 
 }  // namespace gspmd::detail

@@ -8,6 +8,8 @@
 
 #include "gspmd/detail/ir/monoid_ops.hpp"
 #include "gspmd/detail/kernels/contraction.hpp"
+#include "gspmd/detail/kernels/window_reduction.hpp"
+#include "gspmd/detail/kernels/window_selection.hpp"
 #include "gspmd/detail/run/local_function_step.hpp"
 #include "gspmd/detail/run/padding.hpp"
 #include "gspmd/detail/run/ready_step.hpp"
@@ -19,6 +21,14 @@ namespace gspmd::detail {
 struct prepared_reduction {
   reduction_plan plan;
   const reduction_kernel* kernel;
+};
+struct prepared_window_reduction {
+  const window_reduction* windows;
+  const reduction_kernel* kernel;
+};
+struct prepared_window_selection {
+  const window_selection* windows;
+  window_selector select;
 };
 struct prepared_permutation {
   permutation_plan plan;
@@ -69,6 +79,40 @@ inline void reduce::run(const prepared_reduction& prepared, const plan_view& p, 
   std::int64_t valid[max_rank];
   read_valid(p, s, device, valid);
   detail::reduce(*prepared.kernel, prepared.plan, valid, device.read(p.operand(s, 0).where), device.write(p.result(s).where));
+}
+
+inline prepared_window_reduction reduce_window::prepare(const plan_view& p, const plan_step& s) {
+  const window_reduction& windows = table_of<window_reduction>(p)[static_cast<std::size_t>(s.spec)];
+  const reduction_kernel* kernel = nullptr;
+  with_element_type(s.type, [&](auto element) { kernel = &reduction_kernel_for<decltype(element)>(windows.kind); });
+  return {&windows, kernel};
+}
+/// Of every dim of the result, how much is there.
+[[gnu::noinline]] inline void read_existing(const plan_view& p, const plan_step& s, const device_memory& device,
+                                            std::int64_t* valid) {
+  const auto& result = p.result(s);
+  for (int d = 0; d < result.local.count; ++d) valid[d] = result.local[d];
+  read_bounds(p, s, device, valid);
+}
+inline void reduce_window::run(const prepared_window_reduction& prepared, const plan_view& p, const plan_step& s,
+                               const device_memory& device) {
+  std::int64_t valid[max_rank];
+  read_existing(p, s, device, valid);
+  reduce_windows(*prepared.kernel, *prepared.windows, valid, device.read(p.operand(s, 0).where), device.write(p.result(s).where));
+  clear_padding(p, p.result(s), device);
+}
+inline prepared_window_selection select_and_scatter::prepare(const plan_view& p, const plan_step& s) {
+  const window_selection& windows = table_of<window_selection>(p)[static_cast<std::size_t>(s.spec)];
+  window_selector select = nullptr;
+  with_element_type(s.type, [&](auto element) { select = window_selector_for<decltype(element)>(windows.is_minimum); });
+  return {&windows, select};
+}
+inline void select_and_scatter::run(const prepared_window_selection& prepared, const plan_view& p, const plan_step& s,
+                                    const device_memory& device) {
+  std::int64_t valid[max_rank];
+  read_existing(p, s, device, valid);
+  prepared.select(*prepared.windows, valid, device.read(p.operand(s, 0).where), device.read(p.operand(s, 1).where),
+                  device.write(p.result(s).where));
 }
 
 inline prepared_permutation permute::prepare(const plan_view& p, const plan_step& s) {
@@ -138,13 +182,9 @@ void add_row::run(nothing_prepared, const plan_view& p, const plan_step& s, cons
 inline void copy::run(nothing_prepared, const plan_view& p, const plan_step& s, const device_memory& device) {
   copy_operand(p, s, 0, device);
 }
-/// Calls a user's function on the valid elements of a device's blocks. Where nothing of a reduced dim is on this device the
-/// result is the identity, and where nothing of the result is, there is nothing to do: the function is not called.
 inline void local::run(nothing_prepared, const plan_view& p, const plan_step& s, const device_memory& device) {
-  const auto& result = p.result(s);
-  const local_extents_of_block made(p, result, device.at);
-  if (made.elems != 0) call_local_function(p, s, made, device);
-  clear_padding(p, result, device);
+  call_local_function(p, s, device);
+  for (int r = 0; r < s.results.count; ++r) clear_padding(p, p.result(s, r), device);
 }
 
 }  // namespace kernels

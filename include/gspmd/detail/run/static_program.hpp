@@ -120,6 +120,19 @@ constexpr auto reduce::freeze() {
   return prepared_reduction{plan_reduction(spec), &reduction_kernel_of<kind, element>};
 }
 template <class Program, int Step>
+constexpr auto reduce_window::freeze() {
+  using element = element_t<step_of<Program, Step>.type>;
+  constexpr const window_reduction& spec = entry_of_step<Program, Step, window_reduction>;
+  constexpr monoid kind = natural_kind<element>(spec.kind);
+  static_assert(monoid_is_defined<element>(kind), "gspmd: this reduction is not defined on this element type");
+  return prepared_window_reduction{&spec, &reduction_kernel_of<kind, element>};
+}
+template <class Program, int Step>
+constexpr auto select_and_scatter::freeze() {
+  constexpr const window_selection& spec = entry_of_step<Program, Step, window_selection>;
+  return prepared_window_selection{&spec, window_selector_for<element_t<step_of<Program, Step>.type>>(spec.is_minimum)};
+}
+template <class Program, int Step>
 constexpr auto permute::freeze() {
   return []<int... D>(std::integer_sequence<int, D...>) {
     constexpr const permutation_spec& spec = entry_of_step<Program, Step, permutation_spec>;

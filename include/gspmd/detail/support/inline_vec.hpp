@@ -66,6 +66,7 @@ struct inline_vec {
 
 /// The largest rank of a tensor and the largest number of mesh axes. A program beyond them is refused with an error.
 inline constexpr int max_rank = 32;
+inline constexpr int max_windows = 4;  // dims of an operand that an einsum reads through windows
 inline constexpr int max_axes = 16;
 
 using extents = inline_vec<std::int64_t, max_rank>;

@@ -127,6 +127,12 @@ consteval void refuse() {
                   "gspmd: a slice or padding takes more than a dim has, or has a stride that leads nowhere; see message<>");
   else if constexpr (Broken == mistake::radius)
     static_assert(accepted<Message>, "gspmd: a stencil reads further than its radius says; see message<>");
+  else if constexpr (Broken == mistake::window)
+    static_assert(
+        accepted<Message>,
+        "gspmd: a window is no larger than the padded dim, and its size, stride and dilations are at least 1; see message<>");
+  else if constexpr (Broken == mistake::layout)
+    static_assert(accepted<Message>, "gspmd: the layout or the groups of a convolution do not fit its tensors; see message<>");
   else if constexpr (Broken == mistake::annotation_rank)
     static_assert(accepted<Message>,
                   "gspmd: a sharding has one entry for each dim of its tensor, _ for a dim that is not split; see message<>");

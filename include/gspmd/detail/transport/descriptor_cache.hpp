@@ -77,7 +77,8 @@ class descriptor_cache {
     for (const auto n : mesh.sizes) add(static_cast<std::uint64_t>(n));
     if (const auto* map = map_of(d))
       for (const auto& m : map->dims)
-        for (const auto n : {m.from_first, m.from_step, m.to_first, m.to_step}) add(static_cast<std::uint64_t>(n));
+        for (const auto n : {m.from_first, m.from_step, m.to_first, m.to_step, m.tile.outputs, m.tile.span})
+          add(static_cast<std::uint64_t>(n));
     for (const auto* side : {&d.from, &d.to}) {
       add(static_cast<std::uint64_t>(side->splits.count));
       for (const auto& use : side->splits) add(static_cast<std::uint64_t>(use.axis * 64 + use.dim + 1));

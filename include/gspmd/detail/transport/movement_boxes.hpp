@@ -62,6 +62,20 @@ inline buffer_layout margin_of(const mesh_shape& mesh, const movement& m, const 
   return target;
 }
 
+/// Makes the shard of a movement's result a tile in the dims that have one.
+inline void hold_tiles(const mesh_shape& mesh, const movement& m, const coordinates& at, buffer_layout& target) {
+  for (const auto& map : m.map->dims) {
+    if (!map.is_tile()) continue;
+    const auto parts = parts_of(mesh, m.to, map.dim);
+    const auto part = part_index(mesh, m.to, map.dim, at);
+    const auto held = map.tile.held(parts, part);
+    target.held.begin[map.dim] = held.begin;
+    target.held.end[map.dim] = held.end;
+    target.first[map.dim] = -map.tile.room(parts, part).begin;
+    target.local[map.dim] = map.tile.local_extent(parts);
+  }
+}
+
 /// The shard of a movement's result that a turn is about. Calls `fill(box, bits)` for boxes of elements that no element of the operand
 /// becomes, if they are to be filled: those before, behind and between the steps along one dim, where the dims before it have
 /// steps. It does so in the first turn about this shard.
@@ -69,7 +83,9 @@ template <class Fill>
 inline buffer_layout target_of(const mesh_shape& mesh, const movement& m, const coordinates& at, std::int64_t turn, Fill fill) {
   if (m.map != nullptr && m.map->has_margins()) return margin_of(mesh, m, at, turn, fill);
   auto target = layout_of(mesh, m.to_global, m.to, at);
-  if (m.map == nullptr || !target.held.any()) return target;
+  if (m.map == nullptr) return target;
+  hold_tiles(mesh, m, at, target);
+  if (!target.held.any()) return target;
   const auto gap = [&](int d, std::int64_t begin, std::int64_t end) {
     if (turn > 0 || begin >= end || m.map->outside == outside_rule::keep) return;
     auto box = target.held;

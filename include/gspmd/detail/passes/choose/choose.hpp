@@ -54,7 +54,7 @@ class chooser {
     const graph& g = known_.program;
     const int count = static_cast<int>(g.nodes.size());
     for (int looked_at = 0; state_.next < count; ++looked_at) {
-      if (looked_at >= most_nodes || operators_.prices >= most_prices) return;
+      if ((looked_at >= most_nodes || operators_.prices >= most_prices) && known_.at(state_.next).op != opcode::result) return;
       const int i = state_.next++;
       state_.table.nodes.push_back({layout_of(i), 0, 0, {}});
       if (is_visited(g, known_.uses, i)) walk_.visit(i);
@@ -70,8 +70,11 @@ class chooser {
 
   // ---- what form_walk asks ----
   [[nodiscard]] constexpr sharding layout_of(int i) const {
+    const node& n = known_.at(i);
+    const origin made = facts_of(n.op).made;
+    if (made == origin::result && known_.uses.needed[i] != 0) return further_[i - n.operands[0] - 1];
     sharding s = known_.wish_of(i);
-    if (facts_of(known_.at(i).op).made == origin::region) s.partial = 0;
+    if (made == origin::region) s.partial = 0;
     return s;
   }
   constexpr const node_choice& choice_for(int i) { return choose(i); }
@@ -92,6 +95,7 @@ class chooser {
   constexpr void input(int, int) {}
   constexpr void renamed(int, int) {}
   constexpr void named(int, int) {}
+  constexpr void made_with_last(int, int) {}
   constexpr void made(int, int, int, int) {}
   constexpr void moved(const purpose&, int, const reshard_step&, int, int) {}
   constexpr void ran(int, const node_choice&, const inline_vec<int, max_map_arity>&, int) {}
@@ -114,6 +118,8 @@ class chooser {
     operator_use use = choose_with_sums(i, n, rule);
     node_choice& choice = state_.table.nodes[i];
     choice.result = use.result;
+    further_.clear();
+    for (int r = 1; r < n.results; ++r) further_.push_back(further_result(known_.mesh, rule, use.uses, r));
     if (n.gather_limit >= 0) {
       const auto round = ring_choice(known_, n, use).find();
       choice.ring = round.how;
@@ -169,6 +175,7 @@ class chooser {
   choose_state& state_;
   operator_chooser operators_;
   form_walk<chooser> walk_;
+  inline_vec<sharding, max_results> further_;  // of the operator chosen last: those of its further results
 };
 
 constexpr choice_table choose_program(const graph& g, const mesh_shape& mesh, const value_uses& uses,

@@ -20,7 +20,7 @@ struct purpose {
 ///   layout_of(i)                        the sharding of an input, of a reshard, of what a loop carries or a conditional gives
 ///   choice_for(i), wanted(i, k)         the choice for an operator, and the sharding of its operand k
 ///   next_delivery(i, wanted), step(d, k)   how a form of node i gets that sharding
-///   input, renamed, named, made, moved, ran, ran_movement, copied, opens, ends, closes      what is made: see emitter
+///   input, renamed, named, made, made_with_last, moved, ran, ran_movement, copied, opens, ends, closes      what is made: see emitter
 ///
 /// Loops and conditionals: a carried value has one sharding, that of its carry node. It is brought to it before the loop and at the
 /// end of the body. What a body needs of a value from outside is made before the loop; a conditional makes it where it is needed, and
@@ -45,6 +45,7 @@ class form_walk {
         return client_.renamed(i, bring(n.operands[0], client_.layout_of(i), {i}));
       }
       case origin::region: return visit_region(i);
+      case origin::result: return client_.made_with_last(i, book_.add(graph_, i, client_.layout_of(i)));
       case origin::shards: return visit_operator(i);
     }
   }

@@ -17,12 +17,21 @@ class operator_chooser {
   [[nodiscard]] constexpr operator_use choose(int i, const node& n, const op_rule& rule) {
     const mesh_shape& mesh = known_.mesh;
     const auto held = held_partial(known_, n);
-    use_search::wishes asked;  // the result's, then the operands'
+    use_search::wishes asked;  // the result's, the operands', the further results', and the operands' as they are
     asked.push_back(to_factors(mesh, rule, rule.result(), known_.wish_of(i).splits));
     bool agree = rule.uniform;
     for (int k = 0; k < n.operands.count; ++k) {
       asked.push_back(to_factors(mesh, rule, rule.operand(k), known_.wish_of(n.operands[k]).splits));
       agree = agree && asked[k + 1] == asked[0];
+    }
+    for (int r = 1; r < n.results; ++r) asked.push_back(to_factors(mesh, rule, rule.result(r), known_.wish_of(i + r).splits));
+    for (int k = 0; k < n.operands.count; ++k) {
+      const int form = known_.book.first_of(n.operands[k]);
+      if (form < 0 || form != known_.book.last_of(n.operands[k])) continue;
+      const sharding& is = known_.book.layout_of(form);
+      if (is.partial != 0 || is.splits == known_.wish_of(n.operands[k]).splits) continue;
+      asked.push_back(to_factors(mesh, rule, rule.operand(k), is.splits));
+      agree = false;
     }
     if (agree) return use_of(known_, n, rule, asked[0], held);
 
@@ -32,7 +41,7 @@ class operator_chooser {
         if (rule.factors[use.dim].kind != factor_kind::whole) first[use.axis] = use.dim;
     use_search search(mesh, rule, asked);
     operator_use best = use_of(known_, n, rule, search.assemble(first), held);
-    operator_prices known(known_, i, n);
+    operator_prices known(known_, i, n, rule);
     cost least = known.of(best, use_search::no_limit);
     if (least.bytes == 0 && least.refused == 0) return best;
     // A plan that would be refused for the whole copies it makes (see silent_replication): only if nothing else is possible.
@@ -85,9 +94,9 @@ class operator_chooser {
   [[nodiscard]] constexpr bool may_be_padded(const op_rule& rule) const {
     const auto devices = known_.mesh.device_count();
     bool reduces = false, is_even = true;
-    for (const auto& f : rule.factors) {
-      reduces = reduces || leaves_partial(f.kind);
-      is_even = is_even && f.size % devices == 0;
+    for (int f = 0; f < rule.factors.count; ++f) {
+      for (int r = 0; r < rule.results; ++r) reduces = reduces || rule.leaves_partial(f, r);
+      is_even = is_even && rule.factors[f].size % devices == 0;
     }
     return reduces && !is_even;
   }

@@ -36,7 +36,8 @@ class known_prices {
 /// What ways to run the operator of node `i` send.
 class operator_prices {
  public:
-  constexpr operator_prices(const form_prices& known, int i, const node& n) : known_(known), i_(i), n_(n) {}
+  constexpr operator_prices(const form_prices& known, int i, const node& n, const op_rule& rule)
+      : known_(known), i_(i), n_(n), rule_(rule) {}
 
   /// What bringing the operands to what they must be sends, what the operator itself does, and bringing the result to its sharding: in
   /// all trips of the loops around it, but an operand from outside of a loop is brought there before it. Where this is more bytes
@@ -59,7 +60,10 @@ class operator_prices {
       const auto traffic = traffic_of(known_.program, known_.mesh, n_, k, p.result);
       add(total, {traffic.elems() * bytes_of(n_.type), static_cast<int>(traffic.messages)}, depth);
     }
+    for (int k = facts_of(n_.op).tiles(n_); k-- > 0 && total.bytes <= limit;) add(total, of_tile(k, p.wanted[k]), depth);
     if (total.bytes <= limit) add(total, of_result(p.result), depth);
+    for (int r = 1; r < n_.results && total.bytes <= limit; ++r)
+      add(total, price_of(i_ + r, further_result(known_.mesh, rule_, p.uses, r)), depth);
     return total;
   }
   [[nodiscard]] constexpr int made() const {
@@ -76,17 +80,27 @@ class operator_prices {
   constexpr reshard_price of_operand(int k, const sharding& wanted) {
     return operands_[k].of(wanted, [&] { return known_.best_form(n_.operands[k], wanted).price; });
   }
+  /// What the neighbours send of the tiles of an operand.
+  [[nodiscard]] constexpr reshard_price of_tile(int k, const sharding& s) const {
+    const extents& from = known_.shape_of(n_.operands[k]);
+    const index_map map = needed_tile(known_.program, known_.mesh, n_, k, from, s);
+    if (map.dims.empty()) return {};
+    const auto traffic = traffic_of(known_.mesh, from, map.tile_global(known_.mesh, s, from), s, map);
+    return {traffic.elems() * bytes_of(known_.at(n_.operands[k]).type), static_cast<int>(traffic.messages)};
+  }
   constexpr reshard_price of_result(const sharding& made) {
-    return result_.of(made, [&] {
-      sharding wanted = known_.wish_of(i_);
-      wanted.partial = 0;
-      return price_of_reshard(known_.mesh, n_.shape, made, wanted, bytes_of(n_.type));
-    });
+    return result_.of(made, [&] { return price_of(i_, made); });
+  }
+  [[nodiscard]] constexpr reshard_price price_of(int i, const sharding& made) const {
+    sharding wanted = known_.wish_of(i);
+    wanted.partial = 0;
+    return price_of_reshard(known_.mesh, known_.shape_of(i), made, wanted, bytes_of(known_.at(i).type));
   }
 
   const form_prices& known_;
   int i_;
   const node& n_;
+  const op_rule& rule_;
   known_prices operands_[max_map_arity];
   known_prices result_;
 };

@@ -66,6 +66,16 @@ constexpr void pass_partial(const form_prices& known, const node& n, const opera
   }
 }
 
+/// The sharding of a further result.
+constexpr sharding further_result(const mesh_shape& mesh, const op_rule& rule, const factor_splits& uses, int r) {
+  sharding s;
+  s.splits = to_dims(mesh, rule, rule.result(r), uses);
+  s.kind = rule.kind;
+  for (const auto& use : uses)
+    if (rule.leaves_partial(use.dim, r)) s.partial |= axis_bit(use.axis);
+  return s;
+}
+
 constexpr operator_use use_of(const form_prices& known, const node& n, const op_rule& rule, const factor_splits& uses,
                               const operand_shardings& held) {
   operator_use p;
@@ -78,7 +88,7 @@ constexpr operator_use use_of(const form_prices& known, const node& n, const op_
   p.result.splits = to_dims(known.mesh, rule, rule.result(), uses);
   p.result.kind = rule.kind;
   for (const auto& use : uses)
-    if (leaves_partial(rule.factors[use.dim].kind)) p.result.partial |= axis_bit(use.axis);
+    if (rule.leaves_partial(use.dim)) p.result.partial |= axis_bit(use.axis);
   pass_partial(known, n, held, p);
   return p;
 }

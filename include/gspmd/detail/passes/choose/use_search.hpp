@@ -34,9 +34,9 @@ class use_search {
  public:
   static constexpr int most_joint_uses = 256;
   static constexpr std::int64_t no_limit = std::numeric_limits<std::int64_t>::max();
-  using wishes = inline_vec<factor_splits, max_map_arity + 1>;    // the result's, then the operands'
-  using use_tensors = inline_vec<use_tensor, max_map_arity + 1>;  // the operands, then the result
-  using axis_factors = inline_vec<std::int8_t, max_axes>;         // by axis: the factor that it splits; -1: none
+  using wishes = inline_vec<factor_splits, 2 * max_map_arity + max_results>;  // the result's, the operands', more
+  using use_tensors = inline_vec<use_tensor, max_map_arity + 1>;              // the operands, then the result
+  using axis_factors = inline_vec<std::int8_t, max_axes>;                     // by axis: the factor that it splits; -1: none
 
   constexpr use_search(const mesh_shape& mesh, const op_rule& rule, const wishes& asked)
       : mesh_(mesh), rule_(rule), asked_(asked) {}
@@ -190,7 +190,7 @@ class use_search {
     bool is_partial = false;
     for (int i = 0; i < decided; ++i) {
       const int f = chosen_[axes_[i]];
-      is_partial = is_partial || (f >= 0 && leaves_partial(rule_.factors[f].kind));
+      is_partial = is_partial || (f >= 0 && rule_.leaves_partial(f));
     }
     std::int64_t total = 0;
     for (int t = 0; t < tensors_.count; ++t) {
@@ -229,9 +229,9 @@ class use_search {
   template <class Visit>
   constexpr void descend(Visit& visit) {
     const auto count = mesh_.axis_count();
-    inline_vec<inline_vec<std::int8_t, max_map_arity + 2>, max_axes> options;
+    inline_vec<inline_vec<std::int8_t, wishes::capacity + 1>, max_axes> options;
     for (int a = 0; a < count; ++a) {
-      inline_vec<std::int8_t, max_map_arity + 2> list;
+      inline_vec<std::int8_t, wishes::capacity + 1> list;
       list.push_back(-1);
       for (const auto& splits : asked_)
         for (const auto& use : splits) {

@@ -152,6 +152,7 @@ class completion {
   }
 
   constexpr void visit(int i, bool is_forward) {
+    if (nodes_[i].op == opcode::result) i = nodes_[i].operands[0];
     const node& n = nodes_[i];
     const int count = n.operands.count;
     const int* const operands = n.operands.items;
@@ -162,14 +163,18 @@ class completion {
     int order[max_map_arity]{};
     list_larger_first(n, order);
     if (is_forward) {
-      if (!rule.uniform && count > 1)
-        for (int k = 0; k < count; ++k)
-          if (has_news(operands[k], i)) give(i, rule, operands[k], rule.operand(k), i, rule.result(), true);
-      for (int p = 0; p < count; ++p)
-        if (const int k = order[p]; has_news(operands[k], i)) give(i, rule, operands[k], rule.operand(k), i, rule.result());
+      for (int r = 0; r < n.results; ++r) {
+        if (!rule.uniform && count > 1)
+          for (int k = 0; k < count; ++k)
+            if (has_news(operands[k], i + r)) give(i, rule, operands[k], rule.operand(k), i + r, rule.result(r), true);
+        for (int p = 0; p < count; ++p)
+          if (const int k = order[p]; has_news(operands[k], i + r))
+            give(i, rule, operands[k], rule.operand(k), i + r, rule.result(r));
+      }
     } else {
-      for (int k = 0; k < count; ++k)
-        if (has_news(i, operands[k])) give(i, rule, i, rule.result(), operands[k], rule.operand(k));
+      for (int r = 0; r < n.results; ++r)
+        for (int k = 0; k < count; ++k)
+          if (has_news(i + r, operands[k])) give(i, rule, i + r, rule.result(r), operands[k], rule.operand(k));
       for (int p = 0; p < count; ++p)
         for (int k = 0; k < count; ++k)
           if (const int from = order[p]; k != from && has_news(operands[from], operands[k]))

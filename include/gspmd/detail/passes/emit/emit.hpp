@@ -45,6 +45,11 @@ class emitter {
     if (program_.results[i] < 0) program_.results[i] = form;
   }
   constexpr void renamed(int i, int form) { program_.results[i] = form; }
+  /// A further result of the operator that ran last.
+  constexpr void made_with_last(int i, int form) {
+    named(i, form);
+    program_.ops.back().further_results.push_back(form);
+  }
   /// A source, or an operator of one operand that is made again, at the depth of so many bodies.
   constexpr void made(int i, int operand, int form, int level) {
     instruction op;
@@ -132,7 +137,9 @@ class emitter {
 
   /// What carries a value round a loop, or ends a branch, is kept.
   [[nodiscard]] static constexpr bool is_wanted(const instruction& op, const vec<std::uint8_t>& is_read) {
-    return op.what == instruction_kind::control || op.what == instruction_kind::copy || is_read[op.result] != 0;
+    bool is_any_read = op.what == instruction_kind::control || op.what == instruction_kind::copy || is_read[op.result] != 0;
+    for (const int v : op.further_results) is_any_read = is_any_read || is_read[v] != 0;
+    return is_any_read;
   }
   /// Takes out the operators whose result nobody reads: a broadcast that was only needed in another sharding, say.
   constexpr void drop_unused() {

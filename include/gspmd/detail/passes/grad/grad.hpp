@@ -28,6 +28,12 @@ class differentiator {
  private:
   [[nodiscard]] constexpr const node& at(int i) const { return graph_.nodes[static_cast<std::size_t>(i)]; }
 
+  /// Whether the scalar depends on any result of an operator.
+  constexpr bool has_gradient(int i) {
+    bool any = gradients_.slot(i) >= 0;
+    for (int r = 1; r < at(i).results; ++r) any = any || gradients_.slot(i + r) >= 0;
+    return any;
+  }
   constexpr void visit(int i) {
     const node n = at(i);  // a copy: the graph grows
     gradients_.visit(i);
@@ -38,7 +44,7 @@ class differentiator {
     for (int i = last; i >= first && !graph_.failed(); --i) {
       const auto before = graph_.nodes.size();
       if (is_region_result(at(i).op)) visit_region(i);
-      else if (gradients_.slot(i) >= 0) visit(i);
+      else if (has_gradient(i)) visit(i);
       if (at(i).allow_replication)  // its gradient moves the same data back
         for (auto k = before; k < graph_.nodes.size(); ++k) graph_.nodes[k].allow_replication = true;
       if (at(i).gather_limit >= 0)

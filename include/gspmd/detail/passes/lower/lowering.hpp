@@ -70,6 +70,35 @@ class lowering {
     s.collective = op.collective;
     s.bytes_sent = bytes_of(op);
   }
+  /// What an operator reads of operand k: a tile that a movement fills, one for all that read the same, or the shard itself. Between
+  /// carries that are written in place and their readers nothing is kept: tiles are made again in each body.
+  constexpr int tile(const instruction& op, int k) {
+    const int from = op.operands[k];
+    const local_value& shard = value(from);
+    const index_map map = needed_tile(g, out.mesh, node_of(op), k, shard.global, shard.layout);
+    if (map.dims.empty()) return from;
+    for (const auto& known : state_.tiles_)
+      if (known.of == from && known.map == map) return known.value;
+    local_value v = shard;
+    v.global = map.tile_global(out.mesh, v.layout, v.global);
+    v.local = map.tile_local(out.mesh, v.layout, v.local);
+    const int made = add_value(v);
+    auto& s = add_step(action::move, op, step_state::entry_of(table_of<index_map>(out), map), {from}, {made});
+    s.collective = collective_kind::collective_permute;
+    s.bytes_sent = traffic_of(out.mesh, value(from).global, v.global, v.layout, map).elems() * detail::bytes_of(v.type);
+    state_.tiles_.push_back({from, map, made});
+    return made;
+  }
+  /// No output is computed that is not there: the tile holds nothing for it.
+  constexpr void reduce_window(const instruction& op, const window_reduction& w, int tile) {
+    auto& s = add_step(action::reduce_window, op, step_state::entry_of(table_of<window_reduction>(out), w), {tile}, {op.result});
+    note_padded(op, s);
+  }
+  constexpr void select_and_scatter(const instruction& op, const window_selection& w, int in, int by) {
+    auto& s =
+        add_step(action::select_and_scatter, op, step_state::entry_of(table_of<window_selection>(out), w), {in, by}, {op.result});
+    note_padded(op, s);
+  }
   constexpr void row(const instruction& op) { note_rows(op, add_step(action::row, op, 0, all_operands(op), {op.result})); }
   constexpr void set_row(const instruction& op) {
     note_rows(op, add_step(action::set_row, op, 0, all_operands(op), {op.result}));
@@ -79,7 +108,9 @@ class lowering {
   }
   /// A user's function of blocks, `entry` of those that take the operands' types.
   constexpr void local(const instruction& op, int entry) {
-    add_step(action::local, op, entry, all_operands(op), {op.result}).local = node_of(op).local;
+    vec<int> results(1, op.result);
+    for (const int v : op.further_results) results.push_back(v);
+    add_step(action::local, op, entry, all_operands(op), results).local = node_of(op).local;
   }
   /// Data that moves or is reduced for an operator.
   constexpr void communicate(const instruction& op) {
@@ -91,6 +122,13 @@ class lowering {
 
  private:
   static constexpr vec<int> all_operands(const instruction& op) { return {op.operands.begin(), op.operands.end()}; }
+  /// Only the device knows how much of a padded dim of its result is there.
+  constexpr void note_padded(const instruction& op, plan_step& s) {
+    const local_value& v = value(op.result);
+    const dim_mask padded = padded_dims(out.mesh, v.global, v.layout);
+    for (int d = 0; d < v.local.count; ++d)
+      if ((padded & dim_bit(d)) != 0) add_bound(s, d, op.result, d);
+  }
   /// Only the device knows which rows it holds of operand 0, where they are split.
   constexpr void note_rows(const instruction& op, plan_step& s) {
     if (value(op.operands[0]).layout.axes_of(0) != 0) add_bound(s, 0, op.operands[0], 0);

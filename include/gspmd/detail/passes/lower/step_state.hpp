@@ -40,6 +40,7 @@ struct step_state {
     for (std::size_t v = 0; v < count; ++v) base[v] = static_cast<int>(v);
     for (std::size_t i = 0; i < program_.ops.size(); ++i) {
       if (program_.ops[i].result >= 0) maker_[program_.ops[i].result] = static_cast<int>(i);
+      for (const int v : program_.ops[i].further_results) maker_[v] = static_cast<int>(i);
       for (const int o : program_.ops[i].operands) ++uses_[o];
     }
     list_readers();
@@ -154,12 +155,18 @@ struct step_state {
   vec<int> uses_;   // by value: by operators that are not in a group yet
   vec<int> seen_;   // by value: the last walk that met it
   int stamp_ = 0;
-  vec<std::uint8_t> waiting_;      // by value: a lazy op that is not done
-  vec<int> readers_from_;          // by value: its first one in readers_
-  vec<int> readers_;               // results of the operators that read a value, in order
-  vec<std::uint8_t> is_joined_;    // by value of the local program: an all_reduce of several makes it
-  vec<int> step_;                  // by value: the step that computes it; -1: none yet
-  std::int64_t times_ = 1;         // how often that runs
+  vec<std::uint8_t> waiting_;    // by value: a lazy op that is not done
+  vec<int> readers_from_;        // by value: its first one in readers_
+  vec<int> readers_;             // results of the operators that read a value, in order
+  vec<std::uint8_t> is_joined_;  // by value of the local program: an all_reduce of several makes it
+  vec<int> step_;                // by value: the step that computes it; -1: none yet
+  std::int64_t times_ = 1;       // how often that runs
+  struct made_tile {
+    int of = 0;  // value
+    index_map map;
+    int value = -1;
+  };
+  vec<made_tile> tiles_;           // since the body began or another one ended
   vec<contraction> contractions_;  // what the contraction_plans of the plan were made for
   vec<int> register_;              // by value: its register in the loop that computes it
   vec<int> slot_;                  // by memory: which input of the present loop it is; -1: none

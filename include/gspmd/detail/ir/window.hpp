@@ -1,0 +1,186 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstdint>
+
+#include "gspmd/detail/ir/layout.hpp"
+
+/// The algebra of windows (GSPMD 4.3 and A.2): which elements of an operand an output reads, and so which range of the operand, and how
+/// much of it from its neighbours, each part of a split dim needs. Everything that asks for halos, prices or moves them asks here.
+namespace gspmd::detail {
+
+constexpr std::int64_t floor_div(std::int64_t a, std::int64_t b) {  // b > 0
+  return a >= 0 ? a / b : -((b - 1 - a) / b);
+}
+constexpr std::int64_t ceil_div(std::int64_t a, std::int64_t b) { return -floor_div(-a, b); }  // b > 0
+
+/// A window along one dim. Output o reads, for every w < size, position
+///
+///   J = stride * o + dilation * w + offset
+///
+/// of the operand with its elements `base` apart: element J / base, where base divides J and the operand has it. What lies at the other
+/// positions is outside: zero, or the identity of a monoid.
+///
+///   window 3, padded by 1                 {.size = 3, .offset = -1}
+///   the same, reversed                    {.size = 3, .dilation = -1, .offset = 1}
+///   the gradient by the operand           {size, base, -dilation, -offset, stride}: in the same algebra, of the gradient of the result
+struct window_dim {
+  std::int64_t size = 1;      // at least 1
+  std::int64_t stride = 1;    // at least 1
+  std::int64_t dilation = 1;  // of the window; not 0, and negative if it is reversed
+  std::int64_t offset = 0;    // minus the low padding, plus what reversal adds
+  std::int64_t base = 1;      // dilation of the operand; at least 1
+
+  [[nodiscard]] constexpr std::int64_t position(std::int64_t output, std::int64_t w) const {
+    return stride * output + dilation * w + offset;
+  }
+  /// The first position that output 0 reads, and how many there are up to the last one.
+  [[nodiscard]] constexpr std::int64_t first() const { return dilation < 0 ? offset + dilation * (size - 1) : offset; }
+  [[nodiscard]] constexpr std::int64_t span() const { return (dilation < 0 ? -dilation : dilation) * (size - 1) + 1; }
+
+  /// From the first to behind the last position that a range of outputs reads; an empty one at 0 for none.
+  [[nodiscard]] constexpr index_range positions(index_range outputs) const {
+    if (outputs.size() <= 0) return {0, 0};
+    return {stride * outputs.begin + first(), stride * (outputs.end - 1) + first() + span()};
+  }
+  /// The elements at a range of positions; those before 0, and behind the operand, are outside.
+  [[nodiscard]] constexpr index_range elements(index_range positions) const {
+    return {ceil_div(positions.begin, base), ceil_div(positions.end, base)};
+  }
+
+  /// Which outputs read element j: the window of the gradient by the operand.
+  [[nodiscard]] constexpr window_dim transposed() const { return {size, base, -dilation, -offset, stride}; }
+
+  /// All positions that are read are so many apart: the others need not be brought.
+  [[nodiscard]] constexpr std::int64_t step() const {
+    auto a = stride, b = size == 1 ? 0 : dilation < 0 ? -dilation : dilation;
+    while (b != 0) {
+      const auto rest = a % b;
+      a = b;
+      b = rest;
+    }
+    return a;
+  }
+  /// The window over a tile (window_tile) that holds every step-th position from the first one on that a part reads: outputs count from
+  /// the part's first one, and position(o, w) is an index of the tile, whichever part it is.
+  [[nodiscard]] constexpr window_dim in_tile() const {
+    const window_dim w{size, stride / step(), size == 1 ? 1 : dilation / step(), 0, 1};
+    return {w.size, w.stride, w.dilation, -w.first(), 1};
+  }
+
+  friend constexpr bool operator==(const window_dim&, const window_dim&) = default;
+};
+
+/// What the parts of a tile have room for: indices of which output o reads [stride * o, stride * o + span). Tiles of neighbours overlap,
+/// or leave something out.
+///   5 outputs, stride 2, span 3, in two parts (3,2): [0,7) | [6,11)
+///
+/// Where what is read is windows of `width`, which begin at `begin`, `begin + every` and so on, so many of them, tiles hold the whole windows
+/// that they have room for, and no more.
+///   stride 1, span 4, windows of 2 at 1, 3, 5; 4 outputs in two parts: [1,5) of the room [0,5) | [3,7) of [2,7)
+struct window_tile {
+  std::int64_t outputs = 0, stride = 1, span = 0;
+  std::int64_t begin = 0, every = 1, width = 0, windows = 0;  // width 0: all that there is room for
+
+  [[nodiscard]] constexpr index_range room_for(index_range some) const {
+    if (some.size() <= 0) return {0, 0};
+    return {stride * some.begin, stride * (some.end - 1) + span};
+  }
+  [[nodiscard]] constexpr index_range room(std::int64_t parts, std::int64_t part) const {
+    return room_for(part_range(outputs, parts, part));
+  }
+  [[nodiscard]] constexpr index_range held(std::int64_t parts, std::int64_t part) const {
+    const auto all = room(parts, part);
+    if (width == 0) return all;
+    const auto first = ceil_div(all.begin - begin, every), last = floor_div(all.end - width - begin, every);
+    const index_range whole = intersect({first, last + 1}, {0, windows});
+    return whole.size() > 0 ? index_range{begin + every * whole.begin, begin + every * (whole.end - 1) + width}
+                            : index_range{0, 0};
+  }
+  /// How many indices there are in all, and how many the largest part has room for.
+  [[nodiscard]] constexpr std::int64_t extent() const { return room_for({0, outputs}).size(); }
+  [[nodiscard]] constexpr std::int64_t local_extent(std::int64_t parts) const {
+    return room_for({0, shard_extent(outputs, parts)}).size();
+  }
+  /// The parts that have room for some of these indices.
+  [[nodiscard]] constexpr index_range parts_with(index_range indices, std::int64_t parts) const {
+    const auto first = floor_div(indices.begin - span, stride) + 1, last = ceil_div(indices.end, stride) - 1;  // outputs
+    if (indices.size() <= 0 || first >= outputs || last < 0) return {0, 0};
+    const auto shard = shard_extent(outputs, parts);
+    return {first < 0 ? 0 : first / shard, (last < outputs ? last : outputs - 1) / shard + 1};
+  }
+  friend constexpr bool operator==(const window_tile&, const window_tile&) = default;
+};
+
+/// A window as StableHLO writes it: padding counts positions, after the elements of the operand were put `base_dilation` apart, and
+/// may be negative.
+struct padded_window {
+  std::int64_t size = 1, stride = 1, low = 0, high = 0, base_dilation = 1, window_dilation = 1;
+  bool reversed = false;
+
+  [[nodiscard]] constexpr window_dim window() const {
+    const auto turned = reversed ? window_dilation * (size - 1) : 0;
+    return {size, stride, reversed ? -window_dilation : window_dilation, turned - low, base_dilation};
+  }
+  /// The positions of the padded operand.
+  [[nodiscard]] constexpr std::int64_t padded(std::int64_t extent) const {
+    return (extent == 0 ? 0 : (extent - 1) * base_dilation + 1) + low + high;
+  }
+  /// How many windows lie inside of the padded operand.
+  [[nodiscard]] constexpr std::int64_t outputs(std::int64_t extent) const {
+    const auto room = padded(extent) - ((size - 1) * window_dilation + 1);
+    return room < 0 ? 0 : room / stride + 1;
+  }
+};
+
+/// The integer part of (a * i + b) / c.
+struct affine_quotient {
+  std::int64_t a = 0, b = 0, c = 1;
+  [[nodiscard]] constexpr std::int64_t operator()(std::int64_t i) const { return floor_div(a * i + b, c); }
+  [[nodiscard]] constexpr std::int64_t most(std::int64_t parts) const {
+    const auto first = (*this)(0), last = (*this)(parts - 1);
+    return first < last ? last : first;
+  }
+};
+
+/// A window along a dim that is split into parts, uneven ones too: the operand and the outputs each, rounded up (GSPMD 4.1).
+struct window_parts {
+  window_dim window;
+  std::int64_t extent = 0;   // of the operand
+  std::int64_t outputs = 0;  // of the result
+  std::int64_t parts = 1;
+
+  [[nodiscard]] constexpr std::int64_t shard() const { return shard_extent(extent, parts); }
+  [[nodiscard]] constexpr std::int64_t shard_outputs() const { return shard_extent(outputs, parts); }
+
+  // Halos as functions of the part, of its whole shard of outputs and before anything is clipped (GSPMD A.2). Negative ones take
+  // away from what the part holds.
+
+  /// How many elements before its own ones a part needs.
+  [[nodiscard]] constexpr affine_quotient left() const {
+    return {window.base * shard() - window.stride * shard_outputs(), -window.first(), window.base};
+  }
+  /// And how many behind them. The papers' formula of the limit leaves stride * (shard_outputs - 1) out; the true one is here.
+  [[nodiscard]] constexpr affine_quotient right() const {
+    return {window.stride * shard_outputs() - window.base * shard(),
+            window.stride * (shard_outputs() - 1) + window.first() + window.span() + window.base - 1 - window.base * shard(),
+            window.base};
+  }
+  /// How many positions of a part lie before the first element that it meets: the low padding of what it computes. With a base
+  /// dilation it may be another one for each part.
+  [[nodiscard]] constexpr std::int64_t low_padding(std::int64_t part) const {
+    const auto begin = window.stride * shard_outputs() * part + window.first();
+    return ceil_div(begin, window.base) * window.base - begin;
+  }
+
+  // What a part really needs: of the outputs that it has.
+
+  [[nodiscard]] constexpr index_range positions(std::int64_t part) const {
+    return window.positions(part_range(outputs, parts, part));
+  }
+  [[nodiscard]] constexpr index_range reads(std::int64_t part) const {
+    return intersect(window.elements(positions(part)), {0, extent});
+  }
+};
+
+}  // namespace gspmd::detail

@@ -1,0 +1,69 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include "gspmd/detail/ir/contraction_planner.hpp"
+#include "gspmd/detail/ir/local_program.hpp"
+#include "gspmd/detail/ir/plan.hpp"
+#include "gspmd/detail/ops/windowed_einsum.hpp"
+
+/// The steps that an einsum through windows becomes on shards: what lies in the windows is brought together, then contracted.
+namespace gspmd::detail {
+
+/// The extents of letters on a device.
+constexpr letter_extents local_extents_of(const local_program& p, const windowed_einsum& e, const instruction& op) {
+  letter_extents all;
+  for (int k = 0; k < 2; ++k) all.know(e.letters[k], p.value(op.operands[k]).local);
+  all.know(e.letters[2], p.value(op.result).local);
+  return all;
+}
+
+template <class Lowering>
+constexpr void add_windowed_contraction(Lowering& l, const instruction& op) {
+  const auto e = windowed_einsum_of(l.g, l.node_of(op));
+  letter_extents extent;
+  for (int k = 0; k < 2; ++k) extent.know(e.letters[k], l.value(op.operands[k]).local);
+  extent.know(e.letters[2], l.value(op.result).local);
+  const int tile = l.tile(op, 0);
+
+  contraction c;
+  c.padded = 0;
+  inline_vec<std::int8_t, max_letters> letters;
+  const auto number_of = [&](std::int8_t letter) {
+    const int known = place_of(letters, letter);
+    if (known >= 0) return static_cast<std::int8_t>(known);
+    letters.push_back(letter);
+    c.extent.push_back(extent[letter]);
+    return static_cast<std::int8_t>(letters.count - 1);
+  };
+  for (int d = 0; d < e.letters[0].count; ++d) {
+    const auto letter = e.letters[0][d];
+    if (!is_window(letter)) {
+      c.lhs.push_back(number_of(letter));
+      continue;
+    }
+    const auto& w = e.windows[window_of(letter)];
+    const auto inside = w.along.in_tile();
+    const auto held = l.value(tile).local[d];
+    c.lhs.push_back(number_of(w.outer));
+    // A window of one element is none.
+    if (extent[w.inner] != 1 || inside.stride != 1 || inside.offset != 0 || held != extent[w.outer])
+      c.windows.push_back({number_of(w.outer), number_of(w.inner), inside.offset, inside.stride, inside.dilation, held});
+  }
+  for (const auto letter : e.letters[1]) c.rhs.push_back(number_of(letter));
+  for (const auto letter : e.letters[2]) c.out.push_back(number_of(letter));
+  for (int k = 0; k < 2; ++k) {
+    const local_value& operand = l.value(op.operands[k]);
+    const auto padded = padded_dims(l.out.mesh, operand.global, operand.layout);
+    for (int d = 0; d < e.letters[k].count; ++d)
+      if (!is_window(e.letters[k][d]) && (padded & dim_bit(d)) != 0) c.padded |= std::uint64_t{1} << number_of(e.letters[k][d]);
+  }
+  const int spec = l.planned(c);
+  auto& s = l.add_step(action::contract, op, spec, {tile, op.operands[1]}, {op.result});
+  for (int k = 0; k < 2; ++k)
+    for (int d = 0; d < e.letters[k].count; ++d) {
+      const auto letter = e.letters[k][d];
+      if (!is_window(letter) && place_of(e.letters[2], letter) < 0) l.add_bound(s, number_of(letter), op.operands[k], d);
+    }
+}
+
+}  // namespace gspmd::detail

@@ -1,0 +1,178 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <span>
+#include <string>
+
+#include "gspmd/detail/ir/kernel_facts.hpp"
+#include "gspmd/detail/ops/reduce.hpp"
+#include "gspmd/detail/ops/reshape.hpp"
+#include "gspmd/detail/ops/select_and_scatter.hpp"
+#include "gspmd/detail/ops/windowed.hpp"
+#include "gspmd/detail/support/vec.hpp"
+
+namespace gspmd::detail {
+
+/// Adds the reduction of windows along these dims, each named once; more of them than an operator has room for take several, one
+/// along the first dims and one of its result along the others. The order in a window does not count: none is reversed.
+constexpr int add_reduce_window(graph& g, int operand, const vec<windowed_dim>& windows, monoid kind, location at) {
+  if (operand < 0) return -1;
+  node n;
+  n.op = code_of<struct reduce_window_op>;
+  n.kind = kind;
+  n.at = at;
+  n.type = g.nodes[static_cast<std::size_t>(operand)].type;
+  n.shape = g.nodes[static_cast<std::size_t>(operand)].shape;
+  node padded = n;  // what the windows are laid over
+  int count = 0;
+  bool is_added = false;
+  const auto add = [&] {
+    n.operands.clear();
+    n.operands.push_back(operand);
+    operand = g.is_countable(padded, name_of(n.op)) ? g.add_sized(n) : -1;
+    padded.shape = n.shape;
+    n.attributes.clear();
+    count = 0;
+    is_added = true;
+  };
+  for (const auto& along : windows) {
+    window_dim w = along.window;
+    if (w.dilation < 0) w = {w.size, w.stride, -w.dilation, w.first(), w.base};
+    if (w.size == 1) w.dilation = 1;
+    if (w == window_dim{} && along.outputs == n.shape[along.dim]) continue;
+    n.shape[along.dim] = along.outputs;
+    padded.shape[along.dim] = w.positions({0, along.outputs}).size();
+    keep_window(n, along.dim, w);
+    if (++count == max_mapped_dims) add();
+    if (operand < 0) return -1;
+  }
+  if (count > 0) add();
+  return is_added ? operand : add_reshape(g, operand, n.shape, at);
+}
+
+/// The numbers of a window as a user writes them, one for each dim.
+struct window_lists {
+  std::span<const std::int64_t> size, stride, low, high, base_dilation, window_dilation;
+};
+
+/// The windows that these lists describe; records the mistake if they describe none.
+constexpr vec<windowed_dim> windows_over(graph& g, std::string_view op, const extents& shape, const window_lists& lists,
+                                         location at) {
+  constexpr auto most = std::int64_t{1} << 31;
+  vec<windowed_dim> windows;
+  for (const auto& list : {lists.size, lists.stride, lists.low, lists.high, lists.base_dilation, lists.window_dilation})
+    if (list.size() != static_cast<std::size_t>(shape.count)) {
+      g.fail(at, op, mistake::rank,
+             text("names ") << static_cast<std::int64_t>(list.size()) << " numbers for the dims of " << shape_text(shape)
+                            << "; a window has a size, and all that is said of it, for each dim, 1 for a dim without a window");
+      return {};
+    }
+  for (int d = 0; d < shape.count; ++d) {
+    const auto i = static_cast<std::size_t>(d);
+    const struct {
+      const char* name;
+      std::int64_t number;
+    } positive[] = {{"size", lists.size[i]},
+                    {"stride", lists.stride[i]},
+                    {"base dilation", lists.base_dilation[i]},
+                    {"window dilation", lists.window_dilation[i]}};
+    for (const auto& p : positive)
+      if (p.number < 1 || p.number > most) {
+        g.fail(at, op, mistake::window,
+               text("has a ") << p.name << " of " << p.number << " along dim " << d << " of " << shape_text(shape)
+                              << "; it is at least 1" << (p.number > most ? ", and at most 2^31" : ""));
+        return {};
+      }
+    const padded_window w{lists.size[i],          lists.stride[i],          lists.low[i], lists.high[i],
+                          lists.base_dilation[i], lists.window_dilation[i], false};
+    const auto spread = shape[d] == 0 ? 0 : saturating_add(1, saturating_multiply(shape[d] - 1, w.base_dilation));
+    if (w.low > most || w.low < -most || w.high > most || w.high < -most || spread > most_bytes) {
+      g.fail(at, op, mistake::size,
+             text("lays windows over more of dim ") << d << " of " << shape_text(shape) << " than can be counted");
+      return {};
+    }
+    const auto padded = w.padded(shape[d]), span = w.window().span();
+    if (padded < span && (shape[d] != 0 || padded != 0)) {
+      g.fail(at, op, mistake::window,
+             text("has a window that takes ")
+                 << span << " along dim " << d << " of " << shape_text(shape) << ", and with " << w.low << " before and "
+                 << w.high << " behind there are " << padded << "; make it smaller, or add padding");
+      return {};
+    }
+    windows.push_back({d, w.window(), w.outputs(shape[d])});
+  }
+  return windows;
+}
+
+/// Checks what a user writes, and adds it.
+constexpr int add_reduce_window(graph& g, int operand, const window_lists& lists, monoid kind, location at) {
+  if (operand < 0) return -1;
+  const char* const op = name_of(code_of<struct reduce_window_op>);
+  const extents shape = g.nodes[static_cast<std::size_t>(operand)].shape;
+  const dtype type = g.nodes[static_cast<std::size_t>(operand)].type;
+  if (!is_defined(kind, type))
+    return g.fail(at, op, mistake::type,
+                  text("kind ") << name_of(kind) << " is not defined for " << name_of(type) << "; convert the operand");
+  const auto windows = windows_over(g, op, shape, lists, at);
+  return g.failed() ? -1 : add_reduce_window(g, operand, windows, kind, at);
+}
+
+struct reduce_window_op : windowed_operator {
+  static constexpr bool owns(opcode op) { return op == code_of<reduce_window_op>; }
+
+  /// The identities of all devices are an identity.
+  static constexpr partial_rule partial(const node& n, int, monoid kind) {
+    return n.kind == kind ? partial_rule::any : partial_rule::none;
+  }
+  static constexpr int tiles(const node&) { return 1; }
+  static constexpr index_map tile(const graph&, const node& n, int) {
+    index_map map;
+    map.fill = identity_bits(n.kind, n.type);
+    for (const auto& along : windows_of(n)) map.dims.push_back(dim_map::tile_of(along.dim, along.window, along.outputs));
+    return map;
+  }
+  /// 1 for every element of every window.
+  static constexpr std::int64_t flops(const graph& g, const mesh_shape&, const local_program& p, const instruction& op) {
+    auto total = saturating_elements(p.value(op.result).local);
+    for (const auto& along : windows_of(g.nodes[static_cast<std::size_t>(op.node)]))
+      total = saturating_multiply(total, along.window.size);
+    return total;
+  }
+  /// A sum goes back by sums: the outputs whose windows hold an element are a window of the gradient. A maximum goes back to the first
+  /// element that is the largest of its window.
+  template <class Builder>
+  static constexpr void gradient(Builder& b, const node& n) {
+    graph& g = b.program();
+    const auto back = [&](auto t) {
+      vec<windowed_dim> windows;
+      const extents shape = operand_of(g, n, 0).shape;
+      for (const auto& along : windows_of(n)) windows.push_back({along.dim, along.window.transposed(), shape[along.dim]});
+      return b.as_term(add_reduce_window(g, t.id(), windows, monoid::add, n.at));
+    };
+    if (n.kind == monoid::add) b.send(0, back(b.dy()));
+    else if (n.kind == monoid::multiply) b.send(0, back(b.dy() * b.y()) / b.in(0));
+    else if (n.kind == monoid::maximum || n.kind == monoid::minimum)
+      b.send(0, add_select_and_scatter(g, b.in(0).id(), b.dy().id(), windows_of(n), n.kind, n.at));
+  }
+  template <class Lowering>
+  static constexpr void lower(Lowering& l, const instruction& op) {
+    const node& n = l.node_of(op);
+    const int tile = l.tile(op, 0);
+    window_reduction w;
+    w.in = l.value(tile).local;
+    w.out = l.value(op.result).local;
+    w.kind = n.kind;
+    for (const auto& along : windows_of(n)) w.windows.push_back({static_cast<std::int8_t>(along.dim), along.window.in_tile()});
+    l.reduce_window(op, w, tile);
+  }
+  static void describe(std::string& t, const plan_view& plan, const plan_step* step) {
+    const auto* const spec = step == nullptr ? nullptr : description_by<kernels::reduce_window>(plan, *step);
+    if (spec == nullptr) return;
+    t += '(' + std::string(name_of(spec->kind));
+    for (const auto& along : spec->windows)
+      t += ", dim " + std::to_string(along.dim) + " by " + std::to_string(along.window.size);
+    t += ')';
+  }
+};
+
+}  // namespace gspmd::detail

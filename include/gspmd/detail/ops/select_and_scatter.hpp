@@ -1,0 +1,94 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <string>
+
+#include "gspmd/detail/ops/windowed.hpp"
+
+namespace gspmd::detail {
+
+/// Adds the gradient of a maximum or minimum over windows of `operand`: what `gradient` holds for each window goes to the first of
+/// its elements that is the largest, or smallest. Windows are as reduce_window keeps them: not reversed.
+constexpr int add_select_and_scatter(graph& g, int operand, int gradient,
+                                     const inline_vec<windowed_dim, max_mapped_dims>& windows, monoid kind, location at) {
+  if (operand < 0 || gradient < 0) return -1;
+  node n;
+  n.op = code_of<struct select_and_scatter_op>;
+  n.kind = kind;
+  n.at = at;
+  n.type = g.nodes[static_cast<std::size_t>(operand)].type;
+  n.shape = g.nodes[static_cast<std::size_t>(operand)].shape;
+  n.operands.push_back(operand);
+  n.operands.push_back(gradient);
+  for (const auto& along : windows) keep_window(n, along.dim, along.window);
+  return g.add(n);
+}
+
+/// Each device finds the gradient of its own elements, from all windows that hold some of them: it reads these windows of the operand,
+/// and what they bring.
+struct select_and_scatter_op : windowed_operator {
+  static constexpr bool owns(opcode op) { return op == code_of<select_and_scatter_op>; }
+
+  /// Along a dim, windows begin at most `room` before the first element of a part, and there is as much behind the last one.
+  static constexpr std::int64_t room_of(const window_dim& w) { return w.span() - 1; }
+  static constexpr window_dim reads_of_operand(const window_dim& w) {
+    return {2 * room_of(w) + 1, w.base, 1, -room_of(w), w.base};
+  }
+  static constexpr window_dim reads_of_gradient(const window_dim& w) {
+    return {room_of(w) + 1, w.base, 1, -room_of(w) - w.first(), w.stride};
+  }
+
+  /// Linear in what the windows bring; the zeros of all devices are a zero.
+  static constexpr partial_rule partial(const node&, int k, monoid kind) {
+    return k == 1 && kind == monoid::add ? partial_rule::any : partial_rule::none;
+  }
+  static constexpr int tiles(const node&) { return 2; }
+  static constexpr index_map tile(const graph& g, const node& n, int k) {
+    index_map map;
+    if (k == 0) map.fill = identity_bits(n.kind, n.type);
+    for (const auto& along : windows_of(n)) {
+      const window_dim& w = along.window;
+      map.dims.push_back(dim_map::tile_of(along.dim, k == 0 ? reads_of_operand(w) : reads_of_gradient(w), along.outputs));
+      if (k == 0 && w.span() > 1) {
+        auto& tile = map.dims[map.dims.count - 1].tile;
+        tile.begin = room_of(w) + w.first();
+        tile.every = w.stride;
+        tile.width = w.span();
+        tile.windows = operand_of(g, n, 1).shape[along.dim];
+      }
+    }
+    return map;
+  }
+  /// 1 for every element of every window.
+  static constexpr std::int64_t flops(const graph& g, const mesh_shape&, const local_program& p, const instruction& op) {
+    auto total = saturating_elements(p.value(op.operands[1]).local);
+    for (const auto& along : windows_of(g.nodes[static_cast<std::size_t>(op.node)]))
+      total = saturating_multiply(total, along.window.size);
+    return total;
+  }
+  static constexpr void gradient(auto& b, const node& n) {
+    b.program().fail(
+        n.at, name_of(n.op), mistake::no_derivative,
+        "is the gradient of a maximum or minimum over windows, and has no gradient of its own; take that of a smooth "
+        "function of the windows");
+  }
+  template <class Lowering>
+  static constexpr void lower(Lowering& l, const instruction& op) {
+    const node& n = l.node_of(op);
+    const int in = l.tile(op, 0), by = l.tile(op, 1);
+    window_selection s;
+    s.in = l.value(in).local;
+    s.by = l.value(by).local;
+    s.out = l.value(op.result).local;
+    s.is_minimum = n.kind == monoid::minimum;
+    for (const auto& along : windows_of(n)) {
+      const window_dim& w = along.window;
+      s.windows.push_back(
+          {static_cast<std::int8_t>(along.dim), w.size, w.dilation, reads_of_operand(w).in_tile().stride, room_of(w)});
+    }
+    l.select_and_scatter(op, s, in, by);
+  }
+  static void describe(std::string&, const plan_view&, const plan_step*) {}
+};
+
+}  // namespace gspmd::detail

@@ -1,0 +1,67 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <algorithm>
+#include <bit>
+#include <type_traits>
+
+#include "gspmd/detail/ir/monoid_ops.hpp"
+#include "gspmd/detail/ir/window.hpp"
+#include "gspmd/detail/ops/operator.hpp"
+#include "gspmd/detail/support/saturating.hpp"
+
+/// What operators that read windows of their operands share.
+namespace gspmd::detail {
+
+/// A window along a dim of a tensor, and how many outputs it has there.
+struct windowed_dim {
+  int dim = 0;
+  window_dim window;
+  std::int64_t outputs = 0;
+};
+
+/// The bits of the value that changes nothing.
+constexpr std::uint64_t identity_bits(monoid kind, dtype type) {
+  std::uint64_t bits = 0;
+  with_element_type(type, [&]<class T>(T) {
+    if constexpr (std::is_same_v<T, float>) bits = std::bit_cast<std::uint32_t>(identity<T>(kind));
+    else if constexpr (std::is_same_v<T, double>) bits = std::bit_cast<std::uint64_t>(identity<T>(kind));
+    else if constexpr (std::is_same_v<T, bool>) bits = identity<T>(kind) ? 1 : 0;
+    else bits = static_cast<std::make_unsigned_t<T>>(identity<T>(kind));
+  });
+  return bits;
+}
+
+/// Writes a window among the attributes of an operator.
+constexpr void keep_window(node& n, int dim, const window_dim& w) {
+  for (const std::int64_t a : {std::int64_t{dim}, w.size, w.stride, w.dilation, w.offset, w.base}) n.attributes.push_back(a);
+}
+/// The windows of an operator again.
+constexpr inline_vec<windowed_dim, max_mapped_dims> windows_of(const node& n) {
+  inline_vec<windowed_dim, max_mapped_dims> windows;
+  for (int i = 0; i < n.attributes.count; i += 6) {
+    const std::int64_t* const a = n.attributes.items + i;
+    windows.push_back({static_cast<int>(a[0]), {a[1], a[2], a[3], a[4], a[5]}, n.shape[static_cast<int>(a[0])]});
+  }
+  return windows;
+}
+
+/// What operators have in common whose dims keep their splits while each part reads its range of the operand: a device holds those
+/// outputs whose number is its part's, and gets what their windows read of its neighbours' shards.
+struct windowed_operator : plain_operator, without_movements, outside_of_loops, dims_by_number {
+  static constexpr origin made = origin::shards;
+  static constexpr realisation runs = realisation::steps;
+  static constexpr completion_rounds completes{.forward = 0, .backward = 0};
+  static constexpr bool uniform = true;
+  static constexpr bool keeps_slices = false;
+
+  /// Along every dim the smallest extent.
+  static constexpr void rule(const graph& g, const node& n, op_rule& r) {
+    extents least = n.shape;
+    for (int k = 0; k < n.operands.count; ++k)
+      for (int d = 0; d < least.count; ++d) least[d] = std::min(least[d], operand_of(g, n, k).shape[d]);
+    uniform_rule(least, r);
+  }
+};
+
+}  // namespace gspmd::detail

@@ -1,0 +1,36 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include "gspmd/detail/ops/reduce_window.hpp"
+#include "gspmd/integers.hpp"
+#include "gspmd/ops/shape.hpp"
+#include "gspmd/program.hpp"
+
+namespace gspmd {
+
+/// Reduces windows of `x` by a monoid: StableHLO's `reduce_window`. Along every dim d, output o is the reduction over a window of
+/// size[d] elements, window_dilation[d] apart, which begins at stride[d] * o of what `x` is with base_dilation[d] - 1 places
+/// between its elements, and low[d] before and high[d] behind them (negative: so many less). Places that no element has do not
+/// count. A list that is left out is of ones, low and high of zeros; a dim without a window has size 1. Elements are combined in the
+/// order of the window on all devices and meshes, so that every sharding gives the same bits.
+///
+/// Splits stay. Where a dim with a window is split, a device gets what its outputs read of others' shards by collective_permute (halo
+/// exchange, GSPMD 4.3 and A.2), from as many neighbours as it takes, uneven parts and halos too: so many bytes, and nothing
+/// else. No communication along other dims, and never a gather. Its gradient, of a sum or a product, is a reduction of windows.
+///
+/// Errors, at compile time: lists that have not one number for each dim, a size, stride or dilation below 1, a window larger than
+/// the padded dim, a monoid that the element type does not have.
+///
+///     auto y = reduce_window(x, monoid::maximum, {1, 3, 3}, {1, 2, 2}, {0, 1, 1}, {0, 1, 1});   // [c,9,9] -> [c,5,5]
+constexpr value reduce_window(value x, monoid kind, integers size, integers stride = {}, integers low = {}, integers high = {},
+                              integers base_dilation = {}, integers window_dilation = {}, location at = location::current()) {
+  if (!x.is_valid()) return {};
+  const auto list = [&](integers given, std::int64_t number) { return detail::filled(given, x.rank(), number); };
+  const auto strides = list(stride, 1), lows = list(low, 0), highs = list(high, 0), bases = list(base_dilation, 1),
+             dilations = list(window_dilation, 1);
+  const auto span = [](const detail::vec<std::int64_t>& v) { return std::span<const std::int64_t>(v.data(), v.size()); };
+  const detail::window_lists lists{size, span(strides), span(lows), span(highs), span(bases), span(dilations)};
+  return detail::made(detail::add_reduce_window(*x.graph(), x.id(), lists, kind, at), x);
+}
+
+}  // namespace gspmd

@@ -1,0 +1,217 @@
+// SPDX-License-Identifier: Apache-2.0
+// group: operators
+#include <doctest/doctest.h>
+
+#include <array>
+#include <cstdint>
+#include <functional>
+#include <string>
+#include <tuple>
+#include <utility>
+#include <vector>
+
+#include <gspmd/comm/threads.hpp>
+#include <gspmd/dynamic.hpp>
+#include <gspmd/explain.hpp>
+#include <gspmd/gspmd.hpp>
+
+#include "support/equal_plans.hpp"
+
+// convolution as a user writes it: what it sends, what completion makes of it, what it refuses, compiled and at run time.
+
+using namespace gspmd;
+
+namespace {
+
+using shape_list = std::vector<std::int64_t>;
+using split_list = std::vector<std::string>;
+
+struct sent {
+  std::int64_t bytes = 0, messages = 0;
+  bool only_permutes = true;
+};
+sent sent_by(const dynamic::program& p) {
+  sent result{p.traffic().bytes, p.traffic().messages, true};
+  for (const auto& c : p.collectives())
+    result.only_permutes = result.only_permutes && c.kind == collective_kind::collective_permute;
+  return result;
+}
+
+using meshes = std::vector<std::pair<std::string, int>>;
+
+/// One convolution of floats, [n,h,w,c] with [k,k,c,f].
+sent layer(const dynamic::mesh& mesh, const shape_list& x, const split_list& split, std::int64_t k, convolution_options options) {
+  dynamic::builder p(mesh);
+  p.output(convolution(p.input(dynamic::in<float>(x, split)), p.input(dynamic::in<float>({k, k, x[3], 8})), "NHWC,HWIO->NHWC",
+                       options));
+  return sent_by(p.compile());
+}
+
+std::string refusal(const shape_list& x, const shape_list& w, const std::function<value(value, value)>& program) {
+  dynamic::builder p(dynamic::mesh({{"x", 2}}));
+  try {
+    const value a = p.input(dynamic::in<float>(x));
+    p.output(program(a, p.input(dynamic::in<float>(w))));
+    static_cast<void>(p.compile());
+  } catch (const error& e) {
+    return e.what();
+  }
+  return "nothing";
+}
+
+constexpr auto net = [](auto x, auto w1, auto w2, auto w3, auto y) {
+  const auto layer = [](value h, value w, integers stride) {
+    return relu(convolution(h, w, "NHWC,HWIO->NHWC", {.stride = stride, .padding = "same"}));
+  };
+  const auto h = layer(layer(layer(x, w1, {1, 1}), w2, {2, 2}), w3, {1, 1});
+  const value off = h - y;
+  const auto loss = sum(off * off);
+  const auto by = grad(loss, std::array{w1, w2, w3});
+  return std::tuple{loss, by[0], by[1], by[2]};
+};
+
+}  // namespace
+
+TEST_CASE("convolution: what lies beyond a shard is sent, and nothing else") {
+  const dynamic::mesh four({{"x", 4}}), square({{"x", 2}, {"y", 2}});
+  const std::int64_t row = 12 * 3 * 4, pixel = 3 * 4;
+  const auto halo = [&](const split_list& split, std::int64_t k, const convolution_options& options, std::int64_t bytes,
+                        const dynamic::mesh& mesh) {
+    const auto s = layer(mesh, {8, 16, 12, 3}, split, k, options);
+    CHECK(s.bytes == bytes);
+    CHECK(s.only_permutes);
+  };
+  halo({"", "x", "", ""}, 3, {.padding = "same"}, 8 * 2 * row, four);  // a row to either side
+  halo({"", "x", "", ""}, 5, {.padding = "same"}, 8 * 4 * row, four);
+  halo({"", "x", "", ""}, 3, {.padding = "same", .rhs_dilation = {2, 2}}, 8 * 4 * row, four);
+  halo({"", "x", "", ""}, 11, {.padding = "same"}, 8 * 9 * row, four);  // whole shards, and a row to the one after the next
+  halo({"", "x", "", ""}, 1, {}, 0, four);
+  halo({"", "x", "", ""}, 4, {.stride = {4, 4}}, 0, four);  // patches
+  halo({"", "x", "", ""}, 2, {.stride = {4, 4}}, 0, four);
+  halo({"", "x", "", ""}, 3, {.stride = {2, 2}, .padding = "same"}, 8 * 1 * row, four);
+  halo({"x", "", "", ""}, 3, {.padding = "same"}, 0, four);
+  halo({"", "x", "y", ""}, 3, {.padding = "same"}, 8 * (9 * 7 - 8 * 6) * pixel, square);  // an edge, an edge and a corner
+  halo({"y", "x", "", ""}, 3, {.padding = "same"}, 4 * 1 * row, square);
+  CHECK(layer(four, {8, 16, 12, 3}, {"", "x", "", ""}, 3, {.padding = "same"}).messages == 2);
+}
+
+TEST_CASE("convolution: features and groups are split like letters") {
+  dynamic::builder p(dynamic::mesh({{"x", 2}, {"y", 2}}));
+  const auto x = p.input(dynamic::in<float>({4, 16, 16, 8}, {"", "x", "", "y"}));
+  const auto w = p.input(dynamic::in<float>({3, 3, 1, 16}));
+  p.output(convolution(x, w, "NHWC,HWIO->NHWC", {.padding = "same", .feature_group_count = 8}));
+  const auto step = p.compile();
+  const auto s = sent_by(step);
+  CHECK(s.only_permutes);
+  CHECK(s.bytes == 4 * 16 * 4 * 4);  // a row of half of the features
+  CHECK(explain(step).find("[4,8,16,8]") != std::string::npos);
+
+  dynamic::builder q(dynamic::mesh({{"x", 2}}));
+  q.output(convolution(q.input(dynamic::in<float>({4, 16, 8}, {"", "", "x"})),
+                       q.input(dynamic::in<float>({3, 8, 4}, {"", "x", ""})), "NWC,WIO->NWC"));
+  const auto reduced = q.compile().collectives();
+  REQUIRE(reduced.size() == 1);
+  CHECK(reduced[0].kind == collective_kind::all_reduce);
+}
+
+TEST_CASE("convolution: the split of the input goes through a network, forward and backward") {
+  for (const auto& split : {split_list{"", "x,y", "", ""}, {"", "x", "y", ""}, {"", "", "y,x", ""}}) {
+    dynamic::builder p(dynamic::mesh({{"x", 2}, {"y", 2}}));
+    const auto x = p.input(dynamic::in<double>({2, 128, 128, 3}, split));
+    std::vector<value> w;
+    for (const auto& shape : {shape_list{3, 3, 3, 8}, {3, 3, 8, 8}, {5, 5, 8, 4}})
+      w.push_back(p.input(dynamic::in<double>(shape)));
+    value h = x;
+    std::vector<value> layers;
+    for (std::size_t k = 0; k < w.size(); ++k) {
+      h = relu(convolution(h, w[k], "NHWC,HWIO->NHWC", {.stride = k == 1 ? integers{2, 2} : integers{1, 1}, .padding = "same"}));
+      layers.push_back(h);
+    }
+    const auto by = grad(sum(h * h), std::array{w[0], w[1], w[2]});
+    for (const auto& t : layers) p.output(t);
+    const auto forward = p.compile();
+    CHECK(sent_by(forward).only_permutes);
+    for (std::size_t k = 0; k < 3; ++k) CHECK(forward.output(k).sharding() == split);
+    for (const auto& t : by) p.output(t);
+    const auto both = p.compile();
+    for (const auto& c : both.collectives())
+      CHECK((c.kind == collective_kind::collective_permute || c.kind == collective_kind::all_reduce));
+  }
+}
+
+namespace {
+using two = mesh<axis<"x", 2>>;
+using net_step = compile<net, two, in<float, dims<1, 9, 8, 2>, split<_, "x", _, _>>, in<float, dims<3, 3, 2, 4>>,
+                         in<float, dims<3, 3, 4, 4>>, in<float, dims<3, 3, 4, 2>>, in<float, dims<1, 5, 4, 2>>>;
+}  // namespace
+
+TEST_CASE("convolution: compiled and at run time") {
+  const auto data = [](std::size_t n, std::size_t seed) {
+    std::vector<float> v(n);
+    for (std::size_t i = 0; i < n; ++i) v[i] = static_cast<float>((i * 7 + seed) % 5) - 2;
+    return v;
+  };
+  const auto x = data(1 * 9 * 8 * 2, 1), w1 = data(9 * 2 * 4, 2), w2 = data(9 * 4 * 4, 3), w3 = data(9 * 4 * 2, 4),
+             y = data(40, 5);
+  const auto build = [&](const dynamic::mesh& mesh) {
+    dynamic::builder p(mesh);
+    const value image = p.input(dynamic::in<float>({1, 9, 8, 2}, {"", "x", "", ""}));
+    const value first = p.input(dynamic::in<float>({3, 3, 2, 4})), second = p.input(dynamic::in<float>({3, 3, 4, 4}));
+    const value third = p.input(dynamic::in<float>({3, 3, 4, 2})), wanted = p.input(dynamic::in<float>({1, 5, 4, 2}));
+    std::apply([&](auto... results) { (p.output(results), ...); }, net(image, first, second, third, wanted));
+    return p.compile();
+  };
+  const auto split = build(dynamic::mesh({{"x", 2}})), whole = build(dynamic::mesh({{"x", 1}}));
+  CHECK(reference::difference(net_step::view, split.view()) == "");
+  const auto want = whole.run(simulated{}, x, w1, w2, w3, y);
+  const auto check = [&](const auto& got, std::size_t k) {
+    bool same = true;
+    for (std::int64_t i = 0; i < got.size(); ++i) same = same && got.data()[i] == want[k].template data<float>()[i];
+    CHECK(same);
+  };
+  const auto check_all = [&](const auto& backend) {
+    const auto [loss, a, b, c] = run<net_step>(backend, x, w1, w2, w3, y);
+    check(loss, 0);
+    check(a, 1);
+    check(b, 2);
+    check(c, 3);
+  };
+  check_all(threads{});
+  check_all(simulated{});
+}
+
+TEST_CASE("convolution: what is refused") {
+  using std::string;
+  const auto says = [](const string& text, const string& part) {
+    const bool said = text.find(part) != string::npos;
+    CHECK_MESSAGE(said, text);
+  };
+  const shape_list x{2, 8, 8, 6}, w{3, 3, 6, 4};
+  const auto with = [&](const char* layout, const convolution_options& options, const shape_list& window) {
+    return refusal(x, window, [&](value a, value b) { return convolution(a, b, layout, options); });
+  };
+  const auto* const nhwc = "NHWC,HWIO->NHWC";
+  says(with("NHWC,HWIO->NHC", {}, w), "the layout `NHWC,HWIO->NHC`: the result has no spatial dim `W`");
+  says(with("NHWC,HWIO", {}, w), "has not the form `NHWC,HWIO->NHWC`");
+  says(with("NHWC,HWCO->NHWC", {}, w), "column 8: the features of the window are `I` of the operand and `O` of the result");
+  says(with("NHHC,HWIO->NHWC", {}, w), "column 3: the operand has this dim twice");
+  says(with("NHWC,HWIO->NHW7", {}, w), "column 15: letters, one comma and one -> may stand here");
+  says(with("NWC,WIO->NWC", {}, w), "has 3 dims of the operand, the tensor is [2,8,8,6] of rank 4");
+  says(with(nhwc, {.stride = {1}}, w), "stride has 1 numbers, `NHWC,HWIO->NHWC` has 2 spatial dims");
+  says(with(nhwc, {.stride = {1, 0}}, w), "stride of dim `W` is 0; it is at least 1");
+  says(with(nhwc, {.padding = "full"}, w), "padding is `full`; it is `valid` or `same`");
+  says(with(nhwc, {.padding = "same", .low = {1, 1}}, w), "leave out one of them");
+  says(with(nhwc, {.low = {-3, 0}, .high = {-3, 0}}, w),
+       "the window has 3 elements along dim `H` and spans 3, dim 1 of the operand [2,8,8,6] is 2 with its padding of -3 and -3");
+  says(with(nhwc, {.feature_group_count = 4}, w), "feature_group_count is 4, and dim 3 of operand 0, its features, is 6");
+  says(with(nhwc, {.feature_group_count = 3}, {3, 3, 2, 4}), "dim 3 of operand 1, the features of the result, is 4");
+  says(with(nhwc, {.batch_group_count = 3}, w), "batch_group_count is 3, and dim 0 of operand 0, its batch, is 2");
+  says(with(nhwc, {.feature_group_count = 2, .batch_group_count = 2}, w), "one of them is 1");
+  says(with(nhwc, {}, {3, 3, 5, 4}), "dim 3 of operand 0 has 6 features in 1 group, dim 2 of the window takes 5 of each group");
+  const auto einsum_with = [&](const char* equation) {
+    return refusal({4, 8}, {9, 3}, [&](value a, value b) { return einsum(equation, a, b); });
+  };
+  says(einsum_with("b(x+w),wf->bxf"), "the window `w` of `(x+w)` has 9 elements and spans 9, dim 1 of operand 0 is 8 of [4,8]");
+  says(einsum_with("b(x+w),w(f+x)->bxf"), "column 9: an index in both operands");
+  says(einsum_with("b(x+1),wf->bxf"), "an index of one letter has no window");
+}

@@ -1,0 +1,197 @@
+// SPDX-License-Identifier: Apache-2.0
+// group: operators
+#include <doctest/doctest.h>
+
+#include <cmath>
+#include <functional>
+#include <limits>
+#include <string>
+#include <vector>
+
+#include <gspmd/comm/threads.hpp>
+#include <gspmd/dynamic.hpp>
+#include <gspmd/explain.hpp>
+#include <gspmd/gspmd.hpp>
+
+#include "gspmd/ops.hpp"
+#include "support/gradients.hpp"
+#include "support/run_random.hpp"
+
+// Windows as a user writes them: what they give on both paths, what they send, and what they refuse.
+
+using namespace gspmd;
+
+namespace {
+
+using four = mesh<axis<"x", 4>>;
+
+constexpr auto pooled = [](auto x) { return max_pool(x, {3, 1}, {2, 1}, {1, 0}, {1, 0}); };
+constexpr auto halved = [](auto x) { return avg_pool(x, {2, 2}); };
+
+std::string pool_refusal(std::function<value(value)> program) {
+  dynamic::builder p(dynamic::mesh({{"x", 2}}));
+  try {
+    p.output(program(p.input(dynamic::in<float>({4, 3}))));
+    static_cast<void>(p.compile());
+  } catch (const error& e) {
+    return e.what();
+  }
+  return "nothing";
+}
+bool mentions(const std::string& text, const std::string& part) { return text.find(part) != std::string::npos; }
+
+}  // namespace
+
+TEST_CASE("pooling: static programs, and the same ones at run time") {
+  // 13 rows in 4,4,4,1; 7 outputs in 2,2,2,1. Tiles -1..3, 3..7, 7..11, 11..13: one row from above, and row 11 for the last one.
+  using step = compile<pooled, four, in<float, dims<13, 3>, split<"x", _>>>;
+  static_assert(step::collectives == list{collective_permute<"x">});
+  static_assert(step::traffic.bytes == 3 * 4 && step::traffic.messages == 1);
+  // Windows that end where shards do: nothing is sent, and nothing copied.
+  static_assert(compile<halved, four, in<float, dims<16, 8>, split<"x", _>>>::collectives == list{});
+  array<float> x({13, 3});
+  for (std::int64_t i = 0; i < 39; ++i) x.data()[i] = static_cast<float>(i * 7 % 40);
+  x.data()[4] = std::numeric_limits<float>::quiet_NaN();
+  const dynamic::mesh m({{"x", 4}});
+  dynamic::builder p(m);
+  p.output(pooled(p.input(dynamic::in<float>({13, 3}, std::vector<std::string>{"x", ""}))));
+  const auto at_run_time = p.compile();
+  CHECK(at_run_time.collectives().size() == 1);
+  const auto verify = [&](const auto& backend) {
+    const auto y = run<step>(backend, x);
+    const auto again = at_run_time.run(backend, std::vector<float>(x.data(), x.data() + 39));
+    for (std::int64_t o = 0; o < 7; ++o)
+      for (std::int64_t c = 0; c < 3; ++c) {
+        float want = -std::numeric_limits<float>::infinity();
+        for (std::int64_t r = std::max<std::int64_t>(2 * o - 1, 0); r <= 2 * o + 1 && r < 13; ++r)
+          if (const float e = x.data()[3 * r + c]; e > want || std::isnan(e)) want = e;
+        const float got = y.data()[3 * o + c];
+        CHECK((got == want || (std::isnan(got) && std::isnan(want))));
+        const float other = again[0].template data<float>()[3 * o + c];
+        CHECK((got == other || std::isnan(got)));
+      }
+  };
+  verify(simulated{});
+  verify(threads{});
+  CHECK(mentions(explain<step>(), "reduce_window(maximum, dim 0 by 3)"));
+}
+
+TEST_CASE("pooling: means, and finer grids") {
+  dynamic::builder p(dynamic::mesh({{"x", 3}}));
+  const value x = p.input(dynamic::in<double>({5}, std::vector<std::string>{"x"}));
+  p.output(avg_pool(x, {3}, {1}, {1}, {1}));
+  p.output(avg_pool(x, {2}, {1}));
+  p.output(avg_pool(x, {1}, {2}, {3}, {3}));
+  p.output(upsample(x, {2}));
+  p.output(sum_pool(upsample(x, {2}), {2}));
+  const auto y = p.compile().run(simulated{}, std::vector<double>{1, 2, 4, 8, 16});
+  const auto is = [&](std::size_t k, const std::vector<double>& want) {
+    REQUIRE(y[k].shape[0] == static_cast<std::int64_t>(want.size()));
+    for (std::size_t i = 0; i < want.size(); ++i) CHECK(y[k].data<double>()[i] == doctest::Approx(want[i]));
+  };
+  is(0, {1.5, 7. / 3, 14. / 3, 28. / 3, 12});
+  is(1, {1.5, 3, 6, 12});
+  is(2, {0, 0, 2, 8, 0, 0});
+  is(3, {1, 1, 2, 2, 4, 4, 8, 8, 16, 16});
+  is(4, {2, 4, 8, 16, 32});
+}
+
+TEST_CASE("pooling: only the input is annotated, and every layer is split") {
+  dynamic::builder p(dynamic::mesh({{"x", 4}}));
+  value x = p.input(dynamic::in<float>({2, 64, 9}, std::vector<std::string>{"", "x", ""}));
+  std::vector<value> layers;
+  for (int k = 0; k < 3; ++k) {
+    x = relu(max_pool(tanh(x), {1, 3, 1}, {1, 2, 1}, {0, 1, 0}, {0, 1, 0}));
+    x = reduce_window(x, monoid::add, {1, 2, 2}, {}, {0, 1, 1}, {}, {1, 1, 1}, {1, 1, 1});
+  }
+  x = upsample(x, {1, 8, 1});
+  p.output(x);
+  const auto step = p.compile();
+  for (const auto& made : step.collectives()) CHECK(made.kind == collective_kind::collective_permute);
+  CHECK(step.output(0).local_shape()[1] == 16);
+}
+
+TEST_CASE("pooling: equal tiles are brought once") {
+  const auto messages = [](auto program) {
+    dynamic::builder p(dynamic::mesh({{"x", 4}}));
+    p.output(program(p.input(dynamic::in<float>({64}, std::vector<std::string>{"x"}))));
+    return p.compile().collectives().size();
+  };
+  using enum monoid;
+  CHECK(messages([](value x) { return reduce_window(x, add, {3}, {}, {1}, {1}); }) == 1);
+  CHECK(messages([](value x) {
+          return reduce_window(x, multiply, {3}, {}, {1}, {1}) +
+                 reduce_window(x, add, {3}, {}, {1}, {1}) * reduce_window(x, add, {3}, {}, {1}, {1});
+        }) == 2);  // one for each identity outside
+}
+
+TEST_CASE("pooling: the first of equal maxima has the gradient, on every mesh") {
+  using reference::traced;
+  reference::random_numbers random(7);
+  const auto build = [](traced& program, std::vector<value>& results) {
+    auto ties = reference::reals({9, 7}, -2, 2);
+    for (auto& r : ties.reals) r = std::floor(r);
+    const value x = program.input(ties);
+    using enum monoid;
+    for (const value y :
+         {max_pool(x, {3, 2}, {1, 1}), max_pool(x, {2, 2}, {2, 3}, {1, 0}, {0, 1}),
+          reduce_window(x, minimum, {3, 2}, {2, 1}, {0, 1}, {2, 0}, {1, 2}, {2, 1}), max_pool(x, {1, 3}, {3, 4})}) {
+      const value loss = reference::weighted_sum(program, y);
+      results.push_back(reference::gradients_of(loss, {x})[0]);
+    }
+  };
+  traced one;
+  std::vector<value> wanted;
+  build(one, wanted);
+  for (int k = 0; k < 30; ++k) {
+    traced parts(reference::random_mesh(random));
+    std::vector<value> results;
+    build(parts, results);
+    reference::annotate(parts, random);
+    for (const auto& x : results) parts.output(x);
+    const reference::partitioned_run run(parts);
+    REQUIRE_MESSAGE(run.wrong == "", run.wrong);
+    for (std::size_t o = 0; o < wanted.size(); ++o)
+      CHECK(reference::difference(run.outputs[o], one.evaluate(wanted[o]), 1e-12) == "");
+  }
+}
+
+TEST_CASE("pooling: the gradient of windows that end where shards do sends nothing") {
+  dynamic::builder p(dynamic::mesh({{"x", 4}}));
+  const value x = p.input(dynamic::in<float>({16, 5}, std::vector<std::string>{"x", ""}));
+  const value w = p.input(dynamic::in<float>({8, 5}, std::vector<std::string>{"x", ""}));
+  const value y = max_pool(x, {2, 1});
+  p.output(p.reshard(grad(sum(y * w), std::array{x})[0], std::vector<std::string>{"x", ""}));
+  CHECK(p.compile().collectives().empty());
+}
+
+TEST_CASE("pooling: refusals name the operator, the dim and the numbers") {
+  using enum monoid;
+  CHECK(mentions(pool_refusal([](value x) { return max_pool(x, {5, 1}); }), "reduce_window at pooling.cpp:"));
+  CHECK(mentions(pool_refusal([](value x) {
+                   return max_pool(x, {5, 1});
+                 }),
+                 "has a window that takes 5 along dim 0 of [4,3], and with 0 before and 0 behind there are 4"));
+  CHECK(mentions(pool_refusal([](value x) {
+                   return reduce_window(x, add, {1, 2}, {}, {0, -1}, {0, -1}, {}, {1, 3});
+                 }),
+                 "has a window that takes 4 along dim 1 of [4,3], and with -1 before and -1 behind there are 1"));
+  CHECK(mentions(pool_refusal([](value x) { return max_pool(x, {2}); }), "names 1 numbers for the dims of [4,3]"));
+  CHECK(mentions(pool_refusal([](value x) {
+                   return max_pool(x, {2, 1}, {0, 1});
+                 }),
+                 "has a stride of 0 along dim 0 of [4,3]; it is at least 1"));
+  CHECK(mentions(pool_refusal([](value x) { return upsample(x, {2, 0}); }), "has a size of 0 along dim 1 of [4,3]"));
+  CHECK(mentions(pool_refusal([](value x) { return reduce_window(x, and_, {2, 1}); }), "kind and is not defined for f32"));
+  CHECK(mentions(pool_refusal([](value x) { return reduce_window(x, add, {1, 1}, {}, {INT64_MAX, 0}); }), "than can be counted"));
+  CHECK(mentions(pool_refusal([](value x) {
+                   return reduce_window(x, add, {1, 1}, {}, {}, {}, {INT64_MAX, 1});
+                 }),
+                 "at most 2^31"));
+  CHECK(mentions(pool_refusal([](value x) { return avg_pool(convert<int>(x), {2, 1}); }), "write avg_pool(convert<float>(x)"));
+  CHECK(mentions(pool_refusal([](value x) {
+                   const value g = grad(sum(max_pool(x, {2, 1})), std::array{x})[0];
+                   return grad(sum(g * g), std::array{x})[0];
+                 }),
+                 "has no gradient of its own"));
+}
