@@ -114,6 +114,7 @@ class stencil_reads {
   struct known {
     int from, dim;
     std::int64_t by;
+    bool is_given;
     int id;
   };
 
@@ -174,12 +175,12 @@ class stencil_reads {
   constexpr value moved(value x, std::span<const std::int64_t> by, int dim, std::int64_t offset, bool is_given, location at) {
     if (offset == 0 || !is_right_) return x;
     for (const auto& k : known_)
-      if (k.from == x.id() && k.dim == dim && k.by == offset) return {x.graph(), k.id};
+      if (k.from == x.id() && k.dim == dim && k.by == offset && k.is_given == is_given) return {x.graph(), k.id};
     const boundary& b = offset < 0 ? field_.along(dim).low : field_.along(dim).high;
     const value result = !b.has_values() ? shift(x, dim, offset, b, at)
                          : is_given      ? shift(x, dim, offset, boundary::edge(), at)
                                          : beside_values(x, b.given_values(), by, dim, offset, at);
-    known_.push_back({x.id(), dim, offset, result.id()});
+    known_.push_back({x.id(), dim, offset, is_given, result.id()});
     return result;
   }
 
