@@ -51,11 +51,12 @@ TEST_CASE("every map of one dim: extents 0 to 9 on 1 to 5 parts") {
         for (const std::int64_t a : {-2, -1, 1, 2, 3})
           for (std::int64_t b = -13; b <= 18; ++b)
             for (std::int64_t c = 1; c <= 3; ++c)
-              for (const bool wraps : {false, true}) {
-                if (wraps && (b + from + to) % 3 != 0) continue;
+              for (const auto beyond : {continuation::none, continuation::round, continuation::edge, continuation::reflect,
+                                        continuation::symmetric}) {
+                if (beyond != continuation::none && (b + from + to + static_cast<int>(beyond)) % 6 != 0) continue;
                 m.from = shape_of({from});
                 m.to = shape_of({to});
-                m.dims = {{0, a, b, c, wraps}};
+                m.dims = {{0, a, b, c, beyond}};
                 m.outside = (a + b + c) % 3 == 0 ? outside_rule::keep : outside_rule::fill;
                 m.fill = b % 2 == 0 ? 0 : number;
                 ++count;

@@ -86,7 +86,7 @@ TEST_CASE("random programs with stencils equal the naive reference") {
   const auto count = reference::setting("GSPMD_PROGRAMS", 4000);
   reference::random_options options;
   options.stencils = true;
-  std::uint64_t margins = 0, sending = 0, wrapping = 0, in_bodies = 0, at_offsets = 0, uneven = 0, turns = 0;
+  std::uint64_t margins = 0, sending = 0, wrapping = 0, in_bodies = 0, at_offsets = 0, corners = 0, uneven = 0, turns = 0;
   for (auto seed = first; seed < first + count; ++seed) {
     const reference::random_program program(seed, options);
     const auto plan = gspmd::detail::make_plan(program.g, program.mesh);
@@ -95,11 +95,13 @@ TEST_CASE("random programs with stencils equal the naive reference") {
       if (gspmd::detail::is_mapped(s) && gspmd::detail::map_of(view, s).has_margins()) {
         ++margins;
         sending += s.bytes_sent > 0 ? 1 : 0;
-        wrapping += gspmd::detail::map_of(view, s).dims[0].wraps ? 1 : 0;
+        wrapping += gspmd::detail::map_of(view, s).dims[0].beyond == gspmd::detail::continuation::round ? 1 : 0;
         in_bodies += s.times > 1 ? 1 : 0;
         uneven += view.operand(s, 0).is_padded ? 1 : 0;
       }
       if (s.what == gspmd::detail::action::fused) at_offsets += gspmd::detail::group_of_step(view, s).margins.count > 0 ? 1 : 0;
+      if (s.what == gspmd::detail::action::fused)
+        for (const auto& op : gspmd::detail::group_of(view, s).ops) corners += op.offsets.count > 1 ? 1 : 0;
       if (s.what == gspmd::detail::action::copy) turns += view.result(s).where.takes_turns() ? 1 : 0;
     }
     gspmd::simulated_communicator comm(program.device_count());
@@ -111,16 +113,17 @@ TEST_CASE("random programs with stencils equal the naive reference") {
   }
   std::printf(
       "random stencils: %llu margins, %llu of them sent, %llu round the end, %llu in loops, %llu of uneven shards; "
-      "%llu loops at offsets; %llu carried values take turns\n",
+      "%llu loops at offsets, %llu loads along several dims; %llu carried values take turns\n",
       static_cast<unsigned long long>(margins), static_cast<unsigned long long>(sending),
       static_cast<unsigned long long>(wrapping), static_cast<unsigned long long>(in_bodies),
       static_cast<unsigned long long>(uneven), static_cast<unsigned long long>(at_offsets),
-      static_cast<unsigned long long>(turns));
+      static_cast<unsigned long long>(corners), static_cast<unsigned long long>(turns));
   CHECK(margins > count / 2);
   CHECK(sending > count / 4);
   CHECK(wrapping > count / 20);
   CHECK(in_bodies > count / 20);
   CHECK(uneven > count / 20);
   CHECK(at_offsets > count / 2);
+  CHECK(corners > count / 20);
   CHECK(turns > count / 40);
 }

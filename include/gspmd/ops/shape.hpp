@@ -7,6 +7,7 @@
 #include <string_view>
 #include <type_traits>
 
+#include "gspmd/boundary.hpp"
 #include "gspmd/detail/ops/broadcast.hpp"
 #include "gspmd/detail/ops/concatenate.hpp"
 #include "gspmd/detail/ops/pad.hpp"
@@ -90,6 +91,23 @@ constexpr value reshape(value x, integers shape, location at = location::current
 constexpr value shift(value x, int dim, std::int64_t offset, location at = location::current()) {
   if (!x.is_valid()) return {};
   return detail::made(detail::add_shift(*x.graph(), x.id(), detail::counted_dim(dim, x.rank()), offset, at), x);
+}
+
+/// The same where `x` goes on beyond its ends as `outside` says, with a number or with elements of its own. The halo is the same;
+/// what lies beyond an end is found where the end is, and round the end (`wrap`) it comes from the device at the other one. Its
+/// gradient adds up, for each element of `x`, what the result is at all places that took it, for an offset of r in r terms.
+///
+/// Errors, at compile time: a dim that is not there, a number that the element type does not hold, `values`, which stencil takes.
+///
+///     auto slope = shift(x, 0, 1, boundary::edge()) - x;
+constexpr value shift(value x, int dim, std::int64_t offset, const boundary& outside, location at = location::current()) {
+  if (!x.is_valid()) return {};
+  auto& g = *x.graph();
+  if (outside.has_values())
+    return detail::made(g.fail(at, "shift", detail::mistake::other, "takes no tensor as what lies beyond an end; stencil does"),
+                        x);
+  return detail::made(
+      detail::add_shift(g, x.id(), detail::counted_dim(dim, x.rank()), offset, at, outside.beyond(), outside.number()), x);
 }
 
 namespace detail {

@@ -12,6 +12,19 @@ namespace gspmd::detail {
 /// What is known of the values of a local program while it becomes steps, and the plan's tables that they fill. Those who make steps
 /// share it: loop_fuser, lowering, region_steps and scheduler.
 struct step_state {
+  /// Whether all who read a value are loops, or values w for which fits(w).
+  // It stands before its first use, for Clang: see entry_of.
+  template <class Fits>
+  [[nodiscard]] constexpr bool only_read_by(int v, Fits fits) const {
+    const int first = readers_from_[v], last = readers_from_[v + 1];
+    bool only = first < last && uses_[v] == last - first;
+    for (int r = first; r < last && only; ++r) {
+      const int w = readers_[r];
+      only = w >= 0 && ((is_lazy(maker(w)) && !is_virtual(maker(w))) || fits(w));
+    }
+    return only;
+  }
+
   constexpr step_state(const graph& g, const mesh_shape& mesh, local_program p) : graph_(g), program_(std::move(p)) {
     out.mesh = mesh;
     const auto count = program_.values.size();
@@ -33,7 +46,7 @@ struct step_state {
     list_readers();
     reserve_tables();
     for (const int o : program_.outputs) ++uses_[o];
-    offsets.find(graph_, mesh, program_, [this](int v) { return only_loops_read(v); });
+    offsets.find(graph_, mesh, program_, [this](int v, auto fits) { return only_read_by(v, fits); });
   }
 
   plan out;
@@ -47,15 +60,6 @@ struct step_state {
   [[nodiscard]] constexpr bool waits(int v) const { return waiting_[v] != 0; }
   [[nodiscard]] constexpr bool waits_virtual(int v) const { return waits(v) && is_virtual(maker(v)); }
 
-  [[nodiscard]] constexpr bool only_loops_read(int v) const {
-    const int first = readers_from_[v], last = readers_from_[v + 1];
-    bool only = first < last && uses_[v] == last - first;
-    for (int r = first; r < last && only; ++r) {
-      const int w = readers_[r];
-      only = w >= 0 && is_lazy(maker(w)) && !is_virtual(maker(w));
-    }
-    return only;
-  }
   step_state(const step_state&) = delete;
   step_state& operator=(const step_state&) = delete;
 
