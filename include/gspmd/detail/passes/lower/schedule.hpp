@@ -31,7 +31,6 @@ class scheduler {
       const instruction op = s_.program_.ops[i];  // a copy: fusing adds values, not operators
       if (op.what == instruction_kind::control) {
         regions_.emit_control(static_cast<int>(i), op);
-        s_.tiles_.clear();
       } else if (op.what == instruction_kind::copy) {
         regions_.emit_copy(static_cast<int>(i), op);
       } else if (s_.is_lazy(op)) {

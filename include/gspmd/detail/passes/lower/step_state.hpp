@@ -5,6 +5,7 @@
 #include "gspmd/detail/ir/plan.hpp"
 #include "gspmd/detail/passes/emit/lazy_ops.hpp"
 #include "gspmd/detail/passes/lower/offset_reads.hpp"
+#include "gspmd/detail/passes/lower/tile_reads.hpp"
 #include "gspmd/detail/support/vec.hpp"
 
 namespace gspmd::detail {
@@ -47,11 +48,13 @@ struct step_state {
     reserve_tables();
     for (const int o : program_.outputs) ++uses_[o];
     offsets.find(graph_, mesh, program_, [this](int v, auto fits) { return only_read_by(v, fits); });
+    tiles.find(graph_, mesh, program_);
   }
 
   plan out;
   vec<int> base;  // by value: the value whose memory it names
   offset_reads offsets;
+  tile_reads tiles;
 
   [[nodiscard]] constexpr const node& node_of(const instruction& op) const { return graph_.nodes[op.node]; }
   [[nodiscard]] constexpr bool is_virtual(const instruction& op) const { return detail::is_virtual(graph_, op); }
@@ -155,18 +158,12 @@ struct step_state {
   vec<int> uses_;   // by value: by operators that are not in a group yet
   vec<int> seen_;   // by value: the last walk that met it
   int stamp_ = 0;
-  vec<std::uint8_t> waiting_;    // by value: a lazy op that is not done
-  vec<int> readers_from_;        // by value: its first one in readers_
-  vec<int> readers_;             // results of the operators that read a value, in order
-  vec<std::uint8_t> is_joined_;  // by value of the local program: an all_reduce of several makes it
-  vec<int> step_;                // by value: the step that computes it; -1: none yet
-  std::int64_t times_ = 1;       // how often that runs
-  struct made_tile {
-    int of = 0;  // value
-    index_map map;
-    int value = -1;
-  };
-  vec<made_tile> tiles_;           // since the body began or another one ended
+  vec<std::uint8_t> waiting_;      // by value: a lazy op that is not done
+  vec<int> readers_from_;          // by value: its first one in readers_
+  vec<int> readers_;               // results of the operators that read a value, in order
+  vec<std::uint8_t> is_joined_;    // by value of the local program: an all_reduce of several makes it
+  vec<int> step_;                  // by value: the step that computes it; -1: none yet
+  std::int64_t times_ = 1;         // how often that runs
   vec<contraction> contractions_;  // what the contraction_plans of the plan were made for
   vec<int> register_;              // by value: its register in the loop that computes it
   vec<int> slot_;                  // by memory: which input of the present loop it is; -1: none
