@@ -68,8 +68,11 @@ constexpr value transpose(value x, integers permutation, location at = location:
   return detail::made(detail::add_transpose(*x.graph(), x.id(), detail::dims_of(permutation, x.rank()), at), x);
 }
 
-/// The same elements in row-major order under another shape. One extent may be -1: it follows from the others. A split dim may
-/// be divided or merged as long as whole parts stay on their devices; else it is gathered, which allow_replication allows.
+/// The same elements in row-major order under another shape. One extent may be -1: it follows from the others. Nothing is sent where a
+/// split dim is divided or merged and whole parts stay on their devices. Where the parts of both shapes do not begin alike, one
+/// collective_permute over the axes of these dims brings what a device lacks, and nothing else (GSPMD 4.3, Fig. 5c): [3,2] to [6] on 2
+/// devices sends one element. Where no factor of the dim can carry its split the operand is gathered, which allow_replication allows;
+/// a sharding that is written for the result spares that.
 ///
 ///     reshape(x, {8, -1})
 constexpr value reshape(value x, integers shape, location at = location::current()) {

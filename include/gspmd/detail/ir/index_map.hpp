@@ -106,11 +106,14 @@ inline constexpr int max_mapped_dims = 4;
 /// `low` indices before the shard, then `high` ones behind what it holds. It has two maps of this dim, which say what the operand is
 /// before its begin, and behind its end; `fill` and `high_fill` are the constants there.
 ///   x of 9 in 4,4,1; margins 1, 1     the result is -,4 | 3,8 | 7,-     (`-`: outside)
+///
+/// A map that reshapes has none of this: every element keeps its row-major number (reshape_map.hpp).
 struct index_map {
   inline_vec<dim_map, max_mapped_dims> dims;
   outside_rule outside = outside_rule::fill;
   std::uint64_t fill = 0, high_fill = 0;  // the bits of the constant, in as many bytes as an element has
   std::int64_t low = 0, high = 0;
+  bool reshapes = false;
 
   [[nodiscard]] constexpr bool has_margins() const { return low + high > 0; }
 

@@ -110,12 +110,14 @@ constexpr const index_map& map_of(const plan_view& p, const plan_step& s) {
 constexpr movement movement_of(const plan_view& p, const plan_step& s) {
   const auto& from = p.operand(s, 0);
   const auto& to = p.result(s);
-  if (is_mapped(s)) return {*p.mesh, from.global, to.global, to.layout, map_of(p, s), origin_of(p, s)};
+  if (is_mapped(s)) return {*p.mesh, from.global, from.layout, to.global, to.layout, map_of(p, s), origin_of(p, s)};
   return {from.global, from.layout, to.layout, movement_axes(*p.mesh, from.global, from.layout, to.layout), origin_of(p, s)};
 }
 /// What a movement with a map exchanges.
 constexpr map_traffic traffic_of(const plan_view& p, const plan_step& s) {
-  return traffic_of(*p.mesh, p.operand(s, 0).global, p.result(s).global, p.result(s).layout, map_of(p, s));
+  const auto& from = p.operand(s, 0);
+  const auto& to = p.result(s);
+  return traffic_of(*p.mesh, from.global, from.layout, to.global, to.layout, map_of(p, s));
 }
 constexpr const planned_ring& planned_ring_of(const plan_view& p, const plan_step& s) {
   return table_of<planned_ring>(p)[static_cast<std::size_t>(s.spec)];

@@ -101,10 +101,16 @@ class plan_explainer {
   /// The number of the loop that computes a value; `-` for what is read where it is used, without work of its own.
   [[nodiscard, gnu::cold]] std::string loop_text(const planned_node& n, const planned_value& v) const {
     if (facts_of(n.op).made == origin::given) return {};
-    if (v.step < 0 || facts_of(n.op).made == origin::renamed || facts_of(n.op).runs == realisation::alias) return "-";
+    if (v.step < 0 || facts_of(n.op).made == origin::renamed) return "-";
+    const auto& step = plan_.steps[static_cast<std::size_t>(v.step)];
+    if (facts_of(n.op).runs == realisation::alias && !is_moved(step, v)) return "-";
     if (is_region(n.op)) return {};
     const int loop = loop_[static_cast<std::size_t>(v.step)];
     return loop > 0 ? std::to_string(loop) : std::string();
+  }
+  /// A movement has taken the place of the operator whose result it is.
+  [[nodiscard]] bool is_moved(const plan_step& s, const planned_value& v) const {
+    return is_mapped(s) && map_of(plan_, s).reshapes && &plan_.result(s) == &v;
   }
   [[nodiscard, gnu::cold]] std::string sharding_of(const planned_value& v) const {
     return str(sharding_text(mesh_, v.layout, v.global.count));

@@ -39,7 +39,7 @@ class subject_number {
                            d.tile.begin, d.tile.every, d.tile.width, d.tile.windows})
         add(static_cast<std::uint64_t>(n));
     }
-    add(static_cast<std::uint64_t>(map.outside));
+    add(static_cast<std::uint64_t>(map.outside) * 2 + (map.reshapes ? 1 : 0));
     add(map.fill);
     add(map.high_fill);
     add(static_cast<std::uint64_t>(map.low));

@@ -100,7 +100,7 @@ inline movement_route route_of(const mesh_shape& mesh, const movement& m, const 
   movement_route route;
   const auto n = mesh.size_of(m.axes);
   const auto shard = elements(local_extents(mesh, m.from_global, m.from));
-  const auto turns = turns_of(m);
+  const auto turns = turns_of(mesh, m);
   std::vector<buffer_layout> targets, sources;  // by turn
   for (std::int64_t turn = 0; turn < turns; ++turn) {
     targets.push_back(target_of(mesh, m, me, turn, [&](const placed_box& gap, std::uint64_t bits) {

@@ -7,6 +7,7 @@
 #include "gspmd/detail/ir/index_map.hpp"
 #include "gspmd/detail/ir/layout.hpp"
 #include "gspmd/detail/transport/box.hpp"
+#include "gspmd/detail/transport/reshape_boxes.hpp"
 
 /// The boxes that a movement copies. Where it has a map, both sides count boxes in steps of the map (index_map.hpp): what a member
 /// holds and what a device needs meet in an intersection again, and `place` finds the strides.
@@ -17,7 +18,8 @@ namespace gspmd::detail {
 
 /// How often a movement brings a member and a device together; what follows is done for each of these turns. One without any has
 /// one, because what it does not bring is filled.
-inline std::int64_t turns_of(const movement& m) {
+inline std::int64_t turns_of(const mesh_shape& mesh, const movement& m) {
+  if (m.map != nullptr && m.map->reshapes) return reshape_turns(mesh, m);
   const auto turns = m.map == nullptr ? 1 : count_turns(*m.map, m.from_global, m.to_global);
   return turns > 0 ? turns : 1;
 }
@@ -82,6 +84,7 @@ inline void hold_tiles(const mesh_shape& mesh, const movement& m, const coordina
 template <class Fill>
 inline buffer_layout target_of(const mesh_shape& mesh, const movement& m, const coordinates& at, std::int64_t turn, Fill fill) {
   if (m.map != nullptr && m.map->has_margins()) return margin_of(mesh, m, at, turn, fill);
+  if (m.map != nullptr && m.map->reshapes) return reshape_target(mesh, m, at, turn);
   auto target = layout_of(mesh, m.to_global, m.to, at);
   if (m.map == nullptr) return target;
   hold_tiles(mesh, m, at, target);
@@ -140,6 +143,7 @@ inline void for_each_map(const movement& m, std::int64_t number, Visit visit) {
 
 /// The shard of a movement's operand.
 inline buffer_layout source_of(const mesh_shape& mesh, const movement& m, const coordinates& at, std::int64_t turn) {
+  if (m.map != nullptr && m.map->reshapes) return reshape_source(mesh, m, at, turn);
   auto source = layout_of(mesh, m.from_global, m.from, at);
   if (m.map == nullptr) return source;
   for_each_map(m, turn, [&](const dim_map& map, std::int64_t own_turn) {
@@ -155,21 +159,12 @@ inline buffer_layout source_of(const mesh_shape& mesh, const movement& m, const 
   return source;
 }
 
-/// Moves `at` to the device that holds a part of a dim.
-inline void move_to_holder(const mesh_shape& mesh, const sharding& s, int dim, std::int64_t part, coordinates& at) {
-  for (int i = s.splits.count - 1; i >= 0; --i) {
-    if (s.splits[i].dim != dim) continue;
-    const int axis = s.splits[i].axis;
-    at[axis] = static_cast<std::int32_t>(part % mesh.sizes[axis]);
-    part /= mesh.sizes[axis];
-  }
-}
-
 /// Of a movement with a map: calls `visit(coordinates)` for the members that may hold something of `target`, in one of its turns.
 /// Of large groups these are few. `holder` is where the device itself is.
 template <class Visit>
 inline void for_each_holder(const mesh_shape& mesh, const movement& m, const buffer_layout& target, coordinates holder,
                             std::int64_t turn, Visit visit) {
+  if (m.map->reshapes) return for_each_reshape_holder(mesh, m, target, holder, visit);
   struct {
     int dim;
     std::int64_t first, last, at;  // parts
