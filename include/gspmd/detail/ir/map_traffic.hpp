@@ -69,6 +69,8 @@ constexpr std::int64_t parts_met(std::int64_t first, std::int64_t step, index_ra
 struct dim_traffic {
   part_shares sent, received, targets, sources;
 
+  constexpr dim_traffic() = default;
+
   /// Of one map, or of several that a part is filled by.
   constexpr dim_traffic(std::span<const dim_map> maps, std::int64_t from, std::int64_t to, std::int64_t parts) {
     const auto from_shard = shard_extent(from, parts), to_shard = shard_extent(to, parts);

@@ -20,7 +20,7 @@ struct shared_tile {
 /// they lie otherwise.
 constexpr bool lies_alike(const dim_map& narrow, const dim_map& wide, std::int64_t& shift) {
   const window_tile &a = narrow.tile, &b = wide.tile;
-  if (narrow.dim != wide.dim || narrow.wraps != wide.wraps || narrow.from_step != wide.from_step ||
+  if (narrow.dim != wide.dim || narrow.beyond != wide.beyond || narrow.from_step != wide.from_step ||
       narrow.to_step != wide.to_step || narrow.from_step == 0 || a.outputs != b.outputs || a.stride != b.stride)
     return false;
   const auto moved = wide.to_step * (wide.from_first - narrow.from_first);
