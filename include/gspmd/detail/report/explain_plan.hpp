@@ -97,6 +97,8 @@ class plan_explainer {
     std::string t = name_of(n.op);
     if (n.op == opcode::loop) t += " (" + times_text(plan_.steps[static_cast<std::size_t>(v.step)].trips) + ')';
     facts_of(n.op).describe(t, plan_, v.step < 0 ? nullptr : &plan_.steps[static_cast<std::size_t>(v.step)]);
+    if (v.step < 0 && n.moved_dim >= 0)
+      t += "(dim " + std::to_string(n.moved_dim) + ", read at " + (n.moved_by > 0 ? "+" : "") + std::to_string(n.moved_by) + ')';
     return t;
   }
   /// The number of the loop that computes a value; `-` for what is read where it is used, without work of its own.
