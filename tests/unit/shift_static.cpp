@@ -228,6 +228,9 @@ TEST_CASE("one planner") {
 TEST_CASE("what explain says, and what is refused") {
   const auto text = explain<far_step>();
   CHECK(text.find("shift(dim 0, +5)") != std::string::npos);
+  const auto near = explain<heat_step>();
+  CHECK(near.find("shift(dim 0, read at -1)") != std::string::npos);
+  CHECK(near.find("shift(dim 1, read at +1)") != std::string::npos);
   CHECK(text.find("collective_permute over x of the boundaries of #0: sends 8 bytes\n") != std::string::npos);
   CHECK(text.find("2 messages\n") != std::string::npos);
   for (const int dim : {-3, 2, 300}) {

@@ -139,6 +139,17 @@ struct index_map {
   friend constexpr bool operator==(const index_map&, const index_map&) = default;
 };
 
+/// Whether all elements move by one offset along one dim.
+constexpr bool moves_all_alike(const index_map& map) {
+  return map.dims.count == 1 && map.dims[0].from_step == 1 && map.dims[0].to_step == 1;
+}
+/// How much further along its dim, of `extent`, a map of steps of 1 finds elements; round the end the shorter way.
+constexpr std::int64_t offset_of(const dim_map& map, std::int64_t extent) {
+  const auto offset = map.from_first - map.to_first;
+  if (map.beyond != continuation::round) return offset;
+  return 2 * offset > extent ? offset - extent : 2 * offset < -extent ? offset + extent : offset;
+}
+
 /// The t for which first + step * t lies in [begin, end).
 constexpr index_range steps_within(std::int64_t first, std::int64_t step, std::int64_t begin, std::int64_t end) {
   if (begin >= end || step == 0) return {0, 0};

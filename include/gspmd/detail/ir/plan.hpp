@@ -22,6 +22,9 @@ struct planned_node {
   int value = -1;          // its result as the operator leaves it; -1: no output depends on it
   std::int64_t flops = 0;  // of one device, in all steps it became and all trips of them (flops.hpp says how they are counted)
   int region = -1;         // the node in whose body it stands
+  // Of an operator that moves all elements alike: along which dim, and how much further along it the operand has what comes here.
+  std::int8_t moved_dim = -1;
+  std::int64_t moved_by = 0;
 };
 
 /// Calls `f` with all tables of a plan, or of a view of one.

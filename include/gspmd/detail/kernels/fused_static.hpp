@@ -175,9 +175,6 @@ bool is_outer_piece(std::int64_t elems) {
 #if defined(__clang__)
 #pragma clang diagnostic push
 #pragma clang diagnostic ignored "-Wpass-failed"  // see for_each_index
-#define GSPMD_LOOP_FUNCTION [[gnu::noinline]]
-#else
-#define GSPMD_LOOP_FUNCTION [[gnu::noinline, gnu::optimize("fp-contract=off", "no-trapping-math", "no-math-errno")]]
 #endif
 template <class Group>
 [[gnu::always_inline]] inline void loop_over_row(const typename fused_plan<Group>::row& given, std::int64_t elems) {
@@ -217,7 +214,6 @@ template <class Group>
 [[gnu::noinline]] void compute_row_with_maps(const typename fused_plan<Group>::row& row, std::int64_t elems) {
   loop_over_row<Group>(row, elems);
 }
-#undef GSPMD_LOOP_FUNCTION
 #if defined(__clang__)
 #pragma clang diagnostic pop
 #endif

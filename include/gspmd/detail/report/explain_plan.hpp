@@ -12,6 +12,7 @@
 #include "gspmd/detail/ir/mesh_info.hpp"
 #include "gspmd/detail/ir/plan.hpp"
 #include "gspmd/detail/ops/registry.hpp"
+#include "gspmd/detail/support/precompiled.hpp"
 
 /// A plan as text for people: one row per operator, the communication it causes under it, then the bill. Reads the tables of
 /// a plan only, so that static programs and those made at run time are explained alike.
@@ -96,6 +97,8 @@ class plan_explainer {
     std::string t = name_of(n.op);
     if (n.op == opcode::loop) t += " (" + times_text(plan_.steps[static_cast<std::size_t>(v.step)].trips) + ')';
     facts_of(n.op).describe(t, plan_, v.step < 0 ? nullptr : &plan_.steps[static_cast<std::size_t>(v.step)]);
+    if (v.step < 0 && n.moved_dim >= 0)
+      t += "(dim " + std::to_string(n.moved_dim) + ", read at " + (n.moved_by > 0 ? "+" : "") + std::to_string(n.moved_by) + ')';
     return t;
   }
   /// The number of the loop that computes a value; `-` for what is read where it is used, without work of its own.
@@ -256,8 +259,10 @@ class plan_explainer {
   std::vector<int> loop_;  // by step: the number of the loop, from 1; 0: no loop
 };
 
-[[gnu::cold]] inline std::string explain_plan(const plan_view& plan, const mesh_info& mesh) {
+template <class = once>
+[[gnu::cold]] std::string explain_plan(const plan_view& plan, const mesh_info& mesh) {
   return plan_explainer(plan, mesh).text();
 }
+GSPMD_COMPILED_ONCE(std::string explain_plan<once>(const plan_view&, const mesh_info&));
 
 }  // namespace gspmd::detail

@@ -128,7 +128,9 @@ class offset_reads {
       if (op.what != instruction_kind::compute || op.movement != 0 || op.operands.count != 1) continue;
       const index_map map = facts_of(n.op).map(g, n, 0);
       const auto& from = p.value(op.operands[0]);
-      if (!moves_all_alike(map, from, p.value(op.result))) continue;
+      const auto& to = p.value(op.result);
+      if (!moves_all_alike(map) || from.global != to.global || !same_layout(from.layout, to.layout)) continue;
+      if (elements(from.local) == 0) continue;
       const auto& along = map.dims[0];
       const auto offset = offset_of(along, from.global[along.dim]);
       const auto part = smallest_part(from.global[along.dim], parts_of(mesh, from.layout, along.dim));
@@ -147,16 +149,6 @@ class offset_reads {
     read.along.push_back({s.dim, s.offset});
     read.margins.push_back(widen(read.of, -1, s));
     for (const int inner : sets) read.margins.push_back(widen(read.of, inner, s));
-  }
-  static constexpr bool moves_all_alike(const index_map& map, const local_value& from, const local_value& to) {
-    return map.dims.count == 1 && map.dims[0].from_step == 1 && map.dims[0].to_step == 1 && from.global == to.global &&
-           same_layout(from.layout, to.layout) && elements(from.local) > 0;
-  }
-  /// Round the end the shorter way.
-  static constexpr std::int64_t offset_of(const dim_map& map, std::int64_t extent) {
-    const auto offset = map.from_first - map.to_first;
-    if (map.beyond != continuation::round) return offset;
-    return 2 * offset > extent ? offset - extent : 2 * offset < -extent ? offset + extent : offset;
   }
   static constexpr std::int64_t smallest_part(std::int64_t extent, std::int64_t parts) {
     const auto shard = shard_extent(extent, parts);
