@@ -16,6 +16,12 @@ inline constexpr std::int64_t most_reshape_devices = 2048;
 inline constexpr std::int64_t most_reshape_devices_with_boxes = 256;
 inline constexpr std::int64_t most_reshape_turns = 81;
 
+/// Of the devices along such a set of axes.
+struct axes_traffic {
+  part_shares sent, received, targets, sources;
+};
+
+/// What a reshape exchanges between these two shardings.
 class reshape_exchange {
  public:
   constexpr reshape_exchange(const mesh_shape& mesh, const extents& from_global, const sharding& from, const extents& to_global,
@@ -46,7 +52,7 @@ class reshape_exchange {
   [[nodiscard]] constexpr map_traffic traffic() const {
     map_traffic result;
     if (!digits_.exist) return result;
-    dim_traffic all;
+    axes_traffic all;
     for (auto* shares : {&all.sent, &all.received, &all.targets, &all.sources}) shares->add({1, 1});
     std::int64_t elems = 1;  // of the digits that no axis splits
     for (int d = 0; d < digits_.sizes.count; ++d) {
@@ -57,7 +63,7 @@ class reshape_exchange {
     }
     for (const auto axes : sets_) {
       axis_mask moved = 0;
-      dim_traffic part;
+      axes_traffic part;
       if (is_alike(axes)) keep_along(axes, part);
       else if (are_ranges(axes)) exchange_ranges_along(axes, part, moved);
       else exchange_along(axes, part, moved);
@@ -120,7 +126,7 @@ class reshape_exchange {
         return false;
     return next == order.count;
   }
-  constexpr void keep_along(axis_mask axes, dim_traffic& part) const {
+  constexpr void keep_along(axis_mask axes, axes_traffic& part) const {
     const auto range = within(side_of(false), axes)[0];
     const auto elems = shard_extent(from_global_[range.dim], range.parts) * range.unit;
     for (auto* shares : {&part.sent, &part.received}) shares->add({elems, elems});
@@ -136,10 +142,11 @@ class reshape_exchange {
     return from.count == 1 && to.count == 1 && from[0].begin == to[0].begin && from[0].end == to[0].end;
   }
   /// What exchange_along does, for these.
-  constexpr void exchange_ranges_along(axis_mask axes, dim_traffic& part, axis_mask& moved) const {
+  constexpr void exchange_ranges_along(axis_mask axes, axes_traffic& part, axis_mask& moved) const {
     const auto from = within(side_of(false), axes)[0], to = within(side_of(true), axes)[0];
     const auto from_extent = from_global_[from.dim], to_extent = to_global_[to.dim];
-    const auto from_shard = shard_extent(from_extent, from.parts) * from.unit, to_shard = shard_extent(to_extent, to.parts) * to.unit;
+    const auto from_shard = shard_extent(from_extent, from.parts) * from.unit,
+               to_shard = shard_extent(to_extent, to.parts) * to.unit;
     const auto devices = mesh_.size_of(axes);
     coordinates at(mesh_.axis_count(), 0);
     for (std::int64_t k = 0; k < devices; ++k) {
@@ -161,7 +168,7 @@ class reshape_exchange {
   }
 
   /// Adds the shares of all devices along these axes, and to `moved` the axes inside whose groups elements move.
-  constexpr void exchange_along(axis_mask axes, dim_traffic& part, axis_mask& moved) const {
+  constexpr void exchange_along(axis_mask axes, axes_traffic& part, axis_mask& moved) const {
     const auto from_ranges = within(side_of(false), axes), to_ranges = within(side_of(true), axes);
     const side from{from_global_, from_, from_ranges}, to{to_global_, to_, to_ranges};
     auto whole = digits_.whole();
