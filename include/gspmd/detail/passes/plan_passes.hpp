@@ -86,7 +86,6 @@ constexpr text gathered_beyond_limit(const graph& g, const local_program& p) {
     t << graph::place(n.at, name_of(n.op)) << ": operand " << largest << ' ' << shape_text(v.global) << " would be gathered to "
       << sharding_text(*g.mesh, v.layout, v.global.count) << ", " << size(largest)
       << " bytes on every device, limit_gather allows " << n.gather_limit;
-    if (op.ring.operand >= 0) t << ", and operand " << static_cast<int>(op.ring.operand) << " goes round the ring already";
     t << "; shard the operands alike, or raise the limit";
     return t;
   }
