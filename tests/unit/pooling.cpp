@@ -163,6 +163,47 @@ TEST_CASE("pooling: windows that share an exchange give what they give alone") {
   CHECK(shared > 20);
 }
 
+TEST_CASE("pooling: convolutions of other sizes and a sum share one exchange") {
+  for (const std::int64_t apart : {1, 2, 3})
+    for (const std::int64_t stride : {1, 2}) {
+      const auto run_on = [&](int devices, std::size_t& exchanges) {
+        dynamic::builder p(dynamic::mesh({{"x", devices}}));
+        const value x = p.input(dynamic::in<double>({2, 13, 3}, std::vector<std::string>{"", "x", ""}));
+        const value small = p.input(dynamic::in<double>({3, 3, 2})), large = p.input(dynamic::in<double>({5, 3, 2}));
+        const auto around = [&](value w, std::int64_t room) {
+          return convolution(x, w, "NHC,HIO->NHO", {.stride = {stride}, .low = {room}, .high = {room}, .lhs_dilation = {apart}});
+        };
+        p.output(around(small, 1));
+        p.output(around(large, 2));
+        p.output(reduce_window(x, monoid::add, {1, 2, 1}, {1, stride, 1}, {0, 1, 0}, {0, 0, 0}, {1, apart, 1}));
+        const auto step = p.compile();
+        exchanges = 0;
+        for (const auto& made : step.collectives()) exchanges += made.kind == collective_kind::collective_permute ? 1U : 100U;
+        const auto numbers = [](int count) {
+          std::vector<double> list;
+          for (int i = 0; i < count; ++i) list.push_back(i * 7 % 23 - 11);
+          return list;
+        };
+        return step.run(simulated{}, numbers(78), numbers(18), numbers(30));
+      };
+      std::size_t none = 0, exchanges = 0;
+      const auto want = run_on(1, none);
+      for (const int devices : {2, 4, 5}) {
+        const auto got = run_on(devices, exchanges);
+        CHECK(none == 0);
+        CHECK(exchanges == 1);
+        for (std::size_t k = 0; k < 3; ++k) {
+          REQUIRE(got[k].shape == want[k].shape);
+          std::int64_t count = 1;
+          for (const auto e : want[k].shape) count *= e;
+          int wrong = 0;
+          for (std::int64_t i = 0; i < count; ++i) wrong += got[k].data<double>()[i] != want[k].data<double>()[i] ? 1 : 0;
+          CHECK(wrong == 0);
+        }
+      }
+    }
+}
+
 TEST_CASE("pooling: the first of equal maxima has the gradient, on every mesh") {
   using reference::traced;
   reference::random_numbers random(7);

@@ -17,15 +17,17 @@ constexpr letter_extents local_extents_of(const local_program& p, const windowed
   return all;
 }
 
-/// Notes which indices of a tile elements of the operand lie at, if they are apart, and lie alike in the tiles of all parts.
-constexpr void find_elements(contraction_window& window, const window_dim& w, std::int64_t shard_outputs, std::int64_t parts) {
+/// Notes which indices of a tile, which begins at index `at` of what is read, elements of the operand lie at, if they are apart, and lie
+/// alike in the tiles of all parts.
+constexpr void find_elements(contraction_window& window, const window_dim& w, std::int64_t at, std::int64_t shard_outputs,
+                             std::int64_t parts) {
   if (w.base == 1 || (parts > 1 && w.stride * shard_outputs % w.base != 0)) return;
   const auto remainder = [](std::int64_t n, std::int64_t by) { return (n % by + by) % by; };
   for (std::int64_t i = 0; i < w.base; ++i) {
     if (remainder(w.first() + w.step() * i, w.base) != 0) continue;
-    window.held = i;  // and every `base` from there on
     window.base = 1;
     while (w.step() * window.base % w.base != 0) ++window.base;
+    window.held = (at + i) % window.base;  // and every `base` from there on
     return;
   }
 }
@@ -62,7 +64,7 @@ constexpr void add_windowed_contraction(Lowering& l, const instruction& op) {
     // A window of one element is none.
     if (extent[w.inner] == 1 && inside.stride == 1 && inside.offset == 0 && held == extent[w.outer]) continue;
     contraction_window window{number_of(w.outer), number_of(w.inner), inside.offset, inside.stride, inside.dilation, held};
-    find_elements(window, w.along, extent[w.outer], parts_of(l.out.mesh, l.value(op.operands[0]).layout, d));
+    find_elements(window, w.along, tile.at[d], extent[w.outer], parts_of(l.out.mesh, l.value(op.operands[0]).layout, d));
     c.windows.push_back(window);
   }
   for (const auto letter : e.letters[1]) c.rhs.push_back(number_of(letter));

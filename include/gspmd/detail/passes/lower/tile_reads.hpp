@@ -32,7 +32,7 @@ constexpr bool lies_alike(const dim_map& narrow, const dim_map& wide, std::int64
 /// Widens `wide` to what holds `other` too; false if that would be no tile, and nothing is done.
 constexpr bool widen(index_map& wide, const index_map& other) {
   if (wide == other) return true;
-  if (wide.fill != other.fill || wide.dims.count != other.dims.count) return false;
+  if (wide.fill != other.fill || wide.high_fill != other.high_fill || wide.dims.count != other.dims.count) return false;
   index_map both = wide;
   for (int i = 0; i < both.dims.count; ++i) {
     std::int64_t shift = 0;
