@@ -136,7 +136,7 @@ class builder {
   detail::annotation resolve(const std::vector<std::string>& dims, int rank, const char* op, location at,
                              const std::string& partial_axes = {}, monoid kind = monoid::add) {
     if (dims.size() == 1 && dims[0].starts_with('{') && partial_axes.empty()) {
-      const auto r = detail::resolve_xla(mesh_.info(), dims[0], rank);
+      const auto r = detail::resolve_xla_at_run_time(mesh_.info(), dims[0], rank);
       if (!r.problem.empty()) graph_->fail(at, op, r.broken, r.problem);
       return r.value;
     }

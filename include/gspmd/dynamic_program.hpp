@@ -17,6 +17,7 @@
 #include "gspmd/detail/run/bound_devices.hpp"
 #include "gspmd/detail/run/interpreter.hpp"
 #include "gspmd/detail/run/step_checks.hpp"
+#include "gspmd/detail/support/precompiled.hpp"
 #include "gspmd/dynamic_mesh.hpp"
 #include "gspmd/placed_tensor.hpp"
 #include "gspmd/run.hpp"
@@ -37,6 +38,24 @@ inline std::optional<graph> cut_for_reshapes(dynamic::mesh& m, const graph& g) {
   }
   return refined;
 }
+
+/// The plan of a program, on a mesh whose axes are cut where its reshapes need it. Throws gspmd::error with the first mistake.
+template <class = once>
+std::shared_ptr<const plan> planned(dynamic::mesh& m, const graph& g) {
+  if (g.failed()) throw error(std::string(g.error.view()));
+  if (const auto problem = total_problem(g, m.device_count()); !problem.empty())
+    throw error(std::string(problem.view()), -1, "compile", nullptr, 0);
+  const auto refined = cut_for_reshapes(m, g);
+  auto made = std::make_shared<plan>(make_plan(refined ? *refined : g, m.info().shape));
+  if (!made->error.empty()) throw error(std::string(made->error.view()));
+  return made;
+}
+GSPMD_COMPILED_ONCE(std::shared_ptr<const plan> planned<once>(dynamic::mesh&, const graph&));
+
+inline namespace GSPMD_TARGET {
+GSPMD_COMPILED_ONCE(ready_step::joint_function joint_function_of<threads_communicator>(const plan_step&));
+GSPMD_COMPILED_ONCE(ready_step::joint_function joint_function_of<simulated_communicator>(const plan_step&));
+}  // namespace GSPMD_TARGET
 
 }  // namespace detail
 
@@ -63,16 +82,7 @@ class program {
  public:
   /// `functions`: what maps of the graph point at.
   program(mesh m, const detail::graph& g, std::shared_ptr<const detail::kept_functions> functions = nullptr)
-      : mesh_(std::move(m)), functions_(std::move(functions)) {
-    if (g.failed()) throw error(std::string(g.error.view()));
-    if (const auto problem = detail::total_problem(g, mesh_.device_count()); !problem.empty())
-      throw error(std::string(problem.view()), -1, "compile", nullptr, 0);
-    const auto refined = detail::cut_for_reshapes(mesh_, g);
-    auto made = std::make_shared<detail::plan>(detail::make_plan(refined ? *refined : g, mesh_.info().shape));
-    if (!made->error.empty()) throw error(std::string(made->error.view()));
-    plan_ = std::move(made);
-    view_ = detail::plan_view(*plan_);
-  }
+      : mesh_(std::move(m)), functions_(std::move(functions)), plan_(detail::planned(mesh_, g)), view_(*plan_) {}
   // Copies share the plan; a move is a copy, so that nothing is left that has a view of a plan that is gone.
   program(const program&) = default;
   program& operator=(const program&) = default;

@@ -199,6 +199,7 @@ class inspection {
   /// iotas, broadcasts, reshapes) stands before the first that reads it. A program with bodies is listed as it was written, because
   /// what a body carries goes round.
   void list_instructions() {
+    tiles_.find(graph_, mesh_.info().shape, local_);
     const auto& view = program_.view();
     std::vector<int> loop_of(view.steps.size(), 0);
     int loops = 0;
@@ -269,7 +270,6 @@ class inspection {
     if (op.what == instruction_kind::compute || op.what == instruction_kind::control || op.what == instruction_kind::copy) {
       i.kind = op.what == instruction_kind::copy ? "copy" : detail::name_of(node(op.node).op);
       i.loop = loop;
-      if (op.what == instruction_kind::control) tiles_.clear();  // tiles are made again in each body
       for (int k = 0; op.what == instruction_kind::compute && k < op.operands.count; ++k) add_tile(op, k);
       if (op.axes != 0) {  // it gets what other devices have before it does the rest by itself
         instruction halo{detail::name_of(op.collective), label_of(op.operands[0]), i.sake, {op.operands[0]}};
@@ -292,13 +292,12 @@ class inspection {
   }
   /// What an operator gets around its shard of operand k, unless another one got the same before it.
   void add_tile(const detail::instruction& op, int k) {
+    detail::shared_tile* const tile = tiles_.read_of(op.result, k);
+    if (tile == nullptr || tile->value >= 0) return;
+    tile->value = op.operands[k];  // listed
     const auto& from = local_.value(op.operands[k]);
-    const auto& shape = mesh_.info().shape;
-    const detail::index_map map = detail::needed_tile(graph_, shape, node(op.node), k, from.global, from.layout);
-    const auto traffic = detail::traffic_of_tiles(shape, from.global, from.layout, map);
-    const std::pair tile(op.operands[k], map);
-    if (traffic.axes == 0 || std::find(tiles_.begin(), tiles_.end(), tile) != tiles_.end()) return;
-    tiles_.push_back(tile);
+    const auto traffic = detail::traffic_of_tiles(mesh_.info().shape, from.global, from.layout, tile->map);
+    if (traffic.axes == 0) return;
     instruction halo{detail::name_of(detail::collective_kind::collective_permute),
                      label_of(op.operands[k]),
                      node(op.node).tag,
@@ -328,7 +327,7 @@ class inspection {
   detail::local_program local_;
   std::vector<device_value> values_;
   std::vector<instruction> instructions_;
-  std::vector<std::pair<int, detail::index_map>> tiles_;  // of device values, those that are made in this body
+  detail::tile_reads tiles_;
 };
 
 }  // namespace gspmd::dynamic

@@ -12,4 +12,5 @@
 #include "gspmd/ops/pool.hpp"
 #include "gspmd/ops/reduce.hpp"
 #include "gspmd/ops/shape.hpp"
+#include "gspmd/ops/stencil.hpp"
 #include "gspmd/ops/window.hpp"

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "gspmd/detail/notation/xla_convert.hpp"
+#include "gspmd/detail/support/precompiled.hpp"
 #include "gspmd/error.hpp"
 #include "gspmd/sharding.hpp"
 
@@ -136,6 +137,11 @@ constexpr resolved_sharding resolve_xla(const mesh_info& mesh, std::string_view 
   if (!on.annotated && rank > 0) r.value.open = ~dim_mask{0} >> (64 - rank);
   return r;
 }
+template <class = once>
+resolved_sharding resolve_xla_at_run_time(const mesh_info& mesh, std::string_view written, int rank) {
+  return resolve_xla(mesh, written, rank);
+}
+GSPMD_COMPILED_ONCE(resolved_sharding resolve_xla_at_run_time<once>(const mesh_info&, std::string_view, int));
 
 }  // namespace detail
 

@@ -9,6 +9,7 @@
 #include <random>
 
 #include "../support/mapped_movements.hpp"
+#include "../support/reshaped_movements.hpp"
 #include "gspmd/comm/mpi.hpp"
 
 using namespace oracle;
@@ -64,6 +65,12 @@ TEST_CASE("random maps over MPI") {
           if (bad != 0) wrong += m.text() + "; ";
           if (shares_memory && m.wrong<double>(in_place) != 0) wrong += m.text() + ", in place; ";
           sending += traffic_of(mesh, m.from, m.to, m.s, m.map()).sent > 0 ? 1 : 0;
+        }
+        for (int k = 0; k < 300; ++k) {
+          const auto m = random_reshape(random, mesh, k % 50 == 0 ? 1000 : 60);
+          const int bad = k % 3 == 0 ? m.wrong<bool>(comm) : k % 3 == 1 ? m.wrong<float>(comm) : m.wrong<std::int64_t>(comm);
+          if (bad != 0) wrong += m.text() + "; ";
+          if (shares_memory && m.wrong<double>(in_place) != 0) wrong += m.text() + ", in place; ";
         }
       }
       CHECK(wrong == "");

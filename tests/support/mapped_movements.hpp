@@ -17,8 +17,28 @@ namespace oracle {
 struct naive_dim {
   int dim = 0;
   std::int64_t a = 1, b = 0, c = 1;
-  bool wraps = false;
+  continuation beyond = continuation::none;
 };
+
+/// The index inside that stands at index i, by walking back in; outside where nothing does.
+inline std::int64_t inside(continuation beyond, std::int64_t i, std::int64_t extent) {
+  while (beyond != continuation::none && (i < 0 || i >= extent)) {
+    const bool low = i < 0;
+    if (beyond == continuation::round) i += low ? extent : -extent;
+    else if (beyond == continuation::edge || extent == 1) i = low ? 0 : extent - 1;
+    else if (beyond == continuation::reflect) i = low ? -i : 2 * extent - 2 - i;
+    else i = low ? -1 - i : 2 * extent - 1 - i;
+  }
+  return i;
+}
+/// Which messages index i comes with: how often the operand has been gone round or mirrored there, or how far beyond an edge it is.
+inline std::int64_t round_of(continuation beyond, std::int64_t i, std::int64_t extent) {
+  if (beyond == continuation::none) return 0;
+  if (beyond == continuation::edge) return i < 0 ? i : i >= extent ? i - extent + 1 : 0;
+  if (beyond != continuation::reflect || extent == 1) return floor_div(i, extent);
+  const auto period = floor_div(i, extent - 1);
+  return period % 2 != 0 && i % (extent - 1) == 0 ? period - 1 : period;
+}
 
 struct mapped_movement {
   mesh_shape mesh;
@@ -32,7 +52,7 @@ struct mapped_movement {
     index_map result;
     for (const auto& d : dims) {
       result.dims.push_back(dim_map::affine(d.dim, d.a, d.b, d.c));
-      result.dims[result.dims.count - 1].wraps = d.wraps;
+      result.dims[result.dims.count - 1].beyond = d.beyond;
     }
     result.outside = outside;
     result.fill = fill;
@@ -49,7 +69,7 @@ struct mapped_movement {
       const auto n = d.a * i[d.dim] + d.b, extent = from[d.dim];
       if (n % d.c != 0 || extent == 0) return -1;
       i[d.dim] = n / d.c;
-      if (d.wraps) i[d.dim] = (i[d.dim] % extent + extent) % extent;
+      i[d.dim] = inside(d.beyond, i[d.dim], extent);
       if (i[d.dim] < 0 || i[d.dim] >= extent) return -1;
     }
     std::int64_t result = 0;
@@ -68,7 +88,7 @@ struct mapped_movement {
     for (const auto& use : s.splits) t += ", axis " + std::to_string(use.axis) + " on dim " + std::to_string(use.dim);
     for (const auto& d : dims)
       t += ", dim " + std::to_string(d.dim) + ": (" + std::to_string(d.a) + " i + " + std::to_string(d.b) + ") / " +
-           std::to_string(d.c) + (d.wraps ? " round" : "");
+           std::to_string(d.c) + " beyond " + std::to_string(static_cast<int>(d.beyond));
     return t + (outside == outside_rule::keep ? ", keep" : ", fill");
   }
 
@@ -77,7 +97,7 @@ struct mapped_movement {
   [[nodiscard]] int wrong(Comm& comm) const {
     const int n = comm.local_count();
     const auto by = map();
-    const movement m(mesh, from, to, s, by);
+    const movement m(mesh, from, s, to, s, by);
     buffers<T> in(n, elements(local_extents(mesh, from, s)), 0x55);
     buffers<T> out(n, elements(local_extents(mesh, to, s)), 0x33);
     const buffers<T> kept(1, 1, 0x33);
@@ -127,7 +147,7 @@ struct mapped_movement {
         auto rest = index;
         for (int k = to.count - 1; k > along.dim; --k) rest /= to[k];
         const auto i = (along.a * (rest % to[along.dim]) + along.b) / along.c;
-        key.push_back(along.wraps ? floor_div(i, from[along.dim]) : 0);
+        key.push_back(round_of(along.beyond, i, from[along.dim]));
       }
       ++sent[holder], ++received[d];
       messages[holder].insert(key);
@@ -174,7 +194,8 @@ mapped_movement random_mapped_movement(Random& random, const mesh_shape& mesh, s
     if (d > 0 && any(0, 2) == 0) continue;
     m.to[d] = any(any(0, 5) == 0 ? 0 : 1, largest);
     constexpr std::int64_t scales[] = {-2, -1, -1, 1, 1, 1, 2, 3};
-    m.dims.push_back({d, scales[any(0, 7)], any(-largest, 2 * largest), any(0, 1) == 0 ? 1 : any(2, 4), any(0, 3) == 0});
+    m.dims.push_back({d, scales[any(0, 7)], any(-largest, 2 * largest), any(0, 1) == 0 ? 1 : any(2, 4),
+                      static_cast<continuation>(any(0, 1) == 0 ? 0 : any(0, 4))});
   }
   m.outside = any(0, 3) == 0 ? outside_rule::keep : outside_rule::fill;
   m.fill = any(0, 1) == 0 ? 0 : 0x0100010101010101U;

@@ -261,7 +261,8 @@ class random_program {
       if (is_mapped(n))
         for (const auto& d : ir::maps_of(n))
           t += " dim " + std::to_string(d.dim) + ": " + std::to_string(d.from_first) + " + " + std::to_string(d.from_step) +
-               " t -> " + std::to_string(d.to_first) + " + " + std::to_string(d.to_step) + " t" + (d.wraps ? " round" : "");
+               " t -> " + std::to_string(d.to_first) + " + " + std::to_string(d.to_step) + " t" +
+               (d.beyond == gspmd::detail::continuation::round ? " round" : "");
       t += std::string(" : ") + ir::name_of(n.type) + std::string(ir::shape_text(n.shape).view());
       if (n.annotated) t += " " + sharding_text(n.annotation, n.shape.count);
       t += '\n';
@@ -629,7 +630,14 @@ class random_program {
     const int dim = random_.between(0, at(x).shape.count - 1);
     const auto size = static_cast<int>(at(x).shape[dim]);
     const int most = random_.chance(60) ? std::min(2, size) : size + 1;
-    commit(ir::add_shift(g, x, dim, random_.between(-most, most), ir::location::current()));
+    shift_somehow(x, dim, random_.between(-most, most));
+  }
+  /// Half of them have zeros outside.
+  int shift_somehow(int x, int dim, int offset) {
+    const auto here = ir::location::current();
+    if (random_.chance(50)) return commit(ir::add_shift(g, x, dim, offset, here));
+    const auto beyond = static_cast<ir::continuation>(random_.between(0, 4));
+    return commit(ir::add_shift(g, x, dim, offset, here, beyond, beyond == ir::continuation::none ? random_.between(0, 1) : 0));
   }
   /// Neighbours of a value along some dims, and now and then the value itself: -1 if a value goes wild.
   int make_stencil(int x) {
@@ -644,7 +652,9 @@ class random_program {
       const int dim = along_one ? some_dim : random_.between(0, rank - 1);
       const auto size = static_cast<int>(at(x).shape[dim]);
       const int most = std::min(random_.chance(70) ? 1 : 3, size), offset = random_.between(-most, most);
-      const int y = commit(rolls ? ir::add_roll(g, x, offset, dim, here) : ir::add_shift(g, x, dim, offset, here));
+      int y = rolls ? commit(ir::add_roll(g, x, offset, dim, here)) : shift_somehow(x, dim, offset);
+      for (int corner = 0; corner < 2 && y >= 0 && random_.chance(35); ++corner)
+        y = shift_somehow(y, random_.between(0, rank - 1), random_.between(-1, 1));
       const auto op = is_pred              ? random_.one_of(std::vector<opcode>{opcode::and_, opcode::or_})
                       : random_.chance(60) ? random_.one_of(std::vector<opcode>{opcode::maximum, opcode::minimum})
                                            : random_.one_of(std::vector<opcode>{opcode::add, opcode::subtract});

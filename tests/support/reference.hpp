@@ -385,6 +385,19 @@ inline bool is_mapped(const node& n) {
          n.op == ir::code_of<ir::roll_op>;
 }
 
+/// The index of what stands at index i of a dim that goes on beyond its ends; outside where nothing does.
+inline std::int64_t mirrored(gspmd::detail::continuation how, std::int64_t i, std::int64_t size) {
+  using gspmd::detail::continuation;
+  while (how != continuation::none && (i < 0 || i >= size)) {
+    const bool low = i < 0;
+    if (how == continuation::round) i += low ? size : -size;
+    else if (how == continuation::edge || size == 1) i = low ? 0 : size - 1;
+    else if (how == continuation::reflect) i = low ? -i : 2 * (size - 1) - i;
+    else i = low ? -1 - i : 2 * size - 1 - i;
+  }
+  return i;
+}
+
 /// Calls `visit(place in the window, element of x that lies there, whether there is one)` for every place of the window of an output.
 template <class Visit>
 void for_each_in_window(const node& n, const index& shape, const index& output, Visit visit) {
@@ -475,10 +488,12 @@ inline void listed(const node& n, const std::vector<const host_array*>& x, host_
     std::size_t to = 0;
     for_each_index(result.shape, [&](const index& at) {
       index from = at;
-      const auto along = from[static_cast<std::size_t>(n.attributes[0])] += n.integer;
-      const bool inside = along >= 0 && along < x[0]->shape[static_cast<std::size_t>(n.attributes[0])];
-      if (result.floating()) result.reals[to] = inside ? x[0]->reals[offset_of(from, x[0]->shape)] : 0;
-      else result.ints[to] = inside ? x[0]->ints[offset_of(from, x[0]->shape)] : 0;
+      const auto size = x[0]->shape[static_cast<std::size_t>(n.attributes[0])];
+      auto& along = from[static_cast<std::size_t>(n.attributes[0])];
+      along = mirrored(static_cast<ir::continuation>(n.attributes[1]), along + n.integer, size);
+      const bool inside = along >= 0 && along < size;
+      if (result.floating()) result.reals[to] = inside ? x[0]->reals[offset_of(from, x[0]->shape)] : round_to(n.type, n.real);
+      else result.ints[to] = inside ? x[0]->ints[offset_of(from, x[0]->shape)] : n.attributes[2];
       ++to;
     });
   } else if (is_mapped(n)) {
@@ -492,7 +507,7 @@ inline void listed(const node& n, const std::vector<const host_array*>& x, host_
         inside = inside && d.from_step != 0 && (i - d.to_first) % d.to_step == 0;
         if (!inside) break;
         i = d.from_first + d.from_step * ((i - d.to_first) / d.to_step);
-        if (d.wraps && size > 0) i = (i % size + size) % size;
+        if (size > 0) i = mirrored(d.beyond, i, size);
         inside = i >= 0 && i < size;
       }
       if (result.floating()) result.reals[to] = inside ? x[0]->reals[offset_of(from, x[0]->shape)] : round_to(n.type, n.real);

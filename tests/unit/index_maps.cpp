@@ -7,6 +7,7 @@
 #include <random>
 
 #include "../support/mapped_movements.hpp"
+#include "../support/reshaped_movements.hpp"
 #include "gspmd/comm/simulated.hpp"
 #include "gspmd/comm/threads.hpp"
 
@@ -51,11 +52,12 @@ TEST_CASE("every map of one dim: extents 0 to 9 on 1 to 5 parts") {
         for (const std::int64_t a : {-2, -1, 1, 2, 3})
           for (std::int64_t b = -13; b <= 18; ++b)
             for (std::int64_t c = 1; c <= 3; ++c)
-              for (const bool wraps : {false, true}) {
-                if (wraps && (b + from + to) % 3 != 0) continue;
+              for (const auto beyond : {continuation::none, continuation::round, continuation::edge, continuation::reflect,
+                                        continuation::symmetric}) {
+                if (beyond != continuation::none && (b + from + to + static_cast<int>(beyond)) % 6 != 0) continue;
                 m.from = shape_of({from});
                 m.to = shape_of({to});
-                m.dims = {{0, a, b, c, wraps}};
+                m.dims = {{0, a, b, c, beyond}};
                 m.outside = (a + b + c) % 3 == 0 ? outside_rule::keep : outside_rule::fill;
                 m.fill = b % 2 == 0 ? 0 : number;
                 ++count;
@@ -104,6 +106,62 @@ TEST_CASE("random maps on threads") {
     std::mt19937_64 random(static_cast<std::uint64_t>(mesh.device_count()) + 100);
     std::vector<mapped_movement> list;
     for (int k = 0; k < 400; ++k) list.push_back(random_mapped_movement(random, mesh, k % 40 == 0 ? 60 : 9));
+    const auto devices = static_cast<int>(mesh.device_count());
+    std::vector<std::string> wrong(static_cast<std::size_t>(devices));
+    gspmd::launch(gspmd::threads{}, devices, [&](gspmd::threads_communicator& comm) {
+      for (std::size_t k = 0; k < list.size(); ++k) {
+        const int bad = k % 2 == 0 ? list[k].wrong<float>(comm) : list[k].wrong<std::int64_t>(comm);
+        if (bad != 0) wrong[static_cast<std::size_t>(comm.device(0))] += list[k].text() + "; ";
+      }
+    });
+    for (const auto& text : wrong) CHECK(text == "");
+  }
+}
+
+TEST_CASE("every reshape of up to 24 elements on 1 to 5 devices and on 2x2, between all shardings") {
+  int complaints = 0;
+  std::int64_t count = 0, possible = 0, sending = 0;
+  for (const auto& mesh : {mesh_of({1}), mesh_of({2}), mesh_of({3}), mesh_of({4}), mesh_of({5}), mesh_of({2, 2})}) {
+    gspmd::simulated_communicator comm(static_cast<int>(mesh.device_count()));
+    for (int elems = 1; elems <= 24; ++elems)
+      for_each_reshape(mesh, elems, elems <= (mesh.axis_count() == 1 ? 8 : 4), [&](const reshaped_movement& m) {
+        ++count;
+        if (!m.is_possible()) return;
+        if (m.wrong<std::int32_t>(comm) != 0) complain(complaints, m.text());
+        if (const auto text = m.wrong_traffic(); !text.empty()) complain(complaints, text);
+        ++possible;
+        sending += reshape_exchange(m.mesh, m.from, m.s, m.to, m.t).traffic().received > 0 ? 1 : 0;
+      });
+  }
+  CHECK(complaints == 0);
+  std::printf("reshapes: %lld, %lld of them by a movement, %lld of these send\n", static_cast<long long>(count),
+              static_cast<long long>(possible), static_cast<long long>(sending));
+  CHECK(possible > count * 8 / 10);
+  CHECK(sending > count / 2);
+}
+
+TEST_CASE("random reshapes of up to 5000 elements on larger meshes, all element types") {
+  std::mt19937_64 random(11);
+  int complaints = 0;
+  for (int k = 0; k < 3000; ++k) {
+    const auto mesh = k % 3 == 0 ? mesh_of({2, 3, 2}) : k % 3 == 1 ? mesh_of({3, 4}) : mesh_of({2, 1, 5});
+    const auto m = random_reshape(random, mesh, k % 100 == 0 ? 5000 : 120);
+    gspmd::simulated_communicator comm(static_cast<int>(mesh.device_count()));
+    const int wrong = k % 4 == 0   ? m.wrong<bool>(comm)
+                      : k % 4 == 1 ? m.wrong<float>(comm)
+                      : k % 4 == 2 ? m.wrong<double>(comm)
+                                   : m.wrong<std::int64_t>(comm);
+    if (wrong != 0) complain(complaints, m.text());
+    if (const auto text = m.wrong_traffic(); !text.empty()) complain(complaints, text);
+  }
+  CHECK(complaints == 0);
+}
+
+TEST_CASE("random reshapes on threads") {
+  for (const auto& mesh : {mesh_of({2}), mesh_of({5}), mesh_of({2, 2}), mesh_of({3, 2})}) {
+    std::mt19937_64 random(static_cast<std::uint64_t>(mesh.device_count()) + 200);
+    std::vector<reshaped_movement> list;
+    for (int k = 0; k < 400; ++k) list.push_back(random_reshape(random, mesh, k % 40 == 0 ? 1000 : 60));
     const auto devices = static_cast<int>(mesh.device_count());
     std::vector<std::string> wrong(static_cast<std::size_t>(devices));
     gspmd::launch(gspmd::threads{}, devices, [&](gspmd::threads_communicator& comm) {

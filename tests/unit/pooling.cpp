@@ -2,6 +2,7 @@
 // group: operators
 #include <doctest/doctest.h>
 
+#include <array>
 #include <cmath>
 #include <functional>
 #include <limits>
@@ -111,7 +112,7 @@ TEST_CASE("pooling: only the input is annotated, and every layer is split") {
   CHECK(step.output(0).local_shape()[1] == 16);
 }
 
-TEST_CASE("pooling: equal tiles are brought once") {
+TEST_CASE("pooling: windows over one value share one exchange") {
   const auto messages = [](auto program) {
     dynamic::builder p(dynamic::mesh({{"x", 4}}));
     p.output(program(p.input(dynamic::in<float>({64}, std::vector<std::string>{"x"}))));
@@ -122,7 +123,44 @@ TEST_CASE("pooling: equal tiles are brought once") {
   CHECK(messages([](value x) {
           return reduce_window(x, multiply, {3}, {}, {1}, {1}) +
                  reduce_window(x, add, {3}, {}, {1}, {1}) * reduce_window(x, add, {3}, {}, {1}, {1});
-        }) == 2);  // one for each identity outside
+        }) == 2);               // one for each identity outside
+  CHECK(messages([](value x) {  // of two elements to either side
+          return reduce_window(x, add, {3}, {}, {1}, {1}) + reduce_window(x, add, {5}, {}, {2}, {2}) +
+                 reduce_window(x, add, {2}, {}, {0}, {1}, {}, {1});
+        }) == 1);
+}
+
+TEST_CASE("pooling: windows that share an exchange give what they give alone") {
+  reference::random_numbers random(5);
+  int shared = 0;
+  for (int k = 0; k < 60; ++k) {
+    const auto size = [&] { return static_cast<std::int64_t>(random.between(1, 5)); };
+    std::vector<std::array<std::int64_t, 6>> windows;  // along two dims: size, low, stride
+    const std::int64_t stride = random.between(1, 2), base = random.between(1, 2);
+    for (int w = random.between(2, 4); w > 0; --w) {
+      const auto a = size(), b = random.chance(50) ? size() : 1;
+      windows.push_back(
+          {a, random.between(0, static_cast<int>(a) - 1), stride, b, random.between(0, static_cast<int>(b) - 1), 1});
+    }
+    const auto build = [&](reference::traced& program) {
+      const value x = program.input(reference::reals({11, 7}, -2, 2));
+      std::vector<value> results;
+      for (const auto& w : windows)
+        results.push_back(reduce_window(x, monoid::add, {w[0], w[3]}, {w[2], w[5]}, {w[1], w[4]},
+                                        {w[0] - 1 - w[1], w[3] - 1 - w[4]}, {base, 1}));
+      return results;
+    };
+    reference::traced one, parts(reference::random_mesh(random));
+    const auto wanted = build(one), results = build(parts);
+    reference::annotate(parts, random);
+    for (const auto& y : results) parts.output(y);
+    const reference::partitioned_run run(parts);
+    REQUIRE_MESSAGE(run.wrong == "", run.wrong);
+    shared += run.collectives > 0 ? 1 : 0;
+    for (std::size_t o = 0; o < wanted.size(); ++o)
+      CHECK(reference::difference(run.outputs[o], one.evaluate(wanted[o]), 1e-12) == "");
+  }
+  CHECK(shared > 20);
 }
 
 TEST_CASE("pooling: the first of equal maxima has the gradient, on every mesh") {

@@ -7,6 +7,7 @@
 #include <string_view>
 #include <type_traits>
 
+#include "gspmd/boundary.hpp"
 #include "gspmd/detail/ops/broadcast.hpp"
 #include "gspmd/detail/ops/concatenate.hpp"
 #include "gspmd/detail/ops/pad.hpp"
@@ -67,8 +68,11 @@ constexpr value transpose(value x, integers permutation, location at = location:
   return detail::made(detail::add_transpose(*x.graph(), x.id(), detail::dims_of(permutation, x.rank()), at), x);
 }
 
-/// The same elements in row-major order under another shape. One extent may be -1: it follows from the others. A split dim may
-/// be divided or merged as long as whole parts stay on their devices; else it is gathered, which allow_replication allows.
+/// The same elements in row-major order under another shape. One extent may be -1: it follows from the others. Nothing is sent where a
+/// split dim is divided or merged and whole parts stay on their devices. Where the parts of both shapes do not begin alike, one
+/// collective_permute over the axes of these dims brings what a device lacks, and nothing else (GSPMD 4.3, Fig. 5c): [3,2] to [6] on 2
+/// devices sends one element. Where no factor of the dim can carry its split the operand is gathered, which allow_replication allows;
+/// a sharding that is written for the result spares that.
 ///
 ///     reshape(x, {8, -1})
 constexpr value reshape(value x, integers shape, location at = location::current()) {
@@ -90,6 +94,23 @@ constexpr value reshape(value x, integers shape, location at = location::current
 constexpr value shift(value x, int dim, std::int64_t offset, location at = location::current()) {
   if (!x.is_valid()) return {};
   return detail::made(detail::add_shift(*x.graph(), x.id(), detail::counted_dim(dim, x.rank()), offset, at), x);
+}
+
+/// The same where `x` goes on beyond its ends as `outside` says, with a number or with elements of its own. The halo is the same;
+/// what lies beyond an end is found where the end is, and round the end (`wrap`) it comes from the device at the other one. Its
+/// gradient adds up, for each element of `x`, what the result is at all places that took it, for an offset of r in r terms.
+///
+/// Errors, at compile time: a dim that is not there, a number that the element type does not hold, `values`, which stencil takes.
+///
+///     auto slope = shift(x, 0, 1, boundary::edge()) - x;
+constexpr value shift(value x, int dim, std::int64_t offset, const boundary& outside, location at = location::current()) {
+  if (!x.is_valid()) return {};
+  auto& g = *x.graph();
+  if (outside.has_values())
+    return detail::made(g.fail(at, "shift", detail::mistake::other, "takes no tensor as what lies beyond an end; stencil does"),
+                        x);
+  return detail::made(
+      detail::add_shift(g, x.id(), detail::counted_dim(dim, x.rank()), offset, at, outside.beyond(), outside.number()), x);
 }
 
 namespace detail {

@@ -6,8 +6,8 @@
 
 #include "gspmd/detail/ir/index_map.hpp"
 #include "gspmd/detail/ir/layout.hpp"
-#include "gspmd/detail/ir/map_traffic.hpp"
 #include "gspmd/detail/ir/opcode.hpp"
+#include "gspmd/detail/ir/reshape_traffic.hpp"
 #include "gspmd/detail/ir/types.hpp"
 #include "gspmd/detail/support/inline_vec.hpp"
 
@@ -30,7 +30,8 @@ struct collective_origin {
 ///
 /// A movement with a map goes between two tensors, of other extents where the map has a dim, with the same splits: a device receives
 /// the elements that become those of its box. Of a shift these are its own but for the halo, from the next devices along the dim
-/// (GSPMD 4.3); of a slice or a padding any that hold them, because the parts of the two tensors do not begin alike.
+/// (GSPMD 4.3); of a slice or a padding any that hold them, because the parts of the two tensors do not begin alike. Where the map
+/// reshapes, both the shapes and the splits differ; axes of `to` alone choose among what the device holds.
 struct movement {
   extents from_global, to_global;
   sharding from, to;
@@ -44,13 +45,13 @@ struct movement {
                      const collective_origin& asked = {})
       : from_global(global), to_global(global), from(from_), to(to_), axes(over), origin(asked) {}
   /// `by` outlives the movement.
-  constexpr movement(const mesh_shape& mesh, const extents& operand, const extents& result, const sharding& both,
-                     const index_map& by, const collective_origin& asked = {})
+  constexpr movement(const mesh_shape& mesh, const extents& operand, const sharding& from_, const extents& result,
+                     const sharding& to_, const index_map& by, const collective_origin& asked = {})
       : from_global(operand),
         to_global(result),
-        from(both),
-        to(both),
-        axes(traffic_of(mesh, operand, result, both, by).axes),
+        from(from_),
+        to(to_),
+        axes(traffic_of(mesh, operand, from_, result, to_, by).axes),
         map(&by),
         origin(asked) {}
 };
@@ -259,7 +260,7 @@ constexpr std::int64_t kept(std::int64_t elems, const split_change& change, std:
 /// much, where next_step chose the movement.
 constexpr std::int64_t bytes_sent(const mesh_shape& mesh, const movement& m, std::int64_t bytes_per_elem) {
   if (mesh.size_of(m.axes) == 1) return 0;
-  if (m.map != nullptr) return traffic_of(mesh, m.from_global, m.to_global, m.to, *m.map).elems() * bytes_per_elem;
+  if (m.map != nullptr) return traffic_of(mesh, m.from_global, m.from, m.to_global, m.to, *m.map).elems() * bytes_per_elem;
   const extents& global = m.to_global;
   const std::int64_t box_elems = local_elements(mesh, global, m.to);
   if (box_elems == 0) return 0;

@@ -31,13 +31,16 @@ constexpr dim_mask collapse_loop(extents& loop, vec<scalar_op>& ops, dim_mask cu
     for (auto& o : ops) {
       if (o.op == opcode::parameter) o.strides = extents(1, 0);
       o.dim = 0;
+      for (auto& along : o.offsets) along.dim = 0;
     }
     for (auto& m : margins) m.strides = extents(1, 0);
     return 0;
   }
   bool is_kept[max_rank]{};  // or one of a load at an offset
-  for (const auto& o : ops)
-    if (o.op == opcode::iota || o.is_at_offset()) is_kept[o.dim] = true;
+  for (const auto& o : ops) {
+    if (o.op == opcode::iota) is_kept[o.dim] = true;
+    for (const auto& along : o.offsets) is_kept[along.dim] = true;
+  }
 
   // to[d]: the dim of the result that takes over the stride of dim d; -1: none does
   int to[max_rank]{};
@@ -74,7 +77,8 @@ constexpr dim_mask collapse_loop(extents& loop, vec<scalar_op>& ops, dim_mask cu
     strides = placed;
   };
   for (auto& o : ops) {
-    if (o.op == opcode::iota || o.is_at_offset()) o.dim = static_cast<std::int8_t>(to[o.dim]);
+    if (o.op == opcode::iota) o.dim = static_cast<std::int8_t>(to[o.dim]);
+    for (auto& along : o.offsets) along.dim = static_cast<std::int8_t>(to[along.dim]);
     if (o.op == opcode::parameter) place(o.strides);
   }
   for (auto& m : margins) place(m.strides);

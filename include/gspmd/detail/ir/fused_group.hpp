@@ -11,12 +11,21 @@
 
 namespace gspmd::detail {
 
+/// A load reads `by` further along loop dim `dim`.
+struct offset_along {
+  std::int8_t dim = 0;
+  std::int64_t by = 0;  // not 0
+  friend constexpr bool operator==(const offset_along&, const offset_along&) = default;
+};
+inline constexpr int max_offset_dims = 3;
+using load_offsets = inline_vec<offset_along, max_offset_dims>;
+
 /// One scalar operation of a fused loop. Its register is its position in the group.
 ///
 ///   constant   the value is `real` (floats) or `integer` (the rest)
 ///   iota       index along loop dim `dim`, plus iota_offsets[`slot`] of the device
-///   parameter  a load: inputs[`slot`], strides in `strides`; of the element that is `integer` further along dim `dim`, which
-///              lies in a margin where the loop's extent ends (fused_margin)
+///   parameter  a load: inputs[`slot`], strides in `strides`; of the element that is `offsets` further, which lies in a margin where
+///              the loop's extents end (fused_margin)
 ///   otherwise  an elementwise opcode on the registers `args`
 struct scalar_op {
   opcode op = opcode::constant;
@@ -28,11 +37,12 @@ struct scalar_op {
   std::int16_t slot = 0;
   std::int8_t dim = 0;
   extents strides;  // of a load, in elements per loop dim; 0 broadcasts
+  load_offsets offsets;
   const map_function* function = nullptr;
 
   [[nodiscard]] constexpr bool is_load() const { return op == opcode::parameter; }
   [[nodiscard]] constexpr bool is_index() const { return op == opcode::iota; }
-  [[nodiscard]] constexpr bool is_at_offset() const { return is_load() && integer != 0; }
+  [[nodiscard]] constexpr bool is_at_offset() const { return !offsets.empty(); }
 
   static constexpr scalar_op constant(dtype type, double real, std::int64_t integer) {
     scalar_op s;
@@ -52,7 +62,7 @@ struct scalar_op {
   friend constexpr bool operator==(const scalar_op& a, const scalar_op& b) {
     return a.op == b.op && a.type == b.type && a.operand_type == b.operand_type && a.args == b.args &&
            std::bit_cast<std::uint64_t>(a.real) == std::bit_cast<std::uint64_t>(b.real) && a.integer == b.integer &&
-           a.slot == b.slot && a.dim == b.dim && a.strides == b.strides && a.function == b.function;
+           a.slot == b.slot && a.dim == b.dim && a.strides == b.strides && a.offsets == b.offsets && a.function == b.function;
   }
 };
 
@@ -73,15 +83,41 @@ struct fused_store {
   friend constexpr bool operator==(const fused_store&, const fused_store&) = default;
 };
 
-/// Where the load `op` at an offset finds elements before the begin of its dim and behind its end: in inputs[`slot`], which has
-/// `low` indices of the one along that dim, then those of the other.
+/// Where the load `op` at offsets finds elements beyond the loop's ends: in inputs[`slot`], where the element that would have index 0
+/// along the dims beyond whose ends it lies is at `first`. There is one entry for each set of the load's dims that an index can lie
+/// beyond the ends of: in the order of the sets as numbers, bit k for offsets[k].
 struct fused_margin {
   std::int16_t op = 0;
   std::int16_t slot = 0;
-  std::int64_t low = 0;
+  std::int64_t first = 0;
   extents strides;  // in elements per loop dim
   friend constexpr bool operator==(const fused_margin&, const fused_margin&) = default;
 };
+constexpr std::size_t margin_count(const load_offsets& offsets) { return (std::size_t{1} << offsets.count) - 1; }
+
+/// Where a load finds its element: at offset + the sum of index * stride.
+struct found_load {
+  std::int16_t slot;
+  const extents* strides;
+  std::int64_t offset;
+};
+/// `margins`: of the load. An index before the begin of a dim counts from there in a margin, one behind its end from there.
+constexpr found_load find_load(const scalar_op& o, const fused_margin* margins, const extents& loop, const std::int64_t* index) {
+  std::int64_t moved[max_offset_dims]{};
+  unsigned beyond = 0;
+  for (int k = 0; k < o.offsets.count; ++k) {
+    const auto& along = o.offsets[k];
+    const auto i = index[along.dim] + along.by, extent = loop[along.dim];
+    const bool is_outside = i < 0 || i >= extent;
+    moved[k] = along.by - (is_outside && i >= 0 ? extent : 0);
+    if (is_outside) beyond |= 1U << k;
+  }
+  const fused_margin* const margin = beyond == 0 ? nullptr : margins + beyond - 1;
+  found_load found{margin == nullptr ? o.slot : margin->slot, margin == nullptr ? &o.strides : &margin->strides,
+                   margin == nullptr ? 0 : margin->first};
+  for (int k = 0; k < o.offsets.count; ++k) found.offset += moved[k] * (*found.strides)[o.offsets[k].dim];
+  return found;
+}
 
 /// A run of elementwise operators as one loop nest over `loop`: every element is loaded, computed and stored once.
 struct fused_group {

@@ -5,9 +5,15 @@
 
 #include "gspmd/detail/ir/types.hpp"
 
+#if defined(__clang__)
+#define GSPMD_LOOP_FUNCTION [[gnu::noinline]]
+#else
+#define GSPMD_LOOP_FUNCTION [[gnu::noinline, gnu::optimize("fp-contract=off", "no-trapping-math", "no-math-errno")]]
+#endif
+
 namespace gspmd::detail {
 
-// The functions that the loops end in are compiled by GCC with three options of their own:
+// GSPMD_LOOP_FUNCTION stands before the functions that the loops end in. GCC compiles them with three options of their own:
 //   fp-contract=off    whether two operators meet in one loop must not show in the bits (Clang fuses only what stands in one
 //                      expression of the source)
 //   no-trapping-math   else GCC moves what only one side of a select needs into a branch and cannot get it out again
@@ -18,10 +24,14 @@ namespace gspmd::detail {
 /// same index and after loading it; the pragmas say so, else every in-place update would run scalar.
 ///
 /// The loop of constant length is for GCC at -O2, which vectorises no other. It is longer than what GCC unrolls before
-/// the vectoriser sees it. Clang warns at the function that the loop ends in when the body cannot be vectorised, say for a
-/// call in it: that function should not be inlined further, and turn off -Wpass-failed.
+/// the vectoriser sees it. When the body cannot be vectorised, say for a call in it, Clang warns: here if it knows lines (-g), else
+/// at the function that the loop ends in, which should not be inlined further and turn off -Wpass-failed too.
 ///
 /// `rest` is n % 64, for those who know it as a constant.
+#if defined(__clang__)
+#pragma clang diagnostic push
+#pragma clang diagnostic ignored "-Wpass-failed"
+#endif
 template <class Body>
 [[gnu::always_inline]] inline void for_each_index(std::int64_t n, std::int64_t rest, Body body) {
   constexpr std::int64_t step = 64;
@@ -40,6 +50,9 @@ template <class Body>
 #endif
   for (std::int64_t j = 0; j < rest; ++j) body(n - rest + j);
 }
+#if defined(__clang__)
+#pragma clang diagnostic pop
+#endif
 template <class Body>
 [[gnu::always_inline]] inline void for_each_index(std::int64_t n, Body body) {
   for_each_index(n, n % 64, body);

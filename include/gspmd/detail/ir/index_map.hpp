@@ -11,19 +11,28 @@
 /// shift, slice, pad, reverse, roll, the place of an operand in a concatenation, and the tile that a windowed operator reads.
 namespace gspmd::detail {
 
+/// What a tensor is beyond the ends of a dim, where its elements are 1 2 3 4.
+enum class continuation : std::uint8_t {
+  none,       // nothing: the map says what becomes of what comes from there
+  round,      // 2 3 4 | 1 2 3 4 | 1 2 3
+  edge,       // 1 1 1 | 1 2 3 4 | 4 4 4
+  reflect,    // 4 3 2 | 1 2 3 4 | 3 2 1
+  symmetric,  // 3 2 1 | 1 2 3 4 | 4 3 2
+};
+
 /// Along `dim`, for every whole t, element from_first + from_step * t of the operand becomes element to_first + to_step * t of the
 /// result, where both have it.
-///   shift by b           i of the result is i + b        {0, false, b, 1, 0, 1}
-///   slice from b, by a   i of the result is a * i + b    {0, false, b, a, 0, 1}
-///   pad, c-1 between     c * i + b of the result is i    {0, false, 0, 1, b, c}
-///   reverse of n         i of the result is n - 1 - i    {0, false, n - 1, -1, 0, 1}
+///   shift by b           i of the result is i + b        {0, {}, b, 1, 0, 1}
+///   slice from b, by a   i of the result is a * i + b    {0, {}, b, a, 0, 1}
+///   pad, c-1 between     c * i + b of the result is i    {0, {}, 0, 1, b, c}
+///   reverse of n         i of the result is n - 1 - i    {0, {}, n - 1, -1, 0, 1}
 ///
 /// With a tile, each part of the result holds the indices that its outputs read, and of the operand what lies there.
-///   window of 3, stride 2, over 9, padded by 1           {0, false, 0, 1, 1, 1, {5, 2, 3}}
+///   window of 3, stride 2, over 9, padded by 1           {0, {}, 0, 1, 1, 1, {5, 2, 3}}
 ///   of x in 5,4 the tiles are    -,0,1,2,3,4,5 | 5,6,7,8,-
 struct dim_map {
   std::int8_t dim = 0;
-  bool wraps = false;                          // the operand goes on before its begin and after its end, periodically
+  continuation beyond = continuation::none;    // of the operand
   std::int64_t from_first = 0, from_step = 1;  // a step of 0: no element becomes any
   std::int64_t to_first = 0, to_step = 1;      // at least 1
   window_tile tile = {};                       // of an output at least, or the parts are those of the result
@@ -35,7 +44,7 @@ struct dim_map {
   }
   /// Every shard is its tile, or begins with it: nothing need be brought.
   [[nodiscard]] constexpr bool is_the_shard(std::int64_t extent, std::int64_t parts) const {
-    if (from_first != to_first || from_step != 1 || to_step != 1 || wraps) return false;
+    if (from_first != to_first || from_step != 1 || to_step != 1 || beyond != continuation::none) return false;
     for (std::int64_t p = 0; p < parts; ++p) {
       const auto tile_is = tile.room(parts, p), shard_is = part_range(extent, parts, p);
       if (tile_is.size() > 0 && (tile_is.begin != shard_is.begin || tile_is.end > shard_is.end)) return false;
@@ -74,7 +83,7 @@ struct dim_map {
   }
   /// The map that brings every element back, where no two elements become the same one.
   [[nodiscard]] constexpr dim_map inverse() const {
-    dim_map back{dim, wraps, to_first, to_step, from_first, from_step};
+    dim_map back{dim, beyond, to_first, to_step, from_first, from_step};
     if (from_step > 0) return back;
     back.from_step = from_step == 0 ? 0 : -to_step;
     back.to_step = from_step == 0 ? 1 : -from_step;
@@ -93,14 +102,18 @@ inline constexpr int max_mapped_dims = 4;
 
 /// The maps of some dims; along the others the tensors have the same extent, and each index becomes itself.
 ///
-/// Of a map with margins the result is what lies around each shard of the operand, along its only dim, where each index becomes
-/// itself: `low` indices before the shard, then `high` ones behind what it holds.
-///   x of 9 in 4,4,1; margins 1, 1     the result is -,4 | 3,8 | 7,-     (`-`: outside, or round the end)
+/// Of a map with margins the result is what lies around each shard of the operand along one dim, where each index becomes itself:
+/// `low` indices before the shard, then `high` ones behind what it holds. It has two maps of this dim, which say what the operand is
+/// before its begin, and behind its end; `fill` and `high_fill` are the constants there.
+///   x of 9 in 4,4,1; margins 1, 1     the result is -,4 | 3,8 | 7,-     (`-`: outside)
+///
+/// A map that reshapes has none of this: every element keeps its row-major number (reshape_map.hpp).
 struct index_map {
   inline_vec<dim_map, max_mapped_dims> dims;
   outside_rule outside = outside_rule::fill;
-  std::uint64_t fill = 0;  // the bits of the constant, in as many bytes as an element has
+  std::uint64_t fill = 0, high_fill = 0;  // the bits of the constant, in as many bytes as an element has
   std::int64_t low = 0, high = 0;
+  bool reshapes = false;
 
   [[nodiscard]] constexpr bool has_margins() const { return low + high > 0; }
 
@@ -126,6 +139,17 @@ struct index_map {
   friend constexpr bool operator==(const index_map&, const index_map&) = default;
 };
 
+/// Whether all elements move by one offset along one dim.
+constexpr bool moves_all_alike(const index_map& map) {
+  return map.dims.count == 1 && map.dims[0].from_step == 1 && map.dims[0].to_step == 1;
+}
+/// How much further along its dim, of `extent`, a map of steps of 1 finds elements; round the end the shorter way.
+constexpr std::int64_t offset_of(const dim_map& map, std::int64_t extent) {
+  const auto offset = map.from_first - map.to_first;
+  if (map.beyond != continuation::round) return offset;
+  return 2 * offset > extent ? offset - extent : 2 * offset < -extent ? offset + extent : offset;
+}
+
 /// The t for which first + step * t lies in [begin, end).
 constexpr index_range steps_within(std::int64_t first, std::int64_t step, std::int64_t begin, std::int64_t end) {
   if (begin >= end || step == 0) return {0, 0};
@@ -139,27 +163,102 @@ constexpr index_range steps_within(std::int64_t first, std::int64_t step, std::i
 constexpr index_range steps_to(const dim_map& map, std::int64_t begin, std::int64_t end) {
   return steps_within(map.to_first, map.to_step, begin, end);
 }
-/// The t whose elements lie in [begin, end) of the operand, which has `extent` indices, when it is gone round `turn` times.
+/// A single element is reflected at itself, and has no other one to go on with.
+constexpr continuation mirrored(continuation beyond, std::int64_t extent) {
+  return beyond == continuation::reflect && extent == 1 ? continuation::symmetric : beyond;
+}
+
+/// A map whose operand goes on beyond its ends reads the operand in turns: where it has been gone round so often, in one direction or
+/// the other, or so far beyond an edge. In each turn it is affine, and of elements in `source`.
+struct map_turn {
+  std::int64_t first, step;  // element first + step * t
+  index_range source;
+};
+constexpr map_turn turned(const dim_map& map, std::int64_t extent, std::int64_t turn) {
+  const auto first = map.from_first, step = map.from_step, last = extent - 1;
+  const bool is_back = turn % 2 != 0;
+  switch (mirrored(map.beyond, extent)) {
+    case continuation::none: return {first, step, {0, extent}};
+    case continuation::round: return {first - turn * extent, step, {0, extent}};
+    case continuation::edge:
+      if (turn == 0) return {first, step, {0, extent}};
+      return {first - turn, step, turn < 0 ? index_range{0, 1} : index_range{last, extent}};
+    case continuation::reflect:
+      if (is_back) return {(turn + 1) * last - first, -step, {1, last}};
+      return {first - turn * last, step, {0, extent}};
+    case continuation::symmetric:
+      if (is_back) return {(turn + 1) * extent - 1 - first, -step, {0, extent}};
+      return {first - turn * extent, step, {0, extent}};
+  }
+  return {};
+}
+
+/// The t whose elements lie in [begin, end) of the operand, which has `extent` indices, in a turn.
 constexpr index_range steps_from(const dim_map& map, std::int64_t extent, std::int64_t turn, std::int64_t begin,
                                  std::int64_t end) {
-  return steps_within(map.from_first - turn * extent, map.from_step, begin, end);
+  const auto of = turned(map, extent, turn);
+  const auto in = intersect(of.source, index_range{begin, end});
+  return steps_within(of.first, of.step, in.begin, in.end);
 }
 
-/// How often the operand has been gone round where elements of the result come from: a range that holds 0 only, unless it wraps.
+/// The element that stands at index i of a dim that goes on beyond its `extent`, in all ways but with nothing.
+constexpr std::int64_t element_at(continuation beyond, std::int64_t extent, std::int64_t i) {
+  const auto modulo = [i](std::int64_t n) { return i - floor_div(i, n) * n; };
+  const auto last = extent - 1;
+  switch (mirrored(beyond, extent)) {
+    case continuation::none: return i;
+    case continuation::round: return modulo(extent);
+    case continuation::edge: return i < 0 ? 0 : i > last ? last : i;
+    case continuation::reflect: {
+      const auto k = modulo(2 * last);
+      return k > last ? 2 * last - k : k;
+    }
+    case continuation::symmetric: {
+      const auto k = modulo(2 * extent);
+      return k > last ? 2 * extent - 1 - k : k;
+    }
+  }
+  return i;
+}
+
+/// The turns in which elements come from the indices a to b of a dim that goes on beyond its `extent`.
+constexpr index_range turns_within(continuation beyond, std::int64_t extent, std::int64_t a, std::int64_t b) {
+  if (extent == 0) return {0, 0};
+  const auto last = extent - 1;
+  switch (mirrored(beyond, extent)) {
+    case continuation::none: return {0, 1};
+    case continuation::edge: return {a < 0 ? a : 0, b > last ? b - last + 1 : 1};
+    case continuation::reflect:  // both turns that meet in an outermost element, which belongs to the even one
+      return {floor_div(a - 1, last), floor_div(b, last) + 1};
+    case continuation::round:
+    case continuation::symmetric: return {floor_div(a, extent), floor_div(b, extent) + 1};
+  }
+  return {};
+}
+/// The turns of a map whose elements become those of the result: a range that holds 0 only, unless the operand goes on.
 constexpr index_range turns_of(const dim_map& map, std::int64_t from_extent, std::int64_t to_extent) {
-  if (!map.wraps) return {0, 1};
+  if (map.beyond == continuation::none) return {0, 1};
   const auto steps = steps_to(map, 0, map.is_tile() ? map.tile.extent() : to_extent);
-  if (from_extent == 0 || map.from_step == 0 || steps.size() <= 0) return {0, 0};
-  const auto a = floor_div(map.from_first + map.from_step * steps.begin, from_extent);
-  const auto b = floor_div(map.from_first + map.from_step * (steps.end - 1), from_extent);
-  return a < b ? index_range{a, b + 1} : index_range{b, a + 1};
+  if (map.from_step == 0 || steps.size() <= 0) return {0, 0};
+  const auto a = map.from_first + map.from_step * steps.begin, b = map.from_first + map.from_step * (steps.end - 1);
+  return turns_within(map.beyond, from_extent, a < b ? a : b, a < b ? b : a);
 }
 
-/// The same over all dims of a map, numbered from 0. Margins come from before a shard or from behind it, and the operand is gone
-/// round once at most.
+/// The turns of a margin at one side of each shard.
+constexpr index_range margin_turns(const index_map& map, std::int64_t extent, bool is_low) {
+  const auto width = is_low ? map.low : map.high;
+  if (width == 0) return {0, 0};
+  return turns_within(map.dims[is_low ? 0 : 1].beyond, extent, is_low ? -width : 0, is_low ? extent - 1 : extent - 1 + width);
+}
+
+/// The number of turns over all dims of a map: those of the first dim come one after the other, in each of the others'. Of margins
+/// the turns of the high one come after those of the low one.
 constexpr std::int64_t count_turns(const index_map& map, const extents& from, const extents& to) {
   std::int64_t n = 1;
-  if (map.has_margins()) return map.dims[0].wraps ? 6 : 2;
+  if (map.has_margins()) {
+    const auto extent = from[map.dims[0].dim];
+    return margin_turns(map, extent, true).size() + margin_turns(map, extent, false).size();
+  }
   for (const auto& d : map.dims) n *= turns_of(d, from[d.dim], to[d.dim]).size();
   return n;
 }

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <span>
 
 #include "gspmd/detail/ir/index_map.hpp"
 #include "gspmd/detail/ir/layout.hpp"
@@ -69,30 +70,38 @@ struct dim_traffic {
   part_shares sent, received, targets, sources;
 
   constexpr dim_traffic() = default;
-  constexpr dim_traffic(const dim_map& map, std::int64_t from, std::int64_t to, std::int64_t parts) {
+
+  /// Of one map, or of several that a part is filled by.
+  constexpr dim_traffic(std::span<const dim_map> maps, std::int64_t from, std::int64_t to, std::int64_t parts) {
     const auto from_shard = shard_extent(from, parts), to_shard = shard_extent(to, parts);
-    const auto turns = turns_of(map, from, to);
-    const auto to_all = steps_to(map, 0, map.is_tile() ? map.tile.extent() : to);
-    for (std::int64_t p = 0; p < parts && (p * from_shard < from || p * to_shard < to || map.is_tile()); ++p) {
-      const auto from_part = part_range(from, parts, p), to_part = map.held(to, parts, p);
-      const auto to_here = steps_to(map, to_part.begin, to_part.end);
+    bool has_tiles = false;
+    for (const auto& map : maps) has_tiles = has_tiles || map.is_tile();
+    for (std::int64_t p = 0; p < parts && (p * from_shard < from || p * to_shard < to || has_tiles); ++p) {
+      const auto from_part = part_range(from, parts, p);
       part_share gives{0, 0}, gets{0, 0}, goes_to{0, 0}, comes_from{0, 0};
-      for (auto turn = turns.begin; turn < turns.end; ++turn) {
-        const auto given = intersect(steps_from(map, from, turn, from_part.begin, from_part.end), to_all);
-        const auto stays = intersect(given, to_here).size();
-        if (map.is_tile()) {
-          add_given_to_tiles(map, given, parts, gives.all, goes_to.all);
-        } else {
-          gives.all += given.size();
-          goes_to.all += parts_met(map.to_first, map.to_step, given, to_shard);
+      for (const auto& map : maps) {
+        const auto to_part = map.held(to, parts, p);
+        const auto turns = turns_of(map, from, to);
+        const auto to_all = steps_to(map, 0, map.is_tile() ? map.tile.extent() : to);
+        const auto to_here = steps_to(map, to_part.begin, to_part.end);
+        for (auto turn = turns.begin; turn < turns.end; ++turn) {
+          const auto given = intersect(steps_from(map, from, turn, from_part.begin, from_part.end), to_all);
+          const auto stays = intersect(given, to_here).size();
+          if (map.is_tile()) {
+            add_given_to_tiles(map, given, parts, gives.all, goes_to.all);
+          } else {
+            gives.all += given.size();
+            goes_to.all += parts_met(map.to_first, map.to_step, given, to_shard);
+          }
+          gives.own += stays;
+          const auto got = intersect(steps_from(map, from, turn, 0, from), to_here);
+          gets.all += got.size();
+          gets.own += stays;
+          const auto source = turned(map, from, turn);
+          comes_from.all += parts_met(source.first, source.step, got, from_shard);
+          goes_to.own += stays > 0 ? 1 : 0;
+          comes_from.own += stays > 0 ? 1 : 0;
         }
-        gives.own += stays;
-        const auto got = intersect(steps_from(map, from, turn, 0, from), to_here);
-        gets.all += got.size();
-        gets.own += stays;
-        comes_from.all += parts_met(map.from_first - turn * from, map.from_step, got, from_shard);
-        goes_to.own += stays > 0 ? 1 : 0;
-        comes_from.own += stays > 0 ? 1 : 0;
       }
       sent.add(gives);
       received.add(gets);
@@ -120,37 +129,34 @@ struct dim_traffic {
 constexpr map_traffic traffic_of(const mesh_shape& mesh, const extents& from, const extents& to, const sharding& s,
                                  const index_map& map) {
   map_traffic result;
-  if (map.has_margins()) {  // what two shifts exchange
-    for (const auto offset : {-map.low, map.high}) {
-      index_map shift{map.dims};
-      shift.dims[0].from_first = offset;
-      const auto one = traffic_of(mesh, from, from, s, shift);
-      result.sent += one.sent;
-      result.received += one.received;
-      result.messages += one.messages;
-      result.axes |= one.axes;
-    }
-    return result;
-  }
-  dim_traffic all;
-  for (auto* shares : {&all.sent, &all.received, &all.targets, &all.sources}) shares->add({1, 1});
+  part_shares sent, received, targets, sources;
+  for (auto* shares : {&sent, &received, &targets, &sources}) shares->add({1, 1});
   auto elems = local_elements(mesh, from, s);  // of the dims without a map
-  for (const auto& d : map.dims) {
-    const auto parts = parts_of(mesh, s, d.dim);
-    const dim_traffic along(d, from[d.dim], to[d.dim], parts);
+  const auto add = [&](std::span<const dim_map> maps, const extents& result_shape) {
+    const int dim = maps[0].dim;
+    const auto parts = parts_of(mesh, s, dim);
+    const dim_traffic along(maps, from[dim], result_shape[dim], parts);
     if (along.sent.leaves() > 0)
       for (const auto& use : s.splits)
-        if (use.dim == d.dim && mesh.sizes[use.axis] > 1) result.axes |= axis_bit(use.axis);
-    all.sent = all.sent.times(along.sent);
-    all.received = all.received.times(along.received);
-    all.targets = all.targets.times(along.targets);
-    all.sources = all.sources.times(along.sources);
-    if (elems > 0) elems /= shard_extent(from[d.dim], parts);
+        if (use.dim == dim && mesh.sizes[use.axis] > 1) result.axes |= axis_bit(use.axis);
+    sent = sent.times(along.sent);
+    received = received.times(along.received);
+    targets = targets.times(along.targets);
+    sources = sources.times(along.sources);
+    if (elems > 0) elems /= shard_extent(from[dim], parts);
+  };
+  if (map.has_margins()) {  // a device exchanges what it would for two shifts
+    dim_map shifts[2]{map.dims[0], map.dims[1]};
+    shifts[0].from_first = -map.low;
+    shifts[1].from_first = map.high;
+    add(shifts, from);
+  } else {
+    for (const auto& d : map.dims) add({&d, 1}, to);
   }
-  if (elems == 0 || all.sent.leaves() == 0) return {};
-  result.sent = elems * all.sent.leaves();
-  result.received = elems * all.received.leaves();
-  result.messages = all.targets.leaves() > all.sources.leaves() ? all.targets.leaves() : all.sources.leaves();
+  if (elems == 0 || sent.leaves() == 0) return {};
+  result.sent = elems * sent.leaves();
+  result.received = elems * received.leaves();
+  result.messages = targets.leaves() > sources.leaves() ? targets.leaves() : sources.leaves();
   return result;
 }
 

@@ -93,7 +93,7 @@ constexpr packing packing_of(const mesh_shape& mesh, const movement& m) {
   const auto n = mesh.size_of(m.axes);
   if (n == 1) return {};
   if (m.map != nullptr) {
-    const auto traffic = traffic_of(mesh, m.from_global, m.to_global, m.to, *m.map);
+    const auto traffic = traffic_of(mesh, m.from_global, m.from, m.to_global, m.to, *m.map);
     return {traffic.sent, traffic.received};
   }
   const auto shard = elements(local_extents(mesh, m.from_global, m.from));

@@ -22,6 +22,9 @@ struct planned_node {
   int value = -1;          // its result as the operator leaves it; -1: no output depends on it
   std::int64_t flops = 0;  // of one device, in all steps it became and all trips of them (flops.hpp says how they are counted)
   int region = -1;         // the node in whose body it stands
+  // Of an operator that moves all elements alike: along which dim, and how much further along it the operand has what comes here.
+  std::int8_t moved_dim = -1;
+  std::int64_t moved_by = 0;
 };
 
 /// Calls `f` with all tables of a plan, or of a view of one.
@@ -110,12 +113,14 @@ constexpr const index_map& map_of(const plan_view& p, const plan_step& s) {
 constexpr movement movement_of(const plan_view& p, const plan_step& s) {
   const auto& from = p.operand(s, 0);
   const auto& to = p.result(s);
-  if (is_mapped(s)) return {*p.mesh, from.global, to.global, to.layout, map_of(p, s), origin_of(p, s)};
+  if (is_mapped(s)) return {*p.mesh, from.global, from.layout, to.global, to.layout, map_of(p, s), origin_of(p, s)};
   return {from.global, from.layout, to.layout, movement_axes(*p.mesh, from.global, from.layout, to.layout), origin_of(p, s)};
 }
 /// What a movement with a map exchanges.
 constexpr map_traffic traffic_of(const plan_view& p, const plan_step& s) {
-  return traffic_of(*p.mesh, p.operand(s, 0).global, p.result(s).global, p.result(s).layout, map_of(p, s));
+  const auto& from = p.operand(s, 0);
+  const auto& to = p.result(s);
+  return traffic_of(*p.mesh, from.global, from.layout, to.global, to.layout, map_of(p, s));
 }
 constexpr const planned_ring& planned_ring_of(const plan_view& p, const plan_step& s) {
   return table_of<planned_ring>(p)[static_cast<std::size_t>(s.spec)];

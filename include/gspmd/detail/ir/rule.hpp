@@ -45,8 +45,9 @@ struct op_rule {
   inline_vec<factor, 2 * max_rank> factors;
   inline_vec<tensor_map, max_map_arity + max_results> maps;  // the operands, then the results; one for all of them if `uniform`
   std::int8_t results = 1;
-  bool uniform = false;       // every tensor has the same dims, one factor each
-  monoid kind = monoid::add;  // of the factors that leave a partial result
+  bool uniform = false;            // every tensor has the same dims, one factor each
+  bool is_moved_unevenly = false;  // where a split falls on the factors of both sides unevenly, a movement makes up for it
+  monoid kind = monoid::add;       // of the factors that leave a partial result
 
   constexpr int add_factor(std::int64_t size, factor_kind factor_is = factor_kind::parallel) {
     factors.push_back(factor{size, factor_is});
@@ -88,13 +89,59 @@ constexpr void add_factor_split(factor_splits& splits, int axis, int f) {
   splits.insert(at, axis_use{static_cast<std::int8_t>(axis), static_cast<std::int8_t>(f)});
 }
 
+/// Whether a factor of `size`, cut unevenly into `parts`, makes shards that are hardly larger than even ones: by a quarter at most. Each of
+/// its indices stands for `below` elements.
+///   30 of 20 elements over 4: 160 instead of 150      6 of 2 over 4: 4 instead of 3, no
+constexpr bool rounds_well(std::int64_t size, std::int64_t below, std::int64_t parts) {
+  return 4 * shard_extent(size, parts) * below <= 5 * shard_extent(size * below, parts);
+}
+
+/// Axes that split a dim of several factors, those of the splits from `begin` to before `end`, in another order that cuts all factors
+/// evenly: tiles of the same size, on other devices. True where that is done, because in their own order they would not cut well.
+///   [12] = (a:3)(b:4) over y:2, x:3 -> a over x, b over y
+constexpr bool add_reordered(const mesh_shape& mesh, const op_rule& rule, const tensor_map& map, int dim,
+                             const inline_vec<axis_use, max_axes>& splits, int begin, int end, factor_splits& result) {
+  inline_vec<std::int64_t, 2 * max_rank> left;  // by factor of the dim
+  std::int64_t below = 1;
+  for (int f = map.begin(dim); f < map.end(dim); ++f) {
+    left.push_back(rule.factors[map.factors[f]].size);
+    if (f > map.begin(dim)) below *= left[left.count - 1];
+  }
+  int f = 0;
+  std::int64_t rest = left[0], parts = 1;
+  for (int i = begin; i < end; ++i) {
+    while (parts == 1 && rest == 1 && f + 1 < left.count) {
+      rest = left[++f];
+      if (rest > 0) below /= rest;
+    }
+    parts *= mesh.sizes[splits[i].axis];
+    if (rest % parts != 0) continue;  // it stays so to the end
+    rest /= parts;
+    parts = 1;
+  }
+  if (parts == 1 || rounds_well(rest, below, parts)) return false;
+  factor_splits found = result;
+  for (int i = begin; i < end; ++i) {
+    const auto size = mesh.sizes[splits[i].axis];
+    for (f = 0; f < left.count && left[f] % size != 0;) ++f;
+    if (f == left.count) return false;
+    left[f] /= size;
+    add_factor_split(found, splits[i].axis, map.factors[map.begin(dim) + f]);
+  }
+  result = found;
+  return true;
+}
+
 /// The factors that a tensor's splits fall on. A dim of several factors gives its axes to them major to minor, as far as
 /// each axis fills a factor exactly:
 ///   [6] = (a:2)(b:3) split over x:2        -> a over x
 ///   [8] = (a:4)(b:2) split over x:2, y:2   -> a over x, y
 ///   [6] = (a:2)(b:3) split over z:3        -> nothing: 3 does not divide 2
+/// Where a movement makes up for it, they may do so in another order (add_reordered), or split a factor unevenly:
+///   [6] = (a:2)(b:3) split over z:3        -> b over z
+///   [30] = (a:15)(b:2) split over y:2      -> a over y
 constexpr factor_splits to_factors(const mesh_shape& mesh, const op_rule& rule, const tensor_map& map,
-                                   const inline_vec<axis_use, max_axes>& splits) {
+                                   const inline_vec<axis_use, max_axes>& splits, bool may_move = false) {
   if (rule.uniform) return splits;
   factor_splits result;
   for (int i = 0; i < splits.count;) {
@@ -103,6 +150,11 @@ constexpr factor_splits to_factors(const mesh_shape& mesh, const op_rule& rule, 
     const int end = map.end(dim);
     int f = begin;
     std::int64_t parts = 1;
+    if (may_move && end - begin > 1) {
+      int last = i;
+      while (last < splits.count && splits[last].dim == dim) ++last;
+      if (add_reordered(mesh, rule, map, dim, splits, i, last, result)) i = last;
+    }
     for (; i < splits.count && splits[i].dim == dim; ++i) {
       if (f == end) continue;
       if (end - begin > 1) {
@@ -111,8 +163,10 @@ constexpr factor_splits to_factors(const mesh_shape& mesh, const op_rule& rule, 
           parts = 1;
         }
         if (f == end) continue;
+        const auto size = rule.factors[map.factors[f]].size;
+        const bool is_full = parts >= size;
         parts *= mesh.sizes[splits[i].axis];
-        if (rule.factors[map.factors[f]].size % parts != 0) {
+        if (size % parts != 0 && (is_full || !may_move)) {
           f = end;
           continue;
         }
@@ -124,9 +178,9 @@ constexpr factor_splits to_factors(const mesh_shape& mesh, const op_rule& rule, 
 }
 
 /// The splits of a tensor whose factors are split so. What a dim of several factors cannot express is left out: a factor
-/// may be split only when all factors before it in the dim are cut down to single elements, and evenly.
+/// may be split only when all factors before it in the dim are cut down to single elements, and evenly unless a movement makes up for it.
 constexpr inline_vec<axis_use, max_axes> to_dims(const mesh_shape& mesh, const op_rule& rule, const tensor_map& map,
-                                                 const factor_splits& splits) {
+                                                 const factor_splits& splits, bool may_move = false) {
   if (rule.uniform) return splits;
   inline_vec<axis_use, max_axes> result;
   if (splits.empty()) return result;
@@ -140,7 +194,7 @@ constexpr inline_vec<axis_use, max_axes> to_dims(const mesh_shape& mesh, const o
       for (int i = 0; i < splits.count && open; ++i) {
         if (splits[i].dim != f) continue;
         const auto more = parts * mesh.sizes[splits[i].axis];
-        if (end - begin > 1 && rule.factors[f].size % more != 0) {
+        if (!may_move && end - begin > 1 && rule.factors[f].size % more != 0) {
           open = false;
           break;
         }

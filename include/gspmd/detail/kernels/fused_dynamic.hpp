@@ -94,17 +94,15 @@ inline void for_each_part(const fused_group& group, std::int16_t load, const voi
   for (std::int64_t r = 0; r < b.rows; ++r) {
     for (std::int64_t column = 0; column < b.columns;) {
       index[last] = b.index[last] + column;
-      auto moved = o.integer, columns = b.columns - column;
-      const auto extent = loop[o.dim], i = index[o.dim] + moved;
-      const bool is_low = i < 0, is_inside = !is_low && i < extent;
-      const auto end = is_low ? 0 : extent;
-      if (o.dim == last && (is_low || is_inside) && columns > end - i) columns = end - i;
-      if (!is_inside) moved += margin->low - end;
-      const extents& strides = is_inside ? o.strides : margin->strides;
-      std::int64_t offset = moved * strides[o.dim];
-      for (int d = 0; d <= last; ++d) offset += index[d] * strides[d];
-      visit(static_cast<const std::byte*>(inputs[is_inside ? o.slot : margin->slot]) + offset * bytes_of(o.type), columns,
-            r * b.columns + column);
+      auto columns = b.columns - column;
+      for (const auto& along : o.offsets) {
+        const auto i = index[along.dim] + along.by, end = i < 0 ? 0 : loop[along.dim];
+        if (along.dim == last && i < end && columns > end - i) columns = end - i;
+      }
+      const auto found = find_load(o, margin, loop, index);
+      auto offset = found.offset;
+      for (int d = 0; d <= last; ++d) offset += index[d] * (*found.strides)[d];
+      visit(static_cast<const std::byte*>(inputs[found.slot]) + offset * bytes_of(o.type), columns, r * b.columns + column);
       column += columns;
     }
     for (int d = last - 1; d >= 0 && ++index[d] == loop[d]; --d) index[d] = 0;

@@ -69,9 +69,11 @@ constexpr std::int64_t inner_elems() {
   const int last = Group::loop.count - 1;
   std::int64_t low = 0, high = 0;
   for (const auto& o : Group::ops) {
-    if (!o.is_at_offset() || o.dim != last) continue;
-    if (low < -o.integer) low = -o.integer;
-    if (high < o.integer) high = o.integer;
+    for (const auto& along : o.offsets) {
+      if (along.dim != last) continue;
+      if (low < -along.by) low = -along.by;
+      if (high < along.by) high = along.by;
+    }
   }
   return last < 0 ? 1 : Group::loop[last] < low + high ? 0 : Group::loop[last] - low - high;
 }

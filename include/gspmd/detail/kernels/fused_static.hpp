@@ -175,9 +175,6 @@ bool is_outer_piece(std::int64_t elems) {
 #if defined(__clang__)
 #pragma clang diagnostic push
 #pragma clang diagnostic ignored "-Wpass-failed"  // see for_each_index
-#define GSPMD_LOOP_FUNCTION [[gnu::noinline]]
-#else
-#define GSPMD_LOOP_FUNCTION [[gnu::noinline, gnu::optimize("fp-contract=off", "no-trapping-math", "no-math-errno")]]
 #endif
 template <class Group>
 [[gnu::always_inline]] inline void loop_over_row(const typename fused_plan<Group>::row& given, std::int64_t elems) {
@@ -217,7 +214,6 @@ template <class Group>
 [[gnu::noinline]] void compute_row_with_maps(const typename fused_plan<Group>::row& row, std::int64_t elems) {
   loop_over_row<Group>(row, elems);
 }
-#undef GSPMD_LOOP_FUNCTION
 #if defined(__clang__)
 #pragma clang diagnostic pop
 #endif
@@ -226,7 +222,7 @@ template <class Group>
 /// row begins and how far it is to the next, in bytes and in indices.
 struct fused_rows {
   const scalar_op** load_op;
-  const fused_margin** margin;  // null of a load at no offset
+  const fused_margin** margin;  // its first one; null of a load at no offset
   const void** from;
   std::int64_t* from_step;
   const scalar_op** iota_op;
@@ -295,7 +291,8 @@ struct fused_rows_runner {
     std::size_t margins = 0;
     for (const scalar_op& o : group.ops) {
       if (o.op == opcode::parameter) {
-        at.margin[loads] = o.is_at_offset() ? &group.margins[margins++] : nullptr;
+        at.margin[loads] = o.is_at_offset() ? &group.margins[margins] : nullptr;
+        margins += margin_count(o.offsets);
         at.load_op[loads++] = &o;
       } else if (o.op == opcode::iota) {
         at.index_step[iotas] = o.dim == next ? 1 : 0;
@@ -327,33 +324,21 @@ struct fused_rows_runner {
  private:
   /// Where the piece along dim `d` ends that begins at `begin`.
   [[nodiscard]] std::int64_t piece_end(int d, std::int64_t begin, std::int64_t end) const {
-    for (const fused_margin& m : group.margins) {
-      const scalar_op& o = group.ops[static_cast<std::size_t>(m.op)];
-      const auto over = o.integer < 0 ? -o.integer : loop[d < 0 ? 0 : d] - o.integer;
-      if (o.dim == d && begin < over && over < end) end = over;
-    }
+    for (std::size_t n = 0; n < loads; ++n)
+      for (const auto& along : at.load_op[n]->offsets) {
+        const auto over = along.by < 0 ? -along.by : loop[along.dim] - along.by;
+        if (along.dim == d && begin < over && over < end) end = over;
+      }
     return end;
   }
   void run_piece(std::int64_t rows, std::int64_t elems) {
     for (std::size_t n = 0; n < loads; ++n) {
       const scalar_op& o = *at.load_op[n];
-      const fused_margin* const margin = at.margin[n];
-      auto slot = o.slot;
-      const extents* strides = &o.strides;
-      std::int64_t offset = 0;
-      if (margin != nullptr) {
-        auto moved = o.integer;
-        const auto i = index[o.dim] + o.integer, extent = loop[o.dim];
-        if (i < 0 || i >= extent) {
-          slot = margin->slot;
-          strides = &margin->strides;
-          moved += margin->low - (i < 0 ? 0 : extent);
-        }
-        offset = moved * (*strides)[o.dim];
-      }
-      for (int d = 0; d <= last; ++d) offset += index[d] * (*strides)[d];
-      at.from[n] = static_cast<const std::byte*>(inputs[slot]) + offset * bytes_of(o.type);
-      at.from_step[n] = next < 0 ? 0 : (*strides)[next] * bytes_of(o.type);
+      const auto found = find_load(o, at.margin[n], loop, index);
+      auto offset = found.offset;
+      for (int d = 0; d <= last; ++d) offset += index[d] * (*found.strides)[d];
+      at.from[n] = static_cast<const std::byte*>(inputs[found.slot]) + offset * bytes_of(o.type);
+      at.from_step[n] = next < 0 ? 0 : (*found.strides)[next] * bytes_of(o.type);
     }
     for (std::size_t n = 0; n < iotas; ++n) {
       const scalar_op& o = *at.iota_op[n];

@@ -43,6 +43,10 @@ void select_windows(const window_selection& s, const std::int64_t* valid, const 
   }
   std::int64_t at[max_rank]{};
   std::int64_t in_at = 0, by_at = 0;
+  for (const auto& w : s.windows) {
+    in_at += w.in_at * in_stride[w.dim];
+    by_at += w.by_at * by_stride[w.dim];
+  }
   for (int d = 0; d >= 0;) {
     if (const T brought = by[by_at]; brought != T{}) {
       std::int64_t tap[max_mapped_dims]{}, best_tap[max_mapped_dims]{};

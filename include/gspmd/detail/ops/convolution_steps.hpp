@@ -36,7 +36,7 @@ constexpr void add_windowed_contraction(Lowering& l, const instruction& op) {
   letter_extents extent;
   for (int k = 0; k < 2; ++k) extent.know(e.letters[k], l.value(op.operands[k]).local);
   extent.know(e.letters[2], l.value(op.result).local);
-  const int tile = l.tile(op, 0);
+  const auto tile = l.tile(op, 0);
 
   contraction c;
   c.padded = 0;
@@ -55,8 +55,9 @@ constexpr void add_windowed_contraction(Lowering& l, const instruction& op) {
       continue;
     }
     const auto& w = e.windows[window_of(letter)];
-    const auto inside = w.along.in_tile();
-    const auto held = l.value(tile).local[d];
+    auto inside = w.along.in_tile();
+    inside.offset += tile.at[d];
+    const auto held = l.value(tile.value).local[d];
     c.lhs.push_back(number_of(w.outer));
     // A window of one element is none.
     if (extent[w.inner] == 1 && inside.stride == 1 && inside.offset == 0 && held == extent[w.outer]) continue;
@@ -73,7 +74,7 @@ constexpr void add_windowed_contraction(Lowering& l, const instruction& op) {
       if (!is_window(e.letters[k][d]) && (padded & dim_bit(d)) != 0) c.padded |= std::uint64_t{1} << number_of(e.letters[k][d]);
   }
   const int spec = l.planned(c);
-  auto& s = l.add_step(action::contract, op, spec, {tile, op.operands[1]}, {op.result});
+  auto& s = l.add_step(action::contract, op, spec, {tile.value, op.operands[1]}, {op.result});
   for (int k = 0; k < 2; ++k)
     for (int d = 0; d < e.letters[k].count; ++d) {
       const auto letter = e.letters[k][d];

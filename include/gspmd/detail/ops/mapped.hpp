@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include <bit>
-
+#include "gspmd/detail/ir/element_bits.hpp"
 #include "gspmd/detail/ir/index_map.hpp"
 #include "gspmd/detail/ops/operator.hpp"
 #include "gspmd/detail/ops/reshape.hpp"
@@ -25,7 +24,8 @@ constexpr int add_mapped(graph& g, opcode op, int operand, const extents& shape,
     for (int count = 0; i < dims.size() && count < max_mapped_dims; ++i, ++count) {
       const dim_map& d = dims[i];
       n.shape[d.dim] = shape[d.dim];
-      for (const std::int64_t a : {std::int64_t{d.dim}, std::int64_t{d.wraps}, d.from_first, d.from_step, d.to_first, d.to_step})
+      for (const std::int64_t a :
+           {std::int64_t{d.dim}, static_cast<std::int64_t>(d.beyond), d.from_first, d.from_step, d.to_first, d.to_step})
         n.attributes.push_back(a);
     }
     n.operands.clear();
@@ -40,19 +40,9 @@ constexpr inline_vec<dim_map, max_mapped_dims> maps_of(const node& n) {
   inline_vec<dim_map, max_mapped_dims> maps;
   for (int i = 0; i < n.attributes.count; i += 6) {
     const std::int64_t* const a = n.attributes.items + i;
-    maps.push_back({static_cast<std::int8_t>(a[0]), a[1] != 0, a[2], a[3], a[4], a[5]});
+    maps.push_back({static_cast<std::int8_t>(a[0]), static_cast<continuation>(a[1]), a[2], a[3], a[4], a[5]});
   }
   return maps;
-}
-
-/// The bits of a constant's element.
-constexpr std::uint64_t bits_of(dtype type, double real, std::int64_t integer) {
-  switch (type) {
-    case dtype::f32: return std::bit_cast<std::uint32_t>(static_cast<float>(real));
-    case dtype::f64: return std::bit_cast<std::uint64_t>(real);
-    case dtype::s32: return static_cast<std::uint32_t>(integer);
-    default: return static_cast<std::uint64_t>(integer);
-  }
 }
 
 /// The facts of such operators, but for how they are described, and which one the gradient is: `inverse`.

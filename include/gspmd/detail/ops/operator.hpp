@@ -77,7 +77,8 @@ class lowering;
 ///   is_made_again(n)            a reader may have it made again, in another sharding, where moving its operand sends less
 ///   may_go_round_ring(n)        an operand may visit it shard by shard instead of being gathered
 ///   movements(n)                of how many movements between shards it consists; 0: of none
-///   map(g, n, k)                which elements of operand k its movement k brings where
+///   map(g, n, k)                which elements of operand k its movement k brings where; of an operator of none, a map that reshapes
+///                               if one movement may take its place
 ///   tiles(n)                    how many operands, the first ones, it reads as tiles: shards with what lies around them; 0: none
 ///   tile(g, n, k)               the map to the tiles of operand k, every dim of which has a tile
 ///   flops(g, mesh, p, op)       the arithmetic of the device that has most of it

@@ -157,13 +157,17 @@ struct reduce_window_op : windowed_operator {
   template <class Lowering>
   static constexpr void lower(Lowering& l, const instruction& op) {
     const node& n = l.node_of(op);
-    const int tile = l.tile(op, 0);
+    const auto tile = l.tile(op, 0);
     window_reduction w;
-    w.in = l.value(tile).local;
+    w.in = l.value(tile.value).local;
     w.out = l.value(op.result).local;
     w.kind = n.kind;
-    for (const auto& along : windows_of(n)) w.windows.push_back({static_cast<std::int8_t>(along.dim), along.window.in_tile()});
-    l.reduce_window(op, w, tile);
+    for (const auto& along : windows_of(n)) {
+      window_dim inside = along.window.in_tile();
+      inside.offset += tile.at[along.dim];
+      w.windows.push_back({static_cast<std::int8_t>(along.dim), inside});
+    }
+    l.reduce_window(op, w, tile.value);
   }
   static void describe(std::string& t, const plan_view& plan, const plan_step* step) {
     const auto* const spec = step == nullptr ? nullptr : description_by<kernels::reduce_window>(plan, *step);

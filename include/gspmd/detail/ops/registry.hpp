@@ -118,9 +118,24 @@ constexpr void with_operator(opcode op, Body&& body) {
 
 constexpr void rule_of(const graph& g, const node& n, op_rule& rule) { facts_of(n.op).rule(g, n, rule); }
 
-/// What a movement of an operator exchanges, where its tensors have the splits of `s`.
-constexpr map_traffic traffic_of(const graph& g, const mesh_shape& mesh, const node& n, int movement, const sharding& s) {
-  return traffic_of(mesh, operand_of(g, n, movement).shape, n.shape, s, facts_of(n.op).map(g, n, movement));
+/// Whether one movement may take the place of an operator: from any sharding of its operand to any of its result.
+constexpr bool may_be_moved(const graph& g, const node& n) {
+  return n.operands.count == 1 && facts_of(n.op).movements(n) == 0 && facts_of(n.op).map(g, n, 0).reshapes;
+}
+/// Whether it may between these. Every axis that splits the operand splits the result: else the operand is gathered, which is no
+/// business of the operator.
+constexpr bool may_be_moved(const graph& g, const mesh_shape& mesh, const node& n, const sharding& operand,
+                            const sharding& result) {
+  return may_be_moved(g, n) && (operand.split_axes() & ~result.split_axes()) == 0 &&
+         reshape_exchange(mesh, operand_of(g, n, 0).shape, operand, n.shape, result).is_possible();
+}
+/// Of how many movements an operator consists; `is_moved`: it was chosen to be one.
+constexpr int movements_of(const node& n, bool is_moved) { return is_moved ? 1 : facts_of(n.op).movements(n); }
+
+/// What a movement of an operator exchanges between operands and a result that are sharded so.
+constexpr map_traffic traffic_of(const graph& g, const mesh_shape& mesh, const node& n, int movement, const sharding& operand,
+                                 const sharding& result) {
+  return traffic_of(mesh, operand_of(g, n, movement).shape, operand, n.shape, result, facts_of(n.op).map(g, n, movement));
 }
 
 /// The map to the tiles that an operator reads of operand k, of shape `from` and sharding `s`; without dims: it reads the shards.

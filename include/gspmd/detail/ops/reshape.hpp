@@ -47,8 +47,9 @@ constexpr int add_reshape(graph& g, int operand, const extents& shape, location 
   return g.add(n);
 }
 
-/// Shards are reshaped where they lie: a dim is a product of factors, and a split of it falls on them major to minor.
-struct reshape_op : without_movements, reads_shards, without_arithmetic, outside_of_loops, dims_by_number {
+/// Shards are reshaped where they lie: a dim is a product of factors, and a split of it falls on them major to minor. Where splits of
+/// both shapes do not fall on common factors, or not evenly, a movement brings what lies across the boundaries of shards (GSPMD 4.3).
+struct reshape_op : reads_shards, without_arithmetic, outside_of_loops, dims_by_number {
   static constexpr bool owns(opcode op) { return op == code_of<reshape_op>; }
   static constexpr origin made = origin::shards;
   static constexpr realisation runs = realisation::alias;
@@ -136,8 +137,15 @@ struct reshape_op : without_movements, reads_shards, without_arithmetic, outside
     }
     rule.maps.push_back(operand);
     rule.maps.push_back(result);
+    rule.is_moved_unevenly = true;
   }
   static constexpr partial_rule partial(const node&, int, monoid) { return partial_rule::any; }
+  static constexpr int movements(const node&) { return 0; }
+  static constexpr index_map map(const graph&, const node&, int) {
+    index_map map;
+    map.reshapes = true;
+    return map;
+  }
   static constexpr int reads(const node& n) { return n.operands.count; }
   static constexpr bool is_made_again(const node&) { return false; }
   static constexpr bool may_go_round_ring(const node&) { return false; }
@@ -146,7 +154,10 @@ struct reshape_op : without_movements, reads_shards, without_arithmetic, outside
     const extents shape = operand_of(b.program(), n, 0).shape;
     b.send(0, add_reshape(b.program(), b.dy().id(), shape, n.at));
   }
-  static constexpr void lower(lowering&, const instruction&) {}
+  template <class Lowering>
+  static constexpr void lower(Lowering& l, const instruction& op) {
+    l.move(op);
+  }
   static void describe(std::string&, const plan_view&, const plan_step*) {}
 };
 

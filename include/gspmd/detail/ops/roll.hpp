@@ -16,7 +16,7 @@ constexpr int add_roll(graph& g, int operand, std::int64_t by, int dim, location
   const auto size = shape[dim];
   if (size > 1 && by % size != 0) {
     dims.push_back(dim_map::affine(dim, 1, by % size > 0 ? size - by % size : -(by % size), 1));
-    dims.back().wraps = true;
+    dims.back().beyond = continuation::round;
   }
   return add_mapped(g, code_of<roll_op>, operand, shape, dims, 0, at);
 }

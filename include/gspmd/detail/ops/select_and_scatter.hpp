@@ -75,18 +75,18 @@ struct select_and_scatter_op : windowed_operator {
   template <class Lowering>
   static constexpr void lower(Lowering& l, const instruction& op) {
     const node& n = l.node_of(op);
-    const int in = l.tile(op, 0), by = l.tile(op, 1);
+    const auto in = l.tile(op, 0), by = l.tile(op, 1);
     window_selection s;
-    s.in = l.value(in).local;
-    s.by = l.value(by).local;
+    s.in = l.value(in.value).local;
+    s.by = l.value(by.value).local;
     s.out = l.value(op.result).local;
     s.is_minimum = n.kind == monoid::minimum;
     for (const auto& along : windows_of(n)) {
       const window_dim& w = along.window;
-      s.windows.push_back(
-          {static_cast<std::int8_t>(along.dim), w.size, w.dilation, reads_of_operand(w).in_tile().stride, room_of(w)});
+      s.windows.push_back({static_cast<std::int8_t>(along.dim), w.size, w.dilation, reads_of_operand(w).in_tile().stride,
+                           room_of(w), in.at[along.dim], by.at[along.dim]});
     }
-    l.select_and_scatter(op, s, in, by);
+    l.select_and_scatter(op, s, in.value, by.value);
   }
   static void describe(std::string&, const plan_view&, const plan_step*) {}
 };

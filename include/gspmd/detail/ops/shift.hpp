@@ -1,27 +1,45 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include "gspmd/detail/ir/element_bits.hpp"
 #include "gspmd/detail/ir/index_map.hpp"
+#include "gspmd/detail/ops/elementwise_node.hpp"
 #include "gspmd/detail/ops/operator.hpp"
+#include "gspmd/detail/ops/sources.hpp"
 
 namespace gspmd::detail {
 
-/// Adds a shift: element i of the result along `dim` is element i + offset of the operand, or zero.
-constexpr int add_shift(graph& g, int operand, int dim, std::int64_t offset, location at) {
+/// Adds a shift: element i of the result along `dim` is element i + offset of the operand. Where that has none it is what `beyond`
+/// says, and `number` where that says nothing.
+constexpr int add_shift(graph& g, int operand, int dim, std::int64_t offset, location at,
+                        continuation beyond = continuation::none, written_number number = 0) {
   if (operand < 0) return -1;
   const node& x = g.nodes[static_cast<std::size_t>(operand)];
   if (dim < 0 || dim >= x.shape.count)
     return g.fail(at, "shift", mistake::dim,
                   text("dim ") << dim << " is not a dim of " << shape_text(x.shape) << "; dims count from 0");
+  if (!number.is_one_of(x.type)) return g.fail(at, "shift", mistake::number, number_problem(number, x.type));
   const auto size = x.shape[dim];
+  if (beyond != continuation::none && size <= 1) {  // the same element everywhere
+    beyond = continuation::none;
+    offset = 0;
+  }
+  if (beyond == continuation::none || beyond == continuation::edge) {
+    offset = offset < -size ? -size : offset > size ? size : offset;  // all of it is the same from there on
+  } else {
+    const auto period = beyond == continuation::reflect ? 2 * size - 2 : beyond == continuation::symmetric ? 2 * size : size;
+    offset -= floor_div(offset, period) * period;
+    if (2 * offset > period) offset -= period;
+  }
   node n;
   n.op = code_of<shift_op>;
   n.type = x.type;
   n.shape = x.shape;
   n.at = at;
   n.operands.push_back(operand);
-  n.attributes.push_back(dim);
-  n.integer = offset < -size ? -size : offset > size ? size : offset;  // all of it is zero from there on
+  for (const std::int64_t a : {std::int64_t{dim}, static_cast<std::int64_t>(beyond), number.integer}) n.attributes.push_back(a);
+  n.integer = offset;
+  n.real = number.real;
   return g.add(n);
 }
 
@@ -32,17 +50,42 @@ struct shift_op : plain_operator, same_dims, reads_shards, without_arithmetic, o
   static constexpr realisation runs = realisation::steps;
   static constexpr completion_rounds completes{.forward = 0, .backward = 0};
 
-  /// The zeros of all devices are a zero in every monoid.
-  static constexpr partial_rule partial(const node&, int, monoid) { return partial_rule::any; }
+  static constexpr continuation beyond(const node& n) { return static_cast<continuation>(n.attributes[1]); }
+
+  /// What is added to the sums of all devices must be no more in all of them together.
+  static constexpr partial_rule partial(const node& n, int, monoid kind) {
+    const bool is_zero = beyond(n) != continuation::none || (n.real == 0 && n.attributes[2] == 0);
+    return is_zero || (kind != monoid::add && kind != monoid::multiply) ? partial_rule::any : partial_rule::none;
+  }
   static constexpr int movements(const node&) { return 1; }
   static constexpr index_map map(const graph&, const node& n, int) {
     index_map map;
     map.dims.push_back(dim_map::affine(attribute_dim(n, 0), 1, n.integer, 1));
+    map.dims[0].beyond = beyond(n);
+    map.fill = bits_of(n.type, n.real, n.attributes[2]);
     return map;
   }
+  /// The transposed shift: every element gets what came of it inside, and an outermost one what came of it outside too.
   template <class Builder>
   static constexpr void gradient(Builder& b, const node& n) {
-    b.send(0, add_shift(b.program(), b.dy().id(), attribute_dim(n, 0), -n.integer, n.at));
+    const int dim = attribute_dim(n, 0), dy = b.dy().id();
+    const auto extent = n.shape[dim], offset = n.integer;
+    graph& g = b.program();
+    const bool is_round = beyond(n) == continuation::round;
+    int sum = add_shift(g, dy, dim, -offset, n.at, is_round ? continuation::round : continuation::none);
+    if (!is_round && beyond(n) != continuation::none && offset != 0) {
+      const int index = add_iota(g, dtype::s64, n.shape, dim, n.at);
+      const int zero = add_constant(g, n.type, n.shape, 0, 0, n.at);
+      const auto outside = offset < 0 ? index_range{0, -offset} : index_range{extent - offset, extent};
+      for (auto i = outside.begin; i < outside.end; ++i) {
+        const auto from = element_at(beyond(n), extent, i + offset);
+        const int is_it =
+            add_elementwise(g, opcode::compare_eq, {index, add_constant(g, dtype::s64, n.shape, 0, from, n.at)}, n.at);
+        const int part = add_elementwise(g, opcode::select, {is_it, add_shift(g, dy, dim, i - from, n.at), zero}, n.at);
+        sum = add_elementwise(g, opcode::add, {sum, part}, n.at);
+      }
+    }
+    b.send(0, sum);
   }
   template <class Lowering>
   static constexpr void lower(Lowering& l, const instruction& op) {
@@ -50,8 +93,11 @@ struct shift_op : plain_operator, same_dims, reads_shards, without_arithmetic, o
   }
   static void describe(std::string& t, const plan_view& plan, const plan_step* step) {
     if (step == nullptr) return;
-    const auto& along = map_of(plan, *step).dims[0];
-    t += "(dim " + std::to_string(along.dim) + (along.from_first > 0 ? ", +" : ", ") + std::to_string(along.from_first) + ')';
+    const auto& map = map_of(plan, *step);
+    const auto& along = map.dims[0];
+    t += "(dim " + std::to_string(along.dim);
+    if (map.has_margins()) t += ", margins " + std::to_string(map.low) + " and " + std::to_string(map.high) + ')';
+    else t += (along.from_first > 0 ? ", +" : ", ") + std::to_string(along.from_first) + ')';
   }
 };
 

@@ -2,9 +2,11 @@
 #pragma once
 
 #include <tuple>
+#include <type_traits>
 #include <utility>
 
 #include "gspmd/detail/passes/pipeline.hpp"
+#include "gspmd/detail/support/precompiled.hpp"
 
 namespace gspmd::detail {
 
@@ -55,8 +57,17 @@ class pass_results {
   mutable boost::mp11::mp_rename<boost::mp11::mp_transform<result_of, passes>, std::tuple> results_;  // see take
 };
 
+template <class = once>
+plan plan_at_run_time(const graph& g, const mesh_shape& mesh) {
+  return pass_results(g, mesh).take_plan();
+}
+GSPMD_COMPILED_ONCE(plan plan_at_run_time<once>(const graph&, const mesh_shape&));
+
 /// The whole way from a graph to what every device runs.
 // Apart from pipeline.hpp, because it instantiates much that a program compiled for a mesh does without.
-constexpr plan make_plan(const graph& g, const mesh_shape& mesh) { return pass_results(g, mesh).take_plan(); }
+constexpr plan make_plan(const graph& g, const mesh_shape& mesh) {
+  if (std::is_constant_evaluated()) return pass_results(g, mesh).take_plan();
+  return plan_at_run_time(g, mesh);
+}
 
 }  // namespace gspmd::detail

@@ -110,8 +110,18 @@ constexpr local_program partition_graph(const graph& g, const mesh_shape& mesh, 
 /// The lines of the program, with what each costs a device.
 constexpr vec<planned_node> list_nodes(const graph& g, const mesh_shape& mesh, const local_program& local) {
   vec<planned_node> nodes;
-  for (std::size_t i = 0; i < g.nodes.size(); ++i)
-    nodes.push_back(planned_node{g.nodes[i].op, g.nodes[i].at, local.results[i], 0, g.nodes[i].region});
+  for (std::size_t i = 0; i < g.nodes.size(); ++i) {
+    const node& n = g.nodes[i];
+    planned_node line{n.op, n.at, local.results[i], 0, n.region};
+    if (facts_of(n.op).movements(n) == 1) {
+      const index_map map = facts_of(n.op).map(g, n, 0);
+      if (moves_all_alike(map)) {
+        line.moved_dim = map.dims[0].dim;
+        line.moved_by = offset_of(map.dims[0], n.shape[line.moved_dim]);
+      }
+    }
+    nodes.push_back(line);
+  }
   count_flops(g, mesh, local, nodes);
   for (auto& n : nodes)
     for (int r = n.region; r >= 0; r = nodes[static_cast<std::size_t>(r)].region)

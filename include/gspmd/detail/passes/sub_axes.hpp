@@ -17,6 +17,9 @@
 ///
 /// So the mesh is refined where a program needs it, before it is planned for good: the planner itself knows whole axes only. The
 /// devices keep their order, whole axes are whole in every text, and a program without such a reshape sees nothing of this.
+///
+/// Cuts of one axis that do not nest, [12] -> [2,6] and [12] -> [3,4] over x:6, have no common refinement: the first reshape gets its
+/// cut, 2 and 3, and the other one the same tiles on other devices, [3,4] by the 3 and the 2, which one collective_permute brings.
 namespace gspmd::detail {
 
 constexpr axis_mask cut_axis(axis_mask axes, int axis) {
@@ -48,9 +51,10 @@ constexpr void cut_axis(graph& g, const mesh_info& refined, int axis) {
   g.mesh = &refined;
 }
 
-/// What an axis has to be cut into so that the splits of a tensor fall on the factors of its dims.
+/// What an axis has to be cut into so that the splits of a tensor fall on the factors of its dims. `may_round`: not where an uneven split
+/// of a factor does as well.
 constexpr axis_cut find_cut(const mesh_shape& mesh, const op_rule& rule, const tensor_map& map, const sharding& s,
-                            const extents& shape) {
+                            const extents& shape, bool may_round) {
   for (int i = 0; i < s.splits.count;) {
     const int dim = s.splits[i].dim;
     const int begin = i;
@@ -73,7 +77,12 @@ constexpr axis_cut find_cut(const mesh_shape& mesh, const op_rule& rule, const t
         continue;
       }
       const auto major = std::gcd(left, size);
-      if (major > 1) return {s.splits[k].axis, static_cast<std::int32_t>(major)};
+      if (major > 1) {
+        std::int64_t below = 1, rest = 1;
+        for (int g = f + 1; g < end; ++g) below *= rule.factors[map.factors[g]].size;
+        for (int o = k; o < i; ++o) rest *= mesh.sizes[s.splits[o].axis];
+        if (!may_round || !rounds_well(left, below, rest)) return {s.splits[k].axis, static_cast<std::int32_t>(major)};
+      }
       break;
     }
   }
@@ -89,8 +98,13 @@ constexpr axis_cut find_cut(const graph& g, std::span<const sharding> completed)
     if (completed[operand].splits.empty() && completed[i].splits.empty()) continue;
     op_rule rule;
     rule_of(g, n, rule);
-    auto cut = find_cut(g.mesh->shape, rule, rule.operand(0), completed[operand], g.nodes[operand].shape);
-    if (cut.axis < 0) cut = find_cut(g.mesh->shape, rule, rule.result(), completed[i], n.shape);
+    const auto find = [&](bool may_round) {
+      auto cut = find_cut(g.mesh->shape, rule, rule.operand(0), completed[operand], g.nodes[operand].shape, may_round);
+      if (cut.axis < 0) cut = find_cut(g.mesh->shape, rule, rule.result(), completed[i], n.shape, may_round);
+      return cut;
+    };
+    auto cut = find(false);
+    if (cut.axis >= 0 && may_be_moved(g, g.mesh->shape, n, completed[operand], completed[i])) cut = find(true);
     if (cut.axis >= 0 && can_cut(*g.mesh, cut)) return cut;
   }
   return {};

@@ -12,6 +12,7 @@
 #include "gspmd/detail/ir/mesh_info.hpp"
 #include "gspmd/detail/ir/plan.hpp"
 #include "gspmd/detail/ops/registry.hpp"
+#include "gspmd/detail/support/precompiled.hpp"
 
 /// A plan as text for people: one row per operator, the communication it causes under it, then the bill. Reads the tables of
 /// a plan only, so that static programs and those made at run time are explained alike.
@@ -96,15 +97,23 @@ class plan_explainer {
     std::string t = name_of(n.op);
     if (n.op == opcode::loop) t += " (" + times_text(plan_.steps[static_cast<std::size_t>(v.step)].trips) + ')';
     facts_of(n.op).describe(t, plan_, v.step < 0 ? nullptr : &plan_.steps[static_cast<std::size_t>(v.step)]);
+    if (v.step < 0 && n.moved_dim >= 0)
+      t += "(dim " + std::to_string(n.moved_dim) + ", read at " + (n.moved_by > 0 ? "+" : "") + std::to_string(n.moved_by) + ')';
     return t;
   }
   /// The number of the loop that computes a value; `-` for what is read where it is used, without work of its own.
   [[nodiscard, gnu::cold]] std::string loop_text(const planned_node& n, const planned_value& v) const {
     if (facts_of(n.op).made == origin::given) return {};
-    if (v.step < 0 || facts_of(n.op).made == origin::renamed || facts_of(n.op).runs == realisation::alias) return "-";
+    if (v.step < 0 || facts_of(n.op).made == origin::renamed) return "-";
+    const auto& step = plan_.steps[static_cast<std::size_t>(v.step)];
+    if (facts_of(n.op).runs == realisation::alias && !is_moved(step, v)) return "-";
     if (is_region(n.op)) return {};
     const int loop = loop_[static_cast<std::size_t>(v.step)];
     return loop > 0 ? std::to_string(loop) : std::string();
+  }
+  /// A movement has taken the place of the operator whose result it is.
+  [[nodiscard]] bool is_moved(const plan_step& s, const planned_value& v) const {
+    return is_mapped(s) && map_of(plan_, s).reshapes && &plan_.result(s) == &v;
   }
   [[nodiscard, gnu::cold]] std::string sharding_of(const planned_value& v) const {
     return str(sharding_text(mesh_, v.layout, v.global.count));
@@ -250,8 +259,10 @@ class plan_explainer {
   std::vector<int> loop_;  // by step: the number of the loop, from 1; 0: no loop
 };
 
-[[gnu::cold]] inline std::string explain_plan(const plan_view& plan, const mesh_info& mesh) {
+template <class = once>
+[[gnu::cold]] std::string explain_plan(const plan_view& plan, const mesh_info& mesh) {
   return plan_explainer(plan, mesh).text();
 }
+GSPMD_COMPILED_ONCE(std::string explain_plan<once>(const plan_view&, const mesh_info&));
 
 }  // namespace gspmd::detail

@@ -10,25 +10,81 @@
 #include "gspmd/detail/run/joint_step.hpp"
 #include "gspmd/detail/run/local_step.hpp"
 #include "gspmd/detail/run/runner.hpp"
+#include "gspmd/detail/support/precompiled.hpp"
+#include "gspmd/detail/support/target.hpp"
 
 namespace gspmd::detail {
+
+/// What the kernels worked out for the steps of a plan, each in memory of its own.
+using prepared_objects = std::vector<std::unique_ptr<const void, void (*)(const void*)>>;
+
+template <class K>
+auto prepare_by(const plan_view& p, const plan_step& s, step_memory& memory) {
+  if constexpr (requires { K::prepare(p, s, memory); }) return K::prepare(p, s, memory);
+  else return K::prepare(p, s);
+}
+template <class K>
+using prepared_by =
+    decltype(prepare_by<K>(std::declval<const plan_view&>(), std::declval<const plan_step&>(), std::declval<step_memory&>()));
+
+template <class K>
+ready_step make_ready(const plan_view& p, const plan_step& s, step_memory& memory, prepared_objects& objects) {
+  ready_step r;
+  if constexpr (K::work != step_work::controls) {
+    using prepared = prepared_by<K>;
+    if constexpr (!std::is_empty_v<prepared>) {
+      r.prepared = new prepared(prepare_by<K>(p, s, memory));
+      objects.emplace_back(r.prepared, [](const void* o) { delete static_cast<const prepared*>(o); });
+    }
+    if constexpr (runs_alone<K>)
+      with_handled_type<K>(s.type, [&](auto element) { r.alone = run_alone<K, decltype(element), prepared>; });
+  }
+  return r;
+}
+
+inline namespace GSPMD_TARGET {
+
+/// The steps of a plan, ready but for their joint functions.
+template <class = once>
+std::vector<ready_step> make_all_ready(const plan_view& p, step_memory& memory, prepared_objects& objects) {
+  std::vector<ready_step> ready;
+  ready.reserve(p.steps.size());
+  objects.reserve(p.steps.size());
+  for (const auto& s : p.steps)
+    mp11::mp_with_index<kernel_count>(static_cast<std::size_t>(s.what), [&](auto name) {
+      ready.push_back(make_ready<mp11::mp_at_c<all_kernels, name>>(p, s, memory, objects));
+    });
+  return ready;
+}
+GSPMD_COMPILED_ONCE(std::vector<ready_step> make_all_ready<once>(const plan_view&, step_memory&, prepared_objects&));
+
+/// What the devices of a communicator of this type run together in a step; null for steps that none does.
+template <class Comm>
+ready_step::joint_function joint_function_of(const plan_step& s) {
+  ready_step::joint_function found = nullptr;
+  mp11::mp_with_index<kernel_count>(static_cast<std::size_t>(s.what), [&](auto name) {
+    using K = mp11::mp_at_c<all_kernels, name>;
+    if constexpr (runs_jointly<K>)
+      with_handled_type<K>(s.type, [&](auto element) { found = run_jointly<K, decltype(element), prepared_by<K>, Comm>; });
+  });
+  return found;
+}
+
+}  // namespace GSPMD_TARGET
 
 /// The run-time path: a plan made ready, by the kernels that compiled programs use.
 class interpreter {
  public:
-  explicit interpreter(const plan_view& plan) : plan_(plan) {
-    ready_.reserve(plan.steps.size());
-    prepared_.reserve(plan.steps.size());
-    for (const auto& s : plan.steps)
-      mp11::mp_with_index<kernel_count>(static_cast<std::size_t>(s.what),
-                                        [&](auto name) { prepare<mp11::mp_at_c<all_kernels, name>>(s); });
-  }
+  explicit interpreter(const plan_view& plan) : plan_(plan), ready_(make_all_ready(plan, memory_, objects_)) {}
   interpreter(const interpreter&) = delete;
   interpreter& operator=(const interpreter&) = delete;
 
   template <class Comm>
   void run(Comm& comm, const device_memory* devices, const void** from, void** to) {
-    if (known_communicator_ != &communicator_type<Comm>) find_joint_functions<Comm>();
+    if (known_communicator_ != &communicator_type<Comm>) {
+      known_communicator_ = &communicator_type<Comm>;
+      for (std::size_t i = 0; i < ready_.size(); ++i) ready_[i].joint = joint_function_of<Comm>(plan_.steps[i]);
+    }
     run_plan(plan_, ready_.data(), {devices, comm.local_count(), from, to, &comm});
   }
 
@@ -36,46 +92,10 @@ class interpreter {
   template <class Comm>
   static inline char communicator_type = 0;  // its address tells types apart; not const: linkers may merge equal constants
 
-  template <class K>
-  static auto prepare_by(const plan_view& p, const plan_step& s, step_memory& memory) {
-    if constexpr (requires { K::prepare(p, s, memory); }) return K::prepare(p, s, memory);
-    else return K::prepare(p, s);
-  }
-  template <class K>
-  using prepared_by =
-      decltype(prepare_by<K>(std::declval<const plan_view&>(), std::declval<const plan_step&>(), std::declval<step_memory&>()));
-
-  template <class K>
-  void prepare(const plan_step& s) {
-    ready_step r;
-    if constexpr (K::work != step_work::controls) {
-      using prepared = prepared_by<K>;
-      if constexpr (!std::is_empty_v<prepared>) {
-        r.prepared = new prepared(prepare_by<K>(plan_, s, memory_));
-        prepared_.emplace_back(r.prepared, [](const void* p) { delete static_cast<const prepared*>(p); });
-      }
-      if constexpr (runs_alone<K>)
-        with_handled_type<K>(s.type, [&](auto element) { r.alone = run_alone<K, decltype(element), prepared>; });
-    }
-    ready_.push_back(r);
-  }
-  template <class Comm>
-  void find_joint_functions() {
-    known_communicator_ = &communicator_type<Comm>;
-    for (std::size_t i = 0; i < ready_.size(); ++i)
-      mp11::mp_for_each<mp11::mp_transform<mp11::mp_identity, all_kernels>>([&](auto kernel) {
-        using K = typename decltype(kernel)::type;
-        if constexpr (runs_jointly<K>)
-          if (const auto& s = plan_.steps[i]; s.what == K::name)
-            with_handled_type<K>(
-                s.type, [&](auto element) { ready_[i].joint = run_jointly<K, decltype(element), prepared_by<K>, Comm>; });
-      });
-  }
-
   plan_view plan_;
   step_memory memory_;
+  prepared_objects objects_;
   std::vector<ready_step> ready_;
-  std::vector<std::unique_ptr<const void, void (*)(const void*)>> prepared_;
   const char* known_communicator_ = nullptr;
 };
 

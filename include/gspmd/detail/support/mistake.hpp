@@ -20,6 +20,7 @@ enum class mistake : std::uint8_t {
   dim,              // a dim that is not there, or named twice
   element_count,    // reshape
   bounds,           // what pad or slice takes or leaves
+  radius,           // of a stencil
   window,           // a size, stride or dilation below 1, or a window larger than what it is laid over
   layout,           // of a convolution, or its groups
   annotation_rank,  // a sharding with another number of dims than its tensor

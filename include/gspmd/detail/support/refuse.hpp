@@ -125,6 +125,8 @@ consteval void refuse() {
   else if constexpr (Broken == mistake::bounds)
     static_assert(accepted<Message>,
                   "gspmd: a slice or padding takes more than a dim has, or has a stride that leads nowhere; see message<>");
+  else if constexpr (Broken == mistake::radius)
+    static_assert(accepted<Message>, "gspmd: a stencil reads further than its radius says; see message<>");
   else if constexpr (Broken == mistake::window)
     static_assert(
         accepted<Message>,

@@ -34,13 +34,14 @@ class subject_number {
   constexpr void add(const extents& operand, const index_map& map) {
     add(operand);
     for (const auto& d : map.dims) {
-      add(static_cast<std::uint64_t>(d.dim * 2 + (d.wraps ? 1 : 0)));
+      add(static_cast<std::uint64_t>(d.dim * 8 + static_cast<int>(d.beyond)));
       for (const auto n : {d.from_first, d.from_step, d.to_first, d.to_step, d.tile.outputs, d.tile.stride, d.tile.span,
                            d.tile.begin, d.tile.every, d.tile.width, d.tile.windows})
         add(static_cast<std::uint64_t>(n));
     }
-    add(static_cast<std::uint64_t>(map.outside));
+    add(static_cast<std::uint64_t>(map.outside) * 2 + (map.reshapes ? 1 : 0));
     add(map.fill);
+    add(map.high_fill);
     add(static_cast<std::uint64_t>(map.low));
     add(static_cast<std::uint64_t>(map.high));
   }

@@ -79,9 +79,12 @@ struct movement_route {
   std::int64_t block_elems = 0;  // from each member, of the first three
   packing memory;
   std::vector<routed_message> receives, sends;
-  std::vector<int> own;   // boxes that stay
-  std::vector<int> gaps;  // boxes of `fill`
-  std::uint64_t fill = 0;
+  std::vector<int> own;  // boxes that stay
+  struct filled {
+    int box;
+    std::uint64_t bits;  // of each element
+  };
+  std::vector<filled> gaps;
   box_list boxes;
   std::vector<routed_message> takes;  // of small shards: from where in its shard a member's part goes to where
   std::optional<node_boxes> node;     // where messages of boxes would be packed
@@ -97,15 +100,16 @@ inline movement_route route_of(const mesh_shape& mesh, const movement& m, const 
   movement_route route;
   const auto n = mesh.size_of(m.axes);
   const auto shard = elements(local_extents(mesh, m.from_global, m.from));
-  const auto turns = turns_of(m);
+  const auto turns = turns_of(mesh, m);
   std::vector<buffer_layout> targets, sources;  // by turn
   for (std::int64_t turn = 0; turn < turns; ++turn) {
-    targets.push_back(target_of(mesh, m, me, turn, [&](const placed_box& gap) { route.gaps.push_back(route.boxes.add(gap)); }));
+    targets.push_back(target_of(mesh, m, me, turn, [&](const placed_box& gap, std::uint64_t bits) {
+      route.gaps.push_back({route.boxes.add(gap), bits});
+    }));
     sources.push_back(source_of(mesh, m, me, turn));
   }
   const auto& target = targets.front();
   const auto peer_at = [&](std::int64_t j) { return group_member(mesh, m.axes, me, j); };
-  if (m.map != nullptr) route.fill = m.map->fill;
   route.memory = packing_of(mesh, m);
   route.shard_elems = route.block_elems = shard;
   const bool permutes = m.map == nullptr && classify(mesh, m) == collective_kind::collective_permute;

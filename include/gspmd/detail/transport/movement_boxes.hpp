@@ -7,6 +7,7 @@
 #include "gspmd/detail/ir/index_map.hpp"
 #include "gspmd/detail/ir/layout.hpp"
 #include "gspmd/detail/transport/box.hpp"
+#include "gspmd/detail/transport/reshape_boxes.hpp"
 
 /// The boxes that a movement copies. Where it has a map, both sides count boxes in steps of the map (index_map.hpp): what a member
 /// holds and what a device needs meet in an intersection again, and `place` finds the strides.
@@ -17,32 +18,46 @@ namespace gspmd::detail {
 
 /// How often a movement brings a member and a device together; what follows is done for each of these turns. One without any has
 /// one, because what it does not bring is filled.
-inline std::int64_t turns_of(const movement& m) {
+inline std::int64_t turns_of(const mesh_shape& mesh, const movement& m) {
+  if (m.map != nullptr && m.map->reshapes) return reshape_turns(mesh, m);
   const auto turns = m.map == nullptr ? 1 : count_turns(*m.map, m.from_global, m.to_global);
   return turns > 0 ? turns : 1;
 }
 
-/// The margin of a shard that a turn is about. Calls `fill(box)` for what of it lies outside of the tensor.
+/// A turn of a movement with margins.
+struct margin_turn {
+  bool is_low;
+  std::int64_t turn;  // of the operand (index_map.hpp)
+};
+inline margin_turn margin_turn_of(const movement& m, std::int64_t number) {
+  const auto extent = m.from_global[m.map->dims[0].dim];
+  const auto low = margin_turns(*m.map, extent, true);
+  if (number < low.size()) return {true, low.begin + number};
+  return {false, margin_turns(*m.map, extent, false).begin + number - low.size()};
+}
+
+/// The margin of a shard that a turn is about. Calls `fill(box, bits)` for what of it lies outside of the tensor and is a constant.
 template <class Fill>
-inline buffer_layout margin_of(const mesh_shape& mesh, const movement& m, const coordinates& at, std::int64_t turn, Fill fill) {
+inline buffer_layout margin_of(const mesh_shape& mesh, const movement& m, const coordinates& at, std::int64_t number, Fill fill) {
   auto target = layout_of(mesh, m.from_global, m.from, at);
   if (!target.held.any()) return target;
-  const int d = m.map->dims[0].dim;
+  const auto which = margin_turn_of(m, number);
+  const auto& map = m.map->dims[which.is_low ? 0 : 1];
+  const int d = map.dim;
   auto& begin = target.held.begin[d];
   auto& end = target.held.end[d];
-  const bool is_low = turn % 2 == 0;
   target.local[d] = m.map->low + m.map->high;
-  target.first[d] = m.map->low - (is_low ? begin : end);
-  const index_range margin = is_low ? index_range{begin - m.map->low, begin} : index_range{end, end + m.map->high};
+  target.first[d] = m.map->low - (which.is_low ? begin : end);
+  const index_range margin = which.is_low ? index_range{begin - m.map->low, begin} : index_range{end, end + m.map->high};
   begin = margin.begin;
   end = margin.end;
-  if (m.map->dims[0].wraps) return target;
+  if (map.beyond != continuation::none) return target;
   const auto inside = intersect(margin, index_range{0, m.from_global[d]});
   for (const auto& outside : {index_range{margin.begin, inside.size() > 0 ? inside.begin : margin.end},
                               index_range{inside.size() > 0 ? inside.end : margin.end, margin.end}}) {
     begin = outside.begin;
     end = outside.end;
-    if (begin < end) fill(place(target.held, packed(target.held), target));
+    if (begin < end) fill(place(target.held, packed(target.held), target), which.is_low ? m.map->fill : m.map->high_fill);
   }
   begin = inside.begin;
   end = inside.end;
@@ -63,12 +78,13 @@ inline void hold_tiles(const mesh_shape& mesh, const movement& m, const coordina
   }
 }
 
-/// The shard of a movement's result that a turn is about. Calls `fill(box)` for boxes of elements that no element of the operand
+/// The shard of a movement's result that a turn is about. Calls `fill(box, bits)` for boxes of elements that no element of the operand
 /// becomes, if they are to be filled: those before, behind and between the steps along one dim, where the dims before it have
 /// steps. It does so in the first turn about this shard.
 template <class Fill>
 inline buffer_layout target_of(const mesh_shape& mesh, const movement& m, const coordinates& at, std::int64_t turn, Fill fill) {
   if (m.map != nullptr && m.map->has_margins()) return margin_of(mesh, m, at, turn, fill);
+  if (m.map != nullptr && m.map->reshapes) return reshape_target(mesh, m, at, turn);
   auto target = layout_of(mesh, m.to_global, m.to, at);
   if (m.map == nullptr) return target;
   hold_tiles(mesh, m, at, target);
@@ -78,7 +94,7 @@ inline buffer_layout target_of(const mesh_shape& mesh, const movement& m, const 
     auto box = target.held;
     box.begin[d] = begin;
     box.end[d] = end;
-    fill(place(box, packed(box), target));
+    fill(place(box, packed(box), target), m.map->fill);
   };
   for (const auto& map : m.map->dims) {
     const int d = map.dim;
@@ -86,7 +102,7 @@ inline buffer_layout target_of(const mesh_shape& mesh, const movement& m, const 
     const auto begin = target.held.begin[d], end = target.held.end[d];
     auto steps = steps_to(map, begin, end);
     if (extent == 0 || map.from_step == 0) steps.end = steps.begin;
-    else if (!map.wraps) steps = intersect(steps, steps_from(map, extent, 0, 0, extent));
+    else if (map.beyond == continuation::none) steps = intersect(steps, steps_from(map, extent, 0, 0, extent));
     if (steps.size() <= 0) {
       gap(d, begin, end);
       target.held.end[d] = begin;
@@ -107,18 +123,17 @@ inline buffer_layout target_of(const mesh_shape& mesh, const movement& m, const 
   return target;
 }
 inline buffer_layout target_of(const mesh_shape& mesh, const movement& m, const coordinates& at, std::int64_t turn) {
-  return target_of(mesh, m, at, turn, [](const placed_box&) {});
+  return target_of(mesh, m, at, turn, [](const placed_box&, std::uint64_t) {});
 }
 
 /// Calls `visit(map, turn)` for the dims with a map, of the turn with this number.
 template <class Visit>
 inline void for_each_map(const movement& m, std::int64_t number, Visit visit) {
-  if (m.map->has_margins()) return visit(m.map->dims[0], m.map->dims[0].wraps ? number / 2 - 1 : 0);
+  if (m.map->has_margins()) {
+    const auto which = margin_turn_of(m, number);
+    return visit(m.map->dims[which.is_low ? 0 : 1], which.turn);
+  }
   for (const auto& map : m.map->dims) {
-    if (!map.wraps) {
-      visit(map, std::int64_t{0});
-      continue;
-    }
     const auto turns = turns_of(map, m.from_global[map.dim], m.to_global[map.dim]);
     const auto count = turns.size() > 0 ? turns.size() : 1;
     visit(map, turns.begin + number % count);
@@ -128,28 +143,20 @@ inline void for_each_map(const movement& m, std::int64_t number, Visit visit) {
 
 /// The shard of a movement's operand.
 inline buffer_layout source_of(const mesh_shape& mesh, const movement& m, const coordinates& at, std::int64_t turn) {
+  if (m.map != nullptr && m.map->reshapes) return reshape_source(mesh, m, at, turn);
   auto source = layout_of(mesh, m.from_global, m.from, at);
   if (m.map == nullptr) return source;
-  for_each_map(m, turn, [&](const dim_map& map, std::int64_t round) {
+  for_each_map(m, turn, [&](const dim_map& map, std::int64_t own_turn) {
     const int d = map.dim;
     const auto extent = m.from_global[d];
-    const auto steps = steps_from(map, extent, round, source.held.begin[d], source.held.end[d]);
-    source.first[d] += map.from_first - round * extent;
-    source.step[d] = map.from_step;
+    const auto steps = steps_from(map, extent, own_turn, source.held.begin[d], source.held.end[d]);
+    const auto of = turned(map, extent, own_turn);
+    source.first[d] += of.first;
+    source.step[d] = of.step;
     source.held.begin[d] = steps.begin;
     source.held.end[d] = steps.end;
   });
   return source;
-}
-
-/// Moves `at` to the device that holds a part of a dim.
-inline void move_to_holder(const mesh_shape& mesh, const sharding& s, int dim, std::int64_t part, coordinates& at) {
-  for (int i = s.splits.count - 1; i >= 0; --i) {
-    if (s.splits[i].dim != dim) continue;
-    const int axis = s.splits[i].axis;
-    at[axis] = static_cast<std::int32_t>(part % mesh.sizes[axis]);
-    part /= mesh.sizes[axis];
-  }
 }
 
 /// Of a movement with a map: calls `visit(coordinates)` for the members that may hold something of `target`, in one of its turns.
@@ -157,21 +164,23 @@ inline void move_to_holder(const mesh_shape& mesh, const sharding& s, int dim, s
 template <class Visit>
 inline void for_each_holder(const mesh_shape& mesh, const movement& m, const buffer_layout& target, coordinates holder,
                             std::int64_t turn, Visit visit) {
+  if (m.map->reshapes) return for_each_reshape_holder(mesh, m, target, holder, visit);
   struct {
     int dim;
     std::int64_t first, last, at;  // parts
   } along[max_mapped_dims];
   int rank = 0;
   bool any = true;
-  for_each_map(m, turn, [&](const dim_map& map, std::int64_t round) {
+  for_each_map(m, turn, [&](const dim_map& map, std::int64_t own_turn) {
     const auto extent = m.from_global[map.dim];
-    const auto steps =
-        intersect(steps_from(map, extent, round, 0, extent), index_range{target.held.begin[map.dim], target.held.end[map.dim]});
+    const auto of = turned(map, extent, own_turn);
+    const auto steps = intersect(steps_from(map, extent, own_turn, 0, extent),
+                                 index_range{target.held.begin[map.dim], target.held.end[map.dim]});
     any = any && steps.size() > 0;
     if (!any) return;
     const auto shard = shard_extent(extent, parts_of(mesh, m.from, map.dim));
-    const auto first = map.from_first - round * extent + map.from_step * steps.begin;
-    const auto a = first / shard, b = (first + map.from_step * (steps.size() - 1)) / shard;
+    const auto first = of.first + of.step * steps.begin;
+    const auto a = first / shard, b = (first + of.step * (steps.size() - 1)) / shard;
     along[rank++] = {map.dim, a < b ? a : b, a < b ? b : a, a < b ? a : b};
     move_to_holder(mesh, m.from, map.dim, along[rank - 1].first, holder);
   });

@@ -31,10 +31,10 @@ inline namespace GSPMD_TARGET {
 inline void move_from_peers(const mesh_shape& mesh, const movement& m, const coordinates& me, peer_inputs peer_in, void* out,
                             std::int64_t bytes_per_elem) {
   bool any_streaming = false;
-  const auto turns = turns_of(m);
+  const auto turns = turns_of(mesh, m);
   for (std::int64_t turn = 0; turn < turns; ++turn) {
-    const auto target =
-        target_of(mesh, m, me, turn, [&](const placed_box& gap) { fill_box(out, m.map->fill, gap, bytes_per_elem); });
+    const auto target = target_of(mesh, m, me, turn,
+                                  [&](const placed_box& gap, std::uint64_t bits) { fill_box(out, bits, gap, bytes_per_elem); });
     if (!target.held.any()) continue;
     const bool streaming = can_stream && target.held.elems() * bytes_per_elem >= stream_from_bytes;
     any_streaming = any_streaming || streaming;

@@ -26,7 +26,7 @@ struct fused : on_one_device, without_scratch {
   static constexpr action name = action::fused;
   using tables =
       mp11::mp_list<kernel_table<planned_group, entries::one_per_step>, kernel_table<scalar_op, entries::one_per_step>,
-                    kernel_table<fused_store, entries::one_per_step>, kernel_table<fused_margin, entries::one_per_movement>>;
+                    kernel_table<fused_store, entries::one_per_step>, kernel_table<fused_margin, entries::two_per_movement>>;
   static constexpr step_work work = step_work::computes;
   static constexpr step_role role = step_role::fuses_operators;
   static constexpr element_kinds handles = element_kinds::bytes;

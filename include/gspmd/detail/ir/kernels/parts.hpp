@@ -37,13 +37,14 @@ class step_memory;
 /// device is defined in run/ and kernels/, so that whoever plans includes no code of kernels.
 
 /// A table of the plan.
-enum class entries : std::uint8_t { one_per_step, shared_by_equal_steps, one_per_movement };
+enum class entries : std::uint8_t { one_per_step, shared_by_equal_steps, one_per_movement, two_per_movement };
 template <class Entry, entries Count>
 struct kernel_table {
   using entry = Entry;
   /// How many entries a program of so many local operators has, most likely; `movements` of them have a map.
   static constexpr std::size_t guess(std::size_t ops, std::size_t movements) {
     if constexpr (Count == entries::one_per_movement) return movements;
+    if constexpr (Count == entries::two_per_movement) return 2 * movements;
     else return Count == entries::one_per_step ? ops + 16 : 8 + ops / 16;
   }
 };

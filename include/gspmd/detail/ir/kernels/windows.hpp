@@ -33,7 +33,8 @@ struct window_selection {
     std::int8_t dim = 0;
     std::int64_t size = 1, dilation = 1;  // of the window
     std::int64_t step = 1;
-    std::int64_t room = 0;  // before the first element, for windows that begin there: the span less 1
+    std::int64_t room = 0;              // before the first element, for windows that begin there: the span less 1
+    std::int64_t in_at = 0, by_at = 0;  // where index 0 is in the memory of either tile
     friend constexpr bool operator==(const along_dim&, const along_dim&) = default;
   };
   extents in, by, out;  // allocated: the tiles of the operand and of the gradient, the result

@@ -13,6 +13,7 @@ struct node_choice {
   int wanted = 0;            // of an operator: where the shardings of its operands begin in the table
   std::uint32_t forced = 0;  // by operand: the operator cannot keep a split that the operand was to have
   ring_einsum ring;
+  bool moved = false;  // a movement takes the place of the operator
 };
 
 /// How a value is brought to a sharding: from the form with this number, by so many steps of the table. Without a form to start from it

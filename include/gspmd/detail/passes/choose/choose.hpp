@@ -56,7 +56,7 @@ class chooser {
     for (int looked_at = 0; state_.next < count; ++looked_at) {
       if ((looked_at >= most_nodes || operators_.prices >= most_prices) && known_.at(state_.next).op != opcode::result) return;
       const int i = state_.next++;
-      state_.table.nodes.push_back({layout_of(i), 0, 0, {}});
+      state_.table.nodes.push_back({layout_of(i), 0, 0, {}, false});
       if (is_visited(g, known_.uses, i)) walk_.visit(i);
     }
     for (const int o : g.outputs) {
@@ -118,6 +118,7 @@ class chooser {
     operator_use use = choose_with_sums(i, n, rule);
     node_choice& choice = state_.table.nodes[i];
     choice.result = use.result;
+    choice.moved = use.moved;
     further_.clear();
     for (int r = 1; r < n.results; ++r) further_.push_back(further_result(known_.mesh, rule, use.uses, r));
     if (n.gather_limit >= 0) {

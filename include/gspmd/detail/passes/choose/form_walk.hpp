@@ -84,7 +84,7 @@ class form_walk {
     inline_vec<int, max_map_arity> operands;
     for (int k = 0; k < n.operands.count; ++k)
       operands.push_back(bring(n.operands[k], client_.wanted(i, k), {i, (choice.forced >> k & 1U) != 0}));
-    const int movements = facts_of(n.op).movements(n);
+    const int movements = movements_of(n, choice.moved);
     int written = -1;  // what the movements before left: each writes into it
     for (int k = 0; k + 1 < movements; ++k) {
       const int next = book_.add_value(i, choice.result);

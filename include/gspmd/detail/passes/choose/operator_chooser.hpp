@@ -78,10 +78,33 @@ class operator_chooser {
       return price;
     });
     prices += known.made() * (may_be_padded(rule) ? 4 : 1);
+    consider_movement(i, n, known, best, least);
     return best;
   }
 
  private:
+  /// One movement in the place of the operator, from a form of its operand to what its result is to be.
+  constexpr void consider_movement(int i, const node& n, operator_prices& prices_of, operator_use& best, cost& least) {
+    if (!may_be_moved(known_.program, n)) return;
+    operator_use moved;
+    moved.moved = true;
+    moved.result.splits = known_.wish_of(i).splits;
+    const auto consider = [&](sharding form) {
+      form.partial = 0;
+      if (!moved.wanted.empty() && form.splits == moved.wanted[0].splits) return;
+      if (!may_be_moved(known_.program, known_.mesh, n, form, moved.result)) return;
+      moved.wanted.clear();
+      moved.wanted.push_back(form);
+      const cost price = prices_of.of(moved, least.limit());
+      if (price.refused > least.refused || (price.refused == least.refused && price.bytes >= least.bytes)) return;
+      best = moved;
+      least = price;
+    };
+    const int o = n.operands[0];
+    consider(known_.wish_of(o));
+    for (int v = known_.book.first_of(o); v >= 0; v = known_.book.values[v].next) consider(known_.book.layout_of(v));
+  }
+
   /// Between gathering the operands of a large product on every device and adding partial ones up: a device that computes
   /// 10^12 flops/s on a network of 30 GB/s. Small operators wait for the network, whatever they compute.
   static constexpr std::int64_t flops_per_byte = 32;

@@ -56,8 +56,8 @@ class operator_prices {
       if (goes_round != k && !known_.is_again(n_, k, &p.wanted))
         add(total, of_operand(k, p.wanted[k]), known_.level_of(n_.operands[k]));
     if (n_.forbid_reshard && total.bytes > 0) ++total.refused;
-    for (int k = facts_of(n_.op).movements(n_); k-- > 0 && total.bytes <= limit;) {
-      const auto traffic = traffic_of(known_.program, known_.mesh, n_, k, p.result);
+    for (int k = movements_of(n_, p.moved); k-- > 0 && total.bytes <= limit;) {
+      const auto traffic = traffic_of(known_.program, known_.mesh, n_, k, p.wanted[k], p.result);
       add(total, {traffic.elems() * bytes_of(n_.type), static_cast<int>(traffic.messages)}, depth);
     }
     for (int k = facts_of(n_.op).tiles(n_); k-- > 0 && total.bytes <= limit;) add(total, of_tile(k, p.wanted[k]), depth);

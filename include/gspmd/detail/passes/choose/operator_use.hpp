@@ -13,6 +13,7 @@ struct operator_use {
   factor_splits uses;
   operand_shardings wanted;
   sharding result;
+  bool moved = false;  // a movement takes the place of the operator: the rule need not connect the shardings
 };
 
 /// True when a partial value is one device's, and zeros on the others: 0 times what is not finite is no zero.

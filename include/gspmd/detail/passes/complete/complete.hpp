@@ -188,13 +188,14 @@ class completion {
   constexpr void give(int via, const op_rule& rule, int from, const tensor_map& from_map, int to, const tensor_map& to_map,
                       bool only_batch = false) {
     const annotation& source = found_[from];
-    auto splits = to_factors(mesh_, rule, from_map, source.last_stage() > stage_ ? due(source) : source.splits);
+    auto splits =
+        to_factors(mesh_, rule, from_map, source.last_stage() > stage_ ? due(source) : source.splits, rule.is_moved_unevenly);
     if (!rule.uniform)
       for (int i = splits.count - 1; i >= 0; --i)
         if (rule.factors[splits[i].dim].kind == factor_kind::whole || !to_map.holds(splits[i].dim) ||
             (only_batch && !is_batch(rule, splits[i].dim)))
           remove(splits, i);
-    if (splits.count > 0 && refine(found_[to], to_dims(mesh_, rule, to_map, splits), nodes_[to].shape)) {
+    if (splits.count > 0 && refine(found_[to], to_dims(mesh_, rule, to_map, splits, rule.is_moved_unevenly), nodes_[to].shape)) {
       note_change(to, axes_[to], from, via);
       if (next_alike_.empty()) return;
       offered_[to] = 0;

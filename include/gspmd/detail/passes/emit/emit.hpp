@@ -93,7 +93,7 @@ class emitter {
   /// Movement `k` of an operator that consists of movements, which writes into what the one before it left, if there was one.
   constexpr void ran_movement(int i, int k, int operand, int written, int form) {
     const node& n = at(i);
-    const auto traffic = traffic_of(graph_, mesh_, n, k, book_.layout_of(form));
+    const auto traffic = traffic_of(graph_, mesh_, n, k, book_.layout_of(operand), book_.layout_of(form));
     instruction op;
     op.node = i;
     op.operands.push_back(operand);

@@ -26,7 +26,7 @@ constexpr bool is_alias(const graph& g, const mesh_shape& mesh, const local_prog
     const auto& from = p.value(op.operands[0]);
     return same_data(mesh, from.global, from.layout, p.value(op.result).layout);
   }
-  return op.what == instruction_kind::compute && realisation_of(g, op) == realisation::alias;
+  return op.what == instruction_kind::compute && op.movement < 0 && realisation_of(g, op) == realisation::alias;
 }
 
 }  // namespace gspmd::detail

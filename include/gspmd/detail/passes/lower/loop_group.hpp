@@ -43,6 +43,7 @@ class loop_group {
   constexpr int add_op(const scalar_op& op, int load_before = -1) {
     ops.push_back(op);
     same_input_.push_back(load_before);
+    around_.push_back({});
     return static_cast<int>(ops.size()) - 1;
   }
 
@@ -97,17 +98,19 @@ class loop_group {
       stride *= local[d];
     }
     const offset_read* const from = s_.offsets.read_of(v);
+    read_margins around;
     if (from != nullptr) {
-      s.dim = from->dim;
-      s.integer = from->offset;
+      s.offsets = from->along;
+      around = from->margins;
     }
     const int slot = slot_in(v);
     const int before = last_load_[slot];
     for (int r = before; r >= 0; r = same_input_[r])
-      if (ops[r].strides == s.strides && ops[r].dim == s.dim && ops[r].integer == s.integer) return r;
+      if (ops[r].strides == s.strides && ops[r].offsets == s.offsets && around_[r] == around) return r;
     s.slot = static_cast<std::int16_t>(slot);
     const int made = last_load_[slot] = add_op(s, before);
-    if (s.is_at_offset()) add_margin(made, s_.offsets.margins_of(*from));
+    around_[made] = around;
+    for (const int margins_of_set : around) add_margin(made, margins_of_set);
     return made;
   }
   constexpr int slot_in(int v) {
@@ -118,15 +121,20 @@ class loop_group {
     last_load_.push_back(-1);
     return slot;
   }
-  /// Where a load at an offset goes on. What is the same along a dim has extent 1 there.
-  constexpr void add_margin(int load, const shard_margins& around) {
-    fused_margin m{static_cast<std::int16_t>(load), static_cast<std::int16_t>(slot_in(around.value)), around.low,
-                   extents(loop.count, 0)};
-    const auto& local = s_.program_.value(around.value).local;
+  /// Where a load goes on beyond the ends of a set of the dims that it has offsets along. What is the same along a dim has extent 1
+  /// there.
+  constexpr void add_margin(int load, int around) {
+    const int value = s_.offsets.margins[around].value;
+    fused_margin m{static_cast<std::int16_t>(load), static_cast<std::int16_t>(slot_in(value)), 0, extents(loop.count, 0)};
+    const auto& local = s_.program_.value(value).local;
     std::int64_t stride = 1;
     for (int d = loop.count - 1; d >= 0; --d) {
       if (local[d] != 1) m.strides[d] = stride;
       stride *= local[d];
+    }
+    for (; around >= 0; around = s_.offsets.margins[around].inner) {
+      const auto& side = s_.offsets.margins[around];
+      m.first += side.low.width * m.strides[side.dim];
     }
     margins.push_back(m);
   }
@@ -144,8 +152,9 @@ class loop_group {
   }
 
   step_state& s_;
-  vec<int> same_input_;  // by register: of a load, the one before it of the same input; else -1
-  vec<int> last_load_;   // by input: its last load
+  vec<int> same_input_;       // by register: of a load, the one before it of the same input; else -1
+  vec<read_margins> around_;  // by register: of a load at offsets
+  vec<int> last_load_;        // by input: its last load
 };
 
 }  // namespace gspmd::detail

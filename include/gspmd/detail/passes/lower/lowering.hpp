@@ -70,24 +70,31 @@ class lowering {
     s.collective = op.collective;
     s.bytes_sent = bytes_of(op);
   }
-  /// What an operator reads of operand k: a tile that a movement fills, one for all that read the same, or the shard itself. Between
-  /// carries that are written in place and their readers nothing is kept: tiles are made again in each body.
-  constexpr int tile(const instruction& op, int k) {
+  /// A value that an operator reads in the place of its operand, and by dim where in it index 0 of the operator's own tile is.
+  struct placed_tile {
+    int value = 0;
+    extents at;
+  };
+  /// What an operator reads of operand k: a tile that a movement fills for all that read of it, or the shard itself.
+  constexpr placed_tile tile(const instruction& op, int k) {
     const int from = op.operands[k];
-    const local_value& shard = value(from);
-    const index_map map = needed_tile(g, out.mesh, node_of(op), k, shard.global, shard.layout);
-    if (map.dims.empty()) return from;
-    for (const auto& known : state_.tiles_)
-      if (known.of == from && known.map == map) return known.value;
-    local_value v = shard;
-    v.global = map.tile_global(out.mesh, v.layout, v.global);
-    v.local = map.tile_local(out.mesh, v.layout, v.local);
-    const int made = add_value(v);
-    auto& s = add_step(action::move, op, step_state::entry_of(table_of<index_map>(out), map), {from}, {made});
-    s.collective = collective_kind::collective_permute;
-    s.bytes_sent = traffic_of_tiles(out.mesh, value(from).global, v.layout, map).elems() * detail::bytes_of(v.type);
-    state_.tiles_.push_back({from, map, made});
-    return made;
+    placed_tile read{from, extents(value(from).global.count, 0)};
+    shared_tile* const shared = state_.tiles.read_of(op.result, k);
+    if (shared == nullptr) return read;
+    const index_map own = facts_of(node_of(op).op).tile(g, node_of(op), k);
+    for (int i = 0; i < own.dims.count; ++i) lies_alike(own.dims[i], shared->map.dims[i], read.at[own.dims[i].dim]);
+    if (shared->value < 0) {
+      local_value v = value(from);
+      const auto bytes = traffic_of_tiles(out.mesh, v.global, v.layout, shared->map).elems() * detail::bytes_of(v.type);
+      v.global = shared->map.tile_global(out.mesh, v.layout, v.global);
+      v.local = shared->map.tile_local(out.mesh, v.layout, v.local);
+      shared->value = add_value(v);
+      auto& s = add_step(action::move, op, step_state::entry_of(table_of<index_map>(out), shared->map), {from}, {shared->value});
+      s.collective = collective_kind::collective_permute;
+      s.bytes_sent = bytes;
+    }
+    read.value = shared->value;
+    return read;
   }
   /// No output is computed that is not there: the tile holds nothing for it.
   constexpr void reduce_window(const instruction& op, const window_reduction& w, int tile) {

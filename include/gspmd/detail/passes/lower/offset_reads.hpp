@@ -1,6 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <bit>
+
+#include "gspmd/detail/ir/fused_group.hpp"
 #include "gspmd/detail/ir/graph.hpp"
 #include "gspmd/detail/ir/local_program.hpp"
 #include "gspmd/detail/ops/registry.hpp"
@@ -8,39 +11,111 @@
 
 namespace gspmd::detail {
 
-/// A value that is another one, `offset` further along `dim`.
+/// Places in offset_reads::margins: of a value that is read at offsets, where it goes on beyond the ends of each set of these dims
+/// (fused_margin).
+using read_margins = inline_vec<int, (1 << max_offset_dims) - 1>;
+
+/// A value that is another one, further along some dims, in the order in which it was shifted.
 struct offset_read {
-  std::int8_t dim = 0;
-  std::int64_t offset = 0;
-  int margins = -1;  // of the other value, where it goes on: a place in offset_reads::margins; -1: it does not
+  int of = 0;
+  load_offsets along;
+  read_margins margins;
+};
+
+/// How far readers go beyond one side of a shard, and what is there at the end of the tensor.
+struct margin_side {
+  std::int64_t width = 0;
+  continuation beyond = continuation::none;
+  std::uint64_t fill = 0;
+
+  [[nodiscard]] constexpr bool is_constant() const { return width == 0 || beyond == continuation::none; }
 };
 
 /// What lies around the shards of a value along one dim, as far as its readers in one body go.
 struct shard_margins {
   int of = 0;      // a value of the local program
+  int inner = -1;  // the margins of it that these lie around, of a dim that was shifted before; -1: around the shards themselves
   int region = 0;  // the body
   std::int8_t dim = 0;
-  bool wraps = false;
-  std::int64_t low = 0, high = 0;
+  margin_side low, high;
   int value = -1;  // that holds the margins; -1: none yet
+
+  [[nodiscard]] constexpr bool is_constant() const {
+    return low.is_constant() && high.is_constant() && (low.width == 0 || high.width == 0 || low.fill == high.fill);
+  }
+  [[nodiscard]] constexpr index_map map() const {
+    index_map map;
+    map.dims.push_back(dim_map{dim, low.beyond});
+    map.dims.push_back(dim_map{dim, high.beyond});
+    map.low = low.width;
+    map.high = high.width;
+    map.fill = low.fill;
+    map.high_fill = high.fill;
+    return map;
+  }
 };
 
 /// Shifts that are not computed: loops read the operand at an offset, and its margins where its shard ends.
 ///
 ///   t + shift(t, 0, -1) + shift(t, 0, 1)     one exchange brings a row for each end; one loop reads t, t[-1] and t[+1]
+///   shift(shift(t, 0, -1), 1, 1)             t[-1,+1]: margins of rows, of columns, and of the margins of rows, the corners
 ///
-/// That is so of an operator that moves all elements by one offset along one dim (shift, roll), whose result only loops read, and
-/// whose offset is no larger than the smallest part of the dim that holds data: what a device lacks then is at both ends of its
-/// shard, and lies next to them on its neighbours. All others are movements of their own.
+/// That is so of an operator that moves all elements by one offset along one dim (shift, roll), whose result only loops read, or
+/// others of these along other dims, and whose offset is no larger than the smallest part of the dim that holds data: what a device
+/// lacks then is at both ends of its shard, and lies next to them on its neighbours. All others are movements of their own.
 class offset_reads {
  public:
   vec<shard_margins> margins;
 
-  /// `only_loops_read(v)`: whether a value is no output and has readers, which are loops all.
-  template <class OnlyLoopsRead>
-  constexpr void find(const graph& g, const mesh_shape& mesh, const local_program& p, OnlyLoopsRead only_loops_read) {
+  /// `only_read_by(v, fits)`: whether a value is no output and has readers, which are loops all, or values w for which fits(w).
+  template <class OnlyReadBy>
+  constexpr void find(const graph& g, const mesh_shape& mesh, const local_program& p, OnlyReadBy only_read_by) {
+    list_shifts(g, mesh, p);
+    for (std::size_t k = shifts_.size(); k-- > 0;) {  // readers first
+      auto& s = shifts_[k];
+      s.is_read = only_read_by(s.result, [&](int w) {
+        const int reader = shift_of_[w];
+        return reader >= 0 && shifts_[reader].is_read && !shifts_[reader].begins;
+      });
+    }
+    for (const auto& s : shifts_) {
+      if (!s.is_read) continue;
+      const offset_read* const before = read_of(s.operand);
+      offset_read read = before == nullptr ? offset_read{s.operand, {}, {}} : *before;
+      if (s.offset != 0) add_dim(read, s);
+      by_value_.resize(p.values.size(), -1);
+      by_value_[s.result] = static_cast<int>(reads_.size());
+      reads_.push_back(read);
+    }
+  }
+
+  /// Null where a value is no such one.
+  [[nodiscard]] constexpr const offset_read* read_of(int v) const {
+    return v < static_cast<int>(by_value_.size()) && by_value_[v] >= 0 ? &reads_[by_value_[v]] : nullptr;
+  }
+  /// Whether other margins lie around these.
+  [[nodiscard]] constexpr bool is_surrounded(int k) const {
+    for (const auto& m : margins)
+      if (m.inner == k) return true;
+    return false;
+  }
+
+ private:
+  /// An operator that may be one.
+  struct shift {
+    int operand, result, region;
+    std::int8_t dim;
+    std::int64_t offset;
+    margin_side goes_on;
+    bool begins;  // its operand must be computed: it is no shift, or has been shifted along this dim before, or along too many
+    bool is_read = false;
+  };
+
+  constexpr void list_shifts(const graph& g, const mesh_shape& mesh, const local_program& p) {
     int region = 0, last_region = 0;
-    vec<int> around;  // the bodies around this one
+    vec<int> around;     // the bodies around this one
+    vec<dim_mask> dims;  // by shift: those of a run of shifts that ends with it
+    shift_of_.resize(p.values.size(), -1);
     for (const auto& op : p.ops) {
       const node& n = g.nodes[static_cast<std::size_t>(op.node)];
       if (op.what == instruction_kind::control) {
@@ -54,52 +129,52 @@ class offset_reads {
       const index_map map = facts_of(n.op).map(g, n, 0);
       const auto& from = p.value(op.operands[0]);
       const auto& to = p.value(op.result);
-      if (!moves_all_alike(map, from, to) || !only_loops_read(op.result)) continue;
+      if (!moves_all_alike(map) || from.global != to.global || !same_layout(from.layout, to.layout)) continue;
+      if (elements(from.local) == 0) continue;
       const auto& along = map.dims[0];
       const auto offset = offset_of(along, from.global[along.dim]);
       const auto part = smallest_part(from.global[along.dim], parts_of(mesh, from.layout, along.dim));
       if (offset > part || -offset > part) continue;
-      by_value_.resize(p.values.size(), -1);
-      by_value_[op.result] = static_cast<int>(reads_.size());
-      const int around_it = offset == 0 ? -1 : widen({op.operands[0], region, along.dim, along.wraps}, offset);
-      reads_.push_back(offset_read{along.dim, offset, around_it});
+      const int before = shift_of_[op.operands[0]];
+      const dim_mask own = dim_bit(along.dim), shifted = before < 0 ? 0 : dims[before];
+      const bool begins = before < 0 || (shifted & own) != 0 || std::popcount(shifted) == max_offset_dims;
+      shift_of_[op.result] = static_cast<int>(shifts_.size());
+      dims.push_back(begins ? own : static_cast<dim_mask>(shifted | own));
+      shifts_.push_back({op.operands[0], op.result, region, along.dim, offset, {0, along.beyond, map.fill}, begins});
     }
   }
-
-  /// Null where a value is no such one.
-  [[nodiscard]] constexpr const offset_read* read_of(int v) const {
-    return v < static_cast<int>(by_value_.size()) && by_value_[v] >= 0 ? &reads_[by_value_[v]] : nullptr;
-  }
-  [[nodiscard]] constexpr const shard_margins& margins_of(const offset_read& r) const { return margins[r.margins]; }
-
- private:
-  static constexpr bool moves_all_alike(const index_map& map, const local_value& from, const local_value& to) {
-    return map.dims.count == 1 && map.dims[0].from_step == 1 && map.dims[0].to_step == 1 && map.fill == 0 &&
-           from.global == to.global && same_layout(from.layout, to.layout) && elements(from.local) > 0;
-  }
-  /// Round the end the shorter way.
-  static constexpr std::int64_t offset_of(const dim_map& map, std::int64_t extent) {
-    const auto offset = map.from_first - map.to_first;
-    if (!map.wraps) return offset;
-    return 2 * offset > extent ? offset - extent : 2 * offset < -extent ? offset + extent : offset;
+  /// Beyond the ends of the new dim lie margins of the value, and of all margins that it has.
+  constexpr void add_dim(offset_read& read, const shift& s) {
+    const auto sets = read.margins;
+    read.along.push_back({s.dim, s.offset});
+    read.margins.push_back(widen(read.of, -1, s));
+    for (const int inner : sets) read.margins.push_back(widen(read.of, inner, s));
   }
   static constexpr std::int64_t smallest_part(std::int64_t extent, std::int64_t parts) {
     const auto shard = shard_extent(extent, parts);
     return extent - (extent - 1) / shard * shard;
   }
-  constexpr int widen(const shard_margins& wanted, std::int64_t offset) {
+  /// The margins of a value, or around margins of it, that have, or can have, at one side what a shift needs there.
+  constexpr int widen(int of, int inner, const shift& s) {
+    const auto side_of = [&s](shard_margins& m) -> margin_side& { return s.offset < 0 ? m.low : m.high; };
+    margin_side wanted = s.goes_on;
     int k = 0;
-    for (; k < static_cast<int>(margins.size()); ++k)
-      if (const auto& m = margins[k];
-          m.of == wanted.of && m.region == wanted.region && m.dim == wanted.dim && m.wraps == wanted.wraps)
+    for (; k < static_cast<int>(margins.size()); ++k) {
+      auto& m = margins[k];
+      const auto& side = side_of(m);
+      if (m.of == of && m.inner == inner && m.region == s.region && m.dim == s.dim &&
+          (side.width == 0 || (side.beyond == wanted.beyond && side.fill == wanted.fill)))
         break;
-    if (k == static_cast<int>(margins.size())) margins.push_back(wanted);
-    auto& m = margins[k];
-    if (m.low < -offset) m.low = -offset;
-    if (m.high < offset) m.high = offset;
+    }
+    if (k == static_cast<int>(margins.size())) margins.push_back({of, inner, s.region, s.dim, {}, {}});
+    auto& side = side_of(margins[k]);
+    wanted.width = s.offset < 0 ? -s.offset : s.offset;
+    if (side.width < wanted.width) side = wanted;
     return k;
   }
 
+  vec<shift> shifts_;
+  vec<int> shift_of_;  // by value: its place in shifts_; -1: none
   vec<offset_read> reads_;
   vec<int> by_value_;  // its place in reads_; -1: none
 };

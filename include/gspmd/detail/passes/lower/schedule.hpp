@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include "gspmd/detail/ir/element_bits.hpp"
 #include "gspmd/detail/passes/lower/lowering.hpp"
 #include "gspmd/detail/passes/lower/region_steps.hpp"
 #include "gspmd/detail/support/vec.hpp"
@@ -30,7 +31,6 @@ class scheduler {
       const instruction op = s_.program_.ops[i];  // a copy: fusing adds values, not operators
       if (op.what == instruction_kind::control) {
         regions_.emit_control(static_cast<int>(i), op);
-        s_.tiles_.clear();
       } else if (op.what == instruction_kind::copy) {
         regions_.emit_copy(static_cast<int>(i), op);
       } else if (s_.is_lazy(op)) {
@@ -59,41 +59,42 @@ class scheduler {
  private:
   /// The value is its operand's memory, in which loops read further on. What of that is in no shard is brought once for all readers.
   constexpr void read_at_offset(const instruction& op, const offset_read& read) {
-    const int from = op.operands[0];
-    loops_.need(from);
-    s_.base[op.result] = s_.base[from];
-    if (read.margins < 0 || s_.offsets.margins_of(read).value >= 0) return;
-    auto& around = s_.offsets.margins[read.margins];
-    const auto width = around.low + around.high;
+    loops_.need(op.operands[0]);
+    s_.base[op.result] = s_.base[op.operands[0]];
+    for (const int k : read.margins)  // those around others after them
+      if (s_.offsets.margins[k].value < 0) s_.offsets.margins[k].value = bring_margins(op, k);
+  }
+  constexpr int bring_margins(const instruction& op, int k) {
+    const shard_margins around = s_.offsets.margins[k];
+    const int from = around.inner < 0 ? around.of : s_.offsets.margins[around.inner].value;
+    const auto width = around.low.width + around.high.width;
     const int d = around.dim;
     local_value v = s_.program_.value(from);
     const auto parts = parts_of(s_.out.mesh, v.layout, d);
-    if (parts == 1 && !around.wraps) {  // nothing lies there: zeros for one index are enough
-      for (int k = 0; k <= d; ++k) v.local[k] = 1;
-      const auto zeros = elements(v.local) == 1 ? width : elements(v.local);  // a row is read element by element
+    if (parts == 1 && around.is_constant() && !s_.offsets.is_surrounded(k)) {  // the same everywhere: one index is enough
+      for (int dim = 0; dim <= d; ++dim) v.local[dim] = 1;
+      const auto count = elements(v.local) == 1 ? width : elements(v.local);  // a row is read element by element
       if (elements(v.local) == 1) v.local[d] = width;
       v.global = v.local;
       v.layout = {};
-      around.value = s_.add_value(v);
-      loop_group group(s_, extents(1, zeros));
-      group.add_op(scalar_op::constant(v.type, 0, 0));
+      const int made = s_.add_value(v);
+      loop_group group(s_, extents(1, count));
+      group.add_op(constant_of(v.type, around.low.width > 0 ? around.low.fill : around.high.fill));
       group.stores.push_back(fused_store{});
       planned_group planned;
       planned.loop = group.loop;
-      s_.add_step(action::fused, op, group.entry_for(planned), {}, {around.value});
-      return;
+      s_.add_step(action::fused, op, group.entry_for(planned), {}, {made});
+      return made;
     }
-    index_map map;
-    map.dims.push_back(dim_map{around.dim, around.wraps});
-    map.low = around.low;
-    map.high = around.high;
+    const index_map map = around.map();
     v.global[d] = width * parts;
     v.local[d] = width;
-    around.value = s_.add_value(v);
+    const int made = s_.add_value(v);
     const auto& t = s_.program_.value(from);
-    auto& s = s_.add_step(action::move, op, step_state::entry_of(table_of<index_map>(s_.out), map), {from}, {around.value});
+    auto& s = s_.add_step(action::move, op, step_state::entry_of(table_of<index_map>(s_.out), map), {from}, {made});
     s.collective = collective_kind::collective_permute;
     s.bytes_sent = traffic_of(s_.out.mesh, t.global, v.global, t.layout, map).elems() * bytes_of(t.type);
+    return made;
   }
 
   /// An all_reduce and those that its message carries too; the last of them.

@@ -5,6 +5,7 @@
 #include "gspmd/detail/ir/plan.hpp"
 #include "gspmd/detail/passes/emit/lazy_ops.hpp"
 #include "gspmd/detail/passes/lower/offset_reads.hpp"
+#include "gspmd/detail/passes/lower/tile_reads.hpp"
 #include "gspmd/detail/support/vec.hpp"
 
 namespace gspmd::detail {
@@ -12,6 +13,19 @@ namespace gspmd::detail {
 /// What is known of the values of a local program while it becomes steps, and the plan's tables that they fill. Those who make steps
 /// share it: loop_fuser, lowering, region_steps and scheduler.
 struct step_state {
+  /// Whether all who read a value are loops, or values w for which fits(w).
+  // It stands before its first use, for Clang: see entry_of.
+  template <class Fits>
+  [[nodiscard]] constexpr bool only_read_by(int v, Fits fits) const {
+    const int first = readers_from_[v], last = readers_from_[v + 1];
+    bool only = first < last && uses_[v] == last - first;
+    for (int r = first; r < last && only; ++r) {
+      const int w = readers_[r];
+      only = w >= 0 && ((is_lazy(maker(w)) && !is_virtual(maker(w))) || fits(w));
+    }
+    return only;
+  }
+
   constexpr step_state(const graph& g, const mesh_shape& mesh, local_program p) : graph_(g), program_(std::move(p)) {
     out.mesh = mesh;
     const auto count = program_.values.size();
@@ -33,12 +47,14 @@ struct step_state {
     list_readers();
     reserve_tables();
     for (const int o : program_.outputs) ++uses_[o];
-    offsets.find(graph_, mesh, program_, [this](int v) { return only_loops_read(v); });
+    offsets.find(graph_, mesh, program_, [this](int v, auto fits) { return only_read_by(v, fits); });
+    tiles.find(graph_, mesh, program_);
   }
 
   plan out;
   vec<int> base;  // by value: the value whose memory it names
   offset_reads offsets;
+  tile_reads tiles;
 
   [[nodiscard]] constexpr const node& node_of(const instruction& op) const { return graph_.nodes[op.node]; }
   [[nodiscard]] constexpr bool is_virtual(const instruction& op) const { return detail::is_virtual(graph_, op); }
@@ -47,15 +63,6 @@ struct step_state {
   [[nodiscard]] constexpr bool waits(int v) const { return waiting_[v] != 0; }
   [[nodiscard]] constexpr bool waits_virtual(int v) const { return waits(v) && is_virtual(maker(v)); }
 
-  [[nodiscard]] constexpr bool only_loops_read(int v) const {
-    const int first = readers_from_[v], last = readers_from_[v + 1];
-    bool only = first < last && uses_[v] == last - first;
-    for (int r = first; r < last && only; ++r) {
-      const int w = readers_[r];
-      only = w >= 0 && is_lazy(maker(w)) && !is_virtual(maker(w));
-    }
-    return only;
-  }
   step_state(const step_state&) = delete;
   step_state& operator=(const step_state&) = delete;
 
@@ -151,18 +158,12 @@ struct step_state {
   vec<int> uses_;   // by value: by operators that are not in a group yet
   vec<int> seen_;   // by value: the last walk that met it
   int stamp_ = 0;
-  vec<std::uint8_t> waiting_;    // by value: a lazy op that is not done
-  vec<int> readers_from_;        // by value: its first one in readers_
-  vec<int> readers_;             // results of the operators that read a value, in order
-  vec<std::uint8_t> is_joined_;  // by value of the local program: an all_reduce of several makes it
-  vec<int> step_;                // by value: the step that computes it; -1: none yet
-  std::int64_t times_ = 1;       // how often that runs
-  struct made_tile {
-    int of = 0;  // value
-    index_map map;
-    int value = -1;
-  };
-  vec<made_tile> tiles_;           // since the body began or another one ended
+  vec<std::uint8_t> waiting_;      // by value: a lazy op that is not done
+  vec<int> readers_from_;          // by value: its first one in readers_
+  vec<int> readers_;               // results of the operators that read a value, in order
+  vec<std::uint8_t> is_joined_;    // by value of the local program: an all_reduce of several makes it
+  vec<int> step_;                  // by value: the step that computes it; -1: none yet
+  std::int64_t times_ = 1;         // how often that runs
   vec<contraction> contractions_;  // what the contraction_plans of the plan were made for
   vec<int> register_;              // by value: its register in the loop that computes it
   vec<int> slot_;                  // by memory: which input of the present loop it is; -1: none

@@ -196,7 +196,7 @@ class mpi_group {
 
   template <class T>
   static void fill_gaps(const movement_route& route, T* out) {
-    for (const int gap : route.gaps) fill_box(out, route.fill, route.boxes[gap], sizeof(T));
+    for (const auto& gap : route.gaps) fill_box(out, gap.bits, route.boxes[gap.box], sizeof(T));
   }
 
   template <class T>

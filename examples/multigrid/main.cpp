@@ -1,0 +1,126 @@
+// SPDX-License-Identifier: Apache-2.0
+// Poisson's equation on the unit square, u = 0 around it, by multigrid: V-cycles down to a grid of one point, fewer than there are
+// devices. Every mesh gives the numbers of one device bit by bit.
+// args: 63
+// optimise: -O0
+
+#include <gspmd/dynamic.hpp>
+#include <gspmd/gspmd.hpp>
+
+#include <cmath>
+#include <cstdio>
+#include <cstdlib>
+#include <string>
+#include <tuple>
+#include <vector>
+
+namespace {
+
+using namespace gspmd;
+
+/// f - A u, where A is minus the five-point Laplacian of a grid whose points are 1/(n+1) apart.
+value residual(value u, value f) {
+  const auto n = static_cast<double>(u.shape()[0] + 1);
+  return f - stencil<1, 1>([n](auto v) { return (n * n) * (4 * v(0, 0) - (v(-1, 0) + v(1, 0) + v(0, -1) + v(0, 1))); }, u);
+}
+
+/// Jacobi's step, damped.
+value smooth(value u, value f) {
+  const auto n = static_cast<double>(u.shape()[0] + 1);
+  return u + 0.8 / (4 * n * n) * residual(u, f);
+}
+
+/// To the grid with every other point: the mean of nine, with weights 4, 2 and 1.
+value restricted(value fine) {
+  const auto mean = stencil<1, 1>(
+      [](auto v) {
+        return (4 * v(0, 0) + 2 * (v(-1, 0) + v(1, 0) + v(0, -1) + v(0, 1)) + v(-1, -1) + v(-1, 1) + v(1, -1) + v(1, 1)) / 16;
+      },
+      fine);
+  return slice(mean, {1, 1}, {fine.shape()[0], fine.shape()[1]}, {2, 2});
+}
+
+/// To the grid with a point more between any two: bilinear.
+value prolonged(value coarse) {
+  const auto spread = pad(coarse, {1, 1}, {1, 1}, 0, {1, 1});
+  return stencil<1, 1>(
+      [](auto v) {
+        return v(0, 0) + 0.5 * (v(-1, 0) + v(1, 0) + v(0, -1) + v(0, 1)) + 0.25 * (v(-1, -1) + v(-1, 1) + v(1, -1) + v(1, 1));
+      },
+      spread);
+}
+
+value v_cycle(value u, value f) {
+  const auto n = u.shape()[0];
+  if (n == 1) return f / 16;  // 4 / (1/2)^2 times the only unknown
+  u = smooth(smooth(u, f), f);
+  const auto coarse_f = restricted(residual(u, f));
+  u = u + prolonged(v_cycle(zeros_like(coarse_f), coarse_f));
+  return smooth(smooth(u, f), f);
+}
+
+/// A better u, and the largest residual that is left.
+auto cycle = [](value u, value f) {
+  const auto better = v_cycle(u, f);
+  return std::tuple(better, reduce(abs(residual(better, f)), monoid::maximum, {0, 1}));
+};
+
+struct solution {
+  std::vector<double> u, residuals;
+};
+
+solution solve(int n, std::int64_t rows, std::int64_t columns, bool prints) {
+  const dynamic::mesh m({{"rows", rows}, {"columns", columns}});
+  const auto grid = dynamic::in<double>({n, n}, {"rows", "columns"});
+  const auto program = dynamic::compile(cycle, m, grid, grid);
+  solution s;
+  s.u.resize(static_cast<std::size_t>(n) * static_cast<std::size_t>(n));
+  std::vector<double> f = s.u;
+  const double pi = std::acos(-1.0);
+  for (int i = 0; i < n; ++i)
+    for (int j = 0; j < n; ++j)
+      f[static_cast<std::size_t>(i * n + j)] =
+          2 * pi * pi * std::sin(pi * (i + 1) / (n + 1)) * std::sin(pi * (j + 1) / (n + 1)) + (i == n / 3 && j == n / 4 ? 1 : 0);
+  double last = 0;
+  for (const double x : f) last = std::fmax(last, std::fabs(x));
+  for (int k = 1; k <= 40 && last > 1e-8; ++k) {
+    const auto made = program.run(threads{}, s.u, f);
+    s.u.assign(made[0].data<double>(), made[0].data<double>() + s.u.size());
+    const double now = *made[1].data<double>();
+    if (prints) std::printf("cycle %2d: residual %9.3e, %.3f of the one before\n", k, now, now / last);
+    last = now;
+    s.residuals.push_back(now);
+  }
+  if (!(last <= 1e-8)) throw std::runtime_error("the residual is " + std::to_string(last) + " after 40 cycles");
+  if (prints) return s;
+  std::printf("%lld x %lld devices: %zu cycles; in one of them a device sends %lld bytes in %lld messages\n",
+              static_cast<long long>(rows), static_cast<long long>(columns), s.residuals.size(),
+              static_cast<long long>(program.traffic().bytes), static_cast<long long>(program.traffic().messages));
+  return s;
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  const int n = argc > 1 ? std::atoi(argv[1]) : 255;
+  if (argc > 2 || n < 1 || n > 4095 || (n & (n + 1)) != 0) {
+    std::fprintf(stderr, "usage: multigrid [N]   N x N points, 2^k - 1 of them along a side (255)\n");
+    return 2;
+  }
+  try {
+    const auto alone = solve(n, 1, 1, true);
+    const auto cycles = static_cast<double>(alone.residuals.size() - 1);
+    if (cycles > 0)
+      std::printf("convergence factor %.3f\n", std::pow(alone.residuals.back() / alone.residuals.front(), 1 / cycles));
+    for (const auto& [rows, columns] : {std::pair(2, 1), {2, 2}, {3, 2}, {1, 7}, {8, 1}}) {
+      const auto other = solve(n, rows, columns, false);
+      if (other.u != alone.u || other.residuals != alone.residuals)
+        throw std::runtime_error("the numbers are others than on one device");
+    }
+    std::printf("the same bits as on one device\n");
+    return 0;
+  } catch (const std::exception& failure) {
+    std::fprintf(stderr, "%s\n", failure.what());
+    return 1;
+  }
+}

@@ -1,0 +1,287 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <concepts>
+#include <cstdint>
+#include <initializer_list>
+#include <span>
+#include <type_traits>
+#include <utility>
+
+#include "gspmd/detail/support/vec.hpp"
+#include "gspmd/ops/elementwise.hpp"
+#include "gspmd/ops/shape.hpp"
+
+namespace gspmd {
+
+/// What a field is at both ends of a dim: `{low, high}`, or one boundary for both. A field that goes round has `wrap` at both.
+struct sides {
+  boundary low, high;
+  constexpr sides(boundary both) : low(both), high(both) {}  // NOLINT: implicit on purpose
+  constexpr sides(boundary low_, boundary high_) : low(low_), high(high_) {}
+};
+
+/// A tensor that a stencil reads, and what it is outside: zero, or what `by_dim` says, with one entry for all dims or one for each.
+///
+///     field(u, {boundary::edge()})                                              // as its outermost elements
+///     field(u, {{boundary::constant(1), boundary::zero()}, boundary::wrap()})   // by dim
+class field {
+ public:
+  constexpr field(value x, location where = location::current())  // NOLINT: implicit on purpose
+      : at(where), tensor_(x) {
+    sides_.push_back(boundary::zero());
+  }
+  constexpr field(value x, std::initializer_list<sides> by_dim, location where = location::current())
+      : field(x, std::span<const sides>(by_dim.begin(), by_dim.size()), where) {}
+  constexpr field(value x, std::span<const sides> by_dim, location where = location::current()) : at(where), tensor_(x) {
+    for (const auto& s : by_dim) sides_.push_back(s);
+  }
+  /// A field that an operator is given; errors name the line of the call.
+  constexpr field(const field& other, location) : field(other) {}
+
+  location at;
+
+  [[nodiscard]] constexpr value tensor() const { return tensor_; }
+  [[nodiscard]] constexpr int side_count() const { return static_cast<int>(sides_.size()); }
+  [[nodiscard]] constexpr const sides& along(int dim) const { return sides_[sides_.size() == 1 ? 0 : dim]; }
+
+ private:
+  value tensor_;
+  detail::vec<sides> sides_;
+};
+
+namespace detail {
+
+/// An offset that a stencil reads at, and the line that does.
+struct written_offset {
+  std::int64_t by;
+  location at;
+  constexpr written_offset(std::integral auto offset, location where = location::current())  // NOLINT: implicit on purpose
+      : by(static_cast<std::int64_t>(offset)), at(where) {}
+};
+
+/// One field while a stencil is traced: the tensors that it has been read as.
+class stencil_reads {
+ public:
+  /// `shape`: of the stencil's results. It refuses what does not fit.
+  constexpr stencil_reads(const field& f, std::span<const int> radius, const extents& shape)
+      : field_(f), radius_(radius), shape_(shape) {
+    const value x = f.tensor();
+    if (!x.is_valid()) return;
+    const extents& own = x.shape();
+    const auto count = static_cast<int>(radius.size());
+    if (own.count != count)
+      refuse(mistake::rank,
+             text("has ") << count << " radii and reads a field of " << shape_text(own) << "; write one radius for each dim");
+    else if (f.side_count() != 1 && f.side_count() != count)
+      refuse(mistake::rank, text("is given ") << f.side_count() << " boundaries for a field of " << shape_text(own)
+                                              << "; write one for all dims or one for each");
+    for (int d = 0; d < count && is_right_; ++d) {
+      if (own[d] != shape[d] && (own[d] - shape[d] > 1 || shape[d] - own[d] > 1 || own[d] == 0))
+        refuse(mistake::extent, text("reads a field of ")
+                                    << shape_text(own) << " for results of " << shape_text(shape) << ": dim " << d
+                                    << " may have the extent of the first field, or one more or less where it is staggered");
+    }
+  }
+
+  constexpr value read(std::span<const std::int64_t> by, location at) {
+    value x = field_.tensor();
+    if (!x.is_valid() || !is_right_) return stand_in();
+    const auto rank = static_cast<int>(radius_.size());
+    if (static_cast<int>(by.size()) != rank) {
+      refuse(mistake::rank,
+             text("reads at ") << static_cast<std::int64_t>(by.size()) << " offsets in a field of " << shape_text(x.shape())
+                               << "; write one for each dim",
+             at);
+      return stand_in();
+    }
+    for (int d = 0; d < rank; ++d) {
+      const auto offset = by[static_cast<std::size_t>(d)];
+      const auto radius = radius_[static_cast<std::size_t>(d)];
+      if (offset > radius || -offset > radius) {
+        refuse(mistake::radius,
+               text("reads ") << offset << " along dim " << d << " of " << shape_text(x.shape()) << ", beyond its radius of "
+                              << radius << " there; the radii stand in stencil<...>",
+               at);
+        return stand_in();
+      }
+    }
+    for (int d = 0; d < rank; ++d) x = moved_to_results(x, by, d, false, at);
+    return x;
+  }
+
+ private:
+  struct known {
+    int from, dim;
+    std::int64_t by;
+    bool is_given;
+    int id;
+  };
+
+  constexpr void refuse(mistake broken, const text& what) { refuse(broken, what, field_.at); }
+  constexpr void refuse(mistake broken, const text& what, location where) {
+    is_right_ = false;
+    field_.tensor().graph()->fail(where, "stencil", broken, what);
+  }
+  [[nodiscard]] constexpr value stand_in() const {
+    const value x = field_.tensor();
+    return x.graph() == nullptr ? value{} : made(*x.graph(), -1, x.type(), shape_);
+  }
+
+  /// How many indices beyond the end of a dim are read: more behind a field that has one element less than the results.
+  [[nodiscard]] constexpr std::int64_t reach(int dim, bool is_low) const {
+    const auto lacking = is_low ? 0 : shape_[dim] - field_.tensor().shape()[dim];
+    return radius_[static_cast<std::size_t>(dim)] + (lacking > 0 ? lacking : 0);
+  }
+
+  // `is_given`: x is no field but the values that stand beyond it along a later dim.
+
+  /// `x`, which has the results' extents along the dims before `dim`, with theirs along `dim` too: element i is element i + by[dim].
+  constexpr value moved_to_results(value x, std::span<const std::int64_t> by, int dim, bool is_given, location at) {
+    const auto offset = by[static_cast<std::size_t>(dim)];
+    const auto extent = x.shape()[dim], wanted = shape_[dim];
+    if (extent == wanted) return moved(x, by, dim, offset, is_given, at);
+    // Staggered: one tensor holds all that is read along the dim.
+    const std::int64_t low = reach(dim, true), above = wanted - extent + low, high = above > 0 ? above : 0;
+    vec<value> pieces;
+    for (auto first = -low; first < 0;) first += add_piece(pieces, x, by, dim, first, -first, is_given, at);
+    pieces.push_back(x);
+    for (std::int64_t first = 0; first < high;)
+      first += add_piece(pieces, x, by, dim, first + extent, high - first, is_given, at);
+    return cut(concatenate(std::span<const value>(pieces.data(), pieces.size()), dim, at), dim, low + offset, wanted, at);
+  }
+  /// Adds the elements from index `first` on, `count` of them if the tensor has so many; how many these are.
+  constexpr std::int64_t add_piece(vec<value>& pieces, value x, std::span<const std::int64_t> by, int dim, std::int64_t first,
+                                   std::int64_t count, bool is_given, location at) {
+    const auto extent = x.shape()[dim];
+    if (count > extent) count = extent;
+    const auto offset = first < 0 ? first : first - extent + count;  // of the tensor that begins or ends with them
+    pieces.push_back(cut(moved(x, by, dim, offset, is_given, at), dim, first < 0 ? 0 : extent - count, count, at));
+    return count;
+  }
+  static constexpr value cut(value x, int dim, std::int64_t first, std::int64_t count, location at) {
+    if (count == x.shape()[dim]) return x;
+    vec<std::int64_t> start, limit;
+    for (const auto e : x.shape()) {
+      start.push_back(0);
+      limit.push_back(e);
+    }
+    start[dim] = first;
+    limit[dim] = first + count;
+    return slice(x, integers(start.data(), start.size()), integers(limit.data(), limit.size()), {}, at);
+  }
+
+  /// Element i of the result along `dim` is element i + offset of `x`, which has been moved along the dims before it.
+  constexpr value moved(value x, std::span<const std::int64_t> by, int dim, std::int64_t offset, bool is_given, location at) {
+    if (offset == 0 || !is_right_) return x;
+    for (const auto& k : known_)
+      if (k.from == x.id() && k.dim == dim && k.by == offset && k.is_given == is_given) return {x.graph(), k.id};
+    const boundary& b = offset < 0 ? field_.along(dim).low : field_.along(dim).high;
+    const value result = !b.has_values() ? shift(x, dim, offset, b, at)
+                         : is_given      ? shift(x, dim, offset, boundary::edge(), at)
+                                         : beside_values(x, b.given_values(), by, dim, offset, at);
+    known_.push_back({x.id(), dim, offset, is_given, result.id()});
+    return result;
+  }
+
+  /// The same where `given` stands beyond the end of the field.
+  constexpr value beside_values(value x, value given, std::span<const std::int64_t> by, int dim, std::int64_t offset,
+                                location at) {
+    if (!given.is_valid()) return stand_in();
+    const bool is_low = offset < 0;
+    const auto extent = x.shape()[dim], beyond = is_low ? -offset : offset;
+    extents wanted = field_.tensor().shape();
+    wanted[dim] = given.rank() == wanted.count ? given.shape()[dim] : 1;
+    const auto rows = wanted[dim];
+    if (!(given.shape() == wanted) || (rows != 1 && rows != reach(dim, is_low))) {
+      wanted[dim] = 1;
+      refuse(mistake::extent,
+             text("is given ") << shape_text(given.shape()) << " as what lies beyond dim " << dim << " of "
+                               << shape_text(field_.tensor().shape()) << "; give " << shape_text(wanted) << ", or the extent "
+                               << reach(dim, is_low) << " there, which is how far it reads",
+             field_.at);
+      return stand_in();
+    }
+    // It moves along with the field. Beyond ends where the field has given values too, it goes on as at its edge.
+    for (int d = 0; d < dim; ++d) given = moved_to_results(given, by, d, true, at);
+    const value index = iota<std::int64_t>(x, integers(x.shape().begin(), static_cast<std::size_t>(x.rank())), dim, at);
+    const value inside = shift(x, dim, offset, at);
+    const auto choose = [at](value condition, value yes, value no) {
+      return select(operand(condition, at), operand(yes, at), operand(no, at));
+    };
+    if (rows == 1)
+      return is_low ? choose(operand(index, at) < operand(beyond, at), given, inside)
+                    : choose(operand(index, at) >= operand(extent - beyond, at), given, inside);
+    value result = inside;
+    for (std::int64_t away = 1; away <= beyond; ++away) {  // 1: next to the field
+      const auto i = is_low ? beyond - away : extent - 1 - beyond + away;
+      if (i < 0 || i >= extent) continue;
+      const value row = cut(given, dim, is_low ? rows - away : away - 1, 1, at);
+      result = choose(equal(operand(index, at), operand(i, at)), row, result);
+    }
+    return result;
+  }
+
+  const field& field_;
+  std::span<const int> radius_;
+  extents shape_;
+  vec<known> known_;
+  bool is_right_ = true;
+};
+
+}  // namespace detail
+
+/// What the function of a stencil gets for each field: `u(di, dj)` is the field whose element [i,j] is element [i+di, j+dj].
+class neighbours {
+ public:
+  constexpr explicit neighbours(detail::stencil_reads& reads) : reads_(&reads) {}
+
+  /// One offset for each dim.
+  constexpr value operator()(detail::written_offset first, std::integral auto... rest) const {
+    const std::int64_t by[] = {first.by, static_cast<std::int64_t>(rest)...};
+    return reads_->read(by, first.at);
+  }
+  /// The same with offsets in a list, for any number of dims: `u.at({di, dj})`.
+  [[nodiscard]] constexpr value at(integers by, location where = location::current()) const { return reads_->read(by, where); }
+
+ private:
+  detail::stencil_reads* reads_;
+};
+
+/// What `f` gives, called with the neighbours of each element of the fields: a tensor, or several in a tuple, an array or a record.
+/// `Radius` says for each dim how far f reads at most.
+///
+///     auto next = stencil<1, 1>([](auto u) { return 0.25 * (u(-1, 0) + u(1, 0) + u(0, -1) + u(0, 1)); }, u);
+///     auto [vx, vy] = stencil<1, 1>([](auto p, auto k) {
+///       return std::pair(k(0, 0) * (p(1, 0) - p(-1, 0)), k(0, 0) * (p(0, 1) - p(0, -1)));
+///     }, field(pressure, {boundary::edge(), boundary::wrap()}), permeability);
+///
+/// Any number of fields, tensors of one global shape, whose results have it too. A field that is staggered against the first one has
+/// one element more or less along some dims: of u with N + 1 elements, element i of a result of N reads i + di of u. Outside a field is
+/// zero, or what `field` says by dim and side. Dims are continued one after the other: in a corner that lies outside along several, the
+/// last of them says what is there.
+///
+/// Communication: where a dim is split, the halo is exchanged with the devices next to a shard by one collective_permute for each field
+/// and dim that is read at an offset: of a field with s elements per index of the dim in a shard, at most radius * s elements each
+/// way, and no more than f reads. Round the end (`wrap`) the first device and the last one are next to each other. Corners, reads
+/// at offsets along several dims, cost an exchange of their own. Reads that are elementwise operands are loads of one loop at an
+/// offset (GSPMD 4.3; GShard 3.3.3), shards permitting: each must hold as many elements as are read beyond it, else the read is a
+/// movement of its own. A staggered field is moved to the others' shards first. The gradient is the transposed stencil, exact at the ends.
+///
+/// Errors, at compile time: a read beyond the radius, another number of radii, offsets or boundaries than the field has dims, fields
+/// whose extents differ by more than one, given values of another shape than the end that they stand at.
+template <int... Radius, class F, class... Fields>
+  requires(std::is_convertible_v<Fields, field> && ...)
+constexpr auto stencil(F&& f, field first, Fields... rest) {
+  static_assert(sizeof...(Radius) > 0 && ((Radius >= 0) && ...),
+                "gspmd: stencil: one radius for each dim, 0 or more: stencil<1, 1>");
+  constexpr int radius[] = {Radius...};
+  const detail::extents shape = first.tensor().shape();
+  const field fields[] = {first, field(rest, first.at)...};
+  return [&]<std::size_t... K>(std::index_sequence<K...>) {
+    detail::stencil_reads reads[] = {detail::stencil_reads(fields[K], radius, shape)...};
+    return std::forward<F>(f)(neighbours(reads[K])...);
+  }(std::make_index_sequence<1 + sizeof...(Fields)>{});
+}
+
+}  // namespace gspmd

@@ -1,0 +1,345 @@
+// SPDX-License-Identifier: Apache-2.0
+// group: operators
+#include <doctest/doctest.h>
+
+#include <cstdint>
+#include <optional>
+#include <random>
+#include <string>
+#include <vector>
+
+#include <gspmd/comm/threads.hpp>
+#include <gspmd/dynamic.hpp>
+#include <gspmd/explain.hpp>
+#include <gspmd/gspmd.hpp>
+#include "gspmd/ops.hpp"
+
+// Stencils as a user writes them, against a reference that looks up one element after the other.
+
+using namespace gspmd;
+
+namespace {
+
+using place = std::vector<std::int64_t>;
+
+enum class beyond { zero, number, edge, reflect, symmetric, wrap, values, rows };
+constexpr int beyond_count = 8;
+
+struct end {
+  beyond what = beyond::zero;
+  int given = -1;  // the input that stands beyond it
+};
+constexpr double number = 7;
+
+struct random_field {
+  place shape;
+  std::vector<end> low, high;  // by dim
+};
+struct random_read {
+  int field;
+  double factor;
+  place by;
+};
+
+/// A sum of reads of fields, times numbers.
+struct random_stencil {
+  std::vector<place> inputs;  // shapes: the fields, then what stands beyond them
+  std::vector<random_field> fields;
+  std::vector<random_read> reads;
+  place result;
+  int radius;
+
+  explicit random_stencil(std::mt19937& random) {
+    const auto below = [&](int n) { return static_cast<int>(random() % static_cast<unsigned>(n)); };
+    const int rank = 1 + below(3), count = 1 + below(2);
+    radius = below(4);
+    for (int d = 0; d < rank; ++d) result.push_back(1 + below(rank == 1 ? 12 : rank == 2 ? 8 : 5));
+    fields.resize(static_cast<std::size_t>(count));
+    inputs.resize(static_cast<std::size_t>(count));
+    for (int k = 0; k < count; ++k) {
+      auto& f = fields[static_cast<std::size_t>(k)];
+      f.shape = result;
+      if (k > 0 && below(2) == 0)  // staggered
+        for (auto& e : f.shape) e += below(3) == 0 ? 1 : below(4) == 0 && e > 1 ? -1 : 0;
+      inputs[static_cast<std::size_t>(k)] = f.shape;
+      for (std::size_t d = 0; d < result.size(); ++d) {
+        for (auto* side : {&f.low, &f.high}) side->push_back({static_cast<beyond>(below(beyond_count)), -1});
+        if (below(5) == 0) f.low[d].what = f.high[d].what = beyond::wrap;
+        for (auto* side : {&f.low, &f.high}) {
+          end& e = (*side)[d];
+          if (e.what != beyond::values && e.what != beyond::rows) continue;
+          place shape = f.shape;
+          const auto reach = radius + (side == &f.high && f.shape[d] < result[d] ? 1 : 0);
+          shape[d] = e.what == beyond::rows ? reach : 1;
+          if (reach == 0) shape[d] = 1;
+          e.given = static_cast<int>(inputs.size());
+          inputs.push_back(shape);
+        }
+      }
+    }
+    for (int n = 1 + below(6); n > 0; --n) {
+      random_read r{below(count), static_cast<double>(below(9) - 4), {}};
+      for (int d = 0; d < rank; ++d) r.by.push_back(below(3) == 0 && rank > 1 ? 0 : below(2 * radius + 1) - radius);
+      reads.push_back(r);
+    }
+  }
+
+  /// As the user writes it.
+  [[nodiscard]] value traced(const std::vector<value>& x) const {
+    std::vector<field> given;
+    for (std::size_t k = 0; k < fields.size(); ++k) {
+      const auto& f = fields[k];
+      std::vector<sides> by_dim;
+      for (std::size_t d = 0; d < result.size(); ++d) by_dim.emplace_back(named(f.low[d], x), named(f.high[d], x));
+      given.emplace_back(x[k], by_dim);
+    }
+    const auto sum_of = [&](auto... u) {
+      const neighbours all[] = {u...};
+      value sum;
+      for (const auto& r : reads) {
+        const value term = r.factor * all[r.field].at(integers(r.by.data(), r.by.size()));
+        sum = sum.is_valid() ? sum + term : term;
+      }
+      return sum;
+    };
+    const auto of_radius = [&](auto r) {
+      constexpr int n = r;
+      const auto run = [&](const auto&... f) {
+        if (result.size() == 1) return stencil<n>(sum_of, f...);
+        if (result.size() == 2) return stencil<n, n>(sum_of, f...);
+        return stencil<n, n, n>(sum_of, f...);
+      };
+      return fields.size() == 1 ? run(given[0]) : run(given[0], given[1]);
+    };
+    if (radius == 0) return of_radius(std::integral_constant<int, 0>{});
+    if (radius == 1) return of_radius(std::integral_constant<int, 1>{});
+    if (radius == 2) return of_radius(std::integral_constant<int, 2>{});
+    return of_radius(std::integral_constant<int, 3>{});
+  }
+
+  struct element {
+    int input;
+    std::size_t offset;
+  };
+  /// What field k is at a place inside or outside; nothing: the number in `constant`.
+  [[nodiscard]] std::optional<element> at(int k, place i, double& constant) const {
+    const auto& f = fields[static_cast<std::size_t>(k)];
+    int from = k;
+    bool is_given = false;
+    for (std::size_t d = i.size(); d-- > 0;) {
+      const auto n = inputs[static_cast<std::size_t>(from)][d];
+      if (i[d] >= 0 && i[d] < n) continue;
+      const bool from_low = i[d] < 0;
+      const end& e = from_low ? f.low[d] : f.high[d];  // for all of the way, however far it leads
+      auto what = e.what;
+      if (is_given && (what == beyond::values || what == beyond::rows)) what = beyond::edge;
+      if (what == beyond::zero || what == beyond::number) {
+        constant = what == beyond::zero ? 0 : number;
+        return {};
+      }
+      if (what == beyond::values || what == beyond::rows) {
+        from = e.given;
+        is_given = true;
+        const auto rows = inputs[static_cast<std::size_t>(from)][d];
+        i[d] = rows == 1 ? 0 : from_low ? i[d] + rows : i[d] - n;
+        continue;
+      }
+      while (i[d] < 0 || i[d] >= n) {
+        const bool is_low = i[d] < 0;
+        if (what == beyond::wrap) i[d] += is_low ? n : -n;
+        else if (what == beyond::edge || n == 1) i[d] = is_low ? 0 : n - 1;
+        else if (what == beyond::reflect) i[d] = is_low ? -i[d] : 2 * n - 2 - i[d];
+        else i[d] = is_low ? -1 - i[d] : 2 * n - 1 - i[d];
+      }
+    }
+    std::size_t offset = 0;
+    const auto& shape = inputs[static_cast<std::size_t>(from)];
+    for (std::size_t d = 0; d < i.size(); ++d)
+      offset = offset * static_cast<std::size_t>(shape[d]) + static_cast<std::size_t>(i[d]);
+    return element{from, offset};
+  }
+  /// Calls visit(element of the result, factor, element of an input, constant) for every read.
+  template <class Visit>
+  void each_read(Visit visit) const {
+    place i(result.size());
+    for (std::size_t e = 0; e < count(result); ++e) {
+      auto rest = static_cast<std::int64_t>(e);
+      for (std::size_t d = result.size(); d-- > 0; rest /= result[d]) i[d] = rest % result[d];
+      for (const auto& r : reads) {
+        place from = i;
+        for (std::size_t d = 0; d < i.size(); ++d) from[d] += r.by[d];
+        double constant = 0;
+        const auto found = at(r.field, from, constant);
+        visit(e, r.factor, found, constant);
+      }
+    }
+  }
+  static std::size_t count(const place& shape) {
+    std::size_t n = 1;
+    for (const auto e : shape) n *= static_cast<std::size_t>(e);
+    return n;
+  }
+
+ private:
+  static boundary named(const end& e, const std::vector<value>& x) {
+    switch (e.what) {
+      case beyond::zero: return boundary::zero();
+      case beyond::number: return boundary::constant(number);
+      case beyond::edge: return boundary::edge();
+      case beyond::reflect: return boundary::reflect();
+      case beyond::symmetric: return boundary::symmetric();
+      case beyond::wrap: return boundary::wrap();
+      default: return boundary::values(x[static_cast<std::size_t>(e.given)]);
+    }
+  }
+};
+
+}  // namespace
+
+TEST_CASE("random stencils and their gradients equal a reference that looks up every element") {
+  int sending = 0;
+  for (unsigned seed = 1; seed <= 1500; ++seed) {
+    CAPTURE(seed);
+    std::mt19937 random(seed);
+    const random_stencil s(random);
+    const std::vector<dynamic::mesh::axis> all{{"x", 1 + static_cast<std::int64_t>(random() % 4)},
+                                               {"y", 1 + static_cast<std::int64_t>(random() % 2)}};
+    const dynamic::mesh m(all);
+    std::vector<std::string> split(s.result.size());
+    split[random() % split.size()] = "x";
+    auto& other = split[random() % split.size()];
+    if (other.empty()) other = "y";
+    dynamic::builder p(m);
+    std::vector<value> x;
+    for (std::size_t k = 0; k < s.inputs.size(); ++k)
+      x.push_back(k < s.fields.size() ? p.input(dynamic::in<double>(s.inputs[k], split))
+                                      : p.input(dynamic::in<double>(s.inputs[k])));
+    const value weights = p.input(dynamic::in<double>(s.result));
+    const value y = s.traced(x);
+    p.output(y);
+    const value loss = sum(y * weights);
+    for (const auto& by : x) p.output(grad(loss, by));
+    const auto step = p.compile();
+    sending += step.traffic().bytes > 0 ? 1 : 0;
+
+    std::vector<std::vector<double>> data;
+    for (const auto& shape : s.inputs) {
+      data.emplace_back(random_stencil::count(shape));
+      for (auto& e : data.back()) e = static_cast<double>(random() % 100) - 50;
+    }
+    std::vector<double> w(random_stencil::count(s.result));
+    for (auto& e : w) e = static_cast<double>(random() % 19) - 9;
+    std::vector<std::vector<double>> want{std::vector<double>(w.size())};
+    for (const auto& d : data) want.emplace_back(d.size());
+    s.each_read([&](std::size_t e, double factor, const auto& found, double constant) {
+      want[0][e] += factor * (found ? data[static_cast<std::size_t>(found->input)][found->offset] : constant);
+      if (found) want[static_cast<std::size_t>(found->input) + 1][found->offset] += factor * w[e];
+    });
+    data.push_back(w);
+    std::vector<const void*> pointers;
+    for (const auto& d : data) pointers.push_back(d.data());
+    const auto check = [&](const auto& backend) {
+      const auto got = step.run_pointers(backend, pointers);
+      for (std::size_t k = 0; k < want.size(); ++k) {
+        CAPTURE(k);
+        REQUIRE(got[k].bytes.size() == want[k].size() * sizeof(double));
+        int wrong = 0;
+        for (std::size_t e = 0; e < want[k].size(); ++e) wrong += got[k].template data<double>()[e] != want[k][e] ? 1 : 0;
+        CHECK(wrong == 0);
+      }
+    };
+    check(simulated{});
+    if (seed % 20 == 0) check(threads{});
+    if (m.device_count() == 1) check(self{});
+  }
+  CHECK(sending > 800);
+}
+
+namespace {
+
+constexpr auto around = [](value u, value v) {
+  const field at_edges(u, {boundary::edge(), {boundary::constant(2), boundary::symmetric()}});
+  return stencil<1, 2>(
+      [](auto a, auto b) {
+        return std::pair(a(-1, 0) + a(1, 0) + a(0, -2) + a(0, 2) + 3 * b(0, 0), a(1, 1) - b(-1, 0) - b(0, 1));
+      },
+      at_edges, field(v, {boundary::wrap(), boundary::reflect()}));
+};
+using square = mesh<axis<"x", 2>, axis<"y", 3>>;
+using both_paths = compile<around, square, in<double, dims<7, 8>, split<"x", "y">>, in<double, dims<7, 8>, split<"x", "y">>>;
+
+constexpr auto jacobi = [](value u) {
+  return stencil<1, 1>([](auto t) { return 0.25 * (t(-1, 0) + t(1, 0) + t(0, -1) + t(0, 1)); },
+                       field(u, {boundary::edge(), boundary::wrap()}));
+};
+using jacobi_step = compile<jacobi, mesh<axis<"x", 2>, axis<"y", 2>>, in<float, dims<64, 32>, split<"x", "y">>>;
+// One exchange for each dim: a row and a column each way, whatever is beyond the ends.
+static_assert(jacobi_step::collectives == list{collective_permute<"x">, collective_permute<"y">});
+static_assert(jacobi_step::traffic.bytes == (16 + 2 * 32) * 4);
+
+// A box with its corners: rows, columns, and what lies beside the rows. One loop reads all nine.
+constexpr auto box = [](value u) {
+  return stencil<1, 1>(
+      [](auto t) { return t(-1, -1) + t(-1, 0) + t(-1, 1) + t(0, -1) + t(0, 0) + t(0, 1) + t(1, -1) + t(1, 0) + t(1, 1); }, u);
+};
+using box_step = compile<box, mesh<axis<"x", 4>, axis<"y", 4>>, in<float, dims<64, 32>, split<"x", "y">>>;
+static_assert(box_step::collectives == list{collective_permute<"x">, collective_permute<"y">, collective_permute<"y">});
+static_assert(box_step::traffic.bytes == (2 * 8 + 2 * 16 + 2 * 2) * 4 && box_step::traffic.messages == 6);
+static_assert(box_step::view.steps.size() == 4);
+
+}  // namespace
+
+TEST_CASE("a stencil that is compiled in gives what the run-time path gives") {
+  array<double> u({7, 8}), v({7, 8});
+  for (int i = 0; i < 56; ++i) {
+    u[i] = i * i % 23;
+    v[i] = i * 5 % 17;
+  }
+  const auto [a, b] = run<both_paths>(threads{}, u, v);
+  const auto p = dynamic::compile(around, dynamic::mesh({{"x", 1}}), dynamic::in<double>({7, 8}), dynamic::in<double>({7, 8}));
+  const auto alone = p.run(self{}, u, v);
+  for (int i = 0; i < 56; ++i) {
+    CHECK(a[i] == alone[0].data<double>()[i]);
+    CHECK(b[i] == alone[1].data<double>()[i]);
+  }
+  // By hand: of a, rows 0 and 6 are repeated, 2 stands to the left, columns are mirrored to the right.
+  const auto at = [&](int i, int j) { return u[i * 8 + j]; };
+  CHECK(a[0] == at(0, 0) + at(1, 0) + 2 + at(0, 2) + 3 * v[0]);
+  CHECK(a[6 * 8 + 7] == at(5, 7) + at(6, 7) + at(6, 5) + at(6, 6) + 3 * v[55]);
+  CHECK(b[7] == at(1, 7) - v[6 * 8 + 7] - v[6]);
+}
+
+TEST_CASE("what a stencil refuses names the operator, the dim and the numbers") {
+  const auto problem = [](auto program) {
+    try {
+      dynamic::compile(program, dynamic::mesh({{"x", 2}}), dynamic::in<double>({6, 8}, {"x", ""}), dynamic::in<double>({6, 10}));
+    } catch (const error& e) {
+      return std::string(e.what());
+    }
+    return std::string();
+  };
+  const auto says = [](const std::string& text, const std::string& part) {
+    CAPTURE(text);
+    CHECK(text.find(part) != std::string::npos);
+  };
+  says(problem([](value u, value) { return stencil<1, 1>([](auto t) { return t(0, 2); }, u); }),
+       "reads 2 along dim 1 of [6,8], beyond its radius of 1 there");
+  says(problem([](value u, value) { return stencil<1, 1>([](auto t) { return t(-3, 0); }, u); }), "reads -3 along dim 0");
+  says(problem([](value u, value) { return stencil<1>([](auto t) { return t(1); }, u); }),
+       "has 1 radii and reads a field of [6,8]");
+  says(problem([](value u, value) { return stencil<1, 1>([](auto t) { return t(1); }, u); }), "reads at 1 offsets");
+  says(problem([](value u, value) {
+         return stencil<1, 1>([](auto t) { return t(1, 0); }, field(u, {boundary::edge(), boundary::edge(), boundary::edge()}));
+       }),
+       "is given 3 boundaries");
+  says(problem([](value u, value v) { return stencil<1, 1>([](auto a, auto b) { return a(0, 0) + b(0, 0); }, u, v); }),
+       "reads a field of [6,10] for results of [6,8]: dim 1");
+  says(problem([](value u, value v) {
+         return stencil<1, 1>([](auto t) { return t(0, 1); }, field(u, {boundary::edge(), boundary::values(v)}));
+       }),
+       "is given [6,10] as what lies beyond dim 1 of [6,8]; give [6,1]");
+  says(problem([](value u, value v) { return shift(u, 0, 1, boundary::values(v)); }),
+       "takes no tensor as what lies beyond an end");
+  const auto fits = problem([](value u, value) { return stencil<1, 1>([](auto t) { return t(1, -1); }, u); });
+  CHECK(fits.empty());
+}
