@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // expect: gspmd: the layout or the groups of a convolution do not fit
-// expect: convolution at convolution_layout.cpp
-// expect: the layout `NHWC,HWIO->NHC`: the result has no spatial dim `W`
+// expect: layout `NHWC,HWIO->NHC`: the result
+// expect: has no spatial dim `W`
 #include <gspmd/gspmd.hpp>
 
 using namespace gspmd;
@@ -10,10 +10,10 @@ constexpr auto layer = [](auto x, auto w) {
 #ifdef FIXED
   return convolution(x, w, "NHWC,HWIO->NHWC");
 #else
-  return convolution(x, w, "NHWC,HWIO->NHC");  // <- here
+  return convolution(x, w, "NHWC,HWIO->NHC");
 #endif
 };
 using step =
     compile<layer, mesh<axis<"data", 2>>, in<float, dims<4, 8, 8, 3>, split<"data", _, _, _>>, in<float, dims<3, 3, 3, 5>>>;
 
-int main() { return step::traffic.bytes > 0; }
+int main() { return step::traffic.bytes > 0; }  // <- here

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // expect: gspmd: an einsum equation has the form `ab,bc->ac`
-// expect: column 7:
-// expect: two letters: (2x+w-1)
+// expect: 7: an index of an einsum has two
+// expect: letters: (2x+w-1)
 #include <gspmd/gspmd.hpp>
 
 using namespace gspmd;
