@@ -74,7 +74,8 @@ struct planned_program {
     return axis_cut{};
   }();
   static auto find() {
-    if constexpr (cut.axis >= 0) {  // not where it is no constant: compilers take the other branch then, and this one would not end
+    if constexpr (cut.axis >=
+                  0) {  // not where it is no constant: compilers take the other branch then, and this one would not end
       using refined = cut_mesh<Mesh, cut>;
       return planned_program<frozen_program<program_on_cut_mesh<Program, refined>>, refined>::find();
     } else {
