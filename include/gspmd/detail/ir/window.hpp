@@ -93,7 +93,7 @@ struct window_tile {
     const auto all = room(parts, part);
     if (width == 0) return all;
     const auto first = ceil_div(all.begin - begin, every), last = floor_div(all.end - width - begin, every);
-    const index_range whole = intersect({first, last + 1}, {0, windows});
+    const index_range whole = intersect(index_range{first, last + 1}, index_range{0, windows});
     return whole.size() > 0 ? index_range{begin + every * whole.begin, begin + every * (whole.end - 1) + width}
                             : index_range{0, 0};
   }

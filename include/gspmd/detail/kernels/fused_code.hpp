@@ -8,16 +8,10 @@
 
 #include "gspmd/detail/ir/fused_group.hpp"
 #include "gspmd/detail/kernels/fused_kernels.hpp"
+#include "gspmd/detail/support/tuning.hpp"
 
 /// A fused group made ready for its interpreter: all that can be decided before the addresses are known.
 namespace gspmd::detail {
-
-/// The most elements per block: long enough that the dispatch does not show, short enough that a dozen blocks stay in the
-/// first cache.
-inline constexpr std::int64_t fused_block_elems = 1024;
-
-/// Blocks that are filled once per run and then stay in the cache.
-inline constexpr int most_lasting_blocks = 16;
 
 inline constexpr std::int64_t fused_alignment = 64;
 

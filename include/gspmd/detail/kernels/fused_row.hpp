@@ -10,14 +10,12 @@
 
 #include "gspmd/detail/ir/fused_group.hpp"
 #include "gspmd/detail/ir/layout.hpp"
+#include "gspmd/detail/support/tuning.hpp"
 
 /// What one row of a fused group computes, as a type that says nothing else: groups of several programs, meshes and layers that
 /// compute the same are one loop of the object code, and cost its compile time once.
 namespace gspmd::detail {
 
-/// Rows shorter than this are loops of constant length. Of longer ones only what is left over by whole steps of 64 elements
-/// (for_each_index) is constant.
-inline constexpr std::int64_t constant_row_elems = 256;
 /// Groups of more operators are not shared: their names would be long, and they are seldom alike.
 inline constexpr std::size_t most_shared_ops = 64;
 

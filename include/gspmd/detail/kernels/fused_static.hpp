@@ -11,6 +11,7 @@
 #include "gspmd/detail/ir/scalar_ops.hpp"
 #include "gspmd/detail/kernels/fused_row.hpp"
 #include "gspmd/detail/support/target.hpp"
+#include "gspmd/detail/support/tuning.hpp"
 
 /// A fused group that is known to the compiler: one vectorised loop over a row is compiled for it, and one driver goes from row to
 /// row for all groups.
@@ -264,9 +265,6 @@ void compute_rows(const fused_rows& first, std::int64_t rows, std::int64_t elems
     steps.move(row);
   }
 }
-
-/// Rows of so many elements together are computed piece by piece, before the next ones: they are found in the cache again.
-inline constexpr std::int64_t row_piece_elems = 16384;
 
 /// Runs a group on one device: what differs between groups is `compute`, and `at` has room for as many loads, iotas and stores.
 /// `inputs` and `outputs` by slot; an output may be the same memory as an input that is loaded at equal index. `loop` is the part

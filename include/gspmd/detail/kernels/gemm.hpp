@@ -14,6 +14,7 @@
 #include "gspmd/detail/kernels/gemm_cblas.hpp"
 #elif __has_include(<Eigen/Core>)
 #include "gspmd/detail/kernels/gemm_eigen.hpp"
+#include "gspmd/detail/support/tuning.hpp"
 #else
 namespace gspmd::detail {
 inline namespace GSPMD_TARGET {
@@ -85,9 +86,9 @@ inline void gemm(bool transpose_a, bool transpose_b, std::int64_t m, std::int64_
   }
   if (k == 1) return outer_product(m, n, ua, a_row, ub, b_col, uc, ldc, accumulate);
   if constexpr (has_gemm_library && std::is_floating_point_v<T>) {
-    constexpr std::int64_t worth_a_call = 512;  // multiplications; below, the call costs more than the product
     // A product that large has at least one extent that would overflow if it were multiplied carelessly.
-    const bool is_small = m <= worth_a_call && n <= worth_a_call && k <= worth_a_call && m * n * k <= worth_a_call;
+    const bool is_small =
+        m <= worth_a_gemm_call && n <= worth_a_gemm_call && k <= worth_a_gemm_call && m * n * k <= worth_a_gemm_call;
     if (!is_small && fits_blas(lda) && fits_blas(ldb) && fits_blas(ldc)) {
       if (n == 1 && fits_blas(m) && fits_blas(k)) return gemv(transpose_a, m, k, a, lda, b, b_row, c, ldc, accumulate);
       if (m == 1 && fits_blas(n) && fits_blas(k))

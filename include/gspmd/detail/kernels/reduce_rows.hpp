@@ -14,6 +14,7 @@
 #include "gspmd/detail/kernels/combine_rows.hpp"
 #include "gspmd/detail/kernels/simd.hpp"
 #include "gspmd/detail/support/target.hpp"
+#include "gspmd/detail/support/tuning.hpp"
 
 /// Reductions of a run of neighbours to one element, and of many rows to one row. For each monoid and element type a few inner loops
 /// are compiled, reduction_kernel; what is around them counts in bytes, and is compiled once.
@@ -186,9 +187,6 @@ inline void reduce_each(const reduction_kernel& kernel, const std::byte* in, std
   for (std::int64_t o = 0; o < outer; ++o)
     reduce_contiguous(kernel, in + o * step * kernel.elem_bytes, n, out + o * kernel.elem_bytes);
 }
-
-/// A piece of a result that stays in the first cache.
-inline constexpr std::int64_t reduced_piece_bytes = 8192;
 
 /// So many rows need no parts.
 inline std::int64_t rows_in_turn(const reduction_kernel& kernel, std::int64_t step, std::int64_t n) {

@@ -6,6 +6,7 @@
 #include <cstring>
 
 #include "gspmd/detail/support/target.hpp"
+#include "gspmd/detail/support/tuning.hpp"
 
 /// Vectors as wide as the machine that is compiled for, and stores that go around the caches. The compilers' own vector types do it
 /// without the intrinsics' headers. Compilers vectorise reductions over floats, loops of unknown length, and loops over buffers that
@@ -28,10 +29,6 @@ inline constexpr bool can_stream = false;
 #endif
 
 inline constexpr std::size_t cache_line_bytes = 64;
-
-/// From this size on, a buffer that is only written is better written around the caches: at 16 MiB it costs 5 % or gains
-/// nothing, at 64 MiB it gains 15-30 % (bench/collectives.cpp).
-inline constexpr std::int64_t stream_from_bytes = std::int64_t{24} << 20;
 
 /// A vector of so many bytes. (An alias template drops the attribute in GCC 12.)
 template <class T, int Bytes>

@@ -9,6 +9,7 @@
 #include "gspmd/detail/ir/kernels/windows.hpp"
 #include "gspmd/detail/kernels/reduce_rows.hpp"
 #include "gspmd/detail/support/target.hpp"
+#include "gspmd/detail/support/tuning.hpp"
 
 /// Reductions of windows, row by row: a row of outputs is the row that its windows begin with, combined with one more row for each
 /// further place of the window. What is compiled for element types are the loops over rows, those of every reduction.
@@ -109,11 +110,10 @@ struct window_walk {
                                              const void* from, void* to) {
   for (int d = 0; d < w.out.count; ++d)
     if (valid[d] <= 0) return;
-  constexpr std::int64_t piece_bytes = 8192;  // of a row: it stays in the nearest cache
-  alignas(cache_line_bytes) std::byte gathered[piece_bytes];
+  alignas(cache_line_bytes) std::byte gathered[reduced_piece_bytes];
   const auto* const in = static_cast<const std::byte*>(from);
   auto* const out = static_cast<std::byte*>(to);
-  const auto bytes = kernel.elem_bytes, piece = piece_bytes / bytes;
+  const auto bytes = kernel.elem_bytes, piece = reduced_piece_bytes / bytes;
   const window_walk walk(w, valid);
   walk.for_each_row([&](std::int64_t row_in, std::int64_t row_out) {
     for (std::int64_t i = 0; i < walk.row; i += piece) {

@@ -4,12 +4,9 @@
 #include "gspmd/detail/ir/contraction_planner.hpp"
 #include "gspmd/detail/ir/local_program.hpp"
 #include "gspmd/detail/ir/plan.hpp"
+#include "gspmd/detail/support/tuning.hpp"
 
 namespace gspmd::detail {
-
-/// So many terms, or results that lie one after the other, a contraction takes at once: with fewer, computing the products first was
-/// faster (256 x 256 and 65536 x 16 floats, sums of rows and of columns).
-inline constexpr std::int64_t least_terms_of_contraction = 64;
 
 /// A sum of products is a contraction of shards, `ab,ab->a`: what is multiplied need not go through memory. Adds it for a reduction
 /// over `dims` of a product that waits, if both factors lie in memory and the contraction runs along them: all dims are summed, or

@@ -8,6 +8,7 @@
 #include "gspmd/detail/kernels/combine_rows.hpp"
 #include "gspmd/detail/kernels/simd.hpp"
 #include "gspmd/detail/support/target.hpp"
+#include "gspmd/detail/support/tuning.hpp"
 
 /// Combining rows of several buffers by a monoid, always in the order of the sources: every backend and every device gets
 /// the same bits.
@@ -31,9 +32,6 @@ using peer_inputs = peer_buffers<const void*>;
 using peer_outputs = peer_buffers<void*>;
 
 inline namespace GSPMD_TARGET {
-
-/// Small enough to stay in the first-level cache next to a source.
-inline constexpr std::int64_t reduce_block_bytes = 4096;
 
 /// out = source(0) op source(1) op ... of rows that begin `offset` bytes behind what source(j) is, of `n` >= 2 members; `out` is
 /// none of them.

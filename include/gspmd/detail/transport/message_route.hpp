@@ -8,6 +8,7 @@
 
 #include "gspmd/detail/ir/collective.hpp"
 #include "gspmd/detail/ir/message_plan.hpp"
+#include "gspmd/detail/support/tuning.hpp"
 #include "gspmd/detail/transport/box.hpp"
 #include "gspmd/detail/transport/movement_boxes.hpp"
 #include "gspmd/detail/transport/node_boxes.hpp"
@@ -89,9 +90,6 @@ struct movement_route {
   std::vector<routed_message> takes;  // of small shards: from where in its shard a member's part goes to where
   std::optional<node_boxes> node;     // where messages of boxes would be packed
 };
-
-/// Shards up to this size go through memory that a node shares, box by box, where messages would be packed. At 64 MiB messages are faster.
-inline constexpr std::int64_t largest_shown_shard_bytes = std::int64_t{4} << 20;
 
 /// `me` is member number `self` of its group. Shards of up to `small_elems` may go through node_window::share.
 inline movement_route route_of(const mesh_shape& mesh, const movement& m, const coordinates& me, std::int64_t self,

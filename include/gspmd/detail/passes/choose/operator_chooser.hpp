@@ -105,10 +105,7 @@ class operator_chooser {
     for (int v = known_.book.first_of(o); v >= 0; v = known_.book.values[v].next) consider(known_.book.layout_of(v));
   }
 
-  /// Between gathering the operands of a large product on every device and adding partial ones up: a device that computes
-  /// 10^12 flops/s on a network of 30 GB/s. Small operators wait for the network, whatever they compute.
-  static constexpr std::int64_t flops_per_byte = 32;
-  static constexpr std::int64_t free_flops = std::int64_t{1} << 20;
+  /// What work weighs in bytes (support/tuning.hpp).
   [[nodiscard]] constexpr std::int64_t weight_of(std::int64_t products) const {
     if (products <= free_flops / 2) return 0;
     return known_.in_all_trips((products - free_flops / 2) / (flops_per_byte / 2), known_.book.depth());

@@ -5,14 +5,10 @@
 #include <utility>
 
 #include "gspmd/detail/passes/emit/lazy_ops.hpp"
+#include "gspmd/detail/support/tuning.hpp"
 #include "gspmd/detail/support/vec.hpp"
 
 namespace gspmd::detail {
-
-/// How much one message may join. A message of 64 KiB takes 2 us at 30 GB/s, where to send it at all takes about 20: small ones
-/// gain, and what they hold in memory at once, which is the price, is little.
-inline constexpr std::int64_t most_joined_bytes = 64 * 1024;          // of one value
-inline constexpr std::int64_t most_joined_bytes_in_all = 256 * 1024;  // of all values in one message
 
 /// Small all_reduces over the same axes become one (XLA: AllReduceCombiner).
 ///

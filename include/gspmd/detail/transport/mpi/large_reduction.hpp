@@ -4,15 +4,12 @@
 #include <algorithm>
 #include <cstdint>
 
+#include "gspmd/detail/support/tuning.hpp"
 #include "gspmd/detail/transport/combine.hpp"
 #include "gspmd/detail/transport/mpi/messages.hpp"
 #include "gspmd/detail/transport/shared_memory.hpp"
 
 namespace gspmd::detail {
-
-/// From this size on an all_reduce inside a node goes by messages, unless there are more processes than cores: with 3, 4 or
-/// 8 on 2 cores messages take twice as long as a node_window.
-inline constexpr std::int64_t all_reduce_by_messages_bytes = std::int64_t{2} << 20;
 
 /// all_reduce in the order of the members, inside a node of a buffer past the second-level caches. It goes through in pieces; for each, a member
 ///  1. receives what the peers have of its part of the piece, and reduces it in the order of the members;

@@ -1,0 +1,59 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+/// The numbers that change how fast plans and kernels are and nothing else, each with what chose it. On other machines others may be
+/// better; results do not depend on them, but for the last bits of sums (parts of sums, ir/sum_parts.hpp, are no tuning).
+namespace gspmd::detail {
+
+// ---- plans ----
+
+/// A product of more than `free_flops` weighs a byte for so many flops that a device does: between gathering the operands of a large
+/// product on every device and adding partial ones up, a device that computes 10^12 flops/s on a network of 30 GB/s. Small operators
+/// wait for the network, whatever they compute.
+inline constexpr std::int64_t flops_per_byte = 32;
+inline constexpr std::int64_t free_flops = std::int64_t{1} << 20;
+
+/// How much one message may join. A message of 64 KiB takes 2 us at 30 GB/s, where to send it at all takes about 20: small ones
+/// gain, and what they hold in memory at once, which is the price, is little.
+inline constexpr std::int64_t most_joined_bytes = 64 * 1024;          // of one value
+inline constexpr std::int64_t most_joined_bytes_in_all = 256 * 1024;  // of all values in one message
+
+/// So many terms, or results that lie one after the other, a contraction takes at once: with fewer, computing the products first was
+/// faster (256 x 256 and 65536 x 16 floats, sums of rows and of columns).
+inline constexpr std::int64_t least_terms_of_contraction = 64;
+
+// ---- kernels ----
+
+/// Rows of so many elements together are computed piece by piece, before the next ones: they are found in the cache again.
+inline constexpr std::int64_t row_piece_elems = 16384;
+/// Rows shorter than this are loops of constant length. Of longer ones only what is left over by whole steps of 64 elements
+/// (for_each_index) is constant.
+inline constexpr std::int64_t constant_row_elems = 256;
+/// The most elements per block of a loop that is interpreted: long enough that the dispatch does not show, short enough that a dozen
+/// blocks stay in the first cache.
+inline constexpr std::int64_t fused_block_elems = 1024;
+/// Blocks of it that are filled once per run and then stay in the cache.
+inline constexpr int most_lasting_blocks = 16;
+/// A piece of the result of a reduction, of dims or windows, that stays in the first cache.
+inline constexpr std::int64_t reduced_piece_bytes = 8192;
+/// Of a product, multiplications up to which the call of a library costs more than the product.
+inline constexpr std::int64_t worth_a_gemm_call = 512;
+/// From this size on, a buffer that is only written is better written around the caches: at 16 MiB it costs 5 % or gains
+/// nothing, at 64 MiB it gains 15-30 % (bench/collectives.cpp).
+inline constexpr std::int64_t stream_from_bytes = std::int64_t{24} << 20;
+
+// ---- transport ----
+
+/// Of the buffers of several members that are reduced in turns: small enough to stay in the first-level cache next to a source.
+inline constexpr std::int64_t reduce_block_bytes = 4096;
+/// Shards up to this size go through memory that a node shares, box by box, where messages would be packed. At 64 MiB messages are faster.
+inline constexpr std::int64_t largest_shown_shard_bytes = std::int64_t{4} << 20;
+
+/// From this size on an all_reduce inside a node goes by MPI's messages, unless there are more processes than cores: with 3, 4 or
+/// 8 on 2 cores messages take twice as long as a node_window.
+inline constexpr std::int64_t all_reduce_by_messages_bytes = std::int64_t{2} << 20;
+
+}  // namespace gspmd::detail
