@@ -3,6 +3,8 @@
 
 /// All operators a program may call.
 
+#include "gspmd/detail/ops/operator.hpp"  // first: compilers print how a header was reached with each error about it
+
 #include "gspmd/ops/convolution.hpp"
 #include "gspmd/ops/einsum.hpp"
 #include "gspmd/ops/elementwise.hpp"

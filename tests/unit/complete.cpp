@@ -347,10 +347,11 @@ bool has_conflict(const graph& g, const mesh_shape& mesh, const std::vector<shar
         if (from == to) continue;
         const sharding& target = s[static_cast<std::size_t>(number(to))];
         factor_splits shared;
-        for (const auto& use : to_factors(mesh, rule, map(from), s[static_cast<std::size_t>(number(from))].splits))
+        for (const auto& use :
+             to_factors(mesh, rule, map(from), s[static_cast<std::size_t>(number(from))].splits, rule.is_moved_unevenly))
           if (rule.uniform || (map(to).holds(use.dim) && rule.factors[use.dim].kind != factor_kind::whole))
             add_factor_split(shared, use.axis, use.dim);
-        const auto offered = to_dims(mesh, rule, map(to), shared);
+        const auto offered = to_dims(mesh, rule, map(to), shared, rule.is_moved_unevenly);
         for (int d = 0; d < g.nodes[static_cast<std::size_t>(number(to))].shape.count; ++d) {
           std::vector<int> wanted, own;
           for (const auto& use : offered)
