@@ -50,7 +50,7 @@ class placed_tensor {
   }
   /// The axes over whose devices the tensor is still to be reduced, separated by commas; mostly none.
   [[nodiscard]] std::string partial_axes() const { return std::string(detail::axes_text(*mesh_, layout_.partial).view()); }
-  [[nodiscard]] monoid partial_kind() const { return layout_.kind; }
+  [[nodiscard]] monoid partial_kind() const { return layout_.reduced_by; }
   [[nodiscard]] bool is_partial_over(std::string_view axis) const { return (layout_.partial & mesh_->mask_of(axis)) != 0; }
   /// The dim that an axis splits; -1: none.
   [[nodiscard]] int dim_split_by(std::string_view axis) const {

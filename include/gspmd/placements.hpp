@@ -83,13 +83,14 @@ constexpr resolved_sharding from_placements(const mesh_info& mesh, const per_axi
       }
       r.value.add_split(a, p.dim);
     } else if (p.kind == per_axis::kind::partial) {
-      if (r.value.partial != 0 && r.value.kind != p.op) {
-        r.refuse(mistake::placement) << "the value is a partial " << name_of(r.value.kind) << " and, over axis `" << mesh.name(a)
-                                     << "`, a partial " << name_of(p.op) << "; a value has one reduction, reduce the other first";
+      if (r.value.partial != 0 && r.value.reduced_by != p.op) {
+        r.refuse(mistake::placement) << "the value is a partial " << name_of(r.value.reduced_by) << " and, over axis `"
+                                     << mesh.name(a) << "`, a partial " << name_of(p.op)
+                                     << "; a value has one reduction, reduce the other first";
         return r;
       }
       r.value.partial |= axis_bit(a);
-      r.value.kind = p.op;
+      r.value.reduced_by = p.op;
     }
   }
   return r;
@@ -111,7 +112,7 @@ constexpr placement_list to_placements(const mesh_info& mesh, const sharding& s)
     last_dim = use.dim;
   }
   for (int a = 0; a < mesh.shape.axis_count(); ++a)
-    if ((s.partial & axis_bit(a)) != 0) r.at[a] = per_axis::partial(s.kind);
+    if ((s.partial & axis_bit(a)) != 0) r.at[a] = per_axis::partial(s.reduced_by);
   return r;
 }
 

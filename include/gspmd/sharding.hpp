@@ -175,7 +175,7 @@ constexpr resolved_sharding resolve(const mesh_info& mesh, const Spec* specs, in
     for (const auto& use : r.value.splits)
       if (use.dim == d) r.value.stages |= static_cast<std::uint64_t>(stage) << (4 * use.axis);
   }
-  r.value.kind = kind;
+  r.value.reduced_by = kind;
   add_axes(mesh, partial_axes, -1, r, used);
   return r;
 }

@@ -45,8 +45,8 @@ class xla_sharding {
   /// A sharding of the library's in XLA's form; `manual`: axes along which the program is manual. What is open is not said:
   /// XLA has no word for it. Partial sums are XLA's `unreduced`; throws gspmd::error for another reduction.
   static xla_sharding of(const detail::mesh_info& mesh, const detail::sharding& s, int rank, detail::axis_mask manual = 0) {
-    if (s.partial != 0 && s.kind != monoid::add)
-      throw error(std::string("XLA has no sharding for a partial ") + detail::name_of(s.kind) + " over " +
+    if (s.partial != 0 && s.reduced_by != monoid::add)
+      throw error(std::string("XLA has no sharding for a partial ") + detail::name_of(s.reduced_by) + " over " +
                   std::string(detail::axes_text(mesh, s.partial).view()) + "; reduce the value first");
     return xla_sharding(detail::to_xla(mesh.shape, s, rank, manual));
   }

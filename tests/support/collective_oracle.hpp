@@ -168,7 +168,7 @@ int wrong_after_reduce(Comm& comm, const mesh_shape& mesh, const reduction& r, b
         return element_at<T>(index, mesh.device_at(group_member(mesh, r.axes, me, j)));
       };
       T expected = value_of(0);
-      for (std::int64_t j = 1; j < mesh.size_of(r.axes); ++j) expected = folded(r.kind, expected, value_of(j));
+      for (std::int64_t j = 1; j < mesh.size_of(r.axes); ++j) expected = folded(r.reduced_by, expected, value_of(j));
       const T got = result.pointers[static_cast<std::size_t>(i)][local];
       if constexpr (std::is_floating_point_v<T>) {
         if (!exact) {  // MPI chooses the order
@@ -190,7 +190,7 @@ inline movement movement_between(const mesh_shape& mesh, const extents& global, 
 /// The reduction that turns `from`, partial over `axes`, into `to`; whether it is one is asked by is_reduction.
 inline reduction reduction_between(const extents& global, sharding from, const sharding& to, axis_mask axes, monoid kind) {
   from.partial = axes;
-  from.kind = kind;
+  from.reduced_by = kind;
   return {global, from, to, axes, kind};
 }
 inline bool is_reduction(const mesh_shape& mesh, const extents& global, const sharding& from, const sharding& to,

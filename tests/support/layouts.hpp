@@ -38,7 +38,7 @@ inline sharding split(std::initializer_list<std::initializer_list<int>> axes_of_
 }
 inline sharding partial(sharding s, axis_mask axes, monoid kind = monoid::add) {
   s.partial = axes;
-  s.kind = kind;
+  s.reduced_by = kind;
   return s;
 }
 inline annotation open(annotation s, dim_mask dims) {

@@ -214,7 +214,7 @@ class random_program {
     }
     t += '}';
     if (s.partial != 0) {
-      t += std::string(" partial ") + ir::name_of(s.kind) + " over ";
+      t += std::string(" partial ") + ir::name_of(s.reduced_by) + " over ";
       for (int a = 0; a < mesh.axis_count(); ++a)
         if ((s.partial & ir::axis_bit(a)) != 0) t += static_cast<char>('x' + a);
     }
@@ -237,7 +237,7 @@ class random_program {
       for (int r = n.region; r >= 0; r = g.nodes[static_cast<std::size_t>(r)].region) t += "  ";
       t += "%" + std::to_string(i) + " = " + ir::name_of(n.op);
       if (n.op == opcode::loop) t += " " + std::to_string(n.integer);
-      if (n.op == gspmd::detail::code_of<gspmd::detail::reduce_op>) t += std::string(" ") + ir::name_of(n.kind);
+      if (n.op == gspmd::detail::code_of<gspmd::detail::reduce_op>) t += std::string(" ") + ir::name_of(n.reduced_by);
       if (n.op == opcode::map)
         t += n.function == &maps::fused      ? " fused"
              : n.function == &maps::clamped  ? " clamped"
@@ -410,7 +410,7 @@ class random_program {
     for (const auto kind :
          {monoid::add, monoid::add, monoid::add, monoid::multiply, monoid::maximum, monoid::minimum, monoid::and_, monoid::or_})
       if (ir::is_defined(kind, x.type)) kinds.push_back(kind);
-    s.kind = random_.one_of(kinds);
+    s.reduced_by = random_.one_of(kinds);
     const auto count = static_cast<std::size_t>(mesh.size_of(s.partial));
     auto& parts = parts_.back();
     parts.assign(count, x);
@@ -424,15 +424,15 @@ class random_program {
           const double delta = f.grid == no_grid ? 2 * random_.unit() : 0.25 * random_.between(0, 8);
           double& own = parts[p].reals[e];
           double& rest = parts[last].reals[e];
-          if (s.kind == monoid::add) own = round_to(x.type, delta - 1), rest -= own;
-          else if (s.kind == monoid::multiply) own = random_.chance(50) ? -1 : 1, rest *= own;
-          else own = round_to(x.type, s.kind == monoid::maximum ? own - delta : own + delta);
+          if (s.reduced_by == monoid::add) own = round_to(x.type, delta - 1), rest -= own;
+          else if (s.reduced_by == monoid::multiply) own = random_.chance(50) ? -1 : 1, rest *= own;
+          else own = round_to(x.type, s.reduced_by == monoid::maximum ? own - delta : own + delta);
           sum += std::fabs(own);
         } else {
           std::int64_t& own = parts[p].ints[e];
           std::int64_t& rest = parts[last].ints[e];
           const auto noise = x.type == dtype::pred ? random_.between(0, 1) : random_.between(0, 7);
-          switch (s.kind) {
+          switch (s.reduced_by) {
             case monoid::add:
               own = noise;
               rest -= own;
@@ -451,11 +451,11 @@ class random_program {
       if (x.floating()) {
         parts[last].reals[e] = round_to(x.type, parts[last].reals[e]);
         sum += std::fabs(parts[last].reals[e]);
-        magnitude = std::max(magnitude, s.kind == monoid::add ? sum : 4.0);
+        magnitude = std::max(magnitude, s.reduced_by == monoid::add ? sum : 4.0);
       }
     }
     if (!x.floating()) return;
-    f = s.kind == monoid::add ? rounded(x.type, 0, magnitude, f.grid) : facts{0, magnitude, f.grid, true};
+    f = s.reduced_by == monoid::add ? rounded(x.type, 0, magnitude, f.grid) : facts{0, magnitude, f.grid, true};
   }
 
   int make_constant(dtype type, const shape_list& shape) {
@@ -1045,8 +1045,8 @@ class random_program {
       bool finite = true;
       for (const double r : v.reals) finite = finite && std::isfinite(r);
       if (!finite) {  // the maximum of nothing: may be returned, but nobody computes with it
-        accepted =
-            n.op == gspmd::detail::code_of<gspmd::detail::reduce_op> && (n.kind == monoid::maximum || n.kind == monoid::minimum);
+        accepted = n.op == gspmd::detail::code_of<gspmd::detail::reduce_op> &&
+                   (n.reduced_by == monoid::maximum || n.reduced_by == monoid::minimum);
         f = {0, 0, 0, false};
       } else if (v.floating()) {
         accepted = f.magnitude <= 1e4 && f.error <= 1e-3;
@@ -1131,8 +1131,8 @@ class random_program {
     }
     if (n.op == ir::code_of<ir::reduce_op> || n.op == ir::code_of<ir::reduce_window_op>) {
       const double terms = terms_of(n, v);
-      if (n.kind == monoid::add) return rounded(n.type, terms * worst, terms * largest, finest, terms + 12);
-      if (n.kind != monoid::multiply) return {worst, std::max(largest, own), finest, true};
+      if (n.reduced_by == monoid::add) return rounded(n.type, terms * worst, terms * largest, finest, terms + 12);
+      if (n.reduced_by != monoid::multiply) return {worst, std::max(largest, own), finest, true};
       const double base = std::max(1.0, largest);
       const double magnitude = std::pow(base, terms);
       return rounded(n.type, terms * worst * magnitude, magnitude, static_cast<int>(std::min(terms * finest, 1.0 * no_grid)),

@@ -307,16 +307,16 @@ inline std::int64_t combine(monoid kind, dtype type, std::int64_t a, std::int64_
 inline void reduce(const node& n, const host_array& x, host_array& result) {
   std::vector<bool> reduced(x.shape.size(), false);
   for (const auto d : n.attributes) reduced[static_cast<std::size_t>(d)] = true;
-  for (auto& r : result.reals) r = real_identity(n.kind);
-  for (auto& i : result.ints) i = integer_identity(n.kind, n.type);
+  for (auto& r : result.reals) r = real_identity(n.reduced_by);
+  for (auto& i : result.ints) i = integer_identity(n.reduced_by, n.type);
   std::size_t from = 0;
   for_each_index(x.shape, [&](const index& at) {
     index kept;
     for (std::size_t d = 0; d < at.size(); ++d)
       if (!reduced[d]) kept.push_back(at[d]);
     const auto to = offset_of(kept, result.shape);
-    if (x.floating()) result.reals[to] = combine(n.kind, result.reals[to], x.reals[from]);
-    else result.ints[to] = combine(n.kind, n.type, result.ints[to], x.ints[from]);
+    if (x.floating()) result.reals[to] = combine(n.reduced_by, result.reals[to], x.reals[from]);
+    else result.ints[to] = combine(n.reduced_by, n.type, result.ints[to], x.ints[from]);
     ++from;
   });
   for (auto& r : result.reals) r = round_to(n.type, r);
@@ -427,12 +427,12 @@ void for_each_in_window(const node& n, const index& shape, const index& output, 
 inline void reduce_window(const node& n, const host_array& x, host_array& result) {
   std::size_t to = 0;
   for_each_index(result.shape, [&](const index& at) {
-    double real = real_identity(n.kind);
-    auto integer = integer_identity(n.kind, n.type);
+    double real = real_identity(n.reduced_by);
+    auto integer = integer_identity(n.reduced_by, n.type);
     for_each_in_window(n, x.shape, at, [&](const index& from, bool inside) {
       if (!inside) return;
-      if (x.floating()) real = combine(n.kind, real, x.reals[offset_of(from, x.shape)]);
-      else integer = combine(n.kind, n.type, integer, x.ints[offset_of(from, x.shape)]);
+      if (x.floating()) real = combine(n.reduced_by, real, x.reals[offset_of(from, x.shape)]);
+      else integer = combine(n.reduced_by, n.type, integer, x.ints[offset_of(from, x.shape)]);
     });
     if (x.floating()) result.reals[to] = round_to(n.type, real);
     else result.ints[to] = integer;
@@ -448,7 +448,9 @@ inline void select_and_scatter(const node& n, const host_array& x, const host_ar
     for_each_in_window(n, x.shape, at, [&](const index& place, bool inside) {
       if (!inside) return;
       const auto e = offset_of(place, x.shape);
-      const auto is_better = [&] { return n.kind == monoid::maximum ? x.reals[e] > x.reals[best] : x.reals[e] < x.reals[best]; };
+      const auto is_better = [&] {
+        return n.reduced_by == monoid::maximum ? x.reals[e] > x.reals[best] : x.reals[e] < x.reals[best];
+      };
       if (best == none || is_better() || (std::isnan(x.reals[e]) && !std::isnan(x.reals[best]))) best = e;
     });
     if (best != none) result.reals[best] += brought.reals[from];

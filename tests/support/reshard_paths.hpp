@@ -116,7 +116,7 @@ inline price stated_price_of_step(const mesh_shape& mesh, const extents& global,
   const auto axes = movement_axes(mesh, global, from.s, to.s);
   if (from.s.partial == to.s.partial) return price_of(axes == 0 ? 0 : bytes_sent(mesh, movement{global, from.s, to.s, axes}, 1));
   if (axes != 0 || (to.s.partial & ~from.s.partial) != 0) return impossible;
-  return price_of(bytes_sent(mesh, reduction{global, from.s, to.s, from.s.partial & ~to.s.partial, from.s.kind}, 1));
+  return price_of(bytes_sent(mesh, reduction{global, from.s, to.s, from.s.partial & ~to.s.partial, from.s.reduced_by}, 1));
 }
 
 struct lattice {
@@ -227,7 +227,7 @@ inline std::int32_t value_at(const mesh_shape& mesh, std::int64_t index, axis_ma
 inline int wrong_after(const mesh_shape& mesh, const extents& global, sharding from, const sharding& to, const path& p,
                        monoid kind) {
   const auto source = from.partial;
-  from.kind = kind;
+  from.reduced_by = kind;
   gspmd::simulated_communicator comm(static_cast<int>(mesh.device_count()));
   const int n = comm.local_count();
   oracle::buffers<std::int32_t> held(n, elements(local_extents(mesh, global, from)), 0x55);
@@ -238,7 +238,7 @@ inline int wrong_after(const mesh_shape& mesh, const extents& global, sharding f
     });
   }
   for (auto step : p.steps) {
-    step.to.kind = kind;
+    step.to.reduced_by = kind;
     oracle::buffers<std::int32_t> next(n, elements(local_extents(mesh, global, step.to)), 0x33);
     if (step.what == reshard_step::kind::reduce)
       comm.reduce(mesh, reduction{global, from, step.to, step.axes, kind}, held.const_pointers.data(), next.pointers.data());
@@ -383,7 +383,7 @@ inline texts steps_between(const mesh_shape& mesh, const extents& global, shardi
       result.push_back(name_of(classify(mesh, movement{global, from, step.to, step.axes})) + (' ' + axes_text(step.axes)) +
                        sends);
     else
-      result.push_back(name_of(classify(mesh, reduction{global, from, step.to, step.axes, from.kind})) +
+      result.push_back(name_of(classify(mesh, reduction{global, from, step.to, step.axes, from.reduced_by})) +
                        (' ' + axes_text(step.axes)) + sends);
     from = step.to;
   }

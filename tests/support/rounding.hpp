@@ -224,16 +224,16 @@ class rounding {
     node n = at(i);
     const int x = n.operands[0];
     const bool floating = value(i).floating();
-    if (!floating || n.kind == monoid::maximum || n.kind == monoid::minimum) {
+    if (!floating || n.reduced_by == monoid::maximum || n.reduced_by == monoid::minimum) {
       host_array most(dtype::f64, r.shape);
       n.type = dtype::f64;
-      n.kind = monoid::maximum;
+      n.reduced_by = monoid::maximum;
       reduce(n, radius(x), most);
       for (std::size_t e = 0; e < r.size(); ++e) r.reals[e] = std::max(most.reals[e], 0.0);  // nothing to reduce: exact
       return;
     }
     const double terms = static_cast<double>(value(x).size()) / static_cast<double>(std::max<std::size_t>(r.size(), 1));
-    if (n.kind == monoid::add) {
+    if (n.reduced_by == monoid::add) {
       const auto above = on(i, {magnitudes(x, true)});
       const auto below = on(i, {magnitudes(x, false)});
       const bool sixteenths = are_multiples(x, 16);

@@ -451,7 +451,7 @@ TEST_CASE("random programs: laws of completion") {
         continue;
       }
       kept = kept && p.mesh.size_of(s[i].partial ^ n.annotation.partial) == 1 &&
-             (s[i].partial == 0 || s[i].kind == n.annotation.kind);
+             (s[i].partial == 0 || s[i].reduced_by == n.annotation.reduced_by);
       for (int d = 0; d < n.shape.count; ++d) {  // axes of size 1 aside, the annotation stays; open dims may get more axes
         std::vector<int> wanted;
         std::vector<int> got;

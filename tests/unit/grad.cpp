@@ -130,7 +130,7 @@ TEST_CASE("the gradient of a softmax does not go through its maximum") {
     grad(weighted_sum(program, f(x)), x);
     int maxima = 0, comparisons = 0, quotients = 0;
     for (const auto& n : program.g.nodes) {
-      maxima += n.op == detail::code_of<detail::reduce_op> && n.kind == monoid::maximum ? 1 : 0;
+      maxima += n.op == detail::code_of<detail::reduce_op> && n.reduced_by == monoid::maximum ? 1 : 0;
       comparisons += is_compare(n.op) ? 1 : 0;
       quotients += n.op == detail::opcode::divide ? 1 : 0;
     }

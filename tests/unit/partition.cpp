@@ -90,7 +90,7 @@ std::string wrong_step(const mesh_shape& mesh, const extents& global, const shar
   } else if (to.partial != from.partial) {
     return "the partial axes changed without a reduction";
   }
-  if (to.partial != 0 && to.kind != from.kind) return "the kind of the reduction changed";
+  if (to.partial != 0 && to.reduced_by != from.reduced_by) return "the kind of the reduction changed";
   if (what == instruction_kind::move && (axes == 0 || (axes & ~from.split_axes()) != 0))
     return "moved over axes that split nothing";
   if (what == instruction_kind::slice && axes != 0) return "a slice over axes";
@@ -119,7 +119,8 @@ std::string wrong_compute(const graph& g, const local_program& p, const instruct
   axis_mask summed = 0;          // which axes split what the operator reduces
   for (const int o : op.operands) {
     const auto& s = p.value(o).layout;
-    if (s.partial != 0 && result.partial != 0 && s.kind != result.kind) return "one reduction is left for later as another one";
+    if (s.partial != 0 && result.partial != 0 && s.reduced_by != result.reduced_by)
+      return "one reduction is left for later as another one";
     partial_before |= s.partial;
   }
   if (is_elementwise(n.op)) {
@@ -139,7 +140,7 @@ std::string wrong_compute(const graph& g, const local_program& p, const instruct
         for (const int a : axes) summed |= axis_bit(a);
       }
     }
-    if (summed != 0 && result.kind != n.kind) return "a reduction left for later has another kind";
+    if (summed != 0 && result.reduced_by != n.reduced_by) return "a reduction left for later has another kind";
   } else if (n.op == code_of<einsum_op>) {
     int at = 0;
     std::vector<std::pair<char, std::vector<int>>> letters;
@@ -161,7 +162,7 @@ std::string wrong_compute(const graph& g, const local_program& p, const instruct
     if (disagrees(result, n.shape.count, true)) return "a letter is split in two ways";
     for (const auto& letter : letters)  // not in the result
       for (const int a : letter.second) summed |= axis_bit(a);
-    if (summed != 0 && result.kind != monoid::add) return "a sum left for later is no sum";
+    if (summed != 0 && result.reduced_by != monoid::add) return "a sum left for later is no sum";
     axis_mask seen = 0;
     for (const int o : op.operands) {
       if ((seen & p.value(o).layout.partial) != 0) return "a product of two partial sums";
@@ -234,7 +235,7 @@ walk walk_of(const mesh_shape& mesh, const extents& global, sharding from, const
       w.names.push_back(std::string(name_of(classify(mesh, movement{global, from, step.to, step.axes}))) + ' ' +
                         axes_text(step.axes));
     if (step.what == reshard_step::kind::reduce)
-      w.names.push_back(std::string(name_of(classify(mesh, reduction{global, from, step.to, step.axes, from.kind}))) + ' ' +
+      w.names.push_back(std::string(name_of(classify(mesh, reduction{global, from, step.to, step.axes, from.reduced_by}))) + ' ' +
                         axes_text(step.axes));
     from = step.to;
     if (!same_layout(from, to)) w.largest = std::max(w.largest, elements(local_extents(mesh, global, from)));

@@ -104,8 +104,8 @@ void check(const reduction_spec& s, const std::vector<std::int64_t>& valid, std:
     if ((s.dims & dim_bit(d)) == 0) out_size *= static_cast<std::size_t>(s.in[d]);
   constexpr std::size_t guard = 4;
   const std::unique_ptr<T[]> in(new T[size + 1]), out(new T[out_size + guard]), expected(new T[out_size + 1]);
-  for (std::size_t i = 0; i < out_size; ++i) expected[i] = neutral<T>(s.kind);
-  for (std::size_t i = 0; i < out_size + guard; ++i) out[i] = garbage<T>(s.kind);
+  for (std::size_t i = 0; i < out_size; ++i) expected[i] = neutral<T>(s.reduced_by);
+  for (std::size_t i = 0; i < out_size + guard; ++i) out[i] = garbage<T>(s.reduced_by);
   for (std::size_t i = 0; i < size; ++i) {
     std::size_t rest = i, to = 0, to_stride = 1;
     bool counts = true;
@@ -119,15 +119,15 @@ void check(const reduction_spec& s, const std::vector<std::int64_t>& valid, std:
         to_stride *= n;
       }
     }
-    in[i] = counts ? draw<T>(random, s.kind) : garbage<T>(s.kind);
-    if (counts) expected[to] = apply(s.kind, expected[to], in[i]);
+    in[i] = counts ? draw<T>(random, s.reduced_by) : garbage<T>(s.reduced_by);
+    if (counts) expected[to] = apply(s.reduced_by, expected[to], in[i]);
   }
-  gspmd::detail::reduce(reduction_kernel_for<T>(s.kind), plan_reduction(s), valid.data(), in.get(), out.get());
+  gspmd::detail::reduce(reduction_kernel_for<T>(s.reduced_by), plan_reduction(s), valid.data(), in.get(), out.get());
   std::size_t wrong = 0;
   for (std::size_t i = 0; i < out_size; ++i) wrong += same(out[i], expected[i]) ? 0U : 1U;
-  for (std::size_t i = out_size; i < out_size + guard; ++i) wrong += same(out[i], garbage<T>(s.kind)) ? 0U : 1U;
+  for (std::size_t i = out_size; i < out_size + guard; ++i) wrong += same(out[i], garbage<T>(s.reduced_by)) ? 0U : 1U;
   if (wrong != 0) {
-    std::string text = gspmd::detail::name_of(s.kind);
+    std::string text = gspmd::detail::name_of(s.reduced_by);
     for (int d = 0; d < s.in.count; ++d) {
       text += ' ';
       text += std::to_string(s.in[d]);
@@ -159,7 +159,7 @@ void check_random(unsigned seed, int cases, int most_rank, std::int64_t most_ext
     }
     for (const auto kind : all_kinds) {
       if (!monoid_is_defined<T>(kind)) continue;
-      s.kind = kind;
+      s.reduced_by = kind;
       check<T>(s, valid, random);
     }
   }
@@ -169,7 +169,7 @@ constexpr reduction_spec make(std::initializer_list<std::int64_t> in, dim_mask d
   reduction_spec s;
   for (const auto n : in) s.in.push_back(n);
   s.dims = dims;
-  s.kind = kind;
+  s.reduced_by = kind;
   return s;
 }
 
@@ -229,7 +229,7 @@ double error_of_sum(std::initializer_list<std::int64_t> shape, dim_mask dims) {
   spec.dims = dims;
   const std::vector<float> in(static_cast<std::size_t>(terms * kept), 0.1f);
   std::vector<float> out(static_cast<std::size_t>(kept));
-  reduce(reduction_kernel_for<float>(spec.kind), plan_reduction(spec), valid.data(), in.data(), out.data());
+  reduce(reduction_kernel_for<float>(spec.reduced_by), plan_reduction(spec), valid.data(), in.data(), out.data());
   double worst = 0;
   for (const float x : out)
     worst = std::max(worst, std::fabs(static_cast<double>(x) / (static_cast<double>(0.1f) * static_cast<double>(terms)) - 1));

@@ -260,7 +260,7 @@ TEST_CASE("threads: ranks that meet in different collectives are told which, and
   larger.global[0] = 500'000;
   auto few = sum, maximum = sum, elsewhere = sum;
   few.global[0] = 4;
-  maximum.kind = gspmd::monoid::maximum;
+  maximum.reduced_by = gspmd::monoid::maximum;
   elsewhere.origin.line = 13;
   const auto gather = movement_between(mesh, shape_of({5000}), split({{0, 0}}), {});
   const auto failure = [&](int odd_one, auto call) {

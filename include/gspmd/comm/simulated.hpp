@@ -39,7 +39,7 @@ class simulated_communicator {
   template <class T>
   void reduce(const detail::mesh_shape& mesh, const detail::reduction& r, const T* const* in, T* const* out) {
     const bool alone = mesh.size_of(r.axes) == 1;
-    const auto op = detail::combiner_of<T>(r.kind);
+    const auto op = detail::combiner_of<T>(r.reduced_by);
     for (int d = 0; d < devices_; ++d) {
       const auto me = mesh.coordinates_of(d);
       if (alone) detail::reduce_alone(mesh, r, me, in[d], out[d], sizeof(T));

@@ -51,7 +51,7 @@ class threads_communicator {
 
   template <class T>
   void reduce(const detail::mesh_shape& mesh, const detail::reduction& r, const T* const* in, T* const* out) {
-    reduce_elements(mesh, r, detail::dtype_of<T>(), detail::combiner_of<T>(r.kind), in[0], out[0]);
+    reduce_elements(mesh, r, detail::dtype_of<T>(), detail::combiner_of<T>(r.reduced_by), in[0], out[0]);
   }
 
   void shift(const detail::mesh_shape& mesh, const detail::ring& r, const detail::ring_buffers& ahead,

@@ -23,7 +23,7 @@ inline void cut_shard(const mesh_shape& mesh, const planned_value& v, const coor
   if (!is_first) {
     with_element_type(v.type, [&](auto element) {
       using T = decltype(element);
-      std::fill_n(static_cast<T*>(shard), elements(v.local), identity<T>(v.layout.kind));
+      std::fill_n(static_cast<T*>(shard), elements(v.local), identity<T>(v.layout.reduced_by));
     });
     return;
   }

@@ -63,7 +63,7 @@ struct reduction {
   extents global;
   sharding from, to;
   axis_mask axes = 0;
-  monoid kind = monoid::add;
+  monoid reduced_by = monoid::add;
   collective_origin origin{};
   std::uint32_t number = 0;
 };

@@ -35,7 +35,7 @@ struct node {
   std::int8_t results = 1;
   inline_vec<int, max_map_arity> operands;
   inline_vec<std::int64_t, 3 * max_rank> attributes;  // what they are, the operator's struct says
-  monoid kind = monoid::add;                          // reduce
+  monoid reduced_by = monoid::add;                    // reduce
   double real = 0;                                    // constant of a floating type
   std::int64_t integer = 0;                           // constant of another type
   const map_function* function = nullptr;

@@ -90,10 +90,10 @@ struct axis_use {
 struct sharding {
   inline_vec<axis_use, max_axes> splits;  // ordered by dim, then major to minor
   axis_mask partial = 0;                  // the value is the reduction over the devices along these axes
-  monoid kind = monoid::add;              // of the partial axes
+  monoid reduced_by = monoid::add;        // of the partial axes
 
   friend constexpr bool operator==(const sharding& a, const sharding& b) {
-    return a.splits == b.splits && a.partial == b.partial && (a.partial == 0 || a.kind == b.kind);
+    return a.splits == b.splits && a.partial == b.partial && (a.partial == 0 || a.reduced_by == b.reduced_by);
   }
 
   [[nodiscard]] constexpr axis_mask split_axes() const {
@@ -125,7 +125,7 @@ struct sharding {
 };
 
 constexpr bool same_layout(const sharding& a, const sharding& b) {
-  return a.splits == b.splits && a.partial == b.partial && (a.partial == 0 || a.kind == b.kind);
+  return a.splits == b.splits && a.partial == b.partial && (a.partial == 0 || a.reduced_by == b.reduced_by);
 }
 
 // The next functions, and those of collective.hpp, price every sharding that the planner considers: they go through splits by
@@ -192,7 +192,7 @@ constexpr bool same_tiles(const mesh_shape& mesh, const extents& global, const s
 
 /// True when every device holds the same elements of the same values under both: nothing has to move, nor to be copied.
 constexpr bool same_data(const mesh_shape& mesh, const extents& global, const sharding& a, const sharding& b) {
-  if (mesh.size_of(a.partial ^ b.partial) > 1 || ((a.partial & b.partial) != 0 && a.kind != b.kind)) return false;
+  if (mesh.size_of(a.partial ^ b.partial) > 1 || ((a.partial & b.partial) != 0 && a.reduced_by != b.reduced_by)) return false;
   return same_tiles(mesh, global, a, b);
 }
 

@@ -37,7 +37,7 @@ struct local_rule {
   inline_vec<rule_letter, max_rank> letters;
   inline_vec<inline_vec<std::int8_t, max_rank>, max_local_operands + max_results> tensors;  // letters, of operands, then results
   std::int8_t results = 1;
-  monoid kind = monoid::add;
+  monoid reduced_by = monoid::add;
   const char* error = nullptr;
   int column = 0;  // of the error, from 1
 

@@ -93,7 +93,7 @@ constexpr std::int64_t bytes_of(const mesh_shape& mesh, const local_program& p, 
   const auto& to = p.value(op.result);
   if (op.what == instruction_kind::move)
     return bytes_sent(mesh, movement{from.global, from.layout, to.layout, op.axes}, bytes_of(from.type));
-  return bytes_sent(mesh, reduction{from.global, from.layout, to.layout, op.axes, from.layout.kind}, bytes_of(from.type));
+  return bytes_sent(mesh, reduction{from.global, from.layout, to.layout, op.axes, from.layout.reduced_by}, bytes_of(from.type));
 }
 
 }  // namespace gspmd::detail

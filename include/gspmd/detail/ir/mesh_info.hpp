@@ -258,7 +258,7 @@ constexpr bool write_dim(text& t, const mesh_info& mesh, const sharding& s, int 
     if (!write_dim(t, mesh, s, d)) t << '_';
   }
   t << ']';
-  if (s.partial != 0) t << " partial(" << axes_text(mesh, s.partial) << ": " << name_of(s.kind) << ')';
+  if (s.partial != 0) t << " partial(" << axes_text(mesh, s.partial) << ": " << name_of(s.reduced_by) << ')';
   return t;
 }
 

@@ -134,13 +134,13 @@ constexpr reduction reduction_of(const plan_view& p, const plan_step& s) {
   const auto& from = p.operand(s, 0);
   const auto& to = p.result(s);
   if (s.operands.count > 1) {  // as one list of elements
-    reduction all{extents(1, 0), {}, {}, from.layout.partial & ~to.layout.partial, from.layout.kind, origin_of(p, s)};
+    reduction all{extents(1, 0), {}, {}, from.layout.partial & ~to.layout.partial, from.layout.reduced_by, origin_of(p, s)};
     for (int k = 0; k < s.operands.count; ++k) all.global[0] += elements(p.operand(s, k).local);
     all.from.partial = all.axes;
-    all.from.kind = all.kind;
+    all.from.reduced_by = all.reduced_by;
     return all;
   }
-  return {from.global, from.layout, to.layout, from.layout.partial & ~to.layout.partial, from.layout.kind, origin_of(p, s)};
+  return {from.global, from.layout, to.layout, from.layout.partial & ~to.layout.partial, from.layout.reduced_by, origin_of(p, s)};
 }
 
 }  // namespace gspmd::detail

@@ -13,7 +13,7 @@ namespace gspmd::detail {
 struct reduction_spec {
   extents in;         // allocated extents, dense row-major
   dim_mask dims = 0;  // those that are reduced
-  monoid kind = monoid::add;
+  monoid reduced_by = monoid::add;
   friend constexpr bool operator==(const reduction_spec&, const reduction_spec&) = default;
 };
 

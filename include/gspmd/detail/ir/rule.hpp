@@ -45,9 +45,9 @@ struct op_rule {
   inline_vec<factor, 2 * max_rank> factors;
   inline_vec<tensor_map, max_map_arity + max_results> maps;  // the operands, then the results; one for all of them if `uniform`
   std::int8_t results = 1;
-  bool uniform = false;            // every tensor has the same dims, one factor each
-  bool is_moved_unevenly = false;  // where a split falls on the factors of both sides unevenly, a movement makes up for it
-  monoid kind = monoid::add;       // of the factors that leave a partial result
+  bool uniform = false;             // every tensor has the same dims, one factor each
+  bool is_moved_unevenly = false;   // where a split falls on the factors of both sides unevenly, a movement makes up for it
+  monoid reduced_by = monoid::add;  // of the factors that leave a partial result
 
   constexpr int add_factor(std::int64_t size, factor_kind factor_is = factor_kind::parallel) {
     factors.push_back(factor{size, factor_is});

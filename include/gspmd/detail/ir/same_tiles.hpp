@@ -67,7 +67,7 @@ constexpr bool same_tiles(const mesh_shape& mesh_a, const sharding& a, const mes
       }
     }
     if (!(steps[0] == steps[1])) return false;
-    if (dim < 0 && steps[0].sizes.count > 0 && a.kind != b.kind) return false;
+    if (dim < 0 && steps[0].sizes.count > 0 && a.reduced_by != b.reduced_by) return false;
   }
   return true;
 }

@@ -29,7 +29,7 @@ constexpr int add_local_op(graph& g, const local_function& f, std::span<const in
   n.op = code_of<local_operator>;
   n.at = at;
   n.local = &f;
-  n.kind = rule.kind;
+  n.reduced_by = rule.reduced_by;
   for (const int o : operands) {
     if (o < 0) return -1;
     n.operands.push_back(o);
@@ -86,9 +86,9 @@ constexpr int add_local_op(graph& g, const local_function& f, std::span<const in
   const auto& types = f.entries[e].results;
   n.type = types[0];
   for (int r = 0; r < rule.results; ++r)
-    if (rule.has_reduction(r) && !is_defined(rule.kind, types[r]))
+    if (rule.has_reduction(r) && !is_defined(rule.reduced_by, types[r]))
       return g.fail(at, op, mistake::type,
-                    text("the reductions of ") << local_rule_text(rule) << " are " << name_of(rule.kind)
+                    text("the reductions of ") << local_rule_text(rule) << " are " << name_of(rule.reduced_by)
                                                << ", which is not defined for " << name_of(types[r]));
   if (!std::is_constant_evaluated())
     if (f.entries[e].law != nullptr)
@@ -111,7 +111,7 @@ struct local_operator : plain_operator, reduced_first, without_movements, reads_
   /// The text is the rule.
   static constexpr void rule(const graph& g, const node& n, op_rule& rule) {
     const local_rule& own = n.local->rule;
-    rule.kind = n.kind;
+    rule.reduced_by = n.reduced_by;
     rule.results = n.results;
     extents by_letter(own.letters.count, 1);
     for (int k = 0; k < n.operands.count; ++k)

@@ -49,7 +49,7 @@ constexpr text law_text(const local_rule& rule, const law_finding& found) {
     return t << " writes past the extents of its block; take the strides of the block";
   t << " does not work part by part along `" << name << "`: ";
   if (found.broken == law_finding::kind::parallel) t << "its results for the parts, side by side,";
-  else t << "its results for the parts, combined by " << name_of(rule.kind) << ',';
+  else t << "its results for the parts, combined by " << name_of(rule.reduced_by) << ',';
   t << " are not its result for the whole (`" << name << "` of " << found.extent << ", cut at " << found.cut << "); mark `"
     << name << "` as whole: [" << name << ']';
   if (found.broken == law_finding::kind::reduction) t << ", state the monoid with reduces<...>,";
@@ -68,7 +68,7 @@ struct law_results<Typed, std::index_sequence<J...>> {
   constexpr law_results(const local_rule& rule, const by_letter& sizes, const by_letter& pad, int fill)
       : of(law_result<element<J>>(rule, static_cast<int>(J), sizes, pad, element<J>(fill))...) {}
   constexpr law_results(const local_rule& rule, const by_letter& sizes)
-      : of(law_result<element<J>>(rule, static_cast<int>(J), sizes, by_letter{}, identity<element<J>>(rule.kind))...) {}
+      : of(law_result<element<J>>(rule, static_cast<int>(J), sizes, by_letter{}, identity<element<J>>(rule.reduced_by))...) {}
 
   std::tuple<law_result<element<J>>...> of;
 
@@ -92,7 +92,7 @@ struct law_results<Typed, std::index_sequence<J...>> {
   constexpr bool take_part(const local_rule& rule, const law_results& part, const law_results& whole, int letter,
                            std::int64_t begin) const {
     if (!rule.reduces(letter, static_cast<int>(I))) return std::get<I>(part.of).is_part_of(std::get<I>(whole.of), letter, begin);
-    std::get<I>(of).add(std::get<I>(part.of), rule.kind);
+    std::get<I>(of).add(std::get<I>(part.of), rule.reduced_by);
     return true;
   }
 };

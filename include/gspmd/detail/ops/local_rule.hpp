@@ -13,7 +13,7 @@ namespace gspmd::detail {
 class local_rule_reader {
  public:
   constexpr local_rule_reader(std::string_view s, monoid kind) {
-    rule.kind = kind;
+    rule.reduced_by = kind;
     equation e = parse_equation(s);
     if (e.operands.size() > static_cast<std::size_t>(max_local_operands))
       e.fail(e.operands[max_local_operands].column - 1, "too many operands");

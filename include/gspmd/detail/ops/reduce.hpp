@@ -27,7 +27,7 @@ constexpr int add_reduce(graph& g, int operand, dim_mask dims, monoid kind, loca
   node n;
   n.op = code_of<reduce_op>;
   n.type = x.type;
-  n.kind = kind;
+  n.reduced_by = kind;
   n.at = at;
   n.operands.push_back(operand);
   for (int d = 0; d < x.shape.count; ++d) {
@@ -60,7 +60,7 @@ struct reduce_op : plain_operator, without_movements, reads_shards, outside_of_l
   static constexpr void rule(const graph& g, const node& n, op_rule& rule) {
     const extents& in = g.nodes[static_cast<std::size_t>(n.operands[0])].shape;
     const dim_mask reduced = reduced_dims(n);
-    rule.kind = n.kind;
+    rule.reduced_by = n.reduced_by;
     tensor_map operand;
     tensor_map result;
     for (int d = 0; d < in.count; ++d) {
@@ -76,7 +76,7 @@ struct reduce_op : plain_operator, without_movements, reads_shards, outside_of_l
     rule.maps.push_back(result);
   }
   static constexpr partial_rule partial(const node& n, int, monoid kind) {
-    return n.kind == kind ? partial_rule::any : partial_rule::none;
+    return n.reduced_by == kind ? partial_rule::any : partial_rule::none;
   }
   /// 1 for every element of the operand; none if nothing is reduced.
   static constexpr std::int64_t flops(const graph&, const mesh_shape&, const local_program& p, const instruction& op) {
@@ -86,11 +86,11 @@ struct reduce_op : plain_operator, without_movements, reads_shards, outside_of_l
   static constexpr void gradient(Builder& b, const node& n) {
     const auto y = b.y(), dy = b.dy(), x = b.in(0);
     const auto spread = [&](auto t) { return b.as_term(add_spread(b.program(), t.id(), n)); };
-    if (n.kind == monoid::add) {
+    if (n.reduced_by == monoid::add) {
       b.send(0, spread(dy));
-    } else if (n.kind == monoid::multiply) {
+    } else if (n.reduced_by == monoid::multiply) {
       b.send(0, spread(dy * y) / x);
-    } else if (n.kind == monoid::maximum || n.kind == monoid::minimum) {  // shared evenly by all that are equal to it
+    } else if (n.reduced_by == monoid::maximum || n.reduced_by == monoid::minimum) {  // shared evenly by all that are equal to it
       const auto is_equal = y.of(opcode::compare_eq, x, spread(y));
       const auto hit = b.as_term(add_elementwise(b.program(), opcode::convert, {is_equal.id()}, n.at, n.type));
       const auto hits = b.as_term(add_reduce(b.program(), hit.id(), reduced_dims(n), monoid::add, n.at));
@@ -100,12 +100,12 @@ struct reduce_op : plain_operator, without_movements, reads_shards, outside_of_l
   template <class Lowering>
   static constexpr void lower(Lowering& l, const instruction& op) {
     const dim_mask dims = reduced_dims(l.node_of(op));
-    if (!add_sum_of_product(l, op, dims)) l.reduce(op, op.operands[0], op.result, dims, l.node_of(op).kind);
+    if (!add_sum_of_product(l, op, dims)) l.reduce(op, op.operands[0], op.result, dims, l.node_of(op).reduced_by);
   }
   static void describe(std::string& t, const plan_view& plan, const plan_step* step) {
     if (step == nullptr) return;
     const auto* const spec = description_by<kernels::reduce>(plan, *step);  // none: see sum_of_product.hpp
-    t += '(' + std::string(name_of(spec == nullptr ? monoid::add : spec->kind)) + ')';
+    t += '(' + std::string(name_of(spec == nullptr ? monoid::add : spec->reduced_by)) + ')';
   }
 };
 

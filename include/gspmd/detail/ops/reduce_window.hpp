@@ -19,7 +19,7 @@ constexpr int add_reduce_window(graph& g, int operand, const vec<windowed_dim>& 
   if (operand < 0) return -1;
   node n;
   n.op = code_of<struct reduce_window_op>;
-  n.kind = kind;
+  n.reduced_by = kind;
   n.at = at;
   n.type = g.nodes[static_cast<std::size_t>(operand)].type;
   n.shape = g.nodes[static_cast<std::size_t>(operand)].shape;
@@ -122,12 +122,12 @@ struct reduce_window_op : windowed_operator {
 
   /// The identities of all devices are an identity.
   static constexpr partial_rule partial(const node& n, int, monoid kind) {
-    return n.kind == kind ? partial_rule::any : partial_rule::none;
+    return n.reduced_by == kind ? partial_rule::any : partial_rule::none;
   }
   static constexpr int tiles(const node&) { return 1; }
   static constexpr index_map tile(const graph&, const node& n, int) {
     index_map map;
-    map.fill = identity_bits(n.kind, n.type);
+    map.fill = identity_bits(n.reduced_by, n.type);
     for (const auto& along : windows_of(n)) map.dims.push_back(dim_map::tile_of(along.dim, along.window, along.outputs));
     return map;
   }
@@ -149,10 +149,10 @@ struct reduce_window_op : windowed_operator {
       for (const auto& along : windows_of(n)) windows.push_back({along.dim, along.window.transposed(), shape[along.dim]});
       return b.as_term(add_reduce_window(g, t.id(), windows, monoid::add, n.at));
     };
-    if (n.kind == monoid::add) b.send(0, back(b.dy()));
-    else if (n.kind == monoid::multiply) b.send(0, back(b.dy() * b.y()) / b.in(0));
-    else if (n.kind == monoid::maximum || n.kind == monoid::minimum)
-      b.send(0, add_select_and_scatter(g, b.in(0).id(), b.dy().id(), windows_of(n), n.kind, n.at));
+    if (n.reduced_by == monoid::add) b.send(0, back(b.dy()));
+    else if (n.reduced_by == monoid::multiply) b.send(0, back(b.dy() * b.y()) / b.in(0));
+    else if (n.reduced_by == monoid::maximum || n.reduced_by == monoid::minimum)
+      b.send(0, add_select_and_scatter(g, b.in(0).id(), b.dy().id(), windows_of(n), n.reduced_by, n.at));
   }
   template <class Lowering>
   static constexpr void lower(Lowering& l, const instruction& op) {
@@ -161,7 +161,7 @@ struct reduce_window_op : windowed_operator {
     window_reduction w;
     w.in = l.value(tile.value).local;
     w.out = l.value(op.result).local;
-    w.kind = n.kind;
+    w.reduced_by = n.reduced_by;
     for (const auto& along : windows_of(n)) {
       window_dim inside = along.window.in_tile();
       inside.offset += tile.at[along.dim];
@@ -172,7 +172,7 @@ struct reduce_window_op : windowed_operator {
   static void describe(std::string& t, const plan_view& plan, const plan_step* step) {
     const auto* const spec = step == nullptr ? nullptr : description_by<kernels::reduce_window>(plan, *step);
     if (spec == nullptr) return;
-    t += '(' + std::string(name_of(spec->kind));
+    t += '(' + std::string(name_of(spec->reduced_by));
     for (const auto& along : spec->windows)
       t += ", dim " + std::to_string(along.dim) + " by " + std::to_string(along.window.size);
     t += ')';

@@ -79,7 +79,7 @@ struct row_operator : plain_operator,
     if (writes) rule.maps.push_back(row);
     rule.maps.push_back({});
     rule.maps.push_back(writes ? all : row);
-    if (n.type == dtype::pred) rule.kind = monoid::or_;
+    if (n.type == dtype::pred) rule.reduced_by = monoid::or_;
   }
 };
 

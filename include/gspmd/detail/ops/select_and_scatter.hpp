@@ -14,7 +14,7 @@ constexpr int add_select_and_scatter(graph& g, int operand, int gradient,
   if (operand < 0 || gradient < 0) return -1;
   node n;
   n.op = code_of<struct select_and_scatter_op>;
-  n.kind = kind;
+  n.reduced_by = kind;
   n.at = at;
   n.type = g.nodes[static_cast<std::size_t>(operand)].type;
   n.shape = g.nodes[static_cast<std::size_t>(operand)].shape;
@@ -45,7 +45,7 @@ struct select_and_scatter_op : windowed_operator {
   static constexpr int tiles(const node&) { return 2; }
   static constexpr index_map tile(const graph& g, const node& n, int k) {
     index_map map;
-    if (k == 0) map.fill = identity_bits(n.kind, n.type);
+    if (k == 0) map.fill = identity_bits(n.reduced_by, n.type);
     for (const auto& along : windows_of(n)) {
       const window_dim& w = along.window;
       map.dims.push_back(dim_map::tile_of(along.dim, k == 0 ? reads_of_operand(w) : reads_of_gradient(w), along.outputs));
@@ -80,7 +80,7 @@ struct select_and_scatter_op : windowed_operator {
     s.in = l.value(in.value).local;
     s.by = l.value(by.value).local;
     s.out = l.value(op.result).local;
-    s.is_minimum = n.kind == monoid::minimum;
+    s.is_minimum = n.reduced_by == monoid::minimum;
     for (const auto& along : windows_of(n)) {
       const window_dim& w = along.window;
       s.windows.push_back({static_cast<std::int8_t>(along.dim), w.size, w.dilation, reads_of_operand(w).in_tile().stride,

@@ -60,7 +60,8 @@ class softmax_matcher {
     const extents spread = at(i).shape;
     if (at(i).op == code_of<reshape_op> && is_here(i)) i = at(i).operands[0];
     const struct node& n = at(i);
-    if (n.op != code_of<reduce_op> || n.kind != monoid::add || !is_here(i) || !(at(n.operands[0]).shape == shape)) return -1;
+    if (n.op != code_of<reduce_op> || n.reduced_by != monoid::add || !is_here(i) || !(at(n.operands[0]).shape == shape))
+      return -1;
     const dim_mask dims = reduced_dims(n);
     const bool keeps_dims = spread.count == shape.count;
     if (!keeps_dims) return (kept ^ dims) == dim_bit(shape.count) - 1 && (kept & dims) == 0 && spread == n.shape ? i : -1;

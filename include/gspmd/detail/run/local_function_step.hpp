@@ -42,7 +42,7 @@ inline void call_local_function(const plan_view& plan, const plan_step& s, const
     with_element_type(plan.result(s, r).type, [&](auto element) {
       using T = decltype(element);
       T* const out = static_cast<T*>(blocks[operands + r].data);
-      for (std::int64_t i = 0, n = elements(plan.result(s, r).local); i < n; ++i) out[i] = identity<T>(f.rule.kind);
+      for (std::int64_t i = 0, n = elements(plan.result(s, r).local); i < n; ++i) out[i] = identity<T>(f.rule.reduced_by);
     });
 }
 

@@ -72,7 +72,7 @@ inline void contract::run(const prepared_contraction& prepared, const plan_view&
 inline prepared_reduction reduce::prepare(const plan_view& p, const plan_step& s) {
   const reduction_spec& spec = table_of<reduction_spec>(p)[static_cast<std::size_t>(s.spec)];
   const reduction_kernel* kernel = nullptr;
-  with_element_type(s.type, [&](auto element) { kernel = &reduction_kernel_for<decltype(element)>(spec.kind); });
+  with_element_type(s.type, [&](auto element) { kernel = &reduction_kernel_for<decltype(element)>(spec.reduced_by); });
   return {plan_reduction(spec), kernel};
 }
 inline void reduce::run(const prepared_reduction& prepared, const plan_view& p, const plan_step& s, const device_memory& device) {
@@ -84,7 +84,7 @@ inline void reduce::run(const prepared_reduction& prepared, const plan_view& p, 
 inline prepared_window_reduction reduce_window::prepare(const plan_view& p, const plan_step& s) {
   const window_reduction& windows = table_of<window_reduction>(p)[static_cast<std::size_t>(s.spec)];
   const reduction_kernel* kernel = nullptr;
-  with_element_type(s.type, [&](auto element) { kernel = &reduction_kernel_for<decltype(element)>(windows.kind); });
+  with_element_type(s.type, [&](auto element) { kernel = &reduction_kernel_for<decltype(element)>(windows.reduced_by); });
   return {&windows, kernel};
 }
 /// Of every dim of the result, how much is there.

@@ -115,7 +115,7 @@ template <class Program, int Step>
 constexpr auto reduce::freeze() {
   using element = element_t<step_of<Program, Step>.type>;
   constexpr const reduction_spec& spec = entry_of_step<Program, Step, reduction_spec>;
-  constexpr monoid kind = natural_kind<element>(spec.kind);
+  constexpr monoid kind = natural_kind<element>(spec.reduced_by);
   static_assert(monoid_is_defined<element>(kind), "gspmd: this reduction is not defined on this element type");
   return prepared_reduction{plan_reduction(spec), &reduction_kernel_of<kind, element>};
 }
@@ -123,7 +123,7 @@ template <class Program, int Step>
 constexpr auto reduce_window::freeze() {
   using element = element_t<step_of<Program, Step>.type>;
   constexpr const window_reduction& spec = entry_of_step<Program, Step, window_reduction>;
-  constexpr monoid kind = natural_kind<element>(spec.kind);
+  constexpr monoid kind = natural_kind<element>(spec.reduced_by);
   static_assert(monoid_is_defined<element>(kind), "gspmd: this reduction is not defined on this element type");
   return prepared_window_reduction{&spec, &reduction_kernel_of<kind, element>};
 }

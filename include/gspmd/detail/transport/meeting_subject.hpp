@@ -71,7 +71,7 @@ constexpr std::uint32_t number_of(const mesh_shape& mesh, const movement& m) {
 }
 constexpr std::uint32_t number_of(const mesh_shape& mesh, const reduction& r) {
   if (r.number != 0) return r.number;
-  subject_number n(2 + static_cast<std::uint64_t>(r.kind));
+  subject_number n(2 + static_cast<std::uint64_t>(r.reduced_by));
   n.add(mesh, r.axes, r.origin);
   n.add_tiles(r.global, r);
   return n.value();
@@ -108,7 +108,7 @@ struct meeting_subject {
 }
 [[gnu::cold]] inline std::string describe_reduction(const mesh_shape* mesh, dtype type, const void* descriptor) {
   const auto& r = *static_cast<const reduction*>(descriptor);
-  return std::string(name_of(classify(*mesh, r))) + " by " + name_of(r.kind) + " of " + name_of(type) + ' ' +
+  return std::string(name_of(classify(*mesh, r))) + " by " + name_of(r.reduced_by) + " of " + name_of(type) + ' ' +
          std::string(shape_text(r.global).view());
 }
 [[gnu::cold]] inline std::string describe_ring(const mesh_shape*, dtype, const void* descriptor) {

@@ -21,7 +21,7 @@ struct window_along {
 struct window_reduction {
   extents in, out;  // allocated, dense row-major
   inline_vec<window_along, max_mapped_dims> windows;
-  monoid kind = monoid::add;
+  monoid reduced_by = monoid::add;
   friend constexpr bool operator==(const window_reduction&, const window_reduction&) = default;
 };
 

@@ -141,7 +141,7 @@ class chooser {
     const int carry = n.operands[k];
     sharding& layout = state_.book.values[state_.book.first_of(carry)].layout;
     layout.partial = state_.book.layout_of(state_.book.last_of(n.operands[1 - k])).partial;
-    layout.kind = monoid::add;
+    layout.reduced_by = monoid::add;
     state_.table.nodes[carry].result = layout;
     const operator_use use = operators_.choose(i, n, rule);
     if (same_layout(use.wanted[k], layout) && same_layout(use.result, layout)) return use;
@@ -167,7 +167,7 @@ class chooser {
       for (int v = book.first_of(added); v >= 0; v = book.values[v].next)
         is_partial = is_partial && book.layout_of(v).partial != 0;
       const sharding& from = book.layout_of(book.last_of(added));
-      if (is_partial && from.kind == monoid::add && from.splits == book.layout_of(book.first_of(carry)).splits) return k;
+      if (is_partial && from.reduced_by == monoid::add && from.splits == book.layout_of(book.first_of(carry)).splits) return k;
     }
     return -1;
   }

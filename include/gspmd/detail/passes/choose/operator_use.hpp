@@ -34,8 +34,8 @@ constexpr void pass_partial(const form_prices& known, const node& n, const opera
   for (const auto& use : p.uses) used |= axis_bit(use.axis);
   for (int k = 0; k < n.operands.count; ++k) {
     const axis_mask axes = held[k].partial;
-    const monoid kind = held[k].kind;
-    if (axes == 0 || (axes & used) != 0 || (p.result.partial != 0 && p.result.kind != kind)) continue;
+    const monoid kind = held[k].reduced_by;
+    if (axes == 0 || (axes & used) != 0 || (p.result.partial != 0 && p.result.reduced_by != kind)) continue;
     const auto how = facts_of(n.op).partial(n, k, kind);
     if (how == partial_rule::any) {
       if ((p.result.partial & axes) != 0 || (n.operands.count > 1 && is_looked_up(known, n.operands[k]))) continue;
@@ -47,22 +47,22 @@ constexpr void pass_partial(const form_prices& known, const node& n, const opera
       // No smaller: somebody else may need the whole value, and then it would be reduced twice.
       if (after > before || (after == before && known.readers_of(n.operands[k]).size() > 1)) continue;
       p.wanted[k].partial = axes;
-      p.wanted[k].kind = kind;
+      p.wanted[k].reduced_by = kind;
     } else if (how == partial_rule::all) {
       bool alike = true;
       for (int o = 0; o < n.operands.count; ++o)
-        alike =
-            alike && held[o].partial == axes && held[o].kind == kind && facts_of(n.op).partial(n, o, kind) == partial_rule::all;
+        alike = alike && held[o].partial == axes && held[o].reduced_by == kind &&
+                facts_of(n.op).partial(n, o, kind) == partial_rule::all;
       if (!alike) continue;
       for (auto& wanted : p.wanted) {
         wanted.partial = axes;
-        wanted.kind = kind;
+        wanted.reduced_by = kind;
       }
     } else {
       continue;
     }
     p.result.partial |= axes;
-    p.result.kind = kind;
+    p.result.reduced_by = kind;
     return;  // a product may be partial in one operand only
   }
 }
@@ -71,7 +71,7 @@ constexpr void pass_partial(const form_prices& known, const node& n, const opera
 constexpr sharding further_result(const mesh_shape& mesh, const op_rule& rule, const factor_splits& uses, int r) {
   sharding s;
   s.splits = to_dims(mesh, rule, rule.result(r), uses);
-  s.kind = rule.kind;
+  s.reduced_by = rule.reduced_by;
   for (const auto& use : uses)
     if (rule.leaves_partial(use.dim, r)) s.partial |= axis_bit(use.axis);
   return s;
@@ -87,7 +87,7 @@ constexpr operator_use use_of(const form_prices& known, const node& n, const op_
     p.wanted.push_back(s);
   }
   p.result.splits = to_dims(known.mesh, rule, rule.result(), uses);
-  p.result.kind = rule.kind;
+  p.result.reduced_by = rule.reduced_by;
   for (const auto& use : uses)
     if (rule.leaves_partial(use.dim)) p.result.partial |= axis_bit(use.axis);
   pass_partial(known, n, held, p);

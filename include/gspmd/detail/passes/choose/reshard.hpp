@@ -234,7 +234,7 @@ class reduction_ways {
     return s;
   }
   [[nodiscard]] constexpr std::int64_t sent(const sharding& a, const sharding& b, axis_mask axes) const {
-    return bytes_sent(mesh_, reduction{global_, a, b, axes, a.kind}, 1);
+    return bytes_sent(mesh_, reduction{global_, a, b, axes, a.reduced_by}, 1);
   }
 
   /// Into the splits of the target by reduce_scatter, what remains by all_reduce, then one movement.
@@ -341,7 +341,7 @@ constexpr reshard_step next_step(const mesh_shape& mesh, const extents& global, 
       }
     }
     step.to.partial = from.partial;
-    step.to.kind = from.kind;
+    step.to.reduced_by = from.reduced_by;
   }
   if (step.to.splits == target.splits) step.to.splits = to.splits;
   return step;
@@ -351,7 +351,7 @@ constexpr reshard_step next_step(const mesh_shape& mesh, const extents& global, 
 constexpr std::int64_t step_bytes(const mesh_shape& mesh, const extents& global, const sharding& from, const reshard_step& step,
                                   std::int64_t bytes_per_elem) {
   if (step.what == reshard_step::kind::reduce)
-    return bytes_sent(mesh, reduction{global, from, step.to, step.axes, from.kind}, bytes_per_elem);
+    return bytes_sent(mesh, reduction{global, from, step.to, step.axes, from.reduced_by}, bytes_per_elem);
   if (step.what == reshard_step::kind::move) return bytes_sent(mesh, movement{global, from, step.to, step.axes}, bytes_per_elem);
   return 0;
 }

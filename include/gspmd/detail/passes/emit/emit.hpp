@@ -77,7 +77,7 @@ class emitter {
       op.collective = classify(mesh_, movement{shape, layout, step.to, step.axes});
     } else {
       op.what = instruction_kind::reduce;
-      op.collective = classify(mesh_, reduction{shape, layout, step.to, step.axes, layout.kind});
+      op.collective = classify(mesh_, reduction{shape, layout, step.to, step.axes, layout.reduced_by});
     }
     add(op, level);
   }

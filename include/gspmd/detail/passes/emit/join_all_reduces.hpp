@@ -52,7 +52,7 @@ class all_reduce_joiner {
   struct kind_of {
     axis_mask axes = 0;
     dtype type = dtype::f32;
-    monoid kind = monoid::add;
+    monoid reduced_by = monoid::add;
     friend constexpr bool operator==(const kind_of&, const kind_of&) = default;
   };
   struct group {
@@ -80,7 +80,7 @@ class all_reduce_joiner {
   }
   [[nodiscard]] constexpr kind_of kind(const instruction& op) const {
     const auto& from = program_.value(op.operands[0]);
-    return {op.axes, from.type, from.layout.kind};
+    return {op.axes, from.type, from.layout.reduced_by};
   }
 
   /// Whether the memory of the operand can be chosen freely, and overwritten: it is made in this stretch for this reader alone.

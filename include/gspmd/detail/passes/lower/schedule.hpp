@@ -114,7 +114,7 @@ class scheduler {
     auto& s = s_.add_step(action::combine, op, 0, operands, results);
     s.collective = op.collective;
     for (const int v : results) s_.is_joined_[v] = 1;
-    reduction all{extents(1, 0), {}, {}, op.axes, s_.program_.value(operands[0]).layout.kind};
+    reduction all{extents(1, 0), {}, {}, op.axes, s_.program_.value(operands[0]).layout.reduced_by};
     for (const int v : operands) all.global[0] += elements(s_.program_.value(v).local);
     s.bytes_sent = bytes_sent(s_.out.mesh, all, bytes_of(s.type));
     return last;

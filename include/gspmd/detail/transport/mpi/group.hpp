@@ -107,13 +107,13 @@ class mpi_group {
     };
     if (window() != nullptr) window_->begin(subject_of(mesh, r, dtype_of<T>()));
     if (window() != nullptr && !work_.memories.empty() && is_large() && find_peers(in, out, !route.scatters)) {
-      if (route.scatters) reduce_scatter_from_peers(combiner_of<T>(r.kind), mesh, r, me_, peers{peer_in_}, out);
-      else all_reduce_from_peers(combiner_of<T>(r.kind), route.elems, size(), self_, peers{peer_in_}, peers{peer_out_});
+      if (route.scatters) reduce_scatter_from_peers(combiner_of<T>(r.reduced_by), mesh, r, me_, peers{peer_in_}, out);
+      else all_reduce_from_peers(combiner_of<T>(r.reduced_by), route.elems, size(), self_, peers{peer_in_}, peers{peer_out_});
       window_->meet();
       return;
     }
-    if (route.scatters) reduce_scatter(route, r.kind, in, out);
-    else all_reduce(route.elems, r.kind, in, out);
+    if (route.scatters) reduce_scatter(route, r.reduced_by, in, out);
+    else all_reduce(route.elems, r.reduced_by, in, out);
   }
 
   void shift(const mesh_shape& mesh, const ring& r, const ring_buffers& ahead, const ring_buffers* behind) {
