@@ -102,7 +102,7 @@ void take_much(rlim_t limit) {
   detail::reduction sum;
   sum.global.push_back(elems);
   sum.axes = 1;
-  sum.kind = monoid::add;
+  sum.reduced_by = monoid::add;
   const double* const from = x;
   double* const to = y;
   comm.reduce(all, sum, &from, &to);

@@ -37,7 +37,7 @@ std::string wrong_kernels() {
   shape[1] = columns;
   for (int d = 0; d < 2; ++d) {
     const reduction_spec spec{shape, dim_bit(d), gspmd::monoid::add};
-    reduce(reduction_kernel_for<float>(spec.kind), plan_reduction(spec), valid, c.data(), out.data());
+    reduce(reduction_kernel_for<float>(spec.reduced_by), plan_reduction(spec), valid, c.data(), out.data());
     for (std::int64_t k = 0; k < shape[1 - d]; ++k) {
       float sum = 0;
       for (std::int64_t i = 0; i < shape[d]; ++i) sum += at(c, d == 0 ? i * columns + k : k * columns + i);

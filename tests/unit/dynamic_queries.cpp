@@ -204,7 +204,7 @@ TEST_CASE("equality sees every table of a plan") {
   CHECK(is_seen([](detail::plan& p) { ++table_of<detail::contraction_plan>(p)[0].n; }));
   CHECK(is_seen([](detail::plan& p) { table_of<detail::contraction_plan>(p)[0].vector.stride[2] = 9; }));
   CHECK(is_seen([](detail::plan& p) { table_of<detail::contraction_plan>(p)[0].lhs.packed_at = 9; }));
-  CHECK(is_seen([](detail::plan& p) { table_of<detail::reduction_spec>(p)[0].kind = monoid::maximum; }));
+  CHECK(is_seen([](detail::plan& p) { table_of<detail::reduction_spec>(p)[0].reduced_by = monoid::maximum; }));
   CHECK(is_seen([](detail::plan& p) { table_of<detail::permutation_spec>(p)[0].permutation[0] = 9; }));
   CHECK(is_seen([](detail::plan& p) { ++p.inputs[0]; }));
   CHECK(is_seen([](detail::plan& p) { ++p.outputs[0]; }));

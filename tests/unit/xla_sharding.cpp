@@ -251,7 +251,7 @@ TEST_CASE("manual and unreduced axes are subgroups") {
   }
   auto s = layouts::partial(layouts::split({{0}, {}}), 2);
   CHECK_EQ(xla_sharding::of(named({2, 2}), s, 2).text(), "{devices=[2,1,2]<=[4] last_tile_dims={unreduced}}");
-  s.kind = monoid::maximum;
+  s.reduced_by = monoid::maximum;
   CHECK_EQ(refusal([&] {
              xla_sharding::of(named({2, 2}), s, 2);
            }),
