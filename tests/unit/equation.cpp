@@ -140,7 +140,9 @@ TEST_CASE("mistakes are found where they are") {
   check_refused("abcdefghijklmnopqrstuvwxyzABCDEFG->", 33, "at most 32 dims");
   check_refused("\xc3\xa4->", 1, "only letters");
   check_refused("b,w->b(x+w)", 8, "cannot be solved for");
-  check_refused("bx,w->b(x+w)", 8, "add up products of slices");
+  check_refused("bx,w->b(x+w)", 8, "an index stands in an operand");
+  check_refused("b(x),xi->bi", 2, "an index of one letter has no window");
+  check_refused("(a+w)c,(b+c)w->ab", 8, "an index in both operands");
   check_refused("[v]d,bs->bsd", 2, "an einsum has no brackets");
 }
 
