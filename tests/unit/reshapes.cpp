@@ -132,9 +132,9 @@ TEST_CASE("uneven reshapes send what lies across boundaries, on both paths") {
   CHECK(bytes_of_reshape(m4, {1, 4}, {"", "x"}, {4, 1}) == 0);
   CHECK(bytes_of_reshape(m4, {30, 20}, {"x", ""}, {600}) == 120);
   CHECK(bytes_of_reshape(m4, {600}, {"x"}, {30, 20}) == 120);
-  CHECK(bytes_of_reshape(m2, {2, 3}, {"x", ""}, {3, 2}, {"x", ""}) == 4);  // no common factor
-  CHECK(bytes_of_reshape(grid, {1, 1}, {"x", "y"}, {1, 1}) == 0);          // the identity, whatever is split
-  CHECK(bytes_of_reshape(grid, {5, 1, 3}, {"x", "y", ""}, {5, 1, 3}) == 0);
+  CHECK(bytes_of_reshape(m2, {2, 3}, {"x", ""}, {3, 2}, {"x", ""}) == 4);      // no common factor
+  CHECK(bytes_of_reshape(grid, {1, 1}, {"x", "y"}, {1, 1}, {"x", "y"}) == 0);  // the identity, whatever is split
+  CHECK(bytes_of_reshape(grid, {5, 1, 3}, {"x", "y", ""}, {5, 1, 3}, {"x", "y", ""}) == 0);
   CHECK(bytes_of_reshape(grid, {6, 4, 2}, {"x", "y", ""}, {6, 8}) == 3 * 2 * 4);  // 2,2,0 pairs and 3,3,2, in three rows
 
   array<float> x({3, 2});
