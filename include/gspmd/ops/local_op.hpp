@@ -175,6 +175,8 @@ class local_operator {
   template <class... Rest>
     requires(std::is_convertible_v<Rest, operand> && ...)
   constexpr auto operator()(operand first, Rest... rest) const {
+    if constexpr (facts::fault == detail::local_fault::none && sizeof...(Rest) + 1 != static_cast<std::size_t>(operand_count))
+      detail::refuse<detail::mistake::operand_count, detail::local_operand_count<rule, sizeof...(Rest) + 1>>();
     if constexpr (result_count == 1) {
       return call(first, rest...)[0];
     } else {
@@ -200,7 +202,6 @@ class local_operator {
       tensor.note_refused();  // where the operator is made
       return all_of(tensor);
     } else if constexpr (count != static_cast<std::size_t>(operand_count)) {
-      detail::refuse<detail::mistake::operand_count, detail::local_operand_count<rule, count>>();
       tensor.note_refused();
       return all_of(tensor);
     } else {
