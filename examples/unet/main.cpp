@@ -159,7 +159,7 @@ int run(const options& o) {
 
 int main(int argc, char** argv) {
   unet::options o;
-  for (int i = 1; i < argc; ++i) {
+  for (int i = 1; i < argc; i += 2) {
     const std::string option = argv[i];
     const long given = i + 1 < argc ? std::atol(argv[i + 1]) : 0;
     if (option == "--image" && given >= 4 && given <= 256 && given % 4 == 0) o.network.image = given;
@@ -169,7 +169,6 @@ int main(int argc, char** argv) {
       std::fprintf(stderr, "%s", unet::usage);
       return option == "--help" ? 0 : 2;
     }
-    ++i;
   }
   try {
     return unet::run(o);

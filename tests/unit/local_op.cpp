@@ -12,6 +12,7 @@
 
 #include "gspmd/comm/threads.hpp"
 #include "gspmd/dynamic.hpp"
+#include "gspmd/grad.hpp"
 #include "gspmd/ops.hpp"
 
 // Operators of the user's own: on random meshes and shardings they give what the function gives for the whole arrays.

@@ -116,16 +116,16 @@ constexpr auto of_two_results = [](value x) {
 
 TEST_CASE("a compiled local_op of two results, one of which is reduced") {
   using grid = mesh<axis<"a", 2>, axis<"b", 2>>;
-  using step = compile<of_two_results, grid, in<double, dims<5, 7>, split<"a", "b">>>;
-  static_assert(step::collectives == list{all_reduce<"b">});
-  static_assert(step::traffic.bytes == 24);
+  using two_results = compile<of_two_results, grid, in<double, dims<5, 7>, split<"a", "b">>>;
+  static_assert(two_results::collectives == list{all_reduce<"b">});
+  static_assert(two_results::traffic.bytes == 24);
   std::vector<double> x(35);
   for (std::size_t i = 0; i < x.size(); ++i) x[i] = static_cast<double>(i);
-  const auto [rows, y] = run<step>(simulated{}, x);
-  for (std::size_t i = 0; i < 5; ++i) {
+  const auto [rows, y] = run<two_results>(simulated{}, x);
+  for (std::int64_t i = 0; i < 5; ++i) {
     const double sum = 21 + 49 * static_cast<double>(i);
     CHECK(rows[i] == sum);
-    for (std::size_t j = 0; j < 7; ++j) CHECK(y[7 * i + j] == 2 * x[7 * i + j] + sum);
+    for (std::int64_t j = 0; j < 7; ++j) CHECK(y[7 * i + j] == 2 * x[static_cast<std::size_t>(7 * i + j)] + sum);
   }
 }
 
