@@ -362,6 +362,61 @@ inline void same(const host_array& x, host_array& result) {
   result.ints = x.ints;
 }
 
+/// An einsum whose first operand is read through windows: its attributes are the letters of the operands and the result, then for each
+/// windowed dim the outer and the inner letter, and the size, stride, dilation, offset and base of the window.
+inline void convolution(const node& n, const host_array& x, const host_array& w, host_array& result) {
+  const std::vector<std::int64_t> a(n.attributes.begin(), n.attributes.end());
+  const std::size_t ranks[] = {x.shape.size(), w.shape.size(), result.shape.size()};
+  const std::size_t first_window = ranks[0] + ranks[1] + ranks[2];
+  const auto window = [&](std::int64_t letter) {
+    return a.data() + first_window + 7 * gspmd::detail::window_of(static_cast<int>(letter));
+  };
+  const auto is_window = [](std::int64_t letter) { return gspmd::detail::is_window(static_cast<int>(letter)); };
+  std::vector<std::int64_t> letters, extents;
+  const auto know = [&](std::int64_t letter, std::int64_t extent) {
+    if (std::find(letters.begin(), letters.end(), letter) != letters.end()) return;
+    letters.push_back(letter);
+    extents.push_back(extent);
+  };
+  const auto place = [&](std::int64_t letter) {
+    return static_cast<std::size_t>(std::find(letters.begin(), letters.end(), letter) - letters.begin());
+  };
+  for (std::size_t d = 0; d < ranks[0]; ++d)
+    if (!is_window(a[d])) know(a[d], x.shape[d]);
+  for (std::size_t d = 0; d < ranks[1]; ++d) know(a[ranks[0] + d], w.shape[d]);
+  for (std::size_t d = 0; d < ranks[2]; ++d) know(a[ranks[0] + ranks[1] + d], result.shape[d]);
+  for (std::size_t k = first_window; k < a.size(); k += 7) know(a[k + 1], a[k + 2]);
+  std::vector<double> reals(result.reals.size(), 0.0);
+  std::vector<std::uint64_t> ints(result.ints.size(), 0);
+  for_each_index(extents, [&](const index& i) {
+    std::size_t at[] = {0, 0, 0};
+    for (std::size_t d = 0; d < ranks[0]; ++d) {
+      std::int64_t element = 0;
+      if (is_window(a[d])) {
+        const auto* const v = window(a[d]);
+        const auto position = v[3] * i[place(v[0])] + v[4] * i[place(v[1])] + v[5];
+        if (position % v[6] != 0 || position < 0 || position / v[6] >= x.shape[d]) return;
+        element = position / v[6];
+      } else {
+        element = i[place(a[d])];
+      }
+      at[0] = at[0] * static_cast<std::size_t>(x.shape[d]) + static_cast<std::size_t>(element);
+    }
+    const auto offset = [&](std::size_t first, const std::vector<std::int64_t>& shape) {
+      std::size_t sum = 0;
+      for (std::size_t d = 0; d < shape.size(); ++d)
+        sum = sum * static_cast<std::size_t>(shape[d]) + static_cast<std::size_t>(i[place(a[first + d])]);
+      return sum;
+    };
+    at[1] = offset(ranks[0], w.shape);
+    at[2] = offset(ranks[0] + ranks[1], result.shape);
+    if (result.floating()) reals[at[2]] += x.reals[at[0]] * w.reals[at[1]];
+    else ints[at[2]] += bits_of(x.ints[at[0]]) * bits_of(w.ints[at[1]]);
+  });
+  for (std::size_t i = 0; i < reals.size(); ++i) result.reals[i] = round_to(n.type, reals[i]);
+  for (std::size_t i = 0; i < ints.size(); ++i) result.ints[i] = wrap_to(n.type, ints[i]);
+}
+
 /// A user's own operator, one of local_functions.hpp.
 inline void local(const node& n, const host_array& x, host_array& result) {
   namespace own = local_functions;
@@ -471,6 +526,8 @@ inline void listed(const node& n, const std::vector<const host_array*>& x, host_
     reduce_window(n, *x[0], result);
   } else if (is(ir::code_of<ir::select_and_scatter_op>)) {
     select_and_scatter(n, *x[0], *x[1], result);
+  } else if (is(ir::code_of<ir::convolution_op>)) {
+    convolution(n, *x[0], *x[1], result);
   } else if (is(ir::code_of<ir::local_operator>)) {
     local(n, *x[0], result);
   } else if (is(ir::code_of<ir::broadcast_op>)) {
