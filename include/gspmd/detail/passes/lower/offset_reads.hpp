@@ -7,6 +7,7 @@
 #include "gspmd/detail/ir/graph.hpp"
 #include "gspmd/detail/ir/local_program.hpp"
 #include "gspmd/detail/ops/registry.hpp"
+#include "gspmd/detail/passes/lower/body_number.hpp"
 #include "gspmd/detail/support/vec.hpp"
 
 namespace gspmd::detail {
@@ -112,19 +113,12 @@ class offset_reads {
   };
 
   constexpr void list_shifts(const graph& g, const mesh_shape& mesh, const local_program& p) {
-    int region = 0, last_region = 0;
-    vec<int> around;     // the bodies around this one
+    body_number body;
     vec<dim_mask> dims;  // by shift: those of a run of shifts that ends with it
     shift_of_.resize(p.values.size(), -1);
     for (const auto& op : p.ops) {
       const node& n = g.nodes[static_cast<std::size_t>(op.node)];
-      if (op.what == instruction_kind::control) {
-        const bool opens = n.op == opcode::loop || n.op == opcode::branch;
-        if (opens) around.push_back(region);
-        region = opens || n.op == opcode::otherwise ? ++last_region : around.back();
-        if (!opens && n.op != opcode::otherwise) around.pop_back();
-        continue;
-      }
+      if (body.passes(g, op)) continue;
       if (op.what != instruction_kind::compute || op.movement != 0 || op.operands.count != 1) continue;
       const index_map map = facts_of(n.op).map(g, n, 0);
       const auto& from = p.value(op.operands[0]);
@@ -140,7 +134,7 @@ class offset_reads {
       const bool begins = before < 0 || (shifted & own) != 0 || std::popcount(shifted) == max_offset_dims;
       shift_of_[op.result] = static_cast<int>(shifts_.size());
       dims.push_back(begins ? own : static_cast<dim_mask>(shifted | own));
-      shifts_.push_back({op.operands[0], op.result, region, along.dim, offset, {0, along.beyond, map.fill}, begins});
+      shifts_.push_back({op.operands[0], op.result, body.now(), along.dim, offset, {0, along.beyond, map.fill}, begins});
     }
   }
   /// Beyond the ends of the new dim lie margins of the value, and of all margins that it has.

@@ -4,6 +4,7 @@
 #include "gspmd/detail/ir/graph.hpp"
 #include "gspmd/detail/ir/local_program.hpp"
 #include "gspmd/detail/ops/registry.hpp"
+#include "gspmd/detail/passes/lower/body_number.hpp"
 #include "gspmd/detail/support/vec.hpp"
 
 namespace gspmd::detail {
@@ -56,22 +57,15 @@ class tile_reads {
   vec<shared_tile> tiles;
 
   constexpr void find(const graph& g, const mesh_shape& mesh, const local_program& p) {
-    int region = 0, last_region = 0;
-    vec<int> around;  // the bodies around this one
+    body_number body;
     for (const auto& op : p.ops) {
       const node& n = g.nodes[static_cast<std::size_t>(op.node)];
-      if (op.what == instruction_kind::control) {
-        const bool opens = n.op == opcode::loop || n.op == opcode::branch;
-        if (opens) around.push_back(region);
-        region = opens || n.op == opcode::otherwise ? ++last_region : around.back();
-        if (!opens && n.op != opcode::otherwise) around.pop_back();
-        continue;
-      }
+      if (body.passes(g, op)) continue;
       if (op.what != instruction_kind::compute) continue;
       for (int k = 0; k < facts_of(n.op).tiles(n); ++k) {
         const auto& v = p.value(op.operands[k]);
         const index_map map = needed_tile(g, mesh, n, k, v.global, v.layout);
-        if (!map.dims.empty()) reads_.push_back({op.result, k, map, place_for(mesh, v, {op.operands[k], region, map})});
+        if (!map.dims.empty()) reads_.push_back({op.result, k, map, place_for(mesh, v, {op.operands[k], body.now(), map})});
       }
     }
   }
