@@ -6,7 +6,8 @@
 #include "gspmd/detail/ir/layout.hpp"
 
 /// The algebra of windows (GSPMD 4.3 and A.2): which elements of an operand an output reads, and so which range of the operand, and how
-/// much of it from its neighbours, each part of a split dim needs. What is priced and moved are tiles (window_tile); window_parts is the papers' way to say it, by elements.
+/// much of it from its neighbours, each part of a split dim needs. What is priced and moved are tiles (window_tile); window_parts is the
+/// papers' way to say it, by elements.
 namespace gspmd::detail {
 
 constexpr std::int64_t floor_div(std::int64_t a, std::int64_t b) {  // b > 0
