@@ -42,9 +42,15 @@ inline std::vector<std::string> names_in(const std::string& list) {
 inline integer_list shape_of(value v) { return {v.shape().begin(), v.shape().end()}; }
 
 inline std::optional<dtype> dtype_named(std::string_view name) {
-  for (const auto t : {dtype::f32, dtype::f64, dtype::s32, dtype::s64, dtype::pred})
-    if (name == gspmd::name_of(t)) return t;
+  for (std::size_t i = 0; i < gspmd::dtype_count; ++i)
+    if (name == gspmd::name_of(static_cast<dtype>(i))) return static_cast<dtype>(i);
   return {};
+}
+inline std::string dtype_names() {
+  std::string names;
+  for (std::size_t i = 0; i < gspmd::dtype_count; ++i)
+    names += (names.empty() ? "" : " ") + std::string(gspmd::name_of(static_cast<dtype>(i)));
+  return names;
 }
 inline std::optional<monoid> monoid_named(std::string_view name) {
   for (const auto m : {monoid::add, monoid::multiply, monoid::maximum, monoid::minimum, monoid::and_, monoid::or_})
@@ -53,13 +59,11 @@ inline std::optional<monoid> monoid_named(std::string_view name) {
 }
 
 inline std::optional<dtype> read_dtype(object_reader& from, std::string_view key = "dtype") {
-  const auto name = from.text(key, "one of f32 f64 s32 s64 pred");
+  static const std::string wanted = "one of " + dtype_names();
+  const auto name = from.text(key, wanted.c_str());
   if (!name) return {};
   const auto type = dtype_named(*name);
-  if (!type)
-    from.errors().add(path(from.at(), key).str(), *name == "bf16"
-                                                      ? "bf16 is not there yet; there are f32 f64 s32 s64 pred"
-                                                      : in_quotes(*name) + " is no dtype; there are f32 f64 s32 s64 pred");
+  if (!type) from.errors().add(path(from.at(), key).str(), in_quotes(*name) + " is no dtype; there are " + dtype_names());
   return type;
 }
 inline std::optional<monoid> read_monoid(const json& j, const path& at, error_list& errors) {
@@ -142,8 +146,9 @@ inline std::optional<constant_number> read_number(const json& j, dtype type, con
   if (gspmd::is_floating(type)) {
     if (j.is_number()) {
       n.real = j.get<double>();
-      const double most = static_cast<double>(std::numeric_limits<float>::max());
-      if (type == dtype::f32 && std::abs(n.real) > most) n.real = n.real > 0 ? HUGE_VAL : -HUGE_VAL;
+      double most = std::numeric_limits<double>::max();
+      gspmd::with_element_type(type, [&]<class T>(T) { most = static_cast<double>(std::numeric_limits<T>::max()); });
+      if (std::abs(n.real) > most) n.real = n.real > 0 ? HUGE_VAL : -HUGE_VAL;
       return n;
     }
     const double infinity = std::numeric_limits<double>::infinity();
@@ -152,10 +157,14 @@ inline std::optional<constant_number> read_number(const json& j, dtype type, con
     o.complain("value", "is " + found(j) + "; it is a number, or one of \"inf\" \"-inf\" \"nan\"");
     return {};
   }
-  const bool is_32 = type == dtype::s32;
-  const auto integer = read_integer(j, path(o.attrs.at(), "value"), o.attrs.errors(),
-                                    is_32 ? std::numeric_limits<std::int32_t>::min() : std::numeric_limits<std::int64_t>::min(),
-                                    is_32 ? std::numeric_limits<std::int32_t>::max() : std::numeric_limits<std::int64_t>::max());
+  std::int64_t least = 0, most = 0;
+  gspmd::with_element_type(type, [&]<class T>(T) {
+    if constexpr (std::is_integral_v<T>) {
+      least = static_cast<std::int64_t>(std::numeric_limits<T>::min());
+      most = sizeof(T) == 8 ? std::numeric_limits<std::int64_t>::max() : static_cast<std::int64_t>(std::numeric_limits<T>::max());
+    }
+  });
+  const auto integer = read_integer(j, path(o.attrs.at(), "value"), o.attrs.errors(), least, most);
   if (!integer) return {};
   n.integer = *integer;
   return n;

@@ -186,6 +186,30 @@ template <class T>
   return choose(x != x, x, y);
 }
 
+/// e^x - 1, with the digits of small results.
+template <class T>
+[[gnu::always_inline]] inline T exponential_less_one(T x) {
+  using format = float_format<T>;
+  constexpr T least = static_cast<T>(-60);  // there e^x is nothing beside 1
+  T clamped = choose(x >= least, x, least);
+  clamped = choose(clamped > format::exp_most, format::exp_most, clamped);
+  const reduced_exponential<T> e(clamped);
+  const std::int32_t most = e.k > 1 ? 1 : 0;  // 2^k itself may be no number
+  const T scale = power_of_two<T>(e.k - most), one = choose(most == 1, T(0.5), T(1));
+  const T y = (scale * e.less_one + (scale - one)) * choose(most == 1, T(2), T(1));
+  return choose((x != x) | (x == T(0)), x, y);
+}
+
+/// log(1 + x), with the digits of small results: what 1 + x loses of x, the logarithm loses in proportion.
+template <class T>
+[[gnu::always_inline]] inline T logarithm_of_one_more(T x) {
+  constexpr T infinity = std::numeric_limits<T>::infinity();
+  const T more = T(1) + x, taken = more - T(1);
+  const bool is_tiny = taken == T(0);
+  const T y = logarithm(more) * (x / choose(is_tiny, T(1), taken));
+  return choose(is_tiny | (x == infinity), x, y);
+}
+
 /// 1 / (1 + e^-x), from e^-|x| so that nothing overflows and small results keep their digits.
 template <class T>
 [[gnu::always_inline]] inline T logistic_function(T x) {

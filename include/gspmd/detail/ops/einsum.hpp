@@ -103,7 +103,7 @@ struct einsum_op : without_movements, reads_shards, outside_of_loops {
   }
   static constexpr int reads(const node& n) { return n.operands.count; }
   static constexpr bool is_made_again(const node&) { return false; }
-  static constexpr bool may_go_round_ring(const node& n) { return n.operands.count == 2; }
+  static constexpr bool may_go_round_ring(const node& n) { return n.operands.count == 2 && !is_narrow(n.type); }
 
   /// Of two operands: 2 for every combination of local indices, a multiplication and an addition. Of one: 1 for every element that
   /// is summed.

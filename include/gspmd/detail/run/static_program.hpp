@@ -99,7 +99,7 @@ constexpr auto fused::freeze() {
 }
 template <class Program, int Step>
 constexpr auto contract::freeze() {
-  using element = element_t<step_of<Program, Step>.type>;
+  using element = element_t<signed_of(step_of<Program, Step>.type)>;
   constexpr const contraction_plan& plan = entry_of_step<Program, Step, contraction_plan>;
   using spec = std::conditional_t<is_plain(plan), plain_spec<contraction_plan>,
                                   contraction_constant<Program, static_cast<std::size_t>(step_of<Program, Step>.spec)>>;
@@ -108,8 +108,9 @@ constexpr auto contract::freeze() {
 template <class Program, int Step>
 constexpr auto contract_round_ring::freeze() {
   constexpr auto spec = static_cast<std::size_t>(planned_ring_of(Program::view, step_of<Program, Step>).contraction);
-  return prepared_contraction{&table_of<contraction_plan>(Program::view)[spec],
-                              run_contraction<element_t<step_of<Program, Step>.type>, contraction_constant<Program, spec>>};
+  return prepared_contraction{
+      &table_of<contraction_plan>(Program::view)[spec],
+      run_contraction<element_t<signed_of(step_of<Program, Step>.type)>, contraction_constant<Program, spec>>};
 }
 template <class Program, int Step>
 constexpr auto reduce::freeze() {

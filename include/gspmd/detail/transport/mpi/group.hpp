@@ -300,7 +300,7 @@ class mpi_group {
     if (window_) return window_->all_reduce(combiner_of<T>(kind), elems, in, out);
     if (elems * size() * static_cast<std::int64_t>(sizeof(T)) <= most_gathered_bytes)
       return all_reduce_gathered(elems, kind, in, out);
-    if (std::is_floating_point_v<T> && (kind == monoid::maximum || kind == monoid::minimum))
+    if (is_narrow_float<T> || (std::is_floating_point_v<T> && (kind == monoid::maximum || kind == monoid::minimum)))
       return all_reduce_by_messages(messages(), work_.receive_scratch, kind, size(), self_, elems, in, out);
     messages().for_each_piece(elems, [&](std::int64_t begin, int count) {
       check(MPI_Allreduce(in == out ? MPI_IN_PLACE : static_cast<const void*>(in + begin), out + begin, count, mpi_type<T>(),
@@ -335,6 +335,7 @@ class mpi_group {
   template <class T>
   void reduce_blocks(const reduction_route& route, monoid kind, const T* in, T* out) {
     if (window_) return window_->reduce_scatter(combiner_of<T>(kind), route.offsets.data(), in, out);
+    if constexpr (is_narrow_float<T>) return reduce_received_blocks(route, kind, in, out);
     const auto type = mpi_type<T>();
     const auto op = mpi_op<T>(kind);
     if (route.offsets.back() > work_.largest_count) {
@@ -349,6 +350,23 @@ class mpi_group {
     } else {
       check(MPI_Reduce_scatter(in, out, route.counts.data(), type, op, comm_), "MPI_Reduce_scatter");
     }
+  }
+
+  /// Of elements whose sums are not MPI's.
+  template <class T>
+  void reduce_received_blocks(const reduction_route& route, monoid kind, const T* in, T* out) {
+    const auto end = [&](std::int64_t j) { return route.offsets[static_cast<std::size_t>(j) + 1]; };
+    const auto begin = [&](std::int64_t j) { return route.offsets[static_cast<std::size_t>(j)]; };
+    const auto elems = end(self_) - begin(self_);
+    std::vector<T> blocks(static_cast<std::size_t>(elems * size()));
+    for (std::int64_t j = 0; j < size(); ++j) {
+      messages().receive(j, blocks.data() + j * elems, elems);
+      messages().send(j, in + begin(j), end(j) - begin(j));
+    }
+    messages().finish();
+    if (elems == 0) return;
+    reduce_row(
+        combiner_of<T>(kind), out, size(), [&](std::int64_t j) { return blocks.data() + j * elems; }, 0, elems, false);
   }
 
   group_key key_;
