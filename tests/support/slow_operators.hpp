@@ -2,6 +2,7 @@
 #pragma once
 
 #include <algorithm>
+#include <bit>
 #include <cmath>
 #include <cstddef>
 #include <cstdint>
@@ -71,6 +72,19 @@ inline value naive_convert(dtype to, const value& x) {
   return wrapped(to, std::max(std::min(static_cast<wide>(x.real), most_of(to)), least_of(to)));
 }
 
+/// By halving.
+inline double naive_erf_inv(double y) {
+  if (!(std::fabs(y) < 1)) return std::fabs(y) == 1 ? std::copysign(std::numeric_limits<double>::infinity(), y) : std::nan("");
+  const double size = std::fabs(y);
+  if (size < 1e-9) return y * 0.88622692545275801365;  // half the square root of pi
+  double low = 0, high = 7;
+  while (std::nextafter(low, high) < high) {
+    const double middle = (low + high) / 2;
+    const bool is_below = size > 0.5 ? std::erfc(middle) > 1 - size : std::erf(middle) < size;
+    (is_below ? low : high) = middle;
+  }
+  return std::copysign(high, y);
+}
 inline value naive_unary(opcode code, dtype to, const value& x) {
   if (code == opcode::convert) return naive_convert(to, x);
   const dtype t = x.type;
@@ -104,6 +118,7 @@ inline value naive_unary(opcode code, dtype to, const value& x) {
     case opcode::expm1: return floating(t, std::expm1(r));
     case opcode::log1p: return floating(t, std::log1p(r));
     case opcode::erf: return floating(t, std::erf(r));
+    case opcode::erf_inv: return floating(t, naive_erf_inv(r));
     case opcode::cbrt: return floating(t, std::cbrt(r));
     case opcode::stop_gradient: return x;
     default: return floating(t, std::ceil(r));
@@ -136,6 +151,22 @@ inline value naive_binary(opcode code, const value& a, const value& b) {
     case opcode::shift_left: return wrapped(t, is_shifted_out ? 0 : i << static_cast<int>(j));
     case opcode::shift_right: return wrapped(t, is_shifted_out ? (i < 0 ? -1 : 0) : i >> static_cast<int>(j));
     case opcode::remainder: return is_real ? floating(t, std::fmod(a.real, b.real)) : wrapped(t, j == 0 ? i : i % j);
+    case opcode::threefry2x32: {
+      std::uint32_t x[2] = {static_cast<std::uint32_t>(static_cast<std::uint64_t>(a.integer) >> 32),
+                            static_cast<std::uint32_t>(a.integer)};
+      std::uint32_t k[3] = {static_cast<std::uint32_t>(static_cast<std::uint64_t>(b.integer) >> 32),
+                            static_cast<std::uint32_t>(b.integer), 0};
+      k[2] = 0x1bd11bda ^ k[0] ^ k[1];
+      for (unsigned n = 0; n <= 20; ++n) {
+        if (n % 4 == 0) {
+          x[0] += k[n / 4 % 3];
+          x[1] += k[(n / 4 + 1) % 3] + n / 4;
+        }
+        constexpr int by[] = {13, 15, 26, 6, 17, 29, 16, 24};
+        if (n < 20) x[1] = std::rotl(x[1], by[n % 8]) ^ (x[0] += x[1]);
+      }
+      return {t, 0, static_cast<std::int64_t>(std::uint64_t{x[0]} << 32 | x[1])};
+    }
     case opcode::atan2: return floating(t, std::atan2(a.real, b.real));
     case opcode::divide: return is_real ? floating(t, a.real / b.real) : j == 0 ? wrapped(t, -1) : wrapped(t, i / j);
     default: break;
@@ -176,7 +207,7 @@ inline void write(const value& v, std::byte* to, std::int64_t i) {
 inline bool is_inexact(opcode code) {
   return code == opcode::exponential || code == opcode::log || code == opcode::tanh || code == opcode::logistic ||
          code == opcode::power || code == opcode::sine || code == opcode::cosine || code == opcode::expm1 ||
-         code == opcode::log1p || code == opcode::erf || code == opcode::cbrt || code == opcode::atan2;
+         code == opcode::log1p || code == opcode::erf || code == opcode::cbrt || code == opcode::erf_inv || code == opcode::atan2;
 }
 inline bool same(const value& got, const value& wanted, int ulps) {
   if (!is_floating(got.type)) return got.integer == wanted.integer;

@@ -129,6 +129,8 @@ constexpr value ceil(value x, location at = location::current()) { return detail
 constexpr value expm1(value x, location at = location::current()) { return detail::unary<detail::opcode::expm1>(x, at); }
 constexpr value log1p(value x, location at = location::current()) { return detail::unary<detail::opcode::log1p>(x, at); }
 constexpr value erf(value x, location at = location::current()) { return detail::unary<detail::opcode::erf>(x, at); }
+/// The number whose error function is x: infinite of 1 and -1.
+constexpr value erf_inv(value x, location at = location::current()) { return detail::unary<detail::opcode::erf_inv>(x, at); }
 constexpr value cbrt(value x, location at = location::current()) { return detail::unary<detail::opcode::cbrt>(x, at); }
 /// `x`, through which no gradient passes.
 constexpr value stop_gradient(value x, location at = location::current()) {

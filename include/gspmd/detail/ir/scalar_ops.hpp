@@ -45,6 +45,7 @@ constexpr bool is_defined(opcode op, dtype type) {
     case opcode::expm1:
     case opcode::log1p:
     case opcode::erf:
+    case opcode::erf_inv:
     case opcode::cbrt:
     case opcode::atan2: return is_floating(type);
     case opcode::not_:
@@ -53,6 +54,7 @@ constexpr bool is_defined(opcode op, dtype type) {
     case opcode::xor_: return !is_floating(type);
     case opcode::shift_left:
     case opcode::shift_right: return facts_of(type).is_integer;
+    case opcode::threefry2x32: return type == dtype::u64;
     case opcode::convert:
     case opcode::stop_gradient:
     case opcode::maximum:
@@ -113,6 +115,31 @@ template <class T>
   if constexpr (std::is_signed_v<T>) is_one = is_one | (b == T(-1));
   const T left = static_cast<T>(a % (is_one ? T(1) : b));
   return b == 0 ? a : left;
+}
+
+/// Threefry-2x32 with 20 rounds, a block cipher that makes random numbers of counters (Salmon, Moraes, Dror and Shaw, Parallel Random
+/// Numbers: As Easy as 1, 2, 3, 2011). Of counter, key and result word 0 is the upper half.
+[[gnu::always_inline]] constexpr std::uint64_t threefry2x32(std::uint64_t counter, std::uint64_t key) {
+  const auto k0 = static_cast<std::uint32_t>(key >> 32), k1 = static_cast<std::uint32_t>(key), k2 = k0 ^ k1 ^ 0x1bd11bdaU;
+  std::uint32_t x0 = static_cast<std::uint32_t>(counter >> 32) + k0, x1 = static_cast<std::uint32_t>(counter) + k1;
+  const auto mix = [&](int by) __attribute__((always_inline)) {
+    x0 += x1;
+    x1 = ((x1 << by) | (x1 >> (32 - by))) ^ x0;
+  };
+  const auto four = [&](bool even, std::uint32_t add0, std::uint32_t add1) __attribute__((always_inline)) {
+    mix(even ? 13 : 17);
+    mix(even ? 15 : 29);
+    mix(even ? 26 : 16);
+    mix(even ? 6 : 24);
+    x0 += add0;
+    x1 += add1;
+  };
+  four(true, k1, k2 + 1);
+  four(false, k2, k0 + 2);
+  four(true, k0, k1 + 3);
+  four(false, k1, k2 + 4);
+  four(true, k2, k0 + 5);
+  return static_cast<std::uint64_t>(x0) << 32 | x1;
 }
 
 /// By as many bits as the type has, or more, or a negative number of them, everything is shifted out. To the right a signed integer
@@ -181,6 +208,7 @@ template <opcode Op, class Out, class In>
     else if constexpr (Op == opcode::expm1) return exponential_less_one(x);
     else if constexpr (Op == opcode::log1p) return logarithm_of_one_more(x);
     else if constexpr (Op == opcode::erf) return std::erf(x);
+    else if constexpr (Op == opcode::erf_inv) return inverse_error_function(x);
     else if constexpr (Op == opcode::cbrt) return std::cbrt(x);
     else return round_up(x);
   }
@@ -206,6 +234,7 @@ template <opcode Op, class Out, class In>
   } else if constexpr (std::is_integral_v<In>) {
     using natural = std::make_unsigned_t<In>;
     if constexpr (Op == opcode::divide) return divide_integers(a, b);
+    else if constexpr (Op == opcode::threefry2x32) return threefry2x32(a, b);
     else if constexpr (Op == opcode::remainder) return remainder_of_integers(a, b);
     else if constexpr (Op == opcode::shift_left || Op == opcode::shift_right) return shift_bits(Op == opcode::shift_left, a, b);
     else if constexpr (Op == opcode::power) return power_of_integers(a, b);

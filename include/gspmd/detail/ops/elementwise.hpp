@@ -83,6 +83,7 @@ struct elementwise_op : same_dims, without_movements, reads_shards, dims_by_numb
       case opcode::expm1: b.send(0, dy * (y - -1.0)); break;
       case opcode::log1p: b.send(0, dy / (b.in(0) - -1.0)); break;
       case opcode::erf: b.send(0, dy * (term::of(opcode::exponential, -(b.in(0) * b.in(0))) * 0x1.20dd750429b6dp+0)); break;
+      case opcode::erf_inv: b.send(0, dy * (term::of(opcode::exponential, y * y) * 0x1.c5bf891b4ef6bp-1)); break;
       case opcode::cbrt: b.send(0, dy / (y * y * 3.0)); break;
       case opcode::remainder:  // x - y * trunc(x / y)
         b.send(0, dy);
