@@ -196,7 +196,7 @@ inline value build_einsum(const operation& o) {
   if (const auto problem = gspmd::equation_problem(*equation); !problem.empty())
     return o.complain("equation", in_quotes(*equation) + ", " + problem);
   if (!o.is_sound()) return {};
-  return gspmd::einsum(*equation, o.operands[0], o.operands.size() > 1 ? o.operands[1] : value{}, o.at);
+  return gspmd::einsum(*equation, std::span<const value>(o.operands.data(), o.operands.size()), o.at);
 }
 
 /// A list of numbers, one for each (spatial) dim if the library finds as many; none are what the library takes for none.
@@ -359,7 +359,7 @@ inline constexpr operator_entry special_operators[] = {
     {"convert", 1, 1, build_convert},
     {"constant", 0, 0, build_constant},
     {"iota", 0, 0, build_iota},
-    {"einsum", 1, 2, build_einsum},
+    {"einsum", 1, any_number, build_einsum},
     {"convolution", 2, 2, build_convolution},
     {"reduce", 1, 1, build_reduce},
     {"broadcast_in_dim", 1, 1, build_broadcast},

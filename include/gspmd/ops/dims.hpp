@@ -8,6 +8,7 @@
 #include <span>
 
 #include "gspmd/ops/elementwise.hpp"
+#include "gspmd/ops/reduce.hpp"
 #include "gspmd/ops/shape.hpp"
 
 /// Dims that are added, taken away, stretched and cut, and triangles: all of them made of other operators, with their gradients.
@@ -34,7 +35,7 @@ constexpr value expand_dims(value x, int dim, location at = location::current())
   return broadcast_in_dim(x, shape, integers(dims), at);
 }
 
-/// `x` without dim `dim`, whose extent is 1. No communication.
+/// `x` without dim `dim`, whose extent is 1. No communication, unless mesh axes split the dim: then it is reduced along them.
 ///
 ///     auto row = squeeze(x, 0);                        // [1,8] -> [8]
 constexpr value squeeze(value x, int dim, location at = location::current()) {
@@ -45,10 +46,8 @@ constexpr value squeeze(value x, int dim, location at = location::current()) {
                                         detail::text("dim ") << dim << " of " << detail::shape_text(x.shape())
                                                              << " is no dim of extent 1; dims count from 0"),
                         x);
-  detail::extents shape;
-  for (int d = 0; d < x.rank(); ++d)
-    if (d != dim) shape.push_back(x.shape()[d]);
-  return reshape(x, shape, at);
+  // A sum of one element, which the device has that the dim's split gives it to.
+  return reduce(x, x.type() == dtype::pred ? monoid::or_ : monoid::add, dim, at);
 }
 
 /// `x` stretched to a shape as NumPy does it: dims are aligned at the right, extents of 1 are repeated. No communication.
