@@ -114,17 +114,17 @@ void try_elementwise(draws& r, const dynamic::mesh& m, const Backend& backend) {
       [](value a, value b) {
         const value product = (a + b) * a;
         return std::array{product - b,
-                                  select(a < b, minimum(product, b), a),
-                                  a / b,
-                                  remainder(b, a),
-                                  convert<float>(a),
-                                  convert<std::int8_t>(a),
-                                  convert<bf16>(a),
-                                  convert<std::uint64_t>(a),
-                                  convert<f16>(b),
-                                  convert<std::int16_t>(b),
-                                  convert<std::uint8_t>(b),
-                                  convert<bool>(b)};
+                          select(a < b, minimum(product, b), a),
+                          a / b,
+                          remainder(b, a),
+                          convert<float>(a),
+                          convert<std::int8_t>(a),
+                          convert<bf16>(a),
+                          convert<std::uint64_t>(a),
+                          convert<f16>(b),
+                          convert<std::int16_t>(b),
+                          convert<std::uint8_t>(b),
+                          convert<bool>(b)};
       },
       m, dynamic::in<T>(shape, random_split(r, m, shape.size())), dynamic::in<T>(shape, random_split(r, m, shape.size())));
   const auto got = p.run_pointers(backend, {x.data(), y.data()});
@@ -160,7 +160,8 @@ void try_reductions(draws& r, const dynamic::mesh& m, const Backend& backend) {
   const auto x = numbers(a * b), w = numbers(b * c);
   const auto p = dynamic::compile(
       [](value l, value right) {
-        return std::array{einsum("ab,bc->ac", l, right), sum(l, {0}), reduce(l, monoid::maximum, {1}), reduce(l, monoid::minimum, {0, 1}), sum(l)};
+        return std::array{einsum("ab,bc->ac", l, right), sum(l, {0}), reduce(l, monoid::maximum, {1}),
+                          reduce(l, monoid::minimum, {0, 1}), sum(l)};
       },
       m, dynamic::in<T>({a, b}, random_split(r, m, 2)), dynamic::in<T>({b, c}, random_split(r, m, 2)));
   const auto got = p.run_pointers(backend, {x.data(), w.data()});
@@ -255,10 +256,32 @@ TEST_CASE("bf16 sends half the bytes, and what several devices have is added up 
   std::fill_n(x.begin(), 1000, bf16(256.0F));
   const auto check = [&](const auto& backend) {
     const auto y = p.run_pointers(backend, {x.data()});
-    CHECK(std::all_of(y[0].template data<bf16>(), y[0].template data<bf16>() + 1000, [](bf16 v) { return static_cast<float>(v) == 264.0F; }));
+    CHECK(std::all_of(y[0].template data<bf16>(), y[0].template data<bf16>() + 1000,
+                      [](bf16 v) { return static_cast<float>(v) == 264.0F; }));
   };
   check(simulated{});
   check(threads{});
+}
+
+TEST_CASE("an einsum of bf16 may keep its sums as floats, on several devices too") {
+  const dynamic::mesh m({{"x", 4}});
+  const auto p = dynamic::compile(
+      [](value x, value w) {
+        const value y = einsum_as<float, "bd,df->bf">(x, w);
+        return std::tuple{y, grad(sum(y), x)};
+      },
+      m, dynamic::in<bf16>({2, 8}, {"", "x"}), dynamic::in<bf16>({8, 3}, {"x", ""}));
+  CHECK(p.output(0).type() == dtype::f32);
+  CHECK(p.output(1).type() == dtype::bf16);
+  CHECK(p.traffic().bytes == 2 * 3 * 6 * 4 / 4);
+  std::vector<bf16> x(16, bf16(1.0F)), w(24, bf16(1.0F));
+  x[0] = bf16(256.0F);
+  const auto y = p.run_pointers(threads{}, {x.data(), w.data()});
+  CHECK(y[0].template data<float>()[0] == 263);
+  CHECK(static_cast<float>(y[1].template data<bf16>()[3]) == 3);
+  CHECK_THROWS_WITH(dynamic::compile([](value a, value b) { return einsum_as<double, "ab,bc->ac">(a, b); }, m,
+                                     dynamic::in<bf16>({2, 2}), dynamic::in<bf16>({2, 2})),
+                    doctest::Contains("of bf16 cannot give f64; it gives the type of its operands, or of two narrow ones f32"));
 }
 
 TEST_CASE("bf16: gradients, loops, rows and a map") {

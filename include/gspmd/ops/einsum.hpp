@@ -126,6 +126,19 @@ constexpr value einsum(value a, value b, location at = location::current()) {
   }
 }
 
+/// The Einstein sum of two tensors of a narrow type, with elements of type Result, which is the type that its sums are computed as: float
+/// of bf16 and f16, int32 of int8, uint8 and int16. So they are not rounded, nor is what several devices add up; of these, all_reduce and
+/// reduce_scatter send elements of Result.
+///
+///     auto y = einsum_as<float, "bd,df->bf">(x, w);           // x and w are bf16
+template <class Result, fixed_string Equation>
+constexpr value einsum_as(value a, value b, location at = location::current()) {
+  const value made = einsum<Equation>(a, b, at);
+  if (!made.is_valid() || made.graph()->failed()) return made;
+  detail::keep_sum_wide(*made.graph(), made.id(), detail::dtype_of<Result>(), at);
+  return made;
+}
+
 /// The Einstein sum of one tensor: transposes, and sums over the letters that the result lacks: `einsum<"abc->ca">(x)`.
 template <fixed_string Equation>
 constexpr value einsum(value a, location at = location::current()) {
