@@ -78,12 +78,14 @@ T quarter_of_sum(const T* x) {
 }
 constexpr bool exclusive_or(const bool* x) { return x[0] != x[1]; }
 
-inline constexpr ir::map_function fused = {
-    2, {multiply_add<float>, multiply_add<double>, multiply_add<std::int32_t>, multiply_add<std::int64_t>, nullptr}};
+inline constexpr ir::map_function fused = {2,
+                                           {multiply_add<float>, multiply_add<double>, multiply_add<std::int32_t>,
+                                            multiply_add<std::int64_t>, nullptr, nullptr, nullptr}};
 inline constexpr ir::map_function clamped = {
-    3, {clamp<float>, clamp<double>, clamp<std::int32_t>, clamp<std::int64_t>, clamp<bool>}};
-inline constexpr ir::map_function averaged = {5, {quarter_of_sum<float>, quarter_of_sum<double>, nullptr, nullptr, nullptr}};
-inline constexpr ir::map_function exclusive = {2, {nullptr, nullptr, nullptr, nullptr, exclusive_or}};
+    3, {clamp<float>, clamp<double>, clamp<std::int32_t>, clamp<std::int64_t>, clamp<bool>, nullptr, nullptr}};
+inline constexpr ir::map_function averaged = {
+    5, {quarter_of_sum<float>, quarter_of_sum<double>, nullptr, nullptr, nullptr, nullptr, nullptr}};
+inline constexpr ir::map_function exclusive = {2, {nullptr, nullptr, nullptr, nullptr, exclusive_or, nullptr, nullptr}};
 }  // namespace maps
 
 /// What a random program may be like.
