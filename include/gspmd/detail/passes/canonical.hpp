@@ -19,6 +19,7 @@ class canonical_orderer {
     result.has_regions = traced.has_regions;
     result.allow_replication = traced.allow_replication;
     result.largest_bytes = traced.largest_bytes;
+    result.composed = traced.composed;
     if (traced.has_regions) find_needed();
     for (const int i : traced.inputs) {
       add(i);
