@@ -664,11 +664,16 @@ class random_program {
     }
     return sum;
   }
+  /// Runs of them too, which are one movement where nobody else reads what lies between.
   void make_mapped(int x) {
+    do x = mapped_somehow(x);
+    while (x >= 0 && random_.chance(40));
+  }
+  int mapped_somehow(int x) {
     const auto here = ir::location::current();
     const ir::extents shape = at(x).shape;
     const int rank = shape.count;
-    if (rank == 0 || rank > ir::max_mapped_dims) return;  // of more dims they are several operators
+    if (rank == 0 || rank > ir::max_mapped_dims) return -1;  // of more dims they are several operators
     std::vector<std::int64_t> low, high, between, start, limit, stride;
     std::vector<int> dims;
     switch (random_.between(0, 4)) {
@@ -681,10 +686,9 @@ class random_program {
           const int left = within + static_cast<int>(low.back());
           high.push_back(random_.chance(50) ? random_.between(std::max(-left, -3), 3) : std::max(0, -left));
         }
-        commit(ir::add_pad(g, x, low, high, between,
-                           at(x).type == dtype::pred || random_.chance(50) ? random_.between(0, 1) : random_.between(-3, 3),
-                           here));
-        break;
+        return commit(
+            ir::add_pad(g, x, low, high, between,
+                        at(x).type == dtype::pred || random_.chance(50) ? random_.between(0, 1) : random_.between(-3, 3), here));
       case 1:
         for (int d = 0; d < rank; ++d) {
           const auto size = static_cast<int>(shape[d]);
@@ -692,14 +696,12 @@ class random_program {
           limit.push_back(random_.chance(60) ? random_.between(static_cast<int>(start.back()), size) : size);
           stride.push_back(random_.chance(40) ? random_.between(1, 3) : 1);
         }
-        commit(ir::add_slice(g, x, start, limit, stride, here));
-        break;
+        return commit(ir::add_slice(g, x, start, limit, stride, here));
       case 2:
         for (int d = 0; d < rank; ++d)
           if (random_.chance(60)) dims.push_back(d);
-        commit(ir::add_reverse(g, x, dims, here));
-        break;
-      case 3: commit(ir::add_roll(g, x, random_.between(-12, 12), random_.between(0, rank - 1), here)); break;
+        return commit(ir::add_reverse(g, x, dims, here));
+      case 3: return commit(ir::add_roll(g, x, random_.between(-12, 12), random_.between(0, rank - 1), here));
       default: {
         const int dim = random_.between(0, rank - 1);
         std::vector<int> joined{x};
@@ -711,7 +713,7 @@ class random_program {
             return true;
           }));
         if (random_.chance(50)) std::swap(joined.front(), joined.back());
-        commit(ir::add_concatenate(g, joined, dim, here));
+        return commit(ir::add_concatenate(g, joined, dim, here));
       }
     }
   }

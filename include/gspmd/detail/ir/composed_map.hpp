@@ -15,7 +15,7 @@ struct composed_extents {
 struct composed_dim {
   dim_map map;
   bool is_possible = false;
-  bool shows_first_fill = false;   // there are elements in the middle that none of the operand becomes
+  bool shows_first_fill = false;   // there may be elements in the middle that none of the operand becomes
   bool shows_second_fill = false;  // and elements of the result that none in the middle becomes
 
   [[nodiscard]] constexpr bool is_identity(const composed_extents& e) const {

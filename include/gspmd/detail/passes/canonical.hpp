@@ -85,6 +85,8 @@ class canonical_orderer {
   /// Where a label's last node is another one's equal, says so: labels name values of the program as it was written.
   constexpr void name_equals() {
     const auto& nodes = traced_.nodes;
+    for (const auto& also : traced_.also_tagged)
+      if (const int now = number_[same_[also.node]]; now >= 0) result.also_tagged.push_back({also.tag, now});
     for (std::size_t i = 0; i < nodes.size(); ++i) {
       const int taken = same_[static_cast<int>(i)];
       if (taken == static_cast<int>(i) || nodes[i].tag < 0 || number_[taken] < 0) continue;

@@ -44,6 +44,8 @@ constexpr bool compose_movements(graph& g) {
     std::size_t k = 0;
     for (int user = first[i]; user >= 0; user = next[user]) g.nodes[user] = made[k++];
     g.composed.push_back({n.tag, made[0].tag, n.type, n.shape});
+    for (const auto& also : g.also_tagged)
+      if (also.node == static_cast<int>(i)) g.composed.push_back({also.tag, made[0].tag, n.type, n.shape});
   }
   return any;
 }
