@@ -128,6 +128,25 @@ TEST_CASE("pad and slice are one collective_permute of what crosses the boundari
     }
 }
 
+TEST_CASE("a tensor that is cut and put together again round its end is a roll: one collective_permute (GSPMD 4.6)") {
+  for (const std::int64_t n : {12, 13})
+    for (std::int64_t k = 1; k < n; ++k) {
+      const auto rotated = run(n, 4, [&](value x) { return concatenate({slice(x, {k}, {n}), slice(x, {0}, {k})}, 0); });
+      const auto rolled = run(n, 4, [&](value x) { return roll(x, -k, 0); });
+      CHECK(rotated.collectives == rolled.collectives);
+      CHECK(rotated.bytes == rolled.bytes);
+      CHECK(rotated.result == rolled.result);
+      CHECK(rotated.result[0] == static_cast<double>(k + 1));
+      if (n == 12 && k <= 3) CHECK(rotated.bytes == 8 * k);
+    }
+  const auto same = run(12, 4, [](value x) {
+    return concatenate({slice(x, {0}, {5}), slice(x, {5}, {7}), slice(x, {7}, {12})}, 0);
+  });
+  CHECK(same.bytes == 0);
+  const auto other = run(12, 4, [](value x) { return concatenate({slice(x, {5}, {12}), slice(x, {1}, {6})}, 0); });  // no roll
+  CHECK(other.result[7] == 2);
+}
+
 TEST_CASE("what is read, written down or lost between two movements stays between them") {
   const auto lost = run(16, 4, [](value x) { return pad(slice(x, {1}, {15}), {1}, {1}); });  // the ends are zeros
   CHECK(lost.result.front() == 0);

@@ -325,6 +325,19 @@ TEST_CASE("pooling: the gradient of windows that end where shards do sends nothi
   CHECK(p.compile().collectives().empty());
 }
 
+TEST_CASE("pooling: the gradient of a maximum gets the windows that hold its elements, and what they bring, and nothing else") {
+  for (const std::int64_t size : {2, 3, 5}) {
+    dynamic::builder p(dynamic::mesh({{"x", 4}}));
+    const value x = p.input(dynamic::in<float>({16, 6}, {"x", ""})), u = p.input(dynamic::in<float>({16, 6}, {"x", ""}));
+    p.output(grad(sum(max_pool(x, {size, 1}, {1, 1}, {size / 2, 0}, {(size - 1) / 2, 0}) * u), x));
+    const auto step = p.compile();
+    // Windows reach size - 1 elements beyond each end of a shard, and begin size - 1 outputs before its last one at most.
+    const auto halo = size == 5 ? 2 * 4 : 2 * (size - 1);
+    CHECK(step.traffic().bytes == (halo + size - 1) * 6 * 4);
+    CHECK(step.traffic().in(collective_kind::collective_permute).bytes == step.traffic().bytes);
+  }
+}
+
 TEST_CASE("pooling: refusals name the operator, the dim and the numbers") {
   using enum monoid;
   CHECK(mentions(pool_refusal([](value x) { return max_pool(x, {5, 1}); }), "reduce_window at pooling.cpp:"));
