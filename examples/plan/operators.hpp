@@ -128,7 +128,7 @@ struct constant_number {
   double real = 0;
   std::int64_t integer = 0;
 };
-inline std::optional<constant_number> read_number(const json& j, dtype type, const operation& o) {
+inline std::optional<constant_number> read_number(const json& j, dtype type, const operation& o, std::string_view key = "value") {
   constant_number n;
   if (type == dtype::pred) {
     const bool is_bit = j.is_number_integer() && (j == 0 || j == 1);
@@ -136,7 +136,7 @@ inline std::optional<constant_number> read_number(const json& j, dtype type, con
       n.integer = j.is_boolean() ? static_cast<int>(j.get<bool>()) : j.get<int>();
       return n;
     }
-    o.complain("value", "is " + found(j) + "; a pred is true or false");
+    o.complain(key, "is " + found(j) + "; a pred is true or false");
     return {};
   }
   if (gspmd::is_floating(type)) {
@@ -149,11 +149,11 @@ inline std::optional<constant_number> read_number(const json& j, dtype type, con
     const double infinity = std::numeric_limits<double>::infinity();
     n.real = j == "inf" ? infinity : j == "-inf" ? -infinity : std::numeric_limits<double>::quiet_NaN();
     if (j == "inf" || j == "-inf" || j == "nan") return n;
-    o.complain("value", "is " + found(j) + "; it is a number, or one of \"inf\" \"-inf\" \"nan\"");
+    o.complain(key, "is " + found(j) + "; it is a number, or one of \"inf\" \"-inf\" \"nan\"");
     return {};
   }
   const bool is_32 = type == dtype::s32;
-  const auto integer = read_integer(j, path(o.attrs.at(), "value"), o.attrs.errors(),
+  const auto integer = read_integer(j, path(o.attrs.at(), key), o.attrs.errors(),
                                     is_32 ? std::numeric_limits<std::int32_t>::min() : std::numeric_limits<std::int64_t>::min(),
                                     is_32 ? std::numeric_limits<std::int32_t>::max() : std::numeric_limits<std::int64_t>::max());
   if (!integer) return {};
@@ -340,7 +340,7 @@ inline std::optional<gspmd::boundary> read_boundary(const json& j, const path& a
     for (const auto& [name, is] : named)
       if (j == name) return is;
   } else if (o.is_sound() && (j.is_number() || j.is_boolean())) {
-    const auto n = read_number(j, o.type(), o);
+    const auto n = read_number(j, o.type(), o, "outside");
     if (!n) return {};
     return gspmd::is_floating(o.type()) ? boundary::constant(n->real) : boundary::constant(n->integer);
   }
@@ -393,7 +393,7 @@ inline value build_stencil(const operation& o) {
       o.attrs.errors().add(at.str(), "is " + found(tap) + "; it is [factor, [offsets]]");
       return {};
     }
-    const auto factor = read_number(tap[0], o.type(), o);
+    const auto factor = read_number(tap[0], o.type(), o, "taps");
     const auto offsets = read_integers(tap[1], path(at, 1), o.attrs.errors(), -most_steps, most_steps, gspmd::max_rank);
     if (!factor || !offsets) return {};
     if (offsets->size() != rank) {
