@@ -132,7 +132,7 @@ struct constant_number {
   double real = 0;
   std::int64_t integer = 0;
 };
-inline std::optional<constant_number> read_number(const json& j, dtype type, const operation& o) {
+inline std::optional<constant_number> read_number(const json& j, dtype type, const operation& o, std::string_view key = "value") {
   constant_number n;
   if (type == dtype::pred) {
     const bool is_bit = j.is_number_integer() && (j == 0 || j == 1);
@@ -140,7 +140,7 @@ inline std::optional<constant_number> read_number(const json& j, dtype type, con
       n.integer = j.is_boolean() ? static_cast<int>(j.get<bool>()) : j.get<int>();
       return n;
     }
-    o.complain("value", "is " + found(j) + "; a pred is true or false");
+    o.complain(key, "is " + found(j) + "; a pred is true or false");
     return {};
   }
   if (gspmd::is_floating(type)) {
@@ -154,7 +154,7 @@ inline std::optional<constant_number> read_number(const json& j, dtype type, con
     const double infinity = std::numeric_limits<double>::infinity();
     n.real = j == "inf" ? infinity : j == "-inf" ? -infinity : std::numeric_limits<double>::quiet_NaN();
     if (j == "inf" || j == "-inf" || j == "nan") return n;
-    o.complain("value", "is " + found(j) + "; it is a number, or one of \"inf\" \"-inf\" \"nan\"");
+    o.complain(key, "is " + found(j) + "; it is a number, or one of \"inf\" \"-inf\" \"nan\"");
     return {};
   }
   std::int64_t least = 0, most = 0;
@@ -164,7 +164,7 @@ inline std::optional<constant_number> read_number(const json& j, dtype type, con
       most = sizeof(T) == 8 ? std::numeric_limits<std::int64_t>::max() : static_cast<std::int64_t>(std::numeric_limits<T>::max());
     }
   });
-  const auto integer = read_integer(j, path(o.attrs.at(), "value"), o.attrs.errors(), least, most);
+  const auto integer = read_integer(j, path(o.attrs.at(), key), o.attrs.errors(), least, most);
   if (!integer) return {};
   n.integer = *integer;
   return n;
@@ -337,6 +337,98 @@ inline value build_rotate(const operation& o) {
   return dim && amount && o.is_sound() ? gspmd::roll(o.operands[0], -*amount, *dim, o.at) : value{};
 }
 
+/// What a tensor is beyond an end: a number, or the name of what it goes on as.
+inline std::optional<gspmd::boundary> read_boundary(const json& j, const path& at, const operation& o) {
+  using gspmd::boundary;
+  if (j.is_string()) {
+    const std::pair<const char*, boundary> named[] = {{"zero", boundary::zero()},
+                                                      {"edge", boundary::edge()},
+                                                      {"reflect", boundary::reflect()},
+                                                      {"symmetric", boundary::symmetric()},
+                                                      {"wrap", boundary::wrap()}};
+    for (const auto& [name, is] : named)
+      if (j == name) return is;
+  } else if (o.is_sound() && (j.is_number() || j.is_boolean())) {
+    const auto n = read_number(j, o.type(), o, "outside");
+    if (!n) return {};
+    return gspmd::is_floating(o.type()) ? boundary::constant(n->real) : boundary::constant(n->integer);
+  }
+  o.attrs.errors().add(at.str(), "is " + found(j) + "; it is a number, or one of zero edge reflect symmetric wrap");
+  return {};
+}
+constexpr std::int64_t most_steps = std::int64_t{1} << 31;
+
+/// Element i along the dim is element i + amount.
+inline value build_shift(const operation& o) {
+  const auto dim = read_dim(o, "the dim that is moved along");
+  const auto* j = o.attrs.require("amount", "how much further the elements are found");
+  if (j == nullptr) return {};
+  const auto amount = read_integer(*j, path(o.attrs.at(), "amount"), o.attrs.errors(), -most_steps, most_steps);
+  const auto* const outside = o.attrs.find("outside");
+  const auto beyond = outside == nullptr ? gspmd::boundary::zero() : read_boundary(*outside, path(o.attrs.at(), "outside"), o);
+  return dim && amount && beyond && o.is_sound() ? gspmd::shift(o.operands[0], *dim, *amount, *beyond, o.at) : value{};
+}
+
+/// The sum of the operand at offsets, each times a number. `outside`: what it is beyond its ends, for all dims; or for each, which may say
+/// [before, behind].
+inline value build_stencil(const operation& o) {
+  const auto* const taps = o.attrs.require("taps", "a list like [[-2.0, [0, 0]], [1.0, [0, 1]]]: factors and their offsets");
+  if (taps == nullptr) return {};
+  const path at_taps(o.attrs.at(), "taps"), at_outside(o.attrs.at(), "outside");
+  if (!taps->is_array() || taps->empty() || taps->size() > 1000)
+    return o.complain("taps", "is " + found(*taps) + "; it is a list of 1 to 1000 of [factor, [offsets]]");
+  const auto rank = o.is_sound() ? static_cast<std::size_t>(o.operands[0].rank()) : 0;
+  std::vector<std::pair<gspmd::boundary, gspmd::boundary>> beyond(rank, {gspmd::boundary::zero(), gspmd::boundary::zero()});
+  const auto* const outside = o.attrs.find("outside");
+  if (!o.is_sound()) return {};
+  if (o.type() == dtype::pred) return o.complain("", "a stencil adds up numbers, and the operand is pred");
+  if (outside != nullptr && outside->is_array() && outside->size() != rank)
+    return o.complain("outside",
+                      "has " + std::to_string(outside->size()) + " entries; the operand has " + std::to_string(rank) + " dims");
+  for (std::size_t d = 0; outside != nullptr && d < rank; ++d) {
+    const json& along = outside->is_array() ? (*outside)[d] : *outside;
+    const bool has_sides = along.is_array() && along.size() == 2;
+    const path at(at_outside, d);
+    const auto low = read_boundary(has_sides ? along[0] : along, at, o),
+               high = read_boundary(has_sides ? along[1] : along, at, o);
+    if (!low || !high) return {};
+    beyond[d] = {*low, *high};
+  }
+  value sum;
+  for (std::size_t k = 0; k < taps->size(); ++k) {
+    const json& tap = (*taps)[k];
+    const path at(at_taps, k);
+    if (!tap.is_array() || tap.size() != 2) {
+      o.attrs.errors().add(at.str(), "is " + found(tap) + "; it is [factor, [offsets]]");
+      return {};
+    }
+    const auto factor = read_number(tap[0], o.type(), o, "taps");
+    const auto offsets = read_integers(tap[1], path(at, 1), o.attrs.errors(), -most_steps, most_steps, gspmd::max_rank);
+    if (!factor || !offsets) return {};
+    if (offsets->size() != rank) {
+      o.attrs.errors().add(
+          at.str(), "has " + std::to_string(offsets->size()) + " offsets; the operand has " + std::to_string(rank) + " dims");
+      return {};
+    }
+    value moved = o.operands[0];
+    for (std::size_t d = 0; d < rank; ++d)
+      if (const auto by = (*offsets)[d]; by != 0)
+        moved = gspmd::shift(moved, static_cast<int>(d), by, by < 0 ? beyond[d].first : beyond[d].second, o.at);
+    const value times = gspmd::is_floating(o.type()) ? o.program.constant(o.type(), shape_of(moved), factor->real, o.at)
+                                                     : o.program.constant(o.type(), shape_of(moved), factor->integer, o.at);
+    const value term = gspmd::elementwise("multiply", std::vector<value>{moved, times}, o.at);
+    sum = k == 0 ? term : gspmd::elementwise("add", std::vector<value>{sum, term}, o.at);
+  }
+  return sum;
+}
+
+/// To a finer grid or a coarser one.
+template <value (*Resize)(value, gspmd::integers, gspmd::location)>
+value build_resized(const operation& o) {
+  const auto factors = read_list(o, "factors", "how many times as fine, or as coarse, along each dim");
+  return factors && o.is_sound() ? Resize(o.operands[0], *factors, o.at) : value{};
+}
+
 inline value build_concatenate(const operation& o) {
   const auto dim = read_dim(o, "the dim along which the operands follow each other");
   return dim && o.is_sound() ? gspmd::concatenate(o.operands, *dim, o.at) : value{};
@@ -372,6 +464,11 @@ inline constexpr operator_entry special_operators[] = {
     {"max_pool", 1, 1, build_pool<gspmd::max_pool>},
     {"avg_pool", 1, 1, build_pool<gspmd::avg_pool>},
     {"sum_pool", 1, 1, build_pool<gspmd::sum_pool>},
+    {"upsample", 1, 1, build_resized<gspmd::upsample>},
+    {"interpolate", 1, 1, build_resized<gspmd::interpolate>},
+    {"downsample", 1, 1, build_resized<gspmd::downsample>},
+    {"shift", 1, 1, build_shift},
+    {"stencil", 1, 1, build_stencil},
     {"reverse", 1, 1, build_reverse},
     {"rotate", 1, 1, build_rotate},
     {"reshard", 1, 1, build_reshard},

@@ -451,11 +451,11 @@ inline void local(const node& n, const host_array& x, host_array& result) {
   });
 }
 
-/// Of pad, slice, reverse and roll.
+/// Of pad, slice, reverse, roll, and several of them as one.
 inline bool is_mapped(const node& n) {
   namespace ir = gspmd::detail;
   return n.op == ir::code_of<ir::pad_op> || n.op == ir::code_of<ir::slice_op> || n.op == ir::code_of<ir::reverse_op> ||
-         n.op == ir::code_of<ir::roll_op>;
+         n.op == ir::code_of<ir::roll_op> || n.op == ir::code_of<ir::composed_op>;
 }
 
 /// The index of what stands at index i of a dim that goes on beyond its ends; outside where nothing does.

@@ -6,6 +6,7 @@
 #include <cstdio>
 
 #include "gspmd/comm/simulated.hpp"
+#include "gspmd/detail/passes/compose_movements.hpp"
 #include "support/run_random_on_threads.hpp"
 
 // Random programs with shifts among the other operators: loops, fused operators, partial values around them.
@@ -16,9 +17,14 @@ template <class Look>
 std::uint64_t run_programs(const reference::random_options& options, Look look) {
   const auto first = reference::setting("GSPMD_SEED", 1);
   const auto count = reference::setting("GSPMD_PROGRAMS", 4000);
+  std::uint64_t composed = 0;
   for (auto seed = first; seed < first + count; ++seed) {
     const reference::random_program program(seed, options);
-    const auto plan = gspmd::detail::make_plan(program.g, program.mesh);
+    auto g = gspmd::detail::canonical_order(program.g);  // every second one as users' programs are planned
+    if (seed % 2 != 0) g = program.g;
+    else if (gspmd::detail::compose_movements(g)) g = gspmd::detail::canonical_order(g);
+    composed += g.composed.size();
+    const auto plan = gspmd::detail::make_plan(g, program.mesh);
     const gspmd::detail::plan_view view(plan);
     for (const auto& s : plan.steps) look(view, s);
     gspmd::simulated_communicator comm(program.device_count());
@@ -28,8 +34,9 @@ std::uint64_t run_programs(const reference::random_options& options, Look look) 
     const auto on_threads = reference::run_and_check_on_threads(program, view);
     if (!on_threads.empty()) FAIL_CHECK(on_threads);
   }
-  std::printf("random programs of seeds %llu to %llu: ", static_cast<unsigned long long>(first),
-              static_cast<unsigned long long>(first + count - 1));
+  if (options.maps) CHECK(composed > count / 20);
+  std::printf("random programs of seeds %llu to %llu, %llu movements composed: ", static_cast<unsigned long long>(first),
+              static_cast<unsigned long long>(first + count - 1), static_cast<unsigned long long>(composed));
   return count;
 }
 

@@ -99,7 +99,7 @@ using listed_operators =
                          listed<struct reduce_op, "reduce">, listed<struct broadcast_op, "broadcast_in_dim">,
                          listed<struct transpose_op, "transpose">, listed<struct reshape_op, "reshape">,
                          listed<struct shift_op, "shift">, listed<struct pad_op, "pad">, listed<struct slice_op, "slice">,
-                         listed<struct reverse_op, "reverse">, listed<struct roll_op, "roll">,
+                         listed<struct reverse_op, "reverse">, listed<struct roll_op, "roll">, listed<struct composed_op, "move">,
                          listed<struct concatenate_op, "concatenate">, listed<struct reshard_op, "reshard">,
                          listed<struct shard_alike_op, "shard_alike">, listed<struct row_op, "row">,
                          listed<struct set_row_op, "set_row">, listed<struct add_row_op, "add_row">,
