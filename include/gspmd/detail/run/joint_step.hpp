@@ -24,6 +24,29 @@ void move::run(const movement& m, const plan_view& p, const plan_step& s, Comm& 
   comm.template move<T>(*p.mesh, m, reinterpret_cast<const T* const*>(devices.from), reinterpret_cast<T* const*>(devices.to));
 }
 
+template <class Comm>
+inline constexpr bool starts_moves = requires(Comm& comm, const mesh_shape& mesh, const movement& m, const float* const* in,
+                                              float* const* out) {
+  comm.start(mesh, m, in, out);
+  comm.finish(mesh, m, in, out);
+};
+template <class T, class Comm>
+void start_move::run(const movement& m, const plan_view& p, const plan_step& s, Comm& comm, const devices_here& devices) {
+  find_shards(p, s, devices);
+  const auto* const from = reinterpret_cast<const T* const*>(devices.from);
+  auto* const to = reinterpret_cast<T* const*>(devices.to);
+  if constexpr (starts_moves<Comm>) comm.template start<T>(*p.mesh, m, from, to);
+  else comm.template move<T>(*p.mesh, m, from, to);
+}
+template <class T, class Comm>
+void finish_move::run(const movement& m, const plan_view& p, const plan_step& s, Comm& comm, const devices_here& devices) {
+  if constexpr (starts_moves<Comm>) {
+    find_shards(p, s, devices);
+    comm.template finish<T>(*p.mesh, m, reinterpret_cast<const T* const*>(devices.from),
+                            reinterpret_cast<T* const*>(devices.to));
+  }
+}
+
 template <class T, class Comm>
 void combine::run(const reduction& r, const plan_view& p, const plan_step& s, Comm& comm, const devices_here& devices) {
   find_shards(p, s, devices);

@@ -8,7 +8,9 @@
 namespace gspmd::detail {
 
 /// Elements change their indices.
-constexpr bool is_mapped(const plan_step& s) { return s.what == action::move && s.spec >= 0; }
+constexpr bool is_mapped(const plan_step& s) {
+  return s.spec >= 0 && (s.what == action::move || s.what == action::start_move || s.what == action::finish_move);
+}
 /// A movement into a range of its second operand, which its result is otherwise.
 constexpr bool writes_into_operand(const plan_step& s) { return s.what == action::move && s.operands.count == 2; }
 
@@ -34,6 +36,36 @@ struct move : plain_step, without_scratch {
   static constexpr ring_rounds_kind rounds(const plan_view&, const plan_step&) { return ring_rounds_kind::none; }
 
   static constexpr movement prepare(const auto& p, const plan_step& s) { return numbered(*p.mesh, movement_of(p, s)); }
+  template <class T, class Comm>
+  static void run(const movement& m, const plan_view& p, const plan_step& s, Comm& comm, const devices_here& devices);
+};
+
+/// A movement with a map in two steps, between which it is under way: nobody writes what it reads or touches its result. Both steps
+/// have its operand, its result and its map; the first one counts as the collective. A communicator that starts none carries all of it
+/// out in the first step.
+struct part_of_move : plain_step, never_in_place, without_scratch {
+  using tables = mp11::mp_list<kernel_table<index_map, entries::one_per_movement>>;
+  static constexpr element_kinds handles = element_kinds::all;
+  static constexpr ring_rounds_kind rounds(const plan_view&, const plan_step&) { return ring_rounds_kind::none; }
+  static constexpr movement prepare(const auto& p, const plan_step& s) { return move::prepare(p, s); }
+};
+struct start_move : part_of_move {
+  static constexpr action name = action::start_move;
+  static constexpr step_work work = step_work::moves;
+  static constexpr bool communicates(const auto& p, const plan_step& s) { return move::communicates(p, s); }
+  static constexpr axis_mask axes(const auto& p, const plan_step& s) { return move::axes(p, s); }
+  static constexpr std::int64_t messages(const auto& p, const plan_step& s) { return move::messages(p, s); }
+  static constexpr detail::packing packing(const auto& p, const plan_step& s) { return move::packing(p, s); }
+  template <class T, class Comm>
+  static void run(const movement& m, const plan_view& p, const plan_step& s, Comm& comm, const devices_here& devices);
+};
+struct finish_move : part_of_move {
+  static constexpr action name = action::finish_move;
+  static constexpr step_work work = step_work::ends_moving;
+  static constexpr bool communicates(const plan_view&, const plan_step&) { return false; }
+  static constexpr axis_mask axes(const plan_view&, const plan_step&) { return 0; }
+  static constexpr std::int64_t messages(const plan_view&, const plan_step&) { return 0; }
+  static constexpr detail::packing packing(const plan_view&, const plan_step&) { return {}; }
   template <class T, class Comm>
   static void run(const movement& m, const plan_view& p, const plan_step& s, Comm& comm, const devices_here& devices);
 };

@@ -9,6 +9,7 @@
 #include <cstring>
 #include <memory>
 #include <type_traits>
+#include <utility>
 #include <vector>
 
 #include "gspmd/detail/ir/collective.hpp"
@@ -71,6 +72,7 @@ class mpi_group {
     if (size() == 1)
       return move_from_peers(
           mesh, m, me_, [&](std::int64_t) { return in; }, out, sizeof(T));
+    finish_movement();
     if (route.how == movement_route::way::permute) return permute(route, in, out);
     const auto bytes = route.shard_elems * static_cast<std::int64_t>(sizeof(T));
     if (window() != nullptr) window_->begin(subject_of(mesh, m, dtype_of<T>()));
@@ -98,9 +100,37 @@ class mpi_group {
     }
   }
 
+  /// Begins a movement and does not wait for the others, where its parts go from buffer to buffer or by messages. A group has one
+  /// movement under way at most: whatever else it is to do comes after.
+  ///
+  ///   where arenas are shared     the address is shown; finish waits for the others', copies and meets them
+  ///   by messages                 they are posted, from and into memory of the group's own; finish waits and copies to the places
+  template <class T>
+  void start(const mesh_shape& mesh, const movement& m, const movement_route& route, const T* in, T* out) {
+    finish_movement();
+    const auto bytes = route.shard_elems * static_cast<std::int64_t>(sizeof(T));
+    const bool meets = size() > 1 && window() != nullptr;
+    if (size() == 1 || route.how != movement_route::way::messages || (meets && bytes <= work_.small_shard_bytes) ||
+        (meets && work_.memories.empty()))
+      return move(mesh, m, route, in, out);
+    under_way_ = {&mesh, &m, &route, in, out, meets, finish_as<T>};
+    if (meets) {
+      window_->begin(subject_of(mesh, m, dtype_of<T>()));
+      window_->arrive_with(addresses{address_of(work_.memories, in), 0});
+    } else {
+      post_messages(messages_under_way(), own_send_, own_receive_, route, in, out);
+    }
+  }
+  /// Ends what is under way, if anything is.
+  void finish_movement() {
+    if (under_way_.finish != nullptr) std::exchange(under_way_.finish, nullptr)(*this);
+  }
+  [[nodiscard]] bool fills(const void* out) const { return under_way_.finish != nullptr && under_way_.out == out; }
+
   template <class T>
   void reduce(const mesh_shape& mesh, const reduction& r, const reduction_route& route, const T* in, T* out) {
     if (size() == 1) return reduce_alone(mesh, r, me_, in, out, sizeof(T));
+    finish_movement();
     const auto bytes = route.elems * static_cast<std::int64_t>(sizeof(T));
     const auto is_large = [&] {
       return bytes > work_.small_shard_bytes || (!window_->is_small(bytes) && bytes > static_cast<std::int64_t>(mail_bytes));
@@ -117,6 +147,7 @@ class mpi_group {
   }
 
   void shift(const mesh_shape& mesh, const ring& r, const ring_buffers& ahead, const ring_buffers* behind) {
+    finish_movement();
     const auto next = r.member_ahead(mesh, me_, 1), last = r.member_ahead(mesh, me_, -1);
     const auto bytes = static_cast<std::size_t>(r.bytes);
     const void* const sent_ahead = behind != nullptr ? behind->from(0) : nullptr;
@@ -150,7 +181,8 @@ class mpi_group {
 
   [[nodiscard]] std::int64_t size() const { return static_cast<std::int64_t>(devices_.size()); }
   void check(int code, const char* call) const { check_mpi(code, call, work_.rank); }
-  [[nodiscard]] mpi_messages messages() const { return {comm_, work_}; }
+  [[nodiscard]] mpi_messages messages() const { return {comm_, work_, work_.requests}; }
+  [[nodiscard]] mpi_messages messages_under_way() { return {comm_, work_, own_requests_}; }
 
   // ---- shared memory ----
 
@@ -179,7 +211,11 @@ class mpi_group {
   bool find_peers(const void* in, const void* out, bool needs_out) {
     const auto& memories = work_.memories;
     const addresses mine{address_of(memories, in), needs_out ? address_of(memories, out) : 0};
-    const auto parity = window_->meet_with(mine);
+    return find_shown(window_->meet_with(mine), needs_out);
+  }
+  /// The same once they have met.
+  bool find_shown(unsigned parity, bool needs_out) {
+    const auto& memories = work_.memories;
     peer_in_.resize(devices_.size());
     peer_out_.resize(devices_.size());
     bool found = true;
@@ -237,18 +273,39 @@ class mpi_group {
 
   template <class T>
   void exchange_messages(const movement_route& route, const T* in, T* out) {
-    T* const packed_in = work_.send_scratch.template at_least<T>(route.memory.send_elems);
-    T* const packed_out = work_.receive_scratch.template at_least<T>(route.memory.receive_elems);
-    for (const auto& r : route.receives) messages().receive(r.peer, (r.box == no_box ? out : packed_out) + r.at, r.elems);
+    post_messages(messages(), work_.send_scratch, work_.receive_scratch, route, in, out);
+    take_messages(messages(), work_.receive_scratch, route, out);
+  }
+  template <class T>
+  void post_messages(mpi_messages by, growing_buffer& send, growing_buffer& receive, const movement_route& route, const T* in,
+                     T* out) {
+    T* const packed_in = send.template at_least<T>(route.memory.send_elems);
+    T* const packed_out = receive.template at_least<T>(route.memory.receive_elems);
+    for (const auto& r : route.receives) by.receive(r.peer, (r.box == no_box ? out : packed_out) + r.at, r.elems);
     for (const auto& s : route.sends) {
       if (s.box != no_box) copy_box(packed_in, in, route.boxes[s.box], sizeof(T));
-      messages().send(s.peer, (s.box == no_box ? in : packed_in) + s.at, s.elems);
+      by.send(s.peer, (s.box == no_box ? in : packed_in) + s.at, s.elems);
     }
     for (const int own : route.own) copy_box(out, in, route.boxes[own], sizeof(T));
     fill_gaps(route, out);
-    messages().finish();
+  }
+  template <class T>
+  void take_messages(mpi_messages by, growing_buffer& receive, const movement_route& route, T* out) {
+    by.finish();
+    const T* const packed_out = receive.template at_least<T>(route.memory.receive_elems);
     for (const auto& r : route.receives)
       if (r.box != no_box) copy_box(out, packed_out, route.boxes[r.box], sizeof(T));
+  }
+
+  template <class T>
+  static void finish_as(mpi_group& group) {
+    const auto& u = group.under_way_;
+    const auto* const in = static_cast<const T*>(u.in);
+    auto* const out = static_cast<T*>(u.out);
+    if (!u.meets) return group.take_messages(group.messages_under_way(), group.own_receive_, *u.route, out);
+    if (!group.find_shown(group.window_->wait(), false)) return group.exchange_messages(*u.route, in, out);
+    move_from_peers(*u.mesh, *u.what, group.me_, peers{group.peer_in_}, out, sizeof(T));
+    group.window_->meet();
   }
 
   /// Members that have nothing to do with each other do not wait for each other, as they would in a meeting. Who sends a shard
@@ -360,6 +417,19 @@ class mpi_group {
   std::unique_ptr<node_window> window_;
   bool asked_for_window_ = false;
   std::vector<void*> peer_in_, peer_out_;  // of the collective at hand
+
+  struct movement_under_way {
+    const mesh_shape* mesh = nullptr;
+    const movement* what = nullptr;
+    const movement_route* route = nullptr;
+    const void* in = nullptr;
+    void* out = nullptr;
+    bool meets = false;
+    void (*finish)(mpi_group&) = nullptr;  // null: none is
+  };
+  movement_under_way under_way_;
+  growing_buffer own_send_, own_receive_;  // of messages under way
+  std::vector<MPI_Request> own_requests_;
 };
 
 }  // namespace gspmd::detail
