@@ -70,6 +70,7 @@ class completion_of {
     graph_ = detail::canonical_order(g);
     for (std::size_t i = 0; i < graph_.nodes.size(); ++i)
       canonical_of_[static_cast<std::size_t>(graph_.nodes[i].tag)] = static_cast<int>(i);
+    for (const auto& also : graph_.also_tagged) canonical_of_[static_cast<std::size_t>(also.tag)] = also.node;
     completed_ = detail::complete_graph(graph_, mesh_.info().shape);
   }
   /// Nothing for a value that no output needs.
@@ -175,6 +176,7 @@ class inspection {
       if (!is_new && detail::facts_of(node(it->second).op).made != detail::origin::given) it->second = i;
     }
     nodes_.erase(-1);
+    for (const auto& also : graph_.also_tagged) nodes_[also.tag] = also.node;
     const auto& shape = mesh_.info().shape;
     detail::completion completion(graph_, shape, &origins_);
     completion.run();

@@ -252,7 +252,7 @@ TEST_CASE("network: loops take as often as they run, a conditional as its dearer
           return fori_loop(
               n, [&](value, value h) { return h * sum(h) + sum(by); }, v);
         };
-        const value s = sum(b);  // y
+        const value s = reduce(b, monoid::maximum);  // y
         return fori_loop(
             10,
             [&](value i, value h) {

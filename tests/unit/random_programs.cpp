@@ -8,6 +8,7 @@
 
 #include "gspmd/comm/simulated.hpp"
 #include "gspmd/detail/passes/canonical.hpp"
+#include "support/equal_plans.hpp"
 #include "support/run_random_on_threads.hpp"
 
 // The partitioned program equals the single-device one. GSPMD_SEED and GSPMD_PROGRAMS choose other programs and more of them.
@@ -40,6 +41,53 @@ TEST_CASE("random programs on simulated devices equal the naive reference") {
   CHECK(collectives > count / 4);
   CHECK(in_bodies > count / 50);
   CHECK(large_meshes > count / 5);
+}
+
+namespace {
+/// The program with every operator written twice, each copy from copies of its own operands, the outputs from second copies. What is made
+/// wherever it is read (constants, broadcasts) stays as it is: its copies are values of their own.
+gspmd::detail::graph written_twice(const gspmd::detail::graph& g) {
+  using gspmd::detail::origin;
+  gspmd::detail::graph twice = g;
+  twice.nodes.clear();
+  std::vector<int> copies[2] = {std::vector<int>(g.nodes.size(), -1), std::vector<int>(g.nodes.size(), -1)};
+  for (std::size_t i = 0; i < g.nodes.size(); i += static_cast<std::size_t>(g.nodes[i].results)) {
+    const origin made = gspmd::detail::facts_of(g.nodes[i].op).made;
+    const bool once = made == origin::given || made == origin::region || made == origin::source ||
+                      gspmd::detail::facts_of(g.nodes[i].op).is_made_again(g.nodes[i]);
+    for (auto& copy : copies) {
+      for (std::size_t r = 0; r < static_cast<std::size_t>(g.nodes[i].results); ++r) {
+        if (once && &copy == &copies[1]) {
+          copy[i + r] = copies[0][i + r];
+          continue;
+        }
+        auto n = g.nodes[i + r];
+        for (auto& o : n.operands) o = copy[static_cast<std::size_t>(o)];
+        if (n.region >= 0) n.region = copies[0][static_cast<std::size_t>(n.region)];
+        copy[i + r] = static_cast<int>(twice.nodes.size());
+        twice.nodes.push_back(n);
+      }
+    }
+  }
+  for (auto& i : twice.inputs) i = copies[0][static_cast<std::size_t>(i)];
+  for (auto& o : twice.outputs) o = copies[1][static_cast<std::size_t>(o)];
+  return twice;
+}
+}  // namespace
+
+TEST_CASE("random programs in which every operator is written twice are planned as if it were written once") {
+  const auto first = reference::setting("GSPMD_SEED", 1);
+  const auto count = reference::setting("GSPMD_PROGRAMS", 10000) / 10;
+  for (auto seed = first; seed < first + count; ++seed) {
+    const reference::random_program program(seed);
+    const auto once = gspmd::detail::canonical_order(program.g);
+    const auto twice = gspmd::detail::canonical_order(written_twice(program.g));
+    REQUIRE(twice.nodes.size() == once.nodes.size());
+    const auto plan = gspmd::detail::make_plan(once, program.mesh);
+    const auto other = gspmd::detail::make_plan(twice, program.mesh);
+    const auto difference = reference::difference(gspmd::detail::plan_view(plan), gspmd::detail::plan_view(other));
+    if (!difference.empty()) FAIL_CHECK("seed ", seed, ": ", difference);
+  }
 }
 
 TEST_CASE("seeds that were wrong once") {

@@ -74,6 +74,11 @@ class graph {
   int open_region = -1;                 // where `add` puts nodes
   bool has_regions = false;
   std::int64_t largest_bytes = 0;  // of a tensor
+  struct tagged {
+    int tag;
+    int node;
+  };
+  vec<tagged> also_tagged;         // further tags of nodes that stand for equal ones
   bool allow_replication = true;   // for all operators; programs that users write start without it
   text error;                      // the first mistake found; operators after it are not checked
   mistake broken = mistake::none;  // the rule it breaks

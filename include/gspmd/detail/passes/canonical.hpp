@@ -2,19 +2,20 @@
 #pragma once
 
 #include "gspmd/detail/ir/graph.hpp"
+#include "gspmd/detail/passes/equal_nodes.hpp"
 #include "gspmd/detail/support/vec.hpp"
 
 namespace gspmd::detail {
 
 /// The same program with its nodes numbered by what they mean: the inputs in order, then what the outputs need, operands first
-/// and in order. What no output needs is gone; the body of a loop or conditional stands in one piece, where its first result is
+/// and in order. What no output needs is gone, and so is what was written twice (equal_nodes.hpp); the body of a loop or conditional stands in one piece, where its first result is
 /// needed, after all that it reads from outside.
 ///
 /// A trace numbers operators as the callable's expressions are evaluated, and C++ leaves the order of arguments open: GCC
 /// evaluates `f(g(x), h(x))` in one order in a constant and in another one at run time. Plans must not depend on that.
 class canonical_orderer {
  public:
-  constexpr explicit canonical_orderer(const graph& traced) : traced_(traced), number_(traced.nodes.size(), -1) {
+  constexpr explicit canonical_orderer(const graph& traced) : traced_(traced), same_(traced), number_(traced.nodes.size(), -1) {
     result.mesh = traced.mesh;
     result.has_regions = traced.has_regions;
     result.allow_replication = traced.allow_replication;
@@ -25,9 +26,10 @@ class canonical_orderer {
       result.inputs.push_back(number_[i]);
     }
     for (const int o : traced.outputs) {
-      place(o);
-      result.outputs.push_back(number_[o]);
+      place(same_[o]);
+      result.outputs.push_back(number_[same_[o]]);
     }
+    name_equals();
   }
 
   graph result;
@@ -38,7 +40,7 @@ class canonical_orderer {
 
   constexpr void add(int i) {
     node n = old(i);
-    for (auto& o : n.operands) o = number_[o];
+    for (auto& o : n.operands) o = number_[same_[o]];
     if (n.region >= 0) n.region = number_[n.region];
     number_[i] = static_cast<int>(result.nodes.size());
     result.nodes.push_back(n);
@@ -71,11 +73,21 @@ class canonical_orderer {
           path.pop_back();
         }
       } else if (path.back().next < n.operands.count) {
-        path.push_back({n.operands[path.back().next++], 0});
+        path.push_back({same_[n.operands[path.back().next++]], 0});
       } else {
         add(i);
         path.pop_back();
       }
+    }
+  }
+
+  /// Where a label's last node is another one's equal, says so: labels name values of the program as it was written.
+  constexpr void name_equals() {
+    const auto& nodes = traced_.nodes;
+    for (std::size_t i = 0; i < nodes.size(); ++i) {
+      const int taken = same_[static_cast<int>(i)];
+      if (taken == static_cast<int>(i) || nodes[i].tag < 0 || number_[taken] < 0) continue;
+      if (i + 1 == nodes.size() || nodes[i + 1].tag != nodes[i].tag) result.also_tagged.push_back({nodes[i].tag, number_[taken]});
     }
   }
 
@@ -102,11 +114,11 @@ class canonical_orderer {
       needed[i] = 1;
       open.push_back(i);
     };
-    for (const int o : traced_.outputs) mark(o);
+    for (const int o : traced_.outputs) mark(same_[o]);
     while (!open.empty()) {
       const int i = open.back();
       open.pop_back();
-      for (const int o : old(i).operands) mark(o);
+      for (const int o : old(i).operands) mark(same_[o]);
       if (old(i).op == opcode::carry) mark(result_of[i]);
     }
     for (std::size_t i = 0; i < count; ++i)
@@ -136,7 +148,7 @@ class canonical_orderer {
         const auto& inner = results_[start_of(n)];
         for (std::size_t r = inner.size(); r-- > 0;) open.push_back(inner[r]);
       }
-      for (int k = n.operands.count; k-- > 0;) open.push_back(n.operands[k]);
+      for (int k = n.operands.count; k-- > 0;) open.push_back(same_[n.operands[k]]);
     }
     return outside;
   }
@@ -152,16 +164,17 @@ class canonical_orderer {
     add(start);
     if (old(start).op == opcode::loop) {
       for (const int r : own) add(old(r).operands[0]);
-      for (const int r : own) place(old(r).operands[1]);
+      for (const int r : own) place(same_[old(r).operands[1]]);
     } else {
-      for (const int r : own) place(old(r).operands[1]);
+      for (const int r : own) place(same_[old(r).operands[1]]);
       add(old(own[0]).operands[0]);
-      for (const int r : own) place(old(r).operands[2]);
+      for (const int r : own) place(same_[old(r).operands[2]]);
     }
     for (const int r : own) add(r);
   }
 
   const graph& traced_;
+  const equal_nodes same_;
   vec<int> number_;         // by old number
   vec<list> results_;       // by loop or branch
   vec<list> read_outside_;  // by loop or branch

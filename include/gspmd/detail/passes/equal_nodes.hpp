@@ -1,0 +1,102 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <bit>
+#include <cstdint>
+
+#include "gspmd/detail/ops/registry.hpp"
+
+namespace gspmd::detail {
+
+/// Which operators of a program are written twice: the same operator of equal operands, with equal attributes, annotations and policies,
+/// where the first one can be seen. The program then takes the first one's value (common subexpressions): a loss that is differentiated
+/// twice is computed once, a shift that is read in five places is one shift.
+///
+/// A source (a constant, an iota), and what a reader would rather make again of sources alone, stays as often as it was written: each is
+/// made in the sharding that its reader has, and one for all would tie their readers' shardings together in completion. Readers of equal
+/// sources are equal nevertheless. Inputs, loops, conditionals and what a body carries are never equal.
+class equal_nodes {
+ public:
+  constexpr explicit equal_nodes(const graph& g) : graph_(g) {
+    const auto count = g.nodes.size();
+    taken_.resize(count, 0);
+    meaning_.resize(count, 0);
+    light_.resize(count, 0);
+    hashes_.resize(count, 0);
+    std::size_t size = 16;
+    while (size < 2 * count) size *= 2;
+    table_.resize(size, -1);
+    for (int i = 0; i < static_cast<int>(count); i += nodes_[i].results) look_at(i);
+  }
+  /// The node whose value stands for that of node `i`; itself where there is none before it.
+  [[nodiscard]] constexpr int operator[](int i) const { return taken_.data()[i]; }
+
+ private:
+  constexpr void look_at(int i) {
+    const node& n = nodes_[i];
+    for (int r = 0; r < n.results; ++r) taken_[i + r] = meaning_[i + r] = i + r;
+    const auto& facts = facts_of(n.op);
+    if (facts.made == origin::given || facts.made == origin::region || facts.made == origin::result) return;
+    light_[i] = facts.made == origin::source || (facts.is_made_again(n) && has_light_operands(n)) ? 1 : 0;
+    hashes_[i] = hash_of(n);
+    const std::size_t mask = table_.size() - 1;
+    for (std::size_t place = static_cast<std::size_t>(hashes_[i]) & mask;; place = (place + 1) & mask) {
+      const int other = table_[place];
+      if (other < 0) {
+        table_[place] = i;
+        return;
+      }
+      if (hashes_[other] != hashes_[i] || !is_equal(nodes_[other], n)) continue;
+      if (light_[i] == 0 && !is_seen_from(n.region, nodes_[other].region)) continue;
+      for (int r = 0; r < n.results; ++r) {
+        meaning_[i + r] = other + r;
+        if (light_[i] == 0) taken_[i + r] = other + r;
+      }
+      return;
+    }
+  }
+  [[nodiscard]] constexpr bool has_light_operands(const node& n) const {
+    for (const int o : n.operands)
+      if (light_[o] == 0) return false;
+    return true;
+  }
+  /// Whether what stands in `home` can be read in `region`: it is that body, or one around it.
+  [[nodiscard]] constexpr bool is_seen_from(int region, int home) const {
+    while (region != home && region >= 0) region = nodes_[region].region;
+    return region == home;
+  }
+
+  [[nodiscard]] constexpr std::uint64_t hash_of(const node& n) const {
+    std::uint64_t h = static_cast<std::uint64_t>(n.op) * 31 + static_cast<std::uint64_t>(n.type);
+    const auto mix = [&](std::int64_t x) { h = (h ^ static_cast<std::uint64_t>(x)) * 0x9e3779b97f4a7c15U, h ^= h >> 29U; };
+    for (const int o : n.operands) mix(meaning_[o]);
+    for (const auto a : n.attributes) mix(a);
+    for (const auto e : n.shape) mix(e);
+    mix(n.integer);
+    mix(std::bit_cast<std::int64_t>(n.real));
+    return h;
+  }
+  [[nodiscard]] constexpr bool is_equal(const node& a, const node& b) const {
+    if (a.op != b.op || a.type != b.type || a.results != b.results || a.operands.count != b.operands.count ||
+        !(a.shape == b.shape) || !(a.attributes == b.attributes))
+      return false;
+    for (int k = 0; k < a.operands.count; ++k)
+      if (meaning_[a.operands[k]] != meaning_[b.operands[k]]) return false;
+    if (a.reduced_by != b.reduced_by || a.integer != b.integer ||
+        std::bit_cast<std::int64_t>(a.real) != std::bit_cast<std::int64_t>(b.real) || a.function != b.function ||
+        a.local != b.local)
+      return false;
+    return a.forbid_reshard == b.forbid_reshard && a.allow_replication == b.allow_replication &&
+           a.gather_limit == b.gather_limit && a.annotated == b.annotated && (!a.annotated || a.annotation == b.annotation);
+  }
+
+  const graph& graph_;
+  const node* nodes_ = graph_.nodes.data();
+  vec<int> taken_;             // by node
+  vec<int> meaning_;           // by node: the first one with an equal value, wherever it stands
+  vec<std::uint8_t> light_;    // by node: made wherever it is read
+  vec<std::uint64_t> hashes_;  // by node
+  vec<int> table_;             // nodes by hash, open addressing; -1: free
+};
+
+}  // namespace gspmd::detail
