@@ -114,15 +114,13 @@ class mpi_communicator {
 
   template <class T>
   void move(const detail::mesh_shape& mesh, const detail::movement& m, const T* const* in, T* const* out) {
-    const auto& known =
-        movements_.find(mesh, m, [&] { return new_route<detail::movement_route>(mesh, m); });
+    const auto& known = movements_.find(mesh, m, [&] { return new_route<detail::movement_route>(mesh, m); });
     known.group->move(mesh, m, known.route, in[0], out[0]);
   }
 
   template <class T>
   void start(const detail::mesh_shape& mesh, const detail::movement& m, const T* const* in, T* const* out) {
-    const auto& known =
-        movements_.find(mesh, m, [&] { return new_route<detail::movement_route>(mesh, m); });
+    const auto& known = movements_.find(mesh, m, [&] { return new_route<detail::movement_route>(mesh, m); });
     known.group->start(mesh, m, known.route, in[0], out[0]);
   }
   template <class T>
@@ -133,8 +131,7 @@ class mpi_communicator {
 
   template <class T>
   void reduce(const detail::mesh_shape& mesh, const detail::reduction& r, const T* const* in, T* const* out) {
-    const auto& known =
-        reductions_.find(mesh, r, [&] { return new_route<detail::reduction_route>(mesh, r); });
+    const auto& known = reductions_.find(mesh, r, [&] { return new_route<detail::reduction_route>(mesh, r); });
     known.group->reduce(mesh, r, known.route, in[0], out[0]);
   }
 

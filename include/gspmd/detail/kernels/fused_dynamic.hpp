@@ -185,8 +185,8 @@ inline std::byte* read_source(const fused_code& code, const fused_code::source& 
     count_up(loop, o, iota_offsets[o.slot] + code.begin[o.dim], b, home);
   } else if (s.kind == load_kind::scalar) {
     const auto bytes = bytes_of(o.type);
-    gather(loop, extents(loop.count, 0), bytes, static_cast<const std::byte*>(inputs[o.slot]) + code.begin_at(o.strides) * bytes, b,
-           home);
+    gather(loop, extents(loop.count, 0), bytes, static_cast<const std::byte*>(inputs[o.slot]) + code.begin_at(o.strides) * bytes,
+           b, home);
   } else if (s.kind == load_kind::at_offset) {
     std::byte* at = home;
     for_each_part(code, s.op, inputs, b, [&](const std::byte* from, std::int64_t columns, std::int64_t to) {

@@ -57,7 +57,8 @@ class plan_explainer {
  public:
   plan_explainer(const plan_view& plan, const mesh_info& mesh) : plan_(plan), mesh_(mesh) {
     int loops = 0;
-    for (const auto& s : plan.steps) loop_.push_back(facts_of(s).role == step_role::fuses_operators && !is_rim(plan, s) ? ++loops : 0);
+    for (const auto& s : plan.steps)
+      loop_.push_back(facts_of(s).role == step_role::fuses_operators && !is_rim(plan, s) ? ++loops : 0);
   }
 
   [[nodiscard, gnu::cold]] std::string text() const { return heading() + rows() + bill(); }

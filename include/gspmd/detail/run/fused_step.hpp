@@ -50,8 +50,7 @@ inline fused_loops kernels::fused::prepare(const plan_view& plan, const plan_ste
                     std::vector<std::int64_t>(count(s.bounds)),
                     {}};
   const planned_group& group = group_of_step(plan, s);
-  if (group.cut == 0)
-    for_each_box(plan, s, group.loop, [&](const loop_box& box) { loops.code_of(plan, s, group.loop, box); });
+  if (group.cut == 0) for_each_box(plan, s, group.loop, [&](const loop_box& box) { loops.code_of(plan, s, group.loop, box); });
   return loops;
 }
 

@@ -25,11 +25,11 @@ void move::run(const movement& m, const plan_view& p, const plan_step& s, Comm& 
 }
 
 template <class Comm>
-inline constexpr bool starts_moves = requires(Comm& comm, const mesh_shape& mesh, const movement& m, const float* const* in,
-                                              float* const* out) {
-  comm.start(mesh, m, in, out);
-  comm.finish(mesh, m, in, out);
-};
+inline constexpr bool starts_moves =
+    requires(Comm& comm, const mesh_shape& mesh, const movement& m, const float* const* in, float* const* out) {
+      comm.start(mesh, m, in, out);
+      comm.finish(mesh, m, in, out);
+    };
 template <class T, class Comm>
 void start_move::run(const movement& m, const plan_view& p, const plan_step& s, Comm& comm, const devices_here& devices) {
   find_shards(p, s, devices);
@@ -42,8 +42,7 @@ template <class T, class Comm>
 void finish_move::run(const movement& m, const plan_view& p, const plan_step& s, Comm& comm, const devices_here& devices) {
   if constexpr (starts_moves<Comm>) {
     find_shards(p, s, devices);
-    comm.template finish<T>(*p.mesh, m, reinterpret_cast<const T* const*>(devices.from),
-                            reinterpret_cast<T* const*>(devices.to));
+    comm.template finish<T>(*p.mesh, m, reinterpret_cast<const T* const*>(devices.from), reinterpret_cast<T* const*>(devices.to));
   }
 }
 

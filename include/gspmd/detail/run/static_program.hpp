@@ -67,9 +67,8 @@ struct static_group {
   find_offsets(plan, s, device, offsets);
   const auto& group = group_of_step(plan, s);
   const extents loop = group.cut == 0 ? group.loop : existing_loop(plan, s, device);
-  for_each_box(plan, s, loop, [&](const loop_box& box) {
-    run_fused_rows(group_of(plan, s), loop, box, compute, at, inputs, outputs, offsets);
-  });
+  for_each_box(plan, s, loop,
+               [&](const loop_box& box) { run_fused_rows(group_of(plan, s), loop, box, compute, at, inputs, outputs, offsets); });
   if (group.cut != 0 && !is_inner_part(plan, s)) clear_results(plan, s, device);
 }
 template <class Row, int Operands, int Results, int Bounds>

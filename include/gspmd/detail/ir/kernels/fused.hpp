@@ -4,8 +4,8 @@
 #include <cstdint>
 
 #include "gspmd/detail/ir/fused_group.hpp"
-#include "gspmd/detail/ir/kernels/parts.hpp"
 #include "gspmd/detail/ir/inner_part.hpp"
+#include "gspmd/detail/ir/kernels/parts.hpp"
 
 namespace gspmd::detail {
 

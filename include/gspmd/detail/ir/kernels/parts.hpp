@@ -54,7 +54,7 @@ enum class step_work : std::uint8_t {
   moves,     // data between devices; or, as part of that, inside of one
   computes_while_moving,
   ends_moving,  // what another step began
-  controls,  // which step comes next: the runner does that
+  controls,     // which step comes next: the runner does that
 };
 enum class step_role : std::uint8_t {
   plain,

@@ -57,7 +57,8 @@ class move_overlapper {
     const int v = operand(plan_.steps[i], k), m = maker_[v];
     if (m < 0 || m >= i || readers_[v] != 1) return -1;
     const auto& s = plan_.steps[m];
-    if (!is_mapped(s) || s.bytes_sent == 0 || s.operands.count != 1 || !table_of<index_map>(plan_)[s.spec].has_margins()) return -1;
+    if (!is_mapped(s) || s.bytes_sent == 0 || s.operands.count != 1 || !table_of<index_map>(plan_)[s.spec].has_margins())
+      return -1;
     const planned_value& shard = plan_.values[operand(s, 0)];
     for (int between = m + 1; between < i; ++between)
       if (facts_of(plan_.steps[between]).role >= step_role::hands_on || writes(plan_.steps[between], shard)) return -1;
