@@ -7,6 +7,7 @@
 #include <exception>
 #include <memory>
 #include <optional>
+#include <span>
 #include <string>
 #include <thread>
 #include <type_traits>
@@ -50,13 +51,16 @@ class threads_communicator {
   }
 
   template <class T>
-  void start(const detail::mesh_shape& mesh, const detail::movement& m, const T* const* in, T* const* out) {
-    start_elements(mesh, m, detail::dtype_of<T>(), in[0], out[0]);
+  void start(const detail::mesh_shape& mesh, std::span<const detail::movement> all, const T* const* in, T* const* out) {
+    movements_under_way made{&mesh, all, detail::dtype_of<T>(), {}, {}, {}};
+    std::copy_n(in, all.size(), made.in);
+    std::copy_n(out, all.size(), made.out);
+    start_elements(made);
   }
   template <class T>
-  void finish(const detail::mesh_shape& mesh, const detail::movement& m, const T* const*, T* const* out) {
-    auto& mine = membership_of(mesh, m.axes);
-    if (mine.under_way && mine.under_way->out == out[0]) finish_elements(mine);
+  void finish(const detail::mesh_shape& mesh, std::span<const detail::movement> all, const T* const*, T* const* out) {
+    auto& mine = membership_of(mesh, all[0].axes);
+    if (mine.under_way && mine.under_way->out[0] == out[0]) finish_elements(mine);
   }
 
   template <class T>
@@ -106,13 +110,14 @@ class threads_communicator {
   }
 
  private:
-  /// A movement of which this device has shown its part and not taken that of the others. A group has one at most: whatever else the
-  /// device does in it comes after.
-  struct movement_under_way {
+  /// Movements of which this device has shown its part, `in`, and not taken that of the others. A group has one such list at most:
+  /// whatever else the device does in it comes after.
+  struct movements_under_way {
     const detail::mesh_shape* mesh;
-    const detail::movement* movement;
+    std::span<const detail::movement> all;
     dtype type;
-    void* out;
+    const void* in[detail::most_moved_together];
+    void* out[detail::most_moved_together];
     detail::meeting_subject subject;
   };
   /// The place of this device in one of its groups.
@@ -121,7 +126,7 @@ class threads_communicator {
     detail::coordinates me;
     detail::thread_group* group = nullptr;
     std::int64_t self = 0;
-    std::optional<movement_under_way> under_way = {};
+    std::optional<movements_under_way> under_way = {};
 
     [[nodiscard]] std::int64_t size() const { return static_cast<std::int64_t>(group->devices.size()); }
     [[nodiscard]] detail::meeting_slot& slot(std::int64_t j) const { return group->slots[static_cast<std::size_t>(j)]; }
@@ -216,26 +221,35 @@ class threads_communicator {
     work([&](std::int64_t j) { return mine.lane(j, parity).in; });
     meet(mine, subject, nullptr, nullptr);
   }
-  void start_elements(const detail::mesh_shape& mesh, const detail::movement& m, dtype type, const void* in, void* out) {
-    auto& mine = membership_of(mesh, m.axes);
-    if (mine.size() == 1) return move_elements(mesh, m, type, in, out);
+  void start_elements(const movements_under_way& made) {
+    auto& mine = membership_of(*made.mesh, made.all[0].axes);
+    if (mine.size() == 1) {
+      for (std::size_t k = 0; k < made.all.size(); ++k)
+        move_elements(*made.mesh, made.all[k], made.type, made.in[k], made.out[k]);
+      return;
+    }
     finish_elements(mine);
-    mine.under_way.emplace(movement_under_way{&mesh, &m, type, out, detail::subject_of(mesh, m, type)});
+    mine.under_way.emplace(made);
+    auto& u = *mine.under_way;
+    u.subject = detail::subject_of(*u.mesh, u.all[0], u.type);
     auto& lane = mine.slot(mine.self).next_lane();
-    lane.in = in;
+    lane.in = u.in;
     lane.out = nullptr;
-    arrive_alone(mine, mine.under_way->subject);
+    arrive_alone(mine, u.subject);
   }
   /// Ends what is under way among the devices of a group, by whatever axes it is called.
   void finish_elements(const membership& group) {
     for (const auto& known : memberships_)
-      if (known->group == group.group && known->under_way) finish_movement(*known);
+      if (known->group == group.group && known->under_way) finish_movements(*known);
   }
-  void finish_movement(membership& mine) {
-    const movement_under_way& u = *mine.under_way;
+  void finish_movements(membership& mine) {
+    const movements_under_way& u = *mine.under_way;
     const auto parity = wait(mine, u.subject);
-    detail::move_from_peers(
-        *u.mesh, *u.movement, mine.me, [&](std::int64_t j) { return mine.lane(j, parity).in; }, u.out, detail::bytes_of(u.type));
+    for (std::size_t k = 0; k < u.all.size(); ++k)
+      detail::move_from_peers(
+          *u.mesh, u.all[k], mine.me,
+          [&](std::int64_t j) { return static_cast<const void* const*>(mine.lane(j, parity).in)[k]; }, u.out[k],
+          detail::bytes_of(u.type));
     arrive(mine, u.subject);
     mine.under_way.reset();
   }

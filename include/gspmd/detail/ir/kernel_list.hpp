@@ -20,7 +20,7 @@ namespace gspmd::detail {
 
 using all_kernels =
     mp11::mp_list<kernels::fused, kernels::contract, kernels::contract_round_ring, kernels::reduce, kernels::permute,
-                  kernels::move, kernels::start_move, kernels::finish_move, kernels::combine, kernels::row, kernels::set_row,
+                  kernels::move, kernels::move_together, kernels::start_move, kernels::finish_move, kernels::combine, kernels::row, kernels::set_row,
                   kernels::add_row, kernels::copy, kernels::local, kernels::reduce_window, kernels::select_and_scatter,
                   kernels::loop_begin, kernels::loop_end, kernels::branch, kernels::otherwise, kernels::join>;
 inline constexpr std::size_t kernel_count = mp11::mp_size<all_kernels>::value;

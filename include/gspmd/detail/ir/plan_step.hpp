@@ -17,6 +17,7 @@ enum class action : std::uint8_t {
   reduce,
   permute,
   move,
+  move_together,
   start_move,
   finish_move,
   combine,

@@ -52,19 +52,31 @@ class move_overlapper {
     }
     for (const int o : plan_.outputs) ++readers_[o];
   }
-  /// The movement that brings operand k of step i from other devices while the step computes; -1: none does.
+  /// The step that brings operand k of step i from other devices, which step i may compute meanwhile; -1: none does.
   [[nodiscard]] constexpr int movement_to(int i, int k) const {
-    const int v = operand(plan_.steps[i], k), m = maker_[v];
-    if (m < 0 || m >= i || readers_[v] != 1) return -1;
+    const int m = maker_[operand(plan_.steps[i], k)];
+    if (m < 0 || m >= i) return -1;
     const auto& s = plan_.steps[m];
-    if (!is_mapped(s) || s.bytes_sent == 0 || s.operands.count != 1 || !table_of<index_map>(plan_)[s.spec].has_margins())
+    if (!is_mapped(s) || s.bytes_sent == 0 || s.operands.count != s.results.count ||
+        !table_of<index_map>(plan_)[s.spec].has_margins())
       return -1;
-    const planned_value& shard = plan_.values[operand(s, 0)];
+    for (int r = 0; r < s.results.count; ++r) {
+      const int made = plan_.slots[s.results.begin + r];
+      bool is_read = false;
+      for (int other = 0; other < plan_.steps[i].operands.count; ++other)
+        is_read = is_read || operand(plan_.steps[i], other) == made;
+      if (!is_read || readers_[made] != 1 || !stays(i, m, operand(s, r))) return -1;
+    }
+    return m;
+  }
+  /// Whether what movement m reads is read by step i too, and nothing writes there in between; nor does a body begin or end.
+  [[nodiscard]] constexpr bool stays(int i, int m, int value) const {
+    const planned_value& shard = plan_.values[value];
     for (int between = m + 1; between < i; ++between)
-      if (facts_of(plan_.steps[between]).role >= step_role::hands_on || writes(plan_.steps[between], shard)) return -1;
+      if (facts_of(plan_.steps[between]).role >= step_role::hands_on || writes(plan_.steps[between], shard)) return false;
     for (int other = 0; other < plan_.steps[i].operands.count; ++other)  // which nothing has written since: it is the shard
-      if (plan_.values[operand(plan_.steps[i], other)].where == shard.where) return m;
-    return -1;
+      if (plan_.values[operand(plan_.steps[i], other)].where == shard.where) return true;
+    return false;
   }
   /// Whether a step may write where a value lies.
   [[nodiscard]] constexpr bool writes(const plan_step& s, const planned_value& v) const {
@@ -94,7 +106,9 @@ class move_overlapper {
       const int m = group.margins.count == 0 ? -1 : movement_to(i, k);
       if (m < 0) continue;
       is_late[k] = 1;
-      made.moves.push_back(m);
+      bool is_known = false;
+      for (const int known : made.moves) is_known = is_known || known == m;
+      if (!is_known) made.moves.push_back(m);
     }
     if (made.moves.empty()) return;
     inner_part part;
