@@ -313,12 +313,12 @@ TEST_CASE("corners come in two messages for each dim") {
   for (const int rank : {2, 3})
     for (const int radius : {1, 2}) {
       const std::int64_t n[] = {6, 5, 4};  // of a shard
-      std::vector<std::pair<std::string, int>> axes;
+      std::vector<dynamic::mesh::axis> axes;
       std::vector<std::string> splits;
       place shape;
       for (int d = 0; d < rank; ++d) {
         splits.push_back(std::string(1, static_cast<char>('x' + d)));
-        axes.emplace_back(splits.back(), 3);
+        axes.push_back({splits.back(), 3});
         shape.push_back(3 * n[d]);
       }
       const auto box_of = [&](value u) {
