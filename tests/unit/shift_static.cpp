@@ -141,7 +141,8 @@ TEST_CASE("a stencil in a loop that does not copy its state") {
 // Shards that are large enough are computed while their margins are exchanged: what needs none of them first, then the rim.
 using large_heat = compile<heat_of(std::integral_constant<std::int64_t, 3>{}), grid, in<double, dims<701, 500>, split<"x", "y">>>;
 static_assert(steps_of(large_heat::view, detail::action::start_move) == 2 &&
-              steps_of(large_heat::view, detail::action::finish_move) == 2 && steps_of(large_heat::view, detail::action::fused) == 2);
+              steps_of(large_heat::view, detail::action::finish_move) == 2 &&
+              steps_of(large_heat::view, detail::action::fused) == 2);
 static_assert(large_heat::traffic.collectives == 2 * 3 && large_heat::traffic.bytes == 3 * (167 * 8 + 2 * 351 * 8));
 
 TEST_CASE("a stencil is computed while its margins are exchanged") {

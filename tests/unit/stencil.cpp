@@ -354,7 +354,8 @@ TEST_CASE("corners come in two messages for each dim") {
       const auto want = alone.run(self{}, u), got = p.run(simulated{}, u), threaded = p.run(threads{}, u);
       int wrong = 0;
       for (std::size_t i = 0; i < u.size(); ++i)
-        wrong += got[0].data<double>()[i] != want[0].data<double>()[i] || threaded[0].data<double>()[i] != got[0].data<double>()[i];
+        wrong +=
+            got[0].data<double>()[i] != want[0].data<double>()[i] || threaded[0].data<double>()[i] != got[0].data<double>()[i];
       CHECK(wrong == 0);
     }
 }

@@ -247,9 +247,8 @@ class threads_communicator {
     const auto parity = wait(mine, u.subject);
     for (std::size_t k = 0; k < u.all.size(); ++k)
       detail::move_from_peers(
-          *u.mesh, u.all[k], mine.me,
-          [&](std::int64_t j) { return static_cast<const void* const*>(mine.lane(j, parity).in)[k]; }, u.out[k],
-          detail::bytes_of(u.type));
+          *u.mesh, u.all[k], mine.me, [&](std::int64_t j) { return static_cast<const void* const*>(mine.lane(j, parity).in)[k]; },
+          u.out[k], detail::bytes_of(u.type));
     arrive(mine, u.subject);
     mine.under_way.reset();
   }

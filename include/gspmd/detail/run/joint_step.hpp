@@ -28,11 +28,11 @@ void move::run(const movement& m, const plan_view& p, const plan_step& s, Comm& 
 
 /// Optional functions of a communicator that holds one device: see communicator.
 template <class Comm>
-inline constexpr bool starts_moves = requires(Comm& comm, const mesh_shape& mesh, std::span<const movement> all,
-                                              const float* const* in, float* const* out) {
-  comm.start(mesh, all, in, out);
-  comm.finish(mesh, all, in, out);
-};
+inline constexpr bool starts_moves =
+    requires(Comm& comm, const mesh_shape& mesh, std::span<const movement> all, const float* const* in, float* const* out) {
+      comm.start(mesh, all, in, out);
+      comm.finish(mesh, all, in, out);
+    };
 template <class T>
 struct joint_buffers {
   const T* in[most_moved_together];
@@ -54,7 +54,8 @@ void move_together::run(const joint_movements& all, const plan_view& p, const pl
   finish_move::run<T>(all, p, s, comm, devices);
 }
 template <class T, class Comm>
-void start_move::run(const joint_movements& all, const plan_view& p, const plan_step& s, Comm& comm, const devices_here& devices) {
+void start_move::run(const joint_movements& all, const plan_view& p, const plan_step& s, Comm& comm,
+                     const devices_here& devices) {
   if constexpr (starts_moves<Comm>) {
     const joint_buffers<T> buffers(all, p, s, devices.memory[0]);
     comm.template start<T>(*p.mesh, buffers.movements, buffers.in, buffers.out);

@@ -8,9 +8,7 @@
 namespace gspmd::detail {
 
 /// Elements change their indices.
-constexpr bool is_mapped(const plan_step& s) {
-  return s.spec >= 0 && s.what >= action::move && s.what <= action::finish_move;
-}
+constexpr bool is_mapped(const plan_step& s) { return s.spec >= 0 && s.what >= action::move && s.what <= action::finish_move; }
 /// A movement into a range of its second operand, which its result is otherwise.
 constexpr bool writes_into_operand(const plan_step& s) { return s.what == action::move && s.operands.count == 2; }
 

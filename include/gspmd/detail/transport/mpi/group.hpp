@@ -115,7 +115,8 @@ class mpi_group {
     bool starts = size() > 1 && !(meets && work_.memories.empty());
     for (std::size_t k = 0; k < all.size(); ++k) {
       const auto bytes = routes[k]->shard_elems * static_cast<std::int64_t>(sizeof(T));
-      starts = starts && routes[k]->how == movement_route::way::messages && !(k == 0 && meets && bytes <= work_.small_shard_bytes);
+      starts =
+          starts && routes[k]->how == movement_route::way::messages && !(k == 0 && meets && bytes <= work_.small_shard_bytes);
     }
     if (!starts) {
       for (std::size_t k = 0; k < all.size(); ++k) move(mesh, all[k], *routes[k], in[k], out[k]);
