@@ -227,7 +227,8 @@ class inspection {
     std::vector<int> loop_of(view.steps.size(), 0);
     int loops = 0;
     for (std::size_t i = 0; i < view.steps.size(); ++i)
-      if (detail::facts_of(view.steps[i]).role == detail::step_role::fuses_operators) loop_of[i] = ++loops;
+      if (detail::facts_of(view.steps[i]).role == detail::step_role::fuses_operators && !detail::is_rim(view, view.steps[i]))
+        loop_of[i] = ++loops;
     const auto loop_with = [&](int v) {
       const int step = v < 0 ? -1 : view.values[at(v)].step;
       return step < 0 ? 0 : loop_of[at(step)];

@@ -24,7 +24,8 @@ std::uint64_t run_programs(const reference::random_options& options, Look look) 
     if (seed % 2 != 0) g = program.g;
     else if (gspmd::detail::compose_movements(g)) g = gspmd::detail::canonical_order(g);
     composed += g.composed.size();
-    const auto plan = gspmd::detail::make_plan(g, program.mesh);
+    auto plan = gspmd::detail::make_plan(g, program.mesh);
+    if (seed % 4 < 2) gspmd::detail::overlap_moves(plan, 1);  // loops that are too small for it else
     const gspmd::detail::plan_view view(plan);
     for (const auto& s : plan.steps) look(view, s);
     gspmd::simulated_communicator comm(program.device_count());
@@ -87,8 +88,11 @@ TEST_CASE("random programs with shifts equal the naive reference") {
 TEST_CASE("random programs with stencils equal the naive reference") {
   reference::random_options options;
   options.stencils = true;
-  std::uint64_t margins = 0, sending = 0, wrapping = 0, in_bodies = 0, at_offsets = 0, corners = 0, uneven = 0, turns = 0;
+  std::uint64_t margins = 0, sending = 0, wrapping = 0, in_bodies = 0, at_offsets = 0, corners = 0, uneven = 0, turns = 0,
+                overlapped = 0;
   const auto count = run_programs(options, [&](const gspmd::detail::plan_view& view, const gspmd::detail::plan_step& s) {
+    overlapped += gspmd::detail::is_rim(view, s) ? 1 : 0;
+    if (s.what == gspmd::detail::action::finish_move) return;
     if (gspmd::detail::is_mapped(s) && gspmd::detail::map_of(view, s).has_margins()) {
       ++margins;
       sending += s.bytes_sent > 0 ? 1 : 0;
@@ -103,11 +107,13 @@ TEST_CASE("random programs with stencils equal the naive reference") {
   });
   std::printf(
       "%llu margins, %llu of them sent, %llu round the end, %llu in loops, %llu of uneven shards; "
-      "%llu loops at offsets, %llu loads along several dims; %llu carried values take turns\n",
+      "%llu loops at offsets, %llu loads along several dims; %llu carried values take turns; "
+      "%llu loops overlapped\n",
       static_cast<unsigned long long>(margins), static_cast<unsigned long long>(sending),
       static_cast<unsigned long long>(wrapping), static_cast<unsigned long long>(in_bodies),
       static_cast<unsigned long long>(uneven), static_cast<unsigned long long>(at_offsets),
-      static_cast<unsigned long long>(corners), static_cast<unsigned long long>(turns));
+      static_cast<unsigned long long>(corners), static_cast<unsigned long long>(turns),
+      static_cast<unsigned long long>(overlapped));
   CHECK(margins > count / 2);
   CHECK(sending > count / 4);
   CHECK(wrapping > count / 20);
@@ -116,4 +122,5 @@ TEST_CASE("random programs with stencils equal the naive reference") {
   CHECK(at_offsets > count / 2);
   CHECK(corners > count / 20);
   CHECK(turns > count / 40);
+  CHECK(overlapped > count / 20);
 }

@@ -18,11 +18,11 @@
 /// All kernels. A new one is its struct, a name in `action` and an entry here; and where it is added as a step.
 namespace gspmd::detail {
 
-using all_kernels =
-    mp11::mp_list<kernels::fused, kernels::contract, kernels::contract_round_ring, kernels::reduce, kernels::permute,
-                  kernels::move, kernels::combine, kernels::row, kernels::set_row, kernels::add_row, kernels::copy,
-                  kernels::local, kernels::reduce_window, kernels::select_and_scatter, kernels::loop_begin, kernels::loop_end,
-                  kernels::branch, kernels::otherwise, kernels::join>;
+using all_kernels = mp11::mp_list<kernels::fused, kernels::contract, kernels::contract_round_ring, kernels::reduce,
+                                  kernels::permute, kernels::move, kernels::move_together, kernels::start_move,
+                                  kernels::finish_move, kernels::combine, kernels::row, kernels::set_row, kernels::add_row,
+                                  kernels::copy, kernels::local, kernels::reduce_window, kernels::select_and_scatter,
+                                  kernels::loop_begin, kernels::loop_end, kernels::branch, kernels::otherwise, kernels::join>;
 inline constexpr std::size_t kernel_count = mp11::mp_size<all_kernels>::value;
 
 /// The kernel of a name.

@@ -66,9 +66,10 @@ struct static_group {
   for (int k = 0; k < s.results.count; ++k) outputs[k] = device.write(plan.result(s, k).where);
   find_offsets(plan, s, device, offsets);
   const auto& group = group_of_step(plan, s);
-  if (group.cut == 0) return run_fused_rows(group_of(plan, s), group.loop, compute, at, inputs, outputs, offsets);
-  run_fused_rows(group_of(plan, s), existing_loop(plan, s, device), compute, at, inputs, outputs, offsets);
-  clear_results(plan, s, device);
+  const extents loop = group.cut == 0 ? group.loop : existing_loop(plan, s, device);
+  for_each_box(plan, s, loop,
+               [&](const loop_box& box) { run_fused_rows(group_of(plan, s), loop, box, compute, at, inputs, outputs, offsets); });
+  if (group.cut != 0 && !is_inner_part(plan, s)) clear_results(plan, s, device);
 }
 template <class Row, int Operands, int Results, int Bounds>
 struct constant_loop {
