@@ -11,6 +11,7 @@
 #include "gspmd/detail/ir/kernels/contract.hpp"
 #include "gspmd/detail/ir/kernels/copies.hpp"
 #include "gspmd/detail/ir/kernels/fused.hpp"
+#include "gspmd/detail/ir/kernels/indices.hpp"
 #include "gspmd/detail/ir/kernels/rearrange.hpp"
 #include "gspmd/detail/ir/kernels/regions.hpp"
 #include "gspmd/detail/ir/kernels/windows.hpp"
@@ -21,7 +22,7 @@ namespace gspmd::detail {
 using all_kernels =
     mp11::mp_list<kernels::fused, kernels::contract, kernels::contract_round_ring, kernels::reduce, kernels::permute,
                   kernels::move, kernels::combine, kernels::row, kernels::set_row, kernels::add_row, kernels::copy,
-                  kernels::local, kernels::reduce_window, kernels::select_and_scatter, kernels::loop_begin, kernels::loop_end,
+                  kernels::local, kernels::reduce_window, kernels::select_and_scatter, kernels::gather, kernels::scatter, kernels::scatter_set, kernels::loop_begin, kernels::loop_end,
                   kernels::branch, kernels::otherwise, kernels::join>;
 inline constexpr std::size_t kernel_count = mp11::mp_size<all_kernels>::value;
 

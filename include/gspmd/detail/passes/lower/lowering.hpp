@@ -106,6 +106,18 @@ class lowering {
         add_step(action::select_and_scatter, op, step_state::entry_of(table_of<window_selection>(out), w), {in, by}, {op.result});
     note_padded(op, s);
   }
+  constexpr void gather(const instruction& op, const indexed_access& a) {
+    const int spec = step_state::entry_of(table_of<indexed_access>(out), a);
+    note_indexed(a, op.operands[0], op.result, add_step(action::gather, op, spec, all_operands(op), {op.result}));
+  }
+  constexpr void scatter(const instruction& op, const indexed_access& a) {
+    const int spec = step_state::entry_of(table_of<indexed_access>(out), a);
+    note_indexed(a, op.result, op.operands[1], add_step(action::scatter, op, spec, all_operands(op), {op.result}));
+  }
+  constexpr void scatter_set(const instruction& op, const indexed_access& a) {
+    const int spec = step_state::entry_of(table_of<indexed_access>(out), a);
+    note_indexed(a, op.result, op.operands[2], add_step(action::scatter_set, op, spec, all_operands(op), {op.result}));
+  }
   constexpr void row(const instruction& op) { note_rows(op, add_step(action::row, op, 0, all_operands(op), {op.result})); }
   constexpr void set_row(const instruction& op) {
     note_rows(op, add_step(action::set_row, op, 0, all_operands(op), {op.result}));
@@ -135,6 +147,13 @@ class lowering {
     const dim_mask padded = padded_dims(out.mesh, v.global, v.layout);
     for (int d = 0; d < v.local.count; ++d)
       if ((padded & dim_bit(d)) != 0) add_bound(s, d, op.result, d);
+  }
+  /// Only the device knows which part it holds of a table, and of slices.
+  constexpr void note_indexed(const indexed_access& a, int table, int slices, plan_step& s) {
+    for (int d = 0; d < a.table.count; ++d)
+      if (!a.dims[d].is_aligned && value(table).layout.axes_of(d) != 0) add_bound(s, d, table, d);
+    for (int d = 0; d < a.slices.count; ++d)
+      if (value(slices).layout.axes_of(d) != 0) add_bound(s, indexed_access::of_slices + d, slices, d);
   }
   /// Only the device knows which rows it holds of operand 0, where they are split.
   constexpr void note_rows(const instruction& op, plan_step& s) {
