@@ -13,6 +13,7 @@
 #include "gspmd/ops/lookup.hpp"
 #include "gspmd/ops/loops.hpp"
 #include "gspmd/ops/map.hpp"
+#include "gspmd/ops/policy.hpp"
 #include "gspmd/ops/pool.hpp"
 #include "gspmd/ops/reduce.hpp"
 #include "gspmd/ops/shape.hpp"
