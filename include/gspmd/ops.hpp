@@ -14,6 +14,7 @@
 #include "gspmd/ops/loops.hpp"
 #include "gspmd/ops/map.hpp"
 #include "gspmd/ops/policy.hpp"
+#include "gspmd/ops/order.hpp"
 #include "gspmd/ops/pool.hpp"
 #include "gspmd/ops/reduce.hpp"
 #include "gspmd/ops/shape.hpp"

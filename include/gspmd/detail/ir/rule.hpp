@@ -15,6 +15,7 @@ enum class factor_kind : std::uint8_t {
   reduction,  // shards of the operands give a partial result
   indexed,    // looked into. Of an operand: who holds what is looked up gives it, everybody else zeros, so that the result is partial. Of
               // a result: who holds it writes what falls there
+  exchanged,  // of an operand: its devices exchange what they found, and all have the result
   whole,      // must not be split: its tensors are gathered along it
 };
 
@@ -61,6 +62,7 @@ struct op_rule {
       case factor_kind::reduction: return true;
       case factor_kind::indexed: return !result(r).holds(f);
       case factor_kind::parallel: return results > 1 && !result(r).holds(f);
+      case factor_kind::exchanged:
       case factor_kind::whole: break;
     }
     return false;

@@ -26,6 +26,7 @@
 #include "gspmd/detail/ops/reverse.hpp"
 #include "gspmd/detail/ops/roll.hpp"
 #include "gspmd/detail/ops/rows.hpp"
+#include "gspmd/detail/ops/scan.hpp"
 #include "gspmd/detail/ops/scatter.hpp"
 #include "gspmd/detail/ops/select_and_scatter.hpp"
 #include "gspmd/detail/ops/shift.hpp"

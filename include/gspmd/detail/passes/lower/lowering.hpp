@@ -118,6 +118,35 @@ class lowering {
     const int spec = step_state::entry_of(table_of<indexed_access>(out), a);
     note_indexed(a, op.result, op.operands[2], add_step(action::scatter_set, op, spec, all_operands(op), {op.result}));
   }
+  constexpr void scan(const instruction& op, const scan_spec& spec, int totals) {
+    const int x = op.operands[0];
+    vec<int> operands(1, x);
+    if (totals >= 0) operands.push_back(totals);
+    auto& s = add_step(action::scan, op, step_state::entry_of(table_of<scan_spec>(out), spec), operands, {op.result});
+    if (totals >= 0) add_bound(s, 0, x, spec.dim);
+  }
+  /// `numbers`: where the elements of x are; -1: they are its own.
+  constexpr void top_k(const instruction& op, const top_k_spec& spec, int x, int numbers, int best, int at) {
+    vec<int> operands(1, x);
+    if (numbers >= 0) operands.push_back(numbers);
+    auto& s = add_step(action::top_k, op, step_state::entry_of(table_of<top_k_spec>(out), spec), operands, {best, at});
+    const int last = value(x).global.count - 1;
+    if (value(x).layout.axes_of(last) != 0) add_bound(s, 0, x, last);
+  }
+  /// A value that is split along `dim`, whole along it: an all_gather.
+  constexpr int gather_parts(const instruction& op, int from, int dim) {
+    local_value v = value(from);
+    v.layout.splits.clear();
+    for (const auto& use : value(from).layout.splits)
+      if (use.dim != dim) v.layout.splits.push_back(use);
+    v.local = local_extents(out.mesh, v.global, v.layout);
+    const movement m{v.global, value(from).layout, v.layout, value(from).layout.axes_of(dim)};
+    const int to = add_value(v);
+    auto& s = add_step(action::move, op, -1, {from}, {to});
+    s.collective = classify(out.mesh, m);
+    s.bytes_sent = bytes_sent(out.mesh, m, detail::bytes_of(v.type));
+    return to;
+  }
   constexpr void row(const instruction& op) { note_rows(op, add_step(action::row, op, 0, all_operands(op), {op.result})); }
   constexpr void set_row(const instruction& op) {
     note_rows(op, add_step(action::set_row, op, 0, all_operands(op), {op.result}));
