@@ -90,6 +90,7 @@ struct operation {
   gspmd::location at;
   std::string name;                                      // of the operator
   std::optional<std::vector<std::string>> annotation{};  // reshard
+  value* indices = nullptr;                              // top_k: the second result
 
   [[nodiscard]] bool is_sound() const {
     return std::all_of(operands.begin(), operands.end(), [](value v) { return v.is_valid(); });
@@ -392,6 +393,33 @@ inline value build_dynamic_update_slice(const operation& o) {
   return gspmd::dynamic_update_slice(o.operands[0], o.operands[1], std::span(o.operands).subspan(2), o.at);
 }
 
+inline bool read_flag(const operation& o, std::string_view key) {
+  const auto* j = o.attrs.find(key);
+  if (j != nullptr && !j->is_boolean()) o.complain(key, "is " + found(*j) + "; it is true or false");
+  return j != nullptr && j->is_boolean() && j->get<bool>();
+}
+inline value build_cumsum(const operation& o) {
+  const auto dim = read_dim(o, "the dim along which elements are added up");
+  const auto* j = o.attrs.find("kind");
+  const auto kind = j == nullptr ? monoid::add : read_monoid(*j, path(o.attrs.at(), "kind"), o.attrs.errors());
+  const gspmd::scan_options how{.exclusive = read_flag(o, "exclusive"), .reverse = read_flag(o, "reverse")};
+  return dim && kind && o.is_sound() ? gspmd::scan_along(o.operands[0], *kind, *dim, how, o.at) : value{};
+}
+inline value build_top_k(const operation& o) {
+  const auto* j = o.attrs.require("k", "how many elements along the last dim");
+  const auto k = j == nullptr ? std::nullopt
+                              : read_integer(*j, path(o.attrs.at(), "k"), o.attrs.errors(), 0, std::numeric_limits<std::int64_t>::max());
+  if (!k || !o.is_sound()) return {};
+  const auto [values, indices] = gspmd::top_k(o.operands[0], *k, o.at);
+  *o.indices = indices;
+  return values;
+}
+template <value (*Arg)(value, int, gspmd::location)>
+value build_arg(const operation& o) {
+  const auto dim = read_dim(o, "the dim along which elements are compared");
+  return dim && o.is_sound() ? Arg(o.operands[0], *dim, o.at) : value{};
+}
+
 /// An operator that is not elementwise.
 struct operator_entry {
   const char* name;
@@ -421,13 +449,17 @@ inline constexpr operator_entry special_operators[] = {
     {"reverse", 1, 1, build_reverse},
     {"rotate", 1, 1, build_rotate},
     {"reshard", 1, 1, build_reshard},
+    {"cumsum", 1, 1, build_cumsum},
+    {"top_k", 1, 1, build_top_k},
+    {"argmax", 1, 1, build_arg<gspmd::argmax>},
+    {"argmin", 1, 1, build_arg<gspmd::argmin>},
     {"gather", 2, 2, build_gather},
     {"scatter", 3, 3, build_scatter},
     {"dynamic_slice", 1, any_number, build_dynamic_slice},
     {"dynamic_update_slice", 2, any_number, build_dynamic_update_slice},
 };
 /// Of the document's table, what the library does not have.
-inline constexpr const char* missing_operators[] = {"cumsum", "sort", "argmax", "top_k"};
+inline constexpr const char* missing_operators[] = {"sort"};
 
 /// The elementwise operators that the document names as the library does; a comparison has a direction instead.
 inline const std::vector<gspmd::elementwise_operator>& elementwise_operators() {
