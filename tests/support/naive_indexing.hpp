@@ -2,6 +2,7 @@
 #pragma once
 
 #include <algorithm>
+#include <cmath>
 #include <cstdint>
 #include <optional>
 #include <vector>
@@ -102,6 +103,47 @@ inline void scatter_node(const node& n, const host_array& indices, const host_ar
   naive_scatter(numbers_of(n, indices.shape, updates.shape), indices, updates, result, [&](std::size_t to, std::size_t from) {
     if (result.floating()) result.reals[to] = round_to(n.type, combine(n.reduced_by, result.reals[to], updates.reals[from]));
     else result.ints[to] = combine(n.reduced_by, n.type, result.ints[to], updates.ints[from]);
+  });
+}
+inline void scan_node(const node& n, const host_array& x, host_array& result) {
+  const auto dim = static_cast<std::size_t>(n.attributes[0]);
+  for_each_index(x.shape, [&](const index& at) {  // from the beginning for every element
+    double real = real_identity(n.reduced_by);
+    auto integer = integer_identity(n.reduced_by, n.type);
+    index from = at;
+    const bool reversed = n.attributes[2] != 0;
+    for (from[dim] = reversed ? x.shape[dim] - 1 : 0; from[dim] != at[dim]; from[dim] += reversed ? -1 : 1) {
+      if (x.floating()) real = combine(n.reduced_by, real, x.reals[offset_of(from, x.shape)]);
+      else integer = combine(n.reduced_by, n.type, integer, x.ints[offset_of(from, x.shape)]);
+    }
+    const auto to = offset_of(at, x.shape);
+    const bool exclusive = n.attributes[1] != 0;
+    if (x.floating()) result.reals[to] = round_to(n.type, exclusive ? real : combine(n.reduced_by, real, x.reals[to]));
+    else result.ints[to] = exclusive ? integer : combine(n.reduced_by, n.type, integer, x.ints[to]);
+  });
+}
+inline void top_k_node(const host_array& x, host_array& result, bool wants_indices) {
+  const auto last = x.shape.size() - 1;
+  std::size_t to = 0;
+  for_each_index(result.shape, [&](const index& at) {  // the element that at[last] others of its line stand before
+    index from = at;
+    for (from[last] = 0; from[last] < x.shape[last]; ++from[last]) {
+      const auto e = offset_of(from, x.shape);
+      std::int64_t before = 0;
+      index other = at;
+      for (other[last] = 0; other[last] < x.shape[last]; ++other[last]) {
+        const auto o = offset_of(other, x.shape);
+        const bool o_nan = x.floating() && std::isnan(x.reals[o]), e_nan = x.floating() && std::isnan(x.reals[e]);
+        const bool larger = x.floating() ? (o_nan && !e_nan) || x.reals[o] > x.reals[e] : x.ints[o] > x.ints[e];
+        const bool equal = x.floating() ? (o_nan && e_nan) || x.reals[o] == x.reals[e] : x.ints[o] == x.ints[e];
+        if (larger || (equal && other[last] < from[last])) ++before;
+      }
+      if (before != at[last]) continue;
+      if (wants_indices) result.ints[to] = from[last];
+      else if (x.floating()) result.reals[to] = x.reals[e];
+      else result.ints[to] = x.ints[e];
+    }
+    ++to;
   });
 }
 inline void scatter_set_node(const node& n, const host_array& x, const host_array& indices, const host_array& updates,

@@ -516,6 +516,8 @@ inline void select_and_scatter(const node& n, const host_array& x, const host_ar
 
 // naive_indexing.hpp
 void gather_node(const node& n, const host_array& x, const host_array& indices, host_array& result);
+void scan_node(const node& n, const host_array& x, host_array& result);
+void top_k_node(const host_array& x, host_array& result, bool wants_indices);
 void scatter_node(const node& n, const host_array& indices, const host_array& updates, host_array& result);
 void scatter_set_node(const node& n, const host_array& x, const host_array& indices, const host_array& updates,
                       host_array& result);
@@ -594,6 +596,10 @@ inline void listed(const node& n, const std::vector<const host_array*>& x, host_
     rows(n, x, result);
   } else if (is(ir::code_of<ir::gather_op>)) {
     gather_node(n, *x[0], *x[1], result);
+  } else if (is(ir::code_of<ir::scan_op>)) {
+    scan_node(n, *x[0], result);
+  } else if (is(ir::code_of<ir::top_k_op>)) {
+    top_k_node(*x[0], result, false);
   } else if (is(ir::code_of<ir::scatter_op>)) {
     scatter_node(n, *x[0], *x[1], result);
   } else if (is(ir::code_of<ir::scatter_set_op>)) {
@@ -628,6 +634,11 @@ inline host_array evaluate_node(const graph& g, int i, const std::vector<host_ar
     }
     case opcode::carry: same(*x[0], result); break;
     case opcode::result: {
+      const node& maker = g.nodes[static_cast<std::size_t>(n.operands[0])];
+      if (maker.op == gspmd::detail::code_of<gspmd::detail::top_k_op>) {
+        top_k_node(values[static_cast<std::size_t>(maker.operands[0])], result, true);
+        break;
+      }
       node as_reduce = g.nodes[static_cast<std::size_t>(n.operands[0])];  // copy_and_minima's
       as_reduce.shape = n.shape;
       as_reduce.attributes.push_back(0);
