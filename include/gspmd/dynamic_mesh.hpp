@@ -111,6 +111,19 @@ class mesh {
     if (!seen.problem.empty()) throw error("views: " + std::string(seen.problem.view()));
     return with_info(seen.info);
   }
+  /// The same devices, connected so: plans for this mesh are those that take least time on this network (gspmd::on_network). Throws
+  /// gspmd::error: an axis of more than one device about which the network says nothing.
+  ///
+  ///     auto step = dynamic::compile(f, dynamic::mesh({{"x", 8}, {"y", 4}}).on(network(1e12, 10e9, 1e-6)), ...);
+  template <class Network>  // gspmd::network: who names none need not include it
+    requires requires(const Network& n, const detail::mesh_info& m) { n.rates_on(m); }
+  [[nodiscard]] mesh on(const Network& connected) const {
+    const auto found = connected.rates_on(info());
+    if (!found.problem.empty()) throw error("network: " + std::string(found.problem.view()));
+    auto described = info();
+    described.shape.network = found.rates;
+    return with_info(described);
+  }
   /// The same devices with axes cut so that annotations may name these parts of them: `x:(2)4`. A part that overlaps one before it,
   /// that its axis does not have, or for which there is no room, is left out, and unknown to annotations.
   [[nodiscard]] mesh with_parts(const std::vector<std::string>& names) const {

@@ -2,7 +2,8 @@
 #pragma once
 
 /// What programs need. Headers of their own: gspmd/comm/mpi.hpp (the MPI backend), gspmd/dynamic.hpp (meshes and shapes of the run
-/// time), gspmd/network.hpp (estimated times), gspmd/xla_sharding.hpp, gspmd/placements.hpp and gspmd/draw.hpp (other notations),
+/// time), gspmd/on_network.hpp and gspmd/network.hpp (plans for a network, estimated times), gspmd/xla_sharding.hpp,
+/// gspmd/placements.hpp and gspmd/draw.hpp (other notations),
 /// gspmd/placed_array.hpp (tensors that lie on the devices in other ways), gspmd/ops/by_name.hpp and gspmd/inspect.hpp (programs that
 /// are read from somewhere, and shown).
 

@@ -303,7 +303,7 @@ TEST_CASE("the table of choices says what every operator gets and how, and emit 
   other.steps.clear();
   const auto deliver = [&](int form, const sharding& from, const sharding& to, const extents& shape) {
     delivery way{form, static_cast<int>(other.steps.size()), 0};
-    for_each_step(b.mesh, shape, from, to, [&](const sharding&, const reshard_step& step) {
+    for_each_step(b.mesh, shape, from, to, 4, [&](const sharding&, const reshard_step& step) {
       other.steps.push_back(step);
       ++way.steps;
     });

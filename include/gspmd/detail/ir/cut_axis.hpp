@@ -52,6 +52,9 @@ constexpr mesh_info cut_axis(const mesh_info& mesh, axis_cut cut) {
   for (auto& v : result.views) v.parts = cut_axis(v.parts, cut.axis);
   result.shape.order = mesh.shape.order;  // row-major over the same digits
   result.shape.position = mesh.shape.position;
+  result.shape.network = mesh.shape.network;
+  auto& links = result.shape.network.links;
+  if (cut.axis < links.count && links.count < max_axes) links.insert(cut.axis, link_rate(links[cut.axis]));
   return result;
 }
 

@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <initializer_list>
 
+#include "gspmd/detail/ir/network_rates.hpp"
 #include "gspmd/detail/ir/types.hpp"
 #include "gspmd/detail/support/inline_vec.hpp"
 
@@ -24,6 +25,7 @@ struct mesh_shape {
   inline_vec<std::int32_t, max_axes> sizes;
   const std::int32_t* order = nullptr;     // device id at each position, row-major over the axes; null: the identity
   const std::int32_t* position = nullptr;  // its inverse
+  network_rates network;                   // what plans for it are chosen by
 
   [[nodiscard]] constexpr int axis_count() const { return sizes.count; }
   [[nodiscard]] constexpr std::int64_t device_count() const {

@@ -41,6 +41,7 @@ enum class mistake : std::uint8_t {
   mesh_axes,
   device_order,
   mesh_views,
+  network,
   shard,  // what a step is given
   budget,
   reported,  // the compiler has said it already

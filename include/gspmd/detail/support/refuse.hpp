@@ -138,6 +138,9 @@ consteval void refuse() {
                   "gspmd: a sharding has one entry for each dim of its tensor, _ for a dim that is not split; see message<>");
   else if constexpr (Broken == mistake::unknown_axis)
     static_assert(accepted<Message>, "gspmd: this names an axis that the mesh does not have; see message<>");
+  else if constexpr (Broken == mistake::network)
+    static_assert(accepted<Message>,
+                  "gspmd: a network says how the devices along every axis of a mesh are connected; see message<>");
   else if constexpr (Broken == mistake::axis_used_twice)
     static_assert(accepted<Message>,
                   "gspmd: a mesh axis splits one dim of a tensor at most; take it away from one of the dims; see message<>");

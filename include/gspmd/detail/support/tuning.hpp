@@ -10,11 +10,13 @@ namespace gspmd::detail {
 
 // ---- plans ----
 
-/// A product of more than `free_flops` weighs a byte for so many flops that a device does: between gathering the operands of a large
-/// product on every device and adding partial ones up, a device that computes 10^12 flops/s on a network of 30 GB/s. Small operators
-/// wait for the network, whatever they compute.
-inline constexpr std::int64_t flops_per_byte = 32;
-inline constexpr std::int64_t free_flops = std::int64_t{1} << 20;
+/// What a plan is chosen by where the user describes no network (on_network.hpp): a device sends 31.25 GB/s (32 picoseconds a byte) to
+/// whomever it likes, computes 10^12 flops/s, and a message costs what its bytes cost. So plans are those of fewest bytes, whatever the
+/// size of the tensors, but for large products: between gathering their operands on every device and adding partial ones up.
+inline constexpr std::int64_t default_picoseconds_per_kib = 32 * 1024;
+inline constexpr std::int64_t default_picoseconds_per_1024_flops = 1024;
+/// To begin an operator takes a device a microsecond: what it computes in it costs nothing more.
+inline constexpr std::int64_t picoseconds_to_begin = std::int64_t{1} << 20;
 
 /// How much one message may join. A message of 64 KiB takes 2 us at 30 GB/s, where to send it at all takes about 20: small ones
 /// gain, and what they hold in memory at once, which is the price, is little.

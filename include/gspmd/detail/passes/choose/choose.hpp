@@ -33,9 +33,9 @@ struct choose_state {
 };
 
 /// Chooses for every operator, in order (GSPMD 4.1-4.5), and emits nothing; `state` is what it fills:
-/// 1. every mesh axis is given to one factor of the operator's rule, or to none: the joint use of all axes that sends the
-///    fewest bytes for the operands and the result; ties go to fewer collectives, then to smaller shards. Work that all devices
-///    would repeat is not free: past the first million flops, `flops_per_byte` of them weigh as much as a byte;
+/// 1. every mesh axis is given to one factor of the operator's rule, or to none: the joint use of all axes that takes least time on
+///    the mesh's network, for the operands, the result and the work of one device; ties go to fewer bytes, then to fewer collectives,
+///    then to smaller shards;
 /// 2. operands are brought to the sharding this needs; a form of a value that was made before is used again;
 /// 3. the operator runs on shards. Axes given to a reduction factor leave the result partial;
 /// 4. a partial result stays so until a user of it needs the sum (linear operators pass it on);
@@ -82,7 +82,7 @@ class chooser {
   constexpr delivery next_delivery(int i, const sharding& wanted) {
     delivery way{known_.best_form(i, wanted).value, static_cast<int>(state_.table.steps.size()), 0};
     if (way.from >= 0)
-      for_each_step(known_.mesh, known_.shape_of(i), state_.book.layout_of(way.from), wanted,
+      for_each_step(known_.mesh, known_.shape_of(i), state_.book.layout_of(way.from), wanted, bytes_of(known_.at(i).type),
                     [&](const sharding&, const reshard_step& step) {
                       state_.table.steps.push_back(step);
                       ++way.steps;

@@ -50,13 +50,14 @@ struct form_prices {
       if (same_layout(layout, wanted)) return {v, {}};
       if ((wanted.partial & ~layout.partial) != 0) continue;
       const auto price = price_of_reshard(mesh, n.shape, layout, wanted, bytes_of(n.type));
-      if (best.value < 0 || price.bytes < best.price.bytes) best = {v, price};
+      if (best.value < 0 || price.is_less_than(best.price)) best = {v, price};
     }
     if (best.value < 0 || best.price.bytes == 0 || !facts_of(n.op).is_made_again(n)) return best;
     sharding operand;
     if (wanted.partial != 0 || !is_made_from(program, mesh, n, wanted, operand)) return best;
-    const auto again = best_form(n.operands[0], operand).price.bytes;
-    if (again < best.price.bytes) best = {-1, {again, 0}};
+    auto again = best_form(n.operands[0], operand).price;
+    again.messages = 0;
+    if (again.is_less_than(best.price)) best = {-1, again};
     return best;
   }
 
@@ -67,6 +68,13 @@ struct form_prices {
       if (start.op == opcode::loop && start.integer > 1) bytes = saturating_multiply(bytes, start.integer);
     }
     return bytes < most_counted_bytes ? bytes : most_counted_bytes;
+  }
+  [[nodiscard]] constexpr std::int64_t time_in_all_trips(std::int64_t time, int level) const {
+    for (int k = 0; k < level; ++k) {
+      const node& start = at(book.open[k]);
+      if (start.op == opcode::loop && start.integer > 1) time = multiply_time(time, start.integer);
+    }
+    return time;
   }
 
   /// True when operand `k` stands before, in a list of shardings too if there is one: it is moved once.

@@ -56,15 +56,15 @@ class later_wishes {
         continue;
       for (const auto& wish : readers.of(known, o)) {
         if (wish.last <= i) continue;
-        const auto bytes = known.in_all_trips(known.best_form(o, wish.wanted).price.bytes, known.level_of(o));
-        if (bytes == 0) continue;
-        wishes_.push_back({k, wish.wanted, bytes});
-        all_ += bytes;
+        const auto time = known.time_in_all_trips(known.best_form(o, wish.wanted).price.time, known.level_of(o));
+        if (time == 0) continue;
+        wishes_.push_back({k, wish.wanted, time});
+        all_ = add_times(all_, time);
       }
     }
   }
 
-  /// What is left to send for them, at most, after operands were brought to what `p` wants: of the wishes for an operand one is
+  /// What is left to take for them, at most, after operands were brought to what `p` wants: of the wishes for an operand one is
   /// served, the one that gains most.
   [[nodiscard]] constexpr std::int64_t left_after(const operator_use& p) const {
     std::int64_t left = all_;
@@ -79,8 +79,8 @@ class later_wishes {
       const auto& form = p.wanted[operand];
       if ((wish.wanted.partial & ~form.partial) != 0) continue;
       const int o = n_.operands[operand];
-      const auto then = price_of_reshard(known_.mesh, known_.shape_of(o), form, wish.wanted, bytes_of(known_.at(o).type)).bytes;
-      const auto gain = wish.bytes - known_.in_all_trips(then, known_.level_of(o));
+      const auto then = price_of_reshard(known_.mesh, known_.shape_of(o), form, wish.wanted, bytes_of(known_.at(o).type)).time;
+      const auto gain = wish.time - known_.time_in_all_trips(then, known_.level_of(o));
       if (gain > most) most = gain;
     }
     return left - most;
@@ -90,7 +90,7 @@ class later_wishes {
   struct later_wish {
     int operand = 0;
     sharding wanted;
-    std::int64_t bytes = 0;  // what it would have to send
+    std::int64_t time = 0;  // what it would take
   };
   const form_prices& known_;
   const node& n_;

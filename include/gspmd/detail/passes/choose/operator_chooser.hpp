@@ -6,8 +6,8 @@
 
 namespace gspmd::detail {
 
-/// Which use of the mesh axes an operator gets: the one that sends the fewest bytes for its operands, its result and what later
-/// readers will ask for; then by the fewest collectives, with the smallest shards, as the result and then the operands ask for it.
+/// Which use of the mesh axes an operator gets: the one that takes least time for its operands, its result, its work and what later
+/// readers will ask for; then by the fewest bytes and collectives, with the smallest shards, as the result and then the operands ask for it.
 class operator_chooser {
  public:
   constexpr explicit operator_chooser(const form_prices& known) : known_(known) {}
@@ -59,17 +59,17 @@ class operator_chooser {
     search.know(tensors_of(i, n, rule));
     const later_wishes wishes(known_, readers_, i, n);
     least.refused += refusals(best);
-    least.bytes += weight_of(search.work_of(best.uses)) + wishes.left_after(best);
+    least.time = add_times(least.time, add_times(work_time(search.work_of(best.uses)), wishes.left_after(best)));
     least.memory = search.memory_of(best.uses);
     search.run(least, [&](const factor_splits& uses, std::int64_t memory, std::int64_t limit) {
       if (uses == best.uses) return least;
       const operator_use trial = use_of(known_, n, rule, uses, held);
-      const auto weight = weight_of(search.work_of(uses));
-      cost price = known.of(trial, limit - weight);
-      price.bytes += weight;
+      const auto work = work_time(search.work_of(uses));
+      cost price = known.of(trial, limit - work);
+      price.time = add_times(price.time, work);
       price.refused += refusals(trial);
-      if (price.bytes > limit) return price;
-      price.bytes += wishes.left_after(trial);
+      if (price.time > limit) return price;
+      price.time = add_times(price.time, wishes.left_after(trial));
       price.memory = memory;
       if (price.is_less_than(least)) {
         best = trial;
@@ -96,7 +96,7 @@ class operator_chooser {
       moved.wanted.clear();
       moved.wanted.push_back(form);
       const cost price = prices_of.of(moved, least.limit());
-      if (price.refused > least.refused || (price.refused == least.refused && price.bytes >= least.bytes)) return;
+      if (price.refused > least.refused || (price.refused == least.refused && price.time >= least.time)) return;
       best = moved;
       least = price;
     };
@@ -105,10 +105,10 @@ class operator_chooser {
     for (int v = known_.book.first_of(o); v >= 0; v = known_.book.values[v].next) consider(known_.book.layout_of(v));
   }
 
-  /// What work weighs in bytes (support/tuning.hpp).
-  [[nodiscard]] constexpr std::int64_t weight_of(std::int64_t products) const {
-    if (products <= free_flops / 2) return 0;
-    return known_.in_all_trips((products - free_flops / 2) / (flops_per_byte / 2), known_.book.depth());
+  /// What work takes longer than to begin it.
+  [[nodiscard]] constexpr std::int64_t work_time(std::int64_t products) const {
+    const auto time = known_.mesh.network.time_of_flops(saturating_multiply(2, products));
+    return time <= picoseconds_to_begin ? 0 : known_.time_in_all_trips(time - picoseconds_to_begin, known_.book.depth());
   }
 
   [[nodiscard]] constexpr bool may_be_padded(const op_rule& rule) const {

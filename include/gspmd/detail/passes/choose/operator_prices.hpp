@@ -33,15 +33,15 @@ class known_prices {
   vec<entry> entries_;
 };
 
-/// What ways to run the operator of node `i` send.
+/// What ways to run the operator of node `i` take and send.
 class operator_prices {
  public:
   constexpr operator_prices(const form_prices& known, int i, const node& n, const op_rule& rule)
       : known_(known), i_(i), n_(n), rule_(rule) {}
 
   /// What bringing the operands to what they must be sends, what the operator itself does, and bringing the result to its sharding: in
-  /// all trips of the loops around it, but an operand from outside of a loop is brought there before it. Where this is more bytes
-  /// than `limit`, any sum of parts of it that is.
+  /// all trips of the loops around it, but an operand from outside of a loop is brought there before it. Where this takes longer
+  /// than `limit`, any sum of parts of it that does.
   constexpr cost of(const operator_use& p, std::int64_t limit) {
     const int depth = known_.book.depth();
     cost total;
@@ -49,20 +49,21 @@ class operator_prices {
     if (n_.gather_limit >= 0) {
       const auto round = ring_choice(known_, n_, p).find();
       goes_round = round.how.operand;
-      total.bytes = known_.in_all_trips(round.bytes, depth);
+      total.bytes = known_.in_all_trips(round.price.bytes, depth);
+      total.time = known_.time_in_all_trips(round.price.time, depth);
       total.refused += round.how.beyond_limit ? 1 : 0;
     }
-    for (int k = 0; k < n_.operands.count && total.bytes <= limit; ++k)
+    for (int k = 0; k < n_.operands.count && total.time <= limit; ++k)
       if (goes_round != k && !known_.is_again(n_, k, &p.wanted))
         add(total, of_operand(k, p.wanted[k]), known_.level_of(n_.operands[k]));
     if (n_.forbid_reshard && total.bytes > 0) ++total.refused;
-    for (int k = movements_of(n_, p.moved); k-- > 0 && total.bytes <= limit;) {
+    for (int k = movements_of(n_, p.moved); k-- > 0 && total.time <= limit;) {
       const auto traffic = traffic_of(known_.program, known_.mesh, n_, k, p.wanted[k], p.result);
-      add(total, {traffic.elems() * bytes_of(n_.type), static_cast<int>(traffic.messages)}, depth);
+      add(total, price_of_traffic(traffic, bytes_of(n_.type)), depth);
     }
-    for (int k = facts_of(n_.op).tiles(n_); k-- > 0 && total.bytes <= limit;) add(total, of_tile(k, p.wanted[k]), depth);
-    if (total.bytes <= limit) add(total, of_result(p.result), depth);
-    for (int r = 1; r < n_.results && total.bytes <= limit; ++r)
+    for (int k = facts_of(n_.op).tiles(n_); k-- > 0 && total.time <= limit;) add(total, of_tile(k, p.wanted[k]), depth);
+    if (total.time <= limit) add(total, of_result(p.result), depth);
+    for (int r = 1; r < n_.results && total.time <= limit; ++r)
       add(total, price_of(i_ + r, further_result(known_.mesh, rule_, p.uses, r)), depth);
     return total;
   }
@@ -73,7 +74,14 @@ class operator_prices {
   }
 
  private:
+  template <class Traffic>
+  [[nodiscard]] constexpr reshard_price price_of_traffic(const Traffic& traffic, std::int64_t elem_bytes) const {
+    const auto bytes = traffic.elems() * elem_bytes;
+    return {time_of_collective(known_.mesh, collective_kind::collective_permute, traffic.axes, bytes), bytes,
+            static_cast<int>(traffic.messages)};
+  }
   constexpr void add(cost& total, const reshard_price& price, int level) const {
+    total.time = add_times(total.time, known_.time_in_all_trips(price.time, level));
     total.bytes += known_.in_all_trips(price.bytes, level);
     total.messages += price.messages;
   }
@@ -86,7 +94,7 @@ class operator_prices {
     const index_map map = needed_tile(known_.program, known_.mesh, n_, k, from, s);
     if (map.dims.empty()) return {};
     const auto traffic = traffic_of_tiles(known_.mesh, from, s, map);
-    return {traffic.elems() * bytes_of(known_.at(n_.operands[k]).type), static_cast<int>(traffic.messages)};
+    return price_of_traffic(traffic, bytes_of(known_.at(n_.operands[k]).type));
   }
   constexpr reshard_price of_result(const sharding& made) {
     return result_.of(made, [&] { return price_of(i_, made); });

@@ -2,9 +2,11 @@
 #pragma once
 
 #include "gspmd/detail/ir/collective.hpp"
+#include "gspmd/detail/ir/collective_time.hpp"
 #include "gspmd/detail/ir/layout.hpp"
 
-/// The way from one sharding to another that sends few bytes (GSPMD 4.5), among ties few messages.
+/// The way from one sharding to another that takes little time on the mesh's network, and sends few bytes (GSPMD 4.5), among ties few
+/// messages.
 ///
 /// Without a reduction there is nothing to search. A movement brings every device exactly the elements it lacks, and over
 /// whatever detour a device gets at least these: one movement is a cheapest path, and nothing larger than source and target
@@ -53,20 +55,19 @@ constexpr sharding continued(const mesh_shape& mesh, const extents& global, cons
   return result;
 }
 
-/// The sum of what the steps of a path send, in elements, and the number of messages.
+/// The sum of what the steps of a path take and send, in elements, and the number of messages.
 struct path_cost {
+  std::int64_t time = 0;  // where bytes are not all that counts
   std::int64_t elems = 0;
   int messages = 0;
 
-  constexpr void add(std::int64_t sent) {
-    elems += sent;
-    messages += sent > 0 ? 1 : 0;
-  }
   constexpr void add(const path_cost& rest) {
+    time = add_times(time, rest.time);
     elems += rest.elems;
     messages += rest.messages;
   }
   [[nodiscard]] constexpr bool is_less_than(const path_cost& other) const {
+    if (time != other.time) return time < other.time;
     return elems != other.elems ? elems < other.elems : messages < other.messages;
   }
 };
@@ -125,10 +126,22 @@ constexpr sharding renamed(const mesh_shape& mesh, const extents& global, const 
   return best;
 }
 
-constexpr std::int64_t cost_of_move(const mesh_shape& mesh, const extents& global, const sharding& from, const sharding& to) {
-  const auto cost = cost_as_written(mesh, global, from, to);
-  if (cost == 0 || !has_empty_parts(mesh, global, from)) return cost;
-  return cost_as_written(mesh, global, renamed(mesh, global, from, to), to);
+constexpr path_cost cost_of_move(const mesh_shape& mesh, const extents& global, const sharding& from, const sharding& to,
+                                 std::int64_t bytes_per_elem) {
+  const sharding* source = &from;
+  sharding other;
+  auto elems = cost_as_written(mesh, global, from, to);
+  if (elems != 0 && has_empty_parts(mesh, global, from)) {
+    other = renamed(mesh, global, from, to);
+    source = &other;
+    elems = cost_as_written(mesh, global, other, to);
+  }
+  path_cost cost{0, elems, elems > 0 ? 1 : 0};
+  if (elems > 0 && !mesh.network.is_by_bytes()) {
+    const movement m{global, *source, to, movement_axes(mesh, global, *source, to)};
+    cost.time = time_of_collective(mesh, classify(mesh, m), m.axes, elems * bytes_per_elem);
+  }
+  return cost;
 }
 
 /// Splits `s` further by `axes`: into the smallest shards, and on dims that end up finer under `s` than under `to` if there are
@@ -160,15 +173,16 @@ constexpr void spread(const mesh_shape& mesh, const extents& global, const shard
   }
 }
 
-constexpr reshard_step next_step(const mesh_shape& mesh, const extents& global, const sharding& from, const sharding& to);
+constexpr reshard_step next_step(const mesh_shape& mesh, const extents& global, const sharding& from, const sharding& to,
+                                 std::int64_t bytes_per_elem = 1);
 
 /// The ways from a sharding that is partial over some axes to one that is not, as far as they are compared: which first step they
 /// take, and what all of them send. Where every shard is even the plain way or one with helpers is a cheapest one; with padding the
 /// others stay within a tenth of it for all but small tensors (tests/unit/reshard_uneven.cpp counts them).
 class reduction_ways {
  public:
-  constexpr reduction_ways(const mesh_shape& mesh, const extents& global, const sharding& to)
-      : mesh_(mesh), global_(global), to_(to) {}
+  constexpr reduction_ways(const mesh_shape& mesh, const extents& global, const sharding& to, std::int64_t bytes_per_elem)
+      : mesh_(mesh), global_(global), to_(to), bytes_per_elem_(bytes_per_elem) {}
 
   /// The first step from `from`, partial over `pending`.
   [[nodiscard]] constexpr reshard_step first_step(const sharding& from, axis_mask pending) const {
@@ -199,15 +213,15 @@ class reduction_ways {
       if ((from.partial & axis_bit(use.axis)) == 0) moved.splits.push_back(use);
     if (!(moved.splits == from.splits) && local_elements(mesh_, global_, moved) <= local_elements(mesh_, global_, from)) {
       path_cost cost = plain(moved, pending).cost;
-      cost.add(cost_of_move(mesh_, global_, from, moved));
-      best.consider(cost, next_step(mesh_, global_, from, moved));
+      cost.add(cost_of_move(mesh_, global_, from, moved, bytes_per_elem_));
+      best.consider(cost, next_step(mesh_, global_, from, moved, bytes_per_elem_));
     }
     sharding sliced = continued(mesh_, global_, from, to_, idle);
     for (const bool help : {false, true}) {
       if (help) spread(mesh_, global_, from, to_, idle & ~sliced.split_axes(), true, sliced);
       path_cost cost;
       cost.add(sent(sliced, whole(sliced, pending), pending));
-      cost.add(cost_of_move(mesh_, global_, sliced, to_));
+      cost.add(cost_of_move(mesh_, global_, sliced, to_, bytes_per_elem_));
       if (sliced.splits == from.splits) best.consider(cost, {reshard_step::kind::reduce, whole(sliced, pending), pending});
       else best.consider(cost, {reshard_step::kind::slice, sliced, 0});
     }
@@ -233,8 +247,13 @@ class reduction_ways {
     s.partial &= ~pending;
     return s;
   }
-  [[nodiscard]] constexpr std::int64_t sent(const sharding& a, const sharding& b, axis_mask axes) const {
-    return bytes_sent(mesh_, reduction{global_, a, b, axes, a.reduced_by}, 1);
+  [[nodiscard]] constexpr path_cost sent(const sharding& a, const sharding& b, axis_mask axes) const {
+    const reduction r{global_, a, b, axes, a.reduced_by};
+    const auto elems = bytes_sent(mesh_, r, 1);
+    path_cost cost{0, elems, elems > 0 ? 1 : 0};
+    if (elems > 0 && !mesh_.network.is_by_bytes())
+      cost.time = time_of_collective(mesh_, classify(mesh_, r), axes, elems * bytes_per_elem_);
+    return cost;
   }
 
   /// Into the splits of the target by reduce_scatter, what remains by all_reduce, then one movement.
@@ -255,7 +274,7 @@ class reduction_ways {
     w.is_cheapest = helpers == 0 && arrives && (scattered == 0 || (left == 0 && w.is_even));
     if (scattered != 0) w.cost.add(sent(from, w.ahead, scattered));
     if (left != 0) w.cost.add(sent(w.ahead, whole(w.ahead, left), left));
-    w.cost.add(cost_of_move(mesh_, global_, w.ahead, to_));
+    w.cost.add(cost_of_move(mesh_, global_, w.ahead, to_, bytes_per_elem_));
     return w;
   }
   /// `from` reduced into `fine` over `first`, then the plain way.
@@ -263,10 +282,10 @@ class reduction_ways {
     path_cost cost;
     cost.add(sent(from, fine, first));
     fine.partial &= ~first;
-    if (cost.elems >= best.cost.elems) return;
+    if (cost.time > best.cost.time || (cost.time == best.cost.time && cost.elems >= best.cost.elems)) return;
     const axis_mask left = pending & ~first;
     if (left != 0) cost.add(plain(fine, left).cost);
-    else cost.add(cost_of_move(mesh_, global_, fine, to_));
+    else cost.add(cost_of_move(mesh_, global_, fine, to_, bytes_per_elem_));
     best.consider(cost, {reshard_step::kind::reduce, fine, first});
   }
   /// As much as possible by one reduce_scatter into `start` spread over `axes`. True if no shard has padding then.
@@ -283,6 +302,7 @@ class reduction_ways {
   const mesh_shape& mesh_;
   const extents& global_;
   const sharding& to_;
+  std::int64_t bytes_per_elem_;
 };
 
 /// The axes of `to` that split nothing under `from` and cut a dim whose parts trade places. Devices that differ in them hold
@@ -313,7 +333,8 @@ constexpr sharding without_unit_splits(const mesh_shape& mesh, const sharding& s
 
 /// The first step of a cheapest path from `from` to `to`, right for any extents. `to` is partial over no axis over which
 /// `from` is not. A slice may be a mere change of name: see same_data.
-constexpr reshard_step next_step(const mesh_shape& mesh, const extents& global, const sharding& from, const sharding& to) {
+constexpr reshard_step next_step(const mesh_shape& mesh, const extents& global, const sharding& from, const sharding& to,
+                                 std::int64_t bytes_per_elem) {
   reshard_step step;
   step.to = from;
   if (same_layout(from, to)) return step;
@@ -325,7 +346,7 @@ constexpr reshard_step next_step(const mesh_shape& mesh, const extents& global, 
   const sharding target = without_unit_splits(mesh, to);
   const axis_mask pending = from.partial & ~to.partial;
   if (mesh.size_of(pending) > 1) {
-    step = reduction_ways(mesh, global, target).first_step(source, pending);
+    step = reduction_ways(mesh, global, target, bytes_per_elem).first_step(source, pending);
   } else {
     step.axes = movement_axes(mesh, global, source, target);
     if (step.axes != 0) {
@@ -356,27 +377,46 @@ constexpr std::int64_t step_bytes(const mesh_shape& mesh, const extents& global,
   return 0;
 }
 
-/// Calls `visit(from, step)` for the steps from one sharding to another.
+/// Calls `visit(from, step)` for the steps from one sharding to another, of a tensor of elements of so many bytes.
 template <class Visit>
-constexpr void for_each_step(const mesh_shape& mesh, const extents& global, sharding from, const sharding& to, Visit visit) {
+constexpr void for_each_step(const mesh_shape& mesh, const extents& global, sharding from, const sharding& to,
+                             std::int64_t bytes_per_elem, Visit visit) {
   for (;;) {
-    const auto step = next_step(mesh, global, from, to);
+    const auto step = next_step(mesh, global, from, to, bytes_per_elem);
     if (step.what == reshard_step::kind::none) return;
     visit(from, step);
     from = step.to;
   }
 }
 
-/// What one device sends on the whole way from `from` to `to`, and in how many collectives.
+/// The time of one step.
+constexpr std::int64_t step_time(const mesh_shape& mesh, const extents& global, const sharding& from, const reshard_step& step,
+                                 std::int64_t bytes) {
+  if (bytes == 0) return 0;
+  if (mesh.network.is_by_bytes()) return mesh.network.one_switch.time_of(bytes);
+  const bool moves = step.what == reshard_step::kind::move;
+  const auto kind = moves ? classify(mesh, movement{global, from, step.to, step.axes})
+                          : classify(mesh, reduction{global, from, step.to, step.axes, from.reduced_by});
+  return time_of_collective(mesh, kind, step.axes, bytes);
+}
+
+/// What the whole way from one sharding to another takes, what one device sends on it, and in how many collectives.
 struct reshard_price {
+  std::int64_t time = 0;  // picoseconds
   std::int64_t bytes = 0;
   int messages = 0;
+
+  [[nodiscard]] constexpr bool is_less_than(const reshard_price& other) const {
+    return time != other.time ? time < other.time : bytes < other.bytes;
+  }
 };
 constexpr reshard_price price_of_reshard(const mesh_shape& mesh, const extents& global, const sharding& from, const sharding& to,
                                          std::int64_t bytes_per_elem) {
   reshard_price price;
-  for_each_step(mesh, global, from, to, [&](const sharding& at, const reshard_step& step) {
-    price.bytes += step_bytes(mesh, global, at, step, bytes_per_elem);
+  for_each_step(mesh, global, from, to, bytes_per_elem, [&](const sharding& at, const reshard_step& step) {
+    const auto bytes = step_bytes(mesh, global, at, step, bytes_per_elem);
+    price.time = add_times(price.time, step_time(mesh, global, at, step, bytes));
+    price.bytes += bytes;
     if (step.what != reshard_step::kind::slice) ++price.messages;
   });
   return price;

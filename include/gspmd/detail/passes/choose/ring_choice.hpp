@@ -24,8 +24,8 @@ class ring_choice {
  public:
   struct ring_form {
     ring_einsum how;
-    sharding form;           // of the operand that goes round
-    std::int64_t bytes = 0;  // that one device sends for it
+    sharding form;        // of the operand that goes round
+    reshard_price price;  // of that
   };
 
   constexpr ring_choice(const form_prices& known, const node& n, const operator_use& p) : known_(known), n_(n), p_(p) {}
@@ -97,8 +97,10 @@ class ring_choice {
         trial.how.both_ways = members > 2 && ring_rounds(members, true).buffers() * shard <= n_.gather_limit;
         const auto start = known_.best_form(i, trial.form);
         if (start.value < 0) continue;
-        trial.bytes = start.price.bytes + (members - 1) * shard;
-        if (best.how.operand < 0 || trial.bytes < best.bytes) best = trial;
+        const auto sent = (members - 1) * shard;
+        trial.price.bytes = start.price.bytes + sent;
+        trial.price.time = add_times(start.price.time, time_round_ring(mesh, around.mask(), trial.how.both_ways, sent));
+        if (best.how.operand < 0 || trial.price.is_less_than(best.price)) best = trial;
       }
   }
 

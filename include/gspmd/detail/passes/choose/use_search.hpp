@@ -27,7 +27,7 @@ struct use_tensor {
 /// 3. Where they are still too many (many axes, and every tensor wants something else), axes are changed one at a time, from
 ///    several starts.
 ///
-/// A device receives what it needs and does not hold, that is the bound:
+/// A device receives what it needs and does not hold, over the fastest link; that is the bound:
 ///     operand    needed - held elements; where an axis must leave its factor, needed (n-1)/n: the rest lies elsewhere
 ///     result     likewise; every element of it if the operator leaves it partial
 class use_search {
@@ -57,8 +57,8 @@ class use_search {
       for (int d = 0; d < map.first.count; ++d) simple_ = simple_ && map.end(d) - map.begin(d) <= 1;
   }
 
-  /// Calls `visit(uses, memory, limit)` for proposals; it returns what they cost, or something of more bytes than `limit` if they send
-  /// more than that. `best` is what the best one known already costs, `memory` the bytes of all shards of the operator.
+  /// Calls `visit(uses, memory, limit)` for proposals; it returns what they cost, or something that takes longer than `limit` if they
+  /// do. `best` is what the best one known already costs, `memory` the bytes of all shards of the operator.
   template <class Visit>
   constexpr void run(const cost& best, Visit visit) {
     best_ = best.limit();
@@ -183,7 +183,7 @@ class use_search {
     }
   }
 
-  /// What must be sent at least when the uses of the first `decided` axes are these, whatever the others do.
+  /// The time in which what is missing is sent, at least, when the uses of the first `decided` axes are these, whatever the others do.
   [[nodiscard]] constexpr std::int64_t least(int decided) const {
     std::int64_t rest = 1;
     for (int i = decided; i < axes_.count; ++i) rest *= mesh_.sizes[axes_[i]];
@@ -212,7 +212,7 @@ class use_search {
       }
       if (missing > 0) total += missing * tensor.elem_bytes;
     }
-    return total;
+    return picoseconds_of(total, mesh_.network.fastest_per_kib());
   }
 
   template <class Visit>
@@ -257,7 +257,7 @@ class use_search {
             trial[a] = f;
             const auto uses = assemble(trial);
             const cost price = visit(uses, memory_of(uses), no_limit);
-            if (price.refused > here.refused || (price.refused == here.refused && price.bytes >= here.bytes)) continue;
+            if (price.refused > here.refused || (price.refused == here.refused && price.time >= here.time)) continue;
             here = price;
             chosen = trial;
             improved = true;

@@ -1,0 +1,66 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstdint>
+
+#include "gspmd/detail/ir/types.hpp"
+#include "gspmd/detail/support/inline_vec.hpp"
+#include "gspmd/detail/support/saturating.hpp"
+#include "gspmd/detail/support/tuning.hpp"
+
+/// How fast devices send and compute, in integers: a plan that is chosen by time is the same one whichever compiler chooses it, when
+/// compiling and at run time. Times are picoseconds and saturate: past 106 days, all last equally long.
+namespace gspmd::detail {
+
+inline constexpr std::int64_t most_picoseconds = std::int64_t{1} << 61;
+
+/// `amount` of what takes `rate` picoseconds for 1024.
+constexpr std::int64_t picoseconds_of(std::int64_t amount, std::int64_t rate) {
+  if (rate <= (std::int64_t{1} << 20) && amount <= (std::int64_t{1} << 40)) return amount * rate / 1024;
+  const auto whole = saturating_multiply(amount, rate / 1024);
+  const auto rest = saturating_add(saturating_multiply(amount / 1024, rate % 1024), amount % 1024 * (rate % 1024) / 1024);
+  const auto sum = saturating_add(whole, rest);
+  return sum < most_picoseconds ? sum : most_picoseconds;
+}
+constexpr std::int64_t add_times(std::int64_t a, std::int64_t b) {  // each at most most_picoseconds
+  return a + b < most_picoseconds ? a + b : most_picoseconds;
+}
+constexpr std::int64_t multiply_time(std::int64_t time, std::int64_t times) {
+  const auto product = saturating_multiply(time, times);
+  return product < most_picoseconds ? product : most_picoseconds;
+}
+
+/// The link of a device along a mesh axis.
+struct link_rate {
+  std::int64_t per_kib = default_picoseconds_per_kib;  // in each direction
+  std::int64_t per_message = 0;                        // torus: for each link on the way
+  bool is_torus = false;
+
+  [[nodiscard]] constexpr std::int64_t time_of(std::int64_t bytes) const { return picoseconds_of(bytes, per_kib); }
+  [[nodiscard]] constexpr std::int64_t time_of_messages(std::int64_t count) const { return multiply_time(per_message, count); }
+};
+
+/// A network, as plans are chosen for it. By itself it is the one that counts where the user names none: one switch, and nothing
+/// counts but what goes through it (support/tuning.hpp).
+struct network_rates {
+  inline_vec<link_rate, max_axes> links;  // by mesh axis; none: one switch for all
+  link_rate one_switch;
+  std::int64_t per_1024_flops = default_picoseconds_per_1024_flops;
+
+  [[nodiscard]] constexpr const link_rate& of(int axis) const { return axis < links.count ? links.items[axis] : one_switch; }
+  /// A collective takes what its bytes take, whatever its kind and axes.
+  [[nodiscard]] constexpr bool is_by_bytes() const { return links.empty() && one_switch.per_message == 0; }
+  [[nodiscard]] constexpr std::int64_t time_of_flops(std::int64_t flops) const { return picoseconds_of(flops, per_1024_flops); }
+  /// No byte goes faster.
+  [[nodiscard]] constexpr std::int64_t fastest_per_kib() const {
+    if (links.empty()) return one_switch.per_kib;
+    std::int64_t fastest = most_picoseconds;
+    for (const auto& link : links) {
+      const auto rate = link.is_torus ? link.per_kib / 2 : link.per_kib;
+      if (rate < fastest) fastest = rate;
+    }
+    return fastest;
+  }
+};
+
+}  // namespace gspmd::detail

@@ -1,0 +1,158 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstdint>
+#include <initializer_list>
+#include <span>
+#include <string>
+#include <string_view>
+#include <type_traits>
+
+#include "gspmd/detail/ir/mesh_info.hpp"
+#include "gspmd/detail/ir/network_rates.hpp"
+#include "gspmd/detail/support/refuse.hpp"
+#include "gspmd/error.hpp"
+#include "gspmd/mesh.hpp"
+#include "gspmd/sharding.hpp"
+
+/// A network is one link per mesh axis, and how fast a device computes. Plans are chosen by the time that they take on one, and times
+/// are estimated on one (network.hpp).
+namespace gspmd {
+
+/// How the devices along one mesh axis are connected.
+enum class topology : std::uint8_t {
+  torus,     // each to the next and the previous one, round a ring; two devices share one link
+  switched,  // each by one port to a switch that carries everything at once
+};
+
+/// The link of a device along one mesh axis. An axis that lies on two dims of a torus is two mesh axes.
+struct axis_link {
+  dim_spec axis = _;  // its name
+  topology connected = topology::switched;
+  double bytes_per_second = 0;     // of one link or port, in each direction
+  double seconds_per_message = 0;  // torus: for each link on the way
+};
+
+/// A network, and how fast a device computes. Of a program on `views` the axes are those of the first mesh.
+///
+///     constexpr network pod(61.5e12, {{"x", topology::torus, 70e9, 1e-6}, {"y", topology::torus, 70e9, 1e-6}});
+///     constexpr network cluster(1e12, 10e9, 1e-6);   // one switch joins all devices
+///     static_assert(estimate<step>(pod).communication < 1e-3);
+class network {
+ public:
+  /// Throws gspmd::error: a rate that is not positive, a time that is negative.
+  constexpr network(double flops_per_second, std::initializer_list<axis_link> links)
+      : network(flops_per_second, std::span<const axis_link>(links.begin(), links.size())) {}
+  constexpr network(double flops_per_second, std::span<const axis_link> links) : flops_per_second_(flops_per_second) {
+    if (!(flops_per_second > 0)) throw error("network: a device computes at a positive rate");
+    if (links.size() > static_cast<std::size_t>(detail::max_axes)) throw error("network: a mesh has at most 16 axes");
+    for (const auto& link : links) {
+      if (!(link.bytes_per_second > 0) || !(link.seconds_per_message >= 0))
+        throw error("network: axis `" + std::string(link.axis.view()) +
+                    "` needs a positive rate and a time that is not negative");
+      links_.push_back(link);
+    }
+  }
+  /// One switch joins all devices, whatever the mesh: each has one port to it. Throws the same.
+  constexpr network(double flops_per_second, double bytes_per_second, double seconds_per_message)
+      : network(flops_per_second, {{_, topology::switched, bytes_per_second, seconds_per_message}}) {
+    is_one_switch_ = true;
+  }
+  [[nodiscard]] constexpr double flops_per_second() const { return flops_per_second_; }
+  /// Throws gspmd::error: nothing is known of the axis.
+  [[nodiscard]] constexpr const axis_link& link(std::string_view axis) const {
+    if (is_one_switch_) return links_[0];
+    for (const auto& l : links_)
+      if (l.axis.view() == axis) return l;
+    throw error("network: nothing is said about the mesh axis `" + std::string(axis) + '`');
+  }
+
+  /// The same in integers, by axis of a mesh; or which of them it says nothing about.
+  struct rates_or_problem {
+    detail::network_rates rates;
+    detail::text problem;
+  };
+  [[nodiscard]] constexpr rates_or_problem rates_on(const detail::mesh_info& mesh) const {
+    rates_or_problem result;
+    result.rates.per_1024_flops = per_1024(flops_per_second_);
+    if (is_one_switch_) {
+      result.rates.one_switch = rate_of(links_[0]);
+      return result;
+    }
+    for (int a = 0; a < mesh.shape.axis_count(); ++a) {
+      const axis_link* described = nullptr;
+      for (const auto& l : links_)
+        if (l.axis.view() == mesh.base_name(a)) described = &l;
+      if (described == nullptr && mesh.shape.sizes[a] > 1 && result.problem.empty())
+        result.problem << "nothing is said about the mesh axis `" << mesh.base_name(a) << '`';
+      result.rates.links.push_back(described != nullptr ? rate_of(*described) : detail::link_rate{});
+    }
+    return result;
+  }
+
+ private:
+  /// No sum of floating point: compilers may fuse it with the product before it, and round otherwise.
+  static constexpr std::int64_t rounded(double picoseconds) {
+    constexpr auto most = static_cast<double>(detail::most_picoseconds / 1024);
+    if (!(picoseconds < most)) return detail::most_picoseconds / 1024;
+    return (static_cast<std::int64_t>(picoseconds * 1024) + 512) / 1024;
+  }
+  static constexpr std::int64_t per_1024(double per_second) {
+    const auto rate = rounded(1024 * 1e12 / per_second);
+    return rate > 0 ? rate : 1;
+  }
+  static constexpr detail::link_rate rate_of(const axis_link& link) {
+    return {per_1024(link.bytes_per_second), rounded(1e12 * link.seconds_per_message), link.connected == topology::torus};
+  }
+  detail::inline_vec<axis_link, detail::max_axes> links_;
+  double flops_per_second_ = 0;
+  bool is_one_switch_ = false;
+};
+
+/// A mesh whose devices are connected so: in the place of a mesh, for `compile`. Of the plans there are, the one is chosen that takes
+/// least time on this network: what its collectives take, by axis, and what a device computes; then fewest bytes. Arrays are those of
+/// the mesh itself. At run time: dynamic::mesh::on.
+///
+///     constexpr network torus(61.5e12, {{"x", topology::torus, 70e9, 1e-6}, {"y", topology::torus, 70e9, 1e-6}});
+///     using step = compile<layer, on_network<pod, torus>, in<float, dims<64, 512>, split<"x", "y">>>;
+///
+/// Without it, bytes decide: a device sends 31.25 GB/s to any other, a message costs nothing by itself, and a device computes
+/// 10^12 flops/s. A compile error: an axis of the mesh of more than one device about which the network says nothing.
+template <class Mesh, const network& Network>
+struct on_network {
+ private:
+  struct problem {
+    static constexpr detail::text make() { return detail::text("on_network: ") << Network.rates_on(Mesh::info).problem; }
+  };
+  static constexpr bool is_described = [] {
+    const auto found = Network.rates_on(Mesh::info);
+    return found.problem.empty();
+  }();
+  static constexpr bool check() {
+    if constexpr (!is_described) detail::refuse<detail::mistake::network, problem>();
+    return true;
+  }
+  static_assert(check());
+
+ public:
+  /// False if the network does not describe the mesh; the compiler has reported it.
+  static constexpr bool accepted = is_described;
+  static constexpr detail::mesh_info info = [] {
+    auto m = Mesh::info;
+    m.shape.network = Network.rates_on(m).rates;
+    return m;
+  }();
+  static constexpr int device_count = Mesh::device_count;
+};
+
+namespace detail {
+
+template <class Mesh, const network& Network>
+inline constexpr bool accepts_meshes<on_network<Mesh, Network>> = accepts_meshes<Mesh> && on_network<Mesh, Network>::accepted;
+
+template <class Mesh, class Of, const network& Network>
+inline constexpr bool is_view_of<Mesh, on_network<Of, Network>> =
+    std::is_same_v<Mesh, on_network<Of, Network>> || is_view_of<Mesh, Of>;
+
+}  // namespace detail
+}  // namespace gspmd
