@@ -357,7 +357,8 @@ inline value build_gather(const operation& o) {
   const auto offset = o.dims("offset_dims", "the dims of the result that run inside of a slice");
   const auto collapsed = o.dims("collapsed_slice_dims", "the dims along which a slice is one index");
   const auto map = o.dims("start_index_map", "the dim for each column of the indices");
-  const auto batch = read_window_list(o, "operand_batching_dims"), index_batch = read_window_list(o, "start_indices_batching_dims");
+  const auto batch = read_window_list(o, "operand_batching_dims"),
+             index_batch = read_window_list(o, "start_indices_batching_dims");
   const auto sizes = read_list(o, "slice_sizes", "the size of a slice along each dim");
   const auto vector_dim = read_vector_dim(o);
   const auto mode = read_mode(o, gspmd::out_of_range::clip);
@@ -373,7 +374,8 @@ inline value build_scatter(const operation& o) {
   const auto window = o.dims("update_window_dims", "the dims of the updates that run inside of a slice");
   const auto inserted = o.dims("inserted_window_dims", "the dims along which a slice is one index");
   const auto map = o.dims("scatter_dims_to_operand_dims", "the dim for each column of the indices");
-  const auto batch = read_window_list(o, "input_batching_dims"), index_batch = read_window_list(o, "scatter_indices_batching_dims");
+  const auto batch = read_window_list(o, "input_batching_dims"),
+             index_batch = read_window_list(o, "scatter_indices_batching_dims");
   const auto vector_dim = read_vector_dim(o);
   const auto mode = read_mode(o, gspmd::out_of_range::fill);
   const auto* j = o.attrs.find("kind");
@@ -407,8 +409,9 @@ inline value build_cumsum(const operation& o) {
 }
 inline value build_top_k(const operation& o) {
   const auto* j = o.attrs.require("k", "how many elements along the last dim");
-  const auto k = j == nullptr ? std::nullopt
-                              : read_integer(*j, path(o.attrs.at(), "k"), o.attrs.errors(), 0, std::numeric_limits<std::int64_t>::max());
+  const auto k = j == nullptr
+                     ? std::nullopt
+                     : read_integer(*j, path(o.attrs.at(), "k"), o.attrs.errors(), 0, std::numeric_limits<std::int64_t>::max());
   if (!k || !o.is_sound()) return {};
   const auto [values, indices] = gspmd::top_k(o.operands[0], *k, o.at);
   *o.indices = indices;

@@ -317,7 +317,8 @@ class inspection {
     if (exchanges_.empty()) {
       exchanges_.resize(graph_.nodes.size());
       for (const auto& s : plan.steps)
-        if (s.operands.count == 1 && plan.slots[static_cast<std::size_t>(s.operands.begin)] >= static_cast<int>(local_.values.size()) &&
+        if (s.operands.count == 1 &&
+            plan.slots[static_cast<std::size_t>(s.operands.begin)] >= static_cast<int>(local_.values.size()) &&
             communicates(plan, s))
           exchanges_[static_cast<std::size_t>(s.node)].push_back(&s);
     }

@@ -20,11 +20,13 @@ struct index_numbers {
   bool clips = true;
 };
 
-inline bool holds(const std::vector<std::int64_t>& list, std::int64_t d) { return std::find(list.begin(), list.end(), d) != list.end(); }
+inline bool holds(const std::vector<std::int64_t>& list, std::int64_t d) {
+  return std::find(list.begin(), list.end(), d) != list.end();
+}
 
 /// Where the element `at` of the slices lies in the table; nothing where its slice does not lie inside and is not moved.
-inline std::optional<index> place_in_table(const index_numbers& n, const std::vector<std::int64_t>& table, const host_array& indices,
-                                           const index& at) {
+inline std::optional<index> place_in_table(const index_numbers& n, const std::vector<std::int64_t>& table,
+                                           const host_array& indices, const index& at) {
   index batch, offset;
   for (std::size_t d = 0; d < at.size(); ++d) (holds(n.window, static_cast<std::int64_t>(d)) ? offset : batch).push_back(at[d]);
   index full(table.size(), 0);
@@ -46,12 +48,13 @@ inline std::optional<index> place_in_table(const index_numbers& n, const std::ve
   }
   std::size_t next = 0;
   for (std::size_t d = 0; d < table.size(); ++d)
-    if (!holds(n.collapsed, static_cast<std::int64_t>(d)) && !holds(n.table_batch, static_cast<std::int64_t>(d))) full[d] += offset[next++];
+    if (!holds(n.collapsed, static_cast<std::int64_t>(d)) && !holds(n.table_batch, static_cast<std::int64_t>(d)))
+      full[d] += offset[next++];
   return full;
 }
 
-inline void naive_gather(const index_numbers& n, const host_array& x, const host_array& indices, double real, std::int64_t integer,
-                         host_array& result) {
+inline void naive_gather(const index_numbers& n, const host_array& x, const host_array& indices, double real,
+                         std::int64_t integer, host_array& result) {
   std::size_t to = 0;
   for_each_index(result.shape, [&](const index& at) {
     const auto from = place_in_table(n, x.shape, indices, at);
@@ -62,20 +65,24 @@ inline void naive_gather(const index_numbers& n, const host_array& x, const host
 }
 /// `put(element of the result, element of the updates)`, slice by slice in row-major order of the indices.
 template <class Put>
-void naive_scatter(const index_numbers& n, const host_array& indices, const host_array& updates, const host_array& result, Put put) {
+void naive_scatter(const index_numbers& n, const host_array& indices, const host_array& updates, const host_array& result,
+                   Put put) {
   std::vector<std::int64_t> dims, shape;  // of the updates: those of the indices, then those of a slice
   for (const bool inside : {false, true})
     for (std::size_t d = 0; d < updates.shape.size(); ++d)
-      if (holds(n.window, static_cast<std::int64_t>(d)) == inside) dims.push_back(static_cast<std::int64_t>(d)), shape.push_back(updates.shape[d]);
+      if (holds(n.window, static_cast<std::int64_t>(d)) == inside)
+        dims.push_back(static_cast<std::int64_t>(d)), shape.push_back(updates.shape[d]);
   for_each_index(shape, [&](const index& ordered) {
     index at(ordered.size());
     for (std::size_t d = 0; d < at.size(); ++d) at[static_cast<std::size_t>(dims[d])] = ordered[d];
-    if (const auto to = place_in_table(n, result.shape, indices, at)) put(offset_of(*to, result.shape), offset_of(at, updates.shape));
+    if (const auto to = place_in_table(n, result.shape, indices, at))
+      put(offset_of(*to, result.shape), offset_of(at, updates.shape));
   });
 }
 
 /// The numbers that a node keeps.
-inline index_numbers numbers_of(const node& node, const std::vector<std::int64_t>& indices, const std::vector<std::int64_t>& slices) {
+inline index_numbers numbers_of(const node& node, const std::vector<std::int64_t>& indices,
+                                const std::vector<std::int64_t>& slices) {
   const auto ix = gspmd::detail::indexing::of(node, static_cast<int>(slices.size()));
   index_numbers n;
   n.vector_dim = ix.vector_dim < 0 ? static_cast<std::int64_t>(indices.size()) : ix.vector_dim;

@@ -789,7 +789,8 @@ class random_program {
     const monoid kinds[] = {from.type == dtype::pred ? monoid::or_ : monoid::add, monoid::maximum, monoid::minimum};
     const monoid kind = kinds[random_.between(0, 2)];
     const int what = random_.between(0, 4);
-    if (what == 0) return void(commit(ir::add_scan(g, x, dim, kind, kind == monoid::add && random_.chance(50), random_.chance(50), here)));
+    if (what == 0)
+      return void(commit(ir::add_scan(g, x, dim, kind, kind == monoid::add && random_.chance(50), random_.chance(50), here)));
     if (what == 1) {
       if (ir::is_floating(from.type)) return;  // rounding would change the order
       const int id = ir::add_top_k(g, x, random_.between(0, static_cast<int>(from.shape[rank - 1])), here);

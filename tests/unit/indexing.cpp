@@ -3,10 +3,12 @@
 // Gather and scatter with all of StableHLO's numbers: on random meshes and shardings what its specification says, element by element.
 #include <doctest/doctest.h>
 
+#include <algorithm>
 #include <array>
 #include <cmath>
 #include <cstdint>
 #include <limits>
+#include <memory>
 #include <string>
 #include <type_traits>
 #include <vector>
@@ -31,7 +33,8 @@ using list = std::vector<int64_t>;
 template <class T>
 T number(draws& r) {
   if constexpr (std::is_same_v<T, bool>) return r.below(2) == 1;
-  else if constexpr (std::is_integral_v<T>) return static_cast<T>(r.below(9) == 0 ? std::numeric_limits<T>::min() : static_cast<T>(r.below(100) - 50));
+  else if constexpr (std::is_integral_v<T>)
+    return static_cast<T>(r.below(9) == 0 ? std::numeric_limits<T>::min() : static_cast<T>(r.below(100) - 50));
   else return r.below(40) == 0 ? std::numeric_limits<T>::quiet_NaN() : static_cast<T>(r.below(100) - 50) / T(8);
 }
 /// The elements of an array as the library takes them.
@@ -81,7 +84,8 @@ drawn_case random_case(draws& r) {
   list batch_of(static_cast<std::size_t>(lookups), -1);
   for (int64_t k = 0; k < lookups; ++k)  // dims of the indices but their columns
     for (int64_t d = 0; d < rank && batch_of[static_cast<std::size_t>(k)] < 0; ++d)
-      if (kinds[static_cast<std::size_t>(d)] == 0 && r.below(2) == 0) batch_of[static_cast<std::size_t>(k)] = d, kinds[static_cast<std::size_t>(d)] = 9;
+      if (kinds[static_cast<std::size_t>(d)] == 0 && r.below(2) == 0)
+        batch_of[static_cast<std::size_t>(k)] = d, kinds[static_cast<std::size_t>(d)] = 9;
   list looked_up;
   for (int64_t d = 0; d < rank; ++d) {
     auto& kind = kinds[static_cast<std::size_t>(d)];
@@ -97,7 +101,8 @@ drawn_case random_case(draws& r) {
   const bool has_vector = looked_up.size() != 1 || r.below(2) == 0;
   c.n.vector_dim = has_vector ? r.below(lookups + 1) : lookups;
   const list free = c.indices;
-  if (has_vector) c.indices.insert(c.indices.begin() + static_cast<std::ptrdiff_t>(c.n.vector_dim), static_cast<int64_t>(looked_up.size()));
+  if (has_vector)
+    c.indices.insert(c.indices.begin() + static_cast<std::ptrdiff_t>(c.n.vector_dim), static_cast<int64_t>(looked_up.size()));
   for (int64_t k = 0; k < lookups; ++k)
     if (const auto b = batch_of[static_cast<std::size_t>(k)]; b >= 0) {
       c.n.table_batch.push_back(b);
@@ -175,7 +180,8 @@ void try_once(std::uint64_t seed, const dynamic::mesh& m, const Backend& backend
   const auto p = b.compile();
   const buffer<T> x_data(x), update_data(updates);
   const buffer<Index> index_data(at);
-  const auto results = p.run_pointers(backend, std::vector<const void*>{x_data.of.get(), index_data.of.get(), update_data.of.get()});
+  const auto results =
+      p.run_pointers(backend, std::vector<const void*>{x_data.of.get(), index_data.of.get(), update_data.of.get()});
   CHECK(same(results[0].template data<T>(), expected));
 }
 
@@ -192,9 +198,69 @@ void try_all(const Backend& backend, const std::vector<dynamic::mesh>& meshes, s
 }
 
 TEST_CASE("gather and scatter are what StableHLO says, on every mesh") {
-  try_all(simulated{}, {dynamic::mesh({{"x", 2}}), dynamic::mesh({{"x", 2}, {"y", 3}}), dynamic::mesh({{"x", 8}}), dynamic::mesh({{"x", 1}})},
+  try_all(simulated{},
+          {dynamic::mesh({{"x", 2}}), dynamic::mesh({{"x", 2}, {"y", 3}}), dynamic::mesh({{"x", 8}}), dynamic::mesh({{"x", 1}})},
           60);
   try_all(threads{}, {dynamic::mesh({{"x", 2}, {"y", 2}})}, 12);
+}
+
+TEST_CASE("a split table is not gathered: what is sent is the result, or its own part of the gradient") {
+  const dynamic::mesh m({{"x", 4}});
+  const auto bytes = [&](auto make) {
+    dynamic::builder b(m);
+    const value table = b.input(dynamic::in<float>({1024, 8}, {"x", ""}));
+    const value ids = b.input(dynamic::in<std::int32_t>({64}, {"x"}));
+    b.output(make(b, table, ids));
+    return b.compile().traffic().bytes;
+  };
+  // The indices are brought to all devices (64 of 4 bytes, 3/4 of them sent), and the partial rows to where they belong: 64 rows of 32
+  // bytes, 3/4 of them sent.
+  CHECK(bytes([](auto& b, value table, value ids) { return b.reshard(embedding(table, ids), {"x", ""}); }) == 3 * 64 + 3 * 512);
+  // Each device adds up what falls into its part: the rows that are split are brought to all.
+  CHECK(bytes([](auto& b, value table, value ids) {
+          const value loss = sum(embedding(table, ids) * embedding(table, ids));
+          return b.reshard(grad(loss, table), {"x", ""});
+        }) <= 3 * 64 + 2 * 3 * 512);
+  // Counts of split bins: an all_reduce of 8 numbers.
+  CHECK(bytes([](auto&, value, value ids) { return histogram(ids, 8); }) == 2 * 3 * 8);
+  // A slice of a split dim: an all_reduce of 4 rows.
+  CHECK(bytes([](auto& b, value table, value) {
+          const value at = b.input(dynamic::in<std::int32_t>({}, {}));
+          return dynamic_slice(table, std::array{at, at}, {4, 8});
+        }) == 2 * 3 * 32);
+}
+
+template <class T>
+array<T> filled(std::initializer_list<std::int64_t> shape, std::initializer_list<T> numbers) {
+  array<T> a(shape);
+  std::copy(numbers.begin(), numbers.end(), a.data());
+  return a;
+}
+
+constexpr auto looked_up = [](value table, value ids, value w) {
+  const value rows = embedding(table, ids);
+  const value loss = sum(rows * w);
+  const auto [values, where] = top_k(cumsum(rows, 0), 2);
+  return std::tuple{grad(loss, table), values, where, scatter_add(table, ids, rows)};
+};
+
+TEST_CASE("a compiled program looks rows up and adds up their gradients") {
+  using devices = mesh<axis<"x", 2>>;
+  using step = compile<looked_up, devices, in<float, dims<5, 3>, split<"x", _>>, in<std::int32_t, dims<4>, split<_>>,
+                       in<float, dims<4, 3>, split<_, _>>>;
+  const auto table = filled<float>({5, 3}, {0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14});
+  const auto ids =
+      filled<std::int32_t>({4}, {4, 0, 9, 4});  // the third one is moved to the last row by the lookup, and left out by the sum
+  const auto w = filled<float>({4, 3}, {1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12});
+  const auto [g, values, where, added] = run<step>(threads{}, table, ids, w);
+  const float expected[] = {4, 5, 6, 0, 0, 0, 0, 0, 0, 0, 0, 0, 18, 21, 24};
+  const float sums[] = {14, 13, 16, 14, 30, 27, 44, 40};
+  const std::int32_t places[] = {2, 1, 2, 1, 2, 1, 2, 1};
+  const float more[] = {0, 2, 4, 3, 4, 5, 6, 7, 8, 9, 10, 11, 36, 39, 42};
+  for (int i = 0; i < 15; ++i) CHECK(g.data()[i] == expected[i]);
+  for (int i = 0; i < 8; ++i) CHECK(values.data()[i] == sums[i]);
+  for (int i = 0; i < 8; ++i) CHECK(where.data()[i] == places[i]);
+  for (int i = 0; i < 15; ++i) CHECK(added.data()[i] == more[i]);
 }
 
 }  // namespace

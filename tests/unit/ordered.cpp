@@ -25,7 +25,8 @@ using std::int64_t;
 template <class T>
 T number(draws& r, bool has_nan) {
   if constexpr (std::is_same_v<T, bool>) return r.below(2) == 1;
-  else if constexpr (std::is_integral_v<T>) return r.below(9) == 0 ? std::numeric_limits<T>::min() : static_cast<T>(r.below(12) - 6);
+  else if constexpr (std::is_integral_v<T>)
+    return r.below(9) == 0 ? std::numeric_limits<T>::min() : static_cast<T>(r.below(12) - 6);
   else return has_nan && r.below(12) == 0 ? std::numeric_limits<T>::quiet_NaN() : static_cast<T>(r.below(12) - 6) / T(8);
 }
 template <class T>
@@ -99,7 +100,8 @@ void try_once(std::uint64_t seed, const dynamic::mesh& m, const Backend& backend
       sort(true);
       if (what == 1) {
         for (int64_t i = 0; i < k; ++i) {
-          const auto to = static_cast<std::size_t>(o * k + i), best = static_cast<std::size_t>(order[static_cast<std::size_t>(i)]);
+          const auto to = static_cast<std::size_t>(o * k + i),
+                     best = static_cast<std::size_t>(order[static_cast<std::size_t>(i)]);
           same = same && is_same(results[0].template data<T>()[to], x[at(static_cast<int64_t>(best))]) &&
                  results[1].template data<std::int32_t>()[to] == static_cast<std::int32_t>(best);
         }
@@ -127,7 +129,8 @@ void try_all(const Backend& backend, const std::vector<dynamic::mesh>& meshes, s
 }
 
 TEST_CASE("scans, top_k, argmax and argmin are what loops give, on every mesh") {
-  try_all(simulated{}, {dynamic::mesh({{"x", 2}}), dynamic::mesh({{"x", 2}, {"y", 3}}), dynamic::mesh({{"x", 8}}), dynamic::mesh({{"x", 1}})},
+  try_all(simulated{},
+          {dynamic::mesh({{"x", 2}}), dynamic::mesh({{"x", 2}, {"y", 3}}), dynamic::mesh({{"x", 8}}), dynamic::mesh({{"x", 1}})},
           40);
   try_all(threads{}, {dynamic::mesh({{"x", 2}, {"y", 2}})}, 10);
 }
@@ -139,7 +142,7 @@ TEST_CASE("a split dim is never gathered: the totals of the parts, and k element
     b.output(make(b.input(dynamic::in<float>({3, 1024}, {"", "x"}))));
     return b.compile().traffic().bytes;
   };
-  CHECK(bytes([](value x) { return cumsum(x, 1); }) == 3 * (3 * 4));           // (n - 1) elements for each of 3 lines
+  CHECK(bytes([](value x) { return cumsum(x, 1); }) == 3 * (3 * 4));  // (n - 1) elements for each of 3 lines
   CHECK(bytes([](value x) { return top_k(x, 5).first; }) == 3 * (3 * 5 * (4 + 4)));
 }
 

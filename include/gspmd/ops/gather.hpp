@@ -30,12 +30,12 @@ struct scatter_dims {
 namespace detail {
 
 constexpr index_dims numbers_of(const gather_dims& d) {
-  return {d.offset_dims,    d.collapsed_slice_dims, d.operand_batching_dims, d.start_indices_batching_dims,
+  return {d.offset_dims,     d.collapsed_slice_dims, d.operand_batching_dims, d.start_indices_batching_dims,
           d.start_index_map, d.index_vector_dim};
 }
 constexpr index_dims numbers_of(const scatter_dims& d) {
-  return {d.update_window_dims,            d.inserted_window_dims,         d.input_batching_dims,
-          d.scatter_indices_batching_dims, d.scatter_dims_to_operand_dims, d.index_vector_dim};
+  return {d.update_window_dims,           d.inserted_window_dims, d.input_batching_dims, d.scatter_indices_batching_dims,
+          d.scatter_dims_to_operand_dims, d.index_vector_dim};
 }
 constexpr opcode opcode_of(monoid kind) {
   switch (kind) {
@@ -119,8 +119,8 @@ constexpr value scatter(value x, value indices, value updates, const scatter_dim
   auto& g = *x.graph();
   if (x.type() != updates.type()) {
     g.fail(at, "scatter", detail::mistake::type,
-           detail::text("the updates are ") << detail::name_of(updates.type()) << " and the tensor is " << detail::name_of(x.type())
-                                            << "; convert one of them");
+           detail::text("the updates are ") << detail::name_of(updates.type()) << " and the tensor is "
+                                            << detail::name_of(x.type()) << "; convert one of them");
     return detail::made(-1, x);
   }
   const int scattered = detail::add_scatter(g, indices.id(), updates.id(), x.shape(), detail::numbers_of(dims), kind, beyond, at);
@@ -149,9 +149,9 @@ constexpr value dynamic_slice(value x, std::span<const value> starts, integers s
   const int start = detail::start_vector(g, starts, x.shape(), "dynamic_slice", at);
   if (x.rank() == 0) return x;
   const auto dims = all.first(x.rank());
-  return detail::made(start < 0 ? -1
-                                : detail::add_gather(g, x.id(), start, {.window = dims, .columns = dims}, sizes, out_of_range::clip, 0, at),
-                      x);
+  return detail::made(
+      start < 0 ? -1 : detail::add_gather(g, x.id(), start, {.window = dims, .columns = dims}, sizes, out_of_range::clip, 0, at),
+      x);
 }
 
 /// `x` with `update` in the place of what lies from `starts` on; starts as in dynamic_slice. Each device writes what falls into its part of

@@ -48,7 +48,8 @@ struct along_dims {
 constexpr int row_dim(value x, int dim, const char* op, location at) {
   const int d = counted_dim(dim, x.rank());
   if (d >= 0 && d < x.rank()) return d;
-  x.graph()->fail(at, op, mistake::dim, text("dim ") << dim << " is not a dim of " << shape_text(x.shape()) << "; dims count from 0");
+  x.graph()->fail(at, op, mistake::dim,
+                  text("dim ") << dim << " is not a dim of " << shape_text(x.shape()) << "; dims count from 0");
   return -1;
 }
 
@@ -86,8 +87,8 @@ constexpr value take_along(value x, value indices, int dim, out_of_range beyond 
   if (d < 0) return detail::made(-1, x);
   if (indices.rank() != x.rank()) {
     x.graph()->fail(at, "take_along", detail::mistake::rank,
-                    detail::text("the indices have rank ") << indices.rank() << " and the tensor has rank " << x.rank()
-                                                           << "; they have one rank, or write take");
+                    detail::text("the indices have rank ")
+                        << indices.rank() << " and the tensor has rank " << x.rank() << "; they have one rank, or write take");
     return detail::made(-1, x);
   }
   const detail::along_dims dims(x.rank(), d);
@@ -145,7 +146,8 @@ constexpr value histogram(value bins, std::int64_t count, location at = location
   auto& g = *bins.graph();
   if (detail::is_floating(bins.type()) || bins.type() == dtype::pred) {
     g.fail(at, "histogram", detail::mistake::type,
-           detail::text("the bins are ") << detail::name_of(bins.type()) << "; they are s32 or s64: convert<std::int32_t>(floor(x))");
+           detail::text("the bins are ") << detail::name_of(bins.type())
+                                         << "; they are s32 or s64: convert<std::int32_t>(floor(x))");
     return detail::made(g, -1, bins.type(), detail::extents(1, count));
   }
   const value ones{&g, detail::add_constant(g, bins.type(), detail::extents(bins.shape()), 1, 1, at)};

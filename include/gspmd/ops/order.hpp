@@ -24,7 +24,8 @@ struct scan_options {
 ///     scan_along(x, monoid::maximum, 0)        scan_along(x, monoid::add, -1, {.exclusive = true})
 constexpr value scan_along(value x, monoid kind, int dim, scan_options options = {}, location at = location::current()) {
   if (!x.is_valid()) return {};
-  const int id = detail::add_scan(*x.graph(), x.id(), detail::counted_dim(dim, x.rank()), kind, options.exclusive, options.reverse, at);
+  const int id =
+      detail::add_scan(*x.graph(), x.id(), detail::counted_dim(dim, x.rank()), kind, options.exclusive, options.reverse, at);
   return detail::made(id, x);
 }
 /// The sums of all elements up to each index along `dim`: scan_along(x, monoid::add, dim).
@@ -60,8 +61,9 @@ constexpr value index_of_best(value x, int dim, monoid kind, const char* op, loc
     if (k != d) left.push_back(x.shape()[k]);
   if (d < 0 || d >= x.rank() || x.shape()[d] == 0) {
     g.fail(at, op, mistake::dim,
-           d < 0 || d >= x.rank() ? text("dim ") << dim << " is not a dim of " << shape_text(x.shape()) << "; dims count from 0"
-                                  : text("dim ") << dim << " of " << shape_text(x.shape()) << " has no elements; give it at least one");
+           d < 0 || d >= x.rank()
+               ? text("dim ") << dim << " is not a dim of " << shape_text(x.shape()) << "; dims count from 0"
+               : text("dim ") << dim << " of " << shape_text(x.shape()) << " has no elements; give it at least one");
     return made(g, -1, dtype::s32, left);
   }
   const auto mask = dim_bit(d);
@@ -69,7 +71,8 @@ constexpr value index_of_best(value x, int dim, monoid kind, const char* op, loc
   const value index = made(g, add_iota(g, dtype::s32, extents(x.shape()), d, at), dtype::s32, x.shape());
   value hit = elementwise(opcode::compare_eq, {operand(x, at), operand(best, at)}, at);
   if (is_floating(x.type()))
-    hit = elementwise(opcode::or_, {operand(hit, at), operand(elementwise(opcode::compare_ne, {operand(x, at), operand(x, at)}, at), at)}, at);
+    hit = elementwise(opcode::or_,
+                      {operand(hit, at), operand(elementwise(opcode::compare_ne, {operand(x, at), operand(x, at)}, at), at)}, at);
   const value none = made(g, add_constant(g, dtype::s32, extents(x.shape()), 0, x.shape()[d] - 1, at), dtype::s32, x.shape());
   const value where = elementwise(opcode::select, {operand(hit, at), operand(index, at), operand(none, at)}, at);
   return reduce(where, monoid::minimum, d, at);

@@ -13,8 +13,8 @@ namespace gspmd::detail {
 enum class factor_kind : std::uint8_t {
   parallel,   // shards of the operands give shards of the result
   reduction,  // shards of the operands give a partial result
-  indexed,    // looked into. Of an operand: who holds what is looked up gives it, everybody else zeros, so that the result is partial. Of
-              // a result: who holds it writes what falls there
+  indexed,  // looked into. Of an operand: who holds what is looked up gives it, everybody else zeros, so that the result is partial. Of
+            // a result: who holds it writes what falls there
   exchanged,  // of an operand: its devices exchange what they found, and all have the result
   whole,      // must not be split: its tensors are gathered along it
 };

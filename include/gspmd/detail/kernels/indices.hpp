@@ -35,6 +35,8 @@ struct slice_code {
   };
   void (*by_s32)(const elements&) = nullptr;
   void (*by_s64)(const elements&) = nullptr;
+  /// Gather: writes a number to `n` elements of a slice.
+  void (*fill)(void* slice, std::int64_t n, std::int64_t step, std::uint64_t bits) = nullptr;
 };
 
 inline namespace GSPMD_TARGET {
@@ -107,13 +109,15 @@ class slice_walk {
     const bool is_one_dim = looked_up_count_ == 1 && looked_up_[0].here >= 0 && looked_up_[0].slices_count < 0 &&
                             looked_up_[0].column == 0 && looked_up_[0].table_step == 1 && inside_.count == 0;
     if (!is_one_dim || lookups_.count > 1) return false;
-    return lookups_.count == 0 || (lookups_.of[0].table_step == 0 && lookups_.of[0].slices_step == 1 && lookups_.of[0].index_step == 1);
+    return lookups_.count == 0 ||
+           (lookups_.of[0].table_step == 0 && lookups_.of[0].slices_step == 1 && lookups_.of[0].index_step == 1);
   }
   void by_element(const slice_code& code, void* table, void* slices, const void* index) const {
     if (is_empty_) return;
     const auto& l = looked_up_[0];
-    const slice_code::elements all{table, slices, index, lookups_.count == 0 ? 1 : lookups_.of[0].count, l.most + 1, l.first, l.here,
-                                   s_.beyond == out_of_range::clip, s_.fill, s_.nothing};
+    const slice_code::elements all{table,      slices,    index,  lookups_.count == 0 ? 1 : lookups_.of[0].count,
+                                   l.most + 1, l.first,   l.here, s_.beyond == out_of_range::clip,
+                                   s_.fill,    s_.nothing};
     (s_.index_type == dtype::s32 ? code.by_s32 : code.by_s64)(all);
   }
 
@@ -231,13 +235,17 @@ void gather_elements(const slice_code::elements& e) {
   }
 }
 template <class Bits>
+void fill_row(void* slice, std::int64_t n, std::int64_t step, std::uint64_t bits) {
+  auto* const to = static_cast<Bits*>(slice);
+  if (step == 1) std::fill_n(to, n, static_cast<Bits>(bits));
+  else
+    for (std::int64_t i = 0; i < n; ++i) to[i * step] = static_cast<Bits>(bits);
+}
+template <class Bits>
 constexpr slice_code gather_code() {
-  return {sizeof(Bits), copy_row<Bits>, gather_elements<Bits, std::int32_t>, gather_elements<Bits, std::int64_t>};
+  return {sizeof(Bits), copy_row<Bits>, gather_elements<Bits, std::int32_t>, gather_elements<Bits, std::int64_t>, fill_row<Bits>};
 }
 
-inline void fill_row(std::uint64_t bits, std::int64_t elem_bytes, std::byte* to, std::int64_t n, std::int64_t step) {
-  for (std::int64_t i = 0; i < n; ++i) std::memcpy(to + i * step * elem_bytes, &bits, static_cast<std::size_t>(elem_bytes));
-}
 inline void gather_slices(const slice_code& code, const indexed_access& s, const index_ranges& r, const void* table,
                           const void* index, void* slices) {
   const slice_walk walk(s, r);
@@ -247,7 +255,7 @@ inline void gather_slices(const slice_code& code, const indexed_access& s, const
   const auto size = code.elem_bytes;
   const auto fill = [&](std::int64_t t, std::int64_t v, const index_loops& box, std::uint64_t bits) {
     walk.for_each_row(t, v, box, [&](std::int64_t, std::int64_t at, std::int64_t n, std::int64_t, std::int64_t step) {
-      fill_row(bits, size, to + at * size, n, step);
+      code.fill(to + at * size, n, step, bits);
     });
   };
   walk.run(index, [&](std::int64_t t, std::int64_t v, std::int64_t begin, const index_loops& box, bool fits, bool is_here) {
@@ -287,15 +295,19 @@ void scatter_elements(const slice_code::elements& e) {
   const auto* const index = static_cast<const Index*>(e.index);
   auto* const table = static_cast<element*>(e.table) - e.first;
   const auto* const from = static_cast<const element*>(e.slices);
-  for (std::int64_t i = 0; i < e.n; ++i) {
-    const std::int64_t named = index[i];
-    const std::int64_t at = e.clips ? std::max(std::min(named, e.size - 1), std::int64_t{0}) : named;
-    if (at >= e.first && at < e.first + e.here && at < e.size) table[at] = How::of(table[at], from[i]);
-  }
+  const auto here = static_cast<std::uint64_t>(std::max(std::int64_t{0}, std::min(e.here, e.size - e.first)));  // without padding
+  const auto put = [&](std::int64_t i, std::int64_t at) {
+    if (static_cast<std::uint64_t>(at) - static_cast<std::uint64_t>(e.first) < here) table[at] = How::of(table[at], from[i]);
+  };
+  if (e.clips)
+    for (std::int64_t i = 0; i < e.n; ++i) put(i, std::max(std::min<std::int64_t>(index[i], e.size - 1), std::int64_t{0}));
+  else
+    for (std::int64_t i = 0; i < e.n; ++i) put(i, index[i]);
 }
 template <class How>
 constexpr slice_code scatter_code() {
-  return {sizeof(typename How::element), scatter_row<How>, scatter_elements<How, std::int32_t>, scatter_elements<How, std::int64_t>};
+  return {sizeof(typename How::element), scatter_row<How>, scatter_elements<How, std::int32_t>,
+          scatter_elements<How, std::int64_t>, nullptr};
 }
 inline void scatter_slices(const slice_code& code, const indexed_access& s, const index_ranges& r, const void* index,
                            const void* slices, void* table) {

@@ -31,7 +31,8 @@ void scan_lines(const scan_spec& s, std::int64_t valid, std::int64_t part, const
   const auto before = [&](std::int64_t o, std::int64_t j) {  // what the parts before this one give, in their order
     element sum = nothing;
     if (totals == nullptr) return sum;
-    for (std::int64_t p = s.is_reversed ? s.parts - 1 : 0; p != part; p += step) sum = combine(sum, totals[(o * s.parts + p) * inner + j]);
+    for (std::int64_t p = s.is_reversed ? s.parts - 1 : 0; p != part; p += step)
+      sum = combine(sum, totals[(o * s.parts + p) * inner + j]);
     return sum;
   };
   for (std::int64_t o = 0; o < outer; ++o) {
@@ -61,7 +62,8 @@ void scan_lines(const scan_spec& s, std::int64_t valid, std::int64_t part, const
     }
   }
 }
-using line_scanner = void (*)(const scan_spec&, std::int64_t valid, std::int64_t part, const void* x, const void* totals, void* out);
+using line_scanner = void (*)(const scan_spec&, std::int64_t valid, std::int64_t part, const void* x, const void* totals,
+                              void* out);
 
 /// The number of an element that is none: a part has fewer than k.
 inline constexpr std::int32_t no_element = std::numeric_limits<std::int32_t>::max();
@@ -76,7 +78,8 @@ constexpr bool stands_before(T a, std::int32_t at_a, T b, std::int32_t at_b) {
 }
 /// The `k` first of `n` elements, in order: a heap with the last one on top, which is then taken apart.
 template <class T>
-void top_of_line(const T* x, const std::int32_t* numbers, std::int64_t n, std::int64_t first, std::int64_t k, T* best, std::int32_t* at) {
+void top_of_line(const T* x, const std::int32_t* numbers, std::int64_t n, std::int64_t first, std::int64_t k, T* best,
+                 std::int32_t* at) {
   std::int64_t count = 0;
   const auto is_last = [&](std::int64_t a, std::int64_t b) { return stands_before(best[b], at[b], best[a], at[a]); };
   const auto swap = [&](std::int64_t a, std::int64_t b) {
@@ -91,6 +94,7 @@ void top_of_line(const T* x, const std::int32_t* numbers, std::int64_t n, std::i
     }
   };
   for (std::int64_t i = 0; i < n && k > 0; ++i) {
+    if (count == k && numbers == nullptr && x[i] <= best[0]) continue;  // nearly all: of equal ones the first stands before
     const std::int32_t number = numbers == nullptr ? static_cast<std::int32_t>(first + i) : numbers[i];
     if (number == no_element) continue;
     if (count < k) {
@@ -111,8 +115,8 @@ void top_of_line(const T* x, const std::int32_t* numbers, std::int64_t n, std::i
 }
 /// Of all lines, of which `valid` elements from global index `first` on are data.
 template <class T>
-void top_of_lines(const top_k_spec& s, std::int64_t valid, std::int64_t first, const void* from, const std::int32_t* numbers, void* to,
-                  std::int32_t* at) {
+void top_of_lines(const top_k_spec& s, std::int64_t valid, std::int64_t first, const void* from, const std::int32_t* numbers,
+                  void* to, std::int32_t* at) {
   const std::int64_t n = s.shape[s.shape.count - 1];
   std::int64_t lines = 1;
   for (int d = 0; d + 1 < s.shape.count; ++d) lines *= s.shape[d];

@@ -14,8 +14,9 @@ constexpr int add_gather(graph& g, int table, int indices, const index_dims& dim
   const node from = g.nodes[static_cast<std::size_t>(table)], index = g.nodes[static_cast<std::size_t>(indices)];
   index_checker check(g, gather_words, at);
   if (slice_sizes.size() != static_cast<std::size_t>(from.shape.count)) {
-    check.fail(mistake::rank, text("slice_sizes has ") << static_cast<std::int64_t>(slice_sizes.size()) << " numbers for the dims of "
-                                                       << shape_text(from.shape) << "; there is one for each dim");
+    check.fail(mistake::rank, text("slice_sizes has ")
+                                  << static_cast<std::int64_t>(slice_sizes.size()) << " numbers for the dims of "
+                                  << shape_text(from.shape) << "; there is one for each dim");
     return -1;
   }
   if (beyond == out_of_range::fill && !fill.is_one_of(from.type)) {

@@ -18,15 +18,21 @@ struct index_dims {
   std::span<const std::int64_t> collapsed{};  // of the table: a slice is one index there, and has no such dim
   std::span<const std::int64_t> table_batch{}, index_batch{};
   std::span<const std::int64_t> columns{};  // of the table: by column of the indices
-  std::int64_t vector_dim = 0;             // of the indices; their rank: each is one number
+  std::int64_t vector_dim = 0;              // of the indices; their rank: each is one number
 };
 struct index_words {
   const char *op, *window, *collapsed, *table_batch, *index_batch, *columns, *slices;
 };
-inline constexpr index_words gather_words{"gather", "offset_dims", "collapsed_slice_dims", "operand_batching_dims",
-                                          "start_indices_batching_dims", "start_index_map", "result"};
-inline constexpr index_words scatter_words{"scatter", "update_window_dims", "inserted_window_dims", "input_batching_dims",
-                                           "scatter_indices_batching_dims", "scatter_dims_to_operand_dims", "updates"};
+inline constexpr index_words gather_words{
+    "gather",          "offset_dims", "collapsed_slice_dims", "operand_batching_dims", "start_indices_batching_dims",
+    "start_index_map", "result"};
+inline constexpr index_words scatter_words{"scatter",
+                                           "update_window_dims",
+                                           "inserted_window_dims",
+                                           "input_batching_dims",
+                                           "scatter_indices_batching_dims",
+                                           "scatter_dims_to_operand_dims",
+                                           "updates"};
 
 /// The same as the operators keep it.
 struct indexing {
@@ -64,8 +70,8 @@ struct indexing {
     ix.beyond = static_cast<out_of_range>(n.attributes[1]);
     for (int k = 3; k < n.attributes.count; k += 2) {
       const auto code = n.attributes[k + 1];
-      ix.table.push_back({n.attributes[k], static_cast<std::int8_t>(code / 2 % 64 - 1), static_cast<std::int8_t>(code % 2 == 1 ? 0 : -1),
-                          static_cast<std::int8_t>(code / 128 - 1)});
+      ix.table.push_back({n.attributes[k], static_cast<std::int8_t>(code / 2 % 64 - 1),
+                          static_cast<std::int8_t>(code % 2 == 1 ? 0 : -1), static_cast<std::int8_t>(code / 128 - 1)});
     }
     ix.place(n.attributes[2], slices_rank);
     return ix;
@@ -150,24 +156,27 @@ class index_checker {
                       out_of_range beyond, indexing& ix) {
     const int rank = indices.shape.count;
     if (indices.type != dtype::s32 && indices.type != dtype::s64)
-      return fail(mistake::type, text("the indices are ") << name_of(indices.type)
-                                                          << "; they are s32 or s64: write convert<std::int32_t>(indices)");
+      return fail(mistake::type, text("the indices are ")
+                                     << name_of(indices.type) << "; they are s32 or s64: write convert<std::int32_t>(indices)");
     if (dims.vector_dim < 0 || dims.vector_dim > rank)
-      return fail(mistake::dim, text("index_vector_dim ") << dims.vector_dim << " is no dim of the indices " << shape_text(indices.shape)
-                                                          << "; it is one, or their rank where each is one number");
+      return fail(mistake::dim, text("index_vector_dim ")
+                                    << dims.vector_dim << " is no dim of the indices " << shape_text(indices.shape)
+                                    << "; it is one, or their rank where each is one number");
     ix.vector_dim = dims.vector_dim == rank ? -1 : static_cast<int>(dims.vector_dim);
     ix.beyond = beyond;
     const std::int64_t columns = ix.vector_dim < 0 ? 1 : indices.shape[ix.vector_dim];
     if (static_cast<std::int64_t>(dims.columns.size()) != columns)
-      return fail(mistake::dim, text(words_.columns) << " has " << static_cast<std::int64_t>(dims.columns.size()) << " dims, and the indices "
-                                                     << shape_text(indices.shape) << " have " << columns
-                                                     << " numbers for each slice; there is one dim for each");
+      return fail(mistake::dim, text(words_.columns) << " has " << static_cast<std::int64_t>(dims.columns.size())
+                                                     << " dims, and the indices " << shape_text(indices.shape) << " have "
+                                                     << columns << " numbers for each slice; there is one dim for each");
     dim_mask one = 0, by_column = 0, of_indices = ix.vector_dim < 0 ? 0 : dim_bit(ix.vector_dim), window = 0;
-    if (!are_dims(dims.collapsed, words_.collapsed, table.count, one) || !are_dims(dims.table_batch, words_.table_batch, table.count, one) ||
+    if (!are_dims(dims.collapsed, words_.collapsed, table.count, one) ||
+        !are_dims(dims.table_batch, words_.table_batch, table.count, one) ||
         !are_dims(dims.index_batch, words_.index_batch, rank, of_indices))
       return false;
     for (const auto d : dims.table_batch) by_column |= dim_bit(static_cast<int>(d));
-    if (!are_dims(dims.columns, words_.columns, table.count, by_column) || !are_dims(dims.window, words_.window, slices_rank, window))
+    if (!are_dims(dims.columns, words_.columns, table.count, by_column) ||
+        !are_dims(dims.window, words_.window, slices_rank, window))
       return false;
     if (dims.table_batch.size() != dims.index_batch.size())
       return fail(mistake::dim, text(words_.table_batch) << " and " << words_.index_batch << " name the same number of dims");
@@ -176,17 +185,18 @@ class index_checker {
         return fail(mistake::dim, text(words_.window) << " is in ascending order: the dims of a slice stay in theirs");
     const auto inside = table.count - static_cast<int>(dims.collapsed.size() + dims.table_batch.size());
     if (static_cast<int>(dims.window.size()) != inside)
-      return fail(mistake::rank, text(words_.window) << " names " << static_cast<std::int64_t>(dims.window.size()) << " dims of the "
-                                                     << words_.slices << ", and a slice of " << shape_text(table) << " has " << inside
-                                                     << " that " << words_.collapsed << " and " << words_.table_batch << " leave");
+      return fail(mistake::rank, text(words_.window)
+                                     << " names " << static_cast<std::int64_t>(dims.window.size()) << " dims of the "
+                                     << words_.slices << ", and a slice of " << shape_text(table) << " has " << inside << " that "
+                                     << words_.collapsed << " and " << words_.table_batch << " leave");
     for (int d = 0; d < table.count; ++d) {
       ix.table.push_back({slice[d], -1, static_cast<std::int8_t>((one & dim_bit(d)) != 0 ? -1 : 0), -1});
       if (slice[d] < 0 || slice[d] > table[d])
-        return fail(mistake::bounds, text("a slice has ") << slice[d] << " elements along dim " << d << " of " << shape_text(table)
-                                                          << "; it has no more than the tensor");
+        return fail(mistake::bounds, text("a slice has ") << slice[d] << " elements along dim " << d << " of "
+                                                          << shape_text(table) << "; it has no more than the tensor");
       if ((one & dim_bit(d)) != 0 && slice[d] != 1)
-        return fail(mistake::bounds, text("a slice has ") << slice[d] << " elements along dim " << d << " of " << shape_text(table)
-                                                          << ", which it does not keep; it has 1");
+        return fail(mistake::bounds, text("a slice has ") << slice[d] << " elements along dim " << d << " of "
+                                                          << shape_text(table) << ", which it does not keep; it has 1");
     }
     for (std::size_t i = 0; i < dims.table_batch.size(); ++i) {
       const auto t = static_cast<int>(dims.table_batch[i]), d = static_cast<int>(dims.index_batch[i]);
@@ -219,7 +229,8 @@ struct indexing_operator : plain_operator, without_movements, reads_shards, with
 
  protected:
   static void describe_mode(std::string& t, const plan_view& plan, const plan_step* step) {
-    if (step != nullptr && table_of<indexed_access>(plan)[static_cast<std::size_t>(step->spec)].beyond == out_of_range::fill) t += " (fill)";
+    if (step != nullptr && table_of<indexed_access>(plan)[static_cast<std::size_t>(step->spec)].beyond == out_of_range::fill)
+      t += " (fill)";
   }
   /// The step's description, from the local shapes of table, slices and indices.
   template <class Lowering>

@@ -66,7 +66,8 @@ struct scan_op : plain_operator, same_dims, reduced_first, without_movements, re
   }
   static void describe(std::string& t, const plan_view& plan, const plan_step* step) {
     if (const auto* const s = step == nullptr ? nullptr : description_by<kernels::scan>(plan, *step))
-      t += '(' + std::string(name_of(s->combined_by)) + (s->is_exclusive ? ", exclusive" : "") + (s->is_reversed ? ", reversed" : "") + ')';
+      t += '(' + std::string(name_of(s->combined_by)) + (s->is_exclusive ? ", exclusive" : "") +
+           (s->is_reversed ? ", reversed" : "") + ')';
   }
 };
 
@@ -81,7 +82,8 @@ constexpr int add_top_k(graph& g, int operand, std::int64_t k, location at) {
                   text("asks for ") << k << " of the " << last << " elements along the last dim of " << shape_text(x.shape)
                                     << "; k is from 0 to their number");
   if (last >= std::int64_t{1} << 31)
-    return g.fail(at, "top_k", mistake::type, text("s32 does not hold the indices of the last dim of ") << shape_text(x.shape) << "; reshape it");
+    return g.fail(at, "top_k", mistake::type,
+                  text("s32 does not hold the indices of the last dim of ") << shape_text(x.shape) << "; reshape it");
   node n = source(code_of<top_k_op>, x.type, x.shape, at);
   n.shape[x.shape.count - 1] = k;
   n.operands.push_back(operand);

@@ -27,14 +27,15 @@ constexpr bool read_updates(index_checker& check, const index_dims& dims, const 
   const bool has_vector = dims.vector_dim >= 0 && dims.vector_dim < indices.shape.count;
   const int rank = indices.shape.count - (has_vector ? 1 : 0) + static_cast<int>(dims.window.size());
   if (updates.shape.count != rank)
-    return check.fail(mistake::rank, text("the updates ") << shape_text(updates.shape) << " have rank " << updates.shape.count
-                                                          << "; the indices " << shape_text(indices.shape) << " and update_window_dims ask for "
-                                                          << rank);
+    return check.fail(mistake::rank, text("the updates ")
+                                         << shape_text(updates.shape) << " have rank " << updates.shape.count << "; the indices "
+                                         << shape_text(indices.shape) << " and update_window_dims ask for " << rank);
   if (!check.read(dims, table, indices, slice, rank, beyond, ix)) return false;
   for (int d = 0; d < rank; ++d)
     if (ix.lookup[d] >= 0 && updates.shape[d] != indices.shape[ix.lookup[d]])
-      return check.fail(mistake::extent, text("dim ") << d << " of the updates " << shape_text(updates.shape) << " is dim " << ix.lookup[d]
-                                                      << " of the indices " << shape_text(indices.shape) << "; they have one extent");
+      return check.fail(mistake::extent, text("dim ")
+                                             << d << " of the updates " << shape_text(updates.shape) << " is dim " << ix.lookup[d]
+                                             << " of the indices " << shape_text(indices.shape) << "; they have one extent");
   return true;
 }
 
@@ -66,8 +67,9 @@ constexpr int add_scatter_set(graph& g, int table, int indices, int updates, con
   indexing ix;
   if (!read_updates(check, dims, to.shape, index, from, beyond, ix)) return -1;
   if (to.type != from.type)
-    return g.fail(at, scatter_words.op, mistake::type, text("the updates are ") << name_of(from.type) << " and the tensor is "
-                                                                                << name_of(to.type) << "; convert one of them");
+    return g.fail(
+        at, scatter_words.op, mistake::type,
+        text("the updates are ") << name_of(from.type) << " and the tensor is " << name_of(to.type) << "; convert one of them");
   node n = source(code_of<scatter_set_op>, to.type, to.shape, at);
   n.operands.push_back(table);
   n.operands.push_back(indices);
@@ -77,7 +79,8 @@ constexpr int add_scatter_set(graph& g, int table, int indices, int updates, con
 }
 
 /// With the numbers of another gather or scatter, `like`, from the same table to slices of the same kind.
-constexpr int add_scatter_like(graph& g, const node& like, int indices, int updates, const extents& shape, monoid kind, location at) {
+constexpr int add_scatter_like(graph& g, const node& like, int indices, int updates, const extents& shape, monoid kind,
+                               location at) {
   if (indices < 0 || updates < 0) return -1;
   node n = source(code_of<scatter_op>, g.nodes[static_cast<std::size_t>(updates)].type, shape, at);
   n.reduced_by = kind;
@@ -125,7 +128,9 @@ struct scatter_op : indexing_operator {
   static constexpr void gradient(Builder& b, const node& n) {
     const node updates = b.at(n.operands[1]);
     if (!is_floating(updates.type)) return;
-    const auto taken = [&](auto t) { return b.as_term(add_gather_like(b.program(), n, t.id(), n.operands[0], updates.shape, n.at)); };
+    const auto taken = [&](auto t) {
+      return b.as_term(add_gather_like(b.program(), n, t.id(), n.operands[0], updates.shape, n.at));
+    };
     const auto y = b.y(), dy = b.dy(), u = b.in(1);
     if (n.reduced_by == monoid::add) {
       b.send(1, taken(dy));
@@ -141,7 +146,8 @@ struct scatter_op : indexing_operator {
   template <class Lowering>
   static constexpr void lower(Lowering& l, const instruction& op) {
     const node& n = l.node_of(op);
-    indexed_access a = access_of(l, indexing::of(n, l.value(op.operands[1]).global.count), op.result, op.operands[1], op.operands[0]);
+    indexed_access a =
+        access_of(l, indexing::of(n, l.value(op.operands[1]).global.count), op.result, op.operands[1], op.operands[0]);
     a.combined_by = n.reduced_by;
     l.scatter(op, a);
   }
@@ -182,14 +188,15 @@ struct scatter_set_op : indexing_operator, reduced_first {
     const int taken = add_gather_like(g, n, dy, n.operands[1], updates.shape, n.at);
     if (!several) return b.send(2, taken);
     const int last = add_scatter_like(g, n, n.operands[1], number, n.shape, monoid::maximum, n.at);
-    const int stays = add_elementwise(
-        g, opcode::compare_eq, {number, add_gather_like(g, n, last, n.operands[1], updates.shape, n.at)}, n.at);
+    const int stays =
+        add_elementwise(g, opcode::compare_eq, {number, add_gather_like(g, n, last, n.operands[1], updates.shape, n.at)}, n.at);
     b.send(2, add_elementwise(g, opcode::select, {stays, taken, nothing}, n.at));
   }
   template <class Lowering>
   static constexpr void lower(Lowering& l, const instruction& op) {
     const node& n = l.node_of(op);
-    l.scatter_set(op, access_of(l, indexing::of(n, l.value(op.operands[2]).global.count), op.result, op.operands[2], op.operands[1]));
+    l.scatter_set(op,
+                  access_of(l, indexing::of(n, l.value(op.operands[2]).global.count), op.result, op.operands[2], op.operands[1]));
   }
   static void describe(std::string& t, const plan_view& plan, const plan_step* step) { describe_mode(t, plan, step); }
 };

@@ -23,7 +23,8 @@ struct prepared_scatter {
 
 /// Elements as wide as T, and nothing else of them counts.
 template <class T>
-using index_bits = std::conditional_t<sizeof(T) == 1, std::uint8_t, std::conditional_t<sizeof(T) == 4, std::uint32_t, std::uint64_t>>;
+using index_bits =
+    std::conditional_t<sizeof(T) == 1, std::uint8_t, std::conditional_t<sizeof(T) == 4, std::uint32_t, std::uint64_t>>;
 
 template <class T>
 constexpr prepared_gather gather_of(const indexed_access& access) {

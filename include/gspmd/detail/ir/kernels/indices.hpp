@@ -17,11 +17,11 @@ namespace detail {
 /// tensor of slices. Every dim of the slices is a dim of the indices, or runs inside of a slice.
 struct indexed_access {
   struct table_dim {
-    std::int64_t size = 1;     // global
-    std::int64_t slice = 1;    // global
-    std::int8_t column = -1;   // of the indices: where a slice begins; -1: at 0
-    std::int8_t along = -1;    // the dim of the slices that runs along it; -1: a slice is one index there
-    bool is_aligned = false;   // index i of that dim is index i of this one
+    std::int64_t size = 1;    // global
+    std::int64_t slice = 1;   // global
+    std::int8_t column = -1;  // of the indices: where a slice begins; -1: at 0
+    std::int8_t along = -1;   // the dim of the slices that runs along it; -1: a slice is one index there
+    bool is_aligned = false;  // index i of that dim is index i of this one
     friend constexpr bool operator==(const table_dim&, const table_dim&) = default;
   };
   inline_vec<table_dim, max_rank> dims;

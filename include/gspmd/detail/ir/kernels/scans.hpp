@@ -21,8 +21,8 @@ struct scan_spec {
 
 /// The k largest elements of every line of the last dim, and where they are.
 struct top_k_spec {
-  extents shape;       // allocated, dense row-major
-  std::int64_t k = 0;  // of the result; of fewer elements all
+  extents shape;          // allocated, dense row-major
+  std::int64_t k = 0;     // of the result; of fewer elements all
   bool is_merge = false;  // operand 1 says where the elements are
   friend constexpr bool operator==(const top_k_spec&, const top_k_spec&) = default;
 };
