@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "gspmd/detail/passes/choose/form_walk.hpp"
+#include "gspmd/detail/passes/choose/loop_sums.hpp"
 #include "gspmd/detail/passes/choose/operator_chooser.hpp"
 
 namespace gspmd::detail {
@@ -134,10 +135,10 @@ class chooser {
     return choice;
   }
 
-  /// A sum that a loop only adds to, from 0 on, stays partial with what it adds: one reduction after the loop does.
+  /// A sum that a loop only adds to stays partial with what it adds.
   constexpr operator_use choose_with_sums(int i, const node& n, const op_rule& rule) {
-    const int k = state_.book.open.empty() ? -1 : summing_operand(i, n);
-    if (k < 0) return operators_.choose(i, n, rule);
+    const int k = operand_summed_up(known_, i);
+    if (k < 0 || !is_added_partial(n, k)) return operators_.choose(i, n, rule);
     const int carry = n.operands[k];
     sharding& layout = state_.book.values[state_.book.first_of(carry)].layout;
     layout.partial = state_.book.layout_of(state_.book.last_of(n.operands[1 - k])).partial;
@@ -149,27 +150,15 @@ class chooser {
     state_.table.nodes[carry].result = layout;
     return operators_.choose(i, n, rule);
   }
-  /// The operand that is such a sum; -1: none is.
-  [[nodiscard]] constexpr int summing_operand(int i, const node& n) const {
+  /// Whether what is added to such a sum is partial, and lies as the sum does.
+  [[nodiscard]] constexpr bool is_added_partial(const node& n, int k) const {
     const form_book& book = state_.book;
-    const auto readers = [this](int v) { return known_.readers_of(v).size(); };
-    if (n.operands.count != 2 || readers(i) != 1) return -1;
-    const node& reader = known_.at(known_.readers_of(i)[0]);
-    for (int k = 0; k < 2; ++k) {
-      if (facts_of(n.op).partial(n, k, monoid::add) != partial_rule::all) continue;
-      const int carry = n.operands[k];
-      const int added = n.operands[1 - k];
-      const node& c = known_.at(carry);
-      if (c.op != opcode::carry || c.region != book.open.back() || readers(carry) != 2 || readers(added) != 1) continue;
-      if (reader.op != opcode::loop_result || reader.operands[0] != carry || reader.operands[1] != i) continue;
-      if (!is_zero(known_.at(c.operands[0])) || !book.has_forms(added)) continue;
-      bool is_partial = true;
-      for (int v = book.first_of(added); v >= 0; v = book.values[v].next)
-        is_partial = is_partial && book.layout_of(v).partial != 0;
-      const sharding& from = book.layout_of(book.last_of(added));
-      if (is_partial && from.reduced_by == monoid::add && from.splits == book.layout_of(book.first_of(carry)).splits) return k;
-    }
-    return -1;
+    const int added = n.operands[1 - k];
+    if (!book.has_forms(added)) return false;
+    for (int v = book.first_of(added); v >= 0; v = book.values[v].next)
+      if (book.layout_of(v).partial == 0) return false;
+    const sharding& from = book.layout_of(book.last_of(added));
+    return from.reduced_by == monoid::add && from.splits == book.layout_of(book.first_of(n.operands[k])).splits;
   }
 
   form_prices known_;

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include "gspmd/detail/passes/choose/loop_sums.hpp"
 #include "gspmd/detail/passes/choose/ring_choice.hpp"
 #include "gspmd/detail/support/vec.hpp"
 
@@ -37,7 +38,7 @@ class known_prices {
 class operator_prices {
  public:
   constexpr operator_prices(const form_prices& known, int i, const node& n, const op_rule& rule)
-      : known_(known), i_(i), n_(n), rule_(rule) {}
+      : known_(known), i_(i), n_(n), rule_(rule), sum_(sum_of_loop(known, i)) {}
 
   /// What bringing the operands to what they must be sends, what the operator itself does, and bringing the result to its sharding: in
   /// all trips of the loops around it, but an operand from outside of a loop is brought there before it. Where this takes longer
@@ -62,7 +63,7 @@ class operator_prices {
       add(total, price_of_traffic(traffic, bytes_of(n_.type)), depth);
     }
     for (int k = facts_of(n_.op).tiles(n_); k-- > 0 && total.time <= limit;) add(total, of_tile(k, p.wanted[k]), depth);
-    if (total.time <= limit) add(total, of_result(p.result), depth);
+    if (total.time <= limit) add(total, of_result(p.result), is_reduced_after_loop(p.result) ? depth - 1 : depth);
     for (int r = 1; r < n_.results && total.time <= limit; ++r)
       add(total, price_of(i_ + r, further_result(known_.mesh, rule_, p.uses, r)), depth);
     return total;
@@ -105,10 +106,17 @@ class operator_prices {
     return price_of_reshard(known_.mesh, known_.shape_of(i), made, wanted, bytes_of(known_.at(i).type));
   }
 
+  /// Whether it stays partial in the loop: see choose_with_sums.
+  [[nodiscard]] constexpr bool is_reduced_after_loop(const sharding& made) const {
+    return sum_ >= 0 && made.partial != 0 && made.reduced_by == monoid::add &&
+           made.splits == known_.book.layout_of(known_.book.first_of(sum_)).splits;
+  }
+
   const form_prices& known_;
   int i_;
   const node& n_;
   const op_rule& rule_;
+  int sum_;  // of a loop, that the result is only added to; -1: none
   known_prices operands_[max_map_arity];
   known_prices result_;
 };
