@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "gspmd/detail/ops/kept_functions.hpp"
-#include "gspmd/detail/passes/canonical.hpp"
+#include "gspmd/detail/passes/compose_movements.hpp"
 #include "gspmd/dynamic_program.hpp"
 #include "gspmd/integers.hpp"
 #include "gspmd/ops/shape.hpp"
@@ -127,7 +127,7 @@ class builder {
   /// What compile() plans. Throws as it does.
   [[nodiscard]] detail::graph canonical_graph() const {
     if (graph_->failed()) throw error(std::string(graph_->error.view()));
-    return detail::canonical_order(*graph_);
+    return detail::program_to_plan(*graph_);
   }
   [[nodiscard]] std::shared_ptr<const detail::kept_functions> functions() const { return functions_; }
 

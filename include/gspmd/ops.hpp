@@ -6,6 +6,7 @@
 #include "gspmd/detail/ops/operator.hpp"  // first: compilers print how a header was reached with each error about it
 
 #include "gspmd/ops/convolution.hpp"
+#include "gspmd/ops/dims.hpp"
 #include "gspmd/ops/einsum.hpp"
 #include "gspmd/ops/elementwise.hpp"
 #include "gspmd/ops/gather.hpp"

@@ -100,6 +100,10 @@ inline double unary(opcode op, double x) {
     case opcode::cosine: return std::cos(x);
     case opcode::floor: return std::floor(x);
     case opcode::ceil: return std::ceil(x);
+    case opcode::expm1: return std::expm1(x);
+    case opcode::log1p: return std::log1p(x);
+    case opcode::erf: return std::erf(x);
+    case opcode::cbrt: return std::cbrt(x);
     default: return x;
   }
 }
@@ -124,12 +128,15 @@ inline double binary(opcode op, double a, double b) {
     case opcode::maximum: return maximum(a, b);
     case opcode::minimum: return minimum(a, b);
     case opcode::power: return std::pow(a, b);
+    case opcode::remainder: return std::fmod(a, b);
+    case opcode::atan2: return std::atan2(a, b);
     default: return 0;
   }
 }
 
 inline std::int64_t binary(opcode op, dtype type, std::int64_t a, std::int64_t b) {
   if (type == dtype::pred) {  // StableHLO: add is or, multiply is and
+    if (op == opcode::xor_) return a ^ b;
     if (op == opcode::add || op == opcode::maximum || op == opcode::or_) return a | b;
     return a & b;
   }
@@ -143,6 +150,16 @@ inline std::int64_t binary(opcode op, dtype type, std::int64_t a, std::int64_t b
     case opcode::power: return wrap_to(type, bits_of(integer_power(a, b)));
     case opcode::and_: return a & b;
     case opcode::or_: return a | b;
+    case opcode::xor_: return a ^ b;
+    case opcode::remainder: return b == 0 ? a : b == -1 ? 0 : a % b;
+    case opcode::shift_left: {
+      const int width = static_cast<int>(8 * gspmd::detail::bytes_of(type));
+      return b < 0 || b >= width ? 0 : wrap_to(type, bits_of(a) << b);
+    }
+    case opcode::shift_right: {
+      const int width = static_cast<int>(8 * gspmd::detail::bytes_of(type));
+      return a >> (b < 0 || b >= width ? width - 1 : static_cast<int>(b));
+    }
     default: return 0;
   }
 }
@@ -195,6 +212,7 @@ inline void map(const node& n, const std::vector<const host_array*>& x, host_arr
       case dtype::s32: result.ints[i] = call_map(function_for<std::int32_t>(*n.function), arity, integer); break;
       case dtype::s64: result.ints[i] = call_map(function_for<std::int64_t>(*n.function), arity, integer); break;
       case dtype::pred: result.ints[i] = call_map(function_for<bool>(*n.function), arity, integer); break;
+      default: break;  // no random program has a map of another type
     }
   }
 }
@@ -433,11 +451,11 @@ inline void local(const node& n, const host_array& x, host_array& result) {
   });
 }
 
-/// Of pad, slice, reverse and roll.
+/// Of pad, slice, reverse, roll, and several of them as one.
 inline bool is_mapped(const node& n) {
   namespace ir = gspmd::detail;
   return n.op == ir::code_of<ir::pad_op> || n.op == ir::code_of<ir::slice_op> || n.op == ir::code_of<ir::reverse_op> ||
-         n.op == ir::code_of<ir::roll_op>;
+         n.op == ir::code_of<ir::roll_op> || n.op == ir::code_of<ir::composed_op>;
 }
 
 /// The index of what stands at index i of a dim that goes on beyond its ends; outside where nothing does.

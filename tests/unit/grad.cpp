@@ -124,7 +124,7 @@ TEST_CASE("elementwise operators of two operands") {
 }
 
 TEST_CASE("gathers, scatters and scans") {
-  const auto named = [](value x, integers shape) { return iota<std::int32_t>(x, shape, 0) * 2 - 1; };  // -1 1 3 5 ...
+  const auto named = [](value x, gspmd::integers shape) { return iota<std::int32_t>(x, shape, 0) * 2 - 1; };  // -1 1 3 5 ...
   check("take", one, [&](const list& x) { return take(x[0], named(x[0], {4, 2}), 0); });
   check("take or a number", one, [&](const list& x) { return take(x[0], named(x[0], {4}), 1, out_of_range::fill, 3.0); });
   check("take_along", one, [&](const list& x) { return take_along(x[0], named(x[0], {5, 2}), 1); });

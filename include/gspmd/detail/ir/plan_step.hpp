@@ -17,6 +17,9 @@ enum class action : std::uint8_t {
   reduce,
   permute,
   move,
+  move_together,
+  start_move,
+  finish_move,
   combine,
   row,
   set_row,
@@ -96,7 +99,8 @@ struct plan_step {
   collective_kind collective = collective_kind::all_gather;
   bool forced = false;
   std::int64_t bytes_sent = 0;            // each time it runs
-  int target = -1;                        // loops and conditionals: another step; copy: the one that opened the body it ends
+  int target = -1;                        // loops and conditionals: another step; copy: the one that opened the body it ends;
+                                          // start_move: the finish_move
   std::int64_t trips = 1;                 // loop_begin
   std::int64_t times = 1;                 // how often it runs: the trips of all loops around it
   const local_function* local = nullptr;  // local: whose entry `spec` runs

@@ -54,15 +54,15 @@ struct scan_op : plain_operator, same_dims, reduced_first, without_movements, re
   template <class Lowering>
   static constexpr void lower(Lowering& l, const instruction& op) {
     const node& n = l.node_of(op);
-    const int x = op.operands[0], dim = attribute_dim(n, 0);
+    const int x = l.widened(op, op.operands[0]), dim = attribute_dim(n, 0);
     scan_spec s{l.value(x).local, static_cast<std::int8_t>(dim), n.reduced_by, n.attributes[1] != 0, n.attributes[2] != 0};
-    if (l.value(x).layout.axes_of(dim) == 0) return l.scan(op, s, -1);
+    if (l.value(x).layout.axes_of(dim) == 0) return l.scan(op, s, x, -1);
     local_value total = l.value(x);
     s.parts = total.global[dim] = parts_of(l.out.mesh, total.layout, dim);
     total.local[dim] = 1;
     const int own = l.add_value(total);
     l.reduce(op, x, own, dim_bit(dim), n.reduced_by);
-    l.scan(op, s, l.gather_parts(op, own, dim));
+    l.scan(op, s, x, l.gather_parts(op, own, dim));
   }
   static void describe(std::string& t, const plan_view& plan, const plan_step* step) {
     if (const auto* const s = step == nullptr ? nullptr : description_by<kernels::scan>(plan, *step))
@@ -136,19 +136,24 @@ struct top_k_op : plain_operator, reduced_first, without_movements, reads_shards
   /// The k largest of each part, brought to all of them, and the k largest of these.
   template <class Lowering>
   static constexpr void lower(Lowering& l, const instruction& op) {
-    const int x = op.operands[0], dim = l.value(x).global.count - 1;
+    const int x = l.widened(op, op.operands[0]), dim = l.value(x).global.count - 1;
+    const int best = l.wide_result(op.result), at = op.further_results[0];
     const std::int64_t k = l.value(op.result).local[dim];
-    if (l.value(x).layout.axes_of(dim) == 0) return l.top_k(op, {l.value(x).local, k}, x, -1, op.result, op.further_results[0]);
-    local_value found = l.value(x);
-    const std::int64_t own = k < found.local[dim] ? k : found.local[dim];
-    found.global[dim] = own * parts_of(l.out.mesh, found.layout, dim);
-    found.local[dim] = own;
-    const int values = l.add_value(found);
-    found.type = dtype::s32;
-    const int numbers = l.add_value(found);
-    l.top_k(op, {l.value(x).local, own}, x, -1, values, numbers);
-    const int all = l.gather_parts(op, values, dim), all_numbers = l.gather_parts(op, numbers, dim);
-    l.top_k(op, {l.value(all).local, k, true}, all, all_numbers, op.result, op.further_results[0]);
+    if (l.value(x).layout.axes_of(dim) == 0) {
+      l.top_k(op, {l.value(x).local, k}, x, -1, best, at);
+    } else {
+      local_value found = l.value(x);
+      const std::int64_t own = k < found.local[dim] ? k : found.local[dim];
+      found.global[dim] = own * parts_of(l.out.mesh, found.layout, dim);
+      found.local[dim] = own;
+      const int values = l.add_value(found);
+      found.type = dtype::s32;
+      const int numbers = l.add_value(found);
+      l.top_k(op, {l.value(x).local, own}, x, -1, values, numbers);
+      const int all = l.gather_parts(op, values, dim), all_numbers = l.gather_parts(op, numbers, dim);
+      l.top_k(op, {l.value(all).local, k, true}, all, all_numbers, best, at);
+    }
+    l.narrowed(op, best, op.result);
   }
   static void describe(std::string&, const plan_view&, const plan_step*) {}
 };

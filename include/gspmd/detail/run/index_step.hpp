@@ -23,8 +23,9 @@ struct prepared_scatter {
 
 /// Elements as wide as T, and nothing else of them counts.
 template <class T>
-using index_bits =
-    std::conditional_t<sizeof(T) == 1, std::uint8_t, std::conditional_t<sizeof(T) == 4, std::uint32_t, std::uint64_t>>;
+using index_bits = std::conditional_t<
+    sizeof(T) == 1, std::uint8_t,
+    std::conditional_t<sizeof(T) == 2, std::uint16_t, std::conditional_t<sizeof(T) == 4, std::uint32_t, std::uint64_t>>>;
 
 template <class T>
 constexpr prepared_gather gather_of(const indexed_access& access) {
@@ -80,7 +81,7 @@ inline void gather::run(const prepared_gather& prepared, const plan_view& p, con
 inline prepared_scatter scatter::prepare(const plan_view& p, const plan_step& s) {
   prepared_scatter prepared{};
   const indexed_access& access = access_of(p, s);
-  with_element_type(s.type, [&]<class T>(T) {
+  with_computing_type(s.type, [&]<class T>(T) {
     with_monoid(access.combined_by, [&](auto kind) { prepared = scatter_of<T, decltype(kind)::value>(access); });
   });
   return prepared;

@@ -54,6 +54,16 @@ inline extents existing_loop(const plan_view& plan, const plan_step& s, const de
   return loop;
 }
 
+/// Calls visit(box) for what a fused step computes of its loop.
+template <class Visit>
+inline void for_each_box(const plan_view& plan, const plan_step& s, const extents& loop, Visit visit) {
+  const auto& group = group_of_step(plan, s);
+  if (group.part < 0) return visit(loop_box(loop));
+  const auto& part = table_of<inner_part>(plan)[static_cast<std::size_t>(group.part)];
+  if (group.is_rim) for_each_rim_box(part, loop, visit);
+  else visit(inner_box(part, loop));
+}
+
 /// Writes zeros where the shard of a device holds no data.
 [[gnu::noinline]] inline void clear_padding_of(const plan_view& plan, const planned_value& v, const device_memory& device) {
   auto* const shard = static_cast<std::byte*>(device.write(v.where));

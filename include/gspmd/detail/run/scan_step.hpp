@@ -29,7 +29,7 @@ namespace kernels {
 inline prepared_scan scan::prepare(const plan_view& p, const plan_step& s) {
   const scan_spec& spec = table_of<scan_spec>(p)[static_cast<std::size_t>(s.spec)];
   prepared_scan prepared{};
-  with_element_type(s.type, [&]<class T>(T) {
+  with_computing_type(s.type, [&]<class T>(T) {
     with_monoid(spec.combined_by, [&](auto kind) { prepared = scan_of<T, decltype(kind)::value>(spec); });
   });
   return prepared;
@@ -49,7 +49,7 @@ inline void scan::run(const prepared_scan& prepared, const plan_view& p, const p
 
 inline prepared_top_k top_k::prepare(const plan_view& p, const plan_step& s) {
   prepared_top_k prepared{&table_of<top_k_spec>(p)[static_cast<std::size_t>(s.spec)], nullptr};
-  with_element_type(s.type, [&]<class T>(T) { prepared.find = top_of_lines<T>; });
+  with_computing_type(s.type, [&]<class T>(T) { prepared.find = top_of_lines<T>; });
   return prepared;
 }
 inline void top_k::run(const prepared_top_k& prepared, const plan_view& p, const plan_step& s, const device_memory& device) {

@@ -8,7 +8,9 @@
 #include <cstdint>
 #include <cstring>
 #include <memory>
+#include <span>
 #include <type_traits>
+#include <utility>
 #include <vector>
 
 #include "gspmd/detail/ir/collective.hpp"
@@ -71,6 +73,7 @@ class mpi_group {
     if (size() == 1)
       return move_from_peers(
           mesh, m, me_, [&](std::int64_t) { return in; }, out, sizeof(T));
+    finish_movements();
     if (route.how == movement_route::way::permute) return permute(route, in, out);
     const auto bytes = route.shard_elems * static_cast<std::int64_t>(sizeof(T));
     if (window() != nullptr) window_->begin(subject_of(mesh, m, dtype_of<T>()));
@@ -98,9 +101,49 @@ class mpi_group {
     }
   }
 
+  /// Begins movements and does not wait for the others, where their parts go from buffer to buffer or by messages. A group has one such
+  /// list under way at most: whatever else it is to do comes after.
+  ///
+  ///   where arenas are shared     the addresses are shown; finish waits for the others', copies and meets them
+  ///   by messages                 one to each member is posted, from and into memory of the group's own; finish waits and copies
+  ///                               everything to its place
+  template <class T>
+  void start(const mesh_shape& mesh, std::span<const movement> all, const movement_route* const* routes, const T* const* in,
+             T* const* out) {
+    finish_movements();
+    const bool meets = size() > 1 && window() != nullptr;
+    bool starts = size() > 1 && !(meets && work_.memories.empty());
+    for (std::size_t k = 0; k < all.size(); ++k) {
+      const auto bytes = routes[k]->shard_elems * static_cast<std::int64_t>(sizeof(T));
+      starts =
+          starts && routes[k]->how == movement_route::way::messages && !(k == 0 && meets && bytes <= work_.small_shard_bytes);
+    }
+    if (!starts) {
+      for (std::size_t k = 0; k < all.size(); ++k) move(mesh, all[k], *routes[k], in[k], out[k]);
+      return;
+    }
+    under_way_ = {&mesh, all, {}, {}, {}, meets, finish_as<T>};
+    shown_addresses mine{};
+    for (std::size_t k = 0; k < all.size(); ++k) {
+      under_way_.routes[k] = routes[k];
+      under_way_.in[k] = in[k];
+      under_way_.out[k] = out[k];
+      mine.of[k] = address_of(work_.memories, in[k]);
+    }
+    if (!meets) return post_together<T>();
+    window_->begin(subject_of(mesh, all[0], dtype_of<T>()));
+    window_->arrive_with(mine);
+  }
+  /// Ends what is under way, if anything is.
+  void finish_movements() {
+    if (under_way_.finish != nullptr) std::exchange(under_way_.finish, nullptr)(*this);
+  }
+  [[nodiscard]] bool fills(const void* out) const { return under_way_.finish != nullptr && under_way_.out[0] == out; }
+
   template <class T>
   void reduce(const mesh_shape& mesh, const reduction& r, const reduction_route& route, const T* in, T* out) {
     if (size() == 1) return reduce_alone(mesh, r, me_, in, out, sizeof(T));
+    finish_movements();
     const auto bytes = route.elems * static_cast<std::int64_t>(sizeof(T));
     const auto is_large = [&] {
       return bytes > work_.small_shard_bytes || (!window_->is_small(bytes) && bytes > static_cast<std::int64_t>(mail_bytes));
@@ -117,6 +160,7 @@ class mpi_group {
   }
 
   void shift(const mesh_shape& mesh, const ring& r, const ring_buffers& ahead, const ring_buffers* behind) {
+    finish_movements();
     const auto next = r.member_ahead(mesh, me_, 1), last = r.member_ahead(mesh, me_, -1);
     const auto bytes = static_cast<std::size_t>(r.bytes);
     const void* const sent_ahead = behind != nullptr ? behind->from(0) : nullptr;
@@ -150,7 +194,8 @@ class mpi_group {
 
   [[nodiscard]] std::int64_t size() const { return static_cast<std::int64_t>(devices_.size()); }
   void check(int code, const char* call) const { check_mpi(code, call, work_.rank); }
-  [[nodiscard]] mpi_messages messages() const { return {comm_, work_}; }
+  [[nodiscard]] mpi_messages messages() const { return {comm_, work_, work_.requests}; }
+  [[nodiscard]] mpi_messages messages_under_way() { return {comm_, work_, own_requests_}; }
 
   // ---- shared memory ----
 
@@ -251,6 +296,96 @@ class mpi_group {
       if (r.box != no_box) copy_box(out, packed_out, route.boxes[r.box], sizeof(T));
   }
 
+  // ---- movements under way ----
+
+  struct shown_addresses {
+    node_address of[most_moved_together];
+  };
+
+  /// Calls visit(k, message, at) for the parts of the messages to or from each member, of all movements, where they lie one after the
+  /// other, and end(member, at, elems) for each message.
+  template <class Visit, class End>
+  void for_each_message(std::vector<routed_message> movement_route::*list, Visit visit, End end) const {
+    std::int64_t at = 0;
+    for (std::int64_t j = 0; j < size(); ++j) {
+      const auto begin = at;
+      for (std::size_t k = 0; k < under_way_.all.size(); ++k)
+        for (const auto& part : under_way_.routes[k]->*list)
+          if (part.peer == j) {
+            visit(k, part, at);
+            at += part.elems;
+          }
+      if (at > begin) end(j, begin, at - begin);
+    }
+  }
+  [[nodiscard]] std::int64_t elems_of(std::vector<routed_message> movement_route::*list) const {
+    std::int64_t sum = 0;
+    for (std::size_t k = 0; k < under_way_.all.size(); ++k)
+      for (const auto& part : under_way_.routes[k]->*list) sum += part.elems;
+    return sum;
+  }
+  template <class T>
+  void post_together() {
+    const auto& u = under_way_;
+    T* const received = own_receive_.template at_least<T>(elems_of(&movement_route::receives));
+    T* const sent = own_send_.template at_least<T>(elems_of(&movement_route::sends));
+    const auto in = [&](std::size_t k) { return static_cast<const T*>(u.in[k]); };
+    const auto out = [&](std::size_t k) { return static_cast<T*>(u.out[k]); };
+    for_each_message(
+        &movement_route::receives, [](std::size_t, const routed_message&, std::int64_t) {},
+        [&](std::int64_t j, std::int64_t at, std::int64_t elems) { messages_under_way().receive(j, received + at, elems); });
+    for_each_message(
+        &movement_route::sends,
+        [&](std::size_t k, const routed_message& part, std::int64_t at) {
+          if (part.box == no_box) std::copy_n(in(k) + part.at, part.elems, sent + at);
+          else copy_box(sent + (at - part.at), in(k), u.routes[k]->boxes[part.box], sizeof(T));
+        },
+        [&](std::int64_t j, std::int64_t at, std::int64_t elems) { messages_under_way().send(j, sent + at, elems); });
+    for (std::size_t k = 0; k < u.all.size(); ++k) {
+      for (const int own : u.routes[k]->own) copy_box(out(k), in(k), u.routes[k]->boxes[own], sizeof(T));
+      fill_gaps(*u.routes[k], out(k));
+    }
+  }
+  template <class T>
+  void take_together() {
+    messages_under_way().finish();
+    const T* const received = own_receive_.template at_least<T>(elems_of(&movement_route::receives));
+    for_each_message(
+        &movement_route::receives,
+        [&](std::size_t k, const routed_message& part, std::int64_t at) {
+          T* const out = static_cast<T*>(under_way_.out[k]);
+          if (part.box == no_box) std::copy_n(received + at, part.elems, out + part.at);
+          else copy_box(out, received + (at - part.at), under_way_.routes[k]->boxes[part.box], sizeof(T));
+        },
+        [](std::int64_t, std::int64_t, std::int64_t) {});
+  }
+  template <class T>
+  static void finish_as(mpi_group& group) {
+    const auto& u = group.under_way_;
+    if (!u.meets) return group.take_together<T>();
+    const auto parity = group.window_->wait();
+    bool found = true;
+    group.peer_in_.resize(u.all.size() * group.devices_.size());
+    for (std::size_t j = 0; j < group.devices_.size(); ++j) {
+      const auto note = group.window_->template note_of<shown_addresses>(static_cast<std::int64_t>(j), parity);
+      for (std::size_t k = 0; k < u.all.size(); ++k) {
+        void* const theirs = find(group.work_.memories, group.devices_[j], note.of[k]);
+        group.peer_in_[k * group.devices_.size() + j] = theirs;
+        found = found && theirs != nullptr;
+      }
+    }
+    if (!found) {  // on all members alike
+      group.post_together<T>();
+      return group.take_together<T>();
+    }
+    for (std::size_t k = 0; k < u.all.size(); ++k) {
+      void* const* const peers = group.peer_in_.data() + k * group.devices_.size();
+      move_from_peers(
+          *u.mesh, u.all[k], group.me_, [peers](std::int64_t j) { return peers[j]; }, static_cast<T*>(u.out[k]), sizeof(T));
+    }
+    group.window_->meet();
+  }
+
   /// Members that have nothing to do with each other do not wait for each other, as they would in a meeting. Who sends a shard
   /// that lies in node_memory sends its address instead, and hears when it was copied from there.
   template <class T>
@@ -292,6 +427,10 @@ class mpi_group {
 
   // ---- reductions ----
 
+  /// MPI has no bf16, and the sums of Open MPI 4.1 saturate where integers of 8 and 16 bits must wrap around (its op/avx).
+  template <class T>
+  static constexpr bool is_reduced_here = is_narrow(dtype_of<T>());
+
   template <class T>
   void all_reduce(std::int64_t elems, monoid kind, const T* in, T* out) {
     if (elems == 0) return;  // on all members alike
@@ -300,7 +439,7 @@ class mpi_group {
     if (window_) return window_->all_reduce(combiner_of<T>(kind), elems, in, out);
     if (elems * size() * static_cast<std::int64_t>(sizeof(T)) <= most_gathered_bytes)
       return all_reduce_gathered(elems, kind, in, out);
-    if (std::is_floating_point_v<T> && (kind == monoid::maximum || kind == monoid::minimum))
+    if (is_reduced_here<T> || (std::is_floating_point_v<T> && (kind == monoid::maximum || kind == monoid::minimum)))
       return all_reduce_by_messages(messages(), work_.receive_scratch, kind, size(), self_, elems, in, out);
     messages().for_each_piece(elems, [&](std::int64_t begin, int count) {
       check(MPI_Allreduce(in == out ? MPI_IN_PLACE : static_cast<const void*>(in + begin), out + begin, count, mpi_type<T>(),
@@ -335,6 +474,7 @@ class mpi_group {
   template <class T>
   void reduce_blocks(const reduction_route& route, monoid kind, const T* in, T* out) {
     if (window_) return window_->reduce_scatter(combiner_of<T>(kind), route.offsets.data(), in, out);
+    if constexpr (is_reduced_here<T>) return reduce_received_blocks(route, kind, in, out);
     const auto type = mpi_type<T>();
     const auto op = mpi_op<T>(kind);
     if (route.offsets.back() > work_.largest_count) {
@@ -351,6 +491,22 @@ class mpi_group {
     }
   }
 
+  template <class T>
+  void reduce_received_blocks(const reduction_route& route, monoid kind, const T* in, T* out) {
+    const auto end = [&](std::int64_t j) { return route.offsets[static_cast<std::size_t>(j) + 1]; };
+    const auto begin = [&](std::int64_t j) { return route.offsets[static_cast<std::size_t>(j)]; };
+    const auto elems = end(self_) - begin(self_);
+    std::vector<T> blocks(static_cast<std::size_t>(elems * size()));
+    for (std::int64_t j = 0; j < size(); ++j) {
+      messages().receive(j, blocks.data() + j * elems, elems);
+      messages().send(j, in + begin(j), end(j) - begin(j));
+    }
+    messages().finish();
+    if (elems == 0) return;
+    reduce_row(
+        combiner_of<T>(kind), out, size(), [&](std::int64_t j) { return blocks.data() + j * elems; }, 0, elems, false);
+  }
+
   group_key key_;
   coordinates me_;
   std::vector<int> devices_;
@@ -360,6 +516,19 @@ class mpi_group {
   std::unique_ptr<node_window> window_;
   bool asked_for_window_ = false;
   std::vector<void*> peer_in_, peer_out_;  // of the collective at hand
+
+  struct movements_under_way {
+    const mesh_shape* mesh = nullptr;
+    std::span<const movement> all;
+    const movement_route* routes[most_moved_together];
+    const void* in[most_moved_together];
+    void* out[most_moved_together];
+    bool meets = false;
+    void (*finish)(mpi_group&) = nullptr;  // null: none are
+  };
+  movements_under_way under_way_{};
+  growing_buffer own_send_, own_receive_;  // of messages under way
+  std::vector<MPI_Request> own_requests_;
 };
 
 }  // namespace gspmd::detail
