@@ -94,6 +94,7 @@ struct operation {
   gspmd::location at;
   std::string name;                                      // of the operator
   std::optional<std::vector<std::string>> annotation{};  // reshard
+  value* indices = nullptr;                              // top_k: the second result
 
   [[nodiscard]] bool is_sound() const {
     return std::all_of(operands.begin(), operands.end(), [](value v) { return v.is_valid(); });
@@ -438,6 +439,91 @@ inline value build_reshard(const operation& o) {
   return o.annotation && o.is_sound() ? o.program.reshard(o.operands[0], *o.annotation, o.at) : value{};
 }
 
+/// What becomes of indices outside: `mode` is clip or fill.
+inline std::optional<gspmd::out_of_range> read_mode(const operation& o, gspmd::out_of_range otherwise) {
+  const auto* j = o.attrs.find("mode");
+  if (j == nullptr) return otherwise;
+  if (*j == "clip") return gspmd::out_of_range::clip;
+  if (*j == "fill") return gspmd::out_of_range::fill;
+  o.complain("mode", "is " + found(*j) + "; it is one of \"clip\" \"fill\"");
+  return {};
+}
+inline std::optional<std::int64_t> read_vector_dim(const operation& o) {
+  const auto* j = o.attrs.require("index_vector_dim", "the dim of the indices that has their columns");
+  if (j == nullptr) return {};
+  return read_integer(*j, path(o.attrs.at(), "index_vector_dim"), o.attrs.errors(), 0, gspmd::max_rank);
+}
+
+inline value build_gather(const operation& o) {
+  const auto offset = o.dims("offset_dims", "the dims of the result that run inside of a slice");
+  const auto collapsed = o.dims("collapsed_slice_dims", "the dims along which a slice is one index");
+  const auto map = o.dims("start_index_map", "the dim for each column of the indices");
+  const auto batch = read_window_list(o, "operand_batching_dims"),
+             index_batch = read_window_list(o, "start_indices_batching_dims");
+  const auto sizes = read_list(o, "slice_sizes", "the size of a slice along each dim");
+  const auto vector_dim = read_vector_dim(o);
+  const auto mode = read_mode(o, gspmd::out_of_range::clip);
+  const auto* fill = o.attrs.find("value");
+  const auto n = fill == nullptr || !o.is_sound() ? constant_number{} : read_number(*fill, o.type(), o);
+  if (!offset || !collapsed || !map || !batch || !index_batch || !sizes || !vector_dim || !mode || !n || !o.is_sound()) return {};
+  const gspmd::gather_dims dims{*offset, *collapsed, *batch, *index_batch, *map, *vector_dim};
+  return gspmd::is_floating(o.type()) ? gspmd::gather(o.operands[0], o.operands[1], dims, *sizes, *mode, n->real, o.at)
+                                      : gspmd::gather(o.operands[0], o.operands[1], dims, *sizes, *mode, n->integer, o.at);
+}
+/// Without a kind the updates take the place of what was there.
+inline value build_scatter(const operation& o) {
+  const auto window = o.dims("update_window_dims", "the dims of the updates that run inside of a slice");
+  const auto inserted = o.dims("inserted_window_dims", "the dims along which a slice is one index");
+  const auto map = o.dims("scatter_dims_to_operand_dims", "the dim for each column of the indices");
+  const auto batch = read_window_list(o, "input_batching_dims"),
+             index_batch = read_window_list(o, "scatter_indices_batching_dims");
+  const auto vector_dim = read_vector_dim(o);
+  const auto mode = read_mode(o, gspmd::out_of_range::fill);
+  const auto* j = o.attrs.find("kind");
+  const auto kind = j == nullptr ? monoid::add : read_monoid(*j, path(o.attrs.at(), "kind"), o.attrs.errors());
+  if (!window || !inserted || !map || !batch || !index_batch || !vector_dim || !mode || !kind || !o.is_sound()) return {};
+  const gspmd::scatter_dims dims{*window, *inserted, *batch, *index_batch, *map, *vector_dim};
+  if (j == nullptr) return gspmd::scatter(o.operands[0], o.operands[1], o.operands[2], dims, *mode, o.at);
+  return gspmd::scatter(o.operands[0], o.operands[1], o.operands[2], dims, *kind, *mode, o.at);
+}
+inline value build_dynamic_slice(const operation& o) {
+  const auto sizes = read_list(o, "sizes", "the size of the slice along each dim");
+  if (!sizes || !o.is_sound()) return {};
+  return gspmd::dynamic_slice(o.operands[0], std::span(o.operands).subspan(1), *sizes, o.at);
+}
+inline value build_dynamic_update_slice(const operation& o) {
+  if (!o.is_sound()) return {};
+  return gspmd::dynamic_update_slice(o.operands[0], o.operands[1], std::span(o.operands).subspan(2), o.at);
+}
+
+inline bool read_flag(const operation& o, std::string_view key) {
+  const auto* j = o.attrs.find(key);
+  if (j != nullptr && !j->is_boolean()) o.complain(key, "is " + found(*j) + "; it is true or false");
+  return j != nullptr && j->is_boolean() && j->get<bool>();
+}
+inline value build_cumsum(const operation& o) {
+  const auto dim = read_dim(o, "the dim along which elements are added up");
+  const auto* j = o.attrs.find("kind");
+  const auto kind = j == nullptr ? monoid::add : read_monoid(*j, path(o.attrs.at(), "kind"), o.attrs.errors());
+  const gspmd::scan_options how{.exclusive = read_flag(o, "exclusive"), .reverse = read_flag(o, "reverse")};
+  return dim && kind && o.is_sound() ? gspmd::scan_along(o.operands[0], *kind, *dim, how, o.at) : value{};
+}
+inline value build_top_k(const operation& o) {
+  const auto* j = o.attrs.require("k", "how many elements along the last dim");
+  const auto k = j == nullptr
+                     ? std::nullopt
+                     : read_integer(*j, path(o.attrs.at(), "k"), o.attrs.errors(), 0, std::numeric_limits<std::int64_t>::max());
+  if (!k || !o.is_sound()) return {};
+  const auto [values, indices] = gspmd::top_k(o.operands[0], *k, o.at);
+  *o.indices = indices;
+  return values;
+}
+template <value (*Arg)(value, int, gspmd::location)>
+value build_arg(const operation& o) {
+  const auto dim = read_dim(o, "the dim along which elements are compared");
+  return dim && o.is_sound() ? Arg(o.operands[0], *dim, o.at) : value{};
+}
+
 /// An operator that is not elementwise.
 struct operator_entry {
   const char* name;
@@ -472,10 +558,17 @@ inline constexpr operator_entry special_operators[] = {
     {"reverse", 1, 1, build_reverse},
     {"rotate", 1, 1, build_rotate},
     {"reshard", 1, 1, build_reshard},
+    {"cumsum", 1, 1, build_cumsum},
+    {"top_k", 1, 1, build_top_k},
+    {"argmax", 1, 1, build_arg<gspmd::argmax>},
+    {"argmin", 1, 1, build_arg<gspmd::argmin>},
+    {"gather", 2, 2, build_gather},
+    {"scatter", 3, 3, build_scatter},
+    {"dynamic_slice", 1, any_number, build_dynamic_slice},
+    {"dynamic_update_slice", 2, any_number, build_dynamic_update_slice},
 };
 /// Of the document's table, what the library does not have.
-inline constexpr const char* missing_operators[] = {"cumsum", "sort",    "argmax",        "top_k",
-                                                    "gather", "scatter", "dynamic_slice", "dynamic_update_slice"};
+inline constexpr const char* missing_operators[] = {"sort"};
 
 /// The elementwise operators that the document names as the library does; a comparison has a direction instead.
 inline const std::vector<gspmd::elementwise_operator>& elementwise_operators() {

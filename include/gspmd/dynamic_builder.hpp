@@ -106,6 +106,10 @@ class builder {
   void label(int number) {
     for (; labelled_ < graph_->nodes.size(); ++labelled_) graph_->nodes[labelled_].tag = number;
   }
+  /// Gives one of them another number: of the results of an operator, say.
+  void label(value v, int number) {
+    if (v.is_valid()) graph_->nodes[static_cast<std::size_t>(v.id())].tag = number;
+  }
   /// The text of the first mistake since the last call, empty if there is none, which is forgotten: for those who report as many
   /// mistakes as they find. What was built with a mistake must not be used.
   [[nodiscard]] std::string take_mistake() {

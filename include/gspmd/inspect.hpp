@@ -295,6 +295,7 @@ class inspection {
       i.kind = op.what == instruction_kind::copy ? "copy" : detail::name_of(node(op.node).op);
       i.loop = loop;
       for (int k = 0; op.what == instruction_kind::compute && k < op.operands.count; ++k) add_tile(op, k);
+      if (op.what == instruction_kind::compute) add_exchanges(op);
       if (op.axes != 0) {  // it gets what other devices have before it does the rest by itself
         instruction halo{detail::name_of(op.collective), label_of(op.operands[0]), i.sake, {op.operands[0]}};
         halo.moves = halo.communicates = halo.is_halo = true;
@@ -331,6 +332,26 @@ class inspection {
     halo.bytes = traffic.elems() * detail::bytes_of(from.type);
     instructions_.push_back(std::move(halo));
   }
+  /// What devices send each other of values that an operator makes on the way.
+  void add_exchanges(const detail::instruction& op) {
+    if (facts_of(node(op.node).op).tiles(node(op.node)) > 0) return;
+    const auto& plan = program_.view();
+    if (exchanges_.empty()) {
+      exchanges_.resize(graph_.nodes.size());
+      for (const auto& s : plan.steps)
+        if (s.operands.count == 1 &&
+            plan.slots[static_cast<std::size_t>(s.operands.begin)] >= static_cast<int>(local_.values.size()) &&
+            communicates(plan, s))
+          exchanges_[static_cast<std::size_t>(s.node)].push_back(&s);
+    }
+    for (const auto* s : exchanges_[static_cast<std::size_t>(op.node)]) {
+      instruction sent{detail::name_of(s->collective), label_of(op.operands[0]), node(op.node).tag, {op.operands[0]}};
+      sent.moves = sent.communicates = sent.is_halo = true;
+      sent.axes = std::string(detail::axes_text(mesh_.info(), axes_of(plan, *s)).view());
+      sent.bytes = s->bytes_sent;
+      instructions_.push_back(std::move(sent));
+    }
+  }
   /// The only dim that is split otherwise before than after; -1 if there are several.
   static int changed_dim(const detail::local_value& from, const detail::sharding& to) {
     int dim = -1;
@@ -352,6 +373,7 @@ class inspection {
   std::vector<device_value> values_;
   std::vector<instruction> instructions_;
   detail::tile_reads tiles_;
+  std::vector<std::vector<const detail::plan_step*>> exchanges_;  // by node
 };
 
 }  // namespace gspmd::dynamic

@@ -100,6 +100,7 @@ struct random_options {
   bool regions = true;  // loops and conditionals
   bool local_ops = false;
   int einsums = 0;             // of 100 operators, more of them
+  bool lookups = false;        // many gathers, scatters, scans and largest elements
   bool shifts = false;         // many of them
   bool stencils = false;       // many loops over several shifts and rolls of one value, in loops too
   bool maps = false;           // many of pad, slice, reverse, roll and concatenate
@@ -527,6 +528,7 @@ class random_program {
     if (options_.regions && random_.chance(depth_ == 0 ? 12 : depth_ == 1 ? 6 : 0)) return make_region();
     if (random_.chance(depth_ > 0 ? 12 : 2)) return make_row(x);
     if (options_.local_ops && random_.chance(30)) return make_local(x);
+    if (options_.lookups && random_.chance(40)) return make_lookup(x);
     if (options_.shifts && random_.chance(30)) return make_shift(x);
     if (options_.stencils && random_.chance(35)) return void(make_stencil(x));
     if (options_.maps && random_.chance(40)) return make_mapped(x);
@@ -851,6 +853,52 @@ class random_program {
         commit(adds ? ir::add_dynamic_update<ir::add_row_op>(g, x, row, i, here)
                     : ir::add_dynamic_update<ir::set_row_op>(g, x, row, i, here));
     }
+  }
+
+  /// Rows by their numbers, sums of rows, what runs along a dim.
+  void make_lookup(int x) {
+    namespace own = gspmd::detail;
+    const auto here = ir::location::current();
+    const node from = at(x);
+    const int rank = from.shape.count;
+    if (rank == 0) return;
+    const int dim = random_.between(0, rank - 1);
+    const monoid kinds[] = {from.type == dtype::pred ? monoid::or_ : monoid::add, monoid::maximum, monoid::minimum};
+    const monoid kind = kinds[random_.between(0, 2)];
+    const int what = random_.between(0, 4);
+    if (what == 0)
+      return void(commit(ir::add_scan(g, x, dim, kind, kind == monoid::add && random_.chance(50), random_.chance(50), here)));
+    if (what == 1) {
+      if (ir::is_floating(from.type)) return;  // rounding would change the order
+      const int id = ir::add_top_k(g, x, random_.between(0, static_cast<int>(from.shape[rank - 1])), here);
+      if (id < 0) return;
+      const node indices = g.nodes.back();
+      g.nodes.pop_back();
+      if (commit(id) < 0) return;
+      g.nodes.push_back(indices);
+      commit(id + 1);
+      return;
+    }
+    const int i = pick_if([](const node& n) { return (n.type == dtype::s32 || n.type == dtype::s64) && n.shape.count <= 2; });
+    if (i < 0 || from.shape[dim] == 0) return;
+    const ir::extents at_index = at(i).shape;
+    std::vector<std::int64_t> window, sizes(from.shape.begin(), from.shape.end());
+    const std::vector<std::int64_t> row{dim};
+    for (int d = 0; d + 1 < rank; ++d) window.push_back(d < dim ? d : d + at_index.count);
+    sizes[static_cast<std::size_t>(dim)] = 1;
+    ir::index_dims dims;
+    dims.window = window;
+    dims.collapsed = dims.columns = row;
+    dims.vector_dim = at_index.count;
+    const auto beyond = random_.chance(50) ? gspmd::out_of_range::clip : gspmd::out_of_range::fill;
+    if (what == 2) return void(commit(ir::add_gather(g, x, i, dims, sizes, beyond, 1, here)));
+    shape_list updates(from.shape.begin(), from.shape.end());
+    updates.erase(updates.begin() + dim);
+    updates.insert(updates.begin() + dim, at_index.begin(), at_index.end());
+    const int u = pick_like(from.type, updates);
+    if (u < 0) return;
+    if (what == 3) commit(ir::add_scatter(g, i, u, from.shape, dims, kind, beyond, here));
+    else commit(ir::add_scatter_set(g, x, i, u, dims, beyond, here));
   }
 
   void make_region() {
@@ -1215,6 +1263,13 @@ class random_program {
       return rounded(n.type, terms * worst * magnitude, magnitude, static_cast<int>(std::min(terms * finest, 1.0 * no_grid)),
                      terms + 12);
     }
+    if (n.op == ir::code_of<ir::scan_op> || n.op == ir::code_of<ir::scatter_op>) {
+      const double terms = static_cast<double>(values_[static_cast<std::size_t>(n.operands[n.operands.count - 1])].size() + 1);
+      if (n.reduced_by == monoid::add) return rounded(n.type, terms * worst, terms * largest, finest, terms + 12);
+      return {worst, std::max(largest, own), finest, true};
+    }
+    if (n.op == ir::code_of<ir::gather_op> || n.op == ir::code_of<ir::scatter_set_op>)
+      return {worst, std::max(largest, own), finest, true};
     if (n.op == ir::code_of<ir::convolution_op>) return product(terms_of(n, v));
     if (n.op == ir::code_of<ir::select_and_scatter_op>) {
       const double terms = terms_of(n, v);

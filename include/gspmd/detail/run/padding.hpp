@@ -88,6 +88,16 @@ inline void for_each_box(const plan_view& plan, const plan_step& s, const extent
 inline void clear_padding(const plan_view& plan, const planned_value& v, const device_memory& device) {
   if (v.is_padded) clear_padding_of(plan, v, device);
 }
+
+inline std::size_t bytes_in(const planned_value& v) { return static_cast<std::size_t>(elements(v.local) * bytes_of(v.type)); }
+
+/// Copies an operand to where the result lies, unless that is where it lies itself.
+inline void copy_operand(const plan_view& p, const plan_step& s, int k, const device_memory& device) {
+  const void* from = device.read(p.operand(s, k).where);
+  void* to = device.write(p.result(s).where);
+  if (from != to && bytes_in(p.result(s)) > 0) std::memcpy(to, from, bytes_in(p.result(s)));
+}
+
 inline void clear_results(const plan_view& plan, const plan_step& s, const device_memory& device) {
   for (int k = 0; k < s.results.count; ++k) clear_padding(plan, plan.result(s, k), device);
 }

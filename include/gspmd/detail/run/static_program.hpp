@@ -135,6 +135,28 @@ constexpr auto select_and_scatter::freeze() {
   return prepared_window_selection{&spec, window_selector_for<element_t<step_of<Program, Step>.type>>(spec.is_minimum)};
 }
 template <class Program, int Step>
+constexpr auto gather::freeze() {
+  return gather_of<element_t<step_of<Program, Step>.type>>(entry_of_step<Program, Step, indexed_access>);
+}
+template <class Program, int Step>
+constexpr auto scatter::freeze() {
+  constexpr const indexed_access& access = entry_of_step<Program, Step, indexed_access>;
+  return scatter_of<element_t<step_of<Program, Step>.type>, access.combined_by>(access);
+}
+template <class Program, int Step>
+constexpr auto scatter_set::freeze() {
+  return scatter_set_of<element_t<step_of<Program, Step>.type>>(entry_of_step<Program, Step, indexed_access>);
+}
+template <class Program, int Step>
+constexpr auto scan::freeze() {
+  constexpr const scan_spec& spec = entry_of_step<Program, Step, scan_spec>;
+  return scan_of<element_t<step_of<Program, Step>.type>, spec.combined_by>(spec);
+}
+template <class Program, int Step>
+constexpr auto top_k::freeze() {
+  return prepared_top_k{&entry_of_step<Program, Step, top_k_spec>, top_of_lines<element_t<step_of<Program, Step>.type>>};
+}
+template <class Program, int Step>
 constexpr auto permute::freeze() {
   return []<int... D>(std::integer_sequence<int, D...>) {
     constexpr const permutation_spec& spec = entry_of_step<Program, Step, permutation_spec>;
