@@ -451,11 +451,11 @@ inline void local(const node& n, const host_array& x, host_array& result) {
   });
 }
 
-/// Of pad, slice, reverse and roll.
+/// Of pad, slice, reverse, roll, and several of them as one.
 inline bool is_mapped(const node& n) {
   namespace ir = gspmd::detail;
   return n.op == ir::code_of<ir::pad_op> || n.op == ir::code_of<ir::slice_op> || n.op == ir::code_of<ir::reverse_op> ||
-         n.op == ir::code_of<ir::roll_op>;
+         n.op == ir::code_of<ir::roll_op> || n.op == ir::code_of<ir::composed_op>;
 }
 
 /// The index of what stands at index i of a dim that goes on beyond its ends; outside where nothing does.
@@ -532,6 +532,14 @@ inline void select_and_scatter(const node& n, const host_array& x, const host_ar
   for (auto& r : result.reals) r = round_to(n.type, r);
 }
 
+// naive_indexing.hpp
+void gather_node(const node& n, const host_array& x, const host_array& indices, host_array& result);
+void scan_node(const node& n, const host_array& x, host_array& result);
+void top_k_node(const host_array& x, host_array& result, bool wants_indices);
+void scatter_node(const node& n, const host_array& indices, const host_array& updates, host_array& result);
+void scatter_set_node(const node& n, const host_array& x, const host_array& indices, const host_array& updates,
+                      host_array& result);
+
 /// The operators that are listed and not enumerated.
 inline void listed(const node& n, const std::vector<const host_array*>& x, host_array& result) {
   namespace ir = gspmd::detail;
@@ -604,6 +612,16 @@ inline void listed(const node& n, const std::vector<const host_array*>& x, host_
     });
   } else if (is(ir::code_of<ir::row_op>, ir::code_of<ir::set_row_op>, ir::code_of<ir::add_row_op>)) {
     rows(n, x, result);
+  } else if (is(ir::code_of<ir::gather_op>)) {
+    gather_node(n, *x[0], *x[1], result);
+  } else if (is(ir::code_of<ir::scan_op>)) {
+    scan_node(n, *x[0], result);
+  } else if (is(ir::code_of<ir::top_k_op>)) {
+    top_k_node(*x[0], result, false);
+  } else if (is(ir::code_of<ir::scatter_op>)) {
+    scatter_node(n, *x[0], *x[1], result);
+  } else if (is(ir::code_of<ir::scatter_set_op>)) {
+    scatter_set_node(n, *x[0], *x[1], *x[2], result);
   } else if (is(ir::code_of<ir::reshape_op>, ir::code_of<ir::reshard_op>, ir::code_of<ir::shard_alike_op>)) {
     same(*x[0], result);
   } else {
@@ -634,6 +652,11 @@ inline host_array evaluate_node(const graph& g, int i, const std::vector<host_ar
     }
     case opcode::carry: same(*x[0], result); break;
     case opcode::result: {
+      const node& maker = g.nodes[static_cast<std::size_t>(n.operands[0])];
+      if (maker.op == gspmd::detail::code_of<gspmd::detail::top_k_op>) {
+        top_k_node(values[static_cast<std::size_t>(maker.operands[0])], result, true);
+        break;
+      }
       node as_reduce = g.nodes[static_cast<std::size_t>(n.operands[0])];  // copy_and_minima's
       as_reduce.shape = n.shape;
       as_reduce.attributes.push_back(0);
@@ -656,3 +679,5 @@ inline std::vector<host_array> evaluate(const graph& g, const std::vector<host_a
 }
 
 }  // namespace reference
+
+#include "support/naive_indexing.hpp"  // what is declared above

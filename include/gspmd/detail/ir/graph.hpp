@@ -76,6 +76,12 @@ class graph {
   kept_functions* functions = nullptr;  // where functions with state are kept; null: there is no such place
   int open_region = -1;                 // where `add` puts nodes
   bool has_regions = false;
+  struct composed_value {
+    int tag, reader;  // its own, and that of an operator that reads its operand instead
+    dtype type;
+    extents shape;
+  };
+  vec<composed_value> composed;  // values that are no longer made, see compose_movements
   std::int64_t largest_bytes = 0;  // of a tensor
   struct tagged {
     int tag;

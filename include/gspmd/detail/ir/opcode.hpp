@@ -99,12 +99,15 @@ using listed_operators =
                          listed<struct reduce_op, "reduce">, listed<struct broadcast_op, "broadcast_in_dim">,
                          listed<struct transpose_op, "transpose">, listed<struct reshape_op, "reshape">,
                          listed<struct shift_op, "shift">, listed<struct pad_op, "pad">, listed<struct slice_op, "slice">,
-                         listed<struct reverse_op, "reverse">, listed<struct roll_op, "roll">,
+                         listed<struct reverse_op, "reverse">, listed<struct roll_op, "roll">, listed<struct composed_op, "move">,
                          listed<struct concatenate_op, "concatenate">, listed<struct reshard_op, "reshard">,
                          listed<struct shard_alike_op, "shard_alike">, listed<struct row_op, "row">,
                          listed<struct set_row_op, "set_row">, listed<struct add_row_op, "add_row">,
                          listed<struct local_operator, "local_op">, listed<struct reduce_window_op, "reduce_window">,
-                         listed<struct select_and_scatter_op, "select_and_scatter"> GSPMD_TEST_OPERATORS>;
+                         listed<struct select_and_scatter_op, "select_and_scatter">,
+                         listed<struct gather_op, "gather">, listed<struct scatter_op, "scatter">,
+                         listed<struct scatter_set_op, "scatter_set">, listed<struct scan_op, "scan_along">,
+                         listed<struct top_k_op, "top_k"> GSPMD_TEST_OPERATORS>;
 inline constexpr int opcode_count =
     static_cast<int>(opcode::first_listed) + static_cast<int>(boost::mp11::mp_size<listed_operators>::value);
 

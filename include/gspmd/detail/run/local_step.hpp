@@ -10,9 +10,11 @@
 #include "gspmd/detail/kernels/contraction.hpp"
 #include "gspmd/detail/kernels/window_reduction.hpp"
 #include "gspmd/detail/kernels/window_selection.hpp"
+#include "gspmd/detail/run/index_step.hpp"
 #include "gspmd/detail/run/local_function_step.hpp"
 #include "gspmd/detail/run/padding.hpp"
 #include "gspmd/detail/run/ready_step.hpp"
+#include "gspmd/detail/run/scan_step.hpp"
 
 /// What the kernels that work on one device do there, apart from fused loops. `Spec` is where a kernel's description comes from:
 /// constants in a compiled program, the tables of a plan in a session.
@@ -124,15 +126,6 @@ inline prepared_permutation permute::prepare(const plan_view& p, const plan_step
 inline void permute::run(const prepared_permutation& prepared, const plan_view& p, const plan_step& s,
                          const device_memory& device) {
   prepared.run(prepared.plan, device.read(p.operand(s, 0).where), device.write(p.result(s).where));
-}
-
-inline std::size_t bytes_in(const planned_value& v) { return static_cast<std::size_t>(elements(v.local) * bytes_of(v.type)); }
-
-/// Copies an operand to where the result lies, unless that is where it lies itself.
-inline void copy_operand(const plan_view& p, const plan_step& s, int k, const device_memory& device) {
-  const void* from = device.read(p.operand(s, k).where);
-  void* to = device.write(p.result(s).where);
-  if (from != to && bytes_in(p.result(s)) > 0) std::memcpy(to, from, bytes_in(p.result(s)));
 }
 
 /// Where operand 0 has the row whose number is the last operand, in bytes; -1: on another device, or nowhere. A number outside is

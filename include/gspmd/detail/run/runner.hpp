@@ -62,6 +62,20 @@ struct plan_runner {
     }
   }
 
+  /// After a failure in a step: finishes the movements that were started before it and end behind it, since until then others may read
+  /// what this device shows.
+  [[gnu::cold]] void finish_moves() {
+    for (int start = 0; start < current; ++start) {
+      const plan_step& s = plan.steps[static_cast<std::size_t>(start)];
+      if (facts_of(s).work != step_work::moves || s.target <= current) continue;
+      try {
+        ready[s.target].joint(ready[s.target].prepared, plan, plan.steps[static_cast<std::size_t>(s.target)], devices);
+      } catch (...) {  // the first failure is what counts
+        continue;
+      }
+    }
+  }
+
  private:
   /// The loop or conditional that begins at step `i`; its last step.
   int run_region(int i, const plan_step& s) {
@@ -88,9 +102,14 @@ inline void run_plan(const plan_view& plan, const ready_step* ready, const devic
   try {
     runner.run(0, static_cast<int>(plan.steps.size()));
   } catch (const error& e) {
+    runner.finish_moves();
     throw at_step(e, plan, runner.current);
   } catch (const std::exception& e) {  // from a user's map, or a communicator of the user's
+    runner.finish_moves();
     throw at_step(error(e.what()), plan, runner.current);
+  } catch (...) {
+    runner.finish_moves();
+    throw;
   }
 }
 

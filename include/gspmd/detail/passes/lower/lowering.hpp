@@ -125,6 +125,51 @@ class lowering {
     note_padded(op, s);
     narrowed(op, to, op.result);
   }
+  constexpr void gather(const instruction& op, const indexed_access& a) {
+    const int spec = step_state::entry_of(table_of<indexed_access>(out), a);
+    note_indexed(a, op.operands[0], op.result, add_step(action::gather, op, spec, all_operands(op), {op.result}));
+  }
+  constexpr void scatter(const instruction& op, const indexed_access& a) {
+    const int spec = step_state::entry_of(table_of<indexed_access>(out), a);
+    const int updates = widened(op, op.operands[1]), to = wide_result(op.result);
+    note_indexed(a, op.result, op.operands[1], add_step(action::scatter, op, spec, {op.operands[0], updates}, {to}));
+    narrowed(op, to, op.result, has_ends(a.combined_by));
+  }
+  constexpr void scatter_set(const instruction& op, const indexed_access& a) {
+    const int spec = step_state::entry_of(table_of<indexed_access>(out), a);
+    note_indexed(a, op.result, op.operands[2], add_step(action::scatter_set, op, spec, all_operands(op), {op.result}));
+  }
+  /// `totals`: of the parts of x; -1: there is one.
+  constexpr void scan(const instruction& op, const scan_spec& spec, int x, int totals) {
+    vec<int> operands(1, x);
+    if (totals >= 0) operands.push_back(totals);
+    const int to = wide_result(op.result);
+    auto& s = add_step(action::scan, op, step_state::entry_of(table_of<scan_spec>(out), spec), operands, {to});
+    if (totals >= 0) add_bound(s, 0, op.operands[0], spec.dim);
+    narrowed(op, to, op.result, has_ends(spec.combined_by));
+  }
+  /// `numbers`: where the elements of x are; -1: they are its own.
+  constexpr void top_k(const instruction& op, const top_k_spec& spec, int x, int numbers, int best, int at) {
+    vec<int> operands(1, x);
+    if (numbers >= 0) operands.push_back(numbers);
+    auto& s = add_step(action::top_k, op, step_state::entry_of(table_of<top_k_spec>(out), spec), operands, {best, at});
+    const int last = value(x).global.count - 1;
+    if (value(x).layout.axes_of(last) != 0) add_bound(s, 0, x, last);
+  }
+  /// A value that is split along `dim`, whole along it: an all_gather.
+  constexpr int gather_parts(const instruction& op, int from, int dim) {
+    local_value v = value(from);
+    v.layout.splits.clear();
+    for (const auto& use : value(from).layout.splits)
+      if (use.dim != dim) v.layout.splits.push_back(use);
+    v.local = local_extents(out.mesh, v.global, v.layout);
+    const movement m{v.global, value(from).layout, v.layout, value(from).layout.axes_of(dim)};
+    const int to = add_value(v);
+    auto& s = add_step(action::move, op, -1, {from}, {to});
+    s.collective = classify(out.mesh, m);
+    s.bytes_sent = bytes_sent(out.mesh, m, detail::bytes_of(v.type));
+    return to;
+  }
   constexpr void row(const instruction& op) { note_rows(op, add_step(action::row, op, 0, all_operands(op), {op.result})); }
   constexpr void set_row(const instruction& op) {
     note_rows(op, add_step(action::set_row, op, 0, all_operands(op), {op.result}));
@@ -174,6 +219,13 @@ class lowering {
     const dim_mask padded = padded_dims(out.mesh, v.global, v.layout);
     for (int d = 0; d < v.local.count; ++d)
       if ((padded & dim_bit(d)) != 0) add_bound(s, d, op.result, d);
+  }
+  /// Only the device knows which part it holds of a table, and of slices.
+  constexpr void note_indexed(const indexed_access& a, int table, int slices, plan_step& s) {
+    for (int d = 0; d < a.table.count; ++d)
+      if (!a.dims[d].is_aligned && value(table).layout.axes_of(d) != 0) add_bound(s, d, table, d);
+    for (int d = 0; d < a.slices.count; ++d)
+      if (value(slices).layout.axes_of(d) != 0) add_bound(s, indexed_access::of_slices + d, slices, d);
   }
   /// Only the device knows which rows it holds of operand 0, where they are split.
   constexpr void note_rows(const instruction& op, plan_step& s) {
