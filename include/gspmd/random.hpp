@@ -41,7 +41,9 @@ constexpr bool is_key(value key, std::string_view op, detail::location at) {
   return false;
 }
 /// The number of each element, row-major.
-constexpr value indices(value like, integers shape, detail::location at) {
+constexpr value indices(value like, integers given, detail::location at) {
+  const auto copy = detail::extents_of(given);  // it may be the shape of a node, which moves when others are added
+  const integers shape(copy.begin(), copy.end());
   value index;
   std::int64_t stride = 1;
   for (auto d = static_cast<int>(shape.size()) - 1; d >= 0; --d) {
@@ -55,6 +57,7 @@ constexpr value indices(value like, integers shape, detail::location at) {
 /// Both words of each element, the upper one first.
 constexpr value words(value key, integers shape, std::string_view op, detail::location at) {
   if (!key.is_valid()) return {};
+  if (!detail::has_room_for_dims(*key.graph(), shape.size(), op, at)) return detail::made(-1, key);
   if (!is_key(key, op, at)) return constant<std::uint64_t>(key, shape, 0, at);
   return detail::elementwise(opcode::threefry2x32, {operand(indices(key, shape, at), at), operand(key, at)}, at);
 }
@@ -134,11 +137,14 @@ constexpr value bernoulli(value key, operand p, integers shape, detail::location
 /// Integers of type T, int32, int64, uint32 or uint64, from `low` to `high`, `high` excluded. One of a range of n is at most 2^-32 too
 /// likely, of 64 bits 2^-64 (twice the bits are drawn). No communication. Errors: high <= low.
 template <class T>
-constexpr value randint(value key, T low, T high, integers shape, detail::location at = detail::location::current()) {
+constexpr value randint(value key, T low, T high, integers given, detail::location at = detail::location::current()) {
   static_assert(detail::is_integer_element<T> && sizeof(T) >= 4,
                 "gspmd: random::randint: int32_t, int64_t, uint32_t or uint64_t");
   using natural = std::make_unsigned_t<T>;
   if (!key.is_valid()) return {};
+  if (!detail::has_room_for_dims(*key.graph(), given.size(), "random::randint", at)) return detail::made(-1, key);
+  const auto copy = detail::extents_of(given);
+  const integers shape(copy.begin(), copy.end());
   if (!(low < high)) {
     const int id = key.graph()->fail(at, "random::randint", detail::mistake::number,
                                      detail::text("there is no integer from ")

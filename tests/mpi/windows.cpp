@@ -11,6 +11,7 @@
 #include "gspmd/comm/mpi.hpp"
 #include "gspmd/detail/transport/meeting_delay.hpp"
 #include "gspmd/dynamic.hpp"
+#include "gspmd/grad.hpp"
 #include "gspmd/ops.hpp"
 
 // Shards go round a ring of processes: between arenas that they share, and by messages.

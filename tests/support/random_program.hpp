@@ -1411,7 +1411,7 @@ class random_program {
       case dtype::s32: store(static_cast<std::int32_t>(x.ints[e]), to); break;
       case dtype::s64: store(x.ints[e], to); break;
       case dtype::pred: *to = static_cast<std::byte>(x.ints[e]); break;
-      default: break;  // no random program has it
+      default: break;  // random_type() has no others
     }
   }
   /// What padding may hold. A bool other than 0 and 1 is no bool in C++, so that one is random.

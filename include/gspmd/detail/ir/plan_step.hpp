@@ -40,6 +40,9 @@ enum class action : std::uint8_t {
   join,
 };
 
+/// Of a loop that runs while a condition holds.
+inline constexpr std::int64_t unknown_trips = -1;
+
 /// Where a value lies on every device. What a loop carries without copying it, and what follows it, take turns in two places: the
 /// other one it is where the loop has done an odd number of trips.
 struct memory_place {

@@ -66,7 +66,10 @@ class plan_explainer {
  private:
   [[gnu::cold]] static std::string str(const detail::text& t) { return std::string(t.view()); }
   [[gnu::cold]] static std::string bytes(std::int64_t n) { return std::to_string(n) + (n == 1 ? " byte" : " bytes"); }
-  [[gnu::cold]] static std::string times_text(std::int64_t n) { return std::to_string(n) + (n == 1 ? " time" : " times"); }
+  [[gnu::cold]] static std::string times_text(std::int64_t n) {
+    if (n == unknown_trips) return "while its condition holds; costs are those of one trip";
+    return std::to_string(n) + (n == 1 ? " time" : " times");
+  }
   /// The bodies of loops and conditionals stand further right.
   [[nodiscard, gnu::cold]] std::string indent(int region) const {
     std::string t;

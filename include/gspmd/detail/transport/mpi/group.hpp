@@ -111,34 +111,20 @@ class mpi_group {
   void start(const mesh_shape& mesh, std::span<const movement> all, const movement_route* const* routes, const T* const* in,
              T* const* out) {
     finish_movements();
-    const bool meets = size() > 1 && window() != nullptr;
-    bool starts = size() > 1 && !(meets && work_.memories.empty());
-    for (std::size_t k = 0; k < all.size(); ++k) {
-      const auto bytes = routes[k]->shard_elems * static_cast<std::int64_t>(sizeof(T));
-      starts =
-          starts && routes[k]->how == movement_route::way::messages && !(k == 0 && meets && bytes <= work_.small_shard_bytes);
-    }
-    if (!starts) {
-      for (std::size_t k = 0; k < all.size(); ++k) move(mesh, all[k], *routes[k], in[k], out[k]);
-      return;
-    }
-    under_way_ = {&mesh, all, {}, {}, {}, meets, finish_as<T>};
-    shown_addresses mine{};
+    under_way_ = {&mesh, all, {}, {}, {}, sizeof(T), false, false};
     for (std::size_t k = 0; k < all.size(); ++k) {
       under_way_.routes[k] = routes[k];
       under_way_.in[k] = in[k];
       under_way_.out[k] = out[k];
-      mine.of[k] = address_of(work_.memories, in[k]);
     }
-    if (!meets) return post_together<T>();
-    window_->begin(subject_of(mesh, all[0], dtype_of<T>()));
-    window_->arrive_with(mine);
+    if (begin_movements(dtype_of<T>())) return;
+    for (std::size_t k = 0; k < all.size(); ++k) move(mesh, all[k], *routes[k], in[k], out[k]);
   }
   /// Ends what is under way, if anything is.
   void finish_movements() {
-    if (under_way_.finish != nullptr) std::exchange(under_way_.finish, nullptr)(*this);
+    if (std::exchange(under_way_.is_any, false)) end_movements();
   }
-  [[nodiscard]] bool fills(const void* out) const { return under_way_.finish != nullptr && under_way_.out[0] == out; }
+  [[nodiscard]] bool fills(const void* out) const { return under_way_.is_any && under_way_.out[0] == out; }
 
   template <class T>
   void reduce(const mesh_shape& mesh, const reduction& r, const reduction_route& route, const T* in, T* out) {
@@ -324,66 +310,89 @@ class mpi_group {
       for (const auto& part : under_way_.routes[k]->*list) sum += part.elems;
     return sum;
   }
-  template <class T>
+  /// False where they are not to be started, and nothing is done.
+  bool begin_movements(dtype type) {
+    auto& u = under_way_;
+    u.meets = size() > 1 && window() != nullptr;
+    if (size() == 1 || (u.meets && work_.memories.empty()) ||
+        (u.meets && u.routes[0]->shard_elems * u.elem_bytes <= work_.small_shard_bytes))
+      return false;
+    shown_addresses mine{};
+    for (std::size_t k = 0; k < u.all.size(); ++k) {
+      if (u.routes[k]->how != movement_route::way::messages) return false;
+      mine.of[k] = address_of(work_.memories, u.in[k]);
+    }
+    u.is_any = true;
+    if (!u.meets) {
+      post_together();
+      return true;
+    }
+    window_->begin(subject_of(*u.mesh, u.all[0], type));
+    window_->arrive_with(mine);
+    return true;
+  }
   void post_together() {
     const auto& u = under_way_;
-    T* const received = own_receive_.template at_least<T>(elems_of(&movement_route::receives));
-    T* const sent = own_send_.template at_least<T>(elems_of(&movement_route::sends));
-    const auto in = [&](std::size_t k) { return static_cast<const T*>(u.in[k]); };
-    const auto out = [&](std::size_t k) { return static_cast<T*>(u.out[k]); };
+    const auto width = u.elem_bytes;
+    auto* const received = own_receive_.at_least<std::byte>(elems_of(&movement_route::receives) * width);
+    auto* const sent = own_send_.at_least<std::byte>(elems_of(&movement_route::sends) * width);
     for_each_message(
         &movement_route::receives, [](std::size_t, const routed_message&, std::int64_t) {},
-        [&](std::int64_t j, std::int64_t at, std::int64_t elems) { messages_under_way().receive(j, received + at, elems); });
+        [&](std::int64_t j, std::int64_t at, std::int64_t elems) {
+          messages_under_way().receive(j, received + at * width, elems * width);
+        });
     for_each_message(
         &movement_route::sends,
         [&](std::size_t k, const routed_message& part, std::int64_t at) {
-          if (part.box == no_box) std::copy_n(in(k) + part.at, part.elems, sent + at);
-          else copy_box(sent + (at - part.at), in(k), u.routes[k]->boxes[part.box], sizeof(T));
+          const auto* const in = static_cast<const std::byte*>(u.in[k]);
+          if (part.box == no_box) std::copy_n(in + part.at * width, part.elems * width, sent + at * width);
+          else copy_box(sent + (at - part.at) * width, in, u.routes[k]->boxes[part.box], width);
         },
-        [&](std::int64_t j, std::int64_t at, std::int64_t elems) { messages_under_way().send(j, sent + at, elems); });
+        [&](std::int64_t j, std::int64_t at, std::int64_t elems) {
+          messages_under_way().send(j, static_cast<const std::byte*>(sent + at * width), elems * width);
+        });
     for (std::size_t k = 0; k < u.all.size(); ++k) {
-      for (const int own : u.routes[k]->own) copy_box(out(k), in(k), u.routes[k]->boxes[own], sizeof(T));
-      fill_gaps(*u.routes[k], out(k));
+      const auto& route = *u.routes[k];
+      for (const int own : route.own) copy_box(u.out[k], u.in[k], route.boxes[own], width);
+      for (const auto& gap : route.gaps) fill_box(u.out[k], gap.bits, route.boxes[gap.box], width);
     }
   }
-  template <class T>
   void take_together() {
     messages_under_way().finish();
-    const T* const received = own_receive_.template at_least<T>(elems_of(&movement_route::receives));
+    const auto width = under_way_.elem_bytes;
+    const auto* const received = own_receive_.at_least<std::byte>(elems_of(&movement_route::receives) * width);
     for_each_message(
         &movement_route::receives,
         [&](std::size_t k, const routed_message& part, std::int64_t at) {
-          T* const out = static_cast<T*>(under_way_.out[k]);
-          if (part.box == no_box) std::copy_n(received + at, part.elems, out + part.at);
-          else copy_box(out, received + (at - part.at), under_way_.routes[k]->boxes[part.box], sizeof(T));
+          auto* const out = static_cast<std::byte*>(under_way_.out[k]);
+          if (part.box == no_box) std::copy_n(received + at * width, part.elems * width, out + part.at * width);
+          else copy_box(out, received + (at - part.at) * width, under_way_.routes[k]->boxes[part.box], width);
         },
         [](std::int64_t, std::int64_t, std::int64_t) {});
   }
-  template <class T>
-  static void finish_as(mpi_group& group) {
-    const auto& u = group.under_way_;
-    if (!u.meets) return group.take_together<T>();
-    const auto parity = group.window_->wait();
+  void end_movements() {
+    const auto& u = under_way_;
+    if (!u.meets) return take_together();
+    const auto parity = window_->wait();
     bool found = true;
-    group.peer_in_.resize(u.all.size() * group.devices_.size());
-    for (std::size_t j = 0; j < group.devices_.size(); ++j) {
-      const auto note = group.window_->template note_of<shown_addresses>(static_cast<std::int64_t>(j), parity);
+    peer_in_.resize(u.all.size() * devices_.size());
+    for (std::size_t j = 0; j < devices_.size(); ++j) {
+      const auto note = window_->note_of<shown_addresses>(static_cast<std::int64_t>(j), parity);
       for (std::size_t k = 0; k < u.all.size(); ++k) {
-        void* const theirs = find(group.work_.memories, group.devices_[j], note.of[k]);
-        group.peer_in_[k * group.devices_.size() + j] = theirs;
-        found = found && theirs != nullptr;
+        peer_in_[k * devices_.size() + j] = find(work_.memories, devices_[j], note.of[k]);
+        found = found && peer_in_[k * devices_.size() + j] != nullptr;
       }
     }
     if (!found) {  // on all members alike
-      group.post_together<T>();
-      return group.take_together<T>();
+      post_together();
+      return take_together();
     }
     for (std::size_t k = 0; k < u.all.size(); ++k) {
-      void* const* const peers = group.peer_in_.data() + k * group.devices_.size();
+      void* const* const theirs = peer_in_.data() + k * devices_.size();
       move_from_peers(
-          *u.mesh, u.all[k], group.me_, [peers](std::int64_t j) { return peers[j]; }, static_cast<T*>(u.out[k]), sizeof(T));
+          *u.mesh, u.all[k], me_, [theirs](std::int64_t j) { return theirs[j]; }, u.out[k], u.elem_bytes);
     }
-    group.window_->meet();
+    window_->meet();
   }
 
   /// Members that have nothing to do with each other do not wait for each other, as they would in a meeting. Who sends a shard
@@ -523,8 +532,9 @@ class mpi_group {
     const movement_route* routes[most_moved_together];
     const void* in[most_moved_together];
     void* out[most_moved_together];
-    bool meets = false;
-    void (*finish)(mpi_group&) = nullptr;  // null: none are
+    std::int64_t elem_bytes = 0;
+    bool meets = false;  // in the window; else they go by messages
+    bool is_any = false;
   };
   movements_under_way under_way_{};
   growing_buffer own_send_, own_receive_;  // of messages under way
