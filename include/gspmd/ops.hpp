@@ -11,6 +11,7 @@
 #include "gspmd/ops/local_op.hpp"
 #include "gspmd/ops/loops.hpp"
 #include "gspmd/ops/map.hpp"
+#include "gspmd/ops/policy.hpp"
 #include "gspmd/ops/pool.hpp"
 #include "gspmd/ops/reduce.hpp"
 #include "gspmd/ops/shape.hpp"

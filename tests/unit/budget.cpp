@@ -281,3 +281,44 @@ TEST_CASE("budget: trips beyond counting do not wrap round") {
   CHECK(p.flops_per_device() == std::numeric_limits<std::int64_t>::max());
   CHECK(p.traffic().bytes == std::numeric_limits<std::int64_t>::max());
 }
+
+TEST_CASE("budget: what is the same in every trip is computed before the loop") {
+  const auto squared = [](auto a, auto w) {
+    return fori_loop(
+        5, [&](value, value h) { return einsum<"ab,bc->ac">(h, w * w); }, a);
+  };
+  CHECK(looped(squared).flops_per_device() == 36 + 5 * product);
+  // From inside two loops, and only out of the inner one.
+  CHECK(looped([&](auto a, auto w) {
+          return fori_loop(
+              2,
+              [&](value, value h) {
+                return fori_loop(
+                    5, [&](value, value g) { return einsum<"ab,bc->ac">(g, w * w) + tanh(h); }, h);
+              },
+              a);
+        }).flops_per_device() == 36 + 2 * (6 + 5 * (product + 6)));
+  // What a conditional computes stays in it, and what is larger than what it is made from stays in the loop.
+  CHECK(looped([&](auto a, auto w) {
+          return fori_loop(
+              5,
+              [&](value i, value h) {
+                return cond(
+                    i < std::int64_t{2}, [&](value v) { return einsum<"ab,bc->ac">(v, w * w); }, [](value v) { return v; }, h);
+              },
+              a);
+        }).flops_per_device() == 5 * (1 + 36 + product));
+  dynamic::builder b(dynamic::mesh({{"x", 8}}));
+  const value u = b.input(dynamic::in<float>({6}));
+  b.output(fori_loop(
+      5, [&](value, value h) { return h + sum(einsum<"b,c->bc">(tanh(u), u), 0); }, u));
+  for (const auto& n : b.canonical_graph().nodes) {
+    if (n.op == detail::opcode::tanh) CHECK(n.region == -1);
+    if (n.op == detail::code_of<detail::einsum_op>) CHECK(n.region >= 0);
+  }
+  // A loop that does not run needs nothing.
+  CHECK(looped([](auto a, auto w) {
+          return fori_loop(
+              0, [&](value, value h) { return einsum<"ab,bc->ac">(h, w * w); }, a);
+        }).flops_per_device() == 0);
+}

@@ -120,3 +120,51 @@ TEST_CASE("reshapes of 24 elements between all shapes of rank 2 and 3, split in 
   }
   MESSAGE(kept, " kept, ", gathered, " gathered");
 }
+
+TEST_CASE("with_policy: what is said of a function holds for its operators, those of its gradient, and not for reshards") {
+  const auto layer = [](auto x, auto w) { return einsum<"bd,df->bf">(tanh(x), w); };
+  const auto in_x = [](std::vector<std::string> s) { return dynamic::in<float>({16, 16}, std::move(s)); };
+  const auto mistake_of = [&](const auto& f, std::vector<std::string> x, std::vector<std::string> w) -> std::string {
+    try {
+      static_cast<void>(dynamic::compile(f, pod(), in_x(std::move(x)), in_x(std::move(w))));
+    } catch (const error& e) {
+      return e.what();
+    }
+    return {};
+  };
+  const auto strict = [&](auto x, auto w) { return with_policy({.forbid_reshard = true}, layer, x, w); };
+  CHECK(mistake_of(layer, {"", "x"}, {"y", ""}) == "");
+  CHECK(mistake_of(strict, {"", "x"}, {"y", ""}).find("einsum at replication.cpp:") == 7);
+  CHECK(mistake_of(strict, {"", "x"}, {"y", ""}).find("forbid_reshard does not allow") != std::string::npos);
+  CHECK(mistake_of(strict, {"x", ""}, {"", "y"}) == "");
+  const auto resharded = [&](auto x, auto w) {
+    return with_policy(
+        {.forbid_reshard = true}, [&](auto a, auto b) { return layer(replicate(a), replicate(b)); }, x, w);
+  };
+  CHECK(mistake_of(resharded, {"", "x"}, {"y", ""}) == "");
+
+  // Backward, what comes back to tanh is partial over y: adding it up is communication that the policy forbids.
+  const auto gradient_of = [](const auto& f) {
+    return [=](auto x, auto w) { return grad(sum(f(x, w)), std::vector<value>{x})[0]; };
+  };
+  CHECK(mistake_of(gradient_of(layer), {"", ""}, {"", "y"}) == "");
+  CHECK(mistake_of(gradient_of(strict), {"", ""}, {"", "y"}).find("forbid_reshard does not allow") != std::string::npos);
+  CHECK(mistake_of(gradient_of(strict), {"y", ""}, {"", ""}) == "");
+
+  // A limit for each einsum of a function, and the nearest one holds.
+  const auto two = [](auto x, auto w) { return einsum<"bd,df->bf">(limit_gather(einsum<"bd,df->bf">(x, w), 1 << 20), w); };
+  const auto limited = [&](auto x, auto w) { return with_policy({.limit_gather = 256}, two, x, w); };
+  const auto limits = [&](const auto& f) {
+    dynamic::builder b(pod());
+    const auto x = b.input(in_x({"x", ""})), w = b.input(in_x({"", "x"}));
+    f(x, w);
+    std::vector<std::int64_t> found;
+    for (const auto& n : b.graph().nodes)
+      if (n.operands.count == 2) found.push_back(n.gather_limit);
+    return found;
+  };
+  CHECK(limits(limited) == std::vector<std::int64_t>{1 << 20, 256});
+  // And what a function may gather, its reshapes may.
+  const auto turned = [](auto x) { return reshape(x, {3, 2}); };
+  CHECK(error_of([&](auto x) { return with_policy({.allow_replication = true}, turned, x); }, {2, 3}, {"x", ""}) == "");
+}

@@ -3,19 +3,22 @@
 
 #include "gspmd/detail/ir/graph.hpp"
 #include "gspmd/detail/passes/equal_nodes.hpp"
+#include "gspmd/detail/passes/loop_invariants.hpp"
 #include "gspmd/detail/support/vec.hpp"
 
 namespace gspmd::detail {
 
 /// The same program with its nodes numbered by what they mean: the inputs in order, then what the outputs need, operands first
-/// and in order. What no output needs is gone, and so is what was written twice (equal_nodes.hpp); the body of a loop or conditional stands in one piece, where its first result is
+/// and in order. What no output needs is gone, and so is what was written twice (equal_nodes.hpp); what
+/// loops need not repeat stands before them (loop_invariants.hpp); the body of a loop or conditional stands in one piece, where its first result is
 /// needed, after all that it reads from outside.
 ///
 /// A trace numbers operators as the callable's expressions are evaluated, and C++ leaves the order of arguments open: GCC
 /// evaluates `f(g(x), h(x))` in one order in a constant and in another one at run time. Plans must not depend on that.
 class canonical_orderer {
  public:
-  constexpr explicit canonical_orderer(const graph& traced) : traced_(traced), same_(traced), number_(traced.nodes.size(), -1) {
+  constexpr explicit canonical_orderer(const graph& traced)
+      : traced_(traced), homes_(homes_of(traced)), same_(traced, homes_), number_(traced.nodes.size(), -1) {
     result.mesh = traced.mesh;
     result.has_regions = traced.has_regions;
     result.allow_replication = traced.allow_replication;
@@ -41,7 +44,7 @@ class canonical_orderer {
   constexpr void add(int i) {
     node n = old(i);
     for (auto& o : n.operands) o = number_[same_[o]];
-    if (n.region >= 0) n.region = number_[n.region];
+    n.region = homes_[i] < 0 ? -1 : number_[homes_[i]];
     number_[i] = static_cast<int>(result.nodes.size());
     result.nodes.push_back(n);
     for (int r = 1; r < n.results; ++r) add(i + r);
@@ -154,7 +157,7 @@ class canonical_orderer {
   }
   /// True when node `i` stands in a body of the loop or conditional that starts at `start`.
   [[nodiscard]] constexpr bool is_in(int i, int start) const {
-    for (int r = old(i).region; r >= 0; r = old(r).region)
+    for (int r = homes_[i]; r >= 0; r = old(r).region)
       if (r == start || (old(r).op == opcode::otherwise && old(r).operands[0] == start)) return true;
     return false;
   }
@@ -174,6 +177,7 @@ class canonical_orderer {
   }
 
   const graph& traced_;
+  const vec<int> homes_;
   const equal_nodes same_;
   vec<int> number_;         // by old number
   vec<list> results_;       // by loop or branch

@@ -17,7 +17,8 @@ namespace gspmd::detail {
 /// sources are equal nevertheless. Inputs, loops, conditionals and what a body carries are never equal.
 class equal_nodes {
  public:
-  constexpr explicit equal_nodes(const graph& g) : graph_(g) {
+  /// `homes`: by node, the region that it stands in.
+  constexpr equal_nodes(const graph& g, const vec<int>& homes) : graph_(g), homes_(homes) {
     const auto count = g.nodes.size();
     taken_.resize(count, 0);
     meaning_.resize(count, 0);
@@ -47,7 +48,7 @@ class equal_nodes {
         return;
       }
       if (hashes_[other] != hashes_[i] || !is_equal(nodes_[other], n)) continue;
-      if (light_[i] == 0 && !is_seen_from(n.region, nodes_[other].region)) continue;
+      if (light_[i] == 0 && !is_seen_from(homes_.data()[i], homes_.data()[other])) continue;
       for (int r = 0; r < n.results; ++r) {
         meaning_[i + r] = other + r;
         if (light_[i] == 0) taken_[i + r] = other + r;
@@ -91,6 +92,7 @@ class equal_nodes {
   }
 
   const graph& graph_;
+  const vec<int>& homes_;
   const node* nodes_ = graph_.nodes.data();
   vec<int> taken_;             // by node
   vec<int> meaning_;           // by node: the first one with an equal value, wherever it stands

@@ -3,7 +3,7 @@
 
 #include <vector>
 
-#include "gspmd/detail/ops/registry.hpp"
+#include "gspmd/detail/ops/set_policy.hpp"
 
 namespace gspmd::detail {
 
@@ -45,11 +45,9 @@ class differentiator {
       const auto before = graph_.nodes.size();
       if (is_region_result(at(i).op)) visit_region(i);
       else if (has_gradient(i)) visit(i);
-      if (at(i).allow_replication)  // its gradient moves the same data back
-        for (auto k = before; k < graph_.nodes.size(); ++k) graph_.nodes[k].allow_replication = true;
-      if (at(i).gather_limit >= 0)
-        for (auto k = before; k < graph_.nodes.size(); ++k)
-          if (facts_of(graph_.nodes[k].op).may_go_round_ring(graph_.nodes[k])) graph_.nodes[k].gather_limit = at(i).gather_limit;
+      // What a user says of an operator holds for its gradient, which moves the same data back.
+      if (const node& n = at(i); n.forbid_reshard || n.allow_replication || n.gather_limit >= 0)
+        set_policy(graph_, before, {n.forbid_reshard, n.allow_replication, n.gather_limit});
     }
   }
 

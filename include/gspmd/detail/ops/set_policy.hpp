@@ -1,0 +1,29 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+#include "gspmd/detail/ops/registry.hpp"
+
+namespace gspmd::detail {
+
+/// What a user says of all operators of a function; see with_policy. Members that are not given say nothing.
+struct policy {
+  bool forbid_reshard = false;     // as forbid_reshard around each operator
+  bool allow_replication = false;  // as allow_replication around each
+  std::int64_t limit_gather = -1;  // bytes, as limit_gather around each einsum of two operands; -1: no limit
+};
+
+/// Gives a policy to the operators that work on shards, from node `first` on; what they say of themselves stays.
+constexpr void set_policy(graph& g, std::size_t first, const policy& p) {
+  for (std::size_t i = first; i < g.nodes.size(); ++i) {
+    node& n = g.nodes[i];
+    if (facts_of(n.op).made != origin::shards) continue;
+    n.forbid_reshard = n.forbid_reshard || p.forbid_reshard;
+    n.allow_replication = n.allow_replication || p.allow_replication;
+    if (n.gather_limit < 0 && facts_of(n.op).may_go_round_ring(n)) n.gather_limit = p.limit_gather;
+  }
+}
+
+}  // namespace gspmd::detail

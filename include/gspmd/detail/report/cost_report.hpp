@@ -1,0 +1,221 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <cstdio>
+#include <map>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "gspmd/detail/report/explain_plan.hpp"
+#include "gspmd/network.hpp"
+
+namespace gspmd::detail {
+
+/// What the steps of a plan cost on a network, in the forms that report.hpp documents. Reads the tables of the plan only.
+class cost_report {
+ public:
+  cost_report(const plan_view& plan, const mesh_info& mesh, const network& net)
+      : plan_(plan), mesh_(mesh), rates_(rates_on(net, mesh)), flops_per_second_(net.flops_per_second()) {}
+
+  /// Collectives that are told alike: of one kind over the same axes.
+  struct sum {
+    std::int64_t count = 0;
+    std::int64_t bytes = 0;
+    double seconds = 0;
+  };
+  [[nodiscard, gnu::cold]] std::map<std::string, sum> by_kind_and_axes() const {
+    std::map<std::string, sum> found;
+    for (const auto& s : plan_.steps) {
+      if (!communicates(plan_, s)) continue;
+      auto& all = found[std::string(name_of(s.collective)) + " over " + axes_of_step(s)];
+      all.count += s.times;
+      all.bytes += s.bytes_sent * s.times;
+      all.seconds += seconds(s);
+    }
+    return found;
+  }
+  /// Rows of what `summary` and `compare` end with.
+  [[nodiscard, gnu::cold]] std::vector<std::pair<std::string, std::string>> totals() const {
+    sum all;
+    for (const auto& [name, one] : by_kind_and_axes()) {
+      all.count += one.count;
+      all.bytes += one.bytes;
+      all.seconds += one.seconds;
+    }
+    return {{"computing", time_text(static_cast<double>(total_flops(plan_)) / flops_per_second_)},
+            {"flops", std::to_string(total_flops(plan_))},
+            {"communication", time_text(all.seconds)},
+            {"collectives", std::to_string(all.count)},
+            {"bytes sent", std::to_string(all.bytes)},
+            {"bytes held", std::to_string(peak_bytes(plan_))}};
+  }
+
+  [[nodiscard, gnu::cold]] std::string dearest(std::size_t most) const {
+    struct row {
+      double seconds = 0;
+      std::int64_t count = 0;
+      std::vector<std::string> cells;
+    };
+    std::map<std::vector<std::string>, row> rows;
+    for (const auto& s : plan_.steps) {
+      if (!communicates(plan_, s)) continue;
+      std::vector<std::string> cells{name_of(s.collective), axes_of_step(s), std::to_string(s.bytes_sent), operator_of(s),
+                                     line_of(s)};
+      auto& r = rows[cells];
+      r.cells = std::move(cells);
+      r.seconds += seconds(s);
+      r.count += s.times;
+    }
+    std::vector<const row*> list;
+    for (const auto& [cells, r] : rows) list.push_back(&r);
+    std::stable_sort(list.begin(), list.end(), [](const row* a, const row* b) { return a->seconds > b->seconds; });
+    text_table table;
+    table.align_right(0);
+    table.align_right(1);
+    table.align_right(4);
+    table.add({"time", "times", "collective", "over", "bytes each", "for", "line"});
+    for (std::size_t k = 0; k < list.size() && k < most; ++k) {
+      const auto& r = *list[k];
+      table.add({time_text(r.seconds), std::to_string(r.count), r.cells[0], r.cells[1], r.cells[2], r.cells[3], r.cells[4]});
+    }
+    if (list.size() > most) table.add({"and " + std::to_string(list.size() - most) + " more kinds"});
+    return table.str();
+  }
+
+  [[nodiscard, gnu::cold]] std::string summary() const {
+    std::map<std::string, std::pair<std::int64_t, std::int64_t>> kinds;  // how many, flops
+    for (const auto& n : plan_.nodes) {
+      if (n.value < 0 || facts_of(n.op).made != origin::shards) continue;
+      auto& [count, flops] = kinds[name_of(n.op)];
+      ++count;
+      flops += n.flops;
+    }
+    text_table table;
+    for (const std::size_t column : {1U, 2U, 3U}) table.align_right(column);
+    table.add({"operator", "number", "flops", ""});
+    for (const auto& [name, all] : kinds) table.add({name, std::to_string(all.first), std::to_string(all.second), ""});
+    table.add({"\ncollective", "number", "bytes", "time"});
+    for (const auto& [name, all] : by_kind_and_axes())
+      table.add({name, std::to_string(all.count), std::to_string(all.bytes), time_text(all.seconds)});
+    table.add({""});
+    for (const auto& [name, number] : totals()) table.add({name, number, "", ""});
+    return table.str();
+  }
+
+  [[nodiscard, gnu::cold]] std::string timeline() const {
+    std::string t = "{\"traceEvents\": [";
+    const auto track = [&](int number, std::string_view name) {
+      t += "{\"name\": \"thread_name\", \"ph\": \"M\", \"pid\": 0, \"tid\": " + std::to_string(number) +
+           R"(, "args": {"name": ")" + std::string(name) + "\"}},\n";
+    };
+    track(0, "compute");
+    for (int a = 0; a < mesh_.shape.axis_count(); ++a) track(1 + a, "axis " + std::string(mesh_.name(a)));
+    std::vector<std::int64_t> flops(plan_.steps.size(), 0);
+    std::int64_t read_along = 0;  // of operators that are part of the step of a later one
+    for (const auto& n : plan_.nodes) {
+      if (n.value < 0) continue;
+      const int step = plan_.value(n.value).step;
+      read_along += n.flops;
+      if (step < 0) continue;
+      flops[static_cast<std::size_t>(step)] += read_along;
+      read_along = 0;
+    }
+    double now = 0;
+    for (std::size_t i = 0; i < plan_.steps.size(); ++i) {
+      const auto& s = plan_.steps[i];
+      if (flops[i] > 0) {
+        const double takes = static_cast<double>(flops[i]) / flops_per_second_;
+        event(t, operator_of(s), 0, now, takes, s);
+        now += takes;
+      }
+      if (!communicates(plan_, s)) continue;
+      const auto times = step_times(rates_, plan_, mesh_.shape, s);
+      for (int a = 0; a < times.count; ++a) {  // axis by axis, as they are priced
+        if (times[a] == 0) continue;
+        const double takes = seconds_of(times[a]) * static_cast<double>(s.times);
+        event(t, name_of(s.collective) + std::string(" for ") + operator_of(s), 1 + a, now, takes, s);
+        now += takes;
+      }
+    }
+    t.erase(t.find_last_of('}') + 1);
+    return t + "]}\n";
+  }
+
+  [[nodiscard]] static std::string time_text(double seconds) {
+    char text[32];
+    const char* const unit = seconds >= 1 ? "s" : seconds >= 1e-3 ? "ms" : "us";
+    std::snprintf(text, sizeof text, "%.3f %s", seconds * (seconds >= 1 ? 1 : seconds >= 1e-3 ? 1e3 : 1e6), unit);
+    return text;
+  }
+
+ private:
+  /// In one run of the program.
+  [[nodiscard]] double seconds(const plan_step& s) const {
+    double all = 0;
+    for (const auto t : step_times(rates_, plan_, mesh_.shape, s)) all += seconds_of(t);
+    return all * static_cast<double>(s.times);
+  }
+  [[nodiscard, gnu::cold]] std::string axes_of_step(const plan_step& s) const {
+    return std::string(axes_text(mesh_, axes_of(plan_, s)).view());
+  }
+  [[nodiscard]] const planned_node& node_of(const plan_step& s) const { return plan_.nodes[static_cast<std::size_t>(s.node)]; }
+  [[nodiscard, gnu::cold]] std::string operator_of(const plan_step& s) const { return name_of(node_of(s).op); }
+  [[nodiscard, gnu::cold]] std::string line_of(const plan_step& s) const {
+    const auto& at = node_of(s).at;
+    if (at.is_input()) return "input " + std::to_string(at.line);
+    return std::string(graph::base_name(at.file)) + ':' + std::to_string(at.line);
+  }
+  /// Times of the format are in microseconds.
+  [[gnu::cold]] void event(std::string& t, const std::string& name, int track, double begin, double takes,
+                           const plan_step& s) const {
+    char times[80];
+    std::snprintf(times, sizeof times, "\"ts\": %.6f, \"dur\": %.6f", begin * 1e6, takes * 1e6);
+    t += "{\"name\": \"" + name + "\", \"ph\": \"X\", \"pid\": 0, \"tid\": " + std::to_string(track) + ", " + times +
+         ", \"args\": {\"line\": \"" + json_text(line_of(s)) + "\", \"bytes\": " + std::to_string(s.bytes_sent) +
+         ", \"times\": " + std::to_string(s.times) + "}},\n";
+  }
+  /// Names of files may have what JSON has not.
+  [[nodiscard, gnu::cold]] static std::string json_text(const std::string& text) {
+    std::string t;
+    for (const char c : text) {
+      if (c == '"' || c == '\\') t += '\\';
+      if (static_cast<unsigned char>(c) >= ' ') t += c;
+    }
+    return t;
+  }
+
+  const plan_view& plan_;
+  const mesh_info& mesh_;
+  network_rates rates_;
+  double flops_per_second_;
+};
+
+[[gnu::cold]] inline std::string compare_costs(const cost_report& a, const cost_report& b) {
+  const auto first = a.by_kind_and_axes(), second = b.by_kind_and_axes();
+  auto names = first;
+  names.insert(second.begin(), second.end());
+  const auto told = [](const std::map<std::string, cost_report::sum>& all, const std::string& name) -> std::string {
+    const auto it = all.find(name);
+    if (it == all.end()) return "-";
+    return std::to_string(it->second.count) + ": " + std::to_string(it->second.bytes) + " bytes, " +
+           cost_report::time_text(it->second.seconds);
+  };
+  text_table table;
+  table.align_right(1);
+  table.align_right(2);
+  table.add({"", "first", "second", ""});
+  const auto add = [&](const std::string& name, const std::string& x, const std::string& y) {
+    table.add({name, x, y, x == y ? "=" : ""});
+  };
+  for (const auto& [name, all] : names) add(name, told(first, name), told(second, name));
+  table.add({""});
+  const auto total_a = a.totals(), total_b = b.totals();
+  for (std::size_t k = 0; k < total_a.size(); ++k) add(total_a[k].first, total_a[k].second, total_b[k].second);
+  return table.str();
+}
+
+}  // namespace gspmd::detail

@@ -1,0 +1,72 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstddef>
+#include <string>
+
+#include "gspmd/compile.hpp"
+#include "gspmd/detail/report/cost_report.hpp"
+#include "gspmd/network.hpp"
+
+/// What a plan costs on a network, as text for programs that `explain` would fill many screens with. Each function takes a step that was
+/// compiled, as a template argument, or a program that was compiled at run time. Nothing is run. All throw gspmd::error if the network says
+/// nothing of an axis of the mesh.
+namespace gspmd {
+
+/// The collectives that take longest, dearest first, at most `most` of them: seconds in one run of the program, what it is, over which
+/// axes, the bytes that one device sends, how often, the operator and the line for whose sake. Equal ones (the layers of a network) are
+/// one row with their number.
+///
+///     std::puts(dearest_collectives<step>(pod).c_str());
+template <class Step>
+std::string dearest_collectives(const network& net, std::size_t most = 10) {
+  return detail::cost_report(Step::view, Step::mesh_type::info, net).dearest(most);
+}
+template <class Program>
+std::string dearest_collectives(const Program& program, const network& net, std::size_t most = 10) {
+  return detail::cost_report(program.view(), program.mesh_info(), net).dearest(most);
+}
+
+/// A screen's worth of a program of any length: operators by kind with their flops, collectives by kind and axes with bytes and seconds,
+/// and the totals: seconds of computing and of communication, and the bytes that a device holds.
+///
+///     std::puts(summary<step>(pod).c_str());
+template <class Step>
+std::string summary(const network& net) {
+  return detail::cost_report(Step::view, Step::mesh_type::info, net).summary();
+}
+template <class Program>
+std::string summary(const Program& program, const network& net) {
+  return detail::cost_report(program.view(), program.mesh_info(), net).summary();
+}
+
+/// The estimated step as a trace that chrome://tracing and ui.perfetto.dev draw (Trace Event Format, JSON): one track for computing and
+/// one for the links along each mesh axis, an event per step of the plan with its operator, line and bytes. Nothing overlaps, as in
+/// `estimate`. What a loop repeats is one event as long as all its trips, and both bodies of a conditional are drawn.
+///
+///     std::ofstream("step.json") << timeline<step>(pod);
+template <class Step>
+std::string timeline(const network& net) {
+  return detail::cost_report(Step::view, Step::mesh_type::info, net).timeline();
+}
+template <class Program>
+std::string timeline(const Program& program, const network& net) {
+  return detail::cost_report(program.view(), program.mesh_info(), net).timeline();
+}
+
+/// Two plans side by side: collectives by kind and axes with their number, bytes and seconds, and the totals of `summary`; what is equal in
+/// both is marked `=`.
+///
+///     std::puts(compare<step_a, step_b>(pod).c_str());
+template <class A, class B>
+std::string compare(const network& net) {
+  return detail::compare_costs(detail::cost_report(A::view, A::mesh_type::info, net),
+                               detail::cost_report(B::view, B::mesh_type::info, net));
+}
+template <class A, class B>
+std::string compare(const A& a, const B& b, const network& net) {
+  return detail::compare_costs(detail::cost_report(a.view(), a.mesh_info(), net),
+                               detail::cost_report(b.view(), b.mesh_info(), net));
+}
+
+}  // namespace gspmd

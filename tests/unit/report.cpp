@@ -1,0 +1,96 @@
+// SPDX-License-Identifier: Apache-2.0
+// labels: planner
+// group: dynamic
+// What a plan costs on a network, as text.
+#include <doctest/doctest.h>
+
+#include <string>
+
+#include <gspmd/dynamic.hpp>
+#include <gspmd/gspmd.hpp>
+#include <gspmd/report.hpp>
+
+namespace {
+using namespace gspmd;
+
+// A sum over x of 8 devices: 7 bytes take 7 s; over y of 4, at twice the speed, 6 take 3 s.
+const network& links() {
+  static const network net(1, {{"x", topology::switched, 1, 0}, {"y", topology::switched, 2, 0}});
+  return net;
+}
+dynamic::program sums() {
+  return dynamic::compile(
+      [](auto a, auto b) {
+        return std::tuple{fori_loop(
+                              10, [](value, value h) { return h * sum(h); }, a),
+                          sum(b), sum(b * b)};
+      },
+      dynamic::mesh({{"x", 8}, {"y", 4}}), dynamic::in<float>({8}, {"x"}), dynamic::in<float>({8}, {"y"}));
+}
+bool contains(const std::string& text, const std::string& part) { return text.find(part) != std::string::npos; }
+}  // namespace
+
+TEST_CASE("report: the dearest collectives first, with line and trips, and how many more there are") {
+  const auto p = sums();
+  const auto all = dearest_collectives(p, links());
+  CHECK(all.find("70.000 s     10  all_reduce  x") != std::string::npos);
+  CHECK(all.find("70.000 s") < all.find("all_reduce  y"));
+  CHECK(contains(all, "report.cpp:"));
+  CHECK(!contains(all, "more kind"));
+  CHECK(contains(dearest_collectives(p, links(), 1), "and 1 more kind"));
+  CHECK(!contains(dearest_collectives(p, links(), 1), "all_reduce  y"));
+}
+
+TEST_CASE("report: a summary and a comparison have the totals of the estimate") {
+  const auto p = sums();
+  const auto t = summary(p, links());
+  const auto e = estimate(p, links());
+  char text[32];
+  std::snprintf(text, sizeof text, "%.3f s", e.communication);
+  CHECK(contains(t, text));
+  CHECK(contains(t, std::to_string(p.flops_per_device())));
+  CHECK(contains(t, "all_reduce over x"));
+  CHECK(contains(t, "bytes held"));
+  const auto same = compare(p, p, links());
+  CHECK(contains(same, "="));
+  const auto other =
+      dynamic::compile([](auto b) { return sum(b); }, dynamic::mesh({{"x", 8}, {"y", 4}}), dynamic::in<float>({8}, {"y"}));
+  const auto different = compare(p, other, links());
+  CHECK(contains(different, "10: 70 bytes, 70.000 s"));
+}
+
+TEST_CASE(
+    "report: the timeline has a track for computing and one for each axis, and no event begins before the one before it ends") {
+  const auto t = timeline(sums(), links());
+  CHECK(contains(t, R"("args": {"name": "compute"})"));
+  CHECK(contains(t, R"("args": {"name": "axis y"})"));
+  CHECK(contains(t, "all_reduce for reduce"));
+  double end = 0;
+  int events = 0;
+  for (auto at = t.find("\"ts\": "); at != std::string::npos; at = t.find("\"ts\": ", at + 1)) {
+    const double begin = std::stod(t.substr(at + 6));
+    CHECK(begin >= end - 1e-6);
+    end = begin + std::stod(t.substr(t.find("\"dur\": ", at) + 7));
+    ++events;
+  }
+  CHECK(events >= 4);
+  CHECK(end == doctest::Approx(1e6 * estimate(sums(), links()).total()));
+  CHECK(t.substr(t.size() - 3) == "]}\n");
+}
+
+TEST_CASE("report: a network that says nothing of an axis is refused") {
+  const network half(1, {{"x", topology::switched, 1, 0}});
+  CHECK_THROWS_AS(summary(sums(), half), error);
+}
+
+namespace {
+constexpr auto product = [](auto x, auto w) { return einsum<"bd,df->bf">(x, w); };
+using step = compile<product, mesh<axis<"x", 8>>, in<float, dims<8, 8>, split<"x", _>>, in<float, dims<8, 8>, split<"x", _>>>;
+}  // namespace
+TEST_CASE("report: of steps that were compiled, too") {
+  const network net(1, {{"x", topology::switched, 1, 0}});
+  CHECK(contains(dearest_collectives<step>(net), "all_gather"));
+  CHECK(contains(compare<step, step>(net), "all_gather over x"));
+  CHECK(contains(timeline<step>(net), "axis x"));
+  CHECK(contains(summary<step>(net), "einsum"));
+}
