@@ -25,6 +25,7 @@ int main(int argc, char** argv) {
               std::copy_n(other.field[own.now].data() + from.begin + p * from.step, to.length,
                           own.field[own.now].data() + to.begin + p * to.step);
           }
+        return 0;
       };
       visit(comm, exchange);
     });

@@ -7,6 +7,7 @@
 #include <cstring>
 #include <filesystem>
 #include <fstream>
+#include <iterator>
 #include <stdexcept>
 #include <string>
 #include <string_view>
@@ -129,26 +130,24 @@ class header_parser {
   std::size_t at_ = 0;
 };
 
+/// In the order of dtype. NumPy has no bf16: what is called so there, by ml_dtypes, is written as two bytes of no type.
+inline constexpr const char* descrs[] = {"<f4", "<f8", "<i4", "<i8", "|b1", "<V2", "<f2", "|i1", "|u1", "<i2", "<u4", "<u8"};
+static_assert(std::size(descrs) == gspmd::dtype_count);
+inline std::string descrs_text() {
+  std::string text;
+  for (const char* const descr : descrs) text += (text.empty() ? "" : " ") + std::string(descr);
+  return text;
+}
+
 inline gspmd::dtype dtype_of(const std::string& descr) {
   using gspmd::dtype;
-  if (descr == "<f4") return dtype::f32;
-  if (descr == "<f8") return dtype::f64;
-  if (descr == "<i4") return dtype::s32;
-  if (descr == "<i8") return dtype::s64;
-  if (descr == "|b1" || descr == "?" || descr == "b1") return dtype::pred;
-  throw problem("has the dtype `" + descr.substr(0, 20) + "`; only little-endian <f4 <f8 <i4 <i8 and |b1 are read");
+  if (descr == "?" || descr == "b1") return dtype::pred;
+  if (descr == "|V2") return dtype::bf16;
+  for (std::size_t i = 0; i < std::size(descrs); ++i)
+    if (descr == descrs[i]) return static_cast<dtype>(i);
+  throw problem("has the dtype `" + descr.substr(0, 20) + "`; only little-endian " + descrs_text() + " are read");
 }
-inline const char* descr_of(gspmd::dtype type) {
-  using gspmd::dtype;
-  switch (type) {
-    case dtype::f32: return "<f4";
-    case dtype::f64: return "<f8";
-    case dtype::s32: return "<i4";
-    case dtype::s64: return "<i8";
-    case dtype::pred: return "|b1";
-  }
-  return "?";
-}
+inline const char* descr_of(gspmd::dtype type) { return descrs[static_cast<std::size_t>(type)]; }
 
 /// The bytes of a shape; an extent of 0 does not excuse the others from being countable.
 inline std::int64_t bytes_of(const std::vector<std::int64_t>& shape, gspmd::dtype type) {

@@ -90,7 +90,8 @@ inline std::vector<any_array> made_inputs(const planned_program& p) {
         state = state * 1664525u + 1013904223u;
         const int n = static_cast<int>(state >> 28) - 8;
         if constexpr (std::is_same_v<T, bool>) data[i] = n < 0;
-        else data[i] = static_cast<T>(n) / static_cast<T>(std::is_floating_point_v<T> ? 4 : 1);
+        else if constexpr (std::is_integral_v<T>) data[i] = static_cast<T>(n);
+        else data[i] = static_cast<T>(static_cast<float>(n) / 4);
       }
     });
     arrays.push_back(std::move(a));
@@ -121,7 +122,7 @@ inline std::string comparison(const any_array& a, const any_array& b, bool& agre
   std::string line;
   gspmd::with_element_type(a.type, [&](auto element) {
     using T = decltype(element);
-    if constexpr (std::is_floating_point_v<T>) {
+    if constexpr (!std::is_integral_v<T>) {
       const auto* x = a.data<T>();
       const auto* y = b.data<T>();
       const auto count = a.bytes.size() / sizeof(T);
@@ -133,7 +134,7 @@ inline std::string comparison(const any_array& a, const any_array& b, bool& agre
         const double d = std::abs(static_cast<double>(x[i]) - static_cast<double>(y[i]));
         difference = std::isfinite(d) ? std::max(difference, d) : HUGE_VAL;
       }
-      agree = agree && difference <= largest * (sizeof(T) == 4 ? 1e-4 : 1e-10);
+      agree = agree && difference <= largest * (sizeof(T) == 2 ? 0.03 : sizeof(T) == 4 ? 1e-4 : 1e-10);
       char text[80];
       std::snprintf(text, sizeof text, "differs by at most %.3g where the largest is %.3g", difference, largest);
       line = text;

@@ -86,6 +86,7 @@ class plan_table {
         remark("uneven");
         break;
       }
+    if (const int reader = p_.plan.moved_with(v); reader >= 0) remark("one movement with " + p_.value(reader).name);
     if (std::find(p_.built.outputs.begin(), p_.built.outputs.end(), v) != p_.built.outputs.end()) remark("output");
     return {value.name, op, gspmd::name_of(value.type), shape, placed->text(), shape_text(local), remarks};
   }

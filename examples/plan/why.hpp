@@ -17,6 +17,11 @@ class sharding_reasons {
     const auto& value = p_.value(v);
     const auto placed = p_.plan.find(v);
     if (!placed) return {value.name + " has no sharding: no output needs it"};
+    if (const int reader = p_.plan.moved_with(v); reader >= 0) {
+      auto lines = of(reader);
+      lines.insert(lines.begin(), value.name + " is not made: one movement brings " + p_.value(reader).name);
+      return lines;
+    }
     const auto completed = p_.plan.completed(v);
     std::vector<std::string> lines{value.name + " is " + placed->text()};
     for (const auto& [axis, size] : p_.mesh().axes()) {

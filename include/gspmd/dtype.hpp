@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <cstddef>
+
 #include "gspmd/detail/ir/types.hpp"
 #include "gspmd/detail/ops/reduce.hpp"
 
@@ -16,6 +18,9 @@ using detail::is_floating;
 using detail::name_of;
 /// Calls `f(T{})` with the C++ type of a dtype.
 using detail::with_element_type;
+
+/// How many element types there are: static_cast<dtype>(0) is the first one.
+inline constexpr std::size_t dtype_count = detail::element_type_count;
 
 /// The most dims that a tensor has.
 inline constexpr int max_rank = detail::max_rank;

@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "gspmd/detail/ops/kept_functions.hpp"
-#include "gspmd/detail/passes/canonical.hpp"
+#include "gspmd/detail/passes/compose_movements.hpp"
 #include "gspmd/dynamic_program.hpp"
 #include "gspmd/integers.hpp"
 #include "gspmd/ops/shape.hpp"
@@ -106,6 +106,10 @@ class builder {
   void label(int number) {
     for (; labelled_ < graph_->nodes.size(); ++labelled_) graph_->nodes[labelled_].tag = number;
   }
+  /// Gives one of them another number: of the results of an operator, say.
+  void label(value v, int number) {
+    if (v.is_valid()) graph_->nodes[static_cast<std::size_t>(v.id())].tag = number;
+  }
   /// The text of the first mistake since the last call, empty if there is none, which is forgotten: for those who report as many
   /// mistakes as they find. What was built with a mistake must not be used.
   [[nodiscard]] std::string take_mistake() {
@@ -123,7 +127,7 @@ class builder {
   /// What compile() plans. Throws as it does.
   [[nodiscard]] detail::graph canonical_graph() const {
     if (graph_->failed()) throw error(std::string(graph_->error.view()));
-    return detail::canonical_order(*graph_);
+    return detail::program_to_plan(*graph_);
   }
   [[nodiscard]] std::shared_ptr<const detail::kept_functions> functions() const { return functions_; }
 

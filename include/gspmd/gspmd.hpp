@@ -26,6 +26,7 @@
 #include "gspmd/inputs.hpp"
 #include "gspmd/mesh.hpp"
 #include "gspmd/program.hpp"
+#include "gspmd/random.hpp"
 #include "gspmd/run.hpp"
 #include "gspmd/shard_view.hpp"
 #include "gspmd/sharded_array.hpp"

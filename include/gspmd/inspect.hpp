@@ -106,21 +106,18 @@ class inspection {
   [[nodiscard]] std::vector<int> outputs() const { return {local_.outputs.begin(), local_.outputs.end()}; }
 
   /// How a value lies on the devices: an input as it is given, an output as it is left in the end, another one as its operator
-  /// leaves it. Axes of size 1, which split nothing, stand where the annotation has them. Nothing for a value that no output needs.
+  /// leaves it, or would leave it if it were not one movement with its readers. Axes of size 1, which split nothing, stand where the annotation has them. Nothing for a value that no output needs.
   [[nodiscard]] std::optional<placed_tensor> find(int label) const {
-    const int i = node_of(label);
-    if (i < 0) return {};
-    const auto& n = node(i);
-    detail::sharding s = completed_[static_cast<std::size_t>(i)];
-    if (const int v = local_.results[static_cast<std::size_t>(i)]; v >= 0) s = local_.value(v).layout;
-    for (std::size_t k = 0; k < graph_.outputs.size() && detail::facts_of(n.op).made != detail::origin::given; ++k)
-      if (node(graph_.outputs[k]).tag == label) s = local_.value(local_.outputs[k]).layout;
-    detail::sharding written = s;
-    written.splits.clear();
-    for (const auto& use : n.annotation.splits)
-      if (mesh_.info().shape.sizes[use.axis] > 1) written.splits.push_back(use);
-    if (n.annotated && written.splits == s.splits) s.splits = n.annotation.splits;
-    return placed_tensor(mesh_.shared_info(), n.type, n.shape, s);
+    if (const int i = node_of(label); i >= 0)
+      return placed_tensor(mesh_.shared_info(), node(i).type, node(i).shape, sharding_of(i));
+    const auto* const c = composed_of(label);
+    if (c == nullptr) return {};
+    return placed_tensor(mesh_.shared_info(), c->type, c->shape, sharding_of(reader_of(*c)));
+  }
+  /// Of a value that is not made, because its operator and those that read it are one movement: the label of one of these; else -1.
+  [[nodiscard]] int moved_with(int label) const {
+    const auto* const c = composed_of(label);
+    return c == nullptr ? -1 : node(reader_of(*c)).tag;
   }
   /// The sharding that completion gave it, and the planner need not have kept.
   [[nodiscard]] std::optional<placed_tensor> completed(int label) const {
@@ -190,6 +187,30 @@ class inspection {
     auto refined = detail::cut_for_reshapes(m, g);
     return refined ? std::move(*refined) : std::move(g);
   }
+  [[nodiscard]] const detail::graph::composed_value* composed_of(int label) const {
+    for (const auto& c : graph_.composed)
+      if (c.tag == label && node_of(label) < 0) return &c;
+    return nullptr;
+  }
+  /// The node that reads what a value that is not made would be made of.
+  [[nodiscard]] int reader_of(const detail::graph::composed_value& c) const {
+    const auto* last = &c;
+    while (node_of(last->reader) < 0) last = composed_of(last->reader);
+    return node_of(last->reader);
+  }
+  [[nodiscard]] detail::sharding sharding_of(int i) const {
+    const auto& n = node(i);
+    detail::sharding s = completed_[at(i)];
+    if (const int v = local_.results[at(i)]; v >= 0) s = local_.value(v).layout;
+    for (std::size_t k = 0; k < graph_.outputs.size() && detail::facts_of(n.op).made != detail::origin::given; ++k)
+      if (node(graph_.outputs[k]).tag == n.tag) s = local_.value(local_.outputs[k]).layout;
+    detail::sharding written = s;
+    written.splits.clear();
+    for (const auto& use : n.annotation.splits)
+      if (mesh_.info().shape.sizes[use.axis] > 1) written.splits.push_back(use);
+    if (n.annotated && written.splits == s.splits) s.splits = n.annotation.splits;
+    return s;
+  }
   static std::size_t at(int i) { return static_cast<std::size_t>(i); }
   [[nodiscard]] const detail::node& node(int i) const { return graph_.nodes[at(i)]; }
   /// Of nothing, the result of the end of a body, -1.
@@ -206,7 +227,8 @@ class inspection {
     std::vector<int> loop_of(view.steps.size(), 0);
     int loops = 0;
     for (std::size_t i = 0; i < view.steps.size(); ++i)
-      if (detail::facts_of(view.steps[i]).role == detail::step_role::fuses_operators) loop_of[i] = ++loops;
+      if (detail::facts_of(view.steps[i]).role == detail::step_role::fuses_operators && !detail::is_rim(view, view.steps[i]))
+        loop_of[i] = ++loops;
     const auto loop_with = [&](int v) {
       const int step = v < 0 ? -1 : view.values[at(v)].step;
       return step < 0 ? 0 : loop_of[at(step)];
@@ -273,6 +295,7 @@ class inspection {
       i.kind = op.what == instruction_kind::copy ? "copy" : detail::name_of(node(op.node).op);
       i.loop = loop;
       for (int k = 0; op.what == instruction_kind::compute && k < op.operands.count; ++k) add_tile(op, k);
+      if (op.what == instruction_kind::compute) add_exchanges(op);
       if (op.axes != 0) {  // it gets what other devices have before it does the rest by itself
         instruction halo{detail::name_of(op.collective), label_of(op.operands[0]), i.sake, {op.operands[0]}};
         halo.moves = halo.communicates = halo.is_halo = true;
@@ -309,6 +332,26 @@ class inspection {
     halo.bytes = traffic.elems() * detail::bytes_of(from.type);
     instructions_.push_back(std::move(halo));
   }
+  /// What devices send each other of values that an operator makes on the way.
+  void add_exchanges(const detail::instruction& op) {
+    if (facts_of(node(op.node).op).tiles(node(op.node)) > 0) return;
+    const auto& plan = program_.view();
+    if (exchanges_.empty()) {
+      exchanges_.resize(graph_.nodes.size());
+      for (const auto& s : plan.steps)
+        if (s.operands.count == 1 &&
+            plan.slots[static_cast<std::size_t>(s.operands.begin)] >= static_cast<int>(local_.values.size()) &&
+            communicates(plan, s))
+          exchanges_[static_cast<std::size_t>(s.node)].push_back(&s);
+    }
+    for (const auto* s : exchanges_[static_cast<std::size_t>(op.node)]) {
+      instruction sent{detail::name_of(s->collective), label_of(op.operands[0]), node(op.node).tag, {op.operands[0]}};
+      sent.moves = sent.communicates = sent.is_halo = true;
+      sent.axes = std::string(detail::axes_text(mesh_.info(), axes_of(plan, *s)).view());
+      sent.bytes = s->bytes_sent;
+      instructions_.push_back(std::move(sent));
+    }
+  }
   /// The only dim that is split otherwise before than after; -1 if there are several.
   static int changed_dim(const detail::local_value& from, const detail::sharding& to) {
     int dim = -1;
@@ -330,6 +373,7 @@ class inspection {
   std::vector<device_value> values_;
   std::vector<instruction> instructions_;
   detail::tile_reads tiles_;
+  std::vector<std::vector<const detail::plan_step*>> exchanges_;  // by node
 };
 
 }  // namespace gspmd::dynamic

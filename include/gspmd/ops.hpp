@@ -6,12 +6,16 @@
 #include "gspmd/detail/ops/operator.hpp"  // first: compilers print how a header was reached with each error about it
 
 #include "gspmd/ops/convolution.hpp"
+#include "gspmd/ops/dims.hpp"
 #include "gspmd/ops/einsum.hpp"
 #include "gspmd/ops/elementwise.hpp"
+#include "gspmd/ops/gather.hpp"
 #include "gspmd/ops/local_op.hpp"
+#include "gspmd/ops/lookup.hpp"
 #include "gspmd/ops/loops.hpp"
 #include "gspmd/ops/map.hpp"
 #include "gspmd/ops/policy.hpp"
+#include "gspmd/ops/order.hpp"
 #include "gspmd/ops/pool.hpp"
 #include "gspmd/ops/reduce.hpp"
 #include "gspmd/ops/shape.hpp"

@@ -395,7 +395,7 @@ class document_generator {
       case 10: return make_broadcast(v);
       case 11: return make_transpose(v);
       case 12: return make_reshape(v);
-      case 13: return chance(50) ? make_pad(v) : make_window(v, is_pred);
+      case 13: return chance(40) ? make_pad(v) : chance(50) ? make_window(v, is_pred) : make_grid(v, is_pred);
       default: return add("reshard", {v.name}, json::object(), v.type, v.shape);
     }
   }
@@ -503,6 +503,24 @@ class document_generator {
     const std::vector<int> interior(v.shape.size(), 0);
     const json zero = v.type == "pred" ? json(false) : json(0);
     add("pad", {v.name}, {{"low", low}, {"high", high}, {"interior", interior}, {"value", zero}}, v.type, v.shape);
+  }
+
+  /// A shift, or a stencil, which adds up.
+  void make_grid(const value& v, bool is_pred) {
+    constexpr const char* beyond[] = {"zero", "edge", "reflect", "symmetric", "wrap"};
+    const auto rank = static_cast<int>(v.shape.size());
+    if (rank == 0) return;
+    if (is_pred || chance(50))
+      return add("shift", {v.name}, {{"dim", pick(rank)}, {"amount", pick(9) - 4}, {"outside", beyond[pick(5)]}}, v.type,
+                 v.shape);
+    json taps = json::array(), outside = json::array();
+    for (int n = 1 + pick(4); n > 0; --n) {
+      std::vector<int> by;
+      for (int d = 0; d < rank; ++d) by.push_back(chance(50) ? 0 : pick(5) - 2);
+      taps.push_back({pick(7) - 3, by});
+    }
+    for (int d = 0; d < rank; ++d) outside.push_back(beyond[pick(5)]);
+    add("stencil", {v.name}, {{"taps", taps}, {"outside", outside}}, v.type, v.shape);
   }
 
   /// Windows that keep the shape.

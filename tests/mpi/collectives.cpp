@@ -317,6 +317,9 @@ TEST_CASE("mpi: every element type and monoid") {
     CHECK(everywhere(wrong_in_all_monoids<std::int32_t>(comm, mesh)) == 0);
     CHECK(everywhere(wrong_in_all_monoids<std::int64_t>(comm, mesh)) == 0);
     CHECK(everywhere(wrong_in_all_monoids<bool>(comm, mesh)) == 0);
+    CHECK(everywhere(wrong_in_all_monoids<gspmd::bf16>(comm, mesh)) == 0);
+    CHECK(everywhere(wrong_in_all_monoids<std::uint8_t>(comm, mesh)) == 0);
+    CHECK(everywhere(wrong_in_all_monoids<std::uint32_t>(comm, mesh)) == 0);
   }
 }
 

@@ -4,10 +4,12 @@
 #include <doctest/doctest.h>
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "gspmd/comm/mpi.hpp"
+#include "gspmd/detail/transport/meeting_delay.hpp"
 #include "gspmd/dynamic.hpp"
 #include "gspmd/ops.hpp"
 #include "support/run_random.hpp"
@@ -56,16 +58,21 @@ TEST_CASE("random programs with shifts over MPI equal the naive reference") {
   reference::random_options options;
   options.shifts = options.maps = options.stencils = options.windows = true;
   options.max_operators = 8;
-  for (const bool shares_memory : {true, false}) {
-    gspmd::mpi_communicator comm(MPI_COMM_WORLD, {shares_memory, 64});
+  for (const auto how : {gspmd::mpi_options{true, 64}, gspmd::mpi_options{false, 64}, gspmd::mpi_options{true, 64, 0}}) {
+    std::optional<gspmd::detail::delayed_meetings> delays;
+    if (how.small_shard_bytes == 0) delays.emplace();
+    gspmd::mpi_communicator comm(MPI_COMM_WORLD, how);
     options.devices = comm.device_count();
+    options.shifts = options.maps = options.windows = how.small_shard_bytes != 0;
     const auto first = reference::setting("GSPMD_SEED", 1);
     const auto count = 2 * reference::setting("GSPMD_PROGRAMS", 200);
-    std::uint64_t shifts = 0;
+    std::uint64_t shifts = 0, overlapped = 0;
     for (auto seed = first; seed < first + count; ++seed) {
       const reference::random_program program(seed, options);
-      const auto plan = gspmd::detail::make_plan(program.g, program.mesh);
+      auto plan = gspmd::detail::make_plan(program.g, program.mesh);
+      gspmd::detail::overlap_moves(plan, 1);  // loops that are too small for it else
       const gspmd::detail::plan_view view(plan);
+      for (const auto& s : plan.steps) overlapped += gspmd::detail::is_rim(view, s) ? 1 : 0;
       std::uint64_t here = 0;
       for (const auto& s : plan.steps) here += gspmd::detail::is_mapped(s) && s.bytes_sent > 0 ? 1 : 0;
       if (here == 0) continue;
@@ -74,5 +81,6 @@ TEST_CASE("random programs with shifts over MPI equal the naive reference") {
       if (!wrong.empty()) FAIL_CHECK(wrong);
     }
     CHECK(shifts > count / 20);
+    CHECK(overlapped > count / 80);
   }
 }

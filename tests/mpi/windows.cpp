@@ -4,11 +4,14 @@
 // group: run
 #include <doctest/doctest.h>
 
+#include <string>
+#include <tuple>
 #include <vector>
 
 #include "gspmd/comm/mpi.hpp"
 #include "gspmd/detail/transport/meeting_delay.hpp"
 #include "gspmd/dynamic.hpp"
+#include "gspmd/grad.hpp"
 #include "gspmd/ops.hpp"
 
 // Shards go round a ring of processes: between arenas that they share, and by messages.
@@ -69,5 +72,33 @@ TEST_CASE("many steps under limit_gather, one after the other and without a chec
       wrong += y[0] != 8.0 * ranks * 16 * columns * ranks * (step % 7) ? 1 : 0;
     }
     CHECK(wrong == 0);
+  }
+}
+
+// Halos of convolutions, of pools and of the gradients of both, along one split dim and two: the bits of one thread that plays all devices.
+TEST_CASE("convolutions, pools and their gradients over MPI") {
+  using namespace gspmd;
+  int ranks = 0;
+  MPI_Comm_size(MPI_COMM_WORLD, &ranks);
+  const auto program = [](value x, value w) {
+    const value y = max_pool(convolution(x, w, "NHWC,HWIO->NHWC", {.padding = "same"}), {1, 3, 2, 1}, {1, 2, 2, 1}, {0, 1, 0, 0},
+                             {0, 1, 0, 0});
+    const value z = avg_pool(upsample(y, {1, 2, 1, 1}), {1, 5, 1, 1}, {1, 1, 1, 1}, {0, 2, 0, 0}, {0, 2, 0, 0});
+    return std::tuple_cat(std::tuple{z}, grad(sum(z * z), std::tuple{x, w}));
+  };
+  for (const auto& split :
+       {std::vector<std::string>{"", "x", "", ""}, {"", "", "x", ""}, {"", "y", "x", ""}, {"", "x,y", "", ""}}) {
+    const dynamic::mesh m({{"x", ranks % 2 == 0 ? ranks / 2 : ranks}, {"y", ranks % 2 == 0 ? 2 : 1}});
+    const auto step = dynamic::compile(program, m, dynamic::in<double>({2, 11, 8, 3}, split), dynamic::in<double>({3, 3, 3, 2}));
+    std::vector<double> x(2 * 11 * 8 * 3), w(3 * 3 * 3 * 2);
+    for (std::size_t i = 0; i < x.size(); ++i) x[i] = static_cast<double>(i * 7 % 11) - 5;
+    for (std::size_t i = 0; i < w.size(); ++i) w[i] = static_cast<double>(i * 5 % 13) - 6;
+    const auto wanted = step.run(simulated{}, x, w);
+    for (const bool shares_memory : {true, false}) {
+      mpi backend;
+      backend.options.shared_memory = shares_memory;
+      const auto got = step.run(backend, x, w);
+      for (std::size_t k = 0; k < 3; ++k) CHECK(got[k].bytes == wanted[k].bytes);
+    }
   }
 }

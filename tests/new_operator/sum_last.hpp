@@ -55,6 +55,7 @@ struct sum_last_op {
   static constexpr int reads(const node&) { return 1; }
   static constexpr bool is_made_again(const node&) { return false; }
   static constexpr bool may_go_round_ring(const node&) { return false; }
+  static constexpr bool composes = false;
   static constexpr int movements(const node&) { return 0; }
   static constexpr index_map map(const graph&, const node&, int) { return {}; }
   static constexpr int tiles(const node&) { return 0; }

@@ -78,12 +78,14 @@ T quarter_of_sum(const T* x) {
 }
 constexpr bool exclusive_or(const bool* x) { return x[0] != x[1]; }
 
-inline constexpr ir::map_function fused = {
-    2, {multiply_add<float>, multiply_add<double>, multiply_add<std::int32_t>, multiply_add<std::int64_t>, nullptr}};
+inline constexpr ir::map_function fused = {2,
+                                           {multiply_add<float>, multiply_add<double>, multiply_add<std::int32_t>,
+                                            multiply_add<std::int64_t>, nullptr, nullptr, nullptr}};
 inline constexpr ir::map_function clamped = {
-    3, {clamp<float>, clamp<double>, clamp<std::int32_t>, clamp<std::int64_t>, clamp<bool>}};
-inline constexpr ir::map_function averaged = {5, {quarter_of_sum<float>, quarter_of_sum<double>, nullptr, nullptr, nullptr}};
-inline constexpr ir::map_function exclusive = {2, {nullptr, nullptr, nullptr, nullptr, exclusive_or}};
+    3, {clamp<float>, clamp<double>, clamp<std::int32_t>, clamp<std::int64_t>, clamp<bool>, nullptr, nullptr}};
+inline constexpr ir::map_function averaged = {
+    5, {quarter_of_sum<float>, quarter_of_sum<double>, nullptr, nullptr, nullptr, nullptr, nullptr}};
+inline constexpr ir::map_function exclusive = {2, {nullptr, nullptr, nullptr, nullptr, exclusive_or, nullptr, nullptr}};
 }  // namespace maps
 
 /// What a random program may be like.
@@ -98,6 +100,7 @@ struct random_options {
   bool regions = true;  // loops and conditionals
   bool local_ops = false;
   int einsums = 0;             // of 100 operators, more of them
+  bool lookups = false;        // many gathers, scatters, scans and largest elements
   bool shifts = false;         // many of them
   bool stencils = false;       // many loops over several shifts and rolls of one value, in loops too
   bool maps = false;           // many of pad, slice, reverse, roll and concatenate
@@ -525,10 +528,14 @@ class random_program {
     if (options_.regions && random_.chance(depth_ == 0 ? 12 : depth_ == 1 ? 6 : 0)) return make_region();
     if (random_.chance(depth_ > 0 ? 12 : 2)) return make_row(x);
     if (options_.local_ops && random_.chance(30)) return make_local(x);
+    if (options_.lookups && random_.chance(40)) return make_lookup(x);
     if (options_.shifts && random_.chance(30)) return make_shift(x);
     if (options_.stencils && random_.chance(35)) return void(make_stencil(x));
     if (options_.maps && random_.chance(40)) return make_mapped(x);
-    if (options_.windows && random_.chance(50)) return make_window(x);
+    if (options_.windows && random_.chance(65)) {
+      const int kind = random_.between(0, 9);
+      return kind < 5 ? make_window(x) : kind < 8 ? make_convolution(x) : make_scatter(x);
+    }
     switch (random_.between(0, 23)) {
       case 0:
       case 1: make_unary(x); break;
@@ -664,11 +671,16 @@ class random_program {
     }
     return sum;
   }
+  /// Runs of them too, which are one movement where nobody else reads what lies between.
   void make_mapped(int x) {
+    do x = mapped_somehow(x);
+    while (x >= 0 && random_.chance(40));
+  }
+  int mapped_somehow(int x) {
     const auto here = ir::location::current();
     const ir::extents shape = at(x).shape;
     const int rank = shape.count;
-    if (rank == 0 || rank > ir::max_mapped_dims) return;  // of more dims they are several operators
+    if (rank == 0 || rank > ir::max_mapped_dims) return -1;  // of more dims they are several operators
     std::vector<std::int64_t> low, high, between, start, limit, stride;
     std::vector<int> dims;
     switch (random_.between(0, 4)) {
@@ -681,10 +693,9 @@ class random_program {
           const int left = within + static_cast<int>(low.back());
           high.push_back(random_.chance(50) ? random_.between(std::max(-left, -3), 3) : std::max(0, -left));
         }
-        commit(ir::add_pad(g, x, low, high, between,
-                           at(x).type == dtype::pred || random_.chance(50) ? random_.between(0, 1) : random_.between(-3, 3),
-                           here));
-        break;
+        return commit(
+            ir::add_pad(g, x, low, high, between,
+                        at(x).type == dtype::pred || random_.chance(50) ? random_.between(0, 1) : random_.between(-3, 3), here));
       case 1:
         for (int d = 0; d < rank; ++d) {
           const auto size = static_cast<int>(shape[d]);
@@ -692,14 +703,12 @@ class random_program {
           limit.push_back(random_.chance(60) ? random_.between(static_cast<int>(start.back()), size) : size);
           stride.push_back(random_.chance(40) ? random_.between(1, 3) : 1);
         }
-        commit(ir::add_slice(g, x, start, limit, stride, here));
-        break;
+        return commit(ir::add_slice(g, x, start, limit, stride, here));
       case 2:
         for (int d = 0; d < rank; ++d)
           if (random_.chance(60)) dims.push_back(d);
-        commit(ir::add_reverse(g, x, dims, here));
-        break;
-      case 3: commit(ir::add_roll(g, x, random_.between(-12, 12), random_.between(0, rank - 1), here)); break;
+        return commit(ir::add_reverse(g, x, dims, here));
+      case 3: return commit(ir::add_roll(g, x, random_.between(-12, 12), random_.between(0, rank - 1), here));
       default: {
         const int dim = random_.between(0, rank - 1);
         std::vector<int> joined{x};
@@ -711,7 +720,7 @@ class random_program {
             return true;
           }));
         if (random_.chance(50)) std::swap(joined.front(), joined.back());
-        commit(ir::add_concatenate(g, joined, dim, here));
+        return commit(ir::add_concatenate(g, joined, dim, here));
       }
     }
   }
@@ -739,6 +748,76 @@ class random_program {
       if (w.outputs(shape[d]) == 0) size[i] = stride[i] = base[i] = dilation[i] = 1, low[i] = high[i] = 0;
     }
     commit(ir::add_reduce_window(g, x, {size, stride, low, high, base, dilation}, kind, ir::location::current()));
+  }
+  /// An einsum through windows along some dims of x: forward ones, their gradients, and others of the family.
+  void make_convolution(int x) {
+    const dtype type = at(x).type;
+    const ir::extents shape = at(x).shape;
+    if (type == dtype::pred || shape.count == 0 || shape.count > 4) return;
+    ir::windowed_einsum e;
+    shape_list other, result;
+    double work = 1;
+    const auto note = [&](int k, std::int8_t letter, std::int64_t extent) {
+      auto& to = k == 1 ? other : result;
+      const int place = random_.between(0, e.letters[k].count);
+      e.letters[k].insert(place, letter);
+      to.insert(to.begin() + place, extent);
+    };
+    const int windowed = random_.between(0, shape.count - 1);
+    for (int d = 0; d < shape.count; ++d) {
+      const auto letter = static_cast<std::int8_t>('a' + d), inner = static_cast<std::int8_t>('A' + d);
+      if (e.windows.count < ir::max_windows && (d == windowed || random_.chance(30))) {
+        e.letters[0].push_back(static_cast<std::int8_t>(ir::code_of_window(e.windows.count)));
+        const std::int64_t outputs = random_.between(1, 9), size = random_.between(1, 4);
+        const int dilation = random_.between(1, 2) * (random_.chance(30) ? -1 : 1);
+        const ir::window_dim w{size, random_.chance(60) ? 1 : random_.between(2, 3), dilation,
+                               random_.between(-3, 3) - (dilation < 0 ? dilation * (size - 1) : 0),
+                               random_.chance(70) ? 1 : random_.between(2, 3)};
+        e.windows.push_back({letter, inner, w});
+        const bool is_forward = random_.chance(75);  // else the gradient by the window
+        note(is_forward ? 2 : 1, letter, outputs);
+        note(is_forward ? 1 : 2, inner, size);
+        work *= static_cast<double>(outputs * size);
+      } else {
+        e.letters[0].push_back(letter);
+        const int kind = random_.between(0, 2);  // batch, feature, group
+        if (kind != 0) note(1, letter, shape[d]);
+        if (kind != 1) note(2, letter, shape[d]);
+        work *= static_cast<double>(shape[d]);
+      }
+    }
+    if (random_.chance(50) && other.size() < 4 && result.size() < 4) {
+      const int features = random_.between(1, 4);
+      note(1, 'z', features);
+      note(2, 'z', features);
+      work *= features;
+    }
+    if (work > 20'000 || host_array(dtype::pred, result).size() > max_elements) return;
+    const int w = pick_like(type, other);
+    if (w >= 0) commit(ir::add_windowed_einsum(g, e, x, w, extents_of(result), ir::location::current()));
+  }
+  /// The gradient of a maximum or minimum over windows of x.
+  void make_scatter(int x) {
+    const ir::extents shape = at(x).shape;
+    const dtype type = at(x).type;
+    if (!ir::is_floating(type) || shape.count == 0 || shape.count > ir::max_mapped_dims) return;
+    if (facts_[static_cast<std::size_t>(x)].error != 0) return;  // rounding would choose other elements
+    ir::inline_vec<ir::windowed_dim, ir::max_mapped_dims> windows;
+    shape_list brought;
+    for (int d = 0; d < shape.count; ++d) {
+      const ir::padded_window w{random_.between(1, 4),  random_.between(1, 3),      random_.between(-1, 2),
+                                random_.between(-1, 2), random_.chance(20) ? 2 : 1, random_.chance(20) ? 2 : 1};
+      if (random_.chance(40) || w.outputs(shape[d]) == 0) {
+        brought.push_back(shape[d]);
+        continue;
+      }
+      windows.push_back({d, w.window(), w.outputs(shape[d])});
+      brought.push_back(w.outputs(shape[d]));
+    }
+    if (windows.empty() || host_array(dtype::pred, brought).size() > max_elements) return;
+    const int dy = pick_like(type, brought);
+    const auto kind = random_.chance(70) ? monoid::maximum : monoid::minimum;
+    if (dy >= 0) commit(ir::add_select_and_scatter(g, x, dy, windows, kind, ir::location::current()));
   }
   void make_local(int x) {
     namespace own = local_functions;
@@ -774,6 +853,52 @@ class random_program {
         commit(adds ? ir::add_dynamic_update<ir::add_row_op>(g, x, row, i, here)
                     : ir::add_dynamic_update<ir::set_row_op>(g, x, row, i, here));
     }
+  }
+
+  /// Rows by their numbers, sums of rows, what runs along a dim.
+  void make_lookup(int x) {
+    namespace own = gspmd::detail;
+    const auto here = ir::location::current();
+    const node from = at(x);
+    const int rank = from.shape.count;
+    if (rank == 0) return;
+    const int dim = random_.between(0, rank - 1);
+    const monoid kinds[] = {from.type == dtype::pred ? monoid::or_ : monoid::add, monoid::maximum, monoid::minimum};
+    const monoid kind = kinds[random_.between(0, 2)];
+    const int what = random_.between(0, 4);
+    if (what == 0)
+      return void(commit(ir::add_scan(g, x, dim, kind, kind == monoid::add && random_.chance(50), random_.chance(50), here)));
+    if (what == 1) {
+      if (ir::is_floating(from.type)) return;  // rounding would change the order
+      const int id = ir::add_top_k(g, x, random_.between(0, static_cast<int>(from.shape[rank - 1])), here);
+      if (id < 0) return;
+      const node indices = g.nodes.back();
+      g.nodes.pop_back();
+      if (commit(id) < 0) return;
+      g.nodes.push_back(indices);
+      commit(id + 1);
+      return;
+    }
+    const int i = pick_if([](const node& n) { return (n.type == dtype::s32 || n.type == dtype::s64) && n.shape.count <= 2; });
+    if (i < 0 || from.shape[dim] == 0) return;
+    const ir::extents at_index = at(i).shape;
+    std::vector<std::int64_t> window, sizes(from.shape.begin(), from.shape.end());
+    const std::vector<std::int64_t> row{dim};
+    for (int d = 0; d + 1 < rank; ++d) window.push_back(d < dim ? d : d + at_index.count);
+    sizes[static_cast<std::size_t>(dim)] = 1;
+    ir::index_dims dims;
+    dims.window = window;
+    dims.collapsed = dims.columns = row;
+    dims.vector_dim = at_index.count;
+    const auto beyond = random_.chance(50) ? gspmd::out_of_range::clip : gspmd::out_of_range::fill;
+    if (what == 2) return void(commit(ir::add_gather(g, x, i, dims, sizes, beyond, 1, here)));
+    shape_list updates(from.shape.begin(), from.shape.end());
+    updates.erase(updates.begin() + dim);
+    updates.insert(updates.begin() + dim, at_index.begin(), at_index.end());
+    const int u = pick_like(from.type, updates);
+    if (u < 0) return;
+    if (what == 3) commit(ir::add_scatter(g, i, u, from.shape, dims, kind, beyond, here));
+    else commit(ir::add_scatter_set(g, x, i, u, dims, beyond, here));
   }
 
   void make_region() {
@@ -1138,6 +1263,18 @@ class random_program {
       return rounded(n.type, terms * worst * magnitude, magnitude, static_cast<int>(std::min(terms * finest, 1.0 * no_grid)),
                      terms + 12);
     }
+    if (n.op == ir::code_of<ir::scan_op> || n.op == ir::code_of<ir::scatter_op>) {
+      const double terms = static_cast<double>(values_[static_cast<std::size_t>(n.operands[n.operands.count - 1])].size() + 1);
+      if (n.reduced_by == monoid::add) return rounded(n.type, terms * worst, terms * largest, finest, terms + 12);
+      return {worst, std::max(largest, own), finest, true};
+    }
+    if (n.op == ir::code_of<ir::gather_op> || n.op == ir::code_of<ir::scatter_set_op>)
+      return {worst, std::max(largest, own), finest, true};
+    if (n.op == ir::code_of<ir::convolution_op>) return product(terms_of(n, v));
+    if (n.op == ir::code_of<ir::select_and_scatter_op>) {
+      const double terms = terms_of(n, v);
+      return rounded(n.type, terms * x[1].error, terms * x[1].magnitude, x[1].grid, terms + 12);
+    }
     if (n.op == ir::code_of<ir::add_row_op>)
       return rounded(n.type, x[0].error + x[1].error, x[0].magnitude + x[1].magnitude, finest);
     if (n.op == ir::code_of<ir::pad_op>) return {worst, std::max(largest, own), finest, true};
@@ -1186,7 +1323,20 @@ class random_program {
   [[nodiscard]] double terms_of(const node& n, const host_array& v) const {
     if (v.size() == 0) return 0;
     double all_terms = 1;
-    if (n.op == ir::code_of<ir::reduce_window_op>) {
+    if (n.op == ir::code_of<ir::convolution_op>) {  // of the letters of both operands, those that the result lacks
+      const auto e = ir::windowed_einsum_of(g, n);
+      const auto extent = ir::global_extents(g, n, e);
+      std::vector<int> summed;
+      for (int k = 0; k < 2; ++k)
+        for (const int letter : e.letters[k])
+          if (!ir::is_window(letter) && ir::place_of(e.letters[2], letter) < 0 &&
+              std::find(summed.begin(), summed.end(), letter) == summed.end()) {
+            summed.push_back(letter);
+            all_terms *= static_cast<double>(extent[letter]);
+          }
+      return all_terms;
+    }
+    if (n.op == ir::code_of<ir::reduce_window_op> || n.op == ir::code_of<ir::select_and_scatter_op>) {
       for (const auto& along : ir::windows_of(n)) all_terms *= static_cast<double>(along.window.size);
       return all_terms;
     }
@@ -1261,6 +1411,7 @@ class random_program {
       case dtype::s32: store(static_cast<std::int32_t>(x.ints[e]), to); break;
       case dtype::s64: store(x.ints[e], to); break;
       case dtype::pred: *to = static_cast<std::byte>(x.ints[e]); break;
+      default: break;  // random_type() has no others
     }
   }
   /// What padding may hold. A bool other than 0 and 1 is no bool in C++, so that one is random.

@@ -100,6 +100,10 @@ inline double unary(opcode op, double x) {
     case opcode::cosine: return std::cos(x);
     case opcode::floor: return std::floor(x);
     case opcode::ceil: return std::ceil(x);
+    case opcode::expm1: return std::expm1(x);
+    case opcode::log1p: return std::log1p(x);
+    case opcode::erf: return std::erf(x);
+    case opcode::cbrt: return std::cbrt(x);
     default: return x;
   }
 }
@@ -124,12 +128,15 @@ inline double binary(opcode op, double a, double b) {
     case opcode::maximum: return maximum(a, b);
     case opcode::minimum: return minimum(a, b);
     case opcode::power: return std::pow(a, b);
+    case opcode::remainder: return std::fmod(a, b);
+    case opcode::atan2: return std::atan2(a, b);
     default: return 0;
   }
 }
 
 inline std::int64_t binary(opcode op, dtype type, std::int64_t a, std::int64_t b) {
   if (type == dtype::pred) {  // StableHLO: add is or, multiply is and
+    if (op == opcode::xor_) return a ^ b;
     if (op == opcode::add || op == opcode::maximum || op == opcode::or_) return a | b;
     return a & b;
   }
@@ -143,6 +150,16 @@ inline std::int64_t binary(opcode op, dtype type, std::int64_t a, std::int64_t b
     case opcode::power: return wrap_to(type, bits_of(integer_power(a, b)));
     case opcode::and_: return a & b;
     case opcode::or_: return a | b;
+    case opcode::xor_: return a ^ b;
+    case opcode::remainder: return b == 0 ? a : b == -1 ? 0 : a % b;
+    case opcode::shift_left: {
+      const int width = static_cast<int>(8 * gspmd::detail::bytes_of(type));
+      return b < 0 || b >= width ? 0 : wrap_to(type, bits_of(a) << b);
+    }
+    case opcode::shift_right: {
+      const int width = static_cast<int>(8 * gspmd::detail::bytes_of(type));
+      return a >> (b < 0 || b >= width ? width - 1 : static_cast<int>(b));
+    }
     default: return 0;
   }
 }
@@ -195,6 +212,7 @@ inline void map(const node& n, const std::vector<const host_array*>& x, host_arr
       case dtype::s32: result.ints[i] = call_map(function_for<std::int32_t>(*n.function), arity, integer); break;
       case dtype::s64: result.ints[i] = call_map(function_for<std::int64_t>(*n.function), arity, integer); break;
       case dtype::pred: result.ints[i] = call_map(function_for<bool>(*n.function), arity, integer); break;
+      default: break;  // no random program has a map of another type
     }
   }
 }
@@ -433,11 +451,11 @@ inline void local(const node& n, const host_array& x, host_array& result) {
   });
 }
 
-/// Of pad, slice, reverse and roll.
+/// Of pad, slice, reverse, roll, and several of them as one.
 inline bool is_mapped(const node& n) {
   namespace ir = gspmd::detail;
   return n.op == ir::code_of<ir::pad_op> || n.op == ir::code_of<ir::slice_op> || n.op == ir::code_of<ir::reverse_op> ||
-         n.op == ir::code_of<ir::roll_op>;
+         n.op == ir::code_of<ir::roll_op> || n.op == ir::code_of<ir::composed_op>;
 }
 
 /// The index of what stands at index i of a dim that goes on beyond its ends; outside where nothing does.
@@ -514,6 +532,14 @@ inline void select_and_scatter(const node& n, const host_array& x, const host_ar
   for (auto& r : result.reals) r = round_to(n.type, r);
 }
 
+// naive_indexing.hpp
+void gather_node(const node& n, const host_array& x, const host_array& indices, host_array& result);
+void scan_node(const node& n, const host_array& x, host_array& result);
+void top_k_node(const host_array& x, host_array& result, bool wants_indices);
+void scatter_node(const node& n, const host_array& indices, const host_array& updates, host_array& result);
+void scatter_set_node(const node& n, const host_array& x, const host_array& indices, const host_array& updates,
+                      host_array& result);
+
 /// The operators that are listed and not enumerated.
 inline void listed(const node& n, const std::vector<const host_array*>& x, host_array& result) {
   namespace ir = gspmd::detail;
@@ -586,6 +612,16 @@ inline void listed(const node& n, const std::vector<const host_array*>& x, host_
     });
   } else if (is(ir::code_of<ir::row_op>, ir::code_of<ir::set_row_op>, ir::code_of<ir::add_row_op>)) {
     rows(n, x, result);
+  } else if (is(ir::code_of<ir::gather_op>)) {
+    gather_node(n, *x[0], *x[1], result);
+  } else if (is(ir::code_of<ir::scan_op>)) {
+    scan_node(n, *x[0], result);
+  } else if (is(ir::code_of<ir::top_k_op>)) {
+    top_k_node(*x[0], result, false);
+  } else if (is(ir::code_of<ir::scatter_op>)) {
+    scatter_node(n, *x[0], *x[1], result);
+  } else if (is(ir::code_of<ir::scatter_set_op>)) {
+    scatter_set_node(n, *x[0], *x[1], *x[2], result);
   } else if (is(ir::code_of<ir::reshape_op>, ir::code_of<ir::reshard_op>, ir::code_of<ir::shard_alike_op>)) {
     same(*x[0], result);
   } else {
@@ -616,6 +652,11 @@ inline host_array evaluate_node(const graph& g, int i, const std::vector<host_ar
     }
     case opcode::carry: same(*x[0], result); break;
     case opcode::result: {
+      const node& maker = g.nodes[static_cast<std::size_t>(n.operands[0])];
+      if (maker.op == gspmd::detail::code_of<gspmd::detail::top_k_op>) {
+        top_k_node(values[static_cast<std::size_t>(maker.operands[0])], result, true);
+        break;
+      }
       node as_reduce = g.nodes[static_cast<std::size_t>(n.operands[0])];  // copy_and_minima's
       as_reduce.shape = n.shape;
       as_reduce.attributes.push_back(0);
@@ -638,3 +679,5 @@ inline std::vector<host_array> evaluate(const graph& g, const std::vector<host_a
 }
 
 }  // namespace reference
+
+#include "support/naive_indexing.hpp"  // what is declared above

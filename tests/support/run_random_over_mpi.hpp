@@ -49,7 +49,9 @@ class mpi_lots {
   static constexpr std::size_t programs_of_lot = 5;
 
   struct planned {
-    explicit planned(random_program made) : program(std::move(made)), plan(ir::make_plan(program.g, program.mesh)) {}
+    explicit planned(random_program made) : program(std::move(made)), plan(ir::make_plan(program.g, program.mesh)) {
+      ir::overlap_moves(plan, 1);
+    }
     random_program program;
     ir::plan plan;
   };

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <algorithm>
+#include <bit>
 #include <cmath>
 #include <cstddef>
 #include <cstdint>
@@ -27,37 +28,70 @@ struct value {
   std::int64_t integer = 0;  // of the rest
 };
 
-inline double as_type(dtype type, double x) { return type == dtype::f32 ? static_cast<double>(static_cast<float>(x)) : x; }
+/// The nearest number of so many bits of fraction and such exponents, of two the even one: by scaling, for this is no fast path.
+inline double rounded(double x, int fraction, int least_exponent, double beyond) {
+  if (!std::isfinite(x) || x == 0) return x;
+  const int exponent = std::max(std::ilogb(x), least_exponent);
+  const double unit = std::ldexp(1.0, exponent - fraction), y = std::nearbyint(x / unit) * unit;
+  return std::fabs(y) >= beyond ? std::copysign(std::numeric_limits<double>::infinity(), x) : std::copysign(y, x);
+}
+inline double as_type(dtype type, double x) {
+  if (type == dtype::bf16) return rounded(x, 7, -126, 0x1p128);
+  if (type == dtype::f16) return rounded(x, 10, -14, 65536);
+  return type == dtype::f32 ? static_cast<double>(static_cast<float>(x)) : x;
+}
+/// Of integers: how many bits, and whether the first one is the sign.
+inline int width_of(dtype type) { return static_cast<int>(8 * bytes_of(type)); }
+inline bool is_signed_type(dtype type) {
+  return type == dtype::s8 || type == dtype::s16 || type == dtype::s32 || type == dtype::s64;
+}
 inline value floating(dtype type, double x) { return {type, as_type(type, x), 0}; }
 inline value wrapped(dtype type, wide x) {
-  const auto low = static_cast<std::uint64_t>(x);
-  return {type, 0,
-          type == dtype::s32 ? static_cast<std::int32_t>(static_cast<std::uint32_t>(low)) : static_cast<std::int64_t>(low)};
+  const int unused = 64 - width_of(type);
+  const auto low = static_cast<std::uint64_t>(x) << unused;
+  return {type, 0, is_signed_type(type) ? static_cast<std::int64_t>(low) >> unused : static_cast<std::int64_t>(low >> unused)};
 }
+/// The integer itself: those of u64 are kept as their bits.
+inline wide integer_of(const value& x) {
+  return x.type == dtype::u64 ? static_cast<wide>(static_cast<std::uint64_t>(x.integer)) : static_cast<wide>(x.integer);
+}
+inline wide most_of(dtype type) { return (wide{1} << (width_of(type) - (is_signed_type(type) ? 1 : 0))) - 1; }
+inline wide least_of(dtype type) { return is_signed_type(type) ? -most_of(type) - 1 : 0; }
 inline value truth(bool x) { return {dtype::pred, 0, x ? 1 : 0}; }
 
 inline value naive_convert(dtype to, const value& x) {
   if (is_floating(to))
     return is_floating(x.type) ? floating(to, x.real)
-           : to == dtype::f32  ? value{to, static_cast<double>(static_cast<float>(x.integer)), 0}
-                               : value{to, static_cast<double>(x.integer), 0};
+           : to == dtype::f32  ? value{to, static_cast<double>(static_cast<float>(integer_of(x))), 0}
+                               : floating(to, static_cast<double>(integer_of(x)));
   if (to == dtype::pred) return truth(is_floating(x.type) ? x.real != 0 : x.integer != 0);
-  if (!is_floating(x.type)) return wrapped(to, x.integer);
+  if (!is_floating(x.type)) return wrapped(to, integer_of(x));
   if (std::isnan(x.real)) return {to, 0, 0};
-  const std::int64_t most =
-      to == dtype::s32 ? std::numeric_limits<std::int32_t>::max() : std::numeric_limits<std::int64_t>::max();
-  const std::int64_t least = -most - 1;
-  if (x.real >= std::ldexp(1.0, to == dtype::s32 ? 31 : 63)) return {to, 0, most};
-  if (x.real <= static_cast<double>(least)) return {to, 0, least};
-  return {to, 0, static_cast<std::int64_t>(x.real)};
+  if (x.real >= 0x1p100) return wrapped(to, most_of(to));
+  if (x.real <= -0x1p100) return wrapped(to, least_of(to));
+  return wrapped(to, std::max(std::min(static_cast<wide>(x.real), most_of(to)), least_of(to)));
 }
 
+/// By halving.
+inline double naive_erf_inv(double y) {
+  if (!(std::fabs(y) < 1)) return std::fabs(y) == 1 ? std::copysign(std::numeric_limits<double>::infinity(), y) : std::nan("");
+  const double size = std::fabs(y);
+  if (size < 1e-9) return y * 0.88622692545275801365;  // half the square root of pi
+  double low = 0, high = 7;
+  while (std::nextafter(low, high) < high) {
+    const double middle = (low + high) / 2;
+    const bool is_below = size > 0.5 ? std::erfc(middle) > 1 - size : std::erf(middle) < size;
+    (is_below ? low : high) = middle;
+  }
+  return std::copysign(high, y);
+}
 inline value naive_unary(opcode code, dtype to, const value& x) {
   if (code == opcode::convert) return naive_convert(to, x);
   const dtype t = x.type;
   if (!is_floating(t)) {
-    const wide i = x.integer;
+    const wide i = integer_of(x);
     switch (code) {
+      case opcode::stop_gradient: return x;
       case opcode::abs: return wrapped(t, i < 0 ? -i : i);
       case opcode::negate: return wrapped(t, -i);
       case opcode::sign: return wrapped(t, i > 0 ? 1 : i < 0 ? -1 : 0);
@@ -81,6 +115,12 @@ inline value naive_unary(opcode code, dtype to, const value& x) {
     case opcode::sine: return floating(t, std::sin(r));
     case opcode::cosine: return floating(t, std::cos(r));
     case opcode::floor: return floating(t, std::floor(r));
+    case opcode::expm1: return floating(t, std::expm1(r));
+    case opcode::log1p: return floating(t, std::log1p(r));
+    case opcode::erf: return floating(t, std::erf(r));
+    case opcode::erf_inv: return floating(t, naive_erf_inv(r));
+    case opcode::cbrt: return floating(t, std::cbrt(r));
+    case opcode::stop_gradient: return x;
     default: return floating(t, std::ceil(r));
   }
 }
@@ -89,9 +129,10 @@ inline value naive_binary(opcode code, const value& a, const value& b) {
   const dtype t = a.type;
   const bool is_real = is_floating(t);
   const bool nan = is_real && (std::isnan(a.real) || std::isnan(b.real));
-  const bool less = is_real ? a.real < b.real : a.integer < b.integer;
+  const bool less = is_real ? a.real < b.real : integer_of(a) < integer_of(b);
   const bool equal = is_real ? a.real == b.real : a.integer == b.integer;
-  const wide i = a.integer, j = b.integer;
+  const wide i = integer_of(a), j = integer_of(b);
+  const bool is_shifted_out = j < 0 || j >= width_of(t);
   switch (code) {
     case opcode::compare_eq: return truth(equal);
     case opcode::compare_ne: return truth(!equal);
@@ -106,6 +147,27 @@ inline value naive_binary(opcode code, const value& a, const value& b) {
     case opcode::add: return is_real ? floating(t, a.real + b.real) : wrapped(t, i + j);
     case opcode::subtract: return is_real ? floating(t, a.real - b.real) : wrapped(t, i - j);
     case opcode::multiply: return is_real ? floating(t, a.real * b.real) : wrapped(t, i * j);
+    case opcode::xor_: return t == dtype::pred ? truth((i != 0) != (j != 0)) : value{t, 0, a.integer ^ b.integer};
+    case opcode::shift_left: return wrapped(t, is_shifted_out ? 0 : i << static_cast<int>(j));
+    case opcode::shift_right: return wrapped(t, is_shifted_out ? (i < 0 ? -1 : 0) : i >> static_cast<int>(j));
+    case opcode::remainder: return is_real ? floating(t, std::fmod(a.real, b.real)) : wrapped(t, j == 0 ? i : i % j);
+    case opcode::threefry2x32: {
+      std::uint32_t x[2] = {static_cast<std::uint32_t>(static_cast<std::uint64_t>(a.integer) >> 32),
+                            static_cast<std::uint32_t>(a.integer)};
+      std::uint32_t k[3] = {static_cast<std::uint32_t>(static_cast<std::uint64_t>(b.integer) >> 32),
+                            static_cast<std::uint32_t>(b.integer), 0};
+      k[2] = 0x1bd11bda ^ k[0] ^ k[1];
+      for (unsigned n = 0; n <= 20; ++n) {
+        if (n % 4 == 0) {
+          x[0] += k[n / 4 % 3];
+          x[1] += k[(n / 4 + 1) % 3] + n / 4;
+        }
+        constexpr int by[] = {13, 15, 26, 6, 17, 29, 16, 24};
+        if (n < 20) x[1] = std::rotl(x[1], by[n % 8]) ^ (x[0] += x[1]);
+      }
+      return {t, 0, static_cast<std::int64_t>(std::uint64_t{x[0]} << 32 | x[1])};
+    }
+    case opcode::atan2: return floating(t, std::atan2(a.real, b.real));
     case opcode::divide: return is_real ? floating(t, a.real / b.real) : j == 0 ? wrapped(t, -1) : wrapped(t, i / j);
     default: break;
   }
@@ -144,7 +206,8 @@ inline void write(const value& v, std::byte* to, std::int64_t i) {
 
 inline bool is_inexact(opcode code) {
   return code == opcode::exponential || code == opcode::log || code == opcode::tanh || code == opcode::logistic ||
-         code == opcode::power || code == opcode::sine || code == opcode::cosine;
+         code == opcode::power || code == opcode::sine || code == opcode::cosine || code == opcode::expm1 ||
+         code == opcode::log1p || code == opcode::erf || code == opcode::cbrt || code == opcode::erf_inv || code == opcode::atan2;
 }
 inline bool same(const value& got, const value& wanted, int ulps) {
   if (!is_floating(got.type)) return got.integer == wanted.integer;
@@ -202,7 +265,7 @@ inline std::vector<value> samples(dtype type, std::mt19937& random) {
     v = {truth(false), truth(true)};
   } else {
     const std::int64_t most =
-        type == dtype::s32 ? std::numeric_limits<std::int32_t>::max() : std::numeric_limits<std::int64_t>::max();
+        type == dtype::u64 ? std::numeric_limits<std::int64_t>::max() : static_cast<std::int64_t>(most_of(type));
     for (const std::int64_t x :
          {std::int64_t{0}, std::int64_t{1}, std::int64_t{2}, std::int64_t{3}, std::int64_t{-1}, std::int64_t{-2}, std::int64_t{7},
           std::int64_t{-13}, std::int64_t{31}, std::int64_t{46341}, std::int64_t{16777217}, most, most - 1, -most, -most - 1})
@@ -212,7 +275,8 @@ inline std::vector<value> samples(dtype type, std::mt19937& random) {
   return v;
 }
 
-constexpr dtype all_types[] = {dtype::f32, dtype::f64, dtype::s32, dtype::s64, dtype::pred};
+/// Those that kernels compute with.
+constexpr dtype all_types[] = {dtype::f32, dtype::f64, dtype::s32, dtype::s64, dtype::pred, dtype::u32, dtype::u64};
 
 inline std::vector<std::byte> pack(const std::vector<value>& values) {
   std::vector<std::byte> bytes(values.size() * 8 + 8);

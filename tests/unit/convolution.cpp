@@ -132,6 +132,44 @@ TEST_CASE("convolution: features and groups are split like letters") {
   CHECK(reduced[0].kind == collective_kind::all_reduce);
 }
 
+TEST_CASE("convolution: both operands split along space, as in the gradient by a window") {
+  // A window of 64 elements that is 2 elements wide of stride and dilation each; 5 results, partial, and their sum.
+  for (const std::int64_t dilation : {1, 2}) {
+    dynamic::builder p(dynamic::mesh({{"x", 4}}));
+    const auto x = p.input(dynamic::in<float>({2, 64 * dilation, 3}, {"", "x", ""}));
+    const auto w = p.input(dynamic::in<float>({64, 3, 8}, {"x", "", ""}));
+    const auto y = convolution(x, w, "NWC,WIO->NWC", {.stride = {2}, .low = {4}, .high = {4}, .rhs_dilation = {dilation}});
+    p.output(p.reshard(y, {"", "", ""}));
+    const auto step = p.compile();
+    const auto results = (8 + 64 * dilation - (63 * dilation + 1)) / 2 + 1;
+    REQUIRE(step.collectives().size() == 2);
+    CHECK(step.collectives()[0].kind == collective_kind::collective_permute);
+    CHECK(step.collectives()[1].kind == collective_kind::all_reduce);
+    // Part i reads from 16 d i - 4 to 16 d i + 15 d + 4, of a dilation of 2 every second one; the sums go round a ring.
+    const auto halo = dilation == 1 ? 8 : 4;
+    CHECK(step.traffic().in(collective_kind::collective_permute).bytes == 2 * halo * 3 * 4);
+    CHECK(step.traffic().in(collective_kind::all_reduce).bytes == 2 * 3 * (2 * results * 8 / 4) * 4);
+  }
+  // A window smaller than what comes out goes to a split of its features, and no device gathers it.
+  const auto split = [](const char* equation, const shape_list& window, const split_list& by) {
+    dynamic::builder p(dynamic::mesh({{"x", 4}}));
+    p.output(einsum(equation, p.input(dynamic::in<float>({2, 32, 3})), p.input(dynamic::in<float>(window, by))));
+    return p.compile();
+  };
+  const auto collectives = split("b(o+w)i,wif->bof", {5, 3, 8}, {"x", "", ""}).collectives();
+  REQUIRE(collectives.size() == 2);
+  CHECK(collectives[0].kind == collective_kind::all_to_all);
+  // Where it has none, that it is brought to every device is the user's to say.
+  std::string refused;
+  try {
+    static_cast<void>(split("b(o+w)i,w->boi", {5}, {"x"}));
+  } catch (const error& e) {
+    refused = e.what();
+  }
+  CHECK_MESSAGE(refused.find("convolution at convolution.cpp:") != std::string::npos, refused);
+  CHECK_MESSAGE(refused.find("operand 1 [5] is sharded [x]") != std::string::npos, refused);
+}
+
 TEST_CASE("convolution: the split of the input goes through a network, forward and backward") {
   for (const auto& split : {split_list{"", "x,y", "", ""}, {"", "x", "y", ""}, {"", "", "y,x", ""}}) {
     dynamic::builder p(dynamic::mesh({{"x", 2}, {"y", 2}}));
@@ -215,6 +253,7 @@ TEST_CASE("convolution: what is refused") {
   says(with("NHWC,HWCO->NHWC", {}, w), "column 8: the features of the window are `I` of the operand and `O` of the result");
   says(with("NHHC,HWIO->NHWC", {}, w), "column 3: the operand has this dim twice");
   says(with("NHWC,HWIO->NHW7", {}, w), "column 15: letters, one comma and one -> may stand here");
+  says(with("NABDEFC,ABDEFIO->NABDEFC", {}, w), "there are more than 4 spatial dims");
   says(with("NWC,WIO->NWC", {}, w), "has 3 dims of the operand, the tensor is [2,8,8,6] of rank 4");
   says(with(nhwc, {.stride = {1}}, w), "stride has 1 numbers, `NHWC,HWIO->NHWC` has 2 spatial dims");
   says(with(nhwc, {.stride = {1, 0}}, w), "stride of dim `W` is 0; it is at least 1");

@@ -249,7 +249,7 @@ void check_part(const extents& part) {
 
   using row = typename row_of_group<ending_early<Group>>::type;
   fused_memory<row> memory;
-  run_fused_rows(g, part, compute_rows<row>, memory.rows(), in, out_a, offsets);
+  run_fused_rows(g, part, loop_box(part), compute_rows<row>, memory.rows(), in, out_a, offsets);
   const fused_code code({part, g.ops, g.stores}, g.loop);
   std::vector<std::byte> scratch(static_cast<std::size_t>(code.scratch_bytes), std::byte{0xA5});
   run_fused(code, in, out_b, offsets, scratch.data());

@@ -123,6 +123,31 @@ TEST_CASE("elementwise operators of two operands") {
         [](const list& x) { return x[0] * x[0] + x[0] / x[0] + power(x[0], x[0]) - maximum(x[0], x[0]); });
 }
 
+TEST_CASE("gathers, scatters and scans") {
+  const auto named = [](value x, gspmd::integers shape) { return iota<std::int32_t>(x, shape, 0) * 2 - 1; };  // -1 1 3 5 ...
+  check("take", one, [&](const list& x) { return take(x[0], named(x[0], {4, 2}), 0); });
+  check("take or a number", one, [&](const list& x) { return take(x[0], named(x[0], {4}), 1, out_of_range::fill, 3.0); });
+  check("take_along", one, [&](const list& x) { return take_along(x[0], named(x[0], {5, 2}), 1); });
+  check("scatter_add", two, [&](const list& x) { return scatter_add(x[0], named(x[0], {5}), x[1] * x[1], 0); });
+  check("scatter by maximum", two,
+        [&](const list& x) { return scatter_add(x[0], named(x[0], {5}) - 2, x[1], 0, monoid::maximum); });
+  check("scatter by multiply", {reals({5, 3}, 0.5, 2, 1), reals({5, 3}, 0.5, 2, 2)},
+        [&](const list& x) { return scatter_add(x[0], named(x[0], {5}) / 4, x[1], 0, monoid::multiply); });
+  check("scatter in the place of rows, some of them twice", two, [&](const list& x) {
+    return scatter(
+        x[0], named(x[0], {5}) / 4, x[1],
+        {.update_window_dims = {1}, .inserted_window_dims = {0}, .scatter_dims_to_operand_dims = {0}, .index_vector_dim = 1});
+  });
+  check("dynamic slices", two, [&](const list& x) {
+    const value at = sum(named(x[0], {2}), 0) + 1;  // 1
+    return dynamic_update_slice(x[0], dynamic_slice(x[1] * x[0], std::array{at, at}, {2, 2}), std::array{at, at});
+  });
+  check("cumsum", one, [](const list& x) { return cumsum(x[0], 0) * cumsum(x[0], 1, {.exclusive = true}); });
+  check("reversed products", {reals({5, 3}, 0.5, 2, 1)},
+        [](const list& x) { return scan_along(x[0], monoid::multiply, 0, {.reverse = true}); });
+  check("top_k", one, [](const list& x) { return top_k(x[0] * x[0], 2).first; });
+}
+
 TEST_CASE("the gradient of a softmax does not go through its maximum") {
   const auto of = [](auto f) {
     traced program;

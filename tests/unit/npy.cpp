@@ -64,6 +64,13 @@ TEST_CASE("what is written is read again, for every type and rank") {
       make<std::int32_t>(dtype::s32, {}, {-7}),
       make<std::int64_t>(dtype::s64, {1, 2, 1, 2}, {1, 2, 3, std::int64_t{1} << 60}),
       make<std::uint8_t>(dtype::pred, {4}, {0, 1, 1, 0}),
+      make<std::uint16_t>(dtype::bf16, {2}, {0x3f80, 0x7fc0}),
+      make<std::uint16_t>(dtype::f16, {1}, {0x3c00}),
+      make<std::int8_t>(dtype::s8, {2}, {-1, 127}),
+      make<std::uint8_t>(dtype::u8, {2}, {255, 2}),
+      make<std::int16_t>(dtype::s16, {1}, {-300}),
+      make<std::uint32_t>(dtype::u32, {1}, {4'000'000'000}),
+      make<std::uint64_t>(dtype::u64, {1}, {18'000'000'000'000'000'000U}),
       make<float>(dtype::f32, {0, 3}, {}),
       make<float>(dtype::f32, std::vector<std::int64_t>(32, 1), {9}),
   };

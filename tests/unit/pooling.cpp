@@ -2,6 +2,7 @@
 // group: operators
 #include <doctest/doctest.h>
 
+#include <algorithm>
 #include <array>
 #include <cmath>
 #include <functional>
@@ -95,6 +96,86 @@ TEST_CASE("pooling: means, and finer grids") {
   is(2, {0, 0, 2, 8, 0, 0});
   is(3, {1, 1, 2, 2, 4, 4, 8, 8, 16, 16});
   is(4, {2, 4, 8, 16, 32});
+}
+
+TEST_CASE("pooling: interpolation and means of blocks, and their gradients, are those of a formula on every mesh") {
+  for (const std::int64_t n : {1, 2, 5, 8, 13})
+    for (const std::int64_t f : {1, 2, 3, 4})
+      for (const int devices : {1, 2, 4, 5}) {
+        CAPTURE(n);
+        CAPTURE(f);
+        CAPTURE(devices);
+        dynamic::builder p(dynamic::mesh({{"x", devices}}));
+        const auto coarse = (n + f - 1) / f;
+        const value x = p.input(dynamic::in<double>({n, 2}, {"x", ""}));
+        const value u = p.input(dynamic::in<double>({n * f, 4})), v = p.input(dynamic::in<double>({coarse, 2}));
+        const value fine = interpolate(x, {f, 2}), means = downsample(x, {f, 1});
+        p.output(fine);
+        p.output(means);
+        p.output(grad(sum(fine * u), x));
+        p.output(grad(sum(means * v), x));
+        const auto made = [](std::int64_t count, int by) {
+          std::vector<double> all;
+          for (std::int64_t i = 0; i < count; ++i) all.push_back(static_cast<double>(i * by % 11) - 5);
+          return all;
+        };
+        const auto xs = made(n * 2, 7), us = made(n * f * 4, 5), vs = made(coarse * 2, 3);
+        const auto y = p.compile().run(simulated{}, xs, us, vs);
+        // Which elements make one of the finer grid: the two whose middles it lies between.
+        struct mix {
+          std::int64_t low, high;
+          double share;
+        };
+        const auto between = [](std::int64_t i, std::int64_t factor, std::int64_t extent) {
+          const double at = (static_cast<double>(i) + 0.5) / static_cast<double>(factor) - 0.5;
+          const auto low = static_cast<std::int64_t>(std::floor(at));
+          const auto inside = [&](std::int64_t k) { return std::min(std::max(k, std::int64_t{0}), extent - 1); };
+          return mix{inside(low), inside(low + 1), at - static_cast<double>(low)};
+        };
+        std::vector<double> wanted(static_cast<std::size_t>(n * f * 4)), back(static_cast<std::size_t>(n * 2));
+        for (std::int64_t i = 0; i < n * f; ++i)
+          for (std::int64_t j = 0; j < 4; ++j) {
+            const auto a = between(i, f, n), b = between(j, 2, 2);
+            const auto to = static_cast<std::size_t>(i * 4 + j);
+            const auto add = [&](std::int64_t r, std::int64_t c, double share) {
+              const auto from = static_cast<std::size_t>(r * 2 + c);
+              wanted[to] += share * xs[from];
+              back[from] += share * us[to];
+            };
+            add(a.low, b.low, (1 - a.share) * (1 - b.share));
+            add(a.low, b.high, (1 - a.share) * b.share);
+            add(a.high, b.low, a.share * (1 - b.share));
+            add(a.high, b.high, a.share * b.share);
+          }
+        std::vector<double> blocks(static_cast<std::size_t>(coarse * 2)), from_blocks(static_cast<std::size_t>(n * 2));
+        for (std::int64_t i = 0; i < n; ++i)
+          for (std::int64_t j = 0; j < 2; ++j) {
+            const auto block = static_cast<std::size_t>(i / f * 2 + j), cell = static_cast<std::size_t>(i * 2 + j);
+            const double share = 1 / static_cast<double>(std::min(f, n - i / f * f));
+            blocks[block] += share * xs[cell];
+            from_blocks[cell] = share * vs[block];
+          }
+        const std::vector<double>* const all[] = {&wanted, &blocks, &back, &from_blocks};
+        for (std::size_t k = 0; k < 4; ++k) {
+          double off = 0;
+          for (std::size_t i = 0; i < all[k]->size(); ++i) off = std::max(off, std::abs(y[k].data<double>()[i] - (*all[k])[i]));
+          CHECK(off < 1e-12);
+        }
+      }
+}
+
+TEST_CASE("pooling: to a finer grid one row goes to either side, to a coarser one nothing") {
+  dynamic::builder p(dynamic::mesh({{"x", 4}}));
+  const value x = p.input(dynamic::in<float>({16, 6, 3}, {"x", "", ""}));
+  p.output(interpolate(x, {2, 2, 1}));
+  const auto finer = p.compile();
+  CHECK(finer.traffic().bytes == 2 * 6 * 3 * 4);
+  CHECK(finer.traffic().messages == 2);
+  CHECK(finer.traffic().in(collective_kind::collective_permute).bytes == finer.traffic().bytes);
+  CHECK(finer.output(0).sharding() == std::vector<std::string>{"x", "", ""});
+  dynamic::builder q(dynamic::mesh({{"x", 4}}));
+  q.output(downsample(q.input(dynamic::in<float>({16, 6, 3}, {"x", "", ""})), {2, 4, 1}));
+  CHECK(q.compile().traffic().collectives == 0);
 }
 
 TEST_CASE("pooling: only the input is annotated, and every layer is split") {
@@ -244,6 +325,19 @@ TEST_CASE("pooling: the gradient of windows that end where shards do sends nothi
   CHECK(p.compile().collectives().empty());
 }
 
+TEST_CASE("pooling: the gradient of a maximum gets the windows that hold its elements, and what they bring, and nothing else") {
+  for (const std::int64_t size : {2, 3, 5}) {
+    dynamic::builder p(dynamic::mesh({{"x", 4}}));
+    const value x = p.input(dynamic::in<float>({16, 6}, {"x", ""})), u = p.input(dynamic::in<float>({16, 6}, {"x", ""}));
+    p.output(grad(sum(max_pool(x, {size, 1}, {1, 1}, {size / 2, 0}, {(size - 1) / 2, 0}) * u), x));
+    const auto step = p.compile();
+    // Windows reach size - 1 elements beyond each end of a shard, and begin size - 1 outputs before its last one at most.
+    const auto halo = size == 5 ? 2 * 4 : 2 * (size - 1);
+    CHECK(step.traffic().bytes == (halo + size - 1) * 6 * 4);
+    CHECK(step.traffic().in(collective_kind::collective_permute).bytes == step.traffic().bytes);
+  }
+}
+
 TEST_CASE("pooling: refusals name the operator, the dim and the numbers") {
   using enum monoid;
   CHECK(mentions(pool_refusal([](value x) { return max_pool(x, {5, 1}); }), "reduce_window at pooling.cpp:"));
@@ -260,7 +354,13 @@ TEST_CASE("pooling: refusals name the operator, the dim and the numbers") {
                    return max_pool(x, {2, 1}, {0, 1});
                  }),
                  "has a stride of 0 along dim 0 of [4,3]; it is at least 1"));
-  CHECK(mentions(pool_refusal([](value x) { return upsample(x, {2, 0}); }), "has a size of 0 along dim 1 of [4,3]"));
+  CHECK(mentions(pool_refusal([](value x) { return upsample(x, {2, 0}); }), "upsample at pooling.cpp:"));
+  CHECK(mentions(pool_refusal([](value x) { return upsample(x, {2, 0}); }), "has a factor of 0 along dim 1 of [4,3]"));
+  CHECK(mentions(pool_refusal([](value x) { return interpolate(x, {2}); }), "names 1 factors for the dims of [4,3]"));
+  CHECK(mentions(pool_refusal([](value x) {
+                   return downsample(convert<int>(x), {2, 1});
+                 }),
+                 "write downsample(convert<float>(x)"));
   CHECK(mentions(pool_refusal([](value x) { return reduce_window(x, and_, {2, 1}); }), "kind and is not defined for f32"));
   CHECK(mentions(pool_refusal([](value x) { return reduce_window(x, add, {1, 1}, {}, {INT64_MAX, 0}); }), "than can be counted"));
   CHECK(mentions(pool_refusal([](value x) {

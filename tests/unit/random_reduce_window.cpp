@@ -304,15 +304,21 @@ TEST_CASE("random programs with windows equal the naive reference") {
   const auto count = reference::setting("GSPMD_PROGRAMS", 1000);
   reference::random_options options;
   options.windows = true;
-  std::uint64_t windows = 0, sending = 0, in_bodies = 0, partial = 0;
+  std::uint64_t windows = 0, sending = 0, in_bodies = 0, partial = 0, convolutions = 0, scattered = 0;
   for (auto seed = first; seed < first + count; ++seed) {
     const reference::random_program program(seed, options);
     const auto plan = gspmd::detail::make_plan(program.g, program.mesh);
     const plan_view view(plan);
+    for (const auto& n : plan.nodes) {
+      convolutions += n.op == code_of<convolution_op> ? 1 : 0;
+      scattered += n.op == code_of<select_and_scatter_op> ? 1 : 0;
+      const bool is_window =
+          n.op == code_of<convolution_op> || n.op == code_of<select_and_scatter_op> || n.op == code_of<reduce_window_op>;
+      in_bodies += is_window && n.region >= 0 ? 1 : 0;
+    }
     for (const auto& s : plan.steps) {
       if (s.what != action::reduce_window) continue;
       ++windows;
-      in_bodies += s.times > 1 ? 1 : 0;
       partial += view.result(s).layout.partial != 0 ? 1 : 0;
       const auto& tile = view.operand(s, 0);
       sending += tile.step >= 0 && is_mapped(plan.steps[static_cast<std::size_t>(tile.step)]) &&
@@ -327,10 +333,15 @@ TEST_CASE("random programs with windows equal the naive reference") {
     const auto on_threads = reference::run_and_check_on_threads(program, view);
     if (!on_threads.empty()) FAIL_CHECK(on_threads);
   }
-  std::printf("random programs with windows: %llu windows, %llu of them send, %llu in loops, %llu of partial values\n",
-              static_cast<unsigned long long>(windows), static_cast<unsigned long long>(sending),
-              static_cast<unsigned long long>(in_bodies), static_cast<unsigned long long>(partial));
-  CHECK(windows > count);
+  std::printf(
+      "random programs with windows: %llu windows, %llu of them send, %llu in loops, %llu of partial values, %llu "
+      "convolutions, %llu gradients of maxima\n",
+      static_cast<unsigned long long>(windows), static_cast<unsigned long long>(sending),
+      static_cast<unsigned long long>(in_bodies), static_cast<unsigned long long>(partial),
+      static_cast<unsigned long long>(convolutions), static_cast<unsigned long long>(scattered));
+  CHECK(convolutions > count / 2);
+  CHECK(scattered > count / 20);
+  CHECK(windows > count / 2);
   CHECK(sending > count / 6);
   CHECK(in_bodies > 0);
   CHECK(partial > 0);

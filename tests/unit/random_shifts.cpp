@@ -6,6 +6,7 @@
 #include <cstdio>
 
 #include "gspmd/comm/simulated.hpp"
+#include "gspmd/detail/passes/compose_movements.hpp"
 #include "support/run_random_on_threads.hpp"
 
 // Random programs with shifts among the other operators: loops, fused operators, partial values around them.
@@ -16,9 +17,15 @@ template <class Look>
 std::uint64_t run_programs(const reference::random_options& options, Look look) {
   const auto first = reference::setting("GSPMD_SEED", 1);
   const auto count = reference::setting("GSPMD_PROGRAMS", 4000);
+  std::uint64_t composed = 0;
   for (auto seed = first; seed < first + count; ++seed) {
     const reference::random_program program(seed, options);
-    const auto plan = gspmd::detail::make_plan(program.g, program.mesh);
+    auto g = gspmd::detail::canonical_order(program.g);  // every second one as users' programs are planned
+    if (seed % 2 != 0) g = program.g;
+    else if (gspmd::detail::compose_movements(g)) g = gspmd::detail::canonical_order(g);
+    composed += g.composed.size();
+    auto plan = gspmd::detail::make_plan(g, program.mesh);
+    if (seed % 4 < 2) gspmd::detail::overlap_moves(plan, 1);  // loops that are too small for it else
     const gspmd::detail::plan_view view(plan);
     for (const auto& s : plan.steps) look(view, s);
     gspmd::simulated_communicator comm(program.device_count());
@@ -28,8 +35,9 @@ std::uint64_t run_programs(const reference::random_options& options, Look look) 
     const auto on_threads = reference::run_and_check_on_threads(program, view);
     if (!on_threads.empty()) FAIL_CHECK(on_threads);
   }
-  std::printf("random programs of seeds %llu to %llu: ", static_cast<unsigned long long>(first),
-              static_cast<unsigned long long>(first + count - 1));
+  if (options.maps) CHECK(composed > count / 20);
+  std::printf("random programs of seeds %llu to %llu, %llu movements composed: ", static_cast<unsigned long long>(first),
+              static_cast<unsigned long long>(first + count - 1), static_cast<unsigned long long>(composed));
   return count;
 }
 
@@ -80,8 +88,11 @@ TEST_CASE("random programs with shifts equal the naive reference") {
 TEST_CASE("random programs with stencils equal the naive reference") {
   reference::random_options options;
   options.stencils = true;
-  std::uint64_t margins = 0, sending = 0, wrapping = 0, in_bodies = 0, at_offsets = 0, corners = 0, uneven = 0, turns = 0;
+  std::uint64_t margins = 0, sending = 0, wrapping = 0, in_bodies = 0, at_offsets = 0, corners = 0, uneven = 0, turns = 0,
+                overlapped = 0;
   const auto count = run_programs(options, [&](const gspmd::detail::plan_view& view, const gspmd::detail::plan_step& s) {
+    overlapped += gspmd::detail::is_rim(view, s) ? 1 : 0;
+    if (s.what == gspmd::detail::action::finish_move) return;
     if (gspmd::detail::is_mapped(s) && gspmd::detail::map_of(view, s).has_margins()) {
       ++margins;
       sending += s.bytes_sent > 0 ? 1 : 0;
@@ -96,11 +107,13 @@ TEST_CASE("random programs with stencils equal the naive reference") {
   });
   std::printf(
       "%llu margins, %llu of them sent, %llu round the end, %llu in loops, %llu of uneven shards; "
-      "%llu loops at offsets, %llu loads along several dims; %llu carried values take turns\n",
+      "%llu loops at offsets, %llu loads along several dims; %llu carried values take turns; "
+      "%llu loops overlapped\n",
       static_cast<unsigned long long>(margins), static_cast<unsigned long long>(sending),
       static_cast<unsigned long long>(wrapping), static_cast<unsigned long long>(in_bodies),
       static_cast<unsigned long long>(uneven), static_cast<unsigned long long>(at_offsets),
-      static_cast<unsigned long long>(corners), static_cast<unsigned long long>(turns));
+      static_cast<unsigned long long>(corners), static_cast<unsigned long long>(turns),
+      static_cast<unsigned long long>(overlapped));
   CHECK(margins > count / 2);
   CHECK(sending > count / 4);
   CHECK(wrapping > count / 20);
@@ -109,4 +122,5 @@ TEST_CASE("random programs with stencils equal the naive reference") {
   CHECK(at_offsets > count / 2);
   CHECK(corners > count / 20);
   CHECK(turns > count / 40);
+  CHECK(overlapped > count / 20);
 }

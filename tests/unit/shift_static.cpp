@@ -138,6 +138,53 @@ TEST_CASE("a stencil in a loop that does not copy its state") {
   check_all(threads{});
 }
 
+// Shards that are large enough are computed while their margins are exchanged: what needs none of them first, then the rim.
+using large_heat = compile<heat_of(std::integral_constant<std::int64_t, 3>{}), grid, in<double, dims<701, 500>, split<"x", "y">>>;
+static_assert(steps_of(large_heat::view, detail::action::start_move) == 2 &&
+              steps_of(large_heat::view, detail::action::finish_move) == 2 &&
+              steps_of(large_heat::view, detail::action::fused) == 2);
+static_assert(large_heat::traffic.collectives == 2 * 3 && large_heat::traffic.bytes == 3 * (167 * 8 + 2 * 351 * 8));
+
+TEST_CASE("a stencil is computed while its margins are exchanged") {
+  const auto program = heat_of(std::integral_constant<std::int64_t, 3>{});
+  const auto t = numbers(701 * 500, 7);
+  const auto alone = dynamic::compile(program, dynamic::mesh({{"x", 1}}), dynamic::in<double>({701, 500})).run(self{}, t);
+  const auto p = dynamic::compile(program, dynamic::mesh({{"x", 2}, {"y", 3}}), dynamic::in<double>({701, 500}, {"x", "y"}));
+  CHECK(detail::same_plan(p.view(), large_heat::view));
+  CHECK(explain<large_heat>().find(": sends 1336 bytes, 3 times, while loop 1 computes") != std::string::npos);
+  const auto check = [&](const double* got) {
+    int wrong = 0;
+    for (std::size_t i = 0; i < t.size(); ++i) wrong += got[i] != alone[0].data<double>()[i] ? 1 : 0;
+    CHECK(wrong == 0);
+  };
+  check(run<large_heat>(threads{}, t).data());
+  check(run<large_heat>(simulated{}, t).data());
+  check(p.run(threads{}, t)[0].data<double>());
+}
+
+TEST_CASE("a device that fails while margins are under way leaves nobody waiting") {
+  const auto program = [](value t) {
+    return map(
+        [](double x) {
+          if (x > 100) throw error("more than 100");
+          return x;
+        },
+        shift(t, 0, -1) + shift(t, 0, 1));
+  };
+  const auto p = dynamic::compile(program, dynamic::mesh({{"x", 3}}), dynamic::in<double>({600, 200}, {"x", ""}));
+  CHECK(std::string(explain(p)).find("while loop 1 computes") != std::string::npos);
+  auto t = numbers(600 * 200, 7);
+  for (const std::size_t at : {std::size_t{300 * 200}, std::size_t{399 * 200}, std::size_t{0}}) {  // inside, at a rim, elsewhere
+    const double kept = t[at];
+    t[at] = 1000;
+    for (int repeat = 0; repeat < 3; ++repeat) {
+      CHECK_THROWS_WITH_AS(p.run(threads{}, t), doctest::Contains("more than 100"), error);
+      CHECK_THROWS_WITH_AS(p.run(simulated{}, t), doctest::Contains("more than 100"), error);
+    }
+    t[at] = kept;
+  }
+}
+
 // Offsets of several widths, round the end too, with a user's function and a reduction beside them: rows that are short, long, longer
 // than a block of the interpreter, uneven, or shorter than the stencil is wide.
 constexpr auto wide = [](auto t) {

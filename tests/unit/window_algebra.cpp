@@ -5,7 +5,7 @@
 #include <set>
 #include <vector>
 
-#include "gspmd/detail/ir/window.hpp"
+#include "gspmd/detail/ir/index_map.hpp"
 
 // Which elements each part of a windowed dim needs, against windows laid over a padded list one by one; and the papers' figures.
 
@@ -47,6 +47,54 @@ std::vector<std::vector<std::int64_t>> windows_of(std::int64_t extent, const pad
   }
 }
 
+/// The tiles of a split dim, as plans move them.
+struct tiles_of {
+  dim_map map;
+  std::int64_t extent, outputs, parts;
+
+  constexpr tiles_of(const window_dim& w, std::int64_t of, std::int64_t made, std::int64_t count)
+      : map(dim_map::tile_of(0, w, made)), extent(of), outputs(made), parts(count) {}
+  constexpr tiles_of(const padded_window& w, std::int64_t of, std::int64_t count)
+      : tiles_of(w.window(), of, w.outputs(of), count) {}
+
+  /// The element at an index of the tiles; -1 for none.
+  [[nodiscard]] constexpr std::int64_t element(std::int64_t index) const {
+    const auto steps = index - map.to_first;
+    if (map.from_step == 0 || steps % map.to_step != 0) return -1;
+    const auto e = map.from_first + map.from_step * (steps / map.to_step);
+    return e >= 0 && e < extent ? e : -1;
+  }
+  /// Those that are moved to the tile of a part, or stay in it.
+  [[nodiscard]] std::set<std::int64_t> elements(std::int64_t part) const {
+    const auto held = map.held(map.tile.extent(), parts, part);
+    const auto steps = intersect(steps_from(map, extent, 0, 0, extent), steps_to(map, held.begin, held.end));
+    std::set<std::int64_t> all;
+    for (auto t = steps.begin; t < steps.end; ++t) all.insert(map.from_first + map.from_step * t);
+    return all;
+  }
+  [[nodiscard]] constexpr std::int64_t shard() const { return shard_extent(extent, parts); }
+
+  // Of a map without gaps, from a part's shard to its tile before anything is clipped (GSPMD A.2): how many elements before its own
+  // ones it needs, and how many behind them; negative ones take away.
+  [[nodiscard]] constexpr std::int64_t left(std::int64_t part) const {
+    return part * shard() - (room(part).begin - map.to_first + map.from_first);
+  }
+  [[nodiscard]] constexpr std::int64_t right(std::int64_t part) const {
+    return room(part).end - map.to_first + map.from_first - (part + 1) * shard();
+  }
+  /// The room of a part as if all parts had whole shards of outputs.
+  [[nodiscard]] constexpr index_range room(std::int64_t part) const {
+    const auto own = shard_extent(outputs, parts);
+    return map.tile.room_for({part * own, (part + 1) * own});
+  }
+  /// How many positions of a part's tile lie before the first element: the low padding of what it computes. With a base dilation it may
+  /// be another one for each part.
+  [[nodiscard]] constexpr std::int64_t low_padding(std::int64_t part) const {
+    const auto before = room(part).begin - map.to_first;
+    return ceil_div(before, map.to_step) * map.to_step - before;
+  }
+};
+
 int check(std::int64_t extent, const padded_window& padded) {
   int wrong = 0;
   const auto expected = windows_of(extent, padded);
@@ -65,35 +113,34 @@ int check(std::int64_t extent, const padded_window& padded) {
       }
     }
   for (std::int64_t parts = 1; parts <= 5; ++parts) {
-    const window_parts split{w, extent, outputs, parts};
-    const auto shard = (outputs + parts - 1) / parts, own = (extent + parts - 1) / parts;
+    const tiles_of split(w, extent, outputs, parts);
+    const window_dim inside = w.in_tile();
+    const auto shard = (outputs + parts - 1) / parts;
     for (std::int64_t p = 0; p < parts; ++p) {
+      // Every place of every window lies in the tile of its part at the index that the algebra says, whichever part it is, and holds
+      // the element that the list says.
+      const auto begin = split.map.tile.room(parts, p).begin;
       std::set<std::int64_t> needed;
       for (std::int64_t o = p * shard; o < (p + 1) * shard && o < outputs; ++o)
-        for (const auto element : expected[static_cast<std::size_t>(o)])
+        for (std::int64_t k = 0; k < w.size; ++k) {
+          const auto element = expected[static_cast<std::size_t>(o)][static_cast<std::size_t>(k)];
           if (element >= 0) needed.insert(element);
-      const auto reads = split.reads(p);
-      // A range, whose ends are needed, unless windows pass over them.
+          const auto at = inside.position(o - p * shard, k);
+          if (at < 0 || at >= split.map.tile.local_extent(parts)) ++wrong;
+          if (split.element(begin + at) != element) ++wrong;
+        }
+      // What is moved to the tile: all that is needed, and where windows pass over nothing, no more.
+      const auto moved = split.elements(p);
       for (const auto element : needed)
-        if (element < reads.begin || element >= reads.end) ++wrong;
+        if (moved.count(element) == 0) ++wrong;
       const bool is_dense = (w.dilation == 1 || w.dilation == -1) && w.stride <= w.size;
-      if (is_dense && !needed.empty() && (*needed.begin() != reads.begin || *needed.rbegin() + 1 != reads.end)) ++wrong;
-      if (is_dense && needed.empty() && reads.size() > 0) ++wrong;
-      if (shard == 0 || (p + 1) * shard > outputs) continue;
-      // Of a part with all its outputs, the halos say the same before anything is clipped.
-      const index_range unclipped{p * own - split.left()(p), (p + 1) * own + split.right()(p)};
-      if (!(unclipped == w.elements(split.positions(p)))) ++wrong;
-      if (reads.size() > 0 && !(intersect(unclipped, {0, extent}) == reads)) ++wrong;
-      const auto begin = split.positions(p).begin;
-      std::int64_t before = 0;
-      while ((begin + before) % w.base != 0) ++before;
-      if (before != split.low_padding(p)) ++wrong;
+      if (is_dense && moved != needed) ++wrong;
+      if (p * shard >= outputs && !moved.empty()) ++wrong;
     }
   }
   return wrong;
 }
 
-std::vector<std::int64_t> halos(const affine_quotient& halo) { return {halo(0), halo(1), halo(2), halo(3)}; }
 using list = std::vector<std::int64_t>;
 
 }  // namespace
@@ -118,50 +165,46 @@ TEST_CASE("windows: every small one reads what a list of positions says") {
 
 TEST_CASE("windows: halos that differ between parts (GSPMD, figure 9)") {
   // 12 elements, window 3, stride 2, padded by 1 on both sides, over 4: shards of 3, outputs 2,2,2,0.
-  constexpr padded_window padded{.size = 3, .stride = 2, .low = 1, .high = 1};
-  constexpr window_parts split{padded.window(), 12, padded.outputs(12), 4};
-  static_assert(split.outputs == 6 && split.shard() == 3 && split.shard_outputs() == 2);
-  CHECK(halos(split.left()) == list{1, 0, -1, -2});  // 1 - i
-  CHECK(halos(split.right()) == list{1, 2, 3, 4});   // 1 + i
-  CHECK(split.left().a == -1 * split.left().c);
-  CHECK(split.right().a == 1 * split.right().c);
-  // Begins and limits: -1,3,7,11 and 4,8,12,16.
+  constexpr tiles_of split({.size = 3, .stride = 2, .low = 1, .high = 1}, 12, 4);
+  static_assert(split.outputs == 6 && split.shard() == 3);
   for (std::int64_t p = 0; p < 4; ++p) {
-    CHECK(3 * p - split.left()(p) == 4 * p - 1);
-    CHECK(3 * (p + 1) + split.right()(p) == 4 * p + 4);
+    CHECK(split.left(p) == 1 - p);
+    CHECK(split.right(p) == 1 + p);
+    // Begins and limits: -1,3,7,11 and 4,8,12,16.
+    CHECK(split.room(p).begin - split.map.to_first + split.map.from_first == 4 * p - 1);
+    CHECK(split.room(p).end - split.map.to_first + split.map.from_first == 4 * p + 4);
   }
-  // The last part, whose right halo 4 is clipped to nothing, has no outputs, and reads nothing.
-  CHECK(split.reads(0) == index_range{0, 4});
-  CHECK(split.reads(1) == index_range{3, 8});
-  CHECK(split.reads(2) == index_range{7, 12});
-  CHECK(split.reads(3).size() == 0);
+  // The last part, whose right halo 4 is clipped to nothing, has no outputs, and gets nothing.
+  CHECK(split.elements(0) == std::set<std::int64_t>{0, 1, 2, 3});
+  CHECK(split.elements(1) == std::set<std::int64_t>{3, 4, 5, 6, 7});
+  CHECK(split.elements(2) == std::set<std::int64_t>{7, 8, 9, 10, 11});
+  CHECK(split.elements(3).empty());
 }
 
 TEST_CASE("windows: base dilation (GSPMD, figure 10)") {
+  const auto paddings = [](const tiles_of& split) {
+    return list{split.low_padding(0), split.low_padding(1), split.low_padding(2)};
+  };
   SUBCASE("case 1: the outputs of a part are as far apart as elements: all parts are alike") {
-    constexpr padded_window padded{.size = 5, .stride = 3, .low = 1, .high = 3, .base_dilation = 3};
-    constexpr window_parts split{padded.window(), 6, padded.outputs(6), 3};
+    constexpr tiles_of split({.size = 5, .stride = 3, .low = 1, .high = 3, .base_dilation = 3}, 6, 3);
     static_assert(split.outputs == 6 && split.shard() == 2);
-    for (std::int64_t p = 0; p < 3; ++p) CHECK(split.low_padding(p) == 1);
-    CHECK(split.left().a == 0);
-    CHECK(split.right().a == 0);
-    CHECK(split.left()(0) == 0);
-    CHECK(split.right()(0) == 1);
+    CHECK(paddings(split) == list{1, 1, 1});
+    CHECK(split.elements(0) == std::set<std::int64_t>{0, 1, 2});  // no left halo, and one element to the right
+    CHECK(split.elements(1) == std::set<std::int64_t>{2, 3, 4});
+    CHECK(split.elements(2) == std::set<std::int64_t>{4, 5});
   }
   SUBCASE("case 2: stride 1, another low padding for each part") {
-    constexpr padded_window padded{.size = 3, .high = 1, .base_dilation = 3};
-    constexpr window_parts split{padded.window(), 5, padded.outputs(5), 3};
-    static_assert(split.outputs == 12 && split.shard_outputs() % 3 == 1);
-    const list offsets{2 - split.low_padding(0), 2 - split.low_padding(1), 2 - split.low_padding(2)};
-    CHECK(offsets == list{2, 0, 1});  // where outputs begin behind a low padding of 2
+    constexpr tiles_of split({.size = 3, .high = 1, .base_dilation = 3}, 5, 3);
+    static_assert(split.outputs == 12);
+    CHECK(paddings(split) == list{0, 2, 1});  // so that outputs begin at 2, 0 and 1 behind a low padding of 2
   }
   SUBCASE("case 3: strided, another low padding for each part, which no padding of all of them replaces") {
-    constexpr padded_window padded{.size = 3, .stride = 2, .high = 3, .base_dilation = 3};
-    constexpr window_parts split{padded.window(), 6, padded.outputs(6), 3};
-    static_assert(split.outputs == 9 && 2 * split.shard_outputs() % 3 == 0);
-    constexpr window_parts other{padded.window(), 5, 6, 3};
-    static_assert(2 * other.shard_outputs() % 3 == 1);
-    const list offsets{2 - other.low_padding(0), 2 - other.low_padding(1), 2 - other.low_padding(2)};
-    CHECK(offsets == list{2, 0, 1});  // `00w`, `w00`, `0w0` of a window of 5
+    constexpr tiles_of alike({.size = 3, .stride = 2, .high = 3, .base_dilation = 3}, 6, 3);
+    static_assert(alike.outputs == 9);
+    CHECK(paddings(alike) == list{0, 0, 0});  // 3 outputs are 2 elements further
+    constexpr padded_window padded{.size = 3, .stride = 2, .high = 1, .base_dilation = 3};
+    constexpr tiles_of split(padded, 5, 3);
+    static_assert(split.outputs == 6);
+    CHECK(paddings(split) == list{0, 2, 1});  // `00w`, `w00`, `0w0` of a window of 5
   }
 }

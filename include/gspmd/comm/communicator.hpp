@@ -22,6 +22,9 @@ namespace gspmd {
 ///                                        device(i)
 ///     void reduce(mesh, reduction, in, out)    carries out a reduction; in[i] == out[i] is allowed for an all_reduce
 ///     void barrier()                     waits for all devices
+///     void start(mesh, movements, in, out), finish(the same)    optional, where an object holds one device: carry out a list of
+///                                        movements over the same axes, movement k from in[k] to out[k], in one message to each
+///                                        device; in between the device computes, and leaves the buffers alone
 ///     void shift(mesh, ring, ahead, behind)    optional, for programs that say limit_gather: every device of a ring gets the
 ///                                        buffer of the one ahead of it, and, unless `behind` is null, that of the one behind
 ///

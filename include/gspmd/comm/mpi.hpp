@@ -14,6 +14,7 @@
 #include <cstring>
 #include <exception>
 #include <memory>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -114,15 +115,29 @@ class mpi_communicator {
 
   template <class T>
   void move(const detail::mesh_shape& mesh, const detail::movement& m, const T* const* in, T* const* out) {
-    const auto& known =
-        movements_.find(mesh, m, [&] { return routed<detail::movement_route>(group_over(mesh, m.axes), mesh, m); });
+    const auto& known = movements_.find(mesh, m, [&] { return new_route<detail::movement_route>(mesh, m); });
     known.group->move(mesh, m, known.route, in[0], out[0]);
   }
 
   template <class T>
+  void start(const detail::mesh_shape& mesh, std::span<const detail::movement> all, const T* const* in, T* const* out) {
+    const auto find = [&](const detail::movement& m) -> const auto& {
+      return movements_.find(mesh, m, [&] { return new_route<detail::movement_route>(mesh, m); });
+    };
+    const detail::movement_route* routes[detail::most_moved_together];
+    for (const auto& m : all) find(m);  // all are known then, and stay where they are
+    for (std::size_t k = 0; k < all.size(); ++k) routes[k] = &find(all[k]).route;
+    group_over(mesh, all[0].axes).start(mesh, all, routes, in, out);
+  }
+  template <class T>
+  void finish(const detail::mesh_shape& mesh, std::span<const detail::movement> all, const T* const*, T* const* out) {
+    auto& group = group_over(mesh, all[0].axes);
+    if (group.fills(out[0])) group.finish_movements();
+  }
+
+  template <class T>
   void reduce(const detail::mesh_shape& mesh, const detail::reduction& r, const T* const* in, T* const* out) {
-    const auto& known =
-        reductions_.find(mesh, r, [&] { return routed<detail::reduction_route>(group_over(mesh, r.axes), mesh, r); });
+    const auto& known = reductions_.find(mesh, r, [&] { return new_route<detail::reduction_route>(mesh, r); });
     known.group->reduce(mesh, r, known.route, in[0], out[0]);
   }
 
@@ -189,6 +204,12 @@ class mpi_communicator {
     routed(detail::mpi_group& over, const detail::mesh_shape& mesh, const Descriptor& d)
         : group(&over), route(over.new_route(mesh, d)) {}
   };
+  /// Of a collective that is new. The cache may forget others: what is under way needs its route no more then.
+  template <class Route, class Descriptor>
+  routed<Route> new_route(const detail::mesh_shape& mesh, const Descriptor& d) {
+    for (auto& group : groups_) group->finish_movements();
+    return routed<Route>(group_over(mesh, d.axes), mesh, d);
+  }
   detail::mpi_group& group_over(const detail::mesh_shape& mesh, detail::axis_mask axes) {
     for (const auto& known : groups_)
       if (known->is_over(mesh, axes)) return *known;

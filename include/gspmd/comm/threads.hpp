@@ -7,6 +7,7 @@
 #include <exception>
 #include <memory>
 #include <optional>
+#include <span>
 #include <string>
 #include <thread>
 #include <type_traits>
@@ -50,13 +51,26 @@ class threads_communicator {
   }
 
   template <class T>
+  void start(const detail::mesh_shape& mesh, std::span<const detail::movement> all, const T* const* in, T* const* out) {
+    movements_under_way made{&mesh, all, detail::dtype_of<T>(), {}, {}, {}};
+    std::copy_n(in, all.size(), made.in);
+    std::copy_n(out, all.size(), made.out);
+    start_elements(made);
+  }
+  template <class T>
+  void finish(const detail::mesh_shape& mesh, std::span<const detail::movement> all, const T* const*, T* const* out) {
+    auto& mine = membership_of(mesh, all[0].axes);
+    if (mine.under_way && mine.under_way->out[0] == out[0]) finish_elements(mine);
+  }
+
+  template <class T>
   void reduce(const detail::mesh_shape& mesh, const detail::reduction& r, const T* const* in, T* const* out) {
     reduce_elements(mesh, r, detail::dtype_of<T>(), detail::combiner_of<T>(r.reduced_by), in[0], out[0]);
   }
 
   void shift(const detail::mesh_shape& mesh, const detail::ring& r, const detail::ring_buffers& ahead,
              const detail::ring_buffers* behind) {
-    const auto& mine = membership_of(mesh, r.mask());
+    auto& mine = membership_of(mesh, r.mask());
     const auto bytes = static_cast<std::size_t>(r.bytes);
     const auto subject = detail::subject_of(mesh, r);
     const auto parity = meet(mine, subject, ahead.from(0), behind != nullptr ? const_cast<void*>(behind->from(0)) : nullptr);
@@ -74,7 +88,7 @@ class threads_communicator {
   /// other; received[0][k] elements from device k arrive in out[0]. Collective over all devices.
   template <class T>
   void exchange(const T* const* in, const std::int64_t* const* sent, T* const* out, const std::int64_t* const* received) {
-    const auto& all = everyone();
+    auto& all = everyone();
     static constexpr detail::meeting_subject subject{2 + sizeof(T), nullptr, nullptr, nullptr, describe_exchange};
     const auto parity = meet(all, subject, in[0], const_cast<std::int64_t*>(sent[0]));  // peers only read it
     T* to = out[0];
@@ -96,19 +110,30 @@ class threads_communicator {
   }
 
  private:
+  /// Movements of which this device has shown its part, `in`, and not taken that of the others. A group has one such list at most:
+  /// whatever else the device does in it comes after.
+  struct movements_under_way {
+    const detail::mesh_shape* mesh;
+    std::span<const detail::movement> all;
+    dtype type;
+    const void* in[detail::most_moved_together];
+    void* out[detail::most_moved_together];
+    detail::meeting_subject subject;
+  };
   /// The place of this device in one of its groups.
   struct membership {
     std::unique_ptr<detail::group_key> key;
     detail::coordinates me;
     detail::thread_group* group = nullptr;
     std::int64_t self = 0;
+    std::optional<movements_under_way> under_way = {};
 
     [[nodiscard]] std::int64_t size() const { return static_cast<std::int64_t>(group->devices.size()); }
     [[nodiscard]] detail::meeting_slot& slot(std::int64_t j) const { return group->slots[static_cast<std::size_t>(j)]; }
     [[nodiscard]] detail::meeting_lane& lane(std::int64_t j, unsigned parity) const { return slot(j).lanes[parity]; }
   };
 
-  const membership& everyone() {
+  membership& everyone() {
     if (!everyone_) {
       std::vector<int> all(static_cast<std::size_t>(device_count()));
       for (int d = 0; d < device_count(); ++d) all[static_cast<std::size_t>(d)] = d;
@@ -117,8 +142,8 @@ class threads_communicator {
     return *everyone_;
   }
 
-  const membership& membership_of(const detail::mesh_shape& mesh, detail::axis_mask axes) {
-    for (const auto& known : memberships_)
+  membership& membership_of(const detail::mesh_shape& mesh, detail::axis_mask axes) {
+    for (auto& known : memberships_)
       if (known->key->names(mesh, axes)) return *known;
     const auto me = mesh.coordinates_of(rank_);
     memberships_.push_back(std::make_unique<membership>(membership{std::make_unique<detail::group_key>(mesh, axes), me,
@@ -132,17 +157,26 @@ class threads_communicator {
 
   /// Arrives with these pointers and waits for the group; returns the lane that holds everybody's. The subject is there until
   /// this device has passed the meeting or stopped.
-  unsigned meet(const membership& mine, const detail::meeting_subject& subject, const void* in, void* out) {
+  unsigned meet(membership& mine, const detail::meeting_subject& subject, const void* in, void* out) {
+    finish_elements(mine);
     auto& lane = mine.slot(mine.self).next_lane();
     lane.in = in;
     lane.out = out;
     return arrive(mine, subject);
   }
 
-  unsigned arrive(const membership& mine, const detail::meeting_subject& subject) {
+  /// What it shows stands in its lane, written after finish_elements().
+  unsigned arrive(membership& mine, const detail::meeting_subject& subject) {
+    arrive_alone(mine, subject);
+    return wait(mine, subject);
+  }
+  void arrive_alone(membership& mine, const detail::meeting_subject& subject) {
     if (session_.has_failed()) leave();
     mine.slot(mine.self).next_lane().subject = &subject;
-    return detail::arrive_and_wait(
+    detail::arrive_alone(mine.slot(mine.self), subject.number);
+  }
+  unsigned wait(const membership& mine, const detail::meeting_subject& subject) {
+    return detail::wait_for_all(
         mine.size(), mine.self, subject.number, [&](std::int64_t j) -> detail::meeting_slot& { return mine.slot(j); },
         [&](std::int64_t j, auto is_here) {
           if (session_.has_failed()) leave();
@@ -177,7 +211,7 @@ class threads_communicator {
   }
 
   void move_elements(const detail::mesh_shape& mesh, const detail::movement& m, dtype type, const void* in, void* out) {
-    const auto& mine = membership_of(mesh, m.axes);
+    auto& mine = membership_of(mesh, m.axes);
     const auto work = [&](detail::peer_inputs peer_in) {
       detail::move_from_peers(mesh, m, mine.me, peer_in, out, detail::bytes_of(type));
     };
@@ -187,10 +221,41 @@ class threads_communicator {
     work([&](std::int64_t j) { return mine.lane(j, parity).in; });
     meet(mine, subject, nullptr, nullptr);
   }
+  void start_elements(const movements_under_way& made) {
+    auto& mine = membership_of(*made.mesh, made.all[0].axes);
+    if (mine.size() == 1) {
+      for (std::size_t k = 0; k < made.all.size(); ++k)
+        move_elements(*made.mesh, made.all[k], made.type, made.in[k], made.out[k]);
+      return;
+    }
+    finish_elements(mine);
+    mine.under_way.emplace(made);
+    auto& u = *mine.under_way;
+    u.subject = detail::subject_of(*u.mesh, u.all[0], u.type);
+    auto& lane = mine.slot(mine.self).next_lane();
+    lane.in = u.in;
+    lane.out = nullptr;
+    arrive_alone(mine, u.subject);
+  }
+  /// Ends what is under way among the devices of a group, by whatever axes it is called.
+  void finish_elements(const membership& group) {
+    for (const auto& known : memberships_)
+      if (known->group == group.group && known->under_way) finish_movements(*known);
+  }
+  void finish_movements(membership& mine) {
+    const movements_under_way& u = *mine.under_way;
+    const auto parity = wait(mine, u.subject);
+    for (std::size_t k = 0; k < u.all.size(); ++k)
+      detail::move_from_peers(
+          *u.mesh, u.all[k], mine.me, [&](std::int64_t j) { return static_cast<const void* const*>(mine.lane(j, parity).in)[k]; },
+          u.out[k], detail::bytes_of(u.type));
+    arrive(mine, u.subject);
+    mine.under_way.reset();
+  }
 
   void reduce_elements(const detail::mesh_shape& mesh, const detail::reduction& r, dtype type, const detail::row_combiner& op,
                        const void* in, void* out) {
-    const auto& mine = membership_of(mesh, r.axes);
+    auto& mine = membership_of(mesh, r.axes);
     if (mine.size() == 1) return detail::reduce_alone(mesh, r, mine.me, in, out, op.elem_bytes);
     const auto subject = detail::subject_of(mesh, r, type);
     unsigned parity = 0;
@@ -202,6 +267,7 @@ class threads_communicator {
       const auto elems = detail::elements(detail::local_extents(mesh, r.global, r.from));
       const auto bytes = static_cast<std::size_t>(elems * op.elem_bytes);
       if (bytes <= detail::mail_bytes) {
+        finish_elements(mine);
         if (bytes > 0) std::memcpy(mine.slot(mine.self).next_lane().mail, in, bytes);
         parity = arrive(mine, subject);
         return detail::reduce_row(

@@ -24,13 +24,14 @@ struct convolution_options {
   std::int64_t batch_group_count = 1;    // likewise the batch, each group of which makes features of its own
 };
 
-/// The convolution of `x` with the window `w`: StableHLO's `convolution`, any number of spatial dims. The layout says what their dims
+/// The convolution of `x` with the window `w`: StableHLO's `convolution`, with up to four spatial dims. The layout says what their dims
 /// are, in any order: N is the batch, C the features, of which the window has I of the operand and O of the result; every other letter is
 /// a spatial dim that all three have. As in every such library the window is not turned round, unless `reverse` asks for it.
 ///
 /// Global shapes: for "NHWC,HWIO->NHWC" [n,h,w,c] and [p,q,c/g,f] give [n,h',w',f], where h' is the number of places of the
 /// window in the padded operand: (low + (h-1) * lhs_dilation + 1 + high - (p-1) * rhs_dilation - 1) / stride + 1, rounded down. Batch,
-/// features of either tensor, groups and spatial dims may be split, all at once; spatial dims of the window may not. A split spatial dim
+/// features of either tensor, groups and spatial dims may be split, all at once; spatial dims of the window where they are larger than
+/// those of the result, as of a gradient by a window: the result is partial then. A split spatial dim
 /// of the operand splits the result, and the other way round.
 ///
 /// Communication: of a split spatial dim a device gets what its windows read beyond its shard from the devices next to it by

@@ -1,12 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <array>
+#include <concepts>
+#include <cstddef>
+#include <span>
 #include <string>
 #include <string_view>
 
 #include "gspmd/detail/ops/affine_einsum.hpp"
 #include "gspmd/detail/ops/convolution.hpp"
 #include "gspmd/detail/ops/einsum.hpp"
+#include "gspmd/detail/ops/einsum_of_many.hpp"
 #include "gspmd/detail/support/fixed_string.hpp"
 #include "gspmd/detail/support/refuse.hpp"
 #include "gspmd/error.hpp"
@@ -63,6 +68,17 @@ constexpr value einsum_of(const einsum_equation& e, value first, value second, l
   return id >= 0 ? value(&g, id) : made(g, id, first.type(), shape_of_refused(e, first, second));
 }
 
+constexpr value einsum_of_values(std::string_view equation, std::span<const value> operands, location at) {
+  vec<int> ids;
+  for (const auto& x : operands) {
+    if (!x.is_valid()) return {};
+    ids.push_back(x.graph() == operands[0].graph() ? x.id() : -1);
+  }
+  graph& g = *operands[0].graph();
+  const int id = add_einsum_of_many(g, equation, std::span<const int>(ids.data(), ids.size()), at);
+  return id >= 0 ? value(&g, id) : made(id, operands[0]);
+}
+
 }  // namespace detail
 
 /// The Einstein sum of two tensors: `einsum<"bd,df->bf">(x, w)`. A letter names a dim; a letter that the result lacks is
@@ -86,10 +102,20 @@ constexpr value einsum_of(const einsum_equation& e, value first, value second, l
 ///
 ///     auto y = einsum<"b(2x+w)i,wio->bxo">(image, kernel);   // [8,65,3], [3,3,16] -> [8,32,16]
 ///     auto g = einsum<"b(2x+w)i,bxo->wio">(image, dy);       // what the gradient by the kernel is
+///
+/// `...` stands for any number of dims, aligned at the right, of which extents of 1 are repeated; a letter that stands twice in an operand
+/// takes its diagonal. Of more than two operands two at a time are multiplied, in the order with the least multiplications; what that
+/// leaves between is the einsum's own and may be sharded as others. Further errors: `...` in the operands and not in the result, a diagonal
+/// of two extents.
+///
+///     auto y = einsum<"...ab,...bc->...ac">(x, w);           // [5,2,3], [3,4] -> [5,2,4]
 template <fixed_string Equation>
 constexpr value einsum(value a, value b, location at = location::current()) {
   constexpr auto parsed = detail::parse_einsum(Equation.view());
-  if constexpr (parsed.error != nullptr) {
+  if constexpr (detail::is_einsum_of_many(Equation.view())) {
+    const value operands[] = {a, b};
+    return detail::einsum_of_values(Equation.view(), operands, at);
+  } else if constexpr (parsed.error != nullptr) {
     detail::refuse<detail::mistake::equation, detail::equation_syntax<Equation>>();
     return detail::reported(a);
   } else if constexpr (parsed.operands.count != 2) {
@@ -100,11 +126,26 @@ constexpr value einsum(value a, value b, location at = location::current()) {
   }
 }
 
+/// The Einstein sum of two tensors of a narrow type, with elements of type Result, which is the type that its sums are computed as: float
+/// of bf16 and f16, int32 of int8, uint8 and int16. So they are not rounded, nor is what several devices add up; of these, all_reduce and
+/// reduce_scatter send elements of Result.
+///
+///     auto y = einsum_as<float, "bd,df->bf">(x, w);           // x and w are bf16
+template <class Result, fixed_string Equation>
+constexpr value einsum_as(value a, value b, location at = location::current()) {
+  const value made = einsum<Equation>(a, b, at);
+  if (!made.is_valid() || made.graph()->failed()) return made;
+  detail::keep_sum_wide(*made.graph(), made.id(), detail::dtype_of<Result>(), at);
+  return made;
+}
+
 /// The Einstein sum of one tensor: transposes, and sums over the letters that the result lacks: `einsum<"abc->ca">(x)`.
 template <fixed_string Equation>
 constexpr value einsum(value a, location at = location::current()) {
   constexpr auto parsed = detail::parse_einsum(Equation.view());
-  if constexpr (parsed.error != nullptr) {
+  if constexpr (detail::is_einsum_of_many(Equation.view())) {
+    return detail::einsum_of_values(Equation.view(), std::span<const value>(&a, 1), at);
+  } else if constexpr (parsed.error != nullptr) {
     detail::refuse<detail::mistake::equation, detail::equation_syntax<Equation>>();
     return detail::reported(a);
   } else if constexpr (parsed.operands.count != 1) {
@@ -115,10 +156,30 @@ constexpr value einsum(value a, location at = location::current()) {
   }
 }
 
+/// The Einstein sum of any number of tensors: see above.
+///
+///     auto y = einsum<"ab,bc,cd->ad">(std::array{x, w, v});
+///     auto trace = einsum<"ii->">(std::array{x});
+template <fixed_string Equation, std::size_t Count>
+constexpr value einsum(const std::array<value, Count>& operands, location at = location::current()) {
+  if constexpr (Count == 1 && !detail::is_einsum_of_many(Equation.view())) return einsum<Equation>(operands[0], at);
+  else if constexpr (Count == 2 && !detail::is_einsum_of_many(Equation.view()))
+    return einsum<Equation>(operands[0], operands[1], at);
+  else return detail::einsum_of_values(Equation.view(), operands, at);
+}
+template <fixed_string Equation, std::same_as<value>... More>
+constexpr value einsum(value a, value b, value c, More... more) {
+  return einsum<Equation>(std::array{a, b, c, more...});
+}
+
 /// The same with an equation that is known at run time only: einsum("bd,df->bf", x, w). A mistake in it is reported when the
 /// program is compiled.
 constexpr value einsum(std::string_view equation, value a, value b = {}, location at = location::current()) {
   if (!a.is_valid()) return {};
+  if (detail::is_einsum_of_many(equation)) {
+    const value operands[] = {a, b};
+    return detail::einsum_of_values(equation, std::span<const value>(operands, b.graph() != nullptr ? 2 : 1), at);
+  }
   const auto parsed = detail::parse_einsum(equation);
   if (parsed.error != nullptr)
     return detail::made(a.graph()->fail(at, "einsum", detail::mistake::equation, detail::einsum_problem(equation, parsed)), a);
@@ -129,8 +190,16 @@ constexpr value einsum(std::string_view equation, value a, value b = {}, locatio
   return detail::made(id, a);
 }
 
+constexpr value einsum(std::string_view equation, std::span<const value> operands, location at = location::current()) {
+  if (operands.size() == 1 || operands.size() == 2)
+    return einsum(equation, operands[0], operands.size() == 2 ? operands[1] : value{}, at);
+  if (operands.empty()) throw error("einsum: an einsum has operands");
+  return detail::einsum_of_values(equation, operands, at);
+}
+
 /// What is wrong with the text of an equation, with its column, counted from 1; empty if nothing is. Asks; einsum refuses.
 inline std::string equation_problem(std::string_view equation) {
+  if (detail::is_einsum_of_many(equation)) return {};  // what is wrong with it is found when the program is built
   const auto parsed = detail::parse_einsum(equation);
   if (parsed.error == nullptr) return {};
   return "column " + std::to_string(parsed.column) + ": " + parsed.error;

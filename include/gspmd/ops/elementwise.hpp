@@ -3,6 +3,7 @@
 
 #include <concepts>
 #include <initializer_list>
+#include <limits>
 #include <string_view>
 #include <type_traits>
 
@@ -124,6 +125,17 @@ constexpr value sine(value x, location at = location::current()) { return detail
 constexpr value cosine(value x, location at = location::current()) { return detail::unary<detail::opcode::cosine>(x, at); }
 constexpr value floor(value x, location at = location::current()) { return detail::unary<detail::opcode::floor>(x, at); }
 constexpr value ceil(value x, location at = location::current()) { return detail::unary<detail::opcode::ceil>(x, at); }
+/// e^x - 1 and log(1 + x), with all digits of results near 0.
+constexpr value expm1(value x, location at = location::current()) { return detail::unary<detail::opcode::expm1>(x, at); }
+constexpr value log1p(value x, location at = location::current()) { return detail::unary<detail::opcode::log1p>(x, at); }
+constexpr value erf(value x, location at = location::current()) { return detail::unary<detail::opcode::erf>(x, at); }
+/// The number whose error function is x: infinite of 1 and -1.
+constexpr value erf_inv(value x, location at = location::current()) { return detail::unary<detail::opcode::erf_inv>(x, at); }
+constexpr value cbrt(value x, location at = location::current()) { return detail::unary<detail::opcode::cbrt>(x, at); }
+/// `x`, through which no gradient passes.
+constexpr value stop_gradient(value x, location at = location::current()) {
+  return detail::unary<detail::opcode::stop_gradient>(x, at);
+}
 constexpr value logical_not(value x, location at = location::current()) { return detail::unary<detail::opcode::not_>(x, at); }
 
 constexpr value operator-(operand x) { return detail::elementwise(detail::opcode::negate, {x}, x.at); }
@@ -134,6 +146,17 @@ constexpr value operator/(operand a, operand b) { return detail::elementwise(det
 constexpr value maximum(operand a, operand b) { return detail::elementwise(detail::opcode::maximum, {a, b}, a.at); }
 constexpr value minimum(operand a, operand b) { return detail::elementwise(detail::opcode::minimum, {a, b}, a.at); }
 constexpr value power(operand a, operand b) { return detail::elementwise(detail::opcode::power, {a, b}, a.at); }
+/// What is left of a when it is divided by b, with the sign of a. Of integers, x % 0 is x. (x / 0 has all bits set: -1 of signed ones.)
+constexpr value remainder(operand a, operand b) { return detail::elementwise(detail::opcode::remainder, {a, b}, a.at); }
+constexpr value operator%(operand a, operand b) { return remainder(a, b); }
+/// The angle of the point (x, y), from -pi to pi.
+constexpr value atan2(operand y, operand x) { return detail::elementwise(detail::opcode::atan2, {y, x}, y.at); }
+/// The bits of integers moved by so many places; what moves out is lost. By as many places as the type has bits, or more, or a negative
+/// number of them, all are lost. To the right a signed integer keeps its sign.
+constexpr value shift_left(operand a, operand b) { return detail::elementwise(detail::opcode::shift_left, {a, b}, a.at); }
+constexpr value shift_right(operand a, operand b) { return detail::elementwise(detail::opcode::shift_right, {a, b}, a.at); }
+/// The bits of integers one by one, and the logic of bools: so are logical_and, logical_or and logical_not.
+constexpr value bitwise_xor(operand a, operand b) { return detail::elementwise(detail::opcode::xor_, {a, b}, a.at); }
 constexpr value logical_and(operand a, operand b) { return detail::elementwise(detail::opcode::and_, {a, b}, a.at); }
 constexpr value logical_or(operand a, operand b) { return detail::elementwise(detail::opcode::or_, {a, b}, a.at); }
 
@@ -148,6 +171,18 @@ constexpr value not_equal(operand a, operand b) { return detail::elementwise(det
 /// `on_true` where `condition` (bool) holds, else `on_false`.
 constexpr value select(operand condition, operand on_true, operand on_false) {
   return detail::elementwise(detail::opcode::select, {condition, on_true, on_false}, condition.at);
+}
+
+/// `x`, but at least `low` and at most `high`. Where it is equal to one of them, half of the gradient passes.
+///
+///     auto y = clamp(0.0, x, 6.0);
+constexpr value clamp(operand low, operand x, operand high) {
+  return minimum(operand(maximum(operand(low, x.at), x), x.at), high);
+}
+
+/// Whether a float is neither infinite nor NaN.
+constexpr value is_finite(value x, location at = location::current()) {
+  return operand(abs(x, at), at) < operand(std::numeric_limits<double>::infinity(), at);
 }
 
 /// `x += y` is `x = x + y`, and so on.

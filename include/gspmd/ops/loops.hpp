@@ -2,11 +2,14 @@
 #pragma once
 
 #include <concepts>
+#include <cstddef>
+#include <cstdint>
 #include <tuple>
 #include <type_traits>
 #include <utility>
 #include <vector>
 
+#include "gspmd/detail/ops/elementwise_node.hpp"
 #include "gspmd/detail/ops/regions.hpp"
 #include "gspmd/detail/ops/rows.hpp"
 #include "gspmd/detail/support/callable.hpp"
@@ -218,6 +221,22 @@ constexpr auto branches(const condition& pred, OnTrue& on_true, OnFalse& on_fals
   return result;
 }
 
+/// Body K where the index is at most K, else one of those behind it.
+template <std::size_t K, class... Bodies, class... Arguments>
+constexpr auto one_of_bodies(value index, std::tuple<Bodies...>& bodies, location at, const Arguments&... arguments) {
+  auto& own = std::get<K>(bodies);
+  if constexpr (K + 1 == sizeof...(Bodies)) {
+    return own(arguments...);
+  } else {
+    auto others = [&](const Arguments&... a) { return one_of_bodies<K + 1>(index, bodies, at, a...); };
+    if (!index.is_valid()) return own(arguments...);
+    auto& g = *index.graph();
+    const int number = add_constant(g, index.type(), index.shape(), static_cast<double>(K), static_cast<std::int64_t>(K), at);
+    const int is_own = add_elementwise(g, opcode::compare_le, {index.id(), number}, at);
+    return branches(condition(made(g, is_own, dtype::pred, index.shape()), at), own, others, arguments...);
+  }
+}
+
 }  // namespace detail
 
 /// Runs `body` a fixed number of times: body(i, carried...) is traced once and returns what the next iteration finds,
@@ -271,6 +290,98 @@ constexpr auto fori_loop(detail::trip_count n, Body&& body, const Carry&... init
     if constexpr (sizeof...(Carry) == 1) return std::get<0>(result);
     else return result;
   }
+}
+
+/// Runs `body` as long as `condition` holds: condition(carried) gives one bool of rank 0, body(carried) what the next trip finds, of the
+/// same types and shapes. `init`, and so what is carried, is a value, or a tuple or struct of values. Returns what is carried when the
+/// condition does not hold any more; if it never held, that is `init`. Values from outside may be used in both.
+///
+/// Every device has the condition whole and stops after the same trip, so both may communicate. What is carried keeps one sharding, as in
+/// fori_loop. How many trips there are is known at run time only: bytes, messages, flops and times are those of one trip, with one more
+/// evaluation of the condition than there are trips. Errors: a condition that is no bool of rank 0, a body that returns other types or
+/// shapes; it has no gradient.
+///
+///     auto [x, r] = while_loop([](auto carried) { return sum(std::get<1>(carried) * std::get<1>(carried)) > 1e-6; }, step, std::tuple{x0, r0});
+template <class Condition, class Body, class Carry>
+constexpr Carry while_loop(Condition&& condition, Body&& body, const Carry& init, location at = location::current()) {
+  using asked = detail::call_with<Condition&, const Carry&>;
+  using call = detail::call_with<Body&, const Carry&>;
+  if constexpr (!detail::is_values<Carry> || asked::refuses || call::refuses) {
+    static_assert(detail::written_so<Body>,
+                  "gspmd: while_loop: both functions are called with what is carried, a value or a group of values: "
+                  "while_loop(condition, body, init)");
+    return detail::unlooped(init);
+  } else if constexpr (!asked::compiles || !call::compiles) {
+    return detail::unlooped(init);  // a mistake in a function, which the compiler has reported
+  } else if constexpr (!std::is_same_v<typename asked::result, value> || !std::is_same_v<typename call::result, Carry>) {
+    static_assert(detail::written_so<Body>,
+                  "gspmd: while_loop: the condition returns one value, a bool of rank 0, and the body what is carried");
+    return detail::unlooped(init);
+  } else {
+    detail::graph* const g = detail::graph_of(init);
+    const int loop = g == nullptr ? -1 : detail::open_while(*g, at);
+    if (loop < 0) return init;
+    const detail::open_body open{*g, loop, "while_loop", at};
+    const Carry carried = open.carry(init);
+    const value goes_on = condition(carried);
+    if (goes_on.is_valid() && (goes_on.type() != dtype::pred || goes_on.rank() != 0))
+      g->fail(at, "while_loop", detail::mistake::region,
+              detail::text("the condition is ") << detail::name_of(goes_on.type()) << detail::shape_text(goes_on.shape())
+                                                << "; it must be one bool, of rank 0: compare, then reduce with and_ or or_");
+    auto next = [&](const Carry& now) {
+      Carry made = body(now);
+      static_cast<void>(
+          detail::check_body(*g, "while_loop", at, detail::leaves_of(now), detail::leaves_of(made), "the carried value"));
+      return made;
+    };
+    auto last = [](const Carry& now) { return now; };
+    const Carry results = open.close(carried, detail::branches(detail::condition(goes_on, at), next, last, carried));
+    g->open_region = g->nodes[static_cast<std::size_t>(loop)].region;
+    return results;
+  }
+}
+
+namespace detail {
+/// A number of trips that is known at run time, with the line that says so.
+struct counted_trips {
+  value trips;
+  location at;
+  constexpr counted_trips(value v, location where = location::current()) : trips(v), at(where) {}  // NOLINT: implicit on purpose
+};
+}  // namespace detail
+
+/// The same as fori_loop with a number of trips that the program computes: one integer of rank 0; a negative one is none. As while_loop: the
+/// costs are those of one trip, and it has no gradient.
+///
+///     auto x = fori_loop(count, [&](value i, value x) { return x + einsum<"ab,b->a">(a, x); }, x0);   // count is in<std::int64_t, dims<>>
+template <class Body, class... Carry>
+  requires(sizeof...(Carry) > 0)
+constexpr auto fori_loop(detail::counted_trips n, Body&& body, const Carry&... init) {
+  using carried_type = std::tuple<value, Carry...>;
+  auto& g = *n.trips.graph();
+  const dtype type = n.trips.type();
+  const value wide = type == dtype::s64
+                         ? n.trips
+                         : detail::made(g, detail::add_elementwise(g, detail::opcode::convert, {n.trips.id()}, n.at, dtype::s64),
+                                        dtype::s64, n.trips.shape());
+  const value zero = detail::made(g, detail::add_constant(g, dtype::s64, {}, 0, 0, n.at), dtype::s64, {});
+  const value one = detail::made(g, detail::add_constant(g, dtype::s64, {}, 0, 1, n.at), dtype::s64, {});
+  const auto of = [&](detail::opcode op, value a, value b) {
+    return detail::made(g, detail::add_elementwise(g, op, {a.id(), b.id()}, n.at),
+                        op == detail::opcode::add ? dtype::s64 : dtype::pred, {});
+  };
+  const carried_type last = while_loop(
+      [&](const carried_type& now) { return of(detail::opcode::compare_lt, std::get<0>(now), wide); },
+      [&](const carried_type& now) {
+        return std::apply(
+            [&](const value& i, const auto&... c) {
+              return std::tuple_cat(std::tuple<value>(of(detail::opcode::add, i, one)), std::tuple<Carry...>(body(i, c...)));
+            },
+            now);
+      },
+      carried_type(zero, init...), n.at);
+  if constexpr (sizeof...(Carry) == 1) return std::get<1>(last);
+  else return std::apply([](const value&, const auto&... c) { return std::tuple<Carry...>(c...); }, last);
 }
 
 /// Runs `body` over the rows of `xs`: body(carried, x) returns a tuple of what is carried on and of the row of the result
@@ -334,6 +445,17 @@ constexpr auto cond(detail::condition pred, OnTrue&& on_true, OnFalse&& on_false
   } else {
     return detail::branches(pred, on_true, on_false, arguments...);
   }
+}
+
+/// Computes one of several bodies: that of number `index`, an integer of rank 0; below 0 the first one, beyond the end the last one. As cond:
+/// bodies are called with `arguments`, a tuple, and return the same types and shapes.
+///
+///     auto y = switch_(index, std::tuple{[](value x) { return x; }, [](value x) { return -x; }, [](value x) { return x * x; }}, std::tuple{x});
+template <class Index, class... Bodies, class... Arguments>
+  requires std::same_as<Index, value>
+constexpr auto switch_(Index index, std::tuple<Bodies...> bodies, const std::tuple<Arguments...>& arguments,
+                       location at = location::current()) {
+  return std::apply([&](const auto&... a) { return detail::one_of_bodies<0>(index, bodies, at, a...); }, arguments);
 }
 
 }  // namespace gspmd

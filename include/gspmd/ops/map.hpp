@@ -46,19 +46,22 @@ struct row_function {
 };
 
 /// A function for `map`, on the run-time path, that computes a run of elements at a time: f(const T* x, ..., T* out,
-/// std::int64_t n), one pointer for each argument. The operands must be of type T (float, double, int32_t or int64_t). `out`
+/// std::int64_t n), one pointer for each argument. The operands must be of type T (float, double, int32_t, int64_t, uint32_t or uint64_t). `out`
 /// overlaps no argument; how the elements are cut into runs is not said.
 ///
 ///     map(by_rows<float>(kernel), x)     // void (*kernel)(const float* x, float* out, std::int64_t n), from dlsym
 template <class T, class F>
 constexpr row_function<T, F> by_rows(F f) {
-  static_assert(detail::is_element<T> && !std::is_same_v<T, bool>,
-                "gspmd: by_rows: float, double, int32_t or int64_t; for bool give map a function of elements");
+  static_assert(
+      detail::is_element<T> && !detail::is_narrow(detail::dtype_of<T>()) && !std::is_same_v<T, bool>,
+      "gspmd: by_rows: float, double, int32_t, int64_t, uint32_t or uint64_t; for other types give map a function of elements");
   return {std::move(f)};
 }
 
 /// Applies a callable to every element of one to eight tensors of one type; it must accept that type and give numbers of it, which
 /// only floats may have to round: a double for int64 elements is refused. Fused like any other elementwise operator, no communication. The gradient needs `with_derivative`.
+///
+/// Elements of a narrow type are given to it as what they are computed as: bf16 and f16 as float, int8, uint8 and int16 as int32.
 ///
 /// On the run-time path (dynamic.hpp) the function may be one that is known at run time: a lambda with captures, a pointer
 /// to a function, `by_rows`. The program keeps a copy of it. Devices call it at the same time, each for the elements that it

@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include "gspmd/boundary.hpp"
 #include "gspmd/integers.hpp"
 #include "gspmd/ops/elementwise.hpp"
+#include "gspmd/ops/shape.hpp"
 #include "gspmd/ops/window.hpp"
 
 /// Pooling and its like: reduce_window as networks and grids use it. Lists have a number for each dim, 1 for those that stay (batch,
@@ -22,6 +24,27 @@ constexpr value elements_in_windows(value x, int dim, std::int64_t extent, const
   const value some = maximum(operand(count, at), operand(std::int64_t{1}, at));
   const int id = some.id();
   return made(g, add_elementwise(g, opcode::convert, std::span<const int>(&id, 1), at, x.type()), x.type(), shape);
+}
+
+/// Whether there is a factor for each dim, and each is at least 1; records the mistake if not.
+constexpr bool fit_factors(value x, const char* op, integers factors, location at) {
+  graph& g = *x.graph();
+  if (factors.size() != static_cast<std::size_t>(x.rank()))
+    return g.fail(at, op, mistake::rank,
+                  text("names ") << static_cast<std::int64_t>(factors.size()) << " factors for the dims of "
+                                 << shape_text(x.shape()) << "; there is one for each, 1 for a dim that stays") >= 0;
+  for (int d = 0; d < x.rank(); ++d)
+    if (const auto f = factors[static_cast<std::size_t>(d)]; f < 1 || f > std::int64_t{1} << 31)
+      return g.fail(at, op, mistake::window,
+                    text("has a factor of ") << f << " along dim " << d << " of " << shape_text(x.shape())
+                                             << "; it is at least 1, and at most 2^31") >= 0;
+  return true;
+}
+constexpr bool has_means(value x, const char* op, location at) {
+  if (is_floating(x.type())) return true;
+  return x.graph()->fail(at, op, mistake::number,
+                         text("the mean of ") << name_of(x.type()) << " is in general none of " << name_of(x.type()) << "; write "
+                                              << op << "(convert<float>(x), ...)") >= 0;
 }
 
 }  // namespace detail
@@ -48,10 +71,7 @@ constexpr value sum_pool(value x, integers size, integers stride = {}, integers 
 ///     auto y = avg_pool(x, {1, 3, 3}, {1, 1, 1}, {0, 1, 1}, {0, 1, 1});
 constexpr value avg_pool(value x, integers size, integers stride = {}, integers low = {}, integers high = {},
                          location at = location::current()) {
-  if (x.is_valid() && !detail::is_floating(x.type()))
-    x.graph()->fail(at, "avg_pool", detail::mistake::number,
-                    detail::text("the mean of ") << detail::name_of(x.type()) << " is in general none of "
-                                                 << detail::name_of(x.type()) << "; write avg_pool(convert<float>(x), ...)");
+  if (x.is_valid()) static_cast<void>(detail::has_means(x, "avg_pool", at));
   value result = sum_pool(x, size, stride, low, high, at);
   if (!result.is_valid() || result.graph()->failed()) return result;
   const auto before = detail::filled(low, x.rank(), 0), behind = detail::filled(high, x.rank(), 0);
@@ -72,14 +92,70 @@ constexpr value avg_pool(value x, integers size, integers stride = {}, integers 
 /// gradient is a sum_pool. Like any reduction of windows it keeps splits, and a device gets the elements of others' shards that its own
 /// part of the finer grid shows.
 ///
+/// Errors, at compile time: another number of factors than dims, one below 1; of interpolate and downsample, a tensor of integers too.
+///
 ///     auto fine = upsample(coarse, {1, 2, 2});   // [c,h,w] -> [c,2h,2w]
 constexpr value upsample(value x, integers factors, location at = location::current()) {
   if (!x.is_valid()) return {};
+  if (!detail::fit_factors(x, "upsample", factors, at)) return detail::made(-1, x);
   detail::vec<std::int64_t> around;  // a window of factor places holds one element, wherever it lies
   for (const auto f : factors) around.push_back(f - 1);
   const integers both(around.data(), around.size());
   const monoid kind = x.type() == dtype::pred ? monoid::or_ : monoid::add;
   return reduce_window(x, kind, factors, {}, both, both, factors, {}, at);
+}
+
+/// A float tensor on a grid factors[d] times as fine along every dim d, linear between the middles of its cells, and as the outermost cell
+/// from there to the end: multigrid's prolongation, PyTorch's `interpolate(mode="linear", align_corners=False)`. Element i is x at
+/// (i + 1/2) / factor - 1/2. Its gradient is the transposed interpolation.
+///
+/// Communication: along a split dim with a factor, one element (times the extents of the other dims) to the device at either side by
+/// collective_permute, and what upsample needs where the parts of the finer grid do not begin where those of x do.
+///
+///     auto fine = interpolate(coarse, {1, 2, 2});   // [c,h,w] -> [c,2h,2w]
+constexpr value interpolate(value x, integers factors, location at = location::current()) {
+  if (!x.is_valid()) return {};
+  if (!detail::fit_factors(x, "interpolate", factors, at) || !detail::has_means(x, "interpolate", at)) return detail::made(-1, x);
+  detail::graph& g = *x.graph();
+  for (int d = 0; d < x.rank() && !g.failed(); ++d) {
+    const auto f = factors[static_cast<std::size_t>(d)];
+    if (f == 1) continue;
+    detail::vec<std::int64_t> along(static_cast<std::size_t>(x.rank()), 1);
+    along[d] = f;
+    const auto finer = [&](value coarse) { return upsample(coarse, integers(along.data(), along.size()), at); };
+    // On the coarse grid, where fewer elements cross the boundaries of shards: what it is, and how far it is to both neighbours.
+    const auto to_neighbour = [&](std::int64_t by) {
+      return finer(operand(shift(x, d, by, boundary::edge(), at), at) - operand(x, at));
+    };
+    const value middle = finer(x), below = to_neighbour(-1), above = to_neighbour(1);
+    if (g.failed()) return x;
+    const value index = detail::made(g, detail::add_iota(g, dtype::s64, middle.shape(), d, at), dtype::s64, middle.shape());
+    const value in_cell = operand(index, at) - operand(operand(index, at) / operand(f, at), at) * operand(f, at);
+    const int id = in_cell.id();
+    const value cell =
+        detail::made(g, detail::add_elementwise(g, detail::opcode::convert, std::span<const int>(&id, 1), at, x.type()), x.type(),
+                     middle.shape());
+    const value away = (operand(cell, at) + operand(0.5, at)) * operand(1.0 / static_cast<double>(f), at) - operand(0.5, at);
+    x = operand(middle, at) + operand(maximum(operand(away, at), operand(0.0, at)), at) * operand(above, at) -
+        operand(minimum(operand(away, at), operand(0.0, at)), at) * operand(below, at);
+  }
+  return x;
+}
+
+/// A float tensor on a grid factors[d] times as coarse along every dim d: the mean of each block of cells; the last one along a dim may
+/// have fewer. Multigrid's restriction. Splits, communication and gradients are reduce_window's: nothing is sent where blocks do not
+/// cross the boundaries of shards.
+///
+///     auto coarse = downsample(fine, {1, 2, 2});   // [c,h,w] -> [c,h/2,w/2], rounded up
+constexpr value downsample(value x, integers factors, location at = location::current()) {
+  if (!x.is_valid()) return {};
+  if (!detail::fit_factors(x, "downsample", factors, at) || !detail::has_means(x, "downsample", at)) return detail::made(-1, x);
+  detail::vec<std::int64_t> missing;
+  for (int d = 0; d < x.rank(); ++d) {
+    const auto f = factors[static_cast<std::size_t>(d)], rest = x.shape()[d] % f;
+    missing.push_back(rest == 0 ? 0 : f - rest);
+  }
+  return avg_pool(x, factors, factors, {}, integers(missing.data(), missing.size()), at);
 }
 
 }  // namespace gspmd

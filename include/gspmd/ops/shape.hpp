@@ -132,7 +132,8 @@ constexpr vec<std::int64_t> filled(integers list, int rank, std::int64_t number)
 ///
 /// Where a padded dim is split, its shards are those of the result: devices send each other by collective_permute the elements
 /// that lie in another part of the result than of `x`; a device at most as many as its larger shard has, whole shards only
-/// where the extents differ much. No communication along other dims, and never a gather. Its gradient is a slice.
+/// where the extents differ much. No communication along other dims, and never a gather. Its gradient is a slice. A pad and the slices
+/// of it are one movement where nothing else reads it (GSPMD 4.6): what a slice puts back in its place is not sent.
 ///
 /// Errors, at compile time: lists that have not one number for each dim, a negative interior, a padding that takes away more than
 /// there is, a number that the element type does not hold.

@@ -264,7 +264,8 @@ class neighbours {
 /// Communication: where a dim is split, the halo is exchanged with the devices next to a shard by one collective_permute for each field
 /// and dim that is read at an offset: of a field with s elements per index of the dim in a shard, at most radius * s elements each
 /// way, and no more than f reads. Round the end (`wrap`) the first device and the last one are next to each other. Corners, reads
-/// at offsets along several dims, cost an exchange of their own. Reads that are elementwise operands are loads of one loop at an
+/// at offsets along several dims, come with the halo of the later dim: a box sends two messages for each dim, as a star does. Large
+/// shards compute what needs no halo while it is exchanged; `explain` says so. Reads that are elementwise operands are loads of one loop at an
 /// offset (GSPMD 4.3; GShard 3.3.3), shards permitting: each must hold as many elements as are read beyond it, else the read is a
 /// movement of its own. A staggered field is moved to the others' shards first. The gradient is the transposed stencil, exact at the ends.
 ///

@@ -6,7 +6,7 @@
 #include <utility>
 
 #include "gspmd/detail/driver/given_shard.hpp"
-#include "gspmd/detail/passes/canonical.hpp"
+#include "gspmd/detail/passes/compose_movements.hpp"
 #include "gspmd/detail/passes/choose/total_bytes.hpp"
 #include "gspmd/detail/passes/plan_passes.hpp"
 #include "gspmd/detail/passes/sub_axes.hpp"
@@ -110,7 +110,7 @@ constexpr graph trace_program() {
     });
   }
   if (g.failed()) return g;
-  graph program = canonical_order(g);
+  graph program = program_to_plan(g);
   if (const text problem = total_problem(program, Mesh::device_count); !problem.empty())
     program.fail({}, "compile", mistake::size, problem);
   return program;

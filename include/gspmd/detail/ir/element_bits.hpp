@@ -3,6 +3,7 @@
 
 #include <bit>
 #include <cstdint>
+#include <type_traits>
 
 #include "gspmd/detail/ir/fused_group.hpp"
 #include "gspmd/detail/ir/types.hpp"
@@ -11,22 +12,30 @@ namespace gspmd::detail {
 
 /// The bits of a constant's element.
 constexpr std::uint64_t bits_of(dtype type, double real, std::int64_t integer) {
-  switch (type) {
-    case dtype::f32: return std::bit_cast<std::uint32_t>(static_cast<float>(real));
-    case dtype::f64: return std::bit_cast<std::uint64_t>(real);
-    case dtype::s32: return static_cast<std::uint32_t>(integer);
-    default: return static_cast<std::uint64_t>(integer);
-  }
+  std::uint64_t bits = 0;
+  with_element_type(type, [&]<class T>(T) {
+    if constexpr (std::is_same_v<T, float>) bits = std::bit_cast<std::uint32_t>(static_cast<float>(real));
+    else if constexpr (std::is_same_v<T, double>) bits = std::bit_cast<std::uint64_t>(real);
+    else if constexpr (is_narrow_float<T>) bits = T(real).bits;
+    else if constexpr (std::is_same_v<T, bool>) bits = static_cast<std::uint64_t>(integer);
+    else bits = static_cast<std::make_unsigned_t<T>>(integer);
+  });
+  return bits;
 }
 
 /// The constant whose element has these bits.
 constexpr scalar_op constant_of(dtype type, std::uint64_t bits) {
-  switch (type) {
-    case dtype::f32: return scalar_op::constant(type, std::bit_cast<float>(static_cast<std::uint32_t>(bits)), 0);
-    case dtype::f64: return scalar_op::constant(type, std::bit_cast<double>(bits), 0);
-    case dtype::s32: return scalar_op::constant(type, 0, static_cast<std::int32_t>(static_cast<std::uint32_t>(bits)));
-    default: return scalar_op::constant(type, 0, static_cast<std::int64_t>(bits));
-  }
+  scalar_op made;
+  with_element_type(type, [&]<class T>(T) {
+    if constexpr (std::is_same_v<T, float>)
+      made = scalar_op::constant(type, std::bit_cast<float>(static_cast<std::uint32_t>(bits)), 0);
+    else if constexpr (std::is_same_v<T, double>) made = scalar_op::constant(type, std::bit_cast<double>(bits), 0);
+    else if constexpr (is_narrow_float<T>)
+      made = scalar_op::constant(type, static_cast<float>(T::of_bits(static_cast<std::uint16_t>(bits))), 0);
+    else if constexpr (std::is_same_v<T, bool>) made = scalar_op::constant(type, 0, static_cast<std::int64_t>(bits));
+    else made = scalar_op::constant(type, 0, static_cast<std::int64_t>(static_cast<T>(bits)));
+  });
+  return made;
 }
 
 }  // namespace gspmd::detail

@@ -58,6 +58,23 @@ struct scalar_op {
     s.slot = static_cast<std::int16_t>(slot);
     return s;
   }
+  /// Of one register.
+  static constexpr scalar_op conversion(int from, dtype type, dtype to) {
+    scalar_op s = constant(to, 0, 0);
+    s.op = opcode::convert;
+    s.operand_type = type;
+    s.args.push_back(static_cast<std::int16_t>(from));
+    return s;
+  }
+  /// The larger of two registers, with `below`; else the smaller one.
+  static constexpr scalar_op bound_of(int a, int b, dtype type, bool below) {
+    scalar_op s = constant(type, 0, 0);
+    s.op = below ? opcode::maximum : opcode::minimum;
+    s.args.push_back(static_cast<std::int16_t>(a));
+    s.args.push_back(static_cast<std::int16_t>(b));
+    return s;
+  }
+  [[nodiscard]] constexpr bool is_constant() const { return op == opcode::constant; }
   /// Numbers by their bits: 0 and -0.0 are two programs, and a NaN is equal to itself. Functions by identity.
   friend constexpr bool operator==(const scalar_op& a, const scalar_op& b) {
     return a.op == b.op && a.type == b.type && a.operand_type == b.operand_type && a.args == b.args &&

@@ -50,6 +50,9 @@ struct node {
   int tag = -1;     // what the builder of a graph calls it; survives every renumbering
 };
 
+/// Whether a loop runs until a condition does not hold (open_while).
+constexpr bool is_while(const node& n) { return n.op == opcode::loop && n.attributes.count > 0; }
+
 /// The attribute `k` of an operator whose attributes are dims.
 constexpr int attribute_dim(const node& n, int k) { return static_cast<int>(n.attributes[k]); }
 
@@ -60,7 +63,7 @@ class kept_functions;
 /// Bodies of loops and conditionals are graphs inside the graph: runs of nodes of the same list, between a node that opens them
 /// and the nodes that are their results. What a body reads from outside it simply names. With regions in brackets:
 ///
-///   loop (trips in `integer`; the counter)  [ carry(init)...  body  ]  loop_result(carry, next)...
+///   loop (trips in `integer`, 1 of a loop with a condition, see is_while; the counter)  [ carry(init)...  body  ]  loop_result(carry, next)...
 ///   branch(pred)  [ body ]  otherwise(branch)  [ body ]  cond_result(otherwise, value if true, value if false)...
 ///
 /// While a program is traced, nodes may be added to a region that was closed before; canonical_order brings them together.
@@ -73,6 +76,12 @@ class graph {
   kept_functions* functions = nullptr;  // where functions with state are kept; null: there is no such place
   int open_region = -1;                 // where `add` puts nodes
   bool has_regions = false;
+  struct composed_value {
+    int tag, reader;  // its own, and that of an operator that reads its operand instead
+    dtype type;
+    extents shape;
+  };
+  vec<composed_value> composed;  // values that are no longer made, see compose_movements
   std::int64_t largest_bytes = 0;  // of a tensor
   struct tagged {
     int tag;

@@ -51,6 +51,16 @@ constexpr auto description_by(const plan_view& p, const plan_step& s) {
   return s.what == K::name ? table.data() + s.spec : nullptr;
 }
 
+/// Whether a step computes the inner part of a loop, or the rest of one, which goes on where that one ended.
+constexpr bool is_inner_part(const plan_view& p, const plan_step& s) {
+  const auto* group = description_by<kernels::fused>(p, s);
+  return group != nullptr && group->part >= 0 && !group->is_rim;
+}
+constexpr bool is_rim(const plan_view& p, const plan_step& s) {
+  const auto* group = description_by<kernels::fused>(p, s);
+  return group != nullptr && group->is_rim;
+}
+
 /// One message carries all operands.
 constexpr bool is_joined(const plan_step& s) { return s.operands.count > 1 && facts_of(s).role == step_role::joins_operands; }
 constexpr bool communicates(const plan_view& p, const plan_step& s) { return facts_of(s).communicates(p, s); }

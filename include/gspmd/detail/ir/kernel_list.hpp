@@ -11,8 +11,10 @@
 #include "gspmd/detail/ir/kernels/contract.hpp"
 #include "gspmd/detail/ir/kernels/copies.hpp"
 #include "gspmd/detail/ir/kernels/fused.hpp"
+#include "gspmd/detail/ir/kernels/indices.hpp"
 #include "gspmd/detail/ir/kernels/rearrange.hpp"
 #include "gspmd/detail/ir/kernels/regions.hpp"
+#include "gspmd/detail/ir/kernels/scans.hpp"
 #include "gspmd/detail/ir/kernels/windows.hpp"
 
 /// All kernels. A new one is its struct, a name in `action` and an entry here; and where it is added as a step.
@@ -20,9 +22,10 @@ namespace gspmd::detail {
 
 using all_kernels =
     mp11::mp_list<kernels::fused, kernels::contract, kernels::contract_round_ring, kernels::reduce, kernels::permute,
-                  kernels::move, kernels::combine, kernels::row, kernels::set_row, kernels::add_row, kernels::copy,
-                  kernels::local, kernels::reduce_window, kernels::select_and_scatter, kernels::loop_begin, kernels::loop_end,
-                  kernels::branch, kernels::otherwise, kernels::join>;
+                  kernels::move, kernels::move_together, kernels::start_move, kernels::finish_move, kernels::combine,
+                  kernels::row, kernels::set_row, kernels::add_row, kernels::copy, kernels::local, kernels::reduce_window,
+                  kernels::select_and_scatter, kernels::gather, kernels::scatter, kernels::scatter_set, kernels::scan,
+                  kernels::top_k, kernels::loop_begin, kernels::loop_end, kernels::branch, kernels::otherwise, kernels::join>;
 inline constexpr std::size_t kernel_count = mp11::mp_size<all_kernels>::value;
 
 /// The kernel of a name.

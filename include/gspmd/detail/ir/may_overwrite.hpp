@@ -46,6 +46,7 @@ constexpr bool may_overwrite(const plan_view& p, std::size_t output, std::size_t
   }
   for (int i = 0; i < static_cast<int>(p.steps.size()); ++i) {
     const auto& s = p.steps[static_cast<std::size_t>(i)];
+    if (is_inner_part(p, s)) continue;  // the rim follows at once, which reads and writes the same, at other indices
     for (int r = 0; r < s.results.count; ++r)
       if (p.result(s, r).where.may_be(written)) return last < i || (last == i && in_place);
   }

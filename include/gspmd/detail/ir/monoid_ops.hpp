@@ -14,7 +14,7 @@ namespace gspmd::detail {
 template <class T>
 constexpr bool monoid_is_defined(monoid kind) {
   const bool bitwise = kind == monoid::and_ || kind == monoid::or_;
-  if (std::is_floating_point_v<T>) return !bitwise;
+  if (is_float_element<T>) return !bitwise;
   if (std::is_same_v<T, bool>) return bitwise || kind == monoid::maximum || kind == monoid::minimum;
   return true;
 }
@@ -40,13 +40,13 @@ constexpr T identity(monoid kind) {
   switch (kind) {
     case monoid::add:
     case monoid::or_: return T{};
-    case monoid::multiply: return T(1);
+    case monoid::multiply: return T(1.0F);
     case monoid::and_:
       if constexpr (std::is_same_v<T, bool>) return true;
       else if constexpr (std::is_integral_v<T>) return static_cast<T>(~T{});
       else return T{};
     case monoid::maximum:
-      if constexpr (limits::has_infinity) return -limits::infinity();
+      if constexpr (limits::has_infinity) return T(-limits::infinity());
       else return limits::lowest();
     case monoid::minimum:
       if constexpr (limits::has_infinity) return limits::infinity();
@@ -99,6 +99,8 @@ constexpr T combine(monoid kind, T a, T b) {
     constexpr monoid natural = natural_kind<T>(decltype(given)::value);
     if constexpr (!monoid_is_defined<T>(natural)) {
       return a;  // refused long before
+    } else if constexpr (is_narrow_float<T>) {
+      return T(combine_lanes<natural>(static_cast<float>(a), static_cast<float>(b)));
     } else {
       using u = combined_t<natural, T>;
       return static_cast<T>(combine_lanes<natural>(static_cast<u>(a), static_cast<u>(b)));

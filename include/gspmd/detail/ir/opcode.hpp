@@ -36,6 +36,12 @@ enum class opcode : std::uint8_t {
   floor,
   ceil,
   not_,
+  expm1,
+  log1p,
+  erf,
+  erf_inv,
+  cbrt,
+  stop_gradient,
   convert,
   // elementwise, two operands
   add,
@@ -47,6 +53,12 @@ enum class opcode : std::uint8_t {
   power,
   and_,
   or_,
+  xor_,
+  remainder,
+  shift_left,
+  shift_right,
+  atan2,
+  threefry2x32,
   compare_eq,
   compare_ne,
   compare_lt,
@@ -87,12 +99,15 @@ using listed_operators =
                          listed<struct reduce_op, "reduce">, listed<struct broadcast_op, "broadcast_in_dim">,
                          listed<struct transpose_op, "transpose">, listed<struct reshape_op, "reshape">,
                          listed<struct shift_op, "shift">, listed<struct pad_op, "pad">, listed<struct slice_op, "slice">,
-                         listed<struct reverse_op, "reverse">, listed<struct roll_op, "roll">,
+                         listed<struct reverse_op, "reverse">, listed<struct roll_op, "roll">, listed<struct composed_op, "move">,
                          listed<struct concatenate_op, "concatenate">, listed<struct reshard_op, "reshard">,
                          listed<struct shard_alike_op, "shard_alike">, listed<struct row_op, "row">,
                          listed<struct set_row_op, "set_row">, listed<struct add_row_op, "add_row">,
                          listed<struct local_operator, "local_op">, listed<struct reduce_window_op, "reduce_window">,
-                         listed<struct select_and_scatter_op, "select_and_scatter"> GSPMD_TEST_OPERATORS>;
+                         listed<struct select_and_scatter_op, "select_and_scatter">,
+                         listed<struct gather_op, "gather">, listed<struct scatter_op, "scatter">,
+                         listed<struct scatter_set_op, "scatter_set">, listed<struct scan_op, "scan_along">,
+                         listed<struct top_k_op, "top_k"> GSPMD_TEST_OPERATORS>;
 inline constexpr int opcode_count =
     static_cast<int>(opcode::first_listed) + static_cast<int>(boost::mp11::mp_size<listed_operators>::value);
 
@@ -112,11 +127,13 @@ struct listed_names<boost::mp11::mp_list<Listed...>> {
 
 constexpr const char* name_of(opcode op) {
   constexpr const char* enumerated[] = {
-      "parameter", "constant",   "iota",        "abs",        "negate",     "sign",        "exponential", "log",    "sqrt",
-      "rsqrt",     "tanh",       "logistic",    "relu",       "sine",       "cosine",      "floor",       "ceil",   "not",
-      "convert",   "add",        "subtract",    "multiply",   "divide",     "maximum",     "minimum",     "power",  "and",
-      "or",        "compare_eq", "compare_ne",  "compare_lt", "compare_le", "compare_gt",  "compare_ge",  "select", "map",
-      "loop",      "carry",      "loop_result", "branch",     "otherwise",  "cond_result", "result"};
+      "parameter",  "constant",   "iota",        "abs",        "negate",     "sign",        "exponential", "log",
+      "sqrt",       "rsqrt",      "tanh",        "logistic",   "relu",       "sine",        "cosine",      "floor",
+      "ceil",       "not",        "expm1",       "log1p",      "erf",        "erf_inv",     "cbrt",        "stop_gradient",
+      "convert",    "add",        "subtract",    "multiply",   "divide",     "maximum",     "minimum",     "power",
+      "and",        "or",         "xor",         "remainder",  "shift_left", "shift_right", "atan2",       "threefry2x32",
+      "compare_eq", "compare_ne", "compare_lt",  "compare_le", "compare_gt", "compare_ge",  "select",      "map",
+      "loop",       "carry",      "loop_result", "branch",     "otherwise",  "cond_result", "result"};
   static_assert(sizeof(enumerated) / sizeof(*enumerated) == static_cast<std::size_t>(opcode::first_listed));
   if (op < opcode::first_listed) return enumerated[static_cast<int>(op)];
   return listed_names<listed_operators>::of[static_cast<int>(op) - static_cast<int>(opcode::first_listed)];
@@ -142,11 +159,11 @@ template <class T>
 using map_element = T (*)(const T* arguments);
 
 /// A user's function. A captureless callable is kept in a graph as constant function pointers, one per element type it accepts
-/// (null where it does not). A callable with state is an object that a builder keeps (kept_functions), and `rows` work on it.
+/// (null where it does not); narrow types are computed as others. A callable with state is an object that a builder keeps (kept_functions), and `rows` work on it.
 /// Arguments and result have one element type.
 struct map_function {
   int arity = 0;
-  boost::mp11::mp_rename<boost::mp11::mp_transform<map_element, element_types>, std::tuple> of{};
+  boost::mp11::mp_rename<boost::mp11::mp_transform<map_element, computing_types>, std::tuple> of{};
   const map_function* const* derivatives = nullptr;  // by argument; null: the map has no gradient
   map_rows rows[element_type_count] = {};            // by dtype
   const void* object = nullptr;                      // what `rows` are given

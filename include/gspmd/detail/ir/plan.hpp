@@ -107,20 +107,21 @@ constexpr collective_origin origin_of(const plan_view& p, const plan_step& s) {
   const auto& n = p.nodes[static_cast<std::size_t>(s.node)];
   return {true, n.op, n.at.file, n.at.line};
 }
-constexpr const index_map& map_of(const plan_view& p, const plan_step& s) {
-  return table_of<index_map>(p)[static_cast<std::size_t>(s.spec)];
+/// Of a step that carries out several movements, `k` is the number of one: it has an operand, a result and a map for each.
+constexpr const index_map& map_of(const plan_view& p, const plan_step& s, int k = 0) {
+  return table_of<index_map>(p)[static_cast<std::size_t>(s.spec + k)];
 }
-constexpr movement movement_of(const plan_view& p, const plan_step& s) {
-  const auto& from = p.operand(s, 0);
-  const auto& to = p.result(s);
-  if (is_mapped(s)) return {*p.mesh, from.global, from.layout, to.global, to.layout, map_of(p, s), origin_of(p, s)};
+constexpr movement movement_of(const plan_view& p, const plan_step& s, int k = 0) {
+  const auto& from = p.operand(s, k);
+  const auto& to = p.result(s, k);
+  if (is_mapped(s)) return {*p.mesh, from.global, from.layout, to.global, to.layout, map_of(p, s, k), origin_of(p, s)};
   return {from.global, from.layout, to.layout, movement_axes(*p.mesh, from.global, from.layout, to.layout), origin_of(p, s)};
 }
 /// What a movement with a map exchanges.
-constexpr map_traffic traffic_of(const plan_view& p, const plan_step& s) {
-  const auto& from = p.operand(s, 0);
-  const auto& to = p.result(s);
-  return traffic_of(*p.mesh, from.global, from.layout, to.global, to.layout, map_of(p, s));
+constexpr map_traffic traffic_of(const plan_view& p, const plan_step& s, int k = 0) {
+  const auto& from = p.operand(s, k);
+  const auto& to = p.result(s, k);
+  return traffic_of(*p.mesh, from.global, from.layout, to.global, to.layout, map_of(p, s, k));
 }
 constexpr const planned_ring& planned_ring_of(const plan_view& p, const plan_step& s) {
   return table_of<planned_ring>(p)[static_cast<std::size_t>(s.spec)];

@@ -17,6 +17,9 @@ enum class action : std::uint8_t {
   reduce,
   permute,
   move,
+  move_together,
+  start_move,
+  finish_move,
   combine,
   row,
   set_row,
@@ -25,12 +28,20 @@ enum class action : std::uint8_t {
   local,
   reduce_window,
   select_and_scatter,
+  gather,
+  scatter,
+  scatter_set,
+  scan,
+  top_k,
   loop_begin,
   loop_end,
   branch,
   otherwise,
   join,
 };
+
+/// Of a loop that runs while a condition holds.
+inline constexpr std::int64_t unknown_trips = -1;
 
 /// Where a value lies on every device. What a loop carries without copying it, and what follows it, take turns in two places: the
 /// other one it is where the loop has done an odd number of trips.
@@ -64,7 +75,8 @@ struct planned_value {
 
 /// A number that a step needs and only the device knows: how much of a dim of a shard is not padding, or where it begins.
 struct bound {
-  // contract: the letter; reduce, reduce_window: the dim; rows: 0, of the operand whose rows they are; fused: none for an iota (in their order), then the dims in `cut`
+  // contract: the letter; reduce, reduce_window: the dim; rows: 0, of the operand whose rows they are; gather,
+  // scatter: a dim of the table, or 32 and a dim of the slices; scan, top_k: 0, of the dim along which they go; fused: none for an iota (in their order), then the dims in `cut`
   std::int8_t index = 0;
   int value = 0;
   std::int8_t dim = 0;
@@ -90,7 +102,8 @@ struct plan_step {
   collective_kind collective = collective_kind::all_gather;
   bool forced = false;
   std::int64_t bytes_sent = 0;            // each time it runs
-  int target = -1;                        // loops and conditionals: another step; copy: the one that opened the body it ends
+  int target = -1;                        // loops and conditionals: another step; copy: the one that opened the body it ends;
+                                          // start_move: the finish_move
   std::int64_t trips = 1;                 // loop_begin
   std::int64_t times = 1;                 // how often it runs: the trips of all loops around it
   const local_function* local = nullptr;  // local: whose entry `spec` runs

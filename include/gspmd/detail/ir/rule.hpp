@@ -13,10 +13,11 @@ namespace gspmd::detail {
 enum class factor_kind : std::uint8_t {
   parallel,   // shards of the operands give shards of the result
   reduction,  // shards of the operands give a partial result
-  indexed,    // of an operand: who holds what is looked up gives it, everybody else zeros, so that the result is partial
+  indexed,  // looked into. Of an operand: who holds what is looked up gives it, everybody else zeros, so that the result is partial. Of
+            // a result: who holds it writes what falls there
+  exchanged,  // of an operand: its devices exchange what they found, and all have the result
   whole,      // must not be split: its tensors are gathered along it
 };
-constexpr bool leaves_partial(factor_kind k) { return k == factor_kind::reduction || k == factor_kind::indexed; }
 
 struct factor {
   std::int64_t size = 1;
@@ -57,8 +58,14 @@ struct op_rule {
   [[nodiscard]] constexpr const tensor_map& result(int r = 0) const { return maps[uniform ? 0 : maps.count - results + r]; }
   /// Whether a result is partial along the axes that split a factor: of several results some may have it and others not.
   [[nodiscard]] constexpr bool leaves_partial(int f, int r = 0) const {
-    return detail::leaves_partial(factors[f].kind) ||
-           (results > 1 && factors[f].kind == factor_kind::parallel && !result(r).holds(f));
+    switch (factors[f].kind) {
+      case factor_kind::reduction: return true;
+      case factor_kind::indexed: return !result(r).holds(f);
+      case factor_kind::parallel: return results > 1 && !result(r).holds(f);
+      case factor_kind::exchanged:
+      case factor_kind::whole: break;
+    }
+    return false;
   }
 };
 

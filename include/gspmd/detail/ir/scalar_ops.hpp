@@ -30,6 +30,7 @@ constexpr bool is_defined(opcode op, dtype type) {
     case opcode::subtract:
     case opcode::multiply:
     case opcode::divide:
+    case opcode::remainder:
     case opcode::power: return is_number;
     case opcode::exponential:
     case opcode::log:
@@ -40,11 +41,22 @@ constexpr bool is_defined(opcode op, dtype type) {
     case opcode::sine:
     case opcode::cosine:
     case opcode::floor:
-    case opcode::ceil: return is_floating(type);
+    case opcode::ceil:
+    case opcode::expm1:
+    case opcode::log1p:
+    case opcode::erf:
+    case opcode::erf_inv:
+    case opcode::cbrt:
+    case opcode::atan2: return is_floating(type);
     case opcode::not_:
     case opcode::and_:
-    case opcode::or_: return !is_floating(type);
+    case opcode::or_:
+    case opcode::xor_: return !is_floating(type);
+    case opcode::shift_left:
+    case opcode::shift_right: return facts_of(type).is_integer;
+    case opcode::threefry2x32: return type == dtype::u64;
     case opcode::convert:
+    case opcode::stop_gradient:
     case opcode::maximum:
     case opcode::minimum:
     case opcode::compare_eq:
@@ -58,6 +70,13 @@ constexpr bool is_defined(opcode op, dtype type) {
   }
 }
 
+/// Whether kernels convert between two types. All other conversions are made of several of these (loop_group::converted).
+constexpr bool is_converted_directly(dtype from, dtype to) {
+  if (is_narrow(from)) return to == computed_as(from);
+  if (!is_narrow(to)) return true;
+  return is_floating(to) ? is_floating(from) : from == computed_as(to);
+}
+
 /// Float to integer goes to the nearest end of the range, NaN to 0. Integers wrap around. To pred: is it not 0?
 template <class To, class From>
 [[gnu::always_inline]] constexpr To convert_element(From x) {
@@ -65,9 +84,10 @@ template <class To, class From>
     return x != From{};
   } else if constexpr (std::is_floating_point_v<From> && std::is_integral_v<To>) {
     constexpr To most = std::numeric_limits<To>::max();
-    constexpr From least = static_cast<From>(std::numeric_limits<To>::min());  // a power of two: exact
+    constexpr From least = static_cast<From>(std::numeric_limits<To>::min());  // a power of two or 0: exact
+    constexpr From past = static_cast<From>(To{1} << (std::numeric_limits<To>::digits - 1)) * 2;
     const From from_below = x >= least ? x : least;
-    const bool fits_above = x < -least;
+    const bool fits_above = x < past;
     const To inside = static_cast<To>(fits_above ? from_below : From{});
     const To bounded = fits_above ? inside : most;
     return x != x ? To{} : bounded;
@@ -78,21 +98,69 @@ template <class To, class From>
   }
 }
 
-/// x / 0 = -1, and the least integer divided by -1 is itself.
+/// x / 0 has all bits set, which is -1 of signed integers, and the least integer divided by -1 is itself.
 template <class T>
 [[gnu::always_inline]] constexpr T divide_integers(T a, T b) {
-  constexpr T least = std::numeric_limits<T>::min();
   const bool is_zero = b == 0;
-  const bool overflows = (a == least) & (b == -1);
+  bool overflows = false;
+  if constexpr (std::is_signed_v<T>) overflows = (a == std::numeric_limits<T>::min()) & (b == T(-1));
   const T quotient = static_cast<T>(a / ((is_zero | overflows) ? T(1) : b));
-  return is_zero ? T(-1) : quotient;
+  return is_zero ? static_cast<T>(-1) : quotient;
+}
+
+/// x % 0 is x, and what is left of the least integer by -1 is 0. It has the sign of x.
+template <class T>
+[[gnu::always_inline]] constexpr T remainder_of_integers(T a, T b) {
+  bool is_one = b == 0;  // a % 1 is 0
+  if constexpr (std::is_signed_v<T>) is_one = is_one | (b == T(-1));
+  const T left = static_cast<T>(a % (is_one ? T(1) : b));
+  return b == 0 ? a : left;
+}
+
+/// Threefry-2x32 with 20 rounds, a block cipher that makes random numbers of counters (Salmon, Moraes, Dror and Shaw, Parallel Random
+/// Numbers: As Easy as 1, 2, 3, 2011). Of counter, key and result word 0 is the upper half.
+[[gnu::always_inline]] constexpr std::uint64_t threefry2x32(std::uint64_t counter, std::uint64_t key) {
+  const auto k0 = static_cast<std::uint32_t>(key >> 32), k1 = static_cast<std::uint32_t>(key), k2 = k0 ^ k1 ^ 0x1bd11bdaU;
+  std::uint32_t x0 = static_cast<std::uint32_t>(counter >> 32) + k0, x1 = static_cast<std::uint32_t>(counter) + k1;
+  const auto mix = [&](int by) __attribute__((always_inline)) {
+    x0 += x1;
+    x1 = ((x1 << by) | (x1 >> (32 - by))) ^ x0;
+  };
+  const auto four = [&](bool even, std::uint32_t add0, std::uint32_t add1) __attribute__((always_inline)) {
+    mix(even ? 13 : 17);
+    mix(even ? 15 : 29);
+    mix(even ? 26 : 16);
+    mix(even ? 6 : 24);
+    x0 += add0;
+    x1 += add1;
+  };
+  four(true, k1, k2 + 1);
+  four(false, k2, k0 + 2);
+  four(true, k0, k1 + 3);
+  four(false, k1, k2 + 4);
+  four(true, k2, k0 + 5);
+  return static_cast<std::uint64_t>(x0) << 32 | x1;
+}
+
+/// By as many bits as the type has, or more, or a negative number of them, everything is shifted out. To the right a signed integer
+/// keeps its sign.
+template <class T>
+[[gnu::always_inline]] constexpr T shift_bits(bool left, T a, T b) {
+  using natural = std::make_unsigned_t<T>;
+  constexpr natural width = std::numeric_limits<natural>::digits;
+  const bool is_inside = static_cast<natural>(b) < width;
+  const natural by = is_inside ? static_cast<natural>(b) : natural(width - 1);
+  if (left) return is_inside ? static_cast<T>(static_cast<natural>(a) << by) : T(0);
+  const T shifted = static_cast<T>(a >> by);
+  return is_inside || std::is_signed_v<T> ? shifted : T(0);
 }
 
 /// A negative exponent gives the reciprocal rounded towards 0, which only 1 and -1 have; 0 stays 0.
 template <class T>
 constexpr T power_of_integers(T base, T exponent) {
   using natural = std::make_unsigned_t<T>;
-  if (exponent < 0) return base == 1 ? T(1) : base != -1 ? T(0) : (exponent & 1) != 0 ? T(-1) : T(1);
+  if constexpr (std::is_signed_v<T>)
+    if (exponent < 0) return base == 1 ? T(1) : base != -1 ? T(0) : (exponent & 1) != 0 ? T(-1) : T(1);
   natural result = 1;
   natural square = static_cast<natural>(base);
   for (natural left = static_cast<natural>(exponent); left != 0; left >>= 1) {
@@ -108,10 +176,13 @@ template <opcode Op, class Out, class In>
   static_assert(is_unary(Op) && is_defined(Op, dtype_of<In>()));
   if constexpr (Op == opcode::convert) {
     return convert_element<Out>(x);
+  } else if constexpr (Op == opcode::stop_gradient) {
+    return x;
   } else if constexpr (Op == opcode::not_) {
     if constexpr (std::is_same_v<In, bool>) return !x;
     else return static_cast<Out>(~x);
   } else if constexpr (Op == opcode::sign) {
+    if constexpr (std::is_unsigned_v<In>) return x > In{} ? In(1) : x;
     const In negative_or_same = x < In{} ? In(-1) : x;  // 0, -0.0 and NaN stay what they are
     return x > In{} ? In(1) : negative_or_same;
   } else if constexpr (Op == opcode::relu) {
@@ -120,6 +191,7 @@ template <opcode Op, class Out, class In>
     using natural = std::make_unsigned_t<In>;
     const In negated = static_cast<In>(natural{} - static_cast<natural>(x));
     if constexpr (Op == opcode::negate) return negated;
+    else if constexpr (std::is_unsigned_v<In>) return x;
     else return x < 0 ? negated : x;  // abs
   } else {
     if constexpr (Op == opcode::negate) return -x;
@@ -133,6 +205,11 @@ template <opcode Op, class Out, class In>
     else if constexpr (Op == opcode::sine) return std::sin(x);
     else if constexpr (Op == opcode::cosine) return std::cos(x);
     else if constexpr (Op == opcode::floor) return round_down(x);
+    else if constexpr (Op == opcode::expm1) return exponential_less_one(x);
+    else if constexpr (Op == opcode::log1p) return logarithm_of_one_more(x);
+    else if constexpr (Op == opcode::erf) return std::erf(x);
+    else if constexpr (Op == opcode::erf_inv) return inverse_error_function(x);
+    else if constexpr (Op == opcode::cbrt) return std::cbrt(x);
     else return round_up(x);
   }
 }
@@ -150,12 +227,16 @@ template <opcode Op, class Out, class In>
   else if constexpr (Op == opcode::maximum)
     return ((a != a) | (a > b)) ? a : b;  // a NaN on either side wins; so does `b` of two zeros
   else if constexpr (Op == opcode::minimum) return ((a != a) | (a < b)) ? a : b;
+  else if constexpr (Op == opcode::xor_) return static_cast<Out>(a ^ b);
   else if constexpr (Op == opcode::and_ || Op == opcode::or_) {
     if constexpr (std::is_same_v<In, bool>) return static_cast<bool>(Op == opcode::and_ ? a & b : a | b);
     else return static_cast<Out>(Op == opcode::and_ ? a & b : a | b);
   } else if constexpr (std::is_integral_v<In>) {
     using natural = std::make_unsigned_t<In>;
     if constexpr (Op == opcode::divide) return divide_integers(a, b);
+    else if constexpr (Op == opcode::threefry2x32) return threefry2x32(a, b);
+    else if constexpr (Op == opcode::remainder) return remainder_of_integers(a, b);
+    else if constexpr (Op == opcode::shift_left || Op == opcode::shift_right) return shift_bits(Op == opcode::shift_left, a, b);
     else if constexpr (Op == opcode::power) return power_of_integers(a, b);
     else if constexpr (Op == opcode::add) return static_cast<Out>(static_cast<natural>(a) + static_cast<natural>(b));
     else if constexpr (Op == opcode::subtract) return static_cast<Out>(static_cast<natural>(a) - static_cast<natural>(b));
@@ -165,6 +246,8 @@ template <opcode Op, class Out, class In>
     else if constexpr (Op == opcode::subtract) return a - b;
     else if constexpr (Op == opcode::multiply) return a * b;
     else if constexpr (Op == opcode::divide) return a / b;
+    else if constexpr (Op == opcode::remainder) return std::fmod(a, b);
+    else if constexpr (Op == opcode::atan2) return std::atan2(a, b);
     else return std::pow(a, b);
   }
 }
@@ -182,10 +265,11 @@ constexpr auto function_for(const map_function& f) {
   return std::get<map_element<T>>(f.of);
 }
 
-/// True when the user's function takes elements of `type`.
+/// True when the user's function takes elements of `type`, or of the type that those are computed as.
 constexpr bool accepts(const map_function& f, dtype type) {
+  type = computed_as(type);
   bool result = f.rows[static_cast<int>(type)] != nullptr;
-  with_element_type(type, [&]<class T>(T) { result = result || function_for<T>(f) != nullptr; });
+  with_computing_type(type, [&]<class T>(T) { result = result || function_for<T>(f) != nullptr; });
   return result;
 }
 

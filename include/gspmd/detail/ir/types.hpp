@@ -4,49 +4,84 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
+#include <limits>
 #include <type_traits>
 
 #include <boost/mp11/algorithm.hpp>
 #include <boost/mp11/list.hpp>
 
 #include "gspmd/detail/support/fixed_string.hpp"
+#include "gspmd/detail/support/narrow_floats.hpp"
 
 namespace gspmd {
 
-/// The element types a program may use: float, double, int32, int64 and bool, under StableHLO's names.
-enum class dtype : std::uint8_t { f32, f64, s32, s64, pred };
+/// The element types a program may use, under XLA's names: float, double, int32, int64, bool, bf16, f16, int8, uint8, int16, uint32,
+/// uint64.
+enum class dtype : std::uint8_t { f32, f64, s32, s64, pred, bf16, f16, s8, u8, s16, u32, u64 };
 
 /// The reductions a program may use. `and_` and `or_` are logical on bool and bitwise on integers.
 enum class monoid : std::uint8_t { add, multiply, maximum, minimum, and_, or_ };
 
 namespace detail {
 
-/// An element type in C++; its name in StableHLO, and as a program writes it: convert<double>(x).
-template <class T, fixed_string Name, fixed_string CppName>
+/// An element type in C++; its name, and as a program writes it: convert<double>(x). Its arithmetic is done in elements of type
+/// Computes: those of a narrow type become such ones, and each result is rounded, or cut, to the narrow type again. So for narrow types no
+/// kernel is compiled but their conversions.
+template <class T, fixed_string Name, fixed_string CppName, class Computes = T>
 struct element {
   using type = T;
+  using computes = Computes;
   static constexpr const char *name = Name.chars, *cpp_name = CppName.chars;
 };
 /// All element types, one line each, in the order of dtype. Whatever else is asked of one is derived from its line.
-using listed_elements = boost::mp11::mp_list<element<float, "f32", "float">,                //
-                                             element<double, "f64", "double">,              //
-                                             element<std::int32_t, "s32", "std::int32_t">,  //
-                                             element<std::int64_t, "s64", "std::int64_t">,  //
-                                             element<bool, "pred", "bool">>;
+using listed_elements = boost::mp11::mp_list<element<float, "f32", "float">,                             //
+                                             element<double, "f64", "double">,                           //
+                                             element<std::int32_t, "s32", "std::int32_t">,               //
+                                             element<std::int64_t, "s64", "std::int64_t">,               //
+                                             element<bool, "pred", "bool">,                              //
+                                             element<bf16, "bf16", "gspmd::bf16", float>,                //
+                                             element<f16, "f16", "gspmd::f16", float>,                   //
+                                             element<std::int8_t, "s8", "std::int8_t", std::int32_t>,    //
+                                             element<std::uint8_t, "u8", "std::uint8_t", std::int32_t>,  //
+                                             element<std::int16_t, "s16", "std::int16_t", std::int32_t>,
+                                             element<std::uint32_t, "u32", "std::uint32_t">,  //
+                                             element<std::uint64_t, "u64", "std::uint64_t">>;
 template <class E>
 using type_of_element = typename E::type;
+template <class E>
+using computing_type_of_element = typename E::computes;
 using element_types = boost::mp11::mp_transform<type_of_element, listed_elements>;
 inline constexpr std::size_t element_type_count = boost::mp11::mp_size<element_types>::value;
+/// Those that kernels compute with.
+using computing_types = boost::mp11::mp_unique<boost::mp11::mp_transform<computing_type_of_element, listed_elements>>;
+
+template <class T>
+inline constexpr bool is_narrow_float = std::is_same_v<T, bf16> || std::is_same_v<T, f16>;
+template <class T>
+inline constexpr bool is_float_element = std::is_floating_point_v<T> || is_narrow_float<T>;
+/// Integers, of which bool is none.
+template <class T>
+inline constexpr bool is_integer_element = std::is_integral_v<T> && !std::is_same_v<T, bool>;
 
 struct element_facts {
   const char *name, *cpp_name;
   std::int64_t bytes;
-  bool is_floating;
+  bool is_floating, is_integer;
+  dtype computed_as;
+  std::int64_t least, most;  // of integers; of u64 the most that an int64 holds
 };
+template <class T>
+constexpr std::int64_t end_of_integers(bool most) {
+  if constexpr (!is_integer_element<T>) return 0;
+  else if constexpr (std::is_same_v<T, std::uint64_t>) return most ? std::numeric_limits<std::int64_t>::max() : 0;
+  else return most ? std::numeric_limits<T>::max() : std::numeric_limits<T>::min();
+}
 template <class... E>
 constexpr auto facts_of_elements(boost::mp11::mp_list<E...>) {
-  return std::array<element_facts, sizeof...(E)>{
-      element_facts{E::name, E::cpp_name, std::int64_t{sizeof(typename E::type)}, std::is_floating_point_v<typename E::type>}...};
+  return std::array<element_facts, sizeof...(E)>{element_facts{
+      E::name, E::cpp_name, std::int64_t{sizeof(typename E::type)}, is_float_element<typename E::type>,
+      is_integer_element<typename E::type>, static_cast<dtype>(boost::mp11::mp_find<element_types, typename E::computes>::value),
+      end_of_integers<typename E::type>(false), end_of_integers<typename E::type>(true)}...};
 }
 inline constexpr auto element_table = facts_of_elements(listed_elements{});
 
@@ -55,12 +90,25 @@ constexpr std::int64_t bytes_of(dtype type) { return facts_of(type).bytes; }
 constexpr bool is_floating(dtype type) { return facts_of(type).is_floating; }
 constexpr const char* name_of(dtype type) { return facts_of(type).name; }
 constexpr const char* cpp_name_of(dtype type) { return facts_of(type).cpp_name; }
+/// The type that kernels compute with for elements of `type`.
+constexpr dtype computed_as(dtype type) { return facts_of(type).computed_as; }
+constexpr bool is_narrow(dtype type) { return computed_as(type) != type; }
+
+/// Of sums and products the bits do not depend on the sign: they are those of the signed type as wide.
+constexpr dtype signed_of(dtype type) { return type == dtype::u32 ? dtype::s32 : type == dtype::u64 ? dtype::s64 : type; }
 
 /// Calls `f(T{})` with the element type that `type` names.
 template <class F>
 constexpr void with_element_type(dtype type, F&& f) {
   boost::mp11::mp_with_index<element_type_count>(static_cast<std::size_t>(type),
                                                  [&](auto i) { f(boost::mp11::mp_at_c<element_types, i>{}); });
+}
+/// The same for a type that kernels compute with; no call for a narrow one.
+template <class F>
+constexpr void with_computing_type(dtype type, F&& f) {
+  with_element_type(type, [&]<class T>(T element) {
+    if constexpr (boost::mp11::mp_contains<computing_types, T>::value) f(element);
+  });
 }
 
 constexpr const char* name_of(monoid kind) {
@@ -81,9 +129,10 @@ inline constexpr bool is_element = boost::mp11::mp_contains<element_types, T>::v
 /// Reports what is no element type, once. (A function: a class with a failed static_assert is no class for Clang.)
 template <class T>
 constexpr bool is_checked_element() {
-  static_assert(is_element<T>,
-                "gspmd: an element type is one of float, double, int32_t, int64_t, bool; a complex tensor is two tensors, one of "
-                "real and one of imaginary parts");
+  static_assert(
+      is_element<T>,
+      "gspmd: an element type is one of float, double, gspmd::bf16, gspmd::f16, bool, int8_t, int16_t, int32_t, int64_t, "
+      "uint8_t, uint32_t, uint64_t; a complex tensor is two tensors, one of real and one of imaginary parts");
   return is_element<T>;
 }
 
@@ -96,11 +145,14 @@ constexpr dtype dtype_of() {
 
 /// An element as wide as T: permutations are compiled for widths, not for types. (Of floats, for whose shuffles GCC knows more ways.)
 template <class T>
-using raw_bits = std::conditional_t<sizeof(T) == 1, std::uint8_t, std::conditional_t<sizeof(T) == 4, float, double>>;
+using raw_bits =
+    std::conditional_t<sizeof(T) == 1, std::uint8_t,
+                       std::conditional_t<sizeof(T) == 2, std::uint16_t, std::conditional_t<sizeof(T) == 4, float, double>>>;
 /// Calls `f` with an unsigned integer of so many bytes.
 template <class F>
 constexpr void with_bits(std::int64_t bytes_per_elem, F f) {
   if (bytes_per_elem == 1) f(std::uint8_t{});
+  else if (bytes_per_elem == 2) f(std::uint16_t{});
   else if (bytes_per_elem == 4) f(std::uint32_t{});
   else f(std::uint64_t{});
 }

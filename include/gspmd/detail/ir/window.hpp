@@ -5,9 +5,8 @@
 
 #include "gspmd/detail/ir/layout.hpp"
 
-/// The algebra of windows (GSPMD 4.3 and A.2): which elements of an operand an output reads, and so which range of the operand, and how
-/// much of it from its neighbours, each part of a split dim needs. What is priced and moved are tiles (window_tile); window_parts is the
-/// papers' way to say it, by elements.
+/// The algebra of windows (GSPMD 4.3 and A.2): which elements of an operand an output reads, and so which tile of the operand each part of
+/// a split dim needs. dim_map::tile_of (index_map.hpp) is the way from a window to the tiles that are priced and moved.
 namespace gspmd::detail {
 
 constexpr std::int64_t floor_div(std::int64_t a, std::int64_t b) {  // b > 0
@@ -131,56 +130,6 @@ struct padded_window {
   [[nodiscard]] constexpr std::int64_t outputs(std::int64_t extent) const {
     const auto room = padded(extent) - ((size - 1) * window_dilation + 1);
     return room < 0 ? 0 : room / stride + 1;
-  }
-};
-
-/// The integer part of (a * i + b) / c.
-struct affine_quotient {
-  std::int64_t a = 0, b = 0, c = 1;
-  [[nodiscard]] constexpr std::int64_t operator()(std::int64_t i) const { return floor_div(a * i + b, c); }
-  [[nodiscard]] constexpr std::int64_t most(std::int64_t parts) const {
-    const auto first = (*this)(0), last = (*this)(parts - 1);
-    return first < last ? last : first;
-  }
-};
-
-/// A window along a dim that is split into parts, uneven ones too: the operand and the outputs each, rounded up (GSPMD 4.1).
-struct window_parts {
-  window_dim window;
-  std::int64_t extent = 0;   // of the operand
-  std::int64_t outputs = 0;  // of the result
-  std::int64_t parts = 1;
-
-  [[nodiscard]] constexpr std::int64_t shard() const { return shard_extent(extent, parts); }
-  [[nodiscard]] constexpr std::int64_t shard_outputs() const { return shard_extent(outputs, parts); }
-
-  // Halos as functions of the part, of its whole shard of outputs and before anything is clipped (GSPMD A.2). Negative ones take
-  // away from what the part holds.
-
-  /// How many elements before its own ones a part needs.
-  [[nodiscard]] constexpr affine_quotient left() const {
-    return {window.base * shard() - window.stride * shard_outputs(), -window.first(), window.base};
-  }
-  /// And how many behind them. The papers' formula of the limit leaves stride * (shard_outputs - 1) out; the true one is here.
-  [[nodiscard]] constexpr affine_quotient right() const {
-    return {window.stride * shard_outputs() - window.base * shard(),
-            window.stride * (shard_outputs() - 1) + window.first() + window.span() + window.base - 1 - window.base * shard(),
-            window.base};
-  }
-  /// How many positions of a part lie before the first element that it meets: the low padding of what it computes. With a base
-  /// dilation it may be another one for each part.
-  [[nodiscard]] constexpr std::int64_t low_padding(std::int64_t part) const {
-    const auto begin = window.stride * shard_outputs() * part + window.first();
-    return ceil_div(begin, window.base) * window.base - begin;
-  }
-
-  // What a part really needs: of the outputs that it has.
-
-  [[nodiscard]] constexpr index_range positions(std::int64_t part) const {
-    return window.positions(part_range(outputs, parts, part));
-  }
-  [[nodiscard]] constexpr index_range reads(std::int64_t part) const {
-    return intersect(window.elements(positions(part)), {0, extent});
   }
 };
 

@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <type_traits>
 
+#include "gspmd/detail/ir/fused_loop.hpp"
 #include "gspmd/detail/ir/monoid_ops.hpp"
 #include "gspmd/detail/kernels/simd.hpp"
 #include "gspmd/detail/support/target.hpp"
@@ -13,11 +14,18 @@ namespace gspmd::detail {
 
 /// What is compiled for an element type and a monoid to combine rows; whatever uses it is compiled once for all of them.
 struct row_combiner {
+  /// Of narrow floats, more than two of which are added as floats and rounded once.
+  struct wide_sums {
+    void (*begin)(float* sum, const void* row, std::int64_t n);
+    void (*add)(float* sum, const void* row, std::int64_t n);
+    void (*end)(const float* sum, void* out, std::int64_t n);
+  };
   /// out[i] = also[i] = a[i] op b[i]; either may be `a` or `b` itself, or both the same buffer.
   using function = void (*)(void* out, void* also, const void* a, const void* b, std::int64_t n);
   std::int64_t elem_bytes;
   function combine;
   function stream;  // the same past the caches, or null
+  const wide_sums* wide = nullptr;
 };
 
 inline namespace GSPMD_TARGET {
@@ -55,6 +63,31 @@ void combine_rows(void* to, void* also_to, const void* from_a, const void* from_
   scalars(i, n);
 }
 
+template <monoid Kind, class T>
+[[gnu::noinline]] void combine_narrow_rows(void* to, void* also_to, const void* from_a, const void* from_b, std::int64_t n) {
+  for_each_index(
+      n, [=](std::int64_t i) __attribute__((always_inline)) {
+        const T x(combine_lanes<Kind>(static_cast<float>(static_cast<const T*>(from_a)[i]),
+                                      static_cast<float>(static_cast<const T*>(from_b)[i])));
+        static_cast<T*>(to)[i] = x;
+        static_cast<T*>(also_to)[i] = x;
+      });
+}
+template <monoid Kind, class T>
+inline constexpr row_combiner::wide_sums wide_sums_of = {[](float* sum, const void* row, std::int64_t n) {
+                                                           for (std::int64_t i = 0; i < n; ++i)
+                                                             sum[i] = static_cast<const T*>(row)[i];
+                                                         },
+                                                         [](float* sum, const void* row, std::int64_t n) {
+                                                           for (std::int64_t i = 0; i < n; ++i)
+                                                             sum[i] = combine_lanes<Kind>(
+                                                                 sum[i], static_cast<float>(static_cast<const T*>(row)[i]));
+                                                         },
+                                                         [](const float* sum, void* out, std::int64_t n) {
+                                                           for (std::int64_t i = 0; i < n; ++i)
+                                                             static_cast<T*>(out)[i] = T(sum[i]);
+                                                         }};
+
 /// For elements of type T; throws where `kind` is not defined on them. Sums alone are streamed: the others are not worth their
 /// compile time.
 template <class T, int Vectors = 2>
@@ -63,6 +96,8 @@ row_combiner combiner_of(monoid kind) {
     constexpr monoid natural = natural_kind<T>(decltype(given)::value);
     if constexpr (!monoid_is_defined<T>(natural)) {
       throw error("and, or reduce booleans and integers, not floating-point numbers");
+    } else if constexpr (is_narrow_float<T>) {
+      return {sizeof(T), combine_narrow_rows<natural, T>, nullptr, &wide_sums_of<natural, T>};
     } else {
       using e = combined_t<natural, T>;
       row_combiner::function stream = nullptr;

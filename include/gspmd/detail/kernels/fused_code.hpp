@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "gspmd/detail/ir/fused_group.hpp"
+#include "gspmd/detail/ir/inner_part.hpp"
 #include "gspmd/detail/kernels/fused_kernels.hpp"
 #include "gspmd/detail/support/tuning.hpp"
 
@@ -80,7 +81,7 @@ struct fused_stream {
 ///   2. every op is an instruction, but for one that is joined with the only op that uses it
 ///   3. a result is computed right into the output where no later instruction reads what it overwrites; else copied
 ///
-/// The loop may be the part of a larger one whose elements exist: in `room`. Its outputs then have gaps between rows.
+/// The loop may be a part of a larger one: `box` of `whole`, the elements that exist, in `room`. Its outputs then have gaps between rows.
 struct fused_code {
   struct source {  // a load, a constant or an iota
     std::int16_t op;
@@ -88,7 +89,8 @@ struct fused_code {
     load_kind kind;
   };
   fused_group group;
-  extents out_strides;  // of all outputs
+  extents whole, begin;  // the loop that this is a part of, and where in it the part begins
+  extents out_strides;   // of all outputs
   bool has_gaps = false;
   fused_blocks blocks;
   std::vector<source> dense, once, each;  // read in place; filled once per run; per block
@@ -99,7 +101,10 @@ struct fused_code {
   std::int64_t scratch_bytes = 0;  // that run_fused needs
 
   explicit fused_code(const fused_group& given) : fused_code(given, given.loop) {}
-  fused_code(const fused_group& given, const extents& room) : group(given), out_strides(room.count, 0) {
+  fused_code(const fused_group& given, const extents& room) : fused_code(given, room, loop_box(given.loop)) {}
+  fused_code(const fused_group& given, const extents& room, const loop_box& box)
+      : group(given), whole(given.loop), begin(box.begin), out_strides(room.count, 0) {
+    group.loop = box.size();
     std::int64_t stride = 1;
     for (int d = room.count - 1; d >= 0; --d) {
       out_strides[d] = stride;
@@ -117,6 +122,12 @@ struct fused_code {
     assign_blocks();
   }
 
+  /// How far behind the begin of the whole the part begins, in elements.
+  [[nodiscard]] std::int64_t begin_at(const extents& strides) const {
+    std::int64_t at = 0;
+    for (int d = 0; d < begin.count; ++d) at += begin[d] * strides[d];
+    return at;
+  }
   [[nodiscard]] const scalar_op& op(std::int64_t k) const { return group.ops[static_cast<std::size_t>(k)]; }
   [[nodiscard]] std::int32_t op_count() const { return static_cast<std::int32_t>(group.ops.size()); }
 

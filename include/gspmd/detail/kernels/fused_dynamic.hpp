@@ -82,18 +82,20 @@ struct fused_block {
 /// Calls visit(from, columns, at) for the parts of the block's rows that a load at an offset finds in one place: so many elements,
 /// one after the other, which come to element `at` of the block.
 template <class Visit>
-inline void for_each_part(const fused_group& group, std::int16_t load, const void* const* inputs, const fused_block& b,
+inline void for_each_part(const fused_code& code, std::int16_t load, const void* const* inputs, const fused_block& b,
                           Visit visit) {
-  const extents& loop = group.loop;
+  const fused_group& group = code.group;
+  const extents& loop = code.whole;
   const scalar_op& o = group.ops[static_cast<std::size_t>(load)];
   const fused_margin* margin = group.margins.data();
   while (margin->op != load) ++margin;
   const int last = loop.count - 1;
   std::int64_t index[max_rank];
-  for (int d = 0; d <= last; ++d) index[d] = b.index[d];
+  for (int d = 0; d <= last; ++d) index[d] = code.begin[d] + b.index[d];
+  const std::int64_t first_column = index[last];
   for (std::int64_t r = 0; r < b.rows; ++r) {
     for (std::int64_t column = 0; column < b.columns;) {
-      index[last] = b.index[last] + column;
+      index[last] = first_column + column;
       auto columns = b.columns - column;
       for (const auto& along : o.offsets) {
         const auto i = index[along.dim] + along.by, end = i < 0 ? 0 : loop[along.dim];
@@ -105,7 +107,7 @@ inline void for_each_part(const fused_group& group, std::int16_t load, const voi
       visit(static_cast<const std::byte*>(inputs[found.slot]) + offset * bytes_of(o.type), columns, r * b.columns + column);
       column += columns;
     }
-    for (int d = last - 1; d >= 0 && ++index[d] == loop[d]; --d) index[d] = 0;
+    for (int d = last - 1; d >= 0 && ++index[d] == code.begin[d] + group.loop[d]; --d) index[d] = code.begin[d];
   }
 }
 
@@ -180,12 +182,14 @@ inline std::byte* read_source(const fused_code& code, const fused_code::source& 
   if (o.op == opcode::constant) {
     fill(o, home, b.rows * b.columns);
   } else if (o.op == opcode::iota) {
-    count_up(loop, o, iota_offsets[o.slot], b, home);
+    count_up(loop, o, iota_offsets[o.slot] + code.begin[o.dim], b, home);
   } else if (s.kind == load_kind::scalar) {
-    gather(loop, extents(loop.count, 0), bytes_of(o.type), inputs[o.slot], b, home);
+    const auto bytes = bytes_of(o.type);
+    gather(loop, extents(loop.count, 0), bytes, static_cast<const std::byte*>(inputs[o.slot]) + code.begin_at(o.strides) * bytes,
+           b, home);
   } else if (s.kind == load_kind::at_offset) {
     std::byte* at = home;
-    for_each_part(code.group, s.op, inputs, b, [&](const std::byte* from, std::int64_t columns, std::int64_t to) {
+    for_each_part(code, s.op, inputs, b, [&](const std::byte* from, std::int64_t columns, std::int64_t to) {
       const auto bytes = bytes_of(o.type);
       if (columns == b.columns && b.rows == 1 && s.last_use < code.op_count()) at = const_cast<std::byte*>(from);
       else std::memcpy(home + to * bytes, from, static_cast<std::size_t>(columns * bytes));
@@ -193,11 +197,12 @@ inline std::byte* read_source(const fused_code& code, const fused_code::source& 
     return at;
   } else if (!code.blocks.has_whole_rows && o.strides[loop.count - 1] == 1 && s.last_use < code.op_count()) {
     // In one row. Where an output lies over it, what is read here is not looked at any more.
-    std::int64_t offset = 0;
+    std::int64_t offset = code.begin_at(o.strides);
     for (int d = 0; d < loop.count; ++d) offset += b.index[d] * o.strides[d];
     return static_cast<std::byte*>(const_cast<void*>(inputs[o.slot])) + offset * bytes_of(o.type);
   } else {
-    gather(loop, o.strides, bytes_of(o.type), inputs[o.slot], b, home);
+    const auto bytes = bytes_of(o.type);
+    gather(loop, o.strides, bytes, static_cast<const std::byte*>(inputs[o.slot]) + code.begin_at(o.strides) * bytes, b, home);
   }
   return home;
 }
@@ -220,6 +225,10 @@ template <class = void>
     return memory + code.tables_bytes + code.block[static_cast<std::size_t>(k)] * code.block_bytes;
   };
 
+  const auto begin_of = [&code](const void* buffer, dtype type, const extents& strides) {
+    return static_cast<std::byte*>(const_cast<void*>(buffer)) + code.begin_at(strides) * bytes_of(type);
+  };
+
   fused_block b{{}, 1, total < code.blocks.elems ? total : code.blocks.elems};
   if (code.blocks.has_whole_rows) {
     b.rows = b.columns / code.blocks.row;
@@ -234,7 +243,7 @@ template <class = void>
       registers[s.op] = nullptr;
       copies_dense = true;
     } else {
-      streams[stream_count++] = {static_cast<std::byte*>(const_cast<void*>(inputs[o.slot])), bytes_of(o.type), s.op};
+      streams[stream_count++] = {begin_of(inputs[o.slot], o.type, o.strides), bytes_of(o.type), s.op};
     }
   }
   const int loads = stream_count;
@@ -245,7 +254,8 @@ template <class = void>
     for (int k = loads; k < stream_count; ++k)
       if (streams[k].op == s.op) may_write_through = false;
     if (may_write_through)
-      streams[stream_count++] = {static_cast<std::byte*>(outputs[s.slot]), bytes_of(code.op(s.op).type), s.op};
+      streams[stream_count++] = {begin_of(outputs[s.slot], code.op(s.op).type, code.out_strides), bytes_of(code.op(s.op).type),
+                                 s.op};
   }
 
   std::int64_t column = 0;  // of a block that is a part of a row
@@ -269,17 +279,17 @@ template <class = void>
         if (s.last_use != code.op_count() || !is_output(group, inputs[o.slot], outputs)) continue;
         const auto bytes = bytes_of(o.type);
         registers[s.op] = home(s.op);
-        std::memcpy(home(s.op), static_cast<const std::byte*>(inputs[o.slot]) + begin * bytes,
-                    static_cast<std::size_t>(n * bytes));
+        std::memcpy(home(s.op), begin_of(inputs[o.slot], o.type, o.strides) + begin * bytes, static_cast<std::size_t>(n * bytes));
       }
     for (const auto& i : code.instructions) i.kernel(i, registers, registers[i.result], n);
     for (const auto& s : group.stores) {
       const auto bytes = bytes_of(code.op(s.op).type);
       if (code.has_gaps) {
-        store_rows(group.loop, code.out_strides, bytes, registers[s.op], b, static_cast<std::byte*>(outputs[s.slot]));
+        store_rows(group.loop, code.out_strides, bytes, registers[s.op], b,
+                   begin_of(outputs[s.slot], code.op(s.op).type, code.out_strides));
         continue;
       }
-      std::byte* const to = static_cast<std::byte*>(outputs[s.slot]) + begin * bytes;
+      std::byte* const to = begin_of(outputs[s.slot], code.op(s.op).type, code.out_strides) + begin * bytes;
       if (to != registers[s.op]) std::memcpy(to, registers[s.op], static_cast<std::size_t>(n * bytes));
     }
     begin += n;

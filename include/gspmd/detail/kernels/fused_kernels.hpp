@@ -49,6 +49,22 @@ inline constexpr fused_pair fused_pairs[] = {{opcode::multiply, opcode::add, 0},
                                              {opcode::compare_eq, opcode::convert, 0}};
 inline constexpr std::size_t fused_pair_count = std::size(fused_pairs);
 
+/// Of these operators the bits of integers do not depend on the sign: the kernel is that of the signed type.
+constexpr bool ignores_sign(opcode op) {
+  return op == opcode::add || op == opcode::subtract || op == opcode::multiply || op == opcode::negate || op == opcode::and_ ||
+         op == opcode::or_ || op == opcode::xor_ || op == opcode::not_ || op == opcode::shift_left || op == opcode::compare_eq ||
+         op == opcode::compare_ne || op == opcode::select || op == opcode::stop_gradient;
+}
+template <opcode Op, class T>
+using kernel_element = element_t<ignores_sign(Op) ? signed_of(dtype_of<T>()) : dtype_of<T>()>;
+/// The same for conversions: what an integer becomes that is no wider, or whether it is 0, and what becomes one.
+template <class To, class From>
+using convert_from = std::conditional_t<std::is_unsigned_v<From> && std::is_integral_v<To> && sizeof(To) <= sizeof(From),
+                                        element_t<signed_of(dtype_of<From>())>, From>;
+template <class To, class From>
+using convert_to =
+    std::conditional_t<std::is_unsigned_v<To> && std::is_integral_v<From>, element_t<signed_of(dtype_of<To>())>, To>;
+
 /// a > b is b < a: kernels are compiled for the opcodes that stay what they are.
 constexpr opcode swapped(opcode op) {
   return op == opcode::compare_gt ? opcode::compare_lt : op == opcode::compare_ge ? opcode::compare_le : op;
@@ -149,12 +165,15 @@ struct fused_kernels {
     boost::mp11::mp_for_each<pairs>([&]<class O, class I>(boost::mp11::mp_list<O, I>) {
       constexpr auto op = static_cast<opcode>(O::value);
       using in = boost::mp11::mp_at<element_types, I>;
-      if constexpr (op == opcode::map) {
+      if constexpr (is_narrow(dtype_of<in>())) {
+        return;
+      } else if constexpr (op == opcode::map) {
         table[O::value][I::value] = map_kernel_of<in>;
       } else if constexpr (op != opcode::convert && is_defined(op, dtype_of<in>())) {
-        if constexpr (is_compare(op) && swapped(op) == op) table[O::value][I::value] = fused_kernel_of<op, bool, in>;
+        using kernel_in = kernel_element<op, in>;
+        if constexpr (is_compare(op) && swapped(op) == op) table[O::value][I::value] = fused_kernel_of<op, bool, kernel_in>;
         else if constexpr (is_compare(op)) return;
-        else table[O::value][I::value] = fused_kernel_of<op, in, in>;
+        else table[O::value][I::value] = fused_kernel_of<op, kernel_in, kernel_in>;
       }
     });
     return table;
@@ -165,8 +184,10 @@ struct fused_kernels {
     std::array<by_type, types> table{};
     using pairs = boost::mp11::mp_product<boost::mp11::mp_list, boost::mp11::mp_iota_c<types>, boost::mp11::mp_iota_c<types>>;
     boost::mp11::mp_for_each<pairs>([&]<class O, class I>(boost::mp11::mp_list<O, I>) {
-      table[O::value][I::value] =
-          fused_kernel_of<opcode::convert, boost::mp11::mp_at<element_types, O>, boost::mp11::mp_at<element_types, I>>;
+      using to = boost::mp11::mp_at<element_types, O>;
+      using from = boost::mp11::mp_at<element_types, I>;
+      if constexpr (is_converted_directly(dtype_of<from>(), dtype_of<to>()))
+        table[O::value][I::value] = fused_kernel_of<opcode::convert, convert_to<to, from>, convert_from<to, from>>;
     });
     return table;
   }();
@@ -191,7 +212,7 @@ struct fused_kernels {
 
   /// The kernel of `second` on the result of `first`, its operand `place`; null if there is none.
   static fused_kernel find(const scalar_op& first, const scalar_op& second, int place) {
-    if (!is_floating(second.type)) return nullptr;
+    if (!is_floating(second.type) || is_narrow(second.type)) return nullptr;
     const auto to = static_cast<std::size_t>(second.type);
     if (second.op == opcode::add) place = 0;  // a + b = b + a
     for (std::size_t p = 0; p < fused_pair_count; ++p) {

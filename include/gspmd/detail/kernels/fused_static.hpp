@@ -8,6 +8,7 @@
 
 #include "gspmd/detail/ir/fused_group.hpp"
 #include "gspmd/detail/ir/fused_loop.hpp"
+#include "gspmd/detail/ir/inner_part.hpp"
 #include "gspmd/detail/ir/scalar_ops.hpp"
 #include "gspmd/detail/kernels/fused_row.hpp"
 #include "gspmd/detail/support/target.hpp"
@@ -268,13 +269,14 @@ void compute_rows(const fused_rows& first, std::int64_t rows, std::int64_t elems
 
 /// Runs a group on one device: what differs between groups is `compute`, and `at` has room for as many loads, iotas and stores.
 /// `inputs` and `outputs` by slot; an output may be the same memory as an input that is loaded at equal index. `loop` is the part
-/// of the group's loop that is computed.
+/// of the group's loop whose elements exist, and `box` what of it is computed.
 ///
 /// Where a load at an offset goes over from a shard to its margin, rows are cut into pieces: in each of them a load reads one or the
 /// other.
 struct fused_rows_runner {
   const fused_group& group;
   const extents& loop;
+  const loop_box& box;
   fused_rows_function compute;
   const fused_rows& at;
   const void* const* inputs;
@@ -285,7 +287,8 @@ struct fused_rows_runner {
   std::int64_t index[max_rank]{};  // at which a piece begins
 
   void run() {
-    if (elements(loop) == 0) return;
+    if (!box.any()) return;
+    for (int d = 0; d < next; ++d) index[d] = box.begin[d];
     std::size_t margins = 0;
     for (const scalar_op& o : group.ops) {
       if (o.op == opcode::parameter) {
@@ -300,21 +303,22 @@ struct fused_rows_runner {
     const std::int64_t row_room = last < 0 ? 1 : group.loop[last];
     for (std::size_t k = 0; k < group.stores.size(); ++k)
       at.to_step[k] = row_room * bytes_of(group.ops[static_cast<std::size_t>(group.stores[k].op)].type);
-    const std::int64_t rows = next < 0 ? 1 : loop[next], elems = last < 0 ? 1 : loop[last];
+    const std::int64_t first = last < 0 ? 0 : box.begin[last], elems = last < 0 ? 1 : box.end[last];
+    const std::int64_t rows = next < 0 ? 1 : box.end[next];
     for (;;) {
-      for (std::int64_t row = 0, end = 0; row < rows; row = end) {
+      for (std::int64_t row = next < 0 ? 0 : box.begin[next], end = 0; row < rows; row = end) {
         end = piece_end(next, row, rows);
-        const auto inner = piece_end(last, 0, elems);
+        const auto inner = piece_end(last, first, elems);
         if (inner < elems && end - row > row_piece_elems / elems)
           end = row + (elems < row_piece_elems ? row_piece_elems / elems : 1);
         if (next >= 0) index[next] = row;
-        for (std::int64_t begin = 0, piece = inner; begin < elems; begin = piece, piece = piece_end(last, begin, elems)) {
+        for (std::int64_t begin = first, piece = inner; begin < elems; begin = piece, piece = piece_end(last, begin, elems)) {
           if (last >= 0) index[last] = begin;
           run_piece(end - row, piece - begin);
         }
       }
       int d = next - 1;
-      while (d >= 0 && ++index[d] == loop[d]) index[d--] = 0;
+      for (; d >= 0 && ++index[d] == box.end[d]; --d) index[d] = box.begin[d];
       if (d < 0) return;
     }
   }
@@ -352,9 +356,10 @@ struct fused_rows_runner {
     compute(at, rows, elems);
   }
 };
-inline void run_fused_rows(const fused_group& group, const extents& loop, fused_rows_function compute, const fused_rows& at,
-                           const void* const* inputs, void* const* outputs, const std::int64_t* iota_offsets) {
-  fused_rows_runner{group, loop, compute, at, inputs, outputs, iota_offsets}.run();
+inline void run_fused_rows(const fused_group& group, const extents& loop, const loop_box& box, fused_rows_function compute,
+                           const fused_rows& at, const void* const* inputs, void* const* outputs,
+                           const std::int64_t* iota_offsets) {
+  fused_rows_runner{group, loop, box, compute, at, inputs, outputs, iota_offsets}.run();
 }
 
 /// Room for the rows of a group.
@@ -367,8 +372,8 @@ void run_fused(const void* const* inputs, void* const* outputs, const std::int64
   if constexpr (elements(Group::loop) != 0) {
     using row = typename row_of_group<Group>::type;
     fused_memory<row> memory;
-    run_fused_rows(fused_group{Group::loop, Group::ops, Group::stores}, Group::loop, compute_rows<row>, memory.rows(), inputs,
-                   outputs, iota_offsets);
+    run_fused_rows(fused_group{Group::loop, Group::ops, Group::stores}, Group::loop, loop_box(Group::loop), compute_rows<row>,
+                   memory.rows(), inputs, outputs, iota_offsets);
   }
 }
 

@@ -4,10 +4,35 @@
 #include <span>
 
 #include "gspmd/detail/ops/reshape.hpp"
+#include "gspmd/detail/ops/roll.hpp"
 #include "gspmd/detail/ops/slice.hpp"
 #include "gspmd/detail/support/vec.hpp"
 
 namespace gspmd::detail {
+
+/// What lies behind one another, where the operands are all of one tensor, cut along `dim`, in its order and round its end: concat(x[k:],
+/// x[:k]), which is a roll. The tensor is -1 if they are not.
+struct cut_tensor {
+  int of = -1;
+  std::int64_t first = 0;
+};
+constexpr cut_tensor cut_tensor_of(const graph& g, const vec<int>& operands, int dim) {
+  cut_tensor cut;
+  std::int64_t next = -1, total = 0, extent = 0;
+  for (const int o : operands) {
+    const node& n = g.nodes[static_cast<std::size_t>(o)];
+    if (n.op != code_of<slice_op> || n.annotated || (cut.of >= 0 && n.operands[0] != cut.of)) return {};
+    const auto maps = maps_of(n);
+    if (maps.count != 1 || maps[0].dim != dim || maps[0].from_step != 1 || maps[0].to_step != 1) return {};
+    if (cut.of < 0) cut = {n.operands[0], maps[0].from_first};
+    else if (maps[0].from_first != next) return {};
+    extent = g.nodes[static_cast<std::size_t>(cut.of)].shape[dim];
+    total += n.shape[dim];
+    next = maps[0].from_first + n.shape[dim];
+    if (next == extent) next = 0;
+  }
+  return total == extent ? cut : cut_tensor{};
+}
 
 /// Adds the operands, one behind the other along `dim`. More than an operator takes are joined in groups, and these again.
 constexpr int add_concatenate(graph& g, std::span<const int> operands, int dim, location at) {
@@ -35,6 +60,7 @@ constexpr int add_concatenate(graph& g, std::span<const int> operands, int dim, 
                                    << shape_text(x.shape) << " along dim " << dim << "; their other extents must be equal");
   }
   if (left.size() == 1) return add_reshape(g, left[0], first.shape, at);
+  if (const auto cut = cut_tensor_of(g, left, dim); cut.of >= 0) return add_roll(g, cut.of, -cut.first, dim, at);
   while (left.size() > 1) {
     vec<int> joined;
     for (std::size_t k = 0; k < left.size();) {
@@ -77,6 +103,7 @@ struct concatenate_op : plain_operator, reads_shards, without_arithmetic, outsid
     uniform_rule(least, r);
   }
   static constexpr partial_rule partial(const node&, int, monoid) { return partial_rule::all; }
+  static constexpr bool composes = false;
   static constexpr int movements(const node& n) { return n.operands.count; }
   static constexpr index_map map(const graph& g, const node& n, int k) {
     index_map map;

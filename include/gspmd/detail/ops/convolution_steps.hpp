@@ -76,12 +76,14 @@ constexpr void add_windowed_contraction(Lowering& l, const instruction& op) {
       if (!is_window(e.letters[k][d]) && (padded & dim_bit(d)) != 0) c.padded |= std::uint64_t{1} << number_of(e.letters[k][d]);
   }
   const int spec = l.planned(c);
-  auto& s = l.add_step(action::contract, op, spec, {tile.value, op.operands[1]}, {op.result});
+  const int lhs = l.widened(op, tile.value), rhs = l.widened(op, op.operands[1]), sum = l.wide_result(op.result);
+  auto& s = l.add_step(action::contract, op, spec, {lhs, rhs}, {sum});
   for (int k = 0; k < 2; ++k)
     for (int d = 0; d < e.letters[k].count; ++d) {
       const auto letter = e.letters[k][d];
       if (!is_window(letter) && place_of(e.letters[2], letter) < 0) l.add_bound(s, number_of(letter), op.operands[k], d);
     }
+  l.narrowed(op, sum, op.result);
 }
 
 }  // namespace gspmd::detail

@@ -3,7 +3,9 @@
 
 #include "gspmd/detail/ops/broadcast.hpp"
 #include "gspmd/detail/ops/einsum_equation.hpp"
+#include "gspmd/detail/ops/elementwise_node.hpp"
 #include "gspmd/detail/ops/einsum_steps.hpp"
+#include "gspmd/detail/ops/elementwise_node.hpp"
 #include "gspmd/detail/ops/letters.hpp"
 #include "gspmd/detail/ops/operator.hpp"
 #include "gspmd/detail/ops/reduce.hpp"
@@ -45,7 +47,7 @@ constexpr bool fits_operands(graph& g, const einsum_equation& e, std::initialize
 }
 
 /// Adds an einsum whose equation has been parsed, and has no windows. The node's attributes are the letters of the operands, then of
-/// the result.
+/// the result; `integer` is 1 if its operands are of a narrower type than the result (keep_sum_wide).
 constexpr int add_einsum(graph& g, const einsum_equation& e, std::initializer_list<int> operands, location at) {
   if (!fits_operands(g, e, operands, at)) return -1;
   node n;
@@ -64,6 +66,23 @@ constexpr int add_einsum(graph& g, const einsum_equation& e, std::initializer_li
     n.shape.push_back(g.nodes[static_cast<std::size_t>(n.operands[o])].shape[i]);
   }
   return g.add_sized(n);
+}
+
+/// Gives the einsum that was added last the type that its sums are computed as: they are not rounded to the operands' type. Nothing
+/// changes where that is their type. False if `type` is another one.
+constexpr bool keep_sum_wide(graph& g, int id, dtype type, location at) {
+  node& n = g.nodes[static_cast<std::size_t>(id)];
+  if (n.type == type) return true;
+  if (n.op != code_of<einsum_op> || n.operands.count != 2 || computed_as(n.type) != type) {
+    g.fail(at, "einsum", mistake::type,
+           text("of ") << name_of(n.type) << " cannot give " << name_of(type)
+                       << "; it gives the type of its operands, or of two narrow ones " << name_of(computed_as(n.type))
+                       << ": convert the operands or the result");
+    return false;
+  }
+  n.type = type;
+  n.integer = 1;
+  return g.is_countable(n, "einsum");
 }
 
 struct einsum_op : without_movements, reads_shards, outside_of_loops {
@@ -103,7 +122,7 @@ struct einsum_op : without_movements, reads_shards, outside_of_loops {
   }
   static constexpr int reads(const node& n) { return n.operands.count; }
   static constexpr bool is_made_again(const node&) { return false; }
-  static constexpr bool may_go_round_ring(const node& n) { return n.operands.count == 2; }
+  static constexpr bool may_go_round_ring(const node& n) { return n.operands.count == 2 && !is_narrow(n.type) && n.integer == 0; }
 
   /// Of two operands: 2 for every combination of local indices, a multiplication and an addition. Of one: 1 for every element that
   /// is summed.
@@ -138,6 +157,9 @@ struct einsum_op : without_movements, reads_shards, outside_of_loops {
     graph& g = b.program();
     const int dy = b.dy().id();
     const int count = n.operands.count;
+    const auto as = [&](int id, dtype type) {
+      return id < 0 || b.at(id).type == type ? id : add_elementwise(g, opcode::convert, {id}, n.at, type);
+    };
     const auto letters = [&](int k) {
       inline_vec<char, max_rank> list;
       const auto from = letters_of(g, n, k);
@@ -159,7 +181,9 @@ struct einsum_op : without_movements, reads_shards, outside_of_loops {
       if (count == 2) {  // dy stands where its operand stood, so that the kernel sees the order the user wrote
         e.operands.push_back(k == 0 ? result : other);
         e.operands.push_back(k == 0 ? other : result);
-        id = k == 0 ? add_einsum(g, e, {dy, n.operands[1]}, n.at) : add_einsum(g, e, {n.operands[0], dy}, n.at);
+        id = k == 0 ? add_einsum(g, e, {dy, as(n.operands[1], n.type)}, n.at)
+                    : add_einsum(g, e, {as(n.operands[0], n.type), dy}, n.at);
+        id = as(id, b.at(n.operands[k]).type);
       } else {
         e.operands.push_back(result);
         id = e.result == result ? dy : add_einsum(g, e, {dy}, n.at);

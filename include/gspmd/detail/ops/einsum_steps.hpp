@@ -80,8 +80,8 @@ constexpr void add_contraction(Lowering& l, const instruction& op) {
     add_ring(l, op, c, number_of(round), spec);
     spec = static_cast<int>(table_of<planned_ring>(l.out).size()) - 1;
   }
-  auto& s = l.add_step(goes_round ? action::contract_round_ring : action::contract, op, spec, {op.operands[0], op.operands[1]},
-                       {op.result});
+  const int lhs = l.widened(op, op.operands[0]), rhs = l.widened(op, op.operands[1]), sum = l.wide_result(op.result);
+  auto& s = l.add_step(goes_round ? action::contract_round_ring : action::contract, op, spec, {lhs, rhs}, {sum});
   if (goes_round) {
     s.collective = collective_kind::collective_permute;
     s.bytes_sent = l.bytes_of(op);
@@ -91,6 +91,7 @@ constexpr void add_contraction(Lowering& l, const instruction& op) {
     for (int d = 0; d < dims.count; ++d)
       if (result.find(dims[d]) < 0 && dims[d] != round) l.add_bound(s, number_of(dims[d]), op.operands[k], d);
   }
+  l.narrowed(op, sum, op.result);
 }
 
 /// Einsum of one operand: its missing letters are reduced, the others brought into order.

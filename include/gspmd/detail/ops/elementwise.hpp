@@ -22,6 +22,7 @@ struct elementwise_op : same_dims, without_movements, reads_shards, dims_by_numb
   static constexpr replication_words replication = ordinary_replication;
 
   ///   negate                                 any, add
+  ///   stop_gradient                          any, every monoid
   ///   add, subtract                          all, add          x + 1 of a partial x would add 1 on every device
   ///   multiply, divide (operand 0)           any, add          a product of two sums is not a sum of products
   ///   maximum, minimum, multiply, and, or    all, their own monoid
@@ -29,6 +30,7 @@ struct elementwise_op : same_dims, without_movements, reads_shards, dims_by_numb
     const auto only_if = [](bool holds, partial_rule how) { return holds ? how : partial_rule::none; };
     switch (n.op) {
       case opcode::negate: return only_if(kind == monoid::add, partial_rule::any);
+      case opcode::stop_gradient: return partial_rule::any;
       case opcode::add:
       case opcode::subtract: return only_if(kind == monoid::add, partial_rule::all);
       case opcode::multiply:
@@ -78,6 +80,21 @@ struct elementwise_op : same_dims, without_movements, reads_shards, dims_by_numb
         b.send(0, pick(term::of(opcode::compare_gt, y, y.number(0)), dy, dy.number(0)));
         break;
       case opcode::sine: b.send(0, dy * term::of(opcode::cosine, b.in(0))); break;
+      case opcode::expm1: b.send(0, dy * (y - -1.0)); break;
+      case opcode::log1p: b.send(0, dy / (b.in(0) - -1.0)); break;
+      case opcode::erf: b.send(0, dy * (term::of(opcode::exponential, -(b.in(0) * b.in(0))) * 0x1.20dd750429b6dp+0)); break;
+      case opcode::erf_inv: b.send(0, dy * (term::of(opcode::exponential, y * y) * 0x1.c5bf891b4ef6bp-1)); break;
+      case opcode::cbrt: b.send(0, dy / (y * y * 3.0)); break;
+      case opcode::remainder:  // x - y * trunc(x / y)
+        b.send(0, dy);
+        b.send(1, -(dy * ((b.in(0) - y) / b.in(1))));
+        break;
+      case opcode::atan2: {
+        const term of_both = dy / (b.in(0) * b.in(0) + b.in(1) * b.in(1));
+        b.send(0, of_both * b.in(1));
+        b.send(1, -(of_both * b.in(0)));
+        break;
+      }
       case opcode::cosine: b.send(0, -(dy * term::of(opcode::sine, b.in(0)))); break;
       case opcode::convert: {
         const dtype from = operand_of(b.program(), n, 0).type;
@@ -125,7 +142,7 @@ struct elementwise_op : same_dims, without_movements, reads_shards, dims_by_numb
         b.send(2, pick(b.in(0), dy.number(0), dy));
         break;
       case opcode::map: give_map(b, n, dy); break;
-      default: break;  // constant almost everywhere: floor, ceil, sign, comparisons
+      default: break;  // constant almost everywhere: floor, ceil, sign, comparisons; stop_gradient, which says so
     }
   }
 

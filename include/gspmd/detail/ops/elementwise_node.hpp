@@ -16,7 +16,7 @@ namespace gspmd::detail {
   dtype better = type;
   for (std::size_t i = 0; i < element_type_count; ++i) {
     const auto other = static_cast<dtype>(i);
-    if (!accepts(f, other)) continue;
+    if (is_narrow(other) || !accepts(f, other)) continue;
     t << (better == type ? " " : ", ") << name_of(other);
     if (better == type || (type == dtype::s64 && other == dtype::f64)) better = other;
   }

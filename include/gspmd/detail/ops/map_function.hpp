@@ -181,10 +181,11 @@ struct function_keeper {
     static_assert(
         takes_elements<float, const F&>(arguments{}) || takes_elements<double, const F&>(arguments{}) ||
             takes_elements<std::int32_t, const F&>(arguments{}) || takes_elements<std::int64_t, const F&>(arguments{}) ||
-            takes_elements<bool, const F&>(arguments{}),
+            takes_elements<bool, const F&>(arguments{}) || takes_elements<std::uint32_t, const F&>(arguments{}) ||
+            takes_elements<std::uint64_t, const F&>(arguments{}),
         "gspmd: map: the function takes no element type, or none that holds its result; several devices call it at once, "
         "with one number for each argument: it must take them also when it is const");
-    boost::mp11::mp_for_each<element_types>(
+    boost::mp11::mp_for_each<computing_types>(
         [&]<class T>(T) { m.rows[static_cast<int>(dtype_of<T>())] = rows_of_elements<T, F>(arguments{}); });
     m.object = store.keep(std::move(f));
     return m;

@@ -11,6 +11,12 @@
 /// What pad, slice, reverse and roll share: the result is the operand, its elements moved along some dims by an affine map.
 namespace gspmd::detail {
 
+constexpr void keep_map(node& n, const dim_map& d) {
+  for (const std::int64_t a :
+       {std::int64_t{d.dim}, static_cast<std::int64_t>(d.beyond), d.from_first, d.from_step, d.to_first, d.to_step})
+    n.attributes.push_back(a);
+}
+
 /// Adds such an operator; more dims than a map has room for take several. `value` is what the rest of the result is.
 constexpr int add_mapped(graph& g, opcode op, int operand, const extents& shape, const vec<dim_map>& dims, written_number value,
                          location at) {
@@ -24,9 +30,7 @@ constexpr int add_mapped(graph& g, opcode op, int operand, const extents& shape,
     for (int count = 0; i < dims.size() && count < max_mapped_dims; ++i, ++count) {
       const dim_map& d = dims[i];
       n.shape[d.dim] = shape[d.dim];
-      for (const std::int64_t a :
-           {std::int64_t{d.dim}, static_cast<std::int64_t>(d.beyond), d.from_first, d.from_step, d.to_first, d.to_step})
-        n.attributes.push_back(a);
+      keep_map(n, d);
     }
     n.operands.clear();
     n.operands.push_back(operand);
@@ -54,6 +58,7 @@ struct mapped_op : plain_operator, reads_shards, without_arithmetic, outside_of_
   static constexpr completion_rounds completes{.forward = 0, .backward = 0};
   static constexpr bool uniform = true;
   static constexpr bool keeps_slices = true;
+  static constexpr bool composes = true;
 
   /// A dim keeps its splits, though operand and result have other extents.
   static constexpr void rule(const graph& g, const node& n, op_rule& r) {

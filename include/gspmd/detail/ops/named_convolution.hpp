@@ -41,7 +41,7 @@ class named_convolution {
     }
     for (int s = 0; s < layout_.spatial.count; ++s) {
       const char c = layout_.spatial[s];
-      e.windows.push_back({static_cast<std::int8_t>(c), static_cast<std::int8_t>(capital(c)), windows_[s].window()});
+      e.windows.push_back(letters_of_window(c, windows_[s].window(), windows_[s].outputs(extent_of(0, c))));
     }
     const int made = add_windowed_einsum(g_, e, ids[0], ids[1], result_, at_);
     return groups > 1 && made >= 0 ? add_reshape(g_, made, shape(2), at_) : made;
@@ -73,6 +73,13 @@ class named_convolution {
     for (int s = 0; s < windows_.count; ++s)
       if (layout_.spatial[s] == c) return windows_[s].outputs(extent_of(0, c));
     return 1;
+  }
+  /// Mesh axes may split the larger letter of a window. Mostly it counts the outputs; where a window is larger than what comes out, as
+  /// of the gradient by the window, it counts the window, and the parts of both operands give a partial result.
+  [[nodiscard]] static constexpr letter_window letters_of_window(char c, const window_dim& w, std::int64_t outputs) {
+    const auto of_result = static_cast<std::int8_t>(c), of_window = static_cast<std::int8_t>(capital(c));
+    if (w.size <= outputs || outputs == 0 || w.dilation < 0) return {of_result, of_window, w};
+    return {of_window, of_result, {outputs, w.dilation, w.stride, w.offset, w.base}};
   }
   /// A spatial dim of the operand is a window, of the window its inner letter.
   [[nodiscard]] constexpr char letter_of(int k, char c) const {

@@ -79,6 +79,7 @@ class lowering;
 ///   movements(n)                of how many movements between shards it consists; 0: of none
 ///   map(g, n, k)                which elements of operand k its movement k brings where; of an operator of none, a map that reshapes
 ///                               if one movement may take its place
+///   composes                    it is a movement of one operand and nothing else, as mapped_op has it: several of them may be one
 ///   tiles(n)                    how many operands, the first ones, it reads as tiles: shards with what lies around them; 0: none
 ///   tile(g, n, k)               the map to the tiles of operand k, every dim of which has a tile
 ///   flops(g, mesh, p, op)       the arithmetic of the device that has most of it
@@ -99,6 +100,7 @@ concept complete_operator = requires(const graph& g, const node& n, const mesh_s
   requires std::same_as<decltype(O::completes), const completion_rounds>;
   requires std::same_as<decltype(O::uniform), const bool>;
   requires std::same_as<decltype(O::keeps_slices), const bool>;
+  requires std::same_as<decltype(O::composes), const bool>;
   requires std::same_as<decltype(O::may_cut_axes), const bool>;
   requires std::same_as<decltype(O::replication), const replication_words>;
   { O::rule(g, n, rule) } -> std::same_as<void>;
@@ -141,6 +143,7 @@ struct reduced_first {
   static constexpr partial_rule partial(const node&, int, monoid) { return partial_rule::none; }
 };
 struct without_movements {
+  static constexpr bool composes = false;
   static constexpr int movements(const node&) { return 0; }
   static constexpr index_map map(const graph&, const node&, int) { return {}; }
 };

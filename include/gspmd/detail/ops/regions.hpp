@@ -27,6 +27,15 @@ constexpr int open_loop(graph& g, std::int64_t trips, location at) {
   return g.open(n);
 }
 
+/// Opens the body of a loop that runs as long as a condition holds, which is one conditional: what it carries goes round it unchanged where
+/// the condition does not hold, and that was the last trip. How many trips there are is not known: it counts as one.
+constexpr int open_while(graph& g, location at) {
+  node n = source(opcode::loop, dtype::s64, {}, at);
+  n.integer = 1;
+  n.attributes.push_back(1);
+  return g.open(n);
+}
+
 /// The identity in a region: a carried value as its iteration finds it, or what a branch gives.
 constexpr node copy_of(const graph& g, opcode op, int x, location at) {
   node n = source(op, g.nodes[static_cast<std::size_t>(x)].type, g.nodes[static_cast<std::size_t>(x)].shape, at);

@@ -9,11 +9,13 @@
 #include <boost/mp11/list.hpp>
 
 #include "gspmd/detail/ops/broadcast.hpp"
+#include "gspmd/detail/ops/composed.hpp"
 #include "gspmd/detail/ops/concatenate.hpp"
 #include "gspmd/detail/ops/convolution.hpp"
 #include "gspmd/detail/ops/einsum.hpp"
 #include "gspmd/detail/ops/elementwise.hpp"
 #include "gspmd/detail/ops/further_result.hpp"
+#include "gspmd/detail/ops/gather.hpp"
 #include "gspmd/detail/ops/local.hpp"
 #include "gspmd/detail/ops/operator.hpp"
 #include "gspmd/detail/ops/pad.hpp"
@@ -25,6 +27,8 @@
 #include "gspmd/detail/ops/reverse.hpp"
 #include "gspmd/detail/ops/roll.hpp"
 #include "gspmd/detail/ops/rows.hpp"
+#include "gspmd/detail/ops/scan.hpp"
+#include "gspmd/detail/ops/scatter.hpp"
 #include "gspmd/detail/ops/select_and_scatter.hpp"
 #include "gspmd/detail/ops/shift.hpp"
 #include "gspmd/detail/ops/slice.hpp"
@@ -59,6 +63,7 @@ struct operator_facts {
   completion_rounds completes;
   bool uniform = false;
   bool keeps_slices = false;
+  bool composes = false;
   bool may_cut_axes = false;
   replication_words replication;
   void (*rule)(const graph&, const node&, op_rule&) = nullptr;
@@ -78,10 +83,30 @@ struct operator_facts {
 };
 template <class O>
 constexpr operator_facts facts_of_operator(std::uint8_t number) {
-  return {
-      number,         1,       O::made,    O::runs,    O::completes,     O::uniform,           O::keeps_slices, O::may_cut_axes,
-      O::replication, O::rule, O::partial, O::reads,   O::is_made_again, O::may_go_round_ring, O::movements,    O::map,
-      O::tiles,       O::tile, O::flops,   O::in_loop, O::lies_along,    O::name_dim,          O::describe};
+  return {number,
+          1,
+          O::made,
+          O::runs,
+          O::completes,
+          O::uniform,
+          O::keeps_slices,
+          O::composes,
+          O::may_cut_axes,
+          O::replication,
+          O::rule,
+          O::partial,
+          O::reads,
+          O::is_made_again,
+          O::may_go_round_ring,
+          O::movements,
+          O::map,
+          O::tiles,
+          O::tile,
+          O::flops,
+          O::in_loop,
+          O::lies_along,
+          O::name_dim,
+          O::describe};
 }
 
 struct facts_table {

@@ -56,6 +56,7 @@ struct reshape_op : reads_shards, without_arithmetic, outside_of_loops, dims_by_
   static constexpr completion_rounds completes{.forward = 0, .backward = 0};
   static constexpr bool uniform = false;
   static constexpr bool keeps_slices = false;
+  static constexpr bool composes = false;
   static constexpr bool may_cut_axes = true;
   static constexpr replication_words replication = ordinary_replication;
 

@@ -57,6 +57,7 @@ struct shift_op : plain_operator, same_dims, reads_shards, without_arithmetic, o
     const bool is_zero = beyond(n) != continuation::none || (n.real == 0 && n.attributes[2] == 0);
     return is_zero || (kind != monoid::add && kind != monoid::multiply) ? partial_rule::any : partial_rule::none;
   }
+  static constexpr bool composes = false;
   static constexpr int movements(const node&) { return 1; }
   static constexpr index_map map(const graph&, const node& n, int) {
     index_map map;

@@ -37,6 +37,7 @@ struct written_number {
   double real = 0;
   std::int64_t integer = 0;
   bool is_integer = false;  // `integer` is the number itself
+  bool is_natural = false;  // the number is `integer` taken as unsigned, which is beyond an int64
 
   template <class Number>
     requires std::is_arithmetic_v<Number>
@@ -47,23 +48,21 @@ struct written_number {
     } else {
       constexpr auto most = static_cast<std::uint64_t>(std::numeric_limits<std::int64_t>::max());
       is_integer = std::is_signed_v<Number> || static_cast<std::uint64_t>(n) <= most;
+      is_natural = !is_integer;
     }
-    if (is_integer) integer = static_cast<std::int64_t>(n);
+    if (is_integer || is_natural) integer = static_cast<std::int64_t>(n);
   }
 
   [[nodiscard]] constexpr bool is_one_of(dtype type) const {
-    constexpr double beyond_f32 = 0x1.ffffffp127;  // from there on infinity is nearer
     constexpr double infinity = std::numeric_limits<double>::infinity();
-    switch (type) {
-      case dtype::f32: return !(real >= beyond_f32 && real < infinity) && !(real <= -beyond_f32 && real > -infinity);
-      case dtype::f64: return true;
-      case dtype::s32:
-        return is_integer && integer >= std::numeric_limits<std::int32_t>::min() &&
-               integer <= std::numeric_limits<std::int32_t>::max();
-      case dtype::s64: return is_integer;
-      case dtype::pred: return is_integer && (integer == 0 || integer == 1);
-    }
-    return false;
+    double beyond = infinity;  // from there on infinity is nearer
+    if (type == dtype::f32) beyond = 0x1.ffffffp127;
+    if (type == dtype::bf16) beyond = 0x1.ffp127;
+    if (type == dtype::f16) beyond = 65520;
+    if (is_floating(type)) return !(real >= beyond && real < infinity) && !(real <= -beyond && real > -infinity);
+    if (type == dtype::pred) return is_integer && (integer == 0 || integer == 1);
+    return (is_integer && integer >= facts_of(type).least && integer <= facts_of(type).most) ||
+           (is_natural && type == dtype::u64);
   }
 };
 
@@ -87,8 +86,13 @@ struct written_number {
 
 /// What is said of a number that the tensor's type does not hold.
 [[gnu::cold]] constexpr text number_problem(const written_number& n, dtype type) {
-  const dtype wider = type == dtype::f32 ? dtype::f64 : n.is_integer ? dtype::s64 : type == dtype::s64 ? dtype::f64 : dtype::f32;
-  return text("the number") << number_text(n) << (type == dtype::f32 ? " is too large for " : " is none of ") << name_of(type)
+  const dtype wider = type == dtype::bf16 || type == dtype::f16 ? dtype::f32
+                      : type == dtype::f32                      ? dtype::f64
+                      : n.is_integer                            ? dtype::s64
+                      : n.is_natural                            ? dtype::u64
+                      : type == dtype::s64                      ? dtype::f64
+                                                                : dtype::f32;
+  return text("the number") << number_text(n) << (is_floating(type) ? " is too large for " : " is none of ") << name_of(type)
                             << "; write convert<" << cpp_name_of(wider) << ">(x) for the tensor, or a number that it holds";
 }
 
@@ -115,9 +119,10 @@ constexpr int add_iota(graph& g, dtype type, const extents& shape, int dim, loca
     return g.fail(at, "iota", mistake::dim,
                   text("dim ") << dim << " is not a dim of " << shape_text(shape) << "; dims count from 0");
   if (type == dtype::pred) return g.fail(at, "iota", mistake::type, "is not defined for pred; use a number type");
-  if (type == dtype::s32 && shape[dim] > std::int64_t{1} << 31)
-    return g.fail(at, "iota", mistake::type,
-                  text("s32 does not hold the indices of dim ") << dim << " of " << shape_text(shape) << "; use s64");
+  if (facts_of(type).is_integer && shape[dim] - 1 > facts_of(type).most)
+    return g.fail(
+        at, "iota", mistake::type,
+        text(name_of(type)) << " does not hold the indices of dim " << dim << " of " << shape_text(shape) << "; use s64");
   node n = source(opcode::iota, type, shape, at);
   n.attributes.push_back(dim);
   return g.add_sized(n);

@@ -26,6 +26,7 @@ constexpr std::uint64_t identity_bits(monoid kind, dtype type) {
   with_element_type(type, [&]<class T>(T) {
     if constexpr (std::is_same_v<T, float>) bits = std::bit_cast<std::uint32_t>(identity<T>(kind));
     else if constexpr (std::is_same_v<T, double>) bits = std::bit_cast<std::uint64_t>(identity<T>(kind));
+    else if constexpr (is_float_element<T>) bits = identity<T>(kind).bits;
     else if constexpr (std::is_same_v<T, bool>) bits = identity<T>(kind) ? 1 : 0;
     else bits = static_cast<std::make_unsigned_t<T>>(identity<T>(kind));
   });

@@ -23,6 +23,7 @@ class canonical_orderer {
     result.has_regions = traced.has_regions;
     result.allow_replication = traced.allow_replication;
     result.largest_bytes = traced.largest_bytes;
+    result.composed = traced.composed;
     if (traced.has_regions) find_needed();
     for (const int i : traced.inputs) {
       add(i);
@@ -87,6 +88,8 @@ class canonical_orderer {
   /// Where a label's last node is another one's equal, says so: labels name values of the program as it was written.
   constexpr void name_equals() {
     const auto& nodes = traced_.nodes;
+    for (const auto& also : traced_.also_tagged)
+      if (const int now = number_[same_[also.node]]; now >= 0) result.also_tagged.push_back({also.tag, now});
     for (std::size_t i = 0; i < nodes.size(); ++i) {
       const int taken = same_[static_cast<int>(i)];
       if (taken == static_cast<int>(i) || nodes[i].tag < 0 || number_[taken] < 0) continue;

@@ -10,6 +10,7 @@
 #include <boost/mp11/algorithm.hpp>
 #include <boost/mp11/list.hpp>
 
+#include "gspmd/detail/passes/order/overlap_moves.hpp"
 #include "gspmd/detail/passes/plan_passes.hpp"
 
 /// The passes, in their order: what stands between a graph and a plan. Each is a struct with its result, which can be frozen, and
@@ -199,10 +200,14 @@ struct place_pass {
       plan p = made.steps;
       put_in_order(p, std::span<const int>(order.of.data(), order.of.size()));
       place_in_memory(p, made.base);
+      overlap_moves(p);
       return p;
     } else {
       steps_result made = before.template take<steps_pass>();
-      if (made.steps.error.empty()) place_in_memory(made.steps, std::move(made.base));
+      if (made.steps.error.empty()) {
+        place_in_memory(made.steps, std::move(made.base));
+        overlap_moves(made.steps);
+      }
       return std::move(made.steps);
     }
   }

@@ -57,7 +57,8 @@ class plan_explainer {
  public:
   plan_explainer(const plan_view& plan, const mesh_info& mesh) : plan_(plan), mesh_(mesh) {
     int loops = 0;
-    for (const auto& s : plan.steps) loop_.push_back(facts_of(s).role == step_role::fuses_operators ? ++loops : 0);
+    for (const auto& s : plan.steps)
+      loop_.push_back(facts_of(s).role == step_role::fuses_operators && !is_rim(plan, s) ? ++loops : 0);
   }
 
   [[nodiscard, gnu::cold]] std::string text() const { return heading() + rows() + bill(); }
@@ -65,7 +66,10 @@ class plan_explainer {
  private:
   [[gnu::cold]] static std::string str(const detail::text& t) { return std::string(t.view()); }
   [[gnu::cold]] static std::string bytes(std::int64_t n) { return std::to_string(n) + (n == 1 ? " byte" : " bytes"); }
-  [[gnu::cold]] static std::string times_text(std::int64_t n) { return std::to_string(n) + (n == 1 ? " time" : " times"); }
+  [[gnu::cold]] static std::string times_text(std::int64_t n) {
+    if (n == unknown_trips) return "while its condition holds; costs are those of one trip";
+    return std::to_string(n) + (n == 1 ? " time" : " times");
+  }
   /// The bodies of loops and conditionals stand further right.
   [[nodiscard, gnu::cold]] std::string indent(int region) const {
     std::string t;
@@ -175,7 +179,8 @@ class plan_explainer {
       if (is_mapped(s)) {
         if (communicates(plan_, s))
           table.add({t + name_of(s.collective) + " over " + str(axes_text(mesh_, axes_of(plan_, s))) + " of the boundaries of " +
-                     name + ": sends " + bytes(s.bytes_sent) + (s.times != 1 ? ", " + times_text(s.times) : std::string())});
+                     name + ": sends " + bytes(s.bytes_sent) + (s.times != 1 ? ", " + times_text(s.times) : std::string()) +
+                     overlap_text(s)});
         continue;
       }
       if (same_layout(from.layout, to.layout)) {
@@ -193,6 +198,15 @@ class plan_explainer {
         table.add({"       forced: " + std::string(name_of(plan_.nodes[static_cast<std::size_t>(i)].op)) +
                    " cannot work on this split of " + name + ", so the value is gathered"});
     }
+  }
+
+  /// What is computed while a movement is under way.
+  [[nodiscard, gnu::cold]] std::string overlap_text(const plan_step& s) const {
+    if (s.target < 0) return {};
+    for (int i = s.target; i-- > 0;)
+      if (is_inner_part(plan_, plan_.steps[static_cast<std::size_t>(i)]))
+        return ", while loop " + std::to_string(loop_[static_cast<std::size_t>(i)]) + " computes what needs none of them";
+    return {};
   }
 
   /// How the shards of an operand go round.

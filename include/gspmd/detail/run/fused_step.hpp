@@ -19,14 +19,12 @@ struct fused_loops {
   mutable std::vector<std::int64_t> offsets;
   mutable std::vector<fused_code> made;
 
-  const fused_code& loop_on(const plan_view& plan, const plan_step& s, const device_memory& device) const {
-    if (group_of_step(plan, s).cut == 0) return made.front();
-    const extents loop = existing_loop(plan, s, device);
+  const fused_code& code_of(const plan_view& plan, const plan_step& s, const extents& loop, const loop_box& box) const {
     for (const auto& code : made)
-      if (code.group.loop == loop) return code;
+      if (code.whole == loop && code.begin == box.begin && code.group.loop == box.size()) return code;
     auto group = group_of(plan, s);
     group.loop = loop;
-    made.emplace_back(group, group_of_step(plan, s).loop);
+    made.emplace_back(group, group_of_step(plan, s).loop, box);
     memory->need(made.back().scratch_bytes);
     return made.back();
   }
@@ -34,9 +32,13 @@ struct fused_loops {
     for (int k = 0; k < s.operands.count; ++k) inputs[static_cast<std::size_t>(k)] = device.read(plan.operand(s, k).where);
     for (int k = 0; k < s.results.count; ++k) outputs[static_cast<std::size_t>(k)] = device.write(plan.result(s, k).where);
     find_offsets(plan, s, device, offsets.data());
-    const auto& code = loop_on(plan, s, device);  // before memory is asked for: more may be needed
-    run_fused(code, inputs.data(), outputs.data(), offsets.data(), memory->get());
-    if (group_of_step(plan, s).cut != 0) clear_results(plan, s, device);
+    const planned_group& group = group_of_step(plan, s);
+    const extents loop = group.cut == 0 ? group.loop : existing_loop(plan, s, device);
+    for_each_box(plan, s, loop, [&](const loop_box& box) {
+      const auto& code = code_of(plan, s, loop, box);  // before memory is asked for: more may be needed
+      run_fused(code, inputs.data(), outputs.data(), offsets.data(), memory->get());
+    });
+    if (group.cut != 0 && !is_inner_part(plan, s)) clear_results(plan, s, device);
   }
 };
 
@@ -47,10 +49,8 @@ inline fused_loops kernels::fused::prepare(const plan_view& plan, const plan_ste
                     std::vector<void*>(count(s.results)),
                     std::vector<std::int64_t>(count(s.bounds)),
                     {}};
-  if (group_of_step(plan, s).cut == 0) {
-    loops.made.emplace_back(group_of(plan, s));
-    memory.need(loops.made.back().scratch_bytes);
-  }
+  const planned_group& group = group_of_step(plan, s);
+  if (group.cut == 0) for_each_box(plan, s, group.loop, [&](const loop_box& box) { loops.code_of(plan, s, group.loop, box); });
   return loops;
 }
 

@@ -10,9 +10,11 @@
 #include "gspmd/detail/kernels/contraction.hpp"
 #include "gspmd/detail/kernels/window_reduction.hpp"
 #include "gspmd/detail/kernels/window_selection.hpp"
+#include "gspmd/detail/run/index_step.hpp"
 #include "gspmd/detail/run/local_function_step.hpp"
 #include "gspmd/detail/run/padding.hpp"
 #include "gspmd/detail/run/ready_step.hpp"
+#include "gspmd/detail/run/scan_step.hpp"
 
 /// What the kernels that work on one device do there, apart from fused loops. `Spec` is where a kernel's description comes from:
 /// constants in a compiled program, the tables of a plan in a session.
@@ -46,8 +48,9 @@ inline void read_bounds(const plan_view& p, const plan_step& s, const device_mem
 }
 inline prepared_contraction prepare_contraction(const contraction_plan& plan, dtype type) {
   prepared_contraction prepared{&plan, nullptr};
-  with_element_type(type, [&]<class T>(T) {
-    if constexpr (!std::is_same_v<T, bool>) prepared.run = run_contraction<T, runtime_spec<contraction_plan>>;
+  with_computing_type(signed_of(type), [&]<class T>(T) {
+    if constexpr (!std::is_same_v<T, bool> && !std::is_unsigned_v<T>)
+      prepared.run = run_contraction<T, runtime_spec<contraction_plan>>;
   });
   return prepared;
 }
@@ -72,7 +75,7 @@ inline void contract::run(const prepared_contraction& prepared, const plan_view&
 inline prepared_reduction reduce::prepare(const plan_view& p, const plan_step& s) {
   const reduction_spec& spec = table_of<reduction_spec>(p)[static_cast<std::size_t>(s.spec)];
   const reduction_kernel* kernel = nullptr;
-  with_element_type(s.type, [&](auto element) { kernel = &reduction_kernel_for<decltype(element)>(spec.reduced_by); });
+  with_computing_type(s.type, [&](auto element) { kernel = &reduction_kernel_for<decltype(element)>(spec.reduced_by); });
   return {plan_reduction(spec), kernel};
 }
 inline void reduce::run(const prepared_reduction& prepared, const plan_view& p, const plan_step& s, const device_memory& device) {
@@ -84,7 +87,7 @@ inline void reduce::run(const prepared_reduction& prepared, const plan_view& p, 
 inline prepared_window_reduction reduce_window::prepare(const plan_view& p, const plan_step& s) {
   const window_reduction& windows = table_of<window_reduction>(p)[static_cast<std::size_t>(s.spec)];
   const reduction_kernel* kernel = nullptr;
-  with_element_type(s.type, [&](auto element) { kernel = &reduction_kernel_for<decltype(element)>(windows.reduced_by); });
+  with_computing_type(s.type, [&](auto element) { kernel = &reduction_kernel_for<decltype(element)>(windows.reduced_by); });
   return {&windows, kernel};
 }
 /// Of every dim of the result, how much is there.
@@ -104,7 +107,7 @@ inline void reduce_window::run(const prepared_window_reduction& prepared, const 
 inline prepared_window_selection select_and_scatter::prepare(const plan_view& p, const plan_step& s) {
   const window_selection& windows = table_of<window_selection>(p)[static_cast<std::size_t>(s.spec)];
   window_selector select = nullptr;
-  with_element_type(s.type, [&](auto element) { select = window_selector_for<decltype(element)>(windows.is_minimum); });
+  with_computing_type(s.type, [&](auto element) { select = window_selector_for<decltype(element)>(windows.is_minimum); });
   return {&windows, select};
 }
 inline void select_and_scatter::run(const prepared_window_selection& prepared, const plan_view& p, const plan_step& s,
@@ -125,15 +128,6 @@ inline void permute::run(const prepared_permutation& prepared, const plan_view& 
   prepared.run(prepared.plan, device.read(p.operand(s, 0).where), device.write(p.result(s).where));
 }
 
-inline std::size_t bytes_in(const planned_value& v) { return static_cast<std::size_t>(elements(v.local) * bytes_of(v.type)); }
-
-/// Copies an operand to where the result lies, unless that is where it lies itself.
-inline void copy_operand(const plan_view& p, const plan_step& s, int k, const device_memory& device) {
-  const void* from = device.read(p.operand(s, k).where);
-  void* to = device.write(p.result(s).where);
-  if (from != to && bytes_in(p.result(s)) > 0) std::memcpy(to, from, bytes_in(p.result(s)));
-}
-
 /// Where operand 0 has the row whose number is the last operand, in bytes; -1: on another device, or nowhere. A number outside is
 /// moved to the nearest row.
 inline std::int64_t row_offset(const plan_view& p, const plan_step& s, const planned_value& row, const device_memory& device) {
@@ -149,6 +143,7 @@ inline void fill_without_row(const planned_value& row, void* to) {
   const auto count = elements(row.local);
   if (row.type == dtype::f32) std::fill_n(static_cast<float*>(to), count, -0.0F);
   else if (row.type == dtype::f64) std::fill_n(static_cast<double*>(to), count, -0.0);
+  else if (is_floating(row.type)) std::fill_n(static_cast<std::uint16_t*>(to), count, std::uint16_t{0x8000});
   else std::memset(to, 0, bytes_in(row));
 }
 

@@ -54,6 +54,16 @@ inline extents existing_loop(const plan_view& plan, const plan_step& s, const de
   return loop;
 }
 
+/// Calls visit(box) for what a fused step computes of its loop.
+template <class Visit>
+inline void for_each_box(const plan_view& plan, const plan_step& s, const extents& loop, Visit visit) {
+  const auto& group = group_of_step(plan, s);
+  if (group.part < 0) return visit(loop_box(loop));
+  const auto& part = table_of<inner_part>(plan)[static_cast<std::size_t>(group.part)];
+  if (group.is_rim) for_each_rim_box(part, loop, visit);
+  else visit(inner_box(part, loop));
+}
+
 /// Writes zeros where the shard of a device holds no data.
 [[gnu::noinline]] inline void clear_padding_of(const plan_view& plan, const planned_value& v, const device_memory& device) {
   auto* const shard = static_cast<std::byte*>(device.write(v.where));
@@ -78,6 +88,16 @@ inline extents existing_loop(const plan_view& plan, const plan_step& s, const de
 inline void clear_padding(const plan_view& plan, const planned_value& v, const device_memory& device) {
   if (v.is_padded) clear_padding_of(plan, v, device);
 }
+
+inline std::size_t bytes_in(const planned_value& v) { return static_cast<std::size_t>(elements(v.local) * bytes_of(v.type)); }
+
+/// Copies an operand to where the result lies, unless that is where it lies itself.
+inline void copy_operand(const plan_view& p, const plan_step& s, int k, const device_memory& device) {
+  const void* from = device.read(p.operand(s, k).where);
+  void* to = device.write(p.result(s).where);
+  if (from != to && bytes_in(p.result(s)) > 0) std::memcpy(to, from, bytes_in(p.result(s)));
+}
+
 inline void clear_results(const plan_view& plan, const plan_step& s, const device_memory& device) {
   for (int k = 0; k < s.results.count; ++k) clear_padding(plan, plan.result(s, k), device);
 }

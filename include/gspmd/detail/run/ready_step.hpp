@@ -56,7 +56,7 @@ struct ready_step {
 template <class K>
 inline constexpr bool runs_alone = K::work == step_work::computes;
 template <class K>
-inline constexpr bool runs_jointly = K::work == step_work::moves || K::work == step_work::computes_while_moving;
+inline constexpr bool runs_jointly = !runs_alone<K> && K::work != step_work::controls;
 
 /// Kernels that handle bytes have one function for all types T.
 template <class K, class T, class Prepared, class... Rest>

@@ -42,7 +42,8 @@ struct plan_runner {
   const plan_view& plan;
   const ready_step* ready;
   const devices_here& devices;
-  int current = 0;  // the step that runs
+  int current = 0;    // the step that runs
+  bool held = false;  // the condition of the conditional that ended last, which is all of a body that runs while it holds
 
   /// The steps of [begin, end).
   void run(int begin, int end) {
@@ -61,20 +62,37 @@ struct plan_runner {
     }
   }
 
+  /// After a failure in a step: finishes the movements that were started before it and end behind it, since until then others may read
+  /// what this device shows.
+  [[gnu::cold]] void finish_moves() {
+    for (int start = 0; start < current; ++start) {
+      const plan_step& s = plan.steps[static_cast<std::size_t>(start)];
+      if (facts_of(s).work != step_work::moves || s.target <= current) continue;
+      try {
+        ready[s.target].joint(ready[s.target].prepared, plan, plan.steps[static_cast<std::size_t>(s.target)], devices);
+      } catch (...) {  // the first failure is what counts
+        continue;
+      }
+    }
+  }
+
  private:
   /// The loop or conditional that begins at step `i`; its last step.
   int run_region(int i, const plan_step& s) {
     if (facts_of(s).role == step_role::loop_begin) {
-      for (std::int64_t t = 0; t < s.trips; ++t) {
-        set_counter(plan, s, devices, t);
+      std::int64_t t = 0;
+      for (bool goes_on = s.trips != 0; goes_on; goes_on = s.trips == unknown_trips ? held : t < s.trips) {
+        set_counter(plan, s, devices, t++);
         run(i + 1, s.target);
       }
-      set_counter(plan, s, devices, s.trips);  // what takes turns lies where the last trip left it
+      set_counter(plan, s, devices, t);  // what takes turns lies where the last trip left it
       return s.target;
     }
     const int join = plan.steps[static_cast<std::size_t>(s.target)].target;
-    if (holds(plan, s, devices)) run(i + 1, s.target);
+    const bool own = holds(plan, s, devices);
+    if (own) run(i + 1, s.target);
     else run(s.target + 1, join);
+    held = own;
     return join;
   }
 };
@@ -84,9 +102,14 @@ inline void run_plan(const plan_view& plan, const ready_step* ready, const devic
   try {
     runner.run(0, static_cast<int>(plan.steps.size()));
   } catch (const error& e) {
+    runner.finish_moves();
     throw at_step(e, plan, runner.current);
   } catch (const std::exception& e) {  // from a user's map, or a communicator of the user's
+    runner.finish_moves();
     throw at_step(error(e.what()), plan, runner.current);
+  } catch (...) {
+    runner.finish_moves();
+    throw;
   }
 }
 

@@ -66,9 +66,10 @@ struct static_group {
   for (int k = 0; k < s.results.count; ++k) outputs[k] = device.write(plan.result(s, k).where);
   find_offsets(plan, s, device, offsets);
   const auto& group = group_of_step(plan, s);
-  if (group.cut == 0) return run_fused_rows(group_of(plan, s), group.loop, compute, at, inputs, outputs, offsets);
-  run_fused_rows(group_of(plan, s), existing_loop(plan, s, device), compute, at, inputs, outputs, offsets);
-  clear_results(plan, s, device);
+  const extents loop = group.cut == 0 ? group.loop : existing_loop(plan, s, device);
+  for_each_box(plan, s, loop,
+               [&](const loop_box& box) { run_fused_rows(group_of(plan, s), loop, box, compute, at, inputs, outputs, offsets); });
+  if (group.cut != 0 && !is_inner_part(plan, s)) clear_results(plan, s, device);
 }
 template <class Row, int Operands, int Results, int Bounds>
 struct constant_loop {
@@ -99,7 +100,7 @@ constexpr auto fused::freeze() {
 }
 template <class Program, int Step>
 constexpr auto contract::freeze() {
-  using element = element_t<step_of<Program, Step>.type>;
+  using element = element_t<signed_of(step_of<Program, Step>.type)>;
   constexpr const contraction_plan& plan = entry_of_step<Program, Step, contraction_plan>;
   using spec = std::conditional_t<is_plain(plan), plain_spec<contraction_plan>,
                                   contraction_constant<Program, static_cast<std::size_t>(step_of<Program, Step>.spec)>>;
@@ -108,8 +109,9 @@ constexpr auto contract::freeze() {
 template <class Program, int Step>
 constexpr auto contract_round_ring::freeze() {
   constexpr auto spec = static_cast<std::size_t>(planned_ring_of(Program::view, step_of<Program, Step>).contraction);
-  return prepared_contraction{&table_of<contraction_plan>(Program::view)[spec],
-                              run_contraction<element_t<step_of<Program, Step>.type>, contraction_constant<Program, spec>>};
+  return prepared_contraction{
+      &table_of<contraction_plan>(Program::view)[spec],
+      run_contraction<element_t<signed_of(step_of<Program, Step>.type)>, contraction_constant<Program, spec>>};
 }
 template <class Program, int Step>
 constexpr auto reduce::freeze() {
@@ -131,6 +133,28 @@ template <class Program, int Step>
 constexpr auto select_and_scatter::freeze() {
   constexpr const window_selection& spec = entry_of_step<Program, Step, window_selection>;
   return prepared_window_selection{&spec, window_selector_for<element_t<step_of<Program, Step>.type>>(spec.is_minimum)};
+}
+template <class Program, int Step>
+constexpr auto gather::freeze() {
+  return gather_of<element_t<step_of<Program, Step>.type>>(entry_of_step<Program, Step, indexed_access>);
+}
+template <class Program, int Step>
+constexpr auto scatter::freeze() {
+  constexpr const indexed_access& access = entry_of_step<Program, Step, indexed_access>;
+  return scatter_of<element_t<step_of<Program, Step>.type>, access.combined_by>(access);
+}
+template <class Program, int Step>
+constexpr auto scatter_set::freeze() {
+  return scatter_set_of<element_t<step_of<Program, Step>.type>>(entry_of_step<Program, Step, indexed_access>);
+}
+template <class Program, int Step>
+constexpr auto scan::freeze() {
+  constexpr const scan_spec& spec = entry_of_step<Program, Step, scan_spec>;
+  return scan_of<element_t<step_of<Program, Step>.type>, spec.combined_by>(spec);
+}
+template <class Program, int Step>
+constexpr auto top_k::freeze() {
+  return prepared_top_k{&entry_of_step<Program, Step, top_k_spec>, top_of_lines<element_t<step_of<Program, Step>.type>>};
 }
 template <class Program, int Step>
 constexpr auto permute::freeze() {

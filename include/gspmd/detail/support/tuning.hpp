@@ -34,6 +34,13 @@ inline constexpr std::int64_t most_joined_bytes_in_all = 256 * 1024;  // of all 
 /// faster (256 x 256 and 65536 x 16 floats, sums of rows and of columns).
 inline constexpr std::int64_t least_terms_of_contraction = 64;
 
+/// While an exchange of margins is under way, what of a loop needs none of them is computed, if that is so much: less takes no longer than
+/// it costs to compute the rim apart.
+inline constexpr std::int64_t least_overlapped_elems = 32 * 1024;
+/// Where margins lie along another dim than the first, so much: the rim of rows then is found in the cache no more, and costs more the
+/// more rows were computed before it.
+inline constexpr std::int64_t most_overlapped_rows_elems = 128 * 1024;
+
 // ---- kernels ----
 
 /// Rows of so many elements together are computed piece by piece, before the next ones: they are found in the cache again.

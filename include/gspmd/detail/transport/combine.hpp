@@ -33,12 +33,27 @@ using peer_outputs = peer_buffers<void*>;
 
 inline namespace GSPMD_TARGET {
 
+/// As reduce_row, of narrow floats.
+inline void reduce_row_wide(const row_combiner& op, std::byte* out, std::int64_t n, peer_inputs source, std::int64_t offset,
+                            std::int64_t elems) {
+  constexpr std::int64_t block = reduce_block_bytes / 4;
+  alignas(cache_line_bytes) float sum[block];
+  for (std::int64_t begin = 0; begin < elems; begin += block) {
+    const auto count = elems - begin < block ? elems - begin : block;
+    const auto row = [&](std::int64_t j) { return static_cast<const std::byte*>(source(j)) + offset + begin * op.elem_bytes; };
+    op.wide->begin(sum, row(0), count);
+    for (std::int64_t j = 1; j < n; ++j) op.wide->add(sum, row(j), count);
+    op.wide->end(sum, out + begin * op.elem_bytes, count);
+  }
+}
+
 /// out = source(0) op source(1) op ... of rows that begin `offset` bytes behind what source(j) is, of `n` >= 2 members; `out` is
 /// none of them.
 inline void reduce_row(const row_combiner& op, void* out, std::int64_t n, peer_inputs source, std::int64_t offset,
                        std::int64_t elems, bool streaming) {
   const auto row = [&](std::int64_t j, std::int64_t begin) { return static_cast<const std::byte*>(source(j)) + offset + begin; };
   if (n == 2 && streaming && op.stream != nullptr) return op.stream(out, out, row(0, 0), row(1, 0), elems);
+  if (n > 2 && op.wide != nullptr) return reduce_row_wide(op, static_cast<std::byte*>(out), n, source, offset, elems);
   const auto block = reduce_block_bytes / op.elem_bytes;
   for (std::int64_t begin = 0; begin < elems; begin += block) {
     const auto count = elems - begin < block ? elems - begin : block;

@@ -24,6 +24,9 @@
 ///   part of a result in it      passed k   .. arrives at k+1  from passing k+1             the same k'
 ///   an input or output that     before it arrives at k, and   from passing k (of a result  they arrive at k+1
 ///     peers reach in place        after it passed k+1           they may write their part)
+///   an input that a movement  before it arrives at k, and   from passing k, which is      they arrive at k+1
+///     reads while it is under     after it passed k+1, where    where the owner computes:
+///     way (start, finish)         finish ends                   it passes k in finish
 ///   a shard that goes by its    before it sends the address,  from getting the address     they send "done"
 ///     address (permutations)      and after all said "done"
 namespace gspmd::detail {
@@ -61,18 +64,19 @@ inline void pause_briefly() {
 #endif
 }
 
-/// Member `self` of `n` arrives at the next meeting, for `subject`, and waits for the others; returns which lanes belong to it.
-/// slot_of(j) is the slot of member j. Once waiting takes longer, idle(j, is_here) is called again and again: it gives way
-/// to other threads, and throws if member j will not come. differs(j, parity), which throws, is called if member j has come for
-/// something else. It calls it in turn: two that differ both find out, whomever they wait for.
-template <class SlotOf, class Idle, class Differs>
-unsigned arrive_and_wait(std::int64_t n, std::int64_t self, std::uint32_t subject, SlotOf slot_of, Idle idle, Differs differs) {
-  meeting_slot& mine = slot_of(self);
+/// The first half of arrive_and_wait: what the member shows is there, and it may do something else before it waits, but arrive nowhere
+/// in between.
+inline void arrive_alone(meeting_slot& mine, std::uint32_t subject) {
   const auto meeting = ++mine.meetings;
-  const auto parity = static_cast<unsigned>(meeting & 1);
   delay_at_meeting();
+  mine.lanes[meeting & 1].arrival.store(arrival_word(subject, meeting), std::memory_order_release);
+}
+/// The second half: as arrive_and_wait.
+template <class SlotOf, class Idle, class Differs>
+unsigned wait_for_all(std::int64_t n, std::int64_t self, std::uint32_t subject, SlotOf slot_of, Idle idle, Differs differs) {
+  const auto meeting = slot_of(self).meetings;
+  const auto parity = static_cast<unsigned>(meeting & 1);
   const auto word = arrival_word(subject, meeting);
-  mine.lanes[parity].arrival.store(word, std::memory_order_release);
   const auto check_all = [&] {
     for (std::int64_t j = 0; j < n; ++j) {
       const auto there = slot_of(j).lanes[parity].arrival.load(std::memory_order_acquire);
@@ -91,6 +95,16 @@ unsigned arrive_and_wait(std::int64_t n, std::int64_t self, std::uint32_t subjec
   }
   delay_at_meeting();
   return parity;
+}
+
+/// Member `self` of `n` arrives at the next meeting, for `subject`, and waits for the others; returns which lanes belong to it.
+/// slot_of(j) is the slot of member j. Once waiting takes longer, idle(j, is_here) is called again and again: it gives way
+/// to other threads, and throws if member j will not come. differs(j, parity), which throws, is called if member j has come for
+/// something else. It calls it in turn: two that differ both find out, whomever they wait for.
+template <class SlotOf, class Idle, class Differs>
+unsigned arrive_and_wait(std::int64_t n, std::int64_t self, std::uint32_t subject, SlotOf slot_of, Idle idle, Differs differs) {
+  arrive_alone(slot_of(self), subject);
+  return wait_for_all(n, self, subject, slot_of, idle, differs);
 }
 
 }  // namespace gspmd::detail

@@ -78,6 +78,38 @@ inline void hold_tiles(const mesh_shape& mesh, const movement& m, const coordina
   }
 }
 
+/// Fills what a tile has room for and does not hold, behind the outputs of a part that has fewer than others. No result depends on it,
+/// but kernels compute with it, and what lies in the memory by chance could overflow.
+template <class Fill>
+inline void fill_spare_room(const movement& m, const buffer_layout& target, Fill fill) {
+  buffer_layout spare = target;
+  const auto room_of = [&](int d) { return index_range{-target.first[d], target.local[d] - target.first[d]}; };
+  for (const auto& map : m.map->dims)
+    if (map.is_tile()) {
+      const auto room = room_of(map.dim);
+      spare.held.begin[map.dim] = room.begin;
+      spare.held.end[map.dim] = room.end;
+    }
+  if (!spare.held.any()) return;
+  for (const auto& map : m.map->dims) {
+    if (!map.is_tile()) continue;
+    const int d = map.dim;
+    const auto room = room_of(d);
+    const index_range held{target.held.begin[d], target.held.end[d]};
+    const bool is_empty = held.size() <= 0;
+    for (const auto& outside :
+         {index_range{room.begin, is_empty ? room.end : held.begin}, index_range{is_empty ? room.end : held.end, room.end}}) {
+      auto box = spare.held;
+      box.begin[d] = outside.begin;
+      box.end[d] = outside.end;
+      if (outside.size() > 0) fill(place(box, packed(box), spare), m.map->fill);
+    }
+    if (is_empty) return;
+    spare.held.begin[d] = held.begin;
+    spare.held.end[d] = held.end;
+  }
+}
+
 /// The shard of a movement's result that a turn is about. Calls `fill(box, bits)` for boxes of elements that no element of the operand
 /// becomes, if they are to be filled: those before, behind and between the steps along one dim, where the dims before it have
 /// steps. It does so in the first turn about this shard.
@@ -88,6 +120,7 @@ inline buffer_layout target_of(const mesh_shape& mesh, const movement& m, const 
   auto target = layout_of(mesh, m.to_global, m.to, at);
   if (m.map == nullptr) return target;
   hold_tiles(mesh, m, at, target);
+  if (turn == 0) fill_spare_room(m, target, fill);
   if (!target.held.any()) return target;
   const auto gap = [&](int d, std::int64_t begin, std::int64_t end) {
     if (turn > 0 || begin >= end || m.map->outside == outside_rule::keep) return;

@@ -8,7 +8,7 @@
 namespace gspmd::detail {
 
 /// Elements change their indices.
-constexpr bool is_mapped(const plan_step& s) { return s.what == action::move && s.spec >= 0; }
+constexpr bool is_mapped(const plan_step& s) { return s.spec >= 0 && s.what >= action::move && s.what <= action::finish_move; }
 /// A movement into a range of its second operand, which its result is otherwise.
 constexpr bool writes_into_operand(const plan_step& s) { return s.what == action::move && s.operands.count == 2; }
 
@@ -36,6 +36,63 @@ struct move : plain_step, without_scratch {
   static constexpr movement prepare(const auto& p, const plan_step& s) { return numbered(*p.mesh, movement_of(p, s)); }
   template <class T, class Comm>
   static void run(const movement& m, const plan_view& p, const plan_step& s, Comm& comm, const devices_here& devices);
+};
+
+/// Movements with maps that one message to each neighbour carries: a margin and what lies around it at the corners.
+using joint_movements = inline_vec<movement, most_moved_together>;
+
+struct moves_together : plain_step, never_in_place, without_scratch {
+  using tables = mp11::mp_list<kernel_table<index_map, entries::one_per_movement>>;
+  static constexpr element_kinds handles = element_kinds::all;
+  static constexpr ring_rounds_kind rounds(const plan_view&, const plan_step&) { return ring_rounds_kind::none; }
+  static constexpr joint_movements prepare(const auto& p, const plan_step& s) {
+    joint_movements all;
+    for (int k = 0; k < s.results.count; ++k) all.push_back(numbered(*p.mesh, movement_of(p, s, k)));
+    return all;
+  }
+};
+struct begins_moving {
+  static constexpr step_work work = step_work::moves;
+  static constexpr bool communicates(const auto& p, const plan_step& s) { return move::communicates(p, s); }
+  static constexpr axis_mask axes(const auto& p, const plan_step& s) { return move::axes(p, s); }
+  static constexpr std::int64_t messages(const auto& p, const plan_step& s) {
+    std::int64_t most = 0;
+    for (int k = 0; k < s.results.count; ++k)
+      if (const auto n = traffic_of(p, s, k).messages; n > most) most = n;
+    return most;
+  }
+  static constexpr detail::packing packing(const auto& p, const plan_step& s) {
+    detail::packing sum;
+    for (int k = 0; k < s.results.count; ++k) {
+      const auto own = packing_of(*p.mesh, movement_of(p, s, k));
+      sum.send_elems += own.send_elems;
+      sum.receive_elems += own.receive_elems;
+    }
+    return sum;
+  }
+};
+struct move_together : moves_together, begins_moving {
+  static constexpr action name = action::move_together;
+  template <class T, class Comm>
+  static void run(const joint_movements& all, const plan_view& p, const plan_step& s, Comm& comm, const devices_here& devices);
+};
+/// The same, or one movement with a map, in two steps, between which it is under way: nobody writes what it reads or touches its results.
+/// Both steps have its operands, its results and its maps; the first one counts as the collective. A communicator that starts none
+/// carries all of it out in the first step.
+struct start_move : moves_together, begins_moving {
+  static constexpr action name = action::start_move;
+  template <class T, class Comm>
+  static void run(const joint_movements& all, const plan_view& p, const plan_step& s, Comm& comm, const devices_here& devices);
+};
+struct finish_move : moves_together {
+  static constexpr action name = action::finish_move;
+  static constexpr step_work work = step_work::ends_moving;
+  static constexpr bool communicates(const plan_view&, const plan_step&) { return false; }
+  static constexpr axis_mask axes(const plan_view&, const plan_step&) { return 0; }
+  static constexpr std::int64_t messages(const plan_view&, const plan_step&) { return 0; }
+  static constexpr detail::packing packing(const plan_view&, const plan_step&) { return {}; }
+  template <class T, class Comm>
+  static void run(const joint_movements& all, const plan_view& p, const plan_step& s, Comm& comm, const devices_here& devices);
 };
 
 /// reduce_scatter, all_reduce: of one value, or of several that lie one after the other.

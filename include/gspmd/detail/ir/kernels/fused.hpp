@@ -4,6 +4,7 @@
 #include <cstdint>
 
 #include "gspmd/detail/ir/fused_group.hpp"
+#include "gspmd/detail/ir/inner_part.hpp"
 #include "gspmd/detail/ir/kernels/parts.hpp"
 
 namespace gspmd::detail {
@@ -14,6 +15,8 @@ struct planned_group {
   table_range ops;
   table_range stores;
   table_range margins;
+  int part = -1;        // in table_of<inner_part>: what of the loop is computed; -1: all of it
+  bool is_rim = false;  // what that leaves
   friend constexpr bool operator==(const planned_group&, const planned_group&) = default;
 };
 
@@ -26,7 +29,8 @@ struct fused : on_one_device, without_scratch {
   static constexpr action name = action::fused;
   using tables =
       mp11::mp_list<kernel_table<planned_group, entries::one_per_step>, kernel_table<scalar_op, entries::one_per_step>,
-                    kernel_table<fused_store, entries::one_per_step>, kernel_table<fused_margin, entries::two_per_movement>>;
+                    kernel_table<fused_store, entries::one_per_step>, kernel_table<fused_margin, entries::two_per_movement>,
+                    kernel_table<inner_part, entries::one_per_movement>>;
   static constexpr step_work work = step_work::computes;
   static constexpr step_role role = step_role::fuses_operators;
   static constexpr element_kinds handles = element_kinds::bytes;

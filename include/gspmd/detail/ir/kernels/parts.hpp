@@ -53,7 +53,8 @@ enum class step_work : std::uint8_t {
   computes,  // on one device, from its own memory to its own memory
   moves,     // data between devices; or, as part of that, inside of one
   computes_while_moving,
-  controls,  // which step comes next: the runner does that
+  ends_moving,  // what another step began
+  controls,     // which step comes next: the runner does that
 };
 enum class step_role : std::uint8_t {
   plain,

@@ -130,6 +130,15 @@ class differentiator {
     const int loop = at(at(results[0]).operands[0]).region;
     const node start = at(loop);
     const location where = start.at;
+    if (is_while(start)) {
+      for (const int r : results)
+        if (gradients_.slot(r) >= 0)
+          graph_.fail(
+              where, "while_loop", mistake::no_derivative,
+              "has no gradient: it would store what it carries in every trip, and how many there are is not known; use fori_loop "
+              "with a number of trips, or stop_gradient on its results");
+      return;
+    }
     copied_body body;
     std::vector<int> carries;
     std::vector<int> nexts;

@@ -133,7 +133,7 @@ class loop_fuser {
       join(members, loop, stamp);
       group.ops.reserve(2 * members.size());
       std::size_t count = 0;
-      for (; count < members.size() && group.ops.size() + 1 + max_map_arity <= loop_group::most_registers; ++count)
+      for (; count < members.size() && group.ops.size() + loop_group::most_of_one <= loop_group::most_registers; ++count)
         group.compute(members[count]);
       members.resize(count, 0);  // the rest goes on waiting
       for (const int m : members) {

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include "gspmd/detail/ir/element_bits.hpp"
 #include "gspmd/detail/passes/lower/step_state.hpp"
 #include "gspmd/detail/support/vec.hpp"
 
@@ -39,11 +40,14 @@ class loop_group {
   }
   /// Registers are numbered by int16.
   static constexpr std::size_t most_registers = 32'767;
+  /// That one operator may add: loads and conversions of all its operands, itself, and the conversion of its result.
+  static constexpr std::size_t most_of_one = 2 * max_map_arity + 8;
 
   constexpr int add_op(const scalar_op& op, int load_before = -1) {
     ops.push_back(op);
     same_input_.push_back(load_before);
     around_.push_back({});
+    carried_.push_back(-1);
     return static_cast<int>(ops.size()) - 1;
   }
 
@@ -51,8 +55,45 @@ class loop_group {
     const instruction& op = s_.maker(v);
     const node& n = s_.node_of(op);
     scalar_op s = facts_of(n.op).in_loop(s_.graph_, n);
-    for (const int o : op.operands) s.args.push_back(static_cast<std::int16_t>(read(o)));
-    s_.register_[v] = add_op(s);
+    inline_vec<int, max_map_arity> from;
+    for (const int o : op.operands) from.push_back(read(o));
+    s_.register_[v] = s.type != s.operand_type && from.count == 1 ? converted(from[0], s.type) : computed(s, from);
+  }
+  /// The registers of one operator: see computing_types.
+  constexpr int computed(scalar_op s, const inline_vec<int, max_map_arity>& from) {
+    const dtype type = s.type;
+    for (const int r : from) s.args.push_back(static_cast<std::int16_t>(carried(r)));
+    s.type = computed_as(s.type);
+    s.operand_type = computed_as(s.operand_type);
+    const int made = add_op(s);
+    return is_narrow(type) ? converted_directly(made, type) : made;
+  }
+  /// A register as elements that kernels compute with. (A load of the carrier of a narrow value is one.)
+  constexpr int carried(int r) {
+    const scalar_op from = ops[r];
+    if (!is_narrow(from.type)) return r;
+    if (carried_[r] >= 0) return carried_[r];
+    const dtype to = computed_as(from.type);
+    // Not op by op: a constant is one of the wider type that has the value of the narrow one.
+    const int made = from.is_constant() ? add_op(constant_of(to, widened_bits(from))) : converted_directly(r, to);
+    return carried_[r] = made;
+  }
+  /// A register as elements of another type. A float becomes a narrow integer by way of its bounds, an integer a narrow float by way of
+  /// f64, which holds it.
+  constexpr int converted(int r, dtype to, bool saturates = false) {
+    if (ops[r].type == to) return r;
+    r = carried(r);
+    const dtype from = ops[r].type;
+    if (from == to) return r;
+    if (!is_narrow(to)) return converted_directly(r, to);
+    if (is_floating(to))
+      return converted_directly(is_floating(from) ? r : converted_directly(r, from == dtype::pred ? dtype::f32 : dtype::f64), to);
+    if (is_floating(from) || saturates) {
+      const auto ends = facts_of(to);
+      r = bounded(r, true, ends.least);
+      r = bounded(r, false, ends.most);
+    }
+    return converted_directly(from == computed_as(to) ? r : converted_directly(r, computed_as(to)), to);
   }
 
   constexpr int read(int v) {
@@ -79,6 +120,10 @@ class loop_group {
         s.dim = dims[own];
         s.slot = static_cast<std::int16_t>(index_offsets.size());
         index_offsets.push_back(bound{0, v, own});
+        if (is_narrow(n.type)) {
+          s.type = s.operand_type = is_floating(n.type) ? dtype::f64 : dtype::s64;
+          return converted(add_op(s), n.type);
+        }
       }
       return add_op(s);
     }
@@ -140,6 +185,24 @@ class loop_group {
   }
 
  private:
+  constexpr int converted_directly(int r, dtype to) { return add_op(scalar_op::conversion(r, ops[r].type, to)); }
+  /// max(r, end) or min(r, end). A NaN stays.
+  constexpr int bounded(int r, bool below, std::int64_t end) {
+    const dtype type = ops[r].type;
+    return add_op(scalar_op::bound_of(r, add_op(scalar_op::constant(type, static_cast<double>(end), end)), type, below));
+  }
+  constexpr std::uint64_t widened_bits(const scalar_op& narrow) const {
+    std::uint64_t bits = 0;
+    with_element_type(narrow.type, [&]<class T>(T x) {
+      if constexpr (is_narrow_float<T>) {
+        x = T(narrow.real);
+        bits = bits_of(computed_as(narrow.type), static_cast<float>(x), 0);
+      } else {
+        bits = bits_of(computed_as(narrow.type), 0, narrow.integer);
+      }
+    });
+    return bits;
+  }
   [[nodiscard]] constexpr bool is_same(const planned_group& known, const planned_group& made) const {
     const auto same = []<class T>(const vec<T>& all, const table_range& range, const vec<T>& own) {
       if (range.count != static_cast<int>(own.size())) return false;
@@ -154,7 +217,8 @@ class loop_group {
   step_state& s_;
   vec<int> same_input_;       // by register: of a load, the one before it of the same input; else -1
   vec<read_margins> around_;  // by register: of a load at offsets
-  vec<int> last_load_;        // by input: its last load
+  vec<int> carried_;    // by register: of a narrow type, the register that has it as the type it is computed as; -1: none yet
+  vec<int> last_load_;  // by input: its last load
 };
 
 }  // namespace gspmd::detail

@@ -49,6 +49,19 @@ class lowering {
     return spec;
   }
 
+  /// A value that kernels compute with: `v` itself, or of a narrow type its elements as the type that they are computed as.
+  constexpr int widened(const instruction& op, int v) {
+    const int made = like(v);
+    if (made != v) convert(op, v, made, false);
+    return made;
+  }
+  /// Where a kernel leaves what becomes `result` by narrowed(): the result itself, or of a narrow type a wider value.
+  constexpr int wide_result(int result) { return like(result); }
+  /// `saturates`: an integer that is out of range becomes the nearest one that is not.
+  constexpr void narrowed(const instruction& op, int from, int result, bool saturates = false) {
+    if (from != result) convert(op, from, result, saturates);
+  }
+
   template <class Permutation>
   constexpr void permute(const instruction& op, int operand, int result, const Permutation& permutation) {
     permutation_spec spec;
@@ -58,9 +71,11 @@ class lowering {
   }
   constexpr void reduce(const instruction& op, int operand, int result, dim_mask dims, monoid kind) {
     const reduction_spec spec{value(operand).local, dims, kind};
-    auto& s = add_step(action::reduce, op, step_state::entry_of(table_of<reduction_spec>(out), spec), {operand}, {result});
+    const int from = widened(op, operand), to = wide_result(result);
+    auto& s = add_step(action::reduce, op, step_state::entry_of(table_of<reduction_spec>(out), spec), {from}, {to});
     for (int d = 0; d < value(operand).local.count; ++d)
       if ((dims & dim_bit(d)) != 0) add_bound(s, d, operand, d);
+    narrowed(op, to, result, has_ends(kind));
   }
   /// A movement of an operator that consists of them; one after the first one goes on with what the last one left.
   constexpr void move(const instruction& op) {
@@ -98,13 +113,62 @@ class lowering {
   }
   /// No output is computed that is not there: the tile holds nothing for it.
   constexpr void reduce_window(const instruction& op, const window_reduction& w, int tile) {
-    auto& s = add_step(action::reduce_window, op, step_state::entry_of(table_of<window_reduction>(out), w), {tile}, {op.result});
+    const int from = widened(op, tile), to = wide_result(op.result);
+    auto& s = add_step(action::reduce_window, op, step_state::entry_of(table_of<window_reduction>(out), w), {from}, {to});
     note_padded(op, s);
+    narrowed(op, to, op.result, has_ends(w.reduced_by));
   }
   constexpr void select_and_scatter(const instruction& op, const window_selection& w, int in, int by) {
+    const int from = widened(op, in), added = widened(op, by), to = wide_result(op.result);
     auto& s =
-        add_step(action::select_and_scatter, op, step_state::entry_of(table_of<window_selection>(out), w), {in, by}, {op.result});
+        add_step(action::select_and_scatter, op, step_state::entry_of(table_of<window_selection>(out), w), {from, added}, {to});
     note_padded(op, s);
+    narrowed(op, to, op.result);
+  }
+  constexpr void gather(const instruction& op, const indexed_access& a) {
+    const int spec = step_state::entry_of(table_of<indexed_access>(out), a);
+    note_indexed(a, op.operands[0], op.result, add_step(action::gather, op, spec, all_operands(op), {op.result}));
+  }
+  constexpr void scatter(const instruction& op, const indexed_access& a) {
+    const int spec = step_state::entry_of(table_of<indexed_access>(out), a);
+    const int updates = widened(op, op.operands[1]), to = wide_result(op.result);
+    note_indexed(a, op.result, op.operands[1], add_step(action::scatter, op, spec, {op.operands[0], updates}, {to}));
+    narrowed(op, to, op.result, has_ends(a.combined_by));
+  }
+  constexpr void scatter_set(const instruction& op, const indexed_access& a) {
+    const int spec = step_state::entry_of(table_of<indexed_access>(out), a);
+    note_indexed(a, op.result, op.operands[2], add_step(action::scatter_set, op, spec, all_operands(op), {op.result}));
+  }
+  /// `totals`: of the parts of x; -1: there is one.
+  constexpr void scan(const instruction& op, const scan_spec& spec, int x, int totals) {
+    vec<int> operands(1, x);
+    if (totals >= 0) operands.push_back(totals);
+    const int to = wide_result(op.result);
+    auto& s = add_step(action::scan, op, step_state::entry_of(table_of<scan_spec>(out), spec), operands, {to});
+    if (totals >= 0) add_bound(s, 0, op.operands[0], spec.dim);
+    narrowed(op, to, op.result, has_ends(spec.combined_by));
+  }
+  /// `numbers`: where the elements of x are; -1: they are its own.
+  constexpr void top_k(const instruction& op, const top_k_spec& spec, int x, int numbers, int best, int at) {
+    vec<int> operands(1, x);
+    if (numbers >= 0) operands.push_back(numbers);
+    auto& s = add_step(action::top_k, op, step_state::entry_of(table_of<top_k_spec>(out), spec), operands, {best, at});
+    const int last = value(x).global.count - 1;
+    if (value(x).layout.axes_of(last) != 0) add_bound(s, 0, x, last);
+  }
+  /// A value that is split along `dim`, whole along it: an all_gather.
+  constexpr int gather_parts(const instruction& op, int from, int dim) {
+    local_value v = value(from);
+    v.layout.splits.clear();
+    for (const auto& use : value(from).layout.splits)
+      if (use.dim != dim) v.layout.splits.push_back(use);
+    v.local = local_extents(out.mesh, v.global, v.layout);
+    const movement m{v.global, value(from).layout, v.layout, value(from).layout.axes_of(dim)};
+    const int to = add_value(v);
+    auto& s = add_step(action::move, op, -1, {from}, {to});
+    s.collective = classify(out.mesh, m);
+    s.bytes_sent = bytes_sent(out.mesh, m, detail::bytes_of(v.type));
+    return to;
   }
   constexpr void row(const instruction& op) { note_rows(op, add_step(action::row, op, 0, all_operands(op), {op.result})); }
   constexpr void set_row(const instruction& op) {
@@ -128,6 +192,26 @@ class lowering {
   }
 
  private:
+  /// The largest and the smallest of nothing lie beyond a narrow type.
+  static constexpr bool has_ends(monoid kind) { return kind == monoid::maximum || kind == monoid::minimum; }
+  /// A value of the same shard, as the type that its elements are computed as; the value itself if that is its type.
+  constexpr int like(int v) {
+    local_value wide = value(v);
+    if (!is_narrow(wide.type)) return v;
+    wide.type = computed_as(wide.type);
+    return add_value(wide);
+  }
+  constexpr void convert(const instruction& op, int from, int to, bool saturates) {
+    loops_.need(from);
+    loop_group group(state_, extents(1, elements(value(from).local)));
+    scalar_op load = scalar_op::load(value(from).type, 0);
+    load.strides = extents(1, 1);
+    const int made = group.converted(group.add_op(load), value(to).type, saturates);
+    group.stores.push_back(fused_store{static_cast<std::int16_t>(made), 0});
+    planned_group planned;
+    planned.loop = group.loop;
+    state_.add_step(action::fused, op, group.entry_for(planned), {from}, {to});
+  }
   static constexpr vec<int> all_operands(const instruction& op) { return {op.operands.begin(), op.operands.end()}; }
   /// Only the device knows how much of a padded dim of its result is there.
   constexpr void note_padded(const instruction& op, plan_step& s) {
@@ -135,6 +219,13 @@ class lowering {
     const dim_mask padded = padded_dims(out.mesh, v.global, v.layout);
     for (int d = 0; d < v.local.count; ++d)
       if ((padded & dim_bit(d)) != 0) add_bound(s, d, op.result, d);
+  }
+  /// Only the device knows which part it holds of a table, and of slices.
+  constexpr void note_indexed(const indexed_access& a, int table, int slices, plan_step& s) {
+    for (int d = 0; d < a.table.count; ++d)
+      if (!a.dims[d].is_aligned && value(table).layout.axes_of(d) != 0) add_bound(s, d, table, d);
+    for (int d = 0; d < a.slices.count; ++d)
+      if (value(slices).layout.axes_of(d) != 0) add_bound(s, indexed_access::of_slices + d, slices, d);
   }
   /// Only the device knows which rows it holds of operand 0, where they are split.
   constexpr void note_rows(const instruction& op, plan_step& s) {

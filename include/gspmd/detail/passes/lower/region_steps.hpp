@@ -23,8 +23,8 @@ class region_steps {
       auto& s = what == opcode::loop ? s_.add_step(action::loop_begin, op, 0, {}, {op.result})
                                      : s_.add_step(action::branch, op, 0, {op.operands[0]}, {});
       if (what == opcode::loop) {
-        s.trips = s_.node_of(op).integer;
-        s_.times_ = saturating_multiply(s_.times_, s.trips);
+        s.trips = is_while(s_.node_of(op)) ? unknown_trips : s_.node_of(op).integer;
+        s_.times_ = saturating_multiply(s_.times_, s_.node_of(op).integer);
       }
       return;
     }

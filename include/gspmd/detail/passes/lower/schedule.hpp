@@ -61,12 +61,83 @@ class scheduler {
   constexpr void read_at_offset(const instruction& op, const offset_read& read) {
     loops_.need(op.operands[0]);
     s_.base[op.result] = s_.base[op.operands[0]];
-    for (const int k : read.margins)  // those around others after them
-      if (s_.offsets.margins[k].value < 0) s_.offsets.margins[k].value = bring_margins(op, k);
+    for (const int k : read.margins)
+      if (s_.offsets.margins[k].value < 0) return bring_all_margins(op, k);
+  }
+  /// Brings what lies around a value, for all its readers in this body: along one dim after the other, and what lies around the shards
+  /// along a dim together with what lies along it around margins that were brought before, the corners.
+  ///
+  ///   a box along two dims      one message to each neighbour along dim 0, then one to each along dim 1
+  constexpr void bring_all_margins(const instruction& op, int like) {
+    const auto& all = s_.offsets.margins;
+    const int of = all[like].of, region = all[like].region;
+    const auto is_ready = [&](int k) { return all[k].inner < 0 || all[all[k].inner].value >= 0; };
+    for (;;) {
+      int best = -1;  // a margin along a dim all of whose margins can be brought, or of any
+      bool is_whole = false;
+      for (int k = 0; k < static_cast<int>(all.size()) && !is_whole; ++k) {
+        if (!is_missing(k, of, region) || !is_ready(k)) continue;
+        bool whole = true;
+        for (int other = 0; other < static_cast<int>(all.size()); ++other)
+          if (is_missing(other, of, region) && all[other].dim == all[k].dim) whole = whole && is_ready(other);
+        if (best < 0 || whole) best = k;
+        is_whole = whole;
+      }
+      if (best < 0) return;
+      const int dim = all[best].dim;
+      vec<int> sent;
+      for (int k = 0; k < static_cast<int>(all.size()); ++k) {
+        if (!is_missing(k, of, region) || all[k].dim != dim || !is_ready(k)) continue;
+        if (is_sent(k)) sent.push_back(k);
+        else s_.offsets.margins[k].value = bring_margins(op, k);
+      }
+      for (std::size_t k = 0; k < sent.size(); k += most_moved_together) {
+        const auto count = sent.size() - k < most_moved_together ? sent.size() - k : most_moved_together;
+        if (count == 1) s_.offsets.margins[sent[k]].value = bring_margins(op, sent[k]);
+        else bring_together(op, sent.data() + k, count);
+      }
+    }
+  }
+  [[nodiscard]] constexpr bool is_missing(int k, int of, int region) const {
+    const auto& m = s_.offsets.margins[k];
+    return m.value < 0 && m.of == of && m.region == region;
+  }
+  [[nodiscard]] constexpr int surrounded(int k) const {
+    const auto& m = s_.offsets.margins[k];
+    return m.inner < 0 ? m.of : s_.offsets.margins[m.inner].value;
+  }
+  [[nodiscard]] constexpr bool is_sent(int k) const {
+    const auto& from = s_.program_.value(surrounded(k));
+    const auto& m = s_.offsets.margins[k];
+    extents to = from.global;
+    to[m.dim] = (m.low.width + m.high.width) * parts_of(s_.out.mesh, from.layout, m.dim);
+    return traffic_of(s_.out.mesh, from.global, to, from.layout, m.map()).elems() > 0;
+  }
+  constexpr void bring_together(const instruction& op, const int* margins, std::size_t count) {
+    vec<int> from, to;
+    std::int64_t bytes = 0;
+    auto& maps = table_of<index_map>(s_.out);
+    const int spec = static_cast<int>(maps.size());
+    for (std::size_t i = 0; i < count; ++i) {
+      auto& m = s_.offsets.margins[margins[i]];
+      from.push_back(surrounded(margins[i]));
+      const index_map map = m.map();
+      local_value v = s_.program_.value(from.back());
+      const extents before = v.global;
+      v.local[m.dim] = m.low.width + m.high.width;
+      v.global[m.dim] = v.local[m.dim] * parts_of(s_.out.mesh, v.layout, m.dim);
+      bytes += traffic_of(s_.out.mesh, before, v.global, v.layout, map).elems() * bytes_of(v.type);
+      m.value = s_.add_value(v);
+      to.push_back(m.value);
+      maps.push_back(map);
+    }
+    auto& s = s_.add_step(action::move_together, op, spec, from, to);
+    s.collective = collective_kind::collective_permute;
+    s.bytes_sent = bytes;
   }
   constexpr int bring_margins(const instruction& op, int k) {
     const shard_margins around = s_.offsets.margins[k];
-    const int from = around.inner < 0 ? around.of : s_.offsets.margins[around.inner].value;
+    const int from = surrounded(k);
     const auto width = around.low.width + around.high.width;
     const int d = around.dim;
     local_value v = s_.program_.value(from);

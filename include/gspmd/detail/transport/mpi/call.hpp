@@ -44,7 +44,10 @@ MPI_Datatype mpi_type() {
   if constexpr (std::is_same_v<T, std::byte>) return MPI_BYTE;
   else if constexpr (std::is_same_v<T, bool>) return MPI_C_BOOL;
   else if constexpr (std::is_floating_point_v<T>) return sizeof(T) == 4 ? MPI_FLOAT : MPI_DOUBLE;
-  else return sizeof(T) == 4 ? MPI_INT32_T : MPI_INT64_T;
+  else if constexpr (is_narrow_float<T>) return MPI_UINT16_T;  // their sums are not MPI's
+  else if constexpr (std::is_unsigned_v<T>)
+    return sizeof(T) == 1 ? MPI_UINT8_T : sizeof(T) == 2 ? MPI_UINT16_T : sizeof(T) == 4 ? MPI_UINT32_T : MPI_UINT64_T;
+  else return sizeof(T) == 1 ? MPI_INT8_T : sizeof(T) == 2 ? MPI_INT16_T : sizeof(T) == 4 ? MPI_INT32_T : MPI_INT64_T;
 }
 
 /// As combiner_of (combine_rows.hpp) does it, the treatment of NaN aside, which MPI leaves open.

@@ -8,7 +8,9 @@
 #include <cstdint>
 #include <cstring>
 #include <memory>
+#include <span>
 #include <type_traits>
+#include <utility>
 #include <vector>
 
 #include "gspmd/detail/ir/collective.hpp"
@@ -71,6 +73,7 @@ class mpi_group {
     if (size() == 1)
       return move_from_peers(
           mesh, m, me_, [&](std::int64_t) { return in; }, out, sizeof(T));
+    finish_movements();
     if (route.how == movement_route::way::permute) return permute(route, in, out);
     const auto bytes = route.shard_elems * static_cast<std::int64_t>(sizeof(T));
     if (window() != nullptr) window_->begin(subject_of(mesh, m, dtype_of<T>()));
@@ -98,9 +101,35 @@ class mpi_group {
     }
   }
 
+  /// Begins movements and does not wait for the others, where their parts go from buffer to buffer or by messages. A group has one such
+  /// list under way at most: whatever else it is to do comes after.
+  ///
+  ///   where arenas are shared     the addresses are shown; finish waits for the others', copies and meets them
+  ///   by messages                 one to each member is posted, from and into memory of the group's own; finish waits and copies
+  ///                               everything to its place
+  template <class T>
+  void start(const mesh_shape& mesh, std::span<const movement> all, const movement_route* const* routes, const T* const* in,
+             T* const* out) {
+    finish_movements();
+    under_way_ = {&mesh, all, {}, {}, {}, sizeof(T), false, false};
+    for (std::size_t k = 0; k < all.size(); ++k) {
+      under_way_.routes[k] = routes[k];
+      under_way_.in[k] = in[k];
+      under_way_.out[k] = out[k];
+    }
+    if (begin_movements(dtype_of<T>())) return;
+    for (std::size_t k = 0; k < all.size(); ++k) move(mesh, all[k], *routes[k], in[k], out[k]);
+  }
+  /// Ends what is under way, if anything is.
+  void finish_movements() {
+    if (std::exchange(under_way_.is_any, false)) end_movements();
+  }
+  [[nodiscard]] bool fills(const void* out) const { return under_way_.is_any && under_way_.out[0] == out; }
+
   template <class T>
   void reduce(const mesh_shape& mesh, const reduction& r, const reduction_route& route, const T* in, T* out) {
     if (size() == 1) return reduce_alone(mesh, r, me_, in, out, sizeof(T));
+    finish_movements();
     const auto bytes = route.elems * static_cast<std::int64_t>(sizeof(T));
     const auto is_large = [&] {
       return bytes > work_.small_shard_bytes || (!window_->is_small(bytes) && bytes > static_cast<std::int64_t>(mail_bytes));
@@ -117,6 +146,7 @@ class mpi_group {
   }
 
   void shift(const mesh_shape& mesh, const ring& r, const ring_buffers& ahead, const ring_buffers* behind) {
+    finish_movements();
     const auto next = r.member_ahead(mesh, me_, 1), last = r.member_ahead(mesh, me_, -1);
     const auto bytes = static_cast<std::size_t>(r.bytes);
     const void* const sent_ahead = behind != nullptr ? behind->from(0) : nullptr;
@@ -150,7 +180,8 @@ class mpi_group {
 
   [[nodiscard]] std::int64_t size() const { return static_cast<std::int64_t>(devices_.size()); }
   void check(int code, const char* call) const { check_mpi(code, call, work_.rank); }
-  [[nodiscard]] mpi_messages messages() const { return {comm_, work_}; }
+  [[nodiscard]] mpi_messages messages() const { return {comm_, work_, work_.requests}; }
+  [[nodiscard]] mpi_messages messages_under_way() { return {comm_, work_, own_requests_}; }
 
   // ---- shared memory ----
 
@@ -251,6 +282,119 @@ class mpi_group {
       if (r.box != no_box) copy_box(out, packed_out, route.boxes[r.box], sizeof(T));
   }
 
+  // ---- movements under way ----
+
+  struct shown_addresses {
+    node_address of[most_moved_together];
+  };
+
+  /// Calls visit(k, message, at) for the parts of the messages to or from each member, of all movements, where they lie one after the
+  /// other, and end(member, at, elems) for each message.
+  template <class Visit, class End>
+  void for_each_message(std::vector<routed_message> movement_route::*list, Visit visit, End end) const {
+    std::int64_t at = 0;
+    for (std::int64_t j = 0; j < size(); ++j) {
+      const auto begin = at;
+      for (std::size_t k = 0; k < under_way_.all.size(); ++k)
+        for (const auto& part : under_way_.routes[k]->*list)
+          if (part.peer == j) {
+            visit(k, part, at);
+            at += part.elems;
+          }
+      if (at > begin) end(j, begin, at - begin);
+    }
+  }
+  [[nodiscard]] std::int64_t elems_of(std::vector<routed_message> movement_route::*list) const {
+    std::int64_t sum = 0;
+    for (std::size_t k = 0; k < under_way_.all.size(); ++k)
+      for (const auto& part : under_way_.routes[k]->*list) sum += part.elems;
+    return sum;
+  }
+  /// False where they are not to be started, and nothing is done.
+  bool begin_movements(dtype type) {
+    auto& u = under_way_;
+    u.meets = size() > 1 && window() != nullptr;
+    if (size() == 1 || (u.meets && work_.memories.empty()) ||
+        (u.meets && u.routes[0]->shard_elems * u.elem_bytes <= work_.small_shard_bytes))
+      return false;
+    shown_addresses mine{};
+    for (std::size_t k = 0; k < u.all.size(); ++k) {
+      if (u.routes[k]->how != movement_route::way::messages) return false;
+      mine.of[k] = address_of(work_.memories, u.in[k]);
+    }
+    u.is_any = true;
+    if (!u.meets) {
+      post_together();
+      return true;
+    }
+    window_->begin(subject_of(*u.mesh, u.all[0], type));
+    window_->arrive_with(mine);
+    return true;
+  }
+  void post_together() {
+    const auto& u = under_way_;
+    const auto width = u.elem_bytes;
+    auto* const received = own_receive_.at_least<std::byte>(elems_of(&movement_route::receives) * width);
+    auto* const sent = own_send_.at_least<std::byte>(elems_of(&movement_route::sends) * width);
+    for_each_message(
+        &movement_route::receives, [](std::size_t, const routed_message&, std::int64_t) {},
+        [&](std::int64_t j, std::int64_t at, std::int64_t elems) {
+          messages_under_way().receive(j, received + at * width, elems * width);
+        });
+    for_each_message(
+        &movement_route::sends,
+        [&](std::size_t k, const routed_message& part, std::int64_t at) {
+          const auto* const in = static_cast<const std::byte*>(u.in[k]);
+          if (part.box == no_box) std::copy_n(in + part.at * width, part.elems * width, sent + at * width);
+          else copy_box(sent + (at - part.at) * width, in, u.routes[k]->boxes[part.box], width);
+        },
+        [&](std::int64_t j, std::int64_t at, std::int64_t elems) {
+          messages_under_way().send(j, static_cast<const std::byte*>(sent + at * width), elems * width);
+        });
+    for (std::size_t k = 0; k < u.all.size(); ++k) {
+      const auto& route = *u.routes[k];
+      for (const int own : route.own) copy_box(u.out[k], u.in[k], route.boxes[own], width);
+      for (const auto& gap : route.gaps) fill_box(u.out[k], gap.bits, route.boxes[gap.box], width);
+    }
+  }
+  void take_together() {
+    messages_under_way().finish();
+    const auto width = under_way_.elem_bytes;
+    const auto* const received = own_receive_.at_least<std::byte>(elems_of(&movement_route::receives) * width);
+    for_each_message(
+        &movement_route::receives,
+        [&](std::size_t k, const routed_message& part, std::int64_t at) {
+          auto* const out = static_cast<std::byte*>(under_way_.out[k]);
+          if (part.box == no_box) std::copy_n(received + at * width, part.elems * width, out + part.at * width);
+          else copy_box(out, received + (at - part.at) * width, under_way_.routes[k]->boxes[part.box], width);
+        },
+        [](std::int64_t, std::int64_t, std::int64_t) {});
+  }
+  void end_movements() {
+    const auto& u = under_way_;
+    if (!u.meets) return take_together();
+    const auto parity = window_->wait();
+    bool found = true;
+    peer_in_.resize(u.all.size() * devices_.size());
+    for (std::size_t j = 0; j < devices_.size(); ++j) {
+      const auto note = window_->note_of<shown_addresses>(static_cast<std::int64_t>(j), parity);
+      for (std::size_t k = 0; k < u.all.size(); ++k) {
+        peer_in_[k * devices_.size() + j] = find(work_.memories, devices_[j], note.of[k]);
+        found = found && peer_in_[k * devices_.size() + j] != nullptr;
+      }
+    }
+    if (!found) {  // on all members alike
+      post_together();
+      return take_together();
+    }
+    for (std::size_t k = 0; k < u.all.size(); ++k) {
+      void* const* const theirs = peer_in_.data() + k * devices_.size();
+      move_from_peers(
+          *u.mesh, u.all[k], me_, [theirs](std::int64_t j) { return theirs[j]; }, u.out[k], u.elem_bytes);
+    }
+    window_->meet();
+  }
+
   /// Members that have nothing to do with each other do not wait for each other, as they would in a meeting. Who sends a shard
   /// that lies in node_memory sends its address instead, and hears when it was copied from there.
   template <class T>
@@ -292,6 +436,10 @@ class mpi_group {
 
   // ---- reductions ----
 
+  /// MPI has no bf16, and the sums of Open MPI 4.1 saturate where integers of 8 and 16 bits must wrap around (its op/avx).
+  template <class T>
+  static constexpr bool is_reduced_here = is_narrow(dtype_of<T>());
+
   template <class T>
   void all_reduce(std::int64_t elems, monoid kind, const T* in, T* out) {
     if (elems == 0) return;  // on all members alike
@@ -300,7 +448,7 @@ class mpi_group {
     if (window_) return window_->all_reduce(combiner_of<T>(kind), elems, in, out);
     if (elems * size() * static_cast<std::int64_t>(sizeof(T)) <= most_gathered_bytes)
       return all_reduce_gathered(elems, kind, in, out);
-    if (std::is_floating_point_v<T> && (kind == monoid::maximum || kind == monoid::minimum))
+    if (is_reduced_here<T> || (std::is_floating_point_v<T> && (kind == monoid::maximum || kind == monoid::minimum)))
       return all_reduce_by_messages(messages(), work_.receive_scratch, kind, size(), self_, elems, in, out);
     messages().for_each_piece(elems, [&](std::int64_t begin, int count) {
       check(MPI_Allreduce(in == out ? MPI_IN_PLACE : static_cast<const void*>(in + begin), out + begin, count, mpi_type<T>(),
@@ -335,6 +483,7 @@ class mpi_group {
   template <class T>
   void reduce_blocks(const reduction_route& route, monoid kind, const T* in, T* out) {
     if (window_) return window_->reduce_scatter(combiner_of<T>(kind), route.offsets.data(), in, out);
+    if constexpr (is_reduced_here<T>) return reduce_received_blocks(route, kind, in, out);
     const auto type = mpi_type<T>();
     const auto op = mpi_op<T>(kind);
     if (route.offsets.back() > work_.largest_count) {
@@ -351,6 +500,22 @@ class mpi_group {
     }
   }
 
+  template <class T>
+  void reduce_received_blocks(const reduction_route& route, monoid kind, const T* in, T* out) {
+    const auto end = [&](std::int64_t j) { return route.offsets[static_cast<std::size_t>(j) + 1]; };
+    const auto begin = [&](std::int64_t j) { return route.offsets[static_cast<std::size_t>(j)]; };
+    const auto elems = end(self_) - begin(self_);
+    std::vector<T> blocks(static_cast<std::size_t>(elems * size()));
+    for (std::int64_t j = 0; j < size(); ++j) {
+      messages().receive(j, blocks.data() + j * elems, elems);
+      messages().send(j, in + begin(j), end(j) - begin(j));
+    }
+    messages().finish();
+    if (elems == 0) return;
+    reduce_row(
+        combiner_of<T>(kind), out, size(), [&](std::int64_t j) { return blocks.data() + j * elems; }, 0, elems, false);
+  }
+
   group_key key_;
   coordinates me_;
   std::vector<int> devices_;
@@ -360,6 +525,20 @@ class mpi_group {
   std::unique_ptr<node_window> window_;
   bool asked_for_window_ = false;
   std::vector<void*> peer_in_, peer_out_;  // of the collective at hand
+
+  struct movements_under_way {
+    const mesh_shape* mesh = nullptr;
+    std::span<const movement> all;
+    const movement_route* routes[most_moved_together];
+    const void* in[most_moved_together];
+    void* out[most_moved_together];
+    std::int64_t elem_bytes = 0;
+    bool meets = false;  // in the window; else they go by messages
+    bool is_any = false;
+  };
+  movements_under_way under_way_{};
+  growing_buffer own_send_, own_receive_;  // of messages under way
+  std::vector<MPI_Request> own_requests_;
 };
 
 }  // namespace gspmd::detail

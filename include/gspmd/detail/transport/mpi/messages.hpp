@@ -58,7 +58,8 @@ struct mpi_workspace {
 /// Messages inside a group: some are begun, then all are finished. Those that MPI cannot count go in pieces.
 class mpi_messages {
  public:
-  mpi_messages(MPI_Comm comm, mpi_workspace& work) : comm_(comm), work_(work) {}
+  mpi_messages(MPI_Comm comm, mpi_workspace& work, std::vector<MPI_Request>& requests)
+      : comm_(comm), work_(work), requests_(requests) {}
 
   template <class T>
   void send(std::int64_t to, const T* data, std::int64_t elems) {
@@ -76,9 +77,8 @@ class mpi_messages {
     });
   }
   void finish() {
-    auto& requests = work_.requests;
-    check_mpi(MPI_Waitall(static_cast<int>(requests.size()), requests.data(), MPI_STATUSES_IGNORE), "MPI_Waitall", work_.rank);
-    requests.clear();
+    check_mpi(MPI_Waitall(static_cast<int>(requests_.size()), requests_.data(), MPI_STATUSES_IGNORE), "MPI_Waitall", work_.rank);
+    requests_.clear();
   }
   /// Calls `piece(begin, count)` until `elems` are counted.
   template <class Piece>
@@ -90,12 +90,13 @@ class mpi_messages {
 
  private:
   MPI_Request* next() {
-    work_.requests.push_back(MPI_REQUEST_NULL);
-    return &work_.requests.back();
+    requests_.push_back(MPI_REQUEST_NULL);
+    return &requests_.back();
   }
 
   MPI_Comm comm_;
   mpi_workspace& work_;
+  std::vector<MPI_Request>& requests_;
 };
 
 }  // namespace gspmd::detail

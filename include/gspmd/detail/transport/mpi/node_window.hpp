@@ -63,8 +63,8 @@ class node_window {
   template <class Note>
   unsigned meet_with(const Note& note) {
     static_assert(sizeof(Note) <= 32);
-    std::memcpy(slot(self_).next_lane().mail, &note, sizeof note);
-    return meet();
+    arrive_with(note);
+    return wait();
   }
   template <class Note>
   [[nodiscard]] Note note_of(std::int64_t j, unsigned parity) const {
@@ -72,8 +72,18 @@ class node_window {
     std::memcpy(&note, slot(j).lanes[parity].mail, sizeof note);
     return note;
   }
+  /// Half of meet_with: wait() is the other one.
+  template <class Note>
+  void arrive_with(const Note& note) {
+    std::memcpy(slot(self_).next_lane().mail, &note, sizeof note);
+    arrive_alone(slot(self_), subject_.number);
+  }
   unsigned meet() {
-    return arrive_and_wait(
+    arrive_alone(slot(self_), subject_.number);
+    return wait();
+  }
+  unsigned wait() {
+    return wait_for_all(
         n_, self_, subject_.number, [this](std::int64_t j) -> meeting_slot& { return slot(j); },
         [this](std::int64_t j, auto is_here) { idle(j, is_here); }, [this](std::int64_t j, unsigned) { throw_differs(j); });
   }

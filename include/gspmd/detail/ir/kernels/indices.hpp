@@ -1,0 +1,85 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstdint>
+
+#include "gspmd/detail/ir/kernels/parts.hpp"
+
+namespace gspmd {
+
+/// What becomes of an index for which a slice does not lie inside of the tensor. clip: it is moved to the nearest one for which it does,
+/// as in StableHLO's gather. fill: gather gives a number in its place, scatter leaves its update out.
+enum class out_of_range : std::uint8_t { clip, fill };
+
+namespace detail {
+
+/// What gather and scatter do with the memory of a device: slices of a table, at places that a tensor of indices names, to or from a
+/// tensor of slices. Every dim of the slices is a dim of the indices, or runs inside of a slice.
+struct indexed_access {
+  struct table_dim {
+    std::int64_t size = 1;    // global
+    std::int64_t slice = 1;   // global
+    std::int8_t column = -1;  // of the indices: where a slice begins; -1: at 0
+    std::int8_t along = -1;   // the dim of the slices that runs along it; -1: a slice is one index there
+    bool is_aligned = false;  // index i of that dim is index i of this one
+    friend constexpr bool operator==(const table_dim&, const table_dim&) = default;
+  };
+  inline_vec<table_dim, max_rank> dims;
+  extents table, slices, indices;            // allocated, dense row-major
+  inline_vec<std::int8_t, max_rank> lookup;  // by dim of the slices: the dim of the indices; -1: it runs inside of a slice
+  std::int8_t vector_dim = -1;               // of the indices: their columns; -1: there is one
+  dtype index_type = dtype::s64;
+  out_of_range beyond = out_of_range::clip;
+  monoid combined_by = monoid::add;  // scatter
+  std::uint64_t fill = 0;            // gather: the bits of an element
+  std::uint64_t nothing = 0;         // gather: those of one that another device gives
+  friend constexpr bool operator==(const indexed_access&, const indexed_access&) = default;
+
+  static constexpr int of_slices = max_rank;  // a bound of dim d of the slices has this index plus d
+};
+
+struct prepared_gather;
+struct prepared_scatter;
+
+namespace kernels {
+
+struct indexing_kernel : on_one_device, without_scratch {
+  using tables = mp11::mp_list<kernel_table<indexed_access, entries::shared_by_equal_steps>>;
+  static constexpr step_work work = step_work::computes;
+  static constexpr element_kinds handles = element_kinds::bytes;
+};
+
+/// Every slice from where its index says.
+struct gather : plain_step, indexing_kernel, never_in_place {
+  static constexpr action name = action::gather;
+  static prepared_gather prepare(const plan_view& p, const plan_step& s);
+  template <class Program, int Step>
+  static constexpr auto freeze();
+  static void run(const prepared_gather& prepared, const plan_view& p, const plan_step& s, const device_memory& device);
+};
+
+/// The identity, with every slice combined into where its index says, in row-major order of the indices.
+struct scatter : plain_step, indexing_kernel, never_in_place {
+  static constexpr action name = action::scatter;
+  static prepared_scatter prepare(const plan_view& p, const plan_step& s);
+  template <class Program, int Step>
+  static constexpr auto freeze();
+  static void run(const prepared_scatter& prepared, const plan_view& p, const plan_step& s, const device_memory& device);
+};
+
+/// Operand 0, with every slice written where its index says, in the same order.
+struct scatter_set : indexing_kernel {
+  static constexpr action name = action::scatter_set;
+  static constexpr step_role role = step_role::updates_a_part;
+  static constexpr bool works_in_place(const plan_step&) { return true; }
+  static constexpr void mark_kept(const table_views&, const plan_step&, std::uint8_t* kept) { kept[1] = kept[2] = 1; }
+  static prepared_scatter prepare(const plan_view& p, const plan_step& s);
+  template <class Program, int Step>
+  static constexpr auto freeze();
+  static void run(const prepared_scatter& prepared, const plan_view& p, const plan_step& s, const device_memory& device);
+};
+
+}  // namespace kernels
+
+}  // namespace detail
+}  // namespace gspmd

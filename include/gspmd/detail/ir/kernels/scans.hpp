@@ -1,0 +1,59 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstdint>
+
+#include "gspmd/detail/ir/kernels/parts.hpp"
+
+namespace gspmd::detail {
+
+/// Reductions of everything up to an index along a dim, of a shard. Where the dim is split, `parts` values of every line lie in a second
+/// operand, that of each part's elements.
+struct scan_spec {
+  extents shape;  // allocated, dense row-major
+  std::int8_t dim = 0;
+  monoid combined_by = monoid::add;
+  bool is_exclusive = false;  // the element itself takes no part
+  bool is_reversed = false;   // of everything from an index on
+  std::int64_t parts = 1;
+  friend constexpr bool operator==(const scan_spec&, const scan_spec&) = default;
+};
+
+/// The k largest elements of every line of the last dim, and where they are.
+struct top_k_spec {
+  extents shape;          // allocated, dense row-major
+  std::int64_t k = 0;     // of the result; of fewer elements all
+  bool is_merge = false;  // operand 1 says where the elements are
+  friend constexpr bool operator==(const top_k_spec&, const top_k_spec&) = default;
+};
+
+struct prepared_scan;
+struct prepared_top_k;
+
+namespace kernels {
+
+struct scan : plain_step, on_one_device, never_in_place, without_scratch {
+  static constexpr action name = action::scan;
+  using tables = mp11::mp_list<kernel_table<scan_spec, entries::shared_by_equal_steps>>;
+  static constexpr step_work work = step_work::computes;
+  static constexpr element_kinds handles = element_kinds::bytes;
+  static prepared_scan prepare(const plan_view& p, const plan_step& s);
+  template <class Program, int Step>
+  static constexpr auto freeze();
+  static void run(const prepared_scan& prepared, const plan_view& p, const plan_step& s, const device_memory& device);
+};
+
+struct top_k : plain_step, on_one_device, never_in_place, without_scratch {
+  static constexpr action name = action::top_k;
+  using tables = mp11::mp_list<kernel_table<top_k_spec, entries::shared_by_equal_steps>>;
+  static constexpr step_work work = step_work::computes;
+  static constexpr element_kinds handles = element_kinds::bytes;
+  static prepared_top_k prepare(const plan_view& p, const plan_step& s);
+  template <class Program, int Step>
+  static constexpr auto freeze();
+  static void run(const prepared_top_k& prepared, const plan_view& p, const plan_step& s, const device_memory& device);
+};
+
+}  // namespace kernels
+
+}  // namespace gspmd::detail

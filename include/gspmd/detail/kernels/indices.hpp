@@ -1,0 +1,328 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+#include <cstring>
+
+#include "gspmd/detail/ir/kernels/indices.hpp"
+#include "gspmd/detail/ir/monoid_ops.hpp"
+#include "gspmd/detail/support/target.hpp"
+
+/// Gather and scatter of slices on one device.
+namespace gspmd::detail {
+
+/// Which part of table and slices a device has.
+struct index_ranges {
+  std::int64_t table_first[max_rank];   // by dim of the table: its global index 0 here
+  std::int64_t slices_first[max_rank];  // by dim of the slices
+  std::int64_t slices_valid[max_rank];  // how much of it is data
+};
+
+/// What is compiled for elements of one type: everything else is compiled once.
+struct slice_code {
+  std::int64_t elem_bytes = 0;
+  /// Brings `n` elements of a slice, so many elements apart on either side, to or from a table.
+  void (*row)(void* table, void* slice, std::int64_t n, std::int64_t table_step, std::int64_t slice_step) = nullptr;
+  /// Slices of one element: number i is at index[i] of the table, which has `size` of them, those from `first` to before `first + here`
+  /// on this device.
+  struct elements {
+    void *table, *slices;
+    const void* index;
+    std::int64_t n, size, first, here;
+    bool clips;
+    std::uint64_t fill, nothing;
+  };
+  void (*by_s32)(const elements&) = nullptr;
+  void (*by_s64)(const elements&) = nullptr;
+  /// Gather: writes a number to `n` elements of a slice.
+  void (*fill)(void* slice, std::int64_t n, std::int64_t step, std::uint64_t bits) = nullptr;
+};
+
+inline namespace GSPMD_TARGET {
+
+/// Loops over the dims of a tensor, the last one fastest; what lies next to each other in all tensors is one loop.
+struct index_loops {
+  struct loop {
+    std::int64_t count, table_step, slices_step, index_step;
+  };
+  loop of[max_rank];
+  int count = 0;
+
+  void add(const loop& inner) {
+    if (count > 0) {
+      loop& outer = of[count - 1];
+      if (outer.table_step == inner.table_step * inner.count && outer.slices_step == inner.slices_step * inner.count &&
+          outer.index_step == inner.index_step * inner.count) {
+        outer = {outer.count * inner.count, inner.table_step, inner.slices_step, inner.index_step};
+        return;
+      }
+    }
+    of[count++] = inner;
+  }
+};
+
+/// A dim along which the place of a slice is looked up, and its own dim that runs along it, if there is one.
+struct looked_up_dim {
+  std::int64_t most, first, here;  // the largest start; the part of the table that is here
+  std::int64_t column, table_step;
+  std::int64_t slices_step, slices_first, slices_count;  // of the slice's own dim; count -1: there is none
+};
+
+/// Goes through all slices. `Rows` has `bring(table, slices, n, table_step, slices_step)` for what is on this device, `skip` for an element
+/// of a slice of which nothing is or that does not fit: told whether it would be here.
+class slice_walk {
+ public:
+  slice_walk(const indexed_access& s, const index_ranges& r) : s_(s) {
+    std::int64_t table_step[max_rank], slices_step[max_rank], index_step[max_rank];
+    const auto strides = [](const extents& shape, std::int64_t* step) {
+      std::int64_t size = 1;
+      for (int d = shape.count; d-- > 0; size *= shape[d]) step[d] = size;
+    };
+    strides(s.table, table_step);
+    strides(s.slices, slices_step);
+    strides(s.indices, index_step);
+    column_step_ = s.vector_dim < 0 ? 0 : index_step[s.vector_dim];
+    std::int64_t aligned_step[max_rank]{};  // of the table, by dim of the slices
+    bool is_looked_up[max_rank]{};
+    for (int d = 0; d < s.dims.count; ++d) {
+      const auto& t = s.dims[d];
+      if (t.along >= 0 && t.is_aligned) aligned_step[t.along] = table_step[d];
+      else if (t.along >= 0) is_looked_up[t.along] = true;
+      if (t.is_aligned && t.column < 0) continue;
+      looked_up_dim& l = looked_up_[looked_up_count_++];
+      l = {t.size - t.slice, r.table_first[d], s.table[d], t.column < 0 ? -1 : t.column * column_step_, table_step[d], 0, 0, -1};
+      if (t.is_aligned) l.here = -1;  // it is only tried
+      else if (t.along >= 0)
+        l.slices_step = slices_step[t.along], l.slices_first = r.slices_first[t.along], l.slices_count = r.slices_valid[t.along];
+    }
+    for (int d = 0; d < s.slices.count; ++d) {
+      is_empty_ = is_empty_ || r.slices_valid[d] == 0;
+      if (is_looked_up[d]) continue;
+      if (s.lookup[d] >= 0) lookups_.add({r.slices_valid[d], aligned_step[d], slices_step[d], index_step[s.lookup[d]]});
+      else inside_.add({r.slices_valid[d], aligned_step[d], slices_step[d], 0});
+    }
+  }
+
+  /// True where every slice is one element, and each is the next of slices and indices.
+  [[nodiscard]] bool is_by_element() const {
+    const bool is_one_dim = looked_up_count_ == 1 && looked_up_[0].here >= 0 && looked_up_[0].slices_count < 0 &&
+                            looked_up_[0].column == 0 && looked_up_[0].table_step == 1 && inside_.count == 0;
+    if (!is_one_dim || lookups_.count > 1) return false;
+    return lookups_.count == 0 ||
+           (lookups_.of[0].table_step == 0 && lookups_.of[0].slices_step == 1 && lookups_.of[0].index_step == 1);
+  }
+  void by_element(const slice_code& code, void* table, void* slices, const void* index) const {
+    if (is_empty_) return;
+    const auto& l = looked_up_[0];
+    const slice_code::elements all{table,      slices,    index,  lookups_.count == 0 ? 1 : lookups_.of[0].count,
+                                   l.most + 1, l.first,   l.here, s_.beyond == out_of_range::clip,
+                                   s_.fill,    s_.nothing};
+    (s_.index_type == dtype::s32 ? code.by_s32 : code.by_s64)(all);
+  }
+
+  /// Calls `visit(table, slices, box, fits, is_here)` for every slice: the offsets in elements of its first element that is here, and the
+  /// loops over what is.
+  template <class Visit>
+  void run(const void* index, Visit visit) const {
+    if (is_empty_) return;
+    std::int64_t at[max_rank]{};
+    std::int64_t table = 0, slices = 0, row = 0;
+    while (true) {
+      index_loops box;
+      std::int64_t from_table = table, from_slices = slices;
+      bool fits = true, is_here = true;
+      for (int k = 0; k < looked_up_count_; ++k) {
+        const auto& l = looked_up_[k];
+        const std::int64_t named = l.column < 0 ? 0 : read(index, row + l.column);
+        const std::int64_t start = std::max(std::min(named, l.most), std::int64_t{0});
+        fits = fits && start == named;
+        if (l.here < 0) continue;
+        std::int64_t place = start - l.first + l.slices_first;
+        if (l.slices_count < 0) {
+          is_here = is_here && place >= 0 && place < l.here;
+        } else {
+          const std::int64_t low = std::max(std::int64_t{0}, -place), high = std::min(l.slices_count, l.here - place);
+          is_here = is_here && low < high;
+          box.add({high - low, l.table_step, l.slices_step, 0});
+          place += low;
+          from_slices += low * l.slices_step;
+        }
+        from_table += place * l.table_step;
+      }
+      visit(from_table, from_slices, slices, box, fits, is_here);
+      int d = lookups_.count - 1;
+      for (; d >= 0; --d) {
+        const auto& l = lookups_.of[d];
+        table += l.table_step, slices += l.slices_step, row += l.index_step;
+        if (++at[d] < l.count) break;
+        table -= l.count * l.table_step, slices -= l.count * l.slices_step, row -= l.count * l.index_step;
+        at[d] = 0;
+      }
+      if (d < 0) return;
+    }
+  }
+  /// Calls `row(table, slices, n, table_step, slices_step)` for the elements of a slice: those of the loops of `box`, and of the dims that
+  /// are whole here.
+  template <class Row>
+  void for_each_row(std::int64_t table, std::int64_t slices, const index_loops& box, Row row) const {
+    index_loops all = box;
+    for (int k = 0; k < inside_.count; ++k) all.add(inside_.of[k]);
+    if (all.count == 0) return row(table, slices, std::int64_t{1}, std::int64_t{1}, std::int64_t{1});
+    std::int64_t at[max_rank]{};
+    const auto& last = all.of[all.count - 1];
+    while (true) {
+      row(table, slices, last.count, last.table_step, last.slices_step);
+      int d = all.count - 2;
+      for (; d >= 0; --d) {
+        const auto& l = all.of[d];
+        table += l.table_step, slices += l.slices_step;
+        if (++at[d] < l.count) break;
+        table -= l.count * l.table_step, slices -= l.count * l.slices_step;
+        at[d] = 0;
+      }
+      if (d < 0) return;
+    }
+  }
+  /// All of a slice, whether it is here or not.
+  [[nodiscard]] index_loops whole() const {
+    index_loops box;
+    for (int k = 0; k < looked_up_count_; ++k)
+      if (looked_up_[k].slices_count >= 0) box.add({looked_up_[k].slices_count, 0, looked_up_[k].slices_step, 0});
+    return box;
+  }
+  [[nodiscard]] bool is_all(const index_loops& box) const {
+    std::int64_t here = 1, all = 1;
+    for (int k = 0; k < box.count; ++k) here *= box.of[k].count;
+    for (int k = 0; k < looked_up_count_; ++k)
+      if (looked_up_[k].slices_count >= 0) all *= looked_up_[k].slices_count;
+    return here == all;
+  }
+
+ private:
+  [[nodiscard]] std::int64_t read(const void* index, std::int64_t at) const {
+    if (s_.index_type == dtype::s32) return static_cast<const std::int32_t*>(index)[at];
+    return static_cast<const std::int64_t*>(index)[at];
+  }
+
+  const indexed_access& s_;
+  std::int64_t column_step_ = 0;
+  looked_up_dim looked_up_[max_rank];
+  int looked_up_count_ = 0;
+  index_loops lookups_, inside_;  // dims of the indices; dims that are whole in every slice
+  bool is_empty_ = false;
+};
+
+template <class Bits>
+void copy_row(void* table, void* slice, std::int64_t n, std::int64_t table_step, std::int64_t slice_step) {
+  const auto* const from = static_cast<const Bits*>(table);
+  auto* const to = static_cast<Bits*>(slice);
+  if (table_step == 1 && slice_step == 1) std::memcpy(to, from, static_cast<std::size_t>(n) * sizeof(Bits));
+  else
+    for (std::int64_t i = 0; i < n; ++i) to[i * slice_step] = from[i * table_step];
+}
+template <class Bits, class Index>
+void gather_elements(const slice_code::elements& e) {
+  const auto* const index = static_cast<const Index*>(e.index);
+  const auto* const table = static_cast<const Bits*>(e.table) - e.first;
+  auto* const to = static_cast<Bits*>(e.slices);
+  const auto fill = static_cast<Bits>(e.fill), nothing = static_cast<Bits>(e.nothing);
+  for (std::int64_t i = 0; i < e.n; ++i) {
+    const std::int64_t named = index[i];
+    const std::int64_t at = std::max(std::min(named, e.size - 1), std::int64_t{0});
+    if (at < e.first || at >= e.first + e.here) to[i] = nothing;
+    else to[i] = at == named || e.clips ? table[at] : fill;
+  }
+}
+template <class Bits>
+void fill_row(void* slice, std::int64_t n, std::int64_t step, std::uint64_t bits) {
+  auto* const to = static_cast<Bits*>(slice);
+  if (step == 1) std::fill_n(to, n, static_cast<Bits>(bits));
+  else
+    for (std::int64_t i = 0; i < n; ++i) to[i * step] = static_cast<Bits>(bits);
+}
+template <class Bits>
+constexpr slice_code gather_code() {
+  return {sizeof(Bits), copy_row<Bits>, gather_elements<Bits, std::int32_t>, gather_elements<Bits, std::int64_t>, fill_row<Bits>};
+}
+
+inline void gather_slices(const slice_code& code, const indexed_access& s, const index_ranges& r, const void* table,
+                          const void* index, void* slices) {
+  const slice_walk walk(s, r);
+  if (walk.is_by_element()) return walk.by_element(code, const_cast<void*>(table), slices, index);
+  auto* const from = static_cast<std::byte*>(const_cast<void*>(table));
+  auto* const to = static_cast<std::byte*>(slices);
+  const auto size = code.elem_bytes;
+  const auto fill = [&](std::int64_t t, std::int64_t v, const index_loops& box, std::uint64_t bits) {
+    walk.for_each_row(t, v, box, [&](std::int64_t, std::int64_t at, std::int64_t n, std::int64_t, std::int64_t step) {
+      code.fill(to + at * size, n, step, bits);
+    });
+  };
+  walk.run(index, [&](std::int64_t t, std::int64_t v, std::int64_t begin, const index_loops& box, bool fits, bool is_here) {
+    if (!is_here || !walk.is_all(box)) fill(0, begin, walk.whole(), s.nothing);
+    if (!is_here) return;
+    if (!fits && s.beyond == out_of_range::fill) return fill(t, v, box, s.fill);
+    walk.for_each_row(t, v, box, [&](std::int64_t a, std::int64_t b, std::int64_t n, std::int64_t step, std::int64_t slice_step) {
+      code.row(from + a * size, to + b * size, n, step, slice_step);
+    });
+  });
+}
+
+/// How an element of a slice and one of the table become one of the table.
+template <class T>
+struct takes_its_place {
+  using element = T;
+  static T of(T, T update) { return update; }
+};
+template <monoid Kind, class T>
+struct is_combined {
+  using element = combined_t<Kind, T>;
+  static element of(element before, element update) { return combine_lanes<Kind>(before, update); }
+};
+template <class How>
+void scatter_row(void* table, void* slice, std::int64_t n, std::int64_t table_step, std::int64_t slice_step) {
+  using element = typename How::element;
+  auto* const to = static_cast<element*>(table);
+  const auto* const from = static_cast<const element*>(slice);
+  if (table_step == 1 && slice_step == 1)
+    for (std::int64_t i = 0; i < n; ++i) to[i] = How::of(to[i], from[i]);
+  else
+    for (std::int64_t i = 0; i < n; ++i) to[i * table_step] = How::of(to[i * table_step], from[i * slice_step]);
+}
+template <class How, class Index>
+void scatter_elements(const slice_code::elements& e) {
+  using element = typename How::element;
+  const auto* const index = static_cast<const Index*>(e.index);
+  auto* const table = static_cast<element*>(e.table) - e.first;
+  const auto* const from = static_cast<const element*>(e.slices);
+  const auto here = static_cast<std::uint64_t>(std::max(std::int64_t{0}, std::min(e.here, e.size - e.first)));  // without padding
+  const auto put = [&](std::int64_t i, std::int64_t at) {
+    if (static_cast<std::uint64_t>(at) - static_cast<std::uint64_t>(e.first) < here) table[at] = How::of(table[at], from[i]);
+  };
+  if (e.clips)
+    for (std::int64_t i = 0; i < e.n; ++i) put(i, std::max(std::min<std::int64_t>(index[i], e.size - 1), std::int64_t{0}));
+  else
+    for (std::int64_t i = 0; i < e.n; ++i) put(i, index[i]);
+}
+template <class How>
+constexpr slice_code scatter_code() {
+  return {sizeof(typename How::element), scatter_row<How>, scatter_elements<How, std::int32_t>,
+          scatter_elements<How, std::int64_t>, nullptr};
+}
+inline void scatter_slices(const slice_code& code, const indexed_access& s, const index_ranges& r, const void* index,
+                           const void* slices, void* table) {
+  const slice_walk walk(s, r);
+  if (walk.is_by_element()) return walk.by_element(code, table, const_cast<void*>(slices), index);
+  auto* const from = static_cast<std::byte*>(const_cast<void*>(slices));
+  auto* const to = static_cast<std::byte*>(table);
+  const auto size = code.elem_bytes;
+  walk.run(index, [&](std::int64_t t, std::int64_t v, std::int64_t, const index_loops& box, bool fits, bool is_here) {
+    if (!is_here || (!fits && s.beyond == out_of_range::fill)) return;
+    walk.for_each_row(t, v, box, [&](std::int64_t a, std::int64_t b, std::int64_t n, std::int64_t step, std::int64_t slice_step) {
+      code.row(to + a * size, from + b * size, n, step, slice_step);
+    });
+  });
+}
+
+}  // namespace GSPMD_TARGET
+}  // namespace gspmd::detail

@@ -1,0 +1,131 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstdint>
+#include <limits>
+#include <utility>
+
+#include "gspmd/detail/ir/kernels/scans.hpp"
+#include "gspmd/detail/ir/monoid_ops.hpp"
+#include "gspmd/detail/support/target.hpp"
+
+/// Scans and largest elements of the lines of a shard.
+namespace gspmd::detail {
+inline namespace GSPMD_TARGET {
+
+/// out[i] = what came before, then x[0] op ... op x[i] of every line along the dim, of which `valid` elements are data. `totals`: what all
+/// elements of each part give, of which `part` is this one; null: there is one part.
+template <monoid Kind, class T>
+void scan_lines(const scan_spec& s, std::int64_t valid, std::int64_t part, const void* from, const void* from_totals, void* to) {
+  using element = combined_t<Kind, T>;
+  const auto *const x = static_cast<const element*>(from), *const totals = static_cast<const element*>(from_totals);
+  auto* const out = static_cast<element*>(to);
+  const auto combine = [](element a, element b) { return combine_lanes<Kind>(a, b); };
+  const auto nothing = static_cast<element>(identity<T>(Kind));
+  std::int64_t outer = 1, inner = 1;
+  for (int d = 0; d < s.dim; ++d) outer *= s.shape[d];
+  for (int d = s.dim + 1; d < s.shape.count; ++d) inner *= s.shape[d];
+  const std::int64_t n = s.shape[s.dim];
+  if (valid <= 0) return;
+  const std::int64_t first = s.is_reversed ? valid - 1 : 0, step = s.is_reversed ? -1 : 1;
+  const auto before = [&](std::int64_t o, std::int64_t j) {  // what the parts before this one give, in their order
+    element sum = nothing;
+    if (totals == nullptr) return sum;
+    for (std::int64_t p = s.is_reversed ? s.parts - 1 : 0; p != part; p += step)
+      sum = combine(sum, totals[(o * s.parts + p) * inner + j]);
+    return sum;
+  };
+  for (std::int64_t o = 0; o < outer; ++o) {
+    const element* const line = x + o * n * inner;
+    element* const result = out + o * n * inner;
+    if (inner == 1) {
+      element sum = before(o, 0);
+      if (s.is_exclusive)
+        for (std::int64_t i = first, left = valid; left > 0; --left, i += step) {
+          const element next = line[i];
+          result[i] = sum;
+          sum = combine(sum, next);
+        }
+      else
+        for (std::int64_t i = first, left = valid; left > 0; --left, i += step) result[i] = sum = combine(sum, line[i]);
+      continue;
+    }
+    for (std::int64_t j = 0; j < inner; ++j) {
+      const element sum = before(o, j);
+      result[first * inner + j] = s.is_exclusive ? sum : combine(sum, line[first * inner + j]);
+    }
+    for (std::int64_t i = first + step, left = valid - 1; left > 0; --left, i += step) {
+      const element* const last = result + (i - step) * inner;
+      const element* const next = line + (s.is_exclusive ? i - step : i) * inner;
+      element* const row = result + i * inner;
+      for (std::int64_t j = 0; j < inner; ++j) row[j] = combine(last[j], next[j]);
+    }
+  }
+}
+using line_scanner = void (*)(const scan_spec&, std::int64_t valid, std::int64_t part, const void* x, const void* totals,
+                              void* out);
+
+/// The number of an element that is none: a part has fewer than k.
+inline constexpr std::int32_t no_element = std::numeric_limits<std::int32_t>::max();
+
+/// Whether an element stands before another one: the larger one, NaN before all numbers; of equal ones the first.
+template <class T>
+constexpr bool stands_before(T a, std::int32_t at_a, T b, std::int32_t at_b) {
+  const bool a_is_nan = a != a, b_is_nan = b != b;
+  if (a_is_nan != b_is_nan) return a_is_nan;
+  if (!a_is_nan && a != b) return a > b;
+  return at_a < at_b;
+}
+/// The `k` first of `n` elements, in order: a heap with the last one on top, which is then taken apart.
+template <class T>
+void top_of_line(const T* x, const std::int32_t* numbers, std::int64_t n, std::int64_t first, std::int64_t k, T* best,
+                 std::int32_t* at) {
+  std::int64_t count = 0;
+  const auto is_last = [&](std::int64_t a, std::int64_t b) { return stands_before(best[b], at[b], best[a], at[a]); };
+  const auto swap = [&](std::int64_t a, std::int64_t b) {
+    std::swap(best[a], best[b]);
+    std::swap(at[a], at[b]);
+  };
+  const auto sink = [&](std::int64_t end) {
+    for (std::int64_t i = 0, child = 1; child < end; i = child, child = 2 * i + 1) {
+      if (child + 1 < end && is_last(child + 1, child)) ++child;
+      if (!is_last(child, i)) return;
+      swap(i, child);
+    }
+  };
+  for (std::int64_t i = 0; i < n && k > 0; ++i) {
+    if (count == k && numbers == nullptr && x[i] <= best[0]) continue;  // nearly all: of equal ones the first stands before
+    const std::int32_t number = numbers == nullptr ? static_cast<std::int32_t>(first + i) : numbers[i];
+    if (number == no_element) continue;
+    if (count < k) {
+      best[count] = x[i];
+      at[count] = number;
+      for (std::int64_t c = count++; c > 0 && is_last(c, (c - 1) / 2); c = (c - 1) / 2) swap(c, (c - 1) / 2);
+    } else if (stands_before(x[i], number, best[0], at[0])) {
+      best[0] = x[i];
+      at[0] = number;
+      sink(count);
+    }
+  }
+  for (std::int64_t end = count; end > 1;) {
+    swap(0, --end);
+    sink(end);
+  }
+  for (; count < k; ++count) best[count] = T{}, at[count] = no_element;
+}
+/// Of all lines, of which `valid` elements from global index `first` on are data.
+template <class T>
+void top_of_lines(const top_k_spec& s, std::int64_t valid, std::int64_t first, const void* from, const std::int32_t* numbers,
+                  void* to, std::int32_t* at) {
+  const std::int64_t n = s.shape[s.shape.count - 1];
+  std::int64_t lines = 1;
+  for (int d = 0; d + 1 < s.shape.count; ++d) lines *= s.shape[d];
+  for (std::int64_t l = 0; l < lines; ++l)
+    top_of_line(static_cast<const T*>(from) + l * n, numbers == nullptr ? nullptr : numbers + l * n, valid, first, s.k,
+                static_cast<T*>(to) + l * s.k, at + l * s.k);
+}
+using top_finder = void (*)(const top_k_spec&, std::int64_t valid, std::int64_t first, const void* x, const std::int32_t* numbers,
+                            void* best, std::int32_t* at);
+
+}  // namespace GSPMD_TARGET
+}  // namespace gspmd::detail

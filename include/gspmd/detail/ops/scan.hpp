@@ -1,0 +1,161 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include "gspmd/detail/ir/kernels/scans.hpp"
+#include "gspmd/detail/ops/operator.hpp"
+#include "gspmd/detail/ops/reduce.hpp"
+#include "gspmd/detail/ops/scatter.hpp"
+
+/// Operators along a dim that stays split: devices exchange a few values of each line, and nobody gathers it.
+namespace gspmd::detail {
+
+/// Adds the reductions of all elements of a line up to each index, or from it on.
+constexpr int add_scan(graph& g, int operand, int dim, monoid kind, bool is_exclusive, bool is_reversed, location at) {
+  if (operand < 0) return -1;
+  const node x = g.nodes[static_cast<std::size_t>(operand)];
+  if (dim < 0 || dim >= x.shape.count)
+    return g.fail(at, "scan_along", mistake::dim,
+                  text("dim ") << dim << " is not a dim of " << shape_text(x.shape) << "; dims count from 0");
+  if (!is_defined(kind, x.type))
+    return g.fail(at, "scan_along", mistake::type,
+                  text("kind ") << name_of(kind) << " is not defined for " << name_of(x.type) << "; convert the operand");
+  node n = source(code_of<scan_op>, x.type, x.shape, at);
+  n.reduced_by = kind;
+  n.operands.push_back(operand);
+  n.attributes.push_back(dim);
+  n.attributes.push_back(is_exclusive ? 1 : 0);
+  n.attributes.push_back(is_reversed ? 1 : 0);
+  return g.add(n);
+}
+
+struct scan_op : plain_operator, same_dims, reduced_first, without_movements, reads_shards, outside_of_loops, dims_by_number {
+  static constexpr bool owns(opcode op) { return op == code_of<scan_op>; }
+  static constexpr origin made = origin::shards;
+  static constexpr realisation runs = realisation::steps;
+  static constexpr completion_rounds completes{.forward = 1, .backward = 1};
+  static constexpr bool keeps_slices = false;
+
+  static constexpr std::int64_t flops(const graph&, const mesh_shape&, const local_program& p, const instruction& op) {
+    return saturating_elements(p.value(op.result).local);
+  }
+  template <class Builder>
+  static constexpr void gradient(Builder& b, const node& n) {
+    const bool is_exclusive = n.attributes[1] != 0, is_reversed = n.attributes[2] != 0;
+    const auto back = [&](auto t) {
+      return b.as_term(add_scan(b.program(), t.id(), attribute_dim(n, 0), monoid::add, is_exclusive, !is_reversed, n.at));
+    };
+    if (n.reduced_by == monoid::add) b.send(0, back(b.dy()));
+    else if (n.reduced_by == monoid::multiply) b.send(0, back(b.dy() * b.y()) / b.in(0));
+    else
+      b.program().fail(n.at, name_of(n.op), mistake::no_derivative,
+                       "by maximum or minimum has no gradient; that of a sum or product has one");
+  }
+  /// The total of each part, brought to all of them, then the scan of each part from what those before it give.
+  template <class Lowering>
+  static constexpr void lower(Lowering& l, const instruction& op) {
+    const node& n = l.node_of(op);
+    const int x = l.widened(op, op.operands[0]), dim = attribute_dim(n, 0);
+    scan_spec s{l.value(x).local, static_cast<std::int8_t>(dim), n.reduced_by, n.attributes[1] != 0, n.attributes[2] != 0};
+    if (l.value(x).layout.axes_of(dim) == 0) return l.scan(op, s, x, -1);
+    local_value total = l.value(x);
+    s.parts = total.global[dim] = parts_of(l.out.mesh, total.layout, dim);
+    total.local[dim] = 1;
+    const int own = l.add_value(total);
+    l.reduce(op, x, own, dim_bit(dim), n.reduced_by);
+    l.scan(op, s, x, l.gather_parts(op, own, dim));
+  }
+  static void describe(std::string& t, const plan_view& plan, const plan_step* step) {
+    if (const auto* const s = step == nullptr ? nullptr : description_by<kernels::scan>(plan, *step))
+      t += '(' + std::string(name_of(s->combined_by)) + (s->is_exclusive ? ", exclusive" : "") +
+           (s->is_reversed ? ", reversed" : "") + ')';
+  }
+};
+
+/// Adds the k largest elements along the last dim, in order, and as a further result their indices (s32).
+constexpr int add_top_k(graph& g, int operand, std::int64_t k, location at) {
+  if (operand < 0) return -1;
+  const node x = g.nodes[static_cast<std::size_t>(operand)];
+  if (x.shape.count == 0) return g.fail(at, "top_k", mistake::rank, "a tensor of rank 0 has no last dim");
+  const auto last = x.shape[x.shape.count - 1];
+  if (k < 0 || k > last)
+    return g.fail(at, "top_k", mistake::bounds,
+                  text("asks for ") << k << " of the " << last << " elements along the last dim of " << shape_text(x.shape)
+                                    << "; k is from 0 to their number");
+  if (last >= std::int64_t{1} << 31)
+    return g.fail(at, "top_k", mistake::type,
+                  text("s32 does not hold the indices of the last dim of ") << shape_text(x.shape) << "; reshape it");
+  node n = source(code_of<top_k_op>, x.type, x.shape, at);
+  n.shape[x.shape.count - 1] = k;
+  n.operands.push_back(operand);
+  const int id = g.add(n);
+  return id < 0 || g.add_result(dtype::s32, n.shape) < 0 ? -1 : id;
+}
+
+struct top_k_op : plain_operator, reduced_first, without_movements, reads_shards, outside_of_loops, dims_by_number {
+  static constexpr bool owns(opcode op) { return op == code_of<top_k_op>; }
+  static constexpr origin made = origin::shards;
+  static constexpr realisation runs = realisation::steps;
+  static constexpr completion_rounds completes{.forward = 1, .backward = 1};
+  static constexpr bool uniform = false;
+  static constexpr bool keeps_slices = false;
+
+  /// `ab->ak,ak`: every device has the elements that were found, however `b` is split.
+  static constexpr void rule(const graph& g, const node& n, op_rule& rule) {
+    const extents& in = operand_of(g, n, 0).shape;
+    rule.results = n.results;
+    tensor_map operand, result;
+    for (int d = 0; d < in.count; ++d) {
+      const bool is_last = d + 1 == in.count;
+      const int f = rule.add_factor(in[d], is_last ? factor_kind::exchanged : factor_kind::parallel);
+      operand.begin_dim();
+      operand.add_factor(f);
+      result.begin_dim();
+      result.add_factor(is_last ? rule.add_factor(n.shape[d], factor_kind::whole) : f);
+    }
+    rule.maps.push_back(operand);
+    for (int r = 0; r < n.results; ++r) rule.maps.push_back(result);
+  }
+  /// 1 for every element: the comparison with the last one of the k.
+  static constexpr std::int64_t flops(const graph&, const mesh_shape&, const local_program& p, const instruction& op) {
+    return saturating_elements(p.value(op.operands[0]).local);
+  }
+  /// To the elements that were found.
+  template <class Builder>
+  static constexpr void gradient(Builder& b, const node& n) {
+    const node x = b.at(n.operands[0]);
+    if (!is_floating(x.type)) return;
+    std::int64_t batch[max_rank]{};
+    const std::int64_t last[] = {x.shape.count - 1};
+    for (int d = 0; d + 1 < x.shape.count; ++d) batch[d] = d;
+    index_dims dims;
+    dims.collapsed = dims.columns = last;
+    dims.table_batch = dims.index_batch = {batch, static_cast<std::size_t>(x.shape.count - 1)};
+    dims.vector_dim = x.shape.count;
+    b.send(0, add_scatter(b.program(), b.visited() + 1, b.by(b.visited()), x.shape, dims, monoid::add, out_of_range::fill, n.at));
+  }
+  /// The k largest of each part, brought to all of them, and the k largest of these.
+  template <class Lowering>
+  static constexpr void lower(Lowering& l, const instruction& op) {
+    const int x = l.widened(op, op.operands[0]), dim = l.value(x).global.count - 1;
+    const int best = l.wide_result(op.result), at = op.further_results[0];
+    const std::int64_t k = l.value(op.result).local[dim];
+    if (l.value(x).layout.axes_of(dim) == 0) {
+      l.top_k(op, {l.value(x).local, k}, x, -1, best, at);
+    } else {
+      local_value found = l.value(x);
+      const std::int64_t own = k < found.local[dim] ? k : found.local[dim];
+      found.global[dim] = own * parts_of(l.out.mesh, found.layout, dim);
+      found.local[dim] = own;
+      const int values = l.add_value(found);
+      found.type = dtype::s32;
+      const int numbers = l.add_value(found);
+      l.top_k(op, {l.value(x).local, own}, x, -1, values, numbers);
+      const int all = l.gather_parts(op, values, dim), all_numbers = l.gather_parts(op, numbers, dim);
+      l.top_k(op, {l.value(all).local, k, true}, all, all_numbers, best, at);
+    }
+    l.narrowed(op, best, op.result);
+  }
+  static void describe(std::string&, const plan_view&, const plan_step*) {}
+};
+
+}  // namespace gspmd::detail

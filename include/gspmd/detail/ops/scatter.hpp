@@ -1,0 +1,204 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include "gspmd/detail/ops/elementwise_node.hpp"
+#include "gspmd/detail/ops/indexing.hpp"
+#include "gspmd/detail/ops/reduce.hpp"
+
+namespace gspmd::detail {
+
+/// The slices that a scatter of `updates` writes: by dim of the table, their extent. Records the mistake if they do not fit.
+constexpr bool read_updates(index_checker& check, const index_dims& dims, const extents& table, const node& indices,
+                            const node& updates, out_of_range beyond, indexing& ix) {
+  extents slice;
+  dim_mask one = 0;
+  for (const auto& list : {dims.collapsed, dims.table_batch})
+    for (const auto d : list)
+      if (d >= 0 && d < table.count) one |= dim_bit(static_cast<int>(d));
+  std::size_t next = 0;
+  for (int d = 0; d < table.count; ++d) {
+    if ((one & dim_bit(d)) != 0 || next >= dims.window.size()) {
+      slice.push_back(1);
+      continue;
+    }
+    const auto w = dims.window[next++];
+    slice.push_back(w >= 0 && w < updates.shape.count ? updates.shape[static_cast<int>(w)] : 1);
+  }
+  const bool has_vector = dims.vector_dim >= 0 && dims.vector_dim < indices.shape.count;
+  const int rank = indices.shape.count - (has_vector ? 1 : 0) + static_cast<int>(dims.window.size());
+  if (updates.shape.count != rank)
+    return check.fail(mistake::rank, text("the updates ")
+                                         << shape_text(updates.shape) << " have rank " << updates.shape.count << "; the indices "
+                                         << shape_text(indices.shape) << " and update_window_dims ask for " << rank);
+  if (!check.read(dims, table, indices, slice, rank, beyond, ix)) return false;
+  for (int d = 0; d < rank; ++d)
+    if (ix.lookup[d] >= 0 && updates.shape[d] != indices.shape[ix.lookup[d]])
+      return check.fail(mistake::extent, text("dim ")
+                                             << d << " of the updates " << shape_text(updates.shape) << " is dim " << ix.lookup[d]
+                                             << " of the indices " << shape_text(indices.shape) << "; they have one extent");
+  return true;
+}
+
+/// Adds a tensor of `shape` of the monoid's identity, with every slice of `updates` combined into where `indices` say.
+constexpr int add_scatter(graph& g, int indices, int updates, const extents& shape, const index_dims& dims, monoid kind,
+                          out_of_range beyond, location at) {
+  if (indices < 0 || updates < 0) return -1;
+  const node index = g.nodes[static_cast<std::size_t>(indices)], from = g.nodes[static_cast<std::size_t>(updates)];
+  index_checker check(g, scatter_words, at);
+  indexing ix;
+  if (!read_updates(check, dims, shape, index, from, beyond, ix)) return -1;
+  if (!is_defined(kind, from.type))
+    return g.fail(at, scatter_words.op, mistake::type,
+                  text("kind ") << name_of(kind) << " is not defined for " << name_of(from.type) << "; convert the updates");
+  node n = source(code_of<scatter_op>, from.type, shape, at);
+  n.reduced_by = kind;
+  n.operands.push_back(indices);
+  n.operands.push_back(updates);
+  ix.keep(n);
+  return g.add_sized(n);
+}
+/// Adds `table` with every slice of `updates` written to where `indices` say; of several at one place the last one stays.
+constexpr int add_scatter_set(graph& g, int table, int indices, int updates, const index_dims& dims, out_of_range beyond,
+                              location at) {
+  if (table < 0 || indices < 0 || updates < 0) return -1;
+  const node to = g.nodes[static_cast<std::size_t>(table)], index = g.nodes[static_cast<std::size_t>(indices)];
+  const node from = g.nodes[static_cast<std::size_t>(updates)];
+  index_checker check(g, scatter_words, at);
+  indexing ix;
+  if (!read_updates(check, dims, to.shape, index, from, beyond, ix)) return -1;
+  if (to.type != from.type)
+    return g.fail(
+        at, scatter_words.op, mistake::type,
+        text("the updates are ") << name_of(from.type) << " and the tensor is " << name_of(to.type) << "; convert one of them");
+  node n = source(code_of<scatter_set_op>, to.type, to.shape, at);
+  n.operands.push_back(table);
+  n.operands.push_back(indices);
+  n.operands.push_back(updates);
+  ix.keep(n);
+  return g.add(n);
+}
+
+/// With the numbers of another gather or scatter, `like`, from the same table to slices of the same kind.
+constexpr int add_scatter_like(graph& g, const node& like, int indices, int updates, const extents& shape, monoid kind,
+                               location at) {
+  if (indices < 0 || updates < 0) return -1;
+  node n = source(code_of<scatter_op>, g.nodes[static_cast<std::size_t>(updates)].type, shape, at);
+  n.reduced_by = kind;
+  n.operands.push_back(indices);
+  n.operands.push_back(updates);
+  n.attributes = like.attributes;
+  return g.add_sized(n);
+}
+constexpr int add_gather_like(graph& g, const node& like, int table, int indices, const extents& shape, location at) {
+  if (table < 0 || indices < 0) return -1;
+  node n = source(code_of<gather_op>, g.nodes[static_cast<std::size_t>(table)].type, shape, at);
+  n.operands.push_back(table);
+  n.operands.push_back(indices);
+  n.attributes = like.attributes;
+  return g.add_sized(n);
+}
+constexpr int add_scatter_set_like(graph& g, const node& like, int table, int indices, int updates, location at) {
+  if (table < 0 || indices < 0 || updates < 0) return -1;
+  const node& to = g.nodes[static_cast<std::size_t>(table)];
+  node n = source(code_of<scatter_set_op>, to.type, to.shape, at);
+  n.operands.push_back(table);
+  n.operands.push_back(indices);
+  n.operands.push_back(updates);
+  n.attributes = like.attributes;
+  return g.add(n);
+}
+
+/// `bs,bsd->[v]d`: a device that holds a part of the table writes what falls there; a split of the updates leaves the result partial.
+struct scatter_op : indexing_operator {
+  static constexpr bool owns(opcode op) { return op == code_of<scatter_op>; }
+  static constexpr void rule(const graph& g, const node& n, op_rule& rule) {
+    const extents& slices = operand_of(g, n, 1).shape;
+    const auto maps = index_rule(indexing::of(n, slices.count), n.shape, slices, operand_of(g, n, 0).shape,
+                                 {factor_kind::reduction, factor_kind::reduction}, rule);
+    rule.maps.push_back(maps.indices);
+    rule.maps.push_back(maps.slices);
+    rule.maps.push_back(maps.table);
+    rule.reduced_by = n.reduced_by;
+  }
+  static constexpr partial_rule partial(const node& n, int k, monoid kind) {
+    return k == 1 && kind == n.reduced_by ? partial_rule::any : partial_rule::none;
+  }
+  /// As that of a reduction: a maximum is shared evenly by all updates that are equal to it.
+  template <class Builder>
+  static constexpr void gradient(Builder& b, const node& n) {
+    const node updates = b.at(n.operands[1]);
+    if (!is_floating(updates.type)) return;
+    const auto taken = [&](auto t) {
+      return b.as_term(add_gather_like(b.program(), n, t.id(), n.operands[0], updates.shape, n.at));
+    };
+    const auto y = b.y(), dy = b.dy(), u = b.in(1);
+    if (n.reduced_by == monoid::add) {
+      b.send(1, taken(dy));
+    } else if (n.reduced_by == monoid::multiply) {
+      b.send(1, taken(dy * y) / u);
+    } else {
+      const auto is_equal = y.of(opcode::compare_eq, u, taken(y));
+      const auto hit = b.as_term(add_elementwise(b.program(), opcode::convert, {is_equal.id()}, n.at, updates.type));
+      const auto hits = b.as_term(add_scatter_like(b.program(), n, n.operands[0], hit.id(), n.shape, monoid::add, n.at));
+      b.send(1, hit * taken(dy / y.of(opcode::maximum, hits, hits.number(1))));
+    }
+  }
+  template <class Lowering>
+  static constexpr void lower(Lowering& l, const instruction& op) {
+    const node& n = l.node_of(op);
+    indexed_access a =
+        access_of(l, indexing::of(n, l.value(op.operands[1]).global.count), op.result, op.operands[1], op.operands[0]);
+    a.combined_by = n.reduced_by;
+    l.scatter(op, a);
+  }
+  static void describe(std::string& t, const plan_view& plan, const plan_step* step) { describe_mode(t, plan, step); }
+};
+
+/// `[v]d,bs,bsd->[v]d`: the order of the updates counts, so every device has all of those that may fall into its part.
+struct scatter_set_op : indexing_operator, reduced_first {
+  static constexpr bool owns(opcode op) { return op == code_of<scatter_set_op>; }
+  static constexpr void rule(const graph& g, const node& n, op_rule& rule) {
+    const extents& slices = operand_of(g, n, 2).shape;
+    const auto maps = index_rule(indexing::of(n, slices.count), n.shape, slices, operand_of(g, n, 1).shape,
+                                 {factor_kind::whole, factor_kind::whole}, rule);
+    rule.maps.push_back(maps.table);
+    rule.maps.push_back(maps.indices);
+    rule.maps.push_back(maps.slices);
+    rule.maps.push_back(maps.table);
+  }
+  /// Of several updates of one element the last one counts: it is the one whose number is the largest.
+  template <class Builder>
+  static constexpr void gradient(Builder& b, const node& n) {
+    if (!is_floating(n.type)) return;
+    graph& g = b.program();
+    const node updates = b.at(n.operands[2]);
+    const int dy = b.dy().id();
+    const int nothing = add_constant(g, n.type, updates.shape, 0, 0, n.at);
+    b.send(0, add_scatter_set_like(g, n, dy, n.operands[1], nothing, n.at));
+    int number = add_constant(g, dtype::s64, updates.shape, 0, 0, n.at);  // of an update, in row-major order of the indices
+    const indexing ix = indexing::of(n, updates.shape.count);
+    bool several = false;
+    for (int d = 0; d < updates.shape.count; ++d) {
+      if (ix.lookup[d] < 0) continue;
+      several = true;
+      const int scale = add_constant(g, dtype::s64, updates.shape, 0, updates.shape[d], n.at);
+      number = add_elementwise(g, opcode::multiply, {number, scale}, n.at);
+      number = add_elementwise(g, opcode::add, {number, add_iota(g, dtype::s64, updates.shape, d, n.at)}, n.at);
+    }
+    const int taken = add_gather_like(g, n, dy, n.operands[1], updates.shape, n.at);
+    if (!several) return b.send(2, taken);
+    const int last = add_scatter_like(g, n, n.operands[1], number, n.shape, monoid::maximum, n.at);
+    const int stays =
+        add_elementwise(g, opcode::compare_eq, {number, add_gather_like(g, n, last, n.operands[1], updates.shape, n.at)}, n.at);
+    b.send(2, add_elementwise(g, opcode::select, {stays, taken, nothing}, n.at));
+  }
+  template <class Lowering>
+  static constexpr void lower(Lowering& l, const instruction& op) {
+    const node& n = l.node_of(op);
+    l.scatter_set(op,
+                  access_of(l, indexing::of(n, l.value(op.operands[2]).global.count), op.result, op.operands[2], op.operands[1]));
+  }
+  static void describe(std::string& t, const plan_view& plan, const plan_step* step) { describe_mode(t, plan, step); }
+};
+
+}  // namespace gspmd::detail

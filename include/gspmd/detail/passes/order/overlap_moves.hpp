@@ -1,0 +1,202 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <utility>
+
+#include "gspmd/detail/ir/kernel_facts.hpp"
+#include "gspmd/detail/ir/plan.hpp"
+#include "gspmd/detail/support/tuning.hpp"
+#include "gspmd/detail/support/vec.hpp"
+
+namespace gspmd::detail {
+
+/// Lets loops compute while the margins that they read are exchanged. Of a plan whose memory is placed:
+///
+///   move m, loop reading u and m      ->      start_move m, inner part of the loop, finish_move m, rim of the loop
+///
+/// That is so of margins that other devices send and that one loop alone reads, which reads too what they lie around; the steps between
+/// the movement and the loop are no bounds of a body. The inner part and the rim have the operands and results of the loop, each at
+/// indices of its own, so that nothing lies elsewhere than it did, and what the loop may do in place it still may. Loops of which no
+/// `least` elements can be computed before stay as they are.
+class move_overlapper {
+ public:
+  constexpr move_overlapper(plan& p, std::int64_t least) : plan_(p), least_(least) {}
+
+  constexpr void run() {
+    list_readers();
+    for (int i = 0; i < count(); ++i)
+      if (facts_of(plan_.steps[i]).role == step_role::fuses_operators) split(i);
+    if (loops_.empty()) return;
+    insert_steps();
+  }
+
+ private:
+  struct overlapped_loop {
+    int step = 0, inner = 0, rim = 0;  // groups
+    vec<int> moves;                    // steps
+  };
+
+  [[nodiscard]] constexpr int count() const { return static_cast<int>(plan_.steps.size()); }
+  [[nodiscard]] constexpr int operand(const plan_step& s, int k) const { return plan_.slots[s.operands.begin + k]; }
+
+  constexpr void list_readers() {
+    readers_.resize(plan_.values.size(), 0);
+    maker_.resize(plan_.values.size(), -1);
+    finished_at_.resize(plan_.steps.size(), 0);
+    for (int i = 0; i < count(); ++i) {
+      const auto& s = plan_.steps[i];
+      for (int k = 0; k < s.operands.count; ++k) ++readers_[operand(s, k)];
+      for (int k = 0; k < s.results.count; ++k) maker_[plan_.slots[s.results.begin + k]] = i;
+    }
+    for (const int o : plan_.outputs) ++readers_[o];
+  }
+  /// The step that brings operand k of step i from other devices, which step i may compute meanwhile; -1: none does.
+  [[nodiscard]] constexpr int movement_to(int i, int k) const {
+    const int m = maker_[operand(plan_.steps[i], k)];
+    if (m < 0 || m >= i) return -1;
+    const auto& s = plan_.steps[m];
+    if (!is_mapped(s) || s.bytes_sent == 0 || s.operands.count != s.results.count ||
+        !table_of<index_map>(plan_)[s.spec].has_margins())
+      return -1;
+    for (int r = 0; r < s.results.count; ++r) {
+      const int made = plan_.slots[s.results.begin + r];
+      bool is_read = false;
+      for (int other = 0; other < plan_.steps[i].operands.count; ++other)
+        is_read = is_read || operand(plan_.steps[i], other) == made;
+      if (!is_read || readers_[made] != 1 || !stays(i, m, operand(s, r))) return -1;
+    }
+    return m;
+  }
+  /// Whether what movement m reads is read by step i too, and nothing writes there in between; nor does a body begin or end.
+  [[nodiscard]] constexpr bool stays(int i, int m, int value) const {
+    const planned_value& shard = plan_.values[value];
+    for (int between = m + 1; between < i; ++between)
+      if (facts_of(plan_.steps[between]).role >= step_role::hands_on || writes(plan_.steps[between], shard)) return false;
+    for (int other = 0; other < plan_.steps[i].operands.count; ++other)  // which nothing has written since: it is the shard
+      if (plan_.values[operand(plan_.steps[i], other)].where == shard.where) return true;
+    return false;
+  }
+  /// Whether a step may write where a value lies.
+  [[nodiscard]] constexpr bool writes(const plan_step& s, const planned_value& v) const {
+    using kind = memory_place::kind;
+    const auto lies_there = [&](kind where, std::int64_t at, std::int64_t bytes) {
+      const auto meets = [&](kind own, std::int64_t own_at) {
+        if (own != where) return false;
+        return where == kind::arena ? at < own_at + bytes_of_shard(v) && own_at < at + bytes : at == own_at;
+      };
+      return meets(v.where.where, v.where.at) || (v.where.takes_turns() && meets(v.where.other, v.where.other_at));
+    };
+    for (int k = 0; k < s.results.count; ++k) {
+      const planned_value& made = plan_.values[plan_.slots[s.results.begin + k]];
+      if (lies_there(made.where.where, made.where.at, bytes_of_shard(made))) return true;
+      if (made.where.takes_turns() && lies_there(made.where.other, made.where.other_at, bytes_of_shard(made))) return true;
+    }
+    const auto scratch = facts_of(s).scratch_bytes(plan_view(plan_), s);
+    return scratch > 0 && lies_there(kind::arena, s.scratch, scratch);
+  }
+  static constexpr std::int64_t bytes_of_shard(const planned_value& v) { return elements(v.local) * bytes_of(v.type); }
+
+  constexpr void split(int i) {
+    const planned_group group = table_of<planned_group>(plan_)[plan_.steps[i].spec];
+    overlapped_loop made{i, 0, 0, {}};
+    vec<std::uint8_t> is_late(static_cast<std::size_t>(plan_.steps[i].operands.count), 0);
+    for (int k = 0; k < plan_.steps[i].operands.count; ++k) {
+      const int m = group.margins.count == 0 ? -1 : movement_to(i, k);
+      if (m < 0) continue;
+      is_late[k] = 1;
+      bool is_known = false;
+      for (const int known : made.moves) is_known = is_known || known == m;
+      if (!is_known) made.moves.push_back(m);
+    }
+    if (made.moves.empty()) return;
+    inner_part part;
+    if (!find_part(group, is_late, part)) return;
+    const auto inner = elements(inner_box(part, group.loop).size());
+    if (inner < least_ || inner == 0) return;
+    auto& groups = table_of<planned_group>(plan_);
+    auto& parts = table_of<inner_part>(plan_);
+    made.inner = static_cast<int>(groups.size());
+    made.rim = made.inner + 1;
+    for (const bool is_rim : {false, true}) {
+      groups.push_back(group);
+      groups.back().part = static_cast<int>(parts.size());
+      groups.back().is_rim = is_rim;
+    }
+    parts.push_back(part);
+    for (const int m : made.moves) finished_at_[m] = 1;
+    loops_.push_back(std::move(made));
+  }
+
+  /// How far inside no load of a group needs what comes late; false if that is so along too many dims.
+  [[nodiscard]] constexpr bool find_part(const planned_group& group, const vec<std::uint8_t>& is_late, inner_part& part) const {
+    const auto& ops = table_of<scalar_op>(plan_);
+    const auto& margins = table_of<fused_margin>(plan_);
+    unsigned set = 0;
+    int load = -1;
+    for (int i = group.margins.begin; i < group.margins.begin + group.margins.count; ++i) {
+      const auto& margin = margins[i];
+      set = margin.op == load ? set + 1 : 1;
+      load = margin.op;
+      if (is_late[margin.slot] == 0) continue;
+      const auto& offsets = ops[group.ops.begin + load].offsets;
+      for (int k = 0; k < offsets.count; ++k) {
+        if ((set >> k & 1U) == 0) continue;
+        if (!part.need(offsets[k].dim, offsets[k].by)) return false;
+        if (offsets[k].dim > 0) part.most_elems = most_overlapped_rows_elems;
+      }
+    }
+    return part.sides.count > 0;
+  }
+
+  constexpr void insert_steps() {
+    vec<plan_step> steps;
+    vec<int> place;  // by old step
+    place.resize(plan_.steps.size(), 0);
+    steps.reserve(plan_.steps.size() + 3 * loops_.size());
+    const auto add_step = [&](action what, plan_step s, int spec) {
+      s.what = what;
+      s.spec = spec;
+      steps.push_back(s);
+    };
+    std::size_t next = 0;
+    for (int i = 0; i < count(); ++i) {
+      const plan_step& s = plan_.steps[i];
+      place[i] = static_cast<int>(steps.size());
+      if (finished_at_[i] != 0) {
+        add_step(action::start_move, s, s.spec);
+      } else if (next == loops_.size() || loops_[next].step != i) {
+        steps.push_back(s);
+      } else {
+        const overlapped_loop& loop = loops_[next++];
+        add_step(action::fused, s, loop.inner);
+        for (const int m : loop.moves) {
+          finished_at_[m] = static_cast<int>(steps.size());
+          add_step(action::finish_move, plan_.steps[m], plan_.steps[m].spec);
+          steps.back().bytes_sent = 0;
+        }
+        add_step(action::fused, s, loop.rim);
+      }
+    }
+    for (auto& s : steps)
+      if (s.target >= 0) s.target = place[s.target];
+    for (const auto& loop : loops_)
+      for (const int m : loop.moves) steps[place[m]].target = finished_at_[m];
+    for (auto& v : plan_.values)
+      if (v.step >= 0) v.step = place[v.step];
+    plan_.steps = std::move(steps);
+  }
+
+  plan& plan_;
+  std::int64_t least_;
+  vec<int> readers_, maker_;  // by value
+  vec<int> finished_at_;      // by step: of a movement that is started, another one than 0
+  vec<overlapped_loop> loops_;
+};
+
+constexpr void overlap_moves(plan& p, std::int64_t least = least_overlapped_elems) {
+  if (!table_of<fused_margin>(p).empty()) move_overlapper(p, least).run();
+}
+
+}  // namespace gspmd::detail

@@ -1,0 +1,111 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <algorithm>
+#include <type_traits>
+
+#include "gspmd/detail/kernels/indices.hpp"
+#include "gspmd/detail/run/padding.hpp"
+#include "gspmd/detail/run/ready_step.hpp"
+
+/// Gather and scatter as steps of a plan.
+namespace gspmd::detail {
+
+struct prepared_gather {
+  const indexed_access* access;
+  slice_code code;
+};
+struct prepared_scatter {
+  const indexed_access* access;
+  slice_code code;
+  void (*clear)(void* table, std::int64_t n);  // writes the identity; null: the table is written over
+};
+
+/// Elements as wide as T, and nothing else of them counts.
+template <class T>
+using index_bits = std::conditional_t<
+    sizeof(T) == 1, std::uint8_t,
+    std::conditional_t<sizeof(T) == 2, std::uint16_t, std::conditional_t<sizeof(T) == 4, std::uint32_t, std::uint64_t>>>;
+
+template <class T>
+constexpr prepared_gather gather_of(const indexed_access& access) {
+  return {&access, gather_code<index_bits<T>>()};
+}
+template <class T, monoid Kind>
+void write_identity(void* table, std::int64_t n) {
+  std::fill_n(static_cast<T*>(table), n, identity<T>(Kind));
+}
+template <class T, monoid Kind>
+constexpr prepared_scatter scatter_of(const indexed_access& access) {
+  constexpr monoid natural = natural_kind<T>(Kind);
+  if constexpr (!monoid_is_defined<T>(natural)) return {&access, {}, nullptr};  // refused long before
+  else return {&access, scatter_code<is_combined<natural, T>>(), write_identity<T, natural>};
+}
+template <class T>
+constexpr prepared_scatter scatter_set_of(const indexed_access& access) {
+  return {&access, scatter_code<takes_its_place<index_bits<T>>>(), nullptr};
+}
+
+namespace kernels {
+
+[[gnu::noinline]] inline index_ranges ranges_of(const plan_view& p, const plan_step& s, const indexed_access& access,
+                                                const device_memory& device) {
+  index_ranges r{};
+  for (int d = 0; d < access.slices.count; ++d) r.slices_valid[d] = access.slices[d];
+  for (int b = 0; b < s.bounds.count; ++b) {
+    const auto& item = p.bounds[static_cast<std::size_t>(s.bounds.begin + b)];
+    if (item.index < indexed_access::of_slices) {
+      r.table_first[item.index] = first_index(p, item, device.at);
+    } else {
+      r.slices_first[item.index - indexed_access::of_slices] = first_index(p, item, device.at);
+      r.slices_valid[item.index - indexed_access::of_slices] = valid_extent(p, item, device.at);
+    }
+  }
+  return r;
+}
+inline const indexed_access& access_of(const plan_view& p, const plan_step& s) {
+  return table_of<indexed_access>(p)[static_cast<std::size_t>(s.spec)];
+}
+
+inline prepared_gather gather::prepare(const plan_view& p, const plan_step& s) {
+  prepared_gather prepared{};
+  with_element_type(s.type, [&]<class T>(T) { prepared = gather_of<T>(access_of(p, s)); });
+  return prepared;
+}
+inline void gather::run(const prepared_gather& prepared, const plan_view& p, const plan_step& s, const device_memory& device) {
+  gather_slices(prepared.code, *prepared.access, ranges_of(p, s, *prepared.access, device), device.read(p.operand(s, 0).where),
+                device.read(p.operand(s, 1).where), device.write(p.result(s).where));
+  clear_padding(p, p.result(s), device);
+}
+
+inline prepared_scatter scatter::prepare(const plan_view& p, const plan_step& s) {
+  prepared_scatter prepared{};
+  const indexed_access& access = access_of(p, s);
+  with_computing_type(s.type, [&]<class T>(T) {
+    with_monoid(access.combined_by, [&](auto kind) { prepared = scatter_of<T, decltype(kind)::value>(access); });
+  });
+  return prepared;
+}
+inline void scatter::run(const prepared_scatter& prepared, const plan_view& p, const plan_step& s, const device_memory& device) {
+  void* const table = device.write(p.result(s).where);
+  prepared.clear(table, elements(p.result(s).local));
+  scatter_slices(prepared.code, *prepared.access, ranges_of(p, s, *prepared.access, device), device.read(p.operand(s, 0).where),
+                 device.read(p.operand(s, 1).where), table);
+  clear_padding(p, p.result(s), device);
+}
+
+inline prepared_scatter scatter_set::prepare(const plan_view& p, const plan_step& s) {
+  prepared_scatter prepared{};
+  with_element_type(s.type, [&]<class T>(T) { prepared = scatter_set_of<T>(access_of(p, s)); });
+  return prepared;
+}
+inline void scatter_set::run(const prepared_scatter& prepared, const plan_view& p, const plan_step& s,
+                             const device_memory& device) {
+  copy_operand(p, s, 0, device);
+  scatter_slices(prepared.code, *prepared.access, ranges_of(p, s, *prepared.access, device), device.read(p.operand(s, 1).where),
+                 device.read(p.operand(s, 2).where), device.write(p.result(s).where));
+}
+
+}  // namespace kernels
+
+}  // namespace gspmd::detail

@@ -1,0 +1,174 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstdint>
+#include <span>
+
+#include "gspmd/detail/ops/concatenate.hpp"
+#include "gspmd/detail/ops/gather.hpp"
+#include "gspmd/detail/ops/reshape.hpp"
+#include "gspmd/detail/ops/scatter.hpp"
+#include "gspmd/integers.hpp"
+#include "gspmd/ops/elementwise.hpp"
+
+/// Gather and scatter with all of StableHLO's numbers, and slices at places that the program computes. ops/lookup.hpp has what most
+/// programs need of them.
+namespace gspmd {
+
+/// Which dims of tensor, indices and result belong together, in StableHLO's words.
+struct gather_dims {
+  integers offset_dims{}, collapsed_slice_dims{}, operand_batching_dims{}, start_indices_batching_dims{}, start_index_map{};
+  std::int64_t index_vector_dim = 0;
+};
+/// The same for what a scatter writes.
+struct scatter_dims {
+  integers update_window_dims{}, inserted_window_dims{}, input_batching_dims{}, scatter_indices_batching_dims{},
+      scatter_dims_to_operand_dims{};
+  std::int64_t index_vector_dim = 0;
+};
+
+namespace detail {
+
+constexpr index_dims numbers_of(const gather_dims& d) {
+  return {d.offset_dims,     d.collapsed_slice_dims, d.operand_batching_dims, d.start_indices_batching_dims,
+          d.start_index_map, d.index_vector_dim};
+}
+constexpr index_dims numbers_of(const scatter_dims& d) {
+  return {d.update_window_dims,           d.inserted_window_dims, d.input_batching_dims, d.scatter_indices_batching_dims,
+          d.scatter_dims_to_operand_dims, d.index_vector_dim};
+}
+constexpr opcode opcode_of(monoid kind) {
+  switch (kind) {
+    case monoid::add: return opcode::add;
+    case monoid::multiply: return opcode::multiply;
+    case monoid::maximum: return opcode::maximum;
+    case monoid::minimum: return opcode::minimum;
+    case monoid::and_: return opcode::and_;
+    case monoid::or_: break;
+  }
+  return opcode::or_;
+}
+/// What is scattered, combined with what was there.
+constexpr value combined(value x, int scattered, monoid kind, location at) {
+  if (scattered < 0) return made(-1, x);
+  if (kind == monoid::add && is_zero(x.node())) return {x.graph(), scattered};
+  return made(add_elementwise(*x.graph(), opcode_of(kind), {x.id(), scattered}, at), x);
+}
+/// The scalars that a slice begins at, as one tensor of s64; -1 where they are not.
+constexpr int start_vector(graph& g, std::span<const value> starts, const extents& shape, const char* op, location at) {
+  if (starts.size() != static_cast<std::size_t>(shape.count))
+    return g.fail(at, op, mistake::operand_count,
+                  text("has ") << static_cast<std::int64_t>(starts.size()) << " starts for the dims of " << shape_text(shape)
+                               << "; there is one for each dim");
+  vec<int> ids;
+  for (const auto& s : starts) {
+    if (!s.is_valid()) return -1;
+    if (s.rank() != 0 || (s.type() != dtype::s32 && s.type() != dtype::s64))
+      return g.fail(at, op, mistake::type,
+                    text("a start is ") << name_of(s.type()) << shape_text(s.shape()) << "; it is one s32 or s64, of rank 0");
+    int id = s.id();
+    if (s.type() != dtype::s64) id = add_elementwise(g, opcode::convert, {id}, at, dtype::s64);
+    ids.push_back(add_reshape(g, id, extents(1, 1), at));
+  }
+  return ids.size() == 1 ? ids[0] : add_concatenate(g, std::span<const int>(ids.data(), ids.size()), 0, at);
+}
+/// All dims, as a list.
+struct all_dims {
+  std::int64_t of[max_rank]{};
+  constexpr all_dims() {
+    for (int d = 0; d < max_rank; ++d) of[d] = d;
+  }
+  [[nodiscard]] constexpr std::span<const std::int64_t> first(int count) const { return {of, static_cast<std::size_t>(count)}; }
+};
+
+}  // namespace detail
+
+/// Slices of `x` at the places that `indices` (s32 or s64) name: StableHLO's gather. A slice has `slice_sizes` elements along the dims of
+/// `x`; column k of the indices says where it begins along dim start_index_map[k]. The result has the dims of the indices but
+/// index_vector_dim, and at offset_dims those of a slice that are neither collapsed nor batching.
+///
+/// Global and local (GSPMD 3.2): dims of the indices, batching dims and dims that slices take whole are parallel: shards give shards. Where
+/// another dim of `x` is split, every device looks up what lies in its part, and the result is partial over these axes: an all_reduce
+/// or reduce_scatter of the result follows when somebody needs it, and `x` is never gathered.
+/// An index outside is moved to the nearest slice that lies inside (clip), or gives `fill` (out_of_range::fill): the same on every mesh.
+/// The gradient by `x` is scatter_add. Errors (when compiling, or `gspmd::error` at run time): indices that are no integers, a slice larger
+/// than its dim, dims that are not there or named twice, a batch of two extents.
+///
+///     gather(x, i, {.offset_dims = {1}, .collapsed_slice_dims = {0}, .start_index_map = {0}, .index_vector_dim = 1}, {1, x.shape()[1]})
+constexpr value gather(value x, value indices, const gather_dims& dims, integers slice_sizes,
+                       out_of_range beyond = out_of_range::clip, detail::written_number fill = 0,
+                       location at = location::current()) {
+  if (!x.is_valid() || !indices.is_valid()) return {};
+  return detail::made(
+      detail::add_gather(*x.graph(), x.id(), indices.id(), detail::numbers_of(dims), slice_sizes, beyond, fill, at), x);
+}
+
+/// `x` with every slice of `updates` combined by `kind` into the place that `indices` (s32 or s64) name: StableHLO's scatter.
+///
+/// Global and local: a device writes what falls into its part of `x`, which stays where it is. Where the updates are split along a dim that
+/// `x` does not share, every device adds up its own ones, and an all_reduce or reduce_scatter of the result follows. Updates of one
+/// element are combined in row-major order of the indices on each device, starting from the identity, then those of the devices in the
+/// order of the collective, then with `x`: integers give the same bits on every mesh, floats what a sum in this order rounds to.
+/// A slice that does not lie inside is left out (fill), or moved to the nearest place (clip). It has gradients by `x` and `updates`.
+///
+///     scatter(x, i, u, {.update_window_dims = {1}, .inserted_window_dims = {0}, .scatter_dims_to_operand_dims = {0},
+///                       .index_vector_dim = 1}, monoid::add)
+constexpr value scatter(value x, value indices, value updates, const scatter_dims& dims, monoid kind,
+                        out_of_range beyond = out_of_range::fill, location at = location::current()) {
+  if (!x.is_valid() || !indices.is_valid() || !updates.is_valid()) return {};
+  auto& g = *x.graph();
+  if (x.type() != updates.type()) {
+    g.fail(at, "scatter", detail::mistake::type,
+           detail::text("the updates are ") << detail::name_of(updates.type()) << " and the tensor is "
+                                            << detail::name_of(x.type()) << "; convert one of them");
+    return detail::made(-1, x);
+  }
+  const int scattered = detail::add_scatter(g, indices.id(), updates.id(), x.shape(), detail::numbers_of(dims), kind, beyond, at);
+  return detail::combined(x, scattered, kind, at);
+}
+
+/// The same with the slices written in the place of what was there; of several of one element the last one, in row-major order of the
+/// indices, stays: the same on every mesh. Since their order counts, updates that are split along a dim that `x` does not share are refused
+/// (reshard them, or write allow_replication around the call).
+constexpr value scatter(value x, value indices, value updates, const scatter_dims& dims, out_of_range beyond = out_of_range::fill,
+                        location at = location::current()) {
+  if (!x.is_valid() || !indices.is_valid() || !updates.is_valid()) return {};
+  return detail::made(
+      detail::add_scatter_set(*x.graph(), x.id(), indices.id(), updates.id(), detail::numbers_of(dims), beyond, at), x);
+}
+
+/// The `sizes` elements of `x` from `starts` on: one s32 or s64 of rank 0 for each dim, computed by the program. A start is moved to the nearest
+/// one at which the slice lies inside, as in StableHLO. Along dims that are taken whole a split stays; where another dim is split,
+/// each device gives what it has and the result is partial: all that is sent is the slice.
+///
+///     dynamic_slice(x, std::array{row, zero}, {4, 512})
+constexpr value dynamic_slice(value x, std::span<const value> starts, integers sizes, location at = location::current()) {
+  if (!x.is_valid()) return {};
+  auto& g = *x.graph();
+  constexpr detail::all_dims all;
+  const int start = detail::start_vector(g, starts, x.shape(), "dynamic_slice", at);
+  if (x.rank() == 0) return x;
+  const auto dims = all.first(x.rank());
+  return detail::made(
+      start < 0 ? -1 : detail::add_gather(g, x.id(), start, {.window = dims, .columns = dims}, sizes, out_of_range::clip, 0, at),
+      x);
+}
+
+/// `x` with `update` in the place of what lies from `starts` on; starts as in dynamic_slice. Each device writes what falls into its part of
+/// `x`, which stays where it is, in place where nobody else needs `x`. An update that is split along a dim along which it is smaller
+/// than `x` is gathered first.
+constexpr value dynamic_update_slice(value x, value update, std::span<const value> starts, location at = location::current()) {
+  if (!x.is_valid() || !update.is_valid()) return {};
+  auto& g = *x.graph();
+  constexpr detail::all_dims all;
+  const int start = detail::start_vector(g, starts, x.shape(), "dynamic_update_slice", at);
+  if (x.rank() == 0) return update;
+  const auto dims = all.first(x.rank());
+  const int id = start < 0 ? -1
+                           : detail::add_scatter_set(g, x.id(), start, update.id(), {.window = dims, .columns = dims},
+                                                     out_of_range::clip, at);
+  if (id >= 0) g.nodes[static_cast<std::size_t>(id)].allow_replication = true;  // of the update
+  return detail::made(id, x);
+}
+
+}  // namespace gspmd

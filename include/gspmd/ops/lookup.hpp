@@ -1,0 +1,157 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstdint>
+
+#include "gspmd/ops/gather.hpp"
+#include "gspmd/ops/shape.hpp"
+
+/// Rows of a table by their numbers, and sums of rows by their numbers: the everyday forms of gather and scatter. Indices are s32 or s64;
+/// what they cost, and where results are partial, gather.hpp says.
+namespace gspmd {
+namespace detail {
+
+/// The numbers of rows along a dim: the dims of the indices stand in its place.
+struct row_dims {
+  std::int64_t window[max_rank]{}, row[1]{};
+  int count = 0;
+  index_dims numbers;
+
+  constexpr row_dims(int rank, int dim, int index_rank) {
+    row[0] = dim;
+    for (int d = 0; d + 1 < rank; ++d) window[count++] = d < dim ? d : d + index_rank;
+    numbers.window = {window, static_cast<std::size_t>(count)};
+    numbers.collapsed = numbers.columns = row;
+    numbers.vector_dim = index_rank;
+  }
+  row_dims(const row_dims&) = delete;
+  row_dims& operator=(const row_dims&) = delete;
+};
+/// The same where every other dim of the indices is one of the tensor.
+struct along_dims {
+  std::int64_t batch[max_rank]{}, row[1]{};
+  int count = 0;
+  index_dims numbers;
+
+  constexpr along_dims(int rank, int dim) {
+    row[0] = dim;
+    for (int d = 0; d < rank; ++d)
+      if (d != dim) batch[count++] = d;
+    numbers.table_batch = numbers.index_batch = {batch, static_cast<std::size_t>(count)};
+    numbers.collapsed = numbers.columns = row;
+    numbers.vector_dim = rank;
+  }
+  along_dims(const along_dims&) = delete;
+  along_dims& operator=(const along_dims&) = delete;
+};
+/// Dim `dim` of a tensor, counted; -1 and a mistake if it is none.
+constexpr int row_dim(value x, int dim, const char* op, location at) {
+  const int d = counted_dim(dim, x.rank());
+  if (d >= 0 && d < x.rank()) return d;
+  x.graph()->fail(at, op, mistake::dim,
+                  text("dim ") << dim << " is not a dim of " << shape_text(x.shape()) << "; dims count from 0");
+  return -1;
+}
+
+}  // namespace detail
+
+/// The elements of `x` along `dim` that `indices` name: the dims of the indices stand in its place. `[v]d,bs->bsd` for dim 0: where `dim` is split
+/// the result is partial, where another dim or the indices are split it is split alike.
+///
+///     take(table, tokens, 0)                                    // an index outside is moved to the nearest row
+///     take(table, tokens, 0, out_of_range::fill, -1.0)          // or gives -1
+constexpr value take(value x, value indices, int dim, out_of_range beyond = out_of_range::clip, detail::written_number fill = 0,
+                     location at = location::current()) {
+  if (!x.is_valid() || !indices.is_valid()) return {};
+  const int d = detail::row_dim(x, dim, "take", at);
+  if (d < 0) return detail::made(-1, x);
+  const detail::row_dims dims(x.rank(), d, indices.rank());
+  detail::extents sizes(x.shape());
+  sizes[d] = 1;
+  return detail::made(detail::add_gather(*x.graph(), x.id(), indices.id(), dims.numbers,
+                                         {sizes.begin(), static_cast<std::size_t>(sizes.count)}, beyond, fill, at),
+                      x);
+}
+
+/// Rows of a table [v, ...] by their numbers: take(table, ids, 0). With the table split by rows nothing is sent but one all_reduce (or
+/// reduce_scatter) of the result; its gradient is scatter_add, each device's own rows.
+constexpr value embedding(value table, value ids, location at = location::current()) {
+  return take(table, ids, 0, out_of_range::clip, 0, at);
+}
+
+/// result[i, j, k] = x[i, indices[i, j, k], k] for dim 1: the other dims of both have one extent, and are parallel.
+constexpr value take_along(value x, value indices, int dim, out_of_range beyond = out_of_range::clip,
+                           detail::written_number fill = 0, location at = location::current()) {
+  if (!x.is_valid() || !indices.is_valid()) return {};
+  const int d = detail::row_dim(x, dim, "take_along", at);
+  if (d < 0) return detail::made(-1, x);
+  if (indices.rank() != x.rank()) {
+    x.graph()->fail(at, "take_along", detail::mistake::rank,
+                    detail::text("the indices have rank ")
+                        << indices.rank() << " and the tensor has rank " << x.rank() << "; they have one rank, or write take");
+    return detail::made(-1, x);
+  }
+  const detail::along_dims dims(x.rank(), d);
+  detail::extents sizes(x.shape());
+  for (auto& e : sizes) e = 1;
+  return detail::made(detail::add_gather(*x.graph(), x.id(), indices.id(), dims.numbers,
+                                         {sizes.begin(), static_cast<std::size_t>(sizes.count)}, beyond, fill, at),
+                      x);
+}
+
+/// `x` with `updates` added to (or combined by `kind` with) its elements along `dim` that `indices` name; updates have the shape of
+/// take(x, indices, dim). An index outside is left out.
+///
+///     scatter_add(x, rows, updates, 0)
+constexpr value scatter_add(value x, value indices, value updates, int dim = 0, monoid kind = monoid::add,
+                            location at = location::current()) {
+  if (!x.is_valid() || !indices.is_valid() || !updates.is_valid()) return {};
+  const int d = detail::row_dim(x, dim, "scatter_add", at);
+  if (d < 0) return detail::made(-1, x);
+  const detail::row_dims dims(x.rank(), d, indices.rank());
+  if (updates.type() != x.type()) {
+    x.graph()->fail(at, "scatter_add", detail::mistake::type,
+                    detail::text("the updates are ") << detail::name_of(updates.type()) << " and the tensor is "
+                                                     << detail::name_of(x.type()) << "; convert one of them");
+    return detail::made(-1, x);
+  }
+  const int id =
+      detail::add_scatter(*x.graph(), indices.id(), updates.id(), x.shape(), dims.numbers, kind, out_of_range::fill, at);
+  return detail::combined(x, id, kind, at);
+}
+
+/// The sums (or reductions by `kind`) of the rows of `data` by number: row s of the result, of `count`, is that of all data[i] with
+/// ids[i] = s; `ids` name the first dims of `data`. A number outside counts nowhere; a segment of no rows is the monoid's identity. Rows
+/// that are split are summed where they are, and the result is partial.
+///
+///     segment_sum(data, ids, 10)        segment_sum(data, ids, 10, monoid::maximum)
+constexpr value segment_sum(value data, value ids, std::int64_t count, monoid kind = monoid::add,
+                            location at = location::current()) {
+  if (!data.is_valid() || !ids.is_valid()) return {};
+  auto& g = *data.graph();
+  detail::extents shape;
+  shape.push_back(count);
+  for (int d = ids.rank(); d < data.rank(); ++d) shape.push_back(data.shape()[d]);
+  const detail::row_dims dims(shape.count, 0, ids.rank());
+  const int id = count < 0 ? g.fail(at, "segment_sum", detail::mistake::size,
+                                    detail::text("the number of segments is ") << count << "; it is at least 0")
+                           : detail::add_scatter(g, ids.id(), data.id(), shape, dims.numbers, kind, out_of_range::fill, at);
+  return detail::made(g, id, data.type(), shape);
+}
+
+/// How often each number from 0 to before `count` stands in `bins` (s32 or s64, of any shape): [count] of the same type. What is outside
+/// counts nowhere. Bins that are split are counted where they are: one all_reduce of [count] follows.
+constexpr value histogram(value bins, std::int64_t count, location at = location::current()) {
+  if (!bins.is_valid()) return {};
+  auto& g = *bins.graph();
+  if (detail::is_floating(bins.type()) || bins.type() == dtype::pred) {
+    g.fail(at, "histogram", detail::mistake::type,
+           detail::text("the bins are ") << detail::name_of(bins.type())
+                                         << "; they are s32 or s64: convert<std::int32_t>(floor(x))");
+    return detail::made(g, -1, bins.type(), detail::extents(1, count));
+  }
+  const value ones{&g, detail::add_constant(g, bins.type(), detail::extents(bins.shape()), 1, 1, at)};
+  return segment_sum(ones, bins, count, monoid::add, at);
+}
+
+}  // namespace gspmd

@@ -1,0 +1,95 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstdint>
+#include <utility>
+
+#include "gspmd/detail/ops/scan.hpp"
+#include "gspmd/ops/reduce.hpp"
+
+/// Running sums, largest elements and where they are, along a dim that may be split: it is never gathered.
+namespace gspmd {
+
+/// How a scan goes along its dim.
+struct scan_options {
+  bool exclusive = false;  // without the element itself: the first one is the monoid's identity
+  bool reverse = false;    // from the last element on
+};
+
+/// result[i] = x[0] op ... op x[i] along `dim`: the running reduction by a monoid. Global and local: shards give shards. Where `dim` is
+/// split, every device reduces its part, the totals are brought to all of them (one all_gather: of n parts a device sends n - 1 elements
+/// for every line), and each scans its part from the total of those before it: in this order floats are rounded. Gradients:
+/// of sums and products (where no element is 0). Errors: a dim that is not there, a monoid that the type does not have.
+///
+///     scan_along(x, monoid::maximum, 0)        scan_along(x, monoid::add, -1, {.exclusive = true})
+constexpr value scan_along(value x, monoid kind, int dim, scan_options options = {}, location at = location::current()) {
+  if (!x.is_valid()) return {};
+  const int id =
+      detail::add_scan(*x.graph(), x.id(), detail::counted_dim(dim, x.rank()), kind, options.exclusive, options.reverse, at);
+  return detail::made(id, x);
+}
+/// The sums of all elements up to each index along `dim`: scan_along(x, monoid::add, dim).
+constexpr value cumsum(value x, int dim, scan_options options = {}, location at = location::current()) {
+  return scan_along(x, monoid::add, dim, options, at);
+}
+
+/// The k largest elements along the last dim, the largest first, and their indices (s32): a pair. NaN is larger than all numbers; of equal
+/// elements the first. Where the dim is split every device finds its own k largest, these are brought to all (one all_gather of values and one
+/// of indices: of n parts a device sends (n - 1) * k elements for every line), and the k largest of them found: the result is whole on
+/// these devices. The gradient goes to the elements that were found. Errors: more than there are, a tensor of rank 0.
+///
+///     auto [values, indices] = top_k(logits, 5);
+constexpr std::pair<value, value> top_k(value x, std::int64_t k, location at = location::current()) {
+  if (!x.is_valid()) return {};
+  auto& g = *x.graph();
+  detail::extents shape(x.shape());
+  if (shape.count > 0) shape[shape.count - 1] = k;
+  const int id = detail::add_top_k(g, x.id(), k, at);
+  if (id >= 0) return {value{&g, id}, value{&g, id + 1}};
+  return {detail::made(g, -1, x.type(), shape), detail::made(g, -1, dtype::s32, shape)};
+}
+
+namespace detail {
+
+/// Where the largest (or smallest) element along `dim` is first: its index is the least of those that are equal to it, or NaN.
+constexpr value index_of_best(value x, int dim, monoid kind, const char* op, location at) {
+  if (!x.is_valid()) return {};
+  auto& g = *x.graph();
+  const int d = counted_dim(dim, x.rank());
+  extents left;
+  for (int k = 0; k < x.rank(); ++k)
+    if (k != d) left.push_back(x.shape()[k]);
+  if (d < 0 || d >= x.rank() || x.shape()[d] == 0) {
+    g.fail(at, op, mistake::dim,
+           d < 0 || d >= x.rank()
+               ? text("dim ") << dim << " is not a dim of " << shape_text(x.shape()) << "; dims count from 0"
+               : text("dim ") << dim << " of " << shape_text(x.shape()) << " has no elements; give it at least one");
+    return made(g, -1, dtype::s32, left);
+  }
+  const auto mask = dim_bit(d);
+  const value best = keep_dims(reduce(x, kind, d, at), x, mask, at);
+  const value index = made(g, add_iota(g, dtype::s32, extents(x.shape()), d, at), dtype::s32, x.shape());
+  value hit = elementwise(opcode::compare_eq, {operand(x, at), operand(best, at)}, at);
+  if (is_floating(x.type()))
+    hit = elementwise(opcode::or_,
+                      {operand(hit, at), operand(elementwise(opcode::compare_ne, {operand(x, at), operand(x, at)}, at), at)}, at);
+  const value none = made(g, add_constant(g, dtype::s32, extents(x.shape()), 0, x.shape()[d] - 1, at), dtype::s32, x.shape());
+  const value where = elementwise(opcode::select, {operand(hit, at), operand(index, at), operand(none, at)}, at);
+  return reduce(where, monoid::minimum, d, at);
+}
+
+}  // namespace detail
+
+/// The index (s32) of the largest element along `dim`, the first of equal ones; NaN is larger than all numbers, as in NumPy. Where the dim is
+/// split the result is partial: an all_reduce of the largest elements, then one of their indices. It has no gradient.
+///
+///     argmax(logits, -1)
+constexpr value argmax(value x, int dim, location at = location::current()) {
+  return detail::index_of_best(x, dim, monoid::maximum, "argmax", at);
+}
+/// The same of the smallest element; NaN is smaller than all numbers, as in NumPy.
+constexpr value argmin(value x, int dim, location at = location::current()) {
+  return detail::index_of_best(x, dim, monoid::minimum, "argmin", at);
+}
+
+}  // namespace gspmd

@@ -1,0 +1,24 @@
+// SPDX-License-Identifier: Apache-2.0
+// expect: gather at gather_indices.cpp:
+// expect: the indices are f32; they are s32
+#include <gspmd/gspmd.hpp>
+
+using namespace gspmd;
+
+using four = mesh<axis<"x", 4>>;
+
+constexpr auto program = [](auto x, auto i) {
+#ifdef FIXED
+  return take(x, convert<std::int32_t>(i), 0);
+#else
+  return take(x, i, 0);
+#endif
+};
+using step = compile<program, four, in<float, dims<64, 32>, split<"x", _>>, in<float, dims<8>, split<_>>>;
+
+int main() {
+  array<float> x({64, 32});
+  array<float> i({8});
+  auto y = run<step>(simulated{}, x, i);  // <- here
+  return y[0] > 0;
+}

@@ -1,0 +1,166 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <algorithm>
+#include <cmath>
+#include <cstdint>
+#include <optional>
+#include <vector>
+
+#include "gspmd/detail/ops/scatter.hpp"
+#include "support/reference.hpp"
+
+/// Gather and scatter element by element, as StableHLO's specification writes them down.
+namespace reference {
+
+struct index_numbers {
+  std::vector<std::int64_t> window, collapsed, table_batch, index_batch, columns;  // offset_dims, collapsed_slice_dims, ...
+  std::int64_t vector_dim = 0;
+  std::vector<std::int64_t> slice_sizes;
+  bool clips = true;
+};
+
+inline bool holds(const std::vector<std::int64_t>& list, std::int64_t d) {
+  return std::find(list.begin(), list.end(), d) != list.end();
+}
+
+/// Where the element `at` of the slices lies in the table; nothing where its slice does not lie inside and is not moved.
+inline std::optional<index> place_in_table(const index_numbers& n, const std::vector<std::int64_t>& table,
+                                           const host_array& indices, const index& at) {
+  index batch, offset;
+  for (std::size_t d = 0; d < at.size(); ++d) (holds(n.window, static_cast<std::int64_t>(d)) ? offset : batch).push_back(at[d]);
+  index full(table.size(), 0);
+  bool fits = true;
+  for (std::size_t c = 0; c < n.columns.size(); ++c) {
+    index where = batch;
+    if (n.vector_dim < static_cast<std::int64_t>(indices.shape.size()))
+      where.insert(where.begin() + static_cast<std::ptrdiff_t>(n.vector_dim), static_cast<std::int64_t>(c));
+    const auto start = indices.ints[offset_of(where, indices.shape)];
+    const auto d = static_cast<std::size_t>(n.columns[c]);
+    full[d] = std::clamp<std::int64_t>(start, 0, table[d] - n.slice_sizes[d]);
+    fits = fits && full[d] == start;
+  }
+  if (!fits && !n.clips) return {};
+  for (std::size_t i = 0; i < n.table_batch.size(); ++i) {
+    auto b = n.index_batch[i];
+    if (b > n.vector_dim) --b;  // of the indices without their columns
+    full[static_cast<std::size_t>(n.table_batch[i])] = batch[static_cast<std::size_t>(b)];
+  }
+  std::size_t next = 0;
+  for (std::size_t d = 0; d < table.size(); ++d)
+    if (!holds(n.collapsed, static_cast<std::int64_t>(d)) && !holds(n.table_batch, static_cast<std::int64_t>(d)))
+      full[d] += offset[next++];
+  return full;
+}
+
+inline void naive_gather(const index_numbers& n, const host_array& x, const host_array& indices, double real,
+                         std::int64_t integer, host_array& result) {
+  std::size_t to = 0;
+  for_each_index(result.shape, [&](const index& at) {
+    const auto from = place_in_table(n, x.shape, indices, at);
+    if (x.floating()) result.reals[to] = from ? x.reals[offset_of(*from, x.shape)] : round_to(x.type, real);
+    else result.ints[to] = from ? x.ints[offset_of(*from, x.shape)] : integer;
+    ++to;
+  });
+}
+/// `put(element of the result, element of the updates)`, slice by slice in row-major order of the indices.
+template <class Put>
+void naive_scatter(const index_numbers& n, const host_array& indices, const host_array& updates, const host_array& result,
+                   Put put) {
+  std::vector<std::int64_t> dims, shape;  // of the updates: those of the indices, then those of a slice
+  for (const bool inside : {false, true})
+    for (std::size_t d = 0; d < updates.shape.size(); ++d)
+      if (holds(n.window, static_cast<std::int64_t>(d)) == inside)
+        dims.push_back(static_cast<std::int64_t>(d)), shape.push_back(updates.shape[d]);
+  for_each_index(shape, [&](const index& ordered) {
+    index at(ordered.size());
+    for (std::size_t d = 0; d < at.size(); ++d) at[static_cast<std::size_t>(dims[d])] = ordered[d];
+    if (const auto to = place_in_table(n, result.shape, indices, at))
+      put(offset_of(*to, result.shape), offset_of(at, updates.shape));
+  });
+}
+
+/// The numbers that a node keeps.
+inline index_numbers numbers_of(const node& node, const std::vector<std::int64_t>& indices,
+                                const std::vector<std::int64_t>& slices) {
+  const auto ix = gspmd::detail::indexing::of(node, static_cast<int>(slices.size()));
+  index_numbers n;
+  n.vector_dim = ix.vector_dim < 0 ? static_cast<std::int64_t>(indices.size()) : ix.vector_dim;
+  n.clips = ix.beyond == gspmd::out_of_range::clip;
+  std::vector<std::int64_t> column(gspmd::detail::max_rank, -1);
+  for (int d = 0; d < ix.table.count; ++d) {
+    const auto& t = ix.table[d];
+    n.slice_sizes.push_back(t.slice);
+    if (t.index_batch >= 0) n.table_batch.push_back(d), n.index_batch.push_back(t.index_batch);
+    else if (t.along < 0) n.collapsed.push_back(d);
+    else n.window.push_back(t.along);
+    if (t.column >= 0) column[static_cast<std::size_t>(t.column)] = d;
+  }
+  for (const auto d : column)
+    if (d >= 0) n.columns.push_back(d);
+  return n;
+}
+
+inline void gather_node(const node& n, const host_array& x, const host_array& indices, host_array& result) {
+  naive_gather(numbers_of(n, indices.shape, result.shape), x, indices, n.real, n.integer, result);
+}
+inline void scatter_node(const node& n, const host_array& indices, const host_array& updates, host_array& result) {
+  for (auto& r : result.reals) r = real_identity(n.reduced_by);
+  for (auto& k : result.ints) k = integer_identity(n.reduced_by, n.type);
+  naive_scatter(numbers_of(n, indices.shape, updates.shape), indices, updates, result, [&](std::size_t to, std::size_t from) {
+    if (result.floating()) result.reals[to] = round_to(n.type, combine(n.reduced_by, result.reals[to], updates.reals[from]));
+    else result.ints[to] = combine(n.reduced_by, n.type, result.ints[to], updates.ints[from]);
+  });
+}
+inline void scan_node(const node& n, const host_array& x, host_array& result) {
+  const auto dim = static_cast<std::size_t>(n.attributes[0]);
+  for_each_index(x.shape, [&](const index& at) {  // from the beginning for every element
+    double real = real_identity(n.reduced_by);
+    auto integer = integer_identity(n.reduced_by, n.type);
+    index from = at;
+    const bool reversed = n.attributes[2] != 0;
+    for (from[dim] = reversed ? x.shape[dim] - 1 : 0; from[dim] != at[dim]; from[dim] += reversed ? -1 : 1) {
+      if (x.floating()) real = combine(n.reduced_by, real, x.reals[offset_of(from, x.shape)]);
+      else integer = combine(n.reduced_by, n.type, integer, x.ints[offset_of(from, x.shape)]);
+    }
+    const auto to = offset_of(at, x.shape);
+    const bool exclusive = n.attributes[1] != 0;
+    if (x.floating()) result.reals[to] = round_to(n.type, exclusive ? real : combine(n.reduced_by, real, x.reals[to]));
+    else result.ints[to] = exclusive ? integer : combine(n.reduced_by, n.type, integer, x.ints[to]);
+  });
+}
+inline void top_k_node(const host_array& x, host_array& result, bool wants_indices) {
+  const auto last = x.shape.size() - 1;
+  std::size_t to = 0;
+  for_each_index(result.shape, [&](const index& at) {  // the element that at[last] others of its line stand before
+    index from = at;
+    for (from[last] = 0; from[last] < x.shape[last]; ++from[last]) {
+      const auto e = offset_of(from, x.shape);
+      std::int64_t before = 0;
+      index other = at;
+      for (other[last] = 0; other[last] < x.shape[last]; ++other[last]) {
+        const auto o = offset_of(other, x.shape);
+        const bool o_nan = x.floating() && std::isnan(x.reals[o]), e_nan = x.floating() && std::isnan(x.reals[e]);
+        const bool larger = x.floating() ? (o_nan && !e_nan) || x.reals[o] > x.reals[e] : x.ints[o] > x.ints[e];
+        const bool equal = x.floating() ? (o_nan && e_nan) || x.reals[o] == x.reals[e] : x.ints[o] == x.ints[e];
+        if (larger || (equal && other[last] < from[last])) ++before;
+      }
+      if (before != at[last]) continue;
+      if (wants_indices) result.ints[to] = from[last];
+      else if (x.floating()) result.reals[to] = x.reals[e];
+      else result.ints[to] = x.ints[e];
+    }
+    ++to;
+  });
+}
+inline void scatter_set_node(const node& n, const host_array& x, const host_array& indices, const host_array& updates,
+                             host_array& result) {
+  result.reals = x.reals;
+  result.ints = x.ints;
+  naive_scatter(numbers_of(n, indices.shape, updates.shape), indices, updates, result, [&](std::size_t to, std::size_t from) {
+    if (result.floating()) result.reals[to] = updates.reals[from];
+    else result.ints[to] = updates.ints[from];
+  });
+}
+
+}  // namespace reference

@@ -1,0 +1,169 @@
+// SPDX-License-Identifier: Apache-2.0
+// group: dynamic
+// Einsums of any number of operands, with diagonals and `...`: against nested loops on random meshes and shardings; the order of least
+// multiplications; and their mistakes.
+#include <doctest/doctest.h>
+
+#include <array>
+#include <cstdint>
+#include <map>
+#include <random>
+#include <string>
+#include <vector>
+
+#include <gspmd/dynamic.hpp>
+#include <gspmd/gspmd.hpp>
+
+#include "support/error_of.hpp"
+#include "support/random_split.hpp"
+
+namespace {
+
+using namespace gspmd;
+using reference::draws;
+using reference::random_split;
+using std::int64_t;
+
+struct tensor {
+  std::string letters;
+  std::vector<int64_t> shape;
+  std::vector<int64_t> data;
+};
+
+/// By one loop over all letters. Letters of an operand that has extent 1 there are repeated.
+std::vector<int64_t> naive(const std::vector<tensor>& operands, const std::string& result,
+                           const std::map<char, int64_t>& extents) {
+  int64_t total = 1, size = 1;
+  for (const auto& [letter, extent] : extents) total *= extent;
+  for (const char c : result) size *= extents.at(c);
+  std::vector<int64_t> out(static_cast<std::size_t>(size));
+  for (int64_t n = 0; n < total; ++n) {
+    std::map<char, int64_t> at;
+    int64_t rest = n;
+    for (const auto& [letter, extent] : extents) {
+      at[letter] = rest % extent;
+      rest /= extent;
+    }
+    int64_t product = 1, place = 0;
+    for (const auto& t : operands) {
+      int64_t index = 0;
+      for (std::size_t d = 0; d < t.letters.size(); ++d) index = index * t.shape[d] + (t.shape[d] == 1 ? 0 : at[t.letters[d]]);
+      product *= t.data[static_cast<std::size_t>(index)];
+    }
+    for (const char c : result) place = place * extents.at(c) + at[c];
+    out[static_cast<std::size_t>(place)] += product;
+  }
+  return out;
+}
+
+/// `letters` are the operands' with `...` written out, `dots` how many letters those are: the first ones of each operand and the result.
+template <class Backend>
+void try_once(std::uint64_t seed, const dynamic::mesh& m, const Backend& backend) {
+  CAPTURE(seed);
+  draws r{std::mt19937_64(seed)};
+  const int64_t sizes[] = {1, 2, 3, 5, 0, 4};
+  std::map<char, int64_t> extents;
+  const std::string all = "abcdef", dots = std::string("XY").substr(0, static_cast<std::size_t>(r.below(3)));
+  const auto count = 1 + r.below(5);
+  std::vector<tensor> operands;
+  std::string equation, used;
+  for (int64_t k = 0; k < count; ++k) {
+    tensor t;
+    if (!dots.empty() && (k == 0 || r.below(2) == 0)) t.letters = dots;
+    equation += std::string(k > 0 ? "," : "") + (t.letters.empty() ? "" : "...");
+    for (int64_t d = r.below(4); d > 0; --d) {
+      t.letters += all[static_cast<std::size_t>(r.below(6))];  // one that stands twice is a diagonal
+      equation += t.letters.back();
+    }
+    int64_t size = 1;
+    for (const char c : t.letters) {
+      if (!extents.contains(c)) extents[c] = sizes[r.below(6)];
+      if (used.find(c) == std::string::npos) used += c;
+      size *= t.shape.emplace_back(dots.find(c) != std::string::npos && k > 0 && r.below(3) == 0 ? 1 : extents[c]);
+    }
+    for (int64_t i = 0; i < size; ++i) t.data.push_back(r.below(11) - 5);
+    operands.push_back(t);
+  }
+  std::string result = dots;
+  equation += "->" + std::string(dots.empty() ? "" : "...");
+  for (const char c : used)
+    if (dots.find(c) == std::string::npos && r.below(2) == 0) {
+      result += c;
+      equation += c;
+    }
+  CAPTURE(equation);
+  dynamic::builder b(m);
+  std::vector<value> values;
+  std::vector<const void*> data;
+  for (const auto& t : operands) {
+    values.push_back(b.input(dynamic::in<int64_t>(t.shape, random_split(r, m, t.shape.size()))));
+    data.push_back(t.data.data());
+  }
+  b.output(einsum(equation, values));
+  const auto got = b.compile().run_pointers(backend, data);
+  const auto wanted = naive(operands, result, extents);
+  CHECK(std::vector<int64_t>(got[0].template data<int64_t>(), got[0].template data<int64_t>() + wanted.size()) == wanted);
+}
+
+}  // namespace
+
+TEST_CASE("einsum: any number of operands, diagonals and `...`, as nested loops have it") {
+  const dynamic::mesh one({{"x", 1}}), four({{"x", 4}}), grid({{"x", 2}, {"y", 3}});
+  for (std::uint64_t seed = 0; seed < 40; ++seed) {
+    try_once(3 * seed, one, self{});
+    try_once(3 * seed + 1, four, simulated{});
+    try_once(3 * seed + 2, grid, simulated{});
+    if (seed < 6) try_once(3 * seed + 1, four, threads{});
+  }
+}
+
+TEST_CASE("einsum: the order of least multiplications") {
+  const dynamic::mesh one({{"x", 1}});
+  const auto flops = [&](std::string_view equation, auto... in) {
+    return dynamic::compile([&](auto... x) { return einsum(equation, std::array{x...}); }, one, in...).flops_per_device();
+  };
+  const auto in = [](int64_t a, int64_t b) { return dynamic::in<float>({a, b}); };
+  // (ab, bc), cd: 2 * (100 * 5 * 2 + 100 * 2 * 50); ab, (bc, cd) is 2 * (5 * 2 * 50 + 100 * 5 * 50)
+  CHECK(flops("ab,bc,cd->ad", in(100, 5), in(5, 2), in(2, 50)) == 2 * (1000 + 10000));
+  CHECK(flops("ab,bc,cd->ad", in(50, 2), in(2, 5), in(5, 100)) == 2 * (2 * 5 * 100 + 50 * 2 * 100));
+  CHECK(flops("ab,cd,bc->ad", in(50, 2), in(5, 100), in(2, 5)) == 2 * (2 * 5 * 100 + 50 * 2 * 100));
+  constexpr auto gradient = [](value x, value w, value v) {
+    return grad(sum(einsum<"ab,bc,cd->ad">(x, w, v)), std::array{x, w, v});
+  };
+  const auto p = dynamic::compile(gradient, one, in(2, 3), in(3, 4), in(4, 2));
+  const std::vector<float> x(6, 1), w(12, 2), v(8, 3);
+  const auto g = p.run_pointers(self{}, {x.data(), w.data(), v.data()});
+  CHECK(g[0].data<float>()[0] == 48);
+  CHECK(g[1].data<float>()[0] == 12);
+  CHECK(g[2].data<float>()[0] == 12);
+}
+
+TEST_CASE("einsum: a trace of a sharded matrix gathers nothing") {
+  const dynamic::mesh m({{"x", 4}});
+  const auto p = dynamic::compile([](value x) { return einsum<"ii->">(x); }, m, dynamic::in<float>({8, 8}, {"x", ""}));
+  CHECK(p.collectives() == std::vector<collective>{all_reduce<"x">});
+  std::vector<float> x(64);
+  for (std::size_t i = 0; i < 64; ++i) x[i] = static_cast<float>(i);
+  CHECK(p.run_pointers(threads{}, {x.data()})[0].data<float>()[0] == 9 * 28);
+}
+
+TEST_CASE("einsum: what is wrong with an equation of many operands") {
+  const dynamic::mesh two({{"x", 2}});
+  const auto said = [&](std::string_view equation, int64_t b = 4) {
+    return caught::refusal([&] {
+      dynamic::compile(
+          [&](value x, value y) {
+            return einsum(equation, std::array{x, y, y});
+          },
+          two, dynamic::in<float>({3, 4}), dynamic::in<float>({b, b + 1}));
+    });
+  };
+  CHECK(caught::contains(said("...a,ab,ab->b"), "has `...` in an operand and none behind ->, where it would be ambiguous"));
+  CHECK(caught::contains(said("ab,bb,bc->c"), "takes the diagonal of dims 0 and 1 of [4,5], whose extents differ"));
+  CHECK(caught::contains(said("ab,bc,bc->ad"), "has `d` behind -> and in no operand"));
+  CHECK(caught::contains(said("ab,bc,bc->cc"), "has `c` twice behind ->"));
+  CHECK(caught::contains(said("ab,bc,cd->ad"), "gives dim `c` the extents 5 and 4; a letter has one extent"));
+  CHECK(caught::contains(said("ab,bc,bcd->ad"), "names 3 dims of operand 2, the tensor is [4,5] of rank 2"));
+  CHECK(caught::contains(said("ab,bc,bc,c->a"), "has 4 operands, the call has 3"));
+  CHECK(caught::contains(said("ab,bc,b2->a"), "has at column 8 what is no letter"));
+}

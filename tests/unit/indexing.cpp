@@ -1,0 +1,266 @@
+// SPDX-License-Identifier: Apache-2.0
+// group: dynamic
+// Gather and scatter with all of StableHLO's numbers: on random meshes and shardings what its specification says, element by element.
+#include <doctest/doctest.h>
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <cstdint>
+#include <limits>
+#include <memory>
+#include <string>
+#include <type_traits>
+#include <vector>
+
+#include <gspmd/dynamic.hpp>
+#include <gspmd/gspmd.hpp>
+
+#include "support/random_split.hpp"
+#include "support/reference.hpp"
+
+namespace {
+
+using namespace gspmd;
+using reference::draws;
+using reference::host_array;
+using reference::index_numbers;
+using reference::random_split;
+using std::int64_t;
+using list = std::vector<int64_t>;
+
+/// Numbers that sums do not round, with some that no sum hides.
+template <class T>
+T number(draws& r) {
+  if constexpr (std::is_same_v<T, bool>) return r.below(2) == 1;
+  else if constexpr (std::is_integral_v<T>)
+    return static_cast<T>(r.below(9) == 0 ? std::numeric_limits<T>::min() : static_cast<T>(r.below(100) - 50));
+  else return r.below(40) == 0 ? std::numeric_limits<T>::quiet_NaN() : static_cast<T>(r.below(100) - 50) / T(8);
+}
+/// The elements of an array as the library takes them.
+template <class T>
+struct buffer {
+  std::unique_ptr<T[]> of;
+  explicit buffer(const host_array& a) : of(new T[a.size() + 1]) {
+    for (std::size_t i = 0; i < a.size(); ++i) of[i] = static_cast<T>(a.floating() ? a.reals[i] : static_cast<double>(a.ints[i]));
+    if constexpr (std::is_integral_v<T>)
+      for (std::size_t i = 0; i < a.size(); ++i) of[i] = static_cast<T>(a.ints[i]);
+  }
+};
+template <class T>
+host_array drawn(draws& r, const list& shape) {
+  host_array a(detail::dtype_of<T>(), shape);
+  for (auto& x : a.reals) x = static_cast<double>(number<T>(r));
+  for (auto& x : a.ints) x = static_cast<int64_t>(number<T>(r));
+  return a;
+}
+template <class T>
+bool same(const T* got, const host_array& expected) {
+  for (std::size_t i = 0; i < expected.size(); ++i) {
+    if constexpr (std::is_floating_point_v<T>) {
+      const auto e = static_cast<T>(expected.reals[i]);
+      if (!(got[i] == e || (e != e && got[i] != got[i]))) return false;
+    } else if (got[i] != static_cast<T>(expected.ints[i])) {
+      return false;
+    }
+  }
+  return true;
+}
+
+/// Random numbers: each dim of the table is collapsed, a batch or inside of a slice.
+struct drawn_case {
+  index_numbers n;
+  list table, indices, slices;
+};
+drawn_case random_case(draws& r) {
+  drawn_case c;
+  const int64_t sizes[] = {1, 2, 3, 4, 5, 7};
+  const int64_t rank = 1 + r.below(3), lookups = r.below(3);
+  list kinds;
+  for (int64_t d = 0; d < rank; ++d) {
+    c.table.push_back(sizes[r.below(6)]);
+    kinds.push_back(r.below(5));  // 0: a batch, 1, 2: collapsed, else inside
+  }
+  list batch_of(static_cast<std::size_t>(lookups), -1);
+  for (int64_t k = 0; k < lookups; ++k)  // dims of the indices but their columns
+    for (int64_t d = 0; d < rank && batch_of[static_cast<std::size_t>(k)] < 0; ++d)
+      if (kinds[static_cast<std::size_t>(d)] == 0 && r.below(2) == 0)
+        batch_of[static_cast<std::size_t>(k)] = d, kinds[static_cast<std::size_t>(d)] = 9;
+  list looked_up;
+  for (int64_t d = 0; d < rank; ++d) {
+    auto& kind = kinds[static_cast<std::size_t>(d)];
+    if (kind == 0) kind = 1;
+    if (kind != 9 && (kind <= 2 ? r.below(8) > 0 : r.below(3) > 0)) looked_up.push_back(d);
+  }
+  std::shuffle(looked_up.begin(), looked_up.end(), r.engine);
+  c.n.columns = looked_up;
+  for (int64_t k = 0; k < lookups; ++k) {
+    const auto b = batch_of[static_cast<std::size_t>(k)];
+    c.indices.push_back(b >= 0 ? c.table[static_cast<std::size_t>(b)] : r.below(12) == 0 ? 0 : sizes[r.below(6)]);
+  }
+  const bool has_vector = looked_up.size() != 1 || r.below(2) == 0;
+  c.n.vector_dim = has_vector ? r.below(lookups + 1) : lookups;
+  const list free = c.indices;
+  if (has_vector)
+    c.indices.insert(c.indices.begin() + static_cast<std::ptrdiff_t>(c.n.vector_dim), static_cast<int64_t>(looked_up.size()));
+  for (int64_t k = 0; k < lookups; ++k)
+    if (const auto b = batch_of[static_cast<std::size_t>(k)]; b >= 0) {
+      c.n.table_batch.push_back(b);
+      c.n.index_batch.push_back(has_vector && k >= c.n.vector_dim ? k + 1 : k);
+    }
+  list inside;
+  for (int64_t d = 0; d < rank; ++d) {
+    const auto kind = kinds[static_cast<std::size_t>(d)], size = c.table[static_cast<std::size_t>(d)];
+    c.n.slice_sizes.push_back(kind == 9 || kind <= 2 ? 1 : r.below(2) == 0 ? size : r.below(10) == 0 ? 0 : 1 + r.below(size));
+    if (kind == 1 || kind == 2) c.n.collapsed.push_back(d);
+    else if (kind != 9) inside.push_back(c.n.slice_sizes.back());
+  }
+  const auto out = free.size() + inside.size();
+  list places(out);
+  for (std::size_t d = 0; d < out; ++d) places[d] = static_cast<int64_t>(d);
+  std::shuffle(places.begin(), places.end(), r.engine);
+  places.resize(inside.size());
+  std::sort(places.begin(), places.end());
+  c.n.window = places;
+  std::size_t next = 0, from = 0;
+  for (std::size_t d = 0; d < out; ++d) {
+    if (reference::holds(places, static_cast<int64_t>(d))) c.slices.push_back(inside[next++]);
+    else c.slices.push_back(free[from++]);
+  }
+  c.n.clips = r.below(2) == 0;
+  return c;
+}
+
+template <class T, class Index, class Backend>
+void try_once(std::uint64_t seed, const dynamic::mesh& m, const Backend& backend) {
+  CAPTURE(seed);
+  draws r{std::mt19937_64(seed)};
+  const auto c = random_case(r);
+  const auto& n = c.n;
+  const auto beyond = n.clips ? out_of_range::clip : out_of_range::fill;
+  const auto what = r.below(3);  // gather, scatter, scatter in the place of what was there
+  const auto x = drawn<T>(r, c.table);
+  host_array at(detail::dtype_of<Index>(), c.indices);
+  for (auto& i : at.ints) i = r.below(12) == 0 ? std::numeric_limits<Index>::min() : r.below(11) - 2;
+  const auto updates = drawn<T>(r, c.slices);
+  const monoid kinds[] = {monoid::add, monoid::maximum, monoid::minimum, monoid::multiply, monoid::or_, monoid::and_};
+  monoid kind = kinds[r.below(std::is_floating_point_v<T> ? 3 : 6)];  // products of floats round
+  if (std::is_same_v<T, bool> && (kind == monoid::add || kind == monoid::multiply)) kind = monoid::or_;
+
+  dynamic::builder b(m);
+  b.allow_replication();
+  const value in = b.input(dynamic::in<T>(c.table, random_split(r, m, c.table.size())));
+  const value indices = b.input(dynamic::in<Index>(c.indices, random_split(r, m, c.indices.size())));
+  const value brought = b.input(dynamic::in<T>(c.slices, random_split(r, m, c.slices.size())));
+  const gather_dims dims{n.window, n.collapsed, n.table_batch, n.index_batch, n.columns, n.vector_dim};
+  const scatter_dims to{n.window, n.collapsed, n.table_batch, n.index_batch, n.columns, n.vector_dim};
+  host_array expected(x.type, what == 0 ? c.slices : c.table);
+  value made;
+  if (what == 0) {
+    made = gather(in, indices, dims, n.slice_sizes, beyond, 1);
+    reference::naive_gather(n, x, at, 1, 1, expected);
+  } else if (what == 1) {
+    made = scatter(in, indices, brought, to, kind, beyond);
+    expected = x;
+    reference::naive_scatter(n, at, updates, expected, [&](std::size_t put, std::size_t from) {
+      if (x.floating()) expected.reals[put] = reference::combine(kind, expected.reals[put], updates.reals[from]);
+      else expected.ints[put] = reference::combine(kind, x.type, expected.ints[put], updates.ints[from]);
+    });
+  } else {
+    made = scatter(in, indices, brought, to, beyond);
+    expected = x;
+    reference::naive_scatter(n, at, updates, expected, [&](std::size_t put, std::size_t from) {
+      if (x.floating()) expected.reals[put] = updates.reals[from];
+      else expected.ints[put] = updates.ints[from];
+    });
+  }
+  const auto wanted = random_split(r, m, static_cast<std::size_t>(made.rank()));
+  const bool says = r.below(2) == 0;
+  b.output(says ? b.reshard(made, wanted) : made);
+  const auto p = b.compile();
+  const buffer<T> x_data(x), update_data(updates);
+  const buffer<Index> index_data(at);
+  const auto results =
+      p.run_pointers(backend, std::vector<const void*>{x_data.of.get(), index_data.of.get(), update_data.of.get()});
+  CHECK(same(results[0].template data<T>(), expected));
+}
+
+template <class Backend>
+void try_all(const Backend& backend, const std::vector<dynamic::mesh>& meshes, std::uint64_t count) {
+  for (std::uint64_t seed = 0; seed < count; ++seed)
+    for (const auto& m : meshes) {
+      try_once<double, int64_t>(5 * seed, m, backend);
+      try_once<float, std::int32_t>(5 * seed + 1, m, backend);
+      try_once<std::int32_t, std::int32_t>(5 * seed + 2, m, backend);
+      try_once<int64_t, int64_t>(5 * seed + 3, m, backend);
+      try_once<bool, std::int32_t>(5 * seed + 4, m, backend);
+    }
+}
+
+TEST_CASE("gather and scatter are what StableHLO says, on every mesh") {
+  try_all(simulated{},
+          {dynamic::mesh({{"x", 2}}), dynamic::mesh({{"x", 2}, {"y", 3}}), dynamic::mesh({{"x", 8}}), dynamic::mesh({{"x", 1}})},
+          60);
+  try_all(threads{}, {dynamic::mesh({{"x", 2}, {"y", 2}})}, 12);
+}
+
+TEST_CASE("a split table is not gathered: what is sent is the result, or its own part of the gradient") {
+  const dynamic::mesh m({{"x", 4}});
+  const auto bytes = [&](auto make) {
+    dynamic::builder b(m);
+    const value table = b.input(dynamic::in<float>({1024, 8}, {"x", ""}));
+    const value ids = b.input(dynamic::in<std::int32_t>({64}, {"x"}));
+    b.output(make(b, table, ids));
+    return b.compile().traffic().bytes;
+  };
+  // The indices are brought to all devices (64 of 4 bytes, 3/4 of them sent), and the partial rows to where they belong: 64 rows of 32
+  // bytes, 3/4 of them sent.
+  CHECK(bytes([](auto& b, value table, value ids) { return b.reshard(embedding(table, ids), {"x", ""}); }) == 3 * 64 + 3 * 512);
+  // Each device adds up what falls into its part: the rows that are split are brought to all.
+  CHECK(bytes([](auto& b, value table, value ids) {
+          const value loss = sum(embedding(table, ids) * embedding(table, ids));
+          return b.reshard(grad(loss, table), {"x", ""});
+        }) <= 3 * 64 + 2 * 3 * 512);
+  // Counts of split bins: an all_reduce of 8 numbers.
+  CHECK(bytes([](auto&, value, value ids) { return histogram(ids, 8); }) == 2 * 3 * 8);
+  // A slice of a split dim: an all_reduce of 4 rows.
+  CHECK(bytes([](auto& b, value table, value) {
+          const value at = b.input(dynamic::in<std::int32_t>({}, {}));
+          return dynamic_slice(table, std::array{at, at}, {4, 8});
+        }) == 2 * 3 * 32);
+}
+
+template <class T>
+array<T> filled(std::initializer_list<std::int64_t> shape, std::initializer_list<T> numbers) {
+  array<T> a(shape);
+  std::copy(numbers.begin(), numbers.end(), a.data());
+  return a;
+}
+
+constexpr auto looked_up = [](value table, value ids, value w) {
+  const value rows = embedding(table, ids);
+  const value loss = sum(rows * w);
+  const auto [values, where] = top_k(cumsum(rows, 0), 2);
+  return std::tuple{grad(loss, table), values, where, scatter_add(table, ids, rows)};
+};
+
+TEST_CASE("a compiled program looks rows up and adds up their gradients") {
+  using devices = mesh<axis<"x", 2>>;
+  using step = compile<looked_up, devices, in<float, dims<5, 3>, split<"x", _>>, in<std::int32_t, dims<4>, split<_>>,
+                       in<float, dims<4, 3>, split<_, _>>>;
+  const auto table = filled<float>({5, 3}, {0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14});
+  const auto ids =
+      filled<std::int32_t>({4}, {4, 0, 9, 4});  // the third one is moved to the last row by the lookup, and left out by the sum
+  const auto w = filled<float>({4, 3}, {1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12});
+  const auto [g, values, where, added] = run<step>(threads{}, table, ids, w);
+  const float expected[] = {4, 5, 6, 0, 0, 0, 0, 0, 0, 0, 0, 0, 18, 21, 24};
+  const float sums[] = {14, 13, 16, 14, 30, 27, 44, 40};
+  const std::int32_t places[] = {2, 1, 2, 1, 2, 1, 2, 1};
+  const float more[] = {0, 2, 4, 3, 4, 5, 6, 7, 8, 9, 10, 11, 36, 39, 42};
+  for (int i = 0; i < 15; ++i) CHECK(g.data()[i] == expected[i]);
+  for (int i = 0; i < 8; ++i) CHECK(values.data()[i] == sums[i]);
+  for (int i = 0; i < 8; ++i) CHECK(where.data()[i] == places[i]);
+  for (int i = 0; i < 15; ++i) CHECK(added.data()[i] == more[i]);
+}
+
+}  // namespace

@@ -1,0 +1,149 @@
+// SPDX-License-Identifier: Apache-2.0
+// group: dynamic
+// Scans, the largest elements and where they are: on random meshes and shardings what loops over the lines give, with few bytes sent.
+#include <doctest/doctest.h>
+
+#include <algorithm>
+#include <cstdint>
+#include <limits>
+#include <numeric>
+#include <type_traits>
+#include <vector>
+
+#include <gspmd/dynamic.hpp>
+#include <gspmd/gspmd.hpp>
+
+#include "support/random_split.hpp"
+
+namespace {
+
+using namespace gspmd;
+using reference::draws;
+using reference::random_split;
+using std::int64_t;
+
+template <class T>
+T number(draws& r, bool has_nan) {
+  if constexpr (std::is_same_v<T, bool>) return r.below(2) == 1;
+  else if constexpr (std::is_integral_v<T>)
+    return r.below(9) == 0 ? std::numeric_limits<T>::min() : static_cast<T>(r.below(12) - 6);
+  else return has_nan && r.below(12) == 0 ? std::numeric_limits<T>::quiet_NaN() : static_cast<T>(r.below(12) - 6) / T(8);
+}
+template <class T>
+T combined(monoid kind, T a, T b) {
+  if constexpr (std::is_floating_point_v<T>)
+    if (kind != monoid::add && (a != a || b != b)) return std::numeric_limits<T>::quiet_NaN();
+  if (kind == monoid::maximum) return std::max(a, b);
+  if (kind == monoid::minimum) return std::min(a, b);
+  if constexpr (std::is_same_v<T, bool>) return a || b;
+  else if constexpr (std::is_integral_v<T>) return static_cast<T>(static_cast<std::uint64_t>(a) + static_cast<std::uint64_t>(b));
+  else return a + b;
+}
+
+template <class T, class Backend>
+void try_once(std::uint64_t seed, const dynamic::mesh& m, const Backend& backend) {
+  CAPTURE(seed);
+  draws r{std::mt19937_64(seed)};
+  const int64_t sizes[] = {1, 2, 3, 5, 8, 13, 0};
+  std::vector<int64_t> shape;
+  for (int64_t d = 1 + r.below(3); d > 0; --d) shape.push_back(sizes[r.below(d == 1 ? 6 : 7)]);
+  const int rank = static_cast<int>(shape.size());
+  const auto what = r.below(3);
+  const auto dim = what == 1 ? shape.size() - 1 : static_cast<std::size_t>(r.below(rank));
+  if (shape[dim] == 0) shape[dim] = 4;
+  const monoid kinds[] = {std::is_same_v<T, bool> ? monoid::or_ : monoid::add, monoid::maximum, monoid::minimum};
+  const monoid kind = kinds[r.below(3)];
+  const scan_options how{.exclusive = r.below(2) == 0, .reverse = r.below(2) == 0};
+  const int64_t k = r.below(shape[dim] + 1);
+  const auto size = static_cast<std::size_t>(std::accumulate(shape.begin(), shape.end(), int64_t{1}, std::multiplies<>()));
+  std::unique_ptr<T[]> x(new T[size + 1]);
+  for (std::size_t i = 0; i < size; ++i) x[i] = number<T>(r, true);
+
+  dynamic::builder b(m);
+  const value in = b.input(dynamic::in<T>(shape, random_split(r, m, shape.size())));
+  value made, indices;
+  if (what == 0) made = scan_along(in, kind, static_cast<int>(dim), how);
+  else if (what == 1) std::tie(made, indices) = top_k(in, k);
+  else made = argmax(in, static_cast<int>(dim)), indices = argmin(in, static_cast<int>(dim));
+  b.output(r.below(2) == 0 ? made : b.reshard(made, random_split(r, m, static_cast<std::size_t>(made.rank()))));
+  if (what != 0) b.output(indices);
+  const auto p = b.compile();
+  const auto results = p.run_pointers(backend, std::vector<const void*>{x.get()});
+
+  int64_t inner = 1, outer = 1;
+  for (std::size_t d = 0; d < shape.size(); ++d) (d < dim ? outer : inner) *= d == dim ? 1 : shape[d];
+  const int64_t n = shape[dim];
+  bool same = true;
+  const auto is_same = [](T a, T c) { return a == c || (a != a && c != c); };
+  for (int64_t o = 0; o < outer; ++o)
+    for (int64_t j = 0; j < inner; ++j) {
+      const auto at = [&](int64_t i) { return static_cast<std::size_t>((o * n + i) * inner + j); };
+      if (what == 0) {
+        T sum = detail::identity<T>(kind);
+        for (int64_t step = 0; step < n; ++step) {
+          const auto i = at(how.reverse ? n - 1 - step : step);
+          const T with = combined(kind, sum, x[i]);
+          same = same && is_same(results[0].template data<T>()[i], how.exclusive ? sum : with);
+          sum = with;
+        }
+        continue;
+      }
+      std::vector<int64_t> order(static_cast<std::size_t>(n));
+      std::iota(order.begin(), order.end(), 0);
+      const auto sort = [&](bool largest) {
+        std::stable_sort(order.begin(), order.end(), [&](int64_t a, int64_t c) {
+          const T p_ = x[at(a)], q = x[at(c)];
+          if (p_ != p_ || q != q) return p_ != p_ && q == q;
+          return largest ? p_ > q : p_ < q;
+        });
+      };
+      sort(true);
+      if (what == 1) {
+        for (int64_t i = 0; i < k; ++i) {
+          const auto to = static_cast<std::size_t>(o * k + i),
+                     best = static_cast<std::size_t>(order[static_cast<std::size_t>(i)]);
+          same = same && is_same(results[0].template data<T>()[to], x[at(static_cast<int64_t>(best))]) &&
+                 results[1].template data<std::int32_t>()[to] == static_cast<std::int32_t>(best);
+        }
+      } else {
+        const auto to = static_cast<std::size_t>(o * inner + j);
+        same = same && results[0].template data<std::int32_t>()[to] == order[0];
+        std::iota(order.begin(), order.end(), 0);
+        sort(false);
+        same = same && results[1].template data<std::int32_t>()[to] == order[0];
+      }
+    }
+  CHECK(same);
+}
+
+template <class Backend>
+void try_all(const Backend& backend, const std::vector<dynamic::mesh>& meshes, std::uint64_t count) {
+  for (std::uint64_t seed = 0; seed < count; ++seed)
+    for (const auto& m : meshes) {
+      try_once<double>(5 * seed, m, backend);
+      try_once<float>(5 * seed + 1, m, backend);
+      try_once<std::int32_t>(5 * seed + 2, m, backend);
+      try_once<int64_t>(5 * seed + 3, m, backend);
+      try_once<bool>(5 * seed + 4, m, backend);
+    }
+}
+
+TEST_CASE("scans, top_k, argmax and argmin are what loops give, on every mesh") {
+  try_all(simulated{},
+          {dynamic::mesh({{"x", 2}}), dynamic::mesh({{"x", 2}, {"y", 3}}), dynamic::mesh({{"x", 8}}), dynamic::mesh({{"x", 1}})},
+          40);
+  try_all(threads{}, {dynamic::mesh({{"x", 2}, {"y", 2}})}, 10);
+}
+
+TEST_CASE("a split dim is never gathered: the totals of the parts, and k elements of each, are sent") {
+  const dynamic::mesh m({{"x", 4}});
+  const auto bytes = [&](auto make) {
+    dynamic::builder b(m);
+    b.output(make(b.input(dynamic::in<float>({3, 1024}, {"", "x"}))));
+    return b.compile().traffic().bytes;
+  };
+  CHECK(bytes([](value x) { return cumsum(x, 1); }) == 3 * (3 * 4));  // (n - 1) elements for each of 3 lines
+  CHECK(bytes([](value x) { return top_k(x, 5).first; }) == 3 * (3 * 5 * (4 + 4)));
+}
+
+}  // namespace

@@ -1,0 +1,42 @@
+// SPDX-License-Identifier: Apache-2.0
+// labels: exhaustive
+// group: random
+#include <doctest/doctest.h>
+
+#include "gspmd/comm/simulated.hpp"
+#include "support/run_random_on_threads.hpp"
+
+// Random programs with gathers, scatters, scans and largest elements among the other operators, in loops too.
+
+TEST_CASE("random programs with gathers, scatters and scans equal the naive reference") {
+  const auto first = reference::setting("GSPMD_SEED", 1);
+  const auto count = reference::setting("GSPMD_PROGRAMS", 3000);
+  reference::random_options options;
+  options.lookups = true;
+  std::uint64_t lookups = 0, in_bodies = 0, partial = 0, exchanges = 0;
+  for (auto seed = first; seed < first + count; ++seed) {
+    const reference::random_program program(seed, options);
+    const auto plan = gspmd::detail::make_plan(program.g, program.mesh);
+    const gspmd::detail::plan_view view(plan);
+    using gspmd::detail::action;
+    for (const auto& s : plan.steps) {
+      if (s.what != action::gather && s.what != action::scatter && s.what != action::scatter_set && s.what != action::scan &&
+          s.what != action::top_k)
+        continue;
+      ++lookups;
+      in_bodies += s.times > 1 ? 1 : 0;
+      partial += view.result(s).layout.partial != 0 ? 1 : 0;
+      exchanges += (s.what == action::scan || s.what == action::top_k) && s.operands.count == 2 ? 1 : 0;
+    }
+    gspmd::simulated_communicator comm(program.device_count());
+    const auto wrong = reference::run_and_check(comm, program, view);
+    if (!wrong.empty()) FAIL_CHECK(wrong);
+    if (seed % 20 != 0) continue;
+    const auto on_threads = reference::run_and_check_on_threads(program, view);
+    if (!on_threads.empty()) FAIL_CHECK(on_threads);
+  }
+  CHECK(lookups > count / 2);
+  CHECK(in_bodies > count / 200);
+  CHECK(partial > count / 50);
+  CHECK(exchanges > count / 50);
+}
