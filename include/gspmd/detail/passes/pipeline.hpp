@@ -70,27 +70,34 @@ struct effort {
   int prices = std::numeric_limits<int>::max();
 };
 struct choose_pass {
-  using result = choose_state;
+  using result = search_state;
   template <class Before>
-  static constexpr choose_state begin(const Before& before) {
-    return choose_state(before.program());
+  static constexpr search_state begin(const Before& before) {
+    search_state state;
+    state.best = choose_state(before.program());
+    return state;
   }
   template <class Before>
-  static constexpr void go_on(const Before& before, choose_state& state, effort most) {
+  static constexpr void go_on(const Before& before, search_state& state, effort most) {
     const graph& g = before.program();
     const layouts& wishes = before.template of<narrow_pass>();
     const value_uses uses = uses_of(g);
-    chooser(g, before.mesh(), uses, std::span<const sharding>(wishes.of.data(), wishes.of.size()), state)
+    plan_search(g, before.mesh(), uses, std::span<const sharding>(wishes.of.data(), wishes.of.size()), state)
         .run(most.nodes, most.prices);
   }
   /// Of a state, as a constant too.
-  static constexpr bool is_complete(const auto& frozen) { return item<1>(frozen.rest); }
+  static constexpr bool is_complete(const auto& frozen) { return item<0>(frozen.rest); }
   /// After so many nodes.
   template <class Before>
-  static constexpr list_sizes<choose_state> guess(const Before& before, std::size_t last) {
+  static constexpr list_sizes<search_state> guess(const Before& before, std::size_t last) {
     const auto nodes = before.node_count();
     if (last > nodes) last = nodes;
-    return {last, 2 * last + 8, 2 * last + 32, last + 32, 32, 2 * last + 32, nodes, nodes, nodes, 16, last + 16, last + 16, 16};
+    list_sizes<search_state> sizes{last,  2 * last + 8, 2 * last + 32, last + 32, 32, 2 * last + 32, nodes, nodes,
+                                   nodes, 16,           last + 16,     last + 16, 16};
+    if (last < nodes || !plan_search::is_worth_it(before.program())) return sizes;
+    for (std::size_t k = 0; k < entries_of<choose_state>::count; ++k) sizes.of[entries_of<choose_state>::count + k] = sizes.of[k];
+    for (const std::size_t k : {0, 1}) sizes.of[2 * entries_of<choose_state>::count + k] = nodes;
+    return sizes;
   }
 };
 
@@ -99,8 +106,8 @@ struct emit_pass {
   template <class Before>
   static constexpr local_program run(const Before& before) {
     const graph& g = before.program();
-    const choose_state& chosen = before.template of<choose_pass>();
-    return emit_program(g, before.mesh(), uses_of(g), chosen.table);
+    const search_state& found = before.template of<choose_pass>();
+    return emit_program(g, before.mesh(), uses_of(g), found.best.table);
   }
   template <class Before>
   static constexpr list_sizes<local_program> guess(const Before& before) {

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include <limits>
 #include <span>
 #include <utility>
 
@@ -18,9 +17,15 @@ struct choose_state {
   vec<int> given;  // see form_walk
   int next = 0;    // node
   bool is_complete = false;
+  std::int64_t time = 0;  // picoseconds that all of it takes
+  int forced = 0;         // gathers that operators cannot do without
 
   constexpr choose_state() = default;
   constexpr explicit choose_state(const graph& g) : book(g) {}
+
+  [[nodiscard]] constexpr bool is_better_than(const choose_state& other) const {
+    return forced <= other.forced && time < other.time;
+  }
 
   template <class S, class F>
   static constexpr auto lists(S& s, F f) {
@@ -29,7 +34,7 @@ struct choose_state {
   }
   template <class S, class F>
   static constexpr auto rest(S& s, F f) {
-    return f(s.next, s.is_complete);
+    return f(s.next, s.is_complete, s.time, s.forced);
   }
 };
 
@@ -98,7 +103,13 @@ class chooser {
   constexpr void named(int, int) {}
   constexpr void made_with_last(int, int) {}
   constexpr void made(int, int, int, int) {}
-  constexpr void moved(const purpose&, int, const reshard_step&, int, int) {}
+  constexpr void moved(const purpose&, int form, const reshard_step& step, int next, int level) {
+    const auto& from = state_.book.values[form];
+    const node& n = known_.at(from.node);
+    const auto bytes = step_bytes(known_.mesh, n.shape, from.layout, step, bytes_of(n.type));
+    static_cast<void>(next);
+    add_time(step_time(known_.mesh, n.shape, from.layout, step, bytes), level);
+  }
   constexpr void ran(int, const node_choice&, const inline_vec<int, max_map_arity>&, int) {}
   constexpr void ran_movement(int, int, int, int, int) {}
   constexpr void copied(int, int, int) {}
@@ -111,7 +122,13 @@ class chooser {
     return uses.needed[i] != 0 || facts_of(g.nodes[static_cast<std::size_t>(i)].op).made == origin::given;
   }
 
+  [[nodiscard]] constexpr int prices() const { return operators_.prices; }
+
  private:
+  constexpr void add_time(std::int64_t time, int level) {
+    state_.time = add_times(state_.time, known_.time_in_all_trips(time, level));
+  }
+
   constexpr const node_choice& choose(int i) {
     const node& n = known_.at(i);
     op_rule rule;
@@ -130,8 +147,11 @@ class chooser {
     choice.wanted = static_cast<int>(state_.table.wanted.size());
     for (int k = 0; k < n.operands.count; ++k) {
       state_.table.wanted.push_back(use.wanted[k]);
-      if (loses_a_split(known_, n, rule, k, use.wanted[k])) choice.forced |= std::uint32_t{1} << k;
+      if (!loses_a_split(known_, n, rule, k, use.wanted[k])) continue;
+      choice.forced |= std::uint32_t{1} << k;
+      ++state_.forced;
     }
+    add_time(operators_.own_time(i, n, rule, use), state_.book.depth());
     return choice;
   }
 
@@ -167,13 +187,5 @@ class chooser {
   form_walk<chooser> walk_;
   inline_vec<sharding, max_results> further_;  // of the operator chosen last: those of its further results
 };
-
-constexpr choice_table choose_program(const graph& g, const mesh_shape& mesh, const value_uses& uses,
-                                      std::span<const sharding> wishes) {
-  constexpr int no_limit = std::numeric_limits<int>::max();
-  choose_state state(g);
-  chooser(g, mesh, uses, wishes, state).run(no_limit, no_limit);
-  return std::move(state.table);
-}
 
 }  // namespace gspmd::detail

@@ -12,6 +12,14 @@ class operator_chooser {
  public:
   constexpr explicit operator_chooser(const form_prices& known) : known_(known) {}
 
+  /// What the operator takes by itself, once its operands are there: its work, movements and tiles.
+  [[nodiscard]] constexpr std::int64_t own_time(int i, const node& n, const op_rule& rule, const operator_use& use) const {
+    const use_search::wishes none;
+    const use_search search(known_.mesh, rule, none);
+    const auto work = use.moved ? 0 : search.work_of(use.uses);
+    return add_times(operator_prices(known_, i, n, rule).own(use).time, time_of_work(work));
+  }
+
   int prices = 0;  // that were worked out so far, what an evaluation takes: one of a reduction with padding counts as four
 
   [[nodiscard]] constexpr operator_use choose(int i, const node& n, const op_rule& rule) {
@@ -107,8 +115,11 @@ class operator_chooser {
 
   /// What work takes longer than to begin it.
   [[nodiscard]] constexpr std::int64_t work_time(std::int64_t products) const {
+    return known_.time_in_all_trips(time_of_work(products), known_.book.depth());
+  }
+  [[nodiscard]] constexpr std::int64_t time_of_work(std::int64_t products) const {
     const auto time = known_.mesh.network.time_of_flops(saturating_multiply(2, products));
-    return time <= picoseconds_to_begin ? 0 : known_.time_in_all_trips(time - picoseconds_to_begin, known_.book.depth());
+    return time <= picoseconds_to_begin ? 0 : time - picoseconds_to_begin;
   }
 
   [[nodiscard]] constexpr bool may_be_padded(const op_rule& rule) const {

@@ -68,6 +68,19 @@ class operator_prices {
       add(total, price_of(i_ + r, further_result(known_.mesh, rule_, p.uses, r)), depth);
     return total;
   }
+  /// What it sends in a trip besides bringing operands and results to where they must be.
+  [[nodiscard]] constexpr reshard_price own(const operator_use& p) const {
+    reshard_price total;
+    const auto take = [&](const reshard_price& price) {
+      total.time = add_times(total.time, price.time);
+      total.bytes += price.bytes;
+    };
+    if (n_.gather_limit >= 0) take(ring_choice(known_, n_, p).find().price);
+    for (int k = movements_of(n_, p.moved); k-- > 0;)
+      take(price_of_traffic(traffic_of(known_.program, known_.mesh, n_, k, p.wanted[k], p.result), bytes_of(n_.type)));
+    for (int k = facts_of(n_.op).tiles(n_); k-- > 0;) take(of_tile(k, p.wanted[k]));
+    return total;
+  }
   [[nodiscard]] constexpr int made() const {
     int count = result_.count();
     for (const auto& operand : operands_) count += operand.count();
