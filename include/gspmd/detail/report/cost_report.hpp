@@ -72,7 +72,9 @@ class cost_report {
     }
     std::vector<const row*> list;
     for (const auto& [cells, r] : rows) list.push_back(&r);
-    std::stable_sort(list.begin(), list.end(), [](const row* a, const row* b) { return a->seconds > b->seconds; });
+    std::sort(list.begin(), list.end(), [](const row* a, const row* b) {
+      return a->seconds != b->seconds ? a->seconds > b->seconds : a->cells < b->cells;
+    });
     text_table table;
     table.align_right(0);
     table.align_right(1);
