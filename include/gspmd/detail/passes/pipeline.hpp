@@ -96,7 +96,7 @@ struct choose_pass {
                                    nodes, 16,           last + 16,     last + 16, 16};
     if (last < nodes || !plan_search::is_worth_it(before.program())) return sizes;
     for (std::size_t k = 0; k < entries_of<choose_state>::count; ++k) sizes.of[entries_of<choose_state>::count + k] = sizes.of[k];
-    for (const std::size_t k : {0U, 1U}) sizes.of[2 * entries_of<choose_state>::count + k] = nodes;
+    for (const std::size_t k : {std::size_t{0}, std::size_t{1}}) sizes.of[2 * entries_of<choose_state>::count + k] = nodes;
     return sizes;
   }
 };
