@@ -95,8 +95,9 @@ struct choose_pass {
     list_sizes<search_state> sizes{last,  2 * last + 8, 2 * last + 32, last + 32, 32, 2 * last + 32, nodes, nodes,
                                    nodes, 16,           last + 16,     last + 16, 16};
     if (last < nodes || !plan_search::is_worth_it(before.program())) return sizes;
-    for (std::size_t k = 0; k < entries_of<choose_state>::count; ++k) sizes.of[entries_of<choose_state>::count + k] = sizes.of[k];
-    for (const std::size_t k : {std::size_t{0}, std::size_t{1}}) sizes.of[2 * entries_of<choose_state>::count + k] = nodes;
+    constexpr auto lists = static_cast<std::size_t>(entries_of<choose_state>::count);
+    for (std::size_t k = 0; k < lists; ++k) sizes.of[lists + k] = sizes.of[k];
+    for (const std::size_t k : {0U, 1U}) sizes.of[2 * lists + k] = nodes;
     return sizes;
   }
 };
