@@ -96,7 +96,8 @@ struct choose_pass {
                                    nodes, 16,           last + 16,     last + 16, 16};
     if (last < nodes || !plan_search::is_worth_it(before.program())) return sizes;
     for (std::size_t k = 0; k < entries_of<choose_state>::count; ++k) sizes.of[entries_of<choose_state>::count + k] = sizes.of[k];
-    for (const std::size_t k : {0, 1}) sizes.of[2 * entries_of<choose_state>::count + k] = nodes;
+    constexpr auto wishes = 2 * entries_of<choose_state>::count;
+    sizes.of[wishes] = sizes.of[wishes + 1] = nodes;
     return sizes;
   }
 };
