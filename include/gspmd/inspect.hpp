@@ -334,7 +334,8 @@ class inspection {
   }
   /// What devices send each other of values that an operator makes on the way.
   void add_exchanges(const detail::instruction& op) {
-    if (facts_of(node(op.node).op).tiles(node(op.node)) > 0) return;
+    const auto& facts = facts_of(node(op.node).op);
+    if (facts.tiles(node(op.node)) > 0 || facts.movements(node(op.node)) > 0) return;  // margins: add_tile, halo
     const auto& plan = program_.view();
     if (exchanges_.empty()) {
       exchanges_.resize(graph_.nodes.size());

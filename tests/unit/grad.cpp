@@ -20,7 +20,6 @@ namespace {
 using namespace gspmd;
 using reference::gradients_of;
 using reference::host_array;
-using reference::integers;
 using reference::reals;
 using reference::traced;
 using reference::weighted_sum;
@@ -204,7 +203,7 @@ TEST_CASE("the power 0 has slope 0, at 0 too") {
 TEST_CASE("select, convert and map") {
   check("select", {reals({5, 3}, -2, 2, 1), reals({5, 3}, -2, 2, 2), reals({5, 3}, -2, 2, 3)},
         [](const list& x) { return select(x[0] > x[1], x[1] * 2, x[2]); });
-  check("select by an input", {reals({4}, -2, 2, 1), integers(dtype::pred, {4}, {1, 0, 0, 1})},
+  check("select by an input", {reals({4}, -2, 2, 1), reference::integers(dtype::pred, {4}, {1, 0, 0, 1})},
         [](const list& x) { return select(x[1], sine(x[0]), 1.5); });
   check(
       "convert f64 to f32", {reals({5, 3}, {1, 2, 3, 4, 5, 6, 7, 8, -1, -2, -3, -4, -5, 0, 9})},
@@ -337,7 +336,7 @@ TEST_CASE("built operators") {
   check("log_softmax of rank 3", {reals({2, 4, 3}, -3, 3)}, [](const list& x) { return log_softmax(x[0], 1); });
   check("mean", one, [](const list& x) { return mean(x[0], {0}); });
   check("mean of all", one, [](const list& x) { return mean(x[0]); });
-  check("cross entropy", {reals({5, 4}, -2, 2), integers(dtype::s32, {5}, {3, 0, 1, 1, 2})},
+  check("cross entropy", {reals({5, 4}, -2, 2), reference::integers(dtype::s32, {5}, {3, 0, 1, 1, 2})},
         [](const list& x) { return -1.0 * mean(sum(one_hot<double>(x[1], 4) * log_softmax(x[0], 1), {1})); });
   check("layer", {reals({5, 4}, -1, 1, 1), reals({4, 3}, -1, 1, 2), reals({3}, -1, 1, 3)},
         [](const list& x) { return tanh(einsum<"bd,df->bf">(x[0], x[1]) + x[2]); });
@@ -347,7 +346,7 @@ TEST_CASE("by intermediate values, by what the loss does not hang on, and twice"
   traced program;
   const value x = program.input(reals({3}, {1, 2, 3}));
   const value unused = program.input(reals({2, 2}, {1, 2, 3, 4}));
-  const value number = program.input(integers(dtype::s32, {2}, {1, 2}));
+  const value number = program.input(reference::integers(dtype::s32, {2}, {1, 2}));
   const value h = x * x;
   const value loss = sum(h * h);
   const auto [by_h, by_x, by_unused, by_number] = grad(loss, std::tuple{h, x, unused, number});
@@ -357,7 +356,7 @@ TEST_CASE("by intermediate values, by what the loss does not hang on, and twice"
   CHECK(reference::difference(program.evaluate(by_h), reals({3}, {2, 8, 18}), 1e-12) == "");
   CHECK(reference::difference(program.evaluate(by_x), reals({3}, {4, 32, 108}), 1e-12) == "");
   CHECK(reference::difference(program.evaluate(by_unused), reals({2, 2}, {0, 0, 0, 0}), 0) == "");
-  CHECK(reference::difference(program.evaluate(by_number), integers(dtype::s32, {2}, {0, 0}), 0) == "");
+  CHECK(reference::difference(program.evaluate(by_number), reference::integers(dtype::s32, {2}, {0, 0}), 0) == "");
   CHECK(reference::difference(program.evaluate(by_later), reals({3}, {0, 0, 0}), 0) == "");
   CHECK(reference::difference(program.evaluate(grad(loss, loss)), reals({}, {1}), 0) == "");
 
@@ -371,7 +370,7 @@ TEST_CASE("what cannot be differentiated is refused") {
   const auto error_of = [](auto f) {
     traced program;
     const value x = program.input(reals({3}, {1, 2, 3}));
-    const value n = program.input(integers(dtype::s32, {}, {1}));
+    const value n = program.input(reference::integers(dtype::s32, {}, {1}));
     static_cast<void>(f(x, n));
     CHECK(program.g.failed());
     return std::string(program.g.error.view());

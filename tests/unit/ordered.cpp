@@ -91,9 +91,11 @@ void try_once(std::uint64_t seed, const dynamic::mesh& m, const Backend& backend
       std::vector<int64_t> order(static_cast<std::size_t>(n));
       std::iota(order.begin(), order.end(), 0);
       const auto sort = [&](bool largest) {
-        std::stable_sort(order.begin(), order.end(), [&](int64_t a, int64_t c) {
+        std::sort(order.begin(), order.end(), [&](int64_t a, int64_t c) {
           const T p_ = x[at(a)], q = x[at(c)];
-          if (p_ != p_ || q != q) return p_ != p_ && q == q;
+          if (p_ != p_ && q != q) return a < c;
+          if (p_ != p_ || q != q) return p_ != p_;
+          if (p_ == q) return a < c;
           return largest ? p_ > q : p_ < q;
         });
       };

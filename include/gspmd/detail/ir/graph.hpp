@@ -63,7 +63,7 @@ class kept_functions;
 /// Bodies of loops and conditionals are graphs inside the graph: runs of nodes of the same list, between a node that opens them
 /// and the nodes that are their results. What a body reads from outside it simply names. With regions in brackets:
 ///
-///   loop (trips in `integer`, 1 of a loop with a condition, see is_while; the counter)  [ carry(init)...  body  ]  loop_result(carry, next)...
+///   loop (trips in `integer`, 1 where is_while; the counter)  [ carry(init)...  body  ]  loop_result(carry, next)...
 ///   branch(pred)  [ body ]  otherwise(branch)  [ body ]  cond_result(otherwise, value if true, value if false)...
 ///
 /// While a program is traced, nodes may be added to a region that was closed before; canonical_order brings them together.
@@ -81,7 +81,7 @@ class graph {
     dtype type;
     extents shape;
   };
-  vec<composed_value> composed;  // values that are no longer made, see compose_movements
+  vec<composed_value> composed;    // values that are no longer made, see compose_movements
   std::int64_t largest_bytes = 0;  // of a tensor
   struct tagged {
     int tag;

@@ -94,20 +94,17 @@ struct listed {
 
 /// A new operator is its struct (see ops/operator.hpp), in a file that ops/registry.hpp includes, one entry here, and its public
 /// function.
-using listed_operators =
-    boost::mp11::mp_list<listed<struct einsum_op, "einsum">, listed<struct convolution_op, "convolution">,
-                         listed<struct reduce_op, "reduce">, listed<struct broadcast_op, "broadcast_in_dim">,
-                         listed<struct transpose_op, "transpose">, listed<struct reshape_op, "reshape">,
-                         listed<struct shift_op, "shift">, listed<struct pad_op, "pad">, listed<struct slice_op, "slice">,
-                         listed<struct reverse_op, "reverse">, listed<struct roll_op, "roll">, listed<struct composed_op, "move">,
-                         listed<struct concatenate_op, "concatenate">, listed<struct reshard_op, "reshard">,
-                         listed<struct shard_alike_op, "shard_alike">, listed<struct row_op, "row">,
-                         listed<struct set_row_op, "set_row">, listed<struct add_row_op, "add_row">,
-                         listed<struct local_operator, "local_op">, listed<struct reduce_window_op, "reduce_window">,
-                         listed<struct select_and_scatter_op, "select_and_scatter">,
-                         listed<struct gather_op, "gather">, listed<struct scatter_op, "scatter">,
-                         listed<struct scatter_set_op, "scatter_set">, listed<struct scan_op, "scan_along">,
-                         listed<struct top_k_op, "top_k"> GSPMD_TEST_OPERATORS>;
+using listed_operators = boost::mp11::mp_list<
+    listed<struct einsum_op, "einsum">, listed<struct convolution_op, "convolution">, listed<struct reduce_op, "reduce">,
+    listed<struct broadcast_op, "broadcast_in_dim">, listed<struct transpose_op, "transpose">,
+    listed<struct reshape_op, "reshape">, listed<struct shift_op, "shift">, listed<struct pad_op, "pad">,
+    listed<struct slice_op, "slice">, listed<struct reverse_op, "reverse">, listed<struct roll_op, "roll">,
+    listed<struct composed_op, "move">, listed<struct concatenate_op, "concatenate">, listed<struct reshard_op, "reshard">,
+    listed<struct shard_alike_op, "shard_alike">, listed<struct row_op, "row">, listed<struct set_row_op, "set_row">,
+    listed<struct add_row_op, "add_row">, listed<struct local_operator, "local_op">,
+    listed<struct reduce_window_op, "reduce_window">, listed<struct select_and_scatter_op, "select_and_scatter">,
+    listed<struct gather_op, "gather">, listed<struct scatter_op, "scatter">, listed<struct scatter_set_op, "scatter_set">,
+    listed<struct scan_op, "scan_along">, listed<struct top_k_op, "top_k"> GSPMD_TEST_OPERATORS>;
 inline constexpr int opcode_count =
     static_cast<int>(opcode::first_listed) + static_cast<int>(boost::mp11::mp_size<listed_operators>::value);
 
@@ -159,8 +156,8 @@ template <class T>
 using map_element = T (*)(const T* arguments);
 
 /// A user's function. A captureless callable is kept in a graph as constant function pointers, one per element type it accepts
-/// (null where it does not); narrow types are computed as others. A callable with state is an object that a builder keeps (kept_functions), and `rows` work on it.
-/// Arguments and result have one element type.
+/// (null where it does not); narrow types are computed as others. A callable with state is an object that a builder keeps
+/// (kept_functions), and `rows` work on it. Arguments and result have one element type.
 struct map_function {
   int arity = 0;
   boost::mp11::mp_rename<boost::mp11::mp_transform<map_element, computing_types>, std::tuple> of{};
