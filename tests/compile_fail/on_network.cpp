@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // expect: gspmd: a network says how the devices along every axis of a mesh are connected
 // expect: on_network: nothing is said
-// expect: about the mesh axis `y`
+// expect: the mesh axis `y`
 #include <gspmd/gspmd.hpp>
 #include <gspmd/on_network.hpp>
 

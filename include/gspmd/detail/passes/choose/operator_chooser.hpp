@@ -7,7 +7,8 @@
 namespace gspmd::detail {
 
 /// Which use of the mesh axes an operator gets: the one that takes least time for its operands, its result, its work and what later
-/// readers will ask for; then by the fewest bytes and collectives, with the smallest shards, as the result and then the operands ask for it.
+/// readers will ask for; then by the fewest bytes and collectives, with the smallest shards, as the result and then the operands ask
+/// for it.
 class operator_chooser {
  public:
   constexpr explicit operator_chooser(const form_prices& known) : known_(known) {}
