@@ -3,7 +3,6 @@
 
 #include "gspmd/detail/ops/broadcast.hpp"
 #include "gspmd/detail/ops/einsum_equation.hpp"
-#include "gspmd/detail/ops/elementwise_node.hpp"
 #include "gspmd/detail/ops/einsum_steps.hpp"
 #include "gspmd/detail/ops/elementwise_node.hpp"
 #include "gspmd/detail/ops/letters.hpp"
