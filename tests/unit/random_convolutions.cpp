@@ -94,8 +94,9 @@ void annotate(draws& r, traced& program, value x) {
     const auto d = r.below(static_cast<std::int64_t>(x.rank()) + 1);
     if (d < x.rank()) n.annotation.splits.push_back({static_cast<std::int8_t>(a), static_cast<std::int8_t>(d)});
   }
-  std::sort(n.annotation.splits.begin(), n.annotation.splits.end(),
-            [](auto a, auto b) { return a.dim != b.dim ? a.dim < b.dim : a.axis < b.axis; });
+  std::sort(n.annotation.splits.begin(), n.annotation.splits.end(), [](gspmd::detail::axis_use a, gspmd::detail::axis_use b) {
+    return a.dim != b.dim ? a.dim < b.dim : a.axis < b.axis;
+  });
 }
 
 std::vector<int> draw_mesh(draws& r) {
