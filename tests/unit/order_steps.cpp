@@ -136,11 +136,16 @@ TEST_CASE("of two operands the one that takes more on the way is made first") {
   dynamic::builder b(m);
   const value a = b.input(f32({64, 64}));
   const auto product = [](const value& x, const value& y) { return einsum<"ab,bc->ac">(x, y); };
-  value right = product(a, a);
+  const auto fresh = [&] { return product(b.input(f32({64, 64})), a); };  // equal ones would be one
+  value right = fresh();
   for (int i = 0; i < 4; ++i) {
-    value left = product(a, a);
-    for (int k = 0; k <= i; ++k) left = product(left, product(product(a, a), product(a, a)));
-    right = product(product(a, a), product(right, left));  // the first operand waits for the second
+    value left = fresh();
+    for (int k = 0; k <= i; ++k) {
+      const value first = fresh(), second = fresh();
+      left = product(left, product(first, second));
+    }
+    const value first = fresh();
+    right = product(first, product(right, left));  // the first operand waits for the second
   }
   b.output(sum(right, {0, 1}));
   const steps_as_traced steps(ir::canonical_order(b.graph()), m.info().shape);

@@ -25,7 +25,7 @@ namespace gspmd::detail {
 /// Whether an equation is one that add_einsum does not take itself.
 constexpr bool is_einsum_of_many(std::string_view equation) {
   int operands = 1, dots = 0;
-  bool repeats = false, is_written = true;
+  bool repeats = false, is_written = true, is_mistaken = false;
   for (std::size_t i = 0, begin = 0; i < equation.size(); ++i) {
     const char c = equation[i];
     if (c == '(' || c == '[') return false;  // windows are those of one or two operands
@@ -40,10 +40,11 @@ constexpr bool is_einsum_of_many(std::string_view equation) {
     } else if (c == '.') {
       ++dots;
     } else if (c != ' ') {
+      if (!((c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z'))) is_mistaken = true;
       for (std::size_t k = begin; k < i; ++k) repeats = repeats || equation[k] == c;
     }
   }
-  return operands > 2 || repeats || dots > 0;
+  return operands > 2 || dots > 0 || (repeats && !is_mistaken);  // a mistake is one of the usual equation
 }
 
 class einsum_of_many {
