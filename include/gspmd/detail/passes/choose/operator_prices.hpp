@@ -95,8 +95,10 @@ class operator_prices {
             static_cast<int>(traffic.messages)};
   }
   constexpr void add(cost& total, const reshard_price& price, int level) const {
-    total.time = add_times(total.time, known_.time_in_all_trips(price.time, level));
-    total.bytes += known_.in_all_trips(price.bytes, level);
+    if (price.bytes != 0) {
+      total.time = add_times(total.time, known_.time_in_all_trips(price.time, level));
+      total.bytes += known_.in_all_trips(price.bytes, level);
+    }
     total.messages += price.messages;
   }
   constexpr reshard_price of_operand(int k, const sharding& wanted) {

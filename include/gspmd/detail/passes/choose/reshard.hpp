@@ -62,7 +62,7 @@ struct path_cost {
   int messages = 0;
 
   constexpr void add(const path_cost& rest) {
-    time = add_times(time, rest.time);
+    if (rest.time != 0) time = add_times(time, rest.time);
     elems += rest.elems;
     messages += rest.messages;
   }
@@ -128,20 +128,19 @@ constexpr sharding renamed(const mesh_shape& mesh, const extents& global, const 
 
 constexpr path_cost cost_of_move(const mesh_shape& mesh, const extents& global, const sharding& from, const sharding& to,
                                  std::int64_t bytes_per_elem) {
-  const sharding* source = &from;
-  sharding other;
-  auto elems = cost_as_written(mesh, global, from, to);
-  if (elems != 0 && has_empty_parts(mesh, global, from)) {
-    other = renamed(mesh, global, from, to);
-    source = &other;
-    elems = cost_as_written(mesh, global, other, to);
-  }
-  path_cost cost{0, elems, elems > 0 ? 1 : 0};
-  if (elems > 0 && !mesh.network.is_by_bytes()) {
-    const movement m{global, *source, to, movement_axes(mesh, global, *source, to)};
+  const auto cost_from = [&](const sharding& source, std::int64_t elems) {
+    path_cost cost{0, elems, 1};
+    if (elems == 0) return path_cost{};
+    if (mesh.network.is_by_bytes()) return cost;
+    const movement m{global, source, to, movement_axes(mesh, global, source, to)};
     cost.time = time_of_collective(mesh, classify(mesh, m), m.axes, elems * bytes_per_elem);
-  }
-  return cost;
+    return cost;
+  };
+  const auto elems = cost_as_written(mesh, global, from, to);
+  if (elems == 0) return {};
+  if (!has_empty_parts(mesh, global, from)) return cost_from(from, elems);
+  const sharding other = renamed(mesh, global, from, to);
+  return cost_from(other, cost_as_written(mesh, global, other, to));
 }
 
 /// Splits `s` further by `axes`: into the smallest shards, and on dims that end up finer under `s` than under `to` if there are
@@ -201,7 +200,9 @@ class reduction_ways {
           if (lies_inside(mesh_, global_, from, fine)) try_step(from, fine, axis_bit(axis), pending, best);
         }
     for (int dim = 0; dim < global_.count; ++dim)
-      for (const axis_mask axes : {pending, pending | idle}) {
+      for (const bool with_idle : {false, true}) {
+        if (with_idle && idle == 0) continue;
+        const axis_mask axes = with_idle ? pending | idle : pending;
         sharding fine = from;
         for (int axis = 0; axis < mesh_.axis_count(); ++axis)
           if ((axes & axis_bit(axis)) != 0 && mesh_.sizes[axis] > 1) fine.add_split(axis, dim);
@@ -214,7 +215,7 @@ class reduction_ways {
     if (!(moved.splits == from.splits) && local_elements(mesh_, global_, moved) <= local_elements(mesh_, global_, from)) {
       path_cost cost = plain(moved, pending).cost;
       cost.add(cost_of_move(mesh_, global_, from, moved, bytes_per_elem_));
-      best.consider(cost, next_step(mesh_, global_, from, moved, bytes_per_elem_));
+      if (cost.is_less_than(best.cost)) best.consider(cost, next_step(mesh_, global_, from, moved, bytes_per_elem_));
     }
     sharding sliced = continued(mesh_, global_, from, to_, idle);
     for (const bool help : {false, true}) {
@@ -249,10 +250,10 @@ class reduction_ways {
   }
   [[nodiscard]] constexpr path_cost sent(const sharding& a, const sharding& b, axis_mask axes) const {
     const reduction r{global_, a, b, axes, a.reduced_by};
-    const auto elems = bytes_sent(mesh_, r, 1);
-    path_cost cost{0, elems, elems > 0 ? 1 : 0};
-    if (elems > 0 && !mesh_.network.is_by_bytes())
-      cost.time = time_of_collective(mesh_, classify(mesh_, r), axes, elems * bytes_per_elem_);
+    path_cost cost{0, bytes_sent(mesh_, r, 1), 0};
+    if (cost.elems == 0) return cost;
+    cost.messages = 1;
+    if (!by_bytes_) cost.time = time_of_collective(mesh_, classify(mesh_, r), axes, cost.elems * bytes_per_elem_);
     return cost;
   }
 
@@ -303,6 +304,7 @@ class reduction_ways {
   const extents& global_;
   const sharding& to_;
   std::int64_t bytes_per_elem_;
+  bool by_bytes_ = mesh_.network.is_by_bytes();
 };
 
 /// The axes of `to` that split nothing under `from` and cut a dim whose parts trade places. Devices that differ in them hold
@@ -413,12 +415,14 @@ struct reshard_price {
 constexpr reshard_price price_of_reshard(const mesh_shape& mesh, const extents& global, const sharding& from, const sharding& to,
                                          std::int64_t bytes_per_elem) {
   reshard_price price;
+  const bool by_bytes = mesh.network.is_by_bytes();
   for_each_step(mesh, global, from, to, bytes_per_elem, [&](const sharding& at, const reshard_step& step) {
     const auto bytes = step_bytes(mesh, global, at, step, bytes_per_elem);
-    price.time = add_times(price.time, step_time(mesh, global, at, step, bytes));
+    if (!by_bytes) price.time = add_times(price.time, step_time(mesh, global, at, step, bytes));
     price.bytes += bytes;
     if (step.what != reshard_step::kind::slice) ++price.messages;
   });
+  if (by_bytes) price.time = mesh.network.one_switch.time_of(price.bytes);
   return price;
 }
 

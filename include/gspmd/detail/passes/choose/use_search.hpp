@@ -39,7 +39,7 @@ class use_search {
   using axis_factors = inline_vec<std::int8_t, max_axes>;                     // by axis: the factor that it splits; -1: none
 
   constexpr use_search(const mesh_shape& mesh, const op_rule& rule, const wishes& asked)
-      : mesh_(mesh), rule_(rule), asked_(asked) {}
+      : mesh_(mesh), rule_(rule), asked_(asked), fastest_per_kib_(mesh.network.fastest_per_kib()) {}
 
   /// Makes known what the tensors are: before `run` and `memory_of`.
   constexpr void know(const use_tensors& tensors) {
@@ -212,7 +212,7 @@ class use_search {
       }
       if (missing > 0) total += missing * tensor.elem_bytes;
     }
-    return picoseconds_of(total, mesh_.network.fastest_per_kib());
+    return total == 0 ? 0 : picoseconds_of(total, fastest_per_kib_);
   }
 
   template <class Visit>
@@ -302,6 +302,7 @@ class use_search {
   const mesh_shape& mesh_;
   const op_rule& rule_;
   const wishes& asked_;
+  std::int64_t fastest_per_kib_;
   use_tensors tensors_;
   inline_vec<std::uint32_t, 2 * max_rank> in_;  // by factor: the tensors that have it, a bit each
   bool simple_ = false;                         // no dim has several factors
