@@ -146,7 +146,9 @@ inline value naive_binary(opcode code, const value& a, const value& b) {
     case opcode::or_: return t == dtype::pred ? truth(i != 0 || j != 0) : value{t, 0, a.integer | b.integer};
     case opcode::add: return is_real ? floating(t, a.real + b.real) : wrapped(t, i + j);
     case opcode::subtract: return is_real ? floating(t, a.real - b.real) : wrapped(t, i - j);
-    case opcode::multiply: return is_real ? floating(t, a.real * b.real) : wrapped(t, i * j);
+    case opcode::multiply:
+      return is_real ? floating(t, a.real * b.real)
+                     : wrapped(t, static_cast<wide>(static_cast<std::uint64_t>(i) * static_cast<std::uint64_t>(j)));
     case opcode::xor_: return t == dtype::pred ? truth((i != 0) != (j != 0)) : value{t, 0, a.integer ^ b.integer};
     case opcode::shift_left: return wrapped(t, is_shifted_out ? 0 : i << static_cast<int>(j));
     case opcode::shift_right: return wrapped(t, is_shifted_out ? (i < 0 ? -1 : 0) : i >> static_cast<int>(j));

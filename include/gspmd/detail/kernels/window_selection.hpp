@@ -24,6 +24,7 @@ template <bool IsMinimum, class T>
 void select_windows(const window_selection& s, const std::int64_t* valid, const void* from_in, const void* from_by, void* to) {
   const T *const in = static_cast<const T*>(from_in), *const by = static_cast<const T*>(from_by);
   T* const out = static_cast<T*>(to);
+  if (elements(s.out) == 0) return;
   std::memset(to, 0, static_cast<std::size_t>(elements(s.out)) * sizeof(T));
   const int rank = s.out.count;
   std::int64_t in_stride[max_rank], by_stride[max_rank], out_stride[max_rank];  // elements
