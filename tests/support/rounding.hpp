@@ -103,9 +103,29 @@ class rounding {
       for (std::size_t e = 0; e < r.size(); ++e) r.reals[e] = elementwise_radius(i, e);
       return r;
     }
+    if (looks_up_or_orders(n)) {
+      const node& maker = n.op == opcode::result ? at(n.operands[0]) : n;
+      bool is_exact = !adds_up(maker) || !value(i).floating();
+      for (const int o : maker.operands)
+        for (const double x : radius(o).reals) is_exact = is_exact && x == 0;
+      for (double& x : r.reals) x = is_exact ? 0 : unknown;
+      return r;
+    }
     std::vector<host_array> operands;
     for (const int o : n.operands) operands.push_back(radius(o));
     return on(i, std::move(operands));
+  }
+
+  /// Of whose elements the operands' numbers decide which ones they are; a small change of one may change all. What follows an operator
+  /// as a further result of it is looked at likewise.
+  [[nodiscard]] static bool looks_up_or_orders(const node& n) {
+    namespace ir = gspmd::detail;
+    return n.op == opcode::result || n.op == ir::code_of<ir::gather_op> || n.op == ir::code_of<ir::scatter_set_op> ||
+           n.op == ir::code_of<ir::top_k_op> || adds_up(n);
+  }
+  [[nodiscard]] static bool adds_up(const node& n) {
+    namespace ir = gspmd::detail;
+    return n.op == ir::code_of<ir::scatter_op> || n.op == ir::code_of<ir::scan_op>;
   }
 
   // ---- elementwise ----

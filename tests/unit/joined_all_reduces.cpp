@@ -176,7 +176,7 @@ TEST_CASE("sums over a batch: joined messages give the same numbers, send the sa
               static_cast<unsigned long long>(all.messages), static_cast<unsigned long long>(all.values),
               static_cast<unsigned long long>(all.in_bodies), static_cast<unsigned long long>(larger));
   CHECK(all.messages > count);
-  CHECK(all.in_bodies > count / 200);  // what is the same in every trip has left
+  CHECK(all.in_bodies >= count / 200);  // what is the same in every trip has left
 }
 
 TEST_CASE("random programs of many operators equal the naive reference") {

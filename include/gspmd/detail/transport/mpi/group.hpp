@@ -436,9 +436,13 @@ class mpi_group {
 
   // ---- reductions ----
 
-  /// MPI has no bf16, and the sums of Open MPI 4.1 saturate where integers of 8 and 16 bits must wrap around (its op/avx).
+  /// MPI has no bf16, the sums of Open MPI 4.1 saturate where integers of 8 and 16 bits must wrap around (its op/avx), and MPICH 4.0 takes
+  /// the maximum of unsigned integers as if they were signed.
   template <class T>
-  static constexpr bool is_reduced_here = is_narrow(dtype_of<T>());
+  static constexpr bool is_reduced_here(monoid kind) {
+    const bool is_unsigned = std::is_unsigned_v<T> && !std::is_same_v<T, bool>;
+    return is_narrow(dtype_of<T>()) || (is_unsigned && (kind == monoid::maximum || kind == monoid::minimum));
+  }
 
   template <class T>
   void all_reduce(std::int64_t elems, monoid kind, const T* in, T* out) {
@@ -448,7 +452,7 @@ class mpi_group {
     if (window_) return window_->all_reduce(combiner_of<T>(kind), elems, in, out);
     if (elems * size() * static_cast<std::int64_t>(sizeof(T)) <= most_gathered_bytes)
       return all_reduce_gathered(elems, kind, in, out);
-    if (is_reduced_here<T> || (std::is_floating_point_v<T> && (kind == monoid::maximum || kind == monoid::minimum)))
+    if (is_reduced_here<T>(kind) || (std::is_floating_point_v<T> && (kind == monoid::maximum || kind == monoid::minimum)))
       return all_reduce_by_messages(messages(), work_.receive_scratch, kind, size(), self_, elems, in, out);
     messages().for_each_piece(elems, [&](std::int64_t begin, int count) {
       check(MPI_Allreduce(in == out ? MPI_IN_PLACE : static_cast<const void*>(in + begin), out + begin, count, mpi_type<T>(),
@@ -483,7 +487,7 @@ class mpi_group {
   template <class T>
   void reduce_blocks(const reduction_route& route, monoid kind, const T* in, T* out) {
     if (window_) return window_->reduce_scatter(combiner_of<T>(kind), route.offsets.data(), in, out);
-    if constexpr (is_reduced_here<T>) return reduce_received_blocks(route, kind, in, out);
+    if (is_reduced_here<T>(kind)) return reduce_received_blocks(route, kind, in, out);
     const auto type = mpi_type<T>();
     const auto op = mpi_op<T>(kind);
     if (route.offsets.back() > work_.largest_count) {
