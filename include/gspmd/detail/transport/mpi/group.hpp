@@ -439,9 +439,10 @@ class mpi_group {
   /// MPI has no bf16, the sums of Open MPI 4.1 saturate where integers of 8 and 16 bits must wrap around (its op/avx), and MPICH 4.0 takes
   /// the maximum of unsigned integers as if they were signed.
   template <class T>
+  static constexpr bool may_be_reduced_here = is_narrow(dtype_of<T>()) || (std::is_unsigned_v<T> && !std::is_same_v<T, bool>);
+  template <class T>
   static constexpr bool is_reduced_here(monoid kind) {
-    const bool is_unsigned = std::is_unsigned_v<T> && !std::is_same_v<T, bool>;
-    return is_narrow(dtype_of<T>()) || (is_unsigned && (kind == monoid::maximum || kind == monoid::minimum));
+    return may_be_reduced_here<T> && (is_narrow(dtype_of<T>()) || kind == monoid::maximum || kind == monoid::minimum);
   }
 
   template <class T>
@@ -487,7 +488,8 @@ class mpi_group {
   template <class T>
   void reduce_blocks(const reduction_route& route, monoid kind, const T* in, T* out) {
     if (window_) return window_->reduce_scatter(combiner_of<T>(kind), route.offsets.data(), in, out);
-    if (is_reduced_here<T>(kind)) return reduce_received_blocks(route, kind, in, out);
+    if constexpr (may_be_reduced_here<T>)
+      if (is_reduced_here<T>(kind)) return reduce_received_blocks(route, kind, in, out);
     const auto type = mpi_type<T>();
     const auto op = mpi_op<T>(kind);
     if (route.offsets.back() > work_.largest_count) {
