@@ -296,7 +296,10 @@ class inspection {
       i.loop = loop;
       for (int k = 0; op.what == instruction_kind::compute && k < op.operands.count; ++k) add_tile(op, k);
       if (op.what == instruction_kind::compute) add_exchanges(op);
-      if (op.axes != 0) {  // it gets what other devices have before it does the rest by itself
+      if (op.axes != 0 && program_.view().values[at(op.result)].step < 0) {
+        i.bytes = 0;
+        add_margins(op);
+      } else if (op.axes != 0) {  // it gets what other devices have before it does the rest by itself
         instruction halo{detail::name_of(op.collective), label_of(op.operands[0]), i.sake, {op.operands[0]}};
         halo.moves = halo.communicates = halo.is_halo = true;
         halo.axes = axes;
@@ -331,6 +334,18 @@ class inspection {
     halo.axes = std::string(detail::axes_text(mesh_.info(), traffic.axes).view());
     halo.bytes = traffic.elems() * detail::bytes_of(from.type);
     instructions_.push_back(std::move(halo));
+  }
+  /// What a movement that loops read at an offset sends: the margins that are brought for it, and not for another one before it.
+  void add_margins(const detail::instruction& op) {
+    const auto& plan = program_.view();
+    for (const auto& s : plan.steps) {
+      if (s.node != op.node || !detail::is_mapped(s) || !communicates(plan, s)) continue;
+      instruction halo{detail::name_of(s.collective), label_of(op.operands[0]), node(op.node).tag, {op.operands[0]}};
+      halo.moves = halo.communicates = halo.is_halo = true;
+      halo.axes = std::string(detail::axes_text(mesh_.info(), axes_of(plan, s)).view());
+      halo.bytes = s.bytes_sent;
+      instructions_.push_back(std::move(halo));
+    }
   }
   /// What devices send each other of values that an operator makes on the way.
   void add_exchanges(const detail::instruction& op) {
