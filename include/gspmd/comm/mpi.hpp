@@ -178,9 +178,7 @@ class mpi_communicator {
             "an exception passes an mpi_communicator that others still use, and would wait in: all ranks end. "
             "To see its text, catch it before, or use launch",
             work_.rank);
-        std::fprintf(stderr, "%s\n", failure.what());
-        std::fflush(stderr);
-        MPI_Abort(comm_, 1);
+        detail::abort_mpi(failure, comm_);
       }
       ::usleep(1000);
     }
@@ -267,11 +265,7 @@ void launch(const mpi& backend, int devices, F&& f) {
   mpi_communicator comm(backend.comm, backend.options);
   require_devices(comm, devices);
   if (devices == 1) return static_cast<void>(f(comm));
-  const auto give_up = [&](const error& failure) {
-    std::fprintf(stderr, "%s\n", failure.what());
-    std::fflush(stderr);
-    MPI_Abort(backend.comm, 1);
-  };
+  const auto give_up = [&](const error& failure) { detail::abort_mpi(failure, backend.comm); };
   try {
     f(comm);
   } catch (const error& failure) {

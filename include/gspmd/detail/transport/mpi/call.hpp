@@ -20,8 +20,11 @@
 #undef GSPMD_UNDEF_MPICH_SKIP_MPICXX
 #endif
 
+#include <unistd.h>
+
 #include <cstddef>
 #include <cstdint>
+#include <cstdio>
 #include <string>
 #include <type_traits>
 
@@ -37,6 +40,14 @@ inline void check_mpi(int code, const char* call, int rank) {
   int length = 0;
   if (MPI_Error_string(code, text, &length) != MPI_SUCCESS) length = 0;
   throw error(std::string(call) + " failed: " + std::string(text, static_cast<std::size_t>(length)), rank);
+}
+
+/// Says on stderr why, and ends all processes. MPICH's launcher forgets what it has not read of them when they end: it gets a moment.
+[[gnu::noinline, gnu::cold]] inline void abort_mpi(const error& failure, MPI_Comm comm) {
+  std::fprintf(stderr, "%s\n", failure.what());
+  std::fflush(stderr);
+  ::usleep(200'000);
+  MPI_Abort(comm, 1);
 }
 
 template <class T>
