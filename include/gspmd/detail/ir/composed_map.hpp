@@ -52,14 +52,7 @@ constexpr composed_dim composed(const dim_map& first, const dim_map& second, con
 
   // Element to_first + to_step * t of the middle is from_first + from_step * u of it: t0 + (from_step / x) * k, u0 + (to_step / x) * k.
   const auto steps = second.from_step < 0 ? -second.from_step : second.from_step;
-  std::int64_t x = first.to_step, y = steps, inverse = 1, next = 0;  // inverse * to_step is x, but for multiples of steps
-  while (y != 0) {
-    const auto times = x / y, rest = x % y, last = inverse - times * next;
-    x = y;
-    y = rest;
-    inverse = next;
-    next = last;
-  }
+  const auto [x, inverse] = common_divisor(first.to_step, steps);
   const auto apart = second.from_first - first.to_first;
   if (apart % x != 0) return result;
   const auto period = steps / x;

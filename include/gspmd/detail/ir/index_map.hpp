@@ -20,6 +20,23 @@ enum class continuation : std::uint8_t {
   symmetric,  // 3 2 1 | 1 2 3 4 | 4 3 2
 };
 
+/// The greatest common divisor of two positive numbers, and what the first one is to be multiplied by to be it, but for multiples of the
+/// second one.
+struct divisor_of_two {
+  std::int64_t divisor, inverse;
+};
+constexpr divisor_of_two common_divisor(std::int64_t a, std::int64_t b) {
+  std::int64_t inverse = 1, next = 0;
+  while (b != 0) {
+    const auto times = a / b, rest = a % b, last = inverse - times * next;
+    a = b;
+    b = rest;
+    inverse = next;
+    next = last;
+  }
+  return {a, inverse};
+}
+
 /// Along `dim`, for every whole t, element from_first + from_step * t of the operand becomes element to_first + to_step * t of the
 /// result, where both have it.
 ///   shift by b           i of the result is i + b        {0, {}, b, 1, 0, 1}
@@ -56,14 +73,7 @@ struct dim_map {
   static constexpr dim_map affine(int dim, std::int64_t a, std::int64_t b, std::int64_t c) {
     dim_map map;
     map.dim = static_cast<std::int8_t>(dim);
-    std::int64_t x = a < 0 ? -a : a, y = c, inverse = 1, next = 0;  // inverse * |a| is x, but for multiples of c
-    while (y != 0) {
-      const auto times = x / y, rest = x % y, last = inverse - times * next;
-      x = y;
-      y = rest;
-      inverse = next;
-      next = last;
-    }
+    const auto [x, inverse] = common_divisor(a < 0 ? -a : a, c);
     map.to_step = c / x;
     map.from_step = b % x == 0 ? a / x : 0;
     if (map.from_step == 0) return map;
