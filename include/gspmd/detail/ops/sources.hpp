@@ -56,7 +56,7 @@ struct written_number {
   [[nodiscard]] constexpr bool is_one_of(dtype type) const {
     constexpr double infinity = std::numeric_limits<double>::infinity();
     double beyond = infinity;  // from there on infinity is nearer
-    if (type == dtype::f32) beyond = 0x1.ffffffp127;
+    if (type == dtype::f32 || type == dtype::c64) beyond = 0x1.ffffffp127;
     if (type == dtype::bf16) beyond = 0x1.ffp127;
     if (type == dtype::f16) beyond = 65520;
     if (is_floating(type)) return !(real >= beyond && real < infinity) && !(real <= -beyond && real > -infinity);

@@ -23,9 +23,11 @@ struct prepared_scatter {
 
 /// Elements as wide as T, and nothing else of them counts.
 template <class T>
-using index_bits = std::conditional_t<
-    sizeof(T) == 1, std::uint8_t,
-    std::conditional_t<sizeof(T) == 2, std::uint16_t, std::conditional_t<sizeof(T) == 4, std::uint32_t, std::uint64_t>>>;
+using index_bits =
+    std::conditional_t<sizeof(T) == 1, std::uint8_t,
+                       std::conditional_t<sizeof(T) == 2, std::uint16_t,
+                                          std::conditional_t<sizeof(T) == 4, std::uint32_t,
+                                                             std::conditional_t<sizeof(T) == 8, std::uint64_t, two_words>>>>;
 
 template <class T>
 constexpr prepared_gather gather_of(const indexed_access& access) {
@@ -88,7 +90,7 @@ inline prepared_scatter scatter::prepare(const plan_view& p, const plan_step& s)
 }
 inline void scatter::run(const prepared_scatter& prepared, const plan_view& p, const plan_step& s, const device_memory& device) {
   void* const table = device.write(p.result(s).where);
-  prepared.clear(table, elements(p.result(s).local));
+  prepared.clear(table, elements(p.result(s).local) * (is_complex(p.result(s).type) ? 2 : 1));
   scatter_slices(prepared.code, *prepared.access, ranges_of(p, s, *prepared.access, device), device.read(p.operand(s, 0).where),
                  device.read(p.operand(s, 1).where), table);
   clear_padding(p, p.result(s), device);
