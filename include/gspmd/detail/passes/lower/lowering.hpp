@@ -173,12 +173,15 @@ class lowering {
   constexpr int redistribute(const instruction& op, int from, const sharding& layout) {
     local_value v = value(from);
     const movement m{v.global, v.layout, layout, movement_axes(out.mesh, v.global, v.layout, layout)};
+    const movement back{v.global, layout, v.layout, movement_axes(out.mesh, v.global, layout, v.layout)};
     v.layout = layout;
     v.local = local_extents(out.mesh, v.global, layout);
     const int to = add_value(v);
     auto& s = add_step(action::move, op, -1, {from}, {to});
     s.collective = classify(out.mesh, m);
-    s.bytes_sent = bytes_sent(out.mesh, m, detail::bytes_of(v.type));
+    const auto received = bytes_sent(out.mesh, m, detail::bytes_of(v.type));
+    const auto sent = s.collective == collective_kind::all_to_all ? bytes_sent(out.mesh, back, detail::bytes_of(v.type)) : 0;
+    s.bytes_sent = sent > received ? sent : received;  // uneven parts: some send more than anyone receives
     return to;
   }
   /// What a map makes of a value: `v`, in the same splits.
