@@ -316,11 +316,10 @@ struct ghost_body {
 /// wider than a shard. On the network that counts where none is named a message costs nothing, and ghost(body) is the plain loop. grad
 /// goes through the plain loop.
 ///
-/// Errors, at compile time: another operator in the body, a reduction say, with its line; fields of several shapes or shardings;
-/// fewer sweeps than one.
+/// Errors, at compile time: another operator in the body, a reduction say, with its line; fields of several shapes or shardings.
 template <int Sweeps, class Body>
+  requires(Sweeps >= 1)
 constexpr ghost_body<Body> ghost(Body body) {
-  static_assert(Sweeps >= 1, "gspmd: ghost: at least one sweep goes on an exchange: ghost<4>(body)");
   return {std::move(body), Sweeps};
 }
 template <class Body>

@@ -54,7 +54,9 @@ struct node {
 constexpr bool is_while(const node& n) { return n.op == opcode::loop && n.attributes.count > 0 && n.attributes[0] != 0; }
 
 /// How many trips of a loop the user wishes on one exchange of margins (passes/ghost_zones.hpp); -1: as many as are fastest.
-constexpr std::int64_t ghost_sweeps(const node& n) { return n.op == opcode::loop && n.attributes.count > 1 ? n.attributes[1] : 1; }
+constexpr std::int64_t ghost_sweeps(const node& n) {
+  return n.op == opcode::loop && n.attributes.count > 1 ? n.attributes[1] : 1;
+}
 constexpr void set_ghost_sweeps(node& n, std::int64_t sweeps) {
   n.attributes.clear();
   n.attributes.push_back(0);

@@ -36,7 +36,8 @@ constexpr int add_ghost_blocks(graph& g, int operand, const ghost_blocks& b, loc
   n.shape = g.nodes[static_cast<std::size_t>(operand)].shape;
   n.shape[b.dim] = b.width();
   if (n.shape.count == max_rank)
-    return g.fail(at, "ghost", mistake::rank, "needs another dim for each split one that a stencil reads along; a tensor has at most 32");
+    return g.fail(at, "ghost", mistake::rank,
+                  "needs another dim for each split one that a stencil reads along; a tensor has at most 32");
   n.shape.insert(b.dim, b.parts);
   n.at = at;
   n.operands.push_back(operand);
@@ -123,7 +124,8 @@ constexpr int add_without_ghosts(graph& g, int x, std::span<const ghost_blocks> 
 class block_reads {
  public:
   /// `blocks` by dim, in increasing order; `shape` of a field in blocks.
-  constexpr block_reads(graph& g, std::span<const ghost_blocks> blocks, const extents& shape) : g_(g), blocks_(blocks), shape_(shape) {}
+  constexpr block_reads(graph& g, std::span<const ghost_blocks> blocks, const extents& shape)
+      : g_(g), blocks_(blocks), shape_(shape) {}
 
   /// The dim in which the indices of dim `d` of the field lie.
   [[nodiscard]] constexpr int place_of(int d) const {
@@ -160,8 +162,8 @@ class block_reads {
       node c = source(opcode::constant, type, shape_, at);
       c.real = constant_of(type, fill).real;
       c.integer = constant_of(type, fill).integer;
-      const int is_inside = offset > 0 ? combined(opcode::compare_lt, i, b->extent - offset, at)
-                                       : combined(opcode::compare_ge, i, -offset, at);
+      const int is_inside =
+          offset > 0 ? combined(opcode::compare_lt, i, b->extent - offset, at) : combined(opcode::compare_ge, i, -offset, at);
       return add_elementwise(g_, opcode::select, {is_inside, y, g_.add(c)}, at);
     }
     const auto outside = beyond_ends(b->extent, offset);

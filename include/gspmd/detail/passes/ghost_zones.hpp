@@ -59,7 +59,7 @@ class ghost_zones {
   struct sweep {
     int loop = -1;
     std::int64_t at_once = 1;
-    list results, body;  // loop_results; the nodes of the body
+    list results, body;        // loop_results; the nodes of the body
     vec<std::uint8_t> varies;  // by node: what is carried or counted reaches it
     extents shape;             // of all fields
     sharding layout;           // of all fields
@@ -125,11 +125,12 @@ class ghost_zones {
         now_.layout = completed_[c];
       } else if (!(old(c).shape == now_.shape)) {
         refuse(old(now_.loop), text("carries fields of ") << shape_text(now_.shape) << " and " << shape_text(old(c).shape)
-                                                         << ", where all need one shape");
+                                                          << ", where all need one shape");
       } else if (!same_layout(completed_[c], now_.layout)) {
         refuse(old(now_.loop), text("carries fields that are sharded ")
                                    << sharding_text(*old_.mesh, now_.layout, now_.shape.count) << " and "
-                                   << sharding_text(*old_.mesh, completed_[c], now_.shape.count) << ", where all need one sharding");
+                                   << sharding_text(*old_.mesh, completed_[c], now_.shape.count)
+                                   << ", where all need one sharding");
       }
       is_first = false;
     }
@@ -142,8 +143,10 @@ class ghost_zones {
   [[nodiscard]] static constexpr bool is_computed_in_loops(const node& n) {
     return facts_of(n.op).made == origin::shards && facts_of(n.op).runs == realisation::loop;
   }
-  /// The identity, with a wish for its sharding.
-  [[nodiscard]] static constexpr bool is_renamed(const node& n) { return facts_of(n.op).made == origin::renamed; }
+  /// The identity: a wish for a sharding, or a reshape to the shape that it has.
+  [[nodiscard]] constexpr bool is_renamed(const node& n) const {
+    return facts_of(n.op).made == origin::renamed || (may_be_moved(old_, n) && old(n.operands[0]).shape == n.shape);
+  }
   [[nodiscard]] static constexpr bool is_source(const node& n) { return facts_of(n.op).made == origin::source; }
   [[nodiscard]] static constexpr bool is_stretched(const node& n) {
     return facts_of(n.op).runs == realisation::strides && !is_source(n);
@@ -168,8 +171,9 @@ class ghost_zones {
       if (!(n.shape == now_.shape))
         return refuse(n, text("is ") << shape_text(n.shape) << " where the fields are " << shape_text(now_.shape));
       if (n.annotated && !same_tiles(mesh_, n.shape, completed_[i], now_.layout))
-        return refuse(n, text("is sharded ") << sharding_text(*old_.mesh, completed_[i], n.shape.count) << " where the fields are sharded "
-                                             << sharding_text(*old_.mesh, now_.layout, n.shape.count));
+        return refuse(n, text("is sharded ")
+                             << sharding_text(*old_.mesh, completed_[i], n.shape.count) << " where the fields are sharded "
+                             << sharding_text(*old_.mesh, now_.layout, n.shape.count));
       if (!is_shift(n) && !is_computed_in_loops(n) && !is_renamed(n) && !(is_stretched(n) && all_scalars))
         return refuse(n, "is neither elementwise nor a shift, of which stencils consist");
     }
@@ -258,7 +262,8 @@ class ghost_zones {
     for (const auto& b : made.blocks) {
       const auto line = shard[b.dim] > 0 ? around / shard[b.dim] : 0;
       const auto bytes = saturating_multiply(saturating_multiply(line, b.low + b.high), fields);
-      exchanged = add_times(exchanged, time_of_collective(mesh_, collective_kind::collective_permute, now_.layout.axes_of(b.dim), bytes));
+      exchanged =
+          add_times(exchanged, time_of_collective(mesh_, collective_kind::collective_permute, now_.layout.axes_of(b.dim), bytes));
       around = saturating_multiply(line, b.width());
     }
     const auto computed = mesh_.network.time_of_flops(saturating_multiply(block, flops));
