@@ -144,6 +144,10 @@ class block_reads {
     const auto turns = ceil_div(b->low, b->extent);  // to begin at no index below 0
     return combined(opcode::remainder, combined(opcode::add, sum, turns * b->extent - b->low, at), b->extent, at);
   }
+  constexpr int index_as(dtype type, int d, location at) {
+    const int i = index(d, at);
+    return type == dtype::s64 ? i : add_elementwise(g_, opcode::convert, {i}, at, type);
+  }
   /// A shift of a field by `along`, whose elements beyond are `fill` if it does not go on.
   constexpr int shifted(int x, const dim_map& map, std::int64_t offset, std::uint64_t fill, location at) {
     const dtype type = g_.nodes[static_cast<std::size_t>(x)].type;

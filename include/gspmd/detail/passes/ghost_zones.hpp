@@ -5,6 +5,7 @@
 #include <span>
 
 #include "gspmd/detail/ir/collective_time.hpp"
+#include "gspmd/detail/ops/gradient_builder.hpp"
 #include "gspmd/detail/passes/complete/complete.hpp"
 #include "gspmd/detail/support/tuning.hpp"
 #include "gspmd/detail/support/vec.hpp"
@@ -305,7 +306,7 @@ class ghost_zones {
       const int loop = open_loop(result, rounds, start.at);
       list held;
       for (const int c : carried) held.push_back(add_carry(result, c, start.at));
-      const int first = add_elementwise(result, opcode::multiply, {loop, number(now_.at_once)}, start.at);
+      const int first = (term(result, loop, start.at) * term(result, number(now_.at_once), start.at)).id();
       const list next = add_round(whole, held, first, 0);
       for (std::size_t k = 0; k < carried.size(); ++k) carried[k] = add_loop_result(result, held[k], next[k], start.at);
       result.open_region = home;
@@ -396,7 +397,7 @@ class ghost_zones {
       held.push_back(add_carry(result, begun[k], start.at));
       made_[old(now_.results[k]).operands[0]] = held[k];
     }
-    made_[now_.loop] = add_elementwise(result, opcode::add, {loop, first < 0 ? number(more) : first}, start.at);
+    made_[now_.loop] = (term(result, loop, start.at) + term(result, first < 0 ? number(more) : first, start.at)).id();
     block_reads reads(result, std::span<const ghost_blocks>(r.blocks.data(), r.blocks.size()), r.shape);
     for (const int i : now_.body)
       if (now_.varies[i] != 0 && old(i).op != opcode::carry) add_in_blocks(r, reads, i);
@@ -430,8 +431,7 @@ class ghost_zones {
       const auto offset = offset_of(map.dims[0], n.shape[map.dims[0].dim]);
       made_[i] = reads.shifted(in_sweep(r, reads, n.operands[0]), map.dims[0], offset, map.fill, n.at);
     } else if (is_source(n) && facts_of(n.op).in_loop(old_, n).is_index()) {
-      made_[i] = reads.index(facts_of(n.op).in_loop(old_, n).dim, n.at);
-      if (n.type != dtype::s64) made_[i] = add_elementwise(result, opcode::convert, {made_[i]}, n.at, n.type);
+      made_[i] = reads.index_as(n.type, facts_of(n.op).in_loop(old_, n).dim, n.at);
     } else if (n.shape.count > 0 && is_stretched(n)) {
       const int from = now_.varies[n.operands[0]] != 0 ? in_sweep(r, reads, n.operands[0]) : number_[n.operands[0]];
       inline_vec<std::int8_t, max_rank> dims;
