@@ -183,6 +183,11 @@ TEST_CASE("complex tensors: bytes are those of two parts, and what has no meanin
   refused([](value z) { return convert<float>(z); }, "of c64 to f32 would lose a part; take real(x), imag(x) or abs(x)");
   refused([](value z) { return grad(sum(z), z); }, "is c64[]; it must be a float of rank 0, a loss: take real(x) or abs(x)");
   refused([](value z) { return sum_pool(z, {2, 2}); }, "is not defined for c64; it is linear: write it for real(x) and imag(x)");
+  refused(
+      [](value z) {
+        return pad(convert<c128>(z), {1, 0}, {0, 0}, 0.1);
+      },
+      "the number 0.1 is no float, as it must be to fill c128");
   refused([](value z) { return real(real(z)); }, "is not defined for f32, which is real");
 }
 
@@ -208,4 +213,14 @@ TEST_CASE("complex tensors: a compiled program of std::complex, split along what
     CHECK(std::abs(std::complex<float>(dw[f]) - gradient) < 1e-5F);
   }
   CHECK(std::complex<float>(column[1]) == x[1] + x[5] + x[9]);
+}
+
+TEST_CASE("arrays of narrow and of complex numbers are given as the vectors that hold them") {
+  const auto twice = [](value x) { return x + x; };
+  const dynamic::mesh m({{"x", 2}});
+  const auto narrow = dynamic::compile(twice, m, dynamic::in<bf16>({3})).run(simulated{}, std::vector<bf16>(3, bf16(1.5F)));
+  CHECK(static_cast<float>(narrow[0].data<bf16>()[2]) == 3);
+  const auto wide =
+      dynamic::compile(twice, m, dynamic::in<c128>({2})).run(simulated{}, std::array<std::complex<double>, 2>{1, {2, 3}});
+  CHECK(wide[0].data<std::complex<double>>()[1] == std::complex<double>(4, 6));
 }

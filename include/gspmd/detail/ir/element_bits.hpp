@@ -10,7 +10,7 @@
 
 namespace gspmd::detail {
 
-/// The bits of a constant's element; of c128 those of a c64, which has_bits says to be the same number.
+/// The bits of a constant's element; of c128 those of a c64: see written_number::fills.
 constexpr std::uint64_t bits_of(dtype type, double real, std::int64_t integer) {
   std::uint64_t bits = 0;
   with_element_type(type, [&]<class T>(T) {
@@ -25,11 +25,6 @@ constexpr std::uint64_t bits_of(dtype type, double real, std::int64_t integer) {
     else bits = static_cast<std::make_unsigned_t<T>>(integer);
   });
   return bits;
-}
-
-/// Whether 64 bits say which number it is.
-constexpr bool has_bits(dtype type, double real) {
-  return type != dtype::c128 || !(real == real) || static_cast<double>(static_cast<float>(real)) == real;
 }
 
 /// The constant whose element has these bits.

@@ -118,6 +118,13 @@ constexpr void with_element_type(dtype type, F&& f) {
   boost::mp11::mp_with_index<element_type_count>(static_cast<std::size_t>(type),
                                                  [&](auto i) { f(boost::mp11::mp_at_c<element_types, i>{}); });
 }
+/// The same with the type of one real number; no call for a complex one.
+template <class F>
+constexpr void with_real_type(dtype type, F&& f) {
+  with_element_type(type, [&]<class T>(T element) {
+    if constexpr (!is_complex_element<T>) f(element);
+  });
+}
 /// The same for a type that kernels compute with; no call for a narrow or a complex one.
 template <class F>
 constexpr void with_computing_type(dtype type, F&& f) {
@@ -177,14 +184,19 @@ template <class T>
 using raw_bits =
     std::conditional_t<sizeof(T) == 1, std::uint8_t,
                        std::conditional_t<sizeof(T) == 2, std::uint16_t, std::conditional_t<sizeof(T) == 4, float, double>>>;
-/// Calls `f` with an unsigned integer of so many bytes, or with two.
+/// Calls `f` with an unsigned integer of so many bytes.
 template <class F>
-constexpr void with_bits(std::int64_t bytes_per_elem, F f) {
+constexpr void with_word(std::int64_t bytes_per_elem, F f) {
   if (bytes_per_elem == 1) f(std::uint8_t{});
   else if (bytes_per_elem == 2) f(std::uint16_t{});
   else if (bytes_per_elem == 4) f(std::uint32_t{});
-  else if (bytes_per_elem == 8) f(std::uint64_t{});
-  else f(two_words{});
+  else f(std::uint64_t{});
+}
+/// The same, or with two words.
+template <class F>
+constexpr void with_bits(std::int64_t bytes_per_elem, F f) {
+  if (bytes_per_elem == 16) f(two_words{});
+  else with_word(bytes_per_elem, f);
 }
 
 template <dtype Type>
