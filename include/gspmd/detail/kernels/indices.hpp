@@ -166,6 +166,8 @@ class slice_walk {
   /// are whole here.
   template <class Row>
   void for_each_row(std::int64_t table, std::int64_t slices, const index_loops& box, Row row) const {
+    if (box.count == 0 && inside_.count == 1)  // whole rows: what is looked up by a row is looked up often
+      return row(table, slices, inside_.of[0].count, inside_.of[0].table_step, inside_.of[0].slices_step);
     index_loops all = box;
     for (int k = 0; k < inside_.count; ++k) all.add(inside_.of[k]);
     if (all.count == 0) return row(table, slices, std::int64_t{1}, std::int64_t{1}, std::int64_t{1});
