@@ -16,6 +16,7 @@
 #include "gspmd/detail/ops/elementwise.hpp"
 #include "gspmd/detail/ops/further_result.hpp"
 #include "gspmd/detail/ops/gather.hpp"
+#include "gspmd/detail/ops/ghost_blocks.hpp"
 #include "gspmd/detail/ops/local.hpp"
 #include "gspmd/detail/ops/operator.hpp"
 #include "gspmd/detail/ops/pad.hpp"

@@ -77,6 +77,17 @@ class lowering {
       if ((dims & dim_bit(d)) != 0) add_bound(s, d, operand, d);
     narrowed(op, to, result, has_ends(kind));
   }
+  /// The elements of a value as its `strides` along the dims of the result find them.
+  constexpr void copy(const instruction& op, int from, const extents& strides) {
+    loops_.need(from);
+    loop_group group(state_, value(op.result).local);
+    scalar_op load = scalar_op::load(value(from).type, 0);
+    load.strides = strides;
+    group.stores.push_back(fused_store{static_cast<std::int16_t>(group.add_op(load)), 0});
+    planned_group planned;
+    planned.loop = group.loop;
+    state_.add_step(action::fused, op, group.entry_for(planned), {from}, {op.result});
+  }
   /// A movement of an operator that consists of them; one after the first one goes on with what the last one left.
   constexpr void move(const instruction& op) {
     const node& n = node_of(op);
