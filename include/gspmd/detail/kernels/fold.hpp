@@ -36,9 +36,9 @@ struct computed_elements {
   const reduction_kernel* const* kernels = nullptr;
   std::byte* blocks[most_folds]{};
   int count = 0;
-  std::int64_t total = 0;         // elements of the loop
-  std::int64_t block_elems = 0;   // that a block has room for
-  std::int64_t unit = 1;          // computed are multiples of so many: whole rows, if they are short
+  std::int64_t total = 0;        // elements of the loop
+  std::int64_t block_elems = 0;  // that a block has room for
+  std::int64_t unit = 1;         // computed are multiples of so many: whole rows, if they are short
   std::int64_t block_begin = 0, block_end = 0;
   std::int64_t first = 0, together = 0, period = 0;  // elements that a reduction reads one after the other; 0: not known
 
@@ -72,14 +72,17 @@ struct computed_elements {
   /// In blocks that end where reduce_few_rows has taken four rows.
   void rows(position in, std::int64_t rows, std::int64_t step, std::int64_t n, results out, bool accumulate) {
     const auto begin = in / elem_bytes();
-    if (are_short_rows(lanes(), step, n) && rows >= 4 * lanes()) return fold_rows(bring(begin, rows * n), rows, n, n, out, accumulate);
+    if (are_short_rows(lanes(), step, n) && rows >= 4 * lanes())
+      return fold_rows(bring(begin, rows * n), rows, n, n, out, accumulate);
     const bool is_dense = step == n;
     const auto width = is_dense ? n : n + lanes();  // they must not look as if they were short
-    const auto most = std::min(rows, turn_elems() / width);
+    const auto most = turn_elems() / width;
     for (std::int64_t i = 0, some = 0; i < rows; i += some) {
       const bool adds = accumulate || i > 0;
-      some = std::min(rows - i, adds ? most / 4 * 4 : most >= 5 ? 1 + (most - 1) / 4 * 4 : 1);
-      if (some == 0) some = std::min(rows - i, std::int64_t{4});
+      some = std::min(rows - i, rows - i <= most ? rows - i
+                                : !adds          ? 1 + std::max(most - 1, std::int64_t{0}) / 4 * 4
+                                : most < 4       ? 4
+                                                 : most / 4 * 4);
       if (is_dense) {
         fold_rows(bring(begin + i * n, some * n), some, n, n, out, adds);
         continue;

@@ -122,6 +122,7 @@ void reduce_some(Source& source, const reduction_plan& p, const std::int64_t* va
   if (!p.is_simple || !is_whole) return reduce_nested(source, p, valid, in, out);
   const auto rows = valid[p.loop_dim[p.first_reduced]] * p.row;
   const auto step = p.outermost * p.row * p.inner;
+  if (p.inner <= source.piece() && rows * p.inner == step) source.lie_together(0, p.outer * step * bytes, p.outer * step * bytes);
   if (p.inner == 1) return reduce_each(source, in, p.outer, step, rows, out);
   for (std::int64_t o = 0; o < p.outer; ++o)
     reduce_rows(source, in + o * step * bytes, rows, p.inner, p.inner, out + o * p.inner * bytes, false);

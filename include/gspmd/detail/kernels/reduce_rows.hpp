@@ -234,8 +234,8 @@ template <class Source>
   typename Source::template room<reduced_piece_bytes> sum;
   for (std::int64_t i = 0; i < rows; i += part) {
     const bool adds = accumulate || i > 0;
-    reduce_piece_of_rows(source, in + i * step * source.elem_bytes(), std::min(part, rows - i), step, n,
-                         adds ? sum.get() : out, false);
+    reduce_piece_of_rows(source, in + i * step * source.elem_bytes(), std::min(part, rows - i), step, n, adds ? sum.get() : out,
+                         false);
     if (adds) source.combine(out, sum.get(), n);
   }
 }

@@ -22,9 +22,9 @@ struct element_range_function {
 };
 
 /// Folds what a step's loop computes, of which `loop` exists. `unit`: see computed_elements. `outputs` are the step's results.
-[[gnu::noinline]] inline void run_folds(const plan_view& plan, const plan_step& s, const device_memory& device, const extents& loop,
-                                        std::int64_t unit, const reduction_kernel* const* kernels, element_range_function compute,
-                                        void** outputs) {
+[[gnu::noinline]] inline void run_folds(const plan_view& plan, const plan_step& s, const device_memory& device,
+                                        const extents& loop, std::int64_t unit, const reduction_kernel* const* kernels,
+                                        element_range_function compute, void** outputs) {
   struct reduced_loop {
     table_view<planned_fold> folds;
     std::int64_t elem_bytes;

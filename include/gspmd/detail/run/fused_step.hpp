@@ -80,9 +80,8 @@ inline fused_loops kernels::fused::prepare(const plan_view& plan, const plan_ste
                     {},
                     {}};
   for (const auto& f : folds_of(plan, s))
-    with_computing_type(f.type, [&](auto element) {
-      loops.kernels.push_back(&reduction_kernel_for<decltype(element)>(f.spec.reduced_by));
-    });
+    with_computing_type(
+        f.type, [&](auto element) { loops.kernels.push_back(&reduction_kernel_for<decltype(element)>(f.spec.reduced_by)); });
   const planned_group& group = group_of_step(plan, s);
   if (!loops.kernels.empty()) {
     if (group.cut == 0) loops.fold_code_of(plan, s, group.loop);

@@ -32,7 +32,8 @@ struct fused : on_one_device {
   using tables =
       mp11::mp_list<kernel_table<planned_group, entries::one_per_step>, kernel_table<scalar_op, entries::one_per_step>,
                     kernel_table<fused_store, entries::one_per_step>, kernel_table<fused_margin, entries::two_per_movement>,
-                    kernel_table<inner_part, entries::one_per_movement>, kernel_table<planned_fold, entries::shared_by_equal_steps>>;
+                    kernel_table<inner_part, entries::one_per_movement>,
+                    kernel_table<planned_fold, entries::shared_by_equal_steps>>;
   static constexpr step_work work = step_work::computes;
   static constexpr step_role role = step_role::fuses_operators;
   static constexpr element_kinds handles = element_kinds::bytes;

@@ -286,10 +286,10 @@ class loop_fuser {
   }
 
   step_state& s_;
-  vec<visit> path_;                            // see need()
-  vec<waiting_fold> folds_;                    // that wait
-  const vec<waiting_fold>* open_ = nullptr;    // that are made now
-  int folded_ = -1;                            // the operand of the one that comes next
+  vec<visit> path_;                          // see need()
+  vec<waiting_fold> folds_;                  // that wait
+  const vec<waiting_fold>* open_ = nullptr;  // that are made now
+  int folded_ = -1;                          // the operand of the one that comes next
   dim_mask folded_dims_ = 0;
 };
 

@@ -222,8 +222,8 @@ class loop_group {
       return true;
     };
     return known.loop == made.loop && known.cut == made.cut && same(table_of<fused_store>(s_.out), known.stores, stores) &&
-           same(table_of<fused_margin>(s_.out), known.margins, margins) && same(table_of<planned_fold>(s_.out), known.folds, folds) &&
-           same(table_of<scalar_op>(s_.out), known.ops, ops);
+           same(table_of<fused_margin>(s_.out), known.margins, margins) &&
+           same(table_of<planned_fold>(s_.out), known.folds, folds) && same(table_of<scalar_op>(s_.out), known.ops, ops);
   }
 
   step_state& s_;
