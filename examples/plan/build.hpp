@@ -42,8 +42,8 @@ struct built_program {
 
 enum class devices { of_mesh, one };
 
-/// Limits that keep the planner's numbers in their types (registers of a fused loop are counted in 16 bits) and its time short.
-inline constexpr std::size_t most_values = 8000;
+/// 60,000 values plan in about a second. The registers of a fused loop are counted in 16 bits, and the loop fuser divides longer ones.
+inline constexpr std::size_t most_values = 60000;
 
 class program_builder {
  public:
