@@ -20,7 +20,7 @@ namespace gspmd::detail {
 struct planned_fold {
   std::int16_t slot = 0;
   dtype type = dtype::f32;
-  reduction_spec spec;  // over the dims of the value that would lie in memory, row-major as the loop
+  int reduction = 0;  // in table_of<reduction_spec>: of the value that would lie in memory, row-major as the loop
   friend constexpr bool operator==(const planned_fold&, const planned_fold&) = default;
 };
 

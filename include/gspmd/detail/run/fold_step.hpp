@@ -51,7 +51,7 @@ struct element_range_function {
     block += fold_block_bytes(room, reduced.elem_bytes);
     out.of[k] = static_cast<std::byte*>(outputs[reduced.folds[static_cast<std::size_t>(k)].slot]);
   }
-  const auto& spec = reduced.folds[0].spec;
+  const auto& spec = table_of<reduction_spec>(plan)[static_cast<std::size_t>(reduced.folds[0].reduction)];
   fold(source, spec, existing_shape(plan, s, spec.in, device), out);
 }
 

@@ -79,9 +79,11 @@ inline fused_loops kernels::fused::prepare(const plan_view& plan, const plan_ste
                     std::vector<std::int64_t>(count(s.bounds)),
                     {},
                     {}};
-  for (const auto& f : folds_of(plan, s))
+  for (const auto& f : folds_of(plan, s)) {
+    const auto& spec = table_of<reduction_spec>(plan)[static_cast<std::size_t>(f.reduction)];
     with_computing_type(
-        f.type, [&](auto element) { loops.kernels.push_back(&reduction_kernel_for<decltype(element)>(f.spec.reduced_by)); });
+        f.type, [&](auto element) { loops.kernels.push_back(&reduction_kernel_for<decltype(element)>(spec.reduced_by)); });
+  }
   const planned_group& group = group_of_step(plan, s);
   if (!loops.kernels.empty()) {
     if (group.cut == 0) loops.fold_code_of(plan, s, group.loop);

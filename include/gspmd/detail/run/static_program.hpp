@@ -165,7 +165,8 @@ constexpr const reduction_kernel* kernel_of_fold() {
   constexpr const planned_fold& f = table_of<planned_fold>(Program::view)[static_cast<std::size_t>(F)];
   constexpr dtype type = f.type;  // GCC 12 takes no member of `f` as a template argument
   using element = element_t<type>;
-  constexpr monoid kind = natural_kind<element>(f.spec.reduced_by);
+  constexpr monoid kind =
+      natural_kind<element>(table_of<reduction_spec>(Program::view)[static_cast<std::size_t>(f.reduction)].reduced_by);
   static_assert(monoid_is_defined<element>(kind), "gspmd: this reduction is not defined on this element type");
   return &reduction_kernel_of<kind, element>;
 }

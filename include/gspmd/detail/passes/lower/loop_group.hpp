@@ -174,7 +174,8 @@ class loop_group {
   constexpr void fold(int r, int result, const reduction_spec& spec) {
     const auto slot = static_cast<std::int16_t>(results.size());
     stores.push_back(fused_store{static_cast<std::int16_t>(carried(r)), slot});
-    folds.push_back(planned_fold{slot, ops[stores[stores.size() - 1].op].type, spec});
+    const int reduction = step_state::entry_of(table_of<reduction_spec>(s_.out), spec);
+    folds.push_back(planned_fold{slot, ops[stores[stores.size() - 1].op].type, reduction});
     results.push_back(result);
   }
   /// Where a load goes on beyond the ends of a set of the dims that it has offsets along. What is the same along a dim has extent 1
