@@ -231,7 +231,7 @@ class cost_report {
   [[nodiscard, gnu::cold]] std::string line_of(const plan_step& s) const {
     const auto& at = node_of(s).at;
     if (at.is_input()) return "input " + std::to_string(at.line);
-    return std::string(graph::base_name(at.file)) + ':' + std::to_string(at.line);
+    return std::string(graph::base_name(at.file)) + (at.line > 0 ? ':' + std::to_string(at.line) : std::string());
   }
   [[nodiscard, gnu::cold]] std::string name_of_event(const event& e) const {
     return e.axis < 0 ? operator_of(*e.step) : name_of(e.step->collective) + std::string(" for ") + operator_of(*e.step);

@@ -105,7 +105,7 @@ class outline {
 
   /// A box for each row, as dark as the part of the time that it takes with its repetitions; frames around what repeats.
   [[nodiscard, gnu::cold]] std::string svg() const {
-    constexpr int row_height = 26, width = 760, left = 90;
+    constexpr int row_height = 26, width = 1000, left = 90;
     std::string t;
     int y = 10;
     for (const auto& b : blocks_) {
@@ -115,7 +115,7 @@ class outline {
         const double all = row.seconds * static_cast<double>(b.times);
         const double part = total_ > 0 ? all / total_ : 0;
         t += box(left, y, width - left - 130, row_height - 4, row.kind < 0 ? "#ffffff" : colour_of(row.kind));
-        t += words(left + 8, y + 15, row.what, true) + words(left + 300, y + 15, row.detail, false);
+        t += words(left + 8, y + 15, row.what, true) + words(left + 470, y + 15, row.detail, false);
         t += box(width - 120, y, 1 + static_cast<int>(part * 110), row_height - 4, "#707070");
         t += words(width - 116, y + 15, cost_report::time_text(all), false);
       }
