@@ -114,8 +114,8 @@ class plan_explainer {
   [[nodiscard]] plan_step own_step(const planned_value& v) const {
     plan_step s = plan_.steps[static_cast<std::size_t>(v.step)];
     if (const auto* const group = description_by<kernels::fused>(plan_, s))
-      for (int i = group->folds.begin; i < group->folds.begin + group->folds.count; ++i) {
-        const auto& f = table_of<planned_fold>(plan_)[static_cast<std::size_t>(i)];
+      for (int i = group->reductions.begin; i < group->reductions.begin + group->reductions.count; ++i) {
+        const auto& f = table_of<loop_reduction>(plan_)[static_cast<std::size_t>(i)];
         if (&plan_.result(s, f.slot) != &v) continue;
         s.what = action::reduce;
         s.spec = f.reduction;

@@ -6,7 +6,7 @@
 
 #include "gspmd/detail/ir/monoid_ops.hpp"
 #include "gspmd/detail/kernels/fused_dynamic.hpp"
-#include "gspmd/detail/run/fold_step.hpp"
+#include "gspmd/detail/run/loop_reduction_step.hpp"
 #include "gspmd/detail/run/padding.hpp"
 #include "gspmd/detail/run/ready_step.hpp"
 
@@ -32,7 +32,7 @@ struct fused_loops {
     return made.back();
   }
   /// What is reduced is dense over the elements that exist.
-  const fused_code& fold_code_of(const plan_view& plan, const plan_step& s, const extents& loop) const {
+  const fused_code& reduced_code_of(const plan_view& plan, const plan_step& s, const extents& loop) const {
     for (const auto& code : made)
       if (code.whole == loop) return code;
     auto group = group_of(plan, s);
@@ -56,10 +56,10 @@ struct fused_loops {
     const planned_group& group = group_of_step(plan, s);
     const extents loop = group.cut == 0 ? group.loop : existing_loop(plan, s, device);
     if (!kernels.empty()) {
-      const auto& code = fold_code_of(plan, s, loop);
+      const auto& code = reduced_code_of(plan, s, loop);
       reduced_loop reduced{*this, code};
-      run_folds(plan, s, device, loop, code.blocks.has_whole_rows ? code.blocks.row : 1, kernels.data(),
-                {reduced_loop::run, &reduced}, outputs.data());
+      run_loop_reductions(plan, s, device, loop, code.blocks.has_whole_rows ? code.blocks.row : 1, kernels.data(),
+                          {reduced_loop::run, &reduced}, outputs.data());
       if (group.cut != 0) clear_results(plan, s, device);
       return;
     }
@@ -79,14 +79,14 @@ inline fused_loops kernels::fused::prepare(const plan_view& plan, const plan_ste
                     std::vector<std::int64_t>(count(s.bounds)),
                     {},
                     {}};
-  for (const auto& f : folds_of(plan, s)) {
+  for (const auto& f : reductions_of(plan, s)) {
     const auto& spec = table_of<reduction_spec>(plan)[static_cast<std::size_t>(f.reduction)];
     with_computing_type(
         f.type, [&](auto element) { loops.kernels.push_back(&reduction_kernel_for<decltype(element)>(spec.reduced_by)); });
   }
   const planned_group& group = group_of_step(plan, s);
   if (!loops.kernels.empty()) {
-    if (group.cut == 0) loops.fold_code_of(plan, s, group.loop);
+    if (group.cut == 0) loops.reduced_code_of(plan, s, group.loop);
     return loops;
   }
   if (group.cut == 0) for_each_box(plan, s, group.loop, [&](const loop_box& box) { loops.code_of(plan, s, group.loop, box); });

@@ -6,9 +6,9 @@
 #include <utility>
 
 #include "gspmd/detail/kernels/fused_static.hpp"
-#include "gspmd/detail/run/fold_step.hpp"
 #include "gspmd/detail/run/joint_step.hpp"
 #include "gspmd/detail/run/local_step.hpp"
+#include "gspmd/detail/run/loop_reduction_step.hpp"
 #include "gspmd/detail/run/runner.hpp"
 
 /// The static path: a function per step, without decisions that the plan has made. `Program` is a type that holds the plan:
@@ -141,12 +141,12 @@ inline void for_each_box_of_range(const extents& loop, std::int64_t first, std::
       run_fused_rows(r.group, r.group.loop, box, r.compute, r.at, r.inputs, to, r.offsets);
     });
   };
-  run_folds(plan, s, device, loop, row <= fused_block_elems && row > 0 ? row : 1, kernels, {run, &reduced}, outputs);
+  run_loop_reductions(plan, s, device, loop, row <= fused_block_elems && row > 0 ? row : 1, kernels, {run, &reduced}, outputs);
   if (cut != 0) clear_results(plan, s, device);
 }
 template <class Row, int Operands, int Results, int Bounds>
 struct constant_reduced_loop {
-  const reduction_kernel* kernels[most_folds]{};
+  const reduction_kernel* kernels[most_loop_reductions]{};
 
   void run(const plan_view& plan, const plan_step& s, const device_memory& device) const {
     const void* inputs[Operands + 1];
@@ -161,8 +161,8 @@ struct empty_loop {
 };
 
 template <class Program, int F>
-constexpr const reduction_kernel* kernel_of_fold() {
-  constexpr const planned_fold& f = table_of<planned_fold>(Program::view)[static_cast<std::size_t>(F)];
+constexpr const reduction_kernel* kernel_of_reduction() {
+  constexpr const loop_reduction& f = table_of<loop_reduction>(Program::view)[static_cast<std::size_t>(F)];
   constexpr dtype type = f.type;  // GCC 12 takes no member of `f` as a template argument
   using element = element_t<type>;
   constexpr monoid kind =
@@ -180,13 +180,13 @@ constexpr auto fused::freeze() {
   // up to 8 of each, or exactly so many
   constexpr int few = 8, operands = s.operands.count, results = s.results.count, bounds = s.bounds.count;
   if constexpr (elements(group::loop) == 0) return empty_loop{};
-  else if constexpr (group::group.folds.count > 0) {
+  else if constexpr (group::group.reductions.count > 0) {
     constant_reduced_loop<typename row_of_group<reduced_group<group>>::type, (operands < few ? few : operands),
                           (results < few ? few : results), (bounds < few ? few : bounds)>
         loop{};
     [&]<int... K>(std::integer_sequence<int, K...>) {
-      ((loop.kernels[K] = kernel_of_fold<Program, group::group.folds.begin + K>()), ...);
-    }(std::make_integer_sequence<int, group::group.folds.count>{});
+      ((loop.kernels[K] = kernel_of_reduction<Program, group::group.reductions.begin + K>()), ...);
+    }(std::make_integer_sequence<int, group::group.reductions.count>{});
     return loop;
   } else
     return constant_loop<typename row_of_group<group>::type, (operands < few ? few : operands), (results < few ? few : results),

@@ -3,10 +3,10 @@
 
 #include <cstdint>
 
-#include "gspmd/detail/ir/fold.hpp"
 #include "gspmd/detail/ir/fused_group.hpp"
 #include "gspmd/detail/ir/inner_part.hpp"
 #include "gspmd/detail/ir/kernels/parts.hpp"
+#include "gspmd/detail/ir/loop_reduction.hpp"
 
 namespace gspmd::detail {
 
@@ -16,9 +16,9 @@ struct planned_group {
   table_range ops;
   table_range stores;
   table_range margins;
-  table_range folds;    // of what is stored last; those are no results themselves
-  int part = -1;        // in table_of<inner_part>: what of the loop is computed; -1: all of it
-  bool is_rim = false;  // what that leaves
+  table_range reductions;  // of what is stored last; those are no results themselves
+  int part = -1;           // in table_of<inner_part>: what of the loop is computed; -1: all of it
+  bool is_rim = false;     // what that leaves
   friend constexpr bool operator==(const planned_group&, const planned_group&) = default;
 };
 
@@ -33,7 +33,7 @@ struct fused : on_one_device {
       mp11::mp_list<kernel_table<planned_group, entries::one_per_step>, kernel_table<scalar_op, entries::one_per_step>,
                     kernel_table<fused_store, entries::one_per_step>, kernel_table<fused_margin, entries::two_per_movement>,
                     kernel_table<inner_part, entries::one_per_movement>,
-                    kernel_table<planned_fold, entries::shared_by_equal_steps>>;
+                    kernel_table<loop_reduction, entries::shared_by_equal_steps>>;
   static constexpr step_work work = step_work::computes;
   static constexpr step_role role = step_role::fuses_operators;
   static constexpr element_kinds handles = element_kinds::bytes;
@@ -41,8 +41,8 @@ struct fused : on_one_device {
   static constexpr std::int64_t scratch_bytes(const auto& tables, const plan_step& s) {
     const planned_group& group = table_of<planned_group>(tables)[static_cast<std::size_t>(s.spec)];
     std::int64_t bytes = 0;
-    for (int i = group.folds.begin; i < group.folds.begin + group.folds.count; ++i)
-      bytes += fold_block_bytes(group.loop, bytes_of(table_of<planned_fold>(tables)[static_cast<std::size_t>(i)].type));
+    for (int i = group.reductions.begin; i < group.reductions.begin + group.reductions.count; ++i)
+      bytes += reduced_block_bytes(group.loop, bytes_of(table_of<loop_reduction>(tables)[static_cast<std::size_t>(i)].type));
     return bytes;
   }
   /// (A reduction has fewer elements than the loop, and an operand with so few is no dense one.)

@@ -11,7 +11,7 @@
 namespace gspmd::detail {
 
 /// A reduction over `dims` of a value that waits.
-struct waiting_fold {
+struct waiting_reduction {
   instruction op;
   int operand = 0, result = 0;
   dim_mask dims = 0;
@@ -74,22 +74,22 @@ class loop_fuser {
 
   // ---- reductions ----
 
-  constexpr void wait(const waiting_fold& fold) {
-    folds_.push_back(fold);
-    s_.waiting_[fold.result] = 1;
+  constexpr void wait(const waiting_reduction& r) {
+    reductions_.push_back(r);
+    s_.waiting_[r.result] = 1;
   }
   /// Makes all reductions that wait, in their order, which is that of their operands.
   constexpr void reduce_all() {
-    if (folds_.empty()) return;
-    const vec<waiting_fold> all = std::move(folds_);
-    folds_ = {};
+    if (reductions_.empty()) return;
+    const vec<waiting_reduction> all = std::move(reductions_);
+    reductions_ = {};
     open_ = &all;
     for (const auto& f : all) {
       if (!s_.waits(f.result)) continue;  // made with one before it
-      folded_ = f.operand;
-      folded_dims_ = f.dims;
+      reduced_ = f.operand;
+      reduced_dims_ = f.dims;
       compute(f.operand);
-      folded_ = -1;
+      reduced_ = -1;
       if (!s_.waits(f.result)) continue;
       s_.waiting_[f.result] = 0;
       reduce_stored(f);
@@ -97,7 +97,7 @@ class loop_fuser {
     open_ = nullptr;
   }
   /// Of a value that lies in memory.
-  constexpr void reduce_stored(const waiting_fold& f) {
+  constexpr void reduce_stored(const waiting_reduction& f) {
     const auto& v = s_.program_.value(f.operand);
     const reduction_spec spec{v.local, f.dims, f.kind};
     const int rank = v.local.count;
@@ -203,7 +203,7 @@ class loop_fuser {
     const instruction op = s_.maker(v);
     loop_group group(s_, loop);
     vec<int> members;
-    vec<waiting_fold> folds;
+    vec<waiting_reduction> reductions;
     vec<int> reduced;  // what they give, as the type that it is computed as
     if (s_.is_virtual(op)) {
       members.push_back(v);
@@ -226,17 +226,17 @@ class loop_fuser {
       }
       for (const int m : members)
         for (const int o : s_.maker(m).operands) --s_.uses_[o];
-      folds = folds_of(group, members, stamp);
+      reductions = reductions_of(group, members, stamp);
       for (const int m : members) {
         if (s_.uses_[m] == 0) continue;  // nobody outside the group
         group.stores.push_back(
             fused_store{static_cast<std::int16_t>(s_.register_[m]), static_cast<std::int16_t>(group.results.size())});
         group.results.push_back(m);
       }
-      for (const auto& f : folds) {
+      for (const auto& f : reductions) {
         s_.waiting_[f.result] = 0;
         reduced.push_back(like(f.result));
-        group.fold(s_.register_[f.operand], reduced[reduced.size() - 1], reduction_spec{loop, f.dims, f.kind});
+        group.reduce(s_.register_[f.operand], reduced[reduced.size() - 1], reduction_spec{loop, f.dims, f.kind});
       }
     }
     for (const int i : group.inputs) s_.slot_[s_.base[i]] = -1;
@@ -253,44 +253,45 @@ class loop_fuser {
     }
     for (dim_mask cut = planned.cut; cut != 0; cut &= cut - 1, padded &= padded - 1)
       s_.add_bound(s, std::countr_zero(cut), v, std::countr_zero(padded));
-    for (std::size_t k = 0; k < folds.size(); ++k)
-      if (reduced[k] != folds[k].result) convert(folds[k].op, reduced[k], folds[k].result, has_ends(folds[k].kind));
+    for (std::size_t k = 0; k < reductions.size(); ++k)
+      if (reduced[k] != reductions[k].result)
+        convert(reductions[k].op, reduced[k], reductions[k].result, has_ends(reductions[k].kind));
   }
 
   /// The reductions that are made with a loop: the one that comes next, if its operand is computed there, and others like it. A loop
   /// that reads margins goes in parts of its own. One that also stores what it computes, and stores that over what it reads, must not
   /// compute an element again, which reductions of several runs of dims need, and stores it with the gaps that padding makes.
-  constexpr vec<waiting_fold> folds_of(const loop_group& group, const vec<int>& members, int stamp) {
-    vec<waiting_fold> folds;
-    if (folded_ < 0 || !group.margins.empty() || group.ops.size() + loop_group::most_of_one > loop_group::most_registers)
-      return folds;
+  constexpr vec<waiting_reduction> reductions_of(const loop_group& group, const vec<int>& members, int stamp) {
+    vec<waiting_reduction> reductions;
+    if (reduced_ < 0 || !group.margins.empty() || group.ops.size() + loop_group::most_of_one > loop_group::most_registers)
+      return reductions;
     const auto is_computed = [&](int v) { return s_.seen_[v] == stamp && !s_.waits(v); };
-    if (!is_computed(folded_)) return folds;
-    const auto width = bytes_of(computed_as(s_.program_.value(folded_).type));
+    if (!is_computed(reduced_)) return reductions;
+    const auto width = bytes_of(computed_as(s_.program_.value(reduced_).type));
     for (const auto& f : *open_) {
-      if (folds.size() == most_folds || !s_.waits(f.result) || f.dims != folded_dims_ || !is_computed(f.operand) ||
-          bytes_of(computed_as(s_.program_.value(f.operand).type)) != width)
+      if (reductions.size() == most_loop_reductions || !s_.waits(f.result) || f.dims != reduced_dims_ ||
+          !is_computed(f.operand) || bytes_of(computed_as(s_.program_.value(f.operand).type)) != width)
         continue;
-      folds.push_back(f);
+      reductions.push_back(f);
       --s_.uses_[f.operand];
     }
     bool stores = false;
     for (const int m : members) stores = stores || s_.uses_[m] != 0;
-    const auto& v = s_.program_.value(folded_);
+    const auto& v = s_.program_.value(reduced_);
     if (stores && (padded_dims(s_.out.mesh, v.global, v.layout) != 0 ||
-                   !plan_reduction(reduction_spec{v.local, folded_dims_, monoid::add}).is_simple)) {
-      for (const auto& f : folds) ++s_.uses_[f.operand];
-      folds.clear();
+                   !plan_reduction(reduction_spec{v.local, reduced_dims_, monoid::add}).is_simple)) {
+      for (const auto& f : reductions) ++s_.uses_[f.operand];
+      reductions.clear();
     }
-    return folds;
+    return reductions;
   }
 
   step_state& s_;
-  vec<visit> path_;                          // see need()
-  vec<waiting_fold> folds_;                  // that wait
-  const vec<waiting_fold>* open_ = nullptr;  // that are made now
-  int folded_ = -1;                          // the operand of the one that comes next
-  dim_mask folded_dims_ = 0;
+  vec<visit> path_;                               // see need()
+  vec<waiting_reduction> reductions_;             // that wait
+  const vec<waiting_reduction>* open_ = nullptr;  // that are made now
+  int reduced_ = -1;                              // the operand of the one that comes next
+  dim_mask reduced_dims_ = 0;
 };
 
 }  // namespace gspmd::detail

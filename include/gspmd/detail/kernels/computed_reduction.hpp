@@ -6,7 +6,7 @@
 #include <cstdint>
 #include <cstring>
 
-#include "gspmd/detail/ir/fold.hpp"
+#include "gspmd/detail/ir/loop_reduction.hpp"
 #include "gspmd/detail/kernels/reduce.hpp"
 #include "gspmd/detail/support/target.hpp"
 
@@ -15,15 +15,15 @@ namespace gspmd::detail {
 inline namespace GSPMD_TARGET {
 
 /// The results of several reductions.
-struct fold_results {
-  std::byte* of[most_folds]{};
+struct loop_results {
+  std::byte* of[most_loop_reductions]{};
 
-  friend fold_results operator+(fold_results r, std::int64_t bytes) {
+  friend loop_results operator+(loop_results r, std::int64_t bytes) {
     for (auto& p : r.of)
       if (p != nullptr) p += bytes;
     return r;
   }
-  fold_results& operator+=(std::int64_t bytes) { return *this = *this + bytes; }
+  loop_results& operator+=(std::int64_t bytes) { return *this = *this + bytes; }
 };
 
 /// The elements of a loop in row-major order, computed when a reduction asks for them: see stored_elements. A block holds
@@ -34,7 +34,7 @@ struct computed_elements {
   void (*compute)(void* context, std::int64_t first, std::int64_t last, std::byte* const* to) = nullptr;
   void* context = nullptr;
   const reduction_kernel* const* kernels = nullptr;
-  std::byte* blocks[most_folds]{};
+  std::byte* blocks[most_loop_reductions]{};
   int count = 0;
   std::int64_t total = 0;        // elements of the loop
   std::int64_t block_elems = 0;  // that a block has room for
@@ -43,13 +43,13 @@ struct computed_elements {
   std::int64_t first = 0, together = 0, period = 0;  // elements that a reduction reads one after the other; 0: not known
 
   using position = std::int64_t;  // in bytes
-  using results = fold_results;
+  using results = loop_results;
   template <std::int64_t Bytes>
   struct room {
-    alignas(cache_line_bytes) std::byte bytes[most_folds][Bytes];
+    alignas(cache_line_bytes) std::byte bytes[most_loop_reductions][Bytes];
     results get() { return {{bytes[0], bytes[1], bytes[2], bytes[3]}}; }
   };
-  static_assert(most_folds == 4);
+  static_assert(most_loop_reductions == 4);
 
   [[nodiscard]] std::int64_t elem_bytes() const { return kernels[0]->elem_bytes; }
   [[nodiscard]] std::int64_t lanes() const { return kernels[0]->lanes; }
@@ -73,7 +73,7 @@ struct computed_elements {
   void rows(position in, std::int64_t rows, std::int64_t step, std::int64_t n, results out, bool accumulate) {
     const auto begin = in / elem_bytes();
     if (are_short_rows(lanes(), step, n) && rows >= 4 * lanes())
-      return fold_rows(bring(begin, rows * n), rows, n, n, out, accumulate);
+      return reduce_block(bring(begin, rows * n), rows, n, n, out, accumulate);
     const bool is_dense = step == n;
     const auto width = is_dense ? n : n + lanes();  // they must not look as if they were short
     const auto most = turn_elems() / width;
@@ -84,12 +84,12 @@ struct computed_elements {
                                 : most < 4       ? 4
                                                  : most / 4 * 4);
       if (is_dense) {
-        fold_rows(bring(begin + i * n, some * n), some, n, n, out, adds);
+        reduce_block(bring(begin + i * n, some * n), some, n, n, out, adds);
         continue;
       }
       block_begin = block_end = 0;
       for (std::int64_t r = 0; r < some; ++r) compute_to(begin + (i + r) * step, n, r * width);
-      fold_rows(0, some, width, n, out, adds);
+      reduce_block(0, some, width, n, out, adds);
     }
   }
   void combine(results out, results with, std::int64_t n) const {
@@ -99,11 +99,11 @@ struct computed_elements {
  private:
   [[nodiscard]] std::int64_t turn_elems() const { return most_in_turn * 4 * lanes(); }
   [[nodiscard]] std::byte* block(int k, std::int64_t at) const { return blocks[k] + at * elem_bytes(); }
-  void fold_rows(std::int64_t at, std::int64_t rows, std::int64_t step, std::int64_t n, results out, bool accumulate) const {
+  void reduce_block(std::int64_t at, std::int64_t rows, std::int64_t step, std::int64_t n, results out, bool accumulate) const {
     for (int k = 0; k < count; ++k) kernels[k]->rows(block(k, at), rows, step, n, out.of[k], accumulate);
   }
   void compute_to(std::int64_t begin, std::int64_t n, std::int64_t at) {
-    std::byte* to[most_folds]{};
+    std::byte* to[most_loop_reductions]{};
     for (int k = 0; k < count; ++k) to[k] = block(k, at);
     compute(context, begin, begin + n, to);
   }
@@ -152,7 +152,7 @@ inline void spread(const extents& from, const extents& to, std::int64_t elem_byt
 }
 
 /// The reductions of a loop over `shape`, of which `valid` exists; the loop's own extents are `loop`.
-inline void fold(computed_elements& source, const reduction_spec& whole, const extents& valid, fold_results out) {
+inline void reduce_computed(computed_elements& source, const reduction_spec& whole, const extents& valid, loop_results out) {
   reduction_spec spec = whole;
   spec.in = valid;
   const auto plan = plan_reduction(spec);

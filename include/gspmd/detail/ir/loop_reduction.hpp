@@ -17,28 +17,28 @@
 namespace gspmd::detail {
 
 /// A reduction of a register of a loop, stored as the result `slot`, after those that are stored as they are.
-struct planned_fold {
+struct loop_reduction {
   std::int16_t slot = 0;
   dtype type = dtype::f32;
   int reduction = 0;  // in table_of<reduction_spec>: of the value that would lie in memory, row-major as the loop
-  friend constexpr bool operator==(const planned_fold&, const planned_fold&) = default;
+  friend constexpr bool operator==(const loop_reduction&, const loop_reduction&) = default;
 };
 
 /// Of one loop. They reduce the same dims of elements of one width.
-inline constexpr int most_folds = 4;
+inline constexpr int most_loop_reductions = 4;
 
-/// The elements that a reduction folds at once have at most so many bytes (reduce_contiguous), whatever the width of vectors.
-inline constexpr std::int64_t folded_bytes = 64 * 1024;
+/// The elements that a reduction combines at once have at most so many bytes (reduce_contiguous), whatever the width of vectors.
+inline constexpr std::int64_t reduced_at_once_bytes = 64 * 1024;
 
-/// A block: what is folded at once, and whole rows around it.
-constexpr std::int64_t fold_block_elems(const extents& loop, std::int64_t elem_bytes) {
-  const auto most = folded_bytes / elem_bytes + 2 * fused_block_elems, all = elements(loop);
-  constexpr std::int64_t between_rows = 1024;  // where columns of rows longer than reduced_piece_bytes are folded
+/// A block: what is reduced at once, and whole rows around it.
+constexpr std::int64_t reduced_block_elems(const extents& loop, std::int64_t elem_bytes) {
+  const auto most = reduced_at_once_bytes / elem_bytes + 2 * fused_block_elems, all = elements(loop);
+  constexpr std::int64_t between_rows = 1024;  // where columns of rows longer than reduced_piece_bytes are reduced
   const auto needed = all * elem_bytes <= reduced_piece_bytes ? all : all + between_rows;
   return needed < most ? needed : most;
 }
-constexpr std::int64_t fold_block_bytes(const extents& loop, std::int64_t elem_bytes) {
-  return (fold_block_elems(loop, elem_bytes) * elem_bytes + 63) / 64 * 64;
+constexpr std::int64_t reduced_block_bytes(const extents& loop, std::int64_t elem_bytes) {
+  return (reduced_block_elems(loop, elem_bytes) * elem_bytes + 63) / 64 * 64;
 }
 
 }  // namespace gspmd::detail

@@ -105,9 +105,9 @@ TEST_CASE("what is reduced is not stored") {
 }
 
 namespace {
-std::size_t programs_with_folds = 0, several = 0, stored = 0;
+std::size_t programs_with_some = 0, several = 0, stored = 0;
 
-/// Sums and largest elements of what is computed, by one program that may fold and by two of which the second one reads an array.
+/// Sums and largest elements of what is computed, by one program that may reduce what it computes and by two of which the second one reads an array.
 template <class T>
 void compare(std::uint64_t seed, const dynamic::mesh& m, bool is_even) {
   draws r{std::mt19937_64(seed)};
@@ -127,25 +127,25 @@ void compare(std::uint64_t seed, const dynamic::mesh& m, bool is_even) {
     to.output(reduce(y, first, f.dims));
     if (has_two) to.output(reduce(y, second, f.dims));
   };
-  dynamic::builder computing(m), reading(m), folding(m);
+  dynamic::builder computing(m), reading(m), reducing(m);
   const auto compute = [&](dynamic::builder& in_program) {
     const value v = in_program.input(in), w = in_program.input(small);
     return f.template computed<T>(v, w);
   };
   computing.output(compute(computing));
   reduce_to(reading, reading.input(in));
-  const value y = compute(folding);
-  reduce_to(folding, y);
-  if (also_stores) folding.output(y);
-  const auto computed = computing.compile(), read = reading.compile(), folded = folding.compile();
-  std::size_t folds = 0;
-  for (const auto& g : detail::table_of<detail::planned_group>(folded.view())) {
-    folds += static_cast<std::size_t>(g.folds.count);
-    several += g.folds.count > 1 ? 1 : 0;
-    stored += g.folds.count > 0 && g.stores.count > g.folds.count ? 1 : 0;
+  const value y = compute(reducing);
+  reduce_to(reducing, y);
+  if (also_stores) reducing.output(y);
+  const auto computed = computing.compile(), read = reading.compile(), reduced = reducing.compile();
+  std::size_t reductions = 0;
+  for (const auto& g : detail::table_of<detail::planned_group>(reduced.view())) {
+    reductions += static_cast<std::size_t>(g.reductions.count);
+    several += g.reductions.count > 1 ? 1 : 0;
+    stored += g.reductions.count > 0 && g.stores.count > g.reductions.count ? 1 : 0;
   }
-  programs_with_folds += folds > 0 ? 1 : 0;
-  const auto got = folded.run_pointers(simulated{}, {x.data(), b.data()});
+  programs_with_some += reductions > 0 ? 1 : 0;
+  const auto got = reduced.run_pointers(simulated{}, {x.data(), b.data()});
   const auto stored_y = computed.run_pointers(simulated{}, {x.data(), b.data()})[0];
   const auto want = read.run_pointers(simulated{}, {stored_y.bytes.data()});
   for (std::size_t k = 0; k < want.size(); ++k) CHECK_MESSAGE(got[k].bytes == want[k].bytes, "seed ", seed, " output ", k);
@@ -167,7 +167,7 @@ TEST_CASE("reductions by the loop that computes their operand have the bits of t
       default: compare<bool>(seed, m, is_even);
     }
   }
-  CHECK(programs_with_folds > 100);
+  CHECK(programs_with_some > 100);
   CHECK(several > 30);
   CHECK(stored > 20);
 }
