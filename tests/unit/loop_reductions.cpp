@@ -8,6 +8,7 @@
 #include <cstring>
 #include <random>
 #include <string>
+#include <tuple>
 #include <type_traits>
 #include <vector>
 
@@ -102,6 +103,12 @@ TEST_CASE("what is reduced is not stored") {
   check([](auto x) { return sum(exponential(x), 0); }, 1, block);
   check([](auto x) { return sum(exponential(x), 1); }, 1, block);
   check([](auto x) { return mean(x * x - x); }, 2, block + 64);
+  check([](auto x) { return std::tuple{sum(x), reduce(x, monoid::maximum), reduce(x, monoid::minimum)}; }, 1, 3 * block);
+  // exp(x - max) is computed where the result comes, added up as it is computed.
+  const auto p = dynamic::compile([](auto x) { return softmax(x, 1); }, one, in);
+  CHECK(count(p, action::fused) == 2);
+  CHECK(count(p, action::reduce) == 1);
+  CHECK(arena_of(p) <= block + 2 * 4096);
 }
 
 namespace {
@@ -127,11 +134,11 @@ void compare(std::uint64_t seed, const dynamic::mesh& m, bool is_even) {
     to.output(reduce(y, first, f.dims));
     if (has_two) to.output(reduce(y, second, f.dims));
   };
-  dynamic::builder computing(m), reading(m), reducing(m);
   const auto compute = [&](dynamic::builder& in_program) {
     const value v = in_program.input(in), w = in_program.input(small);
     return f.template computed<T>(v, w);
   };
+  dynamic::builder computing(m), reading(m), reducing(m);
   computing.output(compute(computing));
   reduce_to(reading, reading.input(in));
   const value y = compute(reducing);
@@ -147,8 +154,14 @@ void compare(std::uint64_t seed, const dynamic::mesh& m, bool is_even) {
   programs_with_some += reductions > 0 ? 1 : 0;
   const auto got = reduced.run_pointers(simulated{}, {x.data(), b.data()});
   const auto stored_y = computed.run_pointers(simulated{}, {x.data(), b.data()})[0];
-  const auto want = read.run_pointers(simulated{}, {stored_y.bytes.data()});
-  for (std::size_t k = 0; k < want.size(); ++k) CHECK_MESSAGE(got[k].bytes == want[k].bytes, "seed ", seed, " output ", k);
+  const auto together = read.run_pointers(simulated{}, {stored_y.bytes.data()});
+  for (std::size_t k = 0; k < together.size(); ++k) {
+    dynamic::builder alone(m);
+    alone.output(reduce(alone.input(in), k == 0 ? first : second, f.dims));
+    const auto want = alone.compile().run_pointers(simulated{}, {stored_y.bytes.data()})[0];
+    CHECK_MESSAGE(got[k].bytes == want.bytes, "seed ", seed, " output ", k);
+    CHECK_MESSAGE(together[k].bytes == want.bytes, "seed ", seed, " output ", k);
+  }
   if (also_stores) CHECK_MESSAGE(got.back().bytes == stored_y.bytes, "seed ", seed);
 }
 }  // namespace

@@ -21,7 +21,8 @@ struct waiting_reduction {
 /// Makes loops of the elementwise operators that wait, when something needs their value.
 ///
 /// Reductions of what waits do so too, until any step is made: then the loop that computes their operand reduces it, and no memory holds
-/// the operand unless others read it. Several reductions of the same dims of what one loop computes are made in one pass.
+/// the operand unless others read it. Several reductions of the same dims, of what one loop computes or of one value in memory, are made
+/// in one pass.
 class loop_fuser {
  public:
   constexpr explicit loop_fuser(step_state& state) : s_(state) {}
@@ -91,10 +92,26 @@ class loop_fuser {
       compute(f.operand);
       reduced_ = -1;
       if (!s_.waits(f.result)) continue;
-      s_.waiting_[f.result] = 0;
-      reduce_stored(f);
+      reduce_together(f);
     }
     open_ = nullptr;
+  }
+  /// A value that lies in memory is read once by all its reductions over the same dims that wait.
+  constexpr void reduce_together(const waiting_reduction& first) {
+    vec<waiting_reduction> same;
+    for (const auto& f : *open_)
+      if (s_.waits(f.result) && f.operand == first.operand && f.dims == first.dims && same.size() < most_loop_reductions)
+        same.push_back(f);
+    for (const auto& f : same) s_.waiting_[f.result] = 0;
+    if (same.size() == 1) return reduce_stored(first);
+    loop_group group(s_, s_.program_.value(first.operand).local);
+    const int read = group.read(first.operand);
+    vec<int> reduced;
+    for (const auto& f : same) {
+      reduced.push_back(like(f.result));
+      group.reduce(read, reduced[reduced.size() - 1], reduction_spec{group.loop, f.dims, f.kind});
+    }
+    add_loop(group, first.op, first.operand, same, reduced);
   }
   /// Of a value that lies in memory.
   constexpr void reduce_stored(const waiting_reduction& f) {
@@ -239,10 +256,15 @@ class loop_fuser {
         group.reduce(s_.register_[f.operand], reduced[reduced.size() - 1], reduction_spec{loop, f.dims, f.kind});
       }
     }
+    add_loop(group, op, v, reductions, reduced);
+  }
+  /// The step of a loop over the shard of `v`; `reduced` are the results of its reductions, as the type that they are computed as.
+  constexpr void add_loop(loop_group& group, const instruction& op, int v, const vec<waiting_reduction>& reductions,
+                          const vec<int>& reduced) {
     for (const int i : group.inputs) s_.slot_[s_.base[i]] = -1;
 
     planned_group planned;
-    planned.loop = loop;
+    planned.loop = group.loop;
     const auto& made = s_.program_.value(v);  // all results have its layout
     dim_mask padded = padded_dims(s_.out.mesh, made.global, made.layout);
     planned.cut = collapse_loop(planned.loop, group.ops, padded, {group.margins.data(), group.margins.size()});

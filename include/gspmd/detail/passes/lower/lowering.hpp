@@ -72,10 +72,13 @@ class lowering {
     loops_.need(operand);
     loops_.reduce_stored({op, operand, result, dims, kind});
   }
-  /// The same of an operand that the operator reads nowhere else: the loop that computes it may reduce it.
+  /// The same of an operand that the operator reads nowhere else: the loop that computes it may reduce it, and with it others that read
+  /// it.
   constexpr void reduce_once(const instruction& op, int operand, int result, dim_mask dims, monoid kind) {
     const auto all = elements(value(operand).local), left = elements(value(result).local);
-    if (state_.waits(operand) && !state_.waits_virtual(operand) && left < all) loops_.wait({op, operand, result, dims, kind});
+    const bool is_computed = state_.waits(operand) && !state_.waits_virtual(operand);
+    if (left < all && (is_computed || (lies_in_memory(operand) && state_.uses_[operand] > 1)))
+      loops_.wait({op, operand, result, dims, kind});
     else reduce(op, operand, result, dims, kind);
   }
   /// The elements of a value as its `strides` along the dims of the result find them.
