@@ -4,6 +4,7 @@
 // package: nlohmann_json
 // args: --help
 // optimise: -O1
+// precompiled: yes
 
 #include <unistd.h>
 

@@ -150,7 +150,7 @@ inline std::optional<constant_number> read_number(const json& j, dtype type, con
     if (j.is_number()) {
       n.real = j.get<double>();
       double most = std::numeric_limits<double>::max();
-      gspmd::with_element_type(type, [&]<class T>(T) { most = static_cast<double>(std::numeric_limits<T>::max()); });
+      gspmd::with_real_type(gspmd::part_of(type), [&]<class T>(T) { most = static_cast<double>(std::numeric_limits<T>::max()); });
       if (std::abs(n.real) > most) n.real = n.real > 0 ? HUGE_VAL : -HUGE_VAL;
       return n;
     }
@@ -161,7 +161,7 @@ inline std::optional<constant_number> read_number(const json& j, dtype type, con
     return {};
   }
   std::int64_t least = 0, most = 0;
-  gspmd::with_element_type(type, [&]<class T>(T) {
+  gspmd::with_real_type(type, [&]<class T>(T) {
     if constexpr (std::is_integral_v<T>) {
       least = static_cast<std::int64_t>(std::numeric_limits<T>::min());
       most = sizeof(T) == 8 ? std::numeric_limits<std::int64_t>::max() : static_cast<std::int64_t>(std::numeric_limits<T>::max());

@@ -23,8 +23,8 @@ using gspmd::detail::graph;
 using gspmd::detail::node;
 using gspmd::detail::opcode;
 
-/// A global array, row-major. Elements of f32 and f64 stand in `reals` (f32 rounded to f32), of s32, s64 and pred in
-/// `ints` (s32 sign-extended, pred 0 or 1); the other vector is empty.
+/// A global array, row-major. Elements of f32 and f64 stand in `reals` (f32 rounded to f32), of integers of at most 32
+/// bits, s64 and pred in `ints` (pred 0 or 1); the other vector is empty.
 struct host_array {
   dtype type = dtype::f32;
   std::vector<std::int64_t> shape;
@@ -45,9 +45,14 @@ struct host_array {
 
 inline double round_to(dtype type, double x) { return type == dtype::f32 ? static_cast<double>(static_cast<float>(x)) : x; }
 inline std::int64_t wrap_to(dtype type, std::uint64_t bits) {
-  if (type == dtype::s32) return static_cast<std::int32_t>(static_cast<std::uint32_t>(bits));
-  if (type == dtype::u32) return static_cast<std::int64_t>(bits & 0xffffffffU);
-  return static_cast<std::int64_t>(bits);
+  switch (type) {
+    case dtype::s8: return static_cast<std::int8_t>(static_cast<std::uint8_t>(bits));
+    case dtype::u8: return static_cast<std::uint8_t>(bits);
+    case dtype::s16: return static_cast<std::int16_t>(static_cast<std::uint16_t>(bits));
+    case dtype::s32: return static_cast<std::int32_t>(static_cast<std::uint32_t>(bits));
+    case dtype::u32: return static_cast<std::uint32_t>(bits);
+    default: return static_cast<std::int64_t>(bits);
+  }
 }
 inline std::uint64_t bits_of(std::int64_t x) { return static_cast<std::uint64_t>(x); }
 
@@ -116,7 +121,7 @@ inline std::int64_t unary(opcode op, dtype type, std::int64_t x) {
     case opcode::negate: return wrap_to(type, 0 - bits_of(x));
     case opcode::sign: return x > 0 ? 1 : x < 0 ? -1 : 0;
     case opcode::relu: return x > 0 ? x : 0;
-    case opcode::not_: return type == dtype::pred ? 1 - x : ~x;
+    case opcode::not_: return type == dtype::pred ? 1 - x : wrap_to(type, bits_of(~x));
     default: return x;
   }
 }
@@ -155,7 +160,7 @@ inline std::int64_t binary(opcode op, dtype type, std::int64_t a, std::int64_t b
     case opcode::add: return wrap_to(type, bits_of(a) + bits_of(b));
     case opcode::subtract: return wrap_to(type, bits_of(a) - bits_of(b));
     case opcode::multiply: return wrap_to(type, bits_of(a) * bits_of(b));
-    case opcode::divide: return b == 0 ? -1 : b == -1 ? wrap_to(type, 0 - bits_of(a)) : a / b;
+    case opcode::divide: return b == 0 ? wrap_to(type, bits_of(-1)) : b == -1 ? wrap_to(type, 0 - bits_of(a)) : a / b;
     case opcode::maximum: return std::max(a, b);
     case opcode::minimum: return std::min(a, b);
     case opcode::power: return wrap_to(type, bits_of(integer_power(a, b)));
@@ -169,7 +174,7 @@ inline std::int64_t binary(opcode op, dtype type, std::int64_t a, std::int64_t b
     }
     case opcode::shift_right: {
       const int width = static_cast<int>(8 * gspmd::detail::bytes_of(type));
-      return a >> (b < 0 || b >= width ? width - 1 : static_cast<int>(b));
+      return b < 0 || b >= width ? (a < 0 ? -1 : 0) : a >> b;
     }
     default: return 0;
   }
@@ -198,8 +203,10 @@ inline void convert(const host_array& x, host_array& result) {
         result.reals[i] =
             result.type == dtype::f32 ? static_cast<double>(static_cast<float>(x.ints[i])) : static_cast<double>(x.ints[i]);
     } else if (x.floating()) {
-      const double limit = result.type == dtype::s32 ? 2147483647.0 : 9.2e18;  // beyond: implementation-defined
-      result.ints[i] = std::isnan(x.reals[i]) ? 0 : static_cast<std::int64_t>(std::clamp(x.reals[i], -limit - 1, limit));
+      const auto& ends = gspmd::detail::facts_of(result.type);
+      const double most = result.type == dtype::s64 ? 9.2e18 : static_cast<double>(ends.most);  // beyond: implementation-defined
+      const double least = result.type == dtype::s64 ? -most - 1 : static_cast<double>(ends.least);
+      result.ints[i] = std::isnan(x.reals[i]) ? 0 : static_cast<std::int64_t>(std::clamp(x.reals[i], least, most));
     } else {
       result.ints[i] = wrap_to(result.type, bits_of(x.ints[i]));
     }
@@ -305,13 +312,12 @@ inline double real_identity(monoid kind) {
   }
 }
 inline std::int64_t integer_identity(monoid kind, dtype type) {
-  using s32 = std::numeric_limits<std::int32_t>;
-  using s64 = std::numeric_limits<std::int64_t>;
+  const auto& ends = gspmd::detail::facts_of(type);
   switch (kind) {
     case monoid::multiply: return 1;
-    case monoid::maximum: return type == dtype::pred ? 0 : type == dtype::s32 ? s32::min() : s64::min();
-    case monoid::minimum: return type == dtype::pred ? 1 : type == dtype::s32 ? s32::max() : s64::max();
-    case monoid::and_: return type == dtype::pred ? 1 : -1;
+    case monoid::maximum: return type == dtype::pred ? 0 : ends.least;
+    case monoid::minimum: return type == dtype::pred ? 1 : ends.most;
+    case monoid::and_: return type == dtype::pred ? 1 : wrap_to(type, bits_of(-1));
     default: return 0;
   }
 }

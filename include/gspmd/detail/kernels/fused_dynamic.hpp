@@ -66,9 +66,14 @@ inline void splat(const void* value, std::int64_t elem_bytes, std::byte* to, std
   with_bits(
       elem_bytes, [=](auto bits) __attribute__((always_inline)) {
         std::memcpy(&bits, value, sizeof bits);
-        const auto all = broadcast_simd(bits);
-        for (std::int64_t i = 0; i < n; i += simd_lanes<decltype(bits)>)
-          std::memcpy(to + i * static_cast<std::int64_t>(sizeof bits), &all, sizeof all);
+        if constexpr (std::is_same_v<decltype(bits), two_words>) {
+          for (std::int64_t i = 0; i < n; ++i) std::memcpy(to + i * static_cast<std::int64_t>(sizeof bits), &bits, sizeof bits);
+          return;
+        } else {
+          const auto all = broadcast_simd(bits);
+          for (std::int64_t i = 0; i < n; i += simd_lanes<decltype(bits)>)
+            std::memcpy(to + i * static_cast<std::int64_t>(sizeof bits), &all, sizeof all);
+        }
       });
 }
 
@@ -140,7 +145,7 @@ inline void store_rows(const extents& loop, const extents& strides, std::int64_t
 }
 
 inline void fill(const scalar_op& o, std::byte* out, std::int64_t n) {
-  std::byte value[8];
+  std::byte value[16];
   with_element_type(o.type, [&]<class T>(T x) {
     x = is_floating(o.type) ? static_cast<T>(o.real) : static_cast<T>(o.integer);
     std::memcpy(value, &x, sizeof x);

@@ -116,11 +116,13 @@ class loop_fuser {
   /// Of a value that lies in memory.
   constexpr void reduce_stored(const waiting_reduction& f) {
     const auto& v = s_.program_.value(f.operand);
-    const reduction_spec spec{v.local, f.dims, f.kind};
+    reduction_spec spec{v.local, f.dims, f.kind};
     const int rank = v.local.count;
+    if (is_complex(v.type)) spec.in.push_back(2);
     const int from = widened(f.op, f.operand), to = like(f.result);
     compute(from);
     auto& s = s_.add_step(action::reduce, f.op, step_state::entry_of(table_of<reduction_spec>(s_.out), spec), {from}, {to});
+    s.type = part_of(s.type);
     for (int d = 0; d < rank; ++d)
       if ((f.dims & dim_bit(d)) != 0) s_.add_bound(s, d, f.operand, d);
     if (to != f.result) convert(f.op, to, f.result, has_ends(f.kind));

@@ -61,7 +61,7 @@ class loop_group {
     scalar_op s = facts_of(n.op).in_loop(s_.graph_, n);
     inline_vec<int, max_map_arity> from;
     for (const int o : op.operands) from.push_back(read(o));
-    s_.register_[v] = s.type != s.operand_type && from.count == 1 ? converted(from[0], s.type) : computed(s, from);
+    s_.register_[v] = s.is_conversion() ? converted(from[0], s.type) : computed(s, from);
   }
   /// The registers of one operator: see computing_types.
   constexpr int computed(scalar_op s, const inline_vec<int, max_map_arity>& from) {
