@@ -109,6 +109,7 @@ inline double unary(opcode op, double x) {
     case opcode::expm1: return std::expm1(x);
     case opcode::log1p: return std::log1p(x);
     case opcode::erf: return std::erf(x);
+    case opcode::erf_inv: return gspmd::detail::inverse_error_function(x);
     case opcode::cbrt: return std::cbrt(x);
     default: return x;
   }
@@ -145,6 +146,15 @@ inline std::int64_t binary(opcode op, dtype type, std::int64_t a, std::int64_t b
     if (op == opcode::xor_) return a ^ b;
     if (op == opcode::add || op == opcode::maximum || op == opcode::or_) return a | b;
     return a & b;
+  }
+  if (op == opcode::threefry2x32) return static_cast<std::int64_t>(gspmd::detail::threefry2x32(bits_of(a), bits_of(b)));
+  if (type == dtype::u32 || type == dtype::u64) {
+    const auto x = bits_of(a), y = bits_of(b);
+    const auto width = static_cast<std::uint64_t>(8 * gspmd::detail::bytes_of(type));
+    if (op == opcode::divide) return wrap_to(type, y == 0 ? ~y : x / y);
+    if (op == opcode::remainder) return wrap_to(type, y == 0 ? x : x % y);
+    if (op == opcode::maximum || op == opcode::minimum) return (x < y) == (op == opcode::minimum) ? a : b;
+    if (op == opcode::shift_right) return y >= width ? 0 : wrap_to(type, x >> y);
   }
   switch (op) {
     case opcode::add: return wrap_to(type, bits_of(a) + bits_of(b));
@@ -188,6 +198,7 @@ inline void convert(const host_array& x, host_array& result) {
       result.ints[i] = x.floating() ? x.reals[i] != 0 : x.ints[i] != 0;
     } else if (result.floating()) {
       if (x.floating()) result.reals[i] = round_to(result.type, x.reals[i]);
+      else if (x.type == dtype::u64) result.reals[i] = round_to(result.type, static_cast<double>(bits_of(x.ints[i])));
       else
         result.reals[i] =
             result.type == dtype::f32 ? static_cast<double>(static_cast<float>(x.ints[i])) : static_cast<double>(x.ints[i]);
@@ -234,8 +245,9 @@ inline void elementwise(const node& n, const std::vector<const host_array*>& x, 
       if (result.floating()) result.reals[i] = chosen.reals[i];
       else result.ints[i] = chosen.ints[i];
     } else if (gspmd::detail::is_compare(n.op)) {
-      result.ints[i] =
-          x[0]->floating() ? compare(n.op, x[0]->reals[i], x[1]->reals[i]) : compare(n.op, x[0]->ints[i], x[1]->ints[i]);
+      result.ints[i] = x[0]->floating()           ? compare(n.op, x[0]->reals[i], x[1]->reals[i])
+                       : x[0]->type == dtype::u64 ? compare(n.op, bits_of(x[0]->ints[i]), bits_of(x[1]->ints[i]))
+                                                  : compare(n.op, x[0]->ints[i], x[1]->ints[i]);
     } else if (gspmd::detail::is_unary(n.op)) {
       if (result.floating()) result.reals[i] = round_to(n.type, unary(n.op, x[0]->reals[i]));
       else result.ints[i] = unary(n.op, n.type, x[0]->ints[i]);

@@ -212,14 +212,14 @@ inline std::byte* read_source(const fused_code& code, const fused_code::source& 
   return home;
 }
 
-/// Runs a group on one device. `inputs` and `outputs` by slot; an output may be the same memory as an input that is loaded at
-/// equal index. `scratch` has code.scratch_bytes bytes.
+/// Runs a group on one device: of its elements, row-major, those of [first, total), which begin and end with rows where the code has
+/// blocks of whole rows. `inputs` and `outputs` by slot; an output may be the same memory as an input that is loaded at equal index.
+/// `scratch` has code.scratch_bytes bytes.
 template <class = void>
 [[gnu::noinline]] void run_fused(const fused_code& code, const void* const* inputs, void* const* outputs,
-                                 const std::int64_t* iota_offsets, std::byte* scratch) {
+                                 const std::int64_t* iota_offsets, std::byte* scratch, std::int64_t first, std::int64_t total) {
   const fused_group& group = code.group;
-  const std::int64_t total = elements(group.loop);
-  if (total == 0) return;
+  if (first >= total) return;
   const auto past = reinterpret_cast<std::uintptr_t>(scratch) % fused_alignment;
   std::byte* const memory = scratch + (past == 0 ? 0 : fused_alignment - past);
   auto** const registers = reinterpret_cast<std::byte**>(memory);  // where the block's elements are, by op
@@ -234,7 +234,7 @@ template <class = void>
     return static_cast<std::byte*>(const_cast<void*>(buffer)) + code.begin_at(strides) * bytes_of(type);
   };
 
-  fused_block b{{}, 1, total < code.blocks.elems ? total : code.blocks.elems};
+  fused_block b{{}, 1, total - first < code.blocks.elems ? total - first : code.blocks.elems};
   if (code.blocks.has_whole_rows) {
     b.rows = b.columns / code.blocks.row;
     b.columns = code.blocks.row;
@@ -263,8 +263,8 @@ template <class = void>
                                  s.op};
   }
 
-  std::int64_t column = 0;  // of a block that is a part of a row
-  for (std::int64_t begin = 0; begin < total;) {
+  std::int64_t column = first % code.blocks.row;  // of a block that is a part of a row
+  for (std::int64_t begin = first; begin < total;) {
     std::int64_t n = total - begin < code.blocks.elems ? total - begin : code.blocks.elems;
     if (!code.blocks.has_whole_rows && code.blocks.row - column < n) n = code.blocks.row - column;
     if (!code.each.empty() || code.has_gaps) {
@@ -300,6 +300,11 @@ template <class = void>
     begin += n;
     column = column + n == code.blocks.row ? 0 : column + n;
   }
+}
+template <class = void>
+void run_fused(const fused_code& code, const void* const* inputs, void* const* outputs, const std::int64_t* iota_offsets,
+               std::byte* scratch) {
+  run_fused<void>(code, inputs, outputs, iota_offsets, scratch, 0, elements(code.group.loop));
 }
 
 }  // namespace GSPMD_TARGET

@@ -146,7 +146,7 @@ constexpr void add_unary_einsum(Lowering& l, const instruction& op) {
     operand = t;
     summed = 0;
   }
-  if (summed != 0) l.reduce(op, operand, op.result, summed, monoid::add);
+  if (summed != 0) l.reduce_once(op, operand, op.result, summed, monoid::add);
   else l.permute(op, operand, op.result, permutation);
 }
 

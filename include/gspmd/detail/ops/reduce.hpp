@@ -101,7 +101,7 @@ struct reduce_op : plain_operator, without_movements, reads_shards, outside_of_l
   template <class Lowering>
   static constexpr void lower(Lowering& l, const instruction& op) {
     const dim_mask dims = reduced_dims(l.node_of(op));
-    if (!add_sum_of_product(l, op, dims)) l.reduce(op, op.operands[0], op.result, dims, l.node_of(op).reduced_by);
+    if (!add_sum_of_product(l, op, dims)) l.reduce_once(op, op.operands[0], op.result, dims, l.node_of(op).reduced_by);
   }
   static void describe(std::string& t, const plan_view& plan, const plan_step* step) {
     if (step == nullptr) return;

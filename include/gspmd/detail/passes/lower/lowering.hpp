@@ -52,15 +52,14 @@ class lowering {
 
   /// A value that kernels compute with: `v` itself, or of a narrow type its elements as the type that they are computed as.
   constexpr int widened(const instruction& op, int v) {
-    const int made = like(v);
-    if (made != v) convert(op, v, made, false);
-    return made;
+    loops_.reduce_all();
+    return loops_.widened(op, v);
   }
   /// Where a kernel leaves what becomes `result` by narrowed(): the result itself, or of a narrow type a wider value.
-  constexpr int wide_result(int result) { return like(result); }
+  constexpr int wide_result(int result) { return loops_.like(result); }
   /// `saturates`: an integer that is out of range becomes the nearest one that is not.
   constexpr void narrowed(const instruction& op, int from, int result, bool saturates = false) {
-    if (from != result) convert(op, from, result, saturates);
+    if (from != result) loops_.convert(op, from, result, saturates);
   }
 
   /// A complex value x as [2, ...]: x, and after it i x. See add_both_turns.
@@ -98,14 +97,17 @@ class lowering {
     if (by_parts) s.type = part_of(type);
   }
   constexpr void reduce(const instruction& op, int operand, int result, dim_mask dims, monoid kind) {
-    reduction_spec spec{value(operand).local, dims, kind};
-    if (is_complex(value(operand).type)) spec.in.push_back(2);
-    const int from = widened(op, operand), to = wide_result(result);
-    auto& s = add_step(action::reduce, op, step_state::entry_of(table_of<reduction_spec>(out), spec), {from}, {to});
-    s.type = part_of(s.type);
-    for (int d = 0; d < value(operand).local.count; ++d)
-      if ((dims & dim_bit(d)) != 0) add_bound(s, d, operand, d);
-    narrowed(op, to, result, has_ends(kind));
+    loops_.need(operand);
+    loops_.reduce_stored({op, operand, result, dims, kind});
+  }
+  /// The same of an operand that the operator reads nowhere else: the loop that computes it may reduce it, and with it others that read
+  /// it.
+  constexpr void reduce_once(const instruction& op, int operand, int result, dim_mask dims, monoid kind) {
+    const auto all = elements(value(operand).local), left = elements(value(result).local);
+    const bool is_computed = state_.waits(operand) && !state_.waits_virtual(operand);
+    if (left < all && !is_complex(value(operand).type) && (is_computed || (lies_in_memory(operand) && state_.uses_[operand] > 1)))
+      loops_.wait({op, operand, result, dims, kind});
+    else reduce(op, operand, result, dims, kind);
   }
   /// The elements of a value as its `strides` along the dims of the result find them.
   constexpr void copy(const instruction& op, int from, const extents& strides) {
@@ -157,7 +159,7 @@ class lowering {
     const int from = widened(op, tile), to = wide_result(op.result);
     auto& s = add_step(action::reduce_window, op, step_state::entry_of(table_of<window_reduction>(out), w), {from}, {to});
     note_padded(op, s);
-    narrowed(op, to, op.result, has_ends(w.reduced_by));
+    narrowed(op, to, op.result, loop_fuser::has_ends(w.reduced_by));
   }
   constexpr void select_and_scatter(const instruction& op, const window_selection& w, int in, int by) {
     const int from = widened(op, in), added = widened(op, by), to = wide_result(op.result);
@@ -182,7 +184,7 @@ class lowering {
     auto& s = add_step(action::scatter, op, spec, {op.operands[0], updates}, {to});
     s.type = part_of(s.type);
     note_indexed(a, op.result, op.operands[1], s);
-    narrowed(op, to, op.result, has_ends(a.combined_by));
+    narrowed(op, to, op.result, loop_fuser::has_ends(a.combined_by));
   }
   constexpr void scatter_set(const instruction& op, const indexed_access& a) {
     const int spec = step_state::entry_of(table_of<indexed_access>(out), a);
@@ -197,7 +199,7 @@ class lowering {
     auto& s = add_step(action::scan, op, step_state::entry_of(table_of<scan_spec>(out), spec), operands, {to});
     s.type = part_of(s.type);
     if (totals >= 0) add_bound(s, 0, op.operands[0], spec.dim);
-    narrowed(op, to, op.result, has_ends(spec.combined_by));
+    narrowed(op, to, op.result, loop_fuser::has_ends(spec.combined_by));
   }
   /// `numbers`: where the elements of x are; -1: they are its own.
   constexpr void top_k(const instruction& op, const top_k_spec& spec, int x, int numbers, int best, int at) {
@@ -280,26 +282,6 @@ class lowering {
   }
 
  private:
-  /// The largest and the smallest of nothing lie beyond a narrow type.
-  static constexpr bool has_ends(monoid kind) { return kind == monoid::maximum || kind == monoid::minimum; }
-  /// A value of the same shard, as the type that its elements are computed as; the value itself if that is its type.
-  constexpr int like(int v) {
-    local_value wide = value(v);
-    if (!is_narrow(wide.type)) return v;
-    wide.type = computed_as(wide.type);
-    return add_value(wide);
-  }
-  constexpr void convert(const instruction& op, int from, int to, bool saturates) {
-    loops_.need(from);
-    loop_group group(state_, extents(1, elements(value(from).local)));
-    scalar_op load = scalar_op::load(value(from).type, 0);
-    load.strides = extents(1, 1);
-    const int made = group.converted(group.add_op(load), value(to).type, saturates);
-    group.stores.push_back(fused_store{static_cast<std::int16_t>(made), 0});
-    planned_group planned;
-    planned.loop = group.loop;
-    state_.add_step(action::fused, op, group.entry_for(planned), {from}, {to});
-  }
   static constexpr vec<int> all_operands(const instruction& op) { return {op.operands.begin(), op.operands.end()}; }
   /// Only the device knows how much of a padded dim of its result is there.
   constexpr void note_padded(const instruction& op, plan_step& s) {
