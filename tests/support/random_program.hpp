@@ -829,7 +829,7 @@ class random_program {
   void make_local(int x) {
     namespace own = local_functions;
     const int rank = at(x).shape.count;
-    if (at(x).type == dtype::pred || rank < 1 || rank > 3) return;
+    if (at(x).type >= dtype::pred || rank < 1 || rank > 3) return;  // local_functions have no narrow and no unsigned types
     const ir::local_function* f = rank == 1 ? own::reversed : rank == 3 ? own::turned : own::rows_reversed;
     if (rank == 2 && random_.chance(60)) f = random_.chance(50) && ir::is_floating(at(x).type) ? own::sums : own::minima;
     if (rank == 2 && at(x).shape[0] > 0 && random_.chance(30)) f = own::copy_and_minima;
