@@ -16,6 +16,7 @@
 #include <gspmd/gspmd.hpp>
 
 #include "support/equal_plans.hpp"
+#include "support/naive_convolution.hpp"
 
 // convolution as a user writes it: what it sends, what completion makes of it, what it refuses, compiled and at run time.
 
@@ -235,6 +236,58 @@ TEST_CASE("convolution: compiled and at run time") {
   };
   check_all(threads{});
   check_all(simulated{});
+}
+
+TEST_CASE("convolution: with features last it is one that a library of convolutions can do, and right whoever does it") {
+  const auto is_direct = [](const char* layout, const shape_list& x, const shape_list& w, const convolution_options& options) {
+    dynamic::builder p(dynamic::mesh({{"x", 1}}));
+    p.output(convolution(p.input(dynamic::in<float>(x)), p.input(dynamic::in<float>(w)), layout, options));
+    const auto step = p.compile();
+    bool all = true;
+    for (const auto& c : detail::table_of<detail::contraction_plan>(step.view())) all = all && c.direct.is_one;
+    return all;
+  };
+  const auto* const nhwc = "NHWC,HWIO->NHWC";
+  const shape_list x{2, 9, 8, 6}, w{3, 2, 6, 4};
+  CHECK(is_direct(nhwc, x, w, {}));
+  CHECK(is_direct(nhwc, x, w, {.stride = {2, 3}, .padding = "same", .rhs_dilation = {2, 1}, .reverse = {1, 0}}));
+  CHECK(is_direct(nhwc, x, {1, 2, 6, 4}, {}));
+  CHECK(is_direct("NHWC,OIWH->NHWC", x, {4, 6, 2, 3}, {}));
+  CHECK(!is_direct("NCHW,HWIO->NHWC", {2, 6, 9, 8}, w, {}));
+  CHECK(!is_direct(nhwc, x, w, {.low = {1, 1}, .lhs_dilation = {2, 2}}));
+  CHECK(!is_direct(nhwc, x, {3, 2, 3, 4}, {.feature_group_count = 2}));
+
+  reference::convolution_case c;
+  c.lhs = c.result = "NHWC";
+  c.rhs = "OHWI";
+  c.batch = 2;
+  c.in_features = 8;
+  c.out_features = 10;
+  c.spatial = "HW";
+  c.extent = {17, 13};
+  c.window = {3, 2};
+  c.stride = {1, 2};
+  c.low = {1, 0};
+  c.high = {1, 1};
+  c.lhs_dilation = {1, 1};
+  c.rhs_dilation = {1, 3};
+  c.reverse = {0, 1};
+  std::vector<float> image(2 * 17 * 13 * 8), window(10 * 3 * 2 * 8), wanted(static_cast<std::size_t>(2 * 17 * c.output(1) * 10));
+  for (std::size_t i = 0; i < image.size(); ++i) image[i] = static_cast<float>(i * 7 % 11) - 5;
+  for (std::size_t i = 0; i < window.size(); ++i) window[i] = static_cast<float>(i * 5 % 7) - 3;
+  c.for_each_product([&](std::size_t i, std::size_t k, std::size_t o) { wanted[o] += image[i] * window[k]; });
+  for (const int devices : {1, 2, 3}) {
+    dynamic::builder p(dynamic::mesh({{"x", devices}}));
+    const auto y =
+        convolution(p.input(dynamic::in<float>(c.lhs_shape(), {"", "x", "", ""})), p.input(dynamic::in<float>(c.rhs_shape())),
+                    "NHWC,OHWI->NHWC",
+                    {.stride = c.stride, .low = c.low, .high = c.high, .rhs_dilation = c.rhs_dilation, .reverse = c.reverse});
+    p.output(y);
+    const auto got = p.compile().run(threads{}, image, window)[0];
+    int wrong = 0;
+    for (std::size_t i = 0; i < wanted.size(); ++i) wrong += got.data<float>()[i] != wanted[i] ? 1 : 0;
+    CHECK(wrong == 0);
+  }
 }
 
 TEST_CASE("convolution: more spatial dims than an operator has windows, and as many as tensors have room for") {
