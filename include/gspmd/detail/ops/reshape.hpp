@@ -87,6 +87,16 @@ struct reshape_op : reads_shards, without_arithmetic, outside_of_loops, dims_by_
       }
     };
     while (i < in.count || j < out.count) {
+      if (i < in.count && j < out.count && in[i] == 1 && out[j] == 1) {  // one dim, whose one index a device has, or none
+        const int f = rule.add_factor(1);
+        operand.begin_dim();
+        operand.add_factor(f);
+        result.begin_dim();
+        result.add_factor(f);
+        ++i;
+        ++j;
+        continue;
+      }
       const int in_begin = i;
       const int out_begin = j;
       std::int64_t in_size = 1;
