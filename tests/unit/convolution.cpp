@@ -94,6 +94,13 @@ TEST_CASE("convolution: what lies beyond a shard is sent, and nothing else") {
   halo({"", "x", "y", ""}, 3, {.padding = "same"}, 8 * (9 * 7 - 8 * 6) * pixel, square);  // an edge, an edge and a corner
   halo({"y", "x", "", ""}, 3, {.padding = "same"}, 4 * 1 * row, square);
   CHECK(layer(four, {8, 16, 12, 3}, {"", "x", "", ""}, 3, {.padding = "same"}).messages == 2);
+  // Halos that differ between devices, or do not, are one movement into a tile, which is read where it lies: nothing is cut out of it.
+  for (const std::int64_t stride : {1, 2}) {
+    dynamic::builder p(four);
+    p.output(convolution(p.input(dynamic::in<float>({8, 13, 12, 3}, {"", "x", "", ""})), p.input(dynamic::in<float>({3, 3, 3, 8})),
+                         "NHWC,HWIO->NHWC", {.stride = {stride, 1}, .padding = "same"}));
+    CHECK(p.compile().view().steps.size() == 2);
+  }
 }
 
 namespace {
