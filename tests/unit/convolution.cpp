@@ -97,8 +97,9 @@ TEST_CASE("convolution: what lies beyond a shard is sent, and nothing else") {
   // Halos that differ between devices, or do not, are one movement into a tile, which is read where it lies: nothing is cut out of it.
   for (const std::int64_t stride : {1, 2}) {
     dynamic::builder p(four);
-    p.output(convolution(p.input(dynamic::in<float>({8, 13, 12, 3}, {"", "x", "", ""})), p.input(dynamic::in<float>({3, 3, 3, 8})),
-                         "NHWC,HWIO->NHWC", {.stride = {stride, 1}, .padding = "same"}));
+    p.output(convolution(p.input(dynamic::in<float>({8, 13, 12, 3}, {"", "x", "", ""})),
+                         p.input(dynamic::in<float>({3, 3, 3, 8})), "NHWC,HWIO->NHWC",
+                         {.stride = {stride, 1}, .padding = "same"}));
     CHECK(p.compile().view().steps.size() == 2);
   }
 }
@@ -279,20 +280,32 @@ TEST_CASE("convolution: with features last it is one that a library of convoluti
   c.lhs_dilation = {1, 1};
   c.rhs_dilation = {1, 3};
   c.reverse = {0, 1};
-  std::vector<float> image(2 * 17 * 13 * 8), window(10 * 3 * 2 * 8), wanted(static_cast<std::size_t>(2 * 17 * c.output(1) * 10));
+  const auto results = static_cast<std::size_t>(2 * 17 * c.output(1) * 10);
+  std::vector<float> image(2 * 17 * 13 * 8), window(10 * 3 * 2 * 8), by(results), wanted(results), slope(window.size());
   for (std::size_t i = 0; i < image.size(); ++i) image[i] = static_cast<float>(i * 7 % 11) - 5;
   for (std::size_t i = 0; i < window.size(); ++i) window[i] = static_cast<float>(i * 5 % 7) - 3;
-  c.for_each_product([&](std::size_t i, std::size_t k, std::size_t o) { wanted[o] += image[i] * window[k]; });
+  for (std::size_t i = 0; i < by.size(); ++i) by[i] = static_cast<float>(i * 3 % 5) - 2;
+  c.for_each_product([&](std::size_t i, std::size_t k, std::size_t o) {
+    wanted[o] += image[i] * window[k];
+    slope[k] += image[i] * by[o];
+  });
   for (const int devices : {1, 2, 3}) {
     dynamic::builder p(dynamic::mesh({{"x", devices}}));
+    const auto kernel = p.input(dynamic::in<float>(c.rhs_shape()));
     const auto y =
-        convolution(p.input(dynamic::in<float>(c.lhs_shape(), {"", "x", "", ""})), p.input(dynamic::in<float>(c.rhs_shape())),
-                    "NHWC,OHWI->NHWC",
+        convolution(p.input(dynamic::in<float>(c.lhs_shape(), {"", "x", "", ""})), kernel, "NHWC,OHWI->NHWC",
                     {.stride = c.stride, .low = c.low, .high = c.high, .rhs_dilation = c.rhs_dilation, .reverse = c.reverse});
     p.output(y);
-    const auto got = p.compile().run(threads{}, image, window)[0];
+    p.output(grad(sum(y * p.input(dynamic::in<float>(c.result_shape()))), kernel));
+    const auto step = p.compile();
+    int makes_window = 0;
+    for (const auto& made : detail::table_of<detail::contraction_plan>(step.view()))
+      makes_window += made.direct.makes_window ? 1 : 0;
+    CHECK(makes_window == 1);
+    const auto got = step.run(threads{}, window, image, by);
     int wrong = 0;
-    for (std::size_t i = 0; i < wanted.size(); ++i) wrong += got.data<float>()[i] != wanted[i] ? 1 : 0;
+    for (std::size_t i = 0; i < wanted.size(); ++i) wrong += got[0].data<float>()[i] != wanted[i] ? 1 : 0;
+    for (std::size_t i = 0; i < slope.size(); ++i) wrong += got[1].data<float>()[i] != slope[i] ? 1 : 0;
     CHECK(wrong == 0);
   }
 }

@@ -74,7 +74,8 @@ struct direct_convolution {
     friend constexpr bool operator==(const along_dim&, const along_dim&) = default;
   };
   bool is_one = false;
-  std::int64_t lhs_first = 0, rhs_first = 0;  // where the tensors begin
+  bool makes_window = false;                     // from operand and result
+  std::int64_t lhs_first = 0, window_first = 0;  // where the tensors begin
   std::int64_t batch = 1, batch_in_stride = 1, batch_out_stride = 1;
   std::int64_t in_features = 1, in_feature_stride = 1, window_in_stride = 1;
   std::int64_t out_features = 1, out_feature_stride = 1, window_out_stride = 1;

@@ -9,13 +9,17 @@ namespace gspmd::detail {
 
 /// Finds out whether a contraction is a convolution of channels-last tensors, as libraries of convolutions know it: of every window one
 /// letter counts places of the result and the other one is summed; besides there are dims that operand and result have, features that the
-/// operands have, and features of the result. No window has a base, and no letter stands in all three.
+/// operands have, and features of the result. No window has a base, and no letter stands in all three. The gradient by the window is the same
+/// with the window in the place of the result.
 class direct_convolution_search {
+  using letter_list = inline_vec<std::int8_t, max_rank>;
+
  public:
-  constexpr explicit direct_convolution_search(const contraction& c) : c_(c) {
+  constexpr explicit direct_convolution_search(const contraction& c, bool makes_window)
+      : c_(c), window_(makes_window ? c.out : c.rhs), result_(makes_window ? c.rhs : c.out), makes_window_(makes_window) {
     set_strides(c.lhs, strides_[0]);
-    set_strides(c.rhs, strides_[1]);
-    set_strides(c.out, strides_[2]);
+    set_strides(window_, strides_[1]);
+    set_strides(result_, strides_[2]);
   }
 
   constexpr direct_convolution find() {
@@ -28,12 +32,11 @@ class direct_convolution_search {
     if (d.in_features > 1 && d.in_feature_stride != 1) return {};
     if (d.out_features > 1 && d.out_feature_stride != 1) return {};
     d.is_one = true;
+    d.makes_window = makes_window_;
     return d;
   }
 
  private:
-  using letter_list = inline_vec<std::int8_t, max_rank>;
-
   static constexpr bool holds(const letter_list& letters, int l) {
     for (const auto letter : letters)
       if (letter == l) return true;
@@ -60,8 +63,8 @@ class direct_convolution_search {
   }
 
   constexpr bool add_window(direct_convolution& d, const contraction_window& w) const {
-    if (w.base != 1 || w.step < 1 || !holds(c_.out, w.letter) || holds(c_.rhs, w.letter) || !holds(c_.rhs, w.inner) ||
-        holds(c_.out, w.inner) || holds(c_.lhs, w.inner))
+    if (w.base != 1 || w.step < 1 || !holds(result_, w.letter) || holds(window_, w.letter) || !holds(window_, w.inner) ||
+        holds(result_, w.inner) || holds(c_.lhs, w.inner))
       return false;
     direct_convolution::along_dim a;
     a.in_stride = strides_[0][w.letter];
@@ -74,7 +77,7 @@ class direct_convolution_search {
     auto first = w.first;
     if (a.dilation < 0) {  // read from its other end
       first += a.dilation * (a.window - 1);
-      d.rhs_first += (a.window - 1) * a.window_stride;
+      d.window_first += (a.window - 1) * a.window_stride;
       a.window_stride = -a.window_stride;
       a.dilation = -a.dilation;
     }
@@ -87,9 +90,9 @@ class direct_convolution_search {
     return true;
   }
   constexpr bool add_letter(direct_convolution& d, int l) const {
-    const bool in_lhs = holds(c_.lhs, l), in_rhs = holds(c_.rhs, l), in_out = holds(c_.out, l);
+    const bool in_lhs = holds(c_.lhs, l), in_window = holds(window_, l), in_result = holds(result_, l);
     const auto extent = c_.extent[l];
-    if (in_lhs && in_out && !in_rhs) {
+    if (in_lhs && in_result && !in_window) {
       if (d.batch == 1) {
         d.batch = extent;
         d.batch_in_stride = strides_[0][l];
@@ -110,13 +113,13 @@ class direct_convolution_search {
       d.batch *= extent;
       return true;
     }
-    if (in_lhs && in_rhs && !in_out && d.in_features == 1) {
+    if (in_lhs && in_window && !in_result && d.in_features == 1) {
       d.in_features = extent;
       d.in_feature_stride = strides_[0][l];
       d.window_in_stride = strides_[1][l];
       return true;
     }
-    if (!in_lhs && in_rhs && in_out && d.out_features == 1) {
+    if (!in_lhs && in_window && in_result && d.out_features == 1) {
       d.out_features = extent;
       d.out_feature_stride = strides_[2][l];
       d.window_out_stride = strides_[1][l];
@@ -126,11 +129,14 @@ class direct_convolution_search {
   }
 
   const contraction& c_;
+  const letter_list &window_, &result_;
+  bool makes_window_;
   std::int64_t strides_[3][max_letters]{};
 };
 
 constexpr direct_convolution find_direct_convolution(const contraction& c) {
-  return c.windows.empty() ? direct_convolution{} : direct_convolution_search(c).find();
+  const auto found = direct_convolution_search(c, false).find();
+  return found.is_one ? found : direct_convolution_search(c, true).find();
 }
 
 }  // namespace gspmd::detail

@@ -84,19 +84,29 @@ class onednn_convolution {
     }
     constexpr auto type = memory::data_type::f32;
     const memory::desc source(in, type, in_strides), dense(window, type, window_strides), result(out, type, out_strides);
-    const dnnl::convolution_forward::desc wanted(dnnl::prop_kind::forward_inference, dnnl::algorithm::convolution_direct, source,
-                                                 memory::desc(window, type, memory::format_tag::any), result, steps, gaps, none,
-                                                 none);
-    const dnnl::convolution_forward::primitive_desc found(wanted, engine_, true);
+    const memory::desc any(window, type, memory::format_tag::any);
+    const dnnl::convolution_forward::desc forward(dnnl::prop_kind::forward, dnnl::algorithm::convolution_direct, source, any,
+                                                  result, steps, gaps, none, none);
+    const dnnl::convolution_forward::primitive_desc found(forward, engine_, true);
     // A loop without vector instructions is no better than ours.
-    if (!found || std::strstr(found.impl_info_str(), "ref") != nullptr) return;
-    run_ = dnnl::convolution_forward(found);
+    const auto is_slow = [](const auto& made) { return !made || std::strstr(made.impl_info_str(), "ref") != nullptr; };
+    if (is_slow(found)) return;
+    if (what.makes_window) {
+      const dnnl::convolution_backward_weights::desc backward(dnnl::algorithm::convolution_direct, source, any, result, steps,
+                                                              gaps, none, none);
+      const dnnl::convolution_backward_weights::primitive_desc back(backward, engine_, found, true);
+      if (is_slow(back)) return;
+      run_ = dnnl::convolution_backward_weights(back);
+      ordered_ = memory(back.diff_weights_desc(), engine_);
+    } else {
+      run_ = dnnl::convolution_forward(found);
+      ordered_ = memory(found.weights_desc(), engine_);
+    }
     source_ = memory(source, engine_, nullptr);
     result_ = memory(result, engine_, nullptr);
     dense_ = memory(dense, engine_, nullptr);
-    ordered_ = memory(found.weights_desc(), engine_);
-    order_ = dnnl::reorder(dense_, ordered_);
-    is_dense_ = what.rhs_first == 0 && what.window_out_stride == 1 && what.window_in_stride == what.out_features;
+    order_ = what.makes_window ? dnnl::reorder(ordered_, dense_) : dnnl::reorder(dense_, ordered_);
+    is_dense_ = what.window_first == 0 && what.window_out_stride == 1 && what.window_in_stride == what.out_features;
     for (std::size_t d = 0; d < steps.size(); ++d)
       is_dense_ = is_dense_ && (window[d + 2] == 1 || what.windows[static_cast<int>(d)].window_stride == window_strides[d + 2]);
     if (!is_dense_) copied_.resize(static_cast<std::size_t>(elements_of(window)));
@@ -107,13 +117,24 @@ class onednn_convolution {
 
   bool run(const float* a, const float* b, float* c) {
     if (!is_ready_) return false;
-    if (!is_dense_) copy_window(b + what_.rhs_first, copied_.data(), 0);
-    dense_.set_data_handle(is_dense_ ? const_cast<float*>(b) : copied_.data());
-    source_.set_data_handle(const_cast<float*>(a + what_.lhs_first));
-    result_.set_data_handle(c);
-    order_.execute(stream_, dense_, ordered_);
-    run_.execute(stream_, {{DNNL_ARG_SRC, source_}, {DNNL_ARG_WEIGHTS, ordered_}, {DNNL_ARG_DST, result_}});
-    stream_.wait();
+    const auto writable = [](const float* data) { return const_cast<float*>(data); };
+    float* const window = what_.makes_window ? c : writable(b);
+    source_.set_data_handle(writable(a + what_.lhs_first));
+    result_.set_data_handle(what_.makes_window ? writable(b) : c);
+    dense_.set_data_handle(is_dense_ ? window : copied_.data());
+    if (what_.makes_window) {
+      run_.execute(stream_, {{DNNL_ARG_SRC, source_}, {DNNL_ARG_DIFF_WEIGHTS, ordered_}, {DNNL_ARG_DIFF_DST, result_}});
+      order_.execute(stream_, ordered_, dense_);
+      stream_.wait();
+      if (!is_dense_)
+        for_each_element(window + what_.window_first, copied_.data(), 0, [](float& own, const float& dense) { own = dense; });
+    } else {
+      if (!is_dense_)
+        for_each_element(window + what_.window_first, copied_.data(), 0, [](const float& own, float& dense) { dense = own; });
+      order_.execute(stream_, dense_, ordered_);
+      run_.execute(stream_, {{DNNL_ARG_SRC, source_}, {DNNL_ARG_WEIGHTS, ordered_}, {DNNL_ARG_DST, result_}});
+      stream_.wait();
+    }
     return true;
   }
 
@@ -123,23 +144,24 @@ class onednn_convolution {
     for (const auto e : extents) n *= e;
     return n;
   }
-  /// Writes the window as [places of all dims, features of the operand, features of the result].
-  float* copy_window(const float* from, float* to, int dim) const {
+  /// Calls assign(element of the window, the same as [places of all dims, features of the operand, features of the result]).
+  template <class Assign>
+  float* for_each_element(float* window, float* dense, int dim, Assign assign) const {
     if (dim < what_.windows.count) {
       const auto& w = what_.windows[dim];
-      for (std::int64_t i = 0; i < w.window; ++i) to = copy_window(from + i * w.window_stride, to, dim + 1);
-      return to;
+      for (std::int64_t i = 0; i < w.window; ++i) dense = for_each_element(window + i * w.window_stride, dense, dim + 1, assign);
+      return dense;
     }
     for (std::int64_t i = 0; i < what_.in_features; ++i)
       for (std::int64_t o = 0; o < what_.out_features; ++o)
-        *to++ = from[i * what_.window_in_stride + o * what_.window_out_stride];
-    return to;
+        assign(window[i * what_.window_in_stride + o * what_.window_out_stride], *dense++);
+    return dense;
   }
 
   direct_convolution what_;
   dnnl::engine engine_;
   dnnl::stream stream_;
-  dnnl::convolution_forward run_;
+  dnnl::primitive run_;
   dnnl::reorder order_;
   dnnl::memory source_, result_, dense_, ordered_;
   std::vector<float> copied_;
