@@ -39,7 +39,7 @@ struct node {
   double real = 0;                                    // constant of a floating type
   std::int64_t integer = 0;                           // constant of another type
   const map_function* function = nullptr;
-  const struct local_function* local = nullptr;  // local_op
+  const struct local_function* local = nullptr;  // local_op; a monoid
   bool annotated = false;                        // `annotation` was written by the user
   bool forbid_reshard = false;                   // the user allows no communication on the operands
   bool allow_replication = false;  // the user knows that operands may be gathered because the operator cannot keep their split
@@ -115,6 +115,8 @@ class graph {
 
   constexpr int add(node n) {
     n.region = open_region;
+    if (n.shape.count == max_rank && is_complex(n.type))
+      return fail(n.at, name_of(n.op), mistake::rank, "a complex tensor has at most 31 dims; real(x) and imag(x) have 32");
     if (has_regions && !is_region_result(n.op))
       for (const int o : n.operands)
         if (!is_visible(o))
