@@ -38,9 +38,9 @@ struct convolution_options {
 ///
 /// Communication: of a split spatial dim a device gets what its windows read beyond its shard from the devices next to it by
 /// collective_permute (halo exchange, GSPMD 4.3 and A.2); for stride 1 and "same" p/2 rows to either side, and nothing where stride
-/// and window are equal. It does so before it computes: a row of 4 images of 128 places and 64 channels is 128 KiB, a thousandth of the time
-/// of 64 such rows, and of small ones to compute a rim apart costs what is won meanwhile. Split features of the operand leave the result
-/// partial, as in an einsum. The gradients are convolutions too: that by the window is the sum of what the devices have, by all_reduce,
+/// and window are equal. It does so before it computes: a row of 4 images of 128 places and 64 channels is 128 KiB, a thousandth of the
+/// time of 64 such rows, and of small ones to compute a rim apart costs what is won meanwhile. Split features of the operand leave the
+/// result partial, as in an einsum. The gradients are convolutions too: that by the window is the sum of what the devices have, by all_reduce,
 /// where batch or spatial dims are split.
 ///
 /// Errors, at compile time: a layout that is none or does not fit, with its column, another number of numbers than spatial dims, strides

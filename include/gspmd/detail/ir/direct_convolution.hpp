@@ -9,8 +9,8 @@ namespace gspmd::detail {
 
 /// Finds out whether a contraction is a convolution of channels-last tensors, as libraries of convolutions know it: of every window one
 /// letter counts places of the result and the other one is summed; besides there are dims that operand and result have, features that the
-/// operands have, and features of the result. No window has a base, and no letter stands in all three. The gradient by the window is the same
-/// with the window in the place of the result.
+/// operands have, and features of the result. No window has a base, and no letter stands in all three. The gradient by the window is
+/// the same with the window in the place of the result.
 class direct_convolution_search {
   using letter_list = inline_vec<std::int8_t, max_rank>;
 

@@ -10,8 +10,8 @@
 namespace gspmd::detail {
 
 /// A convolution with the conventional arguments, on its way to an operator; groups become dims of their own, which a reshape of
-/// whole shards splits off and merges again. An operator reads max_windows windows; those beyond, the smallest ones, are unfolded before: what
-/// an element of the result reads along them becomes a dim of the operand. `Options` is gspmd::convolution_options.
+/// whole shards splits off and merges again. An operator reads max_windows windows; those beyond, the smallest ones, are unfolded before:
+/// what an element of the result reads along them becomes a dim of the operand. `Options` is gspmd::convolution_options.
 template <class Options>
 class named_convolution {
  public:
