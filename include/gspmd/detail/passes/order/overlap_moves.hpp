@@ -17,7 +17,8 @@ namespace gspmd::detail {
 ///   move m, loop reading u and m      ->      start_move m, inner part of the loop, finish_move m, rim of the loop
 ///
 /// That is so of margins that other devices send and that one loop alone reads, which reads too what they lie around; the steps between
-/// the movement and the loop are no bounds of a body. The inner part and the rim have the operands and results of the loop, each at
+/// the movement and the loop are no bounds of a body. Margins of several values that go to the same neighbours for one loop are one
+/// movement: all are under way at once, in the same messages, and small loops too wait once. The inner part and the rim have the operands and results of the loop, each at
 /// indices of its own, so that nothing lies elsewhere than it did, and what the loop may do in place it still may. Loops of which no
 /// `least` elements can be computed before stay as they are.
 class move_overlapper {
@@ -26,6 +27,7 @@ class move_overlapper {
 
   constexpr void run() {
     list_readers();
+    if (join()) list_readers();
     for (int i = 0; i < count(); ++i)
       if (facts_of(plan_.steps[i]).role == step_role::fuses_operators) split(i);
     if (loops_.empty()) return;
@@ -42,9 +44,9 @@ class move_overlapper {
   [[nodiscard]] constexpr int operand(const plan_step& s, int k) const { return plan_.slots[s.operands.begin + k]; }
 
   constexpr void list_readers() {
-    readers_.resize(plan_.values.size(), 0);
-    maker_.resize(plan_.values.size(), -1);
-    finished_at_.resize(plan_.steps.size(), 0);
+    readers_ = vec<int>(plan_.values.size(), 0);
+    maker_ = vec<int>(plan_.values.size(), -1);
+    finished_at_ = vec<int>(plan_.steps.size(), 0);
     for (int i = 0; i < count(); ++i) {
       const auto& s = plan_.steps[i];
       for (int k = 0; k < s.operands.count; ++k) ++readers_[operand(s, k)];
@@ -97,6 +99,81 @@ class move_overlapper {
     return scratch > 0 && lies_there(kind::arena, s.scratch, scratch);
   }
   static constexpr std::int64_t bytes_of_shard(const planned_value& v) { return elements(v.local) * bytes_of(v.type); }
+
+  /// Makes one step of the movements of margins to each loop that are over the same axes, where the last of them stands. True if there are
+  /// any.
+  constexpr bool join() {
+    vec<int> into(plan_.steps.size(), -1);  // by step: the one that it becomes a part of
+    bool any = false;
+    for (int i = 0; i < count(); ++i) {
+      if (facts_of(plan_.steps[i]).role != step_role::fuses_operators) continue;
+      if (table_of<planned_group>(plan_)[plan_.steps[i].spec].margins.count == 0) continue;
+      vec<int> moves;
+      for (int m = 0; m < i; ++m) moves_to(i, m, moves);
+      for (std::size_t a = 0; a < moves.size(); ++a) {
+        if (into[moves[a]] >= 0) continue;
+        vec<int> alike(1, moves[a]);
+        int results = plan_.steps[moves[a]].results.count;
+        for (std::size_t b = a + 1; b < moves.size(); ++b) {
+          const auto& other = plan_.steps[moves[b]];
+          if (into[moves[b]] >= 0 || !goes_along(plan_.steps[moves[a]], other) || results + other.results.count > most_moved_together)
+            continue;
+          results += other.results.count;
+          alike.push_back(moves[b]);
+        }
+        if (alike.size() == 1) continue;
+        any = true;
+        for (const int m : alike) into[m] = alike.back();
+        become_one(alike);
+      }
+    }
+    if (!any) return false;
+    vec<plan_step> steps;
+    vec<int> place;
+    for (int i = 0; i < count(); ++i) {
+      place.push_back(static_cast<int>(steps.size()));
+      if (into[i] < 0 || into[i] == i) steps.push_back(plan_.steps[i]);
+    }
+    for (auto& s : steps)
+      if (s.target >= 0) s.target = place[s.target];
+    for (auto& v : plan_.values)
+      if (v.step >= 0) v.step = place[into[v.step] < 0 ? v.step : into[v.step]];
+    plan_.steps = std::move(steps);
+    return true;
+  }
+  constexpr void moves_to(int i, int m, vec<int>& moves) const {
+    if (!is_mapped(plan_.steps[m]) || plan_.steps[m].bytes_sent == 0) return;
+    for (int k = 0; k < plan_.steps[i].operands.count; ++k)
+      if (maker_[operand(plan_.steps[i], k)] == m && movement_to(i, k) == m) return moves.push_back(m);
+  }
+  [[nodiscard]] constexpr bool goes_along(const plan_step& a, const plan_step& b) const {
+    return a.type == b.type && axes_of(plan_view(plan_), a) == axes_of(plan_view(plan_), b);
+  }
+  constexpr void become_one(const vec<int>& all) {
+    auto& maps = table_of<index_map>(plan_);
+    const int spec = static_cast<int>(maps.size());
+    vec<int> from, to;
+    std::int64_t bytes = 0;
+    for (const int m : all) {
+      const plan_step s = plan_.steps[m];
+      for (int k = 0; k < s.results.count; ++k) {
+        from.push_back(operand(s, k));
+        to.push_back(plan_.slots[s.results.begin + k]);
+        const index_map map = maps[s.spec + k];
+        maps.push_back(map);
+      }
+      bytes += s.bytes_sent;
+    }
+    auto& s = plan_.steps[all.back()];
+    s.what = action::move_together;
+    s.spec = spec;
+    s.bytes_sent = bytes;
+    for (auto* const list : {&from, &to}) {
+      auto& range = list == &from ? s.operands : s.results;
+      range = {static_cast<int>(plan_.slots.size()), static_cast<int>(list->size())};
+      for (const int v : *list) plan_.slots.push_back(v);
+    }
+  }
 
   constexpr void split(int i) {
     const planned_group group = table_of<planned_group>(plan_)[plan_.steps[i].spec];
