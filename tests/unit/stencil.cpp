@@ -423,7 +423,8 @@ TEST_CASE("margins of several fields for one loop go in one exchange for each di
     for (std::size_t k = 0; k < 3; ++k) {
       int wrong = 0;
       for (std::size_t i = 0; i < u.size(); ++i)
-        wrong += got[k].data<double>()[i] != want[k].data<double>()[i] || threaded[k].data<double>()[i] != got[k].data<double>()[i];
+        wrong +=
+            got[k].data<double>()[i] != want[k].data<double>()[i] || threaded[k].data<double>()[i] != got[k].data<double>()[i];
       CHECK(wrong == 0);
     }
   }
@@ -480,7 +481,8 @@ TEST_CASE("a scheme on fields of N and N + 1 points equals the one by hand on ev
           const auto program = [](value p, value u, value v) { return waves(p, u, v, steps); };
           const auto step = dynamic::compile(program, dynamic::mesh({{"x", x}, {"y", y}}), dynamic::in<double>({n, m}, split),
                                              dynamic::in<double>({n + 1, m}, split), dynamic::in<double>({n, m + 1}, split));
-          wave_fields f{std::vector<double>(static_cast<std::size_t>(n * m)), std::vector<double>(static_cast<std::size_t>((n + 1) * m)),
+          wave_fields f{std::vector<double>(static_cast<std::size_t>(n * m)),
+                        std::vector<double>(static_cast<std::size_t>((n + 1) * m)),
                         std::vector<double>(static_cast<std::size_t>(n * (m + 1)))};
           for (auto* const list : {&f.p, &f.u, &f.v})
             for (std::size_t i = 0; i < list->size(); ++i) (*list)[i] = static_cast<double>(i * i * 3 % 29) - 11;

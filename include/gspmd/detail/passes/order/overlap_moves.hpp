@@ -116,7 +116,8 @@ class move_overlapper {
         int results = plan_.steps[moves[a]].results.count;
         for (std::size_t b = a + 1; b < moves.size(); ++b) {
           const auto& other = plan_.steps[moves[b]];
-          if (into[moves[b]] >= 0 || !goes_along(plan_.steps[moves[a]], other) || results + other.results.count > most_moved_together)
+          if (into[moves[b]] >= 0 || !goes_along(plan_.steps[moves[a]], other) ||
+              results + other.results.count > most_moved_together)
             continue;
           results += other.results.count;
           alike.push_back(moves[b]);
