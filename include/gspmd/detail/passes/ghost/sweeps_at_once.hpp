@@ -11,7 +11,7 @@ namespace gspmd::detail {
 constexpr std::int64_t time_of_round(const ghost_sweep& s, std::int64_t sweeps) {
   const ghost_round round = s.round_of(sweeps);
   const network_rates& net = s.mesh.network;
-  std::int64_t fields = 0, bytes_of_all = 0, operators = 0;
+  std::int64_t fields = 0, bytes_of_all = 0, computed = 0;
   for (const int i : s.body) {
     const node& n = s.at(i);
     if (n.shape.count == 0) continue;
@@ -19,7 +19,7 @@ constexpr std::int64_t time_of_round(const ghost_sweep& s, std::int64_t sweeps) 
       ++fields;
       bytes_of_all += bytes_of(n.type);
     } else if (s.varies[i] != 0 && ghost_sweep::is_computed_in_loops(n)) {
-      ++operators;
+      ++computed;
     }
   }
   const extents shard = local_extents(s.mesh, s.shape, s.layout);
@@ -32,7 +32,7 @@ constexpr std::int64_t time_of_round(const ghost_sweep& s, std::int64_t sweeps) 
     block = saturating_multiply(line, b.width());
   }
   if (sweeps > 1) time = add_times(time, net.time_of_flops(saturating_multiply(block, 2 * fields)));  // into blocks, and back
-  return add_times(time, multiply_time(net.time_of_flops(saturating_multiply(block, operators)), sweeps));
+  return add_times(time, multiply_time(net.time_of_flops(saturating_multiply(block, computed)), sweeps));
 }
 
 /// How many sweeps on one exchange are fastest on the mesh's network.
