@@ -289,5 +289,12 @@ TEST_CASE("what cannot go in blocks is refused with its line") {
              sum(u) > 0.0, [](value x) { return x; }, [](value x) { return -x; }, u);
        }),
        "compute it outside of the loop, or write the loop without ghost");
+  try {
+    dynamic::compile([&](value n, value u) { return fori_loop(n, ghost<2>([&](value, value x) { return near(x); }), u); },
+                     dynamic::mesh({{"x", 2}}), dynamic::in<std::int64_t>({}), dynamic::in<double>({6}, {"x"}));
+    CHECK(false);
+  } catch (const error& e) {
+    says(e.what(), "computes how many trips there are");
+  }
   CHECK(problem([&](value i, value u) { return near(u) * broadcast_to(convert<double>(i), {6, 8}); }).empty());
 }

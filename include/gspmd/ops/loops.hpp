@@ -429,6 +429,17 @@ constexpr auto fori_loop(detail::counted_trips n, Body&& body, const Carry&... i
   else return std::apply([](const value&, const auto&... c) { return std::tuple<Carry...>(c...); }, last);
 }
 
+/// How many sweeps are left over must be known: refused.
+template <class Body, class... Carry>
+  requires(sizeof...(Carry) > 0)
+constexpr auto fori_loop(detail::counted_trips n, ghost_body<Body> body, const Carry&... init) {
+  n.trips.graph()->fail(
+      n.at, "fori_loop", detail::mistake::region,
+      "makes several sweeps on one exchange, ghost, and computes how many trips there are; give a number of trips, or "
+      "write the loop without ghost");
+  return fori_loop(n, body.body, init...);
+}
+
 /// Runs `body` over the rows of `xs`: body(carried, x) returns a tuple of what is carried on and of the row of the result
 /// that this iteration makes. Returns what is carried at the end, and the rows, stacked along a new dim 0. `xs`, and each of
 /// the other two, is a value or a group of values; all values of `xs` have the same extent of dim 0.
