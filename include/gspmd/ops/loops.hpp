@@ -312,11 +312,12 @@ struct ghost_body {
 /// is exchanged once before the loop. Trips that are left over go on an exchange of their own.
 ///
 /// Communication: for each split dim that is read along, and each field, one collective_permute every `sweeps` trips: two messages of
-/// sweeps * radius * s elements, s elements for an index of the dim in a shard with its margins along the split dims before it. Margins may be
-/// wider than a shard. On the network that counts where none is named a message costs nothing, and ghost(body) is the plain loop. grad
+/// sweeps * radius * s elements, s elements for an index of the dim in a shard with its margins along the split dims before it; less of a
+/// field that is not read at offsets itself. Margins may be wider than a shard. On the network that counts where none is named a message costs nothing, and ghost(body) is the plain loop. grad
 /// goes through the plain loop.
 ///
-/// Errors, at compile time: another operator in the body, a reduction say, with its line; fields of several shapes or shardings.
+/// Errors, at compile time: another operator in the body, a reduction say, or a function of yours (`map`), with its line; fields of several
+/// shapes or shardings; a number of trips that is computed.
 template <int Sweeps, class Body>
   requires(Sweeps >= 1)
 constexpr ghost_body<Body> ghost(Body body) {

@@ -35,9 +35,10 @@ constexpr graph with_ghost_zones(const graph& g) {
     if (wished != 1) {
       const ghost_sweep sweep(g, layouts, i, out);
       if (out.failed()) return out;
-      const auto at_once = sweep.dims.empty() ? 1 : wished < 0 ? fastest_sweeps(sweep) : wished < n.integer ? wished : n.integer;
+      const ghost_reach reach(sweep);
+      const auto at_once = reach.dims.empty() ? 1 : wished < 0 ? fastest_sweeps(reach) : wished < n.integer ? wished : n.integer;
       if (at_once > 1) {
-        ghost_rounds(sweep, out, number).add(at_once);
+        ghost_rounds(reach, out, number).add(at_once);
         i = sweep.results.back() + 1;
         continue;
       }

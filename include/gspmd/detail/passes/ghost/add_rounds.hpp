@@ -2,7 +2,7 @@
 #pragma once
 
 #include "gspmd/detail/ops/gradient_builder.hpp"
-#include "gspmd/detail/passes/ghost/sweep.hpp"
+#include "gspmd/detail/passes/ghost/reach.hpp"
 
 namespace gspmd::detail {
 
@@ -16,7 +16,8 @@ namespace gspmd::detail {
 class ghost_rounds {
  public:
   /// `number`: by node of the old program, the new one.
-  constexpr ghost_rounds(const ghost_sweep& s, graph& out, vec<int>& number) : s_(s), out_(out), number_(number) {}
+  constexpr ghost_rounds(const ghost_reach& reach, graph& out, vec<int>& number)
+      : reach_(reach), s_(reach.sweep), out_(out), number_(number) {}
 
   constexpr void add(std::int64_t at_once) {
     const node& start = s_.at(s_.loop);
@@ -26,7 +27,7 @@ class ghost_rounds {
       if (s_.varies[i] == 0) add_before(i);
     vec<int> carried;
     for (std::size_t k = 0; k < s_.results.size(); ++k) carried.push_back(number_[s_.at(s_.carry_of(k)).operands[0]]);
-    begin(s_.round_of(at_once));
+    begin(reach_.round_of(at_once));
     if (rounds == 1) {
       carried = add_round(carried, -1, 0);
     } else {
@@ -39,7 +40,7 @@ class ghost_rounds {
       out_.open_region = home;
     }
     if (left > 0) {
-      begin(s_.round_of(left));
+      begin(reach_.round_of(left));
       carried = add_round(carried, -1, start.integer - left);
     }
     for (std::size_t k = 0; k < carried.size(); ++k) number_[s_.results[k]] = carried[k];
@@ -69,11 +70,14 @@ class ghost_rounds {
     }
     return s;
   }
-  constexpr int in_blocks(int x, location at) {
+  /// `x` stands for a leaf.
+  constexpr int in_blocks(int x, int leaf, location at) {
     x = add_reshard(out_, x, layout_of(0), at);
+    const auto* const needs = round_.needs.data() + round_.blocks.size() * static_cast<std::size_t>(reach_.leaf_of(leaf));
     for (std::size_t b = 0; b < round_.blocks.size(); ++b) {
       ghost_blocks own = round_.blocks[b];
       own.dim += static_cast<int>(b);
+      own.brought = {-needs[b].begin, needs[b].end};
       x = add_reshard(out_, add_ghost_blocks(out_, x, own, at), layout_of(b + 1), at);
     }
     return x;
@@ -83,19 +87,8 @@ class ghost_rounds {
   constexpr void begin(ghost_round round) {
     round_ = std::move(round);
     outside_ = vec<int>(s_.program.nodes.size(), -1);
-    for (const int i : s_.body) {
-      const node& n = s_.at(i);
-      if (s_.varies[i] == 0 || n.op == opcode::carry || n.shape.count == 0) continue;
-      for (int k = 0; k < facts_of(n.op).reads(n); ++k) bring(n.operands[k]);
-    }
-    for (const int r : s_.results) bring(s_.at(r).operands[1]);
-  }
-  constexpr void bring(int i) {
-    const node& n = s_.at(i);
-    if (s_.varies[i] != 0 || n.shape.count == 0 || outside_[i] >= 0) return;
-    if (!s_.is_light(i)) outside_[i] = in_blocks(number_[i], n.at);
-    else if (!ghost_sweep::is_source(n) && !s_.is_stretched(n))
-      for (const int o : n.operands) bring(o);
+    for (const int leaf : reach_.leaves)
+      if (s_.varies[leaf] == 0) outside_[leaf] = in_blocks(number_[leaf], leaf, s_.at(leaf).at);
   }
 
   /// Adds a round on what is carried, the first sweep of which is number first + `more`, `first` a value or -1; gives what it leaves.
@@ -103,7 +96,8 @@ class ghost_rounds {
     const node& start = s_.at(s_.loop);
     const int home = out_.open_region;
     vec<int> begun, held, next;
-    for (std::size_t k = 0; k < carried.size(); ++k) begun.push_back(is_field(k) ? in_blocks(carried[k], start.at) : carried[k]);
+    for (std::size_t k = 0; k < carried.size(); ++k)
+      begun.push_back(is_field(k) ? in_blocks(carried[k], s_.carry_of(k), start.at) : carried[k]);
     const int loop = open_loop(out_, round_.sweeps, start.at);
     made_ = outside_;
     for (std::size_t k = 0; k < carried.size(); ++k) {
@@ -125,7 +119,7 @@ class ghost_rounds {
   /// What stands for a node in a sweep.
   constexpr int in_sweep(block_reads& reads, int i) {
     if (made_[i] >= 0) return made_[i];
-    const bool is_light = s_.varies[i] == 0 && s_.at(i).shape.count > 0 && s_.is_light(i);
+    const bool is_light = s_.varies[i] == 0 && s_.at(i).shape.count > 0 && reach_.is_light(i);
     return made_[i] = is_light ? add_in_blocks(reads, i) : number_[i];
   }
   constexpr int add_in_blocks(block_reads& reads, int i) {
@@ -154,6 +148,7 @@ class ghost_rounds {
     return out_.add_sized(n);
   }
 
+  const ghost_reach& reach_;
   const ghost_sweep& s_;
   graph& out_;
   vec<int>& number_;
