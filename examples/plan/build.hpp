@@ -38,6 +38,7 @@ struct built_program {
   std::deque<named_value> values;  // a deque: the program points to the names
   std::vector<int> inputs;         // values
   std::vector<int> outputs;        // values
+  std::optional<gspmd::network> network;
 };
 
 enum class devices { of_mesh, one };
@@ -116,6 +117,7 @@ class program_builder {
     try {
       mesh_ = gspmd::dynamic::mesh(axes, order);
       if (connected) mesh_ = mesh_->on(*connected);
+      built_.network = connected;
       mesh_ = mesh_->with_parts(named_axes());
       built_.program.emplace(on_ == devices::one ? mesh_->with_one_device() : *mesh_);
       built_.program->allow_replication();

@@ -114,7 +114,7 @@ void check_groups(const json& document, const planned_program& p) {
 
 reference::host_array as_reference(const any_array& a) {
   reference::host_array result(a.type, a.shape);
-  gspmd::with_element_type(a.type, [&](auto element) {
+  gspmd::with_real_type(a.type, [&](auto element) {
     const auto* data = a.data<decltype(element)>();
     for (std::size_t i = 0; i < result.reals.size(); ++i) result.reals[i] = static_cast<double>(data[i]);
     for (std::size_t i = 0; i < result.ints.size(); ++i) result.ints[i] = static_cast<std::int64_t>(data[i]);
@@ -130,7 +130,7 @@ void compare(const planned_program& p, const std::vector<any_array>& outputs, co
     const auto node = static_cast<std::size_t>(p.plan.node_of(p.built.outputs[k]));
     const auto& naive = expected.values[node];
     const auto& radius = expected.radii[node];
-    gspmd::with_element_type(value.type, [&](auto element) {
+    gspmd::with_real_type(value.type, [&](auto element) {
       const auto* data = outputs[k].data<decltype(element)>();
       const auto at = reference::first_unexplained(data, naive, radius, elements);
       if (at < 0) return;

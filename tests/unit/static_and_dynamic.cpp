@@ -64,7 +64,7 @@ void compare(const Graph& graph) {
   for (std::size_t d = 0; d < devices; ++d) {
     for (const int i : view.inputs) {
       memory.emplace_back(bytes(view.value(i)));
-      detail::with_element_type(view.value(i).type, [&](auto element) {
+      detail::with_real_type(view.value(i).type, [&](auto element) {
         auto* p = reinterpret_cast<decltype(element)*>(memory.back().get());
         for (std::int64_t e = 0; e < detail::elements(view.value(i).local); ++e)
           p[e] = static_cast<decltype(element)>(3 * std::sin(static_cast<double>(e * 7 + i)));

@@ -115,6 +115,8 @@ class graph {
 
   constexpr int add(node n) {
     n.region = open_region;
+    if (n.shape.count == max_rank && is_complex(n.type))
+      return fail(n.at, name_of(n.op), mistake::rank, "a complex tensor has at most 31 dims; real(x) and imag(x) have 32");
     if (has_regions && !is_region_result(n.op))
       for (const int o : n.operands)
         if (!is_visible(o))

@@ -41,6 +41,9 @@ enum class opcode : std::uint8_t {
   erf,
   erf_inv,
   cbrt,
+  real,
+  imag,
+  conj,
   stop_gradient,
   convert,
   // elementwise, two operands
@@ -59,6 +62,7 @@ enum class opcode : std::uint8_t {
   shift_right,
   atan2,
   threefry2x32,
+  complex,
   compare_eq,
   compare_ne,
   compare_lt,
@@ -126,13 +130,14 @@ struct listed_names<boost::mp11::mp_list<Listed...>> {
 
 constexpr const char* name_of(opcode op) {
   constexpr const char* enumerated[] = {
-      "parameter",  "constant",   "iota",        "abs",        "negate",     "sign",        "exponential", "log",
-      "sqrt",       "rsqrt",      "tanh",        "logistic",   "relu",       "sine",        "cosine",      "floor",
-      "ceil",       "not",        "expm1",       "log1p",      "erf",        "erf_inv",     "cbrt",        "stop_gradient",
-      "convert",    "add",        "subtract",    "multiply",   "divide",     "maximum",     "minimum",     "power",
-      "and",        "or",         "xor",         "remainder",  "shift_left", "shift_right", "atan2",       "threefry2x32",
-      "compare_eq", "compare_ne", "compare_lt",  "compare_le", "compare_gt", "compare_ge",  "select",      "map",
-      "loop",       "carry",      "loop_result", "branch",     "otherwise",  "cond_result", "result"};
+      "parameter",   "constant",    "iota",          "abs",      "negate",     "sign",       "exponential", "log",
+      "sqrt",        "rsqrt",       "tanh",          "logistic", "relu",       "sine",       "cosine",      "floor",
+      "ceil",        "not",         "expm1",         "log1p",    "erf",        "erf_inv",    "cbrt",        "real",
+      "imag",        "conj",        "stop_gradient", "convert",  "add",        "subtract",   "multiply",    "divide",
+      "maximum",     "minimum",     "power",         "and",      "or",         "xor",        "remainder",   "shift_left",
+      "shift_right", "atan2",       "threefry2x32",  "complex",  "compare_eq", "compare_ne", "compare_lt",  "compare_le",
+      "compare_gt",  "compare_ge",  "select",        "map",      "loop",       "carry",      "loop_result", "branch",
+      "otherwise",   "cond_result", "result"};
   static_assert(sizeof(enumerated) / sizeof(*enumerated) == static_cast<std::size_t>(opcode::first_listed));
   if (op < opcode::first_listed) return enumerated[static_cast<int>(op)];
   return listed_names<listed_operators>::of[static_cast<int>(op) - static_cast<int>(opcode::first_listed)];

@@ -23,16 +23,21 @@ struct elementwise_op : same_dims, without_movements, reads_shards, dims_by_numb
 
   ///   negate                                 any, add
   ///   stop_gradient                          any, every monoid
+  ///   real, imag, conj; complex              any; all, add
   ///   add, subtract                          all, add          x + 1 of a partial x would add 1 on every device
   ///   multiply, divide (operand 0)           any, add          a product of two sums is not a sum of products
   ///   maximum, minimum, multiply, and, or    all, their own monoid
   static constexpr partial_rule partial(const node& n, int operand, monoid kind) {
     const auto only_if = [](bool holds, partial_rule how) { return holds ? how : partial_rule::none; };
     switch (n.op) {
-      case opcode::negate: return only_if(kind == monoid::add, partial_rule::any);
+      case opcode::negate:
+      case opcode::real:
+      case opcode::imag:
+      case opcode::conj: return only_if(kind == monoid::add, partial_rule::any);
       case opcode::stop_gradient: return partial_rule::any;
       case opcode::add:
-      case opcode::subtract: return only_if(kind == monoid::add, partial_rule::all);
+      case opcode::subtract:
+      case opcode::complex: return only_if(kind == monoid::add, partial_rule::all);
       case opcode::multiply:
         return kind == monoid::multiply ? partial_rule::all : only_if(kind == monoid::add, partial_rule::any);
       case opcode::divide: return only_if(kind == monoid::add && operand == 0 && is_floating(n.type), partial_rule::any);
@@ -68,7 +73,19 @@ struct elementwise_op : same_dims, without_movements, reads_shards, dims_by_numb
     const term y = b.y(), dy = b.dy();
     const auto pick = [](term pred, term a, term c) { return term::of(opcode::select, pred, a, c); };
     switch (n.op) {
-      case opcode::abs: b.send(0, dy * term::of(opcode::sign, b.in(0))); break;
+      // The gradient by a complex z = a + bi is dL/da - i dL/db while it is passed on, so that what is analytic has its own derivative;
+      // who asks for it gets the conjugate, in whose direction L grows (see grad).
+      case opcode::abs:
+        if (is_complex(b.in_type(0))) b.send(0, pick_zero(b, y, dy));
+        else b.send(0, dy * term::of(opcode::sign, b.in(0)));
+        break;
+      case opcode::real: b.send(0, term::of(opcode::complex, dy, dy.number(0))); break;
+      case opcode::imag: b.send(0, term::of(opcode::complex, dy.number(0), -dy)); break;
+      case opcode::conj: b.send(0, term::of(opcode::conj, dy)); break;
+      case opcode::complex:
+        b.send(0, term::of(opcode::real, dy));
+        b.send(1, -term::of(opcode::imag, dy));
+        break;
       case opcode::negate: b.send(0, -dy); break;
       case opcode::exponential: b.send(0, dy * y); break;
       case opcode::log: b.send(0, dy / b.in(0)); break;
@@ -98,6 +115,12 @@ struct elementwise_op : same_dims, without_movements, reads_shards, dims_by_numb
       case opcode::cosine: b.send(0, -(dy * term::of(opcode::sine, b.in(0)))); break;
       case opcode::convert: {
         const dtype from = operand_of(b.program(), n, 0).type;
+        if (is_complex(n.type) && !is_complex(from)) {
+          const term part = term::of(opcode::real, dy);
+          b.send(0, part_of(n.type) == from ? part
+                                            : b.as_term(add_elementwise(b.program(), opcode::convert, {part.id()}, n.at, from)));
+          break;
+        }
         b.send(0, add_elementwise(b.program(), opcode::convert, {dy.id()}, n.at, from));
         break;
       }
@@ -147,6 +170,12 @@ struct elementwise_op : same_dims, without_movements, reads_shards, dims_by_numb
   }
 
  private:
+  /// Of abs: dy conj(z) / |z|, and 0 where z is 0.
+  static constexpr term pick_zero(gradient_builder& b, term y, term dy) {
+    const term is_zero = term::of(opcode::compare_eq, y, y.number(0));
+    const term ratio = dy / term::of(opcode::select, is_zero, y.number(1), y);
+    return term::of(opcode::complex, ratio, ratio.number(0)) * term::of(opcode::conj, b.in(0));
+  }
   static constexpr void give_map(gradient_builder& b, const node& n, term dy) {
     if (n.function->derivatives == nullptr) {
       b.program().fail(n.at, "map", mistake::no_derivative, "has no derivative; pass with_derivative(f, df...) instead of f");

@@ -19,7 +19,7 @@ constexpr int add_gather(graph& g, int table, int indices, const index_dims& dim
                                   << shape_text(from.shape) << "; there is one for each dim");
     return -1;
   }
-  if (beyond == out_of_range::fill && !fill.is_one_of(from.type)) {
+  if (beyond == out_of_range::fill && !fill.fills(from.type)) {
     check.fail(mistake::number, number_problem(fill, from.type));
     return -1;
   }

@@ -60,6 +60,7 @@ class gradient_builder {
   [[nodiscard]] constexpr term y() const { return as_term(visited_); }                        // its result
   [[nodiscard]] constexpr term dy() { return as_term(slot(visited_)); }                       // the gradient by it
   [[nodiscard]] constexpr term in(int k) const { return as_term(at(visited_).operands[k]); }  // its operand
+  [[nodiscard]] constexpr dtype in_type(int k) const { return at(at(visited_).operands[k]).type; }
   [[nodiscard]] constexpr term as_term(int id) const { return {graph_, id, at(visited_).at}; }
   [[nodiscard]] constexpr int visited() const { return visited_; }
   /// Gives operand `k` its gradient.

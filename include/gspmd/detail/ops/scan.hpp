@@ -17,8 +17,7 @@ constexpr int add_scan(graph& g, int operand, int dim, monoid kind, bool is_excl
     return g.fail(at, "scan_along", mistake::dim,
                   text("dim ") << dim << " is not a dim of " << shape_text(x.shape) << "; dims count from 0");
   if (!is_defined(kind, x.type))
-    return g.fail(at, "scan_along", mistake::type,
-                  text("kind ") << name_of(kind) << " is not defined for " << name_of(x.type) << "; convert the operand");
+    return g.fail(at, "scan_along", mistake::type, text("kind ") << name_of(kind) << ' ' << not_defined_for(x.type));
   node n = source(code_of<scan_op>, x.type, x.shape, at);
   n.reduced_by = kind;
   n.operands.push_back(operand);
@@ -76,6 +75,7 @@ constexpr int add_top_k(graph& g, int operand, std::int64_t k, location at) {
   if (operand < 0) return -1;
   const node x = g.nodes[static_cast<std::size_t>(operand)];
   if (x.shape.count == 0) return g.fail(at, "top_k", mistake::rank, "a tensor of rank 0 has no last dim");
+  if (is_complex(x.type)) return g.fail(at, "top_k", mistake::type, not_defined_for(x.type));
   const auto last = x.shape[x.shape.count - 1];
   if (k < 0 || k > last)
     return g.fail(at, "top_k", mistake::bounds,

@@ -48,8 +48,7 @@ constexpr int add_scatter(graph& g, int indices, int updates, const extents& sha
   indexing ix;
   if (!read_updates(check, dims, shape, index, from, beyond, ix)) return -1;
   if (!is_defined(kind, from.type))
-    return g.fail(at, scatter_words.op, mistake::type,
-                  text("kind ") << name_of(kind) << " is not defined for " << name_of(from.type) << "; convert the updates");
+    return g.fail(at, scatter_words.op, mistake::type, text("kind ") << name_of(kind) << ' ' << not_defined_for(from.type));
   node n = source(code_of<scatter_op>, from.type, shape, at);
   n.reduced_by = kind;
   n.operands.push_back(indices);

@@ -18,7 +18,7 @@ constexpr int add_shift(graph& g, int operand, int dim, std::int64_t offset, loc
   if (dim < 0 || dim >= x.shape.count)
     return g.fail(at, "shift", mistake::dim,
                   text("dim ") << dim << " is not a dim of " << shape_text(x.shape) << "; dims count from 0");
-  if (!number.is_one_of(x.type)) return g.fail(at, "shift", mistake::number, number_problem(number, x.type));
+  if (!number.fills(x.type)) return g.fail(at, "shift", mistake::number, number_problem(number, x.type));
   const auto size = x.shape[dim];
   if (beyond != continuation::none && size <= 1) {  // the same element everywhere
     beyond = continuation::none;

@@ -100,10 +100,28 @@ class plan_explainer {
     if (facts_of(n.op).made == origin::given) return "input " + std::to_string(n.at.line);
     std::string t = name_of(n.op);
     if (n.op == opcode::loop) t += " (" + times_text(plan_.steps[static_cast<std::size_t>(v.step)].trips) + ')';
-    facts_of(n.op).describe(t, plan_, v.step < 0 ? nullptr : &plan_.steps[static_cast<std::size_t>(v.step)]);
+    if (v.step >= 0) {
+      const plan_step own = own_step(v);
+      facts_of(n.op).describe(t, plan_, &own);
+    } else {
+      facts_of(n.op).describe(t, plan_, nullptr);
+    }
     if (v.step < 0 && n.moved_dim >= 0)
       t += "(dim " + std::to_string(n.moved_dim) + ", read at " + (n.moved_by > 0 ? "+" : "") + std::to_string(n.moved_by) + ')';
     return t;
+  }
+  /// The step that computes a value; where a loop reduces it, that reduction.
+  [[nodiscard]] plan_step own_step(const planned_value& v) const {
+    plan_step s = plan_.steps[static_cast<std::size_t>(v.step)];
+    if (const auto* const group = description_by<kernels::fused>(plan_, s))
+      for (int i = group->reductions.begin; i < group->reductions.begin + group->reductions.count; ++i) {
+        const auto& f = table_of<loop_reduction>(plan_)[static_cast<std::size_t>(i)];
+        if (&plan_.result(s, f.slot) != &v) continue;
+        s.what = action::reduce;
+        s.spec = f.reduction;
+        break;
+      }
+    return s;
   }
   /// The number of the loop that computes a value; `-` for what is read where it is used, without work of its own.
   [[nodiscard, gnu::cold]] std::string loop_text(const planned_node& n, const planned_value& v) const {

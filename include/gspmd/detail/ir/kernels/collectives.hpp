@@ -103,6 +103,11 @@ struct finish_move : moves_together {
 };
 
 /// reduce_scatter, all_reduce: of one value, or of several that lie one after the other.
+/// A reduction of complex elements, of which `run` reduces the parts.
+constexpr reduction by_parts(reduction r, dtype type) {
+  if (is_complex(type)) r.global.push_back(2);
+  return r;
+}
 struct combine : without_scratch {
   static constexpr action name = action::combine;
   using tables = mp11::mp_list<>;
@@ -122,7 +127,9 @@ struct combine : without_scratch {
   static constexpr detail::packing packing(const auto& p, const plan_step& s) { return packing_of(*p.mesh, reduction_of(p, s)); }
   static constexpr ring_rounds_kind rounds(const plan_view&, const plan_step&) { return ring_rounds_kind::none; }
 
-  static constexpr reduction prepare(const auto& p, const plan_step& s) { return numbered(*p.mesh, reduction_of(p, s)); }
+  static constexpr reduction prepare(const auto& p, const plan_step& s) {
+    return numbered(*p.mesh, by_parts(reduction_of(p, s), s.type));
+  }
   template <class T, class Comm>
   static void run(const reduction& r, const plan_view& p, const plan_step& s, Comm& comm, const devices_here& devices);
 };

@@ -13,17 +13,23 @@ class differentiator {
  public:
   constexpr differentiator(graph& g, int scalar) : graph_(g), gradients_(g) {
     const node seed = at(scalar);
-    if (seed.shape.count != 0 || !is_floating(seed.type)) {
+    if (seed.shape.count != 0 || !is_floating(seed.type) || is_complex(seed.type)) {
       g.fail(seed.at, "grad", mistake::no_scalar_loss,
              text("the value to differentiate is ")
-                 << name_of(seed.type) << shape_text(seed.shape) << "; it must be a float of rank 0, a loss: sum or mean it");
+                 << name_of(seed.type) << shape_text(seed.shape) << "; it must be a float of rank 0, a loss: "
+                 << (is_complex(seed.type) ? "take real(x) or abs(x), and sum or mean it" : "sum or mean it"));
       return;
     }
     gradients_.slot(scalar) = add_constant(g, seed.type, seed.shape, 1, 1, seed.at);
     walk(0, scalar);
   }
-  /// The gradient by a node; zero where the scalar does not depend on it.
-  [[nodiscard]] constexpr int by(int i) { return gradients_.by(i); }
+  /// The gradient by a node; zero where the scalar does not depend on it. By a complex one it is the conjugate of what operators pass
+  /// on: see elementwise_op::gradient.
+  [[nodiscard]] constexpr int by(int i) {
+    const int gradient = gradients_.by(i);
+    if (gradient < 0 || !is_complex(at(gradient).type)) return gradient;
+    return add_elementwise(graph_, opcode::conj, {gradient}, at(i).at);
+  }
 
  private:
   [[nodiscard]] constexpr const node& at(int i) const { return graph_.nodes[static_cast<std::size_t>(i)]; }

@@ -405,7 +405,8 @@ class mpi_group {
   /// that lies in node_memory sends its address instead, and hears when it was copied from there.
   template <class T>
   void permute(const movement_route& route, const T* in, T* out) {
-    constexpr int address_tag = 1, done_tag = 2, address_elems = static_cast<int>(sizeof(node_address) / sizeof(T));
+    constexpr int address_tag = 1, done_tag = 2,
+                  address_elems = static_cast<int>((sizeof(node_address) + sizeof(T) - 1) / sizeof(T));
     const auto& memories = work_.memories;
     const auto elems = route.shard_elems;
     const auto bytes = elems * static_cast<std::int64_t>(sizeof(T)),
@@ -419,7 +420,7 @@ class mpi_group {
     const int source = route.receives.empty() ? -1 : static_cast<int>(route.receives[0].peer);  // a shard has one
     if (source >= 0) check(MPI_Irecv(out, count, mpi_type<T>(), source, MPI_ANY_TAG, comm_, &arrives), "MPI_Irecv");
     const auto address = address_of(memories, in);
-    T address_message[sizeof(node_address) / sizeof(T)];
+    T address_message[address_elems]{};
     std::memcpy(address_message, &address, sizeof address);
     const auto reads_in_place = [&](const routed_message& s) { return find(memories, device(s.peer), address) != nullptr; };
     for (const auto& s : route.sends)
