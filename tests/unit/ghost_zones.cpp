@@ -20,8 +20,8 @@
 #include "support/run_random.hpp"
 #include "support/traced.hpp"
 
-// Several sweeps on one exchange (`ghost`): random stencils in loops against the naive evaluation of the loop as it was written, on simulated
-// devices with NaN in all padding; what is sent against closed forms.
+// Several sweeps on one exchange (`ghost`): random stencils in loops against the naive evaluation of the loop as it was written, on
+// simulated devices with NaN in all padding; what is sent against closed forms.
 
 using namespace gspmd;
 

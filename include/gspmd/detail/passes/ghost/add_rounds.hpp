@@ -10,7 +10,7 @@ namespace gspmd::detail {
 ///
 ///   for each of trips / k rounds
 ///     b = ghost_blocks(u)        the shard with k times the radius around it: one exchange for each split dim
-///     k times: b = sweep(b)      on all of the block; at its ends another radius is wrong after each sweep, and is never read by what is right
+///     k times: b = sweep(b)      on all of the block; at its ends another radius is wrong after each sweep, which nothing right reads
 ///     u = b without its ghosts
 ///   and a round of what is left
 class ghost_rounds {

@@ -86,6 +86,7 @@ class ghost_sweep {
     for (const int i : body) {
       const node& n = at(i);
       if (is_region(n.op) && n.op != opcode::carry) return refuse(n, "begins a body of its own");
+      if (is_complex(n.type)) return refuse(n, "is complex; carry its parts");
       bool any = n.op == opcode::carry;
       bool all_scalars = true;
       for (int k = 0; k < n.operands.count && n.op != opcode::carry; ++k) {

@@ -185,8 +185,11 @@ class move_overlapper {
       bytes += s.bytes_sent;
     }
     auto& s = plan_.steps[all.back()];
-    s.what = action::move_together;
-    s.spec = spec;
+    const auto add_step = [&s](action what, int first_map) {
+      s.what = what;
+      s.spec = first_map;
+    };
+    add_step(action::move_together, spec);
     s.bytes_sent = bytes;
     for (auto* const list : {&from, &to}) {
       auto& range = list == &from ? s.operands : s.results;
