@@ -133,6 +133,13 @@ TEST_CASE_TEMPLATE("static and run-time planning give the same plan and the same
                                                   in<double, dims<7, 5>, split<_, "data">>>());
 }
 
+TEST_CASE("explain calls inputs by the names of their struct's members") {
+  const auto text = explain<train_step<single>>();
+  CHECK(text.find("input 1  ") != std::string::npos);
+  CHECK(text.find("input 2 (w1)") != std::string::npos);
+  CHECK(text.find("input 5 (b2)") != std::string::npos);
+}
+
 TEST_CASE("1024 simulated devices, most of them without data") {
   compare<mixed_step<huge>>(detail::trace_program<mixed, huge, in<double, dims<7, 5>, split<"data", "model?">>,
                                                   in<double, dims<7, 5>, split<_, "data">>>());

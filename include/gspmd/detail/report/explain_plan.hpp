@@ -97,7 +97,7 @@ class plan_explainer {
   }
 
   [[nodiscard, gnu::cold]] std::string operator_text(const planned_node& n, const planned_value& v) const {
-    if (facts_of(n.op).made == origin::given) return "input " + std::to_string(n.at.line);
+    if (facts_of(n.op).made == origin::given) return str(graph::input_text(n.at));
     std::string t = name_of(n.op);
     if (n.op == opcode::loop) t += " (" + times_text(plan_.steps[static_cast<std::size_t>(v.step)].trips) + ')';
     if (v.step >= 0) {
