@@ -117,7 +117,7 @@ class plan_explainer {
       for (int i = group->reductions.begin; i < group->reductions.begin + group->reductions.count; ++i) {
         const auto& f = table_of<loop_reduction>(plan_)[static_cast<std::size_t>(i)];
         if (&plan_.result(s, f.slot) != &v) continue;
-        s.what = action::reduce;
+        s.what = kernels::reduce::name;
         s.spec = f.reduction;
         break;
       }
