@@ -20,9 +20,13 @@ namespace gspmd::detail {
 struct location {
   const char* file = "";
   int line = 0;
-  /// An input is told by its number, not by a line.
-  static constexpr location input(int number) { return {nullptr, number}; }
-  [[nodiscard]] constexpr bool is_input() const { return file == nullptr; }
+  /// An input is told by its number, not by a line, and by its name if it is a member of a struct: {name, -1 - number}.
+  static constexpr location input(int number, const char* name = nullptr) {
+    return {name, name == nullptr ? number : -1 - number};
+  }
+  [[nodiscard]] constexpr bool is_input() const { return file == nullptr || line < 0; }
+  [[nodiscard]] constexpr int number() const { return file == nullptr ? line : -1 - line; }
+  [[nodiscard]] constexpr const char* name() const { return is_input() && file != nullptr ? file : ""; }
   static constexpr location current(const char* file = __builtin_FILE(), int line = __builtin_LINE()) { return {file, line}; }
 };
 
@@ -199,9 +203,14 @@ class graph {
     nodes.push_back(n);
     return static_cast<int>(nodes.size()) - 1;
   }
+  /// `input 0`, `input 2 (w1)`: a member of a struct.
+  static constexpr text input_text(location at) {
+    text t = text("input ") << at.number();
+    return at.name()[0] == '\0' ? t : t << " (" << at.name() << ')';
+  }
   /// `einsum at mlp.cpp:12`, `input 0`, or where there are no lines but names: "einsum `scores`", or neither: `compile`
   static constexpr text place(location at, std::string_view op) {
-    if (at.is_input()) return text("input ") << at.line;
+    if (at.is_input()) return input_text(at);
     if (at.line == 0 && *at.file == '\0') return op;
     if (at.line == 0) return text(op) << " `" << at.file << '`';
     return text(op) << " at " << base_name(at.file) << ':' << at.line;
