@@ -149,6 +149,7 @@ class named_convolution {
                                                           << convolution_layout::name_of_tensor(k) << ", the tensor is "
                                                           << shape_text(x.shape) << " of rank " << x.shape.count);
       if (x.type == dtype::pred) return refuse(mistake::type, text("operand ") << k << " is pred; convert it to a number first");
+      if (is_complex(x.type)) return refuse(mistake::type, not_defined_with_windows(x.type));
     }
     const auto type_of = [&](int k) { return g_.nodes[static_cast<std::size_t>(operands_[k])].type; };
     if (type_of(0) != type_of(1))

@@ -28,7 +28,7 @@ class differentiator {
   [[nodiscard]] constexpr int by(int i) {
     const int gradient = gradients_.by(i);
     if (gradient < 0 || !is_complex(at(gradient).type)) return gradient;
-    return add_elementwise(graph_, opcode::conj, {gradient}, at(i).at);
+    return conjugate(graph_, gradient, at(i).at);
   }
 
  private:
@@ -183,7 +183,8 @@ class differentiator {
     if (graph_.failed()) return;
     std::vector<int> found;
     for (std::size_t k = 0; k < carries.size(); ++k)
-      found.push_back(gradients[k] < 0 ? -1 : add_loop_result(graph_, gradients[k], by(copy_in(body, carries[k])), where));
+      found.push_back(gradients[k] < 0 ? -1
+                                       : add_loop_result(graph_, gradients[k], gradients_.by(copy_in(body, carries[k])), where));
     for (std::size_t k = 0; k < sums.size(); ++k) {
       const int x = body.outside[k];
       sums[k] = add_loop_result(graph_, sums[k], gradients_.slot(x), where);

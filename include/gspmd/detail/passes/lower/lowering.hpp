@@ -2,6 +2,7 @@
 #pragma once
 
 #include "gspmd/detail/ir/contraction_planner.hpp"
+#include "gspmd/detail/ops/complex_parts.hpp"
 #include "gspmd/detail/ops/registry.hpp"
 #include "gspmd/detail/passes/lower/loop_fuser.hpp"
 #include "gspmd/detail/support/vec.hpp"
@@ -62,11 +63,9 @@ class lowering {
     if (from != result) wide_.convert(op, from, result, saturates);
   }
 
-  /// Complex elements x, and after them all i x: [2, ...]. A product of complex matrices is one of real matrices, of whose sum one more
-  /// index runs over the parts of the other operand's elements.
-  constexpr int with_turned(const instruction& op, int x) {
+  /// A complex value x as [2, ...]: x, and after it i x. See add_both_turns.
+  constexpr int both_turns(const instruction& op, int x) {
     loops_.need(x);
-    const dtype type = value(x).type, part = part_of(type);
     local_value both = value(x);
     both.global = both.local;
     both.layout = sharding{};
@@ -76,23 +75,7 @@ class lowering {
     extents loop(2, 2);
     loop[1] = elements(value(x).local);
     loop_group group(state_, loop);
-    const auto add = [&group](opcode code, dtype of, std::initializer_list<int> args) {
-      scalar_op s = scalar_op::constant(result_type(code, of, of), 0, 0);
-      s.op = code;
-      s.operand_type = of;
-      for (const int a : args) s.args.push_back(static_cast<std::int16_t>(a));
-      return group.add_op(s);
-    };
-    scalar_op load = scalar_op::load(type, 0), index = scalar_op::constant(dtype::s32, 0, 0);
-    load.strides = extents(2, 0);
-    load.strides[1] = 1;
-    index.op = opcode::iota;
-    const int z = group.add_op(load);
-    const int is_first =
-        add(opcode::compare_eq, dtype::s32, {group.add_op(index), group.add_op(scalar_op::constant(dtype::s32, 0, 0))});
-    const int turned =
-        add(opcode::complex, part, {add(opcode::negate, part, {add(opcode::imag, type, {z})}), add(opcode::real, type, {z})});
-    group.stores.push_back(fused_store{static_cast<std::int16_t>(add(opcode::select, type, {is_first, z, turned})), 0});
+    group.stores.push_back(fused_store{static_cast<std::int16_t>(add_both_turns(group, value(x).type)), 0});
     planned_group planned;
     planned.loop = group.loop;
     auto& s = state_.add_step(action::fused, op, group.entry_for(planned), {x}, {to});
