@@ -17,6 +17,9 @@ inline constexpr std::int64_t default_picoseconds_per_kib = 32 * 1024;
 inline constexpr std::int64_t default_picoseconds_per_1024_flops = 1024;
 /// To begin an operator takes a device a microsecond: what it computes in it costs nothing more.
 inline constexpr std::int64_t picoseconds_to_begin = std::int64_t{1} << 20;
+/// An operator that sends nothing, but whose work all devices along an axis repeat, is shared out if it takes this long, 67 microseconds:
+/// the collective that this needs somewhere takes about 20 to begin, whatever it sends.
+inline constexpr std::int64_t least_picoseconds_of_shared_work = std::int64_t{1} << 26;
 
 /// Plans are searched for better ones (choose/plan_search.hpp) that take as long as sending 512 KiB, 17 microseconds: of shorter ones none
 /// is bad. What is tried is what this part of the time, at least, is spent around; and as long as so many choices for operators are

@@ -70,6 +70,7 @@ class plan_search {
         state_.wishes = vec<sharding>(asked_.data(), asked_.data() + asked_.size());
         state_.left = most_choices_of_search;
         find_order();
+        if (alternatives * count() <= state_.left) state_.place = -alternatives;
       } else if (!state_.is_worse && state_.trial.is_better_than(state_.best)) {
         std::swap(state_.best, state_.trial);
         std::swap(state_.wishes, state_.tried);
@@ -127,13 +128,18 @@ class plan_search {
         std::swap(state_.order[k - 1], state_.order[k]);
       }
     }
-    state_.place = state_.candidate = 0;
+    state_.place = 0;
+    state_.candidate = 0;
     state_.improved = false;
   }
 
   /// The next change of what is asked for; false if there is none left.
   constexpr bool find_change() {
     if (state_.best.time == 0) return false;
+    if (state_.place < 0) {
+      try_alternative(alternatives + state_.place++);
+      return true;
+    }
     for (int rounds = 0; rounds < 2 && state_.left > 0; ++rounds) {
       for (; state_.place < static_cast<int>(state_.order.size()); ++state_.place, state_.candidate = 0) {
         const auto run = run_of(state_.order[state_.place], state_.wishes);
@@ -148,17 +154,45 @@ class plan_search {
     return false;
   }
   constexpr void try_change(const vec<int>& run, const sharding& s) {
-    int first = run[0];
     state_.tried = state_.wishes;
+    for (const int i : run) state_.tried[i] = s;
+    begin_trial();
+  }
+  /// What no plan is to be better than: nothing is split that need not be; everything lies as its first operand does, or as what reads it.
+  constexpr void try_alternative(int which) {
+    state_.tried = state_.wishes;
+    for (int k = 0; k < count(); ++k) {
+      const int i = which == 2 ? count() - 1 - k : k;
+      if (!is_free(i)) continue;
+      sharding& wish = state_.tried[i];
+      const int reader = which == 2 ? uses_.readers[i][0] : i;
+      const node& n = at(reader);
+      op_rule rule;
+      rule_of(graph_, n, rule);
+      int operand = 0;
+      while (which == 2 && n.operands[operand] != i) ++operand;
+      if (which == 0) wish.splits.clear();
+      else if (which == 1) wish.splits = carried(rule, rule.operand(0), state_.tried[n.operands[0]].splits, rule.result());
+      else wish.splits = carried(rule, rule.result(), state_.tried[reader].splits, rule.operand(operand));
+    }
+    begin_trial();
+  }
+  constexpr void begin_trial() {
+    int first = count();
     state_.differs.clear();
     state_.differs.resize(static_cast<std::size_t>(count()), 0);
     state_.last = 0;
     state_.is_worse = false;
-    for (const int i : run) {
-      state_.tried[i] = s;
+    for (int i = 0; i < count(); ++i) {
+      if (state_.tried[i].splits == state_.wishes[i].splits) continue;
       state_.differs[i] = replay::wished;
       if (i < first) first = i;
-      if (i > state_.last) state_.last = i;
+      state_.last = i;
+    }
+    if (first == count()) {  // it is that already
+      state_.is_worse = true;
+      state_.trial = choose_state(graph_);
+      return;
     }
     if (graph_.has_regions) {
       state_.trial = choose_state(graph_);
@@ -228,7 +262,21 @@ class plan_search {
       }
     }
     if (!list.empty()) add({});
+    else if (const sharding s = split_further(run[0]); !(s.splits == state_.wishes[run[0]].splits)) list.push_back(s);
     return list;
+  }
+  /// What devices repeat, since nothing it is made of is split (random numbers, constants), each in its part: by all axes that nobody has
+  /// a use for, on the largest dim.
+  [[nodiscard]] constexpr sharding split_further(int i) const {
+    sharding s;
+    s.splits = state_.wishes[i].splits;
+    const extents& shape = at(i).shape;
+    int dim = -1;
+    for (int d = 0; d < shape.count; ++d)
+      if (shape[d] > 1 && s.axes_of(d) == 0 && (dim < 0 || shape[d] > shape[dim])) dim = d;
+    for (int a = 0; dim >= 0 && a < mesh_.axis_count(); ++a)
+      if (mesh_.sizes[a] > 1 && (s.split_axes() & axis_bit(a)) == 0) s.add_split(a, dim);
+    return s;
   }
   [[nodiscard]] constexpr inline_vec<axis_use, max_axes> carried(const op_rule& rule, const tensor_map& from,
                                                                  const inline_vec<axis_use, max_axes>& splits,
@@ -244,6 +292,7 @@ class plan_search {
   }
 
   static constexpr std::size_t most_in_a_run = 64;
+  static constexpr int alternatives = 3;
 
   const graph& graph_;
   const mesh_shape& mesh_;
