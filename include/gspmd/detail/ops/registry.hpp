@@ -16,6 +16,7 @@
 #include "gspmd/detail/ops/elementwise.hpp"
 #include "gspmd/detail/ops/further_result.hpp"
 #include "gspmd/detail/ops/gather.hpp"
+#include "gspmd/detail/ops/ghost_blocks.hpp"
 #include "gspmd/detail/ops/local.hpp"
 #include "gspmd/detail/ops/operator.hpp"
 #include "gspmd/detail/ops/pad.hpp"
@@ -32,6 +33,7 @@
 #include "gspmd/detail/ops/select_and_scatter.hpp"
 #include "gspmd/detail/ops/shift.hpp"
 #include "gspmd/detail/ops/slice.hpp"
+#include "gspmd/detail/ops/sort.hpp"
 #include "gspmd/detail/ops/source_ops.hpp"
 #include "gspmd/detail/ops/transpose.hpp"
 #ifdef GSPMD_TEST_OPERATORS_HEADER
