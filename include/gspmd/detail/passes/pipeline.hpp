@@ -93,7 +93,7 @@ struct choose_pass {
     const auto nodes = before.node_count();
     if (last > nodes) last = nodes;
     list_sizes<search_state> sizes{last,  2 * last + 8, 2 * last + 32, last + 32, 32, 2 * last + 32, nodes, nodes,
-                                   nodes, 16,           last + 16,     last + 16, 16,       last + 32};
+                                   nodes, 16,           last + 16,     last + 16, 16, last + 32};
     if (last < nodes || before.program().largest_bytes < (std::int64_t{1} << 20)) return sizes;
     constexpr auto lists = static_cast<std::size_t>(entries_of<choose_state>::count);  // it may be searched
     for (std::size_t k = 0; k < lists; ++k) sizes.of[lists + k] = sizes.of[k];

@@ -84,7 +84,8 @@ struct replay {
   /// Whether item `i` is what it is in `plan`.
   [[nodiscard]] constexpr bool is_same(const form_prices& known, int i) const {
     const int count = static_cast<int>(known.program.nodes.size());
-    if (i >= count) return (differs[known.book.root_of(known.program.outputs[static_cast<std::size_t>(i - count)])] & lies_else) == 0;
+    if (i >= count)
+      return (differs[known.book.root_of(known.program.outputs[static_cast<std::size_t>(i - count)])] & lies_else) == 0;
     const node& n = known.at(i);
     const origin made = facts_of(n.op).made;
     if (made == origin::given || made == origin::source) return true;

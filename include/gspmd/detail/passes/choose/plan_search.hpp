@@ -12,9 +12,9 @@ namespace gspmd::detail {
 /// How far the search for a program's plan has come: another evaluation may go on from there.
 struct search_state {
   choose_state best, trial;
-  vec<sharding> wishes, tried;   // by node: of the best plan, and of the one under way
-  vec<int> order;                // the values that are tried, those first around which most time is spent; of each run one
-  vec<std::uint8_t> differs;     // of the trial, and the next three: see replay
+  vec<sharding> wishes, tried;  // by node: of the best plan, and of the one under way
+  vec<int> order;               // the values that are tried, those first around which most time is spent; of each run one
+  vec<std::uint8_t> differs;    // of the trial, and the next three: see replay
   vec<int> now;
   int last = 0;
   bool is_worse = false;
@@ -25,7 +25,8 @@ struct search_state {
   template <class S, class F>
   static constexpr auto lists(S& s, F f) {
     return choose_state::lists(s.best, [&](auto&... b) {
-      return choose_state::lists(s.trial, [&](auto&... t) { return f(b..., t..., s.wishes, s.tried, s.order, s.differs, s.now); });
+      return choose_state::lists(s.trial,
+                                 [&](auto&... t) { return f(b..., t..., s.wishes, s.tried, s.order, s.differs, s.now); });
     });
   }
   template <class S, class F>
@@ -57,8 +58,9 @@ class plan_search {
       const bool is_first = !state_.best.is_complete;
       choose_state& under_way = is_first ? state_.best : state_.trial;
       replay known{state_.best, state_.differs, state_.now, state_.last, state_.is_worse};
-      chooser choices(graph_, mesh_, uses_, is_first ? asked_ : std::span<const sharding>(state_.tried.data(), state_.tried.size()),
-                      under_way, is_first ? nullptr : &known);
+      chooser choices(graph_, mesh_, uses_,
+                      is_first ? asked_ : std::span<const sharding>(state_.tried.data(), state_.tried.size()), under_way,
+                      is_first ? nullptr : &known);
       choices.run(most_nodes, most_prices);
       const int work = choices.chosen() + choices.replayed() / replay::choice;
       most_nodes -= work + 1;

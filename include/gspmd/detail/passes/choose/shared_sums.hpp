@@ -9,7 +9,7 @@ namespace gspmd::detail {
 
 /// The terms that are moved and reduced together.
 struct shared_sum {
-  int open = 0;                   // terms that are not chosen yet
+  int open = 0;                    // terms that are not chosen yet
   inline_vec<sharding, 4> chosen;  // how the others lie
 
   /// The part of `amount` that one more term pays, if it lies like that.
@@ -39,8 +39,7 @@ constexpr bool add_terms_of(const form_prices& known, int i, shared_sum& sum, in
   }
   const node& n = known.at(i);
   if (facts_of(n.op).made != origin::shards || n.operands.count == 0) return false;
-  if (is_sum_of_two(n))
-    return add_terms_of(known, n.operands[0], sum, steps) && add_terms_of(known, n.operands[1], sum, steps);
+  if (is_sum_of_two(n)) return add_terms_of(known, n.operands[0], sum, steps) && add_terms_of(known, n.operands[1], sum, steps);
   if (facts_of(n.op).uniform)
     return n.operands.count == 1 && facts_of(n.op).partial(n, 0, monoid::add) == partial_rule::any &&
            add_terms_of(known, n.operands[0], sum, steps);
