@@ -39,7 +39,7 @@ struct node {
   double real = 0;                                    // constant of a floating type
   std::int64_t integer = 0;                           // constant of another type
   const map_function* function = nullptr;
-  const struct local_function* local = nullptr;  // local_op
+  const struct local_function* local = nullptr;  // local_op; a monoid
   bool annotated = false;                        // `annotation` was written by the user
   bool forbid_reshard = false;                   // the user allows no communication on the operands
   bool allow_replication = false;  // the user knows that operands may be gathered because the operator cannot keep their split

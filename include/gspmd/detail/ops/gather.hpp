@@ -66,7 +66,7 @@ struct gather_op : indexing_operator {
   }
   /// Linear in the table, unless a number takes the place of what lies outside.
   static constexpr partial_rule partial(const node& n, int k, monoid) {
-    return k == 0 && static_cast<out_of_range>(n.attributes[1]) == out_of_range::clip ? partial_rule::any : partial_rule::none;
+    return k == 0 && static_cast<out_of_range>(n.attributes[1]) != out_of_range::fill ? partial_rule::any : partial_rule::none;
   }
   template <class Builder>
   static constexpr void gradient(Builder& b, const node& n) {

@@ -14,6 +14,7 @@
 #include "gspmd/detail/ops/convolution.hpp"
 #include "gspmd/detail/ops/einsum.hpp"
 #include "gspmd/detail/ops/elementwise.hpp"
+#include "gspmd/detail/ops/fold.hpp"
 #include "gspmd/detail/ops/further_result.hpp"
 #include "gspmd/detail/ops/gather.hpp"
 #include "gspmd/detail/ops/ghost_blocks.hpp"
