@@ -12,11 +12,13 @@
 #include <gspmd/gspmd.hpp>
 #include <gspmd/random.hpp>
 
+#include "support/error_of.hpp"
 #include "support/golden_plans.hpp"
 
 namespace {
 
 using namespace gspmd;
+using caught::error_of;
 using golden::collectives_of;
 using names = std::vector<std::string>;
 dynamic::input f32(std::vector<std::int64_t> shape, names sharding) {
@@ -176,4 +178,49 @@ TEST_CASE("each device draws its part of random numbers, and computes with it") 
   const auto q = with_product.compile();
   CHECK(q.traffic().bytes <= 8);
   CHECK(q.flops_per_device() < 600'000'000);  // of 2.2e9
+}
+
+namespace {
+/// Layers whose weights are split over the batch's axis, their gradients and update.
+dynamic::program layers_on(const dynamic::mesh& m) {
+  constexpr std::int64_t batch = 4096, width = 128;
+  dynamic::builder b(m);
+  value y = b.input(f32({batch, width}, {"data", ""}));
+  std::vector<value> weights;
+  for (int layer = 0; layer < 6; ++layer) {
+    weights.push_back(b.input(f32({width, width}, {"data", ""})));
+    y = relu(einsum<"bd,df->bf">(y, weights.back()));
+  }
+  const auto gradients = grad(mean(y * y), weights);
+  for (std::size_t k = 0; k < weights.size(); ++k) b.output(weights[k] - 0.1 * gradients[k]);
+  return b.compile();
+}
+}  // namespace
+
+TEST_CASE("a plan within a device's memory gathers weights twice and keeps none") {
+  const dynamic::mesh m({{"data", 4}});
+  const auto plain = layers_on(m);
+  CHECK(plain.traffic().in(collective_kind::all_gather).collectives == 6);
+  const auto held = plain.peak_bytes_per_device();
+  CHECK(layers_on(m.within(held)).peak_bytes_per_device() == held);
+  const auto saving = layers_on(m.within(held - 1));
+  CHECK(saving.peak_bytes_per_device() < held);
+  CHECK(saving.traffic().in(collective_kind::all_gather).collectives == 6 + 5);  // the first layer's input has no gradient
+  CHECK(saving.traffic().in(collective_kind::reduce_scatter).collectives == 6);
+  CHECK(error_of([&] { layers_on(m.within(1 << 20)); }).find("are allowed: split more of the inputs, or use more devices") !=
+        std::string::npos);
+  CHECK(error_of([&] { static_cast<void>(m.within(0)); }) == "gspmd: within: a device holds a positive number of bytes");
+}
+
+TEST_CASE("a plan within a device's memory takes an operand in parts") {
+  const auto product = [](const dynamic::mesh& m) {
+    dynamic::builder b(m);
+    const value x = b.input(f32({64, 1024}, {"x", ""})), w = b.input(f32({1024, 1024}, {"", "x"}));
+    b.output(b.reshard(einsum<"bd,df->bf">(x, w), {"x", ""}));
+    return b.compile();
+  };
+  const dynamic::mesh m({{"x", 4}});
+  const auto held = product(m).peak_bytes_per_device();
+  const auto saving = product(m.within(held / 2));
+  CHECK(saving.peak_bytes_per_device() <= held / 2);
 }

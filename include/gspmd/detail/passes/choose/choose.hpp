@@ -2,140 +2,13 @@
 #pragma once
 
 #include <span>
-#include <type_traits>
 #include <utility>
 
 #include "gspmd/detail/passes/choose/form_walk.hpp"
-#include "gspmd/detail/passes/choose/loop_sums.hpp"
 #include "gspmd/detail/passes/choose/operator_chooser.hpp"
+#include "gspmd/detail/passes/choose/replay.hpp"
 
 namespace gspmd::detail {
-
-/// Where the lists of a choose_state ended, and what it all took, before an item was looked at: a node; after the nodes, an output.
-struct item_mark {
-  int values = 0, wanted = 0, deliveries = 0, steps = 0;
-  int forced = 0;
-  std::int64_t time = 0;
-};
-
-/// What choose knows after some of the items: another evaluation may go on from there.
-struct choose_state {
-  form_book book;
-  choice_table table;
-  vec<int> given;        // see form_walk
-  vec<item_mark> marks;  // by item; one more once all are looked at
-  int next = 0;          // item
-  bool is_complete = false;
-  std::int64_t time = 0;  // picoseconds that all of it takes
-  int forced = 0;         // gathers that operators cannot do without
-
-  constexpr choose_state() = default;
-  constexpr explicit choose_state(const graph& g) : book(g) {}
-  /// `all`, which is complete, as it was before `item`; of a program without regions.
-  constexpr choose_state(const choose_state& all, int item)
-      : book(all.book, all.marks[item].values), next(item), time(all.marks[item].time), forced(all.marks[item].forced) {
-    const item_mark& mark = all.marks[item];
-    const auto begin = [](const auto& list, int count) {
-      return std::remove_cvref_t<decltype(list)>(list.data(), list.data() + count);
-    };
-    const int nodes = static_cast<int>(all.table.nodes.size());
-    table.nodes = begin(all.table.nodes, item < nodes ? item : nodes);
-    table.wanted = begin(all.table.wanted, mark.wanted);
-    table.deliveries = begin(all.table.deliveries, mark.deliveries);
-    table.steps = begin(all.table.steps, mark.steps);
-    table.outputs = begin(all.table.outputs, item < nodes ? 0 : item - nodes);
-    marks = begin(all.marks, item);
-  }
-  [[nodiscard]] constexpr item_mark mark() const {
-    const auto length = [](const auto& list) { return static_cast<int>(list.size()); };
-    return {length(book.values), length(table.wanted), length(table.deliveries), length(table.steps), forced, time};
-  }
-
-  [[nodiscard]] constexpr bool is_better_than(const choose_state& other) const {
-    return forced <= other.forced && time < other.time;
-  }
-
-  template <class S, class F>
-  static constexpr auto lists(S& s, F f) {
-    return f(s.table.nodes, s.table.wanted, s.table.deliveries, s.table.steps, s.table.outputs, s.book.values, s.book.roots,
-             s.book.first, s.book.last, s.book.open, s.book.inside, s.book.level_of_inside, s.given, s.marks);
-  }
-  template <class S, class F>
-  static constexpr auto rest(S& s, F f) {
-    return f(s.next, s.is_complete, s.time, s.forced);
-  }
-};
-
-/// A complete plan, of which another one for the same program, where some wishes differ, takes over what nothing that differs reaches:
-/// a choice takes a hundred times as long.
-struct replay {
-  static constexpr int choice = 8;              // one choice allows for as much of an evaluation as so many replayed items
-  static constexpr std::uint8_t wished = 1;     // of a node: something else is asked for
-  static constexpr std::uint8_t lies_else = 2;  // its forms are others
-
-  const choose_state& plan;
-  vec<std::uint8_t>& differs;  // by node
-  vec<int>& now;               // by form of `plan`: the same one of the new plan; -1: it has none
-  int& last;                   // the last item that something which differs reaches
-  bool& is_worse;              // found out before the end
-
-  [[nodiscard]] constexpr std::int64_t time_of(int i) const { return plan.marks[i + 1].time - plan.marks[i].time; }
-
-  /// Whether item `i` is what it is in `plan`.
-  [[nodiscard]] constexpr bool is_same(const form_prices& known, int i) const {
-    const int count = static_cast<int>(known.program.nodes.size());
-    if (i >= count)
-      return (differs[known.book.root_of(known.program.outputs[static_cast<std::size_t>(i - count)])] & lies_else) == 0;
-    const node& n = known.at(i);
-    const origin made = facts_of(n.op).made;
-    if (made == origin::given || made == origin::source) return true;
-    if ((differs[i] & wished) != 0 || n.results != 1 || made == origin::region || made == origin::result) return false;
-    for (const int o : n.operands)
-      if ((differs[known.book.root_of(o)] & lies_else) != 0) return false;
-    return operand_summed_up(known, i) < 0;
-  }
-  /// Compares the forms that item `i` made. Whether nothing after it can differ and `state`, which is to be as `plan` from here on,
-  /// is no better.
-  constexpr bool is_decided(const form_prices& known, int i, const choose_state& state) {
-    const auto& made = state.book.values;
-    const auto& had = plan.book.values;
-    const int begin = state.marks[i].values, end = static_cast<int>(made.size());
-    const int from = plan.marks[i].values, to = plan.marks[i + 1].values;
-    bool alike = end - begin == to - from;
-    for (int k = 0; k < to - from && alike; ++k)
-      alike = made[begin + k].node == had[from + k].node && same_layout(made[begin + k].layout, had[from + k].layout);
-    for (int k = 0; k < to - from; ++k) now.push_back(alike ? begin + k : -1);
-    if (!alike) {
-      for (int k = begin; k < end; ++k) note(known, made[k].node);
-      for (int k = from; k < to; ++k) note(known, had[k].node);
-    }
-    if (state.time >= plan.time || state.forced > plan.forced) return is_worse = true;
-    if (i < last || known.book.depth() > 0) return false;
-    const auto& mark = plan.marks[i + 1];
-    const auto time = add_times(state.time, plan.time - mark.time);
-    return is_worse = time >= plan.time || state.forced + plan.forced - mark.forced > plan.forced;
-  }
-  /// The forms of node `i` are others: what reads it is reached.
-  constexpr void note(const form_prices& known, int i) {
-    const int root = known.book.root_of(i);
-    if ((differs[root] & lies_else) != 0) return;
-    differs[root] |= lies_else;
-    reach(known, root);
-  }
-  constexpr void reach(const form_prices& known, int i) {
-    const int count = static_cast<int>(known.program.nodes.size());
-    for (const int reader : known.readers_of(i)) {
-      const int at = reader == i ? count + static_cast<int>(known.program.outputs.size()) - 1 : reader;
-      if (at > last) last = at;
-      if (reader == i) continue;
-      const node& n = known.at(reader);
-      const auto& facts = facts_of(n.op);
-      if (facts.made == origin::renamed) reach(known, reader);
-      else if (facts.made == origin::region) last = count + static_cast<int>(known.program.outputs.size()) - 1;
-      else if (facts.made == origin::shards && facts.is_made_again(n)) note(known, reader);
-    }
-  }
-};
 
 /// Chooses for every operator, in order (GSPMD 4.1-4.5), and emits nothing; `state` is what it fills:
 /// 1. every mesh axis is given to one factor of the operator's rule, or to none: the joint use of all axes that takes least time on
@@ -172,7 +45,7 @@ class chooser {
       delivery_ = is_replayed_ ? replay_->plan.marks[i].deliveries : 0;
       look_at(i);
       if (is_replayed_) state_.time = add_times(state_.marks[i].time, replay_->time_of(i));
-      if (replay_ != nullptr && replay_->is_decided(known_, i, state_)) return;
+      if (replay_ != nullptr && replay_->is_decided(known_, i, state_, is_replayed_)) return;
     }
     state_.marks.push_back(state_.mark());
     state_.is_complete = true;
@@ -283,7 +156,7 @@ class chooser {
     choice.moved = use.moved;
     further_.clear();
     for (int r = 1; r < n.results; ++r) further_.push_back(further_result(known_.mesh, rule, use.uses, r));
-    if (n.gather_limit >= 0) {
+    if (gather_limit_of(known_.mesh, n) >= 0) {
       const auto round = ring_choice(known_, n, use).find();
       choice.ring = round.how;
       if (round.how.operand >= 0) use.wanted[round.how.operand] = round.form;

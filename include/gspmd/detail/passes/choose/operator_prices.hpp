@@ -48,7 +48,7 @@ class operator_prices {
     const int depth = known_.book.depth();
     cost total;
     int goes_round = -1;
-    if (n_.gather_limit >= 0) {
+    if (gather_limit_of(known_.mesh, n_) >= 0) {
       const auto round = ring_choice(known_, n_, p).find();
       goes_round = round.how.operand;
       total.bytes = known_.in_all_trips(round.price.bytes, depth);
@@ -76,7 +76,7 @@ class operator_prices {
       total.time = add_times(total.time, price.time);
       total.bytes += price.bytes;
     };
-    if (n_.gather_limit >= 0) take(ring_choice(known_, n_, p).find().price);
+    if (gather_limit_of(known_.mesh, n_) >= 0) take(ring_choice(known_, n_, p).find().price);
     for (int k = movements_of(n_, p.moved); k-- > 0;)
       take(price_of_traffic(traffic_of(known_.program, known_.mesh, n_, k, p.wanted[k], p.result), bytes_of(n_.type)));
     for (int k = facts_of(n_.op).tiles(n_); k-- > 0;) take(of_tile(k, p.wanted[k]));

@@ -33,7 +33,7 @@ struct search_state {
   static constexpr auto rest(S& s, F f) {
     return choose_state::rest(s.best, [&](auto&... b) {
       return choose_state::rest(s.trial, [&](auto&... t) {
-        return f(s.is_complete, b..., t..., s.last, s.is_worse, s.place, s.candidate, s.left, s.improved);
+        return f(s.is_complete, b..., t..., s.last, s.hope, s.is_worse, s.place, s.candidate, s.left, s.improved);
       });
     });
   }
@@ -56,8 +56,17 @@ class plan_search {
   constexpr void run(int most_nodes, int most_prices) {
     while (!state_.is_complete && most_nodes > 0 && most_prices > 0) {
       const bool is_first = !state_.best.is_complete;
+      if (!is_first && state_.wishes.empty()) {
+        state_.wishes = vec<sharding>(asked_.data(), asked_.data() + asked_.size());
+        state_.left = most_choices_of_search;
+        find_order();
+        if (count() <= most_values_for_alternatives) state_.place = -alternatives;
+        if (!find_change()) stop();
+        most_nodes -= count() / replay::choice + 1;
+        continue;
+      }
       choose_state& under_way = is_first ? state_.best : state_.trial;
-      replay known{state_.best, state_.differs, state_.now, state_.last, state_.is_worse};
+      replay known{state_.best, state_.differs, state_.now, state_.last, state_.hope, state_.is_worse};
       chooser choices(graph_, mesh_, uses_,
                       is_first ? asked_ : std::span<const sharding>(state_.tried.data(), state_.tried.size()), under_way,
                       is_first ? nullptr : &known);
@@ -65,15 +74,14 @@ class plan_search {
       const int work = choices.chosen() + choices.replayed() / replay::choice;
       most_nodes -= work + 1;
       most_prices -= choices.prices();
-      if (!is_first) state_.left -= work + 1;
+      if (!is_first && state_.place >= 0) state_.left -= work + 1;
       if (!under_way.is_complete && !state_.is_worse) return;
       if (is_first) {
-        if (!is_worth_it()) return stop();
-        state_.wishes = vec<sharding>(asked_.data(), asked_.data() + asked_.size());
-        state_.left = most_choices_of_search;
-        find_order();
-        if (alternatives * count() <= state_.left) state_.place = -alternatives;
-      } else if (!state_.is_worse && state_.trial.is_better_than(state_.best)) {
+        if (!is_worth_it()) stop();
+        most_nodes -= count() / replay::choice;  // to prepare for the search is much, too
+        continue;
+      }
+      if (!state_.is_worse && state_.trial.is_better_than(state_.best)) {
         std::swap(state_.best, state_.trial);
         std::swap(state_.wishes, state_.tried);
         state_.improved = true;
@@ -105,24 +113,21 @@ class plan_search {
 
   /// The values to try. Where little time is spent around them, little is gained.
   constexpr void find_order() {
-    const auto& marks = state_.best.marks;
-    const auto time_of = [&marks](int item) { return marks[item + 1].time - marks[item].time; };
-    vec<std::int64_t> spent(static_cast<std::size_t>(count()), 0);  // by node: for it and, if it is one, for the output
-    for (int i = 0; i < count(); ++i) spent[i] = time_of(i);
-    for (int k = 0; k < static_cast<int>(graph_.outputs.size()); ++k)
-      spent[graph_.outputs[static_cast<std::size_t>(k)]] += time_of(count() + k);
+    const auto spent = times_spent();
     vec<std::uint8_t> is_known(static_cast<std::size_t>(count()), 0);
     vec<std::int64_t> around;  // by place in the order
     state_.order.clear();
     for (int i = 0; i < count(); ++i) {
       if (is_known[i] != 0 || !is_free(i)) continue;
-      std::int64_t time = 0;
-      for (const int member : run_of(i, state_.wishes)) {
-        is_known[member] = 1;
-        time += spent[member];
-        for (const int reader : uses_.readers[member]) time += spent[reader];
-      }
+      const auto run = run_of(i, state_.wishes);
+      for (const int member : run) is_known[member] = 1;
+      const auto time = time_around(run, spent);
       if (time == 0 || time < state_.best.time / least_part_of_search) continue;
+      if (around.size() == most_in_order) {
+        if (around.back() >= time) continue;
+        around.pop_back();
+        state_.order.pop_back();
+      }
       state_.order.push_back(i);
       around.push_back(time);
       for (std::size_t k = around.size() - 1; k > 0 && around[k - 1] < around[k]; --k) {
@@ -133,6 +138,25 @@ class plan_search {
     state_.place = 0;
     state_.candidate = 0;
     state_.improved = false;
+  }
+
+  /// By node: what its operator takes and, if it is an output, that.
+  [[nodiscard]] constexpr vec<std::int64_t> times_spent() const {
+    const auto& marks = state_.best.marks;
+    const auto time_of = [&marks](int item) { return marks[item + 1].time - marks[item].time; };
+    vec<std::int64_t> spent(static_cast<std::size_t>(count()), 0);
+    for (int i = 0; i < count(); ++i) spent[i] = time_of(i);
+    for (int k = 0; k < static_cast<int>(graph_.outputs.size()); ++k)
+      spent[graph_.outputs[static_cast<std::size_t>(k)]] += time_of(count() + k);
+    return spent;
+  }
+  [[nodiscard]] constexpr std::int64_t time_around(const vec<int>& run, const vec<std::int64_t>& spent) const {
+    std::int64_t time = 0;
+    for (const int member : run) {
+      time += spent[member];
+      for (const int reader : uses_.readers[member]) time += spent[reader];
+    }
+    return time;
   }
 
   /// The next change of what is asked for; false if there is none left.
@@ -158,11 +182,13 @@ class plan_search {
   constexpr void try_change(const vec<int>& run, const sharding& s) {
     state_.tried = state_.wishes;
     for (const int i : run) state_.tried[i] = s;
+    state_.hope = time_around(run, times_spent());
     begin_trial();
   }
   /// What no plan is to be better than: nothing is split that need not be; everything lies as its first operand does, or as what reads it.
   constexpr void try_alternative(int which) {
     state_.tried = state_.wishes;
+    state_.hope = state_.best.time;
     for (int k = 0; k < count(); ++k) {
       const int i = which == 2 ? count() - 1 - k : k;
       if (!is_free(i)) continue;
@@ -196,7 +222,7 @@ class plan_search {
       state_.trial = choose_state(graph_);
       return;
     }
-    if (graph_.has_regions) {
+    if (graph_.has_regions || mesh_.saving > 0) {  // forms went, or were never kept
       state_.trial = choose_state(graph_);
       first = 0;
     } else {
@@ -293,8 +319,8 @@ class plan_search {
     return to_dims(mesh_, rule, to, factors);
   }
 
-  static constexpr std::size_t most_in_a_run = 64;
-  static constexpr int alternatives = 3;
+  static constexpr std::size_t most_in_a_run = 64, most_in_order = 32;
+  static constexpr int alternatives = 3, most_values_for_alternatives = 24;
 
   const graph& graph_;
   const mesh_shape& mesh_;
