@@ -111,6 +111,11 @@ class program_builder {
       read_order(*ids, path(at, "device_order"), count, order);
     std::optional<gspmd::network> connected;
     if (const auto* j_network = reader.find("network")) connected = read_network(*j_network, path(at, "network"));
+    std::int64_t memory = 0;
+    if (const auto* bytes = reader.find("memory_per_device"); bytes != nullptr) {
+      if (bytes->is_number_integer() && *bytes > 0) memory = bytes->get<std::int64_t>();
+      else errors_.add(path(at, "memory_per_device").str(), "is " + found(*bytes) + ", not a positive number of bytes");
+    }
     reader.refuse_unknown();
     if (errors_.count() != before) return;
     device_count_ = count;
@@ -118,6 +123,7 @@ class program_builder {
       mesh_ = gspmd::dynamic::mesh(axes, order);
       if (connected) mesh_ = mesh_->on(*connected);
       built_.network = connected;
+      if (memory > 0 && on_ != devices::one) mesh_ = mesh_->within(memory);
       mesh_ = mesh_->with_parts(named_axes());
       built_.program.emplace(on_ == devices::one ? mesh_->with_one_device() : *mesh_);
       built_.program->allow_replication();

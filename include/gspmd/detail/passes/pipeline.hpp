@@ -93,11 +93,12 @@ struct choose_pass {
     const auto nodes = before.node_count();
     if (last > nodes) last = nodes;
     list_sizes<search_state> sizes{last,  2 * last + 8, 2 * last + 32, last + 32, 32, 2 * last + 32, nodes, nodes,
-                                   nodes, 16,           last + 16,     last + 16, 16};
-    if (last < nodes || !plan_search::is_worth_it(before.program())) return sizes;
-    constexpr auto lists = static_cast<std::size_t>(entries_of<choose_state>::count);
+                                   nodes, 16,           last + 16,     last + 16, 16, last + 32};
+    if (last < nodes || before.program().largest_bytes < (std::int64_t{1} << 20)) return sizes;
+    constexpr auto lists = static_cast<std::size_t>(entries_of<choose_state>::count);  // it may be searched
     for (std::size_t k = 0; k < lists; ++k) sizes.of[lists + k] = sizes.of[k];
-    for (const std::size_t k : {0U, 1U}) sizes.of[2 * lists + k] = nodes;
+    for (std::size_t k = 0; k < 4; ++k) sizes.of[2 * lists + k] = nodes;
+    sizes.of[2 * lists + 4] = sizes.of[5];
     return sizes;
   }
 };

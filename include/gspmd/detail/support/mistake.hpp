@@ -32,6 +32,7 @@ enum class mistake : std::uint8_t {
   communication,  // where the user forbade it
   replication,    // where the user did not allow it
   gather_limit,   // more than the user allows
+  memory,         // of a device: no plan is known that fits
   no_derivative,
   no_scalar_loss,
   region,  // a loop or conditional

@@ -165,6 +165,8 @@ consteval void refuse() {
         accepted<Message>,
         "gspmd: an operand of an einsum would be gathered to more than limit_gather allows, and cannot go round a ring; "
         "see message<>");
+  else if constexpr (Broken == mistake::memory)
+    static_assert(accepted<Message>, "gspmd: within: no plan is known that holds so little; see message<>");
   else if constexpr (Broken == mistake::no_derivative)
     static_assert(
         accepted<Message>,

@@ -68,7 +68,8 @@ class form_walk {
     int form = way.from;
     for (int k = 0; k < way.steps; ++k) {
       const reshard_step step = client_.step(way, k);
-      const int next = book_.add(graph_, i, step.to);
+      const bool is_for_one = is_gathered_again(mesh_, at(book_.root_of(i)), book_.layout_of(form), step.to);
+      const int next = is_for_one ? book_.add_value(i, step.to) : book_.add(graph_, i, step.to);
       client_.moved(why, form, step, next, level);
       form = next;
     }
