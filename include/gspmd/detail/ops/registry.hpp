@@ -67,7 +67,8 @@ struct operator_facts {
   bool may_cut_axes = false;
   replication_words replication;
   void (*rule)(const graph&, const node&, op_rule&) = nullptr;
-  partial_rule (*partial)(const node&, int operand, monoid) = nullptr;
+  operator_class (*meets)(const node&, monoid) = nullptr;
+  dim_mask (*exchanges)(const node&) = nullptr;
   int (*reads)(const node&) = nullptr;
   bool (*is_made_again)(const node&) = nullptr;
   bool (*may_go_round_ring)(const node&) = nullptr;
@@ -94,7 +95,8 @@ constexpr operator_facts facts_of_operator(std::uint8_t number) {
           O::may_cut_axes,
           O::replication,
           O::rule,
-          O::partial,
+          O::meets,
+          O::exchanges,
           O::reads,
           O::is_made_again,
           O::may_go_round_ring,

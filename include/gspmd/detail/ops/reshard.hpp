@@ -60,6 +60,7 @@ constexpr int add_shard_alike(graph& g, int operand, int other, location at) {
 }
 
 struct shard_alike_op : same_dims,
+                        without_exchange,
                         reduced_first,
                         without_movements,
                         reads_shards,
