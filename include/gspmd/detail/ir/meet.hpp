@@ -23,6 +23,7 @@ struct operator_class {
   partial_class takes = partial_class::none;
   std::uint32_t selectors = 0;  // by operand
   bool turns_order = false;     // a partial maximum becomes a partial minimum
+  bool detaches = false;        // the result has no gradient
 };
 inline constexpr std::uint32_t every_operand = ~std::uint32_t{0};  // of what has no gradient in any: a comparison
 

@@ -36,7 +36,7 @@ struct elementwise_op : same_dims, without_exchange, without_movements, reads_sh
     const auto only_if = [](bool holds, partial_class how) { return operator_class{holds ? how : none}; };
     switch (n.op) {
       case opcode::negate: return {is_add || (is_order && is_floating(n.type)) ? all : none, 0, is_order};
-      case opcode::stop_gradient: return {all};
+      case opcode::stop_gradient: return {all, 0, false, true};
       case opcode::select: return {all, 1};
       case opcode::add: return only_if(is_add || (is_order && is_floating(n.type)), is_add ? all : one);
       case opcode::subtract: return only_if(is_add || (is_order && is_floating(n.type)), is_add ? all : first);

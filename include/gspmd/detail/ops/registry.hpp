@@ -33,6 +33,7 @@
 #include "gspmd/detail/ops/shift.hpp"
 #include "gspmd/detail/ops/slice.hpp"
 #include "gspmd/detail/ops/source_ops.hpp"
+#include "gspmd/detail/ops/transition.hpp"
 #include "gspmd/detail/ops/transpose.hpp"
 #ifdef GSPMD_TEST_OPERATORS_HEADER
 #include GSPMD_TEST_OPERATORS_HEADER
