@@ -198,7 +198,8 @@ class program_typer {
            << "` and the result is " << shape_text(n.shape);
       say_which_moves(what, n, k, dim, from, to);
       what << "; reshard the operand so that dim " << dim << " is not split, or cut it where parts begin";
-      refuse(mode_mistake::needs_communication, i, k, axis, what);
+      refuse(mode_mistake::needs_communication, i, k, axis, what).remedies =
+          ways_to_gather(mesh_, k, shard_of(dim), held(n, k), axis);
       return false;
     }
     return true;
@@ -231,10 +232,12 @@ class program_typer {
     const node& n = at(i);
     const text axis = axes_text(mesh_, axis_bit(a));
     typed_mistake& m = refuse(found.broken, i, found.operand, a, why(n, rule, in, axis, found));
-    inline_vec<held_operand, max_map_arity> held;
-    for (int k = 0; k < n.operands.count; ++k)
-      held.push_back({at(n.operands[k]).shape, type(n.operands[k]).layout(), bytes_of(at(n.operands[k]).type)});
-    m.remedies = remedies(mesh_, is_local(a) ? nullptr : &rule, along, in, held, a);
+    inline_vec<held_operand, max_map_arity> operands;
+    for (int k = 0; k < n.operands.count; ++k) operands.push_back(held(n, k));
+    m.remedies = remedies(mesh_, is_local(a) ? nullptr : &rule, along, in, operands, a);
+  }
+  [[nodiscard]] constexpr held_operand held(const node& n, int k) const {
+    return {at(n.operands[k]).shape, types[static_cast<std::size_t>(n.operands[k])].layout(), bytes_of(at(n.operands[k]).type)};
   }
   [[nodiscard]] static constexpr text why(const node& n, const op_rule& rule, const operands_on_axis& in, const text& axis,
                                           const axis_result& found) {
@@ -249,7 +252,11 @@ class program_typer {
     };
     switch (found.broken) {
       case mode_mistake::state_conflict:
+        for (int o = 0; o < in.count; ++o)
+          if (in[o].is.is == state::varying || in[o].is.is == state::shard) other = o;
         beside();
+        if (other < in.count && in[other].is.is == state::partial)
+          return t << ": equal data would be counted once on every device";
         return t << ": the gradient of operand " << k << " would miss a sum over `" << axis << '`';
       case mode_mistake::partial_varying_mix:
         beside();
@@ -328,7 +335,8 @@ class program_typer {
     extents shape = at(n.operands[0]).shape;
     if (row < 0 || (is_inside && !change_local_shape(c, mesh().size_of(c.axes), shape))) {
       bool any = false;
-      for (const auto& t : transitions) any = any || (t.by == c.by && t.from == c.from.is);
+      const state is = c.from.is == state::varying ? state::shard : c.from.is;
+      for (const auto& t : transitions) any = any || (t.by == c.by && (t.from == is || t.from == c.from.is));
       const mode_mistake kind =
           row >= 0 || any || c.from.is == state::constant ? mode_mistake::wrong_target : mode_mistake::wrong_source;
       text what(name_of(c.by));
