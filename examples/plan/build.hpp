@@ -41,8 +41,8 @@ struct built_program {
 
 enum class devices { of_mesh, one };
 
-/// Limits that keep the planner's numbers in their types (registers of a fused loop are counted in 16 bits) and its time short.
-inline constexpr std::size_t most_values = 8000;
+/// 60,000 values plan in about a second. The registers of a fused loop are counted in 16 bits, and the loop fuser divides longer ones.
+inline constexpr std::size_t most_values = 60000;
 
 class program_builder {
  public:
@@ -469,8 +469,8 @@ class program_builder {
       if (said) o.annotation = said->dims;
       else if (errors_.count() == count) errors_.add(path(at, "sharding").str(), "is missing; it is what a reshard is for");
     }
-    value indices;
-    o.indices = &indices;
+    std::vector<std::pair<std::string, value>> further;
+    o.further = &further;
     auto v = build_operator(o, at);
     if (const auto mistake = built_.program->take_mistake(); !mistake.empty()) {
       errors_.add(at.str(), mistake);
@@ -490,13 +490,14 @@ class program_builder {
       count_bytes(v, {computed}, at);
     }
     keep(number, join_group(at, number, v, said, o.at));
-    if (!indices.is_valid()) return;
-    const int second = define(*name + ".indices", at);
-    if (second < 0) return;
-    built_.values.back().op = *op;
-    count_bytes(indices, {}, at);
-    keep(second, indices);
-    built_.program->label(indices, second);
+    for (const auto& [suffix, v_also] : further) {
+      const int also = define(*name + suffix, at);
+      if (also < 0) return;
+      built_.values.back().op = *op;
+      count_bytes(v_also, {}, at);
+      keep(also, v_also);
+      built_.program->label(v_also, also);
+    }
   }
 
   /// False where it is no list that an operator could take.

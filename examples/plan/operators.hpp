@@ -10,6 +10,7 @@
 #include <sstream>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include <gspmd/dynamic.hpp>
@@ -92,9 +93,9 @@ struct operation {
   std::vector<value> operands;  // one that is not valid was refused before, and this operator is only read
   object_reader& attrs;
   gspmd::location at;
-  std::string name;                                      // of the operator
-  std::optional<std::vector<std::string>> annotation{};  // reshard
-  value* indices = nullptr;                              // top_k: the second result
+  std::string name;                                               // of the operator
+  std::optional<std::vector<std::string>> annotation{};           // reshard
+  std::vector<std::pair<std::string, value>>* further = nullptr;  // results after the first one, and what is added to its name
 
   [[nodiscard]] bool is_sound() const {
     return std::all_of(operands.begin(), operands.end(), [](value v) { return v.is_valid(); });
@@ -515,8 +516,28 @@ inline value build_top_k(const operation& o) {
                      : read_integer(*j, path(o.attrs.at(), "k"), o.attrs.errors(), 0, std::numeric_limits<std::int64_t>::max());
   if (!k || !o.is_sound()) return {};
   const auto [values, indices] = gspmd::top_k(o.operands[0], *k, o.at);
-  *o.indices = indices;
+  o.further->emplace_back(".indices", indices);
   return values;
+}
+inline value build_sort(const operation& o) {
+  const auto dim = read_dim(o, "the dim along which elements are put in order");
+  const gspmd::sort_options how{.descending = read_flag(o, "descending")};
+  const auto* j = o.attrs.find("keys");
+  const auto count = static_cast<std::int64_t>(o.operands.size());
+  const auto keys = j == nullptr ? std::int64_t{1} : read_integer(*j, path(o.attrs.at(), "keys"), o.attrs.errors(), 1, count);
+  if (!dim || !keys || !o.is_sound()) return {};
+  const auto all = [&]<std::size_t... K>(std::index_sequence<K...>) {
+    const auto made = gspmd::sort_together({o.operands[K]...}, static_cast<int>(*keys), *dim, how, o.at);
+    for (std::size_t k = 1; k < made.size(); ++k) o.further->emplace_back("." + std::to_string(k), made[k]);
+    return made[0];
+  };
+  if (count == 1) return gspmd::sort(o.operands[0], *dim, how, o.at);
+  return count == 2 ? all(std::make_index_sequence<2>()) : all(std::make_index_sequence<3>());
+}
+inline value build_argsort(const operation& o) {
+  const auto dim = read_dim(o, "the dim along which elements are put in order");
+  const gspmd::sort_options how{.descending = read_flag(o, "descending")};
+  return dim && o.is_sound() ? gspmd::argsort(o.operands[0], *dim, how, o.at) : value{};
 }
 template <value (*Arg)(value, int, gspmd::location)>
 value build_arg(const operation& o) {
@@ -560,6 +581,8 @@ inline constexpr operator_entry special_operators[] = {
     {"reshard", 1, 1, build_reshard},
     {"cumsum", 1, 1, build_cumsum},
     {"top_k", 1, 1, build_top_k},
+    {"sort", 1, 3, build_sort},
+    {"argsort", 1, 1, build_argsort},
     {"argmax", 1, 1, build_arg<gspmd::argmax>},
     {"argmin", 1, 1, build_arg<gspmd::argmin>},
     {"gather", 2, 2, build_gather},
@@ -567,9 +590,6 @@ inline constexpr operator_entry special_operators[] = {
     {"dynamic_slice", 1, any_number, build_dynamic_slice},
     {"dynamic_update_slice", 2, any_number, build_dynamic_update_slice},
 };
-/// Of the document's table, what the library does not have.
-inline constexpr const char* missing_operators[] = {"sort"};
-
 /// The elementwise operators that the document names as the library does; a comparison has a direction instead.
 inline const std::vector<gspmd::elementwise_operator>& elementwise_operators() {
   static const auto list = [] {
@@ -618,12 +638,6 @@ inline value build_operator(const operation& o, const path& at_op) {
     o.attrs.refuse_unknown();  // now that the operator asked for those it knows
     return result;
   }
-  for (const auto* name : missing_operators)
-    if (o.name == name) {
-      o.attrs.errors().add(path(at_op, "op").str(),
-                           "the operator " + o.name + " is not there yet; there are: " + known_operators());
-      return {};
-    }
   o.attrs.errors().add(path(at_op, "op").str(), in_quotes(o.name) + " is no operator; there are: " + known_operators());
   return {};
 }

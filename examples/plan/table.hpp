@@ -98,7 +98,10 @@ class plan_table {
     std::string t = is_costly(i) ? "  >> " : "   - ";
     t += planned_program::kind_of(i);
     if (i.communicates) t += " over " + i.axes;
-    t += std::string(i.is_halo ? " of the boundaries" : "") + " of " + p_.value(i.label).name;
+    t += std::string(i.is_inside ? " between the parts"
+                     : i.is_halo ? " of the boundaries"
+                                 : "") +
+         " of " + p_.value(i.label).name;
     if (i.kind == "copy") return t + " to the memory of the output\n";
     t += ": " + p_.from(i).text();
     if (!i.is_halo) t += " -> " + p_.to(i).text();

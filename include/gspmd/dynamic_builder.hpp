@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "gspmd/detail/ops/kept_functions.hpp"
-#include "gspmd/detail/passes/compose_movements.hpp"
+#include "gspmd/detail/passes/program_to_plan.hpp"
 #include "gspmd/dynamic_program.hpp"
 #include "gspmd/integers.hpp"
 #include "gspmd/ops/shape.hpp"

@@ -38,7 +38,8 @@ struct instruction {
   int result = -1;            // a device value
   bool moves = false;         // from the sharding of its operand to that of its result
   bool communicates = false;
-  bool is_halo = false;    // sends what lies across the boundaries of shards; the instruction after it has the result
+  bool is_halo = false;    // sends for the instruction after it, which has the result: what lies across the boundaries of shards,
+  bool is_inside = false;  // or what that operator made of its parts
   bool forced = false;     // a gather that the operator needs because it cannot work on the split
   bool joined = false;     // goes in the message of the all_reduce before it
   std::string axes{};      // over which it communicates: "data,model"
@@ -362,7 +363,7 @@ class inspection {
     }
     for (const auto* s : exchanges_[static_cast<std::size_t>(op.node)]) {
       instruction sent{detail::name_of(s->collective), label_of(op.operands[0]), node(op.node).tag, {op.operands[0]}};
-      sent.moves = sent.communicates = sent.is_halo = true;
+      sent.moves = sent.communicates = sent.is_halo = sent.is_inside = true;
       sent.axes = std::string(detail::axes_text(mesh_.info(), axes_of(plan, *s)).view());
       sent.bytes = s->bytes_sent;
       instructions_.push_back(std::move(sent));

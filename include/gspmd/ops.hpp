@@ -19,5 +19,6 @@
 #include "gspmd/ops/pool.hpp"
 #include "gspmd/ops/reduce.hpp"
 #include "gspmd/ops/shape.hpp"
+#include "gspmd/ops/sort.hpp"
 #include "gspmd/ops/stencil.hpp"
 #include "gspmd/ops/window.hpp"

@@ -12,6 +12,7 @@
 #include "gspmd/ops/dims.hpp"
 #include "gspmd/ops/elementwise.hpp"
 #include "gspmd/ops/shape.hpp"
+#include "gspmd/ops/sort.hpp"
 
 /// Random numbers from a key, by a counter-based generator over the global index: element i is a function of key and i. So the numbers are
 /// the same on every mesh and under every sharding, on devices and in programs of one device, and no device sends anything for them.
@@ -165,6 +166,31 @@ constexpr value randint(value key, T low, T high, integers given, detail::locati
   const value offset = operand(high_part + (operand(drawn(1), at) % operand(span, at)), at) % operand(span, at);
   if constexpr (std::is_signed_v<T>) return operand(convert<T>(offset, at), at) + operand(low, at);
   else return operand(offset, at) + operand(low, at);
+}
+
+/// The numbers from 0 to before n in random order, each order alike: [n] of s32, s64 for n of 2^31 - 1 and more. They are the indices at which
+/// 64 random bits for each of them, all different, stand in order: what sort.hpp says of argsort is sent, of 12 or 16 bytes an element, if
+/// the result is split. Errors: n < 0, `key` is no u64 scalar.
+///
+///     take(samples, random::permutation(key, 60'000), 0)
+constexpr value permutation(value key, std::int64_t n, detail::location at = detail::location::current()) {
+  const std::int64_t shape[] = {n};
+  return argsort(drawing::words(key, shape, "random::permutation", at), 0, {}, at);
+}
+
+/// `x` in random order along `dim`, one order for all its lines: take(x, permutation(key, n), dim), without a gather of a split dim: the
+/// elements go where they belong as those of sort_together do. Errors: those of sort and of permutation.
+///
+///     const value shuffled = random::shuffle(key, samples, 0);
+constexpr value shuffle(value key, value x, int dim, detail::location at = detail::location::current()) {
+  if (!key.is_valid() || !x.is_valid()) return {};
+  const int d = detail::sorted_dim(x, dim, 0, {&x, 1}, "random::shuffle", at);
+  if (d < 0) return x;
+  const detail::extents shape(x.shape());
+  const std::int64_t line[] = {shape[d]}, along[] = {d};
+  const value words = drawing::words(key, line, "random::shuffle", at);
+  return sort_together({broadcast_in_dim(words, {shape.begin(), static_cast<std::size_t>(shape.count)}, along, at), x}, 1, d, {},
+                       at)[1];
 }
 
 }  // namespace gspmd::random

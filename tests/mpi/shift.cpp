@@ -4,6 +4,7 @@
 #include <doctest/doctest.h>
 
 #include <cstdint>
+#include <cstring>
 #include <optional>
 #include <string>
 #include <vector>
@@ -52,6 +53,36 @@ TEST_CASE("shifts over MPI") {
           CHECK(wrong == 0);
         }
       }
+}
+
+TEST_CASE("several sweeps of a stencil on one exchange over MPI") {
+  using namespace gspmd;
+  int ranks = 0;
+  MPI_Comm_size(MPI_COMM_WORLD, &ranks);
+  const auto heat = [](value u, std::int64_t sweeps) {
+    const auto body = [](value, value t) {
+      return stencil<1, 1>(
+          [](auto at) { return at(0, 0) + 0.2 * (at(-1, 0) + at(1, 0) + at(0, -1) + at(0, 1) - 4.0 * at(0, 0)); },
+          field(t, {boundary::edge(), boundary::wrap()}));
+    };
+    return fori_loop(7, ghost(sweeps, body), u);
+  };
+  const dynamic::mesh m({{"x", ranks / 2}, {"y", 2}}), one({{"x", 1}});
+  if (ranks % 2 != 0) return;
+  for (const std::int64_t size : {std::int64_t{9}, std::int64_t{300}}) {
+    std::vector<double> u(static_cast<std::size_t>(size * size));
+    for (std::size_t i = 0; i < u.size(); ++i) u[i] = static_cast<double>(i * i % 23);
+    const auto alone = dynamic::compile([&](value x) { return heat(x, 1); }, one, dynamic::in<double>({size, size}));
+    const auto want = alone.run(self{}, u);
+    const auto wide = dynamic::compile([&](value x) { return heat(x, 3); }, m, dynamic::in<double>({size, size}, {"x", "y"}));
+    CHECK(wide.traffic().messages <= 3 * 4);
+    for (const bool shares_memory : {true, false}) {
+      mpi backend;
+      backend.options.shared_memory = shares_memory;
+      const auto got = wide.run(backend, u);
+      CHECK(std::memcmp(got[0].data<double>(), want[0].data<double>(), u.size() * sizeof(double)) == 0);
+    }
+  }
 }
 
 TEST_CASE("random programs with shifts over MPI equal the naive reference") {

@@ -129,6 +129,44 @@ inline void scan_node(const node& n, const host_array& x, host_array& result) {
     else result.ints[to] = exclusive ? integer : combine(n.reduced_by, n.type, integer, x.ints[to]);
   });
 }
+/// Result `which` of tensors in the order of the first ones; of one tensor alone -0 stands before 0.
+inline void sort_node(const node& n, const std::vector<const host_array*>& x, host_array& result, std::size_t which) {
+  const auto dim = static_cast<std::size_t>(n.attributes[0]);
+  const auto before = [&](std::size_t a, std::size_t b) {
+    for (std::size_t k = 0; k < static_cast<std::size_t>(n.attributes[1]); ++k) {
+      const bool is_descending = (n.attributes[2] >> k & 1) != 0;
+      const auto i = is_descending ? b : a, j = is_descending ? a : b;
+      const host_array& key = *x[k];
+      if (!key.floating()) {
+        if (key.ints[i] != key.ints[j]) return key.ints[i] < key.ints[j];
+        continue;
+      }
+      const double p = key.reals[i], q = key.reals[j];
+      if (std::isnan(p) != std::isnan(q)) return !std::isnan(p);
+      if (p < q || p > q) return p < q;
+      if (x.size() == 1 && p == 0 && std::signbit(p) != std::signbit(q)) return std::signbit(p);
+    }
+    return false;
+  };
+  for_each_index(result.shape, [&](const index& at) {
+    if (at[dim] != 0) return;
+    std::vector<std::size_t> order;
+    index from = at;
+    for (from[dim] = 0; from[dim] < result.shape[dim]; ++from[dim]) {
+      const auto own = offset_of(from, result.shape);
+      auto place = order.size();
+      while (place > 0 && before(own, order[place - 1])) --place;
+      order.insert(order.begin() + static_cast<std::ptrdiff_t>(place), own);
+    }
+    from[dim] = 0;
+    for (const auto own : order) {
+      const auto to = offset_of(from, result.shape);
+      if (result.floating()) result.reals[to] = x[which]->reals[own];
+      else result.ints[to] = x[which]->ints[own];
+      ++from[dim];
+    }
+  });
+}
 inline void top_k_node(const host_array& x, host_array& result, bool wants_indices) {
   const auto last = x.shape.size() - 1;
   std::size_t to = 0;

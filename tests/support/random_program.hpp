@@ -855,6 +855,29 @@ class random_program {
     }
   }
 
+  /// An operator, `id`, and its further results, which stand behind it.
+  void commit_all(int id) {
+    if (id < 0) return;
+    std::vector<node> further(g.nodes.begin() + id + 1, g.nodes.end());
+    g.nodes.resize(static_cast<std::size_t>(id) + 1);
+    if (commit(id) < 0) return;
+    for (const node& n : further) {
+      g.nodes.push_back(n);
+      commit(++id);
+    }
+  }
+  /// One tensor alone, or with its indices, or with these and another one.
+  void make_sort(int x, int dim) {
+    const auto here = ir::location::current();
+    std::vector<int> operands{x};
+    const int more = random_.between(0, 2);
+    if (more > 0) operands.push_back(commit(ir::add_iota(g, dtype::s32, at(x).shape, dim, here)));
+    if (const int other = more > 1 ? pick_like(at(x).type, shape_of(x)) : -1; other >= 0) operands.push_back(other);
+    const auto direction = static_cast<std::uint8_t>(random_.between(0, 1));
+    if (operands.back() >= 0)
+      commit_all(ir::add_sort(g, operands, dim, {static_cast<std::int8_t>(more > 0 ? 2 : 1), direction}, here));
+  }
+
   /// Rows by their numbers, sums of rows, what runs along a dim.
   void make_lookup(int x) {
     namespace own = gspmd::detail;
@@ -870,14 +893,8 @@ class random_program {
       return void(commit(ir::add_scan(g, x, dim, kind, kind == monoid::add && random_.chance(50), random_.chance(50), here)));
     if (what == 1) {
       if (ir::is_floating(from.type)) return;  // rounding would change the order
-      const int id = ir::add_top_k(g, x, random_.between(0, static_cast<int>(from.shape[rank - 1])), here);
-      if (id < 0) return;
-      const node indices = g.nodes.back();
-      g.nodes.pop_back();
-      if (commit(id) < 0) return;
-      g.nodes.push_back(indices);
-      commit(id + 1);
-      return;
+      if (random_.chance(50)) return make_sort(x, dim);
+      return commit_all(ir::add_top_k(g, x, random_.between(0, static_cast<int>(from.shape[rank - 1])), here));
     }
     const int i = pick_if([](const node& n) { return (n.type == dtype::s32 || n.type == dtype::s64) && n.shape.count <= 2; });
     if (i < 0 || from.shape[dim] == 0) return;

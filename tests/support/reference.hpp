@@ -536,6 +536,7 @@ inline void select_and_scatter(const node& n, const host_array& x, const host_ar
 void gather_node(const node& n, const host_array& x, const host_array& indices, host_array& result);
 void scan_node(const node& n, const host_array& x, host_array& result);
 void top_k_node(const host_array& x, host_array& result, bool wants_indices);
+void sort_node(const node& n, const std::vector<const host_array*>& x, host_array& result, std::size_t which);
 void scatter_node(const node& n, const host_array& indices, const host_array& updates, host_array& result);
 void scatter_set_node(const node& n, const host_array& x, const host_array& indices, const host_array& updates,
                       host_array& result);
@@ -618,6 +619,8 @@ inline void listed(const node& n, const std::vector<const host_array*>& x, host_
     scan_node(n, *x[0], result);
   } else if (is(ir::code_of<ir::top_k_op>)) {
     top_k_node(*x[0], result, false);
+  } else if (is(ir::code_of<ir::sort_op>)) {
+    sort_node(n, x, result, 0);
   } else if (is(ir::code_of<ir::scatter_op>)) {
     scatter_node(n, *x[0], *x[1], result);
   } else if (is(ir::code_of<ir::scatter_set_op>)) {
@@ -655,6 +658,12 @@ inline host_array evaluate_node(const graph& g, int i, const std::vector<host_ar
       const node& maker = g.nodes[static_cast<std::size_t>(n.operands[0])];
       if (maker.op == gspmd::detail::code_of<gspmd::detail::top_k_op>) {
         top_k_node(values[static_cast<std::size_t>(maker.operands[0])], result, true);
+        break;
+      }
+      if (maker.op == gspmd::detail::code_of<gspmd::detail::sort_op>) {
+        std::vector<const host_array*> sorted;
+        for (const int o : maker.operands) sorted.push_back(&values[static_cast<std::size_t>(o)]);
+        sort_node(maker, sorted, result, static_cast<std::size_t>(i - n.operands[0]));
         break;
       }
       node as_reduce = g.nodes[static_cast<std::size_t>(n.operands[0])];  // copy_and_minima's

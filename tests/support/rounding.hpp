@@ -121,7 +121,7 @@ class rounding {
   [[nodiscard]] static bool looks_up_or_orders(const node& n) {
     namespace ir = gspmd::detail;
     return n.op == opcode::result || n.op == ir::code_of<ir::gather_op> || n.op == ir::code_of<ir::scatter_set_op> ||
-           n.op == ir::code_of<ir::top_k_op> || adds_up(n);
+           n.op == ir::code_of<ir::top_k_op> || n.op == ir::code_of<ir::sort_op> || adds_up(n);
   }
   [[nodiscard]] static bool adds_up(const node& n) {
     namespace ir = gspmd::detail;

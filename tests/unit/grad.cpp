@@ -145,6 +145,11 @@ TEST_CASE("gathers, scatters and scans") {
   check("reversed products", {reals({5, 3}, 0.5, 2, 1)},
         [](const list& x) { return scan_along(x[0], monoid::multiply, 0, {.reverse = true}); });
   check("top_k", one, [](const list& x) { return top_k(x[0] * x[0], 2).first; });
+  check("sort", one, [](const list& x) { return sort(x[0] * x[0], 0, {.descending = true}) * x[0]; });
+  check("sort_together", two, [](const list& x) {
+    const auto [key, other] = sort_together({x[0], x[1] * x[1]}, 1, 0);
+    return key * other;
+  });
 }
 
 TEST_CASE("the gradient of a softmax does not go through its maximum") {

@@ -241,7 +241,8 @@ constexpr auto looked_up = [](value table, value ids, value w) {
   const value rows = embedding(table, ids);
   const value loss = sum(rows * w);
   const auto [values, where] = top_k(cumsum(rows, 0), 2);
-  return std::tuple{grad(loss, table), values, where, scatter_add(table, ids, rows)};
+  const value added = scatter_add(table, ids, rows);
+  return std::tuple{grad(loss, table), values, where, added, sort(added, 0, {.descending = true})};
 };
 
 TEST_CASE("a compiled program looks rows up and adds up their gradients") {
@@ -252,7 +253,7 @@ TEST_CASE("a compiled program looks rows up and adds up their gradients") {
   const auto ids =
       filled<std::int32_t>({4}, {4, 0, 9, 4});  // the third one is moved to the last row by the lookup, and left out by the sum
   const auto w = filled<float>({4, 3}, {1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12});
-  const auto [g, values, where, added] = run<step>(threads{}, table, ids, w);
+  const auto [g, values, where, added, sorted] = run<step>(threads{}, table, ids, w);
   const float expected[] = {4, 5, 6, 0, 0, 0, 0, 0, 0, 0, 0, 0, 18, 21, 24};
   const float sums[] = {14, 13, 16, 14, 30, 27, 44, 40};
   const std::int32_t places[] = {2, 1, 2, 1, 2, 1, 2, 1};
@@ -261,6 +262,7 @@ TEST_CASE("a compiled program looks rows up and adds up their gradients") {
   for (int i = 0; i < 8; ++i) CHECK(values.data()[i] == sums[i]);
   for (int i = 0; i < 8; ++i) CHECK(where.data()[i] == places[i]);
   for (int i = 0; i < 15; ++i) CHECK(added.data()[i] == more[i]);
+  for (int i = 0; i < 15; ++i) CHECK(sorted.data()[i] == more[12 - i / 3 * 3 + i % 3]);
 }
 
 }  // namespace

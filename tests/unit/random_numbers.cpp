@@ -4,6 +4,7 @@
 // and nothing sent.
 #include <doctest/doctest.h>
 
+#include <algorithm>
 #include <array>
 #include <cmath>
 #include <cstdint>
@@ -108,6 +109,30 @@ TEST_CASE("random: moments of many numbers, and no correlation of those of keys 
   CHECK(std::fabs(at(2)) < 0.01);
   CHECK(std::fabs(at(3) - 0.5) < 0.003);
   CHECK(std::fabs(at(4) - 0.3) < 0.005);
+}
+
+TEST_CASE("random: a permutation has every number once, by the order of random words, on every mesh; a shuffle is a take by it") {
+  constexpr std::int64_t n = 37;
+  std::vector<std::int32_t> wanted(n);
+  for (std::int32_t i = 0; i < n; ++i) wanted[static_cast<std::size_t>(i)] = i;
+  std::sort(wanted.begin(), wanted.end(), [](std::int32_t a, std::int32_t b) {
+    return threefry2x32(static_cast<std::uint64_t>(a), seed) < threefry2x32(static_cast<std::uint64_t>(b), seed);
+  });
+  const std::vector<std::int64_t> shape{2, n};
+  std::vector<float> x(2 * n);
+  for (std::size_t i = 0; i < x.size(); ++i) x[i] = static_cast<float>(i);
+  for (const auto& m : {dynamic::mesh({{"x", 1}}), dynamic::mesh({{"x", 2}}), dynamic::mesh({{"x", 2}, {"y", 3}})}) {
+    dynamic::builder b(m);
+    const value in = b.input(dynamic::in<float>(shape, {"", "x"})), key = random::key(in, seed);
+    b.output(b.reshard(random::permutation(key, n), {"x"}));
+    b.output(random::shuffle(key, in, 1));
+    const auto results = b.compile().run_pointers(simulated{}, std::vector<const void*>{x.data()});
+    for (std::size_t i = 0; i < n; ++i) {
+      CHECK(results[0].data<std::int32_t>()[i] == wanted[i]);
+      for (std::size_t row = 0; row < 2; ++row)
+        CHECK(results[1].data<float>()[row * n + i] == x[row * n + static_cast<std::size_t>(wanted[i])]);
+    }
+  }
 }
 
 TEST_CASE("random: a key of another type, and a range without integers, are refused") {

@@ -23,6 +23,7 @@ namespace detail {
 struct trip_count {
   std::int64_t trips;
   location at;
+  std::int64_t sweeps = 1;  // see ghost
   template <std::integral Number>
   constexpr trip_count(Number n, location where = location::current())  // NOLINT: implicit on purpose
       : trips(static_cast<std::int64_t>(n)), at(where) {}
@@ -280,6 +281,7 @@ constexpr auto fori_loop(detail::trip_count n, Body&& body, const Carry&... init
       detail::graph* g = detail::graph_of(init...);
       const int loop = g == nullptr ? -1 : detail::open_loop(*g, n.trips, n.at);
       if (loop < 0) return start;
+      if (n.sweeps != 1) detail::set_ghost_sweeps(g->nodes[static_cast<std::size_t>(loop)], n.sweeps);
       const detail::open_body open{*g, loop, "fori_loop", n.at};
       const carried_type carried = open.carry(start);
       const auto next = std::apply([&](const auto&... c) { return body(value(g, loop), c...); }, carried);
@@ -290,6 +292,49 @@ constexpr auto fori_loop(detail::trip_count n, Body&& body, const Carry&... init
     if constexpr (sizeof...(Carry) == 1) return std::get<0>(result);
     else return result;
   }
+}
+
+/// A body of fori_loop of which several sweeps go on one exchange: see ghost.
+template <class Body>
+struct ghost_body {
+  Body body;
+  std::int64_t sweeps;
+};
+
+/// The body of a fori_loop over a stencil of which `sweeps` go on one exchange, of so many times the radius (ghost zones, wide halos); or as
+/// many as are fastest on the mesh's network, if they are not given. Devices compute in between what their neighbours compute too.
+///
+///     auto u = fori_loop(100, ghost<4>([](value, value u) { return stencil<1, 1>(laplace, u); }), u0);   // 25 exchanges
+///     auto [p, v] = fori_loop(steps, ghost(leapfrog), p0, v0);                                           // by on_network's latency
+///
+/// Values are those of fori_loop without it, bit for bit. The body consists of stencils, shifts, rolls and elementwise operators; all
+/// fields that it carries have one shape, and one sharding, that of the plain loop; numbers may be carried too. What it reads from outside
+/// is exchanged once before the loop. Trips that are left over go on an exchange of their own.
+///
+/// Communication: for each split dim that is read along, and each field, one collective_permute every `sweeps` trips: two messages of
+/// sweeps * radius * s elements, s elements for an index of the dim in a shard with its margins along the split dims before it. Margins may be
+/// wider than a shard. On the network that counts where none is named a message costs nothing, and ghost(body) is the plain loop. grad
+/// goes through the plain loop.
+///
+/// Errors, at compile time: another operator in the body, a reduction say, with its line; fields of several shapes or shardings.
+template <int Sweeps, class Body>
+  requires(Sweeps >= 1)
+constexpr ghost_body<Body> ghost(Body body) {
+  return {std::move(body), Sweeps};
+}
+template <class Body>
+constexpr ghost_body<Body> ghost(Body body) {
+  return {std::move(body), -1};
+}
+/// The same with a number that is known at run time; one below 1 is 1.
+template <class Body>
+constexpr ghost_body<Body> ghost(std::int64_t sweeps, Body body) {
+  return {std::move(body), sweeps < 1 ? 1 : sweeps};
+}
+template <class Body, class... Carry>
+constexpr auto fori_loop(detail::trip_count n, ghost_body<Body> body, const Carry&... init) {
+  n.sweeps = body.sweeps;
+  return fori_loop(n, body.body, init...);
 }
 
 /// Runs `body` as long as `condition` holds: condition(carried) gives one bool of rank 0, body(carried) what the next trip finds, of the

@@ -51,7 +51,17 @@ struct node {
 };
 
 /// Whether a loop runs until a condition does not hold (open_while).
-constexpr bool is_while(const node& n) { return n.op == opcode::loop && n.attributes.count > 0; }
+constexpr bool is_while(const node& n) { return n.op == opcode::loop && n.attributes.count > 0 && n.attributes[0] != 0; }
+
+/// How many trips of a loop the user wishes on one exchange of margins (passes/ghost_zones.hpp); -1: as many as are fastest.
+constexpr std::int64_t ghost_sweeps(const node& n) {
+  return n.op == opcode::loop && n.attributes.count > 1 ? n.attributes[1] : 1;
+}
+constexpr void set_ghost_sweeps(node& n, std::int64_t sweeps) {
+  n.attributes.clear();
+  n.attributes.push_back(0);
+  n.attributes.push_back(sweeps);
+}
 
 /// The attribute `k` of an operator whose attributes are dims.
 constexpr int attribute_dim(const node& n, int k) { return static_cast<int>(n.attributes[k]); }

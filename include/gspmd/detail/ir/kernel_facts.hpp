@@ -2,6 +2,8 @@
 #pragma once
 
 #include <cstdint>
+#include <type_traits>
+#include <utility>
 
 #include "gspmd/detail/ir/plan.hpp"
 
@@ -31,18 +33,53 @@ concept complete_kernel = requires {
                K::communicates, K::axes, K::messages,       K::packing,   K::rounds};
 };
 
+/// A table per fact: a program that asks a few facts of its steps while it runs contains no code of the others.
 template <class Kernels>
 struct facts_of_kernels;
 template <complete_kernel... K>
 struct facts_of_kernels<mp11::mp_list<K...>> {
-  static constexpr kernel_facts by_name[sizeof...(K)] = {kernel_facts{K::work, K::role, K::works_in_place, K::mark_kept,
-                                                                      K::scratch_bytes, K::communicates, K::axes, K::messages,
-                                                                      K::packing, K::rounds}...};
+  template <class Kernel>
+  static constexpr kernel_facts of = {Kernel::work,          Kernel::role,         Kernel::works_in_place, Kernel::mark_kept,
+                                      Kernel::scratch_bytes, Kernel::communicates, Kernel::axes,           Kernel::messages,
+                                      Kernel::packing,       Kernel::rounds};
+  template <auto Fact>
+  static constexpr std::remove_cvref_t<decltype(std::declval<kernel_facts>().*Fact)> by_name[sizeof...(K)] = {of<K>.*Fact...};
 };
 
-constexpr const kernel_facts& facts_of(const plan_step& s) {
-  return facts_of_kernels<all_kernels>::by_name[static_cast<int>(s.what)];
-}
+class facts_of_step {
+  template <auto Fact>
+  static constexpr const auto& table = facts_of_kernels<all_kernels>::by_name<Fact>;
+  int kernel_;
+
+ public:
+  constexpr explicit facts_of_step(const plan_step& s)
+      : kernel_(static_cast<int>(s.what)), work(table<&kernel_facts::work>[kernel_]), role(table<&kernel_facts::role>[kernel_]) {}
+
+  step_work work;
+  step_role role;
+  constexpr bool works_in_place(const plan_step& s) const { return table<&kernel_facts::works_in_place>[kernel_](s); }
+  constexpr void mark_kept(const table_views& tables, const plan_step& s, std::uint8_t* kept) const {
+    table<&kernel_facts::mark_kept>[kernel_](tables, s, kept);
+  }
+  constexpr std::int64_t scratch_bytes(const table_views& tables, const plan_step& s) const {
+    return table<&kernel_facts::scratch_bytes>[kernel_](tables, s);
+  }
+  constexpr bool communicates(const plan_view& p, const plan_step& s) const {
+    return table<&kernel_facts::communicates>[kernel_](p, s);
+  }
+  constexpr axis_mask axes(const plan_view& p, const plan_step& s) const { return table<&kernel_facts::axes>[kernel_](p, s); }
+  constexpr std::int64_t messages(const plan_view& p, const plan_step& s) const {
+    return table<&kernel_facts::messages>[kernel_](p, s);
+  }
+  constexpr detail::packing packing(const plan_view& p, const plan_step& s) const {
+    return table<&kernel_facts::packing>[kernel_](p, s);
+  }
+  constexpr ring_rounds_kind rounds(const plan_view& p, const plan_step& s) const {
+    return table<&kernel_facts::rounds>[kernel_](p, s);
+  }
+};
+
+constexpr facts_of_step facts_of(const plan_step& s) { return facts_of_step(s); }
 
 /// How kernel K describes a step; null: the step is of another one.
 template <class K>

@@ -15,6 +15,7 @@
 #include "gspmd/detail/ir/kernels/rearrange.hpp"
 #include "gspmd/detail/ir/kernels/regions.hpp"
 #include "gspmd/detail/ir/kernels/scans.hpp"
+#include "gspmd/detail/ir/kernels/sorts.hpp"
 #include "gspmd/detail/ir/kernels/windows.hpp"
 
 /// All kernels. A new one is its struct, a name in `action` and an entry here; and where it is added as a step.
@@ -25,7 +26,8 @@ using all_kernels =
                   kernels::move, kernels::move_together, kernels::start_move, kernels::finish_move, kernels::combine,
                   kernels::row, kernels::set_row, kernels::add_row, kernels::copy, kernels::local, kernels::reduce_window,
                   kernels::select_and_scatter, kernels::gather, kernels::scatter, kernels::scatter_set, kernels::scan,
-                  kernels::top_k, kernels::loop_begin, kernels::loop_end, kernels::branch, kernels::otherwise, kernels::join>;
+                  kernels::top_k, kernels::sort, kernels::sort_ends, kernels::loop_begin, kernels::loop_end, kernels::branch,
+                  kernels::otherwise, kernels::join>;
 inline constexpr std::size_t kernel_count = mp11::mp_size<all_kernels>::value;
 
 /// The kernel of a name.

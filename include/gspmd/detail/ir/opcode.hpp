@@ -104,8 +104,9 @@ using listed_operators = boost::mp11::mp_list<
     listed<struct add_row_op, "add_row">, listed<struct local_operator, "local_op">,
     listed<struct reduce_window_op, "reduce_window">, listed<struct select_and_scatter_op, "select_and_scatter">,
     listed<struct gather_op, "gather">, listed<struct scatter_op, "scatter">, listed<struct scatter_set_op, "scatter_set">,
-    listed<struct scan_op, "scan_along">, listed<struct top_k_op, "top_k">,
-    listed<struct transition_op, "transition">, listed<struct opaque_op, "opaque"> GSPMD_TEST_OPERATORS>;
+    listed<struct scan_op, "scan_along">, listed<struct top_k_op, "top_k">, listed<struct sort_op, "sort">,
+    listed<struct ghost_blocks_op, "ghost_blocks">, listed<struct transition_op, "transition">,
+    listed<struct opaque_op, "opaque"> GSPMD_TEST_OPERATORS>;
 inline constexpr int opcode_count =
     static_cast<int>(opcode::first_listed) + static_cast<int>(boost::mp11::mp_size<listed_operators>::value);
 

@@ -50,12 +50,4 @@ constexpr bool compose_movements(graph& g) {
   return any;
 }
 
-/// The program that is planned: what its outputs need, in order.
-constexpr graph program_to_plan(const graph& traced) {
-  graph g = canonical_order(traced);
-  if (!compose_movements(g)) return g;  // as a conditional expression, GCC 12 frees what it returns
-  graph composed = canonical_order(g);
-  return composed;
-}
-
 }  // namespace gspmd::detail

@@ -15,6 +15,7 @@
 #include "gspmd/detail/run/padding.hpp"
 #include "gspmd/detail/run/ready_step.hpp"
 #include "gspmd/detail/run/scan_step.hpp"
+#include "gspmd/detail/run/sort_step.hpp"
 
 /// What the kernels that work on one device do there, apart from fused loops. `Spec` is where a kernel's description comes from:
 /// constants in a compiled program, the tables of a plan in a session.

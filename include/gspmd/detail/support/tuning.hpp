@@ -41,6 +41,10 @@ inline constexpr std::int64_t least_overlapped_elems = 32 * 1024;
 /// more rows were computed before it.
 inline constexpr std::int64_t most_overlapped_rows_elems = 128 * 1024;
 
+/// The most sweeps on one exchange that the time of a network chooses (passes/ghost_zones.hpp): with more, a message costs less than a
+/// fiftieth of what it cost in every sweep.
+inline constexpr std::int64_t most_ghost_sweeps = 48;
+
 // ---- kernels ----
 
 /// Rows of so many elements together are computed piece by piece, before the next ones: they are found in the cache again.
@@ -53,6 +57,8 @@ inline constexpr std::int64_t constant_row_elems = 256;
 inline constexpr std::int64_t fused_block_elems = 1024;
 /// Blocks of it that are filled once per run and then stay in the cache.
 inline constexpr int most_lasting_blocks = 16;
+/// Lines of so many elements are sorted by insertion: to count the digits of fewer takes longer.
+inline constexpr std::int64_t most_inserted_elems = 64;
 /// A piece of the result of a reduction, of dims or windows, that stays in the first cache.
 inline constexpr std::int64_t reduced_piece_bytes = 8192;
 /// Of a product, multiplications up to which the call of a library costs more than the product.

@@ -130,6 +130,7 @@ class differentiator {
     const int loop = at(at(results[0]).operands[0]).region;
     const node start = at(loop);
     const location where = start.at;
+    if (ghost_sweeps(start) != 1) set_ghost_sweeps(graph_.nodes[static_cast<std::size_t>(loop)], 1);  // every trip is stored
     if (is_while(start)) {
       for (const int r : results)
         if (gradients_.slot(r) >= 0)

@@ -77,6 +77,17 @@ class lowering {
       if ((dims & dim_bit(d)) != 0) add_bound(s, d, operand, d);
     narrowed(op, to, result, has_ends(kind));
   }
+  /// The elements of a value as its `strides` along the dims of the result find them.
+  constexpr void copy(const instruction& op, int from, const extents& strides) {
+    loops_.need(from);
+    loop_group group(state_, value(op.result).local);
+    scalar_op load = scalar_op::load(value(from).type, 0);
+    load.strides = strides;
+    group.stores.push_back(fused_store{static_cast<std::int16_t>(group.add_op(load)), 0});
+    planned_group planned;
+    planned.loop = group.loop;
+    state_.add_step(action::fused, op, group.entry_for(planned), {from}, {op.result});
+  }
   /// A movement of an operator that consists of them; one after the first one goes on with what the last one left.
   constexpr void move(const instruction& op) {
     const node& n = node_of(op);
@@ -156,19 +167,53 @@ class lowering {
     const int last = value(x).global.count - 1;
     if (value(x).layout.axes_of(last) != 0) add_bound(s, 0, x, last);
   }
-  /// A value that is split along `dim`, whole along it: an all_gather.
-  constexpr int gather_parts(const instruction& op, int from, int dim) {
+  constexpr void sort(const instruction& op, const sort_spec& spec, const vec<int>& operands, const vec<int>& results, int dim) {
+    const int x = operands[0];
+    auto& s = add_step(action::sort, op, step_state::entry_of(table_of<sort_spec>(out), spec), operands, results);
+    if (dim >= 0) add_bound(s, 0, x, dim);
+  }
+  /// `others`: of each operand what the neighbours sent.
+  constexpr void sort_ends(const instruction& op, const sort_ends_spec& spec, const vec<int>& operands, const vec<int>& others,
+                           const vec<int>& results, int dim) {
+    vec<int> all = operands;
+    for (const int v : others) all.push_back(v);
+    auto& s = add_step(action::sort_ends, op, step_state::entry_of(table_of<sort_ends_spec>(out), spec), all, results);
+    add_bound(s, 0, operands[0], dim);
+  }
+  /// The same elements in another layout.
+  constexpr int redistribute(const instruction& op, int from, const sharding& layout) {
     local_value v = value(from);
-    v.layout.splits.clear();
-    for (const auto& use : value(from).layout.splits)
-      if (use.dim != dim) v.layout.splits.push_back(use);
-    v.local = local_extents(out.mesh, v.global, v.layout);
-    const movement m{v.global, value(from).layout, v.layout, value(from).layout.axes_of(dim)};
+    const movement m{v.global, v.layout, layout, movement_axes(out.mesh, v.global, v.layout, layout)};
+    const movement back{v.global, layout, v.layout, movement_axes(out.mesh, v.global, layout, v.layout)};
+    v.layout = layout;
+    v.local = local_extents(out.mesh, v.global, layout);
     const int to = add_value(v);
     auto& s = add_step(action::move, op, -1, {from}, {to});
     s.collective = classify(out.mesh, m);
-    s.bytes_sent = bytes_sent(out.mesh, m, detail::bytes_of(v.type));
+    const auto received = bytes_sent(out.mesh, m, detail::bytes_of(v.type));
+    const auto sent = s.collective == collective_kind::all_to_all ? bytes_sent(out.mesh, back, detail::bytes_of(v.type)) : 0;
+    s.bytes_sent = sent > received ? sent : received;  // uneven parts: some send more than anyone receives
     return to;
+  }
+  /// What a map makes of a value: `v`, in the same splits.
+  constexpr int mapped(const instruction& op, int from, local_value v, const index_map& map) {
+    const extents before = value(from).global;
+    const int to = add_value(v);
+    auto& s = add_step(action::move, op, step_state::entry_of(table_of<index_map>(out), map), {from}, {to});
+    s.collective = collective_kind::collective_permute;
+    s.bytes_sent = traffic_of(out.mesh, before, v.global, v.layout, map).elems() * detail::bytes_of(v.type);
+    return to;
+  }
+  /// Another order of the dims of a shard, which are `in` whatever the value says of them.
+  constexpr void permute_as(const instruction& op, int operand, int result, const permutation_spec& spec) {
+    add_step(action::permute, op, step_state::entry_of(table_of<permutation_spec>(out), spec), {operand}, {result});
+  }
+  /// A value that is split along `dim`, whole along it: an all_gather.
+  constexpr int gather_parts(const instruction& op, int from, int dim) {
+    sharding whole;
+    for (const auto& use : value(from).layout.splits)
+      if (use.dim != dim) whole.splits.push_back(use);
+    return redistribute(op, from, whole);
   }
   constexpr void row(const instruction& op) { note_rows(op, add_step(action::row, op, 0, all_operands(op), {op.result})); }
   constexpr void set_row(const instruction& op) {

@@ -21,7 +21,7 @@ constexpr std::vector<typed_step> backward_steps(const graph& g, std::span<const
   std::vector<char> has(g.nodes.size(), 0), gets(g.nodes.size(), 0);  // a path from an input with a gradient, and from `from`
   const auto at = [&](int i) -> const node& { return g.nodes[static_cast<std::size_t>(i)]; };
   const auto flag = [](std::vector<char>& list, int i) -> char& { return list[static_cast<std::size_t>(i)]; };
-  const auto passes = [&](int i, int k) {
+  const auto flows = [&](int i, int k) {
     const operator_class c = facts_of(at(i).op).meets(at(i), monoid::add);
     return is_floating(at(i).type) && is_floating(at(at(i).operands[k]).type) && !c.detaches && (c.selectors >> k & 1U) == 0;
   };
@@ -40,14 +40,14 @@ constexpr std::vector<typed_step> backward_steps(const graph& g, std::span<const
         if (l.is == i && flag(has, l.stands_for) != 0) raise(has, i);
       if (flag(has, i) != 0) continue;
       for (int k = 0; k < at(i).operands.count; ++k)
-        if (flag(has, at(i).operands[k]) != 0 && passes(i, k)) raise(has, i);
+        if (flag(has, at(i).operands[k]) != 0 && flows(i, k)) raise(has, i);
     }
     for (int i = count - 1; i >= 0; --i) {
       if (flag(gets, i) == 0) continue;
       for (const auto& l : links)
         if (l.is == i && flag(gets, l.stands_for) == 0) raise(gets, l.stands_for);
       for (int k = 0; k < at(i).operands.count; ++k)
-        if (flag(gets, at(i).operands[k]) == 0 && passes(i, k)) raise(gets, at(i).operands[k]);
+        if (flag(gets, at(i).operands[k]) == 0 && flows(i, k)) raise(gets, at(i).operands[k]);
     }
   }
   std::vector<typed_step> back;

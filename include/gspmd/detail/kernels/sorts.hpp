@@ -1,0 +1,216 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstdint>
+#include <cstring>
+#include <utility>
+
+#include "gspmd/detail/ir/element_bits.hpp"
+#include "gspmd/detail/ir/kernels/sorts.hpp"
+#include "gspmd/detail/support/target.hpp"
+#include "gspmd/detail/support/tuning.hpp"
+
+/// Elements in order. They are compared as unsigned numbers, their codes, which are ordered as they are: so one function sorts all types
+/// of a width, digit by digit.
+namespace gspmd::detail {
+inline namespace GSPMD_TARGET {
+
+/// The code of an element of a type. NaN of either sign is the largest float.
+///   ascending floats   -inf .. -1 -0 0 1 .. inf NaN -> 0x007fffff .. 0x407fffff 0x7fffffff 0x80000000 0xbf800000 .. 0xff800000 0xffffffff
+template <class Bits>
+struct element_code {
+  Bits sign = 0, infinity = 0, flip = 0;
+  bool is_float = false, has_one_zero = false;
+
+  element_code(dtype type, bool is_descending, bool one_zero) : flip(is_descending ? static_cast<Bits>(~Bits{0}) : Bits{0}) {
+    const auto& facts = facts_of(type);
+    is_float = facts.is_floating;
+    has_one_zero = one_zero && is_float;
+    if (is_float || facts.least < 0) sign = static_cast<Bits>(Bits{1} << (8 * sizeof(Bits) - 1));
+    if (is_float) infinity = static_cast<Bits>(bits_of(type, std::numeric_limits<double>::infinity(), 0));
+  }
+  [[nodiscard]] Bits of(Bits x) const {
+    if (!is_float) return static_cast<Bits>(x ^ sign ^ flip);
+    const Bits magnitude = static_cast<Bits>(x & ~sign);
+    if (magnitude > infinity) x = static_cast<Bits>(~sign);
+    if (has_one_zero && magnitude == 0) x = 0;
+    return static_cast<Bits>(((x & sign) != 0 ? ~x : x | sign) ^ flip);
+  }
+  [[nodiscard]] Bits element(Bits code) const {
+    const Bits x = static_cast<Bits>(code ^ flip);
+    if (!is_float) return static_cast<Bits>(x ^ sign);
+    return static_cast<Bits>((x & sign) != 0 ? x ^ sign : ~x);
+  }
+  /// No element has a larger one.
+  [[nodiscard]] Bits last() const {
+    if (is_float && flip != 0) return of(static_cast<Bits>(sign | infinity));
+    return static_cast<Bits>(~Bits{0});
+  }
+};
+
+/// Puts entries in the order of code(entry), of so many bytes, and keeps equal ones in their order: least digit first. Returns
+/// which of both places they are in then.
+template <class Entry, class Code>
+Entry* sort_by_digits(Entry* from, Entry* to, std::int64_t n, int bytes, Code code) {
+  if (n <= most_inserted_elems) {
+    for (std::int64_t i = 1; i < n; ++i) {
+      const Entry entry = from[i];
+      const auto own = code(entry);
+      std::int64_t at = i;
+      for (; at > 0 && own < code(from[at - 1]); --at) from[at] = from[at - 1];
+      from[at] = entry;
+    }
+    return from;
+  }
+  constexpr int digits = 256;
+  std::int64_t count[8][digits];
+  std::memset(count, 0, sizeof(count[0]) * static_cast<std::size_t>(bytes));
+  for (std::int64_t i = 0; i < n; ++i) {
+    auto rest = code(from[i]);
+    for (int b = 0; b < bytes; ++b) ++count[b][static_cast<std::uint64_t>(rest) >> (8 * b) & (digits - 1)];
+  }
+  for (int b = 0; b < bytes; ++b) {
+    const auto digit = [&](const Entry& e) { return static_cast<std::uint64_t>(code(e)) >> (8 * b) & (digits - 1); };
+    std::int64_t* const at = count[b];
+    if (at[digit(from[0])] == n) continue;
+    for (std::int64_t d = 0, before = 0; d < digits; ++d) before += std::exchange(at[d], before);
+    for (std::int64_t i = 0; i < n; ++i) to[at[digit(from[i])]++] = from[i];
+    std::swap(from, to);
+  }
+  return from;
+}
+
+/// Where the elements of a line are, and where they go.
+struct sorted_line {
+  std::int64_t from, from_step, to, to_step, columns, rows;
+  sorted_line(const sort_spec& s, std::int64_t o, std::int64_t j)
+      : from(o * s.length * s.inner + j),
+        from_step(s.inner),
+        to(s.makes_rows ? (o * s.inner + j) * s.sorted_length : from),
+        to_step(s.makes_rows ? 1 : s.inner),
+        columns(s.columns),
+        rows(s.sorted_length / s.columns) {}
+  /// Calls put(place, i) for all elements of the result, in their order.
+  template <class Put>
+  void each(std::int64_t n, Put put) const {
+    if (columns == 1)
+      for (std::int64_t i = 0; i < n; ++i) put(to + i * to_step, i);
+    else
+      for (std::int64_t row = 0, i = 0; row < rows; ++row)
+        for (std::int64_t c = 0; c < columns; ++c, ++i) put(to + (c * rows + row) * to_step, i);
+  }
+};
+
+/// One operand, the elements of which are all that is known of them.
+template <class Bits>
+void sort_elements(const sort_spec& s, const sorted_line& line, std::int64_t valid, dtype type, const void* from, void* to,
+                   void* scratch) {
+  const auto n = s.sorted_length;
+  const element_code<Bits> code(type, s.order.descending != 0, false);
+  auto* const codes = static_cast<Bits*>(scratch);
+  const auto* const x = static_cast<const Bits*>(from) + line.from;
+  for (std::int64_t i = 0; i < valid; ++i) codes[i] = code.of(x[i * line.from_step]);
+  for (std::int64_t i = valid; i < n; ++i) codes[i] = code.last();
+  const Bits* const sorted = sort_by_digits(codes, codes + n, n, sizeof(Bits), [](Bits c) { return c; });
+  line.each(n,
+            [out = static_cast<Bits*>(to), sorted, code](std::int64_t at, std::int64_t i) { out[at] = code.element(sorted[i]); });
+}
+
+/// An element of one of several operands.
+struct entry_of_several {
+  std::uint64_t code;
+  std::int64_t at;  // in its line; -1: it makes up for padding
+};
+/// Several operands: by the last key first, so that the first one decides in the end.
+inline void sort_together(const sort_spec& s, const sorted_line& line, std::int64_t valid, int count, const dtype* types,
+                          const void* const* from, void* const* to, void* scratch) {
+  const auto n = s.sorted_length;
+  auto *entries = static_cast<entry_of_several*>(scratch), *other = entries + n;
+  for (std::int64_t i = 0; i < n; ++i) entries[i].at = i < valid ? i : -1;
+  for (int k = s.order.keys; k-- > 0;)
+    with_bits(bytes_of(types[k]), [&]<class Bits>(Bits) {
+      const element_code<Bits> code(types[k], (s.order.descending >> k & 1) != 0, true);
+      const auto* const x = static_cast<const Bits*>(from[k]) + line.from;
+      bool is_sorted = true;
+      for (std::int64_t i = 0; i < n; ++i) {
+        auto& e = entries[i];
+        e.code = e.at < 0 ? code.last() : code.of(x[e.at * line.from_step]);
+        is_sorted = is_sorted && (i == 0 || entries[i - 1].code <= e.code);
+      }
+      if (is_sorted) return;
+      auto* const sorted = sort_by_digits(entries, other, n, sizeof(Bits), [](const entry_of_several& e) { return e.code; });
+      if (sorted != entries) std::swap(entries, other);
+    });
+  for (int k = 0; k < count; ++k)
+    with_bits(bytes_of(types[k]), [&]<class Bits>(Bits none) {
+      if (k < s.order.keys) {
+        const element_code<Bits> code(types[k], (s.order.descending >> k & 1) != 0, true);
+        none = code.element(code.last());
+      }
+      const auto* const x = static_cast<const Bits*>(from[k]) + line.from;
+      auto* const out = static_cast<Bits*>(to[k]);
+      line.each(n,
+                [&](std::int64_t at, std::int64_t i) { out[at] = entries[i].at < 0 ? none : x[entries[i].at * line.from_step]; });
+    });
+}
+
+/// The elements that a part keeps of `half` elements of its own and those of a neighbour, both in order.
+struct merged_end {
+  bool is_begin;                  // the larger ones: the neighbour is the part before
+  std::int64_t own, other, step;  // where the first of each is in its row; the step of the other ones
+  std::int64_t half;
+};
+
+template <class Bits>
+void merge_elements(const merged_end& m, dtype type, bool is_descending, const void* own, const void* other, void* to) {
+  const element_code<Bits> code(type, is_descending, false);
+  const auto *const a = static_cast<const Bits*>(own) + m.own, *const b = static_cast<const Bits*>(other) + m.other;
+  auto* const out = static_cast<Bits*>(to) + m.own;
+  const auto half = m.half;
+  if (m.is_begin)
+    for (std::int64_t k = half, i = half - 1, j = half - 1; k-- > 0;) {
+      const Bits x = a[i], y = b[j * m.step];
+      const bool takes = code.of(y) > code.of(x);
+      out[k] = takes ? y : x;
+      j -= takes ? 1 : 0;
+      i -= takes ? 0 : 1;
+    }
+  else
+    for (std::int64_t k = 0, i = 0, j = 0; k < half; ++k) {
+      const Bits x = a[i], y = b[j * m.step];
+      const bool takes = code.of(y) < code.of(x);
+      out[k] = takes ? y : x;
+      j += takes ? 1 : 0;
+      i += takes ? 0 : 1;
+    }
+}
+/// Of several operands: no two elements have the same keys, but where they make up for padding.
+inline void merge_together(const merged_end& m, const sort_order& order, int count, const dtype* types, const void* const* own,
+                           const void* const* others, void* const* to, void* scratch) {
+  auto* const chosen = static_cast<std::int64_t*>(scratch);  // i: the part's own; -1 - j: the neighbour's
+  const auto half = m.half;
+  const auto compare = [&](std::int64_t i, std::int64_t j) {  // < 0: the part's own one stands before
+    int result = 0;
+    for (int k = 0; k < order.keys && result == 0; ++k)
+      with_bits(bytes_of(types[k]), [&]<class Bits>(Bits) {
+        const element_code<Bits> code(types[k], (order.descending >> k & 1) != 0, true);
+        const Bits x = code.of(static_cast<const Bits*>(own[k])[m.own + i]);
+        const Bits y = code.of(static_cast<const Bits*>(others[k])[m.other + j * m.step]);
+        result = x < y ? -1 : x > y ? 1 : 0;
+      });
+    return result;
+  };
+  if (m.is_begin)
+    for (std::int64_t k = half, i = half - 1, j = half - 1; k-- > 0;) chosen[k] = compare(i, j) < 0 ? -1 - j-- : i--;
+  else
+    for (std::int64_t k = 0, i = 0, j = 0; k < half; ++k) chosen[k] = compare(i, j) > 0 ? -1 - j++ : i++;
+  for (int c = 0; c < count; ++c)
+    with_bits(bytes_of(types[c]), [&]<class Bits>(Bits) {
+      const auto *const a = static_cast<const Bits*>(own[c]) + m.own, *const b = static_cast<const Bits*>(others[c]) + m.other;
+      auto* const out = static_cast<Bits*>(to[c]) + m.own;
+      for (std::int64_t k = 0; k < half; ++k) out[k] = chosen[k] < 0 ? b[(-1 - chosen[k]) * m.step] : a[chosen[k]];
+    });
+}
+
+}  // namespace GSPMD_TARGET
+}  // namespace gspmd::detail

@@ -1,0 +1,267 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstdint>
+#include <span>
+
+#include "gspmd/detail/ir/kernels/sorts.hpp"
+#include "gspmd/detail/ops/elementwise.hpp"
+#include "gspmd/detail/ops/operator.hpp"
+#include "gspmd/detail/ops/reduce.hpp"
+#include "gspmd/detail/ops/sources.hpp"
+
+/// Tensors in the order of their elements along a dim, which may stay split.
+namespace gspmd::detail {
+
+/// How many tensors are put in order together: one of the results is where they were.
+inline constexpr int max_sorted = max_results - 1;
+
+/// Adds the lines along a dim of all operands in the order of the first `order.keys` of them. Of several operands no two elements of a line
+/// have the same keys: the last key is an index.
+constexpr int add_sort(graph& g, std::span<const int> operands, int dim, const sort_order& order, location at) {
+  for (const int o : operands)
+    if (o < 0) return -1;
+  const node x = g.nodes[static_cast<std::size_t>(operands[0])];
+  node n = source(code_of<sort_op>, x.type, x.shape, at);
+  for (const int o : operands) n.operands.push_back(o);
+  n.attributes.push_back(dim);
+  n.attributes.push_back(order.keys);
+  n.attributes.push_back(order.descending);
+  const int id = g.add(n);
+  if (id < 0) return -1;
+  for (const int o : operands.subspan(1))
+    if (g.add_result(g.nodes[static_cast<std::size_t>(o)].type, x.shape) < 0) return -1;
+  return id;
+}
+
+/// Adds tensors in the order of the first of them, `keys` in number, and of their indices, which become the result behind the keys.
+constexpr int add_stable_sort(graph& g, std::span<const int> tensors, int keys, int dim, bool is_descending, location at) {
+  const node x = g.nodes[static_cast<std::size_t>(tensors[0])];
+  const bool is_large = x.shape[dim] >= facts_of(dtype::s32).most;
+  inline_vec<int, max_results> operands;
+  for (const int t : tensors) operands.push_back(t);
+  operands.insert(keys, add_iota(g, is_large ? dtype::s64 : dtype::s32, x.shape, dim, at));
+  return add_sort(g, {operands.begin(), static_cast<std::size_t>(operands.count)}, dim,
+                  {static_cast<std::int8_t>(keys + 1), static_cast<std::uint8_t>(is_descending ? (1 << keys) - 1 : 0)}, at);
+}
+
+/// How parts of a dim are sorted together; see sort_op::lower.
+struct sort_by_columns {
+  std::int64_t length = 0;  // of each part, with what makes up for padding
+  std::int64_t elems = 0;   // that a device sends of every line
+
+  constexpr sort_by_columns(std::int64_t shard, std::int64_t parts) {
+    const std::int64_t least = 2 * (parts - 1) * (parts - 1), multiple = parts % 2 == 0 ? parts : 2 * parts;
+    length = (shard > least ? shard : least) + multiple - 1;
+    length -= length % multiple;
+    elems = 3 * length - 2 * (length / parts);
+  }
+};
+
+struct sort_op : plain_operator, reduced_first, without_movements, reads_shards, outside_of_loops, dims_by_number {
+  static constexpr bool owns(opcode op) { return op == code_of<sort_op>; }
+  static constexpr origin made = origin::shards;
+  static constexpr realisation runs = realisation::steps;
+  static constexpr completion_rounds completes{.forward = 1, .backward = 1};
+  static constexpr bool uniform = true;
+  static constexpr bool keeps_slices = false;
+
+  static constexpr dim_mask exchanges(const node& n) { return dim_bit(attribute_dim(n, 0)); }
+  static constexpr void rule(const graph&, const node& n, op_rule& rule) {
+    uniform_rule(n.shape, rule);
+    rule.results = n.results;
+  }
+  /// Of a sort by comparisons: log2 of the length of a line for each element.
+  static constexpr std::int64_t flops(const graph& g, const mesh_shape&, const local_program& p, const instruction& op) {
+    const node& n = g.nodes[static_cast<std::size_t>(op.node)];
+    std::int64_t log2 = 1;
+    for (auto rest = n.shape[attribute_dim(n, 0)]; rest > 2; rest = (rest + 1) / 2) ++log2;
+    return saturating_multiply(log2, saturating_elements(p.value(op.result).local));
+  }
+  /// Back to where the elements were: the gradient by a result in the order of the indices, which is a sort again, so that no device
+  /// ever has a whole line.
+  template <class Builder>
+  static constexpr void gradient(Builder& b, const node& n) {
+    graph& g = b.program();
+    const int dim = attribute_dim(n, 0), keys = static_cast<int>(n.attributes[1]), count = n.operands.count;
+    int indices = b.visited() + keys - 1;
+    if (count == 1) indices = add_stable_sort(g, {n.operands.begin(), 1}, 1, dim, n.attributes[2] != 0, n.at) + 1;
+    for (int k = 0; k < count && indices > 0; ++k) {
+      if (!is_floating(b.at(n.operands[k]).type)) continue;
+      const int pair[] = {indices, b.by(b.visited() + k)};
+      const int back = add_sort(g, pair, dim, {1, 0}, n.at);
+      if (back >= 0) b.send(k, back + 1);
+    }
+  }
+
+  /// Along a whole dim, every line on its own. Along a split one every device sorts its part of each line, and then:
+  ///
+  ///   2 parts        they exchange their parts; one keeps the smaller half of both, the other one the larger half
+  ///   many lines     each device gets some of the lines, sorts them, and the parts go back: two all_to_alls
+  ///   few lines      Leighton's columnsort ("Tight bounds on the complexity of parallel sorting", 1985), the parts being the columns: transpose,
+  ///                  sort, transpose back, sort, and merge what lies at both sides of each boundary; for every line two all_to_alls of a part
+  ///                  and one exchange of half a part with each neighbour. A part has at least 2(P-1)^2 elements, and P divides them
+  template <class Lowering>
+  static constexpr void lower(Lowering& l, const instruction& op) {
+    const node& n = l.node_of(op);
+    const int dim = attribute_dim(n, 0);
+    vec<int> operands(op.operands.begin(), op.operands.end()), results(1, op.result);
+    for (const int v : op.further_results) results.push_back(v);
+    const local_value& x = l.value(operands[0]);
+    sort_spec s;
+    s.order = {static_cast<std::int8_t>(n.attributes[1]), static_cast<std::uint8_t>(n.attributes[2])};
+    for (int d = 0; d < x.local.count; ++d)
+      if (d != dim) (d < dim ? s.outer : s.inner) *= x.local[d];
+    s.length = s.sorted_length = x.local[dim];
+    const auto parts = parts_of(l.out.mesh, x.layout, dim);
+    if (parts == 1 || elements(x.local) == 0) return l.sort(op, s, operands, results, -1);
+    on_parts<Lowering>{l, op, x, dim, parts, s.outer * s.inner, s}.lower(operands, results);
+  }
+  static void describe(std::string& t, const plan_view& plan, const plan_step* step) {
+    const sort_order* order = nullptr;
+    if (const auto* const s = step == nullptr ? nullptr : description_by<kernels::sort>(plan, *step)) order = &s->order;
+    if (const auto* const s = step == nullptr ? nullptr : description_by<kernels::sort_ends>(plan, *step)) {
+      order = &s->order;
+      t += " of " + std::to_string(s->half) + " at the ends";
+    }
+    if (order != nullptr && order->descending != 0) t += " (descending)";
+  }
+
+ private:
+  /// A device's lines, between the steps: [others, lines, ...], where the devices that hold other lines differ in the first dim.
+  template <class Lowering>
+  struct on_parts {
+    Lowering& l;
+    const instruction& op;
+    const local_value x;
+    int dim;
+    std::int64_t parts, lines;
+    sort_spec first;
+
+    constexpr void lower(const vec<int>& operands, const vec<int>& results) {
+      const sort_by_columns columns(first.length, parts);
+      first.makes_rows = true;
+      if (parts == 2) return exchange(operands, results);
+      if (2 * (parts - 1) * first.length * ((lines + parts - 1) / parts) <= lines * columns.elems) return deal(operands, results);
+      by_columns(columns.length, operands, results);
+    }
+
+   private:
+    static constexpr int of_parts = 2;  // the dim of rows that has the parts
+
+    constexpr void exchange(const vec<int>& operands, const vec<int>& results) {
+      const vec<int> sorted = rows(operands, {parts * first.length}, of_parts);
+      l.sort(op, first, operands, sorted, dim);
+      index_map mirror;
+      mirror.dims.push_back(dim_map::affine(of_parts, -1, parts * first.length - 1, 1));
+      vec<int> others;
+      for (const int v : sorted) others.push_back(l.mapped(op, v, l.value(v), mirror));
+      sort_ends_spec ends{lines, first.length, first.length, parts, true, first.order};
+      finish_with(ends, sorted, others, results);
+    }
+    constexpr void deal(const vec<int>& operands, const vec<int>& results) {
+      const vec<int> sorted = rows(operands, {parts, first.length}, of_parts);
+      l.sort(op, first, operands, sorted, dim);
+      const vec<int> dealt = redistributed(sorted, 1);
+      vec<int> whole;
+      for (const int v : dealt) whole.push_back(l.add_value(local_value(l.value(v))));
+      l.sort(op, row_sort(l.value(dealt[0]).local[1], parts * first.length), dealt, whole, -1);
+      unpack(redistributed(whole, of_parts), results);
+    }
+    constexpr void by_columns(std::int64_t length, const vec<int>& operands, const vec<int>& results) {
+      first.sorted_length = length;
+      first.columns = parts;
+      const vec<int> sorted = rows(operands, {parts, parts, length / parts}, of_parts);
+      l.sort(op, first, operands, sorted, dim);
+      const vec<int> transposed = redistributed(sorted, of_parts + 1);
+      vec<int> again;
+      for (const int v : transposed) again.push_back(l.add_value(local_value(l.value(v))));
+      l.sort(op, row_sort(lines, length), transposed, again, -1);
+      const vec<int> back = redistributed(again, of_parts), last = rows(operands, {parts * length}, of_parts);
+      l.sort(op, row_sort(lines, length), back, last, -1);
+      index_map margins;
+      margins.low = margins.high = length / 2;
+      margins.dims.push_back(dim_map{of_parts});
+      margins.dims.push_back(dim_map{of_parts});
+      vec<int> others;
+      for (const int v : last) {
+        local_value around = l.value(v);
+        around.local[of_parts] = length;
+        others.push_back(l.mapped(op, v, around, margins));
+      }
+      const sort_ends_spec ends{lines, length, length / 2, parts, false, first.order};
+      if (length == first.length) return finish_with(ends, last, others, results);
+      const vec<int> merged = rows(operands, {parts * length}, of_parts);
+      l.sort_ends(op, ends, last, others, merged, of_parts);
+      index_map cut;  // the parts of the result end elsewhere
+      cut.dims.push_back(dim_map{of_parts});
+      vec<int> placed;
+      for (const int v : merged) {
+        local_value own = l.value(v);
+        own.global[of_parts] = x.global[dim];
+        own.local = local_extents(l.out.mesh, own.global, own.layout);
+        placed.push_back(l.mapped(op, v, own, cut));
+      }
+      unpack(placed, results);
+    }
+
+    /// Values for rows of all operands: [others, lines] and `tail`, of which dim `split` has the parts.
+    constexpr vec<int> rows(const vec<int>& operands, std::initializer_list<std::int64_t> tail, int split) {
+      local_value v = x;
+      v.global = extents(2, 1);
+      v.global[1] = lines;
+      v.layout = {};
+      for (const auto& use : x.layout.splits)
+        if (use.dim != dim) {
+          v.layout.add_split(use.axis, 0);
+          v.global[0] *= l.out.mesh.sizes[use.axis];
+        }
+      for (const auto extent : tail) v.global.push_back(extent);
+      vec<int> all;
+      for (const int o : operands) {
+        v.type = l.value(o).type;
+        all.push_back(l.add_value(split_by_parts(v, split)));
+      }
+      return all;
+    }
+    [[nodiscard]] constexpr local_value split_by_parts(local_value v, int d) const {
+      sharding layout;
+      for (const auto& use : v.layout.splits)
+        if (use.dim == 0) layout.splits.push_back(use);
+      for (const auto& use : x.layout.splits)
+        if (use.dim == dim) layout.add_split(use.axis, d);
+      v.layout = layout;
+      v.local = local_extents(l.out.mesh, v.global, layout);
+      return v;
+    }
+    constexpr vec<int> redistributed(const vec<int>& from, int split) {
+      vec<int> all;
+      for (const int v : from) all.push_back(l.redistribute(op, v, split_by_parts(l.value(v), split).layout));
+      return all;
+    }
+    [[nodiscard]] constexpr sort_spec row_sort(std::int64_t count, std::int64_t length) const {
+      sort_spec s;
+      s.outer = count;
+      s.length = s.sorted_length = length;
+      s.order = first.order;
+      return s;
+    }
+    constexpr void finish_with(const sort_ends_spec& ends, const vec<int>& sorted, const vec<int>& others,
+                               const vec<int>& results) {
+      if (first.inner == 1) return l.sort_ends(op, ends, sorted, others, results, of_parts);
+      vec<int> merged;
+      for (const int v : sorted) merged.push_back(l.add_value(local_value(l.value(v))));
+      l.sort_ends(op, ends, sorted, others, merged, of_parts);
+      unpack(merged, results);
+    }
+    /// The rows [outer * inner, length] as [outer, length, inner].
+    constexpr void unpack(const vec<int>& from, const vec<int>& results) {
+      permutation_spec spec;
+      for (const auto extent : {first.outer, first.inner, first.length}) spec.in.push_back(extent);
+      for (const int d : {0, 2, 1}) spec.permutation.push_back(static_cast<std::int8_t>(d));
+      for (std::size_t k = 0; k < from.size(); ++k) l.permute_as(op, from[k], results[k], spec);
+    }
+  };
+};
+
+}  // namespace gspmd::detail

@@ -1,0 +1,26 @@
+// SPDX-License-Identifier: Apache-2.0
+// expect: gspmd: a body of a loop or conditional does not fit
+// expect: reduce at ghost_body.cpp:
+// expect: stands in a loop of several sweeps on one exchange, ghost
+#include <gspmd/gspmd.hpp>
+
+using namespace gspmd;
+
+constexpr auto decay = [](auto x) {
+  const auto body = [](value, value u) {
+    const value around = shift(u, 0, -1) + shift(u, 0, 1);
+#ifdef FIXED
+    return around * 0.5;
+#else
+    return around / sum(u);
+#endif
+  };
+  return fori_loop(10, ghost<4>(body), x);
+};
+using step = compile<decay, mesh<axis<"x", 4>>, in<float, dims<64, 32>, split<"x", _>>>;
+
+int main() {
+  array<float> x({64, 32});
+  auto y = run<step>(simulated{}, x);  // <- here
+  return y[0] > 0;
+}

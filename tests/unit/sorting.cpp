@@ -1,0 +1,175 @@
+// SPDX-License-Identifier: Apache-2.0
+// group: dynamic
+// Sorting along any dim, split or not, is what a stable sort of each line gives, on every mesh; with the bytes of closed forms.
+#include <doctest/doctest.h>
+
+#include <algorithm>
+#include <cmath>
+#include <cstdint>
+#include <cstring>
+#include <limits>
+#include <memory>
+#include <numeric>
+#include <vector>
+
+#include <gspmd/dynamic.hpp>
+#include <gspmd/gspmd.hpp>
+
+#include "support/random_split.hpp"
+
+namespace {
+
+using namespace gspmd;
+using reference::draws;
+using reference::random_split;
+using std::int64_t;
+
+template <class T>
+T drawn(draws& r, int64_t values) {
+  const auto i = r.below(values);
+  if constexpr (std::is_same_v<T, bool>) return i % 2 == 1;
+  else if constexpr (detail::is_integer_element<T>) {
+    if (i == 0) return std::numeric_limits<T>::max();
+    return i == 1 ? std::numeric_limits<T>::min() : static_cast<T>(i);
+  } else {
+    const float special[] = {std::nanf(""), -std::nanf(""), HUGE_VALF, -HUGE_VALF, 0.0f, -0.0f};
+    return static_cast<T>(i < 6 ? special[i] : static_cast<float>(i - values / 2) / 8);
+  }
+}
+template <class T>
+double real(T x) {
+  if constexpr (detail::is_narrow_float<T>) return static_cast<float>(x);
+  else return static_cast<double>(x);
+}
+/// Whether x stands before y where the smaller one is first.
+template <class T>
+bool is_less(T x, T y) {
+  if constexpr (detail::is_float_element<T>) {
+    if (std::isnan(real(x)) || std::isnan(real(y))) return !std::isnan(real(x)) && std::isnan(real(y));
+    return real(x) < real(y);
+  } else {
+    return x < y;
+  }
+}
+template <class T>
+bool same_bits(T x, T y) {
+  if constexpr (detail::is_float_element<T>)
+    if (std::isnan(real(x)) && std::isnan(real(y))) return true;
+  return std::memcmp(&x, &y, sizeof x) == 0;
+}
+
+/// What is sorted: the keys of a program, and by index of a line where its elements come from.
+struct lines {
+  int64_t outer = 1, n = 1, inner = 1;
+  template <class Visit>
+  void each(Visit visit) const {  // visit(place of an index of a line)
+    for (int64_t o = 0; o < outer; ++o)
+      for (int64_t j = 0; j < inner; ++j)
+        visit([=, this](int64_t i) { return static_cast<std::size_t>((o * n + i) * inner + j); });
+  }
+};
+
+template <class T, class Backend>
+void try_once(std::uint64_t seed, const dynamic::mesh& m, const Backend& backend, int64_t longest = 40) {
+  CAPTURE(seed);
+  CAPTURE(detail::name_of(detail::dtype_of<T>()));
+  draws r{std::mt19937_64(seed)};
+  std::vector<int64_t> shape;
+  for (int64_t d = 1 + r.below(3); d > 0; --d) shape.push_back(r.below(12) == 0 ? 0 : 1 + r.below(4));
+  const auto dim = static_cast<std::size_t>(r.below(static_cast<int64_t>(shape.size())));
+  shape[dim] = r.below(12) == 0 ? 0 : 1 + r.below(longest);
+  lines l;
+  for (std::size_t d = 0; d < shape.size(); ++d) (d < dim ? l.outer : d > dim ? l.inner : l.n) *= shape[d];
+  const auto size = static_cast<std::size_t>(l.outer * l.n * l.inner);
+  const sort_options how{.descending = r.below(2) == 0};
+  const auto values = 1 + r.below(40);
+  const std::unique_ptr<T[]> x(new T[size + 1]), y(new T[size + 1]);
+  std::vector<double> z(size + 1);
+  for (std::size_t i = 0; i < size; ++i) {
+    x[i] = drawn<T>(r, values);
+    y[i] = drawn<T>(r, 1 + values / 4);
+    z[i] = static_cast<double>(i);
+  }
+  const int keys = static_cast<int>(1 + r.below(2)), along = static_cast<int>(dim);
+
+  dynamic::builder b(m);
+  const value a = b.input(dynamic::in<T>(shape, random_split(r, m, shape.size())));
+  const value second = b.input(dynamic::in<T>(shape, random_split(r, m, shape.size())));
+  const value third = b.input(dynamic::in<double>(shape, random_split(r, m, shape.size())));
+  b.output(sort(a, along, how));
+  b.output(argsort(a, along, how));
+  for (const value v : sort_together({a, second, third}, keys, along, how)) b.output(v);
+  const auto results = b.compile().run_pointers(backend, std::vector<const void*>{x.get(), y.get(), z.data()});
+
+  bool same = true;
+  l.each([&](auto at) {
+    std::vector<int64_t> order(static_cast<std::size_t>(l.n));
+    const auto sorted_by = [&](int count) {
+      std::iota(order.begin(), order.end(), 0);
+      std::sort(order.begin(), order.end(), [&](int64_t i, int64_t k) {
+        for (int key = 0; key < count; ++key) {
+          const T p = (key == 0 ? x : y)[at(how.descending ? k : i)], q = (key == 0 ? x : y)[at(how.descending ? i : k)];
+          if (is_less(p, q) || is_less(q, p)) return is_less(p, q);
+        }
+        return i < k;
+      });
+    };
+    sorted_by(1);
+    for (int64_t i = 0; i < l.n; ++i) {
+      const auto from = order[static_cast<std::size_t>(i)];
+      const T got = results[0].template data<T>()[at(i)], wanted = x[at(from)];
+      same = same && !is_less(got, wanted) && !is_less(wanted, got);
+      same = same && results[1].template data<std::int32_t>()[at(i)] == from;
+      if (i > 0 && detail::is_float_element<T> && real(got) == 0 && real(results[0].template data<T>()[at(i - 1)]) == 0)
+        same =
+            same && (how.descending ? std::signbit(real(got)) || !std::signbit(real(results[0].template data<T>()[at(i - 1)]))
+                                    : !std::signbit(real(got)) || std::signbit(real(results[0].template data<T>()[at(i - 1)])));
+    }
+    sorted_by(keys);
+    for (int64_t i = 0; i < l.n; ++i) {
+      const auto from = at(order[static_cast<std::size_t>(i)]);
+      same = same && same_bits(results[2].template data<T>()[at(i)], x[from]) &&
+             same_bits(results[3].template data<T>()[at(i)], y[from]) && results[4].template data<double>()[at(i)] == z[from];
+    }
+  });
+  CHECK(same);
+}
+
+template <class... T, class Backend>
+void try_types(std::uint64_t seed, const dynamic::mesh& m, const Backend& backend, int64_t longest = 40) {
+  (try_once<T>(seed++, m, backend, longest), ...);
+}
+
+TEST_CASE("sorts are what a stable sort of each line gives, on every mesh and of every type") {
+  const dynamic::mesh meshes[] = {
+      dynamic::mesh({{"x", 1}}),           dynamic::mesh({{"x", 2}}), dynamic::mesh({{"x", 3}}),
+      dynamic::mesh({{"x", 2}, {"y", 2}}), dynamic::mesh({{"x", 5}}), dynamic::mesh({{"x", 2}, {"y", 3}}),
+      dynamic::mesh({{"x", 7}}),           dynamic::mesh({{"x", 8}}), dynamic::mesh({{"x", 2}, {"y", 4}})};
+  std::uint64_t seed = 0;
+  for (const auto& m : meshes)
+    for (int count = 0; count < 2; ++count, seed += 100)
+      try_types<float, double, std::int32_t, int64_t, bool, bf16, f16, std::int8_t, std::uint8_t, std::int16_t, std::uint32_t,
+                std::uint64_t>(seed, m, simulated{});
+  for (int count = 0; count < 6; ++count) try_types<float, std::int32_t>(seed += 100, meshes[3], threads{});
+}
+
+TEST_CASE("long lines on many devices: columns") {
+  for (std::uint64_t seed = 0; seed < 12; ++seed)
+    try_types<float, std::int16_t>(7000 + 10 * seed, dynamic::mesh({{"x", static_cast<int64_t>(3 + seed % 6)}}), simulated{},
+                                   1400);
+}
+
+TEST_CASE("bytes of a split sort are closed forms") {
+  const auto bytes = [](int64_t devices, std::vector<int64_t> shape, auto make) {
+    dynamic::builder b(dynamic::mesh({{"x", devices}}));
+    b.output(make(b.input(dynamic::in<float>(shape, {"", "x"}))));
+    return b.compile().traffic().bytes;
+  };
+  const auto by = [](value x) { return sort(x); };
+  CHECK(bytes(2, {3, 1001}, by) == 3 * 501 * 4);                                    // the other part
+  CHECK(bytes(8, {1, 8192}, by) == (3 * 1024 - 2 * 1024 / 8) * 4);                  // three parts, but for what stays
+  CHECK(bytes(4, {8, 4096}, by) == 2 * 8 * 1024 * 3 / 4 * 4);                       // lines dealt out, and back
+  CHECK(bytes(2, {1, 1000}, [](value x) { return argsort(x); }) == 500 * (4 + 4));  // with the indices
+}
+
+}  // namespace
