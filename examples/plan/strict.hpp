@@ -317,9 +317,9 @@ class strict_reader {
     auto* v = define(name, at);
     if (v == nullptr || !is_sound) return;
     label_ = v->label;
-    value indices;
+    std::vector<std::pair<std::string, value>> further;
     const auto before = program_->error_count();
-    const value made = build(*op, operands, attrs, out, at, indices);
+    const value made = build(*op, operands, attrs, out, at, further);
     if (const auto mistake = builder_->take_mistake(); !mistake.empty()) {
       program_->refuse("document", {}, -1, "", mistake);
       kinds_.emplace_back(program_->error_count() - 1, v->label);
@@ -335,14 +335,12 @@ class strict_reader {
     }
     program_->check();
     keep(*v, made);
-    if (indices.is_valid()) {
-      auto* second = define(*name + ".indices", at);
-      if (second != nullptr) keep(*second, indices);
-    }
+    for (const auto& [suffix, is] : further)
+      if (auto* second = define(*name + suffix, at); second != nullptr) keep(*second, is);
   }
 
   value build(const std::string& op, const std::vector<value>& operands, object_reader& attrs, const json* out, const path& at,
-              value& indices) {
+              std::vector<std::pair<std::string, value>>& further) {
     const gspmd::location where{answer_.names[static_cast<std::size_t>(label_)].c_str(), 0};
     const auto takes = [&](std::size_t n) {
       if (operands.size() == n) return true;
@@ -379,7 +377,7 @@ class strict_reader {
         result = builder_->reshard(operands[0], std::vector<std::string>(static_cast<std::size_t>(operands[0].rank())), where);
     } else {
       operation o{*builder_, operands, attrs, where, op};
-      o.indices = &indices;
+      o.further = &further;
       return build_operator(o, at);
     }
     attrs.refuse_unknown();

@@ -109,6 +109,7 @@ constexpr graph trace_program() {
         g.fail({}, "compile", mistake::other, "a result of the callable is no value of this program; return what operators give");
     });
   }
+  if (!g.failed() && g.find_types != nullptr) g.find_types(g, false);
   if (g.failed()) return g;
   graph program = program_to_plan(g);
   if (const text problem = total_problem(program, Mesh::device_count); !problem.empty())

@@ -31,7 +31,7 @@ struct state_change {
             {static_cast<state>(a[5]), static_cast<std::int8_t>(a[6]), static_cast<monoid>(a[7])}};
   }
   /// Of what is renamed, these alone have attributes. Without an operand it is the place of a device on the axes, which varies.
-  static constexpr bool is_one(const node& n) { return n.attributes.count > 0; }
+  static constexpr bool is_one(const node& n) { return n.attributes.count >= 8; }
   [[nodiscard]] constexpr int row() const {
     return row_of(by, from.is == state::constant ? (to.is == state::replica ? state::invariant : state::replica) : from.is,
                   to.is);
@@ -77,7 +77,7 @@ constexpr int add_transition(graph& g, int operand, const state_change& change, 
   return g.add_sized(n);
 }
 
-struct transition_op : plain_operator,
+struct transition_op : without_exchange,
                        same_dims,
                        reduced_first,
                        without_movements,
@@ -89,10 +89,51 @@ struct transition_op : plain_operator,
   static constexpr origin made = origin::renamed;
   static constexpr realisation runs = realisation::loop;
   static constexpr completion_rounds completes{.forward = 0, .backward = 0};
-  static constexpr void gradient(gradient_builder&, const node&) {}
+  static constexpr bool may_cut_axes = false;
+  static constexpr replication_words replication = ordinary_replication;
+  /// Of a gradient, what it is the gradient of is only looked at.
+  static constexpr int reads(const node& n) { return n.operands.count > 0 ? 1 : 0; }
+  static constexpr bool is_made_again(const node&) { return false; }
+  static constexpr bool may_go_round_ring(const node&) { return false; }
+  template <class Builder>
+  static constexpr void gradient(Builder& b, const node& n) {
+    if (n.operands.count > 0) b.send(0, add_cotangent(b.program(), b.dy().id(), n.operands[0], n.at));
+  }
   static constexpr void lower(lowering&, const instruction&) {}
   static void describe(std::string&, const plan_view&, const plan_step*) {}
 };
+
+/// What a reshard asks for: on the axes that it names, and on those that shard the value now; the others stay as they are.
+struct state_wish {
+  sharding layout;
+  axis_mask replica = 0, invariant = 0;
+  bool has_splits = false;  // else axes that shard the value go on to do so
+
+  static constexpr bool is_one(const node& n) { return n.attributes.count == 3; }
+  static constexpr state_wish of(const node& n) {
+    return {n.annotation, static_cast<axis_mask>(n.attributes[0]), static_cast<axis_mask>(n.attributes[1]), n.attributes[2] != 0};
+  }
+};
+constexpr int add_state_wish(graph& g, int operand, const state_wish& wish, location at) {
+  if (operand < 0) return -1;
+  node n = source(code_of<transition_op>, g.nodes[static_cast<std::size_t>(operand)].type,
+                  g.nodes[static_cast<std::size_t>(operand)].shape, at);
+  n.operands.push_back(operand);
+  n.annotated = true;
+  n.annotation = wish.layout;
+  for (const std::int64_t a : {std::int64_t{wish.replica}, std::int64_t{wish.invariant}, std::int64_t{wish.has_splits ? 1 : 0}})
+    n.attributes.push_back(a);
+  return g.add(n);
+}
+/// Adds `dy` in the dual state of `x`, whose gradient it is: the backward pass of every transition to `dy`'s state.
+constexpr int add_cotangent(graph& g, int dy, int x, location at) {
+  if (dy < 0 || x < 0) return -1;
+  node n =
+      source(code_of<transition_op>, g.nodes[static_cast<std::size_t>(dy)].type, g.nodes[static_cast<std::size_t>(dy)].shape, at);
+  n.operands.push_back(dy);
+  n.operands.push_back(x);
+  return g.add(n);
+}
 
 /// Adds the place of a device along an axis, an s32 of rank 0.
 constexpr int add_axis_index(graph& g, int axis, location at) {

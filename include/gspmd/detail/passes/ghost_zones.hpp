@@ -39,6 +39,7 @@ class ghost_zones {
     result.has_regions = g.has_regions;
     result.allow_replication = g.allow_replication;
     result.largest_bytes = g.largest_bytes;
+    result.find_types = g.find_types;
     result.composed = g.composed;
     for (int i = 0; i < static_cast<int>(g.nodes.size()) && !result.failed();) i = is_widened(i) ? add_rounds() : copy(i);
     if (result.failed()) return;

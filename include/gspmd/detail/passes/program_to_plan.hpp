@@ -9,6 +9,10 @@ namespace gspmd::detail {
 /// The program that is planned: what its outputs need, in order.
 constexpr graph program_to_plan(const graph& traced) {
   graph g = canonical_order(traced);
+  if (g.find_types != nullptr) {
+    g.find_types(g, true);
+    return g;
+  }
   if (ghost_zones::are_wished(g)) {
     const ghost_zones widened(g);
     if (widened.result.failed()) return widened.result;

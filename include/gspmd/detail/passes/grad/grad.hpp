@@ -45,6 +45,7 @@ class differentiator {
       const auto before = graph_.nodes.size();
       if (is_region_result(at(i).op)) visit_region(i);
       else if (has_gradient(i)) visit(i);
+      for (auto k = before; k < graph_.nodes.size(); ++k) graph_.nodes[k].in_gradient = true;
       // What a user says of an operator holds for its gradient, which moves the same data back.
       if (const node& n = at(i); n.forbid_reshard || n.allow_replication || n.gather_limit >= 0)
         set_policy(graph_, before, {n.forbid_reshard, n.allow_replication, n.gather_limit});

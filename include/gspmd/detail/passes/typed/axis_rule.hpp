@@ -28,7 +28,9 @@ struct axis_result {
 ///   `ab,bc->ac`   x S(a), w R -> S(a)     x S(b), w S(b) -> P     x S(b), w R: refused     x S(a), w I: refused, the gradient
 class axis_rule {
  public:
-  constexpr axis_rule(const node& n, const op_rule* rule) : node_(n), rule_(rule) {}
+  /// `cuts_replicas`: of a gradient, replicas are cut for their dims too. A user writes that, as it is free in both directions.
+  constexpr axis_rule(const node& n, const op_rule* rule, bool cuts_replicas)
+      : node_(n), rule_(rule), cuts_replicas_(cuts_replicas) {}
 
   [[nodiscard]] constexpr axis_result of(const operands_on_axis& in, int result = 0) const {
     monoid kind = monoid::add;
@@ -73,7 +75,8 @@ class axis_rule {
         const bool disagree = has(k, f) || has(first, in[k].factor);
         return refuse(disagree ? difference(has(k, f) ? f : in[k].factor) : mode_mistake::axis_used_twice, k);
       }
-      if (!is_split && has(k, f) && in[k].is.is != state::constant) return refuse(difference(f), k);
+      const bool is_cut = in[k].is.is == state::constant || (cuts_replicas_ && in[k].is.is == state::replica);
+      if (!is_split && has(k, f) && !is_cut) return refuse(difference(f), k);
     }
     r.factor = static_cast<std::int8_t>(f);
     const auto kind = rule_->factors[f].kind;
@@ -96,6 +99,7 @@ class axis_rule {
 
   const node& node_;
   const op_rule* rule_;  // null: the local view, in which dims are the device's own
+  bool cuts_replicas_;
 };
 
 }  // namespace gspmd::detail

@@ -79,6 +79,7 @@ class program_typer {
       case origin::source: type(i) = value_type::all(mesh(), {state::constant}); break;
       case origin::renamed:
         if (state_change::is_one(n)) visit_transition(i);
+        else if (n.operands.count == 2 && n.attributes.count == 0 && n.in_gradient) visit_cotangent(i);
         else if (wanted_[static_cast<std::size_t>(i)] >= 0)
           return reshard_to(i, wishes_[static_cast<std::size_t>(wanted_[static_cast<std::size_t>(i)])]);
         else if (n.annotated) visit_reshard(i);
@@ -111,7 +112,7 @@ class program_typer {
     const node& n = at(i);
     op_rule rule;
     if (!is_all_local()) rule_of(graph_, n, rule);
-    const axis_rule locally(n, nullptr), globally(n, &rule);
+    const axis_rule locally(n, nullptr, n.in_gradient), globally(n, &rule, n.in_gradient);
     const auto count = mistakes.size();
     value_type result = value_type::all(mesh(), {state::constant});
     further_.clear();
@@ -426,13 +427,33 @@ class program_typer {
     return true;
   }
 
-  /// A reshard of the global view: one row for each way that axes change, those first that leave less.
+  /// A reshard of the global view: one row for each way that axes change, those first that leave less. What it does not name stays.
   constexpr void visit_reshard(int i) {
     const node& n = at(i);
-    value_type wanted = value_type::all(mesh(), {state::invariant});
-    for (const auto& use : n.annotation.splits) wanted.set(use.axis, shard_of(use.dim));
+    const state_wish wish = state_wish::is_one(n) ? state_wish::of(n) : state_wish{n.annotation, 0, 0, true};
+    value_type wanted = type(n.operands[0]);
+    if (wish.has_splits) {
+      for (int a = 0; a < mesh().axis_count(); ++a)
+        if (wanted.on[a].is == state::shard) wanted.set(a, {state::invariant});
+      for (const auto& use : wish.layout.splits) wanted.set(use.axis, shard_of(use.dim));
+    }
+    for (int a = 0; a < mesh().axis_count(); ++a) {
+      if ((wish.layout.partial & axis_bit(a)) != 0) wanted.set(a, partial_by(wish.layout.reduced_by));
+      if ((wish.replica & axis_bit(a)) != 0) wanted.set(a, {state::replica});
+      if ((wish.invariant & axis_bit(a)) != 0) wanted.set(a, {state::invariant});
+    }
+    reshard_to(i, wanted);
+  }
+  /// A gradient on its way back through a transition: in the dual state of what it is the gradient of.
+  constexpr void visit_cotangent(int i) {
+    const value_type& of = type(at(i).operands[1]);
+    value_type wanted = of;
     for (int a = 0; a < mesh().axis_count(); ++a)
-      if ((n.annotation.partial & axis_bit(a)) != 0) wanted.set(a, partial_by(n.annotation.reduced_by));
+      if (of.on[a].is != state::constant) wanted.on[a] = dual(of.on[a]);
+    for (int a = 0; a < mesh().axis_count(); ++a)
+      if (type(at(i).operands[0]).on[a].is == state::constant && wanted.on[a].is != state::partial &&
+          wanted.on[a].is != state::shard)
+        wanted.on[a] = {state::constant};
     reshard_to(i, wanted);
   }
   constexpr void reshard_to(int i, const value_type& wanted) {
