@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "gspmd/detail/passes/typed/backward.hpp"
+#include "gspmd/detail/passes/typed/find_types.hpp"
 #include "gspmd/dynamic_builder.hpp"
 
 /// Programs in which every movement is written: the explicit mode (the global view) and the manual mode (the local view), checked at run
@@ -61,7 +62,10 @@ struct written_collective {
 class strict_program {
  public:
   /// `manual`: the axes of the local view, as "x,y". Along them shapes are those of shards.
-  strict_program(builder& b, std::string_view manual) : builder_(b), typer_(b.graph(), b.mesh().info(), 0) { set_manual(manual); }
+  strict_program(builder& b, std::string_view manual) : builder_(b), typer_(b.graph(), b.mesh().info(), 0) {
+    set_manual(manual);
+    if (manual.empty()) b.graph().find_types = &detail::find_types;
+  }
   strict_program(const strict_program&) = delete;
 
   /// From here on these axes are manual: the body of a region. Returns those that were.
@@ -86,6 +90,8 @@ class strict_program {
     }
     typer_.run();
     typer_.give(x.id(), t);
+    if (builder_.graph().find_types != nullptr)
+      detail::keep_type_of_input(builder_.graph().nodes[static_cast<std::size_t>(x.id())], t);
   }
   /// Says of it that it stands for another value: the input or the result of a region. Gradients go through it.
   void stands_for(value x, value other) { links_.push_back({x.id(), other.id()}); }
@@ -144,6 +150,11 @@ class strict_program {
   void check() { typer_.run(); }
   /// Forgets what was built since the last call: it has a mistake of another kind.
   void skip() { typer_.skip(); }
+  /// The program, of the explicit mode, without a region of another: it sends what was written. Throws gspmd::error: the first mistake.
+  [[nodiscard]] program compile() {
+    if (builder_.graph().find_types == nullptr) throw error("a program with manual axes is checked and not planned");
+    return builder_.compile();
+  }
   /// The states of a value; nothing where it was refused.
   [[nodiscard]] std::optional<value_states> states(value x) const {
     if (!x.is_valid() || static_cast<std::size_t>(x.id()) >= typer_.types.size()) return {};

@@ -135,6 +135,16 @@ constexpr int add_cotangent(graph& g, int dy, int x, location at) {
   return g.add(n);
 }
 
+/// Adds the gradient of a loss by itself, 1, with which a backward pass begins.
+constexpr int add_seed(graph& g, int one, int loss, location at) {
+  const int id = add_cotangent(g, one, loss, at);
+  if (id < 0) return id;
+  g.nodes[static_cast<std::size_t>(id)].attributes.push_back(1);
+  g.nodes[static_cast<std::size_t>(id)].in_gradient = true;
+  return id;
+}
+constexpr bool is_seed(const node& n) { return n.operands.count == 2 && n.attributes.count == 1; }
+
 /// Adds the place of a device along an axis, an s32 of rank 0.
 constexpr int add_axis_index(graph& g, int axis, location at) {
   node n = source(code_of<transition_op>, dtype::s32, {}, at);

@@ -4,6 +4,7 @@
 #include <vector>
 
 #include "gspmd/detail/ops/set_policy.hpp"
+#include "gspmd/detail/ops/transition.hpp"
 
 namespace gspmd::detail {
 
@@ -20,6 +21,7 @@ class differentiator {
       return;
     }
     gradients_.slot(scalar) = add_constant(g, seed.type, seed.shape, 1, 1, seed.at);
+    if (g.find_types != nullptr) gradients_.slot(scalar) = add_seed(g, gradients_.slot(scalar), scalar, seed.at);
     walk(0, scalar);
   }
   /// The gradient by a node; zero where the scalar does not depend on it.

@@ -11,6 +11,7 @@ namespace gspmd::detail {
 struct operand_on_axis {
   axis_state is;
   std::int8_t factor = -1;  // of the operator's rule, that the axis splits; -1: none; -2: the rule has no factor for this split
+  bool is_zero = false;     // every element: terms of a sum as good as the sum
 };
 using operands_on_axis = inline_vec<operand_on_axis, max_map_arity>;
 
@@ -44,6 +45,9 @@ class axis_rule {
       kind = in[k].is.reduced_by;
     }
     const operator_class c = facts_of(node_.op).meets(node_, kind);
+    if (any_partial && kind == monoid::add && c.takes == partial_class::all)
+      for (int k = 0; k < in.count; ++k)
+        if (in[k].is_zero && kinds[k] == state::constant && (c.selectors >> k & 1U) == 0) kinds[k] = state::partial;
     const meeting met = meet(c, {kinds.begin(), static_cast<std::size_t>(kinds.count)});
     if (met.broken != conflict::none) return {{}, -1, kind_of(met.broken), met.operand};
     axis_result r;

@@ -17,6 +17,16 @@ constexpr value_type type_of_input(const mesh_shape& mesh, const node& n) {
   return t;
 }
 
+/// The other way round.
+constexpr void keep_type_of_input(node& n, const value_type& t) {
+  axis_mask replica = 0;
+  for (int a = 0; a < t.on.count; ++a)
+    if (t.on[a].is == state::replica) replica |= axis_bit(a);
+  n.annotated = true;
+  n.annotation = t.layout();
+  n.attributes.push_back(replica);
+}
+
 /// The types of a program in the explicit mode.
 constexpr program_typer typed_program(const graph& g) {
   program_typer typer(g, *g.mesh, 0);

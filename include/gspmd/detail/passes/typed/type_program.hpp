@@ -79,7 +79,7 @@ class program_typer {
       case origin::source: type(i) = value_type::all(mesh(), {state::constant}); break;
       case origin::renamed:
         if (state_change::is_one(n)) visit_transition(i);
-        else if (n.operands.count == 2 && n.attributes.count == 0 && n.in_gradient) visit_cotangent(i);
+        else if (n.operands.count == 2 && n.attributes.count <= 1 && n.in_gradient) visit_cotangent(i);
         else if (wanted_[static_cast<std::size_t>(i)] >= 0)
           return reshard_to(i, wishes_[static_cast<std::size_t>(wanted_[static_cast<std::size_t>(i)])]);
         else if (n.annotated) visit_reshard(i);
@@ -99,7 +99,7 @@ class program_typer {
 
   [[nodiscard]] constexpr operand_on_axis seen(const node& n, const op_rule& rule, int k, int a) {
     const value_type& t = type(n.operands[k]);
-    operand_on_axis seen{t.on[a], -1};
+    operand_on_axis seen{t.on[a], -1, is_zero(at(n.operands[k]))};
     if (!is_floating(at(n.operands[k]).type)) seen.is = without_gradient(seen.is);
     if (is_local(a) || seen.is.is != state::shard) return seen;
     seen.factor = -2;
@@ -447,6 +447,16 @@ class program_typer {
   /// A gradient on its way back through a transition: in the dual state of what it is the gradient of.
   constexpr void visit_cotangent(int i) {
     const value_type& of = type(at(i).operands[1]);
+    if (is_seed(at(i)))
+      for (int a = 0; a < mesh().axis_count(); ++a) {
+        if (of.on[a].is != state::replica && !(of.on[a].is == state::partial && of.on[a].reduced_by != monoid::add)) continue;
+        refuse(mode_mistake::loss_state, i, 1, a,
+               text("the loss is ")
+                   << long_text(of.on[a]) << " over `" << axes_text(mesh_, axis_bit(a))
+                   << "`: begun with 1 on each device, its gradient would be another one; make it a partial sum, or "
+                      "invariant");
+        return;
+      }
     value_type wanted = of;
     for (int a = 0; a < mesh().axis_count(); ++a)
       if (of.on[a].is != state::constant) wanted.on[a] = dual(of.on[a]);
