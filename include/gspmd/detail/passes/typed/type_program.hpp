@@ -3,6 +3,7 @@
 
 #include <vector>
 
+#include "gspmd/detail/ir/collective.hpp"
 #include "gspmd/detail/ops/transition.hpp"
 #include "gspmd/detail/passes/typed/axis_rule.hpp"
 #include "gspmd/detail/passes/typed/remedies.hpp"
@@ -353,8 +354,10 @@ class program_typer {
     if (is_inside) {
       for (int a = 0; a < mesh().axis_count(); ++a)
         if ((c.axes & axis_bit(a)) != 0) to.on[a] = c.to;
-      note(i, row, c, local_elements(mesh(), at(n.operands[0]).shape, from.layout()),
-           local_elements(mesh(), n.shape, from.layout()));
+      const auto before = local_elements(mesh(), at(n.operands[0]).shape, from.layout());
+      const auto after = local_elements(mesh(), n.shape, from.layout());
+      note(i, row, c, sent(transitions[row].forward, i, c.axes, before, after),
+           sent(transitions[row].backward, i, c.axes, after, before));
     } else if (!change(i, row, c, from, to)) {
       return;
     }
@@ -383,10 +386,21 @@ class program_typer {
     }
     return t;
   }
-  constexpr void note(int i, int row, const state_change& c, std::int64_t before, std::int64_t after) {
-    const auto n = mesh().size_of(c.axes);
+  /// What a device sends for a deed between these types of the global view: what plans count.
+  [[nodiscard]] constexpr std::int64_t sent(deed d, int i, axis_mask axes, const value_type& from, const value_type& to) const {
+    const extents& shape = at(i).shape;
+    const sharding before{from.splits}, after{to.splits};
     const auto size = bytes_of(at(i).type);
-    typed_step s{i, row, c.axes, c.from, c.to, bytes_of(transitions[row].forward, n, before * size, after * size), 0};
+    if (d == deed::sum || d == deed::gather_sum) return bytes_sent(mesh(), reduction{shape, before, after, axes}, size);
+    if (d != deed::gather && d != deed::exchange) return 0;
+    return bytes_sent(mesh(), movement(shape, before, after, movement_axes(mesh(), shape, before, after)), size);
+  }
+  /// The same of the local view, from the elements that a device holds.
+  [[nodiscard]] constexpr std::int64_t sent(deed d, int i, axis_mask axes, std::int64_t before, std::int64_t after) const {
+    return bytes_of(d, mesh().size_of(axes), before * bytes_of(at(i).type), after * bytes_of(at(i).type));
+  }
+  constexpr void note(int i, int row, const state_change& c, std::int64_t forward, std::int64_t backward) {
+    typed_step s{i, row, c.axes, c.from, c.to, forward, 0};
     const bool has_gradient = is_floating(at(i).type) && (c.from.is != state::partial || c.from.reduced_by == monoid::add) &&
                               (c.to.is != state::partial || c.to.reduced_by == monoid::add);
     const deed back = has_gradient ? transitions[row].backward : deed::nothing;
@@ -401,7 +415,7 @@ class program_typer {
                  << " of all of them: some would wait for ever; make it outside, or let the predicate be the same "
                     "on all of them");
     }
-    if (has_gradient) s.sent_back = bytes_of(transitions[row].backward, n, after * size, before * size);
+    if (has_gradient) s.sent_back = backward;
     steps.push_back(s);
   }
   /// The same in the global view: the axes that leave a dim must be the last ones of it.
@@ -423,7 +437,15 @@ class program_typer {
         is_rest = is_rest && leaves;
       }
     }
-    note(i, row, c, local_elements(mesh(), at(i).shape, from.layout()), local_elements(mesh(), at(i).shape, to.layout()));
+    const axis_mask over = movement_axes(mesh(), at(i).shape, sharding{from.splits}, sharding{to.splits});
+    if (const axis_mask others = transitions[row].forward == deed::keep_own ? over : over & ~c.axes; others != 0) {
+      refuse(mode_mistake::needs_communication, i, 0, -1,
+             text("of ") << shape_text(at(i).shape) << " the uneven parts of " << words_of(to, at(i).shape.count)
+                         << " do not lie inside those of " << words_of(from, at(i).shape.count) << ": elements would move over `"
+                         << axes_text(mesh_, others) << "` too; bring it to another dim, or make it whole first");
+      return false;
+    }
+    note(i, row, c, sent(transitions[row].forward, i, c.axes, from, to), sent(transitions[row].backward, i, c.axes, to, from));
     return true;
   }
 
