@@ -1,16 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0
 // Rows by their numbers and what runs along a split dim, on two threads, against the same algorithm by hand: an embedding of [50,000, 512] at
 // 8,192 indices with its rows split, and the gradient of it; sums of 10^7 numbers in 10^6 bins; a running sum of 10^8 numbers; the 100 largest
-// of 10^8. Runs take turns; medians, and the median and middle half of the ratios of neighbouring runs.
+// of 10^8; 10^7 floats in order, by hand with std::sort; 10^8 random floats. Runs take turns; medians, and the median and middle half of the ratios of neighbouring runs.
 //
-//   lookups [rounds, 15]
+//   lookups [rounds, 15] [embedding, sums, along or order]
 #include <gspmd/gspmd.hpp>
+#include <gspmd/random.hpp>
 
 #include <algorithm>
 #include <barrier>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -32,6 +34,8 @@ constexpr auto add_up = [](auto rows_of, auto ids) { return reshard(segment_sum(
 constexpr auto count_up = [](auto x, auto ids) { return reshard(segment_sum(x, ids, bins), split<_>{}); };
 constexpr auto running = [](auto x) { return cumsum(x, 0); };
 constexpr auto largest = [](auto x) { return top_k(x, k); };
+constexpr auto in_order = [](auto x) { return sort(x); };
+constexpr auto drawn = [](auto key) { return reshard(random::uniform<float>(key, {line}), split<"x">{}); };
 
 using look_up_step =
     compile<look_up, pair_of_devices, in<float, dims<rows, width>, split<"x", _>>, in<std::int32_t, dims<lookups>, split<_>>>;
@@ -41,6 +45,9 @@ using count_step =
     compile<count_up, pair_of_devices, in<float, dims<values>, split<"x">>, in<std::int32_t, dims<values>, split<"x">>>;
 using running_step = compile<running, pair_of_devices, in<float, dims<line>, split<"x">>>;
 using largest_step = compile<largest, pair_of_devices, in<float, dims<line>, split<"x">>>;
+
+using sort_step = compile<in_order, pair_of_devices, in<float, dims<values>, split<"x">>>;
+using draw_step = compile<drawn, pair_of_devices, in<std::uint64_t, dims<>, split<>>>;
 
 /// What both threads see of each other.
 struct meeting {
@@ -214,12 +221,56 @@ void along(int rounds) {
   print("the 100 largest of 10^8", tops);
 }
 
+void order(int rounds) {
+  meeting m;
+  times sorts, draws;
+  launch(threads{}, 2, [&](auto& comm) {
+    const int me = comm.device(0);
+    auto state = static_cast<std::uint32_t>(me + 3);
+    floats x(values / 2), y(values / 2), own(values / 2), by_hand(values / 2);
+    for (auto& e : x) e = static_cast<float>(next_number(state) >> 8);
+    sort_step step;
+    race(
+        rounds, me, m, sorts, [&] { step(comm, x, y); },
+        [&] {
+          own = x;
+          std::sort(own.begin(), own.end());
+          m.at[me] = own.data();
+          m.both.arrive_and_wait();
+          const auto* const other = static_cast<const float*>(m.at[1 - me]);
+          const std::size_t n = own.size();
+          if (me == 0)
+            for (std::size_t i = 0, j = 0, to = 0; to < n; ++to) by_hand[to] = own[i] <= other[j] ? own[i++] : other[j++];
+          else
+            for (std::size_t i = n, j = n, to = n; to-- > 0;) by_hand[to] = own[i - 1] >= other[j - 1] ? own[--i] : other[--j];
+        });
+    expect(y == by_hand, "sort");
+    const std::vector<std::uint64_t> key{42};
+    floats z(line / 2), z_by_hand(line / 2);
+    draw_step draw;
+    race(
+        rounds, me, m, draws, [&] { draw(comm, key, z); },
+        [&] {
+          for (std::size_t i = 0; i < z_by_hand.size(); ++i) {
+            const auto words = detail::threefry2x32(i + static_cast<std::uint64_t>(me) * (line / 2), key[0]);
+            z_by_hand[i] =
+                static_cast<float>((static_cast<std::uint32_t>(words >> 32) ^ static_cast<std::uint32_t>(words)) >> 9) * 0x1p-23F;
+          }
+        });
+    expect(z == z_by_hand, "random numbers");
+  });
+  print("10^7 floats in order", sorts);
+  print("10^8 random floats", draws);
+}
+
 }  // namespace
 }  // namespace bench
 
 int main(int argc, char** argv) {
   const int rounds = argc > 1 ? std::atoi(argv[1]) : 15;
-  bench::lookup(rounds);
-  bench::count(rounds);
-  bench::along(rounds);
+  const std::string_view only = argc > 2 ? argv[2] : "";
+  if (only.empty() || only == "embedding") bench::lookup(rounds);
+  if (only.empty() || only == "sums") bench::count(rounds);
+  if (only.empty() || only == "along") bench::along(rounds);
+  if (only.empty() || only == "order") bench::order(rounds);
 }

@@ -440,13 +440,14 @@ inline value build_reshard(const operation& o) {
   return o.annotation && o.is_sound() ? o.program.reshard(o.operands[0], *o.annotation, o.at) : value{};
 }
 
-/// What becomes of indices outside: `mode` is clip or fill.
+/// What becomes of indices outside: `mode` is clip, fill or error.
 inline std::optional<gspmd::out_of_range> read_mode(const operation& o, gspmd::out_of_range otherwise) {
   const auto* j = o.attrs.find("mode");
   if (j == nullptr) return otherwise;
   if (*j == "clip") return gspmd::out_of_range::clip;
   if (*j == "fill") return gspmd::out_of_range::fill;
-  o.complain("mode", "is " + found(*j) + "; it is one of \"clip\" \"fill\"");
+  if (*j == "error") return gspmd::out_of_range::error;
+  o.complain("mode", "is " + found(*j) + "; it is one of \"clip\" \"fill\" \"error\"");
   return {};
 }
 inline std::optional<std::int64_t> read_vector_dim(const operation& o) {

@@ -9,6 +9,7 @@
 #include "gspmd/ops/dims.hpp"
 #include "gspmd/ops/einsum.hpp"
 #include "gspmd/ops/elementwise.hpp"
+#include "gspmd/ops/fold.hpp"
 #include "gspmd/ops/gather.hpp"
 #include "gspmd/ops/local_op.hpp"
 #include "gspmd/ops/lookup.hpp"

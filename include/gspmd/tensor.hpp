@@ -184,8 +184,8 @@ struct typed_output {
     using splits = split<spec_of(Mesh::info, value.layout, static_cast<int>(D))...>;
     if constexpr (value.replica.count == 0) return std::type_identity<tensor<T, shape, gspmd::place<Mesh, splits>>>{};
     else
-      return std::type_identity<
-          tensor<T, shape, gspmd::place<Mesh, splits, replica<dim_spec(std::string_view(value.replica.items, value.replica.count))>>>>{};
+      return std::type_identity<tensor<
+          T, shape, gspmd::place<Mesh, splits, replica<dim_spec(std::string_view(value.replica.items, value.replica.count))>>>>{};
   }
   using type = typename decltype(make(std::make_index_sequence<static_cast<std::size_t>(value.shape.count)>{}))::type;
 };

@@ -9,6 +9,7 @@
 #include <gspmd/gspmd.hpp>
 
 #include <csignal>
+#include <cstdint>
 #include <cstdio>
 #include <cstdlib>
 #include <memory>
@@ -27,6 +28,9 @@ constexpr auto program = [](auto x) {
       },
       x));
 };
+// A rank is given an index that lies nowhere; the sum of what was looked up waits for it.
+constexpr auto lookup = [](auto table, auto ids) { return sum(take(table, ids, 0, out_of_range::error)); };
+using lookup_of_two = compile<lookup, mesh<axis<"x", 2>>, in<float, dims<3>, split<_>>, in<std::int64_t, dims<4>, split<"x">>>;
 using step_of_two = compile<program, mesh<axis<"x", 2>>, in<double, dims<8>, split<"x">>>;
 
 namespace {
@@ -119,6 +123,14 @@ void run_case(std::string_view what) {
       if (comm.device(0) == 1 && what == "throws") steps.x[2] = 13;
       if (comm.device(0) == 1 && what == "dies") std::raise(SIGKILL);
       steps.run(comm);
+      std::puts("a rank went on");
+    });
+  } else if (what == "index") {
+    launch(world, 2, [](auto& comm) {
+      const std::vector<float> table(3);
+      std::vector<float> y(1);
+      lookup_of_two step;
+      step(comm, table, std::vector<std::int64_t>{1, comm.device(0) == 1 ? 7 : 2}, y);
       std::puts("a rank went on");
     });
   } else if (what == "differs") {

@@ -4,9 +4,11 @@
 #include <doctest/doctest.h>
 
 #include <algorithm>
+#include <cmath>
 #include <cstdint>
 #include <limits>
 #include <numeric>
+#include <tuple>
 #include <type_traits>
 #include <vector>
 
@@ -118,6 +120,74 @@ void try_once(std::uint64_t seed, const dynamic::mesh& m, const Backend& backend
   CHECK(same);
 }
 
+/// Maps x -> a x + b of the numbers below 97, one after the other: the order counts.
+struct affine_maps {
+  using values = std::tuple<std::int32_t, int64_t>;
+  static constexpr values identity() { return {1, 0}; }
+  static constexpr values combine(values first, values then) {
+    const auto [a, b] = first;
+    const auto [c, d] = then;
+    return {a * c % 97, (b * c + d) % 97};
+  }
+};
+/// The largest number and where it is first.
+struct largest_and_where {
+  using values = std::tuple<float, std::int32_t>;
+  static constexpr values identity() {
+    return {-std::numeric_limits<float>::infinity(), std::numeric_limits<std::int32_t>::max()};
+  }
+  static constexpr values combine(values a, values b) {
+    return std::get<0>(b) > std::get<0>(a) || (std::get<0>(b) == std::get<0>(a) && std::get<1>(b) < std::get<1>(a)) ? b : a;
+  }
+};
+
+template <class M, class Backend>
+void try_monoid(std::uint64_t seed, const dynamic::mesh& m, const Backend& backend) {
+  CAPTURE(seed);
+  using first = std::tuple_element_t<0, typename M::values>;
+  using second = std::tuple_element_t<1, typename M::values>;
+  draws r{std::mt19937_64(seed)};
+  const int64_t sizes[] = {1, 2, 3, 5, 8, 13, 0};
+  std::vector<int64_t> shape;
+  for (int64_t d = 1 + r.below(3); d > 0; --d) shape.push_back(sizes[r.below(7)]);
+  const auto dim = static_cast<std::size_t>(r.below(static_cast<int64_t>(shape.size())));
+  const scan_options how{.exclusive = r.below(2) == 0, .reverse = r.below(2) == 0};
+  const auto size = static_cast<std::size_t>(std::accumulate(shape.begin(), shape.end(), int64_t{1}, std::multiplies<>()));
+  std::vector<first> x(size + 1);
+  std::vector<second> y(size + 1);
+  for (std::size_t i = 0; i < size; ++i) x[i] = static_cast<first>(r.below(20)), y[i] = static_cast<second>(r.below(20));
+  dynamic::builder b(m);
+  const value a = b.input(dynamic::in<first>(shape, random_split(r, m, shape.size())));
+  const value c = b.input(dynamic::in<second>(shape, random_split(r, m, shape.size())));
+  for (const value v : reduce_by<M>({a, c}, static_cast<int>(dim))) b.output(v);
+  for (const value v : scan_by<M>({a, c}, static_cast<int>(dim), how)) b.output(v);
+  const auto results = b.compile().run_pointers(backend, std::vector<const void*>{x.data(), y.data()});
+
+  int64_t inner = 1, outer = 1;
+  for (std::size_t d = 0; d < shape.size(); ++d) (d < dim ? outer : inner) *= d == dim ? 1 : shape[d];
+  const int64_t n = shape[dim];
+  bool same = true;
+  for (int64_t o = 0; o < outer; ++o)
+    for (int64_t j = 0; j < inner; ++j) {
+      const auto at = [&](int64_t i) { return static_cast<std::size_t>((o * n + i) * inner + j); };
+      const auto is = [&](std::size_t result, std::size_t e, const typename M::values& wanted) {
+        same = same && results[result].template data<first>()[e] == std::get<0>(wanted) &&
+               results[result + 1].template data<second>()[e] == std::get<1>(wanted);
+      };
+      auto sum = M::identity();
+      for (int64_t i = 0; i < n; ++i) sum = M::combine(sum, {x[at(i)], y[at(i)]});
+      is(0, static_cast<std::size_t>(o * inner + j), sum);
+      sum = M::identity();
+      for (int64_t step = 0; step < n; ++step) {
+        const auto i = at(how.reverse ? n - 1 - step : step);
+        const auto with = how.reverse ? M::combine({x[i], y[i]}, sum) : M::combine(sum, {x[i], y[i]});
+        is(2, i, how.exclusive ? sum : with);
+        sum = with;
+      }
+    }
+  CHECK(same);
+}
+
 template <class Backend>
 void try_all(const Backend& backend, const std::vector<dynamic::mesh>& meshes, std::uint64_t count) {
   for (std::uint64_t seed = 0; seed < count; ++seed)
@@ -137,6 +207,28 @@ TEST_CASE("scans, top_k, argmax and argmin are what loops give, on every mesh") 
   try_all(threads{}, {dynamic::mesh({{"x", 2}, {"y", 2}})}, 10);
 }
 
+TEST_CASE("reductions and scans by monoids of two elements are what loops give, in order, on every mesh") {
+  const dynamic::mesh meshes[] = {dynamic::mesh({{"x", 1}}), dynamic::mesh({{"x", 2}, {"y", 3}}), dynamic::mesh({{"x", 8}})};
+  for (std::uint64_t seed = 0; seed < 90; ++seed) {
+    try_monoid<affine_maps>(seed, meshes[seed % 3], simulated{});
+    try_monoid<largest_and_where>(seed, meshes[seed % 3], simulated{});
+  }
+  for (std::uint64_t seed = 90; seed < 100; ++seed) try_monoid<affine_maps>(seed, dynamic::mesh({{"x", 2}, {"y", 2}}), threads{});
+}
+
+TEST_CASE("norms are roots of sums of powers: one all_reduce of a split vector") {
+  dynamic::builder b(dynamic::mesh({{"x", 2}, {"y", 3}}));
+  const value x = b.input(dynamic::in<double>({2, 7}, {"", "x,y"}));
+  for (const double p : {1.0, 2.0, 3.0, std::numeric_limits<double>::infinity()}) b.output(norm(x, 1, p));
+  const auto program = b.compile();
+  CHECK(program.traffic().bytes == (2 * 48 - 2 * 48 / 6) + (2 * 16 - 2 * 16 / 6));  // three sums in one message, and the maximum
+  const std::vector<double> numbers{3, 0, 0, -4, 0, 0, 0, 1, -1, 1, -1, 1, -1, 1};
+  const auto norms = program.run_pointers(simulated{}, std::vector<const void*>{numbers.data()});
+  const double wanted[][2] = {{7, 7}, {5, std::sqrt(7.0)}, {std::cbrt(91.0), std::cbrt(7.0)}, {4, 1}};
+  for (std::size_t k = 0; k < 4; ++k)
+    for (std::size_t i = 0; i < 2; ++i) CHECK(norms[k].data<double>()[i] == doctest::Approx(wanted[k][i]));
+}
+
 TEST_CASE("a split dim is never gathered: the totals of the parts, and k elements of each, are sent") {
   const dynamic::mesh m({{"x", 4}});
   const auto bytes = [&](auto make) {
@@ -146,6 +238,9 @@ TEST_CASE("a split dim is never gathered: the totals of the parts, and k element
   };
   CHECK(bytes([](value x) { return cumsum(x, 1); }) == 3 * (3 * 4));  // (n - 1) elements for each of 3 lines
   CHECK(bytes([](value x) { return top_k(x, 5).first; }) == 3 * (3 * 5 * (4 + 4)));
+  CHECK(bytes([](value x) {
+          return reduce_by<largest_and_where>({x, iota<std::int32_t>(x, x.shape(), 1)}, 1)[1];
+        }) == 3 * (3 * (4 + 4)));
 }
 
 }  // namespace

@@ -10,11 +10,14 @@
 #include <limits>
 #include <memory>
 #include <numeric>
+#include <string>
+#include <tuple>
 #include <vector>
 
 #include <gspmd/dynamic.hpp>
 #include <gspmd/gspmd.hpp>
 
+#include "support/error_of.hpp"
 #include "support/random_split.hpp"
 
 namespace {
@@ -170,6 +173,38 @@ TEST_CASE("bytes of a split sort are closed forms") {
   CHECK(bytes(8, {1, 8192}, by) == (3 * 1024 - 2 * 1024 / 8) * 4);                  // three parts, but for what stays
   CHECK(bytes(4, {8, 4096}, by) == 2 * 8 * 1024 * 3 / 4 * 4);                       // lines dealt out, and back
   CHECK(bytes(2, {1, 1000}, [](value x) { return argsort(x); }) == 500 * (4 + 4));  // with the indices
+}
+
+TEST_CASE("what cannot be sorted or reduced together is refused") {
+  struct counts {
+    using values = std::tuple<std::int32_t>;
+    static constexpr values identity() { return {0}; }
+    static constexpr values combine(values a, values b) { return {std::get<0>(a) + std::get<0>(b)}; }
+  };
+  const auto of = [](auto make) {
+    return caught::error_of([&] {
+      dynamic::builder b(dynamic::mesh({{"x", 2}}));
+      const value x = b.input(dynamic::in<float>({4, 6}, {"", "x"})), y = b.input(dynamic::in<float>({6}, {"x"}));
+      make(x, y);
+      b.output(x);
+      static_cast<void>(b.compile());
+    });
+  };
+  const auto says = [](const std::string& text, const char* op, const char* what) {
+    CHECK_MESSAGE(text.find("gspmd: " + std::string(op)) == 0, text);
+    CHECK_MESSAGE(text.find(what) != std::string::npos, text);
+  };
+  says(of([](value x, value) { sort(x, 2); }), "sort", "dim 2 is not a dim of [4,6]");
+  says(of([](value x, value) { argsort(x, -3); }), "argsort", "dim -3 is not a dim of [4,6]");
+  says(of([](value x, value y) { sort_together({x, y}, 1); }), "sort_together", "have the shapes [4,6] and [6]");
+  says(of([](value x, value) {
+         sort_together({x, x}, 3);
+       }),
+       "sort_together", "sorts 2 tensors by 3; the number of keys is from 1");
+  says(of([](value x, value) { reduce_by<counts>({x}, 0); }), "reduce_by", "tensor 0 is f32 and element 0 of the monoid is s32");
+  says(of([](value x, value) { scan_by<counts>({x}, 5); }), "scan_by", "dim 5 is not a dim of [4,6]");
+  says(of([](value x, value) { norm(x, {}, 0.5); }), "norm", "p is less than 1");
+  says(of([](value x, value) { norm(equal(x, x)); }), "norm", "the norm of pred is in general none");
 }
 
 }  // namespace

@@ -90,7 +90,8 @@ struct all_dims {
 /// Global and local (GSPMD 3.2): dims of the indices, batching dims and dims that slices take whole are parallel: shards give shards. Where
 /// another dim of `x` is split, every device looks up what lies in its part, and the result is partial over these axes: an all_reduce
 /// or reduce_scatter of the result follows when somebody needs it, and `x` is never gathered.
-/// An index outside is moved to the nearest slice that lies inside (clip), or gives `fill` (out_of_range::fill): the same on every mesh.
+/// An index outside is moved to the nearest slice that lies inside (clip), or gives `fill` (out_of_range::fill), or is a gspmd::error when
+/// the program runs (out_of_range::error): the same on every mesh.
 /// The gradient by `x` is scatter_add. Errors (when compiling, or `gspmd::error` at run time): indices that are no integers, a slice larger
 /// than its dim, dims that are not there or named twice, a batch of two extents.
 ///
@@ -109,7 +110,7 @@ constexpr value gather(value x, value indices, const gather_dims& dims, integers
 /// `x` does not share, every device adds up its own ones, and an all_reduce or reduce_scatter of the result follows. Updates of one
 /// element are combined in row-major order of the indices on each device, starting from the identity, then those of the devices in the
 /// order of the collective, then with `x`: integers give the same bits on every mesh, floats what a sum in this order rounds to.
-/// A slice that does not lie inside is left out (fill), or moved to the nearest place (clip). It has gradients by `x` and `updates`.
+/// A slice that does not lie inside is left out (fill), or moved to the nearest place (clip), or an error (error). It has gradients by `x` and `updates`.
 ///
 ///     scatter(x, i, u, {.update_window_dims = {1}, .inserted_window_dims = {0}, .scatter_dims_to_operand_dims = {0},
 ///                       .index_vector_dim = 1}, monoid::add)

@@ -60,6 +60,7 @@ constexpr int row_dim(value x, int dim, const char* op, location at) {
 ///
 ///     take(table, tokens, 0)                                    // an index outside is moved to the nearest row
 ///     take(table, tokens, 0, out_of_range::fill, -1.0)          // or gives -1
+///     take(table, tokens, 0, out_of_range::error)               // or is a gspmd::error
 constexpr value take(value x, value indices, int dim, out_of_range beyond = out_of_range::clip, detail::written_number fill = 0,
                      location at = location::current()) {
   if (!x.is_valid() || !indices.is_valid()) return {};
@@ -100,11 +101,11 @@ constexpr value take_along(value x, value indices, int dim, out_of_range beyond 
 }
 
 /// `x` with `updates` added to (or combined by `kind` with) its elements along `dim` that `indices` name; updates have the shape of
-/// take(x, indices, dim). An index outside is left out.
+/// take(x, indices, dim). An index outside is left out, or what `beyond` says.
 ///
 ///     scatter_add(x, rows, updates, 0)
 constexpr value scatter_add(value x, value indices, value updates, int dim = 0, monoid kind = monoid::add,
-                            location at = location::current()) {
+                            out_of_range beyond = out_of_range::fill, location at = location::current()) {
   if (!x.is_valid() || !indices.is_valid() || !updates.is_valid()) return {};
   const int d = detail::row_dim(x, dim, "scatter_add", at);
   if (d < 0) return detail::made(-1, x);
@@ -115,18 +116,17 @@ constexpr value scatter_add(value x, value indices, value updates, int dim = 0, 
                                                      << detail::name_of(x.type()) << "; convert one of them");
     return detail::made(-1, x);
   }
-  const int id =
-      detail::add_scatter(*x.graph(), indices.id(), updates.id(), x.shape(), dims.numbers, kind, out_of_range::fill, at);
+  const int id = detail::add_scatter(*x.graph(), indices.id(), updates.id(), x.shape(), dims.numbers, kind, beyond, at);
   return detail::combined(x, id, kind, at);
 }
 
 /// The sums (or reductions by `kind`) of the rows of `data` by number: row s of the result, of `count`, is that of all data[i] with
-/// ids[i] = s; `ids` name the first dims of `data`. A number outside counts nowhere; a segment of no rows is the monoid's identity. Rows
-/// that are split are summed where they are, and the result is partial.
+/// ids[i] = s; `ids` name the first dims of `data`. A number outside counts nowhere, or what `beyond` says; a segment of no rows is the
+/// monoid's identity. Rows that are split are summed where they are, and the result is partial.
 ///
 ///     segment_sum(data, ids, 10)        segment_sum(data, ids, 10, monoid::maximum)
 constexpr value segment_sum(value data, value ids, std::int64_t count, monoid kind = monoid::add,
-                            location at = location::current()) {
+                            out_of_range beyond = out_of_range::fill, location at = location::current()) {
   if (!data.is_valid() || !ids.is_valid()) return {};
   auto& g = *data.graph();
   detail::extents shape;
@@ -135,7 +135,7 @@ constexpr value segment_sum(value data, value ids, std::int64_t count, monoid ki
   const detail::row_dims dims(shape.count, 0, ids.rank());
   const int id = count < 0 ? g.fail(at, "segment_sum", detail::mistake::size,
                                     detail::text("the number of segments is ") << count << "; it is at least 0")
-                           : detail::add_scatter(g, ids.id(), data.id(), shape, dims.numbers, kind, out_of_range::fill, at);
+                           : detail::add_scatter(g, ids.id(), data.id(), shape, dims.numbers, kind, beyond, at);
   return detail::made(g, id, data.type(), shape);
 }
 
@@ -151,7 +151,7 @@ constexpr value histogram(value bins, std::int64_t count, location at = location
     return detail::made(g, -1, bins.type(), detail::extents(1, count));
   }
   const value ones{&g, detail::add_constant(g, bins.type(), detail::extents(bins.shape()), 1, 1, at)};
-  return segment_sum(ones, bins, count, monoid::add, at);
+  return segment_sum(ones, bins, count, monoid::add, out_of_range::fill, at);
 }
 
 }  // namespace gspmd

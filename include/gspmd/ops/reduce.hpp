@@ -4,6 +4,7 @@
 #include <concepts>
 #include <cstdint>
 #include <initializer_list>
+#include <limits>
 #include <span>
 #include <type_traits>
 
@@ -88,6 +89,26 @@ constexpr value mean(value x, detail::dim_list dims = {}, location at = location
   if (!total.is_valid()) return {};
   const auto count = detail::elements(x.shape()) == 0 ? 0 : detail::elements(x.shape()) / detail::elements(total.shape());
   return operand(total, at) * operand(1.0 / static_cast<double>(count == 0 ? 1 : count), at);
+}
+
+/// The p-norm over `dims` (all of them if none is named) of a float tensor: the p-th root of the sum of |x|^p; the largest |x| for p =
+/// infinity. Of a split dim the sums of powers are partial, and are reduced before the root is taken: one all_reduce or reduce_scatter.
+/// The powers are not scaled: squares of floats above 1.8e19 are infinite. Errors: p < 1, elements that are no floats.
+///
+///     norm(gradient)        norm(x, {-1}, 1)
+constexpr value norm(value x, detail::dim_list dims = {}, double p = 2, location at = location::current()) {
+  if (!x.is_valid()) return {};
+  if (!detail::is_floating(x.type()) || !(p >= 1)) {
+    x.graph()->fail(at, "norm", p >= 1 ? detail::mistake::type : detail::mistake::number,
+                    p >= 1
+                        ? detail::text("the norm of ") << detail::name_of(x.type()) << " is in general none; convert it to float"
+                        : detail::text("p is less than 1; norms are those of p from 1 to infinity"));
+    return sum(x, dims, at);
+  }
+  if (p == 1) return sum(abs(x, at), dims, at);
+  if (p == 2) return sqrt(sum(operand(x, at) * operand(x, at), dims, at), at);
+  if (p == std::numeric_limits<double>::infinity()) return reduce(abs(x, at), monoid::maximum, dims, at);
+  return power(operand(sum(power(operand(abs(x, at), at), operand(p, at)), dims, at), at), operand(1 / p, at));
 }
 
 /// exp(x) / sum(exp(x)) along `dim`, computed from x - max(x).

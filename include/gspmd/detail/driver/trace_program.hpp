@@ -7,8 +7,8 @@
 
 #include "gspmd/detail/driver/given_shard.hpp"
 #include "gspmd/detail/passes/choose/total_bytes.hpp"
-#include "gspmd/detail/passes/program_to_plan.hpp"
 #include "gspmd/detail/passes/plan_passes.hpp"
+#include "gspmd/detail/passes/program_to_plan.hpp"
 #include "gspmd/detail/passes/sub_axes.hpp"
 #include "gspmd/detail/support/callable.hpp"
 #include "gspmd/detail/support/refuse.hpp"

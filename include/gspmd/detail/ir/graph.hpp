@@ -39,7 +39,7 @@ struct node {
   double real = 0;                                    // constant of a floating type
   std::int64_t integer = 0;                           // constant of another type
   const map_function* function = nullptr;
-  const struct local_function* local = nullptr;  // local_op
+  const struct local_function* local = nullptr;  // local_op; a monoid
   bool in_gradient = false;                      // the differentiator wrote it
   bool annotated = false;                        // `annotation` was written by the user
   bool forbid_reshard = false;                   // the user allows no communication on the operands
@@ -98,7 +98,7 @@ class graph {
     int tag;
     int node;
   };
-  vec<tagged> also_tagged;         // further tags of nodes that stand for equal ones
+  vec<tagged> also_tagged;  // further tags of nodes that stand for equal ones
   // Of a program that writes its own communication (passes/typed): finds the type of every value, which becomes its annotation where that
   // is asked for, or records the mistake. Null: completion and choose do what they find best.
   void (*find_types)(graph&, bool annotate) = nullptr;

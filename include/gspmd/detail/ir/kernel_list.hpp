@@ -10,6 +10,7 @@
 #include "gspmd/detail/ir/kernels/collectives.hpp"
 #include "gspmd/detail/ir/kernels/contract.hpp"
 #include "gspmd/detail/ir/kernels/copies.hpp"
+#include "gspmd/detail/ir/kernels/folds.hpp"
 #include "gspmd/detail/ir/kernels/fused.hpp"
 #include "gspmd/detail/ir/kernels/indices.hpp"
 #include "gspmd/detail/ir/kernels/rearrange.hpp"
@@ -26,8 +27,8 @@ using all_kernels =
                   kernels::move, kernels::move_together, kernels::start_move, kernels::finish_move, kernels::combine,
                   kernels::row, kernels::set_row, kernels::add_row, kernels::copy, kernels::local, kernels::reduce_window,
                   kernels::select_and_scatter, kernels::gather, kernels::scatter, kernels::scatter_set, kernels::scan,
-                  kernels::top_k, kernels::sort, kernels::sort_ends, kernels::loop_begin, kernels::loop_end, kernels::branch,
-                  kernels::otherwise, kernels::join>;
+                  kernels::top_k, kernels::sort, kernels::sort_ends, kernels::fold, kernels::loop_begin, kernels::loop_end,
+                  kernels::branch, kernels::otherwise, kernels::join>;
 inline constexpr std::size_t kernel_count = mp11::mp_size<all_kernels>::value;
 
 /// The kernel of a name.

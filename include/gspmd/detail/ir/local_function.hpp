@@ -79,6 +79,16 @@ struct local_entry {
   text (*law)(const void* object) = nullptr;
 };
 
+/// One row of a reduction along a dim by a monoid of the user's, or of all its steps. Pointers are to the first elements: those of a
+/// row follow each other, and from row to row of operands, and of a scan's results, it is `step`.
+struct fold_call {
+  const void* in[max_results];
+  void* out[max_results];
+  const void* start[max_results];  // what stands before all of it
+  std::int64_t n, step, count;     // rows; the elements of each
+  bool has_start, is_scan, is_exclusive, is_reversed;
+};
+
 struct local_function {
   static constexpr int most_entries = 4;
   local_rule rule;
@@ -90,6 +100,7 @@ struct local_function {
   /// for none.
   void (*gradient)(const void* object, graph& g, const int* operands, const int* results, const int* dy, int* out) = nullptr;
   const void* gradient_object = nullptr;
+  void (*fold)(const fold_call& call) = nullptr;  // of a monoid, which has nothing else
 };
 
 }  // namespace gspmd::detail

@@ -35,6 +35,7 @@ enum class action : std::uint8_t {
   top_k,
   sort,
   sort_ends,
+  fold,
   loop_begin,
   loop_end,
   branch,
@@ -108,7 +109,7 @@ struct plan_step {
                                           // start_move: the finish_move
   std::int64_t trips = 1;                 // loop_begin
   std::int64_t times = 1;                 // how often it runs: the trips of all loops around it
-  const local_function* local = nullptr;  // local: whose entry `spec` runs
+  const local_function* local = nullptr;  // local: whose entry `spec` runs; fold: the monoid
   friend constexpr bool operator==(const plan_step&, const plan_step&) = default;
 };
 

@@ -67,6 +67,7 @@ struct looked_up_dim {
   std::int64_t most, first, here;  // the largest start; the part of the table that is here
   std::int64_t column, table_step;
   std::int64_t slices_step, slices_first, slices_count;  // of the slice's own dim; count -1: there is none
+  int dim;                                               // of the table
 };
 
 /// Goes through all slices. `Rows` has `bring(table, slices, n, table_step, slices_step)` for what is on this device, `skip` for an element
@@ -91,7 +92,15 @@ class slice_walk {
       else if (t.along >= 0) is_looked_up[t.along] = true;
       if (t.is_aligned && t.column < 0) continue;
       looked_up_dim& l = looked_up_[looked_up_count_++];
-      l = {t.size - t.slice, r.table_first[d], s.table[d], t.column < 0 ? -1 : t.column * column_step_, table_step[d], 0, 0, -1};
+      l = {t.size - t.slice,
+           r.table_first[d],
+           s.table[d],
+           t.column < 0 ? -1 : t.column * column_step_,
+           table_step[d],
+           0,
+           0,
+           -1,
+           d};
       if (t.is_aligned) l.here = -1;  // it is only tried
       else if (t.along >= 0)
         l.slices_step = slices_step[t.along], l.slices_first = r.slices_first[t.along], l.slices_count = r.slices_valid[t.along];
@@ -116,7 +125,7 @@ class slice_walk {
     if (is_empty_) return;
     const auto& l = looked_up_[0];
     const slice_code::elements all{table,      slices,    index,  lookups_.count == 0 ? 1 : lookups_.of[0].count,
-                                   l.most + 1, l.first,   l.here, s_.beyond == out_of_range::clip,
+                                   l.most + 1, l.first,   l.here, s_.beyond != out_of_range::fill,
                                    s_.fill,    s_.nothing};
     (s_.index_type == dtype::s32 ? code.by_s32 : code.by_s64)(all);
   }
@@ -125,10 +134,7 @@ class slice_walk {
   /// loops over what is.
   template <class Visit>
   void run(const void* index, Visit visit) const {
-    if (is_empty_) return;
-    std::int64_t at[max_rank]{};
-    std::int64_t table = 0, slices = 0, row = 0;
-    while (true) {
+    for_each_lookup([&](std::int64_t table, std::int64_t slices, std::int64_t row) {
       index_loops box;
       std::int64_t from_table = table, from_slices = slices;
       bool fits = true, is_here = true;
@@ -151,21 +157,26 @@ class slice_walk {
         from_table += place * l.table_step;
       }
       visit(from_table, from_slices, slices, box, fits, is_here);
-      int d = lookups_.count - 1;
-      for (; d >= 0; --d) {
-        const auto& l = lookups_.of[d];
-        table += l.table_step, slices += l.slices_step, row += l.index_step;
-        if (++at[d] < l.count) break;
-        table -= l.count * l.table_step, slices -= l.count * l.slices_step, row -= l.count * l.index_step;
-        at[d] = 0;
+    });
+  }
+  /// Calls `outside(dim of the table, index)` for what does not fit.
+  template <class Outside>
+  void check(const void* index, Outside outside) const {
+    for_each_lookup([&](std::int64_t, std::int64_t, std::int64_t row) {
+      for (int k = 0; k < looked_up_count_; ++k) {
+        const auto& l = looked_up_[k];
+        if (l.column < 0) continue;
+        const std::int64_t named = read(index, row + l.column);
+        if (named < 0 || named > l.most) outside(l.dim, named);
       }
-      if (d < 0) return;
-    }
+    });
   }
   /// Calls `row(table, slices, n, table_step, slices_step)` for the elements of a slice: those of the loops of `box`, and of the dims that
   /// are whole here.
   template <class Row>
   void for_each_row(std::int64_t table, std::int64_t slices, const index_loops& box, Row row) const {
+    if (box.count == 0 && inside_.count == 1)  // whole rows: what is looked up by a row is looked up often
+      return row(table, slices, inside_.of[0].count, inside_.of[0].table_step, inside_.of[0].slices_step);
     index_loops all = box;
     for (int k = 0; k < inside_.count; ++k) all.add(inside_.of[k]);
     if (all.count == 0) return row(table, slices, std::int64_t{1}, std::int64_t{1}, std::int64_t{1});
@@ -200,6 +211,26 @@ class slice_walk {
   }
 
  private:
+  /// Calls `visit(table, slices, row)`: the offsets in elements, as far as dims that run along them go, of the first element of each slice,
+  /// and of the indices that say where it is.
+  template <class Visit>
+  void for_each_lookup(Visit visit) const {
+    if (is_empty_) return;
+    std::int64_t at[max_rank]{};
+    std::int64_t table = 0, slices = 0, row = 0;
+    while (true) {
+      visit(table, slices, row);
+      int d = lookups_.count - 1;
+      for (; d >= 0; --d) {
+        const auto& l = lookups_.of[d];
+        table += l.table_step, slices += l.slices_step, row += l.index_step;
+        if (++at[d] < l.count) break;
+        table -= l.count * l.table_step, slices -= l.count * l.slices_step, row -= l.count * l.index_step;
+        at[d] = 0;
+      }
+      if (d < 0) return;
+    }
+  }
   [[nodiscard]] std::int64_t read(const void* index, std::int64_t at) const {
     if (s_.index_type == dtype::s32) return static_cast<const std::int32_t*>(index)[at];
     return static_cast<const std::int64_t*>(index)[at];

@@ -229,8 +229,9 @@ struct indexing_operator : plain_operator, without_movements, reads_shards, with
 
  protected:
   static void describe_mode(std::string& t, const plan_view& plan, const plan_step* step) {
-    if (step != nullptr && table_of<indexed_access>(plan)[static_cast<std::size_t>(step->spec)].beyond == out_of_range::fill)
-      t += " (fill)";
+    if (step == nullptr) return;
+    const auto beyond = table_of<indexed_access>(plan)[static_cast<std::size_t>(step->spec)].beyond;
+    t += beyond == out_of_range::fill ? " (fill)" : beyond == out_of_range::error ? " (error)" : "";
   }
   /// The step's description, from the local shapes of table, slices and indices.
   template <class Lowering>

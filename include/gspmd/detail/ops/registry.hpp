@@ -14,6 +14,7 @@
 #include "gspmd/detail/ops/convolution.hpp"
 #include "gspmd/detail/ops/einsum.hpp"
 #include "gspmd/detail/ops/elementwise.hpp"
+#include "gspmd/detail/ops/fold.hpp"
 #include "gspmd/detail/ops/further_result.hpp"
 #include "gspmd/detail/ops/gather.hpp"
 #include "gspmd/detail/ops/ghost_blocks.hpp"
@@ -87,30 +88,18 @@ struct operator_facts {
 };
 template <class O>
 constexpr operator_facts facts_of_operator(std::uint8_t number) {
-  return {number,
-          1,
-          O::made,
-          O::runs,
-          O::completes,
-          O::uniform,
-          O::keeps_slices,
-          O::composes,
-          O::may_cut_axes,
-          O::replication,
-          O::rule,
-          O::meets,
-          O::exchanges,
-          O::reads,
-          O::is_made_again,
-          O::may_go_round_ring,
-          O::movements,
-          O::map,
-          O::tiles,
-          O::tile,
-          O::flops,
-          O::in_loop,
-          O::lies_along,
-          O::name_dim,
+  return {number,           1,
+          O::made,          O::runs,
+          O::completes,     O::uniform,
+          O::keeps_slices,  O::composes,
+          O::may_cut_axes,  O::replication,
+          O::rule,          O::meets,
+          O::exchanges,     O::reads,
+          O::is_made_again, O::may_go_round_ring,
+          O::movements,     O::map,
+          O::tiles,         O::tile,
+          O::flops,         O::in_loop,
+          O::lies_along,    O::name_dim,
           O::describe};
 }
 

@@ -2,11 +2,13 @@
 #pragma once
 
 #include <algorithm>
+#include <string>
 #include <type_traits>
 
 #include "gspmd/detail/kernels/indices.hpp"
 #include "gspmd/detail/run/padding.hpp"
 #include "gspmd/detail/run/ready_step.hpp"
+#include "gspmd/error.hpp"
 
 /// Gather and scatter as steps of a plan.
 namespace gspmd::detail {
@@ -63,6 +65,18 @@ namespace kernels {
   }
   return r;
 }
+[[noreturn, gnu::cold, gnu::noinline]] inline void throw_outside(const indexed_access& access, int dim, std::int64_t index) {
+  const auto& d = access.dims[dim];
+  const std::string what = d.slice == 1 ? "" : "a slice of " + std::to_string(d.slice) + " from ";
+  throw error(what + "index " + std::to_string(index) + " does not lie inside of dim " + std::to_string(dim) +
+              ", whose extent is " + std::to_string(d.size) +
+              "; correct the index, or let out_of_range::clip or fill say what becomes of it");
+}
+/// Fails where an index does not lie inside, if that is what the user wants. Before anything is written.
+inline void check_indices(const indexed_access& access, const index_ranges& r, const void* index) {
+  if (access.beyond != out_of_range::error) return;
+  slice_walk(access, r).check(index, [&](int dim, std::int64_t named) { throw_outside(access, dim, named); });
+}
 inline const indexed_access& access_of(const plan_view& p, const plan_step& s) {
   return table_of<indexed_access>(p)[static_cast<std::size_t>(s.spec)];
 }
@@ -73,8 +87,11 @@ inline prepared_gather gather::prepare(const plan_view& p, const plan_step& s) {
   return prepared;
 }
 inline void gather::run(const prepared_gather& prepared, const plan_view& p, const plan_step& s, const device_memory& device) {
-  gather_slices(prepared.code, *prepared.access, ranges_of(p, s, *prepared.access, device), device.read(p.operand(s, 0).where),
-                device.read(p.operand(s, 1).where), device.write(p.result(s).where));
+  const index_ranges ranges = ranges_of(p, s, *prepared.access, device);
+  const void* const index = device.read(p.operand(s, 1).where);
+  check_indices(*prepared.access, ranges, index);
+  gather_slices(prepared.code, *prepared.access, ranges, device.read(p.operand(s, 0).where), index,
+                device.write(p.result(s).where));
   clear_padding(p, p.result(s), device);
 }
 
@@ -88,9 +105,11 @@ inline prepared_scatter scatter::prepare(const plan_view& p, const plan_step& s)
 }
 inline void scatter::run(const prepared_scatter& prepared, const plan_view& p, const plan_step& s, const device_memory& device) {
   void* const table = device.write(p.result(s).where);
+  const index_ranges ranges = ranges_of(p, s, *prepared.access, device);
+  const void* const index = device.read(p.operand(s, 0).where);
+  check_indices(*prepared.access, ranges, index);
   prepared.clear(table, elements(p.result(s).local));
-  scatter_slices(prepared.code, *prepared.access, ranges_of(p, s, *prepared.access, device), device.read(p.operand(s, 0).where),
-                 device.read(p.operand(s, 1).where), table);
+  scatter_slices(prepared.code, *prepared.access, ranges, index, device.read(p.operand(s, 1).where), table);
   clear_padding(p, p.result(s), device);
 }
 
@@ -101,9 +120,12 @@ inline prepared_scatter scatter_set::prepare(const plan_view& p, const plan_step
 }
 inline void scatter_set::run(const prepared_scatter& prepared, const plan_view& p, const plan_step& s,
                              const device_memory& device) {
+  const index_ranges ranges = ranges_of(p, s, *prepared.access, device);
+  const void* const index = device.read(p.operand(s, 1).where);
+  check_indices(*prepared.access, ranges, index);
   copy_operand(p, s, 0, device);
-  scatter_slices(prepared.code, *prepared.access, ranges_of(p, s, *prepared.access, device), device.read(p.operand(s, 1).where),
-                 device.read(p.operand(s, 2).where), device.write(p.result(s).where));
+  scatter_slices(prepared.code, *prepared.access, ranges, index, device.read(p.operand(s, 2).where),
+                 device.write(p.result(s).where));
 }
 
 }  // namespace kernels

@@ -10,6 +10,7 @@
 #include "gspmd/detail/kernels/contraction.hpp"
 #include "gspmd/detail/kernels/window_reduction.hpp"
 #include "gspmd/detail/kernels/window_selection.hpp"
+#include "gspmd/detail/run/fold_step.hpp"
 #include "gspmd/detail/run/index_step.hpp"
 #include "gspmd/detail/run/local_function_step.hpp"
 #include "gspmd/detail/run/padding.hpp"

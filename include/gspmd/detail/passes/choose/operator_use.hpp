@@ -52,8 +52,8 @@ constexpr void pass_partial(const form_prices& known, const node& n, const opera
     } else if (how == partial_rule::all) {
       bool alike = true;
       for (int o = 0; o < n.operands.count; ++o)
-        alike = alike && held[o].partial == axes && held[o].reduced_by == kind &&
-                partial_rule_of(n, o, kind) == partial_rule::all;
+        alike =
+            alike && held[o].partial == axes && held[o].reduced_by == kind && partial_rule_of(n, o, kind) == partial_rule::all;
       if (!alike) continue;
       for (auto& wanted : p.wanted) {
         wanted.partial = axes;

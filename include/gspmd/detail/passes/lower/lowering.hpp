@@ -167,6 +167,9 @@ class lowering {
     const int last = value(x).global.count - 1;
     if (value(x).layout.axes_of(last) != 0) add_bound(s, 0, x, last);
   }
+  constexpr void fold(const instruction& op, const fold_spec& spec, const vec<int>& operands, const vec<int>& results) {
+    add_step(action::fold, op, step_state::entry_of(table_of<fold_spec>(out), spec), operands, results).local = node_of(op).local;
+  }
   constexpr void sort(const instruction& op, const sort_spec& spec, const vec<int>& operands, const vec<int>& results, int dim) {
     const int x = operands[0];
     auto& s = add_step(action::sort, op, step_state::entry_of(table_of<sort_spec>(out), spec), operands, results);

@@ -1,0 +1,139 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstdint>
+#include <span>
+
+#include "gspmd/detail/ir/kernels/folds.hpp"
+#include "gspmd/detail/ir/local_function.hpp"
+#include "gspmd/detail/ops/operator.hpp"
+#include "gspmd/detail/ops/reduce.hpp"
+#include "gspmd/detail/ops/sources.hpp"
+
+/// Reductions and scans of several tensors by a monoid of the user's. Where the dim is split every device does its part, what the parts give
+/// is brought to all of them, and they go on from there.
+namespace gspmd::detail {
+
+constexpr extents shape_of_fold(const extents& shape, const fold_spec& how) {
+  extents left;
+  for (int d = 0; d < shape.count; ++d)
+    if (how.is_scan || d != how.dim) left.push_back(shape[d]);
+  return left;
+}
+/// Adds an operator of tensors of one shape, with as many results; `how` names the dim, and of a scan its direction.
+template <class Op>
+constexpr int add_fold(graph& g, std::span<const int> operands, const local_function& monoid, const fold_spec& how, location at) {
+  for (const int o : operands)
+    if (o < 0) return -1;
+  const node x = g.nodes[static_cast<std::size_t>(operands[0])];
+  node n = source(code_of<Op>, x.type, x.shape, at);
+  n.shape = shape_of_fold(x.shape, how);
+  n.local = &monoid;
+  for (const int o : operands) n.operands.push_back(o);
+  n.attributes.push_back(how.dim);
+  n.attributes.push_back(how.is_exclusive ? 1 : 0);
+  n.attributes.push_back(how.is_reversed ? 1 : 0);
+  const extents shape = n.shape;
+  const int id = g.add(n);
+  if (id < 0) return -1;
+  for (const int o : operands.subspan(1))
+    if (g.add_result(g.nodes[static_cast<std::size_t>(o)].type, shape) < 0) return -1;
+  return id;
+}
+
+/// What both state of themselves.
+struct fold_operator : plain_operator, reduced_first, without_movements, reads_shards, outside_of_loops, dims_by_number {
+  static constexpr origin made = origin::shards;
+  static constexpr realisation runs = realisation::steps;
+  static constexpr completion_rounds completes{.forward = 1, .backward = 1};
+  static constexpr bool keeps_slices = false;
+
+  /// 1 for every element of the first operand.
+  static constexpr std::int64_t flops(const graph&, const mesh_shape&, const local_program& p, const instruction& op) {
+    return saturating_elements(p.value(op.operands[0]).local);
+  }
+  template <class Builder>
+  static constexpr void gradient(Builder& b, const node& n) {
+    b.program().fail(n.at, name_of(n.op), mistake::no_derivative,
+                     "has no gradient: that of a monoid is not known; stop_gradient its operands, or reduce by add or multiply");
+  }
+  static void describe(std::string&, const plan_view&, const plan_step*) {}
+
+ protected:
+  static constexpr fold_spec spec_of(const node& n, bool is_scan) {
+    return {static_cast<std::int8_t>(n.attributes[0]), is_scan, n.attributes[1] != 0, n.attributes[2] != 0};
+  }
+  template <class Lowering>
+  static constexpr vec<int> results_of(Lowering&, const instruction& op) {
+    vec<int> results(1, op.result);
+    for (const int v : op.further_results) results.push_back(v);
+    return results;
+  }
+  /// What each part gives, on all devices.
+  template <class Lowering>
+  static constexpr vec<int> totals(Lowering& l, const instruction& op, const fold_spec& s) {
+    vec<int> own, all;
+    for (const int o : op.operands) {
+      local_value total = l.value(o);
+      total.global[s.dim] = parts_of(l.out.mesh, total.layout, s.dim);
+      total.local[s.dim] = 1;
+      own.push_back(l.add_value(total));
+    }
+    l.fold(op, {s.dim}, {op.operands.begin(), op.operands.end()}, own);
+    for (const int v : own) all.push_back(l.gather_parts(op, v, s.dim));
+    return all;
+  }
+};
+
+/// `ab->a` of every operand: the dim is exchanged.
+struct reduce_by_op : fold_operator {
+  static constexpr bool owns(opcode op) { return op == code_of<reduce_by_op>; }
+  static constexpr bool uniform = false;
+  static constexpr void rule(const graph& g, const node& n, op_rule& rule) {
+    const extents& in = operand_of(g, n, 0).shape;
+    rule.results = n.results;
+    tensor_map operand, result;
+    for (int d = 0; d < in.count; ++d) {
+      const bool is_folded = d == n.attributes[0];
+      const int f = rule.add_factor(in[d], is_folded ? factor_kind::exchanged : factor_kind::parallel);
+      operand.begin_dim();
+      operand.add_factor(f);
+      if (is_folded) continue;
+      result.begin_dim();
+      result.add_factor(f);
+    }
+    for (int k = 0; k < n.operands.count; ++k) rule.maps.push_back(operand);
+    for (int r = 0; r < n.results; ++r) rule.maps.push_back(result);
+  }
+  template <class Lowering>
+  static constexpr void lower(Lowering& l, const instruction& op) {
+    const fold_spec s = spec_of(l.node_of(op), false);
+    const bool is_whole = l.value(op.operands[0]).layout.axes_of(s.dim) == 0;
+    l.fold(op, s, is_whole ? vec<int>{op.operands.begin(), op.operands.end()} : totals(l, op, s), results_of(l, op));
+  }
+};
+
+struct scan_by_op : fold_operator {
+  static constexpr bool owns(opcode op) { return op == code_of<scan_by_op>; }
+  static constexpr dim_mask exchanges(const node& n) { return dim_bit(static_cast<int>(n.attributes[0])); }
+  static constexpr bool uniform = true;
+  static constexpr void rule(const graph&, const node& n, op_rule& rule) {
+    uniform_rule(n.shape, rule);
+    rule.results = n.results;
+  }
+  template <class Lowering>
+  static constexpr void lower(Lowering& l, const instruction& op) {
+    const fold_spec s = spec_of(l.node_of(op), true);
+    vec<int> operands(op.operands.begin(), op.operands.end());
+    if (l.value(operands[0]).layout.axes_of(s.dim) != 0) {
+      vec<int> starts;
+      const vec<int> all = totals(l, op, s);
+      for (const int v : all) starts.push_back(l.add_value(local_value(l.value(v))));
+      l.fold(op, {s.dim, true, true, s.is_reversed}, all, starts);
+      for (const int v : starts) operands.push_back(v);
+    }
+    l.fold(op, s, operands, results_of(l, op));
+  }
+};
+
+}  // namespace gspmd::detail
