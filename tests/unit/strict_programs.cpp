@@ -204,3 +204,83 @@ TEST_CASE("random programs with types give one device's values and gradients, an
   CHECK(ran > 80);
   CHECK(gradients > 40);
 }
+
+TEST_CASE("gradients of microbatches stay terms in a loop, and are summed once behind it") {
+  dynamic::builder b{dynamic::mesh({{"dp", 2}})};
+  dynamic::strict_program p(b, "");
+  const auto x = b.input(dynamic::in<double>({3, 4, 5})), w = b.input(dynamic::in<double>({5, 2}));
+  p.input(x, {{{state::shard, 1, monoid::add}}});
+  p.input(w, {{{state::replica}}});
+  const auto [sum, losses] = scan(
+      [&](value g, value part) {
+        const value y = einsum("bd,df->bf", part, w), loss = einsum("bf->", y * y);
+        return std::tuple{g + grad(loss, w), loss};
+      },
+      zeros_like(w), x);
+  const value whole = p.transition(sum, verb::all_reduce, "dp", {state::partial}, {state::invariant});
+  p.check();
+  CHECK(p.errors().empty());
+  REQUIRE(p.states(sum));
+  CHECK(p.states(sum)->on[0] == axis_state{state::partial});
+  b.output(whole);
+  const auto step = p.compile();
+  REQUIRE(step.collectives().size() == 1);
+  CHECK(step.collectives()[0].kind == collective_kind::all_reduce);
+  CHECK(step.traffic().bytes == 5 * 2 * 8);
+  std::vector<double> xs(60), ws(10), expected(10, 0);
+  for (std::size_t k = 0; k < xs.size(); ++k) xs[k] = static_cast<double>(k % 7) - 3;
+  for (std::size_t k = 0; k < ws.size(); ++k) ws[k] = static_cast<double>(k % 4) - 1;
+  for (std::size_t r = 0; r < 12; ++r)
+    for (std::size_t f = 0; f < 2; ++f) {
+      double y = 0;
+      for (std::size_t d = 0; d < 5; ++d) y += xs[r * 5 + d] * ws[d * 2 + f];
+      for (std::size_t d = 0; d < 5; ++d) expected[d * 2 + f] += 2 * y * xs[r * 5 + d];
+    }
+  const auto found = step.run(threads{}, xs, ws);
+  for (std::size_t k = 0; k < 10; ++k) CHECK(found[0].data<double>()[k] == expected[k]);
+}
+
+TEST_CASE("what a loop carries and what branches give has one state") {
+  const auto first_error = [](auto&& body) {
+    dynamic::builder b{dynamic::mesh({{"x", 2}})};
+    dynamic::strict_program p(b, "");
+    const auto r = b.input(dynamic::in<double>({4})), i = b.input(dynamic::in<double>({4})),
+               s = b.input(dynamic::in<double>({4}));
+    const auto flag = b.input(dynamic::in<bool>({}));
+    p.input(r, {{{state::replica}}});
+    p.input(i, {{{state::invariant}}});
+    p.input(s, {{{state::shard}}});
+    p.input(flag, {{{state::invariant}}});
+    body(p, r, i, s, flag);
+    p.check();
+    const auto errors = p.errors();
+    return errors.empty() ? std::string("none") : errors[0].kind;
+  };
+  CHECK(first_error([](auto&, value, value i, value s, value) {
+          fori_loop(
+              2, [&](value, value c) { return c + s; }, zeros_like(i));
+        }) == "none");
+  CHECK(first_error([](auto& p, value, value i, value, value) {
+          fori_loop(
+              2, [&](value, value c) { return p.transition(c, verb::convert, "x", {state::invariant}, {state::replica}); }, i);
+        }) == "carry_mismatch");
+  // The zeros that the loop begins with are not what it carries.
+  CHECK(first_error([](auto& p, value r, value, value, value) {
+          fori_loop(
+              2,
+              [&](value, value c) {
+                const value sum = p.transition(r, verb::convert, "x", {state::replica}, {state::partial});
+                static_cast<void>(c + sum);
+                return c + 1.0;
+              },
+              zeros_like(r));
+        }) == "partial_affine");
+  CHECK(first_error([](auto&, value r, value, value, value flag) {
+          cond(
+              flag, [](value v) { return v; }, [](value v) { return v + v; }, r);
+        }) == "none");
+  CHECK(first_error([](auto&, value r, value i, value, value flag) {
+          cond(
+              flag, [](value v, value) { return v + v; }, [](value, value v) { return v + v; }, r, i);
+        }) == "branch_mismatch");
+}

@@ -80,7 +80,7 @@ class chooser {
     const origin made = facts_of(n.op).made;
     if (made == origin::result && known_.uses.needed[i] != 0) return further_[i - n.operands[0] - 1];
     sharding s = known_.wish_of(i);
-    if (made == origin::region) s.partial = 0;
+    if (made == origin::region && known_.program.find_types == nullptr) s.partial = 0;
     return s;
   }
   constexpr const node_choice& choice_for(int i) { return choose(i); }

@@ -41,10 +41,6 @@ constexpr void find_types(graph& g, bool annotate) {
     if (g.error.empty()) g.error << what;
     g.broken = mistake::states;
   };
-  for (const auto& n : g.nodes)
-    if (facts_of(n.op).made == origin::region)
-      return refuse(graph::place(n.at, name_of(n.op))
-                    << ": loops and conditionals have no types yet; unroll it, or annotate `in`s");
   const program_typer typer = typed_program(g);
   if (!typer.mistakes.empty()) {
     const typed_mistake& m = typer.mistakes[0];

@@ -90,17 +90,104 @@ class program_typer {
       case origin::result:
         if (further_.count >= i - n.operands[0]) type(i) = further_[i - n.operands[0] - 1];
         break;
-      case origin::region: break;
+      case origin::region: visit_region(i); break;
     }
     if (const int w = wanted_[static_cast<std::size_t>(i)]; w >= 0 && type(i).is_known)
       cut_for(i, wishes_[static_cast<std::size_t>(w)]);
+  }
+
+  // ---- loops and conditionals, in the global view ----
+
+  constexpr void visit_region(int i) {
+    const node& n = at(i);
+    if (n.op == opcode::loop) {
+      loops_.push_back({i, mistakes.size(), steps.size()});
+      type(i) = value_type::all(mesh(), {state::constant});
+    } else if (n.op == opcode::carry) {
+      for (const auto& c : carried_)
+        if (c.carry == i) type(i) = c.is;
+      if (!type(i).is_known) type(i) = type(n.operands[0]);
+    } else if (n.op == opcode::loop_result) {
+      end_loop(i);
+    } else if (n.op == opcode::cond_result) {
+      value_type joined = type(n.operands[1]);
+      if (join(i, 1, joined, type(n.operands[2]), false, mode_mistake::branch_mismatch) >= 0) type(i) = joined;
+    } else {
+      type(i) = value_type::all(mesh(), {state::constant});
+    }
+  }
+  /// What a loop carries is what its body gives it: where that is more than it began with, the body is typed again.
+  constexpr void end_loop(int i) {
+    const int carry = at(i).operands[0], loop = at(carry).region;
+    value_type carried = type(carry);
+    const int more =
+        join(i, 1, carried, type(at(i).operands[1]), is_zero(at(at(carry).operands[0])), mode_mistake::carry_mismatch);
+    if (more < 0) return;
+    type(i) = carried;
+    const bool was_trusted = may_be_zeros(carry) && has_constant(carried);
+    if (more == 0 && !was_trusted) return;
+    carried_value* kept = nullptr;
+    for (auto& c : carried_)
+      if (c.carry == carry) kept = &c;
+    if (kept == nullptr) kept = &carried_.emplace_back();
+    *kept = {carry, carried, more == 0};
+    for (std::size_t k = loops_.size(); k-- > 0;) {
+      if (loops_[k].loop != loop) continue;
+      mistakes.resize(loops_[k].mistakes);
+      steps.resize(loops_[k].steps);
+      loops_.resize(k);
+      break;
+    }
+    for (int k = loop; k <= i; ++k) type(k).is_known = false;
+    next_ = loop - 1;
+  }
+  [[nodiscard]] constexpr bool has_constant(const value_type& t) const {
+    for (const auto& on : t.on)
+      if (on.is == state::constant) return true;
+    return false;
+  }
+  /// Whether a value is nothing but zeros, or is carried round a loop that begins with zeros and may turn out to carry a partial sum: that
+  /// is believed until the loop has been gone through.
+  [[nodiscard]] constexpr bool may_be_zeros(int i) const {
+    const node& n = at(i);
+    if (n.op != opcode::carry) return is_zero(n);
+    for (const auto& c : carried_)
+      if (c.carry == i && c.is_settled) return false;
+    return is_zero(at(n.operands[0]));
+  }
+  /// Makes `known` what it is together with `other`, of which constants may become anything, and zeros a partial sum too. 1: it has changed; 0:
+  /// not; -1: they do not go together, which is a mistake.
+  constexpr int join(int i, int operand, value_type& known, const value_type& other, bool is_zeros, mode_mistake kind) {
+    int changed = 0;
+    for (int a = 0; a < mesh().axis_count(); ++a) {
+      const auto &is = known.on[a], &to = other.on[a];
+      if (is == to || (to.is == state::constant && is.is != state::partial)) continue;
+      if (is.is == state::constant && (to.is != state::partial || is_zeros)) {
+        known.set(a, to);
+        changed = 1;
+        continue;
+      }
+      text what("is ");
+      what << long_text(is) << " over `" << axes_text(mesh_, axis_bit(a)) << '`';
+      what << (kind == mode_mistake::carry_mismatch ? " before an iteration and " : " in one branch and ") << long_text(to)
+           << (kind == mode_mistake::carry_mismatch ? " after it" : " in the other one") << "; reshard one of them";
+      refuse(kind, i, operand, a, what);
+      return -1;
+    }
+    if (!(known.splits == other.splits) && changed == 0 && known.splits.count == other.splits.count) {
+      refuse(kind, i, operand, -1,
+             text("is ") << words_of(known, at(i).shape.count) << " and " << words_of(other, at(i).shape.count)
+                         << ": axes split a dim in another order; reshard one of them");
+      return -1;
+    }
+    return changed;
   }
 
   // ---- operators ----
 
   [[nodiscard]] constexpr operand_on_axis seen(const node& n, const op_rule& rule, int k, int a) {
     const value_type& t = type(n.operands[k]);
-    operand_on_axis seen{t.on[a], -1, is_zero(at(n.operands[k]))};
+    operand_on_axis seen{t.on[a], -1, may_be_zeros(n.operands[k])};
     if (!is_floating(at(n.operands[k]).type)) seen.is = without_gradient(seen.is);
     if (is_local(a) || seen.is.is != state::shard) return seen;
     seen.factor = -2;
@@ -570,6 +657,17 @@ class program_typer {
   axis_mask local_;  // axes of the local view
   axis_mask diverging_ = 0;
   int next_ = 0;
+  struct typed_loop {
+    int loop = 0;
+    std::size_t mistakes = 0, steps = 0;  // before its body
+  };
+  std::vector<typed_loop> loops_;
+  struct carried_value {
+    int carry = 0;
+    value_type is;
+    bool is_settled = false;  // it is constant for good
+  };
+  std::vector<carried_value> carried_;
   std::vector<int> wanted_;  // by node
   std::vector<value_type> wishes_;
   inline_vec<value_type, max_results> further_;  // of the operator typed last
