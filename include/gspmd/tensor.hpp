@@ -8,7 +8,7 @@
 #include "gspmd/detail/passes/typed/find_types.hpp"
 #include "gspmd/ops/shape.hpp"
 
-/// The explicit mode: what devices hold of a tensor is a part of its type, and nothing is sent that is not written. See docs/modes.md.
+/// The explicit mode: what devices hold of a tensor is a part of its type, and nothing is sent that is not written. See examples/modes.
 namespace gspmd {
 
 /// The devices along these axes hold the same, and each has a term of its gradient: a weight of which every device sees other data.
