@@ -128,8 +128,8 @@ class strict_program {
     return {&builder_.graph(), detail::add_opaque(builder_.graph(), type, detail::extents_of(shape), ids, c, at)};
   }
 
-  /// One of several values by a predicate: what a conditional gives. `kind` of mistakes is branch_mismatch where the predicate is the same on
-  /// all devices.
+  /// One of several values by a predicate: what a conditional gives. `kind` of mistakes is branch_mismatch where the predicate is the
+  /// same on all devices.
   value choice(value predicate, const std::vector<value>& of, location at = location::current()) {
     std::vector<int> ids{predicate.id()};
     for (const auto& v : of) ids.push_back(v.id());

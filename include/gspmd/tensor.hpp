@@ -133,8 +133,8 @@ struct tensor<T, Dims, place<Mesh, Parts...>> {
   }
 };
 
-/// The identity, brought to what `Parts` name: a `split` for the dims, `replica`, `invariant` or `partial` for axes. Axes that shard it now and
-/// that `split` leaves out become invariant, all others stay as they are. It sends, forward and backward, what the way from the one
+/// The identity, brought to what `Parts` name: a `split` for the dims, `replica`, `invariant` or `partial` for axes. Axes that shard it
+/// now and that `split` leaves out become invariant, all others stay as they are. It sends, forward and backward, what the way from the one
 /// state to the other takes; an error of a program that sends too much names these.
 ///
 ///     w = reshard<replica<"tp">>(w);                       // invariant before: all_reduce of its gradient, nothing forward

@@ -155,8 +155,8 @@ class program_typer {
       if (c.carry == i && c.is_settled) return false;
     return is_zero(at(n.operands[0]));
   }
-  /// Makes `known` what it is together with `other`, of which constants may become anything, and zeros a partial sum too. 1: it has changed; 0:
-  /// not; -1: they do not go together, which is a mistake.
+  /// Makes `known` what it is together with `other`, of which constants may become anything, and zeros a partial sum too. 1: it has
+  /// changed; 0: not; -1: they do not go together, which is a mistake.
   constexpr int join(int i, int operand, value_type& known, const value_type& other, bool is_zeros, mode_mistake kind) {
     int changed = 0;
     for (int a = 0; a < mesh().axis_count(); ++a) {
