@@ -44,6 +44,7 @@ struct node {
   std::int64_t integer = 0;                           // constant of another type
   const map_function* function = nullptr;
   const struct local_function* local = nullptr;  // local_op; a monoid
+  bool in_gradient = false;                      // the differentiator wrote it
   bool annotated = false;                        // `annotation` was written by the user
   bool forbid_reshard = false;                   // the user allows no communication on the operands
   bool allow_replication = false;  // the user knows that operands may be gathered because the operator cannot keep their split
@@ -101,7 +102,10 @@ class graph {
     int tag;
     int node;
   };
-  vec<tagged> also_tagged;         // further tags of nodes that stand for equal ones
+  vec<tagged> also_tagged;  // further tags of nodes that stand for equal ones
+  // Of a program that writes its own communication (passes/typed): finds the type of every value, which becomes its annotation where that
+  // is asked for, or records the mistake. Null: completion and choose do what they find best.
+  void (*find_types)(graph&, bool annotate) = nullptr;
   bool allow_replication = true;   // for all operators; programs that users write start without it
   text error;                      // the first mistake found; operators after it are not checked
   mistake broken = mistake::none;  // the rule it breaks
@@ -112,7 +116,7 @@ class graph {
   }
   template <class S, class F>
   static constexpr auto rest(S& s, F f) {
-    return f(s.mesh, s.has_regions, s.allow_replication, s.largest_bytes);
+    return f(s.mesh, s.has_regions, s.allow_replication, s.largest_bytes, s.find_types);
   }
 
   [[nodiscard]] constexpr bool failed() const { return !error.empty(); }

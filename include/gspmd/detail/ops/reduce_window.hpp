@@ -120,8 +120,8 @@ struct reduce_window_op : windowed_operator {
   static constexpr bool owns(opcode op) { return op == code_of<reduce_window_op>; }
 
   /// The identities of all devices are an identity.
-  static constexpr partial_rule partial(const node& n, int, monoid kind) {
-    return n.reduced_by == kind ? partial_rule::any : partial_rule::none;
+  static constexpr operator_class meets(const node& n, monoid kind) {
+    return {n.reduced_by == kind ? partial_class::all : partial_class::none};
   }
   static constexpr int tiles(const node&) { return 1; }
   static constexpr index_map tile(const graph&, const node& n, int) {

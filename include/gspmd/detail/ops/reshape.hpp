@@ -49,7 +49,7 @@ constexpr int add_reshape(graph& g, int operand, const extents& shape, location 
 
 /// Shards are reshaped where they lie: a dim is a product of factors, and a split of it falls on them major to minor. Where splits of
 /// both shapes do not fall on common factors, or not evenly, a movement brings what lies across the boundaries of shards (GSPMD 4.3).
-struct reshape_op : reads_shards, without_arithmetic, outside_of_loops, dims_by_number {
+struct reshape_op : without_exchange, reads_shards, without_arithmetic, outside_of_loops, dims_by_number {
   static constexpr bool owns(opcode op) { return op == code_of<reshape_op>; }
   static constexpr origin made = origin::shards;
   static constexpr realisation runs = realisation::alias;
@@ -151,7 +151,7 @@ struct reshape_op : reads_shards, without_arithmetic, outside_of_loops, dims_by_
     rule.maps.push_back(result);
     rule.is_moved_unevenly = true;
   }
-  static constexpr partial_rule partial(const node&, int, monoid) { return partial_rule::any; }
+  static constexpr operator_class meets(const node&, monoid) { return {partial_class::all}; }
   static constexpr int movements(const node&) { return 0; }
   static constexpr index_map map(const graph&, const node&, int) {
     index_map map;
