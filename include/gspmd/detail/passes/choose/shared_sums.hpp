@@ -26,8 +26,7 @@ inline constexpr int most_steps = 16;  // a chain of adds may be as long as the 
 
 constexpr bool is_sum_of_two(const node& n) {
   return n.operands.count == 2 && n.operands[0] != n.operands[1] && facts_of(n.op).uniform &&
-         partial_rule_of(n, 0, monoid::add) == partial_rule::all &&
-         partial_rule_of(n, 1, monoid::add) == partial_rule::all;
+         partial_rule_of(n, 0, monoid::add) == partial_rule::all && partial_rule_of(n, 1, monoid::add) == partial_rule::all;
 }
 /// Adds what node `i`, the other term of a sum, brings; false if it is no such sum.
 constexpr bool add_terms_of(const form_prices& known, int i, shared_sum& sum, int& steps) {
