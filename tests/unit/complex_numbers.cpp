@@ -182,6 +182,8 @@ TEST_CASE("complex tensors: bytes are those of two parts, and what has no meanin
   refused([](value z) { return top_k(z, 1).first; }, "is not defined for c64");
   refused([](value z) { return convert<float>(z); }, "of c64 to f32 would lose a part; take real(x), imag(x) or abs(x)");
   refused([](value z) { return grad(sum(z), z); }, "is c64[]; it must be a float of rank 0, a loss: take real(x) or abs(x)");
+  refused([](value z) { return einsum("(x+w)b,wb->xb", z, z); }, "einsum at complex_numbers.cpp");
+  refused([](value z) { return convolution(z, z, "NC,IO->NC"); }, "is not defined for c64; it is linear");
   refused([](value z) { return sum_pool(z, {2, 2}); }, "is not defined for c64; it is linear: write it for real(x) and imag(x)");
   refused(
       [](value z) {
@@ -223,4 +225,44 @@ TEST_CASE("arrays of narrow and of complex numbers are given as the vectors that
   const auto wide =
       dynamic::compile(twice, m, dynamic::in<c128>({2})).run(simulated{}, std::array<std::complex<double>, 2>{1, {2, 3}});
   CHECK(wide[0].data<std::complex<double>>()[1] == std::complex<double>(4, 6));
+}
+
+TEST_CASE("complex tensors: loops carry and stack them, conditionals choose them, and gradients go through both") {
+  const dynamic::mesh m({{"x", 2}});
+  const auto p = dynamic::compile(
+      [](value z, value rows) {
+        const value turned = fori_loop(
+            3, [&](value, value h) { return h * z; }, z);
+        const auto [last, all] = scan([](value h, value row) { return std::pair{h + row, h * row}; }, sum(z, {0}), rows);
+        const value chosen = cond(
+            sum(real(z)) > 0.0, [](value x) { return conj(x); }, [](value x) { return -x; }, z);
+        return std::tuple{turned, last, all, chosen, grad(sum(real(turned)), z), grad(sum(real(all)), rows)};
+      },
+      m, dynamic::in<c128>({4, 3}, {"x", ""}), dynamic::in<c128>({5, 3}, {"x", ""}));
+  std::vector<exact> z, rows;
+  for (int i = 0; i < 12; ++i) z.emplace_back(i % 3, i % 4 - 1);
+  for (int i = 0; i < 15; ++i) rows.emplace_back(i % 4 - 1, i % 2);
+  const auto got = p.run(simulated{}, z, rows);
+  const auto is = [&](std::size_t o, std::size_t i, exact wanted) {
+    const exact own = got[o].data<exact>()[i];
+    if (!(std::abs(own - wanted) < 1e-12))
+      FAIL_CHECK("output ", o, " element ", i, " is ", own.real(), " + ", own.imag(), "i, not ", wanted.real(), " + ",
+                 wanted.imag(), 'i');
+  };
+  for (std::size_t i = 0; i < 12; ++i) {
+    is(0, i, z[i] * z[i] * z[i] * z[i]);
+    is(3, i, std::conj(z[i]));
+    is(4, i, std::conj(4.0 * z[i] * z[i] * z[i]));
+  }
+  for (std::size_t j = 0; j < 3; ++j) {
+    exact h = z[j] + z[j + 3] + z[j + 6] + z[j + 9];
+    for (std::size_t k = 0; k < 5; ++k) {
+      is(2, k * 3 + j, h * rows[k * 3 + j]);
+      exact slope = h;  // of all terms by this row: its own, and those of the rows behind it
+      for (std::size_t l = k + 1; l < 5; ++l) slope += rows[l * 3 + j];
+      is(5, k * 3 + j, std::conj(slope));
+      h += rows[k * 3 + j];
+    }
+    is(1, j, h);
+  }
 }

@@ -94,7 +94,7 @@ constexpr void add_contraction(Lowering& l, const instruction& op) {
     spec = static_cast<int>(table_of<planned_ring>(l.out).size()) - 1;
   }
   const auto read = [&](int k) {
-    return by_parts && turned == k ? l.with_turned(op, op.operands[k]) : l.widened(op, op.operands[k]);
+    return by_parts && turned == k ? l.both_turns(op, op.operands[k]) : l.widened(op, op.operands[k]);
   };
   const int lhs = read(0), rhs = read(1), sum = l.wide_result(op.result);
   auto& s = l.add_step(goes_round ? action::contract_round_ring : action::contract, op, spec, {lhs, rhs}, {sum});

@@ -46,6 +46,8 @@ class term {
   location at_;
 };
 
+constexpr int conjugate(graph& g, int complex, location at) { return add_elementwise(g, opcode::conj, {complex}, at); }
+
 /// The gradients of one scalar by the nodes of a graph, while they are found: operators give theirs to their operands, and what a
 /// node receives from its users is added up.
 class gradient_builder {

@@ -9,6 +9,10 @@ namespace gspmd::detail {
 /// The program that is planned: what its outputs need, in order.
 constexpr graph program_to_plan(const graph& traced) {
   graph g = canonical_order(traced);
+  if (g.find_types != nullptr) {
+    g.find_types(g, true);
+    return g;
+  }
   if (wishes_ghost_zones(g)) {
     const graph widened = with_ghost_zones(g);
     if (widened.failed()) return widened;

@@ -97,7 +97,7 @@ class plan_explainer {
   }
 
   [[nodiscard, gnu::cold]] std::string operator_text(const planned_node& n, const planned_value& v) const {
-    if (facts_of(n.op).made == origin::given) return "input " + std::to_string(n.at.line);
+    if (facts_of(n.op).made == origin::given) return str(graph::input_text(n.at));
     std::string t = name_of(n.op);
     if (n.op == opcode::loop) t += " (" + times_text(plan_.steps[static_cast<std::size_t>(v.step)].trips) + ')';
     if (v.step >= 0) {
@@ -117,7 +117,7 @@ class plan_explainer {
       for (int i = group->reductions.begin; i < group->reductions.begin + group->reductions.count; ++i) {
         const auto& f = table_of<loop_reduction>(plan_)[static_cast<std::size_t>(i)];
         if (&plan_.result(s, f.slot) != &v) continue;
-        s.what = action::reduce;
+        s.what = kernels::reduce::name;
         s.spec = f.reduction;
         break;
       }

@@ -2,6 +2,7 @@
 #pragma once
 
 #include "gspmd/detail/ir/contraction_planner.hpp"
+#include "gspmd/detail/ops/complex_parts.hpp"
 #include "gspmd/detail/ops/registry.hpp"
 #include "gspmd/detail/passes/lower/loop_fuser.hpp"
 #include "gspmd/detail/support/vec.hpp"
@@ -11,7 +12,8 @@ namespace gspmd::detail {
 /// What an operator's `lower` adds its steps with. Whatever a step reads is computed before it.
 class lowering {
  public:
-  constexpr lowering(step_state& state, loop_fuser& loops) : g(state.graph_), out(state.out), state_(state), loops_(loops) {}
+  constexpr lowering(step_state& state, loop_fuser& loops)
+      : g(state.graph_), out(state.out), state_(state), loops_(loops), wide_(state) {}
 
   const graph& g;
   plan& out;
@@ -55,17 +57,15 @@ class lowering {
     return loops_.widened(op, v);
   }
   /// Where a kernel leaves what becomes `result` by narrowed(): the result itself, or of a narrow type a wider value.
-  constexpr int wide_result(int result) { return loops_.like(result); }
+  constexpr int wide_result(int result) { return wide_.like(result); }
   /// `saturates`: an integer that is out of range becomes the nearest one that is not.
   constexpr void narrowed(const instruction& op, int from, int result, bool saturates = false) {
-    if (from != result) loops_.convert(op, from, result, saturates);
+    if (from != result) wide_.convert(op, from, result, saturates);
   }
 
-  /// Complex elements x, and after them all i x: [2, ...]. A product of complex matrices is one of real matrices, of whose sum one more
-  /// index runs over the parts of the other operand's elements.
-  constexpr int with_turned(const instruction& op, int x) {
+  /// A complex value x as [2, ...]: x, and after it i x. See add_both_turns.
+  constexpr int both_turns(const instruction& op, int x) {
     loops_.need(x);
-    const dtype type = value(x).type, part = part_of(type);
     local_value both = value(x);
     both.global = both.local;
     both.layout = sharding{};
@@ -75,23 +75,7 @@ class lowering {
     extents loop(2, 2);
     loop[1] = elements(value(x).local);
     loop_group group(state_, loop);
-    const auto add = [&group](opcode code, dtype of, std::initializer_list<int> args) {
-      scalar_op s = scalar_op::constant(result_type(code, of, of), 0, 0);
-      s.op = code;
-      s.operand_type = of;
-      for (const int a : args) s.args.push_back(static_cast<std::int16_t>(a));
-      return group.add_op(s);
-    };
-    scalar_op load = scalar_op::load(type, 0), index = scalar_op::constant(dtype::s32, 0, 0);
-    load.strides = extents(2, 0);
-    load.strides[1] = 1;
-    index.op = opcode::iota;
-    const int z = group.add_op(load);
-    const int is_first =
-        add(opcode::compare_eq, dtype::s32, {group.add_op(index), group.add_op(scalar_op::constant(dtype::s32, 0, 0))});
-    const int turned =
-        add(opcode::complex, part, {add(opcode::negate, part, {add(opcode::imag, type, {z})}), add(opcode::real, type, {z})});
-    group.stores.push_back(fused_store{static_cast<std::int16_t>(add(opcode::select, type, {is_first, z, turned})), 0});
+    group.stores.push_back(fused_store{static_cast<std::int16_t>(add_both_turns(group, value(x).type)), 0});
     planned_group planned;
     planned.loop = group.loop;
     auto& s = state_.add_step(action::fused, op, group.entry_for(planned), {x}, {to});
@@ -181,7 +165,7 @@ class lowering {
     const int from = widened(op, tile), to = wide_result(op.result);
     auto& s = add_step(action::reduce_window, op, step_state::entry_of(table_of<window_reduction>(out), w), {from}, {to});
     note_padded(op, s);
-    narrowed(op, to, op.result, loop_fuser::has_ends(w.reduced_by));
+    narrowed(op, to, op.result, has_ends(w.reduced_by));
   }
   constexpr void select_and_scatter(const instruction& op, const window_selection& w, int in, int by) {
     const int from = widened(op, in), added = widened(op, by), to = wide_result(op.result);
@@ -206,7 +190,7 @@ class lowering {
     auto& s = add_step(action::scatter, op, spec, {op.operands[0], updates}, {to});
     s.type = part_of(s.type);
     note_indexed(a, op.result, op.operands[1], s);
-    narrowed(op, to, op.result, loop_fuser::has_ends(a.combined_by));
+    narrowed(op, to, op.result, has_ends(a.combined_by));
   }
   constexpr void scatter_set(const instruction& op, const indexed_access& a) {
     const int spec = step_state::entry_of(table_of<indexed_access>(out), a);
@@ -221,7 +205,7 @@ class lowering {
     auto& s = add_step(action::scan, op, step_state::entry_of(table_of<scan_spec>(out), spec), operands, {to});
     s.type = part_of(s.type);
     if (totals >= 0) add_bound(s, 0, op.operands[0], spec.dim);
-    narrowed(op, to, op.result, loop_fuser::has_ends(spec.combined_by));
+    narrowed(op, to, op.result, has_ends(spec.combined_by));
   }
   /// `numbers`: where the elements of x are; -1: they are its own.
   constexpr void top_k(const instruction& op, const top_k_spec& spec, int x, int numbers, int best, int at) {
@@ -326,6 +310,7 @@ class lowering {
 
   step_state& state_;
   loop_fuser& loops_;
+  widening wide_;
 };
 
 /// The steps of an operator that is no part of a loop.
