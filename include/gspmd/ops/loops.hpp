@@ -301,8 +301,9 @@ struct ghost_body {
   std::int64_t sweeps;
 };
 
-/// The body of a fori_loop over a stencil of which `sweeps` go on one exchange, of so many times the radius (ghost zones, wide halos); or as
-/// many as are fastest on the mesh's network, if they are not given. Devices compute in between what their neighbours compute too.
+/// The body of a fori_loop over a stencil, of which `sweeps` trips go on one exchange, of so many times the radius (ghost zones, wide
+/// halos); or as many as are fastest on the mesh's network, if they are not given. Devices compute in between what their neighbours compute
+/// too.
 ///
 ///     auto u = fori_loop(100, ghost<4>([](value, value u) { return stencil<1, 1>(laplace, u); }), u0);   // 25 exchanges
 ///     auto [p, v] = fori_loop(steps, ghost(leapfrog), p0, v0);                                           // by on_network's latency
@@ -313,11 +314,12 @@ struct ghost_body {
 ///
 /// Communication: for each split dim that is read along, and each field, one collective_permute every `sweeps` trips: two messages of
 /// sweeps * radius * s elements, s elements for an index of the dim in a shard with its margins along the split dims before it; less of a
-/// field that is not read at offsets itself. Margins may be wider than a shard. On the network that counts where none is named a message costs nothing, and ghost(body) is the plain loop. grad
-/// goes through the plain loop.
+/// field that is not read at offsets itself. Margins may be wider than a shard. On the network that counts where none is named a message
+/// costs nothing, and ghost(body) is the plain loop. A round copies each field into blocks, dim by dim, and back. grad goes through the
+/// plain loop.
 ///
-/// Errors, at compile time: another operator in the body, a reduction say, or a function of yours (`map`), with its line; fields of several
-/// shapes or shardings; a number of trips that is computed.
+/// Errors, at compile time: another operator in the body, a reduction say, or a function of yours (`map`), with its line; complex fields;
+/// fields of several shapes or shardings; a number of trips that is computed.
 template <int Sweeps, class Body>
   requires(Sweeps >= 1)
 constexpr ghost_body<Body> ghost(Body body) {
