@@ -188,7 +188,7 @@ class strict_reader {
     };
     if (const auto* j = from.find("state"); j != nullptr && is_object(*j, "state"))
       for (const auto& [name, word] : j->items()) {
-        const path at(path_of(from, "state"), name);
+        const path at_state = path_of(from, "state"), at(at_state, name);
         const auto is = word.is_string() ? state_named(word.get_ref<const std::string&>()) : std::nullopt;
         if (is) note(name, at, *is, true);
         else complain(at, "is " + found(word) + ", not one of C R I V S(d) P P<max> P<min>"), is_right = false;
@@ -209,7 +209,7 @@ class strict_reader {
     }
     if (const auto* j = from.find("partial"); j != nullptr && is_object(*j, "partial"))
       for (const auto& [name, word] : j->items()) {
-        const path at(path_of(from, "partial"), name);
+        const path at_partial = path_of(from, "partial"), at(at_partial, name);
         if (const auto kind = read_monoid(word, at, errors_)) note(name, at, axis_state{state::partial, 0, *kind}, false);
         else is_right = false;
       }
@@ -682,7 +682,7 @@ class strict_reader {
     for (std::size_t k = 0; k < operands.size(); ++k) {
       auto is = *program_->states(operands[k]);
       if (in != nullptr && !(*in)[k].is_null()) {
-        const path at_in(path(attrs.at(), "in"), k);
+        const path at_list(attrs.at(), "in"), at_in(at_list, k);
         const auto spec = read_spec((*in)[k], at_in, operands[k].rank(), label);
         if (!spec) return fail();
         for (std::size_t a = 0; a < answer_.axes.size(); ++a) {

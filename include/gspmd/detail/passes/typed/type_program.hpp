@@ -381,9 +381,8 @@ class program_typer {
       value_type place = value_type::all(mesh(), {state::constant});
       for (int a = 0; a < mesh().axis_count(); ++a)
         if ((c.axes & axis_bit(a)) != 0) place.on[a] = {state::varying};
-      type(i) = place;
-      if ((c.axes & ~local_) != 0)
-        refuse(mode_mistake::axis_mode, i, -1, -1, "the place of a device on an axis is a thing of the local view");
+      if ((c.axes & ~local_) == 0) type(i) = place;
+      else refuse(mode_mistake::axis_mode, i, -1, -1, "the place of a device on an axis is a thing of the local view");
       return;
     }
     const value_type& from = type(n.operands[0]);
