@@ -164,10 +164,12 @@ class application {
 
   /// Puts the network of a file into the document.
   void connect(json& document) {
-    const auto text = read_file(options_.network, errors_);
-    if (!errors_.empty()) return;
-    auto given = parse_document(text, errors_);
-    if (errors_.empty() && document.is_object() && document.contains("mesh") && document["mesh"].is_object())
+    error_list own;
+    const auto text = read_file(options_.network, own);
+    json given;
+    if (own.empty()) given = parse_document(text, own);
+    for (const auto& line : own.lines()) errors_.add("--network " + options_.network, line);
+    if (own.empty() && document.is_object() && document.contains("mesh") && document["mesh"].is_object())
       document["mesh"]["network"] = std::move(given);
   }
 
