@@ -249,6 +249,28 @@ TEST_CASE("the time of a network chooses how many sweeps go on one exchange") {
   CHECK(step.traffic().messages == 96 * 2);
 }
 
+TEST_CASE("ghost zones in a loop, with what that loop computes") {
+  const auto nested = [](std::int64_t k) {
+    return [k](value u) {
+      const auto outer = [k](value i, value x) {
+        const value scale = x * 0.5;
+        const auto inner = [=](value j, value t) {
+          return 0.25 * (shift(t, 0, 1) + shift(t, 0, -1, boundary::edge()) + roll(t, 1, 1)) + scale +
+                 broadcast_to(convert<double>(i + j), {9, 7});
+        };
+        return fori_loop(5, ghost(k, inner), x);
+      };
+      return fori_loop(3, outer, u);
+    };
+  };
+  const dynamic::mesh m({{"x", 2}, {"y", 3}});
+  const auto in = dynamic::in<double>({9, 7}, {"x", "y"});
+  const auto x = some_numbers(63, -5);
+  const auto want = dynamic::compile(nested(1), m, in).run(simulated{}, x),
+             got = dynamic::compile(nested(3), m, in).run(simulated{}, x);
+  CHECK(std::memcmp(got[0].data<double>(), want[0].data<double>(), 63 * sizeof(double)) == 0);
+}
+
 TEST_CASE("gradients go through the plain loop") {
   const dynamic::mesh m({{"x", 2}, {"y", 2}});
   const auto in = dynamic::in<double>({9, 7}, {"x", "y"});

@@ -309,8 +309,8 @@ struct ghost_body {
 ///     auto [p, v] = fori_loop(steps, ghost(leapfrog), p0, v0);                                           // by on_network's latency
 ///
 /// Values are those of fori_loop without it, bit for bit. The body consists of stencils, shifts, rolls and elementwise operators; all
-/// fields that it carries have one shape, and one sharding, that of the plain loop; numbers may be carried too. What it reads from outside
-/// is exchanged once before the loop. Trips that are left over go on an exchange of their own.
+/// fields that it carries have one shape, and one sharding, that of the plain loop; numbers may be carried too. Trips that are left over go
+/// on an exchange of their own. What is read from outside is exchanged before the loop, once, or twice if trips are left over.
 ///
 /// Communication: for each split dim that is read along, and each field, one collective_permute every `sweeps` trips: two messages of
 /// sweeps * radius * s elements, s elements for an index of the dim in a shard with its margins along the split dims before it; less of a
