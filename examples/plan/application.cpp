@@ -14,6 +14,7 @@
 #include "dot.hpp"
 #include "json_out.hpp"
 #include "run.hpp"
+#include "strict_out.hpp"
 #include "svg.hpp"
 #include "table.hpp"
 #include "whole_file.hpp"
@@ -70,6 +71,7 @@ class application {
       const auto text = read_file(options_.file, errors_);
       if (errors_.empty()) document = parse_document(text, errors_);
       if (errors_.empty() && !options_.network.empty()) connect(document);
+      if (errors_.empty() && is_strict(document)) return check_strict(document);
       if (errors_.empty()) p = plan_document(document, devices::of_mesh, errors_);
       if (p) {
         why = explain_why(*p);
@@ -102,6 +104,27 @@ class application {
   }
 
  private:
+  /// Whether the document writes its own communication.
+  [[nodiscard]] static bool is_strict(const json& document) {
+    const auto mode = document.is_object() ? document.find("mode") : document.end();
+    return document.is_object() && mode != document.end() && *mode != "automatic";
+  }
+  /// Types are found and checked; such a document is not run.
+  report check_strict(const json& document) {
+    report r;
+    if (!options_.run.empty() || options_.check || !options_.why.empty() || !options_.dot.empty() || !options_.svg.empty())
+      errors_.add("mode", "a document with a mode is checked, and not run nor drawn");
+    const auto answer = errors_.empty() ? strict_reader(document, errors_).run() : std::nullopt;
+    auto lines = errors_.lines();
+    if (options_.json) r.out = strict_json(answer ? &*answer : nullptr, lines);
+    else if (answer && lines.empty() && answer->errors.empty()) r.out = strict_table(*answer);
+    if (answer)
+      for (auto& line : strict_errors(*answer)) lines.push_back(std::move(line));
+    for (const auto& line : lines) r.err += document_name() + ": " + visible(line) + '\n';
+    r.status = lines.empty() ? 0 : 1;
+    return r;
+  }
+
   [[nodiscard]] std::string document_name() const { return options_.file == "-" ? "standard input" : visible(options_.file); }
   [[nodiscard]] int seconds() const { return options_.seconds > 0 ? options_.seconds : 2; }
   [[nodiscard]] std::string too_long() const {
@@ -141,10 +164,12 @@ class application {
 
   /// Puts the network of a file into the document.
   void connect(json& document) {
-    const auto text = read_file(options_.network, errors_);
-    if (!errors_.empty()) return;
-    auto given = parse_document(text, errors_);
-    if (errors_.empty() && document.is_object() && document.contains("mesh") && document["mesh"].is_object())
+    error_list own;
+    const auto text = read_file(options_.network, own);
+    json given;
+    if (own.empty()) given = parse_document(text, own);
+    for (const auto& line : own.lines()) errors_.add("--network " + options_.network, line);
+    if (own.empty() && document.is_object() && document.contains("mesh") && document["mesh"].is_object())
       document["mesh"]["network"] = std::move(given);
   }
 

@@ -8,6 +8,7 @@
 
 #include "gspmd/detail/ir/collective.hpp"
 #include "gspmd/detail/ir/kernel_facts.hpp"
+#include "gspmd/detail/ir/peak_memory.hpp"
 #include "gspmd/detail/support/saturating.hpp"
 #include "gspmd/detail/support/vec.hpp"
 #include "gspmd/error.hpp"
@@ -179,14 +180,6 @@ constexpr std::int64_t total_flops(const plan_view& p) {
     auto& sum = n.region < 0 ? total : body[static_cast<std::size_t>(n.region)];
     sum = saturating_add(sum, flops);
   }
-  return total;
-}
-
-/// Inputs, outputs and the arena, per device.
-constexpr std::int64_t peak_bytes(const plan_view& p) {
-  std::int64_t total = p.arena_bytes;
-  for (const auto* list : {&p.inputs, &p.outputs})
-    for (const int v : *list) total = saturating_add(total, elements(p.value(v).local) * bytes_of(p.value(v).type));
   return total;
 }
 

@@ -124,6 +124,14 @@ class mesh {
     described.shape.network = found.rates;
     return with_info(described);
   }
+  /// The same mesh, whose devices hold `bytes` each at most: see `within`. Throws gspmd::error: a number that is not positive. `compile`
+  /// throws one where no plan fits, and says what the least is.
+  [[nodiscard]] mesh within(std::int64_t bytes) const {
+    if (bytes <= 0) throw error("within: a device holds a positive number of bytes");
+    auto limited = info();
+    limited.shape.most_memory = bytes;
+    return with_info(limited);
+  }
   /// The same devices with axes cut so that annotations may name these parts of them: `x:(2)4`. A part that overlaps one before it,
   /// that its axis does not have, or for which there is no room, is left out, and unknown to annotations.
   [[nodiscard]] mesh with_parts(const std::vector<std::string>& names) const {

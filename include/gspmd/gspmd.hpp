@@ -34,4 +34,5 @@
 #include "gspmd/tree.hpp"
 #include "gspmd/version.hpp"
 #include "gspmd/views.hpp"
+#include "gspmd/within.hpp"
 #include "gspmd/within_budget.hpp"

@@ -7,6 +7,7 @@
 #include "gspmd/compile.hpp"
 #include "gspmd/detail/report/cost_report.hpp"
 #include "gspmd/detail/report/outline.hpp"
+#include "gspmd/detail/report/plan_graph.hpp"
 #include "gspmd/network.hpp"
 
 /// What a plan costs on a network, as text for programs that `explain` would fill many screens with. Each function takes a step that was
@@ -86,6 +87,29 @@ std::string outline_svg(const network& net) {
 template <class Program>
 std::string outline_svg(const Program& program, const network& net) {
   return detail::outline(detail::cost_report(program.view(), program.mesh_info(), net)).svg();
+}
+
+/// What one device runs, as a graph for Graphviz: a box for each step with its operators, collectives coloured by kind, and the values
+/// between them with local shape and sharding.
+///
+///     std::ofstream("step.dot") << plan_dot<step>();
+template <class Step>
+std::string plan_dot() {
+  return detail::plan_graph(Step::view, Step::mesh_type::info).dot();
+}
+template <class Program>
+std::string plan_dot(const Program& program) {
+  return detail::plan_graph(program.view(), program.mesh_info()).dot();
+}
+/// The plan as JSON: values with shapes and shardings, inputs by name, steps in order with what they read and make and the bytes that
+/// collectives send, and the totals of `explain`.
+template <class Step>
+std::string plan_json() {
+  return detail::plan_graph(Step::view, Step::mesh_type::info).json();
+}
+template <class Program>
+std::string plan_json(const Program& program) {
+  return detail::plan_graph(program.view(), program.mesh_info()).json();
 }
 
 /// Two plans side by side: collectives by kind and axes with their number, bytes and seconds, and the totals of `summary`; what is equal in

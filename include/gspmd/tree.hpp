@@ -12,6 +12,7 @@
 #include <boost/hana/at.hpp>
 #include <boost/hana/concept/struct.hpp>
 #include <boost/hana/define_struct.hpp>
+#include <boost/hana/first.hpp>
 #include <boost/hana/for_each.hpp>
 #include <boost/hana/integral_constant.hpp>
 #include <boost/hana/length.hpp>

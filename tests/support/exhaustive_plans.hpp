@@ -40,7 +40,7 @@ struct small_program : graph_builder {
         annotate(o, a);
       }
     }
-    g.largest_bytes = least_bytes_of_search;  // worth it
+    mesh.network.one_switch.per_kib = std::int64_t{1} << 50;  // each byte takes a second: every plan is worth a search
   }
 
   /// Every sharding of a value with so many dims.
@@ -68,6 +68,32 @@ struct small_program : graph_builder {
     for (std::size_t i = 0; i < g.nodes.size(); ++i)
       if (!g.nodes[i].annotated && g.nodes[i].operands.count > 0) nodes.push_back(static_cast<int>(i));
     return nodes;
+  }
+
+  /// What simple rules ask for: nothing is split that need not be; everything lies as its first operand does, or as what reads it first.
+  [[nodiscard]] std::vector<std::vector<sharding>> simple_wishes() const {
+    std::vector<std::vector<sharding>> list(3, complete());
+    const auto free = free_nodes();
+    const auto carry = [this](std::vector<sharding>& wishes, int via, int from, int to) {  // -1: the result
+      const node& n = g.nodes[static_cast<std::size_t>(via)];
+      op_rule rule;
+      rule_of(g, n, rule);
+      const auto map = [&](int k) { return k < 0 ? rule.result() : rule.operand(k); };
+      const auto of = [&](int k) { return static_cast<std::size_t>(k < 0 ? via : n.operands[k]); };
+      factor_splits kept;
+      for (const auto& use : to_factors(mesh, rule, map(from), wishes[of(from)].splits))
+        if (map(to).holds(use.dim)) kept.push_back(use);
+      wishes[of(to)].splits = to_dims(mesh, rule, map(to), kept);
+    };
+    for (const int i : free) list[0][static_cast<std::size_t>(i)] = {};
+    for (const int i : free) carry(list[1], i, 0, -1);
+    for (auto at = free.rbegin(); at != free.rend(); ++at) {
+      const int reader = uses_of(g).readers[*at][0];
+      int operand = 0;
+      while (reader != *at && g.nodes[static_cast<std::size_t>(reader)].operands[operand] != *at) ++operand;
+      if (reader != *at) carry(list[2], reader, -1, operand);
+    }
+    return list;
   }
 
   /// The picoseconds of a plan whose values are asked to lie so.

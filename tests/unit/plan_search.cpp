@@ -13,17 +13,15 @@
 
 using namespace layouts;
 
-TEST_CASE("19 plans of 20 are the best there are, and no simple rule does better than most") {
-  int programs = 0, equal = 0, close = 0, replicated_is_better = 0, completed_is_better = 0;
+TEST_CASE("19 plans of 20 are the best there are, and no simple rule does better") {
+  int programs = 0, equal = 0, close = 0, completed_is_better = 0;
   for (const auto& sizes : {std::vector<int>{2, 2}, {2, 4}, {3, 2}})
     for (const bool annotated : {false, true})
       for (unsigned seed = 0; seed < 36; ++seed) {
         const small_program p(sizes, 1000 + seed, 1 + static_cast<int>(seed) % 6, annotated);
         const auto time = p.planned_time();
-        auto wishes = p.complete();
-        completed_is_better += p.time_of(wishes) < time ? 1 : 0;
-        for (const int i : p.free_nodes()) wishes[static_cast<std::size_t>(i)] = {};
-        replicated_is_better += p.time_of(wishes) < time ? 1 : 0;
+        completed_is_better += p.time_of(p.complete()) < time ? 1 : 0;
+        for (const auto& simple : p.simple_wishes()) CHECK(time <= p.time_of(simple));
         const auto least = time == 0 ? 0 : std::min(time, p.least_time(2));
         ++programs;
         equal += time == least ? 1 : 0;
@@ -33,7 +31,6 @@ TEST_CASE("19 plans of 20 are the best there are, and no simple rule does better
   CHECK(20 * equal >= 19 * programs);
   CHECK(20 * close >= 19 * programs);
   CHECK(completed_is_better == 0);
-  CHECK(20 * replicated_is_better <= programs);
 }
 
 TEST_CASE("a chain of products whose ends are small is computed where they are") {
@@ -45,7 +42,6 @@ TEST_CASE("a chain of products whose ends are small is computed where they are")
   const auto p = b.partition();
   // Completion splits the product by columns, as its second operand; by rows, nothing as large as the product moves.
   CHECK(bytes_sent(b.mesh, p) < 1024 * 1024 * 4 / 4 / 2);
-  CHECK(b.g.largest_bytes >= least_bytes_of_search);
 }
 
 TEST_CASE("what is searched for gives the same numbers") {

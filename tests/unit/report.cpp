@@ -97,6 +97,22 @@ TEST_CASE("report: of steps that were compiled, too") {
   CHECK(contains(summary<step>(net), "einsum"));
 }
 
+TEST_CASE("report: a plan as a graph and as JSON has its steps, inputs and totals") {
+  const auto graph = plan_dot<step>();
+  CHECK(graph.starts_with("digraph plan {\n"));
+  CHECK(contains(graph, "label=\"einsum\""));
+  CHECK(contains(graph, " over x, " + std::to_string(step::traffic.bytes) + " bytes\", fillcolor=\"#"));
+  CHECK(contains(graph, " -> out0;\n"));
+  const auto text = plan_json<step>();
+  CHECK(contains(text, R"("shape": [8, 8], "local_shape": [1, 8], "sharding": "[x, _]")"));
+  CHECK(contains(text, R"("axes": "x", "bytes": )" + std::to_string(step::traffic.bytes)));
+  CHECK(contains(text, R"("name": "input 1")"));
+  CHECK(contains(text, "\"bytes_sent_per_device\": " + std::to_string(step::traffic.bytes)));
+  CHECK(std::count(text.begin(), text.end(), '{') == std::count(text.begin(), text.end(), '}'));
+  CHECK(plan_json(sums()).ends_with("}\n"));
+  CHECK(contains(plan_dot(sums()), "all_reduce over y"));
+}
+
 TEST_CASE("report: an outline writes the layers of a network once, with the communication between them") {
   // 12 layers: a product that is summed over x, and what is computed of it.
   const auto layers = dynamic::compile(

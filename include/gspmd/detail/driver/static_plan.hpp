@@ -6,6 +6,8 @@
 
 #include "gspmd/detail/driver/static_passes.hpp"
 #include "gspmd/detail/driver/trace_program.hpp"
+#include "gspmd/detail/ir/peak_memory.hpp"
+#include "gspmd/detail/passes/save_memory.hpp"
 
 namespace gspmd::detail {
 
@@ -20,7 +22,8 @@ struct accepted_program {
   }
   template <class S, class F>
   static constexpr auto rest(S& s, F f) {
-    return f(s.program.mesh, s.program.has_regions, s.program.allow_replication, s.broken, s.program.largest_bytes);
+    return f(s.program.mesh, s.program.has_regions, s.program.allow_replication, s.broken, s.program.largest_bytes,
+             s.program.find_types);
   }
 };
 
@@ -62,12 +65,24 @@ struct frozen_program {
   static constexpr const auto& frozen() { return frozen_result<Make>::value(); }
 };
 
+/// The mesh as the passes see it.
+template <class Mesh, int Saving>
+struct mesh_that_saves {
+  static constexpr mesh_info info = [] {
+    auto m = Mesh::info;
+    m.shape.saving = Saving;
+    return m;
+  }();
+};
+template <class Mesh, int Saving>
+using saving_mesh = std::conditional_t<Saving == 0, Mesh, mesh_that_saves<Mesh, Saving>>;
+
 /// A program on the mesh that it is planned on: the user's, with the axes cut that reshapes split.
-template <class Program, class Mesh>
+template <class Program, class Mesh, int Saving = 0>
 struct planned_program {
   using program = Program;
   using mesh = Mesh;
-  using passes = static_passes<Program, Mesh>;
+  using passes = static_passes<Program, saving_mesh<Mesh, Saving>>;
   static constexpr axis_cut cut = [] {
     if constexpr (may_cut_axes(item<0>(Program::frozen().lists)))
       return find_cut(passes::program(), passes::template of<complete_pass>().of);
@@ -78,9 +93,21 @@ struct planned_program {
                   0) {  // not where it is no constant: compilers take the other branch then, and this one would not end
       using refined = cut_mesh<Mesh, cut>;
       return planned_program<frozen_program<program_on_cut_mesh<Program, refined>>, refined>::find();
+    } else if constexpr (is_too_large() && Saving < most_saving) {
+      using other = typename planned_program<Program, Mesh, Saving + 1>::type;
+      if constexpr (other::is_refused || peak_bytes(plan_view(other::passes::plan())) >= peak_bytes(plan_view(passes::plan())))
+        return std::type_identity<planned_program>{};
+      else return std::type_identity<other>{};
     } else {
       return std::type_identity<planned_program>{};
     }
+  }
+  static constexpr bool is_refused = item<2>(passes::template frozen<steps_pass>().rest) != mistake::none;
+  /// Of two levels of saving the one that holds less is looked at: see plan_within_memory.
+  static constexpr bool is_too_large() {
+    if constexpr (Mesh::info.shape.most_memory <= 0) return false;
+    else if constexpr (is_refused) return false;
+    else return peak_bytes(plan_view(passes::plan())) > Mesh::info.shape.most_memory;
   }
   using type = typename decltype(find())::type;
 };
@@ -99,7 +126,10 @@ struct static_plan {
   }
   using traced = decltype(find_traced());
   static constexpr mistake refused_when_traced = item<3>(traced::program::frozen().rest);
-  static constexpr mistake refused_when_planned = item<2>(traced::passes::template frozen<steps_pass>().rest);
+  static constexpr mistake refused_when_planned = [] {
+    constexpr mistake by_steps = item<2>(traced::passes::template frozen<steps_pass>().rest);
+    return by_steps == mistake::none && traced::is_too_large() ? mistake::memory : by_steps;
+  }();
   static auto find() {
     if constexpr (refused_when_planned != mistake::none) return stand_in<refused_when_planned>{};
     else return traced{};
@@ -117,6 +147,8 @@ struct static_plan {
   struct refusal {
     static constexpr text make() {
       if constexpr (refused_when_traced != mistake::none) return trace_program<Callable, Mesh, Inputs...>().error;
+      else if constexpr (refused_when_planned == mistake::memory)
+        return too_large(peak_bytes(plan_view(traced::passes::plan())), traced::mesh::info.shape.most_memory);
       else return steps_pass::run(typename traced::passes{}).steps.error;
     }
   };

@@ -26,6 +26,8 @@ struct mesh_shape {
   const std::int32_t* order = nullptr;     // device id at each position, row-major over the axes; null: the identity
   const std::int32_t* position = nullptr;  // its inverse
   network_rates network;                   // what plans for it are chosen by
+  std::int64_t most_memory = 0;            // bytes that a device may hold; 0: any number
+  int saving = 0;                          // what is given up for that, see save_memory.hpp
 
   [[nodiscard]] constexpr int axis_count() const { return sizes.count; }
   [[nodiscard]] constexpr std::int64_t device_count() const {

@@ -151,8 +151,9 @@ inline void spread(const extents& from, const extents& to, std::int64_t elem_byt
   }
 }
 
-/// The reductions of a loop over `shape`, of which `valid` exists; the loop's own extents are `loop`.
-inline void reduce_computed(computed_elements& source, const reduction_spec& whole, const extents& valid, loop_results out) {
+/// The reductions of what a loop computes, of whose value `valid` exists; results lie with the gaps that padding makes.
+template <class = void>  // programs without such loops do not pay for the instantiations
+void reduce_computed(computed_elements& source, const reduction_spec& whole, const extents& valid, loop_results out) {
   reduction_spec spec = whole;
   spec.in = valid;
   const auto plan = plan_reduction(spec);

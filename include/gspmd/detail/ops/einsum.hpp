@@ -84,7 +84,7 @@ constexpr bool keep_sum_wide(graph& g, int id, dtype type, location at) {
   return g.is_countable(n, "einsum");
 }
 
-struct einsum_op : without_movements, reads_shards, outside_of_loops {
+struct einsum_op : without_exchange, without_movements, reads_shards, outside_of_loops {
   static constexpr bool owns(opcode op) { return op == code_of<einsum_op>; }
   static constexpr origin made = origin::shards;
   static constexpr realisation runs = realisation::steps;
@@ -116,8 +116,8 @@ struct einsum_op : without_movements, reads_shards, outside_of_loops {
     }
   }
   /// A product of two sums is not a sum of products: one operand at a time.
-  static constexpr partial_rule partial(const node&, int, monoid kind) {
-    return kind == monoid::add ? partial_rule::any : partial_rule::none;
+  static constexpr operator_class meets(const node&, monoid kind) {
+    return {kind == monoid::add ? partial_class::one : partial_class::none};
   }
   static constexpr int reads(const node& n) { return n.operands.count; }
   static constexpr bool is_made_again(const node&) { return false; }

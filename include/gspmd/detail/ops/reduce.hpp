@@ -76,8 +76,8 @@ struct reduce_op : plain_operator, without_movements, reads_shards, outside_of_l
     rule.maps.push_back(operand);
     rule.maps.push_back(result);
   }
-  static constexpr partial_rule partial(const node& n, int, monoid kind) {
-    return n.reduced_by == kind ? partial_rule::any : partial_rule::none;
+  static constexpr operator_class meets(const node& n, monoid kind) {
+    return {n.reduced_by == kind ? partial_class::all : partial_class::none};
   }
   /// 1 for every element of the operand; none if nothing is reduced.
   static constexpr std::int64_t flops(const graph&, const mesh_shape&, const local_program& p, const instruction& op) {

@@ -27,8 +27,12 @@ constexpr int add_scan(graph& g, int operand, int dim, monoid kind, bool is_excl
   return g.add(n);
 }
 
-struct scan_op : plain_operator, same_dims, reduced_first, without_movements, reads_shards, outside_of_loops, dims_by_number {
+struct scan_op : plain_operator, same_dims, without_movements, reads_shards, outside_of_loops, dims_by_number {
   static constexpr bool owns(opcode op) { return op == code_of<scan_op>; }
+  static constexpr operator_class meets(const node& n, monoid kind) {
+    return {n.reduced_by == kind ? partial_class::all : partial_class::none};
+  }
+  static constexpr dim_mask exchanges(const node& n) { return dim_bit(attribute_dim(n, 0)); }
   static constexpr origin made = origin::shards;
   static constexpr realisation runs = realisation::steps;
   static constexpr completion_rounds completes{.forward = 1, .backward = 1};

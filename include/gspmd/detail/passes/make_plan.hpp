@@ -5,7 +5,9 @@
 #include <type_traits>
 #include <utility>
 
+#include "gspmd/detail/ir/peak_memory.hpp"
 #include "gspmd/detail/passes/pipeline.hpp"
+#include "gspmd/detail/passes/save_memory.hpp"
 #include "gspmd/detail/support/precompiled.hpp"
 
 namespace gspmd::detail {
@@ -57,16 +59,35 @@ class pass_results {
   mutable boost::mp11::mp_rename<boost::mp11::mp_transform<result_of, passes>, std::tuple> results_;  // see take
 };
 
+/// The first plan that fits into the memory of a device.
+constexpr plan plan_within_memory(const graph& g, const mesh_shape& mesh) {
+  plan made = pass_results(g, mesh).take_plan();
+  if (mesh.most_memory <= 0 || !made.error.empty()) return made;
+  auto least = peak_bytes(plan_view(made));
+  mesh_shape saving = mesh;
+  while (least > mesh.most_memory && saving.saving++ < most_saving) {
+    plan other = pass_results(g, saving).take_plan();
+    if (!other.error.empty() || peak_bytes(plan_view(other)) >= least) continue;
+    made = std::move(other);
+    least = peak_bytes(plan_view(made));
+  }
+  if (least > mesh.most_memory) {
+    made.error = too_large(least, mesh.most_memory);
+    made.broken = mistake::memory;
+  }
+  return made;
+}
+
 template <class = once>
 plan plan_at_run_time(const graph& g, const mesh_shape& mesh) {
-  return pass_results(g, mesh).take_plan();
+  return plan_within_memory(g, mesh);
 }
 GSPMD_COMPILED_ONCE(plan plan_at_run_time<once>(const graph&, const mesh_shape&));
 
 /// The whole way from a graph to what every device runs.
 // Apart from pipeline.hpp, because it instantiates much that a program compiled for a mesh does without.
 constexpr plan make_plan(const graph& g, const mesh_shape& mesh) {
-  if (std::is_constant_evaluated()) return pass_results(g, mesh).take_plan();
+  if (std::is_constant_evaluated()) return plan_within_memory(g, mesh);
   return plan_at_run_time(g, mesh);
 }
 

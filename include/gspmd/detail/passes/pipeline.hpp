@@ -38,8 +38,15 @@ struct layouts {
 /// A sharding for every value (GSPMD 3.5).
 struct complete_pass {
   using result = layouts;
+  /// That of a program with types.
+  static constexpr layouts written(const graph& g) {
+    layouts found;
+    for (const auto& n : g.nodes) found.of.push_back(n.annotation);
+    return found;
+  }
   template <class Before>
   static constexpr layouts run(const Before& before) {
+    if (before.program().find_types != nullptr) return written(before.program());
     const auto completed = complete_graph(before.program(), before.mesh());
     return {vec<sharding>(completed.data(), completed.data() + completed.size())};
   }
@@ -56,6 +63,7 @@ struct narrow_pass {
   static constexpr layouts run(const Before& before) {
     const graph& g = before.program();
     const layouts& completed = before.template of<complete_pass>();
+    if (g.find_types != nullptr) return completed;
     return {narrowed(g, before.mesh(), uses_of(g), std::span<const sharding>(completed.of.data(), completed.of.size()))};
   }
   template <class Before>
@@ -93,11 +101,12 @@ struct choose_pass {
     const auto nodes = before.node_count();
     if (last > nodes) last = nodes;
     list_sizes<search_state> sizes{last,  2 * last + 8, 2 * last + 32, last + 32, 32, 2 * last + 32, nodes, nodes,
-                                   nodes, 16,           last + 16,     last + 16, 16};
-    if (last < nodes || !plan_search::is_worth_it(before.program())) return sizes;
-    constexpr auto lists = static_cast<std::size_t>(entries_of<choose_state>::count);
+                                   nodes, 16,           last + 16,     last + 16, 16, last + 32};
+    if (last < nodes || before.program().largest_bytes < (std::int64_t{1} << 20)) return sizes;
+    constexpr auto lists = static_cast<std::size_t>(entries_of<choose_state>::count);  // it may be searched
     for (std::size_t k = 0; k < lists; ++k) sizes.of[lists + k] = sizes.of[k];
-    for (const std::size_t k : {0U, 1U}) sizes.of[2 * lists + k] = nodes;
+    for (std::size_t k = 0; k < 4; ++k) sizes.of[2 * lists + k] = nodes;
+    sizes.of[2 * lists + 4] = sizes.of[5];
     return sizes;
   }
 };

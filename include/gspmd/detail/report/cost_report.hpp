@@ -230,7 +230,7 @@ class cost_report {
   }
   [[nodiscard, gnu::cold]] std::string line_of(const plan_step& s) const {
     const auto& at = node_of(s).at;
-    if (at.is_input()) return "input " + std::to_string(at.line);
+    if (at.is_input()) return std::string(graph::input_text(at).view());
     return std::string(graph::base_name(at.file)) + (at.line > 0 ? ':' + std::to_string(at.line) : std::string());
   }
   [[nodiscard, gnu::cold]] std::string name_of_event(const event& e) const {

@@ -97,7 +97,7 @@ class plan_explainer {
   }
 
   [[nodiscard, gnu::cold]] std::string operator_text(const planned_node& n, const planned_value& v) const {
-    if (facts_of(n.op).made == origin::given) return "input " + std::to_string(n.at.line);
+    if (facts_of(n.op).made == origin::given) return str(graph::input_text(n.at));
     std::string t = name_of(n.op);
     if (n.op == opcode::loop) t += " (" + times_text(plan_.steps[static_cast<std::size_t>(v.step)].trips) + ')';
     if (v.step >= 0) {
@@ -117,7 +117,7 @@ class plan_explainer {
       for (int i = group->reductions.begin; i < group->reductions.begin + group->reductions.count; ++i) {
         const auto& f = table_of<loop_reduction>(plan_)[static_cast<std::size_t>(i)];
         if (&plan_.result(s, f.slot) != &v) continue;
-        s.what = action::reduce;
+        s.what = kernels::reduce::name;
         s.spec = f.reduction;
         break;
       }
@@ -197,8 +197,8 @@ class plan_explainer {
       if (is_mapped(s)) {
         if (communicates(plan_, s))
           table.add({t + name_of(s.collective) + " over " + str(axes_text(mesh_, axes_of(plan_, s))) + " of the boundaries of " +
-                     name + ": sends " + bytes(s.bytes_sent) + (s.times != 1 ? ", " + times_text(s.times) : std::string()) +
-                     overlap_text(s)});
+                     operands_text(s) + ": sends " + bytes(s.bytes_sent) +
+                     (s.times != 1 ? ", " + times_text(s.times) : std::string()) + overlap_text(s)});
         continue;
       }
       if (same_layout(from.layout, to.layout)) {
@@ -241,13 +241,19 @@ class plan_explainer {
   }
 
   /// `#3, #7 and #9`: what one message reduces.
+  /// `#1, #2 and #5`, each once.
   [[nodiscard, gnu::cold]] std::string operands_text(const plan_step& s) const {
+    std::vector<std::string> names;
+    for (int k = 0; k < s.operands.count; ++k) {
+      names.push_back(called(plan_.slots[static_cast<std::size_t>(s.operands.begin + k)], s.node));
+      for (std::size_t other = 0; other + 1 < names.size(); ++other)
+        if (names[other] == names.back()) {
+          names.pop_back();
+          break;
+        }
+    }
     std::string t;
-    for (int k = 0; k < s.operands.count; ++k)
-      t += (k == 0                     ? ""
-            : k + 1 < s.operands.count ? ", "
-                                       : " and ") +
-           called(plan_.slots[static_cast<std::size_t>(s.operands.begin + k)], s.node);
+    for (std::size_t k = 0; k < names.size(); ++k) t += (k == 0 ? "" : k + 1 < names.size() ? ", " : " and ") + names[k];
     return t;
   }
 

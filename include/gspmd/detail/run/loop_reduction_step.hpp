@@ -21,10 +21,11 @@ struct element_range_function {
   void* loop;
 };
 
-/// Folds what a step's loop computes, of which `loop` exists. `unit`: see computed_elements. `outputs` are the step's results.
-[[gnu::noinline]] inline void run_loop_reductions(const plan_view& plan, const plan_step& s, const device_memory& device,
-                                                  const extents& loop, std::int64_t unit, const reduction_kernel* const* kernels,
-                                                  element_range_function compute, void** outputs) {
+/// Reduces what a step's loop computes, of which `loop` exists. `unit`: see computed_elements. `outputs` are the step's results.
+template <class = void>
+[[gnu::noinline]] void run_loop_reductions(const plan_view& plan, const plan_step& s, const device_memory& device,
+                                           const extents& loop, std::int64_t unit, const reduction_kernel* const* kernels,
+                                           element_range_function compute, void** outputs) {
   struct reduced_loop {
     table_view<loop_reduction> reductions;
     std::int64_t elem_bytes;
@@ -52,7 +53,7 @@ struct element_range_function {
     out.of[k] = static_cast<std::byte*>(outputs[reduced.reductions[static_cast<std::size_t>(k)].slot]);
   }
   const auto& spec = table_of<reduction_spec>(plan)[static_cast<std::size_t>(reduced.reductions[0].reduction)];
-  reduce_computed(source, spec, existing_shape(plan, s, spec.in, device), out);
+  reduce_computed<>(source, spec, existing_shape(plan, s, spec.in, device), out);
 }
 
 }  // namespace gspmd::detail

@@ -118,9 +118,10 @@ inline void for_each_box_of_range(const extents& loop, std::int64_t first, std::
   }
 }
 
-[[gnu::noinline]] inline void run_reduced_step(const plan_view& plan, const plan_step& s, const device_memory& device,
-                                               fused_rows_function compute, const fused_rows& at, const void** inputs,
-                                               void** outputs, std::int64_t* offsets, const reduction_kernel* const* kernels) {
+template <class = void>
+[[gnu::noinline]] void run_reduced_step(const plan_view& plan, const plan_step& s, const device_memory& device,
+                                        fused_rows_function compute, const fused_rows& at, const void** inputs, void** outputs,
+                                        std::int64_t* offsets, const reduction_kernel* const* kernels) {
   for (int k = 0; k < s.operands.count; ++k) inputs[k] = device.read(plan.operand(s, k).where);
   for (int k = 0; k < s.results.count; ++k) outputs[k] = device.write(plan.result(s, k).where);
   find_offsets(plan, s, device, offsets);

@@ -32,9 +32,11 @@ enum class mistake : std::uint8_t {
   communication,  // where the user forbade it
   replication,    // where the user did not allow it
   gather_limit,   // more than the user allows
+  memory,         // of a device: no plan is known that fits
   no_derivative,
   no_scalar_loss,
   region,  // a loop or conditional
+  states,  // what devices hold does not go together, or would move and nobody asked for it
   rule,    // the text of a local_op's rule
   law,     // a local_op's function does not do what its rule says
   inputs,  // what compile is given

@@ -17,13 +17,16 @@ inline constexpr std::int64_t default_picoseconds_per_kib = 32 * 1024;
 inline constexpr std::int64_t default_picoseconds_per_1024_flops = 1024;
 /// To begin an operator takes a device a microsecond: what it computes in it costs nothing more.
 inline constexpr std::int64_t picoseconds_to_begin = std::int64_t{1} << 20;
+/// An operator that sends nothing, but whose work all devices along an axis repeat, is shared out if it takes this long, 67 microseconds:
+/// the collective that this needs somewhere takes about 20 to begin, whatever it sends.
+inline constexpr std::int64_t least_picoseconds_of_shared_work = std::int64_t{1} << 26;
 
-/// Programs are searched for a better plan (choose/plan_search.hpp) that have a tensor of this size: moving it takes a tenth of a
-/// millisecond, and of smaller ones no plan is bad. And as long as so many choices for operators are made in all, for each change one
-/// for every node of the program: small ones are searched to the end, and of large ones the time to compile stays what it is. A hundred
-/// choices take g++ 0.7 s and clang++ 1.3 s.
-inline constexpr std::int64_t least_bytes_of_search = std::int64_t{4} << 20;
-inline constexpr int most_choices_of_search = 256;
+/// Plans are searched for better ones (choose/plan_search.hpp) that take as long as sending 512 KiB, 17 microseconds: of shorter ones none
+/// is bad. What is tried is what this part of the time, at least, is spent around; and as long as so many choices for operators are
+/// made: a Transformer layer with its gradient takes clang++ 10 s more with 256 of them, and sends no byte less.
+inline constexpr std::int64_t least_picoseconds_of_search = std::int64_t{1} << 24;
+inline constexpr int least_part_of_search = 16;
+inline constexpr int most_choices_of_search = 64;
 
 /// How much one message may join. A message of 64 KiB takes 2 us at 30 GB/s, where to send it at all takes about 20: small ones
 /// gain, and what they hold in memory at once, which is the price, is little.
@@ -63,6 +66,8 @@ inline constexpr std::int64_t most_inserted_elems = 64;
 inline constexpr std::int64_t reduced_piece_bytes = 8192;
 /// Of a product, multiplications up to which the call of a library costs more than the product.
 inline constexpr std::int64_t worth_a_gemm_call = 512;
+/// Of a convolution, multiplications from which on oneDNN is called, where it is there.
+inline constexpr std::int64_t worth_a_convolution_call = 1 << 16;
 /// From this size on, a buffer that is only written is better written around the caches: at 16 MiB it costs 5 % or gains
 /// nothing, at 64 MiB it gains 15-30 % (bench/collectives.cpp).
 inline constexpr std::int64_t stream_from_bytes = std::int64_t{24} << 20;

@@ -55,11 +55,18 @@ struct begins_moving {
   static constexpr step_work work = step_work::moves;
   static constexpr bool communicates(const auto& p, const plan_step& s) { return move::communicates(p, s); }
   static constexpr axis_mask axes(const auto& p, const plan_step& s) { return move::axes(p, s); }
+  /// Those of the widest margins to each side: all have the same neighbours.
   static constexpr std::int64_t messages(const auto& p, const plan_step& s) {
-    std::int64_t most = 0;
-    for (int k = 0; k < s.results.count; ++k)
-      if (const auto n = traffic_of(p, s, k).messages; n > most) most = n;
-    return most;
+    index_map all = map_of(p, s, 0);
+    for (int k = 1; k < s.results.count; ++k) {
+      const index_map& own = map_of(p, s, k);
+      if (own.low > all.low) all.low = own.low;
+      if (own.high > all.high) all.high = own.high;
+      for (int side = 0; side < 2; ++side)
+        if (own.dims[side].beyond == continuation::round) all.dims[side].beyond = continuation::round;
+    }
+    const auto& from = p.operand(s, 0);
+    return traffic_of(*p.mesh, from.global, p.result(s, 0).global, from.layout, all).messages;
   }
   static constexpr detail::packing packing(const auto& p, const plan_step& s) {
     detail::packing sum;

@@ -5,38 +5,10 @@
 #include <utility>
 
 #include "gspmd/detail/passes/choose/form_walk.hpp"
-#include "gspmd/detail/passes/choose/loop_sums.hpp"
 #include "gspmd/detail/passes/choose/operator_chooser.hpp"
+#include "gspmd/detail/passes/choose/replay.hpp"
 
 namespace gspmd::detail {
-
-/// What choose knows after some of the nodes: another evaluation may go on from there.
-struct choose_state {
-  form_book book;
-  choice_table table;
-  vec<int> given;  // see form_walk
-  int next = 0;    // node
-  bool is_complete = false;
-  std::int64_t time = 0;  // picoseconds that all of it takes
-  int forced = 0;         // gathers that operators cannot do without
-
-  constexpr choose_state() = default;
-  constexpr explicit choose_state(const graph& g) : book(g) {}
-
-  [[nodiscard]] constexpr bool is_better_than(const choose_state& other) const {
-    return forced <= other.forced && time < other.time;
-  }
-
-  template <class S, class F>
-  static constexpr auto lists(S& s, F f) {
-    return f(s.table.nodes, s.table.wanted, s.table.deliveries, s.table.steps, s.table.outputs, s.book.values, s.book.roots,
-             s.book.first, s.book.last, s.book.open, s.book.inside, s.book.level_of_inside, s.given);
-  }
-  template <class S, class F>
-  static constexpr auto rest(S& s, F f) {
-    return f(s.next, s.is_complete, s.time, s.forced);
-  }
-};
 
 /// Chooses for every operator, in order (GSPMD 4.1-4.5), and emits nothing; `state` is what it fills:
 /// 1. every mesh axis is given to one factor of the operator's rule, or to none: the joint use of all axes that takes least time on
@@ -49,30 +21,38 @@ struct choose_state {
 class chooser {
  public:
   constexpr chooser(const graph& g, const mesh_shape& mesh, const value_uses& uses, std::span<const sharding> wishes,
-                    choose_state& state)
+                    choose_state& state, replay* known = nullptr)
       : known_{g, mesh, uses, wishes, state.book},
         state_(state),
         operators_(known_),
-        walk_(g, mesh, state.book, state.given, *this) {}
+        walk_(g, mesh, state.book, state.given, *this),
+        replay_(known) {}
 
-  /// Goes on until all is chosen, for the outputs too; or until so many nodes were looked at, or so many prices worked out.
+  /// Goes on until all is chosen, for the outputs too; or until so many nodes were looked at, or so many prices worked out. With a plan to
+  /// replay: or until it is sure that this one is no better.
   constexpr void run(int most_nodes, int most_prices) {
     const graph& g = known_.program;
     const int count = static_cast<int>(g.nodes.size());
-    for (int looked_at = 0; state_.next < count; ++looked_at) {
-      if ((looked_at >= most_nodes || operators_.prices >= most_prices) && known_.at(state_.next).op != opcode::result) return;
+    const int items = count + static_cast<int>(g.outputs.size());
+    for (int work = 0; state_.next < items; work += is_replayed_ ? 1 : replay::choice) {
+      if ((work / replay::choice >= most_nodes || operators_.prices >= most_prices) &&
+          (state_.next >= count || known_.at(state_.next).op != opcode::result))
+        return;
       const int i = state_.next++;
-      state_.table.nodes.push_back({layout_of(i), 0, 0, {}, false});
-      if (is_visited(g, known_.uses, i)) walk_.visit(i);
+      state_.marks.push_back(state_.mark());
+      is_replayed_ = replay_ != nullptr && replay_->is_same(known_, i);
+      is_replayed_ ? ++replayed_ : ++chosen_;
+      delivery_ = is_replayed_ ? replay_->plan.marks[i].deliveries : 0;
+      look_at(i);
+      if (is_replayed_) state_.time = add_times(state_.marks[i].time, replay_->time_of(i));
+      if (replay_ != nullptr && replay_->is_decided(known_, i, state_, is_replayed_)) return;
     }
-    for (const int o : g.outputs) {
-      sharding whole = known_.wish_of(o);
-      whole.partial = 0;
-      state_.table.outputs.push_back(whole);
-      walk_.bring(o, whole, {o, false, true});
-    }
+    state_.marks.push_back(state_.mark());
     state_.is_complete = true;
   }
+  /// How many operators were chosen, and items replayed.
+  [[nodiscard]] constexpr int chosen() const { return chosen_; }
+  [[nodiscard]] constexpr int replayed() const { return replayed_; }
 
   // ---- what form_walk asks ----
   [[nodiscard]] constexpr sharding layout_of(int i) const {
@@ -80,12 +60,13 @@ class chooser {
     const origin made = facts_of(n.op).made;
     if (made == origin::result && known_.uses.needed[i] != 0) return further_[i - n.operands[0] - 1];
     sharding s = known_.wish_of(i);
-    if (made == origin::region) s.partial = 0;
+    if (made == origin::region && known_.program.find_types == nullptr) s.partial = 0;
     return s;
   }
-  constexpr const node_choice& choice_for(int i) { return choose(i); }
+  constexpr const node_choice& choice_for(int i) { return is_replayed_ ? choose_again(i) : choose(i); }
   constexpr const sharding& wanted(int i, int k) const { return state_.table.wanted[state_.table.nodes[i].wanted + k]; }
   constexpr delivery next_delivery(int i, const sharding& wanted) {
+    if (is_replayed_) return delivered_again();
     delivery way{known_.best_form(i, wanted).value, static_cast<int>(state_.table.steps.size()), 0};
     if (way.from >= 0)
       for_each_step(known_.mesh, known_.shape_of(i), state_.book.layout_of(way.from), wanted, bytes_of(known_.at(i).type),
@@ -104,6 +85,7 @@ class chooser {
   constexpr void made_with_last(int, int) {}
   constexpr void made(int, int, int, int) {}
   constexpr void moved(const purpose&, int form, const reshard_step& step, int next, int level) {
+    if (is_replayed_) return;
     const auto& from = state_.book.values[form];
     const node& n = known_.at(from.node);
     const auto bytes = step_bytes(known_.mesh, n.shape, from.layout, step, bytes_of(n.type));
@@ -125,6 +107,41 @@ class chooser {
   [[nodiscard]] constexpr int prices() const { return operators_.prices; }
 
  private:
+  constexpr void look_at(int i) {
+    const graph& g = known_.program;
+    const int count = static_cast<int>(g.nodes.size());
+    if (i >= count) {
+      const int o = g.outputs[static_cast<std::size_t>(i - count)];
+      sharding whole = known_.wish_of(o);
+      if (g.find_types == nullptr) whole.partial = 0;
+      state_.table.outputs.push_back(whole);
+      walk_.bring(o, whole, {o, false, true});
+      return;
+    }
+    state_.table.nodes.push_back({layout_of(i), 0, 0, {}, false});
+    if (is_visited(g, known_.uses, i)) walk_.visit(i);
+  }
+  constexpr delivery delivered_again() {
+    const choice_table& from = replay_->plan.table;
+    const delivery& known = from.deliveries[delivery_++];
+    const int i = state_.next - 1, of_this = known.from - replay_->plan.marks[i].values;
+    const int form = of_this >= 0 ? state_.marks[i].values + of_this : known.from < 0 ? -1 : replay_->now[known.from];
+    delivery way{form, static_cast<int>(state_.table.steps.size()), known.steps};
+    for (int k = 0; k < known.steps; ++k) state_.table.steps.push_back(from.steps[known.step + k]);
+    state_.table.deliveries.push_back(way);
+    return way;
+  }
+  constexpr const node_choice& choose_again(int i) {
+    const choice_table& from = replay_->plan.table;
+    node_choice& choice = state_.table.nodes[i];
+    choice = from.nodes[i];
+    choice.wanted = static_cast<int>(state_.table.wanted.size());
+    const int begin = from.nodes[i].wanted;
+    for (int k = 0; k < known_.at(i).operands.count; ++k) state_.table.wanted.push_back(from.wanted[begin + k]);
+    state_.forced += replay_->plan.marks[i + 1].forced - replay_->plan.marks[i].forced;
+    return choice;
+  }
+
   constexpr void add_time(std::int64_t time, int level) {
     state_.time = add_times(state_.time, known_.time_in_all_trips(time, level));
   }
@@ -133,13 +150,13 @@ class chooser {
     const node& n = known_.at(i);
     op_rule rule;
     rule_of(known_.program, n, rule);
-    operator_use use = choose_with_sums(i, n, rule);
+    operator_use use = known_.program.find_types != nullptr ? typed_use(i, n, rule) : choose_with_sums(i, n, rule);
     node_choice& choice = state_.table.nodes[i];
     choice.result = use.result;
     choice.moved = use.moved;
     further_.clear();
     for (int r = 1; r < n.results; ++r) further_.push_back(further_result(known_.mesh, rule, use.uses, r));
-    if (n.gather_limit >= 0) {
+    if (gather_limit_of(known_.mesh, n) >= 0) {
       const auto round = ring_choice(known_, n, use).find();
       choice.ring = round.how;
       if (round.how.operand >= 0) use.wanted[round.how.operand] = round.form;
@@ -155,6 +172,23 @@ class chooser {
     return choice;
   }
 
+  /// What the types say. Operands lie as they are; equal data that shares a split dim with others is cut.
+  [[nodiscard]] constexpr operator_use typed_use(int i, const node& n, const op_rule& rule) const {
+    operator_use use;
+    for (int k = 0; k < n.operands.count; ++k)
+      for (const auto& f : to_factors(known_.mesh, rule, rule.operand(k), known_.wish_of(n.operands[k]).splits)) {
+        bool is_there = false;
+        for (const auto& u : use.uses) is_there = is_there || u.axis == f.axis;
+        if (!is_there) add_factor_split(use.uses, f.axis, f.dim);
+      }
+    for (int k = 0; k < n.operands.count; ++k) {
+      sharding s = known_.wish_of(n.operands[k]);
+      s.splits = to_dims(known_.mesh, rule, rule.operand(k), use.uses);
+      use.wanted.push_back(s);
+    }
+    use.result = known_.wish_of(i);
+    return use;
+  }
   /// A sum that a loop only adds to stays partial with what it adds.
   constexpr operator_use choose_with_sums(int i, const node& n, const op_rule& rule) {
     const int k = operand_summed_up(known_, i);
@@ -186,6 +220,10 @@ class chooser {
   operator_chooser operators_;
   form_walk<chooser> walk_;
   inline_vec<sharding, max_results> further_;  // of the operator chosen last: those of its further results
+  replay* replay_;                             // null: everything is chosen anew
+  bool is_replayed_ = false;                   // the item that is looked at
+  int delivery_ = 0;                           // of the plan that is replayed: the next one
+  int chosen_ = 0, replayed_ = 0;
 };
 
 }  // namespace gspmd::detail

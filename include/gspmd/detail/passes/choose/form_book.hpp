@@ -32,6 +32,18 @@ struct form_book {
     first.resize(count, -1);
     last.resize(count, -1);
   }
+  /// The first `count` forms of `all`, of a program without regions.
+  constexpr form_book(const form_book& all, int count) : values(all.values.data(), all.values.data() + count), roots(all.roots) {
+    first.resize(roots.size(), -1);
+    last.resize(roots.size(), -1);
+    for (int v = 0; v < count; ++v) {
+      const int root = roots[values[v].node];
+      values[v].next = -1;
+      if (first[root] < 0) first[root] = v;
+      else values[last[root]].next = v;
+      last[root] = v;
+    }
+  }
 
   [[nodiscard]] constexpr int root_of(int i) const { return roots[i]; }
   [[nodiscard]] constexpr int depth() const { return static_cast<int>(open.size()); }

@@ -68,7 +68,8 @@ class form_walk {
     int form = way.from;
     for (int k = 0; k < way.steps; ++k) {
       const reshard_step step = client_.step(way, k);
-      const int next = book_.add(graph_, i, step.to);
+      const bool is_for_one = is_gathered_again(mesh_, at(book_.root_of(i)), book_.layout_of(form), step.to);
+      const int next = is_for_one ? book_.add_value(i, step.to) : book_.add(graph_, i, step.to);
       client_.moved(why, form, step, next, level);
       form = next;
     }
@@ -115,7 +116,7 @@ class form_walk {
       for (int k = i + 1; at(k).op == opcode::carry && at(k).region == i; ++k) {
         sharding whole = client_.layout_of(k);
         const int carried = book_.add_value(k, whole);
-        whole.partial = 0;  // of a sum that stays partial the zeros are whole
+        if (is_zero(at(at(k).operands[0]))) whole.partial = 0;  // of a sum that stays partial the zeros are whole
         copy_to(carried, at(k).operands[0], whole, k);
         book_.name(graph_, k, carried);
       }

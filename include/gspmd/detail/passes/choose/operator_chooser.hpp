@@ -52,7 +52,7 @@ class operator_chooser {
     operator_use best = use_of(known_, n, rule, search.assemble(first), held);
     operator_prices known(known_, i, n, rule);
     cost least = known.of(best, use_search::no_limit);
-    if (least.bytes == 0 && least.refused == 0) return best;
+    if (least.bytes == 0 && least.refused == 0 && !is_repeated(search, best.uses)) return best;
     // A plan that would be refused for the whole copies it makes (see silent_replication): only if nothing else is possible.
     std::uint32_t held_fast = 0;  // by operand: the axes that split it must go on to do so
     if (!known_.program.allow_replication && !n.allow_replication)
@@ -92,6 +92,12 @@ class operator_chooser {
   }
 
  private:
+  /// Whether devices do the same work, and that is worth a look.
+  [[nodiscard]] constexpr bool is_repeated(const use_search& search, const factor_splits& uses) const {
+    axis_mask used = 0;
+    for (const auto& use : uses) used |= axis_bit(use.axis);
+    return (known_.mesh.wide_axes() & ~used) != 0 && work_time(search.work_of(uses)) >= least_picoseconds_of_shared_work;
+  }
   /// One movement in the place of the operator, from a form of its operand to what its result is to be.
   constexpr void consider_movement(int i, const node& n, operator_prices& prices_of, operator_use& best, cost& least) {
     if (!may_be_moved(known_.program, n)) return;

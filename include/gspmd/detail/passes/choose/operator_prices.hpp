@@ -3,6 +3,7 @@
 
 #include "gspmd/detail/passes/choose/loop_sums.hpp"
 #include "gspmd/detail/passes/choose/ring_choice.hpp"
+#include "gspmd/detail/passes/choose/shared_sums.hpp"
 #include "gspmd/detail/support/vec.hpp"
 
 namespace gspmd::detail {
@@ -38,7 +39,7 @@ class known_prices {
 class operator_prices {
  public:
   constexpr operator_prices(const form_prices& known, int i, const node& n, const op_rule& rule)
-      : known_(known), i_(i), n_(n), rule_(rule), sum_(sum_of_loop(known, i)) {}
+      : known_(known), i_(i), n_(n), rule_(rule), sum_(sum_of_loop(known, i)), shared_(shared_sum_of(known, i)) {}
 
   /// What bringing the operands to what they must be sends, what the operator itself does, and bringing the result to its sharding: in
   /// all trips of the loops around it, but an operand from outside of a loop is brought there before it. Where this takes longer
@@ -47,7 +48,7 @@ class operator_prices {
     const int depth = known_.book.depth();
     cost total;
     int goes_round = -1;
-    if (n_.gather_limit >= 0) {
+    if (gather_limit_of(known_.mesh, n_) >= 0) {
       const auto round = ring_choice(known_, n_, p).find();
       goes_round = round.how.operand;
       total.bytes = known_.in_all_trips(round.price.bytes, depth);
@@ -75,7 +76,7 @@ class operator_prices {
       total.time = add_times(total.time, price.time);
       total.bytes += price.bytes;
     };
-    if (n_.gather_limit >= 0) take(ring_choice(known_, n_, p).find().price);
+    if (gather_limit_of(known_.mesh, n_) >= 0) take(ring_choice(known_, n_, p).find().price);
     for (int k = movements_of(n_, p.moved); k-- > 0;)
       take(price_of_traffic(traffic_of(known_.program, known_.mesh, n_, k, p.wanted[k], p.result), bytes_of(n_.type)));
     for (int k = facts_of(n_.op).tiles(n_); k-- > 0;) take(of_tile(k, p.wanted[k]));
@@ -113,7 +114,12 @@ class operator_prices {
     return price_of_traffic(traffic, bytes_of(known_.at(n_.operands[k]).type));
   }
   constexpr reshard_price of_result(const sharding& made) {
-    return result_.of(made, [&] { return price_of(i_, made); });
+    return result_.of(made, [&] {
+      reshard_price price = price_of(i_, made);
+      price.time = shared_.part_of(price.time, made);
+      price.bytes = shared_.part_of(price.bytes, made);
+      return price;
+    });
   }
   [[nodiscard]] constexpr reshard_price price_of(int i, const sharding& made) const {
     sharding wanted = known_.wish_of(i);
@@ -132,6 +138,7 @@ class operator_prices {
   const node& n_;
   const op_rule& rule_;
   int sum_;  // of a loop, that the result is only added to; -1: none
+  shared_sum shared_;
   known_prices operands_[max_map_arity];
   known_prices result_;
 };

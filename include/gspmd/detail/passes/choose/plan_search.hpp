@@ -13,77 +13,81 @@ namespace gspmd::detail {
 struct search_state {
   choose_state best, trial;
   vec<sharding> wishes, tried;  // by node: of the best plan, and of the one under way
-  int node = 0, candidate = 0;  // the next change
-  int left = 0;                 // choices for operators that the search may yet make
+  vec<int> order;               // the values that are tried, those first around which most time is spent; of each run one
+  vec<std::uint8_t> differs;    // of the trial, and the next four: see replay
+  vec<int> now;
+  int last = 0;
+  std::int64_t hope = 0;
+  bool is_worse = false;
+  int place = 0, candidate = 0;  // the next change
+  int left = 0;                  // choices for operators that the search may yet make
   bool improved = false, is_complete = false;
 
   template <class S, class F>
   static constexpr auto lists(S& s, F f) {
     return choose_state::lists(s.best, [&](auto&... b) {
-      return choose_state::lists(s.trial, [&](auto&... t) { return f(b..., t..., s.wishes, s.tried); });
+      return choose_state::lists(s.trial,
+                                 [&](auto&... t) { return f(b..., t..., s.wishes, s.tried, s.order, s.differs, s.now); });
     });
   }
   template <class S, class F>
   static constexpr auto rest(S& s, F f) {
     return choose_state::rest(s.best, [&](auto&... b) {
-      return choose_state::rest(
-          s.trial, [&](auto&... t) { return f(s.is_complete, b..., t..., s.node, s.candidate, s.left, s.improved); });
+      return choose_state::rest(s.trial, [&](auto&... t) {
+        return f(s.is_complete, b..., t..., s.last, s.hope, s.is_worse, s.place, s.candidate, s.left, s.improved);
+      });
     });
   }
 };
 
 /// Completion proposes, and this disposes: what nobody annotated may lie otherwise, if the whole plan takes less time then.
 ///
-/// The plan for what completion found comes first. Then the sharding that is asked for of one value, or of all that a run of elementwise
-/// operators connects, is changed to what a neighbour of it would like, or to none, and the program is chosen for again: the better
-/// plan is kept, until no change helps or `most_choices_of_search` are made. Annotated values, outputs and what loops carry stay.
-/// Programs are searched that have a tensor worth the while of it (support/tuning.hpp).
+/// The plan for what completion found comes first. Then the sharding that is asked for of a value, and of all that elementwise
+/// operators connect with it, is changed to what a neighbour of it would like, or to none, and what that reaches is chosen for again
+/// (see replay): the better plan is kept, until no change helps or `most_choices_of_search` are made. The values go first around which
+/// most time is spent. Annotated values, outputs and what loops carry stay. Plans are searched that take long enough
+/// (support/tuning.hpp).
 class plan_search {
  public:
   constexpr plan_search(const graph& g, const mesh_shape& mesh, const value_uses& uses, std::span<const sharding> asked,
                         search_state& state)
       : graph_(g), mesh_(mesh), uses_(uses), asked_(asked), state_(state) {}
 
-  static constexpr bool is_worth_it(const graph& g) {
-    const auto count = static_cast<int>(g.nodes.size());
-    if (g.largest_bytes < least_bytes_of_search || 2 * count > most_choices_of_search) return false;
-    for (const auto& n : g.nodes)
-      if (n.forbid_reshard || n.gather_limit >= 0) return false;
-    return true;
-  }
-
   /// Goes on until all is done, or until so many nodes were looked at, or so many prices worked out.
   constexpr void run(int most_nodes, int most_prices) {
-    const auto count = static_cast<int>(graph_.nodes.size());
-    for (;;) {
+    while (!state_.is_complete && most_nodes > 0 && most_prices > 0) {
       const bool is_first = !state_.best.is_complete;
-      choose_state& under_way = is_first ? state_.best : state_.trial;
-      const auto begin = under_way.next;
-      chooser choices(graph_, mesh_, uses_,
-                      is_first ? asked_ : std::span<const sharding>(state_.tried.data(), state_.tried.size()), under_way);
-      choices.run(most_nodes, most_prices);
-      if (!under_way.is_complete) return;
-      most_nodes -= under_way.next - begin;
-      most_prices -= choices.prices();
-      if (is_first) {
-        if (!is_worth_it(graph_) || state_.best.time == 0) {
-          state_.is_complete = true;
-          return;
-        }
+      if (!is_first && state_.wishes.empty()) {
         state_.wishes = vec<sharding>(asked_.data(), asked_.data() + asked_.size());
-        state_.left = most_choices_of_search - count;
-      } else if (state_.trial.is_better_than(state_.best)) {
+        state_.left = most_choices_of_search;
+        find_order();
+        if (count() <= most_values_for_alternatives) state_.place = -alternatives;
+        if (!find_change()) stop();
+        most_nodes -= count() / replay::choice + 1;
+        continue;
+      }
+      choose_state& under_way = is_first ? state_.best : state_.trial;
+      replay known{state_.best, state_.differs, state_.now, state_.last, state_.hope, state_.is_worse};
+      chooser choices(graph_, mesh_, uses_,
+                      is_first ? asked_ : std::span<const sharding>(state_.tried.data(), state_.tried.size()), under_way,
+                      is_first ? nullptr : &known);
+      choices.run(most_nodes, most_prices);
+      const int work = choices.chosen() + choices.replayed() / replay::choice;
+      most_nodes -= work + 1;
+      most_prices -= choices.prices();
+      if (!is_first && state_.place >= 0) state_.left -= work + 1;
+      if (!under_way.is_complete && !state_.is_worse) return;
+      if (is_first) {
+        if (!is_worth_it()) stop();
+        most_nodes -= count() / replay::choice;  // to prepare for the search is much, too
+        continue;
+      }
+      if (!state_.is_worse && state_.trial.is_better_than(state_.best)) {
         std::swap(state_.best, state_.trial);
         std::swap(state_.wishes, state_.tried);
         state_.improved = true;
       }
-      if (!find_change()) {
-        state_.is_complete = true;
-        state_.trial = {};
-        state_.tried = {};
-        return;
-      }
-      if (most_nodes < count || most_prices <= 0) return;
+      if (!find_change()) stop();
     }
   }
 
@@ -91,30 +95,142 @@ class plan_search {
   using candidates = inline_vec<sharding, 8>;
 
   [[nodiscard]] constexpr const node& at(int i) const { return graph_.nodes[static_cast<std::size_t>(i)]; }
+  [[nodiscard]] constexpr int count() const { return static_cast<int>(graph_.nodes.size()); }
 
-  /// The next change of a wish; false if there is none left.
+  [[nodiscard]] constexpr bool is_worth_it() const {
+    if (state_.best.time < least_picoseconds_of_search) return false;
+    for (const auto& n : graph_.nodes)
+      if (n.forbid_reshard || n.gather_limit >= 0) return false;
+    return true;
+  }
+  constexpr void stop() {
+    state_.is_complete = true;
+    state_.trial = {};
+    state_.tried = {};
+    state_.order = {};
+    state_.differs = {};
+    state_.now = {};
+  }
+
+  /// The values to try. Where little time is spent around them, little is gained.
+  constexpr void find_order() {
+    const auto spent = times_spent();
+    vec<std::uint8_t> is_known(static_cast<std::size_t>(count()), 0);
+    vec<std::int64_t> around;  // by place in the order
+    state_.order.clear();
+    for (int i = 0; i < count(); ++i) {
+      if (is_known[i] != 0 || !is_free(i)) continue;
+      const auto run = run_of(i, state_.wishes);
+      for (const int member : run) is_known[member] = 1;
+      const auto time = time_around(run, spent);
+      if (time == 0 || time < state_.best.time / least_part_of_search) continue;
+      if (around.size() == most_in_order) {
+        if (around.back() >= time) continue;
+        around.pop_back();
+        state_.order.pop_back();
+      }
+      state_.order.push_back(i);
+      around.push_back(time);
+      for (std::size_t k = around.size() - 1; k > 0 && around[k - 1] < around[k]; --k) {
+        std::swap(around[k - 1], around[k]);
+        std::swap(state_.order[k - 1], state_.order[k]);
+      }
+    }
+    state_.place = 0;
+    state_.candidate = 0;
+    state_.improved = false;
+  }
+
+  /// By node: what its operator takes and, if it is an output, that.
+  [[nodiscard]] constexpr vec<std::int64_t> times_spent() const {
+    const auto& marks = state_.best.marks;
+    const auto time_of = [&marks](int item) { return marks[item + 1].time - marks[item].time; };
+    vec<std::int64_t> spent(static_cast<std::size_t>(count()), 0);
+    for (int i = 0; i < count(); ++i) spent[i] = time_of(i);
+    for (int k = 0; k < static_cast<int>(graph_.outputs.size()); ++k)
+      spent[graph_.outputs[static_cast<std::size_t>(k)]] += time_of(count() + k);
+    return spent;
+  }
+  [[nodiscard]] constexpr std::int64_t time_around(const vec<int>& run, const vec<std::int64_t>& spent) const {
+    std::int64_t time = 0;
+    for (const int member : run) {
+      time += spent[member];
+      for (const int reader : uses_.readers[member]) time += spent[reader];
+    }
+    return time;
+  }
+
+  /// The next change of what is asked for; false if there is none left.
   constexpr bool find_change() {
-    const auto count = static_cast<int>(graph_.nodes.size());
-    if (state_.left < count || state_.best.time == 0) return false;
-    for (int rounds = 0; rounds < 2; ++rounds) {
-      for (; state_.node < count; ++state_.node, state_.candidate = 0) {
-        if (!is_free(state_.node)) continue;
-        const auto list = candidates_for(state_.node);
-        while (state_.candidate < 2 * list.count) {
-          const int c = state_.candidate++;
-          state_.tried = state_.wishes;
-          const int changed = change(state_.node, list[c / 2], c % 2 == 0);
-          if (c % 2 == 1 && changed == 1) continue;  // there is no run
-          state_.trial = choose_state(graph_);
-          state_.left -= count;
-          return true;
-        }
+    if (state_.best.time == 0) return false;
+    if (state_.place < 0) {
+      try_alternative(alternatives + state_.place++);
+      return true;
+    }
+    for (int rounds = 0; rounds < 2 && state_.left > 0; ++rounds) {
+      for (; state_.place < static_cast<int>(state_.order.size()); ++state_.place, state_.candidate = 0) {
+        const auto run = run_of(state_.order[state_.place], state_.wishes);
+        const auto list = candidates_for(run);
+        if (state_.candidate >= list.count) continue;
+        try_change(run, list[state_.candidate++]);
+        return true;
       }
       if (!state_.improved) return false;
-      state_.improved = false;
-      state_.node = state_.candidate = 0;
+      find_order();
     }
     return false;
+  }
+  constexpr void try_change(const vec<int>& run, const sharding& s) {
+    state_.tried = state_.wishes;
+    for (const int i : run) state_.tried[i] = s;
+    state_.hope = time_around(run, times_spent());
+    begin_trial();
+  }
+  /// What no plan is to be better than: nothing is split that need not be; everything lies as its first operand does, or as what reads it.
+  constexpr void try_alternative(int which) {
+    state_.tried = state_.wishes;
+    state_.hope = state_.best.time;
+    for (int k = 0; k < count(); ++k) {
+      const int i = which == 2 ? count() - 1 - k : k;
+      if (!is_free(i)) continue;
+      sharding& wish = state_.tried[i];
+      const int reader = which == 2 ? uses_.readers[i][0] : i;
+      const node& n = at(reader);
+      op_rule rule;
+      rule_of(graph_, n, rule);
+      int operand = 0;
+      while (which == 2 && n.operands[operand] != i) ++operand;
+      if (which == 0) wish.splits.clear();
+      else if (which == 1) wish.splits = carried(rule, rule.operand(0), state_.tried[n.operands[0]].splits, rule.result());
+      else wish.splits = carried(rule, rule.result(), state_.tried[reader].splits, rule.operand(operand));
+    }
+    begin_trial();
+  }
+  constexpr void begin_trial() {
+    int first = count();
+    state_.differs.clear();
+    state_.differs.resize(static_cast<std::size_t>(count()), 0);
+    state_.last = 0;
+    state_.is_worse = false;
+    for (int i = 0; i < count(); ++i) {
+      if (state_.tried[i].splits == state_.wishes[i].splits) continue;
+      state_.differs[i] = replay::wished;
+      if (i < first) first = i;
+      state_.last = i;
+    }
+    if (first == count()) {  // it is that already
+      state_.is_worse = true;
+      state_.trial = choose_state(graph_);
+      return;
+    }
+    if (graph_.has_regions || mesh_.saving > 0) {  // forms went, or were never kept
+      state_.trial = choose_state(graph_);
+      first = 0;
+    } else {
+      state_.trial = choose_state(state_.best, first);
+    }
+    state_.now.clear();
+    for (int v = 0; v < state_.best.marks[first].values; ++v) state_.now.push_back(v);
   }
 
   [[nodiscard]] constexpr bool is_free(int i) const {
@@ -126,56 +242,70 @@ class plan_search {
     return true;
   }
 
-  /// Asks for `s` of node `i`; unless `alone`, of what elementwise operators connect with it too that was asked for alike. How many
-  /// nodes that are.
-  constexpr int change(int i, const sharding& s, bool alone) {
-    const sharding before = state_.tried[i];
-    vec<int> open;
-    open.push_back(i);
-    state_.tried[i] = s;
-    for (std::size_t k = 0; k < open.size() && !alone; ++k) {
+  /// Node `i`, and what elementwise operators connect with it and is asked for alike.
+  [[nodiscard]] constexpr vec<int> run_of(int i, const vec<sharding>& wishes) const {
+    vec<int> run;
+    run.push_back(i);
+    for (std::size_t k = 0; k < run.size() && run.size() < most_in_a_run; ++k) {
       const auto take = [&](int j) {
-        if (!is_free(j) || !(state_.tried[j].splits == before.splits) || at(j).shape.count != at(i).shape.count) return;
-        state_.tried[j] = s;
-        open.push_back(j);
+        if (!is_free(j) || !(wishes[j].splits == wishes[i].splits) || at(j).shape.count != at(i).shape.count) return;
+        for (const int known : run)
+          if (known == j) return;
+        run.push_back(j);
       };
-      const int here = open[k];
+      const int here = run[k];
       if (facts_of(at(here).op).uniform)
         for (const int o : at(here).operands) take(o);
       for (const int reader : uses_.readers[here])
         if (facts_of(at(reader).op).uniform) take(reader);
     }
-    return static_cast<int>(open.size());
+    return run;
   }
 
-  /// What the neighbours of node `i` would like it to be, and nothing; none where they agree.
-  [[nodiscard]] constexpr candidates candidates_for(int i) const {
+  /// What the neighbours of a run would like it to be, and nothing; none where they agree.
+  [[nodiscard]] constexpr candidates candidates_for(const vec<int>& run) const {
     candidates list;
     const auto add = [&](const inline_vec<axis_use, max_axes>& splits) {
-      if (list.count == candidates::capacity || splits == state_.wishes[i].splits) return;
+      if (list.count == candidates::capacity || splits == state_.wishes[run[0]].splits) return;
       for (const auto& known : list)
         if (known.splits == splits) return;
       sharding s;
       s.splits = splits;
       list.push_back(s);
     };
-    op_rule rule;
-    rule_of(graph_, at(i), rule);
-    for (int k = 0; k < at(i).operands.count; ++k)
-      add(carried(rule, rule.operand(k), state_.wishes[at(i).operands[k]].splits, rule.result()));
-    for (const int reader : uses_.readers[i]) {
-      const node& user = at(reader);
-      op_rule its;
-      rule_of(graph_, user, its);
-      for (int k = 0; k < user.operands.count; ++k) {
-        if (user.operands[k] != i) continue;
-        add(carried(its, its.result(), state_.wishes[reader].splits, its.operand(k)));
-        for (int o = 0; o < user.operands.count; ++o)
-          if (user.operands[o] != i) add(carried(its, its.operand(o), state_.wishes[user.operands[o]].splits, its.operand(k)));
+    for (const int i : run) {
+      op_rule rule;
+      rule_of(graph_, at(i), rule);
+      for (int k = 0; k < at(i).operands.count; ++k)
+        add(carried(rule, rule.operand(k), state_.wishes[at(i).operands[k]].splits, rule.result()));
+      for (const int reader : uses_.readers[i]) {
+        const node& user = at(reader);
+        op_rule its;
+        rule_of(graph_, user, its);
+        for (int k = 0; k < user.operands.count; ++k) {
+          if (user.operands[k] != i) continue;
+          add(carried(its, its.result(), state_.wishes[reader].splits, its.operand(k)));
+          for (int o = 0; o < user.operands.count; ++o)
+            if (user.operands[o] != i) add(carried(its, its.operand(o), state_.wishes[user.operands[o]].splits, its.operand(k)));
+        }
       }
     }
     if (!list.empty()) add({});
+    else if (const sharding s = split_further(run[0]); !(s.splits == state_.wishes[run[0]].splits)) list.push_back(s);
     return list;
+  }
+  /// What devices repeat, since nothing it is made of is split (random numbers, constants), each in its part: by all axes that nobody has
+  /// a use for, on the largest dim.
+  [[nodiscard]] constexpr sharding split_further(int i) const {
+    sharding s;
+    s.splits = state_.wishes[i].splits;
+    const extents& shape = at(i).shape;
+    int dim = -1;
+    for (int d = 0; d < shape.count; ++d)
+      if (shape[d] > 1 && s.axes_of(d) == 0 && (dim < 0 || shape[d] > shape[dim])) dim = d;
+    for (int a = 0; dim >= 0 && a < mesh_.axis_count(); ++a)
+      if (mesh_.sizes[a] > 1 && (s.split_axes() & axis_bit(a)) == 0) s.add_split(a, dim);
+    return s;
   }
   [[nodiscard]] constexpr inline_vec<axis_use, max_axes> carried(const op_rule& rule, const tensor_map& from,
                                                                  const inline_vec<axis_use, max_axes>& splits,
@@ -189,6 +319,9 @@ class plan_search {
     }
     return to_dims(mesh_, rule, to, factors);
   }
+
+  static constexpr std::size_t most_in_a_run = 64, most_in_order = 32;
+  static constexpr int alternatives = 3, most_values_for_alternatives = 24;
 
   const graph& graph_;
   const mesh_shape& mesh_;

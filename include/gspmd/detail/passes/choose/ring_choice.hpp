@@ -28,7 +28,8 @@ class ring_choice {
     reshard_price price;  // of that
   };
 
-  constexpr ring_choice(const form_prices& known, const node& n, const operator_use& p) : known_(known), n_(n), p_(p) {}
+  constexpr ring_choice(const form_prices& known, const node& n, const operator_use& p)
+      : known_(known), n_(n), p_(p), limit_(gather_limit_of(known.mesh, n)) {}
 
   [[nodiscard]] constexpr ring_form find() const {
     ring_form best;
@@ -38,7 +39,7 @@ class ring_choice {
       const bool is_second = best.how.operand >= 0;
       if (!is_second) find_ring(k, best);
       if (!is_second && best.how.operand >= 0) continue;
-      best.how.beyond_limit = true;  // no ring, or the other one is gathered all the same
+      best.how.beyond_limit = n_.gather_limit >= 0;  // no ring, or the other one is gathered all the same
       return best;
     }
     return best;
@@ -56,7 +57,7 @@ class ring_choice {
   /// True when operand `k` is to be gathered to more than the limit.
   [[nodiscard]] constexpr bool is_gathered(int k) const {
     const int i = n_.operands[k];
-    if (shard_bytes(i, p_.wanted[k]) <= n_.gather_limit) return false;
+    if (shard_bytes(i, p_.wanted[k]) <= limit_) return false;
     const auto best = known_.best_form(i, p_.wanted[k]);
     if (best.value < 0 || best.price.bytes == 0) return false;
     const sharding& from = known_.book.layout_of(best.value);
@@ -88,13 +89,13 @@ class ring_choice {
         if (trial.how.axes == 0 || from.axes_of(dim) == 0) continue;
         if (!nests(split_change_of(mesh, trial.form, p_.wanted[k], dim), known_.shape_of(i)[dim])) continue;
         const auto shard = shard_bytes(i, trial.form);
-        if ((lost & ~trial.form.split_axes()) != 0 && shard > n_.gather_limit) continue;
+        if ((lost & ~trial.form.split_axes()) != 0 && shard > limit_) continue;
         trial.how.operand = static_cast<std::int8_t>(k);
         trial.how.dim = static_cast<std::int8_t>(dim);
         const ring around = ring_of(trial.how, trial.form);
         if ((around.mask() & one_order) != 0 && adds_up(k, dim)) continue;
         const auto members = around.size(mesh);
-        trial.how.both_ways = members > 2 && ring_rounds(members, true).buffers() * shard <= n_.gather_limit;
+        trial.how.both_ways = members > 2 && ring_rounds(members, true).buffers() * shard <= limit_;
         const auto start = known_.best_form(i, trial.form);
         if (start.value < 0) continue;
         const auto sent = (members - 1) * shard;
@@ -107,6 +108,7 @@ class ring_choice {
   const form_prices& known_;
   const node& n_;
   const operator_use& p_;
+  std::int64_t limit_;
 };
 
 }  // namespace gspmd::detail

@@ -60,6 +60,9 @@ struct split_origin {
 /// 5. All that happens in stages, if annotations have priorities: splits of priority p are passed on from stage p on.
 ///
 ///   x{B:data} w{F:model}  h = einsum<"bd,df->bf">(x, w)  ->  h{B:data, F:model}        (Fig. 3)
+/// 6. At last, an axis that an operator cannot keep where it is, since it works on whole lines there, moves on to the largest dim of its
+///    result that is whole and that the operand has too: an all_to_all, where every device would work on the whole (a 3-D FFT):
+///      x{X:a, Y:b, Z:-}  y = fft along Y  ->  y{X:a, Y:-, Z:b}
 ///
 /// Tensors that shard_alike connects get what one of them gets at once, in both directions, whatever their other neighbours
 /// offer. Only annotations can keep them apart.
@@ -110,6 +113,8 @@ class completion {
   constexpr void run() {
     connect_alike();
     for (stage_ = 0; stage_ <= last_stage_; ++stage_) run_stage();
+    stage_ = last_stage_;
+    while (move_on()) run_rounds();
     for (const auto& s : states_) shardings.push_back(s);
   }
 
@@ -119,6 +124,9 @@ class completion {
   constexpr void run_stage() {
     for (auto& o : offered_) o = 0;
     for (int i = 0; i < static_cast<int>(next_alike_.size()); ++i) share(i);
+    run_rounds();
+  }
+  constexpr void run_rounds() {
     for (round_ = 0; round_ < completion_round_count; ++round_) {
       const int count = static_cast<int>(dirty_.size());
       std::uint8_t* const dirty = dirty_.data();
@@ -138,6 +146,45 @@ class completion {
           }
       }
     }
+  }
+
+  /// One sweep over the operators with whole dims, and what reads their results: whether anything moved on.
+  constexpr bool move_on() {
+    bool any = false;
+    round_ = completion_round_count - 1;
+    for (int i = 0; i < static_cast<int>(dirty_.size()); ++i) {
+      const node& n = nodes_[i];
+      if (any && (dirty_[i] & 1) != 0) visit(i, true);
+      if (n.operands.count == 0 || n.results != 1 || axes_[n.operands[0]] == 0 || facts_of(n.op).uniform) continue;
+      if ((axes_[n.operands[0]] & ~axes_[i]) == 0) continue;
+      const op_rule& rule = rules_.of(i);
+      for (const auto& use : found_[n.operands[0]].splits) {
+        const tensor_map& from = rule.operand(0);
+        const bool is_kept = (axes_[i] & axis_bit(use.axis)) != 0 || from.begin(use.dim) == from.end(use.dim) ||
+                             rule.factors[from.factors[from.begin(use.dim)]].kind != factor_kind::whole;
+        if (is_kept || (found_[i].partial & axis_bit(use.axis)) != 0) continue;
+        const int dim = free_dim_for(i, rule, mesh_.sizes[use.axis]);
+        if (dim < 0) continue;
+        found_[i].add_split(use.axis, dim);
+        note_change(i, axes_[i], n.operands[0], i);
+        any = true;
+      }
+    }
+    return any;
+  }
+  /// The largest open dim of the result of node `i` that nothing splits and that its first operand has too; -1: none of at least `parts`.
+  [[nodiscard]] constexpr int free_dim_for(int i, const op_rule& rule, std::int64_t parts) const {
+    const tensor_map& map = rule.result();
+    const auto& found = found_[i];
+    int best = -1;
+    for (int d = 0; d < nodes_[i].shape.count; ++d) {
+      const auto extent = nodes_[i].shape[d];
+      if ((found.open & dim_bit(d)) == 0 || found.axes_of(d) != 0 || extent < parts || map.end(d) != map.begin(d) + 1) continue;
+      const int f = map.factors[map.begin(d)];
+      if (rule.factors[f].kind != factor_kind::parallel || !rule.operand(0).holds(f)) continue;
+      if (best < 0 || extent > nodes_[i].shape[best]) best = d;
+    }
+    return best;
   }
 
   /// Axes of size 1 cut nothing: no pass after this one sees them.

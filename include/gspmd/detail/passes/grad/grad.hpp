@@ -4,6 +4,7 @@
 #include <vector>
 
 #include "gspmd/detail/ops/set_policy.hpp"
+#include "gspmd/detail/ops/transition.hpp"
 
 namespace gspmd::detail {
 
@@ -21,6 +22,7 @@ class differentiator {
       return;
     }
     gradients_.slot(scalar) = add_constant(g, seed.type, seed.shape, 1, 1, seed.at);
+    if (g.find_types != nullptr) gradients_.slot(scalar) = add_seed(g, gradients_.slot(scalar), scalar, seed.at);
     walk(0, scalar);
   }
   /// The gradient by a node; zero where the scalar does not depend on it. By a complex one it is the conjugate of what operators pass
@@ -51,6 +53,7 @@ class differentiator {
       const auto before = graph_.nodes.size();
       if (is_region_result(at(i).op)) visit_region(i);
       else if (has_gradient(i)) visit(i);
+      for (auto k = before; k < graph_.nodes.size(); ++k) graph_.nodes[k].in_gradient = true;
       // What a user says of an operator holds for its gradient, which moves the same data back.
       if (const node& n = at(i); n.forbid_reshard || n.allow_replication || n.gather_limit >= 0)
         set_policy(graph_, before, {n.forbid_reshard, n.allow_replication, n.gather_limit});

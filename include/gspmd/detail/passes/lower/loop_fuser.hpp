@@ -6,6 +6,7 @@
 
 #include "gspmd/detail/ir/fused_collapse.hpp"
 #include "gspmd/detail/passes/lower/loop_group.hpp"
+#include "gspmd/detail/passes/lower/widening.hpp"
 #include "gspmd/detail/support/vec.hpp"
 
 namespace gspmd::detail {
@@ -25,7 +26,7 @@ struct waiting_reduction {
 /// in one pass.
 class loop_fuser {
  public:
-  constexpr explicit loop_fuser(step_state& state) : s_(state) {}
+  constexpr explicit loop_fuser(step_state& state) : s_(state), wide_(state) {}
 
   /// A value that a walk from a user to its operands has come to.
   struct visit {
@@ -108,7 +109,7 @@ class loop_fuser {
     const int read = group.read(first.operand);
     vec<int> reduced;
     for (const auto& f : same) {
-      reduced.push_back(like(f.result));
+      reduced.push_back(wide_.like(f.result));
       group.reduce(read, reduced[reduced.size() - 1], reduction_spec{group.loop, f.dims, f.kind});
     }
     add_loop(group, first.op, first.operand, same, reduced);
@@ -119,41 +120,22 @@ class loop_fuser {
     reduction_spec spec{v.local, f.dims, f.kind};
     const int rank = v.local.count;
     if (is_complex(v.type)) spec.in.push_back(2);
-    const int from = widened(f.op, f.operand), to = like(f.result);
+    const int from = widened(f.op, f.operand), to = wide_.like(f.result);
     compute(from);
     auto& s = s_.add_step(action::reduce, f.op, step_state::entry_of(table_of<reduction_spec>(s_.out), spec), {from}, {to});
     s.type = part_of(s.type);
     for (int d = 0; d < rank; ++d)
       if ((f.dims & dim_bit(d)) != 0) s_.add_bound(s, d, f.operand, d);
-    if (to != f.result) convert(f.op, to, f.result, has_ends(f.kind));
+    if (to != f.result) wide_.convert(f.op, to, f.result, has_ends(f.kind));
   }
 
-  // ---- narrow types ----
-
-  /// The largest and the smallest of nothing lie beyond a narrow type.
-  static constexpr bool has_ends(monoid kind) { return kind == monoid::maximum || kind == monoid::minimum; }
-  /// A value of the same shard, as the type that its elements are computed as; the value itself if that is its type.
-  constexpr int like(int v) {
-    local_value wide = s_.program_.value(v);
-    if (!is_narrow(wide.type)) return v;
-    wide.type = computed_as(wide.type);
-    return s_.add_value(wide);
-  }
+  /// `v`, which lies in memory then, as the type that its elements are computed as.
   constexpr int widened(const instruction& op, int v) {
-    const int made = like(v);
-    if (made != v) convert(op, v, made, false);
+    const int made = wide_.like(v);
+    if (made == v) return v;
+    compute(v);
+    wide_.convert(op, v, made, false);
     return made;
-  }
-  constexpr void convert(const instruction& op, int from, int to, bool saturates) {
-    compute(from);
-    loop_group group(s_, extents(1, elements(s_.program_.value(from).local)));
-    scalar_op load = scalar_op::load(s_.program_.value(from).type, 0);
-    load.strides = extents(1, 1);
-    const int made = group.converted(group.add_op(load), s_.program_.value(to).type, saturates);
-    group.stores.push_back(fused_store{static_cast<std::int16_t>(made), 0});
-    planned_group planned;
-    planned.loop = group.loop;
-    s_.add_step(action::fused, op, group.entry_for(planned), {from}, {to});
   }
 
   // ---- loops ----
@@ -254,7 +236,7 @@ class loop_fuser {
       }
       for (const auto& f : reductions) {
         s_.waiting_[f.result] = 0;
-        reduced.push_back(like(f.result));
+        reduced.push_back(wide_.like(f.result));
         group.reduce(s_.register_[f.operand], reduced[reduced.size() - 1], reduction_spec{loop, f.dims, f.kind});
       }
     }
@@ -279,7 +261,7 @@ class loop_fuser {
       s_.add_bound(s, std::countr_zero(cut), v, std::countr_zero(padded));
     for (std::size_t k = 0; k < reductions.size(); ++k)
       if (reduced[k] != reductions[k].result)
-        convert(reductions[k].op, reduced[k], reductions[k].result, has_ends(reductions[k].kind));
+        wide_.convert(reductions[k].op, reduced[k], reductions[k].result, has_ends(reductions[k].kind));
   }
 
   /// The reductions that are made with a loop: the one that comes next, if its operand is computed there, and others like it. A loop
@@ -311,6 +293,7 @@ class loop_fuser {
   }
 
   step_state& s_;
+  widening wide_;
   vec<visit> path_;                               // see need()
   vec<waiting_reduction> reductions_;             // that wait
   const vec<waiting_reduction>* open_ = nullptr;  // that are made now

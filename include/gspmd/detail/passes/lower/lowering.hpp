@@ -12,7 +12,8 @@ namespace gspmd::detail {
 /// What an operator's `lower` adds its steps with. Whatever a step reads is computed before it.
 class lowering {
  public:
-  constexpr lowering(step_state& state, loop_fuser& loops) : g(state.graph_), out(state.out), state_(state), loops_(loops) {}
+  constexpr lowering(step_state& state, loop_fuser& loops)
+      : g(state.graph_), out(state.out), state_(state), loops_(loops), wide_(state) {}
 
   const graph& g;
   plan& out;
@@ -56,10 +57,10 @@ class lowering {
     return loops_.widened(op, v);
   }
   /// Where a kernel leaves what becomes `result` by narrowed(): the result itself, or of a narrow type a wider value.
-  constexpr int wide_result(int result) { return loops_.like(result); }
+  constexpr int wide_result(int result) { return wide_.like(result); }
   /// `saturates`: an integer that is out of range becomes the nearest one that is not.
   constexpr void narrowed(const instruction& op, int from, int result, bool saturates = false) {
-    if (from != result) loops_.convert(op, from, result, saturates);
+    if (from != result) wide_.convert(op, from, result, saturates);
   }
 
   /// A complex value x as [2, ...]: x, and after it i x. See add_both_turns.
@@ -112,6 +113,11 @@ class lowering {
   /// The elements of a value as its `strides` along the dims of the result find them.
   constexpr void copy(const instruction& op, int from, const extents& strides) {
     loops_.need(from);
+    if (elements(value(op.result).local) == elements(value(from).local) && from != op.operands[0] &&
+        is_dense(value(op.result).local, strides)) {  // nobody else's: another name for it
+      state_.base[op.result] = state_.base[from];
+      return;
+    }
     loop_group group(state_, value(op.result).local);
     scalar_op load = scalar_op::load(value(from).type, 0);
     load.strides = strides;
@@ -159,7 +165,7 @@ class lowering {
     const int from = widened(op, tile), to = wide_result(op.result);
     auto& s = add_step(action::reduce_window, op, step_state::entry_of(table_of<window_reduction>(out), w), {from}, {to});
     note_padded(op, s);
-    narrowed(op, to, op.result, loop_fuser::has_ends(w.reduced_by));
+    narrowed(op, to, op.result, has_ends(w.reduced_by));
   }
   constexpr void select_and_scatter(const instruction& op, const window_selection& w, int in, int by) {
     const int from = widened(op, in), added = widened(op, by), to = wide_result(op.result);
@@ -184,7 +190,7 @@ class lowering {
     auto& s = add_step(action::scatter, op, spec, {op.operands[0], updates}, {to});
     s.type = part_of(s.type);
     note_indexed(a, op.result, op.operands[1], s);
-    narrowed(op, to, op.result, loop_fuser::has_ends(a.combined_by));
+    narrowed(op, to, op.result, has_ends(a.combined_by));
   }
   constexpr void scatter_set(const instruction& op, const indexed_access& a) {
     const int spec = step_state::entry_of(table_of<indexed_access>(out), a);
@@ -199,7 +205,7 @@ class lowering {
     auto& s = add_step(action::scan, op, step_state::entry_of(table_of<scan_spec>(out), spec), operands, {to});
     s.type = part_of(s.type);
     if (totals >= 0) add_bound(s, 0, op.operands[0], spec.dim);
-    narrowed(op, to, op.result, loop_fuser::has_ends(spec.combined_by));
+    narrowed(op, to, op.result, has_ends(spec.combined_by));
   }
   /// `numbers`: where the elements of x are; -1: they are its own.
   constexpr void top_k(const instruction& op, const top_k_spec& spec, int x, int numbers, int best, int at) {
@@ -304,6 +310,7 @@ class lowering {
 
   step_state& state_;
   loop_fuser& loops_;
+  widening wide_;
 };
 
 /// The steps of an operator that is no part of a loop.

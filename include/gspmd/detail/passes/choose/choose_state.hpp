@@ -1,0 +1,67 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstdint>
+#include <type_traits>
+
+#include "gspmd/detail/passes/choose/choice_table.hpp"
+#include "gspmd/detail/passes/choose/form_book.hpp"
+
+namespace gspmd::detail {
+
+/// Where the lists of a choose_state ended, and what it all took, before an item was looked at: a node; after the nodes, an output.
+struct item_mark {
+  int values = 0, wanted = 0, deliveries = 0, steps = 0;
+  int forced = 0;
+  std::int64_t time = 0;
+};
+
+/// What choose knows after some of the items: another evaluation may go on from there.
+struct choose_state {
+  form_book book;
+  choice_table table;
+  vec<int> given;        // see form_walk
+  vec<item_mark> marks;  // by item; one more once all are looked at
+  int next = 0;          // item
+  bool is_complete = false;
+  std::int64_t time = 0;  // picoseconds that all of it takes
+  int forced = 0;         // gathers that operators cannot do without
+
+  constexpr choose_state() = default;
+  constexpr explicit choose_state(const graph& g) : book(g) {}
+  /// `all`, which is complete, as it was before `item`; of a program without regions.
+  constexpr choose_state(const choose_state& all, int item)
+      : book(all.book, all.marks[item].values), next(item), time(all.marks[item].time), forced(all.marks[item].forced) {
+    const item_mark& mark = all.marks[item];
+    const auto begin = [](const auto& list, int count) {
+      return std::remove_cvref_t<decltype(list)>(list.data(), list.data() + count);
+    };
+    const int nodes = static_cast<int>(all.table.nodes.size());
+    table.nodes = begin(all.table.nodes, item < nodes ? item : nodes);
+    table.wanted = begin(all.table.wanted, mark.wanted);
+    table.deliveries = begin(all.table.deliveries, mark.deliveries);
+    table.steps = begin(all.table.steps, mark.steps);
+    table.outputs = begin(all.table.outputs, item < nodes ? 0 : item - nodes);
+    marks = begin(all.marks, item);
+  }
+  [[nodiscard]] constexpr item_mark mark() const {
+    const auto length = [](const auto& list) { return static_cast<int>(list.size()); };
+    return {length(book.values), length(table.wanted), length(table.deliveries), length(table.steps), forced, time};
+  }
+
+  [[nodiscard]] constexpr bool is_better_than(const choose_state& other) const {
+    return forced <= other.forced && time < other.time;
+  }
+
+  template <class S, class F>
+  static constexpr auto lists(S& s, F f) {
+    return f(s.table.nodes, s.table.wanted, s.table.deliveries, s.table.steps, s.table.outputs, s.book.values, s.book.roots,
+             s.book.first, s.book.last, s.book.open, s.book.inside, s.book.level_of_inside, s.given, s.marks);
+  }
+  template <class S, class F>
+  static constexpr auto rest(S& s, F f) {
+    return f(s.next, s.is_complete, s.time, s.forced);
+  }
+};
+
+}  // namespace gspmd::detail

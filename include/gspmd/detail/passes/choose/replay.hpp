@@ -1,0 +1,86 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstdint>
+
+#include "gspmd/detail/passes/choose/choose_state.hpp"
+#include "gspmd/detail/passes/choose/loop_sums.hpp"
+
+namespace gspmd::detail {
+
+/// A complete plan, of which another one for the same program, where some wishes differ, takes over what nothing that differs reaches:
+/// a choice takes a hundred times as long.
+struct replay {
+  static constexpr int choice = 8;              // one choice allows for as much of an evaluation as so many replayed items
+  static constexpr std::uint8_t wished = 1;     // of a node: something else is asked for
+  static constexpr std::uint8_t lies_else = 2;  // its forms are others
+
+  const choose_state& plan;
+  vec<std::uint8_t>& differs;  // by node
+  vec<int>& now;               // by form of `plan`: the same one of the new plan; -1: it has none
+  int& last;                   // the last item that something which differs reaches
+  std::int64_t& hope;          // what `plan` spends around what was changed, as far as that is not chosen again
+  bool& is_worse;              // found out before the end
+
+  [[nodiscard]] constexpr std::int64_t time_of(int i) const { return plan.marks[i + 1].time - plan.marks[i].time; }
+
+  /// Whether item `i` is what it is in `plan`.
+  [[nodiscard]] constexpr bool is_same(const form_prices& known, int i) const {
+    const int count = static_cast<int>(known.program.nodes.size());
+    if (i >= count)
+      return (differs[known.book.root_of(known.program.outputs[static_cast<std::size_t>(i - count)])] & lies_else) == 0;
+    const node& n = known.at(i);
+    const origin made = facts_of(n.op).made;
+    if (made == origin::given || made == origin::source) return true;
+    if ((differs[i] & wished) != 0 || n.results != 1 || made == origin::region || made == origin::result) return false;
+    for (const int o : n.operands)
+      if ((differs[known.book.root_of(o)] & lies_else) != 0) return false;
+    return operand_summed_up(known, i) < 0;
+  }
+  /// Compares the forms that item `i` made. Whether nothing after it can differ and `state`, which is to be as `plan` from here on,
+  /// is no better.
+  constexpr bool is_decided(const form_prices& known, int i, const choose_state& state, bool is_replayed) {
+    if (!is_replayed) hope = hope > time_of(i) ? hope - time_of(i) : 0;
+    const auto& made = state.book.values;
+    const auto& had = plan.book.values;
+    const int begin = state.marks[i].values, end = static_cast<int>(made.size());
+    const int from = plan.marks[i].values, to = plan.marks[i + 1].values;
+    bool alike = end - begin == to - from;
+    for (int k = 0; k < to - from && alike; ++k)
+      alike = made[begin + k].node == had[from + k].node && same_layout(made[begin + k].layout, had[from + k].layout);
+    for (int k = 0; k < to - from; ++k) now.push_back(alike ? begin + k : -1);
+    if (!alike) {
+      for (int k = begin; k < end; ++k) note(known, made[k].node);
+      for (int k = from; k < to; ++k) note(known, had[k].node);
+    }
+    if (state.time >= plan.time || state.forced > plan.forced) return is_worse = true;
+    const auto gained = plan.marks[i + 1].time - state.time;
+    if (gained < 0 && -gained >= hope) return is_worse = true;
+    if (i < last || known.book.depth() > 0) return false;
+    const auto& mark = plan.marks[i + 1];
+    const auto time = add_times(state.time, plan.time - mark.time);
+    return is_worse = time >= plan.time || state.forced + plan.forced - mark.forced > plan.forced;
+  }
+  /// The forms of node `i` are others: what reads it is reached.
+  constexpr void note(const form_prices& known, int i) {
+    const int root = known.book.root_of(i);
+    if ((differs[root] & lies_else) != 0) return;
+    differs[root] |= lies_else;
+    reach(known, root);
+  }
+  constexpr void reach(const form_prices& known, int i) {
+    const int count = static_cast<int>(known.program.nodes.size());
+    for (const int reader : known.readers_of(i)) {
+      const int at = reader == i ? count + static_cast<int>(known.program.outputs.size()) - 1 : reader;
+      if (at > last) last = at;
+      if (reader == i) continue;
+      const node& n = known.at(reader);
+      const auto& facts = facts_of(n.op);
+      if (facts.made == origin::renamed) reach(known, reader);
+      else if (facts.made == origin::region) last = count + static_cast<int>(known.program.outputs.size()) - 1;
+      else if (facts.made == origin::shards && facts.is_made_again(n)) note(known, reader);
+    }
+  }
+};
+
+}  // namespace gspmd::detail

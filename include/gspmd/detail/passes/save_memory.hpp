@@ -1,0 +1,39 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstdint>
+
+#include "gspmd/detail/ir/layout.hpp"
+#include "gspmd/detail/ops/registry.hpp"
+
+/// What a plan gives up to hold less, where the mesh says how much a device may hold. A program is planned for one level after the other
+/// until it fits:
+///
+///   0   nothing
+///   1   inputs that are gathered are not kept: who needs one again gathers it again (fully sharded data parallelism)
+///   2   and an einsum takes an operand that would be gathered to more than a quarter of the memory in parts, where it can
+///   3   to more than a 16th
+///   4   to more than a 64th
+namespace gspmd::detail {
+
+inline constexpr int most_saving = 4;
+
+/// Whether a form of a node that is larger than what it was made of is there for one reader only.
+constexpr bool is_gathered_again(const mesh_shape& mesh, const node& n, const sharding& from, const sharding& to) {
+  return mesh.saving > 0 && facts_of(n.op).made == origin::given && from.partial == 0 &&
+         local_elements(mesh, n.shape, from) < local_elements(mesh, n.shape, to);
+}
+
+/// The most bytes that an operand of an einsum may be gathered to on a device; -1: any number.
+constexpr std::int64_t gather_limit_of(const mesh_shape& mesh, const node& n) {
+  if (n.gather_limit >= 0 || mesh.saving < 2 || !facts_of(n.op).may_go_round_ring(n)) return n.gather_limit;
+  return mesh.most_memory >> (2 * (mesh.saving - 1));
+}
+
+/// Why no plan fits.
+constexpr text too_large(std::int64_t least, std::int64_t most) {
+  return text("a device holds ") << least << " bytes, inputs, outputs and what is between them, in the plan that holds least; "
+                                 << most << " are allowed: split more of the inputs, or use more devices";
+}
+
+}  // namespace gspmd::detail

@@ -1,0 +1,226 @@
+// SPDX-License-Identifier: Apache-2.0
+// labels: planner
+// group: plans
+// Plans beside those that an expert would draw by hand: their bytes in closed form, or fewer.
+#include <doctest/doctest.h>
+
+#include <string>
+#include <utility>
+#include <vector>
+
+#include <gspmd/dynamic.hpp>
+#include <gspmd/gspmd.hpp>
+#include <gspmd/random.hpp>
+
+#include "support/error_of.hpp"
+#include "support/golden_plans.hpp"
+
+namespace {
+
+using namespace gspmd;
+using caught::error_of;
+using golden::collectives_of;
+using names = std::vector<std::string>;
+dynamic::input f32(std::vector<std::int64_t> shape, names sharding) {
+  return dynamic::in<float>(std::move(shape), std::move(sharding));
+}
+
+/// The mesh of a training step, and how its tokens and weights are split: by the batch, by heads and hidden units, and what of each weight
+/// else lies everywhere by the batch too (fully sharded).
+struct parallelism {
+  std::int64_t data, model;
+  bool is_fully_sharded;
+};
+struct gpt_sizes {
+  std::int64_t batch, sequence, width;
+};
+
+value normalised(value x) {
+  const auto wide = [&](value v) { return broadcast_in_dim(v, x.shape(), {0, 1}); };
+  const value centred = x - wide(mean(x, 2));
+  return centred * wide(rsqrt(mean(centred * centred, 2) + 1e-5));
+}
+
+/// Two blocks of a Transformer, their loss, gradients and update.
+dynamic::program gpt(const parallelism& p, const gpt_sizes& s) {
+  const auto [B, S, M] = s;
+  const std::int64_t N = 4, D = M / N, F = 4 * M;
+  dynamic::builder b(dynamic::mesh({{"data", p.data}, {"model", p.model}}));
+  const std::string data = "data", model = "model", rest = p.is_fully_sharded ? "data" : "";
+  std::vector<value> weights;
+  const auto weight = [&](std::vector<std::int64_t> shape, names sharding) {
+    weights.push_back(b.input(f32(std::move(shape), std::move(sharding))));
+    return weights.back();
+  };
+  const value x = b.input(f32({B, S, M}, {data, "", ""})), target = b.input(f32({B, S, M}, {data, "", ""}));
+  value y = x * weight({M}, {""});
+  for (int layer = 0; layer < 2; ++layer) {
+    const value in = normalised(y) * weight({M}, {""});
+    value heads[3];
+    for (auto& h : heads) h = einsum<"bsm,mnd->bsnd">(in, weight({M, N, D}, {rest, model, ""}));
+    const value mixed = einsum<"bnst,btnd->bsnd">(softmax(einsum<"bsnd,btnd->bnst">(heads[0], heads[1]), 3), heads[2]);
+    y = y + einsum<"bsnd,ndm->bsm">(mixed, weight({N, D, M}, {model, "", rest}));
+    const value hidden = relu(einsum<"bsm,mf->bsf">(normalised(y) * weight({M}, {""}), weight({M, F}, {rest, model})));
+    y = y + einsum<"bsf,fm->bsm">(hidden, weight({F, M}, {model, rest}));
+  }
+  const value difference = y - target;
+  const auto gradients = grad(mean(difference * difference), weights);
+  for (std::size_t k = 0; k < weights.size(); ++k) b.output(weights[k] - 0.1 * gradients[k]);
+  return b.compile();
+}
+
+/// What the textbook sends. Tensor parallelism: all_reduce of the activations after both halves of a block, forward and backward. Data
+/// parallelism: all_reduce of each gradient. Fully sharded: all_gather of each weight and reduce_scatter of its gradient, which is as much.
+std::int64_t textbook(const parallelism& p, const gpt_sizes& s) {
+  const auto activations = 4 * s.batch * s.sequence * s.width / p.data, weights = 4 * 12 * s.width * s.width / p.model;
+  return 2 * (4 * 2 * activations * (p.model - 1) / p.model + 2 * weights * (p.data - 1) / p.data);
+}
+
+}  // namespace
+
+TEST_CASE("a training step of two blocks of GPT sends no more than Megatron's, data parallel and fully sharded ones") {
+  const gpt_sizes megatron{4, 128, 256};
+  const auto by_heads = gpt({1, 2, false}, megatron);
+  CHECK(by_heads.traffic().in(collective_kind::all_reduce).collectives == 8);
+  CHECK(by_heads.traffic().collectives == 8);  // no weight is gathered
+  CHECK(by_heads.traffic().bytes == 4'194'304);
+
+  const auto by_batch = gpt({4, 1, false}, megatron), sharded = gpt({4, 1, true}, {16, 128, 256});
+  CHECK(by_batch.traffic().in(collective_kind::all_reduce).collectives == by_batch.traffic().collectives);
+  CHECK(sharded.traffic().in(collective_kind::all_gather).collectives == 12);
+  CHECK(sharded.traffic().in(collective_kind::reduce_scatter).collectives == 12);
+
+  for (const gpt_sizes& s : {megatron, gpt_sizes{8, 64, 128}, gpt_sizes{8, 256, 512}})
+    for (const parallelism& p :
+         {parallelism{1, 2, false}, {1, 4, false}, {4, 1, false}, {4, 1, true}, {2, 2, false}, {2, 2, true}}) {
+      CAPTURE(s.width);
+      CAPTURE(p.data);
+      CAPTURE(p.model);
+      CAPTURE(p.is_fully_sharded);
+      const auto gains = p.data * p.model * 5 * 2 * 4 * s.width;  // of the gradients of the layers' gains, at most
+      CHECK(gpt(p, s).traffic().bytes <= textbook(p, s) + gains);
+    }
+}
+
+TEST_CASE("three gradients of one input are added up before one all_reduce, whatever each would take alone") {
+  dynamic::builder b(dynamic::mesh({{"x", 4}}));
+  const std::int64_t T = 2048, M = 256;
+  value sum;
+  for (int k = 0; k < 3; ++k) {
+    const value term = einsum<"tf,df->td">(b.input(f32({T, M}, {"", "x"})), b.input(f32({M, M}, {"", "x"})));
+    sum = k == 0 ? term : sum + term;
+  }
+  b.output(b.reshard(sum, {"", ""}));
+  const auto p = b.compile();
+  CHECK(collectives_of(p) == "all_reduce x");
+  CHECK(p.traffic().bytes == 2 * T * M * 4 * 3 / 4);
+}
+
+TEST_CASE("GPipe on stage = 4, data = 2: the gradient is reduced once, after all ticks") {
+  constexpr std::int64_t stages = 4, batches = 8, batch = 64, width = 256;
+  dynamic::builder b(dynamic::mesh({{"stage", stages}, {"data", 2}}));
+  const value x = b.input(f32({batches, batch, width}, {"", "data", ""}));
+  const value w = b.input(f32({stages, width, width}, {"stage", "", ""}));
+  const value empty = zeros_like(broadcast_in_dim(slice(x, {0, 0, 0}, {1, batch, width}), {stages, batch, width}, {0, 1, 2}));
+  const auto [last, results] = scan(
+      [&](value state, value in) {
+        const value first = pad(reshape(in, {1, batch, width}), {0, 0, 0}, {stages - 1, 0, 0});
+        const value out = relu(einsum<"pbd,pdf->pbf">(shift(state, 0, -1) + first, w));
+        return std::tuple{out, reshape(slice(out, {stages - 1, 0, 0}, {stages, batch, width}), {batch, width})};
+      },
+      empty, pad(x, {0, 0, 0}, {stages - 1, 0, 0}));
+  b.output(w - 0.1 * grad(mean(results * results), w));
+  const auto p = b.compile();
+  CHECK(p.traffic().over("data").bytes == width * width * 4);
+  CHECK(p.traffic().over("data").collectives == 1);
+}
+
+TEST_CASE("an FFT in three dims by local operators trades one split for another, twice") {
+  const auto along_x = local_op<"[x]yz->[x]yz">([](auto x, auto y) {
+    for (std::int64_t a = 0; a < x.extent(0); ++a)
+      for (std::int64_t b = 0; b < x.extent(1); ++b)
+        for (std::int64_t c = 0; c < x.extent(2); ++c) y(a, b, c) = a == 0 ? x(a, b, c) : y(a - 1, b, c) + x(a, b, c);
+  });
+  for (const bool is_slab : {false, true}) {
+    CAPTURE(is_slab);
+    dynamic::builder b(dynamic::mesh({{"x", 2}, {"y", 4}}));
+    const value field = b.input(f32({64, 64, 64}, {"x", is_slab ? "" : "y", ""}));
+    const auto along = [&](value v, int dim) {  // the transform of the first dim, of each in turn
+      const integers turned = dim == 0 ? integers{0, 1, 2} : dim == 1 ? integers{1, 0, 2} : integers{2, 1, 0};
+      return transpose(along_x(transpose(v, turned)), turned);
+    };
+    b.output(along(along(along(field, 2), 1), 0));
+    const auto p = b.compile();
+    CHECK(p.traffic().collectives == (is_slab ? 1 : 2));
+    CHECK(p.traffic().in(collective_kind::all_to_all).collectives == p.traffic().collectives);
+    const std::int64_t shard = 4 * 64 * 64 * 64 / (is_slab ? 2 : 8);
+    CHECK(p.traffic().bytes == (is_slab ? shard / 2 : shard * 3 / 4 + shard / 2));
+  }
+}
+
+TEST_CASE("each device draws its part of random numbers, and computes with it") {
+  dynamic::builder b(dynamic::mesh({{"x", 2}, {"y", 2}}));
+  const value key = b.input(dynamic::in<std::uint64_t>({}));
+  const integers shape{1 << 22};
+  const value u = random::uniform<float>(random::fold_in(key, 1), shape),
+              v = random::uniform<float>(random::fold_in(key, 2), shape);
+  b.output(mean(select(u * u + v * v < 1.0, zeros_like(u) + 1.0, 0.0)));
+  const auto p = b.compile();
+  CHECK(collectives_of(p) == "all_reduce x,y");
+  CHECK(p.traffic().bytes <= 8);
+  for (const auto& drawn : p.view().values)
+    if (drawn.global.count == 1) CHECK(drawn.local[0] == (1 << 20));
+
+  dynamic::builder with_product(dynamic::mesh({{"x", 4}}));
+  const value x = with_product.input(f32({1024, 1024}, {"", ""}));
+  const value w = random::normal<float>(random::key(x, 5), {1024, 1024});
+  with_product.output(sum(einsum<"ab,bc->ac">(x, w)));
+  const auto q = with_product.compile();
+  CHECK(q.traffic().bytes <= 8);
+  CHECK(q.flops_per_device() < 600'000'000);  // of 2.2e9
+}
+
+namespace {
+/// Layers whose weights are split over the batch's axis, their gradients and update.
+dynamic::program layers_on(const dynamic::mesh& m) {
+  constexpr std::int64_t batch = 4096, width = 128;
+  dynamic::builder b(m);
+  value y = b.input(f32({batch, width}, {"data", ""}));
+  std::vector<value> weights;
+  for (int layer = 0; layer < 6; ++layer) {
+    weights.push_back(b.input(f32({width, width}, {"data", ""})));
+    y = relu(einsum<"bd,df->bf">(y, weights.back()));
+  }
+  const auto gradients = grad(mean(y * y), weights);
+  for (std::size_t k = 0; k < weights.size(); ++k) b.output(weights[k] - 0.1 * gradients[k]);
+  return b.compile();
+}
+}  // namespace
+
+TEST_CASE("a plan within a device's memory gathers weights twice and keeps none") {
+  const dynamic::mesh m({{"data", 4}});
+  const auto plain = layers_on(m);
+  CHECK(plain.traffic().in(collective_kind::all_gather).collectives == 6);
+  const auto held = plain.peak_bytes_per_device();
+  CHECK(layers_on(m.within(held)).peak_bytes_per_device() == held);
+  const auto saving = layers_on(m.within(held - 1));
+  CHECK(saving.peak_bytes_per_device() < held);
+  CHECK(saving.traffic().in(collective_kind::all_gather).collectives == 6 + 5);  // the first layer's input has no gradient
+  CHECK(saving.traffic().in(collective_kind::reduce_scatter).collectives == 6);
+  CHECK(error_of([&] { layers_on(m.within(1 << 20)); }).find("are allowed: split more of the inputs, or use more devices") !=
+        std::string::npos);
+  CHECK(error_of([&] { static_cast<void>(m.within(0)); }) == "gspmd: within: a device holds a positive number of bytes");
+}
+
+TEST_CASE("a plan within a device's memory takes an operand in parts") {
+  const auto product = [](const dynamic::mesh& m) {
+    dynamic::builder b(m);
+    const value x = b.input(f32({64, 1024}, {"x", ""})), w = b.input(f32({1024, 1024}, {"", "x"}));
+    b.output(b.reshard(einsum<"bd,df->bf">(x, w), {"x", ""}));
+    return b.compile();
+  };
+  const dynamic::mesh m({{"x", 4}});
+  const auto held = product(m).peak_bytes_per_device();
+  const auto saving = product(m.within(held / 2));
+  CHECK(saving.peak_bytes_per_device() <= held / 2);
+}
