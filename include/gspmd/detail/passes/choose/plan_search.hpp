@@ -14,9 +14,10 @@ struct search_state {
   choose_state best, trial;
   vec<sharding> wishes, tried;  // by node: of the best plan, and of the one under way
   vec<int> order;               // the values that are tried, those first around which most time is spent; of each run one
-  vec<std::uint8_t> differs;    // of the trial, and the next three: see replay
+  vec<std::uint8_t> differs;    // of the trial, and the next four: see replay
   vec<int> now;
   int last = 0;
+  std::int64_t hope = 0;
   bool is_worse = false;
   int place = 0, candidate = 0;  // the next change
   int left = 0;                  // choices for operators that the search may yet make
