@@ -3,6 +3,7 @@
 // compiled in. Frames are PGM files; of three dims, the plane in the middle of the first one.
 // args: --frames 1
 // optimise: -O0
+// precompiled: yes
 
 #include <gspmd/dynamic.hpp>
 

@@ -3,6 +3,7 @@
 // devices. Every mesh gives the numbers of one device bit by bit.
 // args: 63
 // optimise: -O0
+// precompiled: yes
 
 #include <gspmd/dynamic.hpp>
 #include <gspmd/gspmd.hpp>

@@ -3,6 +3,7 @@
 // devices, which 512 rows and columns are no multiple of, must give the image of one device bit by bit.
 // args: --check
 // optimise: -O0
+// precompiled: yes
 
 #include <gspmd/dynamic.hpp>
 #include <gspmd/gspmd.hpp>

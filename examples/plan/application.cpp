@@ -8,10 +8,13 @@
 #include <utility>
 #include <vector>
 
+#include <gspmd/report.hpp>
+
 #include "deadline.hpp"
 #include "dot.hpp"
 #include "json_out.hpp"
 #include "run.hpp"
+#include "strict_out.hpp"
 #include "svg.hpp"
 #include "table.hpp"
 #include "whole_file.hpp"
@@ -31,6 +34,11 @@ constexpr const char* help_text =
     "  --dot FILE        the program of one device for Graphviz, collectives coloured\n"
     "  --svg FILE        which device holds which part, with replicas and padding\n"
     "  --value NAME      only this value in --svg\n"
+    "  --report WHAT     instead of the table: `dearest`, the collectives that take longest; `summary`, numbers by kind; or\n"
+    "                    `outline`, what is computed between collectives, layers that come again written once\n"
+    "  --timeline FILE   the estimated step, computing and each axis: a picture if FILE ends in .svg, else a trace for Perfetto\n"
+    "  --layers FILE     the outline as a picture (SVG)\n"
+    "  --network FILE    JSON in the form of the mesh's `network`, in whose place it is\n"
     "  --seconds N       the processor time that planning may take, 2 unless this says more\n"
     "  --help            this\n"
     "\n"
@@ -54,6 +62,7 @@ class application {
     json document;
     std::optional<planned_program> p;
     std::vector<std::string> why, remarks;
+    std::string costs;
     std::vector<any_array> inputs;
     const bool wants_run = !options_.run.empty() || options_.check;
     auto limit = std::make_optional<deadline>(seconds(), options_.json && here_.writes ? plan_json(nullptr, {too_long()}) : "",
@@ -61,10 +70,13 @@ class application {
     try {  // whatever is thrown, this process must still meet the others
       const auto text = read_file(options_.file, errors_);
       if (errors_.empty()) document = parse_document(text, errors_);
+      if (errors_.empty() && !options_.network.empty()) connect(document);
+      if (errors_.empty() && is_strict(document)) return check_strict(document);
       if (errors_.empty()) p = plan_document(document, devices::of_mesh, errors_);
       if (p) {
         why = explain_why(*p);
         if (here_.writes) draw(*p);
+        if (!options_.report.empty()) costs = report_costs(*p);
         if (wants_run) inputs = find_inputs(*p);
       }
     } catch (const std::exception& e) {
@@ -81,6 +93,8 @@ class application {
       r.out = plan_json(p ? &*p : nullptr, errors_.lines(), why);
     } else if (p && !why.empty()) {
       for (const auto& line : why) r.out += line + '\n';
+    } else if (p && errors_.empty() && !costs.empty()) {
+      r.out = costs;
     } else if (p && errors_.empty() && !wants_run) {
       r.out = plan_table(*p, colours{here_.is_terminal}).text();
     }
@@ -90,6 +104,27 @@ class application {
   }
 
  private:
+  /// Whether the document writes its own communication.
+  [[nodiscard]] static bool is_strict(const json& document) {
+    const auto mode = document.is_object() ? document.find("mode") : document.end();
+    return document.is_object() && mode != document.end() && *mode != "automatic";
+  }
+  /// Types are found and checked; such a document is not run.
+  report check_strict(const json& document) {
+    report r;
+    if (!options_.run.empty() || options_.check || !options_.why.empty() || !options_.dot.empty() || !options_.svg.empty())
+      errors_.add("mode", "a document with a mode is checked, and not run nor drawn");
+    const auto answer = errors_.empty() ? strict_reader(document, errors_).run() : std::nullopt;
+    auto lines = errors_.lines();
+    if (options_.json) r.out = strict_json(answer ? &*answer : nullptr, lines);
+    else if (answer && lines.empty() && answer->errors.empty()) r.out = strict_table(*answer);
+    if (answer)
+      for (auto& line : strict_errors(*answer)) lines.push_back(std::move(line));
+    for (const auto& line : lines) r.err += document_name() + ": " + visible(line) + '\n';
+    r.status = lines.empty() ? 0 : 1;
+    return r;
+  }
+
   [[nodiscard]] std::string document_name() const { return options_.file == "-" ? "standard input" : visible(options_.file); }
   [[nodiscard]] int seconds() const { return options_.seconds > 0 ? options_.seconds : 2; }
   [[nodiscard]] std::string too_long() const {
@@ -127,7 +162,38 @@ class application {
     return v < 0 ? std::vector<std::string>{} : sharding_reasons(p).of(v);
   }
 
+  /// Puts the network of a file into the document.
+  void connect(json& document) {
+    error_list own;
+    const auto text = read_file(options_.network, own);
+    json given;
+    if (own.empty()) given = parse_document(text, own);
+    for (const auto& line : own.lines()) errors_.add("--network " + options_.network, line);
+    if (own.empty() && document.is_object() && document.contains("mesh") && document["mesh"].is_object())
+      document["mesh"]["network"] = std::move(given);
+  }
+
+  /// The one that is given, or that by which plans are chosen without one.
+  static gspmd::network network_of(const planned_program& p) {
+    return p.built.network ? *p.built.network : gspmd::network(1e12, 31.25e9, 0);
+  }
+  static std::string assumed(const planned_program& p) {
+    return p.built.network ? "" : "no network is given: 31.25e9 bytes/s to every device, 1e12 flops/s\n";
+  }
+  std::string report_costs(const planned_program& p) {
+    const auto net = network_of(p);
+    const auto& program = p.program();
+    return assumed(p) + (options_.report == "dearest"   ? gspmd::dearest_collectives(program, net)
+                         : options_.report == "summary" ? gspmd::summary(program, net)
+                                                        : gspmd::outline(program, net));
+  }
+
   void draw(const planned_program& p) {
+    if (!options_.timeline.empty())
+      write_text(options_.timeline, "--timeline",
+                 options_.timeline.ends_with(".svg") ? gspmd::timeline_svg(p.program(), network_of(p))
+                                                     : gspmd::timeline(p.program(), network_of(p)));
+    if (!options_.layers.empty()) write_text(options_.layers, "--layers", gspmd::outline_svg(p.program(), network_of(p)));
     if (!options_.dot.empty()) write_text(options_.dot, "--dot", dot_graph(p));
     if (options_.svg.empty()) return;
     std::vector<int> values;

@@ -131,7 +131,8 @@ class header_parser {
 };
 
 /// In the order of dtype. NumPy has no bf16: what is called so there, by ml_dtypes, is written as two bytes of no type.
-inline constexpr const char* descrs[] = {"<f4", "<f8", "<i4", "<i8", "|b1", "<V2", "<f2", "|i1", "|u1", "<i2", "<u4", "<u8"};
+inline constexpr const char* descrs[] = {"<f4", "<f8", "<i4", "<i8", "|b1", "<V2", "<f2",
+                                         "|i1", "|u1", "<i2", "<u4", "<u8", "<c8", "<c16"};
 static_assert(std::size(descrs) == gspmd::dtype_count);
 inline std::string descrs_text() {
   std::string text;

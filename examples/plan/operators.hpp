@@ -16,6 +16,7 @@
 #include <gspmd/dynamic.hpp>
 #include <gspmd/gspmd.hpp>
 #include <gspmd/ops/by_name.hpp>
+#include <gspmd/random.hpp>
 
 #include "document.hpp"
 
@@ -149,7 +150,7 @@ inline std::optional<constant_number> read_number(const json& j, dtype type, con
     if (j.is_number()) {
       n.real = j.get<double>();
       double most = std::numeric_limits<double>::max();
-      gspmd::with_element_type(type, [&]<class T>(T) { most = static_cast<double>(std::numeric_limits<T>::max()); });
+      gspmd::with_real_type(gspmd::part_of(type), [&]<class T>(T) { most = static_cast<double>(std::numeric_limits<T>::max()); });
       if (std::abs(n.real) > most) n.real = n.real > 0 ? HUGE_VAL : -HUGE_VAL;
       return n;
     }
@@ -160,7 +161,7 @@ inline std::optional<constant_number> read_number(const json& j, dtype type, con
     return {};
   }
   std::int64_t least = 0, most = 0;
-  gspmd::with_element_type(type, [&]<class T>(T) {
+  gspmd::with_real_type(type, [&]<class T>(T) {
     if constexpr (std::is_integral_v<T>) {
       least = static_cast<std::int64_t>(std::numeric_limits<T>::min());
       most = sizeof(T) == 8 ? std::numeric_limits<std::int64_t>::max() : static_cast<std::int64_t>(std::numeric_limits<T>::max());
@@ -540,6 +541,79 @@ inline value build_argsort(const operation& o) {
   const gspmd::sort_options how{.descending = read_flag(o, "descending")};
   return dim && o.is_sound() ? gspmd::argsort(o.operands[0], *dim, how, o.at) : value{};
 }
+/// A key of random numbers: a scalar integer.
+inline value read_key(const operation& o) {
+  if (!o.is_sound()) return {};
+  const value key = o.operands[0];
+  if (gspmd::is_floating(key.type()) || key.type() == dtype::pred || key.rank() != 0) {
+    o.complain("", "the key `" + o.name + "` is given is no integer of rank 0");
+    return {};
+  }
+  return key.type() == dtype::u64 ? key : gspmd::convert(key, dtype::u64, o.at);
+}
+inline value build_fold_in(const operation& o) {
+  const auto* j = o.attrs.require("number", "what the new key is made with");
+  const auto n = j == nullptr ? std::nullopt
+                              : read_integer(*j, path(o.attrs.at(), "number"), o.attrs.errors(), 0,
+                                             std::numeric_limits<std::int64_t>::max());
+  const value key = read_key(o);
+  return n && key.is_valid() ? gspmd::random::fold_in(key, *n, o.at) : value{};
+}
+/// `dtype` says what is drawn: floats, uniform or normal; true with probability p; integers from low to before high; bits, of u32.
+inline value build_random(const operation& o) {
+  const auto type = read_dtype(o.attrs);
+  const auto shape = read_shape(o.attrs, type.value_or(dtype::f32));
+  const value key = read_key(o);
+  const auto* is_normal = o.attrs.find("normal");
+  const auto* p = o.attrs.find("p");
+  const auto *low = o.attrs.find("low"), *high = o.attrs.find("high");
+  if (is_normal != nullptr && !is_normal->is_boolean())
+    return o.complain("normal", "is " + found(*is_normal) + "; it is true or false");
+  if (p != nullptr && !p->is_number()) return o.complain("p", "is " + found(*p) + "; it is a number from 0 to 1");
+  const auto end = [&](const json* j, const char* name) {
+    constexpr auto most = std::numeric_limits<std::int32_t>::max();
+    return j == nullptr ? std::optional<std::int64_t>(0)
+                        : read_integer(*j, path(o.attrs.at(), name), o.attrs.errors(),
+                                       *type == dtype::u32 || *type == dtype::u64 ? 0 : -most, most);
+  };
+  if (!type || !shape || !key.is_valid()) return {};
+  const auto from = end(low, "low"), to = end(high, "high");
+  if (!from || !to) return {};
+  value made;
+  const auto draw = [&]<class T>(T) {
+    if constexpr (std::is_same_v<T, bool>)
+      made = gspmd::random::bernoulli(key, p == nullptr ? 0.5 : p->get<double>(), *shape, o.at);
+    else if constexpr (std::is_floating_point_v<T>)
+      made = is_normal != nullptr && is_normal->get<bool>() ? gspmd::random::normal<T>(key, *shape, o.at)
+                                                            : gspmd::random::uniform<T>(key, *shape, o.at);
+    else if (low == nullptr && high == nullptr && std::is_same_v<T, std::uint32_t>) made = gspmd::random::bits(key, *shape, o.at);
+    else made = gspmd::random::randint<T>(key, static_cast<T>(*from), static_cast<T>(*to), *shape, o.at);
+  };
+  switch (*type) {
+    case dtype::f32: draw(float{}); break;
+    case dtype::f64: draw(double{}); break;
+    case dtype::pred: draw(bool{}); break;
+    case dtype::s32: draw(std::int32_t{}); break;
+    case dtype::s64: draw(std::int64_t{}); break;
+    case dtype::u32: draw(std::uint32_t{}); break;
+    case dtype::u64: draw(std::uint64_t{}); break;
+    default: return o.complain("dtype", "is one that no numbers are drawn of; draw f32 or s32 and convert them");
+  }
+  return made;
+}
+inline value build_permutation(const operation& o) {
+  const auto* j = o.attrs.require("n", "how many numbers");
+  const auto n = j == nullptr
+                     ? std::nullopt
+                     : read_integer(*j, path(o.attrs.at(), "n"), o.attrs.errors(), 0, std::numeric_limits<std::int32_t>::max());
+  const value key = read_key(o);
+  return n && key.is_valid() ? gspmd::random::permutation(key, *n, o.at) : value{};
+}
+inline value build_shuffle(const operation& o) {
+  const auto dim = read_dim(o, "the dim along which elements change places");
+  const value key = read_key(o);
+  return dim && key.is_valid() ? gspmd::random::shuffle(key, o.operands[1], *dim, o.at) : value{};
+}
 template <value (*Arg)(value, int, gspmd::location)>
 value build_arg(const operation& o) {
   const auto dim = read_dim(o, "the dim along which elements are compared");
@@ -584,6 +658,10 @@ inline constexpr operator_entry special_operators[] = {
     {"top_k", 1, 1, build_top_k},
     {"sort", 1, 3, build_sort},
     {"argsort", 1, 1, build_argsort},
+    {"fold_in", 1, 1, build_fold_in},
+    {"random", 1, 1, build_random},
+    {"permutation", 1, 1, build_permutation},
+    {"shuffle", 2, 2, build_shuffle},
     {"argmax", 1, 1, build_arg<gspmd::argmax>},
     {"argmin", 1, 1, build_arg<gspmd::argmin>},
     {"gather", 2, 2, build_gather},

@@ -22,6 +22,10 @@ struct options {
   std::string dot;
   std::string svg;
   std::string value;
+  std::string report;    // dearest, summary or outline
+  std::string timeline;  // files
+  std::string layers;
+  std::string network;
   int seconds = 0;  // 0: not said
   bool asks_for_help = false;
 };
@@ -55,6 +59,10 @@ inline options parse(int argc, char** argv) {
     else if (option == "--why") set(o.why, option, next());
     else if (option == "--dot") set(o.dot, option, next());
     else if (option == "--svg") set(o.svg, option, next());
+    else if (option == "--report") set(o.report, option, next());
+    else if (option == "--timeline") set(o.timeline, option, next());
+    else if (option == "--layers") set(o.layers, option, next());
+    else if (option == "--network") set(o.network, option, next());
     else if (option == "--value") set(o.value, option, next());
     else if (option == "--seconds") set_seconds(o, next());
     else if (option.size() > 1 && option[0] == '-') throw usage_error("unknown option " + option);
@@ -65,6 +73,10 @@ inline options parse(int argc, char** argv) {
   if (o.file.empty()) throw usage_error("FILE is missing");
   if (!o.run.empty() && o.out.empty() && !o.check) throw usage_error("--run needs --out DIR for the outputs, or --check");
   if (!o.out.empty() && o.run.empty()) throw usage_error("--out needs --run DIR with the inputs");
+  if (!o.report.empty() && o.report != "dearest" && o.report != "summary" && o.report != "outline")
+    throw usage_error("--report is one of dearest, summary and outline, not " + o.report);
+  if (!o.report.empty() && (o.json || !o.why.empty()))
+    throw usage_error("--report stands in the place of the table, as --json and --why do");
   if (!o.value.empty() && o.svg.empty()) throw usage_error("--value says what --svg draws, and there is no --svg");
   return o;
 }

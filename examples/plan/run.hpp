@@ -83,10 +83,10 @@ inline std::vector<any_array> made_inputs(const planned_program& p) {
     any_array a{value.type, value.shape, {}};
     const auto count = elements_of(value.shape);
     a.bytes.resize(static_cast<std::size_t>(count * gspmd::bytes_of(value.type)));
-    gspmd::with_element_type(value.type, [&](auto element) {
+    gspmd::with_real_type(gspmd::part_of(value.type), [&](auto element) {
       using T = decltype(element);
       auto* data = reinterpret_cast<T*>(a.bytes.data());
-      for (std::int64_t i = 0; i < count; ++i) {
+      for (std::int64_t i = 0; i < static_cast<std::int64_t>(a.bytes.size() / sizeof(T)); ++i) {
         state = state * 1664525u + 1013904223u;
         const int n = static_cast<int>(state >> 28) - 8;
         if constexpr (std::is_same_v<T, bool>) data[i] = n < 0;
@@ -120,11 +120,11 @@ inline std::string cannot_run(const planned_program& p, std::int64_t devices_her
 inline std::string comparison(const any_array& a, const any_array& b, bool& agree) {
   if (a.bytes == b.bytes) return "equal to the bit";
   std::string line;
-  gspmd::with_element_type(a.type, [&](auto element) {
+  gspmd::with_real_type(gspmd::part_of(a.type), [&](auto element) {
     using T = decltype(element);
     if constexpr (!std::is_integral_v<T>) {
-      const auto* x = a.data<T>();
-      const auto* y = b.data<T>();
+      const auto* x = reinterpret_cast<const T*>(a.bytes.data());
+      const auto* y = reinterpret_cast<const T*>(b.bytes.data());
       const auto count = a.bytes.size() / sizeof(T);
       double largest = 0, difference = 0;
       for (std::size_t i = 0; i < count; ++i)

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // A 3-D U-Net with spatial partitioning: only the image is annotated, and every layer is split (GSPMD 5.6).
 // args: --steps 3
-// optimise: -O1
+// optimise: -O0
+// precompiled: yes
 
 #include <cstdio>
 #include <cstdlib>

@@ -115,7 +115,8 @@ class program {
     for (const auto& n : view_.nodes) {
       if (n.value < 0) continue;
       const char* const file = n.at.is_input() ? "" : n.at.file;
-      result.push_back({detail::name_of(n.op), file, n.at.line, placed_tensor(mesh_.shared_info(), view_.value(n.value))});
+      result.push_back({detail::name_of(n.op), file, n.at.is_input() ? n.at.number() : n.at.line,
+                        placed_tensor(mesh_.shared_info(), view_.value(n.value))});
     }
     return result;
   }

@@ -86,6 +86,11 @@ struct record {
       const value members[] = {Members::trace(g, number++)...};
       int k = 0;
       detail::for_each_leaf(result, [&](value& leaf) { leaf = members[k++]; });
+      k = 0;
+      boost::hana::for_each(boost::hana::accessors<Struct<value>>(), [&](auto accessor) {
+        auto& at = g.nodes[static_cast<std::size_t>(members[k++].id())].at;
+        at = location::input(at.number(), boost::hana::first(accessor).c_str());
+      });
     } else {
       g.fail({}, "record", detail::mistake::reported, "see the error at its type");
       for (int k = 0; k < leaves; ++k) detail::add_parameter(g, dtype::f32, {}, location::input(number + k));

@@ -341,7 +341,12 @@ class inspection {
     const auto& plan = program_.view();
     for (const auto& s : plan.steps) {
       if (s.node != op.node || !detail::is_mapped(s) || !communicates(plan, s)) continue;
-      instruction halo{detail::name_of(s.collective), label_of(op.operands[0]), node(op.node).tag, {op.operands[0]}};
+      instruction halo{detail::name_of(s.collective), label_of(op.operands[0]), node(op.node).tag, {}};
+      for (int k = 0; k < s.operands.count; ++k) {  // of several values for one loop; not the margins at whose corners others lie
+        const int v = plan.slots[at(s.operands.begin + k)];
+        if (at(v) < values_.size() && std::find(halo.operands.begin(), halo.operands.end(), v) == halo.operands.end())
+          halo.operands.push_back(v);
+      }
       halo.moves = halo.communicates = halo.is_halo = true;
       halo.axes = std::string(detail::axes_text(mesh_.info(), axes_of(plan, s)).view());
       halo.bytes = s.bytes_sent;

@@ -6,6 +6,8 @@
 
 #include "gspmd/compile.hpp"
 #include "gspmd/detail/report/cost_report.hpp"
+#include "gspmd/detail/report/outline.hpp"
+#include "gspmd/detail/report/plan_graph.hpp"
 #include "gspmd/network.hpp"
 
 /// What a plan costs on a network, as text for programs that `explain` would fill many screens with. Each function takes a step that was
@@ -52,6 +54,62 @@ std::string timeline(const network& net) {
 template <class Program>
 std::string timeline(const Program& program, const network& net) {
   return detail::cost_report(program.view(), program.mesh_info(), net).timeline();
+}
+
+/// The same as an SVG picture: a row for computing and one for each mesh axis, time to the right; pointing at a box names it.
+template <class Step>
+std::string timeline_svg(const network& net) {
+  return detail::cost_report(Step::view, Step::mesh_type::info, net).timeline_svg();
+}
+template <class Program>
+std::string timeline_svg(const Program& program, const network& net) {
+  return detail::cost_report(program.view(), program.mesh_info(), net).timeline_svg();
+}
+
+/// The program as a list that stays short: what is computed between two collectives is one row with its operators, flops and seconds; a
+/// collective is one with its axes, bytes and seconds; and rows that come again and again, the layers of a network, stand there once with
+/// their number.
+///
+///     std::puts(outline<step>(pod).c_str());
+template <class Step>
+std::string outline(const network& net) {
+  return detail::outline(detail::cost_report(Step::view, Step::mesh_type::info, net)).text();
+}
+template <class Program>
+std::string outline(const Program& program, const network& net) {
+  return detail::outline(detail::cost_report(program.view(), program.mesh_info(), net)).text();
+}
+/// The same as an SVG picture, with a bar for the part of the time that each row takes.
+template <class Step>
+std::string outline_svg(const network& net) {
+  return detail::outline(detail::cost_report(Step::view, Step::mesh_type::info, net)).svg();
+}
+template <class Program>
+std::string outline_svg(const Program& program, const network& net) {
+  return detail::outline(detail::cost_report(program.view(), program.mesh_info(), net)).svg();
+}
+
+/// What one device runs, as a graph for Graphviz: a box for each step with its operators, collectives coloured by kind, and the values
+/// between them with local shape and sharding.
+///
+///     std::ofstream("step.dot") << plan_dot<step>();
+template <class Step>
+std::string plan_dot() {
+  return detail::plan_graph(Step::view, Step::mesh_type::info).dot();
+}
+template <class Program>
+std::string plan_dot(const Program& program) {
+  return detail::plan_graph(program.view(), program.mesh_info()).dot();
+}
+/// The plan as JSON: values with shapes and shardings, inputs by name, steps in order with what they read and make and the bytes that
+/// collectives send, and the totals of `explain`.
+template <class Step>
+std::string plan_json() {
+  return detail::plan_graph(Step::view, Step::mesh_type::info).json();
+}
+template <class Program>
+std::string plan_json(const Program& program) {
+  return detail::plan_graph(program.view(), program.mesh_info()).json();
 }
 
 /// Two plans side by side: collectives by kind and axes with their number, bytes and seconds, and the totals of `summary`; what is equal in

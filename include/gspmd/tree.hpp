@@ -12,10 +12,13 @@
 #include <boost/hana/at.hpp>
 #include <boost/hana/concept/struct.hpp>
 #include <boost/hana/define_struct.hpp>
+#include <boost/hana/first.hpp>
 #include <boost/hana/for_each.hpp>
 #include <boost/hana/integral_constant.hpp>
 #include <boost/hana/length.hpp>
 #include <boost/hana/second.hpp>
+
+#include "gspmd/detail/ir/types.hpp"
 
 /// Groups of values: std::tuple, std::pair, std::array, where their number is known at run time only std::vector, and a user's own struct
 /// declared with Hana,
@@ -26,18 +29,21 @@
 namespace gspmd::detail {
 
 template <class T>
+inline constexpr bool is_number = std::is_arithmetic_v<T> || is_element<T>;
+
+template <class T>
 inline constexpr bool is_tuple = false;
 template <class... Ts>
 inline constexpr bool is_tuple<std::tuple<Ts...>> = true;
 template <class A, class B>
 inline constexpr bool is_tuple<std::pair<A, B>> = true;
 template <class T, std::size_t N>
-inline constexpr bool is_tuple<std::array<T, N>> = !std::is_arithmetic_v<T>;  // an array of numbers is a buffer
+inline constexpr bool is_tuple<std::array<T, N>> = !is_number<T>;  // an array of numbers is a buffer
 
 template <class T>
 inline constexpr bool is_list = false;
 template <class T>
-inline constexpr bool is_list<std::vector<T>> = !std::is_arithmetic_v<T>;
+inline constexpr bool is_list<std::vector<T>> = !is_number<T>;
 
 template <class T> concept user_struct = boost::hana::Struct<T>::value;
 

@@ -3,6 +3,7 @@
 // group: run
 #include <doctest/doctest.h>
 
+#include <complex>
 #include <vector>
 
 #include "gspmd/comm/mpi.hpp"
@@ -36,4 +37,39 @@ TEST_CASE("map with state over MPI, static shapes on a mesh as large as the comm
     total += clipped;
   }
   CHECK(result[1].data<double>()[0] == total);
+}
+
+TEST_CASE("complex tensors over MPI: a product of parts, sums, rows that are looked up, and another split") {
+  using namespace gspmd;
+  using number = std::complex<double>;
+  int ranks = 0;
+  MPI_Comm_size(MPI_COMM_WORLD, &ranks);
+  const dynamic::mesh m({{"x", ranks}});
+  const auto program = dynamic::compile(
+      [&](value a, value b, value i) {
+        const value y = einsum("ij,jk->ik", a, b);
+        return std::tuple{y, sum(conj(a), {1}), reshard(a, split<"x", _>{}), take(b, i, 0), cumsum(a, 1)};
+      },
+      m, dynamic::in<number>({5, 7}, {"", "x"}), dynamic::in<number>({7, 3}, {"x", ""}), dynamic::in<std::int32_t>({2}));
+  std::vector<number> a, b;
+  for (int i = 0; i < 35; ++i) a.emplace_back(i % 5, i % 3 - 1);
+  for (int i = 0; i < 21; ++i) b.emplace_back(i % 4, i % 2);
+  const auto result = program.run(mpi{MPI_COMM_WORLD}, a, b, std::vector<std::int32_t>{6, 1});
+  int wrong = 0;
+  for (std::size_t i = 0; i < 5; ++i) {
+    number row{};
+    for (std::size_t j = 0; j < 7; ++j) {
+      row += a[i * 7 + j];
+      wrong += result[2].data<number>()[i * 7 + j] != a[i * 7 + j] || result[4].data<number>()[i * 7 + j] != row;
+    }
+    wrong += result[1].data<number>()[i] != std::conj(row);
+    for (std::size_t k = 0; k < 3; ++k) {
+      number product{};
+      for (std::size_t j = 0; j < 7; ++j) product += a[i * 7 + j] * b[j * 3 + k];
+      wrong += result[0].data<number>()[i * 3 + k] != product;
+    }
+  }
+  for (std::size_t k = 0; k < 3; ++k)
+    wrong += result[3].data<number>()[k] != b[18 + k] || result[3].data<number>()[3 + k] != b[3 + k];
+  CHECK(wrong == 0);
 }

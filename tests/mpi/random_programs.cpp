@@ -77,18 +77,21 @@ TEST_CASE("random programs with local_ops over MPI") {
   CHECK(local > count / 2);
 }
 
-TEST_CASE("random programs with gathers, scatters and scans over MPI") {
+TEST_CASE("random programs with gathers, scatters and scans, and with windows, over MPI") {
   gspmd::mpi_communicator comm(MPI_COMM_WORLD);
-  reference::random_options options;
-  options.lookups = true;
-  options.devices = comm.device_count();
   const auto first = reference::setting("GSPMD_SEED", 1);
-  const auto count = reference::setting("GSPMD_PROGRAMS", 200);
-  for (auto seed = first; seed < first + count; ++seed) {
-    const reference::random_program program(seed, options);
-    const auto plan = gspmd::detail::make_plan(program.g, program.mesh);
-    const auto wrong = reference::run_and_check(comm, program, gspmd::detail::plan_view(plan));
-    if (!wrong.empty()) FAIL_CHECK(wrong);
+  const auto count = reference::setting("GSPMD_PROGRAMS", 200) / 2;
+  for (const bool has_windows : {false, true}) {
+    reference::random_options options;
+    options.lookups = !has_windows;
+    options.windows = has_windows;
+    options.devices = comm.device_count();
+    for (auto seed = first; seed < first + count; ++seed) {
+      const reference::random_program program(seed, options);
+      const auto plan = gspmd::detail::make_plan(program.g, program.mesh);
+      const auto wrong = reference::run_and_check(comm, program, gspmd::detail::plan_view(plan));
+      if (!wrong.empty()) FAIL_CHECK(wrong);
+    }
   }
 }
 

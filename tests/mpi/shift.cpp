@@ -7,6 +7,7 @@
 #include <cstring>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "gspmd/comm/mpi.hpp"
@@ -82,6 +83,41 @@ TEST_CASE("several sweeps of a stencil on one exchange over MPI") {
       const auto got = wide.run(backend, u);
       CHECK(std::memcmp(got[0].data<double>(), want[0].data<double>(), u.size() * sizeof(double)) == 0);
     }
+  }
+}
+
+TEST_CASE("margins of several fields over MPI, of the caller's memory and of arenas") {
+  using namespace gspmd;
+  int ranks = 0;
+  MPI_Comm_size(MPI_COMM_WORLD, &ranks);
+  const auto step = [](value u, value v) {
+    return stencil<1, 1>(
+        [](auto a, auto b) {
+          return std::pair(a(-1, 0) + b(1, 0) + a(0, 1) * b(0, -1), b(-1, 0) - a(1, 0) + b(0, 1) * a(0, -1));
+        },
+        field(u, {boundary::wrap()}), field(v, {boundary::edge()}));
+  };
+  const auto program = [&](value u, value v) {  // the second time of an arena
+    const auto [a, b] = step(u, v);
+    return step(a * 0.5, b * 0.25);
+  };
+  const dynamic::mesh m({{"x", ranks}, {"y", 1}}), one({{"x", 1}, {"y", 1}});
+  const std::int64_t n = 400;  // large enough to compute meanwhile
+  const auto in = dynamic::in<double>({n, n}, {"x", "y"});
+  std::vector<double> u(static_cast<std::size_t>(n * n)), v(u.size());
+  for (std::size_t i = 0; i < u.size(); ++i) {
+    u[i] = static_cast<double>(i * i % 23);
+    v[i] = static_cast<double>(i * 7 % 19);
+  }
+  const auto want = dynamic::compile(program, one, in, in).run(self{}, u, v);
+  const auto both = dynamic::compile(program, m, in, in);
+  CHECK(both.traffic().collectives == 2);
+  for (const bool shares_memory : {true, false}) {
+    mpi backend;
+    backend.options.shared_memory = shares_memory;
+    const auto got = both.run(backend, u, v);
+    for (const std::size_t k : {std::size_t{0}, std::size_t{1}})
+      CHECK(std::memcmp(got[k].data<double>(), want[k].data<double>(), u.size() * sizeof(double)) == 0);
   }
 }
 

@@ -49,9 +49,10 @@ struct sum_last_op {
     rule.maps.push_back(operand);
     rule.maps.push_back(result);
   }
-  static constexpr partial_rule partial(const node&, int, monoid kind) {
-    return kind == monoid::add ? partial_rule::any : partial_rule::none;
+  static constexpr operator_class meets(const node&, monoid kind) {
+    return {kind == monoid::add ? partial_class::all : partial_class::none};
   }
+  static constexpr dim_mask exchanges(const node&) { return 0; }
   static constexpr int reads(const node&) { return 1; }
   static constexpr bool is_made_again(const node&) { return false; }
   static constexpr bool may_go_round_ring(const node&) { return false; }

@@ -316,8 +316,11 @@ class random_program {
   /// Mostly one type per program, so that its values meet.
   dtype random_type() {
     if (random_.chance(50)) return main_type_;
-    return random_.one_of(std::vector<dtype>{dtype::f32, dtype::f32, dtype::f32, dtype::f32, dtype::f64, dtype::f64, dtype::s32,
-                                             dtype::s64, dtype::pred});
+    const auto type = random_.one_of(std::vector<dtype>{dtype::f32, dtype::f32, dtype::f32, dtype::f32, dtype::f64, dtype::f64,
+                                                        dtype::s32, dtype::s64, dtype::pred});
+    // In a third of all programs a narrow or unsigned type, of the seed alone.
+    constexpr dtype others[] = {dtype::s8, dtype::u8, dtype::s16, dtype::u32};
+    return type == dtype::s32 && seed % 3 == 1 ? others[seed / 3 % 4] : type;
   }
   static ir::extents extents_of(const shape_list& shape) {
     ir::extents result;
@@ -387,7 +390,7 @@ class random_program {
       for (auto& r : x.reals) r = quarters ? 0.25 * random_.between(-8, 8) : round_to(type, 4 * random_.unit() - 2);
       f = {0, 2, quarters ? 2 : no_grid, true};
     } else {
-      for (auto& i : x.ints) i = type == dtype::pred ? random_.between(0, 1) : random_.between(-4, 5);
+      for (auto& i : x.ints) i = small_integer(type, -4, 5);
     }
     const int id = ir::add_parameter(g, type, extents_of(shape), ir::location::current());
     parts_.emplace_back();
@@ -434,17 +437,18 @@ class random_program {
         } else {
           std::int64_t& own = parts[p].ints[e];
           std::int64_t& rest = parts[last].ints[e];
+          const auto least = x.type == dtype::pred ? 0 : ir::facts_of(x.type).least;
           const auto noise = x.type == dtype::pred ? random_.between(0, 1) : random_.between(0, 7);
           switch (s.reduced_by) {
             case monoid::add:
               own = noise;
-              rest -= own;
+              rest = wrap_to(x.type, bits_of(rest - own));
               break;
             case monoid::multiply:
-              own = noise % 2 == 0 ? -1 : 1;
-              rest *= own;
+              own = noise % 2 == 0 ? wrap_to(x.type, bits_of(-1)) : 1;
+              rest = wrap_to(x.type, bits_of(rest * own));
               break;
-            case monoid::maximum: own = x.type == dtype::pred ? own & noise : own - noise; break;
+            case monoid::maximum: own = x.type == dtype::pred ? own & noise : std::max(own - noise, least); break;
             case monoid::minimum: own = x.type == dtype::pred ? own | noise : own + noise; break;
             case monoid::and_: own |= noise; break;
             case monoid::or_: own &= noise; break;
@@ -463,9 +467,11 @@ class random_program {
 
   int make_constant(dtype type, const shape_list& shape) {
     const double real = 0.25 * random_.between(-8, 8);
-    return commit(ir::add_constant(g, type, extents_of(shape), real,
-                                   type == dtype::pred ? random_.between(0, 1) : random_.between(-3, 4),
-                                   ir::location::current()));
+    return commit(ir::add_constant(g, type, extents_of(shape), real, small_integer(type, -3, 4), ir::location::current()));
+  }
+  int small_integer(dtype type, int least, int most) {
+    const int drawn = type == dtype::pred ? random_.between(0, 1) : random_.between(least, most);
+    return type == dtype::u8 || type == dtype::u32 ? drawn - least : drawn;
   }
   int make_iota(dtype type, const shape_list& shape) {
     if (shape.empty() || type == dtype::pred) return make_constant(type, shape);
@@ -573,6 +579,7 @@ class random_program {
       }
       case 8: {
         const bool floats = type == dtype::f32 || type == dtype::f64;
+        if (!floats && type != dtype::s32 && type != dtype::s64 && type != dtype::pred) break;  // the reference has no others
         const ir::map_function* f = type == dtype::pred ? &maps::exclusive : &maps::fused;
         if (random_.chance(40)) f = &maps::clamped;
         else if (floats && random_.chance(50)) f = &maps::averaged;
@@ -693,9 +700,9 @@ class random_program {
           const int left = within + static_cast<int>(low.back());
           high.push_back(random_.chance(50) ? random_.between(std::max(-left, -3), 3) : std::max(0, -left));
         }
-        return commit(
-            ir::add_pad(g, x, low, high, between,
-                        at(x).type == dtype::pred || random_.chance(50) ? random_.between(0, 1) : random_.between(-3, 3), here));
+        return commit(ir::add_pad(
+            g, x, low, high, between,
+            at(x).type == dtype::pred || random_.chance(50) ? random_.between(0, 1) : small_integer(at(x).type, -3, 3), here));
       case 1:
         for (int d = 0; d < rank; ++d) {
           const auto size = static_cast<int>(shape[d]);
@@ -1427,8 +1434,8 @@ class random_program {
       case dtype::f64: store(x.reals[e], to); break;
       case dtype::s32: store(static_cast<std::int32_t>(x.ints[e]), to); break;
       case dtype::s64: store(x.ints[e], to); break;
-      case dtype::pred: *to = static_cast<std::byte>(x.ints[e]); break;
-      default: break;  // random_type() has no others
+      default:
+        for (std::int64_t b = 0; b < ir::bytes_of(x.type); ++b) to[b] = static_cast<std::byte>(x.ints[e] >> (8 * b));
     }
   }
   /// What padding may hold. A bool other than 0 and 1 is no bool in C++, so that one is random.
@@ -1450,6 +1457,9 @@ class random_program {
     switch (type) {
       case dtype::s32: return load<std::int32_t>(from);
       case dtype::s64: return load<std::int64_t>(from);
+      case dtype::s8: return load<std::int8_t>(from);
+      case dtype::s16: return load<std::int16_t>(from);
+      case dtype::u32: return load<std::uint32_t>(from);
       default: return static_cast<std::int64_t>(*from);
     }
   }

@@ -23,8 +23,8 @@ using gspmd::detail::graph;
 using gspmd::detail::node;
 using gspmd::detail::opcode;
 
-/// A global array, row-major. Elements of f32 and f64 stand in `reals` (f32 rounded to f32), of s32, s64 and pred in
-/// `ints` (s32 sign-extended, pred 0 or 1); the other vector is empty.
+/// A global array, row-major. Elements of f32 and f64 stand in `reals` (f32 rounded to f32), of integers of at most 32
+/// bits, s64 and pred in `ints` (pred 0 or 1); the other vector is empty.
 struct host_array {
   dtype type = dtype::f32;
   std::vector<std::int64_t> shape;
@@ -45,8 +45,14 @@ struct host_array {
 
 inline double round_to(dtype type, double x) { return type == dtype::f32 ? static_cast<double>(static_cast<float>(x)) : x; }
 inline std::int64_t wrap_to(dtype type, std::uint64_t bits) {
-  if (type == dtype::s32) return static_cast<std::int32_t>(static_cast<std::uint32_t>(bits));
-  return static_cast<std::int64_t>(bits);
+  switch (type) {
+    case dtype::s8: return static_cast<std::int8_t>(static_cast<std::uint8_t>(bits));
+    case dtype::u8: return static_cast<std::uint8_t>(bits);
+    case dtype::s16: return static_cast<std::int16_t>(static_cast<std::uint16_t>(bits));
+    case dtype::s32: return static_cast<std::int32_t>(static_cast<std::uint32_t>(bits));
+    case dtype::u32: return static_cast<std::uint32_t>(bits);
+    default: return static_cast<std::int64_t>(bits);
+  }
 }
 inline std::uint64_t bits_of(std::int64_t x) { return static_cast<std::uint64_t>(x); }
 
@@ -103,6 +109,7 @@ inline double unary(opcode op, double x) {
     case opcode::expm1: return std::expm1(x);
     case opcode::log1p: return std::log1p(x);
     case opcode::erf: return std::erf(x);
+    case opcode::erf_inv: return gspmd::detail::inverse_error_function(x);
     case opcode::cbrt: return std::cbrt(x);
     default: return x;
   }
@@ -114,7 +121,7 @@ inline std::int64_t unary(opcode op, dtype type, std::int64_t x) {
     case opcode::negate: return wrap_to(type, 0 - bits_of(x));
     case opcode::sign: return x > 0 ? 1 : x < 0 ? -1 : 0;
     case opcode::relu: return x > 0 ? x : 0;
-    case opcode::not_: return type == dtype::pred ? 1 - x : ~x;
+    case opcode::not_: return type == dtype::pred ? 1 - x : wrap_to(type, bits_of(~x));
     default: return x;
   }
 }
@@ -140,11 +147,20 @@ inline std::int64_t binary(opcode op, dtype type, std::int64_t a, std::int64_t b
     if (op == opcode::add || op == opcode::maximum || op == opcode::or_) return a | b;
     return a & b;
   }
+  if (op == opcode::threefry2x32) return static_cast<std::int64_t>(gspmd::detail::threefry2x32(bits_of(a), bits_of(b)));
+  if (type == dtype::u32 || type == dtype::u64) {
+    const auto x = bits_of(a), y = bits_of(b);
+    const auto width = static_cast<std::uint64_t>(8 * gspmd::detail::bytes_of(type));
+    if (op == opcode::divide) return wrap_to(type, y == 0 ? ~y : x / y);
+    if (op == opcode::remainder) return wrap_to(type, y == 0 ? x : x % y);
+    if (op == opcode::maximum || op == opcode::minimum) return (x < y) == (op == opcode::minimum) ? a : b;
+    if (op == opcode::shift_right) return y >= width ? 0 : wrap_to(type, x >> y);
+  }
   switch (op) {
     case opcode::add: return wrap_to(type, bits_of(a) + bits_of(b));
     case opcode::subtract: return wrap_to(type, bits_of(a) - bits_of(b));
     case opcode::multiply: return wrap_to(type, bits_of(a) * bits_of(b));
-    case opcode::divide: return b == 0 ? -1 : b == -1 ? wrap_to(type, 0 - bits_of(a)) : a / b;
+    case opcode::divide: return b == 0 ? wrap_to(type, bits_of(-1)) : b == -1 ? wrap_to(type, 0 - bits_of(a)) : a / b;
     case opcode::maximum: return std::max(a, b);
     case opcode::minimum: return std::min(a, b);
     case opcode::power: return wrap_to(type, bits_of(integer_power(a, b)));
@@ -158,7 +174,7 @@ inline std::int64_t binary(opcode op, dtype type, std::int64_t a, std::int64_t b
     }
     case opcode::shift_right: {
       const int width = static_cast<int>(8 * gspmd::detail::bytes_of(type));
-      return a >> (b < 0 || b >= width ? width - 1 : static_cast<int>(b));
+      return b < 0 || b >= width ? (a < 0 ? -1 : 0) : a >> b;
     }
     default: return 0;
   }
@@ -182,12 +198,15 @@ inline void convert(const host_array& x, host_array& result) {
       result.ints[i] = x.floating() ? x.reals[i] != 0 : x.ints[i] != 0;
     } else if (result.floating()) {
       if (x.floating()) result.reals[i] = round_to(result.type, x.reals[i]);
+      else if (x.type == dtype::u64) result.reals[i] = round_to(result.type, static_cast<double>(bits_of(x.ints[i])));
       else
         result.reals[i] =
             result.type == dtype::f32 ? static_cast<double>(static_cast<float>(x.ints[i])) : static_cast<double>(x.ints[i]);
     } else if (x.floating()) {
-      const double limit = result.type == dtype::s32 ? 2147483647.0 : 9.2e18;  // beyond: implementation-defined
-      result.ints[i] = std::isnan(x.reals[i]) ? 0 : static_cast<std::int64_t>(std::clamp(x.reals[i], -limit - 1, limit));
+      const auto& ends = gspmd::detail::facts_of(result.type);
+      const double most = result.type == dtype::s64 ? 9.2e18 : static_cast<double>(ends.most);  // beyond: implementation-defined
+      const double least = result.type == dtype::s64 ? -most - 1 : static_cast<double>(ends.least);
+      result.ints[i] = std::isnan(x.reals[i]) ? 0 : static_cast<std::int64_t>(std::clamp(x.reals[i], least, most));
     } else {
       result.ints[i] = wrap_to(result.type, bits_of(x.ints[i]));
     }
@@ -226,8 +245,9 @@ inline void elementwise(const node& n, const std::vector<const host_array*>& x, 
       if (result.floating()) result.reals[i] = chosen.reals[i];
       else result.ints[i] = chosen.ints[i];
     } else if (gspmd::detail::is_compare(n.op)) {
-      result.ints[i] =
-          x[0]->floating() ? compare(n.op, x[0]->reals[i], x[1]->reals[i]) : compare(n.op, x[0]->ints[i], x[1]->ints[i]);
+      result.ints[i] = x[0]->floating()           ? compare(n.op, x[0]->reals[i], x[1]->reals[i])
+                       : x[0]->type == dtype::u64 ? compare(n.op, bits_of(x[0]->ints[i]), bits_of(x[1]->ints[i]))
+                                                  : compare(n.op, x[0]->ints[i], x[1]->ints[i]);
     } else if (gspmd::detail::is_unary(n.op)) {
       if (result.floating()) result.reals[i] = round_to(n.type, unary(n.op, x[0]->reals[i]));
       else result.ints[i] = unary(n.op, n.type, x[0]->ints[i]);
@@ -292,13 +312,12 @@ inline double real_identity(monoid kind) {
   }
 }
 inline std::int64_t integer_identity(monoid kind, dtype type) {
-  using s32 = std::numeric_limits<std::int32_t>;
-  using s64 = std::numeric_limits<std::int64_t>;
+  const auto& ends = gspmd::detail::facts_of(type);
   switch (kind) {
     case monoid::multiply: return 1;
-    case monoid::maximum: return type == dtype::pred ? 0 : type == dtype::s32 ? s32::min() : s64::min();
-    case monoid::minimum: return type == dtype::pred ? 1 : type == dtype::s32 ? s32::max() : s64::max();
-    case monoid::and_: return type == dtype::pred ? 1 : -1;
+    case monoid::maximum: return type == dtype::pred ? 0 : ends.least;
+    case monoid::minimum: return type == dtype::pred ? 1 : ends.most;
+    case monoid::and_: return type == dtype::pred ? 1 : wrap_to(type, bits_of(-1));
     default: return 0;
   }
 }

@@ -192,7 +192,7 @@ inline value read(dtype type, const std::byte* from, std::int64_t i) {
     v.integer = static_cast<std::int64_t>(from[i]);
     return v;
   }
-  with_element_type(type, [&]<class T>(T x) {
+  with_real_type(type, [&]<class T>(T x) {
     std::memcpy(&x, from + i * static_cast<std::int64_t>(sizeof(T)), sizeof(T));
     if (is_floating(type)) v.real = static_cast<double>(x);
     else v.integer = static_cast<std::int64_t>(x);
@@ -200,7 +200,7 @@ inline value read(dtype type, const std::byte* from, std::int64_t i) {
   return v;
 }
 inline void write(const value& v, std::byte* to, std::int64_t i) {
-  with_element_type(v.type, [&]<class T>(T x) {
+  with_real_type(v.type, [&]<class T>(T x) {
     x = is_floating(v.type) ? static_cast<T>(v.real) : static_cast<T>(v.integer);
     std::memcpy(to + i * static_cast<std::int64_t>(sizeof(T)), &x, sizeof(T));
   });

@@ -188,14 +188,14 @@ struct partitioned_run {
     });
   }
   static void put(const host_array& x, std::size_t from, std::byte* shard, std::size_t to) {
-    ir::with_element_type(x.type, [&](auto element) {
+    ir::with_real_type(x.type, [&](auto element) {
       using T = decltype(element);
       const auto e = x.floating() ? static_cast<T>(x.reals[from]) : static_cast<T>(x.ints[from]);
       std::memcpy(shard + to * sizeof(T), &e, sizeof(T));
     });
   }
   static void get(host_array& x, const std::byte* shard, std::size_t from) {
-    ir::with_element_type(x.type, [&](auto element) {
+    ir::with_real_type(x.type, [&](auto element) {
       using T = decltype(element);
       T e{};
       std::memcpy(&e, shard + from * sizeof(T), sizeof(T));

@@ -16,6 +16,7 @@
 #include <gspmd/gspmd.hpp>
 
 #include "support/equal_plans.hpp"
+#include "support/naive_convolution.hpp"
 
 // convolution as a user writes it: what it sends, what completion makes of it, what it refuses, compiled and at run time.
 
@@ -93,6 +94,14 @@ TEST_CASE("convolution: what lies beyond a shard is sent, and nothing else") {
   halo({"", "x", "y", ""}, 3, {.padding = "same"}, 8 * (9 * 7 - 8 * 6) * pixel, square);  // an edge, an edge and a corner
   halo({"y", "x", "", ""}, 3, {.padding = "same"}, 4 * 1 * row, square);
   CHECK(layer(four, {8, 16, 12, 3}, {"", "x", "", ""}, 3, {.padding = "same"}).messages == 2);
+  // Halos that differ between devices, or do not, are one movement into a tile, which is read where it lies: nothing is cut out of it.
+  for (const std::int64_t stride : {1, 2}) {
+    dynamic::builder p(four);
+    p.output(convolution(p.input(dynamic::in<float>({8, 13, 12, 3}, {"", "x", "", ""})),
+                         p.input(dynamic::in<float>({3, 3, 3, 8})), "NHWC,HWIO->NHWC",
+                         {.stride = {stride, 1}, .padding = "same"}));
+    CHECK(p.compile().view().steps.size() == 2);
+  }
 }
 
 namespace {
@@ -237,6 +246,102 @@ TEST_CASE("convolution: compiled and at run time") {
   check_all(simulated{});
 }
 
+TEST_CASE("convolution: with features last it is one that a library of convolutions can do, and right whoever does it") {
+  const auto is_direct = [](const char* layout, const shape_list& x, const shape_list& w, const convolution_options& options) {
+    dynamic::builder p(dynamic::mesh({{"x", 1}}));
+    p.output(convolution(p.input(dynamic::in<float>(x)), p.input(dynamic::in<float>(w)), layout, options));
+    const auto step = p.compile();
+    bool all = true;
+    for (const auto& c : detail::table_of<detail::contraction_plan>(step.view())) all = all && c.direct.is_one;
+    return all;
+  };
+  const auto* const nhwc = "NHWC,HWIO->NHWC";
+  const shape_list x{2, 9, 8, 6}, w{3, 2, 6, 4};
+  CHECK(is_direct(nhwc, x, w, {}));
+  CHECK(is_direct(nhwc, x, w, {.stride = {2, 3}, .padding = "same", .rhs_dilation = {2, 1}, .reverse = {1, 0}}));
+  CHECK(is_direct(nhwc, x, {1, 2, 6, 4}, {}));
+  CHECK(is_direct("NHWC,OIWH->NHWC", x, {4, 6, 2, 3}, {}));
+  CHECK(!is_direct("NCHW,HWIO->NHWC", {2, 6, 9, 8}, w, {}));
+  CHECK(!is_direct(nhwc, x, w, {.low = {1, 1}, .lhs_dilation = {2, 2}}));
+  CHECK(!is_direct(nhwc, x, {3, 2, 3, 4}, {.feature_group_count = 2}));
+
+  reference::convolution_case c;
+  c.lhs = c.result = "NHWC";
+  c.rhs = "OHWI";
+  c.batch = 2;
+  c.in_features = 8;
+  c.out_features = 10;
+  c.spatial = "HW";
+  c.extent = {17, 13};
+  c.window = {3, 2};
+  c.stride = {1, 2};
+  c.low = {1, 0};
+  c.high = {1, 1};
+  c.lhs_dilation = {1, 1};
+  c.rhs_dilation = {1, 3};
+  c.reverse = {0, 1};
+  const auto results = static_cast<std::size_t>(2 * 17 * c.output(1) * 10);
+  std::vector<float> image(2 * 17 * 13 * 8), window(10 * 3 * 2 * 8), by(results), wanted(results), slope(window.size());
+  for (std::size_t i = 0; i < image.size(); ++i) image[i] = static_cast<float>(i * 7 % 11) - 5;
+  for (std::size_t i = 0; i < window.size(); ++i) window[i] = static_cast<float>(i * 5 % 7) - 3;
+  for (std::size_t i = 0; i < by.size(); ++i) by[i] = static_cast<float>(i * 3 % 5) - 2;
+  c.for_each_product([&](std::size_t i, std::size_t k, std::size_t o) {
+    wanted[o] += image[i] * window[k];
+    slope[k] += image[i] * by[o];
+  });
+  for (const int devices : {1, 2, 3}) {
+    dynamic::builder p(dynamic::mesh({{"x", devices}}));
+    const auto kernel = p.input(dynamic::in<float>(c.rhs_shape()));
+    const auto y =
+        convolution(p.input(dynamic::in<float>(c.lhs_shape(), {"", "x", "", ""})), kernel, "NHWC,OHWI->NHWC",
+                    {.stride = c.stride, .low = c.low, .high = c.high, .rhs_dilation = c.rhs_dilation, .reverse = c.reverse});
+    p.output(y);
+    p.output(grad(sum(y * p.input(dynamic::in<float>(c.result_shape()))), kernel));
+    const auto step = p.compile();
+    int makes_window = 0;
+    for (const auto& made : detail::table_of<detail::contraction_plan>(step.view()))
+      makes_window += made.direct.makes_window ? 1 : 0;
+    CHECK(makes_window == 1);
+    const auto got = step.run(threads{}, window, image, by);
+    int wrong = 0;
+    for (std::size_t i = 0; i < wanted.size(); ++i) wrong += got[0].data<float>()[i] != wanted[i] ? 1 : 0;
+    for (std::size_t i = 0; i < slope.size(); ++i) wrong += got[1].data<float>()[i] != slope[i] ? 1 : 0;
+    CHECK(wrong == 0);
+  }
+}
+
+TEST_CASE("convolution: more spatial dims than an operator has windows, and as many as tensors have room for") {
+  const auto sends = [](const std::string& dims, const std::string& split) {
+    dynamic::builder p(dynamic::mesh({{"x", 2}}));
+    const auto rank = dims.size();
+    shape_list x(rank + 2, 2), w(rank + 2, 1);
+    x[1] = 4;
+    w[0] = 3;
+    split_list by(rank + 2);
+    by[1 + dims.find(split)] = "x";
+    kept_integers low = std::vector<std::int64_t>(rank, 0);
+    std::vector<std::int64_t> around(rank, 0);
+    around[0] = 1;
+    w[rank] = 2;  // features
+    const auto layout = 'N' + dims + "C," + dims + "IO->N" + dims + 'C';
+    p.output(
+        convolution(p.input(dynamic::in<float>(x, by)), p.input(dynamic::in<float>(w)), layout, {.low = around, .high = around}));
+    return sent_by(p.compile());
+  };
+  const std::string six = "ABDEFG", sixteen = "ABDEFGHJKLMPQRST";
+  CHECK(sends(six, "A").bytes == (2 * 2 * 2 * 2 * 2 * 2 * 2) * 4);  // a row of the first dim
+  CHECK(sends(six, "A").only_permutes);
+  CHECK(sends(six, "G").bytes == 0);
+  CHECK(sends(sixteen, "T").bytes == 0);
+  const auto refused = refusal(shape_list(20, 1), shape_list(20, 1), [](value a, value b) {
+    return convolution(a, b, "NABDEFGHJKLMPQRSTUVC,ABDEFGHJKLMPQRSTUVIO->NABDEFGHJKLMPQRSTUVC");
+  });
+  const bool said = refused.find(
+                        "has 18 spatial dims; the windows of all but 4 become dims of the operand, which would have more "
+                        "than 32") != std::string::npos;
+  CHECK_MESSAGE(said, refused);
+}
+
 TEST_CASE("convolution: what is refused") {
   using std::string;
   const auto says = [](const string& text, const string& part) {
@@ -253,7 +358,6 @@ TEST_CASE("convolution: what is refused") {
   says(with("NHWC,HWCO->NHWC", {}, w), "column 8: the features of the window are `I` of the operand and `O` of the result");
   says(with("NHHC,HWIO->NHWC", {}, w), "column 3: the operand has this dim twice");
   says(with("NHWC,HWIO->NHW7", {}, w), "column 15: letters, one comma and one -> may stand here");
-  says(with("NABDEFC,ABDEFIO->NABDEFC", {}, w), "there are more than 4 spatial dims");
   says(with("NWC,WIO->NWC", {}, w), "has 3 dims of the operand, the tensor is [2,8,8,6] of rank 4");
   says(with(nhwc, {.stride = {1}}, w), "stride has 1 numbers, `NHWC,HWIO->NHWC` has 2 spatial dims");
   says(with(nhwc, {.stride = {1, 0}}, w), "stride of dim `W` is 0; it is at least 1");

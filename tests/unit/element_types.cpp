@@ -207,6 +207,98 @@ void try_reductions(draws& r, const dynamic::mesh& m, const Backend& backend) {
   CHECK(wrong == 0);
 }
 
+/// Lookups, scatters, running reductions and the largest elements, of small integers, of which narrow floats hold all sums.
+template <class T, class Backend>
+void try_indexing(draws& r, const dynamic::mesh& m, const Backend& backend) {
+  const int64_t extents[] = {1, 2, 3, 5, 8, 0};
+  const int64_t a = extents[r.below(5)], b = extents[r.below(5)], n = extents[r.below(6)], k = r.below(static_cast<int>(b) + 1);
+  const auto numbers = [&](int64_t count) {
+    std::vector<T> list;
+    for (int64_t i = 0; i < count; ++i) list.push_back(static_cast<T>(static_cast<float>(r.below(6))));
+    return list;
+  };
+  const auto x = numbers(a * b), u = numbers(n * b);
+  std::vector<std::int32_t> rows;
+  for (int64_t i = 0; i < n; ++i) rows.push_back(static_cast<std::int32_t>(r.below(static_cast<int>(a) + 2) - 1));
+  const auto p = dynamic::compile(
+      [&](value vx, value vi, value vu) {
+        const auto best = top_k(vx, k);
+        return std::array{take(vx, vi, 0),
+                          take(vx, vi, 0, out_of_range::fill, 7),
+                          scatter_add(vx, vi, vu, 0),
+                          scatter_add(vx, vi, vu, 0, monoid::maximum),
+                          scatter_add(vx, vi, vu, 0, monoid::minimum),
+                          cumsum(vx, 0),
+                          scan_along(vx, monoid::maximum, 1, {.reverse = true}),
+                          scan_along(vx, monoid::minimum, 0, {.exclusive = true}),
+                          best.first,
+                          best.second,
+                          sort(vx, 1),
+                          argmax(vx, 1)};
+      },
+      m, dynamic::in<T>({a, b}, random_split(r, m, 2)), dynamic::in<std::int32_t>({n}, random_split(r, m, 1)),
+      dynamic::in<T>({n, b}, random_split(r, m, 2)));
+  const auto got = p.run_pointers(backend, {x.data(), rows.data(), u.data()});
+  const auto at = [](const std::vector<T>& list, int64_t i) { return list[static_cast<std::size_t>(i)]; };
+  int wrong[12] = {};
+  const auto is = [&](std::size_t o, int64_t i, T wanted) {
+    T own;
+    std::memcpy(&own, got[o].bytes.data() + i * static_cast<int64_t>(sizeof(T)), sizeof(T));
+    wrong[o] += own == wanted ? 0 : 1;
+  };
+  const auto is_number = [&](std::size_t o, int64_t i, int64_t wanted) {
+    wrong[o] += got[o].template data<std::int32_t>()[i] == wanted ? 0 : 1;
+  };
+  for (int64_t j = 0; j < b; ++j) {
+    for (int64_t i = 0; i < n; ++i) {
+      const int64_t named = rows[static_cast<std::size_t>(i)], row = std::min(std::max(named, int64_t{0}), a - 1);
+      is(0, i * b + j, at(x, row * b + j));
+      is(1, i * b + j, row == named ? at(x, row * b + j) : static_cast<T>(7.0F));
+    }
+    double sum = 0;
+    T least = detail::identity<T>(monoid::minimum);
+    for (int64_t i = 0; i < a; ++i) {
+      T most = at(x, i * b + j), fewest = most;
+      double added = static_cast<double>(most);
+      for (int64_t l = 0; l < n; ++l) {
+        if (rows[static_cast<std::size_t>(l)] != i) continue;
+        added += static_cast<double>(at(u, l * b + j));
+        most = std::max(most, at(u, l * b + j));
+        fewest = std::min(fewest, at(u, l * b + j));
+      }
+      is(2, i * b + j, static_cast<T>(added));
+      is(3, i * b + j, most);
+      is(4, i * b + j, fewest);
+      is(5, i * b + j, static_cast<T>(sum += static_cast<double>(at(x, i * b + j))));
+      is(7, i * b + j, least);
+      least = std::min(least, at(x, i * b + j));
+    }
+  }
+  for (int64_t i = 0; i < a; ++i) {
+    std::vector<int64_t> order;
+    for (int64_t j = 0; j < b; ++j) order.push_back(j);
+    std::sort(order.begin(), order.end(), [&](int64_t s, int64_t t) {
+      const T left = at(x, i * b + s), right = at(x, i * b + t);
+      return left > right || (left == right && s < t);
+    });
+    for (int64_t j = 0; j < k; ++j) {
+      is(8, i * k + j, at(x, i * b + order[static_cast<std::size_t>(j)]));
+      is_number(9, i * k + j, order[static_cast<std::size_t>(j)]);
+    }
+    T most = detail::identity<T>(monoid::maximum);
+    for (int64_t j = b; j-- > 0;) {
+      most = std::max(most, at(x, i * b + j));
+      is(6, i * b + j, most);
+      is(10, i * b + b - 1 - j, at(x, i * b + order[static_cast<std::size_t>(j)]));
+    }
+    is_number(11, i, order[0]);
+  }
+  for (int o = 0; o < 12; ++o) {
+    CAPTURE(o);
+    CHECK(wrong[o] == 0);
+  }
+}
+
 template <class T, class Backend>
 void try_type(std::uint64_t seed, const dynamic::mesh& m, const Backend& backend) {
   CAPTURE(seed);
@@ -214,6 +306,7 @@ void try_type(std::uint64_t seed, const dynamic::mesh& m, const Backend& backend
   draws r{std::mt19937_64(seed)};
   try_elementwise<T>(r, m, backend);
   try_reductions<T>(r, m, backend);
+  try_indexing<T>(r, m, backend);
 }
 template <class Backend>
 void try_all(std::uint64_t count, const std::vector<dynamic::mesh>& meshes, const Backend& backend) {

@@ -20,8 +20,8 @@
 #include "support/run_random.hpp"
 #include "support/traced.hpp"
 
-// Several sweeps on one exchange (`ghost`): random stencils in loops against the naive evaluation of the loop as it was written, on simulated
-// devices with NaN in all padding; what is sent against closed forms.
+// Several sweeps on one exchange (`ghost`): random stencils in loops against the naive evaluation of the loop as it was written, on
+// simulated devices with NaN in all padding; what is sent against closed forms.
 
 using namespace gspmd;
 
@@ -214,6 +214,13 @@ TEST_CASE("several sweeps on one exchange: as many bits, and as many times fewer
       CHECK(wide.traffic().bytes == bytes);
       CHECK(wide.traffic().messages == rounds * 4);
     }
+    const auto leapfrog = [k](value p, value q) {  // q is as far behind p as one sweep
+      const auto body = [](value, value a, value b) { return std::tuple{shift(a, 0, 1) + shift(a, 0, -1) - b, a}; };
+      return fori_loop(2 * k, ghost(k, body), p, q);
+    };
+    const auto rows = dynamic::in<double>({18, 15}, {"x", ""});
+    const auto two_fields = dynamic::compile(leapfrog, m, rows, rows);
+    if (k <= n) CHECK(two_fields.traffic().bytes == 2 * (2 * k + 2 * (k - 1)) * 15 * 8);
     const auto wide_waves = dynamic::compile([k](value x, value y, value z) { return waves(7, k, x, y, z); }, m, in, in, in);
     for (int backend = 0; backend < 2; ++backend) {
       const auto got = backend == 0 ? wide.run(simulated{}, u) : wide.run(threads{}, u);
@@ -240,6 +247,28 @@ TEST_CASE("the time of a network chooses how many sweeps go on one exchange") {
   const auto step = dynamic::compile([](value x) { return heat(96, -1, x); }, dynamic::mesh({{"x", 4}}),
                                      dynamic::in<double>({64, 64}, {"x", ""}));
   CHECK(step.traffic().messages == 96 * 2);
+}
+
+TEST_CASE("ghost zones in a loop, with what that loop computes") {
+  const auto nested = [](std::int64_t k) {
+    return [k](value u) {
+      const auto outer = [k](value i, value x) {
+        const value scale = x * 0.5;
+        const auto inner = [=](value j, value t) {
+          return 0.25 * (shift(t, 0, 1) + shift(t, 0, -1, boundary::edge()) + roll(t, 1, 1)) + scale +
+                 broadcast_to(convert<double>(i + j), {9, 7});
+        };
+        return fori_loop(5, ghost(k, inner), x);
+      };
+      return fori_loop(3, outer, u);
+    };
+  };
+  const dynamic::mesh m({{"x", 2}, {"y", 3}});
+  const auto in = dynamic::in<double>({9, 7}, {"x", "y"});
+  const auto x = some_numbers(63, -5);
+  const auto want = dynamic::compile(nested(1), m, in).run(simulated{}, x),
+             got = dynamic::compile(nested(3), m, in).run(simulated{}, x);
+  CHECK(std::memcmp(got[0].data<double>(), want[0].data<double>(), 63 * sizeof(double)) == 0);
 }
 
 TEST_CASE("gradients go through the plain loop") {
@@ -276,6 +305,7 @@ TEST_CASE("what cannot go in blocks is refused with its line") {
   says(problem([&](value, value u) { return near(u) * sum(u); }), "reduce at ghost_zones.cpp");
   says(problem([&](value, value u) { return near(u) * sum(u); }), "what it computes of a field is no field");
   says(problem([&](value, value u) { return near(reverse(u, {0})); }), "is neither elementwise nor a shift");
+  says(problem([&](value, value u) { return near(map([](double x) { return x + 1; }, u)); }), "is a function of yours");
   says(problem([&](value, value u) { return near(reshard(u, split<_, "x">{})); }),
        "is sharded [_, x] where the fields are sharded [x, _]");
   says(problem(
@@ -289,5 +319,12 @@ TEST_CASE("what cannot go in blocks is refused with its line") {
              sum(u) > 0.0, [](value x) { return x; }, [](value x) { return -x; }, u);
        }),
        "compute it outside of the loop, or write the loop without ghost");
+  try {
+    dynamic::compile([&](value n, value u) { return fori_loop(n, ghost<2>([&](value, value x) { return near(x); }), u); },
+                     dynamic::mesh({{"x", 2}}), dynamic::in<std::int64_t>({}), dynamic::in<double>({6}, {"x"}));
+    CHECK(false);
+  } catch (const error& e) {
+    says(e.what(), "computes how many trips there are");
+  }
   CHECK(problem([&](value i, value u) { return near(u) * broadcast_to(convert<double>(i), {6, 8}); }).empty());
 }

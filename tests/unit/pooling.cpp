@@ -316,6 +316,19 @@ TEST_CASE("pooling: the first of equal maxima has the gradient, on every mesh") 
   }
 }
 
+TEST_CASE("pooling: windows along six dims, whose first maximum is the first in row-major order") {
+  for (const int devices : {1, 2}) {
+    dynamic::builder p(dynamic::mesh({{"x", devices}}));
+    const value x = p.input(dynamic::in<float>({2, 2, 2, 2, 2, 2}, {"", "", "", "", "", "x"}));
+    p.output(grad(sum(max_pool(x, {2, 2, 2, 2, 2, 2}, {1, 1, 1, 1, 1, 1})), x));
+    std::vector<float> data(64, 0), wanted(64, 0);
+    data[1] = data[32] = 5;  // [0,0,0,0,0,1] and [1,0,0,0,0,0]
+    wanted[1] = 1;
+    const auto got = p.compile().run(simulated{}, data)[0];
+    for (std::size_t i = 0; i < 64; ++i) CHECK(got.data<float>()[i] == wanted[i]);
+  }
+}
+
 TEST_CASE("pooling: the gradient of windows that end where shards do sends nothing") {
   dynamic::builder p(dynamic::mesh({{"x", 4}}));
   const value x = p.input(dynamic::in<float>({16, 5}, std::vector<std::string>{"x", ""}));

@@ -34,8 +34,8 @@ std::string shuffled(draws& r, std::string s) {
 convolution_case draw_case(draws& r) {
   for (;;) {
     convolution_case c;
-    const auto rank = 1 + r.below(3);
-    const auto names = shuffled(r, "DHWXY").substr(0, static_cast<std::size_t>(rank));
+    const auto rank = chance(r, 5) ? 5 + r.below(3) : 1 + r.below(3);
+    const auto names = shuffled(r, "DHWXYZT").substr(0, static_cast<std::size_t>(rank));
     c.lhs = shuffled(r, "NC" + names);
     c.rhs = shuffled(r, "IO" + names);
     c.result = shuffled(r, "NC" + names);
@@ -50,12 +50,12 @@ convolution_case draw_case(draws& r) {
     c.batch = (chance(r, 4) ? 0 : 1 + r.below(3)) * c.batch_groups;
     c.in_features = (chance(r, 3) ? 0 : 1 + r.below(3)) * c.feature_groups;
     c.out_features = (1 + r.below(3)) * c.feature_groups * c.batch_groups;
-    const auto most = rank == 1 ? 13 : rank == 2 ? 7 : 4;
+    const auto most = rank == 1 ? 13 : rank == 2 ? 7 : rank == 3 ? 4 : 2;
     bool fits = true;
     for (std::size_t s = 0; s < static_cast<std::size_t>(rank); ++s) {
-      const auto plain = chance(r, 40);
+      const auto plain = chance(r, rank > 3 ? 85 : 40);
       c.extent.push_back(chance(r, 3) ? 0 : 1 + r.below(most));
-      c.window.push_back(1 + r.below(rank == 3 ? 3 : 4));
+      c.window.push_back(1 + r.below(rank > 3 ? 2 : rank == 3 ? 3 : 4));
       c.stride.push_back(plain ? 1 : 1 + r.below(3));
       c.low.push_back(plain ? r.below(2) : r.below(6) - 2);
       c.high.push_back(plain ? r.below(2) : r.below(6) - 2);

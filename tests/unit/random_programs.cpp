@@ -16,7 +16,7 @@
 TEST_CASE("random programs on simulated devices equal the naive reference") {
   const auto first = reference::setting("GSPMD_SEED", 1);
   const auto count = reference::setting("GSPMD_PROGRAMS", 10000);
-  std::uint64_t collectives = 0, in_bodies = 0, large_meshes = 0;
+  std::uint64_t collectives = 0, in_bodies = 0, large_meshes = 0, narrow = 0;
   for (auto seed = first; seed < first + count; ++seed) {
     const reference::random_program program(seed);
     auto mesh = program.mesh;
@@ -29,6 +29,9 @@ TEST_CASE("random programs on simulated devices equal the naive reference") {
       in_bodies += s.bytes_sent > 0 && s.times > 1 ? 1 : 0;
     }
     large_meshes += program.device_count() > 8 ? 1 : 0;
+    bool has_narrow = false;  // or unsigned
+    for (const auto& n : program.g.nodes) has_narrow = has_narrow || n.type > gspmd::dtype::pred;
+    narrow += has_narrow ? 1 : 0;
     gspmd::simulated_communicator comm(program.device_count());
     const auto wrong = reference::run_and_check(comm, program, view);
     if (!wrong.empty()) FAIL_CHECK(wrong);
@@ -44,6 +47,7 @@ TEST_CASE("random programs on simulated devices equal the naive reference") {
   CHECK(collectives > count / 4);
   CHECK(in_bodies > count / 50);
   CHECK(large_meshes > count / 5);
+  CHECK(narrow > count / 20);
 }
 
 namespace {

@@ -238,7 +238,8 @@ void verify(const windowed<T>& w, Comm& comm, totals& t) {
     sent += s.bytes_sent;
   }
   t.exchanged += sent > 0 ? 1 : 0;
-  if (const auto most = w.most_exchanged() * static_cast<std::int64_t>(sizeof(T)); sent != most)
+  const bool is_one_operator = w.sides.size() <= max_mapped_dims;
+  if (const auto most = w.most_exchanged() * static_cast<std::int64_t>(sizeof(T)); is_one_operator && sent != most)
     wrong += " sends " + std::to_string(sent) + " bytes of " + std::to_string(most);
   if (wrong.empty()) return;
   if (++t.wrong <= 10) FAIL_CHECK(w.text() << ": " << wrong);
@@ -250,11 +251,12 @@ void random_windows(unsigned seed, int count, const std::vector<monoid>& kinds, 
   const auto pick = [&](int low, int high) { return std::uniform_int_distribution<int>(low, high)(random); };
   for (int made = 0; made < count;) {
     std::vector<side> sides;
-    const int rank = pick(1, 3);
+    const int rank = pick(0, 19) == 0 ? pick(5, 6) : pick(1, 3);
     for (int d = 0; d < rank; ++d) {
       side s;
-      s.extent = pick(0, 13);
-      if (pick(0, 3) > 0) s = {s.extent, pick(1, 5), pick(1, 3), pick(-2, 3), pick(-2, 3), pick(1, 3), pick(1, 3)};
+      s.extent = rank > 3 ? pick(1, 3) : pick(0, 13);
+      if (rank > 3) s = {s.extent, pick(1, 2), pick(1, 2), pick(0, 1), pick(0, 1), 1, pick(1, 2)};
+      else if (pick(0, 3) > 0) s = {s.extent, pick(1, 5), pick(1, 3), pick(-2, 3), pick(-2, 3), pick(1, 3), pick(1, 3)};
       sides.push_back(s);
     }
     bool fits = true, is_any = false;

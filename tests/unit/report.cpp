@@ -4,6 +4,8 @@
 // What a plan costs on a network, as text.
 #include <doctest/doctest.h>
 
+#include <algorithm>
+#include <cstdio>
 #include <string>
 
 #include <gspmd/dynamic.hpp>
@@ -93,4 +95,42 @@ TEST_CASE("report: of steps that were compiled, too") {
   CHECK(contains(compare<step, step>(net), "all_gather over x"));
   CHECK(contains(timeline<step>(net), "axis x"));
   CHECK(contains(summary<step>(net), "einsum"));
+}
+
+TEST_CASE("report: a plan as a graph and as JSON has its steps, inputs and totals") {
+  const auto graph = plan_dot<step>();
+  CHECK(graph.starts_with("digraph plan {\n"));
+  CHECK(contains(graph, "label=\"einsum\""));
+  CHECK(contains(graph, " over x, " + std::to_string(step::traffic.bytes) + " bytes\", fillcolor=\"#"));
+  CHECK(contains(graph, " -> out0;\n"));
+  const auto text = plan_json<step>();
+  CHECK(contains(text, R"("shape": [8, 8], "local_shape": [1, 8], "sharding": "[x, _]")"));
+  CHECK(contains(text, R"("axes": "x", "bytes": )" + std::to_string(step::traffic.bytes)));
+  CHECK(contains(text, R"("name": "input 1")"));
+  CHECK(contains(text, "\"bytes_sent_per_device\": " + std::to_string(step::traffic.bytes)));
+  CHECK(std::count(text.begin(), text.end(), '{') == std::count(text.begin(), text.end(), '}'));
+  CHECK(plan_json(sums()).ends_with("}\n"));
+  CHECK(contains(plan_dot(sums()), "all_reduce over y"));
+}
+
+TEST_CASE("report: an outline writes the layers of a network once, with the communication between them") {
+  // 12 layers: a product that is summed over x, and what is computed of it.
+  const auto layers = dynamic::compile(
+      [](auto a, auto w) {
+        auto h = a;
+        for (int k = 0; k < 12; ++k) h = relu(einsum<"bd,df->bf">(exponential(h), w));
+        return h;
+      },
+      dynamic::mesh({{"x", 8}, {"y", 4}}), dynamic::in<float>({8, 64}, {"", "x"}), dynamic::in<float>({64, 64}, {"x", ""}));
+  const auto t = outline(layers, links());
+  CHECK(contains(t, " times\n"));
+  CHECK(std::count(t.begin(), t.end(), '\n') < 16);
+  char text[32];
+  std::snprintf(text, sizeof text, "%.3f s", estimate(layers, links()).total());
+  CHECK(contains(t, std::string(text) + "  in all"));
+  for (const auto& svg : {outline_svg(layers, links()), timeline_svg(layers, links()), timeline_svg(sums(), links())}) {
+    CHECK(svg.starts_with("<svg "));
+    CHECK(svg.ends_with("</svg>\n"));
+    CHECK(contains(svg, "all_reduce"));
+  }
 }

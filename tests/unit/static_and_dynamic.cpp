@@ -33,7 +33,10 @@ constexpr auto mixed = [](auto x, auto y) {
   auto c = einsum<"ab,cb->ca">(a, y);
   auto d = allow_replication(reshape(transpose(c, {1, 0}), {49}));
   auto e = select(x > 0.25, tanh(x), exponential(y)) - iota<double>(x, {7, 5}, 0);
-  return std::tuple{b, d, e, convert<std::int32_t>(sum(e) * 100)};
+  // Loops that reduce what they compute: of long rows in parts, of short ones some at once.
+  auto f = sum(iota<double>(x, {3, 5, 1100}, 2) * 0.37 - iota<double>(x, {3, 5, 1100}, 1), {0, 2});
+  auto g = minimum(iota<std::int32_t>(x, {70, 5, 3}, 2), iota<std::int32_t>(x, {70, 5, 3}, 0));
+  return std::tuple{b, d, e, convert<std::int32_t>(sum(e) * 100), f, sum(g, {0, 2}), reduce(g, monoid::maximum, {0, 2})};
 };
 
 template <class M>
@@ -64,7 +67,7 @@ void compare(const Graph& graph) {
   for (std::size_t d = 0; d < devices; ++d) {
     for (const int i : view.inputs) {
       memory.emplace_back(bytes(view.value(i)));
-      detail::with_element_type(view.value(i).type, [&](auto element) {
+      detail::with_real_type(view.value(i).type, [&](auto element) {
         auto* p = reinterpret_cast<decltype(element)*>(memory.back().get());
         for (std::int64_t e = 0; e < detail::elements(view.value(i).local); ++e)
           p[e] = static_cast<decltype(element)>(3 * std::sin(static_cast<double>(e * 7 + i)));
@@ -128,6 +131,13 @@ TEST_CASE_TEMPLATE("static and run-time planning give the same plan and the same
       detail::trace_program<train, Mesh, in<float, dims<15, 64>, split<"data", _>>, in<std::int32_t, dims<15>>, weights_in>());
   compare<mixed_step<Mesh>>(detail::trace_program<mixed, Mesh, in<double, dims<7, 5>, split<"data", "model?">>,
                                                   in<double, dims<7, 5>, split<_, "data">>>());
+}
+
+TEST_CASE("explain calls inputs by the names of their struct's members") {
+  const auto text = explain<train_step<single>>();
+  CHECK(text.find("input 1  ") != std::string::npos);
+  CHECK(text.find("input 2 (w1)") != std::string::npos);
+  CHECK(text.find("input 5 (b2)") != std::string::npos);
 }
 
 TEST_CASE("1024 simulated devices, most of them without data") {

@@ -394,3 +394,113 @@ TEST_CASE("what a stencil refuses names the operator, the dim and the numbers") 
   const auto fits = problem([](value u, value) { return stencil<1, 1>([](auto t) { return t(1, -1); }, u); });
   CHECK(fits.empty());
 }
+
+TEST_CASE("margins of several fields for one loop go in one exchange for each dim") {
+  const auto steps = [](value a, value b, value c) {
+    return fori_loop(
+        3,
+        [](value, value u, value v, value w) {
+          return stencil<1, 1>(
+              [](auto x, auto y, auto z) {
+                return std::tuple{x(-1, 0) + y(1, 0) - z(0, 1), x(0, -1) + y(0, 1) + z(0, 0), x(0, 0) - y(0, -1) + z(-1, 0)};
+              },
+              field(u, {boundary::wrap()}), field(v, {boundary::edge()}), w);
+        },
+        a, b, c);
+  };
+  for (const std::int64_t n : {7, 300}) {  // 300: large enough to compute meanwhile
+    const auto in = dynamic::in<double>({n, n}, {"x", "y"});
+    const auto p = dynamic::compile(steps, dynamic::mesh({{"x", 3}, {"y", 2}}), in, in, in);
+    const auto alone = dynamic::compile(steps, dynamic::mesh({{"x", 1}, {"y", 1}}), in, in, in);
+    CHECK(p.traffic().collectives == 3 * 2);
+    CHECK(p.traffic().messages == 3 * 2 * 2);
+    std::vector<double> u(static_cast<std::size_t>(n * n)), v(u.size()), w(u.size());
+    for (std::size_t i = 0; i < u.size(); ++i) {
+      u[i] = static_cast<double>(i * i % 23);
+      v[i] = static_cast<double>(i * 7 % 19);
+      w[i] = static_cast<double>(i * 5 % 17);
+    }
+    const auto want = alone.run(self{}, u, v, w), got = p.run(simulated{}, u, v, w), threaded = p.run(threads{}, u, v, w);
+    for (std::size_t k = 0; k < 3; ++k) {
+      int wrong = 0;
+      for (std::size_t i = 0; i < u.size(); ++i)
+        wrong +=
+            got[k].data<double>()[i] != want[k].data<double>()[i] || threaded[k].data<double>()[i] != got[k].data<double>()[i];
+      CHECK(wrong == 0);
+    }
+  }
+}
+
+namespace {
+
+/// Waves on a C grid: pressure in the middle of n x m cells, velocities on their (n + 1) x m and n x (m + 1) faces, none through walls.
+auto waves(value p, value u, value v, int steps) {
+  return fori_loop(
+      steps,
+      [](value, value p0, value u0, value v0) {
+        const value u1 = stencil<1, 0>([](auto a, auto q) { return a(0, 0) - 2.0 * (q(0, 0) - q(-1, 0)); }, u0,
+                                       field(p0, {boundary::edge(), boundary::zero()}));
+        const value v1 = stencil<0, 1>([](auto a, auto q) { return a(0, 0) - (q(0, 0) - q(0, -1)); }, v0,
+                                       field(p0, {boundary::zero(), boundary::edge()}));
+        const value p1 = stencil<1, 1>(
+            [](auto q, auto a, auto b) { return q(0, 0) - (a(1, 0) - a(0, 0)) - 2.0 * (b(0, 1) - b(0, 0)); }, p0, u1, v1);
+        return std::tuple{p1, u1, v1};
+      },
+      p, u, v);
+}
+struct wave_fields {
+  std::vector<double> p, u, v;
+};
+/// The same by the book.
+void step_by_hand(wave_fields& f, std::int64_t n, std::int64_t m) {
+  const auto at = [](std::vector<double>& x, std::int64_t width, std::int64_t i, std::int64_t j) -> double& {
+    return x[static_cast<std::size_t>(i * width + j)];
+  };
+  for (std::int64_t i = 1; i < n; ++i)
+    for (std::int64_t j = 0; j < m; ++j) at(f.u, m, i, j) -= 2 * (at(f.p, m, i, j) - at(f.p, m, i - 1, j));
+  for (std::int64_t i = 0; i < n; ++i)
+    for (std::int64_t j = 1; j < m; ++j) at(f.v, m + 1, i, j) -= at(f.p, m, i, j) - at(f.p, m, i, j - 1);
+  for (std::int64_t i = 0; i < n; ++i)
+    for (std::int64_t j = 0; j < m; ++j)
+      at(f.p, m, i, j) -= at(f.u, m, i + 1, j) - at(f.u, m, i, j) + 2 * (at(f.v, m + 1, i, j + 1) - at(f.v, m + 1, i, j));
+}
+
+}  // namespace
+
+TEST_CASE("a scheme on fields of N and N + 1 points equals the one by hand on every mesh") {
+  std::int64_t sending = 0;
+  for (const std::int64_t n : {1, 2, 5, 8})
+    for (const std::int64_t m : {1, 3, 7})
+      for (const std::int64_t x : {1, 2, 3, 4})
+        for (const std::int64_t y : {1, 2}) {
+          CAPTURE(n);
+          CAPTURE(m);
+          CAPTURE(x);
+          CAPTURE(y);
+          const int steps = 3;
+          const std::vector<std::string> split{"x", "y"};
+          const auto program = [](value p, value u, value v) { return waves(p, u, v, steps); };
+          const auto step = dynamic::compile(program, dynamic::mesh({{"x", x}, {"y", y}}), dynamic::in<double>({n, m}, split),
+                                             dynamic::in<double>({n + 1, m}, split), dynamic::in<double>({n, m + 1}, split));
+          wave_fields f{std::vector<double>(static_cast<std::size_t>(n * m)),
+                        std::vector<double>(static_cast<std::size_t>((n + 1) * m)),
+                        std::vector<double>(static_cast<std::size_t>(n * (m + 1)))};
+          for (auto* const list : {&f.p, &f.u, &f.v})
+            for (std::size_t i = 0; i < list->size(); ++i) (*list)[i] = static_cast<double>(i * i * 3 % 29) - 11;
+          const auto got = step.run(simulated{}, f.p, f.u, f.v);
+          const auto threaded = (n + m) % 2 == 0 ? step.run(threads{}, f.p, f.u, f.v) : got;
+          for (const auto& c : step.collectives()) {
+            sending += 1;
+            if (n > 1 && m > 1) CHECK(c.kind == collective_kind::collective_permute);  // of extent 1, what one holds comes to all
+          }
+          for (int s = 0; s < steps; ++s) step_by_hand(f, n, m);
+          const std::vector<double>* const want[] = {&f.p, &f.u, &f.v};
+          for (std::size_t k = 0; k < 3; ++k)
+            for (const auto* const result : {&got, &threaded}) {
+              int wrong = 0;
+              for (std::size_t i = 0; i < want[k]->size(); ++i) wrong += (*result)[k].data<double>()[i] != (*want[k])[i];
+              CHECK(wrong == 0);
+            }
+        }
+  CHECK(sending > 100);
+}

@@ -34,6 +34,23 @@ int convert(graph_builder& b, int a, dtype to) { return add_elementwise(b.g, opc
 
 }  // namespace
 
+TEST_CASE("a sum is gathered and not its terms, and of what is sliced only the slice") {
+  SUBCASE("a sum of three") {
+    graph_builder b({4});
+    const int terms[] = {b.input({16, 16}, split({{x}, {}})), b.input({16, 16}, split({{x}, {}})),
+                         b.input({16, 16}, split({{x}, {}}))};
+    b.g.outputs = {b.annotate(b.op(opcode::add, b.op(opcode::add, terms[0], terms[1]), terms[2]), whole)};
+    check(b, {"all_gather x"}, 12 * 16 * 4);
+  }
+  SUBCASE("the half of the columns") {
+    graph_builder b({4});
+    using numbers = std::vector<std::int64_t>;
+    const int a = b.input({16, 16}, split({{x}, {}}));
+    b.g.outputs = {b.annotate(add_slice(b.g, a, numbers{0, 0}, numbers{16, 8}, numbers{1, 1}, {}), whole)};
+    check(b, {"all_gather x"}, 12 * 8 * 4);
+  }
+}
+
 TEST_CASE("one gather serves two users") {
   SUBCASE("two products with one weight: forward and backward") {
     graph_builder b({4});

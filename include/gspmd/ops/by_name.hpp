@@ -53,7 +53,8 @@ inline value elementwise(std::string_view name, std::span<const value> operands,
   std::vector<int> ids;
   for (const auto& x : operands) ids.push_back(x.graph() == &g ? x.id() : -1);
   const int id = detail::add_elementwise(g, it->op, ids, at);
-  return detail::made(g, id, detail::is_compare(it->op) ? dtype::pred : operands.back().type(), operands.front().shape());
+  const dtype type = operands.back().type();
+  return detail::made(g, id, detail::result_type(it->op, type, type), operands.front().shape());
 }
 
 /// The elements as another type; floats to integers saturate, NaN becomes 0.

@@ -95,7 +95,7 @@ constexpr value elementwise(opcode op, std::initializer_list<operand> operands, 
     ++k;
   }
   const int id = add_elementwise(*g, op, std::span<const int>(ids, static_cast<std::size_t>(k)), at, dtype::f32, function);
-  return made(*g, id, is_compare(op) ? dtype::pred : type, shape);
+  return made(*g, id, result_type(op, type, type), shape);
 }
 
 template <opcode Op>
@@ -191,7 +191,21 @@ constexpr value& operator-=(value& a, operand b) { return a = operand(a, b.at) -
 constexpr value& operator*=(value& a, operand b) { return a = operand(a, b.at) * b; }
 constexpr value& operator/=(value& a, operand b) { return a = operand(a, b.at) / b; }
 
-/// The elements as another type; floats to integers saturate, NaN becomes 0.
+/// The parts of complex numbers, as float of c64 and double of c128; abs(z) is their absolute value. Linear: of a partial tensor they are
+/// partial. Errors: a tensor that is not complex.
+constexpr value real(value z, location at = location::current()) { return detail::unary<detail::opcode::real>(z, at); }
+constexpr value imag(value z, location at = location::current()) { return detail::unary<detail::opcode::imag>(z, at); }
+/// The complex conjugates.
+constexpr value conj(value z, location at = location::current()) { return detail::unary<detail::opcode::conj>(z, at); }
+/// Complex numbers of two tensors of float (c64) or double (c128), or of a tensor and a number.
+///
+///     complex(cosine(phi), sine(phi))
+constexpr value complex(operand real, operand imag) {
+  return detail::elementwise(detail::opcode::complex, {real, imag}, real.at);
+}
+
+/// The elements as another type; floats to integers saturate, NaN becomes 0. A real number becomes a complex one, and no complex one
+/// becomes real: take real(z), imag(z) or abs(z).
 template <class T = void>
 constexpr value convert(value x, location at = location::current()) {
   if constexpr (std::is_void_v<T>) {

@@ -301,22 +301,25 @@ struct ghost_body {
   std::int64_t sweeps;
 };
 
-/// The body of a fori_loop over a stencil of which `sweeps` go on one exchange, of so many times the radius (ghost zones, wide halos); or as
-/// many as are fastest on the mesh's network, if they are not given. Devices compute in between what their neighbours compute too.
+/// The body of a fori_loop over a stencil, of which `sweeps` trips go on one exchange, of so many times the radius (ghost zones, wide
+/// halos); or as many as are fastest on the mesh's network, if they are not given. Devices compute in between what their neighbours compute
+/// too.
 ///
 ///     auto u = fori_loop(100, ghost<4>([](value, value u) { return stencil<1, 1>(laplace, u); }), u0);   // 25 exchanges
 ///     auto [p, v] = fori_loop(steps, ghost(leapfrog), p0, v0);                                           // by on_network's latency
 ///
 /// Values are those of fori_loop without it, bit for bit. The body consists of stencils, shifts, rolls and elementwise operators; all
-/// fields that it carries have one shape, and one sharding, that of the plain loop; numbers may be carried too. What it reads from outside
-/// is exchanged once before the loop. Trips that are left over go on an exchange of their own.
+/// fields that it carries have one shape, and one sharding, that of the plain loop; numbers may be carried too. Trips that are left over go
+/// on an exchange of their own. What is read from outside is exchanged before the loop, once, or twice if trips are left over.
 ///
 /// Communication: for each split dim that is read along, and each field, one collective_permute every `sweeps` trips: two messages of
-/// sweeps * radius * s elements, s elements for an index of the dim in a shard with its margins along the split dims before it. Margins may be
-/// wider than a shard. On the network that counts where none is named a message costs nothing, and ghost(body) is the plain loop. grad
-/// goes through the plain loop.
+/// sweeps * radius * s elements, s elements for an index of the dim in a shard with its margins along the split dims before it; less of a
+/// field that is not read at offsets itself. Margins may be wider than a shard. On the network that counts where none is named a message
+/// costs nothing, and ghost(body) is the plain loop. A round copies each field into blocks, dim by dim, and back. grad goes through the
+/// plain loop.
 ///
-/// Errors, at compile time: another operator in the body, a reduction say, with its line; fields of several shapes or shardings.
+/// Errors, at compile time: another operator in the body, a reduction say, or a function of yours (`map`), with its line; complex fields;
+/// fields of several shapes or shardings; a number of trips that is computed.
 template <int Sweeps, class Body>
   requires(Sweeps >= 1)
 constexpr ghost_body<Body> ghost(Body body) {
@@ -427,6 +430,17 @@ constexpr auto fori_loop(detail::counted_trips n, Body&& body, const Carry&... i
       carried_type(zero, init...), n.at);
   if constexpr (sizeof...(Carry) == 1) return std::get<1>(last);
   else return std::apply([](const value&, const auto&... c) { return std::tuple<Carry...>(c...); }, last);
+}
+
+/// How many sweeps are left over must be known: refused.
+template <class Body, class... Carry>
+  requires(sizeof...(Carry) > 0)
+constexpr auto fori_loop(detail::counted_trips n, ghost_body<Body> body, const Carry&... init) {
+  n.trips.graph()->fail(
+      n.at, "fori_loop", detail::mistake::region,
+      "makes several sweeps on one exchange, ghost, and computes how many trips there are; give a number of trips, or "
+      "write the loop without ghost");
+  return fori_loop(n, body.body, init...);
 }
 
 /// Runs `body` over the rows of `xs`: body(carried, x) returns a tuple of what is carried on and of the row of the result

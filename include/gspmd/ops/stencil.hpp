@@ -261,13 +261,14 @@ class neighbours {
 /// zero, or what `field` says by dim and side. Dims are continued one after the other: in a corner that lies outside along several, the
 /// last of them says what is there.
 ///
-/// Communication: where a dim is split, the halo is exchanged with the devices next to a shard by one collective_permute for each field
-/// and dim that is read at an offset: of a field with s elements per index of the dim in a shard, at most radius * s elements each
-/// way, and no more than f reads. Round the end (`wrap`) the first device and the last one are next to each other. Corners, reads
-/// at offsets along several dims, come with the halo of the later dim: a box sends two messages for each dim, as a star does. Large
-/// shards compute what needs no halo while it is exchanged; `explain` says so. Reads that are elementwise operands are loads of one loop at an
-/// offset (GSPMD 4.3; GShard 3.3.3), shards permitting: each must hold as many elements as are read beyond it, else the read is a
-/// movement of its own. A staggered field is moved to the others' shards first. The gradient is the transposed stencil, exact at the ends.
+/// Communication: where a dim is split, the halo is exchanged with the devices next to a shard by one collective_permute for each dim
+/// that is read at an offset: of a field with s elements per index of the dim in a shard, at most radius * s elements each
+/// way, and no more than f reads. Fields that one loop reads go in the same messages. Round the end (`wrap`) the first device and the last
+/// one are next to each other. Corners, reads at offsets along several dims, come with the halo of the later dim: a box sends two messages
+/// for each dim, as a star does. Large shards compute what needs no halo while it is exchanged; `explain` says so. Reads that are
+/// elementwise operands are loads of one loop at an offset (GSPMD 4.3; GShard 3.3.3), shards permitting: each must hold as many elements
+/// as are read beyond it, else the read is a movement of its own. A staggered field is moved to the others' shards first. The gradient is
+/// the transposed stencil, exact at the ends.
 ///
 /// Errors, at compile time: a read beyond the radius, another number of radii, offsets or boundaries than the field has dims, fields
 /// whose extents differ by more than one, given values of another shape than the end that they stand at.

@@ -22,7 +22,8 @@ struct accepted_program {
   }
   template <class S, class F>
   static constexpr auto rest(S& s, F f) {
-    return f(s.program.mesh, s.program.has_regions, s.program.allow_replication, s.broken, s.program.largest_bytes);
+    return f(s.program.mesh, s.program.has_regions, s.program.allow_replication, s.broken, s.program.largest_bytes,
+             s.program.find_types);
   }
 };
 

@@ -7,8 +7,8 @@
 
 #include "gspmd/detail/driver/given_shard.hpp"
 #include "gspmd/detail/passes/choose/total_bytes.hpp"
-#include "gspmd/detail/passes/program_to_plan.hpp"
 #include "gspmd/detail/passes/plan_passes.hpp"
+#include "gspmd/detail/passes/program_to_plan.hpp"
 #include "gspmd/detail/passes/sub_axes.hpp"
 #include "gspmd/detail/support/callable.hpp"
 #include "gspmd/detail/support/refuse.hpp"
@@ -109,6 +109,7 @@ constexpr graph trace_program() {
         g.fail({}, "compile", mistake::other, "a result of the callable is no value of this program; return what operators give");
     });
   }
+  if (!g.failed() && g.find_types != nullptr) g.find_types(g, false);
   if (g.failed()) return g;
   graph program = program_to_plan(g);
   if (const text problem = total_problem(program, Mesh::device_count); !problem.empty())

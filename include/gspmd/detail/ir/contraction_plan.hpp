@@ -64,6 +64,25 @@ struct contraction_phase {
   friend constexpr bool operator==(const contraction_phase&, const contraction_phase&) = default;
 };
 
+inline constexpr int max_direct_dims = 3;
+
+/// A contraction that a library of convolutions can do as one (find_direct_convolution), and how its tensors lie, in elements. Operand and
+/// result have their features last.
+struct direct_convolution {
+  struct along_dim {
+    std::int64_t in = 1, in_stride = 1, window = 1, window_stride = 1, out = 1, out_stride = 1, step = 1, dilation = 1;
+    friend constexpr bool operator==(const along_dim&, const along_dim&) = default;
+  };
+  bool is_one = false;
+  bool makes_window = false;                     // from operand and result
+  std::int64_t lhs_first = 0, window_first = 0;  // where the tensors begin
+  std::int64_t batch = 1, batch_in_stride = 1, batch_out_stride = 1;
+  std::int64_t in_features = 1, in_feature_stride = 1, window_in_stride = 1;
+  std::int64_t out_features = 1, out_feature_stride = 1, window_out_stride = 1;
+  inline_vec<along_dim, max_direct_dims> windows;
+  friend constexpr bool operator==(const direct_convolution&, const direct_convolution&) = default;
+};
+
 /// How a contraction is done. Example: "bshd,bthd->bhst" is loops over b and h around one product with M = s, N = t, K = d.
 ///
 /// 1. operand_steps of both operands.
@@ -94,6 +113,8 @@ struct contraction_plan {
 
   bool has_phases = false;
   inline_vec<contraction_phase, max_windows> phases;
+
+  direct_convolution direct;
 
   bool is_vector = false;
   contraction_loop vector;  // the kernel along one vector; its stride in the result is 1

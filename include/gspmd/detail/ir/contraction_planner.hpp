@@ -4,6 +4,7 @@
 #include <cstdint>
 
 #include "gspmd/detail/ir/contraction_choice.hpp"
+#include "gspmd/detail/ir/direct_convolution.hpp"
 
 namespace gspmd::detail {
 
@@ -53,7 +54,9 @@ struct contraction_planner : contraction_choice {
     contraction_plan p = outline();
     for (const auto l : p.summed)
       if (c.extent[l] == 0) return p;  // zeros, whatever the rest
-    if (p.out_elems != 0) complete(p, choose());
+    if (p.out_elems == 0) return p;
+    complete(p, choose());
+    if (!c.windows.empty()) p.direct = find_direct_convolution(c);
     return p;
   }
 

@@ -30,7 +30,7 @@ using load_offsets = inline_vec<offset_along, max_offset_dims>;
 struct scalar_op {
   opcode op = opcode::constant;
   dtype type = dtype::f32;          // of the result
-  dtype operand_type = dtype::f32;  // of the operands (select: of the two values); equals `type` but for compare and convert
+  dtype operand_type = dtype::f32;  // of the operands (select: of the two values): see result_type
   inline_vec<std::int16_t, max_map_arity> args;
   double real = 0;
   std::int64_t integer = 0;
@@ -42,6 +42,7 @@ struct scalar_op {
 
   [[nodiscard]] constexpr bool is_load() const { return op == opcode::parameter; }
   [[nodiscard]] constexpr bool is_index() const { return op == opcode::iota; }
+  [[nodiscard]] constexpr bool is_conversion() const { return op == opcode::convert; }
   [[nodiscard]] constexpr bool is_at_offset() const { return !offsets.empty(); }
 
   static constexpr scalar_op constant(dtype type, double real, std::int64_t integer) {

@@ -20,9 +20,13 @@ namespace gspmd::detail {
 struct location {
   const char* file = "";
   int line = 0;
-  /// An input is told by its number, not by a line.
-  static constexpr location input(int number) { return {nullptr, number}; }
-  [[nodiscard]] constexpr bool is_input() const { return file == nullptr; }
+  /// An input is told by its number, not by a line, and by its name if it is a member of a struct: {name, -1 - number}.
+  static constexpr location input(int number, const char* name = nullptr) {
+    return {name, name == nullptr ? number : -1 - number};
+  }
+  [[nodiscard]] constexpr bool is_input() const { return file == nullptr || line < 0; }
+  [[nodiscard]] constexpr int number() const { return file == nullptr ? line : -1 - line; }
+  [[nodiscard]] constexpr const char* name() const { return is_input() && file != nullptr ? file : ""; }
   static constexpr location current(const char* file = __builtin_FILE(), int line = __builtin_LINE()) { return {file, line}; }
 };
 
@@ -40,6 +44,7 @@ struct node {
   std::int64_t integer = 0;                           // constant of another type
   const map_function* function = nullptr;
   const struct local_function* local = nullptr;  // local_op; a monoid
+  bool in_gradient = false;                      // the differentiator wrote it
   bool annotated = false;                        // `annotation` was written by the user
   bool forbid_reshard = false;                   // the user allows no communication on the operands
   bool allow_replication = false;  // the user knows that operands may be gathered because the operator cannot keep their split
@@ -97,7 +102,10 @@ class graph {
     int tag;
     int node;
   };
-  vec<tagged> also_tagged;         // further tags of nodes that stand for equal ones
+  vec<tagged> also_tagged;  // further tags of nodes that stand for equal ones
+  // Of a program that writes its own communication (passes/typed): finds the type of every value, which becomes its annotation where that
+  // is asked for, or records the mistake. Null: completion and choose do what they find best.
+  void (*find_types)(graph&, bool annotate) = nullptr;
   bool allow_replication = true;   // for all operators; programs that users write start without it
   text error;                      // the first mistake found; operators after it are not checked
   mistake broken = mistake::none;  // the rule it breaks
@@ -108,13 +116,15 @@ class graph {
   }
   template <class S, class F>
   static constexpr auto rest(S& s, F f) {
-    return f(s.mesh, s.has_regions, s.allow_replication, s.largest_bytes);
+    return f(s.mesh, s.has_regions, s.allow_replication, s.largest_bytes, s.find_types);
   }
 
   [[nodiscard]] constexpr bool failed() const { return !error.empty(); }
 
   constexpr int add(node n) {
     n.region = open_region;
+    if (n.shape.count == max_rank && is_complex(n.type))
+      return fail(n.at, name_of(n.op), mistake::rank, "a complex tensor has at most 31 dims; real(x) and imag(x) have 32");
     if (has_regions && !is_region_result(n.op))
       for (const int o : n.operands)
         if (!is_visible(o))
@@ -197,9 +207,14 @@ class graph {
     nodes.push_back(n);
     return static_cast<int>(nodes.size()) - 1;
   }
+  /// `input 0`, `input 2 (w1)`: a member of a struct.
+  static constexpr text input_text(location at) {
+    text t = text("input ") << at.number();
+    return at.name()[0] == '\0' ? t : t << " (" << at.name() << ')';
+  }
   /// `einsum at mlp.cpp:12`, `input 0`, or where there are no lines but names: "einsum `scores`", or neither: `compile`
   static constexpr text place(location at, std::string_view op) {
-    if (at.is_input()) return text("input ") << at.line;
+    if (at.is_input()) return input_text(at);
     if (at.line == 0 && *at.file == '\0') return op;
     if (at.line == 0) return text(op) << " `" << at.file << '`';
     return text(op) << " at " << base_name(at.file) << ':' << at.line;

@@ -41,6 +41,9 @@ enum class opcode : std::uint8_t {
   erf,
   erf_inv,
   cbrt,
+  real,
+  imag,
+  conj,
   stop_gradient,
   convert,
   // elementwise, two operands
@@ -59,6 +62,7 @@ enum class opcode : std::uint8_t {
   shift_right,
   atan2,
   threefry2x32,
+  complex,
   compare_eq,
   compare_ne,
   compare_lt,
@@ -106,7 +110,8 @@ using listed_operators = boost::mp11::mp_list<
     listed<struct gather_op, "gather">, listed<struct scatter_op, "scatter">, listed<struct scatter_set_op, "scatter_set">,
     listed<struct scan_op, "scan_along">, listed<struct top_k_op, "top_k">, listed<struct sort_op, "sort">,
     listed<struct reduce_by_op, "reduce_by">, listed<struct scan_by_op, "scan_by">,
-    listed<struct ghost_blocks_op, "ghost_blocks"> GSPMD_TEST_OPERATORS>;
+    listed<struct ghost_blocks_op, "ghost_blocks">, listed<struct transition_op, "transition">,
+    listed<struct opaque_op, "opaque"> GSPMD_TEST_OPERATORS>;
 inline constexpr int opcode_count =
     static_cast<int>(opcode::first_listed) + static_cast<int>(boost::mp11::mp_size<listed_operators>::value);
 
@@ -126,13 +131,14 @@ struct listed_names<boost::mp11::mp_list<Listed...>> {
 
 constexpr const char* name_of(opcode op) {
   constexpr const char* enumerated[] = {
-      "parameter",  "constant",   "iota",        "abs",        "negate",     "sign",        "exponential", "log",
-      "sqrt",       "rsqrt",      "tanh",        "logistic",   "relu",       "sine",        "cosine",      "floor",
-      "ceil",       "not",        "expm1",       "log1p",      "erf",        "erf_inv",     "cbrt",        "stop_gradient",
-      "convert",    "add",        "subtract",    "multiply",   "divide",     "maximum",     "minimum",     "power",
-      "and",        "or",         "xor",         "remainder",  "shift_left", "shift_right", "atan2",       "threefry2x32",
-      "compare_eq", "compare_ne", "compare_lt",  "compare_le", "compare_gt", "compare_ge",  "select",      "map",
-      "loop",       "carry",      "loop_result", "branch",     "otherwise",  "cond_result", "result"};
+      "parameter",   "constant",    "iota",          "abs",      "negate",     "sign",       "exponential", "log",
+      "sqrt",        "rsqrt",       "tanh",          "logistic", "relu",       "sine",       "cosine",      "floor",
+      "ceil",        "not",         "expm1",         "log1p",    "erf",        "erf_inv",    "cbrt",        "real",
+      "imag",        "conj",        "stop_gradient", "convert",  "add",        "subtract",   "multiply",    "divide",
+      "maximum",     "minimum",     "power",         "and",      "or",         "xor",        "remainder",   "shift_left",
+      "shift_right", "atan2",       "threefry2x32",  "complex",  "compare_eq", "compare_ne", "compare_lt",  "compare_le",
+      "compare_gt",  "compare_ge",  "select",        "map",      "loop",       "carry",      "loop_result", "branch",
+      "otherwise",   "cond_result", "result"};
   static_assert(sizeof(enumerated) / sizeof(*enumerated) == static_cast<std::size_t>(opcode::first_listed));
   if (op < opcode::first_listed) return enumerated[static_cast<int>(op)];
   return listed_names<listed_operators>::of[static_cast<int>(op) - static_cast<int>(opcode::first_listed)];

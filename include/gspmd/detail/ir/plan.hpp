@@ -105,7 +105,7 @@ struct plan_view : table_views {
 
 constexpr collective_origin origin_of(const plan_view& p, const plan_step& s) {
   const auto& n = p.nodes[static_cast<std::size_t>(s.node)];
-  return {true, n.op, n.at.file, n.at.line};
+  return {true, n.op, n.at.is_input() ? nullptr : n.at.file, n.at.is_input() ? n.at.number() : n.at.line};
 }
 /// Of a step that carries out several movements, `k` is the number of one: it has an operand, a result and a map for each.
 constexpr const index_map& map_of(const plan_view& p, const plan_step& s, int k = 0) {

@@ -20,19 +20,23 @@ inline namespace GSPMD_TARGET {
 
 /// True when `op` exists on operands of `type` (of select: the type of the two values). `map` depends on its function.
 constexpr bool is_defined(opcode op, dtype type) {
-  const bool is_number = type != dtype::pred;
+  const bool is_number = type != dtype::pred, has_order = !is_complex(type);
   switch (op) {
     case opcode::abs:
     case opcode::negate:
-    case opcode::sign:
-    case opcode::relu:
     case opcode::add:
     case opcode::subtract:
     case opcode::multiply:
-    case opcode::divide:
+    case opcode::divide: return is_number;
+    case opcode::sign:
+    case opcode::relu:
     case opcode::remainder:
-    case opcode::power: return is_number;
-    case opcode::exponential:
+    case opcode::power: return is_number && has_order;
+    case opcode::real:
+    case opcode::imag:
+    case opcode::conj: return !has_order;
+    case opcode::complex: return type == dtype::f32 || type == dtype::f64;
+    case opcode::exponential: return is_floating(type);
     case opcode::log:
     case opcode::sqrt:
     case opcode::rsqrt:
@@ -47,7 +51,7 @@ constexpr bool is_defined(opcode op, dtype type) {
     case opcode::erf:
     case opcode::erf_inv:
     case opcode::cbrt:
-    case opcode::atan2: return is_floating(type);
+    case opcode::atan2: return is_floating(type) && has_order;
     case opcode::not_:
     case opcode::and_:
     case opcode::or_:
@@ -55,23 +59,37 @@ constexpr bool is_defined(opcode op, dtype type) {
     case opcode::shift_left:
     case opcode::shift_right: return facts_of(type).is_integer;
     case opcode::threefry2x32: return type == dtype::u64;
-    case opcode::convert:
-    case opcode::stop_gradient:
     case opcode::maximum:
     case opcode::minimum:
-    case opcode::compare_eq:
-    case opcode::compare_ne:
     case opcode::compare_lt:
     case opcode::compare_le:
     case opcode::compare_gt:
-    case opcode::compare_ge:
+    case opcode::compare_ge: return has_order;
+    case opcode::convert:
+    case opcode::stop_gradient:
+    case opcode::compare_eq:
+    case opcode::compare_ne:
     case opcode::select: return true;
     default: return false;
   }
 }
 
+/// The type of an elementwise operator's result.
+constexpr dtype result_type(opcode op, dtype in, dtype to) {
+  if (is_compare(op)) return dtype::pred;
+  switch (op) {
+    case opcode::convert: return to;
+    case opcode::abs:
+    case opcode::real:
+    case opcode::imag: return part_of(in);
+    case opcode::complex: return in == dtype::f64 ? dtype::c128 : dtype::c64;
+    default: return in;
+  }
+}
+
 /// Whether kernels convert between two types. All other conversions are made of several of these (loop_group::converted).
 constexpr bool is_converted_directly(dtype from, dtype to) {
+  if (is_complex(from)) return is_complex(to);
   if (is_narrow(from)) return to == computed_as(from);
   if (!is_narrow(to)) return true;
   return is_floating(to) ? is_floating(from) : from == computed_as(to);
@@ -80,7 +98,9 @@ constexpr bool is_converted_directly(dtype from, dtype to) {
 /// Float to integer goes to the nearest end of the range, NaN to 0. Integers wrap around. To pred: is it not 0?
 template <class To, class From>
 [[gnu::always_inline]] constexpr To convert_element(From x) {
-  if constexpr (std::is_same_v<To, bool>) {
+  if constexpr (is_complex_element<To>) {
+    return To(x);
+  } else if constexpr (std::is_same_v<To, bool>) {
     return x != From{};
   } else if constexpr (std::is_floating_point_v<From> && std::is_integral_v<To>) {
     constexpr To most = std::numeric_limits<To>::max();
@@ -181,6 +201,13 @@ template <opcode Op, class Out, class In>
   } else if constexpr (Op == opcode::not_) {
     if constexpr (std::is_same_v<In, bool>) return !x;
     else return static_cast<Out>(~x);
+  } else if constexpr (is_complex_element<In>) {
+    if constexpr (Op == opcode::negate) return -x;
+    else if constexpr (Op == opcode::real) return x.re;
+    else if constexpr (Op == opcode::imag) return x.im;
+    else if constexpr (Op == opcode::conj) return {x.re, -x.im};
+    else if constexpr (Op == opcode::abs) return std::hypot(x.re, x.im);
+    else return {exponential(x.re) * std::cos(x.im), exponential(x.re) * std::sin(x.im)};
   } else if constexpr (Op == opcode::sign) {
     if constexpr (std::is_unsigned_v<In>) return x > In{} ? In(1) : x;
     const In negative_or_same = x < In{} ? In(-1) : x;  // 0, -0.0 and NaN stay what they are
@@ -220,6 +247,7 @@ template <opcode Op, class Out, class In>
   static_assert(is_binary(Op) && is_defined(Op, dtype_of<In>()));
   if constexpr (Op == opcode::compare_eq) return a == b;
   else if constexpr (Op == opcode::compare_ne) return a != b;
+  else if constexpr (Op == opcode::complex) return {a, b};
   else if constexpr (Op == opcode::compare_lt) return a < b;
   else if constexpr (Op == opcode::compare_le) return a <= b;
   else if constexpr (Op == opcode::compare_gt) return a > b;

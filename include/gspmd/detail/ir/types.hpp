@@ -10,14 +10,19 @@
 #include <boost/mp11/algorithm.hpp>
 #include <boost/mp11/list.hpp>
 
+#include "gspmd/detail/support/complex_numbers.hpp"
 #include "gspmd/detail/support/fixed_string.hpp"
 #include "gspmd/detail/support/narrow_floats.hpp"
 
 namespace gspmd {
 
 /// The element types a program may use, under XLA's names: float, double, int32, int64, bool, bf16, f16, int8, uint8, int16, uint32,
-/// uint64.
-enum class dtype : std::uint8_t { f32, f64, s32, s64, pred, bf16, f16, s8, u8, s16, u32, u64 };
+/// uint64, c64, c128.
+enum class dtype : std::uint8_t { f32, f64, s32, s64, pred, bf16, f16, s8, u8, s16, u32, u64, c64, c128 };
+
+/// The element types of complex tensors, as std::complex<float> and std::complex<double>, which may be used in their place.
+using c64 = detail::complex_number<float>;  // here: GCC warns of an enumerator that is called as an alias before it
+using c128 = detail::complex_number<double>;
 
 /// The reductions a program may use. `and_` and `or_` are logical on bool and bitwise on integers.
 enum class monoid : std::uint8_t { add, multiply, maximum, minimum, and_, or_ };
@@ -45,15 +50,20 @@ using listed_elements = boost::mp11::mp_list<element<float, "f32", "float">,    
                                              element<std::uint8_t, "u8", "std::uint8_t", std::int32_t>,  //
                                              element<std::int16_t, "s16", "std::int16_t", std::int32_t>,
                                              element<std::uint32_t, "u32", "std::uint32_t">,  //
-                                             element<std::uint64_t, "u64", "std::uint64_t">>;
+                                             element<std::uint64_t, "u64", "std::uint64_t">,  //
+                                             element<c64, "c64", "gspmd::c64">, element<c128, "c128", "gspmd::c128">>;
 template <class E>
 using type_of_element = typename E::type;
 template <class E>
 using computing_type_of_element = typename E::computes;
+template <class T>
+using is_complex_type = std::bool_constant<is_complex_element<T>>;
 using element_types = boost::mp11::mp_transform<type_of_element, listed_elements>;
 inline constexpr std::size_t element_type_count = boost::mp11::mp_size<element_types>::value;
-/// Those that kernels compute with.
-using computing_types = boost::mp11::mp_unique<boost::mp11::mp_transform<computing_type_of_element, listed_elements>>;
+/// Those that kernels compute with, but for loops over elements, which know complex ones too.
+using computing_types =
+    boost::mp11::mp_remove_if<boost::mp11::mp_unique<boost::mp11::mp_transform<computing_type_of_element, listed_elements>>,
+                              is_complex_type>;
 
 template <class T>
 inline constexpr bool is_narrow_float = std::is_same_v<T, bf16> || std::is_same_v<T, f16>;
@@ -66,7 +76,7 @@ inline constexpr bool is_integer_element = std::is_integral_v<T> && !std::is_sam
 struct element_facts {
   const char *name, *cpp_name;
   std::int64_t bytes;
-  bool is_floating, is_integer;
+  bool is_floating, is_integer, is_complex;
   dtype computed_as;
   std::int64_t least, most;  // of integers; of u64 the most that an int64 holds
 };
@@ -79,8 +89,9 @@ constexpr std::int64_t end_of_integers(bool most) {
 template <class... E>
 constexpr auto facts_of_elements(boost::mp11::mp_list<E...>) {
   return std::array<element_facts, sizeof...(E)>{element_facts{
-      E::name, E::cpp_name, std::int64_t{sizeof(typename E::type)}, is_float_element<typename E::type>,
-      is_integer_element<typename E::type>, static_cast<dtype>(boost::mp11::mp_find<element_types, typename E::computes>::value),
+      E::name, E::cpp_name, std::int64_t{sizeof(typename E::type)},
+      is_float_element<typename E::type> || is_complex_element<typename E::type>, is_integer_element<typename E::type>,
+      is_complex_element<typename E::type>, static_cast<dtype>(boost::mp11::mp_find<element_types, typename E::computes>::value),
       end_of_integers<typename E::type>(false), end_of_integers<typename E::type>(true)}...};
 }
 inline constexpr auto element_table = facts_of_elements(listed_elements{});
@@ -88,6 +99,10 @@ inline constexpr auto element_table = facts_of_elements(listed_elements{});
 constexpr const element_facts& facts_of(dtype type) { return element_table[static_cast<std::size_t>(type)]; }
 constexpr std::int64_t bytes_of(dtype type) { return facts_of(type).bytes; }
 constexpr bool is_floating(dtype type) { return facts_of(type).is_floating; }
+constexpr bool is_complex(dtype type) { return facts_of(type).is_complex; }
+/// The type of the parts of a complex number; any other type itself. Of all that does not look at single elements, a complex tensor is
+/// one of its parts with a last dim of 2: so sums, products and movements have no kernels of their own for it.
+constexpr dtype part_of(dtype type) { return type == dtype::c64 ? dtype::f32 : type == dtype::c128 ? dtype::f64 : type; }
 constexpr const char* name_of(dtype type) { return facts_of(type).name; }
 constexpr const char* cpp_name_of(dtype type) { return facts_of(type).cpp_name; }
 /// The type that kernels compute with for elements of `type`.
@@ -103,7 +118,14 @@ constexpr void with_element_type(dtype type, F&& f) {
   boost::mp11::mp_with_index<element_type_count>(static_cast<std::size_t>(type),
                                                  [&](auto i) { f(boost::mp11::mp_at_c<element_types, i>{}); });
 }
-/// The same for a type that kernels compute with; no call for a narrow one.
+/// The same with the type of one real number; no call for a complex one.
+template <class F>
+constexpr void with_real_type(dtype type, F&& f) {
+  with_element_type(type, [&]<class T>(T element) {
+    if constexpr (!is_complex_element<T>) f(element);
+  });
+}
+/// The same for a type that kernels compute with; no call for a narrow or a complex one.
 template <class F>
 constexpr void with_computing_type(dtype type, F&& f) {
   with_element_type(type, [&]<class T>(T element) {
@@ -124,7 +146,7 @@ constexpr const char* name_of(monoid kind) {
 }
 
 template <class T>
-inline constexpr bool is_element = boost::mp11::mp_contains<element_types, T>::value;
+inline constexpr bool is_element = boost::mp11::mp_contains<element_types, listed_element_t<T>>::value;
 
 /// Reports what is no element type, once. (A function: a class with a failed static_assert is no class for Clang.)
 template <class T>
@@ -132,29 +154,49 @@ constexpr bool is_checked_element() {
   static_assert(
       is_element<T>,
       "gspmd: an element type is one of float, double, gspmd::bf16, gspmd::f16, bool, int8_t, int16_t, int32_t, int64_t, "
-      "uint8_t, uint32_t, uint64_t; a complex tensor is two tensors, one of real and one of imaginary parts");
+      "uint8_t, uint32_t, uint64_t, gspmd::c64, gspmd::c128 (or std::complex<float>, std::complex<double>)");
   return is_element<T>;
 }
 
 template <class T>
 constexpr dtype dtype_of() {
   static_assert(is_checked_element<T>() || true);
-  if constexpr (is_element<T>) return static_cast<dtype>(boost::mp11::mp_find<element_types, T>::value);
+  if constexpr (is_element<T>) return static_cast<dtype>(boost::mp11::mp_find<element_types, listed_element_t<T>>::value);
   else return dtype::pred;
 }
 
-/// An element as wide as T: permutations are compiled for widths, not for types. (Of floats, for whose shuffles GCC knows more ways.)
+/// Two words of 64 bits. Made of one, it is two floats' bits as those of two doubles: see bits_of.
+struct two_words {
+  std::uint64_t first, second;
+  two_words() = default;
+  constexpr explicit two_words(std::uint64_t bits) : first(widened(bits)), second(widened(bits >> 32)) {}
+
+ private:
+  static constexpr std::uint64_t widened(std::uint64_t bits) {
+    const auto part = __builtin_bit_cast(float, static_cast<std::uint32_t>(bits));
+    return __builtin_bit_cast(std::uint64_t, static_cast<double>(part));
+  }
+};
+
+/// An element as wide as T, at most 8 bytes: permutations are compiled for widths, not for types. (Of floats, for whose shuffles GCC
+/// knows more ways.)
 template <class T>
 using raw_bits =
     std::conditional_t<sizeof(T) == 1, std::uint8_t,
                        std::conditional_t<sizeof(T) == 2, std::uint16_t, std::conditional_t<sizeof(T) == 4, float, double>>>;
 /// Calls `f` with an unsigned integer of so many bytes.
 template <class F>
-constexpr void with_bits(std::int64_t bytes_per_elem, F f) {
+constexpr void with_word(std::int64_t bytes_per_elem, F f) {
   if (bytes_per_elem == 1) f(std::uint8_t{});
   else if (bytes_per_elem == 2) f(std::uint16_t{});
   else if (bytes_per_elem == 4) f(std::uint32_t{});
   else f(std::uint64_t{});
+}
+/// The same, or with two words.
+template <class F>
+constexpr void with_bits(std::int64_t bytes_per_elem, F f) {
+  if (bytes_per_elem == 16) f(two_words{});
+  else with_word(bytes_per_elem, f);
 }
 
 template <dtype Type>

@@ -49,6 +49,12 @@ class single_threaded_blas {
     if (--all.count == 0 && all.before > 0) set_blas_threads(all.before);
   }
 
+  [[nodiscard]] static bool is_held() {
+    auto& all = held();
+    const std::lock_guard lock(all.mutex);
+    return all.count > 0;
+  }
+
  private:
   struct state {
     std::mutex mutex;

@@ -9,6 +9,7 @@
 
 #include "gspmd/detail/ir/contraction_plan.hpp"
 #include "gspmd/detail/ir/spec.hpp"
+#include "gspmd/detail/kernels/convolution_onednn.hpp"
 #include "gspmd/detail/kernels/gemm.hpp"
 #include "gspmd/detail/kernels/permute.hpp"
 #include "gspmd/detail/kernels/reduce.hpp"
@@ -296,6 +297,15 @@ void contract(Spec spec, const std::int64_t* valid, const T* a, const T* b, T* c
     if (p.unpacked && last) permute_operand<T>(member_of<&contraction_plan::unpacking>(spec), out, c);
 }
 
+/// Whether a device has all of what is summed.
+inline bool is_whole(const contraction_plan& p, const std::int64_t* valid) {
+  for (const auto letter : p.summed)
+    if (valid[letter] <= 0) return false;
+  for (int i = 0; i < p.sums.count; ++i)
+    if (valid[p.sum_letter[i]] != p.sums[i].extent) return false;
+  return true;
+}
+
 /// A contraction made ready: the plan, and what is compiled for it.
 struct prepared_contraction {
   const contraction_plan* plan;
@@ -305,6 +315,10 @@ struct prepared_contraction {
 template <class T, class Spec>
 void run_contraction(const contraction_plan& plan, const std::int64_t* valid, const void* a, const void* b, void* c,
                      std::byte* scratch, bool adds, bool last) {
+  if constexpr (has_convolution_library && std::is_same_v<T, float>)
+    if (plan.direct.is_one && !adds && last && is_whole(plan, valid) &&
+        convolve(plan.direct, static_cast<const float*>(a), static_cast<const float*>(b), static_cast<float*>(c)))
+      return;
   const auto run = [&](auto spec) {
     contract(spec, valid, static_cast<const T*>(a), static_cast<const T*>(b), static_cast<T*>(c), reinterpret_cast<T*>(scratch),
              adds, last);

@@ -66,9 +66,14 @@ inline void splat(const void* value, std::int64_t elem_bytes, std::byte* to, std
   with_bits(
       elem_bytes, [=](auto bits) __attribute__((always_inline)) {
         std::memcpy(&bits, value, sizeof bits);
-        const auto all = broadcast_simd(bits);
-        for (std::int64_t i = 0; i < n; i += simd_lanes<decltype(bits)>)
-          std::memcpy(to + i * static_cast<std::int64_t>(sizeof bits), &all, sizeof all);
+        if constexpr (std::is_same_v<decltype(bits), two_words>) {
+          for (std::int64_t i = 0; i < n; ++i) std::memcpy(to + i * static_cast<std::int64_t>(sizeof bits), &bits, sizeof bits);
+          return;
+        } else {
+          const auto all = broadcast_simd(bits);
+          for (std::int64_t i = 0; i < n; i += simd_lanes<decltype(bits)>)
+            std::memcpy(to + i * static_cast<std::int64_t>(sizeof bits), &all, sizeof all);
+        }
       });
 }
 
@@ -140,7 +145,7 @@ inline void store_rows(const extents& loop, const extents& strides, std::int64_t
 }
 
 inline void fill(const scalar_op& o, std::byte* out, std::int64_t n) {
-  std::byte value[8];
+  std::byte value[16];
   with_element_type(o.type, [&]<class T>(T x) {
     x = is_floating(o.type) ? static_cast<T>(o.real) : static_cast<T>(o.integer);
     std::memcpy(value, &x, sizeof x);
@@ -207,14 +212,14 @@ inline std::byte* read_source(const fused_code& code, const fused_code::source& 
   return home;
 }
 
-/// Runs a group on one device. `inputs` and `outputs` by slot; an output may be the same memory as an input that is loaded at
-/// equal index. `scratch` has code.scratch_bytes bytes.
+/// Runs a group on one device: of its elements, row-major, those of [first, total), which begin and end with rows where the code has
+/// blocks of whole rows. `inputs` and `outputs` by slot; an output may be the same memory as an input that is loaded at equal index.
+/// `scratch` has code.scratch_bytes bytes.
 template <class = void>
 [[gnu::noinline]] void run_fused(const fused_code& code, const void* const* inputs, void* const* outputs,
-                                 const std::int64_t* iota_offsets, std::byte* scratch) {
+                                 const std::int64_t* iota_offsets, std::byte* scratch, std::int64_t first, std::int64_t total) {
   const fused_group& group = code.group;
-  const std::int64_t total = elements(group.loop);
-  if (total == 0) return;
+  if (first >= total) return;
   const auto past = reinterpret_cast<std::uintptr_t>(scratch) % fused_alignment;
   std::byte* const memory = scratch + (past == 0 ? 0 : fused_alignment - past);
   auto** const registers = reinterpret_cast<std::byte**>(memory);  // where the block's elements are, by op
@@ -229,7 +234,7 @@ template <class = void>
     return static_cast<std::byte*>(const_cast<void*>(buffer)) + code.begin_at(strides) * bytes_of(type);
   };
 
-  fused_block b{{}, 1, total < code.blocks.elems ? total : code.blocks.elems};
+  fused_block b{{}, 1, total - first < code.blocks.elems ? total - first : code.blocks.elems};
   if (code.blocks.has_whole_rows) {
     b.rows = b.columns / code.blocks.row;
     b.columns = code.blocks.row;
@@ -258,8 +263,8 @@ template <class = void>
                                  s.op};
   }
 
-  std::int64_t column = 0;  // of a block that is a part of a row
-  for (std::int64_t begin = 0; begin < total;) {
+  std::int64_t column = first % code.blocks.row;  // of a block that is a part of a row
+  for (std::int64_t begin = first; begin < total;) {
     std::int64_t n = total - begin < code.blocks.elems ? total - begin : code.blocks.elems;
     if (!code.blocks.has_whole_rows && code.blocks.row - column < n) n = code.blocks.row - column;
     if (!code.each.empty() || code.has_gaps) {
@@ -295,6 +300,11 @@ template <class = void>
     begin += n;
     column = column + n == code.blocks.row ? 0 : column + n;
   }
+}
+template <class = void>
+void run_fused(const fused_code& code, const void* const* inputs, void* const* outputs, const std::int64_t* iota_offsets,
+               std::byte* scratch) {
+  run_fused<void>(code, inputs, outputs, iota_offsets, scratch, 0, elements(code.group.loop));
 }
 
 }  // namespace GSPMD_TARGET

@@ -168,11 +168,13 @@ struct fused_kernels {
       if constexpr (is_narrow(dtype_of<in>())) {
         return;
       } else if constexpr (op == opcode::map) {
-        table[O::value][I::value] = map_kernel_of<in>;
+        if constexpr (!is_complex_element<in>) table[O::value][I::value] = map_kernel_of<in>;
       } else if constexpr (op != opcode::convert && is_defined(op, dtype_of<in>())) {
         using kernel_in = kernel_element<op, in>;
         if constexpr (is_compare(op) && swapped(op) == op) table[O::value][I::value] = fused_kernel_of<op, bool, kernel_in>;
         else if constexpr (is_compare(op)) return;
+        else if constexpr (result_type(op, dtype_of<in>(), dtype_of<in>()) != dtype_of<in>())
+          table[O::value][I::value] = fused_kernel_of<op, element_t<result_type(op, dtype_of<in>(), dtype_of<in>())>, in>;
         else table[O::value][I::value] = fused_kernel_of<op, kernel_in, kernel_in>;
       }
     });
@@ -212,7 +214,7 @@ struct fused_kernels {
 
   /// The kernel of `second` on the result of `first`, its operand `place`; null if there is none.
   static fused_kernel find(const scalar_op& first, const scalar_op& second, int place) {
-    if (!is_floating(second.type) || is_narrow(second.type)) return nullptr;
+    if (second.type != dtype::f32 && second.type != dtype::f64) return nullptr;
     const auto to = static_cast<std::size_t>(second.type);
     if (second.op == opcode::add) place = 0;  // a + b = b + a
     for (std::size_t p = 0; p < fused_pair_count; ++p) {

@@ -18,21 +18,25 @@ inline namespace GSPMD_TARGET {
 
 /// Any number of runs of reduced dims, each bounded on its own, and a piece of the result: the loops, and one after the other what
 /// they are about. The kept loops of a piece are dense in the result, and it has at most reduced_piece_bytes. Strides are in bytes.
+template <class Source>
 struct nested_reduction {
-  const reduction_kernel& kernel;
+  using position = typename Source::position;
+  using results = typename Source::results;
+
+  Source& source;
   strided_loop<2> loops[max_rank];
   int count = 0;
 
   /// The loops from `i` on.
-  void run(int i, const std::byte* in, std::byte* out, bool accumulate) const {
+  void run(int i, position in, results out, bool accumulate) const {
     const auto& loop = loops[i];
     const bool is_kept = loop.stride[1] != 0;
     if (i == count - 1 && !is_kept) {
-      alignas(8) std::byte result[8];
-      reduce_contiguous(kernel, in, loop.extent, accumulate ? result : out);
-      if (accumulate) kernel.combine(out, out, out, result, 1);
+      typename Source::template room<8> result;
+      reduce_contiguous(source, in, loop.extent, accumulate ? result.get() : out);
+      if (accumulate) source.combine(out, result.get(), 1);
     } else if (i == count - 2 && !is_kept && loops[i + 1].stride[1] != 0) {
-      reduce_rows(kernel, in, loop.extent, loop.stride[0] / kernel.elem_bytes, loops[i + 1].extent, out, accumulate);
+      reduce_rows(source, in, loop.extent, loop.stride[0] / source.elem_bytes(), loops[i + 1].extent, out, accumulate);
     } else if (is_kept) {
       for (std::int64_t k = 0; k < loop.extent; ++k) run(i + 1, in + k * loop.stride[0], out + k * loop.stride[1], accumulate);
     } else {
@@ -41,7 +45,7 @@ struct nested_reduction {
   }
 
  private:
-  void reduce(int i, std::int64_t n, const std::byte* in, std::byte* out, bool accumulate) const {
+  void reduce(int i, std::int64_t n, position in, results out, bool accumulate) const {
     const auto step = loops[i].stride[0];
     if (n <= parts_in_turn) {
       for (std::int64_t k = 0; k < n; ++k) run(i + 1, in + k * step, out, accumulate || k > 0);
@@ -51,25 +55,26 @@ struct nested_reduction {
     for (int k = i + 1; k < count; ++k)
       if (loops[k].stride[1] != 0) width *= loops[k].extent;
     const auto part = part_size(n, parts_in_turn);
-    alignas(cache_line_bytes) std::byte sum[reduced_piece_bytes];
+    typename Source::template room<reduced_piece_bytes> sum;
     for (std::int64_t k = 0; k < n; k += part) {
       const bool adds = accumulate || k > 0;
-      reduce(i, std::min(part, n - k), in + k * step, adds ? sum : out, false);
-      if (adds) kernel.combine(out, out, out, sum, width);
+      reduce(i, std::min(part, n - k), in + k * step, adds ? sum.get() : out, false);
+      if (adds) source.combine(out, sum.get(), width);
     }
   }
 };
 
 /// All pieces. The kept loops are cut, inner ones first, until what is left of them is a piece.
-[[gnu::noinline]] inline void reduce_nested(const reduction_kernel& kernel, const reduction_plan& p, const std::int64_t* valid,
-                                            const std::byte* in, std::byte* out) {
-  nested_reduction piece{kernel, {}, p.loops.count};
+template <class Source>
+[[gnu::noinline]] void reduce_nested(Source& source, const reduction_plan& p, const std::int64_t* valid,
+                                     typename Source::position in, typename Source::results out) {
+  nested_reduction<Source> piece{source, {}, p.loops.count};
   strided_loop<2> cuts[max_rank];
   std::int64_t begin[max_rank]{};
-  std::int64_t room = reduced_piece_bytes / kernel.elem_bytes;
+  std::int64_t room = source.piece();
   for (int i = piece.count - 1; i >= 0; --i) {
     auto& loop = piece.loops[i] = p.loops[i];
-    for (auto& stride : loop.stride) stride *= kernel.elem_bytes;
+    for (auto& stride : loop.stride) stride *= source.elem_bytes();
     if (p.loop_dim[i] >= 0) {
       loop.extent = valid[p.loop_dim[i]];
       continue;
@@ -79,14 +84,23 @@ struct nested_reduction {
   }
   for (int i = 0; i < piece.count; ++i) cuts[i] = piece.loops[i];
   for (int i = 0; i >= 0;) {
-    const std::byte* from = in;
-    std::byte* to = out;
+    auto from = in;
+    auto to = out;
     for (int k = 0; k < piece.count; ++k) {
       if (p.loop_dim[k] >= 0) continue;
       from += begin[k] * cuts[k].stride[0];
       to += begin[k] * cuts[k].stride[1];
       piece.loops[k].extent = std::min(cuts[k].extent, p.loops[k].extent - begin[k]);
     }
+    std::int64_t first = 0, together = source.elem_bytes();
+    int k = piece.count - 1;
+    for (; k >= 0; --k) {
+      const auto& loop = piece.loops[k];
+      first = p.loop_dim[k] < 0 ? begin[k] * loop.stride[0] : 0;
+      together = loop.stride[0] * loop.extent;
+      if (loop.extent != p.loops[k].extent) break;
+    }
+    source.lie_together(first, together, k < 0 ? together : piece.loops[k].stride[0] * p.loops[k].extent);
     piece.run(0, from, to, false);
     for (i = piece.count - 1; i >= 0; --i) {
       if (p.loop_dim[i] >= 0) continue;
@@ -97,32 +111,40 @@ struct nested_reduction {
 }
 
 /// to = the reduction of `from` over the dims of the plan, row-major over the kept dims with their allocated extents. Of a reduced
-/// dim d only indices below valid[d] count; no index at all gives the identity. valid[d] of a kept dim is not read.
+/// dim d only indices below valid[d] count, and there is one of each. valid[d] of a kept dim is not read.
+template <class Source>
+void reduce_some(Source& source, const reduction_plan& p, const std::int64_t* valid, typename Source::position in,
+                 typename Source::results out) {
+  const auto bytes = source.elem_bytes();
+  bool is_whole = true;  // apart from the outermost reduced dim
+  for (int i = p.first_reduced + 1; i < p.loops.count; ++i)
+    if (p.loop_dim[i] >= 0 && valid[p.loop_dim[i]] != p.loops[i].extent) is_whole = false;
+  if (!p.is_simple || !is_whole) return reduce_nested(source, p, valid, in, out);
+  const auto rows = valid[p.loop_dim[p.first_reduced]] * p.row;
+  const auto step = p.outermost * p.row * p.inner;
+  if (p.inner <= source.piece() && rows * p.inner == step) source.lie_together(0, p.outer * step * bytes, p.outer * step * bytes);
+  if (p.inner == 1) return reduce_each(source, in, p.outer, step, rows, out);
+  for (std::int64_t o = 0; o < p.outer; ++o)
+    reduce_rows(source, in + o * step * bytes, rows, p.inner, p.inner, out + o * p.inner * bytes, false);
+}
+
+/// The same of an array in memory, where no index at all gives the identity.
 inline void reduce(const reduction_kernel& kernel, const reduction_plan& p, const std::int64_t* valid, const void* from,
                    void* to) {
   if (p.out_elems == 0) return;
   const auto* const in = static_cast<const std::byte*>(from);
   auto* const out = static_cast<std::byte*>(to);
   const auto bytes = kernel.elem_bytes;
-  bool is_empty = false, is_whole = true;  // whole: apart from the outermost reduced dim
+  bool is_empty = false;
   for (int i = 0; i < p.reduced.count; ++i) is_empty = is_empty || valid[p.reduced[i]] <= 0;
   if (is_empty) {
     for (std::int64_t i = 0; i < p.out_elems; ++i)
       std::memcpy(out + i * bytes, kernel.identity.data(), static_cast<std::size_t>(bytes));
-    return;
-  }
-  for (int i = p.first_reduced + 1; i < p.loops.count; ++i)
-    if (p.loop_dim[i] >= 0 && valid[p.loop_dim[i]] != p.loops[i].extent) is_whole = false;
-  if (p.first_reduced < 0) {
+  } else if (p.first_reduced < 0) {
     std::memcpy(out, in, static_cast<std::size_t>(p.out_elems * bytes));
-  } else if (!p.is_simple || !is_whole) {
-    reduce_nested(kernel, p, valid, in, out);
   } else {
-    const auto rows = valid[p.loop_dim[p.first_reduced]] * p.row;
-    const auto step = p.outermost * p.row * p.inner;
-    if (p.inner == 1) return reduce_each(kernel, in, p.outer, step, rows, out);
-    for (std::int64_t o = 0; o < p.outer; ++o)
-      reduce_rows(kernel, in + o * step * bytes, rows, p.inner, p.inner, out + o * p.inner * bytes, false);
+    stored_elements source{kernel};
+    reduce_some(source, p, valid, in, out);
   }
 }
 

@@ -88,13 +88,16 @@ inline void reduce_short_rows(const U* in, std::int64_t rows, std::int64_t n, U*
   for (std::int64_t j = 0; j < n; ++j) out[j] = accumulate ? combine_lanes<Kind>(out[j], acc[j]) : acc[j];
 }
 
+/// Whether many rows are reduced several together.
+inline bool are_short_rows(std::int64_t lanes, std::int64_t step, std::int64_t n) { return n == step && n <= lanes; }
+
 /// So few rows that they need no parts.
 template <monoid Kind, class U>
 void reduce_few_rows(const void* from, std::int64_t rows, std::int64_t step, std::int64_t n, void* to, bool accumulate) {
   constexpr int lanes = simd_lanes<U>;
   const U* const in = static_cast<const U*>(from);
   U* const out = static_cast<U*>(to);
-  if (n == step && n <= lanes && rows >= 4 * lanes) return reduce_short_rows<Kind>(in, rows, n, out, accumulate);
+  if (are_short_rows(lanes, step, n) && rows >= 4 * lanes) return reduce_short_rows<Kind>(in, rows, n, out, accumulate);
   std::int64_t i = 0;
   if (!accumulate) {
     std::copy_n(in, n, out);
@@ -168,53 +171,84 @@ inline constexpr reduction_kernel reduction_kernel_of = [] {
   return kernel;
 }();
 
+/// What a reduction asks for its elements, here those of an array: never for more than it folds at once. Others compute theirs
+/// (kernels/fold.hpp), by the same algorithms and so with the same bits.
+struct stored_elements {
+  const reduction_kernel& kernel;
+
+  using position = const std::byte*;  // offsets are in bytes
+  using results = std::byte*;
+  template <std::int64_t Bytes>
+  struct room {
+    alignas(cache_line_bytes) std::byte bytes[Bytes];
+    results get() { return bytes; }
+  };
+  [[nodiscard]] std::int64_t elem_bytes() const { return kernel.elem_bytes; }
+  [[nodiscard]] std::int64_t lanes() const { return kernel.lanes; }
+  /// So many columns of rows are reduced at once.
+  [[nodiscard]] std::int64_t piece() const { return reduced_piece_bytes / kernel.elem_bytes; }
+  void lie_together(std::int64_t, std::int64_t, std::int64_t) const {}
+  void runs(position in, std::int64_t outer, std::int64_t step, std::int64_t n, results out) const {
+    kernel.runs(in, outer, step, n, out);
+  }
+  void rows(position in, std::int64_t rows, std::int64_t step, std::int64_t n, results out, bool accumulate) const {
+    kernel.rows(in, rows, step, n, out, accumulate);
+  }
+  void combine(results out, results with, std::int64_t n) const { kernel.combine(out, out, out, with, n); }
+};
+
 /// out = the reduction of `n` neighbours, n >= 1.
-inline void reduce_contiguous(const reduction_kernel& kernel, const std::byte* in, std::int64_t n, std::byte* out) {
-  const auto leaf = most_in_turn * 4 * kernel.lanes;
-  if (n <= leaf) return kernel.runs(in, 1, 0, n, out);
+template <class Source>
+void reduce_contiguous(Source& source, typename Source::position in, std::int64_t n, typename Source::results out) {
+  const auto leaf = most_in_turn * 4 * source.lanes();
+  if (n <= leaf) return source.runs(in, 1, 0, n, out);
   const auto part = part_size(n, leaf);
-  alignas(8) std::byte sum[8];
+  typename Source::template room<8> sum;
   for (std::int64_t i = 0; i < n; i += part) {
-    reduce_contiguous(kernel, in + i * kernel.elem_bytes, std::min(part, n - i), i == 0 ? out : sum);
-    if (i > 0) kernel.combine(out, out, out, sum, 1);
+    reduce_contiguous(source, in + i * source.elem_bytes(), std::min(part, n - i), i == 0 ? out : sum.get());
+    if (i > 0) source.combine(out, sum.get(), 1);
   }
 }
 
 /// out[o] = the reduction of the `n` neighbours from in[o * step] on, for every o < outer.
-inline void reduce_each(const reduction_kernel& kernel, const std::byte* in, std::int64_t outer, std::int64_t step,
-                        std::int64_t n, std::byte* out) {
-  if (n <= most_in_turn * 4 * kernel.lanes) return kernel.runs(in, outer, step, n, out);
+template <class Source>
+void reduce_each(Source& source, typename Source::position in, std::int64_t outer, std::int64_t step, std::int64_t n,
+                 typename Source::results out) {
+  if (n <= most_in_turn * 4 * source.lanes()) return source.runs(in, outer, step, n, out);
   for (std::int64_t o = 0; o < outer; ++o)
-    reduce_contiguous(kernel, in + o * step * kernel.elem_bytes, n, out + o * kernel.elem_bytes);
+    reduce_contiguous(source, in + o * step * source.elem_bytes(), n, out + o * source.elem_bytes());
 }
 
 /// So many rows need no parts.
-inline std::int64_t rows_in_turn(const reduction_kernel& kernel, std::int64_t step, std::int64_t n) {
-  return most_in_turn * (n == step && n <= kernel.lanes ? 4 * kernel.lanes / n : 4);
+inline std::int64_t rows_in_turn(std::int64_t lanes, std::int64_t step, std::int64_t n) {
+  return most_in_turn * (are_short_rows(lanes, step, n) ? 4 * lanes / n : 4);
 }
 
 /// reduce_rows for at most a piece of columns.
-[[gnu::noinline]] inline void reduce_piece_of_rows(const reduction_kernel& kernel, const std::byte* in, std::int64_t rows,
-                                                   std::int64_t step, std::int64_t n, std::byte* out, bool accumulate) {
-  const auto leaf = rows_in_turn(kernel, step, n);
-  if (rows <= leaf) return kernel.rows(in, rows, step, n, out, accumulate);
+template <class Source>
+[[gnu::noinline]] void reduce_piece_of_rows(Source& source, typename Source::position in, std::int64_t rows, std::int64_t step,
+                                            std::int64_t n, typename Source::results out, bool accumulate) {
+  const auto leaf = rows_in_turn(source.lanes(), step, n);
+  if (rows <= leaf) return source.rows(in, rows, step, n, out, accumulate);
   const auto part = part_size(rows, leaf);
-  alignas(cache_line_bytes) std::byte sum[reduced_piece_bytes];
+  typename Source::template room<reduced_piece_bytes> sum;
   for (std::int64_t i = 0; i < rows; i += part) {
     const bool adds = accumulate || i > 0;
-    reduce_piece_of_rows(kernel, in + i * step * kernel.elem_bytes, std::min(part, rows - i), step, n, adds ? sum : out, false);
-    if (adds) kernel.combine(out, out, out, sum, n);
+    reduce_piece_of_rows(source, in + i * step * source.elem_bytes(), std::min(part, rows - i), step, n, adds ? sum.get() : out,
+                         false);
+    if (adds) source.combine(out, sum.get(), n);
   }
 }
 
 /// out[j] = the reduction of in[i * step + j] over i < rows, for j < n; with `accumulate` also with what out holds. rows, n >= 1.
-inline void reduce_rows(const reduction_kernel& kernel, const std::byte* in, std::int64_t rows, std::int64_t step, std::int64_t n,
-                        std::byte* out, bool accumulate) {
-  const auto piece = reduced_piece_bytes / kernel.elem_bytes;
-  if (n <= piece && rows <= 4 * most_in_turn) return kernel.rows(in, rows, step, n, out, accumulate);  // rows_in_turn has more
+template <class Source>
+void reduce_rows(Source& source, typename Source::position in, std::int64_t rows, std::int64_t step, std::int64_t n,
+                 typename Source::results out, bool accumulate) {
+  const auto piece = source.piece();
+  if (n <= piece && rows <= 4 * most_in_turn) return source.rows(in, rows, step, n, out, accumulate);  // rows_in_turn has more
   for (std::int64_t begin = 0; begin < n; begin += piece)
-    reduce_piece_of_rows(kernel, in + begin * kernel.elem_bytes, rows, step, std::min(piece, n - begin),
-                         out + begin * kernel.elem_bytes, accumulate);
+    reduce_piece_of_rows(source, in + begin * source.elem_bytes(), rows, step, std::min(piece, n - begin),
+                         out + begin * source.elem_bytes(), accumulate);
 }
 
 }  // namespace GSPMD_TARGET

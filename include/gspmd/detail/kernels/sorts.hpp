@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <cstring>
+#include <type_traits>
 #include <utility>
 
 #include "gspmd/detail/ir/element_bits.hpp"
@@ -128,7 +129,7 @@ inline void sort_together(const sort_spec& s, const sorted_line& line, std::int6
   auto *entries = static_cast<entry_of_several*>(scratch), *other = entries + n;
   for (std::int64_t i = 0; i < n; ++i) entries[i].at = i < valid ? i : -1;
   for (int k = s.order.keys; k-- > 0;)
-    with_bits(bytes_of(types[k]), [&]<class Bits>(Bits) {
+    with_word(bytes_of(types[k]), [&]<class Bits>(Bits) {
       const element_code<Bits> code(types[k], (s.order.descending >> k & 1) != 0, true);
       const auto* const x = static_cast<const Bits*>(from[k]) + line.from;
       bool is_sorted = true;
@@ -143,9 +144,11 @@ inline void sort_together(const sort_spec& s, const sorted_line& line, std::int6
     });
   for (int k = 0; k < count; ++k)
     with_bits(bytes_of(types[k]), [&]<class Bits>(Bits none) {
-      if (k < s.order.keys) {
-        const element_code<Bits> code(types[k], (s.order.descending >> k & 1) != 0, true);
-        none = code.element(code.last());
+      if constexpr (!std::is_same_v<Bits, two_words>) {
+        if (k < s.order.keys) {
+          const element_code<Bits> code(types[k], (s.order.descending >> k & 1) != 0, true);
+          none = code.element(code.last());
+        }
       }
       const auto* const x = static_cast<const Bits*>(from[k]) + line.from;
       auto* const out = static_cast<Bits*>(to[k]);
@@ -192,7 +195,7 @@ inline void merge_together(const merged_end& m, const sort_order& order, int cou
   const auto compare = [&](std::int64_t i, std::int64_t j) {  // < 0: the part's own one stands before
     int result = 0;
     for (int k = 0; k < order.keys && result == 0; ++k)
-      with_bits(bytes_of(types[k]), [&]<class Bits>(Bits) {
+      with_word(bytes_of(types[k]), [&]<class Bits>(Bits) {
         const element_code<Bits> code(types[k], (order.descending >> k & 1) != 0, true);
         const Bits x = code.of(static_cast<const Bits*>(own[k])[m.own + i]);
         const Bits y = code.of(static_cast<const Bits*>(others[k])[m.other + j * m.step]);

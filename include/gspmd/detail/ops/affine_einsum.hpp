@@ -99,7 +99,10 @@ class affine_einsum {
 /// Adds an einsum as its equation asks.
 constexpr int add_any_einsum(graph& g, const einsum_equation& e, std::initializer_list<int> operands, location at) {
   if (e.windows.empty()) return add_einsum(g, e, operands, at);
-  return fits_operands(g, e, operands, at) ? affine_einsum(g, e, operands, at).add() : -1;
+  if (!fits_operands(g, e, operands, at)) return -1;
+  if (const dtype type = g.nodes[static_cast<std::size_t>(*operands.begin())].type; is_complex(type))
+    return g.fail(at, "einsum", mistake::type, text("with a window ") << not_defined_with_windows(type));
+  return affine_einsum(g, e, operands, at).add();
 }
 
 }  // namespace gspmd::detail

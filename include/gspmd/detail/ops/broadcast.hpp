@@ -67,7 +67,7 @@ constexpr int add_spread(graph& g, int reduced, const node& n) {
 
 /// Elements that are repeated. A loop reads them through strides of 0; completion goes through it backward first, which avoids
 /// communication on the larger shape.
-struct broadcast_op : reduced_first, without_movements, reads_shards, without_arithmetic, dims_by_number {
+struct broadcast_op : linear_in_all, without_exchange, without_movements, reads_shards, without_arithmetic, dims_by_number {
   static constexpr bool owns(opcode op) { return op == code_of<broadcast_op>; }
   static constexpr origin made = origin::shards;
   static constexpr realisation runs = realisation::strides;

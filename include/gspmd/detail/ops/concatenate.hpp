@@ -102,7 +102,7 @@ struct concatenate_op : plain_operator, reads_shards, without_arithmetic, outsid
     }
     uniform_rule(least, r);
   }
-  static constexpr partial_rule partial(const node&, int, monoid) { return partial_rule::all; }
+  static constexpr operator_class meets(const node&, monoid) { return {partial_class::all}; }
   static constexpr bool composes = false;
   static constexpr int movements(const node& n) { return n.operands.count; }
   static constexpr index_map map(const graph& g, const node& n, int k) {

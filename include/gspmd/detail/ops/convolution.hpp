@@ -53,8 +53,8 @@ struct convolution_op : plain_operator, without_movements, outside_of_loops {
     }
     return map;
   }
-  static constexpr partial_rule partial(const node&, int, monoid kind) {
-    return kind == monoid::add ? partial_rule::any : partial_rule::none;
+  static constexpr operator_class meets(const node&, monoid kind) {
+    return {kind == monoid::add ? partial_class::one : partial_class::none};
   }
 
   /// 2 for every combination of local indices, zeros outside of the operand included.

@@ -13,7 +13,7 @@ namespace gspmd::detail {
 /// operand and O of the result; every other letter is a spatial dim. Capital letters and small ones are the same.
 struct convolution_layout {
   inline_vec<char, max_rank> tensors[3];  // operand, window, result, in small letters: n, i, o and spatial ones
-  inline_vec<char, max_windows> spatial;  // as the result has them
+  inline_vec<char, max_rank> spatial;     // as the result has them
   text error;
 
   constexpr explicit convolution_layout(std::string_view written) {
@@ -38,11 +38,8 @@ struct convolution_layout {
         for (const char c : other)
           if (is_spatial(c)) need(k, c, nullptr);
     }
-    for (const char c : tensors[2]) {
-      if (!error.empty() || !is_spatial(c)) continue;
-      if (spatial.count == max_windows) fail("there are more than 4 spatial dims");
-      else spatial.push_back(c);
-    }
+    for (const char c : tensors[2])
+      if (error.empty() && is_spatial(c)) spatial.push_back(c);
   }
 
   [[nodiscard]] constexpr int place(int k, char c) const {

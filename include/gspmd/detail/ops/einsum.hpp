@@ -84,7 +84,7 @@ constexpr bool keep_sum_wide(graph& g, int id, dtype type, location at) {
   return g.is_countable(n, "einsum");
 }
 
-struct einsum_op : without_movements, reads_shards, outside_of_loops {
+struct einsum_op : without_exchange, without_movements, reads_shards, outside_of_loops {
   static constexpr bool owns(opcode op) { return op == code_of<einsum_op>; }
   static constexpr origin made = origin::shards;
   static constexpr realisation runs = realisation::steps;
@@ -116,15 +116,17 @@ struct einsum_op : without_movements, reads_shards, outside_of_loops {
     }
   }
   /// A product of two sums is not a sum of products: one operand at a time.
-  static constexpr partial_rule partial(const node&, int, monoid kind) {
-    return kind == monoid::add ? partial_rule::any : partial_rule::none;
+  static constexpr operator_class meets(const node&, monoid kind) {
+    return {kind == monoid::add ? partial_class::one : partial_class::none};
   }
   static constexpr int reads(const node& n) { return n.operands.count; }
   static constexpr bool is_made_again(const node&) { return false; }
-  static constexpr bool may_go_round_ring(const node& n) { return n.operands.count == 2 && !is_narrow(n.type) && n.integer == 0; }
+  static constexpr bool may_go_round_ring(const node& n) {
+    return n.operands.count == 2 && !is_narrow(n.type) && !is_complex(n.type) && n.integer == 0;
+  }
 
-  /// Of two operands: 2 for every combination of local indices, a multiplication and an addition. Of one: 1 for every element that
-  /// is summed.
+  /// Of two operands: 2 for every combination of local indices, a multiplication and an addition; of complex ones 8. Of one: 1 for every
+  /// element that is summed.
   static constexpr std::int64_t flops(const graph& g, const mesh_shape& mesh, const local_program& p, const instruction& op) {
     const node& n = g.nodes[static_cast<std::size_t>(op.node)];
     if (n.operands.count == 1) return flops_of_sum(p, op);
@@ -138,7 +140,7 @@ struct einsum_op : without_movements, reads_shards, outside_of_loops {
         if (use.dim == d && (ring_of(op.ring, v.layout).mask() & axis_bit(use.axis)) == 0) parts *= mesh.sizes[use.axis];
       return shard_extent(v.global[d], parts);
     };
-    std::int64_t total = 2;
+    std::int64_t total = is_complex(n.type) ? 8 : 2;
     for (int d = 0; d < lhs.count; ++d) total = saturating_multiply(total, extent(0, d));
     for (int d = 0; d < rhs.count; ++d)
       if (lhs.find(rhs[d]) < 0) total = saturating_multiply(total, extent(1, d));

@@ -75,13 +75,30 @@ constexpr void add_contraction(Lowering& l, const instruction& op) {
   }
   const auto result = letters_of(l.g, n, 2);
   for (int d = 0; d < result.count; ++d) c.out.push_back(number_of(result[d]));
+  const bool by_parts = is_complex(n.type);
+  const auto part = static_cast<std::int8_t>(c.extent.count);  // the letter of the parts that are summed over
+  const int turned = by_parts && elements(l.value(op.operands[0]).local) < elements(l.value(op.operands[1]).local) ? 0 : 1;
+  if (by_parts) {
+    const auto own = static_cast<std::int8_t>(part + 1);
+    c.extent.push_back(2);
+    c.extent.push_back(2);
+    auto& with_both = turned == 0 ? c.lhs : c.rhs;
+    with_both.insert(0, part);
+    with_both.push_back(own);
+    (turned == 0 ? c.rhs : c.lhs).push_back(part);
+    c.out.push_back(own);
+  }
   int spec = l.planned(c);
   if (goes_round) {
     add_ring(l, op, c, number_of(round), spec);
     spec = static_cast<int>(table_of<planned_ring>(l.out).size()) - 1;
   }
-  const int lhs = l.widened(op, op.operands[0]), rhs = l.widened(op, op.operands[1]), sum = l.wide_result(op.result);
+  const auto read = [&](int k) {
+    return by_parts && turned == k ? l.both_turns(op, op.operands[k]) : l.widened(op, op.operands[k]);
+  };
+  const int lhs = read(0), rhs = read(1), sum = l.wide_result(op.result);
   auto& s = l.add_step(goes_round ? action::contract_round_ring : action::contract, op, spec, {lhs, rhs}, {sum});
+  s.type = part_of(s.type);
   if (goes_round) {
     s.collective = collective_kind::collective_permute;
     s.bytes_sent = l.bytes_of(op);
@@ -91,6 +108,7 @@ constexpr void add_contraction(Lowering& l, const instruction& op) {
     for (int d = 0; d < dims.count; ++d)
       if (result.find(dims[d]) < 0 && dims[d] != round) l.add_bound(s, number_of(dims[d]), op.operands[k], d);
   }
+  if (by_parts) l.add_bound(s, part, turned == 0 ? lhs : rhs, 0);
   l.narrowed(op, sum, op.result);
 }
 
@@ -128,7 +146,7 @@ constexpr void add_unary_einsum(Lowering& l, const instruction& op) {
     operand = t;
     summed = 0;
   }
-  if (summed != 0) l.reduce(op, operand, op.result, summed, monoid::add);
+  if (summed != 0) l.reduce_once(op, operand, op.result, summed, monoid::add);
   else l.permute(op, operand, op.result, permutation);
 }
 

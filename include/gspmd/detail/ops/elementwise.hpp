@@ -13,7 +13,7 @@ namespace gspmd::detail {
 
 /// Every element of the result from the same element of the operands, which are sharded alike: nothing is sent. Several become one
 /// loop over the elements.
-struct elementwise_op : same_dims, without_movements, reads_shards, dims_by_number {
+struct elementwise_op : same_dims, without_exchange, without_movements, reads_shards, dims_by_number {
   static constexpr bool owns(opcode op) { return is_elementwise(op); }
   static constexpr origin made = origin::shards;
   static constexpr realisation runs = realisation::loop;
@@ -21,26 +21,48 @@ struct elementwise_op : same_dims, without_movements, reads_shards, dims_by_numb
   static constexpr bool may_cut_axes = false;
   static constexpr replication_words replication = ordinary_replication;
 
-  ///   negate                                 any, add
-  ///   stop_gradient                          any, every monoid
-  ///   add, subtract                          all, add          x + 1 of a partial x would add 1 on every device
-  ///   multiply, divide (operand 0)           any, add          a product of two sums is not a sum of products
-  ///   maximum, minimum, multiply, and, or    all, their own monoid
-  static constexpr partial_rule partial(const node& n, int operand, monoid kind) {
-    const auto only_if = [](bool holds, partial_rule how) { return holds ? how : partial_rule::none; };
+  ///   negate                                   all, add; it turns a maximum into a minimum
+  ///   stop_gradient                            all, every monoid
+  ///   add, subtract                            all, add             x + 1 of a partial x would add 1 on every device
+  ///   real, imag, conj, complex                all, add
+  ///   multiply                                 one, add             a product of two sums is not a sum of products
+  ///   divide                                   first, add
+  ///   select                                   all, every monoid    the predicate chooses
+  ///   maximum, minimum, multiply, and, or      all, their own
+  ///   what grows with its operand              all, maximum and minimum, if it has a value for the identity of those
+  ///   what is constant almost everywhere       no gradient in any operand
+  static constexpr operator_class meets(const node& n, monoid kind) {
+    using enum partial_class;
+    const bool is_add = kind == monoid::add, is_order = kind == monoid::maximum || kind == monoid::minimum;
+    const auto only_if = [](bool holds, partial_class how) { return operator_class{holds ? how : none}; };
     switch (n.op) {
-      case opcode::negate: return only_if(kind == monoid::add, partial_rule::any);
-      case opcode::stop_gradient: return partial_rule::any;
-      case opcode::add:
-      case opcode::subtract: return only_if(kind == monoid::add, partial_rule::all);
-      case opcode::multiply:
-        return kind == monoid::multiply ? partial_rule::all : only_if(kind == monoid::add, partial_rule::any);
-      case opcode::divide: return only_if(kind == monoid::add && operand == 0 && is_floating(n.type), partial_rule::any);
-      case opcode::maximum: return only_if(kind == monoid::maximum, partial_rule::all);
-      case opcode::minimum: return only_if(kind == monoid::minimum, partial_rule::all);
-      case opcode::and_: return only_if(kind == monoid::and_, partial_rule::all);
-      case opcode::or_: return only_if(kind == monoid::or_, partial_rule::all);
-      default: return partial_rule::none;
+      case opcode::negate: return {is_add || (is_order && is_floating(n.type)) ? all : none, 0, is_order};
+      case opcode::real:
+      case opcode::imag:
+      case opcode::conj:
+      case opcode::complex: return only_if(is_add, all);
+      case opcode::stop_gradient: return {all, 0, false, true};
+      case opcode::select: return {all, 1};
+      case opcode::add: return only_if(is_add || (is_order && is_floating(n.type)), is_add ? all : one);
+      case opcode::subtract: return only_if(is_add || (is_order && is_floating(n.type)), is_add ? all : first);
+      case opcode::multiply: return only_if(is_add || kind == monoid::multiply, is_add ? one : all);
+      case opcode::divide: return only_if(is_add && is_floating(n.type), first);
+      case opcode::maximum:
+      case opcode::minimum: return only_if(kind == (n.op == opcode::maximum ? monoid::maximum : monoid::minimum), all);
+      case opcode::and_: return only_if(kind == monoid::and_, all);
+      case opcode::or_: return only_if(kind == monoid::or_, all);
+      case opcode::exponential:
+      case opcode::expm1:
+      case opcode::tanh:
+      case opcode::logistic:
+      case opcode::erf:
+      case opcode::cbrt:
+      case opcode::relu: return only_if(is_order, all);
+      case opcode::floor:
+      case opcode::ceil:
+      case opcode::sign: return {is_order ? all : none, is_order ? 0 : every_operand};
+      case opcode::convert: return is_floating(n.type) ? operator_class{} : operator_class{none, every_operand};
+      default: return is_compare(n.op) || n.type == dtype::pred ? operator_class{none, every_operand} : operator_class{};
     }
   }
 
@@ -68,7 +90,19 @@ struct elementwise_op : same_dims, without_movements, reads_shards, dims_by_numb
     const term y = b.y(), dy = b.dy();
     const auto pick = [](term pred, term a, term c) { return term::of(opcode::select, pred, a, c); };
     switch (n.op) {
-      case opcode::abs: b.send(0, dy * term::of(opcode::sign, b.in(0))); break;
+      // The gradient by a complex z = a + bi is dL/da - i dL/db while it is passed on, so that what is analytic has its own derivative;
+      // who asks for it gets the conjugate, in whose direction L grows (see grad).
+      case opcode::abs:
+        if (is_complex(b.in_type(0))) b.send(0, pick_zero(b, y, dy));
+        else b.send(0, dy * term::of(opcode::sign, b.in(0)));
+        break;
+      case opcode::real: b.send(0, term::of(opcode::complex, dy, dy.number(0))); break;
+      case opcode::imag: b.send(0, term::of(opcode::complex, dy.number(0), -dy)); break;
+      case opcode::conj: b.send(0, term::of(opcode::conj, dy)); break;
+      case opcode::complex:
+        b.send(0, term::of(opcode::real, dy));
+        b.send(1, -term::of(opcode::imag, dy));
+        break;
       case opcode::negate: b.send(0, -dy); break;
       case opcode::exponential: b.send(0, dy * y); break;
       case opcode::log: b.send(0, dy / b.in(0)); break;
@@ -98,6 +132,12 @@ struct elementwise_op : same_dims, without_movements, reads_shards, dims_by_numb
       case opcode::cosine: b.send(0, -(dy * term::of(opcode::sine, b.in(0)))); break;
       case opcode::convert: {
         const dtype from = operand_of(b.program(), n, 0).type;
+        if (is_complex(n.type) && !is_complex(from)) {
+          const term part = term::of(opcode::real, dy);
+          b.send(0, part_of(n.type) == from ? part
+                                            : b.as_term(add_elementwise(b.program(), opcode::convert, {part.id()}, n.at, from)));
+          break;
+        }
         b.send(0, add_elementwise(b.program(), opcode::convert, {dy.id()}, n.at, from));
         break;
       }
@@ -147,6 +187,12 @@ struct elementwise_op : same_dims, without_movements, reads_shards, dims_by_numb
   }
 
  private:
+  /// Of abs: dy conj(z) / |z|, and 0 where z is 0.
+  static constexpr term pick_zero(gradient_builder& b, term y, term dy) {
+    const term is_zero = term::of(opcode::compare_eq, y, y.number(0));
+    const term ratio = dy / term::of(opcode::select, is_zero, y.number(1), y);
+    return term::of(opcode::complex, ratio, ratio.number(0)) * term::of(opcode::conj, b.in(0));
+  }
   static constexpr void give_map(gradient_builder& b, const node& n, term dy) {
     if (n.function->derivatives == nullptr) {
       b.program().fail(n.at, "map", mistake::no_derivative, "has no derivative; pass with_derivative(f, df...) instead of f");

@@ -23,6 +23,19 @@ namespace gspmd::detail {
   return t << "; convert the operand, convert<" << cpp_name_of(better) << ">(x), or what the function gives";
 }
 
+/// What is said of an operator or a monoid that a type does not have; of one `for_complex` numbers alone.
+[[gnu::cold]] constexpr text not_defined_for(dtype type, bool for_complex = false) {
+  return text("is not defined for ") << name_of(type)
+                                     << (is_complex(type) ? "; take real(x), imag(x) or abs(x)"
+                                         : for_complex    ? ", which is real; convert<gspmd::c64>(x)"
+                                                          : "; convert the operand");
+}
+
+/// The same of a convolution, or a reduction over windows.
+[[gnu::cold]] constexpr text not_defined_with_windows(dtype type) {
+  return text("is not defined for ") << name_of(type) << "; it is linear: write it for real(x) and imag(x)";
+}
+
 /// Adds an elementwise operator. Operands have one shape; operands and result have one type but for compare (result pred),
 /// select (first operand pred) and convert (result `to`).
 constexpr int add_elementwise(graph& g, opcode op, std::span<const int> operands, location at, dtype to = dtype::f32,
@@ -39,7 +52,7 @@ constexpr int add_elementwise(graph& g, opcode op, std::span<const int> operands
   const node& model = g.nodes[static_cast<std::size_t>(n.operands[first_value])];
   const dtype in = model.type;
   n.shape = model.shape;
-  n.type = is_compare(op) ? dtype::pred : op == opcode::convert ? to : in;
+  n.type = result_type(op, in, to);
   for (int k = 0; k < n.operands.count; ++k) {
     const node& o = g.nodes[static_cast<std::size_t>(n.operands[k])];
     if (!(o.shape == n.shape))
@@ -55,7 +68,10 @@ constexpr int add_elementwise(graph& g, opcode op, std::span<const int> operands
   const bool defined = op == opcode::map ? accepts(*function, in) : is_defined(op, in);
   if (!defined && op == opcode::map) return g.fail(at, name_of(op), mistake::number, map_problem(*function, in));
   if (!defined)
-    return g.fail(at, name_of(op), mistake::type, text("is not defined for ") << name_of(in) << "; convert the operand");
+    return g.fail(at, name_of(op), mistake::type, not_defined_for(in, is_defined(op, dtype::c64) && !is_defined(op, dtype::f32)));
+  if (op == opcode::convert && is_complex(in) && !is_complex(to))
+    return g.fail(at, name_of(op), mistake::type,
+                  text("of ") << name_of(in) << " to " << name_of(to) << " would lose a part; take real(x), imag(x) or abs(x)");
   return bytes_of(n.type) > bytes_of(in) ? g.add_sized(n) : g.add(n);
 }
 

@@ -115,6 +115,7 @@ struct reduce_by_op : fold_operator {
 
 struct scan_by_op : fold_operator {
   static constexpr bool owns(opcode op) { return op == code_of<scan_by_op>; }
+  static constexpr dim_mask exchanges(const node& n) { return dim_bit(static_cast<int>(n.attributes[0])); }
   static constexpr bool uniform = true;
   static constexpr void rule(const graph&, const node& n, op_rule& rule) {
     uniform_rule(n.shape, rule);

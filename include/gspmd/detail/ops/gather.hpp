@@ -19,7 +19,7 @@ constexpr int add_gather(graph& g, int table, int indices, const index_dims& dim
                                   << shape_text(from.shape) << "; there is one for each dim");
     return -1;
   }
-  if (beyond == out_of_range::fill && !fill.is_one_of(from.type)) {
+  if (beyond == out_of_range::fill && !fill.fills(from.type)) {
     check.fail(mistake::number, number_problem(fill, from.type));
     return -1;
   }
@@ -65,8 +65,10 @@ struct gather_op : indexing_operator {
     if (n.type == dtype::pred) rule.reduced_by = monoid::or_;
   }
   /// Linear in the table, unless a number takes the place of what lies outside.
-  static constexpr partial_rule partial(const node& n, int k, monoid) {
-    return k == 0 && static_cast<out_of_range>(n.attributes[1]) != out_of_range::fill ? partial_rule::any : partial_rule::none;
+  static constexpr operator_class meets(const node& n, monoid kind) {
+    const bool fills = static_cast<out_of_range>(n.attributes[1]) == out_of_range::fill;
+    const bool is_linear = !fills || (kind == monoid::add && n.real == 0 && n.integer == 0);
+    return {is_linear ? partial_class::all : partial_class::affine, 2};
   }
   template <class Builder>
   static constexpr void gradient(Builder& b, const node& n) {

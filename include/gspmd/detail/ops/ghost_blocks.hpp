@@ -17,6 +17,9 @@ struct ghost_blocks {
   std::int64_t extent = 0, parts = 1;
   std::int64_t low = 0, high = 0;
   continuation beyond = continuation::none;  // round, or what lies beyond the dim is anything
+  struct ghosts {
+    std::int64_t low = 0, high = 0;
+  } brought = {};  // of `low` and `high`, those next to the block's own; the others are anything
 
   [[nodiscard]] constexpr std::int64_t size() const { return shard_extent(extent, parts); }
   [[nodiscard]] constexpr std::int64_t width() const { return low + size() + high; }
@@ -24,7 +27,7 @@ struct ghost_blocks {
 
 constexpr ghost_blocks ghost_blocks_of(const node& n) {
   const auto& a = n.attributes;
-  return {static_cast<int>(a[0]), a[1], a[2], a[3], a[4], static_cast<continuation>(a[5])};
+  return {static_cast<int>(a[0]), a[1], a[2], a[3], a[4], static_cast<continuation>(a[5]), {a[6], a[7]}};
 }
 
 /// Adds the blocks of a dim, which becomes two: [..., extent, ...] is [..., parts, width, ...].
@@ -41,7 +44,8 @@ constexpr int add_ghost_blocks(graph& g, int operand, const ghost_blocks& b, loc
   n.shape.insert(b.dim, b.parts);
   n.at = at;
   n.operands.push_back(operand);
-  for (const std::int64_t a : {std::int64_t{b.dim}, b.extent, b.parts, b.low, b.high, static_cast<std::int64_t>(b.beyond)})
+  for (const std::int64_t a : {std::int64_t{b.dim}, b.extent, b.parts, b.low, b.high, static_cast<std::int64_t>(b.beyond),
+                               b.brought.low, b.brought.high})
     n.attributes.push_back(a);
   return g.add_sized(n);
 }
@@ -79,8 +83,9 @@ struct ghost_blocks_op : plain_operator, reduced_first, without_movements, witho
     map.dims.push_back(dim_map::tile_of(b.dim, window_dim{b.width(), b.size(), 1, -b.low, 1}, b.parts));
     auto& d = map.dims[0];
     d.beyond = b.beyond;
-    d.tile.every = b.size();  // whole windows: nobody else's tile is wider
-    d.tile.width = b.width();
+    d.tile.begin = b.low - b.brought.low;
+    d.tile.every = b.size();
+    d.tile.width = b.brought.low + b.size() + b.brought.high;
     d.tile.windows = b.parts;
     return map;
   }

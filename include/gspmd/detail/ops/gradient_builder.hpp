@@ -46,6 +46,8 @@ class term {
   location at_;
 };
 
+constexpr int conjugate(graph& g, int complex, location at) { return add_elementwise(g, opcode::conj, {complex}, at); }
+
 /// The gradients of one scalar by the nodes of a graph, while they are found: operators give theirs to their operands, and what a
 /// node receives from its users is added up.
 class gradient_builder {
@@ -60,6 +62,7 @@ class gradient_builder {
   [[nodiscard]] constexpr term y() const { return as_term(visited_); }                        // its result
   [[nodiscard]] constexpr term dy() { return as_term(slot(visited_)); }                       // the gradient by it
   [[nodiscard]] constexpr term in(int k) const { return as_term(at(visited_).operands[k]); }  // its operand
+  [[nodiscard]] constexpr dtype in_type(int k) const { return at(at(visited_).operands[k]).type; }
   [[nodiscard]] constexpr term as_term(int id) const { return {graph_, id, at(visited_).at}; }
   [[nodiscard]] constexpr int visited() const { return visited_; }
   /// Gives operand `k` its gradient.

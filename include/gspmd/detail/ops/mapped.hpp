@@ -68,9 +68,9 @@ struct mapped_op : plain_operator, reads_shards, without_arithmetic, outside_of_
     uniform_rule(least, r);
   }
   /// What is added to the sums of all devices must be no more in all of them together.
-  static constexpr partial_rule partial(const node& n, int, monoid kind) {
+  static constexpr operator_class meets(const node& n, monoid kind) {
     const bool is_zero = n.real == 0 && n.integer == 0;
-    return is_zero || (kind != monoid::add && kind != monoid::multiply) ? partial_rule::any : partial_rule::none;
+    return {is_zero || (kind != monoid::add && kind != monoid::multiply) ? partial_class::all : partial_class::affine};
   }
   static constexpr int movements(const node&) { return 1; }
   static constexpr index_map map(const graph&, const node& n, int) {

@@ -10,7 +10,8 @@
 namespace gspmd::detail {
 
 /// A convolution with the conventional arguments, on its way to an operator; groups become dims of their own, which a reshape of
-/// whole shards splits off and merges again. `Options` is gspmd::convolution_options.
+/// whole shards splits off and merges again. An operator reads max_windows windows; those beyond, the smallest ones, are unfolded before:
+/// what an element of the result reads along them becomes a dim of the operand. `Options` is gspmd::convolution_options.
 template <class Options>
 class named_convolution {
  public:
@@ -19,6 +20,7 @@ class named_convolution {
 
   constexpr int add() {
     if (operands_[0] < 0 || operands_[1] < 0 || !fits_layout() || !has_fields() || !fits_groups() || !find_windows()) return -1;
+    choose_unfolded();
     const auto features = options_.feature_group_count, batches = options_.batch_group_count;
     const auto groups = features > 1 ? features : batches;
     const char group = unused_letter();
@@ -39,9 +41,12 @@ class named_convolution {
       if (k < 2) ids[k] = groups > 1 ? add_reshape(g_, operands_[k], shape, at_) : operands_[k];
       else result_ = shape;
     }
+    ids[0] = unfold(e.letters[0], ids[0]);
+    if (ids[0] < 0) return -1;
     for (int s = 0; s < layout_.spatial.count; ++s) {
-      const char c = layout_.spatial[s];
-      e.windows.push_back(letters_of_window(c, windows_[s].window(), windows_[s].outputs(extent_of(0, c))));
+      if (is_unfolded_[s]) continue;
+      e.letters[0][place_of(e.letters[0], layout_.spatial[s])] = static_cast<std::int8_t>(code_of_window(e.windows.count));
+      e.windows.push_back(window_along(s));
     }
     const int made = add_windowed_einsum(g_, e, ids[0], ids[1], result_, at_);
     return groups > 1 && made >= 0 ? add_reshape(g_, made, shape(2), at_) : made;
@@ -81,13 +86,50 @@ class named_convolution {
     if (w.size <= outputs || outputs == 0 || w.dilation < 0) return {of_result, of_window, w};
     return {of_window, of_result, {outputs, w.dilation, w.stride, w.offset, w.base}};
   }
-  /// A spatial dim of the operand is a window, of the window its inner letter.
-  [[nodiscard]] constexpr char letter_of(int k, char c) const {
-    if (!convolution_layout::is_spatial(c) || k == 2) return c;
-    if (k == 1) return capital(c);
-    for (int s = 0; s < layout_.spatial.count; ++s)
-      if (layout_.spatial[s] == c) return code_of_window(s);
-    return c;
+  [[nodiscard]] constexpr letter_window window_along(int s) const {
+    const char c = layout_.spatial[s];
+    return letters_of_window(c, windows_[s].window(), windows_[s].outputs(extent_of(0, c)));
+  }
+  /// A spatial dim of the window is the inner letter of one.
+  [[nodiscard]] static constexpr char letter_of(int k, char c) {
+    return convolution_layout::is_spatial(c) && k == 1 ? capital(c) : c;
+  }
+  constexpr void choose_unfolded() {
+    for (int left = layout_.spatial.count; left > max_windows; --left) {
+      int smallest = -1;
+      for (int s = 0; s < layout_.spatial.count; ++s)
+        if (!is_unfolded_[s] && (smallest < 0 || windows_[s].size < windows_[smallest].size)) smallest = s;
+      is_unfolded_[smallest] = true;
+    }
+  }
+  /// X[.., J, ..] -> X[.., o, .., w] along the windows that are unfolded: `letters` of the operand are those of what it returns.
+  constexpr int unfold(inline_vec<std::int8_t, max_rank>& letters, int operand) {
+    for (int s = 0; s < layout_.spatial.count && operand >= 0;) {
+      windowed_einsum e;
+      e.letters[0] = e.letters[2] = letters;
+      extents shape = g_.nodes[static_cast<std::size_t>(operand)].shape;
+      for (; s < layout_.spatial.count && e.windows.count < max_windows; ++s) {
+        if (!is_unfolded_[s]) continue;
+        const char c = layout_.spatial[s];
+        const int d = place_of(letters, c);
+        if (shape.count == max_rank) {
+          refuse(mistake::rank, text("`") << written_ << "` has " << layout_.spatial.count
+                                          << " spatial dims; the windows of all but " << max_windows
+                                          << " become dims of the operand, which would have more than " << max_rank);
+          return -1;
+        }
+        e.letters[0][d] = static_cast<std::int8_t>(code_of_window(e.windows.count));
+        e.letters[2].push_back(static_cast<std::int8_t>(capital(c)));
+        e.windows.push_back(window_along(s));
+        shape[d] = windows_[s].outputs(extent_of(0, c));
+        shape.push_back(windows_[s].size);
+      }
+      if (e.windows.empty()) break;
+      const auto type = g_.nodes[static_cast<std::size_t>(operand)].type;
+      letters = e.letters[2];
+      operand = add_windowed_einsum(g_, e, operand, add_number(g_, 1, type, extents{}, "convolution", at_), shape, at_);
+    }
+    return operand;
   }
   [[nodiscard]] constexpr char unused_letter() const {
     for (const char c : {'g', 'h', 'j', 'k', 'l', 'm', 'p', 'q', 'r'}) {
@@ -107,6 +149,7 @@ class named_convolution {
                                                           << convolution_layout::name_of_tensor(k) << ", the tensor is "
                                                           << shape_text(x.shape) << " of rank " << x.shape.count);
       if (x.type == dtype::pred) return refuse(mistake::type, text("operand ") << k << " is pred; convert it to a number first");
+      if (is_complex(x.type)) return refuse(mistake::type, not_defined_with_windows(x.type));
     }
     const auto type_of = [&](int k) { return g_.nodes[static_cast<std::size_t>(operands_[k])].type; };
     if (type_of(0) != type_of(1))
@@ -206,7 +249,8 @@ class named_convolution {
   const Options& options_;
   location at_;
   int operands_[2];
-  inline_vec<padded_window, max_windows> windows_;
+  inline_vec<padded_window, max_rank> windows_;
+  bool is_unfolded_[max_rank]{};
   extents result_;
 };
 

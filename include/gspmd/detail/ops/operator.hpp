@@ -8,6 +8,7 @@
 
 #include "gspmd/detail/ir/graph.hpp"
 #include "gspmd/detail/ir/local_program.hpp"
+#include "gspmd/detail/ir/meet.hpp"
 #include "gspmd/detail/ir/plan.hpp"
 #include "gspmd/detail/ir/rule.hpp"
 
@@ -32,13 +33,6 @@ enum class realisation : std::uint8_t {
   alias,    // another name for the memory of its operand
   steps,    // steps of its own: `lower`
   region,   // what loops and conditionals are made of
-};
-
-/// How an operator takes operands that are partial with a monoid, the reduction being left for later (GSPMD 3.2).
-enum class partial_rule : std::uint8_t {
-  none,  // every operand must be reduced first
-  any,   // one operand may be partial if the others do not differ along its axes; the result is then partial likewise
-  all,   // all operands must be partial over the same axes; the result is then partial likewise
 };
 
 /// From which round on completion moves shardings through an operator (GSPMD 3.5; 0 is first).
@@ -70,7 +64,8 @@ class lowering;
 ///   completes                   see completion_rounds
 ///   uniform                     all tensors have the same dims, one factor each, whatever the rule says of sizes
 ///   rule(g, n, rule)            how the dims of operands and results correspond
-///   partial(n, k, monoid)       see partial_rule
+///   meets(n, monoid)            how it takes operands that are partial with it, and which operands choose only (ir/meet.hpp)
+///   exchanges(n)                the dims of its result along which its own steps send what they found from part to part
 ///   reads(n)                    how many operands it reads; the others are looked at by completion only
 ///   keeps_slices                a slice of its result takes the same slice of its operands, and nothing else
 ///   may_cut_axes                its rule divides dims into factors that an axis may have to be cut for
@@ -104,7 +99,8 @@ concept complete_operator = requires(const graph& g, const node& n, const mesh_s
   requires std::same_as<decltype(O::may_cut_axes), const bool>;
   requires std::same_as<decltype(O::replication), const replication_words>;
   { O::rule(g, n, rule) } -> std::same_as<void>;
-  { O::partial(n, 0, monoid::add) } -> std::same_as<partial_rule>;
+  { O::meets(n, monoid::add) } -> std::same_as<operator_class>;
+  { O::exchanges(n) } -> std::same_as<dim_mask>;
   { O::reads(n) } -> std::same_as<int>;
   { O::is_made_again(n) } -> std::same_as<bool>;
   { O::may_go_round_ring(n) } -> std::same_as<bool>;
@@ -125,8 +121,11 @@ concept complete_operator = requires(const graph& g, const node& n, const mesh_s
 // What many operators have in common has a name, which they give as their base. Nothing has a default: an operator that gives no such
 // base states the facts itself.
 
+struct without_exchange {
+  static constexpr dim_mask exchanges(const node&) { return 0; }
+};
 /// Reads all its operands, each where it lies, and leaves axes, plans of its readers and messages as they are.
-struct plain_operator {
+struct plain_operator : without_exchange {
   static constexpr bool may_cut_axes = false;
   static constexpr replication_words replication = ordinary_replication;
   static constexpr int reads(const node& n) { return n.operands.count; }
@@ -140,7 +139,11 @@ struct same_dims {
   static constexpr void rule(const graph&, const node& n, op_rule& r) { uniform_rule(n.shape, r); }
 };
 struct reduced_first {
-  static constexpr partial_rule partial(const node&, int, monoid) { return partial_rule::none; }
+  static constexpr operator_class meets(const node&, monoid) { return {}; }
+};
+/// Moves elements or repeats them, whatever they are terms of.
+struct linear_in_all {
+  static constexpr operator_class meets(const node&, monoid) { return {partial_class::all}; }
 };
 struct without_movements {
   static constexpr bool composes = false;

@@ -20,7 +20,7 @@ constexpr int add_pad(graph& g, int operand, std::span<const std::int64_t> low, 
       return g.fail(at, "pad", mistake::rank,
                     text("names ") << static_cast<std::int64_t>(list.size()) << " numbers for the dims of " << shape_text(from)
                                    << "; low, high and interior have one for each dim");
-  if (!value.is_one_of(type)) return g.fail(at, "pad", mistake::number, number_problem(value, type));
+  if (!value.fills(type)) return g.fail(at, "pad", mistake::number, number_problem(value, type));
   constexpr auto most = std::int64_t{1} << 60;
   extents shape = from;
   vec<dim_map> dims;

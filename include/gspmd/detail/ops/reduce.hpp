@@ -3,6 +3,7 @@
 
 #include "gspmd/detail/ir/kernel_facts.hpp"
 #include "gspmd/detail/ops/broadcast.hpp"
+#include "gspmd/detail/ops/elementwise_node.hpp"
 #include "gspmd/detail/ops/operator.hpp"
 #include "gspmd/detail/ops/sum_of_product.hpp"
 #include "gspmd/detail/support/saturating.hpp"
@@ -10,6 +11,7 @@
 namespace gspmd::detail {
 
 constexpr bool is_defined(monoid kind, dtype type) {
+  if (is_complex(type)) return kind == monoid::add;
   if (kind == monoid::and_ || kind == monoid::or_) return !is_floating(type);
   return kind == monoid::maximum || kind == monoid::minimum || type != dtype::pred;
 }
@@ -22,8 +24,7 @@ constexpr int add_reduce(graph& g, int operand, dim_mask dims, monoid kind, loca
     return g.fail(at, "reduce", mistake::dim,
                   text("a dim to reduce is not a dim of ") << shape_text(x.shape) << "; dims count from 0");
   if (!is_defined(kind, x.type))
-    return g.fail(at, "reduce", mistake::type,
-                  text("kind ") << name_of(kind) << " is not defined for " << name_of(x.type) << "; convert the operand");
+    return g.fail(at, "reduce", mistake::type, text("kind ") << name_of(kind) << ' ' << not_defined_for(x.type));
   node n;
   n.op = code_of<reduce_op>;
   n.type = x.type;
@@ -75,8 +76,8 @@ struct reduce_op : plain_operator, without_movements, reads_shards, outside_of_l
     rule.maps.push_back(operand);
     rule.maps.push_back(result);
   }
-  static constexpr partial_rule partial(const node& n, int, monoid kind) {
-    return n.reduced_by == kind ? partial_rule::any : partial_rule::none;
+  static constexpr operator_class meets(const node& n, monoid kind) {
+    return {n.reduced_by == kind ? partial_class::all : partial_class::none};
   }
   /// 1 for every element of the operand; none if nothing is reduced.
   static constexpr std::int64_t flops(const graph&, const mesh_shape&, const local_program& p, const instruction& op) {
@@ -100,7 +101,7 @@ struct reduce_op : plain_operator, without_movements, reads_shards, outside_of_l
   template <class Lowering>
   static constexpr void lower(Lowering& l, const instruction& op) {
     const dim_mask dims = reduced_dims(l.node_of(op));
-    if (!add_sum_of_product(l, op, dims)) l.reduce(op, op.operands[0], op.result, dims, l.node_of(op).reduced_by);
+    if (!add_sum_of_product(l, op, dims)) l.reduce_once(op, op.operands[0], op.result, dims, l.node_of(op).reduced_by);
   }
   static void describe(std::string& t, const plan_view& plan, const plan_step* step) {
     if (step == nullptr) return;

@@ -13,8 +13,9 @@
 
 namespace gspmd::detail {
 
-/// Adds the reduction of windows along these dims, each named once; more of them than an operator has room for take several, one
-/// along the first dims and one of its result along the others. The order in a window does not count: none is reversed.
+/// Adds the reduction of windows along these dims, each named once; more of them than an operator has room for take several, of which the
+/// first goes along the last dims: so of equal maxima the first one in row-major order has the gradient, as in one operator. None is
+/// reversed, since the order in a window does not count.
 constexpr int add_reduce_window(graph& g, int operand, const vec<windowed_dim>& windows, monoid kind, location at) {
   if (operand < 0) return -1;
   node n;
@@ -23,31 +24,29 @@ constexpr int add_reduce_window(graph& g, int operand, const vec<windowed_dim>& 
   n.at = at;
   n.type = g.nodes[static_cast<std::size_t>(operand)].type;
   n.shape = g.nodes[static_cast<std::size_t>(operand)].shape;
-  node padded = n;  // what the windows are laid over
-  int count = 0;
-  bool is_added = false;
-  const auto add = [&] {
+  vec<windowed_dim> left;
+  for (auto along : windows) {
+    window_dim& w = along.window;
+    if (w.dilation < 0) w = {w.size, w.stride, -w.dilation, w.first(), w.base};
+    if (w.size == 1) w.dilation = 1;
+    if (w != window_dim{} || along.outputs != n.shape[along.dim]) left.push_back(along);
+  }
+  if (left.empty()) return add_reshape(g, operand, n.shape, at);
+  for (auto end = left.size(); end > 0 && operand >= 0;) {
+    const auto begin = end > max_mapped_dims ? end - max_mapped_dims : 0;
+    node padded = n;  // what the windows are laid over
+    n.attributes.clear();
+    for (auto i = begin; i < end; ++i) {
+      n.shape[left[i].dim] = left[i].outputs;
+      padded.shape[left[i].dim] = left[i].window.positions({0, left[i].outputs}).size();
+      keep_window(n, left[i].dim, left[i].window);
+    }
     n.operands.clear();
     n.operands.push_back(operand);
     operand = g.is_countable(padded, name_of(n.op)) ? g.add_sized(n) : -1;
-    padded.shape = n.shape;
-    n.attributes.clear();
-    count = 0;
-    is_added = true;
-  };
-  for (const auto& along : windows) {
-    window_dim w = along.window;
-    if (w.dilation < 0) w = {w.size, w.stride, -w.dilation, w.first(), w.base};
-    if (w.size == 1) w.dilation = 1;
-    if (w == window_dim{} && along.outputs == n.shape[along.dim]) continue;
-    n.shape[along.dim] = along.outputs;
-    padded.shape[along.dim] = w.positions({0, along.outputs}).size();
-    keep_window(n, along.dim, w);
-    if (++count == max_mapped_dims) add();
-    if (operand < 0) return -1;
+    end = begin;
   }
-  if (count > 0) add();
-  return is_added ? operand : add_reshape(g, operand, n.shape, at);
+  return operand;
 }
 
 /// The numbers of a window as a user writes them, one for each dim.
@@ -111,8 +110,8 @@ constexpr int add_reduce_window(graph& g, int operand, const window_lists& lists
   const extents shape = g.nodes[static_cast<std::size_t>(operand)].shape;
   const dtype type = g.nodes[static_cast<std::size_t>(operand)].type;
   if (!is_defined(kind, type))
-    return g.fail(at, op, mistake::type,
-                  text("kind ") << name_of(kind) << " is not defined for " << name_of(type) << "; convert the operand");
+    return g.fail(at, op, mistake::type, text("kind ") << name_of(kind) << ' ' << not_defined_for(type));
+  if (is_complex(type)) return g.fail(at, op, mistake::type, not_defined_with_windows(type));
   const auto windows = windows_over(g, op, shape, lists, at);
   return g.failed() ? -1 : add_reduce_window(g, operand, windows, kind, at);
 }
@@ -121,8 +120,8 @@ struct reduce_window_op : windowed_operator {
   static constexpr bool owns(opcode op) { return op == code_of<reduce_window_op>; }
 
   /// The identities of all devices are an identity.
-  static constexpr partial_rule partial(const node& n, int, monoid kind) {
-    return n.reduced_by == kind ? partial_rule::any : partial_rule::none;
+  static constexpr operator_class meets(const node& n, monoid kind) {
+    return {n.reduced_by == kind ? partial_class::all : partial_class::none};
   }
   static constexpr int tiles(const node&) { return 1; }
   static constexpr index_map tile(const graph&, const node& n, int) {

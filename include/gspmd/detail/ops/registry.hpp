@@ -36,6 +36,7 @@
 #include "gspmd/detail/ops/slice.hpp"
 #include "gspmd/detail/ops/sort.hpp"
 #include "gspmd/detail/ops/source_ops.hpp"
+#include "gspmd/detail/ops/transition.hpp"
 #include "gspmd/detail/ops/transpose.hpp"
 #ifdef GSPMD_TEST_OPERATORS_HEADER
 #include GSPMD_TEST_OPERATORS_HEADER
@@ -70,7 +71,8 @@ struct operator_facts {
   bool may_cut_axes = false;
   replication_words replication;
   void (*rule)(const graph&, const node&, op_rule&) = nullptr;
-  partial_rule (*partial)(const node&, int operand, monoid) = nullptr;
+  operator_class (*meets)(const node&, monoid) = nullptr;
+  dim_mask (*exchanges)(const node&) = nullptr;
   int (*reads)(const node&) = nullptr;
   bool (*is_made_again)(const node&) = nullptr;
   bool (*may_go_round_ring)(const node&) = nullptr;
@@ -86,29 +88,18 @@ struct operator_facts {
 };
 template <class O>
 constexpr operator_facts facts_of_operator(std::uint8_t number) {
-  return {number,
-          1,
-          O::made,
-          O::runs,
-          O::completes,
-          O::uniform,
-          O::keeps_slices,
-          O::composes,
-          O::may_cut_axes,
-          O::replication,
-          O::rule,
-          O::partial,
-          O::reads,
-          O::is_made_again,
-          O::may_go_round_ring,
-          O::movements,
-          O::map,
-          O::tiles,
-          O::tile,
-          O::flops,
-          O::in_loop,
-          O::lies_along,
-          O::name_dim,
+  return {number,           1,
+          O::made,          O::runs,
+          O::completes,     O::uniform,
+          O::keeps_slices,  O::composes,
+          O::may_cut_axes,  O::replication,
+          O::rule,          O::meets,
+          O::exchanges,     O::reads,
+          O::is_made_again, O::may_go_round_ring,
+          O::movements,     O::map,
+          O::tiles,         O::tile,
+          O::flops,         O::in_loop,
+          O::lies_along,    O::name_dim,
           O::describe};
 }
 

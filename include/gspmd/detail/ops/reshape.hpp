@@ -49,7 +49,7 @@ constexpr int add_reshape(graph& g, int operand, const extents& shape, location 
 
 /// Shards are reshaped where they lie: a dim is a product of factors, and a split of it falls on them major to minor. Where splits of
 /// both shapes do not fall on common factors, or not evenly, a movement brings what lies across the boundaries of shards (GSPMD 4.3).
-struct reshape_op : reads_shards, without_arithmetic, outside_of_loops, dims_by_number {
+struct reshape_op : without_exchange, reads_shards, without_arithmetic, outside_of_loops, dims_by_number {
   static constexpr bool owns(opcode op) { return op == code_of<reshape_op>; }
   static constexpr origin made = origin::shards;
   static constexpr realisation runs = realisation::alias;
@@ -87,6 +87,16 @@ struct reshape_op : reads_shards, without_arithmetic, outside_of_loops, dims_by_
       }
     };
     while (i < in.count || j < out.count) {
+      if (i < in.count && j < out.count && in[i] == 1 && out[j] == 1) {  // one dim, whose one index a device has, or none
+        const int f = rule.add_factor(1);
+        operand.begin_dim();
+        operand.add_factor(f);
+        result.begin_dim();
+        result.add_factor(f);
+        ++i;
+        ++j;
+        continue;
+      }
       const int in_begin = i;
       const int out_begin = j;
       std::int64_t in_size = 1;
@@ -141,7 +151,7 @@ struct reshape_op : reads_shards, without_arithmetic, outside_of_loops, dims_by_
     rule.maps.push_back(result);
     rule.is_moved_unevenly = true;
   }
-  static constexpr partial_rule partial(const node&, int, monoid) { return partial_rule::any; }
+  static constexpr operator_class meets(const node&, monoid) { return {partial_class::all}; }
   static constexpr int movements(const node&) { return 0; }
   static constexpr index_map map(const graph&, const node&, int) {
     index_map map;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include "gspmd/detail/ops/operator.hpp"
+#include "gspmd/detail/ops/transition.hpp"
 
 namespace gspmd::detail {
 
@@ -34,7 +34,9 @@ struct reshard_op : plain_operator,
 
   template <class Builder>
   static constexpr void gradient(Builder& b, const node& n) {
-    b.send(0, add_reshard(b.program(), b.dy().id(), n.annotation, n.at));
+    graph& g = b.program();
+    b.send(0, g.find_types != nullptr ? add_cotangent(g, b.dy().id(), n.operands[0], n.at)
+                                      : add_reshard(g, b.dy().id(), n.annotation, n.at));
   }
   static constexpr void lower(lowering&, const instruction&) {}
   static void describe(std::string&, const plan_view&, const plan_step*) {}
@@ -60,6 +62,7 @@ constexpr int add_shard_alike(graph& g, int operand, int other, location at) {
 }
 
 struct shard_alike_op : same_dims,
+                        without_exchange,
                         reduced_first,
                         without_movements,
                         reads_shards,

@@ -47,18 +47,17 @@ constexpr int add_dynamic_update(graph& g, int x, int row, int index, location a
 }
 
 /// What reads or writes a row.
-struct row_operator : plain_operator,
-                      reduced_first,
-                      without_movements,
-                      reads_shards,
-                      without_arithmetic,
-                      outside_of_loops,
-                      dims_by_number {
+struct row_operator : plain_operator, without_movements, reads_shards, without_arithmetic, outside_of_loops, dims_by_number {
   static constexpr origin made = origin::shards;
   static constexpr realisation runs = realisation::steps;
   static constexpr completion_rounds completes{.forward = 0, .backward = 0};
   static constexpr bool uniform = false;
   static constexpr bool keeps_slices = false;
+  /// The last operand is the index.
+  static constexpr operator_class meets(const node& n, monoid kind) {
+    const bool is_linear = n.op != code_of<struct add_row_op> || kind == monoid::add;
+    return {is_linear ? partial_class::all : partial_class::none, std::uint32_t{1} << (n.operands.count - 1)};
+  }
   static void describe(std::string&, const plan_view&, const plan_step*) {}
 
  protected:

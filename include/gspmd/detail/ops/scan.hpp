@@ -17,8 +17,7 @@ constexpr int add_scan(graph& g, int operand, int dim, monoid kind, bool is_excl
     return g.fail(at, "scan_along", mistake::dim,
                   text("dim ") << dim << " is not a dim of " << shape_text(x.shape) << "; dims count from 0");
   if (!is_defined(kind, x.type))
-    return g.fail(at, "scan_along", mistake::type,
-                  text("kind ") << name_of(kind) << " is not defined for " << name_of(x.type) << "; convert the operand");
+    return g.fail(at, "scan_along", mistake::type, text("kind ") << name_of(kind) << ' ' << not_defined_for(x.type));
   node n = source(code_of<scan_op>, x.type, x.shape, at);
   n.reduced_by = kind;
   n.operands.push_back(operand);
@@ -28,8 +27,12 @@ constexpr int add_scan(graph& g, int operand, int dim, monoid kind, bool is_excl
   return g.add(n);
 }
 
-struct scan_op : plain_operator, same_dims, reduced_first, without_movements, reads_shards, outside_of_loops, dims_by_number {
+struct scan_op : plain_operator, same_dims, without_movements, reads_shards, outside_of_loops, dims_by_number {
   static constexpr bool owns(opcode op) { return op == code_of<scan_op>; }
+  static constexpr operator_class meets(const node& n, monoid kind) {
+    return {n.reduced_by == kind ? partial_class::all : partial_class::none};
+  }
+  static constexpr dim_mask exchanges(const node& n) { return dim_bit(attribute_dim(n, 0)); }
   static constexpr origin made = origin::shards;
   static constexpr realisation runs = realisation::steps;
   static constexpr completion_rounds completes{.forward = 1, .backward = 1};
@@ -76,6 +79,7 @@ constexpr int add_top_k(graph& g, int operand, std::int64_t k, location at) {
   if (operand < 0) return -1;
   const node x = g.nodes[static_cast<std::size_t>(operand)];
   if (x.shape.count == 0) return g.fail(at, "top_k", mistake::rank, "a tensor of rank 0 has no last dim");
+  if (is_complex(x.type)) return g.fail(at, "top_k", mistake::type, not_defined_for(x.type));
   const auto last = x.shape[x.shape.count - 1];
   if (k < 0 || k > last)
     return g.fail(at, "top_k", mistake::bounds,

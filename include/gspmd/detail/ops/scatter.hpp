@@ -48,8 +48,7 @@ constexpr int add_scatter(graph& g, int indices, int updates, const extents& sha
   indexing ix;
   if (!read_updates(check, dims, shape, index, from, beyond, ix)) return -1;
   if (!is_defined(kind, from.type))
-    return g.fail(at, scatter_words.op, mistake::type,
-                  text("kind ") << name_of(kind) << " is not defined for " << name_of(from.type) << "; convert the updates");
+    return g.fail(at, scatter_words.op, mistake::type, text("kind ") << name_of(kind) << ' ' << not_defined_for(from.type));
   node n = source(code_of<scatter_op>, from.type, shape, at);
   n.reduced_by = kind;
   n.operands.push_back(indices);
@@ -120,8 +119,8 @@ struct scatter_op : indexing_operator {
     rule.maps.push_back(maps.table);
     rule.reduced_by = n.reduced_by;
   }
-  static constexpr partial_rule partial(const node& n, int k, monoid kind) {
-    return k == 1 && kind == n.reduced_by ? partial_rule::any : partial_rule::none;
+  static constexpr operator_class meets(const node& n, monoid kind) {
+    return {kind == n.reduced_by ? partial_class::all : partial_class::none, 1};
   }
   /// As that of a reduction: a maximum is shared evenly by all updates that are equal to it.
   template <class Builder>
@@ -155,8 +154,9 @@ struct scatter_op : indexing_operator {
 };
 
 /// `[v]d,bs,bsd->[v]d`: the order of the updates counts, so every device has all of those that may fall into its part.
-struct scatter_set_op : indexing_operator, reduced_first {
+struct scatter_set_op : indexing_operator {
   static constexpr bool owns(opcode op) { return op == code_of<scatter_set_op>; }
+  static constexpr operator_class meets(const node&, monoid) { return {partial_class::all, 2}; }
   static constexpr void rule(const graph& g, const node& n, op_rule& rule) {
     const extents& slices = operand_of(g, n, 2).shape;
     const auto maps = index_rule(indexing::of(n, slices.count), n.shape, slices, operand_of(g, n, 1).shape,

@@ -39,8 +39,8 @@ struct select_and_scatter_op : windowed_operator {
   }
 
   /// Linear in what the windows bring; the zeros of all devices are a zero.
-  static constexpr partial_rule partial(const node&, int k, monoid kind) {
-    return k == 1 && kind == monoid::add ? partial_rule::any : partial_rule::none;
+  static constexpr operator_class meets(const node&, monoid kind) {
+    return {kind == monoid::add ? partial_class::all : partial_class::none, 1};
   }
   static constexpr int tiles(const node&) { return 2; }
   static constexpr index_map tile(const graph& g, const node& n, int k) {

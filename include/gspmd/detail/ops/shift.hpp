@@ -18,7 +18,7 @@ constexpr int add_shift(graph& g, int operand, int dim, std::int64_t offset, loc
   if (dim < 0 || dim >= x.shape.count)
     return g.fail(at, "shift", mistake::dim,
                   text("dim ") << dim << " is not a dim of " << shape_text(x.shape) << "; dims count from 0");
-  if (!number.is_one_of(x.type)) return g.fail(at, "shift", mistake::number, number_problem(number, x.type));
+  if (!number.fills(x.type)) return g.fail(at, "shift", mistake::number, number_problem(number, x.type));
   const auto size = x.shape[dim];
   if (beyond != continuation::none && size <= 1) {  // the same element everywhere
     beyond = continuation::none;
@@ -53,9 +53,9 @@ struct shift_op : plain_operator, same_dims, reads_shards, without_arithmetic, o
   static constexpr continuation beyond(const node& n) { return static_cast<continuation>(n.attributes[1]); }
 
   /// What is added to the sums of all devices must be no more in all of them together.
-  static constexpr partial_rule partial(const node& n, int, monoid kind) {
+  static constexpr operator_class meets(const node& n, monoid kind) {
     const bool is_zero = beyond(n) != continuation::none || (n.real == 0 && n.attributes[2] == 0);
-    return is_zero || (kind != monoid::add && kind != monoid::multiply) ? partial_rule::any : partial_rule::none;
+    return {is_zero || (kind != monoid::add && kind != monoid::multiply) ? partial_class::all : partial_class::affine};
   }
   static constexpr bool composes = false;
   static constexpr int movements(const node&) { return 1; }

@@ -66,6 +66,7 @@ struct sort_op : plain_operator, reduced_first, without_movements, reads_shards,
   static constexpr bool uniform = true;
   static constexpr bool keeps_slices = false;
 
+  static constexpr dim_mask exchanges(const node& n) { return dim_bit(attribute_dim(n, 0)); }
   static constexpr void rule(const graph&, const node& n, op_rule& rule) {
     uniform_rule(n.shape, rule);
     rule.results = n.results;

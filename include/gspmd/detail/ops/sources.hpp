@@ -56,13 +56,17 @@ struct written_number {
   [[nodiscard]] constexpr bool is_one_of(dtype type) const {
     constexpr double infinity = std::numeric_limits<double>::infinity();
     double beyond = infinity;  // from there on infinity is nearer
-    if (type == dtype::f32) beyond = 0x1.ffffffp127;
+    if (type == dtype::f32 || type == dtype::c64) beyond = 0x1.ffffffp127;
     if (type == dtype::bf16) beyond = 0x1.ffp127;
     if (type == dtype::f16) beyond = 65520;
     if (is_floating(type)) return !(real >= beyond && real < infinity) && !(real <= -beyond && real > -infinity);
     if (type == dtype::pred) return is_integer && (integer == 0 || integer == 1);
     return (is_integer && integer >= facts_of(type).least && integer <= facts_of(type).most) ||
            (is_natural && type == dtype::u64);
+  }
+  /// Whether it may stand where a movement has no element: its bits travel in 64, those of c128 as those of a c64.
+  [[nodiscard]] constexpr bool fills(dtype type) const {
+    return is_one_of(type) && (type != dtype::c128 || !(real == real) || static_cast<double>(static_cast<float>(real)) == real);
   }
 };
 
@@ -86,6 +90,9 @@ struct written_number {
 
 /// What is said of a number that the tensor's type does not hold.
 [[gnu::cold]] constexpr text number_problem(const written_number& n, dtype type) {
+  if (n.is_one_of(type))
+    return text("the number") << number_text(n) << " is no float, as it must be to fill " << name_of(type)
+                              << "; write it for real(x) and imag(x)";
   const dtype wider = type == dtype::bf16 || type == dtype::f16 ? dtype::f32
                       : type == dtype::f32                      ? dtype::f64
                       : n.is_integer                            ? dtype::s64

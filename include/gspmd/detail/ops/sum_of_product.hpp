@@ -17,7 +17,7 @@ constexpr bool add_sum_of_product(Lowering& l, const instruction& op, dim_mask d
   const int product = op.operands[0];
   const instruction* const maker = l.waiting(product);
   if (dims == 0) return false;  // nothing is summed: the product itself is asked for
-  if (maker == nullptr || n.reduced_by != monoid::add || !is_floating(n.type) || is_narrow(n.type) ||
+  if (maker == nullptr || n.reduced_by != monoid::add || !is_floating(n.type) || is_narrow(n.type) || is_complex(n.type) ||
       l.node_of(*maker).op != opcode::multiply)
     return false;
   const int lhs = maker->operands[0], rhs = maker->operands[1];

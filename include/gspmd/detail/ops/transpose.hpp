@@ -49,7 +49,7 @@ struct transpose_op : plain_operator, without_movements, reads_shards, without_a
     rule.maps.push_back(operand);
     rule.maps.push_back(result);
   }
-  static constexpr partial_rule partial(const node&, int, monoid) { return partial_rule::any; }
+  static constexpr operator_class meets(const node&, monoid) { return {partial_class::all}; }
   template <class Builder>
   static constexpr void gradient(Builder& b, const node& n) {
     inline_vec<std::int8_t, max_rank> inverse(n.attributes.count, 0);

@@ -27,6 +27,7 @@ constexpr std::uint64_t identity_bits(monoid kind, dtype type) {
     if constexpr (std::is_same_v<T, float>) bits = std::bit_cast<std::uint32_t>(identity<T>(kind));
     else if constexpr (std::is_same_v<T, double>) bits = std::bit_cast<std::uint64_t>(identity<T>(kind));
     else if constexpr (is_float_element<T>) bits = identity<T>(kind).bits;
+    else if constexpr (is_complex_element<T>) bits = 0;  // of a sum
     else if constexpr (std::is_same_v<T, bool>) bits = identity<T>(kind) ? 1 : 0;
     else bits = static_cast<std::make_unsigned_t<T>>(identity<T>(kind));
   });

@@ -23,6 +23,7 @@ class canonical_orderer {
     result.has_regions = traced.has_regions;
     result.allow_replication = traced.allow_replication;
     result.largest_bytes = traced.largest_bytes;
+    result.find_types = traced.find_types;
     result.composed = traced.composed;
     if (traced.has_regions) find_needed();
     for (const int i : traced.inputs) {

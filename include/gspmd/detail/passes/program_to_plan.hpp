@@ -9,10 +9,14 @@ namespace gspmd::detail {
 /// The program that is planned: what its outputs need, in order.
 constexpr graph program_to_plan(const graph& traced) {
   graph g = canonical_order(traced);
-  if (ghost_zones::are_wished(g)) {
-    const ghost_zones widened(g);
-    if (widened.result.failed()) return widened.result;
-    g = canonical_order(widened.result);
+  if (g.find_types != nullptr) {
+    g.find_types(g, true);
+    return g;
+  }
+  if (wishes_ghost_zones(g)) {
+    const graph widened = with_ghost_zones(g);
+    if (widened.failed()) return widened;
+    g = canonical_order(widened);
   }
   if (!compose_movements(g)) return g;  // as a conditional expression, GCC 12 frees what it returns
   graph composed = canonical_order(g);

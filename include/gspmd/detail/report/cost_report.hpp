@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "gspmd/detail/report/explain_plan.hpp"
+#include "gspmd/detail/report/svg_text.hpp"
 #include "gspmd/network.hpp"
 
 namespace gspmd::detail {
@@ -108,14 +109,15 @@ class cost_report {
     return table.str();
   }
 
-  [[nodiscard, gnu::cold]] std::string timeline() const {
-    std::string t = "{\"traceEvents\": [";
-    const auto track = [&](int number, std::string_view name) {
-      t += "{\"name\": \"thread_name\", \"ph\": \"M\", \"pid\": 0, \"tid\": " + std::to_string(number) +
-           R"(, "args": {"name": ")" + std::string(name) + "\"}},\n";
-    };
-    track(0, "compute");
-    for (int a = 0; a < mesh_.shape.axis_count(); ++a) track(1 + a, "axis " + std::string(mesh_.name(a)));
+  /// Something that takes time: the computing of a step, or what it sends along one axis. They follow each other.
+  struct event {
+    const plan_step* step = nullptr;
+    int axis = -1;         // -1: computing
+    bool goes_on = false;  // along another axis than the event before
+    double begin = 0, seconds = 0;
+    std::int64_t flops = 0;
+  };
+  [[nodiscard, gnu::cold]] std::vector<event> events() const {
     std::vector<std::int64_t> flops(plan_.steps.size(), 0);
     std::int64_t read_along = 0;  // of operators that are part of the step of a later one
     for (const auto& n : plan_.nodes) {
@@ -126,27 +128,92 @@ class cost_report {
       flops[static_cast<std::size_t>(step)] += read_along;
       read_along = 0;
     }
+    std::vector<event> all;
     double now = 0;
+    const auto add = [&](event e) {
+      e.begin = now;
+      now += e.seconds;
+      all.push_back(e);
+    };
     for (std::size_t i = 0; i < plan_.steps.size(); ++i) {
       const auto& s = plan_.steps[i];
-      if (flops[i] > 0) {
-        const double takes = static_cast<double>(flops[i]) / flops_per_second_;
-        event(t, operator_of(s), 0, now, takes, s);
-        now += takes;
-      }
+      if (flops[i] > 0) add({&s, -1, false, 0, static_cast<double>(flops[i]) / flops_per_second_, flops[i]});
       if (!communicates(plan_, s)) continue;
       const auto times = step_times(rates_, plan_, mesh_.shape, s);
+      bool goes_on = false;
       for (int a = 0; a < times.count; ++a) {  // axis by axis, as they are priced
         if (times[a] == 0) continue;
-        const double takes = seconds_of(times[a]) * static_cast<double>(s.times);
-        event(t, name_of(s.collective) + std::string(" for ") + operator_of(s), 1 + a, now, takes, s);
-        now += takes;
+        add({&s, a, goes_on, 0, seconds_of(times[a]) * static_cast<double>(s.times), 0});
+        goes_on = true;
       }
+    }
+    return all;
+  }
+
+  [[nodiscard, gnu::cold]] std::string timeline() const {
+    std::string t = "{\"traceEvents\": [";
+    const auto track = [&](int number, std::string_view name) {
+      t += "{\"name\": \"thread_name\", \"ph\": \"M\", \"pid\": 0, \"tid\": " + std::to_string(number) +
+           R"(, "args": {"name": ")" + std::string(name) + "\"}},\n";
+    };
+    track(0, "compute");
+    for (int a = 0; a < mesh_.shape.axis_count(); ++a) track(1 + a, "axis " + std::string(mesh_.name(a)));
+    for (const auto& e : events()) {
+      const auto& s = *e.step;
+      char times[80];  // in microseconds
+      std::snprintf(times, sizeof times, "\"ts\": %.6f, \"dur\": %.6f", e.begin * 1e6, e.seconds * 1e6);
+      t += "{\"name\": \"" + name_of_event(e) + "\", \"ph\": \"X\", \"pid\": 0, \"tid\": " + std::to_string(1 + e.axis) + ", " +
+           times + ", \"args\": {\"line\": \"" + json_text(line_of(s)) + "\", \"bytes\": " + std::to_string(s.bytes_sent) +
+           ", \"times\": " + std::to_string(s.times) + "}},\n";
     }
     t.erase(t.find_last_of('}') + 1);
     return t + "]}\n";
   }
 
+  /// The same as a picture. What is narrower than half a pixel is drawn together with what follows it on its track.
+  [[nodiscard, gnu::cold]] std::string timeline_svg() const {
+    constexpr int left = 90, width = 1000, track_height = 26, top = 24;
+    const auto all = events();
+    const double end = all.empty() ? 0 : all.back().begin + all.back().seconds, scale = end > 0 ? width / end : 0;
+    const int tracks = 1 + mesh_.shape.axis_count();
+    std::string t;
+    for (int k = 0; k < tracks; ++k)
+      t += words(8, top + k * track_height + 16, k == 0 ? "compute" : std::string(mesh_.name(k - 1)), true);
+    for (int k = 0; k <= 4; ++k) t += words(left + k * width / 4, 14, time_text(end * k / 4), false);
+    struct drawn {
+      double begin = 0, end = 0;
+      std::int64_t count = 0;
+      const event* first = nullptr;
+    };
+    std::vector<drawn> open(static_cast<std::size_t>(tracks));
+    const auto draw = [&](drawn& d) {
+      if (d.first == nullptr) return;
+      const auto& e = *d.first;
+      const auto told = d.count > 1 ? std::to_string(d.count) + " events"
+                                    : name_of_event(e) + ", " + line_of(*e.step) + ", " + time_text(e.seconds) +
+                                          (e.axis < 0 ? std::string() : ", " + std::to_string(e.step->bytes_sent) + " bytes");
+      t += box(left + d.begin * scale, top + (1 + e.axis) * track_height, (d.end - d.begin) * scale, track_height - 6,
+               e.axis < 0 ? "#9fc99f" : colour_of(static_cast<int>(e.step->collective)), told);
+      d = {};
+    };
+    for (const auto& e : all) {
+      auto& d = open[static_cast<std::size_t>(1 + e.axis)];
+      const bool is_near =
+          d.first != nullptr && (e.begin - d.end) * scale < 0.5 && ((d.end - d.begin) * scale < 0.5 || e.seconds * scale < 0.5);
+      if (!is_near) draw(d);
+      if (d.first == nullptr) d = {e.begin, e.begin, 0, &e};
+      d.end = e.begin + e.seconds;
+      ++d.count;
+    }
+    for (auto& d : open) draw(d);
+    return svg_file(left + width + 70, top + tracks * track_height + 8, t);
+  }
+
+  [[nodiscard, gnu::cold]] std::string axes_of_step(const plan_step& s) const {
+    return std::string(axes_text(mesh_, axes_of(plan_, s)).view());
+  }
+  [[nodiscard]] const planned_node& node_of(const plan_step& s) const { return plan_.nodes[static_cast<std::size_t>(s.node)]; }
+  [[nodiscard, gnu::cold]] std::string operator_of(const plan_step& s) const { return name_of(node_of(s).op); }
   [[nodiscard]] static std::string time_text(double seconds) {
     char text[32];
     const char* const unit = seconds >= 1 ? "s" : seconds >= 1e-3 ? "ms" : "us";
@@ -161,24 +228,13 @@ class cost_report {
     for (const auto t : step_times(rates_, plan_, mesh_.shape, s)) all += seconds_of(t);
     return all * static_cast<double>(s.times);
   }
-  [[nodiscard, gnu::cold]] std::string axes_of_step(const plan_step& s) const {
-    return std::string(axes_text(mesh_, axes_of(plan_, s)).view());
-  }
-  [[nodiscard]] const planned_node& node_of(const plan_step& s) const { return plan_.nodes[static_cast<std::size_t>(s.node)]; }
-  [[nodiscard, gnu::cold]] std::string operator_of(const plan_step& s) const { return name_of(node_of(s).op); }
   [[nodiscard, gnu::cold]] std::string line_of(const plan_step& s) const {
     const auto& at = node_of(s).at;
-    if (at.is_input()) return "input " + std::to_string(at.line);
-    return std::string(graph::base_name(at.file)) + ':' + std::to_string(at.line);
+    if (at.is_input()) return std::string(graph::input_text(at).view());
+    return std::string(graph::base_name(at.file)) + (at.line > 0 ? ':' + std::to_string(at.line) : std::string());
   }
-  /// Times of the format are in microseconds.
-  [[gnu::cold]] void event(std::string& t, const std::string& name, int track, double begin, double takes,
-                           const plan_step& s) const {
-    char times[80];
-    std::snprintf(times, sizeof times, "\"ts\": %.6f, \"dur\": %.6f", begin * 1e6, takes * 1e6);
-    t += "{\"name\": \"" + name + "\", \"ph\": \"X\", \"pid\": 0, \"tid\": " + std::to_string(track) + ", " + times +
-         ", \"args\": {\"line\": \"" + json_text(line_of(s)) + "\", \"bytes\": " + std::to_string(s.bytes_sent) +
-         ", \"times\": " + std::to_string(s.times) + "}},\n";
+  [[nodiscard, gnu::cold]] std::string name_of_event(const event& e) const {
+    return e.axis < 0 ? operator_of(*e.step) : name_of(e.step->collective) + std::string(" for ") + operator_of(*e.step);
   }
   /// Names of files may have what JSON has not.
   [[nodiscard, gnu::cold]] static std::string json_text(const std::string& text) {

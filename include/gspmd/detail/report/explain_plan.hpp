@@ -97,13 +97,31 @@ class plan_explainer {
   }
 
   [[nodiscard, gnu::cold]] std::string operator_text(const planned_node& n, const planned_value& v) const {
-    if (facts_of(n.op).made == origin::given) return "input " + std::to_string(n.at.line);
+    if (facts_of(n.op).made == origin::given) return str(graph::input_text(n.at));
     std::string t = name_of(n.op);
     if (n.op == opcode::loop) t += " (" + times_text(plan_.steps[static_cast<std::size_t>(v.step)].trips) + ')';
-    facts_of(n.op).describe(t, plan_, v.step < 0 ? nullptr : &plan_.steps[static_cast<std::size_t>(v.step)]);
+    if (v.step >= 0) {
+      const plan_step own = own_step(v);
+      facts_of(n.op).describe(t, plan_, &own);
+    } else {
+      facts_of(n.op).describe(t, plan_, nullptr);
+    }
     if (v.step < 0 && n.moved_dim >= 0)
       t += "(dim " + std::to_string(n.moved_dim) + ", read at " + (n.moved_by > 0 ? "+" : "") + std::to_string(n.moved_by) + ')';
     return t;
+  }
+  /// The step that computes a value; where a loop reduces it, that reduction.
+  [[nodiscard]] plan_step own_step(const planned_value& v) const {
+    plan_step s = plan_.steps[static_cast<std::size_t>(v.step)];
+    if (const auto* const group = description_by<kernels::fused>(plan_, s))
+      for (int i = group->reductions.begin; i < group->reductions.begin + group->reductions.count; ++i) {
+        const auto& f = table_of<loop_reduction>(plan_)[static_cast<std::size_t>(i)];
+        if (&plan_.result(s, f.slot) != &v) continue;
+        s.what = kernels::reduce::name;
+        s.spec = f.reduction;
+        break;
+      }
+    return s;
   }
   /// The number of the loop that computes a value; `-` for what is read where it is used, without work of its own.
   [[nodiscard, gnu::cold]] std::string loop_text(const planned_node& n, const planned_value& v) const {
@@ -179,8 +197,8 @@ class plan_explainer {
       if (is_mapped(s)) {
         if (communicates(plan_, s))
           table.add({t + name_of(s.collective) + " over " + str(axes_text(mesh_, axes_of(plan_, s))) + " of the boundaries of " +
-                     name + ": sends " + bytes(s.bytes_sent) + (s.times != 1 ? ", " + times_text(s.times) : std::string()) +
-                     overlap_text(s)});
+                     operands_text(s) + ": sends " + bytes(s.bytes_sent) +
+                     (s.times != 1 ? ", " + times_text(s.times) : std::string()) + overlap_text(s)});
         continue;
       }
       if (same_layout(from.layout, to.layout)) {
@@ -223,13 +241,19 @@ class plan_explainer {
   }
 
   /// `#3, #7 and #9`: what one message reduces.
+  /// `#1, #2 and #5`, each once.
   [[nodiscard, gnu::cold]] std::string operands_text(const plan_step& s) const {
+    std::vector<std::string> names;
+    for (int k = 0; k < s.operands.count; ++k) {
+      names.push_back(called(plan_.slots[static_cast<std::size_t>(s.operands.begin + k)], s.node));
+      for (std::size_t other = 0; other + 1 < names.size(); ++other)
+        if (names[other] == names.back()) {
+          names.pop_back();
+          break;
+        }
+    }
     std::string t;
-    for (int k = 0; k < s.operands.count; ++k)
-      t += (k == 0                     ? ""
-            : k + 1 < s.operands.count ? ", "
-                                       : " and ") +
-           called(plan_.slots[static_cast<std::size_t>(s.operands.begin + k)], s.node);
+    for (std::size_t k = 0; k < names.size(); ++k) t += (k == 0 ? "" : k + 1 < names.size() ? ", " : " and ") + names[k];
     return t;
   }
 

@@ -4,7 +4,9 @@
 #include <utility>
 #include <vector>
 
+#include "gspmd/detail/ir/monoid_ops.hpp"
 #include "gspmd/detail/kernels/fused_dynamic.hpp"
+#include "gspmd/detail/run/loop_reduction_step.hpp"
 #include "gspmd/detail/run/padding.hpp"
 #include "gspmd/detail/run/ready_step.hpp"
 
@@ -18,6 +20,7 @@ struct fused_loops {
   mutable std::vector<void*> outputs;
   mutable std::vector<std::int64_t> offsets;
   mutable std::vector<fused_code> made;
+  std::vector<const reduction_kernel*> kernels;  // of its reductions
 
   const fused_code& code_of(const plan_view& plan, const plan_step& s, const extents& loop, const loop_box& box) const {
     for (const auto& code : made)
@@ -28,12 +31,38 @@ struct fused_loops {
     memory->need(made.back().scratch_bytes);
     return made.back();
   }
+  /// What is reduced is dense over the elements that exist.
+  const fused_code& reduced_code_of(const plan_view& plan, const plan_step& s, const extents& loop) const {
+    for (const auto& code : made)
+      if (code.whole == loop) return code;
+    auto group = group_of(plan, s);
+    group.loop = loop;
+    made.emplace_back(group);
+    memory->need(made.back().scratch_bytes);
+    return made.back();
+  }
+  struct reduced_loop {
+    const fused_loops& own;
+    const fused_code& code;
+    static void run(void* loop, std::int64_t first, std::int64_t last, void* const* outputs) {
+      const auto& [own, code] = *static_cast<reduced_loop*>(loop);
+      run_fused(code, own.inputs.data(), outputs, own.offsets.data(), own.memory->get(), first, last);
+    }
+  };
   void run(const plan_view& plan, const plan_step& s, const device_memory& device) const {
     for (int k = 0; k < s.operands.count; ++k) inputs[static_cast<std::size_t>(k)] = device.read(plan.operand(s, k).where);
     for (int k = 0; k < s.results.count; ++k) outputs[static_cast<std::size_t>(k)] = device.write(plan.result(s, k).where);
     find_offsets(plan, s, device, offsets.data());
     const planned_group& group = group_of_step(plan, s);
     const extents loop = group.cut == 0 ? group.loop : existing_loop(plan, s, device);
+    if (!kernels.empty()) {
+      const auto& code = reduced_code_of(plan, s, loop);
+      reduced_loop reduced{*this, code};
+      run_loop_reductions(plan, s, device, loop, code.blocks.has_whole_rows ? code.blocks.row : 1, kernels.data(),
+                          {reduced_loop::run, &reduced}, outputs.data());
+      if (group.cut != 0) clear_results(plan, s, device);
+      return;
+    }
     for_each_box(plan, s, loop, [&](const loop_box& box) {
       const auto& code = code_of(plan, s, loop, box);  // before memory is asked for: more may be needed
       run_fused(code, inputs.data(), outputs.data(), offsets.data(), memory->get());
@@ -48,8 +77,18 @@ inline fused_loops kernels::fused::prepare(const plan_view& plan, const plan_ste
                     std::vector<const void*>(count(s.operands)),
                     std::vector<void*>(count(s.results)),
                     std::vector<std::int64_t>(count(s.bounds)),
+                    {},
                     {}};
+  for (const auto& f : reductions_of(plan, s)) {
+    const auto& spec = table_of<reduction_spec>(plan)[static_cast<std::size_t>(f.reduction)];
+    with_computing_type(
+        f.type, [&](auto element) { loops.kernels.push_back(&reduction_kernel_for<decltype(element)>(spec.reduced_by)); });
+  }
   const planned_group& group = group_of_step(plan, s);
+  if (!loops.kernels.empty()) {
+    if (group.cut == 0) loops.reduced_code_of(plan, s, group.loop);
+    return loops;
+  }
   if (group.cut == 0) for_each_box(plan, s, group.loop, [&](const loop_box& box) { loops.code_of(plan, s, group.loop, box); });
   return loops;
 }

@@ -25,9 +25,11 @@ struct prepared_scatter {
 
 /// Elements as wide as T, and nothing else of them counts.
 template <class T>
-using index_bits = std::conditional_t<
-    sizeof(T) == 1, std::uint8_t,
-    std::conditional_t<sizeof(T) == 2, std::uint16_t, std::conditional_t<sizeof(T) == 4, std::uint32_t, std::uint64_t>>>;
+using index_bits =
+    std::conditional_t<sizeof(T) == 1, std::uint8_t,
+                       std::conditional_t<sizeof(T) == 2, std::uint16_t,
+                                          std::conditional_t<sizeof(T) == 4, std::uint32_t,
+                                                             std::conditional_t<sizeof(T) == 8, std::uint64_t, two_words>>>>;
 
 template <class T>
 constexpr prepared_gather gather_of(const indexed_access& access) {
@@ -108,7 +110,7 @@ inline void scatter::run(const prepared_scatter& prepared, const plan_view& p, c
   const index_ranges ranges = ranges_of(p, s, *prepared.access, device);
   const void* const index = device.read(p.operand(s, 0).where);
   check_indices(*prepared.access, ranges, index);
-  prepared.clear(table, elements(p.result(s).local));
+  prepared.clear(table, elements(p.result(s).local) * (is_complex(p.result(s).type) ? 2 : 1));
   scatter_slices(prepared.code, *prepared.access, ranges, index, device.read(p.operand(s, 1).where), table);
   clear_padding(p, p.result(s), device);
 }

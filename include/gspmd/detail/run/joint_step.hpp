@@ -82,7 +82,9 @@ void finish_move::run(const joint_movements& all, const plan_view& p, const plan
 template <class T, class Comm>
 void combine::run(const reduction& r, const plan_view& p, const plan_step& s, Comm& comm, const devices_here& devices) {
   find_shards(p, s, devices);
-  comm.template reduce<T>(*p.mesh, r, reinterpret_cast<const T* const*>(devices.from), reinterpret_cast<T* const*>(devices.to));
+  using part = element_t<part_of(dtype_of<T>())>;
+  comm.template reduce<part>(*p.mesh, r, reinterpret_cast<const part* const*>(devices.from),
+                             reinterpret_cast<part* const*>(devices.to));
 }
 
 }  // namespace gspmd::detail::kernels

@@ -142,9 +142,10 @@ inline std::int64_t row_offset(const plan_view& p, const plan_step& s, const pla
 }
 /// What the devices without a row give, so that the sum is the row: 0.0 would make 0.0 of -0.0.
 inline void fill_without_row(const planned_value& row, void* to) {
-  const auto count = elements(row.local);
-  if (row.type == dtype::f32) std::fill_n(static_cast<float*>(to), count, -0.0F);
-  else if (row.type == dtype::f64) std::fill_n(static_cast<double*>(to), count, -0.0);
+  const auto type = part_of(row.type);
+  const auto count = elements(row.local) * (is_complex(row.type) ? 2 : 1);
+  if (type == dtype::f32) std::fill_n(static_cast<float*>(to), count, -0.0F);
+  else if (type == dtype::f64) std::fill_n(static_cast<double*>(to), count, -0.0);
   else if (is_floating(row.type)) std::fill_n(static_cast<std::uint16_t*>(to), count, std::uint16_t{0x8000});
   else std::memset(to, 0, bytes_in(row));
 }

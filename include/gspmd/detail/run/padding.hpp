@@ -54,6 +54,16 @@ inline extents existing_loop(const plan_view& plan, const plan_step& s, const de
   return loop;
 }
 
+/// The part of a value that reductions of such a step read, as it would lie in memory.
+inline extents existing_shape(const plan_view& plan, const plan_step& s, const extents& shape, const device_memory& device) {
+  extents valid = shape;
+  for (int b = s.bounds.count - std::popcount(group_of_step(plan, s).cut); b < s.bounds.count; ++b) {
+    const auto& item = plan.bounds[static_cast<std::size_t>(s.bounds.begin + b)];
+    valid[item.dim] = valid_extent(plan, item, device.at);
+  }
+  return valid;
+}
+
 /// Calls visit(box) for what a fused step computes of its loop.
 template <class Visit>
 inline void for_each_box(const plan_view& plan, const plan_step& s, const extents& loop, Visit visit) {

@@ -40,7 +40,7 @@ inline void sort::run(const prepared_sort& prepared, const plan_view& p, const p
       const sorted_line line(spec, o, j);
       if (x.count > 1) detail::sort_together(spec, line, valid, x.count, x.types, x.own, x.to, scratch);
       else
-        with_bits(bytes_of(x.types[0]),
+        with_word(bytes_of(x.types[0]),
                   [&](auto bits) { sort_elements<decltype(bits)>(spec, line, valid, x.types[0], x.own[0], x.to[0], scratch); });
     }
   clear_results(p, s, device);
@@ -56,7 +56,7 @@ inline void sort_ends::run(const prepared_sort_ends& prepared, const plan_view& 
   for (std::int64_t row = 0; row < spec.rows; ++row) {
     const auto merge = [&](const merged_end& m) {
       if (x.count > 1) return merge_together(m, spec.order, x.count, x.types, x.own, x.others, x.to, device.arena + s.scratch);
-      with_bits(bytes_of(x.types[0]), [&](auto bits) {
+      with_word(bytes_of(x.types[0]), [&](auto bits) {
         merge_elements<decltype(bits)>(m, x.types[0], spec.order.descending != 0, x.own[0], x.others[0], x.to[0]);
       });
     };

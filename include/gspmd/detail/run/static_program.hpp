@@ -8,6 +8,7 @@
 #include "gspmd/detail/kernels/fused_static.hpp"
 #include "gspmd/detail/run/joint_step.hpp"
 #include "gspmd/detail/run/local_step.hpp"
+#include "gspmd/detail/run/loop_reduction_step.hpp"
 #include "gspmd/detail/run/runner.hpp"
 
 /// The static path: a function per step, without decisions that the plan has made. `Program` is a type that holds the plan:
@@ -81,9 +82,95 @@ struct constant_loop {
     run_fused_step(plan, s, device, compute_rows<Row>, memory.rows(), inputs, outputs, offsets);
   }
 };
+
+/// A loop that reduces what it computes, in pieces of rows where those are long.
+template <class Group>
+struct reduced_group {
+  static constexpr std::int64_t row = Group::loop.count == 0 ? 1 : Group::loop[Group::loop.count - 1];
+  static constexpr bool in_parts = row > fused_block_elems;
+  static constexpr const extents& loop = Group::loop;
+  static constexpr dim_mask cut = in_parts ? Group::cut | dim_bit(Group::loop.count - 1) : Group::cut;
+  static constexpr const auto& ops = Group::ops;
+  static constexpr const auto& stores = Group::stores;
+  static constexpr const auto& margins = Group::margins;
+};
+
+/// Calls visit(box) for boxes that elements [first, last) of a loop, row-major, consist of.
+template <class Visit>
+inline void for_each_box_of_range(const extents& loop, std::int64_t first, std::int64_t last, Visit visit) {
+  while (first < last) {
+    loop_box box(loop);
+    std::int64_t size = 1, left = first;
+    int d = loop.count - 1;  // the dim along which the box has several indices; it is whole along those behind
+    for (; d > 0 && left % loop[d] == 0 && size * loop[d] <= last - first; --d) {
+      size *= loop[d];
+      left /= loop[d];
+    }
+    const auto index = left % loop[d], rest = loop[d] - index, n = (last - first) / size;
+    box.begin[d] = index;
+    box.end[d] = index + (n < rest ? n : rest);
+    first += (box.end[d] - index) * size;
+    for (left /= loop[d--]; d >= 0; left /= loop[d--]) {
+      box.begin[d] = left % loop[d];
+      box.end[d] = box.begin[d] + 1;
+    }
+    visit(box);
+  }
+}
+
+template <class = void>
+[[gnu::noinline]] void run_reduced_step(const plan_view& plan, const plan_step& s, const device_memory& device,
+                                        fused_rows_function compute, const fused_rows& at, const void** inputs, void** outputs,
+                                        std::int64_t* offsets, const reduction_kernel* const* kernels) {
+  for (int k = 0; k < s.operands.count; ++k) inputs[k] = device.read(plan.operand(s, k).where);
+  for (int k = 0; k < s.results.count; ++k) outputs[k] = device.write(plan.result(s, k).where);
+  find_offsets(plan, s, device, offsets);
+  struct reduced_loop {
+    fused_group group;
+    fused_rows_function compute;
+    const fused_rows& at;
+    const void** inputs;
+    std::int64_t* offsets;
+  } reduced{group_of(plan, s), compute, at, inputs, offsets};
+  const auto cut = group_of_step(plan, s).cut;
+  if (cut != 0) reduced.group.loop = existing_loop(plan, s, device);  // what is reduced is dense over the elements that exist
+  const extents& loop = reduced.group.loop;
+  const auto row = loop[loop.count - 1];
+  const auto run = [](void* context, std::int64_t first, std::int64_t last, void* const* to) {
+    const auto& r = *static_cast<reduced_loop*>(context);
+    for_each_box_of_range(r.group.loop, first, last, [&](const loop_box& box) {
+      run_fused_rows(r.group, r.group.loop, box, r.compute, r.at, r.inputs, to, r.offsets);
+    });
+  };
+  run_loop_reductions(plan, s, device, loop, row <= fused_block_elems && row > 0 ? row : 1, kernels, {run, &reduced}, outputs);
+  if (cut != 0) clear_results(plan, s, device);
+}
+template <class Row, int Operands, int Results, int Bounds>
+struct constant_reduced_loop {
+  const reduction_kernel* kernels[most_loop_reductions]{};
+
+  void run(const plan_view& plan, const plan_step& s, const device_memory& device) const {
+    const void* inputs[Operands + 1];
+    void* outputs[Results];
+    std::int64_t offsets[Bounds + 1];
+    fused_memory<Row> memory;
+    run_reduced_step(plan, s, device, compute_rows<Row>, memory.rows(), inputs, outputs, offsets, kernels);
+  }
+};
 struct empty_loop {
   static void run(const plan_view&, const plan_step&, const device_memory&) {}
 };
+
+template <class Program, int F>
+constexpr const reduction_kernel* kernel_of_reduction() {
+  constexpr const loop_reduction& f = table_of<loop_reduction>(Program::view)[static_cast<std::size_t>(F)];
+  constexpr dtype type = f.type;  // GCC 12 takes no member of `f` as a template argument
+  using element = element_t<type>;
+  constexpr monoid kind =
+      natural_kind<element>(table_of<reduction_spec>(Program::view)[static_cast<std::size_t>(f.reduction)].reduced_by);
+  static_assert(monoid_is_defined<element>(kind), "gspmd: this reduction is not defined on this element type");
+  return &reduction_kernel_of<kind, element>;
+}
 
 namespace kernels {
 
@@ -94,7 +181,15 @@ constexpr auto fused::freeze() {
   // up to 8 of each, or exactly so many
   constexpr int few = 8, operands = s.operands.count, results = s.results.count, bounds = s.bounds.count;
   if constexpr (elements(group::loop) == 0) return empty_loop{};
-  else
+  else if constexpr (group::group.reductions.count > 0) {
+    constant_reduced_loop<typename row_of_group<reduced_group<group>>::type, (operands < few ? few : operands),
+                          (results < few ? few : results), (bounds < few ? few : bounds)>
+        loop{};
+    [&]<int... K>(std::integer_sequence<int, K...>) {
+      ((loop.kernels[K] = kernel_of_reduction<Program, group::group.reductions.begin + K>()), ...);
+    }(std::make_integer_sequence<int, group::group.reductions.count>{});
+    return loop;
+  } else
     return constant_loop<typename row_of_group<group>::type, (operands < few ? few : operands), (results < few ? few : results),
                          (bounds < few ? few : bounds)>{};
 }

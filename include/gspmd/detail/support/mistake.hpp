@@ -36,6 +36,7 @@ enum class mistake : std::uint8_t {
   no_derivative,
   no_scalar_loss,
   region,  // a loop or conditional
+  states,  // what devices hold does not go together, or would move and nobody asked for it
   rule,    // the text of a local_op's rule
   law,     // a local_op's function does not do what its rule says
   inputs,  // what compile is given

@@ -177,6 +177,9 @@ consteval void refuse() {
                   "gspmd: grad differentiates a float of rank 0; sum or mean the loss over all dims; see message<>");
   else if constexpr (Broken == mistake::region)
     static_assert(accepted<Message>, "gspmd: a body of a loop or conditional does not fit; see message<>");
+  else if constexpr (Broken == mistake::states)
+    static_assert(accepted<Message>,
+                  "gspmd: a program with types sends nothing that is not written, forward or backward; see message<>");
   else if constexpr (Broken == mistake::rule)
     static_assert(accepted<Message>,
                   "gspmd: local_op: a rule has the form `bi,io->bo` or `b[t]->b[u=t-2]`; see the column that message<> names");

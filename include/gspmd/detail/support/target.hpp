@@ -20,7 +20,11 @@
 #define GSPMD_TARGET_PRODUCTS plain
 #endif
 
-#if defined(GSPMD_HAS_CBLAS)
+#if defined(GSPMD_HAS_CBLAS) && defined(GSPMD_HAS_ONEDNN)
+#define GSPMD_TARGET_GEMM cblas_onednn
+#elif defined(GSPMD_HAS_ONEDNN)
+#define GSPMD_TARGET_GEMM onednn
+#elif defined(GSPMD_HAS_CBLAS)
 #define GSPMD_TARGET_GEMM cblas
 #elif __has_include(<Eigen/Core>)
 #define GSPMD_TARGET_GEMM eigen

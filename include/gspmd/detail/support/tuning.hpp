@@ -66,6 +66,8 @@ inline constexpr std::int64_t most_inserted_elems = 64;
 inline constexpr std::int64_t reduced_piece_bytes = 8192;
 /// Of a product, multiplications up to which the call of a library costs more than the product.
 inline constexpr std::int64_t worth_a_gemm_call = 512;
+/// Of a convolution, multiplications from which on oneDNN is called, where it is there.
+inline constexpr std::int64_t worth_a_convolution_call = 1 << 16;
 /// From this size on, a buffer that is only written is better written around the caches: at 16 MiB it costs 5 % or gains
 /// nothing, at 64 MiB it gains 15-30 % (bench/collectives.cpp).
 inline constexpr std::int64_t stream_from_bytes = std::int64_t{24} << 20;

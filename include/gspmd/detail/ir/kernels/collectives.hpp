@@ -55,11 +55,18 @@ struct begins_moving {
   static constexpr step_work work = step_work::moves;
   static constexpr bool communicates(const auto& p, const plan_step& s) { return move::communicates(p, s); }
   static constexpr axis_mask axes(const auto& p, const plan_step& s) { return move::axes(p, s); }
+  /// Those of the widest margins to each side: all have the same neighbours.
   static constexpr std::int64_t messages(const auto& p, const plan_step& s) {
-    std::int64_t most = 0;
-    for (int k = 0; k < s.results.count; ++k)
-      if (const auto n = traffic_of(p, s, k).messages; n > most) most = n;
-    return most;
+    index_map all = map_of(p, s, 0);
+    for (int k = 1; k < s.results.count; ++k) {
+      const index_map& own = map_of(p, s, k);
+      if (own.low > all.low) all.low = own.low;
+      if (own.high > all.high) all.high = own.high;
+      for (int side = 0; side < 2; ++side)
+        if (own.dims[side].beyond == continuation::round) all.dims[side].beyond = continuation::round;
+    }
+    const auto& from = p.operand(s, 0);
+    return traffic_of(*p.mesh, from.global, p.result(s, 0).global, from.layout, all).messages;
   }
   static constexpr detail::packing packing(const auto& p, const plan_step& s) {
     detail::packing sum;
@@ -96,6 +103,11 @@ struct finish_move : moves_together {
 };
 
 /// reduce_scatter, all_reduce: of one value, or of several that lie one after the other.
+/// A reduction of complex elements, of which `run` reduces the parts.
+constexpr reduction by_parts(reduction r, dtype type) {
+  if (is_complex(type)) r.global.push_back(2);
+  return r;
+}
 struct combine : without_scratch {
   static constexpr action name = action::combine;
   using tables = mp11::mp_list<>;
@@ -115,7 +127,9 @@ struct combine : without_scratch {
   static constexpr detail::packing packing(const auto& p, const plan_step& s) { return packing_of(*p.mesh, reduction_of(p, s)); }
   static constexpr ring_rounds_kind rounds(const plan_view&, const plan_step&) { return ring_rounds_kind::none; }
 
-  static constexpr reduction prepare(const auto& p, const plan_step& s) { return numbered(*p.mesh, reduction_of(p, s)); }
+  static constexpr reduction prepare(const auto& p, const plan_step& s) {
+    return numbered(*p.mesh, by_parts(reduction_of(p, s), s.type));
+  }
   template <class T, class Comm>
   static void run(const reduction& r, const plan_view& p, const plan_step& s, Comm& comm, const devices_here& devices);
 };

@@ -60,7 +60,7 @@ class chooser {
     const origin made = facts_of(n.op).made;
     if (made == origin::result && known_.uses.needed[i] != 0) return further_[i - n.operands[0] - 1];
     sharding s = known_.wish_of(i);
-    if (made == origin::region) s.partial = 0;
+    if (made == origin::region && known_.program.find_types == nullptr) s.partial = 0;
     return s;
   }
   constexpr const node_choice& choice_for(int i) { return is_replayed_ ? choose_again(i) : choose(i); }
@@ -113,7 +113,7 @@ class chooser {
     if (i >= count) {
       const int o = g.outputs[static_cast<std::size_t>(i - count)];
       sharding whole = known_.wish_of(o);
-      whole.partial = 0;
+      if (g.find_types == nullptr) whole.partial = 0;
       state_.table.outputs.push_back(whole);
       walk_.bring(o, whole, {o, false, true});
       return;
@@ -150,7 +150,7 @@ class chooser {
     const node& n = known_.at(i);
     op_rule rule;
     rule_of(known_.program, n, rule);
-    operator_use use = choose_with_sums(i, n, rule);
+    operator_use use = known_.program.find_types != nullptr ? typed_use(i, n, rule) : choose_with_sums(i, n, rule);
     node_choice& choice = state_.table.nodes[i];
     choice.result = use.result;
     choice.moved = use.moved;
@@ -172,6 +172,23 @@ class chooser {
     return choice;
   }
 
+  /// What the types say. Operands lie as they are; equal data that shares a split dim with others is cut.
+  [[nodiscard]] constexpr operator_use typed_use(int i, const node& n, const op_rule& rule) const {
+    operator_use use;
+    for (int k = 0; k < n.operands.count; ++k)
+      for (const auto& f : to_factors(known_.mesh, rule, rule.operand(k), known_.wish_of(n.operands[k]).splits)) {
+        bool is_there = false;
+        for (const auto& u : use.uses) is_there = is_there || u.axis == f.axis;
+        if (!is_there) add_factor_split(use.uses, f.axis, f.dim);
+      }
+    for (int k = 0; k < n.operands.count; ++k) {
+      sharding s = known_.wish_of(n.operands[k]);
+      s.splits = to_dims(known_.mesh, rule, rule.operand(k), use.uses);
+      use.wanted.push_back(s);
+    }
+    use.result = known_.wish_of(i);
+    return use;
+  }
   /// A sum that a loop only adds to stays partial with what it adds.
   constexpr operator_use choose_with_sums(int i, const node& n, const op_rule& rule) {
     const int k = operand_summed_up(known_, i);

@@ -116,7 +116,7 @@ class form_walk {
       for (int k = i + 1; at(k).op == opcode::carry && at(k).region == i; ++k) {
         sharding whole = client_.layout_of(k);
         const int carried = book_.add_value(k, whole);
-        whole.partial = 0;  // of a sum that stays partial the zeros are whole
+        if (is_zero(at(at(k).operands[0]))) whole.partial = 0;  // of a sum that stays partial the zeros are whole
         copy_to(carried, at(k).operands[0], whole, k);
         book_.name(graph_, k, carried);
       }

@@ -2,6 +2,7 @@
 #pragma once
 
 #include "gspmd/detail/passes/choose/form_prices.hpp"
+#include "gspmd/detail/passes/choose/partial_rule.hpp"
 
 /// Sums that a loop only adds to, from 0 on: gradients over microbatches. What is added may stay partial, and the sum with it; one
 /// reduction after the loop does, where every trip would make its own.
@@ -15,7 +16,7 @@ constexpr int operand_summed_up(const form_prices& known, int i) {
   if (known.book.open.empty() || n.operands.count != 2 || readers(i) != 1) return -1;
   const node& reader = known.at(known.readers_of(i)[0]);
   for (int k = 0; k < 2; ++k) {
-    if (facts_of(n.op).partial(n, k, monoid::add) != partial_rule::all) continue;
+    if (partial_rule_of(n, k, monoid::add) != partial_rule::all) continue;
     const int carry = n.operands[k];
     const node& c = known.at(carry);
     if (c.op != opcode::carry || c.region != known.book.open.back()) continue;
@@ -39,7 +40,7 @@ constexpr int sum_of_loop(const form_prices& known, int i) {
     if (!facts_of(n.op).uniform) return -1;
     int at = 0;
     while (n.operands[at] != i) ++at;
-    if (facts_of(n.op).partial(n, at, monoid::add) != partial_rule::any) return -1;
+    if (partial_rule_of(n, at, monoid::add) != partial_rule::any) return -1;
     for (int k = at + 1; k < n.operands.count; ++k)
       if (n.operands[k] == i) return -1;
     i = reader;

@@ -2,6 +2,7 @@
 #pragma once
 
 #include "gspmd/detail/passes/choose/form_prices.hpp"
+#include "gspmd/detail/passes/choose/partial_rule.hpp"
 #include "gspmd/detail/passes/choose/use_search.hpp"
 
 namespace gspmd::detail {
@@ -36,7 +37,7 @@ constexpr void pass_partial(const form_prices& known, const node& n, const opera
     const axis_mask axes = held[k].partial;
     const monoid kind = held[k].reduced_by;
     if (axes == 0 || (axes & used) != 0 || (p.result.partial != 0 && p.result.reduced_by != kind)) continue;
-    const auto how = facts_of(n.op).partial(n, k, kind);
+    const auto how = partial_rule_of(n, k, kind);
     if (how == partial_rule::any) {
       if ((p.result.partial & axes) != 0 || (n.operands.count > 1 && is_looked_up(known, n.operands[k]))) continue;
       bool needed_whole = false;  // x * x needs the sum of x anyway
@@ -51,8 +52,8 @@ constexpr void pass_partial(const form_prices& known, const node& n, const opera
     } else if (how == partial_rule::all) {
       bool alike = true;
       for (int o = 0; o < n.operands.count; ++o)
-        alike = alike && held[o].partial == axes && held[o].reduced_by == kind &&
-                facts_of(n.op).partial(n, o, kind) == partial_rule::all;
+        alike =
+            alike && held[o].partial == axes && held[o].reduced_by == kind && partial_rule_of(n, o, kind) == partial_rule::all;
       if (!alike) continue;
       for (auto& wanted : p.wanted) {
         wanted.partial = axes;

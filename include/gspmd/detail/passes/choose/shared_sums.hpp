@@ -2,6 +2,7 @@
 #pragma once
 
 #include "gspmd/detail/passes/choose/form_prices.hpp"
+#include "gspmd/detail/passes/choose/partial_rule.hpp"
 
 /// Sums of what several operators make. One movement or reduction does for all terms, so each of them pays its part of it:
 ///     dx = einsum<"bf,df->bd">(dq, wq) + einsum<"bf,df->bd">(dk, wk) + ...      f split over x: dx is partial, and reduced once
@@ -25,8 +26,7 @@ inline constexpr int most_steps = 16;  // a chain of adds may be as long as the 
 
 constexpr bool is_sum_of_two(const node& n) {
   return n.operands.count == 2 && n.operands[0] != n.operands[1] && facts_of(n.op).uniform &&
-         facts_of(n.op).partial(n, 0, monoid::add) == partial_rule::all &&
-         facts_of(n.op).partial(n, 1, monoid::add) == partial_rule::all;
+         partial_rule_of(n, 0, monoid::add) == partial_rule::all && partial_rule_of(n, 1, monoid::add) == partial_rule::all;
 }
 /// Adds what node `i`, the other term of a sum, brings; false if it is no such sum.
 constexpr bool add_terms_of(const form_prices& known, int i, shared_sum& sum, int& steps) {
@@ -41,7 +41,7 @@ constexpr bool add_terms_of(const form_prices& known, int i, shared_sum& sum, in
   if (facts_of(n.op).made != origin::shards || n.operands.count == 0) return false;
   if (is_sum_of_two(n)) return add_terms_of(known, n.operands[0], sum, steps) && add_terms_of(known, n.operands[1], sum, steps);
   if (facts_of(n.op).uniform)
-    return n.operands.count == 1 && facts_of(n.op).partial(n, 0, monoid::add) == partial_rule::any &&
+    return n.operands.count == 1 && partial_rule_of(n, 0, monoid::add) == partial_rule::any &&
            add_terms_of(known, n.operands[0], sum, steps);
   op_rule rule;
   rule_of(known.program, n, rule);
@@ -64,7 +64,7 @@ constexpr shared_sum shared_sum_of(const form_prices& known, int i) {
       shared_sum with = sum;
       if (!shared_sums::add_terms_of(known, n.operands[n.operands[0] == i ? 1 : 0], with, steps)) break;
       sum = with;
-    } else if (n.operands.count != 1 || facts_of(n.op).partial(n, 0, monoid::add) != partial_rule::any) {
+    } else if (n.operands.count != 1 || partial_rule_of(n, 0, monoid::add) != partial_rule::any) {
       break;
     }
     i = reader;

@@ -182,7 +182,7 @@ class emitter {
 /// The local program, with small all_reduces joined.
 constexpr local_program emit_program(const graph& g, const mesh_shape& mesh, const value_uses& uses, const choice_table& table) {
   local_program program = emitter(g, mesh, table).run(uses);
-  all_reduce_joiner(g, mesh, program).run();
+  if (g.find_types == nullptr) all_reduce_joiner(g, mesh, program).run();
   return program;
 }
 

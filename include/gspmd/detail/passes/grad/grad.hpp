@@ -4,6 +4,7 @@
 #include <vector>
 
 #include "gspmd/detail/ops/set_policy.hpp"
+#include "gspmd/detail/ops/transition.hpp"
 
 namespace gspmd::detail {
 
@@ -13,17 +14,24 @@ class differentiator {
  public:
   constexpr differentiator(graph& g, int scalar) : graph_(g), gradients_(g) {
     const node seed = at(scalar);
-    if (seed.shape.count != 0 || !is_floating(seed.type)) {
+    if (seed.shape.count != 0 || !is_floating(seed.type) || is_complex(seed.type)) {
       g.fail(seed.at, "grad", mistake::no_scalar_loss,
              text("the value to differentiate is ")
-                 << name_of(seed.type) << shape_text(seed.shape) << "; it must be a float of rank 0, a loss: sum or mean it");
+                 << name_of(seed.type) << shape_text(seed.shape) << "; it must be a float of rank 0, a loss: "
+                 << (is_complex(seed.type) ? "take real(x) or abs(x), and sum or mean it" : "sum or mean it"));
       return;
     }
     gradients_.slot(scalar) = add_constant(g, seed.type, seed.shape, 1, 1, seed.at);
+    if (g.find_types != nullptr) gradients_.slot(scalar) = add_seed(g, gradients_.slot(scalar), scalar, seed.at);
     walk(0, scalar);
   }
-  /// The gradient by a node; zero where the scalar does not depend on it.
-  [[nodiscard]] constexpr int by(int i) { return gradients_.by(i); }
+  /// The gradient by a node; zero where the scalar does not depend on it. By a complex one it is the conjugate of what operators pass
+  /// on: see elementwise_op::gradient.
+  [[nodiscard]] constexpr int by(int i) {
+    const int gradient = gradients_.by(i);
+    if (gradient < 0 || !is_complex(at(gradient).type)) return gradient;
+    return conjugate(graph_, gradient, at(i).at);
+  }
 
  private:
   [[nodiscard]] constexpr const node& at(int i) const { return graph_.nodes[static_cast<std::size_t>(i)]; }
@@ -45,6 +53,7 @@ class differentiator {
       const auto before = graph_.nodes.size();
       if (is_region_result(at(i).op)) visit_region(i);
       else if (has_gradient(i)) visit(i);
+      for (auto k = before; k < graph_.nodes.size(); ++k) graph_.nodes[k].in_gradient = true;
       // What a user says of an operator holds for its gradient, which moves the same data back.
       if (const node& n = at(i); n.forbid_reshard || n.allow_replication || n.gather_limit >= 0)
         set_policy(graph_, before, {n.forbid_reshard, n.allow_replication, n.gather_limit});
@@ -177,7 +186,8 @@ class differentiator {
     if (graph_.failed()) return;
     std::vector<int> found;
     for (std::size_t k = 0; k < carries.size(); ++k)
-      found.push_back(gradients[k] < 0 ? -1 : add_loop_result(graph_, gradients[k], by(copy_in(body, carries[k])), where));
+      found.push_back(gradients[k] < 0 ? -1
+                                       : add_loop_result(graph_, gradients[k], gradients_.by(copy_in(body, carries[k])), where));
     for (std::size_t k = 0; k < sums.size(); ++k) {
       const int x = body.outside[k];
       sums[k] = add_loop_result(graph_, sums[k], gradients_.slot(x), where);

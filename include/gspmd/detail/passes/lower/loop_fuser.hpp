@@ -6,14 +6,27 @@
 
 #include "gspmd/detail/ir/fused_collapse.hpp"
 #include "gspmd/detail/passes/lower/loop_group.hpp"
+#include "gspmd/detail/passes/lower/widening.hpp"
 #include "gspmd/detail/support/vec.hpp"
 
 namespace gspmd::detail {
 
+/// A reduction over `dims` of a value that waits.
+struct waiting_reduction {
+  instruction op;
+  int operand = 0, result = 0;
+  dim_mask dims = 0;
+  monoid kind = monoid::add;
+};
+
 /// Makes loops of the elementwise operators that wait, when something needs their value.
+///
+/// Reductions of what waits do so too, until any step is made: then the loop that computes their operand reduces it, and no memory holds
+/// the operand unless others read it. Several reductions of the same dims, of what one loop computes or of one value in memory, are made
+/// in one pass.
 class loop_fuser {
  public:
-  constexpr explicit loop_fuser(step_state& state) : s_(state) {}
+  constexpr explicit loop_fuser(step_state& state) : s_(state), wide_(state) {}
 
   /// A value that a walk from a user to its operands has come to.
   struct visit {
@@ -26,6 +39,10 @@ class loop_fuser {
   /// Sees to it that `v` lies in memory: makes the loop that computes it, and before that the loops whose results it reads.
   /// The path is a vector and not the call stack, because a program may be a chain of any length.
   constexpr void need(int v) {
+    reduce_all();
+    compute(v);
+  }
+  constexpr void compute(int v) {
     begin_loop(v);
     while (!path_.empty()) {
       const visit top = path_.back();
@@ -56,6 +73,72 @@ class loop_fuser {
     s_.seen_[v] = ++s_.stamp_;
     path_.push_back(visit{v, 0, s_.stamp_, true});
   }
+
+  // ---- reductions ----
+
+  constexpr void wait(const waiting_reduction& r) {
+    reductions_.push_back(r);
+    s_.waiting_[r.result] = 1;
+  }
+  /// Makes all reductions that wait, in their order, which is that of their operands.
+  constexpr void reduce_all() {
+    if (reductions_.empty()) return;
+    const vec<waiting_reduction> all = std::move(reductions_);
+    reductions_ = {};
+    open_ = &all;
+    for (const auto& f : all) {
+      if (!s_.waits(f.result)) continue;  // made with one before it
+      reduced_ = f.operand;
+      reduced_dims_ = f.dims;
+      compute(f.operand);
+      reduced_ = -1;
+      if (!s_.waits(f.result)) continue;
+      reduce_together(f);
+    }
+    open_ = nullptr;
+  }
+  /// A value that lies in memory is read once by all its reductions over the same dims that wait.
+  constexpr void reduce_together(const waiting_reduction& first) {
+    vec<waiting_reduction> same;
+    for (const auto& f : *open_)
+      if (s_.waits(f.result) && f.operand == first.operand && f.dims == first.dims && same.size() < most_loop_reductions)
+        same.push_back(f);
+    for (const auto& f : same) s_.waiting_[f.result] = 0;
+    if (same.size() == 1) return reduce_stored(first);
+    loop_group group(s_, s_.program_.value(first.operand).local);
+    const int read = group.read(first.operand);
+    vec<int> reduced;
+    for (const auto& f : same) {
+      reduced.push_back(wide_.like(f.result));
+      group.reduce(read, reduced[reduced.size() - 1], reduction_spec{group.loop, f.dims, f.kind});
+    }
+    add_loop(group, first.op, first.operand, same, reduced);
+  }
+  /// Of a value that lies in memory.
+  constexpr void reduce_stored(const waiting_reduction& f) {
+    const auto& v = s_.program_.value(f.operand);
+    reduction_spec spec{v.local, f.dims, f.kind};
+    const int rank = v.local.count;
+    if (is_complex(v.type)) spec.in.push_back(2);
+    const int from = widened(f.op, f.operand), to = wide_.like(f.result);
+    compute(from);
+    auto& s = s_.add_step(action::reduce, f.op, step_state::entry_of(table_of<reduction_spec>(s_.out), spec), {from}, {to});
+    s.type = part_of(s.type);
+    for (int d = 0; d < rank; ++d)
+      if ((f.dims & dim_bit(d)) != 0) s_.add_bound(s, d, f.operand, d);
+    if (to != f.result) wide_.convert(f.op, to, f.result, has_ends(f.kind));
+  }
+
+  /// `v`, which lies in memory then, as the type that its elements are computed as.
+  constexpr int widened(const instruction& op, int v) {
+    const int made = wide_.like(v);
+    if (made == v) return v;
+    compute(v);
+    wide_.convert(op, v, made, false);
+    return made;
+  }
+
+  // ---- loops ----
 
   /// The waiting operators that lead to `v`, operands first.
   constexpr void collect(int v, vec<int>& members, int stamp) {
@@ -121,6 +204,8 @@ class loop_fuser {
     const instruction op = s_.maker(v);
     loop_group group(s_, loop);
     vec<int> members;
+    vec<waiting_reduction> reductions;
+    vec<int> reduced;  // what they give, as the type that it is computed as
     if (s_.is_virtual(op)) {
       members.push_back(v);
       s_.waiting_[v] = 0;  // for good: from now on it lies in memory
@@ -142,17 +227,28 @@ class loop_fuser {
       }
       for (const int m : members)
         for (const int o : s_.maker(m).operands) --s_.uses_[o];
+      reductions = reductions_of(group, members, stamp);
       for (const int m : members) {
         if (s_.uses_[m] == 0) continue;  // nobody outside the group
         group.stores.push_back(
             fused_store{static_cast<std::int16_t>(s_.register_[m]), static_cast<std::int16_t>(group.results.size())});
         group.results.push_back(m);
       }
+      for (const auto& f : reductions) {
+        s_.waiting_[f.result] = 0;
+        reduced.push_back(wide_.like(f.result));
+        group.reduce(s_.register_[f.operand], reduced[reduced.size() - 1], reduction_spec{loop, f.dims, f.kind});
+      }
     }
+    add_loop(group, op, v, reductions, reduced);
+  }
+  /// The step of a loop over the shard of `v`; `reduced` are the results of its reductions, as the type that they are computed as.
+  constexpr void add_loop(loop_group& group, const instruction& op, int v, const vec<waiting_reduction>& reductions,
+                          const vec<int>& reduced) {
     for (const int i : group.inputs) s_.slot_[s_.base[i]] = -1;
 
     planned_group planned;
-    planned.loop = loop;
+    planned.loop = group.loop;
     const auto& made = s_.program_.value(v);  // all results have its layout
     dim_mask padded = padded_dims(s_.out.mesh, made.global, made.layout);
     planned.cut = collapse_loop(planned.loop, group.ops, padded, {group.margins.data(), group.margins.size()});
@@ -163,10 +259,46 @@ class loop_fuser {
     }
     for (dim_mask cut = planned.cut; cut != 0; cut &= cut - 1, padded &= padded - 1)
       s_.add_bound(s, std::countr_zero(cut), v, std::countr_zero(padded));
+    for (std::size_t k = 0; k < reductions.size(); ++k)
+      if (reduced[k] != reductions[k].result)
+        wide_.convert(reductions[k].op, reduced[k], reductions[k].result, has_ends(reductions[k].kind));
+  }
+
+  /// The reductions that are made with a loop: the one that comes next, if its operand is computed there, and others like it. A loop
+  /// that reads margins goes in parts of its own. One that also stores what it computes, and stores that over what it reads, must not
+  /// compute an element again, which reductions of several runs of dims need, and stores it with the gaps that padding makes.
+  constexpr vec<waiting_reduction> reductions_of(const loop_group& group, const vec<int>& members, int stamp) {
+    vec<waiting_reduction> reductions;
+    if (reduced_ < 0 || !group.margins.empty() || group.ops.size() + loop_group::most_of_one > loop_group::most_registers)
+      return reductions;
+    const auto is_computed = [&](int v) { return s_.seen_[v] == stamp && !s_.waits(v); };
+    if (!is_computed(reduced_)) return reductions;
+    const auto width = bytes_of(computed_as(s_.program_.value(reduced_).type));
+    for (const auto& f : *open_) {
+      if (reductions.size() == most_loop_reductions || !s_.waits(f.result) || f.dims != reduced_dims_ ||
+          !is_computed(f.operand) || bytes_of(computed_as(s_.program_.value(f.operand).type)) != width)
+        continue;
+      reductions.push_back(f);
+      --s_.uses_[f.operand];
+    }
+    bool stores = false;
+    for (const int m : members) stores = stores || s_.uses_[m] != 0;
+    const auto& v = s_.program_.value(reduced_);
+    if (stores && (padded_dims(s_.out.mesh, v.global, v.layout) != 0 ||
+                   !plan_reduction(reduction_spec{v.local, reduced_dims_, monoid::add}).is_simple)) {
+      for (const auto& f : reductions) ++s_.uses_[f.operand];
+      reductions.clear();
+    }
+    return reductions;
   }
 
   step_state& s_;
-  vec<visit> path_;  // see need()
+  widening wide_;
+  vec<visit> path_;                               // see need()
+  vec<waiting_reduction> reductions_;             // that wait
+  const vec<waiting_reduction>* open_ = nullptr;  // that are made now
+  int reduced_ = -1;                              // the operand of the one that comes next
+  dim_mask reduced_dims_ = 0;
 };
 
 }  // namespace gspmd::detail

@@ -18,6 +18,7 @@ class loop_group {
   vec<int> results;
   vec<fused_store> stores;
   vec<fused_margin> margins;
+  vec<loop_reduction> reductions;
   vec<bound> index_offsets;
 
   /// As entry_of, for a group and its tables.
@@ -26,12 +27,15 @@ class loop_group {
     auto& all_ops = table_of<scalar_op>(s_.out);
     auto& all_stores = table_of<fused_store>(s_.out);
     auto& all_margins = table_of<fused_margin>(s_.out);
+    auto& all_reductions = table_of<loop_reduction>(s_.out);
     const std::size_t first = groups.size() < s_.looked_at ? 0 : groups.size() - s_.looked_at;
     for (std::size_t i = groups.size(); i-- > first;)
       if (is_same(groups[i], planned)) return static_cast<int>(i);
     planned.ops = {static_cast<int>(all_ops.size()), static_cast<int>(ops.size())};
     planned.stores = {static_cast<int>(all_stores.size()), static_cast<int>(stores.size())};
     planned.margins = {static_cast<int>(all_margins.size()), static_cast<int>(margins.size())};
+    planned.reductions = {static_cast<int>(all_reductions.size()), static_cast<int>(reductions.size())};
+    for (const auto& f : reductions) all_reductions.push_back(f);
     for (const auto& o : ops) all_ops.push_back(o);
     for (const auto& m : margins) all_margins.push_back(m);
     for (const auto& s : stores) all_stores.push_back(s);
@@ -57,7 +61,7 @@ class loop_group {
     scalar_op s = facts_of(n.op).in_loop(s_.graph_, n);
     inline_vec<int, max_map_arity> from;
     for (const int o : op.operands) from.push_back(read(o));
-    s_.register_[v] = s.type != s.operand_type && from.count == 1 ? converted(from[0], s.type) : computed(s, from);
+    s_.register_[v] = s.is_conversion() ? converted(from[0], s.type) : computed(s, from);
   }
   /// The registers of one operator: see computing_types.
   constexpr int computed(scalar_op s, const inline_vec<int, max_map_arity>& from) {
@@ -166,6 +170,14 @@ class loop_group {
     last_load_.push_back(-1);
     return slot;
   }
+  /// Stores a register as a result that a reduction of its elements gives.
+  constexpr void reduce(int r, int result, const reduction_spec& spec) {
+    const auto slot = static_cast<std::int16_t>(results.size());
+    stores.push_back(fused_store{static_cast<std::int16_t>(carried(r)), slot});
+    const int reduction = step_state::entry_of(table_of<reduction_spec>(s_.out), spec);
+    reductions.push_back(loop_reduction{slot, ops[stores[stores.size() - 1].op].type, reduction});
+    results.push_back(result);
+  }
   /// Where a load goes on beyond the ends of a set of the dims that it has offsets along. What is the same along a dim has extent 1
   /// there.
   constexpr void add_margin(int load, int around) {
@@ -211,7 +223,9 @@ class loop_group {
       return true;
     };
     return known.loop == made.loop && known.cut == made.cut && same(table_of<fused_store>(s_.out), known.stores, stores) &&
-           same(table_of<fused_margin>(s_.out), known.margins, margins) && same(table_of<scalar_op>(s_.out), known.ops, ops);
+           same(table_of<fused_margin>(s_.out), known.margins, margins) &&
+           same(table_of<loop_reduction>(s_.out), known.reductions, reductions) &&
+           same(table_of<scalar_op>(s_.out), known.ops, ops);
   }
 
   step_state& s_;

@@ -2,6 +2,7 @@
 #pragma once
 
 #include "gspmd/detail/ir/contraction_planner.hpp"
+#include "gspmd/detail/ops/complex_parts.hpp"
 #include "gspmd/detail/ops/registry.hpp"
 #include "gspmd/detail/passes/lower/loop_fuser.hpp"
 #include "gspmd/detail/support/vec.hpp"
@@ -11,7 +12,8 @@ namespace gspmd::detail {
 /// What an operator's `lower` adds its steps with. Whatever a step reads is computed before it.
 class lowering {
  public:
-  constexpr lowering(step_state& state, loop_fuser& loops) : g(state.graph_), out(state.out), state_(state), loops_(loops) {}
+  constexpr lowering(step_state& state, loop_fuser& loops)
+      : g(state.graph_), out(state.out), state_(state), loops_(loops), wide_(state) {}
 
   const graph& g;
   plan& out;
@@ -51,15 +53,34 @@ class lowering {
 
   /// A value that kernels compute with: `v` itself, or of a narrow type its elements as the type that they are computed as.
   constexpr int widened(const instruction& op, int v) {
-    const int made = like(v);
-    if (made != v) convert(op, v, made, false);
-    return made;
+    loops_.reduce_all();
+    return loops_.widened(op, v);
   }
   /// Where a kernel leaves what becomes `result` by narrowed(): the result itself, or of a narrow type a wider value.
-  constexpr int wide_result(int result) { return like(result); }
+  constexpr int wide_result(int result) { return wide_.like(result); }
   /// `saturates`: an integer that is out of range becomes the nearest one that is not.
   constexpr void narrowed(const instruction& op, int from, int result, bool saturates = false) {
-    if (from != result) convert(op, from, result, saturates);
+    if (from != result) wide_.convert(op, from, result, saturates);
+  }
+
+  /// A complex value x as [2, ...]: x, and after it i x. See add_both_turns.
+  constexpr int both_turns(const instruction& op, int x) {
+    loops_.need(x);
+    local_value both = value(x);
+    both.global = both.local;
+    both.layout = sharding{};
+    both.global.insert(0, 2);
+    both.local.insert(0, 2);
+    const int to = add_value(both);
+    extents loop(2, 2);
+    loop[1] = elements(value(x).local);
+    loop_group group(state_, loop);
+    group.stores.push_back(fused_store{static_cast<std::int16_t>(add_both_turns(group, value(x).type)), 0});
+    planned_group planned;
+    planned.loop = group.loop;
+    auto& s = state_.add_step(action::fused, op, group.entry_for(planned), {x}, {to});
+    state_.add_bound(s, 0, to, 0);
+    return to;
   }
 
   template <class Permutation>
@@ -67,19 +88,36 @@ class lowering {
     permutation_spec spec;
     spec.in = value(operand).local;
     for (const auto d : permutation) spec.permutation.push_back(static_cast<std::int8_t>(d));
-    add_step(action::permute, op, step_state::entry_of(table_of<permutation_spec>(out), spec), {operand}, {result});
+    const dtype type = value(operand).type;
+    const bool by_parts = detail::bytes_of(type) > 8;
+    if (by_parts) {
+      spec.permutation.push_back(static_cast<std::int8_t>(spec.in.count));
+      spec.in.push_back(2);
+    }
+    auto& s = add_step(action::permute, op, step_state::entry_of(table_of<permutation_spec>(out), spec), {operand}, {result});
+    if (by_parts) s.type = part_of(type);
   }
   constexpr void reduce(const instruction& op, int operand, int result, dim_mask dims, monoid kind) {
-    const reduction_spec spec{value(operand).local, dims, kind};
-    const int from = widened(op, operand), to = wide_result(result);
-    auto& s = add_step(action::reduce, op, step_state::entry_of(table_of<reduction_spec>(out), spec), {from}, {to});
-    for (int d = 0; d < value(operand).local.count; ++d)
-      if ((dims & dim_bit(d)) != 0) add_bound(s, d, operand, d);
-    narrowed(op, to, result, has_ends(kind));
+    loops_.need(operand);
+    loops_.reduce_stored({op, operand, result, dims, kind});
+  }
+  /// The same of an operand that the operator reads nowhere else: the loop that computes it may reduce it, and with it others that read
+  /// it.
+  constexpr void reduce_once(const instruction& op, int operand, int result, dim_mask dims, monoid kind) {
+    const auto all = elements(value(operand).local), left = elements(value(result).local);
+    const bool is_computed = state_.waits(operand) && !state_.waits_virtual(operand);
+    if (left < all && !is_complex(value(operand).type) && (is_computed || (lies_in_memory(operand) && state_.uses_[operand] > 1)))
+      loops_.wait({op, operand, result, dims, kind});
+    else reduce(op, operand, result, dims, kind);
   }
   /// The elements of a value as its `strides` along the dims of the result find them.
   constexpr void copy(const instruction& op, int from, const extents& strides) {
     loops_.need(from);
+    if (elements(value(op.result).local) == elements(value(from).local) && from != op.operands[0] &&
+        is_dense(value(op.result).local, strides)) {  // nobody else's: another name for it
+      state_.base[op.result] = state_.base[from];
+      return;
+    }
     loop_group group(state_, value(op.result).local);
     scalar_op load = scalar_op::load(value(from).type, 0);
     load.strides = strides;
@@ -140,10 +178,18 @@ class lowering {
     const int spec = step_state::entry_of(table_of<indexed_access>(out), a);
     note_indexed(a, op.operands[0], op.result, add_step(action::gather, op, spec, all_operands(op), {op.result}));
   }
-  constexpr void scatter(const instruction& op, const indexed_access& a) {
+  constexpr void scatter(const instruction& op, indexed_access a) {
+    if (is_complex(value(op.result).type)) {  // the parts, which every slice has both of
+      a.dims.push_back({2, 2, -1, static_cast<std::int8_t>(a.slices.count), true});
+      a.lookup.push_back(-1);
+      a.table.push_back(2);
+      a.slices.push_back(2);
+    }
     const int spec = step_state::entry_of(table_of<indexed_access>(out), a);
     const int updates = widened(op, op.operands[1]), to = wide_result(op.result);
-    note_indexed(a, op.result, op.operands[1], add_step(action::scatter, op, spec, {op.operands[0], updates}, {to}));
+    auto& s = add_step(action::scatter, op, spec, {op.operands[0], updates}, {to});
+    s.type = part_of(s.type);
+    note_indexed(a, op.result, op.operands[1], s);
     narrowed(op, to, op.result, has_ends(a.combined_by));
   }
   constexpr void scatter_set(const instruction& op, const indexed_access& a) {
@@ -151,11 +197,13 @@ class lowering {
     note_indexed(a, op.result, op.operands[2], add_step(action::scatter_set, op, spec, all_operands(op), {op.result}));
   }
   /// `totals`: of the parts of x; -1: there is one.
-  constexpr void scan(const instruction& op, const scan_spec& spec, int x, int totals) {
+  constexpr void scan(const instruction& op, scan_spec spec, int x, int totals) {
+    if (is_complex(value(x).type)) spec.shape.push_back(2);
     vec<int> operands(1, x);
     if (totals >= 0) operands.push_back(totals);
     const int to = wide_result(op.result);
     auto& s = add_step(action::scan, op, step_state::entry_of(table_of<scan_spec>(out), spec), operands, {to});
+    s.type = part_of(s.type);
     if (totals >= 0) add_bound(s, 0, op.operands[0], spec.dim);
     narrowed(op, to, op.result, has_ends(spec.combined_by));
   }
@@ -240,26 +288,6 @@ class lowering {
   }
 
  private:
-  /// The largest and the smallest of nothing lie beyond a narrow type.
-  static constexpr bool has_ends(monoid kind) { return kind == monoid::maximum || kind == monoid::minimum; }
-  /// A value of the same shard, as the type that its elements are computed as; the value itself if that is its type.
-  constexpr int like(int v) {
-    local_value wide = value(v);
-    if (!is_narrow(wide.type)) return v;
-    wide.type = computed_as(wide.type);
-    return add_value(wide);
-  }
-  constexpr void convert(const instruction& op, int from, int to, bool saturates) {
-    loops_.need(from);
-    loop_group group(state_, extents(1, elements(value(from).local)));
-    scalar_op load = scalar_op::load(value(from).type, 0);
-    load.strides = extents(1, 1);
-    const int made = group.converted(group.add_op(load), value(to).type, saturates);
-    group.stores.push_back(fused_store{static_cast<std::int16_t>(made), 0});
-    planned_group planned;
-    planned.loop = group.loop;
-    state_.add_step(action::fused, op, group.entry_for(planned), {from}, {to});
-  }
   static constexpr vec<int> all_operands(const instruction& op) { return {op.operands.begin(), op.operands.end()}; }
   /// Only the device knows how much of a padded dim of its result is there.
   constexpr void note_padded(const instruction& op, plan_step& s) {
@@ -270,9 +298,9 @@ class lowering {
   }
   /// Only the device knows which part it holds of a table, and of slices.
   constexpr void note_indexed(const indexed_access& a, int table, int slices, plan_step& s) {
-    for (int d = 0; d < a.table.count; ++d)
+    for (int d = 0; d < value(table).local.count; ++d)
       if (!a.dims[d].is_aligned && value(table).layout.axes_of(d) != 0) add_bound(s, d, table, d);
-    for (int d = 0; d < a.slices.count; ++d)
+    for (int d = 0; d < value(slices).local.count; ++d)
       if (value(slices).layout.axes_of(d) != 0) add_bound(s, indexed_access::of_slices + d, slices, d);
   }
   /// Only the device knows which rows it holds of operand 0, where they are split.
@@ -282,6 +310,7 @@ class lowering {
 
   step_state& state_;
   loop_fuser& loops_;
+  widening wide_;
 };
 
 /// The steps of an operator that is no part of a loop.

@@ -14,6 +14,7 @@ class region_steps {
 
   /// Steps of a body run never, once or many times: what a body reads of values that wait outside is computed before it.
   constexpr void emit_control(int i, const instruction& op) {
+    loops_.reduce_all();
     const opcode what = s_.node_of(op).op;
     const int here = static_cast<int>(s_.out.steps.size());
     if (what == opcode::loop || what == opcode::branch) {

@@ -12,12 +12,14 @@
 
 namespace gspmd::detail {
 
-/// Lets loops compute while the margins that they read are exchanged. Of a plan whose memory is placed:
+/// Makes margins one movement that go to the same neighbours, and lets loops compute while they are exchanged. Of a plan whose memory is
+/// placed:
 ///
-///   move m, loop reading u and m      ->      start_move m, inner part of the loop, finish_move m, rim of the loop
+///   move m, move n, loop reading u, v, m and n      ->      start_move m and n, inner part of the loop, finish_move m and n, rim
 ///
-/// That is so of margins that other devices send and that one loop alone reads, which reads too what they lie around; the steps between
-/// the movement and the loop are no bounds of a body. The inner part and the rim have the operands and results of the loop, each at
+/// Margins are joined where nobody needs the first ones before the last ones are brought: all are under way at once, in the same
+/// messages, and small loops wait once. The loop is the first one that reads them, and reads what they lie around; the steps between the
+/// movement and the loop are no bounds of a body. The inner part and the rim have the operands and results of the loop, each at
 /// indices of its own, so that nothing lies elsewhere than it did, and what the loop may do in place it still may. Loops of which no
 /// `least` elements can be computed before stay as they are.
 class move_overlapper {
@@ -26,6 +28,7 @@ class move_overlapper {
 
   constexpr void run() {
     list_readers();
+    if (join()) list_readers();
     for (int i = 0; i < count(); ++i)
       if (facts_of(plan_.steps[i]).role == step_role::fuses_operators) split(i);
     if (loops_.empty()) return;
@@ -40,43 +43,42 @@ class move_overlapper {
 
   [[nodiscard]] constexpr int count() const { return static_cast<int>(plan_.steps.size()); }
   [[nodiscard]] constexpr int operand(const plan_step& s, int k) const { return plan_.slots[s.operands.begin + k]; }
+  [[nodiscard]] constexpr int result(const plan_step& s, int k) const { return plan_.slots[s.results.begin + k]; }
 
   constexpr void list_readers() {
-    readers_.resize(plan_.values.size(), 0);
-    maker_.resize(plan_.values.size(), -1);
-    finished_at_.resize(plan_.steps.size(), 0);
+    first_reader_ = vec<int>(plan_.values.size(), -1);
+    maker_ = vec<int>(plan_.values.size(), -1);
+    finished_at_ = vec<int>(plan_.steps.size(), 0);
     for (int i = 0; i < count(); ++i) {
       const auto& s = plan_.steps[i];
-      for (int k = 0; k < s.operands.count; ++k) ++readers_[operand(s, k)];
-      for (int k = 0; k < s.results.count; ++k) maker_[plan_.slots[s.results.begin + k]] = i;
+      for (int k = 0; k < s.operands.count; ++k)
+        if (int& first = first_reader_[operand(s, k)]; first < 0) first = i;
+      for (int k = 0; k < s.results.count; ++k) maker_[result(s, k)] = i;
     }
-    for (const int o : plan_.outputs) ++readers_[o];
+  }
+  /// Whether a step brings margins from other devices.
+  [[nodiscard]] constexpr bool brings_margins(const plan_step& s) const {
+    return is_mapped(s) && s.bytes_sent > 0 && s.operands.count == s.results.count &&
+           table_of<index_map>(plan_)[s.spec].has_margins();
   }
   /// The step that brings operand k of step i from other devices, which step i may compute meanwhile; -1: none does.
   [[nodiscard]] constexpr int movement_to(int i, int k) const {
     const int m = maker_[operand(plan_.steps[i], k)];
-    if (m < 0 || m >= i) return -1;
+    if (m < 0 || m >= i || !brings_margins(plan_.steps[m])) return -1;
     const auto& s = plan_.steps[m];
-    if (!is_mapped(s) || s.bytes_sent == 0 || s.operands.count != s.results.count ||
-        !table_of<index_map>(plan_)[s.spec].has_margins())
-      return -1;
-    for (int r = 0; r < s.results.count; ++r) {
-      const int made = plan_.slots[s.results.begin + r];
-      bool is_read = false;
-      for (int other = 0; other < plan_.steps[i].operands.count; ++other)
-        is_read = is_read || operand(plan_.steps[i], other) == made;
-      if (!is_read || readers_[made] != 1 || !stays(i, m, operand(s, r))) return -1;
-    }
+    for (int r = 0; r < s.results.count; ++r)
+      if (first_reader_[result(s, r)] < i || !stays(i, m, operand(s, r))) return -1;
     return m;
   }
-  /// Whether what movement m reads is read by step i too, and nothing writes there in between; nor does a body begin or end.
+  /// Whether what movement m reads stays until step i is done, and no body begins or ends in between.
   [[nodiscard]] constexpr bool stays(int i, int m, int value) const {
     const planned_value& shard = plan_.values[value];
     for (int between = m + 1; between < i; ++between)
       if (facts_of(plan_.steps[between]).role >= step_role::hands_on || writes(plan_.steps[between], shard)) return false;
-    for (int other = 0; other < plan_.steps[i].operands.count; ++other)  // which nothing has written since: it is the shard
+    for (int other = 0; other < plan_.steps[i].operands.count;
+         ++other)  // which it reads at offsets, so that it does not write there
       if (plan_.values[operand(plan_.steps[i], other)].where == shard.where) return true;
-    return false;
+    return !writes(plan_.steps[i], shard);
   }
   /// Whether a step may write where a value lies.
   [[nodiscard]] constexpr bool writes(const plan_step& s, const planned_value& v) const {
@@ -97,6 +99,104 @@ class move_overlapper {
     return scratch > 0 && lies_there(kind::arena, s.scratch, scratch);
   }
   static constexpr std::int64_t bytes_of_shard(const planned_value& v) { return elements(v.local) * bytes_of(v.type); }
+
+  /// Movements that may go together, in their order.
+  struct joint_margins {
+    vec<int> moves;
+    int results = 0;
+  };
+  /// Makes one step of margins that are brought over the same axes, where the last of them stands. True if there are any.
+  constexpr bool join() {
+    vec<int> into(plan_.steps.size(), -1);  // by step: the one that it becomes a part of
+    vec<joint_margins> open;
+    bool any = false;
+    const auto close = [&](std::size_t k) {
+      const vec<int>& moves = open[k].moves;
+      if (moves.size() > 1) {
+        any = true;
+        for (const int m : moves) into[m] = moves.back();
+        become_one(moves);
+      }
+      open[k] = open.back();
+      open.pop_back();
+    };
+    for (int i = 0; i < count(); ++i) {
+      const plan_step s = plan_.steps[i];
+      for (std::size_t k = open.size(); k-- > 0;)
+        if (facts_of(s).role >= step_role::hands_on || needs(s, open[k].moves)) close(k);
+      if (!brings_margins(s)) continue;
+      std::size_t k = 0;
+      while (k < open.size() &&
+             (!goes_along(plan_.steps[open[k].moves[0]], s) || open[k].results + s.results.count > most_moved_together))
+        ++k;
+      if (k == open.size()) open.push_back({});
+      open[k].moves.push_back(i);
+      open[k].results += s.results.count;
+    }
+    while (!open.empty()) close(open.size() - 1);
+    if (!any) return false;
+    vec<plan_step> steps;
+    vec<int> place;
+    for (int i = 0; i < count(); ++i) {
+      place.push_back(static_cast<int>(steps.size()));
+      if (into[i] < 0 || into[i] == i) steps.push_back(plan_.steps[i]);
+    }
+    for (auto& s : steps)
+      if (s.target >= 0) s.target = place[s.target];
+    for (auto& v : plan_.values)
+      if (v.step >= 0) v.step = place[into[v.step] < 0 ? v.step : into[v.step]];
+    plan_.steps = std::move(steps);
+    return true;
+  }
+  /// Whether a step reads what movements bring, or writes where they read.
+  [[nodiscard]] constexpr bool needs(const plan_step& s, const vec<int>& moves) const {
+    for (const int m : moves)
+      for (int k = 0; k < plan_.steps[m].results.count; ++k) {
+        for (int own = 0; own < s.operands.count; ++own)
+          if (operand(s, own) == result(plan_.steps[m], k)) return true;
+        if (writes(s, plan_.values[operand(plan_.steps[m], k)])) return true;
+      }
+    return false;
+  }
+  /// Whether two of them go to the same neighbours.
+  [[nodiscard]] constexpr bool goes_along(const plan_step& a, const plan_step& b) const {
+    if (a.type != b.type || axes_of(plan_view(plan_), a) != axes_of(plan_view(plan_), b)) return false;
+    const auto in_order = [&](const plan_step& s) {
+      inline_vec<std::int8_t, max_axes> axes;
+      for (const auto& use : plan_.values[operand(s, 0)].layout.splits)
+        if (use.dim == table_of<index_map>(plan_)[s.spec].dims[0].dim) axes.push_back(use.axis);
+      return axes;
+    };
+    return in_order(a) == in_order(b);
+  }
+  constexpr void become_one(const vec<int>& all) {
+    auto& maps = table_of<index_map>(plan_);
+    const int spec = static_cast<int>(maps.size());
+    vec<int> from, to;
+    std::int64_t bytes = 0;
+    for (const int m : all) {
+      const plan_step s = plan_.steps[m];
+      for (int k = 0; k < s.results.count; ++k) {
+        from.push_back(operand(s, k));
+        to.push_back(result(s, k));
+        const index_map map = maps[s.spec + k];
+        maps.push_back(map);
+      }
+      bytes += s.bytes_sent;
+    }
+    auto& s = plan_.steps[all.back()];
+    const auto add_step = [&s](action what, int first_map) {
+      s.what = what;
+      s.spec = first_map;
+    };
+    add_step(action::move_together, spec);
+    s.bytes_sent = bytes;
+    for (auto* const list : {&from, &to}) {
+      auto& range = list == &from ? s.operands : s.results;
+      range = {static_cast<int>(plan_.slots.size()), static_cast<int>(list->size())};
+      for (const int v : *list) plan_.slots.push_back(v);
+    }
+  }
 
   constexpr void split(int i) {
     const planned_group group = table_of<planned_group>(plan_)[plan_.steps[i].spec];
@@ -190,8 +290,8 @@ class move_overlapper {
 
   plan& plan_;
   std::int64_t least_;
-  vec<int> readers_, maker_;  // by value
-  vec<int> finished_at_;      // by step: of a movement that is started, another one than 0
+  vec<int> first_reader_, maker_;  // by value: steps; -1: none
+  vec<int> finished_at_;           // by step: of a movement that is started, another one than 0
   vec<overlapped_loop> loops_;
 };
 

@@ -108,6 +108,7 @@ class memory_planner {
         const int operand = root(slot(s.operands, k));
         if (fixed_[operand] != 0 || last_[operand] != i || first_[operand] < 0 || other_[operand] >= 0) continue;
         if (size_of(operand) != size_of(result) || written_[operand] == i) continue;
+        if (bytes_of(plan_.values[operand].type) != bytes_of(plan_.values[result].type)) continue;  // fewer elements: a reduction
         if (!may_overwrite(i, k) || !may_share(operand, result)) continue;
         storage_[operand] = result;
         first_[result] = first_[operand];

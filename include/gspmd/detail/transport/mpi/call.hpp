@@ -55,6 +55,7 @@ MPI_Datatype mpi_type() {
   if constexpr (std::is_same_v<T, std::byte>) return MPI_BYTE;
   else if constexpr (std::is_same_v<T, bool>) return MPI_C_BOOL;
   else if constexpr (std::is_floating_point_v<T>) return sizeof(T) == 4 ? MPI_FLOAT : MPI_DOUBLE;
+  else if constexpr (is_complex_element<T>) return sizeof(T) == 8 ? MPI_C_FLOAT_COMPLEX : MPI_C_DOUBLE_COMPLEX;
   else if constexpr (is_narrow_float<T>) return MPI_UINT16_T;  // their sums are not MPI's
   else if constexpr (std::is_unsigned_v<T>)
     return sizeof(T) == 1 ? MPI_UINT8_T : sizeof(T) == 2 ? MPI_UINT16_T : sizeof(T) == 4 ? MPI_UINT32_T : MPI_UINT64_T;

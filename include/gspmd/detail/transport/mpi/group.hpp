@@ -104,14 +104,15 @@ class mpi_group {
   /// Begins movements and does not wait for the others, where their parts go from buffer to buffer or by messages. A group has one such
   /// list under way at most: whatever else it is to do comes after.
   ///
-  ///   where arenas are shared     the addresses are shown; finish waits for the others', copies and meets them
+  ///   where arenas are shared     the addresses are shown; finish waits for the others', copies and meets them. Where one lies in no memory
+  ///                               that is shared, all go by messages: who knows it of its own posts them at once, the others in finish
   ///   by messages                 one to each member is posted, from and into memory of the group's own; finish waits and copies
   ///                               everything to its place
   template <class T>
   void start(const mesh_shape& mesh, std::span<const movement> all, const movement_route* const* routes, const T* const* in,
              T* const* out) {
     finish_movements();
-    under_way_ = {&mesh, all, {}, {}, {}, sizeof(T), false, false};
+    under_way_ = {&mesh, all, {}, {}, {}, sizeof(T), false, false, false};
     for (std::size_t k = 0; k < all.size(); ++k) {
       under_way_.routes[k] = routes[k];
       under_way_.in[k] = in[k];
@@ -329,6 +330,11 @@ class mpi_group {
     }
     window_->begin(subject_of(*u.mesh, u.all[0], type));
     window_->arrive_with(mine);
+    for (std::size_t k = 0; k < u.all.size() && !u.is_posted; ++k)
+      if (mine.of[k] == 0) {
+        u.is_posted = true;
+        post_together();
+      }
     return true;
   }
   void post_together() {
@@ -384,7 +390,7 @@ class mpi_group {
       }
     }
     if (!found) {  // on all members alike
-      post_together();
+      if (!u.is_posted) post_together();
       return take_together();
     }
     for (std::size_t k = 0; k < u.all.size(); ++k) {
@@ -399,7 +405,8 @@ class mpi_group {
   /// that lies in node_memory sends its address instead, and hears when it was copied from there.
   template <class T>
   void permute(const movement_route& route, const T* in, T* out) {
-    constexpr int address_tag = 1, done_tag = 2, address_elems = static_cast<int>(sizeof(node_address) / sizeof(T));
+    constexpr int address_tag = 1, done_tag = 2,
+                  address_elems = static_cast<int>((sizeof(node_address) + sizeof(T) - 1) / sizeof(T));
     const auto& memories = work_.memories;
     const auto elems = route.shard_elems;
     const auto bytes = elems * static_cast<std::int64_t>(sizeof(T)),
@@ -413,7 +420,7 @@ class mpi_group {
     const int source = route.receives.empty() ? -1 : static_cast<int>(route.receives[0].peer);  // a shard has one
     if (source >= 0) check(MPI_Irecv(out, count, mpi_type<T>(), source, MPI_ANY_TAG, comm_, &arrives), "MPI_Irecv");
     const auto address = address_of(memories, in);
-    T address_message[sizeof(node_address) / sizeof(T)];
+    T address_message[address_elems]{};
     std::memcpy(address_message, &address, sizeof address);
     const auto reads_in_place = [&](const routed_message& s) { return find(memories, device(s.peer), address) != nullptr; };
     for (const auto& s : route.sends)
@@ -540,6 +547,7 @@ class mpi_group {
     void* out[most_moved_together];
     std::int64_t elem_bytes = 0;
     bool meets = false;  // in the window; else they go by messages
+    bool is_posted = false;
     bool is_any = false;
   };
   movements_under_way under_way_{};

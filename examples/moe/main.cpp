@@ -1,0 +1,313 @@
+// SPDX-License-Identifier: Apache-2.0
+// A mixture of experts as GShard has it, trained to guess the next character of a text. The layer is in model.hpp.
+// args: --steps 200 --expect 2.5
+// precompiled: yes
+
+#include <algorithm>
+#include <charconv>
+#include <chrono>
+#include <cmath>
+#include <cstdio>
+#include <cstring>
+#include <string>
+
+#include <gspmd/comm/threads.hpp>
+
+#include "model.hpp"
+#include "text.hpp"
+
+namespace moe {
+namespace {
+
+constexpr const char* usage =
+    "usage: moe [--devices N] [--steps N] [--expect NATS] [--dispatch products|indices]\n"
+    "  --devices N     share the groups of tokens and the experts, each a thread (4)\n"
+    "  --steps N       of training (400)\n"
+    "  --expect NATS   fail if a character of the test costs more (10)\n"
+    "  --dispatch D    in training: products with one-hot tensors, or indices (indices)\n";
+
+struct usage_error : std::runtime_error {
+  using std::runtime_error::runtime_error;
+};
+
+struct options {
+  std::int64_t devices = 4;
+  int steps = 400;
+  double expected = 10;
+  dispatch how = dispatch::indices;
+};
+
+template <class Number>
+Number number(const std::string& option, std::string_view text, Number least, Number most) {
+  Number result{};
+  const auto [end, problem] = std::from_chars(text.data(), text.data() + text.size(), result);
+  if (problem != std::errc{} || end != text.data() + text.size() || !(result >= least) || !(result <= most))
+    throw usage_error(option + ' ' + std::string(text) + ": not a number from " + std::to_string(least) + " to " +
+                      std::to_string(most));
+  return result;
+}
+
+options parse(int argc, char** argv) {
+  options o;
+  for (int i = 1; i < argc; i += 2) {
+    const std::string option = argv[i];
+    if (option == "--help" || i + 1 == argc) throw usage_error(option == "--help" ? "" : option + " needs a value");
+    const std::string given = argv[i + 1];
+    if (option == "--devices") o.devices = number<std::int64_t>(option, given, 1, 64);
+    else if (option == "--steps") o.steps = number(option, given, 1, 1 << 20);
+    else if (option == "--expect") o.expected = number(option, given, 0.0, 10.0);
+    else if (option == "--dispatch" && (given == "products" || given == "indices"))
+      o.how = given == "products" ? dispatch::products : dispatch::indices;
+    else throw usage_error(option + ' ' + given + ": not understood");
+  }
+  return o;
+}
+
+constexpr sizes trained{8, 64, 8, 16, 64, 128};
+
+/// What every program of the model takes: the characters before, the next ones, the key, then the parameters.
+struct model_inputs {
+  value before, next, key;
+  std::vector<value> parameters;
+
+  model_inputs(dynamic::builder& b, const sizes& n)
+      : before(b.input(dynamic::in<std::int32_t>({n.groups, n.tokens, context}, {"d", "", ""}))),
+        next(b.input(dynamic::in<std::int32_t>({n.groups, n.tokens}, {"d", ""}))),
+        key(b.input(dynamic::in<std::uint64_t>({}))),
+        parameters(tensors(b, n)) {}
+
+  /// Inputs like the parameters: they, or their moments.
+  static std::vector<value> tensors(dynamic::builder& b, const sizes& n) {
+    const auto shapes = parameter_shapes(n);
+    const auto splits = parameter_splits();
+    std::vector<value> result;
+    for (std::size_t k = 0; k < shapes.size(); ++k) result.push_back(b.input(dynamic::in<float>(shapes[k], splits[k])));
+    return result;
+  }
+};
+
+/// Adam on a batch: the loss, then parameters and both moments. The last input is the rate of this step.
+dynamic::program training_step(const dynamic::mesh& m, const sizes& n, dispatch how) {
+  dynamic::builder b(m);
+  const model_inputs in(b, n);
+  const auto first = model_inputs::tensors(b, n), second = model_inputs::tensors(b, n);
+  const value rate = b.input(dynamic::in<float>({}));
+  const auto g = guess_characters(in.before, in.next, in.parameters, in.key, n, how);
+  const auto gradient = grad(g.loss, in.parameters);
+  std::vector<value> results[3];
+  for (std::size_t k = 0; k < gradient.size(); ++k) {
+    results[1].push_back(0.9 * first[k] + 0.1 * gradient[k]);
+    results[2].push_back(0.99 * second[k] + 0.01 * gradient[k] * gradient[k]);
+    results[0].push_back(in.parameters[k] - rate * results[1][k] / (sqrt(results[2][k]) + 1e-8));
+  }
+  b.output(g.nats);
+  for (const auto& list : results)
+    for (std::size_t k = 0; k < list.size(); ++k) b.output(b.reshard(list[k], parameter_splits()[k]));
+  return b.compile();
+}
+
+/// What a batch costs in nats for a character, and where its tokens are sent: the experts, the places, the weights, the auxiliary loss.
+dynamic::program test_step(const dynamic::mesh& m, const sizes& n, dispatch how) {
+  dynamic::builder b(m);
+  const model_inputs in(b, n);
+  const auto g = guess_characters(in.before, in.next, in.parameters, in.key, n, how);
+  b.output(g.nats);
+  for (const auto& list : {g.sent.expert, g.sent.place, g.sent.weight})
+    for (const value x : list) b.output(x);
+  b.output(g.sent.auxiliary_loss);
+  return b.compile();
+}
+
+using tensors = std::vector<std::vector<float>>;
+
+tensors first_parameters(const sizes& n) {
+  const double scales[] = {
+      1, 0.1, std::sqrt(3.0 / static_cast<double>(n.model)), std::sqrt(3.0 / static_cast<double>(n.hidden)), 0.1, 0};
+  dice d(7);
+  tensors all;
+  for (const auto& shape : parameter_shapes(n)) {
+    std::int64_t count = 1;
+    for (const auto e : shape) count *= e;
+    std::vector<float> w(static_cast<std::size_t>(count));
+    for (auto& x : w) x = d.symmetric() * static_cast<float>(scales[all.size()]);
+    all.push_back(std::move(w));
+  }
+  return all;
+}
+tensors zeros_like(const tensors& t) {
+  tensors z = t;
+  for (auto& w : z) std::fill(w.begin(), w.end(), 0.0F);
+  return z;
+}
+
+std::vector<const void*> pointers(const batch& given, const std::uint64_t& key, const tensors& parameters) {
+  std::vector<const void*> result{given.before.data(), given.next.data(), &key};
+  for (const auto& w : parameters) result.push_back(w.data());
+  return result;
+}
+
+void show(const char* name, const dynamic::program& p) {
+  std::int64_t moves = 0;
+  for (const auto& c : p.collectives()) moves += c.kind == collective_kind::all_to_all;
+  std::printf("  %-10s %10.2f MB of memory %10.2f Mflop   sends %9.3f MB, %lld all_to_all\n", name,
+              static_cast<double>(p.peak_bytes_per_device()) * 1e-6, static_cast<double>(p.flops_per_device()) * 1e-6,
+              static_cast<double>(p.traffic().bytes) * 1e-6, static_cast<long long>(moves));
+}
+
+/// Algorithm 1 as the paper prints it, one token after the other, against what the program did. What goes wrong is said.
+bool is_algorithm_1(const std::vector<dynamic::any_array>& result, const sizes& n, const char* mesh) {
+  const auto *e1 = result[1].data<std::int32_t>(), *e2 = result[2].data<std::int32_t>();
+  const auto *p1 = result[3].data<std::int32_t>(), *p2 = result[4].data<std::int32_t>();
+  const auto *g1 = result[5].data<float>(), *g2 = result[6].data<float>();
+  std::int64_t sent = 0, overflown = 0;
+  for (std::int64_t g = 0; g < n.groups; ++g) {
+    std::vector<std::int64_t> c(static_cast<std::size_t>(n.experts)), held(c.size());
+    const auto take = [&](std::int64_t s, const std::int32_t* e, const std::int32_t* p, const float* w) {
+      const auto expert = static_cast<std::size_t>(e[s]);
+      const bool has_room = c[expert] < n.capacity;
+      const bool is_sent = w[s] > 0;
+      sent += is_sent;
+      overflown += !has_room;
+      held[expert] += is_sent;
+      return p[s] == c[expert]++ && (has_room || !is_sent);
+    };
+    for (std::int64_t s = g * n.tokens; s < (g + 1) * n.tokens; ++s)
+      if (!take(s, e1, p1, g1) || e1[s] == e2[s]) return std::printf("%s: token %lld\n", mesh, static_cast<long long>(s)), false;
+    for (std::int64_t s = g * n.tokens; s < (g + 1) * n.tokens; ++s)
+      if (!take(s, e2, p2, g2)) return std::printf("%s: token %lld, second\n", mesh, static_cast<long long>(s)), false;
+    if (*std::max_element(held.begin(), held.end()) > n.capacity) return std::puts("an expert beyond its capacity"), false;
+  }
+  std::printf("  %-10s %lld of %lld decisions are sent, %lld find no room\n", mesh, static_cast<long long>(sent),
+              static_cast<long long>(2 * n.groups * n.tokens), static_cast<long long>(overflown));
+  return true;
+}
+
+/// Where tokens go and what they cost on several meshes, and by both ways.
+bool compare(const batch& given, std::uint64_t key, const tensors& parameters) {
+  std::vector<dynamic::any_array> expected;
+  for (const std::int64_t devices : {1, 2, 3, 8})
+    for (const auto how : {dispatch::products, dispatch::indices}) {
+      const auto p = test_step(dynamic::mesh({{"d", devices}}), trained, how);
+      const auto result = p.run_pointers(simulated{}, pointers(given, key, parameters));
+      const auto name = "d=" + std::to_string(devices);
+      if (expected.empty()) expected = result;
+      if (how == dispatch::indices && !is_algorithm_1(result, trained, name.c_str())) return false;
+      for (std::size_t k = 1; k <= 4; ++k)  // experts and places
+        if (result[k].bytes != expected[k].bytes) return std::printf("%s: another routing\n", name.c_str()), false;
+      for (std::size_t k = 5; k <= 6; ++k)  // who is sent
+        for (std::size_t i = 0; i < result[k].bytes.size() / sizeof(float); ++i)
+          if ((result[k].data<float>()[i] > 0) != (expected[k].data<float>()[i] > 0))
+            return std::printf("%s: another token is sent\n", name.c_str()), false;
+      if (!(std::abs(*result[0].data<float>() - *expected[0].data<float>()) < 1e-4F))
+        return std::printf("%s: costs %f nats\n", name.c_str(), static_cast<double>(*result[0].data<float>())), false;
+    }
+  return true;
+}
+
+double train(const options& o, const text_file& text, tensors& parameters) {
+  const auto p = training_step(dynamic::mesh({{"d", o.devices}}), trained, o.how);
+  tensors moments[2] = {zeros_like(parameters), zeros_like(parameters)};
+  dice d(1);
+  float rate = 0, average = 0;
+  const auto begin = std::chrono::steady_clock::now();
+  for (int k = 1; k <= o.steps; ++k) {
+    const auto given = text.batch_of_training(trained.groups, trained.tokens, d);
+    const auto key = static_cast<std::uint64_t>(k);
+    const double slower = std::min(1.0, 2.0 * (1 - static_cast<double>(k) / (o.steps + 1)));  // the second half ends at 0
+    rate = static_cast<float>(0.004 * slower * std::sqrt(1 - std::pow(0.99, k)) / (1 - std::pow(0.9, k)));
+    auto inputs = pointers(given, key, parameters);
+    for (const auto& m : moments)
+      for (const auto& w : m) inputs.push_back(w.data());
+    inputs.push_back(&rate);
+    const auto result = p.run_pointers(threads{}, inputs);
+    std::size_t next = 1;
+    for (auto* list : {&parameters, &moments[0], &moments[1]})
+      for (auto& w : *list) {
+        std::memcpy(w.data(), result[next].bytes.data(), result[next].bytes.size());
+        ++next;
+      }
+    average += *result[0].data<float>();
+    if (k % 50 != 0) continue;
+    const std::chrono::duration<double, std::milli> took = std::chrono::steady_clock::now() - begin;
+    std::printf("  step %4d   %.3f nats a character   %.1f ms a step\n", k, static_cast<double>(average) / 50, took.count() / k);
+    average = 0;
+  }
+  double total = 0;
+  const auto test = test_step(dynamic::mesh({{"d", o.devices}}), trained, o.how);
+  const auto batches = text.test_batches(trained.groups, trained.tokens);
+  for (const auto& given : batches)
+    total += static_cast<double>(*test.run_pointers(threads{}, pointers(given, 1, parameters))[0].data<float>());
+  return total / static_cast<double>(batches.size());
+}
+
+/// Plans the layer with its gradients as the paper scales it: as many experts and groups as devices, C = 2S/E (3.1). A device computes and
+/// holds as much as ever, but for the gates: S x E of them, and M x E weights that all have.
+bool show_scaling() {
+  bool is_constant = true;
+  for (const auto how : {dispatch::products, dispatch::indices}) {
+    std::printf("one layer, forward and back, as many experts as devices, by %s: for each device\n",
+                how == dispatch::products ? "products with one-hot tensors" : "indices");
+    std::puts("  experts = devices   weights MB   peak memory MB   Gflop   of these for gates   MB sent");
+    std::int64_t first = 0;
+    for (const std::int64_t devices : {8, 32, 128, 512, 2048}) {
+      const sizes n{devices, 1024, devices, 2048 / devices, 1024, 8192};
+      dynamic::builder b(dynamic::mesh({{"d", devices}}));
+      const value x = b.input(dynamic::in<float>({n.groups, n.tokens, n.model}, {"d", "", ""}));
+      const value key = b.input(dynamic::in<std::uint64_t>({}));
+      const std::vector<value> w{b.input(dynamic::in<float>({n.model, n.experts}, {"", ""})),
+                                 b.input(dynamic::in<float>({n.experts, n.model, n.hidden}, {"d", "", ""})),
+                                 b.input(dynamic::in<float>({n.experts, n.hidden, n.model}, {"d", "", ""}))};
+      const auto result = layer(x, w[0], w[1], w[2], key, n, how);
+      const auto gradient = grad(mean(result.outputs * result.outputs) + result.sent.auxiliary_loss, w);
+      for (std::size_t k = 0; k < w.size(); ++k) b.output(w[k] - 0.1 * gradient[k]);
+      const auto p = b.compile();
+      const auto weights = 4 * (n.model * n.experts + 2 * n.model * n.hidden), peak = p.peak_bytes_per_device();
+      const auto gates = 4 * n.tokens * n.model * n.experts;  // the product, and its gradient by the weights
+      std::printf("  %17lld %12.1f %16.1f %7.1f %20.1f %9.1f\n", static_cast<long long>(devices),
+                  static_cast<double>(weights) * 1e-6, static_cast<double>(peak) * 1e-6,
+                  static_cast<double>(p.flops_per_device()) * 1e-9, static_cast<double>(gates) * 1e-9,
+                  static_cast<double>(p.traffic().bytes) * 1e-6);
+      if (first == 0) first = peak;
+      is_constant = is_constant && peak < first + 16 * (n.tokens + n.model) * n.experts;
+      // Buffers go to the experts and back, one gradient goes to them; the gradient by the gate's weights is added up.
+      const auto sent = 3 * 4 * n.experts * n.capacity * n.model + 2 * 4 * n.model * n.experts;
+      if (p.traffic().bytes != sent / devices * (devices - 1)) return std::puts("something else is sent"), false;
+    }
+  }
+  if (!is_constant) std::puts("memory is not constant");
+  return is_constant;
+}
+
+int run(const options& o) {
+  const text_file text(GSPMD_EXAMPLE_DIR "/jargon.txt");
+  std::printf("a training step on %lld device(s): for each device\n", static_cast<long long>(o.devices));
+  const dynamic::mesh m({{"d", o.devices}});
+  show("products", training_step(m, trained, dispatch::products));
+  show("indices", training_step(m, trained, dispatch::indices));
+
+  auto parameters = first_parameters(trained);
+  const double nats = train(o, text, parameters);
+  std::printf("test: %.3f nats a character; by how often a character follows another one, %.3f; by how often it occurs, %.3f\n",
+              nats, text.nats_of_pairs(), text.nats_of_characters());
+
+  std::puts("the same routing on every mesh, by products and by indices, and as Algorithm 1 has it token by token:");
+  if (!compare(text.test_batches(trained.groups, trained.tokens)[0], 1, parameters)) return 1;
+  if (!show_scaling()) return 1;
+  if (nats > o.expected) return std::puts("the test costs more than expected"), 1;
+  return 0;
+}
+
+}  // namespace
+}  // namespace moe
+
+int main(int argc, char** argv) {
+  try {
+    return moe::run(moe::parse(argc, argv));
+  } catch (const moe::usage_error& mistake) {
+    std::fprintf(stderr, "%s\n%s", mistake.what(), moe::usage);
+    return 2;
+  } catch (const std::exception& failure) {
+    std::fprintf(stderr, "%s\n", failure.what());
+    return 1;
+  }
+}

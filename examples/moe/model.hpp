@@ -1,0 +1,166 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <string_view>
+#include <vector>
+
+#include <gspmd/dynamic.hpp>
+#include <gspmd/grad.hpp>
+#include <gspmd/ops.hpp>
+#include <gspmd/random.hpp>
+
+/// The mixture of experts of GShard (Lepikhin et al. 2020), written for one giant device. Letters as there: G groups of S tokens, E experts
+/// with room for C tokens of each group, M numbers for a token, H in the hidden layer of an expert.
+namespace moe {
+
+using namespace gspmd;
+
+struct sizes {
+  std::int64_t groups, tokens, experts, capacity, model, hidden;
+};
+
+/// Where the tokens go: their first and their second expert, the place in its buffer, and the weight of what it answers, each [G,S]. The
+/// weight is 0 where the token is not sent there, whatever the place.
+struct routing {
+  std::array<value, 2> expert, place, weight;
+  value auxiliary_loss;  // the mean over the groups
+};
+
+/// Algorithm 1. A group counts for itself, so that nothing is sent where groups are split.
+constexpr routing top2_gating(value gates, std::int64_t capacity, value key) {
+  const auto tokens = gates.shape()[1], experts = gates.shape()[2];
+  const auto chosen = top_k(gates, 2);  // (5) and (15)
+  const auto gate = split_into<2>(chosen.first, 2), number = split_into<2>(chosen.second, 2);
+  const value both = gate[0] + gate[1];
+  routing r;
+  value before;  // [G,E]: decisions of the loop before
+  for (const std::size_t k : {0U, 1U}) {
+    const value expert = squeeze(number[k], 2);
+    const value decisions = one_hot<std::int32_t>(expert, experts);  // [G,S,E]
+    value counters = cumsum(decisions, 1, {.exclusive = true});      // c as token s finds it
+    if (k == 1) counters += expand_dims(before, 1);
+    const value place = sum(counters * decisions, 2);  // (7) and (18)
+    value is_sent = place < capacity;                  // (8)
+    if (k == 0) {
+      before = sum(decisions, 1);
+      const value share = convert<float>(before) / static_cast<double>(tokens);
+      r.auxiliary_loss = mean(sum(share * mean(gates, 1), 1)) / static_cast<double>(experts);  // (13)
+    }
+    const value weight = squeeze(gate[k] / both, 2);  // (6) and (16)
+    if (k == 1) {
+      const value drawn = random::uniform<float>(key, place.shape());       // (17)
+      is_sent = logical_and(is_sent, 2.0 * stop_gradient(weight) > drawn);  // (19)
+    }
+    r.expert[k] = expert;
+    r.place[k] = place;
+    r.weight[k] = select(is_sent, weight, 0.0);
+  }
+  return r;
+}
+
+/// [G,S,E,C]: the weight of what expert e answers at place c of its buffer for token s. A place from C on stands nowhere.
+constexpr value combine_weights(const routing& r, const sizes& n) {
+  value weights;
+  for (const std::size_t k : {0U, 1U}) {
+    const value one = einsum<"GSE,GSC->GSEC">(one_hot<float>(r.expert[k], n.experts) * expand_dims(r.weight[k], 2),
+                                              one_hot<float>(r.place[k], n.capacity));
+    weights = k == 0 ? one : weights + one;
+  }
+  return reshard(weights, split<"d", _, _, _>{});  // the products with them go by groups
+}
+
+/// What the experts make of their buffers, [E,G,C,M] -> [G,E,C,M]; the split of the experts is the third of the paper's three annotations.
+constexpr value experts(value buffers, value wi, value wo) {
+  const value h = relu(einsum<"EGCM,EMH->EGCH">(reshard(buffers, split<"d", _, _, _>{}), wi));
+  return einsum<"EGCH,EHM->GECM">(h, wo);
+}
+
+/// Algorithm 2: tokens go to the experts and come back by products with one-hot tensors.
+constexpr value layer_by_products(value inputs, const routing& r, value wi, value wo, const sizes& n) {
+  const value weights = combine_weights(r, n);
+  const value mask = convert<float>(weights > 0.0);
+  const value outputs = experts(einsum<"GSEC,GSM->EGCM">(mask, inputs), wi, wo);
+  return einsum<"GSEC,GECM->GSM">(weights, outputs);
+}
+
+/// The same by indices: a token is copied to its place in the buffers of its group, and read from there.
+constexpr value layer_by_indices(value inputs, const routing& r, value wi, value wo, const sizes& n) {
+  const auto room = n.experts * n.capacity;
+  std::array<value, 2> at;  // who is not sent has no place
+  for (const std::size_t k : {0U, 1U})
+    at[k] = select(r.weight[k] > 0.0, r.expert[k] * n.capacity + r.place[k], static_cast<double>(room));
+  value buffers = constant<float>(inputs, {n.groups, room, n.model}, 0);
+  for (const value places : at)
+    buffers = scatter(buffers, places, inputs,
+                      {.update_window_dims = {2},
+                       .inserted_window_dims = {1},
+                       .input_batching_dims = {0},
+                       .scatter_indices_batching_dims = {0},
+                       .scatter_dims_to_operand_dims = {1},
+                       .index_vector_dim = 2},
+                      monoid::add);
+  const value sent = transpose(reshape(buffers, {n.groups, n.experts, n.capacity, n.model}), {1, 0, 2, 3});
+  const value outputs = reshape(experts(sent, wi, wo), {n.groups, room, n.model});
+  value result;
+  for (const std::size_t k : {0U, 1U}) {
+    const value answers = gather(outputs, at[k],
+                                 {.offset_dims = {2},
+                                  .collapsed_slice_dims = {1},
+                                  .operand_batching_dims = {0},
+                                  .start_indices_batching_dims = {0},
+                                  .start_index_map = {1},
+                                  .index_vector_dim = 2},
+                                 {1, 1, n.model}, out_of_range::fill, 0);
+    const value part = answers * expand_dims(r.weight[k], 2);
+    result = k == 0 ? part : result + part;
+  }
+  return result;
+}
+
+enum class dispatch { products, indices };
+
+/// The layer with its gating: what it answers for `inputs` [G,S,M], which are split by groups, and where it sent them.
+struct layer_result {
+  value outputs;
+  routing sent;
+};
+constexpr layer_result layer(value inputs, value wg, value wi, value wo, value key, const sizes& n, dispatch how) {
+  const value tokens = reshard(inputs, split<"d", _, _>{});
+  const value gates = softmax(einsum<"GSM,ME->GSE">(tokens, replicate(wg)), 2);
+  const routing r = top2_gating(gates, n.capacity, key);
+  return {how == dispatch::products ? layer_by_products(tokens, r, wi, wo, n) : layer_by_indices(tokens, r, wi, wo, n), r};
+}
+
+// The model: a character is guessed from those before it. Their embeddings, side by side, are a token; an expert layer beside it, then a
+// softmax over all characters.
+
+constexpr std::int64_t characters = 96, context = 4;  // newline and the printable ones of ASCII
+
+/// The shapes of the parameters: embeddings, gate, experts, and what guesses.
+inline std::vector<std::vector<std::int64_t>> parameter_shapes(const sizes& n) {
+  return {{characters, n.model / context}, {n.model, n.experts},  {n.experts, n.model, n.hidden},
+          {n.experts, n.hidden, n.model},  {n.model, characters}, {characters}};
+}
+/// How each of them is split: experts over the devices, all others not.
+inline std::vector<std::vector<std::string>> parameter_splits() {
+  return {{"", ""}, {"", ""}, {"d", "", ""}, {"d", "", ""}, {"", ""}, {""}};
+}
+
+struct guess {
+  value loss;  // the mean of -log p of the characters, and what the balance of the experts costs
+  value nats;  // the former alone
+  routing sent;
+};
+constexpr guess guess_characters(value before, value next, const std::vector<value>& p, value key, const sizes& n, dispatch how) {
+  const value x = reshape(embedding(p[0], before), {n.groups, n.tokens, n.model});
+  const auto [y, sent] = layer(x, p[1], p[2], p[3], key, n, how);
+  const value logits = einsum<"GSM,MV->GSV">(x + y, p[4]) + p[5];
+  const value nats = -mean(sum(one_hot<float>(next, characters) * log_softmax(logits, 2), 2));
+  // l_aux is 1/E^2 where all experts get alike.
+  const double balance = 0.01 * static_cast<double>(n.experts * n.experts);
+  return {nats + balance * sent.auxiliary_loss, nats, sent};
+}
+
+}  // namespace moe

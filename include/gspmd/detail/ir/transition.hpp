@@ -1,0 +1,110 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstdint>
+#include <string_view>
+
+#include "gspmd/detail/ir/axis_state.hpp"
+#include "gspmd/detail/support/saturating.hpp"
+
+/// Every way of a value from one state along an axis to another one: what devices do forward, what they do to the gradient backward, and
+/// what both send. Reshards and collectives of the explicit and the manual mode, their gradients, and the remedies of messages read
+/// this table and nothing else.
+namespace gspmd::detail {
+
+enum class verb : std::uint8_t { reinterpret, convert, all_gather, all_to_all, permute, all_reduce, reduce_scatter };
+constexpr std::string_view name_of(verb v) {
+  constexpr std::string_view names[] = {"reinterpret", "convert",    "all_gather",    "all_to_all",
+                                        "permute",     "all_reduce", "reduce_scatter"};
+  return names[static_cast<int>(v)];
+}
+
+/// What devices do to the bytes they hold.
+enum class deed : std::uint8_t {
+  nothing,
+  keep_own,    // of what all hold, each keeps its part
+  keep_first,  // the first device keeps it, the others have zeros
+  pad_zeros,   // its part, in zeros
+  gather,
+  gather_sum,  // the sum, then each its part
+  sum,
+  exchange,
+  permute,
+};
+
+/// What one device of n sends, on the algorithms that plans count, which holds so many bytes before and after, padding included.
+constexpr std::int64_t bytes_of(deed d, std::int64_t n, std::int64_t before, std::int64_t after) {
+  if (n <= 1) return 0;
+  switch (d) {
+    case deed::nothing:
+    case deed::keep_own:
+    case deed::keep_first:
+    case deed::pad_zeros: return 0;
+    case deed::gather: return saturating_multiply(n - 1, before);
+    case deed::gather_sum: return saturating_multiply(n - 1, after);
+    case deed::sum: return 2 * before - 2 * before / n;
+    case deed::exchange: return before - before / n;
+    case deed::permute: return before;
+  }
+  return 0;
+}
+/// The collective that a deed is; empty: nothing is sent.
+constexpr std::string_view collective_of(deed d) {
+  switch (d) {
+    case deed::gather: return "all_gather";
+    case deed::gather_sum: return "reduce_scatter";
+    case deed::sum: return "all_reduce";
+    case deed::exchange: return "all_to_all";
+    case deed::permute: return "collective_permute";
+    case deed::nothing:
+    case deed::keep_own:
+    case deed::keep_first:
+    case deed::pad_zeros: break;
+  }
+  return {};
+}
+
+struct transition {
+  verb by;
+  state from, to;
+  deed forward, backward;
+  bool is_for_experts = false;  // right, but to be asked for by name: no message proposes it
+  std::int8_t inverse = -1;     // the row that is its backward pass; -1: two rows, one after the other
+};
+
+// clang-format off
+inline constexpr transition transitions[] = {
+    {verb::convert,        state::replica,   state::invariant, deed::nothing,    deed::keep_first, true, 8},
+    {verb::reinterpret,    state::replica,   state::varying,   deed::nothing,    deed::nothing,    false, 10},
+    {verb::convert,        state::replica,   state::shard,     deed::keep_own,   deed::pad_zeros,  false, 11},
+    {verb::reinterpret,    state::replica,   state::partial,   deed::nothing,    deed::nothing,    true, 3},   // n times the value
+    {verb::convert,        state::replica,   state::partial,   deed::keep_first, deed::keep_first, false, 4},
+    {verb::convert,        state::invariant, state::replica,   deed::nothing,    deed::sum,        false, 17},
+    {verb::reinterpret,    state::invariant, state::varying,   deed::nothing,    deed::sum,        false, -1},
+    {verb::convert,        state::invariant, state::shard,     deed::keep_own,   deed::gather,     false, 13},
+    {verb::convert,        state::invariant, state::partial,   deed::keep_first, deed::nothing,    true, 0},
+    {verb::reinterpret,    state::invariant, state::partial,   deed::nothing,    deed::sum,        true, -1},  // n times the value
+    {verb::reinterpret,    state::varying,   state::partial,   deed::nothing,    deed::nothing,    false, 1},
+    {verb::convert,        state::shard,     state::partial,   deed::pad_zeros,  deed::keep_own,   false, 2},
+    {verb::all_gather,     state::shard,     state::replica,   deed::gather,     deed::gather_sum, false, 18},
+    {verb::all_gather,     state::shard,     state::invariant, deed::gather,     deed::keep_own,   false, 7},
+    {verb::all_to_all,     state::shard,     state::shard,     deed::exchange,   deed::exchange,   false, 14},
+    {verb::permute,        state::varying,   state::varying,   deed::permute,    deed::permute,    false, 15},
+    {verb::all_reduce,     state::partial,   state::replica,   deed::sum,        deed::sum,        false, 16},
+    {verb::all_reduce,     state::partial,   state::invariant, deed::sum,        deed::nothing,    false, 5},
+    {verb::reduce_scatter, state::partial,   state::shard,     deed::gather_sum, deed::gather,     false, 12},
+};
+// clang-format on
+inline constexpr int transition_count = static_cast<int>(sizeof(transitions) / sizeof(*transitions));
+
+/// The row of a transition that a program asks for; -1: there is none. What is gathered or scattered may be varying: it is stacked along
+/// a new dim 0, or cut along it.
+constexpr int row_of(verb by, state from, state to) {
+  if (by == verb::all_gather && from == state::varying) from = state::shard;
+  if (by == verb::reduce_scatter && to == state::varying) to = state::shard;
+  for (int r = 0; r < transition_count; ++r)
+    if (transitions[r].by == by && transitions[r].from == from && transitions[r].to == to) return r;
+  return -1;
+}
+
+}  // namespace gspmd::detail

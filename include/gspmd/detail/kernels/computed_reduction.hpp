@@ -1,0 +1,188 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+
+#include "gspmd/detail/ir/loop_reduction.hpp"
+#include "gspmd/detail/kernels/reduce.hpp"
+#include "gspmd/detail/support/target.hpp"
+
+/// Reductions of what a loop computes, block by block.
+namespace gspmd::detail {
+inline namespace GSPMD_TARGET {
+
+/// The results of several reductions.
+struct loop_results {
+  std::byte* of[most_loop_reductions]{};
+
+  friend loop_results operator+(loop_results r, std::int64_t bytes) {
+    for (auto& p : r.of)
+      if (p != nullptr) p += bytes;
+    return r;
+  }
+  loop_results& operator+=(std::int64_t bytes) { return *this = *this + bytes; }
+};
+
+/// The elements of a loop in row-major order, computed when a reduction asks for them: see stored_elements. A block holds
+/// [block_begin, block_end) of them for each reduction. What the loop stores elsewhere is stored once: elements are computed again
+/// only in loops that store nothing else, where a reduction goes back.
+struct computed_elements {
+  /// Computes [first, last) to where each reduction's block lies.
+  void (*compute)(void* context, std::int64_t first, std::int64_t last, std::byte* const* to) = nullptr;
+  void* context = nullptr;
+  const reduction_kernel* const* kernels = nullptr;
+  std::byte* blocks[most_loop_reductions]{};
+  int count = 0;
+  std::int64_t total = 0;        // elements of the loop
+  std::int64_t block_elems = 0;  // that a block has room for
+  std::int64_t unit = 1;         // computed are multiples of so many: whole rows, if they are short
+  std::int64_t block_begin = 0, block_end = 0;
+  std::int64_t first = 0, together = 0, period = 0;  // elements that a reduction reads one after the other; 0: not known
+
+  using position = std::int64_t;  // in bytes
+  using results = loop_results;
+  template <std::int64_t Bytes>
+  struct room {
+    alignas(cache_line_bytes) std::byte bytes[most_loop_reductions][Bytes];
+    results get() { return {{bytes[0], bytes[1], bytes[2], bytes[3]}}; }
+  };
+  static_assert(most_loop_reductions == 4);
+
+  [[nodiscard]] std::int64_t elem_bytes() const { return kernels[0]->elem_bytes; }
+  [[nodiscard]] std::int64_t lanes() const { return kernels[0]->lanes; }
+  [[nodiscard]] std::int64_t piece() const { return reduced_piece_bytes / elem_bytes() / unit * unit; }
+  void lie_together(std::int64_t begin, std::int64_t bytes, std::int64_t all) {
+    first = begin / elem_bytes();
+    together = bytes / elem_bytes();
+    period = all / elem_bytes();
+  }
+
+  void runs(position in, std::int64_t outer, std::int64_t, std::int64_t n, results out) {
+    const auto at_once = std::max(std::int64_t{1}, turn_elems() / n);
+    for (std::int64_t o = 0; o < outer; o += at_once) {
+      const auto some = std::min(at_once, outer - o);
+      const auto at = bring(in / elem_bytes() + o * n, some * n);
+      for (int k = 0; k < count; ++k) kernels[k]->runs(block(k, at), some, n, n, out.of[k] + o * elem_bytes());
+    }
+  }
+
+  /// In blocks that end where reduce_few_rows has taken four rows.
+  void rows(position in, std::int64_t rows, std::int64_t step, std::int64_t n, results out, bool accumulate) {
+    const auto begin = in / elem_bytes();
+    if (are_short_rows(lanes(), step, n) && rows >= 4 * lanes())
+      return reduce_block(bring(begin, rows * n), rows, n, n, out, accumulate);
+    const bool is_dense = step == n;
+    const auto width = is_dense ? n : n + lanes();  // they must not look as if they were short
+    const auto most = turn_elems() / width;
+    for (std::int64_t i = 0, some = 0; i < rows; i += some) {
+      const bool adds = accumulate || i > 0;
+      some = std::min(rows - i, rows - i <= most ? rows - i
+                                : !adds          ? 1 + std::max(most - 1, std::int64_t{0}) / 4 * 4
+                                : most < 4       ? 4
+                                                 : most / 4 * 4);
+      if (is_dense) {
+        reduce_block(bring(begin + i * n, some * n), some, n, n, out, adds);
+        continue;
+      }
+      block_begin = block_end = 0;
+      for (std::int64_t r = 0; r < some; ++r) compute_to(begin + (i + r) * step, n, r * width);
+      reduce_block(0, some, width, n, out, adds);
+    }
+  }
+  void combine(results out, results with, std::int64_t n) const {
+    for (int k = 0; k < count; ++k) kernels[k]->combine(out.of[k], out.of[k], out.of[k], with.of[k], n);
+  }
+
+ private:
+  [[nodiscard]] std::int64_t turn_elems() const { return most_in_turn * 4 * lanes(); }
+  [[nodiscard]] std::byte* block(int k, std::int64_t at) const { return blocks[k] + at * elem_bytes(); }
+  void reduce_block(std::int64_t at, std::int64_t rows, std::int64_t step, std::int64_t n, results out, bool accumulate) const {
+    for (int k = 0; k < count; ++k) kernels[k]->rows(block(k, at), rows, step, n, out.of[k], accumulate);
+  }
+  void compute_to(std::int64_t begin, std::int64_t n, std::int64_t at) {
+    std::byte* to[most_loop_reductions]{};
+    for (int k = 0; k < count; ++k) to[k] = block(k, at);
+    compute(context, begin, begin + n, to);
+  }
+
+  /// Where in the blocks n elements from `begin` on are.
+  std::int64_t bring(std::int64_t begin, std::int64_t n) {
+    if (begin >= block_begin && begin + n <= block_end) return begin - block_begin;
+    if (begin > block_begin && begin < block_end) {
+      for (int k = 0; k < count; ++k)
+        std::memmove(blocks[k], block(k, begin - block_begin), static_cast<std::size_t>((block_end - begin) * elem_bytes()));
+      block_begin = begin;
+    } else if (begin != block_begin || block_end <= begin) {
+      block_begin = block_end = begin / unit * unit;
+    }
+    auto end = begin + n;
+    if (together > 0) {  // so many more come next
+      const auto rest = begin - (begin % period - first) + together;
+      end = std::max(end, std::min(rest, block_begin + block_elems - unit));
+    }
+    end = std::min(total, (end + unit - 1) / unit * unit);
+    compute_to(block_end, end - block_end, block_end - block_begin);
+    block_end = end;
+    return begin - block_begin;
+  }
+};
+
+/// Where elements [first, ...) of an array would begin whose element `first` lies at `at`: no memory is read or written before `at`.
+inline std::byte* before(std::byte* at, std::int64_t bytes) {
+  return reinterpret_cast<std::byte*>(reinterpret_cast<std::uintptr_t>(at) - static_cast<std::uintptr_t>(bytes));
+}
+
+/// Of results without padding, dense over `from`, what has its place in arrays of extents `to`; from the last one on.
+inline void spread(const extents& from, const extents& to, std::int64_t elem_bytes, std::byte* results) {
+  if (from == to || elements(from) == 0) return;
+  const int last = from.count - 1;
+  const auto bytes = static_cast<std::size_t>(from[last] * elem_bytes);
+  for (auto row = elements(from) / from[last]; row-- > 0;) {
+    std::int64_t at = 0, left = row, stride = to[last];
+    for (int d = last - 1; d >= 0; --d) {
+      at += left % from[d] * stride;
+      left /= from[d];
+      stride *= to[d];
+    }
+    std::memmove(results + at * elem_bytes, results + row * from[last] * elem_bytes, bytes);
+  }
+}
+
+/// The reductions of what a loop computes, of whose value `valid` exists; results lie with the gaps that padding makes.
+template <class = void>  // programs without such loops do not pay for the instantiations
+void reduce_computed(computed_elements& source, const reduction_spec& whole, const extents& valid, loop_results out) {
+  reduction_spec spec = whole;
+  spec.in = valid;
+  const auto plan = plan_reduction(spec);
+  extents kept, room;
+  bool is_empty = false;
+  for (int d = 0; d < valid.count; ++d) {
+    if ((whole.dims & dim_bit(d)) != 0) {
+      is_empty = is_empty || valid[d] <= 0;
+    } else {
+      kept.push_back(valid[d]);
+      room.push_back(whole.in[d]);
+    }
+  }
+  if (plan.out_elems == 0) return;
+  const auto bytes = source.elem_bytes();
+  if (is_empty) {
+    for (int k = 0; k < source.count; ++k)
+      for (std::int64_t i = 0; i < plan.out_elems; ++i)
+        std::memcpy(out.of[k] + i * bytes, source.kernels[k]->identity.data(), static_cast<std::size_t>(bytes));
+  } else if (plan.first_reduced < 0) {  // one index of each dim that is reduced
+    for (std::int64_t i = 0; i < plan.out_elems; i += source.piece())
+      source.runs(i * bytes, std::min(source.piece(), plan.out_elems - i), 1, 1, out + i * bytes);
+  } else {
+    std::int64_t existing[max_rank];
+    for (int d = 0; d < valid.count; ++d) existing[d] = valid[d];
+    reduce_some(source, plan, existing, std::int64_t{0}, out);
+  }
+  for (int k = 0; k < source.count; ++k) spread(kept, room, bytes, out.of[k]);
+}
+
+}  // namespace GSPMD_TARGET
+}  // namespace gspmd::detail

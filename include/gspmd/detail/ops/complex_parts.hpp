@@ -1,0 +1,38 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <initializer_list>
+
+#include "gspmd/detail/ir/fused_group.hpp"
+#include "gspmd/detail/ir/scalar_ops.hpp"
+
+namespace gspmd::detail {
+
+/// A product of complex tensors is one of real tensors, in which the parts of one operand are one more letter that is summed over, and those
+/// of the result one more letter that stays. The other operand has both: its elements z at index 0 of the first letter, i z at index 1.
+///
+///   (a + bi) z = a z + b (i z)
+///
+/// Adds to a loop over [2, elements] of complex elements of `type`, of which input 0 has the elements, what computes them: the number of
+/// the register. Bound 0 of the loop is where the first dim begins.
+template <class Group>
+constexpr int add_both_turns(Group& group, dtype type) {
+  const auto add = [&group](opcode op, dtype of, std::initializer_list<int> args) {
+    scalar_op s = scalar_op::constant(result_type(op, of, of), 0, 0);
+    s.op = op;
+    s.operand_type = of;
+    for (const int a : args) s.args.push_back(static_cast<std::int16_t>(a));
+    return group.add_op(s);
+  };
+  scalar_op load = scalar_op::load(type, 0), turn = scalar_op::constant(dtype::s32, 0, 0);
+  load.strides = extents(2, 0);
+  load.strides[1] = 1;
+  turn.op = opcode::iota;  // along dim 0
+  const dtype part = part_of(type);
+  const int z = group.add_op(load), index = group.add_op(turn), zero = group.add_op(scalar_op::constant(dtype::s32, 0, 0));
+  const int real = add(opcode::real, type, {z}), imag = add(opcode::imag, type, {z});
+  const int turned = add(opcode::complex, part, {add(opcode::negate, part, {imag}), real});
+  return add(opcode::select, type, {add(opcode::compare_eq, dtype::s32, {index, zero}), z, turned});
+}
+
+}  // namespace gspmd::detail

@@ -1,0 +1,211 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <span>
+
+#include "gspmd/detail/ir/transition.hpp"
+#include "gspmd/detail/ops/operator.hpp"
+#include "gspmd/detail/ops/sources.hpp"
+
+/// What programs of the explicit and the manual mode write beside the operators of all programs.
+namespace gspmd::detail {
+
+/// From one state to another one, along axes in which the value is in one state.
+struct state_change {
+  verb by = verb::convert;
+  axis_mask axes = 0;
+  axis_state from, to;
+
+  constexpr void keep(node& n) const {
+    for (const std::int64_t a :
+         {std::int64_t{static_cast<int>(by)}, std::int64_t{axes}, std::int64_t{static_cast<int>(from.is)}, std::int64_t{from.dim},
+          std::int64_t{static_cast<int>(from.reduced_by)}, std::int64_t{static_cast<int>(to.is)}, std::int64_t{to.dim},
+          std::int64_t{static_cast<int>(to.reduced_by)}})
+      n.attributes.push_back(a);
+  }
+  static constexpr state_change of(const node& n) {
+    const std::int64_t* const a = n.attributes.items;
+    return {static_cast<verb>(a[0]),
+            static_cast<axis_mask>(a[1]),
+            {static_cast<state>(a[2]), static_cast<std::int8_t>(a[3]), static_cast<monoid>(a[4])},
+            {static_cast<state>(a[5]), static_cast<std::int8_t>(a[6]), static_cast<monoid>(a[7])}};
+  }
+  /// Of what is renamed, these alone have attributes. Without an operand it is the place of a device on the axes, which varies.
+  static constexpr bool is_one(const node& n) { return n.attributes.count >= 8; }
+  [[nodiscard]] constexpr int row() const {
+    return row_of(by, from.is == state::constant ? (to.is == state::replica ? state::invariant : state::replica) : from.is,
+                  to.is);
+  }
+};
+
+/// The local shape after a change along n devices: S(d) joins or cuts dim d, V stacks or cuts a dim 0 of its own. False where that dim
+/// is not there or has not as many parts.
+constexpr bool change_local_shape(const state_change& c, std::int64_t n, extents& shape) {
+  const bool joins = c.by == verb::all_gather || c.by == verb::all_to_all;
+  const bool cuts = c.by == verb::reduce_scatter || c.by == verb::all_to_all ||
+                    (c.by == verb::convert && (c.to.is == state::shard || c.to.is == state::varying));
+  const bool pads = c.by == verb::convert && c.from.is == state::shard;
+  if (joins || pads) {
+    if (c.from.is == state::varying) {
+      if (shape.count == max_rank) return false;
+      shape.insert(0, n);
+    } else if (c.from.is == state::shard) {
+      if (c.from.dim < 0 || c.from.dim >= shape.count) return false;
+      shape[c.from.dim] = saturating_multiply(shape[c.from.dim], n);
+    }
+  }
+  if (!cuts) return true;
+  if (c.to.is == state::varying) {
+    if (shape.count == 0 || shape[0] != n) return false;
+    for (int d = 0; d + 1 < shape.count; ++d) shape[d] = shape[d + 1];
+    shape.pop_back();
+  } else {
+    if (c.to.dim < 0 || c.to.dim >= shape.count || shape[c.to.dim] % n != 0) return false;
+    shape[c.to.dim] /= n;
+  }
+  return true;
+}
+
+/// Adds a transition. In the local view, with shapes of shards, it changes the shape.
+constexpr int add_transition(graph& g, int operand, const state_change& change, bool is_local, location at) {
+  if (operand < 0) return -1;
+  const node& x = g.nodes[static_cast<std::size_t>(operand)];
+  node n = source(code_of<transition_op>, x.type, x.shape, at);
+  n.operands.push_back(operand);
+  change.keep(n);
+  if (is_local) change_local_shape(change, g.mesh->shape.size_of(change.axes), n.shape);
+  return g.add_sized(n);
+}
+
+struct transition_op : without_exchange,
+                       same_dims,
+                       reduced_first,
+                       without_movements,
+                       reads_shards,
+                       without_arithmetic,
+                       outside_of_loops,
+                       dims_by_number {
+  static constexpr bool owns(opcode op) { return op == code_of<transition_op>; }
+  static constexpr origin made = origin::renamed;
+  static constexpr realisation runs = realisation::loop;
+  static constexpr completion_rounds completes{.forward = 0, .backward = 0};
+  static constexpr bool may_cut_axes = false;
+  static constexpr replication_words replication = ordinary_replication;
+  /// Of a gradient, what it is the gradient of is only looked at.
+  static constexpr int reads(const node& n) { return n.operands.count > 0 ? 1 : 0; }
+  static constexpr bool is_made_again(const node&) { return false; }
+  static constexpr bool may_go_round_ring(const node&) { return false; }
+  template <class Builder>
+  static constexpr void gradient(Builder& b, const node& n) {
+    if (n.operands.count > 0) b.send(0, add_cotangent(b.program(), b.dy().id(), n.operands[0], n.at));
+  }
+  static constexpr void lower(lowering&, const instruction&) {}
+  static void describe(std::string&, const plan_view&, const plan_step*) {}
+};
+
+/// What a reshard asks for: on the axes that it names, and on those that shard the value now; the others stay as they are.
+struct state_wish {
+  sharding layout;
+  axis_mask replica = 0, invariant = 0;
+  bool has_splits = false;  // else axes that shard the value go on to do so
+
+  static constexpr bool is_one(const node& n) { return n.attributes.count == 3; }
+  static constexpr state_wish of(const node& n) {
+    return {n.annotation, static_cast<axis_mask>(n.attributes[0]), static_cast<axis_mask>(n.attributes[1]), n.attributes[2] != 0};
+  }
+};
+constexpr int add_state_wish(graph& g, int operand, const state_wish& wish, location at) {
+  if (operand < 0) return -1;
+  node n = source(code_of<transition_op>, g.nodes[static_cast<std::size_t>(operand)].type,
+                  g.nodes[static_cast<std::size_t>(operand)].shape, at);
+  n.operands.push_back(operand);
+  n.annotated = true;
+  n.annotation = wish.layout;
+  for (const std::int64_t a : {std::int64_t{wish.replica}, std::int64_t{wish.invariant}, std::int64_t{wish.has_splits ? 1 : 0}})
+    n.attributes.push_back(a);
+  return g.add(n);
+}
+/// Adds `dy` in the dual state of `x`, whose gradient it is: the backward pass of every transition to `dy`'s state.
+constexpr int add_cotangent(graph& g, int dy, int x, location at) {
+  if (dy < 0 || x < 0) return -1;
+  node n =
+      source(code_of<transition_op>, g.nodes[static_cast<std::size_t>(dy)].type, g.nodes[static_cast<std::size_t>(dy)].shape, at);
+  n.operands.push_back(dy);
+  n.operands.push_back(x);
+  return g.add(n);
+}
+
+/// Adds the gradient of a loss by itself, 1, with which a backward pass begins.
+constexpr int add_seed(graph& g, int one, int loss, location at) {
+  const int id = add_cotangent(g, one, loss, at);
+  if (id < 0) return id;
+  g.nodes[static_cast<std::size_t>(id)].attributes.push_back(1);
+  g.nodes[static_cast<std::size_t>(id)].in_gradient = true;
+  return id;
+}
+constexpr bool is_seed(const node& n) { return n.operands.count == 2 && n.attributes.count == 1; }
+
+/// Adds the place of a device along an axis, an s32 of rank 0.
+constexpr int add_axis_index(graph& g, int axis, location at) {
+  node n = source(code_of<transition_op>, dtype::s32, {}, at);
+  state_change{verb::reinterpret, axis_bit(axis), {state::constant}, {state::varying}}.keep(n);
+  return g.add(n);
+}
+
+/// Adds a value that a function makes of which only the class is known: nothing is asked of how its dims correspond.
+constexpr int add_opaque(graph& g, dtype type, const extents& shape, std::span<const int> operands, const operator_class& c,
+                         location at) {
+  node n = source(code_of<opaque_op>, type, shape, at);
+  for (const int o : operands) {
+    if (o < 0) return -1;
+    n.operands.push_back(o);
+  }
+  for (const std::int64_t a : {std::int64_t{static_cast<int>(c.takes)}, std::int64_t{c.selectors}}) n.attributes.push_back(a);
+  return g.add_sized(n);
+}
+
+/// Adds one of several values of one shape by a predicate, operand 0.
+constexpr int add_choice(graph& g, std::span<const int> operands, location at) {
+  const node& like = g.nodes[static_cast<std::size_t>(operands[1])];
+  const int id = add_opaque(g, like.type, like.shape, operands, {partial_class::all, 1}, at);
+  if (id >= 0) g.nodes[static_cast<std::size_t>(id)].attributes.push_back(1);
+  return id;
+}
+
+struct opaque_op : plain_operator, without_movements, reads_shards, without_arithmetic, outside_of_loops, dims_by_number {
+  static constexpr bool owns(opcode op) { return op == code_of<opaque_op>; }
+  static constexpr origin made = origin::shards;
+  static constexpr realisation runs = realisation::steps;
+  static constexpr completion_rounds completes{.forward = 0, .backward = 0};
+  static constexpr bool uniform = false;
+  static constexpr bool keeps_slices = false;
+  static constexpr operator_class meets(const node& n, monoid kind) {
+    const auto takes = static_cast<partial_class>(n.attributes[0]);
+    return {kind == monoid::add || is_choice(n) ? takes : partial_class::none, static_cast<std::uint32_t>(n.attributes[1])};
+  }
+  static constexpr bool is_choice(const node& n) { return n.attributes.count > 2; }
+  static constexpr void rule(const graph& g, const node& n, op_rule& rule) {
+    if (is_choice(n)) {
+      uniform_rule(n.shape, rule);
+      const tensor_map dims = rule.maps[0];
+      rule.uniform = false;
+      rule.maps[0] = {};
+      for (int k = 0; k < n.operands.count; ++k) rule.maps.push_back(dims);
+      return;
+    }
+    for (int k = 0; k <= n.operands.count; ++k) {
+      const extents& shape = k < n.operands.count ? operand_of(g, n, k).shape : n.shape;
+      tensor_map map;
+      for (int d = 0; d < shape.count; ++d) {
+        map.begin_dim();
+        if (rule.factors.count < 2 * max_rank) map.add_factor(rule.add_factor(shape[d], factor_kind::whole));
+      }
+      rule.maps.push_back(map);
+    }
+  }
+  static constexpr void gradient(gradient_builder&, const node&) {}
+  static constexpr void lower(lowering&, const instruction&) {}
+  static void describe(std::string&, const plan_view&, const plan_step*) {}
+};
+
+}  // namespace gspmd::detail

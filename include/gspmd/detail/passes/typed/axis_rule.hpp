@@ -1,0 +1,109 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include "gspmd/detail/ir/mode_mistake.hpp"
+#include "gspmd/detail/ops/registry.hpp"
+#include "gspmd/detail/passes/typed/value_type.hpp"
+
+namespace gspmd::detail {
+
+/// An operand as one axis sees it.
+struct operand_on_axis {
+  axis_state is;
+  std::int8_t factor = -1;  // of the operator's rule, that the axis splits; -1: none; -2: the rule has no factor for this split
+  bool is_zero = false;     // every element: terms of a sum as good as the sum
+};
+using operands_on_axis = inline_vec<operand_on_axis, max_map_arity>;
+
+/// What becomes of a result on one axis, or why nothing can.
+struct axis_result {
+  axis_state is;
+  std::int8_t factor = -1;  // that the axis splits
+  mode_mistake broken = mode_mistake::none;
+  int operand = -1;
+};
+
+/// The rule of one axis: how the operands' states meet, and in the global view, that every operand which has the split factor is split
+/// along it. A constant, which every device has, is cut for that.
+///
+///   `ab,bc->ac`   x S(a), w R -> S(a)     x S(b), w S(b) -> P     x S(b), w R: refused     x S(a), w I: refused, the gradient
+class axis_rule {
+ public:
+  /// `cuts_replicas`: of a gradient, replicas are cut for their dims too. A user writes that, as it is free in both directions.
+  constexpr axis_rule(const node& n, const op_rule* rule, bool cuts_replicas)
+      : node_(n), rule_(rule), cuts_replicas_(cuts_replicas) {}
+
+  [[nodiscard]] constexpr axis_result of(const operands_on_axis& in, int result = 0) const {
+    monoid kind = monoid::add;
+    bool any_partial = false;
+    inline_vec<state, max_map_arity> kinds;
+    for (int k = 0; k < in.count; ++k) {
+      kinds.push_back(in[k].is.is);
+      if (in[k].is.is != state::partial) continue;
+      if (any_partial && in[k].is.reduced_by != kind) return {{}, -1, mode_mistake::partial_nonlinear, k};
+      any_partial = true;
+      kind = in[k].is.reduced_by;
+    }
+    const operator_class c = facts_of(node_.op).meets(node_, kind);
+    if (any_partial && kind == monoid::add && c.takes == partial_class::all)
+      for (int k = 0; k < in.count; ++k)
+        if (in[k].is_zero && kinds[k] == state::constant && (c.selectors >> k & 1U) == 0) kinds[k] = state::partial;
+    const meeting met = meet(c, {kinds.begin(), static_cast<std::size_t>(kinds.count)});
+    if (met.broken != conflict::none) return {{}, -1, kind_of(met.broken), met.operand};
+    axis_result r;
+    r.is.is = met.result;
+    r.is.reduced_by = c.turns_order && kind == monoid::maximum   ? monoid::minimum
+                      : c.turns_order && kind == monoid::minimum ? monoid::maximum
+                                                                 : kind;
+    if (rule_ != nullptr) split(in, result, r);
+    if (c.detaches) r.is = without_gradient(r.is);
+    return r;
+  }
+  [[nodiscard]] constexpr bool has(int k, int f) const { return rule_->uniform || rule_->operand(k).holds(f); }
+
+ private:
+  constexpr void split(const operands_on_axis& in, int result, axis_result& r) const {
+    int first = -1;
+    for (int k = 0; k < in.count && first < 0; ++k)
+      if (in[k].is.is == state::shard) first = k;
+    if (first < 0) return;
+    const int f = in[first].factor;
+    const auto refuse = [&](mode_mistake m, int k) {
+      r.broken = m;
+      r.operand = k;
+    };
+    for (int k = 0; k < in.count; ++k) {
+      const bool is_split = in[k].is.is == state::shard;
+      if (is_split && in[k].factor == -2) return refuse(mode_mistake::needs_communication, k);
+      if (is_split && in[k].factor != f) {
+        const bool disagree = has(k, f) || has(first, in[k].factor);
+        return refuse(disagree ? difference(has(k, f) ? f : in[k].factor) : mode_mistake::axis_used_twice, k);
+      }
+      const bool is_cut = in[k].is.is == state::constant || (cuts_replicas_ && in[k].is.is == state::replica);
+      if (!is_split && has(k, f) && !is_cut) return refuse(difference(f), k);
+    }
+    r.factor = static_cast<std::int8_t>(f);
+    const auto kind = rule_->factors[f].kind;
+    if (kind == factor_kind::whole || kind == factor_kind::exchanged) return refuse(mode_mistake::op_on_whole_dim, first);
+    if (rule_->leaves_partial(f, result)) {
+      r.is = partial_by(rule_->reduced_by);
+      return;
+    }
+    const tensor_map& map = rule_->result(result);
+    for (int d = 0; d < map.first.count; ++d)
+      for (int at = map.begin(d); at < map.end(d); ++at)
+        if (map.factors[at] == f) r.is = shard_of(d);
+    if (r.is.is != state::shard || (facts_of(node_.op).exchanges(node_) & dim_bit(r.is.dim)) != 0)
+      return refuse(mode_mistake::op_on_whole_dim, first);
+  }
+  [[nodiscard]] constexpr mode_mistake difference(int f) const {
+    if (rule_->uniform) return mode_mistake::elementwise_conflict;
+    return rule_->leaves_partial(f) ? mode_mistake::ambiguous_contraction : mode_mistake::batch_mismatch;
+  }
+
+  const node& node_;
+  const op_rule* rule_;  // null: the local view, in which dims are the device's own
+  bool cuts_replicas_;
+};
+
+}  // namespace gspmd::detail

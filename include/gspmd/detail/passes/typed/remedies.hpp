@@ -1,0 +1,122 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <vector>
+
+#include "gspmd/detail/passes/typed/axis_rule.hpp"
+
+namespace gspmd::detail {
+
+/// An operand as devices hold it.
+struct held_operand {
+  extents shape;    // of the local view: the shard's
+  sharding layout;  // nothing in the local view
+  std::int64_t elem_bytes = 1;
+};
+
+/// One operand brought to another state.
+struct remedy {
+  int operand = 0, row = 0;
+  axis_state from, to;
+  std::int64_t sent = 0, sent_back = 0;
+
+  [[nodiscard]] constexpr bool is_cheaper_than(const remedy& o) const {
+    return sent + sent_back != o.sent + o.sent_back ? sent + sent_back < o.sent + o.sent_back : sent < o.sent;
+  }
+};
+
+/// The cheapest ways out of a mistake on one axis, three at most.
+class remedy_list {
+ public:
+  constexpr remedy_list(const mesh_info& mesh, int axis, bool is_local) : mesh_(mesh), axis_(axis), is_local_(is_local) {}
+
+  constexpr void add(int k, int row, const axis_state& from, const axis_state& to, const held_operand& held) {
+    const auto& t = transitions[row];
+    const auto n = mesh_.shape.sizes[axis_];
+    std::int64_t before = local_elements(mesh_.shape, held.shape, held.layout), after = before;
+    if (is_local_) {
+      if (t.forward == deed::gather) after = before * n;
+    } else {
+      sharding s = held.layout;
+      inline_vec<axis_use, max_axes> kept;
+      for (const auto& use : s.splits)
+        if (use.axis != axis_) kept.push_back(use);
+      s.splits = kept;
+      if (to.is == state::shard) s.add_split(axis_, to.dim);
+      after = local_elements(mesh_.shape, held.shape, s);
+    }
+    before *= held.elem_bytes;
+    after *= held.elem_bytes;
+    const remedy w{k, row, from, to, bytes_of(t.forward, n, before, after), bytes_of(t.backward, n, after, before)};
+    int at = 0;
+    while (at < best_.count && !w.is_cheaper_than(best_[at])) ++at;
+    if (at == best_.capacity) return;
+    if (best_.count == best_.capacity) best_.pop_back();
+    best_.insert(at, w);
+  }
+  [[nodiscard]] constexpr std::vector<text> texts() const {
+    std::vector<text> list;
+    for (const auto& w : best_) {
+      const auto& t = transitions[w.row];
+      text words(name_of(t.by));
+      words << " operand " << w.operand << " from " << short_text(w.from) << " to " << short_text(w.to) << " over `"
+            << axes_text(mesh_, axis_bit(axis_)) << "`: ";
+      const auto say = [&](deed d, std::int64_t bytes, std::string_view where) {
+        words << bytes << " bytes ";
+        if (bytes > 0) words << '(' << collective_of(d) << ") ";
+        words << where;
+      };
+      say(t.forward, w.sent, "forward, ");
+      say(t.backward, w.sent_back, "backward");
+      list.push_back(words);
+    }
+    return list;
+  }
+
+ private:
+  const mesh_info& mesh_;
+  int axis_;
+  bool is_local_;
+  inline_vec<remedy, 3> best_;
+};
+
+/// The rows of the table that, applied to one operand, make the rule accept.
+constexpr std::vector<text> remedies(const mesh_info& mesh, const op_rule* rule, const axis_rule& along,
+                                     const operands_on_axis& in, const inline_vec<held_operand, max_map_arity>& held, int axis) {
+  remedy_list list(mesh, axis, rule == nullptr);
+  const auto consider = [&](int k, int row, axis_state to, int factor) {
+    operands_on_axis trial = in;
+    trial[k] = {to, static_cast<std::int8_t>(factor)};
+    if (along.of(trial).broken == mode_mistake::none) list.add(k, row, in[k].is, to, held[k]);
+  };
+  for (int k = 0; k < in.count; ++k)
+    for (int row = 0; row < transition_count; ++row) {
+      const auto& t = transitions[row];
+      const bool varies = in[k].is.is == state::varying || in[k].is.is == state::shard;
+      bool is_from = in[k].is.is == t.from;
+      if (rule == nullptr && varies)  // chunks are nothing but values that vary; a shape does not change
+        is_from = t.from == state::varying || t.by == verb::all_gather;
+      if (!is_from || t.is_for_experts || t.by == verb::permute) continue;
+      if (t.to != state::shard) {
+        if (rule == nullptr || t.to != state::varying) consider(k, row, {t.to}, -1);
+      } else if (rule != nullptr) {
+        for (int d = 0; d < held[k].shape.count; ++d) {
+          const tensor_map& map = rule->operand(k);
+          if (in[k].is == shard_of(d) || (!rule->uniform && map.begin(d) == map.end(d))) continue;
+          consider(k, row, shard_of(d), rule->uniform ? d : map.factors[map.begin(d)]);
+        }
+      }
+    }
+  return list.texts();
+}
+
+/// The ways to have an operand whole along an axis that splits it.
+constexpr std::vector<text> ways_to_gather(const mesh_info& mesh, int k, const axis_state& is, const held_operand& held,
+                                           int axis) {
+  remedy_list list(mesh, axis, false);
+  for (int row = 0; row < transition_count; ++row)
+    if (transitions[row].by == verb::all_gather) list.add(k, row, is, {transitions[row].to}, held);
+  return list.texts();
+}
+
+}  // namespace gspmd::detail

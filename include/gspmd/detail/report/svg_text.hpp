@@ -1,0 +1,52 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <string>
+#include <string_view>
+
+#include "gspmd/detail/ir/collective.hpp"
+
+/// Pieces of SVG files.
+namespace gspmd::detail {
+
+/// One for each kind of collective, in all pictures.
+[[gnu::cold]] inline const char* colour_of(int kind) {
+  switch (static_cast<collective_kind>(kind)) {
+    case collective_kind::all_reduce: return "#f4a6a6";
+    case collective_kind::reduce_scatter: return "#f7cf9e";
+    case collective_kind::all_gather: return "#f5ee9e";
+    case collective_kind::all_to_all: return "#b7d7f5";
+    default: return "#d9c2f0";
+  }
+}
+[[gnu::cold]] inline std::string escaped_xml(std::string_view text) {
+  std::string t;
+  for (const char c : text) {
+    if (c == '<') t += "&lt;";
+    else if (c == '>') t += "&gt;";
+    else if (c == '&') t += "&amp;";
+    else if (c == '"') t += "&quot;";
+    else if (static_cast<unsigned char>(c) >= ' ') t += c;
+  }
+  return t;
+}
+[[gnu::cold]] inline std::string box(double x, double y, double width, double height, std::string_view colour,
+                                     std::string_view told = {}) {
+  std::string t = "<rect x=\"" + std::to_string(x) + "\" y=\"" + std::to_string(y) + "\" width=\"" + std::to_string(width) +
+                  "\" height=\"" + std::to_string(height) + "\" fill=\"" + std::string(colour) +
+                  "\" stroke=\"#404040\" stroke-width=\"0.5\"";
+  if (told.empty()) return t + "/>\n";
+  return t + "><title>" + escaped_xml(told) + "</title></rect>\n";
+}
+[[gnu::cold]] inline std::string words(double x, double y, std::string_view text, bool is_bold) {
+  return "<text x=\"" + std::to_string(x) + "\" y=\"" + std::to_string(y) + '"' + (is_bold ? " font-weight=\"bold\"" : "") + '>' +
+         escaped_xml(text) + "</text>\n";
+}
+[[gnu::cold]] inline std::string svg_file(int width, int height, const std::string& content) {
+  const auto w = std::to_string(width), h = std::to_string(height);
+  return "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"" + w + "\" height=\"" + h + "\" viewBox=\"0 0 " + w + ' ' + h +
+         "\" font-family=\"sans-serif\" font-size=\"11\">\n<rect width=\"" + w + "\" height=\"" + h + "\" fill=\"#ffffff\"/>\n" +
+         content + "</svg>\n";
+}
+
+}  // namespace gspmd::detail

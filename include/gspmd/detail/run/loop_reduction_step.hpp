@@ -1,0 +1,59 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstdint>
+
+#include "gspmd/detail/kernels/computed_reduction.hpp"
+#include "gspmd/detail/run/padding.hpp"
+#include "gspmd/detail/run/ready_step.hpp"
+
+/// Loops that reduce what they compute, as steps of a plan.
+namespace gspmd::detail {
+
+inline table_view<loop_reduction> reductions_of(const plan_view& plan, const plan_step& s) {
+  const auto& reductions = group_of_step(plan, s).reductions;
+  return {table_of<loop_reduction>(plan).data() + reductions.begin, static_cast<std::size_t>(reductions.count)};
+}
+
+/// The function that computes elements [first, last) of a loop, row-major, with these outputs; whatever it is that `loop` points to.
+struct element_range_function {
+  void (*run)(void* loop, std::int64_t first, std::int64_t last, void* const* outputs);
+  void* loop;
+};
+
+/// Reduces what a step's loop computes, of which `loop` exists. `unit`: see computed_elements. `outputs` are the step's results.
+template <class = void>
+[[gnu::noinline]] void run_loop_reductions(const plan_view& plan, const plan_step& s, const device_memory& device,
+                                           const extents& loop, std::int64_t unit, const reduction_kernel* const* kernels,
+                                           element_range_function compute, void** outputs) {
+  struct reduced_loop {
+    table_view<loop_reduction> reductions;
+    std::int64_t elem_bytes;
+    element_range_function compute;
+    void** outputs;
+  } reduced{reductions_of(plan, s), kernels[0]->elem_bytes, compute, outputs};
+  const auto& room = group_of_step(plan, s).loop;
+  computed_elements source;
+  source.compute = [](void* context, std::int64_t first, std::int64_t last, std::byte* const* to) {
+    const auto& r = *static_cast<reduced_loop*>(context);
+    for (std::size_t k = 0; k < r.reductions.size(); ++k) r.outputs[r.reductions[k].slot] = before(to[k], first * r.elem_bytes);
+    r.compute.run(r.compute.loop, first, last, r.outputs);
+  };
+  source.context = &reduced;
+  source.kernels = kernels;
+  source.count = static_cast<int>(reduced.reductions.size());
+  source.total = elements(loop);
+  source.unit = unit;
+  source.block_elems = reduced_block_elems(room, reduced.elem_bytes);
+  loop_results out;
+  std::byte* block = device.arena + s.scratch;
+  for (int k = 0; k < source.count; ++k) {
+    source.blocks[k] = block;
+    block += reduced_block_bytes(room, reduced.elem_bytes);
+    out.of[k] = static_cast<std::byte*>(outputs[reduced.reductions[static_cast<std::size_t>(k)].slot]);
+  }
+  const auto& spec = table_of<reduction_spec>(plan)[static_cast<std::size_t>(reduced.reductions[0].reduction)];
+  reduce_computed<>(source, spec, existing_shape(plan, s, spec.in, device), out);
+}
+
+}  // namespace gspmd::detail

@@ -1,0 +1,202 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <array>
+#include <utility>
+
+#include "gspmd/compile.hpp"
+#include "gspmd/detail/passes/typed/find_types.hpp"
+#include "gspmd/ops/shape.hpp"
+
+/// The explicit mode: what devices hold of a tensor is a part of its type, and nothing is sent that is not written. See examples/modes.
+namespace gspmd {
+
+/// The devices along these axes hold the same, and each has a term of its gradient: a weight of which every device sees other data.
+/// In a `tensor`, and for `reshard`.
+template <dim_spec Axes>
+struct replica {
+  static constexpr std::string_view axes = Axes.view();
+};
+/// The devices along these axes hold the same and do the same with it: its gradient is whole on each. What a tensor's type does not name.
+template <dim_spec Axes>
+struct invariant {
+  static constexpr std::string_view axes = Axes.view();
+};
+
+/// What the devices of a mesh hold of a tensor: the axes that shard its dims, those along which it is a replica, or partial. Along all
+/// others it is invariant.
+///
+///     place<pod, split<"data", _>, replica<"model">>
+template <class Mesh, class... Parts>
+struct place {
+  using mesh = Mesh;
+};
+
+/// A tensor with its place, as an input of a program and as what a program gives. A program with such inputs is in the explicit mode:
+/// the type of every value follows from those of its operands, for the gradient too, and what would have to be sent is an error that says
+/// what to write. It sends what its `reshard`s say and no more.
+///
+///     using x = tensor<float, dims<64, 512>, place<pod, split<"data", _>, replica<"model">>>;
+///     using w = tensor<float, dims<512, 256>, place<pod, split<_, "model">, replica<"data">>>;
+///     using y = typed_result<linear, pod, x, w>;         // tensor<float, dims<64, 256>, place<pod, split<"data", "model">>>
+///     using step = compile<linear, pod, x, w>;
+template <class T, class Dims, class Place>
+struct tensor;
+
+namespace detail {
+
+/// The parts of a place, put together; the first mistake is kept.
+struct placed_parts {
+  annotation layout;
+  axis_mask replica = 0, invariant = 0;
+  bool has_splits = false;
+  text problem;
+  mistake broken = mistake::other;
+
+  template <dim_spec... Dims>
+  constexpr void add(const mesh_info& mesh, int rank, std::type_identity<split<Dims...>>) {
+    const axis_mask partial = layout.partial;
+    keep(detail::resolve(mesh, split<Dims...>::specs(), split<Dims...>::rank, rank));
+    layout.partial |= partial;
+    has_splits = true;
+  }
+  template <fixed_string Axes, monoid Kind>
+  constexpr void add(const mesh_info& mesh, int, std::type_identity<partial<Axes, Kind>>) {
+    layout.partial |= named(mesh, partial<Axes, Kind>::axes);
+    layout.reduced_by = Kind;
+  }
+  template <dim_spec Axes>
+  constexpr void add(const mesh_info& mesh, int, std::type_identity<gspmd::replica<Axes>>) {
+    replica |= named(mesh, Axes.view());
+  }
+  template <dim_spec Axes>
+  constexpr void add(const mesh_info& mesh, int, std::type_identity<gspmd::invariant<Axes>>) {
+    invariant |= named(mesh, Axes.view());
+  }
+
+ private:
+  constexpr void keep(const resolved_sharding& r) {
+    if (problem.empty()) {
+      problem = r.problem;
+      broken = r.broken;
+    }
+    const sharding before = layout;
+    layout = r.value;
+    layout.reduced_by = before.reduced_by;
+  }
+  constexpr axis_mask named(const mesh_info& mesh, std::string_view axes) {
+    const auto r = detail::resolve(mesh, static_cast<const dim_spec*>(nullptr), 0, 0, axes, monoid::add);
+    if (problem.empty()) {
+      problem = r.problem;
+      broken = r.broken;
+    }
+    const axis_mask found = r.value.partial;
+    if (problem.empty() && ((layout.split_axes() | layout.partial | replica | invariant) & found) != 0) {
+      problem << "an axis of `" << axes << "` has another part in this place already";
+      broken = mistake::axis_used_twice;
+    }
+    return found;
+  }
+};
+template <class... Parts>
+constexpr placed_parts parts_of_place(const mesh_info& mesh, int rank) {
+  placed_parts parts;
+  (parts.add(mesh, rank, std::type_identity<Parts>{}), ...);
+  return parts;
+}
+
+}  // namespace detail
+
+template <class T, class Dims, class Mesh, class... Parts>
+struct tensor<T, Dims, place<Mesh, Parts...>> {
+  using element = T;
+  using shape = Dims;
+  static constexpr int leaves = 1;
+  static_assert(detail::is_checked_element<T>() || true);
+
+  /// Adds the input to a program that is traced.
+  static constexpr value trace(detail::graph& g, int number) {
+    const int id = detail::add_parameter(g, detail::dtype_of<T>(), Dims::value, location::input(number));
+    auto& n = g.nodes[static_cast<std::size_t>(id)];
+    if constexpr (!detail::is_element<T>) g.fail(n.at, "input", detail::mistake::reported, "see the error at the type");
+    if (!detail::same_mesh(Mesh::info, *g.mesh))
+      g.fail(n.at, "input", detail::mistake::states,
+             detail::text("mesh_mismatch: the tensor lies on ")
+                 << detail::named_sizes_text(Mesh::info) << ", and the program is for " << detail::named_sizes_text(*g.mesh));
+    const auto parts = detail::parts_of_place<Parts...>(*g.mesh, Dims::rank);
+    if (!parts.problem.empty()) g.fail(n.at, "input", parts.broken, parts.problem);
+    n.annotated = true;
+    n.annotation = parts.layout;
+    n.attributes.push_back(parts.replica);
+    g.find_types = &detail::find_types;
+    return {&g, id};
+  }
+};
+
+/// The identity, brought to what `Parts` name: a `split` for the dims, `replica`, `invariant` or `partial` for axes. Axes that shard it
+/// now and that `split` leaves out become invariant, all others stay as they are. It sends, forward and backward, what the way from the one
+/// state to the other takes; an error of a program that sends too much names these.
+///
+///     w = reshard<replica<"tp">>(w);                       // invariant before: all_reduce of its gradient, nothing forward
+///     y = reshard<split<"dp", "tp">>(y);                   // partial over tp before: reduce_scatter
+template <class... Parts>
+  requires(sizeof...(Parts) > 0)
+constexpr value reshard(value x, location at = location::current()) {
+  if (!x.is_valid()) return {};
+  auto& g = *x.graph();
+  const auto parts = detail::parts_of_place<Parts...>(*g.mesh, x.rank());
+  if (!parts.problem.empty()) return detail::made(g.fail(at, "reshard", parts.broken, parts.problem), x);
+  return {&g, detail::add_state_wish(g, x.id(), {parts.layout, parts.replica, parts.invariant, parts.has_splits}, at)};
+}
+
+namespace detail {
+
+/// The type of output `K` of a program, found without planning it.
+template <auto Callable, class Mesh, std::size_t K, class... Inputs>
+struct typed_output {
+  struct found {
+    dtype type = dtype::f32;
+    extents shape;
+    sharding layout;
+    inline_vec<char, 64> replica;
+  };
+  static constexpr found value = [] {
+    graph g = trace_program<Callable, Mesh, Inputs...>();
+    found f;
+    if (g.failed() || K >= g.outputs.size()) return f;
+    const program_typer typer = typed_program(g);
+    const auto i = static_cast<std::size_t>(g.outputs[K]);
+    const value_type& t = typer.types[i];
+    f.type = g.nodes[i].type;
+    f.shape = g.nodes[i].shape;
+    f.layout = t.layout();
+    axis_mask replica = 0;
+    for (int a = 0; a < t.on.count; ++a)
+      if (t.on[a].is == state::replica) replica |= axis_bit(a);
+    const text names = axes_text(Mesh::info, replica);  // Clang 16 wants it destroyed before the constant is done
+    for (const char c : names.view()) f.replica.push_back(c);
+    return f;
+  }();
+  template <std::size_t... D>
+  static auto make(std::index_sequence<D...>) {
+    using T = element_t<value.type>;
+    using shape = dims<value.shape[static_cast<int>(D)]...>;
+    using splits = split<spec_of(Mesh::info, value.layout, static_cast<int>(D))...>;
+    if constexpr (value.replica.count == 0) return std::type_identity<tensor<T, shape, gspmd::place<Mesh, splits>>>{};
+    else
+      return std::type_identity<tensor<
+          T, shape, gspmd::place<Mesh, splits, replica<dim_spec(std::string_view(value.replica.items, value.replica.count))>>>>{};
+  }
+  using type = typename decltype(make(std::make_index_sequence<static_cast<std::size_t>(value.shape.count)>{}))::type;
+};
+
+}  // namespace detail
+
+/// The `tensor` that a program gives for tensors: its only output, or output `K`. A program with a mistake has no error here; `compile`
+/// reports it.
+template <auto Callable, class Mesh, class... Inputs>
+using typed_result = typename detail::typed_output<Callable, Mesh, 0, Inputs...>::type;
+template <std::size_t K, auto Callable, class Mesh, class... Inputs>
+using typed_result_of = typename detail::typed_output<Callable, Mesh, K, Inputs...>::type;
+
+}  // namespace gspmd

@@ -1,0 +1,38 @@
+// SPDX-License-Identifier: Apache-2.0
+// expect: gspmd: a program with types sends nothing that is not written
+// expect: add at states.cpp:25: operand 1 is
+// expect: invariant over `model`, operand 0
+// expect: is sharded (dim 1): the gradient of
+// expect: operand 1 would miss a sum over
+// expect: `model`; write convert operand 1
+// expect: from I to S(1) over `model`: 0
+// expect: bytes forward, 48 bytes
+// expect: (all_gather) backward; or
+#include <gspmd/gspmd.hpp>
+#include <gspmd/tensor.hpp>
+
+using namespace gspmd;
+
+using pod = mesh<axis<"data", 2>, axis<"model", 2>>;
+using activations = tensor<float, dims<6, 5>, place<pod, split<"data", _>, replica<"model">>>;
+using weights = tensor<float, dims<5, 7>, place<pod, split<_, "model">, replica<"data">>>;
+using biases = tensor<float, dims<6, 7>, place<pod, split<"data", _>>>;
+
+constexpr auto layer = [](auto x, auto w, auto b) {
+#ifdef FIXED
+  b = reshard<split<"data", "model">>(b);
+#endif
+  return einsum<"bd,df->bf">(x, w) + b;
+};
+using step = compile<layer, pod, activations, weights, biases>;
+#ifdef FIXED
+static_assert(step::collectives == list{});
+static_assert(std::is_same_v<typed_result<layer, pod, activations, weights, biases>,
+                             tensor<float, dims<6, 7>, place<pod, split<"data", "model">>>>);
+#endif
+
+int main() {
+  array<float> a({6, 5}), m({5, 7}), b({6, 7});
+  auto y = run<step>(simulated{}, a, m, b);  // <- here
+  return y[0] > 0;
+}

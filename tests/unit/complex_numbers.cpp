@@ -1,0 +1,268 @@
+// SPDX-License-Identifier: Apache-2.0
+// group: dynamic
+// Complex tensors: operators of every kind on random shapes and shardings against loops over std::complex<double>, and gradients by their
+// convention. The numbers are small integers, of which sums and products are exact.
+#include <doctest/doctest.h>
+
+#include <complex>
+#include <cstdint>
+#include <functional>
+#include <tuple>
+#include <vector>
+
+#include <gspmd/dynamic.hpp>
+#include <gspmd/gspmd.hpp>
+
+#include "support/error_of.hpp"
+#include "support/random_split.hpp"
+
+namespace {
+
+using namespace gspmd;
+using reference::draws;
+using reference::random_split;
+using std::int64_t;
+using exact = std::complex<double>;
+
+/// A matrix of exact numbers; `at` is the one of a row and a column.
+struct matrix {
+  int64_t rows = 0, columns = 0;
+  std::vector<exact> of;
+
+  matrix(int64_t r, int64_t c, const std::function<exact(int64_t, int64_t)>& f) : rows(r), columns(c) {
+    for (int64_t i = 0; i < r; ++i)
+      for (int64_t j = 0; j < c; ++j) of.push_back(f(i, j));
+  }
+  [[nodiscard]] exact at(int64_t i, int64_t j) const { return of[static_cast<std::size_t>(i * columns + j)]; }
+  template <class T>
+  [[nodiscard]] std::vector<T> as() const {
+    return {of.begin(), of.end()};
+  }
+};
+exact total(int64_t n, const std::function<exact(int64_t)>& f) {
+  exact sum = 0;
+  for (int64_t k = 0; k < n; ++k) sum += f(k);
+  return sum;
+}
+
+template <class Part, class Backend>
+void try_operators(std::uint64_t seed, const dynamic::mesh& m, const Backend& backend) {
+  using number = std::complex<Part>;
+  CAPTURE(seed);
+  draws r{std::mt19937_64(seed)};
+  const int64_t extents[] = {1, 2, 3, 5, 8, 0};
+  const int64_t a = extents[r.below(5)], b = extents[r.below(6)], c = extents[r.below(6)], n = extents[r.below(6)];
+  const auto draw = [&](int64_t, int64_t) {
+    return exact(static_cast<double>(r.below(7) - 3), static_cast<double>(r.below(7) - 3));
+  };
+  const matrix x(a, b, draw), y(a, b, draw), w(b, c, draw), u(n, b, draw);
+  std::vector<std::int32_t> rows;
+  for (int64_t k = 0; k < n; ++k) rows.push_back(static_cast<std::int32_t>(r.below(static_cast<int>(a) + 2) - 1));
+
+  const auto p = dynamic::compile(
+      [&](value vx, value vy, value vw, value vu, value vrows) {
+        const value z = einsum("ab,bc->ac", vx, vw);
+        const value placed = scatter(
+            vx, vrows, vu,
+            {.update_window_dims = {1}, .inserted_window_dims = {0}, .scatter_dims_to_operand_dims = {0}, .index_vector_dim = 1});
+        allow_replication(placed);
+        return std::array{(vx + vy) * conj(vx) - 2.0 * vy,
+                          select(equal(vx, vy), vx, -vy),
+                          complex(imag(vx), real(vy)),
+                          vx / (vy * conj(vy) + 1.0),
+                          abs(vx),
+                          z,
+                          einsum("ab,bc->ca", vx, vw),
+                          einsum("ab,ab->b", vx, vy),
+                          einsum("ab->ba", vx),
+                          sum(vx, {0}),
+                          sum(vx, {0, 1}),
+                          cumsum(vx, 1, {.reverse = true}),
+                          pad(vx, {1, 0}, {0, 2}),
+                          concatenate({reverse(vx, {1}), roll(vy, 1, 0)}, 0),
+                          scatter_add(vx, vrows, vu, 0),
+                          grad(sum(real(z * conj(z)), {0, 1}), vx),
+                          grad(sum(abs(vx), {0, 1}), vx),
+                          grad(sum(imag(vx * vy) + real(conj(vx)), {0, 1}), vx),
+                          convert<number>(real(vx)) + exponential(vx - vx),
+                          take(vx, vrows, 0),
+                          take(vx, vrows, 0, out_of_range::fill, 2),
+                          placed};
+      },
+      m, dynamic::in<number>({a, b}, random_split(r, m, 2)), dynamic::in<number>({a, b}, random_split(r, m, 2)),
+      dynamic::in<number>({b, c}, random_split(r, m, 2)), dynamic::in<number>({n, b}, random_split(r, m, 2)),
+      dynamic::in<std::int32_t>({n}));
+  const auto xs = x.as<number>(), ys = y.as<number>(), ws = w.as<number>(), us = u.as<number>();
+  const auto got = p.run_pointers(backend, {xs.data(), ys.data(), ws.data(), us.data(), rows.data()});
+
+  const auto product = [&](int64_t i, int64_t j) { return total(b, [&](int64_t k) { return x.at(i, k) * w.at(k, j); }); };
+  const auto row_of = [&](int64_t k) { return static_cast<int64_t>(rows[static_cast<std::size_t>(k)]); };
+  const auto inside = [&](int64_t k) { return std::min(std::max(row_of(k), int64_t{0}), a - 1); };
+  const auto each = [&](const std::function<exact(exact, exact)>& f) {
+    return matrix(a, b, [&](int64_t i, int64_t j) { return f(x.at(i, j), y.at(i, j)); });
+  };
+  std::vector<matrix> wanted{
+      each([](exact s, exact t) { return (s + t) * std::conj(s) - 2.0 * t; }),
+      each([](exact s, exact t) { return s == t ? s : -t; }),
+      each([](exact s, exact t) { return exact(s.imag(), t.real()); }),
+      each([](exact s, exact t) { return s / (t * std::conj(t) + 1.0); }),
+      each([](exact s, exact) { return std::abs(s); }),
+      matrix(a, c, product),
+      matrix(c, a, [&](int64_t j, int64_t i) { return product(i, j); }),
+      matrix(1, b, [&](int64_t, int64_t j) { return total(a, [&](int64_t i) { return x.at(i, j) * y.at(i, j); }); }),
+      matrix(b, a, [&](int64_t j, int64_t i) { return x.at(i, j); }),
+      matrix(1, b, [&](int64_t, int64_t j) { return total(a, [&](int64_t i) { return x.at(i, j); }); }),
+      matrix(1, 1, [&](int64_t, int64_t) { return total(a * b, [&](int64_t k) { return x.of[static_cast<std::size_t>(k)]; }); }),
+      matrix(a, b, [&](int64_t i, int64_t j) { return total(b - j, [&](int64_t k) { return x.at(i, j + k); }); }),
+      matrix(a + 1, b + 2, [&](int64_t i, int64_t j) { return i > 0 && j < b ? x.at(i - 1, j) : exact(0); }),
+      matrix(2 * a, b, [&](int64_t i, int64_t j) { return i < a ? x.at(i, b - 1 - j) : y.at((i - a + a - 1) % a, j); }),
+      matrix(a, b,
+             [&](int64_t i, int64_t j) {
+               return x.at(i, j) + total(n, [&](int64_t k) { return row_of(k) == i ? u.at(k, j) : exact(0); });
+             }),
+      matrix(
+          a, b,
+          [&](int64_t i, int64_t k) { return total(c, [&](int64_t j) { return 2.0 * product(i, j) * std::conj(w.at(k, j)); }); }),
+      each([](exact s, exact) { return s == exact(0) ? exact(0) : s / std::abs(s); }),
+      each([](exact, exact t) { return exact(t.imag() + 1, t.real()); }),
+      each([](exact s, exact) { return s.real() + 1.0; }),
+      matrix(n, b, [&](int64_t k, int64_t j) { return x.at(inside(k), j); }),
+      matrix(n, b, [&](int64_t k, int64_t j) { return inside(k) == row_of(k) ? x.at(row_of(k), j) : exact(2); }),
+      matrix(a, b, [&](int64_t i, int64_t j) {
+        exact last = x.at(i, j);
+        for (int64_t k = 0; k < n; ++k)
+          if (row_of(k) == i) last = u.at(k, j);
+        return last;
+      })};
+  REQUIRE(got.size() == wanted.size());
+  for (std::size_t o = 0; o < wanted.size(); ++o) {
+    const bool is_real = got[o].type == detail::part_of(detail::dtype_of<number>());
+    int wrong = 0;
+    for (std::size_t i = 0; i < wanted[o].of.size(); ++i) {
+      const exact is = is_real ? exact(got[o].template data<Part>()[i]) : exact(got[o].template data<number>()[i]);
+      if (!(std::abs(is - wanted[o].of[i]) <= 1e-5 * (1 + std::abs(wanted[o].of[i]))) && wrong++ == 0)
+        FAIL_CHECK("output ", o, " [", a, ',', b, ',', c, ',', n, "] element ", i, " is ", is.real(), ' ', is.imag(), "i, not ",
+                   wanted[o].of[i].real(), ' ', wanted[o].of[i].imag(), 'i');
+    }
+    CHECK(got[o].bytes.size() == wanted[o].of.size() * (is_real ? 1 : 2) * sizeof(Part));
+  }
+}
+
+}  // namespace
+
+TEST_CASE("complex tensors: every kind of operator, and gradients, on any sharding") {
+  const dynamic::mesh one({{"x", 1}}), four({{"x", 4}}), grid({{"x", 2}, {"y", 3}}), line({{"x", 2}, {"y", 1}, {"z", 4}});
+  for (std::uint64_t seed = 0; seed < 12; ++seed) {
+    try_operators<float>(seed, one, self{});
+    for (const auto& m : {four, grid, line}) {
+      try_operators<float>(seed, m, simulated{});
+      try_operators<double>(seed + 100, m, simulated{});
+    }
+    if (seed % 4 == 0) try_operators<double>(seed + 200, grid, threads{});
+  }
+}
+
+TEST_CASE("complex tensors: bytes are those of two parts, and what has no meaning is refused") {
+  static_assert(std::is_trivially_copyable_v<c64> && sizeof(c64) == 8 && sizeof(c128) == 16);
+  static_assert(detail::dtype_of<std::complex<float>>() == dtype::c64 && detail::dtype_of<c128>() == dtype::c128);
+  const dynamic::mesh m({{"x", 4}});
+  const auto product = [](value x, value w) { return einsum("ab,bc->ac", x, w); };
+  const auto p = dynamic::compile(product, m, dynamic::in<c64>({8, 8}, {"", "x"}), dynamic::in<c64>({8, 8}, {"x", ""}));
+  const auto q = dynamic::compile(product, m, dynamic::in<float>({8, 8}, {"", "x"}), dynamic::in<float>({8, 8}, {"x", ""}));
+  CHECK(p.traffic().bytes == 2 * q.traffic().bytes);
+  CHECK(p.flops_per_device() == 4 * q.flops_per_device());
+  const auto refused = [&](auto f, const char* text) {
+    const auto said = caught::refusal([&] { static_cast<void>(dynamic::compile(f, m, dynamic::in<c64>({4, 4}))); });
+    CAPTURE(said);
+    CHECK(caught::contains(said, text));
+  };
+  refused([](value z) { return maximum(z, z); }, "is not defined for c64; take real(x), imag(x) or abs(x)");
+  refused([](value z) { return z < z; }, "compare_lt");
+  refused([](value z) { return reduce(z, monoid::maximum, {0}); }, "kind maximum is not defined for c64; take real(x)");
+  refused([](value z) { return top_k(z, 1).first; }, "is not defined for c64");
+  refused([](value z) { return convert<float>(z); }, "of c64 to f32 would lose a part; take real(x), imag(x) or abs(x)");
+  refused([](value z) { return grad(sum(z), z); }, "is c64[]; it must be a float of rank 0, a loss: take real(x) or abs(x)");
+  refused([](value z) { return einsum("(x+w)b,wb->xb", z, z); }, "einsum at complex_numbers.cpp");
+  refused([](value z) { return convolution(z, z, "NC,IO->NC"); }, "is not defined for c64; it is linear");
+  refused([](value z) { return sum_pool(z, {2, 2}); }, "is not defined for c64; it is linear: write it for real(x) and imag(x)");
+  refused(
+      [](value z) {
+        return pad(convert<c128>(z), {1, 0}, {0, 0}, 0.1);
+      },
+      "the number 0.1 is no float, as it must be to fill c128");
+  refused([](value z) { return real(real(z)); }, "is not defined for f32, which is real");
+}
+
+TEST_CASE("complex tensors: a compiled program of std::complex, split along what is summed, and its gradient") {
+  using step = compile<[](auto x, auto w) {
+    const value y = einsum<"bd,df->bf">(x, w);
+    return std::tuple{y, grad(sum(abs(y)), w), sum(x, {0})};
+  },
+                       mesh<axis<"x", 2>>, in<std::complex<float>, dims<3, 4>, split<_, "x">>, in<c64, dims<4, 2>>>;
+  static_assert(step::collectives == list{all_reduce<"x">} && step::traffic.bytes == 3 * 2 * 8);
+  array<std::complex<float>> x({3, 4}), w({4, 2});
+  for (int64_t i = 0; i < 12; ++i) x[i] = {static_cast<float>(i % 5), static_cast<float>(i % 3) - 1};
+  for (int64_t i = 0; i < 8; ++i) w[i] = {1, static_cast<float>(i % 2)};
+  const auto [y, dw, column] = run<step>(threads{}, x, w);
+  for (int64_t f = 0; f < 2; ++f) {
+    std::complex<float> gradient{};
+    for (int64_t b = 0; b < 3; ++b) {
+      std::complex<float> wanted{};
+      for (int64_t d = 0; d < 4; ++d) wanted += x[b * 4 + d] * w[d * 2 + f];
+      CHECK(std::abs(std::complex<float>(y[b * 2 + f]) - wanted) < 1e-5F);
+      gradient += std::conj(x[b * 4]) * wanted / std::abs(wanted);
+    }
+    CHECK(std::abs(std::complex<float>(dw[f]) - gradient) < 1e-5F);
+  }
+  CHECK(std::complex<float>(column[1]) == x[1] + x[5] + x[9]);
+}
+
+TEST_CASE("arrays of narrow and of complex numbers are given as the vectors that hold them") {
+  const auto twice = [](value x) { return x + x; };
+  const dynamic::mesh m({{"x", 2}});
+  const auto narrow = dynamic::compile(twice, m, dynamic::in<bf16>({3})).run(simulated{}, std::vector<bf16>(3, bf16(1.5F)));
+  CHECK(static_cast<float>(narrow[0].data<bf16>()[2]) == 3);
+  const auto wide =
+      dynamic::compile(twice, m, dynamic::in<c128>({2})).run(simulated{}, std::array<std::complex<double>, 2>{1, {2, 3}});
+  CHECK(wide[0].data<std::complex<double>>()[1] == std::complex<double>(4, 6));
+}
+
+TEST_CASE("complex tensors: loops carry and stack them, conditionals choose them, and gradients go through both") {
+  const dynamic::mesh m({{"x", 2}});
+  const auto p = dynamic::compile(
+      [](value z, value rows) {
+        const value turned = fori_loop(
+            3, [&](value, value h) { return h * z; }, z);
+        const auto [last, all] = scan([](value h, value row) { return std::pair{h + row, h * row}; }, sum(z, {0}), rows);
+        const value chosen = cond(
+            sum(real(z)) > 0.0, [](value x) { return conj(x); }, [](value x) { return -x; }, z);
+        return std::tuple{turned, last, all, chosen, grad(sum(real(turned)), z), grad(sum(real(all)), rows)};
+      },
+      m, dynamic::in<c128>({4, 3}, {"x", ""}), dynamic::in<c128>({5, 3}, {"x", ""}));
+  std::vector<exact> z, rows;
+  for (int i = 0; i < 12; ++i) z.emplace_back(i % 3, i % 4 - 1);
+  for (int i = 0; i < 15; ++i) rows.emplace_back(i % 4 - 1, i % 2);
+  const auto got = p.run(simulated{}, z, rows);
+  const auto is = [&](std::size_t o, std::size_t i, exact wanted) {
+    const exact own = got[o].data<exact>()[i];
+    if (!(std::abs(own - wanted) < 1e-12))
+      FAIL_CHECK("output ", o, " element ", i, " is ", own.real(), " + ", own.imag(), "i, not ", wanted.real(), " + ",
+                 wanted.imag(), 'i');
+  };
+  for (std::size_t i = 0; i < 12; ++i) {
+    is(0, i, z[i] * z[i] * z[i] * z[i]);
+    is(3, i, std::conj(z[i]));
+    is(4, i, std::conj(4.0 * z[i] * z[i] * z[i]));
+  }
+  for (std::size_t j = 0; j < 3; ++j) {
+    exact h = z[j] + z[j + 3] + z[j + 6] + z[j + 9];
+    for (std::size_t k = 0; k < 5; ++k) {
+      is(2, k * 3 + j, h * rows[k * 3 + j]);
+      exact slope = h;  // of all terms by this row: its own, and those of the rows behind it
+      for (std::size_t l = k + 1; l < 5; ++l) slope += rows[l * 3 + j];
+      is(5, k * 3 + j, std::conj(slope));
+      h += rows[k * 3 + j];
+    }
+    is(1, j, h);
+  }
+}

@@ -1,0 +1,186 @@
+// SPDX-License-Identifier: Apache-2.0
+// group: dynamic
+#include <doctest/doctest.h>
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+#include <random>
+#include <string>
+#include <tuple>
+#include <type_traits>
+#include <vector>
+
+#include <gspmd/dynamic.hpp>
+#include <gspmd/gspmd.hpp>
+
+#include "support/random_split.hpp"
+
+// Reductions are made by the loop that computes what they reduce: no memory holds it, and the bits are those of a reduction of an array.
+
+namespace {
+
+using namespace gspmd;
+using detail::action;
+using reference::draws;
+using reference::random_split;
+
+int count(const dynamic::program& p, action what) {
+  int n = 0;
+  for (const auto& s : p.view().steps) n += s.what == what ? 1 : 0;
+  return n;
+}
+
+const dynamic::mesh one({{"x", 1}});
+
+std::int64_t arena_of(const dynamic::program& p) { return p.view().arena_bytes; }
+
+/// Elements whose sums and products are exact in every type, or floats that are not.
+template <class T>
+std::vector<std::byte> elements_of(draws& r, const std::vector<std::int64_t>& shape, bool is_exact) {
+  std::size_t n = 1;
+  for (const auto e : shape) n *= static_cast<std::size_t>(e);
+  std::vector<std::byte> bytes(n * sizeof(T));
+  for (std::size_t i = 0; i < n; ++i) {
+    const auto drawn = static_cast<float>(is_exact ? r.below(3) : r.below(1 << 20)) / (is_exact ? 1.0F : 0x1p18F);
+    const auto e = static_cast<T>(drawn);
+    std::memcpy(bytes.data() + i * sizeof(T), &e, sizeof(T));
+  }
+  return bytes;
+}
+
+struct random_reduction {
+  std::vector<std::int64_t> shape, dims, spread;
+  std::vector<std::int64_t> small;  // the shape of the second operand, which is spread to `shape`
+  int function = 0;
+  bool has_index = false;
+
+  random_reduction(draws& r, std::int64_t most) {
+    const auto rank = 1 + r.below(4);
+    for (std::int64_t d = 0; d < rank; ++d) {
+      const auto kind = r.below(6);
+      shape.push_back(kind == 0 ? r.below(3) : kind < 4 ? 1 + r.below(9) : 1 + r.below(most));
+      while (size() > 60000) shape.back() = shape.back() / 2;
+      if (r.below(2) == 0) dims.push_back(d);
+      if (r.below(2) == 0) {
+        spread.push_back(d);
+        small.push_back(shape.back());
+      }
+    }
+    if (dims.empty()) dims.push_back(r.below(rank));
+    function = static_cast<int>(r.below(3));
+    has_index = r.below(3) == 0;
+  }
+  [[nodiscard]] std::int64_t size() const {
+    std::int64_t n = 1;
+    for (const auto e : shape) n *= e;
+    return n;
+  }
+  template <class T>
+  [[nodiscard]] value computed(value x, value b) const {
+    value y = broadcast_in_dim(b, shape, spread);
+    if constexpr (std::is_same_v<T, bool>)
+      return function == 0 ? logical_and(x, logical_not(y)) : function == 1 ? logical_or(x, y) : not_equal(x, y);
+    y = function == 0 ? x + y : function == 1 ? maximum(x, y) : x * y;
+    if (has_index) y = y + convert<T>(minimum(iota<std::int32_t>(x, shape, 0), 2));
+    return y;
+  }
+};
+
+}  // namespace
+
+TEST_CASE("what is reduced is not stored") {
+  const auto in = dynamic::in<float>({1000, 1000});
+  const auto check = [&](auto f, int loops, std::int64_t most) {
+    const auto p = dynamic::compile(f, one, in);
+    CHECK(count(p, action::fused) == loops);
+    CHECK(count(p, action::reduce) == 0);
+    CHECK(arena_of(p) <= most);
+  };
+  constexpr std::int64_t block = 74 * 1024;  // 64 KiB, and rows around it
+  check([](auto x) { return sum(exponential(x)); }, 1, block);
+  check([](auto x) { return sum(exponential(x), 0); }, 1, block);
+  check([](auto x) { return sum(exponential(x), 1); }, 1, block);
+  check([](auto x) { return mean(x * x - x); }, 2, block + 64);
+  check([](auto x) { return std::tuple{sum(x), reduce(x, monoid::maximum), reduce(x, monoid::minimum)}; }, 1, 3 * block);
+  // exp(x - max) is computed where the result comes, added up as it is computed.
+  const auto p = dynamic::compile([](auto x) { return softmax(x, 1); }, one, in);
+  CHECK(count(p, action::fused) == 2);
+  CHECK(count(p, action::reduce) == 1);
+  CHECK(arena_of(p) <= block + 2 * 4096);
+}
+
+namespace {
+std::size_t programs_with_some = 0, several = 0, stored = 0;
+
+/// Sums and largest elements of what is computed, by one program that may reduce what it computes and by two of which the second one reads an array.
+template <class T>
+void compare(std::uint64_t seed, const dynamic::mesh& m, bool is_even) {
+  draws r{std::mt19937_64(seed)};
+  const random_reduction f(r, seed % 16 == 0 ? 30000 : 300);
+  const auto split = is_even ? std::vector<std::string>(f.shape.size()) : random_split(r, m, f.shape.size());
+  constexpr bool is_pred = std::is_same_v<T, bool>;
+  // (The sum of many bf16 depends on where it is rounded: on how its operand is split.)
+  const bool has_sum = is_even || !std::is_same_v<T, bf16>;
+  const monoid first = is_pred   ? monoid::or_
+                       : has_sum ? monoid::add
+                                 : monoid::minimum,
+               second = is_pred ? monoid::and_ : monoid::maximum;
+  const bool also_stores = r.below(3) == 0, has_two = r.below(2) == 0;
+  const auto x = elements_of<T>(r, f.shape, !is_even), b = elements_of<T>(r, f.small, !is_even);
+  const auto in = dynamic::in<T>(f.shape, split), small = dynamic::in<T>(f.small);
+  const auto reduce_to = [&](dynamic::builder& to, value y) {
+    to.output(reduce(y, first, f.dims));
+    if (has_two) to.output(reduce(y, second, f.dims));
+  };
+  const auto compute = [&](dynamic::builder& in_program) {
+    const value v = in_program.input(in), w = in_program.input(small);
+    return f.template computed<T>(v, w);
+  };
+  dynamic::builder computing(m), reading(m), reducing(m);
+  computing.output(compute(computing));
+  reduce_to(reading, reading.input(in));
+  const value y = compute(reducing);
+  reduce_to(reducing, y);
+  if (also_stores) reducing.output(y);
+  const auto computed = computing.compile(), read = reading.compile(), reduced = reducing.compile();
+  std::size_t reductions = 0;
+  for (const auto& g : detail::table_of<detail::planned_group>(reduced.view())) {
+    reductions += static_cast<std::size_t>(g.reductions.count);
+    several += g.reductions.count > 1 ? 1 : 0;
+    stored += g.reductions.count > 0 && g.stores.count > g.reductions.count ? 1 : 0;
+  }
+  programs_with_some += reductions > 0 ? 1 : 0;
+  const auto got = reduced.run_pointers(simulated{}, {x.data(), b.data()});
+  const auto stored_y = computed.run_pointers(simulated{}, {x.data(), b.data()})[0];
+  const auto together = read.run_pointers(simulated{}, {stored_y.bytes.data()});
+  for (std::size_t k = 0; k < together.size(); ++k) {
+    dynamic::builder alone(m);
+    alone.output(reduce(alone.input(in), k == 0 ? first : second, f.dims));
+    const auto want = alone.compile().run_pointers(simulated{}, {stored_y.bytes.data()})[0];
+    CHECK_MESSAGE(got[k].bytes == want.bytes, "seed ", seed, " output ", k);
+    CHECK_MESSAGE(together[k].bytes == want.bytes, "seed ", seed, " output ", k);
+  }
+  if (also_stores) CHECK_MESSAGE(got.back().bytes == stored_y.bytes, "seed ", seed);
+}
+}  // namespace
+
+TEST_CASE("reductions by the loop that computes their operand have the bits of those of an array") {
+  const dynamic::mesh meshes[] = {dynamic::mesh({{"x", 3}}), dynamic::mesh({{"x", 2}, {"y", 2}})};
+  for (std::uint64_t seed = 0; seed < 300; ++seed) {
+    const bool is_even = seed % 3 == 0;
+    const auto& m = is_even ? one : meshes[seed % 2];
+    switch (seed / 3 % 6) {
+      case 0: compare<float>(seed, m, is_even); break;
+      case 1: compare<double>(seed, m, is_even); break;
+      case 2: compare<std::int32_t>(seed, m, is_even); break;
+      case 3: compare<bf16>(seed, m, is_even); break;
+      case 4: compare<std::uint8_t>(seed, m, is_even); break;
+      default: compare<bool>(seed, m, is_even);
+    }
+  }
+  CHECK(programs_with_some > 100);
+  CHECK(several > 30);
+  CHECK(stored > 20);
+}

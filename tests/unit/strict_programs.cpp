@@ -1,0 +1,286 @@
+// SPDX-License-Identifier: Apache-2.0
+// group: dynamic
+// Programs that write their own communication: what is accepted gives one device's values and gradients and sends what it says.
+#include <doctest/doctest.h>
+
+#include <cstdint>
+#include <map>
+#include <random>
+#include <string>
+#include <vector>
+
+#include <gspmd/dynamic.hpp>
+#include <gspmd/grad.hpp>
+#include <gspmd/gspmd.hpp>
+#include <gspmd/modes.hpp>
+
+using namespace gspmd;
+
+namespace strict_programs {
+
+/// One operator of a random program, by the numbers of values.
+struct written {
+  enum kind { add, multiply, negate, relu, transpose, product, column_sum, move, zero_plus } what = add;
+  int a = 0, b = 0;
+  std::string axis;
+  verb by = verb::convert;
+  axis_state from, to;
+};
+
+struct random_typed_program {
+  std::vector<dynamic::mesh::axis> axes;
+  std::int64_t size = 4;
+  std::vector<dynamic::value_states> inputs;
+  std::vector<written> ops;
+
+  [[nodiscard]] dynamic::input input() const { return dynamic::in<double>({size, size}); }
+
+  static value apply(const written& w, const std::vector<value>& v, dynamic::strict_program* p) {
+    const value a = v[static_cast<std::size_t>(w.a)], b = v[static_cast<std::size_t>(w.b)];
+    switch (w.what) {
+      case written::add: return a + b;
+      case written::multiply: return a * b;
+      case written::negate: return -operand(a);
+      case written::relu: return relu(a);
+      case written::transpose: return transpose(a, {1, 0});
+      case written::product: return einsum("ab,bc->ac", a, b);
+      case written::column_sum: return einsum("ab->b", a);
+      case written::zero_plus: return zeros_like(a) + a;
+      case written::move: return p == nullptr ? a : p->transition(a, w.by, w.axis, w.from, w.to);
+    }
+    return {};
+  }
+};
+
+constexpr state whole_states[] = {state::replica, state::invariant};
+
+axis_state some_state(std::mt19937& random) {
+  if (random() % 2 == 0) return {state::shard, static_cast<std::int8_t>(random() % 2), monoid::add};
+  return {whole_states[random() % 2]};
+}
+
+random_typed_program random_program(std::mt19937& random) {
+  random_typed_program r;
+  const std::vector<std::vector<int>> meshes{{2}, {3}, {2, 2}, {2, 3}, {1, 2}};
+  const auto& sizes = meshes[random() % meshes.size()];
+  for (std::size_t a = 0; a < sizes.size(); ++a) r.axes.push_back({a == 0 ? "x" : "y", sizes[a]});
+  r.size = 1 + static_cast<std::int64_t>(random() % 6);
+  for (int k = 0; k < 3; ++k) {
+    dynamic::value_states s;
+    for (std::size_t a = 0; a < r.axes.size(); ++a) s.on.push_back(some_state(random));
+    r.inputs.push_back(s);
+  }
+  dynamic::builder b(dynamic::mesh(r.axes));
+  dynamic::strict_program p(b, "");
+  std::vector<value> values;
+  for (const auto& s : r.inputs) {
+    values.push_back(b.input(r.input()));
+    p.input(values.back(), s);
+  }
+  for (int trial = 0; trial < 60 && r.ops.size() < 7; ++trial) {
+    written w;
+    w.what = static_cast<written::kind>(random() % 9);
+    w.a = static_cast<int>(random() % values.size());
+    w.b = static_cast<int>(random() % values.size());
+    const bool is_square = values[static_cast<std::size_t>(w.a)].rank() == 2 && values[static_cast<std::size_t>(w.b)].rank() == 2;
+    if (!is_square && w.what != written::move) continue;
+    if (w.what == written::move) {
+      const auto at = random() % r.axes.size();
+      w.axis = r.axes[at].name;
+      w.from = p.states(values[static_cast<std::size_t>(w.a)])->on[at];
+      constexpr verb verbs[] = {verb::convert, verb::all_gather, verb::all_to_all, verb::all_reduce, verb::reduce_scatter};
+      w.by = verbs[random() % 5];
+      w.to = w.by == verb::reduce_scatter || w.by == verb::all_to_all
+                 ? axis_state{state::shard, static_cast<std::int8_t>(random() % 2), monoid::add}
+                 : some_state(random);
+    }
+    const auto before = p.here();
+    const value made = random_typed_program::apply(w, values, &p);
+    p.check();
+    if (p.error_count() != 0 || !p.states(made)) {
+      p.back_to(before);
+      continue;
+    }
+    values.push_back(made);
+    r.ops.push_back(w);
+  }
+  return r;
+}
+
+/// The program on a mesh with its types, or on one device without; what comes out, and its gradients.
+struct built {
+  std::vector<value> results;
+  std::vector<dynamic::written_collective> forward, backward;
+};
+built build(const random_typed_program& r, dynamic::builder& b, dynamic::strict_program* p, int loss_of, bool& has_loss) {
+  built made;
+  std::vector<value> values;
+  for (const auto& s : r.inputs) {
+    values.push_back(b.input(r.input()));
+    if (p != nullptr) p->input(values.back(), s);
+  }
+  for (const auto& w : r.ops) values.push_back(random_typed_program::apply(w, values, p));
+  const auto whole = [&](value v) {  // partial sums are no results
+    if (p == nullptr) return v;
+    for (std::size_t a = 0; a < r.axes.size(); ++a) {
+      p->check();
+      const auto is = p->states(v);
+      if (!is) return v;
+      if (is->on[a].is == state::partial)
+        v = p->transition(v, verb::all_reduce, r.axes[a].name, {state::partial}, {state::invariant});
+    }
+    return v;
+  };
+  for (std::size_t k = r.inputs.size(); k < values.size(); ++k) made.results.push_back(whole(values[k]));
+  value of = values[static_cast<std::size_t>(loss_of)];
+  const value loss = of.rank() == 2 ? einsum("ab->", of) : einsum("a->", of);
+  if (p != nullptr) {
+    p->check();
+    has_loss = p->error_count() == 0;
+    const auto is = *p->states(loss);
+    for (const auto& s : is.on) has_loss = has_loss && s.is != state::replica;
+    made.forward = p->collectives();
+    made.backward = p->backward_collectives(loss);
+  }
+  if (!has_loss) return made;
+  for (const auto& g :
+       grad(loss, std::vector<value>(values.begin(), values.begin() + static_cast<std::ptrdiff_t>(r.inputs.size()))))
+    made.results.push_back(whole(g));
+  return made;
+}
+
+}  // namespace strict_programs
+using namespace strict_programs;
+
+TEST_CASE("random programs with types give one device's values and gradients, and send what they say") {
+  std::mt19937 random(5);
+  int as_written = 0, gradients = 0, with_zeros = 0, ran = 0;
+  for (int trial = 0; trial < 150; ++trial) {
+    const auto r = random_program(random);
+    const int loss_of = static_cast<int>(random() % (r.inputs.size() + r.ops.size()));
+    CAPTURE(trial);
+    dynamic::builder typed{dynamic::mesh(r.axes)};
+    dynamic::strict_program p(typed, "");
+    bool has_loss = false;
+    const auto on_mesh = build(r, typed, &p, loss_of, has_loss);
+    dynamic::builder plain{dynamic::mesh({{"x", 1}})};
+    const auto alone = build(r, plain, nullptr, loss_of, has_loss);
+    for (const auto v : on_mesh.results) typed.output(v);
+    for (const auto v : alone.results) plain.output(v);
+    if (on_mesh.results.empty()) continue;
+    std::optional<dynamic::program> step;
+    try {
+      step.emplace(p.compile());
+    } catch (const error& e) {
+      const std::string text = e.what();
+      CAPTURE(text);
+      CHECK(text.find("puts zeros") != std::string::npos);
+      ++with_zeros;
+      continue;
+    }
+    gradients += has_loss ? 1 : 0;
+    ++ran;
+    std::vector<std::vector<double>> data;
+    for (std::size_t k = 0; k < r.inputs.size(); ++k) {
+      data.emplace_back(static_cast<std::size_t>(r.size * r.size));
+      for (auto& e : data.back()) e = static_cast<double>(random() % 5) - 2;
+    }
+    std::int64_t written = 0;
+    p.check();
+    for (const auto& c : p.collectives()) written += c.bytes;
+    // A transition that is written twice is made once.
+    CHECK(step->traffic().bytes <= written);
+    as_written += step->traffic().bytes == written ? 1 : 0;
+    const auto expected = plain.compile().run(self{}, data[0], data[1], data[2]);
+    const auto found = step->run(simulated{}, data[0], data[1], data[2]);
+    REQUIRE(found.size() == expected.size());
+    for (std::size_t k = 0; k < found.size(); ++k) {
+      CAPTURE(k);
+      CHECK(found[k].bytes == expected[k].bytes);
+    }
+  }
+  MESSAGE(ran << " ran, " << gradients << " with gradients, " << with_zeros << " put zeros, " << as_written
+              << " send all that is written");
+  CHECK(ran > 80);
+  CHECK(gradients > 40);
+}
+
+TEST_CASE("gradients of microbatches stay terms in a loop, and are summed once behind it") {
+  dynamic::builder b{dynamic::mesh({{"dp", 2}})};
+  dynamic::strict_program p(b, "");
+  const auto x = b.input(dynamic::in<double>({3, 4, 5})), w = b.input(dynamic::in<double>({5, 2}));
+  p.input(x, {{{state::shard, 1, monoid::add}}});
+  p.input(w, {{{state::replica}}});
+  const auto [sum, losses] = scan(
+      [&](value g, value part) {
+        const value y = einsum("bd,df->bf", part, w), loss = einsum("bf->", y * y);
+        return std::tuple{g + grad(loss, w), loss};
+      },
+      zeros_like(w), x);
+  const value whole = p.transition(sum, verb::all_reduce, "dp", {state::partial}, {state::invariant});
+  p.check();
+  CHECK(p.errors().empty());
+  REQUIRE(p.states(sum));
+  CHECK(p.states(sum)->on[0] == axis_state{state::partial});
+  b.output(whole);
+  const auto step = p.compile();
+  REQUIRE(step.collectives().size() == 1);
+  CHECK(step.collectives()[0].kind == collective_kind::all_reduce);
+  CHECK(step.traffic().bytes == 5 * 2 * 8);
+  std::vector<double> xs(60), ws(10), expected(10, 0);
+  for (std::size_t k = 0; k < xs.size(); ++k) xs[k] = static_cast<double>(k % 7) - 3;
+  for (std::size_t k = 0; k < ws.size(); ++k) ws[k] = static_cast<double>(k % 4) - 1;
+  for (std::size_t r = 0; r < 12; ++r)
+    for (std::size_t f = 0; f < 2; ++f) {
+      double y = 0;
+      for (std::size_t d = 0; d < 5; ++d) y += xs[r * 5 + d] * ws[d * 2 + f];
+      for (std::size_t d = 0; d < 5; ++d) expected[d * 2 + f] += 2 * y * xs[r * 5 + d];
+    }
+  const auto found = step.run(threads{}, xs, ws);
+  for (std::size_t k = 0; k < 10; ++k) CHECK(found[0].data<double>()[k] == expected[k]);
+}
+
+TEST_CASE("what a loop carries and what branches give has one state") {
+  const auto first_error = [](auto&& body) {
+    dynamic::builder b{dynamic::mesh({{"x", 2}})};
+    dynamic::strict_program p(b, "");
+    const auto r = b.input(dynamic::in<double>({4})), i = b.input(dynamic::in<double>({4})),
+               s = b.input(dynamic::in<double>({4}));
+    const auto flag = b.input(dynamic::in<bool>({}));
+    p.input(r, {{{state::replica}}});
+    p.input(i, {{{state::invariant}}});
+    p.input(s, {{{state::shard}}});
+    p.input(flag, {{{state::invariant}}});
+    body(p, r, i, s, flag);
+    p.check();
+    const auto errors = p.errors();
+    return errors.empty() ? std::string("none") : errors[0].kind;
+  };
+  CHECK(first_error([](auto&, value, value i, value s, value) {
+          fori_loop(
+              2, [&](value, value c) { return c + s; }, zeros_like(i));
+        }) == "none");
+  CHECK(first_error([](auto& p, value, value i, value, value) {
+          fori_loop(
+              2, [&](value, value c) { return p.transition(c, verb::convert, "x", {state::invariant}, {state::replica}); }, i);
+        }) == "carry_mismatch");
+  // The zeros that the loop begins with are not what it carries.
+  CHECK(first_error([](auto& p, value r, value, value, value) {
+          fori_loop(
+              2,
+              [&](value, value c) {
+                const value sum = p.transition(r, verb::convert, "x", {state::replica}, {state::partial});
+                static_cast<void>(c + sum);
+                return c + 1.0;
+              },
+              zeros_like(r));
+        }) == "partial_affine");
+  CHECK(first_error([](auto&, value r, value, value, value flag) {
+          cond(
+              flag, [](value v) { return v; }, [](value v) { return v + v; }, r);
+        }) == "none");
+  CHECK(first_error([](auto&, value r, value i, value, value flag) {
+          cond(
+              flag, [](value v, value) { return v + v; }, [](value, value v) { return v + v; }, r, i);
+        }) == "branch_mismatch");
+}
