@@ -45,7 +45,7 @@ class chooser {
       delivery_ = is_replayed_ ? replay_->plan.marks[i].deliveries : 0;
       look_at(i);
       if (is_replayed_) state_.time = add_times(state_.marks[i].time, replay_->time_of(i));
-      if (replay_ != nullptr && replay_->is_decided(known_, i, state_, is_replayed_)) return;
+      if (replay_ != nullptr && replay_->is_decided(known_, i, state_)) return;
     }
     state_.marks.push_back(state_.mark());
     state_.is_complete = true;

@@ -321,7 +321,7 @@ class plan_search {
   }
 
   static constexpr std::size_t most_in_a_run = 64, most_in_order = 32;
-  static constexpr int alternatives = 3, most_values_for_alternatives = 24;
+  static constexpr int alternatives = 3, most_values_for_alternatives = 32;
 
   const graph& graph_;
   const mesh_shape& mesh_;

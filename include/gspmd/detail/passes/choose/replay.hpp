@@ -19,7 +19,7 @@ struct replay {
   vec<std::uint8_t>& differs;  // by node
   vec<int>& now;               // by form of `plan`: the same one of the new plan; -1: it has none
   int& last;                   // the last item that something which differs reaches
-  std::int64_t& hope;          // what `plan` spends around what was changed, as far as that is not chosen again
+  std::int64_t hope;           // what `plan` spends around what was changed: no more is gained there
   bool& is_worse;              // found out before the end
 
   [[nodiscard]] constexpr std::int64_t time_of(int i) const { return plan.marks[i + 1].time - plan.marks[i].time; }
@@ -39,8 +39,7 @@ struct replay {
   }
   /// Compares the forms that item `i` made. Whether nothing after it can differ and `state`, which is to be as `plan` from here on,
   /// is no better.
-  constexpr bool is_decided(const form_prices& known, int i, const choose_state& state, bool is_replayed) {
-    if (!is_replayed) hope = hope > time_of(i) ? hope - time_of(i) : 0;
+  constexpr bool is_decided(const form_prices& known, int i, const choose_state& state) {
     const auto& made = state.book.values;
     const auto& had = plan.book.values;
     const int begin = state.marks[i].values, end = static_cast<int>(made.size());
