@@ -175,7 +175,8 @@ class inspection {
     }
     nodes_.erase(-1);
     for (const auto& also : graph_.also_tagged) nodes_[also.tag] = also.node;
-    const auto& shape = mesh_.info().shape;
+    auto shape = mesh_.info().shape;
+    shape.saving = program_.view().mesh->saving;  // what the plan gave up to fit into the memory of a device
     detail::completion completion(graph_, shape, &origins_);
     completion.run();
     completed_ = std::move(completion.shardings);
