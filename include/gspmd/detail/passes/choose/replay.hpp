@@ -75,9 +75,10 @@ struct replay {
       if (reader == i) continue;
       const node& n = known.at(reader);
       const auto& facts = facts_of(n.op);
+      if (facts.made == origin::region) last = count + static_cast<int>(known.program.outputs.size()) - 1;
+      const bool has_its_form = n.op == opcode::loop_result && n.operands[0] == i;  // what is carried
       if (facts.made == origin::renamed) reach(known, reader);
-      else if (facts.made == origin::region) last = count + static_cast<int>(known.program.outputs.size()) - 1;
-      else if (facts.made == origin::shards && facts.is_made_again(n)) note(known, reader);
+      else if (has_its_form || (facts.made == origin::shards && facts.is_made_again(n))) note(known, reader);
     }
   }
 };
