@@ -17,7 +17,7 @@ TEST_CASE("random programs over MPI equal the naive reference") {
   reference::random_options options;
   MPI_Comm_size(MPI_COMM_WORLD, &options.devices);
   const auto first = reference::setting("GSPMD_SEED", 1);
-  const auto count = reference::setting("GSPMD_PROGRAMS", 200);
+  const auto count = reference::programs(200);
   for (const bool copies_small : {true, false}) {  // or reads all shards that lie in shared memory where they are
     gspmd::mpi_options how;
     if (!copies_small) how.small_shard_bytes = 0;
@@ -37,7 +37,7 @@ TEST_CASE("random programs with limits on gathers over MPI") {
   options.max_operators = 8;
   MPI_Comm_size(MPI_COMM_WORLD, &options.devices);
   const auto first = reference::setting("GSPMD_SEED", 1);
-  const auto count = 5 * reference::setting("GSPMD_PROGRAMS", 200);
+  const auto count = 5 * reference::programs(200);
   for (const bool shares_memory : {true, false}) {
     gspmd::mpi_options how;
     how.shared_memory = shares_memory;
@@ -65,7 +65,7 @@ TEST_CASE("random programs with local_ops over MPI") {
   options.local_ops = true;
   options.devices = comm.device_count();
   const auto first = reference::setting("GSPMD_SEED", 1);
-  const auto count = reference::setting("GSPMD_PROGRAMS", 200);
+  const auto count = reference::programs(200);
   std::uint64_t local = 0;
   for (auto seed = first; seed < first + count; ++seed) {
     const reference::random_program program(seed, options);
@@ -80,7 +80,7 @@ TEST_CASE("random programs with local_ops over MPI") {
 TEST_CASE("random programs with gathers, scatters and scans, and with windows, over MPI") {
   gspmd::mpi_communicator comm(MPI_COMM_WORLD);
   const auto first = reference::setting("GSPMD_SEED", 1);
-  const auto count = reference::setting("GSPMD_PROGRAMS", 200) / 2;
+  const auto count = reference::programs(200) / 2;
   for (const bool has_windows : {false, true}) {
     reference::random_options options;
     options.lookups = !has_windows;
@@ -100,7 +100,7 @@ TEST_CASE("random programs on several meshes of the same ranks") {
   reference::random_options options;
   options.devices = comm.device_count();
   const auto first = reference::setting("GSPMD_SEED", 1);
-  const auto count = reference::setting("GSPMD_PROGRAMS", 200);
+  const auto count = reference::programs(200);
   std::uint64_t by_other_meshes = 0;
   for (auto seed = first; seed < first + count; ++seed) {
     const auto a = reference::with_views(seed, options);

@@ -132,7 +132,7 @@ TEST_CASE("random programs with shifts over MPI equal the naive reference") {
     options.devices = comm.device_count();
     options.shifts = options.maps = options.windows = how.small_shard_bytes != 0;
     const auto first = reference::setting("GSPMD_SEED", 1);
-    const auto count = 2 * reference::setting("GSPMD_PROGRAMS", 200);
+    const auto count = 2 * reference::programs(200);
     std::uint64_t shifts = 0, overlapped = 0;
     for (auto seed = first; seed < first + count; ++seed) {
       const reference::random_program program(seed, options);

@@ -129,7 +129,7 @@ class random_loop {
 }  // namespace
 
 TEST_CASE("random loops of stencils with ghost zones equal the loop as it was written") {
-  const auto first = reference::setting("GSPMD_SEED", 1), count = reference::setting("GSPMD_PROGRAMS", 600);
+  const auto first = reference::setting("GSPMD_SEED", 1), count = reference::programs(600);
   int widened = 0, sending = 0;
   for (auto seed = first; seed < first + count; ++seed) {
     CAPTURE(seed);

@@ -592,7 +592,7 @@ class random_composition {
 
 TEST_CASE("random compositions: differences, and many devices") {
   const auto first = reference::setting("GSPMD_SEED", 1);
-  const auto count = reference::setting("GSPMD_PROGRAMS", 400);
+  const auto count = reference::programs(400);
   int checked = 0;
   int skipped = 0;
   int collectives = 0;

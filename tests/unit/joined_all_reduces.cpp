@@ -140,7 +140,7 @@ class sums_program {
 
 TEST_CASE("sums over a batch: joined messages give the same numbers, send the same bytes, fewer times") {
   const auto first = reference::setting("GSPMD_SEED", 1);
-  const auto count = reference::setting("GSPMD_PROGRAMS", 10000) / 10;
+  const auto count = reference::programs(10000) / 10;
   joined_count all;
   std::uint64_t larger = 0;
   std::vector<std::vector<std::int32_t>> data;
@@ -181,7 +181,7 @@ TEST_CASE("sums over a batch: joined messages give the same numbers, send the sa
 
 TEST_CASE("random programs of many operators equal the naive reference") {
   const auto first = reference::setting("GSPMD_SEED", 1);
-  const auto count = reference::setting("GSPMD_PROGRAMS", 10000) / 50;
+  const auto count = reference::programs(10000) / 50;
   for (auto seed = first; seed < first + count; ++seed) {
     const reference::random_program program(seed, {.max_devices = 8, .min_operators = 15, .max_operators = 40});
     const auto plan = ir::make_plan(program.g, program.mesh);

@@ -224,7 +224,7 @@ TEST_CASE("the order stays as it is where nothing is gained") {
 
 TEST_CASE("random programs: never more memory, and how often the least") {
   const auto first = reference::setting("GSPMD_SEED", 1);
-  const auto count = reference::setting("GSPMD_PROGRAMS", 3000);
+  const auto count = reference::programs(3000);
   int lowered = 0, small = 0, least_before = 0, least_after = 0;
   for (auto seed = first; seed < first + count; ++seed) {
     const reference::random_program program(seed);

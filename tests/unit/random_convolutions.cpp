@@ -302,7 +302,7 @@ std::string check_einsum(std::uint64_t seed, const std::string& equation, bool& 
 
 TEST_CASE("random convolutions, their gradients and the gradients of these equal the definition") {
   const auto first = reference::setting("GSPMD_SEED", 1);
-  const auto count = reference::setting("GSPMD_PROGRAMS", 3000);
+  const auto count = reference::programs(3000);
   std::uint64_t sending = 0;
   for (auto seed = first; seed < first + count; ++seed) {
     bool sends = false;
@@ -317,7 +317,7 @@ TEST_CASE("random convolutions, their gradients and the gradients of these equal
 
 TEST_CASE("einsums with indices equal loops over their letters") {
   const auto first = reference::setting("GSPMD_SEED", 1);
-  const auto count = reference::setting("GSPMD_PROGRAMS", 3000) / 12;
+  const auto count = reference::programs(3000) / 12;
   std::uint64_t sending = 0;
   for (const char* equation :
        {"b(2x+w)i,wio->bxo", "wio,b(x+2w-1)i->obx", "b(x+w-1)(3y+v)i,wvio->bxyo", "b(x+w)i,bxo->wio", "b(x-w+2)i,wio->bxo",

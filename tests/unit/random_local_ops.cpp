@@ -10,7 +10,7 @@
 
 TEST_CASE("random programs with local_ops equal the naive reference") {
   const auto first = reference::setting("GSPMD_SEED", 1);
-  const auto count = reference::setting("GSPMD_PROGRAMS", 4000);
+  const auto count = reference::programs(4000);
   reference::random_options options;
   options.local_ops = true;
   std::uint64_t local = 0, in_bodies = 0, partial = 0, of_two_results = 0;

@@ -10,7 +10,7 @@
 
 TEST_CASE("random programs with gathers, scatters and scans equal the naive reference") {
   const auto first = reference::setting("GSPMD_SEED", 1);
-  const auto count = reference::setting("GSPMD_PROGRAMS", 3000);
+  const auto count = reference::programs(3000);
   reference::random_options options;
   options.lookups = true;
   std::uint64_t lookups = 0, in_bodies = 0, partial = 0, exchanges = 0;

@@ -15,7 +15,7 @@
 
 TEST_CASE("random programs on simulated devices equal the naive reference") {
   const auto first = reference::setting("GSPMD_SEED", 1);
-  const auto count = reference::setting("GSPMD_PROGRAMS", 10000);
+  const auto count = reference::programs(10000);
   std::uint64_t collectives = 0, in_bodies = 0, large_meshes = 0, narrow = 0;
   for (auto seed = first; seed < first + count; ++seed) {
     const reference::random_program program(seed);
@@ -84,7 +84,7 @@ gspmd::detail::graph written_twice(const gspmd::detail::graph& g) {
 
 TEST_CASE("random programs in which every operator is written twice are planned as if it were written once") {
   const auto first = reference::setting("GSPMD_SEED", 1);
-  const auto count = reference::setting("GSPMD_PROGRAMS", 10000) / 10;
+  const auto count = reference::programs(10000) / 10;
   for (auto seed = first; seed < first + count; ++seed) {
     const reference::random_program program(seed);
     const auto once = gspmd::detail::canonical_order(program.g);
@@ -108,7 +108,7 @@ TEST_CASE("seeds that were wrong once") {
 
 TEST_CASE("random programs on threads equal the naive reference") {
   const auto first = reference::setting("GSPMD_SEED", 1);
-  const auto count = reference::setting("GSPMD_PROGRAMS", 10000) / 10;
+  const auto count = reference::programs(10000) / 10;
   for (auto seed = first; seed < first + count; ++seed) {
     const reference::random_program program(seed);
     const auto plan = gspmd::detail::make_plan(program.g, program.mesh);

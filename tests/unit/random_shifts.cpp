@@ -16,7 +16,7 @@
 template <class Look>
 std::uint64_t run_programs(const reference::random_options& options, Look look) {
   const auto first = reference::setting("GSPMD_SEED", 1);
-  const auto count = reference::setting("GSPMD_PROGRAMS", 4000);
+  const auto count = reference::programs(4000);
   std::uint64_t composed = 0;
   for (auto seed = first; seed < first + count; ++seed) {
     const reference::random_program program(seed, options);

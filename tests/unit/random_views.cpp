@@ -17,7 +17,7 @@ using namespace gspmd;
 
 TEST_CASE("random programs on two or three meshes over the same devices equal the naive reference") {
   const auto first = reference::setting("GSPMD_SEED", 1);
-  const auto count = reference::setting("GSPMD_PROGRAMS", 3000);
+  const auto count = reference::programs(3000);
   std::uint64_t collectives = 0, by_other_meshes = 0;
   for (auto seed = first; seed < first + count; ++seed) {
     const auto a = reference::with_views(seed);

@@ -56,7 +56,7 @@ struct named_program : reference::random_program {
 
 TEST_CASE("random programs with limits on gathers equal the naive reference") {
   const auto first = reference::setting("GSPMD_SEED", 1);
-  const auto count = reference::setting("GSPMD_PROGRAMS", 10000);
+  const auto count = reference::programs(10000);
   counts seen;
   for (auto seed = first; seed < first + count; ++seed) {
     const named_program program(seed);
@@ -87,7 +87,7 @@ TEST_CASE("random programs with limits on gathers equal the naive reference") {
 
 TEST_CASE("random programs with limits on gathers, on threads") {
   const auto first = reference::setting("GSPMD_SEED", 1);
-  const auto count = reference::setting("GSPMD_PROGRAMS", 10000) / 5;
+  const auto count = reference::programs(10000) / 5;
   for (auto seed = first; seed < first + count; ++seed) {
     const named_program program(seed);
     const auto plan = gspmd::detail::make_plan(program.g, program.mesh);
