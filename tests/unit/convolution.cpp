@@ -319,7 +319,6 @@ TEST_CASE("convolution: more spatial dims than an operator has windows, and as m
     w[0] = 3;
     split_list by(rank + 2);
     by[1 + dims.find(split)] = "x";
-    kept_integers low = std::vector<std::int64_t>(rank, 0);
     std::vector<std::int64_t> around(rank, 0);
     around[0] = 1;
     w[rank] = 2;  // features
