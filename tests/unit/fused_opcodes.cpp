@@ -77,7 +77,7 @@ TEST_CASE("every opcode means what it says, for every type it has") {
   for (int c = 0; c < opcode_count; ++c) {
     const auto code = static_cast<opcode>(c);
     for (const dtype in : all_types) {
-      if (!is_elementwise(code) || code == opcode::map || !is_defined(code, in)) continue;
+      if (!is_elementwise(code) || code == opcode::map || code == opcode::complex || !is_defined(code, in)) continue;
       for (const dtype out : all_types) {
         if (code == opcode::convert || (is_compare(code) ? out == dtype::pred : out == in)) {
           check_opcode(code, out, in);

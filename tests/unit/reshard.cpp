@@ -189,7 +189,7 @@ TEST_CASE("resharding takes no memory but the arena, and of that what is alive a
   const plan_view view(p);
 
   // The bytes of the arena that hold something during each step: of its values from the step that makes them to the last one
-  // that reads them.
+  // that reads them, and the blocks in which it computes what it reduces.
   std::size_t most = 0;
   for (std::size_t i = 0; i < p.steps.size(); ++i) {
     std::set<std::int64_t> lines;
@@ -203,7 +203,8 @@ TEST_CASE("resharding takes no memory but the arena, and of that what is alive a
       if (static_cast<std::size_t>(value.step) > i || last < i) continue;
       for (std::int64_t at = 0; at < elements(value.local) * bytes_of(value.type); at += 64) lines.insert(value.where.at + at);
     }
-    most = std::max(most, lines.size());
+    most =
+        std::max(most, lines.size() + static_cast<std::size_t>(facts_of(p.steps[i]).scratch_bytes(view, p.steps[i]) + 63) / 64);
   }
   CHECK(static_cast<std::int64_t>(most) * 64 == p.arena_bytes);
   CHECK(count_of(p, action::move) + count_of(p, action::combine) >= 3);
