@@ -206,7 +206,7 @@ TEST_CASE("resharding takes no memory but the arena, and of that what is alive a
     most =
         std::max(most, lines.size() + static_cast<std::size_t>(facts_of(p.steps[i]).scratch_bytes(view, p.steps[i]) + 63) / 64);
   }
-  CHECK(static_cast<std::int64_t>(most) * 64 == p.arena_bytes);
+  CHECK(static_cast<std::int64_t>(most) * 64 + 128 == p.arena_bytes);  // the blocks leave a gap beside the sums
   CHECK(count_of(p, action::move) + count_of(p, action::combine) >= 3);
 
   arena_keeper comm(static_cast<int>(b.mesh.device_count()));
