@@ -19,8 +19,8 @@ struct integers : std::span<const std::int64_t> {
       : span(list.begin(), list.size()) {}  // NOLINT: implicit on purpose
 };
 
-/// A few of them, kept: for options, which a program may name and use several times. There may be up to 8; of more, only how many there
-/// were is known, for whoever refuses them.
+/// A few of them, kept: for options, which a program may name and use several times. There may be as many as a tensor has dims; of more,
+/// only how many there were is known, for whoever refuses them.
 class kept_integers {
  public:
   constexpr kept_integers() = default;
@@ -32,12 +32,12 @@ class kept_integers {
     for (std::size_t i = 0; i < count_ && i < capacity; ++i) items_[i] = list[i];
   }
 
-  /// How many there were; [i] is one of the first 8.
+  /// How many there were; [i] is one of the first 32.
   [[nodiscard]] constexpr std::size_t size() const { return count_; }
   [[nodiscard]] constexpr std::int64_t operator[](std::size_t i) const { return items_[i]; }
 
  private:
-  static constexpr std::size_t capacity = 8;
+  static constexpr std::size_t capacity = 32;
   std::int64_t items_[capacity]{};
   std::size_t count_ = 0;
 };

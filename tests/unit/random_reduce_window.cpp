@@ -303,7 +303,7 @@ TEST_CASE("reduce_window: a window much wider than a shard, on more devices than
 
 TEST_CASE("random programs with windows equal the naive reference") {
   const auto first = reference::setting("GSPMD_SEED", 1);
-  const auto count = reference::programs(1000);
+  const auto count = reference::setting("GSPMD_PROGRAMS", 1000);
   reference::random_options options;
   options.windows = true;
   std::uint64_t windows = 0, sending = 0, in_bodies = 0, partial = 0, convolutions = 0, scattered = 0;

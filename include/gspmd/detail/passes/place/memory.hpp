@@ -98,7 +98,7 @@ class memory_planner {
     const auto& s = plan_.steps[i];
     if (!facts_of(s).works_in_place(s) || s.target >= 0) return;
     for (int r = 0; r < s.results.count; ++r) written_[root(slot(s.results, r))] = i;
-    int from[3]{};  // by width of an element: the operands before this one are of no use to such results
+    int from[5]{};  // by width of an element, of up to 16 bytes: the operands before this one are of no use to such results
     for (int r = 0; r < s.results.count; ++r) {
       const int result = root(slot(s.results, r));
       if (keeps_input(result) || (has_regions_ && first_[result] != i)) continue;
