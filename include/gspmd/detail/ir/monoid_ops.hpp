@@ -86,6 +86,8 @@ constexpr monoid natural_kind(monoid kind) {
 template <monoid Kind, class V>
 constexpr V combine_lanes(V a, V b) {
   if constexpr (Kind == monoid::add) return a + b;
+  else if constexpr (Kind == monoid::multiply && std::is_integral_v<V>)
+    return static_cast<V>(1U * a * b);  // no int of 16 bits wraps
   else if constexpr (Kind == monoid::multiply) return a * b;
   else if constexpr (Kind == monoid::maximum) return ((a != a) | (a > b)) ? a : b;
   else if constexpr (Kind == monoid::minimum) return ((a != a) | (a < b)) ? a : b;
