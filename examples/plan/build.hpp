@@ -418,7 +418,7 @@ class program_builder {
     named.type = v.type();
     named.shape = shape_of(v);
     made_[static_cast<std::size_t>(number)] = v;
-    built_.program->label(number);
+    built_.program->label_up_to(v, number);
   }
 
   void read_input(const json& j, const path& at) {
@@ -499,7 +499,10 @@ class program_builder {
       if (also < 0) return;
       built_.values.back().op = *op;
       count_bytes(v_also, {}, at);
-      keep(also, v_also);
+      auto& result = built_.values.back();
+      result.type = v_also.type();
+      result.shape = shape_of(v_also);
+      made_.back() = v_also;
       built_.program->label(v_also, also);
     }
   }

@@ -106,6 +106,13 @@ class builder {
   void label(int number) {
     for (; labelled_ < graph_->nodes.size(); ++labelled_) graph_->nodes[labelled_].tag = number;
   }
+  /// The same, where `v` is what the number stands for: what was built after it, results of its operator that nobody has, has none.
+  void label_up_to(value v, int number) {
+    const auto first = labelled_;
+    label(number);
+    if (!v.is_valid() || static_cast<std::size_t>(v.id()) < first) return;
+    for (auto i = static_cast<std::size_t>(v.id()) + 1; i < graph_->nodes.size(); ++i) graph_->nodes[i].tag = -1;
+  }
   /// Gives one of them another number: of the results of an operator, say.
   void label(value v, int number) {
     if (v.is_valid()) graph_->nodes[static_cast<std::size_t>(v.id())].tag = number;
