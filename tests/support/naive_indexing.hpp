@@ -138,8 +138,9 @@ inline void sort_node(const node& n, const std::vector<const host_array*>& x, ho
       const auto i = is_descending ? b : a, j = is_descending ? a : b;
       const host_array& key = *x[k];
       if (!key.floating()) {
-        if (key.ints[i] != key.ints[j]) return key.ints[i] < key.ints[j];
-        continue;
+        if (key.ints[i] == key.ints[j]) continue;
+        if (key.type == dtype::u64) return static_cast<std::uint64_t>(key.ints[i]) < static_cast<std::uint64_t>(key.ints[j]);
+        return key.ints[i] < key.ints[j];
       }
       const double p = key.reals[i], q = key.reals[j];
       if (std::isnan(p) != std::isnan(q)) return !std::isnan(p);
