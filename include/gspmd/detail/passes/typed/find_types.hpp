@@ -48,22 +48,20 @@ constexpr void find_types(graph& g, bool annotate) {
     for (std::size_t k = 0; k < m.remedies.size(); ++k) what << (k == 0 ? "; write " : "; or ") << m.remedies[k];
     return refuse(what);
   }
-  for (std::size_t k = 0; k < g.outputs.size(); ++k) {
-    const value_type& t = typer.types[static_cast<std::size_t>(g.outputs[k])];
-    const node& n = g.nodes[static_cast<std::size_t>(g.outputs[k])];
-    if (t.layout().partial != 0)
-      return refuse(graph::place(n.at, name_of(n.op))
-                    << ": output " << static_cast<std::int64_t>(k) << " is " << type_text(*g.mesh, t, n.shape.count, 0)
-                    << ": a partial sum is no result yet; reshard it");
-  }
   if (!annotate) return;
-  for (const auto& s : typer.steps) {
-    const deed d = transitions[s.row].forward;
-    if (d != deed::keep_first && d != deed::pad_zeros) continue;
-    const node& n = g.nodes[static_cast<std::size_t>(s.node)];
-    return refuse(graph::place(n.at, name_of(n.op)) << ": from " << short_text(s.from) << " to " << short_text(s.to) << " over `"
-                                                    << axes_text(*g.mesh, s.axes) << "` puts zeros, which no step does yet");
+  for (std::size_t i = 0; i < g.nodes.size(); ++i) {
+    const value_type& t = typer.types[i];
+    monoid kind = t.layout().reduced_by;
+    for (const auto& on : t.on)
+      if (on.is == state::partial && on.reduced_by != kind)
+        return refuse(graph::place(g.nodes[i].at, name_of(g.nodes[i].op))
+                      << ": the result is " << type_text(*g.mesh, t, g.nodes[i].shape.count, 0)
+                      << ": plans reduce by one function at a time; reshard one of the axes before");
+    if (facts_of(g.nodes[i].op).made == origin::renamed) g.nodes[i].attributes.clear();
   }
+  for (const auto& s : typer.steps)
+    if (const deed d = transitions[s.row].forward; d != deed::nothing || s.to.is == state::partial)
+      written_step{d, s.axes}.keep(g.nodes[static_cast<std::size_t>(s.node)]);
   for (std::size_t i = 0; i < g.nodes.size(); ++i) {
     g.nodes[i].annotated = true;
     g.nodes[i].annotation = typer.types[i].layout();
