@@ -16,6 +16,8 @@
 #include <gspmd/gspmd.hpp>
 #include <gspmd/modes.hpp>
 
+#include "support/typed_law.hpp"
+
 using namespace gspmd;
 
 namespace strict_programs {
@@ -34,6 +36,12 @@ struct random_typed_program {
   std::int64_t size = 4;
   std::vector<dynamic::value_states> inputs;
   std::vector<written> ops;
+  struct refusal {
+    written is;
+    std::vector<axis_state> a, b;  // by axis: what it met
+    std::string kind;
+  };
+  std::vector<refusal> refused{};
 
   [[nodiscard]] dynamic::input input() const { return dynamic::in<double>({size, size}); }
 
@@ -99,6 +107,8 @@ random_typed_program random_program(std::mt19937& random) {
     const value made = random_typed_program::apply(w, values, &p);
     p.check();
     if (p.error_count() != 0 || !p.states(made)) {
+      const auto states = [&](int k) { return p.states(values[static_cast<std::size_t>(k)])->on; };
+      if (w.what != written::move && p.error_count() != 0) r.refused.push_back({w, states(w.a), states(w.b), p.errors().back().kind});
       p.back_to(before);
       continue;
     }
@@ -151,6 +161,31 @@ built build(const random_typed_program& r, dynamic::builder& b, dynamic::strict_
   return made;
 }
 
+/// The same operators on integers, by their derivatives.
+typed_law::law_operator law_of(written::kind what) {
+  using typed_law::of_each, typed_law::of_two;
+  switch (what) {
+    case written::add: return of_two([](auto a, auto b) { return a + b; }, [](auto, auto) { return 1; }, [](auto, auto) { return 1; });
+    case written::multiply:
+      return of_two([](auto a, auto b) { return a * b; }, [](auto, auto b) { return b; }, [](auto a, auto) { return a; });
+    case written::negate: return of_each([](auto a) { return -a; }, [](auto) { return -1; });
+    case written::relu: return of_each([](auto a) { return a > 0 ? a : 0; }, [](auto a) { return a > 0 ? 1 : 0; });
+    case written::transpose: return typed_law::transpose();
+    case written::product: return typed_law::product();
+    case written::column_sum: return typed_law::column_sum();
+    case written::move:
+    case written::zero_plus: break;
+  }
+  return of_each([](auto a) { return a; }, [](auto) { return 1; });
+}
+constexpr bool takes_two(written::kind what) {
+  return what == written::add || what == written::multiply || what == written::product;
+}
+/// Whether what was refused has a state in which its result is right on an axis of n devices, without anything that moves.
+bool is_possible_on(const written& w, const axis_state& a, const axis_state& b, int n, std::mt19937& random) {
+  return typed_law::is_possible(law_of(w.what), takes_two(w.what) ? std::vector{a, b} : std::vector{a}, n, random);
+}
+
 /// What is sent, in any order: kind, axes, bytes.
 using bill = std::multiset<std::tuple<std::string, std::string, std::int64_t>>;
 /// By the plan's steps.
@@ -175,13 +210,59 @@ bill written_in(const dynamic::builder& b) {
 }  // namespace strict_programs
 using namespace strict_programs;
 
+TEST_CASE("an operator is accepted exactly when its values and gradients are right without a message") {
+  std::mt19937 random(7);
+  int accepted = 0, refused = 0;
+  for (const int n : {1, 2, 3})
+    for (int what = written::add; what <= written::column_sum; ++what) {
+      written w;
+      w.what = static_cast<written::kind>(what);
+      w.b = 1;
+      const auto& all = typed_law::all_states();
+      for (const auto& a : all)
+        for (const auto& b : all) {
+          if (!takes_two(w.what) && !(b == a)) continue;
+          dynamic::builder g(dynamic::mesh({{"x", n}}));
+          dynamic::strict_program p(g, "");
+          std::vector<value> x;
+          for (const auto& is : {a, b}) {
+            x.push_back(g.input(dynamic::in<double>({6, 6})));
+            p.input(x.back(), {{is}}, is.is != state::constant);
+          }
+          const value y = random_typed_program::apply(w, x, &p);
+          p.check();
+          CAPTURE(n);
+          CAPTURE(what);
+          CAPTURE(std::string(detail::short_text(a).view()) + ' ' + std::string(detail::short_text(b).view()));
+          const auto is = p.states(y);
+          ++(is ? accepted : refused);
+          if (n == 1) {  // an axis of one device is looked at as any other: by the same rule
+            CHECK(is.has_value() == is_possible_on(w, a, b, 2, random));
+            continue;
+          }
+          CHECK(is.has_value() == is_possible_on(w, a, b, n, random));
+        }
+    }
+  CHECK(accepted > 100);
+  CHECK(refused > 150);
+}
+
 TEST_CASE("random programs with types give one device's values and gradients, and send what they say") {
   std::mt19937 random(5);
-  int gradients = 0, ran = 0;
+  int gradients = 0, ran = 0, refused = 0;
   for (int trial = 0; trial < 150; ++trial) {
     const auto r = random_program(random);
     const int loss_of = static_cast<int>(random() % (r.inputs.size() + r.ops.size()));
     CAPTURE(trial);
+    for (const auto& no : r.refused) {  // each has a witness: an axis along which no result is right
+      bool is_possible = true;
+      for (std::size_t a = 0; a < r.axes.size(); ++a)
+        is_possible = is_possible && is_possible_on(no.is, no.a[a], no.b[a], std::max(2, static_cast<int>(r.axes[a].size)), random);
+      CAPTURE(no.kind);
+      CAPTURE(static_cast<int>(no.is.what));
+      CHECK((!is_possible || no.kind == "axis_order"));
+      ++refused;
+    }
     dynamic::builder typed{dynamic::mesh(r.axes)};
     dynamic::strict_program p(typed, "");
     bool has_loss = false;
@@ -212,6 +293,7 @@ TEST_CASE("random programs with types give one device's values and gradients, an
   }
   CHECK(ran > 80);
   CHECK(gradients > 40);
+  CHECK(refused > 300);
 }
 
 TEST_CASE("gradients of microbatches stay terms in a loop, and are summed once behind it") {
