@@ -56,8 +56,18 @@ class program_typer {
   constexpr void set_diverging(axis_mask axes) { diverging_ = axes; }
   constexpr typed_mistake& refuse(mode_mistake kind, int i, int operand, int axis, const text& what) {
     mistakes.push_back(
-        {kind, i, operand, axis, i < 0 ? what : text(graph::place(at(i).at, name_of(at(i).op))) << ": " << what, {}});
+        {kind, i, operand, axis, i < 0 ? what : text(graph::place(at(i).at, name_in_program(at(i)))) << ": " << what, {}});
     return mistakes.back();
+  }
+  /// What a user wrote to get a node.
+  [[nodiscard]] static constexpr const char* name_in_program(const node& n) {
+    if (n.op == opcode::loop_result) return "loop";
+    if (n.op == opcode::cond_result) return "cond";
+    if (facts_of(n.op).made != origin::renamed || state_change::is_one(n)) return name_of(n.op);
+    return is_cotangent(n) ? "grad" : state_wish::is_one(n) && state_wish::of(n).is_out ? "out" : "reshard";
+  }
+  [[nodiscard]] static constexpr bool is_cotangent(const node& n) {
+    return n.operands.count == 2 && n.attributes.count <= 1 && n.in_gradient;
   }
 
  private:
@@ -80,7 +90,7 @@ class program_typer {
       case origin::source: type(i) = value_type::all(mesh(), {state::constant}); break;
       case origin::renamed:
         if (state_change::is_one(n)) visit_transition(i);
-        else if (n.operands.count == 2 && n.attributes.count <= 1 && n.in_gradient) visit_cotangent(i);
+        else if (is_cotangent(n)) visit_cotangent(i);
         else if (wanted_[static_cast<std::size_t>(i)] >= 0)
           return reshard_to(i, wishes_[static_cast<std::size_t>(wanted_[static_cast<std::size_t>(i)])]);
         else if (n.annotated) visit_reshard(i);
@@ -167,7 +177,7 @@ class program_typer {
         changed = 1;
         continue;
       }
-      text what("is ");
+      text what(kind == mode_mistake::carry_mismatch ? "what it carries is " : "what it gives is ");
       what << long_text(is) << " over `" << axes_text(mesh_, axis_bit(a)) << '`';
       what << (kind == mode_mistake::carry_mismatch ? " before an iteration and " : " in one branch and ") << long_text(to)
            << (kind == mode_mistake::carry_mismatch ? " after it" : " in the other one") << "; reshard one of them";
@@ -176,7 +186,7 @@ class program_typer {
     }
     if (!(known.splits == other.splits) && changed == 0 && known.splits.count == other.splits.count) {
       refuse(kind, i, operand, -1,
-             text("is ") << words_of(known, at(i).shape.count) << " and " << words_of(other, at(i).shape.count)
+             text("the value is ") << words_of(known, at(i).shape.count) << " and " << words_of(other, at(i).shape.count)
                          << ": axes split a dim in another order; reshard one of them");
       return -1;
     }
@@ -650,6 +660,12 @@ class program_typer {
     return -1;
   }
 
+  [[nodiscard]] constexpr text way_for_result(int row, const axis_state& is, const axis_state& to, const value_type& wanted,
+                                              int rank, int a) const {
+    if (!is_local(a)) return reshard_text(mesh_, wanted.layout(), rank, a, to) << "(the result)";
+    return text(name_of(transitions[row].by)) << " the result from " << short_text(is) << " to " << short_text(to) << " over `"
+                                              << axes_text(mesh_, axis_bit(a)) << '`';
+  }
   /// What must be of a result: nothing is sent for it.
   constexpr void cut_for(int i, const value_type& wanted) {
     value_type& t = type(i);
@@ -667,10 +683,7 @@ class program_typer {
                    text("the result is ") << words_of(t, at(i).shape.count) << ", not " << words_of(wanted, at(i).shape.count)
                                           << ": only equal data without a sum in its gradient is cut for that");
         if (const int row = row_between(is, to); row >= 0)
-          m.remedies.push_back(is_local(a) ? text(name_of(transitions[row].by))
-                                                 << " the result from " << short_text(is) << " to " << short_text(to)
-                                                 << " over `" << axes_text(mesh_, axis_bit(a)) << '`'
-                                           : reshard_text(mesh_, wanted.layout(), at(i).shape.count, a, to) << "(the result)");
+          m.remedies.push_back(way_for_result(row, is, to, wanted, at(i).shape.count, a));
         t.is_known = false;
         return;
       }
