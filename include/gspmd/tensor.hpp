@@ -194,7 +194,7 @@ struct typed_output {
     inline_vec<char, 64> replica, partial;
   };
   static constexpr found value = [] {
-    graph g = trace_program<Callable, Mesh, Inputs...>();
+    const graph g = trace_callable<Callable, Mesh, Inputs...>();
     found f;
     if (g.failed() || K >= g.outputs.size()) return f;
     const program_typer typer = typed_program(g);
