@@ -92,7 +92,8 @@ class strict_reader {
       mesh_reader reader(errors_);
       mesh_ = reader.read(*j, path(root_, "mesh"));
       if (reader.memory != 0)
-        errors_.add("mesh.memory_per_device", "is a limit of what is planned; a document of this mode says itself what is held and sent: leave it out");
+        errors_.add("mesh.memory_per_device",
+                    "is a limit of what is planned; a document of this mode says itself what is held and sent: leave it out");
     }
     const auto* inputs = top.require("inputs", "a list");
     const auto* ops = top.find("ops");

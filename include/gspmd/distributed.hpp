@@ -103,7 +103,8 @@ auto call(const distributed<Tensors, Comm>&... arguments) {
 }
 /// What one device sends in such a call.
 template <auto Callable, class First, class... Tensors>
-inline constexpr traffic call_sends = compile<Callable, typename First::mesh, typename First::type, typename Tensors::type...>::traffic;
+inline constexpr traffic call_sends =
+    compile<Callable, typename First::mesh, typename First::type, typename Tensors::type...>::traffic;
 
 template <class A, class B, communicator Comm>
 auto operator+(const distributed<A, Comm>& a, const distributed<B, Comm>& b) {

@@ -153,8 +153,9 @@ auto run(const Backend& backend, const Arguments&... arguments) {
       arrays);
   launch(backend, Step::device_count, [&](auto& comm) {
     Step held;  // users like to call theirs `step`: no shadowing
-    detail::run_whole<detail::has_partial_outputs(Step::view)>(Step::view, comm, given, outputs,
-                      [&held](auto& devices, const void* const* in, void* const* out) { held.run(devices, in, out); });
+    detail::run_whole<detail::has_partial_outputs(Step::view)>(
+        Step::view, comm, given, outputs,
+        [&held](auto& devices, const void* const* in, void* const* out) { held.run(devices, in, out); });
   });
   return detail::like_result<result, 0>(arrays);
 }

@@ -242,7 +242,8 @@ auto gather(Comm& comm, const Tree& tree) {
         array<T> whole(shards.shape());
         const auto& v = shards.planned();
         if (v.layout.partial != 0)
-          throw error("gather: the array is partial: devices hold terms of it, and no program has reduced them; reshard it first");
+          throw error(
+              "gather: the array is partial: devices hold terms of it, and no program has reduced them; reshard it first");
         const detail::movement m{v.global, v.layout, {}, detail::movement_axes(shards.mesh(), v.global, v.layout, {})};
         std::vector<const T*> in;
         std::vector<T*> out;

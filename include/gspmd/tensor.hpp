@@ -64,7 +64,8 @@ struct placed_parts {
   template <fixed_string Axes, monoid Kind>
   constexpr void add(const mesh_info& mesh, int, std::type_identity<partial<Axes, Kind>>) {
     if (problem.empty() && layout.partial != 0 && layout.reduced_by != Kind) {
-      problem << "a place is partial by one function; this one is by " << name_of(layout.reduced_by) << " and by " << name_of(Kind);
+      problem << "a place is partial by one function; this one is by " << name_of(layout.reduced_by) << " and by "
+              << name_of(Kind);
       broken = mistake::states;
     }
     layout.partial |= named(mesh, partial<Axes, Kind>::axes);

@@ -90,7 +90,8 @@ inline bool stands_for(const on_devices& all, const axis_state& is, const matrix
 }
 
 /// Whether the result is in state `to` whatever the numbers are, and each operand's gradient in the dual of the operand's state.
-inline bool is_sound(const law_operator& f, const std::vector<axis_state>& in, const axis_state& to, int n, std::mt19937& random) {
+inline bool is_sound(const law_operator& f, const std::vector<axis_state>& in, const axis_state& to, int n,
+                     std::mt19937& random) {
   for (int trial = 0; trial < 4; ++trial) {
     std::vector<matrix> x;
     std::vector<on_devices> local;
@@ -122,7 +123,7 @@ inline bool is_sound(const law_operator& f, const std::vector<axis_state>& in, c
 }
 
 inline const std::vector<axis_state>& all_states() {
-  static const std::vector<axis_state> all{{state::constant},   {state::replica},    {state::invariant},
+  static const std::vector<axis_state> all{{state::constant},          {state::replica},           {state::invariant},
                                            gspmd::detail::shard_of(0), gspmd::detail::shard_of(1), {state::partial}};
   return all;
 }

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include <gspmd/gspmd.hpp>
 #include <gspmd/grad.hpp>
+#include <gspmd/gspmd.hpp>
 #include <gspmd/tensor.hpp>
 
 /// A program of the explicit mode for each kind of mistake that can be made there, and the bugs that other systems had: what compilers say of
@@ -42,20 +42,24 @@ constexpr auto first_rows = [](auto a) { return slice(a, {0, 0}, {4, 4}); };
 constexpr auto by_rows = [](auto a, auto b) { return einsum<"ab,ab->a">(a, b); };
 constexpr auto running_sum = [](auto a) { return cumsum(a, 0); };
 constexpr auto by_columns = [](auto a, auto b) { return einsum<"ab,bc->ac">(a, b, out<split<_, "x">>{}); };
-constexpr auto carried = [](auto a) { return fori_loop(2, [](value, value c) { return reshard<invariant<"x">>(c); }, a); };
+constexpr auto carried = [](auto a) {
+  return fori_loop(
+      2, [](value, value c) { return reshard<invariant<"x">>(c); }, a);
+};
 constexpr auto either = [](auto p, auto a, auto b) {
-  return cond(p > 0.0, [](value v, value) { return v + v; }, [](value, value v) { return v + v; }, a, b);
+  return cond(
+      p > 0.0, [](value v, value) { return v + v; }, [](value, value v) { return v + v; }, a, b);
 };
 constexpr auto gradient = [](auto a) { return grad(sum(a * a), a); };
 constexpr auto elsewhere = [](auto a) { return reshard<invariant<"z">>(a); };
 
-using state_conflict = program<multiply, rows, invariant_one>;        // a norm's weight beside a sharded sequence: Megatron
-using partial_varying_mix = program<add, terms, columns>;             // one expert's output, and a pending sum
+using state_conflict = program<multiply, rows, invariant_one>;  // a norm's weight beside a sharded sequence: Megatron
+using partial_varying_mix = program<add, terms, columns>;       // one expert's output, and a pending sum
 using partial_nonlinear = program<rectify, terms>;
-using partial_affine = program<plus_one, terms>;                      // a constant counted on every device: DTensor
-using partial_affine_bias = program<add, terms, replica_one>;         // a bias before the sum
+using partial_affine = program<plus_one, terms>;               // a constant counted on every device: DTensor
+using partial_affine_bias = program<add, terms, replica_one>;  // a bias before the sum
 using partial_product = program<squares, terms>;
-using partial_denominator = program<divide, replica_one, terms>;      // a mean of local means: counts are partial: Megatron
+using partial_denominator = program<divide, replica_one, terms>;  // a mean of local means: counts are partial: Megatron
 using wrong_target = program<to_maximum, terms>;
 using needs_communication = program<first_rows, rows>;
 using elementwise_conflict = program<add, rows, columns>;

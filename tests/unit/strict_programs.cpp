@@ -16,6 +16,7 @@
 #include <gspmd/gspmd.hpp>
 #include <gspmd/modes.hpp>
 
+#include "support/error_of.hpp"
 #include "support/typed_law.hpp"
 
 using namespace gspmd;
@@ -108,7 +109,8 @@ random_typed_program random_program(std::mt19937& random) {
     p.check();
     if (p.error_count() != 0 || !p.states(made)) {
       const auto states = [&](int k) { return p.states(values[static_cast<std::size_t>(k)])->on; };
-      if (w.what != written::move && p.error_count() != 0) r.refused.push_back({w, states(w.a), states(w.b), p.errors().back().kind});
+      if (w.what != written::move && p.error_count() != 0)
+        r.refused.push_back({w, states(w.a), states(w.b), p.errors().back().kind});
       p.back_to(before);
       continue;
     }
@@ -165,7 +167,8 @@ built build(const random_typed_program& r, dynamic::builder& b, dynamic::strict_
 typed_law::law_operator law_of(written::kind what) {
   using typed_law::of_each, typed_law::of_two;
   switch (what) {
-    case written::add: return of_two([](auto a, auto b) { return a + b; }, [](auto, auto) { return 1; }, [](auto, auto) { return 1; });
+    case written::add:
+      return of_two([](auto a, auto b) { return a + b; }, [](auto, auto) { return 1; }, [](auto, auto) { return 1; });
     case written::multiply:
       return of_two([](auto a, auto b) { return a * b; }, [](auto, auto b) { return b; }, [](auto a, auto) { return a; });
     case written::negate: return of_each([](auto a) { return -a; }, [](auto) { return -1; });
@@ -194,7 +197,8 @@ bill sent_by(const dynamic::program& step) {
   const auto& view = step.view();
   for (const auto& s : view.steps)
     if (detail::communicates(view, s) && s.bytes_sent > 0)
-      all.emplace(detail::name_of(s.collective), detail::axes_text(step.mesh_info(), detail::axes_of(view, s)).view(), s.bytes_sent);
+      all.emplace(detail::name_of(s.collective), detail::axes_text(step.mesh_info(), detail::axes_of(view, s)).view(),
+                  s.bytes_sent);
   return all;
 }
 /// By the types, of what outputs need.
@@ -257,7 +261,8 @@ TEST_CASE("random programs with types give one device's values and gradients, an
     for (const auto& no : r.refused) {  // each has a witness: an axis along which no result is right
       bool is_possible = true;
       for (std::size_t a = 0; a < r.axes.size(); ++a)
-        is_possible = is_possible && is_possible_on(no.is, no.a[a], no.b[a], std::max(2, static_cast<int>(r.axes[a].size)), random);
+        is_possible =
+            is_possible && is_possible_on(no.is, no.a[a], no.b[a], std::max(2, static_cast<int>(r.axes[a].size)), random);
       CAPTURE(no.kind);
       CAPTURE(static_cast<int>(no.is.what));
       CHECK((!is_possible || no.kind == "axis_order"));
@@ -287,13 +292,42 @@ TEST_CASE("random programs with types give one device's values and gradients, an
     for (std::size_t k = 0; k < found.size(); ++k) {
       CAPTURE(k);
       REQUIRE(found[k].bytes.size() == expected[k].bytes.size());
-      const double *is = found[k].data<double>(), *wanted = expected[k].data<double>();  // numbers: 0.0 of terms may be -0.0 of one device
+      const double *is = found[k].data<double>(),
+                   *wanted = expected[k].data<double>();  // numbers: 0.0 of terms may be -0.0 of one device
       CHECK(std::equal(is, is + found[k].bytes.size() / sizeof(double), wanted));
     }
   }
   CHECK(ran > 80);
   CHECK(gradients > 40);
   CHECK(refused > 300);
+}
+
+TEST_CASE("what is partial by a maximum stays so where that is right, and has no gradient") {
+  dynamic::builder b{dynamic::mesh({{"x", 3}})};
+  dynamic::strict_program p(b, "");
+  const axis_state maxima{state::partial, 0, monoid::maximum}, minima{state::partial, 0, monoid::minimum};
+  const auto v = b.input(dynamic::in<double>({4, 2})), r = b.input(dynamic::in<double>({2}));
+  p.input(v, {{{state::shard}}});
+  p.input(r, {{{state::replica}}});
+  const value most = reduce(v, monoid::maximum, {0});                                // of uneven parts, one of them empty
+  const value own = p.transition(r, verb::convert, "x", {state::replica}, maxima);   // the others have -inf
+  const value spread = p.transition(v, verb::convert, "x", {state::shard}, maxima);  // their parts among -inf
+  const value all = maximum(relu(most + r), own);
+  const value least = p.transition(-operand(all), verb::all_reduce, "x", minima, {state::replica});
+  b.output(least);
+  b.output(p.transition(spread, verb::all_reduce, "x", maxima, {state::invariant}));
+  b.output(all);  // reduced by the run
+  const auto step = p.compile();
+  const std::vector<double> vs{-5, -6, -3, -9, -4, -7, -8, -1}, rs{2, -3};
+  const auto found = step.run(threads{}, vs, rs);
+  CHECK(found[0].data<double>()[0] == -2);  // max(relu(-3 + 2), 2)
+  CHECK(found[0].data<double>()[1] == 0);   // max(relu(-1 - 3), -3)
+  for (std::size_t k = 0; k < vs.size(); ++k) CHECK(found[1].data<double>()[k] == vs[k]);
+  CHECK(found[2].data<double>()[0] == 2);
+  CHECK(found[2].data<double>()[1] == 0);
+  const value loss = einsum("a->", p.transition(most, verb::all_reduce, "x", maxima, {state::invariant}));
+  b.output(grad(loss, v));
+  CHECK(caught::contains(caught::error_of([&] { static_cast<void>(p.compile()); }), "has no gradient: which device's term"));
 }
 
 TEST_CASE("gradients of microbatches stay terms in a loop, and are summed once behind it") {

@@ -6,9 +6,9 @@
 #include <vector>
 
 #include "gspmd/comm/communicator.hpp"
+#include "gspmd/detail/ir/kernels/collectives.hpp"
 #include "gspmd/detail/ir/types.hpp"
 #include "gspmd/detail/kernels/fill.hpp"
-#include "gspmd/detail/ir/kernels/collectives.hpp"
 #include "gspmd/detail/transport/device_memory.hpp"
 #include "gspmd/detail/transport/meeting_subject.hpp"
 #include "gspmd/detail/transport/shared_memory.hpp"
@@ -74,7 +74,8 @@ std::vector<aligned_bytes> reduce_terms(Comm& comm, const mesh_shape& mesh, plan
   }
   sharding whole = v.layout;
   whole.partial = 0;
-  const reduction r = numbered(mesh, kernels::by_parts({v.global, v.layout, whole, v.layout.partial, v.layout.reduced_by}, v.type));
+  const reduction r =
+      numbered(mesh, kernels::by_parts({v.global, v.layout, whole, v.layout.partial, v.layout.reduced_by}, v.type));
   with_element_type(part_of(v.type), [&](auto element) {
     using T = decltype(element);
     if constexpr (!is_complex_element<T>)

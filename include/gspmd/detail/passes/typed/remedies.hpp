@@ -74,7 +74,8 @@ class remedy_list {
     }
     before *= held.elem_bytes;
     after *= held.elem_bytes;
-    const remedy w{k, row, from, to, s, held.shape.count, bytes_of(t.forward, n, before, after), bytes_of(t.backward, n, after, before)};
+    const remedy w{
+        k, row, from, to, s, held.shape.count, bytes_of(t.forward, n, before, after), bytes_of(t.backward, n, after, before)};
     int at = 0;
     while (at < best_.count && !w.is_cheaper_than(best_[at])) ++at;
     if (at == best_.capacity) return;

@@ -187,7 +187,7 @@ class program_typer {
     if (!(known.splits == other.splits) && changed == 0 && known.splits.count == other.splits.count) {
       refuse(kind, i, operand, -1,
              text("the value is ") << words_of(known, at(i).shape.count) << " and " << words_of(other, at(i).shape.count)
-                         << ": axes split a dim in another order; reshard one of them");
+                                   << ": axes split a dim in another order; reshard one of them");
       return -1;
     }
     return changed;
@@ -574,8 +574,8 @@ class program_typer {
     const int rank = at(i).shape.count;
     for (int a = 0; a < mesh().axis_count(); ++a) {
       const auto &from = is.on[a], &to = wanted.on[a];
-      const bool is_cut = (from.is == state::constant && to.is != state::partial) ||
-                          (from.is == state::replica && to.is == state::shard);
+      const bool is_cut =
+          (from.is == state::constant && to.is != state::partial) || (from.is == state::replica && to.is == state::shard);
       if (from == to || from.is == state::partial || is_cut) continue;
       typed_mistake& m = refuse(mode_mistake::out_spec_mismatch, i, -1, a,
                                 text("the result is ") << words_of(is, rank) << ", and `out` asks for " << words_of(wanted, rank)
