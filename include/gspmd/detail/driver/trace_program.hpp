@@ -110,6 +110,7 @@ constexpr graph trace_program() {
     });
   }
   if (!g.failed() && g.find_types != nullptr) g.find_types(g, false);
+  if (!g.failed() && g.find_types == nullptr && g.type_local != nullptr) g.type_local(g, false);
   if (g.failed()) return g;
   graph program = program_to_plan(g);
   if (const text problem = total_problem(program, Mesh::device_count); !problem.empty())

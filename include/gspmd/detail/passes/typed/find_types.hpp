@@ -35,6 +35,13 @@ constexpr program_typer typed_program(const graph& g) {
   return typer;
 }
 
+constexpr text first_mistake(const program_typer& typer) {
+  const typed_mistake& m = typer.mistakes[0];
+  text what = m.what;
+  for (std::size_t k = 0; k < m.remedies.size(); ++k) what << (k == 0 ? "; write " : "; or ") << m.remedies[k];
+  return what;
+}
+
 /// What `graph::find_types` is of a program in the explicit mode.
 constexpr void find_types(graph& g, bool annotate) {
   const auto refuse = [&](const text& what) {
@@ -42,12 +49,7 @@ constexpr void find_types(graph& g, bool annotate) {
     g.broken = mistake::states;
   };
   const program_typer typer = typed_program(g);
-  if (!typer.mistakes.empty()) {
-    const typed_mistake& m = typer.mistakes[0];
-    text what = m.what;
-    for (std::size_t k = 0; k < m.remedies.size(); ++k) what << (k == 0 ? "; write " : "; or ") << m.remedies[k];
-    return refuse(what);
-  }
+  if (!typer.mistakes.empty()) return refuse(first_mistake(typer));
   for (std::size_t k = 0; k < g.outputs.size(); ++k) {
     const value_type& t = typer.types[static_cast<std::size_t>(g.outputs[k])];
     const node& n = g.nodes[static_cast<std::size_t>(g.outputs[k])];
@@ -61,6 +63,7 @@ constexpr void find_types(graph& g, bool annotate) {
     const deed d = transitions[s.row].forward;
     if (d != deed::keep_first && d != deed::pad_zeros) continue;
     const node& n = g.nodes[static_cast<std::size_t>(s.node)];
+    if ((s.axes & ~n.local_axes) == 0) continue;
     return refuse(graph::place(n.at, name_of(n.op)) << ": from " << short_text(s.from) << " to " << short_text(s.to) << " over `"
                                                     << axes_text(*g.mesh, s.axes) << "` puts zeros, which no step does yet");
   }

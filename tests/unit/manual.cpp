@@ -1,0 +1,371 @@
+// SPDX-License-Identifier: Apache-2.0
+// group: dynamic
+// Manual regions: what is accepted gives what the devices of a naive machine hold, and its gradients; known layers send what they say.
+#include <doctest/doctest.h>
+
+#include <cmath>
+#include <cstdint>
+#include <functional>
+#include <random>
+#include <string>
+#include <vector>
+
+#include <gspmd/dynamic.hpp>
+#include <gspmd/grad.hpp>
+#include <gspmd/gspmd.hpp>
+#include <gspmd/manual.hpp>
+
+using namespace gspmd;
+
+namespace manual_regions {
+
+/// What one device holds: a matrix.
+struct matrix {
+  std::int64_t rows = 0, cols = 0;
+  std::vector<double> of{};
+  [[nodiscard]] double& at(std::int64_t r, std::int64_t c) { return of[static_cast<std::size_t>(r * cols + c)]; }
+  [[nodiscard]] double at(std::int64_t r, std::int64_t c) const { return of[static_cast<std::size_t>(r * cols + c)]; }
+  static matrix zeros(std::int64_t r, std::int64_t c) { return {r, c, std::vector<double>(static_cast<std::size_t>(r * c), 0.0)}; }
+};
+matrix part_of(const matrix& m, int dim, std::int64_t parts, std::int64_t k) {
+  matrix p = dim == 0 ? matrix::zeros(m.rows / parts, m.cols) : matrix::zeros(m.rows, m.cols / parts);
+  for (std::int64_t r = 0; r < p.rows; ++r)
+    for (std::int64_t c = 0; c < p.cols; ++c) p.at(r, c) = m.at(dim == 0 ? r + k * p.rows : r, dim == 1 ? c + k * p.cols : c);
+  return p;
+}
+
+enum class kind {
+  add, multiply, product, tanh, transpose, scale, all_reduce, all_reduce_r, gather, gather_r, scatter, exchange, rotate, shift, reverse,
+  part_r, part_i, to_replica, to_varying, to_partial, broadcast, index, count
+};
+struct op {
+  kind is = kind::add;
+  int a = 0, b = 0;
+  int axis = 0;  // 0: x, 1: y, 2: both
+  int dim = 0;
+  std::int64_t by = 1;
+};
+
+/// The devices of a mesh x,y, each with its own values.
+struct machine {
+  std::int64_t x, y;
+  using held = std::vector<matrix>;  // by device
+  [[nodiscard]] std::int64_t devices() const { return x * y; }
+  [[nodiscard]] std::int64_t size(int axis) const { return axis == 0 ? x : axis == 1 ? y : x * y; }
+  [[nodiscard]] std::int64_t place(std::int64_t d, int axis) const { return axis == 0 ? d / y : axis == 1 ? d % y : d; }
+  [[nodiscard]] std::int64_t peer(std::int64_t d, int axis, std::int64_t k) const { return axis == 0 ? k * y + d % y : axis == 1 ? d / y * y + k : k; }
+
+  [[nodiscard]] matrix local(const op& o, const matrix& a, const matrix& b) const {
+    if (o.is == kind::product) {
+      matrix c = matrix::zeros(a.rows, b.cols);
+      for (std::int64_t i = 0; i < a.rows; ++i)
+        for (std::int64_t k = 0; k < a.cols; ++k)
+          for (std::int64_t j = 0; j < b.cols; ++j) c.at(i, j) += a.at(i, k) * b.at(k, j);
+      return c;
+    }
+    if (o.is == kind::transpose) {
+      matrix c = matrix::zeros(a.cols, a.rows);
+      for (std::int64_t i = 0; i < a.rows; ++i)
+        for (std::int64_t j = 0; j < a.cols; ++j) c.at(j, i) = a.at(i, j);
+      return c;
+    }
+    matrix c = a;
+    for (std::size_t i = 0; i < c.of.size(); ++i)
+      c.of[i] = o.is == kind::add ? a.of[i] + b.of[i] : o.is == kind::multiply ? a.of[i] * b.of[i] : o.is == kind::tanh ? std::tanh(a.of[i]) : 0.5 * a.of[i];
+    return c;
+  }
+  [[nodiscard]] matrix sum(const held& a, std::int64_t d, int axis) const {
+    matrix s = matrix::zeros(a[static_cast<std::size_t>(d)].rows, a[static_cast<std::size_t>(d)].cols);
+    for (std::int64_t k = 0; k < size(axis); ++k)
+      for (std::size_t i = 0; i < s.of.size(); ++i) s.of[i] += a[static_cast<std::size_t>(peer(d, axis, k))].of[i];
+    return s;
+  }
+  [[nodiscard]] matrix joined(const held& a, std::int64_t d, int axis, int dim) const {
+    const matrix& like = a[static_cast<std::size_t>(d)];
+    const auto n = size(axis);
+    matrix w = dim == 0 ? matrix::zeros(like.rows * n, like.cols) : matrix::zeros(like.rows, like.cols * n);
+    for (std::int64_t k = 0; k < n; ++k)
+      for (std::int64_t r = 0; r < like.rows; ++r)
+        for (std::int64_t c = 0; c < like.cols; ++c)
+          w.at(dim == 0 ? r + k * like.rows : r, dim == 1 ? c + k * like.cols : c) = a[static_cast<std::size_t>(peer(d, axis, k))].at(r, c);
+    return w;
+  }
+  [[nodiscard]] held run(const op& o, const held& a, const held& b) const {
+    held result;
+    for (std::int64_t d = 0; d < devices(); ++d) {
+      const auto n = size(o.axis), k = place(d, o.axis);
+      const matrix& own = a[static_cast<std::size_t>(d)];
+      const auto from = [&](std::int64_t p) { return a[static_cast<std::size_t>(peer(d, o.axis, p))]; };
+      switch (o.is) {
+        case kind::all_reduce:
+        case kind::all_reduce_r: result.push_back(sum(a, d, o.axis)); break;
+        case kind::gather:
+        case kind::gather_r: result.push_back(joined(a, d, o.axis, o.dim)); break;
+        case kind::scatter: result.push_back(part_of(sum(a, d, o.axis), o.dim, n, k)); break;
+        case kind::exchange: result.push_back(part_of(joined(a, d, o.axis, 1 - o.dim), o.dim, n, k)); break;
+        case kind::rotate: result.push_back(from(((k - o.by) % n + n) % n)); break;
+        case kind::shift: result.push_back(k >= o.by && k - o.by < n ? from(k - o.by) : matrix::zeros(own.rows, own.cols)); break;
+        case kind::reverse: result.push_back(from(n - 1 - k)); break;
+        case kind::part_r:
+        case kind::part_i: result.push_back(part_of(own, o.dim, n, k)); break;
+        case kind::broadcast: result.push_back(from(o.by % n)); break;
+        case kind::to_replica:
+        case kind::to_varying:
+        case kind::to_partial: result.push_back(own); break;
+        case kind::index:
+          result.push_back(own);
+          for (auto& e : result.back().of) e *= static_cast<double>(k);
+          break;
+        default: result.push_back(local(o, own, b[static_cast<std::size_t>(d)]));
+      }
+    }
+    return result;
+  }
+};
+
+template <dim_spec A>
+value apply_along(const op& o, value a) {
+  switch (o.is) {
+    case kind::all_reduce: return local::all_reduce<A>(a);
+    case kind::all_reduce_r: return local::all_reduce<A, state::replica>(a);
+    case kind::gather: return local::all_gather<A>(a, o.dim);
+    case kind::gather_r: return local::all_gather<A, state::replica>(a, o.dim);
+    case kind::scatter: return local::reduce_scatter<A>(a, o.dim);
+    case kind::exchange: return local::all_to_all<A>(a, 1 - o.dim, o.dim);
+    case kind::rotate: return local::rotate<A>(a, o.by);
+    case kind::shift: return local::shift_devices<A>(a, o.by);
+    case kind::reverse: return local::reverse_devices<A>(a);
+    case kind::part_r: return local::own_part<A>(a, o.dim);
+    case kind::part_i: return local::own_part<A, state::invariant>(a, o.dim);
+    case kind::to_replica: return local::to_replica<A>(a);
+    case kind::to_varying: return local::to_varying<A>(a);
+    case kind::to_partial: return local::to_partial<A>(a);
+    case kind::broadcast: return local::broadcast<A>(a, o.by % local::axis_size<A>(a));
+    default: return a * broadcast_in_dim(convert<double>(local::axis_index<A>(a)), {a.shape()[0], a.shape()[1]}, {});
+  }
+}
+value apply(const op& o, value a, value b) {
+  if ((o.is == kind::add || o.is == kind::multiply) && !(a.shape() == b.shape()))
+    a.graph()->fail({}, "test", detail::mistake::other, "the naive machine stretches nothing");
+  switch (o.is) {
+    case kind::add: return a + b;
+    case kind::multiply: return a * b;
+    case kind::product: return einsum("ab,bc->ac", a, b);
+    case kind::tanh: return tanh(a);
+    case kind::transpose: return transpose(a, {1, 0});
+    case kind::scale: return 0.5 * a;
+    default: break;
+  }
+  return o.axis == 0 ? apply_along<"x">(o, a) : o.axis == 1 ? apply_along<"y">(o, a) : apply_along<"x,y">(o, a);
+}
+
+/// Three inputs [size,size] enter in different states; the sum of the last values is the loss.
+struct program_of_devices {
+  machine on;
+  std::int64_t size = 6;
+  int entry = 0;
+  std::vector<op> ops;
+  std::vector<int> outs;  // their ways out are ops already: all are invariant
+
+  template <class Spec>
+  value with(value a, value b, value c) const {
+    return manual<"x", "y">(
+        [this](value p, value q, value r) {
+          std::vector<value> v{p, q, r};
+          for (const auto& o : ops) v.push_back(apply(o, v[static_cast<std::size_t>(o.a)], v[static_cast<std::size_t>(o.b)]));
+          value total = einsum("ab->", v.back() * 0.0);
+          for (const int o : outs) total = total + einsum("ab->", v[static_cast<std::size_t>(o)]);
+          return total;
+        },
+        Spec{})(a, b, c);
+  }
+  [[nodiscard]] value build(value a, value b, value c) const {
+    switch (entry) {
+      case 0: return with<takes<split<"x", "y">, replica<"x,y">, invariant<"x,y">>>(a, b, c);
+      case 1: return with<takes<split<"x,y", _>, held<split<_, "y">, replica<"x">>, replica<"x,y">>>(a, b, c);
+      case 2: return with<takes<held<split<"y", _>>, held<split<_, "x">, replica<"y">>, split<_, "x,y">>>(a, b, c);
+      default: return with<takes<replica<"x,y">, replica<"x,y">, held<split<"y,x", _>>>>(a, b, c);
+    }
+  }
+  [[nodiscard]] double loss(const std::vector<matrix>& in) const {
+    std::vector<machine::held> v(3);
+    for (std::int64_t d = 0; d < on.devices(); ++d) {
+      const auto i = on.place(d, 0), j = on.place(d, 1);
+      const auto cut = [&](const matrix& m, int dim, int axis) { return part_of(m, dim, on.size(axis), on.place(d, axis)); };
+      switch (entry) {
+        case 0: v[0].push_back(cut(cut(in[0], 0, 0), 1, 1)), v[1].push_back(in[1]), v[2].push_back(in[2]); break;
+        case 1: v[0].push_back(cut(in[0], 0, 2)), v[1].push_back(cut(in[1], 1, 1)), v[2].push_back(in[2]); break;
+        case 2: v[0].push_back(cut(in[0], 0, 1)), v[1].push_back(cut(in[1], 1, 0)), v[2].push_back(cut(in[2], 1, 2)); break;
+        default: v[0].push_back(in[0]), v[1].push_back(in[1]), v[2].push_back(part_of(in[2], 0, on.devices(), j * on.x + i));
+      }
+    }
+    for (const auto& o : ops) v.push_back(on.run(o, v[static_cast<std::size_t>(o.a)], v[static_cast<std::size_t>(o.b)]));
+    double total = 0;
+    for (const int o : outs)
+      for (const double e : v[static_cast<std::size_t>(o)][0].of) total += e;
+    return total;
+  }
+};
+
+/// Whether the program is accepted, so far.
+std::string refusal(const program_of_devices& p, bool differentiates) {
+  dynamic::builder b(dynamic::mesh({{"x", p.on.x}, {"y", p.on.y}}));
+  std::vector<value> in;
+  for (int k = 0; k < 3; ++k) in.push_back(b.input(dynamic::in<double>({p.size, p.size})));
+  value y = p.build(in[0], in[1], in[2]);
+  if (differentiates && b.graph().error.empty()) y = grad(y, in[0]);
+  if (!b.graph().error.empty()) return b.take_mistake();
+  b.graph().outputs.push_back(y.id());
+  b.graph().type_local(b.graph(), false);
+  return std::string(b.graph().error.view());
+}
+
+program_of_devices random_program(std::mt19937& random) {
+  const auto below = [&](int n) { return static_cast<int>(random() % static_cast<unsigned>(n)); };
+  const std::pair<int, int> meshes[] = {{2, 1}, {3, 1}, {2, 2}, {1, 3}, {2, 3}, {1, 1}, {3, 2}};
+  const auto mesh = meshes[below(7)];
+  program_of_devices p{{mesh.first, mesh.second}, mesh.first * mesh.second == 4 ? 4 : 6, below(4), {}, {}};
+  for (int trial = 0; trial < 40 && p.ops.size() < 6; ++trial) {
+    const int count = 3 + static_cast<int>(p.ops.size());
+    op o{static_cast<kind>(below(static_cast<int>(kind::count))), below(count), below(count), below(3), below(2), below(4) - 1};
+    if (below(3) == 0) o.a = count - 1;
+    p.ops.push_back(o);
+    if (!refusal(p, false).empty()) p.ops.pop_back();
+  }
+  // Each way out along each axis is tried until one is accepted: nothing, a sum, the part of a replica and then a sum.
+  for (int v = 0, count = 3 + static_cast<int>(p.ops.size()); v < count; ++v) {
+    bool is_out = false;
+    for (int way = 0; way < 9 && !is_out; ++way) {
+      const auto before = p.ops.size();
+      int last = v;
+      for (int axis = 0; axis < 2; ++axis) {
+        const int how = axis == 0 ? way % 3 : way / 3;
+        if (how == 2) {
+          p.ops.push_back({kind::part_r, last, last, axis, 0, 0});
+          last = 2 + static_cast<int>(p.ops.size());
+        }
+        if (how >= 1) {
+          p.ops.push_back({kind::all_reduce, last, last, axis, 0, 0});
+          last = 2 + static_cast<int>(p.ops.size());
+        }
+      }
+      p.outs.push_back(last);
+      is_out = refusal(p, false).empty();
+      if (is_out) break;
+      p.outs.pop_back();
+      p.ops.resize(before);
+    }
+  }
+  return p;
+}
+
+TEST_CASE("random manual programs compute and differentiate as the devices of a naive machine") {
+  std::mt19937 random(16);
+  int ran = 0, sent = 0;
+  for (int k = 0; k < 150; ++k) {
+    const program_of_devices p = random_program(random);
+    if (p.outs.empty()) continue;
+    std::vector<matrix> in;
+    for (int i = 0; i < 3; ++i) {
+      in.push_back(matrix::zeros(p.size, p.size));
+      for (auto& e : in.back().of) e = (static_cast<double>(random() % 2001) - 1000.0) / 2000.0;
+    }
+    INFO("program ", k, " on ", p.on.x, "x", p.on.y, ", entry ", p.entry);
+    std::string words;
+    for (const auto& o : p.ops) words += std::to_string(static_cast<int>(o.is)) + "(" + std::to_string(o.a) + "," + std::to_string(o.b) + ";" + std::to_string(o.axis) + "," + std::to_string(o.dim) + "," + std::to_string(o.by) + ") ";
+    INFO(words);
+    const auto program = dynamic::compile(
+        [&](value a, value b, value c) {
+          const value y = p.build(a, b, c);
+          auto g = grad(y, std::tuple{a, b, c});
+          return std::tuple{y, std::get<0>(g), std::get<1>(g), std::get<2>(g)};
+        },
+        dynamic::mesh({{"x", p.on.x}, {"y", p.on.y}}),
+        dynamic::in<double>({p.size, p.size}), dynamic::in<double>({p.size, p.size}), dynamic::in<double>({p.size, p.size}));
+    const auto result = k % 8 == 0 ? program.run(threads{}, in[0].of, in[1].of, in[2].of) : program.run(simulated{}, in[0].of, in[1].of, in[2].of);
+    const double loss = p.loss(in);
+    CHECK(result[0].data<double>()[0] == doctest::Approx(loss).epsilon(1e-9));
+    for (int i = 0; i < 3; ++i) {  // along a direction that is not zero anywhere
+      std::vector<matrix> up = in, down = in;
+      double found = 0;
+      for (std::size_t e = 0; e < in[0].of.size(); ++e) {
+        const double d = 0.1 + static_cast<double>(random() % 10) * 0.2;
+        up[static_cast<std::size_t>(i)].of[e] += 1e-5 * d;
+        down[static_cast<std::size_t>(i)].of[e] -= 1e-5 * d;
+        found += d * result[static_cast<std::size_t>(i) + 1].data<double>()[e];
+      }
+      const double slope = (p.loss(up) - p.loss(down)) / 2e-5;
+      CHECK(found == doctest::Approx(slope).epsilon(1e-5));
+    }
+    ++ran;
+    sent += program.traffic().bytes > 0 ? 1 : 0;
+  }
+  CHECK(ran > 120);
+  CHECK(sent > 80);
+}
+
+
+std::vector<double> some(std::int64_t n, int seed) {
+  std::vector<double> v(static_cast<std::size_t>(n));
+  for (std::size_t i = 0; i < v.size(); ++i) v[i] = static_cast<double>((static_cast<int>(i) * 37 + seed * 11) % 17 - 8) / 8;
+  return v;
+}
+/// Compiles both for a mesh, and holds that they give the same.
+template <class Manual, class Automatic, class... Inputs>
+std::pair<traffic, traffic> same_results(Manual by_hand, Automatic automatic, const dynamic::mesh& m, const Inputs&... inputs) {
+  const auto a = dynamic::compile(by_hand, m, inputs...), b = dynamic::compile(automatic, m, inputs...);
+  std::vector<std::vector<double>> data;
+  std::vector<const void*> given;
+  int seed = 0;
+  const auto fill = [&](const auto& in) {
+    std::int64_t n = 1;
+    for (const auto e : in.shape) n *= e;
+    data.push_back(some(n, ++seed));
+  };
+  (fill(inputs), ...);
+  const auto run = [&](const auto& p, auto where) {
+    return [&]<std::size_t... K>(std::index_sequence<K...>) { return p.run(where, data[K]...); }(std::index_sequence_for<Inputs...>{});
+  };
+  const auto expected = run(b, simulated{});
+  for (const auto& result : {run(a, simulated{}), run(a, threads{})}) {
+    REQUIRE(result.size() == expected.size());
+    for (std::size_t k = 0; k < result.size(); ++k) {
+      REQUIRE(result[k].shape == expected[k].shape);
+      const std::int64_t n = static_cast<std::int64_t>(result[k].bytes.size() / 8);
+      for (std::int64_t i = 0; i < n; ++i) CHECK(result[k].data<double>()[i] == doctest::Approx(expected[k].data<double>()[i]).epsilon(1e-9));
+    }
+  }
+  return {a.traffic(), b.traffic()};
+}
+template <class... Expected>
+void sends(const traffic& t, std::int64_t bytes) {
+  CHECK(t.bytes == bytes);
+}
+
+TEST_CASE("Megatron's layers by hand are those of the automatic mode: values, gradients, bytes") {
+  constexpr auto loss_of = [](value y) { return einsum("bd,bd->", y, y); };
+  const auto block = [=](value x, value w1, value w2) {
+    auto y = manual<"data", "model">(
+        [](value a, value u, value v) {
+          auto h = tanh(einsum("bd,df->bf", local::to_replica<"model">(a), u));
+          return local::all_reduce<"model">(einsum("bf,fd->bd", h, v));
+        },
+        takes<split<"data", _>, held<split<_, "model">, replica<"data">>, held<split<"model", _>, replica<"data">>>{},
+        gives<split<"data", _>>{})(x, w1, w2);
+    auto g = grad(loss_of(y), std::tuple{x, w1, w2});
+    return std::tuple{y, std::get<0>(g), std::get<1>(g), std::get<2>(g)};
+  };
+  const auto automatic = [=](value x, value w1, value w2) {
+    auto y = einsum("bf,fd->bd", tanh(einsum("bd,df->bf", x, w1)), w2);
+    auto g = grad(loss_of(y), std::tuple{x, w1, w2});
+    return std::tuple{y, std::get<0>(g), std::get<1>(g), std::get<2>(g)};
+  };
+  const auto [a, b] = same_results(block, automatic, dynamic::mesh({{"data", 2}, {"model", 2}}), dynamic::in<double>({8, 6}, {"data", ""}),
+                                   dynamic::in<double>({6, 10}, {"", "model"}), dynamic::in<double>({10, 6}, {"model", ""}));
+  CHECK(a.bytes == b.bytes);
+  // Of y and of x's gradient [4,6], along model; of two weights' [6,5] along data.
+  CHECK(a.over("model").bytes == 2 * (2 * 24 * 8 / 2));
+  CHECK(a.over("data").bytes == 2 * (2 * 30 * 8 / 2) + 8 + 0 * 1);
+}
+
+}  // namespace manual_regions
