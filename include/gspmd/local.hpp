@@ -28,8 +28,8 @@ constexpr value change(value x, const dim_spec& axes, verb by, axis_state from, 
   const axis_mask mask = named.value.partial;
   if (mask == 0 || (mask & ~g.open_local) != 0)
     return made(g.fail(at, name, mistake::states,
-                       text("unbound_axis: `") << axes.view() << "` is not local here; it is written in manual<\"" << axes.view()
-                                               << "\">(...)"),
+                       text("unbound_axis: `")
+                           << axes.view() << "` is not local here; it is written in manual<\"" << axes.view() << "\">(...)"),
                 x);
   const auto n = g.mesh->shape.size_of(mask);
   const state_change c{by, mask, from, to};
@@ -70,7 +70,8 @@ constexpr value all_gather(value x, int dim, location at = location::current()) 
 /// The sum (or `kind`) of what the devices hold, of which each keeps its part of dim `dim`. Sends (n-1)/n B; the gradient is an all_gather.
 template <dim_spec Axes>
 constexpr value reduce_scatter(value x, int dim, monoid kind = monoid::add, location at = location::current()) {
-  return detail_::change(x, Axes, detail::verb::reduce_scatter, detail::partial_by(kind), detail_::chunk(x, dim), "reduce_scatter", at);
+  return detail_::change(x, Axes, detail::verb::reduce_scatter, detail::partial_by(kind), detail_::chunk(x, dim),
+                         "reduce_scatter", at);
 }
 /// Parts of dim `from` become parts of dim `to`. Sends (n-1)/n B, and the gradient, the way back, as much.
 template <dim_spec Axes>

@@ -77,7 +77,8 @@ struct manual_border {
     if (!x.is_valid() || g.failed()) return x;
     if (g.find_types == nullptr && s.layout.partial != 0) {
       g.fail(at, "manual", mistake::states,
-             "in_spec_mismatch: a partial sum comes from a program of tensors only (the explicit mode); take the argument as invariant");
+             "in_spec_mismatch: a partial sum comes from a program of tensors only (the explicit mode); take the argument as "
+             "invariant");
       return made(-1, x);
     }
     // An argument that other axes split keeps that: only what the region names is asked for.
@@ -163,9 +164,10 @@ struct manual_region {
     const axis_mask all = axis_bit(g.mesh->shape.axis_count()) - 1;
     if (g.find_types == nullptr && (g.open_local | axes) != all)
       g.fail(at, "manual", mistake::states,
-             text("axis_mode: `") << axes_text(*g.mesh, all & ~(g.open_local | axes))
-                                  << "` is not named: a region takes all axes of the mesh, unless the program's inputs are tensors (the "
-                                     "explicit mode), where the others go on as they are");
+             text("axis_mode: `")
+                 << axes_text(*g.mesh, all & ~(g.open_local | axes))
+                 << "` is not named: a region takes all axes of the mesh, unless the program's inputs are tensors (the "
+                    "explicit mode), where the others go on as they are");
     return axes;
   }
   template <std::size_t... K, class... Args>
@@ -175,11 +177,12 @@ struct manual_region {
     constexpr std::size_t written = count_of(static_cast<Takes*>(nullptr));
     if (written != 0 && written != sizeof...(K))
       border.g.fail(at, "manual", mistake::states,
-                    text("in_spec_mismatch: ") << static_cast<std::int64_t>(sizeof...(K)) << " arguments are given, and `takes` names "
-                                               << static_cast<std::int64_t>(written));
-    ((*leaves[K] = border.enter(*leaves[K],
-                                written == 0 ? border.as_it_is(*leaves[K])
-                                             : border.spec<typename spec_at<Takes, K>::type>(*leaves[K], static_cast<int>(K), "argument"))),
+                    text("in_spec_mismatch: ")
+                        << static_cast<std::int64_t>(sizeof...(K)) << " arguments are given, and `takes` names "
+                        << static_cast<std::int64_t>(written));
+    ((*leaves[K] = border.enter(
+          *leaves[K], written == 0 ? border.as_it_is(*leaves[K])
+                                   : border.spec<typename spec_at<Takes, K>::type>(*leaves[K], static_cast<int>(K), "argument"))),
      ...);
   }
   template <std::size_t... K, class Result>
@@ -189,9 +192,11 @@ struct manual_region {
     constexpr std::size_t written = count_of(static_cast<Gives*>(nullptr));
     if (written != 0 && written != sizeof...(K))
       border.g.fail(at, "manual", mistake::states,
-                    text("out_spec_mismatch: ") << static_cast<std::int64_t>(sizeof...(K)) << " results are returned, and `gives` names "
-                                                << static_cast<std::int64_t>(written));
-    ((*leaves[K] = border.leave(*leaves[K], border.spec<typename spec_at<Gives, K>::type>(*leaves[K], static_cast<int>(K), "result"))),
+                    text("out_spec_mismatch: ")
+                        << static_cast<std::int64_t>(sizeof...(K)) << " results are returned, and `gives` names "
+                        << static_cast<std::int64_t>(written));
+    ((*leaves[K] =
+          border.leave(*leaves[K], border.spec<typename spec_at<Gives, K>::type>(*leaves[K], static_cast<int>(K), "result"))),
      ...);
   }
   template <template <class...> class List, class... Specs>

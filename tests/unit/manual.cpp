@@ -25,7 +25,9 @@ struct matrix {
   std::vector<double> of{};
   [[nodiscard]] double& at(std::int64_t r, std::int64_t c) { return of[static_cast<std::size_t>(r * cols + c)]; }
   [[nodiscard]] double at(std::int64_t r, std::int64_t c) const { return of[static_cast<std::size_t>(r * cols + c)]; }
-  static matrix zeros(std::int64_t r, std::int64_t c) { return {r, c, std::vector<double>(static_cast<std::size_t>(r * c), 0.0)}; }
+  static matrix zeros(std::int64_t r, std::int64_t c) {
+    return {r, c, std::vector<double>(static_cast<std::size_t>(r * c), 0.0)};
+  }
 };
 matrix part_of(const matrix& m, int dim, std::int64_t parts, std::int64_t k) {
   matrix p = dim == 0 ? matrix::zeros(m.rows / parts, m.cols) : matrix::zeros(m.rows, m.cols / parts);
@@ -35,8 +37,29 @@ matrix part_of(const matrix& m, int dim, std::int64_t parts, std::int64_t k) {
 }
 
 enum class kind {
-  add, multiply, product, tanh, transpose, scale, all_reduce, all_reduce_r, gather, gather_r, scatter, exchange, rotate, shift, reverse,
-  part_r, part_i, to_replica, to_varying, to_partial, broadcast, index, count
+  add,
+  multiply,
+  product,
+  tanh,
+  transpose,
+  scale,
+  all_reduce,
+  all_reduce_r,
+  gather,
+  gather_r,
+  scatter,
+  exchange,
+  rotate,
+  shift,
+  reverse,
+  part_r,
+  part_i,
+  to_replica,
+  to_varying,
+  to_partial,
+  broadcast,
+  index,
+  count
 };
 struct op {
   kind is = kind::add;
@@ -53,7 +76,9 @@ struct machine {
   [[nodiscard]] std::int64_t devices() const { return x * y; }
   [[nodiscard]] std::int64_t size(int axis) const { return axis == 0 ? x : axis == 1 ? y : x * y; }
   [[nodiscard]] std::int64_t place(std::int64_t d, int axis) const { return axis == 0 ? d / y : axis == 1 ? d % y : d; }
-  [[nodiscard]] std::int64_t peer(std::int64_t d, int axis, std::int64_t k) const { return axis == 0 ? k * y + d % y : axis == 1 ? d / y * y + k : k; }
+  [[nodiscard]] std::int64_t peer(std::int64_t d, int axis, std::int64_t k) const {
+    return axis == 0 ? k * y + d % y : axis == 1 ? d / y * y + k : k;
+  }
 
   [[nodiscard]] matrix local(const op& o, const matrix& a, const matrix& b) const {
     if (o.is == kind::product) {
@@ -71,7 +96,10 @@ struct machine {
     }
     matrix c = a;
     for (std::size_t i = 0; i < c.of.size(); ++i)
-      c.of[i] = o.is == kind::add ? a.of[i] + b.of[i] : o.is == kind::multiply ? a.of[i] * b.of[i] : o.is == kind::tanh ? std::tanh(a.of[i]) : 0.5 * a.of[i];
+      c.of[i] = o.is == kind::add        ? a.of[i] + b.of[i]
+                : o.is == kind::multiply ? a.of[i] * b.of[i]
+                : o.is == kind::tanh     ? std::tanh(a.of[i])
+                                         : 0.5 * a.of[i];
     return c;
   }
   [[nodiscard]] matrix sum(const held& a, std::int64_t d, int axis) const {
@@ -87,7 +115,8 @@ struct machine {
     for (std::int64_t k = 0; k < n; ++k)
       for (std::int64_t r = 0; r < like.rows; ++r)
         for (std::int64_t c = 0; c < like.cols; ++c)
-          w.at(dim == 0 ? r + k * like.rows : r, dim == 1 ? c + k * like.cols : c) = a[static_cast<std::size_t>(peer(d, axis, k))].at(r, c);
+          w.at(dim == 0 ? r + k * like.rows : r, dim == 1 ? c + k * like.cols : c) =
+              a[static_cast<std::size_t>(peer(d, axis, k))].at(r, c);
     return w;
   }
   [[nodiscard]] held run(const op& o, const held& a, const held& b) const {
@@ -272,7 +301,9 @@ TEST_CASE("random manual programs compute and differentiate as the devices of a 
     }
     INFO("program ", k, " on ", p.on.x, "x", p.on.y, ", entry ", p.entry);
     std::string words;
-    for (const auto& o : p.ops) words += std::to_string(static_cast<int>(o.is)) + "(" + std::to_string(o.a) + "," + std::to_string(o.b) + ";" + std::to_string(o.axis) + "," + std::to_string(o.dim) + "," + std::to_string(o.by) + ") ";
+    for (const auto& o : p.ops)
+      words += std::to_string(static_cast<int>(o.is)) + "(" + std::to_string(o.a) + "," + std::to_string(o.b) + ";" +
+               std::to_string(o.axis) + "," + std::to_string(o.dim) + "," + std::to_string(o.by) + ") ";
     INFO(words);
     const auto program = dynamic::compile(
         [&](value a, value b, value c) {
@@ -280,9 +311,10 @@ TEST_CASE("random manual programs compute and differentiate as the devices of a 
           auto g = grad(y, std::tuple{a, b, c});
           return std::tuple{y, std::get<0>(g), std::get<1>(g), std::get<2>(g)};
         },
-        dynamic::mesh({{"x", p.on.x}, {"y", p.on.y}}),
-        dynamic::in<double>({p.size, p.size}), dynamic::in<double>({p.size, p.size}), dynamic::in<double>({p.size, p.size}));
-    const auto result = k % 8 == 0 ? program.run(threads{}, in[0].of, in[1].of, in[2].of) : program.run(simulated{}, in[0].of, in[1].of, in[2].of);
+        dynamic::mesh({{"x", p.on.x}, {"y", p.on.y}}), dynamic::in<double>({p.size, p.size}),
+        dynamic::in<double>({p.size, p.size}), dynamic::in<double>({p.size, p.size}));
+    const auto result = k % 8 == 0 ? program.run(threads{}, in[0].of, in[1].of, in[2].of)
+                                   : program.run(simulated{}, in[0].of, in[1].of, in[2].of);
     const double loss = p.loss(in);
     CHECK(result[0].data<double>()[0] == doctest::Approx(loss).epsilon(1e-9));
     for (int i = 0; i < 3; ++i) {  // along a direction that is not zero anywhere
@@ -304,68 +336,175 @@ TEST_CASE("random manual programs compute and differentiate as the devices of a 
   CHECK(sent > 80);
 }
 
-
-std::vector<double> some(std::int64_t n, int seed) {
+std::vector<double> some(const dynamic::input& in, int seed) {
+  std::int64_t n = 1;
+  for (const auto e : in.shape) n *= e;
   std::vector<double> v(static_cast<std::size_t>(n));
   for (std::size_t i = 0; i < v.size(); ++i) v[i] = static_cast<double>((static_cast<int>(i) * 37 + seed * 11) % 17 - 8) / 8;
   return v;
 }
-/// Compiles both for a mesh, and holds that they give the same.
-template <class Manual, class Automatic, class... Inputs>
-std::pair<traffic, traffic> same_results(Manual by_hand, Automatic automatic, const dynamic::mesh& m, const Inputs&... inputs) {
-  const auto a = dynamic::compile(by_hand, m, inputs...), b = dynamic::compile(automatic, m, inputs...);
+using layer = std::function<value(const std::vector<value>&)>;
+/// The layer, and the gradients by its inputs of the sum of squares of its result.
+dynamic::program with_gradients(const layer& f, const dynamic::mesh& m, const std::vector<dynamic::input>& inputs) {
+  dynamic::builder b(m);
+  std::vector<value> in;
+  for (const auto& i : inputs) in.push_back(b.input(i));
+  const value y = f(in);
+  const value flat = reshape(y, {-1});
+  std::vector<value> g = grad(einsum("a,a->", flat, flat), in);
+  for (std::size_t k = 0; k < g.size(); ++k) {
+    if (inputs[k].annotated) g[k] = b.reshard(g[k], inputs[k].sharding);
+    b.output(g[k]);
+  }
+  b.output(y);
+  return b.compile();
+}
+/// Both give the same values and gradients; what one device sends in each.
+std::pair<dynamic::program, dynamic::program> same_results(const layer& by_hand, const layer& automatic, const dynamic::mesh& m,
+                                                           const std::vector<dynamic::input>& inputs) {
+  const auto a = with_gradients(by_hand, m, inputs), b = with_gradients(automatic, m, inputs);
   std::vector<std::vector<double>> data;
-  std::vector<const void*> given;
-  int seed = 0;
-  const auto fill = [&](const auto& in) {
-    std::int64_t n = 1;
-    for (const auto e : in.shape) n *= e;
-    data.push_back(some(n, ++seed));
+  for (const auto& in : inputs) data.push_back(some(in, static_cast<int>(data.size())));
+  const auto run = [&](const dynamic::program& p, bool in_threads) {
+    if (data.size() == 3)
+      return in_threads ? p.run(threads{}, data[0], data[1], data[2]) : p.run(simulated{}, data[0], data[1], data[2]);
+    return in_threads ? p.run(threads{}, data[0], data[1]) : p.run(simulated{}, data[0], data[1]);
   };
-  (fill(inputs), ...);
-  const auto run = [&](const auto& p, auto where) {
-    return [&]<std::size_t... K>(std::index_sequence<K...>) { return p.run(where, data[K]...); }(std::index_sequence_for<Inputs...>{});
-  };
-  const auto expected = run(b, simulated{});
-  for (const auto& result : {run(a, simulated{}), run(a, threads{})}) {
+  const std::vector<dynamic::any_array> expected = run(b, false);
+  for (const bool in_threads : {false, true}) {
+    const std::vector<dynamic::any_array> result = run(a, in_threads);
     REQUIRE(result.size() == expected.size());
     for (std::size_t k = 0; k < result.size(); ++k) {
       REQUIRE(result[k].shape == expected[k].shape);
-      const std::int64_t n = static_cast<std::int64_t>(result[k].bytes.size() / 8);
-      for (std::int64_t i = 0; i < n; ++i) CHECK(result[k].data<double>()[i] == doctest::Approx(expected[k].data<double>()[i]).epsilon(1e-9));
+      for (std::size_t i = 0; i < result[k].bytes.size() / sizeof(double); ++i)
+        CHECK(result[k].data<double>()[i] == doctest::Approx(expected[k].data<double>()[i]).epsilon(1e-9));
     }
   }
-  return {a.traffic(), b.traffic()};
-}
-template <class... Expected>
-void sends(const traffic& t, std::int64_t bytes) {
-  CHECK(t.bytes == bytes);
+  return {a, b};
 }
 
-TEST_CASE("Megatron's layers by hand are those of the automatic mode: values, gradients, bytes") {
-  constexpr auto loss_of = [](value y) { return einsum("bd,bd->", y, y); };
-  const auto block = [=](value x, value w1, value w2) {
-    auto y = manual<"data", "model">(
-        [](value a, value u, value v) {
-          auto h = tanh(einsum("bd,df->bf", local::to_replica<"model">(a), u));
-          return local::all_reduce<"model">(einsum("bf,fd->bd", h, v));
-        },
-        takes<split<"data", _>, held<split<_, "model">, replica<"data">>, held<split<"model", _>, replica<"data">>>{},
-        gives<split<"data", _>>{})(x, w1, w2);
-    auto g = grad(loss_of(y), std::tuple{x, w1, w2});
-    return std::tuple{y, std::get<0>(g), std::get<1>(g), std::get<2>(g)};
-  };
-  const auto automatic = [=](value x, value w1, value w2) {
-    auto y = einsum("bf,fd->bd", tanh(einsum("bd,df->bf", x, w1)), w2);
-    auto g = grad(loss_of(y), std::tuple{x, w1, w2});
-    return std::tuple{y, std::get<0>(g), std::get<1>(g), std::get<2>(g)};
-  };
-  const auto [a, b] = same_results(block, automatic, dynamic::mesh({{"data", 2}, {"model", 2}}), dynamic::in<double>({8, 6}, {"data", ""}),
-                                   dynamic::in<double>({6, 10}, {"", "model"}), dynamic::in<double>({10, 6}, {"model", ""}));
+TEST_CASE("Megatron's layers by hand are those of the automatic mode") {
+  const auto [by_hand, automatic] = same_results(
+      [](const std::vector<value>& in) {
+        return manual<"data", "model">(
+            [](value x, value w1, value w2) {
+              const value h = tanh(einsum("bd,df->bf", local::to_replica<"model">(x), w1));
+              return local::all_reduce<"model">(einsum("bf,fd->bd", h, w2));
+            },
+            takes<split<"data", _>, held<split<_, "model">, replica<"data">>, held<split<"model", _>, replica<"data">>>{},
+            gives<split<"data", _>>{})(in[0], in[1], in[2]);
+      },
+      [](const std::vector<value>& in) { return einsum("bf,fd->bd", tanh(einsum("bd,df->bf", in[0], in[1])), in[2]); },
+      dynamic::mesh({{"data", 2}, {"model", 2}}),
+      {dynamic::in<double>({8, 6}, {"data", ""}), dynamic::in<double>({6, 10}, {"", "model"}),
+       dynamic::in<double>({10, 6}, {"model", ""})});
+  const traffic a = by_hand.traffic(), b = automatic.traffic();
   CHECK(a.bytes == b.bytes);
-  // Of y and of x's gradient [4,6], along model; of two weights' [6,5] along data.
-  CHECK(a.over("model").bytes == 2 * (2 * 24 * 8 / 2));
-  CHECK(a.over("data").bytes == 2 * (2 * 30 * 8 / 2) + 8 + 0 * 1);
+  // y and the gradient by x, [4,6] each, are summed along model; the gradients by both weights, [6,5], along data.
+  CHECK(a.over("model").bytes == 2 * 24 * 8);
+  CHECK(a.over("data").bytes == 2 * 30 * 8);
+}
+
+TEST_CASE("FSDP by hand gathers weights and scatters their gradients") {
+  const auto [by_hand, automatic] = same_results(
+      [](const std::vector<value>& in) {
+        return manual<"data">(
+            [](value x, value w1, value w2) {
+              const value h = tanh(einsum("bd,df->bf", x, local::all_gather<"data", state::replica>(w1, 0)));
+              return einsum("bf,fd->bd", h, local::all_gather<"data", state::replica>(w2, 0));
+            },
+            takes<split<"data", _>, split<"data", _>, split<"data", _>>{}, gives<split<"data", _>>{})(in[0], in[1], in[2]);
+      },
+      [](const std::vector<value>& in) { return einsum("bf,fd->bd", tanh(einsum("bd,df->bf", in[0], in[1])), in[2]); },
+      dynamic::mesh({{"data", 4}}),
+      {dynamic::in<double>({64, 8}, {"data", ""}), dynamic::in<double>({8, 12}, {"data", ""}),
+       dynamic::in<double>({12, 8}, {"data", ""})});
+  const traffic a = by_hand.traffic(), b = automatic.traffic();
+  CHECK(a.bytes == b.bytes);
+  CHECK(a.in(collective_kind::all_gather).bytes == 2 * 3 * 24 * 8);
+  CHECK(a.in(collective_kind::reduce_scatter).bytes == 2 * 3 * 24 * 8);
+}
+
+TEST_CASE("SUMMA by hand: rows of blocks gather the one factor, columns the other one") {
+  const auto [by_hand, automatic] = same_results(
+      [](const std::vector<value>& in) {
+        return manual<"x", "y">(
+            [](value p, value q) {
+              return einsum("ik,kj->ij", local::all_gather<"y", state::replica>(p, 1),
+                            local::all_gather<"x", state::replica>(q, 0));
+            },
+            takes<split<"x", "y">, split<"x", "y">>{}, gives<split<"x", "y">>{})(in[0], in[1]);
+      },
+      [](const std::vector<value>& in) { return reshard(einsum("ik,kj->ij", in[0], in[1]), split<"x", "y">{}); },
+      dynamic::mesh({{"x", 2}, {"y", 2}}), {dynamic::in<double>({8, 8}, {"x", "y"}), dynamic::in<double>({8, 8}, {"x", "y"})});
+  const traffic a = by_hand.traffic(), b = automatic.traffic();
+  CHECK(a.in(collective_kind::all_gather).bytes == 2 * 16 * 8);
+  CHECK(a.bytes <= b.bytes);
+}
+
+TEST_CASE("ring attention by hand is attention") {
+  const auto attention = [](const std::vector<value>& in) {
+    const value s = einsum("qd,kd->qk", in[0], in[1]);
+    const value p = exponential(s - broadcast_in_dim(stop_gradient(reduce(s, monoid::maximum, {1})), {12, 12}, {0}));
+    return einsum("qk,kd->qd", p / broadcast_in_dim(einsum("qk->q", p), {12, 12}, {0}), in[2]);
+  };
+  const auto ring = [](const std::vector<value>& in) {
+    return manual<"seq">(
+        [](value q, value k, value v) {
+          const auto n = local::axis_size<"seq">(q);
+          const std::int64_t rows = q.shape()[0], width = q.shape()[1], keys = k.shape()[0];
+          value most, total, out;
+          for (std::int64_t step = 0; step < n; ++step) {
+            const value s = einsum("qd,kd->qk", q, k);
+            const value here = stop_gradient(reduce(s, monoid::maximum, {1}));
+            const value now = step == 0 ? here : maximum(most, here);
+            const value p = exponential(s - broadcast_in_dim(now, {rows, keys}, {0}));
+            const value sum = einsum("qk->q", p), part = einsum("qk,kd->qd", p, v);
+            if (step == 0) {
+              total = sum, out = part;
+            } else {
+              const value scale = exponential(most - now);
+              total = total * scale + sum;
+              out = out * broadcast_in_dim(scale, {rows, width}, {0}) + part;
+            }
+            most = now;
+            if (step + 1 < n) k = local::rotate<"seq">(k), v = local::rotate<"seq">(v);
+          }
+          return out / broadcast_in_dim(total, {rows, width}, {0});
+        },
+        takes<split<"seq", _>, split<"seq", _>, split<"seq", _>>{}, gives<split<"seq", _>>{})(in[0], in[1], in[2]);
+  };
+  const auto in = dynamic::in<double>({12, 4}, {"seq", ""});
+  const auto [by_hand, automatic] = same_results(ring, attention, dynamic::mesh({{"seq", 3}}), {in, in, in});
+  const traffic a = by_hand.traffic();
+  static_cast<void>(automatic);
+  CHECK(a.in(collective_kind::collective_permute).bytes == 2 * 2 * 2 * 16 * 8);  // keys and values, twice, and back again
+  CHECK(a.bytes == a.in(collective_kind::collective_permute).bytes);
+}
+
+TEST_CASE("a norm on parts of the sequence: its weight is a replica, or its gradient would miss a sum") {
+  const auto norm = [](value x, value w, std::int64_t rows) {
+    const value s = rsqrt(einsum("sd,sd->s", x, x) + 1.0);
+    return x * broadcast_in_dim(s, {rows, 6}, {0}) * broadcast_in_dim(w, {rows, 6}, {1});
+  };
+  const auto [by_hand, automatic] = same_results(
+      [=](const std::vector<value>& in) {
+        return manual<"model">(
+            [=](value x, value w, value u) {
+              const value y = local::all_gather<"model", state::replica>(norm(x, w, x.shape()[0]), 0);
+              return local::reduce_scatter<"model">(einsum("sf,df->sd", einsum("sd,df->sf", y, u), u), 0);
+            },
+            takes<split<"model", _>, replica<"model">, split<_, "model">>{}, gives<split<"model", _>>{})(in[0], in[1], in[2]);
+      },
+      [=](const std::vector<value>& in) {
+        const value y = reshard(reshard(norm(in[0], in[1], 8), split<"model", _>{}), split<_, _>{});
+        return reshard(einsum("sf,df->sd", einsum("sd,df->sf", y, in[2]), in[2]), split<"model", _>{});
+      },
+      dynamic::mesh({{"model", 2}}),
+      {dynamic::in<double>({8, 6}, {"model", ""}), dynamic::in<double>({6}), dynamic::in<double>({6, 40}, {"", "model"})});
+  const traffic a = by_hand.traffic(), b = automatic.traffic();
+  CHECK(a.bytes == b.bytes);
+  CHECK(a.in(collective_kind::all_gather).bytes == a.in(collective_kind::reduce_scatter).bytes);
 }
 
 }  // namespace manual_regions

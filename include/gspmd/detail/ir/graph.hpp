@@ -52,8 +52,8 @@ struct node {
   detail::annotation annotation;
   location at;
   axis_mask local_axes = 0;  // whose local view it stands in: its shape is that of a shard along these (ops/local_view.hpp)
-  int region = -1;  // the loop, branch or otherwise node in whose body it stands; -1: the program itself
-  int tag = -1;     // what the builder of a graph calls it; survives every renumbering
+  int region = -1;           // the loop, branch or otherwise node in whose body it stands; -1: the program itself
+  int tag = -1;              // what the builder of a graph calls it; survives every renumbering
 };
 
 /// Whether a loop runs until a condition does not hold (open_while).

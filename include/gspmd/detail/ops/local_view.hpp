@@ -30,7 +30,8 @@ struct border_spec {
 
   constexpr void keep(node& n, bool enters) const {
     n.annotation = layout;
-    for (const std::int64_t a : {std::int64_t{enters ? 1 : 0}, std::int64_t{axes}, std::int64_t{replica}}) n.attributes.push_back(a);
+    for (const std::int64_t a : {std::int64_t{enters ? 1 : 0}, std::int64_t{axes}, std::int64_t{replica}})
+      n.attributes.push_back(a);
   }
   static constexpr border_spec of(const node& n) {
     return {n.annotation, static_cast<axis_mask>(n.attributes.items[1]), static_cast<axis_mask>(n.attributes.items[2])};
@@ -70,9 +71,9 @@ constexpr int add_enter(graph& g, int operand, const border_spec& spec, location
     const auto parts = spec.parts_of(g.mesh->shape, d);
     if (n.shape[d] % parts != 0)
       return g.fail(at, "manual", mistake::states,
-                    text("in_spec_mismatch: dim ") << d << " of the argument " << shape_text(n.shape) << " has " << n.shape[d]
-                                                   << " elements, which are not " << parts
-                                                   << " equal parts, and devices run one program; pad it, or split another dim");
+                    text("in_spec_mismatch: dim ")
+                        << d << " of the argument " << shape_text(n.shape) << " has " << n.shape[d] << " elements, which are not "
+                        << parts << " equal parts, and devices run one program; pad it, or split another dim");
     n.shape[d] /= parts;
   }
   spec.keep(n, true);
@@ -91,13 +92,21 @@ constexpr int add_leave(graph& g, int operand, const border_spec& spec, location
   return g.add_sized(n);
 }
 
+/// Adds the memory of `x` under another shape; the sharding is for the caller to say.
+constexpr int add_seen_as(graph& g, int x, const extents& shape, location at) {
+  if (x < 0) return -1;
+  node n = source(code_of<struct local_view_op>, g.nodes[static_cast<std::size_t>(x)].type, shape, at);
+  n.operands.push_back(x);
+  return g.add(n);
+}
+
 /// Brings a value to where a region takes it: as types say, in programs that have them.
 constexpr int add_argument(graph& g, int operand, const border_spec& spec, location at) {
   if (operand < 0) return -1;
   if (g.find_types == nullptr) return add_reshard(g, operand, spec.layout, at);
-  return add_state_wish(g, operand,
-                        {spec.layout, spec.replica, spec.axes & ~(spec.replica | spec.layout.partial | spec.layout.split_axes()), true},
-                        at);
+  return add_state_wish(
+      g, operand, {spec.layout, spec.replica, spec.axes & ~(spec.replica | spec.layout.partial | spec.layout.split_axes()), true},
+      at);
 }
 
 struct local_view_op : plain_operator,

@@ -59,8 +59,10 @@ constexpr border_crossing leave(const mesh_info& mesh, const node& n, const valu
       if (wanted.is == state::shard) to.what << "part of dim " << int{wanted.dim};
       else to.what << long_text(wanted);
       if (varies) to.what << "; name the dim that `" << axis << "` splits, or reduce or gather it";
-      else if (is.is == state::partial) to.what << "; all_reduce or reduce_scatter it, or let it leave as partial<\"" << axis << "\">";
-      else if (wanted.is == state::shard) to.what << ": as many copies of it; name no dim for `" << axis << "`, or take each device's part first";
+      else if (is.is == state::partial)
+        to.what << "; all_reduce or reduce_scatter it, or let it leave as partial<\"" << axis << "\">";
+      else if (wanted.is == state::shard)
+        to.what << ": as many copies of it; name no dim for `" << axis << "`, or take each device's part first";
       else to.what << "; let it leave as " << (is.is == state::replica ? "replica" : "invariant") << "<\"" << axis << "\">";
       return to;
     }

@@ -3,8 +3,7 @@
 
 #include <utility>
 
-#include "gspmd/detail/ops/broadcast.hpp"
-#include "gspmd/detail/ops/reshape.hpp"
+#include "gspmd/detail/ops/local_zeros.hpp"
 #include "gspmd/detail/ops/reverse.hpp"
 #include "gspmd/detail/ops/roll.hpp"
 #include "gspmd/detail/ops/shift.hpp"
@@ -76,11 +75,7 @@ class region_planner {
     return i;
   }
   /// The same memory under another shape and layout.
-  constexpr int seen_as(int x, const extents& shape, const sharding& s) {
-    node n = source(code_of<local_view_op>, made_.nodes[x].type, shape, at_);
-    n.operands.push_back(x);
-    return laid(made_.add(n), s);
-  }
+  constexpr int seen_as(int x, const extents& shape, const sharding& s) { return laid(add_seen_as(made_, x, shape, at_), s); }
   constexpr int brought(int x, const sharding& s) { return add_reshard(made_, x, s, at_); }
 
   /// Chunks of dim `d` on the devices along the axes, which cut it before others do.
@@ -128,34 +123,31 @@ class region_planner {
     const int numbers = laid(add_iota(made_, dtype::s32, all, 0, at_), chunks({}, axes, 0));
     return seen_as(numbers, {}, {});
   }
-  /// `x` where `is` holds, zeros elsewhere.
-  constexpr int or_zeros(int is, int x, const sharding& s) {
-    const int zeros = laid(add_constant(made_, made_.nodes[x].type, shape(x), 0, 0, at_), s);
-    return laid(add_elementwise(made_, opcode::select, {is, x, zeros}, at_), s);
-  }
+  /// Zeros but for what one device has, or for each device's own part of dim `d`.
   constexpr int first_or_zeros(int x, axis_mask axes, const sharding& s) {
-    const extents like = shape(x);
-    const int first = laid(add_constant(made_, dtype::s32, {}, 0, 0, at_), {});
-    const int is = laid(add_elementwise(made_, opcode::compare_eq, {place(axes), first}, at_), {});
-    return or_zeros(laid(add_broadcast(made_, is, like, {}, at_), s), x, s);
+    const int of = place(axes);
+    const auto before = made_.nodes.size();
+    return laid_from(before, add_first_or_zeros(made_, x, of, at_), s, s);
   }
-  /// Its part of dim `d` in zeros.
   constexpr int among_zeros(int x, axis_mask axes, int d, const sharding& s) {
-    const auto n = made_.mesh->shape.size_of(axes);
-    const extents of = shape(x), wide = stacked(of, d, n);
-    if (wide.count > max_rank || of.count == max_rank)
+    if (shape(x).count == max_rank)
       return made_.fail(at_, "manual", mistake::rank, "a tensor of 32 dims is not put among zeros; reshape it");
     for (const auto& use : s.splits)
       if (use.dim == d)
         return made_.fail(at_, "manual", mistake::states, "a part is put among zeros along a dim that no other axis splits");
-    const sharding lies_so = behind_new_dim(s, d);
-    inline_vec<std::int8_t, max_rank> dims;
-    for (int k = 0; k < of.count; ++k) dims.push_back(static_cast<std::int8_t>(k < d ? k : k + 1));
-    const int copies = laid(add_broadcast(made_, x, wide, dims, at_), lies_so);
-    const int own = laid(add_broadcast(made_, place(axes), wide, {}, at_), lies_so);
-    const int index = laid(add_iota(made_, dtype::s32, wide, d, at_), lies_so);
-    const int is = laid(add_elementwise(made_, opcode::compare_eq, {index, own}, at_), lies_so);
-    return laid(add_reshape(made_, or_zeros(is, copies, lies_so), joined(of, d, n), at_), s);
+    const int of = place(axes);
+    const auto before = made_.nodes.size();
+    return laid_from(before, add_among_zeros(made_, x, of, made_.mesh->shape.size_of(axes), d, at_), s, behind_new_dim(s, d));
+  }
+  /// Says how what was added lies: numbers, what has the dims of the last one, and what has one more.
+  constexpr int laid_from(std::size_t first, int last, const sharding& s, const sharding& with_new_dim) {
+    if (last < 0) return last;
+    const int rank = shape(last).count;
+    for (auto k = first; k < made_.nodes.size(); ++k) {
+      const int has = made_.nodes[k].shape.count;
+      laid(static_cast<int>(k), has == rank ? s : has > rank ? with_new_dim : sharding{});
+    }
+    return last;
   }
   /// A collective along some local axes while it is planned. Along the other ones values may differ, and plans take what is not split for
   /// equal: so they are stacked, one on each device, along a dim before the others.
@@ -197,7 +189,8 @@ class region_planner {
     const bool is_sent = !collective_of(does).empty();
     const collective_view view{*this, c.axes, is_sent ? n.local_axes & ~c.axes : axis_mask{0}};
     if (shape(x).count + 2 > max_rank && is_sent)
-      return made_.fail(at_, name_of(c.by), mistake::rank, "in a manual region a tensor that is sent has at most 30 dims; reshape it");
+      return made_.fail(at_, name_of(c.by), mistake::rank,
+                        "in a manual region a tensor that is sent has at most 30 dims; reshape it");
     const auto parts = made_.mesh->shape.size_of(c.axes);
     const sharding rest = made_.nodes[x].annotation;
     const auto chunked = [&](int d) { return chunks(rest, c.axes, d); };

@@ -125,8 +125,8 @@ class program_typer {
         int a = 0;
         while ((s.axes & axis_bit(a)) == 0) ++a;
         refuse(mode_mistake::in_spec_mismatch, i, 0, a,
-               text("the argument is ") << long_text(s.from) << " over `" << axes_text(mesh_, s.axes)
-                                        << "` and is taken as " << long_text(s.to) << "; reshard it first, or take it as it is");
+               text("the argument is ") << long_text(s.from) << " over `" << axes_text(mesh_, s.axes) << "` and is taken as "
+                                        << long_text(s.to) << "; reshard it first, or take it as it is");
         return;
       }
     type(i) = found.is;
@@ -182,8 +182,9 @@ class program_typer {
       const auto is = joined.on[a].is;
       if (is == state::invariant || is == state::partial) {
         refuse(is == state::partial ? mode_mistake::partial_varying_mix : mode_mistake::state_conflict, i, 1, a,
-               text("the result is ") << long_text(joined.on[a]) << " and the predicate varies over `" << axes_text(mesh_, axis_bit(a))
-                                      << "`: devices would differ in a value that is one to all; make it varying or a replica first");
+               text("the result is ")
+                   << long_text(joined.on[a]) << " and the predicate varies over `" << axes_text(mesh_, axis_bit(a))
+                   << "`: devices would differ in a value that is one to all; make it varying or a replica first");
         return false;
       }
       joined.on[a] = {state::varying};
@@ -460,7 +461,8 @@ class program_typer {
     const node& n = at(i);
     const state_change c = state_change::of(n);
     if ((c.axes & ~local_) != 0 && only_regions_) {
-      refuse(mode_mistake::unbound_axis, i, 0, -1, text("`") << axes_text(mesh_, c.axes & ~local_) << "` is no axis of this manual region");
+      refuse(mode_mistake::unbound_axis, i, 0, -1,
+             text("`") << axes_text(mesh_, c.axes & ~local_) << "` is no axis of this manual region");
       return;
     }
     if (n.operands.count == 0) {
@@ -594,12 +596,13 @@ class program_typer {
     if (parting == 0) return;
     int a = 0;
     while ((parting & axis_bit(a)) == 0) ++a;
-    refuse(mode_mistake::predicate_varying, s.node, 0, a,
-           text("devices along `") << axes_text(mesh_, axis_bit(a)) << "` may go different ways here, and "
-                                   << (sent.empty() ? "the gradient of this" : "this") << " is an "
-                                   << (sent.empty() ? collective_of(transitions[s.row].backward) : sent)
-                                   << " of all of them: some would wait for ever; make it outside, or let the predicate be the same "
-                                      "on all of them");
+    refuse(
+        mode_mistake::predicate_varying, s.node, 0, a,
+        text("devices along `") << axes_text(mesh_, axis_bit(a)) << "` may go different ways here, and "
+                                << (sent.empty() ? "the gradient of this" : "this") << " is an "
+                                << (sent.empty() ? collective_of(transitions[s.row].backward) : sent)
+                                << " of all of them: some would wait for ever; make it outside, or let the predicate be the same "
+                                   "on all of them");
   }
   /// The same in the global view: the axes that leave a dim must be the last ones of it.
   constexpr bool change(int i, int row, const state_change& c, const value_type& from, value_type& to) {
@@ -661,7 +664,9 @@ class program_typer {
     const value_type& of = type(at(i).operands[1]);
     if (is_seed(at(i)))
       for (int a = 0; a < mesh().axis_count(); ++a) {
-        if (of.on[a].is != state::replica && of.on[a].is != state::varying && !(of.on[a].is == state::partial && of.on[a].reduced_by != monoid::add)) continue;
+        if (of.on[a].is != state::replica && of.on[a].is != state::varying &&
+            !(of.on[a].is == state::partial && of.on[a].reduced_by != monoid::add))
+          continue;
         refuse(mode_mistake::loss_state, i, 1, a,
                text("the loss is ")
                    << long_text(of.on[a]) << " over `" << axes_text(mesh_, axis_bit(a))
