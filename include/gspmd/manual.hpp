@@ -33,7 +33,10 @@ struct border_parts {
 };
 template <class... Parts>
 struct border_parts<held<Parts...>> {
-  static constexpr placed_parts of(const mesh_info& mesh, int rank) { return parts_of_place<Parts...>(mesh, rank); }
+  static constexpr placed_parts of([[maybe_unused]] const mesh_info& mesh, [[maybe_unused]] int rank) {
+    if constexpr (sizeof...(Parts) == 0) return {};
+    else return parts_of_place<Parts...>(mesh, rank);
+  }
 };
 
 /// The border of a manual region, while a program is traced.

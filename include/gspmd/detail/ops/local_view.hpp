@@ -29,12 +29,22 @@ struct border_spec {
   axis_mask axes = 0, replica = 0;
 
   constexpr void keep(node& n, bool enters) const {
-    n.annotation = layout;
-    for (const std::int64_t a : {std::int64_t{enters ? 1 : 0}, std::int64_t{axes}, std::int64_t{replica}})
+    for (const std::int64_t a : {std::int64_t{enters ? 1 : 0}, std::int64_t{axes}, std::int64_t{replica},
+                                 std::int64_t{layout.partial}, std::int64_t{static_cast<int>(layout.reduced_by)}})
       n.attributes.push_back(a);
+    for (const auto& use : layout.splits) {
+      n.attributes.push_back(use.axis);
+      n.attributes.push_back(use.dim);
+    }
   }
   static constexpr border_spec of(const node& n) {
-    return {n.annotation, static_cast<axis_mask>(n.attributes.items[1]), static_cast<axis_mask>(n.attributes.items[2])};
+    const std::int64_t* const a = n.attributes.items;
+    border_spec s{{}, static_cast<axis_mask>(a[1]), static_cast<axis_mask>(a[2])};
+    s.layout.partial = static_cast<axis_mask>(a[3]);
+    s.layout.reduced_by = static_cast<monoid>(a[4]);
+    for (int k = 5; k + 1 < n.attributes.count; k += 2)
+      s.layout.splits.push_back(axis_use{static_cast<std::int8_t>(a[k]), static_cast<std::int8_t>(a[k + 1])});
+    return s;
   }
   static constexpr bool enters(const node& n) { return n.attributes.items[0] != 0; }
 

@@ -40,7 +40,8 @@ class region_planner {
       }
       if (facts_of(n.op).made == origin::viewed) {
         n.annotated = true;
-        if (n.local_axes != 0 || made_.find_types != nullptr) n.annotation = lies(i);
+        n.annotation = lies(i);
+        if (n.local_axes == 0 && made_.find_types == nullptr) n.annotation = border_spec::of(n).layout;
         n.attributes.clear();
       }
       const bool is_written = facts_of(n.op).made == origin::renamed && state_change::is_one(n) && n.local_axes != 0 &&
