@@ -143,10 +143,12 @@ struct state_wish {
   sharding layout;
   axis_mask replica = 0, invariant = 0;
   bool has_splits = false;  // else axes that shard the value go on to do so
+  bool is_out = false;      // of an operator: it decides what becomes of a partial sum, and cuts; nothing else is sent for it
 
-  static constexpr bool is_one(const node& n) { return n.attributes.count == 3; }
+  static constexpr bool is_one(const node& n) { return n.attributes.count == 4; }
   static constexpr state_wish of(const node& n) {
-    return {n.annotation, static_cast<axis_mask>(n.attributes[0]), static_cast<axis_mask>(n.attributes[1]), n.attributes[2] != 0};
+    return {n.annotation, static_cast<axis_mask>(n.attributes[0]), static_cast<axis_mask>(n.attributes[1]), n.attributes[2] != 0,
+            n.attributes[3] != 0};
   }
 };
 constexpr int add_state_wish(graph& g, int operand, const state_wish& wish, location at) {
@@ -156,7 +158,8 @@ constexpr int add_state_wish(graph& g, int operand, const state_wish& wish, loca
   n.operands.push_back(operand);
   n.annotated = true;
   n.annotation = wish.layout;
-  for (const std::int64_t a : {std::int64_t{wish.replica}, std::int64_t{wish.invariant}, std::int64_t{wish.has_splits ? 1 : 0}})
+  for (const std::int64_t a : {std::int64_t{wish.replica}, std::int64_t{wish.invariant}, std::int64_t{wish.has_splits ? 1 : 0},
+                               std::int64_t{wish.is_out ? 1 : 0}})
     n.attributes.push_back(a);
   return g.add(n);
 }
@@ -179,6 +182,18 @@ constexpr int add_seed(graph& g, int one, int loss, location at) {
   return id;
 }
 constexpr bool is_seed(const node& n) { return n.operands.count == 2 && n.attributes.count == 1; }
+
+/// One of the steps that lead from the state of an operand to what was asked for, once the types are found: they take the place of the
+/// attributes.
+struct written_step {
+  deed what = deed::nothing;
+  axis_mask axes = 0;
+
+  constexpr void keep(node& n) const { n.attributes.push_back(static_cast<int>(what) + 16 * std::int64_t{axes}); }
+  static constexpr written_step of(std::int64_t attribute) {
+    return {static_cast<deed>(attribute % 16), static_cast<axis_mask>(attribute / 16)};
+  }
+};
 
 /// Adds the place of a device along an axis, an s32 of rank 0.
 constexpr int add_axis_index(graph& g, int axis, location at) {

@@ -20,8 +20,10 @@ namespace gspmd::detail {
 ///   zeros             computed from the place of the device
 class region_planner {
  public:
-  constexpr region_planner(const graph& g, const program_typer& typer) : old_(g), typer_(typer) {
-    made_ = g;
+  /// `noted`: the same, in which what types say of the rest of the program is written down.
+  constexpr region_planner(const graph& written, const graph& noted, const program_typer& typer)
+      : written_(written), old_(noted), typer_(typer) {
+    made_ = noted;
     made_.nodes.clear();
     made_.type_local = nullptr;
   }
@@ -41,11 +43,12 @@ class region_planner {
       if (facts_of(n.op).made == origin::viewed) {
         n.annotated = true;
         n.annotation = lies(i);
-        if (n.local_axes == 0 && made_.find_types == nullptr) n.annotation = border_spec::of(n).layout;
+        if (n.local_axes == 0 && made_.find_types == nullptr) n.annotation = border_spec::of(written_.nodes[i]).layout;
         n.attributes.clear();
       }
-      const bool is_written = facts_of(n.op).made == origin::renamed && state_change::is_one(n) && n.local_axes != 0 &&
-                              (state_change::of(n).axes & ~n.local_axes) == 0;
+      const node& was = written_.nodes[i];
+      const bool is_written = facts_of(n.op).made == origin::renamed && state_change::is_one(was) && n.local_axes != 0 &&
+                              (state_change::of(was).axes & ~n.local_axes) == 0;
       number[i] = is_written ? expanded(n, i) : push(n);
       if (number[i] < 0) break;
     }
@@ -212,6 +215,7 @@ class region_planner {
     return -1;
   }
 
+  const graph& written_;
   const graph& old_;
   const program_typer& typer_;
   graph made_;
@@ -230,7 +234,12 @@ constexpr void type_local(graph& g, bool annotate) {
     return;
   }
   if (!annotate) return;
-  graph planned = region_planner(g, typer).run();
+  graph noted = g;
+  if (g.find_types != nullptr && !note_types(noted, typer)) {
+    g = std::move(noted);
+    return;
+  }
+  graph planned = region_planner(g, noted, typer).run();
   g = std::move(planned);
 }
 

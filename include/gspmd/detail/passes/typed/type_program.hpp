@@ -62,8 +62,18 @@ class program_typer {
   constexpr void set_diverging(axis_mask axes) { diverging_ = axes; }
   constexpr typed_mistake& refuse(mode_mistake kind, int i, int operand, int axis, const text& what) {
     mistakes.push_back(
-        {kind, i, operand, axis, i < 0 ? what : text(graph::place(at(i).at, name_of(at(i).op))) << ": " << what, {}});
+        {kind, i, operand, axis, i < 0 ? what : text(graph::place(at(i).at, name_in_program(at(i)))) << ": " << what, {}});
     return mistakes.back();
+  }
+  /// What a user wrote to get a node.
+  [[nodiscard]] static constexpr const char* name_in_program(const node& n) {
+    if (n.op == opcode::loop_result) return "loop";
+    if (n.op == opcode::cond_result) return "cond";
+    if (facts_of(n.op).made != origin::renamed || state_change::is_one(n)) return name_of(n.op);
+    return is_cotangent(n) ? "grad" : state_wish::is_one(n) && state_wish::of(n).is_out ? "out" : "reshard";
+  }
+  [[nodiscard]] static constexpr bool is_cotangent(const node& n) {
+    return n.operands.count == 2 && n.attributes.count <= 1 && n.in_gradient;
   }
 
  private:
@@ -91,7 +101,7 @@ class program_typer {
       case origin::source: type(i) = value_type::all(mesh(), {state::constant}); break;
       case origin::renamed:
         if (state_change::is_one(n)) visit_transition(i);
-        else if (n.operands.count == 2 && n.attributes.count <= 1 && n.in_gradient) visit_cotangent(i);
+        else if (is_cotangent(n)) visit_cotangent(i);
         else if (wanted_[static_cast<std::size_t>(i)] >= 0)
           return reshard_to(i, wishes_[static_cast<std::size_t>(wanted_[static_cast<std::size_t>(i)])]);
         else if (n.annotated) visit_reshard(i);
@@ -250,7 +260,7 @@ class program_typer {
         changed = 1;
         continue;
       }
-      text what("is ");
+      text what(kind == mode_mistake::carry_mismatch ? "what it carries is " : "what it gives is ");
       what << long_text(is) << " over `" << axes_text(mesh_, axis_bit(a)) << '`';
       what << (kind == mode_mistake::carry_mismatch ? " before an iteration and " : " in one branch and ") << long_text(to)
            << (kind == mode_mistake::carry_mismatch ? " after it" : " in the other one") << "; reshard one of them";
@@ -259,8 +269,8 @@ class program_typer {
     }
     if (!(known.splits == other.splits) && changed == 0 && known.splits.count == other.splits.count) {
       refuse(kind, i, operand, -1,
-             text("is ") << words_of(known, at(i).shape.count) << " and " << words_of(other, at(i).shape.count)
-                         << ": axes split a dim in another order; reshard one of them");
+             text("the value is ") << words_of(known, at(i).shape.count) << " and " << words_of(other, at(i).shape.count)
+                                   << ": axes split a dim in another order; reshard one of them");
       return -1;
     }
     return changed;
@@ -504,9 +514,7 @@ class program_typer {
       return;
     }
     int row = c.row();
-    const bool counts = row >= 0 && (transitions[row].forward == deed::keep_first || transitions[row].forward == deed::pad_zeros);
     if (row >= 0 && c.by == verb::all_to_all && c.from.dim == c.to.dim) row = -1;
-    if (counts && c.to.reduced_by != monoid::add) row = -1;
     if (c.from.is == state::constant && c.to.is == state::constant) row = -1;
     extents shape = at(n.operands[0]).shape;
     if (row < 0 || (is_inside && !change_local_shape(c, mesh().size_of(c.axes), shape))) {
@@ -604,10 +612,18 @@ class program_typer {
                                 << " of all of them: some would wait for ever; make it outside, or let the predicate be the same "
                                    "on all of them");
   }
-  /// The same in the global view: the axes that leave a dim must be the last ones of it.
-  constexpr bool change(int i, int row, const state_change& c, const value_type& from, value_type& to) {
+  /// Sets axes to one state: those that split a dim then, minor to those that do so already and among them as `order` has them.
+  constexpr void set_all(value_type& t, axis_mask axes, const axis_state& is, const value_type* order) const {
     for (int a = 0; a < mesh().axis_count(); ++a)
-      if ((c.axes & axis_bit(a)) != 0) to.set(a, c.to);
+      if ((axes & axis_bit(a)) != 0) t.set(a, is);
+    if (order == nullptr || is.is != state::shard) return;
+    for (const auto& use : order->splits)
+      if ((axes & axis_bit(use.axis)) != 0) t.set(use.axis, is);
+  }
+  /// The same in the global view: the axes that leave a dim must be the last ones of it.
+  constexpr bool change(int i, int row, const state_change& c, const value_type& from, value_type& to,
+                        const value_type* order = nullptr) {
+    set_all(to, c.axes, c.to, order);
     if (c.from.is == state::shard) {
       bool is_rest = true;
       for (int k = from.splits.count - 1; k >= 0; --k) {
@@ -657,7 +673,24 @@ class program_typer {
       if ((wish.replica & axis_bit(a)) != 0) wanted.set(a, {state::replica});
       if ((wish.invariant & axis_bit(a)) != 0) wanted.set(a, {state::invariant});
     }
-    reshard_to(i, wanted);
+    if (!wish.is_out || fits_out(i, wanted)) reshard_to(i, wanted);
+  }
+  /// Whether an operator's result may leave it as `wanted`: a partial sum as the program likes, other axes as they are or cut.
+  constexpr bool fits_out(int i, const value_type& wanted) {
+    const value_type& is = type(at(i).operands[0]);
+    const int rank = at(i).shape.count;
+    for (int a = 0; a < mesh().axis_count(); ++a) {
+      const auto &from = is.on[a], &to = wanted.on[a];
+      const bool is_cut =
+          (from.is == state::constant && to.is != state::partial) || (from.is == state::replica && to.is == state::shard);
+      if (from == to || from.is == state::partial || is_cut) continue;
+      typed_mistake& m = refuse(mode_mistake::out_spec_mismatch, i, -1, a,
+                                text("the result is ") << words_of(is, rank) << ", and `out` asks for " << words_of(wanted, rank)
+                                                       << ": it says what becomes of a partial sum, and moves nothing else");
+      m.remedies.push_back(reshard_text(mesh_, wanted.layout(), rank, a, to) << "(the result)");
+      return false;
+    }
+    return true;
   }
   /// A gradient on its way back through a transition: in the dual state of what it is the gradient of.
   constexpr void visit_cotangent(int i) {
@@ -674,6 +707,13 @@ class program_typer {
                       "invariant");
         return;
       }
+    for (int a = 0; a < mesh().axis_count(); ++a) {
+      if (of.on[a].is != state::partial || of.on[a].reduced_by == monoid::add) continue;
+      refuse(mode_mistake::partial_nonlinear, i, 1, a,
+             text("what is ") << long_text(of.on[a]) << " over `" << axes_text(mesh_, axis_bit(a))
+                              << "` has no gradient: which device's term was taken is not known; stop_gradient it");
+      return;
+    }
     value_type wanted = of;
     for (int a = 0; a < mesh().axis_count(); ++a)
       if (of.on[a].is != state::constant) wanted.on[a] = dual(of.on[a]);
@@ -704,16 +744,21 @@ class program_typer {
           if (now.on[b] == c.from && wanted.on[b] == c.to) c.axes |= axis_bit(b);
         value_type next = now;
         if (now.on[a].is == state::constant) {
-          for (int b = 0; b < mesh().axis_count(); ++b)
-            if ((c.axes & axis_bit(b)) != 0) next.set(b, c.to);
-        } else if (!change(i, row, c, now, next)) {
+          set_all(next, c.axes, c.to, &wanted);
+          if (c.to.is == state::partial) note(i, row, c, 0, 0);
+        } else if (!change(i, row, c, now, next, &wanted)) {
           return;
         }
         now = next;
       }
     }
-    if (now.splits.count == wanted.splits.count)
-      now.splits = wanted.splits;  // of axes that split one dim anew, the order that was asked for
+    if (!(now.splits == wanted.splits)) {
+      refuse(mode_mistake::axis_order, i, 0, -1,
+             text("the operand is ") << words_of(type(operand), at(i).shape.count) << ", and what is asked for, "
+                                     << words_of(wanted, at(i).shape.count)
+                                     << ", has the axes of a dim in an order that no step leads to; write two reshards");
+      return;
+    }
     type(i) = now;
   }
   [[nodiscard]] static constexpr int row_between(const axis_state& from, const axis_state& to) {
@@ -724,6 +769,12 @@ class program_typer {
     return -1;
   }
 
+  [[nodiscard]] constexpr text way_for_result(int row, const axis_state& is, const axis_state& to, const value_type& wanted,
+                                              int rank, int a) const {
+    if (!is_local(a)) return reshard_text(mesh_, wanted.layout(), rank, a, to) << "(the result)";
+    return text(name_of(transitions[row].by)) << " the result from " << short_text(is) << " to " << short_text(to) << " over `"
+                                              << axes_text(mesh_, axis_bit(a)) << '`';
+  }
   /// What must be of a result: nothing is sent for it.
   constexpr void cut_for(int i, const value_type& wanted) {
     value_type& t = type(i);
@@ -741,9 +792,7 @@ class program_typer {
                    text("the result is ") << words_of(t, at(i).shape.count) << ", not " << words_of(wanted, at(i).shape.count)
                                           << ": only equal data without a sum in its gradient is cut for that");
         if (const int row = row_between(is, to); row >= 0)
-          m.remedies.push_back(text(name_of(transitions[row].by))
-                               << " the result from " << short_text(is) << " to " << short_text(to) << " over `"
-                               << axes_text(mesh_, axis_bit(a)) << '`');
+          m.remedies.push_back(way_for_result(row, is, to, wanted, at(i).shape.count, a));
         t.is_known = false;
         return;
       }
