@@ -91,6 +91,7 @@ auto call(const distributed<Tensors, Comm>&... arguments) {
   static_assert(sizeof...(Tensors) > 0, "gspmd: call: give the tensors that the callable takes");
   using mesh = typename std::tuple_element_t<0, std::tuple<distributed<Tensors, Comm>...>>::mesh;
   using step = compile<Callable, mesh, Tensors...>;
+  constexpr std::size_t count = step::output_count;  // first: what is wrong with the program is reported from here
   Comm& comm = std::get<0>(std::tie(arguments...)).comm();
   return [&]<std::size_t... K>(std::index_sequence<K...>) {
     std::tuple results{distributed<typed_result_of<K, Callable, mesh, Tensors...>, Comm>(comm)...};
@@ -99,7 +100,7 @@ auto call(const distributed<Tensors, Comm>&... arguments) {
       held(comm, arguments.shards()..., std::get<K>(results).shards()...);
     }
     return detail::like_result<typename step::callable_result, 0>(results);
-  }(std::make_index_sequence<step::output_count>{});
+  }(std::make_index_sequence<count>{});
 }
 /// What one device sends in such a call.
 template <auto Callable, class First, class... Tensors>

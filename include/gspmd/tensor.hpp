@@ -105,7 +105,7 @@ struct placed_parts {
   }
 };
 template <class... Parts>
-constexpr placed_parts parts_of_place(const mesh_info& mesh, int rank) {
+constexpr placed_parts parts_of_place(const mesh_info& mesh, [[maybe_unused]] int rank) {
   placed_parts parts;
   (parts.add(mesh, rank, std::type_identity<Parts>{}), ...);
   return parts;

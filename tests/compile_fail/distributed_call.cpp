@@ -2,8 +2,9 @@
 // expect: gspmd: a program with types sends nothing that is not written
 // expect: 1 is invariant over `dp`, operand 0
 // expect: `dp`; write reshard<split<`dp`,
-#include <gspmd/distributed.hpp>
 #include <gspmd/gspmd.hpp>
+
+#include <gspmd/distributed.hpp>
 
 using namespace gspmd;
 
