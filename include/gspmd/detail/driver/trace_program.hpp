@@ -117,6 +117,7 @@ template <auto Callable, class Mesh, class... Inputs>
 constexpr graph trace_program() {
   graph g = trace_callable<Callable, Mesh, Inputs...>();
   if (!g.failed() && g.find_types != nullptr) g.find_types(g, false);
+  if (!g.failed() && g.find_types == nullptr && g.type_local != nullptr) g.type_local(g, false);
   if (g.failed()) return g;
   graph program = program_to_plan(g);
   if (const text problem = total_problem(program, Mesh::device_count); !problem.empty())

@@ -48,6 +48,7 @@ class form_walk {
       }
       case origin::region: return visit_region(i);
       case origin::result: return client_.made_with_last(i, book_.add(graph_, i, client_.layout_of(i)));
+      case origin::viewed:
       case origin::shards: return visit_operator(i);
     }
   }
