@@ -1,7 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 // Mistakes of manual regions: each is one error.
 // mistakes: 6
-// expect: varying over `x`
+// expect: leaves as invariant; name the dim
+// expect: of operand 1 would miss a sum over
+// expect: equal data is so many times the
+// expect: along `x` may go different ways
+// expect: uses a value from outside of its
+// expect: `x` before an iteration and varying
 #include <gspmd/gspmd.hpp>
 #include <gspmd/manual.hpp>
 
@@ -32,18 +37,20 @@ constexpr auto outside = [](auto a, auto w) {
   return manual<"x">([=](auto v) { return einsum<"bd,df->bf">(v, w); }, takes<rows>{}, gives<rows>{})(a);
 };
 constexpr auto carried = [](auto a, auto w) {
-  return fori_loop(2, [&](auto, auto s) { return s + einsum<"bd,df->bf">(a, w); }, local::all_reduce<"x", state::replica>(einsum<"bd,df->bf">(a, w)));
+  return fori_loop(
+      2, [&](auto, auto s) { return s + einsum<"bd,df->bf">(a, w); },
+      local::all_reduce<"x", state::replica>(einsum<"bd,df->bf">(a, w)));
 };
 
 }  // namespace
 
 #ifndef FIXED
-constexpr int a = program<forgotten, rows>::step::device_count;                   // <- here
-constexpr int b = program<whole_weight, invariant<"x">, gives<columns>>::step::device_count;  // <- here
-constexpr int c = program<summed_twice, rows>::step::device_count;                // <- here
-constexpr int d = program<branch, rows>::step::device_count;                      // <- here
+constexpr int a = program<forgotten, rows>::step::device_count;                                       // <- here
+constexpr int b = program<whole_weight, invariant<"x">, gives<columns>>::step::device_count;          // <- here
+constexpr int c = program<summed_twice, rows>::step::device_count;                                    // <- here
+constexpr int d = program<branch, rows>::step::device_count;                                          // <- here
 constexpr int e = compile<outside, pod, in<float, dims<4, 6>>, in<float, dims<6, 4>>>::device_count;  // <- here
-constexpr int f = program<carried, rows, gives<rows>>::step::device_count;        // <- here
+constexpr int f = program<carried, rows, gives<rows>>::step::device_count;                            // <- here
 #endif
 
 int main() {}
