@@ -105,6 +105,8 @@ class chooser {
   }
 
   [[nodiscard]] constexpr int prices() const { return operators_.prices; }
+  /// Of the operators from here on, every way that there is: see operator_chooser.
+  constexpr void record(vec<tried_use>* ways) { operators_.record = ways; }
 
  private:
   constexpr void look_at(int i) {
@@ -162,13 +164,19 @@ class chooser {
       if (round.how.operand >= 0) use.wanted[round.how.operand] = round.form;
     }
     choice.wanted = static_cast<int>(state_.table.wanted.size());
+    bool is_any_kept = false;
+    for (const int o : n.operands) is_any_kept = is_any_kept || known_.at(o).keep_split || known_.at(o).keep_partial;
+    const auto held = is_any_kept ? held_partial(known_, n) : operand_shardings{};
     for (int k = 0; k < n.operands.count; ++k) {
       state_.table.wanted.push_back(use.wanted[k]);
+      if (is_any_kept && breaks_policy(known_, n, k, use.wanted[k], held[k])) ++state_.forced;
       if (!loses_a_split(known_, n, rule, k, use.wanted[k])) continue;
       choice.forced |= std::uint32_t{1} << k;
       ++state_.forced;
     }
-    add_time(operators_.own_time(i, n, rule, use), state_.book.depth());
+    const auto takes = operators_.own_time(i, n, rule, use);
+    add_time(takes.all, state_.book.depth());
+    state_.least = add_times(state_.least, known_.time_in_all_trips(takes.least, state_.book.depth()));
     return choice;
   }
 

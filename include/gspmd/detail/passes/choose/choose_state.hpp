@@ -24,8 +24,9 @@ struct choose_state {
   vec<item_mark> marks;  // by item; one more once all are looked at
   int next = 0;          // item
   bool is_complete = false;
-  std::int64_t time = 0;  // picoseconds that all of it takes
-  int forced = 0;         // gathers that operators cannot do without
+  std::int64_t time = 0;   // picoseconds that all of it takes
+  std::int64_t least = 0;  // that its work takes in any plan
+  int forced = 0;          // gathers that operators cannot do without, and what the user wanted kept and is not
 
   constexpr choose_state() = default;
   constexpr explicit choose_state(const graph& g) : book(g) {}
@@ -60,7 +61,7 @@ struct choose_state {
   }
   template <class S, class F>
   static constexpr auto rest(S& s, F f) {
-    return f(s.next, s.is_complete, s.time, s.forced);
+    return f(s.next, s.is_complete, s.time, s.least, s.forced);
   }
 };
 

@@ -45,8 +45,8 @@ struct search_state {
 /// The plan for what completion found comes first. Then the sharding that is asked for of a value, and of all that elementwise
 /// operators connect with it, is changed to what a neighbour of it would like, or to none, and what that reaches is chosen for again
 /// (see replay): the better plan is kept, until no change helps or `most_choices_of_search` are made. The values go first around which
-/// most time is spent. Annotated values, outputs and what loops carry stay. Plans are searched that take long enough
-/// (support/tuning.hpp).
+/// most time is spent. Annotated values and outputs stay; what a loop carries may lie in it as neither before nor after it. Plans are
+/// searched of which so much time is no work, or work that devices repeat, that it may pay (support/tuning.hpp).
 class plan_search {
  public:
   constexpr plan_search(const graph& g, const mesh_shape& mesh, const value_uses& uses, std::span<const sharding> asked,
@@ -58,7 +58,7 @@ class plan_search {
     while (!state_.is_complete && most_nodes > 0 && most_prices > 0) {
       const bool is_first = !state_.best.is_complete;
       if (!is_first && state_.wishes.empty()) {
-        state_.wishes = vec<sharding>(asked_.data(), asked_.data() + asked_.size());
+        know_wishes();
         state_.left = most_choices_of_search;
         find_order();
         if (count() <= most_values_for_alternatives) state_.place = -alternatives;
@@ -91,6 +91,35 @@ class plan_search {
     }
   }
 
+  /// A plan in which a value, and all that elementwise operators connect with it, lies otherwise.
+  struct other_plan {
+    sharding lies;
+    std::int64_t time = 0;
+    int forced = 0;
+  };
+  /// Once the search is complete: what the changes of node `i` that it may try lead to; none where it must lie as it does.
+  [[nodiscard]] constexpr vec<other_plan> others(int i) {
+    vec<other_plan> found;
+    if (!is_free(i)) return found;
+    know_wishes();
+    const auto run = run_of(i, state_.wishes);
+    for (const auto& s : candidates_for(run)) {
+      state_.tried = state_.wishes;
+      for (const int member : run) state_.tried[member] = s;
+      choose_state trial(graph_);
+      constexpr int no_limit = std::numeric_limits<int>::max();
+      chooser(graph_, mesh_, uses_, std::span<const sharding>(state_.tried.data(), state_.tried.size()), trial)
+          .run(no_limit, no_limit);
+      found.push_back({s, trial.time, trial.forced});
+    }
+    return found;
+  }
+  /// What is asked for of every value in the end.
+  constexpr const vec<sharding>& know_wishes() {
+    if (state_.wishes.empty()) state_.wishes = vec<sharding>(asked_.data(), asked_.data() + asked_.size());
+    return state_.wishes;
+  }
+
  private:
   using candidates = inline_vec<sharding, 8>;
 
@@ -98,7 +127,7 @@ class plan_search {
   [[nodiscard]] constexpr int count() const { return static_cast<int>(graph_.nodes.size()); }
 
   [[nodiscard]] constexpr bool is_worth_it() const {
-    if (state_.best.time < least_picoseconds_of_search) return false;
+    if (state_.best.time - state_.best.least < least_picoseconds_of_search) return false;
     for (const auto& n : graph_.nodes)
       if (n.forbid_reshard || n.gather_limit >= 0) return false;
     return true;
@@ -235,10 +264,14 @@ class plan_search {
 
   [[nodiscard]] constexpr bool is_free(int i) const {
     const node& n = at(i);
-    if (n.annotated || uses_.needed[i] == 0 || facts_of(n.op).made != origin::shards || n.results != 1) return false;
-    if (n.operands.count == 0) return false;
-    for (const int reader : uses_.readers[i])
-      if (reader == i || facts_of(at(reader).op).made != origin::shards) return false;
+    const bool is_carried = n.op == opcode::carry;
+    if (n.annotated || uses_.needed[i] == 0 || n.results != 1) return false;
+    if ((facts_of(n.op).made != origin::shards && !is_carried) || n.operands.count == 0) return false;
+    for (const int reader : uses_.readers[i]) {
+      if (reader == i) return false;
+      const node& user = at(reader);
+      if (facts_of(user.op).made != origin::shards && user.op != opcode::loop_result) return false;
+    }
     return true;
   }
 
@@ -254,10 +287,13 @@ class plan_search {
         run.push_back(j);
       };
       const int here = run[k];
-      if (facts_of(at(here).op).uniform)
+      if (facts_of(at(here).op).uniform && at(here).op != opcode::carry)
         for (const int o : at(here).operands) take(o);
-      for (const int reader : uses_.readers[here])
-        if (facts_of(at(reader).op).uniform) take(reader);
+      for (const int reader : uses_.readers[here]) {
+        if (at(reader).op == opcode::loop_result)  // what the next trip carries lies as what this one does
+          for (const int o : at(reader).operands) take(o);
+        else if (facts_of(at(reader).op).uniform) take(reader);
+      }
     }
     return run;
   }
@@ -276,6 +312,7 @@ class plan_search {
     for (const int i : run) {
       op_rule rule;
       rule_of(graph_, at(i), rule);
+      add(moved_on(i, rule, rule.result()));
       for (int k = 0; k < at(i).operands.count; ++k)
         add(carried(rule, rule.operand(k), state_.wishes[at(i).operands[k]].splits, rule.result()));
       for (const int reader : uses_.readers[i]) {
@@ -284,15 +321,39 @@ class plan_search {
         rule_of(graph_, user, its);
         for (int k = 0; k < user.operands.count; ++k) {
           if (user.operands[k] != i) continue;
+          add(moved_on(i, its, its.operand(k)));
           add(carried(its, its.result(), state_.wishes[reader].splits, its.operand(k)));
           for (int o = 0; o < user.operands.count; ++o)
             if (user.operands[o] != i) add(carried(its, its.operand(o), state_.wishes[user.operands[o]].splits, its.operand(k)));
         }
       }
     }
+    add(asked_[static_cast<std::size_t>(run[0])].splits);
     if (!list.empty()) add({});
     else if (const sharding s = split_further(run[0]); !(s.splits == state_.wishes[run[0]].splits)) list.push_back(s);
     return list;
+  }
+  /// The splits that completion found for node `i`, a tensor of an operator, where the operator does not need whole lines: the largest dim
+  /// that nothing splits takes those that it cannot keep.
+  [[nodiscard]] constexpr inline_vec<axis_use, max_axes> moved_on(int i, const op_rule& rule, const tensor_map& map) const {
+    const sharding& asked = asked_[static_cast<std::size_t>(i)];
+    if (rule.uniform || asked.splits.empty()) return asked.splits;
+    const auto is_whole = [&](int d) {
+      return map.begin(d) < map.end(d) && rule.factors[map.factors[map.begin(d)]].kind == factor_kind::whole;
+    };
+    sharding s;
+    axis_mask left = 0;
+    for (const auto& use : asked.splits) {
+      if (is_whole(use.dim)) left |= axis_bit(use.axis);
+      else s.add_split(use.axis, use.dim);
+    }
+    int dim = -1;
+    for (int d = 0; d < at(i).shape.count && left != 0; ++d)
+      if (s.axes_of(d) == 0 && !is_whole(d) && at(i).shape[d] > 1 && (dim < 0 || at(i).shape[d] > at(i).shape[dim])) dim = d;
+    if (dim < 0) return asked.splits;
+    for (const auto& use : asked.splits)
+      if ((left & axis_bit(use.axis)) != 0) s.add_split(use.axis, dim);
+    return s.splits;
   }
   /// What devices repeat, since nothing it is made of is split (random numbers, constants), each in its part: by all axes that nobody has
   /// a use for, on the largest dim.
