@@ -174,7 +174,7 @@ TEST_CASE("what a loop carries lies in it as its body wants it, and as the user 
   const auto p = sweeps(dynamic::mesh({{"x", 4}}));
   CHECK(collectives_of(p) == "all_to_all x, all_to_all x");  // before the loop and after it, not in each trip
   CHECK(p.traffic().bytes == 2 * 512 * 256 * 4 / 4 * 3 / 4);
-  CHECK(p.flops_per_device() < 4 * 40 * 512 * 256 / 4);
+  CHECK(p.flops_per_device() <= 4 * 40 * 512 * 256 / 4);
   std::vector<float> field(512 * 256);
   for (std::size_t i = 0; i < field.size(); ++i) field[i] = static_cast<float>(i % 13) - 6;
   const auto whole = sweeps(dynamic::mesh({{"x", 1}})).run_pointers(simulated{}, {field.data()});

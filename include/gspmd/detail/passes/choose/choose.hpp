@@ -44,7 +44,10 @@ class chooser {
       is_replayed_ ? ++replayed_ : ++chosen_;
       delivery_ = is_replayed_ ? replay_->plan.marks[i].deliveries : 0;
       look_at(i);
-      if (is_replayed_) state_.time = add_times(state_.marks[i].time, replay_->time_of(i));
+      if (is_replayed_) {
+        state_.time = add_times(state_.marks[i].time, replay_->time_of(i));
+        state_.least = add_times(state_.marks[i].least, replay_->least_of(i));
+      }
       if (replay_ != nullptr && replay_->is_decided(known_, i, state_)) return;
     }
     state_.marks.push_back(state_.mark());

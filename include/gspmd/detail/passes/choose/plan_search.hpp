@@ -127,11 +127,13 @@ class plan_search {
   [[nodiscard]] constexpr int count() const { return static_cast<int>(graph_.nodes.size()); }
 
   [[nodiscard]] constexpr bool is_worth_it() const {
-    if (state_.best.time - state_.best.least < least_picoseconds_of_search) return false;
+    if (gainable() < least_picoseconds_of_search) return false;
     for (const auto& n : graph_.nodes)
       if (n.forbid_reshard || n.gather_limit >= 0) return false;
     return true;
   }
+  /// What another plan may take less, at most.
+  [[nodiscard]] constexpr std::int64_t gainable() const { return state_.best.time - state_.best.least; }
   constexpr void stop() {
     state_.is_complete = true;
     state_.trial = {};
@@ -152,7 +154,7 @@ class plan_search {
       const auto run = run_of(i, state_.wishes);
       for (const int member : run) is_known[member] = 1;
       const auto time = time_around(run, spent);
-      if (time == 0 || time < state_.best.time / least_part_of_search) continue;
+      if (time == 0 || time < gainable() / least_part_of_search) continue;
       if (around.size() == most_in_order) {
         if (around.back() >= time) continue;
         around.pop_back();
@@ -170,10 +172,12 @@ class plan_search {
     state_.improved = false;
   }
 
-  /// By node: what its operator takes and, if it is an output, that.
+  /// By node: what its operator takes and, if it is an output, that; but for the work that no plan does without.
   [[nodiscard]] constexpr vec<std::int64_t> times_spent() const {
     const auto& marks = state_.best.marks;
-    const auto time_of = [&marks](int item) { return marks[item + 1].time - marks[item].time; };
+    const auto time_of = [&marks](int item) {
+      return marks[item + 1].time - marks[item].time - (marks[item + 1].least - marks[item].least);
+    };
     vec<std::int64_t> spent(static_cast<std::size_t>(count()), 0);
     for (int i = 0; i < count(); ++i) spent[i] = time_of(i);
     for (int k = 0; k < static_cast<int>(graph_.outputs.size()); ++k)
@@ -191,7 +195,7 @@ class plan_search {
 
   /// The next change of what is asked for; false if there is none left.
   constexpr bool find_change() {
-    if (state_.best.time == 0) return false;
+    if (gainable() == 0) return false;
     if (state_.place < 0) {
       try_alternative(alternatives + state_.place++);
       return true;
