@@ -131,7 +131,7 @@ constexpr std::vector<sharding> complete_graph(const graph& g, const mesh_shape&
 constexpr local_program partition_graph(const graph& g, const mesh_shape& mesh, std::span<const sharding> completed) {
   const value_uses uses = uses_of(g);
   const auto wishes = narrowed(g, mesh, uses, completed);
-  return emit_program(g, mesh, uses, choose_program(g, mesh, uses, wishes));
+  return emit_program(g, mesh, uses, choose_program(g, mesh, uses, wishes, completed));
 }
 
 /// The lines of the program, with what each costs a device.

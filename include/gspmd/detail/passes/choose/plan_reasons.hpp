@@ -14,7 +14,12 @@ namespace gspmd::detail {
 class plan_reasons {
  public:
   plan_reasons(const graph& g, const mesh_shape& mesh)
-      : graph_(g), mesh_(mesh), uses_(uses_of(g)), asked_(find_wishes()), search_(g, mesh_, uses_, span_of(asked_), state_) {
+      : graph_(g),
+        mesh_(mesh),
+        uses_(uses_of(g)),
+        completed_(complete()),
+        asked_(g.find_types != nullptr ? completed_ : narrowed(g, mesh_, uses_, span_of(completed_))),
+        search_(g, mesh_, uses_, span_of(completed_), span_of(asked_), state_) {
     state_.best = choose_state(g);
     search_.run(no_limit, no_limit);
   }
@@ -50,7 +55,7 @@ class plan_reasons {
 
   [[nodiscard]] const node& at(int i) const { return graph_.nodes[static_cast<std::size_t>(i)]; }
   static std::span<const sharding> span_of(const vec<sharding>& list) { return {list.data(), list.size()}; }
-  [[nodiscard]] vec<sharding> find_wishes() const {
+  [[nodiscard]] vec<sharding> complete() const {
     vec<sharding> found;
     if (graph_.find_types != nullptr) {
       for (const auto& n : graph_.nodes) found.push_back(n.annotation);
@@ -58,13 +63,13 @@ class plan_reasons {
     }
     completion completed(graph_, mesh_);
     completed.run();
-    return narrowed(graph_, mesh_, uses_, completed.shardings);
+    return {completed.shardings.data(), completed.shardings.data() + completed.shardings.size()};
   }
 
   const graph& graph_;
   mesh_shape mesh_;
   value_uses uses_;
-  vec<sharding> asked_;
+  vec<sharding> completed_, asked_;
   search_state state_;
   plan_search search_;
 };

@@ -49,9 +49,10 @@ struct search_state {
 /// searched of which so much time is no work, or work that devices repeat, that it may pay (support/tuning.hpp).
 class plan_search {
  public:
-  constexpr plan_search(const graph& g, const mesh_shape& mesh, const value_uses& uses, std::span<const sharding> asked,
-                        search_state& state)
-      : graph_(g), mesh_(mesh), uses_(uses), asked_(asked), state_(state) {}
+  /// `completed`: what completion found; `asked`: the same, narrowed.
+  constexpr plan_search(const graph& g, const mesh_shape& mesh, const value_uses& uses, std::span<const sharding> completed,
+                        std::span<const sharding> asked, search_state& state)
+      : graph_(g), mesh_(mesh), uses_(uses), completed_(completed), asked_(asked), state_(state) {}
 
   /// Goes on until all is done, or until so many nodes were looked at, or so many prices worked out.
   constexpr void run(int most_nodes, int most_prices) {
@@ -219,7 +220,8 @@ class plan_search {
     state_.hope = time_around(run, times_spent());
     begin_trial();
   }
-  /// What no plan is to be better than: nothing is split that need not be; everything lies as its first operand does, or as what reads it.
+  /// What no plan is to be better than: nothing is split that need not be; everything lies as its first operand does, or as what reads it,
+  /// or as completion has it, whole where only slices of it are read.
   constexpr void try_alternative(int which) {
     state_.tried = state_.wishes;
     state_.hope = state_.best.time;
@@ -227,6 +229,10 @@ class plan_search {
       const int i = which == 2 ? count() - 1 - k : k;
       if (!is_free(i)) continue;
       sharding& wish = state_.tried[i];
+      if (which == 3) {
+        wish.splits = completed_[static_cast<std::size_t>(i)].splits;
+        continue;
+      }
       const int reader = which == 2 ? uses_.readers[i][0] : i;
       const node& n = at(reader);
       op_rule rule;
@@ -237,24 +243,37 @@ class plan_search {
       else if (which == 1) wish.splits = carried(rule, rule.operand(0), state_.tried[n.operands[0]].splits, rule.result());
       else wish.splits = carried(rule, rule.result(), state_.tried[reader].splits, rule.operand(operand));
     }
-    begin_trial();
+    begin_trial(true);
   }
-  constexpr void begin_trial() {
+  /// `is_anew`: nothing is taken over from the best plan.
+  constexpr void begin_trial(bool is_anew = false) {
     int first = count();
     state_.differs.clear();
     state_.differs.resize(static_cast<std::size_t>(count()), 0);
     state_.last = 0;
     state_.is_worse = false;
-    for (int i = 0; i < count(); ++i) {
-      if (state_.tried[i].splits == state_.wishes[i].splits) continue;
+    const auto note = [&](int i) {
       state_.differs[i] = replay::wished;
       if (i < first) first = i;
-      state_.last = i;
+      if (i > state_.last) state_.last = i;
+    };
+    for (int i = 0; i < count(); ++i) {
+      if (state_.tried[i].splits == state_.wishes[i].splits) continue;
+      note(i);
+      if (!facts_of(at(i).op).uniform) continue;
+      for (const int o : at(i).operands)  // who reads the same looks at what this asks for, see later_wishes
+        if (uses_.readers[o].size() <= most_siblings)
+          for (const int sibling : uses_.readers[o])
+            if (sibling < i && sibling != o) note(sibling);
     }
     if (first == count()) {  // it is that already
       state_.is_worse = true;
       state_.trial = choose_state(graph_);
       return;
+    }
+    if (is_anew) {
+      for (int i = 0; i < count(); ++i) note(i);
+      state_.last = count() + static_cast<int>(graph_.outputs.size()) - 1;
     }
     if (graph_.has_regions || mesh_.saving > 0) {  // forms went, or were never kept
       state_.trial = choose_state(graph_);
@@ -385,22 +404,22 @@ class plan_search {
     return to_dims(mesh_, rule, to, factors);
   }
 
-  static constexpr std::size_t most_in_a_run = 64, most_in_order = 32;
-  static constexpr int alternatives = 3, most_values_for_alternatives = 32;
+  static constexpr std::size_t most_siblings = 8, most_in_a_run = 64, most_in_order = 32;
+  static constexpr int alternatives = 4, most_values_for_alternatives = 32;
 
   const graph& graph_;
   const mesh_shape& mesh_;
   const value_uses& uses_;
-  std::span<const sharding> asked_;
+  std::span<const sharding> completed_, asked_;
   search_state& state_;
 };
 
 constexpr choice_table choose_program(const graph& g, const mesh_shape& mesh, const value_uses& uses,
-                                      std::span<const sharding> wishes) {
+                                      std::span<const sharding> wishes, std::span<const sharding> completed = {}) {
   constexpr int no_limit = std::numeric_limits<int>::max();
   search_state state;
   state.best = choose_state(g);
-  plan_search(g, mesh, uses, wishes, state).run(no_limit, no_limit);
+  plan_search(g, mesh, uses, completed.empty() ? wishes : completed, wishes, state).run(no_limit, no_limit);
   return std::move(state.best.table);
 }
 
