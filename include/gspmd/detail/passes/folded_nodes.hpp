@@ -10,9 +10,10 @@ namespace gspmd::detail {
 
 /// Operators whose result is known: one number in every element, or an operand.
 ///
-///   2 * 3, broadcast(4), select(true, 1, 2)      constants
-///   x * 1, x / 1, x - 0, x + -0.0                x
+///   2 * 3, broadcast(4) + 1, select(true, 1, 2)      constants
+///   x * 1, x / 1, x - 0, x + -0.0                    x
 ///
+/// (A broadcast of a constant stays one, which costs nothing: who reduces it, or wishes it sharded, has its shape before it.)
 /// Only what has the same bits: x + 0.0 is not -0.0 where x is, and what overflows, is no number or is that small that its digits are
 /// lost is computed where the program runs. What has an annotation of its own is never another value; and where the user writes all
 /// shardings, nothing is folded: every operator has a type to check.
@@ -30,8 +31,8 @@ class folded_nodes {
     if (repeats && n.operands.count == 1 && facts_of(n.op).made == origin::shards) return note(i, numbers_[n.operands[0]]);
     if (is_elementwise(n.op) && n.function == nullptr) note(i, computed(n));
   }
-  /// Whether every element of node `i`, which is no constant as it was written, is one number.
-  [[nodiscard]] constexpr bool is_number(int i) const { return at(i).op != opcode::constant && numbers_[i].is_known; }
+  /// Whether node `i` computes one number for all elements.
+  [[nodiscard]] constexpr bool is_number(int i) const { return is_elementwise(at(i).op) && numbers_[i].is_known; }
   constexpr void make_constant(node& n, int i) const {
     n.op = opcode::constant;
     n.operands.clear();
