@@ -131,8 +131,8 @@ void compare(std::uint64_t seed) {
     const auto want = few.compile().run_pointers(simulated{}, {x.data() + begin * row_elems, b.data()});
     for (std::size_t k = 0; k < want.size(); ++k) {
       const auto bytes = want[k].bytes.size() / static_cast<std::size_t>(n);
-      const bool is_same =
-          std::memcmp(got[k].bytes.data() + static_cast<std::size_t>(begin) * bytes, want[k].bytes.data(), want[k].bytes.size()) == 0;
+      const bool is_same = std::memcmp(got[k].bytes.data() + static_cast<std::size_t>(begin) * bytes, want[k].bytes.data(),
+                                       want[k].bytes.size()) == 0;
       CHECK_MESSAGE((is_same && is_exact), "seed ", seed, " output ", k, " row ", begin);
     }
   }

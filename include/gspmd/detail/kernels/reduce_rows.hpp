@@ -28,7 +28,8 @@ template <monoid Kind, class U>
 [[gnu::always_inline]] inline void reduce_long_run(const U* in, std::int64_t n, U* partial, bool is_first, U* result) {
   constexpr int lanes = simd_lanes<U>;
   const U* const from = is_first ? in : partial;
-  auto acc = load_simd(from), acc1 = load_simd(from + lanes), acc2 = load_simd(from + 2 * lanes), acc3 = load_simd(from + 3 * lanes);
+  auto acc = load_simd(from), acc1 = load_simd(from + lanes), acc2 = load_simd(from + 2 * lanes),
+       acc3 = load_simd(from + 3 * lanes);
   std::int64_t i = is_first ? 4 * lanes : 0;
   for (; i + 4 * lanes <= n; i += 4 * lanes) {
     acc = combine_lanes<Kind>(acc, load_simd(in + i));
@@ -182,6 +183,19 @@ void reduce_rare_rows(const void* from, std::int64_t rows, std::int64_t step, st
   for (std::int64_t i = accumulate ? 0 : 1; i < rows; ++i) combine_rows<Kind, U>(out, out, out, in + i * step, n);
 }
 
+/// Reductions that are under way, of what a loop computes: four vectors each, as reduce_long_run has them, and how they begin.
+struct partial_reductions {
+  static constexpr std::size_t most = 4;
+  struct vectors {
+    alignas(cache_line_bytes) std::byte bytes[4 * cache_line_bytes];
+  };
+  vectors now[most], neutral[most];
+  std::int64_t run, left;          // so many elements are reduced to the vectors, and are left of those
+  bool is_whole;                   // they are all of a run,
+  void (*end_run)(void* context);  // after which this is called
+  void* context;
+};
+
 /// What is compiled for a monoid and an element type.
 struct reduction_kernel {
   std::int64_t elem_bytes, lanes;
@@ -193,12 +207,13 @@ struct reduction_kernel {
   /// A part of such a run, which has four vectors or more; all parts but the last, which has a result, are whole steps of four.
   void (*part)(const void* in, std::int64_t n, void* partial, bool is_first, void* result);
   std::array<std::byte, 8> identity;  // of which the first elem_bytes count
+  std::array<std::byte, 8> neutral;   // likewise; changes no bits of what it is combined with: of sums of floats -0.0
 };
 template <monoid Kind, class T>
 inline constexpr reduction_kernel reduction_kernel_of = [] {
   using u = combined_t<Kind, T>;
   constexpr bool is_rare = Kind == monoid::multiply || (std::is_integral_v<T> && Kind != monoid::add);
-  reduction_kernel kernel{sizeof(u), simd_lanes<u>, combine_rows<Kind, u>, nullptr, nullptr, nullptr, {}};
+  reduction_kernel kernel{sizeof(u), simd_lanes<u>, combine_rows<Kind, u>, nullptr, nullptr, nullptr, {}, {}};
   if constexpr (is_rare) {
     kernel.runs = reduce_rare_runs<Kind, u>;
     kernel.rows = reduce_rare_rows<Kind, u>;
@@ -209,7 +224,13 @@ inline constexpr reduction_kernel reduction_kernel_of = [] {
     kernel.part = reduce_part<Kind, u>;
   }
   const auto bytes = std::bit_cast<std::array<std::byte, sizeof(u)>>(static_cast<u>(identity<T>(Kind)));
-  for (std::size_t i = 0; i < sizeof(u); ++i) kernel.identity[i] = bytes[i];
+  u neutral = static_cast<u>(identity<T>(Kind));
+  if constexpr (Kind == monoid::add && std::is_floating_point_v<u>) neutral = u(-0.0);
+  const auto neutral_bytes = std::bit_cast<std::array<std::byte, sizeof(u)>>(neutral);
+  for (std::size_t i = 0; i < sizeof(u); ++i) {
+    kernel.identity[i] = bytes[i];
+    kernel.neutral[i] = neutral_bytes[i];
+  }
   return kernel;
 }();
 

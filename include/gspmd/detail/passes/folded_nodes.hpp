@@ -19,7 +19,8 @@ namespace gspmd::detail {
 /// shardings, nothing is folded: every operator has a type to check.
 class folded_nodes {
  public:
-  constexpr explicit folded_nodes(const graph& g) : graph_(g), numbers_(g.nodes.size(), number{}), is_on_(g.find_types == nullptr) {}
+  constexpr explicit folded_nodes(const graph& g)
+      : graph_(g), numbers_(g.nodes.size(), number{}), is_on_(g.find_types == nullptr) {}
 
   /// To be called for each operator, operands first.
   constexpr void look_at(int i) {

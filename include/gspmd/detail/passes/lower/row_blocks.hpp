@@ -14,9 +14,11 @@ namespace gspmd::detail {
 
 /// Of a shard that steps go through row by row.
 struct row_reader {
-  std::int64_t rows = 0;       // at most so many; what a row of the result needs lies in one row of each operand. 0: that does not hold
-  vec<std::int64_t> read;      // by operand: so many elements further its last row ends than its first one begins; 0: it is read whole
-  vec<std::int64_t> made;      // by result: its elements
+  std::int64_t rows =
+      0;  // at most so many; what a row of the result needs lies in one row of each operand. 0: that does not hold
+  vec<std::int64_t>
+      read;  // by operand: so many elements further its last row ends than its first one begins; 0: it is read whole
+  vec<std::int64_t> made;  // by result: its elements
 };
 
 /// Steps that follow each other and go through the rows of the same values, on blocks of rows: what one leaves the next one finds in the
