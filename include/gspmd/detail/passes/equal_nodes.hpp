@@ -4,8 +4,8 @@
 #include <bit>
 #include <cstdint>
 
+#include "gspmd/detail/ops/folded_nodes.hpp"
 #include "gspmd/detail/ops/registry.hpp"
-#include "gspmd/detail/passes/folded_nodes.hpp"
 
 namespace gspmd::detail {
 

@@ -71,7 +71,7 @@ class row_blocker {
 
   [[nodiscard]] constexpr bool is_worth_a_look() const {
     for (const auto& s : plan_.steps)
-      if (s.what == action::reduce || s.what == action::fused || s.what == action::contract)
+      if (s.what == kernels::reduce::name || s.what == kernels::fused::name || s.what == kernels::contract::name)
         for (int k = 0; k < s.operands.count; ++k) {
           const int v = slot(s.operands, k);
           if (bytes_of_value(v, saturating_elements(plan_.values[v].local)) >= least_blocked_bytes / 2) return true;
@@ -102,21 +102,22 @@ class row_blocker {
   }
   [[nodiscard]] constexpr row_reader reader(const plan_step& s) const {
     row_reader r;
-    if (s.what == action::fused) read_loop(s, r);
-    if (s.what == action::reduce) {
+    if (s.what == kernels::fused::name) read_loop(s, r);
+    if (s.what == kernels::reduce::name) {
       const auto& spec = table_of<reduction_spec>(plan_)[s.spec];
       r.rows = kept_rows(spec);
       r.read.push_back(elements(spec.in));
       r.made.push_back(reduced_elems(spec));
     }
-    if (s.what == action::contract) read_products(s, r);
+    if (s.what == kernels::contract::name) read_products(s, r);
     if (r.rows < 2) return {};
     for (int k = 0; k < s.results.count; ++k) {
       const int v = slot(s.results, k);
       if (root(v) != v || r.made[k] != elements(plan_.values[v].local)) return {};
     }
     for (int k = 0; k < s.operands.count; ++k)
-      if (r.read[k] < 0 || (s.what != action::fused && r.read[k] != elements(plan_.values[slot(s.operands, k)].local))) return {};
+      if (r.read[k] < 0 || (s.what != kernels::fused::name && r.read[k] != elements(plan_.values[slot(s.operands, k)].local)))
+        return {};
     return r;
   }
   constexpr void read_loop(const plan_step& s, row_reader& r) const {
@@ -265,12 +266,12 @@ class row_blocker {
   }
   constexpr void take_rows(plan_step& s, const run_of_steps& r) {
     int merged = 0;
-    if (s.what == action::reduce) {
+    if (s.what == kernels::reduce::name) {
       auto& specs = table_of<reduction_spec>(plan_);
       const reduction_spec some = spec_of_rows(specs[s.spec], r.rows, r.at_once, &merged);
       s.spec = step_state::entry_of(specs, some);
       move_bounds(s, merged);
-    } else if (s.what == action::contract) {
+    } else if (s.what == kernels::contract::name) {
       const contraction whole = s_.contractions_[s.spec];
       contraction c;
       c.padded = 0;
@@ -372,7 +373,7 @@ class row_blocker {
       return slots;
     };
     plan_step begin;
-    begin.what = action::rows_begin;
+    begin.what = kernels::rows_begin::name;
     begin.node = before[r.begin].node;
     begin.spec = step_state::entry_of(table_of<row_blocks>(plan_), row_blocks{r.rows, r.at_once});
     begin.operands = add_slots(taken);
@@ -392,7 +393,7 @@ class row_blocker {
       plan_.steps.push_back(s);
     }
     plan_step end;
-    end.what = action::rows_end;
+    end.what = kernels::rows_end::name;
     end.node = begin.node;
     end.times = begin.times;
     end.operands = end.results = {static_cast<int>(plan_.slots.size()), 0};
