@@ -147,7 +147,8 @@ class plan_explainer {
     if (const auto* const group = description_by<kernels::fused>(plan_, s))
       for (int i = group->reductions.begin; i < group->reductions.begin + group->reductions.count; ++i) {
         const auto& f = table_of<loop_reduction>(plan_)[static_cast<std::size_t>(i)];
-        if (&plan_.result(s, f.slot) != &v) continue;
+        const planned_value& made = plan_.result(s, f.slot);
+        if (&made != &v && (made.whole < 0 || &plan_.value(made.whole) != &v)) continue;
         s.what = kernels::reduce::name;
         s.spec = f.reduction;
         break;
