@@ -21,7 +21,7 @@ inline void cut_shard(const mesh_shape& mesh, const planned_value& v, const coor
   bool is_first = true;
   for (int a = 0; a < mesh.axis_count(); ++a) is_first = is_first && ((v.layout.partial & axis_bit(a)) == 0 || at[a] == 0);
   if (!is_first) {
-    with_element_type(v.type, [&](auto element) {
+    with_element_type(moved_as(v.type), [&](auto element) {
       using T = decltype(element);
       std::fill_n(static_cast<T*>(shard), elements(v.local), identity<T>(v.layout.reduced_by));
     });
@@ -53,7 +53,7 @@ void join_shards(Comm& comm, const mesh_shape& mesh, const planned_value& v, con
                bytes_of(v.type), false);
     }
   } else {
-    with_element_type(v.type, [&](auto element) {
+    with_element_type(moved_as(v.type), [&](auto element) {
       using T = decltype(element);
       const movement m{v.global, v.layout, {}, movement_axes(mesh, v.global, v.layout, {})};
       std::vector<T*> out(static_cast<std::size_t>(comm.local_count()), static_cast<T*>(whole));
