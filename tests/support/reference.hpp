@@ -698,7 +698,7 @@ inline host_array evaluate_parts(const node& n, const std::vector<const host_arr
   const auto of = [&](const std::vector<host_array>& operands, bool imaginary) {
     node real = n;
     real.type = dtype::f64;
-    if (imaginary) real.real = 0, real.integer = 0;
+    if (imaginary) real.real = 0;  // a number that pads has no such part
     host_array part(dtype::f64, result.shape);
     std::vector<const host_array*> all;
     for (const auto& o : operands) all.push_back(&o);
@@ -756,8 +756,7 @@ inline host_array evaluate_node(const graph& g, int i, const std::vector<host_ar
   host_array result(n.type, std::vector<std::int64_t>(n.shape.begin(), n.shape.end()));
   std::vector<const host_array*> x;
   for (const int o : n.operands) x.push_back(&values[static_cast<std::size_t>(o)]);
-  bool by_parts = result.complex();
-  for (const auto* o : x) by_parts = by_parts || o->complex();
+  const bool by_parts = result.complex() || (!x.empty() && x[0]->complex());
   if (by_parts && n.op != opcode::constant && n.op != opcode::iota && n.op != opcode::carry) return evaluate_parts(n, x, result);
   switch (n.op) {
     case opcode::constant:
