@@ -52,7 +52,7 @@ TEST_CASE("what a type of the user's own does not have is refused") {
       [](value x) { return x * 2.0; });
   says("kind multiply is not defined for own type 0; map a function", [](value x) { return reduce(x, monoid::multiply); });
   says("elements of own type 0 have no order; sort by real numbers made of them", [](value x) { return sort(x, 0); });
-  says("top_k at own_types.cpp:51: is not defined for own type 0", [](value x) { return top_k(x, 1).first; });
+  says("top_k at own_types.cpp:55: is not defined for own type 0", [](value x) { return top_k(x, 1).first; });
   says(
       "map at own_types.cpp:59: is not defined for own type 0, which the function does not take; let it take and give elements "
       "of it",
