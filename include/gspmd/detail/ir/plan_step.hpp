@@ -25,6 +25,7 @@ enum class action : std::uint8_t {
   set_row,
   add_row,
   copy,
+  terms,
   local,
   reduce_window,
   select_and_scatter,

@@ -70,6 +70,7 @@ class all_reduce_joiner {
   [[nodiscard]] constexpr bool is_small(const instruction& op) const {
     if (op.what != instruction_kind::reduce || op.collective != collective_kind::all_reduce || mesh_.size_of(op.axes) == 1)
       return false;
+    if (graph_.nodes[static_cast<std::size_t>(op.node)].local_axes != 0) return false;  // written as it is
     const auto bytes = size_of(op.result);
     return bytes > 0 && bytes <= most_joined_bytes;
   }
