@@ -346,6 +346,31 @@ void rows_by_hand(benchmark::State& state) {
 GSPMD_AGAINST_LOOPS(64, 1024);
 GSPMD_AGAINST_LOOPS(8192, 1024);
 
+/// Products of c128, which are products of real numbers in their parts, and the library's own.
+template <std::int64_t N>
+void complex_gemm(benchmark::State& state) {
+  using matrix = in<c128, dims<N, N>>;
+  compiled<compile<contraction<"ab,bc->ac">, single, matrix, matrix>> run;
+  for (auto _ : state) run();
+  rate(state, "GF", 8.0 * N * N * N);
+}
+BENCHMARK(complex_gemm<512>)->Unit(benchmark::kMillisecond);
+BENCHMARK(complex_gemm<64>);
+#if defined(GSPMD_HAS_CBLAS)
+template <int N>
+void cblas_zgemm_by_hand(benchmark::State& state) {
+  const std::vector<c128> a(static_cast<std::size_t>(N) * N, c128(0.5, 0.25)), b = a;
+  std::vector<c128> c(a.size());
+  const c128 one(1.0, 0.0), zero(0.0, 0.0);
+  for (auto _ : state)
+    cblas_zgemm(CblasRowMajor, CblasNoTrans, CblasNoTrans, N, N, N, &one, a.data(), N, b.data(), N, &zero, c.data(), N);
+  benchmark::DoNotOptimize(c.data());
+  rate(state, "GF", 8.0 * N * N * N);
+}
+BENCHMARK(cblas_zgemm_by_hand<512>)->Unit(benchmark::kMillisecond);
+BENCHMARK(cblas_zgemm_by_hand<64>);
+#endif
+
 template <int... Order>
 constexpr auto permuted = [](auto x) { return transpose(x, {Order...}); };
 template <class Dims, int... Order>

@@ -30,10 +30,14 @@ struct input {
 /// An input of element type T.
 template <class T>
 input in(std::vector<std::int64_t> shape) {
+  static_assert(!detail::own_element<T>,
+                "gspmd: dynamic::in: an element type of your own has no run-time path; use gspmd::compile");
   return {detail::dtype_of<T>(), std::move(shape), {}, false, {}, monoid::add};
 }
 template <class T>
 input in(std::vector<std::int64_t> shape, std::vector<std::string> sharding) {
+  static_assert(!detail::own_element<T>,
+                "gspmd: dynamic::in: an element type of your own has no run-time path; use gspmd::compile");
   return {detail::dtype_of<T>(), std::move(shape), std::move(sharding), true, {}, monoid::add};
 }
 

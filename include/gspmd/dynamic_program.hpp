@@ -45,6 +45,12 @@ std::shared_ptr<const plan> planned(dynamic::mesh& m, const graph& g) {
   if (g.failed()) throw error(std::string(g.error.view()));
   if (const auto problem = total_problem(g, m.device_count()); !problem.empty())
     throw error(std::string(problem.view()), -1, "compile", nullptr, 0);
+  for (const auto& n : g.nodes)
+    if (is_own(n.type))
+      throw error(
+          std::string((graph::place(n.at, name_of(n.op)) << ": has an element type of your own, which the run-time path has no "
+                                                            "kernels for; use gspmd::compile")
+                          .view()));
   const auto refined = cut_for_reshapes(m, g);
   auto made = std::make_shared<plan>(make_plan(refined ? *refined : g, m.info().shape));
   if (!made->error.empty()) throw error(std::string(made->error.view()));

@@ -180,7 +180,9 @@ inline void top_k_node(const host_array& x, host_array& result, bool wants_indic
       for (other[last] = 0; other[last] < x.shape[last]; ++other[last]) {
         const auto o = offset_of(other, x.shape);
         const bool o_nan = x.floating() && std::isnan(x.reals[o]), e_nan = x.floating() && std::isnan(x.reals[e]);
-        const bool larger = x.floating() ? (o_nan && !e_nan) || x.reals[o] > x.reals[e] : x.ints[o] > x.ints[e];
+        const bool larger = x.floating()           ? (o_nan && !e_nan) || x.reals[o] > x.reals[e]
+                            : x.type == dtype::u64 ? bits_of(x.ints[o]) > bits_of(x.ints[e])
+                                                   : x.ints[o] > x.ints[e];
         const bool equal = x.floating() ? (o_nan && e_nan) || x.reals[o] == x.reals[e] : x.ints[o] == x.ints[e];
         if (larger || (equal && other[last] < from[last])) ++before;
       }

@@ -189,11 +189,14 @@ class random_program {
       for_each_valid(shape, layout, mesh.coordinates_of(device), [&](std::size_t from, std::size_t to) {
         if (!wrong.empty()) return;
         if (wanted.floating()) {
-          const double got = real_at(wanted.type, &buffer[to * size]);
-          const double want = wanted.reals[from];
-          if (got == want || (std::isnan(got) && std::isnan(want)) || std::fabs(got - want) <= tolerance(id)) return;
-          wrong = "element " + std::to_string(from) + " is " + text_of(got) + ", not " + text_of(want) + " +- " +
-                  text_of(tolerance(id));
+          const auto check = [&](const std::vector<double>& parts, std::size_t at) {
+            const double got = real_at(ir::part_of(wanted.type), &buffer[at]), want = parts[from];
+            if (got == want || (std::isnan(got) && std::isnan(want)) || std::fabs(got - want) <= tolerance(id)) return;
+            wrong = "element " + std::to_string(from) + " is " + text_of(got) + ", not " + text_of(want) + " +- " +
+                    text_of(tolerance(id));
+          };
+          check(wanted.reals, to * size);
+          if (wanted.complex()) check(wanted.imags, to * size + size / 2);
         } else {
           const auto got = integer_at(wanted.type, &buffer[to * size]);
           if (got != wanted.ints[from])
@@ -287,9 +290,15 @@ class random_program {
   };
   static constexpr int no_grid = 200;
 
-  static double epsilon(dtype type) { return type == dtype::f32 ? 0x1p-23 : 0x1p-52; }
-  static bool fits(dtype type, double magnitude, int grid) {
-    return std::ldexp(magnitude, grid) < (type == dtype::f32 ? 0x1p24 : 0x1p53);
+  static double epsilon(dtype type) {
+    if (type == dtype::bf16) return 0x1p-7;
+    if (type == dtype::f16) return 0x1p-10;
+    return type == dtype::f32 || type == dtype::c64 ? 0x1p-23 : 0x1p-52;
+  }
+  static bool fits(dtype type, double magnitude, int grid) { return std::ldexp(magnitude, grid) < 2 / epsilon(type); }
+  /// Tame enough that the check says something.
+  static bool is_tame(dtype type, const facts& f) {
+    return f.magnitude <= 1e4 && f.error <= (type == dtype::bf16 ? 0.25 : type == dtype::f16 ? 0.03 : 1e-3);
   }
   /// A sum or product of `terms` roundings whose operands are off by `error` altogether.
   static facts rounded(dtype type, double error, double magnitude, int grid, double terms = 12) {
@@ -320,6 +329,9 @@ class random_program {
                                                         dtype::s32, dtype::s64, dtype::pred});
     // In a third of all programs a narrow or unsigned type, of the seed alone.
     constexpr dtype others[] = {dtype::s8, dtype::u8, dtype::s16, dtype::u32};
+    constexpr dtype doubles[] = {dtype::bf16, dtype::f16, dtype::c64, dtype::c128, dtype::bf16, dtype::c64, dtype::f16};
+    if (type == dtype::f64 && seed % 3 == 2) return doubles[seed / 3 % 7];  // and likewise of the others
+    if (type == dtype::s64 && seed % 6 == 5) return dtype::u64;
     return type == dtype::s32 && seed % 3 == 1 ? others[seed / 3 % 4] : type;
   }
   static ir::extents extents_of(const shape_list& shape) {
@@ -387,7 +399,8 @@ class random_program {
     facts f;
     if (x.floating()) {
       const bool quarters = random_.chance(60);
-      for (auto& r : x.reals) r = quarters ? 0.25 * random_.between(-8, 8) : round_to(type, 4 * random_.unit() - 2);
+      for (auto* part : {&x.reals, &x.imags})
+        for (auto& r : *part) r = quarters ? 0.25 * random_.between(-8, 8) : round_to(type, 4 * random_.unit() - 2);
       f = {0, 2, quarters ? 2 : no_grid, true};
     } else {
       for (auto& i : x.ints) i = small_integer(type, -4, 5);
@@ -430,6 +443,7 @@ class random_program {
           const double delta = f.grid == no_grid ? 2 * random_.unit() : 0.25 * random_.between(0, 8);
           double& own = parts[p].reals[e];
           double& rest = parts[last].reals[e];
+          if (x.complex()) parts[p].imags[e] = 0;  // the last one has it whole
           if (s.reduced_by == monoid::add) own = round_to(x.type, delta - 1), rest -= own;
           else if (s.reduced_by == monoid::multiply) own = random_.chance(50) ? -1 : 1, rest *= own;
           else own = round_to(x.type, s.reduced_by == monoid::maximum ? own - delta : own + delta);
@@ -471,7 +485,7 @@ class random_program {
   }
   int small_integer(dtype type, int least, int most) {
     const int drawn = type == dtype::pred ? random_.between(0, 1) : random_.between(least, most);
-    return type == dtype::u8 || type == dtype::u32 ? drawn - least : drawn;
+    return type == dtype::u8 || type == dtype::u32 || type == dtype::u64 ? drawn - least : drawn;
   }
   int make_iota(dtype type, const shape_list& shape) {
     if (shape.empty() || type == dtype::pred) return make_constant(type, shape);
@@ -545,7 +559,13 @@ class random_program {
     switch (random_.between(0, 23)) {
       case 0:
       case 1: make_unary(x); break;
-      case 2: commit(ir::add_elementwise(g, opcode::convert, {x}, here, random_type())); break;
+      case 2: {
+        const dtype to = random_type();
+        if (ir::is_complex(type) && !ir::is_complex(to))
+          commit(ir::add_elementwise(g, random_.chance(50) ? opcode::real : opcode::abs, {x}, here));
+        else commit(ir::add_elementwise(g, opcode::convert, {x}, here, to));
+        break;
+      }
       case 3:
       case 4:
       case 5:
@@ -669,9 +689,10 @@ class random_program {
       int y = rolls ? commit(ir::add_roll(g, x, offset, dim, here)) : shift_somehow(x, dim, offset);
       for (int corner = 0; corner < 2 && y >= 0 && random_.chance(35); ++corner)
         y = shift_somehow(y, random_.between(0, rank - 1), random_.between(-1, 1));
-      const auto op = is_pred              ? random_.one_of(std::vector<opcode>{opcode::and_, opcode::or_})
-                      : random_.chance(60) ? random_.one_of(std::vector<opcode>{opcode::maximum, opcode::minimum})
-                                           : random_.one_of(std::vector<opcode>{opcode::add, opcode::subtract});
+      const auto op = is_pred ? random_.one_of(std::vector<opcode>{opcode::and_, opcode::or_})
+                      : random_.chance(60) && !ir::is_complex(at(x).type)
+                          ? random_.one_of(std::vector<opcode>{opcode::maximum, opcode::minimum})
+                          : random_.one_of(std::vector<opcode>{opcode::add, opcode::subtract});
       if (y < 0) return -1;
       sum = sum < 0 ? y : commit(ir::add_elementwise(g, op, {sum, y}, here));
       if (sum < 0) return -1;
@@ -734,7 +755,8 @@ class random_program {
   void make_window(int x) {
     const ir::extents shape = at(x).shape;
     const dtype type = at(x).type;
-    if (shape.count == 0 || shape.count > ir::max_mapped_dims) return;  // of more dims they are several operators
+    if (shape.count == 0 || shape.count > ir::max_mapped_dims || ir::is_complex(type))
+      return;  // of more dims they are several operators
     const auto kind =
         type == dtype::pred
             ? random_.one_of(std::vector<monoid>{monoid::and_, monoid::or_, monoid::maximum})
@@ -760,7 +782,7 @@ class random_program {
   void make_convolution(int x) {
     const dtype type = at(x).type;
     const ir::extents shape = at(x).shape;
-    if (type == dtype::pred || shape.count == 0 || shape.count > 4) return;
+    if (type == dtype::pred || ir::is_complex(type) || shape.count == 0 || shape.count > 4) return;
     ir::windowed_einsum e;
     shape_list other, result;
     double work = 1;
@@ -807,7 +829,7 @@ class random_program {
   void make_scatter(int x) {
     const ir::extents shape = at(x).shape;
     const dtype type = at(x).type;
-    if (!ir::is_floating(type) || shape.count == 0 || shape.count > ir::max_mapped_dims) return;
+    if (!ir::is_floating(type) || ir::is_complex(type) || shape.count == 0 || shape.count > ir::max_mapped_dims) return;
     if (facts_[static_cast<std::size_t>(x)].error != 0) return;  // rounding would choose other elements
     ir::inline_vec<ir::windowed_dim, ir::max_mapped_dims> windows;
     shape_list brought;
@@ -879,7 +901,8 @@ class random_program {
     std::vector<int> operands{x};
     const int more = random_.between(0, 2);
     if (more > 0) operands.push_back(commit(ir::add_iota(g, dtype::s32, at(x).shape, dim, here)));
-    if (const int other = more > 1 ? pick_like(at(x).type, shape_of(x)) : -1; other >= 0) operands.push_back(other);
+    const bool has_other = more > 1 && !ir::is_floating(at(x).type);  // whose rounding a further result would have
+    if (const int other = has_other ? pick_like(at(x).type, shape_of(x)) : -1; other >= 0) operands.push_back(other);
     const auto direction = static_cast<std::uint8_t>(random_.between(0, 1));
     if (operands.back() >= 0)
       commit_all(ir::add_sort(g, operands, dim, {static_cast<std::int8_t>(more > 0 ? 2 : 1), direction}, here));
@@ -894,12 +917,12 @@ class random_program {
     if (rank == 0) return;
     const int dim = random_.between(0, rank - 1);
     const monoid kinds[] = {from.type == dtype::pred ? monoid::or_ : monoid::add, monoid::maximum, monoid::minimum};
-    const monoid kind = kinds[random_.between(0, 2)];
+    const monoid drawn = kinds[random_.between(0, 2)], kind = ir::is_complex(from.type) ? monoid::add : drawn;
     const int what = random_.between(0, 4);
     if (what == 0)
       return void(commit(ir::add_scan(g, x, dim, kind, kind == monoid::add && random_.chance(50), random_.chance(50), here)));
     if (what == 1) {
-      if (ir::is_floating(from.type)) return;  // rounding would change the order
+      if (ir::is_complex(from.type) || facts_[static_cast<std::size_t>(x)].error != 0) return;  // rounding would change the order
       if (random_.chance(50)) return make_sort(x, dim);
       return commit_all(ir::add_top_k(g, x, random_.between(0, static_cast<int>(from.shape[rank - 1])), here));
     }
@@ -1059,9 +1082,10 @@ class random_program {
           if (!inputs_allow(n)) return false;
           host_array v = evaluate_node(g, i, values_);
           const facts f = facts_of(n, v);
-          for (const double r : v.reals)
-            if (!std::isfinite(r)) return false;
-          if (v.floating() && !(f.magnitude <= 1e4 && f.error <= 1e-3)) return false;
+          for (const auto* part : {&v.reals, &v.imags})
+            for (const double r : *part)
+              if (!std::isfinite(r)) return false;
+          if (v.floating() && !is_tame(v.type, f)) return false;
           values_[static_cast<std::size_t>(i)] = std::move(v);
           facts_[static_cast<std::size_t>(i)] = f;
         }
@@ -1192,13 +1216,14 @@ class random_program {
       const host_array& v = values_.back();
       f = facts_of(n, v);
       bool finite = true;
-      for (const double r : v.reals) finite = finite && std::isfinite(r);
+      for (const auto* part : {&v.reals, &v.imags})
+        for (const double r : *part) finite = finite && std::isfinite(r);
       if (!finite) {  // the maximum of nothing: may be returned, but nobody computes with it
         accepted = n.op == gspmd::detail::code_of<gspmd::detail::reduce_op> &&
                    (n.reduced_by == monoid::maximum || n.reduced_by == monoid::minimum);
         f = {0, 0, 0, false};
       } else if (v.floating()) {
-        accepted = f.magnitude <= 1e4 && f.error <= 1e-3;
+        accepted = is_tame(v.type, f);
       }
       if (!accepted) values_.pop_back();
     }
@@ -1228,17 +1253,17 @@ class random_program {
       case opcode::sign:
       case opcode::floor:
       case opcode::ceil: return exact(a);
-      case opcode::exponential: return all(a, [](double v) { return v < 6; });
+      case opcode::exponential: return !x.complex() && all(a, [](double v) { return v < 6; });
       case opcode::log:
       case opcode::sqrt:
       case opcode::rsqrt: return all(a, [](double v) { return v > 0.05; });
-      case opcode::divide: return !y.floating() || all(b, [](double v) { return std::fabs(v) > 0.1; });
+      case opcode::divide: return !y.complex() && (!y.floating() || all(b, [](double v) { return std::fabs(v) > 0.1; }));
       case opcode::power:
         return !x.floating() ||
                (all(a, [](double v) { return v > 0.1 && v < 8; }) && all(b, [](double v) { return std::fabs(v) <= 3; }));
       case opcode::convert:
-        if (x.floating()) return n.type == dtype::f32 || n.type == dtype::f64 || exact(a);
-        if (n.type == dtype::f32 || n.type == dtype::f64)
+        if (x.floating()) return ir::is_floating(n.type) || exact(a);
+        if (ir::is_floating(n.type))
           for (const auto i : x.ints)
             if (i > 10000 || i < -10000) return false;
         return true;
@@ -1259,7 +1284,8 @@ class random_program {
       finest = std::max(finest, x.back().grid);
     }
     double own = 0;  // the largest element
-    for (const double r : v.reals) own = std::max(own, std::fabs(r));
+    for (const auto* part : {&v.reals, &v.imags})
+      for (const double r : *part) own = std::max(own, std::fabs(r));
     const auto smallest = [&](int k) {
       double low = std::numeric_limits<double>::infinity();
       for (const double r : values_[static_cast<std::size_t>(n.operands[k])].reals) low = std::min(low, std::fabs(r));
@@ -1269,6 +1295,7 @@ class random_program {
       return facts{slope * worst + 16 * epsilon(n.type) * std::max(1.0, std::max(own, slope)), std::max(own, 1.0), no_grid, true};
     };
     const auto product = [&](double terms) {
+      if (v.complex()) terms *= 2;
       const double magnitude = terms * x[0].magnitude * x[1].magnitude;
       const double error = terms * (x[0].error * x[1].magnitude + x[1].error * x[0].magnitude + x[0].error * x[1].error);
       return rounded(n.type, error, magnitude, std::min(x[0].grid + x[1].grid, no_grid), terms + 12);
@@ -1317,6 +1344,11 @@ class random_program {
       case opcode::log: return function(1 / smallest(0));
       case opcode::sqrt: return function(0.5 / std::sqrt(smallest(0)));
       case opcode::rsqrt: return function(0.5 / std::pow(smallest(0), 1.5));
+      case opcode::abs: {
+        if (!values_[static_cast<std::size_t>(n.operands[0])].complex()) return {worst, largest, finest, true};
+        const facts f = function(1);
+        return {f.error + worst, std::max(f.magnitude, 2 * largest), no_grid, true};
+      }
       case opcode::tanh:
       case opcode::logistic:
       case opcode::sine:
@@ -1324,7 +1356,7 @@ class random_program {
       case opcode::power: return function(8 * std::max(own, 1.0) * (1 + 3 / smallest(0)));
       case opcode::convert:
         if (n.operands.count == 1 && !values_[static_cast<std::size_t>(n.operands[0])].floating()) return {0, own, 0, true};
-        if (n.type == dtype::f64) return x[0];
+        if (n.type == dtype::f64 || n.type == dtype::c128) return x[0];
         return rounded(n.type, x[0].error, x[0].magnitude, x[0].grid);
       case opcode::add:
       case opcode::subtract: return rounded(n.type, x[0].error + x[1].error, x[0].magnitude + x[1].magnitude, finest);
@@ -1432,6 +1464,16 @@ class random_program {
     switch (x.type) {
       case dtype::f32: store(static_cast<float>(x.reals[e]), to); break;
       case dtype::f64: store(x.reals[e], to); break;
+      case dtype::bf16: store(gspmd::bf16(x.reals[e]), to); break;
+      case dtype::f16: store(gspmd::f16(x.reals[e]), to); break;
+      case dtype::c64:
+        store(static_cast<float>(x.reals[e]), to);
+        store(static_cast<float>(x.imags[e]), to + 4);
+        break;
+      case dtype::c128:
+        store(x.reals[e], to);
+        store(x.imags[e], to + 8);
+        break;
       case dtype::s32: store(static_cast<std::int32_t>(x.ints[e]), to); break;
       case dtype::s64: store(x.ints[e], to); break;
       default:
@@ -1447,16 +1489,21 @@ class random_program {
     }
     std::memset(to, kind == 0 ? 0 : 0x7f, static_cast<std::size_t>(ir::bytes_of(type)));
     if (kind < 2) return;
-    if (type == dtype::f32) store(std::numeric_limits<float>::quiet_NaN(), to);
-    if (type == dtype::f64) store(std::numeric_limits<double>::quiet_NaN(), to);
+    if (type == dtype::f32 || type == dtype::c64) store(std::numeric_limits<float>::quiet_NaN(), to);
+    if (type == dtype::f64 || type == dtype::c128) store(std::numeric_limits<double>::quiet_NaN(), to);
+    if (type == dtype::bf16) store(std::numeric_limits<gspmd::bf16>::quiet_NaN(), to);
+    if (type == dtype::f16) store(std::numeric_limits<gspmd::f16>::quiet_NaN(), to);
   }
   static double real_at(dtype type, const std::byte* from) {
+    if (type == dtype::bf16) return static_cast<double>(static_cast<float>(load<gspmd::bf16>(from)));
+    if (type == dtype::f16) return static_cast<double>(static_cast<float>(load<gspmd::f16>(from)));
     return type == dtype::f32 ? static_cast<double>(load<float>(from)) : load<double>(from);
   }
   static std::int64_t integer_at(dtype type, const std::byte* from) {
     switch (type) {
       case dtype::s32: return load<std::int32_t>(from);
-      case dtype::s64: return load<std::int64_t>(from);
+      case dtype::s64:
+      case dtype::u64: return load<std::int64_t>(from);
       case dtype::s8: return load<std::int8_t>(from);
       case dtype::s16: return load<std::int16_t>(from);
       case dtype::u32: return load<std::uint32_t>(from);

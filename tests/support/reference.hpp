@@ -23,19 +23,23 @@ using gspmd::detail::graph;
 using gspmd::detail::node;
 using gspmd::detail::opcode;
 
-/// A global array, row-major. Elements of f32 and f64 stand in `reals` (f32 rounded to f32), of integers of at most 32
-/// bits, s64 and pred in `ints` (pred 0 or 1); the other vector is empty.
+/// A global array, row-major. Elements of floats stand in `reals`, rounded to their type, and the imaginary parts of complex ones in
+/// `imags`; integers and pred (0 or 1) in `ints`, those of u64 by their bits. The other vectors are empty.
 struct host_array {
   dtype type = dtype::f32;
   std::vector<std::int64_t> shape;
-  std::vector<double> reals;
+  std::vector<double> reals, imags;
   std::vector<std::int64_t> ints;
 
   host_array() = default;
   host_array(dtype element, std::vector<std::int64_t> extents) : type(element), shape(std::move(extents)) {
     (floating() ? reals.resize(size()) : ints.resize(size()));
+    if (complex()) imags.resize(size());
   }
-  [[nodiscard]] bool floating() const { return type == dtype::f32 || type == dtype::f64; }
+  [[nodiscard]] bool complex() const { return type == dtype::c64 || type == dtype::c128; }
+  [[nodiscard]] bool floating() const {
+    return type == dtype::f32 || type == dtype::f64 || type == dtype::bf16 || type == dtype::f16 || complex();
+  }
   [[nodiscard]] std::size_t size() const {
     std::size_t n = 1;
     for (const auto e : shape) n *= static_cast<std::size_t>(e);
@@ -43,7 +47,20 @@ struct host_array {
   }
 };
 
-inline double round_to(dtype type, double x) { return type == dtype::f32 ? static_cast<double>(static_cast<float>(x)) : x; }
+/// To so many digits, of two equally near numbers to the even one; what is no longer normal has fewer.
+inline double round_to_digits(double x, int digits, int least_exponent, double most) {
+  if (x == 0 || !std::isfinite(x)) return x;
+  int exponent = 0;
+  std::frexp(x, &exponent);
+  const int last = std::max(exponent, least_exponent) - digits;
+  const double rounded = std::ldexp(std::nearbyint(std::ldexp(x, -last)), last);
+  return std::fabs(rounded) > most ? std::copysign(std::numeric_limits<double>::infinity(), x) : rounded;
+}
+inline double round_to(dtype type, double x) {
+  if (type == dtype::bf16) return round_to_digits(x, 8, -125, 0x1.fep127);
+  if (type == dtype::f16) return round_to_digits(x, 11, -13, 65504);
+  return type == dtype::f32 || type == dtype::c64 ? static_cast<double>(static_cast<float>(x)) : x;
+}
 inline std::int64_t wrap_to(dtype type, std::uint64_t bits) {
   switch (type) {
     case dtype::s8: return static_cast<std::int8_t>(static_cast<std::uint8_t>(bits));
@@ -116,6 +133,8 @@ inline double unary(opcode op, double x) {
 }
 
 inline std::int64_t unary(opcode op, dtype type, std::int64_t x) {
+  if (type == dtype::u64 && (op == opcode::abs || op == opcode::relu)) return x;
+  if (type == dtype::u64 && op == opcode::sign) return x != 0 ? 1 : 0;
   switch (op) {
     case opcode::abs: return wrap_to(type, x < 0 ? 0 - bits_of(x) : bits_of(x));
     case opcode::negate: return wrap_to(type, 0 - bits_of(x));
@@ -155,6 +174,12 @@ inline std::int64_t binary(opcode op, dtype type, std::int64_t a, std::int64_t b
     if (op == opcode::remainder) return wrap_to(type, y == 0 ? x : x % y);
     if (op == opcode::maximum || op == opcode::minimum) return (x < y) == (op == opcode::minimum) ? a : b;
     if (op == opcode::shift_right) return y >= width ? 0 : wrap_to(type, x >> y);
+    if (op == opcode::power) {
+      std::uint64_t result = 1, square = x;
+      for (auto left = y; left > 0; left /= 2, square *= square)
+        if (left % 2 == 1) result *= square;
+      return wrap_to(type, result);
+    }
   }
   switch (op) {
     case opcode::add: return wrap_to(type, bits_of(a) + bits_of(b));
@@ -200,12 +225,19 @@ inline void convert(const host_array& x, host_array& result) {
       if (x.floating()) result.reals[i] = round_to(result.type, x.reals[i]);
       else if (x.type == dtype::u64) result.reals[i] = round_to(result.type, static_cast<double>(bits_of(x.ints[i])));
       else
-        result.reals[i] =
-            result.type == dtype::f32 ? static_cast<double>(static_cast<float>(x.ints[i])) : static_cast<double>(x.ints[i]);
+        result.reals[i] = result.type == dtype::f32 ? static_cast<double>(static_cast<float>(x.ints[i]))
+                                                    : round_to(result.type, static_cast<double>(x.ints[i]));
     } else if (x.floating()) {
       const auto& ends = gspmd::detail::facts_of(result.type);
       const double most = result.type == dtype::s64 ? 9.2e18 : static_cast<double>(ends.most);  // beyond: implementation-defined
       const double least = result.type == dtype::s64 ? -most - 1 : static_cast<double>(ends.least);
+      if (result.type == dtype::u64) {
+        const double r = x.reals[i];
+        result.ints[i] = static_cast<std::int64_t>(!(r >= 1)     ? 0
+                                                   : r >= 0x1p64 ? ~std::uint64_t{0}
+                                                                 : static_cast<std::uint64_t>(r));
+        continue;
+      }
       result.ints[i] = std::isnan(x.reals[i]) ? 0 : static_cast<std::int64_t>(std::clamp(x.reals[i], least, most));
     } else {
       result.ints[i] = wrap_to(result.type, bits_of(x.ints[i]));
@@ -316,7 +348,7 @@ inline std::int64_t integer_identity(monoid kind, dtype type) {
   switch (kind) {
     case monoid::multiply: return 1;
     case monoid::maximum: return type == dtype::pred ? 0 : ends.least;
-    case monoid::minimum: return type == dtype::pred ? 1 : ends.most;
+    case monoid::minimum: return type == dtype::pred ? 1 : type == dtype::u64 ? -1 : ends.most;
     case monoid::and_: return type == dtype::pred ? 1 : wrap_to(type, bits_of(-1));
     default: return 0;
   }
@@ -333,8 +365,8 @@ inline std::int64_t combine(monoid kind, dtype type, std::int64_t a, std::int64_
   switch (kind) {
     case monoid::add: return binary(opcode::add, type, a, b);
     case monoid::multiply: return binary(opcode::multiply, type, a, b);
-    case monoid::maximum: return std::max(a, b);
-    case monoid::minimum: return std::min(a, b);
+    case monoid::maximum: return type == dtype::u64 ? binary(opcode::maximum, type, a, b) : std::max(a, b);
+    case monoid::minimum: return type == dtype::u64 ? binary(opcode::minimum, type, a, b) : std::min(a, b);
     case monoid::and_: return a & b;
     case monoid::or_: return a | b;
   }
@@ -396,6 +428,7 @@ inline void rows(const node& n, const std::vector<const host_array*>& x, host_ar
 
 inline void same(const host_array& x, host_array& result) {
   result.reals = x.reals;
+  result.imags = x.imags;
   result.ints = x.ints;
 }
 
@@ -651,6 +684,71 @@ inline void listed(const node& n, const std::vector<const host_array*>& x, host_
   }
 }
 
+/// The real or the imaginary part of an array; of one that is not complex the array itself, or zeros.
+inline host_array part_of(const host_array& x, bool imaginary) {
+  if (!x.floating()) return x;
+  host_array part(dtype::f64, x.shape);
+  if (!imaginary) part.reals = x.reals;
+  else if (x.complex()) part.reals = x.imags;
+  return part;
+}
+/// What has complex operands or a complex result. Of that which moves, chooses, or adds up, each part of the result is made of those parts;
+/// a product has four.
+inline host_array evaluate_parts(const node& n, const std::vector<const host_array*>& x, host_array result) {
+  const auto of = [&](const std::vector<host_array>& operands, bool imaginary) {
+    node real = n;
+    real.type = dtype::f64;
+    if (imaginary) real.real = 0;  // a number that pads has no such part
+    host_array part(dtype::f64, result.shape);
+    std::vector<const host_array*> all;
+    for (const auto& o : operands) all.push_back(&o);
+    if (gspmd::detail::is_elementwise(n.op)) elementwise(real, all, part);
+    else listed(real, all, part);
+    return part.reals;
+  };
+  const auto parts = [&](bool imaginary) {
+    std::vector<host_array> all;
+    for (const auto* o : x) all.push_back(part_of(*o, imaginary));
+    return all;
+  };
+  const auto re = parts(false), im = parts(true);
+  const bool multiplies = x.size() == 2 && (n.op == opcode::multiply || n.op == gspmd::detail::code_of<gspmd::detail::einsum_op>);
+  if (n.op == opcode::compare_eq || n.op == opcode::compare_ne) {
+    for (std::size_t i = 0; i < result.size(); ++i) {
+      const bool equal = re[0].reals[i] == re[1].reals[i] && im[0].reals[i] == im[1].reals[i];
+      result.ints[i] = equal == (n.op == opcode::compare_eq);
+    }
+  } else if (n.op == opcode::abs) {
+    for (std::size_t i = 0; i < result.size(); ++i) result.reals[i] = std::hypot(re[0].reals[i], im[0].reals[i]);
+  } else if (n.op == opcode::real) {
+    result.reals = re[0].reals;
+  } else if (n.op == opcode::imag) {
+    result.reals = im[0].reals;
+  } else if (n.op == opcode::conj) {
+    result.reals = re[0].reals;
+    for (std::size_t i = 0; i < result.size(); ++i) result.imags[i] = -im[0].reals[i];
+  } else if (n.op == opcode::complex) {
+    result.reals = re[0].reals;
+    result.imags = re[1].reals;
+  } else if (n.op == opcode::convert) {
+    result.reals = re[0].floating() ? re[0].reals : std::vector<double>(re[0].ints.begin(), re[0].ints.end());
+    if (x[0]->complex()) result.imags = im[0].reals;
+  } else if (multiplies) {
+    const auto a = of({re[0], re[1]}, false), b = of({im[0], im[1]}, false), c = of({re[0], im[1]}, false),
+               d = of({im[0], re[1]}, false);
+    for (std::size_t i = 0; i < result.size(); ++i) {
+      result.reals[i] = a[i] - b[i];
+      result.imags[i] = c[i] + d[i];
+    }
+  } else {
+    result.reals = of(re, false);
+    result.imags = of(im, true);
+  }
+  for (auto& r : result.reals) r = round_to(n.type, r);
+  for (auto& r : result.imags) r = round_to(n.type, r);
+  return result;
+}
+
 /// The value of node `i`, given the values of the nodes before it. Parameters must be in `values` already.
 inline host_array evaluate_node(const graph& g, int i, const std::vector<host_array>& values) {
   const node& n = g.nodes[static_cast<std::size_t>(i)];
@@ -658,6 +756,8 @@ inline host_array evaluate_node(const graph& g, int i, const std::vector<host_ar
   host_array result(n.type, std::vector<std::int64_t>(n.shape.begin(), n.shape.end()));
   std::vector<const host_array*> x;
   for (const int o : n.operands) x.push_back(&values[static_cast<std::size_t>(o)]);
+  const bool by_parts = result.complex() || (!x.empty() && x[0]->complex());
+  if (by_parts && n.op != opcode::constant && n.op != opcode::iota && n.op != opcode::carry) return evaluate_parts(n, x, result);
   switch (n.op) {
     case opcode::constant:
       for (auto& r : result.reals) r = round_to(n.type, n.real);
@@ -667,7 +767,7 @@ inline host_array evaluate_node(const graph& g, int i, const std::vector<host_ar
       std::size_t to = 0;
       for_each_index(result.shape, [&](const index& at) {
         const auto along = at[static_cast<std::size_t>(n.attributes[0])];
-        if (result.floating()) result.reals[to++] = static_cast<double>(along);
+        if (result.floating()) result.reals[to++] = round_to(n.type, static_cast<double>(along));
         else result.ints[to++] = along;
       });
       break;

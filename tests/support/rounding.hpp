@@ -38,9 +38,15 @@ class rounding {
   static constexpr double unknown = std::numeric_limits<double>::infinity();
 
   /// Twice the unit roundoff of the type, and what a number that is no longer normal may lose.
-  static double epsilon(dtype type) { return type == dtype::f32 ? 0x1p-23 : 0x1p-52; }
-  static double smallest(dtype type) { return type == dtype::f32 ? 0x1p-126 : 0x1p-1022; }
-  static double largest(dtype type) { return type == dtype::f32 ? 3.4e38 : 1.79e308; }
+  static double epsilon(dtype type) {
+    return type == dtype::bf16 ? 0x1p-7 : type == dtype::f16 ? 0x1p-10 : type == dtype::f32 ? 0x1p-23 : 0x1p-52;
+  }
+  static double smallest(dtype type) {
+    return type == dtype::f16 ? 0x1p-14 : type == dtype::f32 || type == dtype::bf16 ? 0x1p-126 : 0x1p-1022;
+  }
+  static double largest(dtype type) {
+    return type == dtype::f16 ? 65504 : type == dtype::f32 || type == dtype::bf16 ? 3.38e38 : 1.79e308;
+  }
 
   /// The radius of a number that was computed with `error` before it was rounded `roundings` times on the way; `weight` is the
   /// largest magnitude that stood on the way.

@@ -377,6 +377,53 @@ TEST_CASE("an einsum of bf16 may keep its sums as floats, on several devices too
                     doctest::Contains("of bf16 cannot give f64; it gives the type of its operands, or of two narrow ones f32"));
 }
 
+namespace {
+/// Products of narrow elements with more terms than are made wider at a time, on uneven shards, batches and sums of two letters.
+template <class T>
+void try_long_products(const dynamic::mesh& m, std::uint64_t seed) {
+  draws r{std::mt19937_64(seed)};
+  const int64_t a = 5, k = 131, h = 9, b = 7, n = 2;  // 1179 terms
+  std::vector<T> x, w;
+  for (int64_t i = 0; i < n * a * k * h; ++i) x.push_back(T(static_cast<float>(r.below(3) - 1)));
+  for (int64_t i = 0; i < n * k * h * b; ++i) w.push_back(T(static_cast<float>(r.below(3) - 1)));
+  const auto p = dynamic::compile(
+      [](value vx, value vw) {
+        const value y = einsum_as<std::conditional_t<std::is_integral_v<T>, std::int32_t, float>, "nakh,nkhb->nab">(vx, vw);
+        const value turned = einsum_as<std::conditional_t<std::is_integral_v<T>, std::int32_t, float>, "nakh,nkhb->nba">(vx, vw);
+        return std::array{y, turned};
+      },
+      m, dynamic::in<T>({n, a, k, h}, random_split(r, m, 4)), dynamic::in<T>({n, k, h, b}, random_split(r, m, 4)));
+  const auto check = [&](const auto& backend) {
+    const auto got = p.run_pointers(backend, {x.data(), w.data()});
+    int wrong = 0;
+    for (int64_t i = 0; i < n * a * b; ++i) {
+      const auto in = i / (a * b), ia = i / b % a, ib = i % b;
+      float sum = 0;
+      for (int64_t t = 0; t < k * h; ++t)
+        sum += static_cast<float>(x[static_cast<std::size_t>((in * a + ia) * k * h + t)]) *
+               static_cast<float>(w[static_cast<std::size_t>((in * k * h + t) * b + ib)]);
+      with_real_type(got[0].type, [&]<class Sum>(Sum) {
+        wrong += static_cast<float>(got[0].template data<Sum>()[i]) == sum ? 0 : 1;
+        wrong += static_cast<float>(got[1].template data<Sum>()[(in * b + ib) * a + ia]) == sum ? 0 : 1;
+      });
+    }
+    CHECK(wrong == 0);
+  };
+  check(simulated{});
+  check(threads{});
+}
+}  // namespace
+
+TEST_CASE("long products of narrow elements, panel by panel") {
+  const dynamic::mesh meshes[] = {dynamic::mesh({{"x", 1}}), dynamic::mesh({{"x", 2}, {"y", 2}}), dynamic::mesh({{"x", 3}})};
+  for (std::uint64_t seed = 0; seed < 4; ++seed)
+    for (const auto& m : meshes) {
+      try_long_products<bf16>(m, seed);
+      if (seed == 0) try_long_products<f16>(m, 10);
+      if (seed == 0) try_long_products<std::int8_t>(m, 11);
+    }
+}
+
 TEST_CASE("bf16: gradients, loops, rows and a map") {
   const dynamic::mesh m({{"x", 4}});
   const auto p = dynamic::compile(

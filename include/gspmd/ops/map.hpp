@@ -53,7 +53,7 @@ struct row_function {
 template <class T, class F>
 constexpr row_function<T, F> by_rows(F f) {
   static_assert(
-      detail::is_element<T> && !detail::is_narrow(detail::dtype_of<T>()) && !std::is_same_v<T, bool>,
+      detail::is_element<T> && !detail::own_element<T> && !detail::is_narrow(detail::dtype_of<T>()) && !std::is_same_v<T, bool>,
       "gspmd: by_rows: float, double, int32_t, int64_t, uint32_t or uint64_t; for other types give map a function of elements");
   return {std::move(f)};
 }

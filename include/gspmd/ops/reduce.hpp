@@ -74,7 +74,8 @@ constexpr value reduce(value x, monoid kind, detail::dim_list dims = {}, locatio
   return detail::made(*x.graph(), id, x.type(), left);
 }
 
-/// The sum over `dims` (all of them if none is named).
+/// The sum over `dims` (all of them if none is named). Of a narrow type it is rounded to it; `sum(convert<float>(x))` is not, nor is what
+/// devices add up: it reads x as it is and stores no wide copy.
 constexpr value sum(value x, detail::dim_list dims = {}, location at = location::current()) {
   return reduce(x, monoid::add, dims, at);
 }

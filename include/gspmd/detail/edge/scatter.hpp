@@ -12,6 +12,7 @@
 #include "gspmd/detail/transport/device_memory.hpp"
 #include "gspmd/detail/transport/meeting_subject.hpp"
 #include "gspmd/detail/transport/shared_memory.hpp"
+#include "gspmd/error.hpp"
 #include "gspmd/tree.hpp"
 
 /// Between whole arrays and shards.
@@ -52,7 +53,7 @@ void join_shards(Comm& comm, const mesh_shape& mesh, const planned_value& v, con
                bytes_of(v.type), false);
     }
   } else {
-    with_element_type(v.type, [&](auto element) {
+    with_element_type(moved_as(v.type), [&](auto element) {
       using T = decltype(element);
       const movement m{v.global, v.layout, {}, movement_axes(mesh, v.global, v.layout, {})};
       std::vector<T*> out(static_cast<std::size_t>(comm.local_count()), static_cast<T*>(whole));
@@ -76,6 +77,8 @@ std::vector<aligned_bytes> reduce_terms(Comm& comm, const mesh_shape& mesh, plan
   whole.partial = 0;
   const reduction r =
       numbered(mesh, kernels::by_parts({v.global, v.layout, whole, v.layout.partial, v.layout.reduced_by}, v.type));
+  if (is_own(v.type))
+    throw error("a partial result of an element type of your own is not put together; reduce it in the program");
   with_element_type(part_of(v.type), [&](auto element) {
     using T = decltype(element);
     if constexpr (!is_complex_element<T>)

@@ -32,6 +32,7 @@ struct contraction {
   inline_vec<std::int64_t, max_letters> extent;         // per letter, as allocated
   std::uint64_t padded = ~std::uint64_t{0};             // letters of which some device may have less
   inline_vec<contraction_window, max_windows> windows;  // all letters in them stand in another operand or the result
+  bool is_narrow = false;                               // operands may lie in memory as a type narrower than they are computed as
   friend constexpr bool operator==(const contraction&, const contraction&) = default;
 };
 
@@ -122,6 +123,7 @@ struct contraction_plan {
   bool transpose_first = false, transpose_second = false;
   std::int64_t m = 1, n = 1;
   std::int64_t first_ld = 1, second_ld = 1, out_ld = 1;
+  std::int64_t panel = 0, panels_at = 0;  // terms of the product that are made wider at a time, in scratch; 0: operands are wide
   friend constexpr bool operator==(const contraction_plan&, const contraction_plan&) = default;
 };
 

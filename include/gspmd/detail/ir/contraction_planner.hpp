@@ -5,6 +5,7 @@
 
 #include "gspmd/detail/ir/contraction_choice.hpp"
 #include "gspmd/detail/ir/direct_convolution.hpp"
+#include "gspmd/detail/support/tuning.hpp"
 
 namespace gspmd::detail {
 
@@ -193,8 +194,21 @@ struct contraction_planner : contraction_choice {
     orient(rows, k, first, p.transpose_first, p.first_ld);
     orient(k, columns, second, p.transpose_second, p.second_ld);
     p.out_ld = rows.extent == 1 ? columns.extent : rows.stride[2];
+    if (has_panels(p, k.extent)) {
+      p.panel = k.extent < narrow_panel_terms ? k.extent : narrow_panel_terms;
+      p.panels_at = reserve(p.scratch_elems, static_cast<double>(p.m + p.n) * static_cast<double>(p.panel));
+      return;
+    }
     add_parts(p.m * p.n);
     add_phases(best);
+  }
+
+  /// Whether narrow operands are made wider panel by panel: products are large and read both where they lie. Panels are added up one after
+  /// the other, so there are few.
+  [[nodiscard]] constexpr bool has_panels(const contraction_plan& p, std::int64_t terms) const {
+    return c.is_narrow && c.windows.empty() && p.merged_sums > 0 && !p.lhs.reduced && !p.lhs.packed && !p.rhs.reduced &&
+           !p.rhs.packed && !p.unpacked && terms <= 64 * narrow_panel_terms && terms > 0 &&
+           p.m + p.n >= worth_panels_elems / terms;
   }
 };
 

@@ -13,6 +13,7 @@ namespace gspmd::detail {
 /// The bits of a constant's element; of c128 those of a c64: see written_number::fills.
 constexpr std::uint64_t bits_of(dtype type, double real, std::int64_t integer) {
   std::uint64_t bits = 0;
+  if (is_own(type)) return bits;  // 0 is the only number of one
   with_element_type(type, [&]<class T>(T) {
     if constexpr (std::is_same_v<T, float>) bits = std::bit_cast<std::uint32_t>(static_cast<float>(real));
     else if constexpr (std::is_same_v<T, double>) bits = std::bit_cast<std::uint64_t>(real);
@@ -29,7 +30,8 @@ constexpr std::uint64_t bits_of(dtype type, double real, std::int64_t integer) {
 
 /// The constant whose element has these bits.
 constexpr scalar_op constant_of(dtype type, std::uint64_t bits) {
-  scalar_op made;
+  scalar_op made = scalar_op::constant(type, 0, 0);
+  if (is_own(type)) return made;
   with_element_type(type, [&]<class T>(T) {
     if constexpr (std::is_same_v<T, float>)
       made = scalar_op::constant(type, std::bit_cast<float>(static_cast<std::uint32_t>(bits)), 0);

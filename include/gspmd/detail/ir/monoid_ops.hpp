@@ -14,7 +14,7 @@ namespace gspmd::detail {
 template <class T>
 constexpr bool monoid_is_defined(monoid kind) {
   const bool bitwise = kind == monoid::and_ || kind == monoid::or_;
-  if (is_complex_element<T>) return kind == monoid::add;
+  if (is_complex_element<T> || own_element<T>) return kind == monoid::add;
   if (is_float_element<T>) return !bitwise;
   if (std::is_same_v<T, bool>) return bitwise || kind == monoid::maximum || kind == monoid::minimum;
   return true;
@@ -35,6 +35,10 @@ constexpr decltype(auto) with_monoid(monoid kind, F&& f) {
 }
 
 /// The value that changes nothing, which is also the reduction of no elements. Of a kind that T does not have, it is T{}.
+template <own_element T>
+constexpr T identity(monoid) {
+  return T{};
+}
 template <class T>
 constexpr T identity(monoid kind) {
   using limits = std::numeric_limits<T>;

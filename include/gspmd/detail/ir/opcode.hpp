@@ -163,6 +163,9 @@ using map_rows = void (*)(const void* object, const void* const* arguments, void
 template <class T>
 using map_element = T (*)(const T* arguments);
 
+/// The same of a type of the user's own.
+using own_map_element = void (*)(const void* arguments, void* result);
+
 /// A user's function. A captureless callable is kept in a graph as constant function pointers, one per element type it accepts
 /// (null where it does not); narrow types are computed as others. A callable with state is an object that a builder keeps
 /// (kept_functions), and `rows` work on it. Arguments and result have one element type.
@@ -170,6 +173,7 @@ struct map_function {
   int arity = 0;
   boost::mp11::mp_rename<boost::mp11::mp_transform<map_element, computing_types>, std::tuple> of{};
   const map_function* const* derivatives = nullptr;  // by argument; null: the map has no gradient
+  own_map_element of_own[own_type_count] = {};       // by the number of a type of the user's own
   map_rows rows[element_type_count] = {};            // by dtype
   const void* object = nullptr;                      // what `rows` are given
 };

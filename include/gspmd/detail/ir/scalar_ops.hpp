@@ -18,9 +18,16 @@
 namespace gspmd::detail {
 inline namespace GSPMD_TARGET {
 
+/// What a type of the user's own may have: the compiler says whether it does.
+constexpr bool is_own_operator(opcode op) {
+  return op == opcode::add || op == opcode::subtract || op == opcode::multiply || op == opcode::divide || op == opcode::negate ||
+         op == opcode::select || op == opcode::stop_gradient || op == opcode::convert;
+}
+
 /// True when `op` exists on operands of `type` (of select: the type of the two values). `map` depends on its function.
 constexpr bool is_defined(opcode op, dtype type) {
   const bool is_number = type != dtype::pred, has_order = !is_complex(type);
+  if (is_own(type)) return is_own_operator(op);
   switch (op) {
     case opcode::abs:
     case opcode::negate:
@@ -98,7 +105,13 @@ constexpr bool is_converted_directly(dtype from, dtype to) {
 /// Float to integer goes to the nearest end of the range, NaN to 0. Integers wrap around. To pred: is it not 0?
 template <class To, class From>
 [[gnu::always_inline]] constexpr To convert_element(From x) {
-  if constexpr (is_complex_element<To>) {
+  if constexpr (own_element<To> || own_element<From>) {
+    static_assert(
+        std::is_constructible_v<To, From>,
+        "gspmd: convert: an element type of your own is converted where static_cast does it; give it such a constructor or "
+        "operator");
+    return static_cast<To>(x);
+  } else if constexpr (is_complex_element<To>) {
     return To(x);
   } else if constexpr (std::is_same_v<To, bool>) {
     return x != From{};
@@ -201,6 +214,10 @@ template <opcode Op, class Out, class In>
   } else if constexpr (Op == opcode::not_) {
     if constexpr (std::is_same_v<In, bool>) return !x;
     else return static_cast<Out>(~x);
+  } else if constexpr (own_element<In>) {
+    static_assert(
+        requires { static_cast<Out>(-x); }, "gspmd: negate: the element type of your own has no -x; give it one");
+    return static_cast<Out>(-x);
   } else if constexpr (is_complex_element<In>) {
     if constexpr (Op == opcode::negate) return -x;
     else if constexpr (Op == opcode::real) return x.re;
@@ -241,11 +258,30 @@ template <opcode Op, class Out, class In>
   }
 }
 
+/// An operator of a type of the user's own.
+template <opcode Op, class T>
+[[gnu::always_inline]] inline T apply_own(const T& a, const T& b) {
+  if constexpr (Op == opcode::add) {
+    return static_cast<T>(a + b);
+  } else if constexpr (Op == opcode::multiply) {
+    return static_cast<T>(a * b);
+  } else if constexpr (Op == opcode::subtract) {
+    static_assert(
+        requires { static_cast<T>(a - b); }, "gspmd: subtract: the element type of your own has no a - b; give it one");
+    return static_cast<T>(a - b);
+  } else {
+    static_assert(
+        requires { static_cast<T>(a / b); }, "gspmd: divide: the element type of your own has no a / b; give it one");
+    return static_cast<T>(a / b);
+  }
+}
+
 /// An operator of two operands.
 template <opcode Op, class Out, class In>
 [[gnu::always_inline]] inline Out apply(In a, In b) {
   static_assert(is_binary(Op) && is_defined(Op, dtype_of<In>()));
-  if constexpr (Op == opcode::compare_eq) return a == b;
+  if constexpr (own_element<In>) return apply_own<Op>(a, b);
+  else if constexpr (Op == opcode::compare_eq) return a == b;
   else if constexpr (Op == opcode::compare_ne) return a != b;
   else if constexpr (Op == opcode::complex) return {a, b};
   else if constexpr (Op == opcode::compare_lt) return a < b;
@@ -290,11 +326,20 @@ template <opcode Op, class Out, class In>
 /// The member of a map that takes elements of type T; null where the user's function does not.
 template <class T>
 constexpr auto function_for(const map_function& f) {
-  return std::get<map_element<T>>(f.of);
+  if constexpr (own_element<T>) {
+    return [call = f.of_own[element_type<T>::number]](const T* arguments) __attribute__((always_inline)) {
+      T result{};
+      call(arguments, &result);
+      return result;
+    };
+  } else {
+    return std::get<map_element<T>>(f.of);
+  }
 }
 
 /// True when the user's function takes elements of `type`, or of the type that those are computed as.
 constexpr bool accepts(const map_function& f, dtype type) {
+  if (is_own(type)) return f.of_own[own_number(type)] != nullptr;
   type = computed_as(type);
   bool result = f.rows[static_cast<int>(type)] != nullptr;
   with_computing_type(type, [&]<class T>(T) { result = result || function_for<T>(f) != nullptr; });

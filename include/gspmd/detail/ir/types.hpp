@@ -2,6 +2,7 @@
 #pragma once
 
 #include <array>
+#include <bit>
 #include <cstddef>
 #include <cstdint>
 #include <limits>
@@ -13,11 +14,12 @@
 #include "gspmd/detail/support/complex_numbers.hpp"
 #include "gspmd/detail/support/fixed_string.hpp"
 #include "gspmd/detail/support/narrow_floats.hpp"
+#include "gspmd/detail/support/own_types.hpp"
 
 namespace gspmd {
 
 /// The element types a program may use, under XLA's names: float, double, int32, int64, bool, bf16, f16, int8, uint8, int16, uint32,
-/// uint64, c64, c128.
+/// uint64, c64, c128. The numbers behind them are those of types of the user's own; see element_type.
 enum class dtype : std::uint8_t { f32, f64, s32, s64, pred, bf16, f16, s8, u8, s16, u32, u64, c64, c128 };
 
 /// The element types of complex tensors, as std::complex<float> and std::complex<double>, which may be used in their place.
@@ -76,10 +78,20 @@ inline constexpr bool is_integer_element = std::is_integral_v<T> && !std::is_sam
 struct element_facts {
   const char *name, *cpp_name;
   std::int64_t bytes;
-  bool is_floating, is_integer, is_complex;
+  bool is_floating, is_integer, is_complex, is_own;
   dtype computed_as;
   std::int64_t least, most;  // of integers; of u64 the most that an int64 holds
 };
+/// The types of the user's own, by number and then by width: 1, 2, 4, 8, 16 bytes. What is to know of one is its width.
+inline constexpr int own_widths = 5;
+inline constexpr std::size_t dtype_end = element_type_count + static_cast<std::size_t>(own_type_count * own_widths);
+constexpr dtype own_dtype(int number, std::size_t bytes) {
+  return static_cast<dtype>(static_cast<int>(element_type_count) + number * own_widths + std::countr_zero(bytes));
+}
+/// The widest element.
+inline constexpr std::int64_t most_elem_bytes = 16;
+constexpr bool is_own(dtype type) { return static_cast<std::size_t>(type) >= element_type_count; }
+constexpr int own_number(dtype type) { return (static_cast<int>(type) - static_cast<int>(element_type_count)) / own_widths; }
 template <class T>
 constexpr std::int64_t end_of_integers(bool most) {
   if constexpr (!is_integer_element<T>) return 0;
@@ -88,11 +100,19 @@ constexpr std::int64_t end_of_integers(bool most) {
 }
 template <class... E>
 constexpr auto facts_of_elements(boost::mp11::mp_list<E...>) {
-  return std::array<element_facts, sizeof...(E)>{element_facts{
-      E::name, E::cpp_name, std::int64_t{sizeof(typename E::type)},
-      is_float_element<typename E::type> || is_complex_element<typename E::type>, is_integer_element<typename E::type>,
-      is_complex_element<typename E::type>, static_cast<dtype>(boost::mp11::mp_find<element_types, typename E::computes>::value),
-      end_of_integers<typename E::type>(false), end_of_integers<typename E::type>(true)}...};
+  std::array<element_facts, dtype_end> table{
+      element_facts{E::name, E::cpp_name, std::int64_t{sizeof(typename E::type)},
+                    is_float_element<typename E::type> || is_complex_element<typename E::type>,
+                    is_integer_element<typename E::type>, is_complex_element<typename E::type>, false,
+                    static_cast<dtype>(boost::mp11::mp_find<element_types, typename E::computes>::value),
+                    end_of_integers<typename E::type>(false), end_of_integers<typename E::type>(true)}...};
+  constexpr const char* names[] = {"own type 0", "own type 1", "own type 2", "own type 3"};
+  for (auto i = sizeof...(E); i < dtype_end; ++i) {
+    const auto type = static_cast<dtype>(i);
+    const char* const name = names[own_number(type)];
+    table[i] = {name, name, std::int64_t{1} << (i - sizeof...(E)) % own_widths, false, false, false, true, type, 0, 0};
+  }
+  return table;
 }
 inline constexpr auto element_table = facts_of_elements(listed_elements{});
 
@@ -109,10 +129,16 @@ constexpr const char* cpp_name_of(dtype type) { return facts_of(type).cpp_name; 
 constexpr dtype computed_as(dtype type) { return facts_of(type).computed_as; }
 constexpr bool is_narrow(dtype type) { return computed_as(type) != type; }
 
+/// The listed type that travels in the place of a type of the user's own: one as wide.
+constexpr dtype moved_as(dtype type) {
+  constexpr dtype by_width[] = {dtype::u8, dtype::s16, dtype::u32, dtype::u64, dtype::c128};
+  return is_own(type) ? by_width[(static_cast<std::size_t>(type) - element_type_count) % own_widths] : type;
+}
+
 /// Of sums and products the bits do not depend on the sign: they are those of the signed type as wide.
 constexpr dtype signed_of(dtype type) { return type == dtype::u32 ? dtype::s32 : type == dtype::u64 ? dtype::s64 : type; }
 
-/// Calls `f(T{})` with the element type that `type` names.
+/// Calls `f(T{})` with the element type that `type` names, which is none of the user's own.
 template <class F>
 constexpr void with_element_type(dtype type, F&& f) {
   boost::mp11::mp_with_index<element_type_count>(static_cast<std::size_t>(type),
@@ -146,7 +172,7 @@ constexpr const char* name_of(monoid kind) {
 }
 
 template <class T>
-inline constexpr bool is_element = boost::mp11::mp_contains<element_types, listed_element_t<T>>::value;
+inline constexpr bool is_element = boost::mp11::mp_contains<element_types, listed_element_t<T>>::value || own_element<T>;
 
 /// Reports what is no element type, once. (A function: a class with a failed static_assert is no class for Clang.)
 template <class T>
@@ -154,14 +180,17 @@ constexpr bool is_checked_element() {
   static_assert(
       is_element<T>,
       "gspmd: an element type is one of float, double, gspmd::bf16, gspmd::f16, bool, int8_t, int16_t, int32_t, int64_t, "
-      "uint8_t, uint32_t, uint64_t, gspmd::c64, gspmd::c128 (or std::complex<float>, std::complex<double>)");
+      "uint8_t, uint32_t, uint64_t, gspmd::c64, gspmd::c128 (or std::complex<float>, std::complex<double>), or a type of your "
+      "own for "
+      "which gspmd::element_type is specialised");
   return is_element<T>;
 }
 
 template <class T>
 constexpr dtype dtype_of() {
   static_assert(is_checked_element<T>() || true);
-  if constexpr (is_element<T>) return static_cast<dtype>(boost::mp11::mp_find<element_types, listed_element_t<T>>::value);
+  if constexpr (own_element<T>) return own_dtype(element_type<T>::number, sizeof(T));
+  else if constexpr (is_element<T>) return static_cast<dtype>(boost::mp11::mp_find<element_types, listed_element_t<T>>::value);
   else return dtype::pred;
 }
 
@@ -181,9 +210,11 @@ struct two_words {
 /// An element as wide as T, at most 8 bytes: permutations are compiled for widths, not for types. (Of floats, for whose shuffles GCC
 /// knows more ways.)
 template <class T>
-using raw_bits =
-    std::conditional_t<sizeof(T) == 1, std::uint8_t,
-                       std::conditional_t<sizeof(T) == 2, std::uint16_t, std::conditional_t<sizeof(T) == 4, float, double>>>;
+using raw_bits = std::conditional_t<
+    sizeof(T) == 1, std::uint8_t,
+    std::conditional_t<
+        sizeof(T) == 2, std::uint16_t,
+        std::conditional_t<sizeof(T) == 4, float, std::conditional_t<own_element<T> && sizeof(T) == 16, two_words, double>>>>;
 /// Calls `f` with an unsigned integer of so many bytes.
 template <class F>
 constexpr void with_word(std::int64_t bytes_per_elem, F f) {
@@ -199,8 +230,16 @@ constexpr void with_bits(std::int64_t bytes_per_elem, F f) {
   else with_word(bytes_per_elem, f);
 }
 
+template <dtype Type, bool IsOwn = is_own(Type)>
+struct element_of {
+  using type = boost::mp11::mp_at_c<element_types, static_cast<std::size_t>(Type)>;
+};
 template <dtype Type>
-using element_t = boost::mp11::mp_at_c<element_types, static_cast<std::size_t>(Type)>;
+struct element_of<Type, true> {
+  using type = typename decltype(type_of_number(own_type_number<own_number(Type)>{}))::type;
+};
+template <dtype Type>
+using element_t = typename element_of<Type>::type;
 
 }  // namespace detail
 }  // namespace gspmd

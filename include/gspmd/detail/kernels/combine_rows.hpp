@@ -63,6 +63,14 @@ void combine_rows(void* to, void* also_to, const void* from_a, const void* from_
   scalars(i, n);
 }
 
+/// Sums of a type of the user's own.
+template <class T>
+[[gnu::noinline]] void combine_own_rows(void* to, void* also_to, const void* from_a, const void* from_b, std::int64_t n) {
+  for (std::int64_t i = 0; i < n; ++i)
+    static_cast<T*>(to)[i] = static_cast<T*>(also_to)[i] =
+        static_cast<T>(static_cast<const T*>(from_a)[i] + static_cast<const T*>(from_b)[i]);
+}
+
 template <monoid Kind, class T>
 [[gnu::noinline]] void combine_narrow_rows(void* to, void* also_to, const void* from_a, const void* from_b, std::int64_t n) {
   for_each_index(
@@ -96,6 +104,8 @@ row_combiner combiner_of(monoid kind) {
     constexpr monoid natural = natural_kind<T>(decltype(given)::value);
     if constexpr (!monoid_is_defined<T>(natural)) {
       throw error("and, or reduce booleans and integers, not floating-point numbers");
+    } else if constexpr (own_element<T>) {
+      return {sizeof(T), combine_own_rows<T>, nullptr};
     } else if constexpr (is_narrow_float<T>) {
       return {sizeof(T), combine_narrow_rows<natural, T>, nullptr, &wide_sums_of<natural, T>};
     } else {

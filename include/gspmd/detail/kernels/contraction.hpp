@@ -85,6 +85,17 @@ struct vector_product {
   }
 };
 
+template <own_element T>
+void contract_vector(const contraction_loop& vector, const contraction_loop* sums, int sum_count, const T* a, const T* b, T* c,
+                     bool accumulate) {
+  for (std::int64_t v = 0; v < vector.extent; ++v) {
+    T sum = accumulate ? c[v] : T{};
+    for_each_term(sums, sum_count, 0, [&](std::int64_t left, std::int64_t right) {
+      sum = static_cast<T>(sum + static_cast<T>(a[left + v * vector.stride[0]] * b[right + v * vector.stride[1]]));
+    });
+    c[v] = sum;
+  }
+}
 template <class U>
 [[gnu::noinline]] void contract_vector(const contraction_loop& vector, const contraction_loop* sums, int sum_count, const U* a,
                                        const U* b, U* c, bool accumulate) {
@@ -134,9 +145,11 @@ struct result_piece {
 };
 template <class T>
 inline void add_piece(const result_piece<T>& from, const result_piece<T>& to) {
-  for (std::int64_t i = 0; i < to.rows; ++i)
-    combine_rows<monoid::add, kernel_t<T>>(to.at + i * to.ld, to.at + i * to.ld, to.at + i * to.ld, from.at + i * from.ld,
-                                           to.columns);
+  if constexpr (own_element<T>) return;  // its sums have no parts
+  else
+    for (std::int64_t i = 0; i < to.rows; ++i)
+      combine_rows<monoid::add, kernel_t<T>>(to.at + i * to.ld, to.at + i * to.ld, to.at + i * to.ld, from.at + i * from.ld,
+                                             to.columns);
 }
 
 /// c = the sum that `kernel` adds up, or c +=, by parts where it is long; parts have parts `levels` times at most. Of the last loop

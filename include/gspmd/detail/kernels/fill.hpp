@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <cstring>
 #include <type_traits>
 
 #include "gspmd/detail/ir/monoid_ops.hpp"
@@ -12,6 +13,10 @@ namespace gspmd::detail {
 
 /// Fills a shard with what changes nothing: terms of devices that have nothing to add. Of a sum it is -0.0, as 0.0 would make 0.0 of -0.0.
 inline void fill_with_identity(const planned_value& v, monoid kind, void* shard) {
+  if (is_own(v.type)) {  // of a type of the user's own that is T{}, whose bits are 0
+    std::memset(shard, 0, static_cast<std::size_t>(elements(v.local) * bytes_of(v.type)));
+    return;
+  }
   const std::int64_t count = elements(v.local) * (is_complex(v.type) ? 2 : 1);
   with_element_type(part_of(v.type), [&](auto element) {
     using T = decltype(element);

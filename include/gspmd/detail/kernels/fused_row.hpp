@@ -95,7 +95,7 @@ template <class Group>
 constexpr bool has_shared_row() {
   if (std::size(Group::ops) > most_shared_ops) return false;
   for (const auto& o : Group::ops)
-    if (o.op == opcode::map) return false;
+    if (o.op == opcode::map || is_own(o.type) || is_own(o.operand_type)) return false;
   return true;
 }
 

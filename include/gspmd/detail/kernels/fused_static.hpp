@@ -37,7 +37,8 @@ struct fused_plan {
   struct tables {
     std::array<std::int16_t, op_count> position{};  // of an op's register among those of its type
     std::array<std::int16_t, op_count> load{};      // the number of a load, or of an iota, among its kind
-    std::array<std::int16_t, element_type_count> registers{};
+    std::array<std::int16_t, dtype_end> registers{};
+    bool has_own = false;  // types of the user's
     std::int16_t loads = 0;
     std::int16_t iotas = 0;
     bool has_map = false;
@@ -49,6 +50,7 @@ struct fused_plan {
       t.position[i] = t.registers[static_cast<std::size_t>(o.type)]++;
       if (o.op == opcode::parameter) t.load[i] = t.loads++;
       if (o.op == opcode::iota) t.load[i] = t.iotas++;
+      t.has_own = t.has_own || is_own(o.type);
       t.has_map = t.has_map || o.op == opcode::map;
     }
     return t;
@@ -59,12 +61,15 @@ struct fused_plan {
   struct bank {
     element_t<Type> of[facts.registers[static_cast<std::size_t>(Type)] + 1];
   };
+  template <dtype Type>
+    requires(is_own(Type) && facts.registers[static_cast<std::size_t>(Type)] == 0)
+  struct bank<Type> {};
   template <std::size_t... Type>
   static auto banks(std::index_sequence<Type...>) {
     struct all : bank<static_cast<dtype>(Type)>... {};
     return all{};
   }
-  using registers = decltype(banks(std::make_index_sequence<element_type_count>{}));
+  using registers = decltype(banks(std::make_index_sequence < facts.has_own ? dtype_end : element_type_count > {}));
 
   template <std::size_t I>
   [[gnu::always_inline]] static auto& at(registers& r) {
@@ -105,7 +110,8 @@ template <class Group, std::size_t I>
     constexpr std::int64_t stride = group_plan::ndim == 0 ? 0 : o.strides[group_plan::ndim - 1];
     result = load_element<out>(row.from[group_plan::facts.load[I]], i * stride);
   } else if constexpr (op == opcode::constant) {
-    if constexpr (is_floating(type)) result = static_cast<out>(o.real);
+    if constexpr (is_own(type)) result = out{};  // no other number is one
+    else if constexpr (is_floating(type)) result = static_cast<out>(o.real);
     else result = static_cast<out>(o.integer);
   } else if constexpr (op == opcode::iota) {
     const std::int64_t moved = o.dim == group_plan::ndim - 1 ? i : 0;

@@ -60,6 +60,22 @@ void gemv(bool transpose, std::int64_t m, std::int64_t k, const T* a, std::int64
   }
 }
 
+/// The same as gemm of a type of the user's own: in the order of k, a row of c at a time.
+template <own_element T>
+void gemm(bool transpose_a, bool transpose_b, std::int64_t m, std::int64_t n, std::int64_t k, const T* a, std::int64_t lda,
+          const T* b, std::int64_t ldb, T* c, std::int64_t ldc, bool accumulate = false) {
+  const std::int64_t a_row = transpose_a ? 1 : lda, a_col = transpose_a ? lda : 1;
+  const std::int64_t b_row = transpose_b ? 1 : ldb, b_col = transpose_b ? ldb : 1;
+  for (std::int64_t i = 0; i < m; ++i) {
+    T* const row = c + i * ldc;
+    if (!accumulate) std::fill_n(row, n, T{});
+    for (std::int64_t p = 0; p < k; ++p) {
+      const T factor = a[i * a_row + p * a_col];
+      for (std::int64_t j = 0; j < n; ++j) row[j] = static_cast<T>(row[j] + static_cast<T>(factor * b[p * b_row + j * b_col]));
+    }
+  }
+}
+
 /// c = op(a) op(b), or c += with `accumulate`: row-major, op(a) being m x k and op(b) k x n. k = 0 gives zeros. Integers wrap
 /// around. What c holds does not matter (it may be NaN) unless it is accumulated to. The operand of one row or column may
 /// have any stride when it is given as transposed.

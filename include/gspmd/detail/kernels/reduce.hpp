@@ -32,7 +32,7 @@ struct nested_reduction {
     const auto& loop = loops[i];
     const bool is_kept = loop.stride[1] != 0;
     if (i == count - 1 && !is_kept) {
-      typename Source::template room<8> result;
+      typename Source::template room<most_elem_bytes> result;
       reduce_contiguous(source, in, loop.extent, accumulate ? result.get() : out);
       if (accumulate) source.combine(out, result.get(), 1);
     } else if (i == count - 2 && !is_kept && loops[i + 1].stride[1] != 0) {

@@ -195,6 +195,22 @@ struct partial_reductions {
   void (*end_run)(void* context);  // after which this is called
   void* context;
 };
+/// Sums of a type of the user's own, in order.
+template <class T>
+void reduce_own_runs(const void* from, std::int64_t outer, std::int64_t step, std::int64_t n, void* to) {
+  for (std::int64_t o = 0; o < outer; ++o) {
+    const T* const in = static_cast<const T*>(from) + o * step;
+    T sum = in[0];
+    for (std::int64_t i = 1; i < n; ++i) sum = static_cast<T>(sum + in[i]);
+    static_cast<T*>(to)[o] = sum;
+  }
+}
+template <class T>
+void reduce_own_rows(const void* from, std::int64_t rows, std::int64_t step, std::int64_t n, void* out, bool accumulate) {
+  const T* const in = static_cast<const T*>(from);
+  if (!accumulate) std::copy_n(in, n, static_cast<T*>(out));
+  for (std::int64_t i = accumulate ? 0 : 1; i < rows; ++i) combine_own_rows<T>(out, out, out, in + i * step, n);
+}
 
 /// What is compiled for a monoid and an element type.
 struct reduction_kernel {
@@ -206,32 +222,37 @@ struct reduction_kernel {
   void (*rows)(const void* in, std::int64_t rows, std::int64_t step, std::int64_t n, void* out, bool accumulate);
   /// A part of such a run, which has four vectors or more; all parts but the last, which has a result, are whole steps of four.
   void (*part)(const void* in, std::int64_t n, void* partial, bool is_first, void* result);
-  std::array<std::byte, 8> identity;  // of which the first elem_bytes count
-  std::array<std::byte, 8> neutral;   // likewise; changes no bits of what it is combined with: of sums of floats -0.0
+  std::array<std::byte, most_elem_bytes> identity;  // of which the first elem_bytes count
+  std::array<std::byte, most_elem_bytes>
+      neutral;  // likewise; changes no bits of what it is combined with: of sums of floats -0.0
 };
 template <monoid Kind, class T>
 inline constexpr reduction_kernel reduction_kernel_of = [] {
   using u = combined_t<Kind, T>;
-  constexpr bool is_rare = Kind == monoid::multiply || (std::is_integral_v<T> && Kind != monoid::add);
-  reduction_kernel kernel{sizeof(u), simd_lanes<u>, combine_rows<Kind, u>, nullptr, nullptr, nullptr, {}, {}};
-  if constexpr (is_rare) {
-    kernel.runs = reduce_rare_runs<Kind, u>;
-    kernel.rows = reduce_rare_rows<Kind, u>;
-    kernel.part = reduce_rare_part<Kind, u>;
+  if constexpr (own_element<T>) {  // the identity has no bits that are set; nothing is computed on the way
+    return reduction_kernel{sizeof(T), 1, combine_own_rows<T>, reduce_own_runs<T>, reduce_own_rows<T>, nullptr, {}, {}};
   } else {
-    kernel.runs = reduce_runs<Kind, u>;
-    kernel.rows = reduce_few_rows<Kind, u>;
-    kernel.part = reduce_part<Kind, u>;
+    constexpr bool is_rare = Kind == monoid::multiply || (std::is_integral_v<T> && Kind != monoid::add);
+    reduction_kernel kernel{sizeof(u), simd_lanes<u>, combine_rows<Kind, u>, nullptr, nullptr, nullptr, {}, {}};
+    if constexpr (is_rare) {
+      kernel.runs = reduce_rare_runs<Kind, u>;
+      kernel.rows = reduce_rare_rows<Kind, u>;
+      kernel.part = reduce_rare_part<Kind, u>;
+    } else {
+      kernel.runs = reduce_runs<Kind, u>;
+      kernel.rows = reduce_few_rows<Kind, u>;
+      kernel.part = reduce_part<Kind, u>;
+    }
+    const auto bytes = std::bit_cast<std::array<std::byte, sizeof(u)>>(static_cast<u>(identity<T>(Kind)));
+    u neutral = static_cast<u>(identity<T>(Kind));
+    if constexpr (Kind == monoid::add && std::is_floating_point_v<u>) neutral = u(-0.0);
+    const auto neutral_bytes = std::bit_cast<std::array<std::byte, sizeof(u)>>(neutral);
+    for (std::size_t i = 0; i < sizeof(u); ++i) {
+      kernel.identity[i] = bytes[i];
+      kernel.neutral[i] = neutral_bytes[i];
+    }
+    return kernel;
   }
-  const auto bytes = std::bit_cast<std::array<std::byte, sizeof(u)>>(static_cast<u>(identity<T>(Kind)));
-  u neutral = static_cast<u>(identity<T>(Kind));
-  if constexpr (Kind == monoid::add && std::is_floating_point_v<u>) neutral = u(-0.0);
-  const auto neutral_bytes = std::bit_cast<std::array<std::byte, sizeof(u)>>(neutral);
-  for (std::size_t i = 0; i < sizeof(u); ++i) {
-    kernel.identity[i] = bytes[i];
-    kernel.neutral[i] = neutral_bytes[i];
-  }
-  return kernel;
 }();
 
 /// What a reduction asks for its elements, here those of an array: never for more than it folds at once. Others compute theirs
@@ -266,7 +287,7 @@ void reduce_contiguous(Source& source, typename Source::position in, std::int64_
   const auto leaf = most_in_turn * 4 * source.lanes();
   if (n <= leaf) return source.runs(in, 1, 0, n, out);
   const auto part = part_size(n, leaf);
-  typename Source::template room<8> sum;
+  typename Source::template room<most_elem_bytes> sum;
   for (std::int64_t i = 0; i < n; i += part) {
     reduce_contiguous(source, in + i * source.elem_bytes(), std::min(part, n - i), i == 0 ? out : sum.get());
     if (i > 0) source.combine(out, sum.get(), 1);

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cstdint>
 #include <cstring>
+#include <type_traits>
 #include <utility>
 
 #include "gspmd/detail/kernels/simd.hpp"
@@ -52,7 +53,7 @@ template <bool Streams, class T>
 inline void transpose_tile(std::int64_t rows, std::int64_t columns, const T* in, std::int64_t in_ld, T* out,
                            std::int64_t out_ld) {
   std::int64_t whole_rows = 0, whole_columns = 0;
-  if constexpr (sizeof(T) >= 4) {
+  if constexpr (sizeof(T) >= 4 && std::is_arithmetic_v<T>) {
     constexpr int lanes = simd_lanes<T>;
     whole_rows = rows - rows % lanes;
     whole_columns = columns - columns % lanes;

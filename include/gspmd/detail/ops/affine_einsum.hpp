@@ -100,7 +100,7 @@ class affine_einsum {
 constexpr int add_any_einsum(graph& g, const einsum_equation& e, std::initializer_list<int> operands, location at) {
   if (e.windows.empty()) return add_einsum(g, e, operands, at);
   if (!fits_operands(g, e, operands, at)) return -1;
-  if (const dtype type = g.nodes[static_cast<std::size_t>(*operands.begin())].type; is_complex(type))
+  if (const dtype type = g.nodes[static_cast<std::size_t>(*operands.begin())].type; is_complex(type) || is_own(type))
     return g.fail(at, "einsum", mistake::type, text("with a window ") << not_defined_with_windows(type));
   return affine_einsum(g, e, operands, at).add();
 }

@@ -88,12 +88,15 @@ constexpr void add_contraction(Lowering& l, const instruction& op) {
     (turned == 0 ? c.rhs : c.lhs).push_back(part);
     c.out.push_back(own);
   }
+  c.is_narrow = is_narrow(l.value(op.operands[0]).type) && !goes_round;
   int spec = l.planned(c);
+  const bool by_panels = !goes_round && table_of<contraction_plan>(l.out)[spec].panel > 0;
   if (goes_round) {
     add_ring(l, op, c, number_of(round), spec);
     spec = static_cast<int>(table_of<planned_ring>(l.out).size()) - 1;
   }
   const auto read = [&](int k) {
+    if (by_panels) return op.operands[k];
     return by_parts && turned == k ? l.both_turns(op, op.operands[k]) : l.widened(op, op.operands[k]);
   };
   const int lhs = read(0), rhs = read(1), sum = l.wide_result(op.result);

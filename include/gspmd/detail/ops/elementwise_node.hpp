@@ -11,6 +11,9 @@ namespace gspmd::detail {
 
 /// What is said of a map whose function does not take `type`, or gives numbers that are none of it.
 [[gnu::cold]] constexpr text map_problem(const map_function& f, dtype type) {
+  if (is_own(type))
+    return text("is not defined for ") << name_of(type)
+                                       << ", which the function does not take; let it take and give elements of it";
   text t("is not defined for ");
   t << name_of(type) << ", which the function does not take or would cut off, only for";
   dtype better = type;
@@ -26,14 +29,17 @@ namespace gspmd::detail {
 /// What is said of an operator or a monoid that a type does not have; of one `for_complex` numbers alone.
 [[gnu::cold]] constexpr text not_defined_for(dtype type, bool for_complex = false) {
   return text("is not defined for ") << name_of(type)
-                                     << (is_complex(type) ? "; take real(x), imag(x) or abs(x)"
-                                         : for_complex    ? ", which is real; convert<gspmd::c64>(x)"
-                                                          : "; convert the operand");
+                                     << (is_own(type)       ? "; map a function that takes it"
+                                         : is_complex(type) ? "; take real(x), imag(x) or abs(x)"
+                                         : for_complex      ? ", which is real; convert<gspmd::c64>(x)"
+                                                            : "; convert the operand");
 }
 
 /// The same of a convolution, or a reduction over windows.
 [[gnu::cold]] constexpr text not_defined_with_windows(dtype type) {
-  return text("is not defined for ") << name_of(type) << "; it is linear: write it for real(x) and imag(x)";
+  return text("is not defined for ") << name_of(type)
+                                     << (is_own(type) ? "; write it as a sum of shifted tensors"
+                                                      : "; it is linear: write it for real(x) and imag(x)");
 }
 
 /// Adds an elementwise operator. Operands have one shape; operands and result have one type but for compare (result pred),

@@ -95,6 +95,20 @@ constexpr auto call_pointer(std::index_sequence<I...>) -> T (*)(const T*) {
   }
 }
 
+/// Of the user's own type of that number, if there is one.
+template <int Number, class F, std::size_t... I>
+constexpr own_map_element own_call_pointer(std::index_sequence<I...>) {
+  if constexpr (has_own_type<Number, F>) {
+    using T = typename own_type_of<Number, F>::type;
+    if constexpr (takes_elements<T, F>(std::index_sequence<I...>{}))
+      return +[](const void* arguments, void* result) {
+        const T* const x = static_cast<const T*>(arguments);
+        *static_cast<T*>(result) = static_cast<T>(F{}(x[I]...));
+      };
+  }
+  return nullptr;
+}
+
 /// Calls the object element by element.
 template <class T, class F, std::size_t... I>
 constexpr map_rows rows_of_elements(std::index_sequence<I...>) {
@@ -136,6 +150,9 @@ constexpr map_function make_map_function(const map_function* const* derivatives 
   map_function m;
   m.arity = Arity;
   std::apply([]<class... T>(map_element<T>&... of) { ((of = call_pointer<T, F>(arguments{})), ...); }, m.of);
+  [&]<int... Number>(std::integer_sequence<int, Number...>) {
+    ((m.of_own[Number] = own_call_pointer<Number, F>(arguments{})), ...);
+  }(std::make_integer_sequence<int, own_type_count>{});
   m.derivatives = derivatives;
   return m;
 }

@@ -11,7 +11,7 @@
 namespace gspmd::detail {
 
 constexpr bool is_defined(monoid kind, dtype type) {
-  if (is_complex(type)) return kind == monoid::add;
+  if (is_complex(type) || is_own(type)) return kind == monoid::add;
   if (kind == monoid::and_ || kind == monoid::or_) return !is_floating(type);
   return kind == monoid::maximum || kind == monoid::minimum || type != dtype::pred;
 }

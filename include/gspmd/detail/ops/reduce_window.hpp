@@ -111,7 +111,7 @@ constexpr int add_reduce_window(graph& g, int operand, const window_lists& lists
   const dtype type = g.nodes[static_cast<std::size_t>(operand)].type;
   if (!is_defined(kind, type))
     return g.fail(at, op, mistake::type, text("kind ") << name_of(kind) << ' ' << not_defined_for(type));
-  if (is_complex(type)) return g.fail(at, op, mistake::type, not_defined_with_windows(type));
+  if (is_complex(type) || is_own(type)) return g.fail(at, op, mistake::type, not_defined_with_windows(type));
   const auto windows = windows_over(g, op, shape, lists, at);
   return g.failed() ? -1 : add_reduce_window(g, operand, windows, kind, at);
 }

@@ -79,7 +79,7 @@ constexpr int add_top_k(graph& g, int operand, std::int64_t k, location at) {
   if (operand < 0) return -1;
   const node x = g.nodes[static_cast<std::size_t>(operand)];
   if (x.shape.count == 0) return g.fail(at, "top_k", mistake::rank, "a tensor of rank 0 has no last dim");
-  if (is_complex(x.type)) return g.fail(at, "top_k", mistake::type, not_defined_for(x.type));
+  if (is_complex(x.type) || is_own(x.type)) return g.fail(at, "top_k", mistake::type, not_defined_for(x.type));
   const auto last = x.shape[x.shape.count - 1];
   if (k < 0 || k > last)
     return g.fail(at, "top_k", mistake::bounds,

@@ -55,6 +55,7 @@ struct written_number {
 
   [[nodiscard]] constexpr bool is_one_of(dtype type) const {
     constexpr double infinity = std::numeric_limits<double>::infinity();
+    if (is_own(type)) return is_integer && integer == 0;
     double beyond = infinity;  // from there on infinity is nearer
     if (type == dtype::f32 || type == dtype::c64) beyond = 0x1.ffffffp127;
     if (type == dtype::bf16) beyond = 0x1.ffp127;
@@ -93,6 +94,9 @@ struct written_number {
   if (n.is_one_of(type))
     return text("the number") << number_text(n) << " is no float, as it must be to fill " << name_of(type)
                               << "; write it for real(x) and imag(x)";
+  if (is_own(type))
+    return text("the number") << number_text(n) << " is none of " << name_of(type) << ", which has no number but 0; "
+                              << "use a tensor of that type, or map a function that knows the number";
   const dtype wider = type == dtype::bf16 || type == dtype::f16 ? dtype::f32
                       : type == dtype::f32                      ? dtype::f64
                       : n.is_integer                            ? dtype::s64
@@ -125,7 +129,8 @@ constexpr int add_iota(graph& g, dtype type, const extents& shape, int dim, loca
   if (dim < 0 || dim >= shape.count)
     return g.fail(at, "iota", mistake::dim,
                   text("dim ") << dim << " is not a dim of " << shape_text(shape) << "; dims count from 0");
-  if (type == dtype::pred) return g.fail(at, "iota", mistake::type, "is not defined for pred; use a number type");
+  if (type == dtype::pred || is_own(type))
+    return g.fail(at, "iota", mistake::type, text("is not defined for ") << name_of(type) << "; use a number type");
   if (facts_of(type).is_integer && shape[dim] - 1 > facts_of(type).most)
     return g.fail(
         at, "iota", mistake::type,

@@ -39,7 +39,7 @@ inline void call_local_function(const plan_view& plan, const plan_step& s, const
   if (!has_results) return;
   if (!is_empty) return f.entries[s.spec].run(f.object, blocks);  // which makes operands const again
   for (int r = 0; r < s.results.count; ++r)
-    with_element_type(plan.result(s, r).type, [&](auto element) {
+    with_element_type(moved_as(plan.result(s, r).type), [&](auto element) {
       using T = decltype(element);
       T* const out = static_cast<T*>(blocks[operands + r].data);
       for (std::int64_t i = 0, n = elements(plan.result(s, r).local); i < n; ++i) out[i] = identity<T>(f.rule.reduced_by);

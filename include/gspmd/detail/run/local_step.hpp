@@ -9,6 +9,7 @@
 #include "gspmd/detail/ir/monoid_ops.hpp"
 #include "gspmd/detail/kernels/contraction.hpp"
 #include "gspmd/detail/kernels/fill.hpp"
+#include "gspmd/detail/kernels/narrow_contraction.hpp"
 #include "gspmd/detail/kernels/window_reduction.hpp"
 #include "gspmd/detail/kernels/window_selection.hpp"
 #include "gspmd/detail/run/fold_step.hpp"
@@ -59,7 +60,13 @@ inline prepared_contraction prepare_contraction(const contraction_plan& plan, dt
   return prepared;
 }
 inline prepared_contraction contract::prepare(const plan_view& p, const plan_step& s) {
-  return prepare_contraction(table_of<contraction_plan>(p)[static_cast<std::size_t>(s.spec)], s.type);
+  const contraction_plan& plan = table_of<contraction_plan>(p)[static_cast<std::size_t>(s.spec)];
+  auto prepared = prepare_contraction(plan, s.type);
+  if (plan.panel > 0)
+    with_real_type(p.operand(s, 0).type, [&]<class T>(T) {
+      if constexpr (is_narrow(dtype_of<T>())) prepared.run = run_narrow_contraction<T>;
+    });
+  return prepared;
 }
 inline void contract::run(const prepared_contraction& prepared, const plan_view& p, const plan_step& s,
                           const device_memory& device) {

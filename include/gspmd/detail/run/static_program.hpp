@@ -247,9 +247,14 @@ template <class Program, int Step>
 constexpr auto contract::freeze() {
   using element = element_t<signed_of(step_of<Program, Step>.type)>;
   constexpr const contraction_plan& plan = entry_of_step<Program, Step, contraction_plan>;
-  using spec = std::conditional_t<is_plain(plan), plain_spec<contraction_plan>,
-                                  contraction_constant<Program, static_cast<std::size_t>(step_of<Program, Step>.spec)>>;
-  return prepared_contraction{&plan, run_contraction<element, spec>};
+  if constexpr (plan.panel > 0) {
+    constexpr dtype stored = Program::view.operand(step_of<Program, Step>, 0).type;
+    return prepared_contraction{&plan, run_narrow_contraction<element_t<stored>>};
+  } else {
+    using spec = std::conditional_t<is_plain(plan), plain_spec<contraction_plan>,
+                                    contraction_constant<Program, static_cast<std::size_t>(step_of<Program, Step>.spec)>>;
+    return prepared_contraction{&plan, run_contraction<element, spec>};
+  }
 }
 template <class Program, int Step>
 constexpr auto contract_round_ring::freeze() {

@@ -74,6 +74,10 @@ inline constexpr std::int64_t reduced_piece_bytes = 8192;
 inline constexpr std::int64_t computed_part_bytes = 16 * 1024;
 /// Of a product, multiplications up to which the call of a library costs more than the product.
 inline constexpr std::int64_t worth_a_gemm_call = 512;
+/// Of a product of narrow elements, terms that are made wider at a time: bf16 [2048,2048] by [2048,2048] in 115 ms, where copies of whole
+/// operands took 131. And the elements of both operands of one of many products from which on that is done.
+inline constexpr std::int64_t narrow_panel_terms = 512;
+inline constexpr std::int64_t worth_panels_elems = 64;
 /// Of a convolution, multiplications from which on oneDNN is called, where it is there.
 inline constexpr std::int64_t worth_a_convolution_call = 1 << 16;
 /// From this size on, a buffer that is only written is better written around the caches: at 16 MiB it costs 5 % or gains

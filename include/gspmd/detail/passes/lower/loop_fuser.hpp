@@ -104,7 +104,14 @@ class loop_fuser {
       if (s_.waits(f.result) && f.operand == first.operand && f.dims == first.dims && same.size() < most_loop_reductions)
         same.push_back(f);
     for (const auto& f : same) s_.waiting_[f.result] = 0;
-    if (same.size() == 1) return reduce_stored(first);
+    if (same.size() > 1 && reduces_by_blocks(first.operand)) return reduce_as_read(same);
+    for (const auto& f : same) reduce_stored(f);
+  }
+  /// Not elements of a type of the user's own, whose sums go through memory.
+  [[nodiscard]] constexpr bool reduces_by_blocks(int v) const { return !is_own(s_.program_.value(v).type); }
+  /// The same, as a loop that reads it and reduces what it read by blocks.
+  constexpr void reduce_as_read(const vec<waiting_reduction>& same) {
+    const waiting_reduction& first = same[0];
     loop_group group(s_, s_.program_.value(first.operand).local);
     const int read = group.read(first.operand);
     vec<int> reduced;
@@ -114,9 +121,10 @@ class loop_fuser {
     }
     add_loop(group, first.op, first.operand, same, reduced);
   }
-  /// Of a value that lies in memory.
+  /// Of a value that lies in memory. Elements of a narrow type become wider ones by blocks.
   constexpr void reduce_stored(const waiting_reduction& f) {
     const auto& v = s_.program_.value(f.operand);
+    if (is_narrow(v.type) && elements(s_.program_.value(f.result).local) < elements(v.local)) return reduce_as_read({f});
     reduction_spec spec{v.local, f.dims, f.kind};
     const int rank = v.local.count;
     if (is_complex(v.type)) spec.in.push_back(2);
@@ -269,7 +277,7 @@ class loop_fuser {
   /// compute an element again, which reductions of several runs of dims need, and stores it with the gaps that padding makes.
   constexpr vec<waiting_reduction> reductions_of(const loop_group& group, const vec<int>& members, int stamp) {
     vec<waiting_reduction> reductions;
-    if (reduced_ < 0 || !group.margins.empty() || group.ops.size() + loop_group::most_of_one > loop_group::most_registers)
+    if (reduced_ < 0 || !reduces_by_blocks(reduced_) || !group.margins.empty() || group.ops.size() + loop_group::most_of_one > loop_group::most_registers)
       return reductions;
     const auto is_computed = [&](int v) { return s_.seen_[v] == stamp && !s_.waits(v); };
     if (!is_computed(reduced_)) return reductions;

@@ -89,7 +89,7 @@ class lowering {
     spec.in = value(operand).local;
     for (const auto d : permutation) spec.permutation.push_back(static_cast<std::int8_t>(d));
     const dtype type = value(operand).type;
-    const bool by_parts = detail::bytes_of(type) > 8;
+    const bool by_parts = is_complex(type);
     if (by_parts) {
       spec.permutation.push_back(static_cast<std::int8_t>(spec.in.count));
       spec.in.push_back(2);

@@ -52,7 +52,8 @@ inline void check_mpi(int code, const char* call, int rank) {
 
 template <class T>
 MPI_Datatype mpi_type() {
-  if constexpr (std::is_same_v<T, std::byte>) return MPI_BYTE;
+  if constexpr (own_element<T>) return mpi_type<element_t<moved_as(dtype_of<T>())>>();  // as wide; its sums are not MPI's
+  else if constexpr (std::is_same_v<T, std::byte>) return MPI_BYTE;
   else if constexpr (std::is_same_v<T, bool>) return MPI_C_BOOL;
   else if constexpr (std::is_floating_point_v<T>) return sizeof(T) == 4 ? MPI_FLOAT : MPI_DOUBLE;
   else if constexpr (is_complex_element<T>) return sizeof(T) == 8 ? MPI_C_FLOAT_COMPLEX : MPI_C_DOUBLE_COMPLEX;
@@ -65,7 +66,8 @@ MPI_Datatype mpi_type() {
 /// As combiner_of (combine_rows.hpp) does it, the treatment of NaN aside, which MPI leaves open.
 template <class T>
 MPI_Op mpi_op(monoid kind) {
-  if constexpr (std::is_same_v<T, bool>)
+  if constexpr (own_element<T>) return MPI_OP_NULL;  // never asked for
+  else if constexpr (std::is_same_v<T, bool>)
     return kind == monoid::and_ || kind == monoid::minimum || kind == monoid::multiply ? MPI_LAND : MPI_LOR;
   else switch (kind) {
       case monoid::add: return MPI_SUM;

@@ -446,10 +446,12 @@ class mpi_group {
   /// MPI has no bf16, the sums of Open MPI 4.1 saturate where integers of 8 and 16 bits must wrap around (its op/avx), and MPICH 4.0 takes
   /// the maximum of unsigned integers as if they were signed.
   template <class T>
-  static constexpr bool may_be_reduced_here = is_narrow(dtype_of<T>()) || (std::is_unsigned_v<T> && !std::is_same_v<T, bool>);
+  static constexpr bool may_be_reduced_here =
+      own_element<T> || is_narrow(dtype_of<T>()) || (std::is_unsigned_v<T> && !std::is_same_v<T, bool>);
   template <class T>
   static constexpr bool is_reduced_here(monoid kind) {
-    return may_be_reduced_here<T> && (is_narrow(dtype_of<T>()) || kind == monoid::maximum || kind == monoid::minimum);
+    return may_be_reduced_here<T> &&
+           (own_element<T> || is_narrow(dtype_of<T>()) || kind == monoid::maximum || kind == monoid::minimum);
   }
 
   template <class T>
