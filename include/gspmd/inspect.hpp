@@ -41,7 +41,7 @@ struct instruction {
   bool is_halo = false;    // sends for the instruction after it, which has the result: what lies across the boundaries of shards,
   bool is_inside = false;  // or what that operator made of its parts
   bool forced = false;     // a gather that the operator needs because it cannot work on the split
-  bool joined = false;     // goes in the message of the all_reduce before it
+  bool joined = false;     // goes in the message of the collective before it
   std::string axes{};      // over which it communicates: "data,model"
   int dim = -1;            // that is gathered or scattered, where it is one
   std::int64_t bytes = 0;  // that one device sends
