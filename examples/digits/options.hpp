@@ -1,23 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include <charconv>
 #include <cstdio>
-#include <stdexcept>
 #include <string>
 #include <string_view>
-#include <system_error>
 #include <tuple>
 #include <type_traits>
 
+#include "../command_line.hpp"
 #include "model.hpp"
 
 namespace digits {
 
-/// A mistake on the command line.
-struct usage_error : std::runtime_error {
-  using std::runtime_error::runtime_error;
-};
+using command_line::report_errors, command_line::usage_error;
 
 struct options {
   std::string devices;  // DxM; empty: the program chooses
@@ -70,23 +65,14 @@ inline options parse(int argc, char** argv) {
       if (i + 1 == argc) throw usage_error(option + " needs a value");
       return argv[++i];
     };
-    const auto next_number = [&](int least, int most) {
-      const auto text = next();
-      int number = 0;
-      const auto [end, problem] = std::from_chars(text.data(), text.data() + text.size(), number);
-      if (problem != std::errc{} || end != text.data() + text.size() || number < least || number > most)
-        throw usage_error(option + ' ' + text + ": not a whole number from " + std::to_string(least) + " to " +
-                          std::to_string(most));
-      return number;
-    };
     if (option == "--devices") {
       o.devices = next();
     } else if (option == "--backend") {
       o.backend = next();
     } else if (option == "--epochs") {
-      o.epochs = next_number(1, 100000);
+      o.epochs = command_line::number(option, next(), 1, 100000);
     } else if (option == "--expect") {
-      o.expected_percent = next_number(0, 100);
+      o.expected_percent = command_line::number(option, next(), 0, 100);
     } else if (option == "--compare") {
       o.compares = true;
     } else if (option == "--help" || option == "-h") {
@@ -101,20 +87,6 @@ inline options parse(int argc, char** argv) {
 inline int help(const char* usage) {
   std::printf("%smeshes: %s\n", usage, all_meshes().c_str());
   return 0;
-}
-
-/// The body of main: what goes wrong is said on stderr, 2 for the command line and 1 for everything else.
-template <class F>
-int report_errors(const char* usage, F&& body) {
-  try {
-    return body();
-  } catch (const usage_error& mistake) {
-    std::fprintf(stderr, "%s\n%s", mistake.what(), usage);
-    return 2;
-  } catch (const std::exception& failure) {
-    std::fprintf(stderr, "%s\n", failure.what());
-    return 1;
-  }
 }
 
 }  // namespace digits

@@ -7,7 +7,6 @@
 
 #include <gspmd/dynamic.hpp>
 
-#include <charconv>
 #include <cstdio>
 #include <cstring>
 #include <filesystem>
@@ -16,6 +15,7 @@
 #include <string_view>
 #include <vector>
 
+#include "../command_line.hpp"
 #include "../pgm.hpp"
 #include "model.hpp"
 
@@ -31,9 +31,7 @@ constexpr const char* usage =
     "  --frames N         how many (8)\n"
     "  --out DIR          where frames are written (next to the program)\n";
 
-struct usage_error : std::runtime_error {
-  using std::runtime_error::runtime_error;
-};
+using command_line::number, command_line::usage_error;
 
 struct options {
   std::vector<std::int64_t> extents, mesh;
@@ -44,15 +42,6 @@ struct options {
   [[nodiscard]] bool is_compiled_in() const { return extents.empty() && mesh.empty() && boundary.empty() && steps == 0; }
 };
 
-template <class Number>
-Number number(const std::string& option, std::string_view text, Number least, Number most) {
-  Number result{};
-  const auto [end, problem] = std::from_chars(text.data(), text.data() + text.size(), result);
-  if (problem != std::errc{} || end != text.data() + text.size() || !(result >= least) || !(result <= most))
-    throw usage_error(option + ' ' + std::string(text) + ": not a number from " + std::to_string(least) + " to " +
-                      std::to_string(most));
-  return result;
-}
 std::vector<std::int64_t> numbers(const std::string& option, std::string_view text, std::int64_t most) {
   std::vector<std::int64_t> result;
   for (std::size_t end = 0; end != std::string_view::npos;) {
@@ -193,13 +182,5 @@ int run(options o) {
 }  // namespace heat
 
 int main(int argc, char** argv) {
-  try {
-    return heat::run(heat::parse(argc, argv));
-  } catch (const heat::usage_error& mistake) {
-    std::fprintf(stderr, "%s\n%s", mistake.what(), heat::usage);
-    return 2;
-  } catch (const std::exception& failure) {
-    std::fprintf(stderr, "\n%s\n", failure.what());
-    return 1;
-  }
+  return command_line::report_errors(heat::usage, [&] { return heat::run(heat::parse(argc, argv)); });
 }

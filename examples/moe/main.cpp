@@ -4,7 +4,6 @@
 // precompiled: yes
 
 #include <algorithm>
-#include <charconv>
 #include <chrono>
 #include <cmath>
 #include <cstdio>
@@ -13,6 +12,7 @@
 
 #include <gspmd/comm/threads.hpp>
 
+#include "../command_line.hpp"
 #include "model.hpp"
 #include "text.hpp"
 
@@ -26,9 +26,7 @@ constexpr const char* usage =
     "  --expect NATS   fail if a character of the test costs more (10)\n"
     "  --dispatch D    in training: products with one-hot tensors, or indices (indices)\n";
 
-struct usage_error : std::runtime_error {
-  using std::runtime_error::runtime_error;
-};
+using command_line::number, command_line::usage_error;
 
 struct options {
   std::int64_t devices = 4;
@@ -36,16 +34,6 @@ struct options {
   double expected = 10;
   dispatch how = dispatch::indices;
 };
-
-template <class Number>
-Number number(const std::string& option, std::string_view text, Number least, Number most) {
-  Number result{};
-  const auto [end, problem] = std::from_chars(text.data(), text.data() + text.size(), result);
-  if (problem != std::errc{} || end != text.data() + text.size() || !(result >= least) || !(result <= most))
-    throw usage_error(option + ' ' + std::string(text) + ": not a number from " + std::to_string(least) + " to " +
-                      std::to_string(most));
-  return result;
-}
 
 options parse(int argc, char** argv) {
   options o;
@@ -301,13 +289,5 @@ int run(const options& o) {
 }  // namespace moe
 
 int main(int argc, char** argv) {
-  try {
-    return moe::run(moe::parse(argc, argv));
-  } catch (const moe::usage_error& mistake) {
-    std::fprintf(stderr, "%s\n%s", mistake.what(), moe::usage);
-    return 2;
-  } catch (const std::exception& failure) {
-    std::fprintf(stderr, "%s\n", failure.what());
-    return 1;
-  }
+  return command_line::report_errors(moe::usage, [&] { return moe::run(moe::parse(argc, argv)); });
 }

@@ -5,6 +5,7 @@
 
 #include "gspmd/detail/ops/operator.hpp"  // first: compilers print how a header was reached with each error about it
 
+#include "gspmd/ops/branches.hpp"
 #include "gspmd/ops/convolution.hpp"
 #include "gspmd/ops/dims.hpp"
 #include "gspmd/ops/einsum.hpp"
@@ -19,6 +20,7 @@
 #include "gspmd/ops/policy.hpp"
 #include "gspmd/ops/pool.hpp"
 #include "gspmd/ops/reduce.hpp"
+#include "gspmd/ops/scan.hpp"
 #include "gspmd/ops/shape.hpp"
 #include "gspmd/ops/sort.hpp"
 #include "gspmd/ops/stencil.hpp"

@@ -4,7 +4,7 @@
 #include <cstddef>
 
 #include "gspmd/detail/ops/set_policy.hpp"
-#include "gspmd/ops/loops.hpp"
+#include "gspmd/ops/traced_body.hpp"
 
 namespace gspmd {
 

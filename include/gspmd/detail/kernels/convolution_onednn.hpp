@@ -147,7 +147,7 @@ class onednn_convolution {
   /// Calls assign(element of the window, the same as [places of all dims, features of the operand, features of the result]).
   template <class Assign>
   float* for_each_element(float* window, float* dense, int dim, Assign assign) const {
-    if (dim < what_.windows.count) {
+    if (dim < what_.windows.count && dim < max_direct_dims) {  // GCC 12 follows the calls to a fourth dim, and warns of it
       const auto& w = what_.windows[dim];
       for (std::int64_t i = 0; i < w.window; ++i) dense = for_each_element(window + i * w.window_stride, dense, dim + 1, assign);
       return dense;

@@ -7,22 +7,12 @@ namespace gspmd::detail {
 
 /// The second, third, ... result of the operator before it, whose facts are that operator's: its rule has a map for each result, its
 /// sharding is chosen with that operator, which makes it, and the gradient by it is asked for there.
-struct further_result_op : plain_operator,
-                           same_dims,
-                           reduced_first,
-                           without_movements,
-                           reads_shards,
-                           without_arithmetic,
-                           outside_of_loops,
-                           dims_by_number {
+struct further_result_op : plain_operator, same_dims, without_steps {
   static constexpr bool owns(opcode op) { return op == opcode::result; }
   static constexpr origin made = origin::result;
   static constexpr realisation runs = realisation::steps;
-  static constexpr completion_rounds completes{.forward = 0, .backward = 0};
 
   static constexpr void gradient(gradient_builder&, const node&) {}
-  static constexpr void lower(lowering&, const instruction&) {}
-  static void describe(std::string&, const plan_view&, const plan_step*) {}
 };
 
 }  // namespace gspmd::detail

@@ -165,6 +165,13 @@ struct dims_by_number {
   static constexpr void name_dim(text&, const graph&, const node&, int, int) {}
 };
 
+/// Names a value, or begins or ends a body, and has no step of its own.
+struct without_steps : reduced_first, without_movements, reads_shards, without_arithmetic, outside_of_loops, dims_by_number {
+  static constexpr completion_rounds completes{.forward = 0, .backward = 0};
+  static constexpr void lower(lowering&, const instruction&) {}
+  static void describe(std::string&, const plan_view&, const plan_step*) {}
+};
+
 template <class O>
 struct checked_operator {
   static_assert(complete_operator<O>,

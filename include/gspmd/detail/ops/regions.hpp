@@ -82,35 +82,18 @@ constexpr int add_cond_result(graph& g, int otherwise, int on_true, int on_false
 
 /// What begins a body, and what a body carries: a carried value and what follows it are sharded alike, so that completion goes
 /// round the loop to a fixed point. The passes that know regions do the rest; so does the gradient (passes/grad/grad.hpp).
-struct region_op : plain_operator,
-                   same_dims,
-                   reduced_first,
-                   without_movements,
-                   reads_shards,
-                   without_arithmetic,
-                   outside_of_loops,
-                   dims_by_number {
+struct region_op : plain_operator, same_dims, without_steps {
   static constexpr bool owns(opcode op) { return is_region(op) && op != opcode::cond_result; }
   static constexpr origin made = origin::region;
   static constexpr realisation runs = realisation::region;
-  static constexpr completion_rounds completes{.forward = 0, .backward = 0};
 
   static constexpr void gradient(gradient_builder&, const node&) {}
-  static constexpr void lower(lowering&, const instruction&) {}
-  static void describe(std::string&, const plan_view&, const plan_step*) {}
 };
 
-struct cond_result_op : plain_operator,
-                        reduced_first,
-                        without_movements,
-                        reads_shards,
-                        without_arithmetic,
-                        outside_of_loops,
-                        dims_by_number {
+struct cond_result_op : plain_operator, without_steps {
   static constexpr bool owns(opcode op) { return op == opcode::cond_result; }
   static constexpr origin made = origin::region;
   static constexpr realisation runs = realisation::region;
-  static constexpr completion_rounds completes{.forward = 0, .backward = 0};
   static constexpr bool uniform = false;
   static constexpr bool keeps_slices = false;
 
@@ -125,8 +108,6 @@ struct cond_result_op : plain_operator,
     for (int k = 0; k < 3; ++k) rule.maps.push_back(map);
   }
   static constexpr void gradient(gradient_builder&, const node&) {}
-  static constexpr void lower(lowering&, const instruction&) {}
-  static void describe(std::string&, const plan_view&, const plan_step*) {}
 };
 
 }  // namespace gspmd::detail

@@ -19,18 +19,10 @@ constexpr int add_reshard(graph& g, int operand, const annotation& wish, locatio
   return g.add(n);
 }
 
-struct reshard_op : plain_operator,
-                    same_dims,
-                    reduced_first,
-                    without_movements,
-                    reads_shards,
-                    without_arithmetic,
-                    outside_of_loops,
-                    dims_by_number {
+struct reshard_op : plain_operator, same_dims, without_steps {
   static constexpr bool owns(opcode op) { return op == code_of<reshard_op>; }
   static constexpr origin made = origin::renamed;
   static constexpr realisation runs = realisation::loop;
-  static constexpr completion_rounds completes{.forward = 0, .backward = 0};
 
   template <class Builder>
   static constexpr void gradient(Builder& b, const node& n) {
@@ -38,8 +30,6 @@ struct reshard_op : plain_operator,
     b.send(0, g.find_types != nullptr ? add_cotangent(g, b.dy().id(), n.operands[0], n.at)
                                       : add_reshard(g, b.dy().id(), n.annotation, n.at));
   }
-  static constexpr void lower(lowering&, const instruction&) {}
-  static void describe(std::string&, const plan_view&, const plan_step*) {}
 };
 
 /// Adds the identity on `operand`, sharded as `other` is: completion passes splits between the two.
@@ -61,18 +51,10 @@ constexpr int add_shard_alike(graph& g, int operand, int other, location at) {
   return g.add(n);
 }
 
-struct shard_alike_op : same_dims,
-                        without_exchange,
-                        reduced_first,
-                        without_movements,
-                        reads_shards,
-                        without_arithmetic,
-                        outside_of_loops,
-                        dims_by_number {
+struct shard_alike_op : same_dims, without_exchange, without_steps {
   static constexpr bool owns(opcode op) { return op == code_of<shard_alike_op>; }
   static constexpr origin made = origin::renamed;
   static constexpr realisation runs = realisation::loop;
-  static constexpr completion_rounds completes{.forward = 0, .backward = 0};
   static constexpr bool may_cut_axes = false;
   static constexpr replication_words replication = ordinary_replication;
 
@@ -83,8 +65,6 @@ struct shard_alike_op : same_dims,
   static constexpr void gradient(Builder& b, const node&) {
     b.send(0, b.dy());
   }
-  static constexpr void lower(lowering&, const instruction&) {}
-  static void describe(std::string&, const plan_view&, const plan_step*) {}
 };
 
 }  // namespace gspmd::detail

@@ -7,22 +7,12 @@
 namespace gspmd::detail {
 
 /// The inputs of the program.
-struct parameter_op : plain_operator,
-                      same_dims,
-                      reduced_first,
-                      without_movements,
-                      reads_shards,
-                      without_arithmetic,
-                      outside_of_loops,
-                      dims_by_number {
+struct parameter_op : plain_operator, same_dims, without_steps {
   static constexpr bool owns(opcode op) { return op == opcode::parameter; }
   static constexpr origin made = origin::given;
   static constexpr realisation runs = realisation::steps;
-  static constexpr completion_rounds completes{.forward = 0, .backward = 0};
 
   static constexpr void gradient(gradient_builder&, const node&) {}
-  static constexpr void lower(lowering&, const instruction&) {}
-  static void describe(std::string&, const plan_view&, const plan_step*) {}
 };
 
 /// Tensors that every device computes from its place on the mesh: constants, and indices.

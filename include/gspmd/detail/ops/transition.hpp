@@ -77,18 +77,10 @@ constexpr int add_transition(graph& g, int operand, const state_change& change, 
   return g.add_sized(n);
 }
 
-struct transition_op : without_exchange,
-                       same_dims,
-                       reduced_first,
-                       without_movements,
-                       reads_shards,
-                       without_arithmetic,
-                       outside_of_loops,
-                       dims_by_number {
+struct transition_op : without_exchange, same_dims, without_steps {
   static constexpr bool owns(opcode op) { return op == code_of<transition_op>; }
   static constexpr origin made = origin::renamed;
   static constexpr realisation runs = realisation::loop;
-  static constexpr completion_rounds completes{.forward = 0, .backward = 0};
   static constexpr bool may_cut_axes = false;
   static constexpr replication_words replication = ordinary_replication;
   /// Of a gradient, what it is the gradient of is only looked at.
@@ -99,8 +91,6 @@ struct transition_op : without_exchange,
   static constexpr void gradient(Builder& b, const node& n) {
     if (n.operands.count > 0) b.send(0, add_cotangent(b.program(), b.dy().id(), n.operands[0], n.at));
   }
-  static constexpr void lower(lowering&, const instruction&) {}
-  static void describe(std::string&, const plan_view&, const plan_step*) {}
 };
 
 /// What a reshard asks for: on the axes that it names, and on those that shard the value now; the others stay as they are.

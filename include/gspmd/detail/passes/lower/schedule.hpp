@@ -106,7 +106,22 @@ class scheduler {
     const auto& m = s_.offsets.margins[k];
     return m.inner < 0 ? m.of : s_.offsets.margins[m.inner].value;
   }
+  /// Whether margins hold one constant everywhere: around a dim that is not split, and around margins that do.
+  [[nodiscard]] constexpr bool is_uniform(int k) const {
+    const auto& m = s_.offsets.margins[k];
+    if (m.inner < 0) return m.is_constant() && parts_of(s_.out.mesh, s_.program_.value(m.of).layout, m.dim) == 1;
+    const auto goes_on_alike = [&](const margin_side& side) {
+      return side.width == 0 || side.beyond != continuation::none || side.fill == constant_in(m.inner);
+    };
+    return is_uniform(m.inner) && goes_on_alike(m.low) && goes_on_alike(m.high);
+  }
+  [[nodiscard]] constexpr std::uint64_t constant_in(int k) const {
+    const auto& m = s_.offsets.margins[k];
+    if (m.inner >= 0) return constant_in(m.inner);
+    return m.low.width > 0 ? m.low.fill : m.high.fill;
+  }
   [[nodiscard]] constexpr bool is_sent(int k) const {
+    if (is_uniform(k)) return false;
     const auto& from = s_.program_.value(surrounded(k));
     const auto& m = s_.offsets.margins[k];
     extents to = from.global;
@@ -142,15 +157,18 @@ class scheduler {
     const int d = around.dim;
     local_value v = s_.program_.value(from);
     const auto parts = parts_of(s_.out.mesh, v.layout, d);
-    if (parts == 1 && around.is_constant() && !s_.offsets.is_surrounded(k)) {  // the same everywhere: one index is enough
-      for (int dim = 0; dim <= d; ++dim) v.local[dim] = 1;
-      const auto count = elements(v.local) == 1 ? width : elements(v.local);  // a row is read element by element
-      if (elements(v.local) == 1) v.local[d] = width;
-      v.global = v.local;
-      v.layout = {};
+    v.global[d] = width * parts;
+    v.local[d] = width;
+    if (is_uniform(k)) {
+      if (around.inner < 0 && !s_.offsets.is_surrounded(k)) {  // one index is enough; a row is read element by element
+        for (int dim = 0; dim <= d; ++dim) v.local[dim] = 1;
+        if (elements(v.local) == 1) v.local[d] = width;
+        v.global = v.local;
+        v.layout = {};
+      }
       const int made = s_.add_value(v);
-      loop_group group(s_, extents(1, count));
-      group.add_op(constant_of(v.type, around.low.width > 0 ? around.low.fill : around.high.fill));
+      loop_group group(s_, extents(1, elements(v.local)));
+      group.add_op(constant_of(v.type, constant_in(k)));
       group.stores.push_back(fused_store{});
       planned_group planned;
       planned.loop = group.loop;
@@ -158,8 +176,6 @@ class scheduler {
       return made;
     }
     const index_map map = around.map();
-    v.global[d] = width * parts;
-    v.local[d] = width;
     const int made = s_.add_value(v);
     const auto& t = s_.program_.value(from);
     auto& s = s_.add_step(action::move, op, step_state::entry_of(table_of<index_map>(s_.out), map), {from}, {made});

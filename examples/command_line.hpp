@@ -1,0 +1,44 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <charconv>
+#include <cstdio>
+#include <stdexcept>
+#include <string>
+#include <string_view>
+#include <system_error>
+
+/// What the examples that have options share.
+namespace command_line {
+
+/// A mistake on the command line.
+struct usage_error : std::runtime_error {
+  using std::runtime_error::runtime_error;
+};
+
+/// The number that is given for an option.
+template <class Number>
+Number number(const std::string& option, std::string_view text, Number least, Number most) {
+  Number result{};
+  const auto [end, problem] = std::from_chars(text.data(), text.data() + text.size(), result);
+  if (problem != std::errc{} || end != text.data() + text.size() || !(result >= least) || !(result <= most))
+    throw usage_error(option + ' ' + std::string(text) + ": not a number from " + std::to_string(least) + " to " +
+                      std::to_string(most));
+  return result;
+}
+
+/// The body of main: what goes wrong is said on stderr, 2 for the command line and 1 for everything else.
+template <class F>
+int report_errors(const char* usage, F&& body) {
+  try {
+    return body();
+  } catch (const usage_error& mistake) {
+    std::fprintf(stderr, "%s\n%s", mistake.what(), usage);
+    return 2;
+  } catch (const std::exception& failure) {
+    std::fprintf(stderr, "\n%s\n", failure.what());
+    return 1;
+  }
+}
+
+}  // namespace command_line

@@ -1,0 +1,108 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <concepts>
+#include <cstddef>
+#include <cstdint>
+#include <tuple>
+#include <type_traits>
+#include <utility>
+
+#include "gspmd/detail/ops/elementwise_node.hpp"
+#include "gspmd/detail/support/callable.hpp"
+#include "gspmd/ops/traced_body.hpp"
+
+namespace gspmd {
+namespace detail {
+
+/// What a conditional asks, with the line that says so.
+struct condition {
+  value pred;
+  location at;
+  constexpr condition(value v, location where = location::current()) : pred(v), at(where) {}  // NOLINT: implicit on purpose
+};
+
+template <class OnTrue, class OnFalse, class... Arguments>
+constexpr auto branches(const condition& pred, OnTrue& on_true, OnFalse& on_false, const Arguments&... arguments) {
+  using result_type = typename call_with<OnTrue&, const Arguments&...>::result;
+  graph* g = graph_of(pred.pred, arguments...);
+  const int branch = g == nullptr ? -1 : open_branch(*g, pred.pred.id(), pred.at);
+  if (branch < 0) return result_type(on_true(arguments...));
+  const result_type a = on_true(arguments...);
+  const auto first = leaves_of(a);
+  const bool is_first_valid = check_body(*g, "cond", pred.at, first, first, "");
+  const int otherwise = open_otherwise(*g, branch, pred.at);
+  result_type result = on_false(arguments...);
+  const auto second = leaves_of(result);
+  const bool fits = is_first_valid && check_body(*g, "cond", pred.at, first, second, "that of the other body");
+  g->open_region = g->nodes[static_cast<std::size_t>(branch)].region;
+  std::size_t k = 0;
+  for_each_leaf(result, [&](value& v) {
+    if (fits) v = {g, add_cond_result(*g, otherwise, first[k].id(), second[k].id(), pred.at)};
+    else if (first[k].is_valid()) v = {g, g->add_stand_in(first[k].type(), first[k].shape())};
+    ++k;
+  });
+  return result;
+}
+
+/// Body K where the index is at most K, else one of those behind it.
+template <std::size_t K, class... Bodies, class... Arguments>
+constexpr auto one_of_bodies(value index, std::tuple<Bodies...>& bodies, location at, const Arguments&... arguments) {
+  auto& own = std::get<K>(bodies);
+  if constexpr (K + 1 == sizeof...(Bodies)) {
+    return own(arguments...);
+  } else {
+    auto others = [&](const Arguments&... a) { return one_of_bodies<K + 1>(index, bodies, at, a...); };
+    if (!index.is_valid()) return own(arguments...);
+    auto& g = *index.graph();
+    const int number = add_constant(g, index.type(), index.shape(), static_cast<double>(K), static_cast<std::int64_t>(K), at);
+    const int is_own = add_elementwise(g, opcode::compare_le, {index.id(), number}, at);
+    return branches(condition(made(g, is_own, dtype::pred, index.shape()), at), own, others, arguments...);
+  }
+}
+
+}  // namespace detail
+
+/// Computes one of two bodies: on_true(args...) where `pred`, one bool of rank 0, holds, else on_false(args...). Both
+/// return the same types and shapes. Values from outside may be used in the bodies.
+///
+/// Every device has `pred` whole and takes the same branch, so a branch may communicate. The bytes of a program count the
+/// branch that sends more. grad computes the branch that was taken again, and its gradient.
+///
+///     auto y = cond(sum(x) > 0.0, [](value x) { return x * 2.0; }, [](value x) { return -x; }, x);
+template <class OnTrue, class OnFalse, class... Arguments>
+constexpr auto cond(detail::condition pred, OnTrue&& on_true, OnFalse&& on_false, const Arguments&... arguments) {
+  using on_true_call = detail::call_with<OnTrue&, const Arguments&...>;
+  using on_false_call = detail::call_with<OnFalse&, const Arguments&...>;
+  if constexpr (on_true_call::refuses || on_false_call::refuses) {
+    static_assert(detail::written_so<OnTrue>,
+                  "gspmd: cond: both bodies are called as body(arguments...) with the arguments behind them: cond(pred, on_true, "
+                  "on_false, arguments...)");
+    pred.pred.note_refused();
+    return pred.pred;
+  } else if constexpr (!on_true_call::compiles || !on_false_call::compiles) {
+    pred.pred.note_refused();  // a mistake in a body, which the compiler has reported
+    return pred.pred;
+  } else if constexpr (!detail::is_values<typename on_true_call::result> ||
+                       !std::is_same_v<typename on_true_call::result, typename on_false_call::result>) {
+    static_assert(detail::written_so<OnTrue>,
+                  "gspmd: cond: both bodies must return the same types: a value, a tuple or a struct of values");
+    pred.pred.note_refused();
+    return pred.pred;
+  } else {
+    return detail::branches(pred, on_true, on_false, arguments...);
+  }
+}
+
+/// Computes one of several bodies: that of number `index`, an integer of rank 0; below 0 the first one, beyond the end the last one. As cond:
+/// bodies are called with `arguments`, a tuple, and return the same types and shapes.
+///
+///     auto y = switch_(index, std::tuple{[](value x) { return x; }, [](value x) { return -x; }, [](value x) { return x * x; }}, std::tuple{x});
+template <class Index, class... Bodies, class... Arguments>
+  requires std::same_as<Index, value>
+constexpr auto switch_(Index index, std::tuple<Bodies...> bodies, const std::tuple<Arguments...>& arguments,
+                       location at = location::current()) {
+  return std::apply([&](const auto&... a) { return detail::one_of_bodies<0>(index, bodies, at, a...); }, arguments);
+}
+
+}  // namespace gspmd

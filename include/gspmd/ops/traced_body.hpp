@@ -1,0 +1,103 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstddef>
+#include <tuple>
+#include <type_traits>
+#include <vector>
+
+#include "gspmd/detail/ops/regions.hpp"
+#include "gspmd/program.hpp"
+#include "gspmd/tree.hpp"
+
+namespace gspmd::detail {
+
+/// The program that all leaves belong to; null if one of them was refused.
+template <class... Trees>
+constexpr graph* graph_of(const Trees&... trees) {
+  graph* g = nullptr;
+  bool valid = true;
+  const auto look = [&](const value& v) {
+    valid = valid && v.is_valid();
+    g = v.graph();
+  };
+  (for_each_leaf(trees, look), ...);
+  return valid ? g : nullptr;
+}
+template <class Tree>
+inline constexpr bool is_values = is_tree_of<Tree, value>();
+
+/// What a refused loop gives: what is carried, as it came, and a value for what is none.
+template <class Tree>
+constexpr auto unlooped_part(const Tree& tree) {
+  if constexpr (is_values<Tree>) {
+    for_each_leaf(tree, [](const value& v) { v.note_refused(); });
+    return tree;
+  } else {
+    return value(nullptr, reported_id);
+  }
+}
+template <class... Trees>
+constexpr auto unlooped(const Trees&... trees) {
+  std::tuple<decltype(unlooped_part(trees))...> result{unlooped_part(trees)...};
+  if constexpr (sizeof...(Trees) == 1) return std::get<0>(result);
+  else return result;
+}
+/// `next` is what a body returns for what is carried.
+template <class Next, class... Carry>
+inline constexpr bool is_carried =
+    std::is_same_v<Next, std::tuple<Carry...>> || std::is_same_v<std::tuple<Next>, std::tuple<Carry...>>;
+template <class Tree>
+constexpr std::vector<value> leaves_of(const Tree& tree) {
+  std::vector<value> list;
+  for_each_leaf(tree, [&list](const value& v) { list.push_back(v); });
+  return list;
+}
+
+/// Refuses what a body returns where it is not like `wanted`.
+constexpr bool check_body(graph& g, const char* op, location at, const std::vector<value>& wanted,
+                          const std::vector<value>& given, const char* what) {
+  for (std::size_t k = 0; k < given.size() && !g.failed(); ++k) {
+    const value& a = wanted[k];
+    const value& b = given[k];
+    if (!b.is_valid() || b.graph() != &g || !g.is_visible(b.id()))
+      g.fail(at, op, mistake::region,
+             text("result ") << static_cast<int>(k) << " of the body is no value of this program that the body may use");
+    else if (a.type() != b.type() || !(a.shape() == b.shape()))
+      g.fail(at, op, mistake::region,
+             text("result ") << static_cast<int>(k) << " of the body is " << name_of(b.type()) << shape_text(b.shape()) << " and "
+                             << what << " is " << name_of(a.type()) << shape_text(a.shape())
+                             << "; they must have one type and shape");
+  }
+  return !g.failed();
+}
+
+/// A loop under construction: one is made, its body is traced, and it is closed.
+struct open_body {
+  graph& g;
+  int loop;
+  const char* name;
+  location at;
+
+  template <class Tree>
+  constexpr Tree carry(Tree tree) const {
+    for_each_leaf(tree, [this](value& v) { v = {&g, add_carry(g, v.id(), at)}; });
+    return tree;
+  }
+  /// The values after the loop of what was carried, given what the body returns for it.
+  template <class Tree>
+  constexpr Tree close(const Tree& carried, const Tree& next) const {
+    const auto from = leaves_of(carried);
+    const auto to = leaves_of(next);
+    Tree results = carried;
+    const bool fits = check_body(g, name, at, from, to, "the carried value");
+    std::size_t k = 0;
+    for_each_leaf(results, [&](value& v) {
+      if (fits) v = {&g, add_loop_result(g, from[k].id(), to[k].id(), at)};
+      ++k;
+    });
+    return results;
+  }
+};
+
+}  // namespace gspmd::detail
