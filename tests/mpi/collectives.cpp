@@ -154,17 +154,21 @@ struct together_through_shared_memory {
   std::vector<std::byte*> shared{};  // where the operands lie there
 
   [[nodiscard]] int device(int i) const { return comm.device(i); }
-  template <class T>
-  void start(const mesh_shape& mesh, std::span<const movement> all, const T* const* in, T* const* out) {
+  template <class T, class Collective>
+  void show(const mesh_shape& mesh, std::span<const Collective> all, const T* const* in) {
     shared.clear();
     std::byte* next = memory;
     for (std::size_t k = 0; k < all.size(); ++k) {
-      const auto bytes = static_cast<std::size_t>(elements(local_extents(mesh, all[k].from_global, all[k].from))) * sizeof(T);
+      const auto bytes = static_cast<std::size_t>(elements(local_extents(mesh, operand_of(all[k]), all[k].from))) * sizeof(T);
       if (next + bytes > memory + room) throw std::length_error("room");
       std::memcpy(next, in[k], bytes);
       shared.push_back(next);
       next += (bytes + 63) / 64 * 64;
     }
+  }
+  template <class T>
+  void start(const mesh_shape& mesh, std::span<const movement> all, const T* const* in, T* const* out) {
+    show(mesh, all, in);
     comm.start(mesh, all, reinterpret_cast<const T* const*>(shared.data()), out);
   }
   template <class T>
@@ -177,7 +181,8 @@ struct together_through_shared_memory {
   }
   template <class T>
   void reduce_together(const mesh_shape& mesh, std::span<const reduction> all, const T* const* in, T* const* out) {
-    comm.reduce_together(mesh, all, in, out);
+    show(mesh, all, in);
+    comm.reduce_together(mesh, all, reinterpret_cast<const T* const*>(shared.data()), out);
   }
 };
 

@@ -148,7 +148,7 @@ class mpi_group {
     else all_reduce(route.elems, r.reduced_by, in, out);
   }
 
-  /// Reductions of one kind, packed as one.
+  /// Reductions of one kind: from the members' buffers where these lie in node_memory, else packed as one.
   template <class T>
   void reduce_together(const mesh_shape& mesh, std::span<const reduction> all, const reduction_route* const* routes,
                        const T* const* in, T* const* out) {
@@ -161,6 +161,18 @@ class mpi_group {
     const std::span<const reduction_route* const> parts(routes, all.size());
     std::int64_t elems = 0;
     for (const auto* route : parts) elems += route->scatters ? route->offsets.back() : route->elems;
+    if (routes[0]->scatters && !work_.memories.empty() && window() != nullptr &&
+        elems * static_cast<std::int64_t>(sizeof(T)) > work_.small_shard_bytes) {
+      shown_addresses mine{};
+      for (std::size_t k = 0; k < all.size(); ++k) mine.of[k] = address_of(work_.memories, in[k]);
+      window_->arrive_with(mine);
+      if (find_shown(window_->wait(), all.size())) {
+        for (std::size_t k = 0; k < all.size(); ++k)
+          reduce_scatter_from_peers(combiner_of<T>(all[0].reduced_by), mesh, all[k], me_, shown(k), out[k]);
+        window_->meet();
+        return;
+      }
+    }
     T* const packed = work_.send_scratch.template at_least<T>(elems);
     if (!routes[0]->scatters) {
       pack_whole(parts, in, packed);
@@ -427,27 +439,32 @@ class mpi_group {
   void end_movements() {
     const auto& u = under_way_;
     if (!u.meets) return take_together();
-    const auto parity = window_->wait();
+    if (!find_shown(window_->wait(), u.all.size())) {
+      if (!u.is_posted) post_together();
+      return take_together();
+    }
+    for (std::size_t k = 0; k < u.all.size(); ++k) move_from_peers(*u.mesh, u.all[k], me_, shown(k), u.out[k], u.elem_bytes);
+    window_->meet();
+  }
+  /// Finds, in this process, the `count` buffers that each member showed; false, on all alike, if not all lie in node_memory.
+  bool find_shown(unsigned parity, std::size_t count) {
     bool found = true;
-    peer_in_.resize(u.all.size() * devices_.size());
+    peer_in_.resize(count * devices_.size());
     for (std::size_t j = 0; j < devices_.size(); ++j) {
       const auto note = window_->note_of<shown_addresses>(static_cast<std::int64_t>(j), parity);
-      for (std::size_t k = 0; k < u.all.size(); ++k) {
+      for (std::size_t k = 0; k < count; ++k) {
         peer_in_[k * devices_.size() + j] = find(work_.memories, devices_[j], note.of[k]);
         found = found && peer_in_[k * devices_.size() + j] != nullptr;
       }
     }
-    if (!found) {  // on all members alike
-      if (!u.is_posted) post_together();
-      return take_together();
-    }
-    for (std::size_t k = 0; k < u.all.size(); ++k) {
-      void* const* const theirs = peer_in_.data() + k * devices_.size();
-      move_from_peers(
-          *u.mesh, u.all[k], me_, [theirs](std::int64_t j) { return theirs[j]; }, u.out[k], u.elem_bytes);
-    }
-    window_->meet();
+    return found;
   }
+  /// From the number of a member to its buffer number k of those.
+  struct shown_buffers {
+    void* const* buffers;
+    void* operator()(std::int64_t j) const { return buffers[j]; }
+  };
+  [[nodiscard]] shown_buffers shown(std::size_t k) const { return {peer_in_.data() + k * devices_.size()}; }
 
   /// Members that have nothing to do with each other do not wait for each other, as they would in a meeting. Who sends a shard
   /// that lies in node_memory sends its address instead, and hears when it was copied from there.
