@@ -42,6 +42,8 @@ struct built_program {
 
 /// Bodies in bodies.
 inline constexpr int most_depth = 16;
+/// What a loop carries, or a conditional gives.
+inline constexpr std::size_t most_carried = 64;
 
 enum class devices { of_mesh, one };
 
@@ -539,7 +541,9 @@ class program_builder {
     object_reader attrs(given != nullptr ? *given : nothing, at_attrs, errors_);
     operation o{*built_.program, {}, attrs, {"?", 0}, is_loop ? "loop" : "cond"};
     const auto* operands = reader.require("operands", is_loop ? "a list of names, of what is carried" : "a list of names");
-    if (!name || !attrs.is_object() || operands == nullptr || !read_operands(*operands, path(at, "operands"), -1, o)) return;
+    if (!name || !attrs.is_object() || operands == nullptr ||
+        !read_operands(*operands, path(at, "operands"), -1, o, most_carried))
+      return;
     const json *body = nullptr, *condition = nullptr, *branches = nullptr;
     if (is_loop) {
       body = reader.require("body", "a region");
@@ -550,32 +554,25 @@ class program_builder {
     const auto* trips = is_loop && condition == nullptr ? attrs.require("trips", "a number, or the name of one") : nullptr;
     attrs.refuse_unknown();
     reader.refuse_unknown();
-    if (!is_loop && branches != nullptr && (!branches->is_array() || branches->empty() || branches->size() > 64))
-      errors_.add(path(at, "branches").str(), "is " + found(*branches) + ", not a list of 1 to 64 regions");
-    if (o.operands.empty())
-      errors_.add(path(at, "operands").str(), is_loop ? "is empty; a loop carries something" : "has no predicate");
+    std::size_t count = o.operands.size();
+    if (is_loop && count == 0) errors_.add(path(at, "operands").str(), "is empty; a loop carries something");
+    if (!is_loop && count == 0) errors_.add(path(at, "operands").str(), "is empty; it begins with what is asked");
+    if (!is_loop && branches != nullptr) count = count_results(*branches, path(at, "branches"));
     if (depth_ == most_depth)
       errors_.add(at.str(), "stands in " + std::to_string(most_depth) + " bodies, and no deeper one is planned");
-    if (errors_.count() != before) return;
-    std::size_t count = o.operands.size();
-    if (!is_loop) {
-      const auto& first = (*branches)[0];
-      const auto outputs = first.is_object() ? first.find("outputs") : first.end();
-      count = first.is_object() && outputs != first.end() && outputs->is_array() ? outputs->size() : 0;
-      if (count == 0) return errors_.add(path(path(at, "branches"), std::size_t{0}).str(), "is no region with outputs");
-    }
     std::vector<int> numbers;
     for (std::size_t k = 0; k < count; ++k) {
       numbers.push_back(define(result_name(*name, k, count), at));
-      if (numbers.back() < 0) return;
-      built_.values.back().op = o.name;
+      if (numbers.back() >= 0) built_.values.back().op = o.name;
     }
+    if (errors_.count() != before) return;
     if (!o.is_sound()) return;  // the results are refused, like what they are made of
     o.at = {built_.values[static_cast<std::size_t>(numbers[0])].name.c_str(), 0};
     built_.program->label(numbers[0]);  // what is left of the operator before it
     const auto results =
         is_loop ? build_loop(*name, o, numbers[0], trips, condition, *body, at) : build_cond(*name, o, numbers[0], *branches, at);
-    if (const auto mistake = built_.program->take_mistake(); !mistake.empty()) errors_.add(at.str(), mistake);
+    const auto mistake = built_.program->take_mistake();
+    if (!mistake.empty() && errors_.count() == before) errors_.add(at.str(), mistake);  // else what a refused body lacks
     if (errors_.count() != before || results.size() != count) return;
     built_.program->label(numbers[0]);
     for (std::size_t k = 0; k < count; ++k) {
@@ -586,6 +583,23 @@ class program_builder {
       built_.program->label(results[k], numbers[k]);
       if (!count_bytes(results[k], {results[k]}, at)) return;
     }
+  }
+
+  /// How many values a conditional gives.
+  std::size_t count_results(const json& branches, const path& at) {
+    if (!branches.is_array() || branches.empty() || branches.size() > 64) {
+      errors_.add(at.str(), branches.is_array()
+                                ? "has " + std::to_string(branches.size()) + " entries; a conditional has 1 to 64 regions"
+                                : "is " + found(branches) + ", not a list of regions");
+      return 0;
+    }
+    const auto& first = branches[0];
+    if (first.is_object())
+      if (const auto outputs = first.find("outputs");
+          outputs != first.end() && outputs->is_array() && !outputs->empty() && outputs->size() <= most_carried)
+        return outputs->size();
+    errors_.add(path(at, std::size_t{0}).str(), "is no region with 1 to " + std::to_string(most_carried) + " outputs");
+    return 0;
   }
 
   std::vector<value> build_loop(const std::string& name, const operation& o, int number, const json* trips, const json* condition,
@@ -684,8 +698,9 @@ class program_builder {
     const auto outer_numbers = numbers_;
     const auto outer_region = std::exchange(region_, region_ + called);
     ++depth_;
+    const path at_inputs(at, "inputs");
     for (std::size_t k = 0; k < arguments.size(); ++k) {
-      const path at_input(path(at, "inputs"), k);
+      const path at_input(at_inputs, k);
       const auto& word = (*inputs)[k];
       const std::string own = word.is_string() ? word.get<std::string>() : "";
       if (own.empty() || arguments_.count(own) > 0 || numbers_.count(own) > 0)
@@ -714,8 +729,7 @@ class program_builder {
   }
 
   /// False where it is no list that an operator could take.
-  bool read_operands(const json& j, const path& at, int own_number, operation& o) {
-    constexpr std::size_t most_operands = 8;
+  bool read_operands(const json& j, const path& at, int own_number, operation& o, std::size_t most_operands = 8) {
     if (!j.is_array() || j.size() > most_operands) {
       errors_.add(at.str(), j.is_array() ? "has " + std::to_string(j.size()) + " entries; no operator takes so many"
                                          : "is " + found(j) + ", not a list of names");
