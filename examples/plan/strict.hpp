@@ -88,7 +88,13 @@ class strict_reader {
     object_reader top(document_, root_, errors_);
     if (!top.is_object()) return {};
     const auto mode = top.text("mode", "\"explicit\" or \"manual\"");
-    if (const auto* j = top.require("mesh", "an object with `axes`")) mesh_ = mesh_reader(errors_).read(*j, path(root_, "mesh"));
+    if (const auto* j = top.require("mesh", "an object with `axes`")) {
+      mesh_reader reader(errors_);
+      mesh_ = reader.read(*j, path(root_, "mesh"));
+      if (reader.memory != 0)
+        errors_.add("mesh.memory_per_device",
+                    "is a limit of what is planned; a document of this mode says itself what is held and sent: leave it out");
+    }
     const auto* inputs = top.require("inputs", "a list");
     const auto* ops = top.find("ops");
     const auto* outputs = top.require("outputs", "a list");

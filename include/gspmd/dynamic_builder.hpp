@@ -134,9 +134,10 @@ class builder {
   /// What compile() plans. Throws as it does.
   [[nodiscard]] detail::graph canonical_graph() const {
     if (graph_->failed()) throw error(std::string(graph_->error.view()));
-    if (graph_->find_types == nullptr) return detail::program_to_plan(*graph_);
+    if (graph_->find_types == nullptr && graph_->type_local == nullptr) return detail::program_to_plan(*graph_);
     detail::graph checked = *graph_;
-    checked.find_types(checked, false);
+    if (checked.find_types != nullptr) checked.find_types(checked, false);
+    else checked.type_local(checked, false);
     if (!checked.failed()) checked = detail::program_to_plan(checked);
     if (checked.failed()) throw error(std::string(checked.error.view()));
     return checked;

@@ -207,7 +207,7 @@ class session {
 template <class Comm>
 void program::run_on(Comm& comm, const void* const* inputs, void* const* outputs) const {
   session steps(*this);
-  detail::run_whole(view_, comm, inputs, outputs,
+  detail::run_whole<true>(view_, comm, inputs, outputs,
                     [&steps](auto& devices, const void* const* in, void* const* out) { steps.run(devices, in, out); });
 }
 

@@ -314,8 +314,8 @@ class inspection {
       i.moves = true;
       i.forced = op.forced;
       i.joined = op.joined;
-      i.communicates = op.what != instruction_kind::slice;
-      i.kind = i.communicates ? detail::name_of(op.collective) : "all_slice";
+      i.communicates = op.what == instruction_kind::move || op.what == instruction_kind::reduce;
+      i.kind = i.communicates ? detail::name_of(op.collective) : op.what == instruction_kind::terms ? "terms" : "all_slice";
       if (i.communicates) i.axes = axes;
       const bool has_dim = op.collective == collective_kind::all_gather || op.collective == collective_kind::reduce_scatter;
       if (i.communicates && has_dim) i.dim = changed_dim(local_.value(op.operands[0]), local_.value(op.result).layout);

@@ -75,9 +75,15 @@ class whole_inputs {
   const plan_view& plan_;
 };
 
+constexpr bool has_partial_outputs(const plan_view& plan) {
+  for (const int o : plan.outputs)
+    if (plan.value(o).layout.partial != 0) return true;
+  return false;
+}
+
 /// Runs a planned program once on the devices of `comm`, from whole arrays to whole arrays. `run(comm, inputs, outputs)` runs
-/// it on shards.
-template <class Comm, class Run>
+/// it on shards. `MayBePartial`: an output, whose terms are reduced then.
+template <bool MayBePartial, class Comm, class Run>
 void run_whole(const plan_view& plan, Comm& comm, const void* const* inputs, void* const* outputs, Run&& run) {
   require_devices(comm, static_cast<int>(plan.mesh->device_count()));
   const auto count = static_cast<std::size_t>(comm.local_count());
@@ -102,7 +108,14 @@ void run_whole(const plan_view& plan, Comm& comm, const void* const* inputs, voi
   for (std::size_t k = 0; k < plan.outputs.size(); ++k) {
     std::vector<const void*> shards;
     for (std::size_t d = 0; d < count; ++d) shards.push_back(out[d * plan.outputs.size() + k]);
-    join_shards(comm, *plan.mesh, plan.value(plan.outputs[k]), shards.data(), outputs[k]);
+    if constexpr (MayBePartial) {
+      planned_value v = plan.value(plan.outputs[k]);
+      std::vector<aligned_bytes> sums;
+      if (v.layout.partial != 0) sums = reduce_terms(comm, *plan.mesh, v, shards);
+      join_shards(comm, *plan.mesh, v, shards.data(), outputs[k]);
+    } else {
+      join_shards(comm, *plan.mesh, plan.value(plan.outputs[k]), shards.data(), outputs[k]);
+    }
   }
 }
 
@@ -113,7 +126,8 @@ void run_whole(const plan_view& plan, Comm& comm, const void* const* inputs, voi
 /// `backend` is self{}, threads{}, simulated{} or mpi{comm}; with mpi every rank gives the whole inputs and gets the whole
 /// outputs. Arguments are arrays, vectors, spans or pointers of the inputs' element types, or structs of them; containers of
 /// several dims must be row-major (is_row_major). An input that
-/// is partial is given to the first device along its axes; the others get the identity. Throws gspmd::error: a wrong
+/// is partial is given to the first device along its axes; the others get the identity; of an output that is partial the terms are reduced.
+/// Throws gspmd::error: a wrong
 /// number of elements, a wrong number of devices, whatever fails on a device. With mpi, what is wrong with the arguments of one
 /// rank is thrown on all, with the number of that rank.
 ///
@@ -139,8 +153,9 @@ auto run(const Backend& backend, const Arguments&... arguments) {
       arrays);
   launch(backend, Step::device_count, [&](auto& comm) {
     Step held;  // users like to call theirs `step`: no shadowing
-    detail::run_whole(Step::view, comm, given, outputs,
-                      [&held](auto& devices, const void* const* in, void* const* out) { held.run(devices, in, out); });
+    detail::run_whole<detail::has_partial_outputs(Step::view)>(
+        Step::view, comm, given, outputs,
+        [&held](auto& devices, const void* const* in, void* const* out) { held.run(devices, in, out); });
   });
   return detail::like_result<result, 0>(arrays);
 }

@@ -234,13 +234,16 @@ auto make_result(const Comm& comm) {
   }
 }
 
-/// The whole array of a sharded one, or a group of them of a group, on every device. Collective.
+/// The whole array of a sharded one, or a group of them of a group, on every device. Collective. Throws gspmd::error: one is partial.
 template <communicator Comm, class Tree>
 auto gather(Comm& comm, const Tree& tree) {
   return transform_leaves(
       [&]<class T>(const sharded_array<T>& shards) {
         array<T> whole(shards.shape());
         const auto& v = shards.planned();
+        if (v.layout.partial != 0)
+          throw error(
+              "gather: the array is partial: devices hold terms of it, and no program has reduced them; reshard it first");
         const detail::movement m{v.global, v.layout, {}, detail::movement_axes(shards.mesh(), v.global, v.layout, {})};
         std::vector<const T*> in;
         std::vector<T*> out;

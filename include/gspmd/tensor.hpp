@@ -6,6 +6,7 @@
 
 #include "gspmd/compile.hpp"
 #include "gspmd/detail/passes/typed/find_types.hpp"
+#include "gspmd/ops/einsum.hpp"
 #include "gspmd/ops/shape.hpp"
 
 /// The explicit mode: what devices hold of a tensor is a part of its type, and nothing is sent that is not written. See examples/modes.
@@ -62,6 +63,11 @@ struct placed_parts {
   }
   template <fixed_string Axes, monoid Kind>
   constexpr void add(const mesh_info& mesh, int, std::type_identity<partial<Axes, Kind>>) {
+    if (problem.empty() && layout.partial != 0 && layout.reduced_by != Kind) {
+      problem << "a place is partial by one function; this one is by " << name_of(layout.reduced_by) << " and by "
+              << name_of(Kind);
+      broken = mistake::states;
+    }
     layout.partial |= named(mesh, partial<Axes, Kind>::axes);
     layout.reduced_by = Kind;
   }
@@ -99,7 +105,7 @@ struct placed_parts {
   }
 };
 template <class... Parts>
-constexpr placed_parts parts_of_place(const mesh_info& mesh, int rank) {
+constexpr placed_parts parts_of_place(const mesh_info& mesh, [[maybe_unused]] int rank) {
   placed_parts parts;
   (parts.add(mesh, rank, std::type_identity<Parts>{}), ...);
   return parts;
@@ -133,6 +139,20 @@ struct tensor<T, Dims, place<Mesh, Parts...>> {
   }
 };
 
+namespace detail {
+
+/// A value, to be brought to what `Parts` name.
+template <class... Parts>
+constexpr value wished(value x, const char* who, bool is_out, location at) {
+  if (!x.is_valid()) return {};
+  auto& g = *x.graph();
+  const auto parts = parts_of_place<Parts...>(*g.mesh, x.rank());
+  if (!parts.problem.empty()) return made(g.fail(at, who, parts.broken, parts.problem), x);
+  return {&g, add_state_wish(g, x.id(), {parts.layout, parts.replica, parts.invariant, parts.has_splits, is_out}, at)};
+}
+
+}  // namespace detail
+
 /// The identity, brought to what `Parts` name: a `split` for the dims, `replica`, `invariant` or `partial` for axes. Axes that shard it
 /// now and that `split` leaves out become invariant, all others stay as they are. It sends, forward and backward, what the way from the one
 /// state to the other takes; an error of a program that sends too much names these.
@@ -142,11 +162,25 @@ struct tensor<T, Dims, place<Mesh, Parts...>> {
 template <class... Parts>
   requires(sizeof...(Parts) > 0)
 constexpr value reshard(value x, location at = location::current()) {
-  if (!x.is_valid()) return {};
-  auto& g = *x.graph();
-  const auto parts = detail::parts_of_place<Parts...>(*g.mesh, x.rank());
-  if (!parts.problem.empty()) return detail::made(g.fail(at, "reshard", parts.broken, parts.problem), x);
-  return {&g, detail::add_state_wish(g, x.id(), {parts.layout, parts.replica, parts.invariant, parts.has_splits}, at)};
+  return detail::wished<Parts...>(x, "reshard", false, at);
+}
+
+/// What becomes of an operator's result: as `reshard<Parts...>` of it, but that only a partial sum is brought to another state (all_reduce,
+/// reduce_scatter along a dim, or it stays partial) and equal data is cut.
+///
+///     auto y = einsum<"bf,fd->bd">(h, w, out<split<"data", "model">>{});   // partial over model before: reduce_scatter
+template <class... Parts>
+struct out {};
+
+template <fixed_string Equation, class... Parts>
+  requires(sizeof...(Parts) > 0)
+constexpr value einsum(value a, value b, out<Parts...>, location at = location::current()) {
+  return detail::wished<Parts...>(einsum<Equation>(a, b, at), "einsum", true, at);
+}
+template <fixed_string Equation, class... Parts>
+  requires(sizeof...(Parts) > 0)
+constexpr value einsum(value a, out<Parts...>, location at = location::current()) {
+  return detail::wished<Parts...>(einsum<Equation>(a, at), "einsum", true, at);
 }
 
 namespace detail {
@@ -158,10 +192,10 @@ struct typed_output {
     dtype type = dtype::f32;
     extents shape;
     sharding layout;
-    inline_vec<char, 64> replica;
+    inline_vec<char, 64> replica, partial;
   };
   static constexpr found value = [] {
-    graph g = trace_program<Callable, Mesh, Inputs...>();
+    const graph g = trace_callable<Callable, Mesh, Inputs...>();
     found f;
     if (g.failed() || K >= g.outputs.size()) return f;
     const program_typer typer = typed_program(g);
@@ -175,19 +209,36 @@ struct typed_output {
       if (t.on[a].is == state::replica) replica |= axis_bit(a);
     const text names = axes_text(Mesh::info, replica);  // Clang 16 wants it destroyed before the constant is done
     for (const char c : names.view()) f.replica.push_back(c);
+    const text terms = axes_text(Mesh::info, f.layout.partial);
+    for (const char c : terms.view()) f.partial.push_back(c);
     return f;
   }();
   template <std::size_t... D>
-  static auto make(std::index_sequence<D...>) {
-    using T = element_t<value.type>;
-    using shape = dims<value.shape[static_cast<int>(D)]...>;
-    using splits = split<spec_of(Mesh::info, value.layout, static_cast<int>(D))...>;
-    if constexpr (value.replica.count == 0) return std::type_identity<tensor<T, shape, gspmd::place<Mesh, splits>>>{};
-    else
-      return std::type_identity<tensor<
-          T, shape, gspmd::place<Mesh, splits, replica<dim_spec(std::string_view(value.replica.items, value.replica.count))>>>>{};
+  static auto splits(std::index_sequence<D...>) -> split<spec_of(Mesh::info, value.layout, static_cast<int>(D))...>;
+  template <std::size_t... D>
+  static auto extents(std::index_sequence<D...>) -> dims<value.shape[static_cast<int>(D)]...>;
+  template <class... Parts>
+  static auto with_replica(std::type_identity<gspmd::place<Mesh, Parts...>> p) {
+    if constexpr (value.replica.count == 0) return p;
+    else {
+      constexpr dim_spec axes(std::string_view(value.replica.items, value.replica.count));
+      return std::type_identity<gspmd::place<Mesh, Parts..., replica<axes>>>{};
+    }
   }
-  using type = typename decltype(make(std::make_index_sequence<static_cast<std::size_t>(value.shape.count)>{}))::type;
+  template <class... Parts>
+  static auto with_partial(std::type_identity<gspmd::place<Mesh, Parts...>> p) {
+    if constexpr (value.partial.count == 0) return p;
+    else {
+      constexpr fixed_string<value.partial.count + 1> axes(std::string_view(value.partial.items, value.partial.count));
+      return std::type_identity<gspmd::place<Mesh, Parts..., partial<axes, value.layout.reduced_by>>>{};
+    }
+  }
+  static auto make() {
+    using sequence = std::make_index_sequence<static_cast<std::size_t>(value.shape.count)>;
+    using place = decltype(with_partial(with_replica(std::type_identity<gspmd::place<Mesh, decltype(splits(sequence{}))>>{})));
+    return std::type_identity<tensor<element_t<value.type>, decltype(extents(sequence{})), typename place::type>>{};
+  }
+  using type = typename decltype(make())::type;
 };
 
 }  // namespace detail

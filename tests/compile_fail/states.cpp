@@ -1,13 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 // expect: gspmd: a program with types sends nothing that is not written
-// expect: add at states.cpp:25: operand 1 is
+// expect: add at states.cpp:26: operand 1 is
 // expect: invariant over `model`, operand 0
 // expect: is sharded (dim 1): the gradient of
 // expect: operand 1 would miss a sum over
-// expect: `model`; write convert operand 1
-// expect: from I to S(1) over `model`: 0
-// expect: bytes forward, 48 bytes
-// expect: (all_gather) backward; or
+// expect: `model`; write
+// expect: reshard<split<`data`,
+// expect: `model`>>(operand 1): 0 bytes
+// expect: forward, 48 bytes (all_gather)
+// expect: backward; or
 #include <gspmd/gspmd.hpp>
 #include <gspmd/tensor.hpp>
 

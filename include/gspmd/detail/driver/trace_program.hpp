@@ -82,9 +82,9 @@ struct base_mesh<cut_mesh<Mesh, Cut>> {
   using type = typename base_mesh<Mesh>::type;
 };
 
-/// Traces a callable on the inputs; `graph` is the program for one giant device, or says what is wrong with it.
+/// What a callable on the inputs is, or what is wrong with it, as it was written.
 template <auto Callable, class Mesh, class... Inputs>
-constexpr graph trace_program() {
+constexpr graph trace_callable() {
   graph g;
   g.mesh = &Mesh::info;
   g.allow_replication = false;
@@ -109,7 +109,15 @@ constexpr graph trace_program() {
         g.fail({}, "compile", mistake::other, "a result of the callable is no value of this program; return what operators give");
     });
   }
+  return g;
+}
+
+/// Traces a callable on the inputs; `graph` is the program for one giant device, or says what is wrong with it.
+template <auto Callable, class Mesh, class... Inputs>
+constexpr graph trace_program() {
+  graph g = trace_callable<Callable, Mesh, Inputs...>();
   if (!g.failed() && g.find_types != nullptr) g.find_types(g, false);
+  if (!g.failed() && g.find_types == nullptr && g.type_local != nullptr) g.type_local(g, false);
   if (g.failed()) return g;
   graph program = program_to_plan(g);
   if (const text problem = total_problem(program, Mesh::device_count); !problem.empty())

@@ -6,9 +6,11 @@
 #include <vector>
 
 #include "gspmd/comm/communicator.hpp"
-#include "gspmd/detail/ir/monoid_ops.hpp"
+#include "gspmd/detail/ir/kernels/collectives.hpp"
 #include "gspmd/detail/ir/types.hpp"
+#include "gspmd/detail/kernels/fill.hpp"
 #include "gspmd/detail/transport/device_memory.hpp"
+#include "gspmd/detail/transport/meeting_subject.hpp"
 #include "gspmd/detail/transport/shared_memory.hpp"
 #include "gspmd/tree.hpp"
 
@@ -21,10 +23,7 @@ inline void cut_shard(const mesh_shape& mesh, const planned_value& v, const coor
   bool is_first = true;
   for (int a = 0; a < mesh.axis_count(); ++a) is_first = is_first && ((v.layout.partial & axis_bit(a)) == 0 || at[a] == 0);
   if (!is_first) {
-    with_element_type(v.type, [&](auto element) {
-      using T = decltype(element);
-      std::fill_n(static_cast<T*>(shard), elements(v.local), identity<T>(v.layout.reduced_by));
-    });
+    fill_with_identity(v, v.layout.reduced_by, shard);
     return;
   }
   sharding layout = v.layout;
@@ -62,6 +61,29 @@ void join_shards(Comm& comm, const mesh_shape& mesh, const planned_value& v, con
       comm.template move<T>(mesh, m, in.data(), out.data());
     });
   }
+}
+
+/// What `comm`'s devices hold of a partial value, reduced: the value is partial no more. Collective.
+template <class Comm>
+std::vector<aligned_bytes> reduce_terms(Comm& comm, const mesh_shape& mesh, planned_value& v, std::vector<const void*>& shards) {
+  std::vector<aligned_bytes> sums;
+  std::vector<void*> to;
+  for (int d = 0; d < comm.local_count(); ++d) {
+    sums.emplace_back(elements(v.local) * bytes_of(v.type));
+    to.push_back(sums.back().get());
+  }
+  sharding whole = v.layout;
+  whole.partial = 0;
+  const reduction r =
+      numbered(mesh, kernels::by_parts({v.global, v.layout, whole, v.layout.partial, v.layout.reduced_by}, v.type));
+  with_element_type(part_of(v.type), [&](auto element) {
+    using T = decltype(element);
+    if constexpr (!is_complex_element<T>)
+      comm.template reduce<T>(mesh, r, reinterpret_cast<const T* const*>(shards.data()), reinterpret_cast<T* const*>(to.data()));
+  });
+  v.layout = whole;
+  shards.assign(to.begin(), to.end());
+  return sums;
 }
 
 /// The arrays of the outputs in the form of the callable's result: an array for each value, in tuples and the user's structs.

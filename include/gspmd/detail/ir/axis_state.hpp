@@ -70,7 +70,8 @@ constexpr text long_text(const axis_state& a) {
     case state::shard: return text("sharded (dim ") << a.dim << ')';
     case state::partial: break;
   }
-  return a.reduced_by == monoid::add ? text("a partial sum") : text("partial by ") << name_of(a.reduced_by);
+  if (a.reduced_by == monoid::add) return "a partial sum";  // as a conditional expression, GCC 12 frees what it returns
+  return text("partial by ") << name_of(a.reduced_by);
 }
 
 }  // namespace gspmd::detail

@@ -51,8 +51,9 @@ struct node {
   std::int64_t gather_limit = -1;  // einsum: the most bytes that an operand may be gathered to on a device; -1: any number
   detail::annotation annotation;
   location at;
-  int region = -1;  // the loop, branch or otherwise node in whose body it stands; -1: the program itself
-  int tag = -1;     // what the builder of a graph calls it; survives every renumbering
+  axis_mask local_axes = 0;  // whose local view it stands in: its shape is that of a shard along these (ops/local_view.hpp)
+  int region = -1;           // the loop, branch or otherwise node in whose body it stands; -1: the program itself
+  int tag = -1;              // what the builder of a graph calls it; survives every renumbering
 };
 
 /// Whether a loop runs until a condition does not hold (open_while).
@@ -106,6 +107,10 @@ class graph {
   // Of a program that writes its own communication (passes/typed): finds the type of every value, which becomes its annotation where that
   // is asked for, or records the mistake. Null: completion and choose do what they find best.
   void (*find_types)(graph&, bool annotate) = nullptr;
+  // Of a program with manual regions: finds the states of what stands in them, and turns it into what is planned where that is asked for,
+  // or records the mistake.
+  void (*type_local)(graph&, bool annotate) = nullptr;
+  axis_mask open_local = 0;        // the axes whose local view `add` puts nodes in
   bool allow_replication = true;   // for all operators; programs that users write start without it
   text error;                      // the first mistake found; operators after it are not checked
   mistake broken = mistake::none;  // the rule it breaks
@@ -123,6 +128,13 @@ class graph {
 
   constexpr int add(node n) {
     n.region = open_region;
+    n.local_axes = open_local;
+    if (type_local != nullptr && n.op != code_of<struct local_view_op>)
+      for (const int o : n.operands)
+        if (nodes[static_cast<std::size_t>(o)].local_axes != open_local)
+          return fail(n.at, name_of(n.op), mistake::states,
+                      open_local != 0 ? "uses a value from outside of its manual region; give it to the region as an argument"
+                                      : "uses a value of a manual region outside of it; return it from the region");
     if (n.shape.count == max_rank && is_complex(n.type))
       return fail(n.at, name_of(n.op), mistake::rank, "a complex tensor has at most 31 dims; real(x) and imag(x) have 32");
     if (has_regions && !is_region_result(n.op))

@@ -22,6 +22,7 @@ enum class instruction_kind : std::uint8_t {
   slice,    // cut by position on the mesh, nothing is sent
   move,     // all_gather, all_to_all, collective_permute
   reduce,   // all_reduce, reduce_scatter
+  terms,    // taken for a term of a reduction, nothing is sent
   copy,     // to the memory of a carried value or of what a conditional gives
   control,  // begin or end of the body of a loop or conditional: see the node
 };

@@ -26,6 +26,7 @@ enum class action : std::uint8_t {
   set_row,
   add_row,
   copy,
+  terms,
   local,
   reduce_window,
   select_and_scatter,

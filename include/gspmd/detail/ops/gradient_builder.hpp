@@ -87,7 +87,10 @@ class gradient_builder {
   constexpr void give(int i, int gradient) {
     if (gradient < 0 || !is_floating(at(i).type)) return;
     const int before = slot(i);
+    const axis_mask local = graph_.open_local;
+    graph_.open_local = at(i).local_axes;
     const int sum = before < 0 ? gradient : add_elementwise(graph_, opcode::add, {before, gradient}, at(gradient).at);
+    graph_.open_local = local;
     slot(i) = sum;
   }
   /// What is known of the gradient by a node; -1: nothing yet.

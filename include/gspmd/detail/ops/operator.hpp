@@ -21,6 +21,7 @@ enum class origin : std::uint8_t {
   given,    // an input of the program
   source,   // every device, whatever the sharding, wherever it is read: no form of it is ever moved
   renamed,  // its operand, in another sharding
+  viewed,   // its operand, where it lies, under another shape and sharding: in the local view, or back in the global one
   shards,   // the operator, from shards of its operands
   region,   // a body: loops and conditionals
   result,   // the operator before it: a further result

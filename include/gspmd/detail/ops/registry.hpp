@@ -19,6 +19,7 @@
 #include "gspmd/detail/ops/gather.hpp"
 #include "gspmd/detail/ops/ghost_blocks.hpp"
 #include "gspmd/detail/ops/local.hpp"
+#include "gspmd/detail/ops/local_view.hpp"
 #include "gspmd/detail/ops/operator.hpp"
 #include "gspmd/detail/ops/pad.hpp"
 #include "gspmd/detail/ops/reduce.hpp"

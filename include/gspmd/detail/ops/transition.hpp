@@ -38,6 +38,23 @@ struct state_change {
   }
 };
 
+/// Which device gets what of a permutation along axes: device k sends to k + `by`, round the end or not, or to the k-th from the end.
+struct device_shift {
+  enum class kind : std::uint8_t { none, round, ended, reverse };
+  kind is = kind::none;
+  std::int64_t by = 0;
+
+  constexpr void keep(node& n) const {
+    n.attributes.push_back(static_cast<int>(is));
+    n.attributes.push_back(by);
+  }
+  static constexpr device_shift of(const node& n) {
+    if (n.attributes.count < 10) return {};
+    return {static_cast<kind>(n.attributes.items[8]), n.attributes.items[9]};
+  }
+  [[nodiscard]] constexpr device_shift inverse() const { return {is, -by}; }
+};
+
 /// The local shape after a change along n devices: S(d) joins or cuts dim d, V stacks or cuts a dim 0 of its own. False where that dim
 /// is not there or has not as many parts.
 constexpr bool change_local_shape(const state_change& c, std::int64_t n, extents& shape) {
@@ -67,12 +84,14 @@ constexpr bool change_local_shape(const state_change& c, std::int64_t n, extents
 }
 
 /// Adds a transition. In the local view, with shapes of shards, it changes the shape.
-constexpr int add_transition(graph& g, int operand, const state_change& change, bool is_local, location at) {
+constexpr int add_transition(graph& g, int operand, const state_change& change, bool is_local, location at,
+                             const device_shift& shift = {}) {
   if (operand < 0) return -1;
   const node& x = g.nodes[static_cast<std::size_t>(operand)];
   node n = source(code_of<transition_op>, x.type, x.shape, at);
   n.operands.push_back(operand);
   change.keep(n);
+  if (shift.is != device_shift::kind::none) shift.keep(n);
   if (is_local) change_local_shape(change, g.mesh->shape.size_of(change.axes), n.shape);
   return g.add_sized(n);
 }
@@ -89,7 +108,33 @@ struct transition_op : without_exchange, same_dims, without_steps {
   static constexpr bool may_go_round_ring(const node&) { return false; }
   template <class Builder>
   static constexpr void gradient(Builder& b, const node& n) {
-    if (n.operands.count > 0) b.send(0, add_cotangent(b.program(), b.dy().id(), n.operands[0], n.at));
+    if (n.operands.count == 0) return;
+    if (state_change::is_one(n) && n.local_axes != 0 && (state_change::of(n).axes & ~n.local_axes) == 0) send_locally(b, n);
+    else b.send(0, add_cotangent(b.program(), b.dy().id(), n.operands[0], n.at));
+  }
+  /// In the local view the gradient goes back by the dual of the row, with the dims that it names.
+  template <class Builder>
+  static constexpr void send_locally(Builder& b, const node& n) {
+    const state_change c = state_change::of(n);
+    graph& g = b.program();
+    const auto is_of_sums = [](const axis_state& s) { return s.is != state::partial || s.reduced_by == monoid::add; };
+    const int row = c.row();
+    if (row < 0 || !is_of_sums(c.from) || !is_of_sums(c.to)) {
+      g.fail(n.at, name_of(c.by), mistake::no_derivative,
+             text("from ") << short_text(c.from) << " to " << short_text(c.to)
+                           << " has no gradient; write stop_gradient around its operand or its result");
+      return;
+    }
+    state_change back{c.by, c.axes, dual(c.to), dual(c.from)};
+    int dy = b.dy().id();
+    const int inverse = transitions[row].inverse;
+    if (inverse >= 0) back.by = transitions[inverse].by;
+    if (inverse < 0) {  // I -> V or P, nothing: what arrives are terms, and their sum is the gradient
+      if (back.from.is != state::partial)
+        dy = add_transition(g, dy, {verb::reinterpret, c.axes, back.from, partial_by(monoid::add)}, true, n.at);
+      back = {verb::all_reduce, c.axes, partial_by(monoid::add), dual(c.from)};
+    }
+    b.send(0, add_transition(g, dy, back, true, n.at, device_shift::of(n).inverse()));
   }
 };
 
@@ -98,10 +143,12 @@ struct state_wish {
   sharding layout;
   axis_mask replica = 0, invariant = 0;
   bool has_splits = false;  // else axes that shard the value go on to do so
+  bool is_out = false;      // of an operator: it decides what becomes of a partial sum, and cuts; nothing else is sent for it
 
-  static constexpr bool is_one(const node& n) { return n.attributes.count == 3; }
+  static constexpr bool is_one(const node& n) { return n.attributes.count == 4; }
   static constexpr state_wish of(const node& n) {
-    return {n.annotation, static_cast<axis_mask>(n.attributes[0]), static_cast<axis_mask>(n.attributes[1]), n.attributes[2] != 0};
+    return {n.annotation, static_cast<axis_mask>(n.attributes[0]), static_cast<axis_mask>(n.attributes[1]), n.attributes[2] != 0,
+            n.attributes[3] != 0};
   }
 };
 constexpr int add_state_wish(graph& g, int operand, const state_wish& wish, location at) {
@@ -111,7 +158,8 @@ constexpr int add_state_wish(graph& g, int operand, const state_wish& wish, loca
   n.operands.push_back(operand);
   n.annotated = true;
   n.annotation = wish.layout;
-  for (const std::int64_t a : {std::int64_t{wish.replica}, std::int64_t{wish.invariant}, std::int64_t{wish.has_splits ? 1 : 0}})
+  for (const std::int64_t a : {std::int64_t{wish.replica}, std::int64_t{wish.invariant}, std::int64_t{wish.has_splits ? 1 : 0},
+                               std::int64_t{wish.is_out ? 1 : 0}})
     n.attributes.push_back(a);
   return g.add(n);
 }
@@ -134,6 +182,18 @@ constexpr int add_seed(graph& g, int one, int loss, location at) {
   return id;
 }
 constexpr bool is_seed(const node& n) { return n.operands.count == 2 && n.attributes.count == 1; }
+
+/// One of the steps that lead from the state of an operand to what was asked for, once the types are found: they take the place of the
+/// attributes.
+struct written_step {
+  deed what = deed::nothing;
+  axis_mask axes = 0;
+
+  constexpr void keep(node& n) const { n.attributes.push_back(static_cast<int>(what) + 16 * std::int64_t{axes}); }
+  static constexpr written_step of(std::int64_t attribute) {
+    return {static_cast<deed>(attribute % 16), static_cast<axis_mask>(attribute / 16)};
+  }
+};
 
 /// Adds the place of a device along an axis, an s32 of rank 0.
 constexpr int add_axis_index(graph& g, int axis, location at) {

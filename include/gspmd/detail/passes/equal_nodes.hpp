@@ -87,7 +87,7 @@ class equal_nodes {
         std::bit_cast<std::int64_t>(a.real) != std::bit_cast<std::int64_t>(b.real) || a.function != b.function ||
         a.local != b.local)
       return false;
-    return a.forbid_reshard == b.forbid_reshard && a.allow_replication == b.allow_replication &&
+    return a.local_axes == b.local_axes && a.forbid_reshard == b.forbid_reshard && a.allow_replication == b.allow_replication &&
            a.gather_limit == b.gather_limit && a.annotated == b.annotated && (!a.annotated || a.annotation == b.annotation);
   }
 

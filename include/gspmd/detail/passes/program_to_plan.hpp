@@ -9,10 +9,13 @@ namespace gspmd::detail {
 /// The program that is planned: what its outputs need, in order.
 constexpr graph program_to_plan(const graph& traced) {
   graph g = canonical_order(traced);
-  if (g.find_types != nullptr) {
+  if (g.type_local != nullptr) {
+    g.type_local(g, true);
+    if (!g.failed()) g = canonical_order(g);
+  } else if (g.find_types != nullptr) {
     g.find_types(g, true);
-    return g;
   }
+  if (g.find_types != nullptr || g.failed()) return g;
   if (wishes_ghost_zones(g)) {
     const graph widened = with_ghost_zones(g);
     if (widened.failed()) return widened;

@@ -8,6 +8,7 @@
 
 #include "gspmd/detail/ir/monoid_ops.hpp"
 #include "gspmd/detail/kernels/contraction.hpp"
+#include "gspmd/detail/kernels/fill.hpp"
 #include "gspmd/detail/kernels/window_reduction.hpp"
 #include "gspmd/detail/kernels/window_selection.hpp"
 #include "gspmd/detail/run/fold_step.hpp"
@@ -17,6 +18,7 @@
 #include "gspmd/detail/run/ready_step.hpp"
 #include "gspmd/detail/run/scan_step.hpp"
 #include "gspmd/detail/run/sort_step.hpp"
+#include "gspmd/detail/transport/box.hpp"
 
 /// What the kernels that work on one device do there, apart from fused loops. `Spec` is where a kernel's description comes from:
 /// constants in a compiled program, the tables of a plan in a session.
@@ -140,22 +142,12 @@ inline std::int64_t row_offset(const plan_view& p, const plan_step& s, const pla
   if (s.bounds.count > 0) at -= first_index(p, p.bounds[static_cast<std::size_t>(s.bounds.begin)], device.at);
   return at >= 0 && at < from.local[0] ? at * static_cast<std::int64_t>(bytes_in(row)) : -1;
 }
-/// What the devices without a row give, so that the sum is the row: 0.0 would make 0.0 of -0.0.
-inline void fill_without_row(const planned_value& row, void* to) {
-  const auto type = part_of(row.type);
-  const auto count = elements(row.local) * (is_complex(row.type) ? 2 : 1);
-  if (type == dtype::f32) std::fill_n(static_cast<float*>(to), count, -0.0F);
-  else if (type == dtype::f64) std::fill_n(static_cast<double*>(to), count, -0.0);
-  else if (is_floating(row.type)) std::fill_n(static_cast<std::uint16_t*>(to), count, std::uint16_t{0x8000});
-  else std::memset(to, 0, bytes_in(row));
-}
-
 inline void row::run(nothing_prepared, const plan_view& p, const plan_step& s, const device_memory& device) {
   const auto& result = p.result(s);
   if (bytes_in(result) == 0) return;
   const auto offset = row_offset(p, s, result, device);
   void* const to = device.write(result.where);
-  if (offset < 0) return fill_without_row(result, to);
+  if (offset < 0) return fill_with_identity(result, monoid::add, to);
   std::memcpy(to, static_cast<const std::byte*>(device.read(p.operand(s, 0).where)) + offset, bytes_in(result));
 }
 /// Where the result has the row that is to be written, null if another device has it. The other rows are there then.
@@ -176,6 +168,19 @@ void add_row::run(nothing_prepared, const plan_view& p, const plan_step& s, cons
   const auto& row = p.operand(s, 1);
   const T* const from = static_cast<const T*>(device.read(row.where));
   for (std::int64_t i = elements(row.local); i-- > 0;) to[i] = detail::combine(monoid::add, to[i], from[i]);
+}
+inline void terms::run(nothing_prepared, const plan_view& p, const plan_step& s, const device_memory& device) {
+  const auto &from = p.operand(s, 0), &to = p.result(s);
+  void* const shard = device.write(to.where);
+  fill_with_identity(to, to.layout.reduced_by, shard);
+  const axis_mask of_first = to.layout.partial & ~from.layout.partial & ~from.layout.split_axes();
+  for (int a = 0; a < p.mesh->axis_count(); ++a)
+    if ((of_first & axis_bit(a)) != 0 && device.at[a] != 0) return;
+  const auto box = ranges_of(*p.mesh, from.global, from.layout, device.at);
+  if (!box.any()) return;
+  const auto mine = layout_of(*p.mesh, from.global, from.layout, device.at);
+  copy_box(shard, device.read(from.where), place(box, mine, layout_of(*p.mesh, to.global, to.layout, device.at)),
+           bytes_of(to.type), false);
 }
 inline void copy::run(nothing_prepared, const plan_view& p, const plan_step& s, const device_memory& device) {
   copy_operand(p, s, 0, device);

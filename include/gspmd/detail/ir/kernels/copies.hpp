@@ -54,6 +54,13 @@ struct copy : without_description {
   static void run(nothing_prepared, const plan_view& p, const plan_step& s, const device_memory& device);
 };
 
+/// What a device holds as its term of a reduction over axes that the result is partial over: its part of what they split, of equal data
+/// all of it on the first device, and else what changes nothing.
+struct terms : plain_step, without_description, never_in_place {
+  static constexpr action name = action::terms;
+  static void run(nothing_prepared, const plan_view& p, const plan_step& s, const device_memory& device);
+};
+
 /// A user's function of blocks: `local` of the step, whose entry `spec` runs.
 struct local : plain_step, without_description, never_in_place {
   static constexpr action name = action::local;

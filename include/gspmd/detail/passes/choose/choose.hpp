@@ -150,7 +150,8 @@ class chooser {
     const node& n = known_.at(i);
     op_rule rule;
     rule_of(known_.program, n, rule);
-    operator_use use = known_.program.find_types != nullptr ? typed_use(i, n, rule) : choose_with_sums(i, n, rule);
+    const bool is_typed = known_.program.find_types != nullptr || n.local_axes != 0 || facts_of(n.op).made == origin::viewed;
+    operator_use use = is_typed ? typed_use(i, n, rule) : choose_with_sums(i, n, rule);
     node_choice& choice = state_.table.nodes[i];
     choice.result = use.result;
     choice.moved = use.moved;

@@ -4,6 +4,7 @@
 #include "gspmd/detail/ir/local_program.hpp"
 #include "gspmd/detail/passes/choose/choice_table.hpp"
 #include "gspmd/detail/passes/choose/form_prices.hpp"
+#include "gspmd/detail/passes/choose/written_steps.hpp"
 
 namespace gspmd::detail {
 
@@ -41,11 +42,13 @@ class form_walk {
       }
       case origin::source: return;
       case origin::renamed: {
+        if (graph_.find_types != nullptr && n.attributes.count > 0) return visit_written(i);
         book_.roots[i] = book_.root_of(n.operands[0]);
         return client_.renamed(i, bring(n.operands[0], client_.layout_of(i), {i}));
       }
       case origin::region: return visit_region(i);
       case origin::result: return client_.made_with_last(i, book_.add(graph_, i, client_.layout_of(i)));
+      case origin::viewed:
       case origin::shards: return visit_operator(i);
     }
   }
@@ -78,6 +81,22 @@ class form_walk {
 
  private:
   [[nodiscard]] constexpr const node& at(int i) const { return graph_.nodes[static_cast<std::size_t>(i)]; }
+
+  /// The steps that a program writes itself. The result is a value of its own: what its readers need is not made from other forms.
+  constexpr void visit_written(int i) {
+    const node& n = at(i);
+    const int operand = n.operands[0];
+    const int level = book_.level_of(graph_, operand);
+    const sharding& to = client_.layout_of(i);
+    int form = bring(operand, client_.layout_of(operand), {i});
+    for (int k = 0; k < n.attributes.count; ++k) {
+      const reshard_step step = planned_step(mesh_, n.shape, written_step::of(n.attributes[k]), book_.layout_of(form), to);
+      const int next = k + 1 < n.attributes.count ? book_.add_value(operand, step.to) : book_.add(graph_, i, step.to);
+      client_.moved({i}, form, step, next, level);
+      form = next;
+    }
+    client_.renamed(i, form);
+  }
 
   constexpr void visit_operator(int i) {
     const node& n = at(i);

@@ -20,7 +20,7 @@ namespace gspmd::detail {
 
 /// One step on the way from one sharding to another.
 struct reshard_step {
-  enum class kind : std::uint8_t { none, slice, reduce, move };
+  enum class kind : std::uint8_t { none, slice, reduce, move, terms };
   kind what = kind::none;
   sharding to;
   axis_mask axes = 0;  // over whose groups a reduce or move communicates

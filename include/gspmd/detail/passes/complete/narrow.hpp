@@ -20,6 +20,7 @@ constexpr vec<sharding> narrowed(const graph& g, const mesh_shape& mesh, const v
     const vec<int>& readers = uses.readers[i];
     const int count = static_cast<int>(readers.size());
     if (uses.needed[i] == 0 || facts_of(nodes[i].op).made == origin::given || count == 0 || readers[0] == i) continue;
+    if (nodes[i].local_axes != 0 || facts_of(nodes[i].op).made == origin::viewed) continue;  // devices may hold other data
     if (count == 1 && !nodes[i].annotated && facts_of(nodes[i].op).made == origin::shards &&
         facts_of(nodes[readers[0]].op).made == origin::renamed && wish[readers[0]].partial == 0) {
       wish[i] = wish[readers[0]];

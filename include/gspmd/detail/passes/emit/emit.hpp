@@ -72,6 +72,8 @@ class emitter {
     op.for_output = why.for_output;
     if (step.what == reshard_step::kind::slice) {
       op.what = instruction_kind::slice;
+    } else if (step.what == reshard_step::kind::terms) {
+      op.what = instruction_kind::terms;
     } else if (step.what == reshard_step::kind::move) {
       op.what = instruction_kind::move;
       op.collective = classify(mesh_, movement{shape, layout, step.to, step.axes});

@@ -84,6 +84,7 @@ class collective_joiner {
   [[nodiscard]] constexpr bool is_small(const instruction& op) const {
     if ((op.what != instruction_kind::reduce && op.what != instruction_kind::move) || op.forced || mesh_.size_of(op.axes) == 1)
       return false;
+    if (graph_.nodes[static_cast<std::size_t>(op.node)].local_axes != 0) return false;   // written as it is
     if (mesh_.saving > 0 && op.collective != collective_kind::all_reduce) return false;  // what waits is held longer
     const auto bytes = size_of(op);
     return bytes > 0 && bytes <= most_joined_bytes;

@@ -22,8 +22,11 @@ class differentiator {
       return;
     }
     gradients_.slot(scalar) = add_constant(g, seed.type, seed.shape, 1, 1, seed.at);
-    if (g.find_types != nullptr) gradients_.slot(scalar) = add_seed(g, gradients_.slot(scalar), scalar, seed.at);
+    if (g.find_types != nullptr || seed.local_axes != 0)
+      gradients_.slot(scalar) = add_seed(g, gradients_.slot(scalar), scalar, seed.at);
+    const axis_mask before = g.open_local;
     walk(0, scalar);
+    g.open_local = before;
   }
   /// The gradient by a node; zero where the scalar does not depend on it. By a complex one it is the conjugate of what operators pass
   /// on: see elementwise_op::gradient.
@@ -51,6 +54,7 @@ class differentiator {
   constexpr void walk(int first, int last) {
     for (int i = last; i >= first && !graph_.failed(); --i) {
       const auto before = graph_.nodes.size();
+      graph_.open_local = at(i).local_axes;
       if (is_region_result(at(i).op)) visit_region(i);
       else if (has_gradient(i)) visit(i);
       for (auto k = before; k < graph_.nodes.size(); ++k) graph_.nodes[k].in_gradient = true;

@@ -281,6 +281,10 @@ class lowering {
   }
   /// Data that moves or is reduced for an operator.
   constexpr void communicate(const instruction& op) {
+    if (op.what == instruction_kind::terms) {
+      add_step(action::terms, op, 0, {op.operands[0]}, {op.result});
+      return;
+    }
     const bool reduces = op.what == instruction_kind::reduce;
     auto& s = add_step(reduces ? action::combine : action::move, op, reduces ? 0 : -1, {op.operands[0]}, {op.result});
     s.collective = op.collective;

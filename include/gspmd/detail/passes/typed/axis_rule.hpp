@@ -48,7 +48,13 @@ class axis_rule {
     if (any_partial && kind == monoid::add && c.takes == partial_class::all)
       for (int k = 0; k < in.count; ++k)
         if (in[k].is_zero && kinds[k] == state::constant && (c.selectors >> k & 1U) == 0) kinds[k] = state::partial;
-    const meeting met = meet(c, {kinds.begin(), static_cast<std::size_t>(kinds.count)});
+    meeting met = meet(c, {kinds.begin(), static_cast<std::size_t>(kinds.count)});
+    if (rule_ == nullptr && node_.in_gradient && any_partial && c.takes == partial_class::all && met.broken != conflict::none) {
+      for (int k = 0; k < kinds.count; ++k)  // in the local view: all are terms of one gradient
+        if ((kinds[k] == state::varying || kinds[k] == state::constant) && (c.selectors >> k & 1U) == 0)
+          kinds[k] = state::partial;
+      met = meet(c, {kinds.begin(), static_cast<std::size_t>(kinds.count)});
+    }
     if (met.broken != conflict::none) return {{}, -1, kind_of(met.broken), met.operand};
     axis_result r;
     r.is.is = met.result;

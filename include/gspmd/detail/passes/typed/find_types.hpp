@@ -35,39 +35,56 @@ constexpr program_typer typed_program(const graph& g) {
   return typer;
 }
 
-/// What `graph::find_types` is of a program in the explicit mode.
-constexpr void find_types(graph& g, bool annotate) {
-  const auto refuse = [&](const text& what) {
-    if (g.error.empty()) g.error << what;
-    g.broken = mistake::states;
+constexpr text first_mistake(const program_typer& typer) {
+  const typed_mistake& m = typer.mistakes[0];
+  text what = m.what;
+  for (std::size_t k = 0; k < m.remedies.size(); ++k) what << (k == 0 ? "; write " : "; or ") << m.remedies[k];
+  return what;
+}
+
+/// Writes down in a program what its types say: how every value lies, and the steps of what is renamed; but of manual regions, which are
+/// planned by themselves. False where it cannot be planned.
+constexpr bool note_types(graph& g, const program_typer& typer) {
+  const auto is_written_in_region = [&](std::size_t i) {
+    const node& n = g.nodes[i];
+    return n.local_axes != 0 && state_change::is_one(n) && (state_change::of(n).axes & ~n.local_axes) == 0;
   };
-  const program_typer typer = typed_program(g);
-  if (!typer.mistakes.empty()) {
-    const typed_mistake& m = typer.mistakes[0];
-    text what = m.what;
-    for (std::size_t k = 0; k < m.remedies.size(); ++k) what << (k == 0 ? "; write " : "; or ") << m.remedies[k];
-    return refuse(what);
+  for (std::size_t i = 0; i < g.nodes.size(); ++i) {
+    const value_type& t = typer.types[i];
+    node& n = g.nodes[i];
+    monoid kind = t.layout().reduced_by;
+    for (int a = 0; a < t.on.count; ++a)
+      if (t.on[a].is == state::partial && t.on[a].reduced_by != kind && (n.local_axes & axis_bit(a)) == 0) {
+        if (g.error.empty())
+          g.error << graph::place(n.at, name_of(n.op)) << ": the result is " << type_text(*g.mesh, t, n.shape.count, 0)
+                  << ": plans reduce by one function at a time; reshard one of the axes before";
+        g.broken = mistake::states;
+        return false;
+      }
+    if (facts_of(n.op).made == origin::renamed && !is_written_in_region(i)) n.attributes.clear();
   }
-  for (std::size_t k = 0; k < g.outputs.size(); ++k) {
-    const value_type& t = typer.types[static_cast<std::size_t>(g.outputs[k])];
-    const node& n = g.nodes[static_cast<std::size_t>(g.outputs[k])];
-    if (t.layout().partial != 0)
-      return refuse(graph::place(n.at, name_of(n.op))
-                    << ": output " << static_cast<std::int64_t>(k) << " is " << type_text(*g.mesh, t, n.shape.count, 0)
-                    << ": a partial sum is no result yet; reshard it");
-  }
-  if (!annotate) return;
   for (const auto& s : typer.steps) {
-    const deed d = transitions[s.row].forward;
-    if (d != deed::keep_first && d != deed::pad_zeros) continue;
-    const node& n = g.nodes[static_cast<std::size_t>(s.node)];
-    return refuse(graph::place(n.at, name_of(n.op)) << ": from " << short_text(s.from) << " to " << short_text(s.to) << " over `"
-                                                    << axes_text(*g.mesh, s.axes) << "` puts zeros, which no step does yet");
+    node& n = g.nodes[static_cast<std::size_t>(s.node)];
+    if (n.local_axes != 0 && (s.axes & ~n.local_axes) == 0) continue;
+    if (const deed d = transitions[s.row].forward; d != deed::nothing || s.to.is == state::partial)
+      written_step{d, s.axes}.keep(n);
   }
   for (std::size_t i = 0; i < g.nodes.size(); ++i) {
     g.nodes[i].annotated = true;
     g.nodes[i].annotation = typer.types[i].layout();
   }
+  return true;
+}
+
+/// What `graph::find_types` is of a program in the explicit mode.
+constexpr void find_types(graph& g, bool annotate) {
+  const program_typer typer = typed_program(g);
+  if (typer.mistakes.empty()) {
+    if (annotate) note_types(g, typer);
+    return;
+  }
+  if (g.error.empty()) g.error << first_mistake(typer);
+  g.broken = mistake::states;
 }
 
 }  // namespace gspmd::detail

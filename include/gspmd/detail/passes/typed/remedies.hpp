@@ -14,10 +14,37 @@ struct held_operand {
   std::int64_t elem_bytes = 1;
 };
 
+/// The reshard that brings a value to a state on an axis, as a user writes it; `after`: the splits that it has then.
+///
+///   reshard<replica<`data`>>   reshard<split<`data`, `model`>>
+constexpr text reshard_text(const mesh_info& mesh, const sharding& after, int rank, int axis, const axis_state& to) {
+  text t("reshard<");
+  if (to.is != state::shard) {
+    t << (to.is == state::replica ? "replica" : to.is == state::partial ? "partial" : "invariant");
+    t << "<`" << axes_text(mesh, axis_bit(axis)) << '`';
+    if (to.is == state::partial && to.reduced_by != monoid::add) t << ", monoid::" << name_of(to.reduced_by);
+    return t << ">>";
+  }
+  t << "split<";
+  for (int d = 0; d < rank; ++d) {
+    if (d > 0) t << ", ";
+    bool is_first = true;
+    for (const auto& use : after.splits) {
+      if (use.dim != d) continue;
+      t << (is_first ? "`" : ",") << axes_text(mesh, axis_bit(use.axis));
+      is_first = false;
+    }
+    t << (is_first ? "_" : "`");
+  }
+  return t << ">>";
+}
+
 /// One operand brought to another state.
 struct remedy {
   int operand = 0, row = 0;
   axis_state from, to;
+  sharding after;  // of the global view
+  int rank = 0;
   std::int64_t sent = 0, sent_back = 0;
 
   [[nodiscard]] constexpr bool is_cheaper_than(const remedy& o) const {
@@ -34,10 +61,10 @@ class remedy_list {
     const auto& t = transitions[row];
     const auto n = mesh_.shape.sizes[axis_];
     std::int64_t before = local_elements(mesh_.shape, held.shape, held.layout), after = before;
+    sharding s = held.layout;
     if (is_local_) {
       if (t.forward == deed::gather) after = before * n;
     } else {
-      sharding s = held.layout;
       inline_vec<axis_use, max_axes> kept;
       for (const auto& use : s.splits)
         if (use.axis != axis_) kept.push_back(use);
@@ -47,7 +74,8 @@ class remedy_list {
     }
     before *= held.elem_bytes;
     after *= held.elem_bytes;
-    const remedy w{k, row, from, to, bytes_of(t.forward, n, before, after), bytes_of(t.backward, n, after, before)};
+    const remedy w{
+        k, row, from, to, s, held.shape.count, bytes_of(t.forward, n, before, after), bytes_of(t.backward, n, after, before)};
     int at = 0;
     while (at < best_.count && !w.is_cheaper_than(best_[at])) ++at;
     if (at == best_.capacity) return;
@@ -58,9 +86,12 @@ class remedy_list {
     std::vector<text> list;
     for (const auto& w : best_) {
       const auto& t = transitions[w.row];
-      text words(name_of(t.by));
-      words << " operand " << w.operand << " from " << short_text(w.from) << " to " << short_text(w.to) << " over `"
-            << axes_text(mesh_, axis_bit(axis_)) << "`: ";
+      text words;
+      if (is_local_)
+        words << name_of(t.by) << " operand " << w.operand << " from " << short_text(w.from) << " to " << short_text(w.to)
+              << " over `" << axes_text(mesh_, axis_bit(axis_)) << '`';
+      else words << reshard_text(mesh_, w.after, w.rank, axis_, w.to) << "(operand " << w.operand << ')';
+      words << ": ";
       const auto say = [&](deed d, std::int64_t bytes, std::string_view where) {
         words << bytes << " bytes ";
         if (bytes > 0) words << '(' << collective_of(d) << ") ";

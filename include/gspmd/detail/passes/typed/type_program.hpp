@@ -6,6 +6,7 @@
 #include "gspmd/detail/ir/collective.hpp"
 #include "gspmd/detail/ops/transition.hpp"
 #include "gspmd/detail/passes/typed/axis_rule.hpp"
+#include "gspmd/detail/passes/typed/border.hpp"
 #include "gspmd/detail/passes/typed/remedies.hpp"
 
 namespace gspmd::detail {
@@ -20,7 +21,10 @@ namespace gspmd::detail {
 /// 4. what a loop carries has the state that its body gives it, where a constant it begins with can have that too.
 class program_typer {
  public:
-  constexpr program_typer(const graph& g, const mesh_info& mesh, axis_mask local) : graph_(g), mesh_(mesh), local_(local) {
+  /// `local`: axes that are local in all of the program; those of manual regions are besides. `only_regions`: the rest of the program has
+  /// no types.
+  constexpr program_typer(const graph& g, const mesh_info& mesh, axis_mask local, bool only_regions = false)
+      : graph_(g), mesh_(mesh), base_local_(local), local_(local), only_regions_(only_regions) {
     types.resize(g.nodes.size(), value_type{});
     wanted_.resize(g.nodes.size(), -1);
   }
@@ -41,6 +45,8 @@ class program_typer {
     types.resize(graph_.nodes.size(), value_type{});
     wanted_.resize(graph_.nodes.size(), -1);
     for (; next_ < static_cast<int>(graph_.nodes.size()); ++next_) visit(next_);
+    if (graph_.type_local != nullptr && mistakes.empty())  // of a loop whose condition was typed after what it asks
+      for (const auto& s : steps) refuse_if_devices_part(s);
   }
   /// Forgets what was added since: it had a mistake of another kind.
   constexpr void skip() {
@@ -49,15 +55,25 @@ class program_typer {
     next_ = static_cast<int>(graph_.nodes.size());
   }
   /// Axes of the local view: there shapes are those of shards.
-  [[nodiscard]] constexpr axis_mask local() const { return local_; }
-  constexpr void set_local(axis_mask axes) { local_ = axes; }
+  [[nodiscard]] constexpr axis_mask local() const { return base_local_; }
+  constexpr void set_local(axis_mask axes) { base_local_ = axes; }
   /// Axes along which devices may go different ways from here on: nothing may be sent over them.
   [[nodiscard]] constexpr axis_mask diverging() const { return diverging_; }
   constexpr void set_diverging(axis_mask axes) { diverging_ = axes; }
   constexpr typed_mistake& refuse(mode_mistake kind, int i, int operand, int axis, const text& what) {
     mistakes.push_back(
-        {kind, i, operand, axis, i < 0 ? what : text(graph::place(at(i).at, name_of(at(i).op))) << ": " << what, {}});
+        {kind, i, operand, axis, i < 0 ? what : text(graph::place(at(i).at, name_in_program(at(i)))) << ": " << what, {}});
     return mistakes.back();
+  }
+  /// What a user wrote to get a node.
+  [[nodiscard]] static constexpr const char* name_in_program(const node& n) {
+    if (n.op == opcode::loop_result) return "loop";
+    if (n.op == opcode::cond_result) return "cond";
+    if (facts_of(n.op).made != origin::renamed || state_change::is_one(n)) return name_of(n.op);
+    return is_cotangent(n) ? "grad" : state_wish::is_one(n) && state_wish::of(n).is_out ? "out" : "reshard";
+  }
+  [[nodiscard]] static constexpr bool is_cotangent(const node& n) {
+    return n.operands.count == 2 && n.attributes.count <= 1 && n.in_gradient;
   }
 
  private:
@@ -72,6 +88,11 @@ class program_typer {
   constexpr void visit(int i) {
     const node& n = at(i);
     const origin made = facts_of(n.op).made;
+    local_ = base_local_ | n.local_axes;
+    if (only_regions_ && n.local_axes == 0 && made != origin::viewed) {
+      type(i) = value_type::all(mesh(), {state::constant});
+      return;
+    }
     if (made != origin::given)
       for (const int o : n.operands)
         if (!type(o).is_known) return;
@@ -80,12 +101,13 @@ class program_typer {
       case origin::source: type(i) = value_type::all(mesh(), {state::constant}); break;
       case origin::renamed:
         if (state_change::is_one(n)) visit_transition(i);
-        else if (n.operands.count == 2 && n.attributes.count <= 1 && n.in_gradient) visit_cotangent(i);
+        else if (is_cotangent(n)) visit_cotangent(i);
         else if (wanted_[static_cast<std::size_t>(i)] >= 0)
           return reshard_to(i, wishes_[static_cast<std::size_t>(wanted_[static_cast<std::size_t>(i)])]);
         else if (n.annotated) visit_reshard(i);
         else type(i) = type(n.operands[0]);
         break;
+      case origin::viewed: visit_border(i); break;
       case origin::shards: visit_operator(i); break;
       case origin::result:
         if (further_.count >= i - n.operands[0]) type(i) = further_[i - n.operands[0] - 1];
@@ -96,7 +118,31 @@ class program_typer {
       cut_for(i, wishes_[static_cast<std::size_t>(w)]);
   }
 
-  // ---- loops and conditionals, in the global view ----
+  // ---- the border of a manual region ----
+
+  constexpr void visit_border(int i) {
+    const node& n = at(i);
+    const bool enters = border_spec::enters(n);
+    const border_crossing found = enters ? enter(mesh_, n, type(n.operands[0])) : leave(mesh_, n, type(n.operands[0]));
+    if (found.broken != mode_mistake::none) {
+      refuse(found.broken, i, 0, found.axis, found.what);
+      return;
+    }
+    if (enters && !only_regions_ && !n.in_gradient)  // an argument comes as it is taken: nothing is sent for it
+      for (const auto& s : steps) {
+        if (s.node != n.operands[0]) continue;
+        if (collective_of(transitions[s.row].forward).empty() && collective_of(transitions[s.row].backward).empty()) continue;
+        int a = 0;
+        while ((s.axes & axis_bit(a)) == 0) ++a;
+        refuse(mode_mistake::in_spec_mismatch, i, 0, a,
+               text("the argument is ") << long_text(s.from) << " over `" << axes_text(mesh_, s.axes) << "` and is taken as "
+                                        << long_text(s.to) << "; reshard it first, or take it as it is");
+        return;
+      }
+    type(i) = found.is;
+  }
+
+  // ---- loops and conditionals ----
 
   constexpr void visit_region(int i) {
     const node& n = at(i);
@@ -111,10 +157,49 @@ class program_typer {
       end_loop(i);
     } else if (n.op == opcode::cond_result) {
       value_type joined = type(n.operands[1]);
-      if (join(i, 1, joined, type(n.operands[2]), false, mode_mistake::branch_mismatch) >= 0) type(i) = joined;
+      if (join(i, 1, joined, type(n.operands[2]), false, mode_mistake::branch_mismatch) >= 0 &&
+          chosen_by(i, at(n.operands[0]).operands[0], joined))
+        type(i) = joined;
     } else {
       type(i) = value_type::all(mesh(), {state::constant});
     }
+  }
+  /// The devices along these axes may go different ways in a body: those along which the predicate of a conditional around it varies.
+  [[nodiscard]] constexpr axis_mask varying_predicate(int branch) const {
+    axis_mask axes = 0;
+    const value_type& p = types[static_cast<std::size_t>(at(branch).operands[0])];
+    for (int a = 0; a < p.on.count; ++a)
+      if (p.on[a].is == state::varying) axes |= axis_bit(a);
+    return axes;
+  }
+  [[nodiscard]] constexpr axis_mask diverging_at(int i) const {
+    axis_mask axes = diverging_;
+    for (int r = at(i).region; r >= 0; r = at(r).region) {
+      if (at(r).op == opcode::branch) axes |= varying_predicate(r);
+      if (at(r).op == opcode::otherwise) axes |= varying_predicate(at(r).operands[0]);
+      if (is_while(at(r)))  // its body is one conditional: where trips end on some devices only, they end for these
+        for (int k = r + 1; k < static_cast<int>(types.size()); ++k)
+          if (at(k).op == opcode::branch && at(k).region == r && types[static_cast<std::size_t>(at(k).operands[0])].is_known)
+            axes |= varying_predicate(k);
+    }
+    return axes;
+  }
+  /// What a predicate that varies chooses varies, or is no value that can be differentiated.
+  constexpr bool chosen_by(int i, int branch, value_type& joined) {
+    const axis_mask axes = varying_predicate(branch);
+    for (int a = 0; a < mesh().axis_count(); ++a) {
+      if ((axes & axis_bit(a)) == 0) continue;
+      const auto is = joined.on[a].is;
+      if (is == state::invariant || is == state::partial) {
+        refuse(is == state::partial ? mode_mistake::partial_varying_mix : mode_mistake::state_conflict, i, 1, a,
+               text("the result is ")
+                   << long_text(joined.on[a]) << " and the predicate varies over `" << axes_text(mesh_, axis_bit(a))
+                   << "`: devices would differ in a value that is one to all; make it varying or a replica first");
+        return false;
+      }
+      joined.on[a] = {state::varying};
+    }
+    return true;
   }
   /// What a loop carries is what its body gives it: where that is more than it began with, the body is typed again.
   constexpr void end_loop(int i) {
@@ -161,13 +246,21 @@ class program_typer {
     int changed = 0;
     for (int a = 0; a < mesh().axis_count(); ++a) {
       const auto &is = known.on[a], &to = other.on[a];
+      if (is_local(a) && at(i).in_gradient) {  // terms of one gradient
+        const bool varies = is.is == state::varying, partial = is.is == state::partial;
+        if ((varies && to.is == state::partial) || (partial && (to.is == state::varying || to.is == state::constant))) {
+          changed = changed > 0 || varies ? 1 : 0;
+          known.on[a] = {state::partial};
+          continue;
+        }
+      }
       if (is == to || (to.is == state::constant && is.is != state::partial)) continue;
       if (is.is == state::constant && (to.is != state::partial || is_zeros)) {
         known.set(a, to);
         changed = 1;
         continue;
       }
-      text what("is ");
+      text what(kind == mode_mistake::carry_mismatch ? "what it carries is " : "what it gives is ");
       what << long_text(is) << " over `" << axes_text(mesh_, axis_bit(a)) << '`';
       what << (kind == mode_mistake::carry_mismatch ? " before an iteration and " : " in one branch and ") << long_text(to)
            << (kind == mode_mistake::carry_mismatch ? " after it" : " in the other one") << "; reshard one of them";
@@ -176,8 +269,8 @@ class program_typer {
     }
     if (!(known.splits == other.splits) && changed == 0 && known.splits.count == other.splits.count) {
       refuse(kind, i, operand, -1,
-             text("is ") << words_of(known, at(i).shape.count) << " and " << words_of(other, at(i).shape.count)
-                         << ": axes split a dim in another order; reshard one of them");
+             text("the value is ") << words_of(known, at(i).shape.count) << " and " << words_of(other, at(i).shape.count)
+                                   << ": axes split a dim in another order; reshard one of them");
       return -1;
     }
     return changed;
@@ -377,6 +470,11 @@ class program_typer {
   constexpr void visit_transition(int i) {
     const node& n = at(i);
     const state_change c = state_change::of(n);
+    if ((c.axes & ~local_) != 0 && only_regions_) {
+      refuse(mode_mistake::unbound_axis, i, 0, -1,
+             text("`") << axes_text(mesh_, c.axes & ~local_) << "` is no axis of this manual region");
+      return;
+    }
     if (n.operands.count == 0) {
       value_type place = value_type::all(mesh(), {state::constant});
       for (int a = 0; a < mesh().axis_count(); ++a)
@@ -396,7 +494,7 @@ class program_typer {
     const int rank = at(n.operands[0]).shape.count;
     const text axes = axes_text(mesh_, c.axes);
     for (int a = 0; a < mesh().axis_count(); ++a) {
-      if ((c.axes & axis_bit(a)) == 0 || is_named(from.on[a], c.from, at(n.operands[0]).type, is_inside)) continue;
+      if ((c.axes & axis_bit(a)) == 0 || is_named(from.on[a], c.from, at(n.operands[0]).type, is_inside, n)) continue;
       text what(name_of(c.by));
       what << " from " << short_text(c.from) << " to " << short_text(c.to) << " over `" << axes << "`: the operand is "
            << long_text(from.on[a]) << " over `" << axes_text(mesh_, axis_bit(a)) << '`';
@@ -416,9 +514,7 @@ class program_typer {
       return;
     }
     int row = c.row();
-    const bool counts = row >= 0 && (transitions[row].forward == deed::keep_first || transitions[row].forward == deed::pad_zeros);
     if (row >= 0 && c.by == verb::all_to_all && c.from.dim == c.to.dim) row = -1;
-    if (counts && c.to.reduced_by != monoid::add) row = -1;
     if (c.from.is == state::constant && c.to.is == state::constant) row = -1;
     extents shape = at(n.operands[0]).shape;
     if (row < 0 || (is_inside && !change_local_shape(c, mesh().size_of(c.axes), shape))) {
@@ -453,8 +549,14 @@ class program_typer {
   }
   /// Whether a value is in the state that a transition names. A constant is in every state of equal data; what varies may be taken for
   /// chunks of a dim in the local view, as nothing else is known of it there.
-  [[nodiscard]] constexpr bool is_named(const axis_state& is, const axis_state& named, dtype type, bool is_inside) const {
+  [[nodiscard]] constexpr bool is_named(const axis_state& is, const axis_state& named, dtype type, bool is_inside,
+                                        const node& n) const {
     if (is == named) return true;
+    if (n.local_axes != 0 && is_inside) {  // of a manual region: a sum of what varies is asked for, and a gradient is of terms
+      if (named.is == state::partial && (is.is == state::varying || is.is == state::shard)) return true;
+      if (n.in_gradient && is.is == state::constant) return true;
+      if (n.in_gradient && is.is == state::replica && (named.is == state::varying || named.is == state::shard)) return true;
+    }
     if (is_inside && (named.is == state::varying || named.is == state::shard))
       return is.is == state::varying || is.is == state::shard || (is.is == state::constant && named.is == state::varying);
     const bool is_equal = is.is == state::constant || (!is_floating(type) && without_gradient(is).is == state::constant);
@@ -490,24 +592,38 @@ class program_typer {
     const bool has_gradient = is_floating(at(i).type) && (c.from.is != state::partial || c.from.reduced_by == monoid::add) &&
                               (c.to.is != state::partial || c.to.reduced_by == monoid::add);
     const deed back = has_gradient ? transitions[row].backward : deed::nothing;
-    if ((diverging_ & c.axes) != 0 && (!collective_of(transitions[row].forward).empty() || !collective_of(back).empty())) {
-      int a = 0;
-      while ((diverging_ & c.axes & axis_bit(a)) == 0) ++a;
-      refuse(mode_mistake::predicate_varying, i, 0, a,
-             text("devices along `")
-                 << axes_text(mesh_, axis_bit(a)) << "` may go different ways here, and "
-                 << (collective_of(transitions[row].forward).empty() ? "the gradient of this" : "this") << " is an "
-                 << collective_of(collective_of(transitions[row].forward).empty() ? back : transitions[row].forward)
-                 << " of all of them: some would wait for ever; make it outside, or let the predicate be the same "
-                    "on all of them");
-    }
+    s.is_sent_back = !collective_of(back).empty();
+    refuse_if_devices_part(s);
     if (has_gradient) s.sent_back = backward;
     steps.push_back(s);
   }
-  /// The same in the global view: the axes that leave a dim must be the last ones of it.
-  constexpr bool change(int i, int row, const state_change& c, const value_type& from, value_type& to) {
+  constexpr void refuse_if_devices_part(const typed_step& s) {
+    const std::string_view sent = collective_of(transitions[s.row].forward);
+    if (sent.empty() && !s.is_sent_back) return;
+    const axis_mask parting = diverging_at(s.node) & s.axes;
+    if (parting == 0) return;
+    int a = 0;
+    while ((parting & axis_bit(a)) == 0) ++a;
+    refuse(
+        mode_mistake::predicate_varying, s.node, 0, a,
+        text("devices along `") << axes_text(mesh_, axis_bit(a)) << "` may go different ways here, and "
+                                << (sent.empty() ? "the gradient of this" : "this") << " is an "
+                                << (sent.empty() ? collective_of(transitions[s.row].backward) : sent)
+                                << " of all of them: some would wait for ever; make it outside, or let the predicate be the same "
+                                   "on all of them");
+  }
+  /// Sets axes to one state: those that split a dim then, minor to those that do so already and among them as `order` has them.
+  constexpr void set_all(value_type& t, axis_mask axes, const axis_state& is, const value_type* order) const {
     for (int a = 0; a < mesh().axis_count(); ++a)
-      if ((c.axes & axis_bit(a)) != 0) to.set(a, c.to);
+      if ((axes & axis_bit(a)) != 0) t.set(a, is);
+    if (order == nullptr || is.is != state::shard) return;
+    for (const auto& use : order->splits)
+      if ((axes & axis_bit(use.axis)) != 0) t.set(use.axis, is);
+  }
+  /// The same in the global view: the axes that leave a dim must be the last ones of it.
+  constexpr bool change(int i, int row, const state_change& c, const value_type& from, value_type& to,
+                        const value_type* order = nullptr) {
+    set_all(to, c.axes, c.to, order);
     if (c.from.is == state::shard) {
       bool is_rest = true;
       for (int k = from.splits.count - 1; k >= 0; --k) {
@@ -539,6 +655,13 @@ class program_typer {
   constexpr void visit_reshard(int i) {
     const node& n = at(i);
     const state_wish wish = state_wish::is_one(n) ? state_wish::of(n) : state_wish{n.annotation, 0, 0, true};
+    const axis_mask named = wish.layout.split_axes() | wish.layout.partial | wish.replica | wish.invariant;
+    if ((named & n.local_axes) != 0) {
+      refuse(mode_mistake::axis_mode, i, 0, -1,
+             text("names `") << axes_text(mesh_, named & n.local_axes)
+                             << "`, which is local here: a collective, or a state, is written in a manual region");
+      return;
+    }
     value_type wanted = type(n.operands[0]);
     if (wish.has_splits) {
       for (int a = 0; a < mesh().axis_count(); ++a)
@@ -550,14 +673,33 @@ class program_typer {
       if ((wish.replica & axis_bit(a)) != 0) wanted.set(a, {state::replica});
       if ((wish.invariant & axis_bit(a)) != 0) wanted.set(a, {state::invariant});
     }
-    reshard_to(i, wanted);
+    if (!wish.is_out || fits_out(i, wanted)) reshard_to(i, wanted);
+  }
+  /// Whether an operator's result may leave it as `wanted`: a partial sum as the program likes, other axes as they are or cut.
+  constexpr bool fits_out(int i, const value_type& wanted) {
+    const value_type& is = type(at(i).operands[0]);
+    const int rank = at(i).shape.count;
+    for (int a = 0; a < mesh().axis_count(); ++a) {
+      const auto &from = is.on[a], &to = wanted.on[a];
+      const bool is_cut =
+          (from.is == state::constant && to.is != state::partial) || (from.is == state::replica && to.is == state::shard);
+      if (from == to || from.is == state::partial || is_cut) continue;
+      typed_mistake& m = refuse(mode_mistake::out_spec_mismatch, i, -1, a,
+                                text("the result is ") << words_of(is, rank) << ", and `out` asks for " << words_of(wanted, rank)
+                                                       << ": it says what becomes of a partial sum, and moves nothing else");
+      m.remedies.push_back(reshard_text(mesh_, wanted.layout(), rank, a, to) << "(the result)");
+      return false;
+    }
+    return true;
   }
   /// A gradient on its way back through a transition: in the dual state of what it is the gradient of.
   constexpr void visit_cotangent(int i) {
     const value_type& of = type(at(i).operands[1]);
     if (is_seed(at(i)))
       for (int a = 0; a < mesh().axis_count(); ++a) {
-        if (of.on[a].is != state::replica && !(of.on[a].is == state::partial && of.on[a].reduced_by != monoid::add)) continue;
+        if (of.on[a].is != state::replica && of.on[a].is != state::varying &&
+            !(of.on[a].is == state::partial && of.on[a].reduced_by != monoid::add))
+          continue;
         refuse(mode_mistake::loss_state, i, 1, a,
                text("the loss is ")
                    << long_text(of.on[a]) << " over `" << axes_text(mesh_, axis_bit(a))
@@ -565,6 +707,13 @@ class program_typer {
                       "invariant");
         return;
       }
+    for (int a = 0; a < mesh().axis_count(); ++a) {
+      if (of.on[a].is != state::partial || of.on[a].reduced_by == monoid::add) continue;
+      refuse(mode_mistake::partial_nonlinear, i, 1, a,
+             text("what is ") << long_text(of.on[a]) << " over `" << axes_text(mesh_, axis_bit(a))
+                              << "` has no gradient: which device's term was taken is not known; stop_gradient it");
+      return;
+    }
     value_type wanted = of;
     for (int a = 0; a < mesh().axis_count(); ++a)
       if (of.on[a].is != state::constant) wanted.on[a] = dual(of.on[a]);
@@ -595,16 +744,21 @@ class program_typer {
           if (now.on[b] == c.from && wanted.on[b] == c.to) c.axes |= axis_bit(b);
         value_type next = now;
         if (now.on[a].is == state::constant) {
-          for (int b = 0; b < mesh().axis_count(); ++b)
-            if ((c.axes & axis_bit(b)) != 0) next.set(b, c.to);
-        } else if (!change(i, row, c, now, next)) {
+          set_all(next, c.axes, c.to, &wanted);
+          if (c.to.is == state::partial) note(i, row, c, 0, 0);
+        } else if (!change(i, row, c, now, next, &wanted)) {
           return;
         }
         now = next;
       }
     }
-    if (now.splits.count == wanted.splits.count)
-      now.splits = wanted.splits;  // of axes that split one dim anew, the order that was asked for
+    if (!(now.splits == wanted.splits)) {
+      refuse(mode_mistake::axis_order, i, 0, -1,
+             text("the operand is ") << words_of(type(operand), at(i).shape.count) << ", and what is asked for, "
+                                     << words_of(wanted, at(i).shape.count)
+                                     << ", has the axes of a dim in an order that no step leads to; write two reshards");
+      return;
+    }
     type(i) = now;
   }
   [[nodiscard]] static constexpr int row_between(const axis_state& from, const axis_state& to) {
@@ -615,6 +769,12 @@ class program_typer {
     return -1;
   }
 
+  [[nodiscard]] constexpr text way_for_result(int row, const axis_state& is, const axis_state& to, const value_type& wanted,
+                                              int rank, int a) const {
+    if (!is_local(a)) return reshard_text(mesh_, wanted.layout(), rank, a, to) << "(the result)";
+    return text(name_of(transitions[row].by)) << " the result from " << short_text(is) << " to " << short_text(to) << " over `"
+                                              << axes_text(mesh_, axis_bit(a)) << '`';
+  }
   /// What must be of a result: nothing is sent for it.
   constexpr void cut_for(int i, const value_type& wanted) {
     value_type& t = type(i);
@@ -632,9 +792,7 @@ class program_typer {
                    text("the result is ") << words_of(t, at(i).shape.count) << ", not " << words_of(wanted, at(i).shape.count)
                                           << ": only equal data without a sum in its gradient is cut for that");
         if (const int row = row_between(is, to); row >= 0)
-          m.remedies.push_back(text(name_of(transitions[row].by))
-                               << " the result from " << short_text(is) << " to " << short_text(to) << " over `"
-                               << axes_text(mesh_, axis_bit(a)) << '`');
+          m.remedies.push_back(way_for_result(row, is, to, wanted, at(i).shape.count, a));
         t.is_known = false;
         return;
       }
@@ -653,7 +811,9 @@ class program_typer {
 
   const graph& graph_;
   const mesh_info& mesh_;
-  axis_mask local_;  // axes of the local view
+  axis_mask base_local_;  // axes of the local view, everywhere
+  axis_mask local_;       // and where the node stands that is visited
+  bool only_regions_;
   axis_mask diverging_ = 0;
   int next_ = 0;
   struct typed_loop {

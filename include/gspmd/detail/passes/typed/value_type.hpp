@@ -90,6 +90,7 @@ struct typed_step {
   axis_mask axes = 0;
   axis_state from, to;
   std::int64_t sent = 0, sent_back = 0;
+  bool is_sent_back = false;  // its gradient is a collective
 };
 
 }  // namespace gspmd::detail

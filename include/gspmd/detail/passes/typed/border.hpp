@@ -1,0 +1,83 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include "gspmd/detail/ir/mode_mistake.hpp"
+#include "gspmd/detail/ops/local_view.hpp"
+#include "gspmd/detail/passes/typed/value_type.hpp"
+
+namespace gspmd::detail {
+
+/// The type of a value behind the border of a manual region, or why it may not cross it.
+struct border_crossing {
+  value_type is;
+  mode_mistake broken = mode_mistake::none;
+  int axis = -1;
+  text what;
+};
+
+/// Into the local view: the states that the region takes it in. What of the dims is left to other axes stays.
+constexpr border_crossing enter(const mesh_info& mesh, const node& n, const value_type& from) {
+  const border_spec spec = border_spec::of(n);
+  border_crossing to{from, mode_mistake::none, -1, {}};
+  for (int a = 0; a < mesh.shape.axis_count(); ++a) {
+    if ((spec.axes & axis_bit(a)) == 0) continue;
+    axis_state is = spec.on(a);
+    if (is.is == state::shard) is = {state::varying};
+    to.is.leave(a);
+    to.is.on[a] = is_floating(n.type) ? is : without_gradient(is);
+  }
+  for (int k = 1; k < from.splits.count; ++k) {  // the axes of the region cut first: the others cut what they leave
+    const auto &major = from.splits[k - 1], &minor = from.splits[k];
+    if (major.dim != minor.dim || (spec.axes & axis_bit(major.axis)) != 0 || (spec.axes & axis_bit(minor.axis)) == 0) continue;
+    to.broken = mode_mistake::nested_order;
+    to.axis = minor.axis;
+    to.what = text("dim ") << int{minor.dim} << " is split by `" << axes_text(mesh, axis_bit(major.axis)) << "` before `"
+                           << axes_text(mesh, axis_bit(minor.axis)) << "`, which is local: local axes come first";
+    return to;
+  }
+  return to;
+}
+
+/// Back into the global view: in the states that it has, and what varies is a part of the dim that is named.
+constexpr border_crossing leave(const mesh_info& mesh, const node& n, const value_type& from) {
+  const border_spec spec = border_spec::of(n);
+  border_crossing to{from, mode_mistake::none, -1, {}};
+  for (int a = mesh.shape.axis_count() - 1; a >= 0; --a) {
+    if ((spec.axes & axis_bit(a)) == 0) continue;
+    const axis_state wanted = spec.on(a), &is = from.on[a];
+    const bool varies = is.is == state::varying || is.is == state::shard;
+    const bool is_equal = is.is == state::constant || (!is_floating(n.type) && without_gradient(is).is == state::constant);
+    bool is_right = is == wanted || (is_equal && wanted.is != state::partial) || (varies && wanted.is == state::shard);
+    // Of a gradient, each device has its term of what is equal on all of them.
+    is_right = is_right || (n.in_gradient && wanted == partial_by(monoid::add) && (varies || is.is == state::constant));
+    is_right = is_right || (n.in_gradient && wanted.is == state::shard && is.is == state::replica);
+    if (!is_right) {
+      to.broken = mode_mistake::out_spec_mismatch;
+      to.axis = a;
+      const text axis = axes_text(mesh, axis_bit(a));
+      to.what << "the result is " << long_text(is) << " over `" << axis << "` and leaves as ";
+      if (wanted.is == state::shard) to.what << "part of dim " << int{wanted.dim};
+      else to.what << long_text(wanted);
+      if (varies) to.what << "; name the dim that `" << axis << "` splits, or reduce or gather it";
+      else if (is.is == state::partial)
+        to.what << "; all_reduce or reduce_scatter it, or let it leave as partial<\"" << axis << "\">";
+      else if (wanted.is == state::shard)
+        to.what << ": as many copies of it; name no dim for `" << axis << "`, or take each device's part first";
+      else to.what << "; let it leave as " << (is.is == state::replica ? "replica" : "invariant") << "<\"" << axis << "\">";
+      return to;
+    }
+    to.is.leave(a);
+    to.is.on[a] = wanted;
+  }
+  inline_vec<axis_use, max_axes> splits;  // by dim: the region's axes, then the others
+  for (int d = 0; d < n.shape.count; ++d) {
+    for (const auto& use : spec.layout.splits)
+      if (use.dim == d) splits.push_back(use);
+    for (const auto& use : to.is.splits)
+      if (use.dim == d) splits.push_back(use);
+  }
+  to.is.splits = splits;
+  return to;
+}
+
+}  // namespace gspmd::detail

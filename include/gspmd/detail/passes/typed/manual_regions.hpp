@@ -1,0 +1,246 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <utility>
+
+#include "gspmd/detail/ops/local_zeros.hpp"
+#include "gspmd/detail/ops/reverse.hpp"
+#include "gspmd/detail/ops/roll.hpp"
+#include "gspmd/detail/ops/shift.hpp"
+#include "gspmd/detail/passes/typed/find_types.hpp"
+
+namespace gspmd::detail {
+
+/// Turns what manual regions write into what is planned, when types are known. Every value of a region lies as it is (local_view.hpp);
+/// a collective sees it in the global view for as long as it moves, where it is a movement or a reduction like any other:
+///
+///   all_reduce        x of the local view, as a partial sum, resharded to be whole
+///   all_gather, S(d)  as the chunks of dim d, resharded to be whole          reduce_scatter, all_to_all, own chunk: likewise
+///   permute           stacked along a new dim 0, one on each device, which is rolled
+///   zeros             computed from the place of the device
+class region_planner {
+ public:
+  /// `noted`: the same, in which what types say of the rest of the program is written down.
+  constexpr region_planner(const graph& written, const graph& noted, const program_typer& typer)
+      : written_(written), old_(noted), typer_(typer) {
+    made_ = noted;
+    made_.nodes.clear();
+    made_.type_local = nullptr;
+  }
+
+  constexpr graph run() {
+    vec<int> number(old_.nodes.size(), -1);
+    for (int i = 0; i < static_cast<int>(old_.nodes.size()); ++i) {
+      node n = old_.nodes[i];
+      for (auto& o : n.operands) o = number[o];
+      n.region = n.region < 0 ? -1 : number[n.region];
+      made_.open_region = n.region;
+      made_.open_local = n.local_axes;
+      if (n.local_axes != 0) {
+        n.annotated = true;
+        n.annotation = lies(i);
+      }
+      if (facts_of(n.op).made == origin::viewed) {
+        n.annotated = true;
+        n.annotation = lies(i);
+        if (n.local_axes == 0 && made_.find_types == nullptr) n.annotation = border_spec::of(written_.nodes[i]).layout;
+        n.attributes.clear();
+      }
+      const node& was = written_.nodes[i];
+      const bool is_written = facts_of(n.op).made == origin::renamed && state_change::is_one(was) && n.local_axes != 0 &&
+                              (state_change::of(was).axes & ~n.local_axes) == 0;
+      number[i] = is_written ? expanded(n, i) : push(n);
+      if (number[i] < 0) break;
+    }
+    for (auto* const list : {&made_.inputs, &made_.outputs})
+      for (auto& i : *list) i = made_.failed() ? 0 : number[i];
+    for (auto& also : made_.also_tagged) also.node = made_.failed() ? 0 : number[also.node];
+    made_.open_region = -1;
+    made_.open_local = 0;
+    return std::move(made_);
+  }
+
+ private:
+  /// How a value of a region lies, as the other axes have it.
+  [[nodiscard]] constexpr sharding lies(int i) const {
+    sharding s = typer_.types[static_cast<std::size_t>(i)].layout();
+    s.partial &= ~old_.nodes[i].local_axes;
+    return s;
+  }
+  [[nodiscard]] constexpr const extents& shape(int i) const { return made_.nodes[i].shape; }
+  constexpr int push(const node& n) {
+    made_.nodes.push_back(n);
+    return static_cast<int>(made_.nodes.size()) - 1;
+  }
+  constexpr int laid(int i, const sharding& s) {
+    if (i < 0) return i;
+    made_.nodes[i].annotated = true;
+    made_.nodes[i].annotation = s;
+    return i;
+  }
+  /// The same memory under another shape and layout.
+  constexpr int seen_as(int x, const extents& shape, const sharding& s) { return laid(add_seen_as(made_, x, shape, at_), s); }
+  constexpr int brought(int x, const sharding& s) { return add_reshard(made_, x, s, at_); }
+
+  /// Chunks of dim `d` on the devices along the axes, which cut it before others do.
+  [[nodiscard]] static constexpr sharding chunks(const sharding& rest, axis_mask axes, int d) {
+    sharding s = rest;
+    s.splits.clear();
+    bool is_done = false;
+    const auto add = [&] {
+      for (int a = 0; a < max_axes && !is_done; ++a)
+        if ((axes & axis_bit(a)) != 0) s.splits.push_back(axis_use{static_cast<std::int8_t>(a), static_cast<std::int8_t>(d)});
+      is_done = true;
+    };
+    for (const auto& use : rest.splits) {
+      if (use.dim >= d) add();
+      s.splits.push_back(use);
+    }
+    add();
+    return s;
+  }
+  [[nodiscard]] static constexpr sharding behind_new_dim(const sharding& rest, int at) {
+    sharding s = rest;
+    for (auto& use : s.splits)
+      if (use.dim >= at) ++use.dim;
+    return s;
+  }
+  [[nodiscard]] static constexpr sharding partial_over(const sharding& rest, axis_mask axes, monoid kind) {
+    sharding s = rest;
+    s.partial |= axes;
+    s.reduced_by = kind;
+    return s;
+  }
+  [[nodiscard]] static constexpr extents joined(extents shape, int d, std::int64_t n) {
+    shape[d] *= n;
+    return shape;
+  }
+  [[nodiscard]] static constexpr extents stacked(extents shape, int d, std::int64_t n) {
+    shape.insert(d, n);
+    return shape;
+  }
+
+  /// The place of a device along the axes, row-major: a scalar of the local view.
+  constexpr int place(axis_mask axes) {
+    extents all;
+    all.push_back(made_.mesh->shape.size_of(axes));
+    const int numbers = laid(add_iota(made_, dtype::s32, all, 0, at_), chunks({}, axes, 0));
+    return seen_as(numbers, {}, {});
+  }
+  /// Zeros but for what one device has, or for each device's own part of dim `d`.
+  constexpr int first_or_zeros(int x, axis_mask axes, const sharding& s) {
+    const int of = place(axes);
+    const auto before = made_.nodes.size();
+    return laid_from(before, add_first_or_zeros(made_, x, of, at_), s, s);
+  }
+  constexpr int among_zeros(int x, axis_mask axes, int d, const sharding& s) {
+    if (shape(x).count == max_rank)
+      return made_.fail(at_, "manual", mistake::rank, "a tensor of 32 dims is not put among zeros; reshape it");
+    for (const auto& use : s.splits)
+      if (use.dim == d)
+        return made_.fail(at_, "manual", mistake::states, "a part is put among zeros along a dim that no other axis splits");
+    const int of = place(axes);
+    const auto before = made_.nodes.size();
+    return laid_from(before, add_among_zeros(made_, x, of, made_.mesh->shape.size_of(axes), d, at_), s, behind_new_dim(s, d));
+  }
+  /// Says how what was added lies: numbers, what has the dims of the last one, and what has one more.
+  constexpr int laid_from(std::size_t first, int last, const sharding& s, const sharding& with_new_dim) {
+    if (last < 0) return last;
+    const int rank = shape(last).count;
+    for (auto k = first; k < made_.nodes.size(); ++k) {
+      const int has = made_.nodes[k].shape.count;
+      laid(static_cast<int>(k), has == rank ? s : has > rank ? with_new_dim : sharding{});
+    }
+    return last;
+  }
+  /// A collective along some local axes while it is planned. Along the other ones values may differ, and plans take what is not split for
+  /// equal: so they are stacked, one on each device, along a dim before the others.
+  struct collective_view {
+    region_planner& of;
+    axis_mask axes, others;
+
+    [[nodiscard]] constexpr std::int8_t first() const { return others != 0 ? 1 : 0; }
+    [[nodiscard]] constexpr extents shape(const extents& s) const {
+      return others != 0 ? stacked(s, 0, of.made_.mesh->shape.size_of(others)) : s;
+    }
+    [[nodiscard]] constexpr sharding layout(const sharding& s) const {
+      return others != 0 ? chunks(behind_new_dim(s, 0), others, 0) : s;
+    }
+    constexpr int enter(int x, const extents& s, const sharding& lies) const { return of.seen_as(x, shape(s), layout(lies)); }
+    constexpr int leave(int x, const extents& s, const sharding& lies) const { return of.seen_as(x, s, lies); }
+    constexpr int bring(int x, const sharding& s) const { return of.brought(x, layout(s)); }
+  };
+  constexpr int permuted(const collective_view& view, int x, const device_shift& shift, const sharding& s) {
+    const extents of = shape(x);
+    const sharding rows = chunks(behind_new_dim(s, 0), view.axes, 0);
+    int all = view.enter(x, stacked(of, 0, made_.mesh->shape.size_of(view.axes)), rows);
+    const int dim = view.first(), turned[] = {dim};
+    const auto before = made_.nodes.size();
+    if (shift.is == device_shift::kind::round) all = add_roll(made_, all, shift.by, dim, at_);
+    else if (shift.is == device_shift::kind::ended) all = add_shift(made_, all, dim, -shift.by, at_);
+    else all = add_reverse(made_, all, turned, at_);
+    for (auto k = before; k < made_.nodes.size(); ++k) laid(static_cast<int>(k), view.layout(rows));
+    return view.leave(all, of, s);
+  }
+
+  constexpr int expanded(const node& n, int i) {
+    at_ = n.at;
+    const state_change c = state_change::of(n);
+    const sharding after = lies(i);
+    if (n.operands.count == 0) return place(c.axes);
+    const int x = n.operands[0];
+    const deed does = transitions[c.row()].forward;
+    const bool is_sent = !collective_of(does).empty();
+    const collective_view view{*this, c.axes, is_sent ? n.local_axes & ~c.axes : axis_mask{0}};
+    if (shape(x).count + 2 > max_rank && is_sent)
+      return made_.fail(at_, name_of(c.by), mistake::rank,
+                        "in a manual region a tensor that is sent has at most 30 dims; reshape it");
+    const auto parts = made_.mesh->shape.size_of(c.axes);
+    const sharding rest = made_.nodes[x].annotation;
+    const auto chunked = [&](int d) { return chunks(rest, c.axes, d); };
+    const auto whole = [&](int d) { return view.enter(x, joined(shape(x), d, parts), chunked(d)); };
+    const auto terms = [&] { return view.enter(x, shape(x), partial_over(rest, c.axes, c.from.reduced_by)); };
+    const auto left = [&](int y) { return view.leave(y, n.shape, after); };
+    switch (does) {
+      case deed::nothing: return brought(x, after);
+      case deed::keep_own: return left(view.bring(x, chunked(c.to.dim)));
+      case deed::keep_first: return first_or_zeros(x, c.axes, after);
+      case deed::pad_zeros: return among_zeros(x, c.axes, c.from.dim, after);
+      case deed::gather: return left(view.bring(whole(c.from.dim), rest));
+      case deed::gather_sum: return left(view.bring(terms(), chunked(c.to.dim)));
+      case deed::sum: return left(view.bring(terms(), after));
+      case deed::exchange: return left(view.bring(whole(c.from.dim), chunked(c.to.dim)));
+      case deed::permute: return permuted(view, x, device_shift::of(n), after);
+    }
+    return -1;
+  }
+
+  const graph& written_;
+  const graph& old_;
+  const program_typer& typer_;
+  graph made_;
+  location at_;
+};
+
+/// What `graph::type_local` is of a program with manual regions.
+constexpr void type_local(graph& g, bool annotate) {
+  program_typer typer(g, *g.mesh, 0, g.find_types == nullptr);
+  if (g.find_types != nullptr)
+    for (const int i : g.inputs) typer.give(i, type_of_input(g.mesh->shape, g.nodes[static_cast<std::size_t>(i)]));
+  typer.run();
+  if (!typer.mistakes.empty()) {
+    if (g.error.empty()) g.error << first_mistake(typer);
+    g.broken = mistake::states;
+    return;
+  }
+  if (!annotate) return;
+  graph noted = g;
+  if (g.find_types != nullptr && !note_types(noted, typer)) {
+    g = std::move(noted);
+    return;
+  }
+  graph planned = region_planner(g, noted, typer).run();
+  g = std::move(planned);
+}
+
+}  // namespace gspmd::detail

@@ -1,0 +1,140 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstddef>
+#include <tuple>
+#include <type_traits>
+#include <utility>
+
+#include "gspmd/compile.hpp"
+#include "gspmd/ops.hpp"
+#include "gspmd/sharded_array.hpp"
+#include "gspmd/tensor.hpp"
+
+/// Tensors as variables of an ordinary program that runs on every device: operators are called one at a time, and types say what devices
+/// hold. See examples/modes.
+namespace gspmd {
+
+namespace detail {
+
+/// What a tensor's type says, as steps know it.
+template <class Tensor>
+struct laid_out;
+template <class T, class Dims, class Mesh, class... Parts>
+struct laid_out<tensor<T, Dims, gspmd::place<Mesh, Parts...>>> {
+  using element = T;
+  using mesh = Mesh;
+  static constexpr planned_value value = [] {
+    planned_value v;
+    v.type = dtype_of<T>();
+    v.global = Dims::value;
+    v.layout = parts_of_place<Parts...>(Mesh::info, Dims::rank).layout;
+    v.local = local_extents(Mesh::info.shape, v.global, v.layout);
+    v.is_padded = padded_dims(Mesh::info.shape, v.global, v.layout) != 0;
+    return v;
+  }();
+};
+
+}  // namespace detail
+
+/// A tensor on the devices that a communicator holds: a sharded_array whose type says what it is, `tensor<float, dims<64, 512>, place<...>>`.
+/// `distribute` and `call` make one, `gather` makes it whole. The communicator must outlive it.
+///
+/// Threads: as sharded_array.
+template <class Tensor, communicator Comm>
+class distributed {
+  using known = detail::laid_out<Tensor>;
+
+ public:
+  using type = Tensor;
+  using element = typename known::element;
+  using mesh = typename known::mesh;
+
+  /// Zeros.
+  explicit distributed(Comm& comm) : comm_(&comm), shards_(comm, mesh::info.shape, known::value) {}
+
+  [[nodiscard]] Comm& comm() const { return *comm_; }
+  [[nodiscard]] sharded_array<element>& shards() { return shards_; }
+  [[nodiscard]] const sharded_array<element>& shards() const { return shards_; }
+
+ private:
+  Comm* comm_;
+  sharded_array<element> shards_;
+};
+
+/// A tensor cut from a whole array, an array, a contiguous range or a pointer: every process gives the whole. Of a partial one the first
+/// device along its axes gets the data. No communication. Throws gspmd::error: a wrong number of elements or devices.
+///
+///     auto w = distribute<tensor<float, dims<512, 256>, place<pod, split<_, "model">, replica<"data">>>>(comm, weights);
+template <class Tensor, communicator Comm, class Whole>
+distributed<Tensor, Comm> distribute(Comm& comm, const Whole& whole) {
+  static_assert(detail::accept_containers<Whole>());
+  distributed<Tensor, Comm> made(comm);
+  detail::scatter_leaf(detail::held_devices(comm, distributed<Tensor, Comm>::mesh::device_count), whole, made.shards());
+  return made;
+}
+
+/// The whole array, on every device. Collective. Throws gspmd::error: it is partial.
+template <class Tensor, communicator Comm>
+auto gather(const distributed<Tensor, Comm>& x) {
+  return gather(x.comm(), x.shards());
+}
+
+/// Runs a callable of the explicit mode on the tensors' devices, as `compile` of their types would: one step of it, and its result is a
+/// distributed tensor, or a tuple of them. It sends what the callable's `reshard`s and `out`s say and nothing else; `call_sends` is that,
+/// as a constant. Collective. Errors, at compile time: those of `compile`, with the ways out of them. At run time: those of a step.
+///
+///     auto y = call<[](auto a, auto b) { return tanh(a) * b; }>(x, w);
+///     static_assert(std::is_same_v<decltype(y)::type, tensor<float, dims<64, 512>, place<pod, split<"data", _>>>>);
+template <auto Callable, class... Tensors, communicator Comm>
+auto call(const distributed<Tensors, Comm>&... arguments) {
+  static_assert(sizeof...(Tensors) > 0, "gspmd: call: give the tensors that the callable takes");
+  using mesh = typename std::tuple_element_t<0, std::tuple<distributed<Tensors, Comm>...>>::mesh;
+  using step = compile<Callable, mesh, Tensors...>;
+  constexpr std::size_t count = step::output_count;  // first: what is wrong with the program is reported from here
+  Comm& comm = std::get<0>(std::tie(arguments...)).comm();
+  return [&]<std::size_t... K>(std::index_sequence<K...>) {
+    std::tuple results{distributed<typed_result_of<K, Callable, mesh, Tensors...>, Comm>(comm)...};
+    if constexpr (step::accepted) {
+      thread_local step held;  // its scratch memory serves the next call too
+      held(comm, arguments.shards()..., std::get<K>(results).shards()...);
+    }
+    return detail::like_result<typename step::callable_result, 0>(results);
+  }(std::make_index_sequence<count>{});
+}
+/// What one device sends in such a call.
+template <auto Callable, class First, class... Tensors>
+inline constexpr traffic call_sends =
+    compile<Callable, typename First::mesh, typename First::type, typename Tensors::type...>::traffic;
+
+template <class A, class B, communicator Comm>
+auto operator+(const distributed<A, Comm>& a, const distributed<B, Comm>& b) {
+  return call<[](value x, value y) { return x + y; }>(a, b);
+}
+template <class A, class B, communicator Comm>
+auto operator-(const distributed<A, Comm>& a, const distributed<B, Comm>& b) {
+  return call<[](value x, value y) { return x - y; }>(a, b);
+}
+template <class A, class B, communicator Comm>
+auto operator*(const distributed<A, Comm>& a, const distributed<B, Comm>& b) {
+  return call<[](value x, value y) { return x * y; }>(a, b);
+}
+template <class A, class B, communicator Comm>
+auto operator/(const distributed<A, Comm>& a, const distributed<B, Comm>& b) {
+  return call<[](value x, value y) { return x / y; }>(a, b);
+}
+template <fixed_string Equation, class A, class B, communicator Comm>
+auto einsum(const distributed<A, Comm>& a, const distributed<B, Comm>& b) {
+  return call<[](value x, value y) { return gspmd::einsum<Equation>(x, y); }>(a, b);
+}
+template <fixed_string Equation, class A, class B, communicator Comm, class... Parts>
+auto einsum(const distributed<A, Comm>& a, const distributed<B, Comm>& b, out<Parts...>) {
+  return call<[](value x, value y) { return gspmd::einsum<Equation>(x, y, out<Parts...>{}); }>(a, b);
+}
+template <class... Parts, class Tensor, communicator Comm>
+  requires(sizeof...(Parts) > 0)
+auto reshard(const distributed<Tensor, Comm>& x) {
+  return call<[](value y) { return gspmd::reshard<Parts...>(y); }>(x);
+}
+
+}  // namespace gspmd

@@ -1,0 +1,156 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstdint>
+
+#include "gspmd/detail/ops/local_view.hpp"
+#include "gspmd/ops/elementwise.hpp"
+#include "gspmd/ops/shape.hpp"
+#include "gspmd/sharding.hpp"
+
+/// What a manual region (gspmd/manual.hpp) writes to communicate. Each goes from one state to another one along `Axes` ("x" or "x,y", then in
+/// the order of the mesh, major first), and its gradient is its dual. Bytes are what one of n devices sends, of B that it holds.
+namespace gspmd {
+
+using detail::state;
+
+namespace local {
+
+namespace detail_ {
+using namespace gspmd::detail;
+
+constexpr value change(value x, const dim_spec& axes, verb by, axis_state from, axis_state to, const char* name, location at,
+                       const device_shift& shift = {}) {
+  if (!x.is_valid()) return {};
+  graph& g = *x.graph();
+  const auto named = detail::resolve(*g.mesh, static_cast<const dim_spec*>(nullptr), 0, 0, axes.view(), monoid::add);
+  if (!named.problem.empty()) return made(g.fail(at, name, named.broken, named.problem), x);
+  const axis_mask mask = named.value.partial;
+  if (mask == 0 || (mask & ~g.open_local) != 0)
+    return made(g.fail(at, name, mistake::states,
+                       text("unbound_axis: `")
+                           << axes.view() << "` is not local here; it is written in manual<\"" << axes.view() << "\">(...)"),
+                x);
+  const auto n = g.mesh->shape.size_of(mask);
+  const state_change c{by, mask, from, to};
+  extents shape = x.shape();
+  const auto fits = [&](const axis_state& s) { return s.is != state::shard || (s.dim >= 0 && s.dim < x.rank()); };
+  if (!fits(from) || !fits(to))
+    return made(g.fail(at, name, mistake::dim,
+                       text("dim ") << int{(fits(from) ? to : from).dim} << " is not a dim of " << shape_text(x.shape())
+                                    << "; dims count from 0"),
+                x);
+  if (!change_local_shape(c, n, shape))
+    return made(g.fail(at, name, mistake::extent,
+                       text("dim ") << int{to.dim} << " of " << shape_text(x.shape()) << " is cut into " << n
+                                    << " parts for the devices along `" << axes.view() << "`, and has not as many; pad it"),
+                x);
+  return made(g, add_transition(g, x.id(), c, true, at, shift), x.type(), shape);
+}
+constexpr axis_state chunk(value x, int dim) { return shard_of(counted_dim(dim, x.rank())); }
+
+}  // namespace detail_
+
+/// The sum (or `kind`) of what the devices hold: of a partial value, or of one that varies. It is invariant, or a replica (`To`), whose
+/// gradient is a term on each device. Sends 2(n-1)/n B; the gradient nothing, of a replica as much. Of a maximum there is no gradient.
+///
+///     auto y = local::all_reduce<"model">(einsum<"bf,fd->bd">(h, w2));
+template <dim_spec Axes, state To = state::invariant>
+constexpr value all_reduce(value x, monoid kind = monoid::add, location at = location::current()) {
+  return detail_::change(x, Axes, detail::verb::all_reduce, detail::partial_by(kind), {To}, "all_reduce", at);
+}
+/// The parts of dim `dim` that the devices hold, side by side: invariant, or a replica. Sends (n-1) B; the gradient nothing, as each device
+/// takes its part; of a replica, whose gradient are terms, a reduce_scatter.
+///
+///     auto whole = local::all_gather<"data", state::replica>(w, 0);         // FSDP
+template <dim_spec Axes, state To = state::invariant>
+constexpr value all_gather(value x, int dim, location at = location::current()) {
+  return detail_::change(x, Axes, detail::verb::all_gather, detail_::chunk(x, dim), {To}, "all_gather", at);
+}
+/// The sum (or `kind`) of what the devices hold, of which each keeps its part of dim `dim`. Sends (n-1)/n B; the gradient is an all_gather.
+template <dim_spec Axes>
+constexpr value reduce_scatter(value x, int dim, monoid kind = monoid::add, location at = location::current()) {
+  return detail_::change(x, Axes, detail::verb::reduce_scatter, detail::partial_by(kind), detail_::chunk(x, dim),
+                         "reduce_scatter", at);
+}
+/// Parts of dim `from` become parts of dim `to`. Sends (n-1)/n B, and the gradient, the way back, as much.
+template <dim_spec Axes>
+constexpr value all_to_all(value x, int from, int to, location at = location::current()) {
+  return detail_::change(x, Axes, detail::verb::all_to_all, detail_::chunk(x, from), detail_::chunk(x, to), "all_to_all", at);
+}
+/// What the device `by` places before it holds, round the end: device k sends to k + by. Sends B; so does the gradient, the other way.
+///
+///     k = local::rotate<"seq">(k, 1);                                       // ring attention
+template <dim_spec Axes>
+constexpr value rotate(value x, std::int64_t by = 1, location at = location::current()) {
+  return detail_::change(x, Axes, detail::verb::permute, {state::varying}, {state::varying}, "rotate", at,
+                         {detail::device_shift::kind::round, by});
+}
+/// The same, not round the end: there zeros come in.
+template <dim_spec Axes>
+constexpr value shift_devices(value x, std::int64_t by = 1, location at = location::current()) {
+  return detail_::change(x, Axes, detail::verb::permute, {state::varying}, {state::varying}, "shift_devices", at,
+                         {detail::device_shift::kind::ended, by});
+}
+/// What the device holds that has its place from the other end.
+template <dim_spec Axes>
+constexpr value reverse_devices(value x, location at = location::current()) {
+  return detail_::change(x, Axes, detail::verb::permute, {state::varying}, {state::varying}, "reverse_devices", at,
+                         {detail::device_shift::kind::reverse, 0});
+}
+/// Each device's part of dim `dim` of what all of them hold. Sends nothing. The gradient of a replica puts it among zeros, that of an
+/// invariant value (`From`) is an all_gather.
+template <dim_spec Axes, state From = state::replica>
+constexpr value own_part(value x, int dim, location at = location::current()) {
+  return detail_::change(x, Axes, detail::verb::convert, {From}, detail_::chunk(x, dim), "own_part", at);
+}
+/// An invariant value that devices use each in its way: nothing forward; its gradient, of which each device has a term, is an all_reduce.
+/// Megatron's f.
+template <dim_spec Axes>
+constexpr value to_replica(value x, location at = location::current()) {
+  return detail_::change(x, Axes, detail::verb::convert, {state::invariant}, {state::replica}, "to_replica", at);
+}
+/// A replica as a value that varies: what a loop carries. Nothing is sent, nor for its gradient.
+template <dim_spec Axes>
+constexpr value to_varying(value x, location at = location::current()) {
+  return detail_::change(x, Axes, detail::verb::reinterpret, {state::replica}, {state::varying}, "to_varying", at);
+}
+/// What devices hold, as the terms of a sum. Nothing is sent, nor for its gradient.
+template <dim_spec Axes>
+constexpr value to_partial(value x, location at = location::current()) {
+  return detail_::change(x, Axes, detail::verb::reinterpret, {state::varying}, detail::partial_by(monoid::add), "to_partial", at);
+}
+
+/// The place of the device along `Axes`, from 0: a scalar, s32, that varies. `like`: any value of the region.
+template <dim_spec Axes>
+constexpr value axis_index(value like, location at = location::current()) {
+  if (!like.is_valid()) return {};
+  auto& g = *like.graph();
+  const detail::axis_mask axes = g.mesh->mask_of(Axes.view());
+  if (axes == 0 || (axes & ~g.open_local) != 0)
+    return detail::made(g,
+                        g.fail(at, "axis_index", detail::mistake::states,
+                               detail::text("unbound_axis: `") << Axes.view() << "` is not local here"),
+                        dtype::s32, {});
+  detail::node n = detail::source(detail::code_of<detail::transition_op>, dtype::s32, {}, at);
+  detail::state_change{detail::verb::reinterpret, axes, {state::constant}, {state::varying}}.keep(n);
+  return {&g, g.add(n)};
+}
+/// The number of devices along `Axes`.
+template <dim_spec Axes>
+constexpr std::int64_t axis_size(value like) {
+  return like.is_valid() ? like.graph()->mesh->shape.size_of(like.graph()->mesh->mask_of(Axes.view())) : 1;
+}
+
+/// What device `root` holds, on all of them. Sends 2(n-1)/n B, as an all_reduce of which the others' terms are zeros.
+template <dim_spec Axes, state To = state::invariant>
+constexpr value broadcast(value x, std::int64_t root = 0, location at = location::current()) {
+  if (!x.is_valid()) return {};
+  const value is_root = equal({axis_index<Axes>(x, at), at}, {root, at});
+  const detail::extents& shape = x.shape();
+  const value here = broadcast_in_dim(is_root, integers(shape.begin(), static_cast<std::size_t>(shape.count)), {}, at);
+  return all_reduce<Axes, To>(select({here, at}, {x, at}, {zeros_like(x, at), at}), monoid::add, at);
+}
+
+}  // namespace local
+}  // namespace gspmd

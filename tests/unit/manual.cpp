@@ -1,0 +1,689 @@
+// SPDX-License-Identifier: Apache-2.0
+// group: dynamic
+// Manual regions: what is accepted gives what the devices of a naive machine hold, and its gradients; known layers send what they say.
+#include <doctest/doctest.h>
+
+#include <cmath>
+#include <cstdint>
+#include <functional>
+#include <random>
+#include <string>
+#include <vector>
+
+#include <gspmd/dynamic.hpp>
+#include <gspmd/grad.hpp>
+#include <gspmd/gspmd.hpp>
+#include <gspmd/manual.hpp>
+#include <gspmd/modes.hpp>
+
+#include "support/error_of.hpp"
+
+using namespace gspmd;
+using caught::error_of;
+
+namespace manual_regions {
+
+/// What one device holds: a matrix.
+struct matrix {
+  std::int64_t rows = 0, cols = 0;
+  std::vector<double> of{};
+  [[nodiscard]] double& at(std::int64_t r, std::int64_t c) { return of[static_cast<std::size_t>(r * cols + c)]; }
+  [[nodiscard]] double at(std::int64_t r, std::int64_t c) const { return of[static_cast<std::size_t>(r * cols + c)]; }
+  static matrix zeros(std::int64_t r, std::int64_t c) {
+    return {r, c, std::vector<double>(static_cast<std::size_t>(r * c), 0.0)};
+  }
+};
+matrix part_of(const matrix& m, int dim, std::int64_t parts, std::int64_t k) {
+  matrix p = dim == 0 ? matrix::zeros(m.rows / parts, m.cols) : matrix::zeros(m.rows, m.cols / parts);
+  for (std::int64_t r = 0; r < p.rows; ++r)
+    for (std::int64_t c = 0; c < p.cols; ++c) p.at(r, c) = m.at(dim == 0 ? r + k * p.rows : r, dim == 1 ? c + k * p.cols : c);
+  return p;
+}
+
+enum class kind {
+  add,
+  multiply,
+  product,
+  tanh,
+  transpose,
+  scale,
+  all_reduce,
+  all_reduce_r,
+  gather,
+  gather_r,
+  scatter,
+  exchange,
+  rotate,
+  shift,
+  reverse,
+  part_r,
+  part_i,
+  to_replica,
+  to_varying,
+  to_partial,
+  broadcast,
+  index,
+  count
+};
+struct op {
+  kind is = kind::add;
+  int a = 0, b = 0;
+  int axis = 0;  // 0: x, 1: y, 2: both
+  int dim = 0;
+  std::int64_t by = 1;
+};
+
+/// The devices of a mesh x,y, each with its own values.
+struct machine {
+  std::int64_t x, y;
+  using held = std::vector<matrix>;  // by device
+  [[nodiscard]] std::int64_t devices() const { return x * y; }
+  [[nodiscard]] std::int64_t size(int axis) const { return axis == 0 ? x : axis == 1 ? y : x * y; }
+  [[nodiscard]] std::int64_t place(std::int64_t d, int axis) const { return axis == 0 ? d / y : axis == 1 ? d % y : d; }
+  [[nodiscard]] std::int64_t peer(std::int64_t d, int axis, std::int64_t k) const {
+    return axis == 0 ? k * y + d % y : axis == 1 ? d / y * y + k : k;
+  }
+
+  [[nodiscard]] matrix local(const op& o, const matrix& a, const matrix& b) const {
+    if (o.is == kind::product) {
+      matrix c = matrix::zeros(a.rows, b.cols);
+      for (std::int64_t i = 0; i < a.rows; ++i)
+        for (std::int64_t k = 0; k < a.cols; ++k)
+          for (std::int64_t j = 0; j < b.cols; ++j) c.at(i, j) += a.at(i, k) * b.at(k, j);
+      return c;
+    }
+    if (o.is == kind::transpose) {
+      matrix c = matrix::zeros(a.cols, a.rows);
+      for (std::int64_t i = 0; i < a.rows; ++i)
+        for (std::int64_t j = 0; j < a.cols; ++j) c.at(j, i) = a.at(i, j);
+      return c;
+    }
+    matrix c = a;
+    for (std::size_t i = 0; i < c.of.size(); ++i)
+      c.of[i] = o.is == kind::add        ? a.of[i] + b.of[i]
+                : o.is == kind::multiply ? a.of[i] * b.of[i]
+                : o.is == kind::tanh     ? std::tanh(a.of[i])
+                                         : 0.5 * a.of[i];
+    return c;
+  }
+  [[nodiscard]] matrix sum(const held& a, std::int64_t d, int axis) const {
+    matrix s = matrix::zeros(a[static_cast<std::size_t>(d)].rows, a[static_cast<std::size_t>(d)].cols);
+    for (std::int64_t k = 0; k < size(axis); ++k)
+      for (std::size_t i = 0; i < s.of.size(); ++i) s.of[i] += a[static_cast<std::size_t>(peer(d, axis, k))].of[i];
+    return s;
+  }
+  [[nodiscard]] matrix joined(const held& a, std::int64_t d, int axis, int dim) const {
+    const matrix& like = a[static_cast<std::size_t>(d)];
+    const auto n = size(axis);
+    matrix w = dim == 0 ? matrix::zeros(like.rows * n, like.cols) : matrix::zeros(like.rows, like.cols * n);
+    for (std::int64_t k = 0; k < n; ++k)
+      for (std::int64_t r = 0; r < like.rows; ++r)
+        for (std::int64_t c = 0; c < like.cols; ++c)
+          w.at(dim == 0 ? r + k * like.rows : r, dim == 1 ? c + k * like.cols : c) =
+              a[static_cast<std::size_t>(peer(d, axis, k))].at(r, c);
+    return w;
+  }
+  [[nodiscard]] held run(const op& o, const held& a, const held& b) const {
+    held result;
+    for (std::int64_t d = 0; d < devices(); ++d) {
+      const auto n = size(o.axis), k = place(d, o.axis);
+      const matrix& own = a[static_cast<std::size_t>(d)];
+      const auto from = [&](std::int64_t p) { return a[static_cast<std::size_t>(peer(d, o.axis, p))]; };
+      switch (o.is) {
+        case kind::all_reduce:
+        case kind::all_reduce_r: result.push_back(sum(a, d, o.axis)); break;
+        case kind::gather:
+        case kind::gather_r: result.push_back(joined(a, d, o.axis, o.dim)); break;
+        case kind::scatter: result.push_back(part_of(sum(a, d, o.axis), o.dim, n, k)); break;
+        case kind::exchange: result.push_back(part_of(joined(a, d, o.axis, 1 - o.dim), o.dim, n, k)); break;
+        case kind::rotate: result.push_back(from(((k - o.by) % n + n) % n)); break;
+        case kind::shift: result.push_back(k >= o.by && k - o.by < n ? from(k - o.by) : matrix::zeros(own.rows, own.cols)); break;
+        case kind::reverse: result.push_back(from(n - 1 - k)); break;
+        case kind::part_r:
+        case kind::part_i: result.push_back(part_of(own, o.dim, n, k)); break;
+        case kind::broadcast: result.push_back(from(o.by % n)); break;
+        case kind::to_replica:
+        case kind::to_varying:
+        case kind::to_partial: result.push_back(own); break;
+        case kind::index:
+          result.push_back(own);
+          for (auto& e : result.back().of) e *= static_cast<double>(k);
+          break;
+        default: result.push_back(local(o, own, b[static_cast<std::size_t>(d)]));
+      }
+    }
+    return result;
+  }
+};
+
+template <dim_spec A>
+value apply_along(const op& o, value a) {
+  switch (o.is) {
+    case kind::all_reduce: return local::all_reduce<A>(a);
+    case kind::all_reduce_r: return local::all_reduce<A, state::replica>(a);
+    case kind::gather: return local::all_gather<A>(a, o.dim);
+    case kind::gather_r: return local::all_gather<A, state::replica>(a, o.dim);
+    case kind::scatter: return local::reduce_scatter<A>(a, o.dim);
+    case kind::exchange: return local::all_to_all<A>(a, 1 - o.dim, o.dim);
+    case kind::rotate: return local::rotate<A>(a, o.by);
+    case kind::shift: return local::shift_devices<A>(a, o.by);
+    case kind::reverse: return local::reverse_devices<A>(a);
+    case kind::part_r: return local::own_part<A>(a, o.dim);
+    case kind::part_i: return local::own_part<A, state::invariant>(a, o.dim);
+    case kind::to_replica: return local::to_replica<A>(a);
+    case kind::to_varying: return local::to_varying<A>(a);
+    case kind::to_partial: return local::to_partial<A>(a);
+    case kind::broadcast: return local::broadcast<A>(a, o.by % local::axis_size<A>(a));
+    default: return a * broadcast_in_dim(convert<double>(local::axis_index<A>(a)), {a.shape()[0], a.shape()[1]}, {});
+  }
+}
+value apply(const op& o, value a, value b) {
+  if ((o.is == kind::add || o.is == kind::multiply) && !(a.shape() == b.shape()))
+    a.graph()->fail({}, "test", detail::mistake::other, "the naive machine stretches nothing");
+  switch (o.is) {
+    case kind::add: return a + b;
+    case kind::multiply: return a * b;
+    case kind::product: return einsum("ab,bc->ac", a, b);
+    case kind::tanh: return tanh(a);
+    case kind::transpose: return transpose(a, {1, 0});
+    case kind::scale: return 0.5 * a;
+    default: break;
+  }
+  return o.axis == 0 ? apply_along<"x">(o, a) : o.axis == 1 ? apply_along<"y">(o, a) : apply_along<"x,y">(o, a);
+}
+
+/// Three inputs [size,size] enter in different states; the sum of the last values is the loss.
+struct program_of_devices {
+  machine on;
+  std::int64_t size = 6;
+  int entry = 0;
+  std::vector<op> ops;
+  std::vector<int> outs;  // their ways out are ops already: all are invariant
+
+  template <class Spec>
+  value with(value a, value b, value c) const {
+    return manual<"x", "y">(
+        [this](value p, value q, value r) {
+          std::vector<value> v{p, q, r};
+          for (const auto& o : ops) v.push_back(apply(o, v[static_cast<std::size_t>(o.a)], v[static_cast<std::size_t>(o.b)]));
+          value total = einsum("ab->", v.back() * 0.0);
+          for (const int o : outs) total = total + einsum("ab->", v[static_cast<std::size_t>(o)]);
+          return total;
+        },
+        Spec{})(a, b, c);
+  }
+  [[nodiscard]] value build(value a, value b, value c) const {
+    switch (entry) {
+      case 0: return with<takes<split<"x", "y">, replica<"x,y">, invariant<"x,y">>>(a, b, c);
+      case 1: return with<takes<split<"x,y", _>, held<split<_, "y">, replica<"x">>, replica<"x,y">>>(a, b, c);
+      case 2: return with<takes<held<split<"y", _>>, held<split<_, "x">, replica<"y">>, split<_, "x,y">>>(a, b, c);
+      default: return with<takes<replica<"x,y">, replica<"x,y">, held<split<"y,x", _>>>>(a, b, c);
+    }
+  }
+  [[nodiscard]] double loss(const std::vector<matrix>& in) const {
+    std::vector<machine::held> v(3);
+    for (std::int64_t d = 0; d < on.devices(); ++d) {
+      const auto i = on.place(d, 0), j = on.place(d, 1);
+      const auto cut = [&](const matrix& m, int dim, int axis) { return part_of(m, dim, on.size(axis), on.place(d, axis)); };
+      switch (entry) {
+        case 0: v[0].push_back(cut(cut(in[0], 0, 0), 1, 1)), v[1].push_back(in[1]), v[2].push_back(in[2]); break;
+        case 1: v[0].push_back(cut(in[0], 0, 2)), v[1].push_back(cut(in[1], 1, 1)), v[2].push_back(in[2]); break;
+        case 2: v[0].push_back(cut(in[0], 0, 1)), v[1].push_back(cut(in[1], 1, 0)), v[2].push_back(cut(in[2], 1, 2)); break;
+        default: v[0].push_back(in[0]), v[1].push_back(in[1]), v[2].push_back(part_of(in[2], 0, on.devices(), j * on.x + i));
+      }
+    }
+    for (const auto& o : ops) v.push_back(on.run(o, v[static_cast<std::size_t>(o.a)], v[static_cast<std::size_t>(o.b)]));
+    double total = 0;
+    for (const int o : outs)
+      for (const double e : v[static_cast<std::size_t>(o)][0].of) total += e;
+    return total;
+  }
+};
+
+/// Whether the program is accepted, so far.
+std::string refusal(const program_of_devices& p, bool differentiates) {
+  dynamic::builder b(dynamic::mesh({{"x", p.on.x}, {"y", p.on.y}}));
+  std::vector<value> in;
+  for (int k = 0; k < 3; ++k) in.push_back(b.input(dynamic::in<double>({p.size, p.size})));
+  value y = p.build(in[0], in[1], in[2]);
+  if (differentiates && b.graph().error.empty()) y = grad(y, in[0]);
+  if (!b.graph().error.empty()) return b.take_mistake();
+  b.graph().outputs.push_back(y.id());
+  b.graph().type_local(b.graph(), false);
+  return std::string(b.graph().error.view());
+}
+
+program_of_devices random_program(std::mt19937& random) {
+  const auto below = [&](int n) { return static_cast<int>(random() % static_cast<unsigned>(n)); };
+  const std::pair<int, int> meshes[] = {{2, 1}, {3, 1}, {2, 2}, {1, 3}, {2, 3}, {1, 1}, {3, 2}};
+  const auto mesh = meshes[below(7)];
+  program_of_devices p{{mesh.first, mesh.second}, mesh.first * mesh.second == 4 ? 4 : 6, below(4), {}, {}};
+  for (int trial = 0; trial < 40 && p.ops.size() < 6; ++trial) {
+    const int count = 3 + static_cast<int>(p.ops.size());
+    op o{static_cast<kind>(below(static_cast<int>(kind::count))), below(count), below(count), below(3), below(2), below(4) - 1};
+    if (below(3) == 0) o.a = count - 1;
+    p.ops.push_back(o);
+    if (!refusal(p, false).empty()) p.ops.pop_back();
+  }
+  // Each way out along each axis is tried until one is accepted: nothing, a sum, the part of a replica and then a sum.
+  for (int v = 0, count = 3 + static_cast<int>(p.ops.size()); v < count; ++v) {
+    bool is_out = false;
+    for (int way = 0; way < 9 && !is_out; ++way) {
+      const auto before = p.ops.size();
+      int last = v;
+      for (int axis = 0; axis < 2; ++axis) {
+        const int how = axis == 0 ? way % 3 : way / 3;
+        if (how == 2) {
+          p.ops.push_back({kind::part_r, last, last, axis, 0, 0});
+          last = 2 + static_cast<int>(p.ops.size());
+        }
+        if (how >= 1) {
+          p.ops.push_back({kind::all_reduce, last, last, axis, 0, 0});
+          last = 2 + static_cast<int>(p.ops.size());
+        }
+      }
+      p.outs.push_back(last);
+      is_out = refusal(p, false).empty();
+      if (is_out) break;
+      p.outs.pop_back();
+      p.ops.resize(before);
+    }
+  }
+  return p;
+}
+
+TEST_CASE("random manual programs compute and differentiate as the devices of a naive machine") {
+  std::mt19937 random(16);
+  int ran = 0, sent = 0;
+  for (int k = 0; k < 150; ++k) {
+    const program_of_devices p = random_program(random);
+    if (p.outs.empty()) continue;
+    std::vector<matrix> in;
+    for (int i = 0; i < 3; ++i) {
+      in.push_back(matrix::zeros(p.size, p.size));
+      for (auto& e : in.back().of) e = (static_cast<double>(random() % 2001) - 1000.0) / 2000.0;
+    }
+    INFO("program ", k, " on ", p.on.x, "x", p.on.y, ", entry ", p.entry);
+    std::string words;
+    for (const auto& o : p.ops)
+      words += std::to_string(static_cast<int>(o.is)) + "(" + std::to_string(o.a) + "," + std::to_string(o.b) + ";" +
+               std::to_string(o.axis) + "," + std::to_string(o.dim) + "," + std::to_string(o.by) + ") ";
+    INFO(words);
+    const auto program = dynamic::compile(
+        [&](value a, value b, value c) {
+          const value y = p.build(a, b, c);
+          auto g = grad(y, std::tuple{a, b, c});
+          return std::tuple{y, std::get<0>(g), std::get<1>(g), std::get<2>(g)};
+        },
+        dynamic::mesh({{"x", p.on.x}, {"y", p.on.y}}), dynamic::in<double>({p.size, p.size}),
+        dynamic::in<double>({p.size, p.size}), dynamic::in<double>({p.size, p.size}));
+    const auto result = k % 8 == 0 ? program.run(threads{}, in[0].of, in[1].of, in[2].of)
+                                   : program.run(simulated{}, in[0].of, in[1].of, in[2].of);
+    const double loss = p.loss(in);
+    CHECK(result[0].data<double>()[0] == doctest::Approx(loss).epsilon(1e-9));
+    for (int i = 0; i < 3; ++i) {  // along a direction that is not zero anywhere
+      std::vector<matrix> up = in, down = in;
+      double found = 0;
+      for (std::size_t e = 0; e < in[0].of.size(); ++e) {
+        const double d = 0.1 + static_cast<double>(random() % 10) * 0.2;
+        up[static_cast<std::size_t>(i)].of[e] += 1e-5 * d;
+        down[static_cast<std::size_t>(i)].of[e] -= 1e-5 * d;
+        found += d * result[static_cast<std::size_t>(i) + 1].data<double>()[e];
+      }
+      const double slope = (p.loss(up) - p.loss(down)) / 2e-5;
+      CHECK(found == doctest::Approx(slope).epsilon(1e-5));
+    }
+    ++ran;
+    sent += program.traffic().bytes > 0 ? 1 : 0;
+  }
+  CHECK(ran > 120);
+  CHECK(sent > 80);
+}
+
+std::vector<double> some(const dynamic::input& in, int seed) {
+  std::int64_t n = 1;
+  for (const auto e : in.shape) n *= e;
+  std::vector<double> v(static_cast<std::size_t>(n));
+  for (std::size_t i = 0; i < v.size(); ++i) v[i] = static_cast<double>((static_cast<int>(i) * 37 + seed * 11) % 17 - 8) / 8;
+  return v;
+}
+using layer = std::function<value(const std::vector<value>&)>;
+/// The layer, and the gradients by its inputs of the sum of squares of its result.
+dynamic::program with_gradients(const layer& f, const dynamic::mesh& m, const std::vector<dynamic::input>& inputs) {
+  dynamic::builder b(m);
+  std::vector<value> in;
+  for (const auto& i : inputs) in.push_back(b.input(i));
+  const value y = f(in);
+  const value flat = reshape(y, {-1});
+  std::vector<value> g = grad(einsum("a,a->", flat, flat), in);
+  for (std::size_t k = 0; k < g.size(); ++k) {
+    if (inputs[k].annotated) g[k] = b.reshard(g[k], inputs[k].sharding);
+    b.output(g[k]);
+  }
+  b.output(y);
+  return b.compile();
+}
+/// Both give the same values and gradients; what one device sends in each.
+std::pair<dynamic::program, dynamic::program> same_results(const layer& by_hand, const layer& automatic, const dynamic::mesh& m,
+                                                           const std::vector<dynamic::input>& inputs) {
+  const auto a = with_gradients(by_hand, m, inputs), b = with_gradients(automatic, m, inputs);
+  std::vector<std::vector<double>> data;
+  for (const auto& in : inputs) data.push_back(some(in, static_cast<int>(data.size())));
+  const auto run = [&](const dynamic::program& p, bool in_threads) {
+    if (data.size() == 3)
+      return in_threads ? p.run(threads{}, data[0], data[1], data[2]) : p.run(simulated{}, data[0], data[1], data[2]);
+    return in_threads ? p.run(threads{}, data[0], data[1]) : p.run(simulated{}, data[0], data[1]);
+  };
+  const std::vector<dynamic::any_array> expected = run(b, false);
+  for (const bool in_threads : {false, true}) {
+    const std::vector<dynamic::any_array> result = run(a, in_threads);
+    REQUIRE(result.size() == expected.size());
+    for (std::size_t k = 0; k < result.size(); ++k) {
+      REQUIRE(result[k].shape == expected[k].shape);
+      for (std::size_t i = 0; i < result[k].bytes.size() / sizeof(double); ++i)
+        CHECK(result[k].data<double>()[i] == doctest::Approx(expected[k].data<double>()[i]).epsilon(1e-9));
+    }
+  }
+  return {a, b};
+}
+
+TEST_CASE("Megatron's layers by hand are those of the automatic mode") {
+  const auto [by_hand, automatic] = same_results(
+      [](const std::vector<value>& in) {
+        return manual<"data", "model">(
+            [](value x, value w1, value w2) {
+              const value h = tanh(einsum("bd,df->bf", local::to_replica<"model">(x), w1));
+              return local::all_reduce<"model">(einsum("bf,fd->bd", h, w2));
+            },
+            takes<split<"data", _>, held<split<_, "model">, replica<"data">>, held<split<"model", _>, replica<"data">>>{},
+            gives<split<"data", _>>{})(in[0], in[1], in[2]);
+      },
+      [](const std::vector<value>& in) { return einsum("bf,fd->bd", tanh(einsum("bd,df->bf", in[0], in[1])), in[2]); },
+      dynamic::mesh({{"data", 2}, {"model", 2}}),
+      {dynamic::in<double>({8, 6}, {"data", ""}), dynamic::in<double>({6, 10}, {"", "model"}),
+       dynamic::in<double>({10, 6}, {"model", ""})});
+  const traffic a = by_hand.traffic(), b = automatic.traffic();
+  CHECK(a.bytes == b.bytes);
+  // y and the gradient by x, [4,6] each, are summed along model; the gradients by both weights, [6,5], along data.
+  CHECK(a.over("model").bytes == 2 * 24 * 8);
+  CHECK(a.over("data").bytes == 2 * 30 * 8);
+}
+
+TEST_CASE("FSDP by hand gathers weights and scatters their gradients") {
+  const auto [by_hand, automatic] = same_results(
+      [](const std::vector<value>& in) {
+        return manual<"data">(
+            [](value x, value w1, value w2) {
+              const value h = tanh(einsum("bd,df->bf", x, local::all_gather<"data", state::replica>(w1, 0)));
+              return einsum("bf,fd->bd", h, local::all_gather<"data", state::replica>(w2, 0));
+            },
+            takes<split<"data", _>, split<"data", _>, split<"data", _>>{}, gives<split<"data", _>>{})(in[0], in[1], in[2]);
+      },
+      [](const std::vector<value>& in) { return einsum("bf,fd->bd", tanh(einsum("bd,df->bf", in[0], in[1])), in[2]); },
+      dynamic::mesh({{"data", 4}}),
+      {dynamic::in<double>({64, 8}, {"data", ""}), dynamic::in<double>({8, 12}, {"data", ""}),
+       dynamic::in<double>({12, 8}, {"data", ""})});
+  const traffic a = by_hand.traffic(), b = automatic.traffic();
+  CHECK(a.bytes == b.bytes);
+  CHECK(a.in(collective_kind::all_gather).bytes == 2 * 3 * 24 * 8);
+  CHECK(a.in(collective_kind::reduce_scatter).bytes == 2 * 3 * 24 * 8);
+}
+
+TEST_CASE("SUMMA by hand: rows of blocks gather the one factor, columns the other one") {
+  const auto [by_hand, automatic] = same_results(
+      [](const std::vector<value>& in) {
+        return manual<"x", "y">(
+            [](value p, value q) {
+              return einsum("ik,kj->ij", local::all_gather<"y", state::replica>(p, 1),
+                            local::all_gather<"x", state::replica>(q, 0));
+            },
+            takes<split<"x", "y">, split<"x", "y">>{}, gives<split<"x", "y">>{})(in[0], in[1]);
+      },
+      [](const std::vector<value>& in) { return reshard(einsum("ik,kj->ij", in[0], in[1]), split<"x", "y">{}); },
+      dynamic::mesh({{"x", 2}, {"y", 2}}), {dynamic::in<double>({8, 8}, {"x", "y"}), dynamic::in<double>({8, 8}, {"x", "y"})});
+  const traffic a = by_hand.traffic(), b = automatic.traffic();
+  CHECK(a.in(collective_kind::all_gather).bytes == 2 * 16 * 8);
+  CHECK(a.bytes <= b.bytes);
+}
+
+TEST_CASE("ring attention by hand is attention") {
+  const auto attention = [](const std::vector<value>& in) {
+    const value s = einsum("qd,kd->qk", in[0], in[1]);
+    const value p = exponential(s - broadcast_in_dim(stop_gradient(reduce(s, monoid::maximum, {1})), {12, 12}, {0}));
+    return einsum("qk,kd->qd", p / broadcast_in_dim(einsum("qk->q", p), {12, 12}, {0}), in[2]);
+  };
+  const auto ring = [](const std::vector<value>& in) {
+    return manual<"seq">(
+        [](value q, value k, value v) {
+          const auto n = local::axis_size<"seq">(q);
+          const std::int64_t rows = q.shape()[0], width = q.shape()[1], keys = k.shape()[0];
+          value most, total, out;
+          for (std::int64_t step = 0; step < n; ++step) {
+            const value s = einsum("qd,kd->qk", q, k);
+            const value here = stop_gradient(reduce(s, monoid::maximum, {1}));
+            const value now = step == 0 ? here : maximum(most, here);
+            const value p = exponential(s - broadcast_in_dim(now, {rows, keys}, {0}));
+            const value sum = einsum("qk->q", p), part = einsum("qk,kd->qd", p, v);
+            if (step == 0) {
+              total = sum, out = part;
+            } else {
+              const value scale = exponential(most - now);
+              total = total * scale + sum;
+              out = out * broadcast_in_dim(scale, {rows, width}, {0}) + part;
+            }
+            most = now;
+            if (step + 1 < n) k = local::rotate<"seq">(k), v = local::rotate<"seq">(v);
+          }
+          return out / broadcast_in_dim(total, {rows, width}, {0});
+        },
+        takes<split<"seq", _>, split<"seq", _>, split<"seq", _>>{}, gives<split<"seq", _>>{})(in[0], in[1], in[2]);
+  };
+  const auto in = dynamic::in<double>({12, 4}, {"seq", ""});
+  const auto [by_hand, automatic] = same_results(ring, attention, dynamic::mesh({{"seq", 3}}), {in, in, in});
+  const traffic a = by_hand.traffic();
+  static_cast<void>(automatic);
+  CHECK(a.in(collective_kind::collective_permute).bytes == 2 * 2 * 2 * 16 * 8);  // keys and values, twice, and back again
+  CHECK(a.bytes == a.in(collective_kind::collective_permute).bytes);
+}
+
+TEST_CASE("a norm on parts of the sequence: its weight is a replica, or its gradient would miss a sum") {
+  const auto norm = [](value x, value w, std::int64_t rows) {
+    const value s = rsqrt(einsum("sd,sd->s", x, x) + 1.0);
+    return x * broadcast_in_dim(s, {rows, 6}, {0}) * broadcast_in_dim(w, {rows, 6}, {1});
+  };
+  const auto [by_hand, automatic] = same_results(
+      [=](const std::vector<value>& in) {
+        return manual<"model">(
+            [=](value x, value w, value u) {
+              const value y = local::all_gather<"model", state::replica>(norm(x, w, x.shape()[0]), 0);
+              return local::reduce_scatter<"model">(einsum("sf,df->sd", einsum("sd,df->sf", y, u), u), 0);
+            },
+            takes<split<"model", _>, replica<"model">, split<_, "model">>{}, gives<split<"model", _>>{})(in[0], in[1], in[2]);
+      },
+      [=](const std::vector<value>& in) {
+        const value y = reshard(reshard(norm(in[0], in[1], 8), split<"model", _>{}), split<_, _>{});
+        return reshard(einsum("sf,df->sd", einsum("sd,df->sf", y, in[2]), in[2]), split<"model", _>{});
+      },
+      dynamic::mesh({{"model", 2}}),
+      {dynamic::in<double>({8, 6}, {"model", ""}), dynamic::in<double>({6}), dynamic::in<double>({6, 40}, {"", "model"})});
+  const traffic a = by_hand.traffic(), b = automatic.traffic();
+  CHECK(a.bytes == b.bytes);
+  CHECK(a.in(collective_kind::all_gather).bytes == a.in(collective_kind::reduce_scatter).bytes);
+}
+
+/// The text of the first mistake of a region over x:2 with x [4,2] taken as `Spec`.
+template <class Spec, class Gives = gives<>, class Body>
+std::string mistake_of(Body body) {
+  return error_of([&] {
+    static_cast<void>(dynamic::compile([&](value x) { return manual<"x">(body, takes<Spec>{}, Gives{})(x); },
+                                       dynamic::mesh({{"x", 2}}), dynamic::in<double>({4, 2})));
+  });
+}
+using varying = split<"x", _>;
+
+TEST_CASE("mistakes of manual regions are named, with the way out") {
+  const auto has = [](const std::string& text, std::string_view part) {
+    if (text.find(part) == std::string::npos) MESSAGE("not `", part, "` but: ", text);
+    return text.find(part) != std::string::npos;
+  };
+  const auto total = [](value v) { return einsum("ab->", v); };
+  CHECK(has(mistake_of<varying>([](value x) { return x; }),
+            "the result is varying over `x` and leaves as invariant; name the dim that `x` splits"));
+  CHECK(has(mistake_of<invariant<"x">>([](value x) { return x * convert<double>(local::axis_index<"x">(x)); }),
+            "the gradient of operand 0 would miss a sum over `x`"));
+  CHECK(has(mistake_of<invariant<"x">>([](value x) { return local::all_reduce<"x">(x); }),
+            "the operand is invariant over `x`, and a sum of equal data is so many times the value"));
+  CHECK(has(mistake_of<replica<"x">>([](value x) { return x; }), "leaves as invariant; let it leave as replica<\"x\">"));
+  CHECK(has(mistake_of<replica<"x">, gives<varying>>([](value x) { return x; }), "as many copies of it"));
+  CHECK(has(mistake_of<varying, gives<varying>>([=](value x) {
+              return cond(
+                  total(x) > 0.0, [](value v) { return local::all_reduce<"x">(v); }, [](value v) { return zeros_like(v); }, x);
+            }),
+            "devices along `x` may go different ways here, and this is an all_reduce of all of them"));
+  CHECK(has(mistake_of<varying, gives<varying>>([=](value x) {
+              return while_loop([=](value v) { return total(local::all_reduce<"x", state::replica>(v)) + total(v) < 9.0; },
+                                [](value v) { return v + 1.0; }, x);
+            }),
+            "devices along `x` may go different ways here"));
+  CHECK(has(mistake_of<varying>([=](value x) {  // chosen by what varies
+              return cond(
+                  total(x) > 0.0, [](value v) { return v; }, [](value v) { return 2.0 * v; }, local::all_reduce<"x">(x));
+            }),
+            "the predicate varies over `x`"));
+  CHECK(has(mistake_of<varying>([](value x) {
+              return fori_loop(
+                  3, [](value, value a) { return a * convert<double>(local::axis_index<"x">(a)); },
+                  local::all_reduce<"x", state::replica>(x));
+            }),
+            "is a replica over `x` before an iteration and varying after it"));
+  CHECK(has(mistake_of<varying>([](value x) { return local::all_reduce<"y">(x); }), "`y` is not an axis of the mesh"));
+  CHECK(
+      has(mistake_of<varying>([](value x) { return reshard(x, split<_, _>{}) + reshard(x, varying{}); }), "which is local here"));
+  CHECK(has(mistake_of<varying>([=](value x) { return grad(total(x), x); }), "the loss is varying over `x`"));
+  CHECK(has(mistake_of<varying>([=](value x) { return grad(total(local::all_reduce<"x">(x, monoid::maximum)), x); }),
+            "has no gradient"));
+  CHECK(has(mistake_of<varying>([](value x) { return local::reduce_scatter<"x">(einsum("ab->b", x), 1); }),
+            "dim 1 is not a dim of [2]"));
+  CHECK(has(mistake_of<varying>([](value x) {
+              return local::reduce_scatter<"x">(slice(x, {0, 0}, {1, 2}), 0);
+            }),
+            "is cut into 2 parts"));
+  CHECK(has(mistake_of<split<"z", _>>([](value x) { return x; }), "`z` is not an axis of the mesh"));
+  CHECK(has(mistake_of<partial<"x">>([](value x) { return x; }), "in_spec_mismatch"));
+  CHECK(has(mistake_of<varying, gives<varying, varying>>([](value x) { return x; }),
+            "1 results are returned, and `gives` names 2"));
+  const auto of_two = [&](auto program, dynamic::mesh m, std::int64_t rows) {
+    return error_of([&] {
+      static_cast<void>(dynamic::compile(program, m, dynamic::in<double>({rows, 2}), dynamic::in<double>({rows, 2})));
+    });
+  };
+  const dynamic::mesh x2({{"x", 2}}), x2y2({{"x", 2}, {"y", 2}});
+  CHECK(has(of_two(
+                [](value a, value b) {
+                  return manual<"x">([=](value v) { return einsum("ab,cb->ac", v, b); }, takes<varying>{}, gives<varying>{})(a);
+                },
+                x2, 4),
+            "uses a value from outside of its manual region"));
+  CHECK(has(of_two(
+                [](value a, value b) {
+                  value kept;
+                  const value y = manual<"x">([&](value v) { return kept = 2.0 * v; }, takes<varying>{}, gives<varying>{})(a);
+                  return einsum("ab,cb->ac", kept, y + b);
+                },
+                x2, 4),
+            "uses a value of a manual region outside of it"));
+  CHECK(has(
+      of_two([](value a, value b) { return manual<"x">([](value v) { return v; }, takes<varying>{}, gives<varying>{})(a) + b; },
+             x2, 5),
+      "dim 0 of the argument [5,2] has 5 elements, which are not 2 equal parts"));
+  CHECK(has(
+      of_two([](value a, value b) { return manual<"x">([](value v) { return v; }, takes<varying>{}, gives<varying>{})(a) + b; },
+             x2y2, 4),
+      "`y` is not named: a region takes all axes of the mesh"));
+}
+
+TEST_CASE("loops, conditionals and gradients inside of a region") {
+  const auto [by_hand, automatic] = same_results(
+      [](const std::vector<value>& in) {
+        return manual<"x">(
+            [](value a, value w) {
+              // Every part of w visits every device: what the loop carries varies from the beginning.
+              auto [sum, part] = fori_loop(
+                  local::axis_size<"x">(a),
+                  [&](value, value s, value p) {
+                    return std::tuple{s + einsum("bd,fd->bf", a, p), local::rotate<"x">(p, -1)};
+                  },
+                  zeros_like(einsum("bd,fd->bf", a, w)), w);
+              const value n = einsum("ab,ab->", w, w);
+              const value chosen = cond(
+                  local::all_reduce<"x">(n) > 0.0, [](value v) { return 2.0 * v; }, [](value v) { return -v; }, sum);
+              return chosen + 0.0 * broadcast_in_dim(einsum("fd->", part), {a.shape()[0], w.shape()[0]}, {});
+            },
+            takes<split<"x", _>, split<"x", _>>{}, gives<split<"x", _>>{})(in[0], in[1]);
+      },
+      [](const std::vector<value>& in) {  // the parts of w, added up
+        return 2.0 * einsum("bd,gfd->bf", in[0], reshape(in[1], {3, 2, 5}));
+      },
+      dynamic::mesh({{"x", 3}}), {dynamic::in<double>({6, 5}), dynamic::in<double>({6, 5})});
+  static_cast<void>(automatic);
+  CHECK(by_hand.traffic().in(collective_kind::all_gather).bytes == 0);
+
+  // grad inside: of a loss that is a sum over all devices, by a replica, terms; by what varies, its own.
+  const auto inside = dynamic::compile(
+      [](value x, value w) {
+        return manual<"x">(
+            [](value a, value u) {
+              const value y = einsum("bd,d->b", a, u);
+              const auto [ga, gu] = grad(local::to_partial<"x">(einsum("b,b->", y, y)), std::tuple{a, u});
+              return std::tuple{ga, local::all_reduce<"x">(gu)};
+            },
+            takes<split<"x", _>, replica<"x">>{}, gives<split<"x", _>, held<>>{})(x, w);
+      },
+      dynamic::mesh({{"x", 2}}), dynamic::in<double>({4, 2}), dynamic::in<double>({2}));
+  const std::vector<double> x{1, 2, 3, 4, 5, 6, 7, 8}, w{1, -2};
+  const auto result = inside.run(simulated{}, x, w);
+  double expected[2] = {0, 0};
+  for (std::size_t r = 0; r < 4; ++r)
+    for (std::size_t c = 0; c < 2; ++c) {
+      const double y = x[2 * r] * w[0] + x[2 * r + 1] * w[1];
+      CHECK(result[0].data<double>()[2 * r + c] == doctest::Approx(2 * y * w[c]));
+      expected[c] += 2 * y * x[2 * r + c];
+    }
+  for (std::size_t c = 0; c < 2; ++c) CHECK(result[1].data<double>()[c] == doctest::Approx(expected[c]));
+}
+
+TEST_CASE("in a program with types a region may take some axes; the others go on") {
+  dynamic::builder b(dynamic::mesh({{"data", 2}, {"model", 2}}));
+  dynamic::strict_program p(b, "");
+  const value x = b.input(dynamic::in<double>({6, 4})), w = b.input(dynamic::in<double>({4, 8})),
+              v = b.input(dynamic::in<double>({8, 4}));
+  using on = axis_state;
+  p.input(x, {{on{state::shard, 0}, on{state::invariant}}});
+  p.input(w, {{on{state::replica}, on{state::shard, 1}}});
+  p.input(v, {{on{state::replica}, on{state::shard, 0}}});
+  const value y = manual<"model">([](value a, value u, value t) {
+    const value h = tanh(einsum("bd,df->bf", local::to_replica<"model">(a), u));
+    return local::all_reduce<"model">(einsum("bf,fd->bd", h, t));
+  })(x, w, v);
+  CHECK(y.shape() == detail::extents{6, 4});
+  b.output(y);
+  const auto flat = einsum("bd,bd->", y, y);
+  for (const auto& g : grad(flat, std::vector<value>{x})) b.output(g);
+  const auto program = b.compile();
+  CHECK(program.traffic().over("data").bytes == 0);
+  CHECK(program.traffic().bytes == 2 * 3 * 4 * 8);  // y and the gradient by x, [3,4]
+  dynamic::builder c(dynamic::mesh({{"one", 1}}));
+  const value cx = c.input(dynamic::in<double>({6, 4})), cw = c.input(dynamic::in<double>({4, 8})),
+              cv = c.input(dynamic::in<double>({8, 4}));
+  const value cy = einsum("bf,fd->bd", tanh(einsum("bd,df->bf", cx, cw)), cv);
+  c.output(cy);
+  c.output(grad(einsum("bd,bd->", cy, cy), cx));
+  const auto one = c.compile();
+  const auto dx = some(dynamic::in<double>({6, 4}), 1), dw = some(dynamic::in<double>({4, 8}), 2),
+             dv = some(dynamic::in<double>({8, 4}), 3);
+  const auto given = program.run(simulated{}, dx, dw, dv), expected = one.run(self{}, dx, dw, dv);
+  for (std::size_t k = 0; k < 2; ++k)
+    for (std::size_t i = 0; i < 24; ++i) CHECK(given[k].data<double>()[i] == doctest::Approx(expected[k].data<double>()[i]));
+}
+
+}  // namespace manual_regions
