@@ -40,6 +40,11 @@ struct built_program {
   std::optional<gspmd::network> network;
 };
 
+/// Bodies in bodies.
+inline constexpr int most_depth = 16;
+/// What a loop carries, or a conditional gives.
+inline constexpr std::size_t most_carried = 64;
+
 enum class devices { of_mesh, one };
 
 /// 60,000 values plan in about a second. The registers of a fused loop are counted in 16 bits, and the loop fuser divides longer ones.
@@ -111,9 +116,14 @@ class program_builder {
   /// What annotations name: sub-axes among that become axes of the mesh. What is wrong with them is said where they stand.
   [[nodiscard]] std::vector<std::string> named_axes() const {
     std::vector<std::string> names;
+    add_named_axes(document_, names);
+    return names;
+  }
+  static void add_named_axes(const json& region, std::vector<std::string>& names) {
+    if (!region.is_object()) return;
     for (const char* list : {"inputs", "ops"}) {
-      const auto found = document_.find(list);
-      if (found == document_.end() || !found->is_array()) continue;
+      const auto found = region.find(list);
+      if (found == region.end() || !found->is_array()) continue;
       for (const auto& item : *found) {
         if (!item.is_object()) continue;
         if (const auto s = item.find("sharding"); s != item.end() && s->is_array())
@@ -123,9 +133,12 @@ class program_builder {
                 if (axis.is_string()) names.push_back(axis.get_ref<const std::string&>());
         if (const auto p = item.find("partial"); p != item.end() && p->is_object())
           for (const auto& [name, value] : p->items()) names.push_back(name);
+        for (const char* inner : {"body", "while"})
+          if (const auto b = item.find(inner); b != item.end()) add_named_axes(*b, names);
+        if (const auto b = item.find("branches"); b != item.end() && b->is_array())
+          for (const auto& branch : *b) add_named_axes(branch, names);
       }
     }
-    return names;
   }
 
   // ---- annotations ----
@@ -402,12 +415,14 @@ class program_builder {
       return -1;
     }
     const auto number = static_cast<int>(built_.values.size());
-    if (!numbers_.emplace(*name, number).second) {
+    const auto shown = region_ + *name;
+    if (arguments_.count(*name) > 0 || numbers_.count(*name) > 0 || !shown_.insert(shown).second) {
       errors_.add(at_name.str(), "a second value is called " + in_quotes(*name));
       return -1;
     }
+    numbers_.emplace(*name, number);
     built_.values.push_back({});
-    built_.values.back().name = *name;
+    built_.values.back().name = shown;
     made_.emplace_back();
     return number;
   }
@@ -450,6 +465,7 @@ class program_builder {
   void read_op(const json& j, const path& at) {
     object_reader reader(j, at, errors_);
     if (!reader.is_object()) return;
+    if (const auto kind = j.find("op"); kind != j.end() && (*kind == "loop" || *kind == "cond")) return read_region_op(j, at);
     const auto before = errors_.count();
     const auto name = reader.text("name", "the name of the result");
     const int number = define(name, at);
@@ -507,9 +523,213 @@ class program_builder {
     }
   }
 
+  // ---- loops and conditionals ----
+
+  static std::string result_name(const std::string& name, std::size_t k, std::size_t count) {
+    return count == 1 ? name : name + '.' + std::to_string(k);
+  }
+  /// {"op": "loop", "operands": [what is carried], "attrs": {"trips": 4 or a name}, "body": {...}}, or "while": {...} instead of trips;
+  /// {"op": "cond", "operands": [predicate, ...], "branches": [{...}, {...}]}.
+  void read_region_op(const json& j, const path& at) {
+    object_reader reader(j, at, errors_);
+    const auto before = errors_.count();
+    const auto name = reader.text("name", "the name of the result");
+    const bool is_loop = reader.text("op", "the operator") == "loop";
+    static const json nothing = json::object();
+    const auto* given = reader.find("attrs");
+    const path at_attrs(at, "attrs");
+    object_reader attrs(given != nullptr ? *given : nothing, at_attrs, errors_);
+    operation o{*built_.program, {}, attrs, {"?", 0}, is_loop ? "loop" : "cond"};
+    const auto* operands = reader.require("operands", is_loop ? "a list of names, of what is carried" : "a list of names");
+    if (!name || !attrs.is_object() || operands == nullptr ||
+        !read_operands(*operands, path(at, "operands"), -1, o, most_carried))
+      return;
+    const json *body = nullptr, *condition = nullptr, *branches = nullptr;
+    if (is_loop) {
+      body = reader.require("body", "a region");
+      condition = reader.find("while");
+    } else {
+      branches = reader.require("branches", "a list of regions");
+    }
+    const auto* trips = is_loop && condition == nullptr ? attrs.require("trips", "a number, or the name of one") : nullptr;
+    attrs.refuse_unknown();
+    reader.refuse_unknown();
+    std::size_t count = o.operands.size();
+    if (is_loop && count == 0) errors_.add(path(at, "operands").str(), "is empty; a loop carries something");
+    if (!is_loop && count == 0) errors_.add(path(at, "operands").str(), "is empty; it begins with what is asked");
+    if (!is_loop && branches != nullptr) count = count_results(*branches, path(at, "branches"));
+    if (depth_ == most_depth)
+      errors_.add(at.str(), "stands in " + std::to_string(most_depth) + " bodies, and no deeper one is planned");
+    std::vector<int> numbers;
+    for (std::size_t k = 0; k < count; ++k) {
+      numbers.push_back(define(result_name(*name, k, count), at));
+      if (numbers.back() >= 0) built_.values.back().op = o.name;
+    }
+    if (errors_.count() != before) return;
+    if (!o.is_sound()) return;  // the results are refused, like what they are made of
+    o.at = {built_.values[static_cast<std::size_t>(numbers[0])].name.c_str(), 0};
+    built_.program->label(numbers[0]);  // what is left of the operator before it
+    const auto results =
+        is_loop ? build_loop(*name, o, numbers[0], trips, condition, *body, at) : build_cond(*name, o, numbers[0], *branches, at);
+    const auto mistake = built_.program->take_mistake();
+    if (!mistake.empty() && errors_.count() == before) errors_.add(at.str(), mistake);  // else what a refused body lacks
+    if (errors_.count() != before || results.size() != count) return;
+    built_.program->label(numbers[0]);
+    for (std::size_t k = 0; k < count; ++k) {
+      auto& named = built_.values[static_cast<std::size_t>(numbers[k])];
+      named.type = results[k].type();
+      named.shape = shape_of(results[k]);
+      made_[static_cast<std::size_t>(numbers[k])] = results[k];
+      built_.program->label(results[k], numbers[k]);
+      if (!count_bytes(results[k], {results[k]}, at)) return;
+    }
+  }
+
+  /// How many values a conditional gives.
+  std::size_t count_results(const json& branches, const path& at) {
+    if (!branches.is_array() || branches.empty() || branches.size() > 64) {
+      errors_.add(at.str(), branches.is_array()
+                                ? "has " + std::to_string(branches.size()) + " entries; a conditional has 1 to 64 regions"
+                                : "is " + found(branches) + ", not a list of regions");
+      return 0;
+    }
+    const auto& first = branches[0];
+    if (first.is_object())
+      if (const auto outputs = first.find("outputs");
+          outputs != first.end() && outputs->is_array() && !outputs->empty() && outputs->size() <= most_carried)
+        return outputs->size();
+    errors_.add(path(at, std::size_t{0}).str(), "is no region with 1 to " + std::to_string(most_carried) + " outputs");
+    return 0;
+  }
+
+  std::vector<value> build_loop(const std::string& name, const operation& o, int number, const json* trips, const json* condition,
+                                const json& body, const path& at) {
+    const auto run = [&](const std::vector<value>& now) { return read_region(body, now, name + '/', number, path(at, "body")); };
+    if (condition != nullptr)
+      return gspmd::while_loop(
+          [&](const std::vector<value>& now) {
+            const auto asked = read_region(*condition, now, name + "/while/", number, path(at, "while"));
+            if (asked.size() == 1) return asked[0];
+            errors_.add(path(at, "while").str(), "has " + std::to_string(asked.size()) + " outputs; a condition is one");
+            return now[0];
+          },
+          run, o.operands, o.at);
+    const auto counted = [&](value, const std::vector<value>& now) { return run(now); };
+    const path at_trips(o.attrs.at(), "trips");
+    if (trips->is_string()) {
+      const value n = operand_named(trips->get_ref<const std::string&>(), at_trips, -1);
+      if (!n.is_valid()) return {};
+      if (n.rank() != 0 || (n.type() != dtype::s32 && n.type() != dtype::s64))
+        return errors_.add(at_trips.str(), "is " + std::string(gspmd::name_of(n.type())) + shape_text(shape_of(n)) +
+                                               "; a number of trips is one s32 or s64"),
+               std::vector<value>();
+      return gspmd::fori_loop({n, o.at}, counted, o.operands);
+    }
+    const auto n = read_integer(*trips, at_trips, errors_, 0, std::numeric_limits<std::int32_t>::max());
+    if (!n) return {};
+    const auto outside = times_;
+    times_ *= static_cast<long double>(std::max<std::int64_t>(*n, 1));
+    auto results = gspmd::fori_loop({*n, o.at}, counted, o.operands);
+    times_ = outside;
+    return results;
+  }
+
+  std::vector<value> build_cond(const std::string& name, const operation& o, int number, const json& branches, const path& at) {
+    const value choice = o.operands[0];
+    if (choice.rank() != 0 || (choice.type() != dtype::pred && choice.type() != dtype::s32)) {
+      errors_.add(path(path(at, "operands"), std::size_t{0}).str(),
+                  "is " + std::string(gspmd::name_of(choice.type())) + shape_text(shape_of(choice)) +
+                      "; a conditional asks one pred, or one s32, the number of the branch");
+      return {};
+    }
+    if (choice.type() == dtype::pred && branches.size() != 2) {
+      errors_.add(path(at, "branches").str(), "has " + std::to_string(branches.size()) + " regions; a pred chooses one of 2");
+      return {};
+    }
+    const std::vector<value> arguments(o.operands.begin() + 1, o.operands.end());
+    const path at_branches(at, "branches");
+    using values = std::vector<value>;
+    const auto branch = [&](std::size_t b, const values& given) {
+      return read_region(branches[b], given, name + '/' + std::to_string(b) + '/', number, path(at_branches, b));
+    };
+    const auto one_of = [&](const auto& self, std::size_t b, const values& given) -> values {
+      if (b + 1 == branches.size()) return branch(b, given);
+      const auto own = static_cast<std::int32_t>(b);
+      const value is_it =
+          choice.type() == dtype::pred
+              ? choice
+              : gspmd::elementwise("compare_le", values{choice, built_.program->constant(dtype::s32, {}, own, o.at)}, o.at);
+      return gspmd::cond(
+          {is_it, o.at}, [&](const values& g) { return branch(b, g); }, [&](const values& g) { return self(self, b + 1, g); },
+          given);
+    };
+    return one_of(one_of, 0, arguments);
+  }
+
+  /// What a region gives for these arguments. Its inputs are other names for them, and values from around it are known inside; its own
+  /// values are called NAME/own, and are known nowhere else. None where it is refused.
+  std::vector<value> read_region(const json& region, const std::vector<value>& arguments, const std::string& called, int number,
+                                 const path& at) {
+    object_reader reader(region, at, errors_);
+    if (!reader.is_object()) return {};
+    const auto* inputs = reader.require("inputs", "a list of names");
+    const auto* ops = reader.find("ops");
+    const auto* outputs = reader.require("outputs", "a list of names");
+    reader.refuse_unknown();
+    const auto is_list = [&](const json* list, const char* key) {
+      if (list == nullptr || list->is_array()) return true;
+      errors_.add(path(at, key).str(), "is " + found(*list) + ", not a list");
+      return false;
+    };
+    if (inputs == nullptr || outputs == nullptr || !is_list(inputs, "inputs") || !is_list(ops, "ops") ||
+        !is_list(outputs, "outputs"))
+      return {};
+    if (inputs->size() != arguments.size()) {
+      errors_.add(path(at, "inputs").str(),
+                  "has " + std::to_string(inputs->size()) + " names for " + std::to_string(arguments.size()) + " operands");
+      return {};
+    }
+    if (built_.values.size() + (ops != nullptr ? ops->size() : 0) > most_values) {
+      errors_.add(at.str(), "makes the program longer than " + std::to_string(most_values) + " values");
+      return {};
+    }
+    built_.program->label(number);
+    const auto outer_arguments = arguments_;
+    const auto outer_numbers = numbers_;
+    const auto outer_region = std::exchange(region_, region_ + called);
+    ++depth_;
+    const path at_inputs(at, "inputs");
+    for (std::size_t k = 0; k < arguments.size(); ++k) {
+      const path at_input(at_inputs, k);
+      const auto& word = (*inputs)[k];
+      const std::string own = word.is_string() ? word.get<std::string>() : "";
+      if (own.empty() || arguments_.count(own) > 0 || numbers_.count(own) > 0)
+        errors_.add(at_input.str(),
+                    own.empty() ? "is " + found(word) + ", not a name" : "a second value is called " + in_quotes(own));
+      else arguments_.emplace(own, arguments[k]);
+      bound_.emplace(arguments[k].id(), bound_of(arguments[k]));
+    }
+    const path at_ops(at, "ops"), at_outputs(at, "outputs");
+    if (ops != nullptr)
+      for (std::size_t i = 0; i < ops->size(); ++i) read_op((*ops)[i], path(at_ops, i));
+    std::vector<value> results;
+    for (std::size_t k = 0; k < outputs->size(); ++k) {
+      const auto& word = (*outputs)[k];
+      const path at_output(at_outputs, k);
+      const value v = word.is_string() ? operand_named(word.get_ref<const std::string&>(), at_output, -1) : value{};
+      if (!word.is_string()) errors_.add(at_output.str(), "is " + found(word) + ", not the name of a value");
+      if (v.is_valid()) results.push_back(v);
+    }
+    --depth_;
+    region_ = outer_region;
+    numbers_ = outer_numbers;
+    arguments_ = outer_arguments;
+    built_.program->label(number);
+    return results;
+  }
+
   /// False where it is no list that an operator could take.
-  bool read_operands(const json& j, const path& at, int own_number, operation& o) {
-    constexpr std::size_t most_operands = 8;
+  bool read_operands(const json& j, const path& at, int own_number, operation& o, std::size_t most_operands = 8) {
     if (!j.is_array() || j.size() > most_operands) {
       errors_.add(at.str(), j.is_array() ? "has " + std::to_string(j.size()) + " entries; no operator takes so many"
                                          : "is " + found(j) + ", not a list of names");
@@ -523,6 +743,7 @@ class program_builder {
     return true;
   }
   value operand_named(const std::string& name, const path& at, int own_number) {
+    if (const auto given = arguments_.find(name); given != arguments_.end()) return given->second;
     const auto it = numbers_.find(name);
     const auto later = later_.find(name);
     if (it != numbers_.end() && it->second != own_number) return made_[static_cast<std::size_t>(it->second)];
@@ -565,20 +786,26 @@ class program_builder {
   /// with padding is at most `bytes * growth`.
   bool count_bytes(value v, const std::vector<value>& operands, const path& at) {
     auto bytes = static_cast<long double>(gspmd::bytes_of(v.type()));
-    auto growth = 1.0L;
-    for (const auto e : v.shape()) {
-      bytes *= static_cast<long double>(e == 0 ? 1 : e);
-      growth *= 1.0L + static_cast<long double>(device_count_ - 1) / static_cast<long double>(e == 0 ? 1 : e);
-    }
+    for (const auto e : v.shape()) bytes *= static_cast<long double>(e == 0 ? 1 : e);
     if (bytes > 0x1p60L) {
       errors_.add(at.str(), "the result " + shape_text(shape_of(v)) + " has more than 2^60 bytes");
       return false;
     }
-    const auto bound = bytes * std::min(growth, static_cast<long double>(device_count_));
+    const auto bound = bound_of(v);
     bound_[v.id()] = bound;
-    counted_bytes_ += 4 * bound;
-    for (const auto& o : operands) counted_bytes_ += 4 * bound_[o.id()];
+    counted_bytes_ += 4 * bound * times_;
+    for (const auto& o : operands) counted_bytes_ += 4 * bound_[o.id()] * times_;
     return true;
+  }
+
+  /// What a value takes at most, with padding.
+  [[nodiscard]] long double bound_of(value v) const {
+    auto bytes = static_cast<long double>(gspmd::bytes_of(v.type())), growth = 1.0L;
+    for (const auto e : v.shape()) {
+      bytes *= static_cast<long double>(e == 0 ? 1 : e);
+      growth *= 1.0L + static_cast<long double>(device_count_ - 1) / static_cast<long double>(e == 0 ? 1 : e);
+    }
+    return bytes * std::min(growth, static_cast<long double>(device_count_));
   }
 
   const json& document_;
@@ -596,6 +823,12 @@ class program_builder {
   std::map<shard_group, std::vector<group_member>> groups_;
   std::unordered_map<int, long double> bound_;  // by the value's id
   long double counted_bytes_ = 0;
+  long double times_ = 1;  // how often what is read now runs
+  // Of the region that is read now:
+  std::unordered_map<std::string, value> arguments_;  // its inputs, and those of the ones around it
+  std::string region_;                                // what stands before the names of its values
+  std::set<std::string> shown_;                       // names of all values
+  int depth_ = 0;
 };
 
 }  // namespace plan_tool

@@ -42,6 +42,7 @@ inline nlohmann::ordered_json instruction_json(const planned_program& p, const i
     j["axes"] = names_in(i.axes);
     if (i.dim >= 0) j["dim"] = i.dim;
     j["bytes"] = i.bytes;
+    if (i.joined) j["joined"] = true;
   }
   return j;
 }
@@ -63,7 +64,7 @@ inline std::string plan_json(const planned_program* p, const std::vector<std::st
       values.push_back(dumped(p->value(v).name) + ": " + dumped(value_json(*p, v)));
     for (const auto& i : p->plan.instructions()) {
       instructions.push_back(dumped(instruction_json(*p, i)));
-      if (i.communicates) collectives[i.kind] = collectives.value(i.kind, 0) + 1;
+      if (i.communicates && !i.joined) collectives[i.kind] = collectives.value(i.kind, 0) + 1;
     }
   }
   for (const auto& e : errors) wrong.push_back(dumped(e));

@@ -71,7 +71,7 @@ class plan_table {
         widths[c] = std::max(widths[c], std::min(width_of(r.cells[c]), std::size_t{60}));
     std::vector<std::vector<const instruction*>> under(p_.built.values.size());
     for (const auto& i : p_.plan.instructions())
-      if (i.moves || i.kind == "copy") under[static_cast<std::size_t>(i.sake)].push_back(&i);
+      if (i.moves || (i.kind == "copy" && i.result < 0)) under[static_cast<std::size_t>(i.sake)].push_back(&i);
     std::string t;
     for (const auto& r : table) {
       std::string line;
@@ -126,6 +126,7 @@ class plan_table {
           static_cast<std::int64_t>(100.0L * static_cast<long double>(i.bytes) / static_cast<long double>(sent_) + 0.5L);
       t += " (" + std::to_string(percent) + "%)";
     }
+    if (i.joined) t += "; in one message with the one before";
     if (i.forced) t += "; forced: " + p_.value(i.sake).op + " cannot work on this split";
     return (is_costly(i) ? paint_.paint("1;31", t) : i.communicates ? paint_.paint("33", t) : paint_.paint("2", t)) + '\n';
   }
@@ -145,7 +146,7 @@ class plan_table {
       part += i.bytes;
       auto it = std::find_if(sums.begin(), sums.end(), [&](const sum& s) { return s.name == i.kind; });
       if (it == sums.end()) it = sums.insert(sums.end(), {i.kind, 0, 0});
-      ++it->count;
+      it->count += i.joined ? 0 : 1;
       it->bytes += i.bytes;
     }
     std::string t;

@@ -31,9 +31,10 @@ struct device_value {
 
 /// One line of the program that every device runs.
 struct instruction {
-  std::string kind;           // the operator, the collective, `all_slice` (a device keeps a part of what it holds) or `copy`
-  int label = -1;             // of the value that is computed or moved
-  int sake = -1;              // of the value for whose sake it is moved; of itself where it is computed
+  std::string kind;  // the operator, the collective, `all_slice` (a device keeps a part of what it holds), `copy`, or `end`
+                     // of the body that the operator of the label began
+  int label = -1;    // of the value that is computed or moved
+  int sake = -1;     // of the value for whose sake it is moved; of itself where it is computed
   std::vector<int> operands;  // device values
   int result = -1;            // a device value
   bool moves = false;         // from the sharding of its operand to that of its result
@@ -41,7 +42,7 @@ struct instruction {
   bool is_halo = false;    // sends for the instruction after it, which has the result: what lies across the boundaries of shards,
   bool is_inside = false;  // or what that operator made of its parts
   bool forced = false;     // a gather that the operator needs because it cannot work on the split
-  bool joined = false;     // goes in the message of the all_reduce before it
+  bool joined = false;     // goes in the message of the collective before it
   std::string axes{};      // over which it communicates: "data,model"
   int dim = -1;            // that is gathered or scattered, where it is one
   std::int64_t bytes = 0;  // that one device sends
@@ -299,7 +300,8 @@ class inspection {
     i.bytes = detail::bytes_of(mesh_.info().shape, local_, op);
     const auto axes = std::string(detail::axes_text(mesh_.info(), op.axes).view());
     if (op.what == instruction_kind::compute || op.what == instruction_kind::control || op.what == instruction_kind::copy) {
-      i.kind = op.what == instruction_kind::copy ? "copy" : detail::name_of(node(op.node).op);
+      i.kind = op.what == instruction_kind::copy ? "copy" : op.result < 0 ? "end" : detail::name_of(node(op.node).op);
+      if (op.result < 0) i.label = i.sake;
       i.loop = loop;
       for (int k = 0; op.what == instruction_kind::compute && k < op.operands.count; ++k) add_tile(op, k);
       if (op.what == instruction_kind::compute) add_exchanges(op);

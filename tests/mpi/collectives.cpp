@@ -13,6 +13,8 @@
 #include <cstring>
 #include <limits>
 #include <numeric>
+#include <span>
+#include <stdexcept>
 #include <string>
 #include <vector>
 
@@ -143,6 +145,68 @@ struct by_messages {
 int stride_of(const mesh_shape& mesh) { return mesh.axis_count() == 3 ? 199 : mesh.device_count() > 4 ? 17 : 3; }
 
 }  // namespace
+
+/// Several collectives at once, of buffers that mpi_communicator::allocate gave where they have room there.
+struct together_through_shared_memory {
+  gspmd::mpi_communicator& comm;
+  std::byte* memory;
+  std::size_t room;
+  std::vector<std::byte*> shared{};  // where the operands lie there
+
+  [[nodiscard]] int device(int i) const { return comm.device(i); }
+  template <class T, class Collective>
+  void show(const mesh_shape& mesh, std::span<const Collective> all, const T* const* in) {
+    shared.clear();
+    std::byte* next = memory;
+    for (std::size_t k = 0; k < all.size(); ++k) {
+      const auto bytes = static_cast<std::size_t>(elements(local_extents(mesh, operand_of(all[k]), all[k].from))) * sizeof(T);
+      if (next + bytes > memory + room) throw std::length_error("room");
+      std::memcpy(next, in[k], bytes);
+      shared.push_back(next);
+      next += (bytes + 63) / 64 * 64;
+    }
+  }
+  template <class T>
+  void start(const mesh_shape& mesh, std::span<const movement> all, const T* const* in, T* const* out) {
+    show(mesh, all, in);
+    comm.start(mesh, all, reinterpret_cast<const T* const*>(shared.data()), out);
+  }
+  template <class T>
+  void finish(const mesh_shape& mesh, std::span<const movement> all, const T* const* in, T* const* out) {
+    comm.finish(mesh, all, in, out);
+  }
+  template <class T>
+  void reduce(const mesh_shape& mesh, const reduction& r, const T* const* in, T* const* out) {
+    comm.reduce(mesh, r, in, out);
+  }
+  template <class T>
+  void reduce_together(const mesh_shape& mesh, std::span<const reduction> all, const T* const* in, T* const* out) {
+    show(mesh, all, in);
+    comm.reduce_together(mesh, all, reinterpret_cast<const T* const*>(shared.data()), out);
+  }
+};
+
+TEST_CASE("mpi: several collectives at once") {
+  const std::vector<extents> small{shape_of({0}), shape_of({1}), shape_of({7}), shape_of({5, 4})}, large{shape_of({60, 70})};
+  for (const auto& how : {gspmd::mpi_options{true}, gspmd::mpi_options{false, 50}, gspmd::mpi_options{true, 1000, 0}}) {
+    gspmd::mpi_communicator comm(MPI_COMM_WORLD, how);
+    for (const auto& mesh : meshes()) {
+      if (mesh.axis_count() == 3) continue;
+      const int stride = 1 + stride_of(mesh);
+      CHECK(everywhere(wrong_in_joint_pairs<std::int32_t>(comm, mesh, small, stride)) == 0);
+      CHECK(everywhere(wrong_in_joint_pairs<std::uint8_t>(comm, mesh, small, 3 * stride)) == 0);
+      CHECK(everywhere(wrong_in_joint_pairs<std::int64_t>(comm, mesh, large, 5 * stride)) == 0);
+    }
+    constexpr std::size_t room = 1 << 20;
+    const auto memory = comm.allocate(room);
+    together_through_shared_memory shared{comm, memory.get(), room};
+    for (const auto& mesh : meshes()) {
+      if (mesh.axis_count() == 3) continue;
+      CHECK(everywhere(wrong_in_joint_pairs<std::int64_t>(shared, mesh, small, 7 * stride_of(mesh))) == 0);
+      CHECK(everywhere(wrong_in_joint_pairs<std::int64_t>(shared, mesh, large, 5 * stride_of(mesh))) == 0);
+    }
+  }
+}
 
 TEST_CASE("mpi: pairs of shardings of one dim") {
   for (const bool shared : {true, false}) {

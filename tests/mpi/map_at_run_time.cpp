@@ -4,6 +4,9 @@
 #include <doctest/doctest.h>
 
 #include <complex>
+#include <cstddef>
+#include <cstdint>
+#include <tuple>
 #include <vector>
 
 #include "gspmd/comm/mpi.hpp"
@@ -37,6 +40,65 @@ TEST_CASE("map with state over MPI, static shapes on a mesh as large as the comm
     total += clipped;
   }
   CHECK(result[1].data<double>()[0] == total);
+}
+
+namespace {
+/// Maps x -> a x + b of the numbers below 97, one after the other: the order counts.
+struct affine_maps {
+  using values = std::tuple<std::int32_t, std::int64_t>;
+  static constexpr values identity() { return {1, 0}; }
+  static constexpr values combine(values first, values then) {
+    return {std::get<0>(first) * std::get<0>(then) % 97, (std::get<1>(first) * std::get<0>(then) + std::get<1>(then)) % 97};
+  }
+};
+}  // namespace
+
+TEST_CASE("monoids of one's own, lookups and sorts over MPI give what one device gives, of extents 0 and 1 too") {
+  using namespace gspmd;
+  int ranks = 0;
+  MPI_Comm_size(MPI_COMM_WORLD, &ranks);
+  const dynamic::mesh m({{"x", ranks}}), one({{"x", 1}});
+  for (const std::int64_t n : {0, 1, 2, 5, 40}) {
+    const auto program = [&](value a, value b, value table, value ids) {
+      std::vector<value> made;
+      for (const value v : reduce_by<affine_maps>({a, b}, 0)) made.push_back(v);
+      for (const value v : scan_by<affine_maps>({a, b}, 0, {.exclusive = true})) made.push_back(v);
+      made.push_back(take(table, ids, 0));
+      made.push_back(scatter_add(table, ids, take(table, ids, 0)));
+      made.push_back(segment_sum(b, ids, 4));
+      made.push_back(sort(a, 0));
+      made.push_back(top_k(einsum("ij->ji", a), n < 2 ? n : 2).second);
+      made.push_back(cumsum(b, 0, {.reverse = true}));
+      return made;
+    };
+    const auto compiled = [&](const dynamic::mesh& on) {
+      dynamic::builder b(on);
+      const value x = b.input(dynamic::in<std::int32_t>({n, 2}, {"x", ""})),
+                  y = b.input(dynamic::in<std::int64_t>({n, 2}, {"x", ""}));
+      const value table = b.input(dynamic::in<std::int32_t>({5, 3}, {"x", ""})),
+                  ids = b.input(dynamic::in<std::int32_t>({n}, {"x"}));
+      for (const value v : program(x, y, table, ids)) b.output(v);
+      return b.compile();
+    };
+    std::vector<std::int32_t> x, table, ids;
+    std::vector<std::int64_t> y;
+    for (int i = 0; i < 2 * n + 1; ++i) x.push_back(1 + i * 7 % 13), y.push_back(i * 5 % 11);
+    for (int i = 0; i < 15; ++i) table.push_back(i * i);
+    for (int i = 0; i < n + 1; ++i) ids.push_back(i * 3 % 7 - 1);  // -1 and 5 are clipped
+    const std::vector<const void*> inputs{x.data(), y.data(), table.data(), ids.data()};
+    const auto want = compiled(one).run_pointers(self{}, inputs);
+    for (const bool shares_memory : {true, false}) {
+      mpi backend;
+      backend.options.shared_memory = shares_memory;
+      const auto got = compiled(m).run_pointers(backend, inputs);
+      CAPTURE(n);
+      REQUIRE(got.size() == want.size());
+      for (std::size_t k = 0; k < got.size(); ++k) {
+        CAPTURE(k);
+        CHECK(got[k].bytes == want[k].bytes);
+      }
+    }
+  }
 }
 
 TEST_CASE("complex tensors over MPI: a product of parts, sums, rows that are looked up, and another split") {

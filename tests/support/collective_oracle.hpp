@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <cstring>
 #include <memory>
+#include <span>
 #include <type_traits>
 #include <vector>
 
@@ -186,6 +187,62 @@ int wrong_after_reduce(Comm& comm, const mesh_shape& mesh, const reduction& r, b
   return wrong;
 }
 
+/// Several movements over the same axes at once, or reductions of one kind, on a communicator that holds one device.
+template <class T, class Comm>
+int wrong_after_moves(Comm& comm, const mesh_shape& mesh, const std::vector<movement>& all) {
+  const auto me = mesh.coordinates_of(comm.device(0));
+  std::vector<buffers<T>> in, out;
+  std::vector<const T*> from;
+  std::vector<T*> to;
+  for (std::size_t k = 0; k < all.size(); ++k) {
+    in.emplace_back(1, elements(local_extents(mesh, all[k].from_global, all[k].from)), 0x55);
+    out.emplace_back(1, elements(local_extents(mesh, all[k].to_global, all[k].to)), 0x33);
+    for_each_held(mesh, all[k].from_global, all[k].from, me, [&](std::int64_t local, std::int64_t index) {
+      in[k].pointers[0][local] = element_at<T>(index, static_cast<std::int64_t>(k));
+    });
+    from.push_back(in[k].pointers[0]);
+    to.push_back(out[k].pointers[0]);
+  }
+  comm.start(mesh, std::span<const movement>(all), from.data(), to.data());
+  comm.finish(mesh, std::span<const movement>(all), from.data(), to.data());
+  int wrong = 0;
+  for (std::size_t k = 0; k < all.size(); ++k) {
+    wrong += out[k].damaged(0x33) + in[k].damaged(0x55);
+    for_each_held(mesh, all[k].to_global, all[k].to, me, [&](std::int64_t local, std::int64_t index) {
+      wrong += out[k].pointers[0][local] != element_at<T>(index, static_cast<std::int64_t>(k));
+    });
+  }
+  return wrong;
+}
+/// What one after the other gives; of integers, since MPI may choose an order.
+template <class T, class Comm>
+int wrong_after_reductions(Comm& comm, const mesh_shape& mesh, const std::vector<reduction>& all) {
+  const int device = comm.device(0);
+  const auto me = mesh.coordinates_of(device);
+  std::vector<buffers<T>> in, out, wanted;
+  std::vector<const T*> from;
+  std::vector<T*> to;
+  for (std::size_t k = 0; k < all.size(); ++k) {
+    in.emplace_back(1, elements(local_extents(mesh, all[k].global, all[k].from)), 0x55);
+    out.emplace_back(1, elements(local_extents(mesh, all[k].global, all[k].to)), 0x33);
+    wanted.emplace_back(1, out[k].elems, 0x33);
+    for_each_held(mesh, all[k].global, all[k].from, me, [&](std::int64_t local, std::int64_t index) {
+      in[k].pointers[0][local] = element_at<T>(index + 31 * static_cast<std::int64_t>(k), device);
+    });
+    from.push_back(in[k].pointers[0]);
+    to.push_back(out[k].pointers[0]);
+    comm.reduce(mesh, all[k], in[k].const_pointers.data(), wanted[k].pointers.data());
+  }
+  comm.reduce_together(mesh, std::span<const reduction>(all), from.data(), to.data());
+  int wrong = 0;
+  for (std::size_t k = 0; k < all.size(); ++k) {
+    wrong += out[k].damaged(0x33) + in[k].damaged(0x55);
+    for_each_held(mesh, all[k].global, all[k].to, me,
+                  [&](std::int64_t local, std::int64_t) { wrong += out[k].pointers[0][local] != wanted[k].pointers[0][local]; });
+  }
+  return wrong;
+}
+
 inline movement movement_between(const mesh_shape& mesh, const extents& global, const sharding& from, const sharding& to) {
   return {global, from, to, movement_axes(mesh, global, from, to)};
 }
@@ -222,6 +279,40 @@ int wrong_in_all_pairs(Comm& comm, const mesh_shape& mesh, const extents& global
         if (from.splits == to.splits) wrong += wrong_after_reduce<T>(comm, mesh, r, true, exact);
       }
     }
+  return wrong;
+}
+
+/// The movements and reductions between all shardings of these shapes, as many of one group and kind at a time as go together.
+template <class T, class Comm>
+int wrong_in_joint_pairs(Comm& comm, const mesh_shape& mesh, const std::vector<extents>& shapes, int stride = 1) {
+  const axis_mask all_axes = axis_bit(mesh.axis_count()) - 1;
+  int wrong = 0, number = 0;
+  for (axis_mask axes = 1; axes <= all_axes; ++axes) {
+    if (mesh.size_of(axes) == 1) continue;
+    std::vector<movement> moves;
+    std::vector<reduction> sums, scatters;
+    const auto add = [&](auto& list, const auto& one, auto run) {
+      list.push_back(one);
+      // as many as there are places, and fewer: the lists differ each time
+      if (list.size() < static_cast<std::size_t>(2 + number % (most_moved_together - 1))) return;
+      wrong += run(list);
+      list.clear();
+    };
+    for (const auto& global : shapes)
+      for (const auto& from : all_shardings(mesh, global.count))
+        for (const auto& to : all_shardings(mesh, global.count)) {
+          if (number++ % stride != 0) continue;
+          if (const auto m = movement_between(mesh, global, from, to); m.axes == axes)
+            add(moves, m, [&](const auto& list) { return wrong_after_moves<T>(comm, mesh, list); });
+          if (!is_reduction(mesh, global, from, to, axes)) continue;
+          const auto r = reduction_between(global, from, to, axes, monoid::add);
+          add(classify(mesh, r) == collective_kind::all_reduce ? sums : scatters, r,
+              [&](const auto& list) { return wrong_after_reductions<T>(comm, mesh, list); });
+        }
+    if (!moves.empty()) wrong += wrong_after_moves<T>(comm, mesh, moves);
+    for (const auto* list : {&sums, &scatters})
+      if (!list->empty()) wrong += wrong_after_reductions<T>(comm, mesh, *list);
+  }
   return wrong;
 }
 

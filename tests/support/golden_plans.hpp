@@ -40,8 +40,13 @@ inline std::string block_of(const gspmd::dynamic::program& p) {
            padded(std::to_string(s.bytes_sent) + " bytes", 16) + "  " + str(sharding_text(mesh, from.layout, from.global.count)) +
            (is_round ? (planned_ring_of(view, s).both_ways ? ", shard by shard, both ways," : ", shard by shard,")
                      : " -> " + str(sharding_text(mesh, to.layout, to.global.count))) +
-           " of " + name_of(from.type) + ' ' + str(shape_text(from.global)) + " for " +
-           name_of(view.nodes[static_cast<std::size_t>(s.node)].op) + " #" + std::to_string(s.node) +
+           " of " + name_of(from.type) + ' ' + str(shape_text(from.global));
+    for (int k = 1; k < s.results.count && !is_round && !is_mapped(s); ++k) {  // in the same message
+      const auto &also = view.operand(s, k), &becomes = view.result(s, k);
+      out += ", " + str(sharding_text(mesh, also.layout, also.global.count)) + " -> " +
+             str(sharding_text(mesh, becomes.layout, becomes.global.count)) + " of " + str(shape_text(also.global));
+    }
+    out += " for " + std::string(name_of(view.nodes[static_cast<std::size_t>(s.node)].op)) + " #" + std::to_string(s.node) +
            (s.forced ? ", forced" : "") + '\n';
   }
   for (std::size_t k = 0; k < view.outputs.size(); ++k) {

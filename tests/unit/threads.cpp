@@ -50,6 +50,15 @@ void all_reduce(Comm& comm, const mesh_shape& mesh, std::vector<T>& values, axis
 
 }  // namespace
 
+TEST_CASE("threads: several collectives at once") {
+  for (auto mesh : {mesh_of({2}), mesh_of({3}), mesh_of({2, 2}), mesh_of({1, 2})})
+    CHECK(wrong_on_threads(mesh, [&](auto& comm) {
+            return wrong_in_joint_pairs<std::int32_t>(comm, mesh, {shape_of({0}), shape_of({1}), shape_of({7}), shape_of({5, 4})},
+                                                      3) +
+                   wrong_in_joint_pairs<bool>(comm, mesh, {shape_of({3}), shape_of({2, 5})}, 5);
+          }) == 0);
+}
+
 TEST_CASE("threads: all pairs of shardings of one dim") {
   for (auto mesh : {mesh_of({1}), mesh_of({2}), mesh_of({3}), mesh_of({8}), mesh_of({2, 2}), mesh_of({2, 3}), mesh_of({4, 2})})
     CHECK(wrong_on_threads(mesh, [&](auto& comm) {

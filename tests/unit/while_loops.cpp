@@ -3,6 +3,7 @@
 // Loops whose number of trips is known at run time, and a choice of several bodies.
 #include <doctest/doctest.h>
 
+#include <algorithm>
 #include <array>
 #include <cmath>
 #include <cstdint>
@@ -144,6 +145,85 @@ TEST_CASE("switch_ takes the body of its index, the first or the last one beyond
     CHECK(y[0].data<float>()[2] == wanted);
     CHECK(y[1].data<float>()[2] == slope);
   }
+}
+
+TEST_CASE("while_loop: what is carried changes its sharding in the body, and is one sharding again") {
+  const dynamic::mesh m({{"x", 2}, {"y", 2}});
+  dynamic::builder b(m);
+  using names = std::vector<std::string>;
+  const value a = b.input(dynamic::in<int64_t>({6, 5}, {"x", "y"}));
+  const auto result = while_loop([](const auto& now) { return std::get<1>(now) < 3; },
+                                 [&](const auto& now) {
+                                   const value turned = b.reshard(std::get<0>(now) * 3, names{"y", "x"});
+                                   const value sums = b.reshard(cumsum(turned, 0), names{"", "y,x"});
+                                   return std::tuple{b.reshard(sums - turned, names{"", "x"}), std::get<1>(now) + 1};
+                                 },
+                                 std::tuple{a, constant<int64_t>(a, {}, 0)});
+  b.output(b.reshard(std::get<0>(result), names{"y", ""}));
+  const auto p = b.compile();
+  CHECK(p.traffic().bytes > 0);
+  std::vector<int64_t> x(30), want;
+  for (std::size_t i = 0; i < 30; ++i) x[i] = static_cast<int64_t>(i * 7 % 11) - 5;
+  want = x;
+  for (int trip = 0; trip < 3; ++trip)
+    for (std::size_t c = 0; c < 5; ++c) {
+      int64_t sum = 0;
+      for (std::size_t r = 0; r < 6; ++r) {
+        auto& v = want[r * 5 + c];
+        v *= 3;
+        sum += v;
+        v = sum - v;
+      }
+    }
+  for (const bool on_threads : {true, false}) {
+    const auto y = on_threads ? p.run_pointers(threads{}, {x.data()}) : p.run_pointers(simulated{}, {x.data()});
+    CHECK(std::equal(want.begin(), want.end(), y[0].data<int64_t>()));
+  }
+}
+
+TEST_CASE("loops and branches of as many values as are known at run time") {
+  const dynamic::mesh m({{"x", 2}});
+  using values = std::vector<value>;
+  const auto rotated = [](value n, value x) {
+    const values three{x, x * 2, x * 3};
+    const auto on = [](const values& now) { return values{now[1], now[2], now[0] + 1}; };
+    const values fixed = fori_loop(
+        2, [&](value, const values& now) { return on(now); }, three);
+    const values counted = fori_loop(
+        n, [&](value, const values& now) { return on(now); }, fixed);
+    const values last = while_loop([](const values& now) { return sum(now[0]) < 100; }, on, counted);
+    return cond(
+        n > 1, [](const values& now) { return now; },
+        [](const values& now) {
+          return values{now[2], now[1], now[0]};
+        },
+        last);
+  };
+  dynamic::builder b(m);
+  const value n = b.input(dynamic::in<int64_t>({})), x = b.input(dynamic::in<int64_t>({3}, {"x"}));
+  for (const value v : rotated(n, x)) b.output(v);
+  const auto p = b.compile();
+  const std::vector<int64_t> data{1, 2, 5};
+  for (const int64_t trips : {0, 1, 4}) {
+    const auto y = p.run_pointers(simulated{}, {&trips, data.data()});
+    std::array<std::array<int64_t, 3>, 3> now{};
+    for (std::size_t k = 0; k < 3; ++k)
+      for (std::size_t i = 0; i < 3; ++i) now[k][i] = data[i] * static_cast<int64_t>(k + 1);
+    const auto turn = [&] { now = {now[1], now[2], {now[0][0] + 1, now[0][1] + 1, now[0][2] + 1}}; };
+    for (int64_t t = 0; t < 2 + trips; ++t) turn();
+    while (now[0][0] + now[0][1] + now[0][2] < 100) turn();
+    if (trips <= 1) std::swap(now[0], now[2]);
+    for (std::size_t k = 0; k < 3; ++k) CHECK(std::equal(now[k].begin(), now[k].end(), y[k].data<int64_t>()));
+  }
+  CHECK(caught::contains(caught::refusal([&] {
+                           dynamic::compile(
+                               [](value v) {
+                                 return fori_loop(
+                                     2, [](value, const values& now) { return values{now[0]}; }, values{v, v})[0];
+                               },
+                               m, dynamic::in<float>({4}));
+                         }),
+                         "fori_loop at while_loops.cpp"));
 }
 
 TEST_CASE("while_loop: what is wrong with one") {

@@ -25,6 +25,8 @@ namespace gspmd {
 ///     void start(mesh, movements, in, out), finish(the same)    optional, where an object holds one device: carry out a list of
 ///                                        movements over the same axes, movement k from in[k] to out[k], in one message to each
 ///                                        device; in between the device computes, and leaves the buffers alone
+///     void reduce_together(mesh, reductions, in, out)    optional, where an object holds one device: carries out reductions of one
+///                                        kind over the same axes, k from in[k] to out[k], in one message to each device
 ///     void shift(mesh, ring, ahead, behind)    optional, for programs that say limit_gather: every device of a ring gets the
 ///                                        buffer of the one ahead of it, and, unless `behind` is null, that of the one behind
 ///

@@ -122,7 +122,7 @@ class mpi_communicator {
   template <class T>
   void start(const detail::mesh_shape& mesh, std::span<const detail::movement> all, const T* const* in, T* const* out) {
     const auto find = [&](const detail::movement& m) -> const auto& {
-      return movements_.find(mesh, m, [&] { return new_route<detail::movement_route>(mesh, m); });
+      return joint_movements_.find(mesh, m, [&] { return new_route<detail::movement_route>(mesh, m, true); });
     };
     const detail::movement_route* routes[detail::most_moved_together];
     for (const auto& m : all) find(m);  // all are known then, and stay where they are
@@ -139,6 +139,18 @@ class mpi_communicator {
   void reduce(const detail::mesh_shape& mesh, const detail::reduction& r, const T* const* in, T* const* out) {
     const auto& known = reductions_.find(mesh, r, [&] { return new_route<detail::reduction_route>(mesh, r); });
     known.group->reduce(mesh, r, known.route, in[0], out[0]);
+  }
+
+  template <class T>
+  void reduce_together(const detail::mesh_shape& mesh, std::span<const detail::reduction> all, const T* const* in,
+                       T* const* out) {
+    const auto find = [&](const detail::reduction& r) -> const auto& {
+      return reductions_.find(mesh, r, [&] { return new_route<detail::reduction_route>(mesh, r); });
+    };
+    const detail::reduction_route* routes[detail::most_moved_together];
+    for (const auto& r : all) find(r);  // as in start
+    for (std::size_t k = 0; k < all.size(); ++k) routes[k] = &find(all[k]).route;
+    group_over(mesh, all[0].axes).reduce_together(mesh, all, routes, in, out);
   }
 
   void shift(const detail::mesh_shape& mesh, const detail::ring& r, const detail::ring_buffers& ahead,
@@ -198,15 +210,15 @@ class mpi_communicator {
   struct routed {
     detail::mpi_group* group;
     Route route;
-    template <class Descriptor>
-    routed(detail::mpi_group& over, const detail::mesh_shape& mesh, const Descriptor& d)
-        : group(&over), route(over.new_route(mesh, d)) {}
+    template <class Descriptor, class... Joint>
+    routed(detail::mpi_group& over, const detail::mesh_shape& mesh, const Descriptor& d, Joint... joint)
+        : group(&over), route(over.new_route(mesh, d, joint...)) {}
   };
   /// Of a collective that is new. The cache may forget others: what is under way needs its route no more then.
-  template <class Route, class Descriptor>
-  routed<Route> new_route(const detail::mesh_shape& mesh, const Descriptor& d) {
+  template <class Route, class Descriptor, class... Joint>
+  routed<Route> new_route(const detail::mesh_shape& mesh, const Descriptor& d, Joint... joint) {
     for (auto& group : groups_) group->finish_movements();
-    return routed<Route>(group_over(mesh, d.axes), mesh, d);
+    return routed<Route>(group_over(mesh, d.axes), mesh, d, joint...);
   }
   detail::mpi_group& group_over(const detail::mesh_shape& mesh, detail::axis_mask axes) {
     for (const auto& known : groups_)
@@ -221,7 +233,7 @@ class mpi_communicator {
   std::uint64_t serial_ = next_serial();
   detail::mpi_workspace work_{};
   std::vector<std::unique_ptr<detail::mpi_group>> groups_;
-  detail::descriptor_cache<detail::movement, routed<detail::movement_route>> movements_;
+  detail::descriptor_cache<detail::movement, routed<detail::movement_route>> movements_, joint_movements_;
   detail::descriptor_cache<detail::reduction, routed<detail::reduction_route>> reductions_;
 };
 

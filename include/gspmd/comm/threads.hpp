@@ -68,6 +68,16 @@ class threads_communicator {
     reduce_elements(mesh, r, detail::dtype_of<T>(), detail::combiner_of<T>(r.reduced_by), in[0], out[0]);
   }
 
+  template <class T>
+  void reduce_together(const detail::mesh_shape& mesh, std::span<const detail::reduction> all, const T* const* in,
+                       T* const* out) {
+    const void* from[detail::most_moved_together];
+    void* to[detail::most_moved_together];
+    std::copy_n(in, all.size(), from);
+    std::copy_n(out, all.size(), to);
+    reduce_elements_together(mesh, all, detail::dtype_of<T>(), detail::combiner_of<T>(all[0].reduced_by), from, to);
+  }
+
   void shift(const detail::mesh_shape& mesh, const detail::ring& r, const detail::ring_buffers& ahead,
              const detail::ring_buffers* behind) {
     auto& mine = membership_of(mesh, r.mask());
@@ -277,6 +287,23 @@ class threads_communicator {
       detail::all_reduce_from_peers(op, elems, mine.size(), mine.self, theirs,
                                     [&](std::int64_t j) { return mine.lane(j, parity).out; });
     }
+    meet(mine, subject, nullptr, nullptr);
+  }
+
+  /// The members show lists of their buffers.
+  void reduce_elements_together(const detail::mesh_shape& mesh, std::span<const detail::reduction> all, dtype type,
+                                const detail::row_combiner& op, const void** in, void** out) {
+    auto& mine = membership_of(mesh, all[0].axes);
+    if (mine.size() == 1) {
+      for (std::size_t k = 0; k < all.size(); ++k) detail::reduce_alone(mesh, all[k], mine.me, in[k], out[k], op.elem_bytes);
+      return;
+    }
+    const auto subject = detail::subject_of(mesh, all[0], type);
+    const auto parity = meet(mine, subject, in, out);
+    for (std::size_t k = 0; k < all.size(); ++k)
+      detail::reduce_from_peers(
+          op, mesh, all[k], mine.me, [&](std::int64_t j) { return static_cast<const void* const*>(mine.lane(j, parity).in)[k]; },
+          [&](std::int64_t j) { return static_cast<void* const*>(mine.lane(j, parity).out)[k]; });
     meet(mine, subject, nullptr, nullptr);
   }
 

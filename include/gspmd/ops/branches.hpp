@@ -39,7 +39,7 @@ constexpr auto branches(const condition& pred, OnTrue& on_true, OnFalse& on_fals
   std::size_t k = 0;
   for_each_leaf(result, [&](value& v) {
     if (fits) v = {g, add_cond_result(*g, otherwise, first[k].id(), second[k].id(), pred.at)};
-    else if (first[k].is_valid()) v = {g, g->add_stand_in(first[k].type(), first[k].shape())};
+    else if (k < first.size() && first[k].is_valid()) v = {g, g->add_stand_in(first[k].type(), first[k].shape())};
     ++k;
   });
   return result;

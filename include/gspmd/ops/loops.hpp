@@ -29,8 +29,8 @@ struct trip_count {
 }  // namespace detail
 
 /// Runs `body` a fixed number of times: body(i, carried...) is traced once and returns what the next iteration finds,
-/// one value or struct, or a tuple of as many as are carried; types and shapes stay. `i` is one s64, 0 to n - 1. Values from
-/// outside may be used in the body. Returns what is carried after the last iteration; with n = 0 that is `init`.
+/// one value or struct, a std::vector of values, or a tuple of as many as are carried; types and shapes stay. `i` is one s64, 0 to n - 1.
+/// Values from outside may be used in the body. Returns what is carried after the last iteration; with n = 0 that is `init`.
 ///
 /// A carried value keeps one sharding: completion goes round the loop to a fixed point, and annotations in front of the loop,
 /// in the body and behind it count alike. What the body needs resharded from outside is resharded once, before the loop. A

@@ -24,8 +24,11 @@ constexpr graph* graph_of(const Trees&... trees) {
   (for_each_leaf(trees, look), ...);
   return valid ? g : nullptr;
 }
+/// A value, a group of values, or as many as are known at run time.
 template <class Tree>
-inline constexpr bool is_values = is_tree_of<Tree, value>();
+inline constexpr bool is_values = is_tree_of<Tree, value>() || std::is_same_v<Tree, std::vector<value>>;
+template <class... Trees>
+inline constexpr bool is_values<std::tuple<Trees...>> = (is_values<Trees> && ...);
 
 /// What a refused loop gives: what is carried, as it came, and a value for what is none.
 template <class Tree>
@@ -57,6 +60,10 @@ constexpr std::vector<value> leaves_of(const Tree& tree) {
 /// Refuses what a body returns where it is not like `wanted`.
 constexpr bool check_body(graph& g, const char* op, location at, const std::vector<value>& wanted,
                           const std::vector<value>& given, const char* what) {
+  if (given.size() != wanted.size())
+    g.fail(at, op, mistake::region,
+           text("the body gives ") << static_cast<int>(given.size()) << " values where " << static_cast<int>(wanted.size())
+                                   << " are wanted; give one for each of what is carried, or of the other body");
   for (std::size_t k = 0; k < given.size() && !g.failed(); ++k) {
     const value& a = wanted[k];
     const value& b = given[k];

@@ -169,8 +169,8 @@ constexpr void for_each_split_dim(const mesh_shape& mesh, const sharding& from, 
   }
 }
 
-/// The most movements that go in the same messages.
-inline constexpr int most_moved_together = 4;
+/// The most movements, or reductions, that go in the same messages.
+inline constexpr int most_moved_together = 16;
 
 /// The axes inside whose groups a movement finds all its data: on each dim whose split changes, the axes of `from` past
 /// those that both sides begin with; all axes of `from` on that dim where rounding shifts the boundaries. Axes of size 1

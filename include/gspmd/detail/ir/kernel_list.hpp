@@ -25,10 +25,11 @@ namespace gspmd::detail {
 using all_kernels =
     mp11::mp_list<kernels::fused, kernels::contract, kernels::contract_round_ring, kernels::reduce, kernels::permute,
                   kernels::move, kernels::move_together, kernels::start_move, kernels::finish_move, kernels::combine,
-                  kernels::row, kernels::set_row, kernels::add_row, kernels::copy, kernels::terms, kernels::local,
-                  kernels::reduce_window, kernels::select_and_scatter, kernels::gather, kernels::scatter, kernels::scatter_set,
-                  kernels::scan, kernels::top_k, kernels::sort, kernels::sort_ends, kernels::fold, kernels::loop_begin,
-                  kernels::loop_end, kernels::branch, kernels::otherwise, kernels::join, kernels::rows_begin, kernels::rows_end>;
+                  kernels::combine_together, kernels::row, kernels::set_row, kernels::add_row, kernels::copy, kernels::terms,
+                  kernels::local, kernels::reduce_window, kernels::select_and_scatter, kernels::gather, kernels::scatter,
+                  kernels::scatter_set, kernels::scan, kernels::top_k, kernels::sort, kernels::sort_ends, kernels::fold,
+                  kernels::loop_begin, kernels::loop_end, kernels::branch, kernels::otherwise, kernels::join, kernels::rows_begin,
+                  kernels::rows_end>;
 inline constexpr std::size_t kernel_count = mp11::mp_size<all_kernels>::value;
 
 /// The kernel of a name.

@@ -49,7 +49,8 @@ struct instruction {
   ring_einsum ring;             // compute: of an einsum
   int movement = -1;            // compute: of an operator that consists of movements, which one; it has axes if it communicates
   std::int64_t bytes_sent = 0;  // compute: of the same
-  bool joined = false;          // all_reduce: in the message of the one before it
+  bool joined = false;          // move, reduce: in the message of the one before it
+  bool side_by_side = false;    // all_reduce: what is in its message lies one after the other
 };
 
 /// The program that all devices run (GSPMD 4): operators on shards and the communication between them.

@@ -101,6 +101,11 @@ constexpr packing packing_of(const mesh_shape& mesh, const movement& m) {
   if (is_contiguous_exchange(mesh, m) || classify(mesh, m) == collective_kind::collective_permute) return {};
   return {shard * sends_at_most(mesh, m), elements(local_extents(mesh, m.to_global, m.to))};
 }
+/// Of a movement whose messages carry parts of others too.
+constexpr packing joint_packing_of(const mesh_shape& mesh, const movement& m) {
+  return {elements(local_extents(mesh, m.from_global, m.from)) * sends_at_most(mesh, m),
+          elements(local_extents(mesh, m.to_global, m.to))};
+}
 constexpr packing packing_of(const mesh_shape& mesh, const reduction& r) {
   const auto n = mesh.size_of(r.axes);
   if (n == 1 || classify(mesh, r) == collective_kind::all_reduce) return {};

@@ -131,17 +131,20 @@ constexpr ring ring_of(const plan_view& p, const plan_step& s) {
   const auto& shard = p.operand(s, w.operand);
   return {w.axes, elements(shard.local) * bytes_of(shard.type), origin_of(p, s)};
 }
-constexpr reduction reduction_of(const plan_view& p, const plan_step& s) {
-  const auto& from = p.operand(s, 0);
-  const auto& to = p.result(s);
-  if (s.operands.count > 1) {  // as one list of elements
-    reduction all{extents(1, 0), {}, {}, from.layout.partial & ~to.layout.partial, from.layout.reduced_by, origin_of(p, s)};
-    for (int k = 0; k < s.operands.count; ++k) all.global[0] += elements(p.operand(s, k).local);
-    all.from.partial = all.axes;
-    all.from.reduced_by = all.reduced_by;
-    return all;
-  }
+constexpr reduction reduction_of(const plan_view& p, const plan_step& s, int k = 0) {
+  const auto& from = p.operand(s, k);
+  const auto& to = p.result(s, k);
   return {from.global, from.layout, to.layout, from.layout.partial & ~to.layout.partial, from.layout.reduced_by, origin_of(p, s)};
+}
+/// Of a step whose operands lie one after the other: all of them as one list of elements.
+constexpr reduction list_reduction_of(const plan_view& p, const plan_step& s) {
+  const reduction first = reduction_of(p, s);
+  if (s.operands.count == 1) return first;
+  reduction all{extents(1, 0), {}, {}, first.axes, first.reduced_by, first.origin};
+  for (int k = 0; k < s.operands.count; ++k) all.global[0] += elements(p.operand(s, k).local);
+  all.from.partial = all.axes;
+  all.from.reduced_by = all.reduced_by;
+  return all;
 }
 
 }  // namespace gspmd::detail

@@ -21,6 +21,7 @@ enum class action : std::uint8_t {
   start_move,
   finish_move,
   combine,
+  combine_together,
   row,
   set_row,
   add_row,

@@ -221,7 +221,7 @@ class plan_explainer {
       const auto& to = plan_.result(s);
       const auto name = called(plan_.slots[static_cast<std::size_t>(s.operands.begin)], i);
       std::string t = "     ";
-      if (is_joined(s)) {
+      if (s.results.count > 1 && !is_mapped(s)) {
         table.add({t + name_of(s.collective) + " over " + str(axes_text(mesh_, axes_of(plan_, s))) + " of " + operands_text(s) +
                    ", in one message: sends " + bytes(s.bytes_sent) +
                    (s.times != 1 ? ", " + times_text(s.times) : std::string())});

@@ -79,6 +79,36 @@ void finish_move::run(const joint_movements& all, const plan_view& p, const plan
   }
 }
 
+/// Optional: see communicator.
+template <class Comm>
+inline constexpr bool reduces_together =
+    requires(Comm& comm, const mesh_shape& mesh, std::span<const reduction> all, const float* const* in, float* const* out) {
+      comm.reduce_together(mesh, all, in, out);
+    };
+template <class T, class Comm>
+void combine_together::run(const joint_reductions& all, const plan_view& p, const plan_step& s, Comm& comm,
+                           const devices_here& devices) {
+  using part = element_t<part_of(dtype_of<T>())>;
+  if constexpr (reduces_together<Comm>) {
+    const part* in[most_moved_together];
+    part* out[most_moved_together];
+    for (int k = 0; k < all.count; ++k) {
+      in[k] = static_cast<const part*>(devices.memory[0].read(p.operand(s, k).where));
+      out[k] = static_cast<part*>(devices.memory[0].write(p.result(s, k).where));
+    }
+    comm.template reduce_together<part>(*p.mesh, std::span(all.items, static_cast<std::size_t>(all.count)), in, out);
+  } else {
+    for (int k = 0; k < all.count; ++k) {
+      for (int d = 0; d < devices.count; ++d) {
+        devices.from[d] = devices.memory[d].read(p.operand(s, k).where);
+        devices.to[d] = devices.memory[d].write(p.result(s, k).where);
+      }
+      comm.template reduce<part>(*p.mesh, all[k], reinterpret_cast<const part* const*>(devices.from),
+                                 reinterpret_cast<part* const*>(devices.to));
+    }
+  }
+}
+
 template <class T, class Comm>
 void combine::run(const reduction& r, const plan_view& p, const plan_step& s, Comm& comm, const devices_here& devices) {
   find_shards(p, s, devices);

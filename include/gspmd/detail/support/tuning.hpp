@@ -29,7 +29,8 @@ inline constexpr int least_part_of_search = 16;
 inline constexpr int most_choices_of_search = 64;
 
 /// How much one message may join. A message of 64 KiB takes 2 us at 30 GB/s, where to send it at all takes about 20: small ones
-/// gain, and what they hold in memory at once, which is the price, is little.
+/// gain, and what they hold in memory at once, which is the price, is little. By MPI's messages between two processes of a node 16
+/// all_gathers of 64 bytes take 12 us apart and 3.3 as one, 16 reduce_scatters 14 and 3.2; two of 4 KiB 5.6 and 5.1 (a busy machine).
 inline constexpr std::int64_t most_joined_bytes = 64 * 1024;          // of one value
 inline constexpr std::int64_t most_joined_bytes_in_all = 256 * 1024;  // of all values in one message
 

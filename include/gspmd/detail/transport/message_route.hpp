@@ -91,9 +91,10 @@ struct movement_route {
   std::optional<node_boxes> node;     // where messages of boxes would be packed
 };
 
-/// `me` is member number `self` of its group. Shards of up to `small_elems` may go through node_window::share.
+/// `me` is member number `self` of its group. Shards of up to `small_elems` may go through node_window::share. One that is `joint` goes
+/// together with others: part by part, whatever one call of MPI could do.
 inline movement_route route_of(const mesh_shape& mesh, const movement& m, const coordinates& me, std::int64_t self,
-                               std::int64_t small_elems) {
+                               std::int64_t small_elems, bool joint = false) {
   using way = movement_route::way;
   movement_route route;
   const auto n = mesh.size_of(m.axes);
@@ -108,10 +109,11 @@ inline movement_route route_of(const mesh_shape& mesh, const movement& m, const 
   }
   const auto& target = targets.front();
   const auto peer_at = [&](std::int64_t j) { return group_member(mesh, m.axes, me, j); };
-  route.memory = packing_of(mesh, m);
+  route.memory = joint && m.map == nullptr ? joint_packing_of(mesh, m) : packing_of(mesh, m);
   route.shard_elems = route.block_elems = shard;
-  const bool permutes = m.map == nullptr && classify(mesh, m) == collective_kind::collective_permute;
-  for (std::int64_t k = 0; k < n && shard <= small_elems && !permutes; ++k) {
+  const bool may_be_one_call = m.map == nullptr && !joint;
+  const bool permutes = may_be_one_call && classify(mesh, m) == collective_kind::collective_permute;
+  for (std::int64_t k = 0; k < n && (joint || shard <= small_elems) && !permutes; ++k) {
     const auto j = (self + k) % n;
     for (std::int64_t turn = 0; turn < turns; ++turn) {
       const auto from = source_of(mesh, m, peer_at(j), turn);
@@ -120,8 +122,8 @@ inline movement_route route_of(const mesh_shape& mesh, const movement& m, const 
       if (part.any()) route.takes.push_back({j, 0, part.elems(), route.boxes.add(place(part, from, to))});
     }
   }
-  const bool gathers = m.map == nullptr && gathers_whole_shards(mesh, m);
-  if (m.map == nullptr && !gathers && route.memory.send_elems > 0) route.node.emplace(mesh, m, me);
+  const bool gathers = may_be_one_call && gathers_whole_shards(mesh, m);
+  if (may_be_one_call && !gathers && route.memory.send_elems > 0) route.node.emplace(mesh, m, me);
   if (gathers) {
     if (route.memory.send_elems == 0) {
       route.how = way::gather;
@@ -138,7 +140,7 @@ inline movement_route route_of(const mesh_shape& mesh, const movement& m, const 
     }
     return route;
   }
-  if (m.map == nullptr && is_contiguous_exchange(mesh, m)) {
+  if (may_be_one_call && is_contiguous_exchange(mesh, m)) {
     route.how = way::exchange;
     route.block_elems = shard / n;
     return route;
@@ -214,6 +216,11 @@ struct reduction_route {
   std::vector<int> packs;             // boxes from the buffer to where the blocks are packed
   int own = no_box;                   // from the packed result to its place
   box_list boxes;
+
+  /// Of the block of member j.
+  [[nodiscard]] std::int64_t block_elems(std::int64_t j) const {
+    return offsets[static_cast<std::size_t>(j) + 1] - offsets[static_cast<std::size_t>(j)];
+  }
 };
 
 inline reduction_route route_of(const mesh_shape& mesh, const reduction& r, const coordinates& me) {

@@ -38,8 +38,11 @@ struct move : plain_step, without_scratch {
   static void run(const movement& m, const plan_view& p, const plan_step& s, Comm& comm, const devices_here& devices);
 };
 
-/// Movements with maps that one message to each neighbour carries: a margin and what lies around it at the corners.
+/// Movements of which one message to each other device carries all parts: with maps, a margin and what lies around it at the corners,
+/// which have the same neighbours; without, collectives of one kind over the same axes.
 using joint_movements = inline_vec<movement, most_moved_together>;
+/// Likewise.
+using joint_reductions = inline_vec<reduction, most_moved_together>;
 
 struct moves_together : plain_step, never_in_place, without_scratch {
   using tables = mp11::mp_list<kernel_table<index_map, entries::one_per_movement>>;
@@ -55,8 +58,9 @@ struct begins_moving {
   static constexpr step_work work = step_work::moves;
   static constexpr bool communicates(const auto& p, const plan_step& s) { return move::communicates(p, s); }
   static constexpr axis_mask axes(const auto& p, const plan_step& s) { return move::axes(p, s); }
-  /// Those of the widest margins to each side: all have the same neighbours.
+  /// Those of the widest margins to each side: all have the same neighbours. Without maps, those of one.
   static constexpr std::int64_t messages(const auto& p, const plan_step& s) {
+    if (!is_mapped(s)) return messages_of(s.collective, p.mesh->size_of(axes(p, s)));
     index_map all = map_of(p, s, 0);
     for (int k = 1; k < s.results.count; ++k) {
       const index_map& own = map_of(p, s, k);
@@ -71,7 +75,8 @@ struct begins_moving {
   static constexpr detail::packing packing(const auto& p, const plan_step& s) {
     detail::packing sum;
     for (int k = 0; k < s.results.count; ++k) {
-      const auto own = packing_of(*p.mesh, movement_of(p, s, k));
+      const movement m = movement_of(p, s, k);
+      const auto own = is_mapped(s) ? packing_of(*p.mesh, m) : joint_packing_of(*p.mesh, m);
       sum.send_elems += own.send_elems;
       sum.receive_elems += own.receive_elems;
     }
@@ -102,12 +107,12 @@ struct finish_move : moves_together {
   static void run(const joint_movements& all, const plan_view& p, const plan_step& s, Comm& comm, const devices_here& devices);
 };
 
-/// reduce_scatter, all_reduce: of one value, or of several that lie one after the other.
 /// A reduction of complex elements, of which `run` reduces the parts.
 constexpr reduction by_parts(reduction r, dtype type) {
   if (is_complex(type)) r.global.push_back(2);
   return r;
 }
+/// reduce_scatter, all_reduce: of one value, or all_reduce of several that lie one after the other.
 struct combine : without_scratch {
   static constexpr action name = action::combine;
   using tables = mp11::mp_list<>;
@@ -124,14 +129,43 @@ struct combine : without_scratch {
   static constexpr std::int64_t messages(const auto& p, const plan_step& s) {
     return messages_of(s.collective, p.mesh->size_of(axes(p, s)));
   }
-  static constexpr detail::packing packing(const auto& p, const plan_step& s) { return packing_of(*p.mesh, reduction_of(p, s)); }
+  static constexpr detail::packing packing(const auto& p, const plan_step& s) {
+    return packing_of(*p.mesh, list_reduction_of(p, s));
+  }
   static constexpr ring_rounds_kind rounds(const plan_view&, const plan_step&) { return ring_rounds_kind::none; }
 
   static constexpr reduction prepare(const auto& p, const plan_step& s) {
-    return numbered(*p.mesh, by_parts(reduction_of(p, s), s.type));
+    return numbered(*p.mesh, by_parts(list_reduction_of(p, s), s.type));
   }
   template <class T, class Comm>
   static void run(const reduction& r, const plan_view& p, const plan_step& s, Comm& comm, const devices_here& devices);
+};
+/// Reductions of one kind over the same axes, of values wherever they lie, in one message to each other device.
+struct combine_together : plain_step, never_in_place, without_scratch {
+  static constexpr action name = action::combine_together;
+  using tables = mp11::mp_list<>;
+  static constexpr step_work work = step_work::moves;
+  static constexpr element_kinds handles = element_kinds::all;
+  static constexpr bool communicates(const plan_view&, const plan_step&) { return true; }
+  static constexpr axis_mask axes(const auto& p, const plan_step& s) { return combine::axes(p, s); }
+  static constexpr std::int64_t messages(const auto& p, const plan_step& s) { return combine::messages(p, s); }
+  static constexpr detail::packing packing(const auto& p, const plan_step& s) {
+    detail::packing sum;
+    for (int k = 0; k < s.results.count; ++k) {
+      sum.send_elems += elements(p.operand(s, k).local);
+      sum.receive_elems += elements(p.result(s, k).local);
+    }
+    return sum;
+  }
+  static constexpr ring_rounds_kind rounds(const plan_view&, const plan_step&) { return ring_rounds_kind::none; }
+
+  static constexpr joint_reductions prepare(const auto& p, const plan_step& s) {
+    joint_reductions all;
+    for (int k = 0; k < s.results.count; ++k) all.push_back(numbered(*p.mesh, by_parts(reduction_of(p, s, k), s.type)));
+    return all;
+  }
+  template <class T, class Comm>
+  static void run(const joint_reductions& all, const plan_view& p, const plan_step& s, Comm& comm, const devices_here& devices);
 };
 
 }  // namespace kernels

@@ -2,7 +2,7 @@
 #pragma once
 
 #include "gspmd/detail/passes/choose/plan_search.hpp"
-#include "gspmd/detail/passes/emit/join_all_reduces.hpp"
+#include "gspmd/detail/passes/emit/join_collectives.hpp"
 
 namespace gspmd::detail {
 
@@ -181,10 +181,10 @@ class emitter {
   local_program program_;
 };
 
-/// The local program, with small all_reduces joined.
+/// The local program, with small collectives joined.
 constexpr local_program emit_program(const graph& g, const mesh_shape& mesh, const value_uses& uses, const choice_table& table) {
   local_program program = emitter(g, mesh, table).run(uses);
-  if (g.find_types == nullptr) all_reduce_joiner(g, mesh, program).run();
+  if (g.find_types == nullptr) collective_joiner(g, mesh, program).run();
   return program;
 }
 

@@ -277,7 +277,8 @@ class loop_fuser {
   /// compute an element again, which reductions of several runs of dims need, and stores it with the gaps that padding makes.
   constexpr vec<waiting_reduction> reductions_of(const loop_group& group, const vec<int>& members, int stamp) {
     vec<waiting_reduction> reductions;
-    if (reduced_ < 0 || !reduces_by_blocks(reduced_) || !group.margins.empty() || group.ops.size() + loop_group::most_of_one > loop_group::most_registers)
+    if (reduced_ < 0 || !reduces_by_blocks(reduced_) || !group.margins.empty() ||
+        group.ops.size() + loop_group::most_of_one > loop_group::most_registers)
       return reductions;
     const auto is_computed = [&](int v) { return s_.seen_[v] == stamp && !s_.waits(v); };
     if (!is_computed(reduced_)) return reductions;

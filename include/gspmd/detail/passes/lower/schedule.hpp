@@ -186,27 +186,45 @@ class scheduler {
     return made;
   }
 
-  /// An all_reduce and those that its message carries too; the last of them.
+  /// A collective and those that its message carries too; the last of them.
   constexpr std::size_t emit_joined(std::size_t first) {
     vec<int> operands;
     vec<int> results;
+    std::int64_t bytes = 0;
     std::size_t last = first;
     for (; last == first || (last < s_.program_.ops.size() && s_.program_.ops[last].joined); ++last) {
       operands.push_back(s_.program_.ops[last].operands[0]);
       results.push_back(s_.program_.ops[last].result);
+      bytes += bytes_of(s_.out.mesh, s_.program_, s_.program_.ops[last]);
       loops_.need(operands.back());
     }
     --last;
     instruction op = s_.program_.ops[first];
-    for (std::size_t i = first; i <= last; ++i)
-      if (op.node < s_.program_.ops[i].node) op.node = s_.program_.ops[i].node;  // where explain shows it
-    auto& s = s_.add_step(action::combine, op, 0, operands, results);
+    op.node = shown_at(first, last);
+    const bool moves = op.what == instruction_kind::move;
+    auto& s = moves             ? s_.add_step(action::move_together, op, -1, operands, results)
+              : op.side_by_side ? s_.add_step(action::combine, op, 0, operands, results)
+                                : s_.add_step(action::combine_together, op, 0, operands, results);
     s.collective = op.collective;
+    s.bytes_sent = bytes;
+    if (!op.side_by_side) return last;
     for (const int v : results) s_.is_joined_[v] = 1;
     reduction all{extents(1, 0), {}, {}, op.axes, s_.program_.value(operands[0]).layout.reduced_by};
     for (const int v : operands) all.global[0] += elements(s_.program_.value(v).local);
-    s.bytes_sent = bytes_sent(s_.out.mesh, all, bytes_of(s.type));
+    s.bytes_sent = bytes_sent(s_.out.mesh, all, detail::bytes_of(s.type));
     return last;
+  }
+  /// For whose sake a message of several goes, where explain shows it: the first operator for which all that it carries is there.
+  [[nodiscard]] constexpr int shown_at(std::size_t first, std::size_t last) const {
+    int ready = 0, shown = -1, latest = 0;
+    for (std::size_t i = first; i <= last; ++i) {
+      const instruction& op = s_.program_.ops[i];
+      if (const int node = s_.program_.value(op.operands[0]).node; ready < node) ready = node;
+      if (latest < op.node) latest = op.node;
+    }
+    for (std::size_t i = first; i <= last; ++i)
+      if (const int node = s_.program_.ops[i].node; node >= ready && (shown < 0 || node < shown)) shown = node;
+    return shown < 0 ? latest : shown;
   }
 
   /// Every output gets memory of its own: what is an input, or another output too, is copied, and what came in a message with

@@ -139,7 +139,7 @@ class memory_planner {
 
   // ---- messages of several values ----
 
-  /// Nobody else reads the operands, and each result lies where its operand lay: see all_reduce_joiner.
+  /// Nobody else reads the operands, and each result lies where its operand lay: see collective_joiner.
   constexpr void join_message(int i) {
     const auto& s = plan_.steps[i];
     for (int k = 0; k < s.operands.count; ++k) {

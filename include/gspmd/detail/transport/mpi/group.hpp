@@ -19,6 +19,7 @@
 #include "gspmd/detail/transport/group_key.hpp"
 #include "gspmd/detail/transport/meeting_subject.hpp"
 #include "gspmd/detail/transport/message_route.hpp"
+#include "gspmd/detail/transport/mpi/joint_blocks.hpp"
 #include "gspmd/detail/transport/mpi/large_reduction.hpp"
 #include "gspmd/detail/transport/mpi/messages.hpp"
 #include "gspmd/detail/transport/mpi/node_memory.hpp"
@@ -108,6 +109,7 @@ class mpi_group {
   ///                               that is shared, all go by messages: who knows it of its own posts them at once, the others in finish
   ///   by messages                 one to each member is posted, from and into memory of the group's own; finish waits and copies
   ///                               everything to its place
+  ///   small, on one node          all shards go through the window, in one meeting, before start returns
   template <class T>
   void start(const mesh_shape& mesh, std::span<const movement> all, const movement_route* const* routes, const T* const* in,
              T* const* out) {
@@ -146,6 +148,43 @@ class mpi_group {
     else all_reduce(route.elems, r.reduced_by, in, out);
   }
 
+  /// Reductions of one kind: from the members' buffers where these lie in node_memory, else packed as one.
+  template <class T>
+  void reduce_together(const mesh_shape& mesh, std::span<const reduction> all, const reduction_route* const* routes,
+                       const T* const* in, T* const* out) {
+    if (size() == 1) {
+      for (std::size_t k = 0; k < all.size(); ++k) reduce_alone(mesh, all[k], me_, in[k], out[k], sizeof(T));
+      return;
+    }
+    finish_movements();
+    if (window() != nullptr) window_->begin(subject_of(mesh, all[0], dtype_of<T>()));
+    const std::span<const reduction_route* const> parts(routes, all.size());
+    std::int64_t elems = 0;
+    for (const auto* route : parts) elems += route->scatters ? route->offsets.back() : route->elems;
+    if (routes[0]->scatters && !work_.memories.empty() && window() != nullptr &&
+        elems * static_cast<std::int64_t>(sizeof(T)) > work_.small_shard_bytes) {
+      shown_addresses mine{};
+      for (std::size_t k = 0; k < all.size(); ++k) mine.of[k] = address_of(work_.memories, in[k]);
+      window_->arrive_with(mine);
+      if (find_shown(window_->wait(), all.size())) {
+        for (std::size_t k = 0; k < all.size(); ++k)
+          reduce_scatter_from_peers(combiner_of<T>(all[0].reduced_by), mesh, all[k], me_, shown(k), out[k]);
+        window_->meet();
+        return;
+      }
+    }
+    T* const packed = work_.send_scratch.template at_least<T>(elems);
+    if (!routes[0]->scatters) {
+      pack_whole(parts, in, packed);
+      all_reduce(elems, all[0].reduced_by, static_cast<const T*>(packed), packed);
+      return unpack_whole(parts, static_cast<const T*>(packed), out);
+    }
+    pack_blocks(parts, size(), in, packed, joint_blocks_);
+    T* const result = work_.receive_scratch.template at_least<T>(joint_blocks_.block_elems(self_));
+    reduce_blocks(joint_blocks_, all[0].reduced_by, static_cast<const T*>(packed), result);
+    unpack_block(parts, self_, static_cast<const T*>(result), out);
+  }
+
   void shift(const mesh_shape& mesh, const ring& r, const ring_buffers& ahead, const ring_buffers* behind) {
     finish_movements();
     const auto next = r.member_ahead(mesh, me_, 1), last = r.member_ahead(mesh, me_, -1);
@@ -167,8 +206,9 @@ class mpi_group {
     messages().finish();
   }
 
-  [[nodiscard]] movement_route new_route(const mesh_shape& mesh, const movement& m) const {
-    return route_of(mesh, m, me_, self_, work_.small_shard_bytes);
+  /// `joint`: of one that start() takes.
+  [[nodiscard]] movement_route new_route(const mesh_shape& mesh, const movement& m, bool joint = false) const {
+    return route_of(mesh, m, me_, self_, work_.small_shard_bytes, joint);
   }
   [[nodiscard]] reduction_route new_route(const mesh_shape& mesh, const reduction& r) const { return route_of(mesh, r, me_); }
 
@@ -314,15 +354,18 @@ class mpi_group {
   /// False where they are not to be started, and nothing is done.
   bool begin_movements(dtype type) {
     auto& u = under_way_;
-    u.meets = size() > 1 && window() != nullptr;
-    if (size() == 1 || (u.meets && work_.memories.empty()) ||
-        (u.meets && u.routes[0]->shard_elems * u.elem_bytes <= work_.small_shard_bytes))
-      return false;
-    shown_addresses mine{};
-    for (std::size_t k = 0; k < u.all.size(); ++k) {
-      if (u.routes[k]->how != movement_route::way::messages) return false;
-      mine.of[k] = address_of(work_.memories, u.in[k]);
+    if (size() == 1) return false;
+    u.meets = window() != nullptr;
+    std::int64_t shards = 0;
+    for (std::size_t k = 0; k < u.all.size(); ++k) shards += u.routes[k]->shard_elems * u.elem_bytes;
+    if (u.meets && shards <= (work_.memories.empty() ? node_window::half_bytes : work_.small_shard_bytes)) {
+      window_->begin(subject_of(*u.mesh, u.all[0], type));
+      move_small_together();
+      return true;
     }
+    if (u.meets && work_.memories.empty()) return false;
+    shown_addresses mine{};
+    for (std::size_t k = 0; k < u.all.size(); ++k) mine.of[k] = address_of(work_.memories, u.in[k]);
     u.is_any = true;
     if (!u.meets) {
       post_together();
@@ -336,6 +379,23 @@ class mpi_group {
         post_together();
       }
     return true;
+  }
+  /// All shards of a member lie in the window one after the other, at the same places in each.
+  void move_small_together() {
+    const auto& u = under_way_;
+    const auto width = u.elem_bytes;
+    const auto shards_of = window_->show<std::byte>([&](std::byte* memory) {
+      for (std::size_t k = 0; k < u.all.size(); ++k)
+        memory = std::copy_n(static_cast<const std::byte*>(u.in[k]), u.routes[k]->shard_elems * width, memory);
+    });
+    std::int64_t begin = 0;
+    for (std::size_t k = 0; k < u.all.size(); ++k) {
+      const auto& route = *u.routes[k];
+      for (const auto& gap : route.gaps) fill_box(u.out[k], gap.bits, route.boxes[gap.box], width);
+      for (const auto& t : route.takes)
+        copy_box(u.out[k], t.peer == self_ ? u.in[k] : shards_of(t.peer) + begin, route.boxes[t.box], width);
+      begin += route.shard_elems * width;
+    }
   }
   void post_together() {
     const auto& u = under_way_;
@@ -379,27 +439,32 @@ class mpi_group {
   void end_movements() {
     const auto& u = under_way_;
     if (!u.meets) return take_together();
-    const auto parity = window_->wait();
+    if (!find_shown(window_->wait(), u.all.size())) {
+      if (!u.is_posted) post_together();
+      return take_together();
+    }
+    for (std::size_t k = 0; k < u.all.size(); ++k) move_from_peers(*u.mesh, u.all[k], me_, shown(k), u.out[k], u.elem_bytes);
+    window_->meet();
+  }
+  /// Finds, in this process, the `count` buffers that each member showed; false, on all alike, if not all lie in node_memory.
+  bool find_shown(unsigned parity, std::size_t count) {
     bool found = true;
-    peer_in_.resize(u.all.size() * devices_.size());
+    peer_in_.resize(count * devices_.size());
     for (std::size_t j = 0; j < devices_.size(); ++j) {
       const auto note = window_->note_of<shown_addresses>(static_cast<std::int64_t>(j), parity);
-      for (std::size_t k = 0; k < u.all.size(); ++k) {
+      for (std::size_t k = 0; k < count; ++k) {
         peer_in_[k * devices_.size() + j] = find(work_.memories, devices_[j], note.of[k]);
         found = found && peer_in_[k * devices_.size() + j] != nullptr;
       }
     }
-    if (!found) {  // on all members alike
-      if (!u.is_posted) post_together();
-      return take_together();
-    }
-    for (std::size_t k = 0; k < u.all.size(); ++k) {
-      void* const* const theirs = peer_in_.data() + k * devices_.size();
-      move_from_peers(
-          *u.mesh, u.all[k], me_, [theirs](std::int64_t j) { return theirs[j]; }, u.out[k], u.elem_bytes);
-    }
-    window_->meet();
+    return found;
   }
+  /// From the number of a member to its buffer number k of those.
+  struct shown_buffers {
+    void* const* buffers;
+    void* operator()(std::int64_t j) const { return buffers[j]; }
+  };
+  [[nodiscard]] shown_buffers shown(std::size_t k) const { return {peer_in_.data() + k * devices_.size()}; }
 
   /// Members that have nothing to do with each other do not wait for each other, as they would in a meeting. Who sends a shard
   /// that lies in node_memory sends its address instead, and hears when it was copied from there.
@@ -553,6 +618,7 @@ class mpi_group {
     bool is_any = false;
   };
   movements_under_way under_way_{};
+  reduction_route joint_blocks_;           // of reduce_together
   growing_buffer own_send_, own_receive_;  // of messages under way
   std::vector<MPI_Request> own_requests_;
 };

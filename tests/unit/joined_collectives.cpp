@@ -1,15 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
 // labels: exhaustive threads
 // group: random
-// Small all_reduces over the same axes become one message; see detail/passes/emit/join_all_reduces.hpp.
+// Small collectives over the same axes become one message; see detail/passes/emit/join_collectives.hpp.
 #include <doctest/doctest.h>
 
 #include <algorithm>
 #include <cstdio>
+#include <string>
 #include <vector>
 
 #include "gspmd/dynamic.hpp"
 #include "gspmd/gspmd.hpp"
+#include "support/graph_builder.hpp"
 #include "support/run_random.hpp"
 
 namespace {
@@ -17,10 +19,9 @@ namespace {
 using namespace gspmd;
 namespace ir = gspmd::detail;
 
-/// The plan of a graph whose all_reduces stay apart.
+/// The plan of a graph whose collectives stay apart.
 ir::plan apart(const ir::graph& g, const ir::mesh_shape& mesh) {
-  const auto completed = ir::complete_graph(g, mesh);
-  ir::scheduler steps(g, mesh, ir::partition_graph(g, mesh, completed));
+  ir::scheduler steps(g, mesh, layouts::emitted(g, mesh, ir::complete_graph(g, mesh)));
   steps.run();
   ir::plan result = std::move(steps.out());
   for (const auto& n : g.nodes) result.nodes.push_back({n.op, n.at, -1, 0, n.region});
@@ -31,13 +32,37 @@ ir::plan apart(const ir::graph& g, const ir::mesh_shape& mesh) {
 
 struct joined_count {
   std::uint64_t messages = 0, values = 0, in_bodies = 0;
-  std::int64_t bytes = 0;
+  std::int64_t bytes = 0;  // that are held longer
 };
 
-/// Checks that the values of each message lie one after the other in the arena, in place.
+/// Of a message whose parts lie wherever they do.
+bool is_joined_apart(const ir::plan_step& s) {
+  return s.operands.count > 1 && !ir::is_mapped(s) &&
+         (s.what == ir::action::move_together || s.what == ir::action::combine_together);
+}
+
+/// Checks that the values of each message lie one after the other in the arena, in place, or are not too many.
 joined_count check_places(const ir::plan_view& view) {
   joined_count result;
   for (const auto& s : view.steps) {
+    if (is_joined_apart(s)) {
+      ++result.messages;
+      result.values += static_cast<std::uint64_t>(s.operands.count);
+      result.in_bodies += s.times > 1 ? 1 : 0;
+      REQUIRE(s.operands.count == s.results.count);
+      REQUIRE(s.operands.count <= ir::most_moved_together);
+      std::int64_t largest = 0;
+      for (int k = 0; k < s.operands.count; ++k) {
+        std::int64_t size = 0;
+        for (const auto* v : {&view.operand(s, k), &view.result(s, k)}) {
+          REQUIRE(v->type == s.type);
+          result.bytes += (ir::elements(v->local) * ir::bytes_of(v->type) + 63) / 64 * 64;
+          size = std::max(size, ir::elements(v->local) * ir::bytes_of(v->type));
+        }
+        largest += size;
+      }
+      REQUIRE(largest <= ir::most_joined_bytes_in_all);
+    }
     if (s.what != ir::action::combine || s.operands.count < 2) continue;
     ++result.messages;
     result.values += static_cast<std::uint64_t>(s.operands.count);
@@ -221,4 +246,67 @@ TEST_CASE("what is too large stays apart, and a full message is followed by anot
   CHECK(counts(plan_of(4, 128)) == std::vector{1, 4});
   CHECK(plan_of(3, 128).traffic().over("x").messages == 2);  // of a ring of two
   CHECK(plan_of(3, 128).traffic().over("x").bytes == 4 * 128 * 128 * 4);
+}
+
+namespace {
+
+/// Programs of T values that need the same collective, on four devices; dims of 6 are cut unevenly.
+dynamic::program program_of(int values, const char* kind) {
+  const std::string k = kind;
+  dynamic::builder b(dynamic::mesh({{"x", k == "permute" ? 2 : 4}, {"y", k == "permute" ? 2 : 1}}));
+  const auto split = [&](const char* first, const char* second) { return std::vector<std::string>{first, second}; };
+  const value x = b.input(dynamic::in<std::int32_t>({8, 6}, split("x", "")));
+  value chain = b.input(dynamic::in<std::int32_t>({8, 6}, split("", "")));
+  for (int t = 0; t < values; ++t) {
+    const auto like = [&](const std::vector<std::string>& at) { return b.input(dynamic::in<std::int32_t>({6, 6}, at)); };
+    if (k == "weight update") {  // Xu et al. 2020, Fig. 10
+      const value w = like(split("x", "")), y = b.input(dynamic::in<std::int32_t>({8, 6}, split("x", "")));
+      b.output(b.reshard(w - 2 * b.reshard(einsum("bd,bf->df", x, y), split("x", "")), split("", "")));
+    } else if (k == "gathered inputs") {
+      chain = maximum(einsum("bd,df->bf", chain, b.reshard(like(split("x", "")), split("", ""))), 3);
+      if (t + 1 == values) b.output(chain);
+    } else if (k == "all_to_all") {
+      b.output(b.reshard(like(split("x", "")) + t, split("", "x")));
+    } else if (k == "permute") {
+      b.output(b.reshard(like(split("x,y", "")) + t, split("y,x", "")));
+    } else if (k == "partial inputs") {
+      auto in = dynamic::in<std::int32_t>({6, 6}, split("", ""));
+      in.partial_axes = "x";
+      b.output(b.reshard(b.input(in), split("", "")));
+    }
+  }
+  return b.compile();
+}
+
+}  // namespace
+
+TEST_CASE("T small collectives of any kind become one, with the same bytes and numbers") {
+  struct want {
+    const char* kind;
+    std::int64_t collectives, bytes;  // of one value
+  };
+  // of [6, 6]: shards of 2 rows
+  for (const auto& w : {want{"weight update", 2, 3 * 2 * 6 * 4 * 2}, want{"gathered inputs", 1, 3 * 2 * 6 * 4},
+                        want{"all_to_all", 1, 0}, want{"permute", 1, 2 * 6 * 4}, want{"partial inputs", 1, 0}}) {
+    CAPTURE(w.kind);
+    const auto alone = program_of(1, w.kind), five = program_of(5, w.kind);
+    CHECK(alone.traffic().collectives == w.collectives);
+    CHECK(five.traffic().collectives == w.collectives);
+    CHECK(five.traffic().bytes == 5 * alone.traffic().bytes);
+    CHECK(five.traffic().messages == alone.traffic().messages);
+    if (w.bytes > 0) CHECK(alone.traffic().bytes == w.bytes);
+    CHECK(check_places(five.view()).values == static_cast<std::uint64_t>(5 * w.collectives));
+    const auto many = program_of(ir::most_moved_together + 1, w.kind);
+    CHECK(many.traffic().collectives == 2 * w.collectives);
+    std::vector<std::vector<std::int32_t>> data;
+    std::vector<const void*> inputs;
+    for (std::size_t i = 0; i < 12; ++i) {
+      data.emplace_back(48);
+      for (std::size_t e = 0; e < 48; ++e) data.back()[e] = static_cast<std::int32_t>(e * 7 + i * 5) % 11 - 5;
+    }
+    for (const auto& d : data) inputs.push_back(d.data());
+    inputs.resize(five.view().inputs.size());
+    const auto one = five.run_pointers(simulated{}, inputs), other = five.run_pointers(threads{}, inputs);
+    for (std::size_t k = 0; k < one.size(); ++k) CHECK(one[k].bytes == other[k].bytes);
+  }
 }
