@@ -714,11 +714,9 @@ value compare_before(value totals, value place) {
 }
 
 TEST_CASE("a kernel of the user's own gets spans of the device's shard") {
-  constexpr auto running_sum = local_op<"b[t]->b[t]">([](auto x, auto y) {
-    for (std::int64_t i = 0; i < x.extent(0); ++i) {
-      double sum = 0;
-      for (std::int64_t t = 0; t < x.extent(1); ++t) y(i, t) = sum += x(i, t);
-    }
+  constexpr auto running_sum = local_op<"b[t]->b[t]", types<double(double)>>([](auto x, auto y) {
+    for (std::int64_t i = 0; i < x.extent(0); ++i)
+      for (std::int64_t t = 0; t < x.extent(1); ++t) y(i, t) = x(i, t) + (t > 0 ? y(i, t - 1) : 0.0);
   });
   const auto program = dynamic::compile(
       [=](value x) {
