@@ -98,7 +98,8 @@ class equal_nodes {
         a.local != b.local)
       return false;
     return a.local_axes == b.local_axes && a.forbid_reshard == b.forbid_reshard && a.allow_replication == b.allow_replication &&
-           a.gather_limit == b.gather_limit && a.annotated == b.annotated && (!a.annotated || a.annotation == b.annotation);
+           a.gather_limit == b.gather_limit && a.keep_split == b.keep_split && a.keep_partial == b.keep_partial &&
+           a.annotated == b.annotated && (!a.annotated || a.annotation == b.annotation);
   }
 
   const graph& graph_;
