@@ -157,6 +157,14 @@ TEST_CASE("rows are gone through once, by blocks") {
   check([&](auto x) { return layer_norm(x, {4096, 1024}); }, 4);
   check([&](auto x) { return x * broadcast_in_dim(rsqrt(mean(x * x, 1) + 1e-5), {4096, 1024}, {0}); }, 2);
   check([](auto x) { return grad(sum(softmax(x, 1) * x), x); }, 3);
+  // The result lies where the scores were computed, as it would without blocks.
+  const auto scores = dynamic::compile(
+      [](auto x) {
+        return tanh(transpose(softmax(transpose(x, {1, 0}), 1), {1, 0}));
+      },
+      one, dynamic::in<float>(shape));
+  CHECK(count(scores, action::rows_begin) == 1);
+  CHECK(scores.view().arena_bytes <= rows * row_bytes + detail::blocked_bytes);
   // What the second cache holds stays as it is, and what is reduced along the rows.
   const auto small = dynamic::compile([](auto x) { return softmax(x, 1); }, one, dynamic::in<float>({64, 64}));
   CHECK(count(small, action::rows_begin) == 0);

@@ -8,6 +8,7 @@ namespace gspmd::detail {
 /// Steps that are done on blocks of rows.
 struct row_blocks {
   std::int64_t rows = 0, at_once = 0;
+  std::uint64_t given_up = 0;  // operands in whose place a result of their size may lie: each row is read before it is written
 
   /// The first row of a block; the last one ends with the last row.
   [[nodiscard]] constexpr std::int64_t first_row(std::int64_t block) const {
@@ -41,6 +42,11 @@ using join = region_end<action::join, step_role::join>;
 // memory; the first result is the number of the first row of the block.
 struct rows_begin : region_end<action::rows_begin, step_role::loop_begin> {
   using tables = mp11::mp_list<kernel_table<row_blocks, entries::shared_by_equal_steps>>;
+  static constexpr bool works_in_place(const plan_step&) { return true; }
+  static constexpr void mark_kept(const auto& tables, const plan_step& s, std::uint8_t* kept) {
+    const row_blocks& blocks = table_of<row_blocks>(tables)[static_cast<std::size_t>(s.spec)];
+    for (int k = 0; k < s.operands.count; ++k) kept[k] = k >= 64 || (blocks.given_up >> k & 1U) == 0 ? 1 : 0;
+  }
 };
 using rows_end = region_end<action::rows_end, step_role::loop_end>;
 

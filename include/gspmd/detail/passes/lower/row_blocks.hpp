@@ -5,6 +5,7 @@
 #include <numeric>
 
 #include "gspmd/detail/ir/contraction_planner.hpp"
+#include "gspmd/detail/ir/kernel_facts.hpp"
 #include "gspmd/detail/passes/lower/step_state.hpp"
 #include "gspmd/detail/support/saturating.hpp"
 #include "gspmd/detail/support/tuning.hpp"
@@ -346,6 +347,38 @@ class row_blocker {
       ++i;
     }
   }
+  /// Whether a value that the steps read is read for the last time, row by row, before anything is written that could lie there, or by
+  /// the step that writes it, in place.
+  [[nodiscard]] constexpr bool is_given_up(int v, const run_of_steps& r, const vec<plan_step>& before) const {
+    const auto bytes = bytes_of_value(v, elements(plan_.values[v].local));
+    int forms = 0;
+    for (const auto& t : r.touched)
+      if (t.root == v) forms += t.elems == elements(plan_.values[v].local) ? 1 : 2;
+    if (forms != 1) return false;
+    for (int i = r.end; i-- > r.begin;) {
+      const plan_step& s = before[i];
+      bool reads = false, writes = false;
+      for (int k = 0; k < s.operands.count; ++k) reads = reads || root(slot(s.operands, k)) == v;
+      for (int k = 0; k < s.results.count; ++k) {
+        const int made = slot(s.results, k);
+        writes = writes || (last_[made] >= r.end && bytes_of_value(made, elements(plan_.values[made].local)) == bytes);
+      }
+      if (!reads) continue;
+      for (int earlier = r.begin; earlier < i; ++earlier)
+        for (int k = 0; k < before[earlier].results.count; ++k) {
+          const int made = slot(before[earlier].results, k);
+          if (last_[made] >= r.end && bytes_of_value(made, elements(plan_.values[made].local)) == bytes) return false;
+        }
+      if (!writes) return true;
+      if (!facts_of(s).works_in_place(s)) return false;
+      vec<std::uint8_t> kept(static_cast<std::size_t>(s.operands.count), 0);
+      facts_of(s).mark_kept(plan_view(plan_), s, kept.data());
+      for (int k = 0; k < s.operands.count; ++k)
+        if (root(slot(s.operands, k)) == v && kept[k] != 0) return false;
+      return true;
+    }
+    return false;
+  }
   /// Its end.
   constexpr int add_run(const run_of_steps& r, const vec<plan_step>& before) {
     planned_value number;
@@ -372,10 +405,13 @@ class row_blocker {
       }
       return slots;
     };
+    row_blocks blocks{r.rows, r.at_once, 0};
+    for (std::size_t k = 0; k < taken.size() && k < 64; ++k)
+      if (r.rows % r.at_once == 0 && is_given_up(taken[k], r, before)) blocks.given_up |= std::uint64_t{1} << k;
     plan_step begin;
     begin.what = kernels::rows_begin::name;
     begin.node = before[r.begin].node;
-    begin.spec = step_state::entry_of(table_of<row_blocks>(plan_), row_blocks{r.rows, r.at_once});
+    begin.spec = step_state::entry_of(table_of<row_blocks>(plan_), blocks);
     begin.operands = add_slots(taken);
     begin.results = add_slots(given);
     begin.bounds.begin = static_cast<int>(plan_.bounds.size());

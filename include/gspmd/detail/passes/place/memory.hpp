@@ -101,7 +101,9 @@ class memory_planner {
   /// chain of such steps ends up in one place.
   constexpr void work_in_place(int i) {
     const auto& s = plan_.steps[i];
-    if (!facts_of(s).works_in_place(s) || s.target >= 0) return;
+    const bool is_body = facts_of(s).role == step_role::loop_begin;  // what is read there lives until its end
+    const int end = is_body ? s.target : i;
+    if (!facts_of(s).works_in_place(s) || (s.target >= 0 && !is_body)) return;
     for (int r = 0; r < s.results.count; ++r) written_[root(slot(s.results, r))] = i;
     int from[5]{};  // by width of an element, of up to 16 bytes: the operands before this one are of no use to such results
     for (int r = 0; r < s.results.count; ++r) {
@@ -111,7 +113,7 @@ class memory_planner {
       while (first < s.operands.count) {
         const int k = first++;  // taken below, or it never fits: results of one width have one size
         const int operand = root(slot(s.operands, k));
-        if (fixed_[operand] != 0 || last_[operand] != i || first_[operand] < 0 || other_[operand] >= 0) continue;
+        if (fixed_[operand] != 0 || last_[operand] != end || first_[operand] < 0 || other_[operand] >= 0) continue;
         if (size_of(operand) != size_of(result) || written_[operand] == i) continue;
         if (bytes_of(plan_.values[operand].type) != bytes_of(plan_.values[result].type)) continue;  // fewer elements: a reduction
         if (!may_overwrite(i, k) || !may_share(operand, result)) continue;
