@@ -2,6 +2,8 @@
 // What planning costs at run time, what the interpreter adds to an operator, and how fast the local kernels are.
 #include <benchmark/benchmark.h>
 
+#include <cmath>
+#include <cstdint>
 #include <vector>
 
 #include "gspmd/detail/kernels/blas_threads.hpp"
@@ -237,6 +239,112 @@ BENCHMARK(batched);
 BENCHMARK(attention_scores);
 BENCHMARK(four_index);
 BENCHMARK(matrix_vector);
+
+// ---- reductions of what is computed, and rows gone through once, against loops by hand ----
+
+/// f of each element, added up by 64 partial sums.
+template <class F>
+GSPMD_LOOP_FUNCTION float sum_by_hand(const float* x, std::int64_t n, F f) {
+  float sums[64] = {};
+  for (std::int64_t i = 0; i < n; i += 64)
+    for (int j = 0; j < 64; ++j) sums[j] += f(x[i + j]);
+  float all = 0;
+  for (const float s : sums) all += s;
+  return all;
+}
+constexpr auto polynomial = [](auto x) { return sum(x * x - x); };
+constexpr auto sum_and_largest = [](auto x) {
+  const auto y = x * x - x;
+  return std::tuple{sum(y), reduce(y, monoid::maximum)};
+};
+constexpr auto layer_norm = [](auto x) {
+  const auto centred = x - expand_dims(mean(x, 1), 1);
+  return centred * expand_dims(rsqrt(mean(centred * centred, 1) + 1e-5), 1);
+};
+constexpr auto softmax_of_rows = [](auto x) { return softmax(x, 1); };
+
+void layer_norm_of_row(const float* x, float* y, std::int64_t n) {
+  const auto size = static_cast<float>(n);
+  const float middle = sum_by_hand(
+                           x, n, [](float v) __attribute__((always_inline)) { return v; }) /
+                       size;
+  const float spread = sum_by_hand(
+                           x, n, [middle](float v) __attribute__((always_inline)) { return (v - middle) * (v - middle); }) /
+                       size;
+  const float scale = 1 / std::sqrt(spread + 1e-5F);
+  for (std::int64_t i = 0; i < n; ++i) y[i] = (x[i] - middle) * scale;
+}
+GSPMD_LOOP_FUNCTION void softmax_of_row(const float* x, float* y, std::int64_t n) {
+  float largest[64], sums[64] = {};
+  for (int j = 0; j < 64; ++j) largest[j] = x[j];
+  for (std::int64_t i = 64; i < n; i += 64)
+    for (int j = 0; j < 64; ++j) largest[j] = (largest[j] != largest[j]) | (largest[j] > x[i + j]) ? largest[j] : x[i + j];
+  float most = largest[0], all = 0;
+  for (const float v : largest) most = v > most ? v : most;
+  for (std::int64_t i = 0; i < n; i += 64)
+    for (int j = 0; j < 64; ++j) sums[j] += y[i + j] = detail::exponential(x[i + j] - most);
+  for (const float s : sums) all += s;
+  for (std::int64_t i = 0; i < n; ++i) y[i] = y[i] / all;
+}
+
+/// A program of one array, and what does the same by hand.
+template <auto Program, std::int64_t Rows, std::int64_t Columns>
+void of_rows(benchmark::State& state) {
+  compiled<compile<Program, single, in<float, dims<Rows, Columns>>>> run;
+  for (auto _ : state) run();
+  rate(state, "elements", static_cast<double>(Rows * Columns));
+}
+template <std::int64_t Rows, std::int64_t Columns, class F>
+void by_hand(benchmark::State& state, F f) {
+  std::vector<float> x(Rows * Columns), y(Rows * Columns);
+  for (std::size_t i = 0; i < x.size(); ++i) x[i] = 0.001F * static_cast<float>(i % 1000 + 1);
+  for (auto _ : state) {
+    f(x.data(), y.data());
+    benchmark::ClobberMemory();
+  }
+  rate(state, "elements", static_cast<double>(Rows * Columns));
+}
+template <std::int64_t Rows, std::int64_t Columns>
+void sum_by_hand(benchmark::State& state) {
+  by_hand<Rows, Columns>(state, [](const float* x, float* y) {
+    *y = sum_by_hand(
+        x, Rows * Columns, [](float v) __attribute__((always_inline)) { return v * v - v; });
+  });
+}
+template <std::int64_t Rows, std::int64_t Columns>
+void sum_and_largest_by_hand(benchmark::State& state) {
+  by_hand<Rows, Columns>(state, [](const float* x, float* y) {
+    float sums[64] = {}, most[64] = {};
+    for (std::int64_t i = 0; i < Rows * Columns; i += 64)
+      for (int j = 0; j < 64; ++j) {
+        const float v = x[i + j] * x[i + j] - x[i + j];
+        sums[j] += v;
+        most[j] = (most[j] != most[j]) | (most[j] > v) ? most[j] : v;
+      }
+    y[0] = y[1] = 0;
+    for (int j = 0; j < 64; ++j) {
+      y[0] += sums[j];
+      y[1] = most[j] > y[1] ? most[j] : y[1];
+    }
+  });
+}
+template <std::int64_t Rows, std::int64_t Columns, auto Row>
+void rows_by_hand(benchmark::State& state) {
+  by_hand<Rows, Columns>(state, [](const float* x, float* y) {
+    for (std::int64_t r = 0; r < Rows; ++r) Row(x + r * Columns, y + r * Columns, Columns);
+  });
+}
+#define GSPMD_AGAINST_LOOPS(rows, columns)                   \
+  BENCHMARK(of_rows<polynomial, rows, columns>);             \
+  BENCHMARK(sum_by_hand<rows, columns>);                     \
+  BENCHMARK(of_rows<sum_and_largest, rows, columns>);        \
+  BENCHMARK(sum_and_largest_by_hand<rows, columns>);         \
+  BENCHMARK(of_rows<layer_norm, rows, columns>);             \
+  BENCHMARK(rows_by_hand<rows, columns, layer_norm_of_row>); \
+  BENCHMARK(of_rows<softmax_of_rows, rows, columns>);        \
+  BENCHMARK(rows_by_hand<rows, columns, softmax_of_row>)
+GSPMD_AGAINST_LOOPS(64, 1024);
+GSPMD_AGAINST_LOOPS(8192, 1024);
 
 template <int... Order>
 constexpr auto permuted = [](auto x) { return transpose(x, {Order...}); };

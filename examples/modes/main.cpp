@@ -60,7 +60,8 @@ using rows = held<split<"data", _>, replica<"model">>;
 using columns_of_w1 = held<split<_, "model">, replica<"data">>;
 using rows_of_w2 = held<split<"model", _>, replica<"data">>;
 constexpr auto manually = [](auto x, auto w1, auto w2) {
-  return manual<"data", "model">(by_device, takes<rows, columns_of_w1, rows_of_w2>{}, gives<columns_of_w1, rows_of_w2>{})(x, w1, w2);
+  return manual<"data", "model">(by_device, takes<rows, columns_of_w1, rows_of_w2>{}, gives<columns_of_w1, rows_of_w2>{})(x, w1,
+                                                                                                                          w2);
 };
 using manual_step = compile<manually, pod, in<float, dims<8, 6>, split<"data", _>>, in<float, dims<6, 10>, split<_, "model">>,
                             in<float, dims<10, 6>, split<"model", _>>>;

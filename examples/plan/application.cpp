@@ -9,6 +9,7 @@
 #include <vector>
 
 #include <gspmd/report.hpp>
+#include <gspmd/why.hpp>
 
 #include "deadline.hpp"
 #include "dot.hpp"
@@ -30,7 +31,12 @@ constexpr const char* help_text =
     "  --run DIR         run it on DIR/NAME.npy, one file for each input, each the whole array\n"
     "  --out DIR         where --run writes NAME.npy for every output, whole\n"
     "  --check           also run on one device and compare; without --run, on small made-up numbers\n"
-    "  --why VALUE       for each axis of the mesh: from which annotation, through which operators a sharding came\n"
+    "  --why VALUE       for each axis of the mesh: from which annotation, through which operators a sharding came; then the "
+    "other\n"
+    "                    ways to run its operator with the time each takes, and the time of the whole plan if it lay otherwise\n"
+    "  --collectives     of the table only what sends something\n"
+    "  --from V, --to V  of the table only the values from one to another, in the order of the document\n"
+    "  --compare OTHER   beside this plan that of another document: collectives, totals, and the operators that differ\n"
     "  --dot FILE        the program of one device for Graphviz, collectives coloured\n"
     "  --svg FILE        which device holds which part, with replicas and padding\n"
     "  --value NAME      only this value in --svg\n"
@@ -77,6 +83,8 @@ class application {
         why = explain_why(*p);
         if (here_.writes) draw(*p);
         if (!options_.report.empty()) costs = report_costs(*p);
+        if (!options_.compare.empty()) costs = compare_with_other(*p);
+        find_shown(*p);
         if (wants_run) inputs = find_inputs(*p);
       }
     } catch (const std::exception& e) {
@@ -96,7 +104,7 @@ class application {
     } else if (p && errors_.empty() && !costs.empty()) {
       r.out = costs;
     } else if (p && errors_.empty() && !wants_run) {
-      r.out = plan_table(*p, colours{here_.is_terminal}).text();
+      r.out = plan_table(*p, colours{here_.is_terminal}, shown_).text();
     }
     if (!options_.json)
       for (const auto& line : remarks) r.out += visible(line) + '\n';
@@ -159,7 +167,14 @@ class application {
   std::vector<std::string> explain_why(const planned_program& p) {
     if (options_.why.empty()) return {};
     const int v = find(p, options_.why, "--why");
-    return v < 0 ? std::vector<std::string>{} : sharding_reasons(p).of(v);
+    if (v < 0) return {};
+    auto lines = sharding_reasons(p).of(v);
+    const auto compared = p.plan.node_of(v) < 0 ? std::string() : gspmd::dynamic::why(p.plan, v, p.value(v).name);
+    for (std::size_t at = 0, end = 0; at < compared.size(); at = end + 1) {
+      end = compared.find('\n', at);
+      lines.push_back(compared.substr(at, end - at));
+    }
+    return lines;
   }
 
   /// Puts the network of a file into the document.
@@ -175,7 +190,7 @@ class application {
 
   /// The one that is given, or that by which plans are chosen without one.
   static gspmd::network network_of(const planned_program& p) {
-    return p.built.network ? *p.built.network : gspmd::network(1e12, 31.25e9, 0);
+    return p.built.network ? *p.built.network : gspmd::default_network;
   }
   static std::string assumed(const planned_program& p) {
     return p.built.network ? "" : "no network is given: 31.25e9 bytes/s to every device, 1e12 flops/s\n";
@@ -186,6 +201,25 @@ class application {
     return assumed(p) + (options_.report == "dearest"   ? gspmd::dearest_collectives(program, net)
                          : options_.report == "summary" ? gspmd::summary(program, net)
                                                         : gspmd::outline(program, net));
+  }
+
+  std::string compare_with_other(const planned_program& p) {
+    error_list own;
+    const auto text = read_file(options_.compare, own);
+    std::optional<planned_program> other;
+    json document;
+    if (own.empty()) document = parse_document(text, own);
+    if (own.empty() && is_strict(document)) own.add("mode", "a document with a mode has no plan to compare with");
+    if (own.empty()) other = plan_document(document, devices::of_mesh, own);
+    for (const auto& line : own.lines()) errors_.add("--compare " + options_.compare, line);
+    return other ? assumed(p) + gspmd::compare(p.program(), other->program(), network_of(p)) : "";
+  }
+  void find_shown(const planned_program& p) {
+    shown_.collectives_only = options_.collectives;
+    if (!options_.from.empty()) shown_.first = find(p, options_.from, "--from");
+    if (!options_.to.empty()) shown_.last = find(p, options_.to, "--to");
+    if (errors_.empty() && shown_.last < shown_.first)
+      errors_.add("--to", in_quotes(options_.to) + " stands before " + in_quotes(options_.from));
   }
 
   void draw(const planned_program& p) {
@@ -238,6 +272,7 @@ class application {
 
   const options& options_;
   const surroundings& here_;
+  shown_values shown_;
   error_list errors_;
 };
 

@@ -26,6 +26,9 @@ struct options {
   std::string timeline;  // files
   std::string layers;
   std::string network;
+  std::string compare;   // another document
+  std::string from, to;  // values
+  bool collectives = false;
   int seconds = 0;  // 0: not said
   bool asks_for_help = false;
 };
@@ -63,6 +66,10 @@ inline options parse(int argc, char** argv) {
     else if (option == "--timeline") set(o.timeline, option, next());
     else if (option == "--layers") set(o.layers, option, next());
     else if (option == "--network") set(o.network, option, next());
+    else if (option == "--compare") set(o.compare, option, next());
+    else if (option == "--from") set(o.from, option, next());
+    else if (option == "--to") set(o.to, option, next());
+    else if (option == "--collectives") o.collectives = true;
     else if (option == "--value") set(o.value, option, next());
     else if (option == "--seconds") set_seconds(o, next());
     else if (option.size() > 1 && option[0] == '-') throw usage_error("unknown option " + option);
@@ -77,6 +84,11 @@ inline options parse(int argc, char** argv) {
     throw usage_error("--report is one of dearest, summary and outline, not " + o.report);
   if (!o.report.empty() && (o.json || !o.why.empty()))
     throw usage_error("--report stands in the place of the table, as --json and --why do");
+  if (!o.compare.empty() && (o.json || !o.why.empty() || !o.report.empty()))
+    throw usage_error("--compare stands in the place of the table, as --json, --why and --report do");
+  if ((o.collectives || !o.from.empty() || !o.to.empty()) &&
+      (o.json || !o.why.empty() || !o.report.empty() || !o.compare.empty()))
+    throw usage_error("--collectives, --from and --to say what the table shows, and there is no table");
   if (!o.value.empty() && o.svg.empty()) throw usage_error("--value says what --svg draws, and there is no --svg");
   return o;
 }

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <limits>
 #include <string>
 #include <vector>
 
@@ -27,9 +28,19 @@ struct colours {
 
 inline std::string with_unit(std::int64_t bytes) { return std::to_string(bytes) + (bytes == 1 ? " byte" : " bytes"); }
 
+/// The values that the table shows, and whether only those of them for which something is sent.
+struct shown_values {
+  int first = 0;
+  int last = std::numeric_limits<int>::max();
+  bool collectives_only = false;
+  [[nodiscard]] bool holds(int v) const { return first <= v && v <= last; }
+  [[nodiscard]] bool is_part() const { return first > 0 || last < std::numeric_limits<int>::max(); }
+};
+
 class plan_table {
  public:
-  plan_table(const planned_program& p, colours paint) : p_(p), paint_(paint), sent_(p.program().traffic().bytes) {}
+  plan_table(const planned_program& p, colours paint, const shown_values& shown)
+      : p_(p), paint_(paint), shown_(shown), sent_(p.program().traffic().bytes) {}
 
   [[nodiscard]] std::string text() const {
     const auto& mesh = p_.mesh();
@@ -49,7 +60,11 @@ class plan_table {
 
   [[nodiscard]] std::string rows() const {
     std::vector<row> table{{{"value", "operator", "type", "global shape", "sharding", "local shape", ""}, -1}};
-    for (int v = 0; v < static_cast<int>(p_.built.values.size()); ++v) table.push_back({cells_of(v), v});
+    std::vector<bool> sends(p_.built.values.size(), false);
+    for (const auto& i : p_.plan.instructions())
+      if (i.communicates) sends[static_cast<std::size_t>(i.sake)] = true;
+    for (int v = 0; v < static_cast<int>(p_.built.values.size()); ++v)
+      if (shown_.holds(v) && (!shown_.collectives_only || sends[static_cast<std::size_t>(v)])) table.push_back({cells_of(v), v});
     std::vector<std::size_t> widths(table[0].cells.size(), 0);
     for (const auto& r : table)
       for (std::size_t c = 0; c < r.cells.size(); ++c)
@@ -123,9 +138,12 @@ class plan_table {
     };
     std::vector<sum> sums;
     bool any_costly = false;
+    std::int64_t part = 0;
     for (const auto& i : p_.plan.instructions()) {
+      if (!shown_.holds(i.sake)) continue;
       any_costly = any_costly || is_costly(i);
       if (!i.communicates) continue;
+      part += i.bytes;
       auto it = std::find_if(sums.begin(), sums.end(), [&](const sum& s) { return s.name == i.kind; });
       if (it == sums.end()) it = sums.insert(sums.end(), {i.kind, 0, 0});
       it->count += i.joined ? 0 : 1;
@@ -142,7 +160,8 @@ class plan_table {
       lines.push_back({std::move(name), std::to_string(n), unit});
     };
     for (const auto& s : sums) add("  " + std::to_string(s.count) + ' ' + s.name, s.bytes, "bytes");
-    add("one device sends", sent_, "bytes");
+    if (shown_.is_part()) add("one device sends for these", part, "bytes");
+    add(shown_.is_part() ? "and in all" : "one device sends", sent_, "bytes");
     add("", p_.program().traffic().messages, "messages");
     add("one device computes", p_.program().flops_per_device(), "flops");
     add("one device holds at most", p_.program().peak_bytes_per_device(), "bytes");
@@ -158,6 +177,7 @@ class plan_table {
 
   const planned_program& p_;
   colours paint_;
+  shown_values shown_;
   std::int64_t sent_;  // bytes, by one device
 };
 

@@ -93,6 +93,10 @@ class compile {
   /// False for a program with a mistake; the compiler has reported it, and results of rank 0 stand in for those of the program.
   static constexpr bool accepted = program::is_accepted;
 
+  /// What was planned, for those who plan it again (why.hpp).
+  static detail::graph planned_graph() { return program::passes::program(); }
+  static const detail::mesh_shape& planned_shape() { return program::passes::mesh(); }
+
   static constexpr int device_count = Mesh::device_count;
   static constexpr std::size_t input_count = view.inputs.size();
   static constexpr std::size_t output_count = view.outputs.size();

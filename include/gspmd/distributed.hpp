@@ -37,8 +37,8 @@ struct laid_out<tensor<T, Dims, gspmd::place<Mesh, Parts...>>> {
 
 }  // namespace detail
 
-/// A tensor on the devices that a communicator holds: a sharded_array whose type says what it is, `tensor<float, dims<64, 512>, place<...>>`.
-/// `distribute` and `call` make one, `gather` makes it whole. The communicator must outlive it.
+/// A tensor on the devices that a communicator holds: a sharded_array whose type says what it is, `tensor<float, dims<64, 512>,
+/// place<...>>`. `distribute` and `call` make one, `gather` makes it whole. The communicator must outlive it.
 ///
 /// Threads: as sharded_array.
 template <class Tensor, communicator Comm>

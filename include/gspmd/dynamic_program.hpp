@@ -178,7 +178,9 @@ class program {
 };
 
 /// What was decided for a program, as text: the same as `explain<step>()`.
-inline std::string explain(const program& p) { return detail::explain_plan(p.view(), p.mesh_info()); }
+inline std::string explain(const program& p, const detail::explained_part& part = {}) {
+  return detail::explain_plan(p.view(), p.mesh_info(), part);
+}
 
 /// The scratch memory of the devices that one communicator holds; runs the program on shards.
 ///
@@ -208,7 +210,7 @@ template <class Comm>
 void program::run_on(Comm& comm, const void* const* inputs, void* const* outputs) const {
   session steps(*this);
   detail::run_whole<true>(view_, comm, inputs, outputs,
-                    [&steps](auto& devices, const void* const* in, void* const* out) { steps.run(devices, in, out); });
+                          [&steps](auto& devices, const void* const* in, void* const* out) { steps.run(devices, in, out); });
 }
 
 }  // namespace dynamic

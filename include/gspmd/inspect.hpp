@@ -162,6 +162,12 @@ class inspection {
 
   /// The program as it was planned, and where a label stands in it; -1: nowhere.
   [[nodiscard]] const detail::graph& graph() const { return graph_; }
+  /// Of the mesh that it was planned on: what the plan gave up to fit into the memory of a device.
+  [[nodiscard]] detail::mesh_shape planned_shape() const {
+    auto shape = mesh_.info().shape;
+    shape.saving = program_.view().mesh->saving;
+    return shape;
+  }
   [[nodiscard]] int node_of(int label) const {
     const auto it = nodes_.find(label);
     return it == nodes_.end() ? -1 : it->second;
@@ -176,8 +182,7 @@ class inspection {
     }
     nodes_.erase(-1);
     for (const auto& also : graph_.also_tagged) nodes_[also.tag] = also.node;
-    auto shape = mesh_.info().shape;
-    shape.saving = program_.view().mesh->saving;  // what the plan gave up to fit into the memory of a device
+    const auto shape = planned_shape();
     detail::completion completion(graph_, shape, &origins_);
     completion.run();
     completed_ = std::move(completion.shardings);

@@ -152,5 +152,36 @@ constexpr value broadcast(value x, std::int64_t root = 0, location at = location
   return all_reduce<Axes, To>(select({here, at}, {x, at}, {zeros_like(x, at), at}), monoid::add, at);
 }
 
+/// What the device holds along `dim`, between `low` indices of the device before it and `high` of the one behind it (halo exchange). Beyond
+/// the first and the last device lie zeros, or round the end (`wraps`) what the other one has. Sends low + high indices, the gradient as
+/// many, the other way.
+///
+///     auto u = local::halo<"x">(field, 0, 1, 1);                            // [n/4 + 2, m] of [n/4, m]
+template <dim_spec Axes>
+constexpr value halo(value x, int dim, std::int64_t low, std::int64_t high, bool wraps = false,
+                     location at = location::current()) {
+  if (!x.is_valid()) return {};
+  auto& g = *x.graph();
+  const int d = detail::counted_dim(dim, x.rank());
+  if (d < 0 || d >= x.rank() || low < 0 || high < 0 || low > x.shape()[d] || high > x.shape()[d])
+    return detail::made(g.fail(at, "halo", detail::mistake::bounds,
+                               detail::text("margins of ")
+                                   << low << " and " << high << " along dim " << dim << " of " << detail::shape_text(x.shape())
+                                   << ": a neighbour has as many indices as the device, and dims count from 0"),
+                        x);
+  const auto indices = [&](std::int64_t begin, std::int64_t end) {
+    detail::extents first(x.rank(), 0), last = x.shape();
+    first[d] = begin;
+    last[d] = end;
+    const auto span = [](const detail::extents& e) { return integers(e.begin(), static_cast<std::size_t>(e.count)); };
+    return slice(x, span(first), span(last), {}, at);
+  };
+  const auto sent = [&](value v, std::int64_t by) { return wraps ? rotate<Axes>(v, by, at) : shift_devices<Axes>(v, by, at); };
+  value result = x;
+  if (low > 0) result = concatenate({sent(indices(x.shape()[d] - low, x.shape()[d]), 1), result}, d, at);
+  if (high > 0) result = concatenate({result, sent(indices(0, high), -1)}, d, at);
+  return result;
+}
+
 }  // namespace local
 }  // namespace gspmd

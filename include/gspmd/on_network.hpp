@@ -109,6 +109,10 @@ class network {
   bool is_one_switch_ = false;
 };
 
+/// By which plans are chosen where no network is named: bytes decide. A device sends 31.25 GB/s to any other, a message costs nothing by
+/// itself, and a device computes 10^12 flops/s.
+inline constexpr network default_network(1e12, 31.25e9, 0);
+
 /// A mesh whose devices are connected so: in the place of a mesh, for `compile`. Of the plans there are, the one is chosen that takes
 /// least time on this network: what its collectives take, by axis, and what a device computes; then fewest bytes. Arrays are those of
 /// the mesh itself. At run time: dynamic::mesh::on.
@@ -116,8 +120,7 @@ class network {
 ///     constexpr network torus(61.5e12, {{"x", topology::torus, 70e9, 1e-6}, {"y", topology::torus, 70e9, 1e-6}});
 ///     using step = compile<layer, on_network<pod, torus>, in<float, dims<64, 512>, split<"x", "y">>>;
 ///
-/// Without it, bytes decide: a device sends 31.25 GB/s to any other, a message costs nothing by itself, and a device computes
-/// 10^12 flops/s. A compile error: an axis of the mesh of more than one device about which the network says nothing.
+/// Without it, it is default_network. A compile error: an axis of the mesh of more than one device about which the network says nothing.
 template <class Mesh, const network& Network>
 struct on_network {
  private:

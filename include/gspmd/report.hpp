@@ -11,8 +11,8 @@
 #include "gspmd/network.hpp"
 
 /// What a plan costs on a network, as text for programs that `explain` would fill many screens with. Each function takes a step that was
-/// compiled, as a template argument, or a program that was compiled at run time. Nothing is run. All throw gspmd::error if the network says
-/// nothing of an axis of the mesh.
+/// compiled, as a template argument, or a program that was compiled at run time. Without a network it is the one that counts where none is
+/// named. Nothing is run. All throw gspmd::error if the network says nothing of an axis of the mesh.
 namespace gspmd {
 
 /// The collectives that take longest, dearest first, at most `most` of them: seconds in one run of the program, what it is, over which
@@ -21,11 +21,11 @@ namespace gspmd {
 ///
 ///     std::puts(dearest_collectives<step>(pod).c_str());
 template <class Step>
-std::string dearest_collectives(const network& net, std::size_t most = 10) {
+std::string dearest_collectives(const network& net = default_network, std::size_t most = 10) {
   return detail::cost_report(Step::view, Step::mesh_type::info, net).dearest(most);
 }
 template <class Program>
-std::string dearest_collectives(const Program& program, const network& net, std::size_t most = 10) {
+std::string dearest_collectives(const Program& program, const network& net = default_network, std::size_t most = 10) {
   return detail::cost_report(program.view(), program.mesh_info(), net).dearest(most);
 }
 
@@ -34,11 +34,11 @@ std::string dearest_collectives(const Program& program, const network& net, std:
 ///
 ///     std::puts(summary<step>(pod).c_str());
 template <class Step>
-std::string summary(const network& net) {
+std::string summary(const network& net = default_network) {
   return detail::cost_report(Step::view, Step::mesh_type::info, net).summary();
 }
 template <class Program>
-std::string summary(const Program& program, const network& net) {
+std::string summary(const Program& program, const network& net = default_network) {
   return detail::cost_report(program.view(), program.mesh_info(), net).summary();
 }
 
@@ -48,21 +48,21 @@ std::string summary(const Program& program, const network& net) {
 ///
 ///     std::ofstream("step.json") << timeline<step>(pod);
 template <class Step>
-std::string timeline(const network& net) {
+std::string timeline(const network& net = default_network) {
   return detail::cost_report(Step::view, Step::mesh_type::info, net).timeline();
 }
 template <class Program>
-std::string timeline(const Program& program, const network& net) {
+std::string timeline(const Program& program, const network& net = default_network) {
   return detail::cost_report(program.view(), program.mesh_info(), net).timeline();
 }
 
 /// The same as an SVG picture: a row for computing and one for each mesh axis, time to the right; pointing at a box names it.
 template <class Step>
-std::string timeline_svg(const network& net) {
+std::string timeline_svg(const network& net = default_network) {
   return detail::cost_report(Step::view, Step::mesh_type::info, net).timeline_svg();
 }
 template <class Program>
-std::string timeline_svg(const Program& program, const network& net) {
+std::string timeline_svg(const Program& program, const network& net = default_network) {
   return detail::cost_report(program.view(), program.mesh_info(), net).timeline_svg();
 }
 
@@ -72,20 +72,20 @@ std::string timeline_svg(const Program& program, const network& net) {
 ///
 ///     std::puts(outline<step>(pod).c_str());
 template <class Step>
-std::string outline(const network& net) {
+std::string outline(const network& net = default_network) {
   return detail::outline(detail::cost_report(Step::view, Step::mesh_type::info, net)).text();
 }
 template <class Program>
-std::string outline(const Program& program, const network& net) {
+std::string outline(const Program& program, const network& net = default_network) {
   return detail::outline(detail::cost_report(program.view(), program.mesh_info(), net)).text();
 }
 /// The same as an SVG picture, with a bar for the part of the time that each row takes.
 template <class Step>
-std::string outline_svg(const network& net) {
+std::string outline_svg(const network& net = default_network) {
   return detail::outline(detail::cost_report(Step::view, Step::mesh_type::info, net)).svg();
 }
 template <class Program>
-std::string outline_svg(const Program& program, const network& net) {
+std::string outline_svg(const Program& program, const network& net = default_network) {
   return detail::outline(detail::cost_report(program.view(), program.mesh_info(), net)).svg();
 }
 
@@ -112,17 +112,17 @@ std::string plan_json(const Program& program) {
   return detail::plan_graph(program.view(), program.mesh_info()).json();
 }
 
-/// Two plans side by side: collectives by kind and axes with their number, bytes and seconds, and the totals of `summary`; what is equal in
-/// both is marked `=`.
+/// Two plans side by side: collectives by kind and axes with their number, bytes and seconds, and the totals of `summary`, what is equal in
+/// both marked `=`; then the operators whose values lie otherwise or for which something else is sent, by name and line.
 ///
 ///     std::puts(compare<step_a, step_b>(pod).c_str());
 template <class A, class B>
-std::string compare(const network& net) {
+std::string compare(const network& net = default_network) {
   return detail::compare_costs(detail::cost_report(A::view, A::mesh_type::info, net),
                                detail::cost_report(B::view, B::mesh_type::info, net));
 }
 template <class A, class B>
-std::string compare(const A& a, const B& b, const network& net) {
+std::string compare(const A& a, const B& b, const network& net = default_network) {
   return detail::compare_costs(detail::cost_report(a.view(), a.mesh_info(), net),
                                detail::cost_report(b.view(), b.mesh_info(), net));
 }

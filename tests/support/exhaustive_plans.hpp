@@ -114,8 +114,9 @@ struct small_program : graph_builder {
   }
   [[nodiscard]] std::int64_t planned_time() const {
     const auto uses = uses_of(g);
-    const auto wishes = narrowed(g, mesh, uses, complete());
-    return time_of(choose_program(g, mesh, uses, wishes));
+    const auto completed = complete();
+    const auto wishes = narrowed(g, mesh, uses, completed);
+    return time_of(choose_program(g, mesh, uses, wishes, completed));
   }
 
   /// The least time over all shardings of up to `most` free values; of more, over those that one change after the other leads to, from

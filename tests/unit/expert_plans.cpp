@@ -158,6 +158,29 @@ TEST_CASE("an FFT in three dims by local operators trades one split for another,
   }
 }
 
+TEST_CASE("what a loop carries lies in it as its body wants it, and as the user wants it before and after") {
+  const auto along_x = local_op<"[x]y->[x]y">([](auto x, auto y) {
+    for (std::int64_t a = 0; a < x.extent(0); ++a)
+      for (std::int64_t b = 0; b < x.extent(1); ++b) y(a, b) = a == 0 ? x(a, b) : y(a - 1, b) + x(a, b);
+  });
+  const auto sweeps = [&](const dynamic::mesh& m) {
+    dynamic::builder b(m);
+    const value field = b.input(f32({512, 256}, {"x", ""}));
+    const value swept = fori_loop(
+        40, [&](value, value h) { return 0.001 * along_x(h) + h * 0.5; }, field);
+    b.output(b.reshard(swept, {"x", ""}));
+    return b.compile();
+  };
+  const auto p = sweeps(dynamic::mesh({{"x", 4}}));
+  CHECK(collectives_of(p) == "all_to_all x, all_to_all x");  // before the loop and after it, not in each trip
+  CHECK(p.traffic().bytes == 2 * 512 * 256 * 4 / 4 * 3 / 4);
+  CHECK(p.flops_per_device() <= 4 * 40 * 512 * 256 / 4);
+  std::vector<float> field(512 * 256);
+  for (std::size_t i = 0; i < field.size(); ++i) field[i] = static_cast<float>(i % 13) - 6;
+  const auto whole = sweeps(dynamic::mesh({{"x", 1}})).run_pointers(simulated{}, {field.data()});
+  CHECK(p.run_pointers(simulated{}, {field.data()})[0].bytes == whole[0].bytes);
+}
+
 TEST_CASE("each device draws its part of random numbers, and computes with it") {
   dynamic::builder b(dynamic::mesh({{"x", 2}, {"y", 2}}));
   const value key = b.input(dynamic::in<std::uint64_t>({}));

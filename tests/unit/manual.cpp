@@ -63,6 +63,7 @@ enum class kind {
   to_partial,
   broadcast,
   index,
+  halo,
   count
 };
 struct op {
@@ -145,6 +146,25 @@ struct machine {
         case kind::to_replica:
         case kind::to_varying:
         case kind::to_partial: result.push_back(own); break;
+        case kind::halo: {  // an index from the device before, and perhaps one from that behind
+          const auto wide = [&](std::int64_t p, std::int64_t from_index) {
+            const bool is_there = p >= 0 && p < n;
+            const matrix neighbour = is_there || o.by == 2 ? from((p + n) % n) : matrix::zeros(own.rows, own.cols);
+            return part_of(neighbour, o.dim, o.dim == 0 ? own.rows : own.cols, from_index);
+          };
+          const auto extent = o.dim == 0 ? own.rows : own.cols;
+          std::vector<matrix> parts{wide(k - 1, extent - 1)};
+          for (std::int64_t e = 0; e < extent; ++e) parts.push_back(part_of(own, o.dim, extent, e));
+          if (o.by > 0) parts.push_back(wide(k + 1, 0));
+          const auto count = static_cast<std::int64_t>(parts.size());
+          matrix all = o.dim == 0 ? matrix::zeros(count, own.cols) : matrix::zeros(own.rows, count);
+          for (std::int64_t e = 0; e < count; ++e)
+            for (std::int64_t i = 0; i < (o.dim == 0 ? own.cols : own.rows); ++i)
+              all.at(o.dim == 0 ? e : i, o.dim == 0 ? i : e) =
+                  parts[static_cast<std::size_t>(e)].at(o.dim == 0 ? 0 : i, o.dim == 0 ? i : 0);
+          result.push_back(all);
+          break;
+        }
         case kind::index:
           result.push_back(own);
           for (auto& e : result.back().of) e *= static_cast<double>(k);
@@ -173,6 +193,7 @@ value apply_along(const op& o, value a) {
     case kind::to_replica: return local::to_replica<A>(a);
     case kind::to_varying: return local::to_varying<A>(a);
     case kind::to_partial: return local::to_partial<A>(a);
+    case kind::halo: return local::halo<A>(a, o.dim, 1, o.by > 0 ? 1 : 0, o.by == 2);
     case kind::broadcast: return local::broadcast<A>(a, o.by % local::axis_size<A>(a));
     default: return a * broadcast_in_dim(convert<double>(local::axis_index<A>(a)), {a.shape()[0], a.shape()[1]}, {});
   }
@@ -684,6 +705,37 @@ TEST_CASE("in a program with types a region may take some axes; the others go on
   const auto given = program.run(simulated{}, dx, dw, dv), expected = one.run(self{}, dx, dw, dv);
   for (std::size_t k = 0; k < 2; ++k)
     for (std::size_t i = 0; i < 24; ++i) CHECK(given[k].data<double>()[i] == doctest::Approx(expected[k].data<double>()[i]));
+}
+
+/// The totals of the parts before that of the device; zeros in place of the others.
+value compare_before(value totals, value place) {
+  const value part = iota<std::int32_t>(totals, {totals.shape()[0], totals.shape()[1]}, 1);
+  return select(part < broadcast_in_dim(place, {totals.shape()[0], totals.shape()[1]}, {}), totals, zeros_like(totals));
+}
+
+TEST_CASE("a kernel of the user's own gets spans of the device's shard") {
+  constexpr auto running_sum = local_op<"b[t]->b[t]">([](auto x, auto y) {
+    for (std::int64_t i = 0; i < x.extent(0); ++i) {
+      double sum = 0;
+      for (std::int64_t t = 0; t < x.extent(1); ++t) y(i, t) = sum += x(i, t);
+    }
+  });
+  const auto program = dynamic::compile(
+      [=](value x) {
+        return manual<"x">(
+            [=](value a) {  // sums of the own part, and of all parts before it
+              const value own = running_sum(a);
+              const value totals = local::all_gather<"x", state::replica>(slice(own, {0, 2}, {2, 3}), 1);
+              const value before = compare_before(totals, local::axis_index<"x">(a));
+              return own + broadcast_in_dim(einsum("bp->b", before), {2, 3}, {0});
+            },
+            takes<split<_, "x">>{}, gives<split<_, "x">>{})(x);
+      },
+      dynamic::mesh({{"x", 2}}), dynamic::in<double>({2, 6}));
+  const std::vector<double> x{1, 2, 3, 4, 5, 6, 1, 1, 1, 1, 1, 1}, expected{1, 3, 6, 10, 15, 21, 1, 2, 3, 4, 5, 6};
+  const auto result = program.run(threads{}, x);
+  for (std::size_t i = 0; i < x.size(); ++i) CHECK(result[0].data<double>()[i] == expected[i]);
+  CHECK(program.traffic().bytes == 2 * 8);
 }
 
 }  // namespace manual_regions

@@ -168,3 +168,68 @@ TEST_CASE("with_policy: what is said of a function holds for its operators, thos
   const auto turned = [](auto x) { return reshape(x, {3, 2}); };
   CHECK(error_of([&](auto x) { return with_policy({.allow_replication = true}, turned, x); }, {2, 3}, {"x", ""}) == "");
 }
+
+TEST_CASE("keep_split: no operator gathers the value; where none can do without, the program is refused") {
+  const dynamic::mesh m({{"x", 4}});
+  const auto in = [](std::vector<std::int64_t> shape) { return dynamic::in<float>(std::move(shape), {"x", ""}); };
+  const auto product = [&](const auto& f) { return dynamic::compile(f, m, in({1024, 256}), in({256, 256})); };
+  const auto gathered = product([](auto x, auto w) { return einsum<"bd,df->bf">(x, w); });
+  CHECK(gathered.traffic().in(collective_kind::all_gather).bytes == 3 * 64 * 256 * 4);
+  const auto kept = product([](auto x, auto w) { return einsum<"bd,df->bf">(x, keep_split(w)); });
+  CHECK(kept.traffic().in(collective_kind::all_gather).collectives == 0);
+  CHECK(kept.traffic().bytes > gathered.traffic().bytes);
+  // A reshard is what the user asks for, and what reads it finds it whole.
+  const auto asked = product([](auto x, auto w) { return einsum<"bd,df->bf">(x, replicate(keep_split(w))); });
+  CHECK(asked.traffic().bytes == gathered.traffic().bytes);
+
+  const auto t = error_of([](auto x) { return allow_replication(reshape(keep_split(x), {3, 2})); }, {2, 3}, {"x", ""});
+  CHECK(t.find("gspmd: reshape at replication.cpp:") == 0);
+  CHECK(t.find(": operand 0 is sharded [x, _] and the operator needs [_, _]: this takes all_gather over `x`, which keep_split "
+               "does not "
+               "allow; shard the operands alike, or reshard it yourself") != std::string::npos);
+}
+
+TEST_CASE("keep_partial: a value is reduced where its sum is needed, and not before") {
+  const dynamic::mesh m({{"x", 4}});
+  const auto two = [&](const auto& f) {
+    return dynamic::compile(f, m, dynamic::in<float>({64, 256}, {"", "x"}), dynamic::in<float>({256, 32}, {"x", ""}),
+                            dynamic::in<float>({32, 512}, {"", ""}));
+  };
+  const auto chain = [](bool keeps, const auto& after) {
+    return [=](auto x, auto w, auto v) {
+      const value h = einsum<"bd,df->bf">(x, w);
+      return einsum<"bf,fg->bg">(after(keeps ? keep_partial(h) : h), v);
+    };
+  };
+  const auto same = [](auto h) { return h * 0.5; };
+  CHECK(two(chain(false, same)).traffic().bytes == 2 * 3 * 64 * 32 * 4 / 4);
+  const auto later = two(chain(true, [](auto h) { return keep_partial(h * 0.5); }));
+  CHECK(later.traffic().bytes == 2 * 3 * 64 * 512 * 4 / 4);
+  CHECK(later.traffic().collectives == 1);
+  // What is not linear in it needs the sum: nothing is refused.
+  CHECK(two(chain(true, [](auto h) { return tanh(h); })).traffic().bytes == two(chain(false, same)).traffic().bytes);
+
+  std::vector<float> x(64 * 256), w(256 * 32), v(32 * 512);
+  for (std::size_t i = 0; i < x.size(); ++i) x[i] = static_cast<float>(i % 7);
+  for (std::size_t i = 0; i < w.size(); ++i) w[i] = static_cast<float>(i % 5);
+  for (std::size_t i = 0; i < v.size(); ++i) v[i] = static_cast<float>(i % 3);
+  const auto a = later.run_pointers(simulated{}, {x.data(), w.data(), v.data()});
+  const auto b = two(chain(false, same)).run_pointers(simulated{}, {x.data(), w.data(), v.data()});
+  CHECK(a[0].bytes == b[0].bytes);  // whole numbers
+}
+
+TEST_CASE("with_policy: what is kept is kept in the gradient too") {
+  dynamic::builder b(pod());
+  const auto x = b.input(dynamic::in<float>({16, 16}, {"x", ""})), w = b.input(dynamic::in<float>({16, 16}, {"", "y"}));
+  const auto layer = [](auto a, auto c) { return einsum<"bd,df->bf">(tanh(a), c); };
+  const value y = with_policy({.keep_split = true, .keep_partial = true}, layer, x, w);
+  b.output(grad(sum(y), std::vector<value>{x})[0]);
+  int of_program = 0, of_gradient = 0;
+  for (const auto& n : b.graph().nodes) {
+    if (n.keep_split && n.keep_partial) ++(n.in_gradient ? of_gradient : of_program);
+    if (n.op == detail::opcode::parameter) CHECK(!n.keep_split);
+  }
+  CHECK(of_program == 2);
+  CHECK(of_gradient >= 2);
+  static_cast<void>(b.compile());
+}

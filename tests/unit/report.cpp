@@ -11,6 +11,7 @@
 #include <gspmd/dynamic.hpp>
 #include <gspmd/gspmd.hpp>
 #include <gspmd/report.hpp>
+#include <gspmd/why.hpp>
 
 namespace {
 using namespace gspmd;
@@ -133,4 +134,61 @@ TEST_CASE("report: an outline writes the layers of a network once, with the comm
     CHECK(svg.ends_with("</svg>\n"));
     CHECK(contains(svg, "all_reduce"));
   }
+}
+
+TEST_CASE("report: two plans side by side name the operators that differ") {
+  const auto product_of = [](const char* rows) {
+    return dynamic::compile(product, dynamic::mesh({{"x", 8}}), dynamic::in<float>({8, 8}, {rows, ""}),
+                            dynamic::in<float>({8, 8}, {"x", ""}));
+  };
+  const auto t = compare(product_of("x"), product_of(""));
+  CHECK(contains(t, "parameter  input 0 "));
+  CHECK(contains(t, "[x, _], sends 224 bytes  [_, _], sends 224 bytes"));
+  CHECK(contains(t, " alike in both\n"));
+  CHECK(contains(compare<step, step>(), "\n3 operators are alike in both\n"));
+  CHECK(!contains(compare<step, step>(), "operator   line"));
+}
+
+TEST_CASE("report: why an operator was split so, with the other ways and their times") {
+  const auto t = why<step>(2);  // the weight, of a row on each device, is gathered; or the sum is
+  CHECK(t.starts_with("ways to run einsum #2"));
+  CHECK(contains(t, ">  0.007 us  224  [x, _], [_, _] -> [x, _]\n"));
+  CHECK(contains(t, "[_, x], [x, _] -> [_, _] partial(x: add)"));
+  CHECK(t.find(">") < t.find("partial"));  // the cheapest first
+  CHECK(why<step>(0) == "");
+  CHECK_THROWS_AS(why<step>(3), error);
+
+  dynamic::builder b(dynamic::mesh({{"x", 4}}));
+  const value x = b.input(dynamic::in<float>({512, 64}, {"x", ""})), w = b.input(dynamic::in<float>({64, 512}, {"", "x"}));
+  const value h = einsum<"bd,df->bf">(x, w);
+  b.label(0);
+  const value r = relu(h);
+  b.label(1);
+  b.output(einsum<"bf,df->bd">(r, w));
+  const dynamic::inspection plan(b);
+  CHECK(contains(dynamic::why(plan, 1, "r"), "ways to run relu r"));
+  CHECK(contains(dynamic::why(plan, 1, "r"), "the whole plan takes "));
+}
+
+TEST_CASE("explain: of the operators of some lines or of a loop, and of those only what sends") {
+  const int before = __LINE__;
+  const auto p = dynamic::compile(
+      [](auto a, auto b) {
+        const value looped = fori_loop(
+            10, [](value, value h) { return h * sum(h); }, a);
+        return std::tuple{looped, exponential(b) * sum(b * b)};
+      },
+      dynamic::mesh({{"x", 8}, {"y", 4}}), dynamic::in<float>({8}, {"x"}), dynamic::in<float>({8}, {"y"}));
+  const auto loop = explain(p, {.file = "report.cpp", .first_line = before + 3, .last_line = before + 4});
+  CHECK(contains(loop, "loop (10 times)"));
+  CHECK(contains(loop, "one device sends for these operators"));
+  CHECK(contains(loop, "over x  "));
+  CHECK(!contains(loop, "exponential"));
+  CHECK(!contains(loop, "over y"));
+  const auto after = explain(p, {.first_line = before + 5, .last_line = before + 5, .collectives_only = true});
+  CHECK(contains(after, "all_reduce over y"));
+  CHECK(!contains(after, "exponential"));
+  CHECK(!contains(after, "over x"));
+  CHECK(!contains(explain(p, {.file = "other.cpp"}), "reduce"));
+  CHECK(explain(p, {}) == explain(p));
 }

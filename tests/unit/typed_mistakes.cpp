@@ -15,7 +15,9 @@
 
 using namespace gspmd;
 
-namespace typed_mistakes {
+namespace {
+
+using namespace typed_mistakes;
 
 template <class T, class Dims, class Mesh, class... Parts>
 value given(dynamic::builder& b, dynamic::strict_program& p, std::type_identity<tensor<T, Dims, place<Mesh, Parts...>>>) {
@@ -49,10 +51,9 @@ struct both_ways<program<Callable, Inputs...>> {
   }
 };
 
-}  // namespace typed_mistakes
+}  // namespace
 
 TEST_CASE("a mistake in the explicit mode has one text, compiled or run") {
-  using namespace typed_mistakes;
   const auto check = [](auto program) {
     using both = both_ways<decltype(program)>;
     const std::string text = both::when_compiled();

@@ -380,6 +380,27 @@ constexpr value forbid_reshard(value x) {
   return x;
 }
 
+/// `x`, which no operator that reads it may gather: it works on the split that `x` has, or on another one by the same axes. Where an
+/// operator can do neither the program is refused with operand, split and axis. A reshard that you write, and what an output is annotated
+/// with, is not forbidden. Its gradient is kept likewise. No communication by itself.
+///
+///     auto y = einsum<"bd,df->bf">(x, keep_split(w));   // w stays where it is, whatever the sizes of x and w
+constexpr value keep_split(value x) {
+  if (x.is_valid()) x.graph()->nodes[static_cast<std::size_t>(x.id())].keep_split = true;
+  return x;
+}
+
+/// `x`, which is left partial, where its operator leaves it so, until an operator needs the sum: those that are linear in it pass it on,
+/// though the sum may be larger then or be made several times. By itself the planner reduces a value that several operators read, or that
+/// grows, where it is made. Never refused: what needs the sum (an operator that is not linear, an output, a reshard, a loop that reads `x`
+/// from outside) reduces it. Its gradient is kept likewise.
+///
+///     auto y = keep_partial(einsum<"bd,df->bf">(x, w)) * 0.5;   // d split: one all_reduce, of y or of what is computed with it
+constexpr value keep_partial(value x) {
+  if (x.is_valid()) x.graph()->nodes[static_cast<std::size_t>(x.id())].keep_partial = true;
+  return x;
+}
+
 /// Allows the operator that made `x` to gather operands whose split it cannot keep, along the axes that it cannot use; without
 /// it such a program is refused with the operand and both shardings. Its gradient is allowed the same.
 ///

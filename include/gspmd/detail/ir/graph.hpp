@@ -48,6 +48,8 @@ struct node {
   bool annotated = false;                        // `annotation` was written by the user
   bool forbid_reshard = false;                   // the user allows no communication on the operands
   bool allow_replication = false;  // the user knows that operands may be gathered because the operator cannot keep their split
+  bool keep_split = false;         // the user lets no operator that reads it gather it
+  bool keep_partial = false;       // the user wants it reduced no earlier than an operator needs the sum
   std::int64_t gather_limit = -1;  // einsum: the most bytes that an operand may be gathered to on a device; -1: any number
   detail::annotation annotation;
   location at;

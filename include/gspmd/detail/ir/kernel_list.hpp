@@ -28,7 +28,8 @@ using all_kernels =
                   kernels::combine_together, kernels::row, kernels::set_row, kernels::add_row, kernels::copy, kernels::terms,
                   kernels::local, kernels::reduce_window, kernels::select_and_scatter, kernels::gather, kernels::scatter,
                   kernels::scatter_set, kernels::scan, kernels::top_k, kernels::sort, kernels::sort_ends, kernels::fold,
-                  kernels::loop_begin, kernels::loop_end, kernels::branch, kernels::otherwise, kernels::join>;
+                  kernels::loop_begin, kernels::loop_end, kernels::branch, kernels::otherwise, kernels::join, kernels::rows_begin,
+                  kernels::rows_end>;
 inline constexpr std::size_t kernel_count = mp11::mp_size<all_kernels>::value;
 
 /// The kernel of a name.

@@ -19,8 +19,10 @@ namespace gspmd::detail {
 /// A reduction of a register of a loop, stored as the result `slot`, after those that are stored as they are.
 struct loop_reduction {
   std::int16_t slot = 0;
+  std::int16_t stored = 0;  // the result in whose place its operand is stored: that of the first reduction of the same register
   dtype type = dtype::f32;
   int reduction = 0;  // in table_of<reduction_spec>: of the value that would lie in memory, row-major as the loop
+  [[nodiscard]] constexpr bool is_stored() const { return stored == slot; }
   friend constexpr bool operator==(const loop_reduction&, const loop_reduction&) = default;
 };
 

@@ -84,7 +84,7 @@ constexpr monoid natural_kind(monoid kind) {
 /// The reduction of two elements, or of two vectors lane by lane, in kernel arithmetic. A NaN on either side wins a maximum and a
 /// minimum, so that the order of the operands does not show.
 template <monoid Kind, class V>
-constexpr V combine_lanes(V a, V b) {
+[[gnu::always_inline]] constexpr V combine_lanes(V a, V b) {
   if constexpr (Kind == monoid::add) return a + b;
   else if constexpr (Kind == monoid::multiply && std::is_integral_v<V>)
     return static_cast<V>(1U * a * b);  // no int of 16 bits wraps

@@ -43,6 +43,8 @@ enum class action : std::uint8_t {
   branch,
   otherwise,
   join,
+  rows_begin,
+  rows_end,
 };
 
 /// Of a loop that runs while a condition holds.
@@ -55,6 +57,9 @@ struct memory_place {
   kind where = kind::none, other = kind::none;  // other: none: always at the first place
   std::int64_t at = 0, other_at = 0;            // number of the input or output; byte offset in the arena
   std::int64_t trips_at = 0;                    // byte offset in the arena of the loop's counter
+  // Of rows that a loop goes through: the bytes of a row, 0 of a value that is there as a whole; and where the number of the first row
+  // stands, a byte offset in the arena.
+  std::int64_t row_bytes = 0, row_at = 0;
 
   constexpr memory_place() = default;
   constexpr memory_place(kind k, std::int64_t number) : where(k), at(number) {}
@@ -75,6 +80,9 @@ struct planned_value {
   memory_place where;
   int step = -1;           // that computes it; -1: an input, or read through strides where it is used
   bool is_padded = false;  // on some device
+  int whole = -1;          // of rows that are computed in blocks: the value whose rows they are
+  int counter = -1;        // and where they lie where all rows do: the number of the first one
+  std::int64_t row_bytes = 0;
   friend constexpr bool operator==(const planned_value&, const planned_value&) = default;
 };
 

@@ -32,14 +32,21 @@ struct loop_results {
 struct computed_elements {
   /// Computes [first, last) to where each reduction's block lies.
   void (*compute)(void* context, std::int64_t first, std::int64_t last, std::byte* const* to) = nullptr;
+  /// Reduces them as they are computed, run by run; null: that is not compiled, or not for these rows.
+  void (*accumulate_range)(void* context, std::int64_t first, std::int64_t last, partial_reductions& partial) = nullptr;
+  std::int64_t accumulated_unit = 1;  // runs begin at multiples of so many elements
   void* context = nullptr;
   const reduction_kernel* const* kernels = nullptr;
   std::byte* blocks[most_loop_reductions]{};
+  bool owns[most_loop_reductions]{};  // else the block is that of a reduction before it
   int count = 0;
   std::int64_t total = 0;        // elements of the loop
   std::int64_t block_elems = 0;  // that a block has room for
   std::int64_t unit = 1;         // computed are multiples of so many: whole rows, if they are short
   std::int64_t block_begin = 0, block_end = 0;
+  partial_reductions partial;                        // of the run that is under way
+  std::int64_t run_rest = 0;                         // what of it is no whole step of the vectors
+  loop_results run_out;                              // where its results go
   std::int64_t first = 0, together = 0, period = 0;  // elements that a reduction reads one after the other; 0: not known
 
   using position = std::int64_t;  // in bytes
@@ -61,12 +68,31 @@ struct computed_elements {
   }
 
   void runs(position in, std::int64_t outer, std::int64_t, std::int64_t n, results out) {
-    const auto at_once = std::max(std::int64_t{1}, turn_elems() / n);
+    if (accumulate_range != nullptr && n >= 16 * lanes() && (in / elem_bytes()) % accumulated_unit == 0 &&
+        (outer == 1 || n % (4 * lanes()) == 0))
+      return accumulate_runs(in / elem_bytes(), outer, n, out);
+    if (n > part_elems()) {
+      for (std::int64_t o = 0; o < outer; ++o) long_run(in / elem_bytes() + o * n, n, out + o * elem_bytes());
+      return;
+    }
+    const auto at_once = std::max(std::int64_t{1}, part_elems() / n);
     for (std::int64_t o = 0; o < outer; o += at_once) {
       const auto some = std::min(at_once, outer - o);
       const auto at = bring(in / elem_bytes() + o * n, some * n);
       for (int k = 0; k < count; ++k) kernels[k]->runs(block(k, at), some, n, n, out.of[k] + o * elem_bytes());
     }
+  }
+
+  /// To be called once, if accumulate_range is given.
+  void begin_accumulating() {
+    for (int k = 0; k < count; ++k) {
+      std::byte* const neutral = partial.neutral[k].bytes;
+      std::memcpy(neutral, kernels[k]->neutral.data(), static_cast<std::size_t>(elem_bytes()));
+      for (auto bytes = static_cast<std::size_t>(elem_bytes()); bytes < sizeof(partial_reductions::vectors); bytes *= 2)
+        std::memcpy(neutral + bytes, neutral, bytes);
+    }
+    partial.context = this;
+    partial.end_run = [](void* own) { static_cast<computed_elements*>(own)->end_run(); };
   }
 
   /// In blocks that end where reduce_few_rows has taken four rows.
@@ -76,7 +102,7 @@ struct computed_elements {
       return reduce_block(bring(begin, rows * n), rows, n, n, out, accumulate);
     const bool is_dense = step == n;
     const auto width = is_dense ? n : n + lanes();  // they must not look as if they were short
-    const auto most = turn_elems() / width;
+    const auto most = part_elems() / width;
     for (std::int64_t i = 0, some = 0; i < rows; i += some) {
       const bool adds = accumulate || i > 0;
       some = std::min(rows - i, rows - i <= most ? rows - i
@@ -97,7 +123,31 @@ struct computed_elements {
   }
 
  private:
-  [[nodiscard]] std::int64_t turn_elems() const { return most_in_turn * 4 * lanes(); }
+  /// So many elements lie in the first cache from when they are computed until they are reduced.
+  [[nodiscard]] std::int64_t part_elems() const { return computed_part_bytes / elem_bytes(); }
+  void accumulate_runs(std::int64_t begin, std::int64_t outer, std::int64_t n, results out) {
+    run_rest = n % (4 * lanes());
+    run_out = out;
+    block_begin = block_end = 0;
+    partial.run = partial.left = n - run_rest;
+    partial.is_whole = run_rest == 0;
+    accumulate_range(context, begin, begin + outer * n - run_rest, partial);
+    if (partial.is_whole) return;
+    compute_to(begin + n - run_rest, run_rest, 0);
+    end_run();
+  }
+  void end_run() {
+    for (int k = 0; k < count; ++k) kernels[k]->part(blocks[k], run_rest, partial.now[k].bytes, false, run_out.of[k]);
+    run_out += elem_bytes();
+  }
+  void long_run(std::int64_t begin, std::int64_t n, results out) {
+    for (std::int64_t i = 0; i < n; i += part_elems()) {
+      const auto some = std::min(part_elems(), n - i);
+      const auto at = bring(begin + i, some);
+      for (int k = 0; k < count; ++k)
+        kernels[k]->part(block(k, at), some, partial.now[k].bytes, i == 0, i + some == n ? out.of[k] : nullptr);
+    }
+  }
   [[nodiscard]] std::byte* block(int k, std::int64_t at) const { return blocks[k] + at * elem_bytes(); }
   void reduce_block(std::int64_t at, std::int64_t rows, std::int64_t step, std::int64_t n, results out, bool accumulate) const {
     for (int k = 0; k < count; ++k) kernels[k]->rows(block(k, at), rows, step, n, out.of[k], accumulate);
@@ -113,7 +163,8 @@ struct computed_elements {
     if (begin >= block_begin && begin + n <= block_end) return begin - block_begin;
     if (begin > block_begin && begin < block_end) {
       for (int k = 0; k < count; ++k)
-        std::memmove(blocks[k], block(k, begin - block_begin), static_cast<std::size_t>((block_end - begin) * elem_bytes()));
+        if (owns[k])
+          std::memmove(blocks[k], block(k, begin - block_begin), static_cast<std::size_t>((block_end - begin) * elem_bytes()));
       block_begin = begin;
     } else if (begin != block_begin || block_end <= begin) {
       block_begin = block_end = begin / unit * unit;
@@ -121,7 +172,7 @@ struct computed_elements {
     auto end = begin + n;
     if (together > 0) {  // so many more come next
       const auto rest = begin - (begin % period - first) + together;
-      end = std::max(end, std::min(rest, block_begin + block_elems - unit));
+      end = std::max(end, std::min(rest, block_begin + std::min(block_elems, part_elems() + unit) - unit));
     }
     end = std::min(total, (end + unit - 1) / unit * unit);
     compute_to(block_end, end - block_end, block_end - block_begin);

@@ -4,13 +4,16 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
+#include <cstring>
 #include <utility>
 
 #include "gspmd/detail/ir/fused_group.hpp"
 #include "gspmd/detail/ir/fused_loop.hpp"
 #include "gspmd/detail/ir/inner_part.hpp"
+#include "gspmd/detail/ir/monoid_ops.hpp"
 #include "gspmd/detail/ir/scalar_ops.hpp"
 #include "gspmd/detail/kernels/fused_row.hpp"
+#include "gspmd/detail/kernels/reduce_rows.hpp"
 #include "gspmd/detail/support/target.hpp"
 #include "gspmd/detail/support/tuning.hpp"
 
@@ -265,6 +268,103 @@ void compute_rows(const fused_rows& first, std::int64_t rows, std::int64_t elems
     else compute_row<Row>(row, elems);
     steps.move(row);
   }
+}
+
+// ---- loops that reduce what they compute to a few vectors ----
+
+/// A register of a row that is reduced: that of store `Store`, which then is none; it leads to the vectors.
+template <std::size_t Store, monoid Kind>
+struct accumulated {
+  static constexpr std::size_t store = Store;
+  static constexpr monoid kind = Kind;
+};
+/// As many neighbours as a reduction combines at once, each with one of as many partial results.
+template <class Row, class First>
+inline constexpr int accumulated_at_once =
+    4 * simd_lanes<element_t<Row::ops[static_cast<std::size_t>(Row::stores[First::store].op)].type>>;
+template <class Row, class... Reduced>
+constexpr bool is_accumulated(std::size_t store) {
+  return ((Reduced::store == store) || ...);
+}
+
+#if defined(__clang__)
+#pragma clang diagnostic push
+#pragma clang diagnostic ignored "-Wpass-failed"  // see for_each_index
+#endif
+/// Elements [begin, end) of a row, a multiple of what is combined at once.
+template <class Row, class First, class... Rest>
+GSPMD_LOOP_FUNCTION void accumulate_row(const typename fused_plan<Row>::row& given, std::int64_t begin, std::int64_t end,
+                                        partial_reductions::vectors* partial) {
+  using row_plan = fused_plan<Row>;
+  constexpr int at_once = accumulated_at_once<Row, First>, count = 1 + static_cast<int>(sizeof...(Rest));
+  using element = element_t<Row::ops[static_cast<std::size_t>(Row::stores[First::store].op)].type>;
+  const auto row = given;
+  struct partial_results {
+    element of[at_once];
+  } sums[count];
+  for (int k = 0; k < count; ++k) std::memcpy(sums[k].of, partial[k].bytes, sizeof sums[k].of);
+  for (std::int64_t i = begin; i < end; i += at_once) {
+#if defined(__clang__)
+#pragma clang loop vectorize(assume_safety)
+#else
+#pragma GCC ivdep
+#endif
+    for (int j = 0; j < at_once; ++j) {
+      typename row_plan::registers r;
+      [&]<std::size_t... C>(std::index_sequence<C...>) __attribute__((always_inline)) {
+        (compute_some<Row, C * fold_step>(r, row, i + j, std::make_index_sequence<fold_rest(row_plan::op_count, C)>{}), ...);
+      }
+      (std::make_index_sequence<fold_steps(row_plan::op_count)>{});
+      [&]<std::size_t... S>(std::index_sequence<S...>) __attribute__((always_inline)) {
+        const auto one = [&]<std::size_t Store>() __attribute__((always_inline)) {
+          if constexpr (!is_accumulated<Row, First, Rest...>(Store)) store<Row, Store>(r, row, i + j);
+        };
+        (one.template operator()<S>(), ...);
+      }
+      (std::make_index_sequence<row_plan::store_count>{});
+      int k = 0;
+      const auto add = [&]<class R>(R) __attribute__((always_inline)) {
+        auto& sum = sums[k++].of[j];
+        sum = combine_lanes<R::kind>(sum, row_plan::template at<static_cast<std::size_t>(Row::stores[R::store].op)>(r));
+      };
+      add(First{});
+      (add(Rest{}), ...);
+    }
+  }
+  for (int k = 0; k < count; ++k) std::memcpy(partial[k].bytes, sums[k].of, sizeof sums[k].of);
+}
+#if defined(__clang__)
+#pragma clang diagnostic pop
+#endif
+/// As compute_rows; where the first reduced register of the first row would be stored are the reductions. A run has a part of a row, or
+/// goes on in the next one.
+template <class Row, class... Reduced>
+void accumulate_rows(const fused_rows& first, std::int64_t rows, std::int64_t elems) {
+  using row_plan = fused_plan<Row>;
+  constexpr auto loads = static_cast<std::size_t>(row_plan::facts.loads), iotas = static_cast<std::size_t>(row_plan::facts.iotas);
+  typename row_plan::row row;
+  typename row_plan::row_steps steps;
+  for (std::size_t n = 0; n < loads; ++n) row.from[n] = first.from[n], steps.from[n] = first.from_step[n];
+  for (std::size_t n = 0; n < iotas; ++n) row.index[n] = first.index[n], steps.index[n] = first.index_step[n];
+  for (std::size_t k = 0; k < row_plan::store_count; ++k) row.to[k] = first.to[k], steps.to[k] = first.to_step[k];
+  constexpr std::size_t stores[] = {Reduced::store...};
+  auto& partial = *static_cast<partial_reductions*>(first.to[stores[0]]);
+  std::int64_t left = partial.left;  // of the run
+  for (std::int64_t r = 0; r < rows; ++r) {
+    for (std::int64_t begin = 0; begin < elems;) {
+      if (left == partial.run)
+        for (std::size_t k = 0; k < sizeof...(Reduced); ++k) partial.now[k] = partial.neutral[k];
+      const auto end = elems - begin < left ? elems : begin + left;
+      accumulate_row<Row, Reduced...>(row, begin, end, partial.now);
+      left -= end - begin;
+      begin = end;
+      if (left > 0) continue;
+      if (partial.is_whole) partial.end_run(partial.context);
+      left = partial.run;
+    }
+    steps.move(row);
+  }
+  partial.left = left;
 }
 
 /// Runs a group on one device: what differs between groups is `compute`, and `at` has room for as many loads, iotas and stores.

@@ -21,26 +21,54 @@
 namespace gspmd::detail {
 inline namespace GSPMD_TARGET {
 
-/// The reduction of so few neighbours that they need no parts. Several partial results hide the latency of the operation.
+/// A run of neighbours, or a part of one, is reduced to four vectors, which `partial` holds from one part to the next; with `result`, the
+/// last part, to one element. All parts but the last one are whole steps of four vectors, and the first one has one at least. Several
+/// partial results hide the latency of the operation.
+template <monoid Kind, class U>
+[[gnu::always_inline]] inline void reduce_long_run(const U* in, std::int64_t n, U* partial, bool is_first, U* result) {
+  constexpr int lanes = simd_lanes<U>;
+  const U* const from = is_first ? in : partial;
+  auto acc = load_simd(from), acc1 = load_simd(from + lanes), acc2 = load_simd(from + 2 * lanes),
+       acc3 = load_simd(from + 3 * lanes);
+  std::int64_t i = is_first ? 4 * lanes : 0;
+  for (; i + 4 * lanes <= n; i += 4 * lanes) {
+    acc = combine_lanes<Kind>(acc, load_simd(in + i));
+    acc1 = combine_lanes<Kind>(acc1, load_simd(in + i + lanes));
+    acc2 = combine_lanes<Kind>(acc2, load_simd(in + i + 2 * lanes));
+    acc3 = combine_lanes<Kind>(acc3, load_simd(in + i + 3 * lanes));
+  }
+  if (result == nullptr) {
+    store_simd(partial, acc);
+    store_simd(partial + lanes, acc1);
+    store_simd(partial + 2 * lanes, acc2);
+    store_simd(partial + 3 * lanes, acc3);
+    return;
+  }
+  acc = combine_lanes<Kind>(combine_lanes<Kind>(acc, acc1), combine_lanes<Kind>(acc2, acc3));
+  for (; i + lanes <= n; i += lanes) acc = combine_lanes<Kind>(acc, load_simd(in + i));
+  U all = acc[0];
+  for (int l = 1; l < lanes; ++l) all = combine_lanes<Kind>(all, static_cast<U>(acc[l]));
+  for (; i < n; ++i) all = combine_lanes<Kind>(all, in[i]);
+  *result = all;
+}
+template <monoid Kind, class U>
+void reduce_part(const void* in, std::int64_t n, void* partial, bool is_first, void* result) {
+  reduce_long_run<Kind>(static_cast<const U*>(in), n, static_cast<U*>(partial), is_first, static_cast<U*>(result));
+}
+
+/// The reduction of so few neighbours that they need no parts.
 template <monoid Kind, class U>
 inline U reduce_run(const U* in, std::int64_t n) {
   constexpr int lanes = simd_lanes<U>;
   std::int64_t i = 1;
   U result = in[0];
+  if (n >= 4 * lanes) {
+    reduce_long_run<Kind>(in, n, static_cast<U*>(nullptr), true, &result);
+    return result;
+  }
   if (n >= 2 * lanes) {
     auto acc = load_simd(in);
-    i = lanes;
-    if (n >= 4 * lanes) {
-      auto acc1 = load_simd(in + lanes), acc2 = load_simd(in + 2 * lanes), acc3 = load_simd(in + 3 * lanes);
-      for (i = 4 * lanes; i + 4 * lanes <= n; i += 4 * lanes) {
-        acc = combine_lanes<Kind>(acc, load_simd(in + i));
-        acc1 = combine_lanes<Kind>(acc1, load_simd(in + i + lanes));
-        acc2 = combine_lanes<Kind>(acc2, load_simd(in + i + 2 * lanes));
-        acc3 = combine_lanes<Kind>(acc3, load_simd(in + i + 3 * lanes));
-      }
-      acc = combine_lanes<Kind>(combine_lanes<Kind>(acc, acc1), combine_lanes<Kind>(acc2, acc3));
-    }
-    for (; i + lanes <= n; i += lanes) acc = combine_lanes<Kind>(acc, load_simd(in + i));
+    for (i = lanes; i + lanes <= n; i += lanes) acc = combine_lanes<Kind>(acc, load_simd(in + i));
     result = acc[0];
     for (int l = 1; l < lanes; ++l) result = combine_lanes<Kind>(result, static_cast<U>(acc[l]));
   }
@@ -120,21 +148,32 @@ void reduce_few_rows(const void* from, std::int64_t rows, std::int64_t step, std
 
 /// Reductions that programs seldom have: integers by anything but a sum, and products. One vector at a time.
 template <monoid Kind, class U>
-void reduce_rare_runs(const void* from, std::int64_t outer, std::int64_t step, std::int64_t n, void* to) {
+void reduce_rare_part(const void* from, std::int64_t n, void* partial, bool is_first, void* to) {
   constexpr int lanes = simd_lanes<U>;
+  const U* const in = static_cast<const U*>(from);
+  auto acc = load_simd(is_first ? in : static_cast<const U*>(partial));
+  std::int64_t i = is_first ? lanes : 0;
+  for (; i + lanes <= n; i += lanes) acc = combine_lanes<Kind>(acc, load_simd(in + i));
+  if (to == nullptr) return store_simd(static_cast<U*>(partial), acc);
+  U each[lanes];
+  store_simd(each, acc);
+  U result = each[0];
+  for (int l = 1; l < lanes; ++l) result = combine_lanes<Kind>(result, each[l]);
+  for (; i < n; ++i) result = combine_lanes<Kind>(result, in[i]);
+  *static_cast<U*>(to) = result;
+}
+template <monoid Kind, class U>
+void reduce_rare_runs(const void* from, std::int64_t outer, std::int64_t step, std::int64_t n, void* to) {
   for (std::int64_t o = 0; o < outer; ++o) {
     const U* const in = static_cast<const U*>(from) + o * step;
-    U result = in[0];
-    std::int64_t i = 1;
-    if (n > lanes) {
-      auto acc = load_simd(in);
-      for (i = lanes; i + lanes <= n; i += lanes) acc = combine_lanes<Kind>(acc, load_simd(in + i));
-      U each[lanes];
-      store_simd(each, acc);
-      for (int l = 1; l < lanes; ++l) result = combine_lanes<Kind>(l == 1 ? each[0] : result, each[l]);
+    U* const out = static_cast<U*>(to) + o;
+    if (n > simd_lanes<U>) {
+      reduce_rare_part<Kind, U>(in, n, nullptr, true, out);
+      continue;
     }
-    for (; i < n; ++i) result = combine_lanes<Kind>(result, in[i]);
-    static_cast<U*>(to)[o] = result;
+    U result = in[0];
+    for (std::int64_t i = 1; i < n; ++i) result = combine_lanes<Kind>(result, in[i]);
+    *out = result;
   }
 }
 template <monoid Kind, class U>
@@ -144,6 +183,19 @@ void reduce_rare_rows(const void* from, std::int64_t rows, std::int64_t step, st
   for (std::int64_t i = accumulate ? 0 : 1; i < rows; ++i) combine_rows<Kind, U>(out, out, out, in + i * step, n);
 }
 
+/// Reductions that are under way, of what a loop computes: four vectors each, as reduce_long_run has them, and how they begin.
+struct partial_reductions {
+  static constexpr std::size_t most = 4;
+  struct vectors {
+    alignas(cache_line_bytes) std::byte bytes[4 * cache_line_bytes];
+  };
+  vectors now[most], neutral[most];
+  std::int64_t run, left;          // so many elements are reduced to the vectors, and are left of those
+  bool is_whole;                   // they are all of a run,
+  void (*end_run)(void* context);  // after which this is called
+  void* context;
+};
+
 /// What is compiled for a monoid and an element type.
 struct reduction_kernel {
   std::int64_t elem_bytes, lanes;
@@ -152,22 +204,33 @@ struct reduction_kernel {
   void (*runs)(const void* in, std::int64_t outer, std::int64_t step, std::int64_t n, void* out);
   /// out[j] = the reduction of in[i * step + j] over i < rows, for j < n; with `accumulate` also with what out holds.
   void (*rows)(const void* in, std::int64_t rows, std::int64_t step, std::int64_t n, void* out, bool accumulate);
+  /// A part of such a run, which has four vectors or more; all parts but the last, which has a result, are whole steps of four.
+  void (*part)(const void* in, std::int64_t n, void* partial, bool is_first, void* result);
   std::array<std::byte, 8> identity;  // of which the first elem_bytes count
+  std::array<std::byte, 8> neutral;   // likewise; changes no bits of what it is combined with: of sums of floats -0.0
 };
 template <monoid Kind, class T>
 inline constexpr reduction_kernel reduction_kernel_of = [] {
   using u = combined_t<Kind, T>;
   constexpr bool is_rare = Kind == monoid::multiply || (std::is_integral_v<T> && Kind != monoid::add);
-  reduction_kernel kernel{sizeof(u), simd_lanes<u>, combine_rows<Kind, u>, nullptr, nullptr, {}};
+  reduction_kernel kernel{sizeof(u), simd_lanes<u>, combine_rows<Kind, u>, nullptr, nullptr, nullptr, {}, {}};
   if constexpr (is_rare) {
     kernel.runs = reduce_rare_runs<Kind, u>;
     kernel.rows = reduce_rare_rows<Kind, u>;
+    kernel.part = reduce_rare_part<Kind, u>;
   } else {
     kernel.runs = reduce_runs<Kind, u>;
     kernel.rows = reduce_few_rows<Kind, u>;
+    kernel.part = reduce_part<Kind, u>;
   }
   const auto bytes = std::bit_cast<std::array<std::byte, sizeof(u)>>(static_cast<u>(identity<T>(Kind)));
-  for (std::size_t i = 0; i < sizeof(u); ++i) kernel.identity[i] = bytes[i];
+  u neutral = static_cast<u>(identity<T>(Kind));
+  if constexpr (Kind == monoid::add && std::is_floating_point_v<u>) neutral = u(-0.0);
+  const auto neutral_bytes = std::bit_cast<std::array<std::byte, sizeof(u)>>(neutral);
+  for (std::size_t i = 0; i < sizeof(u); ++i) {
+    kernel.identity[i] = bytes[i];
+    kernel.neutral[i] = neutral_bytes[i];
+  }
   return kernel;
 }();
 

@@ -10,10 +10,19 @@ namespace gspmd::detail {
 
 /// What a user says of all operators of a function; see with_policy. Members that are not given say nothing.
 struct policy {
+  friend constexpr bool operator==(const policy&, const policy&) = default;
+
   bool forbid_reshard = false;     // as forbid_reshard around each operator
   bool allow_replication = false;  // as allow_replication around each
   std::int64_t limit_gather = -1;  // bytes, as limit_gather around each einsum of two operands; -1: no limit
+  bool keep_split = false;         // as keep_split around each
+  bool keep_partial = false;       // as keep_partial around each
 };
+
+/// What a user said of an operator.
+constexpr policy policy_of(const node& n) {
+  return {n.forbid_reshard, n.allow_replication, n.gather_limit, n.keep_split, n.keep_partial};
+}
 
 /// Gives a policy to the operators that work on shards, from node `first` on; what they say of themselves stays.
 constexpr void set_policy(graph& g, std::size_t first, const policy& p) {
@@ -22,6 +31,8 @@ constexpr void set_policy(graph& g, std::size_t first, const policy& p) {
     if (facts_of(n.op).made != origin::shards) continue;
     n.forbid_reshard = n.forbid_reshard || p.forbid_reshard;
     n.allow_replication = n.allow_replication || p.allow_replication;
+    n.keep_split = n.keep_split || p.keep_split;
+    n.keep_partial = n.keep_partial || p.keep_partial;
     if (n.gather_limit < 0 && facts_of(n.op).may_go_round_ring(n)) n.gather_limit = p.limit_gather;
   }
 }

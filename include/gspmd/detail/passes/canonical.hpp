@@ -46,6 +46,7 @@ class canonical_orderer {
 
   constexpr void add(int i) {
     node n = old(i);
+    if (same_.folded().is_number(i)) same_.folded().make_constant(n, i);
     for (auto& o : n.operands) o = number_[same_[o]];
     n.region = homes_[i] < 0 ? -1 : number_[homes_[i]];
     number_[i] = static_cast<int>(result.nodes.size());
@@ -78,7 +79,7 @@ class canonical_orderer {
           place_region(start);
           path.pop_back();
         }
-      } else if (path.back().next < n.operands.count) {
+      } else if (path.back().next < n.operands.count && !same_.folded().is_number(i)) {
         path.push_back({same_[n.operands[path.back().next++]], 0});
       } else {
         add(i);

@@ -4,6 +4,7 @@
 #include <bit>
 #include <cstdint>
 
+#include "gspmd/detail/ops/folded_nodes.hpp"
 #include "gspmd/detail/ops/registry.hpp"
 
 namespace gspmd::detail {
@@ -18,7 +19,7 @@ namespace gspmd::detail {
 class equal_nodes {
  public:
   /// `homes`: by node, the region that it stands in.
-  constexpr equal_nodes(const graph& g, const vec<int>& homes) : graph_(g), homes_(homes) {
+  constexpr equal_nodes(const graph& g, const vec<int>& homes) : graph_(g), homes_(homes), folded_(g) {
     const auto count = g.nodes.size();
     taken_.resize(count, 0);
     meaning_.resize(count, 0);
@@ -31,14 +32,23 @@ class equal_nodes {
   }
   /// The node whose value stands for that of node `i`; itself where there is none before it.
   [[nodiscard]] constexpr int operator[](int i) const { return taken_.data()[i]; }
+  /// What is known without running the program.
+  [[nodiscard]] constexpr const folded_nodes& folded() const { return folded_; }
 
  private:
   constexpr void look_at(int i) {
     const node& n = nodes_[i];
     for (int r = 0; r < n.results; ++r) taken_[i + r] = meaning_[i + r] = i + r;
+    folded_.look_at(i);
+    if (const int same = folded_.operand_of(i); same >= 0) {
+      taken_[i] = taken_[same];
+      meaning_[i] = meaning_[same];
+      light_[i] = light_[same];
+      return;
+    }
     const auto& facts = facts_of(n.op);
     if (facts.made == origin::given || facts.made == origin::region || facts.made == origin::result) return;
-    light_[i] = facts.made == origin::source || (facts.is_made_again(n) && has_light_operands(n)) ? 1 : 0;
+    light_[i] = facts.made == origin::source || folded_.is_number(i) || (facts.is_made_again(n) && has_light_operands(n)) ? 1 : 0;
     hashes_[i] = hash_of(n);
     const std::size_t mask = table_.size() - 1;
     for (std::size_t place = static_cast<std::size_t>(hashes_[i]) & mask;; place = (place + 1) & mask) {
@@ -88,11 +98,13 @@ class equal_nodes {
         a.local != b.local)
       return false;
     return a.local_axes == b.local_axes && a.forbid_reshard == b.forbid_reshard && a.allow_replication == b.allow_replication &&
-           a.gather_limit == b.gather_limit && a.annotated == b.annotated && (!a.annotated || a.annotation == b.annotation);
+           a.gather_limit == b.gather_limit && a.keep_split == b.keep_split && a.keep_partial == b.keep_partial &&
+           a.annotated == b.annotated && (!a.annotated || a.annotation == b.annotation);
   }
 
   const graph& graph_;
   const vec<int>& homes_;
+  folded_nodes folded_;
   const node* nodes_ = graph_.nodes.data();
   vec<int> taken_;             // by node
   vec<int> meaning_;           // by node: the first one with an equal value, wherever it stands

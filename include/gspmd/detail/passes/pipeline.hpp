@@ -90,8 +90,9 @@ struct choose_pass {
     const graph& g = before.program();
     const layouts& wishes = before.template of<narrow_pass>();
     const value_uses uses = uses_of(g);
-    plan_search(g, before.mesh(), uses, std::span<const sharding>(wishes.of.data(), wishes.of.size()), state)
-        .run(most.nodes, most.prices);
+    const layouts& completed = before.template of<complete_pass>();
+    const auto span_of = [](const layouts& l) { return std::span<const sharding>(l.of.data(), l.of.size()); };
+    plan_search(g, before.mesh(), uses, span_of(completed), span_of(wishes), state).run(most.nodes, most.prices);
   }
   /// Of a state, as a constant too.
   static constexpr bool is_complete(const auto& frozen) { return item<0>(frozen.rest); }

@@ -39,6 +39,34 @@ constexpr text forbidden_reshard(const graph& g, const local_program& p) {
   return {};
 }
 
+/// What is wrong where an operator gathers a value that is to stay split; empty if nothing is.
+constexpr text gathered_though_kept(const graph& g, const local_program& p) {
+  const auto root_of = [&g](int i) {
+    while (facts_of(g.nodes[static_cast<std::size_t>(i)].op).made == origin::renamed)
+      i = g.nodes[static_cast<std::size_t>(i)].operands[0];
+    return i;
+  };
+  for (const auto& op : p.ops) {
+    const node& n = g.nodes[static_cast<std::size_t>(op.node)];
+    if (op.what != instruction_kind::move || op.for_output || facts_of(n.op).made == origin::renamed) continue;
+    const auto& from = p.value(op.operands[0]);
+    const auto& to = p.value(op.result);
+    const axis_mask lost = from.layout.split_axes() & ~to.layout.split_axes();
+    if (lost == 0) continue;
+    for (int k = 0; k < n.operands.count; ++k) {
+      const int o = n.operands[k];
+      if (!g.nodes[static_cast<std::size_t>(o)].keep_split || root_of(o) != root_of(from.node)) continue;
+      return text() << graph::place(n.at, name_of(n.op)) << ": operand " << k << " is sharded "
+                    << sharding_text(*g.mesh, from.layout, from.global.count) << " and the operator needs "
+                    << sharding_text(*g.mesh, to.layout, to.global.count) << ": this takes " << name_of(op.collective)
+                    << " over `" << axes_text(*g.mesh, op.axes)
+                    << "`, which keep_split does not allow; shard the operands alike, or reshard it "
+                    << "yourself";
+    }
+  }
+  return {};
+}
+
 /// What is wrong where an operator cannot work on a split, so that its operand is gathered whole along an axis, and the user
 /// did not allow it; empty if nothing is.
 constexpr text silent_replication(const graph& g, const local_program& p) {
@@ -103,7 +131,7 @@ constexpr std::vector<sharding> complete_graph(const graph& g, const mesh_shape&
 constexpr local_program partition_graph(const graph& g, const mesh_shape& mesh, std::span<const sharding> completed) {
   const value_uses uses = uses_of(g);
   const auto wishes = narrowed(g, mesh, uses, completed);
-  return emit_program(g, mesh, uses, choose_program(g, mesh, uses, wishes));
+  return emit_program(g, mesh, uses, choose_program(g, mesh, uses, wishes, completed));
 }
 
 /// The lines of the program, with what each costs a device.
@@ -133,6 +161,7 @@ constexpr vec<planned_node> list_nodes(const graph& g, const mesh_shape& mesh, c
 constexpr plan schedule_program(const graph& g, const mesh_shape& mesh, local_program local, vec<int>& base) {
   plan result;
   result.error = forbidden_reshard(g, local);
+  if (result.error.empty()) result.error = gathered_though_kept(g, local);
   if (!result.error.empty()) {
     result.broken = mistake::communication;
     return result;

@@ -7,6 +7,7 @@
 #include <cstdio>
 #include <map>
 #include <string>
+#include <tuple>
 #include <utility>
 #include <vector>
 
@@ -107,6 +108,31 @@ class cost_report {
     table.add({""});
     for (const auto& [name, number] : totals()) table.add({name, number, "", ""});
     return table.str();
+  }
+
+  /// What became of an operator: how its value lies, and what is sent for it. Two plans are compared by the operator's name, its line and
+  /// the how manieth of its line it is.
+  struct operator_row {
+    std::string name, line;
+    int which = 0;
+    std::string told;
+  };
+  [[nodiscard, gnu::cold]] std::vector<operator_row> rows_by_operator() const {
+    std::vector<std::int64_t> sent(plan_.nodes.size(), 0);
+    for (const auto& s : plan_.steps)
+      if (communicates(plan_, s)) sent[static_cast<std::size_t>(s.node)] += s.bytes_sent * s.times;
+    std::map<std::pair<std::string, std::string>, int> seen;
+    std::vector<operator_row> rows;
+    for (std::size_t i = 0; i < plan_.nodes.size(); ++i) {
+      const auto& n = plan_.nodes[i];
+      if (n.value < 0) continue;
+      const auto& v = plan_.value(n.value);
+      operator_row row{name_of(n.op), line_of(n.at), 0, std::string(sharding_text(mesh_, v.layout, v.global.count).view())};
+      if (sent[i] > 0) row.told += ", sends " + std::to_string(sent[i]) + (sent[i] == 1 ? " byte" : " bytes");
+      row.which = seen[{row.name, row.line}]++;
+      rows.push_back(std::move(row));
+    }
+    return rows;
   }
 
   /// Something that takes time: the computing of a step, or what it sends along one axis. They follow each other.
@@ -228,8 +254,8 @@ class cost_report {
     for (const auto t : step_times(rates_, plan_, mesh_.shape, s)) all += seconds_of(t);
     return all * static_cast<double>(s.times);
   }
-  [[nodiscard, gnu::cold]] std::string line_of(const plan_step& s) const {
-    const auto& at = node_of(s).at;
+  [[nodiscard, gnu::cold]] std::string line_of(const plan_step& s) const { return line_of(node_of(s).at); }
+  [[nodiscard, gnu::cold]] static std::string line_of(const location& at) {
     if (at.is_input()) return std::string(graph::input_text(at).view());
     return std::string(graph::base_name(at.file)) + (at.line > 0 ? ':' + std::to_string(at.line) : std::string());
   }
@@ -252,6 +278,7 @@ class cost_report {
   double flops_per_second_;
 };
 
+/// Two plans side by side: collectives by kind, totals, and the operators that are split otherwise or send something else.
 [[gnu::cold]] inline std::string compare_costs(const cost_report& a, const cost_report& b) {
   const auto first = a.by_kind_and_axes(), second = b.by_kind_and_axes();
   auto names = first;
@@ -273,7 +300,30 @@ class cost_report {
   table.add({""});
   const auto total_a = a.totals(), total_b = b.totals();
   for (std::size_t k = 0; k < total_a.size(); ++k) add(total_a[k].first, total_a[k].second, total_b[k].second);
-  return table.str();
+
+  using key = std::tuple<std::string, std::string, int>;
+  const auto rows_a = a.rows_by_operator(), rows_b = b.rows_by_operator();
+  std::map<key, std::string> of_a, of_b;
+  for (const auto& r : rows_a) of_a[{r.name, r.line, r.which}] = r.told;
+  for (const auto& r : rows_b) of_b[{r.name, r.line, r.which}] = r.told;
+  constexpr std::size_t most_rows = 60;
+  text_table differing;
+  differing.add({"operator", "line", "first", "second"});
+  std::size_t count = 0, equal = 0;
+  const auto add_row = [&](const cost_report::operator_row& r, const std::string& x, const std::string& y) {
+    if (x == y) ++equal;
+    else if (++count <= most_rows) differing.add({r.name, r.line, x, y});
+  };
+  const auto find = [](const std::map<key, std::string>& all, const cost_report::operator_row& r) -> std::string {
+    const auto it = all.find({r.name, r.line, r.which});
+    return it == all.end() ? "-" : it->second;
+  };
+  for (const auto& r : rows_a) add_row(r, r.told, find(of_b, r));
+  for (const auto& r : rows_b)
+    if (find(of_a, r) == "-") add_row(r, "-", r.told);
+  if (count > most_rows) differing.add({"and " + std::to_string(count - most_rows) + " more"});
+  return table.str() + '\n' + (count > 0 ? differing.str() : "") + std::to_string(equal) +
+         (equal == 1 ? " operator is" : " operators are") + " alike in both\n";
 }
 
 }  // namespace gspmd::detail

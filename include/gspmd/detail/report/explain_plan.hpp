@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstddef>
+#include <limits>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -53,9 +54,26 @@ class text_table {
   std::size_t right_ = 0;
 };
 
+/// What of a program `explain` shows: all of it, unless members say less.
+struct explained_part {
+  std::string_view file = {};  // the last part of its path; none: any
+  int first_line = 0;          // operators that are written on these lines, and in loops and conditionals that begin there
+  int last_line = std::numeric_limits<int>::max();
+  bool collectives_only = false;  // and of those only operators for which something is sent
+
+  [[nodiscard]] bool has_lines() const { return !file.empty() || first_line > 0 || last_line < std::numeric_limits<int>::max(); }
+  [[nodiscard]] bool holds(const location& at) const {
+    return !at.is_input() && first_line <= at.line && at.line <= last_line && (file.empty() || file == graph::base_name(at.file));
+  }
+};
+
 class plan_explainer {
  public:
-  plan_explainer(const plan_view& plan, const mesh_info& mesh) : plan_(plan), mesh_(mesh) {
+  plan_explainer(const plan_view& plan, const mesh_info& mesh, const explained_part& part = {})
+      : plan_(plan), mesh_(mesh), part_(part) {
+    sends_.resize(plan.nodes.size(), false);
+    for (const auto& s : plan.steps)
+      if (communicates(plan, s)) sends_[static_cast<std::size_t>(s.node)] = true;
     int loops = 0;
     for (const auto& s : plan.steps)
       loop_.push_back(facts_of(s).role == step_role::fuses_operators && !is_rim(plan, s) ? ++loops : 0);
@@ -64,6 +82,19 @@ class plan_explainer {
   [[nodiscard, gnu::cold]] std::string text() const { return heading() + rows() + bill(); }
 
  private:
+  /// Whether a node stands in the part, whatever it sends.
+  [[nodiscard, gnu::cold]] bool is_inside(int i) const {
+    if (!part_.has_lines()) return true;
+    for (; i >= 0; i = plan_.nodes[static_cast<std::size_t>(i)].region)
+      if (part_.holds(plan_.nodes[static_cast<std::size_t>(i)].at)) return true;
+    return false;
+  }
+  [[nodiscard, gnu::cold]] traffic_count count(const collective_filter& which = {}) const {
+    return fold_over_run(plan_, traffic_count{}, [&](traffic_count& total, const plan_step& s) {
+      if (which.holds(plan_, s) && is_inside(s.node)) total.add(sent_by(plan_, s), s.times);
+    });
+  }
+
   [[gnu::cold]] static std::string str(const detail::text& t) { return std::string(t.view()); }
   [[gnu::cold]] static std::string bytes(std::int64_t n) { return std::to_string(n) + (n == 1 ? " byte" : " bytes"); }
   [[gnu::cold]] static std::string times_text(std::int64_t n) {
@@ -116,7 +147,8 @@ class plan_explainer {
     if (const auto* const group = description_by<kernels::fused>(plan_, s))
       for (int i = group->reductions.begin; i < group->reductions.begin + group->reductions.count; ++i) {
         const auto& f = table_of<loop_reduction>(plan_)[static_cast<std::size_t>(i)];
-        if (&plan_.result(s, f.slot) != &v) continue;
+        const planned_value& made = plan_.result(s, f.slot);
+        if (&made != &v && (made.whole < 0 || &plan_.value(made.whole) != &v)) continue;
         s.what = kernels::reduce::name;
         s.spec = f.reduction;
         break;
@@ -158,6 +190,7 @@ class plan_explainer {
     for (int i = 0; i < static_cast<int>(plan_.nodes.size()); ++i) {
       const auto& n = plan_.nodes[static_cast<std::size_t>(i)];
       if (n.value < 0) continue;  // no output depends on it
+      if (!is_inside(i) || (part_.collectives_only && !sends_[static_cast<std::size_t>(i)])) continue;
       const auto& v = plan_.value(n.value);
       std::string layout = sharding_of(v) + (v.is_padded ? " uneven" : "");
       for (std::size_t k = 0; k < plan_.outputs.size(); ++k)
@@ -260,16 +293,15 @@ class plan_explainer {
   [[nodiscard, gnu::cold]] std::string bill() const {
     text_table table;
     table.align_right(1);
-    table.add({"\none device sends"});
-    const auto total = count_traffic(plan_);
+    table.add({part_.has_lines() ? "\none device sends for these operators" : "\none device sends"});
+    const auto total = count();
     for (int k = 0; k <= static_cast<int>(collective_kind::collective_permute); ++k) {
       const auto kind = static_cast<collective_kind>(k);
-      const auto part = count_traffic(plan_, of_kind(kind));
+      const auto part = count(of_kind(kind));
       if (part.collectives > 0) table.add({"  in " + std::to_string(part.collectives) + ' ' + name_of(kind), bytes(part.bytes)});
     }
     const auto add_over = [&](std::string_view name, axis_mask axes) {
-      if (const auto sent = count_traffic(plan_, over_axes(axes)).bytes; sent > 0)
-        table.add({"  over " + std::string(name), bytes(sent)});
+      if (const auto sent = count(over_axes(axes)).bytes; sent > 0) table.add({"  over " + std::string(name), bytes(sent)});
     };
     if (mesh_.views.empty())
       for (int a = 0; a < mesh_.shape.axis_count(); ++a) add_over(mesh_.name(a), axis_bit(a));
@@ -277,8 +309,14 @@ class plan_explainer {
     table.add({"  in total", bytes(total.bytes)});
     table.add({"", std::to_string(total.messages) + (total.messages == 1 ? " message" : " messages")});
     table.add({"one device computes"});
-    const auto flops = total_flops(plan_);
+    std::int64_t flops = total_flops(plan_);
+    if (part_.has_lines()) {
+      flops = 0;
+      for (std::size_t i = 0; i < plan_.nodes.size(); ++i)
+        if (is_inside(static_cast<int>(i))) flops = saturating_add(flops, plan_.nodes[i].flops);
+    }
     table.add({"  in total", std::to_string(flops) + (flops == 1 ? " flop" : " flops")});
+    if (part_.has_lines()) return table.str();
     const auto sum = [&](auto& list) {
       std::int64_t n = 0;
       for (const int v : list) n += elements(plan_.value(v).local) * bytes_of(plan_.value(v).type);
@@ -294,13 +332,15 @@ class plan_explainer {
 
   const plan_view& plan_;
   const mesh_info& mesh_;
-  std::vector<int> loop_;  // by step: the number of the loop, from 1; 0: no loop
+  explained_part part_;
+  std::vector<bool> sends_;  // by node: something is sent for its sake
+  std::vector<int> loop_;    // by step: the number of the loop, from 1; 0: no loop
 };
 
 template <class = once>
-[[gnu::cold]] std::string explain_plan(const plan_view& plan, const mesh_info& mesh) {
-  return plan_explainer(plan, mesh).text();
+[[gnu::cold]] std::string explain_plan(const plan_view& plan, const mesh_info& mesh, const explained_part& part) {
+  return plan_explainer(plan, mesh, part).text();
 }
-GSPMD_COMPILED_ONCE(std::string explain_plan<once>(const plan_view&, const mesh_info&));
+GSPMD_COMPILED_ONCE(std::string explain_plan<once>(const plan_view&, const mesh_info&, const explained_part&));
 
 }  // namespace gspmd::detail

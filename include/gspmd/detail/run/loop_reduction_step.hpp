@@ -19,6 +19,9 @@ inline table_view<loop_reduction> reductions_of(const plan_view& plan, const pla
 struct element_range_function {
   void (*run)(void* loop, std::int64_t first, std::int64_t last, void* const* outputs);
   void* loop;
+  /// Reduces them, see computed_elements; null: there is no such function.
+  void (*accumulate)(void* loop, std::int64_t first, std::int64_t last, partial_reductions& partial) = nullptr;
+  std::int64_t accumulated_unit = 1;
 };
 
 /// Reduces what a step's loop computes, of which `loop` exists. `unit`: see computed_elements. `outputs` are the step's results.
@@ -36,9 +39,15 @@ template <class = void>
   computed_elements source;
   source.compute = [](void* context, std::int64_t first, std::int64_t last, std::byte* const* to) {
     const auto& r = *static_cast<reduced_loop*>(context);
-    for (std::size_t k = 0; k < r.reductions.size(); ++k) r.outputs[r.reductions[k].slot] = before(to[k], first * r.elem_bytes);
+    for (std::size_t k = 0; k < r.reductions.size(); ++k) r.outputs[r.reductions[k].stored] = before(to[k], first * r.elem_bytes);
     r.compute.run(r.compute.loop, first, last, r.outputs);
   };
+  if (compute.accumulate != nullptr)
+    source.accumulate_range = [](void* context, std::int64_t first, std::int64_t last, partial_reductions& partial) {
+      const auto& r = *static_cast<reduced_loop*>(context);
+      r.compute.accumulate(r.compute.loop, first, last, partial);
+    };
+  source.accumulated_unit = compute.accumulated_unit;
   source.context = &reduced;
   source.kernels = kernels;
   source.count = static_cast<int>(reduced.reductions.size());
@@ -48,10 +57,18 @@ template <class = void>
   loop_results out;
   std::byte* block = device.arena + s.scratch;
   for (int k = 0; k < source.count; ++k) {
-    source.blocks[k] = block;
-    block += reduced_block_bytes(room, reduced.elem_bytes);
-    out.of[k] = static_cast<std::byte*>(outputs[reduced.reductions[static_cast<std::size_t>(k)].slot]);
+    const loop_reduction& f = reduced.reductions[static_cast<std::size_t>(k)];
+    out.of[k] = static_cast<std::byte*>(outputs[f.slot]);
+    source.owns[k] = f.is_stored();
+    if (f.is_stored()) {
+      source.blocks[k] = block;
+      block += reduced_block_bytes(room, reduced.elem_bytes);
+      continue;
+    }
+    for (int other = 0; other < k; ++other)
+      if (reduced.reductions[static_cast<std::size_t>(other)].slot == f.stored) source.blocks[k] = source.blocks[other];
   }
+  if (source.accumulate_range != nullptr) source.begin_accumulating();
   const auto& spec = table_of<reduction_spec>(plan)[static_cast<std::size_t>(reduced.reductions[0].reduction)];
   reduce_computed<>(source, spec, existing_shape(plan, s, spec.in, device), out);
 }

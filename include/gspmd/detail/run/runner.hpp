@@ -79,6 +79,13 @@ struct plan_runner {
  private:
   /// The loop or conditional that begins at step `i`; its last step.
   int run_region(int i, const plan_step& s) {
+    if (const auto* const blocks = description_by<kernels::rows_begin>(plan, s)) {
+      for (std::int64_t block = 0; block < s.trips; ++block) {
+        set_counter(plan, s, devices, blocks->first_row(block));
+        run(i + 1, s.target);
+      }
+      return s.target;
+    }
     if (facts_of(s).role == step_role::loop_begin) {
       std::int64_t t = 0;
       for (bool goes_on = s.trips != 0; goes_on; goes_on = s.trips == unknown_trips ? held : t < s.trips) {

@@ -120,18 +120,21 @@ inline void for_each_box_of_range(const extents& loop, std::int64_t first, std::
 
 template <class = void>
 [[gnu::noinline]] void run_reduced_step(const plan_view& plan, const plan_step& s, const device_memory& device,
-                                        fused_rows_function compute, const fused_rows& at, const void** inputs, void** outputs,
-                                        std::int64_t* offsets, const reduction_kernel* const* kernels) {
+                                        fused_rows_function compute, fused_rows_function accumulate, const fused_rows& at,
+                                        const void** inputs, void** outputs, std::int64_t* offsets,
+                                        const reduction_kernel* const* kernels) {
   for (int k = 0; k < s.operands.count; ++k) inputs[k] = device.read(plan.operand(s, k).where);
   for (int k = 0; k < s.results.count; ++k) outputs[k] = device.write(plan.result(s, k).where);
   find_offsets(plan, s, device, offsets);
   struct reduced_loop {
     fused_group group;
-    fused_rows_function compute;
+    fused_rows_function compute, accumulate;
     const fused_rows& at;
     const void** inputs;
     std::int64_t* offsets;
-  } reduced{group_of(plan, s), compute, at, inputs, offsets};
+    void** outputs;
+    const loop_reduction& first;
+  } reduced{group_of(plan, s), compute, accumulate, at, inputs, offsets, outputs, reductions_of(plan, s)[0]};
   const auto cut = group_of_step(plan, s).cut;
   if (cut != 0) reduced.group.loop = existing_loop(plan, s, device);  // what is reduced is dense over the elements that exist
   const extents& loop = reduced.group.loop;
@@ -142,19 +145,32 @@ template <class = void>
       run_fused_rows(r.group, r.group.loop, box, r.compute, r.at, r.inputs, to, r.offsets);
     });
   };
-  run_loop_reductions(plan, s, device, loop, row <= fused_block_elems && row > 0 ? row : 1, kernels, {run, &reduced}, outputs);
+  const auto add_up = [](void* context, std::int64_t first, std::int64_t last, partial_reductions& partial) {
+    const auto& r = *static_cast<reduced_loop*>(context);
+    for_each_box_of_range(r.group.loop, first, last, [&](const loop_box& box) {
+      r.outputs[r.first.slot] = before(reinterpret_cast<std::byte*>(&partial), first * bytes_of(r.first.type));
+      first += elements(box.size());
+      run_fused_rows(r.group, r.group.loop, box, r.accumulate, r.at, r.inputs, r.outputs, r.offsets);
+    });
+  };
+  // Of several rows each is a multiple of what is combined at once.
+  const auto unit = 4 * kernels[0]->lanes;
+  const bool accumulates = accumulate != nullptr && (loop.count == 1 || (loop.count == 2 && row % unit == 0));
+  run_loop_reductions(plan, s, device, loop, row <= fused_block_elems && row > 0 ? row : 1, kernels,
+                      {run, &reduced, accumulates ? +add_up : nullptr, loop.count == 1 ? 1 : unit}, outputs);
   if (cut != 0) clear_results(plan, s, device);
 }
 template <class Row, int Operands, int Results, int Bounds>
 struct constant_reduced_loop {
   const reduction_kernel* kernels[most_loop_reductions]{};
+  fused_rows_function accumulate = nullptr;
 
   void run(const plan_view& plan, const plan_step& s, const device_memory& device) const {
     const void* inputs[Operands + 1];
     void* outputs[Results];
     std::int64_t offsets[Bounds + 1];
     fused_memory<Row> memory;
-    run_reduced_step(plan, s, device, compute_rows<Row>, memory.rows(), inputs, outputs, offsets, kernels);
+    run_reduced_step(plan, s, device, compute_rows<Row>, accumulate, memory.rows(), inputs, outputs, offsets, kernels);
   }
 };
 struct empty_loop {
@@ -172,6 +188,38 @@ constexpr const reduction_kernel* kernel_of_reduction() {
   return &reduction_kernel_of<kind, element>;
 }
 
+/// The function that reduces while it computes: of floats that are added up or of which the largest or smallest are found, where vectors
+/// are that long that compilers see the loop.
+template <class Program, class Group, class Row>
+constexpr fused_rows_function accumulation_of() {
+  constexpr auto& reductions = Group::group.reductions;
+  constexpr const auto* all = table_of<loop_reduction>(Program::view).data() + reductions.begin;
+  constexpr bool can = [] {
+    if (all[0].type != dtype::f32 && all[0].type != dtype::f64) return false;
+    for (int k = 0; k < reductions.count; ++k) {
+      const monoid kind = table_of<reduction_spec>(Program::view)[static_cast<std::size_t>(all[k].reduction)].reduced_by;
+      if (all[k].type != all[0].type || (kind != monoid::add && kind != monoid::maximum && kind != monoid::minimum)) return false;
+    }
+    for (const auto& o : Row::ops)
+      if (o.op == opcode::map) return false;
+    return 4 * simd_bytes / bytes_of(all[0].type) >= 32;
+  }();
+  if constexpr (can) {
+    return []<int... K>(std::integer_sequence<int, K...>) -> fused_rows_function {
+      constexpr auto store_of = [](int k) {
+        std::size_t store = 0;
+        while (Group::stores[store].slot != all[k].stored) ++store;
+        return store;
+      };
+      return accumulate_rows<
+          Row, accumulated<store_of(K),
+                           table_of<reduction_spec>(Program::view)[static_cast<std::size_t>(all[K].reduction)].reduced_by>...>;
+    }(std::make_integer_sequence<int, reductions.count>{});
+  } else {
+    return nullptr;
+  }
+}
+
 namespace kernels {
 
 template <class Program, int Step>
@@ -182,9 +230,11 @@ constexpr auto fused::freeze() {
   constexpr int few = 8, operands = s.operands.count, results = s.results.count, bounds = s.bounds.count;
   if constexpr (elements(group::loop) == 0) return empty_loop{};
   else if constexpr (group::group.reductions.count > 0) {
-    constant_reduced_loop<typename row_of_group<reduced_group<group>>::type, (operands < few ? few : operands),
-                          (results < few ? few : results), (bounds < few ? few : bounds)>
+    using reduced_row = typename row_of_group<reduced_group<group>>::type;
+    constant_reduced_loop<reduced_row, (operands < few ? few : operands), (results < few ? few : results),
+                          (bounds < few ? few : bounds)>
         loop{};
+    loop.accumulate = accumulation_of<Program, group, reduced_row>();
     [&]<int... K>(std::integer_sequence<int, K...>) {
       ((loop.kernels[K] = kernel_of_reduction<Program, group::group.reductions.begin + K>()), ...);
     }(std::make_integer_sequence<int, group::group.reductions.count>{});

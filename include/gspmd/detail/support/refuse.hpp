@@ -153,9 +153,10 @@ consteval void refuse() {
   else if constexpr (Broken == mistake::parts)
     static_assert(accepted<Message>, "gspmd: no mesh axes have as many devices as the parts asked for; see message<>");
   else if constexpr (Broken == mistake::communication)
-    static_assert(
-        accepted<Message>,
-        "gspmd: communication where forbid_reshard allows none; shard the operands alike, or write the reshard; see message<>");
+    static_assert(accepted<Message>,
+                  "gspmd: communication where forbid_reshard allows none, or a gather where keep_split does not; shard the "
+                  "operands alike, or "
+                  "write the reshard; see message<>");
   else if constexpr (Broken == mistake::replication)
     static_assert(accepted<Message>,
                   "gspmd: an operator cannot keep the split of its operand and would gather it whole; reshard the operand, or "

@@ -49,6 +49,12 @@ inline constexpr std::int64_t most_overlapped_rows_elems = 128 * 1024;
 /// fiftieth of what it cost in every sweep.
 inline constexpr std::int64_t most_ghost_sweeps = 48;
 
+/// Steps that go through the same rows go through them by blocks of so many bytes, of all that they read and make, if the whole is
+/// larger than the second cache; rows longer than `most_row_bytes` do not stay in it.
+inline constexpr std::int64_t blocked_bytes = 128 * 1024;
+inline constexpr std::int64_t least_blocked_bytes = std::int64_t{1} << 20;
+inline constexpr std::int64_t most_row_bytes = 512 * 1024;
+
 // ---- kernels ----
 
 /// Rows of so many elements together are computed piece by piece, before the next ones: they are found in the cache again.
@@ -65,6 +71,8 @@ inline constexpr int most_lasting_blocks = 16;
 inline constexpr std::int64_t most_inserted_elems = 64;
 /// A piece of the result of a reduction, of dims or windows, that stays in the first cache.
 inline constexpr std::int64_t reduced_piece_bytes = 8192;
+/// What a loop computes is reduced when it has computed so much, which is found in the first cache then.
+inline constexpr std::int64_t computed_part_bytes = 16 * 1024;
 /// Of a product, multiplications up to which the call of a library costs more than the product.
 inline constexpr std::int64_t worth_a_gemm_call = 512;
 /// Of a convolution, multiplications from which on oneDNN is called, where it is there.

@@ -19,16 +19,27 @@ struct device_memory {
   coordinates at;  // the device's place on the mesh
 
   [[nodiscard]] const void* read(const memory_place& p) const {
-    if (p.where == memory_place::kind::input) return inputs[p.at];
+    if (p.where == memory_place::kind::input) return static_cast<const std::byte*>(inputs[p.at]) + rows_before(p);
     return write(p);
   }
   [[nodiscard]] void* write(const memory_place& p) const {
     if (p.takes_turns()) {
       std::int64_t trips = 0;
       std::memcpy(&trips, arena + p.trips_at, sizeof trips);
-      if (trips % 2 != 0) return write({p.other, p.other_at});
+      if (trips % 2 != 0) return at_place(p.other, p.other_at) + rows_before(p);
     }
-    return p.where == memory_place::kind::output ? outputs[p.at] : static_cast<void*>(arena + p.at);
+    return at_place(p.where, p.at) + rows_before(p);
+  }
+
+ private:
+  [[nodiscard]] std::byte* at_place(memory_place::kind where, std::int64_t number) const {
+    return where == memory_place::kind::output ? static_cast<std::byte*>(outputs[number]) : arena + number;
+  }
+  [[nodiscard]] std::int64_t rows_before(const memory_place& p) const {
+    if (p.row_bytes == 0) return 0;
+    std::int64_t row = 0;
+    std::memcpy(&row, arena + p.row_at, sizeof row);
+    return row * p.row_bytes;
   }
 };
 

@@ -41,8 +41,10 @@ struct fused : on_one_device {
   static constexpr std::int64_t scratch_bytes(const auto& tables, const plan_step& s) {
     const planned_group& group = table_of<planned_group>(tables)[static_cast<std::size_t>(s.spec)];
     std::int64_t bytes = 0;
-    for (int i = group.reductions.begin; i < group.reductions.begin + group.reductions.count; ++i)
-      bytes += reduced_block_bytes(group.loop, bytes_of(table_of<loop_reduction>(tables)[static_cast<std::size_t>(i)].type));
+    for (int i = group.reductions.begin; i < group.reductions.begin + group.reductions.count; ++i) {
+      const loop_reduction& f = table_of<loop_reduction>(tables)[static_cast<std::size_t>(i)];
+      if (f.is_stored()) bytes += reduced_block_bytes(group.loop, bytes_of(f.type));
+    }
     return bytes;
   }
   /// (A reduction has fewer elements than the loop, and an operand with so few is no dense one.)

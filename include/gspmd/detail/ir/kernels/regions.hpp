@@ -3,6 +3,21 @@
 
 #include "gspmd/detail/ir/kernels/parts.hpp"
 
+namespace gspmd::detail {
+
+/// Steps that are done on blocks of rows.
+struct row_blocks {
+  std::int64_t rows = 0, at_once = 0;
+
+  /// The first row of a block; the last one ends with the last row.
+  [[nodiscard]] constexpr std::int64_t first_row(std::int64_t block) const {
+    return block * at_once < rows - at_once ? block * at_once : rows - at_once;
+  }
+  friend constexpr bool operator==(const row_blocks&, const row_blocks&) = default;
+};
+
+}  // namespace gspmd::detail
+
 namespace gspmd::detail::kernels {
 
 /// A step at which a body of a loop or conditional begins or ends.
@@ -22,5 +37,11 @@ using loop_end = region_end<action::loop_end, step_role::loop_end>;
 using branch = region_end<action::branch, step_role::branch>;
 using otherwise = region_end<action::otherwise, step_role::otherwise>;
 using join = region_end<action::join, step_role::join>;
+// The steps up to the rows_end at `target` are done block by block. Operands and results are what they read and make whose rows lie in
+// memory; the first result is the number of the first row of the block.
+struct rows_begin : region_end<action::rows_begin, step_role::loop_begin> {
+  using tables = mp11::mp_list<kernel_table<row_blocks, entries::shared_by_equal_steps>>;
+};
+using rows_end = region_end<action::rows_end, step_role::loop_end>;
 
 }  // namespace gspmd::detail::kernels

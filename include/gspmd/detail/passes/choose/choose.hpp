@@ -44,7 +44,10 @@ class chooser {
       is_replayed_ ? ++replayed_ : ++chosen_;
       delivery_ = is_replayed_ ? replay_->plan.marks[i].deliveries : 0;
       look_at(i);
-      if (is_replayed_) state_.time = add_times(state_.marks[i].time, replay_->time_of(i));
+      if (is_replayed_) {
+        state_.time = add_times(state_.marks[i].time, replay_->time_of(i));
+        state_.least = add_times(state_.marks[i].least, replay_->least_of(i));
+      }
       if (replay_ != nullptr && replay_->is_decided(known_, i, state_)) return;
     }
     state_.marks.push_back(state_.mark());
@@ -105,6 +108,8 @@ class chooser {
   }
 
   [[nodiscard]] constexpr int prices() const { return operators_.prices; }
+  /// Of the operators from here on, every way that there is: see operator_chooser.
+  constexpr void record(vec<tried_use>* ways) { operators_.record = ways; }
 
  private:
   constexpr void look_at(int i) {
@@ -163,13 +168,19 @@ class chooser {
       if (round.how.operand >= 0) use.wanted[round.how.operand] = round.form;
     }
     choice.wanted = static_cast<int>(state_.table.wanted.size());
+    bool is_any_kept = false;
+    for (const int o : n.operands) is_any_kept = is_any_kept || known_.at(o).keep_split || known_.at(o).keep_partial;
+    const auto held = is_any_kept ? held_partial(known_, n) : operand_shardings{};
     for (int k = 0; k < n.operands.count; ++k) {
       state_.table.wanted.push_back(use.wanted[k]);
+      if (is_any_kept && breaks_policy(known_, n, k, use.wanted[k], held[k])) ++state_.forced;
       if (!loses_a_split(known_, n, rule, k, use.wanted[k])) continue;
       choice.forced |= std::uint32_t{1} << k;
       ++state_.forced;
     }
-    add_time(operators_.own_time(i, n, rule, use), state_.book.depth());
+    const auto takes = operators_.own_time(i, n, rule, use);
+    add_time(takes.all, state_.book.depth());
+    state_.least = add_times(state_.least, known_.time_in_all_trips(takes.least, state_.book.depth()));
     return choice;
   }
 

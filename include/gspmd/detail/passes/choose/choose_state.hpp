@@ -13,7 +13,7 @@ namespace gspmd::detail {
 struct item_mark {
   int values = 0, wanted = 0, deliveries = 0, steps = 0;
   int forced = 0;
-  std::int64_t time = 0;
+  std::int64_t time = 0, least = 0;
 };
 
 /// What choose knows after some of the items: another evaluation may go on from there.
@@ -24,14 +24,19 @@ struct choose_state {
   vec<item_mark> marks;  // by item; one more once all are looked at
   int next = 0;          // item
   bool is_complete = false;
-  std::int64_t time = 0;  // picoseconds that all of it takes
-  int forced = 0;         // gathers that operators cannot do without
+  std::int64_t time = 0;   // picoseconds that all of it takes
+  std::int64_t least = 0;  // that its work takes in any plan
+  int forced = 0;          // gathers that operators cannot do without, and what the user wanted kept and is not
 
   constexpr choose_state() = default;
   constexpr explicit choose_state(const graph& g) : book(g) {}
   /// `all`, which is complete, as it was before `item`; of a program without regions.
   constexpr choose_state(const choose_state& all, int item)
-      : book(all.book, all.marks[item].values), next(item), time(all.marks[item].time), forced(all.marks[item].forced) {
+      : book(all.book, all.marks[item].values),
+        next(item),
+        time(all.marks[item].time),
+        least(all.marks[item].least),
+        forced(all.marks[item].forced) {
     const item_mark& mark = all.marks[item];
     const auto begin = [](const auto& list, int count) {
       return std::remove_cvref_t<decltype(list)>(list.data(), list.data() + count);
@@ -46,7 +51,7 @@ struct choose_state {
   }
   [[nodiscard]] constexpr item_mark mark() const {
     const auto length = [](const auto& list) { return static_cast<int>(list.size()); };
-    return {length(book.values), length(table.wanted), length(table.deliveries), length(table.steps), forced, time};
+    return {length(book.values), length(table.wanted), length(table.deliveries), length(table.steps), forced, time, least};
   }
 
   [[nodiscard]] constexpr bool is_better_than(const choose_state& other) const {
@@ -60,7 +65,7 @@ struct choose_state {
   }
   template <class S, class F>
   static constexpr auto rest(S& s, F f) {
-    return f(s.next, s.is_complete, s.time, s.forced);
+    return f(s.next, s.is_complete, s.time, s.least, s.forced);
   }
 };
 

@@ -6,6 +6,12 @@
 
 namespace gspmd::detail {
 
+/// A way to run an operator, and what it takes with its operands, its result and later readers.
+struct tried_use {
+  operator_use use;
+  cost price;
+};
+
 /// Which use of the mesh axes an operator gets: the one that takes least time for its operands, its result, its work and what later
 /// readers will ask for; then by the fewest bytes and collectives, with the smallest shards, as the result and then the operands ask
 /// for it.
@@ -13,14 +19,20 @@ class operator_chooser {
  public:
   constexpr explicit operator_chooser(const form_prices& known) : known_(known) {}
 
-  /// What the operator takes by itself, once its operands are there: its work, movements and tiles.
-  [[nodiscard]] constexpr std::int64_t own_time(int i, const node& n, const op_rule& rule, const operator_use& use) const {
+  /// What the operator takes by itself, once its operands are there: its work, movements and tiles; and its work alone if all devices
+  /// had an equal part of it.
+  struct own_times {
+    std::int64_t all = 0, least = 0;
+  };
+  [[nodiscard]] constexpr own_times own_time(int i, const node& n, const op_rule& rule, const operator_use& use) const {
     const use_search::wishes none;
     const use_search search(known_.mesh, rule, none);
     const auto work = use.moved ? 0 : search.work_of(use.uses);
-    return add_times(operator_prices(known_, i, n, rule).own(use).time, time_of_work(work));
+    const auto least = use.moved ? 0 : search.work_of({}) / known_.mesh.device_count();
+    return {add_times(operator_prices(known_, i, n, rule).own(use).time, time_of_work(work)), time_of_work(least)};
   }
 
+  vec<tried_use>* record = nullptr;  // for those who ask why: every way, those too that a bound rules out
   int prices = 0;  // that were worked out so far, what an evaluation takes: one of a reduction with padding counts as four
 
   [[nodiscard]] constexpr operator_use choose(int i, const node& n, const op_rule& rule) {
@@ -42,7 +54,7 @@ class operator_chooser {
       asked.push_back(to_factors(mesh, rule, rule.operand(k), is.splits));
       agree = false;
     }
-    if (agree) return use_of(known_, n, rule, asked[0], held);
+    if (agree && record == nullptr) return use_of(known_, n, rule, asked[0], held);
 
     use_search::axis_factors first(mesh.axis_count(), std::int8_t{-1});
     for (int t = asked.count - 1; t >= 0; --t)
@@ -52,7 +64,7 @@ class operator_chooser {
     operator_use best = use_of(known_, n, rule, search.assemble(first), held);
     operator_prices known(known_, i, n, rule);
     cost least = known.of(best, use_search::no_limit);
-    if (least.bytes == 0 && least.refused == 0 && !is_repeated(search, best.uses)) return best;
+    if (least.bytes == 0 && least.refused == 0 && !is_repeated(search, best.uses) && record == nullptr) return best;
     // A plan that would be refused for the whole copies it makes (see silent_replication): only if nothing else is possible.
     std::uint32_t held_fast = 0;  // by operand: the axes that split it must go on to do so
     if (!known_.program.allow_replication && !n.allow_replication)
@@ -70,17 +82,36 @@ class operator_chooser {
     least.refused += refusals(best);
     least.time = add_times(least.time, add_times(work_time(search.work_of(best.uses)), wishes.left_after(best)));
     least.memory = search.memory_of(best.uses);
-    search.run(least, [&](const factor_splits& uses, std::int64_t memory, std::int64_t limit) {
-      if (uses == best.uses) return least;
-      const operator_use trial = use_of(known_, n, rule, uses, held);
-      const auto work = work_time(search.work_of(uses));
+    const auto price_of = [&](const operator_use& trial, std::int64_t memory, std::int64_t limit) {
+      const auto work = work_time(search.work_of(trial.uses));
       cost price = known.of(trial, limit - work);
       price.time = add_times(price.time, work);
       price.refused += refusals(trial);
       if (price.time > limit) return price;
       price.time = add_times(price.time, wishes.left_after(trial));
       price.memory = memory;
-      if (price.is_less_than(least)) {
+      return price;
+    };
+    if (record != nullptr) {
+      const cost none{1};
+      search.run(none, [&](const factor_splits& uses, std::int64_t memory, std::int64_t limit) {
+        const operator_use trial = use_of(known_, n, rule, uses, held);
+        cost price = price_of(trial, memory, limit);
+        record->push_back({trial, price});
+        ++price.refused;  // no bound comes of it
+        return price;
+      });
+      operator_use moved;
+      cost by_movement{std::numeric_limits<int>::max()};
+      consider_movement(i, n, known, moved, by_movement);
+      if (moved.moved) record->push_back({moved, by_movement});
+      return best;
+    }
+    search.run(least, [&](const factor_splits& uses, std::int64_t memory, std::int64_t limit) {
+      if (uses == best.uses) return least;
+      const operator_use trial = use_of(known_, n, rule, uses, held);
+      const cost price = price_of(trial, memory, limit);
+      if (price.time <= limit && price.is_less_than(least)) {
         best = trial;
         least = price;
       }

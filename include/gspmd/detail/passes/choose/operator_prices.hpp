@@ -39,7 +39,10 @@ class known_prices {
 class operator_prices {
  public:
   constexpr operator_prices(const form_prices& known, int i, const node& n, const op_rule& rule)
-      : known_(known), i_(i), n_(n), rule_(rule), sum_(sum_of_loop(known, i)), shared_(shared_sum_of(known, i)) {}
+      : known_(known), i_(i), n_(n), rule_(rule), sum_(sum_of_loop(known, i)), shared_(shared_sum_of(known, i)) {
+    for (const int o : n.operands) is_any_kept_ = is_any_kept_ || known.at(o).keep_split || known.at(o).keep_partial;
+    if (is_any_kept_) held_ = held_partial(known, n);
+  }
 
   /// What bringing the operands to what they must be sends, what the operator itself does, and bringing the result to its sharding: in
   /// all trips of the loops around it, but an operand from outside of a loop is brought there before it. Where this takes longer
@@ -55,6 +58,9 @@ class operator_prices {
       total.time = known_.time_in_all_trips(round.price.time, depth);
       total.refused += round.how.beyond_limit ? 1 : 0;
     }
+    if (is_any_kept_)
+      for (int k = 0; k < n_.operands.count; ++k)
+        if (goes_round != k && breaks_policy(known_, n_, k, p.wanted[k], held_[k])) ++total.refused;
     for (int k = 0; k < n_.operands.count && total.time <= limit; ++k)
       if (goes_round != k && !known_.is_again(n_, k, &p.wanted))
         add(total, of_operand(k, p.wanted[k]), known_.level_of(n_.operands[k]));
@@ -121,9 +127,10 @@ class operator_prices {
       return price;
     });
   }
-  [[nodiscard]] constexpr reshard_price price_of(int i, const sharding& made) const {
+  [[nodiscard]] constexpr reshard_price price_of(int i, sharding made) const {
     sharding wanted = known_.wish_of(i);
     wanted.partial = 0;
+    if (known_.at(i).keep_partial) made.partial = 0;  // who needs the sum pays for it
     return price_of_reshard(known_.mesh, known_.shape_of(i), made, wanted, bytes_of(known_.at(i).type));
   }
 
@@ -141,6 +148,8 @@ class operator_prices {
   shared_sum shared_;
   known_prices operands_[max_map_arity];
   known_prices result_;
+  bool is_any_kept_ = false;  // of the operands: by the user
+  operand_shardings held_;
 };
 
 }  // namespace gspmd::detail

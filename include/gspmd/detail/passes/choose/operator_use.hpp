@@ -45,8 +45,9 @@ constexpr void pass_partial(const form_prices& known, const node& n, const opera
       if (needed_whole) continue;
       const auto before = local_elements(known.mesh, known.shape_of(n.operands[k]), p.wanted[k]);
       const auto after = local_elements(known.mesh, n.shape, p.result);
+      const bool is_kept = known.at(n.operands[k]).keep_partial;
       // No smaller: somebody else may need the whole value, and then it would be reduced twice.
-      if (after > before || (after == before && known.readers_of(n.operands[k]).size() > 1)) continue;
+      if (!is_kept && (after > before || (after == before && known.readers_of(n.operands[k]).size() > 1))) continue;
       p.wanted[k].partial = axes;
       p.wanted[k].reduced_by = kind;
     } else if (how == partial_rule::all) {
@@ -106,6 +107,20 @@ constexpr operand_shardings held_partial(const form_prices& known, const node& n
     held.push_back(has_whole ? sharding{} : book.layout_of(book.last_of(o)));
   }
   return held;
+}
+
+/// Whether operand `k` is to stay as it is, and would not.
+constexpr bool breaks_policy(const form_prices& known, const node& n, int k, const sharding& wanted, const sharding& held) {
+  const int o = n.operands[k];
+  const node& of = known.at(o);
+  if (of.keep_split) {
+    const int form = known.book.first_of(o);
+    const bool is_as_made = form >= 0 && facts_of(of.op).made != origin::renamed;
+    const sharding& lies = is_as_made ? known.book.layout_of(form) : known.wish_of(o);
+    if ((lies.split_axes() & ~wanted.split_axes()) != 0) return true;
+  }
+  if (!of.keep_partial || held.partial == 0 || wanted.partial != 0) return false;
+  return partial_rule_of(n, k, held.reduced_by) == partial_rule::any;
 }
 
 /// True when the operator cannot keep a split that its operand is to have, whatever it would cost.

@@ -45,20 +45,21 @@ struct search_state {
 /// The plan for what completion found comes first. Then the sharding that is asked for of a value, and of all that elementwise
 /// operators connect with it, is changed to what a neighbour of it would like, or to none, and what that reaches is chosen for again
 /// (see replay): the better plan is kept, until no change helps or `most_choices_of_search` are made. The values go first around which
-/// most time is spent. Annotated values, outputs and what loops carry stay. Plans are searched that take long enough
-/// (support/tuning.hpp).
+/// most time is spent. Annotated values and outputs stay; what a loop carries may lie in it as neither before nor after it. Plans are
+/// searched of which so much time is no work, or work that devices repeat, that it may pay (support/tuning.hpp).
 class plan_search {
  public:
-  constexpr plan_search(const graph& g, const mesh_shape& mesh, const value_uses& uses, std::span<const sharding> asked,
-                        search_state& state)
-      : graph_(g), mesh_(mesh), uses_(uses), asked_(asked), state_(state) {}
+  /// `completed`: what completion found; `asked`: the same, narrowed.
+  constexpr plan_search(const graph& g, const mesh_shape& mesh, const value_uses& uses, std::span<const sharding> completed,
+                        std::span<const sharding> asked, search_state& state)
+      : graph_(g), mesh_(mesh), uses_(uses), completed_(completed), asked_(asked), state_(state) {}
 
   /// Goes on until all is done, or until so many nodes were looked at, or so many prices worked out.
   constexpr void run(int most_nodes, int most_prices) {
     while (!state_.is_complete && most_nodes > 0 && most_prices > 0) {
       const bool is_first = !state_.best.is_complete;
       if (!is_first && state_.wishes.empty()) {
-        state_.wishes = vec<sharding>(asked_.data(), asked_.data() + asked_.size());
+        know_wishes();
         state_.left = most_choices_of_search;
         find_order();
         if (count() <= most_values_for_alternatives) state_.place = -alternatives;
@@ -91,6 +92,35 @@ class plan_search {
     }
   }
 
+  /// A plan in which a value, and all that elementwise operators connect with it, lies otherwise.
+  struct other_plan {
+    sharding lies;
+    std::int64_t time = 0;
+    int forced = 0;
+  };
+  /// Once the search is complete: what the changes of node `i` that it may try lead to; none where it must lie as it does.
+  [[nodiscard]] constexpr vec<other_plan> others(int i) {
+    vec<other_plan> found;
+    if (!is_free(i)) return found;
+    know_wishes();
+    const auto run = run_of(i, state_.wishes);
+    for (const auto& s : candidates_for(run)) {
+      state_.tried = state_.wishes;
+      for (const int member : run) state_.tried[member] = s;
+      choose_state trial(graph_);
+      constexpr int no_limit = std::numeric_limits<int>::max();
+      chooser(graph_, mesh_, uses_, std::span<const sharding>(state_.tried.data(), state_.tried.size()), trial)
+          .run(no_limit, no_limit);
+      found.push_back({s, trial.time, trial.forced});
+    }
+    return found;
+  }
+  /// What is asked for of every value in the end.
+  constexpr const vec<sharding>& know_wishes() {
+    if (state_.wishes.empty()) state_.wishes = vec<sharding>(asked_.data(), asked_.data() + asked_.size());
+    return state_.wishes;
+  }
+
  private:
   using candidates = inline_vec<sharding, 8>;
 
@@ -98,11 +128,13 @@ class plan_search {
   [[nodiscard]] constexpr int count() const { return static_cast<int>(graph_.nodes.size()); }
 
   [[nodiscard]] constexpr bool is_worth_it() const {
-    if (state_.best.time < least_picoseconds_of_search) return false;
+    if (gainable() < least_picoseconds_of_search) return false;
     for (const auto& n : graph_.nodes)
       if (n.forbid_reshard || n.gather_limit >= 0) return false;
     return true;
   }
+  /// What another plan may take less, at most.
+  [[nodiscard]] constexpr std::int64_t gainable() const { return state_.best.time - state_.best.least; }
   constexpr void stop() {
     state_.is_complete = true;
     state_.trial = {};
@@ -123,7 +155,7 @@ class plan_search {
       const auto run = run_of(i, state_.wishes);
       for (const int member : run) is_known[member] = 1;
       const auto time = time_around(run, spent);
-      if (time == 0 || time < state_.best.time / least_part_of_search) continue;
+      if (time == 0 || time < gainable() / least_part_of_search) continue;
       if (around.size() == most_in_order) {
         if (around.back() >= time) continue;
         around.pop_back();
@@ -141,10 +173,12 @@ class plan_search {
     state_.improved = false;
   }
 
-  /// By node: what its operator takes and, if it is an output, that.
+  /// By node: what its operator takes and, if it is an output, that; but for the work that no plan does without.
   [[nodiscard]] constexpr vec<std::int64_t> times_spent() const {
     const auto& marks = state_.best.marks;
-    const auto time_of = [&marks](int item) { return marks[item + 1].time - marks[item].time; };
+    const auto time_of = [&marks](int item) {
+      return marks[item + 1].time - marks[item].time - (marks[item + 1].least - marks[item].least);
+    };
     vec<std::int64_t> spent(static_cast<std::size_t>(count()), 0);
     for (int i = 0; i < count(); ++i) spent[i] = time_of(i);
     for (int k = 0; k < static_cast<int>(graph_.outputs.size()); ++k)
@@ -162,7 +196,7 @@ class plan_search {
 
   /// The next change of what is asked for; false if there is none left.
   constexpr bool find_change() {
-    if (state_.best.time == 0) return false;
+    if (gainable() == 0) return false;
     if (state_.place < 0) {
       try_alternative(alternatives + state_.place++);
       return true;
@@ -186,7 +220,8 @@ class plan_search {
     state_.hope = time_around(run, times_spent());
     begin_trial();
   }
-  /// What no plan is to be better than: nothing is split that need not be; everything lies as its first operand does, or as what reads it.
+  /// What no plan is to be better than: nothing is split that need not be; everything lies as its first operand does, or as what reads it,
+  /// or as completion has it, whole where only slices of it are read.
   constexpr void try_alternative(int which) {
     state_.tried = state_.wishes;
     state_.hope = state_.best.time;
@@ -194,6 +229,10 @@ class plan_search {
       const int i = which == 2 ? count() - 1 - k : k;
       if (!is_free(i)) continue;
       sharding& wish = state_.tried[i];
+      if (which == 3) {
+        wish.splits = completed_[static_cast<std::size_t>(i)].splits;
+        continue;
+      }
       const int reader = which == 2 ? uses_.readers[i][0] : i;
       const node& n = at(reader);
       op_rule rule;
@@ -204,24 +243,37 @@ class plan_search {
       else if (which == 1) wish.splits = carried(rule, rule.operand(0), state_.tried[n.operands[0]].splits, rule.result());
       else wish.splits = carried(rule, rule.result(), state_.tried[reader].splits, rule.operand(operand));
     }
-    begin_trial();
+    begin_trial(true);
   }
-  constexpr void begin_trial() {
+  /// `is_anew`: nothing is taken over from the best plan.
+  constexpr void begin_trial(bool is_anew = false) {
     int first = count();
     state_.differs.clear();
     state_.differs.resize(static_cast<std::size_t>(count()), 0);
     state_.last = 0;
     state_.is_worse = false;
-    for (int i = 0; i < count(); ++i) {
-      if (state_.tried[i].splits == state_.wishes[i].splits) continue;
+    const auto note = [&](int i) {
       state_.differs[i] = replay::wished;
       if (i < first) first = i;
-      state_.last = i;
+      if (i > state_.last) state_.last = i;
+    };
+    for (int i = 0; i < count(); ++i) {
+      if (state_.tried[i].splits == state_.wishes[i].splits) continue;
+      note(i);
+      if (!facts_of(at(i).op).uniform) continue;
+      for (const int o : at(i).operands)  // who reads the same looks at what this asks for, see later_wishes
+        if (uses_.readers[o].size() <= most_siblings)
+          for (const int sibling : uses_.readers[o])
+            if (sibling < i && sibling != o) note(sibling);
     }
     if (first == count()) {  // it is that already
       state_.is_worse = true;
       state_.trial = choose_state(graph_);
       return;
+    }
+    if (is_anew) {
+      for (int i = 0; i < count(); ++i) note(i);
+      state_.last = count() + static_cast<int>(graph_.outputs.size()) - 1;
     }
     if (graph_.has_regions || mesh_.saving > 0) {  // forms went, or were never kept
       state_.trial = choose_state(graph_);
@@ -235,10 +287,14 @@ class plan_search {
 
   [[nodiscard]] constexpr bool is_free(int i) const {
     const node& n = at(i);
-    if (n.annotated || uses_.needed[i] == 0 || facts_of(n.op).made != origin::shards || n.results != 1) return false;
-    if (n.operands.count == 0) return false;
-    for (const int reader : uses_.readers[i])
-      if (reader == i || facts_of(at(reader).op).made != origin::shards) return false;
+    const bool is_carried = n.op == opcode::carry;
+    if (n.annotated || uses_.needed[i] == 0 || n.results != 1) return false;
+    if ((facts_of(n.op).made != origin::shards && !is_carried) || n.operands.count == 0) return false;
+    for (const int reader : uses_.readers[i]) {
+      if (reader == i) return false;
+      const node& user = at(reader);
+      if (facts_of(user.op).made != origin::shards && user.op != opcode::loop_result) return false;
+    }
     return true;
   }
 
@@ -254,10 +310,13 @@ class plan_search {
         run.push_back(j);
       };
       const int here = run[k];
-      if (facts_of(at(here).op).uniform)
+      if (facts_of(at(here).op).uniform && at(here).op != opcode::carry)
         for (const int o : at(here).operands) take(o);
-      for (const int reader : uses_.readers[here])
-        if (facts_of(at(reader).op).uniform) take(reader);
+      for (const int reader : uses_.readers[here]) {
+        if (at(reader).op == opcode::loop_result)  // what the next trip carries lies as what this one does
+          for (const int o : at(reader).operands) take(o);
+        else if (facts_of(at(reader).op).uniform) take(reader);
+      }
     }
     return run;
   }
@@ -276,6 +335,7 @@ class plan_search {
     for (const int i : run) {
       op_rule rule;
       rule_of(graph_, at(i), rule);
+      add(moved_on(i, rule, rule.result()));
       for (int k = 0; k < at(i).operands.count; ++k)
         add(carried(rule, rule.operand(k), state_.wishes[at(i).operands[k]].splits, rule.result()));
       for (const int reader : uses_.readers[i]) {
@@ -284,15 +344,39 @@ class plan_search {
         rule_of(graph_, user, its);
         for (int k = 0; k < user.operands.count; ++k) {
           if (user.operands[k] != i) continue;
+          add(moved_on(i, its, its.operand(k)));
           add(carried(its, its.result(), state_.wishes[reader].splits, its.operand(k)));
           for (int o = 0; o < user.operands.count; ++o)
             if (user.operands[o] != i) add(carried(its, its.operand(o), state_.wishes[user.operands[o]].splits, its.operand(k)));
         }
       }
     }
+    add(asked_[static_cast<std::size_t>(run[0])].splits);
     if (!list.empty()) add({});
     else if (const sharding s = split_further(run[0]); !(s.splits == state_.wishes[run[0]].splits)) list.push_back(s);
     return list;
+  }
+  /// The splits that completion found for node `i`, a tensor of an operator, where the operator does not need whole lines: the largest dim
+  /// that nothing splits takes those that it cannot keep.
+  [[nodiscard]] constexpr inline_vec<axis_use, max_axes> moved_on(int i, const op_rule& rule, const tensor_map& map) const {
+    const sharding& asked = asked_[static_cast<std::size_t>(i)];
+    if (rule.uniform || asked.splits.empty()) return asked.splits;
+    const auto is_whole = [&](int d) {
+      return map.begin(d) < map.end(d) && rule.factors[map.factors[map.begin(d)]].kind == factor_kind::whole;
+    };
+    sharding s;
+    axis_mask left = 0;
+    for (const auto& use : asked.splits) {
+      if (is_whole(use.dim)) left |= axis_bit(use.axis);
+      else s.add_split(use.axis, use.dim);
+    }
+    int dim = -1;
+    for (int d = 0; d < at(i).shape.count && left != 0; ++d)
+      if (s.axes_of(d) == 0 && !is_whole(d) && at(i).shape[d] > 1 && (dim < 0 || at(i).shape[d] > at(i).shape[dim])) dim = d;
+    if (dim < 0) return asked.splits;
+    for (const auto& use : asked.splits)
+      if ((left & axis_bit(use.axis)) != 0) s.add_split(use.axis, dim);
+    return s.splits;
   }
   /// What devices repeat, since nothing it is made of is split (random numbers, constants), each in its part: by all axes that nobody has
   /// a use for, on the largest dim.
@@ -320,22 +404,22 @@ class plan_search {
     return to_dims(mesh_, rule, to, factors);
   }
 
-  static constexpr std::size_t most_in_a_run = 64, most_in_order = 32;
-  static constexpr int alternatives = 3, most_values_for_alternatives = 32;
+  static constexpr std::size_t most_siblings = 8, most_in_a_run = 64, most_in_order = 32;
+  static constexpr int alternatives = 4, most_values_for_alternatives = 32;
 
   const graph& graph_;
   const mesh_shape& mesh_;
   const value_uses& uses_;
-  std::span<const sharding> asked_;
+  std::span<const sharding> completed_, asked_;
   search_state& state_;
 };
 
 constexpr choice_table choose_program(const graph& g, const mesh_shape& mesh, const value_uses& uses,
-                                      std::span<const sharding> wishes) {
+                                      std::span<const sharding> wishes, std::span<const sharding> completed = {}) {
   constexpr int no_limit = std::numeric_limits<int>::max();
   search_state state;
   state.best = choose_state(g);
-  plan_search(g, mesh, uses, wishes, state).run(no_limit, no_limit);
+  plan_search(g, mesh, uses, completed.empty() ? wishes : completed, wishes, state).run(no_limit, no_limit);
   return std::move(state.best.table);
 }
 

@@ -24,6 +24,8 @@ struct replay {
 
   [[nodiscard]] constexpr std::int64_t time_of(int i) const { return plan.marks[i + 1].time - plan.marks[i].time; }
 
+  [[nodiscard]] constexpr std::int64_t least_of(int i) const { return plan.marks[i + 1].least - plan.marks[i].least; }
+
   /// Whether item `i` is what it is in `plan`.
   [[nodiscard]] constexpr bool is_same(const form_prices& known, int i) const {
     const int count = static_cast<int>(known.program.nodes.size());

@@ -59,8 +59,7 @@ class differentiator {
       else if (has_gradient(i)) visit(i);
       for (auto k = before; k < graph_.nodes.size(); ++k) graph_.nodes[k].in_gradient = true;
       // What a user says of an operator holds for its gradient, which moves the same data back.
-      if (const node& n = at(i); n.forbid_reshard || n.allow_replication || n.gather_limit >= 0)
-        set_policy(graph_, before, {n.forbid_reshard, n.allow_replication, n.gather_limit});
+      if (const policy said = policy_of(at(i)); said != policy{}) set_policy(graph_, before, said);
     }
   }
 

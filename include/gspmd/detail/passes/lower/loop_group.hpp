@@ -172,10 +172,14 @@ class loop_group {
   }
   /// Stores a register as a result that a reduction of its elements gives.
   constexpr void reduce(int r, int result, const reduction_spec& spec) {
-    const auto slot = static_cast<std::int16_t>(results.size());
-    stores.push_back(fused_store{static_cast<std::int16_t>(carried(r)), slot});
+    const auto slot = static_cast<std::int16_t>(results.size()), from = static_cast<std::int16_t>(carried(r));
+    auto stored = slot;
+    for (const auto& s : stores)
+      for (const auto& f : reductions)
+        if (s.op == from && s.slot == f.slot) stored = s.slot;
+    if (stored == slot) stores.push_back(fused_store{from, slot});
     const int reduction = step_state::entry_of(table_of<reduction_spec>(s_.out), spec);
-    reductions.push_back(loop_reduction{slot, ops[stores[stores.size() - 1].op].type, reduction});
+    reductions.push_back(loop_reduction{slot, stored, ops[from].type, reduction});
     results.push_back(result);
   }
   /// Where a load goes on beyond the ends of a set of the dims that it has offsets along. What is the same along a dim has extent 1

@@ -4,6 +4,7 @@
 #include "gspmd/detail/ir/element_bits.hpp"
 #include "gspmd/detail/passes/lower/lowering.hpp"
 #include "gspmd/detail/passes/lower/region_steps.hpp"
+#include "gspmd/detail/passes/lower/row_blocks.hpp"
 #include "gspmd/detail/support/vec.hpp"
 
 namespace gspmd::detail {
@@ -54,6 +55,7 @@ class scheduler {
           planned_value{from.node, from.type, from.global, from.layout, from.local, {}, s_.step_[v], is_padded});
     }
     s_.out.inputs = s_.program_.inputs;
+    row_blocker(s_).run();
   }
 
  private:

@@ -66,6 +66,11 @@ class memory_planner {
     for (int i = 0; i < static_cast<int>(plan_.steps.size()); ++i) allocate(i);
     for (int v = 0; v < static_cast<int>(plan_.values.size()); ++v) plan_.values[v].where = plan_.values[root(v)].where;
     for (const auto& t : turns_) place_by_turns(t);
+    for (auto& v : plan_.values) {
+      if (v.counter < 0) continue;
+      v.where.row_bytes = v.row_bytes;
+      v.where.row_at = plan_.values[v.counter].where.at;
+    }
   }
 
  private:
@@ -195,7 +200,7 @@ class memory_planner {
       const auto role = facts_of(s).role;
       if (role == step_role::loop_begin) {
         loops.push_back(i);
-        live_until(slot(s.results, 0), s.target);
+        for (int k = 0; k < s.results.count; ++k) live_until(slot(s.results, k), s.target);
       }
       if (role == step_role::loop_end) loops.pop_back();
       for (int k = 0; k < s.operands.count; ++k)

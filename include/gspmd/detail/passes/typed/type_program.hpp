@@ -69,6 +69,9 @@ class program_typer {
   [[nodiscard]] static constexpr const char* name_in_program(const node& n) {
     if (n.op == opcode::loop_result) return "loop";
     if (n.op == opcode::cond_result) return "cond";
+    if (facts_of(n.op).made == origin::viewed) return "manual";
+    if (n.local_axes != 0 && facts_of(n.op).made == origin::renamed && state_change::is_one(n))
+      return n.operands.count == 0 ? "axis_index" : name_of(state_change::of(n).by).data();
     if (facts_of(n.op).made != origin::renamed || state_change::is_one(n)) return name_of(n.op);
     return is_cotangent(n) ? "grad" : state_wish::is_one(n) && state_wish::of(n).is_out ? "out" : "reshard";
   }
@@ -123,7 +126,9 @@ class program_typer {
   constexpr void visit_border(int i) {
     const node& n = at(i);
     const bool enters = border_spec::enters(n);
-    const border_crossing found = enters ? enter(mesh_, n, type(n.operands[0])) : leave(mesh_, n, type(n.operands[0]));
+    border_crossing found;  // of a conditional expression GCC 12 frees the text
+    if (enters) found = enter(mesh_, n, type(n.operands[0]));
+    else found = leave(mesh_, n, type(n.operands[0]));
     if (found.broken != mode_mistake::none) {
       refuse(found.broken, i, 0, found.axis, found.what);
       return;

@@ -1,0 +1,170 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <bit>
+#include <cstdint>
+
+#include "gspmd/detail/ops/registry.hpp"
+
+namespace gspmd::detail {
+
+/// Operators whose result is known: one number in every element, or an operand.
+///
+///   2 * 3, broadcast(4) + 1, select(true, 1, 2)      constants
+///   x * 1, x / 1, x - 0, x + -0.0                    x
+///
+/// (A broadcast of a constant stays one, which costs nothing: who reduces it, or wishes it sharded, has its shape before it.)
+/// Only what has the same bits: x + 0.0 is not -0.0 where x is, and what overflows, is no number or is that small that its digits are
+/// lost is computed where the program runs. What has an annotation of its own is never another value; and where the user writes all
+/// shardings, nothing is folded: every operator has a type to check.
+class folded_nodes {
+ public:
+  constexpr explicit folded_nodes(const graph& g)
+      : graph_(g), numbers_(g.nodes.size(), number{}), is_on_(g.find_types == nullptr && g.type_local == nullptr) {}
+
+  /// To be called for each operator, operands first.
+  constexpr void look_at(int i) {
+    const node& n = at(i);
+    if (n.op == opcode::constant) return note(i, {n.real, n.integer, true});
+    if (!is_on_ || n.results != 1 || n.operands.empty()) return;
+    const auto runs = facts_of(n.op).runs;
+    const bool repeats = runs == realisation::strides || runs == realisation::alias;
+    if (repeats && n.operands.count == 1 && facts_of(n.op).made == origin::shards) return note(i, numbers_[n.operands[0]]);
+    if (is_elementwise(n.op) && n.function == nullptr) note(i, computed(n));
+  }
+  /// Whether node `i` computes one number for all elements.
+  [[nodiscard]] constexpr bool is_number(int i) const { return is_elementwise(at(i).op) && numbers_[i].is_known; }
+  constexpr void make_constant(node& n, int i) const {
+    n.op = opcode::constant;
+    n.operands.clear();
+    n.attributes.clear();
+    n.real = is_floating(n.type) ? numbers_[i].real : 0;
+    n.integer = is_floating(n.type) ? 0 : numbers_[i].integer;
+  }
+  /// The operand that node `i` is; -1: none.
+  [[nodiscard]] constexpr int operand_of(int i) const {
+    const node& n = at(i);
+    if (!is_on_ || !is_elementwise(n.op) || n.function != nullptr || n.annotated || is_complex(n.type)) return -1;
+    const int k = place_of_operand(n);
+    return k >= 0 && at(n.operands[k]).type == n.type ? n.operands[k] : -1;
+  }
+
+ private:
+  struct number {
+    double real = 0;
+    std::int64_t integer = 0;
+    bool is_known = false;
+  };
+  [[nodiscard]] constexpr const node& at(int i) const { return graph_.nodes[i]; }
+  constexpr void note(int i, const number& x) { numbers_[i] = x; }
+
+  // ---- an operand ----
+
+  [[nodiscard]] constexpr int place_of_operand(const node& n) const {
+    const auto is = [&](int k, double real, std::int64_t integer) {
+      const number& x = numbers_[n.operands[k]];
+      if (!x.is_known) return false;
+      return is_floating(n.type) ? x.real == real && (x.real != 0 || is_negative_zero(x.real) == is_negative_zero(real))
+                                 : x.integer == integer;
+    };
+    switch (n.op) {
+      case opcode::multiply: return n.type == dtype::pred ? -1 : is(1, 1, 1) ? 0 : is(0, 1, 1) ? 1 : -1;
+      case opcode::divide: return is(1, 1, 1) ? 0 : -1;
+      case opcode::add: return is(1, -0.0, 0) ? 0 : is(0, -0.0, 0) ? 1 : -1;
+      case opcode::subtract: return is(1, 0.0, 0) ? 0 : -1;
+      case opcode::or_:
+      case opcode::xor_: return is(1, 0, 0) ? 0 : is(0, 0, 0) ? 1 : -1;
+      case opcode::select: return !numbers_[n.operands[0]].is_known ? -1 : numbers_[n.operands[0]].integer != 0 ? 1 : 2;
+      default: return -1;
+    }
+  }
+  static constexpr bool is_negative_zero(double x) { return x == 0 && std::bit_cast<std::uint64_t>(x) != 0; }
+
+  // ---- a number ----
+
+  /// Whose products, quotients, sums and differences round as those of normal numbers do, and are computed without an overflow.
+  static constexpr bool is_ordinary(double x) {
+    const double size = x < 0 ? -x : x;
+    return size == 0 || (size >= 1e-30 && size <= 1e30);
+  }
+  [[nodiscard]] constexpr number computed(const node& n) const {
+    const dtype from = at(n.operands[n.operands.count - 1]).type;
+    for (const int o : n.operands)
+      if (!numbers_[o].is_known) return {};
+    if (is_complex(n.type) || is_complex(from) || is_narrow(n.type) || is_narrow(from)) return {};
+    const number a = numbers_[n.operands[0]], b = numbers_[n.operands[n.operands.count - 1]];
+    if (n.op == opcode::select) return a.integer != 0 ? numbers_[n.operands[1]] : b;
+    if (is_compare(n.op)) return compared(n.op, from, a, b);
+    if (is_floating(from) && is_floating(n.type)) {
+      const double x = rounded(from, a.real), y = rounded(from, b.real);
+      if (!is_ordinary(x) || !is_ordinary(y)) return {};
+      // A float's product, quotient, sum or difference is that of doubles, rounded once more.
+      switch (n.op) {
+        case opcode::convert:
+        case opcode::stop_gradient: return real(n.type, x);
+        case opcode::negate: return real(n.type, -x);
+        case opcode::add: return real(n.type, x + y);
+        case opcode::subtract: return real(n.type, x - y);
+        case opcode::multiply: return real(n.type, x * y);
+        case opcode::divide: return y == 0 ? number{} : real(n.type, x / y);
+        default: return {};
+      }
+    }
+    if (is_floating(from) || is_floating(n.type) || n.type != from) return {};
+    const auto x = static_cast<std::uint64_t>(a.integer), y = static_cast<std::uint64_t>(b.integer);
+    const bool is_pred = n.type == dtype::pred;
+    switch (n.op) {
+      case opcode::convert:
+      case opcode::stop_gradient: return a;
+      case opcode::not_: return is_pred ? number{0, a.integer == 0 ? 1 : 0, true} : whole(n.type, ~x);
+      case opcode::and_: return whole(n.type, x & y);
+      case opcode::or_: return whole(n.type, x | y);
+      case opcode::xor_: return whole(n.type, x ^ y);
+      case opcode::negate: return is_pred ? number{} : whole(n.type, std::uint64_t{0} - x);
+      case opcode::add: return is_pred ? number{} : whole(n.type, x + y);
+      case opcode::subtract: return is_pred ? number{} : whole(n.type, x - y);
+      case opcode::multiply: return is_pred ? number{} : whole(n.type, x * y);
+      default: return {};
+    }
+  }
+  static constexpr number compared(opcode op, dtype type, const number& a, const number& b) {
+    if (type == dtype::u64 && (a.integer < 0 || b.integer < 0)) return {};
+    int order = 0;  // of a to b
+    if (is_floating(type)) {
+      const double x = rounded(type, a.real), y = rounded(type, b.real);
+      if (!is_ordinary(x) || !is_ordinary(y)) return {};
+      order = x < y ? -1 : x > y ? 1 : 0;
+    } else {
+      order = a.integer < b.integer ? -1 : a.integer > b.integer ? 1 : 0;
+    }
+    const bool holds = op == opcode::compare_eq   ? order == 0
+                       : op == opcode::compare_ne ? order != 0
+                       : op == opcode::compare_lt ? order < 0
+                       : op == opcode::compare_le ? order <= 0
+                       : op == opcode::compare_gt ? order > 0
+                                                  : order >= 0;
+    return {0, holds ? 1 : 0, true};
+  }
+  /// (Also of what is no number: such a constant is asked for its size before it is computed with.)
+  static constexpr double rounded(dtype type, double x) {
+    return type == dtype::f32 && is_ordinary(x) ? static_cast<double>(static_cast<float>(x)) : x;
+  }
+  static constexpr number real(dtype type, double x) {
+    if (!is_ordinary(x)) return {};
+    return {rounded(type, x), 0, true};
+  }
+  /// The integer of a type that has these bits.
+  static constexpr number whole(dtype type, std::uint64_t bits) {
+    const auto unused = 64 - 8 * static_cast<unsigned>(bytes_of(type));
+    if (unused == 0) return {0, static_cast<std::int64_t>(bits), true};
+    const auto left = static_cast<std::int64_t>(bits << unused);
+    const bool has_sign = facts_of(type).is_integer && facts_of(type).least < 0;
+    return {0, has_sign ? left >> unused : static_cast<std::int64_t>(bits << unused >> unused), true};
+  }
+
+  const graph& graph_;
+  vec<number> numbers_;  // by node
+  bool is_on_;
+};
+
+}  // namespace gspmd::detail

@@ -1,0 +1,77 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <limits>
+#include <span>
+
+#include "gspmd/detail/passes/choose/plan_search.hpp"
+#include "gspmd/detail/passes/complete/complete.hpp"
+#include "gspmd/detail/passes/complete/narrow.hpp"
+
+namespace gspmd::detail {
+
+/// What a plan was compared with: the program is planned once more, for those who ask.
+class plan_reasons {
+ public:
+  plan_reasons(const graph& g, const mesh_shape& mesh)
+      : graph_(g),
+        mesh_(mesh),
+        uses_(uses_of(g)),
+        completed_(complete()),
+        asked_(g.find_types != nullptr ? completed_ : narrowed(g, mesh_, uses_, span_of(completed_))),
+        search_(g, mesh_, uses_, span_of(completed_), span_of(asked_), state_) {
+    state_.best = choose_state(g);
+    search_.run(no_limit, no_limit);
+  }
+  plan_reasons(const plan_reasons&) = delete;
+  plan_reasons& operator=(const plan_reasons&) = delete;
+
+  /// The picoseconds that it all takes.
+  [[nodiscard]] std::int64_t time() const { return state_.best.time; }
+  /// Every way to run the operator of node `i`, given what the operators before it left; none of what is no operator on shards.
+  [[nodiscard]] vec<tried_use> ways(int i) {
+    vec<tried_use> found;
+    if (graph_.find_types != nullptr || facts_of(at(i).op).made != origin::shards || uses_.needed[i] == 0) return found;
+    choose_state again(graph_);
+    chooser choices(graph_, mesh_, uses_, span_of(search_.know_wishes()), again);
+    if (i > 0) choices.run(i, no_limit);
+    choices.record(&found);
+    if (again.next == i) choices.run(1, no_limit);
+    return found;
+  }
+  /// Whether that is how the plan runs it.
+  [[nodiscard]] bool is_chosen(int i, const operator_use& way) const {
+    const node_choice& choice = state_.best.table.nodes[i];
+    if (!same_layout(choice.result, way.result) || choice.moved != way.moved) return false;
+    for (int k = 0; k < way.wanted.count; ++k)
+      if (!same_layout(state_.best.table.wanted[choice.wanted + k], way.wanted[k])) return false;
+    return true;
+  }
+  /// What the whole plan takes if the value of node `i` lies otherwise.
+  [[nodiscard]] vec<plan_search::other_plan> others(int i) { return search_.others(i); }
+
+ private:
+  static constexpr int no_limit = std::numeric_limits<int>::max();
+
+  [[nodiscard]] const node& at(int i) const { return graph_.nodes[static_cast<std::size_t>(i)]; }
+  static std::span<const sharding> span_of(const vec<sharding>& list) { return {list.data(), list.size()}; }
+  [[nodiscard]] vec<sharding> complete() const {
+    vec<sharding> found;
+    if (graph_.find_types != nullptr) {
+      for (const auto& n : graph_.nodes) found.push_back(n.annotation);
+      return found;
+    }
+    completion completed(graph_, mesh_);
+    completed.run();
+    return {completed.shardings.data(), completed.shardings.data() + completed.shardings.size()};
+  }
+
+  const graph& graph_;
+  mesh_shape mesh_;
+  value_uses uses_;
+  vec<sharding> completed_, asked_;
+  search_state state_;
+  plan_search search_;
+};
+
+}  // namespace gspmd::detail

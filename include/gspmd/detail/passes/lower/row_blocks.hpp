@@ -1,0 +1,412 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstdint>
+#include <numeric>
+
+#include "gspmd/detail/ir/contraction_planner.hpp"
+#include "gspmd/detail/passes/lower/step_state.hpp"
+#include "gspmd/detail/support/saturating.hpp"
+#include "gspmd/detail/support/tuning.hpp"
+#include "gspmd/detail/support/vec.hpp"
+
+namespace gspmd::detail {
+
+/// Of a shard that steps go through row by row.
+struct row_reader {
+  std::int64_t rows =
+      0;  // at most so many; what a row of the result needs lies in one row of each operand. 0: that does not hold
+  vec<std::int64_t>
+      read;  // by operand: so many elements further its last row ends than its first one begins; 0: it is read whole
+  vec<std::int64_t> made;  // by result: its elements
+};
+
+/// Steps that follow each other and go through the rows of the same values, on blocks of rows: what one leaves the next one finds in the
+/// cache, and what is read by them alone has the memory of one block.
+///
+///   softmax of [8192, 1024], along dim 1      rows [32, 1024]: largest elements, exp and its sums, quotients; and the next 32 rows
+///
+/// Rows are indices of the first dims that none of the steps reduces. A step reads the same elements in the same order as it would of
+/// the whole, so that the bits are the same. The last block may begin inside of the one before it: its rows are computed twice.
+/// Steps whose rows end early on some device, and those that count along the rows, stay as they are.
+class row_blocker {
+ public:
+  constexpr explicit row_blocker(step_state& state) : s_(state), plan_(state.out) {}
+
+  constexpr void run() {
+    if (!is_worth_a_look()) return;
+    find_uses();
+    const int count = static_cast<int>(plan_.steps.size());
+    for (int i = 0; i < count;) {
+      run_of_steps r = grow(i);
+      if (is_worth_it(r)) {
+        runs_.push_back(r);
+        i = r.end;
+      } else {
+        ++i;
+      }
+    }
+    if (!runs_.empty()) rewrite();
+  }
+
+ private:
+  struct touched_value {
+    int root = 0;
+    std::int64_t elems = 0;  // of all rows
+    int touches = 0;
+    bool is_made = false;
+  };
+  struct run_of_steps {
+    int begin = 0, end = 0;  // steps
+    std::int64_t rows = 0, at_once = 0;
+    vec<touched_value> touched;
+  };
+  static constexpr int most_steps = 32;
+
+  [[nodiscard]] constexpr int root(int v) const { return s_.base[v]; }
+  [[nodiscard]] constexpr int slot(const table_range& range, int k) const { return plan_.slots[range.begin + k]; }
+  [[nodiscard]] constexpr std::int64_t bytes_of_value(int v, std::int64_t elems) const {
+    return saturating_multiply(elems, bytes_of(plan_.values[v].type));
+  }
+
+  [[nodiscard]] constexpr bool is_worth_a_look() const {
+    for (const auto& s : plan_.steps)
+      if (s.what == kernels::reduce::name || s.what == kernels::fused::name || s.what == kernels::contract::name)
+        for (int k = 0; k < s.operands.count; ++k) {
+          const int v = slot(s.operands, k);
+          if (bytes_of_value(v, saturating_elements(plan_.values[v].local)) >= least_blocked_bytes / 2) return true;
+        }
+    return false;
+  }
+
+  constexpr void find_uses() {
+    last_ = vec<int>(plan_.values.size(), -1);
+    for (int i = 0; i < static_cast<int>(plan_.steps.size()); ++i)
+      for (int k = 0; k < plan_.steps[i].operands.count; ++k) last_[root(slot(plan_.steps[i].operands, k))] = i;
+    for (const int o : plan_.outputs) last_[root(o)] = static_cast<int>(plan_.steps.size());
+  }
+
+  // ---- what goes row by row ----
+
+  /// The elements of the dims before the first one that is reduced.
+  static constexpr std::int64_t kept_rows(const reduction_spec& spec) {
+    std::int64_t rows = 1;
+    for (int d = 0; d < spec.in.count && (spec.dims & dim_bit(d)) == 0; ++d) rows *= spec.in[d];
+    return rows;
+  }
+  static constexpr std::int64_t reduced_elems(const reduction_spec& spec) {
+    std::int64_t elems = 1;
+    for (int d = 0; d < spec.in.count; ++d)
+      if ((spec.dims & dim_bit(d)) == 0) elems *= spec.in[d];
+    return elems;
+  }
+  [[nodiscard]] constexpr row_reader reader(const plan_step& s) const {
+    row_reader r;
+    if (s.what == kernels::fused::name) read_loop(s, r);
+    if (s.what == kernels::reduce::name) {
+      const auto& spec = table_of<reduction_spec>(plan_)[s.spec];
+      r.rows = kept_rows(spec);
+      r.read.push_back(elements(spec.in));
+      r.made.push_back(reduced_elems(spec));
+    }
+    if (s.what == kernels::contract::name) read_products(s, r);
+    if (r.rows < 2) return {};
+    for (int k = 0; k < s.results.count; ++k) {
+      const int v = slot(s.results, k);
+      if (root(v) != v || r.made[k] != elements(plan_.values[v].local)) return {};
+    }
+    for (int k = 0; k < s.operands.count; ++k)
+      if (r.read[k] < 0 || (s.what != kernels::fused::name && r.read[k] != elements(plan_.values[slot(s.operands, k)].local)))
+        return {};
+    return r;
+  }
+  constexpr void read_loop(const plan_step& s, row_reader& r) const {
+    const planned_group& group = table_of<planned_group>(plan_)[s.spec];
+    if (group.loop.count == 0 || group.cut != 0 || group.part >= 0 || group.margins.count > 0) return;
+    std::int64_t rows = group.loop[0];
+    r.read = vec<std::int64_t>(static_cast<std::size_t>(s.operands.count), -1);
+    r.made = vec<std::int64_t>(static_cast<std::size_t>(s.results.count), elements(group.loop));
+    for (int i = group.ops.begin; i < group.ops.begin + group.ops.count; ++i) {
+      const scalar_op& op = table_of<scalar_op>(plan_)[i];
+      if (op.is_index() && op.dim == 0) return;
+      if (!op.is_load()) continue;
+      const auto all = op.strides[0] * group.loop[0];
+      if (r.read[op.slot] >= 0 && r.read[op.slot] != all) return;
+      r.read[op.slot] = all;
+    }
+    for (int i = group.reductions.begin; i < group.reductions.begin + group.reductions.count; ++i) {
+      const loop_reduction& f = table_of<loop_reduction>(plan_)[i];
+      const auto& spec = table_of<reduction_spec>(plan_)[f.reduction];
+      rows = std::gcd(rows, kept_rows(spec));
+      r.made[f.slot] = reduced_elems(spec);
+    }
+    r.rows = rows;
+  }
+  /// Sums of products along the last dims: `ab,ab->a`.
+  constexpr void read_products(const plan_step& s, row_reader& r) const {
+    if (s.spec >= static_cast<int>(s_.contractions_.size())) return;
+    const contraction& c = s_.contractions_[s.spec];
+    if (!c.windows.empty() || c.padded != 0 || c.lhs.count != c.extent.count || !(c.lhs == c.rhs)) return;
+    std::int64_t rows = 1, all = 1;
+    for (int d = 0; d < c.lhs.count; ++d) {
+      if (c.lhs[d] != d || (d < c.out.count && c.out[d] != d)) return;
+      if (d < c.out.count) rows *= c.extent[d];
+      all *= c.extent[d];
+    }
+    r.rows = rows;
+    r.read.push_back(all);
+    r.read.push_back(all);
+    r.made.push_back(rows);
+  }
+
+  // ---- which steps go together ----
+
+  static constexpr touched_value* find(vec<touched_value>& all, int root, std::int64_t elems) {
+    for (auto& t : all)
+      if (t.root == root && t.elems == elems) return &t;
+    return nullptr;
+  }
+  static constexpr bool is_made(const vec<touched_value>& all, int root) {
+    for (const auto& t : all)
+      if (t.root == root && t.is_made) return true;
+    return false;
+  }
+  [[nodiscard]] constexpr std::int64_t row_bytes(const vec<touched_value>& all, std::int64_t rows) const {
+    std::int64_t bytes = 0;
+    for (const auto& t : all) bytes = saturating_add(bytes, bytes_of_value(t.root, t.elems / rows));
+    return bytes;
+  }
+
+  constexpr run_of_steps grow(int begin) const {
+    run_of_steps r;
+    r.begin = r.end = begin;
+    for (int i = begin; i < static_cast<int>(plan_.steps.size()) && i < begin + most_steps; ++i) {
+      const plan_step& s = plan_.steps[i];
+      const row_reader own = reader(s);
+      if (own.rows == 0 || s.times != plan_.steps[begin].times) break;
+      const auto rows = i == begin ? own.rows : std::gcd(r.rows, own.rows);
+      vec<touched_value> touched = r.touched;
+      bool goes_along = i == begin, fits = rows > 1;
+      for (int k = 0; k < s.operands.count && fits; ++k) {
+        const int v = root(slot(s.operands, k));
+        touched_value* known = find(touched, v, own.read[k]);
+        fits = known != nullptr || !is_made(touched, v);
+        if (own.read[k] == 0) continue;
+        if (known == nullptr) {
+          touched.push_back({v, own.read[k], 1, false});
+        } else {
+          goes_along = true;
+          ++known->touches;
+        }
+      }
+      for (int k = 0; k < s.results.count && fits; ++k) touched.push_back({slot(s.results, k), own.made[k], 1, true});
+      if (!fits || !goes_along || row_bytes(touched, rows) > most_row_bytes) break;
+      r.rows = rows;
+      r.touched = std::move(touched);
+      r.end = i + 1;
+    }
+    return r;
+  }
+  constexpr bool is_worth_it(run_of_steps& r) const {
+    if (r.end - r.begin < 2) return false;
+    std::int64_t all = 0, again = 0;
+    for (const auto& t : r.touched) {
+      const auto bytes = bytes_of_value(t.root, t.elems);
+      all = saturating_add(all, bytes);
+      again = saturating_add(again, saturating_multiply(bytes, t.touches - 1));
+    }
+    if (all < least_blocked_bytes || again < least_blocked_bytes / 4) return false;
+    const auto row = row_bytes(r.touched, r.rows);
+    auto most = blocked_bytes / (row < 1 ? 1 : row);
+    if (most < 1) most = 1;
+    if (most >= r.rows) return false;
+    r.at_once = most;
+    for (auto n = most; n > most / 2; --n)
+      if (r.rows % n == 0) {
+        r.at_once = n;
+        break;
+      }
+    return true;
+  }
+
+  // ---- the steps on blocks ----
+
+  constexpr int add_value(const planned_value& v, int base) {
+    plan_.values.push_back(v);
+    s_.base.push_back(base);
+    return static_cast<int>(plan_.values.size()) - 1;
+  }
+  constexpr table_range add_slots(const vec<int>& values) {
+    const table_range range{static_cast<int>(plan_.slots.size()), static_cast<int>(values.size())};
+    for (const int v : values) plan_.slots.push_back(v);
+    return range;
+  }
+
+  /// The same reduction of so many of the rows.
+  static constexpr reduction_spec spec_of_rows(const reduction_spec& spec, std::int64_t rows, std::int64_t at_once, int* merged) {
+    reduction_spec some;
+    some.reduced_by = spec.reduced_by;
+    int kept = 0;
+    for (; kept < spec.in.count && (spec.dims & dim_bit(kept)) == 0; ++kept) {
+    }
+    some.in.push_back(kept_rows(spec) / rows * at_once);
+    for (int d = kept; d < spec.in.count; ++d) some.in.push_back(spec.in[d]);
+    some.dims = spec.dims >> kept << 1;
+    *merged = kept - 1;  // so many dims fewer
+    return some;
+  }
+  constexpr void move_bounds(plan_step& s, int merged) {
+    const table_range bounds = s.bounds;
+    s.bounds.begin = static_cast<int>(plan_.bounds.size());
+    for (int b = bounds.begin; b < bounds.begin + bounds.count; ++b) {
+      bound moved = plan_.bounds[b];
+      moved.index = static_cast<std::int8_t>(moved.index - merged);
+      plan_.bounds.push_back(moved);
+    }
+  }
+  constexpr void take_rows(plan_step& s, const run_of_steps& r) {
+    int merged = 0;
+    if (s.what == kernels::reduce::name) {
+      auto& specs = table_of<reduction_spec>(plan_);
+      const reduction_spec some = spec_of_rows(specs[s.spec], r.rows, r.at_once, &merged);
+      s.spec = step_state::entry_of(specs, some);
+      move_bounds(s, merged);
+    } else if (s.what == kernels::contract::name) {
+      const contraction whole = s_.contractions_[s.spec];
+      contraction c;
+      c.padded = 0;
+      merged = whole.out.count - 1;
+      std::int64_t kept = 1;
+      for (int d = 0; d < whole.extent.count; ++d) {
+        if (d < whole.out.count) kept *= whole.extent[d];
+        if (d >= whole.out.count) c.extent.push_back(whole.extent[d]);
+        if (d == merged) c.extent.push_back(kept / r.rows * r.at_once);
+      }
+      for (int l = 0; l < c.extent.count; ++l) {
+        c.lhs.push_back(static_cast<std::int8_t>(l));
+        c.rhs.push_back(static_cast<std::int8_t>(l));
+      }
+      c.out.push_back(0);
+      s.spec = step_state::entry_of(s_.contractions_, c);
+      auto& plans = table_of<contraction_plan>(plan_);
+      if (s.spec == static_cast<int>(plans.size())) plans.push_back(plan_contraction(c));
+      move_bounds(s, merged);
+    } else {
+      planned_group group = table_of<planned_group>(plan_)[s.spec];
+      group.loop[0] = group.loop[0] / r.rows * r.at_once;
+      const table_range whole = group.reductions;
+      auto& all = table_of<loop_reduction>(plan_);
+      if (whole.count > 0) group.reductions.begin = static_cast<int>(all.size());
+      for (int i = whole.begin; i < whole.begin + whole.count; ++i) {
+        loop_reduction f = all[i];
+        auto& specs = table_of<reduction_spec>(plan_);
+        const reduction_spec some = spec_of_rows(specs[f.reduction], r.rows, r.at_once, &merged);
+        f.reduction = step_state::entry_of(specs, some);
+        all.push_back(f);
+      }
+      s.spec = step_state::entry_of(table_of<planned_group>(plan_), group);
+    }
+  }
+
+  /// The rows of a value that a block has: in memory of its own, or where all of them lie.
+  constexpr int rows_of(int v, std::int64_t elems, const run_of_steps& r, int counter) {
+    const planned_value whole = plan_.values[v];
+    planned_value rows;
+    rows.node = whole.node;
+    rows.type = whole.type;
+    rows.local = rows.global = extents(1, elems / r.rows * r.at_once);
+    rows.step = whole.step;
+    rows.whole = v;
+    if (counter < 0) return add_value(rows, static_cast<int>(plan_.values.size()));
+    rows.counter = counter;
+    rows.row_bytes = bytes_of_value(v, elems / r.rows);
+    return add_value(rows, root(v));
+  }
+
+  constexpr void rewrite() {
+    const vec<plan_step> before = plan_.steps;
+    const int count = static_cast<int>(before.size());
+    vec<int> place(before.size() + 1, 0);
+    for (std::size_t k = 0, next = 0, run = 0; k <= before.size(); ++k) {
+      if (run < runs_.size() && static_cast<int>(k) == runs_[run].end) ++run, ++next;
+      if (run < runs_.size() && static_cast<int>(k) == runs_[run].begin) ++next;
+      place[k] = static_cast<int>(next++);
+    }
+    plan_.steps.clear();
+    for (auto& v : plan_.values)
+      if (v.step >= 0) v.step = place[static_cast<std::size_t>(v.step)];
+    std::size_t next = 0;
+    for (int i = 0; i < count;) {
+      if (next < runs_.size() && runs_[next].begin == i) {
+        i = add_run(runs_[next++], before);
+        continue;
+      }
+      plan_.steps.push_back(before[i]);
+      if (before[i].target >= 0) plan_.steps.back().target = place[static_cast<std::size_t>(before[i].target)];
+      ++i;
+    }
+  }
+  /// Its end.
+  constexpr int add_run(const run_of_steps& r, const vec<plan_step>& before) {
+    planned_value number;
+    number.type = dtype::s64;
+    number.node = plan_.values[slot(before[r.begin].results, 0)].node;
+    number.step = static_cast<int>(plan_.steps.size());
+    const int counter = add_value(number, static_cast<int>(plan_.values.size()));
+    vec<int> taken, given(1, counter), rows;
+    for (const auto& t : r.touched) {
+      const bool stays = t.is_made && last_[t.root] < r.end;
+      rows.push_back(rows_of(t.root, t.elems, r, stays ? -1 : counter));
+      if (!stays) (t.is_made ? given : taken).push_back(t.root);
+    }
+    const auto rows_in = [&](const table_range& whole, const vec<std::int64_t>& elems) {
+      vec<int> slots;
+      for (int k = 0; k < whole.count; ++k) {
+        int v = slot(whole, k);
+        for (std::size_t t = 0; t < r.touched.size(); ++t)
+          if (r.touched[t].root == root(v) && r.touched[t].elems == elems[k]) {
+            v = rows[t];
+            break;
+          }
+        slots.push_back(v);
+      }
+      return slots;
+    };
+    plan_step begin;
+    begin.what = kernels::rows_begin::name;
+    begin.node = before[r.begin].node;
+    begin.spec = step_state::entry_of(table_of<row_blocks>(plan_), row_blocks{r.rows, r.at_once});
+    begin.operands = add_slots(taken);
+    begin.results = add_slots(given);
+    begin.bounds.begin = static_cast<int>(plan_.bounds.size());
+    begin.trips = (r.rows + r.at_once - 1) / r.at_once;
+    begin.times = before[r.begin].times;
+    begin.target = number.step + 1 + r.end - r.begin;
+    plan_.steps.push_back(begin);
+    for (int i = r.begin; i < r.end; ++i) {
+      const row_reader own = reader(before[i]);
+      plan_step s = before[i];
+      s.operands = add_slots(rows_in(before[i].operands, own.read));
+      s.results = add_slots(rows_in(before[i].results, own.made));
+      s.times = saturating_multiply(s.times, begin.trips);
+      take_rows(s, r);
+      plan_.steps.push_back(s);
+    }
+    plan_step end;
+    end.what = kernels::rows_end::name;
+    end.node = begin.node;
+    end.times = begin.times;
+    end.operands = end.results = {static_cast<int>(plan_.slots.size()), 0};
+    end.bounds = begin.bounds;
+    end.target = number.step;
+    plan_.steps.push_back(end);
+    return r.end;
+  }
+
+  step_state& s_;
+  plan& plan_;
+  vec<int> last_;  // by memory: the last step that reads it
+  vec<run_of_steps> runs_;
+};
+
+}  // namespace gspmd::detail

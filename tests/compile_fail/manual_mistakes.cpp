@@ -1,0 +1,56 @@
+// SPDX-License-Identifier: Apache-2.0
+// Mistakes of manual regions: each is one error.
+// mistakes: 6
+// expect: leaves as invariant; name the dim
+// expect: of operand 1 would miss a sum over
+// expect: equal data is so many times the
+// expect: along `x` may go different ways
+// expect: uses a value from outside of its
+// expect: `x` before an iteration and varying
+#include <gspmd/gspmd.hpp>
+#include <gspmd/manual.hpp>
+
+using namespace gspmd;
+
+namespace {
+
+using pod = mesh<axis<"x", 2>>;
+using columns = split<_, "x">;
+using rows = split<"x", _>;
+
+/// A region on a [4,6] and w [6,4], which is taken as `Weight`.
+template <auto Body, class Weight, class Gives = gives<>>
+struct program {
+  static constexpr auto callable = [](auto a, auto w) { return manual<"x">(Body, takes<columns, Weight>{}, Gives{})(a, w); };
+  using step = compile<callable, pod, in<float, dims<4, 6>>, in<float, dims<6, 4>>>;
+};
+constexpr auto forgotten = [](auto a, auto w) { return einsum<"bd,df->bf">(a, w); };
+constexpr auto whole_weight = [](auto a, auto w) { return a + reshape(slice(w, {0, 0}, {6, 2}), {4, 3}); };
+constexpr auto summed_twice = [](auto a, auto w) {
+  return local::all_reduce<"x">(local::all_reduce<"x">(einsum<"bd,df->bf">(a, w)));
+};
+constexpr auto branch = [](auto a, auto w) {
+  const auto sum = [](auto v) { return local::all_reduce<"x">(v); };
+  return cond(einsum<"bd->">(a) > 0.0, sum, sum, einsum<"bd,df->bf">(a, w));
+};
+constexpr auto outside = [](auto a, auto w) {
+  return manual<"x">([=](auto v) { return einsum<"bd,df->bf">(v, w); }, takes<rows>{}, gives<rows>{})(a);
+};
+constexpr auto carried = [](auto a, auto w) {
+  return fori_loop(
+      2, [&](auto, auto s) { return s + einsum<"bd,df->bf">(a, w); },
+      local::all_reduce<"x", state::replica>(einsum<"bd,df->bf">(a, w)));
+};
+
+}  // namespace
+
+#ifndef FIXED
+constexpr int a = program<forgotten, rows>::step::device_count;                                       // <- here
+constexpr int b = program<whole_weight, invariant<"x">, gives<columns>>::step::device_count;          // <- here
+constexpr int c = program<summed_twice, rows>::step::device_count;                                    // <- here
+constexpr int d = program<branch, rows>::step::device_count;                                          // <- here
+constexpr int e = compile<outside, pod, in<float, dims<4, 6>>, in<float, dims<6, 4>>>::device_count;  // <- here
+constexpr int f = program<carried, rows, gives<rows>>::step::device_count;                            // <- here
+#endif
+
+int main() {}

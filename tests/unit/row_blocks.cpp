@@ -1,0 +1,179 @@
+// SPDX-License-Identifier: Apache-2.0
+// group: dynamic
+#include <doctest/doctest.h>
+
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+#include <random>
+#include <string>
+#include <vector>
+
+#include <gspmd/dynamic.hpp>
+#include <gspmd/gspmd.hpp>
+
+#include "support/random_split.hpp"
+
+// Steps that go through the rows of the same values do so by blocks of rows: values between them have the memory of a block, and the bits are
+// those of the rows alone.
+
+namespace {
+
+using namespace gspmd;
+using detail::action;
+using reference::draws;
+
+const dynamic::mesh one({{"x", 1}}), two({{"x", 2}}), four({{"x", 2}, {"y", 2}});
+
+int count(const dynamic::program& p, action what) {
+  int n = 0;
+  for (const auto& s : p.view().steps) n += s.what == what ? 1 : 0;
+  return n;
+}
+
+/// Layer norm over the last dim, as one writes it.
+value layer_norm(value x, std::vector<std::int64_t> shape) {
+  std::vector<std::int64_t> kept;
+  const int last = static_cast<int>(shape.size()) - 1;
+  for (std::int64_t d = 0; d < last; ++d) kept.push_back(d);
+  const value centred = x - broadcast_in_dim(mean(x, last), shape, kept);
+  return centred * broadcast_in_dim(rsqrt(mean(centred * centred, last) + 1e-5), shape, kept);
+}
+
+/// A program each of whose rows, indices of all dims but the last, depends on that row of its input alone.
+struct row_program {
+  std::vector<std::int64_t> shape;
+  std::vector<int> stages;
+  bool gives_sums = false, gives_gradient = false;
+
+  explicit row_program(draws& r) {
+    constexpr std::int64_t widths[] = {1, 3, 16, 40, 100, 257, 1030};
+    const auto width = widths[r.below(7)];
+    auto rows = 400000 / width;
+    if (r.below(3) == 0) shape = {rows / 24 * 3, 8, width};
+    else if (r.below(3) == 0) shape = {4, 2 * (rows / 8), width};
+    else shape = {r.below(2) == 0 ? rows : rows / 64 * 64, width};
+    for (auto n = 2 + r.below(3); n > 0; --n) stages.push_back(static_cast<int>(r.below(8)));
+    gives_sums = r.below(3) == 0;
+    gives_gradient = r.below(3) == 0;
+  }
+  void build(dynamic::builder& to, const dynamic::input& in, const dynamic::input& bias, std::int64_t first_extent) const {
+    auto local = shape;
+    local[0] = first_extent;
+    const int last = static_cast<int>(local.size()) - 1;
+    const value x = to.input(in), b = to.input(bias);
+    std::vector<std::int64_t> kept;
+    for (std::int64_t d = 0; d < last; ++d) kept.push_back(d);
+    value h = x;
+    for (const int stage : stages) {
+      switch (stage) {
+        case 0: h = softmax(h, last); break;
+        case 1: h = h - broadcast_in_dim(mean(h, last), local, kept); break;
+        case 2: h = h * broadcast_in_dim(rsqrt(mean(h * h, last) + 1e-5), local, kept); break;
+        case 3: h = layer_norm(h, local); break;
+        case 4: h = h * broadcast_in_dim(b, local, {last}); break;
+        case 5: h = tanh(h) + h; break;
+        case 6: h = select(iota<std::int32_t>(h, local, last) < 7, h, h * 0.5); break;
+        default: h = log_softmax(h, last);
+      }
+    }
+    if (gives_sums) to.output(reduce(h, monoid::maximum, {last}));
+    if (gives_gradient) to.output(grad(sum(h * x), x));
+    to.output(h);
+  }
+};
+
+template <class T>
+std::vector<T> numbers(draws& r, std::int64_t n) {
+  std::vector<T> all(static_cast<std::size_t>(n));
+  for (auto& e : all) e = static_cast<T>(static_cast<float>(r.below(1 << 16)) * 0x1p-15F - 1.0F);
+  return all;
+}
+
+std::size_t blocked = 0, several_dims = 0, overlapping = 0;
+
+/// All rows at once against a few rows at a time.
+template <class T>
+void compare(std::uint64_t seed) {
+  draws r{std::mt19937_64(seed)};
+  const row_program f(r);
+  const auto width = f.shape.back();
+  std::int64_t all = 1;
+  for (const auto e : f.shape) all *= e;
+  const auto x = numbers<T>(r, all), b = numbers<T>(r, width);
+  const auto& m = seed % 3 == 0 ? one : seed % 3 == 1 ? two : four;
+  std::vector<std::string> split(f.shape.size());
+  if (seed % 3 == 1) split[0] = "x";
+  if (seed % 3 == 2) split = reference::random_split(r, m, f.shape.size());
+  // (What is split along the rows is summed in another order.)
+  if (seed % 3 == 2) split.back() = "";
+  const bool is_exact = true;
+  dynamic::builder whole(m);
+  f.build(whole, dynamic::in<T>(f.shape, split), dynamic::in<T>({width}), f.shape[0]);
+  const auto program = whole.compile();
+  for (const auto& s : program.view().steps) {
+    if (s.what != action::rows_begin) continue;
+    ++blocked;
+    const auto& blocks = detail::table_of<detail::row_blocks>(program.view())[static_cast<std::size_t>(s.spec)];
+    overlapping += blocks.rows % blocks.at_once != 0 ? 1 : 0;
+    several_dims += f.shape.size() > 2 && blocks.rows > f.shape[0] ? 1 : 0;
+  }
+  const auto got = seed % 2 == 0 ? program.run_pointers(simulated{}, {x.data(), b.data()})
+                                 : program.run_pointers(threads{}, {x.data(), b.data()});
+  const auto piece = (f.shape[0] + 6) / 7;  // some of them a block, others a few rows
+  const auto row_elems = all / f.shape[0];
+  for (std::int64_t begin = 0; begin < f.shape[0]; begin += piece) {
+    const auto n = std::min(f.shape[0] - begin, begin == 0 ? std::min<std::int64_t>(piece, 3) : std::int64_t{1});
+    auto shape = f.shape;
+    shape[0] = n;
+    dynamic::builder few(one);
+    f.build(few, dynamic::in<T>(shape), dynamic::in<T>({width}), n);
+    const auto want = few.compile().run_pointers(simulated{}, {x.data() + begin * row_elems, b.data()});
+    for (std::size_t k = 0; k < want.size(); ++k) {
+      const auto bytes = want[k].bytes.size() / static_cast<std::size_t>(n);
+      const bool is_same = std::memcmp(got[k].bytes.data() + static_cast<std::size_t>(begin) * bytes, want[k].bytes.data(),
+                                       want[k].bytes.size()) == 0;
+      CHECK_MESSAGE((is_same && is_exact), "seed ", seed, " output ", k, " row ", begin);
+    }
+  }
+}
+
+}  // namespace
+
+TEST_CASE("rows are gone through once, by blocks") {
+  const std::int64_t rows = 4096, width = 1024, row_bytes = width * 4;
+  const std::vector<std::int64_t> shape{rows, width};
+  const auto check = [&](auto f, int loops) {
+    for (const auto* m : {&one, &two}) {
+      const auto p = dynamic::compile(f, *m, dynamic::in<float>(shape, {"x", ""}));
+      CHECK(count(p, action::rows_begin) == 1);
+      CHECK(count(p, action::rows_end) == 1);
+      CHECK(count(p, action::fused) == loops);
+      CHECK(p.view().arena_bytes <= detail::blocked_bytes + 32 * row_bytes);
+    }
+  };
+  check([](auto x) { return softmax(x, 1); }, 2);
+  check([](auto x) { return log_softmax(x, 1); }, 3);
+  check([&](auto x) { return layer_norm(x, {4096, 1024}); }, 4);
+  check([&](auto x) { return x * broadcast_in_dim(rsqrt(mean(x * x, 1) + 1e-5), {4096, 1024}, {0}); }, 2);
+  check([](auto x) { return grad(sum(softmax(x, 1) * x), x); }, 3);
+  // What the second cache holds stays as it is, and what is reduced along the rows.
+  const auto small = dynamic::compile([](auto x) { return softmax(x, 1); }, one, dynamic::in<float>({64, 64}));
+  CHECK(count(small, action::rows_begin) == 0);
+  const auto columns = dynamic::compile([](auto x) { return softmax(x, 0); }, one, dynamic::in<float>(shape));
+  CHECK(count(columns, action::rows_begin) == 0);
+  // The exchange between stands between blocks, not inside.
+  const auto split = dynamic::compile([](auto x) { return softmax(x, 1); }, two, dynamic::in<float>(shape, {"", "x"}));
+  CHECK(count(split, action::combine) == 2);
+}
+
+TEST_CASE("rows by blocks have the bits of rows alone") {
+  for (std::uint64_t seed = 0; seed < 60; ++seed) {
+    if (seed % 4 == 3) compare<double>(seed);
+    else if (seed % 8 == 5) compare<bf16>(seed);
+    else compare<float>(seed);
+  }
+  CHECK(blocked > 30);
+  CHECK(several_dims > 3);
+  CHECK(overlapping > 3);
+}
