@@ -278,7 +278,7 @@ GSPMD_LOOP_FUNCTION void softmax_of_row(const float* x, float* y, std::int64_t n
   float largest[64], sums[64] = {};
   for (int j = 0; j < 64; ++j) largest[j] = x[j];
   for (std::int64_t i = 64; i < n; i += 64)
-    for (int j = 0; j < 64; ++j) largest[j] = (largest[j] != largest[j]) | (largest[j] > x[i + j]) ? largest[j] : x[i + j];
+    for (int j = 0; j < 64; ++j) largest[j] = ((largest[j] != largest[j]) | (largest[j] > x[i + j])) ? largest[j] : x[i + j];
   float most = largest[0], all = 0;
   for (const float v : largest) most = v > most ? v : most;
   for (std::int64_t i = 0; i < n; i += 64)
@@ -319,7 +319,7 @@ void sum_and_largest_by_hand(benchmark::State& state) {
       for (int j = 0; j < 64; ++j) {
         const float v = x[i + j] * x[i + j] - x[i + j];
         sums[j] += v;
-        most[j] = (most[j] != most[j]) | (most[j] > v) ? most[j] : v;
+        most[j] = ((most[j] != most[j]) | (most[j] > v)) ? most[j] : v;
       }
     y[0] = y[1] = 0;
     for (int j = 0; j < 64; ++j) {
