@@ -137,6 +137,7 @@ inline prepared_permutation permute::prepare(const plan_view& p, const plan_step
 inline void permute::run(const prepared_permutation& prepared, const plan_view& p, const plan_step& s,
                          const device_memory& device) {
   prepared.run(prepared.plan, device.read(p.operand(s, 0).where), device.write(p.result(s).where));
+  clear_padding(p, p.result(s), device);  // a sort hands on what it filled its lines up with
 }
 
 /// Where operand 0 has the row whose number is the last operand, in bytes; -1: on another device, or nowhere. A number outside is
