@@ -28,6 +28,13 @@ constexpr bool is_looked_up(const form_prices& known, int i) {
   return false;
 }
 
+/// Whether the sums of all operands are outputs: a result that is partial like them would be reduced once more.
+constexpr bool are_reduced_anyway(const form_prices& known, const node& n) {
+  if (known.program.find_types != nullptr) return false;  // which may have partial outputs
+  for (const int o : n.operands)
+    if (known.readers_of(o).empty() || known.readers_of(o)[0] != o || known.at(o).keep_partial) return false;
+  return true;
+}
 /// Lets operands stay partial where the operator is linear in them and the sum is no smaller before than after it (GSPMD 3.2). `held`:
 /// the forms of operands that are partial.
 constexpr void pass_partial(const form_prices& known, const node& n, const operand_shardings& held, operator_use& p) {
@@ -55,7 +62,7 @@ constexpr void pass_partial(const form_prices& known, const node& n, const opera
       for (int o = 0; o < n.operands.count; ++o)
         alike =
             alike && held[o].partial == axes && held[o].reduced_by == kind && partial_rule_of(n, o, kind) == partial_rule::all;
-      if (!alike) continue;
+      if (!alike || are_reduced_anyway(known, n)) continue;
       for (auto& wanted : p.wanted) {
         wanted.partial = axes;
         wanted.reduced_by = kind;
