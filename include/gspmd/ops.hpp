@@ -3,7 +3,9 @@
 
 /// All operators a program may call.
 
-#include "gspmd/detail/ops/operator.hpp"  // first: compilers print how a header was reached with each error about it
+// First: compilers print how a header was reached with each error about it.
+#include "gspmd/detail/ops/operator.hpp"
+#include "gspmd/program.hpp"
 
 #include "gspmd/ops/branches.hpp"
 #include "gspmd/ops/convolution.hpp"

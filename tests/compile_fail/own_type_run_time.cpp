@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // alone: yes
-// expect: gspmd: an element type of your own has no run-time path
+// expect: gspmd: dynamic::in: an element type of your own has no run-time path
 #include <gspmd/dynamic.hpp>
 
 struct fixed_point {

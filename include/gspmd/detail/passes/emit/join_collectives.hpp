@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <algorithm>
+#include <cstddef>
 #include <cstdint>
 #include <utility>
 
@@ -66,6 +68,7 @@ class collective_joiner {
   };
   struct group {
     bool is_open = false;
+    bool is_closing = false;  // its collectives went; what waited for it goes now, in the order of the program
     kind_of kind;
     std::int64_t bytes = 0;
     int number = 0;
@@ -141,7 +144,7 @@ class collective_joiner {
       const kind_of k = kind(program_.ops[i]);
       const auto bytes = size_of(program_.ops[i]);
       for (int g = 0; g < static_cast<int>(groups_.size()) && is_taken_[i] == 0; ++g)
-        if ((groups >> g & 1U) != 0 && groups_[g].is_open && groups_[g].kind == k && has_room(groups_[g], bytes)) {
+        if ((groups >> g & 1U) != 0 && can_take(groups_[g], k) && has_room(groups_[g], bytes)) {
           is_taken_[i] = 1;
           add_to(g, i, bytes);
         }
@@ -213,7 +216,7 @@ class collective_joiner {
     const auto bytes = size_of(op);
     int place = -1;
     for (int g = 0; g < static_cast<int>(groups_.size()); ++g)
-      if (groups_[g].is_open && groups_[g].kind == k) place = g;
+      if (can_take(groups_[g], k)) place = g;
     // What a full group frees may be what another one of the kind begins with: look again.
     if (place >= 0 && !has_room(groups_[place], bytes)) {
       let_go(std::uint64_t{1} << place);
@@ -221,6 +224,7 @@ class collective_joiner {
     }
     if (place < 0) {
       place = open_group();
+      if (place < 0) return put(i);
       auto& g = groups_[place];
       g.is_open = true;
       g.kind = k;
@@ -244,13 +248,23 @@ class collective_joiner {
     return g.bytes + bytes <= most_joined_bytes_in_all &&
            (g.kind.side_by_side || static_cast<int>(g.members.size()) < most_moved_together);
   }
+  [[nodiscard]] static constexpr bool can_take(const group& g, const kind_of& k) {
+    return g.is_open && !g.is_closing && g.kind == k;
+  }
+  /// A place for a new one; -1 if all are being let go.
   constexpr int open_group() {
-    for (;;) {
-      for (int g = 0; g < static_cast<int>(groups_.size()); ++g)
-        if (!groups_[g].is_open) return g;
-      if (static_cast<int>(groups_.size()) < most_groups) groups_.push_back({});
-      else let_go(1);
+    for (int g = 0; g < static_cast<int>(groups_.size()); ++g)
+      if (!groups_[g].is_open) return g;
+    if (static_cast<int>(groups_.size()) < most_groups) {
+      groups_.push_back({});
+      return static_cast<int>(groups_.size()) - 1;
     }
+    for (int g = 0; g < most_groups; ++g) {
+      if (groups_[g].is_closing) continue;
+      let_go(std::uint64_t{1} << g);
+      return open_group();
+    }
+    return -1;
   }
 
   static constexpr int first_bit(std::uint64_t bits) {
@@ -261,11 +275,10 @@ class collective_joiner {
 
   constexpr void let_go(std::uint64_t which) {
     for (int k = 0; which != 0 && k < static_cast<int>(groups_.size()); ++k) {
-      if ((which >> k & 1U) == 0 || !groups_[k].is_open) continue;
-      const vec<int> members = std::move(groups_[k].members), followers = std::move(groups_[k].followers);
+      if ((which >> k & 1U) == 0 || !groups_[k].is_open || groups_[k].is_closing) continue;
+      groups_[k].is_closing = true;
+      const vec<int> members = std::move(groups_[k].members);
       groups_[k].members = {};
-      groups_[k].followers = {};
-      groups_[k].is_open = false;
       for (const int m : members) {
         if (moves_) {
           program_.ops[m].joined = m != members.front();
@@ -274,12 +287,28 @@ class collective_joiner {
         put(m);
         waits_for_[program_.ops[m].result] = 0;
       }
-      for (const int f : followers) {  // which may begin a group in this place
+      vec<int> followers;
+      for (std::size_t next = 0; take_followers(k, followers, next); ++next) {
+        const int f = followers[next];
         waits_for_[program_.ops[f].result] = 0;
         if (const auto waits = waits_of(program_.ops[f]); waits != 0) follow(f, waits);
         else release(f);
       }
+      groups_[k].is_open = groups_[k].is_closing = false;
     }
+  }
+  /// Adds to the list what waits for group k by now, so that from `next` on it is in the order of the program: an operator that went over
+  /// to this group late stands before those that read it. False if nothing is left.
+  constexpr bool take_followers(int k, vec<int>& list, std::size_t next) {
+    const vec<int> more = std::move(groups_[k].followers);
+    groups_[k].followers = {};
+    bool is_sorted = true;
+    for (const int f : more) {
+      is_sorted = is_sorted && (list.size() <= next || list.back() < f);
+      list.push_back(f);
+    }
+    if (!is_sorted) std::sort(list.begin() + static_cast<std::ptrdiff_t>(next), list.end());
+    return next < list.size();
   }
   constexpr void let_all_go() {
     for (bool is_any = true; is_any;) {
