@@ -13,6 +13,7 @@
 #include "gspmd/gspmd.hpp"
 #include "support/graph_builder.hpp"
 #include "support/run_random.hpp"
+#include "support/traced.hpp"
 
 namespace {
 
@@ -215,6 +216,31 @@ TEST_CASE("random programs of many operators equal the naive reference") {
     const auto message = reference::run_and_check(comm, program, ir::plan_view(plan));
     if (!message.empty()) FAIL_CHECK(message);
   }
+}
+
+TEST_CASE("every operator stands behind what it reads, once") {
+  const auto first = reference::setting("GSPMD_SEED", 1);
+  int joined = 0;
+  for (auto seed = first; seed < first + reference::programs(10000) / 20; ++seed) {
+    reference::random_numbers random(seed);
+    layouts::graph_builder b(reference::random_mesh(random));
+    std::vector<int> values{b.input({5, 3}), b.input({5, 3}), b.input({5, 3})};
+    for (int k = random.between(10, 40); k > 0; --k) {
+      const int x = random.one_of(values), y = random.one_of(values);
+      const int made = random.chance(30) ? b.op(ir::opcode::negate, x) : b.op(ir::opcode::multiply, x, y);
+      values.push_back(random.chance(25) ? b.annotate(made, reference::random_sharding(b.mesh, 2, random)) : made);
+    }
+    b.g.outputs = {values.back(), values[values.size() - 2], random.one_of(values)};
+    const auto p = ir::partition_graph(b.g, b.mesh, b.complete());
+    std::vector<int> made(p.values.size(), 0);
+    for (const int v : p.inputs) made[static_cast<std::size_t>(v)] = 1;
+    for (const auto& op : p.ops) {
+      joined += op.joined ? 1 : 0;
+      for (const int o : op.operands) CHECK_MESSAGE(made[static_cast<std::size_t>(o)] == 1, "seed " << seed);
+      CHECK_MESSAGE(++made[static_cast<std::size_t>(op.result)] == 1, "seed " << seed);
+    }
+  }
+  CHECK(joined > 100);
 }
 
 TEST_CASE("what is too large stays apart, and a full message is followed by another") {
