@@ -55,7 +55,7 @@ void look_at(const planned_program& p) {
     for (const auto& line : sharding_reasons(p).of(v)) why.push_back(line);
     all.push_back(v);
   }
-  static_cast<void>(plan_table(p, colours{true}).text());
+  static_cast<void>(plan_table(p, colours{true}, {}).text());
   if (p.mesh().device_count() <= 64) static_cast<void>(shard_picture(p).of(all));
   static_cast<void>(dot_graph(p));
   const auto j = json::parse(plan_json(&p, {}, why));  // throws if it is no JSON
