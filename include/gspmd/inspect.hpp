@@ -305,7 +305,7 @@ class inspection {
       i.loop = loop;
       for (int k = 0; op.what == instruction_kind::compute && k < op.operands.count; ++k) add_tile(op, k);
       if (op.what == instruction_kind::compute) add_exchanges(op);
-      if (program_.view().values[at(op.result)].step < 0) {  // the first shift of a value brings what others of it send too
+      if (op.result >= 0 && program_.view().values[at(op.result)].step < 0) {  // the first shift sends what others read too
         i.bytes = 0;
         add_margins(op);
       } else if (op.axes != 0) {  // it gets what other devices have before it does the rest by itself
