@@ -221,7 +221,7 @@ TEST_CASE("random programs of many operators equal the naive reference") {
 TEST_CASE("every operator stands behind what it reads, once") {
   const auto first = reference::setting("GSPMD_SEED", 1);
   int joined = 0;
-  for (auto seed = first; seed < first + reference::programs(10000) / 20; ++seed) {
+  for (auto seed = first; seed < first + reference::programs(10000); ++seed) {
     reference::random_numbers random(seed);
     layouts::graph_builder b(reference::random_mesh(random));
     std::vector<int> values{b.input({5, 3}), b.input({5, 3}), b.input({5, 3})};
