@@ -41,7 +41,7 @@ TEST_CASE("random programs with gathers, scatters and scans equal the naive refe
     const auto on_threads = reference::run_and_check_on_threads(program, view);
     if (!on_threads.empty()) FAIL_CHECK(on_threads);
   }
-  CHECK(std::all_of(std::begin(seen), std::end(seen), [](bool was) { return was; }));
+  if (count >= 3000) CHECK(std::all_of(std::begin(seen), std::end(seen), [](bool was) { return was; }));  // sanitizers run fewer
   CHECK(lookups > count / 2);
   CHECK(in_bodies > count / 200);
   CHECK(partial > count / 50);
