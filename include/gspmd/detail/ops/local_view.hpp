@@ -119,17 +119,10 @@ constexpr int add_argument(graph& g, int operand, const border_spec& spec, locat
       at);
 }
 
-struct local_view_op : plain_operator,
-                       reduced_first,
-                       without_movements,
-                       reads_shards,
-                       without_arithmetic,
-                       outside_of_loops,
-                       dims_by_number {
+struct local_view_op : plain_operator, without_steps {
   static constexpr bool owns(opcode op) { return op == code_of<local_view_op>; }
   static constexpr origin made = origin::viewed;
   static constexpr realisation runs = realisation::alias;
-  static constexpr completion_rounds completes{.forward = 0, .backward = 0};
   static constexpr bool uniform = false;
   static constexpr bool keeps_slices = false;
 
@@ -163,8 +156,6 @@ struct local_view_op : plain_operator,
       dy = add_transition(g, dy, {verb::convert, spec.replica, {state::invariant}, partial_by(monoid::add)}, true, n.at);
     b.send(0, dy);
   }
-  static constexpr void lower(lowering&, const instruction&) {}
-  static void describe(std::string&, const plan_view&, const plan_step*) {}
 };
 
 }  // namespace gspmd::detail
