@@ -11,10 +11,11 @@
 /// What the kernels do on all devices of a communicator together.
 namespace gspmd::detail::kernels {
 
-inline void find_shards(const plan_view& p, const plan_step& s, const devices_here& devices) {
+/// Of part k of a step that several values go through together.
+inline void find_shards(const plan_view& p, const plan_step& s, const devices_here& devices, int k = 0) {
   for (int d = 0; d < devices.count; ++d) {
-    devices.from[d] = devices.memory[d].read(p.operand(s, 0).where);
-    devices.to[d] = devices.memory[d].write(p.result(s).where);
+    devices.from[d] = devices.memory[d].read(p.operand(s, k).where);
+    devices.to[d] = devices.memory[d].write(p.result(s, k).where);
   }
 }
 
@@ -61,10 +62,7 @@ void start_move::run(const joint_movements& all, const plan_view& p, const plan_
     comm.template start<T>(*p.mesh, buffers.movements, buffers.in, buffers.out);
   } else {
     for (int k = 0; k < all.count; ++k) {
-      for (int d = 0; d < devices.count; ++d) {
-        devices.from[d] = devices.memory[d].read(p.operand(s, k).where);
-        devices.to[d] = devices.memory[d].write(p.result(s, k).where);
-      }
+      find_shards(p, s, devices, k);
       comm.template move<T>(*p.mesh, all[k], reinterpret_cast<const T* const*>(devices.from),
                             reinterpret_cast<T* const*>(devices.to));
     }
@@ -99,10 +97,7 @@ void combine_together::run(const joint_reductions& all, const plan_view& p, cons
     comm.template reduce_together<part>(*p.mesh, std::span(all.items, static_cast<std::size_t>(all.count)), in, out);
   } else {
     for (int k = 0; k < all.count; ++k) {
-      for (int d = 0; d < devices.count; ++d) {
-        devices.from[d] = devices.memory[d].read(p.operand(s, k).where);
-        devices.to[d] = devices.memory[d].write(p.result(s, k).where);
-      }
+      find_shards(p, s, devices, k);
       comm.template reduce<part>(*p.mesh, all[k], reinterpret_cast<const part* const*>(devices.from),
                                  reinterpret_cast<part* const*>(devices.to));
     }
