@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Two stencils against by hand: Jacobi's iteration on 4096 x 4096 points, 5 of them to one, and the heat equation on 256^3, 7 to one.
 // As a loop of the program, and as a step that is called in turns on two fields. By hand: a block with ghost cells around it, of two
-// fields; the ghost cells are brought, then one loop computes.
+// fields. Where they are there at once (threads) one loop computes; else (MPI) the inner part while they are brought, and then the rim.
 #pragma once
 
 #include <gspmd/gspmd.hpp>
