@@ -13,12 +13,10 @@
 
 namespace gspmd::detail {
 
-/// Of a shard that steps go through row by row.
+/// How a step goes through shards row by row: what a row of the result needs lies in one row of each operand.
 struct row_reader {
-  std::int64_t rows =
-      0;  // at most so many; what a row of the result needs lies in one row of each operand. 0: that does not hold
-  vec<std::int64_t>
-      read;  // by operand: so many elements further its last row ends than its first one begins; 0: it is read whole
+  std::int64_t rows = 0;   // at most so many; 0: it does not
+  vec<std::int64_t> read;  // by operand: how many elements it holds from its first row to its last one; 0: it is read whole
   vec<std::int64_t> made;  // by result: its elements
 };
 
