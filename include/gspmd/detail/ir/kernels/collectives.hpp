@@ -16,7 +16,7 @@ namespace kernels {
 
 /// A slice (no axes), all_gather, all_to_all, collective_permute; one with a map, which may send nothing; a copy to an output's
 /// memory.
-struct move : plain_step, without_scratch {
+struct move : plain_step, without_scratch, not_by_rows {
   static constexpr action name = action::move;
   using tables = mp11::mp_list<kernel_table<index_map, entries::one_per_movement>>;
   static constexpr step_work work = step_work::moves;
@@ -44,7 +44,7 @@ using joint_movements = inline_vec<movement, most_moved_together>;
 /// Likewise.
 using joint_reductions = inline_vec<reduction, most_moved_together>;
 
-struct moves_together : plain_step, never_in_place, without_scratch {
+struct moves_together : plain_step, never_in_place, without_scratch, not_by_rows {
   using tables = mp11::mp_list<kernel_table<index_map, entries::one_per_movement>>;
   static constexpr element_kinds handles = element_kinds::all;
   static constexpr ring_rounds_kind rounds(const plan_view&, const plan_step&) { return ring_rounds_kind::none; }
@@ -113,7 +113,7 @@ constexpr reduction by_parts(reduction r, dtype type) {
   return r;
 }
 /// reduce_scatter, all_reduce: of one value, or all_reduce of several that lie one after the other.
-struct combine : without_scratch {
+struct combine : without_scratch, not_by_rows {
   static constexpr action name = action::combine;
   using tables = mp11::mp_list<>;
   static constexpr step_work work = step_work::moves;
@@ -141,7 +141,7 @@ struct combine : without_scratch {
   static void run(const reduction& r, const plan_view& p, const plan_step& s, Comm& comm, const devices_here& devices);
 };
 /// Reductions of one kind over the same axes, of values wherever they lie, in one message to each other device.
-struct combine_together : plain_step, never_in_place, without_scratch {
+struct combine_together : plain_step, never_in_place, without_scratch, not_by_rows {
   static constexpr action name = action::combine_together;
   using tables = mp11::mp_list<>;
   static constexpr step_work work = step_work::moves;

@@ -5,6 +5,7 @@
 
 #include "gspmd/detail/ir/contraction_plan.hpp"
 #include "gspmd/detail/ir/kernels/parts.hpp"
+#include "gspmd/detail/ir/row_work.hpp"
 #include "gspmd/detail/support/target.hpp"
 
 namespace gspmd::detail {
@@ -44,6 +45,41 @@ struct contract : plain_step, on_one_device, never_in_place {
     return table_of<contraction_plan>(tables)[static_cast<std::size_t>(s.spec)].scratch_elems * bytes_of(s.type);
   }
 
+  /// Sums of products along the last dims: `ab,ab->a`.
+  static constexpr void find_rows(const auto& lowered, const plan_step& s, row_work& found) {
+    const contraction* const known = lowered.contraction_of(s);
+    if (known == nullptr) return;
+    const contraction& c = *known;
+    if (!c.windows.empty() || c.padded != 0 || c.lhs.count != c.extent.count || !(c.lhs == c.rhs)) return;
+    std::int64_t rows = 1, all = 1;
+    for (int d = 0; d < c.lhs.count; ++d) {
+      if (c.lhs[d] != d || (d < c.out.count && c.out[d] != d)) return;
+      if (d < c.out.count) rows *= c.extent[d];
+      all *= c.extent[d];
+    }
+    if (!has_elements(lowered.out, s.operands, 0, all) || !has_elements(lowered.out, s.operands, 1, all)) return;
+    found.rows = rows;
+    found.read.push_back(all);
+    found.read.push_back(all);
+    found.made.push_back(rows);
+  }
+  static constexpr int take_rows(auto& lowered, plan_step& s, const row_part& part) {
+    const contraction whole = *lowered.contraction_of(s);
+    contraction c;
+    c.padded = 0;
+    std::int64_t rows = 1;
+    for (int d = 0; d < whole.out.count; ++d) rows *= whole.extent[d];
+    c.extent.push_back(part.of(rows));
+    for (int d = whole.out.count; d < whole.extent.count; ++d) c.extent.push_back(whole.extent[d]);
+    for (int l = 0; l < c.extent.count; ++l) {
+      c.lhs.push_back(static_cast<std::int8_t>(l));
+      c.rhs.push_back(static_cast<std::int8_t>(l));
+    }
+    c.out.push_back(0);
+    s.spec = lowered.planned(c);
+    return whole.out.count - 1;
+  }
+
   static prepared_contraction prepare(const plan_view& p, const plan_step& s);
   template <class Program, int Step>
   static constexpr auto freeze();
@@ -51,7 +87,7 @@ struct contract : plain_step, on_one_device, never_in_place {
 };
 
 /// The same, while the shards of one operand go round a ring of devices.
-struct contract_round_ring : plain_step, never_in_place {
+struct contract_round_ring : plain_step, never_in_place, not_by_rows {
   static constexpr action name = action::contract_round_ring;
   using tables = mp11::mp_list<kernel_table<planned_ring, entries::shared_by_equal_steps>,
                                kernel_table<contraction_plan, entries::shared_by_equal_steps>>;

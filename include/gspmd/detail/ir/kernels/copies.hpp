@@ -10,7 +10,7 @@ namespace gspmd::detail {
 /// Of kernels that need no description.
 struct nothing_prepared {};
 
-struct without_description : on_one_device, without_scratch {
+struct without_description : on_one_device, without_scratch, not_by_rows {
   using tables = mp11::mp_list<>;
   static constexpr step_work work = step_work::computes;
   static constexpr element_kinds handles = element_kinds::bytes;

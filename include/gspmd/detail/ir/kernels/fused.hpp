@@ -2,11 +2,13 @@
 #pragma once
 
 #include <cstdint>
+#include <numeric>
 
 #include "gspmd/detail/ir/fused_group.hpp"
 #include "gspmd/detail/ir/inner_part.hpp"
 #include "gspmd/detail/ir/kernels/parts.hpp"
 #include "gspmd/detail/ir/loop_reduction.hpp"
+#include "gspmd/detail/ir/row_work.hpp"
 
 namespace gspmd::detail {
 
@@ -60,6 +62,49 @@ struct fused : on_one_device {
     const auto& margins = table_of<fused_margin>(tables);
     for (int i = group.margins.begin; i < group.margins.begin + group.margins.count; ++i)
       kept[margins[static_cast<std::size_t>(i)].slot] = 1;
+  }
+
+  /// Not where rows end early, or an index is counted along the rows.
+  static constexpr void find_rows(const auto& lowered, const plan_step& s, row_work& found) {
+    const auto& tables = lowered.out;
+    const planned_group& group = table_of<planned_group>(tables)[s.spec];
+    if (group.loop.count == 0 || group.cut != 0 || group.part >= 0 || group.margins.count > 0) return;
+    std::int64_t rows = group.loop[0];
+    found.read = vec<std::int64_t>(static_cast<std::size_t>(s.operands.count), -1);
+    found.made = vec<std::int64_t>(static_cast<std::size_t>(s.results.count), elements(group.loop));
+    for (int i = group.ops.begin; i < group.ops.begin + group.ops.count; ++i) {
+      const scalar_op& op = table_of<scalar_op>(tables)[i];
+      if (op.is_index() && op.dim == 0) return;
+      if (!op.is_load()) continue;
+      const auto all = op.strides[0] * group.loop[0];
+      if (found.read[op.slot] >= 0 && found.read[op.slot] != all) return;
+      found.read[op.slot] = all;
+    }
+    for (const auto elems : found.read)
+      if (elems < 0) return;
+    for (int i = group.reductions.begin; i < group.reductions.begin + group.reductions.count; ++i) {
+      const loop_reduction& f = table_of<loop_reduction>(tables)[i];
+      const auto& spec = table_of<reduction_spec>(tables)[f.reduction];
+      rows = std::gcd(rows, kept_rows(spec));
+      found.made[f.slot] = reduced_elems(spec);
+    }
+    found.rows = rows;
+  }
+  static constexpr int take_rows(auto& lowered, plan_step& s, const row_part& part) {
+    planned_group group = table_of<planned_group>(lowered.out)[s.spec];
+    group.loop[0] = part.of(group.loop[0]);
+    const table_range whole = group.reductions;
+    auto& all = table_of<loop_reduction>(lowered.out);
+    if (whole.count > 0) group.reductions.begin = static_cast<int>(all.size());
+    for (int i = whole.begin; i < whole.begin + whole.count; ++i) {
+      loop_reduction f = all[i];
+      auto& specs = table_of<reduction_spec>(lowered.out);
+      const reduction_spec some = rows_of(specs[f.reduction], part);
+      f.reduction = lowered.entry_of(specs, some);
+      all.push_back(f);
+    }
+    s.spec = lowered.entry_of(table_of<planned_group>(lowered.out), group);
+    return 0;
   }
 
   static fused_loops prepare(const plan_view& p, const plan_step& s, step_memory& memory);

@@ -45,7 +45,7 @@ struct prepared_scatter;
 
 namespace kernels {
 
-struct indexing_kernel : on_one_device, without_scratch {
+struct indexing_kernel : on_one_device, without_scratch, not_by_rows {
   using tables = mp11::mp_list<kernel_table<indexed_access, entries::shared_by_equal_steps>>;
   static constexpr step_work work = step_work::computes;
   static constexpr element_kinds handles = element_kinds::bytes;

@@ -19,6 +19,8 @@ struct plan_view;
 struct device_memory;
 struct devices_here;  // run/ready_step.hpp
 class step_memory;
+struct row_work;  // ir/row_work.hpp
+struct row_part;
 
 /// What a kernel is: one struct, in this folder, that states everything a pass, a count or an executor asks about its steps.
 ///
@@ -29,6 +31,8 @@ class step_memory;
 ///   handles           the element types it is compiled for
 ///   works_in_place    its result may take the place of an operand: of those that mark_kept() does not mark
 ///   scratch_bytes     memory it needs while it runs
+///   find_rows, take_rows    whether it goes through the rows of its operands one after the other, and the same of some rows: of a step
+///                     that `lowered` made (passes/lower/step_state.hpp), for passes only
 ///   communicates, axes, messages, packing, rounds    what devices send each other
 ///   prepare, freeze   what is worked out once (run/ready_step.hpp)
 ///   run               does it
@@ -85,6 +89,11 @@ struct without_scratch {
 struct never_in_place {
   static constexpr bool works_in_place(const plan_step&) { return false; }
   static constexpr void mark_kept(const table_views&, const plan_step&, std::uint8_t*) {}
+};
+/// It needs all rows of its operands at once, or nobody has said how it does without.
+struct not_by_rows {
+  static constexpr void find_rows(const auto&, const plan_step&, row_work&) {}
+  static constexpr int take_rows(auto&, plan_step&, const row_part&) { return 0; }
 };
 struct plain_step {
   static constexpr step_role role = step_role::plain;

@@ -4,6 +4,7 @@
 #include "gspmd/detail/ir/kernels/parts.hpp"
 #include "gspmd/detail/ir/permutation_plan.hpp"
 #include "gspmd/detail/ir/reduction_plan.hpp"
+#include "gspmd/detail/ir/row_work.hpp"
 
 namespace gspmd::detail {
 
@@ -20,6 +21,20 @@ struct reduce : plain_step, on_one_device, never_in_place, without_scratch {
   static constexpr step_work work = step_work::computes;
   static constexpr element_kinds handles = element_kinds::bytes;
 
+  static constexpr void find_rows(const auto& lowered, const plan_step& s, row_work& found) {
+    const reduction_spec& spec = table_of<reduction_spec>(lowered.out)[s.spec];
+    if (!has_elements(lowered.out, s.operands, 0, elements(spec.in))) return;
+    found.rows = kept_rows(spec);
+    found.read.push_back(elements(spec.in));
+    found.made.push_back(reduced_elems(spec));
+  }
+  static constexpr int take_rows(auto& lowered, plan_step& s, const row_part& part) {
+    auto& specs = table_of<reduction_spec>(lowered.out);
+    const reduction_spec whole = specs[s.spec];
+    s.spec = lowered.entry_of(specs, rows_of(whole, part));
+    return kept_dims(whole) - 1;
+  }
+
   static prepared_reduction prepare(const plan_view& p, const plan_step& s);
   template <class Program, int Step>
   static constexpr auto freeze();
@@ -27,7 +42,7 @@ struct reduce : plain_step, on_one_device, never_in_place, without_scratch {
 };
 
 /// A transpose of a shard.
-struct permute : plain_step, on_one_device, never_in_place, without_scratch {
+struct permute : plain_step, on_one_device, never_in_place, without_scratch, not_by_rows {
   static constexpr action name = action::permute;
   using tables = mp11::mp_list<kernel_table<permutation_spec, entries::shared_by_equal_steps>>;
   static constexpr step_work work = step_work::computes;

@@ -23,7 +23,7 @@ namespace gspmd::detail::kernels {
 
 /// A step at which a body of a loop or conditional begins or ends.
 template <action Name, step_role Role>
-struct region_end : on_one_device, without_scratch, never_in_place {
+struct region_end : on_one_device, without_scratch, never_in_place, not_by_rows {
   static constexpr action name = Name;
   using tables = mp11::mp_list<>;
   static constexpr step_work work = step_work::controls;

@@ -32,7 +32,7 @@ struct prepared_top_k;
 
 namespace kernels {
 
-struct scan : plain_step, on_one_device, never_in_place, without_scratch {
+struct scan : plain_step, on_one_device, never_in_place, without_scratch, not_by_rows {
   static constexpr action name = action::scan;
   using tables = mp11::mp_list<kernel_table<scan_spec, entries::shared_by_equal_steps>>;
   static constexpr step_work work = step_work::computes;
@@ -43,7 +43,7 @@ struct scan : plain_step, on_one_device, never_in_place, without_scratch {
   static void run(const prepared_scan& prepared, const plan_view& p, const plan_step& s, const device_memory& device);
 };
 
-struct top_k : plain_step, on_one_device, never_in_place, without_scratch {
+struct top_k : plain_step, on_one_device, never_in_place, without_scratch, not_by_rows {
   static constexpr action name = action::top_k;
   using tables = mp11::mp_list<kernel_table<top_k_spec, entries::shared_by_equal_steps>>;
   static constexpr step_work work = step_work::computes;

@@ -45,7 +45,7 @@ struct prepared_sort_ends {
 
 namespace kernels {
 
-struct sort : plain_step, on_one_device, never_in_place {
+struct sort : plain_step, on_one_device, never_in_place, not_by_rows {
   static constexpr action name = action::sort;
   using tables = mp11::mp_list<kernel_table<sort_spec, entries::shared_by_equal_steps>>;
   static constexpr step_work work = step_work::computes;
@@ -61,7 +61,7 @@ struct sort : plain_step, on_one_device, never_in_place {
   static void run(const prepared_sort& prepared, const plan_view& p, const plan_step& s, const device_memory& device);
 };
 
-struct sort_ends : plain_step, on_one_device, never_in_place {
+struct sort_ends : plain_step, on_one_device, never_in_place, not_by_rows {
   static constexpr action name = action::sort_ends;
   using tables = mp11::mp_list<kernel_table<sort_ends_spec, entries::shared_by_equal_steps>>;
   static constexpr step_work work = step_work::computes;

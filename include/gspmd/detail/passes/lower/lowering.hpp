@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include "gspmd/detail/ir/contraction_planner.hpp"
 #include "gspmd/detail/ops/complex_parts.hpp"
 #include "gspmd/detail/ops/registry.hpp"
 #include "gspmd/detail/passes/lower/loop_fuser.hpp"
@@ -43,13 +42,7 @@ class lowering {
     for (const int o : state_.maker(v).operands) --state_.uses_[o];
   }
 
-  /// The number of a contraction in the plan.
-  constexpr int planned(const contraction& c) {
-    const int spec = step_state::entry_of(state_.contractions_, c);
-    auto& plans = table_of<contraction_plan>(out);
-    if (spec == static_cast<int>(plans.size())) plans.push_back(plan_contraction(c));
-    return spec;
-  }
+  constexpr int planned(const contraction& c) { return state_.planned(c); }
 
   /// A value that kernels compute with: `v` itself, or of a narrow type its elements as the type that they are computed as.
   constexpr int widened(const instruction& op, int v) {

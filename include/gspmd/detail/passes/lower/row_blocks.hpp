@@ -4,8 +4,8 @@
 #include <cstdint>
 #include <numeric>
 
-#include "gspmd/detail/ir/contraction_planner.hpp"
 #include "gspmd/detail/ir/kernel_facts.hpp"
+#include "gspmd/detail/ir/row_work.hpp"
 #include "gspmd/detail/passes/lower/step_state.hpp"
 #include "gspmd/detail/support/saturating.hpp"
 #include "gspmd/detail/support/tuning.hpp"
@@ -13,12 +13,20 @@
 
 namespace gspmd::detail {
 
-/// How a step goes through shards row by row: what a row of the result needs lies in one row of each operand.
-struct row_reader {
-  std::int64_t rows = 0;   // at most so many; 0: it does not
-  vec<std::int64_t> read;  // by operand: how many elements it holds from its first row to its last one; 0: it is read whole
-  vec<std::int64_t> made;  // by result: its elements
+/// What kernels state of rows, for each.
+struct row_facts {
+  void (*find_rows)(const step_state& lowered, const plan_step& s, row_work& work);
+  int (*take_rows)(step_state& lowered, plan_step& s, const row_part& part);  // so many dims fewer its bounds count
 };
+template <class Kernels>
+struct row_facts_of;
+template <class... K>
+struct row_facts_of<mp11::mp_list<K...>> {
+  static constexpr row_facts by_name[sizeof...(K)] = {{K::find_rows, K::take_rows}...};
+};
+constexpr const row_facts& row_facts_of_step(const plan_step& s) {
+  return row_facts_of<all_kernels>::by_name[static_cast<int>(s.what)];
+}
 
 /// Steps that follow each other and go through the rows of the same values, on blocks of rows: what one leaves the next one finds in the
 /// cache, and what is read by them alone has the memory of one block.
@@ -70,11 +78,10 @@ class row_blocker {
 
   [[nodiscard]] constexpr bool is_worth_a_look() const {
     for (const auto& s : plan_.steps)
-      if (s.what == kernels::reduce::name || s.what == kernels::fused::name || s.what == kernels::contract::name)
-        for (int k = 0; k < s.operands.count; ++k) {
-          const int v = slot(s.operands, k);
-          if (bytes_of_value(v, saturating_elements(plan_.values[v].local)) >= least_blocked_bytes / 2) return true;
-        }
+      for (int k = 0; k < s.operands.count; ++k) {
+        const int v = slot(s.operands, k);
+        if (bytes_of_value(v, saturating_elements(plan_.values[v].local)) >= least_blocked_bytes / 2) return true;
+      }
     return false;
   }
 
@@ -85,77 +92,15 @@ class row_blocker {
     for (const int o : plan_.outputs) last_[root(o)] = static_cast<int>(plan_.steps.size());
   }
 
-  // ---- what goes row by row ----
-
-  /// The elements of the dims before the first one that is reduced.
-  static constexpr std::int64_t kept_rows(const reduction_spec& spec) {
-    std::int64_t rows = 1;
-    for (int d = 0; d < spec.in.count && (spec.dims & dim_bit(d)) == 0; ++d) rows *= spec.in[d];
-    return rows;
-  }
-  static constexpr std::int64_t reduced_elems(const reduction_spec& spec) {
-    std::int64_t elems = 1;
-    for (int d = 0; d < spec.in.count; ++d)
-      if ((spec.dims & dim_bit(d)) == 0) elems *= spec.in[d];
-    return elems;
-  }
-  [[nodiscard]] constexpr row_reader reader(const plan_step& s) const {
-    row_reader r;
-    if (s.what == kernels::fused::name) read_loop(s, r);
-    if (s.what == kernels::reduce::name) {
-      const auto& spec = table_of<reduction_spec>(plan_)[s.spec];
-      r.rows = kept_rows(spec);
-      r.read.push_back(elements(spec.in));
-      r.made.push_back(reduced_elems(spec));
-    }
-    if (s.what == kernels::contract::name) read_products(s, r);
-    if (r.rows < 2) return {};
+  [[nodiscard]] constexpr row_work work_of(const plan_step& s) const {
+    row_work work;
+    row_facts_of_step(s).find_rows(s_, s, work);
+    if (work.rows < 2) return {};
     for (int k = 0; k < s.results.count; ++k) {
       const int v = slot(s.results, k);
-      if (root(v) != v || r.made[k] != elements(plan_.values[v].local)) return {};
+      if (root(v) != v || work.made[k] != elements(plan_.values[v].local)) return {};
     }
-    for (int k = 0; k < s.operands.count; ++k)
-      if (r.read[k] < 0 || (s.what != kernels::fused::name && r.read[k] != elements(plan_.values[slot(s.operands, k)].local)))
-        return {};
-    return r;
-  }
-  constexpr void read_loop(const plan_step& s, row_reader& r) const {
-    const planned_group& group = table_of<planned_group>(plan_)[s.spec];
-    if (group.loop.count == 0 || group.cut != 0 || group.part >= 0 || group.margins.count > 0) return;
-    std::int64_t rows = group.loop[0];
-    r.read = vec<std::int64_t>(static_cast<std::size_t>(s.operands.count), -1);
-    r.made = vec<std::int64_t>(static_cast<std::size_t>(s.results.count), elements(group.loop));
-    for (int i = group.ops.begin; i < group.ops.begin + group.ops.count; ++i) {
-      const scalar_op& op = table_of<scalar_op>(plan_)[i];
-      if (op.is_index() && op.dim == 0) return;
-      if (!op.is_load()) continue;
-      const auto all = op.strides[0] * group.loop[0];
-      if (r.read[op.slot] >= 0 && r.read[op.slot] != all) return;
-      r.read[op.slot] = all;
-    }
-    for (int i = group.reductions.begin; i < group.reductions.begin + group.reductions.count; ++i) {
-      const loop_reduction& f = table_of<loop_reduction>(plan_)[i];
-      const auto& spec = table_of<reduction_spec>(plan_)[f.reduction];
-      rows = std::gcd(rows, kept_rows(spec));
-      r.made[f.slot] = reduced_elems(spec);
-    }
-    r.rows = rows;
-  }
-  /// Sums of products along the last dims: `ab,ab->a`.
-  constexpr void read_products(const plan_step& s, row_reader& r) const {
-    if (s.spec >= static_cast<int>(s_.contractions_.size())) return;
-    const contraction& c = s_.contractions_[s.spec];
-    if (!c.windows.empty() || c.padded != 0 || c.lhs.count != c.extent.count || !(c.lhs == c.rhs)) return;
-    std::int64_t rows = 1, all = 1;
-    for (int d = 0; d < c.lhs.count; ++d) {
-      if (c.lhs[d] != d || (d < c.out.count && c.out[d] != d)) return;
-      if (d < c.out.count) rows *= c.extent[d];
-      all *= c.extent[d];
-    }
-    r.rows = rows;
-    r.read.push_back(all);
-    r.read.push_back(all);
-    r.made.push_back(rows);
+    return work;
   }
 
   // ---- which steps go together ----
@@ -181,7 +126,7 @@ class row_blocker {
     r.begin = r.end = begin;
     for (int i = begin; i < static_cast<int>(plan_.steps.size()) && i < begin + most_steps; ++i) {
       const plan_step& s = plan_.steps[i];
-      const row_reader own = reader(s);
+      const row_work own = work_of(s);
       if (own.rows == 0 || s.times != plan_.steps[begin].times) break;
       const auto rows = i == begin ? own.rows : std::gcd(r.rows, own.rows);
       vec<touched_value> touched = r.touched;
@@ -241,19 +186,6 @@ class row_blocker {
     return range;
   }
 
-  /// The same reduction of so many of the rows.
-  static constexpr reduction_spec spec_of_rows(const reduction_spec& spec, std::int64_t rows, std::int64_t at_once, int* merged) {
-    reduction_spec some;
-    some.reduced_by = spec.reduced_by;
-    int kept = 0;
-    for (; kept < spec.in.count && (spec.dims & dim_bit(kept)) == 0; ++kept) {
-    }
-    some.in.push_back(kept_rows(spec) / rows * at_once);
-    for (int d = kept; d < spec.in.count; ++d) some.in.push_back(spec.in[d]);
-    some.dims = spec.dims >> kept << 1;
-    *merged = kept - 1;  // so many dims fewer
-    return some;
-  }
   constexpr void move_bounds(plan_step& s, int merged) {
     const table_range bounds = s.bounds;
     s.bounds.begin = static_cast<int>(plan_.bounds.size());
@@ -264,47 +196,8 @@ class row_blocker {
     }
   }
   constexpr void take_rows(plan_step& s, const run_of_steps& r) {
-    int merged = 0;
-    if (s.what == kernels::reduce::name) {
-      auto& specs = table_of<reduction_spec>(plan_);
-      const reduction_spec some = spec_of_rows(specs[s.spec], r.rows, r.at_once, &merged);
-      s.spec = step_state::entry_of(specs, some);
-      move_bounds(s, merged);
-    } else if (s.what == kernels::contract::name) {
-      const contraction whole = s_.contractions_[s.spec];
-      contraction c;
-      c.padded = 0;
-      merged = whole.out.count - 1;
-      std::int64_t kept = 1;
-      for (int d = 0; d < whole.extent.count; ++d) {
-        if (d < whole.out.count) kept *= whole.extent[d];
-        if (d >= whole.out.count) c.extent.push_back(whole.extent[d]);
-        if (d == merged) c.extent.push_back(kept / r.rows * r.at_once);
-      }
-      for (int l = 0; l < c.extent.count; ++l) {
-        c.lhs.push_back(static_cast<std::int8_t>(l));
-        c.rhs.push_back(static_cast<std::int8_t>(l));
-      }
-      c.out.push_back(0);
-      s.spec = step_state::entry_of(s_.contractions_, c);
-      auto& plans = table_of<contraction_plan>(plan_);
-      if (s.spec == static_cast<int>(plans.size())) plans.push_back(plan_contraction(c));
-      move_bounds(s, merged);
-    } else {
-      planned_group group = table_of<planned_group>(plan_)[s.spec];
-      group.loop[0] = group.loop[0] / r.rows * r.at_once;
-      const table_range whole = group.reductions;
-      auto& all = table_of<loop_reduction>(plan_);
-      if (whole.count > 0) group.reductions.begin = static_cast<int>(all.size());
-      for (int i = whole.begin; i < whole.begin + whole.count; ++i) {
-        loop_reduction f = all[i];
-        auto& specs = table_of<reduction_spec>(plan_);
-        const reduction_spec some = spec_of_rows(specs[f.reduction], r.rows, r.at_once, &merged);
-        f.reduction = step_state::entry_of(specs, some);
-        all.push_back(f);
-      }
-      s.spec = step_state::entry_of(table_of<planned_group>(plan_), group);
-    }
+    const int merged = row_facts_of_step(s).take_rows(s_, s, row_part{r.rows, r.at_once});
+    if (merged != 0) move_bounds(s, merged);
   }
 
   /// The rows of a value that a block has: in memory of its own, or where all of them lie.
@@ -418,7 +311,7 @@ class row_blocker {
     begin.target = number.step + 1 + r.end - r.begin;
     plan_.steps.push_back(begin);
     for (int i = r.begin; i < r.end; ++i) {
-      const row_reader own = reader(before[i]);
+      const row_work own = work_of(before[i]);
       plan_step s = before[i];
       s.operands = add_slots(rows_in(before[i].operands, own.read));
       s.results = add_slots(rows_in(before[i].results, own.made));

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include "gspmd/detail/ir/contraction_planner.hpp"
 #include "gspmd/detail/ir/layout.hpp"
 #include "gspmd/detail/ir/plan.hpp"
 #include "gspmd/detail/passes/emit/lazy_ops.hpp"
@@ -138,6 +139,17 @@ struct step_state {
     return static_cast<int>(table.size()) - 1;
   }
   static constexpr std::size_t looked_at = 16;
+
+  /// The number of a contraction in the plan, and the contraction of a step; null: it is not known.
+  constexpr int planned(const contraction& c) {
+    const int spec = entry_of(contractions_, c);
+    auto& plans = table_of<contraction_plan>(out);
+    if (spec == static_cast<int>(plans.size())) plans.push_back(plan_contraction(c));
+    return spec;
+  }
+  [[nodiscard]] constexpr const contraction* contraction_of(const plan_step& s) const {
+    return s.spec < static_cast<int>(contractions_.size()) ? &contractions_[s.spec] : nullptr;
+  }
 
   constexpr int add_value(const local_value& v) {
     program_.values.push_back(v);
