@@ -9,6 +9,7 @@
 #include <vector>
 
 #include <gspmd/report.hpp>
+#include <gspmd/what_would_avoid.hpp>
 #include <gspmd/why.hpp>
 
 #include "deadline.hpp"
@@ -40,7 +41,8 @@ constexpr const char* help_text =
     "  --dot FILE        the program of one device for Graphviz, collectives coloured\n"
     "  --svg FILE        which device holds which part, with replicas and padding\n"
     "  --value NAME      only this value in --svg\n"
-    "  --report WHAT     instead of the table: `dearest`, the collectives that take longest; `summary`, numbers by kind; or\n"
+    "  --report WHAT     instead of the table: `dearest`, the collectives that take longest, and which other\n"
+    "                    annotations make the step faster; `summary`, numbers by kind; or\n"
     "                    `outline`, what is computed between collectives, layers that come again written once\n"
     "  --timeline FILE   the estimated step, computing and each axis: a picture if FILE ends in .svg, else a trace for Perfetto\n"
     "  --layers FILE     the outline as a picture (SVG)\n"
@@ -198,7 +200,7 @@ class application {
   std::string report_costs(const planned_program& p) {
     const auto net = network_of(p);
     const auto& program = p.program();
-    return assumed(p) + (options_.report == "dearest"   ? gspmd::dearest_collectives(program, net)
+    return assumed(p) + (options_.report == "dearest"   ? gspmd::dynamic::what_would_avoid(p.plan, net)
                          : options_.report == "summary" ? gspmd::summary(program, net)
                                                         : gspmd::outline(program, net));
   }

@@ -111,6 +111,54 @@ TEST_CASE("what is reduced is not stored") {
   CHECK(arena_of(p) <= detail::blocked_bytes + block);
 }
 
+TEST_CASE("several reductions of one value read it once, and where it is split go in one message if they are of one kind") {
+  const dynamic::mesh two({{"x", 2}});
+  const auto messages = [](const dynamic::program& p) {
+    int n = 0;
+    for (const auto& s : p.view().steps) n += detail::communicates(p.view(), s) ? 1 : 0;
+    return n;
+  };
+  const auto check = [&](auto f, int loops, int sent) {
+    const auto whole = dynamic::compile(f, one, dynamic::in<float>({1000, 1000}));
+    const auto split = dynamic::compile(f, two, dynamic::in<float>({1000, 1000}, {"", "x"}));
+    for (const auto* p : {&whole, &split})
+      if (loops > 0) {
+        CHECK(count(*p, action::fused) == loops);
+        CHECK(count(*p, action::reduce) == 0);
+      }
+    CHECK(messages(whole) == 0);
+    CHECK(messages(split) == sent);
+  };
+  const auto two_of_a_loop = [](auto x) {
+    const value e = exponential(x);
+    return std::tuple{sum(e, 1), sum(e - x, 1)};
+  };
+  check(two_of_a_loop, 1, 1);
+  check([](auto x) { return std::tuple{sum(x, 1), sum(x * x, 1)}; }, 0, 1);  // a sum of products is a contraction
+  check([](auto x) { return std::tuple{sum(x, 1), reduce(x, monoid::maximum, {1})}; }, 1, 2);
+}
+
+TEST_CASE("a sum over what a loop computes from a counter or from pairs holds blocks of it, not the whole") {
+  constexpr std::int64_t block = 74 * 1024;
+  // EP: points in a square by their number, those in the circle.
+  const auto points = dynamic::compile(
+      [](auto x) {
+        const value i = convert<float>(iota<std::int32_t>(x, {1 << 24}, 0));
+        const value u = i * 0x1p-24 - 0.5, v = sine(i);
+        return sum(select(u * u + v * v < 1.0, x, x * 0.0));
+      },
+      one, dynamic::in<float>({1 << 24}));
+  CHECK(arena_of(points) <= 2 * block);
+  // N bodies: the force on each is a sum over all others.
+  const auto force = dynamic::compile(
+      [](auto p) {
+        const value d = broadcast_in_dim(p, {4096, 4096}, {1}) - broadcast_in_dim(p, {4096, 4096}, {0});
+        return sum(d * rsqrt(d * d + 1e-3), 1);
+      },
+      one, dynamic::in<float>({4096}));
+  CHECK(arena_of(force) <= 2 * block);
+}
+
 namespace {
 std::size_t programs_with_some = 0, several = 0, stored = 0;
 

@@ -11,6 +11,7 @@
 #include <gspmd/dynamic.hpp>
 #include <gspmd/gspmd.hpp>
 #include <gspmd/report.hpp>
+#include <gspmd/what_would_avoid.hpp>
 #include <gspmd/why.hpp>
 
 namespace {
@@ -168,6 +169,31 @@ TEST_CASE("report: why an operator was split so, with the other ways and their t
   const dynamic::inspection plan(b);
   CHECK(contains(dynamic::why(plan, 1, "r"), "ways to run relu r"));
   CHECK(contains(dynamic::why(plan, 1, "r"), "the whole plan takes "));
+}
+
+TEST_CASE("report: what would avoid a collective is found by planning again") {
+  const network net(1e12, {{"x", topology::switched, 1e9, 0}});
+  // The weight is gathered: not if it is given whole.
+  const auto gathered = what_would_avoid<step>(net);
+  CHECK(contains(gathered, "all_gather"));
+  CHECK(contains(gathered,
+                 "with input 1 as [_, _] the step takes 0.000 us instead of 0.224 us and sends 0 bytes instead of 224\n"));
+
+  // What a result is asked to be.
+  dynamic::builder b(dynamic::mesh({{"x", 8}}));
+  const value x = b.input(dynamic::in<float>({512, 64}, {"x", ""}));
+  b.output(b.reshard(relu(x), {"", "x"}));
+  const auto moved = dynamic::what_would_avoid(dynamic::inspection(b), net);
+  CHECK_MESSAGE(contains(moved, "with reshard at report.cpp:"), moved);
+  CHECK_MESSAGE(contains(moved, "with input 0 as [_, x] the step takes "), moved);
+  CHECK_MESSAGE(contains(moved, "sends 0 bytes instead of 14336"), moved);
+
+  // A sum of what is not annotated: nothing leads to it but its operand.
+  dynamic::builder c(dynamic::mesh({{"x", 8}}));
+  c.output(sum(c.input(dynamic::in<float>({512}, {"x"}))));
+  const auto summed = dynamic::what_would_avoid(dynamic::inspection(c), net, 1);
+  CHECK(contains(summed, "with input 0 "));
+  CHECK(dynamic::what_would_avoid(dynamic::inspection(c), net, 0) != summed);
 }
 
 TEST_CASE("explain: of the operators of some lines or of a loop, and of those only what sends") {

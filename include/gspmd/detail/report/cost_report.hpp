@@ -56,13 +56,16 @@ class cost_report {
             {"bytes held", std::to_string(peak_bytes(plan_))}};
   }
 
-  [[nodiscard, gnu::cold]] std::string dearest(std::size_t most) const {
-    struct row {
-      double seconds = 0;
-      std::int64_t count = 0;
-      std::vector<std::string> cells;
-    };
-    std::map<std::vector<std::string>, row> rows;
+  /// Collectives that are told alike: equal ones, the layers of a network.
+  struct dear_row {
+    double seconds = 0;
+    std::int64_t count = 0;
+    std::vector<std::string> cells;
+    const plan_step* first = nullptr;
+  };
+  /// The dearest first.
+  [[nodiscard, gnu::cold]] std::vector<dear_row> dear_rows() const {
+    std::map<std::vector<std::string>, dear_row> rows;
     for (const auto& s : plan_.steps) {
       if (!communicates(plan_, s)) continue;
       std::vector<std::string> cells{name_of(s.collective), axes_of_step(s), std::to_string(s.bytes_sent), operator_of(s),
@@ -71,23 +74,34 @@ class cost_report {
       r.cells = std::move(cells);
       r.seconds += seconds(s);
       r.count += s.times;
+      if (r.first == nullptr) r.first = &s;
     }
-    std::vector<const row*> list;
-    for (const auto& [cells, r] : rows) list.push_back(&r);
-    std::sort(list.begin(), list.end(), [](const row* a, const row* b) {
-      return a->seconds != b->seconds ? a->seconds > b->seconds : a->cells < b->cells;
+    std::vector<dear_row> list;
+    for (auto& [cells, r] : rows) list.push_back(std::move(r));
+    std::sort(list.begin(), list.end(), [](const dear_row& a, const dear_row& b) {
+      return a.seconds != b.seconds ? a.seconds > b.seconds : a.cells < b.cells;
     });
+    return list;
+  }
+  /// `remarks(step)` stand under each, indented.
+  template <class Remarks>
+  [[nodiscard, gnu::cold]] std::string dearest(std::size_t most, Remarks remarks) const {
+    const auto list = dear_rows();
     text_table table;
     table.align_right(0);
     table.align_right(1);
     table.align_right(4);
     table.add({"time", "times", "collective", "over", "bytes each", "for", "line"});
     for (std::size_t k = 0; k < list.size() && k < most; ++k) {
-      const auto& r = *list[k];
+      const auto& r = list[k];
       table.add({time_text(r.seconds), std::to_string(r.count), r.cells[0], r.cells[1], r.cells[2], r.cells[3], r.cells[4]});
+      for (const std::string& remark : remarks(*r.first)) table.add({"     " + remark});
     }
     if (list.size() > most) table.add({"and " + std::to_string(list.size() - most) + " more kinds"});
     return table.str();
+  }
+  [[nodiscard, gnu::cold]] std::string dearest(std::size_t most) const {
+    return dearest(most, [](const plan_step&) { return std::vector<std::string>(); });
   }
 
   [[nodiscard, gnu::cold]] std::string summary() const {

@@ -1,0 +1,181 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "gspmd/compile.hpp"
+#include "gspmd/detail/passes/make_plan.hpp"
+#include "gspmd/detail/report/cost_report.hpp"
+#include "gspmd/inspect.hpp"
+#include "gspmd/network.hpp"
+
+/// The dearest collectives of a program, and what would avoid each: found by planning the program again.
+namespace gspmd {
+namespace detail {
+
+/// Plans a program again with annotations changed from which a collective may come: those of the values that an operator reads, through
+/// operators that nobody annotated, and its own. Each of these is left out, is that which the collective makes, or loses the axes that it
+/// goes over.
+class annotation_trials {
+ public:
+  /// `shape`: the mesh that the program was planned on; `plan`: what that gave.
+  annotation_trials(const graph& g, const plan_view& plan, const mesh_info& mesh, const mesh_shape& shape, const network& net)
+      : graph_(g), plan_(plan), mesh_(mesh), shape_(shape), net_(net), now_(price_of(plan)) {}
+
+  /// What to write, with what the step takes then, the best first.
+  [[nodiscard, gnu::cold]] std::vector<std::string> of(const plan_step& s) {
+    if (graph_.find_types != nullptr || graph_.type_local != nullptr) return {"the program says so itself"};
+    std::vector<change> changes;
+    for (const int i : annotated_near(s.node)) add_changes(i, s, changes);
+    struct gain {
+      price cost;
+      const change* by = nullptr;
+    };
+    std::vector<gain> better;  // in the order of the changes, where they take equally long
+    std::size_t tried = 0;
+    for (const auto& c : changes) {
+      const auto found = price_with(c);
+      if (!found) continue;
+      ++tried;
+      if (found->seconds < now_.seconds * (1 - 1e-9)) better.push_back({*found, &c});
+    }
+    std::sort(better.begin(), better.end(), [](const gain& x, const gain& y) {
+      return x.cost.seconds != y.cost.seconds ? x.cost.seconds < y.cost.seconds : x.by < y.by;
+    });
+    std::vector<std::string> lines;
+    std::vector<int> shown;  // of each node its best
+    for (const auto& [cost, by] : better) {
+      if (lines.size() == most_shown) break;
+      if (std::find(shown.begin(), shown.end(), by->node) != shown.end()) continue;
+      shown.push_back(by->node);
+      lines.push_back("with " + by->text + " the step takes " + cost_report::time_text(cost.seconds) + " instead of " +
+                      cost_report::time_text(now_.seconds) + " and sends " + std::to_string(cost.bytes) + " bytes instead of " +
+                      std::to_string(now_.bytes));
+    }
+    if (lines.empty())
+      lines.push_back(tried == 0 ? "no annotation leads to it"
+                                 : "of " + std::to_string(tried) + (tried == 1 ? " other annotation" : " other annotations") +
+                                       " near it none makes the step faster");
+    return lines;
+  }
+
+ private:
+  struct price {
+    double seconds = 0;
+    std::int64_t bytes = 0;
+  };
+  struct change {
+    int node = 0;
+    bool is_annotated = false;
+    sharding lies;
+    std::string text;
+  };
+  static constexpr std::size_t most_shown = 2, most_near = 6, most_walked = 64, most_trials = 48;
+
+  [[nodiscard]] const node& at(int i) const { return graph_.nodes[static_cast<std::size_t>(i)]; }
+  [[nodiscard, gnu::cold]] price price_of(const plan_view& p) const {
+    return {estimate_plan(p, mesh_, net_).total(), traffic(p, mesh_).bytes};
+  }
+
+  /// Nodes whose annotations an operator meets: those of its result, which are identities after it, and those of what it is made of.
+  [[nodiscard, gnu::cold]] std::vector<int> annotated_near(int i) const {
+    std::vector<int> found, walk{i};
+    for (int reader = i + 1; reader < static_cast<int>(graph_.nodes.size()) && found.size() < most_near / 2; ++reader)
+      for (const int o : at(reader).operands)
+        if (o == i && at(reader).annotated && (found.empty() || found.back() != reader)) found.push_back(reader);
+    for (std::size_t k = 0; k < walk.size() && k < most_walked && found.size() < most_near; ++k) {
+      const node& n = at(walk[k]);
+      if (n.annotated) found.push_back(walk[k]);
+      if (n.annotated && walk[k] != i) continue;
+      for (const int o : n.operands)
+        if (std::find(walk.begin(), walk.end(), o) == walk.end()) walk.push_back(o);
+    }
+    return found;
+  }
+  [[gnu::cold]] void add_changes(int i, const plan_step& s, std::vector<change>& changes) const {
+    const node& n = at(i);
+    const std::string name(graph::place(n.at, name_of(n.op)).view());
+    const auto add = [&](bool is_annotated, const sharding& lies) {
+      std::string text = name + " as " + std::string(sharding_text(mesh_, lies, n.shape.count).view());
+      if (!is_annotated)
+        text = name + (n.at.is_input() ? " without its annotation" : ", whose result is annotated, left to the plan");
+      for (const auto& c : changes)
+        if (c.text == text) return;
+      if (!is_annotated || !same_layout(lies, n.annotation)) changes.push_back({i, is_annotated, lies, std::move(text)});
+    };
+    for (int k = 0; k < s.operands.count && k < s.results.count; ++k) {
+      const auto& from = plan_.operand(s, k);
+      const auto& to = plan_.result(s, k);
+      if (from.global == n.shape && to.global == n.shape && to.layout.partial == 0 && same_layout(from.layout, n.annotation))
+        add(true, to.layout);
+      if (from.global == n.shape && from.layout.partial == 0 && !same_layout(from.layout, n.annotation)) add(true, from.layout);
+    }
+    sharding without = n.annotation;
+    without.splits.clear();
+    for (const auto& use : n.annotation.splits)
+      if ((axes_of(plan_, s) & axis_bit(use.axis)) == 0) without.splits.push_back(use);
+    if (n.annotation.partial == 0) add(true, without);
+    add(false, {});
+  }
+
+  /// Nothing: such a program is refused, or enough was tried.
+  [[nodiscard, gnu::cold]] std::optional<price> price_with(const change& c) {
+    const auto [it, is_new] = known_.try_emplace(c.text);
+    if (!is_new || known_.size() > most_trials) return it->second;
+    graph other = graph_;
+    node& n = other.nodes[static_cast<std::size_t>(c.node)];
+    n.annotated = c.is_annotated;
+    n.annotation = c.lies;
+    const plan made = plan_at_run_time(other, shape_);
+    if (made.error.empty()) it->second = price_of(plan_view(made));
+    return it->second;
+  }
+
+  const graph& graph_;
+  const plan_view& plan_;
+  const mesh_info& mesh_;
+  mesh_shape shape_;
+  const network& net_;
+  price now_;
+  std::map<std::string, std::optional<price>> known_;
+};
+
+}  // namespace detail
+
+/// The collectives that take longest, as `dearest_collectives` has them, and under each which annotations near it, written otherwise or
+/// left out, make the step faster, with the seconds that it takes then and the bytes that a device sends: computed, by planning the whole
+/// program again with each, 48 times at most. Nothing is run. Throws gspmd::error if the network says nothing of an axis of the mesh.
+///
+///     std::puts(what_would_avoid<step>(pod).c_str());
+template <class Step>
+std::string what_would_avoid(const network& net = default_network, std::size_t most = 10) {
+  const detail::graph g = Step::planned_graph();
+  detail::annotation_trials trials(g, Step::view, Step::mesh_type::info, Step::planned_shape(), net);
+  return detail::cost_report(Step::view, Step::mesh_type::info, net).dearest(most, [&](const detail::plan_step& s) {
+    return trials.of(s);
+  });
+}
+
+namespace dynamic {
+
+/// The same of a program that was compiled at run time with what the planner did.
+///
+///     std::puts(what_would_avoid(inspection(b), pod).c_str());
+inline std::string what_would_avoid(const inspection& plan, const network& net = default_network, std::size_t most = 10) {
+  const auto& program = plan.program();
+  const detail::plan_view& view = program.view();
+  detail::annotation_trials trials(plan.graph(), view, program.mesh_info(), plan.planned_shape(), net);
+  return detail::cost_report(view, program.mesh_info(), net).dearest(most, [&](const detail::plan_step& s) {
+    return trials.of(s);
+  });
+}
+
+}  // namespace dynamic
+}  // namespace gspmd
