@@ -2,6 +2,8 @@
 #pragma once
 
 #include <cstdint>
+#include <initializer_list>
+#include <span>
 
 #include "gspmd/detail/ops/local_view.hpp"
 #include "gspmd/ops/elementwise.hpp"
@@ -98,6 +100,52 @@ constexpr value reverse_devices(value x, location at = location::current()) {
   return detail_::change(x, Axes, detail::verb::permute, {state::varying}, {state::varying}, "reverse_devices", at,
                          {detail::device_shift::kind::reverse, 0});
 }
+/// The number of devices along `Axes`.
+template <dim_spec Axes>
+constexpr std::int64_t axis_size(value like) {
+  return like.is_valid() ? like.graph()->mesh->shape.size_of(like.graph()->mesh->mask_of(Axes.view())) : 1;
+}
+
+/// From a device to another one, by their places along the axes.
+struct device_pair {
+  std::int64_t source = 0, target = 0;
+};
+/// What the device that is paired with this one holds, zeros where there is none (jax.lax.ppermute, StableHLO's collective_permute): a
+/// device sends to one at most, and gets from one. Sends B; the gradient as much, the other way. Along 64 devices at most; round, ended and
+/// reversed orders (`rotate`, `shift_devices`, `reverse_devices`) have no such limit.
+///
+///     auto other = local::permute<"x">(v, {{0, 1}, {1, 0}});                // two devices exchange; the others get zeros
+template <dim_spec Axes>
+constexpr value permute(value x, std::span<const device_pair> pairs, location at = location::current()) {
+  detail::device_shift list{detail::device_shift::kind::listed, 0};
+  const auto n = axis_size<Axes>(x);
+  const auto refuse = [&](const detail::text& what) {
+    return detail::made(x.graph()->fail(at, "permute", detail::mistake::states, detail::text("bad_permutation: ") << what), x);
+  };
+  if (!x.is_valid()) return {};
+  if (n > detail::max_placed)
+    return refuse(detail::text("`") << Axes.view() << "` has " << n << " devices, and a list names " << detail::max_placed
+                                    << " at most; write rotate or shift_devices, or permute along one axis after the other");
+  for (std::int64_t i = 0; i < n; ++i) list.from.push_back(-1);
+  for (const auto& [source, target] : pairs) {
+    if (source < 0 || source >= n || target < 0 || target >= n)
+      return refuse(detail::text("from ") << source << " to " << target << ": places along `" << Axes.view() << "` are 0 to "
+                                          << n - 1);
+    if (list.from[static_cast<int>(target)] >= 0)
+      return refuse(detail::text("device ") << target << " along `" << Axes.view() << "` gets from two: from "
+                                            << std::int64_t{list.from[static_cast<int>(target)]} << " and from " << source);
+    for (int i = 0; i < list.from.count; ++i)
+      if (list.from[i] == source)
+        return refuse(detail::text("device ") << source << " along `" << Axes.view() << "` sends to two: to " << i << " and to "
+                                              << target << "; write broadcast, or two permutations");
+    list.from[static_cast<int>(target)] = static_cast<std::int8_t>(source);
+  }
+  return detail_::change(x, Axes, detail::verb::permute, {state::varying}, {state::varying}, "permute", at, list);
+}
+template <dim_spec Axes>
+constexpr value permute(value x, std::initializer_list<device_pair> pairs, location at = location::current()) {
+  return permute<Axes>(x, std::span(pairs.begin(), pairs.size()), at);
+}
 /// Each device's part of dim `dim` of what all of them hold. Sends nothing. The gradient of a replica puts it among zeros, that of an
 /// invariant value (`From`) is an all_gather.
 template <dim_spec Axes, state From = state::replica>
@@ -136,12 +184,6 @@ constexpr value axis_index(value like, location at = location::current()) {
   detail::state_change{detail::verb::reinterpret, axes, {state::constant}, {state::varying}}.keep(n);
   return {&g, g.add(n)};
 }
-/// The number of devices along `Axes`.
-template <dim_spec Axes>
-constexpr std::int64_t axis_size(value like) {
-  return like.is_valid() ? like.graph()->mesh->shape.size_of(like.graph()->mesh->mask_of(Axes.view())) : 1;
-}
-
 /// What device `root` holds, on all of them. Sends 2(n-1)/n B, as an all_reduce of which the others' terms are zeros.
 template <dim_spec Axes, state To = state::invariant>
 constexpr value broadcast(value x, std::int64_t root = 0, location at = location::current()) {

@@ -3,6 +3,7 @@
 // Manual regions: what is accepted gives what the devices of a naive machine hold, and its gradients; known layers send what they say.
 #include <doctest/doctest.h>
 
+#include <algorithm>
 #include <cmath>
 #include <cstdint>
 #include <functional>
@@ -56,6 +57,7 @@ enum class kind {
   rotate,
   shift,
   reverse,
+  permute,
   part_r,
   part_i,
   to_replica,
@@ -73,6 +75,15 @@ struct op {
   int dim = 0;
   std::int64_t by = 1;
 };
+
+/// A permutation by number, some of whose devices get nothing: the device that sends to k of n, or -1.
+std::int64_t source_of(std::int64_t number, std::int64_t k, std::int64_t n) {
+  std::vector<std::int64_t> order(static_cast<std::size_t>(n));
+  for (std::int64_t i = 0; i < n; ++i) order[static_cast<std::size_t>(i)] = i;
+  std::mt19937 random(static_cast<unsigned>(number + 5));
+  std::shuffle(order.begin(), order.end(), random);
+  return (k + number) % 3 == 0 ? -1 : order[static_cast<std::size_t>(k)];
+}
 
 /// The devices of a mesh x,y, each with its own values.
 struct machine {
@@ -140,6 +151,7 @@ struct machine {
         case kind::rotate: result.push_back(from(((k - o.by) % n + n) % n)); break;
         case kind::shift: result.push_back(k >= o.by && k - o.by < n ? from(k - o.by) : matrix::zeros(own.rows, own.cols)); break;
         case kind::reverse: result.push_back(from(n - 1 - k)); break;
+        case kind::permute: result.push_back(source_of(o.by, k, n) < 0 ? matrix::zeros(own.rows, own.cols) : from(source_of(o.by, k, n))); break;
         case kind::part_r:
         case kind::part_i: result.push_back(part_of(own, o.dim, n, k)); break;
         case kind::broadcast: result.push_back(from(o.by % n)); break;
@@ -188,6 +200,13 @@ value apply_along(const op& o, value a) {
     case kind::rotate: return local::rotate<A>(a, o.by);
     case kind::shift: return local::shift_devices<A>(a, o.by);
     case kind::reverse: return local::reverse_devices<A>(a);
+    case kind::permute: {
+      std::vector<local::device_pair> pairs;
+      const auto n = local::axis_size<A>(a);
+      for (std::int64_t k = 0; k < n; ++k)
+        if (source_of(o.by, k, n) >= 0) pairs.push_back({source_of(o.by, k, n), k});
+      return local::permute<A>(a, pairs);
+    }
     case kind::part_r: return local::own_part<A>(a, o.dim);
     case kind::part_i: return local::own_part<A, state::invariant>(a, o.dim);
     case kind::to_replica: return local::to_replica<A>(a);
