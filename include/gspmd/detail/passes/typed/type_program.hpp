@@ -285,7 +285,7 @@ class program_typer {
 
   [[nodiscard]] constexpr operand_on_axis seen(const node& n, const op_rule& rule, int k, int a) {
     const value_type& t = type(n.operands[k]);
-    operand_on_axis seen{t.on[a], -1, may_be_zeros(n.operands[k])};
+    operand_on_axis seen{t.on[a], -1, may_be_zeros(n.operands[k]), is_positive_number(graph_, n.operands[k])};
     if (!is_floating(at(n.operands[k]).type)) seen.is = without_gradient(seen.is);
     if (is_local(a) || seen.is.is != state::shard) return seen;
     seen.factor = -2;
@@ -421,7 +421,7 @@ class program_typer {
     typed_mistake& m = refuse(found.broken, i, found.operand, a, why(n, rule, in, axis, found));
     inline_vec<held_operand, max_map_arity> operands;
     for (int k = 0; k < n.operands.count; ++k) operands.push_back(held(n, k));
-    m.remedies = remedies(mesh_, is_local(a) ? nullptr : &rule, along, in, operands, a);
+    m.remedies = remedies(mesh_, is_local(a) ? nullptr : &rule, along, in, operands, a, (n.local_axes & axis_bit(a)) != 0);
   }
   [[nodiscard]] constexpr held_operand held(const node& n, int k) const {
     return {at(n.operands[k]).shape, types[static_cast<std::size_t>(n.operands[k])].layout(), bytes_of(at(n.operands[k]).type)};
