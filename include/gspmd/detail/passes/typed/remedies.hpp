@@ -53,7 +53,8 @@ constexpr text local_call_text(const text& axis, verb by, const axis_state& from
   if (by == verb::all_reduce) return call("all_reduce", as_replica, x, kind);
   if (by == verb::all_gather) return call("all_gather", as_replica, x, ", dim");
   if (to.is == state::replica) return call("to_replica", "", x, {});
-  if (to.is == state::varying) return call("to_varying", "", from.is == state::invariant ? call("to_replica", "", x, {}) : x, {});
+  if (to.is == state::varying && from.is == state::invariant) return call("to_varying", "", call("to_replica", "", x, {}), {});
+  if (to.is == state::varying) return call("to_varying", "", x, {});
   if (to.is == state::partial && to.reduced_by == monoid::add)
     return call("to_partial", from.is == state::replica ? ", state::replica" : "", x, {});
   return {};
