@@ -23,11 +23,15 @@ namespace local {
 namespace detail_ {
 using namespace gspmd::detail;
 
+/// One axis or several, as the terms of a sum name them; none: what is wrong.
+constexpr auto axes_named(const graph& g, const dim_spec& axes) {
+  return detail::resolve(*g.mesh, static_cast<const dim_spec*>(nullptr), 0, 0, axes.view(), monoid::add);
+}
 constexpr value change(value x, const dim_spec& axes, verb by, axis_state from, axis_state to, const char* name, location at,
                        const device_shift& shift = {}) {
   if (!x.is_valid()) return {};
   graph& g = *x.graph();
-  const auto named = detail::resolve(*g.mesh, static_cast<const dim_spec*>(nullptr), 0, 0, axes.view(), monoid::add);
+  const auto named = axes_named(g, axes);
   if (!named.problem.empty() && axes.view().find(":(") != std::string_view::npos)
     return made(
         g.fail(at, name, named.broken,
@@ -112,7 +116,7 @@ constexpr value reverse_devices(value x, location at = location::current()) {
 /// The number of devices along `Axes`.
 template <dim_spec Axes>
 constexpr std::int64_t axis_size(value like) {
-  return like.is_valid() ? like.graph()->mesh->shape.size_of(like.graph()->mesh->mask_of(Axes.view())) : 1;
+  return like.is_valid() ? like.graph()->mesh->shape.size_of(detail_::axes_named(*like.graph(), Axes).value.partial) : 1;
 }
 
 /// From a device to another one, by their places along the axes.
@@ -189,7 +193,7 @@ template <dim_spec Axes>
 constexpr value axis_index(value like, location at = location::current()) {
   if (!like.is_valid()) return {};
   auto& g = *like.graph();
-  const detail::axis_mask axes = g.mesh->mask_of(Axes.view());
+  const detail::axis_mask axes = detail_::axes_named(g, Axes).value.partial;
   if (axes == 0 || (axes & ~g.open_local) != 0)
     return detail::made(g,
                         g.fail(at, "axis_index", detail::mistake::states,

@@ -558,6 +558,24 @@ TEST_CASE("a permutation sends what one device holds, whoever gets nothing, and 
   CHECK(mistake.find("`x` has 65 devices, and a list names 64 at most; write rotate or shift_devices") != std::string::npos);
 }
 
+TEST_CASE("places, permutations and broadcasts go along several axes at once") {
+  const auto program = dynamic::compile(
+      [](value x) {
+        return manual<"x", "y">(
+            [](value v) {
+              const value place =
+                  convert<double>(local::axis_index<"x,y">(v)) + static_cast<double>(10 * local::axis_size<"x,y">(v));
+              const value all = local::broadcast<"x,y", state::replica>(v, 3);
+              return local::permute<"x,y">(v, {{0, 2}, {2, 1}, {3, 3}}) + all + broadcast_in_dim(place, {1, 2}, {});
+            },
+            takes<split<"x,y", _>>{}, gives<split<"x,y", _>>{})(x);
+      },
+      dynamic::mesh({{"x", 2}, {"y", 2}}), dynamic::in<double>({4, 2}));
+  const std::vector<double> in{1, 2, 3, 4, 5, 6, 700, 800}, expected{740, 840, 746, 847, 743, 844, 1443, 1643};
+  for (const auto& result : {program.run(threads{}, in), program.run(simulated{}, in)})
+    for (std::size_t i = 0; i < 8; ++i) CHECK(result[0].data<double>()[i] == expected[i]);
+}
+
 TEST_CASE("groups of devices within an axis are its parts, contiguous and strided") {
   const std::vector<double> in{1, 2, 3, 4, 5, 6, 7, 8};
   const auto sums = []<dim_spec Part>() {
