@@ -57,7 +57,7 @@ constexpr void complain(program_typer& t, int i, const op_rule& rule, const axis
   typed_mistake& m = t.refuse(found.broken, i, found.operand, a, why_not_met(n, rule, in, axis, found));
   inline_vec<held_operand, max_map_arity> operands;
   for (int k = 0; k < n.operands.count; ++k) operands.push_back(t.held(n, k));
-  m.remedies = remedies(t.on_mesh, t.is_local(a) ? nullptr : &rule, along, in, operands, a);
+  m.remedies = remedies(t.on_mesh, t.is_local(a) ? nullptr : &rule, along, in, operands, a, (n.local_axes & axis_bit(a)) != 0);
 }
 
 }  // namespace gspmd::detail

@@ -47,7 +47,7 @@ class operator_typer {
  private:
   [[nodiscard]] constexpr operand_on_axis seen(const node& n, const op_rule& rule, int k, int a) {
     const value_type& t = t_.type(n.operands[k]);
-    operand_on_axis seen{t.on[a], -1, t_.may_be_zeros(n.operands[k])};
+    operand_on_axis seen{t.on[a], -1, t_.may_be_zeros(n.operands[k]), is_positive_number(t_.program, n.operands[k])};
     if (!is_floating(t_.at(n.operands[k]).type)) seen.is = without_gradient(seen.is);
     if (t_.is_local(a) || seen.is.is != state::shard) return seen;
     seen.factor = -2;
