@@ -39,6 +39,7 @@ struct built_program {
   std::vector<int> inputs;         // values
   std::vector<int> outputs;        // values
   std::optional<gspmd::network> network;
+  std::deque<std::string> names;  // that a strict program points to
 };
 
 /// Bodies in bodies.

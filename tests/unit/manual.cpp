@@ -840,6 +840,137 @@ TEST_CASE("in a program with types a region may take some axes; the others go on
     for (std::size_t i = 0; i < 24; ++i) CHECK(given[k].data<double>()[i] == doctest::Approx(expected[k].data<double>()[i]));
 }
 
+TEST_CASE("a pipeline by hand: a stage is what a device does, and no dim of stages is written") {
+  constexpr std::int64_t stages = 3, batches = 4, rows = 2, width = 5;
+  const auto batch = [=](value x, std::int64_t t) { return reshape(slice(x, {t, 0, 0}, {t + 1, rows, width}), {rows, width}); };
+  const auto by_hand = [=](const std::vector<value>& in) {
+    return manual<"stage">(
+        [=](value x, value w) {  // [4,2,5] whole, [1,5,5] the device's own
+          const value own = reshape(w, {width, width}), place = local::axis_index<"stage">(x);
+          const value is_first = broadcast_in_dim(equal(place, 0), {rows, width}, {});
+          value now;
+          std::vector<value> seen;
+          for (std::int64_t t = 0; t < batches + stages - 1; ++t) {
+            value given = batch(x, t < batches ? t : batches - 1);
+            if (t > 0) given = select(is_first, given, local::shift_devices<"stage">(now));
+            now = tanh(einsum("bd,df->bf", given, own));
+            seen.push_back(reshape(now, {1, 1, rows, width}));
+          }
+          return concatenate(seen, 1);
+        },
+        takes<replica<"stage">, split<"stage", _, _>>{}, gives<split<"stage", _, _, _>>{})(in[0], in[1]);
+  };
+  const auto with_stages = [=](const std::vector<value>& in) {
+    const value x = in[0];
+    const value is_first = equal(iota<std::int32_t>(x, {stages, rows, width}, 0), 0);
+    value now;
+    std::vector<value> seen;
+    for (std::int64_t t = 0; t < batches + stages - 1; ++t) {
+      value given = broadcast_in_dim(batch(x, t < batches ? t : batches - 1), {stages, rows, width}, {1, 2});
+      if (t > 0) given = select(is_first, given, shift(now, 0, -1));
+      now = reshard(tanh(einsum("sbd,sdf->sbf", given, in[1])), split<"stage", _, _>{});
+      seen.push_back(reshape(now, {stages, 1, rows, width}));
+    }
+    return concatenate(seen, 1);
+  };
+  const auto [a, b] =
+      same_results(by_hand, with_stages, dynamic::mesh({{"stage", stages}}),
+                   {dynamic::in<double>({batches, rows, width}), dynamic::in<double>({stages, width, width}, {"stage", "", ""})});
+  // Five times what a stage made goes to the next one, and its gradient back.
+  CHECK(a.traffic().in(collective_kind::collective_permute).bytes == 2 * 5 * rows * width * 8);
+  CHECK(a.traffic().in(collective_kind::collective_permute).bytes == b.traffic().in(collective_kind::collective_permute).bytes);
+  CHECK(a.traffic().bytes <= b.traffic().bytes);  // the gradient by x, which every stage has a term of, is summed once
+}
+
+TEST_CASE("experts by hand: each device is one, and no dim of experts is written but to send") {
+  const auto by_hand = [](const std::vector<value>& in) {
+    return manual<"expert">(
+        [](value x, value w) {  // [2,4,3,5]: of the device's groups for each expert; [1,5,6]
+          const value mine = local::all_to_all<"expert">(x, 0, 1);
+          const value h = tanh(einsum("gcd,df->gcf", reshape(mine, {8, 3, 5}), reshape(w, {5, 6})));
+          return local::all_to_all<"expert">(reshape(h, {8, 1, 3, 6}), 1, 0);
+        },
+        takes<split<"expert", _, _, _>, split<"expert", _, _>>{}, gives<split<"expert", _, _, _>>{})(in[0], in[1]);
+  };
+  const auto with_experts = [](const std::vector<value>& in) {
+    const value mine = reshard(in[0], split<_, "expert", _, _>{});
+    const value h = tanh(einsum("gecd,edf->gecf", mine, in[1]));
+    return reshard(reshard(h, split<_, "expert", _, _>{}), split<"expert", _, _, _>{});
+  };
+  const auto [a, b] = same_results(
+      by_hand, with_experts, dynamic::mesh({{"expert", 4}}),
+      {dynamic::in<double>({8, 4, 3, 5}, {"expert", "", "", ""}), dynamic::in<double>({4, 5, 6}, {"expert", "", ""})});
+  // [2,4,3,5] and [2,4,3,6], three quarters of each, there and back.
+  CHECK(a.traffic().in(collective_kind::all_to_all).bytes == 2 * (120 + 144) * 8 * 3 / 4);
+  CHECK(a.traffic().bytes == a.traffic().in(collective_kind::all_to_all).bytes);
+  CHECK(a.traffic().bytes == b.traffic().bytes);
+}
+
+TEST_CASE("a region inside of a region takes other axes") {
+  using on = axis_state;
+  const dynamic::mesh m({{"data", 2}, {"model", 3}});
+  const auto two_layers = [](value x, value w, value v) { return einsum("bf,fd->bd", tanh(einsum("bd,df->bf", x, w)), v); };
+  const auto built = [&](dynamic::builder& b, auto body) {
+    dynamic::strict_program p(b, "");
+    std::vector<value> in{b.input(dynamic::in<double>({6, 4})), b.input(dynamic::in<double>({4, 9})),
+                          b.input(dynamic::in<double>({9, 4}))};
+    p.input(in[0], {{on{state::shard, 0}, on{state::invariant}}});
+    p.input(in[1], {{on{state::replica}, on{state::shard, 1}}});
+    p.input(in[2], {{on{state::replica}, on{state::shard, 0}}});
+    return std::pair{manual<"data">(body)(in[0], in[1], in[2]), in};
+  };
+  dynamic::builder b(m);
+  // [3,4] [4,9] [9,4] outside, [3,4] [4,3] [3,4] inside.
+  const auto [loss, in] = built(b, [](value x, value w, value v) {
+    const value y = manual<"model">([](value a, value u, value t) {
+      const value h = tanh(einsum("bd,df->bf", local::to_replica<"model">(a), u));
+      return local::all_reduce<"model">(einsum("bf,fd->bd", h, t));
+    })(x, w, v);
+    return local::all_reduce<"data">(local::to_partial<"data">(einsum("bd,bd->", y, y)));
+  });
+  b.output(loss);
+  for (const auto& g : grad(loss, in)) b.output(g);
+  const auto program = b.compile();
+  // [3,4] along model twice; along data the loss. The gradients of the weights stay partial: they leave as terms.
+  CHECK(program.traffic().over("model").bytes == 2 * (2 * 2 * 12 * 8) / 3);
+
+  dynamic::builder one(dynamic::mesh({{"one", 1}}));
+  const std::vector<value> alone{one.input(dynamic::in<double>({6, 4})), one.input(dynamic::in<double>({4, 9})),
+                                 one.input(dynamic::in<double>({9, 4}))};
+  const value y = two_layers(alone[0], alone[1], alone[2]), total = einsum("bd,bd->", y, y);
+  one.output(total);
+  for (const auto& g : grad(total, alone)) one.output(g);
+  const auto x = some(dynamic::in<double>({6, 4}), 1), w = some(dynamic::in<double>({4, 9}), 2),
+             v = some(dynamic::in<double>({9, 4}), 3);
+  const auto expected = one.compile().run(self{}, x, w, v), given = program.run(simulated{}, x, w, v);
+  REQUIRE(given.size() == 4);
+  for (std::size_t k = 0; k < 4; ++k) {
+    REQUIRE(given[k].shape == expected[k].shape);
+    for (std::size_t i = 0; i < given[k].bytes.size() / sizeof(double); ++i)
+      CHECK(given[k].data<double>()[i] == doctest::Approx(expected[k].data<double>()[i]));
+  }
+
+  const auto refused = [&](auto body) {
+    return error_of([&] {
+      dynamic::builder c(m);
+      const auto made = built(c, body);
+      c.output(made.first);
+      static_cast<void>(c.compile());
+    });
+  };
+  const auto has = [](const std::string& text, std::string_view part) {
+    if (text.find(part) == std::string::npos) MESSAGE("not `", part, "` but: ", text);
+    return text.find(part) != std::string::npos;
+  };
+  const auto total_of = [](value r) { return local::all_reduce<"data">(local::to_partial<"data">(einsum("bd->", r))); };
+  CHECK(has(refused([=](value r, value, value) { return total_of(manual<"data">([](value q) { return q; })(r)); }),
+            "axis_used_twice: `data` is local already"));
+  CHECK(has(refused([=](value r, value, value) {
+              return total_of(manual<"model">([](value q) { return q; }, takes<split<"data", _>>{})(r));
+            }),
+            "argument 0 names `data`, which the region leaves as it is"));
+}
+
 /// The totals of the parts before that of the device; zeros in place of the others.
 value compare_before(value totals, value place) {
   const value part = iota<std::int32_t>(totals, {totals.shape()[0], totals.shape()[1]}, 1);

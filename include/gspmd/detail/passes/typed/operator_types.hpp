@@ -71,7 +71,10 @@ class operator_typer {
       inline_vec<axis_use, max_axes> own;  // without those that a constant is cut for
       for (const auto& use : to_dims(t_.mesh(), rule, rule.operand(k), uses))
         if (t.on[use.axis].is == state::shard) own.push_back(use);
-      if (own == t.splits) continue;
+      if (own == t.splits) {
+        if (n.in_gradient || is_cut_in_place(i, k, {to_dims(t_.mesh(), rule, rule.operand(k), uses)})) continue;
+        return false;
+      }
       t_.refuse(mode_mistake::axis_order, i, k, -1,
                 text("operand ") << k << " is " << t_.words_of(t, t_.at(n.operands[k]).shape.count)
                                  << ", and another operand has the axes of a dim in another order; reshard one of them");
@@ -91,6 +94,22 @@ class operator_typer {
     }
     return lies_there(i, rule, uses, result);
   }
+  /// An operand that is equal along an axis is cut for the others, where that needs no elements of other devices.
+  constexpr bool is_cut_in_place(int i, int k, const sharding& cut) {
+    const int operand = t_.at(i).operands[k];
+    const value_type& is = t_.type(operand);
+    const extents& shape = t_.at(operand).shape;
+    if (cut.splits == is.splits) return true;
+    const axis_mask over = movement_axes(t_.mesh(), shape, sharding{is.splits}, cut);
+    if (over == 0) return true;
+    t_.refuse(mode_mistake::needs_communication, i, k, -1,
+              text("operand ") << k << ' ' << shape_text(shape) << " is " << t_.words_of(is, shape.count)
+                               << " and would be cut to " << sharding_text(t_.on_mesh, cut, shape.count)
+                               << " for the other ones: elements would move over `" << axes_text(t_.on_mesh, over)
+                               << "`; reshard it first, or the other ones");
+    return false;
+  }
+
   /// Movements and windows: every element must lie where it is needed.
   constexpr bool lies_there(int i, const op_rule& rule, const factor_splits& uses, const value_type& result) {
     const node& n = t_.at(i);

@@ -88,7 +88,8 @@ class reshard_typer {
         value_type next = now;
         if (now.on[a].is == state::constant) {
           writes_.set_all(next, c.axes, c.to, &wanted);
-          if (c.to.is == state::partial) writes_.note(i, row, c, 0, 0);
+          if (c.to.is == state::shard && !t_.is_local(a) && !writes_.holds_it(i, 0, now, next)) return;
+          if (c.to.is == state::partial || c.to.is == state::shard) writes_.note(i, row, c, 0, 0);
         } else if (!writes_.change(i, row, c, now, next, &wanted)) {
           return;
         }
@@ -133,6 +134,10 @@ class reshard_typer {
       t_.refuse(mode_mistake::axis_order, i, -1, -1,
                 text("the result is ") << t_.words_of(cut, t_.at(i).shape.count) << ", not "
                                        << t_.words_of(wanted, t_.at(i).shape.count) << ": axes split a dim in another order");
+      t.is_known = false;
+      return;
+    }
+    if (!writes_.holds_it(i, 0, t, cut)) {
       t.is_known = false;
       return;
     }

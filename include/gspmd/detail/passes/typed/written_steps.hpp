@@ -56,6 +56,18 @@ class step_writer {
     for (const auto& use : order->splits)
       if ((axes & axis_bit(use.axis)) != 0) t.set(use.axis, is);
   }
+  /// Whether every device has what it holds after a step of the global view, when only these axes exchange something.
+  constexpr bool holds_it(int i, axis_mask exchanged, const value_type& from, const value_type& to) {
+    const axis_mask over = movement_axes(t_.mesh(), t_.at(i).shape, sharding{from.splits}, sharding{to.splits});
+    const axis_mask others = over & ~exchanged;
+    if (others == 0) return true;
+    t_.refuse(mode_mistake::needs_communication, i, 0, -1,
+              text("of ") << shape_text(t_.at(i).shape) << " the uneven parts of " << t_.words_of(to, t_.at(i).shape.count)
+                          << " do not lie inside those of " << t_.words_of(from, t_.at(i).shape.count)
+                          << ": elements would move over `" << axes_text(t_.on_mesh, others)
+                          << "` too; bring it to another dim, or make it whole first");
+    return false;
+  }
   /// The same in the global view: the axes that leave a dim must be the last ones of it.
   constexpr bool change(int i, int row, const state_change& c, const value_type& from, value_type& to,
                         const value_type* order = nullptr) {
@@ -75,15 +87,7 @@ class step_writer {
         is_rest = is_rest && leaves;
       }
     }
-    const axis_mask over = movement_axes(t_.mesh(), t_.at(i).shape, sharding{from.splits}, sharding{to.splits});
-    if (const axis_mask others = transitions[row].forward == deed::keep_own ? over : over & ~c.axes; others != 0) {
-      t_.refuse(mode_mistake::needs_communication, i, 0, -1,
-                text("of ") << shape_text(t_.at(i).shape) << " the uneven parts of " << t_.words_of(to, t_.at(i).shape.count)
-                            << " do not lie inside those of " << t_.words_of(from, t_.at(i).shape.count)
-                            << ": elements would move over `" << axes_text(t_.on_mesh, others)
-                            << "` too; bring it to another dim, or make it whole first");
-      return false;
-    }
+    if (!holds_it(i, transitions[row].forward == deed::keep_own ? 0 : c.axes, from, to)) return false;
     note(i, row, c, sent(transitions[row].forward, i, c.axes, from, to), sent(transitions[row].backward, i, c.axes, to, from));
     return true;
   }
