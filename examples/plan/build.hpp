@@ -768,7 +768,11 @@ class program_builder {
           {is_it, o.at}, [&](const values& g) { return branch(b, g); }, [&](const values& g) { return self(self, b + 1, g); },
           given);
     };
-    return one_of(one_of, 0, arguments);
+    auto results = one_of(one_of, 0, arguments);
+    if (branches.size() == 1)  // which may give what it is given: the result is a value of its own
+      for (auto& v : results)
+        if (v.is_valid()) v = built_.program->reshard(v, std::vector<std::string>(static_cast<std::size_t>(v.rank()), "?"), o.at);
+    return results;
   }
 
   /// What a region gives for these arguments. Its inputs are other names for them, and values from around it are known inside; its own
