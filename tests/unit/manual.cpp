@@ -3,11 +3,13 @@
 // Manual regions: what is accepted gives what the devices of a naive machine hold, and its gradients; known layers send what they say.
 #include <doctest/doctest.h>
 
+#include <algorithm>
 #include <cmath>
 #include <cstdint>
 #include <functional>
 #include <random>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include <gspmd/dynamic.hpp>
@@ -56,6 +58,7 @@ enum class kind {
   rotate,
   shift,
   reverse,
+  permute,
   part_r,
   part_i,
   to_replica,
@@ -73,6 +76,15 @@ struct op {
   int dim = 0;
   std::int64_t by = 1;
 };
+
+/// A permutation by number, some of whose devices get nothing: the device that sends to k of n, or -1.
+std::int64_t source_of(std::int64_t number, std::int64_t k, std::int64_t n) {
+  std::vector<std::int64_t> order(static_cast<std::size_t>(n));
+  for (std::int64_t i = 0; i < n; ++i) order[static_cast<std::size_t>(i)] = i;
+  std::mt19937 random(static_cast<unsigned>(number + 5));
+  std::shuffle(order.begin(), order.end(), random);
+  return (k + number) % 3 == 0 ? -1 : order[static_cast<std::size_t>(k)];
+}
 
 /// The devices of a mesh x,y, each with its own values.
 struct machine {
@@ -140,9 +152,12 @@ struct machine {
         case kind::rotate: result.push_back(from(((k - o.by) % n + n) % n)); break;
         case kind::shift: result.push_back(k >= o.by && k - o.by < n ? from(k - o.by) : matrix::zeros(own.rows, own.cols)); break;
         case kind::reverse: result.push_back(from(n - 1 - k)); break;
+        case kind::permute:
+          result.push_back(source_of(o.by, k, n) < 0 ? matrix::zeros(own.rows, own.cols) : from(source_of(o.by, k, n)));
+          break;
         case kind::part_r:
         case kind::part_i: result.push_back(part_of(own, o.dim, n, k)); break;
-        case kind::broadcast: result.push_back(from(o.by % n)); break;
+        case kind::broadcast: result.push_back(from((o.by + n) % n)); break;
         case kind::to_replica:
         case kind::to_varying:
         case kind::to_partial: result.push_back(own); break;
@@ -188,13 +203,20 @@ value apply_along(const op& o, value a) {
     case kind::rotate: return local::rotate<A>(a, o.by);
     case kind::shift: return local::shift_devices<A>(a, o.by);
     case kind::reverse: return local::reverse_devices<A>(a);
+    case kind::permute: {
+      std::vector<local::device_pair> pairs;
+      const auto n = local::axis_size<A>(a);
+      for (std::int64_t k = 0; k < n; ++k)
+        if (source_of(o.by, k, n) >= 0) pairs.push_back({source_of(o.by, k, n), k});
+      return local::permute<A>(a, pairs);
+    }
     case kind::part_r: return local::own_part<A>(a, o.dim);
     case kind::part_i: return local::own_part<A, state::invariant>(a, o.dim);
     case kind::to_replica: return local::to_replica<A>(a);
     case kind::to_varying: return local::to_varying<A>(a);
     case kind::to_partial: return local::to_partial<A>(a);
     case kind::halo: return local::halo<A>(a, o.dim, 1, o.by > 0 ? 1 : 0, o.by == 2);
-    case kind::broadcast: return local::broadcast<A>(a, o.by % local::axis_size<A>(a));
+    case kind::broadcast: return local::broadcast<A>(a, (o.by + local::axis_size<A>(a)) % local::axis_size<A>(a));
     default: return a * broadcast_in_dim(convert<double>(local::axis_index<A>(a)), {a.shape()[0], a.shape()[1]}, {});
   }
 }
@@ -507,6 +529,70 @@ TEST_CASE("ring attention by hand is attention") {
   CHECK(a.bytes == a.in(collective_kind::collective_permute).bytes);
 }
 
+using varying = split<"x", _>;
+
+TEST_CASE("a permutation sends what one device holds, whoever gets nothing, and what is started is finished") {
+  const auto program = dynamic::compile(
+      [](value x) {
+        return manual<"x", "y">(
+            [](value v) {
+              auto it = local::start(local::permute<"y">(v, {{0, 2}, {2, 1}}));
+              const value twice = v + v;
+              return twice + local::finish(std::move(it));
+            },
+            takes<split<"x", "y">>{}, gives<split<"x", "y">>{})(x);
+      },
+      dynamic::mesh({{"x", 2}, {"y", 3}}), dynamic::in<double>({2, 3}));
+  const std::vector<double> in{1, 2, 3, 4, 5, 6}, expected{2, 7, 7, 8, 16, 16};
+  for (const auto& result : {program.run(threads{}, in), program.run(simulated{}, in)})
+    for (std::size_t i = 0; i < 6; ++i) CHECK(result[0].data<double>()[i] == expected[i]);
+  CHECK(program.traffic().in(collective_kind::collective_permute).bytes == 8);
+  CHECK(program.traffic().in(collective_kind::collective_permute).messages == 1);
+  const auto mistake = error_of([] {
+    static_cast<void>(dynamic::compile(
+        [](value x) {
+          return manual<"x">([](value v) { return local::permute<"x">(v, {{0, 1}}); }, takes<varying>{}, gives<varying>{})(x);
+        },
+        dynamic::mesh({{"x", 65}}), dynamic::in<double>({65, 2})));
+  });
+  CHECK(mistake.find("`x` has 65 devices, and a list names 64 at most; write rotate or shift_devices") != std::string::npos);
+}
+
+TEST_CASE("groups of devices within an axis are its parts, contiguous and strided") {
+  const std::vector<double> in{1, 2, 3, 4, 5, 6, 7, 8};
+  const auto sums = []<dim_spec Part>() {
+    return dynamic::compile(
+        [](value x) {
+          return manual<"x">([](value v) { return local::all_reduce<Part, state::replica>(v) + 0.0 * v; }, takes<varying>{},
+                             gives<varying>{})(x);
+        },
+        dynamic::mesh({{"x", 4}}).with_parts({"x:(2)2"}), dynamic::in<double>({4, 2}));
+  };
+  const auto near = sums.operator()<"x:(2)2">().run(threads{}, in), far = sums.operator()<"x:(1)2">().run(threads{}, in);
+  const std::vector<double> pairs{4, 6, 4, 6, 12, 14, 12, 14}, strided{6, 8, 10, 12, 6, 8, 10, 12};
+  for (std::size_t i = 0; i < 8; ++i) {
+    CHECK(near[0].data<double>()[i] == pairs[i]);
+    CHECK(far[0].data<double>()[i] == strided[i]);
+  }
+  CHECK(sums.operator()<"x:(2)2">().traffic().bytes == 16);
+}
+
+TEST_CASE("a bias is counted once beside a partial sum") {
+  const auto program = dynamic::compile(
+      [](value x, value bias) {
+        return manual<"x">(
+            [](value v, value b) {
+              const value terms = local::to_partial<"x">(v);
+              return local::all_reduce<"x">(terms + local::to_partial<"x", state::replica>(b));
+            },
+            takes<varying, replica<"x">>{}, gives<>{})(x, bias);
+      },
+      dynamic::mesh({{"x", 3}}), dynamic::in<double>({3, 2}), dynamic::in<double>({1, 2}));
+  const auto result = program.run(simulated{}, std::vector<double>{1, 2, 3, 4, 5, 6}, std::vector<double>{10, 20});
+  CHECK(result[0].data<double>()[0] == 19);
+  CHECK(result[0].data<double>()[1] == 32);
+}
+
 TEST_CASE("a norm on parts of the sequence: its weight is a replica, or its gradient would miss a sum") {
   const auto norm = [](value x, value w, std::int64_t rows) {
     const value s = rsqrt(einsum("sd,sd->s", x, x) + 1.0);
@@ -540,8 +626,6 @@ std::string mistake_of(Body body) {
                                        dynamic::mesh({{"x", 2}}), dynamic::in<double>({4, 2})));
   });
 }
-using varying = split<"x", _>;
-
 TEST_CASE("mistakes of manual regions are named, with the way out") {
   const auto has = [](const std::string& text, std::string_view part) {
     if (text.find(part) == std::string::npos) MESSAGE("not `", part, "` but: ", text);
@@ -589,6 +673,37 @@ TEST_CASE("mistakes of manual regions are named, with the way out") {
               return local::reduce_scatter<"x">(slice(x, {0, 0}, {1, 2}), 0);
             }),
             "is cut into 2 parts"));
+  CHECK(has(mistake_of<varying>([](value x) { return x * local::all_reduce<"x">(x); }),
+            "write local::to_replica<`x`>(operand 1): 0 bytes forward, 32 bytes (all_reduce) backward; or"));
+  CHECK(has(mistake_of<varying>([](value x) {
+              return local::permute<"x">(x, {{0, 1}, {1, 1}});
+            }),
+            "bad_permutation: device 1 along `x` gets from two: from 0 and from 1"));
+  CHECK(has(mistake_of<varying>([](value x) {
+              return local::permute<"x">(x, {{0, 0}, {0, 1}});
+            }),
+            "bad_permutation: device 0 along `x` sends to two: to 0 and to 1; write broadcast, or two permutations"));
+  CHECK(has(mistake_of<varying>([](value x) {
+              return local::permute<"x">(x, {{0, 2}});
+            }),
+            "bad_permutation: from 0 to 2: places along `x` are 0 to 1"));
+  CHECK(has(mistake_of<varying, gives<varying>>([](value x) {
+              const auto it = local::start(local::rotate<"x">(x));
+              return x;
+            }),
+            "what is started here is never finished; write finish(std::move(it))"));
+  CHECK(has(mistake_of<varying, gives<varying>>([](value x) {
+              auto it = local::start(local::rotate<"x">(x));
+              const value first = local::finish(std::move(it));
+              return first + local::finish(std::move(it));
+            }),
+            "it is finished already; start another one"));
+  CHECK(has(mistake_of<varying, gives<varying>>([](value x) { return local::finish(local::start(x + x)); }),
+            "what is started is a collective of namespace local"));
+  CHECK(has(mistake_of<varying>([](value x) { return local::all_reduce<"x:(2)1">(x); }),
+            "groups of devices within an axis are parts that the mesh has: write it as two axes, or m.with_parts({`x:(2)1`})"));
+  CHECK(has(mistake_of<varying>([](value x) { return local::broadcast<"x">(x, 2); }),
+            "device 2 is none of those along `x`, which are 0 to 1"));
   CHECK(has(mistake_of<split<"z", _>>([](value x) { return x; }), "`z` is not an axis of the mesh"));
   CHECK(has(mistake_of<partial<"x">>([](value x) { return x; }), "in_spec_mismatch"));
   CHECK(has(mistake_of<varying, gives<varying, varying>>([](value x) { return x; }),
