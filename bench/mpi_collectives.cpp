@@ -7,6 +7,8 @@
 // exchange their shards and the others keep theirs.
 //
 //   mpirun -n 2 mpi_collectives [largest size in MiB, 64]
+//   mpirun -n 2 mpi_collectives joined [values, 4]     so many values in one message, copies included, against one message for each:
+//                                                      what most_joined_bytes (detail/support/tuning.hpp) is about
 #include "gspmd/comm/mpi.hpp"
 #include "gspmd/detail/transport/meeting_subject.hpp"
 
@@ -15,6 +17,7 @@
 #include <cstdio>
 #include <cstdlib>
 #include <functional>
+#include <string_view>
 #include <vector>
 
 #include "race.hpp"
@@ -150,13 +153,54 @@ void run(gspmd::mpi_communicator& comm, std::int64_t largest) {
   }
 }
 
+/// The columns are `joined`, then `apart`; `bytes` are those of one value.
+void run_joined(gspmd::mpi_communicator& comm, std::int64_t values) {
+  const std::int64_t p = comm.device_count();
+  mesh_shape mesh;
+  mesh.sizes.push_back(static_cast<std::int32_t>(p));
+  if (comm.device(0) == 0)
+    std::printf("%lld values\n%-22s %9s  %9s %9s  %s\n", static_cast<long long>(values), "us", "bytes", "joined", "apart",
+                "ratio");
+  for (std::int64_t bytes = 1024; bytes <= 256 * 1024; bytes *= 2) {
+    const std::int64_t n = bytes / 4;
+    std::vector<float> a(static_cast<std::size_t>(n * values)), b(a.size()), packed(a.size()), made(a.size());
+    sharding partial;
+    partial.partial = 1;
+    const auto one = numbered(mesh, reduction{shape_of(1, n), partial, {}, 1, gspmd::monoid::add});
+    const auto all = numbered(mesh, reduction{shape_of(1, n * values), partial, {}, 1, gspmd::monoid::add});
+    const auto in_one = [&](std::int64_t from, std::int64_t to, auto message) {  // elements of one value before and behind it
+      for (std::int64_t v = 0; v < values; ++v) std::copy_n(a.data() + v * from, from, packed.data() + v * from);
+      const float* in = packed.data();
+      float* out = made.data();
+      message(&in, &out);
+      for (std::int64_t v = 0; v < values; ++v) std::copy_n(made.data() + v * to, to, b.data() + v * to);
+    };
+    const auto each = [&](std::int64_t from, std::int64_t to, auto message) {
+      for (std::int64_t v = 0; v < values; ++v) {
+        const float* in = a.data() + v * from;
+        float* out = b.data() + v * to;
+        message(&in, &out);
+      }
+    };
+    compare(
+        "all_reduce", bytes, [&] { in_one(n, n, [&](auto in, auto out) { comm.reduce(mesh, all, in, out); }); },
+        [&] { each(n, n, [&](auto in, auto out) { comm.reduce(mesh, one, in, out); }); });
+    const auto gather_one = numbered(mesh, movement{shape_of(n, 1), split(0, 0), {}, 1});
+    const auto gather_all = numbered(mesh, movement{shape_of(n * values, 1), split(0, 0), {}, 1});
+    compare(
+        "all_gather", bytes, [&] { in_one(n / p, n, [&](auto in, auto out) { comm.move(mesh, gather_all, in, out); }); },
+        [&] { each(n / p, n, [&](auto in, auto out) { comm.move(mesh, gather_one, in, out); }); });
+  }
+}
+
 }  // namespace
 
 int main(int argc, char** argv) {
   MPI_Init(&argc, &argv);
   {
     gspmd::mpi_communicator comm(MPI_COMM_WORLD);
-    run(comm, (argc > 1 ? std::atoll(argv[1]) : 64) << 20);
+    if (argc > 1 && std::string_view(argv[1]) == "joined") run_joined(comm, argc > 2 ? std::atoll(argv[2]) : 4);
+    else run(comm, (argc > 1 ? std::atoll(argv[1]) : 64) << 20);
   }
   MPI_Finalize();
 }

@@ -79,8 +79,8 @@ class application {
       const auto text = read_file(options_.file, errors_);
       if (errors_.empty()) document = parse_document(text, errors_);
       if (errors_.empty() && !options_.network.empty()) connect(document);
-      if (errors_.empty() && is_strict(document)) return check_strict(document);
-      if (errors_.empty()) p = plan_document(document, devices::of_mesh, errors_);
+      if (errors_.empty() && is_strict(document) && !wants_plan()) return check_strict(document);
+      if (errors_.empty()) p = plan(document, devices::of_mesh, errors_);
       if (p) {
         why = explain_why(*p);
         if (here_.writes) draw(*p);
@@ -119,11 +119,27 @@ class application {
     const auto mode = document.is_object() ? document.find("mode") : document.end();
     return document.is_object() && mode != document.end() && *mode != "automatic";
   }
-  /// Types are found and checked; such a document is not run.
+  /// Whether something is asked for that a plan says: of an explicit document that is more than its types.
+  [[nodiscard]] bool wants_plan() const {
+    for (const auto* option : {&options_.run, &options_.why, &options_.dot, &options_.svg, &options_.report, &options_.timeline,
+                               &options_.layers, &options_.compare, &options_.from, &options_.to})
+      if (!option->empty()) return true;
+    return options_.check || options_.collectives;
+  }
+  static std::optional<planned_program> plan(const json& document, devices on, error_list& errors) {
+    if (!is_strict(document)) return plan_document(document, on, errors);
+    strict_reader reader(document, errors, on);
+    auto answer = reader.run();
+    if (answer)
+      for (const auto& line : strict_errors(*answer)) errors.add("", line);
+    if (!answer || !errors.empty()) return {};
+    auto built = reader.built(*answer);
+    if (!built) return {};
+    return planned(std::move(*built), errors);
+  }
+  /// Types are found and checked, which is all that is asked for.
   report check_strict(const json& document) {
     report r;
-    if (!options_.run.empty() || options_.check || !options_.why.empty() || !options_.dot.empty() || !options_.svg.empty())
-      errors_.add("mode", "a document with a mode is checked, and not run nor drawn");
     const auto answer = errors_.empty() ? strict_reader(document, errors_).run() : std::nullopt;
     auto lines = errors_.lines();
     if (options_.json) r.out = strict_json(answer ? &*answer : nullptr, lines);
@@ -211,8 +227,7 @@ class application {
     std::optional<planned_program> other;
     json document;
     if (own.empty()) document = parse_document(text, own);
-    if (own.empty() && is_strict(document)) own.add("mode", "a document with a mode has no plan to compare with");
-    if (own.empty()) other = plan_document(document, devices::of_mesh, own);
+    if (own.empty()) other = plan(document, devices::of_mesh, own);
     for (const auto& line : own.lines()) errors_.add("--compare " + options_.compare, line);
     return other ? assumed(p) + gspmd::compare(p.program(), other->program(), network_of(p)) : "";
   }
@@ -260,7 +275,7 @@ class application {
 
   void compare(const json& document, const std::vector<any_array>& inputs, const std::vector<any_array>& outputs,
                const planned_program& p, std::vector<std::string>& remarks) {
-    const auto alone = plan_document(document, devices::one, errors_);
+    const auto alone = plan(document, devices::one, errors_);
     if (!alone) return;
     const auto expected = run_on("self", alone->program(), pointers_to(inputs));
     for (std::size_t k = 0; k < outputs.size(); ++k) {

@@ -13,6 +13,7 @@
 #include <utility>
 #include <vector>
 
+#include <gspmd/dynamic_monoid.hpp>
 #include <gspmd/inspect.hpp>
 #include <gspmd/xla_sharding.hpp>
 
@@ -38,6 +39,7 @@ struct built_program {
   std::vector<int> inputs;         // values
   std::vector<int> outputs;        // values
   std::optional<gspmd::network> network;
+  std::deque<std::string> names;  // that a strict program points to
 };
 
 /// Bodies in bodies.
@@ -465,7 +467,10 @@ class program_builder {
   void read_op(const json& j, const path& at) {
     object_reader reader(j, at, errors_);
     if (!reader.is_object()) return;
-    if (const auto kind = j.find("op"); kind != j.end() && (*kind == "loop" || *kind == "cond")) return read_region_op(j, at);
+    if (const auto kind = j.find("op"); kind != j.end()) {
+      if (*kind == "loop" || *kind == "cond") return read_region_op(j, at);
+      if (*kind == "reduce_by" || *kind == "scan_by") return read_fold(j, at);
+    }
     const auto before = errors_.count();
     const auto name = reader.text("name", "the name of the result");
     const int number = define(name, at);
@@ -574,8 +579,12 @@ class program_builder {
     const auto mistake = built_.program->take_mistake();
     if (!mistake.empty() && errors_.count() == before) errors_.add(at.str(), mistake);  // else what a refused body lacks
     if (errors_.count() != before || results.size() != count) return;
+    keep_all(numbers, results, at);
+  }
+  /// Notes what the results of one operator are.
+  void keep_all(const std::vector<int>& numbers, const std::vector<value>& results, const path& at) {
     built_.program->label(numbers[0]);
-    for (std::size_t k = 0; k < count; ++k) {
+    for (std::size_t k = 0; k < results.size(); ++k) {
       auto& named = built_.values[static_cast<std::size_t>(numbers[k])];
       named.type = results[k].type();
       named.shape = shape_of(results[k]);
@@ -583,6 +592,102 @@ class program_builder {
       built_.program->label(results[k], numbers[k]);
       if (!count_bytes(results[k], {results[k]}, at)) return;
     }
+  }
+
+  // ---- monoids ----
+
+  /// {"op": "reduce_by", "operands": [...], "attrs": {"dim": 0, "identity": [...]}, "combine": {...}}: the inputs of combine are the
+  /// elements of the left value, then those of the right one. scan_by: `exclusive` and `reverse` too.
+  void read_fold(const json& j, const path& at) {
+    object_reader reader(j, at, errors_);
+    const auto before = errors_.count();
+    const auto name = reader.text("name", "the name of the result");
+    const auto op = reader.text("op", "the operator");
+    static const json nothing = json::object();
+    const auto* given = reader.find("attrs");
+    const path at_attrs(at, "attrs");
+    object_reader attrs(given != nullptr ? *given : nothing, at_attrs, errors_);
+    operation o{*built_.program, {}, attrs, {"?", 0}, *op};
+    const auto* operands = reader.require("operands", "a list of names, one for each element of the monoid");
+    const auto* combine = reader.require("combine", "a region, of two values to one");
+    reader.refuse_unknown();
+    if (!name || !attrs.is_object() || operands == nullptr || combine == nullptr ||
+        !read_operands(*operands, path(at, "operands"), -1, o))
+      return;
+    const auto count = o.operands.size();
+    if (count < 1 || count > 4)
+      errors_.add(path(at, "operands").str(), "has " + std::to_string(count) + " entries; a monoid has one to four elements");
+    const auto dim = read_dim(o, "the dim that is reduced");
+    gspmd::scan_options how;
+    if (*op == "scan_by") how = {.exclusive = read_flag(o, "exclusive"), .reverse = read_flag(o, "reverse")};
+    const auto* identity = attrs.require("identity", "a list with a number for each element, which changes nothing");
+    const auto* samples = attrs.find("samples");
+    attrs.refuse_unknown();
+    const auto element = [&](const json& list, const path& where) {
+      std::vector<gspmd::dynamic::monoid_number> numbers;
+      if (!list.is_array() || list.size() != count) {
+        errors_.add(where.str(), "is no list with a number for each of the " + std::to_string(count) + " elements");
+        return numbers;
+      }
+      for (std::size_t k = 0; k < count; ++k)
+        if (const auto n = o.operands[k].is_valid() ? read_number(list[k], o.operands[k].type(), o, "identity") : std::nullopt)
+          numbers.push_back({n->real, n->integer});
+      return numbers;
+    };
+    std::vector<gspmd::dynamic::monoid_number> changes_nothing;
+    std::vector<std::vector<gspmd::dynamic::monoid_number>> tried;
+    if (identity != nullptr) changes_nothing = element(*identity, path(at_attrs, "identity"));
+    const path at_samples(at_attrs, "samples");
+    if (samples != nullptr && (!samples->is_array() || samples->size() > 16))
+      errors_.add(at_samples.str(), "is " + found(*samples) + ", not a list of at most 16 lists of numbers");
+    else if (samples != nullptr)
+      for (std::size_t i = 0; i < samples->size(); ++i) tried.push_back(element((*samples)[i], path(at_samples, i)));
+    std::vector<int> numbers;
+    for (std::size_t k = 0; k < count; ++k) {
+      numbers.push_back(define(result_name(*name, k, count), at));
+      if (numbers.back() >= 0) built_.values.back().op = *op;
+    }
+    if (errors_.count() != before || !o.is_sound()) return;
+    o.at = {built_.values[static_cast<std::size_t>(numbers[0])].name.c_str(), 0};
+    std::vector<value> results;
+    try {
+      const auto program = read_combine(*combine, o.operands, *name + '/', path(at, "combine"));
+      if (errors_.count() != before) return;
+      const gspmd::dynamic::value_monoid by(*program, changes_nothing, tried);
+      results = *op == "scan_by" ? gspmd::scan_by(by, o.operands, *dim, how, o.at) : gspmd::reduce_by(by, o.operands, *dim, o.at);
+    } catch (const gspmd::error& e) {
+      errors_.add(path(at, "combine").str(), e.text());
+    }
+    if (const auto mistake = built_.program->take_mistake(); !mistake.empty()) errors_.add(at.str(), mistake);
+    if (errors_.count() == before) keep_all(numbers, results, at);
+  }
+  /// The region as a program of its own, in which nothing outside has a name.
+  std::optional<gspmd::dynamic::builder> read_combine(const json& region, const std::vector<value>& tensors,
+                                                      const std::string& called, const path& at) {
+    std::optional<gspmd::dynamic::builder> program(std::in_place, built_.program->mesh());
+    std::vector<value> arguments;
+    for (int side = 0; side < 2; ++side)
+      for (const value t : tensors) arguments.push_back(program->input({t.type(), {}, {}, false, {}, monoid::add}));
+    const auto known = built_.values.size();
+    auto bounds = std::exchange(bound_, {});
+    auto groups = std::exchange(groups_, {});
+    auto names = std::exchange(numbers_, {});
+    auto outer = std::exchange(arguments_, {});
+    auto later = std::exchange(later_, {});
+    std::swap(program, built_.program);
+    const auto results = read_region(region, arguments, called, -1, at);
+    for (const value v : results) built_.program->output(v);
+    const auto mistake = built_.program->take_mistake();
+    std::swap(program, built_.program);
+    if (!mistake.empty()) errors_.add(at.str(), mistake);
+    bound_ = std::move(bounds);
+    groups_ = std::move(groups);
+    numbers_ = std::move(names);
+    arguments_ = std::move(outer);
+    later_ = std::move(later);
+    built_.values.resize(known);
+    made_.resize(known);
+    return program;
   }
 
   /// How many values a conditional gives.
@@ -663,7 +768,11 @@ class program_builder {
           {is_it, o.at}, [&](const values& g) { return branch(b, g); }, [&](const values& g) { return self(self, b + 1, g); },
           given);
     };
-    return one_of(one_of, 0, arguments);
+    auto results = one_of(one_of, 0, arguments);
+    if (branches.size() == 1)  // which may give what it is given: the result is a value of its own
+      for (auto& v : results)
+        if (v.is_valid()) v = built_.program->reshard(v, std::vector<std::string>(static_cast<std::size_t>(v.rank()), "?"), o.at);
+    return results;
   }
 
   /// What a region gives for these arguments. Its inputs are other names for them, and values from around it are known inside; its own

@@ -43,17 +43,20 @@ struct planned_program {
   [[nodiscard]] const placed_tensor& to(const instruction& i) const { return i.is_halo ? from(i) : on_device(i.result).tensor; }
 };
 
-/// The document planned; empty if it is refused, and `errors` says why.
-inline std::optional<planned_program> plan_document(const json& document, devices on, error_list& errors) {
-  auto built = program_builder(document, on, errors).build();
-  if (!built) return {};
+/// A program that was read, planned; empty if it is refused, and `errors` says why.
+inline std::optional<planned_program> planned(built_program built, error_list& errors) {
   try {
-    gspmd::dynamic::inspection plan(*built->program);
-    return planned_program{std::move(*built), std::move(plan)};
+    gspmd::dynamic::inspection plan(*built.program);
+    return planned_program{std::move(built), std::move(plan)};
   } catch (const std::exception& e) {
     errors.add("", e.what());
     return {};
   }
+}
+inline std::optional<planned_program> plan_document(const json& document, devices on, error_list& errors) {
+  auto built = program_builder(document, on, errors).build();
+  if (!built) return {};
+  return planned(std::move(*built), errors);
 }
 
 }  // namespace plan_tool

@@ -8,6 +8,7 @@
 #include <utility>
 #include <vector>
 
+#include "build.hpp"
 #include "strict_manual.hpp"
 
 namespace plan_tool {
@@ -15,7 +16,9 @@ namespace plan_tool {
 /// Reads documents that write their own communication: `"mode": "explicit"` and `"mode": "manual"`.
 class strict_reader {
  public:
-  strict_reader(const json& document, error_list& errors) : document_(document), d_(errors) {
+  /// On one device an explicit document is the same program, in which nothing is sent.
+  strict_reader(const json& document, error_list& errors, devices on = devices::of_mesh)
+      : document_(document), on_(on), d_(errors) {
     d_.read_ops = [this](const json& ops, const path& at) { read_ops(ops, at); };
   }
 
@@ -27,6 +30,7 @@ class strict_reader {
     if (const auto* j = top.require("mesh", "an object with `axes`")) {
       mesh_reader reader(d_.errors);
       d_.mesh = reader.read(*j, path(root_, "mesh"));
+      network_ = reader.network;
       if (reader.memory != 0)
         d_.errors.add("mesh.memory_per_device",
                       "is a limit of what is planned; a document of this mode says itself what is held and sent: leave it out");
@@ -48,6 +52,8 @@ class strict_reader {
       d_.answer.axes.push_back(a.name);
       all += (all.empty() ? "" : ",") + a.name;
     }
+    written_ = d_.mesh;
+    if (on_ == devices::one) d_.mesh = d_.mesh->with_one_device();
     d_.builder.emplace(*d_.mesh);
     d_.program.emplace(*d_.builder, d_.answer.is_manual ? all : "");
     d_.manual = d_.answer.is_manual ? d_.answer.axes : std::vector<std::string>{};
@@ -58,6 +64,42 @@ class strict_reader {
       if (of != nullptr) differentiate(*of, of == loss ? "loss" : "cotangent");
     collect();
     return std::move(d_.answer);
+  }
+  /// What `run` found, as it is planned; nothing, and why, of a document that is only checked.
+  std::optional<built_program> built(strict_answer& answer) {
+    if (answer.is_manual || !checked_only_.empty()) {
+      d_.errors.add("mode", answer.is_manual
+                                ? "a manual document is checked, and not run nor drawn"
+                                : "a document with " + in_quotes(checked_only_) + " is checked, and not run nor drawn");
+      return {};
+    }
+    built_program b;
+    long double bytes = 0;
+    for (std::size_t k = 0; k < answer.names.size(); ++k) {
+      const value v = d_.shown[k].second;
+      const auto& how = ops_[static_cast<int>(k)];
+      b.values.push_back({answer.names[k], how.op, how.kind, v.type(), shape_of(v), how.op == "input"});
+      auto size = 64 * static_cast<long double>(gspmd::bytes_of(v.type())) * static_cast<long double>(written_->device_count());
+      for (const auto e : v.shape()) size *= static_cast<long double>(e == 0 ? 1 : e);
+      bytes += size;
+      if (how.op == "input") b.inputs.push_back(static_cast<int>(k));
+    }
+    if (bytes > 0x1p61L) {
+      d_.errors.add("", "the values of the program are too large to count what moving them takes in 64 bits");
+      return {};
+    }
+    for (const auto& word : document_["outputs"]) {
+      const auto& v = d_.names.at(word.get<std::string>());
+      if (std::find(b.outputs.begin(), b.outputs.end(), v.label) != b.outputs.end()) continue;
+      b.outputs.push_back(v.label);
+      d_.builder->output(v.is);
+    }
+    if (b.outputs.empty()) d_.errors.add("outputs", "is empty; nothing would be computed");
+    b.network = network_;
+    b.names = std::move(answer.names);
+    b.program = std::move(d_.builder);
+    if (!d_.errors.empty()) return {};
+    return b;
   }
 
  private:
@@ -75,6 +117,7 @@ class strict_reader {
     const auto is = d_.builder->input({*type, *shape, {}, false, {}, monoid::add});
     d_.program->input(is, *s, grad == nullptr || *grad != false);
     d_.keep(*v, is);
+    ops_[v->label] = {"input", ""};
   }
   void read_ops(const json& ops, const path& at) {
     for (std::size_t i = 0; i < ops.size(); ++i) read_op(ops[i], path(at, i));
@@ -96,6 +139,7 @@ class strict_reader {
     const auto* branches = reader.find("branches");
     reader.refuse_unknown();
     if (!name || !op || !attrs.is_object()) return;
+    if (*op == "loop" || *op == "cond" || *op == "manual" || *op == "opaque" || *op == "random") checked_only_ = *op;
     if (*op == "loop" || *op == "cond" || *op == "manual") {
       if (!is_sound)
         return d_.refuse_results(*name,
@@ -112,7 +156,7 @@ class strict_reader {
     label_ = v->label;
     std::vector<std::pair<std::string, value>> further;
     const auto before = d_.program->error_count();
-    const value made = build(*op, operands, attrs, out, at, further);
+    value made = build(*op, operands, attrs, out, at, further);
     if (const auto mistake = d_.builder->take_mistake(); !mistake.empty()) {
       d_.program->refuse("document", {}, -1, "", mistake);
       d_.kinds.emplace_back(d_.program->error_count() - 1, v->label);
@@ -121,15 +165,22 @@ class strict_reader {
     }
     d_.builder->label(v->label);
     if (!made.is_valid() || d_.program->error_count() != before) return d_.program->skip();
-    if (out != nullptr) {
+    if (out != nullptr && *op != "reshard") {
       const auto s = d_.read_spec(*out, path(at, "out"), made.rank(), v->label);
       if (!s) return d_.program->skip();
-      d_.program->want(made, *s);
+      made = d_.program->want(made, *s, {d_.answer.names[static_cast<std::size_t>(v->label)].c_str(), 0});
     }
     d_.program->check();
     d_.keep(*v, made);
+    const auto kind_of = [&](const char* key) {
+      return given != nullptr && given->contains(key) && (*given)[key].is_string() ? (*given)[key].get<std::string>() : "";
+    };
+    ops_[v->label] = {*op, *op == "compare" ? kind_of("direction") : *op == "reduce" ? kind_of("kind") : kind_of("verb")};
     for (const auto& [suffix, is] : further)
-      if (auto* second = d_.define(*name + suffix, at); second != nullptr) d_.keep(*second, is);
+      if (auto* second = d_.define(*name + suffix, at); second != nullptr) {
+        ops_[second->label] = {*op, ""};
+        d_.keep(*second, is);
+      }
   }
   value build(const std::string& op, const std::vector<value>& operands, object_reader& attrs, const json* out, const path& at,
               std::vector<std::pair<std::string, value>>& further) {
@@ -165,8 +216,10 @@ class strict_reader {
       else if (operands.size() > 8) d_.complain(path(at, "operands"), "an opaque function has at most 8 operands");
     } else if (op == "reshard") {
       if (out == nullptr) d_.complain(path(at, "out"), "is missing; it is what a reshard is for");
-      else if (takes(1))
-        result = d_.builder->reshard(operands[0], std::vector<std::string>(static_cast<std::size_t>(operands[0].rank())), where);
+      else if (takes(1)) {
+        const auto s = d_.read_spec(*out, path(at, "out"), operands[0].rank(), label_);
+        if (s) result = d_.program->reshard(operands[0], *s, where);
+      }
     } else {
       operation o{*d_.builder, operands, attrs, where, op};
       o.further = &further;
@@ -214,6 +267,14 @@ class strict_reader {
       }
     }
     if (!by || !from || !to) return {};
+    const bool is_equal = from->is == state::constant || from->is == state::replica || from->is == state::invariant;
+    if (on_ == devices::one && *by == verb::reinterpret && to->is == state::partial && is_equal) {  // a term on each device
+      std::int64_t terms = 1;
+      for (std::size_t a = 0; a < used.size(); ++a)
+        if (used[a]) terms *= written_->axes()[a].size;
+      const value n = d_.builder->constant(x.type(), shape_of(x), static_cast<double>(terms), where);
+      x = gspmd::elementwise("multiply", std::vector<value>{x, n}, where);
+    }
     return d_.program->transition(x, *by, list, *from, *to, sends, where);
   }
 
@@ -246,7 +307,16 @@ class strict_reader {
       if (error < d_.answer.errors.size() && d_.answer.errors[error].label < 0) d_.answer.errors[error].label = label;
   }
 
+  struct operation_name {
+    std::string op, kind;
+  };
+
   const json& document_;
+  devices on_;
+  std::optional<gspmd::dynamic::mesh> written_;  // as the document has it
+  std::optional<gspmd::network> network_;
+  std::string checked_only_;           // an operator for which there is no plan
+  std::map<int, operation_name> ops_;  // by label
   const path root_;
   const path path_inputs_{root_, "inputs"}, path_ops_{root_, "ops"}, path_outputs_{root_, "outputs"};
   strict_document d_;

@@ -2,6 +2,10 @@
 #pragma once
 
 #include <cstdint>
+#include <initializer_list>
+#include <span>
+#include <string_view>
+#include <utility>
 
 #include "gspmd/detail/ops/local_view.hpp"
 #include "gspmd/ops/elementwise.hpp"
@@ -19,11 +23,22 @@ namespace local {
 namespace detail_ {
 using namespace gspmd::detail;
 
+/// One axis or several, as the terms of a sum name them; none: what is wrong.
+constexpr auto axes_named(const graph& g, const dim_spec& axes) {
+  return detail::resolve(*g.mesh, static_cast<const dim_spec*>(nullptr), 0, 0, axes.view(), monoid::add);
+}
 constexpr value change(value x, const dim_spec& axes, verb by, axis_state from, axis_state to, const char* name, location at,
                        const device_shift& shift = {}) {
   if (!x.is_valid()) return {};
   graph& g = *x.graph();
-  const auto named = detail::resolve(*g.mesh, static_cast<const dim_spec*>(nullptr), 0, 0, axes.view(), monoid::add);
+  const auto named = axes_named(g, axes);
+  if (!named.problem.empty() && axes.view().find(":(") != std::string_view::npos)
+    return made(
+        g.fail(at, name, named.broken,
+               text(named.problem) << "; groups of devices within an axis are parts that the mesh has: write it as two axes, or "
+                                      "m.with_parts({`"
+                                   << axes.view() << "`}) of a dynamic::mesh"),
+        x);
   if (!named.problem.empty()) return made(g.fail(at, name, named.broken, named.problem), x);
   const axis_mask mask = named.value.partial;
   if (mask == 0 || (mask & ~g.open_local) != 0)
@@ -98,6 +113,52 @@ constexpr value reverse_devices(value x, location at = location::current()) {
   return detail_::change(x, Axes, detail::verb::permute, {state::varying}, {state::varying}, "reverse_devices", at,
                          {detail::device_shift::kind::reverse, 0});
 }
+/// The number of devices along `Axes`.
+template <dim_spec Axes>
+constexpr std::int64_t axis_size(value like) {
+  return like.is_valid() ? like.graph()->mesh->shape.size_of(detail_::axes_named(*like.graph(), Axes).value.partial) : 1;
+}
+
+/// From a device to another one, by their places along the axes.
+struct device_pair {
+  std::int64_t source = 0, target = 0;
+};
+/// What the device that is paired with this one holds, zeros where there is none (jax.lax.ppermute, StableHLO's collective_permute): a
+/// device sends to one at most, and gets from one. Sends B; the gradient as much, the other way. Along 64 devices at most; round, ended and
+/// reversed orders (`rotate`, `shift_devices`, `reverse_devices`) have no such limit.
+///
+///     auto other = local::permute<"x">(v, {{0, 1}, {1, 0}});                // two devices exchange; the others get zeros
+template <dim_spec Axes>
+constexpr value permute(value x, std::span<const device_pair> pairs, location at = location::current()) {
+  detail::device_shift list{detail::device_shift::kind::listed, 0};
+  const auto n = axis_size<Axes>(x);
+  const auto refuse = [&](const detail::text& what) {
+    return detail::made(x.graph()->fail(at, "permute", detail::mistake::states, detail::text("bad_permutation: ") << what), x);
+  };
+  if (!x.is_valid()) return {};
+  if (n > detail::max_placed)
+    return refuse(detail::text("`") << Axes.view() << "` has " << n << " devices, and a list names " << detail::max_placed
+                                    << " at most; write rotate or shift_devices, or permute along one axis after the other");
+  for (std::int64_t i = 0; i < n; ++i) list.from.push_back(-1);
+  for (const auto& [source, target] : pairs) {
+    if (source < 0 || source >= n || target < 0 || target >= n)
+      return refuse(detail::text("from ") << source << " to " << target << ": places along `" << Axes.view() << "` are 0 to "
+                                          << n - 1);
+    if (list.from[static_cast<int>(target)] >= 0)
+      return refuse(detail::text("device ") << target << " along `" << Axes.view() << "` gets from two: from "
+                                            << std::int64_t{list.from[static_cast<int>(target)]} << " and from " << source);
+    for (int i = 0; i < list.from.count; ++i)
+      if (list.from[i] == source)
+        return refuse(detail::text("device ") << source << " along `" << Axes.view() << "` sends to two: to " << i << " and to "
+                                              << target << "; write broadcast, or two permutations");
+    list.from[static_cast<int>(target)] = static_cast<std::int8_t>(source);
+  }
+  return detail_::change(x, Axes, detail::verb::permute, {state::varying}, {state::varying}, "permute", at, list);
+}
+template <dim_spec Axes>
+constexpr value permute(value x, std::initializer_list<device_pair> pairs, location at = location::current()) {
+  return permute<Axes>(x, std::span(pairs.begin(), pairs.size()), at);
+}
 /// Each device's part of dim `dim` of what all of them hold. Sends nothing. The gradient of a replica puts it among zeros, that of an
 /// invariant value (`From`) is an all_gather.
 template <dim_spec Axes, state From = state::replica>
@@ -115,10 +176,16 @@ template <dim_spec Axes>
 constexpr value to_varying(value x, location at = location::current()) {
   return detail_::change(x, Axes, detail::verb::reinterpret, {state::replica}, {state::varying}, "to_varying", at);
 }
-/// What devices hold, as the terms of a sum. Nothing is sent, nor for its gradient.
-template <dim_spec Axes>
+/// What devices hold, as the terms of a sum; of a replica (`From`) the first device has the term, the others zeros. Nothing is sent, nor for
+/// its gradient.
+///
+///     y = y + local::to_partial<"model", state::replica>(bias);              // y is partial: the bias is counted once
+template <dim_spec Axes, state From = state::varying>
 constexpr value to_partial(value x, location at = location::current()) {
-  return detail_::change(x, Axes, detail::verb::reinterpret, {state::varying}, detail::partial_by(monoid::add), "to_partial", at);
+  static_assert(From == state::varying || From == state::replica,
+                "gspmd: local::to_partial: from state::varying or state::replica; of an invariant value write to_replica first");
+  return detail_::change(x, Axes, From == state::replica ? detail::verb::convert : detail::verb::reinterpret, {From},
+                         detail::partial_by(monoid::add), "to_partial", at);
 }
 
 /// The place of the device along `Axes`, from 0: a scalar, s32, that varies. `like`: any value of the region.
@@ -126,7 +193,7 @@ template <dim_spec Axes>
 constexpr value axis_index(value like, location at = location::current()) {
   if (!like.is_valid()) return {};
   auto& g = *like.graph();
-  const detail::axis_mask axes = g.mesh->mask_of(Axes.view());
+  const detail::axis_mask axes = detail_::axes_named(g, Axes).value.partial;
   if (axes == 0 || (axes & ~g.open_local) != 0)
     return detail::made(g,
                         g.fail(at, "axis_index", detail::mistake::states,
@@ -136,16 +203,15 @@ constexpr value axis_index(value like, location at = location::current()) {
   detail::state_change{detail::verb::reinterpret, axes, {state::constant}, {state::varying}}.keep(n);
   return {&g, g.add(n)};
 }
-/// The number of devices along `Axes`.
-template <dim_spec Axes>
-constexpr std::int64_t axis_size(value like) {
-  return like.is_valid() ? like.graph()->mesh->shape.size_of(like.graph()->mesh->mask_of(Axes.view())) : 1;
-}
-
 /// What device `root` holds, on all of them. Sends 2(n-1)/n B, as an all_reduce of which the others' terms are zeros.
 template <dim_spec Axes, state To = state::invariant>
 constexpr value broadcast(value x, std::int64_t root = 0, location at = location::current()) {
   if (!x.is_valid()) return {};
+  if (root < 0 || root >= axis_size<Axes>(x))
+    return detail::made(x.graph()->fail(at, "broadcast", detail::mistake::states,
+                                        detail::text("device ") << root << " is none of those along `" << Axes.view()
+                                                                << "`, which are 0 to " << axis_size<Axes>(x) - 1),
+                        x);
   const value is_root = equal({axis_index<Axes>(x, at), at}, {root, at});
   const detail::extents& shape = x.shape();
   const value here = broadcast_in_dim(is_root, integers(shape.begin(), static_cast<std::size_t>(shape.count)), {}, at);
@@ -181,6 +247,53 @@ constexpr value halo(value x, int dim, std::int64_t low, std::int64_t high, bool
   if (low > 0) result = concatenate({sent(indices(x.shape()[d] - low, x.shape()[d]), 1), result}, d, at);
   if (high > 0) result = concatenate({result, sent(indices(0, high), -1)}, d, at);
   return result;
+}
+
+/// A collective that was started: no value, so that no operator takes it. It is finished exactly once, or the program is refused.
+class [[nodiscard]] started {
+ public:
+  constexpr started(const started&) = delete;
+  constexpr started& operator=(const started&) = delete;
+  constexpr started(started&& o) noexcept : of_(o.of_), at_(o.at_), is_done_(o.is_done_) { o.is_done_ = true; }
+  constexpr ~started() {
+    if (!is_done_ && of_.is_valid())
+      of_.graph()->fail(at_, "start", detail::mistake::states,
+                        "what is started here is never finished; write finish(std::move(it))");
+  }
+
+ private:
+  constexpr started(value of, location at) : of_(of), at_(at) {}
+  friend constexpr started start(value sent, location at);
+  friend constexpr value finish(started&& it, location at);
+
+  value of_;
+  location at_;
+  bool is_done_ = false;
+};
+/// Starts a collective, whose value comes out of `finish`: between them the program does what does not need it, and no operator can take it
+/// by mistake. `sent` is what a collective returns. It is carried out where it is started, and its bytes are counted there; exchanges of
+/// margins go on beside what is computed in between, other collectives do not. Errors, at compile time: one that is not finished, or twice.
+///
+///     auto next = local::start(local::rotate<"seq">(k));
+///     out = out + einsum<"qd,kd->qk">(q, k);
+///     k = local::finish(std::move(next));
+constexpr started start(value sent, location at = location::current());
+/// The value of a collective that was started.
+constexpr value finish(started&& it, location at = location::current());
+
+constexpr started start(value sent, location at) {
+  if (sent.is_valid() &&
+      !(detail::facts_of(sent.node().op).made == detail::origin::renamed && detail::state_change::is_one(sent.node())))
+    sent.graph()->fail(at, "start", detail::mistake::states,
+                       "what is started is a collective of namespace local; write start(rotate(x))");
+  return {sent, at};
+}
+constexpr value finish(started&& it, location at) {
+  if (it.is_done_ && it.of_.is_valid())
+    return detail::made(it.of_.graph()->fail(at, "finish", detail::mistake::states, "it is finished already; start another one"),
+                        it.of_);
+  it.is_done_ = true;
+  return it.of_;
 }
 
 }  // namespace local

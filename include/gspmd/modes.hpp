@@ -95,8 +95,22 @@ class strict_program {
   }
   /// Says of it that it stands for another value: the input or the result of a region. Gradients go through it.
   void stands_for(value x, value other) { links_.push_back({x.id(), other.id()}); }
-  /// What a result must be, exactly. A constant or a replica is cut for it, for which nothing is sent; a `reshard` is brought to it.
-  void want(value x, const value_states& s) { typer_.want(x.id(), typed(s)); }
+  /// What a result must be, exactly. A constant or a replica is cut for it, for which nothing is sent. Returns the value that is so.
+  value want(value x, const value_states& s, location at = location::current()) {
+    const auto t = typed(s);
+    typer_.want(x.id(), t);
+    if (!is_planned() || typer_.local() != 0) return x;
+    typer_.run();
+    return states(x) ? wished(x, t, at) : x;
+  }
+  /// Brings a value to these states.
+  value reshard(value x, const value_states& s, location at = location::current()) {
+    const auto t = typed(s);
+    if (is_planned() && typer_.local() == 0) return wished(x, t, at);
+    const value made = builder_.reshard(x, std::vector<std::string>(static_cast<std::size_t>(x.rank())), at);
+    if (made.is_valid()) typer_.want(made.id(), t);
+    return made;
+  }
 
   /// From one state to another one, along `axes`. `pairs`, of a permutation: from which device to which, row-major over the axes.
   value transition(value x, verb by, std::string_view axes, axis_state from, axis_state to,
@@ -152,7 +166,7 @@ class strict_program {
   void skip() { typer_.skip(); }
   /// The program, of the explicit mode, without a region of another: it sends what was written. Throws gspmd::error: the first mistake.
   [[nodiscard]] program compile() {
-    if (builder_.graph().find_types == nullptr) throw error("a program with manual axes is checked and not planned");
+    if (!is_planned()) throw error("a program with manual axes is checked and not planned");
     return builder_.compile();
   }
   /// The states of a value; nothing where it was refused.
@@ -234,6 +248,15 @@ class strict_program {
 
  private:
   [[nodiscard]] const detail::mesh_info& mesh() const { return builder_.mesh().info(); }
+  [[nodiscard]] bool is_planned() { return builder_.graph().find_types != nullptr; }
+  value wished(value x, const detail::value_type& t, location at) {
+    detail::state_wish wish{t.layout(), 0, 0, true};
+    for (int a = 0; a < t.on.count; ++a) {
+      if (t.on[a].is == state::replica) wish.replica |= detail::axis_bit(a);
+      if (t.on[a].is == state::invariant || t.on[a].is == state::constant) wish.invariant |= detail::axis_bit(a);
+    }
+    return {x.graph(), detail::add_state_wish(*x.graph(), x.id(), wish, at)};
+  }
   [[nodiscard]] std::string axis_name(int a) const { return std::string(detail::axes_text(mesh(), detail::axis_bit(a)).view()); }
   [[nodiscard]] int tag_of(int node) const { return node < 0 ? -1 : builder_.graph().nodes[static_cast<std::size_t>(node)].tag; }
   /// Throws gspmd::error: an axis that is not there.

@@ -1,12 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
 // Mistakes of manual regions: each is one error.
-// mistakes: 6
+// mistakes: 9
 // expect: leaves as invariant; name the dim
 // expect: of operand 1 would miss a sum over
 // expect: equal data is so many times the
 // expect: along `x` may go different ways
 // expect: uses a value from outside of its
 // expect: `x` before an iteration and varying
+// expect: what is started here is never
+// expect: it is finished already; start
+// expect: bad_permutation: device 1 along
+#include <utility>
+
 #include <gspmd/gspmd.hpp>
 #include <gspmd/manual.hpp>
 
@@ -41,6 +46,16 @@ constexpr auto carried = [](auto a, auto w) {
       2, [&](auto, auto s) { return s + einsum<"bd,df->bf">(a, w); },
       local::all_reduce<"x", state::replica>(einsum<"bd,df->bf">(a, w)));
 };
+constexpr auto unfinished = [](auto a, auto w) {
+  const auto it = local::start(local::all_reduce<"x">(einsum<"bd,df->bf">(a, w)));
+  return a;
+};
+constexpr auto finished_twice = [](auto a, auto w) {
+  auto it = local::start(local::all_reduce<"x">(einsum<"bd,df->bf">(a, w)));
+  const auto first = local::finish(std::move(it));
+  return first + local::finish(std::move(it));
+};
+constexpr auto two_send_to_one = [](auto a, auto) { return local::permute<"x">(a, {{0, 1}, {1, 1}}); };
 
 }  // namespace
 
@@ -51,6 +66,9 @@ constexpr int c = program<summed_twice, rows>::step::device_count;              
 constexpr int d = program<branch, rows>::step::device_count;                                          // <- here
 constexpr int e = compile<outside, pod, in<float, dims<4, 6>>, in<float, dims<6, 4>>>::device_count;  // <- here
 constexpr int f = program<carried, rows, gives<rows>>::step::device_count;                            // <- here
+constexpr int g = program<unfinished, rows, gives<columns>>::step::device_count;                      // <- here
+constexpr int h = program<finished_twice, rows>::step::device_count;                                  // <- here
+constexpr int i = program<two_send_to_one, rows, gives<columns>>::step::device_count;                 // <- here
 #endif
 
 int main() {}

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 # strict/NAME.json: an explicit or manual document, its states, collectives forward and backward, and mistakes. Those called
-# NAME_mistakes have some.
+# NAME_mistakes have some; those called NAME_runs are planned, drawn and run as well.
 include("${CMAKE_CURRENT_LIST_DIR}/common.cmake")
 
 set(status 0)
@@ -11,3 +11,18 @@ plan(${status} strict/${NAME}.json --json)
 golden(${NAME}.json "${out}")
 plan(${status} strict/${NAME}.json)
 golden(${NAME}.txt "${out}${err}")
+if(NAME MATCHES "_runs$")
+  file(READ "${here}/strict/${NAME}.json" document)
+  string(JSON last GET "${document}" outputs 0)
+  plan(0 strict/${NAME}.json --check --why ${last} --dot "${SCRATCH}/plan.dot" --svg "${SCRATCH}/plan.svg" --timeline "${SCRATCH}/plan.trace")
+  plan(0 strict/${NAME}.json --check --backend threads)
+  string(REGEX MATCHALL "check [^\n]*equal to the bit" equal "${out}")
+  string(JSON outputs LENGTH "${document}" outputs)
+  list(LENGTH equal count)
+  if(NOT count EQUAL outputs)
+    message(SEND_ERROR "${count} of ${outputs} outputs are those of one device:\n${out}${err}")
+  endif()
+  plan(0 strict/${NAME}.json --from ${last} --to ${last})
+  golden(${NAME}.plan "${out}")
+  plan(0 strict/${NAME}.json --report summary)
+endif()

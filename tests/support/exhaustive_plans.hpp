@@ -121,12 +121,13 @@ struct small_program : graph_builder {
 
   /// The least time over all shardings of up to `most` free values; of more, over those that one change after the other leads to, from
   /// many starts.
-  [[nodiscard]] std::int64_t least_time(std::size_t most) const {
+  [[nodiscard]] std::int64_t least_time(std::size_t most, std::vector<sharding>* found = nullptr) const {
     const auto free = free_nodes();
     auto wishes = complete();
     std::int64_t least = time_of(wishes);
+    if (found != nullptr) *found = wishes;
     if (free.size() <= most) {
-      visit_all(free, 0, wishes, least);
+      visit_all(free, 0, wishes, least, found);
       return least;
     }
     reference::random_numbers starts(5);
@@ -147,7 +148,10 @@ struct small_program : graph_builder {
           }
         }
       }
-      if (here < least) least = here;
+      if (here < least) {
+        least = here;
+        if (found != nullptr) *found = wishes;
+      }
     }
     return least;
   }
@@ -167,16 +171,19 @@ struct small_program : graph_builder {
 
  private:
   [[nodiscard]] int rank_of(int i) const { return g.nodes[static_cast<std::size_t>(i)].shape.count; }
-  void visit_all(const std::vector<int>& free, std::size_t at, std::vector<sharding>& wishes, std::int64_t& least) const {
+  void visit_all(const std::vector<int>& free, std::size_t at, std::vector<sharding>& wishes, std::int64_t& least,
+                 std::vector<sharding>* found) const {
     if (least == 0) return;
     if (at == free.size()) {
       const auto time = time_of(wishes);
-      if (time < least) least = time;
+      if (time >= least) return;
+      least = time;
+      if (found != nullptr) *found = wishes;
       return;
     }
     for (const auto& s : all_shardings(rank_of(free[at]))) {
       wishes[static_cast<std::size_t>(free[at])] = s;
-      visit_all(free, at + 1, wishes, least);
+      visit_all(free, at + 1, wishes, least, found);
     }
   }
   annotation one_of(int rank) {

@@ -7,6 +7,8 @@
 #include <optional>
 #include <vector>
 
+#include "gspmd/detail/ir/fused_loop.hpp"
+#include "gspmd/detail/ir/local_function.hpp"
 #include "gspmd/detail/ops/scatter.hpp"
 #include "support/reference.hpp"
 
@@ -201,6 +203,57 @@ inline void scatter_set_node(const node& n, const host_array& x, const host_arra
   naive_scatter(numbers_of(n, indices.shape, updates.shape), indices, updates, result, [&](std::size_t to, std::size_t from) {
     if (result.floating()) result.reals[to] = updates.reals[from];
     else result.ints[to] = updates.ints[from];
+  });
+}
+
+/// Every line of the dim by itself, one element after the other; the monoid's function is the program's own.
+inline void fold_node(const node& n, const std::vector<const host_array*>& x, host_array& result, std::size_t which) {
+  const auto dim = static_cast<std::size_t>(n.attributes[0]);
+  const bool is_scan = n.op == gspmd::detail::code_of<gspmd::detail::scan_by_op>;
+  const auto length = static_cast<std::size_t>(x[0]->shape[dim]);
+  std::vector<std::int64_t> lines = x[0]->shape;
+  lines[dim] = 1;
+  for_each_index(lines, [&](const index& line) {
+    std::vector<std::vector<std::uint64_t>> in, out;  // of each tensor, elements of its own type
+    gspmd::detail::fold_call call{};
+    for (const auto* from : x) {
+      in.emplace_back(length + 1), out.emplace_back(length + 1);
+      index at = line;
+      for (std::size_t i = 0; i < length; ++i) {
+        at[dim] = static_cast<std::int64_t>(i);
+        const auto e = offset_of(at, from->shape);
+        gspmd::detail::with_real_type(from->type, [&]<class T>(T) {
+          gspmd::detail::store_element(in.back().data(), static_cast<std::int64_t>(i),
+                                       from->floating() ? static_cast<T>(from->reals[e]) : static_cast<T>(from->ints[e]));
+        });
+      }
+    }
+    for (std::size_t k = 0; k < x.size(); ++k) {
+      const auto last = length == 0 || n.attributes[2] == 0 ? 0 : length - 1;
+      call.in[k] =
+          reinterpret_cast<const std::byte*>(in[k].data()) + last * static_cast<std::size_t>(gspmd::detail::bytes_of(x[k]->type));
+      call.out[k] = reinterpret_cast<std::byte*>(out[k].data()) +
+                    (is_scan ? last : 0) * static_cast<std::size_t>(gspmd::detail::bytes_of(x[k]->type));
+    }
+    call.n = static_cast<std::int64_t>(length);
+    call.step = n.attributes[2] != 0 ? -1 : 1;
+    call.count = 1;
+    call.is_scan = is_scan;
+    call.is_exclusive = n.attributes[1] != 0;
+    call.is_reversed = n.attributes[2] != 0;
+    call.object = n.local->object;
+    n.local->fold(call);
+    for (std::size_t i = 0; i < (is_scan ? length : 1); ++i) {
+      index at = line;
+      at[dim] = static_cast<std::int64_t>(i);
+      if (!is_scan) at.erase(at.begin() + static_cast<std::ptrdiff_t>(dim));
+      const auto to = offset_of(at, result.shape);
+      gspmd::detail::with_real_type(result.type, [&]<class T>(T) {
+        const T got = gspmd::detail::load_element<T>(out[which].data(), static_cast<std::int64_t>(i));
+        if (result.floating()) result.reals[to] = static_cast<double>(got);
+        else result.ints[to] = static_cast<std::int64_t>(got);
+      });
+    }
   });
 }
 

@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "gspmd/detail/ir/graph.hpp"
+#include "gspmd/detail/ir/local_function.hpp"
 #include "support/local_functions.hpp"
 
 /// A graph evaluated on one giant device, straight from the StableHLO definitions of its operators. Nothing of the
@@ -589,6 +590,7 @@ void gather_node(const node& n, const host_array& x, const host_array& indices, 
 void scan_node(const node& n, const host_array& x, host_array& result);
 void top_k_node(const host_array& x, host_array& result, bool wants_indices);
 void sort_node(const node& n, const std::vector<const host_array*>& x, host_array& result, std::size_t which);
+void fold_node(const node& n, const std::vector<const host_array*>& x, host_array& result, std::size_t which);
 void scatter_node(const node& n, const host_array& indices, const host_array& updates, host_array& result);
 void scatter_set_node(const node& n, const host_array& x, const host_array& indices, const host_array& updates,
                       host_array& result);
@@ -673,6 +675,8 @@ inline void listed(const node& n, const std::vector<const host_array*>& x, host_
     top_k_node(*x[0], result, false);
   } else if (is(ir::code_of<ir::sort_op>)) {
     sort_node(n, x, result, 0);
+  } else if (is(ir::code_of<ir::reduce_by_op>, ir::code_of<ir::scan_by_op>)) {
+    fold_node(n, x, result, 0);
   } else if (is(ir::code_of<ir::scatter_op>)) {
     scatter_node(n, *x[0], *x[1], result);
   } else if (is(ir::code_of<ir::scatter_set_op>)) {
@@ -779,10 +783,15 @@ inline host_array evaluate_node(const graph& g, int i, const std::vector<host_ar
         top_k_node(values[static_cast<std::size_t>(maker.operands[0])], result, true);
         break;
       }
+      std::vector<const host_array*> all;
+      for (const int o : maker.operands) all.push_back(&values[static_cast<std::size_t>(o)]);
+      const auto which = static_cast<std::size_t>(i - n.operands[0]);
       if (maker.op == gspmd::detail::code_of<gspmd::detail::sort_op>) {
-        std::vector<const host_array*> sorted;
-        for (const int o : maker.operands) sorted.push_back(&values[static_cast<std::size_t>(o)]);
-        sort_node(maker, sorted, result, static_cast<std::size_t>(i - n.operands[0]));
+        sort_node(maker, all, result, which);
+        break;
+      }
+      if (maker.local != nullptr && maker.local->fold != nullptr) {
+        fold_node(maker, all, result, which);
         break;
       }
       node as_reduce = g.nodes[static_cast<std::size_t>(n.operands[0])];  // copy_and_minima's

@@ -131,7 +131,8 @@ class rounding {
   }
   [[nodiscard]] static bool adds_up(const node& n) {
     namespace ir = gspmd::detail;
-    return n.op == ir::code_of<ir::scatter_op> || n.op == ir::code_of<ir::scan_op>;
+    return n.op == ir::code_of<ir::scatter_op> || n.op == ir::code_of<ir::scan_op> || n.op == ir::code_of<ir::reduce_by_op> ||
+           n.op == ir::code_of<ir::scan_by_op>;
   }
 
   // ---- elementwise ----

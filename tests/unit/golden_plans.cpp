@@ -128,6 +128,53 @@ TEST_CASE("attention over a split sequence") {
   CHECK(collectives_of(g) == "all_gather sp, all_gather sp");
 }
 
+TEST_CASE("steps of training on meshes of two and three axes send what the textbook's do") {
+  const dynamic::mesh three({{"dp_replicate", 2}, {"dp_shard", 2}, {"tp", 2}});
+  const auto hsdp_tp = train_on("HSDP and TP", three, {"dp_replicate,dp_shard", ""}, {"dp_shard", "tp"}, {"tp", "dp_shard"});
+  CHECK(hsdp_tp.traffic().over("dp_shard").bytes == 2 * weights_bytes() / 2 / 2);      // all_gather, reduce_scatter
+  CHECK(hsdp_tp.traffic().over("dp_replicate").bytes == 2 * weights_bytes() / 4 / 2);  // all_reduce of what was scattered
+  CHECK(hsdp_tp.traffic().in(collective_kind::all_to_all).collectives == 0);
+
+  const dynamic::mesh two({{"dp", 2}, {"tp", 4}});
+  const auto sequence = [](value x, value w1, value w2) {
+    const value y = mesh_split(einsum<"bsf,fd->bsd">(relu(einsum<"bsd,df->bsf">(x, w1)), w2), {0, 1, -1});
+    const auto [gx, g1, g2] = grad(mean(y * y), std::tuple{x, w1, w2});
+    return std::tuple{mesh_split(gx, {0, 1, -1}), w1 - 0.1 * g1, w2 - 0.1 * g2};
+  };
+  const auto sp =
+      file().check("TP and SP, with gradients", dynamic::compile(sequence, two, f32({8, 64, 256}, {"dp", "tp", ""}),
+                                                                 f32({256, 1024}, {"", "tp"}), f32({1024, 256}, {"tp", ""})));
+  CHECK(sp.traffic().in(collective_kind::all_gather).collectives == 2);
+  CHECK(sp.traffic().in(collective_kind::reduce_scatter).collectives == 2);
+  CHECK(sp.traffic().over("tp").bytes == 4 * (4 * 8 * 64 * 256 / 2) * 3 / 4);
+  CHECK(sp.traffic().over("dp").bytes == weights_bytes() / 4);
+
+  const auto attention_step = [](bool by_heads) {
+    return [by_heads](value x, value wq, value wk, value wv, value wo) {
+      const auto lies = [by_heads](value v) { return by_heads ? mesh_split(v, {0, -1, 1, -1}) : v; };
+      const value q = lies(einsum<"bsd,dnh->bsnh">(x, wq)), k = lies(einsum<"bsd,dnh->bsnh">(x, wk)),
+                  v = lies(einsum<"bsd,dnh->bsnh">(x, wv));
+      const value mixed = einsum<"bnst,btnh->bsnh">(softmax(einsum<"bsnh,btnh->bnst">(q, k), 3), v);
+      const value y = mesh_split(einsum<"bsnh,nhd->bsd">(mesh_split(mixed, {0, 1, -1, -1}), wo), {0, 1, -1});
+      const auto g = grad(mean(y * y), std::tuple{wq, wk, wv, wo});
+      return std::tuple{wq - 0.1 * std::get<0>(g), wk - 0.1 * std::get<1>(g), wv - 0.1 * std::get<2>(g),
+                        wo - 0.1 * std::get<3>(g)};
+    };
+  };
+  const dynamic::mesh rows({{"dp", 2}, {"sp", 4}});
+  const auto step = [&](const char* title, bool by_heads) {
+    const auto w = f32({256, 8, 32}, {"", "", ""});
+    return file().check(title, dynamic::compile(attention_step(by_heads), rows, f32({4, 512, 256}, {"dp", "sp", ""}), w, w, w,
+                                                f32({8, 32, 256}, {"", "", ""})));
+  };
+  const std::int64_t shard = 4 * 4 * 512 * 256 / 8, weights = 4 * (4 * 256 * 256);  // bytes
+  const auto ulysses = step("Ulysses, with gradients and update", true);
+  CHECK(ulysses.traffic().in(collective_kind::all_to_all).collectives == 8);
+  CHECK(ulysses.traffic().bytes <= 8 * shard * 3 / 4 + 2 * weights * 7 / 8);
+  const auto context = step("context parallel, with gradients and update", false);
+  CHECK(context.traffic().bytes <= 4 * shard * 3 + 2 * weights * 7 / 8);
+}
+
 TEST_CASE("four rules of einsum") {
   const dynamic::mesh m({{"x", 4}});
   const auto linear = [](auto x, auto w) { return einsum<"abi,aoi->abo">(x, w); };

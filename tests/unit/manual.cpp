@@ -3,11 +3,13 @@
 // Manual regions: what is accepted gives what the devices of a naive machine hold, and its gradients; known layers send what they say.
 #include <doctest/doctest.h>
 
+#include <algorithm>
 #include <cmath>
 #include <cstdint>
 #include <functional>
 #include <random>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include <gspmd/dynamic.hpp>
@@ -56,6 +58,7 @@ enum class kind {
   rotate,
   shift,
   reverse,
+  permute,
   part_r,
   part_i,
   to_replica,
@@ -73,6 +76,15 @@ struct op {
   int dim = 0;
   std::int64_t by = 1;
 };
+
+/// A permutation by number, some of whose devices get nothing: the device that sends to k of n, or -1.
+std::int64_t source_of(std::int64_t number, std::int64_t k, std::int64_t n) {
+  std::vector<std::int64_t> order(static_cast<std::size_t>(n));
+  for (std::int64_t i = 0; i < n; ++i) order[static_cast<std::size_t>(i)] = i;
+  std::mt19937 random(static_cast<unsigned>(number + 5));
+  std::shuffle(order.begin(), order.end(), random);
+  return (k + number) % 3 == 0 ? -1 : order[static_cast<std::size_t>(k)];
+}
 
 /// The devices of a mesh x,y, each with its own values.
 struct machine {
@@ -140,9 +152,12 @@ struct machine {
         case kind::rotate: result.push_back(from(((k - o.by) % n + n) % n)); break;
         case kind::shift: result.push_back(k >= o.by && k - o.by < n ? from(k - o.by) : matrix::zeros(own.rows, own.cols)); break;
         case kind::reverse: result.push_back(from(n - 1 - k)); break;
+        case kind::permute:
+          result.push_back(source_of(o.by, k, n) < 0 ? matrix::zeros(own.rows, own.cols) : from(source_of(o.by, k, n)));
+          break;
         case kind::part_r:
         case kind::part_i: result.push_back(part_of(own, o.dim, n, k)); break;
-        case kind::broadcast: result.push_back(from(o.by % n)); break;
+        case kind::broadcast: result.push_back(from((o.by + n) % n)); break;
         case kind::to_replica:
         case kind::to_varying:
         case kind::to_partial: result.push_back(own); break;
@@ -188,13 +203,20 @@ value apply_along(const op& o, value a) {
     case kind::rotate: return local::rotate<A>(a, o.by);
     case kind::shift: return local::shift_devices<A>(a, o.by);
     case kind::reverse: return local::reverse_devices<A>(a);
+    case kind::permute: {
+      std::vector<local::device_pair> pairs;
+      const auto n = local::axis_size<A>(a);
+      for (std::int64_t k = 0; k < n; ++k)
+        if (source_of(o.by, k, n) >= 0) pairs.push_back({source_of(o.by, k, n), k});
+      return local::permute<A>(a, pairs);
+    }
     case kind::part_r: return local::own_part<A>(a, o.dim);
     case kind::part_i: return local::own_part<A, state::invariant>(a, o.dim);
     case kind::to_replica: return local::to_replica<A>(a);
     case kind::to_varying: return local::to_varying<A>(a);
     case kind::to_partial: return local::to_partial<A>(a);
     case kind::halo: return local::halo<A>(a, o.dim, 1, o.by > 0 ? 1 : 0, o.by == 2);
-    case kind::broadcast: return local::broadcast<A>(a, o.by % local::axis_size<A>(a));
+    case kind::broadcast: return local::broadcast<A>(a, (o.by + local::axis_size<A>(a)) % local::axis_size<A>(a));
     default: return a * broadcast_in_dim(convert<double>(local::axis_index<A>(a)), {a.shape()[0], a.shape()[1]}, {});
   }
 }
@@ -507,6 +529,88 @@ TEST_CASE("ring attention by hand is attention") {
   CHECK(a.bytes == a.in(collective_kind::collective_permute).bytes);
 }
 
+using varying = split<"x", _>;
+
+TEST_CASE("a permutation sends what one device holds, whoever gets nothing, and what is started is finished") {
+  const auto program = dynamic::compile(
+      [](value x) {
+        return manual<"x", "y">(
+            [](value v) {
+              auto it = local::start(local::permute<"y">(v, {{0, 2}, {2, 1}}));
+              const value twice = v + v;
+              return twice + local::finish(std::move(it));
+            },
+            takes<split<"x", "y">>{}, gives<split<"x", "y">>{})(x);
+      },
+      dynamic::mesh({{"x", 2}, {"y", 3}}), dynamic::in<double>({2, 3}));
+  const std::vector<double> in{1, 2, 3, 4, 5, 6}, expected{2, 7, 7, 8, 16, 16};
+  for (const auto& result : {program.run(threads{}, in), program.run(simulated{}, in)})
+    for (std::size_t i = 0; i < 6; ++i) CHECK(result[0].data<double>()[i] == expected[i]);
+  CHECK(program.traffic().in(collective_kind::collective_permute).bytes == 8);
+  CHECK(program.traffic().in(collective_kind::collective_permute).messages == 1);
+  const auto mistake = error_of([] {
+    static_cast<void>(dynamic::compile(
+        [](value x) {
+          return manual<"x">([](value v) { return local::permute<"x">(v, {{0, 1}}); }, takes<varying>{}, gives<varying>{})(x);
+        },
+        dynamic::mesh({{"x", 65}}), dynamic::in<double>({65, 2})));
+  });
+  CHECK(mistake.find("`x` has 65 devices, and a list names 64 at most; write rotate or shift_devices") != std::string::npos);
+}
+
+TEST_CASE("places, permutations and broadcasts go along several axes at once") {
+  const auto program = dynamic::compile(
+      [](value x) {
+        return manual<"x", "y">(
+            [](value v) {
+              const value place =
+                  convert<double>(local::axis_index<"x,y">(v)) + static_cast<double>(10 * local::axis_size<"x,y">(v));
+              const value all = local::broadcast<"x,y", state::replica>(v, 3);
+              return local::permute<"x,y">(v, {{0, 2}, {2, 1}, {3, 3}}) + all + broadcast_in_dim(place, {1, 2}, {});
+            },
+            takes<split<"x,y", _>>{}, gives<split<"x,y", _>>{})(x);
+      },
+      dynamic::mesh({{"x", 2}, {"y", 2}}), dynamic::in<double>({4, 2}));
+  const std::vector<double> in{1, 2, 3, 4, 5, 6, 700, 800}, expected{740, 840, 746, 847, 743, 844, 1443, 1643};
+  for (const auto& result : {program.run(threads{}, in), program.run(simulated{}, in)})
+    for (std::size_t i = 0; i < 8; ++i) CHECK(result[0].data<double>()[i] == expected[i]);
+}
+
+TEST_CASE("groups of devices within an axis are its parts, contiguous and strided") {
+  const std::vector<double> in{1, 2, 3, 4, 5, 6, 7, 8};
+  const auto sums = []<dim_spec Part>() {
+    return dynamic::compile(
+        [](value x) {
+          return manual<"x">([](value v) { return local::all_reduce<Part, state::replica>(v) + 0.0 * v; }, takes<varying>{},
+                             gives<varying>{})(x);
+        },
+        dynamic::mesh({{"x", 4}}).with_parts({"x:(2)2"}), dynamic::in<double>({4, 2}));
+  };
+  const auto near = sums.operator()<"x:(2)2">().run(threads{}, in), far = sums.operator()<"x:(1)2">().run(threads{}, in);
+  const std::vector<double> pairs{4, 6, 4, 6, 12, 14, 12, 14}, strided{6, 8, 10, 12, 6, 8, 10, 12};
+  for (std::size_t i = 0; i < 8; ++i) {
+    CHECK(near[0].data<double>()[i] == pairs[i]);
+    CHECK(far[0].data<double>()[i] == strided[i]);
+  }
+  CHECK(sums.operator()<"x:(2)2">().traffic().bytes == 16);
+}
+
+TEST_CASE("a bias is counted once beside a partial sum") {
+  const auto program = dynamic::compile(
+      [](value x, value bias) {
+        return manual<"x">(
+            [](value v, value b) {
+              const value terms = local::to_partial<"x">(v);
+              return local::all_reduce<"x">(terms + local::to_partial<"x", state::replica>(b));
+            },
+            takes<varying, replica<"x">>{}, gives<>{})(x, bias);
+      },
+      dynamic::mesh({{"x", 3}}), dynamic::in<double>({3, 2}), dynamic::in<double>({1, 2}));
+  const auto result = program.run(simulated{}, std::vector<double>{1, 2, 3, 4, 5, 6}, std::vector<double>{10, 20});
+  CHECK(result[0].data<double>()[0] == 19);
+  CHECK(result[0].data<double>()[1] == 32);
+}
+
 TEST_CASE("a norm on parts of the sequence: its weight is a replica, or its gradient would miss a sum") {
   const auto norm = [](value x, value w, std::int64_t rows) {
     const value s = rsqrt(einsum("sd,sd->s", x, x) + 1.0);
@@ -540,8 +644,6 @@ std::string mistake_of(Body body) {
                                        dynamic::mesh({{"x", 2}}), dynamic::in<double>({4, 2})));
   });
 }
-using varying = split<"x", _>;
-
 TEST_CASE("mistakes of manual regions are named, with the way out") {
   const auto has = [](const std::string& text, std::string_view part) {
     if (text.find(part) == std::string::npos) MESSAGE("not `", part, "` but: ", text);
@@ -589,6 +691,37 @@ TEST_CASE("mistakes of manual regions are named, with the way out") {
               return local::reduce_scatter<"x">(slice(x, {0, 0}, {1, 2}), 0);
             }),
             "is cut into 2 parts"));
+  CHECK(has(mistake_of<varying>([](value x) { return x * local::all_reduce<"x">(x); }),
+            "write local::to_replica<`x`>(operand 1): 0 bytes forward, 32 bytes (all_reduce) backward; or"));
+  CHECK(has(mistake_of<varying>([](value x) {
+              return local::permute<"x">(x, {{0, 1}, {1, 1}});
+            }),
+            "bad_permutation: device 1 along `x` gets from two: from 0 and from 1"));
+  CHECK(has(mistake_of<varying>([](value x) {
+              return local::permute<"x">(x, {{0, 0}, {0, 1}});
+            }),
+            "bad_permutation: device 0 along `x` sends to two: to 0 and to 1; write broadcast, or two permutations"));
+  CHECK(has(mistake_of<varying>([](value x) {
+              return local::permute<"x">(x, {{0, 2}});
+            }),
+            "bad_permutation: from 0 to 2: places along `x` are 0 to 1"));
+  CHECK(has(mistake_of<varying, gives<varying>>([](value x) {
+              const auto it = local::start(local::rotate<"x">(x));
+              return x;
+            }),
+            "what is started here is never finished; write finish(std::move(it))"));
+  CHECK(has(mistake_of<varying, gives<varying>>([](value x) {
+              auto it = local::start(local::rotate<"x">(x));
+              const value first = local::finish(std::move(it));
+              return first + local::finish(std::move(it));
+            }),
+            "it is finished already; start another one"));
+  CHECK(has(mistake_of<varying, gives<varying>>([](value x) { return local::finish(local::start(x + x)); }),
+            "what is started is a collective of namespace local"));
+  CHECK(has(mistake_of<varying>([](value x) { return local::all_reduce<"x:(2)1">(x); }),
+            "groups of devices within an axis are parts that the mesh has: write it as two axes, or m.with_parts({`x:(2)1`})"));
+  CHECK(has(mistake_of<varying>([](value x) { return local::broadcast<"x">(x, 2); }),
+            "device 2 is none of those along `x`, which are 0 to 1"));
   CHECK(has(mistake_of<split<"z", _>>([](value x) { return x; }), "`z` is not an axis of the mesh"));
   CHECK(has(mistake_of<partial<"x">>([](value x) { return x; }), "in_spec_mismatch"));
   CHECK(has(mistake_of<varying, gives<varying, varying>>([](value x) { return x; }),
@@ -705,6 +838,137 @@ TEST_CASE("in a program with types a region may take some axes; the others go on
   const auto given = program.run(simulated{}, dx, dw, dv), expected = one.run(self{}, dx, dw, dv);
   for (std::size_t k = 0; k < 2; ++k)
     for (std::size_t i = 0; i < 24; ++i) CHECK(given[k].data<double>()[i] == doctest::Approx(expected[k].data<double>()[i]));
+}
+
+TEST_CASE("a pipeline by hand: a stage is what a device does, and no dim of stages is written") {
+  constexpr std::int64_t stages = 3, batches = 4, rows = 2, width = 5;
+  const auto batch = [=](value x, std::int64_t t) { return reshape(slice(x, {t, 0, 0}, {t + 1, rows, width}), {rows, width}); };
+  const auto by_hand = [=](const std::vector<value>& in) {
+    return manual<"stage">(
+        [=](value x, value w) {  // [4,2,5] whole, [1,5,5] the device's own
+          const value own = reshape(w, {width, width}), place = local::axis_index<"stage">(x);
+          const value is_first = broadcast_in_dim(equal(place, 0), {rows, width}, {});
+          value now;
+          std::vector<value> seen;
+          for (std::int64_t t = 0; t < batches + stages - 1; ++t) {
+            value given = batch(x, t < batches ? t : batches - 1);
+            if (t > 0) given = select(is_first, given, local::shift_devices<"stage">(now));
+            now = tanh(einsum("bd,df->bf", given, own));
+            seen.push_back(reshape(now, {1, 1, rows, width}));
+          }
+          return concatenate(seen, 1);
+        },
+        takes<replica<"stage">, split<"stage", _, _>>{}, gives<split<"stage", _, _, _>>{})(in[0], in[1]);
+  };
+  const auto with_stages = [=](const std::vector<value>& in) {
+    const value x = in[0];
+    const value is_first = equal(iota<std::int32_t>(x, {stages, rows, width}, 0), 0);
+    value now;
+    std::vector<value> seen;
+    for (std::int64_t t = 0; t < batches + stages - 1; ++t) {
+      value given = broadcast_in_dim(batch(x, t < batches ? t : batches - 1), {stages, rows, width}, {1, 2});
+      if (t > 0) given = select(is_first, given, shift(now, 0, -1));
+      now = reshard(tanh(einsum("sbd,sdf->sbf", given, in[1])), split<"stage", _, _>{});
+      seen.push_back(reshape(now, {stages, 1, rows, width}));
+    }
+    return concatenate(seen, 1);
+  };
+  const auto [a, b] =
+      same_results(by_hand, with_stages, dynamic::mesh({{"stage", stages}}),
+                   {dynamic::in<double>({batches, rows, width}), dynamic::in<double>({stages, width, width}, {"stage", "", ""})});
+  // Five times what a stage made goes to the next one, and its gradient back.
+  CHECK(a.traffic().in(collective_kind::collective_permute).bytes == 2 * 5 * rows * width * 8);
+  CHECK(a.traffic().in(collective_kind::collective_permute).bytes == b.traffic().in(collective_kind::collective_permute).bytes);
+  CHECK(a.traffic().bytes <= b.traffic().bytes);  // the gradient by x, which every stage has a term of, is summed once
+}
+
+TEST_CASE("experts by hand: each device is one, and no dim of experts is written but to send") {
+  const auto by_hand = [](const std::vector<value>& in) {
+    return manual<"expert">(
+        [](value x, value w) {  // [2,4,3,5]: of the device's groups for each expert; [1,5,6]
+          const value mine = local::all_to_all<"expert">(x, 0, 1);
+          const value h = tanh(einsum("gcd,df->gcf", reshape(mine, {8, 3, 5}), reshape(w, {5, 6})));
+          return local::all_to_all<"expert">(reshape(h, {8, 1, 3, 6}), 1, 0);
+        },
+        takes<split<"expert", _, _, _>, split<"expert", _, _>>{}, gives<split<"expert", _, _, _>>{})(in[0], in[1]);
+  };
+  const auto with_experts = [](const std::vector<value>& in) {
+    const value mine = reshard(in[0], split<_, "expert", _, _>{});
+    const value h = tanh(einsum("gecd,edf->gecf", mine, in[1]));
+    return reshard(reshard(h, split<_, "expert", _, _>{}), split<"expert", _, _, _>{});
+  };
+  const auto [a, b] = same_results(
+      by_hand, with_experts, dynamic::mesh({{"expert", 4}}),
+      {dynamic::in<double>({8, 4, 3, 5}, {"expert", "", "", ""}), dynamic::in<double>({4, 5, 6}, {"expert", "", ""})});
+  // [2,4,3,5] and [2,4,3,6], three quarters of each, there and back.
+  CHECK(a.traffic().in(collective_kind::all_to_all).bytes == 2 * (120 + 144) * 8 * 3 / 4);
+  CHECK(a.traffic().bytes == a.traffic().in(collective_kind::all_to_all).bytes);
+  CHECK(a.traffic().bytes == b.traffic().bytes);
+}
+
+TEST_CASE("a region inside of a region takes other axes") {
+  using on = axis_state;
+  const dynamic::mesh m({{"data", 2}, {"model", 3}});
+  const auto two_layers = [](value x, value w, value v) { return einsum("bf,fd->bd", tanh(einsum("bd,df->bf", x, w)), v); };
+  const auto built = [&](dynamic::builder& b, auto body) {
+    dynamic::strict_program p(b, "");
+    std::vector<value> in{b.input(dynamic::in<double>({6, 4})), b.input(dynamic::in<double>({4, 9})),
+                          b.input(dynamic::in<double>({9, 4}))};
+    p.input(in[0], {{on{state::shard, 0}, on{state::invariant}}});
+    p.input(in[1], {{on{state::replica}, on{state::shard, 1}}});
+    p.input(in[2], {{on{state::replica}, on{state::shard, 0}}});
+    return std::pair{manual<"data">(body)(in[0], in[1], in[2]), in};
+  };
+  dynamic::builder b(m);
+  // [3,4] [4,9] [9,4] outside, [3,4] [4,3] [3,4] inside.
+  const auto [loss, in] = built(b, [](value x, value w, value v) {
+    const value y = manual<"model">([](value a, value u, value t) {
+      const value h = tanh(einsum("bd,df->bf", local::to_replica<"model">(a), u));
+      return local::all_reduce<"model">(einsum("bf,fd->bd", h, t));
+    })(x, w, v);
+    return local::all_reduce<"data">(local::to_partial<"data">(einsum("bd,bd->", y, y)));
+  });
+  b.output(loss);
+  for (const auto& g : grad(loss, in)) b.output(g);
+  const auto program = b.compile();
+  // [3,4] along model twice; along data the loss. The gradients of the weights stay partial: they leave as terms.
+  CHECK(program.traffic().over("model").bytes == 2 * (2 * 2 * 12 * 8) / 3);
+
+  dynamic::builder one(dynamic::mesh({{"one", 1}}));
+  const std::vector<value> alone{one.input(dynamic::in<double>({6, 4})), one.input(dynamic::in<double>({4, 9})),
+                                 one.input(dynamic::in<double>({9, 4}))};
+  const value y = two_layers(alone[0], alone[1], alone[2]), total = einsum("bd,bd->", y, y);
+  one.output(total);
+  for (const auto& g : grad(total, alone)) one.output(g);
+  const auto x = some(dynamic::in<double>({6, 4}), 1), w = some(dynamic::in<double>({4, 9}), 2),
+             v = some(dynamic::in<double>({9, 4}), 3);
+  const auto expected = one.compile().run(self{}, x, w, v), given = program.run(simulated{}, x, w, v);
+  REQUIRE(given.size() == 4);
+  for (std::size_t k = 0; k < 4; ++k) {
+    REQUIRE(given[k].shape == expected[k].shape);
+    for (std::size_t i = 0; i < given[k].bytes.size() / sizeof(double); ++i)
+      CHECK(given[k].data<double>()[i] == doctest::Approx(expected[k].data<double>()[i]));
+  }
+
+  const auto refused = [&](auto body) {
+    return error_of([&] {
+      dynamic::builder c(m);
+      const auto made = built(c, body);
+      c.output(made.first);
+      static_cast<void>(c.compile());
+    });
+  };
+  const auto has = [](const std::string& text, std::string_view part) {
+    if (text.find(part) == std::string::npos) MESSAGE("not `", part, "` but: ", text);
+    return text.find(part) != std::string::npos;
+  };
+  const auto total_of = [](value r) { return local::all_reduce<"data">(local::to_partial<"data">(einsum("bd->", r))); };
+  CHECK(has(refused([=](value r, value, value) { return total_of(manual<"data">([](value q) { return q; })(r)); }),
+            "axis_used_twice: `data` is local already"));
+  CHECK(has(refused([=](value r, value, value) {
+              return total_of(manual<"model">([](value q) { return q; }, takes<split<"data", _>>{})(r));
+            }),
+            "argument 0 names `data`, which the region leaves as it is"));
 }
 
 /// The totals of the parts before that of the device; zeros in place of the others.

@@ -196,17 +196,17 @@ TEST_CASE("the utilisation of GSPMD Table 2, from the plans' flops") {
 
 TEST_CASE("training steps of GSPMD Table 2, with gradients and update, estimated within 15 percent of what the paper measured") {
   struct column {
-    int x, y;
+    int layers, x, y;
     std::int64_t batch;
     double measured;  // seconds
   };
-  constexpr int layers = 32;
   constexpr std::int64_t length = 1024, model = 8192, hidden = 65536, heads = 128, width = 256, vocabulary = 32000;
   const auto net = torus_of(1e-6);
   const auto bf = [](std::vector<std::int64_t> shape, std::vector<std::string> sharding) {
     return dynamic::in<bf16>(std::move(shape), std::move(sharding));
   };
-  for (const column& c : {column{8, 16, 64, 5.74}, {16, 32, 256, 6.25}, {32, 64, 1024, 6.30}}) {
+  // By hand: 64 layers 3.8 % more than measured, 128 layers 0.4 % less and, twice as wide, 6.8 % less.
+  for (const column& c : {column{32, 8, 16, 64, 5.74}, {32, 16, 32, 256, 6.25}, {256, 32, 64, 128, 7.64}}) {
     const auto steps = [&](bool is_training) {
       dynamic::builder b(dynamic::mesh({{"x", c.x}, {"y", c.y}}).on(net));
       std::vector<value> weights;
@@ -214,7 +214,7 @@ TEST_CASE("training steps of GSPMD Table 2, with gradients and update, estimated
         return weights.emplace_back(b.input(bf(std::move(shape), std::move(sharding))));
       };
       value x = b.input(bf({c.batch, length, model}, {"x", "", "y"}));
-      for (int layer = 0; layer < layers; ++layer) {
+      for (int layer = 0; layer < c.layers; ++layer) {
         value q[3];
         for (auto& v : q)
           v = mesh_split(einsum<"bsm,mnd->bsnd">(x, weight({model, heads, width}, {"x", "y", ""})), {0, -1, 1, -1});
@@ -237,11 +237,12 @@ TEST_CASE("training steps of GSPMD Table 2, with gradients and update, estimated
       gathered += s == all_gather<"x"> ? 1 : 0;
       scattered += s == reduce_scatter<"x"> ? 1 : 0;
     }
-    CHECK(gathered == 6 * layers + 1);
-    CHECK(scattered == 6 * layers + 1);
+    CHECK(gathered == 6 * c.layers + 1);
+    CHECK(scattered == 6 * c.layers + 1);
     CHECK(training.traffic().in(collective_kind::all_to_all).collectives == 0);
     // Activations are not kept: the forward pass is computed again.
     const double seconds = estimate(training, net).total() + estimate(forward, net).total();
+    CAPTURE(c.layers);
     CAPTURE(c.x);
     CHECK(seconds == doctest::Approx(c.measured).epsilon(0.15));
   }

@@ -13,6 +13,7 @@
 #include <vector>
 
 #include <gspmd/dynamic.hpp>
+#include <gspmd/dynamic_monoid.hpp>
 #include <gspmd/gspmd.hpp>
 
 #include "support/random_split.hpp"
@@ -214,6 +215,67 @@ TEST_CASE("reductions and scans by monoids of two elements are what loops give, 
     try_monoid<largest_and_where>(seed, meshes[seed % 3], simulated{});
   }
   for (std::uint64_t seed = 90; seed < 100; ++seed) try_monoid<affine_maps>(seed, dynamic::mesh({{"x", 2}, {"y", 2}}), threads{});
+}
+
+/// The same as affine_maps, written at run time.
+dynamic::value_monoid written_affine_maps(const dynamic::mesh& m) {
+  dynamic::builder c(m);
+  const value a = c.input(dynamic::in<std::int32_t>({})), b = c.input(dynamic::in<int64_t>({}));
+  const value then_a = c.input(dynamic::in<std::int32_t>({})), then_b = c.input(dynamic::in<int64_t>({}));
+  const value prime = c.constant(dtype::s32, {}, int64_t{97});
+  c.output(remainder(a * then_a, prime));
+  c.output(remainder(b * convert<int64_t>(then_a) + then_b, convert<int64_t>(prime)));
+  return {c, {{0, 1}, {0, 0}}};
+}
+
+TEST_CASE("a monoid that is written at run time gives what one that is a type does, by rows and by elements") {
+  const dynamic::mesh m({{"x", 2}, {"y", 3}});
+  for (const int dim : {0, 1})
+    for (const auto& extents : {std::vector<int64_t>{5, 3}, {7, 150}, {1, 4}, {0, 3}, {2, 0}})
+      for (const scan_options how :
+           {scan_options{}, {.exclusive = true}, {.reverse = true}, {.exclusive = true, .reverse = true}}) {
+        CAPTURE(dim);
+        dynamic::builder b(m);
+        const value a = b.input(dynamic::in<std::int32_t>(extents, {"x", "y"})), c = b.input(dynamic::in<int64_t>(extents));
+        const auto maps = written_affine_maps(m);
+        for (const value v : reduce_by<affine_maps>({a, c}, dim)) b.output(v);
+        for (const value v : scan_by<affine_maps>({a, c}, dim, how)) b.output(v);
+        for (const value v : reduce_by(maps, std::vector{a, c}, dim)) b.output(v);
+        for (const value v : scan_by(maps, std::vector{a, c}, dim, how)) b.output(v);
+        const auto size = static_cast<std::size_t>(extents[0] * extents[1]);
+        std::vector<std::int32_t> x(size + 1);
+        std::vector<int64_t> y(size + 1);
+        for (std::size_t i = 0; i < size; ++i)
+          x[i] = static_cast<std::int32_t>(i * 7 % 13), y[i] = static_cast<int64_t>(i * 5 % 11);
+        const auto results = b.compile().run_pointers(simulated{}, std::vector<const void*>{x.data(), y.data()});
+        const auto reduced = static_cast<std::size_t>(extents[dim == 0 ? 1 : 0]);
+        const auto equal = [&](std::size_t r, std::size_t n) {
+          return std::equal(results[r].data<std::int32_t>(), results[r].data<std::int32_t>() + n,
+                            results[r + 4].data<std::int32_t>()) &&
+                 std::equal(results[r + 1].data<int64_t>(), results[r + 1].data<int64_t>() + n, results[r + 5].data<int64_t>());
+        };
+        CHECK(equal(0, reduced));
+        CHECK(equal(2, size));
+      }
+}
+
+TEST_CASE("a monoid that is written at run time is checked") {
+  const dynamic::mesh m({{"x", 2}});
+  dynamic::builder c(m);
+  const value left = c.input(dynamic::in<float>({})), right = c.input(dynamic::in<float>({}));
+  c.output(left + right - left * right);
+  CHECK_NOTHROW(dynamic::value_monoid(c, {{0.0, 0}}));
+  CHECK_THROWS_WITH_AS(
+      dynamic::value_monoid(c, {{1.0, 0}}),
+      "gspmd: reduce_by: combine(x, identity()) or combine(identity(), x) is not x for a sample of this monoid; correct "
+      "identity(), or state samples() that occur",
+      error);
+  CHECK_THROWS_WITH_AS(dynamic::value_monoid(c, {}), "gspmd: reduce_by: identity() has 0 numbers and the monoid 1 elements",
+                       error);
+  dynamic::builder b(m);
+  const value x = b.input(dynamic::in<std::int32_t>({4}));
+  reduce_by(dynamic::value_monoid(c, {{0.0, 0}}), std::vector{x}, 0);
+  CHECK(b.take_mistake().find("tensor 0 is s32 and element 0 of the monoid is f32; convert it") != std::string::npos);
 }
 
 TEST_CASE("norms are roots of sums of powers: one all_reduce of a split vector") {

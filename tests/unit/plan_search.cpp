@@ -13,8 +13,9 @@
 
 using namespace layouts;
 
-// Seeds 1 to 3000 on each mesh, 18,000 programs, took 35 s by hand: 97.2 to 98.4 % equal, 98.4 to 98.8 % within 5 %, none worse than a
-// simple rule; the worst takes three times as long as it might (2x4, seed 2440).
+// Seeds 1 to 999 on each mesh, 5,994 programs, took 10 s by hand: 98.9 % equal, 99.4 % within 5 % (97.6 and 98.4 without changes of one
+// axis). The worst takes 1.87 times as long as it might (2x4, seed 160): a product that another split of both its operands makes, and all
+// that is computed from it.
 TEST_CASE("19 plans of 20 are the best there are, and no simple rule does better") {
   int programs = 0, equal = 0, close = 0, completed_is_better = 0;
   for (const auto& sizes : {std::vector<int>{2, 2}, {2, 4}, {3, 2}})
@@ -31,7 +32,7 @@ TEST_CASE("19 plans of 20 are the best there are, and no simple rule does better
       }
   CAPTURE(equal);
   CHECK(20 * equal >= 19 * programs);
-  CHECK(20 * close >= 19 * programs);
+  CHECK(50 * close >= 49 * programs);
   CHECK(completed_is_better == 0);
 }
 

@@ -409,3 +409,29 @@ TEST_CASE("what a loop carries and what branches give has one state") {
               flag, [](value v, value) { return v + v; }, [](value, value v) { return v + v; }, r, i);
         }) == "branch_mismatch");
 }
+
+TEST_CASE("a maximum of which devices have candidates is scaled by a positive number, and by nothing else") {
+  const auto scaled = [](auto f) {
+    dynamic::builder b(dynamic::mesh({{"x", 2}}));
+    dynamic::strict_program p(b, "");
+    const value x = b.input(dynamic::in<double>({4, 3}));
+    p.input(x, {{detail::shard_of(0)}, {{0, 0}}});
+    const value most = f(reduce(x, monoid::maximum, {0}));
+    b.output(p.transition(most, verb::all_reduce, "x", detail::partial_by(monoid::maximum), {state::invariant}));
+    return p.compile();
+  };
+  const std::vector<double> in{-1, 2, -3, -4, 5, -6, -7, 8, -9, 10, -11, -12};
+  const auto result = scaled([](value m) { return 3.0 * m / 2.0; }).run(simulated{}, in);
+  const std::vector<double> expected{15, 12, -4.5};
+  for (std::size_t i = 0; i < 3; ++i) CHECK(result[0].data<double>()[i] == expected[i]);
+  const auto refused = [&](auto f) {
+    return caught::error_of([&] { static_cast<void>(scaled(f)); }).find("partial by maximum over `x`, and what") !=
+           std::string::npos;
+  };
+  CHECK(refused([](value m) { return -2.0 * m; }));
+  CHECK(refused([](value m) { return 0.0 * m; }));
+  CHECK(refused([](value m) { return m * m; }));
+  CHECK(refused([](value m) { return 1.0 / m; }));
+  CHECK(refused([](value m) { return m / -1.0; }));
+  CHECK(refused([](value m) { return m * exponential(zeros_like(m)); }));
+}

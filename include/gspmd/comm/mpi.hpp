@@ -124,7 +124,7 @@ class mpi_communicator {
     const auto find = [&](const detail::movement& m) -> const auto& {
       return joint_movements_.find(mesh, m, [&] { return new_route<detail::movement_route>(mesh, m, true); });
     };
-    const detail::movement_route* routes[detail::most_moved_together];
+    const detail::movement_route* routes[detail::most_moved_together]{};
     for (const auto& m : all) find(m);  // all are known then, and stay where they are
     for (std::size_t k = 0; k < all.size(); ++k) routes[k] = &find(all[k]).route;
     group_over(mesh, all[0].axes).start(mesh, all, routes, in, out);

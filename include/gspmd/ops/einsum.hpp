@@ -128,7 +128,9 @@ constexpr value einsum(value a, value b, location at = location::current()) {
 
 /// The Einstein sum of two tensors of a narrow type, with elements of type Result, which is the type that its sums are computed as: float
 /// of bf16 and f16, int32 of int8, uint8 and int16. So they are not rounded, nor is what several devices add up; of these, all_reduce and
-/// reduce_scatter send elements of Result.
+/// reduce_scatter send elements of Result. Of two operands only: of more, give the type at the last step,
+/// einsum_as<float, "ab,bc->ac">(einsum<"ab,bc->ac">(x, y), z), as what lies between is of the operands' type; a convolution or a windowed
+/// einsum has the operands' type, so convert these first.
 ///
 ///     auto y = einsum_as<float, "bd,df->bf">(x, w);           // x and w are bf16
 template <class Result, fixed_string Equation>

@@ -5,6 +5,7 @@
 #include <concepts>
 #include <cstddef>
 #include <cstdint>
+#include <span>
 #include <tuple>
 #include <type_traits>
 #include <utility>
@@ -138,40 +139,50 @@ constexpr bool is_checked_monoid() {
   return true;
 }
 
+/// Adds the operator of tensors that a monoid of elements of these types reduces together; -1 where it is refused. `how` gets what is done.
+template <class Op>
+constexpr int add_checked_fold(std::span<const value> tensors, std::span<const dtype> types, const local_function& monoid,
+                               int dim, scan_options options, const char* op, location at, fold_spec& how) {
+  for (const value t : tensors)
+    if (!t.is_valid()) return -1;
+  auto& g = *tensors[0].graph();
+  const extents shape(tensors[0].shape());
+  const int d = counted_dim(dim, shape.count);
+  if (d < 0 || d >= shape.count)
+    return g.fail(at, op, mistake::dim, text("dim ") << dim << " is not a dim of " << shape_text(shape) << "; dims count from 0");
+  vec<int> ids;
+  for (std::size_t k = 0; k < tensors.size(); ++k) {
+    ids.push_back(tensors[k].id());
+    if (!(extents(tensors[k].shape()) == shape))
+      return g.fail(at, op, mistake::extent,
+                    text("the tensors have the shapes ") << shape_text(shape) << " and " << shape_text(tensors[k].shape())
+                                                         << "; what is reduced together has one shape: broadcast_to");
+    if (tensors[k].type() != types[k])
+      return g.fail(at, op, mistake::type,
+                    text("tensor ") << static_cast<std::int64_t>(k) << " is " << name_of(tensors[k].type()) << " and element "
+                                    << static_cast<std::int64_t>(k) << " of the monoid is " << name_of(types[k])
+                                    << "; convert it");
+  }
+  how = {static_cast<std::int8_t>(d), std::is_same_v<Op, scan_by_op>, options.exclusive, options.reverse};
+  return add_fold<Op>(g, ids, monoid, how, at);
+}
+
 template <class M, class Op, std::size_t N>
 constexpr std::array<value, N> folded(const value (&tensors)[N], int dim, scan_options options, const char* op, location at) {
   using monoid = monoid_of_values<M>;
   static_assert(N == monoid::count, "gspmd: reduce_by: as many tensors as the monoid has elements");
-  constexpr bool is_scan = std::is_same_v<Op, scan_by_op>;
   std::array<value, N> all{};
   if constexpr (is_checked_monoid<M>() && N == monoid::count) {
     for (const value t : tensors)
       if (!t.is_valid()) return all;
-    auto& g = *tensors[0].graph();
-    const extents shape(tensors[0].shape());
-    const int d = counted_dim(dim, shape.count);
     constexpr auto types = []<std::size_t... K>(std::index_sequence<K...>) {
       return std::array{dtype_of<std::tuple_element_t<K, typename monoid::values>>()...};
     }(typename monoid::indices{});
-    int ids[N]{}, id = 0;
-    if (d < 0 || d >= shape.count)
-      id = g.fail(at, op, mistake::dim, text("dim ") << dim << " is not a dim of " << shape_text(shape) << "; dims count from 0");
-    for (std::size_t k = 0; k < N && id == 0; ++k) {
-      ids[k] = tensors[k].id();
-      if (!(extents(tensors[k].shape()) == shape))
-        id = g.fail(at, op, mistake::extent,
-                    text("the tensors have the shapes ") << shape_text(shape) << " and " << shape_text(tensors[k].shape())
-                                                         << "; what is reduced together has one shape: broadcast_to");
-      else if (tensors[k].type() != types[k])
-        id = g.fail(at, op, mistake::type,
-                    text("tensor ") << static_cast<std::int64_t>(k) << " is " << name_of(tensors[k].type()) << " and element "
-                                    << static_cast<std::int64_t>(k) << " of the monoid is " << name_of(types[k])
-                                    << "; convert it");
-    }
-    const fold_spec how{static_cast<std::int8_t>(id == 0 ? d : 0), is_scan, options.exclusive, options.reverse};
-    if (id == 0) id = add_fold<Op>(g, ids, monoid::function, how, at);
+    fold_spec how{0, std::is_same_v<Op, scan_by_op>, options.exclusive, options.reverse};
+    const int id = add_checked_fold<Op>(tensors, types, monoid::function, dim, options, op, at, how);
+    const extents shape = shape_of_fold(extents(tensors[0].shape()), how);
     for (std::size_t k = 0; k < N; ++k)
-      all[k] = made(g, id < 0 ? -1 : id + static_cast<int>(k), types[k], shape_of_fold(shape, how));
+      all[k] = made(*tensors[0].graph(), id < 0 ? -1 : id + static_cast<int>(k), types[k], shape);
   }
   return all;
 }

@@ -109,6 +109,8 @@ enum class outside_rule : std::uint8_t {
 };
 
 inline constexpr int max_mapped_dims = 4;
+/// Indices of a dim that a map places one by one.
+inline constexpr int max_placed = 64;
 
 /// The maps of some dims; along the others the tensors have the same extent, and each index becomes itself.
 ///
@@ -118,13 +120,19 @@ inline constexpr int max_mapped_dims = 4;
 ///   x of 9 in 4,4,1; margins 1, 1     the result is -,4 | 3,8 | 7,-     (`-`: outside)
 ///
 /// A map that reshapes has none of this: every element keeps its row-major number (reshape_map.hpp).
+///
+/// A map that places the indices of one dim has no maps of dims: index i of the result is index placed[i] of the operand, and zeros where
+/// that is -1. It has a turn for each of them.
 struct index_map {
   inline_vec<dim_map, max_mapped_dims> dims;
   outside_rule outside = outside_rule::fill;
   std::uint64_t fill = 0, high_fill = 0;  // the bits of the constant, in as many bytes as an element has
   std::int64_t low = 0, high = 0;
   bool reshapes = false;
+  std::int8_t placed_dim = 0;
+  inline_vec<std::int8_t, max_placed> placed;
 
+  [[nodiscard]] constexpr bool places() const { return placed.count > 0; }
   [[nodiscard]] constexpr bool has_margins() const { return low + high > 0; }
 
   /// Of a map to tiles: the extents of a tile, and of all of them one behind the other.
@@ -265,6 +273,7 @@ constexpr index_range margin_turns(const index_map& map, std::int64_t extent, bo
 /// the turns of the high one come after those of the low one.
 constexpr std::int64_t count_turns(const index_map& map, const extents& from, const extents& to) {
   std::int64_t n = 1;
+  if (map.places()) return map.placed.count;
   if (map.has_margins()) {
     const auto extent = from[map.dims[0].dim];
     return margin_turns(map, extent, true).size() + margin_turns(map, extent, false).size();

@@ -87,6 +87,7 @@ struct fold_call {
   const void* start[max_results];  // what stands before all of it
   std::int64_t n, step, count;     // rows; the elements of each
   bool has_start, is_scan, is_exclusive, is_reversed;
+  const void* object;  // the local_function's
 };
 
 struct local_function {

@@ -110,6 +110,27 @@ struct dim_traffic {
     }
   }
 
+  /// Of a map that places indices one by one.
+  constexpr dim_traffic(const index_map& map, std::int64_t extent, std::int64_t parts) {
+    const auto shard = shard_extent(extent, parts);
+    for (std::int64_t p = 0; p < parts && p * shard < extent; ++p) {
+      part_share gives{0, 0}, gets{0, 0};
+      for (std::int64_t i = 0; i < extent; ++i) {
+        const auto from = map.placed[static_cast<int>(i)];
+        if (from < 0) continue;
+        const bool is_from = from / shard == p, is_to = i / shard == p;
+        gives.all += is_from ? 1 : 0;
+        gets.all += is_to ? 1 : 0;
+        gives.own += is_from && is_to ? 1 : 0;
+        gets.own += is_from && is_to ? 1 : 0;
+      }
+      sent.add(gives);
+      received.add(gets);
+      targets.add(gives);
+      sources.add(gets);
+    }
+  }
+
  private:
   /// Tiles overlap: an element goes to each one that holds it.
   static constexpr void add_given_to_tiles(const dim_map& map, index_range given, std::int64_t parts, std::int64_t& elems,
@@ -132,10 +153,7 @@ constexpr map_traffic traffic_of(const mesh_shape& mesh, const extents& from, co
   part_shares sent, received, targets, sources;
   for (auto* shares : {&sent, &received, &targets, &sources}) shares->add({1, 1});
   auto elems = local_elements(mesh, from, s);  // of the dims without a map
-  const auto add = [&](std::span<const dim_map> maps, const extents& result_shape) {
-    const int dim = maps[0].dim;
-    const auto parts = parts_of(mesh, s, dim);
-    const dim_traffic along(maps, from[dim], result_shape[dim], parts);
+  const auto add_dim = [&](int dim, std::int64_t parts, const dim_traffic& along) {
     if (along.sent.leaves() > 0)
       for (const auto& use : s.splits)
         if (use.dim == dim && mesh.sizes[use.axis] > 1) result.axes |= axis_bit(use.axis);
@@ -145,7 +163,15 @@ constexpr map_traffic traffic_of(const mesh_shape& mesh, const extents& from, co
     sources = sources.times(along.sources);
     if (elems > 0) elems /= shard_extent(from[dim], parts);
   };
-  if (map.has_margins()) {  // a device exchanges what it would for two shifts
+  const auto add = [&](std::span<const dim_map> maps, const extents& result_shape) {
+    const int dim = maps[0].dim;
+    const auto parts = parts_of(mesh, s, dim);
+    add_dim(dim, parts, dim_traffic(maps, from[dim], result_shape[dim], parts));
+  };
+  if (map.places()) {
+    const auto parts = parts_of(mesh, s, map.placed_dim);
+    add_dim(map.placed_dim, parts, dim_traffic(map, from[map.placed_dim], parts));
+  } else if (map.has_margins()) {  // a device exchanges what it would for two shifts
     dim_map shifts[2]{map.dims[0], map.dims[1]};
     shifts[0].from_first = -map.low;
     shifts[1].from_first = map.high;

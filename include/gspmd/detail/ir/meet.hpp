@@ -11,11 +11,13 @@ namespace gspmd::detail {
 
 /// How an operator takes operands that are partial: f of the terms, put together, is f of what they stand for.
 enum class partial_class : std::uint8_t {
-  none,    // in no operand
-  all,     // in all operands at once: add, concatenate; of a single operand, sum
-  affine,  // in none, because of a number that the operator brings itself: a pad by 1
-  one,     // in one operand, whichever, the others being equal data: multiply
-  first,   // in operand 0 alone, the others being equal data: divide
+  none,      // in no operand
+  all,       // in all operands at once: add, concatenate; of a single operand, sum
+  affine,    // in none, because of a number that the operator brings itself: a pad by 1
+  one,       // in one operand, whichever, the others being equal data: multiply
+  first,     // in operand 0 alone, the others being equal data: divide
+  scaled,    // in one operand where the others are numbers above 0, else in none: multiply, of maxima
+  quotient,  // in operand 0 where the others are numbers above 0, else in none: divide, of maxima
 };
 
 /// What an operator states of itself for the rule. A selector chooses and is not computed with: an index, a predicate. It has no gradient.
@@ -65,6 +67,8 @@ constexpr meeting meet(const operator_class& c, std::span<const state> in) {
   if (partial >= 0 && varying) return {state::partial, conflict::partial_varying, partial};
   if (partial >= 0) {
     switch (c.takes) {
+      case partial_class::scaled:  // who knows the numbers says one, or first
+      case partial_class::quotient:
       case partial_class::none: return {state::partial, conflict::nonlinear, partial};
       case partial_class::affine: return {state::partial, conflict::affine, partial};
       case partial_class::all:

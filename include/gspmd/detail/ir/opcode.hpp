@@ -111,7 +111,8 @@ using listed_operators = boost::mp11::mp_list<
     listed<struct scan_op, "scan_along">, listed<struct top_k_op, "top_k">, listed<struct sort_op, "sort">,
     listed<struct reduce_by_op, "reduce_by">, listed<struct scan_by_op, "scan_by">,
     listed<struct ghost_blocks_op, "ghost_blocks">, listed<struct transition_op, "transition">,
-    listed<struct opaque_op, "opaque">, listed<struct local_view_op, "local_view"> GSPMD_TEST_OPERATORS>;
+    listed<struct opaque_op, "opaque">, listed<struct local_view_op, "local_view">,
+    listed<struct placed_op, "permute"> GSPMD_TEST_OPERATORS>;
 inline constexpr int opcode_count =
     static_cast<int>(opcode::first_listed) + static_cast<int>(boost::mp11::mp_size<listed_operators>::value);
 

@@ -45,8 +45,10 @@ struct elementwise_op : same_dims, without_exchange, without_movements, reads_sh
       case opcode::select: return {all, 1};
       case opcode::add: return only_if(is_add || (is_order && is_floating(n.type)), is_add ? all : one);
       case opcode::subtract: return only_if(is_add || (is_order && is_floating(n.type)), is_add ? all : first);
-      case opcode::multiply: return only_if(is_add || kind == monoid::multiply, is_add ? one : all);
-      case opcode::divide: return only_if(is_add && is_floating(n.type), first);
+      case opcode::multiply:
+        if (is_order && is_floating(n.type)) return {scaled};
+        return only_if(is_add || kind == monoid::multiply, is_add ? one : all);
+      case opcode::divide: return only_if((is_add || is_order) && is_floating(n.type), is_add ? first : quotient);
       case opcode::maximum:
       case opcode::minimum: return only_if(kind == (n.op == opcode::maximum ? monoid::maximum : monoid::minimum), all);
       case opcode::and_: return only_if(kind == monoid::and_, all);

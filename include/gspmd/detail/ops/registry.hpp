@@ -22,6 +22,7 @@
 #include "gspmd/detail/ops/local_view.hpp"
 #include "gspmd/detail/ops/operator.hpp"
 #include "gspmd/detail/ops/pad.hpp"
+#include "gspmd/detail/ops/placed.hpp"
 #include "gspmd/detail/ops/reduce.hpp"
 #include "gspmd/detail/ops/reduce_window.hpp"
 #include "gspmd/detail/ops/regions.hpp"

@@ -3,6 +3,7 @@
 
 #include <span>
 
+#include "gspmd/detail/ir/index_map.hpp"
 #include "gspmd/detail/ir/transition.hpp"
 #include "gspmd/detail/ops/operator.hpp"
 #include "gspmd/detail/ops/sources.hpp"
@@ -38,21 +39,32 @@ struct state_change {
   }
 };
 
-/// Which device gets what of a permutation along axes: device k sends to k + `by`, round the end or not, or to the k-th from the end.
+/// Which device gets what of a permutation along axes: device k sends to k + `by`, round the end or not, or to the k-th from the end; or
+/// device i gets what device from[i] holds, and zeros where that is -1.
 struct device_shift {
-  enum class kind : std::uint8_t { none, round, ended, reverse };
+  enum class kind : std::uint8_t { none, round, ended, reverse, listed };
   kind is = kind::none;
   std::int64_t by = 0;
+  inline_vec<std::int8_t, max_placed> from{};
 
   constexpr void keep(node& n) const {
     n.attributes.push_back(static_cast<int>(is));
     n.attributes.push_back(by);
+    for (const auto i : from) n.attributes.push_back(i);
   }
   static constexpr device_shift of(const node& n) {
     if (n.attributes.count < 10) return {};
-    return {static_cast<kind>(n.attributes.items[8]), n.attributes.items[9]};
+    device_shift s{static_cast<kind>(n.attributes.items[8]), n.attributes.items[9]};
+    for (int i = 10; i < n.attributes.count; ++i) s.from.push_back(static_cast<std::int8_t>(n.attributes.items[i]));
+    return s;
   }
-  [[nodiscard]] constexpr device_shift inverse() const { return {is, -by}; }
+  [[nodiscard]] constexpr device_shift inverse() const {
+    device_shift back{is, -by};
+    for (int i = 0; i < from.count; ++i) back.from.push_back(-1);
+    for (int i = 0; i < from.count; ++i)
+      if (from[i] >= 0) back.from[from[i]] = static_cast<std::int8_t>(i);
+    return back;
+  }
 };
 
 /// The local shape after a change along n devices: S(d) joins or cuts dim d, V stacks or cuts a dim 0 of its own. False where that dim

@@ -80,6 +80,7 @@ inline void fold::run(const prepared_fold& prepared, const plan_view& p, const p
     call.is_scan = spec.is_scan;
     call.is_exclusive = spec.is_exclusive;
     call.is_reversed = spec.is_reversed;
+    call.object = s.local->object;
     s.local->fold(call);
   });
   clear_results(p, s, device);

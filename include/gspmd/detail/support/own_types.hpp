@@ -67,11 +67,14 @@ constexpr bool is_checked_own_type() {
 ///     struct dual { double value, derivative; };                        // with a + b and a * b
 ///     template <> struct gspmd::element_type<dual> : gspmd::own_type<dual, 0> {};
 ///
-/// before the first program that has such tensors. It is trivially copyable, has 1, 2, 4, 8 or 16 bytes, and `T{}`, whose bits are all 0, is
-/// the zero of its `+`. Of `+`, which programs associate and commute, sums, einsums, scans and collectives are made; `-`, `/` and the sign
-/// may be there, all else is a `map` of a function that takes it. All that moves tensors has them, and over MPI they travel as bytes, sums
-/// being added by the receiver, in the order of the devices. They are accumulated in themselves. No gradient, no order, no conversion, no
-/// numbers beside tensors but 0, and no run-time path: a kernel is compiled for each. Errors, at compile time: what is said above.
+/// before the first program that has such tensors. It is trivially copyable, has 1, 2, 4, 8 or 16 bytes, and `T{}`, whose bits are all 0,
+/// is the zero of its `+`, which is associative and commutes. Its `*` is associative, distributes over `+` and gives T{} where an operand
+/// is T{}: partial sums are multiplied before they are added up, einsums of many operands are taken in the cheapest order. No compiler
+/// checks these laws; the results of a type that breaks them depend on the mesh. Of `+` sums, einsums, scans and collectives are made;
+/// `-`, `/` and the sign may be there, all else is a `map` of a function that takes it. All that moves tensors has them, and over MPI
+/// they travel as bytes, sums being added by the receiver, in the order of the devices. They are accumulated in themselves. No gradient,
+/// no order, no conversion, no numbers beside tensors but 0, and no run-time path: a kernel is compiled for each. Errors, at compile time:
+/// what is said above.
 template <class T>
 struct element_type;
 

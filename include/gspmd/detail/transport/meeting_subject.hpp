@@ -40,6 +40,8 @@ class subject_number {
         add(static_cast<std::uint64_t>(n));
     }
     add(static_cast<std::uint64_t>(map.outside) * 2 + (map.reshapes ? 1 : 0));
+    for (const auto i : map.placed) add(static_cast<std::uint64_t>(i + 2));
+    if (map.places()) add(static_cast<std::uint64_t>(map.placed_dim));
     add(map.fill);
     add(map.high_fill);
     add(static_cast<std::uint64_t>(map.low));

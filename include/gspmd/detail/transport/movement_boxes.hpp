@@ -110,6 +110,17 @@ inline void fill_spare_room(const movement& m, const buffer_layout& target, Fill
   }
 }
 
+/// Of a map that places the indices of a dim: that of the turn, counted as it is in the result.
+inline void hold_placed(const movement& m, std::int64_t turn, bool is_source, buffer_layout& shard) {
+  const int d = m.map->placed_dim;
+  const auto from = m.map->placed[static_cast<int>(turn)];
+  const auto index = is_source ? std::int64_t{from} : turn;
+  const bool is_here = from >= 0 && index >= shard.held.begin[d] && index < shard.held.end[d];
+  if (is_source) shard.first[d] += from - turn;
+  shard.held.begin[d] = turn;
+  shard.held.end[d] = is_here ? turn + 1 : turn;
+}
+
 /// The shard of a movement's result that a turn is about. Calls `fill(box, bits)` for boxes of elements that no element of the operand
 /// becomes, if they are to be filled: those before, behind and between the steps along one dim, where the dims before it have
 /// steps. It does so in the first turn about this shard.
@@ -119,6 +130,18 @@ inline buffer_layout target_of(const mesh_shape& mesh, const movement& m, const 
   if (m.map != nullptr && m.map->reshapes) return reshape_target(mesh, m, at, turn);
   auto target = layout_of(mesh, m.to_global, m.to, at);
   if (m.map == nullptr) return target;
+  if (m.map->places()) {
+    const int d = m.map->placed_dim;
+    if (m.map->placed[static_cast<int>(turn)] < 0 && target.held.any() && turn >= target.held.begin[d] &&
+        turn < target.held.end[d]) {
+      auto box = target.held;
+      box.begin[d] = turn;
+      box.end[d] = turn + 1;
+      fill(place(box, packed(box), target), m.map->fill);
+    }
+    hold_placed(m, turn, false, target);
+    return target;
+  }
   hold_tiles(mesh, m, at, target);
   if (turn == 0) fill_spare_room(m, target, fill);
   if (!target.held.any()) return target;
@@ -179,6 +202,10 @@ inline buffer_layout source_of(const mesh_shape& mesh, const movement& m, const 
   if (m.map != nullptr && m.map->reshapes) return reshape_source(mesh, m, at, turn);
   auto source = layout_of(mesh, m.from_global, m.from, at);
   if (m.map == nullptr) return source;
+  if (m.map->places()) {
+    hold_placed(m, turn, true, source);
+    return source;
+  }
   for_each_map(m, turn, [&](const dim_map& map, std::int64_t own_turn) {
     const int d = map.dim;
     const auto extent = m.from_global[d];
@@ -198,6 +225,12 @@ template <class Visit>
 inline void for_each_holder(const mesh_shape& mesh, const movement& m, const buffer_layout& target, coordinates holder,
                             std::int64_t turn, Visit visit) {
   if (m.map->reshapes) return for_each_reshape_holder(mesh, m, target, holder, visit);
+  if (m.map->places()) {
+    const int d = m.map->placed_dim;
+    move_to_holder(mesh, m.from, d,
+                   m.map->placed[static_cast<int>(turn)] / shard_extent(m.from_global[d], parts_of(mesh, m.from, d)), holder);
+    return visit(static_cast<const coordinates&>(holder));
+  }
   struct {
     int dim;
     std::int64_t first, last, at;  // parts

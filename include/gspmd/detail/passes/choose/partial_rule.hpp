@@ -18,6 +18,8 @@ constexpr partial_rule partial_rule_of(const node& n, int k, monoid kind) {
   if (c.turns_order || (c.selectors >> k & 1U) != 0) return partial_rule::none;
   switch (c.takes) {
     case partial_class::none:
+    case partial_class::scaled:
+    case partial_class::quotient:
     case partial_class::affine: return partial_rule::none;
     case partial_class::one: break;
     case partial_class::first:

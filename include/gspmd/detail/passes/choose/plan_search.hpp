@@ -20,6 +20,7 @@ struct search_state {
   std::int64_t hope = 0;
   bool is_worse = false;
   int place = 0, candidate = 0;  // the next change
+  bool is_fine = false;          // of one axis
   int left = 0;                  // choices for operators that the search may yet make
   bool improved = false, is_complete = false;
 
@@ -34,7 +35,7 @@ struct search_state {
   static constexpr auto rest(S& s, F f) {
     return choose_state::rest(s.best, [&](auto&... b) {
       return choose_state::rest(s.trial, [&](auto&... t) {
-        return f(s.is_complete, b..., t..., s.last, s.hope, s.is_worse, s.place, s.candidate, s.left, s.improved);
+        return f(s.is_complete, b..., t..., s.last, s.hope, s.is_worse, s.place, s.candidate, s.is_fine, s.left, s.improved);
       });
     });
   }
@@ -44,7 +45,8 @@ struct search_state {
 ///
 /// The plan for what completion found comes first. Then the sharding that is asked for of a value, and of all that elementwise
 /// operators connect with it, is changed to what a neighbour of it would like, or to none, and what that reaches is chosen for again
-/// (see replay): the better plan is kept, until no change helps or `most_choices_of_search` are made. The values go first around which
+/// (see replay): the better plan is kept, until no change helps or `most_choices_of_search` are made. In small programs single axes are
+/// then put elsewhere, of such a run and of each value in it: neighbours like what they have, and the best may be a part of it. The values go first around which
 /// most time is spent. Annotated values and outputs stay; what a loop carries may lie in it as neither before nor after it. Plans are
 /// searched of which so much time is no work, or work that devices repeat, that it may pay (support/tuning.hpp).
 class plan_search {
@@ -83,7 +85,7 @@ class plan_search {
         most_nodes -= count() / replay::choice;  // to prepare for the search is much, too
         continue;
       }
-      if (!state_.is_worse && state_.trial.is_better_than(state_.best)) {
+      if (!state_.is_worse && state_.trial.is_better_than(state_.best) && (!state_.is_fine || pays_for_its_steps())) {
         std::swap(state_.best, state_.trial);
         std::swap(state_.wishes, state_.tried);
         state_.improved = true;
@@ -194,6 +196,14 @@ class plan_search {
     return time;
   }
 
+  /// By bytes alone many small exchanges are better than one; a change of one axis must gain what it takes to begin those it adds.
+  [[nodiscard]] constexpr bool pays_for_its_steps() const {
+    if (!mesh_.network.is_by_bytes()) return true;
+    const auto steps = [](const choose_state& s) { return static_cast<std::int64_t>(s.table.steps.size()); };
+    const auto added = steps(state_.trial) - steps(state_.best);
+    return added <= 0 || state_.best.time - state_.trial.time >= multiply_time(picoseconds_to_begin_collective, added);
+  }
+
   /// The next change of what is asked for; false if there is none left.
   constexpr bool find_change() {
     if (gainable() == 0) return false;
@@ -201,15 +211,26 @@ class plan_search {
       try_alternative(alternatives + state_.place++);
       return true;
     }
-    for (int rounds = 0; rounds < 2 && state_.left > 0; ++rounds) {
+    for (int rounds = 0; rounds < 3 && state_.left > 0; ++rounds) {
       for (; state_.place < static_cast<int>(state_.order.size()); ++state_.place, state_.candidate = 0) {
         const auto run = run_of(state_.order[state_.place], state_.wishes);
+        if (state_.is_fine) {
+          const auto list = one_axis_away(run[0]);
+          const int count = static_cast<int>(list.size()), members = static_cast<int>(run.size());
+          if (state_.candidate >= (members > 1 ? (1 + members) * count : count)) continue;
+          const int k = state_.candidate++;
+          vec<int> alone;  // all of the run, then each of it
+          if (k >= count) alone.push_back(run[k / count - 1]);
+          try_change(k < count ? run : alone, list[k % count]);
+          return true;
+        }
         const auto list = candidates_for(run);
         if (state_.candidate >= list.count) continue;
         try_change(run, list[state_.candidate++]);
         return true;
       }
-      if (!state_.improved) return false;
+      if (!state_.improved && (state_.is_fine || count() > most_values_for_alternatives)) return false;
+      state_.is_fine = !state_.improved;
       find_order();
     }
     return false;
@@ -260,6 +281,10 @@ class plan_search {
     for (int i = 0; i < count(); ++i) {
       if (state_.tried[i].splits == state_.wishes[i].splits) continue;
       note(i);
+      for (const int reader : uses_.readers[i]) {  // it may take its operand as it is asked for, though that lies as it did
+        if (uses_.readers[i].size() > most_siblings) break;
+        note(reader);
+      }
       if (!facts_of(at(i).op).uniform) continue;
       for (const int o : at(i).operands)  // who reads the same looks at what this asks for, see later_wishes
         if (uses_.readers[o].size() <= most_siblings)
@@ -354,6 +379,33 @@ class plan_search {
     add(asked_[static_cast<std::size_t>(run[0])].splits);
     if (!list.empty()) add({});
     else if (const sharding s = split_further(run[0]); !(s.splits == state_.wishes[run[0]].splits)) list.push_back(s);
+    return list;
+  }
+  /// What is asked for of node `i`, with one axis in every other place: on each dim, major or minor to what splits it, or nowhere.
+  [[nodiscard]] constexpr vec<sharding> one_axis_away(int i) const {
+    vec<sharding> list;
+    const auto& now = state_.wishes[i].splits;
+    for (int a = 0; a < mesh_.axis_count(); ++a) {
+      if (mesh_.sizes[a] == 1) continue;
+      sharding s;
+      for (const auto& use : now)
+        if (use.axis != a) s.splits.push_back(use);
+      const auto add = [&](const sharding& other) {
+        if (!(other.splits == now)) list.push_back(other);
+      };
+      add(s);
+      for (int d = 0; d < at(i).shape.count; ++d) {
+        if (at(i).shape[d] <= 1) continue;
+        int place = 0;
+        while (place < s.splits.count && s.splits[place].dim < d) ++place;
+        for (bool is_last = false; !is_last; ++place) {
+          is_last = place == s.splits.count || s.splits[place].dim != d;
+          sharding other = s;
+          other.splits.insert(place, axis_use{static_cast<std::int8_t>(a), static_cast<std::int8_t>(d)});
+          add(other);
+        }
+      }
+    }
     return list;
   }
   /// The splits that completion found for node `i`, a tensor of an operator, where the operator does not need whole lines: the largest dim

@@ -8,17 +8,17 @@
 
 namespace gspmd::detail {
 
-/// The most bytes of a tensor with its padding, whatever its sharding over so many devices: a dim of e indices in p parts is
-/// allocated as e + p - 1 at most.
+/// The most bytes of a tensor with its padding, whatever its sharding over so many devices: a dim of e indices in p parts is allocated as
+/// e + p - 1 at most, which is most where one dim, the smallest, has all parts (log(e + p - 1) is convex in log p).
 constexpr double padded_bytes(const node& n, double devices) {
   auto bytes = static_cast<double>(bytes_of(n.type));
   double growth = 1;
   for (const auto extent : n.shape) {
     const auto e = extent == 0 ? 1.0 : static_cast<double>(extent);
     bytes *= e;
-    growth *= 1 + (devices - 1) / e;
+    if (const double grown = 1 + (devices - 1) / e; growth < grown) growth = grown;
   }
-  return bytes * (growth < devices ? growth : devices);
+  return bytes * growth;
 }
 
 /// What is wrong with a program whose bytes the planner cannot add up in 64 bits; empty if it can. Every tensor may move a few

@@ -10,8 +10,9 @@ namespace gspmd::detail {
 /// An operand as one axis sees it.
 struct operand_on_axis {
   axis_state is;
-  std::int8_t factor = -1;  // of the operator's rule, that the axis splits; -1: none; -2: the rule has no factor for this split
-  bool is_zero = false;     // every element: terms of a sum as good as the sum
+  std::int8_t factor = -1;   // of the operator's rule, that the axis splits; -1: none; -2: the rule has no factor for this split
+  bool is_zero = false;      // every element: terms of a sum as good as the sum
+  bool is_positive = false;  // a number above 0, which keeps the order of what it multiplies
 };
 using operands_on_axis = inline_vec<operand_on_axis, max_map_arity>;
 
@@ -44,7 +45,15 @@ class axis_rule {
       any_partial = true;
       kind = in[k].is.reduced_by;
     }
-    const operator_class c = facts_of(node_.op).meets(node_, kind);
+    operator_class c = facts_of(node_.op).meets(node_, kind);
+    if (c.takes == partial_class::scaled || c.takes == partial_class::quotient) {
+      int others = 0;  // that are no numbers above 0
+      for (int k = 0; k < in.count; ++k) others += in[k].is_positive ? 0 : 1;
+      const bool are_positive = others == 1 && (c.takes == partial_class::scaled || in[0].is.is == state::partial);
+      c.takes = !are_positive                      ? partial_class::none
+                : c.takes == partial_class::scaled ? partial_class::one
+                                                   : partial_class::first;
+    }
     if (any_partial && kind == monoid::add && c.takes == partial_class::all)
       for (int k = 0; k < in.count; ++k)
         if (in[k].is_zero && kinds[k] == state::constant && (c.selectors >> k & 1U) == 0) kinds[k] = state::partial;

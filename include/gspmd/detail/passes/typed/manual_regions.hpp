@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "gspmd/detail/ops/local_zeros.hpp"
+#include "gspmd/detail/ops/placed.hpp"
 #include "gspmd/detail/ops/reverse.hpp"
 #include "gspmd/detail/ops/roll.hpp"
 #include "gspmd/detail/ops/shift.hpp"
@@ -16,7 +17,7 @@ namespace gspmd::detail {
 ///
 ///   all_reduce        x of the local view, as a partial sum, resharded to be whole
 ///   all_gather, S(d)  as the chunks of dim d, resharded to be whole          reduce_scatter, all_to_all, own chunk: likewise
-///   permute           stacked along a new dim 0, one on each device, which is rolled
+///   permute           stacked along a new dim 0, one on each device, which is rolled, shifted, reversed or placed
 ///   zeros             computed from the place of the device
 class region_planner {
  public:
@@ -178,6 +179,8 @@ class region_planner {
     const auto before = made_.nodes.size();
     if (shift.is == device_shift::kind::round) all = add_roll(made_, all, shift.by, dim, at_);
     else if (shift.is == device_shift::kind::ended) all = add_shift(made_, all, dim, -shift.by, at_);
+    else if (shift.is == device_shift::kind::listed)
+      all = add_placed(made_, all, {shift.from.begin(), static_cast<std::size_t>(shift.from.count)}, dim, at_);
     else all = add_reverse(made_, all, turned, at_);
     for (auto k = before; k < made_.nodes.size(); ++k) laid(static_cast<int>(k), view.layout(rows));
     return view.leave(all, of, s);

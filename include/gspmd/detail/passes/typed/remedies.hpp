@@ -39,6 +39,27 @@ constexpr text reshard_text(const mesh_info& mesh, const sharding& after, int ra
   return t << ">>";
 }
 
+/// What brings an operand of a manual region to a state, as a user writes it; nothing: no function does.
+///
+///   local::all_reduce<`x`, state::replica>(operand 0)   local::to_varying<`x`>(local::to_replica<`x`>(operand 1))
+constexpr text local_call_text(const text& axis, verb by, const axis_state& from, const axis_state& to, int operand) {
+  const auto call = [&](const char* name, const char* parameter, const text& of, const text& rest) {
+    return text("local::") << name << "<`" << axis << '`' << parameter << ">(" << of << rest << ')';
+  };
+  const text x = text("operand ") << operand;
+  const char* const as_replica = to.is == state::replica ? ", state::replica" : "";
+  text kind;
+  if (from.is == state::partial && from.reduced_by != monoid::add) kind << ", monoid::" << name_of(from.reduced_by);
+  if (by == verb::all_reduce) return call("all_reduce", as_replica, x, kind);
+  if (by == verb::all_gather) return call("all_gather", as_replica, x, ", dim");
+  if (to.is == state::replica) return call("to_replica", "", x, {});
+  if (to.is == state::varying && from.is == state::invariant) return call("to_varying", "", call("to_replica", "", x, {}), {});
+  if (to.is == state::varying) return call("to_varying", "", x, {});
+  if (to.is == state::partial && to.reduced_by == monoid::add)
+    return call("to_partial", from.is == state::replica ? ", state::replica" : "", x, {});
+  return {};
+}
+
 /// One operand brought to another state.
 struct remedy {
   int operand = 0, row = 0;
@@ -55,7 +76,9 @@ struct remedy {
 /// The cheapest ways out of a mistake on one axis, three at most.
 class remedy_list {
  public:
-  constexpr remedy_list(const mesh_info& mesh, int axis, bool is_local) : mesh_(mesh), axis_(axis), is_local_(is_local) {}
+  /// `is_called`: of a manual region, in which functions of namespace local are called.
+  constexpr remedy_list(const mesh_info& mesh, int axis, bool is_local, bool is_called = false)
+      : mesh_(mesh), axis_(axis), is_local_(is_local), is_called_(is_called) {}
 
   constexpr void add(int k, int row, const axis_state& from, const axis_state& to, const held_operand& held) {
     const auto& t = transitions[row];
@@ -87,7 +110,8 @@ class remedy_list {
     for (const auto& w : best_) {
       const auto& t = transitions[w.row];
       text words;
-      if (is_local_)
+      if (is_called_) words << local_call_text(axes_text(mesh_, axis_bit(axis_)), t.by, w.from, w.to, w.operand);
+      else if (is_local_)
         words << name_of(t.by) << " operand " << w.operand << " from " << short_text(w.from) << " to " << short_text(w.to)
               << " over `" << axes_text(mesh_, axis_bit(axis_)) << '`';
       else words << reshard_text(mesh_, w.after, w.rank, axis_, w.to) << "(operand " << w.operand << ')';
@@ -107,14 +131,15 @@ class remedy_list {
  private:
   const mesh_info& mesh_;
   int axis_;
-  bool is_local_;
+  bool is_local_, is_called_;
   inline_vec<remedy, 3> best_;
 };
 
 /// The rows of the table that, applied to one operand, make the rule accept.
 constexpr std::vector<text> remedies(const mesh_info& mesh, const op_rule* rule, const axis_rule& along,
-                                     const operands_on_axis& in, const inline_vec<held_operand, max_map_arity>& held, int axis) {
-  remedy_list list(mesh, axis, rule == nullptr);
+                                     const operands_on_axis& in, const inline_vec<held_operand, max_map_arity>& held, int axis,
+                                     bool is_called) {
+  remedy_list list(mesh, axis, rule == nullptr, is_called);
   const auto consider = [&](int k, int row, axis_state to, int factor) {
     operands_on_axis trial = in;
     trial[k] = {to, static_cast<std::int8_t>(factor)};
@@ -128,6 +153,7 @@ constexpr std::vector<text> remedies(const mesh_info& mesh, const op_rule* rule,
       if (rule == nullptr && varies)  // chunks are nothing but values that vary; a shape does not change
         is_from = t.from == state::varying || t.by == verb::all_gather;
       if (!is_from || t.is_for_experts || t.by == verb::permute) continue;
+      if (is_called && local_call_text({}, t.by, in[k].is, {t.to}, k).view().empty()) continue;
       if (t.to != state::shard) {
         if (rule == nullptr || t.to != state::varying) consider(k, row, {t.to}, -1);
       } else if (rule != nullptr) {

@@ -1,0 +1,60 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <span>
+
+#include "gspmd/detail/ops/mapped.hpp"
+
+namespace gspmd::detail {
+
+/// Adds the operand with the indices of `dim` taken one by one: index i of the result is index from[i] of the operand, zeros where that is
+/// below 0. No index is taken twice; there are at most max_placed.
+constexpr int add_placed(graph& g, int operand, std::span<const std::int8_t> from, int dim, location at) {
+  if (operand < 0) return -1;
+  const node& x = g.nodes[static_cast<std::size_t>(operand)];
+  node n = source(code_of<struct placed_op>, x.type, x.shape, at);
+  n.operands.push_back(operand);
+  n.attributes.push_back(dim);
+  for (const auto i : from) n.attributes.push_back(i);
+  return g.add(n);
+}
+
+/// What goes from device to device by a list: a permutation of the parts of a dim, of which some may be missing.
+struct placed_op : plain_operator, same_dims, reads_shards, without_arithmetic, outside_of_loops, dims_by_number, linear_in_all {
+  static constexpr bool owns(opcode op) { return op == code_of<placed_op>; }
+  static constexpr origin made = origin::shards;
+  static constexpr realisation runs = realisation::steps;
+  static constexpr completion_rounds completes{.forward = 0, .backward = 0};
+  static constexpr bool composes = false;
+  static constexpr int movements(const node&) { return 1; }
+  static constexpr index_map map(const graph&, const node& n, int) {
+    index_map map;
+    map.placed_dim = static_cast<std::int8_t>(n.attributes[0]);
+    for (int i = 1; i < n.attributes.count; ++i) map.placed.push_back(static_cast<std::int8_t>(n.attributes[i]));
+    return map;
+  }
+  /// The way back of each index.
+  template <class Builder>
+  static constexpr void gradient(Builder& b, const node& n) {
+    inline_vec<std::int8_t, max_placed> back;
+    for (int i = 1; i < n.attributes.count; ++i) back.push_back(-1);
+    for (int i = 1; i < n.attributes.count; ++i)
+      if (n.attributes[i] >= 0) back[static_cast<int>(n.attributes[i])] = static_cast<std::int8_t>(i - 1);
+    b.send(0,
+           add_placed(b.program(), b.dy().id(), {back.begin(), static_cast<std::size_t>(back.count)}, attribute_dim(n, 0), n.at));
+  }
+  template <class Lowering>
+  static constexpr void lower(Lowering& l, const instruction& op) {
+    l.move(op);
+  }
+  static void describe(std::string& t, const plan_view& plan, const plan_step* step) {
+    if (step == nullptr) return;
+    const auto& map = map_of(plan, *step);
+    t += "(dim " + std::to_string(map.placed_dim) + ':';
+    for (int i = 0; i < map.placed.count; ++i)
+      if (map.placed[i] >= 0) t += ' ' + std::to_string(map.placed[i]) + "->" + std::to_string(i);
+    t += ')';
+  }
+};
+
+}  // namespace gspmd::detail

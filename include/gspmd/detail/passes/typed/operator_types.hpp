@@ -1,0 +1,168 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include "gspmd/detail/ops/registry.hpp"
+#include "gspmd/detail/passes/typed/operator_mistakes.hpp"
+
+namespace gspmd::detail {
+
+/// An operator: on each axis its operands' states meet, in the global view they are split alike, and nothing has to move.
+class operator_typer {
+ public:
+  explicit constexpr operator_typer(program_typer& t) : t_(t) {}
+
+  constexpr void visit(int i) {
+    const node& n = t_.at(i);
+    op_rule rule;
+    if (!t_.is_all_local()) rule_of(t_.program, n, rule);
+    const axis_rule locally(n, nullptr, n.in_gradient), globally(n, &rule, n.in_gradient);
+    const auto count = t_.mistakes.size();
+    value_type result = value_type::all(t_.mesh(), {state::constant});
+    t_.further.clear();
+    for (int r = 1; r < n.results; ++r) {
+      t_.further.push_back(result);
+      t_.further[r - 1].is_known = false;
+    }
+    for (int a = 0; a < t_.mesh().axis_count(); ++a) {
+      const axis_rule& along = t_.is_local(a) ? locally : globally;
+      operands_on_axis in;
+      for (int k = 0; k < n.operands.count; ++k) in.push_back(seen(n, rule, k, a));
+      const axis_result found = along.of(in);
+      if (found.broken != mode_mistake::none) {
+        complain(t_, i, rule, along, in, a, found);
+        continue;
+      }
+      result.on[a] = is_floating(n.type) ? found.is : without_gradient(found.is);
+      for (int r = 1; r < n.results; ++r) {
+        t_.further[r - 1].on[a] = along.of(in, r).is;
+        if (!is_floating(t_.at(i + r).type)) t_.further[r - 1].on[a] = without_gradient(t_.further[r - 1].on[a]);
+      }
+    }
+    if (t_.mistakes.size() != count) return;
+    if (!t_.is_all_local() && !lay_out(i, rule, result)) return;
+    for (auto& t : t_.further) t.is_known = true;
+    t_.type(i) = result;
+  }
+
+ private:
+  [[nodiscard]] constexpr operand_on_axis seen(const node& n, const op_rule& rule, int k, int a) {
+    const value_type& t = t_.type(n.operands[k]);
+    operand_on_axis seen{t.on[a], -1, t_.may_be_zeros(n.operands[k]), is_positive_number(t_.program, n.operands[k])};
+    if (!is_floating(t_.at(n.operands[k]).type)) seen.is = without_gradient(seen.is);
+    if (t_.is_local(a) || seen.is.is != state::shard) return seen;
+    seen.factor = -2;
+    for (const auto& use : to_factors(t_.mesh(), rule, rule.operand(k), t.splits))
+      if (use.axis == a) seen.factor = use.dim;
+    return seen;
+  }
+  /// The order of axes on every factor, as the operands have it; whether it is one order, and nothing has to move.
+  constexpr bool lay_out(int i, const op_rule& rule, value_type& result) {
+    const node& n = t_.at(i);
+    factor_splits uses;
+    for (int k = 0; k < n.operands.count; ++k) {
+      for (const auto& use : to_factors(t_.mesh(), rule, rule.operand(k), t_.type(n.operands[k]).splits)) {
+        bool is_there = false;
+        for (const auto& u : uses) is_there = is_there || u.axis == use.axis;
+        if (!is_there) add_factor_split(uses, use.axis, use.dim);
+      }
+    }
+    for (int k = 0; k < n.operands.count; ++k) {
+      const value_type& t = t_.type(n.operands[k]);
+      inline_vec<axis_use, max_axes> own;  // without those that a constant is cut for
+      for (const auto& use : to_dims(t_.mesh(), rule, rule.operand(k), uses))
+        if (t.on[use.axis].is == state::shard) own.push_back(use);
+      if (own == t.splits) {
+        if (n.in_gradient || is_cut_in_place(i, k, {to_dims(t_.mesh(), rule, rule.operand(k), uses)})) continue;
+        return false;
+      }
+      t_.refuse(mode_mistake::axis_order, i, k, -1,
+                text("operand ") << k << " is " << t_.words_of(t, t_.at(n.operands[k]).shape.count)
+                                 << ", and another operand has the axes of a dim in another order; reshard one of them");
+      return false;
+    }
+    result.splits = to_dims(t_.mesh(), rule, rule.result(), uses);
+    for (int r = 1; r < n.results; ++r) t_.further[r - 1].splits = to_dims(t_.mesh(), rule, rule.result(r), uses);
+    for (int a = 0; a < t_.mesh().axis_count(); ++a) {
+      if (t_.is_local(a) || result.on[a].is != state::shard || (sharding{result.splits}.split_axes() & axis_bit(a)) != 0)
+        continue;
+      t_.refuse(mode_mistake::needs_communication, i, 0, a,
+                text("the result ") << shape_text(n.shape) << " cannot keep the split of operand 0, "
+                                    << t_.words_of(t_.type(n.operands[0]), t_.at(n.operands[0]).shape.count)
+                                    << ": elements would move over `" << axes_text(t_.on_mesh, axis_bit(a))
+                                    << "`; reshard the operand first");
+      return false;
+    }
+    return lies_there(i, rule, uses, result);
+  }
+  /// An operand that is equal along an axis is cut for the others, where that needs no elements of other devices.
+  constexpr bool is_cut_in_place(int i, int k, const sharding& cut) {
+    const int operand = t_.at(i).operands[k];
+    const value_type& is = t_.type(operand);
+    const extents& shape = t_.at(operand).shape;
+    if (cut.splits == is.splits) return true;
+    const axis_mask over = movement_axes(t_.mesh(), shape, sharding{is.splits}, cut);
+    if (over == 0) return true;
+    t_.refuse(mode_mistake::needs_communication, i, k, -1,
+              text("operand ") << k << ' ' << shape_text(shape) << " is " << t_.words_of(is, shape.count)
+                               << " and would be cut to " << sharding_text(t_.on_mesh, cut, shape.count)
+                               << " for the other ones: elements would move over `" << axes_text(t_.on_mesh, over)
+                               << "`; reshard it first, or the other ones");
+    return false;
+  }
+
+  /// Movements and windows: every element must lie where it is needed.
+  constexpr bool lies_there(int i, const op_rule& rule, const factor_splits& uses, const value_type& result) {
+    const node& n = t_.at(i);
+    const auto& facts = facts_of(n.op);
+    const sharding to{result.splits};
+    for (int k = 0; k < n.operands.count; ++k) {
+      const sharding from{to_dims(t_.mesh(), rule, rule.operand(k), uses)};
+      const extents& shape = t_.at(n.operands[k]).shape;
+      axis_mask axes = 0;
+      if (k < facts.movements(n)) axes = traffic_of(t_.program, t_.mesh(), n, k, from, to).axes;
+      else if (const index_map map = needed_tile(t_.program, t_.mesh(), n, k, shape, from); map.dims.count > 0)
+        axes = traffic_of_tiles(t_.mesh(), shape, from, map).axes;
+      if (axes == 0) continue;
+      int axis = 0;
+      while ((axes & axis_bit(axis)) == 0) ++axis;
+      int dim = 0;
+      for (const auto& use : from.splits)
+        if (use.axis == axis) dim = use.dim;
+      text what("operand ");
+      what << k << ' ' << shape_text(shape) << " is split along dim " << dim << " over `" << axes_text(t_.on_mesh, axes)
+           << "` and the result is " << shape_text(n.shape);
+      say_which_moves(what, n, k, dim, from, to);
+      what << "; reshard the operand so that dim " << dim << " is not split, or cut it where parts begin";
+      t_.refuse(mode_mistake::needs_communication, i, k, axis, what).remedies =
+          ways_to_gather(t_.on_mesh, k, shard_of(dim), t_.held(n, k), axis);
+      return false;
+    }
+    return true;
+  }
+  /// `: element 4 moves from part 1 to part 0`
+  constexpr void say_which_moves(text& what, const node& n, int k, int dim, const sharding& from, const sharding& to) const {
+    const auto& facts = facts_of(n.op);
+    if (k >= facts.movements(n)) {
+      what << ": parts need elements of their neighbours";
+      return;
+    }
+    const index_map map = facts.map(t_.program, n, k);
+    const auto parts = parts_of(t_.mesh(), from, dim), parts_to = parts_of(t_.mesh(), to, dim);
+    const auto extent = t_.at(n.operands[k]).shape[dim];
+    const auto size = shard_extent(extent, parts), size_to = shard_extent(n.shape[dim], parts_to);
+    for (const auto& d : map.dims) {
+      if (d.dim != dim || d.from_step == 0) continue;
+      auto e = d.from_first;
+      auto t = d.to_first;
+      for (int count = 0; count < 4096 && t < n.shape[dim]; ++count, e += d.from_step, t += d.to_step) {
+        if (t < 0 || e < 0 || e >= extent || e / size == t / size_to) continue;
+        what << ": element " << e << " moves from part " << e / size << " to part " << t / size_to;
+        return;
+      }
+    }
+  }
+
+  program_typer& t_;
+};
+
+}  // namespace gspmd::detail

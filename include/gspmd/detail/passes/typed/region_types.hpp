@@ -1,0 +1,122 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include "gspmd/detail/passes/typed/program_typer.hpp"
+
+namespace gspmd::detail {
+
+/// Loops and conditionals: what they carry and give is what their bodies make of it.
+class region_typer {
+ public:
+  explicit constexpr region_typer(program_typer& t) : t_(t) {}
+
+  constexpr void visit(int i) {
+    const node& n = t_.at(i);
+    if (n.op == opcode::loop) {
+      t_.loops.push_back({i, t_.mistakes.size(), t_.steps.size()});
+      t_.type(i) = value_type::all(t_.mesh(), {state::constant});
+    } else if (n.op == opcode::carry) {
+      for (const auto& c : t_.carried)
+        if (c.carry == i) t_.type(i) = c.is;
+      if (!t_.type(i).is_known) t_.type(i) = t_.type(n.operands[0]);
+    } else if (n.op == opcode::loop_result) {
+      end_loop(i);
+    } else if (n.op == opcode::cond_result) {
+      value_type joined = t_.type(n.operands[1]);
+      if (join(i, 1, joined, t_.type(n.operands[2]), false, mode_mistake::branch_mismatch) >= 0 &&
+          chosen_by(i, t_.at(n.operands[0]).operands[0], joined))
+        t_.type(i) = joined;
+    } else {
+      t_.type(i) = value_type::all(t_.mesh(), {state::constant});
+    }
+  }
+
+ private:
+  /// What a predicate that varies chooses varies, or is no value that can be differentiated.
+  constexpr bool chosen_by(int i, int branch, value_type& joined) {
+    const axis_mask axes = t_.varying_predicate(branch);
+    for (int a = 0; a < t_.mesh().axis_count(); ++a) {
+      if ((axes & axis_bit(a)) == 0) continue;
+      const auto is = joined.on[a].is;
+      if (is == state::invariant || is == state::partial) {
+        t_.refuse(is == state::partial ? mode_mistake::partial_varying_mix : mode_mistake::state_conflict, i, 1, a,
+                  text("the result is ")
+                      << long_text(joined.on[a]) << " and the predicate varies over `" << axes_text(t_.on_mesh, axis_bit(a))
+                      << "`: devices would differ in a value that is one to all; make it varying or a replica first");
+        return false;
+      }
+      joined.on[a] = {state::varying};
+    }
+    return true;
+  }
+  /// What a loop carries is what its body gives it: where that is more than it began with, the body is typed again.
+  constexpr void end_loop(int i) {
+    const int carry = t_.at(i).operands[0], loop = t_.at(carry).region;
+    value_type carried = t_.type(carry);
+    const int more = join(i, 1, carried, t_.type(t_.at(i).operands[1]), is_zero(t_.at(t_.at(carry).operands[0])),
+                          mode_mistake::carry_mismatch);
+    if (more < 0) return;
+    t_.type(i) = carried;
+    const bool was_trusted = t_.may_be_zeros(carry) && has_constant(carried);
+    if (more == 0 && !was_trusted) return;
+    program_typer::carried_value* kept = nullptr;
+    for (auto& c : t_.carried)
+      if (c.carry == carry) kept = &c;
+    if (kept == nullptr) kept = &t_.carried.emplace_back();
+    *kept = {carry, carried, more == 0};
+    for (std::size_t k = t_.loops.size(); k-- > 0;) {
+      if (t_.loops[k].loop != loop) continue;
+      t_.mistakes.resize(t_.loops[k].mistakes);
+      t_.steps.resize(t_.loops[k].steps);
+      t_.loops.resize(k);
+      break;
+    }
+    for (int k = loop; k <= i; ++k) t_.type(k).is_known = false;
+    t_.next = loop - 1;
+  }
+  [[nodiscard]] constexpr bool has_constant(const value_type& t) const {
+    for (const auto& on : t.on)
+      if (on.is == state::constant) return true;
+    return false;
+  }
+  /// Makes `known` what it is together with `other`, of which constants may become anything, and zeros a partial sum too. 1: it has
+  /// changed; 0: not; -1: they do not go together, which is a mistake.
+  constexpr int join(int i, int operand, value_type& known, const value_type& other, bool is_zeros, mode_mistake kind) {
+    int changed = 0;
+    for (int a = 0; a < t_.mesh().axis_count(); ++a) {
+      const auto &is = known.on[a], &to = other.on[a];
+      if (t_.is_local(a) && t_.at(i).in_gradient) {  // terms of one gradient
+        const bool varies = is.is == state::varying, partial = is.is == state::partial;
+        if ((varies && to.is == state::partial) || (partial && (to.is == state::varying || to.is == state::constant))) {
+          changed = changed > 0 || varies ? 1 : 0;
+          known.on[a] = {state::partial};
+          continue;
+        }
+      }
+      if (is == to || (to.is == state::constant && is.is != state::partial)) continue;
+      if (is.is == state::constant && (to.is != state::partial || is_zeros)) {
+        known.set(a, to);
+        changed = 1;
+        continue;
+      }
+      text what(kind == mode_mistake::carry_mismatch ? "what it carries is " : "what it gives is ");
+      what << long_text(is) << " over `" << axes_text(t_.on_mesh, axis_bit(a)) << '`';
+      what << (kind == mode_mistake::carry_mismatch ? " before an iteration and " : " in one branch and ") << long_text(to)
+           << (kind == mode_mistake::carry_mismatch ? " after it" : " in the other one") << "; reshard one of them";
+      t_.refuse(kind, i, operand, a, what);
+      return -1;
+    }
+    if (!(known.splits == other.splits) && changed == 0 && known.splits.count == other.splits.count) {
+      t_.refuse(kind, i, operand, -1,
+                text("the value is ") << t_.words_of(known, t_.at(i).shape.count) << " and "
+                                      << t_.words_of(other, t_.at(i).shape.count)
+                                      << ": axes split a dim in another order; reshard one of them");
+      return -1;
+    }
+    return changed;
+  }
+
+  program_typer& t_;
+};
+
+}  // namespace gspmd::detail

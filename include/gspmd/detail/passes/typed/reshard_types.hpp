@@ -1,0 +1,184 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include "gspmd/detail/passes/typed/remedies.hpp"
+#include "gspmd/detail/passes/typed/written_steps.hpp"
+
+namespace gspmd::detail {
+
+/// What brings a value to a type that is asked for as a whole: reshards, `out`, gradients on their way back, and what a result must be.
+class reshard_typer {
+ public:
+  explicit constexpr reshard_typer(program_typer& t) : t_(t), writes_(t) {}
+
+  /// A reshard of the global view: one row for each way that axes change, those first that leave less. What it does not name stays.
+  constexpr void visit_reshard(int i) {
+    const node& n = t_.at(i);
+    const state_wish wish = state_wish::is_one(n) ? state_wish::of(n) : state_wish{n.annotation, 0, 0, true};
+    const axis_mask named = wish.layout.split_axes() | wish.layout.partial | wish.replica | wish.invariant;
+    if ((named & n.local_axes) != 0) {
+      t_.refuse(mode_mistake::axis_mode, i, 0, -1,
+                text("names `") << axes_text(t_.on_mesh, named & n.local_axes)
+                                << "`, which is local here: a collective, or a state, is written in a manual region");
+      return;
+    }
+    value_type wanted = t_.type(n.operands[0]);
+    if (wish.has_splits) {
+      for (int a = 0; a < t_.mesh().axis_count(); ++a)
+        if (wanted.on[a].is == state::shard) wanted.set(a, {state::invariant});
+      for (const auto& use : wish.layout.splits) wanted.set(use.axis, shard_of(use.dim));
+    }
+    for (int a = 0; a < t_.mesh().axis_count(); ++a) {
+      if ((wish.layout.partial & axis_bit(a)) != 0) wanted.set(a, partial_by(wish.layout.reduced_by));
+      if ((wish.replica & axis_bit(a)) != 0) wanted.set(a, {state::replica});
+      if ((wish.invariant & axis_bit(a)) != 0) wanted.set(a, {state::invariant});
+    }
+    if (!wish.is_out || fits_out(i, wanted)) reshard_to(i, wanted);
+  }
+  /// A gradient on its way back through a transition: in the dual state of what it is the gradient of.
+  constexpr void visit_cotangent(int i) {
+    const value_type& of = t_.type(t_.at(i).operands[1]);
+    if (is_seed(t_.at(i)))
+      for (int a = 0; a < t_.mesh().axis_count(); ++a) {
+        if (of.on[a].is != state::replica && of.on[a].is != state::varying &&
+            !(of.on[a].is == state::partial && of.on[a].reduced_by != monoid::add))
+          continue;
+        t_.refuse(mode_mistake::loss_state, i, 1, a,
+                  text("the loss is ")
+                      << long_text(of.on[a]) << " over `" << axes_text(t_.on_mesh, axis_bit(a))
+                      << "`: begun with 1 on each device, its gradient would be another one; make it a partial sum, or "
+                         "invariant");
+        return;
+      }
+    for (int a = 0; a < t_.mesh().axis_count(); ++a) {
+      if (of.on[a].is != state::partial || of.on[a].reduced_by == monoid::add) continue;
+      t_.refuse(mode_mistake::partial_nonlinear, i, 1, a,
+                text("what is ") << long_text(of.on[a]) << " over `" << axes_text(t_.on_mesh, axis_bit(a))
+                                 << "` has no gradient: which device's term was taken is not known; stop_gradient it");
+      return;
+    }
+    value_type wanted = of;
+    for (int a = 0; a < t_.mesh().axis_count(); ++a)
+      if (of.on[a].is != state::constant) wanted.on[a] = dual(of.on[a]);
+    for (int a = 0; a < t_.mesh().axis_count(); ++a)
+      if (t_.type(t_.at(i).operands[0]).on[a].is == state::constant && wanted.on[a].is != state::partial &&
+          wanted.on[a].is != state::shard)
+        wanted.on[a] = {state::constant};
+    reshard_to(i, wanted);
+  }
+  constexpr void reshard_to(int i, const value_type& wanted) {
+    const int operand = t_.at(i).operands[0];
+    value_type now = t_.type(operand);
+    constexpr deed order[] = {deed::nothing, deed::keep_own, deed::keep_first, deed::gather_sum,
+                              deed::sum,     deed::exchange, deed::gather,     deed::pad_zeros};
+    for (const deed d : order) {
+      for (int a = 0; a < t_.mesh().axis_count(); ++a) {
+        if (now.on[a] == wanted.on[a]) continue;
+        state_change c{verb::convert, 0, now.on[a], wanted.on[a]};
+        const int row = row_between(now.on[a], wanted.on[a]);
+        if (row < 0) {
+          t_.refuse(mode_mistake::wrong_target, i, 0, a,
+                    text("from ") << short_text(now.on[a]) << " to " << short_text(wanted.on[a]) << " no transition leads");
+          return;
+        }
+        if (transitions[row].forward != d) continue;
+        c.by = transitions[row].by;
+        for (int b = a; b < t_.mesh().axis_count(); ++b)
+          if (now.on[b] == c.from && wanted.on[b] == c.to) c.axes |= axis_bit(b);
+        value_type next = now;
+        if (now.on[a].is == state::constant) {
+          writes_.set_all(next, c.axes, c.to, &wanted);
+          if (c.to.is == state::shard && !t_.is_local(a) && !writes_.holds_it(i, 0, now, next)) return;
+          if (c.to.is == state::partial || c.to.is == state::shard) writes_.note(i, row, c, 0, 0);
+        } else if (!writes_.change(i, row, c, now, next, &wanted)) {
+          return;
+        }
+        now = next;
+      }
+    }
+    if (!(now.splits == wanted.splits)) {
+      t_.refuse(mode_mistake::axis_order, i, 0, -1,
+                text("the operand is ") << t_.words_of(t_.type(operand), t_.at(i).shape.count) << ", and what is asked for, "
+                                        << t_.words_of(wanted, t_.at(i).shape.count)
+                                        << ", has the axes of a dim in an order that no step leads to; write two reshards");
+      return;
+    }
+    t_.type(i) = now;
+  }
+  /// What must be of a result: nothing is sent for it.
+  constexpr void cut_for(int i, const value_type& wanted) {
+    value_type& t = t_.type(i);
+    value_type cut = t;
+    for (int a = 0; a < t_.mesh().axis_count(); ++a) {
+      const auto &is = t.on[a], &to = wanted.on[a];
+      const bool is_equal =
+          is.is == state::constant || (!is_floating(t_.at(i).type) && without_gradient(is).is == state::constant);
+      const bool is_same = is == to || (t_.is_local(a) && is.is == state::shard && to.is == state::varying);
+      const bool is_chunk = t_.is_local(a) && is.is == state::varying && to.is == state::shard;
+      const bool is_free =
+          (is_equal && to.is != state::partial) || (!t_.is_local(a) && is.is == state::replica && to.is == state::shard);
+      if (!is_same && !is_free && !is_chunk) {
+        typed_mistake& m = t_.refuse(mode_mistake::out_spec_mismatch, i, -1, a,
+                                     text("the result is ") << t_.words_of(t, t_.at(i).shape.count) << ", not "
+                                                            << t_.words_of(wanted, t_.at(i).shape.count)
+                                                            << ": only equal data without a sum in its gradient is cut for that");
+        if (const int row = row_between(is, to); row >= 0)
+          m.remedies.push_back(way_for_result(row, is, to, wanted, t_.at(i).shape.count, a));
+        t.is_known = false;
+        return;
+      }
+      if (t_.is_local(a)) cut.on[a] = is_equal && to.is == state::shard ? is : to;
+      else if (!(is == to)) cut.set(a, to);
+    }
+    if (!(cut.splits == wanted.splits)) {
+      t_.refuse(mode_mistake::axis_order, i, -1, -1,
+                text("the result is ") << t_.words_of(cut, t_.at(i).shape.count) << ", not "
+                                       << t_.words_of(wanted, t_.at(i).shape.count) << ": axes split a dim in another order");
+      t.is_known = false;
+      return;
+    }
+    if (!writes_.holds_it(i, 0, t, cut)) {
+      t.is_known = false;
+      return;
+    }
+    t = cut;
+  }
+
+ private:
+  /// Whether an operator's result may leave it as `wanted`: a partial sum as the program likes, other axes as they are or cut.
+  constexpr bool fits_out(int i, const value_type& wanted) {
+    const value_type& is = t_.type(t_.at(i).operands[0]);
+    const int rank = t_.at(i).shape.count;
+    for (int a = 0; a < t_.mesh().axis_count(); ++a) {
+      const auto &from = is.on[a], &to = wanted.on[a];
+      const bool is_cut =
+          (from.is == state::constant && to.is != state::partial) || (from.is == state::replica && to.is == state::shard);
+      if (from == to || from.is == state::partial || is_cut) continue;
+      typed_mistake& m =
+          t_.refuse(mode_mistake::out_spec_mismatch, i, -1, a,
+                    text("the result is ") << t_.words_of(is, rank) << ", and `out` asks for " << t_.words_of(wanted, rank)
+                                           << ": it says what becomes of a partial sum, and moves nothing else");
+      m.remedies.push_back(reshard_text(t_.on_mesh, wanted.layout(), rank, a, to) << "(the result)");
+      return false;
+    }
+    return true;
+  }
+  [[nodiscard]] static constexpr int row_between(const axis_state& from, const axis_state& to) {
+    const state is = from.is == state::constant ? (to.is == state::replica ? state::invariant : state::replica) : from.is;
+    for (const verb by :
+         {verb::convert, verb::all_gather, verb::all_to_all, verb::all_reduce, verb::reduce_scatter, verb::reinterpret})
+      if (const int row = row_of(by, is, to.is); row >= 0) return row;
+    return -1;
+  }
+  [[nodiscard]] constexpr text way_for_result(int row, const axis_state& is, const axis_state& to, const value_type& wanted,
+                                              int rank, int a) const {
+    if (!t_.is_local(a)) return reshard_text(t_.on_mesh, wanted.layout(), rank, a, to) << "(the result)";
+    return text(name_of(transitions[row].by)) << " the result from " << short_text(is) << " to " << short_text(to) << " over `"
+                                              << axes_text(t_.on_mesh, axis_bit(a)) << '`';
+  }
+
+  program_typer& t_;
+  step_writer writes_;
+};
+
+}  // namespace gspmd::detail

@@ -1,0 +1,118 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include "gspmd/detail/transport/mpi/call.hpp"
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+#include "gspmd/detail/ir/collective.hpp"
+#include "gspmd/detail/transport/mpi/messages.hpp"
+#include "gspmd/detail/transport/mpi/node_memory.hpp"
+#include "gspmd/detail/transport/mpi/node_window.hpp"
+
+namespace gspmd::detail {
+
+/// The members of a group over some axes of a mesh, seen by one of them, and where they meet. Ranks in their communicator are member
+/// numbers. What the collectives of a group share.
+class mpi_members {
+ public:
+  /// Collective over the members, so that groups may go different ways.
+  mpi_members(MPI_Comm parent, const mesh_shape& mesh, axis_mask axes, mpi_workspace& workspace)
+      : me(mesh.coordinates_of(workspace.rank)),
+        devices(members_of(mesh, axes, me)),
+        self(group_index(mesh, axes, me)),
+        work(workspace) {
+    if (size() == 1) return;
+    MPI_Group all = MPI_GROUP_NULL, members = MPI_GROUP_NULL;
+    check(MPI_Comm_group(parent, &all), "MPI_Comm_group");
+    check(MPI_Group_incl(all, static_cast<int>(size()), devices.data(), &members), "MPI_Group_incl");
+    check(MPI_Comm_create_group(parent, members, 0, &comm), "MPI_Comm_create_group");
+    MPI_Comm_set_errhandler(comm, MPI_ERRORS_RETURN);
+    MPI_Group_free(&members);
+    MPI_Group_free(&all);
+  }
+  mpi_members(const mpi_members&) = delete;
+  mpi_members& operator=(const mpi_members&) = delete;
+  /// Collective over the members, before MPI_Finalize.
+  ~mpi_members() {
+    if (comm != MPI_COMM_NULL) MPI_Comm_free(&comm);
+  }
+
+  [[nodiscard]] std::int64_t size() const { return static_cast<std::int64_t>(devices.size()); }
+  void check(int code, const char* call) const { check_mpi(code, call, work.rank); }
+  [[nodiscard]] mpi_messages messages() const { return {comm, work, work.requests}; }
+  [[nodiscard]] int device(std::int64_t member) const { return devices[static_cast<std::size_t>(member)]; }
+
+  /// Where the members meet, if they share a node. The first call is collective over the group.
+  node_window* window() {
+    if (work.shared_memory && !asked_for_window_) {
+      asked_for_window_ = true;
+      if (share_node()) window_ = std::make_unique<node_window>(comm, devices, self);
+      if (window_ && window_->failure() != 0) {
+        if (self == 0) work.note_unshared(node_window::bytes(), window_->failure());
+        window_.reset();
+      }
+    }
+    return window_.get();
+  }
+  /// Tells members that wait for this one in shared memory, or will, that it does not come.
+  void leave() {
+    if (window_) window_->leave();
+  }
+
+  /// What a member shows of its buffers: the address of each in node_memory, or 0.
+  template <std::size_t N>
+  struct addresses {
+    node_address of[N];
+  };
+  /// Finds, in this process, the first `count` buffers that each member showed when it arrived; false, on all alike, if not all lie in
+  /// node_memory.
+  template <std::size_t N>
+  bool find_shown(unsigned parity, std::size_t count) {
+    bool found = true;
+    buffers_.resize(count * devices.size());
+    for (std::size_t j = 0; j < devices.size(); ++j) {
+      const auto note = window_->template note_of<addresses<N>>(static_cast<std::int64_t>(j), parity);
+      for (std::size_t k = 0; k < count; ++k) {
+        buffers_[k * devices.size() + j] = find(work.memories, devices[j], note.of[k]);
+        found = found && buffers_[k * devices.size() + j] != nullptr;
+      }
+    }
+    return found;
+  }
+  /// Meets the members and finds their buffers: those like `first`, and those like `second` where it is not null.
+  bool find_peers(const void* first, const void* second) {
+    const auto& memories = work.memories;
+    window_->arrive_with(addresses<2>{{address_of(memories, first), second != nullptr ? address_of(memories, second) : 0}});
+    return find_shown<2>(window_->wait(), second != nullptr ? 2 : 1);
+  }
+  /// From the number of a member to its buffer number k of those that were found.
+  struct shown_buffers {
+    void* const* buffers;
+    void* operator()(std::int64_t j) const { return buffers[j]; }
+  };
+  [[nodiscard]] shown_buffers shown(std::size_t k) const { return {buffers_.data() + k * devices.size()}; }
+
+  const coordinates me;
+  const std::vector<int> devices;
+  const std::int64_t self;
+  mpi_workspace& work;
+  MPI_Comm comm = MPI_COMM_NULL;
+
+ private:
+  [[nodiscard]] bool share_node() const {
+    return std::all_of(devices.begin(), devices.end(), [this](int rank) {
+      return work.nodes[static_cast<std::size_t>(rank)] == work.nodes[static_cast<std::size_t>(work.rank)];
+    });
+  }
+
+  std::unique_ptr<node_window> window_;
+  bool asked_for_window_ = false;
+  std::vector<void*> buffers_;  // of the collective at hand
+};
+
+}  // namespace gspmd::detail

@@ -1,0 +1,121 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include "gspmd/detail/transport/mpi/call.hpp"
+
+#include <cstddef>
+#include <cstdint>
+#include <type_traits>
+#include <vector>
+
+#include "gspmd/detail/ir/collective.hpp"
+#include "gspmd/detail/transport/box.hpp"
+#include "gspmd/detail/transport/combine.hpp"
+#include "gspmd/detail/transport/message_route.hpp"
+#include "gspmd/detail/transport/mpi/large_reduction.hpp"
+#include "gspmd/detail/transport/mpi/members.hpp"
+#include "gspmd/detail/transport/mpi/movements.hpp"
+
+namespace gspmd::detail {
+
+/// The ways in which a reduction goes between the members of a group by messages, MPI's calls or their window.
+class mpi_reductions {
+ public:
+  mpi_reductions(mpi_members& members, mpi_movements& movements) : m_(members), movements_(movements) {}
+
+  template <class T>
+  void all_reduce(std::int64_t elems, monoid kind, const T* in, T* out) {
+    if (elems == 0) return;  // on all members alike
+    if (m_.window() != nullptr && !m_.work.oversubscribed &&
+        elems * static_cast<std::int64_t>(sizeof(T)) >= all_reduce_by_messages_bytes)
+      return all_reduce_by_messages(m_.messages(), m_.work.receive_scratch, kind, m_.size(), m_.self, elems, in, out);
+    if (m_.window() != nullptr) return m_.window()->all_reduce(combiner_of<T>(kind), elems, in, out);
+    if (elems * m_.size() * static_cast<std::int64_t>(sizeof(T)) <= most_gathered_bytes)
+      return all_reduce_gathered(elems, kind, in, out);
+    if (is_reduced_here<T>(kind) || (std::is_floating_point_v<T> && (kind == monoid::maximum || kind == monoid::minimum)))
+      return all_reduce_by_messages(m_.messages(), m_.work.receive_scratch, kind, m_.size(), m_.self, elems, in, out);
+    m_.messages().for_each_piece(elems, [&](std::int64_t begin, int count) {
+      m_.check(MPI_Allreduce(in == out ? MPI_IN_PLACE : static_cast<const void*>(in + begin), out + begin, count, mpi_type<T>(),
+                             mpi_op<T>(kind), m_.comm),
+               "MPI_Allreduce");
+    });
+  }
+
+  template <class T>
+  void reduce_scatter(const reduction_route& route, monoid kind, const T* in, T* out) {
+    if (route.is_stacked) return reduce_blocks(route, kind, in, out);
+    // Each member's box is packed, then the blocks, of any sizes, are reduced and the own one is put in its place.
+    T* const packed_in = m_.work.send_scratch.template at_least<T>(route.result_elems * m_.size());
+    T* const packed_out = m_.work.receive_scratch.template at_least<T>(route.result_elems);
+    for (const int box : route.packs) copy_box(packed_in, in, route.boxes[box], sizeof(T));
+    reduce_blocks(route, kind, static_cast<const T*>(packed_in), packed_out);
+    if (route.own != no_box) copy_box(out, packed_out, route.boxes[route.own], sizeof(T));
+  }
+
+  /// `in` holds the members' blocks one after the other.
+  template <class T>
+  void reduce_blocks(const reduction_route& route, monoid kind, const T* in, T* out) {
+    if (m_.window() != nullptr) return m_.window()->reduce_scatter(combiner_of<T>(kind), route.offsets.data(), in, out);
+    if constexpr (may_be_reduced_here<T>)
+      if (is_reduced_here<T>(kind)) return reduce_received_blocks(route, kind, in, out);
+    const auto type = mpi_type<T>();
+    const auto op = mpi_op<T>(kind);
+    if (route.offsets.back() > m_.work.largest_count) {
+      for (std::int64_t j = 0; j < m_.size(); ++j) {
+        const auto first = route.offsets[static_cast<std::size_t>(j)];
+        m_.messages().for_each_piece(route.offsets[static_cast<std::size_t>(j) + 1] - first, [&](std::int64_t begin, int count) {
+          m_.check(MPI_Reduce(in + first + begin, out + begin, count, type, op, static_cast<int>(j), m_.comm), "MPI_Reduce");
+        });
+      }
+    } else if (route.is_stacked) {
+      m_.check(MPI_Reduce_scatter_block(in, out, static_cast<int>(route.result_elems), type, op, m_.comm),
+               "MPI_Reduce_scatter_block");
+    } else {
+      m_.check(MPI_Reduce_scatter(in, out, route.counts.data(), type, op, m_.comm), "MPI_Reduce_scatter");
+    }
+  }
+
+ private:
+  /// MPI has no bf16, the sums of Open MPI 4.1 saturate where integers of 8 and 16 bits must wrap around (its op/avx), and MPICH 4.0 takes
+  /// the maximum of unsigned integers as if they were signed.
+  template <class T>
+  static constexpr bool may_be_reduced_here =
+      own_element<T> || is_narrow(dtype_of<T>()) || (std::is_unsigned_v<T> && !std::is_same_v<T, bool>);
+  template <class T>
+  static constexpr bool is_reduced_here(monoid kind) {
+    return may_be_reduced_here<T> &&
+           (own_element<T> || is_narrow(dtype_of<T>()) || kind == monoid::maximum || kind == monoid::minimum);
+  }
+
+  /// A few values, on which programs decide: every member reduces all of them in the order of the members, as in shared memory.
+  /// MPI may take another order, and for it the maximum of a number and a NaN is either, on one member this and on another that.
+  static constexpr std::int64_t most_gathered_bytes = 16 << 10;
+  template <class T>
+  void all_reduce_gathered(std::int64_t elems, monoid kind, const T* in, T* out) {
+    T* const all = m_.work.receive_scratch.template at_least<T>(elems * m_.size());
+    movements_.gather(elems, in, all);
+    reduce_row(
+        combiner_of<T>(kind), out, m_.size(), [&](std::int64_t j) { return all + j * elems; }, 0, elems, false);
+  }
+
+  template <class T>
+  void reduce_received_blocks(const reduction_route& route, monoid kind, const T* in, T* out) {
+    const auto end = [&](std::int64_t j) { return route.offsets[static_cast<std::size_t>(j) + 1]; };
+    const auto begin = [&](std::int64_t j) { return route.offsets[static_cast<std::size_t>(j)]; };
+    const auto elems = end(m_.self) - begin(m_.self);
+    std::vector<T> blocks(static_cast<std::size_t>(elems * m_.size()));
+    for (std::int64_t j = 0; j < m_.size(); ++j) {
+      m_.messages().receive(j, blocks.data() + j * elems, elems);
+      m_.messages().send(j, in + begin(j), end(j) - begin(j));
+    }
+    m_.messages().finish();
+    if (elems == 0) return;
+    reduce_row(
+        combiner_of<T>(kind), out, m_.size(), [&](std::int64_t j) { return blocks.data() + j * elems; }, 0, elems, false);
+  }
+
+  mpi_members& m_;
+  mpi_movements& movements_;
+};
+
+}  // namespace gspmd::detail
