@@ -16,7 +16,7 @@ inline std::string dumped(const nlohmann::ordered_json& j) {
 
 inline nlohmann::ordered_json value_json(const planned_program& p, int v) {
   nlohmann::ordered_json j;
-  const auto placed = p.plan.find(v);
+  const auto placed = p.placed(v);
   if (!placed) {  // no output depends on it, so nobody asks where it should lie
     j["sharding"] = nullptr;
     j["partial"] = nlohmann::ordered_json::object();

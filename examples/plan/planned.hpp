@@ -28,6 +28,12 @@ struct planned_program {
   [[nodiscard]] const named_value& value(int v) const { return built.values[static_cast<std::size_t>(v)]; }
   [[nodiscard]] const gspmd::dynamic::device_value& on_device(int v) const { return plan.values()[static_cast<std::size_t>(v)]; }
 
+  /// How a value lies on the devices; nothing where no output needs it, though another node of its loop may bear its label.
+  [[nodiscard]] std::optional<placed_tensor> placed(int v) const {
+    auto found = plan.find(v);
+    if (found && (found->type() != value(v).type || found->local_shape().size() != value(v).shape.size())) found.reset();
+    return found;
+  }
   /// The number of the value with this name; -1.
   [[nodiscard]] int find(std::string_view name) const {
     for (std::size_t i = 0; i < built.values.size(); ++i)

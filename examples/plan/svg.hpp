@@ -72,7 +72,7 @@ class shard_picture {
 
   void draw(int v) {
     const auto& value = p_.value(v);
-    const auto placed = p_.plan.find(v);
+    const auto placed = p_.placed(v);
     if (!placed) {
       line(value.name + ": unused", true);
       y_ += margin;

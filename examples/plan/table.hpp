@@ -91,7 +91,7 @@ class plan_table {
     const auto& value = p_.value(v);
     const std::string op = value.kind.empty() ? value.op : value.op + '(' + value.kind + ')';
     const auto shape = shape_text(value.shape);
-    const auto placed = p_.plan.find(v);
+    const auto placed = p_.placed(v);
     if (!placed) return {value.name, op, gspmd::name_of(value.type), shape, "-", "-", "unused: no output needs it"};
     const auto local = placed->local_shape();
     std::string remarks;

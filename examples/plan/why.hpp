@@ -15,7 +15,7 @@ class sharding_reasons {
 
   [[nodiscard]] std::vector<std::string> of(int v) const {
     const auto& value = p_.value(v);
-    const auto placed = p_.plan.find(v);
+    const auto placed = p_.placed(v);
     if (!placed) return {value.name + " has no sharding: no output needs it"};
     if (const int reader = p_.plan.moved_with(v); reader >= 0) {
       auto lines = of(reader);

@@ -360,7 +360,7 @@ class document_generator {
   void add(const std::string& op, const std::vector<std::string>& operands, const json& attrs, std::string type_name,
            std::vector<std::int64_t> s) {
     if (elements(s) > most_elements || s.size() > 6) return;
-    const value v{"o" + std::to_string(ops_.size()), std::move(type_name), std::move(s)};
+    const value v{new_name(), std::move(type_name), std::move(s)};
     json j = {{"name", v.name}, {"op", op}, {"operands", operands}, {"attrs", attrs}};
     if (op == "reshard" || chance(15)) annotate(j, v.shape.size(), v.type, false);
     ops_.push_back(j);
@@ -371,6 +371,7 @@ class document_generator {
     const value v = any();
     const bool is_float = v.type[0] == 'f';
     const bool is_pred = v.type == "pred";
+    if (depth_ < 2 && chance(depth_ == 0 ? 10 : 5)) return chance(65) ? make_loop() : make_cond();
     switch (pick(15)) {
       case 0: return add(one_of_unary(is_float, is_pred), {v.name}, json::object(), v.type, v.shape);
       case 1:
@@ -560,6 +561,89 @@ class document_generator {
     add("reshape", {v.name}, {{"shape", s}}, v.type, s);
   }
 
+  // ---- loops and conditionals ----
+
+  /// Ops of a body, which sees what stands around it; its inputs are other names for the operands. `make_outputs` names its results.
+  template <class Outputs>
+  json make_body(const std::vector<value>& operands, int most, Outputs make_outputs) {
+    const auto seen = values_.size();
+    auto outer = std::exchange(ops_, json::array());
+    ++depth_;
+    std::vector<std::string> inputs;
+    for (const auto& o : operands) {
+      inputs.push_back("b" + std::to_string(named_++));
+      values_.push_back({inputs.back(), o.type, o.shape});
+    }
+    for (int n = pick(most + 1); n > 0 && at_ < size_; --n) make_op();
+    const std::vector<std::string> outputs = make_outputs(inputs);
+    --depth_;
+    values_.erase(values_.begin() + static_cast<std::ptrdiff_t>(seen), values_.end());
+    return {{"inputs", inputs}, {"ops", std::exchange(ops_, std::move(outer))}, {"outputs", outputs}};
+  }
+  void add_results(const std::string& name, json op, const std::vector<value>& like_these) {
+    op["name"] = name;
+    ops_.push_back(std::move(op));
+    for (std::size_t k = 0; k < like_these.size(); ++k)
+      values_.push_back(
+          {like_these.size() == 1 ? name : name + '.' + std::to_string(k), like_these[k].type, like_these[k].shape});
+  }
+  [[nodiscard]] std::string new_name() { return "o" + std::to_string(named_++); }
+
+  /// A scalar of this number.
+  std::string scalar(const char* t, int number) {
+    const auto name = new_name();
+    ops_.push_back({{"name", name},
+                    {"op", "constant"},
+                    {"operands", json::array()},
+                    {"attrs", {{"dtype", t}, {"shape", json::array()}, {"value", number}}}});
+    values_.push_back({name, t, {}});
+    return name;
+  }
+  void make_loop() {
+    std::vector<value> carried;
+    for (int n = 1 + pick(2); n > 0; --n) carried.push_back(any());
+    const int kind = pick(3);
+    json op = {{"op", "loop"}};
+    if (kind == 0) op["attrs"] = {{"trips", pick(4)}};
+    if (kind == 1) op["attrs"] = {{"trips", scalar("s32", pick(4))}};
+    if (kind == 2) carried.push_back({scalar("s32", pick(3)), "s32", {}});  // what a while counts
+    std::vector<std::string> operands;
+    for (const auto& c : carried) operands.push_back(c.name);
+    op["operands"] = operands;
+    if (kind == 2)
+      op["while"] = make_body(carried, 1, [&](const auto& inputs) {
+        const auto limit = scalar("s32", 1 + pick(3)), on = new_name();
+        ops_.push_back({{"name", on}, {"op", "compare"}, {"operands", {inputs.back(), limit}}, {"attrs", {{"direction", "LT"}}}});
+        return std::vector<std::string>{on};
+      });
+    op["body"] = make_body(carried, 4, [&](const auto& inputs) {
+      std::vector<std::string> outputs;
+      for (std::size_t k = 0; k < inputs.size(); ++k)
+        outputs.push_back(like({inputs[k], carried[k].type, carried[k].shape}, carried[k].type).name);
+      if (kind != 2) return outputs;
+      const auto one = scalar("s32", 1), next = new_name();
+      ops_.push_back({{"name", next}, {"op", "add"}, {"operands", {inputs.back(), one}}});
+      outputs.back() = next;
+      return outputs;
+    });
+    add_results(new_name(), std::move(op), carried);
+  }
+  void make_cond() {
+    std::vector<value> given{any()};
+    if (chance(40)) given.push_back(any());
+    std::vector<std::string> operands{scalar("s32", pick(3))};
+    for (const auto& g : given) operands.push_back(g.name);
+    json branches = json::array();
+    for (int n = 1 + pick(3); n > 0; --n)
+      branches.push_back(make_body(given, 3, [&](const auto& inputs) {
+        std::vector<std::string> outputs;
+        for (std::size_t k = 0; k < inputs.size(); ++k)
+          outputs.push_back(like({inputs[k], given[k].type, given[k].shape}, given[k].type).name);
+        return outputs;
+      }));
+    add_results(new_name(), {{"op", "cond"}, {"operands", operands}, {"branches", branches}}, given);
+  }
+
   const std::uint8_t* data_;
   std::size_t size_;
   std::size_t at_ = 0;
@@ -569,4 +653,6 @@ class document_generator {
   std::vector<mesh_axis> axes_;
   std::vector<int> order_;  // of the devices
   std::vector<value> values_;
+  int depth_ = 0;  // of the body that is made
+  int named_ = 0;  // values of ops and inputs of bodies
 };

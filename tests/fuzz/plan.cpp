@@ -36,6 +36,7 @@ struct tally {
 tally tallies[3];
 
 reference::compared_elements elements;  // of outputs
+std::uint64_t regions_run = 0;          // documents with loops or conditionals that were run
 
 void print_tallies() {
   constexpr const char* kinds[] = {"as JSON", "generated", "generated and spoiled"};
@@ -46,6 +47,8 @@ void print_tallies() {
   std::fprintf(stderr, "elements of outputs: %llu, compared %llu, of them not exact %llu\n",
                static_cast<unsigned long long>(elements.all), static_cast<unsigned long long>(elements.compared),
                static_cast<unsigned long long>(elements.inexact));
+  std::fprintf(stderr, "documents with loops or conditionals that were run: %llu\n",
+               static_cast<unsigned long long>(regions_run));
 }
 
 void look_at(const planned_program& p) {
@@ -77,7 +80,6 @@ void look_at(const planned_program& p) {
 }
 
 bool is_small(const planned_program& p) {
-  if (p.plan.graph().has_regions) return false;  // a loop may take any time, and the bounds of rounding know none
   if (p.mesh().device_count() > 16 || p.program().peak_bytes_per_device() > 65536) return false;
   for (const auto& n : p.plan.graph().nodes) {
     using gspmd::dtype;
@@ -158,6 +160,8 @@ void run(const json& document, const planned_program& p) {
   std::vector<reference::host_array> arrays;
   for (const auto& a : inputs) arrays.push_back(as_reference(a));
   const reference::rounding expected(p.plan.graph(), arrays);
+  if (!expected.is_known()) return;  // a loop may take any time
+  regions_run += p.plan.graph().has_regions ? 1 : 0;
   compare(p, run_on("simulated", p.program(), pointers_to(inputs)), expected, "on the mesh");
   compare(p, run_on("self", alone->program(), pointers_to(inputs)), expected, "on one device");
 }

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "support/reference.hpp"
+#include "support/region_walk.hpp"
 
 namespace reference {
 
@@ -27,14 +28,34 @@ class rounding {
       values[static_cast<std::size_t>(g.inputs[k])] = inputs[k];
       radii[static_cast<std::size_t>(g.inputs[k])] = host_array(dtype::f64, inputs[k].shape);
     }
-    for (std::size_t i = 0; i < g.nodes.size(); ++i) {
-      if (g.nodes[i].op == opcode::parameter) continue;
-      values[i] = evaluate_node(g, static_cast<int>(i), values);
-      radii[i] = radius_of(static_cast<int>(i));
-    }
+    is_known_ = region_walk<rounding>(g, *this, most_nodes).is_finished() && is_known_;
   }
+  /// Whether there is anything to compare: false where loops run too long, or a predicate that decides what runs is not known.
+  [[nodiscard]] bool is_known() const { return is_known_; }
 
  private:
+  friend class region_walk<rounding>;
+  static constexpr std::int64_t most_nodes = 3000;  // that are computed
+
+  void compute(int i) {
+    if (at(i).op == opcode::parameter) return;
+    value(i) = evaluate_node(graph_, i, values);
+    radius(i) = radius_of(i);
+  }
+  void copy(int to, int from) {
+    value(to) = host_array(value(from));
+    radius(to) = host_array(radius(from));
+  }
+  void count(int loop, std::int64_t t) {
+    value(loop) = host_array(dtype::s64, {});
+    value(loop).ints[0] = t;
+    radius(loop) = host_array(dtype::f64, {});
+  }
+  bool holds(int i) {
+    is_known_ = is_known_ && radius(i).reals[0] == 0;
+    return is_known_ && value(i).ints[0] != 0;
+  }
+
   static constexpr double unknown = std::numeric_limits<double>::infinity();
 
   /// Twice the unit roundoff of the type, and what a number that is no longer normal may lose.
@@ -287,6 +308,7 @@ class rounding {
   }
 
   const graph& graph_;
+  bool is_known_ = true;
 };
 
 /// How many elements there were, of how many something can be said, and how many of those were rounded on the way.
