@@ -282,8 +282,7 @@ constexpr started start(value sent, location at = location::current());
 constexpr value finish(started&& it, location at = location::current());
 
 constexpr started start(value sent, location at) {
-  if (sent.is_valid() &&
-      !(detail::facts_of(sent.node().op).made == detail::origin::renamed && detail::state_change::is_one(sent.node())))
+  if (sent.is_valid() && sent.node().op != detail::code_of<detail::transition_op>)
     sent.graph()->fail(at, "start", detail::mistake::states,
                        "what is started is a collective of namespace local; write start(rotate(x))");
   return {sent, at};

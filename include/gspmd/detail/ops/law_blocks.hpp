@@ -16,12 +16,12 @@
 namespace gspmd::detail {
 
 /// For each letter of a rule its extent, its index, or its padding.
-using by_letter = std::array<std::int64_t, max_rank>;
+using letter_numbers = std::array<std::int64_t, max_rank>;
 using letter_list = inline_vec<std::int8_t, max_rank>;
 
 constexpr std::size_t of_letter(int letter) { return static_cast<std::size_t>(letter); }
-constexpr by_letter for_all_letters(const local_rule& rule, std::int64_t n) {
-  by_letter list{};
+constexpr letter_numbers for_all_letters(const local_rule& rule, std::int64_t n) {
+  letter_numbers list{};
   for (int l = 0; l < rule.letters.count; ++l) list[of_letter(l)] = n;
   return list;
 }
@@ -32,14 +32,14 @@ struct law_place {
   std::int64_t strides[max_rank]{};
   std::int64_t allocated = 1;
 
-  constexpr law_place(const letter_list& dims, const by_letter& sizes, const by_letter& pad) {
+  constexpr law_place(const letter_list& dims, const letter_numbers& sizes, const letter_numbers& pad) {
     for (int d = dims.count - 1; d >= 0; --d) {
       extents[d] = sizes[of_letter(dims[d])];
       strides[d] = allocated;
       allocated *= sizes[of_letter(dims[d])] + pad[of_letter(dims[d])];
     }
   }
-  [[nodiscard]] constexpr std::int64_t offset(const letter_list& dims, const by_letter& index) const {
+  [[nodiscard]] constexpr std::int64_t offset(const letter_list& dims, const letter_numbers& index) const {
     std::int64_t sum = 0;
     for (int d = 0; d < dims.count; ++d) sum += index[of_letter(dims[d])] * strides[d];
     return sum;
@@ -49,11 +49,11 @@ struct law_place {
 /// Goes from one element of a tensor with these extents to the next: `for (law_walk i(dims, sizes); i.is_there; i.step())`.
 struct law_walk {
   const letter_list& dims;
-  const by_letter& sizes;
-  by_letter index{};
+  const letter_numbers& sizes;
+  letter_numbers index{};
   bool is_there = true;
 
-  constexpr law_walk(const letter_list& tensor, const by_letter& limits) : dims(tensor), sizes(limits) {
+  constexpr law_walk(const letter_list& tensor, const letter_numbers& limits) : dims(tensor), sizes(limits) {
     for (const auto l : dims) is_there = is_there && sizes[of_letter(l)] != 0;
   }
   constexpr void step() {
@@ -68,7 +68,7 @@ struct law_walk {
 
 /// The element of an operand at a global index: whole numbers, so that sums are exact. Pattern 0: 1 to 9; 1: -4 to 5, no 0.
 template <class T>
-constexpr T law_number(const local_rule& rule, int tensor, const by_letter& index, const by_letter& from, int pattern) {
+constexpr T law_number(const local_rule& rule, int tensor, const letter_numbers& index, const letter_numbers& from, int pattern) {
   std::uint32_t h = static_cast<std::uint32_t>(tensor) * 7U + 3U;
   for (const auto l : rule.tensors[tensor])
     h = (h ^ static_cast<std::uint32_t>(index[of_letter(l)] + from[of_letter(l)] + 1)) * 16777619U + 17U;
@@ -113,8 +113,8 @@ constexpr bool same_number(T a, T b) {
 /// An operand of a call: the part that begins at `from`.
 template <class T>
 struct law_operand : law_array<T> {
-  constexpr law_operand(const local_rule& rule, int tensor, const law_place& place, const by_letter& sizes, const by_letter& from,
-                        int pattern)
+  constexpr law_operand(const local_rule& rule, int tensor, const law_place& place, const letter_numbers& sizes,
+                        const letter_numbers& from, int pattern)
       : law_array<T>(place.allocated, T(1)) {
     const auto& dims = rule.tensors[tensor];
     for (law_walk i(dims, sizes); i.is_there; i.step())
@@ -126,13 +126,13 @@ struct law_operand : law_array<T> {
 template <class R>
 class law_result {
  public:
-  constexpr law_result(const local_rule& rule, int r, const by_letter& sizes, const by_letter& pad, R fill)
+  constexpr law_result(const local_rule& rule, int r, const letter_numbers& sizes, const letter_numbers& pad, R fill)
       : place(rule.result(r), sizes, pad), dims_(rule.result(r)), sizes_(sizes), items_(place.allocated, fill) {}
 
   law_place place;
 
   [[nodiscard]] constexpr R* data() const { return items_.get(); }
-  [[nodiscard]] constexpr R& at(const by_letter& index) const { return items_.get()[place.offset(dims_, index)]; }
+  [[nodiscard]] constexpr R& at(const letter_numbers& index) const { return items_.get()[place.offset(dims_, index)]; }
 
   /// Whether the other has the same elements.
   [[nodiscard]] constexpr bool equals(const law_result& other) const {
@@ -142,7 +142,7 @@ class law_result {
   }
   /// Whether this is the part of the whole that begins at `begin` of the letter.
   [[nodiscard]] constexpr bool is_part_of(const law_result& whole, int letter, std::int64_t begin) const {
-    by_letter corner{};
+    letter_numbers corner{};
     corner[of_letter(letter)] = begin;
     const R* part = whole.items_.get() + whole.place.offset(dims_, corner);
     bool same = true;
@@ -164,12 +164,12 @@ class law_result {
 
  private:
   const letter_list& dims_;
-  by_letter sizes_;
+  letter_numbers sizes_;
   law_array<R> items_;
 };
 
 /// Small extents, those of whole letters large enough for what is stated to be there. False if there are none.
-constexpr bool choose_extents(const local_rule& rule, by_letter& sizes, int tested, std::int64_t extent, int pattern) {
+constexpr bool choose_extents(const local_rule& rule, letter_numbers& sizes, int tested, std::int64_t extent, int pattern) {
   std::int64_t product = extent;
   for (int l = 0; l < rule.letters.count; ++l) {
     const auto& letter = rule.letters[l];
@@ -196,16 +196,16 @@ constexpr bool choose_extents(const local_rule& rule, by_letter& sizes, int test
 }
 
 /// The elements of all tensors of a call.
-constexpr std::int64_t elements_tried(const local_rule& rule, const by_letter& sizes) {
+constexpr std::int64_t elements_tried(const local_rule& rule, const letter_numbers& sizes) {
   std::int64_t sum = 0;
-  for (const auto& dims : rule.tensors) sum += law_place(dims, sizes, by_letter{}).allocated;
+  for (const auto& dims : rule.tensors) sum += law_place(dims, sizes, letter_numbers{}).allocated;
   return sum;
 }
 /// After so many, a letter is cut no more.
 inline constexpr std::int64_t most_tried = 4096;
 /// Whether trying a letter once takes all that may be tried, and one pattern has to do.
 constexpr bool is_large(const local_rule& rule, int letter) {
-  by_letter sizes{};
+  letter_numbers sizes{};
   return choose_extents(rule, sizes, letter, letter < 0 ? 1 : 2, 0) && 2 * elements_tried(rule, sizes) >= most_tried;
 }
 

@@ -65,10 +65,11 @@ struct law_results<Typed, std::index_sequence<J...>> {
   using element = typename Typed::template result<I>;
 
   /// Filled with a number, or each with its identity.
-  constexpr law_results(const local_rule& rule, const by_letter& sizes, const by_letter& pad, int fill)
+  constexpr law_results(const local_rule& rule, const letter_numbers& sizes, const letter_numbers& pad, int fill)
       : of(law_result<element<J>>(rule, static_cast<int>(J), sizes, pad, element<J>(fill))...) {}
-  constexpr law_results(const local_rule& rule, const by_letter& sizes)
-      : of(law_result<element<J>>(rule, static_cast<int>(J), sizes, by_letter{}, identity<element<J>>(rule.reduced_by))...) {}
+  constexpr law_results(const local_rule& rule, const letter_numbers& sizes)
+      : of(law_result<element<J>>(rule, static_cast<int>(J), sizes, letter_numbers{}, identity<element<J>>(rule.reduced_by))...) {
+  }
 
   std::tuple<law_result<element<J>>...> of;
 
@@ -107,8 +108,8 @@ struct local_law {
   static constexpr int pattern_count = 2;
 
   /// Calls the function on the part of the operands that begins at `from`.
-  static constexpr void call(const F& f, const results& result, const by_letter& sizes, const by_letter& from,
-                             const by_letter& pad, int pattern) {
+  static constexpr void call(const F& f, const results& result, const letter_numbers& sizes, const letter_numbers& from,
+                             const letter_numbers& pad, int pattern) {
     call_with(f, result, sizes, from, pad, pattern, std::make_index_sequence<static_cast<std::size_t>(rule.operand_count())>{},
               std::make_index_sequence<static_cast<std::size_t>(rule.results)>{});
   }
@@ -116,12 +117,12 @@ struct local_law {
   /// The function writes all of its result, and nothing else.
   static constexpr law_finding try_writing(const F& f, int pattern) {
     if (pattern > 0 && is_large(rule, -1)) return {};
-    by_letter sizes{};
+    letter_numbers sizes{};
     if (!choose_extents(rule, sizes, -1, 1, pattern)) return {law_finding::kind::untried};
     const results first(rule, sizes, for_all_letters(rule, 1), 0);
     const results second(rule, sizes, for_all_letters(rule, 1), 1);
-    call(f, first, sizes, by_letter{}, for_all_letters(rule, 1), pattern);
-    call(f, second, sizes, by_letter{}, for_all_letters(rule, 1), pattern);
+    call(f, first, sizes, letter_numbers{}, for_all_letters(rule, 1), pattern);
+    call(f, second, sizes, letter_numbers{}, for_all_letters(rule, 1), pattern);
     if (!first.equals(second)) return {law_finding::kind::unwritten};
     if (!first.left_padding(0) || !second.left_padding(1)) return {law_finding::kind::outside};
     return {};
@@ -134,12 +135,12 @@ struct local_law {
     bool tried = false;
     std::int64_t elements = 0;  // of all calls
     for (std::int64_t extent = 2; extent <= 4; ++extent) {
-      by_letter sizes{};
+      letter_numbers sizes{};
       if ((tried && elements >= most_tried) || !choose_extents(rule, sizes, letter, extent, pattern)) continue;
       tried = true;
       elements += elements_tried(rule, sizes);
-      const results whole(rule, sizes, by_letter{}, 0);
-      call(f, whole, sizes, by_letter{}, by_letter{}, pattern);
+      const results whole(rule, sizes, letter_numbers{}, 0);
+      call(f, whole, sizes, letter_numbers{}, letter_numbers{}, pattern);
       for (std::int64_t cut = 1; cut <= extent; ++cut) {  // the last time in three parts, 1, 1 and the rest
         const bool in_three = cut == extent;
         if ((in_three && extent < 3) || (cut > 1 && elements >= most_tried)) break;
@@ -148,11 +149,11 @@ struct local_law {
         const results sum(rule, sizes);
         bool is_split = true;
         for (int part = 0; part < (in_three ? 3 : 2); ++part) {
-          by_letter own = sizes;
+          letter_numbers own = sizes;
           own[of_letter(letter)] = bounds[part + 1] - bounds[part];
-          by_letter from{};
+          letter_numbers from{};
           from[of_letter(letter)] = bounds[part];
-          by_letter pad = for_all_letters(rule, pattern);
+          letter_numbers pad = for_all_letters(rule, pattern);
           pad[of_letter(letter)] = 1;
           const results piece(rule, own, pad, 1);
           call(f, piece, own, from, pad, pattern);
@@ -181,8 +182,8 @@ struct local_law {
 
  private:
   template <std::size_t... K, std::size_t... J>
-  static constexpr void call_with(const F& f, const results& result, const by_letter& sizes, const by_letter& from,
-                                  const by_letter& pad, int pattern, std::index_sequence<K...>, std::index_sequence<J...>) {
+  static constexpr void call_with(const F& f, const results& result, const letter_numbers& sizes, const letter_numbers& from,
+                                  const letter_numbers& pad, int pattern, std::index_sequence<K...>, std::index_sequence<J...>) {
     const law_place places[] = {law_place(rule.tensors[static_cast<int>(K)], sizes, pad)..., std::get<J>(result.of).place...};
     call_on(f, result, places,
             law_operand<typename Typed::template operand<K>>(rule, static_cast<int>(K), places[K], sizes, from, pattern)...);

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "gspmd/detail/ir/collective.hpp"
+#include "gspmd/detail/transport/group_key.hpp"
 #include "gspmd/detail/transport/mpi/messages.hpp"
 #include "gspmd/detail/transport/mpi/node_memory.hpp"
 #include "gspmd/detail/transport/mpi/node_window.hpp"
