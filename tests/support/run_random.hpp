@@ -14,6 +14,7 @@
 #include "gspmd/detail/run/bound_devices.hpp"
 #include "gspmd/detail/run/interpreter.hpp"
 #include "support/random_program.hpp"
+#include "support/sanitized.hpp"
 
 namespace reference {
 
@@ -122,13 +123,6 @@ inline std::uint64_t setting(const char* name, std::uint64_t otherwise) {
   return text != nullptr ? std::strtoull(text, nullptr, 10) : otherwise;
 }
 /// How many random programs a test tries: GSPMD_PROGRAMS, or `usual`, a fourth of it under a sanitizer, which takes ten times as long.
-inline std::uint64_t programs(std::uint64_t usual) {
-#if defined(__has_feature)
-#if __has_feature(address_sanitizer) || __has_feature(thread_sanitizer)
-  usual /= 4;
-#endif
-#endif
-  return setting("GSPMD_PROGRAMS", usual);
-}
+inline std::uint64_t programs(std::uint64_t usual) { return setting("GSPMD_PROGRAMS", is_sanitized ? usual / 4 : usual); }
 
 }  // namespace reference

@@ -1,0 +1,15 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+namespace reference {
+
+/// Whether a sanitizer watches, under which programs take about ten times as long: tests that try everything try less then.
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+inline constexpr bool is_sanitized = true;
+#elif defined(__has_feature)
+inline constexpr bool is_sanitized = __has_feature(address_sanitizer) || __has_feature(thread_sanitizer);
+#else
+inline constexpr bool is_sanitized = false;
+#endif
+
+}  // namespace reference
