@@ -93,15 +93,14 @@ class value_monoid {
     for (const auto& n : g.nodes)
       if (detail::is_narrow(n.type) || detail::is_complex(n.type))
         refuse(std::string("combine computes with ") + detail::name_of(n.type) +
-               "; the elements of a monoid are f32 f64 s32 s64 "
-               "u32 u64 or pred");
+               "; the elements of a monoid are f32 f64 s32 s64 u32 u64 or pred");
     std::vector<std::int16_t> registers(g.nodes.size());
     std::int16_t next = 0;
     for (const int i : g.inputs) registers[static_cast<std::size_t>(i)] = next++;
     for (std::size_t i = 0; i < g.nodes.size(); ++i) {
       const auto& n = g.nodes[i];
       if (n.op == detail::opcode::parameter) continue;
-      if (registers_made_ == most_operators) refuse("combine has more than 64 operators");
+      if (registers_made_ == most_operators) refuse("combine has more than " + std::to_string(most_operators) + " operators");
       ++registers_made_;
       registers[i] = next++;
       if (n.op == detail::opcode::constant) {
