@@ -279,7 +279,7 @@ class plan_search {
       if (i > state_.last) state_.last = i;
     };
     for (int i = 0; i < count(); ++i) {
-      if (state_.tried[i].splits == state_.wishes[i].splits) continue;
+      if (same_layout(state_.tried[i], state_.wishes[i])) continue;
       note(i);
       for (const int reader : uses_.readers[i]) {  // it may take its operand as it is asked for, though that lies as it did
         if (uses_.readers[i].size() > most_siblings) break;
@@ -376,10 +376,32 @@ class plan_search {
         }
       }
     }
+    if (list.count < candidates::capacity && may_be_summed_later(run)) {
+      sharding s = state_.wishes[run[0]];
+      s.partial = mesh_.wide_axes();
+      list.push_back(s);
+    }
     add(asked_[static_cast<std::size_t>(run[0])].splits);
     if (!list.empty()) add({});
     else if (const sharding s = split_further(run[0]); !(s.splits == state_.wishes[run[0]].splits)) list.push_back(s);
     return list;
+  }
+  /// Whether what makes a run may leave sums to be added up, and all who read it take them as they are: then it may be a reader who pays for
+  /// that, of something smaller.
+  [[nodiscard]] constexpr bool may_be_summed_later(const vec<int>& run) const {
+    bool may_be_partial = false;
+    for (const int i : run) {
+      if (state_.wishes[i].partial != 0 || facts_of(at(i).op).made != origin::shards) return false;
+      op_rule rule;
+      rule_of(graph_, at(i), rule);
+      for (int f = 0; f < rule.factors.count; ++f) may_be_partial = may_be_partial || rule.leaves_partial(f);
+      for (const int reader : uses_.readers[i]) {
+        const node& user = at(reader);
+        for (int k = 0; k < user.operands.count; ++k)
+          if (user.operands[k] == i && partial_rule_of(user, k, monoid::add) == partial_rule::none) return false;
+      }
+    }
+    return may_be_partial;
   }
   /// What is asked for of node `i`, with one axis in every other place: on each dim, major or minor to what splits it, or nowhere.
   [[nodiscard]] constexpr vec<sharding> one_axis_away(int i) const {
