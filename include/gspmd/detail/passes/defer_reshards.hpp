@@ -50,8 +50,8 @@ class deferred_reshards {
   }
   [[nodiscard]] static constexpr bool computes_by_element(const node& n) {
     const auto& facts = facts_of(n.op);
-    return facts.made == origin::shards && facts.uniform && facts.runs == realisation::loop && facts.tiles(n) == 0 && !n.annotated &&
-           n.results == 1 && is_free(n);
+    return facts.made == origin::shards && facts.uniform && facts.runs == realisation::loop && facts.tiles(n) == 0 &&
+           !n.annotated && n.results == 1 && is_free(n);
   }
   /// Takes a part of its operand, and nothing else.
   [[nodiscard]] constexpr bool cuts(const node& n) const {
@@ -106,10 +106,10 @@ class deferred_reshards {
   constexpr void defer(int reshard) { graph_.nodes[static_cast<std::size_t>(reshard)].deferred = true; }
 
   graph& graph_;
-  vec<int> readers_;               // by node: how many operators; of an output, many
-  vec<std::int64_t> read_elems_;   // by node: of its elements, what its readers take in all
-  vec<std::uint8_t> is_light_;     // by node: made wherever it is read, of nothing that is sent
-  vec<int> from_;                  // by node: the reshard that may come after it; -1: none
+  vec<int> readers_;              // by node: how many operators; of an output, many
+  vec<std::int64_t> read_elems_;  // by node: of its elements, what its readers take in all
+  vec<std::uint8_t> is_light_;    // by node: made wherever it is read, of nothing that is sent
+  vec<int> from_;                 // by node: the reshard that may come after it; -1: none
 };
 
 /// See there.

@@ -45,9 +45,11 @@ struct search_state {
 ///
 /// The plan for what completion found comes first. Then the sharding that is asked for of a value, and of all that elementwise
 /// operators connect with it, is changed to what a neighbour of it would like, or to none, and what that reaches is chosen for again
-/// (see replay): the better plan is kept, until no change helps or `most_choices_of_search` are made. In small programs single axes are
-/// then put elsewhere, of such a run and of each value in it: neighbours like what they have, and the best may be a part of it. The values go first around which
-/// most time is spent. Annotated values and outputs stay; what a loop carries may lie in it as neither before nor after it. Plans are
+/// (see replay): the better plan is kept, until no change helps or `most_choices_of_search` are made. Where all readers of a value may take it
+/// as terms of a sum, one change is that they pay for adding it up: one of them may have something smaller to add up. In small programs each
+/// change is tried once more with what lies as the run does, through transposes and products; and single axes are then put elsewhere, of such
+/// a run and of each value in it: neighbours like what they have, and the best may be a part of it. The values go first around which most
+/// time is spent. Annotated values and outputs stay; what a loop carries may lie in it as neither before nor after it. Plans are
 /// searched of which so much time is no work, or work that devices repeat, that it may pay (support/tuning.hpp).
 class plan_search {
  public:
@@ -64,7 +66,7 @@ class plan_search {
         know_wishes();
         state_.left = most_choices_of_search;
         find_order();
-        if (count() <= most_values_for_alternatives) state_.place = -alternatives;
+        if (is_small()) state_.place = -alternatives;
         if (!find_change()) stop();
         most_nodes -= count() / replay::choice + 1;
         continue;
@@ -128,6 +130,7 @@ class plan_search {
 
   [[nodiscard]] constexpr const node& at(int i) const { return graph_.nodes[static_cast<std::size_t>(i)]; }
   [[nodiscard]] constexpr int count() const { return static_cast<int>(graph_.nodes.size()); }
+  [[nodiscard]] constexpr bool is_small() const { return count() <= most_values_for_alternatives; }
 
   [[nodiscard]] constexpr bool is_worth_it() const {
     if (gainable() < least_picoseconds_of_search) return false;
@@ -221,25 +224,56 @@ class plan_search {
           const int k = state_.candidate++;
           vec<int> alone;  // all of the run, then each of it
           if (k >= count) alone.push_back(run[k / count - 1]);
-          try_change(k < count ? run : alone, list[k % count]);
-          return true;
+          return try_change(k < count ? run : alone, list[k % count]);
         }
         const auto list = candidates_for(run);
-        if (state_.candidate >= list.count) continue;
-        try_change(run, list[state_.candidate++]);
-        return true;
+        const int ways = is_small() ? 2 : 1;  // once more, with what follows the run
+        while (state_.candidate < ways * list.count) {
+          const int k = state_.candidate++;
+          if (try_change(run, list[k % list.count], k >= list.count)) return true;
+        }
       }
-      if (!state_.improved && (state_.is_fine || count() > most_values_for_alternatives)) return false;
+      if (!state_.improved && (state_.is_fine || !is_small())) return false;
       state_.is_fine = !state_.improved;
       find_order();
     }
     return false;
   }
-  constexpr void try_change(const vec<int>& run, const sharding& s) {
+  /// False if what follows the run is to change too, and nothing does.
+  constexpr bool try_change(vec<int> changed, const sharding& s, bool is_followed = false) {
     state_.tried = state_.wishes;
-    for (const int i : run) state_.tried[i] = s;
-    state_.hope = time_around(run, times_spent());
+    for (const int i : changed) state_.tried[i] = s;
+    if (is_followed && !change_followers(changed)) return false;
+    state_.hope = time_around(changed, times_spent());
     begin_trial();
+    return true;
+  }
+  /// What lies as the changed values did, before or after an operator of tensors of several shapes, lies as they do now; false if nothing
+  /// does:
+  ///     y = transpose(x)   x [a, _], y [_, a]: where x becomes [_, b], y becomes [b, _]
+  constexpr bool change_followers(vec<int>& changed) {
+    const std::size_t own = changed.size();
+    for (std::size_t next = 0; next < changed.size() && changed.size() < most_in_a_run; ++next) {
+      const int i = changed[next];
+      const auto follow = [&](int via, int from, int to) {  // the tensors of an operator, as its rule numbers them
+        op_rule rule;
+        rule_of(graph_, at(via), rule);
+        const auto map = [&](int k) { return k < 0 ? rule.result() : rule.operand(k); };
+        const int j = to < 0 ? via : at(via).operands[to];
+        const auto& lay = state_.wishes[j].splits;
+        if (!is_free(j) || lay.empty() || !(carried(rule, map(from), state_.wishes[i].splits, map(to)) == lay)) return;
+        for (const int known : changed)
+          if (known == j) return;
+        state_.tried[j].splits = carried(rule, map(from), state_.tried[i].splits, map(to));
+        if (!(state_.tried[j].splits == lay)) changed.push_back(j);
+      };
+      if (facts_of(at(i).op).made == origin::shards)
+        for (int k = 0; k < at(i).operands.count; ++k) follow(i, -1, k);
+      for (const int reader : uses_.readers[i])
+        for (int k = 0; k < at(reader).operands.count; ++k)
+          if (at(reader).operands[k] == i && facts_of(at(reader).op).made == origin::shards) follow(reader, k, -1);
+    }
+    return changed.size() > own;
   }
   /// What no plan is to be better than: nothing is split that need not be; everything lies as its first operand does, or as what reads it,
   /// or as completion has it, whole where only slices of it are read.
@@ -310,20 +344,22 @@ class plan_search {
     for (int v = 0; v < state_.best.marks[first].values; ++v) state_.now.push_back(v);
   }
 
+  /// What bodies hand on lies as is asked for, whoever makes it: what a loop carries, what a conditional gives.
+  static constexpr bool is_handed_on(opcode op) { return op == opcode::carry || op == opcode::cond_result; }
   [[nodiscard]] constexpr bool is_free(int i) const {
     const node& n = at(i);
-    const bool is_carried = n.op == opcode::carry;
     if (n.annotated || uses_.needed[i] == 0 || n.results != 1) return false;
-    if ((facts_of(n.op).made != origin::shards && !is_carried) || n.operands.count == 0) return false;
+    if ((facts_of(n.op).made != origin::shards && !is_handed_on(n.op)) || n.operands.count == 0) return false;
     for (const int reader : uses_.readers[i]) {
       if (reader == i) return false;
-      const node& user = at(reader);
-      if (facts_of(user.op).made != origin::shards && user.op != opcode::loop_result) return false;
+      const opcode op = at(reader).op;
+      if (facts_of(op).made != origin::shards && op != opcode::loop_result && !is_handed_on(op)) return false;
     }
     return true;
   }
 
-  /// Node `i`, and what elementwise operators connect with it and is asked for alike.
+  /// Node `i`, and what elementwise operators connect with it and is asked for alike. What the next trip of a loop carries lies as what
+  /// this one does, but what it carries first need not; what a conditional gives lies as both of its bodies leave it.
   [[nodiscard]] constexpr vec<int> run_of(int i, const vec<sharding>& wishes) const {
     vec<int> run;
     run.push_back(i);
@@ -334,13 +370,14 @@ class plan_search {
           if (known == j) return;
         run.push_back(j);
       };
+      const auto connects = [&](opcode op) { return op != opcode::carry && (facts_of(op).uniform || op == opcode::cond_result); };
       const int here = run[k];
-      if (facts_of(at(here).op).uniform && at(here).op != opcode::carry)
+      if (connects(at(here).op))
         for (const int o : at(here).operands) take(o);
       for (const int reader : uses_.readers[here]) {
-        if (at(reader).op == opcode::loop_result)  // what the next trip carries lies as what this one does
+        if (at(reader).op == opcode::loop_result || at(reader).op == opcode::cond_result)
           for (const int o : at(reader).operands) take(o);
-        else if (facts_of(at(reader).op).uniform) take(reader);
+        if (at(reader).op != opcode::loop_result && connects(at(reader).op)) take(reader);
       }
     }
     return run;

@@ -10,8 +10,7 @@ namespace gspmd::detail {
 
 /// What the program asks for of every value: what completion found; or what the user asks for next, where a value that nobody annotated
 /// is only read to be resharded; or less. Where every reader of a value takes the same slice of it, the slice is all that is made:
-/// all_reduce and slice become reduce_scatter, through any elementwise operators in between. Of a reshard that is deferred: what completion
-/// found for what it reshards.
+/// all_reduce and slice become reduce_scatter, through any elementwise operators in between.
 constexpr vec<sharding> narrowed(const graph& g, const mesh_shape& mesh, const value_uses& uses,
                                  std::span<const sharding> completed) {
   vec<sharding> wishes(completed.data(), completed.data() + completed.size());
@@ -21,10 +20,6 @@ constexpr vec<sharding> narrowed(const graph& g, const mesh_shape& mesh, const v
     const vec<int>& readers = uses.readers[i];
     const int count = static_cast<int>(readers.size());
     if (uses.needed[i] == 0 || facts_of(nodes[i].op).made == origin::given || count == 0 || readers[0] == i) continue;
-    if (nodes[i].deferred) {
-      wish[i] = wish[nodes[i].operands[0]];
-      continue;
-    }
     if (nodes[i].local_axes != 0 || facts_of(nodes[i].op).made == origin::viewed) continue;  // devices may hold other data
     if (count == 1 && !nodes[i].annotated && facts_of(nodes[i].op).made == origin::shards &&
         facts_of(nodes[readers[0]].op).made == origin::renamed && wish[readers[0]].partial == 0) {
