@@ -64,9 +64,10 @@ class plan_search {
       const bool is_first = !state_.best.is_complete;
       if (!is_first && state_.wishes.empty()) {
         know_wishes();
-        state_.left = most_choices_of_search;
+        state_.left = is_worth_it() ? most_choices_of_search : 0;
         find_order();
-        if (is_small()) state_.place = -alternatives;
+        if (is_any_deferred()) state_.place = -alternatives - 1;
+        else if (is_small()) state_.place = -alternatives;
         if (!find_change()) stop();
         most_nodes -= count() / replay::choice + 1;
         continue;
@@ -83,7 +84,7 @@ class plan_search {
       if (!is_first && state_.place >= 0) state_.left -= work + 1;
       if (!under_way.is_complete && !state_.is_worse) return;
       if (is_first) {
-        if (!is_worth_it()) stop();
+        if (!is_worth_it() && !is_any_deferred()) stop();
         most_nodes -= count() / replay::choice;  // to prepare for the search is much, too
         continue;
       }
@@ -112,6 +113,7 @@ class plan_search {
       state_.tried = state_.wishes;
       for (const int member : run) state_.tried[member] = s;
       choose_state trial(graph_);
+      trial.table.as_written = state_.best.table.as_written;
       constexpr int no_limit = std::numeric_limits<int>::max();
       chooser(graph_, mesh_, uses_, std::span<const sharding>(state_.tried.data(), state_.tried.size()), trial)
           .run(no_limit, no_limit);
@@ -210,7 +212,15 @@ class plan_search {
   /// The next change of what is asked for; false if there is none left.
   constexpr bool find_change() {
     if (gainable() == 0) return false;
-    if (state_.place < 0) {
+    if (state_.place < -alternatives) {
+      if (state_.candidate++ == 0) {
+        try_as_written();
+        return true;
+      }
+      state_.candidate = 0;
+      state_.place = is_small() ? -alternatives : 0;
+    }
+    if (state_.place < 0 && state_.left > 0) {
       try_alternative(alternatives + state_.place++);
       return true;
     }
@@ -300,6 +310,18 @@ class plan_search {
     }
     begin_trial(true);
   }
+  /// No reshard is deferred: what one brings somewhere others may want there too.
+  constexpr void try_as_written() {
+    state_.tried = state_.wishes;
+    state_.hope = state_.best.time;
+    begin_trial(true);
+    state_.trial.table.as_written = true;
+  }
+  [[nodiscard]] constexpr bool is_any_deferred() const {
+    for (const auto& n : graph_.nodes)
+      if (n.deferred) return true;
+    return false;
+  }
   /// `is_anew`: nothing is taken over from the best plan.
   constexpr void begin_trial(bool is_anew = false) {
     int first = count();
@@ -325,14 +347,14 @@ class plan_search {
           for (const int sibling : uses_.readers[o])
             if (sibling < i && sibling != o) note(sibling);
     }
+    if (is_anew) {
+      for (int i = 0; i < count(); ++i) note(i);
+      state_.last = count() + static_cast<int>(graph_.outputs.size()) - 1;
+    }
     if (first == count()) {  // it is that already
       state_.is_worse = true;
       state_.trial = choose_state(graph_);
       return;
-    }
-    if (is_anew) {
-      for (int i = 0; i < count(); ++i) note(i);
-      state_.last = count() + static_cast<int>(graph_.outputs.size()) - 1;
     }
     if (graph_.has_regions || mesh_.saving > 0) {  // forms went, or were never kept
       state_.trial = choose_state(graph_);
@@ -340,6 +362,7 @@ class plan_search {
     } else {
       state_.trial = choose_state(state_.best, first);
     }
+    state_.trial.table.as_written = state_.best.table.as_written;
     state_.now.clear();
     for (int v = 0; v < state_.best.marks[first].values; ++v) state_.now.push_back(v);
   }

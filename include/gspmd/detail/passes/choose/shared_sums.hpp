@@ -51,7 +51,7 @@ constexpr bool add_terms_of(const form_prices& known, int i, shared_sum& sum, in
     return true;
   }
   const node& n = known.at(i);
-  if (n.deferred) return add_terms_of(known, n.operands[0], sum, steps);
+  if (book.defers(n)) return add_terms_of(known, n.operands[0], sum, steps);
   if (facts_of(n.op).made != origin::shards || n.operands.count == 0) return false;
   if (is_sum_of_two(n)) return add_terms_of(known, n.operands[0], sum, steps) && add_terms_of(known, n.operands[1], sum, steps);
   if (facts_of(n.op).uniform) {
@@ -75,7 +75,7 @@ constexpr shared_sum shared_sum_of(const form_prices& known, int i) {
     const int reader = known.readers_of(i)[0];
     const node& n = known.at(reader);
     if (reader == i || !facts_of(n.op).uniform) break;
-    if (n.deferred) {
+    if (known.book.defers(n)) {
       i = reader;
       continue;
     }
