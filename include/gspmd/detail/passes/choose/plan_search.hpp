@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "gspmd/detail/passes/choose/choose.hpp"
+#include "gspmd/detail/passes/choose/plan_changes.hpp"
 
 namespace gspmd::detail {
 
@@ -56,7 +57,13 @@ class plan_search {
   /// `completed`: what completion found; `asked`: the same, narrowed.
   constexpr plan_search(const graph& g, const mesh_shape& mesh, const value_uses& uses, std::span<const sharding> completed,
                         std::span<const sharding> asked, search_state& state)
-      : graph_(g), mesh_(mesh), uses_(uses), completed_(completed), asked_(asked), state_(state) {}
+      : graph_(g),
+        mesh_(mesh),
+        uses_(uses),
+        completed_(completed),
+        asked_(asked),
+        state_(state),
+        changes_(g, mesh, uses, asked, state.wishes) {}
 
   /// Goes on until all is done, or until so many nodes were looked at, or so many prices worked out.
   constexpr void run(int most_nodes, int most_prices) {
@@ -106,10 +113,10 @@ class plan_search {
   /// Once the search is complete: what the changes of node `i` that it may try lead to; none where it must lie as it does.
   [[nodiscard]] constexpr vec<other_plan> others(int i) {
     vec<other_plan> found;
-    if (!is_free(i)) return found;
+    if (!changes_.is_free(i)) return found;
     know_wishes();
-    const auto run = run_of(i, state_.wishes);
-    for (const auto& s : candidates_for(run)) {
+    const auto run = changes_.run_of(i);
+    for (const auto& s : changes_.candidates_for(run)) {
       state_.tried = state_.wishes;
       for (const int member : run) state_.tried[member] = s;
       choose_state trial(graph_);
@@ -128,8 +135,6 @@ class plan_search {
   }
 
  private:
-  using candidates = inline_vec<sharding, 8>;
-
   [[nodiscard]] constexpr const node& at(int i) const { return graph_.nodes[static_cast<std::size_t>(i)]; }
   [[nodiscard]] constexpr int count() const { return static_cast<int>(graph_.nodes.size()); }
   [[nodiscard]] constexpr bool is_small() const { return count() <= most_values_for_alternatives; }
@@ -158,8 +163,8 @@ class plan_search {
     vec<std::int64_t> around;  // by place in the order
     state_.order.clear();
     for (int i = 0; i < count(); ++i) {
-      if (is_known[i] != 0 || !is_free(i)) continue;
-      const auto run = run_of(i, state_.wishes);
+      if (is_known[i] != 0 || !changes_.is_free(i)) continue;
+      const auto run = changes_.run_of(i);
       for (const int member : run) is_known[member] = 1;
       const auto time = time_around(run, spent);
       if (time == 0 || time < gainable() / least_part_of_search) continue;
@@ -226,9 +231,9 @@ class plan_search {
     }
     for (int rounds = 0; rounds < 3 && state_.left > 0; ++rounds) {
       for (; state_.place < static_cast<int>(state_.order.size()); ++state_.place, state_.candidate = 0) {
-        const auto run = run_of(state_.order[state_.place], state_.wishes);
+        const auto run = changes_.run_of(state_.order[state_.place]);
         if (state_.is_fine) {
-          const auto list = one_axis_away(run[0]);
+          const auto list = changes_.one_axis_away(run[0]);
           const int count = static_cast<int>(list.size()), members = static_cast<int>(run.size());
           if (state_.candidate >= (members > 1 ? (1 + members) * count : count)) continue;
           const int k = state_.candidate++;
@@ -236,7 +241,7 @@ class plan_search {
           if (k >= count) alone.push_back(run[k / count - 1]);
           return try_change(k < count ? run : alone, list[k % count]);
         }
-        const auto list = candidates_for(run);
+        const auto list = changes_.candidates_for(run);
         const int ways = is_small() ? 2 : 1;  // once more, with what follows the run
         while (state_.candidate < ways * list.count) {
           const int k = state_.candidate++;
@@ -253,37 +258,10 @@ class plan_search {
   constexpr bool try_change(vec<int> changed, const sharding& s, bool is_followed = false) {
     state_.tried = state_.wishes;
     for (const int i : changed) state_.tried[i] = s;
-    if (is_followed && !change_followers(changed)) return false;
+    if (is_followed && !changes_.change_followers(changed, state_.tried)) return false;
     state_.hope = time_around(changed, times_spent());
     begin_trial();
     return true;
-  }
-  /// What lies as the changed values did, before or after an operator of tensors of several shapes, lies as they do now; false if nothing
-  /// does:
-  ///     y = transpose(x)   x [a, _], y [_, a]: where x becomes [_, b], y becomes [b, _]
-  constexpr bool change_followers(vec<int>& changed) {
-    const std::size_t own = changed.size();
-    for (std::size_t next = 0; next < changed.size() && changed.size() < most_in_a_run; ++next) {
-      const int i = changed[next];
-      const auto follow = [&](int via, int from, int to) {  // the tensors of an operator, as its rule numbers them
-        op_rule rule;
-        rule_of(graph_, at(via), rule);
-        const auto map = [&](int k) { return k < 0 ? rule.result() : rule.operand(k); };
-        const int j = to < 0 ? via : at(via).operands[to];
-        const auto& lay = state_.wishes[j].splits;
-        if (!is_free(j) || lay.empty() || !(carried(rule, map(from), state_.wishes[i].splits, map(to)) == lay)) return;
-        for (const int known : changed)
-          if (known == j) return;
-        state_.tried[j].splits = carried(rule, map(from), state_.tried[i].splits, map(to));
-        if (!(state_.tried[j].splits == lay)) changed.push_back(j);
-      };
-      if (facts_of(at(i).op).made == origin::shards)
-        for (int k = 0; k < at(i).operands.count; ++k) follow(i, -1, k);
-      for (const int reader : uses_.readers[i])
-        for (int k = 0; k < at(reader).operands.count; ++k)
-          if (at(reader).operands[k] == i && facts_of(at(reader).op).made == origin::shards) follow(reader, k, -1);
-    }
-    return changed.size() > own;
   }
   /// What no plan is to be better than: nothing is split that need not be; everything lies as its first operand does, or as what reads it,
   /// or as completion has it, whole where only slices of it are read.
@@ -292,7 +270,7 @@ class plan_search {
     state_.hope = state_.best.time;
     for (int k = 0; k < count(); ++k) {
       const int i = which == 2 ? count() - 1 - k : k;
-      if (!is_free(i)) continue;
+      if (!changes_.is_free(i)) continue;
       sharding& wish = state_.tried[i];
       if (which == 3) {
         wish.splits = completed_[static_cast<std::size_t>(i)].splits;
@@ -305,8 +283,9 @@ class plan_search {
       int operand = 0;
       while (which == 2 && n.operands[operand] != i) ++operand;
       if (which == 0) wish.splits.clear();
-      else if (which == 1) wish.splits = carried(rule, rule.operand(0), state_.tried[n.operands[0]].splits, rule.result());
-      else wish.splits = carried(rule, rule.result(), state_.tried[reader].splits, rule.operand(operand));
+      else if (which == 1)
+        wish.splits = changes_.carried(rule, rule.operand(0), state_.tried[n.operands[0]].splits, rule.result());
+      else wish.splits = changes_.carried(rule, rule.result(), state_.tried[reader].splits, rule.operand(operand));
     }
     begin_trial(true);
   }
@@ -367,178 +346,7 @@ class plan_search {
     for (int v = 0; v < state_.best.marks[first].values; ++v) state_.now.push_back(v);
   }
 
-  /// What bodies hand on lies as is asked for, whoever makes it: what a loop carries, what a conditional gives.
-  static constexpr bool is_handed_on(opcode op) { return op == opcode::carry || op == opcode::cond_result; }
-  [[nodiscard]] constexpr bool is_free(int i) const {
-    const node& n = at(i);
-    if (n.annotated || uses_.needed[i] == 0 || n.results != 1) return false;
-    if ((facts_of(n.op).made != origin::shards && !is_handed_on(n.op)) || n.operands.count == 0) return false;
-    for (const int reader : uses_.readers[i]) {
-      if (reader == i) return false;
-      const opcode op = at(reader).op;
-      if (facts_of(op).made != origin::shards && op != opcode::loop_result && !is_handed_on(op)) return false;
-    }
-    return true;
-  }
-
-  /// Node `i`, and what elementwise operators connect with it and is asked for alike. What the next trip of a loop carries lies as what
-  /// this one does, but what it carries first need not; what a conditional gives lies as both of its bodies leave it.
-  [[nodiscard]] constexpr vec<int> run_of(int i, const vec<sharding>& wishes) const {
-    vec<int> run;
-    run.push_back(i);
-    for (std::size_t k = 0; k < run.size() && run.size() < most_in_a_run; ++k) {
-      const auto take = [&](int j) {
-        if (!is_free(j) || !(wishes[j].splits == wishes[i].splits) || at(j).shape.count != at(i).shape.count) return;
-        for (const int known : run)
-          if (known == j) return;
-        run.push_back(j);
-      };
-      const auto connects = [&](opcode op) { return op != opcode::carry && (facts_of(op).uniform || op == opcode::cond_result); };
-      const int here = run[k];
-      if (connects(at(here).op))
-        for (const int o : at(here).operands) take(o);
-      for (const int reader : uses_.readers[here]) {
-        if (at(reader).op == opcode::loop_result || at(reader).op == opcode::cond_result)
-          for (const int o : at(reader).operands) take(o);
-        if (at(reader).op != opcode::loop_result && connects(at(reader).op)) take(reader);
-      }
-    }
-    return run;
-  }
-
-  /// What the neighbours of a run would like it to be, and nothing; none where they agree.
-  [[nodiscard]] constexpr candidates candidates_for(const vec<int>& run) const {
-    candidates list;
-    const auto add = [&](const inline_vec<axis_use, max_axes>& splits) {
-      if (list.count == candidates::capacity || splits == state_.wishes[run[0]].splits) return;
-      for (const auto& known : list)
-        if (known.splits == splits) return;
-      sharding s;
-      s.splits = splits;
-      list.push_back(s);
-    };
-    for (const int i : run) {
-      op_rule rule;
-      rule_of(graph_, at(i), rule);
-      add(moved_on(i, rule, rule.result()));
-      for (int k = 0; k < at(i).operands.count; ++k)
-        add(carried(rule, rule.operand(k), state_.wishes[at(i).operands[k]].splits, rule.result()));
-      for (const int reader : uses_.readers[i]) {
-        const node& user = at(reader);
-        op_rule its;
-        rule_of(graph_, user, its);
-        for (int k = 0; k < user.operands.count; ++k) {
-          if (user.operands[k] != i) continue;
-          add(moved_on(i, its, its.operand(k)));
-          add(carried(its, its.result(), state_.wishes[reader].splits, its.operand(k)));
-          for (int o = 0; o < user.operands.count; ++o)
-            if (user.operands[o] != i) add(carried(its, its.operand(o), state_.wishes[user.operands[o]].splits, its.operand(k)));
-        }
-      }
-    }
-    if (list.count < candidates::capacity && may_be_summed_later(run)) {
-      sharding s = state_.wishes[run[0]];
-      s.partial = mesh_.wide_axes();
-      list.push_back(s);
-    }
-    add(asked_[static_cast<std::size_t>(run[0])].splits);
-    if (!list.empty()) add({});
-    else if (const sharding s = split_further(run[0]); !(s.splits == state_.wishes[run[0]].splits)) list.push_back(s);
-    return list;
-  }
-  /// Whether what makes a run may leave sums to be added up, and all who read it take them as they are: then it may be a reader who pays for
-  /// that, of something smaller.
-  [[nodiscard]] constexpr bool may_be_summed_later(const vec<int>& run) const {
-    bool may_be_partial = false;
-    for (const int i : run) {
-      if (state_.wishes[i].partial != 0 || facts_of(at(i).op).made != origin::shards) return false;
-      op_rule rule;
-      rule_of(graph_, at(i), rule);
-      for (int f = 0; f < rule.factors.count; ++f) may_be_partial = may_be_partial || rule.leaves_partial(f);
-      for (const int reader : uses_.readers[i]) {
-        const node& user = at(reader);
-        for (int k = 0; k < user.operands.count; ++k)
-          if (user.operands[k] == i && partial_rule_of(user, k, monoid::add) == partial_rule::none) return false;
-      }
-    }
-    return may_be_partial;
-  }
-  /// What is asked for of node `i`, with one axis in every other place: on each dim, major or minor to what splits it, or nowhere.
-  [[nodiscard]] constexpr vec<sharding> one_axis_away(int i) const {
-    vec<sharding> list;
-    const auto& now = state_.wishes[i].splits;
-    for (int a = 0; a < mesh_.axis_count(); ++a) {
-      if (mesh_.sizes[a] == 1) continue;
-      sharding s;
-      for (const auto& use : now)
-        if (use.axis != a) s.splits.push_back(use);
-      const auto add = [&](const sharding& other) {
-        if (!(other.splits == now)) list.push_back(other);
-      };
-      add(s);
-      for (int d = 0; d < at(i).shape.count; ++d) {
-        if (at(i).shape[d] <= 1) continue;
-        int place = 0;
-        while (place < s.splits.count && s.splits[place].dim < d) ++place;
-        for (bool is_last = false; !is_last; ++place) {
-          is_last = place == s.splits.count || s.splits[place].dim != d;
-          sharding other = s;
-          other.splits.insert(place, axis_use{static_cast<std::int8_t>(a), static_cast<std::int8_t>(d)});
-          add(other);
-        }
-      }
-    }
-    return list;
-  }
-  /// The splits that completion found for node `i`, a tensor of an operator, where the operator does not need whole lines: the largest dim
-  /// that nothing splits takes those that it cannot keep.
-  [[nodiscard]] constexpr inline_vec<axis_use, max_axes> moved_on(int i, const op_rule& rule, const tensor_map& map) const {
-    const sharding& asked = asked_[static_cast<std::size_t>(i)];
-    if (rule.uniform || asked.splits.empty()) return asked.splits;
-    const auto is_whole = [&](int d) {
-      return map.begin(d) < map.end(d) && rule.factors[map.factors[map.begin(d)]].kind == factor_kind::whole;
-    };
-    sharding s;
-    axis_mask left = 0;
-    for (const auto& use : asked.splits) {
-      if (is_whole(use.dim)) left |= axis_bit(use.axis);
-      else s.add_split(use.axis, use.dim);
-    }
-    int dim = -1;
-    for (int d = 0; d < at(i).shape.count && left != 0; ++d)
-      if (s.axes_of(d) == 0 && !is_whole(d) && at(i).shape[d] > 1 && (dim < 0 || at(i).shape[d] > at(i).shape[dim])) dim = d;
-    if (dim < 0) return asked.splits;
-    for (const auto& use : asked.splits)
-      if ((left & axis_bit(use.axis)) != 0) s.add_split(use.axis, dim);
-    return s.splits;
-  }
-  /// What devices repeat, since nothing it is made of is split (random numbers, constants), each in its part: by all axes that nobody has
-  /// a use for, on the largest dim.
-  [[nodiscard]] constexpr sharding split_further(int i) const {
-    sharding s;
-    s.splits = state_.wishes[i].splits;
-    const extents& shape = at(i).shape;
-    int dim = -1;
-    for (int d = 0; d < shape.count; ++d)
-      if (shape[d] > 1 && s.axes_of(d) == 0 && (dim < 0 || shape[d] > shape[dim])) dim = d;
-    for (int a = 0; dim >= 0 && a < mesh_.axis_count(); ++a)
-      if (mesh_.sizes[a] > 1 && (s.split_axes() & axis_bit(a)) == 0) s.add_split(a, dim);
-    return s;
-  }
-  [[nodiscard]] constexpr inline_vec<axis_use, max_axes> carried(const op_rule& rule, const tensor_map& from,
-                                                                 const inline_vec<axis_use, max_axes>& splits,
-                                                                 const tensor_map& to) const {
-    if (rule.uniform) return splits;
-    auto factors = to_factors(mesh_, rule, from, splits);
-    for (int k = factors.count - 1; k >= 0; --k) {
-      if (rule.factors[factors[k].dim].kind != factor_kind::whole && to.holds(factors[k].dim)) continue;
-      for (int j = k; j + 1 < factors.count; ++j) factors[j] = factors[j + 1];
-      factors.pop_back();
-    }
-    return to_dims(mesh_, rule, to, factors);
-  }
-
-  static constexpr std::size_t most_siblings = 8, most_in_a_run = 64, most_in_order = 32;
+  static constexpr std::size_t most_siblings = 8, most_in_order = 32;
   static constexpr int alternatives = 4, most_values_for_alternatives = 32;
 
   const graph& graph_;
@@ -546,6 +354,7 @@ class plan_search {
   const value_uses& uses_;
   std::span<const sharding> completed_, asked_;
   search_state& state_;
+  plan_changes changes_;
 };
 
 constexpr choice_table choose_program(const graph& g, const mesh_shape& mesh, const value_uses& uses,
