@@ -129,9 +129,11 @@ class equality_check {
   [[nodiscard]] axis_mask may_differ(const planned_value& v) const {
     return plan_.nodes[static_cast<std::size_t>(v.node)].may_differ | ~v.layout.equal_axes(*plan_.mesh);
   }
+  /// Looks at what an operator gives. What it works with on its way lies as its steps like.
   void look_at(const planned_value& v) {
     const axis_mask axes = together_ & ~may_differ(v);
-    if (axes == 0 || v.where.row_bytes != 0 || v.whole >= 0 || elements(v.local) == 0) return;
+    const bool is_own = plan_.nodes[static_cast<std::size_t>(v.node)].value == static_cast<int>(&v - plan_.values.data());
+    if (axes == 0 || !is_own || v.where.row_bytes != 0 || v.whole >= 0 || elements(v.local) == 0) return;
     std::vector<std::vector<std::int64_t>> words, sums;
     for (int d = 0; d < devices_.count; ++d) {
       words.push_back(packed_words(plan_, v, devices_.memory[d]));
