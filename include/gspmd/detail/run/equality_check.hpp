@@ -2,13 +2,12 @@
 #pragma once
 
 #include <cstdint>
-#include <cstdio>
 #include <cstring>
 #include <span>
 #include <string>
-#include <type_traits>
 #include <vector>
 
+#include "gspmd/detail/run/element_texts.hpp"
 #include "gspmd/detail/run/padding.hpp"
 #include "gspmd/detail/run/ready_step.hpp"
 #include "gspmd/detail/run/runner.hpp"
@@ -85,45 +84,6 @@ class equality_check {
       std::memcpy(to, shard + at * size, static_cast<std::size_t>(row * size));
     }
     return words;
-  }
-
-  /// Whether two elements are one number: zeros of both signs are, and any two that are none.
-  static bool is_one_number(dtype type, const void* a, const void* b) {
-    bool is_one = std::memcmp(a, b, static_cast<std::size_t>(bytes_of(type))) == 0;
-    if (is_one || is_own(type)) return is_one;
-    with_element_type(part_of(type), [&]<class T>(T) {
-      if constexpr (is_float_element<T>) {
-        is_one = true;
-        for (std::int64_t k = 0; k < bytes_of(type) / std::int64_t{sizeof(T)}; ++k) {
-          T x{}, y{};
-          std::memcpy(&x, static_cast<const T*>(a) + k, sizeof x);
-          std::memcpy(&y, static_cast<const T*>(b) + k, sizeof y);
-          const auto p = static_cast<double>(x), q = static_cast<double>(y);
-          is_one = is_one && !(p < q) && !(p > q) && (p != p) == (q != q);
-        }
-      }
-    });
-    return is_one;
-  }
-  [[gnu::cold]] static std::string element_text(dtype type, const void* element) {
-    if (is_own(type)) return "other bytes";
-    std::string t;
-    with_element_type(part_of(type), [&]<class T>(T) {
-      for (std::int64_t k = 0; k < bytes_of(type) / std::int64_t{sizeof(T)}; ++k) {
-        T x{};
-        std::memcpy(&x, static_cast<const T*>(element) + k, sizeof x);
-        if constexpr (is_float_element<T>) {
-          char number[32];
-          std::snprintf(number, sizeof number, std::is_same_v<T, double> ? "%.17g" : "%.9g", static_cast<double>(x));
-          t += (k > 0 ? " + i " : "") + std::string(number);
-        } else if constexpr (std::is_same_v<T, bool>) {
-          t += x ? "true" : "false";
-        } else if constexpr (!is_complex_element<T>) {
-          t += std::to_string(x);
-        }
-      }
-    });
-    return t;
   }
 
   [[nodiscard]] axis_mask may_differ(const planned_value& v) const {
@@ -204,7 +164,7 @@ class equality_check {
         const auto* const held = reinterpret_cast<const std::byte*>(all[d].data());
         for (std::int64_t at = 0; at < block * 8; at += size)
           for (std::int64_t k = 1; k < n; ++k)
-            if (const auto* const other = held + k * block * 8; !is_one_number(v.type, held + at, other + at))
+            if (const auto* const other = held + k * block * 8; !element_texts<>::is_one_number(v.type, held + at, other + at))
               refuse(v, axes, devices_.memory[d].at, k, (first * 8 + at) / size, held + at, other + at);
       }
     }
@@ -221,7 +181,7 @@ class equality_check {
       element /= range.size();
     }
     throw error("devices hold different data of what is the same on all of them: at [" + index + "] " + device(member) + " has " +
-                element_text(v.type, found) + " and " + device(0) + " has " + element_text(v.type, expected));
+                element_texts<>::of(v.type, found) + " and " + device(0) + " has " + element_texts<>::of(v.type, expected));
   }
 
   const plan_view& plan_;
