@@ -4,6 +4,7 @@
 #include "gspmd/detail/passes/compose_movements.hpp"
 #include "gspmd/detail/passes/defer_reshards.hpp"
 #include "gspmd/detail/passes/ghost_zones.hpp"
+#include "gspmd/detail/support/precompiled.hpp"
 
 namespace gspmd::detail {
 
@@ -26,5 +27,11 @@ constexpr graph program_to_plan(const graph& traced) {
   defer_reshards(g);
   return g;
 }
+
+template <class = once>
+graph program_to_plan_at_run_time(const graph& traced) {
+  return program_to_plan(traced);
+}
+GSPMD_COMPILED_ONCE(graph program_to_plan_at_run_time<once>(const graph&));
 
 }  // namespace gspmd::detail
