@@ -18,6 +18,7 @@
 #include <gspmd/xla_sharding.hpp>
 
 #include "mesh.hpp"
+#include "scopes.hpp"
 
 /// From a document to a program, on its mesh or on one device.
 namespace plan_tool {
@@ -459,6 +460,7 @@ class program_builder {
       given.partial_kind = said->partial_kind;
     }
     const auto v = built_.program->input(given);
+    built_.program->name(v, named.name);
     built_.inputs.push_back(number);
     count_bytes(v, {}, at);
     keep(number, join_group(at, number, v, said, {named.name.c_str(), 0}));
@@ -467,6 +469,8 @@ class program_builder {
   void read_op(const json& j, const path& at) {
     object_reader reader(j, at, errors_);
     if (!reader.is_object()) return;
+    const op_scope inside(*built_.program, j, at, errors_);
+    reader.find("scope");
     if (const auto kind = j.find("op"); kind != j.end()) {
       if (*kind == "loop" || *kind == "cond") return read_region_op(j, at);
       if (*kind == "reduce_by" || *kind == "scan_by") return read_fold(j, at);
@@ -537,6 +541,7 @@ class program_builder {
   /// {"op": "cond", "operands": [predicate, ...], "branches": [{...}, {...}]}.
   void read_region_op(const json& j, const path& at) {
     object_reader reader(j, at, errors_);
+    reader.find("scope");
     const auto before = errors_.count();
     const auto name = reader.text("name", "the name of the result");
     const bool is_loop = reader.text("op", "the operator") == "loop";
@@ -600,6 +605,7 @@ class program_builder {
   /// elements of the left value, then those of the right one. scan_by: `exclusive` and `reverse` too.
   void read_fold(const json& j, const path& at) {
     object_reader reader(j, at, errors_);
+    reader.find("scope");
     const auto before = errors_.count();
     const auto name = reader.text("name", "the name of the result");
     const auto op = reader.text("op", "the operator");

@@ -35,6 +35,19 @@ class lowering {
   [[nodiscard]] constexpr bool lies_in_memory(int v) const {
     return !state_.waits(v) && !state_.waits(state_.base[v]) && state_.offsets.read_of(v) == nullptr;
   }
+  /// Whether another operator like this one reads `v`, and waits or comes later: one loop may serve both.
+  [[nodiscard]] constexpr bool is_read_alike(const instruction& op, int v) const {
+    const node& n = node_of(op);
+    for (int r = state_.readers_from_[v]; r < state_.readers_from_[v + 1]; ++r) {
+      const int w = state_.readers_[r];
+      if (w < 0 || w == op.result) continue;
+      const node& other = node_of(state_.maker(w));
+      if (other.op == n.op && other.attributes == n.attributes &&
+          (state_.waits(w) || state_.maker_[w] > state_.maker_[op.result]))
+        return true;
+    }
+    return false;
+  }
   /// Nobody computes a waiting value: its reader does without.
   constexpr void forget(int v) {
     state_.waiting_[v] = 0;
