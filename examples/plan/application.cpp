@@ -83,7 +83,8 @@ class application {
       if (errors_.empty() && !options_.network.empty()) connect(document);
       if (errors_.empty() && is_strict(document) && !wants_plan()) return check_strict(document);
       if (errors_.empty()) p = plan(document, devices::of_mesh, errors_);
-      if (p) {
+      if (p && !options_.scope.empty()) check_scope(*p);
+      if (p && errors_.empty()) {
         why = explain_why(*p);
         if (here_.writes) draw(*p);
         if (!options_.report.empty()) costs = report_costs(*p);
@@ -232,6 +233,13 @@ class application {
     if (own.empty()) other = plan(document, devices::of_mesh, own);
     for (const auto& line : own.lines()) errors_.add("--compare " + options_.compare, line);
     return other ? assumed(p) + gspmd::compare(p.program(), other->program(), network_of(p)) : "";
+  }
+  void check_scope(const planned_program& p) {
+    try {
+      static_cast<void>(p.plan.labels_in(options_.scope));
+    } catch (const gspmd::error& e) {
+      errors_.add("--scope", e.text());
+    }
   }
   void find_shown(const planned_program& p) {
     shown_.collectives_only = options_.collectives;

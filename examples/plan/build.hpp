@@ -470,7 +470,6 @@ class program_builder {
     object_reader reader(j, at, errors_);
     if (!reader.is_object()) return;
     const op_scope inside(*built_.program, j, at, errors_);
-    reader.find("scope");
     if (const auto kind = j.find("op"); kind != j.end()) {
       if (*kind == "loop" || *kind == "cond") return read_region_op(j, at);
       if (*kind == "reduce_by" || *kind == "scan_by") return read_fold(j, at);
@@ -506,6 +505,7 @@ class program_builder {
       v = {};
     }
     if (!is_reshard) said = read_annotation(reader, v.is_valid() ? v.rank() : -1, false, dtype::f32);
+    reader.find("scope");
     reader.refuse_unknown();
     if (number < 0 || !v.is_valid() || errors_.count() != before) return;
 
@@ -541,7 +541,6 @@ class program_builder {
   /// {"op": "cond", "operands": [predicate, ...], "branches": [{...}, {...}]}.
   void read_region_op(const json& j, const path& at) {
     object_reader reader(j, at, errors_);
-    reader.find("scope");
     const auto before = errors_.count();
     const auto name = reader.text("name", "the name of the result");
     const bool is_loop = reader.text("op", "the operator") == "loop";
@@ -563,6 +562,7 @@ class program_builder {
     }
     const auto* trips = is_loop && condition == nullptr ? attrs.require("trips", "a number, or the name of one") : nullptr;
     attrs.refuse_unknown();
+    reader.find("scope");
     reader.refuse_unknown();
     std::size_t count = o.operands.size();
     if (is_loop && count == 0) errors_.add(path(at, "operands").str(), "is empty; a loop carries something");
@@ -605,7 +605,6 @@ class program_builder {
   /// elements of the left value, then those of the right one. scan_by: `exclusive` and `reverse` too.
   void read_fold(const json& j, const path& at) {
     object_reader reader(j, at, errors_);
-    reader.find("scope");
     const auto before = errors_.count();
     const auto name = reader.text("name", "the name of the result");
     const auto op = reader.text("op", "the operator");
@@ -616,6 +615,7 @@ class program_builder {
     operation o{*built_.program, {}, attrs, {"?", 0}, *op};
     const auto* operands = reader.require("operands", "a list of names, one for each element of the monoid");
     const auto* combine = reader.require("combine", "a region, of two values to one");
+    reader.find("scope");
     reader.refuse_unknown();
     if (!name || !attrs.is_object() || operands == nullptr || combine == nullptr ||
         !read_operands(*operands, path(at, "operands"), -1, o))

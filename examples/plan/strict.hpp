@@ -127,7 +127,6 @@ class strict_reader {
     object_reader reader(j, at, d_.errors);
     if (!reader.is_object()) return;
     const op_scope inside(*d_.builder, j, at, d_.errors);
-    reader.find("scope");
     const auto name = reader.text("name", "the name of the result");
     const auto op = reader.text("op", "the operator");
     static const json nothing = json::object();
@@ -140,6 +139,7 @@ class strict_reader {
     const auto* body = reader.find("body");
     const auto* condition = reader.find("while");
     const auto* branches = reader.find("branches");
+    reader.find("scope");
     reader.refuse_unknown();
     if (!name || !op || !attrs.is_object()) return;
     if (*op == "loop" || *op == "cond" || *op == "manual" || *op == "opaque" || *op == "random") checked_only_ = *op;

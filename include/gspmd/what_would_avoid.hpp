@@ -88,7 +88,8 @@ class annotation_trials {
     sharding lies;
     std::string text;
   };
-  static constexpr std::size_t most_shown = 2, most_near = 6, most_walked = 64, most_trials = 48, most_ways = 3;
+  static constexpr std::size_t most_shown = 2, most_near = 6, most_walked = 64, most_trials = 48, least_trials = 4, most_ways = 3;
+  static constexpr std::size_t most_planned = 80'000;  // operators in all trials: 1,680 of them, 40 layers, are planned in 20 ms
 
   [[nodiscard]] const node& at(int i) const { return graph_.nodes[static_cast<std::size_t>(i)]; }
   [[nodiscard, gnu::cold]] price price_of(const plan_view& p) const {
@@ -139,7 +140,7 @@ class annotation_trials {
   /// Nothing: such a program is refused, or enough was tried.
   [[nodiscard, gnu::cold]] std::optional<price> price_with(const change& c) {
     const auto [it, is_new] = known_.try_emplace(c.text);
-    if (!is_new || known_.size() > most_trials) return it->second;
+    if (!is_new || known_.size() > most_trials_) return it->second;
     graph other = graph_;
     node& n = other.nodes[static_cast<std::size_t>(c.node)];
     n.annotated = c.is_annotated;
@@ -155,6 +156,7 @@ class annotation_trials {
   mesh_shape shape_;
   const network& net_;
   price now_;
+  std::size_t most_trials_ = std::clamp(most_planned / (graph_.nodes.size() + 1), least_trials, most_trials);
   std::map<std::string, std::optional<price>> known_;
   std::optional<why_text> why_;
 };
@@ -163,8 +165,10 @@ class annotation_trials {
 
 /// The collectives that take longest, as `dearest_collectives` has them, and under each which annotations near it, written otherwise or
 /// left out, make the step faster, with the seconds that it takes then and the bytes that a device sends: computed, by planning the whole
-/// program again with each, 48 times at most. Then the cheapest ways to run the operator for whose sake it is sent, as `why` has them, by the
-/// times of the mesh's own network, `>` before the one that was taken. With a `scope` of that part of the program only. Nothing is run. Throws gspmd::error if the network says nothing of an axis of the mesh.
+/// program again with each, 48 times at most, less often if it has more than 1,600 operators. Then the cheapest ways to run the operator
+/// for whose sake it is sent, as `why` has them, by the times of the mesh's own network, `>` before the one that was taken. With a `scope`
+/// of that part of the program only. Nothing is run. Throws gspmd::error if the network says nothing of an axis of the mesh, or no scope is
+/// called so.
 ///
 ///     std::puts(what_would_avoid<step>(pod).c_str());
 template <class Step>

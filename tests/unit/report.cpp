@@ -182,6 +182,8 @@ TEST_CASE("report: what would avoid a collective is found by planning again") {
   CHECK(contains(gathered, "all_gather"));
   CHECK(contains(gathered,
                  "with input 1 as [_, _] the step takes 0.000 us instead of 0.224 us and sends 0 bytes instead of 224\n"));
+  CHECK(contains(gathered, "     ways to run einsum at report.cpp:"));
+  CHECK(contains(gathered, "     > 0.007 us, 224 bytes: [x, _], [_, _] -> [x, _]\n"));
 
   // What a result is asked to be.
   dynamic::builder b(dynamic::mesh({{"x", 8}}));
@@ -225,7 +227,7 @@ TEST_CASE("explain: of the operators of some lines or of a loop, and of those on
 
 namespace {
 /// A network of layers, its gradient and update, with the names of its parts or without.
-dynamic::program trained(int layers, bool has_names) {
+dynamic::builder training(int layers, bool has_names) {
   const auto call = [has_names](const char* name, auto f, auto... x) { return has_names ? named(name, f, x...) : f(x...); };
   dynamic::builder b(dynamic::mesh({{"data", 2}, {"model", 2}}));
   value h = b.input(dynamic::in<float>({64, 64}, {"data", ""}));
@@ -249,8 +251,10 @@ dynamic::program trained(int layers, bool has_names) {
   for (std::size_t k = 0; k < weights.size(); ++k)
     b.output(call(
         "update", [](value w, value g) { return w - 0.1 * g; }, weights[k], gradients[k]));
-  return b.compile();
+  return b;
 }
+dynamic::program trained(int layers, bool has_names) { return training(layers, has_names).compile(); }
+network links_of_two() { return {1e12, {{"data", topology::switched, 1e9, 0}, {"model", topology::switched, 1e9, 0}}}; }
 std::int64_t lines_of(const std::string& text) { return std::count(text.begin(), text.end(), '\n'); }
 }  // namespace
 
@@ -301,11 +305,17 @@ TEST_CASE("named: operators and their gradients bear the names, one part is show
 }
 
 TEST_CASE("report: 1,500 operators fit a screen, and inputs are called by their names") {
-  const auto p = trained(40, true);
-  std::size_t operators = p.operators().size();
-  CHECK(operators > 1500);
+  const dynamic::inspection plan(training(40, true));
+  const auto& p = plan.program();
+  CHECK(p.operators().size() > 1500);
   CHECK(lines_of(summary(p)) <= 40);
   CHECK(lines_of(summary(p, default_network, "mlp")) <= 40);
   CHECK(lines_of(outline(p)) <= 60);
   CHECK(contains(explain(p), "input 2 (down0)"));
+  // The dearest collectives, with annotations that are tried and the ways that were compared.
+  const auto dear = dynamic::what_would_avoid(plan, links_of_two());
+  CHECK(lines_of(dear) <= 60);
+  CHECK_MESSAGE(contains(dear, " (down"), dear);
+  CHECK(contains(dear, "ways to run add at report.cpp:"));
+  CHECK(contains(dear, "     > "));
 }

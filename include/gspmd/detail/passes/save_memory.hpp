@@ -11,7 +11,7 @@
 ///
 ///   0   nothing
 ///   1   inputs that are gathered are not kept: who needs one again gathers it again (fully sharded data parallelism)
-///   2   and inputs that nobody annotated are split by the axes that completion found no use for, if they take more than a 64th of the memory
+///   2   and inputs that nobody annotated are split by the axes that completion found no use for, if they take more than a 4096th of the memory
 ///   3   and an einsum takes an operand that would be gathered to more than a quarter of the memory in parts, where it can
 ///   4   to more than a 16th
 ///   5   to more than a 64th
@@ -28,7 +28,7 @@ constexpr bool is_gathered_again(const mesh_shape& mesh, const node& n, const sh
 /// Whether an input that is held so is to be split further.
 constexpr bool is_split_to_save(const mesh_shape& mesh, const node& n, const sharding& held) {
   return mesh.saving > 1 && facts_of(n.op).made == origin::given && !n.annotated &&
-         local_elements(mesh, n.shape, held) * bytes_of(n.type) > mesh.most_memory / 64;
+         local_elements(mesh, n.shape, held) * bytes_of(n.type) > mesh.most_memory / 4096;
 }
 
 /// The most bytes that an operand of an einsum may be gathered to on a device; -1: any number.

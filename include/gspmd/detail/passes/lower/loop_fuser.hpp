@@ -332,9 +332,24 @@ class loop_fuser {
       if (!s_.waits(other.operand) || s_.waits_virtual(other.operand) || !is_like_next(other)) continue;
       vec<int> members;
       collect(other.operand, members, ++s_.stamp_);
-      if (is_read_by(members, f.operand)) return other.operand;
+      if (is_read_by(members, f.operand) && needs_no_reduction(other.operand)) return other.operand;
     }
     return -1;
+  }
+  /// Whether a value that waits can be computed before any reduction that waits. False where that takes long to find out.
+  [[nodiscard]] constexpr bool needs_no_reduction(int v) {
+    constexpr std::size_t most_looked_at = 256;
+    const int stamp = ++s_.stamp_;
+    vec<int> open(1, v);
+    for (std::size_t k = 0; k < open.size(); ++k)
+      for (const int operand : s_.maker(open[k]).operands) {
+        const int o = s_.base[operand];
+        if (!s_.waits(o) || s_.seen_[o] == stamp) continue;
+        if (!s_.is_lazy(s_.maker(o)) || open.size() == most_looked_at) return false;
+        s_.seen_[o] = stamp;
+        open.push_back(o);
+      }
+    return true;
   }
 
   step_state& s_;
