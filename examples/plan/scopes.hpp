@@ -11,8 +11,8 @@
 
 namespace plan_tool {
 
-/// `"scope": "layer3/attention"` of an op: what is built while this lives belongs to that part of the program, inside of the scope of the op
-/// around it.
+/// `"scope": "layer3/attention"` of an op: what is built while this lives belongs to that part of the program, inside of the scope of the
+/// op around it.
 class op_scope {
  public:
   op_scope(gspmd::dynamic::builder& program, const json& op, const path& at, error_list& errors) : program_(program) {

@@ -111,8 +111,8 @@ class builder {
     auto& at = graph_->nodes[static_cast<std::size_t>(input.id())].at;
     at = location::input(at.number(), functions_->keep(name)->c_str());
   }
-  /// What is added from here on belongs to the scope of this path, `layer3/attention`, inside of the one that is open; see `named`. The same
-  /// path is one scope, however often it is entered. Throws gspmd::error: a name that is none.
+  /// What is added from here on belongs to the scope of this path, `layer3/attention`, inside of the one that is open; see `named`. The
+  /// same path is one scope, however often it is entered. Throws gspmd::error: a name that is none.
   void enter_scope(std::string_view path) {
     while (true) {
       const auto name = path.substr(0, path.find('/'));

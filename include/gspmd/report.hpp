@@ -33,7 +33,8 @@ std::string dearest_collectives(const Program& program, const network& net = def
 }
 
 /// A screen's worth of a program of any length, 40 lines at most: operators by kind with their flops, collectives by kind and axes with
-/// bytes and seconds, scopes, of each those that cost most, and the totals: seconds of computing and of communication, and the bytes that a device holds.
+/// bytes and seconds, scopes, of each those that cost most, and the totals: seconds of computing and of communication, and the bytes that
+/// a device holds.
 ///
 ///     std::puts(summary<step>(pod).c_str());
 template <class Step>

@@ -251,3 +251,23 @@ TEST_CASE("reductions by the loop that computes their operand have the bits of t
   CHECK(several > 30);
   CHECK(stored > 20);
 }
+
+namespace {
+constexpr auto roughness = [](auto x) {
+  const value y = shift(x, 0, 1) * 0.5F + shift(x, 0, -3, boundary::wrap()) - x;
+  return std::tuple{sum(y), reduce(abs(y), monoid::maximum), sum(x), sum(x * x)};
+};
+}  // namespace
+
+TEST_CASE("a compiled step reduces what a stencil computes and what it reads, bit for bit as a session does") {
+  using step = compile<roughness, mesh<axis<"x", 3>>, in<float, dims<77>, split<"x">>>;
+  array<float> x({77});
+  for (std::int64_t i = 0; i < 77; ++i) x.data()[i] = static_cast<float>(i * i % 31) / 7.0F;
+  const auto want = dynamic::compile(roughness, dynamic::mesh({{"x", 3}}), dynamic::in<float>({77}, {"x"})).run(simulated{}, x);
+  const auto got = run<step>(threads{}, x);
+  const float all[] = {*std::get<0>(got).data(), *std::get<1>(got).data(), *std::get<2>(got).data(), *std::get<3>(got).data()};
+  for (std::size_t k = 0; k < 4; ++k) CHECK(all[k] == *want[k].data<float>());
+  int made = 0;
+  for (const auto& g : detail::table_of<detail::planned_group>(step::view)) made += g.margins.count > 0 ? g.reductions.count : 0;
+  CHECK(made == 4);  // in one loop
+}

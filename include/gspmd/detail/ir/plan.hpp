@@ -32,7 +32,8 @@ struct planned_node {
 template <class Plan, class F>
 constexpr auto lists_of_plan(Plan& p, F f) {
   return with_tables(kernel_tables{}, p, [&](auto&... table) {
-    return f(p.nodes, p.completed, p.values, p.steps, p.slots, p.bounds, p.inputs, p.outputs, p.shared_inputs, p.scopes, table...);
+    return f(p.nodes, p.completed, p.values, p.steps, p.slots, p.bounds, p.inputs, p.outputs, p.shared_inputs, p.scopes,
+             table...);
   });
 }
 

@@ -285,8 +285,9 @@ class loop_fuser {
     const auto is_computed = [&](int v) { return s_.seen_[v] == stamp && !s_.waits(v); };
     if (!is_computed(reduced_)) return reductions;
     for (const auto& f : *open_) {
-      if (reductions.size() == most_loop_reductions || !is_like_next(f)) continue;
+      if (reductions.size() == most_loop_reductions) break;
       const bool is_made = is_computed(f.operand);
+      if ((!is_made && s_.waits(f.operand)) || !is_like_next(f)) continue;
       if (!is_made && !is_read_by(members, f.operand)) continue;
       reductions.push_back(f);
       if (is_made) --s_.uses_[f.operand];

@@ -35,8 +35,10 @@ class lowering {
   [[nodiscard]] constexpr bool lies_in_memory(int v) const {
     return !state_.waits(v) && !state_.waits(state_.base[v]) && state_.offsets.read_of(v) == nullptr;
   }
-  /// Whether another operator like this one reads `v`, and waits or comes later: one loop may serve both.
+  /// Whether another operator like this one reads `v`, and waits or comes later: one loop may serve both. Not of a value that many read.
   [[nodiscard]] constexpr bool is_read_alike(const instruction& op, int v) const {
+    constexpr int most_looked_at = 64;
+    if (state_.readers_from_[v + 1] - state_.readers_from_[v] > most_looked_at) return false;
     const node& n = node_of(op);
     for (int r = state_.readers_from_[v]; r < state_.readers_from_[v + 1]; ++r) {
       const int w = state_.readers_[r];
