@@ -22,7 +22,8 @@ class plan_changes {
   /// Whether nobody annotated it, nor what it is only read to be resharded to.
   [[nodiscard]] constexpr bool is_free(int i) const {
     const node& n = at(i);
-    if (n.annotated || uses_.readers[i].empty() || n.results != 1) return false;  // of a conditional all results are made, read or not
+    if (n.annotated || uses_.readers[i].empty() || n.results != 1)
+      return false;  // of a conditional all results are made, read or not
     if ((facts_of(n.op).made != origin::shards && !is_handed_on(n.op)) || n.operands.count == 0) return false;
     for (const int reader : uses_.readers[i]) {
       if (reader == i) return false;
