@@ -172,8 +172,8 @@ class plan_changes {
 
   /// What bodies hand on lies as is asked for, whoever makes it: what a loop carries, what a conditional gives.
   static constexpr bool is_handed_on(opcode op) { return op == opcode::carry || op == opcode::cond_result; }
-  /// Whether what makes a run may leave sums to be added up, and all who read it take them as they are: then it may be a reader who pays for
-  /// that, of something smaller.
+  /// Whether what makes a run may leave sums to be added up, and all who read it take them as they are: then it may be a reader who pays
+  /// for that, of something smaller.
   [[nodiscard]] constexpr bool may_be_summed_later(const vec<int>& run) const {
     bool may_be_partial = false;
     for (const int i : run) {
