@@ -52,6 +52,7 @@ struct node {
   const struct local_function* local = nullptr;  // local_op; a monoid
   bool in_gradient = false;                      // the differentiator wrote it
   bool annotated = false;                        // `annotation` was written by the user
+  bool deferred = false;                         // a reshard that is left to what its readers compute (passes/defer_reshards.hpp)
   bool forbid_reshard = false;                   // the user allows no communication on the operands
   bool allow_replication = false;  // the user knows that operands may be gathered because the operator cannot keep their split
   bool keep_split = false;         // the user lets no operator that reads it gather it

@@ -2,6 +2,7 @@
 #pragma once
 
 #include "gspmd/detail/passes/compose_movements.hpp"
+#include "gspmd/detail/passes/defer_reshards.hpp"
 #include "gspmd/detail/passes/ghost_zones.hpp"
 #include "gspmd/detail/support/precompiled.hpp"
 
@@ -22,9 +23,9 @@ constexpr graph program_to_plan(const graph& traced) {
     if (widened.failed()) return widened;
     g = canonical_order(widened);
   }
-  if (!compose_movements(g)) return g;  // as a conditional expression, GCC 12 frees what it returns
-  graph composed = canonical_order(g);
-  return composed;
+  if (compose_movements(g)) g = canonical_order(g);
+  defer_reshards(g);
+  return g;
 }
 
 template <class = once>

@@ -31,6 +31,7 @@ struct choice_table {
   vec<delivery> deliveries;
   vec<reshard_step> steps;
   vec<sharding> outputs;
+  bool as_written = false;  // no reshard is deferred (defer_reshards.hpp)
 };
 
 }  // namespace gspmd::detail

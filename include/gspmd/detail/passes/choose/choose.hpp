@@ -26,7 +26,9 @@ class chooser {
         state_(state),
         operators_(known_),
         walk_(g, mesh, state.book, state.given, *this),
-        replay_(known) {}
+        replay_(known) {
+    state.book.as_written = state.table.as_written;
+  }
 
   /// Goes on until all is chosen, for the outputs too; or until so many nodes were looked at, or so many prices worked out. With a plan to
   /// replay: or until it is sure that this one is no better.

@@ -65,7 +65,7 @@ struct choose_state {
   }
   template <class S, class F>
   static constexpr auto rest(S& s, F f) {
-    return f(s.next, s.is_complete, s.time, s.least, s.forced);
+    return f(s.next, s.is_complete, s.time, s.least, s.forced, s.table.as_written);
   }
 };
 

@@ -23,6 +23,7 @@ struct form_book {
   vec<int> open;         // the nodes that opened the bodies around this point
   vec<int> inside;       // forms that go when the body of their level ends
   vec<int> level_of_inside;
+  bool as_written = false;  // see choice_table
 
   constexpr form_book() = default;
   constexpr explicit form_book(const graph& g) {
@@ -47,6 +48,8 @@ struct form_book {
 
   [[nodiscard]] constexpr int root_of(int i) const { return roots[i]; }
   [[nodiscard]] constexpr int depth() const { return static_cast<int>(open.size()); }
+  /// Whether who reads a node takes what it reshards as it lies.
+  [[nodiscard]] constexpr bool defers(const node& n) const { return n.deferred && !as_written; }
   [[nodiscard]] constexpr bool has_forms(int i) const { return first[roots[i]] >= 0; }
   [[nodiscard]] constexpr const sharding& layout_of(int value) const { return values[value].layout; }
   /// The form of `i` that was made first, and last.

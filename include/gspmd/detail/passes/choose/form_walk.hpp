@@ -44,6 +44,7 @@ class form_walk {
       case origin::renamed: {
         if (graph_.find_types != nullptr && n.attributes.count > 0) return visit_written(i);
         book_.roots[i] = book_.root_of(n.operands[0]);
+        if (book_.defers(n) && book_.has_forms(i)) return;
         return client_.renamed(i, bring(n.operands[0], client_.layout_of(i), {i}));
       }
       case origin::region: return visit_region(i);

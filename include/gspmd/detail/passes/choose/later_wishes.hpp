@@ -13,6 +13,8 @@ constexpr bool is_kept(const form_prices& known, int i) {
   return false;
 }
 
+constexpr std::int64_t bytes_of_all(const node& n) { return bounded_bytes(n.shape, bytes_of(n.type)); }
+
 /// What elementwise readers, and outputs, will ask of the values of a program. Found once for each value: it may have as many readers
 /// as the program has operators.
 class reader_wishes {
@@ -30,7 +32,7 @@ class reader_wishes {
     for (const int reader : known.readers_of(o)) {  // the last one first
       const node& user = known.at(reader);
       if (!facts_of(user.op).uniform || !is_kept(known, reader)) continue;
-      if (bytes_of(user.type) < bytes_of(known.at(o).type)) continue;  // moves its result
+      if (bytes_of_all(user) < bytes_of_all(known.at(o))) continue;  // moves its result
       wish w{{}, reader == o ? static_cast<int>(known.program.nodes.size()) : reader};
       w.wanted.splits = known.wish_of(reader).splits;
       bool is_known = false;

@@ -40,7 +40,7 @@ class operator_chooser {
     const auto held = held_partial(known_, n);
     use_search::wishes asked;  // the result's, the operands', the further results', and the operands' as they are
     asked.push_back(to_factors(mesh, rule, rule.result(), known_.wish_of(i).splits));
-    bool agree = rule.uniform;
+    bool agree = rule.uniform && !is_summed_before(i, n, held, asked[0]);
     for (int k = 0; k < n.operands.count; ++k) {
       asked.push_back(to_factors(mesh, rule, rule.operand(k), known_.wish_of(n.operands[k]).splits));
       agree = agree && asked[k + 1] == asked[0];
@@ -123,6 +123,23 @@ class operator_chooser {
   }
 
  private:
+  /// Whether operands would be added up over axes that are to split the result, where it might be partial instead and be added up once, as
+  /// or with other terms.
+  [[nodiscard]] constexpr bool is_summed_before(int i, const node& n, const operand_shardings& held,
+                                                const factor_splits& wanted) const {
+    axis_mask used = 0;
+    for (const auto& use : wanted) used |= axis_bit(use.axis);
+    int terms = 0, scaled = 0;
+    for (int k = 0; k < n.operands.count; ++k) {
+      if ((held[k].partial & used) == 0) continue;
+      const auto how = partial_rule_of(n, k, held[k].reduced_by);
+      terms += how == partial_rule::all ? 1 : 0;
+      scaled += how == partial_rule::any ? 1 : 0;
+    }
+    if (terms > 1 || scaled != 1) return terms > 1;
+    const shared_sum with = shared_sum_of(known_, i);
+    return with.open > 0 || !with.chosen.empty();
+  }
   /// Whether devices do the same work, and that is worth a look.
   [[nodiscard]] constexpr bool is_repeated(const use_search& search, const factor_splits& uses) const {
     axis_mask used = 0;

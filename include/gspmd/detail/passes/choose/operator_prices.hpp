@@ -129,8 +129,8 @@ class operator_prices {
   }
   [[nodiscard]] constexpr reshard_price price_of(int i, sharding made) const {
     sharding wanted = known_.wish_of(i);
+    if (known_.at(i).keep_partial || wanted.partial != 0) made.partial = 0;  // who needs the sum pays for it, see plan_search
     wanted.partial = 0;
-    if (known_.at(i).keep_partial) made.partial = 0;  // who needs the sum pays for it
     return price_of_reshard(known_.mesh, known_.shape_of(i), made, wanted, bytes_of(known_.at(i).type));
   }
 

@@ -33,6 +33,7 @@ class plan_reasons {
     vec<tried_use> found;
     if (graph_.find_types != nullptr || facts_of(at(i).op).made != origin::shards || uses_.needed[i] == 0) return found;
     choose_state again(graph_);
+    again.table.as_written = state_.best.table.as_written;
     chooser choices(graph_, mesh_, uses_, span_of(search_.know_wishes()), again);
     if (i > 0) choices.run(i, no_limit);
     choices.record(&found);

@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "gspmd/detail/passes/choose/choose.hpp"
+#include "gspmd/detail/passes/choose/plan_changes.hpp"
 
 namespace gspmd::detail {
 
@@ -45,16 +46,24 @@ struct search_state {
 ///
 /// The plan for what completion found comes first. Then the sharding that is asked for of a value, and of all that elementwise
 /// operators connect with it, is changed to what a neighbour of it would like, or to none, and what that reaches is chosen for again
-/// (see replay): the better plan is kept, until no change helps or `most_choices_of_search` are made. In small programs single axes are
-/// then put elsewhere, of such a run and of each value in it: neighbours like what they have, and the best may be a part of it. The values go first around which
-/// most time is spent. Annotated values and outputs stay; what a loop carries may lie in it as neither before nor after it. Plans are
+/// (see replay): the better plan is kept, until no change helps or `most_choices_of_search` are made. Where all readers of a value may
+/// take it as terms of a sum, one change is that they pay for adding it up: one of them may have something smaller to add up. In small
+/// programs each change is tried once more with what lies as the run does, through transposes and products; and single axes are then put elsewhere, of such
+/// a run and of each value in it: neighbours like what they have, and the best may be a part of it. The values go first around which most
+/// time is spent. Annotated values and outputs stay; what a loop carries may lie in it as neither before nor after it. Plans are
 /// searched of which so much time is no work, or work that devices repeat, that it may pay (support/tuning.hpp).
 class plan_search {
  public:
   /// `completed`: what completion found; `asked`: the same, narrowed.
   constexpr plan_search(const graph& g, const mesh_shape& mesh, const value_uses& uses, std::span<const sharding> completed,
                         std::span<const sharding> asked, search_state& state)
-      : graph_(g), mesh_(mesh), uses_(uses), completed_(completed), asked_(asked), state_(state) {}
+      : graph_(g),
+        mesh_(mesh),
+        uses_(uses),
+        completed_(completed),
+        asked_(asked),
+        state_(state),
+        changes_(g, mesh, uses, asked, state.wishes) {}
 
   /// Goes on until all is done, or until so many nodes were looked at, or so many prices worked out.
   constexpr void run(int most_nodes, int most_prices) {
@@ -62,9 +71,10 @@ class plan_search {
       const bool is_first = !state_.best.is_complete;
       if (!is_first && state_.wishes.empty()) {
         know_wishes();
-        state_.left = most_choices_of_search;
+        state_.left = is_worth_it() ? most_choices_of_search : 0;
         find_order();
-        if (count() <= most_values_for_alternatives) state_.place = -alternatives;
+        if (is_any_deferred()) state_.place = -alternatives - 1;
+        else if (is_small()) state_.place = -alternatives;
         if (!find_change()) stop();
         most_nodes -= count() / replay::choice + 1;
         continue;
@@ -81,7 +91,7 @@ class plan_search {
       if (!is_first && state_.place >= 0) state_.left -= work + 1;
       if (!under_way.is_complete && !state_.is_worse) return;
       if (is_first) {
-        if (!is_worth_it()) stop();
+        if (!is_worth_it() && !is_any_deferred()) stop();
         most_nodes -= count() / replay::choice;  // to prepare for the search is much, too
         continue;
       }
@@ -103,13 +113,14 @@ class plan_search {
   /// Once the search is complete: what the changes of node `i` that it may try lead to; none where it must lie as it does.
   [[nodiscard]] constexpr vec<other_plan> others(int i) {
     vec<other_plan> found;
-    if (!is_free(i)) return found;
+    if (!changes_.is_free(i)) return found;
     know_wishes();
-    const auto run = run_of(i, state_.wishes);
-    for (const auto& s : candidates_for(run)) {
+    const auto run = changes_.run_of(i);
+    for (const auto& s : changes_.candidates_for(run)) {
       state_.tried = state_.wishes;
       for (const int member : run) state_.tried[member] = s;
       choose_state trial(graph_);
+      trial.table.as_written = state_.best.table.as_written;
       constexpr int no_limit = std::numeric_limits<int>::max();
       chooser(graph_, mesh_, uses_, std::span<const sharding>(state_.tried.data(), state_.tried.size()), trial)
           .run(no_limit, no_limit);
@@ -124,10 +135,9 @@ class plan_search {
   }
 
  private:
-  using candidates = inline_vec<sharding, 8>;
-
   [[nodiscard]] constexpr const node& at(int i) const { return graph_.nodes[static_cast<std::size_t>(i)]; }
   [[nodiscard]] constexpr int count() const { return static_cast<int>(graph_.nodes.size()); }
+  [[nodiscard]] constexpr bool is_small() const { return count() <= most_values_for_alternatives; }
 
   [[nodiscard]] constexpr bool is_worth_it() const {
     if (gainable() < least_picoseconds_of_search) return false;
@@ -153,8 +163,8 @@ class plan_search {
     vec<std::int64_t> around;  // by place in the order
     state_.order.clear();
     for (int i = 0; i < count(); ++i) {
-      if (is_known[i] != 0 || !is_free(i)) continue;
-      const auto run = run_of(i, state_.wishes);
+      if (is_known[i] != 0 || !changes_.is_free(i)) continue;
+      const auto run = changes_.run_of(i);
       for (const int member : run) is_known[member] = 1;
       const auto time = time_around(run, spent);
       if (time == 0 || time < gainable() / least_part_of_search) continue;
@@ -207,39 +217,51 @@ class plan_search {
   /// The next change of what is asked for; false if there is none left.
   constexpr bool find_change() {
     if (gainable() == 0) return false;
-    if (state_.place < 0) {
+    if (state_.place < -alternatives) {
+      if (state_.candidate++ == 0) {
+        try_as_written();
+        return true;
+      }
+      state_.candidate = 0;
+      state_.place = is_small() ? -alternatives : 0;
+    }
+    if (state_.place < 0 && state_.left > 0) {
       try_alternative(alternatives + state_.place++);
       return true;
     }
     for (int rounds = 0; rounds < 3 && state_.left > 0; ++rounds) {
       for (; state_.place < static_cast<int>(state_.order.size()); ++state_.place, state_.candidate = 0) {
-        const auto run = run_of(state_.order[state_.place], state_.wishes);
+        const auto run = changes_.run_of(state_.order[state_.place]);
         if (state_.is_fine) {
-          const auto list = one_axis_away(run[0]);
+          const auto list = changes_.one_axis_away(run[0]);
           const int count = static_cast<int>(list.size()), members = static_cast<int>(run.size());
           if (state_.candidate >= (members > 1 ? (1 + members) * count : count)) continue;
           const int k = state_.candidate++;
           vec<int> alone;  // all of the run, then each of it
           if (k >= count) alone.push_back(run[k / count - 1]);
-          try_change(k < count ? run : alone, list[k % count]);
-          return true;
+          return try_change(k < count ? run : alone, list[k % count]);
         }
-        const auto list = candidates_for(run);
-        if (state_.candidate >= list.count) continue;
-        try_change(run, list[state_.candidate++]);
-        return true;
+        const auto list = changes_.candidates_for(run);
+        const int ways = is_small() ? 2 : 1;  // once more, with what follows the run
+        while (state_.candidate < ways * list.count) {
+          const int k = state_.candidate++;
+          if (try_change(run, list[k % list.count], k >= list.count)) return true;
+        }
       }
-      if (!state_.improved && (state_.is_fine || count() > most_values_for_alternatives)) return false;
+      if (!state_.improved && (state_.is_fine || !is_small())) return false;
       state_.is_fine = !state_.improved;
       find_order();
     }
     return false;
   }
-  constexpr void try_change(const vec<int>& run, const sharding& s) {
+  /// False if what follows the run is to change too, and nothing does.
+  constexpr bool try_change(vec<int> changed, const sharding& s, bool is_followed = false) {
     state_.tried = state_.wishes;
-    for (const int i : run) state_.tried[i] = s;
-    state_.hope = time_around(run, times_spent());
+    for (const int i : changed) state_.tried[i] = s;
+    if (is_followed && !changes_.change_followers(changed, state_.tried)) return false;
+    state_.hope = time_around(changed, times_spent());
     begin_trial();
+    return true;
   }
   /// What no plan is to be better than: nothing is split that need not be; everything lies as its first operand does, or as what reads it,
   /// or as completion has it, whole where only slices of it are read.
@@ -248,7 +270,7 @@ class plan_search {
     state_.hope = state_.best.time;
     for (int k = 0; k < count(); ++k) {
       const int i = which == 2 ? count() - 1 - k : k;
-      if (!is_free(i)) continue;
+      if (!changes_.is_free(i)) continue;
       sharding& wish = state_.tried[i];
       if (which == 3) {
         wish.splits = completed_[static_cast<std::size_t>(i)].splits;
@@ -261,10 +283,23 @@ class plan_search {
       int operand = 0;
       while (which == 2 && n.operands[operand] != i) ++operand;
       if (which == 0) wish.splits.clear();
-      else if (which == 1) wish.splits = carried(rule, rule.operand(0), state_.tried[n.operands[0]].splits, rule.result());
-      else wish.splits = carried(rule, rule.result(), state_.tried[reader].splits, rule.operand(operand));
+      else if (which == 1)
+        wish.splits = changes_.carried(rule, rule.operand(0), state_.tried[n.operands[0]].splits, rule.result());
+      else wish.splits = changes_.carried(rule, rule.result(), state_.tried[reader].splits, rule.operand(operand));
     }
     begin_trial(true);
+  }
+  /// No reshard is deferred: what one brings somewhere others may want there too.
+  constexpr void try_as_written() {
+    state_.tried = state_.wishes;
+    state_.hope = state_.best.time;
+    begin_trial(true);
+    state_.trial.table.as_written = true;
+  }
+  [[nodiscard]] constexpr bool is_any_deferred() const {
+    for (const auto& n : graph_.nodes)
+      if (n.deferred) return true;
+    return false;
   }
   /// `is_anew`: nothing is taken over from the best plan.
   constexpr void begin_trial(bool is_anew = false) {
@@ -279,7 +314,7 @@ class plan_search {
       if (i > state_.last) state_.last = i;
     };
     for (int i = 0; i < count(); ++i) {
-      if (state_.tried[i].splits == state_.wishes[i].splits) continue;
+      if (same_layout(state_.tried[i], state_.wishes[i])) continue;
       note(i);
       for (const int reader : uses_.readers[i]) {  // it may take its operand as it is asked for, though that lies as it did
         if (uses_.readers[i].size() > most_siblings) break;
@@ -291,14 +326,14 @@ class plan_search {
           for (const int sibling : uses_.readers[o])
             if (sibling < i && sibling != o) note(sibling);
     }
+    if (is_anew) {
+      for (int i = 0; i < count(); ++i) note(i);
+      state_.last = count() + static_cast<int>(graph_.outputs.size()) - 1;
+    }
     if (first == count()) {  // it is that already
       state_.is_worse = true;
       state_.trial = choose_state(graph_);
       return;
-    }
-    if (is_anew) {
-      for (int i = 0; i < count(); ++i) note(i);
-      state_.last = count() + static_cast<int>(graph_.outputs.size()) - 1;
     }
     if (graph_.has_regions || mesh_.saving > 0) {  // forms went, or were never kept
       state_.trial = choose_state(graph_);
@@ -306,157 +341,12 @@ class plan_search {
     } else {
       state_.trial = choose_state(state_.best, first);
     }
+    state_.trial.table.as_written = state_.best.table.as_written;
     state_.now.clear();
     for (int v = 0; v < state_.best.marks[first].values; ++v) state_.now.push_back(v);
   }
 
-  [[nodiscard]] constexpr bool is_free(int i) const {
-    const node& n = at(i);
-    const bool is_carried = n.op == opcode::carry;
-    if (n.annotated || uses_.needed[i] == 0 || n.results != 1) return false;
-    if ((facts_of(n.op).made != origin::shards && !is_carried) || n.operands.count == 0) return false;
-    for (const int reader : uses_.readers[i]) {
-      if (reader == i) return false;
-      const node& user = at(reader);
-      if (facts_of(user.op).made != origin::shards && user.op != opcode::loop_result) return false;
-    }
-    return true;
-  }
-
-  /// Node `i`, and what elementwise operators connect with it and is asked for alike.
-  [[nodiscard]] constexpr vec<int> run_of(int i, const vec<sharding>& wishes) const {
-    vec<int> run;
-    run.push_back(i);
-    for (std::size_t k = 0; k < run.size() && run.size() < most_in_a_run; ++k) {
-      const auto take = [&](int j) {
-        if (!is_free(j) || !(wishes[j].splits == wishes[i].splits) || at(j).shape.count != at(i).shape.count) return;
-        for (const int known : run)
-          if (known == j) return;
-        run.push_back(j);
-      };
-      const int here = run[k];
-      if (facts_of(at(here).op).uniform && at(here).op != opcode::carry)
-        for (const int o : at(here).operands) take(o);
-      for (const int reader : uses_.readers[here]) {
-        if (at(reader).op == opcode::loop_result)  // what the next trip carries lies as what this one does
-          for (const int o : at(reader).operands) take(o);
-        else if (facts_of(at(reader).op).uniform) take(reader);
-      }
-    }
-    return run;
-  }
-
-  /// What the neighbours of a run would like it to be, and nothing; none where they agree.
-  [[nodiscard]] constexpr candidates candidates_for(const vec<int>& run) const {
-    candidates list;
-    const auto add = [&](const inline_vec<axis_use, max_axes>& splits) {
-      if (list.count == candidates::capacity || splits == state_.wishes[run[0]].splits) return;
-      for (const auto& known : list)
-        if (known.splits == splits) return;
-      sharding s;
-      s.splits = splits;
-      list.push_back(s);
-    };
-    for (const int i : run) {
-      op_rule rule;
-      rule_of(graph_, at(i), rule);
-      add(moved_on(i, rule, rule.result()));
-      for (int k = 0; k < at(i).operands.count; ++k)
-        add(carried(rule, rule.operand(k), state_.wishes[at(i).operands[k]].splits, rule.result()));
-      for (const int reader : uses_.readers[i]) {
-        const node& user = at(reader);
-        op_rule its;
-        rule_of(graph_, user, its);
-        for (int k = 0; k < user.operands.count; ++k) {
-          if (user.operands[k] != i) continue;
-          add(moved_on(i, its, its.operand(k)));
-          add(carried(its, its.result(), state_.wishes[reader].splits, its.operand(k)));
-          for (int o = 0; o < user.operands.count; ++o)
-            if (user.operands[o] != i) add(carried(its, its.operand(o), state_.wishes[user.operands[o]].splits, its.operand(k)));
-        }
-      }
-    }
-    add(asked_[static_cast<std::size_t>(run[0])].splits);
-    if (!list.empty()) add({});
-    else if (const sharding s = split_further(run[0]); !(s.splits == state_.wishes[run[0]].splits)) list.push_back(s);
-    return list;
-  }
-  /// What is asked for of node `i`, with one axis in every other place: on each dim, major or minor to what splits it, or nowhere.
-  [[nodiscard]] constexpr vec<sharding> one_axis_away(int i) const {
-    vec<sharding> list;
-    const auto& now = state_.wishes[i].splits;
-    for (int a = 0; a < mesh_.axis_count(); ++a) {
-      if (mesh_.sizes[a] == 1) continue;
-      sharding s;
-      for (const auto& use : now)
-        if (use.axis != a) s.splits.push_back(use);
-      const auto add = [&](const sharding& other) {
-        if (!(other.splits == now)) list.push_back(other);
-      };
-      add(s);
-      for (int d = 0; d < at(i).shape.count; ++d) {
-        if (at(i).shape[d] <= 1) continue;
-        int place = 0;
-        while (place < s.splits.count && s.splits[place].dim < d) ++place;
-        for (bool is_last = false; !is_last; ++place) {
-          is_last = place == s.splits.count || s.splits[place].dim != d;
-          sharding other = s;
-          other.splits.insert(place, axis_use{static_cast<std::int8_t>(a), static_cast<std::int8_t>(d)});
-          add(other);
-        }
-      }
-    }
-    return list;
-  }
-  /// The splits that completion found for node `i`, a tensor of an operator, where the operator does not need whole lines: the largest dim
-  /// that nothing splits takes those that it cannot keep.
-  [[nodiscard]] constexpr inline_vec<axis_use, max_axes> moved_on(int i, const op_rule& rule, const tensor_map& map) const {
-    const sharding& asked = asked_[static_cast<std::size_t>(i)];
-    if (rule.uniform || asked.splits.empty()) return asked.splits;
-    const auto is_whole = [&](int d) {
-      return map.begin(d) < map.end(d) && rule.factors[map.factors[map.begin(d)]].kind == factor_kind::whole;
-    };
-    sharding s;
-    axis_mask left = 0;
-    for (const auto& use : asked.splits) {
-      if (is_whole(use.dim)) left |= axis_bit(use.axis);
-      else s.add_split(use.axis, use.dim);
-    }
-    int dim = -1;
-    for (int d = 0; d < at(i).shape.count && left != 0; ++d)
-      if (s.axes_of(d) == 0 && !is_whole(d) && at(i).shape[d] > 1 && (dim < 0 || at(i).shape[d] > at(i).shape[dim])) dim = d;
-    if (dim < 0) return asked.splits;
-    for (const auto& use : asked.splits)
-      if ((left & axis_bit(use.axis)) != 0) s.add_split(use.axis, dim);
-    return s.splits;
-  }
-  /// What devices repeat, since nothing it is made of is split (random numbers, constants), each in its part: by all axes that nobody has
-  /// a use for, on the largest dim.
-  [[nodiscard]] constexpr sharding split_further(int i) const {
-    sharding s;
-    s.splits = state_.wishes[i].splits;
-    const extents& shape = at(i).shape;
-    int dim = -1;
-    for (int d = 0; d < shape.count; ++d)
-      if (shape[d] > 1 && s.axes_of(d) == 0 && (dim < 0 || shape[d] > shape[dim])) dim = d;
-    for (int a = 0; dim >= 0 && a < mesh_.axis_count(); ++a)
-      if (mesh_.sizes[a] > 1 && (s.split_axes() & axis_bit(a)) == 0) s.add_split(a, dim);
-    return s;
-  }
-  [[nodiscard]] constexpr inline_vec<axis_use, max_axes> carried(const op_rule& rule, const tensor_map& from,
-                                                                 const inline_vec<axis_use, max_axes>& splits,
-                                                                 const tensor_map& to) const {
-    if (rule.uniform) return splits;
-    auto factors = to_factors(mesh_, rule, from, splits);
-    for (int k = factors.count - 1; k >= 0; --k) {
-      if (rule.factors[factors[k].dim].kind != factor_kind::whole && to.holds(factors[k].dim)) continue;
-      for (int j = k; j + 1 < factors.count; ++j) factors[j] = factors[j + 1];
-      factors.pop_back();
-    }
-    return to_dims(mesh_, rule, to, factors);
-  }
-
-  static constexpr std::size_t most_siblings = 8, most_in_a_run = 64, most_in_order = 32;
+  static constexpr std::size_t most_siblings = 8, most_in_order = 32;
   static constexpr int alternatives = 4, most_values_for_alternatives = 32;
 
   const graph& graph_;
@@ -464,6 +354,7 @@ class plan_search {
   const value_uses& uses_;
   std::span<const sharding> completed_, asked_;
   search_state& state_;
+  plan_changes changes_;
 };
 
 constexpr choice_table choose_program(const graph& g, const mesh_shape& mesh, const value_uses& uses,

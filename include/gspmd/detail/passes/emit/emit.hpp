@@ -12,6 +12,7 @@ class emitter {
   constexpr emitter(const graph& g, const mesh_shape& mesh, const choice_table& table)
       : graph_(g), mesh_(mesh), table_(table), book_(g), walk_(g, mesh, book_, given_, *this) {
     program_.results.resize(g.nodes.size(), -1);
+    book_.as_written = table.as_written;
   }
 
   constexpr local_program run(const value_uses& uses) {

@@ -1,0 +1,237 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <span>
+
+#include "gspmd/detail/passes/choose/form_prices.hpp"
+#include "gspmd/detail/passes/choose/partial_rule.hpp"
+
+namespace gspmd::detail {
+
+/// Which values of a program may lie otherwise than is asked for, which of them lie otherwise together, and how.
+class plan_changes {
+ public:
+  /// Of one value.
+  using candidates = inline_vec<sharding, 8>;
+
+  /// `asked`: what is asked for by what completion found; `wishes`: by the best plan so far.
+  constexpr plan_changes(const graph& g, const mesh_shape& mesh, const value_uses& uses, std::span<const sharding> asked,
+                         const vec<sharding>& wishes)
+      : graph_(g), mesh_(mesh), uses_(uses), asked_(asked), wishes_(wishes) {}
+
+  /// Whether nobody annotated it, nor what it is only read to be resharded to.
+  [[nodiscard]] constexpr bool is_free(int i) const {
+    const node& n = at(i);
+    if (n.annotated || uses_.readers[i].empty() || n.results != 1)
+      return false;  // of a conditional all results are made, read or not
+    if ((facts_of(n.op).made != origin::shards && !is_handed_on(n.op)) || n.operands.count == 0) return false;
+    for (const int reader : uses_.readers[i]) {
+      if (reader == i) return false;
+      const opcode op = at(reader).op;
+      if (facts_of(op).made != origin::shards && op != opcode::loop_result && !is_handed_on(op)) return false;
+    }
+    return true;
+  }
+
+  /// Node `i`, and what elementwise operators connect with it and is asked for alike. What the next trip of a loop carries lies as what
+  /// this one does, but what it carries first need not; what a conditional gives lies as both of its bodies leave it.
+  [[nodiscard]] constexpr vec<int> run_of(int i) const {
+    vec<int> run;
+    run.push_back(i);
+    for (std::size_t k = 0; k < run.size() && run.size() < most_in_a_run; ++k) {
+      const auto take = [&](int j) {
+        if (!is_free(j) || !(wishes_[j].splits == wishes_[i].splits) || at(j).shape.count != at(i).shape.count) return;
+        for (const int known : run)
+          if (known == j) return;
+        run.push_back(j);
+      };
+      const auto connects = [&](opcode op) { return op != opcode::carry && (facts_of(op).uniform || op == opcode::cond_result); };
+      const int here = run[k];
+      if (connects(at(here).op))
+        for (const int o : at(here).operands) take(o);
+      for (const int reader : uses_.readers[here]) {
+        if (at(reader).op == opcode::loop_result || at(reader).op == opcode::cond_result)
+          for (const int o : at(reader).operands) take(o);
+        if (at(reader).op != opcode::loop_result && connects(at(reader).op)) take(reader);
+      }
+    }
+    return run;
+  }
+
+  /// What the neighbours of a run would like it to be, and nothing; none where they agree.
+  [[nodiscard]] constexpr candidates candidates_for(const vec<int>& run) const {
+    candidates list;
+    const auto add = [&](const inline_vec<axis_use, max_axes>& splits) {
+      if (list.count == candidates::capacity || splits == wishes_[run[0]].splits) return;
+      for (const auto& known : list)
+        if (known.splits == splits) return;
+      sharding s;
+      s.splits = splits;
+      list.push_back(s);
+    };
+    for (const int i : run) {
+      op_rule rule;
+      rule_of(graph_, at(i), rule);
+      add(moved_on(i, rule, rule.result()));
+      for (int k = 0; k < at(i).operands.count; ++k)
+        add(carried(rule, rule.operand(k), wishes_[at(i).operands[k]].splits, rule.result()));
+      for (const int reader : uses_.readers[i]) {
+        const node& user = at(reader);
+        op_rule its;
+        rule_of(graph_, user, its);
+        for (int k = 0; k < user.operands.count; ++k) {
+          if (user.operands[k] != i) continue;
+          add(moved_on(i, its, its.operand(k)));
+          add(carried(its, its.result(), wishes_[reader].splits, its.operand(k)));
+          for (int o = 0; o < user.operands.count; ++o)
+            if (user.operands[o] != i) add(carried(its, its.operand(o), wishes_[user.operands[o]].splits, its.operand(k)));
+        }
+      }
+    }
+    if (list.count < candidates::capacity && may_be_summed_later(run)) {
+      sharding s = wishes_[run[0]];
+      s.partial = mesh_.wide_axes();
+      list.push_back(s);
+    }
+    add(asked_[static_cast<std::size_t>(run[0])].splits);
+    if (!list.empty()) add({});
+    else if (const sharding s = split_further(run[0]); !(s.splits == wishes_[run[0]].splits)) list.push_back(s);
+    return list;
+  }
+  /// What is asked for of node `i`, with one axis in every other place: on each dim, major or minor to what splits it, or nowhere.
+  [[nodiscard]] constexpr vec<sharding> one_axis_away(int i) const {
+    vec<sharding> list;
+    const auto& now = wishes_[i].splits;
+    for (int a = 0; a < mesh_.axis_count(); ++a) {
+      if (mesh_.sizes[a] == 1) continue;
+      sharding s;
+      for (const auto& use : now)
+        if (use.axis != a) s.splits.push_back(use);
+      const auto add = [&](const sharding& other) {
+        if (!(other.splits == now)) list.push_back(other);
+      };
+      add(s);
+      for (int d = 0; d < at(i).shape.count; ++d) {
+        if (at(i).shape[d] <= 1) continue;
+        int place = 0;
+        while (place < s.splits.count && s.splits[place].dim < d) ++place;
+        for (bool is_last = false; !is_last; ++place) {
+          is_last = place == s.splits.count || s.splits[place].dim != d;
+          sharding other = s;
+          other.splits.insert(place, axis_use{static_cast<std::int8_t>(a), static_cast<std::int8_t>(d)});
+          add(other);
+        }
+      }
+    }
+    return list;
+  }
+  /// `splits` of a tensor of an operator as another tensor of it has them; what it does not have is not split.
+  [[nodiscard]] constexpr inline_vec<axis_use, max_axes> carried(const op_rule& rule, const tensor_map& from,
+                                                                 const inline_vec<axis_use, max_axes>& splits,
+                                                                 const tensor_map& to) const {
+    if (rule.uniform) return splits;
+    auto factors = to_factors(mesh_, rule, from, splits);
+    for (int k = factors.count - 1; k >= 0; --k) {
+      if (rule.factors[factors[k].dim].kind != factor_kind::whole && to.holds(factors[k].dim)) continue;
+      for (int j = k; j + 1 < factors.count; ++j) factors[j] = factors[j + 1];
+      factors.pop_back();
+    }
+    return to_dims(mesh_, rule, to, factors);
+  }
+
+  /// What lies as the changed values did, before or after an operator of tensors of several shapes, lies as they do now; false if nothing
+  /// does:
+  ///     y = transpose(x)   x [a, _], y [_, a]: where x becomes [_, b], y becomes [b, _]
+  constexpr bool change_followers(vec<int>& changed, vec<sharding>& tried) const {
+    const std::size_t own = changed.size();
+    for (std::size_t next = 0; next < changed.size() && changed.size() < most_in_a_run; ++next) {
+      const int i = changed[next];
+      const auto follow = [&](int via, int from, int to) {  // the tensors of an operator, as its rule numbers them
+        op_rule rule;
+        rule_of(graph_, at(via), rule);
+        const auto map = [&](int k) { return k < 0 ? rule.result() : rule.operand(k); };
+        const int j = to < 0 ? via : at(via).operands[to];
+        const auto& lay = wishes_[j].splits;
+        if (!is_free(j) || lay.empty() || !(carried(rule, map(from), wishes_[i].splits, map(to)) == lay)) return;
+        for (const int known : changed)
+          if (known == j) return;
+        tried[j].splits = carried(rule, map(from), tried[i].splits, map(to));
+        if (!(tried[j].splits == lay)) changed.push_back(j);
+      };
+      if (facts_of(at(i).op).made == origin::shards)
+        for (int k = 0; k < at(i).operands.count; ++k) follow(i, -1, k);
+      for (const int reader : uses_.readers[i])
+        for (int k = 0; k < at(reader).operands.count; ++k)
+          if (at(reader).operands[k] == i && facts_of(at(reader).op).made == origin::shards) follow(reader, k, -1);
+    }
+    return changed.size() > own;
+  }
+
+ private:
+  [[nodiscard]] constexpr const node& at(int i) const { return graph_.nodes[static_cast<std::size_t>(i)]; }
+
+  /// What bodies hand on lies as is asked for, whoever makes it: what a loop carries, what a conditional gives.
+  static constexpr bool is_handed_on(opcode op) { return op == opcode::carry || op == opcode::cond_result; }
+  /// Whether what makes a run may leave sums to be added up, and all who read it take them as they are: then it may be a reader who pays
+  /// for that, of something smaller.
+  [[nodiscard]] constexpr bool may_be_summed_later(const vec<int>& run) const {
+    bool may_be_partial = false;
+    for (const int i : run) {
+      if (wishes_[i].partial != 0 || facts_of(at(i).op).made != origin::shards) return false;
+      op_rule rule;
+      rule_of(graph_, at(i), rule);
+      for (int f = 0; f < rule.factors.count; ++f) may_be_partial = may_be_partial || rule.leaves_partial(f);
+      for (const int reader : uses_.readers[i]) {
+        const node& user = at(reader);
+        for (int k = 0; k < user.operands.count; ++k)
+          if (user.operands[k] == i && partial_rule_of(user, k, monoid::add) == partial_rule::none) return false;
+      }
+    }
+    return may_be_partial;
+  }
+  /// The splits that completion found for node `i`, a tensor of an operator, where the operator does not need whole lines: the largest dim
+  /// that nothing splits takes those that it cannot keep.
+  [[nodiscard]] constexpr inline_vec<axis_use, max_axes> moved_on(int i, const op_rule& rule, const tensor_map& map) const {
+    const sharding& asked = asked_[static_cast<std::size_t>(i)];
+    if (rule.uniform || asked.splits.empty()) return asked.splits;
+    const auto is_whole = [&](int d) {
+      return map.begin(d) < map.end(d) && rule.factors[map.factors[map.begin(d)]].kind == factor_kind::whole;
+    };
+    sharding s;
+    axis_mask left = 0;
+    for (const auto& use : asked.splits) {
+      if (is_whole(use.dim)) left |= axis_bit(use.axis);
+      else s.add_split(use.axis, use.dim);
+    }
+    int dim = -1;
+    for (int d = 0; d < at(i).shape.count && left != 0; ++d)
+      if (s.axes_of(d) == 0 && !is_whole(d) && at(i).shape[d] > 1 && (dim < 0 || at(i).shape[d] > at(i).shape[dim])) dim = d;
+    if (dim < 0) return asked.splits;
+    for (const auto& use : asked.splits)
+      if ((left & axis_bit(use.axis)) != 0) s.add_split(use.axis, dim);
+    return s.splits;
+  }
+  /// What devices repeat, since nothing it is made of is split (random numbers, constants), each in its part: by all axes that nobody has
+  /// a use for, on the largest dim.
+  [[nodiscard]] constexpr sharding split_further(int i) const {
+    sharding s;
+    s.splits = wishes_[i].splits;
+    const extents& shape = at(i).shape;
+    int dim = -1;
+    for (int d = 0; d < shape.count; ++d)
+      if (shape[d] > 1 && s.axes_of(d) == 0 && (dim < 0 || shape[d] > shape[dim])) dim = d;
+    for (int a = 0; dim >= 0 && a < mesh_.axis_count(); ++a)
+      if (mesh_.sizes[a] > 1 && (s.split_axes() & axis_bit(a)) == 0) s.add_split(a, dim);
+    return s;
+  }
+
+  static constexpr std::size_t most_in_a_run = 64;
+
+  const graph& graph_;
+  const mesh_shape& mesh_;
+  const value_uses& uses_;
+  std::span<const sharding> asked_;
+  const vec<sharding>& wishes_;
+};
+
+}  // namespace gspmd::detail
