@@ -2,6 +2,7 @@
 #pragma once
 
 #include <algorithm>
+#include <limits>
 #include <optional>
 #include <string>
 #include <utility>
@@ -63,8 +64,11 @@ class region_reader {
 
   void read_loop(const std::string& name, const std::vector<value>& operands, const json* body, const json* condition,
                  object_reader& attrs, const path& at) {
-    static_cast<void>(attrs.find("trips"));
+    const auto* trips = attrs.find("trips");
     attrs.refuse_unknown();
+    const path at_attrs(at, "attrs"), at_trips(at_attrs, "trips");
+    if (trips == nullptr && condition == nullptr) d_.complain(at_trips, "is missing; it is how often the loop runs");
+    if (trips != nullptr) read_integer(*trips, at_trips, d_.errors, 0, std::numeric_limits<std::int32_t>::max());
     std::vector<value_states> types;
     for (const auto& o : operands) types.push_back(*d_.program->states(o));
     const auto first_label = d_.answer.names.size();
@@ -86,6 +90,7 @@ class region_reader {
         }
         if (!d_.check_predicate((*predicate)[0], false, path(at, "while"))) return d_.refuse_results(name, body, at);
         diverging = d_.varying_axes((*predicate)[0]);
+        d_.notes[condition].axes = diverging;
         bool changed = false;
         for (const auto& axis : names_in(diverging)) {
           const auto a = static_cast<std::size_t>(d_.number_of(axis));
@@ -163,7 +168,8 @@ class region_reader {
     std::vector<value_states> types;
     for (const auto& o : rest) types.push_back(*d_.program->states(o));
     const auto were = d_.program->set_diverging("");
-    d_.program->set_diverging(both(were, d_.varying_axes(operands[0])));
+    d_.notes[branches].axes = d_.varying_axes(operands[0]);
+    d_.program->set_diverging(both(were, d_.notes[branches].axes));
     std::vector<std::vector<value>> results;
     bool is_sound = true;
     for (std::size_t b = 0; b < branches->size(); ++b) {

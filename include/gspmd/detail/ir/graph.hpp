@@ -45,6 +45,7 @@ struct node {
   const map_function* function = nullptr;
   const struct local_function* local = nullptr;  // local_op; a monoid
   bool in_gradient = false;                      // the differentiator wrote it
+  bool is_started = false;                       // a collective that goes on beside what does not need it
   bool annotated = false;                        // `annotation` was written by the user
   bool forbid_reshard = false;                   // the user allows no communication on the operands
   bool allow_replication = false;  // the user knows that operands may be gathered because the operator cannot keep their split

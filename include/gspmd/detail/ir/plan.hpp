@@ -25,6 +25,7 @@ struct planned_node {
   // Of an operator that moves all elements alike: along which dim, and how much further along it the operand has what comes here.
   std::int8_t moved_dim = -1;
   std::int64_t moved_by = 0;
+  bool is_started = false;  // a collective that the program starts and finishes
 };
 
 /// Calls `f` with all tables of a plan, or of a view of one.
