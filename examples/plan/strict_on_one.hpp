@@ -50,9 +50,8 @@ class on_one_device {
       for (const auto k : active_) made[k] = is_times ? times(x[k], n, t.to.reduced_by, at) : same({x[k]}, at)[0];
       return made;
     }
-    using gspmd::detail::deed;
-    const gspmd::detail::state_change c{t.by, 0, t.from, t.to};
-    const deed does = gspmd::detail::transitions[c.row()].forward;
+    using gspmd::deed;
+    const deed does = gspmd::dynamic::done_for(t.by, t.from, t.to);
     for (const auto k : active_) {
       copies group;  // of the devices that communicate, by their place
       std::int64_t place = 0;

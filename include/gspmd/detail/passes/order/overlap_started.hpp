@@ -12,10 +12,7 @@
 namespace gspmd::detail {
 
 /// Whether a step is such a movement, of which another device has a part. Reductions are carried out where they are started.
-constexpr bool is_started_move(const plan& p, const plan_step& s) {
-  return s.what == action::move && p.nodes[s.node].is_started && s.bytes_sent > 0 && s.operands.count == 1 &&
-         s.results.count == 1;
-}
+constexpr bool is_started_move(const plan& p, const plan_step& s) { return may_be_started(s) && p.nodes[s.node].is_started; }
 
 /// Then the order of the steps is the user's: what is under way takes memory.
 constexpr bool has_started_moves(const plan& p) {
@@ -75,21 +72,25 @@ constexpr void overlap_started(plan& p) {
   if (!any) return;
   vec<plan_step> steps;
   vec<int> place, started;
+  const auto add_step = [&](action what, plan_step s, std::int64_t bytes) {
+    s.what = what;
+    s.bytes_sent = bytes;
+    steps.push_back(s);
+  };
   for (int i = 0; i <= count; ++i) {
     for (const int m : started) {
       if (ended_before[m] != i) continue;
       steps[place[m]].target = static_cast<int>(steps.size());
-      plan_step last = p.steps[m];
-      last.what = action::finish_move;
-      last.bytes_sent = 0;
-      steps.push_back(last);
+      add_step(action::finish_move, p.steps[m], 0);
     }
     if (i == count) break;
     place.push_back(static_cast<int>(steps.size()));
-    steps.push_back(p.steps[i]);
-    if (ended_before[i] < 0) continue;
-    steps[place[i]].what = action::start_move;
-    started.push_back(i);
+    if (ended_before[i] < 0) {
+      steps.push_back(p.steps[i]);
+    } else {
+      add_step(action::start_move, p.steps[i], p.steps[i].bytes_sent);
+      started.push_back(i);
+    }
   }
   for (int i = 0; i < count; ++i)
     if (ended_before[i] < 0 && p.steps[i].target >= 0) steps[place[i]].target = place[p.steps[i].target];
