@@ -9,6 +9,7 @@
 #include "gspmd/detail/ir/collective.hpp"
 #include "gspmd/detail/ir/kernel_facts.hpp"
 #include "gspmd/detail/ir/peak_memory.hpp"
+#include "gspmd/detail/support/precompiled.hpp"
 #include "gspmd/detail/support/saturating.hpp"
 #include "gspmd/detail/support/vec.hpp"
 #include "gspmd/error.hpp"
@@ -154,11 +155,22 @@ struct traffic_count {
 };
 /// In one time that a step runs.
 constexpr traffic_count sent_by(const plan_view& p, const plan_step& s) { return {s.bytes_sent, facts_of(s).messages(p, s), 1}; }
-/// In a run of the program.
-constexpr traffic_count count_traffic(const plan_view& p, const collective_filter& which = {}) {
+constexpr traffic_count count_traffic_of(const plan_view& p, const collective_filter& which) {
   return fold_over_run(p, traffic_count{}, [&](traffic_count& total, const plan_step& s) {
     if (which.holds(p, s)) total.add(sent_by(p, s), s.times);
   });
+}
+
+template <class = once>
+traffic_count count_traffic_at_run_time(const plan_view& p, const collective_filter& which) {
+  return count_traffic_of(p, which);
+}
+GSPMD_COMPILED_ONCE(traffic_count count_traffic_at_run_time<once>(const plan_view&, const collective_filter&));
+
+/// In a run of the program.
+constexpr traffic_count count_traffic(const plan_view& p, const collective_filter& which = {}) {
+  if (__builtin_is_constant_evaluated()) return count_traffic_of(p, which);  // std:: has it too, and Clang compiles the call
+  return count_traffic_at_run_time(p, which);
 }
 
 /// The flops of a node are those of all its trips; of the bodies of a conditional the dearer one counts.

@@ -132,6 +132,12 @@ class mesh {
     limited.shape.most_memory = bytes;
     return with_info(limited);
   }
+  /// The same mesh, on which runs look whether devices hold the same of what is the same on all of them: see `checked`.
+  [[nodiscard]] mesh checked() const {
+    auto looked_at = info();
+    looked_at.shape.is_checked = true;
+    return with_info(looked_at);
+  }
   /// The same devices with axes cut so that annotations may name these parts of them: `x:(2)4`. A part that overlaps one before it,
   /// that its axis does not have, or for which there is no room, is left out, and unknown to annotations.
   [[nodiscard]] mesh with_parts(const std::vector<std::string>& names) const {

@@ -115,7 +115,7 @@ class value_monoid {
       o.type = n.type;
       o.operand_type = node(g, n.operands[n.operands.count - 1]).type;
       o.function = n.function;
-      detail::fused_instruction made{detail::fused_kernels<>::find(o), registers[i], {}, n.function};
+      detail::fused_instruction made{detail::fused_kernel_for(o), registers[i], {}, n.function};
       for (const int a : n.operands) made.from.push_back(registers[static_cast<std::size_t>(a)]);
       if (detail::swapped(n.op) != n.op) std::swap(made.from[0], made.from[1]);
       if (made.kernel == nullptr) refuse(std::string("combine has a ") + detail::name_of(n.op) + " that is not known here");

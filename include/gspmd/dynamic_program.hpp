@@ -58,6 +58,12 @@ std::shared_ptr<const plan> planned(dynamic::mesh& m, const graph& g) {
 }
 GSPMD_COMPILED_ONCE(std::shared_ptr<const plan> planned<once>(dynamic::mesh&, const graph&));
 
+template <class = once>
+plan_view view_of(const plan& p) {
+  return plan_view(p);
+}
+GSPMD_COMPILED_ONCE(plan_view view_of<once>(const plan&));
+
 inline namespace GSPMD_TARGET {
 GSPMD_COMPILED_ONCE(ready_step::joint_function joint_function_of<threads_communicator>(const plan_step&));
 GSPMD_COMPILED_ONCE(ready_step::joint_function joint_function_of<simulated_communicator>(const plan_step&));
@@ -88,7 +94,7 @@ class program {
  public:
   /// `functions`: what maps of the graph point at.
   program(mesh m, const detail::graph& g, std::shared_ptr<const detail::kept_functions> functions = nullptr)
-      : mesh_(std::move(m)), functions_(std::move(functions)), plan_(detail::planned(mesh_, g)), view_(*plan_) {}
+      : mesh_(std::move(m)), functions_(std::move(functions)), plan_(detail::planned(mesh_, g)), view_(detail::view_of(*plan_)) {}
   // Copies share the plan; a move is a copy, so that nothing is left that has a view of a plan that is gone.
   program(const program&) = default;
   program& operator=(const program&) = default;
@@ -218,6 +224,9 @@ void program::run_on(Comm& comm, const void* const* inputs, void* const* outputs
   detail::run_whole<true>(view_, comm, inputs, outputs,
                           [&steps](auto& devices, const void* const* in, void* const* out) { steps.run(devices, in, out); });
 }
+GSPMD_COMPILED_ONCE(void program::run_on<threads_communicator>(threads_communicator&, const void* const*, void* const*) const);
+GSPMD_COMPILED_ONCE(void program::run_on<simulated_communicator>(simulated_communicator&, const void* const*, void* const*)
+                        const);
 
 }  // namespace dynamic
 }  // namespace gspmd

@@ -16,6 +16,7 @@
 
 #include "gspmd/array.hpp"
 #include "gspmd/budget.hpp"
+#include "gspmd/checked.hpp"
 #include "gspmd/comm/communicator.hpp"
 #include "gspmd/comm/simulated.hpp"
 #include "gspmd/comm/threads.hpp"

@@ -70,7 +70,7 @@ TEST_CASE("manual regions over MPI, planned at run time") {
       CHECK(found[k].data<double>()[i] == doctest::Approx(expected[k].data<double>()[i]).epsilon(1e-12));
 }
 
-using two = mesh<axis<"x", 2>>;
+using two = checked<mesh<axis<"x", 2>>>;
 using step = compile<with_gradients, two, in<double, dims<8, 4>, split<"x", _>>, in<double, dims<4, 4>, split<"x", _>>>;
 
 TEST_CASE("manual regions over MPI, planned when compiling, on each pair of ranks") {

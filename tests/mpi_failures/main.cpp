@@ -28,9 +28,10 @@ constexpr auto program = [](auto x) {
       },
       x));
 };
-// A rank is given an index that lies nowhere; the sum of what was looked up waits for it.
+// A rank is given an index that lies nowhere; the sum of what was looked up waits for it. Or another table, which is looked at.
 constexpr auto lookup = [](auto table, auto ids) { return sum(take(table, ids, 0, out_of_range::error)); };
-using lookup_of_two = compile<lookup, mesh<axis<"x", 2>>, in<float, dims<3>, split<_>>, in<std::int64_t, dims<4>, split<"x">>>;
+using lookup_of_two =
+    compile<lookup, checked<mesh<axis<"x", 2>>>, in<float, dims<3>, split<_>>, in<std::int64_t, dims<4>, split<"x">>>;
 using step_of_two = compile<program, mesh<axis<"x", 2>>, in<double, dims<8>, split<"x">>>;
 
 namespace {
@@ -131,6 +132,16 @@ void run_case(std::string_view what) {
       std::vector<float> y(1);
       lookup_of_two step;
       step(comm, table, std::vector<std::int64_t>{1, comm.device(0) == 1 ? 7 : 2}, y);
+      std::puts("a rank went on");
+    });
+  } else if (what == "table") {
+    launch(world, 2, [](auto& comm) {
+      std::vector<float> table{1, 2, 3}, y(1);
+      const std::vector<std::int64_t> ids{0, 1};
+      lookup_of_two step;
+      step(comm, table, ids, y);
+      if (comm.device(0) == 1) table[1] = 2.5F;
+      step(comm, table, ids, y);
       std::puts("a rank went on");
     });
   } else if (what == "differs") {

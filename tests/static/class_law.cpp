@@ -1,11 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-// What an operator says of partial operands (`meets`) holds for small numbers: a class that they refute does not compile.
+// What an operator says of partial operands and of its selectors (`meets`) holds for small numbers, values and gradients: a class that they
+// refute does not compile.
 #include <array>
 #include <cstddef>
 #include <cstdint>
 #include <utility>
 
-#include "gspmd/detail/ops/registry.hpp"
+#include "gspmd/mesh.hpp"
+#include "gspmd/ops.hpp"
 
 namespace gspmd::detail {
 namespace {
@@ -160,6 +162,327 @@ constexpr bool reduces_only_its_own() {
   return true;
 }
 static_assert(reduces_only_its_own());
+
+// Operators with dims: each as a program of it alone says, and what it computes on a few numbers. On two devices along one axis it is tried
+// in every combination of states that `meet` accepts for its class: its result is in the state that `meet` gives, and each operand's
+// gradient in the dual of its own, which is found from differences, as all of these are affine in every number.
+
+constexpr int most = 6;  // elements of a tensor
+struct numbers {
+  double of[most]{};
+  friend constexpr bool operator==(const numbers&, const numbers&) = default;
+};
+struct operator_case {
+  value (*written)(value a, value b);                             // by its last operator
+  void (*apply)(const numbers& a, const numbers& b, numbers& y);  // into zeros
+  extents a, b{};                                                 // no `b`: it has one operand
+  bool is_affine = true;                                          // else it has no gradient here
+  std::int64_t places[most]{};                                    // of one with indices, which are its operand `b`
+  bool has_indices = false;
+};
+constexpr extents dims_of(std::initializer_list<std::int64_t> list) {
+  extents e;
+  for (const auto n : list) e.push_back(n);
+  return e;
+}
+
+struct said {
+  operator_class is;
+  int operands = 0, data[2]{};  // by operand of the case: its number in the operator, -1 where it has none
+};
+constexpr said class_of(const operator_case& c, monoid kind, dtype type) {
+  constexpr mesh_info one = [] {
+    mesh_info m;
+    m.add_axis("x", 2);
+    return m;
+  }();
+  graph g;
+  g.mesh = &one;
+  const value a{&g, add_parameter(g, type, c.a, location::input(0))};
+  const value b{&g, add_parameter(g, c.has_indices ? dtype::s32 : type, c.b, location::input(1))};
+  const value y = c.written(a, b);
+  const node n = g.maker_of(y.id());
+  said s{facts_of(n.op).meets(n, kind), n.operands.count, {-1, -1}};
+  for (int k = 0; k < n.operands.count; ++k)
+    for (int of = 0; of < 2; ++of)
+      if (n.operands[k] == of) s.data[of] = k;
+  return s;
+}
+
+/// Numbers that are drawn, exact in sums and products.
+struct drawn_numbers {
+  std::uint32_t state = 1;
+  constexpr double next() {
+    state = state * 1664525U + 1013904223U;
+    return static_cast<double>(static_cast<int>(state >> 28) - 7);
+  }
+  constexpr numbers some() {
+    numbers n;
+    for (auto& e : n.of) e = next();
+    return n;
+  }
+};
+constexpr numbers applied(const operator_case& c, const numbers& a, const numbers& b) {
+  numbers y;
+  c.apply(a, b, y);
+  return y;
+}
+/// What `take` makes of two elements, by place.
+template <class F>
+constexpr numbers each(const numbers& a, const numbers& b, F take) {
+  numbers y;
+  for (int i = 0; i < most; ++i) y.of[i] = take(a.of[i], b.of[i]);
+  return y;
+}
+/// The gradient of the sum of y * g by one operand.
+constexpr numbers pulled(const operator_case& c, const numbers& a, const numbers& b, const numbers& g, int by) {
+  const numbers y = applied(c, a, b);
+  numbers d;
+  for (int i = 0; i < most; ++i) {
+    numbers more = by == 0 ? a : b;
+    more.of[i] += 1;
+    const numbers z = by == 0 ? applied(c, more, b) : applied(c, a, more);
+    for (int k = 0; k < most; ++k) d.of[i] += (z.of[k] - y.of[k]) * g.of[k];
+  }
+  return d;
+}
+
+/// What two devices hold.
+struct pair_of {
+  numbers on[2];
+};
+constexpr numbers whole_of(const pair_of& p, state is, monoid kind) {
+  return is == state::partial ? each(p.on[0], p.on[1], [&](double a, double b) { return joined(kind, a, b); }) : p.on[0];
+}
+constexpr pair_of drawn(state is, drawn_numbers& draw) {
+  const numbers first = draw.some();
+  return {{first, is == state::partial || is == state::varying ? draw.some() : first}};
+}
+constexpr state dual_of(state is) { return is == state::replica ? state::partial : is == state::partial ? state::replica : is; }
+/// The states of operand `a`, of operand `b`, of the result.
+struct states_of_case {
+  state a, b, y;
+};
+constexpr bool values_hold(const operator_case& c, const states_of_case& s, monoid kind, const pair_of& a, const pair_of& b) {
+  const pair_of y{{applied(c, a.on[0], b.on[0]), applied(c, a.on[1], b.on[1])}};
+  if (s.y == state::varying) return true;  // each device's own
+  if (s.y != state::partial) return y.on[0] == y.on[1];
+  return whole_of(y, s.y, kind) == applied(c, whole_of(a, s.a, kind), whole_of(b, s.b, kind));
+}
+constexpr bool gradients_hold(const operator_case& c, const states_of_case& s, const pair_of& a, const pair_of& b,
+                              const pair_of& g) {
+  for (int by = 0; by < (c.b.empty() || c.has_indices ? 1 : 2); ++by) {
+    const state is = by == 0 ? s.a : s.b;
+    if (is == state::constant) continue;
+    if (s.y == state::constant) return false;  // a gradient is lost
+    const pair_of d{{pulled(c, a.on[0], b.on[0], g.on[0], by), pulled(c, a.on[1], b.on[1], g.on[1], by)}};
+    if (is == state::varying) continue;
+    // What it is a gradient of: of the sum over devices where results vary or cotangents are terms, of one device's else.
+    const numbers one =
+        pulled(c, whole_of(a, s.a, monoid::add), whole_of(b, s.b, monoid::add), whole_of(g, dual_of(s.y), monoid::add), by);
+    const numbers sum = each(d.on[0], d.on[1], [](double p, double q) { return p + q; });
+    if (is == state::replica && s.y != state::varying && !(sum == one)) return false;
+    if (is != state::replica && !(d.on[0] == one && d.on[1] == one)) return false;
+  }
+  return true;
+}
+/// Whether no combination of states that the class accepts is refuted.
+constexpr bool keeps_law(const operator_case& c, monoid kind, const operator_class& is, const said& s) {
+  constexpr state all[] = {state::constant, state::replica, state::invariant, state::varying, state::partial};
+  drawn_numbers draw;
+  const bool is_alone = c.b.empty();
+  for (const state of_a : all)
+    for (const state of_b : all) {
+      if (c.has_indices && of_b != state::constant && of_b != state::varying && of_b != state::partial) continue;
+      if (is_alone && of_b != state::constant) continue;
+      if (kind != monoid::add && (of_a != state::partial || of_b == state::varying)) continue;  // the others are told by add
+      state in[3] = {state::constant, state::constant, state::constant};
+      if (s.data[0] >= 0) in[s.data[0]] = of_a;
+      if (s.data[1] >= 0) in[s.data[1]] = of_b;
+      const meeting met = meet(is, {in, static_cast<std::size_t>(s.operands)});
+      if (met.broken != conflict::none) continue;
+      for (int trial = 0; trial < 2; ++trial) {
+        const pair_of a = drawn(of_a, draw);
+        pair_of b = drawn(of_b, draw);
+        if (c.has_indices)
+          for (int i = 0; i < most; ++i) {
+            b.on[0].of[i] = static_cast<double>(c.places[i]);
+            b.on[1].of[i] = of_b == state::constant ? b.on[0].of[i] : static_cast<double>((c.places[i] + 1) % 3);
+          }
+        const states_of_case states{of_a, of_b, met.result};
+        if (!values_hold(c, states, kind, a, b)) return false;
+        if (kind == monoid::add && c.is_affine && !gradients_hold(c, states, a, b, drawn(dual_of(met.result), draw)))
+          return false;
+      }
+    }
+  return true;
+}
+constexpr bool keeps_law(const operator_case& c) {
+  for (const monoid kind : {monoid::add, monoid::multiply, monoid::maximum, monoid::minimum}) {
+    const said s = class_of(c, kind, dtype::f64);
+    if (!keeps_law(c, kind, s.is, s)) return false;
+  }
+  return true;
+}
+
+using in_numbers = const numbers&;
+constexpr operator_case product{[](value a, value b) { return einsum<"ab,bc->ac">(a, b); },
+                                [](in_numbers a, in_numbers b, numbers& y) {
+                                  for (int i = 0; i < 8; ++i)
+                                    y.of[i / 4 * 2 + i % 2] += a.of[i / 4 * 2 + i / 2 % 2] * b.of[i / 2 % 2 * 2 + i % 2];
+                                },
+                                dims_of({2, 2}), dims_of({2, 2})};
+constexpr operator_case weighted_rows{[](value a, value b) { return einsum<"nk,n->nk">(a, b); },
+                                      [](in_numbers a, in_numbers b, numbers& y) {
+                                        for (int i = 0; i < 6; ++i) y.of[i] = a.of[i] * b.of[i / 3];
+                                      },
+                                      dims_of({2, 3}), dims_of({2})};
+constexpr operator_case letter_sum{[](value a, value) { return einsum<"uv->v">(a); },
+                                   [](in_numbers a, in_numbers, numbers& y) {
+                                     for (int i = 0; i < 6; ++i) y.of[i % 3] += a.of[i];
+                                   },
+                                   dims_of({2, 3})};
+constexpr operator_case window_sum{[](value a, value b) { return einsum<"(x+w),w->x">(a, b); },
+                                   [](in_numbers a, in_numbers b, numbers& y) {
+                                     for (int i = 0; i < 6; ++i) y.of[i / 2] += a.of[i / 2 + i % 2] * b.of[i % 2];
+                                   },
+                                   dims_of({4}), dims_of({2})};
+template <int Number>
+constexpr operator_case padded{[](value a, value) { return pad(a, {1}, {2}, Number); },
+                               [](in_numbers a, in_numbers, numbers& y) {
+                                 y.of[0] = y.of[4] = y.of[5] = Number;
+                                 for (int i = 0; i < 3; ++i) y.of[i + 1] = a.of[i];
+                               },
+                               dims_of({3})};
+template <int Number>
+constexpr operator_case shifted{[](value a, value) { return shift(a, 0, 1, boundary::constant(Number)); },
+                                [](in_numbers a, in_numbers, numbers& y) {
+                                  y.of[2] = Number;
+                                  for (int i = 0; i < 2; ++i) y.of[i] = a.of[i + 1];
+                                },
+                                dims_of({3})};
+constexpr operator_case some_rows{[](value a, value b) { return take(a, b, 0); },
+                                  [](in_numbers a, in_numbers b, numbers& y) {
+                                    for (int i = 0; i < 4; ++i) y.of[i] = a.of[static_cast<int>(b.of[i])];
+                                  },
+                                  dims_of({3}),
+                                  dims_of({4}),
+                                  true,
+                                  {2, 0, 2, 1},
+                                  true};
+template <int Number>
+constexpr operator_case filled_rows{[](value a, value b) { return take(a, b, 0, out_of_range::fill, Number); },
+                                    [](in_numbers a, in_numbers b, numbers& y) {
+                                      for (int i = 0; i < 4; ++i)
+                                        y.of[i] = b.of[i] > 2 ? Number : a.of[static_cast<int>(b.of[i])];
+                                    },
+                                    dims_of({3}),
+                                    dims_of({4}),
+                                    true,
+                                    {2, 7, 0, 1},
+                                    true};
+template <monoid Kind>
+constexpr operator_case segments{[](value a, value b) { return segment_sum(a, b, 3, Kind); },
+                                 [](in_numbers a, in_numbers b, numbers& y) {
+                                   for (int s = 0; s < 3; ++s) {
+                                     bool any = false;
+                                     for (int i = 0; i < 4; ++i) {
+                                       if (static_cast<int>(b.of[i]) != s) continue;
+                                       y.of[s] = any ? joined(Kind, y.of[s], a.of[i]) : a.of[i];
+                                       any = true;
+                                     }
+                                   }
+                                 },
+                                 dims_of({4}),
+                                 dims_of({4}),
+                                 Kind == monoid::add,
+                                 {2, 0, 2, 1},
+                                 true};
+constexpr operator_case set_rows{[](value a, value b) {  // two rows from row 0 on, which is a number of rank 1
+                                   return scatter(a, iota<std::int32_t>(a, {1}, 0), b,
+                                                  scatter_dims{.update_window_dims = {0}, .scatter_dims_to_operand_dims = {0}});
+                                 },
+                                 [](in_numbers a, in_numbers b, numbers& y) {
+                                   for (int i = 0; i < 3; ++i) y.of[i] = i < 2 ? b.of[i] : a.of[i];
+                                 },
+                                 dims_of({3}), dims_of({2})};
+template <monoid Kind>
+constexpr operator_case running{[](value a, value) { return scan_along(a, Kind, 0); },
+                                [](in_numbers a, in_numbers, numbers& y) {
+                                  y.of[0] = a.of[0];
+                                  for (int i = 1; i < 4; ++i) y.of[i] = joined(Kind, y.of[i - 1], a.of[i]);
+                                },
+                                dims_of({4}),
+                                {},
+                                Kind == monoid::add};
+template <monoid Kind>
+constexpr operator_case windows{[](value a, value) { return reduce_window(a, Kind, {2}); },
+                                [](in_numbers a, in_numbers, numbers& y) {
+                                  for (int i = 0; i < 3; ++i) y.of[i] = joined(Kind, a.of[i], a.of[i + 1]);
+                                },
+                                dims_of({4}),
+                                {},
+                                Kind == monoid::add};
+constexpr operator_case chosen{[](value a, value b) { return select(iota<double>(a, {3}, 0) > 0.5, a, b); },
+                               [](in_numbers a, in_numbers b, numbers& y) {
+                                 for (int i = 0; i < 3; ++i) y.of[i] = i > 0 ? a.of[i] : b.of[i];
+                               },
+                               dims_of({3}), dims_of({3})};
+constexpr operator_case side_by_side{[](value a, value b) {
+                                       return concatenate({a, b}, 0);
+                                     },
+                                     [](in_numbers a, in_numbers b, numbers& y) {
+                                       for (int i = 0; i < 3; ++i) {
+                                         y.of[i] = a.of[i];
+                                         y.of[3 + i] = b.of[i];
+                                       }
+                                     },
+                                     dims_of({3}), dims_of({3})};
+constexpr operator_case turned{[](value a, value) {
+                                 return transpose(a, {1, 0});
+                               },
+                               [](in_numbers a, in_numbers, numbers& y) {
+                                 for (int i = 0; i < 6; ++i) y.of[i % 3 * 2 + i / 3] = a.of[i];
+                               },
+                               dims_of({2, 3})};
+constexpr operator_case repeated{[](value a, value) {
+                                   return broadcast_in_dim(a, {2, 3}, {1});
+                                 },
+                                 [](in_numbers a, in_numbers, numbers& y) {
+                                   for (int i = 0; i < 6; ++i) y.of[i] = a.of[i % 3];
+                                 },
+                                 dims_of({3})};
+
+static_assert(keeps_law(product) && keeps_law(weighted_rows) && keeps_law(letter_sum), "the class of einsum is refuted");
+static_assert(keeps_law(window_sum), "the class of a windowed einsum is refuted");
+static_assert(keeps_law(padded<0>) && keeps_law(padded<2>), "the class of pad is refuted");
+static_assert(keeps_law(shifted<0>) && keeps_law(shifted<2>), "the class of shift is refuted");
+static_assert(keeps_law(some_rows) && keeps_law(filled_rows<0>) && keeps_law(filled_rows<2>), "the class of gather is refuted");
+static_assert(keeps_law(segments<monoid::add>) && keeps_law(segments<monoid::maximum>), "the class of scatter is refuted");
+static_assert(keeps_law(set_rows), "the class of scatter_set is refuted");
+static_assert(keeps_law(running<monoid::add>) && keeps_law(running<monoid::multiply>) && keeps_law(running<monoid::minimum>),
+              "the class of scan_along is refuted");
+static_assert(keeps_law(windows<monoid::add>) && keeps_law(windows<monoid::maximum>), "the class of reduce_window is refuted");
+static_assert(keeps_law(chosen), "the class of select is refuted");
+static_assert(keeps_law(side_by_side), "the class of concatenate is refuted");
+static_assert(keeps_law(turned) && keeps_law(repeated), "the class of transpose or broadcast_in_dim is refuted");
+
+// What is wrong is refuted: by values, or by gradients alone.
+constexpr bool would_keep_law(const operator_case& c, const operator_class& is, monoid kind = monoid::add) {
+  return keeps_law(c, kind, is, class_of(c, kind, dtype::f64));
+}
+static_assert(!would_keep_law(product, {partial_class::all}));
+static_assert(!would_keep_law(product, {partial_class::one, 2}));  // a factor is no index
+static_assert(!would_keep_law(product, {partial_class::one}, monoid::maximum));
+static_assert(!would_keep_law(padded<2>, {partial_class::all}));
+static_assert(!would_keep_law(shifted<2>, {partial_class::all}));
+static_assert(!would_keep_law(filled_rows<2>, {partial_class::all, 2}));
+static_assert(!would_keep_law(some_rows, {partial_class::all}));  // an index that is a sum
+static_assert(!would_keep_law(segments<monoid::add>, {partial_class::all, 1}, monoid::maximum));
+static_assert(!would_keep_law(set_rows, {partial_class::one, 2}));
+static_assert(!would_keep_law(set_rows, {partial_class::all, 4}));  // data called an index
+static_assert(!would_keep_law(running<monoid::multiply>, {partial_class::all}));
+static_assert(!would_keep_law(side_by_side, {partial_class::one}));
 
 }  // namespace
 }  // namespace gspmd::detail

@@ -11,17 +11,18 @@
 #include <gspmd/dynamic.hpp>
 #include <gspmd/gspmd.hpp>
 
+#include "support/any_backend.hpp"
 #include "support/random_split.hpp"
 
 namespace {
 
 using namespace gspmd;
+using reference::any_backend;
 using reference::draws;
 using reference::random_split;
 using std::int64_t;
 
-template <class Backend>
-void try_once(std::uint64_t seed, const dynamic::mesh& m, const Backend& backend) {
+void try_once(std::uint64_t seed, const dynamic::mesh& m, const any_backend& backend) {
   CAPTURE(seed);
   draws r{std::mt19937_64(seed)};
   const int64_t extents[] = {1, 2, 3, 5, 4, 0};
@@ -49,7 +50,7 @@ void try_once(std::uint64_t seed, const dynamic::mesh& m, const Backend& backend
   const value made = r.below(2) == 0 ? y : y + 0.0;  // by itself, and read by a loop
   if (r.below(2) == 0) b.output(b.reshard(made, random_split(r, m, to.size())));
   else b.output(made);
-  const auto results = b.compile().run_pointers(backend, std::vector<const void*>{x.data()});
+  const auto results = backend.run(b.compile(), std::vector<const void*>{x.data()});
 
   bool same = true;
   for (int64_t k = 0; k < wide; ++k) {
@@ -59,7 +60,7 @@ void try_once(std::uint64_t seed, const dynamic::mesh& m, const Backend& backend
     int64_t offset = 0;
     for (std::size_t d = 0; d < from.size(); ++d)
       offset = offset * from[d] + (from[d] == 1 ? 0 : at[static_cast<std::size_t>(dims[d])]);
-    same = same && results[0].template data<double>()[k] == x[static_cast<std::size_t>(offset)];
+    same = same && results[0].data<double>()[k] == x[static_cast<std::size_t>(offset)];
   }
   CHECK(same);
 }

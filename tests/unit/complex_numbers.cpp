@@ -13,12 +13,14 @@
 #include <gspmd/dynamic.hpp>
 #include <gspmd/gspmd.hpp>
 
+#include "support/any_backend.hpp"
 #include "support/error_of.hpp"
 #include "support/random_split.hpp"
 
 namespace {
 
 using namespace gspmd;
+using reference::any_backend;
 using reference::draws;
 using reference::random_split;
 using std::int64_t;
@@ -45,8 +47,8 @@ exact total(int64_t n, const std::function<exact(int64_t)>& f) {
   return sum;
 }
 
-template <class Part, class Backend>
-void try_operators(std::uint64_t seed, const dynamic::mesh& m, const Backend& backend) {
+template <class Part>
+void try_operators(std::uint64_t seed, const dynamic::mesh& m, const any_backend& backend) {
   using number = std::complex<Part>;
   CAPTURE(seed);
   draws r{std::mt19937_64(seed)};
@@ -93,7 +95,7 @@ void try_operators(std::uint64_t seed, const dynamic::mesh& m, const Backend& ba
       dynamic::in<number>({b, c}, random_split(r, m, 2)), dynamic::in<number>({n, b}, random_split(r, m, 2)),
       dynamic::in<std::int32_t>({n}));
   const auto xs = x.as<number>(), ys = y.as<number>(), ws = w.as<number>(), us = u.as<number>();
-  const auto got = p.run_pointers(backend, {xs.data(), ys.data(), ws.data(), us.data(), rows.data()});
+  const auto got = backend.run(p, {xs.data(), ys.data(), ws.data(), us.data(), rows.data()});
 
   const auto product = [&](int64_t i, int64_t j) { return total(b, [&](int64_t k) { return x.at(i, k) * w.at(k, j); }); };
   const auto row_of = [&](int64_t k) { return static_cast<int64_t>(rows[static_cast<std::size_t>(k)]); };

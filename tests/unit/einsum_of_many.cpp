@@ -14,12 +14,14 @@
 #include <gspmd/dynamic.hpp>
 #include <gspmd/gspmd.hpp>
 
+#include "support/any_backend.hpp"
 #include "support/error_of.hpp"
 #include "support/random_split.hpp"
 
 namespace {
 
 using namespace gspmd;
+using reference::any_backend;
 using reference::draws;
 using reference::random_split;
 using std::int64_t;
@@ -57,8 +59,7 @@ std::vector<int64_t> naive(const std::vector<tensor>& operands, const std::strin
 }
 
 /// `letters` are the operands' with `...` written out, `dots` how many letters those are: the first ones of each operand and the result.
-template <class Backend>
-void try_once(std::uint64_t seed, const dynamic::mesh& m, const Backend& backend) {
+void try_once(std::uint64_t seed, const dynamic::mesh& m, const any_backend& backend) {
   CAPTURE(seed);
   draws r{std::mt19937_64(seed)};
   const int64_t sizes[] = {1, 2, 3, 5, 0, 4};
@@ -100,9 +101,9 @@ void try_once(std::uint64_t seed, const dynamic::mesh& m, const Backend& backend
     data.push_back(t.data.data());
   }
   b.output(einsum(equation, values));
-  const auto got = b.compile().run_pointers(backend, data);
+  const auto got = backend.run(b.compile(), data);
   const auto wanted = naive(operands, result, extents);
-  CHECK(std::vector<int64_t>(got[0].template data<int64_t>(), got[0].template data<int64_t>() + wanted.size()) == wanted);
+  CHECK(std::vector<int64_t>(got[0].data<int64_t>(), got[0].data<int64_t>() + wanted.size()) == wanted);
 }
 
 }  // namespace

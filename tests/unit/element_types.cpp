@@ -19,12 +19,14 @@
 #include <gspmd/dynamic.hpp>
 #include <gspmd/gspmd.hpp>
 
+#include "support/any_backend.hpp"
 #include "support/random_split.hpp"
 #include "support/slow_operators.hpp"
 
 namespace {
 
 using namespace gspmd;
+using reference::any_backend;
 using reference::draws;
 using reference::random_split;
 using std::int64_t;
@@ -99,8 +101,8 @@ std::vector<slow::value> naive_elementwise(slow::value a, slow::value b) {
           of(opcode::remainder, b, a)};
 }
 
-template <class T, class Backend>
-void try_elementwise(draws& r, const dynamic::mesh& m, const Backend& backend) {
+template <class T>
+void try_elementwise(draws& r, const dynamic::mesh& m, const any_backend& backend) {
   const int64_t extents[] = {1, 2, 3, 5, 8, 0, 70};
   std::vector<int64_t> shape;
   int64_t count = 1;
@@ -127,7 +129,7 @@ void try_elementwise(draws& r, const dynamic::mesh& m, const Backend& backend) {
                           convert<bool>(b)};
       },
       m, dynamic::in<T>(shape, random_split(r, m, shape.size())), dynamic::in<T>(shape, random_split(r, m, shape.size())));
-  const auto got = p.run_pointers(backend, {x.data(), y.data()});
+  const auto got = backend.run(p, {x.data(), y.data()});
   constexpr dtype to[] = {dtype::f32, dtype::s8, dtype::bf16, dtype::u64, dtype::f16, dtype::s16, dtype::u8, dtype::pred};
   int wrong = 0;
   for (int64_t i = 0; i < count; ++i) {
@@ -147,8 +149,8 @@ void try_elementwise(draws& r, const dynamic::mesh& m, const Backend& backend) {
 
 /// Sums, largest elements and products of matrices. The numbers are such that float adds them exactly in any order, so that a narrow
 /// float's result is known to the bit where one device has all of a sum.
-template <class T, class Backend>
-void try_reductions(draws& r, const dynamic::mesh& m, const Backend& backend) {
+template <class T>
+void try_reductions(draws& r, const dynamic::mesh& m, const any_backend& backend) {
   const int64_t extents[] = {1, 2, 3, 5, 8, 17, 0};
   const int64_t a = extents[r.below(7)], b = extents[r.below(7)], c = extents[r.below(7)];
   const auto numbers = [&](int64_t count) {
@@ -164,7 +166,7 @@ void try_reductions(draws& r, const dynamic::mesh& m, const Backend& backend) {
                           reduce(l, monoid::minimum, {0, 1}), sum(l)};
       },
       m, dynamic::in<T>({a, b}, random_split(r, m, 2)), dynamic::in<T>({b, c}, random_split(r, m, 2)));
-  const auto got = p.run_pointers(backend, {x.data(), w.data()});
+  const auto got = backend.run(p, {x.data(), w.data()});
   using wide = std::conditional_t<detail::is_float_element<T>, float, std::uint64_t>;
   const auto at = [](const std::vector<T>& list, int64_t i) { return list[static_cast<std::size_t>(i)]; };
   const auto is = [&](std::size_t o, int64_t i, T wanted) {
@@ -208,8 +210,8 @@ void try_reductions(draws& r, const dynamic::mesh& m, const Backend& backend) {
 }
 
 /// Lookups, scatters, running reductions and the largest elements, of small integers, of which narrow floats hold all sums.
-template <class T, class Backend>
-void try_indexing(draws& r, const dynamic::mesh& m, const Backend& backend) {
+template <class T>
+void try_indexing(draws& r, const dynamic::mesh& m, const any_backend& backend) {
   const int64_t extents[] = {1, 2, 3, 5, 8, 0};
   const int64_t a = extents[r.below(5)], b = extents[r.below(5)], n = extents[r.below(6)], k = r.below(static_cast<int>(b) + 1);
   const auto numbers = [&](int64_t count) {
@@ -238,7 +240,7 @@ void try_indexing(draws& r, const dynamic::mesh& m, const Backend& backend) {
       },
       m, dynamic::in<T>({a, b}, random_split(r, m, 2)), dynamic::in<std::int32_t>({n}, random_split(r, m, 1)),
       dynamic::in<T>({n, b}, random_split(r, m, 2)));
-  const auto got = p.run_pointers(backend, {x.data(), rows.data(), u.data()});
+  const auto got = backend.run(p, {x.data(), rows.data(), u.data()});
   const auto at = [](const std::vector<T>& list, int64_t i) { return list[static_cast<std::size_t>(i)]; };
   int wrong[12] = {};
   const auto is = [&](std::size_t o, int64_t i, T wanted) {
@@ -299,8 +301,8 @@ void try_indexing(draws& r, const dynamic::mesh& m, const Backend& backend) {
   }
 }
 
-template <class T, class Backend>
-void try_type(std::uint64_t seed, const dynamic::mesh& m, const Backend& backend) {
+template <class T>
+void try_type(std::uint64_t seed, const dynamic::mesh& m, const any_backend& backend) {
   CAPTURE(seed);
   CAPTURE(detail::name_of(detail::dtype_of<T>()));
   draws r{std::mt19937_64(seed)};
@@ -308,8 +310,7 @@ void try_type(std::uint64_t seed, const dynamic::mesh& m, const Backend& backend
   try_reductions<T>(r, m, backend);
   try_indexing<T>(r, m, backend);
 }
-template <class Backend>
-void try_all(std::uint64_t count, const std::vector<dynamic::mesh>& meshes, const Backend& backend) {
+void try_all(std::uint64_t count, const std::vector<dynamic::mesh>& meshes, const any_backend& backend) {
   for (std::uint64_t seed = 0; seed < count; ++seed)
     for (const auto& m : meshes) {
       try_type<bf16>(seed, m, backend);
@@ -347,10 +348,9 @@ TEST_CASE("bf16 sends half the bytes, and what several devices have is added up 
   // 256 + 7 times 1: bf16 has a step of 2 from 256 on, so that one after the other would stay 256.
   std::vector<bf16> x(8000, bf16(1.0F));
   std::fill_n(x.begin(), 1000, bf16(256.0F));
-  const auto check = [&](const auto& backend) {
-    const auto y = p.run_pointers(backend, {x.data()});
-    CHECK(std::all_of(y[0].template data<bf16>(), y[0].template data<bf16>() + 1000,
-                      [](bf16 v) { return static_cast<float>(v) == 264.0F; }));
+  const auto check = [&](const any_backend& backend) {
+    const auto y = backend.run(p, {x.data()});
+    CHECK(std::all_of(y[0].data<bf16>(), y[0].data<bf16>() + 1000, [](bf16 v) { return static_cast<float>(v) == 264.0F; }));
   };
   check(simulated{});
   check(threads{});
@@ -370,8 +370,8 @@ TEST_CASE("an einsum of bf16 may keep its sums as floats, on several devices too
   std::vector<bf16> x(16, bf16(1.0F)), w(24, bf16(1.0F));
   x[0] = bf16(256.0F);
   const auto y = p.run_pointers(threads{}, {x.data(), w.data()});
-  CHECK(y[0].template data<float>()[0] == 263);
-  CHECK(static_cast<float>(y[1].template data<bf16>()[3]) == 3);
+  CHECK(y[0].data<float>()[0] == 263);
+  CHECK(static_cast<float>(y[1].data<bf16>()[3]) == 3);
   CHECK_THROWS_WITH(dynamic::compile([](value a, value b) { return einsum_as<double, "ab,bc->ac">(a, b); }, m,
                                      dynamic::in<bf16>({2, 2}), dynamic::in<bf16>({2, 2})),
                     doctest::Contains("of bf16 cannot give f64; it gives the type of its operands, or of two narrow ones f32"));
@@ -393,8 +393,8 @@ void try_long_products(const dynamic::mesh& m, std::uint64_t seed) {
         return std::array{y, turned};
       },
       m, dynamic::in<T>({n, a, k, h}, random_split(r, m, 4)), dynamic::in<T>({n, k, h, b}, random_split(r, m, 4)));
-  const auto check = [&](const auto& backend) {
-    const auto got = p.run_pointers(backend, {x.data(), w.data()});
+  const auto check = [&](const any_backend& backend) {
+    const auto got = backend.run(p, {x.data(), w.data()});
     int wrong = 0;
     for (int64_t i = 0; i < n * a * b; ++i) {
       const auto in = i / (a * b), ia = i / b % a, ib = i % b;

@@ -16,6 +16,7 @@
 #include <gspmd/dynamic.hpp>
 #include <gspmd/gspmd.hpp>
 
+#include "support/any_backend.hpp"
 #include "support/error_of.hpp"
 #include "support/random_split.hpp"
 #include "support/reference.hpp"
@@ -23,6 +24,7 @@
 namespace {
 
 using namespace gspmd;
+using reference::any_backend;
 using reference::draws;
 using reference::host_array;
 using reference::index_numbers;
@@ -142,8 +144,8 @@ bool lies_outside(const drawn_case& c, const host_array& at) {
   return any;
 }
 
-template <class T, class Index, class Backend>
-void try_once(std::uint64_t seed, const dynamic::mesh& m, const Backend& backend) {
+template <class T, class Index>
+void try_once(std::uint64_t seed, const dynamic::mesh& m, const any_backend& backend) {
   CAPTURE(seed);
   draws r{std::mt19937_64(seed)};
   const auto c = random_case(r);
@@ -193,7 +195,7 @@ void try_once(std::uint64_t seed, const dynamic::mesh& m, const Backend& backend
   const buffer<T> x_data(x), update_data(updates);
   const buffer<Index> index_data(at);
   const auto run = [&] {
-    return p.run_pointers(backend, std::vector<const void*>{x_data.of.get(), index_data.of.get(), update_data.of.get()});
+    return backend.run(p, std::vector<const void*>{x_data.of.get(), index_data.of.get(), update_data.of.get()});
   };
   if (may_fail && lies_outside(c, at)) {
     const auto text = caught::error_of([&] { run(); });
@@ -205,8 +207,7 @@ void try_once(std::uint64_t seed, const dynamic::mesh& m, const Backend& backend
   CHECK(same(results[0].template data<T>(), expected));
 }
 
-template <class Backend>
-void try_all(const Backend& backend, const std::vector<dynamic::mesh>& meshes, std::uint64_t count) {
+void try_all(const any_backend& backend, const std::vector<dynamic::mesh>& meshes, std::uint64_t count) {
   for (std::uint64_t seed = 0; seed < count; ++seed)
     for (const auto& m : meshes) {
       try_once<double, int64_t>(5 * seed, m, backend);

@@ -245,16 +245,17 @@ TEST_CASE("every operator stands behind what it reads, once") {
 
 TEST_CASE("what is too large stays apart, and a full message is followed by another") {
   const dynamic::mesh m(std::vector<dynamic::mesh::axis>{{"x", 2}});
-  // `many` gradients of 64 KiB each, and one of a few bytes more.
+  // `many` gradients of 8 KiB each, and one of a few bytes more.
   const auto plan_of = [&](int many, std::int64_t large) {
     dynamic::builder b(m);
     const value x = b.input(dynamic::in<float>({65536, 128}, {"x", ""}));
+    const value u = b.input(dynamic::in<float>({65536, 16}, {"x", ""}));
     const value y = b.input(dynamic::in<float>({65536, large}, {"x", ""}));
     std::vector<value> w;
-    for (int k = 0; k < many; ++k) w.push_back(b.input(dynamic::in<float>({128, 128}, {"", ""})));
+    for (int k = 0; k < many; ++k) w.push_back(b.input(dynamic::in<float>({128, 16}, {"", ""})));
     const value v = b.input(dynamic::in<float>({128, large}, {"", ""}));
     std::vector<value> results;
-    for (int k = 0; k < many; ++k) results.push_back(w[static_cast<std::size_t>(k)] - einsum("bd,bf->df", x, x * (k + 1.5)));
+    for (int k = 0; k < many; ++k) results.push_back(w[static_cast<std::size_t>(k)] - einsum("bd,bf->df", x, u * (k + 1.5)));
     results.push_back(v - einsum("bd,bf->df", x, y));
     for (const value r : results) b.output(r);
     return b.compile();
@@ -266,12 +267,12 @@ TEST_CASE("what is too large stays apart, and a full message is followed by anot
     std::sort(list.begin(), list.end());
     return list;
   };
-  CHECK(counts(plan_of(2, 128)) == std::vector{3});
-  CHECK(counts(plan_of(2, 129)) == std::vector{1, 2});
-  CHECK(counts(plan_of(3, 128)) == std::vector{4});
-  CHECK(counts(plan_of(4, 128)) == std::vector{1, 4});
-  CHECK(plan_of(3, 128).traffic().over("x").messages == 2);  // of a ring of two
-  CHECK(plan_of(3, 128).traffic().over("x").bytes == 4 * 128 * 128 * 4);
+  CHECK(counts(plan_of(2, 16)) == std::vector{3});
+  CHECK(counts(plan_of(2, 17)) == std::vector{1, 2});
+  CHECK(counts(plan_of(7, 16)) == std::vector{8});
+  CHECK(counts(plan_of(8, 16)) == std::vector{1, 8});
+  CHECK(plan_of(7, 16).traffic().over("x").messages == 2);  // of a ring of two
+  CHECK(plan_of(7, 16).traffic().over("x").bytes == 8 * 128 * 16 * 4);
 }
 
 namespace {

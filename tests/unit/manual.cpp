@@ -4,6 +4,7 @@
 #include <doctest/doctest.h>
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <cstdint>
 #include <functional>
@@ -296,7 +297,126 @@ std::string refusal(const program_of_devices& p, bool differentiates) {
   return std::string(b.graph().error.view());
 }
 
-program_of_devices random_program(std::mt19937& random) {
+/// An operator on one number of each operand, by its name in messages: tanh is any function that is not linear, a product any bilinear one.
+using numbers = std::array<std::int64_t, 3>;
+std::int64_t computed(const std::string& name, const numbers& x) {
+  if (name == "add") return x[0] + x[1];
+  if (name == "multiply" || name == "einsum") return x[0] * x[1];
+  if (name == "select") return x[0] != 0 ? x[1] : x[2];
+  if (name == "concatenate") return x[0] + 1000 * x[1];  // both are there
+  return name == "tanh" ? x[0] * x[0] : x[0];
+}
+/// The derivative, exact for squares.
+std::int64_t slope(const std::string& name, numbers x, std::size_t by) {
+  numbers less = x;
+  ++x[by];
+  --less[by];
+  return (computed(name, x) - computed(name, less)) / 2;
+}
+/// Whether on two devices that hold operands in these states, whatever the numbers, an operator that sends nothing gives a result in state
+/// `to`, and each operand a gradient in the dual of its state.
+bool is_sound(const std::string& name, const std::vector<state>& in, state to, std::mt19937& random) {
+  const auto some = [&] { return static_cast<std::int64_t>(random() % 19) - 9; };
+  const std::size_t first = name == "select" ? 1 : 0;  // with a gradient
+  for (int trial = 0; trial < 8; ++trial) {
+    numbers held[2]{}, means[2]{};
+    for (std::size_t k = 0; k < in.size(); ++k) {
+      held[0][k] = held[1][k] = some();
+      if (in[k] == state::varying || in[k] == state::partial) held[1][k] = some();
+      if (k < first)
+        for (auto& x : held) x[k] = x[k] > 0 ? 1 : 0;
+      for (std::size_t d = 0; d < 2; ++d) means[d][k] = in[k] == state::partial ? held[0][k] + held[1][k] : held[d][k];
+    }
+    const std::int64_t y[] = {computed(name, held[0]), computed(name, held[1])},
+                       whole[] = {computed(name, means[0]), computed(name, means[1])};
+    if (to != state::varying && whole[0] != whole[1]) return false;
+    if (to == state::partial ? y[0] + y[1] != whole[0] : y[0] != whole[0] || y[1] != whole[1]) return false;
+    const std::int64_t g = some(), other = some(), dy[] = {g, to == state::varying || to == state::replica ? other : g};
+    for (std::size_t k = first; k < in.size(); ++k) {
+      if (in[k] == state::constant) continue;
+      if (to == state::constant) return false;
+      const std::int64_t found[] = {dy[0] * slope(name, held[0], k), dy[1] * slope(name, held[1], k)};
+      std::int64_t expected = (to == state::replica ? dy[0] + dy[1] : dy[0]) * slope(name, means[0], k);
+      if (in[k] == state::varying) {
+        if (to != state::varying) return false;  // it is asked for by each device itself
+        continue;
+      }
+      if (to == state::varying) expected = dy[0] * slope(name, means[0], k) + dy[1] * slope(name, means[1], k);
+      if (in[k] == state::replica ? found[0] + found[1] != expected : found[0] != expected || found[1] != expected) return false;
+    }
+  }
+  return true;
+}
+/// Of a program that is refused for its states: whether numbers show that the untyped one goes wrong. On no axis of what was refused is
+/// there a state of the result that holds; a collective, and the border, takes a value for what it is not.
+enum class witness : std::uint8_t {
+  found,
+  unnamed,  // a replica is named as what varies: wrong on no mesh, but to_varying, which is free, is to be written
+  missing,
+  others_mistake,  // not of states: an extent that is not divided
+};
+struct typed_again {
+  dynamic::builder b;
+  value y;
+  std::string mistake;
+  detail::program_typer typer;
+  explicit typed_again(const program_of_devices& p)
+      : b(dynamic::mesh({{"x", p.on.x}, {"y", p.on.y}})),
+        y(built(b, p)),
+        mistake(b.take_mistake()),
+        typer(b.graph(), b.mesh().info(), 0, true) {
+    if (mistake.empty()) typer.run();
+  }
+  [[nodiscard]] std::vector<state> operands(const detail::node& n, int axis) const {
+    std::vector<state> states;
+    for (const int o : n.operands) states.push_back(is(o, axis));
+    return states;
+  }
+  [[nodiscard]] state is(int node, int axis) const {
+    const auto found = typer.types[static_cast<std::size_t>(node)].on[axis].is;
+    return found == state::shard ? state::varying : found;
+  }
+  [[nodiscard]] static value built(dynamic::builder& in, const program_of_devices& p) {
+    const value a = in.input(dynamic::in<double>({p.size, p.size})), c = in.input(dynamic::in<double>({p.size, p.size})),
+                d = in.input(dynamic::in<double>({p.size, p.size}));
+    return p.build(a, c, d);
+  }
+};
+witness witness_of(const program_of_devices& p, unsigned seed) {
+  std::mt19937 random(seed);
+  typed_again t(p);
+  if (t.typer.mistakes.empty() || t.typer.mistakes[0].axis < 0) return witness::others_mistake;
+  const auto& mistake = t.typer.mistakes[0];
+  const detail::node& n = t.b.graph().nodes[static_cast<std::size_t>(mistake.node)];
+  const auto states = t.operands(n, mistake.axis);
+  const bool is_border = detail::facts_of(n.op).made == detail::origin::viewed;
+  if (is_border || detail::facts_of(n.op).made == detail::origin::renamed) {
+    state named = is_border ? state::invariant : detail::state_change::of(n).from.is;
+    if (named == state::shard) named = state::varying;
+    if (!is_sound("identity", states, named, random)) return witness::found;
+    return states[0] == state::replica && named == state::varying ? witness::unnamed : witness::missing;
+  }
+  for (const state to : {state::constant, state::replica, state::invariant, state::varying, state::partial})
+    if (is_sound(detail::name_of(n.op), states, to, random)) return witness::missing;
+  return witness::found;
+}
+/// The same numbers show nothing of what is accepted.
+bool is_shown_wrong(const program_of_devices& p, unsigned seed) {
+  std::mt19937 random(seed);
+  typed_again t(p);
+  for (std::size_t i = 0; i < t.b.graph().nodes.size(); ++i) {
+    const detail::node& n = t.b.graph().nodes[i];
+    const std::string name = detail::name_of(n.op);
+    if (n.operands.count < 2 && name != "tanh" && name != "transpose") continue;
+    if (detail::facts_of(n.op).made != detail::origin::shards) continue;
+    for (int axis = 0; axis < 2; ++axis)
+      if (!is_sound(name, t.operands(n, axis), t.is(static_cast<int>(i), axis), random)) return true;
+  }
+  return false;
+}
+
+/// `refused`: how many programs were on the way, by witness.
+program_of_devices random_program(std::mt19937& random, std::array<int, 4>& refused) {
   const auto below = [&](int n) { return static_cast<int>(random() % static_cast<unsigned>(n)); };
   const std::pair<int, int> meshes[] = {{2, 1}, {3, 1}, {2, 2}, {1, 3}, {2, 3}, {1, 1}, {3, 2}};
   const auto mesh = meshes[below(7)];
@@ -306,7 +426,12 @@ program_of_devices random_program(std::mt19937& random) {
     op o{static_cast<kind>(below(static_cast<int>(kind::count))), below(count), below(count), below(3), below(2), below(4) - 1};
     if (below(3) == 0) o.a = count - 1;
     p.ops.push_back(o);
-    if (!refusal(p, false).empty()) p.ops.pop_back();
+    if (const std::string words = refusal(p, false); !words.empty()) {
+      const witness w = witness_of(p, static_cast<unsigned>(trial));
+      CHECK_MESSAGE(w != witness::missing, words);
+      ++refused[static_cast<std::size_t>(w)];
+      p.ops.pop_back();
+    }
   }
   // Each way out along each axis is tried until one is accepted: nothing, a sum, the part of a replica and then a sum.
   for (int v = 0, count = 3 + static_cast<int>(p.ops.size()); v < count; ++v) {
@@ -338,9 +463,11 @@ program_of_devices random_program(std::mt19937& random) {
 TEST_CASE("random manual programs compute and differentiate as the devices of a naive machine") {
   std::mt19937 random(16);
   int ran = 0, sent = 0;
+  std::array<int, 4> refused{};
   for (int k = 0; k < 150; ++k) {
-    const program_of_devices p = random_program(random);
+    const program_of_devices p = random_program(random, refused);
     if (p.outs.empty()) continue;
+    CHECK_FALSE(is_shown_wrong(p, static_cast<unsigned>(k)));
     std::vector<matrix> in;
     for (int i = 0; i < 3; ++i) {
       in.push_back(matrix::zeros(p.size, p.size));
@@ -358,7 +485,7 @@ TEST_CASE("random manual programs compute and differentiate as the devices of a 
           auto g = grad(y, std::tuple{a, b, c});
           return std::tuple{y, std::get<0>(g), std::get<1>(g), std::get<2>(g)};
         },
-        dynamic::mesh({{"x", p.on.x}, {"y", p.on.y}}), dynamic::in<double>({p.size, p.size}),
+        dynamic::mesh({{"x", p.on.x}, {"y", p.on.y}}).checked(), dynamic::in<double>({p.size, p.size}),
         dynamic::in<double>({p.size, p.size}), dynamic::in<double>({p.size, p.size}));
     const auto result = k % 8 == 0 ? program.run(threads{}, in[0].of, in[1].of, in[2].of)
                                    : program.run(simulated{}, in[0].of, in[1].of, in[2].of);
@@ -381,6 +508,7 @@ TEST_CASE("random manual programs compute and differentiate as the devices of a 
   }
   CHECK(ran > 120);
   CHECK(sent > 80);
+  CHECK(refused[static_cast<std::size_t>(witness::found)] > 2000);
 }
 
 std::vector<double> some(const dynamic::input& in, int seed) {
@@ -409,7 +537,7 @@ dynamic::program with_gradients(const layer& f, const dynamic::mesh& m, const st
 /// Both give the same values and gradients; what one device sends in each.
 std::pair<dynamic::program, dynamic::program> same_results(const layer& by_hand, const layer& automatic, const dynamic::mesh& m,
                                                            const std::vector<dynamic::input>& inputs) {
-  const auto a = with_gradients(by_hand, m, inputs), b = with_gradients(automatic, m, inputs);
+  const auto a = with_gradients(by_hand, m.checked(), inputs), b = with_gradients(automatic, m, inputs);
   std::vector<std::vector<double>> data;
   for (const auto& in : inputs) data.push_back(some(in, static_cast<int>(data.size())));
   const auto run = [&](const dynamic::program& p, bool in_threads) {
@@ -812,6 +940,45 @@ TEST_CASE("loops, conditionals and gradients inside of a region") {
       expected[c] += 2 * y * x[2 * r + c];
     }
   for (std::size_t c = 0; c < 2; ++c) CHECK(result[1].data<double>()[c] == doctest::Approx(expected[c]));
+}
+
+TEST_CASE("collectives of each row, in a loop over rows, are those of all rows at once") {
+  // What a function of one row sends is written for all rows by one dim more, or by a scan (there is no vmap).
+  const auto of_row = [](value row, int dim) {  // [..,2] of [..,4]
+    const auto whole = local::all_gather<"x", state::replica>(row, dim);
+    const auto norm = local::all_reduce<"x", state::replica>(row * row);
+    const auto moved = local::permute<"x">(tanh(row), {{1, 0}}) + local::rotate<"x">(row);
+    const auto part = local::reduce_scatter<"x">(local::to_varying<"x">(whole * whole), dim);
+    return (moved + norm) * part;
+  };
+  const auto with_rows = [](auto f) {
+    return [=](const std::vector<value>& in) {
+      const auto turned = [=](value a, value w) { return transpose(f(a, w), {1, 0}); };
+      return manual<"x">(turned, takes<split<_, "x">, replica<"x">>{}, gives<split<"x", _>>{})(in[0], in[1]);
+    };
+  };
+  const auto in_loop = [=](value a, value w) {
+    const auto body = [=](value sum, value row) { return std::tuple{sum + row, of_row(row, 0) * sum}; };
+    return std::get<1>(scan(body, local::to_varying<"x">(w), a));
+  };
+  const auto all_rows = [=](value a, value w) {
+    const value before = cumsum(a, 0, {.exclusive = true});
+    return of_row(a, 1) * (before + broadcast_in_dim(local::to_varying<"x">(w), {4, 2}, {1}));
+  };
+  const auto [by_loop, at_once] = same_results(with_rows(in_loop), with_rows(all_rows), dynamic::mesh({{"x", 2}}),
+                                               {dynamic::in<double>({4, 4}), dynamic::in<double>({2})});
+  const auto sent_by = [&](auto f) {
+    return dynamic::compile(
+               [&](value a, value w) {
+                 return with_rows(f)({a, w});
+               },
+               dynamic::mesh({{"x", 2}}), dynamic::in<double>({4, 4}), dynamic::in<double>({2}))
+        .traffic()
+        .bytes;
+  };
+  CHECK(sent_by(in_loop) == sent_by(all_rows));
+  // The gradient of a loop goes through its trips once more, and sends what they send.
+  CHECK(by_loop.traffic().bytes == at_once.traffic().bytes + sent_by(in_loop));
 }
 
 TEST_CASE("in a program with types a region may take some axes; the others go on") {

@@ -16,11 +16,13 @@
 #include <gspmd/dynamic_monoid.hpp>
 #include <gspmd/gspmd.hpp>
 
+#include "support/any_backend.hpp"
 #include "support/random_split.hpp"
 
 namespace {
 
 using namespace gspmd;
+using reference::any_backend;
 using reference::draws;
 using reference::random_split;
 using std::int64_t;
@@ -43,8 +45,8 @@ T combined(monoid kind, T a, T b) {
   else return a + b;
 }
 
-template <class T, class Backend>
-void try_once(std::uint64_t seed, const dynamic::mesh& m, const Backend& backend) {
+template <class T>
+void try_once(std::uint64_t seed, const dynamic::mesh& m, const any_backend& backend) {
   CAPTURE(seed);
   draws r{std::mt19937_64(seed)};
   const int64_t sizes[] = {1, 2, 3, 5, 8, 13, 0};
@@ -71,7 +73,7 @@ void try_once(std::uint64_t seed, const dynamic::mesh& m, const Backend& backend
   b.output(r.below(2) == 0 ? made : b.reshard(made, random_split(r, m, static_cast<std::size_t>(made.rank()))));
   if (what != 0) b.output(indices);
   const auto p = b.compile();
-  const auto results = p.run_pointers(backend, std::vector<const void*>{x.get()});
+  const auto results = backend.run(p, std::vector<const void*>{x.get()});
 
   int64_t inner = 1, outer = 1;
   for (std::size_t d = 0; d < shape.size(); ++d) (d < dim ? outer : inner) *= d == dim ? 1 : shape[d];
@@ -86,7 +88,7 @@ void try_once(std::uint64_t seed, const dynamic::mesh& m, const Backend& backend
         for (int64_t step = 0; step < n; ++step) {
           const auto i = at(how.reverse ? n - 1 - step : step);
           const T with = combined(kind, sum, x[i]);
-          same = same && is_same(results[0].template data<T>()[i], how.exclusive ? sum : with);
+          same = same && is_same(results[0].data<T>()[i], how.exclusive ? sum : with);
           sum = with;
         }
         continue;
@@ -107,15 +109,15 @@ void try_once(std::uint64_t seed, const dynamic::mesh& m, const Backend& backend
         for (int64_t i = 0; i < k; ++i) {
           const auto to = static_cast<std::size_t>(o * k + i),
                      best = static_cast<std::size_t>(order[static_cast<std::size_t>(i)]);
-          same = same && is_same(results[0].template data<T>()[to], x[at(static_cast<int64_t>(best))]) &&
-                 results[1].template data<std::int32_t>()[to] == static_cast<std::int32_t>(best);
+          same = same && is_same(results[0].data<T>()[to], x[at(static_cast<int64_t>(best))]) &&
+                 results[1].data<std::int32_t>()[to] == static_cast<std::int32_t>(best);
         }
       } else {
         const auto to = static_cast<std::size_t>(o * inner + j);
-        same = same && results[0].template data<std::int32_t>()[to] == order[0];
+        same = same && results[0].data<std::int32_t>()[to] == order[0];
         std::iota(order.begin(), order.end(), 0);
         sort(false);
-        same = same && results[1].template data<std::int32_t>()[to] == order[0];
+        same = same && results[1].data<std::int32_t>()[to] == order[0];
       }
     }
   CHECK(same);
@@ -142,8 +144,8 @@ struct largest_and_where {
   }
 };
 
-template <class M, class Backend>
-void try_monoid(std::uint64_t seed, const dynamic::mesh& m, const Backend& backend) {
+template <class M>
+void try_monoid(std::uint64_t seed, const dynamic::mesh& m, const any_backend& backend) {
   CAPTURE(seed);
   using first = std::tuple_element_t<0, typename M::values>;
   using second = std::tuple_element_t<1, typename M::values>;
@@ -162,7 +164,7 @@ void try_monoid(std::uint64_t seed, const dynamic::mesh& m, const Backend& backe
   const value c = b.input(dynamic::in<second>(shape, random_split(r, m, shape.size())));
   for (const value v : reduce_by<M>({a, c}, static_cast<int>(dim))) b.output(v);
   for (const value v : scan_by<M>({a, c}, static_cast<int>(dim), how)) b.output(v);
-  const auto results = b.compile().run_pointers(backend, std::vector<const void*>{x.data(), y.data()});
+  const auto results = backend.run(b.compile(), std::vector<const void*>{x.data(), y.data()});
 
   int64_t inner = 1, outer = 1;
   for (std::size_t d = 0; d < shape.size(); ++d) (d < dim ? outer : inner) *= d == dim ? 1 : shape[d];
@@ -172,8 +174,8 @@ void try_monoid(std::uint64_t seed, const dynamic::mesh& m, const Backend& backe
     for (int64_t j = 0; j < inner; ++j) {
       const auto at = [&](int64_t i) { return static_cast<std::size_t>((o * n + i) * inner + j); };
       const auto is = [&](std::size_t result, std::size_t e, const typename M::values& wanted) {
-        same = same && results[result].template data<first>()[e] == std::get<0>(wanted) &&
-               results[result + 1].template data<second>()[e] == std::get<1>(wanted);
+        same = same && results[result].data<first>()[e] == std::get<0>(wanted) &&
+               results[result + 1].data<second>()[e] == std::get<1>(wanted);
       };
       auto sum = M::identity();
       for (int64_t i = 0; i < n; ++i) sum = M::combine(sum, {x[at(i)], y[at(i)]});
@@ -189,8 +191,7 @@ void try_monoid(std::uint64_t seed, const dynamic::mesh& m, const Backend& backe
   CHECK(same);
 }
 
-template <class Backend>
-void try_all(const Backend& backend, const std::vector<dynamic::mesh>& meshes, std::uint64_t count) {
+void try_all(const any_backend& backend, const std::vector<dynamic::mesh>& meshes, std::uint64_t count) {
   for (std::uint64_t seed = 0; seed < count; ++seed)
     for (const auto& m : meshes) {
       try_once<double>(5 * seed, m, backend);

@@ -16,11 +16,13 @@
 #include <gspmd/dynamic.hpp>
 #include <gspmd/gspmd.hpp>
 
+#include "support/any_backend.hpp"
 #include "support/random_split.hpp"
 
 namespace {
 
 using namespace gspmd;
+using reference::any_backend;
 using reference::draws;
 using reference::random_split;
 using std::int64_t;
@@ -57,8 +59,8 @@ T sum_of(T a, T b) {
   else return a + b;
 }
 
-template <class T, class Backend>
-void try_once(std::uint64_t seed, const dynamic::mesh& m, const Backend& backend) {
+template <class T>
+void try_once(std::uint64_t seed, const dynamic::mesh& m, const any_backend& backend) {
   CAPTURE(seed);
   draws r{std::mt19937_64(seed)};
   const auto what = static_cast<kind>(r.below(std::is_same_v<T, bool> ? 2 : 3));
@@ -91,8 +93,8 @@ void try_once(std::uint64_t seed, const dynamic::mesh& m, const Backend& backend
   for (int64_t i = -2; i <= rows + 1; ++i) {
     CAPTURE(i);
     const auto at = std::max(std::min(i, rows - 1), int64_t{0});
-    const auto results = p.run_pointers(backend, std::vector<const void*>{x.get(), row.get(), &i});
-    const T* const got = results[0].template data<T>();
+    const auto results = backend.run(p, std::vector<const void*>{x.get(), row.get(), &i});
+    const T* const got = results[0].data<T>();
     const int64_t count = what == kind::read ? width : rows * width;
     bool same = true;
     for (int64_t k = 0; k < count; ++k) {
@@ -108,8 +110,7 @@ void try_once(std::uint64_t seed, const dynamic::mesh& m, const Backend& backend
   }
 }
 
-template <class Backend>
-void try_all(const Backend& backend, const std::vector<dynamic::mesh>& meshes, std::uint64_t count) {
+void try_all(const any_backend& backend, const std::vector<dynamic::mesh>& meshes, std::uint64_t count) {
   for (std::uint64_t seed = 0; seed < count; ++seed)
     for (const auto& m : meshes) {
       try_once<double>(5 * seed, m, backend);

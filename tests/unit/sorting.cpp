@@ -17,12 +17,14 @@
 #include <gspmd/dynamic.hpp>
 #include <gspmd/gspmd.hpp>
 
+#include "support/any_backend.hpp"
 #include "support/error_of.hpp"
 #include "support/random_split.hpp"
 
 namespace {
 
 using namespace gspmd;
+using reference::any_backend;
 using reference::draws;
 using reference::random_split;
 using std::int64_t;
@@ -72,8 +74,8 @@ struct lines {
   }
 };
 
-template <class T, class Backend>
-void try_once(std::uint64_t seed, const dynamic::mesh& m, const Backend& backend, int64_t longest = 40) {
+template <class T>
+void try_once(std::uint64_t seed, const dynamic::mesh& m, const any_backend& backend, int64_t longest = 40) {
   CAPTURE(seed);
   CAPTURE(detail::name_of(detail::dtype_of<T>()));
   draws r{std::mt19937_64(seed)};
@@ -102,7 +104,7 @@ void try_once(std::uint64_t seed, const dynamic::mesh& m, const Backend& backend
   b.output(sort(a, along, how));
   b.output(argsort(a, along, how));
   for (const value v : sort_together({a, second, third}, keys, along, how)) b.output(v);
-  const auto results = b.compile().run_pointers(backend, std::vector<const void*>{x.get(), y.get(), z.data()});
+  const auto results = backend.run(b.compile(), std::vector<const void*>{x.get(), y.get(), z.data()});
 
   bool same = true;
   l.each([&](auto at) {
@@ -120,26 +122,25 @@ void try_once(std::uint64_t seed, const dynamic::mesh& m, const Backend& backend
     sorted_by(1);
     for (int64_t i = 0; i < l.n; ++i) {
       const auto from = order[static_cast<std::size_t>(i)];
-      const T got = results[0].template data<T>()[at(i)], wanted = x[at(from)];
+      const T got = results[0].data<T>()[at(i)], wanted = x[at(from)];
       same = same && !is_less(got, wanted) && !is_less(wanted, got);
-      same = same && results[1].template data<std::int32_t>()[at(i)] == from;
-      if (i > 0 && detail::is_float_element<T> && real(got) == 0 && real(results[0].template data<T>()[at(i - 1)]) == 0)
-        same =
-            same && (how.descending ? std::signbit(real(got)) || !std::signbit(real(results[0].template data<T>()[at(i - 1)]))
-                                    : !std::signbit(real(got)) || std::signbit(real(results[0].template data<T>()[at(i - 1)])));
+      same = same && results[1].data<std::int32_t>()[at(i)] == from;
+      if (i > 0 && detail::is_float_element<T> && real(got) == 0 && real(results[0].data<T>()[at(i - 1)]) == 0)
+        same = same && (how.descending ? std::signbit(real(got)) || !std::signbit(real(results[0].data<T>()[at(i - 1)]))
+                                       : !std::signbit(real(got)) || std::signbit(real(results[0].data<T>()[at(i - 1)])));
     }
     sorted_by(keys);
     for (int64_t i = 0; i < l.n; ++i) {
       const auto from = at(order[static_cast<std::size_t>(i)]);
-      same = same && same_bits(results[2].template data<T>()[at(i)], x[from]) &&
-             same_bits(results[3].template data<T>()[at(i)], y[from]) && results[4].template data<double>()[at(i)] == z[from];
+      same = same && same_bits(results[2].data<T>()[at(i)], x[from]) && same_bits(results[3].data<T>()[at(i)], y[from]) &&
+             results[4].data<double>()[at(i)] == z[from];
     }
   });
   CHECK(same);
 }
 
-template <class... T, class Backend>
-void try_types(std::uint64_t seed, const dynamic::mesh& m, const Backend& backend, int64_t longest = 40) {
+template <class... T>
+void try_types(std::uint64_t seed, const dynamic::mesh& m, const any_backend& backend, int64_t longest = 40) {
   (try_once<T>(seed++, m, backend, longest), ...);
 }
 

@@ -25,7 +25,7 @@ namespace strict_programs {
 
 /// One operator of a random program, by the numbers of values.
 struct written {
-  enum kind { add, multiply, negate, relu, transpose, product, column_sum, move, zero_plus } what = add;
+  enum kind { add, multiply, negate, relu, transpose, product, column_sum, move, zero_plus, groups } what = add;
   int a = 0, b = 0;
   std::string axis;
   verb by = verb::convert;
@@ -57,6 +57,11 @@ struct random_typed_program {
       case written::product: return einsum("ab,bc->ac", a, b);
       case written::column_sum: return einsum("ab->b", a);
       case written::zero_plus: return zeros_like(a) + a;
+      case written::groups: {  // the sums of every other row, or of neighbours, in place of the rows
+        const auto n = a.shape()[0], rows = n % 2 == 0 ? 2 : n;
+        const auto sums = sum(reshape(a, {rows, n / rows, n}), w.b % 2);
+        return reshape(broadcast_in_dim(sums, {rows, n / rows, n}, {w.b % 2 == 0 ? 1 : 0, 2}), {n, n});
+      }
       case written::move: return p == nullptr ? a : p->transition(a, w.by, w.axis, w.from, w.to);
     }
     return {};
@@ -89,7 +94,7 @@ random_typed_program random_program(std::mt19937& random) {
   }
   for (int trial = 0; trial < 60 && r.ops.size() < 7; ++trial) {
     written w;
-    w.what = static_cast<written::kind>(random() % 9);
+    w.what = static_cast<written::kind>(random() % 10);
     w.a = static_cast<int>(random() % values.size());
     w.b = static_cast<int>(random() % values.size());
     const bool is_square = values[static_cast<std::size_t>(w.a)].rank() == 2 && values[static_cast<std::size_t>(w.b)].rank() == 2;
@@ -109,7 +114,7 @@ random_typed_program random_program(std::mt19937& random) {
     p.check();
     if (p.error_count() != 0 || !p.states(made)) {
       const auto states = [&](int k) { return p.states(values[static_cast<std::size_t>(k)])->on; };
-      if (w.what != written::move && p.error_count() != 0)
+      if (w.what != written::move && w.what != written::groups && p.error_count() != 0)
         r.refused.push_back({w, states(w.a), states(w.b), p.errors().back().kind});
       p.back_to(before);
       continue;
@@ -177,7 +182,8 @@ typed_law::law_operator law_of(written::kind what) {
     case written::product: return typed_law::product();
     case written::column_sum: return typed_law::column_sum();
     case written::move:
-    case written::zero_plus: break;
+    case written::zero_plus:
+    case written::groups: break;
   }
   return of_each([](auto a) { return a; }, [](auto) { return 1; });
 }
@@ -268,7 +274,7 @@ TEST_CASE("random programs with types give one device's values and gradients, an
       CHECK((!is_possible || no.kind == "axis_order"));
       ++refused;
     }
-    dynamic::builder typed{dynamic::mesh(r.axes)};
+    dynamic::builder typed{dynamic::mesh(r.axes).checked()};  // what types say, devices hold
     dynamic::strict_program p(typed, "");
     bool has_loss = false;
     const auto on_mesh = build(r, typed, &p, loss_of, has_loss, trial % 2 == 0);

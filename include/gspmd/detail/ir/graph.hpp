@@ -55,6 +55,7 @@ struct node {
   detail::annotation annotation;
   location at;
   axis_mask local_axes = 0;  // whose local view it stands in: its shape is that of a shard along these (ops/local_view.hpp)
+  axis_mask equal_axes = 0;  // those of them along which its type says that devices hold the same of it
   int region = -1;           // the loop, branch or otherwise node in whose body it stands; -1: the program itself
   int tag = -1;              // what the builder of a graph calls it; survives every renumbering
 };

@@ -24,6 +24,7 @@ struct planned_node {
   int region = -1;         // the node in whose body it stands
   // Of an operator that moves all elements alike: along which dim, and how much further along it the operand has what comes here.
   std::int8_t moved_dim = -1;
+  axis_mask may_differ = 0;  // axes of a local view along which devices may hold other data, whatever the layout says
   std::int64_t moved_by = 0;
   bool is_started = false;  // a collective that the program starts and finishes
 };

@@ -7,6 +7,7 @@
 #include "gspmd/detail/ir/fused_loop.hpp"
 #include "gspmd/detail/ir/monoid_ops.hpp"
 #include "gspmd/detail/kernels/simd.hpp"
+#include "gspmd/detail/support/precompiled.hpp"
 #include "gspmd/detail/support/target.hpp"
 #include "gspmd/error.hpp"
 
@@ -116,6 +117,18 @@ row_combiner combiner_of(monoid kind) {
     }
   });
 }
+GSPMD_COMPILED_ONCE(row_combiner combiner_of<float>(monoid));
+GSPMD_COMPILED_ONCE(row_combiner combiner_of<double>(monoid));
+GSPMD_COMPILED_ONCE(row_combiner combiner_of<std::int32_t>(monoid));
+GSPMD_COMPILED_ONCE(row_combiner combiner_of<std::int64_t>(monoid));
+GSPMD_COMPILED_ONCE(row_combiner combiner_of<bool>(monoid));
+GSPMD_COMPILED_ONCE(row_combiner combiner_of<bf16>(monoid));
+GSPMD_COMPILED_ONCE(row_combiner combiner_of<f16>(monoid));
+GSPMD_COMPILED_ONCE(row_combiner combiner_of<std::int8_t>(monoid));
+GSPMD_COMPILED_ONCE(row_combiner combiner_of<std::uint8_t>(monoid));
+GSPMD_COMPILED_ONCE(row_combiner combiner_of<std::int16_t>(monoid));
+GSPMD_COMPILED_ONCE(row_combiner combiner_of<std::uint32_t>(monoid));
+GSPMD_COMPILED_ONCE(row_combiner combiner_of<std::uint64_t>(monoid));
 
 }  // namespace GSPMD_TARGET
 }  // namespace gspmd::detail

@@ -8,11 +8,13 @@
 
 #include "gspmd/detail/ir/monoid_ops.hpp"
 #include "gspmd/detail/ir/plan.hpp"
+#include "gspmd/detail/support/precompiled.hpp"
 
 namespace gspmd::detail {
 
 /// Fills a shard with what changes nothing: terms of devices that have nothing to add. Of a sum it is -0.0, as 0.0 would make 0.0 of -0.0.
-inline void fill_with_identity(const planned_value& v, monoid kind, void* shard) {
+template <class = once>
+void fill_with_identity(const planned_value& v, monoid kind, void* shard) {
   if (is_own(v.type)) {  // of a type of the user's own that is T{}, whose bits are 0
     std::memset(shard, 0, static_cast<std::size_t>(elements(v.local) * bytes_of(v.type)));
     return;
@@ -26,5 +28,6 @@ inline void fill_with_identity(const planned_value& v, monoid kind, void* shard)
     std::fill_n(static_cast<T*>(shard), count, nothing);
   });
 }
+GSPMD_COMPILED_ONCE(void fill_with_identity<once>(const planned_value&, monoid, void*));
 
 }  // namespace gspmd::detail

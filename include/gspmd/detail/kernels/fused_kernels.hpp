@@ -13,6 +13,7 @@
 #include "gspmd/detail/ir/fused_group.hpp"
 #include "gspmd/detail/ir/fused_loop.hpp"
 #include "gspmd/detail/ir/scalar_ops.hpp"
+#include "gspmd/detail/support/precompiled.hpp"
 #include "gspmd/detail/support/target.hpp"
 
 /// One tight loop per opcode and element type, for the interpreter of fused groups, and one per pair of opcodes that often
@@ -226,6 +227,13 @@ struct fused_kernels {
     return nullptr;
   }
 };
+
+/// The kernel of one operator; null if there is none.
+template <class = once>
+fused_kernel fused_kernel_for(const scalar_op& o) {
+  return fused_kernels<>::find(o);
+}
+GSPMD_COMPILED_ONCE(fused_kernel fused_kernel_for<once>(const scalar_op&));
 
 }  // namespace GSPMD_TARGET
 }  // namespace gspmd::detail

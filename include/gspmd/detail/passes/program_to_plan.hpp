@@ -3,6 +3,7 @@
 
 #include "gspmd/detail/passes/compose_movements.hpp"
 #include "gspmd/detail/passes/ghost_zones.hpp"
+#include "gspmd/detail/support/precompiled.hpp"
 
 namespace gspmd::detail {
 
@@ -25,5 +26,11 @@ constexpr graph program_to_plan(const graph& traced) {
   graph composed = canonical_order(g);
   return composed;
 }
+
+template <class = once>
+graph program_to_plan_at_run_time(const graph& traced) {
+  return program_to_plan(traced);
+}
+GSPMD_COMPILED_ONCE(graph program_to_plan_at_run_time<once>(const graph&));
 
 }  // namespace gspmd::detail

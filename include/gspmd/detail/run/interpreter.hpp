@@ -6,6 +6,7 @@
 
 #include <boost/mp11/algorithm.hpp>
 
+#include "gspmd/detail/run/equality_check.hpp"
 #include "gspmd/detail/run/fused_step.hpp"
 #include "gspmd/detail/run/joint_step.hpp"
 #include "gspmd/detail/run/local_step.hpp"
@@ -85,7 +86,12 @@ class interpreter {
       known_communicator_ = &communicator_type<Comm>;
       for (std::size_t i = 0; i < ready_.size(); ++i) ready_[i].joint = joint_function_of<Comm>(plan_.steps[i]);
     }
-    run_plan(plan_, ready_.data(), {devices, comm.local_count(), from, to, &comm});
+    const devices_here here{devices, comm.local_count(), from, to, &comm};
+    if (!plan_.mesh->is_checked) return run_plan(plan_, ready_.data(), here);
+    plan_step words;
+    words.what = kernels::move::name;
+    words.type = dtype::s64;
+    run_plan_checked(plan_, ready_.data(), here, joint_function_of<Comm>(words));
   }
 
  private:

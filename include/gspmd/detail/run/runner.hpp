@@ -38,10 +38,17 @@ inline void set_counter(const plan_view& plan, const plan_step& s, const devices
   for (int d = 0; d < devices.count; ++d) std::memcpy(devices.memory[d].write(plan.result(s).where), &i, sizeof i);
 }
 
+/// What is looked at after each step of a program that is not checked.
+struct no_checks {
+  static constexpr bool look = false;
+};
+
+template <class Checks>
 struct plan_runner {
   const plan_view& plan;
   const ready_step* ready;
   const devices_here& devices;
+  Checks& checks;
   int current = 0;    // the step that runs
   bool held = false;  // the condition of the conditional that ended last, which is all of a body that runs while it holds
 
@@ -58,7 +65,9 @@ struct plan_runner {
         for (int d = 0; d < devices.count; ++d) clear_results(plan, s, devices.memory[d]);
       } else {
         i = run_region(i, s);
+        continue;
       }
+      if constexpr (Checks::look) checks.look_at_results(s);
     }
   }
 
@@ -79,6 +88,16 @@ struct plan_runner {
  private:
   /// The loop or conditional that begins at step `i`; its last step.
   int run_region(int i, const plan_step& s) {
+    if constexpr (Checks::look) {
+      const auto together = checks.enter(i);
+      const int last = run_body(i, s);
+      checks.leave(together);
+      return last;
+    } else {
+      return run_body(i, s);
+    }
+  }
+  int run_body(int i, const plan_step& s) {
     if (const auto* const blocks = description_by<kernels::rows_begin>(plan, s)) {
       for (std::int64_t block = 0; block < s.trips; ++block) {
         set_counter(plan, s, devices, blocks->first_row(block));
@@ -104,8 +123,9 @@ struct plan_runner {
   }
 };
 
-inline void run_plan(const plan_view& plan, const ready_step* ready, const devices_here& devices) {
-  plan_runner runner{plan, ready, devices};
+template <class Checks>
+void run_plan(const plan_view& plan, const ready_step* ready, const devices_here& devices, Checks& checks) {
+  plan_runner<Checks> runner{plan, ready, devices, checks};
   try {
     runner.run(0, static_cast<int>(plan.steps.size()));
   } catch (const error& e) {
@@ -118,6 +138,10 @@ inline void run_plan(const plan_view& plan, const ready_step* ready, const devic
     runner.finish_moves();
     throw;
   }
+}
+inline void run_plan(const plan_view& plan, const ready_step* ready, const devices_here& devices) {
+  no_checks none;
+  run_plan(plan, ready, devices, none);
 }
 
 }  // namespace gspmd::detail

@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "gspmd/detail/kernels/fused_static.hpp"
+#include "gspmd/detail/run/equality_check.hpp"
 #include "gspmd/detail/run/joint_step.hpp"
 #include "gspmd/detail/run/local_step.hpp"
 #include "gspmd/detail/run/loop_reduction_step.hpp"
@@ -355,7 +356,11 @@ struct frozen_steps {
 
 template <class Program, class Comm>
 void run_static(Comm& comm, const device_memory* devices, const void** from, void** to) {
-  run_plan(Program::view, frozen_steps<Program, Comm>::list.data(), {devices, comm.local_count(), from, to, &comm});
+  const devices_here here{devices, comm.local_count(), from, to, &comm};
+  if constexpr (Program::view.mesh->is_checked)
+    run_plan_checked(Program::view, frozen_steps<Program, Comm>::list.data(), here,
+                     run_jointly<kernels::move, std::int64_t, movement, Comm>);
+  else run_plan(Program::view, frozen_steps<Program, Comm>::list.data(), here);
 }
 
 }  // namespace gspmd::detail

@@ -7,6 +7,7 @@
 #include "gspmd/detail/ir/layout.hpp"
 #include "gspmd/detail/ir/ring.hpp"
 #include "gspmd/detail/kernels/simd.hpp"
+#include "gspmd/detail/support/precompiled.hpp"
 #include "gspmd/detail/support/target.hpp"
 #include "gspmd/detail/transport/box.hpp"
 #include "gspmd/detail/transport/combine.hpp"
@@ -28,8 +29,9 @@ namespace gspmd::detail {
 inline namespace GSPMD_TARGET {
 
 /// Fills `out` of the device at `me`; peer_in(j) is the input of member j.
-inline void move_from_peers(const mesh_shape& mesh, const movement& m, const coordinates& me, peer_inputs peer_in, void* out,
-                            std::int64_t bytes_per_elem) {
+template <class = once>
+void move_from_peers(const mesh_shape& mesh, const movement& m, const coordinates& me, peer_inputs peer_in, void* out,
+                     std::int64_t bytes_per_elem) {
   bool any_streaming = false;
   const auto turns = turns_of(mesh, m);
   for (std::int64_t turn = 0; turn < turns; ++turn) {
@@ -72,15 +74,17 @@ constexpr chunk chunk_of(std::int64_t elems, std::int64_t bytes_per_elem, std::i
 }
 
 /// all_reduce: reduces one chunk of the flat, padded buffers and writes it to all members. Their `out` may be their `in`.
-inline void all_reduce_from_peers(const row_combiner& op, std::int64_t elems, std::int64_t n, std::int64_t self,
-                                  peer_inputs peer_in, peer_outputs peer_out) {
+template <class = once>
+void all_reduce_from_peers(const row_combiner& op, std::int64_t elems, std::int64_t n, std::int64_t self, peer_inputs peer_in,
+                           peer_outputs peer_out) {
   const auto mine = chunk_of(elems, op.elem_bytes, n, self);
   if (mine.begin < mine.end) reduce_row_to_all(op, n, peer_in, peer_out, mine.begin * op.elem_bytes, mine.end - mine.begin);
 }
 
 /// reduce_scatter: reduces the box of the device at `me` from all members into its own `out`, which is nobody's `in`.
-inline void reduce_scatter_from_peers(const row_combiner& op, const mesh_shape& mesh, const reduction& r, const coordinates& me,
-                                      peer_inputs peer_in, void* out) {
+template <class = once>
+void reduce_scatter_from_peers(const row_combiner& op, const mesh_shape& mesh, const reduction& r, const coordinates& me,
+                               peer_inputs peer_in, void* out) {
   const auto target = layout_of(mesh, r.global, r.to, me);
   if (!target.held.any()) return;
   const auto source = layout_of(mesh, r.global, r.from, me);
@@ -95,13 +99,23 @@ inline void reduce_scatter_from_peers(const row_combiner& op, const mesh_shape& 
 }
 
 /// The share of the device at `me` in either reduction over a group of at least two. The caller knows which one it is.
-inline void reduce_from_peers(const row_combiner& op, const mesh_shape& mesh, const reduction& r, const coordinates& me,
-                              peer_inputs peer_in, peer_outputs peer_out) {
+template <class = once>
+void reduce_from_peers(const row_combiner& op, const mesh_shape& mesh, const reduction& r, const coordinates& me,
+                       peer_inputs peer_in, peer_outputs peer_out) {
   const auto self = group_index(mesh, r.axes, me);
   if (classify(mesh, r) == collective_kind::all_reduce)
     all_reduce_from_peers(op, elements(local_extents(mesh, r.global, r.from)), mesh.size_of(r.axes), self, peer_in, peer_out);
   else reduce_scatter_from_peers(op, mesh, r, me, peer_in, peer_out(self));
 }
+
+GSPMD_COMPILED_ONCE(void move_from_peers<once>(const mesh_shape&, const movement&, const coordinates&, peer_inputs, void*,
+                                               std::int64_t));
+GSPMD_COMPILED_ONCE(void all_reduce_from_peers<once>(const row_combiner&, std::int64_t, std::int64_t, std::int64_t, peer_inputs,
+                                                     peer_outputs));
+GSPMD_COMPILED_ONCE(void reduce_scatter_from_peers<once>(const row_combiner&, const mesh_shape&, const reduction&,
+                                                         const coordinates&, peer_inputs, void*));
+GSPMD_COMPILED_ONCE(void reduce_from_peers<once>(const row_combiner&, const mesh_shape&, const reduction&, const coordinates&,
+                                                 peer_inputs, peer_outputs));
 
 /// A reduction over a group of one device is a copy of its box.
 inline void reduce_alone(const mesh_shape& mesh, const reduction& r, const coordinates& me, const void* in, void* out,

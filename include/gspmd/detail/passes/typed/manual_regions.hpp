@@ -47,6 +47,7 @@ class region_planner {
         if (n.local_axes == 0 && made_.find_types == nullptr) n.annotation = border_spec::of(written_.nodes[i]).layout;
         n.attributes.clear();
       }
+      n.equal_axes = equal(i);
       const node& was = written_.nodes[i];
       const bool is_written = facts_of(n.op).made == origin::renamed && state_change::is_one(was) && n.local_axes != 0 &&
                               (state_change::of(was).axes & ~n.local_axes) == 0;
@@ -57,6 +58,10 @@ class region_planner {
         made_.nodes[k].tag = n.tag;
         made_.nodes[k].is_started = n.is_started;
       }
+      // What a collective sees in the global view lies as its layout says; of what stands for it in the local one the type speaks.
+      if (is_written && !collective_of(transitions[state_change::of(was).row()].forward).empty())
+        for (auto k = before; k < made_.nodes.size(); ++k) made_.nodes[k].equal_axes = n.local_axes;
+      if (is_written && made_.nodes.size() > before) made_.nodes[number[i]].equal_axes = n.equal_axes;
     }
     for (auto* const list : {&made_.inputs, &made_.outputs})
       for (auto& i : *list) i = made_.failed() ? 0 : number[i];
@@ -72,6 +77,14 @@ class region_planner {
     sharding s = typer_.types[static_cast<std::size_t>(i)].layout();
     s.partial &= ~old_.nodes[i].local_axes;
     return s;
+  }
+  /// The local axes along which all devices hold the same of it.
+  [[nodiscard]] constexpr axis_mask equal(int i) const {
+    const value_type& t = typer_.types[static_cast<std::size_t>(i)];
+    axis_mask axes = 0;
+    for (int a = 0; a < t.on.count; ++a)
+      if (t.on[a].is == state::constant || t.on[a].is == state::replica || t.on[a].is == state::invariant) axes |= axis_bit(a);
+    return t.is_known ? axes & old_.nodes[i].local_axes : 0;
   }
   [[nodiscard]] constexpr const extents& shape(int i) const { return made_.nodes[i].shape; }
   constexpr int push(const node& n) {

@@ -72,7 +72,7 @@ class operator_typer {
       for (const auto& use : to_dims(t_.mesh(), rule, rule.operand(k), uses))
         if (t.on[use.axis].is == state::shard) own.push_back(use);
       if (own == t.splits) {
-        if (n.in_gradient || is_cut_in_place(i, k, {to_dims(t_.mesh(), rule, rule.operand(k), uses)})) continue;
+        if (is_cut_in_place(i, k, {to_dims(t_.mesh(), rule, rule.operand(k), uses)})) continue;
         return false;
       }
       t_.refuse(mode_mistake::axis_order, i, k, -1,

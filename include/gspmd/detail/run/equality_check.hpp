@@ -1,0 +1,204 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstdint>
+#include <cstring>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "gspmd/detail/run/element_texts.hpp"
+#include "gspmd/detail/run/padding.hpp"
+#include "gspmd/detail/run/ready_step.hpp"
+#include "gspmd/detail/run/runner.hpp"
+#include "gspmd/detail/support/precompiled.hpp"
+#include "gspmd/detail/transport/meeting_subject.hpp"
+#include "gspmd/error.hpp"
+
+/// The runs of a program for a checked mesh: after each step its results are compared along the axes along which all devices hold the same
+/// of them, as layouts and types say. Devices exchange a checksum of 8 bytes each, and, where those differ, the elements in blocks until
+/// the first difference is found.
+namespace gspmd::detail {
+
+/// A template, so that programs that do not check instantiate none of it.
+template <class = once>
+class equality_check {
+ public:
+  static constexpr bool look = true;
+
+  /// `move`: how the communicator moves words (kernels::move).
+  equality_check(const plan_view& plan, const devices_here& devices, ready_step::joint_function move)
+      : plan_(plan), devices_(devices), move_(move), together_(plan.mesh->wide_axes()) {}
+
+  void look_at_inputs() {
+    for (std::size_t k = 0; k < plan_.inputs.size(); ++k) try {
+        look_at(plan_.value(plan_.inputs[k]));
+      } catch (const error& e) {
+        throw e.with_op("input " + std::to_string(k));
+      }
+  }
+  void look_at_results(const plan_step& s) {
+    for (int k = 0; k < s.results.count; ++k) look_at(plan_.result(s, k));
+  }
+
+  /// The steps of a body that begins at step `i`: devices along axes along which its conditions may differ do not run them together.
+  /// Returns the axes of before, for `leave`.
+  axis_mask enter(int i) {
+    const axis_mask before = together_;
+    const plan_step& s = plan_.steps[static_cast<std::size_t>(i)];
+    const bool is_while = facts_of(s).role == step_role::loop_begin && s.trips == unknown_trips;
+    for (int k = i; k <= (is_while ? s.target : i); ++k)
+      if (const auto& of = plan_.steps[static_cast<std::size_t>(k)]; facts_of(of).role == step_role::branch)
+        together_ &= ~may_differ(plan_.operand(of, 0));
+    return before;
+  }
+  void leave(axis_mask before) { together_ = before; }
+
+ private:
+  static constexpr std::int64_t block = 4096;  // words that a device shows at once
+
+  /// A number that tells what devices hold apart.
+  static std::int64_t checksum(std::span<const std::int64_t> words) {
+    std::uint64_t sum = words.size();
+    for (const auto w : words) sum = (sum ^ static_cast<std::uint64_t>(w)) * 0x9e3779b97f4a7c15U, sum ^= sum >> 29;
+    return static_cast<std::int64_t>(sum);
+  }
+
+  /// The elements of a shard that hold data, one after the other, and zeros to the end of the last word.
+  static std::vector<std::int64_t> packed_words(const plan_view& plan, const planned_value& v, const device_memory& device) {
+    const int rank = v.local.count;
+    extents valid;
+    for (int d = 0; d < rank; ++d) valid.push_back(dim_range(*plan.mesh, v.global, v.layout, d, device.at).size());
+    const auto size = bytes_of(v.type), count = elements(valid);
+    std::vector<std::int64_t> words(static_cast<std::size_t>((count * size + 7) / 8), 0);
+    const auto row = rank == 0 ? 1 : valid[rank - 1];
+    auto* to = reinterpret_cast<std::byte*>(words.data());
+    const auto* const shard = static_cast<const std::byte*>(device.read(v.where));
+    for (std::int64_t first = 0; first < count; first += row, to += row * size) {
+      std::int64_t at = 0, left = first, stride = 1;
+      for (int d = rank - 1; d >= 0; --d) {
+        at += left % valid[d] * stride;
+        left /= valid[d];
+        stride *= v.local[d];
+      }
+      std::memcpy(to, shard + at * size, static_cast<std::size_t>(row * size));
+    }
+    return words;
+  }
+
+  [[nodiscard]] axis_mask may_differ(const planned_value& v) const {
+    return plan_.nodes[static_cast<std::size_t>(v.node)].may_differ | ~v.layout.equal_axes(*plan_.mesh);
+  }
+  /// Looks at what an operator gives. What it works with on its way lies as its steps like.
+  void look_at(const planned_value& v) {
+    const axis_mask axes = together_ & ~may_differ(v);
+    const bool is_own = plan_.nodes[static_cast<std::size_t>(v.node)].value == static_cast<int>(&v - plan_.values.data());
+    if (axes == 0 || !is_own || v.where.row_bytes != 0 || v.whole >= 0 || elements(v.local) == 0) return;
+    std::vector<std::vector<std::int64_t>> words, sums;
+    for (int d = 0; d < devices_.count; ++d) {
+      words.push_back(packed_words(plan_, v, devices_.memory[d]));
+      sums.push_back({checksum(words.back())});
+    }
+    const auto all = gathered(axes, sums, 0, 1);
+    bool is_one = true;
+    for (const auto& group : all)
+      for (const auto sum : group) is_one = is_one && sum == group[0];
+    if (!is_one) find_difference(v, axes, words);
+  }
+
+  /// What the devices of a group have of `count` words from `first` on, one after the other, zeros where one has no more.
+  [[nodiscard]] std::vector<std::vector<std::int64_t>> gathered(axis_mask axes,
+                                                                const std::vector<std::vector<std::int64_t>>& words,
+                                                                std::int64_t first, std::int64_t count) const {
+    const auto n = plan_.mesh->size_of(axes);
+    extents shape;
+    shape.push_back(n);
+    shape.push_back(count);
+    sharding from;
+    for (int a = 0; a < plan_.mesh->axis_count(); ++a)
+      if ((axes & axis_bit(a)) != 0) from.splits.push_back({static_cast<std::int8_t>(a), 0});
+    const auto m = numbered(*plan_.mesh, movement(shape, from, {}, movement_axes(*plan_.mesh, shape, from, {})));
+
+    using kind = memory_place::kind;
+    planned_value values[2];
+    values[0].where = {kind::input, 0};
+    values[1].where = {kind::output, 0};
+    const int slots[] = {0, 1};
+    plan_view moving;
+    moving.mesh = plan_.mesh;
+    moving.values = values;
+    moving.slots = slots;
+    plan_step step;
+    step.what = kernels::move::name;
+    step.type = dtype::s64;
+    step.spec = -1;
+    step.operands = {0, 1};
+    step.results = {1, 1};
+    const auto devices = static_cast<std::size_t>(devices_.count);
+    std::vector<std::vector<std::int64_t>> own(devices), all(devices);
+    std::vector<const void*> in(devices);
+    std::vector<void*> out(devices);
+    std::vector<device_memory> memory(devices);
+    for (std::size_t d = 0; d < devices; ++d) {
+      own[d].assign(static_cast<std::size_t>(count), 0);
+      const auto size = static_cast<std::int64_t>(words[d].size());
+      for (std::int64_t k = first; k < size && k < first + count; ++k)
+        own[d][static_cast<std::size_t>(k - first)] = words[d][static_cast<std::size_t>(k)];
+      all[d].assign(static_cast<std::size_t>(n * count), 0);
+      in[d] = own[d].data();
+      out[d] = all[d].data();
+      memory[d] = {&in[d], &out[d], nullptr, devices_.memory[d].at};
+    }
+    move_(&m, moving, step, {memory.data(), devices_.count, devices_.from, devices_.to, devices_.communicator});
+    return all;
+  }
+
+  /// Throws where an element is another number on a device than on the first one of its group.
+  [[gnu::cold, gnu::noinline]] void find_difference(const planned_value& v, axis_mask axes,
+                                                    const std::vector<std::vector<std::int64_t>>& words) const {
+    const auto size = bytes_of(v.type), n = plan_.mesh->size_of(axes);
+    const auto most = elements(v.local) * size;  // as many blocks on all devices
+    for (std::int64_t first = 0; first * 8 < most; first += block) {
+      const auto all = gathered(axes, words, first, block);
+      for (std::size_t d = 0; d < all.size(); ++d) {
+        const auto* const held = reinterpret_cast<const std::byte*>(all[d].data());
+        for (std::int64_t at = 0; at < block * 8; at += size)
+          for (std::int64_t k = 1; k < n; ++k)
+            if (const auto* const other = held + k * block * 8; !element_texts<>::is_one_number(v.type, held + at, other + at))
+              refuse(v, axes, devices_.memory[d].at, k, (first * 8 + at) / size, held + at, other + at);
+      }
+    }
+  }
+  [[noreturn, gnu::cold]] void refuse(const planned_value& v, axis_mask axes, const coordinates& at, std::int64_t member,
+                                      std::int64_t element, const void* expected, const void* found) const {
+    const auto device = [&](std::int64_t k) {
+      return "device " + std::to_string(plan_.mesh->device_at(group_member(*plan_.mesh, axes, at, k)));
+    };
+    std::string index;
+    for (int d = v.local.count - 1; d >= 0; --d) {
+      const auto range = dim_range(*plan_.mesh, v.global, v.layout, d, at);
+      index = std::to_string(range.begin + element % range.size()) + (index.empty() ? "" : ",") + index;
+      element /= range.size();
+    }
+    throw error("devices hold different data of what is the same on all of them: at [" + index + "] " + device(member) + " has " +
+                element_texts<>::of(v.type, found) + " and " + device(0) + " has " + element_texts<>::of(v.type, expected));
+  }
+
+  const plan_view& plan_;
+  const devices_here& devices_;
+  ready_step::joint_function move_;
+  axis_mask together_;  // axes along which all devices run this step
+};
+
+/// Runs a plan for a checked mesh.
+template <class = once>
+void run_plan_checked(const plan_view& plan, const ready_step* ready, const devices_here& devices,
+                      ready_step::joint_function move) {
+  equality_check<> checks(plan, devices, move);
+  checks.look_at_inputs();
+  run_plan(plan, ready, devices, checks);
+}
+GSPMD_COMPILED_ONCE(void run_plan_checked<once>(const plan_view&, const ready_step*, const devices_here&,
+                                                ready_step::joint_function));
+
+}  // namespace gspmd::detail
