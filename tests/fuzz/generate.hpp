@@ -707,7 +707,8 @@ class document_generator {
       case 2: {
         constexpr const char* classes[] = {"linear", "multilinear", "nonlinear"};
         const std::vector<std::int64_t> s = shape();
-        return add("opaque", {v.name, any().name}, {{"dtype", v.type}, {"shape", s}, {"class", classes[pick(3)]}}, v.type, s);
+        return add("opaque", {v.name, like(v, v.type).name}, {{"dtype", v.type}, {"shape", s}, {"class", classes[pick(3)]}},
+                   v.type, s);
       }
       case 3: {
         const auto key = like({v.name, "s32", {}}, "s32");
@@ -780,6 +781,7 @@ class document_generator {
       const auto on = on_[o.name];
       if (on.empty()) return;
       if (on[a][0] != 'S') continue;
+      if (o.shape.empty()) return;
       auto& extent = inner.back().shape[std::min<std::size_t>(static_cast<std::size_t>(on[a][2] - '0'), o.shape.size() - 1)];
       if (extent % n != 0) return;
       extent /= n;
