@@ -154,6 +154,11 @@ class region_reader {
         }
       }
       if (changed) continue;
+      auto& note = d_.notes[body];
+      note = {};
+      note.takes = types;
+      for (const auto& o : operands) note.begins.push_back(*d_.program->states(o));
+      for (const auto& r : *results) note.gives.push_back(*d_.program->states(r));
       for (std::size_t k = 0; k < results->size(); ++k) d_.program->stands_for(arguments[k], (*results)[k]);
       for (std::size_t k = 0; k < results->size(); ++k)
         d_.give(result_name(name, k, results->size()), (*results)[k], types[k], shape_of((*results)[k]), at);
@@ -175,9 +180,15 @@ class region_reader {
     for (std::size_t b = 0; b < branches->size(); ++b) {
       auto r = read_region(&(*branches)[b], rest, types, path(path(at, "branches"), b));
       is_sound = is_sound && r.has_value();
-      if (r) results.push_back(std::move(*r));
+      if (r) {
+        auto& gives = d_.notes[&(*branches)[b]].gives;
+        gives.clear();
+        for (const auto& v : *r) gives.push_back(*d_.program->states(v));
+        results.push_back(std::move(*r));
+      }
     }
     d_.program->set_diverging(were);
+    d_.notes[branches].gives.clear();
     if (!is_sound) return d_.refuse_results(name, &(*branches)[0], at);
     for (std::size_t k = 0; k < results[0].size(); ++k) {
       auto* v = d_.define(result_name(name, k, results[0].size()), at);
@@ -197,6 +208,7 @@ class region_reader {
       const auto is = d_.program->choice(operands[0], of,
                                          {v != nullptr ? d_.answer.names[static_cast<std::size_t>(v->label)].c_str() : "", 0});
       d_.keep(*v, is);
+      if (const auto s = d_.program->states(is)) d_.notes[branches].gives.push_back(*s);
     }
   }
 

@@ -76,17 +76,14 @@ class region_typer {
     t_.next = loop - 1;
   }
   [[nodiscard]] static constexpr bool varies(const axis_state& s) { return s.is == state::varying || s.is == state::shard; }
-  [[nodiscard]] static constexpr bool goes_in_varying(const axis_state& s) {
-    return varies(s) || s.is == state::replica || s.is == state::constant;
-  }
+  [[nodiscard]] static constexpr bool goes_in_varying(const axis_state& s) { return varies(s) || s.is == state::constant; }
   [[nodiscard]] constexpr bool has_constant(const value_type& t) const {
     for (const auto& on : t.on)
       if (on.is == state::constant) return true;
     return false;
   }
   /// Makes `known` what it is together with `other`, of which constants may become anything, and zeros a partial sum too. 1: it has
-  /// changed; 0: not; -1: they do not go together, which is a mistake. In the local view they meet as operands do: chunks count as varying,
-  /// and a replica goes in with what varies.
+  /// changed; 0: not; -1: they do not go together, which is a mistake. In the local view chunks count as varying, as in operands.
   constexpr int join(int i, int operand, value_type& known, const value_type& other, bool is_zeros, mode_mistake kind,
                      bool others_are_zeros = false) {
     int changed = 0;
