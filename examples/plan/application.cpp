@@ -37,6 +37,8 @@ constexpr const char* help_text =
     "                    ways to run its operator with the time each takes, and the time of the whole plan if it lay otherwise\n"
     "  --collectives     of the table only what sends something\n"
     "  --from V, --to V  of the table only the values from one to another, in the order of the document\n"
+    "  --scope PATH      of the table, --report, --timeline and --layers only the scopes whose path ends so: `attention`,\n"
+    "                    `layer/attention`, and where several have one path `layer[3]/attention`\n"
     "  --compare OTHER   beside this plan that of another document: collectives, totals, and the operators that differ\n"
     "  --dot FILE        the program of one device for Graphviz, collectives coloured\n"
     "  --svg FILE        which device holds which part, with replicas and padding\n"
@@ -81,7 +83,8 @@ class application {
       if (errors_.empty() && !options_.network.empty()) connect(document);
       if (errors_.empty() && is_strict(document) && !wants_plan()) return check_strict(document);
       if (errors_.empty()) p = plan(document, devices::of_mesh, errors_);
-      if (p) {
+      if (p && !options_.scope.empty()) check_scope(*p);
+      if (p && errors_.empty()) {
         why = explain_why(*p);
         if (here_.writes) draw(*p);
         if (!options_.report.empty()) costs = report_costs(*p);
@@ -122,7 +125,7 @@ class application {
   /// Whether something is asked for that a plan says: of an explicit document that is more than its types.
   [[nodiscard]] bool wants_plan() const {
     for (const auto* option : {&options_.run, &options_.why, &options_.dot, &options_.svg, &options_.report, &options_.timeline,
-                               &options_.layers, &options_.compare, &options_.from, &options_.to})
+                               &options_.layers, &options_.compare, &options_.from, &options_.to, &options_.scope})
       if (!option->empty()) return true;
     return options_.check || options_.collectives;
   }
@@ -217,9 +220,9 @@ class application {
   std::string report_costs(const planned_program& p) {
     const auto net = network_of(p);
     const auto& program = p.program();
-    return assumed(p) + (options_.report == "dearest"   ? gspmd::dynamic::what_would_avoid(p.plan, net)
-                         : options_.report == "summary" ? gspmd::summary(program, net)
-                                                        : gspmd::outline(program, net));
+    return assumed(p) + (options_.report == "dearest"   ? gspmd::dynamic::what_would_avoid(p.plan, net, 10, options_.scope)
+                         : options_.report == "summary" ? gspmd::summary(program, net, options_.scope)
+                                                        : gspmd::outline(program, net, options_.scope));
   }
 
   std::string compare_with_other(const planned_program& p) {
@@ -232,8 +235,20 @@ class application {
     for (const auto& line : own.lines()) errors_.add("--compare " + options_.compare, line);
     return other ? assumed(p) + gspmd::compare(p.program(), other->program(), network_of(p)) : "";
   }
+  void check_scope(const planned_program& p) {
+    try {
+      static_cast<void>(p.plan.labels_in(options_.scope));
+    } catch (const gspmd::error& e) {
+      errors_.add("--scope", e.text());
+    }
+  }
   void find_shown(const planned_program& p) {
     shown_.collectives_only = options_.collectives;
+    if (!options_.scope.empty()) {
+      shown_.in_scope.assign(p.built.values.size(), false);
+      for (const int v : p.plan.labels_in(options_.scope))
+        if (v >= 0) shown_.in_scope[static_cast<std::size_t>(v)] = true;
+    }
     if (!options_.from.empty()) shown_.first = find(p, options_.from, "--from");
     if (!options_.to.empty()) shown_.last = find(p, options_.to, "--to");
     if (errors_.empty() && shown_.last < shown_.first)
@@ -243,9 +258,10 @@ class application {
   void draw(const planned_program& p) {
     if (!options_.timeline.empty())
       write_text(options_.timeline, "--timeline",
-                 options_.timeline.ends_with(".svg") ? gspmd::timeline_svg(p.program(), network_of(p))
-                                                     : gspmd::timeline(p.program(), network_of(p)));
-    if (!options_.layers.empty()) write_text(options_.layers, "--layers", gspmd::outline_svg(p.program(), network_of(p)));
+                 options_.timeline.ends_with(".svg") ? gspmd::timeline_svg(p.program(), network_of(p), options_.scope)
+                                                     : gspmd::timeline(p.program(), network_of(p), options_.scope));
+    if (!options_.layers.empty())
+      write_text(options_.layers, "--layers", gspmd::outline_svg(p.program(), network_of(p), options_.scope));
     if (!options_.dot.empty()) write_text(options_.dot, "--dot", dot_graph(p));
     if (options_.svg.empty()) return;
     std::vector<int> values;

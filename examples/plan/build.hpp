@@ -18,6 +18,7 @@
 #include <gspmd/xla_sharding.hpp>
 
 #include "mesh.hpp"
+#include "scopes.hpp"
 
 /// From a document to a program, on its mesh or on one device.
 namespace plan_tool {
@@ -460,6 +461,7 @@ class program_builder {
       given.partial_kind = said->partial_kind;
     }
     const auto v = built_.program->input(given);
+    built_.program->name(v, named.name);
     built_.inputs.push_back(number);
     count_bytes(v, {}, at);
     keep(number, join_group(at, number, v, said, {named.name.c_str(), 0}));
@@ -468,6 +470,7 @@ class program_builder {
   void read_op(const json& j, const path& at) {
     object_reader reader(j, at, errors_);
     if (!reader.is_object()) return;
+    const op_scope inside(*built_.program, j, at, errors_);
     if (const auto kind = j.find("op"); kind != j.end()) {
       if (*kind == "loop" || *kind == "cond") return read_region_op(j, at);
       if (*kind == "reduce_by" || *kind == "scan_by") return read_fold(j, at);
@@ -503,6 +506,7 @@ class program_builder {
       v = {};
     }
     if (!is_reshard) said = read_annotation(reader, v.is_valid() ? v.rank() : -1, false, dtype::f32);
+    reader.find("scope");
     reader.refuse_unknown();
     if (number < 0 || !v.is_valid() || errors_.count() != before) return;
 
@@ -559,6 +563,7 @@ class program_builder {
     }
     const auto* trips = is_loop && condition == nullptr ? attrs.require("trips", "a number, or the name of one") : nullptr;
     attrs.refuse_unknown();
+    reader.find("scope");
     reader.refuse_unknown();
     std::size_t count = o.operands.size();
     if (is_loop && count == 0) errors_.add(path(at, "operands").str(), "is empty; a loop carries something");
@@ -611,6 +616,7 @@ class program_builder {
     operation o{*built_.program, {}, attrs, {"?", 0}, *op};
     const auto* operands = reader.require("operands", "a list of names, one for each element of the monoid");
     const auto* combine = reader.require("combine", "a region, of two values to one");
+    reader.find("scope");
     reader.refuse_unknown();
     if (!name || !attrs.is_object() || operands == nullptr || combine == nullptr ||
         !read_operands(*operands, path(at, "operands"), -1, o))

@@ -28,6 +28,7 @@ struct options {
   std::string network;
   std::string compare;   // another document
   std::string from, to;  // values
+  std::string scope;     // a part of the program
   bool collectives = false;
   int seconds = 0;  // 0: not said
   bool asks_for_help = false;
@@ -69,6 +70,7 @@ inline options parse(int argc, char** argv) {
     else if (option == "--compare") set(o.compare, option, next());
     else if (option == "--from") set(o.from, option, next());
     else if (option == "--to") set(o.to, option, next());
+    else if (option == "--scope") set(o.scope, option, next());
     else if (option == "--collectives") o.collectives = true;
     else if (option == "--value") set(o.value, option, next());
     else if (option == "--seconds") set_seconds(o, next());
@@ -89,6 +91,8 @@ inline options parse(int argc, char** argv) {
   if ((o.collectives || !o.from.empty() || !o.to.empty()) &&
       (o.json || !o.why.empty() || !o.report.empty() || !o.compare.empty()))
     throw usage_error("--collectives, --from and --to say what the table shows, and there is no table");
+  if (!o.scope.empty() && (o.json || !o.why.empty() || !o.compare.empty()))
+    throw usage_error("--scope says what the table, --report, --timeline and --layers show, and there is none of these");
   if (!o.value.empty() && o.svg.empty()) throw usage_error("--value says what --svg draws, and there is no --svg");
   return o;
 }

@@ -87,6 +87,7 @@ class strict_reader {
         return d_.complain(at, "is partial by " + std::string(gspmd::name_of(on.reduced_by)) + ", which is not defined for " +
                                    gspmd::name_of(*type));
     const auto is = d_.builder->input({*type, *shape, {}, false, {}, monoid::add});
+    d_.builder->name(is, d_.answer.names[static_cast<std::size_t>(v->label)]);
     d_.program->input(is, *s, grad == nullptr || *grad != false);
     d_.keep(*v, is);
   }
@@ -96,6 +97,7 @@ class strict_reader {
   void read_op(const json& j, const path& at) {
     object_reader reader(j, at, d_.errors);
     if (!reader.is_object()) return;
+    const op_scope inside(*d_.builder, j, at, d_.errors);
     const auto name = reader.text("name", "the name of the result");
     const auto op = reader.text("op", "the operator");
     static const json nothing = json::object();
@@ -108,6 +110,7 @@ class strict_reader {
     const auto* body = reader.find("body");
     const auto* condition = reader.find("while");
     const auto* branches = reader.find("branches");
+    reader.find("scope");
     reader.refuse_unknown();
     if (!name || !op || !attrs.is_object()) return;
     if (*op == "loop" || *op == "cond" || *op == "manual") {

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cstdint>
 #include <limits>
+#include <map>
 #include <string>
 #include <vector>
 
@@ -33,14 +34,17 @@ struct shown_values {
   int first = 0;
   int last = std::numeric_limits<int>::max();
   bool collectives_only = false;
-  [[nodiscard]] bool holds(int v) const { return first <= v && v <= last; }
-  [[nodiscard]] bool is_part() const { return first > 0 || last < std::numeric_limits<int>::max(); }
+  std::vector<bool> in_scope;  // by value; empty: all are
+  [[nodiscard]] bool holds(int v) const {
+    return first <= v && v <= last && (in_scope.empty() || in_scope[static_cast<std::size_t>(v)]);
+  }
+  [[nodiscard]] bool is_part() const { return first > 0 || last < std::numeric_limits<int>::max() || !in_scope.empty(); }
 };
 
 class plan_table {
  public:
   plan_table(const planned_program& p, colours paint, const shown_values& shown)
-      : p_(p), paint_(paint), shown_(shown), sent_(p.program().traffic().bytes) {}
+      : p_(p), paint_(paint), shown_(shown), sent_(p.program().traffic().bytes), scopes_(p.plan.scopes()) {}
 
   [[nodiscard]] std::string text() const {
     const auto& mesh = p_.mesh();
@@ -101,6 +105,7 @@ class plan_table {
         remark("uneven");
         break;
       }
+    if (const auto it = scopes_.find(v); it != scopes_.end()) remark("in " + it->second);
     if (const int reader = p_.plan.moved_with(v); reader >= 0) remark("one movement with " + p_.value(reader).name);
     if (std::find(p_.built.outputs.begin(), p_.built.outputs.end(), v) != p_.built.outputs.end()) remark("output");
     return {value.name, op, gspmd::name_of(value.type), shape, placed->text(), shape_text(local), remarks};
@@ -178,7 +183,8 @@ class plan_table {
   const planned_program& p_;
   colours paint_;
   shown_values shown_;
-  std::int64_t sent_;  // bytes, by one device
+  std::int64_t sent_;                  // bytes, by one device
+  std::map<int, std::string> scopes_;  // by value
 };
 
 }  // namespace plan_tool

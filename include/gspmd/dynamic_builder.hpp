@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <map>
 #include <memory>
 #include <string>
 #include <string_view>
@@ -11,6 +12,7 @@
 #include "gspmd/detail/passes/program_to_plan.hpp"
 #include "gspmd/dynamic_program.hpp"
 #include "gspmd/integers.hpp"
+#include "gspmd/ops/named.hpp"
 #include "gspmd/ops/shape.hpp"
 #include "gspmd/xla_sharding.hpp"
 
@@ -103,6 +105,31 @@ class builder {
     n.annotated = true;
     n.annotation = resolve(sharding, x.rank(), "annotate", at);
   }
+  /// Gives an input a name, which messages and reports write beside its number: `input 2 (w1)`.
+  void name(value input, const std::string& name) {
+    if (!input.is_valid()) return;
+    auto& at = graph_->nodes[static_cast<std::size_t>(input.id())].at;
+    at = location::input(at.number(), functions_->keep(name)->c_str());
+  }
+  /// What is added from here on belongs to the scope of this path, `layer3/attention`, inside of the one that is open; see `named`. The
+  /// same path is one scope, however often it is entered. Throws gspmd::error: a name that is none.
+  void enter_scope(std::string_view path) {
+    while (true) {
+      const auto name = path.substr(0, path.find('/'));
+      if (!detail::may_be_name(name)) throw error("a scope is a path of names like layer3/attention, without `[` and `]`");
+      auto& number = scopes_.try_emplace({graph_->open_scope, std::string(name)}, -1).first->second;
+      if (number < 0) {
+        number = static_cast<int>(graph_->scopes.size());
+        graph_->scopes.push_back({functions_->keep(std::string(name))->c_str(), graph_->open_scope});
+      }
+      graph_->open_scope = number;
+      if (name.size() == path.size()) return;
+      path.remove_prefix(name.size() + 1);
+    }
+  }
+  /// The scope that is open, and back to it.
+  [[nodiscard]] int open_scope() const { return graph_->open_scope; }
+  void leave_scope(int to) { graph_->open_scope = to; }
   /// Lets operators gather what they cannot keep split, as gspmd::allow_replication does for one of them.
   void allow_replication() { graph_->allow_replication = true; }
   /// Gives a number to what was added since the last call, and an operator may be several nodes: `inspection` speaks of values by
@@ -169,7 +196,8 @@ class builder {
   dynamic::mesh mesh_;
   std::shared_ptr<detail::kept_functions> functions_ = std::make_shared<detail::kept_functions>();
   std::unique_ptr<detail::graph> graph_;
-  std::size_t labelled_ = 0;  // nodes
+  std::size_t labelled_ = 0;                           // nodes
+  std::map<std::pair<int, std::string>, int> scopes_;  // by the one around it and its name
 };
 
 }  // namespace gspmd::dynamic

@@ -15,6 +15,7 @@
 #include "gspmd/detail/ir/local_program.hpp"
 #include "gspmd/detail/passes/complete/complete.hpp"
 #include "gspmd/detail/passes/plan_passes.hpp"
+#include "gspmd/detail/report/scope_names.hpp"
 #include "gspmd/dynamic_builder.hpp"
 #include "gspmd/dynamic_program.hpp"
 #include "gspmd/placed_tensor.hpp"
@@ -136,6 +137,22 @@ class inspection {
   [[nodiscard]] std::string operator_of(int label) const {
     if (node_of(label) < 0) throw error("no output needs the value with the label " + std::to_string(label));
     return detail::name_of(node(node_of(label)).op);
+  }
+  /// By label, of values whose operator belongs to a scope, its path: `layer[3]/attention`, see `named`.
+  [[nodiscard]] std::map<int, std::string> scopes() const {
+    const detail::scope_names names(program_.view());
+    std::map<int, std::string> found;
+    for (const auto& [label, i] : nodes_)
+      if (node(i).scope >= 0) found.emplace(label, names.path(node(i).scope));
+    return found;
+  }
+  /// The labels of the values in the scopes whose path ends so. Throws gspmd::error: there is none.
+  [[nodiscard]] std::vector<int> labels_in(std::string_view scope) const {
+    const detail::scope_names names(program_.view(), scope);
+    std::vector<int> found;
+    for (const auto& [label, i] : nodes_)
+      if (names.is_shown(i)) found.push_back(label);
+    return found;
   }
   /// Which of values() its operator leaves; -1: none, it is not computed.
   [[nodiscard]] int result_of(int label) const {

@@ -18,6 +18,7 @@
 #include "gspmd/ops/lookup.hpp"
 #include "gspmd/ops/loops.hpp"
 #include "gspmd/ops/map.hpp"
+#include "gspmd/ops/named.hpp"
 #include "gspmd/ops/order.hpp"
 #include "gspmd/ops/policy.hpp"
 #include "gspmd/ops/pool.hpp"

@@ -3,6 +3,7 @@
 
 #include <cstddef>
 #include <string>
+#include <string_view>
 
 #include "gspmd/compile.hpp"
 #include "gspmd/detail/report/cost_report.hpp"
@@ -12,7 +13,8 @@
 
 /// What a plan costs on a network, as text for programs that `explain` would fill many screens with. Each function takes a step that was
 /// compiled, as a template argument, or a program that was compiled at run time. Without a network it is the one that counts where none is
-/// named. Nothing is run. All throw gspmd::error if the network says nothing of an axis of the mesh.
+/// named. With a `scope`, the end of a path of names that `named` gave, they tell of that part of the program only. Nothing is run. All
+/// throw gspmd::error if the network says nothing of an axis of the mesh, or no scope is called so.
 namespace gspmd {
 
 /// The collectives that take longest, dearest first, at most `most` of them: seconds in one run of the program, what it is, over which
@@ -21,25 +23,27 @@ namespace gspmd {
 ///
 ///     std::puts(dearest_collectives<step>(pod).c_str());
 template <class Step>
-std::string dearest_collectives(const network& net = default_network, std::size_t most = 10) {
-  return detail::cost_report(Step::view, Step::mesh_type::info, net).dearest(most);
+std::string dearest_collectives(const network& net = default_network, std::size_t most = 10, std::string_view scope = {}) {
+  return detail::cost_report(Step::view, Step::mesh_type::info, net, scope).dearest(most);
 }
 template <class Program>
-std::string dearest_collectives(const Program& program, const network& net = default_network, std::size_t most = 10) {
-  return detail::cost_report(program.view(), program.mesh_info(), net).dearest(most);
+std::string dearest_collectives(const Program& program, const network& net = default_network, std::size_t most = 10,
+                                std::string_view scope = {}) {
+  return detail::cost_report(program.view(), program.mesh_info(), net, scope).dearest(most);
 }
 
-/// A screen's worth of a program of any length: operators by kind with their flops, collectives by kind and axes with bytes and seconds,
-/// and the totals: seconds of computing and of communication, and the bytes that a device holds.
+/// A screen's worth of a program of any length, 40 lines at most: operators by kind with their flops, collectives by kind and axes with
+/// bytes and seconds, scopes, of each those that cost most, and the totals: seconds of computing and of communication, and the bytes that
+/// a device holds.
 ///
 ///     std::puts(summary<step>(pod).c_str());
 template <class Step>
-std::string summary(const network& net = default_network) {
-  return detail::cost_report(Step::view, Step::mesh_type::info, net).summary();
+std::string summary(const network& net = default_network, std::string_view scope = {}) {
+  return detail::cost_report(Step::view, Step::mesh_type::info, net, scope).summary();
 }
 template <class Program>
-std::string summary(const Program& program, const network& net = default_network) {
-  return detail::cost_report(program.view(), program.mesh_info(), net).summary();
+std::string summary(const Program& program, const network& net = default_network, std::string_view scope = {}) {
+  return detail::cost_report(program.view(), program.mesh_info(), net, scope).summary();
 }
 
 /// The estimated step as a trace that chrome://tracing and ui.perfetto.dev draw (Trace Event Format, JSON): one track for computing and
@@ -48,22 +52,22 @@ std::string summary(const Program& program, const network& net = default_network
 ///
 ///     std::ofstream("step.json") << timeline<step>(pod);
 template <class Step>
-std::string timeline(const network& net = default_network) {
-  return detail::cost_report(Step::view, Step::mesh_type::info, net).timeline();
+std::string timeline(const network& net = default_network, std::string_view scope = {}) {
+  return detail::cost_report(Step::view, Step::mesh_type::info, net, scope).timeline();
 }
 template <class Program>
-std::string timeline(const Program& program, const network& net = default_network) {
-  return detail::cost_report(program.view(), program.mesh_info(), net).timeline();
+std::string timeline(const Program& program, const network& net = default_network, std::string_view scope = {}) {
+  return detail::cost_report(program.view(), program.mesh_info(), net, scope).timeline();
 }
 
 /// The same as an SVG picture: a row for computing and one for each mesh axis, time to the right; pointing at a box names it.
 template <class Step>
-std::string timeline_svg(const network& net = default_network) {
-  return detail::cost_report(Step::view, Step::mesh_type::info, net).timeline_svg();
+std::string timeline_svg(const network& net = default_network, std::string_view scope = {}) {
+  return detail::cost_report(Step::view, Step::mesh_type::info, net, scope).timeline_svg();
 }
 template <class Program>
-std::string timeline_svg(const Program& program, const network& net = default_network) {
-  return detail::cost_report(program.view(), program.mesh_info(), net).timeline_svg();
+std::string timeline_svg(const Program& program, const network& net = default_network, std::string_view scope = {}) {
+  return detail::cost_report(program.view(), program.mesh_info(), net, scope).timeline_svg();
 }
 
 /// The program as a list that stays short: what is computed between two collectives is one row with its operators, flops and seconds; a
@@ -72,21 +76,21 @@ std::string timeline_svg(const Program& program, const network& net = default_ne
 ///
 ///     std::puts(outline<step>(pod).c_str());
 template <class Step>
-std::string outline(const network& net = default_network) {
-  return detail::outline(detail::cost_report(Step::view, Step::mesh_type::info, net)).text();
+std::string outline(const network& net = default_network, std::string_view scope = {}) {
+  return detail::outline(detail::cost_report(Step::view, Step::mesh_type::info, net, scope)).text();
 }
 template <class Program>
-std::string outline(const Program& program, const network& net = default_network) {
-  return detail::outline(detail::cost_report(program.view(), program.mesh_info(), net)).text();
+std::string outline(const Program& program, const network& net = default_network, std::string_view scope = {}) {
+  return detail::outline(detail::cost_report(program.view(), program.mesh_info(), net, scope)).text();
 }
 /// The same as an SVG picture, with a bar for the part of the time that each row takes.
 template <class Step>
-std::string outline_svg(const network& net = default_network) {
-  return detail::outline(detail::cost_report(Step::view, Step::mesh_type::info, net)).svg();
+std::string outline_svg(const network& net = default_network, std::string_view scope = {}) {
+  return detail::outline(detail::cost_report(Step::view, Step::mesh_type::info, net, scope)).svg();
 }
 template <class Program>
-std::string outline_svg(const Program& program, const network& net = default_network) {
-  return detail::outline(detail::cost_report(program.view(), program.mesh_info(), net)).svg();
+std::string outline_svg(const Program& program, const network& net = default_network, std::string_view scope = {}) {
+  return detail::outline(detail::cost_report(program.view(), program.mesh_info(), net, scope)).svg();
 }
 
 /// What one device runs, as a graph for Graphviz: a box for each step with its operators, collectives coloured by kind, and the values

@@ -7,6 +7,7 @@
 #include <map>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -15,6 +16,7 @@
 #include "gspmd/detail/report/cost_report.hpp"
 #include "gspmd/inspect.hpp"
 #include "gspmd/network.hpp"
+#include "gspmd/why.hpp"
 
 /// The dearest collectives of a program, and what would avoid each: found by planning the program again.
 namespace gspmd {
@@ -29,7 +31,17 @@ class annotation_trials {
   annotation_trials(const graph& g, const plan_view& plan, const mesh_info& mesh, const mesh_shape& shape, const network& net)
       : graph_(g), plan_(plan), mesh_(mesh), shape_(shape), net_(net), now_(price_of(plan)) {}
 
-  /// What to write, with what the step takes then, the best first.
+  /// What to write, with what the step takes then, the best first; then how else the operator could be run.
+  [[nodiscard, gnu::cold]] std::vector<std::string> remarks(const plan_step& s) {
+    auto lines = of(s);
+    if (graph_.find_types != nullptr || graph_.type_local != nullptr) return lines;
+    if (!why_) why_.emplace(graph_, mesh_, shape_);
+    for (auto& line : why_->cheapest(s.node, most_ways)) lines.push_back(std::move(line));
+    return lines;
+  }
+
+ private:
+  /// The annotations.
   [[nodiscard, gnu::cold]] std::vector<std::string> of(const plan_step& s) {
     if (graph_.find_types != nullptr || graph_.type_local != nullptr) return {"the program says so itself"};
     std::vector<change> changes;
@@ -66,7 +78,6 @@ class annotation_trials {
     return lines;
   }
 
- private:
   struct price {
     double seconds = 0;
     std::int64_t bytes = 0;
@@ -77,7 +88,8 @@ class annotation_trials {
     sharding lies;
     std::string text;
   };
-  static constexpr std::size_t most_shown = 2, most_near = 6, most_walked = 64, most_trials = 48;
+  static constexpr std::size_t most_shown = 2, most_near = 6, most_walked = 64, most_trials = 48, least_trials = 4, most_ways = 3;
+  static constexpr std::size_t most_planned = 80'000;  // operators in all trials: 1,680 of them, 40 layers, are planned in 20 ms
 
   [[nodiscard]] const node& at(int i) const { return graph_.nodes[static_cast<std::size_t>(i)]; }
   [[nodiscard, gnu::cold]] price price_of(const plan_view& p) const {
@@ -128,7 +140,7 @@ class annotation_trials {
   /// Nothing: such a program is refused, or enough was tried.
   [[nodiscard, gnu::cold]] std::optional<price> price_with(const change& c) {
     const auto [it, is_new] = known_.try_emplace(c.text);
-    if (!is_new || known_.size() > most_trials) return it->second;
+    if (!is_new || known_.size() > most_trials_) return it->second;
     graph other = graph_;
     node& n = other.nodes[static_cast<std::size_t>(c.node)];
     n.annotated = c.is_annotated;
@@ -144,22 +156,27 @@ class annotation_trials {
   mesh_shape shape_;
   const network& net_;
   price now_;
+  std::size_t most_trials_ = std::clamp(most_planned / (graph_.nodes.size() + 1), least_trials, most_trials);
   std::map<std::string, std::optional<price>> known_;
+  std::optional<why_text> why_;
 };
 
 }  // namespace detail
 
 /// The collectives that take longest, as `dearest_collectives` has them, and under each which annotations near it, written otherwise or
 /// left out, make the step faster, with the seconds that it takes then and the bytes that a device sends: computed, by planning the whole
-/// program again with each, 48 times at most. Nothing is run. Throws gspmd::error if the network says nothing of an axis of the mesh.
+/// program again with each, 48 times at most, less often if it has more than 1,600 operators. Then the cheapest ways to run the operator
+/// for whose sake it is sent, as `why` has them, by the times of the mesh's own network, `>` before the one that was taken. With a `scope`
+/// of that part of the program only. Nothing is run. Throws gspmd::error if the network says nothing of an axis of the mesh, or no scope is
+/// called so.
 ///
 ///     std::puts(what_would_avoid<step>(pod).c_str());
 template <class Step>
-std::string what_would_avoid(const network& net = default_network, std::size_t most = 10) {
+std::string what_would_avoid(const network& net = default_network, std::size_t most = 10, std::string_view scope = {}) {
   const detail::graph g = Step::planned_graph();
   detail::annotation_trials trials(g, Step::view, Step::mesh_type::info, Step::planned_shape(), net);
-  return detail::cost_report(Step::view, Step::mesh_type::info, net).dearest(most, [&](const detail::plan_step& s) {
-    return trials.of(s);
+  return detail::cost_report(Step::view, Step::mesh_type::info, net, scope).dearest(most, [&](const detail::plan_step& s) {
+    return trials.remarks(s);
   });
 }
 
@@ -168,12 +185,13 @@ namespace dynamic {
 /// The same of a program that was compiled at run time with what the planner did.
 ///
 ///     std::puts(what_would_avoid(inspection(b), pod).c_str());
-inline std::string what_would_avoid(const inspection& plan, const network& net = default_network, std::size_t most = 10) {
+inline std::string what_would_avoid(const inspection& plan, const network& net = default_network, std::size_t most = 10,
+                                    std::string_view scope = {}) {
   const auto& program = plan.program();
   const detail::plan_view& view = program.view();
   detail::annotation_trials trials(plan.graph(), view, program.mesh_info(), plan.planned_shape(), net);
-  return detail::cost_report(view, program.mesh_info(), net).dearest(most, [&](const detail::plan_step& s) {
-    return trials.of(s);
+  return detail::cost_report(view, program.mesh_info(), net, scope).dearest(most, [&](const detail::plan_step& s) {
+    return trials.remarks(s);
   });
 }
 

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <cstdio>
@@ -25,16 +26,43 @@ class why_text {
 
   /// Of the value of node `i`, called `name`; empty if nothing was compared for it.
   [[nodiscard, gnu::cold]] std::string of(int i, const std::string& name) {
-    while (facts_of(at(i).op).made == origin::renamed)
-      i = at(i).operands[0];  // an annotation on a result is an identity after it
-    if (at(i).op == opcode::result) i = at(i).operands[0];
+    i = operator_of(i);
     return ways(i, name) + others(i, name);
+  }
+  /// The cheapest ways to run the operator that node `i` is the result of, and the one that was taken, a line each; nothing if it was
+  /// told before.
+  [[nodiscard, gnu::cold]] std::vector<std::string> cheapest(int i, std::size_t most) {
+    i = operator_of(i);
+    std::vector<std::string> lines;
+    if (std::find(told_.begin(), told_.end(), i) != told_.end()) return lines;
+    told_.push_back(i);
+    const auto rows = tried(i);
+    if (!rows.empty())
+      lines.push_back("ways to run " + std::string(graph::place(at(i).at, name_of(at(i).op)).view()) +
+                      ", by the time of operands, work, result and later readers:");
+    for (std::size_t k = 0; k < rows.size(); ++k)
+      if (k < most || rows[k].is_chosen)
+        lines.push_back((rows[k].is_chosen ? "> " : "  ") + time_text(rows[k].time) + ", " + std::to_string(rows[k].bytes) +
+                        " bytes: " + rows[k].text());
+    return lines;
   }
 
  private:
   static constexpr std::size_t most_rows = 8;
+  struct way {
+    bool is_chosen = false;
+    std::int64_t time = 0, bytes = 0;
+    std::string what;
+    bool is_allowed = true;
+    [[nodiscard]] std::string text() const { return is_allowed ? what : what + ", which is not allowed"; }
+  };
 
   [[nodiscard]] const node& at(int i) const { return graph_.nodes[static_cast<std::size_t>(i)]; }
+  /// An annotation on a result is an identity after it.
+  [[nodiscard]] int operator_of(int i) const {
+    while (facts_of(at(i).op).made == origin::renamed) i = at(i).operands[0];
+    return at(i).op == opcode::result ? at(i).operands[0] : i;
+  }
   [[gnu::cold]] static std::string time_text(std::int64_t picoseconds) {
     char text[32];
     std::snprintf(text, sizeof text, "%.3f us", static_cast<double>(picoseconds) / 1e6);
@@ -44,32 +72,37 @@ class why_text {
     return std::string(sharding_text(mesh_, s, at(i).shape.count).view());
   }
 
+  /// The ways to run an operator, the cheapest first; of equal ones the first that was taken.
+  [[nodiscard, gnu::cold]] std::vector<way> tried(int i) {
+    auto found = reasons_.ways(i);
+    for (std::size_t k = 1; k < found.size(); ++k)
+      for (std::size_t j = k; j > 0 && found[j].price.is_less_than(found[j - 1].price); --j) std::swap(found[j - 1], found[j]);
+    std::vector<way> rows;
+    for (const auto& f : found) {
+      std::string what;
+      for (int k = 0; k < f.use.wanted.count; ++k) what += (k > 0 ? ", " : "") + lies(f.use.wanted[k], at(i).operands[k]);
+      what += " -> " + lies(f.use.result, i) + (f.use.moved ? ", as one movement" : "");
+      bool is_new = true;
+      for (const auto& r : rows) is_new = is_new && r.what != what;
+      if (is_new)
+        rows.push_back({reasons_.is_chosen(i, f.use), f.price.time, f.price.bytes, std::move(what), f.price.refused == 0});
+    }
+    return rows;
+  }
   [[nodiscard, gnu::cold]] std::string ways(int i, const std::string& name) {
-    auto tried = reasons_.ways(i);
-    if (tried.empty()) return {};
-    for (std::size_t k = 1; k < tried.size(); ++k)  // stable: of equal ones the first was taken
-      for (std::size_t j = k; j > 0 && tried[j].price.is_less_than(tried[j - 1].price); --j) std::swap(tried[j - 1], tried[j]);
+    const auto rows = tried(i);
+    if (rows.empty()) return {};
     text_table table;
     table.align_right(1);
     table.align_right(2);
-    std::vector<std::string> seen;
     std::size_t shown = 0, left = 0;
-    for (const auto& way : tried) {
-      std::string what;
-      for (int k = 0; k < way.use.wanted.count; ++k) what += (k > 0 ? ", " : "") + lies(way.use.wanted[k], at(i).operands[k]);
-      what += " -> " + lies(way.use.result, i) + (way.use.moved ? ", as one movement" : "");
-      bool is_new = true;
-      for (const auto& s : seen) is_new = is_new && s != what;
-      if (!is_new) continue;
-      seen.push_back(what);
-      const bool is_chosen = reasons_.is_chosen(i, way.use);
-      if (shown >= most_rows && !is_chosen) {
+    for (const auto& r : rows) {
+      if (shown >= most_rows && !r.is_chosen) {
         ++left;
         continue;
       }
       ++shown;
-      if (way.price.refused > 0) what += ", which is not allowed";
-      table.add({is_chosen ? ">" : " ", time_text(way.price.time), std::to_string(way.price.bytes), what});
+      table.add({r.is_chosen ? ">" : " ", time_text(r.time), std::to_string(r.bytes), r.text()});
     }
     std::string t = std::string("ways to run ") + name_of(at(i).op) + (name.empty() ? "" : " ") + name +
                     ", by the time and the bytes of operands, work, result and later readers:\n" + table.str();
@@ -91,6 +124,7 @@ class why_text {
   const graph& graph_;
   const mesh_info& mesh_;
   plan_reasons reasons_;
+  std::vector<int> told_;  // by `cheapest`
 };
 
 }  // namespace detail

@@ -12,8 +12,9 @@ namespace gspmd {
 /// A mesh whose devices hold so many bytes each at most: inputs, outputs and everything between them, as `peak_bytes_per_device` counts
 /// it. In the place of a mesh, for `compile`. A program that would hold more is planned again and gives up time for memory: inputs that
 /// were gathered are not kept but gathered again (fully sharded data parallelism: what crosses the network grows by what the second
-/// gathers send), then einsums take gathered operands in parts, round a ring of devices, from a quarter, a 16th, a 64th of the memory on.
-/// The first plan that fits is taken. Arrays are those of the mesh itself. At run time: dynamic::mesh::within.
+/// gathers send), then inputs that nobody annotated are split by axes that have no other use for them, then einsums take gathered operands
+/// in parts, round a ring of devices, from a quarter, a 16th, a 64th of the memory on. The first plan that fits is taken. Arrays are those
+/// of the mesh itself. At run time: dynamic::mesh::within.
 ///
 ///     using step = compile<train, within<pod, 512 * MiB>, in<float, dims<64, 4096>, split<"data", _>>, ...>;
 ///

@@ -94,6 +94,17 @@ TEST_CASE("on a checked mesh a kernel or an input that lies is found") {
   CHECK(caught::contains(given(5), "at [3] device 1 has 5 and device 0 has 4"));
 }
 
+TEST_CASE("a mesh stays checked, and within its memory, where a reshape cuts an axis of it") {
+  const auto program = dynamic::compile(
+      [](value x) {
+        return reshape(x, {2, 4, 3});
+      },
+      dynamic::mesh({{"x", 4}}).checked().within(1 << 20), dynamic::in<double>({8, 3}, {"x", ""}));
+  CHECK(program.view().mesh->axis_count() == 2);
+  CHECK(program.view().mesh->is_checked);
+  CHECK(program.view().mesh->most_memory == 1 << 20);
+}
+
 TEST_CASE("on a checked mesh devices that go different ways are asked for nothing") {
   const auto program = dynamic::compile(
       [](value x) {

@@ -205,13 +205,13 @@ TEST_CASE("each device draws its part of random numbers, and computes with it") 
 
 namespace {
 /// Layers whose weights are split over the batch's axis, their gradients and update.
-dynamic::program layers_on(const dynamic::mesh& m) {
+dynamic::program layers_on(const dynamic::mesh& m, bool is_annotated = true) {
   constexpr std::int64_t batch = 4096, width = 128;
   dynamic::builder b(m);
   value y = b.input(f32({batch, width}, {"data", ""}));
   std::vector<value> weights;
   for (int layer = 0; layer < 6; ++layer) {
-    weights.push_back(b.input(f32({width, width}, {"data", ""})));
+    weights.push_back(b.input(is_annotated ? f32({width, width}, {"data", ""}) : dynamic::in<float>({width, width})));
     y = relu(einsum<"bd,df->bf">(y, weights.back()));
   }
   const auto gradients = grad(mean(y * y), weights);
@@ -235,6 +235,31 @@ TEST_CASE("a plan within a device's memory gathers weights twice and keeps none"
   CHECK(error_of([&] { layers_on(m.within(1 << 20)); }).find("are allowed: split more of the inputs, or use more devices") !=
         std::string::npos);
   CHECK(error_of([&] { static_cast<void>(m.within(0)); }) == "gspmd: within: a device holds a positive number of bytes");
+}
+
+TEST_CASE("a plan within a device's memory keeps weights split that nobody annotated, and says the least that it could hold") {
+  const dynamic::mesh m({{"data", 4}});
+  const auto plain = layers_on(m, false);
+  const auto held = plain.peak_bytes_per_device();
+  CHECK(plain.input(1).local_shape() == std::vector<std::int64_t>{128, 128});  // nobody asks for another sharding
+  CHECK(plain.traffic().in(collective_kind::all_gather).bytes == 0);
+  const auto limit = held - 6 * 2 * 3 * 16384;  // without three quarters of each of six weights, old and new
+  const auto saving = layers_on(m.within(limit), false);
+  CHECK(saving.peak_bytes_per_device() <= limit);
+  for (std::size_t k = 1; k <= 6; ++k) {
+    const auto shape = saving.input(k).local_shape();
+    CHECK(shape[0] * shape[1] == 128 * 128 / 4);
+    CHECK(saving.output(k - 1).local_shape() == shape);
+  }
+  // Each weight is gathered where it is used, forward and backward, and not held.
+  CHECK(saving.traffic().in(collective_kind::all_gather).bytes == (6 + 5) * 3 * 16384);
+  CHECK(saving.traffic().in(collective_kind::reduce_scatter).bytes == 6 * 3 * 16384);
+
+  const auto text = error_of([&] { layers_on(m.within(1 << 20), false); });
+  CHECK_MESSAGE(text.find("1048576 are allowed") != std::string::npos, text);
+  const auto least = std::stoll(text.substr(text.find("holds ") + 6));
+  CHECK(least < saving.peak_bytes_per_device() + 1);
+  CHECK(layers_on(m.within(least), false).peak_bytes_per_device() <= least);
 }
 
 TEST_CASE("a plan within a device's memory takes an operand in parts") {

@@ -53,7 +53,7 @@ std::vector<std::byte> elements_of(draws& r, const std::vector<std::int64_t>& sh
 struct random_reduction {
   std::vector<std::int64_t> shape, dims, spread;
   std::vector<std::int64_t> small;  // the shape of the second operand, which is spread to `shape`
-  int function = 0;
+  int function = 0, along = 0;      // 3: of neighbours along this dim
   bool has_index = false;
 
   random_reduction(draws& r, std::int64_t most) {
@@ -69,7 +69,8 @@ struct random_reduction {
       }
     }
     if (dims.empty()) dims.push_back(r.below(rank));
-    function = static_cast<int>(r.below(3));
+    function = static_cast<int>(r.below(4));
+    along = static_cast<int>(r.below(rank));
     has_index = r.below(3) == 0;
   }
   [[nodiscard]] std::int64_t size() const {
@@ -82,7 +83,8 @@ struct random_reduction {
     value y = broadcast_in_dim(b, shape, spread);
     if constexpr (std::is_same_v<T, bool>)
       return function == 0 ? logical_and(x, logical_not(y)) : function == 1 ? logical_or(x, y) : not_equal(x, y);
-    y = function == 0 ? x + y : function == 1 ? maximum(x, y) : x * y;
+    if (function == 3) y = shift(x, along, 1) + shift(x, along, -2, boundary::edge()) + y;
+    else y = function == 0 ? x + y : function == 1 ? maximum(x, y) : x * y;
     if (has_index) y = y + convert<T>(minimum(iota<std::int32_t>(x, shape, 0), 2));
     return y;
   }
@@ -91,9 +93,9 @@ struct random_reduction {
 }  // namespace
 
 TEST_CASE("what is reduced is not stored") {
-  const auto in = dynamic::in<float>({1000, 1000});
-  const auto check = [&](auto f, int loops, std::int64_t most) {
-    const auto p = dynamic::compile(f, one, in);
+  const auto check = [&](auto f, int loops, std::int64_t most, const char* split = "") {
+    const auto p =
+        dynamic::compile(f, *split == '\0' ? one : dynamic::mesh({{"x", 2}}), dynamic::in<float>({1000, 1000}, {split, ""}));
     CHECK(count(p, action::fused) == loops);
     CHECK(count(p, action::reduce) == 0);
     CHECK(arena_of(p) <= most);
@@ -104,8 +106,15 @@ TEST_CASE("what is reduced is not stored") {
   check([](auto x) { return sum(exponential(x), 1); }, 1, block);
   check([](auto x) { return mean(x * x - x); }, 2, block + 64);
   check([](auto x) { return std::tuple{sum(x), reduce(x, monoid::maximum), reduce(x, monoid::minimum)}; }, 1, 3 * block);
+  // Of what a stencil computes, margins included; beyond the ends of what is not split another loop writes zeros.
+  const auto laplacian = [](auto x) {
+    return shift(x, 0, 1) + shift(x, 0, -1) + shift(x, 1, 1, boundary::wrap()) + shift(x, 1, -1) - 4 * x;
+  };
+  check([&](auto x) { return sum(laplacian(x)); }, 2, block + 3 * 4096);
+  check([&](auto x) { return sum(abs(laplacian(x)), 1); }, 2, block + 3 * 4096);
+  check([&](auto x) { return reduce(laplacian(x), monoid::maximum, {0, 1}); }, 1, block + 6 * 4096, "x");
   // exp(x - max) is computed where the result comes, added up as it is computed.
-  const auto p = dynamic::compile([](auto x) { return softmax(x, 1); }, one, in);
+  const auto p = dynamic::compile([](auto x) { return softmax(x, 1); }, one, dynamic::in<float>({1000, 1000}));
   CHECK(count(p, action::fused) == 2);
   CHECK(count(p, action::reduce) == 1);
   CHECK(arena_of(p) <= detail::blocked_bytes + block);
@@ -134,7 +143,10 @@ TEST_CASE("several reductions of one value read it once, and where it is split g
     return std::tuple{sum(e, 1), sum(e - x, 1)};
   };
   check(two_of_a_loop, 1, 1);
-  check([](auto x) { return std::tuple{sum(x, 1), sum(x * x, 1)}; }, 0, 1);  // a sum of products is a contraction
+  check([](auto x) { return std::tuple{sum(x, 1), sum(x * x, 1)}; }, 1, 1);  // else a sum of products is a contraction
+  check([](auto x) { return std::tuple{sum(x * x, 1), sum(x, 1)}; }, 1, 1);
+  check([](auto x) { return std::tuple{sum(x), sum(exponential(x)), reduce(x, monoid::maximum)}; }, 1, 2);
+  check([](auto x) { return std::tuple{sum(exponential(x), 1), sum(x, 1)}; }, 1, 1);
   check([](auto x) { return std::tuple{sum(x, 1), reduce(x, monoid::maximum, {1})}; }, 1, 2);
 }
 
@@ -175,7 +187,7 @@ void compare(std::uint64_t seed, const dynamic::mesh& m, bool is_even) {
                        : has_sum ? monoid::add
                                  : monoid::minimum,
                second = is_pred ? monoid::and_ : monoid::maximum;
-  const bool also_stores = r.below(3) == 0, has_two = r.below(2) == 0;
+  const bool also_stores = r.below(3) == 0, has_two = r.below(2) == 0, reads_one = r.below(3) == 0;
   const auto x = elements_of<T>(r, f.shape, !is_even), b = elements_of<T>(r, f.small, !is_even);
   const auto in = dynamic::in<T>(f.shape, split), small = dynamic::in<T>(f.small);
   const auto reduce_to = [&](dynamic::builder& to, value y) {
@@ -189,8 +201,9 @@ void compare(std::uint64_t seed, const dynamic::mesh& m, bool is_even) {
   dynamic::builder computing(m), reading(m), reducing(m);
   computing.output(compute(computing));
   reduce_to(reading, reading.input(in));
-  const value y = compute(reducing);
+  const value v = reducing.input(in), w = reducing.input(small), y = f.template computed<T>(v, w);
   reduce_to(reducing, y);
+  if (reads_one) reducing.output(reduce(v, second, f.dims));  // of what the loop reads
   if (also_stores) reducing.output(y);
   const auto computed = computing.compile(), read = reading.compile(), reduced = reducing.compile();
   std::size_t reductions = 0;
@@ -209,6 +222,12 @@ void compare(std::uint64_t seed, const dynamic::mesh& m, bool is_even) {
     const auto want = alone.compile().run_pointers(simulated{}, {stored_y.bytes.data()})[0];
     CHECK_MESSAGE(got[k].bytes == want.bytes, "seed ", seed, " output ", k);
     CHECK_MESSAGE(together[k].bytes == want.bytes, "seed ", seed, " output ", k);
+  }
+  if (reads_one) {
+    dynamic::builder alone(m);
+    alone.output(reduce(alone.input(in), second, f.dims));
+    const auto want = alone.compile().run_pointers(simulated{}, {x.data()})[0];
+    CHECK_MESSAGE(got[together.size()].bytes == want.bytes, "seed ", seed, " of an input");
   }
   if (also_stores) CHECK_MESSAGE(got.back().bytes == stored_y.bytes, "seed ", seed);
 }
@@ -231,4 +250,24 @@ TEST_CASE("reductions by the loop that computes their operand have the bits of t
   CHECK(programs_with_some > 100);
   CHECK(several > 30);
   CHECK(stored > 20);
+}
+
+namespace {
+constexpr auto roughness = [](auto x) {
+  const value y = shift(x, 0, 1) * 0.5F + shift(x, 0, -3, boundary::wrap()) - x;
+  return std::tuple{sum(y), reduce(abs(y), monoid::maximum), sum(x), sum(x * x)};
+};
+}  // namespace
+
+TEST_CASE("a compiled step reduces what a stencil computes and what it reads, bit for bit as a session does") {
+  using step = compile<roughness, mesh<axis<"x", 3>>, in<float, dims<77>, split<"x">>>;
+  array<float> x({77});
+  for (std::int64_t i = 0; i < 77; ++i) x.data()[i] = static_cast<float>(i * i % 31) / 7.0F;
+  const auto want = dynamic::compile(roughness, dynamic::mesh({{"x", 3}}), dynamic::in<float>({77}, {"x"})).run(simulated{}, x);
+  const auto got = run<step>(threads{}, x);
+  const float all[] = {*std::get<0>(got).data(), *std::get<1>(got).data(), *std::get<2>(got).data(), *std::get<3>(got).data()};
+  for (std::size_t k = 0; k < 4; ++k) CHECK(all[k] == *want[k].data<float>());
+  int made = 0;
+  for (const auto& g : detail::table_of<detail::planned_group>(step::view)) made += g.margins.count > 0 ? g.reductions.count : 0;
+  CHECK(made == 3);  // by one loop; x * x is another one
 }

@@ -88,7 +88,9 @@ TEST_CASE("report: a network that says nothing of an axis is refused") {
 }
 
 namespace {
-constexpr auto product = [](auto x, auto w) { return einsum<"bd,df->bf">(x, w); };
+constexpr auto product = [](auto x, auto w) {
+  return named<"product">([](auto a, auto b) { return einsum<"bd,df->bf">(a, b); }, x, w);
+};
 using step = compile<product, mesh<axis<"x", 8>>, in<float, dims<8, 8>, split<"x", _>>, in<float, dims<8, 8>, split<"x", _>>>;
 }  // namespace
 TEST_CASE("report: of steps that were compiled, too") {
@@ -97,6 +99,8 @@ TEST_CASE("report: of steps that were compiled, too") {
   CHECK(contains(compare<step, step>(net), "all_gather over x"));
   CHECK(contains(timeline<step>(net), "axis x"));
   CHECK(contains(summary<step>(net), "einsum"));
+  CHECK(contains(explain<step>({.scope = "product"}), "\none device sends for these operators"));
+  CHECK(contains(outline<step>(net), "product  einsum"));
 }
 
 TEST_CASE("report: a plan as a graph and as JSON has its steps, inputs and totals") {
@@ -178,6 +182,8 @@ TEST_CASE("report: what would avoid a collective is found by planning again") {
   CHECK(contains(gathered, "all_gather"));
   CHECK(contains(gathered,
                  "with input 1 as [_, _] the step takes 0.000 us instead of 0.224 us and sends 0 bytes instead of 224\n"));
+  CHECK(contains(gathered, "     ways to run einsum at report.cpp:"));
+  CHECK(contains(gathered, "     > 0.007 us, 224 bytes: [x, _], [_, _] -> [x, _]\n"));
 
   // What a result is asked to be.
   dynamic::builder b(dynamic::mesh({{"x", 8}}));
@@ -217,4 +223,99 @@ TEST_CASE("explain: of the operators of some lines or of a loop, and of those on
   CHECK(!contains(after, "over x"));
   CHECK(!contains(explain(p, {.file = "other.cpp"}), "reduce"));
   CHECK(explain(p, {}) == explain(p));
+}
+
+namespace {
+/// A network of layers, its gradient and update, with the names of its parts or without.
+dynamic::builder training(int layers, bool has_names) {
+  const auto call = [has_names](const char* name, auto f, auto... x) { return has_names ? named(name, f, x...) : f(x...); };
+  dynamic::builder b(dynamic::mesh({{"data", 2}, {"model", 2}}));
+  value h = b.input(dynamic::in<float>({64, 64}, {"data", ""}));
+  std::vector<value> weights;
+  for (int k = 0; k < layers; ++k) {
+    weights.push_back(b.input(dynamic::in<float>({64, 64}, {"", "model"})));
+    weights.push_back(b.input(dynamic::in<float>({64, 64}, {"model", ""})));
+    b.name(weights.back(), "down" + std::to_string(k));
+    h = call(
+        "layer",
+        [&](value x, value up, value down) {
+          const value y = call(
+              "mlp", [](value a, value u, value d) { return einsum("bf,fd->bd", relu(einsum("bd,df->bf", a, u)), d); }, x, up,
+              down);
+          return call(
+              "norm", [](value a) { return a * rsqrt(mean(a * a) + 1e-5); }, x + y);
+        },
+        h, weights[weights.size() - 2], weights.back());
+  }
+  const auto gradients = grad(sum(h * h), weights);
+  for (std::size_t k = 0; k < weights.size(); ++k)
+    b.output(call(
+        "update", [](value w, value g) { return w - 0.1 * g; }, weights[k], gradients[k]));
+  return b;
+}
+dynamic::program trained(int layers, bool has_names) { return training(layers, has_names).compile(); }
+network links_of_two() { return {1e12, {{"data", topology::switched, 1e9, 0}, {"model", topology::switched, 1e9, 0}}}; }
+std::int64_t lines_of(const std::string& text) { return std::count(text.begin(), text.end(), '\n'); }
+}  // namespace
+
+TEST_CASE("named: operators and their gradients bear the names, one part is shown alone, and the plan is the same") {
+  const auto p = trained(3, true);
+  CHECK(p == trained(3, false));
+  const auto all = explain(p);
+  CHECK(contains(all, "scope"));
+  CHECK(!contains(explain(trained(3, false)), "scope"));
+  CHECK(contains(all, " layer[1]/mlp "));
+  CHECK(contains(all, " update[5] "));
+  // Of one layer: its two products, and four of their gradients, in this order or another.
+  const auto products = [](const std::string& text) {
+    int n = 0;
+    for (auto at = text.find("einsum"); at != std::string::npos; at = text.find("einsum", at + 1)) ++n;
+    return n;
+  };
+  const auto second = explain(p, {.scope = "layer[1]"});
+  CHECK(products(second) >= 6);
+  CHECK(products(explain(p, {.scope = "layer[1]/mlp"})) == products(second));
+  CHECK(products(explain(p, {.scope = "mlp"})) == products(all));
+  CHECK(!contains(second, "layer[0]"));
+  CHECK(!contains(second, "update"));
+  CHECK(contains(explain(p, {.scope = "layer[2]/mlp", .collectives_only = true}), "all_reduce over model"));
+  CHECK(products(explain(p, {.scope = "norm"})) == 0);
+  std::string message;
+  try {
+    static_cast<void>(explain(p, {.scope = "layer[3]"}));
+  } catch (const error& e) {
+    message = e.text();
+  }
+  CHECK(message == "no scope of the program is called `layer[3]`; there are: layer, layer/mlp, layer/norm, update");
+  CHECK_THROWS_AS(static_cast<void>(summary(trained(3, false), default_network, "mlp")), error);
+
+  CHECK(contains(summary(p), "layer/mlp"));
+  CHECK(!contains(summary(p, default_network, "update"), "einsum"));
+  CHECK(contains(outline(p), "  layer/mlp  "));
+  CHECK(contains(outline_svg(p), ">layer/mlp: "));
+  CHECK(contains(dearest_collectives(p), "layer/mlp\n"));
+  const auto trace = timeline(p);
+  CHECK(contains(trace, R"("args": {"name": "scope"})"));
+  CHECK(contains(trace, R"({"name": "layer[2]/mlp", "ph": "X", "pid": 0, "tid": 3, )"));
+  CHECK(contains(trace, R"("scope": "layer[0]/mlp", "bytes")"));
+  CHECK(contains(timeline_svg(p), ", in layer["));
+  CHECK_THROWS_AS(named(
+                      "a/b", [](value x) { return x; }, value()),
+                  error);
+}
+
+TEST_CASE("report: 1,500 operators fit a screen, and inputs are called by their names") {
+  const dynamic::inspection plan(training(40, true));
+  const auto& p = plan.program();
+  CHECK(p.operators().size() > 1500);
+  CHECK(lines_of(summary(p)) <= 40);
+  CHECK(lines_of(summary(p, default_network, "mlp")) <= 40);
+  CHECK(lines_of(outline(p)) <= 60);
+  CHECK(contains(explain(p), "input 2 (down0)"));
+  // The dearest collectives, with annotations that are tried and the ways that were compared.
+  const auto dear = dynamic::what_would_avoid(plan, links_of_two());
+  CHECK(lines_of(dear) <= 60);
+  CHECK_MESSAGE(contains(dear, " (down"), dear);
+  CHECK(contains(dear, "ways to run add at report.cpp:"));
+  CHECK(contains(dear, "     > "));
 }

@@ -23,6 +23,7 @@ struct static_passes {
   static constexpr graph program() { return Program::frozen().thaw().program; }
   static constexpr const mesh_shape& mesh() { return Mesh::info.shape; }
   static constexpr std::size_t node_count() { return Program::frozen().sizes.of[0]; }
+  static constexpr std::size_t scope_count() { return Program::frozen().sizes.of[3]; }
 
   template <class Pass>
   static constexpr const auto& frozen() {

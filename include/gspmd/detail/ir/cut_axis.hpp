@@ -38,6 +38,9 @@ constexpr axis_list cut_axis(const axis_list& axes, int axis) {
 /// `x` -> `x:(1)2`, `x:(2)2`; `x:(2)4` -> `x:(2)2`, `x:(4)2`
 constexpr mesh_info cut_axis(const mesh_info& mesh, axis_cut cut) {
   mesh_info result;
+  result.shape.most_memory = mesh.shape.most_memory;
+  result.shape.saving = mesh.shape.saving;
+  result.shape.is_checked = mesh.shape.is_checked;
   for (int a = 0; a < mesh.shape.axis_count(); ++a) {
     if (a != cut.axis) {
       result.add_axis(mesh.name(a), mesh.shape.sizes[a]);

@@ -30,6 +30,12 @@ struct location {
   static constexpr location current(const char* file = __builtin_FILE(), int line = __builtin_LINE()) { return {file, line}; }
 };
 
+/// A part of the program that its user named (ops/named.hpp), in another one or in none (-1). Each call of a function is one.
+struct scope {
+  const char* name = "";
+  int outer = -1;
+};
+
 /// One operator of the program for one giant device. Its first result has the node's number; where it has more, nodes that stand for
 /// them follow it, each with the operator as its operand.
 struct node {
@@ -57,6 +63,7 @@ struct node {
   axis_mask local_axes = 0;  // whose local view it stands in: its shape is that of a shard along these (ops/local_view.hpp)
   axis_mask equal_axes = 0;  // those of them along which its type says that devices hold the same of it
   int region = -1;           // the loop, branch or otherwise node in whose body it stands; -1: the program itself
+  int scope = -1;            // the named part of the program that it belongs to
   int tag = -1;              // what the builder of a graph calls it; survives every renumbering
 };
 
@@ -92,9 +99,11 @@ class graph {
   vec<node> nodes;
   vec<int> inputs;
   vec<int> outputs;
+  vec<scope> scopes;                    // named parts; the outer one comes first
   const mesh_info* mesh = nullptr;      // what annotations name
   kept_functions* functions = nullptr;  // where functions with state are kept; null: there is no such place
   int open_region = -1;                 // where `add` puts nodes
+  int open_scope = -1;                  // and the part that they belong to
   bool has_regions = false;
   struct composed_value {
     int tag, reader;  // its own, and that of an operator that reads its operand instead
@@ -121,7 +130,7 @@ class graph {
 
   template <class S, class F>
   static constexpr auto lists(S& s, F f) {
-    return f(s.nodes, s.inputs, s.outputs);
+    return f(s.nodes, s.inputs, s.outputs, s.scopes);
   }
   template <class S, class F>
   static constexpr auto rest(S& s, F f) {
@@ -133,6 +142,7 @@ class graph {
   constexpr int add(node n) {
     n.region = open_region;
     n.local_axes = open_local;
+    n.scope = open_scope;
     if (type_local != nullptr && n.op != code_of<struct local_view_op>)
       for (const int o : n.operands)
         if (nodes[static_cast<std::size_t>(o)].local_axes != open_local)
@@ -220,6 +230,7 @@ class graph {
     if (bounded_bytes(n.shape, bytes_of(type)) > most_bytes)
       for (auto& e : n.shape) e = 1;
     n.region = open_region;
+    n.scope = open_scope;
     nodes.push_back(n);
     return static_cast<int>(nodes.size()) - 1;
   }

@@ -22,6 +22,7 @@ struct planned_node {
   int value = -1;          // its result as the operator leaves it; -1: no output depends on it
   std::int64_t flops = 0;  // of one device, in all steps it became and all trips of them (flops.hpp says how they are counted)
   int region = -1;         // the node in whose body it stands
+  int scope = -1;          // the named part of the program that it belongs to
   // Of an operator that moves all elements alike: along which dim, and how much further along it the operand has what comes here.
   std::int8_t moved_dim = -1;
   axis_mask may_differ = 0;  // axes of a local view along which devices may hold other data, whatever the layout says
@@ -33,7 +34,8 @@ struct planned_node {
 template <class Plan, class F>
 constexpr auto lists_of_plan(Plan& p, F f) {
   return with_tables(kernel_tables{}, p, [&](auto&... table) {
-    return f(p.nodes, p.completed, p.values, p.steps, p.slots, p.bounds, p.inputs, p.outputs, p.shared_inputs, table...);
+    return f(p.nodes, p.completed, p.values, p.steps, p.slots, p.bounds, p.inputs, p.outputs, p.shared_inputs, p.scopes,
+             table...);
   });
 }
 
@@ -51,6 +53,7 @@ struct plan : owned_tables<kernel_tables> {
   vec<int> inputs;         // values
   vec<int> outputs;        // values
   vec<int> shared_inputs;  // by output: the input whose memory it may be given; -1: none
+  vec<scope> scopes;       // named parts of the program
   std::int64_t arena_bytes = 0;
   text error;                      // why the program is refused, if it is
   mistake broken = mistake::none;  // the rule it breaks
@@ -78,6 +81,7 @@ struct plan_view : table_views {
   std::span<const int> inputs;
   std::span<const int> outputs;
   std::span<const int> shared_inputs;
+  std::span<const scope> scopes;
   std::int64_t arena_bytes = 0;
 
   constexpr plan_view() = default;

@@ -10,7 +10,8 @@ namespace gspmd::detail {
 
 /// A sum of products is a contraction of shards, `ab,ab->a`: what is multiplied need not go through memory. Adds it for a reduction
 /// over `dims` of a product that waits, if both factors lie in memory and the contraction runs along them: all dims are summed, or
-/// the last ones, or the first ones. False if that does not hold: nothing is added.
+/// the last ones, or the first ones. False if that does not hold, or if a factor is summed over the same dims itself, sum(x) beside
+/// sum(x * x), which one loop does: nothing is added.
 template <class Lowering>
 constexpr bool add_sum_of_product(Lowering& l, const instruction& op, dim_mask dims) {
   const node& n = l.node_of(op);
@@ -22,6 +23,7 @@ constexpr bool add_sum_of_product(Lowering& l, const instruction& op, dim_mask d
     return false;
   const int lhs = maker->operands[0], rhs = maker->operands[1];
   if (!l.lies_in_memory(lhs) || !l.lies_in_memory(rhs)) return false;
+  if (l.is_read_alike(op, lhs) || l.is_read_alike(op, rhs)) return false;
 
   const local_value& v = l.value(product);
   std::int64_t terms = 1, kept = 1;

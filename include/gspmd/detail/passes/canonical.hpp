@@ -25,6 +25,7 @@ class canonical_orderer {
     result.largest_bytes = traced.largest_bytes;
     result.find_types = traced.find_types;
     result.type_local = traced.type_local;
+    result.scopes = traced.scopes;
     result.composed = traced.composed;
     if (traced.has_regions) find_needed();
     for (const int i : traced.inputs) {

@@ -28,6 +28,7 @@ constexpr graph with_ghost_zones(const graph& g) {
   out.allow_replication = g.allow_replication;
   out.largest_bytes = g.largest_bytes;
   out.find_types = g.find_types;
+  out.scopes = g.scopes;
   out.composed = g.composed;
   vec<int> number(g.nodes.size(), -1);  // by node: the new one
   for (int i = 0; i < static_cast<int>(g.nodes.size());) {

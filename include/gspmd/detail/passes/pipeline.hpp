@@ -151,6 +151,7 @@ struct steps_pass {
     steps_result made;
     made.steps = schedule_program(g, before.mesh(), std::move(local), made.base);
     made.steps.nodes = std::move(nodes);
+    made.steps.scopes = g.scopes;
     const layouts& completed = before.template of<complete_pass>();
     made.steps.completed = completed.of;
     start_early(made.steps, std::span<const int>(made.base.data(), made.base.size()));
@@ -162,8 +163,9 @@ struct steps_pass {
     const auto nodes = before.node_count();
     const auto values = before.template length<emit_pass>(0) + before.template length<emit_pass>(0) / 4 + 8;
     const auto ops = before.template length<emit_pass>(1);
-    list_sizes<steps_result> sizes{values, nodes, nodes, values, ops + 8, 3 * ops + 16, ops + 16, ops + 8, ops + 8, ops + 8};
-    std::size_t* next = sizes.of + 10;
+    list_sizes<steps_result> sizes{
+        values, nodes, nodes, values, ops + 8, 3 * ops + 16, ops + 16, ops + 8, ops + 8, ops + 8, before.scope_count()};
+    std::size_t* next = sizes.of + 11;
     boost::mp11::mp_for_each<kernel_tables>([&](auto table) { *next++ = table.guess(ops, before.movements()); });
     return sizes;
   }

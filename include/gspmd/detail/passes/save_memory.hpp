@@ -11,12 +11,13 @@
 ///
 ///   0   nothing
 ///   1   inputs that are gathered are not kept: who needs one again gathers it again (fully sharded data parallelism)
-///   2   and an einsum takes an operand that would be gathered to more than a quarter of the memory in parts, where it can
-///   3   to more than a 16th
-///   4   to more than a 64th
+///   2   and inputs that nobody annotated are split by the axes that completion found no use for, those of more than a 4096th of the memory
+///   3   and an einsum takes an operand that would be gathered to more than a quarter of the memory in parts, where it can
+///   4   to more than a 16th
+///   5   to more than a 64th
 namespace gspmd::detail {
 
-inline constexpr int most_saving = 4;
+inline constexpr int most_saving = 5;
 
 /// Whether a form of a node that is larger than what it was made of is there for one reader only.
 constexpr bool is_gathered_again(const mesh_shape& mesh, const node& n, const sharding& from, const sharding& to) {
@@ -24,10 +25,16 @@ constexpr bool is_gathered_again(const mesh_shape& mesh, const node& n, const sh
          local_elements(mesh, n.shape, from) < local_elements(mesh, n.shape, to);
 }
 
+/// Whether an input that is held so is to be split further.
+constexpr bool is_split_to_save(const mesh_shape& mesh, const node& n, const sharding& held) {
+  return mesh.saving > 1 && facts_of(n.op).made == origin::given && !n.annotated &&
+         local_elements(mesh, n.shape, held) * bytes_of(n.type) > mesh.most_memory / 4096;
+}
+
 /// The most bytes that an operand of an einsum may be gathered to on a device; -1: any number.
 constexpr std::int64_t gather_limit_of(const mesh_shape& mesh, const node& n) {
-  if (n.gather_limit >= 0 || mesh.saving < 2 || !facts_of(n.op).may_go_round_ring(n)) return n.gather_limit;
-  return mesh.most_memory >> (2 * (mesh.saving - 1));
+  if (n.gather_limit >= 0 || mesh.saving < 3 || !facts_of(n.op).may_go_round_ring(n)) return n.gather_limit;
+  return mesh.most_memory >> (2 * (mesh.saving - 2));
 }
 
 /// Why no plan fits.

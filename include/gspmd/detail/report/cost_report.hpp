@@ -7,11 +7,13 @@
 #include <cstdio>
 #include <map>
 #include <string>
+#include <string_view>
 #include <tuple>
 #include <utility>
 #include <vector>
 
 #include "gspmd/detail/report/explain_plan.hpp"
+#include "gspmd/detail/report/scope_names.hpp"
 #include "gspmd/detail/report/svg_text.hpp"
 #include "gspmd/network.hpp"
 
@@ -20,8 +22,9 @@ namespace gspmd::detail {
 /// What the steps of a plan cost on a network, in the forms that report.hpp documents. Reads the tables of the plan only.
 class cost_report {
  public:
-  cost_report(const plan_view& plan, const mesh_info& mesh, const network& net)
-      : plan_(plan), mesh_(mesh), rates_(rates_on(net, mesh)), flops_per_second_(net.flops_per_second()) {}
+  /// `scope`: of that part of the program only; see scope_names.
+  cost_report(const plan_view& plan, const mesh_info& mesh, const network& net, std::string_view scope = {})
+      : plan_(plan), mesh_(mesh), rates_(rates_on(net, mesh)), flops_per_second_(net.flops_per_second()), scopes_(plan, scope) {}
 
   /// Collectives that are told alike: of one kind over the same axes.
   struct sum {
@@ -32,7 +35,7 @@ class cost_report {
   [[nodiscard, gnu::cold]] std::map<std::string, sum> by_kind_and_axes() const {
     std::map<std::string, sum> found;
     for (const auto& s : plan_.steps) {
-      if (!communicates(plan_, s)) continue;
+      if (!is_sent(s)) continue;
       auto& all = found[std::string(name_of(s.collective)) + " over " + axes_of_step(s)];
       all.count += s.times;
       all.bytes += s.bytes_sent * s.times;
@@ -48,12 +51,17 @@ class cost_report {
       all.bytes += one.bytes;
       all.seconds += one.seconds;
     }
-    return {{"computing", time_text(static_cast<double>(total_flops(plan_)) / flops_per_second_)},
-            {"flops", std::to_string(total_flops(plan_))},
-            {"communication", time_text(all.seconds)},
-            {"collectives", std::to_string(all.count)},
-            {"bytes sent", std::to_string(all.bytes)},
-            {"bytes held", std::to_string(peak_bytes(plan_))}};
+    std::int64_t flops = 0;
+    for (std::size_t i = 0; i < plan_.nodes.size(); ++i)
+      if (scopes_.is_shown(static_cast<int>(i))) flops = saturating_add(flops, plan_.nodes[i].flops);
+    std::vector<std::pair<std::string, std::string>> rows{
+        {"computing", time_text(static_cast<double>(flops) / flops_per_second_)},
+        {"flops", std::to_string(flops)},
+        {"communication", time_text(all.seconds)},
+        {"collectives", std::to_string(all.count)},
+        {"bytes sent", std::to_string(all.bytes)}};
+    if (scopes_.shows_all()) rows.emplace_back("bytes held", std::to_string(peak_bytes(plan_)));
+    return rows;
   }
 
   /// Collectives that are told alike: equal ones, the layers of a network.
@@ -67,9 +75,9 @@ class cost_report {
   [[nodiscard, gnu::cold]] std::vector<dear_row> dear_rows() const {
     std::map<std::vector<std::string>, dear_row> rows;
     for (const auto& s : plan_.steps) {
-      if (!communicates(plan_, s)) continue;
-      std::vector<std::string> cells{name_of(s.collective), axes_of_step(s), std::to_string(s.bytes_sent), operator_of(s),
-                                     line_of(s)};
+      if (!is_sent(s)) continue;
+      std::vector<std::string> cells{name_of(s.collective), axes_of_step(s), std::to_string(s.bytes_sent),
+                                     operator_of(s),        line_of(s),      scopes_.name(scopes_.scope_of(s))};
       auto& r = rows[cells];
       r.cells = std::move(cells);
       r.seconds += seconds(s);
@@ -91,10 +99,12 @@ class cost_report {
     table.align_right(0);
     table.align_right(1);
     table.align_right(4);
-    table.add({"time", "times", "collective", "over", "bytes each", "for", "line"});
+    table.add({"time", "times", "collective", "over", "bytes each", "for", "line", scopes_.empty() ? "" : "scope"});
     for (std::size_t k = 0; k < list.size() && k < most; ++k) {
       const auto& r = list[k];
-      table.add({time_text(r.seconds), std::to_string(r.count), r.cells[0], r.cells[1], r.cells[2], r.cells[3], r.cells[4]});
+      std::vector<std::string> cells{time_text(r.seconds), std::to_string(r.count)};
+      cells.insert(cells.end(), r.cells.begin(), r.cells.end());
+      table.add(std::move(cells));
       for (const std::string& remark : remarks(*r.first)) table.add({"     " + remark});
     }
     if (list.size() > most) table.add({"and " + std::to_string(list.size() - most) + " more kinds"});
@@ -104,21 +114,59 @@ class cost_report {
     return dearest(most, [](const plan_step&) { return std::vector<std::string>(); });
   }
 
+  /// At most 40 lines: of operators, collectives and scopes, with what is in them, those that cost most, and how many more there are.
   [[nodiscard, gnu::cold]] std::string summary() const {
-    std::map<std::string, std::pair<std::int64_t, std::int64_t>> kinds;  // how many, flops
-    for (const auto& n : plan_.nodes) {
+    struct kind {
+      std::string name;
+      std::int64_t count = 0, flops = 0, bytes = 0;
+      double seconds = 0;
+    };
+    using kinds = std::map<std::string, kind>;
+    kinds computed, sent, in_scopes;
+    for (std::size_t i = 0; i < plan_.nodes.size(); ++i) {
+      const auto& n = plan_.nodes[i];
+      if (!scopes_.is_shown(static_cast<int>(i))) continue;
+      for (const int s : scopes_.around(n.scope)) in_scopes[scopes_.name(s)].flops += n.flops;
       if (n.value < 0 || facts_of(n.op).made != origin::shards) continue;
-      auto& [count, flops] = kinds[name_of(n.op)];
-      ++count;
-      flops += n.flops;
+      auto& all = computed[name_of(n.op)];
+      ++all.count;
+      all.flops += n.flops;
     }
+    for (const auto& [name, all] : by_kind_and_axes()) sent[name] = {{}, all.count, 0, all.bytes, all.seconds};
+    for (const auto& s : plan_.steps)
+      for (const int scope : scopes_.around(is_sent(s) ? scopes_.scope_of(s) : -1)) {
+        auto& all = in_scopes[scopes_.name(scope)];
+        all.bytes += s.bytes_sent * s.times;
+        all.seconds += seconds(s);
+      }
+    for (auto& [name, k] : in_scopes) k.seconds += static_cast<double>(k.flops) / flops_per_second_;
+
     text_table table;
     for (const std::size_t column : {1U, 2U, 3U}) table.align_right(column);
+    const auto add_kinds = [&](const kinds& all, std::size_t most, auto cells_of) {
+      std::vector<kind> list;
+      for (const auto& [name, k] : all) list.push_back({name, k.count, k.flops, k.bytes, k.seconds});
+      std::sort(list.begin(), list.end(), [](const kind& a, const kind& b) {
+        return std::tuple(b.seconds, b.flops, b.count, a.name) < std::tuple(a.seconds, a.flops, a.count, b.name);
+      });
+      for (std::size_t k = 0; k < list.size() && k < most; ++k) table.add(cells_of(list[k]));
+      if (list.size() > most) table.add({"and " + std::to_string(list.size() - most) + " more"});
+    };
+    using cells = std::vector<std::string>;
     table.add({"operator", "number", "flops", ""});
-    for (const auto& [name, all] : kinds) table.add({name, std::to_string(all.first), std::to_string(all.second), ""});
-    table.add({"\ncollective", "number", "bytes", "time"});
-    for (const auto& [name, all] : by_kind_and_axes())
-      table.add({name, std::to_string(all.count), std::to_string(all.bytes), time_text(all.seconds)});
+    add_kinds(computed, 10, [](const kind& k) { return cells{k.name, std::to_string(k.count), std::to_string(k.flops), ""}; });
+    table.add({""});
+    table.add({"collective", "number", "bytes", "time"});
+    add_kinds(sent, 8, [](const kind& k) {
+      return cells{k.name, std::to_string(k.count), std::to_string(k.bytes), time_text(k.seconds)};
+    });
+    if (!in_scopes.empty()) {
+      table.add({""});
+      table.add({"scope", "flops", "bytes", "time"});
+      add_kinds(in_scopes, 6, [](const kind& k) {
+        return cells{k.name, std::to_string(k.flops), std::to_string(k.bytes), time_text(k.seconds)};
+      });
+    }
     table.add({""});
     for (const auto& [name, number] : totals()) table.add({name, number, "", ""});
     return table.str();
@@ -160,10 +208,11 @@ class cost_report {
   [[nodiscard, gnu::cold]] std::vector<event> events() const {
     std::vector<std::int64_t> flops(plan_.steps.size(), 0);
     std::int64_t read_along = 0;  // of operators that are part of the step of a later one
-    for (const auto& n : plan_.nodes) {
+    for (std::size_t i = 0; i < plan_.nodes.size(); ++i) {
+      const auto& n = plan_.nodes[i];
       if (n.value < 0) continue;
       const int step = plan_.value(n.value).step;
-      read_along += n.flops;
+      if (scopes_.is_shown(static_cast<int>(i))) read_along += n.flops;
       if (step < 0) continue;
       flops[static_cast<std::size_t>(step)] += read_along;
       read_along = 0;
@@ -178,7 +227,7 @@ class cost_report {
     for (std::size_t i = 0; i < plan_.steps.size(); ++i) {
       const auto& s = plan_.steps[i];
       if (flops[i] > 0) add({&s, -1, false, 0, static_cast<double>(flops[i]) / flops_per_second_, flops[i]});
-      if (!communicates(plan_, s)) continue;
+      if (!is_sent(s)) continue;
       const auto times = step_times(rates_, plan_, mesh_.shape, s);
       bool goes_on = false;
       for (int a = 0; a < times.count; ++a) {  // axis by axis, as they are priced
@@ -197,17 +246,45 @@ class cost_report {
            R"(, "args": {"name": ")" + std::string(name) + "\"}},\n";
     };
     track(0, "compute");
-    for (int a = 0; a < mesh_.shape.axis_count(); ++a) track(1 + a, "axis " + std::string(mesh_.name(a)));
-    for (const auto& e : events()) {
+    const int axes = mesh_.shape.axis_count();
+    for (int a = 0; a < axes; ++a) track(1 + a, "axis " + std::string(mesh_.name(a)));
+    const auto all = events();
+    if (!scopes_.empty()) track(1 + axes, "scope");
+    for (const auto& c : calls(all))
+      t += "{\"name\": \"" + json_text(c.path) + "\", \"ph\": \"X\", \"pid\": 0, \"tid\": " + std::to_string(1 + axes) + ", " +
+           span_text(c.begin, c.end - c.begin) + "},\n";
+    for (const auto& e : all) {
       const auto& s = *e.step;
-      char times[80];  // in microseconds
-      std::snprintf(times, sizeof times, "\"ts\": %.6f, \"dur\": %.6f", e.begin * 1e6, e.seconds * 1e6);
       t += "{\"name\": \"" + name_of_event(e) + "\", \"ph\": \"X\", \"pid\": 0, \"tid\": " + std::to_string(1 + e.axis) + ", " +
-           times + ", \"args\": {\"line\": \"" + json_text(line_of(s)) + "\", \"bytes\": " + std::to_string(s.bytes_sent) +
-           ", \"times\": " + std::to_string(s.times) + "}},\n";
+           span_text(e.begin, e.seconds) + ", \"args\": {\"line\": \"" + json_text(line_of(s)) + '"' +
+           (scopes_.empty() ? "" : ", \"scope\": \"" + json_text(path_of(s)) + '"') +
+           ", \"bytes\": " + std::to_string(s.bytes_sent) + ", \"times\": " + std::to_string(s.times) + "}},\n";
     }
     t.erase(t.find_last_of('}') + 1);
     return t + "]}\n";
+  }
+
+  /// A stretch of time in which everything stands in one scope.
+  struct call {
+    std::string path;
+    double begin = 0, end = 0;
+  };
+  /// Those of outer scopes before those inside, each as long as nothing else comes between.
+  [[nodiscard, gnu::cold]] std::vector<call> calls(const std::vector<event>& all) const {
+    std::vector<call> found;
+    std::vector<std::pair<int, std::size_t>> open;  // scopes, outermost first, and where they stand in `found`
+    for (const auto& e : all) {
+      const auto around = scopes_.around(scopes_.scope_of(*e.step));
+      std::size_t same = 0;
+      while (same < open.size() && same < around.size() && open[same].first == around[same]) ++same;
+      open.resize(same);
+      for (; same < around.size(); ++same) {
+        open.emplace_back(around[same], found.size());
+        found.push_back({scopes_.path(around[same]), e.begin, e.begin});
+      }
+      for (const auto& [scope, at] : open) found[at].end = e.begin + e.seconds;
+    }
+    return found;
   }
 
   /// The same as a picture. What is narrower than half a pixel is drawn together with what follows it on its track.
@@ -230,7 +307,8 @@ class cost_report {
       if (d.first == nullptr) return;
       const auto& e = *d.first;
       const auto told = d.count > 1 ? std::to_string(d.count) + " events"
-                                    : name_of_event(e) + ", " + line_of(*e.step) + ", " + time_text(e.seconds) +
+                                    : name_of_event(e) + ", " + line_of(*e.step) + (path_of(*e.step).empty() ? "" : ", in ") +
+                                          path_of(*e.step) + ", " + time_text(e.seconds) +
                                           (e.axis < 0 ? std::string() : ", " + std::to_string(e.step->bytes_sent) + " bytes");
       t += box(left + d.begin * scale, top + (1 + e.axis) * track_height, (d.end - d.begin) * scale, track_height - 6,
                e.axis < 0 ? "#9fc99f" : colour_of(static_cast<int>(e.step->collective)), told);
@@ -252,6 +330,7 @@ class cost_report {
   [[nodiscard, gnu::cold]] std::string axes_of_step(const plan_step& s) const {
     return std::string(axes_text(mesh_, axes_of(plan_, s)).view());
   }
+  [[nodiscard]] const scope_names& scopes() const { return scopes_; }
   [[nodiscard]] const planned_node& node_of(const plan_step& s) const { return plan_.nodes[static_cast<std::size_t>(s.node)]; }
   [[nodiscard, gnu::cold]] std::string operator_of(const plan_step& s) const { return name_of(node_of(s).op); }
   [[nodiscard]] static std::string time_text(double seconds) {
@@ -262,6 +341,13 @@ class cost_report {
   }
 
  private:
+  [[nodiscard]] bool is_sent(const plan_step& s) const { return communicates(plan_, s) && scopes_.is_shown(s); }
+  [[nodiscard]] const std::string& path_of(const plan_step& s) const { return scopes_.path(scopes_.scope_of(s)); }
+  [[nodiscard, gnu::cold]] static std::string span_text(double begin, double seconds) {
+    char text[80];  // in microseconds
+    std::snprintf(text, sizeof text, "\"ts\": %.6f, \"dur\": %.6f", begin * 1e6, seconds * 1e6);
+    return text;
+  }
   /// In one run of the program.
   [[nodiscard]] double seconds(const plan_step& s) const {
     double all = 0;
@@ -290,6 +376,7 @@ class cost_report {
   const mesh_info& mesh_;
   network_rates rates_;
   double flops_per_second_;
+  scope_names scopes_;
 };
 
 /// Two plans side by side: collectives by kind, totals, and the operators that are split otherwise or send something else.

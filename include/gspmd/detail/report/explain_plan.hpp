@@ -13,6 +13,7 @@
 #include "gspmd/detail/ir/mesh_info.hpp"
 #include "gspmd/detail/ir/plan.hpp"
 #include "gspmd/detail/ops/registry.hpp"
+#include "gspmd/detail/report/scope_names.hpp"
 #include "gspmd/detail/support/precompiled.hpp"
 
 /// A plan as text for people: one row per operator, the communication it causes under it, then the bill. Reads the tables of
@@ -59,8 +60,10 @@ struct explained_part {
   std::string_view file = {};  // the last part of its path; none: any
   int first_line = 0;          // operators that are written on these lines, and in loops and conditionals that begin there
   int last_line = std::numeric_limits<int>::max();
+  std::string_view scope = {};    // operators of a scope, by the end of its path (see `named`)
   bool collectives_only = false;  // and of those only operators for which something is sent
 
+  [[nodiscard]] bool is_any() const { return has_lines() || !scope.empty(); }
   [[nodiscard]] bool has_lines() const { return !file.empty() || first_line > 0 || last_line < std::numeric_limits<int>::max(); }
   [[nodiscard]] bool holds(const location& at) const {
     return !at.is_input() && first_line <= at.line && at.line <= last_line && (file.empty() || file == graph::base_name(at.file));
@@ -70,7 +73,7 @@ struct explained_part {
 class plan_explainer {
  public:
   plan_explainer(const plan_view& plan, const mesh_info& mesh, const explained_part& part = {})
-      : plan_(plan), mesh_(mesh), part_(part) {
+      : plan_(plan), mesh_(mesh), part_(part), scopes_(plan, part.scope) {
     sends_.resize(plan.nodes.size(), false);
     for (const auto& s : plan.steps)
       if (communicates(plan, s)) sends_[static_cast<std::size_t>(s.node)] = true;
@@ -84,6 +87,7 @@ class plan_explainer {
  private:
   /// Whether a node stands in the part, whatever it sends.
   [[nodiscard, gnu::cold]] bool is_inside(int i) const {
+    if (!scopes_.is_shown(i)) return false;
     if (!part_.has_lines()) return true;
     for (; i >= 0; i = plan_.nodes[static_cast<std::size_t>(i)].region)
       if (part_.holds(plan_.nodes[static_cast<std::size_t>(i)].at)) return true;
@@ -183,8 +187,10 @@ class plan_explainer {
   [[nodiscard, gnu::cold]] std::string rows() const {
     text_table table;
     table.align_right(0);
-    table.align_right(5);
-    table.add({"#", "operator", "line", "type", "global shape", "loop", "local shape", "sharding"});
+    std::vector<std::string> head{"#", "operator", "line", "type", "global shape", "loop", "local shape", "sharding"};
+    if (!scopes_.empty()) head.insert(head.begin() + 3, "scope");
+    table.align_right(scopes_.empty() ? 5 : 6);
+    table.add(std::move(head));
     bool any_loop = false;
     bool any_in_place = false;
     for (int i = 0; i < static_cast<int>(plan_.nodes.size()); ++i) {
@@ -200,8 +206,16 @@ class plan_explainer {
       const auto loop = loop_text(n, v);
       any_in_place = any_in_place || loop == "-";
       any_loop = any_loop || (!loop.empty() && loop != "-");
-      table.add({std::to_string(i), indent(n.region) + operator_text(n, v), place, name_of(v.type), str(shape_text(v.global)),
-                 loop, str(shape_text(v.local)), layout});
+      std::vector<std::string> row{std::to_string(i),
+                                   indent(n.region) + operator_text(n, v),
+                                   place,
+                                   name_of(v.type),
+                                   str(shape_text(v.global)),
+                                   loop,
+                                   str(shape_text(v.local)),
+                                   layout};
+      if (!scopes_.empty()) row.insert(row.begin() + 3, scopes_.path(n.scope));
+      table.add(std::move(row));
       add_communication(i, table);
     }
     std::string t = table.str();
@@ -293,7 +307,7 @@ class plan_explainer {
   [[nodiscard, gnu::cold]] std::string bill() const {
     text_table table;
     table.align_right(1);
-    table.add({part_.has_lines() ? "\none device sends for these operators" : "\none device sends"});
+    table.add({part_.is_any() ? "\none device sends for these operators" : "\none device sends"});
     const auto total = count();
     for (int k = 0; k <= static_cast<int>(collective_kind::collective_permute); ++k) {
       const auto kind = static_cast<collective_kind>(k);
@@ -310,13 +324,13 @@ class plan_explainer {
     table.add({"", std::to_string(total.messages) + (total.messages == 1 ? " message" : " messages")});
     table.add({"one device computes"});
     std::int64_t flops = total_flops(plan_);
-    if (part_.has_lines()) {
+    if (part_.is_any()) {
       flops = 0;
       for (std::size_t i = 0; i < plan_.nodes.size(); ++i)
         if (is_inside(static_cast<int>(i))) flops = saturating_add(flops, plan_.nodes[i].flops);
     }
     table.add({"  in total", std::to_string(flops) + (flops == 1 ? " flop" : " flops")});
-    if (part_.has_lines()) return table.str();
+    if (part_.is_any()) return table.str();
     const auto sum = [&](auto& list) {
       std::int64_t n = 0;
       for (const int v : list) n += elements(plan_.value(v).local) * bytes_of(plan_.value(v).type);
@@ -333,6 +347,7 @@ class plan_explainer {
   const plan_view& plan_;
   const mesh_info& mesh_;
   explained_part part_;
+  scope_names scopes_;
   std::vector<bool> sends_;  // by node: something is sent for its sake
   std::vector<int> loop_;    // by step: the number of the loop, from 1; 0: no loop
 };

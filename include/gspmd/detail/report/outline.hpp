@@ -18,7 +18,8 @@ struct outline_row {
   std::string what;    // operators, or a collective with its axes
   std::string detail;  // flops, or bytes and for what
   double seconds = 0;
-  int kind = -1;  // of a collective; -1: computing
+  int kind = -1;      // of a collective; -1: computing
+  std::string scope;  // by its names only, as layers are alike
   friend bool operator==(const outline_row&, const outline_row&) = default;
 };
 
@@ -51,7 +52,7 @@ struct outline_block {
 
 class outline {
  public:
-  explicit outline(const cost_report& costs) {
+  explicit outline(const cost_report& costs) : has_scopes_(!costs.scopes().empty()) {
     std::vector<std::string> computed;
     outline_row computing;
     std::int64_t flops = 0;
@@ -68,7 +69,10 @@ class outline {
     };
     for (const auto& e : costs.events()) {
       total_ += e.seconds;
+      const auto& scope = costs.scopes().name(costs.scopes().scope_of(*e.step));
       if (e.axis < 0) {
+        if (scope != computing.scope) end_computing();
+        computing.scope = scope;
         const auto name = costs.operator_of(*e.step);
         if (std::find(computed.begin(), computed.end(), name) == computed.end()) computed.push_back(name);
         computing.seconds += e.seconds;
@@ -84,7 +88,7 @@ class outline {
       rows_.push_back({name_of(s.collective) + std::string(" over ") + costs.axes_of_step(s),
                        std::to_string(s.bytes_sent) + " bytes for " + costs.operator_of(s) +
                            (s.times == 1 ? std::string() : ", " + std::to_string(s.times) + " times"),
-                       e.seconds, static_cast<int>(s.collective)});
+                       e.seconds, static_cast<int>(s.collective), scope});
     }
     end_computing();
     blocks_ = blocks_of(rows_);
@@ -93,13 +97,18 @@ class outline {
   [[nodiscard, gnu::cold]] std::string text() const {
     text_table table;
     table.align_right(0);
-    table.add({"time", "", ""});
+    const auto cells = [&](const std::string& time, const std::string& scope, const std::string& what, const std::string& told) {
+      return has_scopes_ ? std::vector<std::string>{time, scope, what, told} : std::vector<std::string>{time, what, told};
+    };
+    table.add(cells("time", "scope", "", ""));
     for (const auto& b : blocks_) {
       if (b.times > 1) table.add({std::to_string(b.times) + " times"});
       for (auto i = b.begin; i < b.end; ++i)
-        table.add({cost_report::time_text(rows_[i].seconds), (b.times > 1 ? "| " : "") + rows_[i].what, rows_[i].detail});
+        table.add(cells(cost_report::time_text(rows_[i].seconds), rows_[i].scope, (b.times > 1 ? "| " : "") + rows_[i].what,
+                        rows_[i].detail));
     }
-    table.add({cost_report::time_text(total_), "in all", ""});
+    table.add(has_scopes_ ? cells(cost_report::time_text(total_), "in all", "", "")
+                          : cells(cost_report::time_text(total_), "", "in all", ""));
     return table.str();
   }
 
@@ -115,7 +124,8 @@ class outline {
         const double all = row.seconds * static_cast<double>(b.times);
         const double part = total_ > 0 ? all / total_ : 0;
         t += box(left, y, width - left - 130, row_height - 4, row.kind < 0 ? "#ffffff" : colour_of(row.kind));
-        t += words(left + 8, y + 15, row.what, true) + words(left + 470, y + 15, row.detail, false);
+        t += words(left + 8, y + 15, (row.scope.empty() ? "" : row.scope + ": ") + row.what, true) +
+             words(left + 470, y + 15, row.detail, false);
         t += box(width - 120, y, 1 + static_cast<int>(part * 110), row_height - 4, "#707070");
         t += words(width - 116, y + 15, cost_report::time_text(all), false);
       }
@@ -133,6 +143,7 @@ class outline {
   std::vector<outline_row> rows_;
   std::vector<outline_block> blocks_;
   double total_ = 0;
+  bool has_scopes_;
 };
 
 }  // namespace gspmd::detail

@@ -17,7 +17,7 @@ namespace gspmd::detail {
 /// Says which operator of the user's program failed.
 [[gnu::cold]] inline error at_step(const error& e, const plan_view& plan, int step) {
   const auto& n = plan.nodes[static_cast<std::size_t>(plan.steps[static_cast<std::size_t>(step)].node)];
-  if (n.at.is_input()) return e.with_op("input " + std::to_string(n.at.number()));
+  if (n.at.is_input()) return e.with_op(std::string(graph::input_text(n.at).view()));
   return e.with_op(name_of(n.op), n.at.file, n.at.line);
 }
 

@@ -197,6 +197,7 @@ constexpr fused_rows_function accumulation_of() {
   constexpr const auto* all = table_of<loop_reduction>(Program::view).data() + reductions.begin;
   constexpr bool can = [] {
     if (all[0].type != dtype::f32 && all[0].type != dtype::f64) return false;
+    if (Group::group.margins.count > 0) return false;  // rows go in pieces
     for (int k = 0; k < reductions.count; ++k) {
       const monoid kind = table_of<reduction_spec>(Program::view)[static_cast<std::size_t>(all[k].reduction)].reduced_by;
       if (all[k].type != all[0].type || (kind != monoid::add && kind != monoid::maximum && kind != monoid::minimum)) return false;

@@ -6,6 +6,7 @@
 #include "gspmd/detail/ir/graph.hpp"
 #include "gspmd/detail/ir/refine.hpp"
 #include "gspmd/detail/ops/registry.hpp"
+#include "gspmd/detail/passes/save_memory.hpp"
 #include "gspmd/detail/support/vec.hpp"
 
 namespace gspmd::detail {
@@ -115,6 +116,7 @@ class completion {
     for (stage_ = 0; stage_ <= last_stage_; ++stage_) run_stage();
     stage_ = last_stage_;
     while (move_on()) run_rounds();
+    if (split_inputs()) run_rounds();
     for (const auto& s : states_) shardings.push_back(s);
   }
 
@@ -146,6 +148,32 @@ class completion {
           }
       }
     }
+  }
+
+  /// Splits inputs to save memory; whether any was.
+  constexpr bool split_inputs() {
+    bool any = false;
+    for (int i = 0; mesh_.saving > 1 && i < static_cast<int>(dirty_.size()); ++i) {
+      bool is_split = false;
+      for (int a = 0; a < mesh_.axis_count() && is_split_to_save(mesh_, nodes_[i], found_[i]); ++a) {
+        if (mesh_.sizes[a] == 1 || (axes_[i] & axis_bit(a)) != 0) continue;
+        int dim = -1;
+        std::int64_t most = 0;  // of that dim, on a device
+        for (int d = 0; d < nodes_[i].shape.count; ++d) {
+          const auto parts = parts_of(mesh_, found_[i], d) * mesh_.sizes[a];
+          if (nodes_[i].shape[d] % parts != 0 || nodes_[i].shape[d] / parts <= most) continue;
+          most = nodes_[i].shape[d] / parts;
+          dim = d;
+        }
+        if (dim < 0) continue;
+        found_[i].add_split(a, dim);
+        axes_[i] |= axis_bit(a);
+        is_split = true;
+      }
+      if (is_split) note_change(i, axes_[i], i, i);
+      any = any || is_split;
+    }
+    return any;
   }
 
   /// One sweep over the operators with whole dims, and what reads their results: whether anything moved on.

@@ -23,6 +23,7 @@ class ghost_rounds {
     const node& start = s_.at(s_.loop);
     const auto rounds = start.integer / at_once, left = start.integer % at_once;
     const int home = out_.open_region = start.region < 0 ? -1 : number_[start.region];
+    out_.open_scope = start.scope;
     for (const int i : s_.body)
       if (s_.varies[i] == 0) add_before(i);
     vec<int> carried;
@@ -44,7 +45,7 @@ class ghost_rounds {
       carried = add_round(carried, -1, start.integer - left);
     }
     for (std::size_t k = 0; k < carried.size(); ++k) number_[s_.results[k]] = carried[k];
-    out_.open_region = -1;
+    out_.open_region = out_.open_scope = -1;
   }
 
  private:

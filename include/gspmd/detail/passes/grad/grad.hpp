@@ -52,15 +52,18 @@ class differentiator {
   }
 
   constexpr void walk(int first, int last) {
+    const int scope_before = graph_.open_scope;
     for (int i = last; i >= first && !graph_.failed(); --i) {
       const auto before = graph_.nodes.size();
       graph_.open_local = at(i).local_axes;
+      graph_.open_scope = at(i).scope >= 0 ? at(i).scope : scope_before;
       if (is_region_result(at(i).op)) visit_region(i);
       else if (has_gradient(i)) visit(i);
       for (auto k = before; k < graph_.nodes.size(); ++k) graph_.nodes[k].in_gradient = true;
       // What a user says of an operator holds for its gradient, which moves the same data back.
       if (const policy said = policy_of(at(i)); said != policy{}) set_policy(graph_, before, said);
     }
+    graph_.open_scope = scope_before;
   }
 
   // Forward, a loop also stacks what every iteration finds in the carried values. Backward, a loop runs from the last iteration

@@ -22,8 +22,8 @@ struct waiting_reduction {
 /// Makes loops of the elementwise operators that wait, when something needs their value.
 ///
 /// Reductions of what waits do so too, until any step is made: then the loop that computes their operand reduces it, and no memory holds
-/// the operand unless others read it. Several reductions of the same dims, of what one loop computes or of one value in memory, are made
-/// in one pass.
+/// the operand unless others read it. Several reductions of the same dims, of what one loop computes or reads or of one value in memory,
+/// are made in one pass: sum(x) beside sum(x * x).
 class loop_fuser {
  public:
   constexpr explicit loop_fuser(step_state& state) : s_(state), wide_(state) {}
@@ -86,11 +86,13 @@ class loop_fuser {
     const vec<waiting_reduction> all = std::move(reductions_);
     reductions_ = {};
     open_ = &all;
-    for (const auto& f : all) {
+    for (std::size_t k = 0; k < all.size(); ++k) {
+      const auto& f = all[k];
       if (!s_.waits(f.result)) continue;  // made with one before it
       reduced_ = f.operand;
       reduced_dims_ = f.dims;
-      compute(f.operand);
+      if (const int beside = computed_beside(k); beside >= 0) reduced_ = beside;
+      compute(reduced_);
       reduced_ = -1;
       if (!s_.waits(f.result)) continue;
       reduce_together(f);
@@ -245,7 +247,8 @@ class loop_fuser {
       for (const auto& f : reductions) {
         s_.waiting_[f.result] = 0;
         reduced.push_back(wide_.like(f.result));
-        group.reduce(s_.register_[f.operand], reduced[reduced.size() - 1], reduction_spec{loop, f.dims, f.kind});
+        const int reg = s_.seen_[f.operand] == stamp ? s_.register_[f.operand] : group.read(f.operand);
+        group.reduce(reg, reduced[reduced.size() - 1], reduction_spec{loop, f.dims, f.kind});
       }
     }
     add_loop(group, op, v, reductions, reduced);
@@ -272,33 +275,82 @@ class loop_fuser {
         wide_.convert(reductions[k].op, reduced[k], reductions[k].result, has_ends(reductions[k].kind));
   }
 
-  /// The reductions that are made with a loop: the one that comes next, if its operand is computed there, and others like it. A loop
-  /// that reads margins goes in parts of its own. One that also stores what it computes, and stores that over what it reads, must not
-  /// compute an element again, which reductions of several runs of dims need, and stores it with the gaps that padding makes.
+  /// The reductions that are made with a loop: the one that comes next, if its operand is computed there, and others like it, of what is
+  /// computed or read there. A loop that also stores what it computes, and stores that over what it reads, must not compute an element
+  /// again, which reductions of several runs of dims need, and stores it with the gaps that padding makes.
   constexpr vec<waiting_reduction> reductions_of(const loop_group& group, const vec<int>& members, int stamp) {
     vec<waiting_reduction> reductions;
-    if (reduced_ < 0 || !reduces_by_blocks(reduced_) || !group.margins.empty() ||
-        group.ops.size() + loop_group::most_of_one > loop_group::most_registers)
+    if (reduced_ < 0 || !reduces_by_blocks(reduced_) || group.ops.size() + loop_group::most_of_one > loop_group::most_registers)
       return reductions;
     const auto is_computed = [&](int v) { return s_.seen_[v] == stamp && !s_.waits(v); };
     if (!is_computed(reduced_)) return reductions;
-    const auto width = bytes_of(computed_as(s_.program_.value(reduced_).type));
     for (const auto& f : *open_) {
-      if (reductions.size() == most_loop_reductions || !s_.waits(f.result) || f.dims != reduced_dims_ ||
-          !is_computed(f.operand) || bytes_of(computed_as(s_.program_.value(f.operand).type)) != width)
-        continue;
+      if (reductions.size() == most_loop_reductions) break;
+      const bool is_made = is_computed(f.operand);
+      if ((!is_made && s_.waits(f.operand)) || !is_like_next(f)) continue;
+      if (!is_made && !is_read_by(members, f.operand)) continue;
       reductions.push_back(f);
-      --s_.uses_[f.operand];
+      if (is_made) --s_.uses_[f.operand];
     }
     bool stores = false;
     for (const int m : members) stores = stores || s_.uses_[m] != 0;
     const auto& v = s_.program_.value(reduced_);
     if (stores && (padded_dims(s_.out.mesh, v.global, v.layout) != 0 ||
                    !plan_reduction(reduction_spec{v.local, reduced_dims_, monoid::add}).is_simple)) {
-      for (const auto& f : reductions) ++s_.uses_[f.operand];
+      for (const auto& f : reductions)
+        if (is_computed(f.operand)) ++s_.uses_[f.operand];
       reductions.clear();
     }
     return reductions;
+  }
+  /// Whether a reduction that waits is over the same dims of elements of the same width as the one that comes next.
+  [[nodiscard]] constexpr bool is_like_next(const waiting_reduction& f) const {
+    const auto &own = s_.program_.value(f.operand), &next = s_.program_.value(reduced_);
+    return s_.waits(f.result) && f.dims == reduced_dims_ && own.local == next.local &&
+           bytes_of(computed_as(own.type)) == bytes_of(computed_as(next.type));
+  }
+  /// Whether a value that lies in memory is read element by element, where it is, to compute one of these; and all of it exists where
+  /// they do.
+  [[nodiscard]] constexpr bool is_read_by(const vec<int>& members, int v) const {
+    if (s_.waits(v) || s_.waits(s_.base[v]) || s_.offsets.read_of(v) != nullptr || !reduces_by_blocks(v)) return false;
+    for (const int m : members) {
+      const auto& made = s_.program_.value(m);
+      const auto& from = s_.program_.value(v);
+      if (!(made.local == from.local) || !(made.global == from.global) || !same_layout(made.layout, from.layout)) continue;
+      for (const int o : s_.maker(m).operands)
+        if (o == v) return true;
+    }
+    return false;
+  }
+  /// Of a value that lies in memory: the operand of a reduction, one of the next few that wait, that is to be computed of it and reduced
+  /// alike; -1: there is none.
+  [[nodiscard]] constexpr int computed_beside(std::size_t first) {
+    constexpr std::size_t most_looked_at = 8;
+    const auto& f = (*open_)[first];
+    if (s_.waits(f.operand) || !reduces_by_blocks(f.operand)) return -1;
+    for (std::size_t k = first + 1; k < open_->size() && k <= first + most_looked_at; ++k) {
+      const auto& other = (*open_)[k];
+      if (!s_.waits(other.operand) || s_.waits_virtual(other.operand) || !is_like_next(other)) continue;
+      vec<int> members;
+      collect(other.operand, members, ++s_.stamp_);
+      if (is_read_by(members, f.operand) && needs_no_reduction(other.operand)) return other.operand;
+    }
+    return -1;
+  }
+  /// Whether a value that waits can be computed before any reduction that waits. False where that takes long to find out.
+  [[nodiscard]] constexpr bool needs_no_reduction(int v) {
+    constexpr std::size_t most_looked_at = 256;
+    const int stamp = ++s_.stamp_;
+    vec<int> open(1, v);
+    for (std::size_t k = 0; k < open.size(); ++k)
+      for (const int operand : s_.maker(open[k]).operands) {
+        const int o = s_.base[operand];
+        if (!s_.waits(o) || s_.seen_[o] == stamp) continue;
+        if (!s_.is_lazy(s_.maker(o)) || open.size() == most_looked_at) return false;
+        s_.seen_[o] = stamp;
+        open.push_back(o);
+      }
+    return true;
   }
 
   step_state& s_;

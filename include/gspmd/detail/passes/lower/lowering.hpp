@@ -35,6 +35,21 @@ class lowering {
   [[nodiscard]] constexpr bool lies_in_memory(int v) const {
     return !state_.waits(v) && !state_.waits(state_.base[v]) && state_.offsets.read_of(v) == nullptr;
   }
+  /// Whether another operator like this one reads `v`, and waits or comes later: one loop may serve both. Not of a value that many read.
+  [[nodiscard]] constexpr bool is_read_alike(const instruction& op, int v) const {
+    constexpr int most_looked_at = 64;
+    if (state_.readers_from_[v + 1] - state_.readers_from_[v] > most_looked_at) return false;
+    const node& n = node_of(op);
+    for (int r = state_.readers_from_[v]; r < state_.readers_from_[v + 1]; ++r) {
+      const int w = state_.readers_[r];
+      if (w < 0 || w == op.result) continue;
+      const node& other = node_of(state_.maker(w));
+      if (other.op == n.op && other.attributes == n.attributes &&
+          (state_.waits(w) || state_.maker_[w] > state_.maker_[op.result]))
+        return true;
+    }
+    return false;
+  }
   /// Nobody computes a waiting value: its reader does without.
   constexpr void forget(int v) {
     state_.waiting_[v] = 0;

@@ -22,7 +22,7 @@ namespace gspmd::detail {
 /// messages, and small loops wait once. The loop is the first one that reads them, and reads what they lie around; the steps between the
 /// movement and the loop are no bounds of a body. The inner part and the rim have the operands and results of the loop, each at
 /// indices of its own, so that nothing lies elsewhere than it did, and what the loop may do in place it still may. Loops of which no
-/// `least` elements can be computed before stay as they are.
+/// `least` elements can be computed before stay as they are, as do those that reduce what they compute, in order.
 class move_overlapper {
  public:
   constexpr move_overlapper(plan& p, std::int64_t least) : plan_(p), least_(least) {}
@@ -184,7 +184,7 @@ class move_overlapper {
     overlapped_loop made{i, 0, 0, {}};
     vec<std::uint8_t> is_late(static_cast<std::size_t>(plan_.steps[i].operands.count), 0);
     for (int k = 0; k < plan_.steps[i].operands.count; ++k) {
-      const int m = group.margins.count == 0 ? -1 : movement_to(i, k);
+      const int m = group.margins.count == 0 || group.reductions.count > 0 ? -1 : movement_to(i, k);
       if (m < 0) continue;
       is_late[k] = 1;
       bool is_known = false;

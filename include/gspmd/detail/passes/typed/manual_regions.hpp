@@ -37,6 +37,7 @@ class region_planner {
       n.region = n.region < 0 ? -1 : number[n.region];
       made_.open_region = n.region;
       made_.open_local = n.local_axes;
+      made_.open_scope = n.scope;
       if (n.local_axes != 0) {
         n.annotated = true;
         n.annotation = lies(i);
@@ -68,6 +69,7 @@ class region_planner {
     for (auto& also : made_.also_tagged) also.node = made_.failed() ? 0 : number[also.node];
     made_.open_region = -1;
     made_.open_local = 0;
+    made_.open_scope = -1;
     return std::move(made_);
   }
 

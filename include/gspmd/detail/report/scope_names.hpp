@@ -1,0 +1,96 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstddef>
+#include <map>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "gspmd/detail/ir/plan.hpp"
+#include "gspmd/error.hpp"
+
+namespace gspmd::detail {
+
+/// The scopes of a program, the parts that its user named, by the paths of their names: `layer[3]/attention`, and for what all calls have
+/// in common `layer/attention`. A number stands where several calls of one name stand in the same scope.
+class scope_names {
+ public:
+  /// `shown`: the end of a path, see `is_shown`; empty: all of the program. Throws gspmd::error: no path ends so.
+  [[gnu::cold]] explicit scope_names(const plan_view& plan, std::string_view shown = {}) : plan_(plan) {
+    std::map<std::pair<int, std::string_view>, int> calls;
+    std::vector<int> which;
+    for (const auto& s : plan.scopes) which.push_back(calls[{s.outer, s.name}]++);
+    for (std::size_t i = 0; i < plan.scopes.size(); ++i) {
+      const auto& s = plan.scopes[i];
+      const std::string number = calls[{s.outer, s.name}] > 1 ? '[' + std::to_string(which[i]) + ']' : "";
+      paths_.push_back((s.outer < 0 ? "" : path(s.outer) + '/') + s.name + number);
+      names_.push_back((s.outer < 0 ? "" : name(s.outer) + '/') + s.name);
+    }
+    if (!shown.empty()) show(shown);
+  }
+
+  [[nodiscard]] bool empty() const { return plan_.scopes.empty(); }
+  [[nodiscard]] bool shows_all() const { return shown_.empty(); }
+  /// Of what stands in no scope: "".
+  [[nodiscard]] const std::string& path(int scope) const {
+    return scope < 0 ? nothing_ : paths_[static_cast<std::size_t>(scope)];
+  }
+  [[nodiscard]] const std::string& name(int scope) const {
+    return scope < 0 ? nothing_ : names_[static_cast<std::size_t>(scope)];
+  }
+  [[nodiscard]] int scope_of(const plan_step& s) const { return plan_.nodes[static_cast<std::size_t>(s.node)].scope; }
+  /// A scope and those around it, the outermost first.
+  [[nodiscard, gnu::cold]] std::vector<int> around(int scope) const {
+    std::vector<int> found;
+    for (; scope >= 0; scope = plan_.scopes[static_cast<std::size_t>(scope)].outer) found.insert(found.begin(), scope);
+    return found;
+  }
+  /// Whether an operator, or a loop or conditional around it, stands in what is shown.
+  [[nodiscard]] bool is_shown(int node) const {
+    if (shown_.empty()) return true;
+    for (; node >= 0; node = plan_.nodes[static_cast<std::size_t>(node)].region)
+      if (const int s = plan_.nodes[static_cast<std::size_t>(node)].scope; s >= 0 && shown_[static_cast<std::size_t>(s)])
+        return true;
+    return false;
+  }
+  [[nodiscard]] bool is_shown(const plan_step& s) const { return is_shown(s.node); }
+
+ private:
+  [[gnu::cold]] void show(std::string_view wanted) {
+    bool any = false;
+    for (std::size_t i = 0; i < paths_.size(); ++i) {
+      const int outer = plan_.scopes[i].outer;
+      shown_.push_back((outer >= 0 && shown_[static_cast<std::size_t>(outer)]) || ends_with(paths_[i], wanted));
+      any = any || shown_.back();
+    }
+    if (any) return;
+    std::string there;
+    std::size_t count = 0;
+    std::map<std::string_view, int> seen;
+    for (const auto& n : names_)
+      if (seen[n]++ == 0 && ++count <= 20) there += (there.empty() ? "" : ", ") + n;
+    throw error("no scope of the program is called `" + std::string(wanted) + "`; " +
+                (there.empty() ? "none has a name, give one with named<\"...\">(function, arguments...)"
+                               : "there are: " + there + (count > 20 ? " and more" : "")));
+  }
+  /// Name by name from the end; one without a number stands for all calls.
+  [[nodiscard]] static bool ends_with(std::string_view path, std::string_view end) {
+    while (true) {
+      const auto own = path.substr(path.rfind('/') + 1), wanted = end.substr(end.rfind('/') + 1);
+      if (own != wanted && own.substr(0, own.find('[')) != wanted) return false;
+      if (end.size() == wanted.size()) return true;
+      if (path.size() == own.size()) return false;
+      path.remove_suffix(own.size() + 1);
+      end.remove_suffix(wanted.size() + 1);
+    }
+  }
+
+  const plan_view& plan_;
+  std::vector<std::string> paths_, names_;  // by scope
+  std::vector<bool> shown_;                 // by scope; empty: everything is
+  std::string nothing_;
+};
+
+}  // namespace gspmd::detail

@@ -1,0 +1,74 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <string>
+#include <string_view>
+
+#include "gspmd/detail/ops/kept_functions.hpp"
+#include "gspmd/detail/support/fixed_string.hpp"
+#include "gspmd/error.hpp"
+#include "gspmd/ops/traced_body.hpp"
+
+namespace gspmd {
+namespace detail {
+
+/// A part of a program while it is traced: what is added to it belongs to the part.
+class open_part {
+ public:
+  constexpr open_part(graph* g, const char* name) : graph_(g) {
+    if (g == nullptr) return;
+    before_ = g->open_scope;
+    g->scopes.push_back({name, before_});
+    g->open_scope = static_cast<int>(g->scopes.size()) - 1;
+  }
+  constexpr ~open_part() {
+    if (graph_ != nullptr) graph_->open_scope = before_;
+  }
+  open_part(const open_part&) = delete;
+  open_part& operator=(const open_part&) = delete;
+
+ private:
+  graph* graph_;
+  int before_ = -1;
+};
+
+/// `/` stands between the names of a path, and `[3]` after one for one call of several.
+constexpr bool may_be_name(std::string_view name) { return !name.empty() && name.find_first_of("/[]") == std::string_view::npos; }
+
+}  // namespace detail
+
+/// f(arguments...), which returns what it returns. Every operator that the call adds to the program belongs to a part of this name, as do
+/// those of the gradients of these operators, taken wherever. Names inside of names make a path, `layer/attention`; calls of one name are
+/// counted where there are several, `layer[3]/attention` is that of the fourth layer. `explain`, `summary` and the others of report.hpp
+/// show one part by the end of its path, and outlines, pictures and timelines bear the names. The plan is the same: nothing is
+/// computed or sent for it.
+///
+/// Errors, at compile time: an argument that is no value, no arguments, a name that is empty or has one of `/[]`.
+///
+///     auto y = named<"attention">(attention, x, w);
+///     std::puts(explain<step>({.scope = "layer[3]/attention"}).c_str());
+template <fixed_string Name, class F, class... Arguments>
+constexpr auto named(F f, const Arguments&... arguments) {
+  static_assert(detail::may_be_name(Name.view()), "gspmd: named: a name is not empty and has no `/`, `[` or `]`");
+  static_assert(
+      sizeof...(Arguments) > 0 && (detail::is_values<Arguments> && ...),
+      "gspmd: named: the arguments of the function are values, or tuples or structs of values, and there is one at least; "
+      "capture what is none");
+  const detail::open_part part(detail::graph_of(arguments...), Name.chars);
+  return f(arguments...);
+}
+/// The same with a name that is known at run time, in programs that are built then. Throws gspmd::error: a name that is none.
+template <class F, class... Arguments>
+auto named(const std::string& name, F f, const Arguments&... arguments) {
+  static_assert(
+      sizeof...(Arguments) > 0 && (detail::is_values<Arguments> && ...),
+      "gspmd: named: the arguments of the function are values, or tuples or structs of values, and there is one at least; "
+      "capture what is none");
+  if (!detail::may_be_name(name)) throw error("named: a name is not empty and has no `/`, `[` or `]`");
+  detail::graph* const g = detail::graph_of(arguments...);
+  const detail::open_part part(g != nullptr && g->functions != nullptr ? g : nullptr,
+                               g != nullptr && g->functions != nullptr ? g->functions->keep(name)->c_str() : "");
+  return f(arguments...);
+}
+
+}  // namespace gspmd
