@@ -88,7 +88,8 @@ class strict_builder {
       w.on[a] = {state::shard, static_cast<std::int8_t>(dim), monoid::add};
       w.order.emplace_back(static_cast<int>(a), dim);
       auto& extent = shape[static_cast<std::size_t>(dim)];
-      extent = extent > (std::int64_t{1} << 40) ? extent : extent * size_of(a);
+      constexpr auto most = std::int64_t{1} << 61;  // which is refused
+      extent = extent > most / size_of(a) ? most : extent * size_of(a);
     }
     return w;
   }
