@@ -131,12 +131,12 @@ class application {
   }
   static std::optional<planned_program> plan(const json& document, devices on, error_list& errors) {
     if (!is_strict(document)) return plan_document(document, on, errors);
-    strict_reader reader(document, errors, on);
+    strict_reader reader(document, errors);
     auto answer = reader.run();
     if (answer)
       for (const auto& line : strict_errors(*answer)) errors.add("", line);
     if (!answer || !errors.empty()) return {};
-    auto built = reader.built(*answer);
+    auto built = reader.built(on);
     if (!built) return {};
     return planned(std::move(*built), errors);
   }
@@ -178,7 +178,8 @@ class application {
 
   std::vector<any_array> find_inputs(const planned_program& p) {
     const auto devices = here_.devices_here > 0 ? here_.devices_here : p.mesh().device_count();
-    const auto obstacle = cannot_run(p, devices, here_.most_devices, options_.backend);
+    const auto most = p.built.devices_part && options_.backend == "simulated" ? most_threads : here_.most_devices;
+    const auto obstacle = cannot_run(p, devices, most, options_.backend);
     if (!obstacle.empty()) errors_.add("", obstacle);
     else if (!options_.run.empty()) return read_inputs(p, options_.run, errors_);
     else return made_inputs(p);
@@ -280,7 +281,10 @@ class application {
   void run_program(const planned_program& p, const json& document, const std::vector<any_array>& inputs,
                    std::vector<std::string>& remarks) {
     try {
-      const auto outputs = here_.launch(p.program(), pointers_to(inputs));
+      // All devices of one thread go one way.
+      const bool needs_threads = p.built.devices_part && options_.backend == "simulated";
+      const auto outputs =
+          needs_threads ? run_on("threads", p.program(), pointers_to(inputs)) : here_.launch(p.program(), pointers_to(inputs));
       if (!here_.writes) return;
       if (!options_.out.empty()) write_outputs(p, outputs, options_.out, errors_, remarks);
       if (options_.check) compare(document, inputs, outputs, p, remarks);

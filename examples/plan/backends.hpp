@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <cstdint>
 #include <functional>
 #include <string>
 #include <vector>
@@ -15,6 +16,8 @@ using gspmd::dynamic::any_array;
 
 /// Runs a program on whole arrays and returns its outputs; throws gspmd::error.
 using launcher = std::function<std::vector<any_array>(const gspmd::dynamic::program&, const std::vector<const void*>&)>;
+
+inline constexpr std::int64_t most_threads = 1024;
 
 /// `backend` is self, threads or simulated.
 std::vector<any_array> run_on(const std::string& backend, const gspmd::dynamic::program& program,

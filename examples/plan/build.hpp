@@ -41,6 +41,7 @@ struct built_program {
   std::vector<int> outputs;        // values
   std::optional<gspmd::network> network;
   std::deque<std::string> names;  // that a strict program points to
+  bool devices_part = false;      // a predicate differs between devices, each of which goes its own way
 };
 
 /// Bodies in bodies.

@@ -31,7 +31,7 @@ int main(int argc, char** argv) {
     return 2;
   }
   surroundings here;
-  here.most_devices = o.backend == "threads" ? 1024 : 4096;
+  here.most_devices = o.backend == "threads" ? most_threads : 4096;
   here.is_terminal = isatty(STDOUT_FILENO) != 0 && std::getenv("NO_COLOR") == nullptr;
   here.launch = [&o](const auto& program, const auto& inputs) { return run_on(o.backend, program, inputs); };
   here.agree = [](bool sound) { return sound; };

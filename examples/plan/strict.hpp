@@ -8,7 +8,7 @@
 #include <utility>
 #include <vector>
 
-#include "build.hpp"
+#include "strict_build.hpp"
 #include "strict_manual.hpp"
 
 namespace plan_tool {
@@ -16,9 +16,7 @@ namespace plan_tool {
 /// Reads documents that write their own communication: `"mode": "explicit"` and `"mode": "manual"`.
 class strict_reader {
  public:
-  /// On one device an explicit document is the same program, in which nothing is sent.
-  strict_reader(const json& document, error_list& errors, devices on = devices::of_mesh)
-      : document_(document), on_(on), d_(errors) {
+  strict_reader(const json& document, error_list& errors) : document_(document), d_(errors) {
     d_.read_ops = [this](const json& ops, const path& at) { read_ops(ops, at); };
   }
 
@@ -52,8 +50,6 @@ class strict_reader {
       d_.answer.axes.push_back(a.name);
       all += (all.empty() ? "" : ",") + a.name;
     }
-    written_ = d_.mesh;
-    if (on_ == devices::one) d_.mesh = d_.mesh->with_one_device();
     d_.builder.emplace(*d_.mesh);
     d_.program.emplace(*d_.builder, d_.answer.is_manual ? all : "");
     d_.manual = d_.answer.is_manual ? d_.answer.axes : std::vector<std::string>{};
@@ -63,42 +59,14 @@ class strict_reader {
     for (const auto* of : {loss, cotangent})
       if (of != nullptr) differentiate(*of, of == loss ? "loss" : "cotangent");
     collect();
-    return std::move(d_.answer);
+    return d_.answer;  // `built` needs it too
   }
-  /// What `run` found, as it is planned; nothing, and why, of a document that is only checked.
-  std::optional<built_program> built(strict_answer& answer) {
-    if (answer.is_manual || !checked_only_.empty()) {
-      d_.errors.add("mode", answer.is_manual
-                                ? "a manual document is checked, and not run nor drawn"
-                                : "a document with " + in_quotes(checked_only_) + " is checked, and not run nor drawn");
-      return {};
-    }
-    built_program b;
-    long double bytes = 0;
-    for (std::size_t k = 0; k < answer.names.size(); ++k) {
-      const value v = d_.shown[k].second;
-      const auto& how = ops_[static_cast<int>(k)];
-      b.values.push_back({answer.names[k], how.op, how.kind, v.type(), shape_of(v), how.op == "input"});
-      auto size = 64 * static_cast<long double>(gspmd::bytes_of(v.type())) * static_cast<long double>(written_->device_count());
-      for (const auto e : v.shape()) size *= static_cast<long double>(e == 0 ? 1 : e);
-      bytes += size;
-      if (how.op == "input") b.inputs.push_back(static_cast<int>(k));
-    }
-    if (bytes > 0x1p61L) {
-      d_.errors.add("", "the values of the program are too large to count what moving them takes in 64 bits");
-      return {};
-    }
-    for (const auto& word : document_["outputs"]) {
-      const auto& v = d_.names.at(word.get<std::string>());
-      if (std::find(b.outputs.begin(), b.outputs.end(), v.label) != b.outputs.end()) continue;
-      b.outputs.push_back(v.label);
-      d_.builder->output(v.is);
-    }
-    if (b.outputs.empty()) d_.errors.add("outputs", "is empty; nothing would be computed");
-    b.network = network_;
-    b.names = std::move(answer.names);
-    b.program = std::move(d_.builder);
-    if (!d_.errors.empty()) return {};
+  /// What `run` found without a mistake, as it is planned, on the mesh or on one device.
+  std::optional<built_program> built(devices on) {
+    const auto& mesh = *d_.mesh;
+    auto b = on == devices::one ? strict_builder<on_one_device>(document_, d_, mesh, d_.errors).build(mesh.with_one_device())
+                                : strict_builder<on_mesh>(document_, d_, mesh, d_.errors).build(mesh);
+    if (b) b->network = network_;
     return b;
   }
 
@@ -114,11 +82,14 @@ class strict_reader {
     const auto* grad = reader.find("grad");
     reader.refuse_unknown();
     if (!s) return;
+    for (const auto& on : s->on)
+      if (on.is == state::partial && !gspmd::is_defined(on.reduced_by, *type))
+        return d_.complain(at, "is partial by " + std::string(gspmd::name_of(on.reduced_by)) + ", which is not defined for " +
+                                   gspmd::name_of(*type));
     const auto is = d_.builder->input({*type, *shape, {}, false, {}, monoid::add});
     d_.builder->name(is, d_.answer.names[static_cast<std::size_t>(v->label)]);
     d_.program->input(is, *s, grad == nullptr || *grad != false);
     d_.keep(*v, is);
-    ops_[v->label] = {"input", ""};
   }
   void read_ops(const json& ops, const path& at) {
     for (std::size_t i = 0; i < ops.size(); ++i) read_op(ops[i], path(at, i));
@@ -142,7 +113,6 @@ class strict_reader {
     reader.find("scope");
     reader.refuse_unknown();
     if (!name || !op || !attrs.is_object()) return;
-    if (*op == "loop" || *op == "cond" || *op == "manual" || *op == "opaque" || *op == "random") checked_only_ = *op;
     if (*op == "loop" || *op == "cond" || *op == "manual") {
       if (!is_sound)
         return d_.refuse_results(*name,
@@ -159,7 +129,9 @@ class strict_reader {
     label_ = v->label;
     std::vector<std::pair<std::string, value>> further;
     const auto before = d_.program->error_count();
-    value made = build(*op, operands, attrs, out, at, further);
+    auto& note = d_.notes[&j];
+    note = {};
+    value made = build(*op, operands, attrs, out, at, further, note);
     if (const auto mistake = d_.builder->take_mistake(); !mistake.empty()) {
       d_.program->refuse("document", {}, -1, "", mistake);
       d_.kinds.emplace_back(d_.program->error_count() - 1, v->label);
@@ -171,22 +143,22 @@ class strict_reader {
     if (out != nullptr && *op != "reshard") {
       const auto s = d_.read_spec(*out, path(at, "out"), made.rank(), v->label);
       if (!s) return d_.program->skip();
+      note.out = s;
+      const auto says_varying = [](const axis_state& on) { return on.is == state::varying; };
+      if (std::any_of(s->on.begin(), s->on.end(), says_varying))
+        if (const auto is = d_.program->states_of_last(made))
+          for (std::size_t a = 0; a < is->on.size(); ++a)
+            if (says_varying(s->on[a]) && is->on[a].is == state::constant)
+              note.varies += (note.varies.empty() ? "" : ",") + d_.answer.axes[a];
       made = d_.program->want(made, *s, {d_.answer.names[static_cast<std::size_t>(v->label)].c_str(), 0});
     }
     d_.program->check();
     d_.keep(*v, made);
-    const auto kind_of = [&](const char* key) {
-      return given != nullptr && given->contains(key) && (*given)[key].is_string() ? (*given)[key].get<std::string>() : "";
-    };
-    ops_[v->label] = {*op, *op == "compare" ? kind_of("direction") : *op == "reduce" ? kind_of("kind") : kind_of("verb")};
     for (const auto& [suffix, is] : further)
-      if (auto* second = d_.define(*name + suffix, at); second != nullptr) {
-        ops_[second->label] = {*op, ""};
-        d_.keep(*second, is);
-      }
+      if (auto* second = d_.define(*name + suffix, at); second != nullptr) d_.keep(*second, is);
   }
   value build(const std::string& op, const std::vector<value>& operands, object_reader& attrs, const json* out, const path& at,
-              std::vector<std::pair<std::string, value>>& further) {
+              std::vector<std::pair<std::string, value>>& further, op_note& note) {
     const gspmd::location where{d_.answer.names[static_cast<std::size_t>(label_)].c_str(), 0};
     const auto takes = [&](std::size_t n) {
       if (operands.size() == n) return true;
@@ -195,7 +167,7 @@ class strict_reader {
     };
     value result;
     if (op == "transition") {
-      if (takes(1)) result = build_transition(operands[0], attrs, where);
+      if (takes(1)) result = build_transition(operands[0], attrs, where, note);
     } else if (op == "axis_index") {
       const auto axis = attrs.text("axis", "an axis of the mesh");
       if (takes(0) && axis && d_.number_of(*axis) >= 0) result = d_.program->axis_index(*axis, where);
@@ -208,6 +180,8 @@ class strict_reader {
       const auto shape = read_shape(attrs, type.value_or(dtype::f32));
       using kind = strict_program::opaque_class;
       auto is = op == "random" ? kind::selects : kind::nonlinear;
+      if (op == "random")
+        for (const char* of : {"low", "high", "normal", "p"}) static_cast<void>(attrs.find(of));
       if (const auto* j = attrs.find("class"); j != nullptr && op == "opaque") {
         if (*j == "linear") is = kind::linear;
         else if (*j == "multilinear") is = kind::multilinear;
@@ -222,6 +196,7 @@ class strict_reader {
       else if (takes(1)) {
         const auto s = d_.read_spec(*out, path(at, "out"), operands[0].rank(), label_);
         if (s) result = d_.program->reshard(operands[0], *s, where);
+        note.out = s;
       }
     } else {
       operation o{*d_.builder, operands, attrs, where, op};
@@ -231,7 +206,7 @@ class strict_reader {
     attrs.refuse_unknown();
     return result;
   }
-  value build_transition(value x, object_reader& attrs, gspmd::location where) {
+  value build_transition(value x, object_reader& attrs, gspmd::location where, op_note& note) {
     const auto word = attrs.text("verb", "one of convert reinterpret all_gather all_to_all permute all_reduce reduce_scatter");
     const auto from_word = attrs.text("from", "a state"), to_word = attrs.text("to", "a state");
     const auto* axes = attrs.require("axes", "a list of axes");
@@ -270,14 +245,7 @@ class strict_reader {
       }
     }
     if (!by || !from || !to) return {};
-    const bool is_equal = from->is == state::constant || from->is == state::replica || from->is == state::invariant;
-    if (on_ == devices::one && *by == verb::reinterpret && to->is == state::partial && is_equal) {  // a term on each device
-      std::int64_t terms = 1;
-      for (std::size_t a = 0; a < used.size(); ++a)
-        if (used[a]) terms *= written_->axes()[a].size;
-      const value n = d_.builder->constant(x.type(), shape_of(x), static_cast<double>(terms), where);
-      x = gspmd::elementwise("multiply", std::vector<value>{x, n}, where);
-    }
+    note.transition = {*by, list, *from, *to, sends};
     return d_.program->transition(x, *by, list, *from, *to, sends, where);
   }
 
@@ -310,16 +278,8 @@ class strict_reader {
       if (error < d_.answer.errors.size() && d_.answer.errors[error].label < 0) d_.answer.errors[error].label = label;
   }
 
-  struct operation_name {
-    std::string op, kind;
-  };
-
   const json& document_;
-  devices on_;
-  std::optional<gspmd::dynamic::mesh> written_;  // as the document has it
   std::optional<gspmd::network> network_;
-  std::string checked_only_;           // an operator for which there is no plan
-  std::map<int, operation_name> ops_;  // by label
   const path root_;
   const path path_inputs_{root_, "inputs"}, path_ops_{root_, "ops"}, path_outputs_{root_, "outputs"};
   strict_document d_;

@@ -14,7 +14,7 @@
 
 #include <gspmd/modes.hpp>
 
-#include "mesh.hpp"
+#include "strict_notes.hpp"
 
 /// What the readers of an explicit or manual document share.
 namespace plan_tool {
@@ -111,9 +111,10 @@ struct strict_document {
   std::optional<strict_program> program;
   strict_answer answer;
   scope names;
-  std::vector<std::pair<std::string, value>> shown;        // by label
-  std::vector<std::pair<std::size_t, int>> kinds;          // errors of the reader, with the label of what they are about
-  std::vector<std::string> manual;                         // the axes of the local view
+  std::vector<std::pair<std::string, value>> shown;  // by label
+  std::vector<std::pair<std::size_t, int>> kinds;    // errors of the reader, with the label of what they are about
+  std::vector<std::string> manual;                   // the axes of the local view
+  op_notes notes;
   std::function<void(const json&, const path&)> read_ops;  // of a region
 
   /// A mistake of the document's form, or one that the operators of all modes have.

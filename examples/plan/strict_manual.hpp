@@ -36,7 +36,7 @@ class manual_reader {
       list += (list.empty() ? "" : ",") + word;
     }
     const auto is_new = [&](std::size_t a) { return static_cast<bool>(used[a]); };
-    std::vector<value_states> inside;
+    std::vector<value_states> inside, takes, gives;
     std::vector<integer_list> shapes;
     for (std::size_t k = 0; k < operands.size(); ++k) {
       auto is = *d_.program->states(operands[k]);
@@ -57,6 +57,7 @@ class manual_reader {
         }
         is = *spec;
       }
+      takes.push_back(is);
       auto shape = shape_of(operands[k]);
       value_states local = is;
       local.order.clear();
@@ -113,7 +114,9 @@ class manual_reader {
         return fail();
       }
       d_.give(result_name(name, k, results->size()), (*results)[k], *spec, shape, at);
+      gives.push_back(*spec);
     }
+    d_.notes[body] = {{}, {}, {}, list, std::move(takes), std::move(gives)};
   }
 
  private:

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <algorithm>
+#include <limits>
 #include <optional>
 #include <string>
 #include <utility>
@@ -63,8 +64,11 @@ class region_reader {
 
   void read_loop(const std::string& name, const std::vector<value>& operands, const json* body, const json* condition,
                  object_reader& attrs, const path& at) {
-    static_cast<void>(attrs.find("trips"));
+    const auto* trips = attrs.find("trips");
     attrs.refuse_unknown();
+    const path at_attrs(at, "attrs"), at_trips(at_attrs, "trips");
+    if (trips == nullptr && condition == nullptr) d_.complain(at_trips, "is missing; it is how often the loop runs");
+    if (trips != nullptr) read_integer(*trips, at_trips, d_.errors, 0, std::numeric_limits<std::int32_t>::max());
     std::vector<value_states> types;
     for (const auto& o : operands) types.push_back(*d_.program->states(o));
     const auto first_label = d_.answer.names.size();
@@ -86,6 +90,7 @@ class region_reader {
         }
         if (!d_.check_predicate((*predicate)[0], false, path(at, "while"))) return d_.refuse_results(name, body, at);
         diverging = d_.varying_axes((*predicate)[0]);
+        d_.notes[condition].axes = diverging;
         bool changed = false;
         for (const auto& axis : names_in(diverging)) {
           const auto a = static_cast<std::size_t>(d_.number_of(axis));
@@ -149,6 +154,11 @@ class region_reader {
         }
       }
       if (changed) continue;
+      auto& note = d_.notes[body];
+      note = {};
+      note.takes = types;
+      for (const auto& o : operands) note.begins.push_back(*d_.program->states(o));
+      for (const auto& r : *results) note.gives.push_back(*d_.program->states(r));
       for (std::size_t k = 0; k < results->size(); ++k) d_.program->stands_for(arguments[k], (*results)[k]);
       for (std::size_t k = 0; k < results->size(); ++k)
         d_.give(result_name(name, k, results->size()), (*results)[k], types[k], shape_of((*results)[k]), at);
@@ -163,15 +173,22 @@ class region_reader {
     std::vector<value_states> types;
     for (const auto& o : rest) types.push_back(*d_.program->states(o));
     const auto were = d_.program->set_diverging("");
-    d_.program->set_diverging(both(were, d_.varying_axes(operands[0])));
+    d_.notes[branches].axes = d_.varying_axes(operands[0]);
+    d_.program->set_diverging(both(were, d_.notes[branches].axes));
     std::vector<std::vector<value>> results;
     bool is_sound = true;
     for (std::size_t b = 0; b < branches->size(); ++b) {
       auto r = read_region(&(*branches)[b], rest, types, path(path(at, "branches"), b));
       is_sound = is_sound && r.has_value();
-      if (r) results.push_back(std::move(*r));
+      if (r) {
+        auto& gives = d_.notes[&(*branches)[b]].gives;
+        gives.clear();
+        for (const auto& v : *r) gives.push_back(*d_.program->states(v));
+        results.push_back(std::move(*r));
+      }
     }
     d_.program->set_diverging(were);
+    d_.notes[branches].gives.clear();
     if (!is_sound) return d_.refuse_results(name, &(*branches)[0], at);
     for (std::size_t k = 0; k < results[0].size(); ++k) {
       auto* v = d_.define(result_name(name, k, results[0].size()), at);
@@ -191,6 +208,7 @@ class region_reader {
       const auto is = d_.program->choice(operands[0], of,
                                          {v != nullptr ? d_.answer.names[static_cast<std::size_t>(v->label)].c_str() : "", 0});
       d_.keep(*v, is);
+      if (const auto s = d_.program->states(is)) d_.notes[branches].gives.push_back(*s);
     }
   }
 

@@ -271,8 +271,9 @@ class [[nodiscard]] started {
   bool is_done_ = false;
 };
 /// Starts a collective, whose value comes out of `finish`: between them the program does what does not need it, and no operator can take it
-/// by mistake. `sent` is what a collective returns. It is carried out where it is started, and its bytes are counted there; exchanges of
-/// margins go on beside what is computed in between, other collectives do not. Errors, at compile time: one that is not finished, or twice.
+/// by mistake. `sent` is what a collective returns. A movement (all_gather, all_to_all, rotate, permute and the others) is under way until
+/// the first operator that reads it, with threads and over MPI; a reduction is carried out where it is started. Its bytes are counted
+/// there. Errors, at compile time: one that is not finished, or twice.
 ///
 ///     auto next = local::start(local::rotate<"seq">(k));
 ///     out = out + einsum<"qd,kd->qk">(q, k);
@@ -285,6 +286,7 @@ constexpr started start(value sent, location at) {
   if (sent.is_valid() && sent.node().op != detail::code_of<detail::transition_op>)
     sent.graph()->fail(at, "start", detail::mistake::states,
                        "what is started is a collective of namespace local; write start(rotate(x))");
+  else if (sent.is_valid()) sent.graph()->nodes[static_cast<std::size_t>(sent.id())].is_started = true;
   return {sent, at};
 }
 constexpr value finish(started&& it, location at) {

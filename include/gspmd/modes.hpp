@@ -179,6 +179,15 @@ class strict_program {
     for (const auto& use : t.splits) s.order.emplace_back(use.axis, use.dim);
     return s;
   }
+  /// Those that the value would have which was built last, before anything is wanted of it.
+  [[nodiscard]] std::optional<value_states> states_of_last(value x) const {
+    auto tried = typer_;
+    tried.run();
+    if (!x.is_valid() || !tried.types[static_cast<std::size_t>(x.id())].is_known) return {};
+    value_states s;
+    for (const auto& on : tried.types[static_cast<std::size_t>(x.id())].on) s.on.push_back(on);
+    return s;
+  }
   /// What the program sends, in order.
   [[nodiscard]] std::vector<written_collective> collectives() const {
     std::vector<written_collective> list;

@@ -121,16 +121,16 @@ void mutate_list(json& document, generator& random) {
 
 }  // namespace
 
-nlohmann::json generated_document(const std::uint8_t* data, std::size_t size, bool is_spoiled) {
-  document_generator bytes(data, size);
-  return is_spoiled ? bytes.generate_and_spoil() : bytes.generate();
+nlohmann::json generated_document(const std::uint8_t* data, std::size_t size, char kind) {
+  document_generator bytes(data, size, kind == 'E' ? "explicit" : kind == 'M' ? "manual" : "");
+  return kind == 'H' ? bytes.generate_and_spoil() : bytes.generate();
 }
 
 extern "C" std::size_t LLVMFuzzerCustomMutator(std::uint8_t* data, std::size_t size, std::size_t max_size, unsigned seed) {
   generator random(seed + 1);
-  if (size > 0 && (data[0] == 'G' || data[0] == 'H')) {
+  if (size > 0 && is_generated(static_cast<char>(data[0]))) {
     const auto rest = LLVMFuzzerMutate(data + 1, size - 1, max_size - 1);
-    data[0] = pick(random, 2) == 0 ? 'G' : 'H';
+    data[0] = static_cast<std::uint8_t>("GHEM"[pick(random, 4)]);
     return rest + 1;
   }
   json document = json::parse(data, data + size, nullptr, false);

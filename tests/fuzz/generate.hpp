@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
+#include <map>
 #include <string>
 #include <utility>
 #include <vector>
@@ -12,9 +13,12 @@
 
 /// A valid document out of any bytes: each choice takes the next byte, so that a fuzzer steers it. No byte left is a 0. With
 /// `spoil`, the same document after a few mistakes in its annotations and its mesh, some of which do no harm.
+///
+/// Of the mode "explicit" or "manual" states are guessed, and many an op is refused: who asks for such a document takes those out.
 class document_generator {
  public:
-  document_generator(const std::uint8_t* data, std::size_t size) : data_(data), size_(size) {}
+  document_generator(const std::uint8_t* data, std::size_t size, std::string mode = {})
+      : data_(data), size_(size), mode_(std::move(mode)) {}
 
   nlohmann::json generate_and_spoil() {
     auto document = generate();
@@ -24,7 +28,7 @@ class document_generator {
 
   nlohmann::json generate() {
     make_mesh();
-    for (int n = 1 + pick(3); n > 0; --n) make_input();
+    for (int n = 1 + pick(3) + (is_strict() ? 2 : 0); n > 0; --n) make_input();
     for (int n = 1 + pick(24); n > 0 && at_ < size_; --n) make_op();
     std::vector<std::string> outputs;
     for (int n = 1 + pick(3); n > 0; --n) {
@@ -33,7 +37,9 @@ class document_generator {
       const auto& name = values_[values_.size() - 1 - back].name;
       if (std::find(outputs.begin(), outputs.end(), name) == outputs.end()) outputs.push_back(name);
     }
-    return {{"mesh", mesh_}, {"inputs", inputs_}, {"ops", ops_}, {"outputs", outputs}};
+    json document = {{"mesh", mesh_}, {"inputs", inputs_}, {"ops", ops_}, {"outputs", outputs}};
+    if (is_strict()) document["mode"] = mode_;
+    return document;
   }
 
  private:
@@ -93,7 +99,7 @@ class document_generator {
     auto axes = json::array();
     for (int n = 1 + pick(3), i = 0; i < n; ++i) {
       mesh_axis a{names[i], sizes[pick(8)], {}, {}};
-      if (devices * a.size > 16) break;
+      if (devices * a.size > (is_strict() ? 6 : 16)) break;
       devices *= static_cast<int>(a.size);
       axes.push_back({names[i], a.size});
       a.named = {1};
@@ -340,7 +346,8 @@ class document_generator {
   void make_input() {
     const value v{"i" + std::to_string(inputs_.size()), type(), shape()};
     json j = {{"name", v.name}, {"dtype", v.type}, {"shape", v.shape}};
-    if (chance(70)) annotate(j, v.shape.size(), v.type, true);
+    if (is_strict()) give_states(j, v);
+    else if (chance(70)) annotate(j, v.shape.size(), v.type, true);
     inputs_.push_back(j);
     values_.push_back(v);
   }
@@ -362,15 +369,21 @@ class document_generator {
     if (elements(s) > most_elements || s.size() > 6) return;
     const value v{new_name(), std::move(type_name), std::move(s)};
     json j = {{"name", v.name}, {"op", op}, {"operands", operands}, {"attrs", attrs}};
-    if (op == "reshard" || chance(15)) annotate(j, v.shape.size(), v.type, false);
+    if (!is_strict() && (op == "reshard" || chance(15))) annotate(j, v.shape.size(), v.type, false);
+    if (is_strict() && op == "reshard") return;
     ops_.push_back(j);
     values_.push_back(v);
+    if (!is_strict()) return;
+    auto guess = operands.empty() ? std::vector<std::string>(axes_.size(), "C") : on_[operands[0]];
+    for (auto& is : guess) is = is_local_ && is[0] == 'S' ? "V" : is;
+    on_[v.name] = guess;
   }
 
   void make_op() {
     const value v = any();
     const bool is_float = v.type[0] == 'f';
     const bool is_pred = v.type == "pred";
+    if (is_strict() && chance(45)) return make_written(v);
     if (depth_ < 2 && chance(depth_ == 0 ? 10 : 5)) return chance(65) ? make_loop() : make_cond();
     switch (pick(15)) {
       case 0: return add(one_of_unary(is_float, is_pred), {v.name}, json::object(), v.type, v.shape);
@@ -566,26 +579,30 @@ class document_generator {
   /// Ops of a body, which sees what stands around it; its inputs are other names for the operands. `make_outputs` names its results.
   template <class Outputs>
   json make_body(const std::vector<value>& operands, int most, Outputs make_outputs) {
-    const auto seen = values_.size();
+    auto outside = values_;
+    if (is_strict()) values_.clear();
     auto outer = std::exchange(ops_, json::array());
     ++depth_;
     std::vector<std::string> inputs;
     for (const auto& o : operands) {
       inputs.push_back("b" + std::to_string(named_++));
       values_.push_back({inputs.back(), o.type, o.shape});
+      on_[inputs.back()] = on_[o.name];
     }
     for (int n = pick(most + 1); n > 0 && at_ < size_; --n) make_op();
     const std::vector<std::string> outputs = make_outputs(inputs);
     --depth_;
-    values_.erase(values_.begin() + static_cast<std::ptrdiff_t>(seen), values_.end());
+    values_ = std::move(outside);
     return {{"inputs", inputs}, {"ops", std::exchange(ops_, std::move(outer))}, {"outputs", outputs}};
   }
   void add_results(const std::string& name, json op, const std::vector<value>& like_these) {
     op["name"] = name;
     ops_.push_back(std::move(op));
-    for (std::size_t k = 0; k < like_these.size(); ++k)
+    for (std::size_t k = 0; k < like_these.size(); ++k) {
       values_.push_back(
           {like_these.size() == 1 ? name : name + '.' + std::to_string(k), like_these[k].type, like_these[k].shape});
+      on_[values_.back().name] = on_[like_these[k].name];
+    }
   }
   [[nodiscard]] std::string new_name() { return "o" + std::to_string(named_++); }
 
@@ -597,12 +614,13 @@ class document_generator {
                     {"operands", json::array()},
                     {"attrs", {{"dtype", t}, {"shape", json::array()}, {"value", number}}}});
     values_.push_back({name, t, {}});
+    on_[name] = std::vector<std::string>(axes_.size(), "C");
     return name;
   }
   void make_loop() {
     std::vector<value> carried;
     for (int n = 1 + pick(2); n > 0; --n) carried.push_back(any());
-    const int kind = pick(3);
+    const int kind = is_strict() ? 2 * pick(2) : pick(3);
     json op = {{"op", "loop"}};
     if (kind == 0) op["attrs"] = {{"trips", pick(4)}};
     if (kind == 1) op["attrs"] = {{"trips", scalar("s32", pick(4))}};
@@ -644,8 +662,169 @@ class document_generator {
     add_results(new_name(), {{"op", "cond"}, {"operands", operands}, {"branches", branches}}, given);
   }
 
+  // ---- explicit and manual documents ----
+
+  [[nodiscard]] bool is_strict() const { return !mode_.empty(); }
+  std::string state(std::size_t rank) {
+    constexpr const char* states[] = {"V", "R", "I", "P", "S", "S", "C", "P<max>"};
+    std::string is = states[pick(8)];
+    if (is == "S") is = rank == 0 ? "R" : "S(" + std::to_string(pick(static_cast<int>(rank))) + ')';
+    return is;
+  }
+  void give_states(json& j, const value& v) {
+    is_local_ = mode_ == "manual";
+    std::vector<std::string> on;
+    auto dims = json::array(), replica = json::array();
+    auto partial = json::object(), states = json::object();
+    for (std::size_t d = 0; d < v.shape.size(); ++d) dims.push_back(json::array());
+    const bool is_number = v.type != "pred";
+    for (const auto& a : axes_) {
+      auto is = state(v.shape.size());
+      if (!is_number && is[0] == 'P') is = "I";
+      if (!is_local_ && (is == "V" || is == "C")) is = "R";
+      on.push_back(is);
+      states[a.name] = is;
+      if (is[0] == 'S') dims[static_cast<std::size_t>(is[2] - '0')].push_back(a.name);
+      if (is == "R") replica.push_back(a.name);
+      if (is[0] == 'P') partial[a.name] = is == "P" ? "add" : "maximum";
+    }
+    on_[v.name] = on;
+    if (chance(15)) j["grad"] = false;
+    if (is_local_) j["state"] = states;
+    else {
+      j["sharding"] = dims;
+      j["replica"] = replica;
+      j["partial"] = partial;
+    }
+  }
+  /// What such documents have besides the operators of all.
+  void make_written(const value& v) {
+    switch (pick(12)) {
+      case 0:
+        if (axes_.empty()) return;
+        return add("axis_index", {}, {{"axis", axes_[static_cast<std::size_t>(byte()) % axes_.size()].name}}, "s32", {});
+      case 1: return add("detach", {v.name}, json::object(), v.type, v.shape);
+      case 2: {
+        constexpr const char* classes[] = {"linear", "multilinear", "nonlinear"};
+        const std::vector<std::int64_t> s = shape();
+        return add("opaque", {v.name, like(v, v.type).name}, {{"dtype", v.type}, {"shape", s}, {"class", classes[pick(3)]}},
+                   v.type, s);
+      }
+      case 3: {
+        const auto key = like({v.name, "s32", {}}, "s32");
+        const std::vector<std::int64_t> s = shape();
+        return add("random", {key.name}, {{"dtype", "s32"}, {"shape", s}, {"low", 0}, {"high", 9}}, "s32", s);
+      }
+      case 4:
+        if (mode_ == "explicit" && !is_local_ && depth_ < 2) return make_manual();
+        return make_transition(v);
+      default: return make_transition(v);
+    }
+  }
+  void make_transition(const value& v) {
+    if (axes_.empty()) return;
+    constexpr const char* verbs[] = {"convert", "reinterpret", "all_gather",    "all_to_all",
+                                     "permute", "all_reduce",  "reduce_scatter"};
+    const auto a = static_cast<std::size_t>(byte()) % axes_.size();
+    auto on = on_[v.name];
+    std::string from = on.empty() || chance(10) ? state(v.shape.size()) : on[a], to = state(v.shape.size());
+    std::string verb = verbs[pick(7)];
+    if (chance(85)) {  // one that leads from there
+      if (from[0] == 'P') verb = chance(50) && !v.shape.empty() ? "reduce_scatter" : "all_reduce";
+      else if (from == "V") verb = verbs[1 + 3 * pick(2)];
+      else if (from[0] == 'S') verb = verbs[2 + pick(2)];
+      else verb = verbs[pick(2)];
+      if (verb == "all_reduce" || verb == "all_gather") to = chance(50) ? "R" : "I";
+      if ((verb == "reduce_scatter" || verb == "all_to_all") && !v.shape.empty())
+        to = "S(" + std::to_string(pick(static_cast<int>(v.shape.size()))) + ')';
+      if (verb == "permute") to = from;
+      if (verb == "reinterpret") to = chance(50) ? "P" : "V";
+    }
+    auto s = v.shape;
+    const auto dim = [&](const std::string& is) -> std::int64_t& {
+      return s[std::min<std::size_t>(static_cast<std::size_t>(is[2] - '0'), s.size() - 1)];
+    };
+    const bool cuts = verb == "reduce_scatter" || verb == "all_to_all" || (verb == "convert" && to[0] == 'S');
+    if (is_local_) {
+      const bool joins = verb == "all_gather" || verb == "all_to_all" || (verb == "convert" && from[0] == 'S');
+      if (joins && from == "V") s.insert(s.begin(), axes_[a].size);
+      if (joins && from[0] == 'S' && !s.empty()) dim(from) *= axes_[a].size;
+      if (cuts && to[0] == 'S' && !s.empty()) {
+        if (dim(to) % axes_[a].size != 0) return;
+        dim(to) /= axes_[a].size;
+      }
+      if (verb == "reduce_scatter" && to == "V") return;
+    }
+    json attrs = {{"verb", verb}, {"axes", {axes_[a].name}}, {"from", from}, {"to", to}};
+    if (verb == "permute") {
+      attrs["pairs"] = json::array();
+      const auto by = pick(static_cast<int>(axes_[a].size));
+      for (std::int64_t k = 0; k < axes_[a].size; ++k)
+        if (chance(85)) attrs["pairs"].push_back({k, (k + by) % axes_[a].size});
+    }
+    add("transition", {v.name}, attrs, v.type, s);
+    if (on.empty() || values_.back().shape != s) return;
+    on[a] = to;
+    on_[values_.back().name] = on;
+  }
+  /// A manual region of an explicit document, over one axis or all, with shapes of shards in it.
+  void make_manual() {
+    if (axes_.empty()) return;
+    const auto a = static_cast<std::size_t>(byte()) % axes_.size();
+    const auto n = axes_[a].size;
+    std::vector<value> outer{any()}, inner;
+    if (chance(60)) outer.push_back(any());
+    std::vector<std::string> operands;
+    for (const auto& o : outer) {
+      operands.push_back(o.name);
+      inner.push_back(o);
+      const auto on = on_[o.name];
+      if (on.empty()) return;
+      if (on[a][0] != 'S') continue;
+      if (o.shape.empty()) return;
+      auto& extent = inner.back().shape[std::min<std::size_t>(static_cast<std::size_t>(on[a][2] - '0'), o.shape.size() - 1)];
+      if (extent % n != 0) return;
+      extent /= n;
+    }
+    is_local_ = true;
+    value left;
+    std::vector<std::string> on;
+    const auto before = on_;
+    json op = {{"op", "manual"}, {"operands", operands}};
+    op["body"] = make_body(inner, 4, [&](const auto&) {
+      left = values_.back();
+      on = on_[left.name];
+      return std::vector<std::string>{left.name};
+    });
+    is_local_ = false;
+    if (on.empty()) return;
+    json out = {{"sharding", json::array()}, {"replica", json::array()}, {"partial", json::object()}};
+    for (std::size_t d = 0; d < left.shape.size(); ++d) out["sharding"].push_back(json::array());
+    for (std::size_t k = 0; k < axes_.size(); ++k) {
+      auto is = on[k];
+      if (is == "V") is = left.shape.empty() ? "I" : "S(0)";
+      if (is[0] == 'S') {
+        const auto d = std::min<std::size_t>(static_cast<std::size_t>(is[2] - '0'), left.shape.size() - 1);
+        if (left.shape.empty()) return;
+        out["sharding"][d].push_back(axes_[k].name);
+        if (k == a) left.shape[d] *= n;
+      }
+      if (is == "R") out["replica"].push_back(axes_[k].name);
+      if (is[0] == 'P') out["partial"][axes_[k].name] = is == "P" ? "add" : "maximum";
+      on[k] = is;
+    }
+    op["attrs"] = {{"axes", {axes_[a].name}}, {"out", {out}}};
+    const auto name = new_name();
+    left.name = name;
+    on_[name] = on;
+    add_results(name, std::move(op), {left});
+  }
+
   const std::uint8_t* data_;
   std::size_t size_;
+  std::string mode_;
+  bool is_local_ = false;                               // what is made now stands in the local view
+  std::map<std::string, std::vector<std::string>> on_;  // of a value: a guess of its state on each axis
   std::size_t at_ = 0;
   json mesh_;
   json inputs_ = json::array();

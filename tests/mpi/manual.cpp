@@ -9,6 +9,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <tuple>
+#include <utility>
 #include <vector>
 
 #include "gspmd/comm/mpi.hpp"
@@ -37,9 +38,12 @@ struct own_communicator {
 constexpr auto all_kinds = [](auto x, auto w) {
   auto whole = local::all_gather<"x", state::replica>(w, 0);
   auto y = tanh(einsum<"bd,df->bf">(local::halo<"x">(x, 0, 1, 1), whole));
-  auto z = local::rotate<"x">(local::reduce_scatter<"x">(y, 1));
-  return local::all_reduce<"x">(einsum<"bf,bf->">(z, z)) +
-         local::all_reduce<"x">(einsum<"ab->">(local::all_to_all<"x">(x, 0, 1)));
+  auto sent = local::start(local::rotate<"x">(local::reduce_scatter<"x">(y, 1)));
+  auto turned = local::start(local::all_to_all<"x">(x, 0, 1));
+  auto products = einsum<"bd,bd->">(x, x);
+  auto z = local::finish(std::move(sent));
+  return local::all_reduce<"x">(einsum<"bf,bf->">(z, z) + products) +
+         local::all_reduce<"x">(einsum<"ab->">(local::finish(std::move(turned))));
 };
 constexpr auto with_gradients = [](auto x, auto w) {
   auto y = manual<"x">(all_kinds, takes<split<"x", _>, split<"x", _>>{}, gives<held<>>{})(x, w);

@@ -665,17 +665,25 @@ TEST_CASE("a permutation sends what one device holds, whoever gets nothing, and 
         return manual<"x", "y">(
             [](value v) {
               auto it = local::start(local::permute<"y">(v, {{0, 2}, {2, 1}}));
-              const value twice = v + v;
-              return twice + local::finish(std::move(it));
+              const value square = einsum<"ab,cb->ac">(v, v);
+              return square + local::finish(std::move(it));
             },
             takes<split<"x", "y">>{}, gives<split<"x", "y">>{})(x);
       },
       dynamic::mesh({{"x", 2}, {"y", 3}}), dynamic::in<double>({2, 3}));
-  const std::vector<double> in{1, 2, 3, 4, 5, 6}, expected{2, 7, 7, 8, 16, 16};
+  const std::vector<double> in{1, 2, 3, 4, 5, 6}, expected{1, 7, 10, 16, 31, 40};
   for (const auto& result : {program.run(threads{}, in), program.run(simulated{}, in)})
     for (std::size_t i = 0; i < 6; ++i) CHECK(result[0].data<double>()[i] == expected[i]);
   CHECK(program.traffic().in(collective_kind::collective_permute).bytes == 8);
   CHECK(program.traffic().in(collective_kind::collective_permute).messages == 1);
+  const auto steps = program.view().steps;  // what does not need it is computed while it is under way
+  const auto place_of = [&](auto is) { return std::find_if(steps.begin(), steps.end(), is) - steps.begin(); };
+  using detail::step_work;
+  const auto works = [](step_work work) { return [work](const detail::plan_step& s) { return detail::facts_of(s).work == work; }; };
+  const auto start = place_of(works(step_work::moves)), end = place_of(works(step_work::ends_moving));
+  REQUIRE(end < static_cast<std::ptrdiff_t>(steps.size()));
+  CHECK(start + 1 < end);
+  CHECK(std::count_if(steps.begin() + start, steps.begin() + end, works(step_work::computes)) > 0);
   const auto mistake = error_of([] {
     static_cast<void>(dynamic::compile(
         [](value x) {

@@ -51,6 +51,7 @@ struct node {
   const map_function* function = nullptr;
   const struct local_function* local = nullptr;  // local_op; a monoid
   bool in_gradient = false;                      // the differentiator wrote it
+  bool is_started = false;                       // a collective that goes on beside what does not need it
   bool annotated = false;                        // `annotation` was written by the user
   bool deferred = false;                         // a reshard that is left to what its readers compute (passes/defer_reshards.hpp)
   bool forbid_reshard = false;                   // the user allows no communication on the operands

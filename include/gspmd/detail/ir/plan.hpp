@@ -27,6 +27,7 @@ struct planned_node {
   std::int8_t moved_dim = -1;
   axis_mask may_differ = 0;  // axes of a local view along which devices may hold other data, whatever the layout says
   std::int64_t moved_by = 0;
+  bool is_started = false;  // a collective that the program starts and finishes
 };
 
 /// Calls `f` with all tables of a plan, or of a view of one.

@@ -11,6 +11,7 @@
 #include <boost/mp11/list.hpp>
 
 #include "gspmd/detail/passes/order/overlap_moves.hpp"
+#include "gspmd/detail/passes/order/overlap_started.hpp"
 #include "gspmd/detail/passes/plan_passes.hpp"
 
 /// The passes, in their order: what stands between a graph and a plan. Each is a struct with its result, which can be frozen, and
@@ -153,6 +154,7 @@ struct steps_pass {
     made.steps.scopes = g.scopes;
     const layouts& completed = before.template of<complete_pass>();
     made.steps.completed = completed.of;
+    start_early(made.steps, std::span<const int>(made.base.data(), made.base.size()));
     return made;
   }
   /// A guess that holds for most programs: equal steps share what is large. One that does not costs a second evaluation.
@@ -190,6 +192,7 @@ struct order_pass {
     const steps_result& made = before.template of<steps_pass>();
     step_order order;
     order.of.resize(made.steps.steps.size(), 0);
+    if (has_started_moves(made.steps)) return order;
     order.is_any =
         step_orderer(plan_view(made.steps), std::span<const int>(made.base.data(), made.base.size())).run(order.of.data());
     return order;
@@ -214,12 +217,14 @@ struct place_pass {
       put_in_order(p, std::span<const int>(order.of.data(), order.of.size()));
       place_in_memory(p, made.base);
       overlap_moves(p);
+      overlap_started(p);
       return p;
     } else {
       steps_result made = before.template take<steps_pass>();
       if (made.steps.error.empty()) {
         place_in_memory(made.steps, std::move(made.base));
         overlap_moves(made.steps);
+        overlap_started(made.steps);
       }
       return std::move(made.steps);
     }

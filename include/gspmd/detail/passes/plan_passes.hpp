@@ -148,6 +148,7 @@ constexpr vec<planned_node> list_nodes(const graph& g, const mesh_shape& mesh, c
         line.moved_by = offset_of(map.dims[0], n.shape[line.moved_dim]);
       }
     }
+    line.is_started = n.is_started;
     nodes.push_back(line);
   }
   count_flops(g, mesh, local, nodes);

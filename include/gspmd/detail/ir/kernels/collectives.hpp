@@ -9,6 +9,10 @@ namespace gspmd::detail {
 
 /// Elements change their indices.
 constexpr bool is_mapped(const plan_step& s) { return s.spec >= 0 && s.what >= action::move && s.what <= action::finish_move; }
+/// A movement of one value into memory of its own, which may go on beside other steps (start_move).
+constexpr bool may_be_started(const plan_step& s) {
+  return s.what == action::move && s.operands.count == 1 && s.results.count == 1 && s.bytes_sent > 0;
+}
 /// A movement into a range of its second operand, which its result is otherwise.
 constexpr bool writes_into_operand(const plan_step& s) { return s.what == action::move && s.operands.count == 2; }
 

@@ -7,6 +7,7 @@
 
 #include "gspmd/detail/ir/kernel_facts.hpp"
 #include "gspmd/detail/ir/plan.hpp"
+#include "gspmd/detail/passes/order/memory_use.hpp"
 #include "gspmd/detail/support/tuning.hpp"
 #include "gspmd/detail/support/vec.hpp"
 
@@ -74,32 +75,12 @@ class move_overlapper {
   [[nodiscard]] constexpr bool stays(int i, int m, int value) const {
     const planned_value& shard = plan_.values[value];
     for (int between = m + 1; between < i; ++between)
-      if (facts_of(plan_.steps[between]).role >= step_role::hands_on || writes(plan_.steps[between], shard)) return false;
+      if (facts_of(plan_.steps[between]).role >= step_role::hands_on || writes(plan_, plan_.steps[between], shard)) return false;
     for (int other = 0; other < plan_.steps[i].operands.count;
          ++other)  // which it reads at offsets, so that it does not write there
       if (plan_.values[operand(plan_.steps[i], other)].where == shard.where) return true;
-    return !writes(plan_.steps[i], shard);
+    return !writes(plan_, plan_.steps[i], shard);
   }
-  /// Whether a step may write where a value lies.
-  [[nodiscard]] constexpr bool writes(const plan_step& s, const planned_value& v) const {
-    using kind = memory_place::kind;
-    const auto lies_there = [&](kind where, std::int64_t at, std::int64_t bytes) {
-      const auto meets = [&](kind own, std::int64_t own_at) {
-        if (own != where) return false;
-        return where == kind::arena ? at < own_at + bytes_of_shard(v) && own_at < at + bytes : at == own_at;
-      };
-      return meets(v.where.where, v.where.at) || (v.where.takes_turns() && meets(v.where.other, v.where.other_at));
-    };
-    for (int k = 0; k < s.results.count; ++k) {
-      const planned_value& made = plan_.values[plan_.slots[s.results.begin + k]];
-      if (lies_there(made.where.where, made.where.at, bytes_of_shard(made))) return true;
-      if (made.where.takes_turns() && lies_there(made.where.other, made.where.other_at, bytes_of_shard(made))) return true;
-    }
-    const auto scratch = facts_of(s).scratch_bytes(plan_view(plan_), s);
-    return scratch > 0 && lies_there(kind::arena, s.scratch, scratch);
-  }
-  static constexpr std::int64_t bytes_of_shard(const planned_value& v) { return elements(v.local) * bytes_of(v.type); }
-
   /// Movements that may go together, in their order.
   struct joint_margins {
     vec<int> moves;
@@ -154,7 +135,7 @@ class move_overlapper {
       for (int k = 0; k < plan_.steps[m].results.count; ++k) {
         for (int own = 0; own < s.operands.count; ++own)
           if (operand(s, own) == result(plan_.steps[m], k)) return true;
-        if (writes(s, plan_.values[operand(plan_.steps[m], k)])) return true;
+        if (writes(plan_, s, plan_.values[operand(plan_.steps[m], k)])) return true;
       }
     return false;
   }

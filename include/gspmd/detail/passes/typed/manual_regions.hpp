@@ -18,7 +18,7 @@ namespace gspmd::detail {
 ///   all_reduce        x of the local view, as a partial sum, resharded to be whole
 ///   all_gather, S(d)  as the chunks of dim d, resharded to be whole          reduce_scatter, all_to_all, own chunk: likewise
 ///   permute           stacked along a new dim 0, one on each device, which is rolled, shifted, reversed or placed
-///   zeros             computed from the place of the device
+///   zeros             computed from the place of the device; of a maximum, say, the least number
 class region_planner {
  public:
   /// `noted`: the same, in which what types say of the rest of the program is written down.
@@ -55,6 +55,10 @@ class region_planner {
       const auto before = made_.nodes.size();
       number[i] = is_written ? expanded(n, i) : push(n);
       if (number[i] < 0) break;
+      for (auto k = before; k < made_.nodes.size(); ++k) {
+        made_.nodes[k].tag = n.tag;
+        made_.nodes[k].is_started = n.is_started;
+      }
       // What a collective sees in the global view lies as its layout says; of what stands for it in the local one the type speaks.
       if (is_written && !collective_of(transitions[state_change::of(was).row()].forward).empty())
         for (auto k = before; k < made_.nodes.size(); ++k) made_.nodes[k].equal_axes = n.local_axes;
@@ -145,12 +149,12 @@ class region_planner {
     return seen_as(numbers, {}, {});
   }
   /// Zeros but for what one device has, or for each device's own part of dim `d`.
-  constexpr int first_or_zeros(int x, axis_mask axes, const sharding& s) {
+  constexpr int first_or_zeros(int x, axis_mask axes, monoid kind, const sharding& s) {
     const int of = place(axes);
     const auto before = made_.nodes.size();
-    return laid_from(before, add_first_or_zeros(made_, x, of, at_), s, s);
+    return laid_from(before, add_first_or_zeros(made_, x, of, kind, at_), s, s);
   }
-  constexpr int among_zeros(int x, axis_mask axes, int d, const sharding& s) {
+  constexpr int among_zeros(int x, axis_mask axes, int d, monoid kind, const sharding& s) {
     if (shape(x).count == max_rank)
       return made_.fail(at_, "manual", mistake::rank, "a tensor of 32 dims is not put among zeros; reshape it");
     for (const auto& use : s.splits)
@@ -158,7 +162,8 @@ class region_planner {
         return made_.fail(at_, "manual", mistake::states, "a part is put among zeros along a dim that no other axis splits");
     const int of = place(axes);
     const auto before = made_.nodes.size();
-    return laid_from(before, add_among_zeros(made_, x, of, made_.mesh->shape.size_of(axes), d, at_), s, behind_new_dim(s, d));
+    return laid_from(before, add_among_zeros(made_, x, of, made_.mesh->shape.size_of(axes), d, kind, at_), s,
+                     behind_new_dim(s, d));
   }
   /// Says how what was added lies: numbers, what has the dims of the last one, and what has one more.
   constexpr int laid_from(std::size_t first, int last, const sharding& s, const sharding& with_new_dim) {
@@ -223,8 +228,8 @@ class region_planner {
     switch (does) {
       case deed::nothing: return brought(x, after);
       case deed::keep_own: return left(view.bring(x, chunked(c.to.dim)));
-      case deed::keep_first: return first_or_zeros(x, c.axes, after);
-      case deed::pad_zeros: return among_zeros(x, c.axes, c.from.dim, after);
+      case deed::keep_first: return first_or_zeros(x, c.axes, c.to.reduced_by, after);
+      case deed::pad_zeros: return among_zeros(x, c.axes, c.from.dim, c.to.reduced_by, after);
       case deed::gather: return left(view.bring(whole(c.from.dim), rest));
       case deed::gather_sum: return left(view.bring(terms(), chunked(c.to.dim)));
       case deed::sum: return left(view.bring(terms(), after));

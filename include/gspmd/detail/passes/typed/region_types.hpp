@@ -23,7 +23,8 @@ class region_typer {
       end_loop(i);
     } else if (n.op == opcode::cond_result) {
       value_type joined = t_.type(n.operands[1]);
-      if (join(i, 1, joined, t_.type(n.operands[2]), false, mode_mistake::branch_mismatch) >= 0 &&
+      if (join(i, 1, joined, t_.type(n.operands[2]), is_zero(t_.at(n.operands[1])), mode_mistake::branch_mismatch,
+               is_zero(t_.at(n.operands[2]))) >= 0 &&
           chosen_by(i, t_.at(n.operands[0]).operands[0], joined))
         t_.type(i) = joined;
     } else {
@@ -74,14 +75,17 @@ class region_typer {
     for (int k = loop; k <= i; ++k) t_.type(k).is_known = false;
     t_.next = loop - 1;
   }
+  [[nodiscard]] static constexpr bool varies(const axis_state& s) { return s.is == state::varying || s.is == state::shard; }
+  [[nodiscard]] static constexpr bool goes_in_varying(const axis_state& s) { return varies(s) || s.is == state::constant; }
   [[nodiscard]] constexpr bool has_constant(const value_type& t) const {
     for (const auto& on : t.on)
       if (on.is == state::constant) return true;
     return false;
   }
   /// Makes `known` what it is together with `other`, of which constants may become anything, and zeros a partial sum too. 1: it has
-  /// changed; 0: not; -1: they do not go together, which is a mistake.
-  constexpr int join(int i, int operand, value_type& known, const value_type& other, bool is_zeros, mode_mistake kind) {
+  /// changed; 0: not; -1: they do not go together, which is a mistake. In the local view chunks count as varying, as in operands.
+  constexpr int join(int i, int operand, value_type& known, const value_type& other, bool is_zeros, mode_mistake kind,
+                     bool others_are_zeros = false) {
     int changed = 0;
     for (int a = 0; a < t_.mesh().axis_count(); ++a) {
       const auto &is = known.on[a], &to = other.on[a];
@@ -93,7 +97,12 @@ class region_typer {
           continue;
         }
       }
-      if (is == to || (to.is == state::constant && is.is != state::partial)) continue;
+      if (is == to || (to.is == state::constant && (is.is != state::partial || others_are_zeros))) continue;
+      if (t_.is_local(a) && (varies(is) || varies(to)) && goes_in_varying(is) && goes_in_varying(to)) {
+        changed = is.is == state::varying ? changed : 1;
+        known.on[a] = {state::varying};
+        continue;
+      }
       if (is.is == state::constant && (to.is != state::partial || is_zeros)) {
         known.set(a, to);
         changed = 1;

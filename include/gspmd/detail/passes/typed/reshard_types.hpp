@@ -25,7 +25,7 @@ class reshard_typer {
     value_type wanted = t_.type(n.operands[0]);
     if (wish.has_splits) {
       for (int a = 0; a < t_.mesh().axis_count(); ++a)
-        if (wanted.on[a].is == state::shard) wanted.set(a, {state::invariant});
+        if (wanted.on[a].is == state::shard && !t_.is_local(a)) wanted.set(a, {state::invariant});
       for (const auto& use : wish.layout.splits) wanted.set(use.axis, shard_of(use.dim));
     }
     for (int a = 0; a < t_.mesh().axis_count(); ++a) {

@@ -58,6 +58,13 @@ class transition_typer {
                 "a value of the global view does not vary; name the dim that is sharded, S(d)");
       return;
     }
+    for (const auto& is : {c.from, c.to})
+      if (is.is == state::partial && !is_defined(is.reduced_by, n.type)) {
+        t_.refuse(mode_mistake::wrong_target, i, 0, -1,
+                  text(name_of(c.by)) << " from " << short_text(c.from) << " to " << short_text(c.to) << ": "
+                                      << name_of(is.reduced_by) << " is not defined for " << name_of(n.type));
+        return;
+      }
     int row = c.row();
     if (row >= 0 && c.by == verb::all_to_all && c.from.dim == c.to.dim) row = -1;
     if (c.from.is == state::constant && c.to.is == state::constant) row = -1;

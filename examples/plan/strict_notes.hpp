@@ -1,0 +1,39 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include <gspmd/modes.hpp>
+
+#include "mesh.hpp"
+
+/// What checking finds of a document's ops that building them needs.
+namespace plan_tool {
+
+/// A transition as a document writes it.
+struct written_transition {
+  gspmd::verb by = gspmd::verb::convert;
+  std::string axes;  // "x,y"
+  gspmd::axis_state from, to;
+  std::vector<std::pair<std::int64_t, std::int64_t>> pairs{};
+};
+
+struct op_note {
+  written_transition transition{};
+  std::optional<gspmd::dynamic::value_states> out{};  // what the result must be
+  std::string varies{};                               // the axes on which `out` says of a constant that it varies
+  // Of a loop or a conditional, the axes along which devices may go different ways; of a manual region, those that become local.
+  std::string axes{};
+  // Of a manual region. Of the body of a loop: how it carries its values, and what it gives. `gives` also of a branch, and of a conditional.
+  std::vector<gspmd::dynamic::value_states> takes{}, gives{};
+  std::vector<gspmd::dynamic::value_states> begins{};  // of the body of a loop: what is carried into it
+};
+
+/// By what says it in the document: the op, or of an op with regions the first of them.
+using op_notes = std::map<const json*, op_note>;
+
+}  // namespace plan_tool

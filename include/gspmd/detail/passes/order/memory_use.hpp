@@ -1,0 +1,41 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstdint>
+
+#include "gspmd/detail/ir/kernel_facts.hpp"
+#include "gspmd/detail/ir/plan.hpp"
+
+/// Which steps of a plan whose memory is placed touch the memory of a value.
+namespace gspmd::detail {
+
+constexpr std::int64_t bytes_of_shard(const planned_value& v) { return elements(v.local) * bytes_of(v.type); }
+
+/// Whether a value lies, or may lie, in so many bytes of a place.
+constexpr bool lies_in(const planned_value& v, memory_place::kind where, std::int64_t at, std::int64_t bytes) {
+  using kind = memory_place::kind;
+  const auto meets = [&](kind own, std::int64_t own_at) {
+    if (own != where || own == kind::none) return false;
+    return where == kind::arena ? at < own_at + bytes_of_shard(v) && own_at < at + bytes : at == own_at;
+  };
+  return meets(v.where.where, v.where.at) || (v.where.takes_turns() && meets(v.where.other, v.where.other_at));
+}
+/// Whether two values share memory.
+constexpr bool share_memory(const planned_value& a, const planned_value& b) {
+  return lies_in(a, b.where.where, b.where.at, bytes_of_shard(b)) ||
+         (b.where.takes_turns() && lies_in(a, b.where.other, b.where.other_at, bytes_of_shard(b)));
+}
+/// Whether a step may write where a value lies.
+constexpr bool writes(const plan& p, const plan_step& s, const planned_value& v) {
+  for (int k = 0; k < s.results.count; ++k)
+    if (share_memory(v, p.values[p.slots[s.results.begin + k]])) return true;
+  const auto scratch = facts_of(s).scratch_bytes(plan_view(p), s);
+  return scratch > 0 && lies_in(v, memory_place::kind::arena, s.scratch, scratch);
+}
+constexpr bool reads(const plan& p, const plan_step& s, const planned_value& v) {
+  for (int k = 0; k < s.operands.count; ++k)
+    if (share_memory(v, p.values[p.slots[s.operands.begin + k]])) return true;
+  return false;
+}
+
+}  // namespace gspmd::detail

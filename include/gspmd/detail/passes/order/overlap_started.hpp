@@ -1,0 +1,102 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <span>
+#include <utility>
+
+#include "gspmd/detail/passes/order/memory_use.hpp"
+#include "gspmd/detail/passes/order/order_steps.hpp"
+#include "gspmd/detail/support/vec.hpp"
+
+/// Movements that the program starts and finishes itself (local::start): what does not need them runs in between.
+namespace gspmd::detail {
+
+/// Whether a step is such a movement, of which another device has a part. Reductions are carried out where they are started.
+constexpr bool is_started_move(const plan& p, const plan_step& s) { return may_be_started(s) && p.nodes[s.node].is_started; }
+
+/// Then the order of the steps is the user's: what is under way takes memory.
+constexpr bool has_started_moves(const plan& p) {
+  for (const auto& s : p.steps)
+    if (is_started_move(p, s)) return true;
+  return false;
+}
+
+/// Before memory is placed: such a movement goes where its operand is there, before whatever else there is to do.
+///
+/// `base`: by value, the one whose memory it shares.
+constexpr void start_early(plan& p, std::span<const int> base) {
+  vec<int> order;
+  bool any = false;
+  for (int i = 0; i < static_cast<int>(p.steps.size()); ++i) {
+    const plan_step& s = p.steps[i];
+    std::size_t at = order.size();
+    if (is_started_move(p, s)) {
+      const int x = base[static_cast<std::size_t>(p.slots[s.operands.begin])];
+      const auto makes_it = [&](const plan_step& other) {
+        for (int k = 0; k < other.results.count; ++k)
+          if (base[static_cast<std::size_t>(p.slots[other.results.begin + k])] == x) return true;
+        return false;
+      };
+      for (; at > 0; --at) {
+        const plan_step& before = p.steps[order[at - 1]];
+        if (facts_of(before).role >= step_role::hands_on || is_started_move(p, before) || makes_it(before)) break;
+      }
+    }
+    any = any || at < order.size();
+    order.insert(order.begin() + at, i);
+  }
+  if (any) put_in_order(p, std::span<const int>(order.begin(), order.size()));
+}
+
+/// When memory is placed: makes two steps of it, start_move and finish_move, the second before the first step that reads what it brings,
+/// writes where it reads, or begins or ends a body.
+constexpr void overlap_started(plan& p) {
+  const int count = static_cast<int>(p.steps.size());
+  vec<int> ended_before(p.steps.size(), -1);  // by step
+  bool any = false;
+  for (int m = 0; m < count; ++m) {
+    const plan_step& s = p.steps[m];
+    if (!is_started_move(p, s)) continue;
+    const planned_value &from = p.values[p.slots[s.operands.begin]], &to = p.values[p.slots[s.results.begin]];
+    int end = m + 1;
+    bool computes = false;
+    for (; end < count; ++end) {
+      const plan_step& next = p.steps[end];
+      if (facts_of(next).role >= step_role::hands_on || reads(p, next, to) || writes(p, next, to) || writes(p, next, from)) break;
+      computes = computes || facts_of(next).work == step_work::computes;
+    }
+    if (!computes || share_memory(from, to)) continue;
+    ended_before[m] = end;
+    any = true;
+  }
+  if (!any) return;
+  vec<plan_step> steps;
+  vec<int> place, started;
+  const auto add_step = [&](action what, plan_step s, std::int64_t bytes) {
+    s.what = what;
+    s.bytes_sent = bytes;
+    steps.push_back(s);
+  };
+  for (int i = 0; i <= count; ++i) {
+    for (const int m : started) {
+      if (ended_before[m] != i) continue;
+      steps[place[m]].target = static_cast<int>(steps.size());
+      add_step(action::finish_move, p.steps[m], 0);
+    }
+    if (i == count) break;
+    place.push_back(static_cast<int>(steps.size()));
+    if (ended_before[i] < 0) {
+      steps.push_back(p.steps[i]);
+    } else {
+      add_step(action::start_move, p.steps[i], p.steps[i].bytes_sent);
+      started.push_back(i);
+    }
+  }
+  for (int i = 0; i < count; ++i)
+    if (ended_before[i] < 0 && p.steps[i].target >= 0) steps[place[i]].target = place[p.steps[i].target];
+  for (auto& v : p.values)
+    if (v.step >= 0) v.step = place[v.step];
+  p.steps = std::move(steps);
+}
+
+}  // namespace gspmd::detail

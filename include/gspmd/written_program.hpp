@@ -1,0 +1,150 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "gspmd/manual.hpp"
+#include "gspmd/modes.hpp"
+
+namespace gspmd {
+
+/// What devices do to what they hold in a transition: `deed::sum`, `deed::gather`.
+using detail::deed;
+
+namespace dynamic {
+
+/// What devices do for a transition between these states, which must be one.
+inline deed done_for(verb by, axis_state from, axis_state to) {
+  return detail::transitions[detail::state_change{by, 0, from, to}.row()].forward;
+}
+
+/// Builds programs that write their own communication, with manual regions, when states are known at run time: those that a
+/// `strict_program` has checked, which finds all their mistakes and has no regions to plan. What is built here is typed again when it is
+/// compiled: a mistake throws gspmd::error there. Nothing is sent but what is written.
+///
+///     dynamic::builder b(m);                                  dynamic::written_program p(b);
+///     auto x = b.input(dynamic::in<float>({8, 4}));           p.input(x, {{axis_state{state::shard, 0}}, {{0, 0}}});
+///     auto y = p.region("x", {{axis_state{state::shard, 0}}, {{0, 0}}}, ..., {x}, [&](const std::vector<value>& in) {
+///       return std::vector<value>{p.transition(in[0], verb::all_gather, "x", {state::shard, 0}, {state::invariant})};
+///     });
+///
+/// Threads: one, that of the builder.
+class written_program {
+ public:
+  explicit written_program(builder& b) : b_(b), typed_(b, "") {}
+
+  /// Says in which states an input comes.
+  void input(value x, const value_states& s) { typed_.input(x, s); }
+
+  /// From one state to another one, along `axes`, "x,y": of the region that is open, or of the global view. `pairs`, of a permutation: from
+  /// which device to which, row-major over the axes, 64 devices at most. It sends what the row of the table says.
+  value transition(value x, verb by, std::string_view axes, axis_state from, axis_state to,
+                   const std::vector<std::pair<std::int64_t, std::int64_t>>& pairs = {}, location at = location::current()) {
+    const auto over = mask(axes);
+    detail::device_shift shift{};
+    if (by == verb::permute) {
+      const auto n = b_.mesh().info().shape.size_of(over);
+      if (n > detail::max_placed) {
+        b_.graph().fail(at, "permute", detail::mistake::states,
+                        detail::text("a list names ")
+                            << int{detail::max_placed} << " devices at most, and along these axes there are " << n);
+        return x;
+      }
+      shift.is = detail::device_shift::kind::listed;
+      for (std::int64_t i = 0; i < n; ++i) shift.from.push_back(-1);
+      for (const auto& [source, target] : pairs) shift.from[static_cast<int>(target)] = static_cast<std::int8_t>(source);
+    }
+    const bool is_local = over != 0 && (over & ~b_.graph().open_local) == 0;
+    return made(detail::add_transition(b_.graph(), x.id(), {by, over, from, to}, is_local, at, shift));
+  }
+  /// The place of a device along an axis of the region that is open; it varies.
+  value axis_index(std::string_view axis, location at = location::current()) {
+    int a = 0;
+    while ((mask(axis) & detail::axis_bit(a)) == 0) ++a;
+    return made(detail::add_axis_index(b_.graph(), a, at));
+  }
+  /// The value in these states, of the axes of the global view; what that sends is for the types to allow.
+  value bring(value x, const value_states& s, location at = location::current()) {
+    return made(detail::add_state_wish(b_.graph(), x.id(), wish(s), at));
+  }
+  /// The same value as one of its own.
+  value same(value x, location at = location::current()) {
+    return made(detail::add_state_wish(b_.graph(), x.id(), {{}, 0, 0, false, true}, at));
+  }
+
+  /// A manual region over `axes`: `body` is called with the operands as one device has them and returns its results. `takes` and `gives`:
+  /// the states of each operand and result, of all axes of the mesh. Nothing is sent at its border.
+  template <class Body>
+  std::vector<value> region(std::string_view axes, const std::vector<value_states>& takes, const std::vector<value_states>& gives,
+                            const std::vector<value>& operands, Body body, location at = location::current()) {
+    auto& g = b_.graph();
+    const auto local = mask(axes);
+    g.type_local = &detail::type_local;
+    std::vector<value> inside;
+    for (std::size_t k = 0; k < operands.size(); ++k) {
+      const int brought = detail::add_state_wish(g, operands[k].id(), wish(takes[k]), at);
+      inside.push_back(made(detail::add_enter(g, brought, border(takes[k], local), at)));
+      b_.label(operands[k].node().tag);  // on the other side of the border it is the same value
+    }
+    std::vector<value> results = [&] {
+      const detail::local_scope scope(g, g.open_local | local);
+      return body(inside);
+    }();
+    for (std::size_t k = 0; k < results.size(); ++k)
+      if (results[k].is_valid()) results[k] = made(detail::add_leave(g, results[k].id(), border(gives[k], local), at));
+    return results;
+  }
+
+ private:
+  [[nodiscard]] value made(int id) { return id < 0 ? value{} : value{&b_.graph(), id}; }
+  [[nodiscard]] detail::axis_mask mask(std::string_view axes) const {
+    detail::axis_mask m = 0;
+    while (!axes.empty()) {
+      const auto name = axes.substr(0, axes.find(','));
+      axes.remove_prefix(name.size() < axes.size() ? name.size() + 1 : name.size());
+      const auto found = b_.mesh().find(name);
+      if (found.empty())
+        throw error("`" + std::string(name) + "` is not an axis of the mesh; its axes are: " + b_.mesh().names());
+      for (const auto a : found) m |= detail::axis_bit(static_cast<int>(a));
+    }
+    return m;
+  }
+  /// What splits the dims, and along which axes it is partial, of some axes only.
+  [[nodiscard]] static detail::sharding layout(const value_states& s, detail::axis_mask of) {
+    detail::sharding l;
+    for (int d = 0; d < detail::max_rank; ++d)
+      for (const auto& [axis, dim] : s.order)
+        if (dim == d && (of & detail::axis_bit(axis)) != 0)
+          l.splits.push_back({static_cast<std::int8_t>(axis), static_cast<std::int8_t>(dim)});
+    for (std::size_t a = 0; a < s.on.size(); ++a) {
+      if (s.on[a].is != state::partial || (of & detail::axis_bit(static_cast<int>(a))) == 0) continue;
+      l.partial |= detail::axis_bit(static_cast<int>(a));
+      l.reduced_by = s.on[a].reduced_by;
+    }
+    return l;
+  }
+  [[nodiscard]] static detail::axis_mask axes_with(const value_states& s, state is) {
+    detail::axis_mask m = 0;
+    for (std::size_t a = 0; a < s.on.size(); ++a)
+      if (s.on[a].is == is) m |= detail::axis_bit(static_cast<int>(a));
+    return m;
+  }
+  [[nodiscard]] detail::state_wish wish(const value_states& s) const {
+    const auto global = ~b_.graph().open_local;
+    return {layout(s, global), axes_with(s, state::replica) & global, axes_with(s, state::invariant) & global, true};
+  }
+  [[nodiscard]] static detail::border_spec border(const value_states& s, detail::axis_mask axes) {
+    return {layout(s, axes), axes, axes_with(s, state::replica) & axes};
+  }
+
+  builder& b_;
+  strict_program typed_;
+};
+
+}  // namespace dynamic
+}  // namespace gspmd
