@@ -89,6 +89,7 @@ class loop_fuser {
     for (std::size_t k = 0; k < all.size(); ++k) {
       const auto& f = all[k];
       if (!s_.waits(f.result)) continue;  // made with one before it
+      next_ = k;
       reduced_ = f.operand;
       reduced_dims_ = f.dims;
       if (const int beside = computed_beside(k); beside >= 0) reduced_ = beside;
@@ -102,8 +103,8 @@ class loop_fuser {
   /// A value that lies in memory is read once by all its reductions over the same dims that wait.
   constexpr void reduce_together(const waiting_reduction& first) {
     vec<waiting_reduction> same;
-    for (const auto& f : *open_)
-      if (s_.waits(f.result) && f.operand == first.operand && f.dims == first.dims && same.size() < most_loop_reductions)
+    for (std::size_t k = next_; k < open_->size() && same.size() < most_loop_reductions; ++k)
+      if (const auto& f = (*open_)[k]; s_.waits(f.result) && f.operand == first.operand && f.dims == first.dims)
         same.push_back(f);
     for (const auto& f : same) s_.waiting_[f.result] = 0;
     if (same.size() > 1 && reduces_by_blocks(first.operand)) return reduce_as_read(same);
@@ -284,8 +285,9 @@ class loop_fuser {
       return reductions;
     const auto is_computed = [&](int v) { return s_.seen_[v] == stamp && !s_.waits(v); };
     if (!is_computed(reduced_)) return reductions;
-    for (const auto& f : *open_) {
-      if (reductions.size() == most_loop_reductions) break;
+    for (std::size_t k = next_; k < open_->size() && reductions.size() < most_loop_reductions; ++k) {
+      const auto& f = (*open_)[k];
+      if (!s_.waits(f.result)) continue;
       const bool is_made = is_computed(f.operand);
       if ((!is_made && s_.waits(f.operand)) || !is_like_next(f)) continue;
       if (!is_made && !is_read_by(members, f.operand)) continue;
@@ -358,6 +360,7 @@ class loop_fuser {
   vec<visit> path_;                               // see need()
   vec<waiting_reduction> reductions_;             // that wait
   const vec<waiting_reduction>* open_ = nullptr;  // that are made now
+  std::size_t next_ = 0;                          // of these; those before it are made
   int reduced_ = -1;                              // the operand of the one that comes next
   dim_mask reduced_dims_ = 0;
 };
