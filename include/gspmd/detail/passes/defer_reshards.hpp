@@ -13,7 +13,7 @@ namespace gspmd::detail {
 ///   2 * reshard(x, S) - reshard(y, S) / n          the same: what is computed of one value element by element stands between
 ///   slice(reshard(x, S)), other readers alike      the slices are brought to S, if they are less than x together
 ///
-/// Where that sends more after all (what a reshard brings somewhere others may read there), choose takes the plan in which none is deferred.
+/// Where that sends more after all, as others read what a reshard has brought somewhere, choose takes the plan in which none is deferred.
 /// Whoever reads the result finds it as it was asked for, since completion knows nothing of this; a reshard that anyone else reads too,
 /// or that is an output, stays where it was written. The operators may be any that compute element by element, linear or not: those that
 /// are not have the sums of partial values before them, in their parts.
