@@ -7,4 +7,6 @@ constexpr fixed_string name = "attention";
 #else
 constexpr fixed_string name = "layer/attention";
 #endif
-value attention(value x) { return named<name>([](value q) { return q; }, x); }  // <- here
+value attention(value x) {
+  return named<name>([](value q) { return q; }, x);  // <- here
+}
