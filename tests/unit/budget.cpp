@@ -273,7 +273,7 @@ TEST_CASE("budget: trips beyond counting do not wrap round") {
             std::int64_t{1} << 62,
             [](value, value h) {
               return fori_loop(
-                  std::int64_t{1} << 62, [](value, value g) { return g * sum(g); }, h);
+                  std::int64_t{1} << 62, [](value, value g) { return g * sum(reshard(g, split<"x">{})); }, h);
             },
             a);
       },
