@@ -679,7 +679,9 @@ TEST_CASE("a permutation sends what one device holds, whoever gets nothing, and 
   const auto steps = program.view().steps;  // what does not need it is computed while it is under way
   const auto place_of = [&](auto is) { return std::find_if(steps.begin(), steps.end(), is) - steps.begin(); };
   using detail::step_work;
-  const auto works = [](step_work work) { return [work](const detail::plan_step& s) { return detail::facts_of(s).work == work; }; };
+  const auto works = [](step_work work) {
+    return [work](const detail::plan_step& s) { return detail::facts_of(s).work == work; };
+  };
   const auto start = place_of(works(step_work::moves)), end = place_of(works(step_work::ends_moving));
   REQUIRE(end < static_cast<std::ptrdiff_t>(steps.size()));
   CHECK(start + 1 < end);
