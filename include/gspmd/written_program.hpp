@@ -27,11 +27,15 @@ inline deed done_for(verb by, axis_state from, axis_state to) {
 /// `strict_program` has checked, which finds all their mistakes and has no regions to plan. What is built here is typed again when it is
 /// compiled: a mistake throws gspmd::error there. Nothing is sent but what is written.
 ///
-///     dynamic::builder b(m);                                  dynamic::written_program p(b);
-///     auto x = b.input(dynamic::in<float>({8, 4}));           p.input(x, {{axis_state{state::shard, 0}}, {{0, 0}}});
-///     auto y = p.region("x", {{axis_state{state::shard, 0}}, {{0, 0}}}, ..., {x}, [&](const std::vector<value>& in) {
+///     dynamic::builder b(dynamic::mesh({{"x", 2}}));
+///     dynamic::written_program p(b);
+///     const dynamic::value_states rows{{{state::shard, 0}}, {{0, 0}}}, whole{{{state::invariant}}};
+///     const value x = b.input(dynamic::in<float>({4, 2}));
+///     p.input(x, rows);
+///     const auto y = p.region("x", {rows}, {whole}, {x}, [&](const std::vector<value>& in) {
 ///       return std::vector<value>{p.transition(in[0], verb::all_gather, "x", {state::shard, 0}, {state::invariant})};
 ///     });
+///     b.output(y[0]);
 ///
 /// Threads: one, that of the builder.
 class written_program {

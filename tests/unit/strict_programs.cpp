@@ -15,6 +15,7 @@
 #include <gspmd/grad.hpp>
 #include <gspmd/gspmd.hpp>
 #include <gspmd/modes.hpp>
+#include <gspmd/written_program.hpp>
 
 #include "support/error_of.hpp"
 #include "support/typed_law.hpp"
@@ -215,6 +216,23 @@ bill written_in(const dynamic::builder& b) {
     if (s.sent > 0)
       all.emplace(detail::collective_of(detail::transitions[s.row].forward), detail::axes_text(*g.mesh, s.axes).view(), s.sent);
   return all;
+}
+
+TEST_CASE("a manual region whose states are known at run time") {  // the example of written_program.hpp
+  dynamic::builder b(dynamic::mesh({{"x", 2}}));
+  dynamic::written_program p(b);
+  const dynamic::value_states rows{{{state::shard, 0}}, {{0, 0}}}, whole{{{state::invariant}}};
+  const value x = b.input(dynamic::in<float>({4, 2}));
+  p.input(x, rows);
+  const auto y = p.region("x", {rows}, {whole}, {x}, [&](const std::vector<value>& in) {
+    return std::vector<value>{p.transition(in[0], verb::all_gather, "x", {state::shard, 0}, {state::invariant})};
+  });
+  b.output(y[0]);
+  const auto program = b.compile();
+  CHECK(program.traffic().bytes == 2 * 2 * 4);
+  const std::vector<float> data{1, 2, 3, 4, 5, 6, 7, 8};
+  for (const auto& results : {program.run(threads{}, data), program.run(simulated{}, data)})
+    for (std::size_t i = 0; i < data.size(); ++i) CHECK(results[0].data<float>()[i] == data[i]);
 }
 
 }  // namespace strict_programs
