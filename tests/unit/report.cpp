@@ -319,3 +319,14 @@ TEST_CASE("report: 1,500 operators fit a screen, and inputs are called by their 
   CHECK(contains(dear, "ways to run add at report.cpp:"));
   CHECK(contains(dear, "     > "));
 }
+
+TEST_CASE("report: of a conditional a summary counts the body that computes more, as the program does") {
+  const auto p = dynamic::compile(
+      [](value flag, value x) {
+        return cond(
+            flag, [](value a) { return einsum("ab,bc->ac", a, a); }, [](value a) { return a + einsum("ab,cb->ac", a, a); }, x);
+      },
+      dynamic::mesh({{"x", 1}}), dynamic::in<bool>({}), dynamic::in<float>({8, 8}));
+  CHECK(p.flops_per_device() == 2 * 8 * 8 * 8 + 8 * 8);
+  CHECK_MESSAGE(contains(summary(p), std::to_string(p.flops_per_device())), summary(p));
+}

@@ -51,8 +51,8 @@ class cost_report {
       all.bytes += one.bytes;
       all.seconds += one.seconds;
     }
-    std::int64_t flops = 0;
-    for (std::size_t i = 0; i < plan_.nodes.size(); ++i)
+    std::int64_t flops = scopes_.shows_all() ? total_flops(plan_) : 0;  // of a conditional, of one body
+    for (std::size_t i = 0; i < plan_.nodes.size() && !scopes_.shows_all(); ++i)
       if (scopes_.is_shown(static_cast<int>(i))) flops = saturating_add(flops, plan_.nodes[i].flops);
     std::vector<std::pair<std::string, std::string>> rows{
         {"computing", time_text(static_cast<double>(flops) / flops_per_second_)},
