@@ -164,13 +164,6 @@ struct manual_region {
       axes |= found;
     };
     (add(Axes.view()), ...);
-    const axis_mask all = axis_bit(g.mesh->shape.axis_count()) - 1;
-    if (g.find_types == nullptr && (g.open_local | axes) != all)
-      g.fail(at, "manual", mistake::states,
-             text("axis_mode: `")
-                 << axes_text(*g.mesh, all & ~(g.open_local | axes))
-                 << "` is not named: a region takes all axes of the mesh, unless the program's inputs are tensors (the "
-                    "explicit mode), where the others go on as they are");
     return axes;
   }
   template <std::size_t... K, class... Args>

@@ -110,10 +110,19 @@ constexpr int add_seen_as(graph& g, int x, const extents& shape, location at) {
   return g.add(n);
 }
 
-/// Brings a value to where a region takes it: as types say, in programs that have them.
+/// Brings a value to where a region takes it: as types say, in programs that have them; else as by `annotate`, and other axes may split it
+/// further.
 constexpr int add_argument(graph& g, int operand, const border_spec& spec, location at) {
   if (operand < 0) return -1;
-  if (g.find_types == nullptr) return add_reshard(g, operand, spec.layout, at);
+  if (g.find_types == nullptr) {
+    annotation wish = spec.layout;
+    const axis_mask closed = g.open_local | spec.axes;
+    const bool is_all = (g.mesh->shape.wide_axes() & ~closed) == 0;
+    if (!is_all) wish.open = ~dim_mask{0};
+    const int id = add_reshard(g, operand, wish, at);
+    if (id >= 0 && !is_all) g.nodes[static_cast<std::size_t>(id)].closed_axes = closed;
+    return id;
+  }
   return add_state_wish(
       g, operand, {spec.layout, spec.replica, spec.axes & ~(spec.replica | spec.layout.partial | spec.layout.split_axes()), true},
       at);
@@ -125,10 +134,39 @@ struct local_view_op : plain_operator, without_steps {
   static constexpr realisation runs = realisation::alias;
   static constexpr bool uniform = false;
   static constexpr bool keeps_slices = false;
+  static constexpr replication_words replication{
+      "manual", "a part that a region has is cut evenly by the axes that are not the region's, and not those of",
+      "split it by axes that cut the parts evenly, or along another dim, or write allow_replication(...) around the region"};
 
-  /// No dim of the one is a dim of the other.
+  /// Where axes are left to the planner, what they split is split on both sides: a dim that the axes of the region cut, or put together,
+  /// has them as a factor of its own, major to what devices hold of it; what is stacked on devices has dims before the others. In other
+  /// programs no dim of the one is a dim of the other: types say how both lie.
+  ///     x [8,6], split along dim 0 over stage:2  ->  [4,6]      (ab)c->bc, a over stage
   static constexpr void rule(const graph& g, const node& n, op_rule& rule) {
-    for (const extents* const shape : {&operand_of(g, n, 0).shape, &n.shape}) {
+    const extents &from = operand_of(g, n, 0).shape, &to = n.shape;
+    if (n.closed_axes != 0) {
+      tensor_map maps[2];
+      const auto stacked = [&rule](tensor_map& map, const extents& shape, int count) {
+        for (int d = 0; d < count; ++d) {
+          map.begin_dim();
+          map.add_factor(rule.add_factor(shape[d]));
+        }
+        return count < 0 ? 0 : count;
+      };
+      int i = stacked(maps[0], from, from.count - to.count), j = stacked(maps[1], to, to.count - from.count);
+      for (; i < from.count; ++i, ++j) {
+        const auto held = from[i] < to[j] ? from[i] : to[j];
+        for (int side = 0; side < 2; ++side) {
+          maps[side].begin_dim();
+          if (const auto all = side == 0 ? from[i] : to[j]; all != held) maps[side].add_factor(rule.add_factor(all / held));
+        }
+        const int f = rule.add_factor(held);
+        for (auto& map : maps) map.add_factor(f);
+      }
+      for (const auto& map : maps) rule.maps.push_back(map);
+      return;
+    }
+    for (const extents* const shape : {&from, &to}) {
       tensor_map map;
       for (int d = 0; d < shape->count; ++d) {
         map.begin_dim();

@@ -47,7 +47,10 @@ constexpr annotation cut_axis(const annotation& s, int axis) {
 
 /// The program on the mesh `refined`, which has one more axis.
 constexpr void cut_axis(graph& g, const mesh_info& refined, int axis) {
-  for (auto& n : g.nodes) n.annotation = cut_axis(n.annotation, axis);
+  for (auto& n : g.nodes) {
+    n.annotation = cut_axis(n.annotation, axis);
+    for (axis_mask* const axes : {&n.local_axes, &n.equal_axes, &n.hidden_axes, &n.closed_axes}) *axes = cut_axis(*axes, axis);
+  }
   g.mesh = &refined;
 }
 

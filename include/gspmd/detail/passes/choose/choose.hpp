@@ -24,7 +24,7 @@ class chooser {
                     choose_state& state, replay* known = nullptr)
       : known_{g, mesh, uses, wishes, state.book},
         state_(state),
-        operators_(known_),
+        operators_(known_, readers_),
         walk_(g, mesh, state.book, state.given, *this),
         replay_(known) {
     state.book.as_written = state.table.as_written;
@@ -72,15 +72,9 @@ class chooser {
   constexpr const sharding& wanted(int i, int k) const { return state_.table.wanted[state_.table.nodes[i].wanted + k]; }
   constexpr delivery next_delivery(int i, const sharding& wanted) {
     if (is_replayed_) return delivered_again();
-    delivery way{known_.best_form(i, wanted).value, static_cast<int>(state_.table.steps.size()), 0};
-    if (way.from >= 0)
-      for_each_step(known_.mesh, known_.shape_of(i), state_.book.layout_of(way.from), wanted, bytes_of(known_.at(i).type),
-                    [&](const sharding&, const reshard_step& step) {
-                      state_.table.steps.push_back(step);
-                      ++way.steps;
-                    });
-    state_.table.deliveries.push_back(way);
-    return way;
+    if (!known_.is_elsewhere(i)) return found_delivery(known_, i, wanted);
+    const mesh_shape seen = known_.mesh_of(i);
+    return found_delivery(known_.inside(i, seen), i, wanted);
   }
   constexpr const reshard_step& step(const delivery& way, int k) const { return state_.table.steps[way.step + k]; }
   // What is made is emit's business.
@@ -93,9 +87,12 @@ class chooser {
     if (is_replayed_) return;
     const auto& from = state_.book.values[form];
     const node& n = known_.at(from.node);
-    const auto bytes = step_bytes(known_.mesh, n.shape, from.layout, step, bytes_of(n.type));
     static_cast<void>(next);
-    add_time(step_time(known_.mesh, n.shape, from.layout, step, bytes), level);
+    const auto note = [&](const mesh_shape& mesh) {
+      const auto bytes = step_bytes(mesh, n.shape, from.layout, step, bytes_of(n.type));
+      add_time(step_time(mesh, n.shape, from.layout, step, bytes), level);
+    };
+    known_.is_elsewhere(from.node) ? note(known_.mesh_of(from.node)) : note(known_.mesh);
   }
   constexpr void ran(int, const node_choice&, const inline_vec<int, max_map_arity>&, int) {}
   constexpr void ran_movement(int, int, int, int, int) {}
@@ -114,6 +111,17 @@ class chooser {
   constexpr void record(vec<tried_use>* ways) { operators_.record = ways; }
 
  private:
+  constexpr delivery found_delivery(const form_prices& known, int i, const sharding& wanted) {
+    delivery way{known.best_form(i, wanted).value, static_cast<int>(state_.table.steps.size()), 0};
+    if (way.from >= 0)
+      for_each_step(known.mesh, known.shape_of(i), state_.book.layout_of(way.from), wanted, bytes_of(known.at(i).type),
+                    [&](const sharding&, const reshard_step& step) {
+                      state_.table.steps.push_back(step);
+                      ++way.steps;
+                    });
+    state_.table.deliveries.push_back(way);
+    return way;
+  }
   constexpr void look_at(int i) {
     const graph& g = known_.program;
     const int count = static_cast<int>(g.nodes.size());
@@ -154,35 +162,48 @@ class chooser {
   }
 
   constexpr const node_choice& choose(int i) {
-    const node& n = known_.at(i);
+    if (!known_.is_elsewhere(i) || facts_of(known_.at(i).op).made == origin::viewed) return choose(known_, operators_, i);
+    const mesh_shape seen = known_.mesh_of(i);
+    const form_prices inside = known_.inside(i, seen);
+    operator_chooser operators(inside, readers_);
+    operators.record = operators_.record;
+    const node_choice& choice = choose(inside, operators, i);
+    operators_.prices += operators.prices;
+    return choice;
+  }
+  constexpr const node_choice& choose(const form_prices& known, operator_chooser& operators, int i) {
+    const node& n = known.at(i);
     op_rule rule;
-    rule_of(known_.program, n, rule);
-    const bool is_typed = known_.program.find_types != nullptr || n.local_axes != 0 || facts_of(n.op).made == origin::viewed;
-    operator_use use = is_typed ? typed_use(i, n, rule) : choose_with_sums(i, n, rule);
+    rule_of(known.program, n, rule);
+    const bool is_border = facts_of(n.op).made == origin::viewed;
+    const bool is_typed = known.program.find_types != nullptr || ((n.local_axes != 0 || is_border) && n.closed_axes == 0);
+    operator_use use = is_typed    ? typed_use(i, n, rule)
+                       : is_border ? border_use(i, n, rule)
+                                   : choose_with_sums(operators, i, n, rule);
     node_choice& choice = state_.table.nodes[i];
     choice.result = use.result;
     choice.moved = use.moved;
     further_.clear();
-    for (int r = 1; r < n.results; ++r) further_.push_back(further_result(known_.mesh, rule, use.uses, r));
-    if (gather_limit_of(known_.mesh, n) >= 0) {
-      const auto round = ring_choice(known_, n, use).find();
+    for (int r = 1; r < n.results; ++r) further_.push_back(further_result(known.mesh, rule, use.uses, r));
+    if (gather_limit_of(known.mesh, n) >= 0) {
+      const auto round = ring_choice(known, n, use).find();
       choice.ring = round.how;
       if (round.how.operand >= 0) use.wanted[round.how.operand] = round.form;
     }
     choice.wanted = static_cast<int>(state_.table.wanted.size());
     bool is_any_kept = false;
-    for (const int o : n.operands) is_any_kept = is_any_kept || known_.at(o).keep_split || known_.at(o).keep_partial;
-    const auto held = is_any_kept ? held_partial(known_, n) : operand_shardings{};
+    for (const int o : n.operands) is_any_kept = is_any_kept || known.at(o).keep_split || known.at(o).keep_partial;
+    const auto held = is_any_kept ? held_partial(known, n) : operand_shardings{};
     for (int k = 0; k < n.operands.count; ++k) {
       state_.table.wanted.push_back(use.wanted[k]);
-      if (is_any_kept && breaks_policy(known_, n, k, use.wanted[k], held[k])) ++state_.forced;
-      if (!loses_a_split(known_, n, rule, k, use.wanted[k])) continue;
+      if (is_any_kept && breaks_policy(known, n, k, use.wanted[k], held[k])) ++state_.forced;
+      if (!loses_a_split(known, n, rule, k, use.wanted[k])) continue;
       choice.forced |= std::uint32_t{1} << k;
       ++state_.forced;
     }
-    const auto takes = operators_.own_time(i, n, rule, use);
+    const auto takes = operators.own_time(i, n, rule, use);
     add_time(takes.all, state_.book.depth());
-    state_.least = add_times(state_.least, known_.time_in_all_trips(takes.least, state_.book.depth()));
+    state_.least = add_times(state_.least, known.time_in_all_trips(takes.least, state_.book.depth()));
     return choice;
   }
 
@@ -203,20 +224,58 @@ class chooser {
     use.result = known_.wish_of(i);
     return use;
   }
+  /// Over the border of a region (local_view_op) nothing is sent: along its axes both sides lie as is written, and the others split both
+  /// alike, as is asked for of the one or the other.
+  [[nodiscard]] constexpr operator_use border_use(int i, const node& n, const op_rule& rule) const {
+    factor_splits written;
+    const auto add = [&](const tensor_map& map, int of, bool is_closed, factor_splits& uses) {
+      for (const auto& use : to_factors(known_.mesh, rule, map, known_.wish_of(of).splits)) {
+        bool is_known = ((n.closed_axes & axis_bit(use.axis)) != 0) != is_closed || (!is_closed && !is_on_both(rule, use.dim));
+        for (const auto& known : uses) is_known = is_known || known.axis == use.axis;
+        if (!is_known) add_factor_split(uses, use.axis, use.dim);
+      }
+    };
+    add(rule.operand(0), n.operands[0], true, written);
+    add(rule.result(), i, true, written);
+    const use_search::wishes none;
+    const use_search search(known_.mesh, rule, none);
+    operator_prices prices(known_, i, n, rule);
+    operator_use best;
+    cost least{std::numeric_limits<int>::max()};
+    for (const bool as_result : {true, false}) {
+      factor_splits uses = written;
+      if (as_result) add(rule.result(), i, false, uses);
+      else add(rule.operand(0), n.operands[0], false, uses);
+      operator_use trial = use_of(known_, n, rule, search.legal(uses), held_partial(known_, n));
+      const sharding& wish = known_.wish_of(i);
+      if ((wish.partial & n.closed_axes) != 0) {
+        trial.result.partial |= wish.partial & n.closed_axes;
+        trial.result.reduced_by = wish.reduced_by;
+      }
+      const cost price = prices.of(trial, use_search::no_limit);
+      if (!price.is_less_than(least)) continue;
+      least = price;
+      best = trial;
+    }
+    return best;
+  }
+  [[nodiscard]] static constexpr bool is_on_both(const op_rule& rule, int f) {
+    return rule.operand(0).holds(f) && rule.result().holds(f);
+  }
   /// A sum that a loop only adds to stays partial with what it adds.
-  constexpr operator_use choose_with_sums(int i, const node& n, const op_rule& rule) {
+  constexpr operator_use choose_with_sums(operator_chooser& operators, int i, const node& n, const op_rule& rule) {
     const int k = operand_summed_up(known_, i);
-    if (k < 0 || !is_added_partial(n, k)) return operators_.choose(i, n, rule);
+    if (k < 0 || !is_added_partial(n, k)) return operators.choose(i, n, rule);
     const int carry = n.operands[k];
     sharding& layout = state_.book.values[state_.book.first_of(carry)].layout;
     layout.partial = state_.book.layout_of(state_.book.last_of(n.operands[1 - k])).partial;
     layout.reduced_by = monoid::add;
     state_.table.nodes[carry].result = layout;
-    const operator_use use = operators_.choose(i, n, rule);
+    const operator_use use = operators.choose(i, n, rule);
     if (same_layout(use.wanted[k], layout) && same_layout(use.result, layout)) return use;
     layout.partial = 0;
     state_.table.nodes[carry].result = layout;
-    return operators_.choose(i, n, rule);
+    return operators.choose(i, n, rule);
   }
   /// Whether what is added to such a sum is partial, and lies as the sum does.
   [[nodiscard]] constexpr bool is_added_partial(const node& n, int k) const {
@@ -231,6 +290,7 @@ class chooser {
 
   form_prices known_;
   choose_state& state_;
+  reader_wishes readers_;
   operator_chooser operators_;
   form_walk<chooser> walk_;
   inline_vec<sharding, max_results> further_;  // of the operator chosen last: those of its further results

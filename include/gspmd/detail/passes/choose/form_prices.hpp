@@ -29,6 +29,20 @@ struct form_prices {
   const value_uses& uses;
   std::span<const sharding> wishes;
   const form_book& book;
+  axis_mask hidden = 0;  // axes that the mesh is without: of values of the local view nothing is known along these
+
+  /// The mesh that the values of node `i` are planned on.
+  [[nodiscard]] constexpr mesh_shape mesh_of(int i) const {
+    mesh_shape seen = mesh;
+    for (int a = 0; a < seen.axis_count(); ++a)
+      if ((at(i).hidden_axes & axis_bit(a)) != 0) seen.sizes[a] = 1;
+    return seen;
+  }
+  /// The same on that mesh.
+  [[nodiscard]] constexpr form_prices inside(int i, const mesh_shape& seen) const {
+    return {program, seen, uses, wishes, book, at(i).hidden_axes};
+  }
+  [[nodiscard]] constexpr bool is_elsewhere(int i) const { return at(i).hidden_axes != 0 && hidden == 0; }
 
   [[nodiscard]] constexpr const node& at(int i) const { return program.nodes[static_cast<std::size_t>(i)]; }
   [[nodiscard]] constexpr const extents& shape_of(int i) const { return at(i).shape; }
@@ -43,6 +57,10 @@ struct form_prices {
     reshard_price price;  // of bringing it to what is wanted, or the operand of what is made anew
   };
   [[nodiscard]] constexpr priced_form best_form(int i, const sharding& wanted) const {
+    if (is_elsewhere(i)) {
+      const mesh_shape seen = mesh_of(i);
+      return inside(i, seen).best_form(i, wanted);
+    }
     const int root = book.root_of(i);
     const node& n = at(root);
     priced_form best;

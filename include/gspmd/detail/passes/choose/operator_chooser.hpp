@@ -17,7 +17,7 @@ struct tried_use {
 /// for it.
 class operator_chooser {
  public:
-  constexpr explicit operator_chooser(const form_prices& known) : known_(known) {}
+  constexpr operator_chooser(const form_prices& known, reader_wishes& readers) : known_(known), readers_(readers) {}
 
   /// What the operator takes by itself, once its operands are there: its work, movements and tiles; and its work alone if all devices
   /// had an equal part of it.
@@ -213,7 +213,7 @@ class operator_chooser {
   }
 
   const form_prices& known_;
-  reader_wishes readers_;
+  reader_wishes& readers_;
 };
 
 }  // namespace gspmd::detail

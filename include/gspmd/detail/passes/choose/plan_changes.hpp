@@ -103,7 +103,7 @@ class plan_changes {
     vec<sharding> list;
     const auto& now = wishes_[i].splits;
     for (int a = 0; a < mesh_.axis_count(); ++a) {
-      if (mesh_.sizes[a] == 1) continue;
+      if (mesh_.sizes[a] == 1 || (at(i).closed_axes & axis_bit(a)) != 0) continue;
       sharding s;
       for (const auto& use : now)
         if (use.axis != a) s.splits.push_back(use);
@@ -221,7 +221,7 @@ class plan_changes {
     for (int d = 0; d < shape.count; ++d)
       if (shape[d] > 1 && s.axes_of(d) == 0 && (dim < 0 || shape[d] > shape[dim])) dim = d;
     for (int a = 0; dim >= 0 && a < mesh_.axis_count(); ++a)
-      if (mesh_.sizes[a] > 1 && (s.split_axes() & axis_bit(a)) == 0) s.add_split(a, dim);
+      if (mesh_.sizes[a] > 1 && ((s.split_axes() | at(i).closed_axes) & axis_bit(a)) == 0) s.add_split(a, dim);
     return s;
   }
 

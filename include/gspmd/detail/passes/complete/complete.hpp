@@ -270,12 +270,23 @@ class completion {
         if (rule.factors[splits[i].dim].kind == factor_kind::whole || !to_map.holds(splits[i].dim) ||
             (only_batch && !is_batch(rule, splits[i].dim)))
           remove(splits, i);
+    if (nodes_[to].closed_axes != 0) keep_closed(nodes_[to].closed_axes, rule, to, to_map, splits);
     if (splits.count > 0 && refine(found_[to], to_dims(mesh_, rule, to_map, splits, rule.is_moved_unevenly), nodes_[to].shape)) {
       note_change(to, axes_[to], from, via);
       if (next_alike_.empty()) return;
       offered_[to] = 0;
       share(to);
     }
+  }
+  /// Along these axes a tensor lies as is written: others split it behind them.
+  constexpr void keep_closed(axis_mask closed, const op_rule& rule, int to, const tensor_map& to_map, factor_splits& splits) const {
+    inline_vec<axis_use, max_axes> written;
+    for (const auto& use : found_[to].splits)
+      if ((closed & axis_bit(use.axis)) != 0) written.push_back(use);
+    factor_splits kept = to_factors(mesh_, rule, to_map, written);
+    for (const auto& use : splits)
+      if ((closed & axis_bit(use.axis)) == 0) add_factor_split(kept, use.axis, use.dim);
+    splits = kept;
   }
   constexpr void note_change(int to, axis_mask had, int from, int via) {
     changed_ = true;

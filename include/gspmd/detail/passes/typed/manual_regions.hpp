@@ -27,6 +27,9 @@ class region_planner {
     made_ = noted;
     made_.nodes.clear();
     made_.type_local = nullptr;
+    const axis_mask all = made_.mesh->shape.wide_axes();
+    for (const auto& n : old_.nodes)
+      leaves_axes_ = leaves_axes_ || (noted.find_types == nullptr && n.local_axes != 0 && (all & ~n.local_axes) != 0);
   }
 
   constexpr graph run() {
@@ -38,14 +41,16 @@ class region_planner {
       made_.open_region = n.region;
       made_.open_local = n.local_axes;
       made_.open_scope = n.scope;
-      if (n.local_axes != 0) {
+      if (n.local_axes != 0 && !leaves_axes_) {
         n.annotated = true;
         n.annotation = lies(i);
       }
       if (facts_of(n.op).made == origin::viewed) {
         n.annotated = true;
         n.annotation = lies(i);
-        if (n.local_axes == 0 && made_.find_types == nullptr) n.annotation = border_spec::of(written_.nodes[i]).layout;
+        const bool leaves = !border_spec::enters(n);
+        if (made_.find_types == nullptr && (n.local_axes == 0 || (leaves_axes_ && leaves)))
+          n.annotation = border_spec::of(written_.nodes[i]).layout;
         n.attributes.clear();
       }
       n.equal_axes = equal(i);
@@ -58,6 +63,7 @@ class region_planner {
       for (auto k = before; k < made_.nodes.size(); ++k) {
         made_.nodes[k].tag = n.tag;
         made_.nodes[k].is_started = n.is_started;
+        if (leaves_axes_) leave_axes(static_cast<int>(k), is_written ? seen_by(n) : 0);
       }
       // What a collective sees in the global view lies as its layout says; of what stands for it in the local one the type speaks.
       if (is_written && !collective_of(transitions[state_change::of(was).row()].forward).empty())
@@ -74,6 +80,29 @@ class region_planner {
   }
 
  private:
+  /// Of a program in which a region leaves axes to the planner: along its own axes a value lies as is written, and along these as completion
+  /// finds. What is computed in a region is hidden along its axes; while a transition goes on it is seen along the axes `seen`.
+  constexpr void leave_axes(int i, axis_mask seen) {
+    node& n = made_.nodes[i];
+    const bool is_border = facts_of(n.op).made == origin::viewed;
+    const node* const x = n.operands.count > 0 ? &made_.nodes[n.operands[0]] : nullptr;
+    n.hidden_axes = n.local_axes;
+    if (seen != 0 && x != nullptr) {
+      const bool is_seen = x->hidden_axes != x->local_axes;
+      if (is_border != is_seen) n.hidden_axes &= ~seen;  // it goes in, or stays in
+    } else if (!n.annotation.splits.empty()) {
+      n.hidden_axes &= ~seen;  // the places of the devices
+    }
+    n.closed_axes |= n.local_axes;
+    if (is_border) n.closed_axes |= x->local_axes;
+    if (n.annotated && (seen != 0 || is_border)) n.annotation.open = ~dim_mask{0};
+  }
+  /// The axes along which a transition is planned in the global view.
+  [[nodiscard]] static constexpr axis_mask seen_by(const node& n) {
+    const state_change c = state_change::of(n);
+    const bool is_sent = n.operands.count > 0 && !collective_of(transitions[c.row()].forward).empty();
+    return is_sent ? n.local_axes : c.axes;
+  }
   /// How a value of a region lies, as the other axes have it.
   [[nodiscard]] constexpr sharding lies(int i) const {
     sharding s = typer_.types[static_cast<std::size_t>(i)].layout();
@@ -215,7 +244,7 @@ class region_planner {
     const int x = n.operands[0];
     const deed does = transitions[c.row()].forward;
     const bool is_sent = !collective_of(does).empty();
-    const collective_view view{*this, c.axes, is_sent ? n.local_axes & ~c.axes : axis_mask{0}};
+    const collective_view view{*this, c.axes, seen_by(n) & ~c.axes};
     if (shape(x).count + 2 > max_rank && is_sent)
       return made_.fail(at_, name_of(c.by), mistake::rank,
                         "in a manual region a tensor that is sent has at most 30 dims; reshape it");
@@ -227,7 +256,7 @@ class region_planner {
     const auto left = [&](int y) { return view.leave(y, n.shape, after); };
     switch (does) {
       case deed::nothing: return brought(x, after);
-      case deed::keep_own: return left(view.bring(x, chunked(c.to.dim)));
+      case deed::keep_own: return left(view.bring(leaves_axes_ ? view.enter(x, shape(x), rest) : x, chunked(c.to.dim)));
       case deed::keep_first: return first_or_zeros(x, c.axes, c.to.reduced_by, after);
       case deed::pad_zeros: return among_zeros(x, c.axes, c.from.dim, c.to.reduced_by, after);
       case deed::gather: return left(view.bring(whole(c.from.dim), rest));
@@ -244,6 +273,7 @@ class region_planner {
   const program_typer& typer_;
   graph made_;
   location at_;
+  bool leaves_axes_ = false;  // a region of an automatic program does not take all axes
 };
 
 /// What `graph::type_local` is of a program with manual regions.

@@ -15,13 +15,7 @@ class reshard_typer {
   constexpr void visit_reshard(int i) {
     const node& n = t_.at(i);
     const state_wish wish = state_wish::is_one(n) ? state_wish::of(n) : state_wish{n.annotation, 0, 0, true};
-    const axis_mask named = wish.layout.split_axes() | wish.layout.partial | wish.replica | wish.invariant;
-    if ((named & n.local_axes) != 0) {
-      t_.refuse(mode_mistake::axis_mode, i, 0, -1,
-                text("names `") << axes_text(t_.on_mesh, named & n.local_axes)
-                                << "`, which is local here: a collective, or a state, is written in a manual region");
-      return;
-    }
+    if (names_local_axes(i, wish.layout.split_axes() | wish.layout.partial | wish.replica | wish.invariant)) return;
     value_type wanted = t_.type(n.operands[0]);
     if (wish.has_splits) {
       for (int a = 0; a < t_.mesh().axis_count(); ++a)
@@ -34,6 +28,11 @@ class reshard_typer {
       if ((wish.invariant & axis_bit(a)) != 0) wanted.set(a, {state::invariant});
     }
     if (!wish.is_out || fits_out(i, wanted)) reshard_to(i, wanted);
+  }
+  /// In a region of a program without types: for axes that the region leaves to the planner.
+  constexpr void visit_annotation(int i) {
+    const node& n = t_.at(i);
+    if (!names_local_axes(i, n.annotation.split_axes() | n.annotation.partial)) t_.type(i) = t_.type(n.operands[0]);
   }
   /// A gradient on its way back through a transition: in the dual state of what it is the gradient of.
   constexpr void visit_cotangent(int i) {
@@ -145,6 +144,15 @@ class reshard_typer {
   }
 
  private:
+  /// Whether node `i` names axes that are local where it stands, which is refused.
+  constexpr bool names_local_axes(int i, axis_mask named) {
+    const axis_mask local = named & t_.at(i).local_axes;
+    if (local == 0) return false;
+    t_.refuse(mode_mistake::axis_mode, i, 0, -1,
+              text("names `") << axes_text(t_.on_mesh, local)
+                              << "`, which is local here: a collective, or a state, is written in a manual region");
+    return true;
+  }
   /// Whether an operator's result may leave it as `wanted`: a partial sum as the program likes, other axes as they are or cut.
   constexpr bool fits_out(int i, const value_type& wanted) {
     const value_type& is = t_.type(t_.at(i).operands[0]);

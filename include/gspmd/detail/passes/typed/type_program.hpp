@@ -53,7 +53,8 @@ constexpr void program_typer::visit(int i) {
       else if (is_cotangent(n)) reshard_typer(*this).visit_cotangent(i);
       else if (wanted[static_cast<std::size_t>(i)] >= 0)
         return reshard_typer(*this).reshard_to(i, wishes[static_cast<std::size_t>(wanted[static_cast<std::size_t>(i)])]);
-      else if (n.annotated) reshard_typer(*this).visit_reshard(i);
+      else if (n.annotated && !only_regions) reshard_typer(*this).visit_reshard(i);
+      else if (n.annotated) reshard_typer(*this).visit_annotation(i);
       else type(i) = type(n.operands[0]);
       break;
     case origin::viewed: visit_border(i); break;

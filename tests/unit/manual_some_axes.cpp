@@ -1,0 +1,242 @@
+// SPDX-License-Identifier: Apache-2.0
+// group: dynamic
+// Manual regions of automatic programs that name some axes: the others are the planner's, inside of the region too.
+#include <doctest/doctest.h>
+
+#include <cstdint>
+#include <functional>
+#include <random>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include <gspmd/dynamic.hpp>
+#include <gspmd/grad.hpp>
+#include <gspmd/gspmd.hpp>
+#include <gspmd/manual.hpp>
+
+#include "support/error_of.hpp"
+#include "support/run_random.hpp"
+
+using namespace gspmd;
+using caught::error_of;
+
+namespace manual_some_axes {
+
+std::vector<double> some(const dynamic::input& in, int seed) {
+  std::int64_t n = 1;
+  for (const auto e : in.shape) n *= e;
+  std::vector<double> v(static_cast<std::size_t>(n));
+  for (std::size_t i = 0; i < v.size(); ++i) v[i] = static_cast<double>((static_cast<int>(i) * 37 + seed * 11) % 17 - 8) / 8;
+  return v;
+}
+using layer = std::function<value(const std::vector<value>&)>;
+/// The layer, and the gradients by its inputs of the sum of squares of its result.
+dynamic::program with_gradients(const layer& f, const dynamic::mesh& m, const std::vector<dynamic::input>& inputs) {
+  dynamic::builder b(m);
+  b.allow_replication();  // parts of regions need not be cut evenly by other axes
+  std::vector<value> in;
+  for (const auto& i : inputs) in.push_back(b.input(i));
+  const value y = f(in);
+  const value flat = reshape(y, {-1});
+  std::vector<value> g = grad(einsum("a,a->", flat, flat), in);
+  for (std::size_t k = 0; k < g.size(); ++k) {
+    if (inputs[k].annotated) g[k] = b.reshard(g[k], inputs[k].sharding);
+    b.output(g[k]);
+  }
+  b.output(y);
+  return b.compile();
+}
+std::vector<dynamic::any_array> results_of(const dynamic::program& p, const std::vector<dynamic::input>& inputs, bool in_threads) {
+  std::vector<std::vector<double>> data;
+  for (const auto& in : inputs) data.push_back(some(in, static_cast<int>(data.size())));
+  const auto run = [&](auto on) {
+    return data.size() == 3 ? p.run(on, data[0], data[1], data[2]) : p.run(on, data[0], data[1]);
+  };
+  return in_threads ? run(threads{}) : run(simulated{});
+}
+void check_same(const dynamic::program& a, const dynamic::program& b, const std::vector<dynamic::input>& inputs) {
+  const auto expected = results_of(b, inputs, false);
+  for (const bool in_threads : {false, true}) {
+    const auto result = results_of(a, inputs, in_threads);
+    REQUIRE(result.size() == expected.size());
+    for (std::size_t k = 0; k < result.size(); ++k) {
+      REQUIRE(result[k].shape == expected[k].shape);
+      for (std::size_t i = 0; i < result[k].bytes.size() / sizeof(double); ++i)
+        CHECK(result[k].data<double>()[i] == doctest::Approx(expected[k].data<double>()[i]).epsilon(1e-9));
+    }
+  }
+}
+
+TEST_CASE("data parallel by hand, model parallel by the planner") {
+  const auto two_layers = [](value x, value w, value v) { return einsum("bf,fd->bd", tanh(einsum("bd,df->bf", x, w)), v); };
+  const std::vector<dynamic::input> inputs{dynamic::in<double>({8, 6}, {"data", ""}), dynamic::in<double>({6, 10}, {"", "model"}),
+                                           dynamic::in<double>({10, 6}, {"model", ""})};
+  const dynamic::mesh m({{"data", 2}, {"model", 2}});
+  const auto by_hand = with_gradients(
+      [&](const std::vector<value>& in) {
+        return manual<"data">([&](value x, value w, value v) { return two_layers(x, w, v); },
+                              takes<split<"data", _>, replica<"data">, replica<"data">>{}, gives<split<"data", _>>{})(
+            in[0], in[1], in[2]);
+      },
+      m.checked(), inputs);
+  const auto automatic =
+      with_gradients([&](const std::vector<value>& in) { return two_layers(in[0], in[1], in[2]); }, m, inputs);
+  check_same(by_hand, automatic, inputs);
+  CHECK(by_hand.traffic().over("model").bytes == automatic.traffic().over("model").bytes);
+  CHECK(by_hand.traffic().bytes == automatic.traffic().bytes);
+}
+
+/// One line of a body: an operator, a collective along `x`, or, where `m` has other axes, an annotation for these.
+struct line {
+  int is = 0;  // kinds of lines: see apply
+  int a = 0, b = 0, dim = 0;
+  std::int64_t by = 1;
+};
+constexpr int kinds_of_lines = 30;
+
+value annotated(value v, std::int64_t by) {
+  switch (by % 7) {
+    case 0: return reshard(v, split<"y", _>{});
+    case 1: return reshard(v, split<_, "y">{});
+    case 2: return reshard(v, split<"z", "y">{});
+    case 3: return reshard(v, split<"y,z", _>{});
+    case 4: return reshard(v, split<_, "z,y">{});
+    case 5: return reshard(v, split<_, _>{});
+    default: return reshard(v, split<"z", "*">{});
+  }
+}
+value apply(const line& o, value a, value b, bool has_others) {
+  const auto rows = a.shape()[0], cols = a.shape()[1];
+  const auto refuse = [&] { a.graph()->fail({}, "test", detail::mistake::other, "not these shapes"); };
+  switch (o.is) {
+    case 0: return a + b;
+    case 1: return a * b;
+    case 2: return 0.25 * einsum("ab,bc->ac", a, b);
+    case 3: return tanh(a);
+    case 4: return transpose(a, {1, 0});
+    case 5: return broadcast_in_dim(reduce(a, monoid::add, {o.dim}), {rows, cols}, {1 - o.dim});
+    case 6: return reverse(a, {o.dim});
+    case 7: return roll(a, o.by, o.dim);
+    case 8: return concatenate({a, b}, o.dim);
+    case 9:
+      if (rows < 2 || cols < 2) refuse();
+      return slice(a, {rows / 2, 0}, {rows, cols - 1});
+    case 10: return reshape(a, {cols, rows});
+    case 11: return reshape(transpose(reshape(a, {rows, cols, 1}), {1, 2, 0}), {cols, rows});
+    case 12: return scan_along(a, monoid::add, o.dim);
+    case 13: return einsum("ab,cb->ac", a, b);
+    case 14: return 0.5 * local::all_reduce<"x">(a);
+    case 15: return 0.5 * local::all_reduce<"x", state::replica>(a);
+    case 16: return local::all_gather<"x">(a, o.dim);
+    case 17: return local::all_gather<"x", state::replica>(a, o.dim);
+    case 18: return local::reduce_scatter<"x">(a, o.dim);
+    case 19: return local::all_to_all<"x">(a, 1 - o.dim, o.dim);
+    case 20: return local::rotate<"x">(a, o.by);
+    case 21: return local::shift_devices<"x">(a, o.by);
+    case 22: return local::own_part<"x">(a, o.dim);
+    case 23: return local::to_replica<"x">(a);
+    case 24: return local::to_varying<"x">(a);
+    case 25: return local::to_partial<"x">(a);
+    case 26: return local::halo<"x">(a, o.dim, 1, 1, o.by == 2);
+    case 27: return a * broadcast_in_dim(convert<double>(local::axis_index<"x">(a)), {rows, cols}, {});
+    default: return has_others ? annotated(a, o.by) : a;
+  }
+}
+struct body {
+  std::vector<line> lines;
+  int entry = 0, exit = 0;
+
+  template <class Takes, class Gives>
+  [[nodiscard]] value region(value a, value b, bool has_others) const {
+    return manual<"x">(
+        [&](value p, value q) {
+          std::vector<value> v{p, q};
+          for (const auto& o : lines)
+            v.push_back(apply(o, v[static_cast<std::size_t>(o.a)], v[static_cast<std::size_t>(o.b)], has_others));
+          return v.back();
+        },
+        Takes{}, Gives{})(a, b);
+  }
+  template <class Takes>
+  [[nodiscard]] value leaves(value a, value b, bool has_others) const {
+    switch (exit) {
+      case 0: return region<Takes, gives<split<"x", _>>>(a, b, has_others);
+      case 1: return region<Takes, gives<split<_, "x">>>(a, b, has_others);
+      case 2: return region<Takes, gives<replica<"x">>>(a, b, has_others);
+      case 3: return region<Takes, gives<partial<"x">>>(a, b, has_others);
+      default: return region<Takes, gives<invariant<"x">>>(a, b, has_others);
+    }
+  }
+  [[nodiscard]] value operator()(value a, value b, bool has_others) const {
+    switch (entry) {
+      case 0: return leaves<takes<split<"x", _>, replica<"x">>>(a, b, has_others);
+      case 1: return leaves<takes<split<_, "x">, split<"x", _>>>(a, b, has_others);
+      case 2: return leaves<takes<invariant<"x">, invariant<"x">>>(a, b, has_others);
+      default: return leaves<takes<replica<"x">, split<_, "x">>>(a, b, has_others);
+    }
+  }
+};
+bool is_refused(const body& p, const dynamic::mesh& m, std::int64_t size) {
+  dynamic::builder b(m);
+  b.allow_replication();
+  const value x = b.input(dynamic::in<double>({size, size})), w = b.input(dynamic::in<double>({size, size}));
+  const value y = p(x, w, true);
+  if (b.graph().error.empty()) {
+    b.graph().outputs.push_back(y.id());
+    b.graph().type_local(b.graph(), false);
+  }
+  return !b.graph().error.empty() || detail::elements(y.shape()) > 4096;
+}
+
+TEST_CASE("random regions of one axis give on a mesh of three what they give on that axis alone") {
+  std::mt19937 random(122);
+  const auto below = [&](std::size_t n) { return static_cast<int>(random() % n); };
+  const std::vector<std::string> splits[] = {{"", ""}, {"y", ""}, {"", "y"}, {"x", "y"}, {"z", "y,x"}, {"x,y", "z"}, {"y,z", ""}};
+  int ran = 0, sent_by_others = 0, by_kind[kinds_of_lines]{};
+  const int programs = static_cast<int>(reference::setting("GSPMD_PROGRAMS", 240));
+  for (int k = 0; k < programs; ++k) {
+    const std::int64_t n = std::vector<std::int64_t>{2, 3, 2, 1}[random() % 4], size = n == 3 || random() % 2 == 0 ? 6 : 4;
+    const std::int64_t z = random() % 3 == 0 ? 3 : 2;
+    const dynamic::mesh m({{"x", n}, {"y", 2}, {"z", z}});
+    body p;
+    p.entry = below(4);
+    p.exit = 4;
+    for (int trial = 0; trial < 40 && p.lines.size() < 7; ++trial) {
+      const auto count = 2 + p.lines.size();
+      line o{below(kinds_of_lines), below(count), below(count), below(2), 1 + below(6)};
+      if (below(3) != 0) o.a = static_cast<int>(count) - 1;
+      p.lines.push_back(o);
+      bool is_out = false;
+      for (p.exit = 0; p.exit < 5 && !is_out; p.exit += is_out ? 0 : 1) is_out = !is_refused(p, m, size);
+      if (!is_out) p.lines.pop_back();
+    }
+    for (p.exit = 0; p.exit < 5 && is_refused(p, m, size);) ++p.exit;
+    if (p.exit == 5) continue;
+    std::string words;
+    for (const auto& o : p.lines)
+      words += std::to_string(o.is) + "(" + std::to_string(o.a) + "," + std::to_string(o.b) + ";" + std::to_string(o.dim) + "," +
+               std::to_string(o.by) + ") ";
+    std::vector<dynamic::input> inputs;
+    std::string given;
+    for (int i = 0; i < 2; ++i) {
+      const auto& split = splits[random() % 7];
+      inputs.push_back(dynamic::in<double>({size, size}, split));
+      for (const auto& dim : split) given += (dim.empty() ? "-" : dim) + " ";
+    }
+    INFO("program ", k, ": ", n, " ", z, " ", size, " ", p.entry, " ", p.exit, " ", given, words);
+    const std::vector<dynamic::input> alone{dynamic::in<double>({size, size}), dynamic::in<double>({size, size})};
+    const auto with = with_gradients([&](const std::vector<value>& in) { return p(in[0], in[1], true); }, std::getenv("NOCHECK") ? m : m.checked(), inputs);
+    const auto without =
+        with_gradients([&](const std::vector<value>& in) { return p(in[0], in[1], false); }, dynamic::mesh({{"x", n}}), alone);
+    check_same(with, without, alone);
+    ++ran;
+    sent_by_others += with.traffic().over("y").bytes + with.traffic().over("z").bytes > 0 ? 1 : 0;
+    for (const auto& o : p.lines) ++by_kind[o.is];
+  }
+  CHECK(ran > programs * 9 / 10);
+  CHECK(sent_by_others > programs / 3);
+  for (int kind = 0; kind < kinds_of_lines; ++kind) CHECK_MESSAGE(by_kind[kind] > 0, kind);
+}
+
+}  // namespace manual_some_axes
