@@ -106,7 +106,7 @@ class emitter {
     op.axes = traffic.axes;
     op.bytes_sent = traffic.elems() * bytes_of(n.type);
     op.collective = collective_kind::collective_permute;
-    named(i, form);
+    program_.results[i] = form;  // what the last one leaves is whole
     program_.ops.push_back(op);
   }
   constexpr void copied(int user, int from, int to) { add_region_op(instruction_kind::copy, user, from, to); }
