@@ -279,7 +279,8 @@ class completion {
     }
   }
   /// Along these axes a tensor lies as is written: others split it behind them.
-  constexpr void keep_closed(axis_mask closed, const op_rule& rule, int to, const tensor_map& to_map, factor_splits& splits) const {
+  constexpr void keep_closed(axis_mask closed, const op_rule& rule, int to, const tensor_map& to_map,
+                             factor_splits& splits) const {
     inline_vec<axis_use, max_axes> written;
     for (const auto& use : found_[to].splits)
       if ((closed & axis_bit(use.axis)) != 0) written.push_back(use);

@@ -15,6 +15,31 @@ struct border_crossing {
   text what;
 };
 
+/// A dim that the region's axes cut is cut evenly by others too: its parts would begin elsewhere than those of the whole dim do.
+///     12 elements over x:2, y:4       parts of 2, the second device along x begins at 8; parts of what it has, 6, begin at 6, 8, 10
+constexpr bool is_cut_evenly(const mesh_info& mesh, const border_spec& spec, const extents& local,
+                             const inline_vec<axis_use, max_axes>& others, border_crossing& to) {
+  for (const auto& use : others) {
+    if (spec.parts_of(mesh.shape, use.dim) == 1) continue;
+    std::int64_t parts = 1;
+    axis_mask axes = 0;
+    for (const auto& o : others)
+      if (o.dim == use.dim) {
+        parts *= mesh.shape.sizes[o.axis];
+        axes |= axis_bit(o.axis);
+      }
+    const auto extent = local[use.dim];
+    if (extent % parts == 0) continue;
+    to.broken = mode_mistake::nested_order;
+    to.axis = use.axis;
+    to.what = text("dim ") << int{use.dim} << " has " << extent << " elements in the region, which `" << axes_text(mesh, axes)
+                           << "` cuts into " << parts << " parts that are not equal: they would not begin where those of the "
+                           << "whole dim do; split another dim, or pad this one";
+    return false;
+  }
+  return true;
+}
+
 /// Into the local view: the states that the region takes it in. What of the dims is left to other axes stays.
 constexpr border_crossing enter(const mesh_info& mesh, const node& n, const value_type& from) {
   const border_spec spec = border_spec::of(n);
@@ -35,6 +60,7 @@ constexpr border_crossing enter(const mesh_info& mesh, const node& n, const valu
                            << axes_text(mesh, axis_bit(minor.axis)) << "`, which is local: local axes come first";
     return to;
   }
+  is_cut_evenly(mesh, spec, n.shape, to.is.splits, to);
   return to;
 }
 
@@ -70,6 +96,12 @@ constexpr border_crossing leave(const mesh_info& mesh, const node& n, const valu
     to.is.leave(a);
     to.is.on[a] = wanted;
   }
+  inline_vec<axis_use, max_axes> others;
+  for (const auto& use : to.is.splits)
+    if ((spec.axes & axis_bit(use.axis)) == 0) others.push_back(use);
+  extents local = n.shape;
+  for (int d = 0; d < local.count; ++d) local[d] /= spec.parts_of(mesh.shape, d);
+  if (!is_cut_evenly(mesh, spec, local, others, to)) return to;
   inline_vec<axis_use, max_axes> splits;  // by dim: the region's axes, then the others
   for (int d = 0; d < n.shape.count; ++d) {
     for (const auto& use : spec.layout.splits)

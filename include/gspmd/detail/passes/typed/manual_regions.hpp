@@ -128,6 +128,22 @@ class region_planner {
     made_.nodes[i].annotation = s;
     return i;
   }
+  /// Whether axes that are not the region's cut a dim evenly that its axes cut: see is_cut_evenly.
+  constexpr bool is_even(const extents& shape, const sharding& s, axis_mask local) {
+    for (int d = 0; d < shape.count && !leaves_axes_; ++d) {
+      const axis_mask axes = s.axes_of(d);
+      if ((axes & local) == 0 || (axes & ~local) == 0 || shape[d] % parts_of(made_.mesh->shape, s, d) == 0) continue;
+      made_.fail(at_, "manual", mistake::states,
+                 text("nested_order: dim ") << d << ", " << shape[d]
+                                            << " elements on all devices, is cut into parts that are not equal by `"
+                                            << axes_text(*made_.mesh, axes & ~local)
+                                            << "`, which the region leaves as it is, and by `"
+                                            << axes_text(*made_.mesh, axes & local)
+                                            << "`; reshard the argument so that another dim is split, or pad it");
+      return false;
+    }
+    return true;
+  }
   /// The same memory under another shape and layout.
   constexpr int seen_as(int x, const extents& shape, const sharding& s) { return laid(add_seen_as(made_, x, shape, at_), s); }
   constexpr int brought(int x, const sharding& s) { return add_reshard(made_, x, s, at_); }
@@ -217,8 +233,13 @@ class region_planner {
     [[nodiscard]] constexpr sharding layout(const sharding& s) const {
       return others != 0 ? chunks(behind_new_dim(s, 0), others, 0) : s;
     }
-    constexpr int enter(int x, const extents& s, const sharding& lies) const { return of.seen_as(x, shape(s), layout(lies)); }
-    constexpr int leave(int x, const extents& s, const sharding& lies) const { return of.seen_as(x, s, lies); }
+    constexpr int enter(int x, const extents& s, const sharding& lies) const {
+      return of.is_even(shape(s), layout(lies), axes) ? of.seen_as(x, shape(s), layout(lies)) : -1;
+    }
+    constexpr int leave(int x, const extents& s, const sharding& lies) const {
+      if (x < 0) return -1;
+      return of.is_even(of.shape(x), of.made_.nodes[x].annotation, axes) ? of.seen_as(x, s, lies) : -1;
+    }
     constexpr int bring(int x, const sharding& s) const { return of.brought(x, layout(s)); }
   };
   constexpr int permuted(const collective_view& view, int x, const device_shift& shift, const sharding& s) {
