@@ -60,14 +60,22 @@ TEST_CASE("manual regions over MPI, planned at run time") {
   int ranks = 0;
   MPI_Comm_size(MPI_COMM_WORLD, &ranks);
   const own_communicator comm(ranks);
-  const auto program =
-      dynamic::compile(with_gradients, dynamic::mesh({{"x", ranks}}), dynamic::in<double>({8, 4}), dynamic::in<double>({4, 4}));
-  CHECK(program.traffic().bytes > 0);
-  const auto x = some(32, 1), w = some(16, 2);
-  const auto expected = program.run(simulated{}, x, w), found = program.run(mpi{comm.is}, x, w);
-  for (std::size_t k = 0; k < 3; ++k)
-    for (std::size_t i = 0; i < expected[k].bytes.size() / sizeof(double); ++i)
-      CHECK(found[k].data<double>()[i] == doctest::Approx(expected[k].data<double>()[i]).epsilon(1e-12));
+  const auto check = [&](const dynamic::mesh& m, const dynamic::input& of_x, const dynamic::input& of_w) {
+    const auto program = dynamic::compile(with_gradients, m, of_x, of_w);
+    CHECK(program.traffic().bytes > 0);
+    const auto x = some(32, 1), w = some(16, 2);
+    const auto expected = program.run(simulated{}, x, w), found = program.run(mpi{comm.is}, x, w);
+    for (std::size_t k = 0; k < 3; ++k)
+      for (std::size_t i = 0; i < expected[k].bytes.size() / sizeof(double); ++i)
+        CHECK(found[k].data<double>()[i] == doctest::Approx(expected[k].data<double>()[i]).epsilon(1e-12));
+    return program.traffic().over("y").bytes;
+  };
+  check(dynamic::mesh({{"x", ranks}, {"y", 1}}), dynamic::in<double>({8, 4}), dynamic::in<double>({4, 4}));
+  if (ranks != 4) return;
+  // Along the other axis the planner splits what the region holds.
+  const auto sent_along_y = check(dynamic::mesh({{"x", 2}, {"y", 2}}), dynamic::in<double>({8, 4}, {"x", "y"}),
+                                  dynamic::in<double>({4, 4}, {"x", "y"}));
+  CHECK(sent_along_y > 0);
 }
 
 using two = checked<mesh<axis<"x", 2>>>;
