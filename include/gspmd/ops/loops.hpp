@@ -97,7 +97,8 @@ struct ghost_body {
 ///     auto [p, v] = fori_loop(steps, ghost(leapfrog), p0, v0);                                           // by on_network's latency
 ///
 /// Values are those of fori_loop without it, bit for bit. The body consists of stencils, shifts, rolls and elementwise operators; all
-/// fields that it carries have one shape, and one sharding, that of the plain loop; numbers may be carried too. Trips that are left over go
+/// fields that it carries have one shape, and one sharding, that of the plain loop; numbers may be carried too. In a manual region trips go
+/// one by one: there local::halo takes as much as is wanted. Trips that are left over go
 /// on an exchange of their own. What is read from outside is exchanged before the loop, once, or twice if trips are left over.
 ///
 /// Communication: for each split dim that is read along, and each field, one collective_permute every `sweeps` trips: two messages of

@@ -34,7 +34,7 @@ constexpr graph with_ghost_zones(const graph& g) {
   for (int i = 0; i < static_cast<int>(g.nodes.size());) {
     node n = g.nodes[i];
     const auto wished = ghost_sweeps(n);
-    if (wished != 1) {
+    if (wished != 1 && n.local_axes == 0) {
       const ghost_sweep sweep(g, layouts, i, out);
       if (out.failed()) return out;
       const ghost_reach reach(sweep);
