@@ -200,9 +200,7 @@ class inspection {
     nodes_.erase(-1);
     for (const auto& also : graph_.also_tagged) nodes_[also.tag] = also.node;
     const auto shape = planned_shape();
-    detail::completion completion(graph_, shape, &origins_);
-    completion.run();
-    completed_ = std::move(completion.shardings);
+    completed_ = detail::complete_graph(graph_, shape, &origins_);
     local_ = detail::partition_graph(graph_, shape, completed_);
     for (const auto& v : local_.values)
       values_.push_back({node(v.node).tag, placed_tensor(mesh_.shared_info(), v.type, v.global, v.layout)});

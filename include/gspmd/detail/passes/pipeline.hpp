@@ -39,15 +39,9 @@ struct layouts {
 /// A sharding for every value (GSPMD 3.5).
 struct complete_pass {
   using result = layouts;
-  /// That of a program with types.
-  static constexpr layouts written(const graph& g) {
-    layouts found;
-    for (const auto& n : g.nodes) found.of.push_back(n.annotation);
-    return found;
-  }
   template <class Before>
   static constexpr layouts run(const Before& before) {
-    if (before.program().find_types != nullptr) return written(before.program());
+    if (before.program().find_types != nullptr) return {written_layouts(before.program())};
     const auto completed = complete_graph(before.program(), before.mesh());
     return {vec<sharding>(completed.data(), completed.data() + completed.size())};
   }
@@ -64,8 +58,7 @@ struct narrow_pass {
   static constexpr layouts run(const Before& before) {
     const graph& g = before.program();
     const layouts& completed = before.template of<complete_pass>();
-    if (g.find_types != nullptr) return completed;
-    return {narrowed(g, before.mesh(), uses_of(g), std::span<const sharding>(completed.of.data(), completed.of.size()))};
+    return {asked_for(g, before.mesh(), std::span<const sharding>(completed.of.data(), completed.of.size()))};
   }
   template <class Before>
   static constexpr list_sizes<layouts> guess(const Before& before) {

@@ -122,15 +122,9 @@ constexpr text gathered_beyond_limit(const graph& g, const local_program& p) {
 
 /// The passes, each from plain values to plain values. Ordinary code: `compile` calls them during constant evaluation, one
 /// constant per pass, the run-time path at run time; both call the same functions.
-constexpr std::vector<sharding> complete_graph(const graph& g, const mesh_shape& mesh) {
-  completion completed(g, mesh);
-  completed.run();
-  return std::move(completed.shardings);
-}
-
 constexpr local_program partition_graph(const graph& g, const mesh_shape& mesh, std::span<const sharding> completed) {
   const value_uses uses = uses_of(g);
-  const auto wishes = narrowed(g, mesh, uses, completed);
+  const auto wishes = asked_for(g, mesh, completed);
   return emit_program(g, mesh, uses, choose_program(g, mesh, uses, wishes, completed));
 }
 

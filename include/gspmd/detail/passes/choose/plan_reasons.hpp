@@ -18,7 +18,7 @@ class plan_reasons {
         mesh_(mesh),
         uses_(uses_of(g)),
         completed_(complete()),
-        asked_(g.find_types != nullptr ? completed_ : narrowed(g, mesh_, uses_, span_of(completed_))),
+        asked_(asked_for(g, mesh_, span_of(completed_))),
         search_(g, mesh_, uses_, span_of(completed_), span_of(asked_), state_) {
     state_.best = choose_state(g);
     search_.run(no_limit, no_limit);
@@ -57,14 +57,8 @@ class plan_reasons {
   [[nodiscard]] const node& at(int i) const { return graph_.nodes[static_cast<std::size_t>(i)]; }
   static std::span<const sharding> span_of(const vec<sharding>& list) { return {list.data(), list.size()}; }
   [[nodiscard]] vec<sharding> complete() const {
-    vec<sharding> found;
-    if (graph_.find_types != nullptr) {
-      for (const auto& n : graph_.nodes) found.push_back(n.annotation);
-      return found;
-    }
-    completion completed(graph_, mesh_);
-    completed.run();
-    return {completed.shardings.data(), completed.shardings.data() + completed.shardings.size()};
+    const auto found = complete_graph(graph_, mesh_);
+    return {found.data(), found.data() + found.size()};
   }
 
   const graph& graph_;

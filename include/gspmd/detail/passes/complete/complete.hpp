@@ -404,4 +404,22 @@ class completion {
   vec<std::uint8_t> offered_;  // by node: whether the others of its circle know its splits
 };
 
+/// The layouts of a program with types, which are all that is asked for: neither completed nor narrowed.
+constexpr vec<sharding> written_layouts(const graph& g) {
+  vec<sharding> found;
+  for (const auto& n : g.nodes) found.push_back(n.annotation);
+  return found;
+}
+/// The layout of every value, as completion finds it or as types say.
+constexpr std::vector<sharding> complete_graph(const graph& g, const mesh_shape& mesh,
+                                               std::vector<split_origin>* record = nullptr) {
+  if (g.find_types != nullptr) {
+    const auto written = written_layouts(g);
+    return {written.data(), written.data() + written.size()};
+  }
+  completion completed(g, mesh, record);
+  completed.run();
+  return std::move(completed.shardings);
+}
+
 }  // namespace gspmd::detail

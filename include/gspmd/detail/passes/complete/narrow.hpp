@@ -50,5 +50,10 @@ constexpr vec<sharding> narrowed(const graph& g, const mesh_shape& mesh, const v
   }
   return wishes;
 }
+/// The same, but that types are asked for as they are.
+constexpr vec<sharding> asked_for(const graph& g, const mesh_shape& mesh, std::span<const sharding> completed) {
+  if (g.find_types != nullptr) return {completed.data(), completed.data() + completed.size()};
+  return narrowed(g, mesh, uses_of(g), completed);
+}
 
 }  // namespace gspmd::detail
