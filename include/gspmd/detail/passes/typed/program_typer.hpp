@@ -110,11 +110,12 @@ class program_typer {
   /// Whether a value is nothing but zeros, or is carried round a loop that begins with zeros and may turn out to carry a partial sum: that
   /// is believed until the loop has been gone through.
   [[nodiscard]] constexpr bool may_be_zeros(int i) const {
-    const node& n = at(i);
-    if (n.op != opcode::carry) return is_zero(n);
-    for (const auto& c : carried)
-      if (c.carry == i && c.is_settled) return false;
-    return is_zero(at(n.operands[0]));
+    while (at(i).op == opcode::carry) {  // of a loop in a loop: what it begins with is carried too
+      for (const auto& c : carried)
+        if (c.carry == i && c.is_settled) return false;
+      i = at(i).operands[0];
+    }
+    return is_zero(at(i));
   }
 
   const graph& program;

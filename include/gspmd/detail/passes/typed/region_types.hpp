@@ -54,7 +54,7 @@ class region_typer {
   constexpr void end_loop(int i) {
     const int carry = t_.at(i).operands[0], loop = t_.at(carry).region;
     value_type carried = t_.type(carry);
-    const int more = join(i, 1, carried, t_.type(t_.at(i).operands[1]), is_zero(t_.at(t_.at(carry).operands[0])),
+    const int more = join(i, 1, carried, t_.type(t_.at(i).operands[1]), t_.may_be_zeros(t_.at(carry).operands[0]),
                           mode_mistake::carry_mismatch);
     if (more < 0) return;
     t_.type(i) = carried;
@@ -65,6 +65,9 @@ class region_typer {
       if (c.carry == carry) kept = &c;
     if (kept == nullptr) kept = &t_.carried.emplace_back();
     *kept = {carry, carried, more == 0};
+    for (std::size_t k = t_.carried.size(); k-- > 0;)  // the loops in its body begin with other types now
+      if (const int c = t_.carried[k].carry; c > loop && c < i && t_.at(c).region != loop)
+        t_.carried.erase(t_.carried.begin() + static_cast<std::ptrdiff_t>(k));
     for (std::size_t k = t_.loops.size(); k-- > 0;) {
       if (t_.loops[k].loop != loop) continue;
       t_.mistakes.resize(t_.loops[k].mistakes);
@@ -76,7 +79,10 @@ class region_typer {
     t_.next = loop - 1;
   }
   [[nodiscard]] static constexpr bool varies(const axis_state& s) { return s.is == state::varying || s.is == state::shard; }
-  [[nodiscard]] static constexpr bool goes_in_varying(const axis_state& s) { return varies(s) || s.is == state::constant; }
+  /// Without a message, in either direction.
+  [[nodiscard]] static constexpr bool goes_in_varying(const axis_state& s) {
+    return varies(s) || s.is == state::constant || s.is == state::replica;
+  }
   [[nodiscard]] constexpr bool has_constant(const value_type& t) const {
     for (const auto& on : t.on)
       if (on.is == state::constant) return true;
