@@ -146,7 +146,10 @@ struct transition_op : without_exchange, same_dims, without_steps {
         dy = add_transition(g, dy, {verb::reinterpret, c.axes, back.from, partial_by(monoid::add)}, true, n.at);
       back = {verb::all_reduce, c.axes, partial_by(monoid::add), dual(c.from)};
     }
-    b.send(0, add_transition(g, dy, back, true, n.at, device_shift::of(n).inverse()));
+    const int sent = add_transition(g, dy, back, true, n.at, device_shift::of(n).inverse());
+    // What was read as terms may have varied: its gradient is looked at as what varies too, or terms of it would count as equal data.
+    if (sent >= 0 && c.from.is == state::partial) g.nodes[static_cast<std::size_t>(sent)].operands.push_back(n.operands[0]);
+    b.send(0, sent);
   }
 };
 
