@@ -10,15 +10,15 @@ namespace gspmd {
 
 /// A mesh on which a run looks, after each step, whether devices hold the same of what is the same on all of them: in the place of a mesh,
 /// for `compile`. These are the inputs and values that types call invariant, replica or constant along an axis, in manual regions too, and
-/// those that no axis splits in a program without types. What is planned and computed is the same, but that nothing is sent while a device
-/// computes. At run time: dynamic::mesh::checked.
+/// those that no axis splits in a program without types. What is sent and computed is the same, but that each operator leaves what it gives
+/// in memory, of which a run takes more, and that nothing is sent while a device computes. At run time: dynamic::mesh::checked.
 ///
 ///     using step = compile<train, checked<pod>, x, w>;      // to find a kernel or an input that does not do what its type says
 ///
 /// It sends 8 bytes of each device for each such value, an all_gather along these axes that counts in no plan. A gspmd::error where devices
 /// differ, on all devices of the group: the operator and its line, or the number of the input, the first element that differs, two
-/// devices and what they hold. Bits are compared, but that 0 is -0 and any NaN is another one. Not looked at is what exists in
-/// registers only, inside of a fused loop, and rows that are computed in blocks: what they are stored to is.
+/// devices that differ along one axis, their places on the mesh and what they hold. Bits are compared, but that 0 is -0 and any NaN is
+/// another one.
 template <class Mesh>
 struct checked {
   static constexpr detail::mesh_info info = [] {

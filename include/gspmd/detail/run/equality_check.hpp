@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "gspmd/detail/ir/mesh_info.hpp"
 #include "gspmd/detail/run/element_texts.hpp"
 #include "gspmd/detail/run/padding.hpp"
 #include "gspmd/detail/run/ready_step.hpp"
@@ -26,9 +27,9 @@ class equality_check {
  public:
   static constexpr bool look = true;
 
-  /// `move`: how the communicator moves words (kernels::move).
-  equality_check(const plan_view& plan, const devices_here& devices, ready_step::joint_function move)
-      : plan_(plan), devices_(devices), move_(move), together_(plan.mesh->wide_axes()) {}
+  /// `named`: the mesh of the plan. `move`: how the communicator moves words (kernels::move).
+  equality_check(const plan_view& plan, const mesh_info& named, const devices_here& devices, ready_step::joint_function move)
+      : plan_(plan), named_(named), devices_(devices), move_(move), together_(plan.mesh->wide_axes()) {}
 
   void look_at_inputs() {
     for (std::size_t k = 0; k < plan_.inputs.size(); ++k) try {
@@ -93,7 +94,7 @@ class equality_check {
   void look_at(const planned_value& v) {
     const axis_mask axes = together_ & ~may_differ(v);
     const bool is_own = plan_.nodes[static_cast<std::size_t>(v.node)].value == static_cast<int>(&v - plan_.values.data());
-    if (axes == 0 || !is_own || v.where.row_bytes != 0 || v.whole >= 0 || elements(v.local) == 0) return;
+    if (axes == 0 || !is_own || elements(v.local) == 0) return;
     std::vector<std::vector<std::int64_t>> words, sums;
     for (int d = 0; d < devices_.count; ++d) {
       words.push_back(packed_words(plan_, v, devices_.memory[d]));
@@ -164,27 +165,45 @@ class equality_check {
         const auto* const held = reinterpret_cast<const std::byte*>(all[d].data());
         for (std::int64_t at = 0; at < block * 8; at += size)
           for (std::int64_t k = 1; k < n; ++k)
-            if (const auto* const other = held + k * block * 8; !element_texts<>::is_one_number(v.type, held + at, other + at))
-              refuse(v, axes, devices_.memory[d].at, k, (first * 8 + at) / size, held + at, other + at);
+            if (!element_texts<>::is_one_number(v.type, held + at, held + k * block * 8 + at))
+              refuse(v, axes, devices_.memory[d].at, k, (first * 8 + at) / size, held + at);
       }
     }
   }
+  /// `held`: what the first device of the group has of the element; what the others have lies a block further each. `member` has another
+  /// number than the first one: the two that are named differ along one axis only, and are on the way from that one to this.
   [[noreturn, gnu::cold]] void refuse(const planned_value& v, axis_mask axes, const coordinates& at, std::int64_t member,
-                                      std::int64_t element, const void* expected, const void* found) const {
-    const auto device = [&](std::int64_t k) {
-      return "device " + std::to_string(plan_.mesh->device_at(group_member(*plan_.mesh, axes, at, k)));
-    };
+                                      std::int64_t element, const std::byte* held) const {
+    const auto& mesh = *plan_.mesh;
+    const auto number = [&](const coordinates& of) { return held + group_index(mesh, axes, of) * block * 8; };
+    coordinates one = group_member(mesh, axes, at, 0), other = one;
+    const coordinates last = group_member(mesh, axes, at, member);
+    int axis = 0;
+    for (;; ++axis, one = other) {
+      other[axis] = last[axis];
+      if (!element_texts<>::is_one_number(v.type, number(one), number(other))) break;
+    }
     std::string index;
     for (int d = v.local.count - 1; d >= 0; --d) {
-      const auto range = dim_range(*plan_.mesh, v.global, v.layout, d, at);
+      const auto range = dim_range(mesh, v.global, v.layout, d, at);
       index = std::to_string(range.begin + element % range.size()) + (index.empty() ? "" : ",") + index;
       element /= range.size();
     }
-    throw error("devices hold different data of what is the same on all of them: at [" + index + "] " + device(member) + " has " +
-                element_texts<>::of(v.type, found) + " and " + device(0) + " has " + element_texts<>::of(v.type, expected));
+    const auto has = [&](const coordinates& of) {
+      return "device " + std::to_string(mesh.device_at(of)) + " has " + element_texts<>::of(v.type, number(of));
+    };
+    const auto place = [&](const coordinates& of) {
+      std::string words;
+      for (int a = 0; a < mesh.axis_count(); ++a)
+        if (mesh.sizes[a] > 1) words += (words.empty() ? "" : ", ") + std::string(named_.name(a)) + '=' + std::to_string(of[a]);
+      return '(' + words + ')';
+    };
+    throw error("devices hold different data of what is the same on all of them: at [" + index + "] " + has(other) + " and " +
+                has(one) + ", along `" + std::string(named_.name(axis)) + "`: " + place(other) + " and " + place(one));
   }
 
   const plan_view& plan_;
+  const mesh_info& named_;
   const devices_here& devices_;
   ready_step::joint_function move_;
   axis_mask together_;  // axes along which all devices run this step
@@ -192,13 +211,13 @@ class equality_check {
 
 /// Runs a plan for a checked mesh.
 template <class = once>
-void run_plan_checked(const plan_view& plan, const ready_step* ready, const devices_here& devices,
+void run_plan_checked(const plan_view& plan, const mesh_info& named, const ready_step* ready, const devices_here& devices,
                       ready_step::joint_function move) {
-  equality_check<> checks(plan, devices, move);
+  equality_check<> checks(plan, named, devices, move);
   checks.look_at_inputs();
   run_plan(plan, ready, devices, checks);
 }
-GSPMD_COMPILED_ONCE(void run_plan_checked<once>(const plan_view&, const ready_step*, const devices_here&,
+GSPMD_COMPILED_ONCE(void run_plan_checked<once>(const plan_view&, const mesh_info&, const ready_step*, const devices_here&,
                                                 ready_step::joint_function));
 
 }  // namespace gspmd::detail

@@ -76,7 +76,8 @@ ready_step::joint_function joint_function_of(const plan_step& s) {
 /// The run-time path: a plan made ready, by the kernels that compiled programs use.
 class interpreter {
  public:
-  explicit interpreter(const plan_view& plan) : plan_(plan), ready_(make_all_ready(plan, memory_, objects_)) {}
+  interpreter(const plan_view& plan, const mesh_info& named)
+      : plan_(plan), named_(named), ready_(make_all_ready(plan, memory_, objects_)) {}
   interpreter(const interpreter&) = delete;
   interpreter& operator=(const interpreter&) = delete;
 
@@ -91,7 +92,7 @@ class interpreter {
     plan_step words;
     words.what = kernels::move::name;
     words.type = dtype::s64;
-    run_plan_checked(plan_, ready_.data(), here, joint_function_of<Comm>(words));
+    run_plan_checked(plan_, named_, ready_.data(), here, joint_function_of<Comm>(words));
   }
 
  private:
@@ -99,6 +100,7 @@ class interpreter {
   static inline char communicator_type = 0;  // its address tells types apart; not const: linkers may merge equal constants
 
   plan_view plan_;
+  const mesh_info& named_;
   step_memory memory_;
   prepared_objects objects_;
   std::vector<ready_step> ready_;

@@ -359,7 +359,7 @@ template <class Program, class Comm>
 void run_static(Comm& comm, const device_memory* devices, const void** from, void** to) {
   const devices_here here{devices, comm.local_count(), from, to, &comm};
   if constexpr (Program::view.mesh->is_checked)
-    run_plan_checked(Program::view, frozen_steps<Program, Comm>::list.data(), here,
+    run_plan_checked(Program::view, Program::mesh::info, frozen_steps<Program, Comm>::list.data(), here,
                      run_jointly<kernels::move, std::int64_t, movement, Comm>);
   else run_plan(Program::view, frozen_steps<Program, Comm>::list.data(), here);
 }

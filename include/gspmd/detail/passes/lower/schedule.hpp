@@ -36,6 +36,7 @@ class scheduler {
         regions_.emit_copy(static_cast<int>(i), op);
       } else if (s_.is_lazy(op)) {
         s_.waiting_[op.result] = 1;
+        if (s_.out.mesh.is_checked && !s_.is_virtual(op)) loops_.need(op.result);  // which is looked at in memory
       } else if (const auto* read = s_.offsets.read_of(op.result); read != nullptr) {
         read_at_offset(op, *read);
       } else if (is_alias(s_.graph_, s_.out.mesh, s_.program_, op)) {
@@ -55,7 +56,7 @@ class scheduler {
           planned_value{from.node, from.type, from.global, from.layout, from.local, {}, s_.step_[v], is_padded});
     }
     s_.out.inputs = s_.program_.inputs;
-    row_blocker(s_).run();
+    if (!s_.out.mesh.is_checked) row_blocker(s_).run();
   }
 
  private:
