@@ -813,10 +813,9 @@ TEST_CASE("mistakes of manual regions are named, with the way out") {
             "the predicate varies over `x`"));
   CHECK(has(mistake_of<varying>([](value x) {
               return fori_loop(
-                  3, [](value, value a) { return a * convert<double>(local::axis_index<"x">(a)); },
-                  local::all_reduce<"x", state::replica>(x));
+                  3, [](value, value a) { return local::to_replica<"x">(a); }, local::all_reduce<"x">(x));
             }),
-            "is a replica over `x` before an iteration and varying after it"));
+            "is invariant over `x` before an iteration and a replica after it"));
   CHECK(has(mistake_of<varying>([](value x) { return local::all_reduce<"y">(x); }), "`y` is not an axis of the mesh"));
   CHECK(
       has(mistake_of<varying>([](value x) { return reshard(x, split<_, _>{}) + reshard(x, varying{}); }), "which is local here"));
