@@ -6,6 +6,7 @@
 #include <array>
 #include <cstddef>
 #include <optional>
+#include <tuple>
 #include <vector>
 
 #include <gspmd/dynamic.hpp>
@@ -184,6 +185,30 @@ TEST_CASE("a loop is accepted exactly where a state goes round it, and carries t
   MESSAGE(accepted, " loops accepted, ", refused, " refused");
   CHECK(accepted > 40);
   CHECK(refused > 30);
+}
+
+TEST_CASE("zeros become a sum in the round in which what is added to them does") {
+  const local_moves m;
+  // c, d = c + d, d + terms: c is no sum before d is one.
+  const auto of = [&](bool is_nested, bool is_sum) {
+    return typed(state::replica, true, [&](value zeros, const others& o) {
+      const auto round = [&](value c, value d) { return std::tuple{c + d, d + (is_sum ? o.terms : 0.0 * o.terms + 1.0)}; };
+      const auto [a, b] = fori_loop(
+          3,
+          [&](value, value c, value d) {
+            if (!is_nested) return round(c, d);
+            return fori_loop(
+                2, [&](value, value inner_c, value inner_d) { return round(inner_c, inner_d); }, c, d);
+          },
+          zeros, zeros);
+      static_cast<void>(b);
+      return a;
+    });
+  };
+  CHECK(of(false, true) == state::partial);
+  CHECK(of(true, true) == state::partial);
+  CHECK(!of(false, false));
+  CHECK(!of(true, false));
 }
 
 TEST_CASE("what goes round a loop without a message has the values and the gradients of one device") {

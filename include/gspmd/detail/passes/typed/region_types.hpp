@@ -2,6 +2,7 @@
 #pragma once
 
 #include "gspmd/detail/passes/typed/program_typer.hpp"
+#include "gspmd/detail/passes/value_uses.hpp"
 
 namespace gspmd::detail {
 
@@ -50,7 +51,8 @@ class region_typer {
     }
     return true;
   }
-  /// What a loop carries is what its body gives it: where that is more than it began with, the body is typed again.
+  /// What a loop carries is what its body gives it: where that is more than it began with, the body is typed again. It is once more when
+  /// all that is carried is known, where zeros that were believed to become sums did not.
   constexpr void end_loop(int i) {
     const int carry = t_.at(i).operands[0], loop = t_.at(carry).region;
     value_type carried = t_.type(carry);
@@ -58,13 +60,8 @@ class region_typer {
                           mode_mistake::carry_mismatch);
     if (more < 0) return;
     t_.type(i) = carried;
-    const bool was_trusted = t_.may_be_zeros(carry) && has_constant(carried);
-    if (more == 0 && !was_trusted) return;
-    program_typer::carried_value* kept = nullptr;
-    for (auto& c : t_.carried)
-      if (c.carry == carry) kept = &c;
-    if (kept == nullptr) kept = &t_.carried.emplace_back();
-    *kept = {carry, carried, more == 0};
+    if (more > 0) keep(carry, carried, false);
+    else if (is_result_of(t_.program, i + 1, opcode::loop_result, loop) || !settle_zeros(loop)) return;
     for (std::size_t k = t_.carried.size(); k-- > 0;)  // the loops in its body begin with other types now
       if (const int c = t_.carried[k].carry; c > loop && c < i && t_.at(c).region != loop)
         t_.carried.erase(t_.carried.begin() + static_cast<std::ptrdiff_t>(k));
@@ -77,6 +74,24 @@ class region_typer {
     }
     for (int k = loop; k <= i; ++k) t_.type(k).is_known = false;
     t_.next = loop - 1;
+  }
+  constexpr void keep(int carry, const value_type& is, bool is_settled) {
+    for (auto& c : t_.carried)
+      if (c.carry == carry) {
+        c = {carry, is, is_settled};
+        return;
+      }
+    t_.carried.push_back({carry, is, is_settled});
+  }
+  /// What the loop carries and is constant on some axis is no sum there; whether any of it was believed to become one.
+  constexpr bool settle_zeros(int loop) {
+    bool any = false;
+    for (int c = loop + 1; t_.at(c).op == opcode::carry && t_.at(c).region == loop; ++c) {
+      if (!t_.may_be_zeros(c) || !has_constant(t_.type(c))) continue;
+      keep(c, value_type(t_.type(c)), true);
+      any = true;
+    }
+    return any;
   }
   [[nodiscard]] static constexpr bool varies(const axis_state& s) { return s.is == state::varying || s.is == state::shard; }
   /// Without a message, in either direction.
