@@ -355,19 +355,6 @@ class strict_builder {
     names_ = std::move(outside);
     return results;
   }
-  /// A replica as what varies, where it goes in with that.
-  std::vector<copies> varied(std::vector<copies> list, const std::vector<value_states>& are,
-                             const std::vector<value_states>& become, gspmd::location here) {
-    for (std::size_t k = 0; k < list.size() && k < are.size() && k < become.size(); ++k) {
-      std::string axes;
-      for (std::size_t a = 0; a < are[k].on.size(); ++a)
-        if (are[k].on[a].is == state::replica && become[k].on[a].is == state::varying)
-          axes += (axes.empty() ? "" : ",") + mesh_.axes()[a].name;
-      if (!axes.empty())
-        list[k] = how_->transition(list[k], {gspmd::verb::reinterpret, axes, {state::replica}, {state::varying}, {}}, here);
-    }
-    return list;
-  }
   /// All values of these devices, one after the other.
   [[nodiscard]] std::vector<value> flat(const std::vector<copies>& list) const {
     std::vector<value> values;
@@ -409,19 +396,17 @@ class strict_builder {
     if (operands.empty()) return errors_.add(where.str(), "carries nothing"), std::vector<copies>{};
     if (operands.size() > most_carried) return errors_.add(where.str(), "carries too many values"), std::vector<copies>{};
     using values = std::vector<value>;
-    const op_note& note = checked_.notes[&j["body"]];
     const auto run = [&](const values& now) {
-      auto next = read_region(j["body"], unflat(now), name + '/', path(where, "body"));
-      return errors_.empty() ? flat(varied(next, note.gives, note.takes, here)) : now;
+      const auto next = read_region(j["body"], unflat(now), name + '/', path(where, "body"));
+      return errors_.empty() ? flat(next) : now;
     };
-    const auto begin = [&] { return flat(varied(operands, note.begins, note.takes, here)); };
     if (condition == nullptr) {
       const auto trips = given["trips"].template get<std::int64_t>();
       const auto outside = times_;
       times_ *= static_cast<long double>(std::max<std::int64_t>(trips, 1));
       auto results = by_groups("", [&] {
         return gspmd::fori_loop(
-            {trips, here}, [&](value, const values& now) { return run(now); }, begin());
+            {trips, here}, [&](value, const values& now) { return run(now); }, flat(operands));
       });
       times_ = outside;
       return results;
@@ -432,7 +417,7 @@ class strict_builder {
             const auto asked = read_region(*condition, unflat(now), name + "/while/", path(where, "while"));
             return errors_.empty() ? first(asked[0]) : now[0];
           },
-          run, begin(), here);
+          run, flat(operands), here);
     });
   }
   std::vector<copies> read_cond(const std::string& name, const json& j, const std::vector<copies>& operands, const path& where) {
@@ -447,9 +432,9 @@ class strict_builder {
     return by_groups(checked_.notes[&branches].axes, [&] {
       const value choice = first(operands[0]);
       const auto branch = [&](std::size_t b, const values& now) {
-        auto made = read_region(branches[b], unflat(now), name + '/' + std::to_string(b) + '/', path(path(where, "branches"), b));
-        const auto &gives = checked_.notes[&branches[b]].gives, &joint = checked_.notes[&branches].gives;
-        return errors_.empty() ? flat(varied(made, gives, joint, here)) : values{};
+        const auto made =
+            read_region(branches[b], unflat(now), name + '/' + std::to_string(b) + '/', path(path(where, "branches"), b));
+        return errors_.empty() ? flat(made) : values{};
       };
       const auto one_of = [&](const auto& self, std::size_t b, const values& now) -> values {
         if (b + 1 == branches.size()) return branch(b, now);

@@ -28,9 +28,7 @@ struct op_note {
   std::string varies{};                               // the axes on which `out` says of a constant that it varies
   // Of a loop or a conditional, the axes along which devices may go different ways; of a manual region, those that become local.
   std::string axes{};
-  // Of a manual region. Of the body of a loop: how it carries its values, and what it gives. `gives` also of a branch, and of a conditional.
-  std::vector<gspmd::dynamic::value_states> takes{}, gives{};
-  std::vector<gspmd::dynamic::value_states> begins{};  // of the body of a loop: what is carried into it
+  std::vector<gspmd::dynamic::value_states> takes{}, gives{};  // of a manual region
 };
 
 /// By what says it in the document: the op, or of an op with regions the first of them.

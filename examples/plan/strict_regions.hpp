@@ -21,7 +21,8 @@ class region_reader {
   std::optional<std::vector<value>> read_region(const json* region, const std::vector<value>& operands,
                                                 const std::vector<value_states>& types, const path& at,
                                                 std::vector<value>* arguments = nullptr,
-                                                const std::vector<integer_list>* shapes = nullptr) {
+                                                const std::vector<integer_list>* shapes = nullptr,
+                                                const std::vector<bool>& are_zeros = {}) {
     if (region == nullptr || !region->is_object())
       return d_.complain(at, "is no region: {\"inputs\": [], \"ops\": [], \"outputs\": []}"), std::nullopt;
     object_reader reader(*region, at, d_.errors);
@@ -46,6 +47,7 @@ class region_reader {
           {operands[k].type(), shapes != nullptr ? (*shapes)[k] : shape_of(operands[k]), {}, false, {}, monoid::add});
       d_.program->input(x, types[k]);
       d_.program->stands_for(x, operands[k]);
+      if (k < are_zeros.size() && are_zeros[k]) d_.program->believe_zeros(x);
       d_.keep(*v, x);
       if (arguments != nullptr) arguments->push_back(x);
     }
@@ -70,10 +72,14 @@ class region_reader {
     if (trips == nullptr && condition == nullptr) d_.complain(at_trips, "is missing; it is how often the loop runs");
     if (trips != nullptr) read_integer(*trips, at_trips, d_.errors, 0, std::numeric_limits<std::int32_t>::max());
     std::vector<value_states> types;
-    for (const auto& o : operands) types.push_back(*d_.program->states(o));
+    std::vector<bool> are_zeros;
+    for (const auto& o : operands) {
+      types.push_back(*d_.program->states(o));
+      are_zeros.push_back(d_.program->may_be_zeros(o));
+    }
     const auto first_label = d_.answer.names.size();
     const auto mark = d_.program->here();
-    for (std::size_t round = 0; round < 4 * d_.answer.axes.size() * operands.size() + 4; ++round) {
+    for (std::size_t round = 0; round < (4 * d_.answer.axes.size() + 1) * operands.size() + 4; ++round) {
       d_.program->back_to(mark);
       d_.kinds.erase(
           std::remove_if(d_.kinds.begin(), d_.kinds.end(), [&](const auto& k) { return k.first >= mark.mistakes + mark.found; }),
@@ -111,7 +117,7 @@ class region_reader {
       const auto were = d_.program->set_diverging("");
       d_.program->set_diverging(both(were, diverging));
       std::vector<value> arguments;
-      const auto results = read_region(body, operands, types, path(at, "body"), &arguments);
+      const auto results = read_region(body, operands, types, path(at, "body"), &arguments, nullptr, are_zeros);
       d_.program->set_diverging(were);
       if (!results || d_.errors.count() != before) return d_.refuse_results(name, body, at);
       if (results->size() != operands.size()) {
@@ -119,7 +125,7 @@ class region_reader {
                                           std::to_string(operands.size()));
         return d_.refuse_results(name, body, at);
       }
-      bool changed = false;
+      bool changed = false, was_believed = false;
       for (std::size_t k = 0; k < results->size(); ++k) {
         const value r = (*results)[k];
         if (r.type() != operands[k].type() || shape_of(r) != shape_of(operands[k])) {
@@ -138,7 +144,7 @@ class region_reader {
                                (is.is == state::replica && carried.is == state::varying) || is_same;
           if (goes_in) continue;
           const bool may_be =
-              (carried.is == state::constant && (is.is != state::partial || strict_program::is_zero(operands[k]))) ||
+              (carried.is == state::constant && (is.is != state::partial || d_.program->may_be_zeros(operands[k]))) ||
               (is_manual_axis && carried.is == state::replica && is.is == state::varying) ||
               (is_manual_axis && carried.is == state::replica && is.is == state::shard);
           if (!may_be) {
@@ -153,12 +159,13 @@ class region_reader {
           changed = true;
         }
       }
-      if (changed) continue;
-      auto& note = d_.notes[body];
-      note = {};
-      note.takes = types;
-      for (const auto& o : operands) note.begins.push_back(*d_.program->states(o));
-      for (const auto& r : *results) note.gives.push_back(*d_.program->states(r));
+      for (std::size_t k = 0; k < types.size() && !changed; ++k) {
+        const auto is_constant = [](const auto& on) { return on.is == state::constant; };
+        if (!are_zeros[k] || std::none_of(types[k].on.begin(), types[k].on.end(), is_constant)) continue;
+        are_zeros[k] = false;  // on that axis it carries no sum
+        was_believed = true;
+      }
+      if (changed || was_believed) continue;
       for (std::size_t k = 0; k < results->size(); ++k) d_.program->stands_for(arguments[k], (*results)[k]);
       for (std::size_t k = 0; k < results->size(); ++k)
         d_.give(result_name(name, k, results->size()), (*results)[k], types[k], shape_of((*results)[k]), at);
@@ -180,15 +187,9 @@ class region_reader {
     for (std::size_t b = 0; b < branches->size(); ++b) {
       auto r = read_region(&(*branches)[b], rest, types, path(path(at, "branches"), b));
       is_sound = is_sound && r.has_value();
-      if (r) {
-        auto& gives = d_.notes[&(*branches)[b]].gives;
-        gives.clear();
-        for (const auto& v : *r) gives.push_back(*d_.program->states(v));
-        results.push_back(std::move(*r));
-      }
+      if (r) results.push_back(std::move(*r));
     }
     d_.program->set_diverging(were);
-    d_.notes[branches].gives.clear();
     if (!is_sound) return d_.refuse_results(name, &(*branches)[0], at);
     for (std::size_t k = 0; k < results[0].size(); ++k) {
       auto* v = d_.define(result_name(name, k, results[0].size()), at);
@@ -208,7 +209,6 @@ class region_reader {
       const auto is = d_.program->choice(operands[0], of,
                                          {v != nullptr ? d_.answer.names[static_cast<std::size_t>(v->label)].c_str() : "", 0});
       d_.keep(*v, is);
-      if (const auto s = d_.program->states(is)) d_.notes[branches].gives.push_back(*s);
     }
   }
 

@@ -157,8 +157,11 @@ class strict_program {
         m.kind = detail::mode_mistake::branch_mismatch;
     return made;
   }
-  /// Whether every element of a value is known to be 0.
-  [[nodiscard]] static bool is_zero(value x) { return detail::is_zero(x.node()); }
+  /// Whether every element of a value is known to be 0, or is believed to be.
+  [[nodiscard]] bool may_be_zeros(value x) const { return typer_.may_be_zeros(x.id()); }
+  /// Believes it of an input that stands for what a loop carries: terms of a sum may be added to it. What begins with zeros is such a sum
+  /// then; where it turns out to carry none, the body is to be checked again without that.
+  void believe_zeros(value x) { typer_.zeros.push_back(x.id()); }
 
   /// Checks what was built since the last call; it is the values' types that the next operators meet.
   void check() { typer_.run(); }

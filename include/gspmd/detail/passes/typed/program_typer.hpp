@@ -115,6 +115,8 @@ class program_typer {
         if (c.carry == i && c.is_settled) return false;
       i = at(i).operands[0];
     }
+    for (const int z : zeros)
+      if (z == i) return true;
     return is_zero(at(i));
   }
 
@@ -134,6 +136,7 @@ class program_typer {
     bool is_settled = false;  // it is constant for good
   };
   std::vector<carried_value> carried;
+  std::vector<int> zeros;   // inputs that stand for what a loop carries, and may be believed to be zeros
   std::vector<int> wanted;  // by node
   std::vector<value_type> wishes;
   inline_vec<value_type, max_results> further;  // results of the operator typed last, but the first
