@@ -60,7 +60,8 @@ class axis_rule {
     meeting met = meet(c, {kinds.begin(), static_cast<std::size_t>(kinds.count)});
     if (rule_ == nullptr && node_.in_gradient && any_partial && c.takes == partial_class::all && met.broken != conflict::none) {
       for (int k = 0; k < kinds.count; ++k)  // in the local view: all are terms of one gradient
-        if (kinds[k] != state::invariant && (c.selectors >> k & 1U) == 0) kinds[k] = state::partial;
+        if ((kinds[k] == state::varying || kinds[k] == state::constant) && (c.selectors >> k & 1U) == 0)
+          kinds[k] = state::partial;
       met = meet(c, {kinds.begin(), static_cast<std::size_t>(kinds.count)});
     }
     if (met.broken != conflict::none) return {{}, -1, kind_of(met.broken), met.operand};

@@ -75,8 +75,7 @@ constexpr border_crossing leave(const mesh_info& mesh, const node& n, const valu
     const bool is_equal = is.is == state::constant || (!is_floating(n.type) && without_gradient(is).is == state::constant);
     bool is_right = is == wanted || (is_equal && wanted.is != state::partial) || (varies && wanted.is == state::shard);
     // Of a gradient, each device has its term of what is equal on all of them.
-    is_right = is_right || (n.in_gradient && wanted == partial_by(monoid::add) &&
-                            (varies || is.is == state::constant || is.is == state::replica));
+    is_right = is_right || (n.in_gradient && wanted == partial_by(monoid::add) && (varies || is.is == state::constant));
     is_right = is_right || (n.in_gradient && wanted.is == state::shard && is.is == state::replica);
     if (!is_right) {
       to.broken = mode_mistake::out_spec_mismatch;

@@ -110,8 +110,7 @@ class transition_typer {
     if (n.local_axes != 0 && is_inside) {  // of a manual region: a sum of what varies is asked for, and a gradient is of terms
       if (named.is == state::partial && (is.is == state::varying || is.is == state::shard)) return true;
       if (n.in_gradient && is.is == state::constant) return true;
-      const bool is_of_each = named.is == state::varying || named.is == state::shard || named == partial_by(monoid::add);
-      if (n.in_gradient && is.is == state::replica && is_of_each) return true;  // each device's own, which are equal
+      if (n.in_gradient && is.is == state::replica && (named.is == state::varying || named.is == state::shard)) return true;
     }
     if (is_inside && (named.is == state::varying || named.is == state::shard))
       return is.is == state::varying || is.is == state::shard || (is.is == state::constant && named.is == state::varying);
