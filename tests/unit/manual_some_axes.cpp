@@ -226,6 +226,20 @@ TEST_CASE("a split that would cut a part of a region unevenly is refused, or giv
   for (std::size_t i = 0; i < 12; ++i) CHECK(result[0].data<double>()[i] == 2 * static_cast<double>((i + 6) % 12));
 }
 
+TEST_CASE("terms of a gradient are parts of a dim and partial sums alike") {
+  const auto program = with_gradients(
+      [](const std::vector<value>& in) {
+        return manual<"x">(
+            [](value a, value b) {
+              const value t = local::to_varying<"x">(tanh(b));
+              return local::all_to_all<"x">(a * (t + b), 0, 1) * local::all_to_all<"x">(t, 0, 1);
+            },
+            takes<split<"x", _>, replica<"x">>{}, gives<split<_, "x">>{})(in[0], in[1]);
+      },
+      dynamic::mesh({{"x", 2}}), {dynamic::in<double>({8, 4}), dynamic::in<double>({4, 4})});
+  check_slopes(program, {dynamic::in<double>({8, 4}), dynamic::in<double>({4, 4})});
+}
+
 /// One line of a body: an operator, a collective along `x`, or, where `m` has other axes, an annotation for these.
 struct line {
   int is = 0;  // kinds of lines: see apply

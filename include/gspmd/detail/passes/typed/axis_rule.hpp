@@ -60,8 +60,7 @@ class axis_rule {
     meeting met = meet(c, {kinds.begin(), static_cast<std::size_t>(kinds.count)});
     if (rule_ == nullptr && node_.in_gradient && any_partial && c.takes == partial_class::all && met.broken != conflict::none) {
       for (int k = 0; k < kinds.count; ++k)  // in the local view: all are terms of one gradient
-        if ((kinds[k] == state::varying || kinds[k] == state::constant) && (c.selectors >> k & 1U) == 0)
-          kinds[k] = state::partial;
+        if (is_of_each(kinds[k]) && (c.selectors >> k & 1U) == 0) kinds[k] = state::partial;
       met = meet(c, {kinds.begin(), static_cast<std::size_t>(kinds.count)});
     }
     if (met.broken != conflict::none) return {{}, -1, kind_of(met.broken), met.operand};
@@ -77,6 +76,7 @@ class axis_rule {
   [[nodiscard]] constexpr bool has(int k, int f) const { return rule_->uniform || rule_->operand(k).holds(f); }
 
  private:
+  static constexpr bool is_of_each(state s) { return s == state::varying || s == state::shard || s == state::constant; }
   constexpr void split(const operands_on_axis& in, int result, axis_result& r) const {
     int first = -1;
     for (int k = 0; k < in.count && first < 0; ++k)
