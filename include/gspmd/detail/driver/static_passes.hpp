@@ -23,7 +23,10 @@ struct static_passes {
   static constexpr graph program() { return Program::frozen().thaw().program; }
   static constexpr const mesh_shape& mesh() { return Mesh::info.shape; }
   static constexpr std::size_t node_count() { return Program::frozen().sizes.of[0]; }
+  static constexpr std::size_t input_count() { return Program::frozen().sizes.of[1]; }
+  static constexpr std::size_t output_count() { return Program::frozen().sizes.of[2]; }
   static constexpr std::size_t scope_count() { return Program::frozen().sizes.of[3]; }
+  static constexpr std::int64_t largest_bytes() { return item<4>(Program::frozen().rest); }
 
   template <class Pass>
   static constexpr const auto& frozen() {
@@ -77,7 +80,11 @@ struct static_passes {
       Pass::go_on(static_passes{}, state, effort_per_evaluation);
       return state;
     }
-    static constexpr auto guess() { return Pass::guess(static_passes{}, Part * effort_per_evaluation.nodes); }
+    static constexpr auto guess() {
+      list_sizes<typename Pass::result> before_it;
+      if constexpr (Part > 1) before_it = frozen_result<make_part<Pass, Part - 1>>::value().sizes;
+      return Pass::guess(static_passes{}, before_it, effort_per_evaluation.nodes);
+    }
   };
   template <class Pass, std::size_t Part>
   static constexpr const auto& last_part() {

@@ -36,7 +36,11 @@ struct callable_run_by_the_compiler {
     if (g.failed()) return {stand_in_program<Callable, Mesh, Inputs...>(), g.broken};
     return {std::move(g)};
   }
-  static constexpr list_sizes<accepted_program> guess() { return {96, 32, 32}; }
+  /// Programs of many inputs are long, and most give as many outputs.
+  static constexpr list_sizes<accepted_program> guess() {
+    constexpr std::size_t inputs = (std::size_t{0} + ... + static_cast<std::size_t>(Inputs::leaves));
+    return {96 + 12 * inputs, inputs, 16 + inputs};
+  }
 };
 template <auto Callable, class Mesh, class... Inputs>
 inline constexpr bool is_constant_program =

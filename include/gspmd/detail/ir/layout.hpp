@@ -83,10 +83,11 @@ constexpr std::int64_t group_index(const mesh_shape& mesh, axis_mask axes, const
   return index;
 }
 
-/// One mesh axis splits one tensor dim.
+/// One mesh axis splits one tensor dim. It has no initialisers, so that compilers make the elements of a list at once: constant evaluations
+/// make millions.
 struct axis_use {
-  std::int8_t axis = 0;
-  std::int8_t dim = 0;
+  std::int8_t axis;
+  std::int8_t dim;
   friend constexpr bool operator==(const axis_use&, const axis_use&) = default;
 };
 

@@ -90,18 +90,30 @@ struct choose_pass {
   }
   /// Of a state, as a constant too.
   static constexpr bool is_complete(const auto& frozen) { return item<0>(frozen.rest); }
-  /// After so many nodes.
+  /// After an evaluation that left lists as long as `before_it`, and one more, which looks at `nodes` more.
   template <class Before>
-  static constexpr list_sizes<search_state> guess(const Before& before, std::size_t last) {
-    const auto nodes = before.node_count();
-    if (last > nodes) last = nodes;
-    list_sizes<search_state> sizes{last,  2 * last + 8, 2 * last + 32, last + 32, 32, 2 * last + 32, nodes, nodes,
-                                   nodes, 16,           last + 16,     last + 16, 16, last + 32};
-    if (last < nodes || before.program().largest_bytes < (std::int64_t{1} << 20)) return sizes;
-    constexpr auto lists = static_cast<std::size_t>(entries_of<choose_state>::count);  // it may be searched
-    for (std::size_t k = 0; k < lists; ++k) sizes.of[lists + k] = sizes.of[k];
-    for (std::size_t k = 0; k < 4; ++k) sizes.of[2 * lists + k] = nodes;
+  static constexpr list_sizes<search_state> guess(const Before& before, const list_sizes<search_state>& before_it,
+                                                  std::size_t nodes) {
+    constexpr auto lists = static_cast<std::size_t>(entries_of<choose_state>::count);
+    const auto all = before.node_count(), left = all - before_it.of[0];
+    list_sizes<search_state> sizes = before_it;
+    if (left > 0) {
+      const auto more = nodes < left ? nodes : left;
+      const auto outputs = before.output_count();
+      const list_sizes<choose_state> growth{more, 2 * more + 8, 2 * more + 32, more + 32, outputs, 2 * more + 32,     0, 0,
+                                            0,    16,           more + 16,     more + 16, 16,      more + outputs + 8};
+      for (std::size_t k = 0; k < lists; ++k) sizes.of[k] += growth.of[k];
+      for (std::size_t k = 6; k < 9; ++k) sizes.of[k] = all;
+      if (more < left || before.largest_bytes() < (std::int64_t{1} << 16)) return sizes;
+    }
+    for (std::size_t k = 0; k < lists; ++k) {  // it may be searched: one plan is the other's neighbour, and takes its place
+      const auto longer = sizes.of[k] > sizes.of[lists + k] ? sizes.of[k] : sizes.of[lists + k];
+      sizes.of[k] = sizes.of[lists + k] = longer + 8;
+    }
+    for (const std::size_t k : {0, 6, 7, 8}) sizes.of[k] = sizes.of[lists + k] = all;
+    for (std::size_t k = 0; k < 4; ++k) sizes.of[2 * lists + k] = all;
     sizes.of[2 * lists + 4] = sizes.of[5];
+    sizes.of[2 * lists + 5] = before_it.of[2 * lists + 5] + 32;
     return sizes;
   }
 };
@@ -117,7 +129,7 @@ struct emit_pass {
   template <class Before>
   static constexpr list_sizes<local_program> guess(const Before& before) {
     const auto values = before.template length<choose_pass>(5);
-    return {values, values + 16, 32, 32, before.node_count()};
+    return {values, values + 16, before.input_count(), before.output_count(), before.node_count()};
   }
 };
 
@@ -159,7 +171,8 @@ struct steps_pass {
     list_sizes<steps_result> sizes{
         values, nodes, nodes, values, ops + 8, 3 * ops + 16, ops + 16, ops + 8, ops + 8, ops + 8, before.scope_count()};
     std::size_t* next = sizes.of + 11;
-    boost::mp11::mp_for_each<kernel_tables>([&](auto table) { *next++ = table.guess(ops, before.movements()); });
+    const auto movements = before.movements();
+    boost::mp11::mp_for_each<kernel_tables>([&](auto table) { *next++ = table.guess(ops, movements); });
     return sizes;
   }
 };
@@ -226,6 +239,7 @@ struct place_pass {
   static constexpr list_sizes<plan> guess(const Before& before) {
     list_sizes<plan> sizes;
     for (std::size_t k = 0; k < entries_of<plan>::count; ++k) sizes.of[k] = before.template length<steps_pass>(k + 1);
+    sizes.of[8] = before.output_count();  // the inputs whose memory they take
     return sizes;
   }
 };

@@ -17,9 +17,11 @@ struct search_state {
   vec<int> order;               // the values that are tried, those first around which most time is spent; of each run one
   vec<std::uint8_t> differs;    // of the trial, and the next four: see replay
   vec<int> now;
+  vec<std::uint64_t> known;            // what was asked for in plans that were tried, see plan_search::asks
+  std::uint64_t at = 0, trial_at = 0;  // that of `wishes`, and of `tried`
   int last = 0;
   std::int64_t hope = 0;
-  bool is_worse = false;
+  bool is_worse = false;         // of the trial: found out before its end, or before it began
   int place = 0, candidate = 0;  // the next change
   bool is_fine = false;          // of one axis
   int left = 0;                  // choices for operators that the search may yet make
@@ -28,15 +30,16 @@ struct search_state {
   template <class S, class F>
   static constexpr auto lists(S& s, F f) {
     return choose_state::lists(s.best, [&](auto&... b) {
-      return choose_state::lists(s.trial,
-                                 [&](auto&... t) { return f(b..., t..., s.wishes, s.tried, s.order, s.differs, s.now); });
+      return choose_state::lists(
+          s.trial, [&](auto&... t) { return f(b..., t..., s.wishes, s.tried, s.order, s.differs, s.now, s.known); });
     });
   }
   template <class S, class F>
   static constexpr auto rest(S& s, F f) {
     return choose_state::rest(s.best, [&](auto&... b) {
       return choose_state::rest(s.trial, [&](auto&... t) {
-        return f(s.is_complete, b..., t..., s.last, s.hope, s.is_worse, s.place, s.candidate, s.is_fine, s.left, s.improved);
+        return f(s.is_complete, b..., t..., s.at, s.trial_at, s.last, s.hope, s.is_worse, s.place, s.candidate, s.is_fine, s.left,
+                 s.improved);
       });
     });
   }
@@ -79,6 +82,11 @@ class plan_search {
         most_nodes -= count() / replay::choice + 1;
         continue;
       }
+      if (!is_first && state_.is_worse) {  // it was tried before
+        --most_nodes;
+        if (!find_change()) stop();
+        continue;
+      }
       choose_state& under_way = is_first ? state_.best : state_.trial;
       replay known{state_.best, state_.differs, state_.now, state_.last, state_.hope, state_.is_worse};
       chooser choices(graph_, mesh_, uses_,
@@ -98,7 +106,10 @@ class plan_search {
       if (!state_.is_worse && state_.trial.is_better_than(state_.best) && (!state_.is_fine || pays_for_its_steps())) {
         std::swap(state_.best, state_.trial);
         std::swap(state_.wishes, state_.tried);
+        state_.at = state_.trial_at;
         state_.improved = true;
+        changes_at_ = -1;
+        spent_.clear();
       }
       if (!find_change()) stop();
     }
@@ -154,11 +165,13 @@ class plan_search {
     state_.order = {};
     state_.differs = {};
     state_.now = {};
+    state_.known = {};
   }
 
   /// The values to try. Where little time is spent around them, little is gained.
   constexpr void find_order() {
-    const auto spent = times_spent();
+    changes_at_ = -1;
+    const auto& spent = times_spent();
     vec<std::uint8_t> is_known(static_cast<std::size_t>(count()), 0);
     vec<std::int64_t> around;  // by place in the order
     state_.order.clear();
@@ -186,16 +199,17 @@ class plan_search {
   }
 
   /// By node: what its operator takes and, if it is an output, that; but for the work that no plan does without.
-  [[nodiscard]] constexpr vec<std::int64_t> times_spent() const {
+  constexpr const vec<std::int64_t>& times_spent() {
+    if (!spent_.empty()) return spent_;
     const auto& marks = state_.best.marks;
     const auto time_of = [&marks](int item) {
       return marks[item + 1].time - marks[item].time - (marks[item + 1].least - marks[item].least);
     };
-    vec<std::int64_t> spent(static_cast<std::size_t>(count()), 0);
-    for (int i = 0; i < count(); ++i) spent[i] = time_of(i);
+    spent_.resize(static_cast<std::size_t>(count()), 0);
+    for (int i = 0; i < count(); ++i) spent_[i] = time_of(i);
     for (int k = 0; k < static_cast<int>(graph_.outputs.size()); ++k)
-      spent[graph_.outputs[static_cast<std::size_t>(k)]] += time_of(count() + k);
-    return spent;
+      spent_[graph_.outputs[static_cast<std::size_t>(k)]] += time_of(count() + k);
+    return spent_;
   }
   [[nodiscard]] constexpr std::int64_t time_around(const vec<int>& run, const vec<std::int64_t>& spent) const {
     std::int64_t time = 0;
@@ -231,21 +245,19 @@ class plan_search {
     }
     for (int rounds = 0; rounds < 3 && state_.left > 0; ++rounds) {
       for (; state_.place < static_cast<int>(state_.order.size()); ++state_.place, state_.candidate = 0) {
-        const auto run = changes_.run_of(state_.order[state_.place]);
+        know_changes();
+        const int count = static_cast<int>(list_.size()), members = static_cast<int>(run_.size());
         if (state_.is_fine) {
-          const auto list = changes_.one_axis_away(run[0]);
-          const int count = static_cast<int>(list.size()), members = static_cast<int>(run.size());
           if (state_.candidate >= (members > 1 ? (1 + members) * count : count)) continue;
           const int k = state_.candidate++;
           vec<int> alone;  // all of the run, then each of it
-          if (k >= count) alone.push_back(run[k / count - 1]);
-          return try_change(k < count ? run : alone, list[k % count]);
+          if (k >= count) alone.push_back(run_[k / count - 1]);
+          return try_change(k < count ? run_ : alone, list_[k % count]);
         }
-        const auto list = changes_.candidates_for(run);
         const int ways = is_small() ? 2 : 1;  // once more, with what follows the run
-        while (state_.candidate < ways * list.count) {
+        while (state_.candidate < ways * count) {
           const int k = state_.candidate++;
-          if (try_change(run, list[k % list.count], k >= list.count)) return true;
+          if (try_change(run_, list_[k % count], k >= count)) return true;
         }
       }
       if (!state_.improved && (state_.is_fine || !is_small())) return false;
@@ -254,13 +266,27 @@ class plan_search {
     }
     return false;
   }
+  /// The values around the place that is tried, and how they may lie.
+  constexpr void know_changes() {
+    if (changes_at_ == state_.place) return;
+    changes_at_ = state_.place;
+    run_ = changes_.run_of(state_.order[state_.place]);
+    list_.clear();
+    if (state_.is_fine) list_ = changes_.one_axis_away(run_[0]);
+    else
+      for (const auto& s : changes_.candidates_for(run_)) list_.push_back(s);
+  }
   /// False if what follows the run is to change too, and nothing does.
   constexpr bool try_change(vec<int> changed, const sharding& s, bool is_followed = false) {
+    if (!is_followed && is_known(changed, &s)) return true;
     state_.tried = state_.wishes;
     for (const int i : changed) state_.tried[i] = s;
-    if (is_followed && !changes_.change_followers(changed, state_.tried)) return false;
+    if (is_followed) {
+      if (!changes_.change_followers(changed, state_.tried)) return false;
+      if (is_known(changed)) return true;
+    }
     state_.hope = time_around(changed, times_spent());
-    begin_trial();
+    begin_trial(changed);
     return true;
   }
   /// What no plan is to be better than: nothing is split that need not be; everything lies as its first operand does, or as what reads it,
@@ -268,9 +294,11 @@ class plan_search {
   constexpr void try_alternative(int which) {
     state_.tried = state_.wishes;
     state_.hope = state_.best.time;
+    vec<int> changed;
     for (int k = 0; k < count(); ++k) {
       const int i = which == 2 ? count() - 1 - k : k;
       if (!changes_.is_free(i)) continue;
+      changed.push_back(i);
       sharding& wish = state_.tried[i];
       if (which == 3) {
         wish.splits = completed_[static_cast<std::size_t>(i)].splits;
@@ -287,13 +315,13 @@ class plan_search {
         wish.splits = changes_.carried(rule, rule.operand(0), state_.tried[n.operands[0]].splits, rule.result());
       else wish.splits = changes_.carried(rule, rule.result(), state_.tried[reader].splits, rule.operand(operand));
     }
-    begin_trial(true);
+    if (!is_known(changed)) begin_trial({}, true);
   }
   /// No reshard is deferred: what one brings somewhere others may want there too.
   constexpr void try_as_written() {
     state_.tried = state_.wishes;
     state_.hope = state_.best.time;
-    begin_trial(true);
+    begin_trial({}, true);
     state_.trial.table.as_written = true;
   }
   [[nodiscard]] constexpr bool is_any_deferred() const {
@@ -301,8 +329,28 @@ class plan_search {
       if (n.deferred) return true;
     return false;
   }
-  /// `is_anew`: nothing is taken over from the best plan.
-  constexpr void begin_trial(bool is_anew = false) {
+  /// What is asked for of a node, as a number; the sum over all nodes stands for a plan.
+  static constexpr std::uint64_t asks(int i, const sharding& s) {
+    std::uint64_t key = s.partial + 1;
+    for (int k = 0; k < s.splits.count; ++k)
+      key = 1021 * key + static_cast<std::uint64_t>(32 * s.splits.items[k].axis + s.splits.items[k].dim + 1);
+    key = (key + static_cast<std::uint64_t>(i)) * 0x9e3779b97f4a7c15U;
+    key = (key ^ key >> 29) * 0xbf58476d1ce4e5b9U;
+    return key ^ key >> 32;
+  }
+  /// Whether a plan was tried already for which the same is asked for as now, where only what is asked for of `changed` differs, `s` of each
+  /// or what is tried of it: there is no need to try it again.
+  constexpr bool is_known(const vec<int>& changed, const sharding* s = nullptr) {
+    if (state_.known.empty()) state_.known.push_back(state_.at);
+    state_.trial_at = state_.at;
+    for (const int i : changed) state_.trial_at += asks(i, s != nullptr ? *s : state_.tried[i]) - asks(i, state_.wishes[i]);
+    for (const auto known : state_.known)
+      if (known == state_.trial_at) return state_.is_worse = true;
+    state_.known.push_back(state_.trial_at);
+    return false;
+  }
+  /// `is_anew`: nothing is taken over from the best plan. Otherwise only these may have changed.
+  constexpr void begin_trial(const vec<int>& changed, bool is_anew = false) {
     int first = count();
     state_.differs.clear();
     state_.differs.resize(static_cast<std::size_t>(count()), 0);
@@ -313,7 +361,7 @@ class plan_search {
       if (i < first) first = i;
       if (i > state_.last) state_.last = i;
     };
-    for (int i = 0; i < count(); ++i) {
+    for (const int i : changed) {
       if (same_layout(state_.tried[i], state_.wishes[i])) continue;
       note(i);
       for (const int reader : uses_.readers[i]) {  // it may take its operand as it is asked for, though that lies as it did
@@ -329,11 +377,6 @@ class plan_search {
     if (is_anew) {
       for (int i = 0; i < count(); ++i) note(i);
       state_.last = count() + static_cast<int>(graph_.outputs.size()) - 1;
-    }
-    if (first == count()) {  // it is that already
-      state_.is_worse = true;
-      state_.trial = choose_state(graph_);
-      return;
     }
     if (graph_.has_regions || mesh_.saving > 0) {  // forms went, or were never kept
       state_.trial = choose_state(graph_);
@@ -355,6 +398,12 @@ class plan_search {
   std::span<const sharding> completed_, asked_;
   search_state& state_;
   plan_changes changes_;
+
+  // What is known until a better plan is found.
+  vec<std::int64_t> spent_;  // see times_spent
+  int changes_at_ = -1;      // the place in the order for which the next two are known
+  vec<int> run_;
+  vec<sharding> list_;
 };
 
 constexpr choice_table choose_program(const graph& g, const mesh_shape& mesh, const value_uses& uses,

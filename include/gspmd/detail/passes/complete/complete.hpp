@@ -43,7 +43,7 @@ class rule_table {
 /// How a value came by a split: through the operator `via`, from one of the tensors it connects.
 struct split_origin {
   int node = 0;
-  axis_use use;
+  axis_use use{};
   int from = 0;
   int via = 0;
 };
