@@ -55,8 +55,9 @@ struct inline_vec {
 
   friend constexpr bool operator==(const inline_vec& a, const inline_vec& b) {
     if (a.count != b.count) return false;
-    for (int i = 0; i < a.count; ++i)
-      if (!(a.items[i] == b.items[i])) return false;
+    const T* const end = a.items + a.count;
+    for (const T *x = a.items, *y = b.items; x != end; ++x, ++y)
+      if (!(*x == *y)) return false;
     return true;
   }
 

@@ -28,8 +28,8 @@ inline constexpr std::int64_t least_picoseconds_of_shared_work = std::int64_t{1}
 /// Plans are searched for better ones (choose/plan_search.hpp) that take as long as sending 512 KiB, 17 microseconds: of shorter ones none
 /// is bad. What is tried is what this part of the time, at least, is spent around; and as long as so many choices for operators are
 /// made: a Transformer layer with its gradient takes clang++ 10 s more with 256 of them, and sends no byte less; of 5,994 small programs
-/// 28 are more than 5 % off the best plan with 64; before values changed together it was 38, and 36 with 128. A training step of the
-/// example moe on 8 devices is planned alike with 0 to 1,024.
+/// 26 are more than 5 % off the best plan with 64, as with 48; with 40 it is 29, with 32 it is 32. A training step of the example moe on
+/// 8 devices is planned alike with 0 to 1,024.
 inline constexpr std::int64_t least_picoseconds_of_search = std::int64_t{1} << 24;
 inline constexpr int least_part_of_search = 16;
 inline constexpr int most_choices_of_search = 64;
