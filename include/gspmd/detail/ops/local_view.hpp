@@ -134,6 +134,8 @@ struct local_view_op : plain_operator, without_steps {
   static constexpr realisation runs = realisation::alias;
   static constexpr bool uniform = false;
   static constexpr bool keeps_slices = false;
+  /// Along axes that are not the region's terms stay terms.
+  static constexpr operator_class meets(const node&, monoid) { return {partial_class::one}; }
   static constexpr replication_words replication{
       "manual", "a part that a region has is cut evenly by the axes that are not the region's, and not those of",
       "split it by axes that cut the parts evenly, or along another dim, or write allow_replication(...) around the region"};

@@ -240,14 +240,16 @@ class chooser {
     const use_search::wishes none;
     const use_search search(known_.mesh, rule, none);
     operator_prices prices(known_, i, n, rule);
+    const sharding& wish = known_.wish_of(i);
+    auto held = held_partial(known_, n);
+    if ((wish.partial & n.closed_axes) != 0 && held[0].reduced_by != wish.reduced_by) held[0] = {};
     operator_use best;
     cost least{std::numeric_limits<int>::max()};
     for (const bool as_result : {true, false}) {
       factor_splits uses = written;
       if (as_result) add(rule.result(), i, false, uses);
       else add(rule.operand(0), n.operands[0], false, uses);
-      operator_use trial = use_of(known_, n, rule, search.legal(uses), held_partial(known_, n));
-      const sharding& wish = known_.wish_of(i);
+      operator_use trial = use_of(known_, n, rule, search.legal(uses), held);
       if ((wish.partial & n.closed_axes) != 0) {
         trial.result.partial |= wish.partial & n.closed_axes;
         trial.result.reduced_by = wish.reduced_by;
