@@ -19,9 +19,10 @@ enum class factor_kind : std::uint8_t {
   whole,      // must not be split: its tensors are gathered along it
 };
 
+/// Without initialisers, as axis_use.
 struct factor {
-  std::int64_t size = 1;
-  factor_kind kind = factor_kind::parallel;
+  std::int64_t size;
+  factor_kind kind;
 };
 
 /// Which factors the dims of one tensor are made of, major to minor. A dim of extent 1 may have none.

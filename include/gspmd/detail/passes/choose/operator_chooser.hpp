@@ -25,8 +25,7 @@ class operator_chooser {
     std::int64_t all = 0, least = 0;
   };
   [[nodiscard]] constexpr own_times own_time(int i, const node& n, const op_rule& rule, const operator_use& use) const {
-    const use_search::wishes none;
-    const use_search search(known_.mesh, rule, none);
+    const use_search search(known_.mesh, rule, use_search::no_wishes);
     const auto work = use.moved ? 0 : search.work_of(use.uses);
     const auto least = use.moved ? 0 : search.work_of({}) / known_.mesh.device_count();
     return {add_times(operator_prices(known_, i, n, rule).own(use).time, time_of_work(work)), time_of_work(least)};

@@ -134,8 +134,7 @@ constexpr bool breaks_policy(const form_prices& known, const node& n, int k, con
 constexpr bool must_lose_a_split(const form_prices& known, const node& n, const op_rule& rule, int k) {
   const sharding& had = known.wish_of(n.operands[k]);
   if (rule.uniform || had.splits.empty()) return false;
-  const use_search::wishes none;
-  const use_search search(known.mesh, rule, none);
+  const use_search search(known.mesh, rule, use_search::no_wishes);
   const auto uses = search.legal(to_factors(known.mesh, rule, rule.operand(k), had.splits));
   return !(to_dims(known.mesh, rule, rule.operand(k), uses) == had.splits);
 }

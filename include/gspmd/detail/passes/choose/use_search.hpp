@@ -38,6 +38,8 @@ class use_search {
   using use_tensors = inline_vec<use_tensor, max_map_arity + 1>;              // the operands, then the result
   using axis_factors = inline_vec<std::int8_t, max_axes>;                     // by axis: the factor that it splits; -1: none
 
+  static constexpr wishes no_wishes{};
+
   constexpr use_search(const mesh_shape& mesh, const op_rule& rule, const wishes& asked)
       : mesh_(mesh), rule_(rule), asked_(asked), fastest_per_kib_(mesh.network.fastest_per_kib()) {}
 
