@@ -71,6 +71,12 @@ TEST_CASE("inside of a region such a gradient is to be summed, and is no replica
   const auto summed = result([&](value x) { return of(x, true); }, gives<held<>>{});
   CHECK(summed.first == "no error");
   CHECK(summed.second == std::vector<double>{6, 6});
+  const auto of_part = [](value x) {
+    const value part = local::own_part<"x", state::replica>(local::all_reduce<"x", state::replica>(stop_gradient(x)), 0);
+    return grad(einsum("a->", local::all_reduce<"x">(part)), part);
+  };
+  const auto of_chunk = result(of_part, gives<replica<"x">>{});
+  CHECK_MESSAGE(caught::contains(of_chunk.first, "the result is varying over `x` and leaves as a replica"), of_chunk.first);
   const auto alone = result([&](value x) { return of(x, false); }, gives<replica<"x">>{});
   CHECK_MESSAGE(caught::contains(alone.first, "the result is varying over `x` and leaves as a replica"), alone.first);
 }

@@ -86,9 +86,13 @@ class transition_typer {
     }
     value_type to = from;
     if (is_inside) {
-      const value_type* const of = n.operands.count > 1 ? &t_.type(n.operands[1]) : nullptr;  // of a gradient
-      for (int a = 0; a < t_.mesh().axis_count(); ++a)
-        if ((c.axes & axis_bit(a)) != 0) to.on[a] = of != nullptr && of->on[a].is == state::varying ? of->on[a] : c.to;
+      for (int a = 0; a < t_.mesh().axis_count(); ++a) {
+        if ((c.axes & axis_bit(a)) == 0) continue;
+        to.on[a] = c.to;
+        if (n.operands.count == 1) continue;
+        if (const state of = t_.type(n.operands[1]).on[a].is; of == state::varying || of == state::shard)  // its gradient
+          to.on[a] = {state::varying};
+      }
       const auto before = local_elements(t_.mesh(), t_.at(n.operands[0]).shape, from.layout());
       const auto after = local_elements(t_.mesh(), n.shape, from.layout());
       writes_.note(i, row, c, writes_.sent(transitions[row].forward, i, c.axes, before, after),
