@@ -6,7 +6,7 @@
 // expect: equal data is so many times the
 // expect: along `x` may go different ways
 // expect: uses a value from outside of its
-// expect: `x` before an iteration and varying
+// expect: `x` before an iteration and a
 // expect: what is started here is never
 // expect: it is finished already; start
 // expect: bad_permutation: device 1 along
@@ -43,8 +43,7 @@ constexpr auto outside = [](auto a, auto w) {
 };
 constexpr auto carried = [](auto a, auto w) {
   return fori_loop(
-      2, [&](auto, auto s) { return s + einsum<"bd,df->bf">(a, w); },
-      local::all_reduce<"x", state::replica>(einsum<"bd,df->bf">(a, w)));
+      2, [&](auto, auto s) { return local::to_replica<"x">(s); }, local::all_reduce<"x">(einsum<"bd,df->bf">(a, w)));
 };
 constexpr auto unfinished = [](auto a, auto w) {
   const auto it = local::start(local::all_reduce<"x">(einsum<"bd,df->bf">(a, w)));

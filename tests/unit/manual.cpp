@@ -815,7 +815,8 @@ TEST_CASE("mistakes of manual regions are named, with the way out") {
               return fori_loop(
                   3, [](value, value a) { return local::to_replica<"x">(a); }, local::all_reduce<"x">(x));
             }),
-            "is invariant over `x` before an iteration and a replica after it"));
+            "is invariant over `x` before an iteration and a replica after it; write local::to_replica<`x`>(operand 0): 0 bytes "
+            "forward, 32 bytes (all_reduce) backward"));
   CHECK(has(mistake_of<varying>([](value x) { return local::all_reduce<"y">(x); }), "`y` is not an axis of the mesh"));
   CHECK(
       has(mistake_of<varying>([](value x) { return reshard(x, split<_, _>{}) + reshard(x, varying{}); }), "which is local here"));

@@ -103,6 +103,19 @@ class region_typer {
       if (on.is == state::constant) return true;
     return false;
   }
+  /// What a loop begins with, as an operand of it, brought to what its body gives.
+  [[nodiscard]] constexpr std::vector<text> ways_to_begin(int carry, int a, const axis_state& is, const axis_state& to) const {
+    const node& n = t_.at(carry);
+    remedy_list list(t_.on_mesh, a, t_.is_local(a), (n.local_axes & axis_bit(a)) != 0);
+    const axis_state begun = t_.is_local(a) && varies(to) ? axis_state{state::varying} : to;
+    for (int row = 0; row < transition_count; ++row) {
+      const auto& t = transitions[row];
+      if (t.from != is.is || t.to != begun.is || t.is_for_experts || t.by == verb::permute) continue;
+      const bool cuts_or_joins = t.from == state::shard || t.to == state::shard;  // which changes a shape of the local view
+      if (!t_.is_local(a) || !cuts_or_joins) list.add(carry - n.region - 1, row, is, begun, t_.held(n, 0));
+    }
+    return list.texts();
+  }
   /// Makes `known` what it is together with `other`, of which constants may become anything, and zeros a partial sum too. 1: it has
   /// changed; 0: not; -1: they do not go together, which is a mistake. In the local view chunks count as varying, as in operands.
   constexpr int join(int i, int operand, value_type& known, const value_type& other, bool is_zeros, mode_mistake kind,
@@ -132,8 +145,11 @@ class region_typer {
       text what(kind == mode_mistake::carry_mismatch ? "what it carries is " : "what it gives is ");
       what << long_text(is) << " over `" << axes_text(t_.on_mesh, axis_bit(a)) << '`';
       what << (kind == mode_mistake::carry_mismatch ? " before an iteration and " : " in one branch and ") << long_text(to)
-           << (kind == mode_mistake::carry_mismatch ? " after it" : " in the other one") << "; reshard one of them";
-      t_.refuse(kind, i, operand, a, what);
+           << (kind == mode_mistake::carry_mismatch ? " after it" : " in the other one");
+      std::vector<text> ways;
+      if (kind == mode_mistake::carry_mismatch) ways = ways_to_begin(t_.at(i).operands[0], a, is, to);
+      if (ways.empty()) what << "; reshard one of them";
+      t_.refuse(kind, i, operand, a, what).remedies = ways;
       return -1;
     }
     if (!(known.splits == other.splits) && changed == 0 && known.splits.count == other.splits.count) {
