@@ -32,6 +32,7 @@ constexpr const char* help_text =
     "  --run DIR         run it on DIR/NAME.npy, one file for each input, each the whole array\n"
     "  --out DIR         where --run writes NAME.npy for every output, whole\n"
     "  --check           also run on one device and compare; without --run, on small made-up numbers\n"
+    "  --checked         in a run, devices compare what is the same on all of them: inputs and what each operator gives\n"
     "  --why VALUE       for each axis of the mesh: from which annotation, through which operators a sharding came; then the "
     "other\n"
     "                    ways to run its operator with the time each takes, and the time of the whole plan if it lay otherwise\n"
@@ -81,6 +82,9 @@ class application {
       const auto text = read_file(options_.file, errors_);
       if (errors_.empty()) document = parse_document(text, errors_);
       if (errors_.empty() && !options_.network.empty()) connect(document);
+      if (errors_.empty() && options_.checked && document.is_object() && document.contains("mesh") &&
+          document["mesh"].is_object())
+        document["mesh"]["checked"] = true;
       if (errors_.empty() && is_strict(document) && !wants_plan()) return check_strict(document);
       if (errors_.empty()) p = plan(document, devices::of_mesh, errors_);
       if (p && !options_.scope.empty()) check_scope(*p);

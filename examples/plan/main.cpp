@@ -18,7 +18,7 @@ using namespace plan_tool;
 
 constexpr const char* usage =
     "usage: gspmd-plan FILE [--json] [--run DIR --out DIR] [--backend self|threads|simulated] [--check]\n"
-    "                  [--why VALUE] [--dot FILE] [--svg FILE [--value NAME]] [--report dearest|summary|outline]\n"
+    "                  [--checked] [--why VALUE] [--dot FILE] [--svg FILE [--value NAME]] [--report dearest|summary|outline]\n"
     "                  [--timeline FILE] [--layers FILE] [--network FILE]\n"
     "  --backend B       one device in this thread, a thread for each device, or all devices in one thread (simulated)\n";
 

@@ -38,10 +38,16 @@ class mesh_reader {
       if (bytes->is_number_integer() && *bytes > 0) memory = bytes->get<std::int64_t>();
       else errors_.add(path(at, "memory_per_device").str(), "is " + found(*bytes) + ", not a positive number of bytes");
     }
+    bool is_checked = false;
+    if (const auto* checked = reader.find("checked"); checked != nullptr) {
+      if (checked->is_boolean()) is_checked = checked->get<bool>();
+      else errors_.add(path(at, "checked").str(), "is " + found(*checked) + ", not true or false");
+    }
     reader.refuse_unknown();
     if (errors_.count() != before) return {};
     try {
-      const gspmd::dynamic::mesh mesh(axes, order);
+      gspmd::dynamic::mesh mesh(axes, order);
+      if (is_checked) mesh = mesh.checked();
       return network ? mesh.on(*network) : mesh;
     } catch (const gspmd::error& e) {
       errors_.add(at.str(), e.text());

@@ -18,6 +18,7 @@ struct options {
   std::string out;      // directory of the outputs
   std::string backend;  // empty: the program chooses
   bool check = false;
+  bool checked = false;  // devices compare what is the same on all of them
   std::string why;
   std::string dot;
   std::string svg;
@@ -56,6 +57,7 @@ inline options parse(int argc, char** argv) {
     };
     if (option == "--json") o.json = true;
     else if (option == "--check") o.check = true;
+    else if (option == "--checked") o.checked = true;
     else if (option == "--help" || option == "-h") o.asks_for_help = true;
     else if (option == "--run") set(o.run, option, next());
     else if (option == "--out") set(o.out, option, next());
@@ -82,6 +84,7 @@ inline options parse(int argc, char** argv) {
   if (o.file.empty()) throw usage_error("FILE is missing");
   if (!o.run.empty() && o.out.empty() && !o.check) throw usage_error("--run needs --out DIR for the outputs, or --check");
   if (!o.out.empty() && o.run.empty()) throw usage_error("--out needs --run DIR with the inputs");
+  if (o.checked && o.run.empty() && !o.check) throw usage_error("--checked is about a run; it needs --run or --check");
   if (!o.report.empty() && o.report != "dearest" && o.report != "summary" && o.report != "outline")
     throw usage_error("--report is one of dearest, summary and outline, not " + o.report);
   if (!o.report.empty() && (o.json || !o.why.empty()))
