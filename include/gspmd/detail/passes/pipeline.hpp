@@ -110,7 +110,7 @@ struct choose_pass {
       const auto longer = sizes.of[k] > sizes.of[lists + k] ? sizes.of[k] : sizes.of[lists + k];
       sizes.of[k] = sizes.of[lists + k] = longer + 8;
     }
-    for (const std::size_t k : {0, 6, 7, 8}) sizes.of[k] = sizes.of[lists + k] = all;
+    for (const std::size_t k : {0U, 6U, 7U, 8U}) sizes.of[k] = sizes.of[lists + k] = all;
     for (std::size_t k = 0; k < 4; ++k) sizes.of[2 * lists + k] = all;
     sizes.of[2 * lists + 4] = sizes.of[5];
     sizes.of[2 * lists + 5] = before_it.of[2 * lists + 5] + 32;
