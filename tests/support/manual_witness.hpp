@@ -1,0 +1,134 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <random>
+#include <string>
+#include <vector>
+
+#include "support/manual_programs.hpp"
+
+/// Whether numbers on two devices show that a manual program goes wrong: of one that is refused they must, of one that is accepted never.
+namespace manual_law {
+
+/// An operator on one number of each operand, by its name in messages: tanh is any function that is not linear, a product any bilinear one.
+using numbers = std::array<std::int64_t, 3>;
+inline std::int64_t computed(const std::string& name, const numbers& x) {
+  if (name == "add") return x[0] + x[1];
+  if (name == "multiply" || name == "einsum") return x[0] * x[1];
+  if (name == "select") return x[0] != 0 ? x[1] : x[2];
+  if (name == "concatenate") return x[0] + 1000 * x[1];  // both are there
+  return name == "tanh" ? x[0] * x[0] : x[0];
+}
+/// The derivative, exact for squares.
+inline std::int64_t slope(const std::string& name, numbers x, std::size_t by) {
+  numbers less = x;
+  ++x[by];
+  --less[by];
+  return (computed(name, x) - computed(name, less)) / 2;
+}
+/// Whether on two devices that hold operands in these states, whatever the numbers, an operator that sends nothing gives a result in state
+/// `to`, and each operand a gradient in the dual of its state.
+inline bool is_sound(const std::string& name, const std::vector<state>& in, state to, std::mt19937& random) {
+  const auto some = [&] { return static_cast<std::int64_t>(random() % 19) - 9; };
+  const std::size_t first = name == "select" ? 1 : 0;  // with a gradient
+  for (int trial = 0; trial < 8; ++trial) {
+    numbers held[2]{}, means[2]{};
+    for (std::size_t k = 0; k < in.size(); ++k) {
+      held[0][k] = held[1][k] = some();
+      if (in[k] == state::varying || in[k] == state::partial) held[1][k] = some();
+      if (k < first)
+        for (auto& x : held) x[k] = x[k] > 0 ? 1 : 0;
+      for (std::size_t d = 0; d < 2; ++d) means[d][k] = in[k] == state::partial ? held[0][k] + held[1][k] : held[d][k];
+    }
+    const std::int64_t y[] = {computed(name, held[0]), computed(name, held[1])},
+                       whole[] = {computed(name, means[0]), computed(name, means[1])};
+    if (to != state::varying && whole[0] != whole[1]) return false;
+    if (to == state::partial ? y[0] + y[1] != whole[0] : y[0] != whole[0] || y[1] != whole[1]) return false;
+    const std::int64_t g = some(), other = some(), dy[] = {g, to == state::varying || to == state::replica ? other : g};
+    for (std::size_t k = first; k < in.size(); ++k) {
+      if (in[k] == state::constant) continue;
+      if (to == state::constant) return false;
+      const std::int64_t found[] = {dy[0] * slope(name, held[0], k), dy[1] * slope(name, held[1], k)};
+      std::int64_t expected = (to == state::replica ? dy[0] + dy[1] : dy[0]) * slope(name, means[0], k);
+      if (in[k] == state::varying) {
+        if (to != state::varying) return false;  // it is asked for by each device itself
+        continue;
+      }
+      if (to == state::varying) expected = dy[0] * slope(name, means[0], k) + dy[1] * slope(name, means[1], k);
+      if (in[k] == state::replica ? found[0] + found[1] != expected : found[0] != expected || found[1] != expected) return false;
+    }
+  }
+  return true;
+}
+/// Of a program that is refused for its states: whether numbers show that the untyped one goes wrong. On no axis of what was refused is
+/// there a state of the result that holds; a collective, and the border, takes a value for what it is not.
+enum class witness : std::uint8_t {
+  found,
+  unnamed,  // a replica is named as what varies: wrong on no mesh, but to_varying, which is free, is to be written
+  missing,
+  others_mistake,  // not of states: an extent that is not divided
+};
+struct typed_again {
+  dynamic::builder b;
+  value y;
+  std::string mistake;
+  detail::program_typer typer;
+  explicit typed_again(const program_of_devices& p)
+      : b(dynamic::mesh({{"x", p.on.x}, {"y", p.on.y}})),
+        y(built(b, p)),
+        mistake(b.take_mistake()),
+        typer(b.graph(), b.mesh().info(), 0, true) {
+    if (mistake.empty()) typer.run();
+  }
+  [[nodiscard]] std::vector<state> operands(const detail::node& n, int axis) const {
+    std::vector<state> states;
+    for (const int o : n.operands) states.push_back(is(o, axis));
+    return states;
+  }
+  [[nodiscard]] state is(int node, int axis) const {
+    const auto found = typer.types[static_cast<std::size_t>(node)].on[axis].is;
+    return found == state::shard ? state::varying : found;
+  }
+  [[nodiscard]] static value built(dynamic::builder& in, const program_of_devices& p) {
+    const value a = in.input(dynamic::in<double>({p.size, p.size})), c = in.input(dynamic::in<double>({p.size, p.size})),
+                d = in.input(dynamic::in<double>({p.size, p.size}));
+    return p.build(a, c, d);
+  }
+};
+inline witness witness_of(const program_of_devices& p, unsigned seed) {
+  std::mt19937 random(seed);
+  typed_again t(p);
+  if (t.typer.mistakes.empty() || t.typer.mistakes[0].axis < 0) return witness::others_mistake;
+  const auto& mistake = t.typer.mistakes[0];
+  const detail::node& n = t.b.graph().nodes[static_cast<std::size_t>(mistake.node)];
+  const auto states = t.operands(n, mistake.axis);
+  const bool is_border = detail::facts_of(n.op).made == detail::origin::viewed;
+  if (is_border || detail::facts_of(n.op).made == detail::origin::renamed) {
+    state named = is_border ? state::invariant : detail::state_change::of(n).from.is;
+    if (named == state::shard) named = state::varying;
+    if (!is_sound("identity", states, named, random)) return witness::found;
+    return states[0] == state::replica && named == state::varying ? witness::unnamed : witness::missing;
+  }
+  for (const state to : {state::constant, state::replica, state::invariant, state::varying, state::partial})
+    if (is_sound(detail::name_of(n.op), states, to, random)) return witness::missing;
+  return witness::found;
+}
+/// The same numbers show nothing of what is accepted.
+inline bool is_shown_wrong(const program_of_devices& p, unsigned seed) {
+  std::mt19937 random(seed);
+  typed_again t(p);
+  for (std::size_t i = 0; i < t.b.graph().nodes.size(); ++i) {
+    const detail::node& n = t.b.graph().nodes[i];
+    const std::string name = detail::name_of(n.op);
+    if (n.operands.count < 2 && name != "tanh" && name != "transpose") continue;
+    if (detail::facts_of(n.op).made != detail::origin::shards) continue;
+    for (int axis = 0; axis < 2; ++axis)
+      if (!is_sound(name, t.operands(n, axis), t.is(static_cast<int>(i), axis), random)) return true;
+  }
+  return false;
+}
+
+}  // namespace manual_law

@@ -1,0 +1,296 @@
+// SPDX-License-Identifier: Apache-2.0
+// group: dynamic
+// Manual regions and what surrounds them: loops and conditionals inside, other axes, regions in regions; the mistakes, each with the way out.
+#include <doctest/doctest.h>
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <tuple>
+#include <utility>
+#include <vector>
+
+#include <gspmd/dynamic.hpp>
+#include <gspmd/grad.hpp>
+#include <gspmd/gspmd.hpp>
+#include <gspmd/manual.hpp>
+#include <gspmd/modes.hpp>
+
+#include "support/by_hand.hpp"
+#include "support/error_of.hpp"
+
+using namespace gspmd;
+using caught::error_of;
+using written_by_hand::same_results;
+using written_by_hand::some;
+
+namespace manual_regions {
+
+using varying = split<"x", _>;
+
+/// The text of the first mistake of a region over x:2 with x [4,2] taken as `Spec`.
+template <class Spec, class Gives = gives<>, class Body>
+std::string mistake_of(Body body) {
+  return error_of([&] {
+    static_cast<void>(dynamic::compile([&](value x) { return manual<"x">(body, takes<Spec>{}, Gives{})(x); },
+                                       dynamic::mesh({{"x", 2}}), dynamic::in<double>({4, 2})));
+  });
+}
+TEST_CASE("mistakes of manual regions are named, with the way out") {
+  const auto has = [](const std::string& text, std::string_view part) {
+    if (text.find(part) == std::string::npos) MESSAGE("not `", part, "` but: ", text);
+    return text.find(part) != std::string::npos;
+  };
+  const auto total = [](value v) { return einsum("ab->", v); };
+  CHECK(has(mistake_of<varying>([](value x) { return x; }),
+            "the result is varying over `x` and leaves as invariant; name the dim that `x` splits"));
+  CHECK(has(mistake_of<invariant<"x">>([](value x) { return x * convert<double>(local::axis_index<"x">(x)); }),
+            "the gradient of operand 0 would miss a sum over `x`"));
+  CHECK(has(mistake_of<invariant<"x">>([](value x) { return local::all_reduce<"x">(x); }),
+            "the operand is invariant over `x`, and a sum of equal data is so many times the value"));
+  CHECK(has(mistake_of<replica<"x">>([](value x) { return x; }), "leaves as invariant; let it leave as replica<\"x\">"));
+  CHECK(has(mistake_of<replica<"x">, gives<varying>>([](value x) { return x; }), "as many copies of it"));
+  CHECK(has(mistake_of<varying, gives<varying>>([=](value x) {
+              return cond(
+                  total(x) > 0.0, [](value v) { return local::all_reduce<"x">(v); }, [](value v) { return zeros_like(v); }, x);
+            }),
+            "devices along `x` may go different ways here, and this is an all_reduce of all of them"));
+  CHECK(has(mistake_of<varying, gives<varying>>([=](value x) {
+              return while_loop([=](value v) { return total(local::all_reduce<"x", state::replica>(v)) + total(v) < 9.0; },
+                                [](value v) { return v + 1.0; }, x);
+            }),
+            "devices along `x` may go different ways here"));
+  CHECK(has(mistake_of<varying>([=](value x) {  // chosen by what varies
+              return cond(
+                  total(x) > 0.0, [](value v) { return v; }, [](value v) { return 2.0 * v; }, local::all_reduce<"x">(x));
+            }),
+            "the predicate varies over `x`"));
+  CHECK(has(mistake_of<varying>([](value x) {
+              return fori_loop(
+                  3, [](value, value a) { return local::to_replica<"x">(a); }, local::all_reduce<"x">(x));
+            }),
+            "is invariant over `x` before an iteration and a replica after it; write local::to_replica<`x`>(operand 0): 0 bytes "
+            "forward, 32 bytes (all_reduce) backward"));
+  CHECK(has(mistake_of<varying>([](value x) { return local::all_reduce<"y">(x); }), "`y` is not an axis of the mesh"));
+  CHECK(
+      has(mistake_of<varying>([](value x) { return reshard(x, split<_, _>{}) + reshard(x, varying{}); }), "which is local here"));
+  CHECK(has(mistake_of<varying>([=](value x) { return grad(total(x), x); }), "the loss is varying over `x`"));
+  CHECK(has(mistake_of<varying>([=](value x) { return grad(total(local::all_reduce<"x">(x, monoid::maximum)), x); }),
+            "has no gradient"));
+  CHECK(has(mistake_of<varying>([](value x) { return local::reduce_scatter<"x">(einsum("ab->b", x), 1); }),
+            "dim 1 is not a dim of [2]"));
+  CHECK(has(mistake_of<varying>([](value x) {
+              return local::reduce_scatter<"x">(slice(x, {0, 0}, {1, 2}), 0);
+            }),
+            "is cut into 2 parts"));
+  CHECK(has(mistake_of<varying>([](value x) { return x * local::all_reduce<"x">(x); }),
+            "write local::to_replica<`x`>(operand 1): 0 bytes forward, 32 bytes (all_reduce) backward; or"));
+  CHECK(has(mistake_of<varying>([](value x) {
+              return local::permute<"x">(x, {{0, 1}, {1, 1}});
+            }),
+            "bad_permutation: device 1 along `x` gets from two: from 0 and from 1"));
+  CHECK(has(mistake_of<varying>([](value x) {
+              return local::permute<"x">(x, {{0, 0}, {0, 1}});
+            }),
+            "bad_permutation: device 0 along `x` sends to two: to 0 and to 1; write broadcast, or two permutations"));
+  CHECK(has(mistake_of<varying>([](value x) {
+              return local::permute<"x">(x, {{0, 2}});
+            }),
+            "bad_permutation: from 0 to 2: places along `x` are 0 to 1"));
+  CHECK(has(mistake_of<varying, gives<varying>>([](value x) {
+              const auto it = local::start(local::rotate<"x">(x));
+              return x;
+            }),
+            "what is started here is never finished; write finish(std::move(it))"));
+  CHECK(has(mistake_of<varying, gives<varying>>([](value x) {
+              auto it = local::start(local::rotate<"x">(x));
+              const value first = local::finish(std::move(it));
+              return first + local::finish(std::move(it));
+            }),
+            "it is finished already; start another one"));
+  CHECK(has(mistake_of<varying, gives<varying>>([](value x) { return local::finish(local::start(x + x)); }),
+            "what is started is a collective of namespace local"));
+  CHECK(has(mistake_of<varying>([](value x) { return local::all_reduce<"x:(2)1">(x); }),
+            "groups of devices within an axis are parts that the mesh has: write it as two axes, or m.with_parts({`x:(2)1`})"));
+  CHECK(has(mistake_of<varying>([](value x) { return local::broadcast<"x">(x, 2); }),
+            "device 2 is none of those along `x`, which are 0 to 1"));
+  CHECK(has(mistake_of<split<"z", _>>([](value x) { return x; }), "`z` is not an axis of the mesh"));
+  CHECK(has(mistake_of<partial<"x">>([](value x) { return x; }), "in_spec_mismatch"));
+  CHECK(has(mistake_of<varying, gives<varying, varying>>([](value x) { return x; }),
+            "1 results are returned, and `gives` names 2"));
+  const auto of_two = [&](auto program, dynamic::mesh m, std::int64_t rows) {
+    return error_of([&] {
+      static_cast<void>(dynamic::compile(program, m, dynamic::in<double>({rows, 2}), dynamic::in<double>({rows, 2})));
+    });
+  };
+  const dynamic::mesh x2({{"x", 2}});
+  CHECK(has(of_two(
+                [](value a, value b) {
+                  return manual<"x">([=](value v) { return einsum("ab,cb->ac", v, b); }, takes<varying>{}, gives<varying>{})(a);
+                },
+                x2, 4),
+            "uses a value from outside of its manual region"));
+  CHECK(has(of_two(
+                [](value a, value b) {
+                  value kept;
+                  const value y = manual<"x">([&](value v) { return kept = 2.0 * v; }, takes<varying>{}, gives<varying>{})(a);
+                  return einsum("ab,cb->ac", kept, y + b);
+                },
+                x2, 4),
+            "uses a value of a manual region outside of it"));
+  CHECK(has(
+      of_two([](value a, value b) { return manual<"x">([](value v) { return v; }, takes<varying>{}, gives<varying>{})(a) + b; },
+             x2, 5),
+      "dim 0 of the argument [5,2] has 5 elements, which are not 2 equal parts"));
+}
+
+TEST_CASE("loops, conditionals and gradients inside of a region") {
+  const auto [by_hand, automatic] = same_results(
+      [](const std::vector<value>& in) {
+        return manual<"x">(
+            [](value a, value w) {
+              // Every part of w visits every device: what the loop carries varies from the beginning.
+              auto [sum, part] = fori_loop(
+                  local::axis_size<"x">(a),
+                  [&](value, value s, value p) {
+                    return std::tuple{s + einsum("bd,fd->bf", a, p), local::rotate<"x">(p, -1)};
+                  },
+                  zeros_like(einsum("bd,fd->bf", a, w)), w);
+              const value n = einsum("ab,ab->", w, w);
+              const value chosen = cond(
+                  local::all_reduce<"x">(n) > 0.0, [](value v) { return 2.0 * v; }, [](value v) { return -v; }, sum);
+              return chosen + 0.0 * broadcast_in_dim(einsum("fd->", part), {a.shape()[0], w.shape()[0]}, {});
+            },
+            takes<split<"x", _>, split<"x", _>>{}, gives<split<"x", _>>{})(in[0], in[1]);
+      },
+      [](const std::vector<value>& in) {  // the parts of w, added up
+        return 2.0 * einsum("bd,gfd->bf", in[0], reshape(in[1], {3, 2, 5}));
+      },
+      dynamic::mesh({{"x", 3}}), {dynamic::in<double>({6, 5}), dynamic::in<double>({6, 5})});
+  static_cast<void>(automatic);
+  CHECK(by_hand.traffic().in(collective_kind::all_gather).bytes == 0);
+
+  // grad inside: of a loss that is a sum over all devices, by a replica, terms; by what varies, its own.
+  const auto inside = dynamic::compile(
+      [](value x, value w) {
+        return manual<"x">(
+            [](value a, value u) {
+              const value y = einsum("bd,d->b", a, u);
+              const auto [ga, gu] = grad(local::to_partial<"x">(einsum("b,b->", y, y)), std::tuple{a, u});
+              return std::tuple{ga, local::all_reduce<"x">(gu)};
+            },
+            takes<split<"x", _>, replica<"x">>{}, gives<split<"x", _>, held<>>{})(x, w);
+      },
+      dynamic::mesh({{"x", 2}}), dynamic::in<double>({4, 2}), dynamic::in<double>({2}));
+  const std::vector<double> x{1, 2, 3, 4, 5, 6, 7, 8}, w{1, -2};
+  const auto result = inside.run(simulated{}, x, w);
+  double expected[2] = {0, 0};
+  for (std::size_t r = 0; r < 4; ++r)
+    for (std::size_t c = 0; c < 2; ++c) {
+      const double y = x[2 * r] * w[0] + x[2 * r + 1] * w[1];
+      CHECK(result[0].data<double>()[2 * r + c] == doctest::Approx(2 * y * w[c]));
+      expected[c] += 2 * y * x[2 * r + c];
+    }
+  for (std::size_t c = 0; c < 2; ++c) CHECK(result[1].data<double>()[c] == doctest::Approx(expected[c]));
+}
+
+TEST_CASE("in a program with types a region may take some axes; the others go on") {
+  dynamic::builder b(dynamic::mesh({{"data", 2}, {"model", 2}}));
+  dynamic::strict_program p(b, "");
+  const value x = b.input(dynamic::in<double>({6, 4})), w = b.input(dynamic::in<double>({4, 8})),
+              v = b.input(dynamic::in<double>({8, 4}));
+  using on = axis_state;
+  p.input(x, {{on{state::shard, 0}, on{state::invariant}}});
+  p.input(w, {{on{state::replica}, on{state::shard, 1}}});
+  p.input(v, {{on{state::replica}, on{state::shard, 0}}});
+  const value y = manual<"model">([](value a, value u, value t) {
+    const value h = tanh(einsum("bd,df->bf", local::to_replica<"model">(a), u));
+    return local::all_reduce<"model">(einsum("bf,fd->bd", h, t));
+  })(x, w, v);
+  CHECK(y.shape() == detail::extents{6, 4});
+  b.output(y);
+  const auto flat = einsum("bd,bd->", y, y);
+  for (const auto& g : grad(flat, std::vector<value>{x})) b.output(g);
+  const auto program = b.compile();
+  CHECK(program.traffic().over("data").bytes == 0);
+  CHECK(program.traffic().bytes == 2 * 3 * 4 * 8);  // y and the gradient by x, [3,4]
+  dynamic::builder c(dynamic::mesh({{"one", 1}}));
+  const value cx = c.input(dynamic::in<double>({6, 4})), cw = c.input(dynamic::in<double>({4, 8})),
+              cv = c.input(dynamic::in<double>({8, 4}));
+  const value cy = einsum("bf,fd->bd", tanh(einsum("bd,df->bf", cx, cw)), cv);
+  c.output(cy);
+  c.output(grad(einsum("bd,bd->", cy, cy), cx));
+  const auto one = c.compile();
+  const auto dx = some(dynamic::in<double>({6, 4}), 1), dw = some(dynamic::in<double>({4, 8}), 2),
+             dv = some(dynamic::in<double>({8, 4}), 3);
+  const auto given = program.run(simulated{}, dx, dw, dv), expected = one.run(self{}, dx, dw, dv);
+  for (std::size_t k = 0; k < 2; ++k)
+    for (std::size_t i = 0; i < 24; ++i) CHECK(given[k].data<double>()[i] == doctest::Approx(expected[k].data<double>()[i]));
+}
+
+TEST_CASE("a region inside of a region takes other axes") {
+  using on = axis_state;
+  const dynamic::mesh m({{"data", 2}, {"model", 3}});
+  const auto two_layers = [](value x, value w, value v) { return einsum("bf,fd->bd", tanh(einsum("bd,df->bf", x, w)), v); };
+  const auto built = [&](dynamic::builder& b, auto body) {
+    dynamic::strict_program p(b, "");
+    std::vector<value> in{b.input(dynamic::in<double>({6, 4})), b.input(dynamic::in<double>({4, 9})),
+                          b.input(dynamic::in<double>({9, 4}))};
+    p.input(in[0], {{on{state::shard, 0}, on{state::invariant}}});
+    p.input(in[1], {{on{state::replica}, on{state::shard, 1}}});
+    p.input(in[2], {{on{state::replica}, on{state::shard, 0}}});
+    return std::pair{manual<"data">(body)(in[0], in[1], in[2]), in};
+  };
+  dynamic::builder b(m);
+  // [3,4] [4,9] [9,4] outside, [3,4] [4,3] [3,4] inside.
+  const auto [loss, in] = built(b, [](value x, value w, value v) {
+    const value y = manual<"model">([](value a, value u, value t) {
+      const value h = tanh(einsum("bd,df->bf", local::to_replica<"model">(a), u));
+      return local::all_reduce<"model">(einsum("bf,fd->bd", h, t));
+    })(x, w, v);
+    return local::all_reduce<"data">(local::to_partial<"data">(einsum("bd,bd->", y, y)));
+  });
+  b.output(loss);
+  for (const auto& g : grad(loss, in)) b.output(g);
+  const auto program = b.compile();
+  // [3,4] along model twice; along data the loss. The gradients of the weights stay partial: they leave as terms.
+  CHECK(program.traffic().over("model").bytes == 2 * (2 * 2 * 12 * 8) / 3);
+
+  dynamic::builder one(dynamic::mesh({{"one", 1}}));
+  const std::vector<value> alone{one.input(dynamic::in<double>({6, 4})), one.input(dynamic::in<double>({4, 9})),
+                                 one.input(dynamic::in<double>({9, 4}))};
+  const value y = two_layers(alone[0], alone[1], alone[2]), total = einsum("bd,bd->", y, y);
+  one.output(total);
+  for (const auto& g : grad(total, alone)) one.output(g);
+  const auto x = some(dynamic::in<double>({6, 4}), 1), w = some(dynamic::in<double>({4, 9}), 2),
+             v = some(dynamic::in<double>({9, 4}), 3);
+  const auto expected = one.compile().run(self{}, x, w, v), given = program.run(simulated{}, x, w, v);
+  REQUIRE(given.size() == 4);
+  for (std::size_t k = 0; k < 4; ++k) {
+    REQUIRE(given[k].shape == expected[k].shape);
+    for (std::size_t i = 0; i < given[k].bytes.size() / sizeof(double); ++i)
+      CHECK(given[k].data<double>()[i] == doctest::Approx(expected[k].data<double>()[i]));
+  }
+
+  const auto refused = [&](auto body) {
+    return error_of([&] {
+      dynamic::builder c(m);
+      const auto made = built(c, body);
+      c.output(made.first);
+      static_cast<void>(c.compile());
+    });
+  };
+  const auto has = [](const std::string& text, std::string_view part) {
+    if (text.find(part) == std::string::npos) MESSAGE("not `", part, "` but: ", text);
+    return text.find(part) != std::string::npos;
+  };
+  const auto total_of = [](value r) { return local::all_reduce<"data">(local::to_partial<"data">(einsum("bd->", r))); };
+  CHECK(has(refused([=](value r, value, value) { return total_of(manual<"data">([](value q) { return q; })(r)); }),
+            "axis_used_twice: `data` is local already"));
+  CHECK(has(refused([=](value r, value, value) {
+              return total_of(manual<"model">([](value q) { return q; }, takes<split<"data", _>>{})(r));
+            }),
+            "argument 0 names `data`, which the region leaves as it is"));
+}
+
+}  // namespace manual_regions
