@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// alone: yes
 // expect: include gspmd/comm/mpi.hpp
 #include <gspmd/gspmd.hpp>
 

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// alone: yes
 // expect: gspmd: what goes wrong at run time is thrown as gspmd::error; compile without -fno-exceptions
 #ifndef FIXED
 #undef __cpp_exceptions

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// alone: yes
 // expect: gspmd: an operator states every fact of complete_operator
 // expect: flops
 #include <gspmd/gspmd.hpp>

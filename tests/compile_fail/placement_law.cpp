@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// alone: yes
 // expect: gspmd: placement: split and unsplit must be inverse to each other
 // expect: placement_law_holds<backwards>
 #include <gspmd/placed_array.hpp>
