@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// labels: once
 // ranks: 2 4 8
 // timeout: 120
 #include <doctest/doctest.h>

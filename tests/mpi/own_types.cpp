@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// labels: once
 // ranks: 3
 // two nodes: 3
 // Element types of the user's own: they travel as bytes, and the library adds them.
