@@ -181,6 +181,26 @@ TEST_CASE("a region inside of a region, and a loop in it, leave the third axis t
   CHECK(a.traffic().over("z").bytes > 0);
 }
 
+TEST_CASE("in a region, a reshape cuts an axis that is the planner's") {
+  const layer f = [](const std::vector<value>& in) {
+    return manual<"x">(
+        [](value a, value b) {
+          const value place = convert<double>(1 + local::axis_index<"x">(a));
+          const value rows = transpose(reshape(a, {2, 4, 3}), {1, 0, 2}) * broadcast_in_dim(place, {4, 2, 3}, {});
+          return einsum("ab,cb->ac", reshape(local::rotate<"x">(rows), {8, 3}), b);
+        },
+        takes<split<"x", _>, replica<"x">>{}, gives<split<"x", _>>{})(in[0], in[1]);
+  };
+  const std::vector<dynamic::input> alone{dynamic::in<double>({16, 3}), dynamic::in<double>({5, 3})};
+  const auto expected = with_gradients(f, dynamic::mesh({{"x", 2}}), alone);
+  const std::vector<dynamic::mesh::axis> axes{{"x", 2}, {"y", 4}};
+  for (const bool is_first : {true, false}) {  // 8 rows over y:4 become 2 and 4: y:(1)2 and y:(2)2
+    const auto found = with_gradients(f, dynamic::mesh({axes[is_first ? 0 : 1], axes[is_first ? 1 : 0]}).checked(),
+                                      {dynamic::in<double>({16, 3}, {"x,y", ""}), alone[1]});
+    check_same(found, expected, alone);
+  }
+}
+
 TEST_CASE("in a program with types, parts of regions are cut evenly by other axes") {
   using on = axis_state;
   const auto compiled = [](std::int64_t extent, const dynamic::value_states& states, auto region) {
