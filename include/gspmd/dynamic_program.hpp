@@ -200,7 +200,7 @@ inline std::string explain(const program& p, const detail::explained_part& part 
 class session {
  public:
   explicit session(const program& p)
-      : program_(p), steps_(std::make_unique<detail::interpreter>(program_.view(), program_.mesh_info())) {}
+      : program_(p), steps_(std::make_unique<detail::interpreter>(program_.view(), &program_.mesh_info())) {}
 
   /// Runs on the devices of `comm`: `inputs[d * inputs + k]` is the shard of input k on its device d, dense, row-major, of
   /// the local extents. After the first call nothing is allocated.
@@ -208,7 +208,7 @@ class session {
   void run(Comm& comm, const void* const* inputs, void* const* outputs) {
     const auto used = bound_.take();
     const auto& view = program_.view();
-    if (!steps_) steps_ = std::make_unique<detail::interpreter>(view, program_.mesh_info());  // was moved from
+    if (!steps_) steps_ = std::make_unique<detail::interpreter>(view, &program_.mesh_info());  // was moved from
     bound_.bind(comm, view, inputs, outputs);
     steps_->run(comm, bound_.devices.data(), bound_.from.data(), bound_.to.data());
   }

@@ -76,7 +76,8 @@ ready_step::joint_function joint_function_of(const plan_step& s) {
 /// The run-time path: a plan made ready, by the kernels that compiled programs use.
 class interpreter {
  public:
-  interpreter(const plan_view& plan, const mesh_info& named)
+  /// `named`: the mesh with the names that a checked run says; without them nothing is compared.
+  explicit interpreter(const plan_view& plan, const mesh_info* named = nullptr)
       : plan_(plan), named_(named), ready_(make_all_ready(plan, memory_, objects_)) {}
   interpreter(const interpreter&) = delete;
   interpreter& operator=(const interpreter&) = delete;
@@ -88,11 +89,11 @@ class interpreter {
       for (std::size_t i = 0; i < ready_.size(); ++i) ready_[i].joint = joint_function_of<Comm>(plan_.steps[i]);
     }
     const devices_here here{devices, comm.local_count(), from, to, &comm};
-    if (!plan_.mesh->is_checked) return run_plan(plan_, ready_.data(), here);
+    if (!plan_.mesh->is_checked || named_ == nullptr) return run_plan(plan_, ready_.data(), here);
     plan_step words;
     words.what = kernels::move::name;
     words.type = dtype::s64;
-    run_plan_checked(plan_, named_, ready_.data(), here, joint_function_of<Comm>(words));
+    run_plan_checked(plan_, *named_, ready_.data(), here, joint_function_of<Comm>(words));
   }
 
  private:
@@ -100,7 +101,7 @@ class interpreter {
   static inline char communicator_type = 0;  // its address tells types apart; not const: linkers may merge equal constants
 
   plan_view plan_;
-  const mesh_info& named_;
+  const mesh_info* named_;
   step_memory memory_;
   prepared_objects objects_;
   std::vector<ready_step> ready_;

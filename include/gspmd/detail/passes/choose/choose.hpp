@@ -165,13 +165,13 @@ class chooser {
     if (!known_.is_elsewhere(i) || facts_of(known_.at(i).op).made == origin::viewed) return choose(known_, operators_, i);
     const mesh_shape seen = known_.mesh_of(i);
     const form_prices inside = known_.inside(i, seen);
-    operator_chooser operators(inside, readers_);
-    operators.record = operators_.record;
-    const node_choice& choice = choose(inside, operators, i);
-    operators_.prices += operators.prices;
+    operator_chooser its_chooser(inside, readers_);
+    its_chooser.record = operators_.record;
+    const node_choice& choice = choose(inside, its_chooser, i);
+    operators_.prices += its_chooser.prices;
     return choice;
   }
-  constexpr const node_choice& choose(const form_prices& known, operator_chooser& operators, int i) {
+  constexpr const node_choice& choose(const form_prices& known, operator_chooser& of_operators, int i) {
     const node& n = known.at(i);
     op_rule rule;
     rule_of(known.program, n, rule);
@@ -179,7 +179,7 @@ class chooser {
     const bool is_typed = known.program.find_types != nullptr || ((n.local_axes != 0 || is_border) && n.closed_axes == 0);
     operator_use use = is_typed    ? typed_use(i, n, rule)
                        : is_border ? border_use(i, n, rule)
-                                   : choose_with_sums(operators, i, n, rule);
+                                   : choose_with_sums(of_operators, i, n, rule);
     node_choice& choice = state_.table.nodes[i];
     choice.result = use.result;
     choice.moved = use.moved;
@@ -201,7 +201,7 @@ class chooser {
       choice.forced |= std::uint32_t{1} << k;
       ++state_.forced;
     }
-    const auto takes = operators.own_time(i, n, rule, use);
+    const auto takes = of_operators.own_time(i, n, rule, use);
     add_time(takes.all, state_.book.depth());
     state_.least = add_times(state_.least, known.time_in_all_trips(takes.least, state_.book.depth()));
     return choice;
@@ -265,19 +265,19 @@ class chooser {
     return rule.operand(0).holds(f) && rule.result().holds(f);
   }
   /// A sum that a loop only adds to stays partial with what it adds.
-  constexpr operator_use choose_with_sums(operator_chooser& operators, int i, const node& n, const op_rule& rule) {
+  constexpr operator_use choose_with_sums(operator_chooser& of_operators, int i, const node& n, const op_rule& rule) {
     const int k = operand_summed_up(known_, i);
-    if (k < 0 || !is_added_partial(n, k)) return operators.choose(i, n, rule);
+    if (k < 0 || !is_added_partial(n, k)) return of_operators.choose(i, n, rule);
     const int carry = n.operands[k];
     sharding& layout = state_.book.values[state_.book.first_of(carry)].layout;
     layout.partial = state_.book.layout_of(state_.book.last_of(n.operands[1 - k])).partial;
     layout.reduced_by = monoid::add;
     state_.table.nodes[carry].result = layout;
-    const operator_use use = operators.choose(i, n, rule);
+    const operator_use use = of_operators.choose(i, n, rule);
     if (same_layout(use.wanted[k], layout) && same_layout(use.result, layout)) return use;
     layout.partial = 0;
     state_.table.nodes[carry].result = layout;
-    return operators.choose(i, n, rule);
+    return of_operators.choose(i, n, rule);
   }
   /// Whether what is added to such a sum is partial, and lies as the sum does.
   [[nodiscard]] constexpr bool is_added_partial(const node& n, int k) const {
