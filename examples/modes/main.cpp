@@ -2,7 +2,7 @@
 // One training step of two layers, and one of a Transformer block (block.cpp), each written three times: with annotations, where the planner
 // finds the communication; with types, where the program says all of it; and as what one device does. Same numbers, and what each sends is
 // held to by the compiler. README.md tells the story.
-// optimise: -O1
+// optimise: -O0
 
 #include <cmath>
 #include <cstdio>
