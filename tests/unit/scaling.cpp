@@ -177,6 +177,6 @@ TEST_CASE("planning takes a time in proportion to the operators") {
     }
     CAPTURE(few);
     CAPTURE(many);
-    CHECK(many < 2 * few);
+    CHECK(many < 4 * few);  // 8 if the time grew with the square; caches and what else the machine does make up to 2.1
   }
 }
