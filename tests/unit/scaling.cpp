@@ -170,13 +170,13 @@ TEST_CASE("planning takes a time in proportion to the operators") {
       CHECK(plan.error.empty());
       return static_cast<double>(after - before) / count;
     };
-    double few = 1e9, many = 1e9;  // both beyond the caches
-    for (int repeat = 0; repeat < 3; ++repeat) {
+    double few = 1e9, many = 1e9;                                                    // both beyond the caches
+    for (int repeat = 0; repeat < 3 || (repeat < 9 && many >= 2 * few); ++repeat) {  // what else the machine does is not growth
       few = std::min(few, ticks_per_operator(2000));
       many = std::min(many, ticks_per_operator(16000));
     }
     CAPTURE(few);
     CAPTURE(many);
-    CHECK(many < 4 * few);  // 8 if the time grew with the square; caches and what else the machine does make up to 2.1
+    CHECK(many < 2 * few);
   }
 }
