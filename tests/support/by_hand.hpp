@@ -27,8 +27,10 @@ inline std::vector<double> some(const dynamic::input& in, int seed) {
 }
 using layer = std::function<value(const std::vector<value>&)>;
 /// The layer, and the gradients by its inputs of the sum of squares of its result.
-inline dynamic::program with_gradients(const layer& f, const dynamic::mesh& m, const std::vector<dynamic::input>& inputs) {
+inline dynamic::program with_gradients(const layer& f, const dynamic::mesh& m, const std::vector<dynamic::input>& inputs,
+                                       bool may_replicate = false) {
   dynamic::builder b(m);
+  if (may_replicate) b.allow_replication();
   std::vector<value> in;
   for (const auto& i : inputs) in.push_back(b.input(i));
   const value y = f(in);
@@ -41,21 +43,18 @@ inline dynamic::program with_gradients(const layer& f, const dynamic::mesh& m, c
   b.output(y);
   return b.compile();
 }
-/// Both give the same values and gradients; what one device sends in each.
-inline std::pair<dynamic::program, dynamic::program> same_results(const layer& by_hand, const layer& automatic,
-                                                                  const dynamic::mesh& m,
-                                                                  const std::vector<dynamic::input>& inputs) {
-  const auto a = with_gradients(by_hand, m.checked(), inputs), b = with_gradients(automatic, m, inputs);
+inline std::vector<dynamic::any_array> results_of(const dynamic::program& p, const std::vector<dynamic::input>& inputs,
+                                                  bool in_threads) {
   std::vector<std::vector<double>> data;
   for (const auto& in : inputs) data.push_back(some(in, static_cast<int>(data.size())));
-  const auto run = [&](const dynamic::program& p, bool in_threads) {
-    if (data.size() == 3)
-      return in_threads ? p.run(threads{}, data[0], data[1], data[2]) : p.run(simulated{}, data[0], data[1], data[2]);
-    return in_threads ? p.run(threads{}, data[0], data[1]) : p.run(simulated{}, data[0], data[1]);
-  };
-  const std::vector<dynamic::any_array> expected = run(b, false);
+  const auto run = [&](auto on) { return data.size() == 3 ? p.run(on, data[0], data[1], data[2]) : p.run(on, data[0], data[1]); };
+  return in_threads ? run(threads{}) : run(simulated{});
+}
+/// `a`, on simulated devices and on threads, gives what `b` gives.
+inline void check_same(const dynamic::program& a, const dynamic::program& b, const std::vector<dynamic::input>& inputs) {
+  const auto expected = results_of(b, inputs, false);
   for (const bool in_threads : {false, true}) {
-    const std::vector<dynamic::any_array> result = run(a, in_threads);
+    const auto result = results_of(a, inputs, in_threads);
     REQUIRE(result.size() == expected.size());
     for (std::size_t k = 0; k < result.size(); ++k) {
       REQUIRE(result[k].shape == expected[k].shape);
@@ -63,6 +62,13 @@ inline std::pair<dynamic::program, dynamic::program> same_results(const layer& b
         CHECK(result[k].data<double>()[i] == doctest::Approx(expected[k].data<double>()[i]).epsilon(1e-9));
     }
   }
+}
+/// Both give the same values and gradients; what one device sends in each.
+inline std::pair<dynamic::program, dynamic::program> same_results(const layer& by_hand, const layer& automatic,
+                                                                  const dynamic::mesh& m,
+                                                                  const std::vector<dynamic::input>& inputs) {
+  const auto a = with_gradients(by_hand, m.checked(), inputs), b = with_gradients(automatic, m, inputs);
+  check_same(a, b, inputs);
   return {a, b};
 }
 

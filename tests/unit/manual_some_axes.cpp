@@ -4,7 +4,6 @@
 #include <doctest/doctest.h>
 
 #include <cstdint>
-#include <functional>
 #include <random>
 #include <string>
 #include <utility>
@@ -16,6 +15,7 @@
 #include <gspmd/manual.hpp>
 #include <gspmd/modes.hpp>
 
+#include "support/by_hand.hpp"
 #include "support/error_of.hpp"
 #include "support/run_random.hpp"
 
@@ -24,48 +24,12 @@ using caught::error_of;
 
 namespace manual_some_axes {
 
-std::vector<double> some(const dynamic::input& in, int seed) {
-  std::int64_t n = 1;
-  for (const auto e : in.shape) n *= e;
-  std::vector<double> v(static_cast<std::size_t>(n));
-  for (std::size_t i = 0; i < v.size(); ++i) v[i] = static_cast<double>((static_cast<int>(i) * 37 + seed * 11) % 17 - 8) / 8;
-  return v;
-}
-using layer = std::function<value(const std::vector<value>&)>;
-/// The layer, and the gradients by its inputs of the sum of squares of its result.
+using written_by_hand::check_same;
+using written_by_hand::layer;
+using written_by_hand::some;
+/// Parts of regions need not be cut evenly by other axes.
 dynamic::program with_gradients(const layer& f, const dynamic::mesh& m, const std::vector<dynamic::input>& inputs) {
-  dynamic::builder b(m);
-  b.allow_replication();  // parts of regions need not be cut evenly by other axes
-  std::vector<value> in;
-  for (const auto& i : inputs) in.push_back(b.input(i));
-  const value y = f(in);
-  const value flat = reshape(y, {-1});
-  std::vector<value> g = grad(einsum("a,a->", flat, flat), in);
-  for (std::size_t k = 0; k < g.size(); ++k) {
-    if (inputs[k].annotated) g[k] = b.reshard(g[k], inputs[k].sharding);
-    b.output(g[k]);
-  }
-  b.output(y);
-  return b.compile();
-}
-std::vector<dynamic::any_array> results_of(const dynamic::program& p, const std::vector<dynamic::input>& inputs,
-                                           bool in_threads) {
-  std::vector<std::vector<double>> data;
-  for (const auto& in : inputs) data.push_back(some(in, static_cast<int>(data.size())));
-  const auto run = [&](auto on) { return data.size() == 3 ? p.run(on, data[0], data[1], data[2]) : p.run(on, data[0], data[1]); };
-  return in_threads ? run(threads{}) : run(simulated{});
-}
-void check_same(const dynamic::program& a, const dynamic::program& b, const std::vector<dynamic::input>& inputs) {
-  const auto expected = results_of(b, inputs, false);
-  for (const bool in_threads : {false, true}) {
-    const auto result = results_of(a, inputs, in_threads);
-    REQUIRE(result.size() == expected.size());
-    for (std::size_t k = 0; k < result.size(); ++k) {
-      REQUIRE(result[k].shape == expected[k].shape);
-      for (std::size_t i = 0; i < result[k].bytes.size() / sizeof(double); ++i)
-        CHECK(result[k].data<double>()[i] == doctest::Approx(expected[k].data<double>()[i]).epsilon(1e-9));
-    }
-  }
+  return written_by_hand::with_gradients(f, m, inputs, true);
 }
 
 /// The gradients are the slopes of the sum of squares of the result.
