@@ -64,8 +64,7 @@ struct node {
   axis_mask local_axes = 0;  // whose local view it stands in: its shape is that of a shard along these (ops/local_view.hpp)
   axis_mask equal_axes = 0;  // those of them along which its type says that devices hold the same of it
   // Of a program in which manual regions leave axes to the planner (passes/typed/manual_regions.hpp):
-  axis_mask hidden_axes =
-      0;  // along which it is a value of the local view: devices may hold anything, and plans say nothing of it
+  axis_mask hidden_axes = 0;  // along which devices may hold anything, as it is a value of the local view
   axis_mask closed_axes = 0;  // along which it lies as is written, and no otherwise
   int region = -1;            // the loop, branch or otherwise node in whose body it stands; -1: the program itself
   int scope = -1;             // the named part of the program that it belongs to
