@@ -30,7 +30,7 @@ struct loop_results {
 /// [block_begin, block_end) of them for each reduction. What the loop stores elsewhere is stored once: elements are computed again
 /// only in loops that store nothing else, where a reduction goes back.
 struct computed_elements {
-  /// Computes [first, last) to where each reduction's block lies.
+  /// Computes [first, last), from a multiple of `unit` to another, to where each reduction's block lies.
   void (*compute)(void* context, std::int64_t first, std::int64_t last, std::byte* const* to) = nullptr;
   /// Reduces them as they are computed, run by run; null: that is not compiled, or not for these rows.
   void (*accumulate_range)(void* context, std::int64_t first, std::int64_t last, partial_reductions& partial) = nullptr;
@@ -60,7 +60,7 @@ struct computed_elements {
 
   [[nodiscard]] std::int64_t elem_bytes() const { return kernels[0]->elem_bytes; }
   [[nodiscard]] std::int64_t lanes() const { return kernels[0]->lanes; }
-  [[nodiscard]] std::int64_t piece() const { return reduced_piece_bytes / elem_bytes() / unit * unit; }
+  [[nodiscard]] std::int64_t piece() const { return std::max(unit, reduced_piece_bytes / elem_bytes() / unit * unit); }
   void lie_together(std::int64_t begin, std::int64_t bytes, std::int64_t all) {
     first = begin / elem_bytes();
     together = bytes / elem_bytes();
@@ -68,8 +68,9 @@ struct computed_elements {
   }
 
   void runs(position in, std::int64_t outer, std::int64_t, std::int64_t n, results out) {
+    const bool is_whole = n % (4 * lanes()) == 0;  // else a rest is computed alone, which is no multiple of `unit`
     if (accumulate_range != nullptr && n >= 16 * lanes() && (in / elem_bytes()) % accumulated_unit == 0 &&
-        (outer == 1 || n % (4 * lanes()) == 0))
+        (is_whole || (outer == 1 && unit == 1)))
       return accumulate_runs(in / elem_bytes(), outer, n, out);
     if (n > part_elems()) {
       for (std::int64_t o = 0; o < outer; ++o) long_run(in / elem_bytes() + o * n, n, out + o * elem_bytes());

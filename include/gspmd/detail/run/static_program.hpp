@@ -84,11 +84,12 @@ struct constant_loop {
   }
 };
 
-/// A loop that reduces what it computes, in pieces of rows where those are long.
+/// A loop that reduces what it computes, in pieces of rows where those are long. Of a single row that is long enough to be reduced
+/// while it is computed, what is left over by whole steps of the vectors is computed alone: its function is for any length too.
 template <class Group>
 struct reduced_group {
   static constexpr std::int64_t row = Group::loop.count == 0 ? 1 : Group::loop[Group::loop.count - 1];
-  static constexpr bool in_parts = row > fused_block_elems;
+  static constexpr bool in_parts = row > (Group::loop.count == 1 ? least_accumulated_elems - 1 : fused_block_elems);
   static constexpr const extents& loop = Group::loop;
   static constexpr dim_mask cut = in_parts ? Group::cut | dim_bit(Group::loop.count - 1) : Group::cut;
   static constexpr const auto& ops = Group::ops;
@@ -99,6 +100,7 @@ struct reduced_group {
 /// Calls visit(box) for boxes that elements [first, last) of a loop, row-major, consist of.
 template <class Visit>
 inline void for_each_box_of_range(const extents& loop, std::int64_t first, std::int64_t last, Visit visit) {
+  if (loop.count == 0 && first < last) return visit(loop_box(loop));
   while (first < last) {
     loop_box box(loop);
     std::int64_t size = 1, left = first;
@@ -121,8 +123,8 @@ inline void for_each_box_of_range(const extents& loop, std::int64_t first, std::
 
 template <class = void>
 [[gnu::noinline]] void run_reduced_step(const plan_view& plan, const plan_step& s, const device_memory& device,
-                                        fused_rows_function compute, fused_rows_function accumulate, const fused_rows& at,
-                                        const void** inputs, void** outputs, std::int64_t* offsets,
+                                        fused_rows_function compute, bool computes_any_length, fused_rows_function accumulate,
+                                        const fused_rows& at, const void** inputs, void** outputs, std::int64_t* offsets,
                                         const reduction_kernel* const* kernels) {
   for (int k = 0; k < s.operands.count; ++k) inputs[k] = device.read(plan.operand(s, k).where);
   for (int k = 0; k < s.results.count; ++k) outputs[k] = device.write(plan.result(s, k).where);
@@ -139,7 +141,7 @@ template <class = void>
   const auto cut = group_of_step(plan, s).cut;
   if (cut != 0) reduced.group.loop = existing_loop(plan, s, device);  // what is reduced is dense over the elements that exist
   const extents& loop = reduced.group.loop;
-  const auto row = loop[loop.count - 1];
+  const auto row = loop.count == 0 ? 1 : loop[loop.count - 1];
   const auto run = [](void* context, std::int64_t first, std::int64_t last, void* const* to) {
     const auto& r = *static_cast<reduced_loop*>(context);
     for_each_box_of_range(r.group.loop, first, last, [&](const loop_box& box) {
@@ -157,7 +159,9 @@ template <class = void>
   // Of several rows each is a multiple of what is combined at once.
   const auto unit = 4 * kernels[0]->lanes;
   const bool accumulates = accumulate != nullptr && (loop.count == 1 || (loop.count == 2 && row % unit == 0));
-  run_loop_reductions(plan, s, device, loop, row <= fused_block_elems && row > 0 ? row : 1, kernels,
+  // Rows that are short are computed whole, so that there are few boxes; those of a constant length must be.
+  const bool in_whole_rows = row > 0 && row <= fused_block_elems && !(computes_any_length && loop.count == 1);
+  run_loop_reductions(plan, s, device, loop, in_whole_rows ? row : 1, kernels,
                       {run, &reduced, accumulates ? +add_up : nullptr, loop.count == 1 ? 1 : unit}, outputs);
   if (cut != 0) clear_results(plan, s, device);
 }
@@ -171,7 +175,8 @@ struct constant_reduced_loop {
     void* outputs[Results];
     std::int64_t offsets[Bounds + 1];
     fused_memory<Row> memory;
-    run_reduced_step(plan, s, device, compute_rows<Row>, accumulate, memory.rows(), inputs, outputs, offsets, kernels);
+    run_reduced_step(plan, s, device, compute_rows<Row>, ends_early<Row>(), accumulate, memory.rows(), inputs, outputs, offsets,
+                     kernels);
   }
 };
 struct empty_loop {

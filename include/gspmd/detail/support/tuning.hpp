@@ -68,6 +68,9 @@ inline constexpr std::int64_t row_piece_elems = 16384;
 /// Rows shorter than this are loops of constant length. Of longer ones only what is left over by whole steps of 64 elements
 /// (for_each_index) is constant.
 inline constexpr std::int64_t constant_row_elems = 256;
+/// A single row that is reduced is compiled for any length from so many elements on: the fewest that are reduced while they are computed,
+/// 16 vectors of 8 floats or doubles (computed_elements::runs).
+inline constexpr std::int64_t least_accumulated_elems = 128;
 /// The most elements per block of a loop that is interpreted: long enough that the dispatch does not show, short enough that a dozen
 /// blocks stay in the first cache.
 inline constexpr std::int64_t fused_block_elems = 1024;
