@@ -73,6 +73,8 @@ class mesh_reader {
       seconds = read_rate(reader, "seconds_per_message", false);
     } else if (const path at_links(at, "links"); !list->is_object()) {
       errors_.add(at_links.str(), "is " + found(*list) + ", not an object from axes to links");
+    } else if (list->empty()) {
+      errors_.add(at_links.str(), "has no link; it says one for each axis of the mesh, or bytes_per_second stands in its place");
     } else {
       for (const auto& [name, link] : list->items()) {
         const path at_link(at_links, name);

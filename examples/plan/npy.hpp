@@ -38,6 +38,8 @@ class header_parser {
   explicit header_parser(std::string_view text) : text_(text) {}
 
   header parse() {
+    // Nothing that is meant has one, and texts of errors would end there.
+    if (const auto at = text_.find('\0'); at != std::string_view::npos) fail("a NUL at character " + std::to_string(at));
     header h;
     bool has_descr = false, has_order = false, has_shape = false;
     expect('{');

@@ -2,12 +2,49 @@
 #pragma once
 
 #include <cerrno>
+#include <cstdio>
 #include <filesystem>
-#include <fstream>
+#include <ostream>
+#include <random>
+#include <streambuf>
 #include <string>
 #include <system_error>
 
 namespace plan_tool {
+
+/// What is written to a std::FILE: unlike a std::ofstream's, it can be opened such that it must not have been there.
+class file_buffer : public std::streambuf {
+ public:
+  explicit file_buffer(std::FILE* file) : file_(file) {}
+
+ protected:
+  int_type overflow(int_type c) override {
+    if (traits_type::eq_int_type(c, traits_type::eof())) return traits_type::not_eof(c);
+    return std::fputc(traits_type::to_char_type(c), file_) == EOF ? traits_type::eof() : c;
+  }
+  std::streamsize xsputn(const char* text, std::streamsize count) override {
+    return static_cast<std::streamsize>(std::fwrite(text, 1, static_cast<std::size_t>(count), file_));
+  }
+  int sync() override { return std::fflush(file_); }
+
+ private:
+  std::FILE* file_;
+};
+
+/// Opens a new file in the directory of `file`, under a name at random that it returns in `part`. Nothing that is there is
+/// written to, nor is a link followed, whoever made it and when.
+inline std::FILE* open_part(const std::filesystem::path& file, std::filesystem::path& part) {
+  std::random_device random;
+  for (int tries = 0; tries < 100; ++tries) {
+    char name[40];
+    std::snprintf(name, sizeof name, ".gspmd-plan-%08x%08x", random(), random());
+    part = file.parent_path() / name;
+    errno = 0;
+    std::FILE* const opened = std::fopen(part.c_str(), "wbx");
+    if (opened != nullptr || errno != EEXIST) return opened;
+  }
+  return nullptr;
+}
 
 /// Lets `write(stream)` fill a file, which gets its name once it is whole: where that fails, as on a full disk, there is no file,
 /// or the one that was there before. What is no plain file (a pipe, a link like /dev/stdout) is written in place. Returns what
@@ -18,15 +55,28 @@ std::string write_whole_file(const std::string& file, Write write) {
   std::error_code failed;
   const auto type = fs::symlink_status(file, failed).type();
   const bool in_place = type != fs::file_type::not_found && type != fs::file_type::regular;
-  const auto part = in_place ? file : file + ".part";
+  const auto error_now = [] { return std::error_code(errno != 0 ? errno : EIO, std::generic_category()); };
+  fs::path part = file;
   errno = 0;
-  std::ofstream out(part, std::ios::binary | std::ios::trunc);
-  if (out) write(out);
-  out.close();
-  failed = out ? std::error_code() : std::error_code(errno, std::generic_category());
-  if (in_place) return out ? std::string() : failed.message();
-  if (out) fs::rename(part, file, failed);
-  if (out && !failed) return {};
+  std::FILE* const opened = in_place ? std::fopen(file.c_str(), "wb") : open_part(file, part);
+  if (opened == nullptr) return error_now().message();
+  failed.clear();
+  file_buffer buffer(opened);
+  std::ostream out(&buffer);
+  errno = 0;
+  try {
+    write(out);
+  } catch (...) {
+    std::fclose(opened);
+    std::error_code ignored;
+    if (!in_place) fs::remove(part, ignored);
+    throw;
+  }
+  if (!out) failed = error_now();
+  if (std::fclose(opened) != 0 && !failed) failed = error_now();
+  if (in_place) return failed ? failed.message() : std::string();
+  if (!failed) fs::rename(part, file, failed);
+  if (!failed) return {};
   std::error_code ignored;
   fs::remove(part, ignored);
   return failed.message();

@@ -4,9 +4,13 @@
 #include <mutex>
 
 #if defined(GSPMD_HAS_CBLAS)
-// OpenBLAS alone has them; with another BLAS the addresses are null.
-extern "C" __attribute__((weak)) void openblas_set_num_threads(int);
-extern "C" __attribute__((weak)) int openblas_get_num_threads(void);
+namespace gspmd::detail {
+// OpenBLAS alone has them; with another BLAS the addresses are null. Declaring OpenBLAS's own names weak would make the user's
+// calls of them weak as well, and a library that nothing else needs is not linked for those. A weakref has a name of its own.
+// It has to be static.
+[[gnu::weakref("openblas_set_num_threads")]] static void weak_openblas_set(int);
+[[gnu::weakref("openblas_get_num_threads")]] static int weak_openblas_get();
+}  // namespace gspmd::detail
 #elif defined(_OPENMP) && __has_include(<Eigen/Core>)  // Eigen has threads with OpenMP alone
 #include <Eigen/Core>
 #define GSPMD_HAS_EIGEN_THREADS
@@ -18,8 +22,8 @@ namespace gspmd::detail {
 inline int set_blas_threads(int count) {
   int before = 0;
 #if defined(GSPMD_HAS_CBLAS)
-  void (*volatile set)(int) = &openblas_set_num_threads;
-  int (*volatile get)() = &openblas_get_num_threads;
+  void (*volatile set)(int) = &weak_openblas_set;
+  int (*volatile get)() = &weak_openblas_get;
   if (set == nullptr || get == nullptr) return 0;
   before = get();
   if (count != before) set(count);
