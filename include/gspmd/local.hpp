@@ -53,7 +53,7 @@ constexpr value change(value x, const dim_spec& axes, verb by, axis_state from, 
   if (!fits(from) || !fits(to))
     return made(g.fail(at, name, mistake::dim,
                        text("dim ") << int{(fits(from) ? to : from).dim} << " is not a dim of " << shape_text(x.shape())
-                                    << "; dims count from 0"),
+                                    << (x.rank() == 0 ? "; reshape(x, {1}) gives a scalar a dim" : "; dims count from 0")),
                 x);
   if (!change_local_shape(c, n, shape))
     return made(g.fail(at, name, mistake::extent,

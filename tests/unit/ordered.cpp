@@ -4,6 +4,7 @@
 #include <doctest/doctest.h>
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <cstdint>
 #include <limits>
@@ -14,6 +15,7 @@
 
 #include <gspmd/dynamic.hpp>
 #include <gspmd/dynamic_monoid.hpp>
+#include <gspmd/grad.hpp>
 #include <gspmd/gspmd.hpp>
 
 #include "support/any_backend.hpp"
@@ -200,6 +202,18 @@ void try_all(const any_backend& backend, const std::vector<dynamic::mesh>& meshe
       try_once<int64_t>(5 * seed + 3, m, backend);
       try_once<bool>(5 * seed + 4, m, backend);
     }
+}
+
+TEST_CASE("top_k of a tensor without elements has a gradient, which has none either") {
+  for (const int devices : {1, 2}) {
+    dynamic::builder p(dynamic::mesh({{"x", devices}}));
+    const value beside = p.input(dynamic::in<double>({0, 3}, {"x", ""})), along = p.input(dynamic::in<double>({3, 0}, {"x", ""}));
+    const value a = top_k(beside, 2).first, b = top_k(along, 0).first;
+    for (const value g : grad(sum(a * a) + sum(b * b), std::array{beside, along})) p.output(g);
+    const auto y = p.compile().run(simulated{}, std::vector<double>{}, std::vector<double>{});
+    CHECK(y[0].shape == std::vector<std::int64_t>{0, 3});
+    CHECK(y[1].shape == std::vector<std::int64_t>{3, 0});
+  }
 }
 
 TEST_CASE("scans, top_k, argmax and argmin are what loops give, on every mesh") {

@@ -98,6 +98,25 @@ TEST_CASE("pooling: means, and finer grids") {
   is(4, {2, 4, 8, 16, 32});
 }
 
+TEST_CASE("pooling: of no elements a finer grid has none, however it is split, and the gradient neither") {
+  for (const int devices : {1, 2, 3})
+    for (const auto& shape : {std::vector<std::int64_t>{0, 3}, std::vector<std::int64_t>{3, 0}}) {
+      CAPTURE(devices);
+      CAPTURE(shape[0]);
+      dynamic::builder p(dynamic::mesh({{"x", devices}}));
+      const value x = p.input(dynamic::in<double>(shape, {"x", ""}));
+      for (const value y : {upsample(x, {2, 3}), interpolate(x, {2, 3})}) {
+        p.output(y);
+        p.output(grad(sum(y * y), std::array{x})[0]);
+      }
+      const auto y = p.compile().run(simulated{}, std::vector<double>{});
+      for (const std::size_t k : {0U, 2U}) {
+        CHECK(y[k].shape == std::vector<std::int64_t>{2 * shape[0], 3 * shape[1]});
+        CHECK(y[k + 1].shape == shape);
+      }
+    }
+}
+
 TEST_CASE("pooling: interpolation and means of blocks, and their gradients, are those of a formula on every mesh") {
   for (const std::int64_t n : {1, 2, 5, 8, 13})
     for (const std::int64_t f : {1, 2, 3, 4})

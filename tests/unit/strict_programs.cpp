@@ -235,6 +235,40 @@ TEST_CASE("a manual region whose states are known at run time") {  // the exampl
     for (std::size_t i = 0; i < data.size(); ++i) CHECK(results[0].data<float>()[i] == data[i]);
 }
 
+TEST_CASE("a manual region gathers scalars, as every device's loss, along a new dim") {
+  struct expected {
+    const char* axes;
+    std::vector<std::int64_t> shape;
+    std::vector<double> losses;
+  };
+  for (const auto& want : {expected{"x,y", {6}, {1, 2, 3, 10, 20, 30}}, expected{"x", {3, 2}, {1, 10, 2, 20, 3, 30}},
+                           expected{"y", {2, 3}, {1, 2, 3, 10, 20, 30}}}) {
+    CAPTURE(want.axes);
+    dynamic::builder b(dynamic::mesh({{"x", 2}, {"y", 3}}));
+    dynamic::written_program p(b);
+    const dynamic::value_states block{{{state::shard, 0}, {state::shard, 1}}, {{0, 0}, {1, 1}}},
+        whole{{{state::invariant}, {state::invariant}}, {}};
+    const value x = b.input(dynamic::in<double>({2, 3}));
+    p.input(x, block);
+    const auto y = p.region("x,y", {block}, {whole}, {x}, [&](const std::vector<value>& in) {
+      const auto gathered = [&](value v, std::string_view axes) {
+        return p.transition(v, verb::all_gather, axes, {state::varying}, {state::replica});
+      };
+      const std::string_view axes = want.axes;
+      const value first = gathered(sum(in[0]), axes), all = axes == "x,y" ? first : gathered(first, axes == "x" ? "y" : "x");
+      return std::vector<value>{p.transition(all, verb::convert, "x,y", {state::replica}, {state::invariant})};
+    });
+    b.output(y[0]);
+    const auto program = b.compile();
+    CHECK(program.traffic().bytes == 5 * 8);
+    const std::vector<double> data{1, 2, 3, 10, 20, 30};
+    for (const auto& results : {program.run(threads{}, data), program.run(simulated{}, data)}) {
+      REQUIRE(results[0].shape == want.shape);
+      for (std::size_t i = 0; i < data.size(); ++i) CHECK(results[0].data<double>()[i] == want.losses[i]);
+    }
+  }
+}
+
 }  // namespace strict_programs
 using namespace strict_programs;
 

@@ -98,11 +98,16 @@ constexpr value avg_pool(value x, integers size, integers stride = {}, integers 
 constexpr value upsample(value x, integers factors, location at = location::current()) {
   if (!x.is_valid()) return {};
   if (!detail::fit_factors(x, "upsample", factors, at)) return detail::made(-1, x);
-  detail::vec<std::int64_t> around;  // a window of factor places holds one element, wherever it lies
-  for (const auto f : factors) around.push_back(f - 1);
-  const integers both(around.data(), around.size());
+  // A window of factor places holds one element, wherever it lies. Along a dim of extent 0 there is none to repeat: it stays as it is,
+  // as windows over nothing but the places around it would be there.
+  detail::vec<std::int64_t> size, around;
+  for (int d = 0; d < x.rank(); ++d) {
+    size.push_back(x.shape()[d] == 0 ? 1 : factors[static_cast<std::size_t>(d)]);
+    around.push_back(size[d] - 1);
+  }
+  const integers places(size.data(), size.size()), both(around.data(), around.size());
   const monoid kind = x.type() == dtype::pred ? monoid::or_ : monoid::add;
-  return reduce_window(x, kind, factors, {}, both, both, factors, {}, at);
+  return reduce_window(x, kind, places, {}, both, both, places, {}, at);
 }
 
 /// A float tensor on a grid factors[d] times as fine along every dim d, linear between the middles of its cells, and as the outermost cell
@@ -119,7 +124,7 @@ constexpr value interpolate(value x, integers factors, location at = location::c
   detail::graph& g = *x.graph();
   for (int d = 0; d < x.rank() && !g.failed(); ++d) {
     const auto f = factors[static_cast<std::size_t>(d)];
-    if (f == 1) continue;
+    if (f == 1 || x.shape()[d] == 0) continue;
     detail::vec<std::int64_t> along(static_cast<std::size_t>(x.rank()), 1);
     along[d] = f;
     const auto finer = [&](value coarse) { return upsample(coarse, integers(along.data(), along.size()), at); };

@@ -127,7 +127,8 @@ struct top_k_op : plain_operator, reduced_first, without_movements, reads_shards
   template <class Builder>
   static constexpr void gradient(Builder& b, const node& n) {
     const node x = b.at(n.operands[0]);
-    if (!is_floating(x.type)) return;
+    // Of a tensor without elements there is nothing to send, and a scatter takes no slices of one element from it.
+    if (!is_floating(x.type) || elements(x.shape) == 0) return;
     std::int64_t batch[max_rank]{};
     const std::int64_t last[] = {x.shape.count - 1};
     for (int d = 0; d + 1 < x.shape.count; ++d) batch[d] = d;

@@ -272,7 +272,11 @@ class region_planner {
     const auto parts = made_.mesh->shape.size_of(c.axes);
     const sharding rest = made_.nodes[x].annotation;
     const auto chunked = [&](int d) { return chunks(rest, c.axes, d); };
-    const auto whole = [&](int d) { return view.enter(x, joined(shape(x), d, parts), chunked(d)); };
+    // What varies is stacked. Behind one another along its first dim its elements lie as they do along a dim before it; a scalar has no
+    // dim to be joined along, and gets one.
+    const auto whole = [&](int d) {
+      return view.enter(x, shape(x).count == 0 ? stacked(shape(x), 0, parts) : joined(shape(x), d, parts), chunked(d));
+    };
     const auto terms = [&] { return view.enter(x, shape(x), partial_over(rest, c.axes, c.from.reduced_by)); };
     const auto left = [&](int y) { return view.leave(y, n.shape, after); };
     switch (does) {
