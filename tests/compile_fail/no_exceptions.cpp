@@ -4,7 +4,7 @@
 #ifndef FIXED
 #undef __cpp_exceptions
 #endif
-#include <gspmd/gspmd.hpp>  // <- here
+#include "gspmd/gspmd.hpp"  // <- here
 
 int main() {
   gspmd::array<float> x({2});  // of what the program uses, nothing is reported
