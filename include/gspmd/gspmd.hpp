@@ -7,6 +7,10 @@
 /// gspmd/placed_array.hpp (tensors that lie on the devices in other ways), gspmd/ops/by_name.hpp and gspmd/inspect.hpp (programs that
 /// are read from somewhere, and shown).
 
+#include "gspmd/error.hpp"
+
+#ifdef __cpp_exceptions  // else Clang 16 reads on behind what error.hpp says, and crashes
+
 // First: what these report comes with fewer lines on how they were included.
 #include "gspmd/detail/ir/types.hpp"
 #include "gspmd/detail/support/foreign_names.hpp"
@@ -21,7 +25,6 @@
 #include "gspmd/comm/simulated.hpp"
 #include "gspmd/comm/threads.hpp"
 #include "gspmd/compile.hpp"
-#include "gspmd/error.hpp"
 #include "gspmd/explain.hpp"
 #include "gspmd/grad.hpp"
 #include "gspmd/inputs.hpp"
@@ -37,3 +40,5 @@
 #include "gspmd/views.hpp"
 #include "gspmd/within.hpp"
 #include "gspmd/within_budget.hpp"
+
+#endif

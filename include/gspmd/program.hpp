@@ -47,7 +47,7 @@ class value : public detail::foreign_names {
   constexpr auto operator[](const Index&) const {
     static_assert(detail::written_so<Index>,
                   "gspmd: x[i]: a program works on whole tensors and not on their elements; go over the rows of one with scan, "
-                  "or take a row out of it by an einsum with a one_hot");
+                  "or take rows out of it with slice, with take or, at a computed place, with dynamic_slice");
     note_refused();
     return *this;
   }

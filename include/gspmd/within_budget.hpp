@@ -196,6 +196,41 @@ constexpr bool report_budget() {
   return true;
 }
 
+template <std::size_t N>
+constexpr text list_text(const list<N>& collectives) {
+  text t("list{");
+  for (std::size_t i = 0; i < N; ++i)
+    t << (i > 0 ? ", " : "") << name_of(collectives.items[i].kind) << "<\"" << collectives.items[i].axes.view() << "\">";
+  return t << '}';
+}
+
+template <class Step, list Wanted>
+struct other_collectives {
+  /// Names the operator of the first that the list has not, or has elsewhere.
+  static constexpr text make() {
+    text t("the program has ");
+    t << list_text(Step::collectives) << " and not " << list_text(Wanted);
+    std::size_t n = 0;
+    for (const auto& s : Step::view.steps) {
+      if (!communicates(Step::view, s)) continue;
+      if (n >= Wanted.count || !(Step::collectives.items[n] == Wanted.items[n])) {
+        const auto& node = Step::view.nodes[static_cast<std::size_t>(s.node)];
+        return t << "; number " << static_cast<std::int64_t>(n + 1) << " is for " << graph::place(node.at, name_of(node.op));
+      }
+      ++n;
+    }
+    return t;
+  }
+};
+
+template <class Step, list Wanted>
+constexpr bool report_collectives() {
+  if constexpr (Step::accepted) {
+    if constexpr (!(Step::collectives == Wanted)) refuse<mistake::collectives, other_collectives<Step, Wanted>>();
+  }
+  return true;
+}
+
 }  // namespace detail
 
 /// True when a compiled program keeps to all limits. Asks; it is within_budget that reports.
@@ -210,7 +245,14 @@ inline constexpr bool is_within_budget = (detail::is_within<Step, Limits>() && .
 template <class Step, class... Limits>
 inline constexpr bool within_budget = (detail::report_budget<Step, Limits>() && ...);
 
-/// The same for a program that was compiled at run time: throws gspmd::error with the text of the compile error.
+/// Holds a compiled program to its collectives: `step::collectives == Wanted` that names, where it does not hold, those of the program and
+/// the operator of the first that differs.
+///
+///     static_assert(same_collectives<step, list{all_gather<"data">, all_reduce<"model">}>);
+template <class Step, list Wanted>
+inline constexpr bool same_collectives = detail::report_collectives<Step, Wanted>();
+
+/// The same as within_budget for a program that was compiled at run time: throws gspmd::error with the text of the compile error.
 ///
 ///     check_budget<max_bytes<64 * KiB>, max_messages<6, over<"model">>>(program);
 template <class... Limits, class Program>

@@ -4,6 +4,9 @@
 #ifndef FIXED
 #undef __cpp_exceptions
 #endif
-#include <gspmd/error.hpp>  // <- here
+#include "gspmd/gspmd.hpp"  // <- here
 
-int main() {}
+int main() {
+  gspmd::array<float> x({2});  // of what the program uses, nothing is reported
+  return x[0] > 0;
+}

@@ -37,6 +37,7 @@ struct movement {
   sharding from, to;
   axis_mask axes = 0;
   const index_map* map = nullptr;  // null: every element keeps its index
+  bool is_mapped = false;          // has a map: for GCC with -fsanitize=undefined whether an address is null is no constant
   collective_origin origin{};
   std::uint32_t number = 0;  // 0: not yet numbered (meeting_subject.hpp)
 
@@ -53,6 +54,7 @@ struct movement {
         to(to_),
         axes(traffic_of(mesh, operand, from_, result, to_, by).axes),
         map(&by),
+        is_mapped(true),
         origin(asked) {}
 };
 

@@ -46,7 +46,8 @@ enum class mistake : std::uint8_t {
   network,
   shard,  // what a step is given
   budget,
-  reported,  // the compiler has said it already
+  collectives,  // other than the program is said to have
+  reported,     // the compiler has said it already
 };
 
 }  // namespace gspmd::detail

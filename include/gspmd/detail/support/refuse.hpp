@@ -202,6 +202,8 @@ consteval void refuse() {
   else if constexpr (Broken == mistake::budget)
     static_assert(accepted<Message>,
                   "gspmd: the program is over its budget; raise the limit or change what costs most; see message<>");
+  else if constexpr (Broken == mistake::collectives)
+    static_assert(accepted<Message>, "gspmd: the program has other collectives than the list; see message<>");
   else static_assert(accepted<Message>, "gspmd: the program is refused; see message<>");
 }
 

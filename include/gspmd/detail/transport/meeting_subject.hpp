@@ -68,7 +68,7 @@ constexpr std::uint32_t number_of(const mesh_shape& mesh, const movement& m) {
   subject_number n(1);
   n.add(mesh, m.axes, m.origin);
   n.add_tiles(m.to_global, m);
-  if (m.map != nullptr) n.add(m.from_global, *m.map);
+  if (m.is_mapped) n.add(m.from_global, *m.map);
   return n.value();
 }
 constexpr std::uint32_t number_of(const mesh_shape& mesh, const reduction& r) {
