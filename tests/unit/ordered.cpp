@@ -9,6 +9,7 @@
 #include <cstdint>
 #include <limits>
 #include <numeric>
+#include <random>
 #include <tuple>
 #include <type_traits>
 #include <vector>
@@ -202,6 +203,36 @@ void try_all(const any_backend& backend, const std::vector<dynamic::mesh>& meshe
       try_once<int64_t>(5 * seed + 3, m, backend);
       try_once<bool>(5 * seed + 4, m, backend);
     }
+}
+
+TEST_CASE("a running maximum and minimum have the same zeros on every mesh") {
+  // Zeros of both signs, between numbers below and above them, so that totals of parts are zeros too.
+  std::vector<double> x(2 * 96);
+  std::mt19937 random(3);
+  for (std::size_t i = 0; i < x.size(); ++i) x[i] = random() % 2 == 0 ? -0.0 : 0.0;
+  for (std::size_t i = 0; i < 96; i += 5) x[i] = -1;
+  for (std::size_t i = 96; i < x.size(); i += 7) x[i] = 1;
+  for (const bool along_last : {false, true})
+    for (const auto kind : {monoid::maximum, monoid::minimum})
+      for (const bool exclusive : {false, true})
+        for (const bool reversed : {false, true})
+          for (const int devices : {1, 2, 3, 4}) {
+            CAPTURE(along_last);
+            CAPTURE(exclusive);
+            CAPTURE(reversed);
+            CAPTURE(devices);
+            dynamic::builder p(dynamic::mesh({{"x", devices}}));
+            const value in =
+                along_last ? p.input(dynamic::in<double>({2, 96}, {"", "x"})) : p.input(dynamic::in<double>({96, 2}, {"x", ""}));
+            p.output(scan_along(in, kind, along_last ? 1 : 0, {.exclusive = exclusive, .reverse = reversed}));
+            const auto y = p.compile().run(simulated{}, x);
+            int negative = 0;
+            for (std::size_t i = 0; i < x.size(); ++i) {
+              const double e = y[0].data<double>()[i];
+              negative += e == 0 && std::signbit(e) ? 1 : 0;
+            }
+            CHECK(negative == 0);
+          }
 }
 
 TEST_CASE("top_k of a tensor without elements has a gradient, which has none either") {

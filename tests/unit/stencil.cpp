@@ -289,6 +289,24 @@ static_assert(box_step::view.steps.size() == 3);
 
 }  // namespace
 
+TEST_CASE(
+    "a field that wraps at one end only goes on there with its elements from the other end, and has its own boundary at that") {
+  for (const int devices : {1, 2, 4}) {
+    CAPTURE(devices);
+    dynamic::builder p(dynamic::mesh({{"x", devices}}));
+    const value u = p.input(dynamic::in<double>({4}, std::vector<std::string>{"x"}));
+    for (const field& f :
+         {field(u, {{boundary::wrap(), boundary::constant(7)}}), field(u, {{boundary::edge(), boundary::wrap()}})}) {
+      p.output(stencil<1>([](auto a) { return a(-1); }, f));
+      p.output(stencil<1>([](auto a) { return a(1); }, f));
+    }
+    const auto y = p.compile().run(simulated{}, std::vector<double>{1, 2, 3, 4});
+    const double want[4][4] = {{4, 1, 2, 3}, {2, 3, 4, 7}, {1, 1, 2, 3}, {2, 3, 4, 1}};
+    for (std::size_t k = 0; k < 4; ++k)
+      for (std::size_t i = 0; i < 4; ++i) CHECK(y[k].data<double>()[i] == want[k][i]);
+  }
+}
+
 TEST_CASE("a stencil that is compiled in gives what the run-time path gives") {
   array<double> u({7, 8}), v({7, 8});
   for (int i = 0; i < 56; ++i) {

@@ -18,7 +18,8 @@ struct scan_options {
 
 /// result[i] = x[0] op ... op x[i] along `dim`: the running reduction by a monoid. Global and local: shards give shards. Where `dim` is
 /// split, every device reduces its part, the totals are brought to all of them (one all_gather: of n parts a device sends n - 1 elements
-/// for every line), and each scans its part from the total of those before it: in this order floats are rounded. Gradients:
+/// for every line), and each scans its part from the total of those before it: in this order floats are rounded. A running
+/// maximum or minimum that is zero is +0: -0 and +0 are equal, and the mesh would decide which one stays. Gradients:
 /// of sums and products (where no element is 0). Errors: a dim that is not there, a monoid that the type does not have.
 ///
 ///     scan_along(x, monoid::maximum, 0)        scan_along(x, monoid::add, -1, {.exclusive = true})

@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <limits>
+#include <type_traits>
 #include <utility>
 
 #include "gspmd/detail/ir/kernels/scans.hpp"
@@ -20,7 +21,13 @@ void scan_lines(const scan_spec& s, std::int64_t valid, std::int64_t part, const
   using element = combined_t<Kind, T>;
   const auto *const x = static_cast<const element*>(from), *const totals = static_cast<const element*>(from_totals);
   auto* const out = static_cast<element*>(to);
-  const auto combine = [](element a, element b) { return combine_lanes<Kind>(a, b); };
+  // -0 and +0 are equal, and which of them a maximum or minimum keeps depends on the order in which it meets them: that of a part's total
+  // is not the line's. So a running one is never -0, on any mesh; of all other numbers, and NaN, x + 0 is x.
+  const auto combine = [](element a, element b) {
+    constexpr bool keeps_one = Kind == monoid::maximum || Kind == monoid::minimum;
+    if constexpr (keeps_one && std::is_floating_point_v<element>) return combine_lanes<Kind>(a, b) + element{};
+    else return combine_lanes<Kind>(a, b);
+  };
   const auto nothing = static_cast<element>(identity<T>(Kind));
   std::int64_t outer = 1, inner = 1;
   for (int d = 0; d < s.dim; ++d) outer *= s.shape[d];
