@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <span>
 
@@ -89,6 +90,24 @@ constexpr int attribute_dim(const node& n, int k) { return static_cast<int>(n.at
 
 class kept_functions;
 
+class graph;
+
+/// A function that programs of some modes have. It is known without its address whether there is one: for GCC with
+/// -fsanitize=undefined it is no constant whether that is null.
+class pass_of_mode {
+ public:
+  using function = void (*)(graph&, bool annotate);
+  constexpr pass_of_mode() = default;
+  constexpr pass_of_mode(std::nullptr_t) {}                         // NOLINT: implicit on purpose
+  constexpr pass_of_mode(function f) : run_(f), is_there_(true) {}  // NOLINT: implicit on purpose
+  constexpr void operator()(graph& g, bool annotate) const { run_(g, annotate); }
+  friend constexpr bool operator==(const pass_of_mode& pass, std::nullptr_t) { return !pass.is_there_; }
+
+ private:
+  function run_ = nullptr;
+  bool is_there_ = false;
+};
+
 /// A program in the global view, in the order it was written; operands come before their users.
 ///
 /// Bodies of loops and conditionals are graphs inside the graph: runs of nodes of the same list, between a node that opens them
@@ -123,10 +142,10 @@ class graph {
   vec<tagged> also_tagged;  // further tags of nodes that stand for equal ones
   // Of a program that writes its own communication (passes/typed): finds the type of every value, which becomes its annotation where that
   // is asked for, or records the mistake. Null: completion and choose do what they find best.
-  void (*find_types)(graph&, bool annotate) = nullptr;
+  pass_of_mode find_types;
   // Of a program with manual regions: finds the states of what stands in them, and turns it into what is planned where that is asked for,
   // or records the mistake.
-  void (*type_local)(graph&, bool annotate) = nullptr;
+  pass_of_mode type_local;
   axis_mask open_local = 0;        // the axes whose local view `add` puts nodes in
   bool allow_replication = true;   // for all operators; programs that users write start without it
   text error;                      // the first mistake found; operators after it are not checked
