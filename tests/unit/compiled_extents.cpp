@@ -168,6 +168,74 @@ void check_extents(std::integer_sequence<int, N...>) {
   (check_one_dim<T, N, Devices>(), ...);
 }
 
+// ---- random elementwise programs, in one or two dims and of a drawn extent ----
+
+constexpr unsigned draw(unsigned seed, unsigned k) {
+  unsigned x = seed * 2654435761u + k * 40503u + 12345u;
+  x ^= x >> 15, x *= 2246822519u, x ^= x >> 13, x *= 3266489917u;
+  return x ^ x >> 16;
+}
+/// Five operators on what came before them, of tensors and of numbers: those of integers from -11 to 11 are exact.
+template <unsigned Seed>
+constexpr auto chain(auto x, auto y) {
+  auto a = x, b = y;
+  for (unsigned k = 0; k < 5; ++k) {
+    auto c = a;
+    switch (draw(Seed, k) % 5) {
+      case 0: c = a + b; break;
+      case 1: c = a - b; break;
+      case 2: c = b - 3 * a; break;
+      case 3: c = k < 3 ? a * b : a + y; break;
+      default: c = 2 * x - b; break;
+    }
+    b = a;
+    a = c;
+  }
+  return a;
+}
+template <unsigned Seed>
+struct drawn {
+  static constexpr int devices = static_cast<int>(draw(Seed, 10) % 3) + 1;
+  static constexpr int rows = draw(Seed, 11) % 3 == 0 ? static_cast<int>(draw(Seed, 12) % 9) + 1 : 1;
+  static constexpr int elems = static_cast<int>(draw(Seed, 13) % (draw(Seed, 14) % 2 == 0 ? 300 : 1100)) + 1;
+  static constexpr auto program = [](auto x, auto y) {
+    auto r = chain<Seed>(x, y);
+    if constexpr (Seed % 2 == 0) return std::tuple{sum(r), reduce(r, monoid::minimum)};
+    else return std::tuple{sum(r), reduce(r, monoid::minimum), r};
+  };
+  using shard = in<double, dims<rows * devices, elems>, split<"x", _>>;
+  using step = compile<program, line<devices>, shard, shard>;
+};
+template <unsigned Seed>
+void check_drawn() {
+  using d = drawn<Seed>;
+  constexpr auto part = static_cast<std::size_t>(d::rows) * d::elems;
+  std::vector<double> x(part * d::devices), y(x.size()), r(x.size());
+  double sum_of = 0, least = std::numeric_limits<double>::infinity();
+  for (std::size_t i = 0; i < x.size(); ++i) {
+    x[i] = number<double>(i, 1), y[i] = number<double>(i, 2);
+    r[i] = chain<Seed>(x[i], y[i]);
+    sum_of += r[i];
+    least = std::min(least, r[i]);
+  }
+  for (const bool at_end : {true, false}) {
+    CAPTURE(Seed);
+    CAPTURE(part);
+    const auto all = run_guarded<typename d::step, double, double>(x, y, at_end);
+    const auto count = all.size() / d::devices;
+    for (std::size_t k = 0; k < d::devices; ++k) {
+      CHECK(all[count * k][0] == sum_of);
+      CHECK(all[count * k + 1][0] == least);
+      if (count == 3)
+        CHECK(std::equal(all[3 * k + 2].begin(), all[3 * k + 2].end(), r.begin() + static_cast<std::ptrdiff_t>(k * part)));
+    }
+  }
+}
+template <unsigned... Seed>
+void check_all_drawn(std::integer_sequence<unsigned, Seed...>) {
+  (check_drawn<Seed>(), ...);
+}
+
 }  // namespace
 
 // 16 vectors of doubles are 128 with AVX-512, of floats 256, with AVX2 128; 256 and 1024 are constant_row_elems and fused_block_elems.
@@ -186,3 +254,4 @@ TEST_CASE("compiled sums of computed rows and columns") {
   check_two_dims<float, 3, 300>();
   check_two_dims<double, 2, 700>();
 }
+TEST_CASE("compiled random elementwise programs, reduced") { check_all_drawn(std::make_integer_sequence<unsigned, 24>{}); }
