@@ -59,14 +59,11 @@ class manual_reader {
       }
       takes.push_back(is);
       auto shape = shape_of(operands[k]);
-      value_states local = is;
-      local.order.clear();
       std::vector<bool> cut_further(static_cast<std::size_t>(operands[k].rank()), false);
       for (const auto& [axis, dim] : is.order) {
         const auto d = static_cast<std::size_t>(dim);
         if (!is_new(static_cast<std::size_t>(axis))) {
           cut_further[d] = true;
-          local.order.emplace_back(axis, dim);
           continue;
         }
         const auto size = d_.mesh->axes()[static_cast<std::size_t>(axis)].size;
@@ -81,7 +78,7 @@ class manual_reader {
         }
         shape[d] /= size;
       }
-      inside.push_back(local);
+      inside.push_back(is);
       shapes.push_back(shape);
     }
     const auto manual_before = d_.manual;

@@ -49,7 +49,8 @@ struct collective {
   }
 };
 
-/// A list of collectives to compare a program's with: `step::collectives == list{all_gather<"x">, all_reduce<"x,y">}`.
+/// A list of collectives to compare a program's with: `step::collectives == list{all_gather<"x">, all_reduce<"x,y">}`. A static_assert
+/// of it that fails shows this text; `same_collectives` shows what the program has, too.
 template <std::size_t N>
 struct list {
   collective items[N == 0 ? 1 : N]{};
@@ -120,6 +121,15 @@ constexpr list<N> list_collectives(const plan_view& p, const mesh_info& mesh) {
     if (communicates(p, s)) result.items[n++] = collective{s.collective, axes_text(mesh, axes_of(p, s)).view()};
   return result;
 }
+
+/// Those of a program with a mistake: equal to what the program's user writes, as the mistake has been reported.
+struct unknown_collectives : list<0> {
+  template <std::size_t N>
+  friend constexpr bool operator==(const unknown_collectives&, const list<N>&) {
+    return true;
+  }
+  friend constexpr bool operator==(const unknown_collectives&, const unknown_collectives&) { return true; }
+};
 
 /// Which collectives a count is about: those that go over all of some axes, each of which may be several of the planner's, and are
 /// of one of some kinds.

@@ -14,6 +14,7 @@
 
 #include "gspmd/budget.hpp"
 #include "gspmd/comm/communicator.hpp"
+#include "gspmd/detail/driver/edge_elements.hpp"
 #include "gspmd/detail/driver/given_shard.hpp"
 #include "gspmd/detail/driver/static_plan.hpp"
 #include "gspmd/detail/edge/given_memory.hpp"
@@ -41,9 +42,10 @@ namespace gspmd {
 /// gspmd::error. It may go from thread to thread and from one communicator to another. Constants and types are for all.
 template <auto Callable, class Mesh, class... Inputs>
 class compile {
-  // First, and one after the other, what is wrong with the meshes and the callable: so errors come with few lines on where they
+  // First, and one after the other, what is wrong with the meshes, the inputs and the callable: so errors come with few lines on where they
   // come from.
   static_assert(Mesh::device_count >= 0 && (detail::accepts_meshes<Mesh> || true));
+  static_assert(((Inputs::leaves >= 0) && ...) || true);
   using call = detail::traced_call<Callable, Inputs...>;
   static_assert(call::compiles || true);
   using checked = detail::checked_program<Callable, Inputs...>;
@@ -70,12 +72,10 @@ class compile {
   static auto split_type(std::index_sequence<D...>) -> split<spec_of<Layout, D>()...>;
   template <class Layout, std::size_t... D>
   static auto dims_type(std::index_sequence<D...>) -> dims<Layout::value().global[static_cast<int>(D)]...>;
-  template <class Layout, bool ReadOnly>
+  template <class Layout, class T>
   struct shard_type {
-    using T = detail::element_t<Layout::value().type>;
     using sequence = std::make_index_sequence<static_cast<std::size_t>(Layout::value().global.count)>;
-    using type = gspmd::shard_view<std::conditional_t<ReadOnly, const T, T>, planned, decltype(dims_type<Layout>(sequence{})),
-                                   decltype(split_type<Layout>(sequence{}))>;
+    using type = gspmd::shard_view<T, planned, decltype(dims_type<Layout>(sequence{})), decltype(split_type<Layout>(sequence{}))>;
   };
   template <std::size_t K>
   struct input_layout {
@@ -90,8 +90,10 @@ class compile {
   static constexpr const detail::plan_view& view = program::view;
   using mesh_type = planned;
   using callable_result = typename checked::result;
-  /// False for a program with a mistake; the compiler has reported it, and results of rank 0 stand in for those of the program.
+  /// False for a program with a mistake; the compiler has reported it, and results of the same form stand in for those of the program,
+  /// or, where `is_form_known` is false, any.
   static constexpr bool accepted = program::is_accepted;
+  static constexpr bool is_form_known = checked::returns;
 
   /// What was planned, for those who plan it again (why.hpp).
   static detail::graph planned_graph() { return program::passes::program(); }
@@ -103,8 +105,11 @@ class compile {
 
   /// The collectives, in the order in which they stand in the program every device runs: once in a loop, and in both bodies of a
   /// conditional.
-  static constexpr auto collectives =
-      detail::list_collectives<detail::count_collectives(program::view)>(program::view, planned::info);
+  static constexpr auto collectives = [] {
+    if constexpr (accepted)
+      return detail::list_collectives<detail::count_collectives(program::view)>(program::view, planned::info);
+    else return detail::unknown_collectives{};
+  }();
   /// What one device sends in a run: bytes, messages and collectives, of all or `.over("data")`, `.in(collective_kind::all_reduce)`.
   static constexpr gspmd::traffic traffic{program::view, planned::info};
   /// The memory of inputs, outputs and everything between them, on one device.
@@ -117,17 +122,19 @@ class compile {
   /// that only moves. Trips of loops and bodies of conditionals count as in the traffic.
   static constexpr std::int64_t flops_per_device = detail::total_flops(program::view);
 
+  /// The element types of input and output `K`. Complex numbers are those of which the inputs are declared: std::complex<double>, say.
+  template <std::size_t K>
+  using input_element = typename detail::taken_element<detail::element_t<view.value(view.inputs[K]).type>,
+                                                       detail::all_declared_elements<Inputs...>, K>::type;
+  template <std::size_t K>
+  using output_element = typename detail::given_element<detail::element_t<view.value(view.outputs[K]).type>,
+                                                        detail::all_declared_elements<Inputs...>>::type;
+
   /// The view of a shard that input or output `K` takes (leaves of groups are counted one by one).
   template <std::size_t K>
-  using input_shard = typename shard_type<input_layout<K>, true>::type;
+  using input_shard = typename shard_type<input_layout<K>, const input_element<K>>::type;
   template <std::size_t K>
-  using output_shard = typename shard_type<output_layout<K>, false>::type;
-
-  /// Their element types.
-  template <std::size_t K>
-  using input_element = detail::element_t<view.value(view.inputs[K]).type>;
-  template <std::size_t K>
-  using output_element = detail::element_t<view.value(view.outputs[K]).type>;
+  using output_shard = typename shard_type<output_layout<K>, output_element<K>>::type;
 
   /// The input that output `K` updates and whose memory it may be given: a weight and its update. -1: none.
   template <std::size_t K>
@@ -166,7 +173,7 @@ class compile {
         (put<detail::leaves_before<given, K>()>(count, shards), ...);
       }(std::index_sequence_for<Shards...>{});
       run_on(comm, given_.inputs.data(), given_.outputs.data());
-    } else {
+    } else if constexpr (accepted) {
       detail::refuse<detail::mistake::shard, detail::wrong_shard_count<leaf_count, input_count, output_count>>();
     }
   }
@@ -224,6 +231,25 @@ class compile {
   }
   detail::bound_devices bound_;
   detail::given_memory given_;
+};
+
+namespace detail {
+template <class Mesh>
+struct without_callable {
+  template <class... Inputs>
+  using program = compile<unusable{}, Mesh, Inputs...>;
+};
+template <class Input>
+using input_constant = std::bool_constant<is_input<Input>>;
+}  // namespace detail
+
+/// Inputs that are none: reported, and what stands in takes and gives anything.
+template <auto Callable, class Mesh, class... Inputs>
+  requires(!(detail::is_input<Inputs> && ...))
+class compile<Callable, Mesh, Inputs...>
+    : public boost::mp11::mp_apply<detail::without_callable<Mesh>::template program,
+                                   boost::mp11::mp_copy_if<boost::mp11::mp_list<Inputs...>, detail::input_constant>> {
+  static_assert(detail::reports_inputs<Inputs...>());
 };
 
 }  // namespace gspmd

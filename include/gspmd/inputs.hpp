@@ -48,6 +48,12 @@ struct in {
 
 namespace detail {
 
+/// Whether `compile` takes it as an input. Of those below it asks no more than their names: their mistakes are found one after the other.
+template <class Input>
+inline constexpr bool is_input = requires { Input::leaves; };
+template <class T, class Dims, class Split, class Partial>
+inline constexpr bool is_input<in<T, Dims, Split, Partial>> = true;
+
 /// Whether a struct of values and the `in`s of a record are one for one; if not, it is reported.
 template <class Struct, class... Members>
 struct record_check {
@@ -98,5 +104,10 @@ struct record {
     return result;
   }
 };
+
+namespace detail {
+template <template <class> class Struct, class... Members>
+inline constexpr bool is_input<record<Struct, Members...>> = true;
+}  // namespace detail
 
 }  // namespace gspmd

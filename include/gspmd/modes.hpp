@@ -289,11 +289,16 @@ class strict_program {
     const auto is_local = [&](std::size_t a) { return (typer_.local() & detail::axis_bit(static_cast<int>(a))) != 0; };
     for (std::size_t a = 0; a < s.on.size(); ++a) t.on[static_cast<int>(a)] = s.on[a];
     for (const auto& [axis, dim] : s.order)
-      if (!is_local(static_cast<std::size_t>(axis))) t.set(axis, detail::shard_of(dim));
+      if (is_local(static_cast<std::size_t>(axis))) t.parts.cut(axis, dim);
+      else t.set(axis, detail::shard_of(dim));
     for (std::size_t a = 0; a < s.on.size(); ++a) {
       bool is_there = is_local(a) || s.on[a].is != state::shard;
       for (const auto& use : t.splits) is_there = is_there || use.axis == static_cast<int>(a);
       if (!is_there) t.set(static_cast<int>(a), s.on[a]);
+      is_there = false;
+      for (const auto& [axis, dim] : s.order) is_there = is_there || axis == static_cast<int>(a);
+      if (!is_there && is_local(a) && s.on[a].is == state::shard)
+        t.parts.cut(static_cast<int>(a), s.on[a].dim);  // in the order of the mesh
     }
     return t;
   }

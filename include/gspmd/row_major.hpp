@@ -76,6 +76,16 @@ consteval bool accept_containers() {
   }
 }
 
+/// `double x[4][6]` as one row of its elements, which lie one after the other.
+template <class Array>
+struct flat_array {
+  using element = std::remove_all_extents_t<Array>;
+  const Array& rows;
+
+  [[nodiscard]] const element* data() const { return reinterpret_cast<const element*>(&rows); }
+  [[nodiscard]] static constexpr std::size_t size() { return sizeof(Array) / sizeof(element); }
+};
+
 /// Throws gspmd::error: a container with gaps between its elements.
 template <class C>
 constexpr void require_dense(const C& container) {

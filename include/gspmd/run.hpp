@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <cstddef>
 #include <cstring>
 #include <tuple>
+#include <type_traits>
 #include <utility>
 #include <vector>
 
@@ -12,6 +14,36 @@
 #include "gspmd/compile.hpp"
 #include "gspmd/detail/edge/scatter.hpp"
 #include "gspmd/row_major.hpp"
+
+namespace gspmd::detail {
+
+/// What `run` returns where the compiler cannot know what the callable does: its body, or its call, has a mistake, which the compiler has
+/// reported. Whatever a user does with results should not be a second error, so this is an array, becomes whatever it is assigned to,
+/// and is a tuple too.
+template <class T>
+class unknown_array : public array<T> {
+ public:
+  template <class U>
+    requires(!std::is_base_of_v<U, unknown_array>)
+  operator U() const {
+    return U();
+  }
+};
+
+/// `auto [a, b]` wants to know of how many parts it is; most programs that return several values return two.
+template <class T>
+class unknown_result : public unknown_array<T>,
+                       public std::tuple<unknown_array<T>, unknown_array<T>, unknown_array<T>, unknown_array<T>, unknown_array<T>,
+                                         unknown_array<T>, unknown_array<T>, unknown_array<T>> {};
+
+}  // namespace gspmd::detail
+
+template <class T>
+struct std::tuple_size<gspmd::detail::unknown_result<T>> : std::integral_constant<std::size_t, 2> {};
+template <std::size_t K, class T>
+struct std::tuple_element<K, gspmd::detail::unknown_result<T>> {
+  using type = gspmd::detail::unknown_array<T>;
+};
 
 namespace gspmd {
 namespace detail {
@@ -36,10 +68,16 @@ class whole_inputs {
   template <class Leaf>
   void add(const Leaf& leaf) {
     const auto k = pointers.size();
-    if constexpr (requires {
-                    std::data(leaf);
-                    std::size(leaf);
-                  }) {
+    if constexpr (std::rank_v<Leaf> > 1) {
+      if (k < plan_.inputs.size())
+        if (const extents& shape = plan_.value(plan_.inputs[k]).global; !(shape == extents_of_array<Leaf>()))
+          throw error("run: input " + std::to_string(k) + " is " + std::string(shape_text(shape).view()) +
+                      " and the array given is " + std::string(shape_text(extents_of_array<Leaf>()).view()));
+      add(flat_array<Leaf>{leaf});
+    } else if constexpr (requires {
+                           std::data(leaf);
+                           std::size(leaf);
+                         }) {
       require_dense(leaf);
       check_type<std::remove_cvref_t<decltype(*std::data(leaf))>>(k);
       if (k < plan_.inputs.size()) {
@@ -58,6 +96,14 @@ class whole_inputs {
       check_type<std::remove_cvref_t<decltype(*leaf)>>(k);
       add_pointer(leaf);
     }
+  }
+  template <class Array>
+  static extents extents_of_array() {
+    return []<std::size_t... D>(std::index_sequence<D...>) {
+      extents shape;
+      (shape.push_back(static_cast<std::int64_t>(std::extent_v<Array, D>)), ...);
+      return shape;
+    }(std::make_index_sequence<std::rank_v<Array>>{});
   }
   void add_pointer(const void* leaf) {
     const auto k = pointers.size();
@@ -119,12 +165,18 @@ void run_whole(const plan_view& plan, Comm& comm, const void* const* inputs, voi
   }
 }
 
+struct any_devices {
+  template <class Comm>
+  void operator()(Comm&) const {}
+};
+template <class Backend> concept can_launch = requires(const Backend& backend) { launch(backend, 1, any_devices{}); };
+
 }  // namespace detail
 
 /// Runs a compiled program once on whole arrays and returns whole arrays: the callable's result with an array for each value.
 ///
 /// `backend` is self{}, threads{}, simulated{} or mpi{comm}; with mpi every rank gives the whole inputs and gets the whole
-/// outputs. Arguments are arrays, vectors, spans or pointers of the inputs' element types, or structs of them; containers of
+/// outputs. Arguments are arrays, vectors, spans or pointers of the inputs' element types (`double x[4][6]` too), or structs of them; containers of
 /// several dims must be row-major (is_row_major). An input that
 /// is partial is given to the first device along its axes; the others get the identity; of an output that is partial the terms are reduced.
 /// Throws gspmd::error: a wrong
@@ -135,6 +187,10 @@ void run_whole(const plan_view& plan, Comm& comm, const void* const* inputs, voi
 template <class Step, class Backend, class... Arguments>
 auto run(const Backend& backend, const Arguments&... arguments) {
   using result = typename Step::callable_result;  // first: what is wrong with the program is reported from here
+  static_assert(
+      detail::can_launch<Backend>,
+      "gspmd: run: the first argument says where: self{}, threads{}, simulated{}, or with gspmd/comm/mpi.hpp mpi{comm} or "
+      "mpi{comm, options}");
   static_assert((detail::accept_containers<Arguments>() && ...));
   auto [inputs, arrays] = detail::before_launch(backend, [&] {
     return [&]<std::size_t... K>(std::index_sequence<K...>) {
@@ -151,13 +207,15 @@ auto run(const Backend& backend, const Arguments&... arguments) {
         ((outputs[k++] = a.data()), ...);
       },
       arrays);
-  launch(backend, Step::device_count, [&](auto& comm) {
+  const auto on_devices = [&](auto& comm) {
     Step held;  // users like to call theirs `step`: no shadowing
     detail::run_whole<detail::has_partial_outputs(Step::view)>(
         Step::view, comm, given, outputs,
         [&held](auto& devices, const void* const* in, void* const* out) { held.run(devices, in, out); });
-  });
-  return detail::like_result<result, 0>(arrays);
+  };
+  if constexpr (detail::can_launch<Backend>) launch(backend, Step::device_count, on_devices);
+  if constexpr (Step::is_form_known) return detail::like_result<result, 0>(arrays);
+  else return detail::unknown_result<typename Step::template output_element<0>>{};
 }
 
 }  // namespace gspmd

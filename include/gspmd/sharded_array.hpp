@@ -169,14 +169,23 @@ template <class Tree>
   return tree;
 }
 
+/// Elements of one type that C++ knows as two, complex numbers of two libraries.
+template <class T, class Given>
+const T* as_elements(const Given* data) {
+  if constexpr (!std::is_same_v<T, Given> && std::is_same_v<listed_element_t<T>, listed_element_t<Given>>)
+    return reinterpret_cast<const T*>(data);
+  else return data;
+}
 template <class T, class Whole>
 void scatter_leaf(const held_devices& devices, const Whole& whole, sharded_array<T>& shards) {
   if constexpr (std::is_pointer_v<Whole>) {
-    cut_shards<T>(devices, whole, shards);
+    cut_shards<T>(devices, as_elements<T>(whole), shards);
+  } else if constexpr (std::rank_v<Whole> > 1) {
+    scatter_leaf(devices, flat_array<Whole>{whole}, shards);
   } else {
     require_dense(whole);
     check_whole_size(shards.shape(), static_cast<std::size_t>(std::size(whole)));
-    cut_shards<T>(devices, std::data(whole), shards);
+    cut_shards<T>(devices, as_elements<T>(std::data(whole)), shards);
   }
 }
 template <class Tree, class Whole>
@@ -245,13 +254,14 @@ auto gather(Comm& comm, const Tree& tree) {
           throw error(
               "gather: the array is partial: devices hold terms of it, and no program has reduced them; reshard it first");
         const detail::movement m{v.global, v.layout, {}, detail::movement_axes(shards.mesh(), v.global, v.layout, {})};
-        std::vector<const T*> in;
-        std::vector<T*> out;
+        using element = detail::listed_element_t<T>;
+        std::vector<const element*> in;
+        std::vector<element*> out;
         for (int i = 0; i < comm.local_count(); ++i) {
-          in.push_back(shards.data(i));
-          out.push_back(whole.data());
+          in.push_back(reinterpret_cast<const element*>(shards.data(i)));
+          out.push_back(reinterpret_cast<element*>(whole.data()));
         }
-        comm.template move<T>(shards.mesh(), m, in.data(), out.data());
+        comm.template move<element>(shards.mesh(), m, in.data(), out.data());
         return whole;
       },
       tree);

@@ -48,6 +48,7 @@ struct dim_spec {
     for (std::size_t i = 0; i + 1 < N; ++i) chars[i] = literal[i];
   }
   /// Throws gspmd::error: more than 63 characters.
+  constexpr dim_spec(const std::string& s) : dim_spec(std::string_view(s)) {}  // NOLINT: implicit on purpose
   constexpr explicit dim_spec(std::string_view s) : size(static_cast<int>(s.size())) {
     if (s.size() > most_chars) throw error("split: at most 63 characters for a dim, and `" + std::string(s) + "` has more");
     for (std::size_t i = 0; i < s.size(); ++i) chars[i] = s[i];
@@ -145,7 +146,7 @@ constexpr int take_priority(std::string_view& list) {
 }
 
 constexpr std::string_view words_of(const dim_spec& spec) { return spec.view(); }
-constexpr std::string_view words_of(std::string_view spec) { return spec; }
+constexpr std::string_view words_of(const std::string& spec) { return spec; }
 
 /// `specs`: a dim_spec or, at run time, a text of any length for each dim.
 template <class Spec>

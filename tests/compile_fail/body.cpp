@@ -1,7 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-// A mistake in the callable that has nothing to do with gspmd is not followed by one that has.
+// A mistake in the callable that has nothing to do with gspmd is not followed by one that has, whatever is done with the results.
 // expect: no member named 'size'
 #include <gspmd/gspmd.hpp>
+
+#include <cmath>
+#include <span>
+#include <vector>
 
 using namespace gspmd;
 
@@ -9,15 +13,23 @@ using pod = mesh<axis<"data", 2>>;
 
 constexpr auto program = [](auto x) {
 #ifdef FIXED
-  return x * 2.0;
+  return std::tuple{x * 2.0, sum(x)};
 #else
-  return x.size() * 2.0;  // <- here
+  return std::tuple{x.size() * 2.0, sum(x)};  // <- here
 #endif
 };
-using step = compile<program, pod, in<float, dims<64, 32>, split<"data", _>>>;
+using step = compile<program, pod, in<double, dims<64, 32>, split<"data", _>>>;
+static_assert(step::collectives == list{all_reduce<"data">});
 
 int main() {
-  array<float> x({64, 32});
-  auto y = run<step>(simulated{}, x);
-  return y[0] > 0;
+  array<double> x({64, 32});
+  auto [y, total] = run<step>(simulated{}, x);
+  const double* data = y.data();
+  const std::span<const double> view = y;
+  const std::vector<double> copy(y.begin(), y.end());
+  double most = std::abs(y[0] - total[0]);
+  for (const double e : y) most = std::max(most, e);
+  const auto both = run<step>(simulated{}, x);
+  const array<double> again = std::get<0>(both);
+  return most > data[1] + view[2] + copy[3] + again[4] && y.shape()[0] == 64;
 }

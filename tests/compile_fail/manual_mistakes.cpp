@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Mistakes of manual regions: each is one error.
-// mistakes: 9
+// mistakes: 10
 // expect: leaves as invariant; name the dim
 // expect: of operand 1 would miss a sum over
 // expect: equal data is so many times the
@@ -10,6 +10,7 @@
 // expect: what is started here is never
 // expect: it is finished already; start
 // expect: bad_permutation: device 1 along
+// expect: cut by `x`, then by `y`, and the
 #include <utility>
 
 #include <gspmd/gspmd.hpp>
@@ -54,20 +55,25 @@ constexpr auto finished_twice = [](auto a, auto w) {
   const auto first = local::finish(std::move(it));
   return first + local::finish(std::move(it));
 };
+constexpr auto major_axis_first = [](auto a) {
+  return manual<"x", "y">([](auto part) { return local::all_gather<"x">(tanh(part), 0); }, takes<split<"x,y", _>>{},
+                          gives<split<"y", _>>{})(a);
+};
 constexpr auto two_send_to_one = [](auto a, auto) { return local::permute<"x">(a, {{0, 1}, {1, 1}}); };
 
 }  // namespace
 
 #ifndef FIXED
-constexpr int a = program<forgotten, rows>::step::device_count;                                       // <- here
-constexpr int b = program<whole_weight, invariant<"x">, gives<columns>>::step::device_count;          // <- here
-constexpr int c = program<summed_twice, rows>::step::device_count;                                    // <- here
-constexpr int d = program<branch, rows>::step::device_count;                                          // <- here
-constexpr int e = compile<outside, pod, in<float, dims<4, 6>>, in<float, dims<6, 4>>>::device_count;  // <- here
-constexpr int f = program<carried, rows, gives<rows>>::step::device_count;                            // <- here
-constexpr int g = program<unfinished, rows, gives<columns>>::step::device_count;                      // <- here
-constexpr int h = program<finished_twice, rows>::step::device_count;                                  // <- here
-constexpr int i = program<two_send_to_one, rows, gives<columns>>::step::device_count;                 // <- here
+constexpr int a = program<forgotten, rows>::step::device_count;                                                      // <- here
+constexpr int b = program<whole_weight, invariant<"x">, gives<columns>>::step::device_count;                         // <- here
+constexpr int c = program<summed_twice, rows>::step::device_count;                                                   // <- here
+constexpr int d = program<branch, rows>::step::device_count;                                                         // <- here
+constexpr int e = compile<outside, pod, in<float, dims<4, 6>>, in<float, dims<6, 4>>>::device_count;                 // <- here
+constexpr int f = program<carried, rows, gives<rows>>::step::device_count;                                           // <- here
+constexpr int g = program<unfinished, rows, gives<columns>>::step::device_count;                                     // <- here
+constexpr int h = program<finished_twice, rows>::step::device_count;                                                 // <- here
+constexpr int i = program<two_send_to_one, rows, gives<columns>>::step::device_count;                                // <- here
+constexpr int j = compile<major_axis_first, mesh<axis<"x", 2>, axis<"y", 3>>, in<float, dims<6, 4>>>::device_count;  // <- here
 #endif
 
 int main() {}

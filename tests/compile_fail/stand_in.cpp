@@ -1,7 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
+// What stands in for a refused program has the form and the types of its results: no use of them is a second error.
 // expect: gspmd: reshape keeps the number of elements
 // expect: stand_in.cpp:
 #include <gspmd/gspmd.hpp>
+
+#include <cmath>
 
 using namespace gspmd;
 
@@ -12,17 +15,35 @@ constexpr value grown(value x, std::initializer_list<std::int64_t> shape) {
   return x.rank() == 3 ? x : grown(reshape(x, shape), shape);
 }
 
-constexpr auto program = [](auto x) {
-#ifdef FIXED
-  return grown(x, {4, 16, 32});
-#else
-  return grown(x, {4, 16, 33});
-#endif
+template <class T>
+struct weights {
+  BOOST_HANA_DEFINE_STRUCT(weights, (T, w), (T, b));
 };
-using step = compile<program, pod, in<float, dims<64, 32>, split<"data", _>>>;
+constexpr auto program = [](auto x, weights<value> p) {
+#ifdef FIXED
+  auto y = grown(x, {4, 16, 32});
+#else
+  auto y = grown(x, {4, 16, 33});
+#endif
+  return std::tuple{y, weights<value>{p.w * 2.0, p.b * 2.0}, sum(y)};
+};
+using step =
+    compile<program, pod, in<double, dims<64, 32>, split<"data", _>>, record<weights, in<double, dims<8>>, in<double, dims<4>>>>;
+static_assert(step::collectives == list{all_reduce<"data">});  // <- here
 
 int main() {
-  array<float> x({64, 32});
-  auto y = run<step>(simulated{}, x);  // <- here
-  return y[0] > 0;
+  array<double> x({64, 32});
+  weights<array<double>> p{array<double>({8}), array<double>({4})};
+  auto [y, q, total] = run<step>(simulated{}, x, p);
+  p = q;
+  array<double> whole = y;
+  step s;
+  simulated_communicator comm(2);
+  auto z = make_result<step, 0>(comm);
+  auto r = make_result<step, 1>(comm);
+  auto sums = make_result<step, 2>(comm);
+  s(comm, scatter<step, 0>(comm, x), scatter<step, 1>(comm, p), z, r, sums);
+  static_assert(step::output_shard<0>::local_extents.count == 3);
+  const double* data = y.data();
+  return std::abs(whole[0] - total[0]) > data[1] + q.w[2] + gather(comm, z)[0];
 }

@@ -7,7 +7,7 @@
 #include "gspmd/detail/ops/operator.hpp"
 #include "gspmd/detail/support/saturating.hpp"
 
-// An operator that the library does not have: the sum over the last dim. Its struct stands here and nowhere else; sum_last_listed.hpp
+// An operator that the library does not have: the sum over the last dim. Its struct stands here and nowhere else; program.hpp
 // puts it into the list.
 namespace gspmd::detail {
 

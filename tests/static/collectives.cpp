@@ -12,7 +12,7 @@ constexpr bool has_partial(std::string_view axis) {
   return false;
 }
 
-// ---- the MLP of design.md: columns, then rows; one all_reduce over model ----
+// ---- an MLP: columns, then rows; one all_reduce over model ----
 constexpr auto mlp = [](auto x, auto w1, auto w2) {
   auto h = relu(einsum<"bd,df->bf">(x, w1));
   return einsum<"bf,fd->bd">(h, w2);

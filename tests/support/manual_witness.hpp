@@ -98,12 +98,32 @@ struct typed_again {
     return p.build(a, c, d);
   }
 };
+/// Of a dim that axes of two devices each cut in this order: whether what devices along `moved` hold lies side by side on it.
+inline bool is_side_by_side(const std::vector<int>& order, detail::axis_mask moved) {
+  int next = 0, begin = -1;
+  for (int device = 0; device < 4; ++device) {  // row-major over the axes of the mesh, two of them
+    const auto place = [&](int axis) { return axis == 0 ? device / 2 : device % 2; };
+    bool is_first = true;  // of the other axes
+    for (int a = 0; a < 2; ++a) is_first = is_first && ((moved & detail::axis_bit(a)) != 0 || place(a) == 0);
+    if (!is_first) continue;
+    int at = 0;
+    for (const int a : order) at = 2 * at + place(a);
+    if (begin < 0) begin = at;
+    if (at != begin + next++) return false;
+  }
+  return true;
+}
 inline witness witness_of(const program_of_devices& p, unsigned seed) {
   std::mt19937 random(seed);
   typed_again t(p);
   if (t.typer.mistakes.empty() || t.typer.mistakes[0].axis < 0) return witness::others_mistake;
   const auto& mistake = t.typer.mistakes[0];
   const detail::node& n = t.b.graph().nodes[static_cast<std::size_t>(mistake.node)];
+  if (mistake.kind == detail::mode_mistake::axis_order) {
+    const auto c = detail::state_change::of(n);
+    const auto order = t.typer.types[static_cast<std::size_t>(n.operands[0])].parts.order_of(c.from.dim);
+    return is_side_by_side({order.begin(), order.end()}, c.axes) ? witness::missing : witness::found;
+  }
   const auto states = t.operands(n, mistake.axis);
   const bool is_border = detail::facts_of(n.op).made == detail::origin::viewed;
   if (is_border || detail::facts_of(n.op).made == detail::origin::renamed) {

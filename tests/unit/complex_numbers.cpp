@@ -219,6 +219,42 @@ TEST_CASE("complex tensors: a compiled program of std::complex, split along what
   CHECK(std::complex<float>(column[1]) == x[1] + x[5] + x[9]);
 }
 
+TEST_CASE("std::complex is given and got: whole arrays, pointers to shards, sharded arrays, and in a function of one's own") {
+  using number = std::complex<double>;
+  constexpr auto program = [](auto x) {
+    const auto squared = local_op<"a->a", types<number(number)>>([](auto z, auto result) {
+      for (int64_t i = 0; i < z.extent(0); ++i) result(i) = z(i) * z(i);
+    });
+    return std::tuple{x * x, squared(x), convert<c64>(x)};
+  };
+  using step = compile<program, mesh<axis<"x", 2>>, in<number, dims<4>, split<"x">>>;
+  static_assert(std::is_same_v<step::input_element<0>, number> && std::is_same_v<step::output_element<2>, std::complex<float>>);
+  const std::vector<number> x{{1, 2}, {3, -1}, {0, 1}, {2, 2}};
+  const array<number> whole = std::get<0>(run<step>(threads{}, x));
+  const auto [y, own, narrow] = run<step>(simulated{}, x.data());
+  for (int64_t i = 0; i < 4; ++i) {
+    const number wanted = x[static_cast<std::size_t>(i)] * x[static_cast<std::size_t>(i)];
+    CHECK(std::abs(whole[i] - wanted) == 0);
+    CHECK(std::abs(y[i] - wanted) == 0);
+    CHECK(std::abs(own[i] - wanted) == 0);
+    CHECK(narrow[i] == std::complex<float>(x[static_cast<std::size_t>(i)]));
+  }
+  launch(threads{}, 2, [&](auto& comm) {
+    step s;
+    const auto shards = scatter<step, 0>(comm, x);
+    auto y_shards = make_result<step, 0>(comm);
+    number products[2];
+    std::complex<float> narrow_shard[2];
+    s(comm, shards.data(), y_shards.data(), products, narrow_shard);
+    CHECK(std::abs(products[0] - y_shards.shard()[0]) == 0);
+    auto own_shards = make_result<step, 1>(comm);
+    auto narrow_shards = make_result<step, 2>(comm);
+    s(comm, shards, y_shards, own_shards, narrow_shards);
+    const array<number> gathered = gather(comm, y_shards);
+    CHECK(std::abs(gathered[3] - x[3] * x[3]) == 0);
+  });
+}
+
 TEST_CASE("arrays of narrow and of complex numbers are given as the vectors that hold them") {
   const auto twice = [](value x) { return x + x; };
   const dynamic::mesh m({{"x", 2}});

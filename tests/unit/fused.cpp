@@ -4,6 +4,7 @@
 // Fused groups by hand, through both paths.
 #include <doctest/doctest.h>
 
+#include <algorithm>
 #include <array>
 #include <cstring>
 #include <random>
@@ -272,6 +273,39 @@ TEST_CASE("both paths leave out what does not exist") {
   check_part<mapped>(dims({500}));
   check_part<only_copies>(dims({1, 64}));
   check_part<preds>(dims({63}));
+}
+
+namespace {
+/// How many elements the function of a group's row writes that is asked for so many; -1: it refuses, and has written nothing.
+template <class Group>
+std::int64_t written_of(std::int64_t elems) {
+  constexpr std::size_t room = 512;
+  std::vector<std::vector<float>> inputs(4, std::vector<float>(room, 1.5F)), outputs(4, std::vector<float>(room, -7.0F));
+  const void* in[4];
+  void* out[4];
+  for (std::size_t k = 0; k < 4; ++k) in[k] = inputs[k].data(), out[k] = outputs[k].data();
+  using row = typename row_of_group<Group>::type;
+  fused_memory<row> memory;
+  const extents part = dims({elems});
+  const fused_group g{Group::loop, Group::ops, Group::stores};
+  bool is_refused = false;
+  try {
+    run_fused_rows(g, part, loop_box(part), compute_rows<row>, memory.rows(), in, out, nullptr);
+  } catch (const gspmd::error&) {
+    is_refused = true;
+  }
+  const auto& first = outputs[static_cast<std::size_t>(Group::stores[0].slot)];
+  const auto written = static_cast<std::int64_t>(room) - std::count(first.begin(), first.end(), -7.0F);
+  return is_refused && written == 0 ? -1 : written;
+}
+}  // namespace
+
+TEST_CASE("a row is computed for as many elements as are asked for, or refused") {
+  CHECK(written_of<adam<225>>(225) == 225);
+  for (const int n : {1, 64, 224, 226}) CHECK(written_of<adam<225>>(n) == -1);  // its length is a constant
+  for (const int n : {300, 300 - 64, 300 + 64}) CHECK(written_of<adam<300>>(n) == n);
+  for (const int n : {1, 44, 299, 301}) CHECK(written_of<adam<300>>(n) == -1);  // its rest of 44 is
+  for (const int n : {1, 44, 225, 301}) CHECK(written_of<ending_early<adam<225>>>(n) == n);
 }
 
 TEST_CASE("in place: an output may be an input") {

@@ -293,4 +293,51 @@ TEST_CASE("a region inside of a region takes other axes") {
             "argument 0 names `data`, which the region leaves as it is"));
 }
 
+TEST_CASE("an axis moves only where it is the innermost of its dim, and leaves it in the order in which it cuts it") {
+  std::vector<double> data(36);
+  for (std::size_t i = 0; i < 36; ++i) data[i] = static_cast<double>(i);
+  struct size {
+    std::int64_t x, y;
+  };
+  for (const auto& [nx, ny] : {size{2, 3}, size{3, 2}, size{1, 2}, size{2, 1}, size{1, 1}}) {  // of any size alike
+    const auto run = [&, nx = nx, ny = ny](auto in, auto out, auto body) {
+      return error_of([&] {
+        const auto program = dynamic::compile([&](value v) { return manual<"x", "y">(body, in, out)(v); },
+                                              dynamic::mesh({{"x", nx}, {"y", ny}}), dynamic::in<double>({6, 6}));
+        const auto found = program.run(simulated{}, data);
+        for (std::size_t i = 0; i < 36; ++i) CHECK(found[0].template data<double>()[i] == data[i]);
+      });
+    };
+    const auto refused = [](const std::string& words) {
+      CAPTURE(words);
+      return words.find("dim 0 ") != std::string::npos && words.find("cut by `") != std::string::npos;
+    };
+    constexpr takes<split<"x,y", _>> by_x_then_y;
+    constexpr takes<split<"y,x", _>> by_y_then_x;
+    constexpr auto gather_x = [](value v) { return local::all_gather<"x">(v, 0); };
+    constexpr auto gather_y = [](value v) { return local::all_gather<"y">(v, 0); };
+    constexpr auto gather = [](value v) { return local::all_gather<"x,y">(v, 0); };
+    CHECK(run(by_x_then_y, gives<split<"x", _>>{}, gather_y) == "no error");
+    CHECK(run(by_y_then_x, gives<split<"y", _>>{}, gather_x) == "no error");
+    CHECK(run(by_x_then_y, gives<>{}, gather) == "no error");
+    CHECK(run(by_y_then_x, gives<>{}, [=](value v) { return gather_y(gather_x(v)); }) == "no error");
+    CHECK(refused(run(by_x_then_y, gives<split<"y", _>>{}, gather_x)));
+    CHECK(refused(run(by_y_then_x, gives<>{}, gather)));
+    const auto exchange = [](value v) { return local::all_to_all<"x">(v, 0, 1); };
+    CHECK(run(by_y_then_x, gives<split<"y", "x">>{}, exchange) == "no error");
+    CHECK(refused(run(by_x_then_y, gives<split<"y", "x">>{}, exchange)));
+    // What is computed of parts is cut as they are: through operators, other dims and loops.
+    CHECK(refused(run(by_x_then_y, gives<split<"y", _>>{}, [=](value v) { return gather_x(tanh(v) + 1.0); })));
+    CHECK(refused(run(by_x_then_y, gives<split<"y", _>>{}, [=](value v) {
+      return gather_x(fori_loop(
+          3, [](value, value now) { return now * 2.0; }, v));
+    })));
+    // What is scattered is cut further: so it leaves.
+    constexpr takes<held<split<"y", _>, replica<"x">>> by_y;
+    const auto own = [](value v) { return local::own_part<"x">(v, 0); };
+    CHECK(run(by_y, gives<split<"y,x", _>>{}, own) == "no error");
+    CHECK(refused(run(by_y, gives<split<"x,y", _>>{}, own)));
+  }
+}
+
 }  // namespace manual_regions

@@ -95,6 +95,8 @@ TEST_CASE("network: closed forms of every kind") {
 }
 
 TEST_CASE("network: what is not described is refused") {
+  const std::string name = "x";  // an axis of the run time
+  CHECK(network(1, {{name, topology::torus, 7, 0}}).link(name).bytes_per_second == 7);
   CHECK(error_of([] { static_cast<void>(network(0, {})); }) == "gspmd: network: a device computes at a positive rate");
   CHECK(error_of([] {
           static_cast<void>(network(1, {{"x", topology::torus, 0, 0}}));

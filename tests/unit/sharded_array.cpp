@@ -159,4 +159,14 @@ TEST_CASE("a sharded array of another sharding or shape is refused") {
   CHECK(shape.find("input 0 is [7,3] and the sharded_array given is [8,3]") != std::string::npos);
 }
 
+TEST_CASE("C arrays of several dims are whole arrays") {
+  using doubled = compile<[](auto x) { return x * 2.0; }, mesh<axis<"x", 2>>, in<double, dims<2, 3>, split<"x", _>>>;
+  const double x[2][3] = {{1, 2, 3}, {4, 5, 6}}, turned[3][2] = {};
+  CHECK(run<doubled>(simulated{}, x)[5] == 12);
+  simulated_communicator comm(2);
+  CHECK(scatter<doubled, 0>(comm, x).shard(1)[0] == 4);
+  CHECK_THROWS_WITH_AS(static_cast<void>(run<doubled>(simulated{}, turned)),
+                       doctest::Contains("input 0 is [2,3] and the array given is [3,2]"), error);
+}
+
 }  // namespace

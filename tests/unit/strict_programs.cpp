@@ -493,3 +493,54 @@ TEST_CASE("a maximum of which devices have candidates is scaled by a positive nu
   CHECK(refused([](value m) { return m / -1.0; }));
   CHECK(refused([](value m) { return m * exponential(zeros_like(m)); }));
 }
+
+TEST_CASE("a bias that is a replica is added to rows that are split, and its gradient is partial") {
+  struct bias {
+    state is;
+    bool is_cut;  // along the dim that it has
+    const char* refusal;
+  };
+  for (const std::int64_t n : {1, 2, 3, 8})
+    for (const auto& [is, is_cut, refusal] : {bias{state::replica, false, ""}, bias{state::invariant, false, "state_conflict"},
+                                              bias{state::replica, true, "elementwise_conflict"}}) {
+      dynamic::builder g(dynamic::mesh({{"x", n}}));
+      dynamic::strict_program p(g, "");
+      const value x = g.input(dynamic::in<double>({5, 4})), b = g.input(dynamic::in<double>({4}));
+      p.input(x, {{{state::shard, static_cast<std::int8_t>(is_cut ? 1 : 0), monoid::add}}});
+      p.input(b, {{{is}}});
+      const value y = x * b + b * 2.0;
+      const value loss = einsum("bd->", y * y), slope = grad(loss, b);
+      p.check();
+      CAPTURE(n);
+      const auto errors = p.errors();
+      if (*refusal != 0) {
+        REQUIRE(!errors.empty());
+        CHECK(errors[0].kind == refusal);
+        if (is == state::invariant) {  // written of `b`, whose gradient is 4 elements
+          const std::string wanted =
+              "reshard<replica<`x`>>(operand 1): 0 bytes forward, " + std::to_string(64 - 64 / n) + " bytes ";
+          bool is_named = false;
+          for (const auto& way : errors[0].remedies) is_named = is_named || way.starts_with(wanted);
+          CHECK(is_named);
+        }
+        // What the operator stretched is no value of the user's: `b` has one dim, and two are named for none.
+        for (const auto& way : errors[0].remedies) CHECK(way.find("split<`x`, _>>(operand 1)") == std::string::npos);
+        continue;
+      }
+      REQUIRE(errors.empty());
+      CHECK(p.states(slope)->on[0] == axis_state{state::partial});
+      g.output(y);
+      g.output(p.transition(slope, verb::all_reduce, "x", {state::partial}, {state::invariant}));
+      const auto step = p.compile();
+      CHECK(step.traffic().bytes == 2 * 4 * 8 - 2 * 4 * 8 / n);
+      std::vector<double> xs(20), bs{1, -2, 3, 0}, expected(4, 0);
+      for (std::size_t k = 0; k < 20; ++k) xs[k] = static_cast<double>(k % 7) - 3;
+      const auto found = step.run(simulated{}, xs, bs);
+      for (std::size_t k = 0; k < 20; ++k) {
+        const double whole = xs[k] * bs[k % 4] + 2 * bs[k % 4];
+        CHECK(found[0].data<double>()[k] == whole);
+        expected[k % 4] += 2 * whole * (xs[k] + 2);
+      }
+      for (std::size_t k = 0; k < 4; ++k) CHECK(found[1].data<double>()[k] == expected[k]);
+    }
+}

@@ -128,6 +128,18 @@ constexpr value log_softmax(value x, int dim, location at = location::current())
   return operand(shifted, at) - operand(log(total, at), at);
 }
 
+template <detail::traced A>
+constexpr auto softmax(const A& x) {
+  static_assert(detail::written_so<A>, "gspmd: softmax goes along one dim; name it: softmax(x, -1) is along the last one");
+  return detail::refused_call(x, x);
+}
+template <detail::traced A>
+constexpr auto log_softmax(const A& x) {
+  static_assert(detail::written_so<A>,
+                "gspmd: log_softmax goes along one dim; name it: log_softmax(x, -1) is along the last one");
+  return detail::refused_call(x, x);
+}
+
 /// A new last dim of extent `n` that is 1 at the index that `labels` (integers) names and 0 elsewhere.
 ///
 ///     one_hot<float>(labels, 10)

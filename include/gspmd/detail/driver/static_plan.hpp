@@ -33,7 +33,7 @@ template <auto Callable, class Mesh, class... Inputs>
 struct callable_run_by_the_compiler {
   static constexpr accepted_program run() {
     graph g = trace_program<Callable, Mesh, Inputs...>();
-    if (g.failed()) return {stand_in_program<Callable, Mesh, Inputs...>(), g.broken};
+    if (g.failed()) return {stand_in_program<true, Callable, Mesh, Inputs...>(), g.broken};
     return {std::move(g)};
   }
   /// Programs of many inputs are long, and most give as many outputs.
@@ -49,7 +49,9 @@ inline constexpr bool is_constant_program =
 /// What takes the place of a program that is refused only where its communication is known, or whose run is not constant.
 template <mistake Broken, auto Callable, class Mesh, class... Inputs>
 struct refused_program {
-  static constexpr accepted_program run() { return {stand_in_program<Callable, Mesh, Inputs...>(), Broken}; }
+  static constexpr accepted_program run() {
+    return {stand_in_program<Broken != mistake::reported, Callable, Mesh, Inputs...>(), Broken};
+  }
   static constexpr list_sizes<accepted_program> guess() { return {32, 32, 32}; }
 };
 

@@ -18,6 +18,23 @@
 
 namespace gspmd::detail {
 
+/// Whether these may be the inputs of a program; if not, it is reported.
+template <class... Inputs>
+consteval bool reports_inputs() {
+  static_assert(
+      (is_input<Inputs> && ...),
+      "gspmd: compile: each input is an `in<T, dims<...>>`, or a `record` of them for a struct; for an array, a vector or a "
+      "tuple of layers name one record for each layer");
+  return true;
+}
+
+/// In place of the callable of a program whose inputs are none: its mistake has been reported.
+struct unusable {};
+template <class... A>
+struct call_of<const unusable&, argument_list<A...>, void> {
+  static constexpr bool compiles = false, refuses = false;
+};
+
 template <class Input>
 using traced_input = decltype(Input::trace(std::declval<graph&>(), 0));
 
@@ -47,24 +64,45 @@ consteval bool returns_values() {
 template <auto Callable, class... Inputs>
 using traced_call = call_with<const decltype(Callable)&, traced_input<Inputs>&...>;
 
-/// What the callable returns, or a value where it cannot be called or returns something else: `fits` is false then, and the
-/// mistake has been reported.
+/// A group as `Result`, of values alone: what stands in for the result of a callable that returns a number among them.
+template <class Result>
+struct of_values {
+  using type = value;
+};
+template <class Result>
+  requires(!std::is_void_v<Result> && !is_leaf<Result> && is_tree_of<Result, value>())
+struct of_values<Result> {
+  using type = Result;
+};
+template <class... Parts>
+  requires(!is_tree_of<std::tuple<Parts...>, value>())
+struct of_values<std::tuple<Parts...>> {
+  using type = std::tuple<typename of_values<Parts>::type...>;
+};
+template <class First, class Second>
+  requires(!is_tree_of<std::pair<First, Second>, value>())
+struct of_values<std::pair<First, Second>> {
+  using type = std::pair<typename of_values<First>::type, typename of_values<Second>::type>;
+};
+
+/// What the callable returns, or what stands in for it where it cannot be called or returns something else: `fits` is false then, and
+/// the mistake has been reported. `returns`: whether the form of the result is known.
 template <class Call, std::size_t InputCount>
 struct checked_call {
-  static constexpr bool fits = false;
+  static constexpr bool fits = false, returns = false;
   using result = value;
 };
 template <class Call, std::size_t InputCount>
   requires Call::refuses
 struct checked_call<Call, InputCount> {
-  static constexpr bool fits = (refuse<mistake::inputs, wrong_inputs<InputCount>>(), false);
+  static constexpr bool fits = (refuse<mistake::inputs, wrong_inputs<InputCount>>(), false), returns = false;
   using result = value;
 };
 template <class Call, std::size_t InputCount>
   requires Call::compiles
 struct checked_call<Call, InputCount> {
-  static constexpr bool fits = returns_values<typename Call::result>();
-  using result = std::conditional_t<is_tree_of<typename Call::result, value>(), typename Call::result, value>;
+  static constexpr bool fits = returns_values<typename Call::result>(), returns = fits || is_tuple<typename Call::result>;
+  using result = typename of_values<typename Call::result>::type;
 };
 template <auto Callable, class... Inputs>
 using checked_program = checked_call<traced_call<Callable, Inputs...>, sizeof...(Inputs)>;
@@ -125,15 +163,26 @@ constexpr graph trace_program() {
   return program;
 }
 
-/// What stands in for a refused program, so that one mistake is one error: its inputs, and numbers as its results.
-template <auto Callable, class Mesh, class... Inputs>
+/// What stands in for a refused program, so that one mistake is one error: its inputs, and as its results constants of the types and
+/// shapes that a run of the callable gave them. Where there is no run (`Runs` is false, or it gave less) they are numbers of the type of
+/// the first input.
+template <bool Runs, auto Callable, class Mesh, class... Inputs>
 constexpr graph stand_in_program() {
   graph g;
   g.mesh = &Mesh::info;
   int number = 0;
   ((static_cast<void>(Inputs::trace(g, number)), number += Inputs::leaves), ...);
-  for (std::size_t k = 0; k < leaf_count<typename checked_program<Callable, Inputs...>::result>(); ++k)
-    g.outputs.push_back(add_constant(g, dtype::f32, {}, 0, 0, {}));
+  constexpr std::size_t count = leaf_count<typename checked_program<Callable, Inputs...>::result>();
+  graph run;
+  if constexpr (Runs) run = trace_callable<Callable, Mesh, Inputs...>();
+  for (std::size_t k = 0; k < count; ++k) {
+    if (run.outputs.size() == count) {
+      const node& n = run.nodes[static_cast<std::size_t>(run.outputs[k])];
+      g.outputs.push_back(add_constant(g, n.type, n.shape, 0, 0, {}));
+    } else {
+      g.outputs.push_back(add_constant(g, g.nodes.empty() ? dtype::f32 : g.nodes[0].type, {}, 0, 0, {}));
+    }
+  }
   return g;
 }
 

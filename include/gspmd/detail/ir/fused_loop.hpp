@@ -27,14 +27,15 @@ namespace gspmd::detail {
 /// the vectoriser sees it. When the body cannot be vectorised, say for a call in it, Clang warns: here if it knows lines (-g), else
 /// at the function that the loop ends in, which should not be inlined further and turn off -Wpass-failed too.
 ///
-/// `rest` is n % 64, for those who know it as a constant.
+/// `rest` is n % for_each_index_step, for those who know it as a constant.
+inline constexpr std::int64_t for_each_index_step = 64;
 #if defined(__clang__)
 #pragma clang diagnostic push
 #pragma clang diagnostic ignored "-Wpass-failed"
 #endif
 template <class Body>
 [[gnu::always_inline]] inline void for_each_index(std::int64_t n, std::int64_t rest, Body body) {
-  constexpr std::int64_t step = 64;
+  constexpr std::int64_t step = for_each_index_step;
   for (std::int64_t i = 0; i < n - rest; i += step) {
 #if defined(__clang__)
 #pragma clang loop vectorize(assume_safety)
@@ -55,7 +56,7 @@ template <class Body>
 #endif
 template <class Body>
 [[gnu::always_inline]] inline void for_each_index(std::int64_t n, Body body) {
-  for_each_index(n, n % 64, body);
+  for_each_index(n, n % for_each_index_step, body);
 }
 
 /// A pred is read as a byte: what lies past the end of a shard need not be a valid bool.

@@ -27,7 +27,7 @@ enum class instruction_kind : std::uint8_t {
   control,  // begin or end of the body of a loop or conditional: see the node
 };
 
-/// An einsum whose operand is not gathered: its shards go round a ring (passes/choose/window_choice.hpp).
+/// An einsum whose operand is not gathered: its shards go round a ring (passes/choose/ring_choice.hpp).
 struct ring_einsum {
   std::int8_t operand = -1;  // that goes round; -1: none does
   std::int8_t dim = 0;       // of it

@@ -14,7 +14,7 @@ namespace gspmd::detail {
 template <class T>
 constexpr bool monoid_is_defined(monoid kind) {
   const bool bitwise = kind == monoid::and_ || kind == monoid::or_;
-  if (is_complex_element<T> || own_element<T>) return kind == monoid::add;
+  if (is_complex_element<listed_element_t<T>> || own_element<T>) return kind == monoid::add;
   if (is_float_element<T>) return !bitwise;
   if (std::is_same_v<T, bool>) return bitwise || kind == monoid::maximum || kind == monoid::minimum;
   return true;

@@ -5,6 +5,8 @@
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
+#include <string>
+#include <type_traits>
 #include <utility>
 
 #include "gspmd/detail/ir/fused_group.hpp"
@@ -16,6 +18,7 @@
 #include "gspmd/detail/kernels/reduce_rows.hpp"
 #include "gspmd/detail/support/target.hpp"
 #include "gspmd/detail/support/tuning.hpp"
+#include "gspmd/error.hpp"
 
 /// A fused group that is known to the compiler: one vectorised loop over a row is compiled for it, and one driver goes from row to
 /// row for all groups.
@@ -175,12 +178,53 @@ inline constexpr bool is_row_in_pieces = false;
 template <class Description, std::int64_t Elems, std::int64_t Rest>
 inline constexpr bool is_row_in_pieces<fused_row<Description, Elems, Rest, true>> = true;
 
-/// Whether a piece of a row is none that compute_row is compiled for.
+/// How many elements of a row compute_row computes, or of its inner piece, as types: the one number that it is compiled for,
+template <std::int64_t Elems>
+struct constant_elems {
+  static constexpr bool can_be(std::int64_t elems) { return elems == Elems; }
+  static constexpr constant_elems of(std::int64_t) { return {}; }
+};
+/// whole steps of for_each_index with a rest that it is compiled for,
+template <std::int64_t Rest>
+struct elems_in_steps {
+  std::int64_t steps;
+
+  static constexpr bool can_be(std::int64_t elems) { return elems >= for_each_index_step && elems % for_each_index_step == Rest; }
+  static constexpr elems_in_steps of(std::int64_t elems) { return {elems / for_each_index_step}; }
+};
+/// or any number.
+struct any_elems {
+  std::int64_t count;
+
+  static constexpr bool can_be(std::int64_t) { return true; }
+  static constexpr any_elems of(std::int64_t elems) { return {elems}; }
+};
 template <class Group>
-bool is_outer_piece(std::int64_t elems) {
-  if constexpr (!is_row_in_pieces<Group>) return false;
-  else if constexpr (fused_plan<Group>::row_elems > 0) return elems != fused_plan<Group>::row_elems;
-  else return elems < 64 || elems % 64 != Group::rest;
+constexpr auto elems_of_row() {
+  if constexpr (fused_plan<Group>::row_elems > 0) return constant_elems<fused_plan<Group>::row_elems>{};
+  else if constexpr (has_cut_rows<Group>()) return any_elems{};
+  else return elems_in_steps<Group::rest>{};
+}
+template <class Group>
+using row_elems_type = decltype(elems_of_row<Group>());
+template <class Group>
+inline constexpr bool computes_any_length = std::is_same_v<row_elems_type<Group>, any_elems>;
+
+template <std::int64_t Elems, class Body>
+[[gnu::always_inline]] inline void for_each_of(constant_elems<Elems>, Body body) {
+  for_each_index(Elems, body);
+}
+template <std::int64_t Rest, class Body>
+[[gnu::always_inline]] inline void for_each_of(elems_in_steps<Rest> elems, Body body) {
+  for_each_index(elems.steps * for_each_index_step + Rest, Rest, body);
+}
+template <class Body>
+[[gnu::always_inline]] inline void for_each_of(any_elems elems, Body body) {
+  for_each_index(elems.count, body);
+}
+
+[[noreturn, gnu::cold, gnu::noinline]] inline void refuse_elems_of_row(std::int64_t elems) {
+  throw error("a loop over rows is compiled for another number of elements than " + std::to_string(elems));
 }
 
 #if defined(__clang__)
@@ -188,20 +232,18 @@ bool is_outer_piece(std::int64_t elems) {
 #pragma clang diagnostic ignored "-Wpass-failed"  // see for_each_index
 #endif
 template <class Group>
-[[gnu::always_inline]] inline void loop_over_row(const typename fused_plan<Group>::row& given, std::int64_t elems) {
+[[gnu::always_inline]] inline void loop_over_row(const typename fused_plan<Group>::row& given, row_elems_type<Group> elems) {
   using group_plan = fused_plan<Group>;
   const auto row = given;  // a copy that nobody else sees: stores cannot change its addresses
   const auto body = [&row](std::int64_t i) __attribute__((always_inline)) {
     compute_element<Group>(row, i, std::make_index_sequence<fold_steps(group_plan::op_count)>{},
                            std::make_index_sequence<fold_steps(group_plan::store_count)>{});
   };
-  if constexpr (group_plan::row_elems > 0) for_each_index(group_plan::row_elems, body);
-  else if constexpr (has_cut_rows<Group>()) for_each_index(elems, body);
-  else for_each_index(elems, Group::rest, body);
+  for_each_of(elems, body);
 }
 
 template <class Group>
-GSPMD_LOOP_FUNCTION void compute_row(const typename fused_plan<Group>::row& row, std::int64_t elems) {
+GSPMD_LOOP_FUNCTION void compute_row(const typename fused_plan<Group>::row& row, row_elems_type<Group> elems) {
   loop_over_row<Group>(row, elems);
 }
 /// The outer pieces of rows: a few elements of each row.
@@ -222,7 +264,7 @@ GSPMD_LOOP_FUNCTION void compute_columns(const typename fused_plan<Group>::row& 
   }
 }
 template <class Group>
-[[gnu::noinline]] void compute_row_with_maps(const typename fused_plan<Group>::row& row, std::int64_t elems) {
+[[gnu::noinline]] void compute_row_with_maps(const typename fused_plan<Group>::row& row, row_elems_type<Group> elems) {
   loop_over_row<Group>(row, elems);
 }
 #if defined(__clang__)
@@ -258,6 +300,7 @@ struct fused_rows_memory {
 
 using fused_rows_function = void (*)(const fused_rows& first, std::int64_t rows, std::int64_t elems);
 
+/// Computes so many elements of each row, or refuses them: of rows that are compiled for another number.
 template <class Row>
 void compute_rows(const fused_rows& first, std::int64_t rows, std::int64_t elems) {
   using row_plan = fused_plan<Row>;
@@ -267,11 +310,15 @@ void compute_rows(const fused_rows& first, std::int64_t rows, std::int64_t elems
   for (std::size_t n = 0; n < loads; ++n) row.from[n] = first.from[n], steps.from[n] = first.from_step[n];
   for (std::size_t n = 0; n < iotas; ++n) row.index[n] = first.index[n], steps.index[n] = first.index_step[n];
   for (std::size_t k = 0; k < row_plan::store_count; ++k) row.to[k] = first.to[k], steps.to[k] = first.to_step[k];
-  if constexpr (is_row_in_pieces<Row>)
-    if (is_outer_piece<Row>(elems)) return compute_columns<Row>(row, steps, rows, elems);
+  using elems_type = row_elems_type<Row>;
+  if (!elems_type::can_be(elems)) {
+    if constexpr (is_row_in_pieces<Row>) return compute_columns<Row>(row, steps, rows, elems);
+    else refuse_elems_of_row(elems);
+  }
+  const auto elems_of_each = elems_type::of(elems);
   for (std::int64_t r = 0; r < rows; ++r) {
-    if constexpr (row_plan::facts.has_map) compute_row_with_maps<Row>(row, elems);
-    else compute_row<Row>(row, elems);
+    if constexpr (row_plan::facts.has_map) compute_row_with_maps<Row>(row, elems_of_each);
+    else compute_row<Row>(row, elems_of_each);
     steps.move(row);
   }
 }

@@ -256,7 +256,7 @@ inline constexpr reduction_kernel reduction_kernel_of = [] {
 }();
 
 /// What a reduction asks for its elements, here those of an array: never for more than it folds at once. Others compute theirs
-/// (kernels/fold.hpp), by the same algorithms and so with the same bits.
+/// (kernels/computed_reduction.hpp), by the same algorithms and so with the same bits.
 struct stored_elements {
   const reduction_kernel& kernel;
 

@@ -86,42 +86,42 @@ struct operator_facts {
   scalar_op (*in_loop)(const graph&, const node&) = nullptr;
   dim_places (*lies_along)(const graph&, const node&) = nullptr;
   void (*name_dim)(text&, const graph&, const node&, int operand, int dim) = nullptr;
+};
+template <class O>
+constexpr void take_facts(operator_facts& facts, std::uint8_t number) {
+  const auto owners = static_cast<std::uint8_t>(facts.owners + 1);
+  facts = {number,          owners,         O::made,  O::runs,  O::completes, O::uniform, O::keeps_slices,  O::composes,
+           O::may_cut_axes, O::replication, O::rule,  O::meets, O::exchanges, O::reads,   O::is_made_again, O::may_go_round_ring,
+           O::movements,    O::map,         O::tiles, O::tile,  O::flops,     O::in_loop, O::lies_along,    O::name_dim};
+}
+
+/// What reports ask of an operator. It is a table of its own: a program that is planned while compiling and prints its plan would have
+/// the rules of all operators as machine code, if one table held them beside its texts.
+struct operator_words {
+  origin made = origin::shards;
+  realisation runs = realisation::steps;
   void (*describe)(std::string&, const plan_view&, const plan_step*) = nullptr;
 };
 template <class O>
-constexpr operator_facts facts_of_operator(std::uint8_t number) {
-  return {number,           1,
-          O::made,          O::runs,
-          O::completes,     O::uniform,
-          O::keeps_slices,  O::composes,
-          O::may_cut_axes,  O::replication,
-          O::rule,          O::meets,
-          O::exchanges,     O::reads,
-          O::is_made_again, O::may_go_round_ring,
-          O::movements,     O::map,
-          O::tiles,         O::tile,
-          O::flops,         O::in_loop,
-          O::lies_along,    O::name_dim,
-          O::describe};
+constexpr void take_facts(operator_words& words, std::uint8_t) {
+  words = {O::made, O::runs, O::describe};
 }
 
-struct facts_table {
-  operator_facts of[opcode_count]{};  // not std::array: see above
+template <class Facts>
+struct table_by_opcode {
+  Facts of[opcode_count]{};  // not std::array: see above
+  constexpr table_by_opcode() {
+    boost::mp11::mp_for_each<boost::mp11::mp_iota_c<operator_count>>([&](auto index) {
+      using O = boost::mp11::mp_at_c<operators, index>;
+      for (int op = 0; op < opcode_count; ++op)
+        if (O::owns(static_cast<opcode>(op))) take_facts<O>(of[op], static_cast<std::uint8_t>(index));
+    });
+  }
 };
-inline constexpr facts_table facts_by_opcode = [] {
-  facts_table table;
-  boost::mp11::mp_for_each<boost::mp11::mp_iota_c<operator_count>>([&](auto index) {
-    using O = boost::mp11::mp_at_c<operators, index>;
-    for (int op = 0; op < opcode_count; ++op) {
-      if (!O::owns(static_cast<opcode>(op))) continue;
-      const int owners = table.of[op].owners + 1;
-      table.of[op] = facts_of_operator<O>(static_cast<std::uint8_t>(index));
-      table.of[op].owners = static_cast<std::uint8_t>(owners);
-    }
-  });
-  return table;
-}();
+inline constexpr table_by_opcode<operator_facts> facts_by_opcode;
+inline constexpr table_by_opcode<operator_words> words_by_opcode;
 constexpr const operator_facts& facts_of(opcode op) { return facts_by_opcode.of[static_cast<int>(op)]; }
+constexpr const operator_words& words_of(opcode op) { return words_by_opcode.of[static_cast<int>(op)]; }
 
 constexpr bool each_opcode_has_one_operator() {
   for (const auto& entry : facts_by_opcode.of)

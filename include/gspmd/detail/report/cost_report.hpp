@@ -127,7 +127,7 @@ class cost_report {
       const auto& n = plan_.nodes[i];
       if (!scopes_.is_shown(static_cast<int>(i))) continue;
       for (const int s : scopes_.around(n.scope)) in_scopes[scopes_.name(s)].flops += n.flops;
-      if (n.value < 0 || facts_of(n.op).made != origin::shards) continue;
+      if (n.value < 0 || words_of(n.op).made != origin::shards) continue;
       auto& all = computed[name_of(n.op)];
       ++all.count;
       all.flops += n.flops;

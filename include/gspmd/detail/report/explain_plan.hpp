@@ -132,14 +132,14 @@ class plan_explainer {
   }
 
   [[nodiscard, gnu::cold]] std::string operator_text(const planned_node& n, const planned_value& v) const {
-    if (facts_of(n.op).made == origin::given) return str(graph::input_text(n.at));
+    if (words_of(n.op).made == origin::given) return str(graph::input_text(n.at));
     std::string t = name_of(n.op);
     if (n.op == opcode::loop) t += " (" + times_text(plan_.steps[static_cast<std::size_t>(v.step)].trips) + ')';
     if (v.step >= 0) {
       const plan_step own = own_step(v);
-      facts_of(n.op).describe(t, plan_, &own);
+      words_of(n.op).describe(t, plan_, &own);
     } else {
-      facts_of(n.op).describe(t, plan_, nullptr);
+      words_of(n.op).describe(t, plan_, nullptr);
     }
     if (v.step < 0 && n.moved_dim >= 0)
       t += "(dim " + std::to_string(n.moved_dim) + ", read at " + (n.moved_by > 0 ? "+" : "") + std::to_string(n.moved_by) + ')';
@@ -161,10 +161,10 @@ class plan_explainer {
   }
   /// The number of the loop that computes a value; `-` for what is read where it is used, without work of its own.
   [[nodiscard, gnu::cold]] std::string loop_text(const planned_node& n, const planned_value& v) const {
-    if (facts_of(n.op).made == origin::given) return {};
-    if (v.step < 0 || facts_of(n.op).made == origin::renamed) return "-";
+    if (words_of(n.op).made == origin::given) return {};
+    if (v.step < 0 || words_of(n.op).made == origin::renamed) return "-";
     const auto& step = plan_.steps[static_cast<std::size_t>(v.step)];
-    if (facts_of(n.op).runs == realisation::alias && !is_moved(step, v)) return "-";
+    if (words_of(n.op).runs == realisation::alias && !is_moved(step, v)) return "-";
     if (is_region(n.op)) return {};
     const int loop = loop_[static_cast<std::size_t>(v.step)];
     return loop > 0 ? std::to_string(loop) : std::string();

@@ -21,7 +21,7 @@ class plan_graph {
  public:
   plan_graph(const plan_view& plan, const mesh_info& mesh) : plan_(plan), mesh_(mesh), operators_(plan.steps.size()) {
     for (const auto& n : plan.nodes) {
-      if (n.value < 0 || facts_of(n.op).made == origin::given) continue;
+      if (n.value < 0 || words_of(n.op).made == origin::given) continue;
       const int step = plan.value(n.value).step;
       if (step < 0) continue;
       auto& names = operators_[static_cast<std::size_t>(step)];

@@ -113,7 +113,8 @@ class window_turn {
   std::int64_t bytes_;
 };
 
-inline prepared_contraction kernels::contract_round_ring::prepare(const plan_view& p, const plan_step& s) {
+template <class>
+prepared_contraction kernels::contract_round_ring::prepare(const plan_view& p, const plan_step& s) {
   return prepare_contraction(table_of<contraction_plan>(p)[static_cast<std::size_t>(planned_ring_of(p, s).contraction)], s.type);
 }
 

@@ -71,7 +71,8 @@ struct fused_loops {
   }
 };
 
-inline fused_loops kernels::fused::prepare(const plan_view& plan, const plan_step& s, step_memory& memory) {
+template <class>
+fused_loops kernels::fused::prepare(const plan_view& plan, const plan_step& s, step_memory& memory) {
   const auto count = [](const table_range& range) { return static_cast<std::size_t>(range.count); };
   fused_loops loops{&memory,
                     std::vector<const void*>(count(s.operands)),

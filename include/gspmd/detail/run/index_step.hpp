@@ -83,7 +83,8 @@ inline const indexed_access& access_of(const plan_view& p, const plan_step& s) {
   return table_of<indexed_access>(p)[static_cast<std::size_t>(s.spec)];
 }
 
-inline prepared_gather gather::prepare(const plan_view& p, const plan_step& s) {
+template <class>
+prepared_gather gather::prepare(const plan_view& p, const plan_step& s) {
   prepared_gather prepared{};
   with_element_type(s.type, [&]<class T>(T) { prepared = gather_of<T>(access_of(p, s)); });
   return prepared;
@@ -97,7 +98,8 @@ inline void gather::run(const prepared_gather& prepared, const plan_view& p, con
   clear_padding(p, p.result(s), device);
 }
 
-inline prepared_scatter scatter::prepare(const plan_view& p, const plan_step& s) {
+template <class>
+prepared_scatter scatter::prepare(const plan_view& p, const plan_step& s) {
   prepared_scatter prepared{};
   const indexed_access& access = access_of(p, s);
   with_computing_type(s.type, [&]<class T>(T) {
@@ -115,7 +117,8 @@ inline void scatter::run(const prepared_scatter& prepared, const plan_view& p, c
   clear_padding(p, p.result(s), device);
 }
 
-inline prepared_scatter scatter_set::prepare(const plan_view& p, const plan_step& s) {
+template <class>
+prepared_scatter scatter_set::prepare(const plan_view& p, const plan_step& s) {
   prepared_scatter prepared{};
   with_element_type(s.type, [&]<class T>(T) { prepared = scatter_set_of<T>(access_of(p, s)); });
   return prepared;

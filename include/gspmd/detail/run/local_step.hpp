@@ -59,7 +59,8 @@ inline prepared_contraction prepare_contraction(const contraction_plan& plan, dt
   });
   return prepared;
 }
-inline prepared_contraction contract::prepare(const plan_view& p, const plan_step& s) {
+template <class>
+prepared_contraction contract::prepare(const plan_view& p, const plan_step& s) {
   const contraction_plan& plan = table_of<contraction_plan>(p)[static_cast<std::size_t>(s.spec)];
   auto prepared = prepare_contraction(plan, s.type);
   if (plan.panel > 0)
@@ -83,7 +84,8 @@ inline void contract::run(const prepared_contraction& prepared, const plan_view&
   for (int d = 0; d < operand.local.count; ++d) valid[d] = operand.local[d];
   read_bounds(p, s, device, valid);
 }
-inline prepared_reduction reduce::prepare(const plan_view& p, const plan_step& s) {
+template <class>
+prepared_reduction reduce::prepare(const plan_view& p, const plan_step& s) {
   const reduction_spec& spec = table_of<reduction_spec>(p)[static_cast<std::size_t>(s.spec)];
   const reduction_kernel* kernel = nullptr;
   with_computing_type(s.type, [&](auto element) { kernel = &reduction_kernel_for<decltype(element)>(spec.reduced_by); });
@@ -95,7 +97,8 @@ inline void reduce::run(const prepared_reduction& prepared, const plan_view& p, 
   detail::reduce(*prepared.kernel, prepared.plan, valid, device.read(p.operand(s, 0).where), device.write(p.result(s).where));
 }
 
-inline prepared_window_reduction reduce_window::prepare(const plan_view& p, const plan_step& s) {
+template <class>
+prepared_window_reduction reduce_window::prepare(const plan_view& p, const plan_step& s) {
   const window_reduction& windows = table_of<window_reduction>(p)[static_cast<std::size_t>(s.spec)];
   const reduction_kernel* kernel = nullptr;
   with_computing_type(s.type, [&](auto element) { kernel = &reduction_kernel_for<decltype(element)>(windows.reduced_by); });
@@ -115,7 +118,8 @@ inline void reduce_window::run(const prepared_window_reduction& prepared, const 
   reduce_windows(*prepared.kernel, *prepared.windows, valid, device.read(p.operand(s, 0).where), device.write(p.result(s).where));
   clear_padding(p, p.result(s), device);
 }
-inline prepared_window_selection select_and_scatter::prepare(const plan_view& p, const plan_step& s) {
+template <class>
+prepared_window_selection select_and_scatter::prepare(const plan_view& p, const plan_step& s) {
   const window_selection& windows = table_of<window_selection>(p)[static_cast<std::size_t>(s.spec)];
   window_selector select = nullptr;
   with_computing_type(s.type, [&](auto element) { select = window_selector_for<decltype(element)>(windows.is_minimum); });
@@ -129,7 +133,8 @@ inline void select_and_scatter::run(const prepared_window_selection& prepared, c
                   device.write(p.result(s).where));
 }
 
-inline prepared_permutation permute::prepare(const plan_view& p, const plan_step& s) {
+template <class>
+prepared_permutation permute::prepare(const plan_view& p, const plan_step& s) {
   prepared_permutation prepared{plan_permutation(table_of<permutation_spec>(p)[static_cast<std::size_t>(s.spec)]), nullptr};
   with_element_type(s.type, [&](auto element) { prepared.run = detail::permute<raw_bits<decltype(element)>>; });
   return prepared;

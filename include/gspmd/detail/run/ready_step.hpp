@@ -12,7 +12,7 @@
 /// A step made ready to run: the function of its kernel, and what that worked out once. Both paths make these:
 ///
 ///   run time     K::prepare(plan, step), or with the session's step_memory, which the session keeps; for all steps of a kernel and
-///                an element type there is one function.
+///                an element type there is one function. It is a template, so that programs that do not plan at run time do not compile it.
 ///   compiled     K::freeze<Program, Step>(), or else the same, as a constant. Of an object without members its type says all: a
 ///                function of its own is compiled for it. Any other is kept, and steps whose objects have one type share a function.
 namespace gspmd::detail {

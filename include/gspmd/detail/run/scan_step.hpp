@@ -26,7 +26,8 @@ constexpr prepared_scan scan_of(const scan_spec& spec) {
 
 namespace kernels {
 
-inline prepared_scan scan::prepare(const plan_view& p, const plan_step& s) {
+template <class>
+prepared_scan scan::prepare(const plan_view& p, const plan_step& s) {
   const scan_spec& spec = table_of<scan_spec>(p)[static_cast<std::size_t>(s.spec)];
   prepared_scan prepared{};
   with_computing_type(s.type, [&]<class T>(T) {
@@ -47,7 +48,8 @@ inline void scan::run(const prepared_scan& prepared, const plan_view& p, const p
   clear_padding(p, p.result(s), device);
 }
 
-inline prepared_top_k top_k::prepare(const plan_view& p, const plan_step& s) {
+template <class>
+prepared_top_k top_k::prepare(const plan_view& p, const plan_step& s) {
   prepared_top_k prepared{&table_of<top_k_spec>(p)[static_cast<std::size_t>(s.spec)], nullptr};
   with_computing_type(s.type, [&]<class T>(T) { prepared.find = top_of_lines<T>; });
   return prepared;

@@ -123,7 +123,7 @@ inline void for_each_box_of_range(const extents& loop, std::int64_t first, std::
 
 template <class = void>
 [[gnu::noinline]] void run_reduced_step(const plan_view& plan, const plan_step& s, const device_memory& device,
-                                        fused_rows_function compute, bool computes_any_length, fused_rows_function accumulate,
+                                        fused_rows_function compute, bool is_for_any_length, fused_rows_function accumulate,
                                         const fused_rows& at, const void** inputs, void** outputs, std::int64_t* offsets,
                                         const reduction_kernel* const* kernels) {
   for (int k = 0; k < s.operands.count; ++k) inputs[k] = device.read(plan.operand(s, k).where);
@@ -160,7 +160,7 @@ template <class = void>
   const auto unit = 4 * kernels[0]->lanes;
   const bool accumulates = accumulate != nullptr && (loop.count == 1 || (loop.count == 2 && row % unit == 0));
   // Rows that are short are computed whole, so that there are few boxes; those of a constant length must be.
-  const bool in_whole_rows = row > 0 && row <= fused_block_elems && !(computes_any_length && loop.count == 1);
+  const bool in_whole_rows = row > 0 && row <= fused_block_elems && !(is_for_any_length && loop.count == 1);
   run_loop_reductions(plan, s, device, loop, in_whole_rows ? row : 1, kernels,
                       {run, &reduced, accumulates ? +add_up : nullptr, loop.count == 1 ? 1 : unit}, outputs);
   if (cut != 0) clear_results(plan, s, device);
@@ -175,8 +175,8 @@ struct constant_reduced_loop {
     void* outputs[Results];
     std::int64_t offsets[Bounds + 1];
     fused_memory<Row> memory;
-    run_reduced_step(plan, s, device, compute_rows<Row>, ends_early<Row>(), accumulate, memory.rows(), inputs, outputs, offsets,
-                     kernels);
+    run_reduced_step(plan, s, device, compute_rows<Row>, computes_any_length<Row>, accumulate, memory.rows(), inputs, outputs,
+                     offsets, kernels);
   }
 };
 struct empty_loop {

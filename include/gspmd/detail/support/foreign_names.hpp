@@ -104,3 +104,47 @@ class foreign_names {
 };
 
 }  // namespace gspmd::detail
+
+// Nothing of std takes a value, and what the compiler says of a call of it is a list of all functions of that name. So they are declared
+// for values alone, to say it in a sentence; with a pack, so that after a using-declaration those above are the better ones.
+#define GSPMD_REFUSE_OF_STD(name, ours)                                                               \
+  template <gspmd::detail::traced A, class... Rest>                                                   \
+  constexpr auto name(const A& a, const Rest&...) {                                                   \
+    static_assert(gspmd::detail::written_so<A>,                                                       \
+                  "gspmd: std::" #name " takes a number and not a value; write gspmd::" #ours "(x)"); \
+    return gspmd::detail::refused_call(a, a);                                                         \
+  }
+#define GSPMD_REFUSE_PAIR_OF_STD(name, ours, ...)                                                      \
+  template <class A, class B, class... Rest>                                                           \
+    requires(gspmd::detail::one_traced<A, B> __VA_ARGS__)                                              \
+  constexpr auto name(const A& a, const B& b, const Rest&...) {                                        \
+    static_assert(gspmd::detail::written_so<A>,                                                        \
+                  "gspmd: std::" #name " takes numbers and not values; write gspmd::" #ours "(x, y)"); \
+    return gspmd::detail::refused_call(a, b);                                                          \
+  }
+namespace std {
+GSPMD_REFUSE_OF_STD(sqrt, sqrt)
+GSPMD_REFUSE_OF_STD(cbrt, cbrt)
+GSPMD_REFUSE_OF_STD(abs, abs)
+GSPMD_REFUSE_OF_STD(fabs, abs)
+GSPMD_REFUSE_OF_STD(exp, exponential)
+GSPMD_REFUSE_OF_STD(expm1, expm1)
+GSPMD_REFUSE_OF_STD(log, log)
+GSPMD_REFUSE_OF_STD(log1p, log1p)
+GSPMD_REFUSE_OF_STD(sin, sine)
+GSPMD_REFUSE_OF_STD(cos, cosine)
+GSPMD_REFUSE_OF_STD(tanh, tanh)
+GSPMD_REFUSE_OF_STD(erf, erf)
+GSPMD_REFUSE_OF_STD(floor, floor)
+GSPMD_REFUSE_OF_STD(ceil, ceil)
+GSPMD_REFUSE_OF_STD(real, real)
+GSPMD_REFUSE_OF_STD(imag, imag)
+GSPMD_REFUSE_OF_STD(conj, conj)
+GSPMD_REFUSE_PAIR_OF_STD(pow, power)
+GSPMD_REFUSE_PAIR_OF_STD(max, maximum, &&!std::same_as<A, B>)
+GSPMD_REFUSE_PAIR_OF_STD(min, minimum, &&!std::same_as<A, B>)
+GSPMD_REFUSE_PAIR_OF_STD(fmax, maximum)
+GSPMD_REFUSE_PAIR_OF_STD(fmin, minimum)
+}  // namespace std
+#undef GSPMD_REFUSE_PAIR_OF_STD
+#undef GSPMD_REFUSE_OF_STD

@@ -6,6 +6,7 @@
 #include "gspmd/detail/ir/contraction_plan.hpp"
 #include "gspmd/detail/ir/kernels/parts.hpp"
 #include "gspmd/detail/ir/row_work.hpp"
+#include "gspmd/detail/support/precompiled.hpp"
 #include "gspmd/detail/support/target.hpp"
 
 namespace gspmd::detail {
@@ -80,6 +81,7 @@ struct contract : plain_step, on_one_device, never_in_place {
     return whole.out.count - 1;
   }
 
+  template <class = once>
   static prepared_contraction prepare(const plan_view& p, const plan_step& s);
   template <class Program, int Step>
   static constexpr auto freeze();
@@ -105,6 +107,7 @@ struct contract_round_ring : plain_step, never_in_place, not_by_rows {
     return planned_ring_of(p, s).both_ways ? ring_rounds_kind::both_ways : ring_rounds_kind::one_way;
   }
 
+  template <class = once>
   static prepared_contraction prepare(const plan_view& p, const plan_step& s);
   template <class Program, int Step>
   static constexpr auto freeze();

@@ -9,6 +9,7 @@
 #include "gspmd/detail/ir/kernels/parts.hpp"
 #include "gspmd/detail/ir/loop_reduction.hpp"
 #include "gspmd/detail/ir/row_work.hpp"
+#include "gspmd/detail/support/precompiled.hpp"
 
 namespace gspmd::detail {
 
@@ -107,6 +108,7 @@ struct fused : on_one_device {
     return 0;
   }
 
+  template <class = once>
   static fused_loops prepare(const plan_view& p, const plan_step& s, step_memory& memory);
   template <class Program, int Step>
   static constexpr auto freeze();

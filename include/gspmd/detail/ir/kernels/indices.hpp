@@ -4,6 +4,7 @@
 #include <cstdint>
 
 #include "gspmd/detail/ir/kernels/parts.hpp"
+#include "gspmd/detail/support/precompiled.hpp"
 
 namespace gspmd {
 
@@ -54,6 +55,7 @@ struct indexing_kernel : on_one_device, without_scratch, not_by_rows {
 /// Every slice from where its index says.
 struct gather : plain_step, indexing_kernel, never_in_place {
   static constexpr action name = action::gather;
+  template <class = once>
   static prepared_gather prepare(const plan_view& p, const plan_step& s);
   template <class Program, int Step>
   static constexpr auto freeze();
@@ -63,6 +65,7 @@ struct gather : plain_step, indexing_kernel, never_in_place {
 /// The identity, with every slice combined into where its index says, in row-major order of the indices.
 struct scatter : plain_step, indexing_kernel, never_in_place {
   static constexpr action name = action::scatter;
+  template <class = once>
   static prepared_scatter prepare(const plan_view& p, const plan_step& s);
   template <class Program, int Step>
   static constexpr auto freeze();
@@ -75,6 +78,7 @@ struct scatter_set : indexing_kernel {
   static constexpr step_role role = step_role::updates_a_part;
   static constexpr bool works_in_place(const plan_step&) { return true; }
   static constexpr void mark_kept(const table_views&, const plan_step&, std::uint8_t* kept) { kept[1] = kept[2] = 1; }
+  template <class = once>
   static prepared_scatter prepare(const plan_view& p, const plan_step& s);
   template <class Program, int Step>
   static constexpr auto freeze();

@@ -5,6 +5,7 @@
 #include "gspmd/detail/ir/permutation_plan.hpp"
 #include "gspmd/detail/ir/reduction_plan.hpp"
 #include "gspmd/detail/ir/row_work.hpp"
+#include "gspmd/detail/support/precompiled.hpp"
 
 namespace gspmd::detail {
 
@@ -35,6 +36,7 @@ struct reduce : plain_step, on_one_device, never_in_place, without_scratch {
     return kept_dims(whole) - 1;
   }
 
+  template <class = once>
   static prepared_reduction prepare(const plan_view& p, const plan_step& s);
   template <class Program, int Step>
   static constexpr auto freeze();
@@ -48,6 +50,7 @@ struct permute : plain_step, on_one_device, never_in_place, without_scratch, not
   static constexpr step_work work = step_work::computes;
   static constexpr element_kinds handles = element_kinds::bytes;
 
+  template <class = once>
   static prepared_permutation prepare(const plan_view& p, const plan_step& s);
   template <class Program, int Step>
   static constexpr auto freeze();

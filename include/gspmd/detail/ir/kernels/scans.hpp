@@ -4,6 +4,7 @@
 #include <cstdint>
 
 #include "gspmd/detail/ir/kernels/parts.hpp"
+#include "gspmd/detail/support/precompiled.hpp"
 
 namespace gspmd::detail {
 
@@ -37,6 +38,7 @@ struct scan : plain_step, on_one_device, never_in_place, without_scratch, not_by
   using tables = mp11::mp_list<kernel_table<scan_spec, entries::shared_by_equal_steps>>;
   static constexpr step_work work = step_work::computes;
   static constexpr element_kinds handles = element_kinds::bytes;
+  template <class = once>
   static prepared_scan prepare(const plan_view& p, const plan_step& s);
   template <class Program, int Step>
   static constexpr auto freeze();
@@ -48,6 +50,7 @@ struct top_k : plain_step, on_one_device, never_in_place, without_scratch, not_b
   using tables = mp11::mp_list<kernel_table<top_k_spec, entries::shared_by_equal_steps>>;
   static constexpr step_work work = step_work::computes;
   static constexpr element_kinds handles = element_kinds::bytes;
+  template <class = once>
   static prepared_top_k prepare(const plan_view& p, const plan_step& s);
   template <class Program, int Step>
   static constexpr auto freeze();

@@ -6,6 +6,7 @@
 #include "gspmd/detail/ir/index_map.hpp"
 #include "gspmd/detail/ir/kernels/parts.hpp"
 #include "gspmd/detail/ir/window.hpp"
+#include "gspmd/detail/support/precompiled.hpp"
 
 namespace gspmd::detail {
 
@@ -55,6 +56,7 @@ struct reduce_window : plain_step, on_one_device, never_in_place, without_scratc
   static constexpr step_work work = step_work::computes;
   static constexpr element_kinds handles = element_kinds::bytes;
 
+  template <class = once>
   static prepared_window_reduction prepare(const plan_view& p, const plan_step& s);
   template <class Program, int Step>
   static constexpr auto freeze();
@@ -68,6 +70,7 @@ struct select_and_scatter : plain_step, on_one_device, never_in_place, without_s
   static constexpr step_work work = step_work::computes;
   static constexpr element_kinds handles = element_kinds::bytes;
 
+  template <class = once>
   static prepared_window_selection prepare(const plan_view& p, const plan_step& s);
   template <class Program, int Step>
   static constexpr auto freeze();

@@ -13,6 +13,7 @@ struct operand_on_axis {
   std::int8_t factor = -1;   // of the operator's rule, that the axis splits; -1: none; -2: the rule has no factor for this split
   bool is_zero = false;      // every element: terms of a sum as good as the sum
   bool is_positive = false;  // a number above 0, which keeps the order of what it multiplies
+  std::uint64_t repeated = 0;  // the factors along which a broadcast repeats it: a replica is cut along them, and nothing is sent
 };
 using operands_on_axis = inline_vec<operand_on_axis, max_map_arity>;
 
@@ -26,6 +27,8 @@ struct axis_result {
 
 /// The rule of one axis: how the operands' states meet, and in the global view, that every operand which has the split factor is split
 /// along it. A constant, which every device has, is cut for that.
+///
+/// So is a replica along a dim in which a broadcast repeats it, a bias beside rows: its gradient comes out partial.
 ///
 ///   `ab,bc->ac`   x S(a), w R -> S(a)     x S(b), w S(b) -> P     x S(b), w R: refused     x S(a), w I: refused, the gradient
 class axis_rule {
@@ -94,7 +97,8 @@ class axis_rule {
         const bool disagree = has(k, f) || has(first, in[k].factor);
         return refuse(disagree ? difference(has(k, f) ? f : in[k].factor) : mode_mistake::axis_used_twice, k);
       }
-      const bool is_cut = in[k].is.is == state::constant || (cuts_replicas_ && in[k].is.is == state::replica);
+      const bool is_free = cuts_replicas_ || (f >= 0 && (in[k].repeated >> f & 1U) != 0);
+      const bool is_cut = in[k].is.is == state::constant || (is_free && in[k].is.is == state::replica);
       if (!is_split && has(k, f) && !is_cut) return refuse(difference(f), k);
     }
     r.factor = static_cast<std::int8_t>(f);

@@ -60,8 +60,27 @@ constexpr border_crossing enter(const mesh_info& mesh, const node& n, const valu
                            << axes_text(mesh, axis_bit(minor.axis)) << "`, which is local: local axes come first";
     return to;
   }
+  for (const auto& use : spec.layout.splits) to.is.parts.cut(use.axis, use.dim);
   is_cut_evenly(mesh, spec, n.shape, to.is.splits, to);
   return to;
+}
+
+/// A dim leaves cut by the axes that cut it inside, in their order.
+constexpr bool leaves_in_order(const mesh_info& mesh, const node& n, const border_spec& spec, const local_parts& parts,
+                               border_crossing& to) {
+  for (int d = 0; d < n.shape.count && !n.in_gradient; ++d) {
+    inline_vec<std::int8_t, max_axes> order;
+    for (const auto& use : spec.layout.splits)
+      if (use.dim == d) order.push_back(use.axis);
+    if (parts.ends_with(d, order)) continue;
+    to.broken = mode_mistake::axis_order;
+    to.axis = order[0];
+    to.what = text("dim ") << d << " of the result is cut by " << order_text(mesh, parts.order_of(d)) << " and leaves as cut by "
+                           << order_text(mesh, order)
+                           << ": its parts would lie in another order; name the axes in the order in which it is cut";
+    return false;
+  }
+  return true;
 }
 
 /// Back into the global view: in the states that it has, and what varies is a part of the dim that is named.
@@ -95,6 +114,8 @@ constexpr border_crossing leave(const mesh_info& mesh, const node& n, const valu
     to.is.leave(a);
     to.is.on[a] = wanted;
   }
+  if (!leaves_in_order(mesh, n, spec, from.parts, to)) return to;
+  to.is.parts.keep_axes(~spec.axes);
   inline_vec<axis_use, max_axes> others;
   for (const auto& use : to.is.splits)
     if ((spec.axes & axis_bit(use.axis)) == 0) others.push_back(use);

@@ -14,7 +14,8 @@ class operator_typer {
   constexpr void visit(int i) {
     const node& n = t_.at(i);
     op_rule rule;
-    if (!t_.is_all_local()) rule_of(t_.program, n, rule);
+    const bool is_tracked = knows_parts(n);
+    if (!t_.is_all_local() || is_tracked) rule_of(t_.program, n, rule);
     const axis_rule locally(n, nullptr, n.in_gradient), globally(n, &rule, n.in_gradient);
     const auto count = t_.mistakes.size();
     value_type result = value_type::all(t_.mesh(), {state::constant});
@@ -41,19 +42,46 @@ class operator_typer {
     if (t_.mistakes.size() != count) return;
     if (!t_.is_all_local() && !lay_out(i, rule, result)) return;
     for (auto& t : t_.further) t.is_known = true;
+    if (is_tracked) pass_parts(n, rule, result);
     t_.type(i) = result;
   }
 
  private:
+  /// Whether it is known of an operand which axes cut its dims, and that matters: where two are local.
+  [[nodiscard]] constexpr bool knows_parts(const node& n) const {
+    if ((t_.local_here & (t_.local_here - 1)) == 0 || n.in_gradient) return false;
+    for (const int o : n.operands)
+      if (!t_.types[static_cast<std::size_t>(o)].parts.empty()) return true;
+    return false;
+  }
+  constexpr void pass_parts(const node& n, const op_rule& rule, value_type& result) const {
+    for (int k = 0; k < n.operands.count; ++k)
+      t_.type(n.operands[k]).parts.pass(n, rule, t_.at(n.operands[k]).shape, k, facts_of(n.op).exchanges(n), result.parts);
+    axis_mask varying = 0;
+    for (int a = 0; a < t_.mesh().axis_count(); ++a)
+      if (result.on[a].is == state::varying || result.on[a].is == state::shard) varying |= axis_bit(a);
+    result.parts.keep_axes(varying);
+  }
   [[nodiscard]] constexpr operand_on_axis seen(const node& n, const op_rule& rule, int k, int a) {
     const value_type& t = t_.type(n.operands[k]);
     operand_on_axis seen{t.on[a], -1, t_.may_be_zeros(n.operands[k]), is_positive_number(t_.program, n.operands[k])};
     if (!is_floating(t_.at(n.operands[k]).type)) seen.is = without_gradient(seen.is);
+    if (!t_.is_local(a)) seen.repeated = repeated(rule, k, t_.at(n.operands[k]));
     if (t_.is_local(a) || seen.is.is != state::shard) return seen;
     seen.factor = -2;
     for (const auto& use : to_factors(t_.mesh(), rule, rule.operand(k), t.splits))
       if (use.axis == a) seen.factor = use.dim;
     return seen;
+  }
+  /// The factors of the dims along which every element of x is repeated: those that it did not have before.
+  [[nodiscard]] constexpr std::uint64_t repeated(const op_rule& rule, int k, const node& x) const {
+    const dim_mask dims = t_.repeated_dims(x);
+    const tensor_map& map = rule.operand(k);
+    std::uint64_t factors = 0;
+    for (int d = 0; d < x.shape.count; ++d)
+      for (int at = map.begin(d); at < map.end(d) && (dims & dim_bit(d)) != 0; ++at)
+        factors |= std::uint64_t{1} << map.factors[at];
+    return factors;
   }
   /// The order of axes on every factor, as the operands have it; whether it is one order, and nothing has to move.
   constexpr bool lay_out(int i, const op_rule& rule, value_type& result) {

@@ -159,7 +159,7 @@ class region_typer {
                                       << ": axes split a dim in another order; reshard one of them");
       return -1;
     }
-    return changed;
+    return known.parts.keep_common(other.parts, t_.at(i).shape.count) ? 1 : changed;
   }
 
   program_typer& t_;

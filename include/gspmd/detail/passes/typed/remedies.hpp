@@ -12,6 +12,7 @@ struct held_operand {
   extents shape;    // of the local view: the shard's
   sharding layout;  // nothing in the local view
   std::int64_t elem_bytes = 1;
+  bool is_stretched = false;  // by the operator: a user has what it was before
 };
 
 /// The reshard that brings a value to a state on an axis, as a user writes it; `after`: the splits that it has then.
@@ -143,6 +144,7 @@ constexpr std::vector<text> remedies(const mesh_info& mesh, const op_rule* rule,
   const auto consider = [&](int k, int row, axis_state to, int factor) {
     operands_on_axis trial = in;
     trial[k] = {to, static_cast<std::int8_t>(factor)};
+    trial[k].repeated = in[k].repeated;
     if (along.of(trial).broken == mode_mistake::none) list.add(k, row, in[k].is, to, held[k]);
   };
   for (int k = 0; k < in.count; ++k)
@@ -156,7 +158,7 @@ constexpr std::vector<text> remedies(const mesh_info& mesh, const op_rule* rule,
       if (is_called && local_call_text({}, t.by, in[k].is, {t.to}, k).view().empty()) continue;
       if (t.to != state::shard) {
         if (rule == nullptr || t.to != state::varying) consider(k, row, {t.to}, -1);
-      } else if (rule != nullptr) {
+      } else if (rule != nullptr && !held[k].is_stretched) {
         for (int d = 0; d < held[k].shape.count; ++d) {
           const tensor_map& map = rule->operand(k);
           if (in[k].is == shard_of(d) || (!rule->uniform && map.begin(d) == map.end(d))) continue;

@@ -136,6 +136,15 @@ class reshard_typer {
       t.is_known = false;
       return;
     }
+    for (int d = 0; d < t_.at(i).shape.count; ++d) {
+      const auto order = wanted.parts.order_of(d);
+      if (t.parts.ends_with(d, order)) continue;
+      t_.refuse(mode_mistake::axis_order, i, -1, order[0],
+                text("dim ") << d << " of the result is cut by " << order_text(t_.on_mesh, t.parts.order_of(d)) << ", not by "
+                             << order_text(t_.on_mesh, order));
+      t.is_known = false;
+      return;
+    }
     if (!writes_.holds_it(i, 0, t, cut)) {
       t.is_known = false;
       return;

@@ -86,6 +86,8 @@ class transition_typer {
     }
     value_type to = from;
     if (is_inside) {
+      if (!n.in_gradient && !is_innermost(i, c, from.parts)) return;
+      to.parts.change(c);
       for (int a = 0; a < t_.mesh().axis_count(); ++a) {
         if ((c.axes & axis_bit(a)) == 0) continue;
         to.on[a] = c.to;
@@ -106,6 +108,22 @@ class transition_typer {
   }
 
  private:
+  /// In the local view: parts are side by side along the last axes of a dim only.
+  constexpr bool is_innermost(int i, const state_change& c, const local_parts& parts) {
+    if (c.from.is != state::shard) return true;
+    const int d = c.from.dim;
+    inline_vec<std::int8_t, max_axes> moved;
+    for (int a = 0; a < t_.mesh().axis_count(); ++a)
+      if ((c.axes & axis_bit(a)) != 0) moved.push_back(static_cast<std::int8_t>(a));
+    if (parts.ends_with(d, moved)) return true;
+    const auto order = parts.order_of(d);
+    const int last = order[order.count - 1];
+    t_.refuse(mode_mistake::axis_order, i, 0, moved[0],
+              text("dim ") << d << " is cut by " << order_text(t_.on_mesh, order) << ", and the parts along `"
+                           << axes_text(t_.on_mesh, c.axes) << "` do not lie side by side on it; begin with its last axis: "
+                           << name_of(c.by) << " over `" << axes_text(t_.on_mesh, axis_bit(last)) << "` first");
+    return false;
+  }
   /// Whether a value is in the state that a transition names. A constant is in every state of equal data; what varies may be taken for
   /// chunks of a dim in the local view, as nothing else is known of it there.
   [[nodiscard]] constexpr bool is_named(const axis_state& is, const axis_state& named, dtype type, bool is_inside,

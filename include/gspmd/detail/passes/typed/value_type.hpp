@@ -5,6 +5,7 @@
 #include "gspmd/detail/ir/layout.hpp"
 #include "gspmd/detail/ir/mesh_info.hpp"
 #include "gspmd/detail/ir/transition.hpp"
+#include "gspmd/detail/passes/typed/local_parts.hpp"
 
 namespace gspmd::detail {
 
@@ -12,6 +13,7 @@ namespace gspmd::detail {
 struct value_type {
   inline_vec<axis_state, max_axes> on;
   inline_vec<axis_use, max_axes> splits;  // the axes of the global view that shard it, by dim, then major to minor
+  local_parts parts;                      // of the local view: the axes whose parts of a dim devices are known to hold
   bool is_known = false;                  // false after a mistake: nothing is asked of it
 
   static constexpr value_type all(const mesh_shape& mesh, axis_state s) {
@@ -80,6 +82,13 @@ struct value_type {
     if (is == state::partial && t.on[a].reduced_by != monoid::add) words << ": " << name_of(t.on[a].reduced_by);
     words << ')';
   }
+  return words;
+}
+
+/// "`x`, then by `y`"
+[[gnu::cold]] constexpr text order_text(const mesh_info& mesh, const inline_vec<std::int8_t, max_axes>& order) {
+  text words;
+  for (int k = 0; k < order.count; ++k) words << (k == 0 ? "`" : ", then by `") << axes_text(mesh, axis_bit(order[k])) << '`';
   return words;
 }
 

@@ -1,0 +1,68 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstddef>
+
+#include <boost/mp11/algorithm.hpp>
+#include <boost/mp11/list.hpp>
+
+#include "gspmd/detail/ir/types.hpp"
+#include "gspmd/inputs.hpp"
+
+/// In which types a user of a program gives and gets complex numbers: in those of which the inputs are declared, std::complex say. The
+/// library itself does not read <complex>, which brings streams into every file.
+namespace gspmd::detail {
+
+template <class Input>
+struct declared_elements {
+  using type = boost::mp11::mp_list<typename Input::element>;
+};
+template <template <class> class Struct, class... Members>
+struct declared_elements<record<Struct, Members...>> {
+  using type = boost::mp11::mp_append<boost::mp11::mp_list<>, typename declared_elements<Members>::type...>;
+};
+template <class Input>
+using declared_elements_t = typename declared_elements<Input>::type;
+/// Of all leaves of the inputs.
+template <class... Inputs>
+using all_declared_elements = boost::mp11::mp_append<boost::mp11::mp_list<>, declared_elements_t<Inputs>...>;
+
+/// A class template of complex numbers: what is found of it has any part.
+template <class T>
+struct complex_family {
+  static constexpr bool is_foreign = false;
+  template <class Part>
+  using of = complex_number<Part>;
+};
+template <template <class> class Complex, class Part>
+  requires(is_complex_element<listed_element_t<Complex<Part>>> && !is_complex_element<Complex<Part>>)
+struct complex_family<Complex<Part>> {
+  static constexpr bool is_foreign = true;
+  template <class Other>
+  using of = Complex<Other>;
+};
+template <class T>
+using is_foreign_complex = std::bool_constant<complex_family<T>::is_foreign>;
+
+/// In what a result is given of elements of type T.
+template <class T, class Declared>
+struct given_element {
+  using type = T;
+};
+template <class Part, class Declared>
+struct given_element<complex_number<Part>, Declared> {
+  using families = boost::mp11::mp_push_back<boost::mp11::mp_copy_if<Declared, is_foreign_complex>, complex_number<Part>>;
+  using type = typename complex_family<boost::mp11::mp_front<families>>::template of<Part>;
+};
+
+/// In what input `K` is taken, whose elements are of type T.
+template <class T, class Declared, std::size_t K>
+struct taken_element {
+  using type = T;
+};
+template <class Part, class Declared, std::size_t K>
+struct taken_element<complex_number<Part>, Declared, K> {
+  using type = boost::mp11::mp_at_c<Declared, K>;
+};
+
+}  // namespace gspmd::detail

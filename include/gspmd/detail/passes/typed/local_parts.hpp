@@ -1,0 +1,130 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include "gspmd/detail/ir/layout.hpp"
+#include "gspmd/detail/ir/rule.hpp"
+#include "gspmd/detail/ops/transition.hpp"
+
+namespace gspmd::detail {
+
+/// Of a value of the local view: which axes cut a dim into the parts that devices hold, by dim, then major to minor. What is varying may be
+/// anything; but where two axes cut one dim, it matters which one is moved first. An axis moves only where it is the innermost of its dim:
+///
+///   0 1 2 3 4 5 over x:2, y:3      gathered along y: 0 1 2 | 3 4 5      along x: 0 3 | 1 4 | 2 5, of which no part lies as S(0) says
+///
+/// What is not known is not there, and not asked for.
+class local_parts {
+  // It stands before its callers: Clang reads bodies in their order, and for a constant of one calls nothing that it has not read yet.
+  template <class Keeps>
+  constexpr void keep_if(Keeps keeps) {
+    inline_vec<axis_use, max_axes> kept;
+    for (const auto& use : uses_)
+      if (keeps(use)) kept.push_back(use);
+    uses_ = kept;
+  }
+
+ public:
+  /// The last axis of a dim from here on.
+  constexpr void cut(int axis, int dim) {
+    join(axis);
+    int at = 0;
+    while (at < uses_.count && uses_[at].dim <= dim) ++at;
+    uses_.insert(at, axis_use{static_cast<std::int8_t>(axis), static_cast<std::int8_t>(dim)});
+  }
+  constexpr void join(int axis) {
+    keep_if([axis](const axis_use& use) { return use.axis != axis; });
+  }
+  constexpr void forget_dim(int dim) {
+    keep_if([dim](const axis_use& use) { return use.dim != dim; });
+  }
+  constexpr void keep_axes(axis_mask axes) {
+    keep_if([axes](const axis_use& use) { return (axes & axis_bit(use.axis)) != 0; });
+  }
+  [[nodiscard]] constexpr bool empty() const { return uses_.empty(); }
+  [[nodiscard]] constexpr axis_mask axes_of(int dim) const {
+    axis_mask axes = 0;
+    for (const auto& use : uses_)
+      if (use.dim == dim) axes |= axis_bit(use.axis);
+    return axes;
+  }
+  /// The axes that cut a dim, major to minor.
+  [[nodiscard]] constexpr inline_vec<std::int8_t, max_axes> order_of(int dim) const {
+    inline_vec<std::int8_t, max_axes> order;
+    for (const auto& use : uses_)
+      if (use.dim == dim) order.push_back(use.axis);
+    return order;
+  }
+  /// Whether these of its axes are the last ones of a dim, in this order.
+  [[nodiscard]] constexpr bool ends_with(int dim, const inline_vec<std::int8_t, max_axes>& axes) const {
+    const auto order = order_of(dim);
+    int known = 0, at = 0;
+    for (const auto a : axes) known += (axes_of(dim) & axis_bit(a)) != 0 ? 1 : 0;
+    for (const auto a : axes)
+      if ((axes_of(dim) & axis_bit(a)) != 0 && order[order.count - known + at++] != a) return false;
+    return true;
+  }
+  /// After a transition along axes of the local view. What is taken for varying is stacked along a dim 0 of its own, or cut along it.
+  constexpr void change(const state_change& c) {
+    const bool joins = c.by == verb::all_gather || c.by == verb::all_to_all;
+    const bool cuts = c.by == verb::reduce_scatter || c.by == verb::all_to_all || c.by == verb::convert;
+    if (c.by == verb::permute || (c.by == verb::reinterpret && c.to.is == state::varying)) return;
+    for (int a = 0; a < max_axes; ++a)
+      if ((c.axes & axis_bit(a)) != 0) join(a);
+    if (joins && c.from.is == state::varying)
+      for (auto& use : uses_) ++use.dim;
+    if (!cuts) return;
+    if (c.to.is == state::varying) {
+      forget_dim(0);
+      for (auto& use : uses_) --use.dim;
+    }
+    for (int a = 0; a < max_axes && c.to.is == state::shard; ++a)
+      if ((c.axes & axis_bit(a)) != 0) cut(a, c.to.dim);
+  }
+  /// Into what an operator makes: a dim that is one factor on both sides, of which nothing moves, goes on to be cut so.
+  constexpr void pass(const node& n, const op_rule& rule, const extents& shape, int operand, dim_mask exchanged,
+                      local_parts& result) const {
+    const tensor_map &from = rule.operand(operand), &to = rule.result();
+    for (int d = 0; d < shape.count; ++d) {
+      const auto order = order_of(d);
+      if (order.count == 0 || from.end(d) - from.begin(d) != 1) continue;
+      const int f = from.factors[from.begin(d)];
+      for (int r = 0; r < n.shape.count; ++r) {
+        const bool is_same = to.end(r) - to.begin(r) == 1 && to.factors[to.begin(r)] == f;
+        if (!is_same || n.shape[r] != shape[d] || (exchanged & dim_bit(r)) != 0) continue;
+        result.add(r, order);
+      }
+    }
+  }
+  /// What both know alike; whether that is less than this one knew.
+  constexpr bool keep_common(const local_parts& o, int rank) {
+    bool is_less = false;
+    for (int d = 0; d < rank; ++d) {
+      if (order_of(d) == o.order_of(d)) continue;
+      is_less = is_less || axes_of(d) != 0;
+      forget_dim(d);
+    }
+    return is_less;
+  }
+
+ private:
+  /// Operands that know of a dim otherwise leave it unknown, and so do those that have parts of two dims along one axis: blocks.
+  constexpr void add(int dim, const inline_vec<std::int8_t, max_axes>& order) {
+    if ((unknown_ & dim_bit(dim)) != 0 || order_of(dim) == order) return;
+    bool is_new = axes_of(dim) == 0;
+    for (const auto a : order)
+      for (int d = 0; d < max_rank; ++d)
+        if (d != dim && (axes_of(d) & axis_bit(a)) != 0) {
+          unknown_ |= dim_bit(d);
+          forget_dim(d);
+          is_new = false;
+        }
+    forget_dim(dim);
+    if (!is_new) unknown_ |= dim_bit(dim);
+    for (int k = 0; is_new && k < order.count; ++k) cut(order[k], dim);
+  }
+
+  inline_vec<axis_use, max_axes> uses_;
+  dim_mask unknown_ = 0;
+};
+
+}  // namespace gspmd::detail
