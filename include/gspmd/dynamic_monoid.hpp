@@ -6,12 +6,12 @@
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
-#include <span>
 #include <string>
 #include <utility>
 #include <vector>
 
 #include "gspmd/detail/kernels/fused_kernels.hpp"
+#include "gspmd/detail/support/span.hpp"
 #include "gspmd/dynamic_builder.hpp"
 #include "gspmd/ops/fold.hpp"
 
@@ -254,7 +254,7 @@ namespace gspmd {
 namespace detail {
 
 template <class Op>
-std::vector<value> folded_at_run_time(const dynamic::value_monoid& m, std::span<const value> tensors, int dim,
+std::vector<value> folded_at_run_time(const dynamic::value_monoid& m, detail::span<const value> tensors, int dim,
                                       scan_options options, const char* op, location at) {
   std::vector<value> all(m.types().size());
   if (tensors.empty() || !tensors[0].is_valid()) return all;
@@ -274,11 +274,11 @@ std::vector<value> folded_at_run_time(const dynamic::value_monoid& m, std::span<
 }  // namespace detail
 
 /// reduce_by and scan_by (ops/fold.hpp) by a monoid that is written at run time; the same bytes are sent.
-inline std::vector<value> reduce_by(const dynamic::value_monoid& m, std::span<const value> tensors, int dim,
+inline std::vector<value> reduce_by(const dynamic::value_monoid& m, detail::span<const value> tensors, int dim,
                                     location at = location::current()) {
   return detail::folded_at_run_time<detail::reduce_by_op>(m, tensors, dim, {}, "reduce_by", at);
 }
-inline std::vector<value> scan_by(const dynamic::value_monoid& m, std::span<const value> tensors, int dim,
+inline std::vector<value> scan_by(const dynamic::value_monoid& m, detail::span<const value> tensors, int dim,
                                   scan_options options = {}, location at = location::current()) {
   return detail::folded_at_run_time<detail::scan_by_op>(m, tensors, dim, options, "scan_by", at);
 }

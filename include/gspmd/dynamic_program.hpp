@@ -18,6 +18,7 @@
 #include "gspmd/detail/run/interpreter.hpp"
 #include "gspmd/detail/run/step_checks.hpp"
 #include "gspmd/detail/support/precompiled.hpp"
+#include "gspmd/detail/support/span.hpp"
 #include "gspmd/dynamic_mesh.hpp"
 #include "gspmd/placed_tensor.hpp"
 #include "gspmd/run.hpp"
@@ -177,7 +178,7 @@ class program {
   template <class Comm>
   void run_on(Comm& comm, const void* const* inputs, void* const* outputs) const;
 
-  [[nodiscard]] placed_tensor placed(std::span<const int> list, std::size_t k, const char* what) const {
+  [[nodiscard]] placed_tensor placed(detail::span<const int> list, std::size_t k, const char* what) const {
     if (k >= list.size())
       throw error(std::string(what) + ' ' + std::to_string(k) + " is asked for and the program has " +
                   std::to_string(list.size()) + ", which count from 0");

@@ -5,7 +5,8 @@
 #include <cstddef>
 #include <cstdint>
 #include <initializer_list>
-#include <span>
+
+#include "gspmd/detail/support/span.hpp"
 
 namespace gspmd {
 
@@ -13,7 +14,7 @@ namespace gspmd {
 /// when the program is built. It is read by the call that gets it and not kept.
 ///
 ///     reshape(x, {8, -1})      const std::vector<std::int64_t> shape = ...;  reshape(x, shape)
-struct integers : std::span<const std::int64_t> {
+struct integers : detail::span<const std::int64_t> {
   using span::span;
   constexpr integers(std::initializer_list<std::int64_t> list)
       : span(list.begin(), list.size()) {}  // NOLINT: implicit on purpose

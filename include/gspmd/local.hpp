@@ -3,11 +3,11 @@
 
 #include <cstdint>
 #include <initializer_list>
-#include <span>
 #include <string_view>
 #include <utility>
 
 #include "gspmd/detail/ops/local_view.hpp"
+#include "gspmd/detail/support/span.hpp"
 #include "gspmd/ops/elementwise.hpp"
 #include "gspmd/ops/shape.hpp"
 #include "gspmd/sharding.hpp"
@@ -129,7 +129,7 @@ struct device_pair {
 ///
 ///     auto other = local::permute<"x">(v, {{0, 1}, {1, 0}});                // two devices exchange; the others get zeros
 template <dim_spec Axes>
-constexpr value permute(value x, std::span<const device_pair> pairs, location at = location::current()) {
+constexpr value permute(value x, detail::span<const device_pair> pairs, location at = location::current()) {
   detail::device_shift list{detail::device_shift::kind::listed, 0};
   const auto n = axis_size<Axes>(x);
   const auto refuse = [&](const detail::text& what) {
@@ -157,7 +157,7 @@ constexpr value permute(value x, std::span<const device_pair> pairs, location at
 }
 template <dim_spec Axes>
 constexpr value permute(value x, std::initializer_list<device_pair> pairs, location at = location::current()) {
-  return permute<Axes>(x, std::span(pairs.begin(), pairs.size()), at);
+  return permute<Axes>(x, detail::span(pairs.begin(), pairs.size()), at);
 }
 /// Each device's part of dim `dim` of what all of them hold. Sends nothing. The gradient of a replica puts it among zeros, that of an
 /// invariant value (`From`) is an all_gather.

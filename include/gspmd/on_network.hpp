@@ -3,7 +3,6 @@
 
 #include <cstdint>
 #include <initializer_list>
-#include <span>
 #include <string>
 #include <string_view>
 #include <type_traits>
@@ -11,6 +10,7 @@
 #include "gspmd/detail/ir/mesh_info.hpp"
 #include "gspmd/detail/ir/network_rates.hpp"
 #include "gspmd/detail/support/refuse.hpp"
+#include "gspmd/detail/support/span.hpp"
 #include "gspmd/error.hpp"
 #include "gspmd/mesh.hpp"
 #include "gspmd/sharding.hpp"
@@ -42,8 +42,8 @@ class network {
  public:
   /// Throws gspmd::error: a rate that is not positive, a time that is negative.
   constexpr network(double flops_per_second, std::initializer_list<axis_link> links)
-      : network(flops_per_second, std::span<const axis_link>(links.begin(), links.size())) {}
-  constexpr network(double flops_per_second, std::span<const axis_link> links) : flops_per_second_(flops_per_second) {
+      : network(flops_per_second, detail::span<const axis_link>(links.begin(), links.size())) {}
+  constexpr network(double flops_per_second, detail::span<const axis_link> links) : flops_per_second_(flops_per_second) {
     if (!(flops_per_second > 0)) throw error("network: a device computes at a positive rate");
     if (links.size() > static_cast<std::size_t>(detail::max_axes)) throw error("network: a mesh has at most 16 axes");
     for (const auto& link : links) {

@@ -4,11 +4,11 @@
 #include <array>
 #include <concepts>
 #include <cstdint>
-#include <span>
 #include <type_traits>
 #include <vector>
 
 #include "gspmd/detail/ir/layout.hpp"
+#include "gspmd/detail/support/span.hpp"
 #include "gspmd/detail/support/text.hpp"
 
 /// How one dim is dealt to parts, open to the user's own ways. Where the library's shardings always cut a dim into equal
@@ -246,7 +246,7 @@ struct ragged_list {
   }
 
  private:
-  [[nodiscard]] constexpr detail::ragged_rule<std::span<const std::int64_t>> rule() const {
+  [[nodiscard]] constexpr detail::ragged_rule<detail::span<const std::int64_t>> rule() const {
     return {{counts.data(), counts.size()}, block};
   }
 };

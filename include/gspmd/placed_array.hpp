@@ -3,7 +3,6 @@
 
 #include <cstdint>
 #include <memory>
-#include <span>
 #include <string>
 #include <tuple>
 #include <utility>
@@ -13,6 +12,7 @@
 #include "gspmd/comm/communicator.hpp"
 #include "gspmd/detail/driver/given_shard.hpp"
 #include "gspmd/detail/edge/placed_tables.hpp"
+#include "gspmd/detail/support/span.hpp"
 #include "gspmd/open_placement.hpp"
 #include "gspmd/row_major.hpp"
 #include "gspmd/sharded_array.hpp"
@@ -43,7 +43,7 @@ class placed_layout {
   /// What every device allocates; a part may hold less.
   [[nodiscard]] detail::extents local_shape() const { return tables_->local_extents(); }
   /// The global indices along `dim` of what the device holds, in its order.
-  [[nodiscard]] std::span<const std::int64_t> held(int device, int dim) const {
+  [[nodiscard]] detail::span<const std::int64_t> held(int device, int dim) const {
     const auto part = tables_->part(dim, tables_->mesh.coordinates_of(device));
     return tables_->dims[static_cast<std::size_t>(dim)].global[static_cast<std::size_t>(part)];
   }
@@ -95,10 +95,10 @@ class placed_array {
   [[nodiscard]] const detail::extents& local_shape() const { return local_; }
   [[nodiscard]] int local_count() const { return static_cast<int>(shards_.size()); }
   /// The shard of the i-th device of this process: dense, of the local shape; elements past what is held are padding.
-  [[nodiscard]] std::span<T> shard(int i = 0) {
+  [[nodiscard]] detail::span<T> shard(int i = 0) {
     return {reinterpret_cast<T*>(at(i)), static_cast<std::size_t>(detail::elements(local_))};
   }
-  [[nodiscard]] std::span<const T> shard(int i = 0) const {
+  [[nodiscard]] detail::span<const T> shard(int i = 0) const {
     return {reinterpret_cast<const T*>(at(i)), static_cast<std::size_t>(detail::elements(local_))};
   }
 

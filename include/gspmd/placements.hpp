@@ -3,7 +3,6 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <span>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -11,6 +10,7 @@
 
 #include "gspmd/detail/ir/mesh_info.hpp"
 #include "gspmd/detail/support/refuse.hpp"
+#include "gspmd/detail/support/span.hpp"
 #include "gspmd/error.hpp"
 #include "gspmd/mesh.hpp"
 #include "gspmd/sharding.hpp"
@@ -117,7 +117,7 @@ constexpr placement_list to_placements(const mesh_info& mesh, const sharding& s)
 }
 
 /// `{Shard(0), Replicate, Partial(sum)}`
-constexpr text placements_text(std::span<const per_axis::placement> list) {
+constexpr text placements_text(detail::span<const per_axis::placement> list) {
   text t("{");
   for (const auto& p : list) {
     if (&p != list.data()) t << ", ";

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include "gspmd/detail/support/span.hpp"
 #include "gspmd/detail/transport/mpi/call.hpp"  // first: it says how to include mpi.h
 
 #include <unistd.h>
@@ -14,7 +15,6 @@
 #include <cstring>
 #include <exception>
 #include <memory>
-#include <span>
 #include <string>
 #include <vector>
 
@@ -120,7 +120,7 @@ class mpi_communicator {
   }
 
   template <class T>
-  void start(const detail::mesh_shape& mesh, std::span<const detail::movement> all, const T* const* in, T* const* out) {
+  void start(const detail::mesh_shape& mesh, detail::span<const detail::movement> all, const T* const* in, T* const* out) {
     const auto find = [&](const detail::movement& m) -> const auto& {
       return joint_movements_.find(mesh, m, [&] { return new_route<detail::movement_route>(mesh, m, true); });
     };
@@ -130,7 +130,7 @@ class mpi_communicator {
     group_over(mesh, all[0].axes).start(mesh, all, routes, in, out);
   }
   template <class T>
-  void finish(const detail::mesh_shape& mesh, std::span<const detail::movement> all, const T* const*, T* const* out) {
+  void finish(const detail::mesh_shape& mesh, detail::span<const detail::movement> all, const T* const*, T* const* out) {
     auto& group = group_over(mesh, all[0].axes);
     if (group.fills(out[0])) group.finish_movements();
   }
@@ -142,7 +142,7 @@ class mpi_communicator {
   }
 
   template <class T>
-  void reduce_together(const detail::mesh_shape& mesh, std::span<const detail::reduction> all, const T* const* in,
+  void reduce_together(const detail::mesh_shape& mesh, detail::span<const detail::reduction> all, const T* const* in,
                        T* const* out) {
     const auto find = [&](const detail::reduction& r) -> const auto& {
       return reductions_.find(mesh, r, [&] { return new_route<detail::reduction_route>(mesh, r); });

@@ -7,7 +7,6 @@
 #include <exception>
 #include <memory>
 #include <optional>
-#include <span>
 #include <string>
 #include <thread>
 #include <type_traits>
@@ -17,6 +16,7 @@
 #include "gspmd/comm/communicator.hpp"
 #include "gspmd/detail/ir/collective.hpp"
 #include "gspmd/detail/kernels/blas_threads.hpp"
+#include "gspmd/detail/support/span.hpp"
 #include "gspmd/detail/transport/group_key.hpp"
 #include "gspmd/detail/transport/meeting_subject.hpp"
 #include "gspmd/detail/transport/shared_memory.hpp"
@@ -51,14 +51,14 @@ class threads_communicator {
   }
 
   template <class T>
-  void start(const detail::mesh_shape& mesh, std::span<const detail::movement> all, const T* const* in, T* const* out) {
+  void start(const detail::mesh_shape& mesh, detail::span<const detail::movement> all, const T* const* in, T* const* out) {
     movements_under_way made{&mesh, all, detail::dtype_of<T>(), {}, {}, {}};
     std::copy_n(in, all.size(), made.in);
     std::copy_n(out, all.size(), made.out);
     start_elements(made);
   }
   template <class T>
-  void finish(const detail::mesh_shape& mesh, std::span<const detail::movement> all, const T* const*, T* const* out) {
+  void finish(const detail::mesh_shape& mesh, detail::span<const detail::movement> all, const T* const*, T* const* out) {
     auto& mine = membership_of(mesh, all[0].axes);
     if (mine.under_way && mine.under_way->out[0] == out[0]) finish_elements(mine);
   }
@@ -69,7 +69,7 @@ class threads_communicator {
   }
 
   template <class T>
-  void reduce_together(const detail::mesh_shape& mesh, std::span<const detail::reduction> all, const T* const* in,
+  void reduce_together(const detail::mesh_shape& mesh, detail::span<const detail::reduction> all, const T* const* in,
                        T* const* out) {
     const void* from[detail::most_moved_together];
     void* to[detail::most_moved_together];
@@ -124,7 +124,7 @@ class threads_communicator {
   /// whatever else the device does in it comes after.
   struct movements_under_way {
     const detail::mesh_shape* mesh;
-    std::span<const detail::movement> all;
+    detail::span<const detail::movement> all;
     dtype type;
     const void* in[detail::most_moved_together];
     void* out[detail::most_moved_together];
@@ -291,7 +291,7 @@ class threads_communicator {
   }
 
   /// The members show lists of their buffers.
-  void reduce_elements_together(const detail::mesh_shape& mesh, std::span<const detail::reduction> all, dtype type,
+  void reduce_elements_together(const detail::mesh_shape& mesh, detail::span<const detail::reduction> all, dtype type,
                                 const detail::row_combiner& op, const void** in, void** out) {
     auto& mine = membership_of(mesh, all[0].axes);
     if (mine.size() == 1) {

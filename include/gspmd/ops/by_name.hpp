@@ -3,11 +3,11 @@
 
 #include <algorithm>
 #include <cstdint>
-#include <span>
 #include <string_view>
 #include <vector>
 
 #include "gspmd/detail/ops/elementwise_node.hpp"
+#include "gspmd/detail/support/span.hpp"
 #include "gspmd/dtype.hpp"
 #include "gspmd/error.hpp"
 #include "gspmd/program.hpp"
@@ -37,7 +37,7 @@ inline std::vector<elementwise_operator> elementwise_operators() {
 /// such operator, another number of operands, shapes or types that differ.
 ///
 ///     auto y = elementwise("add", std::array{a, b});
-inline value elementwise(std::string_view name, std::span<const value> operands, location at = location::current()) {
+inline value elementwise(std::string_view name, detail::span<const value> operands, location at = location::current()) {
   if (operands.empty()) throw error("elementwise: an operator has operands");
   for (const auto& x : operands)
     if (!x.is_valid()) return {};
@@ -62,7 +62,7 @@ inline value convert(value x, dtype to, location at = location::current()) {
   if (!x.is_valid()) return {};
   const int id = x.id();
   return detail::made(*x.graph(),
-                      detail::add_elementwise(*x.graph(), detail::opcode::convert, std::span<const int>(&id, 1), at, to), to,
+                      detail::add_elementwise(*x.graph(), detail::opcode::convert, detail::span<const int>(&id, 1), at, to), to,
                       x.shape());
 }
 

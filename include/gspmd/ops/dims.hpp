@@ -5,8 +5,8 @@
 #include <cstddef>
 #include <cstdint>
 #include <initializer_list>
-#include <span>
 
+#include "gspmd/detail/support/span.hpp"
 #include "gspmd/ops/elementwise.hpp"
 #include "gspmd/ops/reduce.hpp"
 #include "gspmd/ops/shape.hpp"
@@ -71,17 +71,17 @@ constexpr value broadcast_to(value x, integers shape, location at = location::cu
 /// Tensors of one shape along a new dim `dim` of the result. As concatenate.
 ///
 ///     auto pair = stack({x, y}, 0);                    // [8], [8] -> [2,8]
-constexpr value stack(std::span<const value> tensors, int dim, location at = location::current()) {
+constexpr value stack(detail::span<const value> tensors, int dim, location at = location::current()) {
   detail::vec<value> parts;
   int counted = dim;
   for (const auto& x : tensors) {
     counted = detail::counted_dim(dim, x.rank() + 1);
     parts.push_back(expand_dims(x, dim, at));
   }
-  return concatenate(std::span<const value>(parts.data(), parts.size()), counted, at);
+  return concatenate(detail::span<const value>(parts.data(), parts.size()), counted, at);
 }
 constexpr value stack(std::initializer_list<value> tensors, int dim, location at = location::current()) {
-  return stack(std::span<const value>(tensors.begin(), tensors.size()), dim, at);
+  return stack(detail::span<const value>(tensors.begin(), tensors.size()), dim, at);
 }
 
 /// `x` cut along a dim into `Parts` equal parts, as an array of tensors. As slice.

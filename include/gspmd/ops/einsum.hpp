@@ -4,7 +4,6 @@
 #include <array>
 #include <concepts>
 #include <cstddef>
-#include <span>
 #include <string>
 #include <string_view>
 
@@ -14,6 +13,7 @@
 #include "gspmd/detail/ops/einsum_of_many.hpp"
 #include "gspmd/detail/support/fixed_string.hpp"
 #include "gspmd/detail/support/refuse.hpp"
+#include "gspmd/detail/support/span.hpp"
 #include "gspmd/error.hpp"
 #include "gspmd/program.hpp"
 
@@ -68,14 +68,14 @@ constexpr value einsum_of(const einsum_equation& e, value first, value second, l
   return id >= 0 ? value(&g, id) : made(g, id, first.type(), shape_of_refused(e, first, second));
 }
 
-constexpr value einsum_of_values(std::string_view equation, std::span<const value> operands, location at) {
+constexpr value einsum_of_values(std::string_view equation, detail::span<const value> operands, location at) {
   vec<int> ids;
   for (const auto& x : operands) {
     if (!x.is_valid()) return {};
     ids.push_back(x.graph() == operands[0].graph() ? x.id() : -1);
   }
   graph& g = *operands[0].graph();
-  const int id = add_einsum_of_many(g, equation, std::span<const int>(ids.data(), ids.size()), at);
+  const int id = add_einsum_of_many(g, equation, detail::span<const int>(ids.data(), ids.size()), at);
   return id >= 0 ? value(&g, id) : made(id, operands[0]);
 }
 
@@ -146,7 +146,7 @@ template <fixed_string Equation>
 constexpr value einsum(value a, location at = location::current()) {
   constexpr auto parsed = detail::parse_einsum(Equation.view());
   if constexpr (detail::is_einsum_of_many(Equation.view())) {
-    return detail::einsum_of_values(Equation.view(), std::span<const value>(&a, 1), at);
+    return detail::einsum_of_values(Equation.view(), detail::span<const value>(&a, 1), at);
   } else if constexpr (parsed.error != nullptr) {
     detail::refuse<detail::mistake::equation, detail::equation_syntax<Equation>>();
     return detail::reported(a);
@@ -180,7 +180,7 @@ constexpr value einsum(std::string_view equation, value a, value b = {}, locatio
   if (!a.is_valid()) return {};
   if (detail::is_einsum_of_many(equation)) {
     const value operands[] = {a, b};
-    return detail::einsum_of_values(equation, std::span<const value>(operands, b.graph() != nullptr ? 2 : 1), at);
+    return detail::einsum_of_values(equation, detail::span<const value>(operands, b.graph() != nullptr ? 2 : 1), at);
   }
   const auto parsed = detail::parse_einsum(equation);
   if (parsed.error != nullptr)
@@ -192,7 +192,7 @@ constexpr value einsum(std::string_view equation, value a, value b = {}, locatio
   return detail::made(id, a);
 }
 
-constexpr value einsum(std::string_view equation, std::span<const value> operands, location at = location::current()) {
+constexpr value einsum(std::string_view equation, detail::span<const value> operands, location at = location::current()) {
   if (operands.size() == 1 || operands.size() == 2)
     return einsum(equation, operands[0], operands.size() == 2 ? operands[1] : value{}, at);
   if (operands.empty()) throw error("einsum: an einsum has operands");

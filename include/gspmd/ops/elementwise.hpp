@@ -10,6 +10,7 @@
 #include "gspmd/detail/ops/broadcast.hpp"
 #include "gspmd/detail/ops/elementwise_node.hpp"
 #include "gspmd/detail/ops/sources.hpp"
+#include "gspmd/detail/support/span.hpp"
 #include "gspmd/program.hpp"
 
 namespace gspmd {
@@ -94,7 +95,7 @@ constexpr value elementwise(opcode op, std::initializer_list<operand> operands, 
     ids[k] = stretch(*g, o.node_in(*g, wanted, shape, name_of(op)), shape, at);
     ++k;
   }
-  const int id = add_elementwise(*g, op, std::span<const int>(ids, static_cast<std::size_t>(k)), at, dtype::f32, function);
+  const int id = add_elementwise(*g, op, detail::span<const int>(ids, static_cast<std::size_t>(k)), at, dtype::f32, function);
   return made(*g, id, result_type(op, type, type), shape);
 }
 
@@ -217,7 +218,7 @@ constexpr value convert(value x, location at = location::current()) {
     const int id = x.id();
     auto& g = *x.graph();
     return detail::made(
-        g, detail::add_elementwise(g, detail::opcode::convert, std::span<const int>(&id, 1), at, detail::dtype_of<T>()),
+        g, detail::add_elementwise(g, detail::opcode::convert, detail::span<const int>(&id, 1), at, detail::dtype_of<T>()),
         detail::dtype_of<T>(), x.shape());
   }
 }

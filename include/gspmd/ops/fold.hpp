@@ -5,12 +5,12 @@
 #include <concepts>
 #include <cstddef>
 #include <cstdint>
-#include <span>
 #include <tuple>
 #include <type_traits>
 #include <utility>
 
 #include "gspmd/detail/ops/fold.hpp"
+#include "gspmd/detail/support/span.hpp"
 #include "gspmd/ops/order.hpp"
 #include "gspmd/program.hpp"
 
@@ -141,7 +141,7 @@ constexpr bool is_checked_monoid() {
 
 /// Adds the operator of tensors that a monoid of elements of these types reduces together; -1 where it is refused. `how` gets what is done.
 template <class Op>
-constexpr int add_checked_fold(std::span<const value> tensors, std::span<const dtype> types, const local_function& monoid,
+constexpr int add_checked_fold(detail::span<const value> tensors, detail::span<const dtype> types, const local_function& monoid,
                                int dim, scan_options options, const char* op, location at, fold_spec& how) {
   for (const value t : tensors)
     if (!t.is_valid()) return -1;

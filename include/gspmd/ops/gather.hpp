@@ -2,12 +2,12 @@
 #pragma once
 
 #include <cstdint>
-#include <span>
 
 #include "gspmd/detail/ops/concatenate.hpp"
 #include "gspmd/detail/ops/gather.hpp"
 #include "gspmd/detail/ops/reshape.hpp"
 #include "gspmd/detail/ops/scatter.hpp"
+#include "gspmd/detail/support/span.hpp"
 #include "gspmd/integers.hpp"
 #include "gspmd/ops/elementwise.hpp"
 
@@ -55,7 +55,7 @@ constexpr value combined(value x, int scattered, monoid kind, location at) {
   return made(add_elementwise(*x.graph(), opcode_of(kind), {x.id(), scattered}, at), x);
 }
 /// The scalars that a slice begins at, as one tensor of s64; -1 where they are not.
-constexpr int start_vector(graph& g, std::span<const value> starts, const extents& shape, const char* op, location at) {
+constexpr int start_vector(graph& g, detail::span<const value> starts, const extents& shape, const char* op, location at) {
   if (starts.size() != static_cast<std::size_t>(shape.count))
     return g.fail(at, op, mistake::operand_count,
                   text("has ") << static_cast<std::int64_t>(starts.size()) << " starts for the dims of " << shape_text(shape)
@@ -70,7 +70,7 @@ constexpr int start_vector(graph& g, std::span<const value> starts, const extent
     if (s.type() != dtype::s64) id = add_elementwise(g, opcode::convert, {id}, at, dtype::s64);
     ids.push_back(add_reshape(g, id, extents(1, 1), at));
   }
-  return ids.size() == 1 ? ids[0] : add_concatenate(g, std::span<const int>(ids.data(), ids.size()), 0, at);
+  return ids.size() == 1 ? ids[0] : add_concatenate(g, detail::span<const int>(ids.data(), ids.size()), 0, at);
 }
 /// All dims, as a list.
 struct all_dims {
@@ -78,7 +78,9 @@ struct all_dims {
   constexpr all_dims() {
     for (int d = 0; d < max_rank; ++d) of[d] = d;
   }
-  [[nodiscard]] constexpr std::span<const std::int64_t> first(int count) const { return {of, static_cast<std::size_t>(count)}; }
+  [[nodiscard]] constexpr detail::span<const std::int64_t> first(int count) const {
+    return {of, static_cast<std::size_t>(count)};
+  }
 };
 
 }  // namespace detail
@@ -143,7 +145,7 @@ constexpr value scatter(value x, value indices, value updates, const scatter_dim
 /// each device gives what it has and the result is partial: all that is sent is the slice.
 ///
 ///     dynamic_slice(x, std::array{row, zero}, {4, 512})
-constexpr value dynamic_slice(value x, std::span<const value> starts, integers sizes, location at = location::current()) {
+constexpr value dynamic_slice(value x, detail::span<const value> starts, integers sizes, location at = location::current()) {
   if (!x.is_valid()) return {};
   auto& g = *x.graph();
   constexpr detail::all_dims all;
@@ -158,7 +160,7 @@ constexpr value dynamic_slice(value x, std::span<const value> starts, integers s
 /// `x` with `update` in the place of what lies from `starts` on; starts as in dynamic_slice. Each device writes what falls into its part of
 /// `x`, which stays where it is, in place where nobody else needs `x`. An update that is split along a dim along which it is smaller
 /// than `x` is gathered first.
-constexpr value dynamic_update_slice(value x, value update, std::span<const value> starts, location at = location::current()) {
+constexpr value dynamic_update_slice(value x, value update, detail::span<const value> starts, location at = location::current()) {
   if (!x.is_valid() || !update.is_valid()) return {};
   auto& g = *x.graph();
   constexpr detail::all_dims all;

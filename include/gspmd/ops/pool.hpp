@@ -2,6 +2,7 @@
 #pragma once
 
 #include "gspmd/boundary.hpp"
+#include "gspmd/detail/support/span.hpp"
 #include "gspmd/integers.hpp"
 #include "gspmd/ops/elementwise.hpp"
 #include "gspmd/ops/shape.hpp"
@@ -23,7 +24,7 @@ constexpr value elements_in_windows(value x, int dim, std::int64_t extent, const
   const value count = operand(end, at) - operand(maximum(operand(begin, at), operand(std::int64_t{0}, at)), at);
   const value some = maximum(operand(count, at), operand(std::int64_t{1}, at));
   const int id = some.id();
-  return made(g, add_elementwise(g, opcode::convert, std::span<const int>(&id, 1), at, x.type()), x.type(), shape);
+  return made(g, add_elementwise(g, opcode::convert, detail::span<const int>(&id, 1), at, x.type()), x.type(), shape);
 }
 
 /// Whether there is a factor for each dim, and each is at least 1; records the mistake if not.
@@ -138,8 +139,8 @@ constexpr value interpolate(value x, integers factors, location at = location::c
     const value in_cell = operand(index, at) - operand(operand(index, at) / operand(f, at), at) * operand(f, at);
     const int id = in_cell.id();
     const value cell =
-        detail::made(g, detail::add_elementwise(g, detail::opcode::convert, std::span<const int>(&id, 1), at, x.type()), x.type(),
-                     middle.shape());
+        detail::made(g, detail::add_elementwise(g, detail::opcode::convert, detail::span<const int>(&id, 1), at, x.type()),
+                     x.type(), middle.shape());
     const value away = (operand(cell, at) + operand(0.5, at)) * operand(1.0 / static_cast<double>(f), at) - operand(0.5, at);
     x = operand(middle, at) + operand(maximum(operand(away, at), operand(0.0, at)), at) * operand(above, at) -
         operand(minimum(operand(away, at), operand(0.0, at)), at) * operand(below, at);

@@ -5,10 +5,10 @@
 #include <cstdint>
 #include <initializer_list>
 #include <limits>
-#include <span>
 #include <type_traits>
 
 #include "gspmd/detail/ops/reduce.hpp"
+#include "gspmd/detail/support/span.hpp"
 #include "gspmd/integers.hpp"
 #include "gspmd/ops/elementwise.hpp"
 #include "gspmd/ops/shape.hpp"
@@ -24,7 +24,7 @@ class dim_list {
   constexpr dim_list(std::initializer_list<std::int64_t> list) : dims_(list), all_(list.size() == 0) {}  // NOLINT: on purpose
   constexpr dim_list(int dim) : single_(dim), is_single_(true), all_(false) {}                           // NOLINT: on purpose
   template <class List>
-    requires std::convertible_to<const List&, std::span<const std::int64_t>>
+    requires std::convertible_to<const List&, detail::span<const std::int64_t>>
   constexpr dim_list(const List& list) : dims_(list), all_(false) {}  // NOLINT: on purpose
 
   [[nodiscard]] constexpr int count() const { return is_single_ ? 1 : static_cast<int>(dims_.size()); }

@@ -3,7 +3,6 @@
 
 #include <cstddef>
 #include <initializer_list>
-#include <span>
 #include <string_view>
 #include <type_traits>
 
@@ -19,6 +18,7 @@
 #include "gspmd/detail/ops/slice.hpp"
 #include "gspmd/detail/ops/sources.hpp"
 #include "gspmd/detail/ops/transpose.hpp"
+#include "gspmd/detail/support/span.hpp"
 #include "gspmd/detail/support/vec.hpp"
 #include "gspmd/error.hpp"
 #include "gspmd/integers.hpp"
@@ -176,7 +176,7 @@ constexpr value reverse(value x, integers dims, location at = location::current(
   if (!x.is_valid()) return {};
   detail::vec<int> counted;
   for (const auto d : dims) counted.push_back(detail::counted_dim(d, x.rank()));
-  return detail::made(detail::add_reverse(*x.graph(), x.id(), std::span<const int>(counted.data(), counted.size()), at), x);
+  return detail::made(detail::add_reverse(*x.graph(), x.id(), detail::span<const int>(counted.data(), counted.size()), at), x);
 }
 
 /// `x` with its elements moved `by` places on along `dim`; what goes over the end comes in at the begin: NumPy's `roll(x, by, dim)`.
@@ -204,7 +204,7 @@ constexpr value roll(value x, std::int64_t by, int dim, location at = location::
 /// Errors, at compile time: no tensors, a dim that is not there, other extents or element types that differ.
 ///
 ///     auto both = concatenate({x, y}, 0);              // [8,4], [3,4] -> [11,4]
-constexpr value concatenate(std::span<const value> tensors, int dim, location at = location::current()) {
+constexpr value concatenate(detail::span<const value> tensors, int dim, location at = location::current()) {
   value first;
   for (const auto& x : tensors) {
     if (!x.is_valid()) return {};
@@ -213,12 +213,12 @@ constexpr value concatenate(std::span<const value> tensors, int dim, location at
   if (!first.is_valid()) throw error("concatenate joins no tensors; name at least one");
   detail::vec<int> ids;
   for (const auto& x : tensors) ids.push_back(x.graph() == first.graph() ? x.id() : -1);
-  return detail::made(detail::add_concatenate(*first.graph(), std::span<const int>(ids.data(), ids.size()),
+  return detail::made(detail::add_concatenate(*first.graph(), detail::span<const int>(ids.data(), ids.size()),
                                               detail::counted_dim(dim, first.rank()), at),
                       first);
 }
 constexpr value concatenate(std::initializer_list<value> tensors, int dim, location at = location::current()) {
-  return concatenate(std::span<const value>(tensors.begin(), tensors.size()), dim, at);
+  return concatenate(detail::span<const value>(tensors.begin(), tensors.size()), dim, at);
 }
 
 /// A tensor of one number, in the program that `like` belongs to. Its elements are of type T, without T of the number's own.

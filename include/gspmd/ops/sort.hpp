@@ -3,9 +3,9 @@
 
 #include <array>
 #include <cstddef>
-#include <span>
 
 #include "gspmd/detail/ops/sort.hpp"
+#include "gspmd/detail/support/span.hpp"
 #include "gspmd/program.hpp"
 
 /// Tensors in order along a dim, which may be split: no device ever has a whole line because of it, unless lines are so many that
@@ -30,7 +30,7 @@ struct sort_options {
 namespace detail {
 
 /// The dim of a sort, counted; -1 and a mistake if it cannot go along it, or these elements have no order.
-constexpr int sorted_dim(value x, int dim, int keys, std::span<const value> tensors, const char* op, location at) {
+constexpr int sorted_dim(value x, int dim, int keys, detail::span<const value> tensors, const char* op, location at) {
   auto& g = *x.graph();
   const int d = counted_dim(dim, x.rank());
   if (d < 0 || d >= x.rank())

@@ -4,10 +4,10 @@
 #include <concepts>
 #include <cstdint>
 #include <initializer_list>
-#include <span>
 #include <type_traits>
 #include <utility>
 
+#include "gspmd/detail/support/span.hpp"
 #include "gspmd/detail/support/vec.hpp"
 #include "gspmd/ops/elementwise.hpp"
 #include "gspmd/ops/shape.hpp"
@@ -33,8 +33,8 @@ class field {
     sides_.push_back(boundary::zero());
   }
   constexpr field(value x, std::initializer_list<sides> by_dim, location where = location::current())
-      : field(x, std::span<const sides>(by_dim.begin(), by_dim.size()), where) {}
-  constexpr field(value x, std::span<const sides> by_dim, location where = location::current()) : at(where), tensor_(x) {
+      : field(x, detail::span<const sides>(by_dim.begin(), by_dim.size()), where) {}
+  constexpr field(value x, detail::span<const sides> by_dim, location where = location::current()) : at(where), tensor_(x) {
     for (const auto& s : by_dim) sides_.push_back(s);
   }
   /// A field that an operator is given; errors name the line of the call.
@@ -65,7 +65,7 @@ struct written_offset {
 class stencil_reads {
  public:
   /// `shape`: of the stencil's results. It refuses what does not fit.
-  constexpr stencil_reads(const field& f, std::span<const int> radius, const extents& shape)
+  constexpr stencil_reads(const field& f, detail::span<const int> radius, const extents& shape)
       : field_(f), radius_(radius), shape_(shape) {
     const value x = f.tensor();
     if (!x.is_valid()) return;
@@ -85,7 +85,7 @@ class stencil_reads {
     }
   }
 
-  constexpr value read(std::span<const std::int64_t> by, location at) {
+  constexpr value read(detail::span<const std::int64_t> by, location at) {
     value x = field_.tensor();
     if (!x.is_valid() || !is_right_) return stand_in();
     const auto rank = static_cast<int>(radius_.size());
@@ -138,7 +138,7 @@ class stencil_reads {
   // `is_given`: x is no field but the values that stand beyond it along a later dim.
 
   /// `x`, which has the results' extents along the dims before `dim`, with theirs along `dim` too: element i is element i + by[dim].
-  constexpr value moved_to_results(value x, std::span<const std::int64_t> by, int dim, bool is_given, location at) {
+  constexpr value moved_to_results(value x, detail::span<const std::int64_t> by, int dim, bool is_given, location at) {
     const auto offset = by[static_cast<std::size_t>(dim)];
     const auto extent = x.shape()[dim], wanted = shape_[dim];
     if (extent == wanted) return moved(x, by, dim, offset, is_given, at);
@@ -149,10 +149,10 @@ class stencil_reads {
     pieces.push_back(x);
     for (std::int64_t first = 0; first < high;)
       first += add_piece(pieces, x, by, dim, first + extent, high - first, is_given, at);
-    return cut(concatenate(std::span<const value>(pieces.data(), pieces.size()), dim, at), dim, low + offset, wanted, at);
+    return cut(concatenate(detail::span<const value>(pieces.data(), pieces.size()), dim, at), dim, low + offset, wanted, at);
   }
   /// Adds the elements from index `first` on, `count` of them if the tensor has so many; how many these are.
-  constexpr std::int64_t add_piece(vec<value>& pieces, value x, std::span<const std::int64_t> by, int dim, std::int64_t first,
+  constexpr std::int64_t add_piece(vec<value>& pieces, value x, detail::span<const std::int64_t> by, int dim, std::int64_t first,
                                    std::int64_t count, bool is_given, location at) {
     const auto extent = x.shape()[dim];
     if (count > extent) count = extent;
@@ -173,7 +173,7 @@ class stencil_reads {
   }
 
   /// Element i of the result along `dim` is element i + offset of `x`, which has been moved along the dims before it.
-  constexpr value moved(value x, std::span<const std::int64_t> by, int dim, std::int64_t offset, bool is_given, location at) {
+  constexpr value moved(value x, detail::span<const std::int64_t> by, int dim, std::int64_t offset, bool is_given, location at) {
     if (offset == 0 || !is_right_) return x;
     for (const auto& k : known_)
       if (k.from == x.id() && k.dim == dim && k.by == offset && k.is_given == is_given) return {x.graph(), k.id};
@@ -186,7 +186,7 @@ class stencil_reads {
   }
 
   /// The same where `given` stands beyond the end of the field.
-  constexpr value beside_values(value x, value given, std::span<const std::int64_t> by, int dim, std::int64_t offset,
+  constexpr value beside_values(value x, value given, detail::span<const std::int64_t> by, int dim, std::int64_t offset,
                                 location at) {
     if (!given.is_valid()) return stand_in();
     const bool is_low = offset < 0;
@@ -224,7 +224,7 @@ class stencil_reads {
   }
 
   const field& field_;
-  std::span<const int> radius_;
+  detail::span<const int> radius_;
   extents shape_;
   vec<known> known_;
   bool is_right_ = true;

@@ -2,6 +2,7 @@
 #pragma once
 
 #include "gspmd/detail/ops/reduce_window.hpp"
+#include "gspmd/detail/support/span.hpp"
 #include "gspmd/integers.hpp"
 #include "gspmd/ops/shape.hpp"
 #include "gspmd/program.hpp"
@@ -28,7 +29,7 @@ constexpr value reduce_window(value x, monoid kind, integers size, integers stri
   const auto list = [&](integers given, std::int64_t number) { return detail::filled(given, x.rank(), number); };
   const auto strides = list(stride, 1), lows = list(low, 0), highs = list(high, 0), bases = list(base_dilation, 1),
              dilations = list(window_dilation, 1);
-  const auto span = [](const detail::vec<std::int64_t>& v) { return std::span<const std::int64_t>(v.data(), v.size()); };
+  const auto span = [](const detail::vec<std::int64_t>& v) { return detail::span<const std::int64_t>(v.data(), v.size()); };
   const detail::window_lists lists{size, span(strides), span(lows), span(highs), span(bases), span(dilations)};
   return detail::made(detail::add_reduce_window(*x.graph(), x.id(), lists, kind, at), x);
 }

@@ -3,10 +3,10 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <span>
 
 #include "gspmd/detail/ir/fused_group.hpp"
 #include "gspmd/detail/ir/layout.hpp"
+#include "gspmd/detail/support/span.hpp"
 #include "gspmd/detail/support/vec.hpp"
 
 namespace gspmd::detail {
@@ -25,7 +25,7 @@ namespace gspmd::detail {
 ///   loop [4, 6], dim 0 is cut                                -> [24], cut
 ///   loop [4, 6], dim 1 is cut                                -> unchanged
 ///   loop [4, 2, 3], a load one further along dim 0           -> [4, 6]
-constexpr dim_mask collapse_loop(extents& loop, vec<scalar_op>& ops, dim_mask cut = 0, std::span<fused_margin> margins = {}) {
+constexpr dim_mask collapse_loop(extents& loop, vec<scalar_op>& ops, dim_mask cut = 0, span<fused_margin> margins = {}) {
   if (elements(loop) == 0) {
     loop = extents(1, 0);
     for (auto& o : ops) {

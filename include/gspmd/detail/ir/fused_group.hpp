@@ -3,11 +3,11 @@
 
 #include <bit>
 #include <cstdint>
-#include <span>
 
 #include "gspmd/detail/ir/opcode.hpp"
 #include "gspmd/detail/ir/types.hpp"
 #include "gspmd/detail/support/inline_vec.hpp"
+#include "gspmd/detail/support/span.hpp"
 
 namespace gspmd::detail {
 
@@ -140,9 +140,9 @@ constexpr found_load find_load(const scalar_op& o, const fused_margin* margins, 
 /// A run of elementwise operators as one loop nest over `loop`: every element is loaded, computed and stored once.
 struct fused_group {
   extents loop;
-  std::span<const scalar_op> ops;
-  std::span<const fused_store> stores;
-  std::span<const fused_margin> margins = {};  // of the loads at offsets, in their order
+  span<const scalar_op> ops;
+  span<const fused_store> stores;
+  span<const fused_margin> margins = {};  // of the loads at offsets, in their order
 };
 
 }  // namespace gspmd::detail

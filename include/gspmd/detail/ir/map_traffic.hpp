@@ -2,10 +2,10 @@
 #pragma once
 
 #include <cstdint>
-#include <span>
 
 #include "gspmd/detail/ir/index_map.hpp"
 #include "gspmd/detail/ir/layout.hpp"
+#include "gspmd/detail/support/span.hpp"
 #include "gspmd/detail/support/vec.hpp"
 
 /// What devices exchange where elements go from index to index and both tensors have the same splits, the result in tiles or not. Along each dim the parts are
@@ -72,7 +72,7 @@ struct dim_traffic {
   constexpr dim_traffic() = default;
 
   /// Of one map, or of several that a part is filled by.
-  constexpr dim_traffic(std::span<const dim_map> maps, std::int64_t from, std::int64_t to, std::int64_t parts) {
+  constexpr dim_traffic(span<const dim_map> maps, std::int64_t from, std::int64_t to, std::int64_t parts) {
     const auto from_shard = shard_extent(from, parts), to_shard = shard_extent(to, parts);
     bool has_tiles = false;
     for (const auto& map : maps) has_tiles = has_tiles || map.is_tile();
@@ -163,7 +163,7 @@ constexpr map_traffic traffic_of(const mesh_shape& mesh, const extents& from, co
     sources = sources.times(along.sources);
     if (elems > 0) elems /= shard_extent(from[dim], parts);
   };
-  const auto add = [&](std::span<const dim_map> maps, const extents& result_shape) {
+  const auto add = [&](span<const dim_map> maps, const extents& result_shape) {
     const int dim = maps[0].dim;
     const auto parts = parts_of(mesh, s, dim);
     add_dim(dim, parts, dim_traffic(maps, from[dim], result_shape[dim], parts));

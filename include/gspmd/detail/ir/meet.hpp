@@ -2,9 +2,9 @@
 #pragma once
 
 #include <cstdint>
-#include <span>
 
 #include "gspmd/detail/ir/axis_state.hpp"
+#include "gspmd/detail/support/span.hpp"
 
 /// The typing rule: which states of its operands along one axis an operator takes, and the state of its result.
 namespace gspmd::detail {
@@ -42,7 +42,7 @@ struct meeting {
 /// gradient in the dual state without a message, and what it refuses cannot (tests/unit/states.cpp tries all of it).
 ///
 ///   C..  -> C      R,C -> R      I,C -> I      V,R,C -> V      P -> P as the class says      I with R, V or P: refused
-constexpr meeting meet(const operator_class& c, std::span<const state> in) {
+constexpr meeting meet(const operator_class& c, span<const state> in) {
   bool replica = false, varying = false;
   int invariant = -1, partial = -1, whole = -1;  // the first operand that is so
   int data = 0, partials = 0, last_partial = -1;

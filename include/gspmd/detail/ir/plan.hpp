@@ -3,7 +3,6 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <span>
 #include <tuple>
 #include <type_traits>
 
@@ -11,6 +10,7 @@
 #include "gspmd/detail/ir/kernel_list.hpp"
 #include "gspmd/detail/ir/ring.hpp"
 #include "gspmd/detail/support/frozen.hpp"
+#include "gspmd/detail/support/span.hpp"
 #include "gspmd/detail/support/vec.hpp"
 
 namespace gspmd::detail {
@@ -72,16 +72,16 @@ struct table_views : viewed_tables<kernel_tables> {};
 
 struct plan_view : table_views {
   const mesh_shape* mesh = nullptr;
-  std::span<const planned_node> nodes;
-  std::span<const sharding> completed;
-  std::span<const planned_value> values;
-  std::span<const plan_step> steps;
-  std::span<const int> slots;
-  std::span<const bound> bounds;
-  std::span<const int> inputs;
-  std::span<const int> outputs;
-  std::span<const int> shared_inputs;
-  std::span<const scope> scopes;
+  span<const planned_node> nodes;
+  span<const sharding> completed;
+  span<const planned_value> values;
+  span<const plan_step> steps;
+  span<const int> slots;
+  span<const bound> bounds;
+  span<const int> inputs;
+  span<const int> outputs;
+  span<const int> shared_inputs;
+  span<const scope> scopes;
   std::int64_t arena_bytes = 0;
 
   constexpr plan_view() = default;

@@ -6,6 +6,7 @@
 #include <boost/mp11/algorithm.hpp>
 #include <boost/mp11/list.hpp>
 
+#include "gspmd/detail/support/span.hpp"
 #include "gspmd/detail/support/vec.hpp"
 
 /// Tables that are found by the type of their entries: those of a plan that kernels fill. `List` is a vec, an array or a
@@ -25,7 +26,7 @@ constexpr const List& table_of(const plan_table<Entry, List>& table) {
   return table.list;
 }
 
-/// The entries of a table. A std::span costs compilers more for each type than all else about a table.
+/// The entries of a table. A span costs compilers more for each type than all else about a table.
 template <class Entry>
 class table_view {
  public:

@@ -2,11 +2,11 @@
 #pragma once
 
 #include <cstddef>
-#include <span>
 #include <type_traits>
 
 #include "gspmd/detail/ir/mesh_info.hpp"
 #include "gspmd/detail/ir/plan.hpp"
+#include "gspmd/detail/support/span.hpp"
 
 /// When two plans are one: every device runs the same steps on the same memory. Lines and names of the user's program do not count.
 namespace gspmd::detail {
@@ -20,7 +20,7 @@ constexpr bool same_list(const List& a, const List& b, Same same) {
 }
 
 template <class Same>
-constexpr bool same_list(std::span<const scope>, std::span<const scope>, Same) {
+constexpr bool same_list(span<const scope>, span<const scope>, Same) {
   return true;
 }
 

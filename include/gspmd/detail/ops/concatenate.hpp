@@ -1,11 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include <span>
-
 #include "gspmd/detail/ops/reshape.hpp"
 #include "gspmd/detail/ops/roll.hpp"
 #include "gspmd/detail/ops/slice.hpp"
+#include "gspmd/detail/support/span.hpp"
 #include "gspmd/detail/support/vec.hpp"
 
 namespace gspmd::detail {
@@ -35,7 +34,7 @@ constexpr cut_tensor cut_tensor_of(const graph& g, const vec<int>& operands, int
 }
 
 /// Adds the operands, one behind the other along `dim`. More than an operator takes are joined in groups, and these again.
-constexpr int add_concatenate(graph& g, std::span<const int> operands, int dim, location at) {
+constexpr int add_concatenate(graph& g, span<const int> operands, int dim, location at) {
   vec<int> left;
   for (const int o : operands) {
     if (o < 0) return -1;

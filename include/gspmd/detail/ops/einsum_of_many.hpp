@@ -4,7 +4,6 @@
 #include <bit>
 #include <cstddef>
 #include <cstdint>
-#include <span>
 #include <string_view>
 #include <utility>
 
@@ -12,6 +11,7 @@
 #include "gspmd/detail/ops/elementwise_node.hpp"
 #include "gspmd/detail/ops/reduce.hpp"
 #include "gspmd/detail/ops/sources.hpp"
+#include "gspmd/detail/support/span.hpp"
 
 /// Einsums of any number of operands, with `...` and diagonals: made of those of one and two operands.
 ///
@@ -54,7 +54,7 @@ class einsum_of_many {
   }
 
   /// The node of the result; -1 if it was refused.
-  constexpr int add(std::span<const int> operands) {
+  constexpr int add(span<const int> operands) {
     if (!read()) return -1;
     if (operands_.size() != operands.size())
       return refuse(mistake::operand_count, text("has ") << static_cast<int>(operands_.size()) << " operands, the call has "
@@ -351,7 +351,7 @@ class einsum_of_many {
 };
 
 /// Adds an einsum of any number of operands; -1 if it was refused.
-constexpr int add_einsum_of_many(graph& g, std::string_view equation, std::span<const int> operands, location at) {
+constexpr int add_einsum_of_many(graph& g, std::string_view equation, span<const int> operands, location at) {
   return einsum_of_many(g, equation, at).add(operands);
 }
 

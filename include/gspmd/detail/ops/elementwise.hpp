@@ -1,13 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include <span>
-
 #include "gspmd/detail/ops/elementwise_node.hpp"
 #include "gspmd/detail/ops/gradient_builder.hpp"
 #include "gspmd/detail/ops/operator.hpp"
 #include "gspmd/detail/ops/softmax_gradient.hpp"
 #include "gspmd/detail/support/saturating.hpp"
+#include "gspmd/detail/support/span.hpp"
 
 namespace gspmd::detail {
 
@@ -200,7 +199,7 @@ struct elementwise_op : same_dims, without_exchange, without_movements, reads_sh
       b.program().fail(n.at, "map", mistake::no_derivative, "has no derivative; pass with_derivative(f, df...) instead of f");
       return;
     }
-    const std::span<const int> operands(n.operands.begin(), static_cast<std::size_t>(n.operands.count));
+    const span<const int> operands(n.operands.begin(), static_cast<std::size_t>(n.operands.count));
     for (int k = 0; k < n.operands.count; ++k)
       b.send(k,
              dy * b.as_term(add_elementwise(b.program(), opcode::map, operands, n.at, dtype::f32, n.function->derivatives[k])));

@@ -2,10 +2,10 @@
 #pragma once
 
 #include <initializer_list>
-#include <span>
 
 #include "gspmd/detail/ir/graph.hpp"
 #include "gspmd/detail/ir/scalar_ops.hpp"
+#include "gspmd/detail/support/span.hpp"
 
 namespace gspmd::detail {
 
@@ -44,7 +44,7 @@ namespace gspmd::detail {
 
 /// Adds an elementwise operator. Operands have one shape; operands and result have one type but for compare (result pred),
 /// select (first operand pred) and convert (result `to`).
-constexpr int add_elementwise(graph& g, opcode op, std::span<const int> operands, location at, dtype to = dtype::f32,
+constexpr int add_elementwise(graph& g, opcode op, span<const int> operands, location at, dtype to = dtype::f32,
                               const map_function* function = nullptr) {
   node n;
   n.op = op;
@@ -83,7 +83,7 @@ constexpr int add_elementwise(graph& g, opcode op, std::span<const int> operands
 
 constexpr int add_elementwise(graph& g, opcode op, std::initializer_list<int> operands, location at, dtype to = dtype::f32,
                               const map_function* function = nullptr) {
-  return add_elementwise(g, op, std::span<const int>(operands.begin(), operands.size()), at, to, function);
+  return add_elementwise(g, op, span<const int>(operands.begin(), operands.size()), at, to, function);
 }
 
 }  // namespace gspmd::detail

@@ -2,13 +2,13 @@
 #pragma once
 
 #include <cstdint>
-#include <span>
 
 #include "gspmd/detail/ir/kernels/folds.hpp"
 #include "gspmd/detail/ir/local_function.hpp"
 #include "gspmd/detail/ops/operator.hpp"
 #include "gspmd/detail/ops/reduce.hpp"
 #include "gspmd/detail/ops/sources.hpp"
+#include "gspmd/detail/support/span.hpp"
 
 /// Reductions and scans of several tensors by a monoid of the user's. Where the dim is split every device does its part, what the parts give
 /// is brought to all of them, and they go on from there.
@@ -22,7 +22,7 @@ constexpr extents shape_of_fold(const extents& shape, const fold_spec& how) {
 }
 /// Adds an operator of tensors of one shape, with as many results; `how` names the dim, and of a scan its direction.
 template <class Op>
-constexpr int add_fold(graph& g, std::span<const int> operands, const local_function& monoid, const fold_spec& how, location at) {
+constexpr int add_fold(graph& g, span<const int> operands, const local_function& monoid, const fold_spec& how, location at) {
   for (const int o : operands)
     if (o < 0) return -1;
   const node x = g.nodes[static_cast<std::size_t>(operands[0])];

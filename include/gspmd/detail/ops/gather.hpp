@@ -4,11 +4,12 @@
 #include "gspmd/detail/ir/element_bits.hpp"
 #include "gspmd/detail/ops/indexing.hpp"
 #include "gspmd/detail/ops/scatter.hpp"
+#include "gspmd/detail/support/span.hpp"
 
 namespace gspmd::detail {
 
 /// Adds the slices of `table` at the places that `indices` name. `fill`: in the place of what lies outside.
-constexpr int add_gather(graph& g, int table, int indices, const index_dims& dims, std::span<const std::int64_t> slice_sizes,
+constexpr int add_gather(graph& g, int table, int indices, const index_dims& dims, span<const std::int64_t> slice_sizes,
                          out_of_range beyond, const written_number& fill, location at) {
   if (table < 0 || indices < 0) return -1;
   const node from = g.nodes[static_cast<std::size_t>(table)], index = g.nodes[static_cast<std::size_t>(indices)];

@@ -5,6 +5,7 @@
 #include "gspmd/detail/ops/reshard.hpp"
 #include "gspmd/detail/ops/shift.hpp"
 #include "gspmd/detail/ops/slice.hpp"
+#include "gspmd/detail/support/span.hpp"
 
 /// Blocks that overlap: what a device computes several sweeps of a stencil on without its neighbours (passes/ghost_zones.hpp makes these
 /// operators; no user writes them).
@@ -105,7 +106,7 @@ struct ghost_blocks_op : plain_operator, reduced_first, without_movements, witho
 };
 
 /// Adds what lies in blocks without the ghosts, `shape` as before add_ghost_blocks. `blocks` by dim, in increasing order.
-constexpr int add_without_ghosts(graph& g, int x, std::span<const ghost_blocks> blocks, const extents& shape, location at) {
+constexpr int add_without_ghosts(graph& g, int x, span<const ghost_blocks> blocks, const extents& shape, location at) {
   if (x < 0) return -1;
   const extents from = g.nodes[static_cast<std::size_t>(x)].shape;
   extents begin(from.count, 0), end = from, padded = shape;
@@ -118,7 +119,7 @@ constexpr int add_without_ghosts(graph& g, int x, std::span<const ghost_blocks> 
   }
   const auto cut = [&g, at](int of, const extents& first, const extents& limit) {
     const extents ones(first.count, 1);
-    const auto all = [](const extents& e) { return std::span<const std::int64_t>(e.begin(), static_cast<std::size_t>(e.count)); };
+    const auto all = [](const extents& e) { return span<const std::int64_t>(e.begin(), static_cast<std::size_t>(e.count)); };
     return add_slice(g, of, all(first), all(limit), all(ones), at);
   };
   x = add_reshape(g, cut(x, begin, end), padded, at);
@@ -129,7 +130,7 @@ constexpr int add_without_ghosts(graph& g, int x, std::span<const ghost_blocks> 
 class block_reads {
  public:
   /// `blocks` by dim, in increasing order; `shape` of a field in blocks.
-  constexpr block_reads(graph& g, std::span<const ghost_blocks> blocks, const extents& shape)
+  constexpr block_reads(graph& g, span<const ghost_blocks> blocks, const extents& shape)
       : g_(g), blocks_(blocks), shape_(shape) {}
 
   /// The dim in which the indices of dim `d` of the field lie.
@@ -204,7 +205,7 @@ class block_reads {
   }
 
   graph& g_;
-  std::span<const ghost_blocks> blocks_;
+  span<const ghost_blocks> blocks_;
   extents shape_;
 };
 

@@ -2,23 +2,23 @@
 #pragma once
 
 #include <cstdint>
-#include <span>
 #include <string>
 
 #include "gspmd/detail/ir/kernels/indices.hpp"
 #include "gspmd/detail/ops/operator.hpp"
 #include "gspmd/detail/ops/sources.hpp"
+#include "gspmd/detail/support/span.hpp"
 
 /// What gather and scatter have in common: slices of a table, at places that indices name (StableHLO's dimension numbers).
 namespace gspmd::detail {
 
 /// StableHLO's numbers as a user writes them, and what it calls them.
 struct index_dims {
-  std::span<const std::int64_t> window{};     // of the slices: those that run inside of one
-  std::span<const std::int64_t> collapsed{};  // of the table: a slice is one index there, and has no such dim
-  std::span<const std::int64_t> table_batch{}, index_batch{};
-  std::span<const std::int64_t> columns{};  // of the table: by column of the indices
-  std::int64_t vector_dim = 0;              // of the indices; their rank: each is one number
+  span<const std::int64_t> window{};     // of the slices: those that run inside of one
+  span<const std::int64_t> collapsed{};  // of the table: a slice is one index there, and has no such dim
+  span<const std::int64_t> table_batch{}, index_batch{};
+  span<const std::int64_t> columns{};  // of the table: by column of the indices
+  std::int64_t vector_dim = 0;         // of the indices; their rank: each is one number
 };
 struct index_words {
   const char *op, *window, *collapsed, *table_batch, *index_batch, *columns, *slices;
@@ -140,7 +140,7 @@ class index_checker {
     return false;
   }
   /// Dims of a tensor, none of them twice, of which `taken` has those that other lists name.
-  constexpr bool are_dims(std::span<const std::int64_t> dims, const char* name, int rank, dim_mask& taken) {
+  constexpr bool are_dims(span<const std::int64_t> dims, const char* name, int rank, dim_mask& taken) {
     for (const auto d : dims) {
       if (d < 0 || d >= rank)
         return fail(mistake::dim, text(name) << " names dim " << d << " of a tensor of rank " << rank << "; dims count from 0");

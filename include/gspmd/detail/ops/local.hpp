@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include <span>
 #include <type_traits>
 
 #include "gspmd/detail/ops/local_rule.hpp"
 #include "gspmd/detail/ops/operator.hpp"
 #include "gspmd/detail/ops/reduce.hpp"
+#include "gspmd/detail/support/span.hpp"
 
 namespace gspmd::detail {
 
@@ -22,7 +22,7 @@ constexpr int local_entry_of(const local_function& f, TypeOf type_of) {
 }
 
 /// Adds an operator of the user's own. At run time its law is tried here, unless the compiler has done so.
-constexpr int add_local_op(graph& g, const local_function& f, std::span<const int> operands, location at) {
+constexpr int add_local_op(graph& g, const local_function& f, span<const int> operands, location at) {
   const char* const op = name_of(code_of<local_operator>);
   const local_rule& rule = f.rule;
   node n;

@@ -1,17 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include <span>
-
 #include "gspmd/detail/ops/mapped.hpp"
 #include "gspmd/detail/support/saturating.hpp"
+#include "gspmd/detail/support/span.hpp"
 
 namespace gspmd::detail {
 
 /// Adds a padding: `low` elements before, `high` behind and `interior` between those of the operand, by dim; negative numbers
 /// of the first two take away.
-constexpr int add_pad(graph& g, int operand, std::span<const std::int64_t> low, std::span<const std::int64_t> high,
-                      std::span<const std::int64_t> interior, written_number value, location at) {
+constexpr int add_pad(graph& g, int operand, span<const std::int64_t> low, span<const std::int64_t> high,
+                      span<const std::int64_t> interior, written_number value, location at) {
   if (operand < 0) return -1;
   const extents from = g.nodes[static_cast<std::size_t>(operand)].shape;
   const dtype type = g.nodes[static_cast<std::size_t>(operand)].type;

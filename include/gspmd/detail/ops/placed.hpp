@@ -1,15 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include <span>
-
 #include "gspmd/detail/ops/mapped.hpp"
+#include "gspmd/detail/support/span.hpp"
 
 namespace gspmd::detail {
 
 /// Adds the operand with the indices of `dim` taken one by one: index i of the result is index from[i] of the operand, zeros where that is
 /// below 0. No index is taken twice; there are at most max_placed.
-constexpr int add_placed(graph& g, int operand, std::span<const std::int8_t> from, int dim, location at) {
+constexpr int add_placed(graph& g, int operand, span<const std::int8_t> from, int dim, location at) {
   if (operand < 0) return -1;
   const node& x = g.nodes[static_cast<std::size_t>(operand)];
   node n = source(code_of<struct placed_op>, x.type, x.shape, at);

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include <span>
 #include <string>
 
 #include "gspmd/detail/ir/kernel_facts.hpp"
@@ -9,6 +8,7 @@
 #include "gspmd/detail/ops/reshape.hpp"
 #include "gspmd/detail/ops/select_and_scatter.hpp"
 #include "gspmd/detail/ops/windowed.hpp"
+#include "gspmd/detail/support/span.hpp"
 #include "gspmd/detail/support/vec.hpp"
 
 namespace gspmd::detail {
@@ -51,7 +51,7 @@ constexpr int add_reduce_window(graph& g, int operand, const vec<windowed_dim>& 
 
 /// The numbers of a window as a user writes them, one for each dim.
 struct window_lists {
-  std::span<const std::int64_t> size, stride, low, high, base_dilation, window_dilation;
+  span<const std::int64_t> size, stride, low, high, base_dilation, window_dilation;
 };
 
 /// The windows that these lists describe; records the mistake if they describe none.

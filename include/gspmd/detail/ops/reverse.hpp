@@ -1,14 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include <span>
-
 #include "gspmd/detail/ops/mapped.hpp"
+#include "gspmd/detail/support/span.hpp"
 
 namespace gspmd::detail {
 
 /// Adds the operand with some dims turned round: element i of such a dim is element n - 1 - i.
-constexpr int add_reverse(graph& g, int operand, std::span<const int> turned, location at) {
+constexpr int add_reverse(graph& g, int operand, span<const int> turned, location at) {
   if (operand < 0) return -1;
   const extents shape = g.nodes[static_cast<std::size_t>(operand)].shape;
   dim_mask seen = 0;

@@ -1,15 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include <span>
-
 #include "gspmd/detail/ops/mapped.hpp"
+#include "gspmd/detail/support/span.hpp"
 
 namespace gspmd::detail {
 
 /// Adds a slice: by dim, the elements from `start` to before `limit`, every `stride`-th one.
-constexpr int add_slice(graph& g, int operand, std::span<const std::int64_t> start, std::span<const std::int64_t> limit,
-                        std::span<const std::int64_t> stride, location at) {
+constexpr int add_slice(graph& g, int operand, span<const std::int64_t> start, span<const std::int64_t> limit,
+                        span<const std::int64_t> stride, location at) {
   if (operand < 0) return -1;
   const extents from = g.nodes[static_cast<std::size_t>(operand)].shape;
   for (const auto& list : {start, limit, stride})

@@ -2,13 +2,13 @@
 #pragma once
 
 #include <cstdint>
-#include <span>
 
 #include "gspmd/detail/ir/kernels/sorts.hpp"
 #include "gspmd/detail/ops/elementwise.hpp"
 #include "gspmd/detail/ops/operator.hpp"
 #include "gspmd/detail/ops/reduce.hpp"
 #include "gspmd/detail/ops/sources.hpp"
+#include "gspmd/detail/support/span.hpp"
 
 /// Tensors in the order of their elements along a dim, which may stay split.
 namespace gspmd::detail {
@@ -18,7 +18,7 @@ inline constexpr int max_sorted = max_results - 1;
 
 /// Adds the lines along a dim of all operands in the order of the first `order.keys` of them. Of several operands no two elements of a line
 /// have the same keys: the last key is an index.
-constexpr int add_sort(graph& g, std::span<const int> operands, int dim, const sort_order& order, location at) {
+constexpr int add_sort(graph& g, span<const int> operands, int dim, const sort_order& order, location at) {
   for (const int o : operands)
     if (o < 0) return -1;
   const node x = g.nodes[static_cast<std::size_t>(operands[0])];
@@ -35,7 +35,7 @@ constexpr int add_sort(graph& g, std::span<const int> operands, int dim, const s
 }
 
 /// Adds tensors in the order of the first of them, `keys` in number, and of their indices, which become the result behind the keys.
-constexpr int add_stable_sort(graph& g, std::span<const int> tensors, int keys, int dim, bool is_descending, location at) {
+constexpr int add_stable_sort(graph& g, span<const int> tensors, int keys, int dim, bool is_descending, location at) {
   const node x = g.nodes[static_cast<std::size_t>(tensors[0])];
   const bool is_large = x.shape[dim] >= facts_of(dtype::s32).most;
   inline_vec<int, max_results> operands;

@@ -1,12 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include <span>
-
 #include "gspmd/detail/ir/index_map.hpp"
 #include "gspmd/detail/ir/transition.hpp"
 #include "gspmd/detail/ops/operator.hpp"
 #include "gspmd/detail/ops/sources.hpp"
+#include "gspmd/detail/support/span.hpp"
 
 /// What programs of the explicit and the manual mode write beside the operators of all programs.
 namespace gspmd::detail {
@@ -218,7 +217,7 @@ constexpr int add_axis_index(graph& g, int axis, location at) {
 }
 
 /// Adds a value that a function makes of which only the class is known: nothing is asked of how its dims correspond.
-constexpr int add_opaque(graph& g, dtype type, const extents& shape, std::span<const int> operands, const operator_class& c,
+constexpr int add_opaque(graph& g, dtype type, const extents& shape, span<const int> operands, const operator_class& c,
                          location at) {
   node n = source(code_of<opaque_op>, type, shape, at);
   for (const int o : operands) {
@@ -230,7 +229,7 @@ constexpr int add_opaque(graph& g, dtype type, const extents& shape, std::span<c
 }
 
 /// Adds one of several values of one shape by a predicate, operand 0.
-constexpr int add_choice(graph& g, std::span<const int> operands, location at) {
+constexpr int add_choice(graph& g, span<const int> operands, location at) {
   const node& like = g.nodes[static_cast<std::size_t>(operands[1])];
   const int id = add_opaque(g, like.type, like.shape, operands, {partial_class::all, 1}, at);
   if (id >= 0) g.nodes[static_cast<std::size_t>(id)].attributes.push_back(1);

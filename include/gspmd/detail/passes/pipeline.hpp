@@ -3,7 +3,6 @@
 
 #include <cstddef>
 #include <limits>
-#include <span>
 #include <tuple>
 #include <utility>
 
@@ -13,6 +12,7 @@
 #include "gspmd/detail/passes/order/overlap_moves.hpp"
 #include "gspmd/detail/passes/order/overlap_started.hpp"
 #include "gspmd/detail/passes/plan_passes.hpp"
+#include "gspmd/detail/support/span.hpp"
 
 /// The passes, in their order: what stands between a graph and a plan. Each is a struct with its result, which can be frozen, and
 ///
@@ -58,7 +58,7 @@ struct narrow_pass {
   static constexpr layouts run(const Before& before) {
     const graph& g = before.program();
     const layouts& completed = before.template of<complete_pass>();
-    return {asked_for(g, before.mesh(), std::span<const sharding>(completed.of.data(), completed.of.size()))};
+    return {asked_for(g, before.mesh(), span<const sharding>(completed.of.data(), completed.of.size()))};
   }
   template <class Before>
   static constexpr list_sizes<layouts> guess(const Before& before) {
@@ -85,7 +85,7 @@ struct choose_pass {
     const layouts& wishes = before.template of<narrow_pass>();
     const value_uses uses = uses_of(g);
     const layouts& completed = before.template of<complete_pass>();
-    const auto span_of = [](const layouts& l) { return std::span<const sharding>(l.of.data(), l.of.size()); };
+    const auto span_of = [](const layouts& l) { return span<const sharding>(l.of.data(), l.of.size()); };
     plan_search(g, before.mesh(), uses, span_of(completed), span_of(wishes), state).run(most.nodes, most.prices);
   }
   /// Of a state, as a constant too.
@@ -159,7 +159,7 @@ struct steps_pass {
     made.steps.scopes = g.scopes;
     const layouts& completed = before.template of<complete_pass>();
     made.steps.completed = completed.of;
-    start_early(made.steps, std::span<const int>(made.base.data(), made.base.size()));
+    start_early(made.steps, span<const int>(made.base.data(), made.base.size()));
     return made;
   }
   /// A guess that holds for most programs: equal steps share what is large. One that does not costs a second evaluation.
@@ -199,8 +199,7 @@ struct order_pass {
     step_order order;
     order.of.resize(made.steps.steps.size(), 0);
     if (has_started_moves(made.steps)) return order;
-    order.is_any =
-        step_orderer(plan_view(made.steps), std::span<const int>(made.base.data(), made.base.size())).run(order.of.data());
+    order.is_any = step_orderer(plan_view(made.steps), span<const int>(made.base.data(), made.base.size())).run(order.of.data());
     return order;
   }
   template <class Before>
@@ -220,7 +219,7 @@ struct place_pass {
       if (!order.is_any) return {};
       const steps_result& made = before.template of<steps_pass>();
       plan p = made.steps;
-      put_in_order(p, std::span<const int>(order.of.data(), order.of.size()));
+      put_in_order(p, span<const int>(order.of.data(), order.of.size()));
       place_in_memory(p, made.base);
       overlap_moves(p);
       overlap_started(p);

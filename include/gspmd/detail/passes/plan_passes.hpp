@@ -8,6 +8,7 @@
 #include "gspmd/detail/passes/lower/schedule.hpp"
 #include "gspmd/detail/passes/order/order_steps.hpp"
 #include "gspmd/detail/passes/place/memory.hpp"
+#include "gspmd/detail/support/span.hpp"
 
 namespace gspmd::detail {
 
@@ -122,7 +123,7 @@ constexpr text gathered_beyond_limit(const graph& g, const local_program& p) {
 
 /// The passes, each from plain values to plain values. Ordinary code: `compile` calls them during constant evaluation, one
 /// constant per pass, the run-time path at run time; both call the same functions.
-constexpr local_program partition_graph(const graph& g, const mesh_shape& mesh, std::span<const sharding> completed) {
+constexpr local_program partition_graph(const graph& g, const mesh_shape& mesh, span<const sharding> completed) {
   const value_uses uses = uses_of(g);
   const auto wishes = asked_for(g, mesh, completed);
   return emit_program(g, mesh, uses, choose_program(g, mesh, uses, wishes, completed));

@@ -3,12 +3,12 @@
 
 #include <cstdint>
 #include <numeric>
-#include <span>
 
 #include "gspmd/detail/ir/cut_axis.hpp"
 #include "gspmd/detail/ir/graph.hpp"
 #include "gspmd/detail/ir/rule.hpp"
 #include "gspmd/detail/ops/registry.hpp"
+#include "gspmd/detail/support/span.hpp"
 
 /// Sub-axes. A reshape splits a dim into several; an axis that splits it may be too long for the first of them, and its rest
 /// belongs to the next:
@@ -93,7 +93,7 @@ constexpr axis_cut find_cut(const mesh_shape& mesh, const op_rule& rule, const t
 }
 
 /// The first cut that a reshape of the program needs, given how completion would split its tensors.
-constexpr axis_cut find_cut(const graph& g, std::span<const sharding> completed) {
+constexpr axis_cut find_cut(const graph& g, span<const sharding> completed) {
   for (std::size_t i = 0; i < g.nodes.size(); ++i) {
     const node& n = g.nodes[i];
     if (!facts_of(n.op).may_cut_axes) continue;

@@ -3,7 +3,6 @@
 
 #include <cstdint>
 #include <cstring>
-#include <span>
 #include <string>
 #include <vector>
 
@@ -13,6 +12,7 @@
 #include "gspmd/detail/run/ready_step.hpp"
 #include "gspmd/detail/run/runner.hpp"
 #include "gspmd/detail/support/precompiled.hpp"
+#include "gspmd/detail/support/span.hpp"
 #include "gspmd/detail/transport/meeting_subject.hpp"
 #include "gspmd/error.hpp"
 
@@ -59,7 +59,7 @@ class equality_check {
   static constexpr std::int64_t block = 4096;  // words that a device shows at once
 
   /// A number that tells what devices hold apart.
-  static std::int64_t checksum(std::span<const std::int64_t> words) {
+  static std::int64_t checksum(span<const std::int64_t> words) {
     std::uint64_t sum = words.size();
     for (const auto w : words) sum = (sum ^ static_cast<std::uint64_t>(w)) * 0x9e3779b97f4a7c15U, sum ^= sum >> 29;
     return static_cast<std::int64_t>(sum);

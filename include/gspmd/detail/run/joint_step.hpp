@@ -1,11 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include <span>
-
 #include "gspmd/detail/run/contract_round_ring.hpp"
 #include "gspmd/detail/run/local_step.hpp"
 #include "gspmd/detail/run/ready_step.hpp"
+#include "gspmd/detail/support/span.hpp"
 #include "gspmd/detail/transport/meeting_subject.hpp"
 
 /// What the kernels do on all devices of a communicator together.
@@ -30,7 +29,7 @@ void move::run(const movement& m, const plan_view& p, const plan_step& s, Comm& 
 /// Optional functions of a communicator that holds one device: see communicator.
 template <class Comm>
 inline constexpr bool starts_moves =
-    requires(Comm& comm, const mesh_shape& mesh, std::span<const movement> all, const float* const* in, float* const* out) {
+    requires(Comm& comm, const mesh_shape& mesh, span<const movement> all, const float* const* in, float* const* out) {
       comm.start(mesh, all, in, out);
       comm.finish(mesh, all, in, out);
     };
@@ -38,7 +37,7 @@ template <class T>
 struct joint_buffers {
   const T* in[most_moved_together];
   T* out[most_moved_together];
-  std::span<const movement> movements;
+  span<const movement> movements;
 
   joint_buffers(const joint_movements& all, const plan_view& p, const plan_step& s, const device_memory& device)
       : movements(all.items, static_cast<std::size_t>(all.count)) {
@@ -80,7 +79,7 @@ void finish_move::run(const joint_movements& all, const plan_view& p, const plan
 /// Optional: see communicator.
 template <class Comm>
 inline constexpr bool reduces_together =
-    requires(Comm& comm, const mesh_shape& mesh, std::span<const reduction> all, const float* const* in, float* const* out) {
+    requires(Comm& comm, const mesh_shape& mesh, span<const reduction> all, const float* const* in, float* const* out) {
       comm.reduce_together(mesh, all, in, out);
     };
 template <class T, class Comm>
@@ -94,7 +93,7 @@ void combine_together::run(const joint_reductions& all, const plan_view& p, cons
       in[k] = static_cast<const part*>(devices.memory[0].read(p.operand(s, k).where));
       out[k] = static_cast<part*>(devices.memory[0].write(p.result(s, k).where));
     }
-    comm.template reduce_together<part>(*p.mesh, std::span(all.items, static_cast<std::size_t>(all.count)), in, out);
+    comm.template reduce_together<part>(*p.mesh, span(all.items, static_cast<std::size_t>(all.count)), in, out);
   } else {
     for (int k = 0; k < all.count; ++k) {
       find_shards(p, s, devices, k);

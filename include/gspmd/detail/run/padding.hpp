@@ -4,8 +4,8 @@
 #include <bit>
 #include <cstdint>
 #include <cstring>
-#include <span>
 
+#include "gspmd/detail/support/span.hpp"
 #include "gspmd/detail/transport/device_memory.hpp"
 
 /// What a device holds of shards that are padded. No loop and no function of the user's computes padding. Products and
@@ -31,7 +31,7 @@ constexpr const planned_group& group_of_step(const plan_view& plan, const plan_s
 inline fused_group group_of(const plan_view& plan, const plan_step& s) {
   const auto& g = group_of_step(plan, s);
   const auto part = [](const auto& table, const table_range& range) {
-    return std::span(table.data() + range.begin, static_cast<std::size_t>(range.count));
+    return span(table.data() + range.begin, static_cast<std::size_t>(range.count));
   };
   return {g.loop, part(table_of<scalar_op>(plan), g.ops), part(table_of<fused_store>(plan), g.stores),
           part(table_of<fused_margin>(plan), g.margins)};

@@ -2,7 +2,6 @@
 #pragma once
 
 #include <array>
-#include <span>
 #include <utility>
 
 #include "gspmd/detail/kernels/fused_static.hpp"
@@ -11,6 +10,7 @@
 #include "gspmd/detail/run/local_step.hpp"
 #include "gspmd/detail/run/loop_reduction_step.hpp"
 #include "gspmd/detail/run/runner.hpp"
+#include "gspmd/detail/support/span.hpp"
 
 /// The static path: a function per step, without decisions that the plan has made. `Program` is a type that holds the plan:
 /// `static constexpr plan_view view`. Functions are parameterised by what the step computes, not by whose step it is, so that
@@ -52,12 +52,12 @@ struct static_group {
   static constexpr const planned_group& group = table_of<planned_group>(Program::view)[static_cast<std::size_t>(G)];
   static constexpr const extents& loop = group.loop;
   static constexpr dim_mask cut = group.cut;
-  static constexpr std::span<const scalar_op> ops{table_of<scalar_op>(Program::view).data() + group.ops.begin,
-                                                  static_cast<std::size_t>(group.ops.count)};
-  static constexpr std::span<const fused_store> stores{table_of<fused_store>(Program::view).data() + group.stores.begin,
-                                                       static_cast<std::size_t>(group.stores.count)};
-  static constexpr std::span<const fused_margin> margins{table_of<fused_margin>(Program::view).data() + group.margins.begin,
-                                                         static_cast<std::size_t>(group.margins.count)};
+  static constexpr span<const scalar_op> ops{table_of<scalar_op>(Program::view).data() + group.ops.begin,
+                                             static_cast<std::size_t>(group.ops.count)};
+  static constexpr span<const fused_store> stores{table_of<fused_store>(Program::view).data() + group.stores.begin,
+                                                  static_cast<std::size_t>(group.stores.count)};
+  static constexpr span<const fused_margin> margins{table_of<fused_margin>(Program::view).data() + group.margins.begin,
+                                                    static_cast<std::size_t>(group.margins.count)};
 };
 
 /// The loop of a fused step; `inputs`, `outputs` and `offsets` have room for its operands, results and bounds.

@@ -43,6 +43,8 @@ struct inline_vec {
   constexpr void clear() {
     while (count > 0) pop_back();
   }
+  constexpr T* data() { return items; }
+  constexpr const T* data() const { return items; }
   constexpr T* begin() { return items; }
   constexpr T* end() { return items + count; }
   constexpr const T* begin() const { return items; }

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include <span>
 #include <utility>
 
 #include "gspmd/detail/passes/choose/form_walk.hpp"
 #include "gspmd/detail/passes/choose/operator_chooser.hpp"
 #include "gspmd/detail/passes/choose/replay.hpp"
+#include "gspmd/detail/support/span.hpp"
 
 namespace gspmd::detail {
 
@@ -20,7 +20,7 @@ namespace gspmd::detail {
 /// 5. an einsum that the user set a limit for takes an operand that would be gathered beyond it in parts (ring_choice.hpp).
 class chooser {
  public:
-  constexpr chooser(const graph& g, const mesh_shape& mesh, const value_uses& uses, std::span<const sharding> wishes,
+  constexpr chooser(const graph& g, const mesh_shape& mesh, const value_uses& uses, span<const sharding> wishes,
                     choose_state& state, replay* known = nullptr)
       : known_{g, mesh, uses, wishes, state.book},
         state_(state),

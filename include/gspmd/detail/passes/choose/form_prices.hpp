@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include <span>
-
 #include "gspmd/detail/ops/registry.hpp"
 #include "gspmd/detail/passes/choose/cost.hpp"
 #include "gspmd/detail/passes/choose/form_book.hpp"
@@ -10,6 +8,7 @@
 #include "gspmd/detail/passes/save_memory.hpp"
 #include "gspmd/detail/passes/value_uses.hpp"
 #include "gspmd/detail/support/saturating.hpp"
+#include "gspmd/detail/support/span.hpp"
 
 namespace gspmd::detail {
 
@@ -27,7 +26,7 @@ struct form_prices {
   const graph& program;
   const mesh_shape& mesh;
   const value_uses& uses;
-  std::span<const sharding> wishes;
+  span<const sharding> wishes;
   const form_book& book;
   axis_mask hidden = 0;  // axes that the mesh is without: of values of the local view nothing is known along these
 

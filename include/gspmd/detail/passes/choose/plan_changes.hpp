@@ -1,10 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include <span>
-
 #include "gspmd/detail/passes/choose/form_prices.hpp"
 #include "gspmd/detail/passes/choose/partial_rule.hpp"
+#include "gspmd/detail/support/span.hpp"
 
 namespace gspmd::detail {
 
@@ -15,7 +14,7 @@ class plan_changes {
   using candidates = inline_vec<sharding, 8>;
 
   /// `asked`: what is asked for by what completion found; `wishes`: by the best plan so far.
-  constexpr plan_changes(const graph& g, const mesh_shape& mesh, const value_uses& uses, std::span<const sharding> asked,
+  constexpr plan_changes(const graph& g, const mesh_shape& mesh, const value_uses& uses, span<const sharding> asked,
                          const vec<sharding>& wishes)
       : graph_(g), mesh_(mesh), uses_(uses), asked_(asked), wishes_(wishes) {}
 
@@ -230,7 +229,7 @@ class plan_changes {
   const graph& graph_;
   const mesh_shape& mesh_;
   const value_uses& uses_;
-  std::span<const sharding> asked_;
+  span<const sharding> asked_;
   const vec<sharding>& wishes_;
 };
 

@@ -2,11 +2,11 @@
 #pragma once
 
 #include <limits>
-#include <span>
 
 #include "gspmd/detail/passes/choose/plan_search.hpp"
 #include "gspmd/detail/passes/complete/complete.hpp"
 #include "gspmd/detail/passes/complete/narrow.hpp"
+#include "gspmd/detail/support/span.hpp"
 
 namespace gspmd::detail {
 
@@ -55,7 +55,7 @@ class plan_reasons {
   static constexpr int no_limit = std::numeric_limits<int>::max();
 
   [[nodiscard]] const node& at(int i) const { return graph_.nodes[static_cast<std::size_t>(i)]; }
-  static std::span<const sharding> span_of(const vec<sharding>& list) { return {list.data(), list.size()}; }
+  static span<const sharding> span_of(const vec<sharding>& list) { return {list.data(), list.size()}; }
   [[nodiscard]] vec<sharding> complete() const {
     const auto found = complete_graph(graph_, mesh_);
     return {found.data(), found.data() + found.size()};

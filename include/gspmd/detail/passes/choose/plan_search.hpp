@@ -2,11 +2,11 @@
 #pragma once
 
 #include <limits>
-#include <span>
 #include <utility>
 
 #include "gspmd/detail/passes/choose/choose.hpp"
 #include "gspmd/detail/passes/choose/plan_changes.hpp"
+#include "gspmd/detail/support/span.hpp"
 
 namespace gspmd::detail {
 
@@ -58,8 +58,8 @@ struct search_state {
 class plan_search {
  public:
   /// `completed`: what completion found; `asked`: the same, narrowed.
-  constexpr plan_search(const graph& g, const mesh_shape& mesh, const value_uses& uses, std::span<const sharding> completed,
-                        std::span<const sharding> asked, search_state& state)
+  constexpr plan_search(const graph& g, const mesh_shape& mesh, const value_uses& uses, span<const sharding> completed,
+                        span<const sharding> asked, search_state& state)
       : graph_(g),
         mesh_(mesh),
         uses_(uses),
@@ -89,9 +89,8 @@ class plan_search {
       }
       choose_state& under_way = is_first ? state_.best : state_.trial;
       replay known{state_.best, state_.differs, state_.now, state_.last, state_.hope, state_.is_worse};
-      chooser choices(graph_, mesh_, uses_,
-                      is_first ? asked_ : std::span<const sharding>(state_.tried.data(), state_.tried.size()), under_way,
-                      is_first ? nullptr : &known);
+      chooser choices(graph_, mesh_, uses_, is_first ? asked_ : span<const sharding>(state_.tried.data(), state_.tried.size()),
+                      under_way, is_first ? nullptr : &known);
       choices.run(most_nodes, most_prices);
       const int work = choices.chosen() + choices.replayed() / replay::choice;
       most_nodes -= work + 1;
@@ -133,7 +132,7 @@ class plan_search {
       choose_state trial(graph_);
       trial.table.as_written = state_.best.table.as_written;
       constexpr int no_limit = std::numeric_limits<int>::max();
-      chooser(graph_, mesh_, uses_, std::span<const sharding>(state_.tried.data(), state_.tried.size()), trial)
+      chooser(graph_, mesh_, uses_, span<const sharding>(state_.tried.data(), state_.tried.size()), trial)
           .run(no_limit, no_limit);
       found.push_back({s, trial.time, trial.forced});
     }
@@ -395,7 +394,7 @@ class plan_search {
   const graph& graph_;
   const mesh_shape& mesh_;
   const value_uses& uses_;
-  std::span<const sharding> completed_, asked_;
+  span<const sharding> completed_, asked_;
   search_state& state_;
   plan_changes changes_;
 
@@ -406,8 +405,8 @@ class plan_search {
   vec<sharding> list_;
 };
 
-constexpr choice_table choose_program(const graph& g, const mesh_shape& mesh, const value_uses& uses,
-                                      std::span<const sharding> wishes, std::span<const sharding> completed = {}) {
+constexpr choice_table choose_program(const graph& g, const mesh_shape& mesh, const value_uses& uses, span<const sharding> wishes,
+                                      span<const sharding> completed = {}) {
   constexpr int no_limit = std::numeric_limits<int>::max();
   search_state state;
   state.best = choose_state(g);

@@ -1,18 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include <span>
-
 #include "gspmd/detail/ir/collective.hpp"
 #include "gspmd/detail/passes/value_uses.hpp"
+#include "gspmd/detail/support/span.hpp"
 
 namespace gspmd::detail {
 
 /// What the program asks for of every value: what completion found; or what the user asks for next, where a value that nobody annotated
 /// is only read to be resharded; or less. Where every reader of a value takes the same slice of it, the slice is all that is made:
 /// all_reduce and slice become reduce_scatter, through any elementwise operators in between.
-constexpr vec<sharding> narrowed(const graph& g, const mesh_shape& mesh, const value_uses& uses,
-                                 std::span<const sharding> completed) {
+constexpr vec<sharding> narrowed(const graph& g, const mesh_shape& mesh, const value_uses& uses, span<const sharding> completed) {
   vec<sharding> wishes(completed.data(), completed.data() + completed.size());
   const node* const nodes = g.nodes.data();
   sharding* const wish = wishes.data();
@@ -51,7 +49,7 @@ constexpr vec<sharding> narrowed(const graph& g, const mesh_shape& mesh, const v
   return wishes;
 }
 /// The same, but that types are asked for as they are.
-constexpr vec<sharding> asked_for(const graph& g, const mesh_shape& mesh, std::span<const sharding> completed) {
+constexpr vec<sharding> asked_for(const graph& g, const mesh_shape& mesh, span<const sharding> completed) {
   if (g.find_types != nullptr) return {completed.data(), completed.data() + completed.size()};
   return narrowed(g, mesh, uses_of(g), completed);
 }

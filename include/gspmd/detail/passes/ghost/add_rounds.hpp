@@ -3,6 +3,7 @@
 
 #include "gspmd/detail/ops/gradient_builder.hpp"
 #include "gspmd/detail/passes/ghost/reach.hpp"
+#include "gspmd/detail/support/span.hpp"
 
 namespace gspmd::detail {
 
@@ -51,7 +52,7 @@ class ghost_rounds {
  private:
   constexpr int number(std::int64_t n) { return add_constant(out_, dtype::s64, {}, 0, n, s_.at(s_.loop).at); }
   [[nodiscard]] constexpr bool is_field(std::size_t result) const { return s_.at(s_.results[result]).shape.count > 0; }
-  [[nodiscard]] constexpr std::span<const ghost_blocks> blocks() const { return {round_.blocks.data(), round_.blocks.size()}; }
+  [[nodiscard]] constexpr span<const ghost_blocks> blocks() const { return {round_.blocks.data(), round_.blocks.size()}; }
 
   /// What does not change is computed before the loop.
   constexpr void add_before(int i) {

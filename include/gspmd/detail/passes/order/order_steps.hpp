@@ -2,12 +2,12 @@
 #pragma once
 
 #include <cstdint>
-#include <span>
 #include <utility>
 
 #include "gspmd/detail/ir/kernel_facts.hpp"
 #include "gspmd/detail/passes/order/list_scheduler.hpp"
 #include "gspmd/detail/passes/order/step_needs.hpp"
+#include "gspmd/detail/support/span.hpp"
 #include "gspmd/detail/support/vec.hpp"
 #include "gspmd/detail/support/zeroed.hpp"
 
@@ -29,7 +29,7 @@ namespace gspmd::detail {
 class step_orderer {
  public:
   /// `base`: by value, the one whose memory it shares.
-  constexpr step_orderer(const plan_view& p, std::span<const int> base)
+  constexpr step_orderer(const plan_view& p, span<const int> base)
       : plan_(p),
         steps_(p.steps.data()),
         slots_(p.slots.data()),
@@ -317,7 +317,7 @@ class step_orderer {
 };
 
 /// The steps of a plan in another order.
-constexpr void put_in_order(plan& p, std::span<const int> order) {
+constexpr void put_in_order(plan& p, span<const int> order) {
   vec<plan_step> steps;
   vec<int> place;
   place.resize(order.size(), 0);

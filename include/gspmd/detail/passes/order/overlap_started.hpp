@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include <span>
 #include <utility>
 
 #include "gspmd/detail/passes/order/memory_use.hpp"
 #include "gspmd/detail/passes/order/order_steps.hpp"
+#include "gspmd/detail/support/span.hpp"
 #include "gspmd/detail/support/vec.hpp"
 
 /// Movements that the program starts and finishes itself (local::start): what does not need them runs in between.
@@ -24,7 +24,7 @@ constexpr bool has_started_moves(const plan& p) {
 /// Before memory is placed: such a movement goes where its operand is there, before whatever else there is to do.
 ///
 /// `base`: by value, the one whose memory it shares.
-constexpr void start_early(plan& p, std::span<const int> base) {
+constexpr void start_early(plan& p, span<const int> base) {
   vec<int> order;
   bool any = false;
   for (int i = 0; i < static_cast<int>(p.steps.size()); ++i) {
@@ -45,7 +45,7 @@ constexpr void start_early(plan& p, std::span<const int> base) {
     any = any || at < order.size();
     order.insert(order.begin() + at, i);
   }
-  if (any) put_in_order(p, std::span<const int>(order.begin(), order.size()));
+  if (any) put_in_order(p, span<const int>(order.begin(), order.size()));
 }
 
 /// When memory is placed: makes two steps of it, start_move and finish_move, the second before the first step that reads what it brings,

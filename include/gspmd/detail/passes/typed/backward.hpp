@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include <span>
 #include <vector>
 
 #include "gspmd/detail/passes/typed/type_program.hpp"
+#include "gspmd/detail/support/span.hpp"
 
 namespace gspmd::detail {
 
@@ -15,8 +15,8 @@ struct stand_for {
 
 /// The steps whose gradients are sent when `from` is differentiated, last first: those through which its gradient reaches an input that
 /// has one. The gradient of an operator sends nothing: that is what the rule is for.
-constexpr std::vector<typed_step> backward_steps(const graph& g, std::span<const typed_step> steps, int from,
-                                                 std::span<const int> without_gradient, std::span<const stand_for> links) {
+constexpr std::vector<typed_step> backward_steps(const graph& g, span<const typed_step> steps, int from,
+                                                 span<const int> without_gradient, span<const stand_for> links) {
   const auto count = static_cast<int>(g.nodes.size());
   std::vector<char> has(g.nodes.size(), 0), gets(g.nodes.size(), 0);  // a path from an input with a gradient, and from `from`
   const auto at = [&](int i) -> const node& { return g.nodes[static_cast<std::size_t>(i)]; };

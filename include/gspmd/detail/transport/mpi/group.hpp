@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include "gspmd/detail/support/span.hpp"
 #include "gspmd/detail/transport/mpi/call.hpp"
 
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
-#include <span>
 
 #include "gspmd/detail/ir/collective.hpp"
 #include "gspmd/detail/transport/box.hpp"
@@ -78,7 +78,7 @@ class mpi_group {
 
   /// Begins movements (mpi_started_movements::start), or makes them where they are not to be started.
   template <class T>
-  void start(const mesh_shape& mesh, std::span<const movement> all, const movement_route* const* routes, const T* const* in,
+  void start(const mesh_shape& mesh, span<const movement> all, const movement_route* const* routes, const T* const* in,
              T* const* out) {
     finish_movements();
     const void* sources[most_moved_together]{};
@@ -114,7 +114,7 @@ class mpi_group {
 
   /// Reductions of one kind: from the members' buffers where these lie in node_memory, else packed as one.
   template <class T>
-  void reduce_together(const mesh_shape& mesh, std::span<const reduction> all, const reduction_route* const* routes,
+  void reduce_together(const mesh_shape& mesh, span<const reduction> all, const reduction_route* const* routes,
                        const T* const* in, T* const* out) {
     if (m_.size() == 1) {
       for (std::size_t k = 0; k < all.size(); ++k) reduce_alone(mesh, all[k], m_.me, in[k], out[k], sizeof(T));
@@ -122,7 +122,7 @@ class mpi_group {
     }
     finish_movements();
     if (m_.window() != nullptr) m_.window()->begin(subject_of(mesh, all[0], dtype_of<T>()));
-    const std::span<const reduction_route* const> parts(routes, all.size());
+    const span<const reduction_route* const> parts(routes, all.size());
     std::int64_t elems = 0;
     for (const auto* route : parts) elems += route->scatters ? route->offsets.back() : route->elems;
     if (routes[0]->scatters && !m_.work.memories.empty() && m_.window() != nullptr &&

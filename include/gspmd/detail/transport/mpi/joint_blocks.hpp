@@ -4,16 +4,16 @@
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
-#include <span>
 
 #include "gspmd/detail/ir/collective.hpp"
+#include "gspmd/detail/support/span.hpp"
 #include "gspmd/detail/transport/box.hpp"
 #include "gspmd/detail/transport/message_route.hpp"
 
 /// Several reductions of one kind and group as one: their operands packed in one buffer, what is left of it put where it belongs.
 namespace gspmd::detail {
 
-using reduction_routes = std::span<const reduction_route* const>;
+using reduction_routes = span<const reduction_route* const>;
 
 template <class T>
 void pack_whole(reduction_routes parts, const T* const* in, T* packed) {

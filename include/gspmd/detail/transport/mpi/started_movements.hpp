@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include "gspmd/detail/support/span.hpp"
 #include "gspmd/detail/transport/mpi/call.hpp"
 
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
-#include <span>
 #include <utility>
 #include <vector>
 
@@ -32,7 +32,7 @@ class mpi_started_movements {
   ///   by messages                 one to each member is posted, from and into memory of the group's own; finish waits and copies
   ///                               everything to its place
   ///   small, on one node          all shards go through the window, in one meeting, before start returns
-  bool start(const mesh_shape& mesh, std::span<const movement> all, const movement_route* const* routes, const void* const* in,
+  bool start(const mesh_shape& mesh, span<const movement> all, const movement_route* const* routes, const void* const* in,
              void* const* out, dtype type, std::int64_t elem_bytes) {
     auto& u = under_way_;
     u = {&mesh, all, {}, {}, {}, elem_bytes, false, false, false};
@@ -166,7 +166,7 @@ class mpi_started_movements {
   mpi_members& m_;
   struct movement_list {
     const mesh_shape* mesh = nullptr;
-    std::span<const movement> all;
+    span<const movement> all;
     const movement_route* routes[most_moved_together];
     const void* in[most_moved_together];
     void* out[most_moved_together];
