@@ -5,6 +5,7 @@
 #include <doctest/doctest.h>
 
 #include <algorithm>
+#include <limits>
 #include <string>
 #include <vector>
 
@@ -44,6 +45,69 @@ TEST_CASE("a chain of products whose ends are small is computed where they are")
   const auto p = b.partition();
   // Completion splits the product by columns, as its second operand; by rows, nothing as large as the product moves.
   CHECK(bytes_sent(b.mesh, p) < 1024 * 1024 * 4 / 4 / 2);
+}
+
+namespace {
+/// What is chosen for a program with these wishes by choosers that look at so many operators each: what one of them remembers, the next
+/// one does not know. Adds the prices that they worked out to `prices`.
+choice_table chosen(const graph& g, const mesh_shape& mesh, const std::vector<sharding>& wishes, int at_once, int& prices) {
+  const auto uses = uses_of(g);
+  choose_state state(g);
+  while (!state.is_complete) {
+    chooser choices(g, mesh, uses, {wishes.data(), wishes.size()}, state);
+    choices.run(at_once, std::numeric_limits<int>::max());
+    prices += choices.prices();
+  }
+  return state.table;
+}
+bool equal(const choice_table& a, const choice_table& b) {
+  const auto is_alike = [](const node_choice& x, const node_choice& y) {
+    return same_layout(x.result, y.result) && x.forced == y.forced && x.moved == y.moved;
+  };
+  const auto same = [](const sharding& x, const sharding& y) { return same_layout(x, y); };
+  return std::equal(a.nodes.begin(), a.nodes.end(), b.nodes.begin(), b.nodes.end(), is_alike) &&
+         std::equal(a.wanted.begin(), a.wanted.end(), b.wanted.begin(), b.wanted.end(), same) &&
+         std::equal(a.outputs.begin(), a.outputs.end(), b.outputs.begin(), b.outputs.end(), same);
+}
+/// The program once more behind itself, of inputs of its own.
+graph repeated(const graph& g, int times) {
+  graph all = g;
+  const int count = static_cast<int>(g.nodes.size());
+  for (int k = 1; k < times; ++k) {
+    for (auto n : g.nodes) {
+      for (auto& o : n.operands) o += k * count;
+      if (n.region >= 0) n.region += k * count;
+      all.nodes.push_back(n);
+    }
+    for (const int i : g.inputs) all.inputs.push_back(i + k * count);
+    for (const int o : g.outputs) all.outputs.push_back(o + k * count);
+  }
+  return all;
+}
+}  // namespace
+
+TEST_CASE("an operator that finds everything as an equal one found it gets what that got") {
+  int prices = 0, prices_apart = 0;
+  const auto check = [&](const graph& g, const mesh_shape& mesh) {
+    const auto completed = complete_graph(g, mesh);
+    const auto narrow = narrowed(g, mesh, uses_of(g), completed);
+    const std::vector<sharding> wishes(narrow.begin(), narrow.end());
+    return equal(chosen(g, mesh, wishes, std::numeric_limits<int>::max(), prices), chosen(g, mesh, wishes, 1, prices_apart));
+  };
+  for (unsigned seed = 0; seed < 300; ++seed) {
+    CAPTURE(seed);
+    const small_program p({2, 2 + static_cast<int>(seed % 3)}, seed, 1 + static_cast<int>(seed) % 6, seed % 2 == 0);
+    CHECK(check(repeated(p.g, 4), p.mesh));
+  }
+  CHECK(10 * prices < 4 * prices_apart);  // of four equal programs three take none
+  prices = prices_apart = 0;
+  for (std::uint64_t seed = 1; seed <= 600; ++seed) {  // operators of all kinds, loops and policies
+    CAPTURE(seed);
+    const reference::random_program p(seed);
+    if (!p.g.has_regions) CHECK(check(repeated(p.g, 2), p.mesh));
+    else CHECK(check(p.g, p.mesh));
+  }
+  CHECK(10 * prices < 9 * prices_apart);
 }
 
 TEST_CASE("what is searched for gives the same numbers") {

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include "gspmd/detail/passes/choose/known_uses.hpp"
 #include "gspmd/detail/passes/choose/later_wishes.hpp"
 #include "gspmd/detail/passes/choose/operator_prices.hpp"
 
@@ -17,7 +18,8 @@ struct tried_use {
 /// for it.
 class operator_chooser {
  public:
-  constexpr operator_chooser(const form_prices& known, reader_wishes& readers) : known_(known), readers_(readers) {}
+  constexpr operator_chooser(const form_prices& known, reader_wishes& readers)
+      : known_(known), readers_(readers), remembered_(known, readers) {}
 
   /// What the operator takes by itself, once its operands are there: its work, movements and tiles; and its work alone if all devices
   /// had an equal part of it.
@@ -54,6 +56,9 @@ class operator_chooser {
       agree = false;
     }
     if (agree && record == nullptr) return use_of(known_, n, rule, asked[0], held);
+    const std::uint64_t key = record == nullptr ? remembered_.key_of(i, n, held) : 0;
+    if (const factor_splits* const found = key != 0 ? remembered_.find(key) : nullptr; found != nullptr)
+      return use_of(known_, n, rule, *found, held);
 
     use_search::axis_factors first(mesh.axis_count(), std::int8_t{-1});
     for (int t = asked.count - 1; t >= 0; --t)
@@ -63,7 +68,10 @@ class operator_chooser {
     operator_use best = use_of(known_, n, rule, search.assemble(first), held);
     operator_prices known(known_, i, n, rule);
     cost least = known.of(best, use_search::no_limit);
-    if (least.bytes == 0 && least.refused == 0 && !is_repeated(search, best.uses) && record == nullptr) return best;
+    if (least.bytes == 0 && least.refused == 0 && !is_repeated(search, best.uses) && record == nullptr) {
+      remembered_.remember(key, best);
+      return best;
+    }
     // A plan that would be refused for the whole copies it makes (see silent_replication): only if nothing else is possible.
     std::uint32_t held_fast = 0;  // by operand: the axes that split it must go on to do so
     if (!known_.program.allow_replication && !n.allow_replication)
@@ -118,6 +126,7 @@ class operator_chooser {
     });
     prices += known.made() * (may_be_padded(rule) ? 4 : 1);
     consider_movement(i, n, known, best, least);
+    remembered_.remember(key, best);
     return best;
   }
 
@@ -213,6 +222,7 @@ class operator_chooser {
 
   const form_prices& known_;
   reader_wishes& readers_;
+  known_uses remembered_;
 };
 
 }  // namespace gspmd::detail

@@ -1,0 +1,114 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <bit>
+#include <cstdint>
+
+#include "gspmd/detail/passes/choose/later_wishes.hpp"
+#include "gspmd/detail/passes/choose/operator_use.hpp"
+#include "gspmd/detail/passes/choose/shared_sums.hpp"
+#include "gspmd/detail/support/vec.hpp"
+
+namespace gspmd::detail {
+
+/// Which uses of the mesh axes operators got so far: the layers of a network look alike, and an operator that finds everything as an
+/// equal one found it gets the same use, without a price being worked out. All that a choice looks at goes into a key of 64 bits.
+class known_uses {
+ public:
+  constexpr known_uses(const form_prices& known, reader_wishes& readers) : known_(known), readers_(readers) {}
+
+  /// The key of what the choice for node `i` looks at; 0 if it is not to be remembered: in bodies of loops and conditionals, of functions
+  /// of the user's own, where the user wrote policies, and in local views.
+  [[nodiscard]] constexpr std::uint64_t key_of(int i, const node& n, const operand_shardings& held) {
+    if (known_.book.depth() > 0 || n.function != nullptr || n.local != nullptr || n.gather_limit >= 0) return 0;
+    if ((n.local_axes | n.closed_axes | n.hidden_axes) != 0 || known_.at(i).keep_partial) return 0;
+    for (const int o : n.operands)
+      if (known_.at(o).keep_split || known_.at(o).keep_partial || known_.at(o).closed_axes != 0) return 0;
+    key_ = 1;
+    take_operator(n);
+    for (int r = 0; r < n.results; ++r) take(known_.wish_of(i + r));
+    for (int k = 0; k < n.operands.count; ++k) take_operand(i, n, k, held[k]);
+    const shared_sum sum = shared_sum_of(known_, i);
+    take(sum.open);
+    for (const auto& term : sum.chosen) take(term);
+    return key_ == 0 ? 1 : key_;
+  }
+  /// The use that was remembered under a key; null if none was.
+  [[nodiscard]] constexpr const factor_splits* find(std::uint64_t key) const {
+    const std::size_t first = entries_.size() < most_looked_at ? 0 : entries_.size() - most_looked_at;
+    for (std::size_t k = entries_.size(); k-- > first;)
+      if (entries_[k].key == key) return &entries_[k].uses;
+    return nullptr;
+  }
+  constexpr void remember(std::uint64_t key, const operator_use& use) {
+    if (key != 0 && !use.moved) entries_.push_back({key, use.uses});
+  }
+
+ private:
+  struct entry {
+    std::uint64_t key = 0;
+    factor_splits uses;
+  };
+
+  constexpr void take(std::uint64_t word) {
+    key_ = (key_ ^ word) * 0x9e3779b97f4a7c15U;
+    key_ ^= key_ >> 29;
+  }
+  constexpr void take(int number) { take(static_cast<std::uint64_t>(number)); }
+  constexpr void take(std::int64_t number) { take(static_cast<std::uint64_t>(number)); }
+  constexpr void take(const sharding& s) {
+    take(std::uint64_t{s.partial} << 8 | static_cast<std::uint64_t>(s.reduced_by));
+    std::uint64_t word = static_cast<std::uint64_t>(s.splits.count) + 1;
+    for (const auto& use : s.splits) word = word * 1021 + static_cast<std::uint64_t>(32 * use.axis + use.dim + 1);
+    take(word);
+  }
+  constexpr void take(const extents& shape) {
+    take(shape.count);
+    for (const auto e : shape) take(e);
+  }
+  constexpr void take_operator(const node& n) {
+    take(static_cast<std::uint64_t>(n.op) << 32 | static_cast<std::uint64_t>(n.type) << 16 |
+         static_cast<std::uint64_t>(n.reduced_by) << 8 | (n.forbid_reshard ? 2U : 0U) | (n.allow_replication ? 1U : 0U));
+    take(std::bit_cast<std::uint64_t>(n.real));
+    take(n.integer);
+    take(n.shape);
+    take(n.attributes.count);
+    for (const auto a : n.attributes) take(a);
+  }
+  constexpr void take_operand(int i, const node& n, int k, const sharding& held) {
+    const int o = n.operands[k];
+    int same = 0, same_root = 0;  // which operand before it is the same value, or the same in another sharding
+    while (n.operands[same] != o) ++same;
+    while (known_.book.root_of(n.operands[same_root]) != known_.book.root_of(o)) ++same_root;
+    take(64 * same + same_root);
+    const auto& readers = known_.readers_of(o);
+    take((readers.size() > 1 ? 2 : 0) + (!readers.empty() && readers[0] == o ? 1 : 0));
+    take(known_.wish_of(o));
+    take_forms(o);
+    if (held.partial != 0) take(is_looked_up(known_, o) ? 1 : 0);
+    if (readers.size() < 2 || !known_.book.has_forms(o)) return;
+    for (const auto& wish : readers_.of(known_, o))
+      if (wish.last > i) take(wish.wanted);
+  }
+  /// The forms from which a value is brought to what is asked for, and if it may be made again, those of what it is made from.
+  constexpr void take_forms(int o) {
+    for (int steps = 0; steps < most_made_again; ++steps) {
+      const node& root = known_.at(known_.book.root_of(o));
+      take_operator(root);
+      for (int v = known_.book.first_of(o); v >= 0; v = known_.book.values[v].next) take(known_.book.layout_of(v));
+      if (root.operands.count != 1 || !facts_of(root.op).is_made_again(root)) return;
+      o = root.operands[0];
+    }
+    take(o);  // such a chain is longer than any that was met: not the same as another one
+  }
+
+  static constexpr std::size_t most_looked_at = 64;
+  static constexpr int most_made_again = 8;
+
+  const form_prices& known_;
+  reader_wishes& readers_;
+  std::uint64_t key_ = 0;
+  vec<entry> entries_;
+};
+
+}  // namespace gspmd::detail
