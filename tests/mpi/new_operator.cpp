@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 // labels: once
-// precompiled: no
 // ranks: 4
 #include "new_operator/program.hpp"
 

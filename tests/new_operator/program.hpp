@@ -1,9 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#define GSPMD_TEST_OPERATORS , listed<struct sum_last_op, "sum_last">
-#define GSPMD_TEST_OPERATORS_HEADER "new_operator/sum_last.hpp"
-
 #include <cstddef>
 #include <string>
 #include <tuple>
@@ -11,6 +8,7 @@
 
 #include "gspmd/dynamic.hpp"
 #include "gspmd/gspmd.hpp"
+#include "new_operator/sum_last.hpp"
 
 namespace new_operator {
 

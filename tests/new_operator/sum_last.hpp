@@ -7,26 +7,14 @@
 #include "gspmd/detail/ops/operator.hpp"
 #include "gspmd/detail/support/saturating.hpp"
 
-// An operator that the library does not have: the sum over the last dim. Its struct stands here and nowhere else; program.hpp
-// puts it into the list.
+// An operator that the library does not have: the sum over the last dim. This header is all that adds it.
 namespace gspmd::detail {
 
-constexpr int add_sum_last(graph& g, int operand, location at) {
-  if (operand < 0) return -1;
-  const node& x = g.nodes[static_cast<std::size_t>(operand)];
-  if (x.shape.count == 0) return g.fail(at, "sum_last", mistake::rank, "a tensor of rank 0 has no last dim; give it one");
-  node n;
-  n.op = code_of<struct sum_last_op>;
-  n.type = x.type;
-  n.at = at;
-  n.operands.push_back(operand);
-  for (int d = 0; d + 1 < x.shape.count; ++d) n.shape.push_back(x.shape[d]);
-  return g.add(n);
-}
+constexpr int add_sum_last(graph& g, int operand, location at);
 
 /// `ab->a`
 struct sum_last_op {
-  static constexpr bool owns(opcode op) { return op == code_of<sum_last_op>; }
+  static constexpr const char* name = "sum_last";
   static constexpr origin made = origin::shards;
   static constexpr realisation runs = realisation::steps;
   static constexpr completion_rounds completes{.forward = 1, .backward = 1};
@@ -83,5 +71,18 @@ struct sum_last_op {
     if (step != nullptr) t += " of the last dim";
   }
 };
+
+constexpr int add_sum_last(graph& g, int operand, location at) {
+  if (operand < 0) return -1;
+  const node& x = g.nodes[static_cast<std::size_t>(operand)];
+  if (x.shape.count == 0) return g.fail(at, "sum_last", mistake::rank, "a tensor of rank 0 has no last dim; give it one");
+  node n;
+  n.op = code_of<sum_last_op>;
+  n.type = x.type;
+  n.at = at;
+  n.operands.push_back(operand);
+  for (int d = 0; d + 1 < x.shape.count; ++d) n.shape.push_back(x.shape[d]);
+  return g.add(n);
+}
 
 }  // namespace gspmd::detail

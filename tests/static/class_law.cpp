@@ -8,6 +8,7 @@
 
 #include "gspmd/mesh.hpp"
 #include "gspmd/ops.hpp"
+#include "support/all_operators.hpp"
 
 namespace gspmd::detail {
 namespace {
@@ -130,7 +131,7 @@ template <std::size_t... I>
 constexpr std::size_t check(std::index_sequence<I...>) {
   return (sizeof(law_of<I>) + ...);
 }
-static_assert(check(std::make_index_sequence<static_cast<std::size_t>(opcode::first_listed)>{}) > 0);
+static_assert(check(std::make_index_sequence<static_cast<std::size_t>(opcode::listed)>{}) > 0);
 
 // The law refutes what is wrong.
 static_assert(!is_sound(opcode::multiply, dtype::f64, monoid::add, {partial_class::all}));

@@ -10,7 +10,7 @@ static_assert(complete_operator<sum_last_op>);
     static constexpr char fact = '\0'; \
   };                                   \
   static_assert(!complete_operator<lacks_##fact>);
-GSPMD_WITHOUT(owns)
+GSPMD_WITHOUT(name)
 GSPMD_WITHOUT(made)
 GSPMD_WITHOUT(runs)
 GSPMD_WITHOUT(completes)

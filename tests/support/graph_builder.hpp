@@ -8,6 +8,7 @@
 #include "gspmd/detail/passes/complete/complete.hpp"
 #include "gspmd/detail/passes/complete/narrow.hpp"
 #include "gspmd/detail/passes/emit/emit.hpp"
+#include "support/all_operators.hpp"
 #include "support/layouts.hpp"
 
 namespace layouts {

@@ -10,6 +10,7 @@
 #include "gspmd/detail/ir/fused_loop.hpp"
 #include "gspmd/detail/ir/local_function.hpp"
 #include "gspmd/detail/ops/scatter.hpp"
+#include "support/all_operators.hpp"
 #include "support/reference.hpp"
 
 /// Gather and scatter element by element, as StableHLO's specification writes them down.

@@ -13,7 +13,7 @@
 #include <utility>
 #include <vector>
 
-#include "gspmd/detail/ops/registry.hpp"
+#include "support/all_operators.hpp"
 #include "support/reference.hpp"
 
 /// Random programs on random meshes with random annotations, and what they must compute.

@@ -12,6 +12,7 @@
 
 #include "gspmd/detail/ir/graph.hpp"
 #include "gspmd/detail/ir/local_function.hpp"
+#include "support/all_operators.hpp"
 #include "support/local_functions.hpp"
 
 /// A graph evaluated on one giant device, straight from the StableHLO definitions of its operators. Nothing of the

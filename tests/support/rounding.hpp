@@ -7,6 +7,7 @@
 #include <utility>
 #include <vector>
 
+#include "support/all_operators.hpp"
 #include "support/reference.hpp"
 #include "support/region_walk.hpp"
 

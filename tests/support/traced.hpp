@@ -12,6 +12,7 @@
 #include "gspmd/detail/passes/make_plan.hpp"
 #include "gspmd/detail/run/interpreter.hpp"
 #include "gspmd/grad.hpp"
+#include "support/all_operators.hpp"
 #include "support/random_program.hpp"
 
 /// Programs written with the public operators and traced at run time, with numbers for their inputs.

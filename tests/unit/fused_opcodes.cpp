@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "gspmd/detail/kernels/fused_dynamic.hpp"
+#include "support/all_operators.hpp"
 #include "support/fused_groups.hpp"
 #include "support/slow_operators.hpp"
 
@@ -74,7 +75,7 @@ void check_opcode(opcode code, dtype out_type, dtype in_type) {
 
 TEST_CASE("every opcode means what it says, for every type it has") {
   int pairs = 0;
-  for (int c = 0; c < opcode_count; ++c) {
+  for (int c = 0; c < enumerated_count; ++c) {
     const auto code = static_cast<opcode>(c);
     for (const dtype in : all_types) {
       if (!is_elementwise(code) || code == opcode::map || code == opcode::complex || !is_defined(code, in)) continue;

@@ -16,6 +16,7 @@
 #include "gspmd/grad.hpp"
 #include "gspmd/network.hpp"
 #include "gspmd/ops.hpp"
+#include "support/all_operators.hpp"
 #include "support/evaluate_program.hpp"
 #include "support/run_random.hpp"
 #include "support/traced.hpp"

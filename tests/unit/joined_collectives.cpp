@@ -25,7 +25,7 @@ ir::plan apart(const ir::graph& g, const ir::mesh_shape& mesh) {
   ir::scheduler steps(g, mesh, layouts::emitted(g, mesh, ir::complete_graph(g, mesh)));
   steps.run();
   ir::plan result = std::move(steps.out());
-  for (const auto& n : g.nodes) result.nodes.push_back({n.op, n.at, -1, 0, n.region});
+  for (const auto& n : g.nodes) result.nodes.push_back({ir::in_words(n.op), n.at, -1, 0, n.region});
   ir::memory_planner memory(result, std::move(steps.base()));
   memory.run();
   return result;

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 // labels: once
-// precompiled: no
 #include "new_operator/program.hpp"
 
 #include <doctest/doctest.h>

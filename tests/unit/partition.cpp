@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "support/all_operators.hpp"
 #include "support/graph_builder.hpp"
 #include "support/random_program.hpp"
 

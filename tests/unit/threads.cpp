@@ -13,6 +13,7 @@
 #include "../support/collective_oracle.hpp"
 #include "gspmd/comm/simulated.hpp"
 #include "gspmd/comm/threads.hpp"
+#include "support/all_operators.hpp"
 #include "support/count_allocations.hpp"
 
 using namespace oracle;

@@ -25,7 +25,7 @@ struct elementwise_operator {
 /// All that elementwise() knows; a comparison is `compare_lt`.
 inline std::vector<elementwise_operator> elementwise_operators() {
   std::vector<elementwise_operator> result;
-  for (int i = 0; i < detail::opcode_count; ++i) {
+  for (int i = 0; i < detail::enumerated_count; ++i) {
     const auto op = static_cast<detail::opcode>(i);
     if (!detail::is_elementwise(op) || op == detail::opcode::convert || op == detail::opcode::map) continue;
     result.push_back({detail::name_of(op), detail::is_unary(op) ? 1 : op == detail::opcode::select ? 3 : 2, op});

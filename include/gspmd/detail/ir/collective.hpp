@@ -18,7 +18,7 @@ namespace gspmd::detail {
 /// The operator of the user's program that a collective is for, for messages: see location (graph.hpp).
 struct collective_origin {
   bool is_known = false;  // a program asks for it, no call by hand
-  opcode op = opcode::parameter;
+  operator_code op;
   const char* file = nullptr;
   int line = 0;
 };

@@ -40,7 +40,7 @@ struct scope {
 /// One operator of the program for one giant device. Its first result has the node's number; where it has more, nodes that stand for
 /// them follow it, each with the operator as its operand.
 struct node {
-  opcode op = opcode::parameter;
+  operator_code op;
   dtype type = dtype::f32;
   extents shape;  // global, of the first result
   std::int8_t results = 1;
@@ -162,11 +162,12 @@ class graph {
 
   [[nodiscard]] constexpr bool failed() const { return !error.empty(); }
 
-  constexpr int add(node n) {
+  /// `crosses_border`: it stands between a manual region and what is around it.
+  constexpr int add(node n, bool crosses_border = false) {
     n.region = open_region;
     n.local_axes = open_local;
     n.scope = open_scope;
-    if (type_local != nullptr && n.op != code_of<struct local_view_op>)
+    if (type_local != nullptr && !crosses_border)
       for (const int o : n.operands)
         if (nodes[static_cast<std::size_t>(o)].local_axes != open_local)
           return fail(n.at, name_of(n.op), mistake::states,

@@ -9,12 +9,11 @@
 #include <boost/mp11/list.hpp>
 
 #include "gspmd/detail/ir/types.hpp"
-#include "gspmd/detail/support/fixed_string.hpp"
 
 namespace gspmd::detail {
 
-/// What a graph's operators are called. Those that the scalar loops know, and those that begin and end regions, stand here; every
-/// other operator is an entry of `listed_operators`, whose place in the list is its code.
+/// The operators that the scalar loops know, and those that begin and end regions. Every other one is `listed`: it has a struct of its
+/// own, see operator_code.
 enum class opcode : std::uint8_t {
   // sources
   parameter,
@@ -81,53 +80,44 @@ enum class opcode : std::uint8_t {
   cond_result,
   // the second, third, ... result of the operator that stands before them
   result,
-  first_listed,
+  listed,
 };
 
-/// An operator with a struct of its own, and its name in messages, StableHLO's where it has one.
-template <class Operator, fixed_string Name>
-struct listed {
-  using type = Operator;
-  static constexpr const char* name = Name.chars;
+/// What messages call an operator with a struct of its own, StableHLO's name where it has one; and a number of that name, by which operators
+/// are told apart: for GCC with -fsanitize=undefined it is no constant whether two addresses are equal.
+struct operator_name {
+  const char* name = "";
+  std::uint64_t id = 0;
+
+  constexpr operator_name() = default;
+  constexpr explicit operator_name(const char* written) : name(written), id(0xcbf29ce484222325U) {
+    for (const char* c = written; *c != 0; ++c) id = (id ^ static_cast<unsigned char>(*c)) * 0x100000001b3U;
+  }
 };
 
-// A test adds operators of its own, as `, listed<struct ...>`.
-#ifndef GSPMD_TEST_OPERATORS
-#define GSPMD_TEST_OPERATORS
-#endif
+/// Which operator a node is. One with a struct of its own is known by a constant: its facts in a graph (ops/operator.hpp), its words in a
+/// plan (ir/operator_words.hpp). So the list of operators is open: who includes an operator's header has it.
+struct operator_code {
+  opcode code = opcode::parameter;
+  const operator_name* listed = nullptr;
 
-/// A new operator is its struct (see ops/operator.hpp), in a file that ops/registry.hpp includes, one entry here, and its public
-/// function.
-using listed_operators = boost::mp11::mp_list<
-    listed<struct einsum_op, "einsum">, listed<struct convolution_op, "convolution">, listed<struct reduce_op, "reduce">,
-    listed<struct broadcast_op, "broadcast_in_dim">, listed<struct transpose_op, "transpose">,
-    listed<struct reshape_op, "reshape">, listed<struct shift_op, "shift">, listed<struct pad_op, "pad">,
-    listed<struct slice_op, "slice">, listed<struct reverse_op, "reverse">, listed<struct roll_op, "roll">,
-    listed<struct composed_op, "move">, listed<struct concatenate_op, "concatenate">, listed<struct reshard_op, "reshard">,
-    listed<struct shard_alike_op, "shard_alike">, listed<struct row_op, "row">, listed<struct set_row_op, "set_row">,
-    listed<struct add_row_op, "add_row">, listed<struct local_operator, "local_op">,
-    listed<struct reduce_window_op, "reduce_window">, listed<struct select_and_scatter_op, "select_and_scatter">,
-    listed<struct gather_op, "gather">, listed<struct scatter_op, "scatter">, listed<struct scatter_set_op, "scatter_set">,
-    listed<struct scan_op, "scan_along">, listed<struct top_k_op, "top_k">, listed<struct sort_op, "sort">,
-    listed<struct reduce_by_op, "reduce_by">, listed<struct scan_by_op, "scan_by">,
-    listed<struct ghost_blocks_op, "ghost_blocks">, listed<struct transition_op, "transition">,
-    listed<struct opaque_op, "opaque">, listed<struct local_view_op, "local_view">,
-    listed<struct placed_op, "permute"> GSPMD_TEST_OPERATORS>;
-inline constexpr int opcode_count =
-    static_cast<int>(opcode::first_listed) + static_cast<int>(boost::mp11::mp_size<listed_operators>::value);
+  constexpr operator_code() = default;
+  constexpr operator_code(opcode c) : code(c) {}  // NOLINT: implicit on purpose
+  constexpr explicit operator_code(const operator_name& of) : code(opcode::listed), listed(&of) {}
 
-template <class Listed>
-using listed_type = typename Listed::type;
-template <class Operator>
-inline constexpr opcode code_of =
-    static_cast<opcode>(static_cast<std::size_t>(opcode::first_listed) +
-                        boost::mp11::mp_find<boost::mp11::mp_transform<listed_type, listed_operators>, Operator>::value);
+  constexpr operator opcode() const { return code; }  // NOLINT: implicit on purpose
+  [[nodiscard]] constexpr std::uint64_t id() const {
+    return code == opcode::listed ? listed->id : static_cast<std::uint64_t>(code);
+  }
 
-template <class List>
-struct listed_names;
-template <class... Listed>
-struct listed_names<boost::mp11::mp_list<Listed...>> {
-  static constexpr const char* of[sizeof...(Listed)] = {Listed::name...};
+  friend constexpr bool operator==(const operator_code& a, const operator_code& b) {
+    return a.code == b.code && a.id() == b.id();
+  }
+  friend constexpr bool operator==(const operator_code& a, opcode b) { return a.code == b; }
+};
+/// The same in a plan: known by its words.
+struct planned_code : operator_code {
+  using operator_code::operator_code;
 };
 
 constexpr const char* name_of(opcode op) {
@@ -140,10 +130,12 @@ constexpr const char* name_of(opcode op) {
       "shift_right", "atan2",       "threefry2x32",  "complex",  "compare_eq", "compare_ne", "compare_lt",  "compare_le",
       "compare_gt",  "compare_ge",  "select",        "map",      "loop",       "carry",      "loop_result", "branch",
       "otherwise",   "cond_result", "result"};
-  static_assert(sizeof(enumerated) / sizeof(*enumerated) == static_cast<std::size_t>(opcode::first_listed));
-  if (op < opcode::first_listed) return enumerated[static_cast<int>(op)];
-  return listed_names<listed_operators>::of[static_cast<int>(op) - static_cast<int>(opcode::first_listed)];
+  static_assert(sizeof(enumerated) / sizeof(*enumerated) == static_cast<std::size_t>(opcode::listed));
+  return enumerated[static_cast<int>(op)];
 }
+constexpr const char* name_of(const operator_code& op) { return op.code == opcode::listed ? op.listed->name : name_of(op.code); }
+
+inline constexpr int enumerated_count = static_cast<int>(opcode::listed);
 
 constexpr bool is_elementwise(opcode op) { return op >= opcode::abs && op <= opcode::map; }
 constexpr bool is_unary(opcode op) { return op >= opcode::abs && op <= opcode::convert; }

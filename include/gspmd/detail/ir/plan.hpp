@@ -17,7 +17,7 @@ namespace gspmd::detail {
 
 /// One line of the user's program, for messages and for explain.
 struct planned_node {
-  opcode op = opcode::parameter;
+  planned_code op;
   location at;
   int value = -1;          // its result as the operator leaves it; -1: no output depends on it
   std::int64_t flops = 0;  // of one device, in all steps it became and all trips of them (flops.hpp says how they are counted)

@@ -26,6 +26,19 @@ constexpr const List& table_of(const plan_table<Entry, List>& table) {
   return table.list;
 }
 
+inline constexpr std::size_t entries_looked_at = 16;
+
+/// Where an equal entry stands in a table; if the last few are all different, it becomes one. What steps have in common is planned, stored
+/// and compiled once: the layers of a network look alike.
+template <class T>
+constexpr int entry_of(vec<T>& table, const T& entry) {
+  const std::size_t first = table.size() < entries_looked_at ? 0 : table.size() - entries_looked_at;
+  for (std::size_t i = table.size(); i-- > first;)
+    if (table[i] == entry) return static_cast<int>(i);
+  table.push_back(entry);
+  return static_cast<int>(table.size()) - 1;
+}
+
 /// The entries of a table. A span costs compilers more for each type than all else about a table.
 template <class Entry>
 class table_view {

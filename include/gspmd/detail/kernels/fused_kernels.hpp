@@ -159,10 +159,10 @@ struct fused_kernels {
   static constexpr std::size_t types = element_type_count;
   using by_type = std::array<fused_kernel, types>;
 
-  static constexpr std::array<by_type, opcode_count> elementwise = [] {
-    std::array<by_type, opcode_count> table{};
+  static constexpr std::array<by_type, enumerated_count> elementwise = [] {
+    std::array<by_type, enumerated_count> table{};
     using pairs =
-        boost::mp11::mp_product<boost::mp11::mp_list, boost::mp11::mp_iota_c<opcode_count>, boost::mp11::mp_iota_c<types>>;
+        boost::mp11::mp_product<boost::mp11::mp_list, boost::mp11::mp_iota_c<enumerated_count>, boost::mp11::mp_iota_c<types>>;
     boost::mp11::mp_for_each<pairs>([&]<class O, class I>(boost::mp11::mp_list<O, I>) {
       constexpr auto op = static_cast<opcode>(O::value);
       using in = boost::mp11::mp_at<element_types, I>;

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include "gspmd/detail/ops/convolution.hpp"
 #include "gspmd/detail/ops/sources.hpp"
-#include "gspmd/detail/ops/windowed_einsum.hpp"
 
 namespace gspmd::detail {
 

@@ -2,6 +2,7 @@
 #pragma once
 
 #include "gspmd/detail/ops/operator.hpp"
+#include "gspmd/detail/ops/reshape.hpp"
 #include "gspmd/detail/ops/transpose.hpp"
 
 namespace gspmd::detail {
@@ -9,49 +10,9 @@ namespace gspmd::detail {
 /// Adds a broadcast: dim `d` of the operand becomes dim `dims[d]` of the result; an extent of 1 is stretched. The dims of the operator
 /// increase: where they do not, the operand is transposed first.
 constexpr int add_broadcast(graph& g, int operand, const extents& shape, const inline_vec<std::int8_t, max_rank>& dims,
-                            location at) {
-  if (operand < 0) return -1;
-  const node& x = g.nodes[static_cast<std::size_t>(operand)];
-  if (dims.count != x.shape.count)
-    return g.fail(at, "broadcast_in_dim", mistake::rank,
-                  text("names ") << dims.count << " dims for an operand " << shape_text(x.shape)
-                                 << "; name one dim of the result for each dim of the operand");
-  node n;
-  n.op = code_of<broadcast_op>;
-  n.type = x.type;
-  n.shape = shape;
-  n.at = at;
-  n.operands.push_back(operand);
-  dim_mask named = 0;
-  bool is_in_order = true;
-  for (int d = 0; d < dims.count; ++d) {
-    if (dims[d] < 0 || dims[d] >= shape.count)
-      return g.fail(at, "broadcast_in_dim", mistake::dim,
-                    text("dim ") << dims[d] << " is not a dim of the result " << shape_text(shape) << "; dims count from 0");
-    if ((named & dim_bit(dims[d])) != 0)
-      return g.fail(at, "broadcast_in_dim", mistake::dim,
-                    text("names dim ") << dims[d] << " of the result twice; it is one dim of the operand");
-    named |= dim_bit(dims[d]);
-    if (x.shape[d] != 1 && x.shape[d] != shape[dims[d]])
-      return g.fail(at, "broadcast_in_dim", mistake::extent,
-                    text("dim ") << d << " of the operand " << shape_text(x.shape) << " does not fit dim " << dims[d]
-                                 << " of the result " << shape_text(shape) << "; it must be equal or 1");
-    is_in_order = is_in_order && (d == 0 || dims[d - 1] < dims[d]);
-    n.attributes.push_back(dims[d]);
-  }
-  if (!is_in_order) {
-    inline_vec<std::int8_t, max_rank> order;  // the dims of the operand, as the result has them
-    n.attributes.clear();
-    for (int to = 0; to < shape.count; ++to)
-      for (int d = 0; d < dims.count; ++d)
-        if (dims[d] == to) {
-          order.push_back(static_cast<std::int8_t>(d));
-          n.attributes.push_back(to);
-        }
-    n.operands[0] = add_transpose(g, operand, order, at);
-  }
-  return g.add_sized(n);
-}
+                            location at);
+
+constexpr int add_reduce(graph& g, int operand, dim_mask dims, monoid kind, location at);
 
 /// Adds a broadcast of what a reduction `n` has left, to what it began with.
 constexpr int add_spread(graph& g, int reduced, const node& n) {
@@ -68,7 +29,7 @@ constexpr int add_spread(graph& g, int reduced, const node& n) {
 /// Elements that are repeated. A loop reads them through strides of 0; completion goes through it backward first, which avoids
 /// communication on the larger shape.
 struct broadcast_op : linear_in_all, without_exchange, without_movements, reads_shards, without_arithmetic, dims_by_number {
-  static constexpr bool owns(opcode op) { return op == code_of<broadcast_op>; }
+  static constexpr const char* name = "broadcast_in_dim";
   static constexpr origin made = origin::shards;
   static constexpr realisation runs = realisation::strides;
   static constexpr completion_rounds completes{.forward = 3, .backward = 2};
@@ -120,4 +81,59 @@ struct broadcast_op : linear_in_all, without_exchange, without_movements, reads_
   static void describe(std::string&, const plan_view&, const plan_step*) {}
 };
 
+constexpr int add_broadcast(graph& g, int operand, const extents& shape, const inline_vec<std::int8_t, max_rank>& dims,
+                            location at) {
+  if (operand < 0) return -1;
+  const node& x = g.nodes[static_cast<std::size_t>(operand)];
+  if (dims.count != x.shape.count)
+    return g.fail(at, "broadcast_in_dim", mistake::rank,
+                  text("names ") << dims.count << " dims for an operand " << shape_text(x.shape)
+                                 << "; name one dim of the result for each dim of the operand");
+  node n;
+  n.op = code_of<broadcast_op>;
+  n.type = x.type;
+  n.shape = shape;
+  n.at = at;
+  n.operands.push_back(operand);
+  dim_mask named = 0;
+  bool is_in_order = true;
+  for (int d = 0; d < dims.count; ++d) {
+    if (dims[d] < 0 || dims[d] >= shape.count)
+      return g.fail(at, "broadcast_in_dim", mistake::dim,
+                    text("dim ") << dims[d] << " is not a dim of the result " << shape_text(shape) << "; dims count from 0");
+    if ((named & dim_bit(dims[d])) != 0)
+      return g.fail(at, "broadcast_in_dim", mistake::dim,
+                    text("names dim ") << dims[d] << " of the result twice; it is one dim of the operand");
+    named |= dim_bit(dims[d]);
+    if (x.shape[d] != 1 && x.shape[d] != shape[dims[d]])
+      return g.fail(at, "broadcast_in_dim", mistake::extent,
+                    text("dim ") << d << " of the operand " << shape_text(x.shape) << " does not fit dim " << dims[d]
+                                 << " of the result " << shape_text(shape) << "; it must be equal or 1");
+    is_in_order = is_in_order && (d == 0 || dims[d - 1] < dims[d]);
+    n.attributes.push_back(dims[d]);
+  }
+  if (!is_in_order) {
+    inline_vec<std::int8_t, max_rank> order;  // the dims of the operand, as the result has them
+    n.attributes.clear();
+    for (int to = 0; to < shape.count; ++to)
+      for (int d = 0; d < dims.count; ++d)
+        if (dims[d] == to) {
+          order.push_back(static_cast<std::int8_t>(d));
+          n.attributes.push_back(to);
+        }
+    n.operands[0] = add_transpose(g, operand, order, at);
+  }
+  return g.add_sized(n);
+}
+
+/// Whether a value is one number above 0 everywhere, and a finite one.
+constexpr bool is_positive_number(const graph& g, int i) {
+  const node* n = &g.nodes[static_cast<std::size_t>(i)];
+  if (n->op != opcode::constant && n->operands.count == 1 && n->op == code_of<broadcast_op>)
+    n = &g.nodes[static_cast<std::size_t>(n->operands[0])];
+  return n->op == opcode::constant && is_floating(n->type) && n->real > 0 && n->real <= 1e300;
+}
+
 }  // namespace gspmd::detail
+
+#include "gspmd/detail/ops/reduce.hpp"  // each is the gradient of the other

@@ -8,6 +8,27 @@ namespace gspmd::detail {
 
 /// Makes `second`, which reads `first`, read what that reads, of shape `from`; false, and nothing is done, where the two of them are no one
 /// map with one constant.
+constexpr bool compose(node& second, const node& first, const extents& from);
+
+/// Several of pad, slice, reverse and roll in one movement.
+struct composed_op : mapped_op<composed_op> {
+  static constexpr const char* name = "move";
+  static constexpr operator_code inverse() { return code_of<composed_op>; }
+  static void describe(std::string& t, const plan_view& plan, const plan_step* step) {
+    describe_dims(t, plan, step, [&](const dim_map& d, std::int64_t, std::int64_t) { t += ": " + text_of(d); });
+  }
+
+ private:
+  /// Which element of the operand element i of the result is: `i - 1`, `(-2i + 5) / 3`
+  static std::string text_of(const dim_map& d) {
+    const auto at_0 = d.from_first * d.to_step - d.from_step * d.to_first;
+    std::string t = d.from_step == 1 ? "i" : d.from_step == -1 ? "-i" : std::to_string(d.from_step) + "i";
+    if (at_0 != 0) t += (at_0 < 0 ? " - " : " + ") + std::to_string(at_0 < 0 ? -at_0 : at_0);
+    if (d.to_step > 1) t = '(' + t + ") / " + std::to_string(d.to_step);
+    return d.beyond == continuation::round ? t + ", round" : t;
+  }
+};
+
 constexpr bool compose(node& second, const node& first, const extents& from) {
   const auto before = maps_of(first), after = maps_of(second);
   const auto along = [](const auto& maps, int dim) {
@@ -36,27 +57,9 @@ constexpr bool compose(node& second, const node& first, const extents& from) {
   }
   second.operands[0] = first.operands[0];
   second.attributes.clear();
-  second.op = dims.empty() ? code_of<struct reshape_op> : code_of<struct composed_op>;
+  second.op = dims.empty() ? code_of<reshape_op> : code_of<composed_op>;
   for (const auto& map : dims) keep_map(second, map);
   return true;
 }
-
-/// Several of pad, slice, reverse and roll in one movement.
-struct composed_op : mapped_op<composed_op> {
-  static constexpr opcode inverse() { return code_of<composed_op>; }
-  static void describe(std::string& t, const plan_view& plan, const plan_step* step) {
-    describe_dims(t, plan, step, [&](const dim_map& d, std::int64_t, std::int64_t) { t += ": " + text_of(d); });
-  }
-
- private:
-  /// Which element of the operand element i of the result is: `i - 1`, `(-2i + 5) / 3`
-  static std::string text_of(const dim_map& d) {
-    const auto at_0 = d.from_first * d.to_step - d.from_step * d.to_first;
-    std::string t = d.from_step == 1 ? "i" : d.from_step == -1 ? "-i" : std::to_string(d.from_step) + "i";
-    if (at_0 != 0) t += (at_0 < 0 ? " - " : " + ") + std::to_string(at_0 < 0 ? -at_0 : at_0);
-    if (d.to_step > 1) t = '(' + t + ") / " + std::to_string(d.to_step);
-    return d.beyond == continuation::round ? t + ", round" : t;
-  }
-};
 
 }  // namespace gspmd::detail

@@ -34,53 +34,11 @@ constexpr cut_tensor cut_tensor_of(const graph& g, const vec<int>& operands, int
 }
 
 /// Adds the operands, one behind the other along `dim`. More than an operator takes are joined in groups, and these again.
-constexpr int add_concatenate(graph& g, span<const int> operands, int dim, location at) {
-  vec<int> left;
-  for (const int o : operands) {
-    if (o < 0) return -1;
-    left.push_back(o);
-  }
-  if (left.empty()) return g.fail(at, "concatenate", mistake::operand_count, "joins no tensors; name at least one");
-  const node first = g.nodes[static_cast<std::size_t>(left[0])];
-  if (dim < 0 || dim >= first.shape.count)
-    return g.fail(at, "concatenate", mistake::dim,
-                  text("dim ") << dim << " is not a dim of " << shape_text(first.shape) << "; dims count from 0");
-  for (std::size_t k = 1; k < left.size(); ++k) {
-    const node& x = g.nodes[static_cast<std::size_t>(left[k])];
-    if (x.type != first.type)
-      return g.fail(at, "concatenate", mistake::type,
-                    text("joins ") << name_of(first.type) << " and, as operand " << static_cast<std::int64_t>(k) << ", "
-                                   << name_of(x.type) << "; convert one of them");
-    bool fits = x.shape.count == first.shape.count;
-    for (int d = 0; d < first.shape.count && fits; ++d) fits = d == dim || x.shape[d] == first.shape[d];
-    if (!fits)
-      return g.fail(at, "concatenate", mistake::extent,
-                    text("joins ") << shape_text(first.shape) << " and, as operand " << static_cast<std::int64_t>(k) << ", "
-                                   << shape_text(x.shape) << " along dim " << dim << "; their other extents must be equal");
-  }
-  if (left.size() == 1) return add_reshape(g, left[0], first.shape, at);
-  if (const auto cut = cut_tensor_of(g, left, dim); cut.of >= 0) return add_roll(g, cut.of, -cut.first, dim, at);
-  while (left.size() > 1) {
-    vec<int> joined;
-    for (std::size_t k = 0; k < left.size();) {
-      node n = source(code_of<concatenate_op>, first.type, first.shape, at);
-      n.shape[dim] = 0;
-      for (; k < left.size() && n.operands.count < max_map_arity; ++k) {
-        n.operands.push_back(left[k]);
-        n.shape[dim] = saturating_add(n.shape[dim], g.nodes[static_cast<std::size_t>(left[k])].shape[dim]);
-      }
-      n.attributes.push_back(dim);
-      joined.push_back(n.operands.count == 1 ? n.operands[0] : g.add_sized(n));
-      if (joined.back() < 0) return -1;
-    }
-    left = std::move(joined);
-  }
-  return left[0];
-}
+constexpr int add_concatenate(graph& g, span<const int> operands, int dim, location at);
 
 /// A split of the joined dim stays: each operand is a movement into its range of the result.
 struct concatenate_op : plain_operator, reads_shards, without_arithmetic, outside_of_loops, dims_by_number {
-  static constexpr bool owns(opcode op) { return op == code_of<concatenate_op>; }
+  static constexpr const char* name = "concatenate";
   static constexpr origin made = origin::shards;
   static constexpr realisation runs = realisation::steps;
   static constexpr completion_rounds completes{.forward = 0, .backward = 0};
@@ -128,5 +86,49 @@ struct concatenate_op : plain_operator, reads_shards, without_arithmetic, outsid
     if (step != nullptr) t += "(dim " + std::to_string(map_of(plan, *step).dims[0].dim) + ')';
   }
 };
+
+constexpr int add_concatenate(graph& g, span<const int> operands, int dim, location at) {
+  vec<int> left;
+  for (const int o : operands) {
+    if (o < 0) return -1;
+    left.push_back(o);
+  }
+  if (left.empty()) return g.fail(at, "concatenate", mistake::operand_count, "joins no tensors; name at least one");
+  const node first = g.nodes[static_cast<std::size_t>(left[0])];
+  if (dim < 0 || dim >= first.shape.count)
+    return g.fail(at, "concatenate", mistake::dim,
+                  text("dim ") << dim << " is not a dim of " << shape_text(first.shape) << "; dims count from 0");
+  for (std::size_t k = 1; k < left.size(); ++k) {
+    const node& x = g.nodes[static_cast<std::size_t>(left[k])];
+    if (x.type != first.type)
+      return g.fail(at, "concatenate", mistake::type,
+                    text("joins ") << name_of(first.type) << " and, as operand " << static_cast<std::int64_t>(k) << ", "
+                                   << name_of(x.type) << "; convert one of them");
+    bool fits = x.shape.count == first.shape.count;
+    for (int d = 0; d < first.shape.count && fits; ++d) fits = d == dim || x.shape[d] == first.shape[d];
+    if (!fits)
+      return g.fail(at, "concatenate", mistake::extent,
+                    text("joins ") << shape_text(first.shape) << " and, as operand " << static_cast<std::int64_t>(k) << ", "
+                                   << shape_text(x.shape) << " along dim " << dim << "; their other extents must be equal");
+  }
+  if (left.size() == 1) return add_reshape(g, left[0], first.shape, at);
+  if (const auto cut = cut_tensor_of(g, left, dim); cut.of >= 0) return add_roll(g, cut.of, -cut.first, dim, at);
+  while (left.size() > 1) {
+    vec<int> joined;
+    for (std::size_t k = 0; k < left.size();) {
+      node n = source(code_of<concatenate_op>, first.type, first.shape, at);
+      n.shape[dim] = 0;
+      for (; k < left.size() && n.operands.count < max_map_arity; ++k) {
+        n.operands.push_back(left[k]);
+        n.shape[dim] = saturating_add(n.shape[dim], g.nodes[static_cast<std::size_t>(left[k])].shape[dim]);
+      }
+      n.attributes.push_back(dim);
+      joined.push_back(n.operands.count == 1 ? n.operands[0] : g.add_sized(n));
+      if (joined.back() < 0) return -1;
+    }
+    left = std::move(joined);
+  }
+  return left[0];
+}
 
 }  // namespace gspmd::detail

@@ -9,7 +9,7 @@ namespace gspmd::detail {
 
 /// An einsum whose first operand is read through windows. Spatial, batch and feature dims and groups are letters alike.
 struct convolution_op : plain_operator, without_movements, outside_of_loops {
-  static constexpr bool owns(opcode op) { return op == code_of<convolution_op>; }
+  static constexpr const char* name = "convolution";
   static constexpr origin made = origin::shards;
   static constexpr realisation runs = realisation::steps;
   static constexpr completion_rounds completes{.forward = 1, .backward = 1};
@@ -158,5 +158,29 @@ struct convolution_op : plain_operator, without_movements, outside_of_loops {
     b.send(0, add_windowed_einsum(g, back.e, all_products, other, shape, n.at));
   }
 };
+
+constexpr int add_windowed_einsum(graph& g, windowed_einsum e, int lhs, int rhs, const extents& shape, location at) {
+  if (lhs < 0 || rhs < 0) return -1;
+  node n;
+  n.op = code_of<convolution_op>;
+  n.at = at;
+  n.type = g.nodes[static_cast<std::size_t>(lhs)].type;
+  n.shape = shape;
+  n.operands.push_back(add_without_lone_letters(g, e, 0, lhs, at));
+  n.operands.push_back(add_without_lone_letters(g, e, 1, rhs, at));
+  if (n.operands[0] < 0 || n.operands[1] < 0) return -1;
+  const int room = e.letters[0].count + e.letters[1].count + e.letters[2].count + 7 * e.windows.count;
+  if (room > 3 * max_rank)
+    return g.fail(at, "convolution", mistake::rank,
+                  text("has ") << e.letters[0].count + e.letters[1].count + e.letters[2].count << " dims and " << e.windows.count
+                               << " windows, which is more than an operator keeps");
+  for (const auto& list : e.letters)
+    for (const auto l : list) n.attributes.push_back(l);
+  for (const auto& w : e.windows)
+    for (const std::int64_t a : {std::int64_t{w.outer}, std::int64_t{w.inner}, w.along.size, w.along.stride, w.along.dilation,
+                                 w.along.offset, w.along.base})
+      n.attributes.push_back(a);
+  return g.add_sized(n);
+}
 
 }  // namespace gspmd::detail

@@ -47,45 +47,14 @@ constexpr bool fits_operands(graph& g, const einsum_equation& e, std::initialize
 
 /// Adds an einsum whose equation has been parsed, and has no windows. The node's attributes are the letters of the operands, then of
 /// the result; `integer` is 1 if its operands are of a narrower type than the result (keep_sum_wide).
-constexpr int add_einsum(graph& g, const einsum_equation& e, std::initializer_list<int> operands, location at) {
-  if (!fits_operands(g, e, operands, at)) return -1;
-  node n;
-  n.op = code_of<einsum_op>;
-  n.at = at;
-  for (const int o : operands) {
-    for (const char c : e.operands[n.operands.count]) n.attributes.push_back(c);
-    n.operands.push_back(o);
-  }
-  n.type = g.nodes[static_cast<std::size_t>(n.operands[0])].type;
-  for (const char c : e.result) {
-    n.attributes.push_back(c);
-    const int o = holds(e.operands[0], c) ? 0 : 1;
-    int i = 0;
-    while (e.operands[o][i] != c) ++i;
-    n.shape.push_back(g.nodes[static_cast<std::size_t>(n.operands[o])].shape[i]);
-  }
-  return g.add_sized(n);
-}
+constexpr int add_einsum(graph& g, const einsum_equation& e, std::initializer_list<int> operands, location at);
 
 /// Gives the einsum that was added last the type that its sums are computed as: they are not rounded to the operands' type. Nothing
 /// changes where that is their type. False if `type` is another one.
-constexpr bool keep_sum_wide(graph& g, int id, dtype type, location at) {
-  node& n = g.nodes[static_cast<std::size_t>(id)];
-  if (n.type == type) return true;
-  if (n.op != code_of<einsum_op> || n.operands.count != 2 || computed_as(n.type) != type) {
-    g.fail(at, "einsum", mistake::type,
-           text("of ") << name_of(n.type) << " cannot give " << name_of(type)
-                       << "; it gives the type of its operands, or of two narrow ones " << name_of(computed_as(n.type))
-                       << ": convert the operands or the result");
-    return false;
-  }
-  n.type = type;
-  n.integer = 1;
-  return g.is_countable(n, "einsum");
-}
+constexpr bool keep_sum_wide(graph& g, int id, dtype type, location at);
 
 struct einsum_op : without_exchange, without_movements, reads_shards, outside_of_loops {
-  static constexpr bool owns(opcode op) { return op == code_of<einsum_op>; }
+  static constexpr const char* name = "einsum";
   static constexpr origin made = origin::shards;
   static constexpr realisation runs = realisation::steps;
   static constexpr completion_rounds completes{.forward = 1, .backward = 1};
@@ -202,5 +171,40 @@ struct einsum_op : without_exchange, without_movements, reads_shards, outside_of
   }
   static void describe(std::string&, const plan_view&, const plan_step*) {}
 };
+
+constexpr bool keep_sum_wide(graph& g, int id, dtype type, location at) {
+  node& n = g.nodes[static_cast<std::size_t>(id)];
+  if (n.type == type) return true;
+  if (n.op != code_of<einsum_op> || n.operands.count != 2 || computed_as(n.type) != type) {
+    g.fail(at, "einsum", mistake::type,
+           text("of ") << name_of(n.type) << " cannot give " << name_of(type)
+                       << "; it gives the type of its operands, or of two narrow ones " << name_of(computed_as(n.type))
+                       << ": convert the operands or the result");
+    return false;
+  }
+  n.type = type;
+  n.integer = 1;
+  return g.is_countable(n, "einsum");
+}
+
+constexpr int add_einsum(graph& g, const einsum_equation& e, std::initializer_list<int> operands, location at) {
+  if (!fits_operands(g, e, operands, at)) return -1;
+  node n;
+  n.op = code_of<einsum_op>;
+  n.at = at;
+  for (const int o : operands) {
+    for (const char c : e.operands[n.operands.count]) n.attributes.push_back(c);
+    n.operands.push_back(o);
+  }
+  n.type = g.nodes[static_cast<std::size_t>(n.operands[0])].type;
+  for (const char c : e.result) {
+    n.attributes.push_back(c);
+    const int o = holds(e.operands[0], c) ? 0 : 1;
+    int i = 0;
+    while (e.operands[o][i] != c) ++i;
+    n.shape.push_back(g.nodes[static_cast<std::size_t>(n.operands[o])].shape[i]);
+  }
+  return g.add_sized(n);
+}
 
 }  // namespace gspmd::detail

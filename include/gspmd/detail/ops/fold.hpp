@@ -63,6 +63,10 @@ struct fold_operator : plain_operator, reduced_first, without_movements, reads_s
   static constexpr fold_spec spec_of(const node& n, bool is_scan) {
     return {static_cast<std::int8_t>(n.attributes[0]), is_scan, n.attributes[1] != 0, n.attributes[2] != 0};
   }
+  static constexpr void fold_step(lowering& l, const instruction& op, const fold_spec& spec, const vec<int>& operands,
+                                  const vec<int>& results) {
+    l.add_step(action::fold, op, l.entry(spec), operands, results).local = l.node_of(op).local;
+  }
   template <class Lowering>
   static constexpr vec<int> results_of(Lowering&, const instruction& op) {
     vec<int> results(1, op.result);
@@ -79,7 +83,7 @@ struct fold_operator : plain_operator, reduced_first, without_movements, reads_s
       total.local[s.dim] = 1;
       own.push_back(l.add_value(total));
     }
-    l.fold(op, {s.dim}, {op.operands.begin(), op.operands.end()}, own);
+    fold_step(l, op, {s.dim}, {op.operands.begin(), op.operands.end()}, own);
     for (const int v : own) all.push_back(l.gather_parts(op, v, s.dim));
     return all;
   }
@@ -87,7 +91,7 @@ struct fold_operator : plain_operator, reduced_first, without_movements, reads_s
 
 /// `ab->a` of every operand: the dim is exchanged.
 struct reduce_by_op : fold_operator {
-  static constexpr bool owns(opcode op) { return op == code_of<reduce_by_op>; }
+  static constexpr const char* name = "reduce_by";
   static constexpr bool uniform = false;
   static constexpr void rule(const graph& g, const node& n, op_rule& rule) {
     const extents& in = operand_of(g, n, 0).shape;
@@ -109,12 +113,12 @@ struct reduce_by_op : fold_operator {
   static constexpr void lower(Lowering& l, const instruction& op) {
     const fold_spec s = spec_of(l.node_of(op), false);
     const bool is_whole = l.value(op.operands[0]).layout.axes_of(s.dim) == 0;
-    l.fold(op, s, is_whole ? vec<int>{op.operands.begin(), op.operands.end()} : totals(l, op, s), results_of(l, op));
+    fold_step(l, op, s, is_whole ? vec<int>{op.operands.begin(), op.operands.end()} : totals(l, op, s), results_of(l, op));
   }
 };
 
 struct scan_by_op : fold_operator {
-  static constexpr bool owns(opcode op) { return op == code_of<scan_by_op>; }
+  static constexpr const char* name = "scan_by";
   static constexpr dim_mask exchanges(const node& n) { return dim_bit(static_cast<int>(n.attributes[0])); }
   static constexpr bool uniform = true;
   static constexpr void rule(const graph&, const node& n, op_rule& rule) {
@@ -129,10 +133,10 @@ struct scan_by_op : fold_operator {
       vec<int> starts;
       const vec<int> all = totals(l, op, s);
       for (const int v : all) starts.push_back(l.add_value(local_value(l.value(v))));
-      l.fold(op, {s.dim, true, true, s.is_reversed}, all, starts);
+      fold_step(l, op, {s.dim, true, true, s.is_reversed}, all, starts);
       for (const int v : starts) operands.push_back(v);
     }
-    l.fold(op, s, operands, results_of(l, op));
+    fold_step(l, op, s, operands, results_of(l, op));
   }
 };
 

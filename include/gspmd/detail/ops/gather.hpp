@@ -10,6 +10,44 @@ namespace gspmd::detail {
 
 /// Adds the slices of `table` at the places that `indices` name. `fill`: in the place of what lies outside.
 constexpr int add_gather(graph& g, int table, int indices, const index_dims& dims, span<const std::int64_t> slice_sizes,
+                         out_of_range beyond, const written_number& fill, location at);
+
+/// `[v]d,bs->bsd`: a device looks up what lies in its part of the table, and the result is partial (GSPMD 3.2: one-hot einsum without the
+/// one-hot tensor). What is taken whole of the table, and the dims of the indices, are parallel.
+struct gather_op : indexing_operator {
+  static constexpr const char* name = "gather";
+  static constexpr void rule(const graph& g, const node& n, op_rule& rule) {
+    const auto maps = index_rule(indexing::of(n, n.shape.count), operand_of(g, n, 0).shape, n.shape, operand_of(g, n, 1).shape,
+                                 {factor_kind::parallel, factor_kind::parallel}, rule);
+    rule.maps.push_back(maps.table);
+    rule.maps.push_back(maps.indices);
+    rule.maps.push_back(maps.slices);
+    if (n.type == dtype::pred) rule.reduced_by = monoid::or_;
+  }
+  /// Linear in the table, unless a number takes the place of what lies outside.
+  static constexpr operator_class meets(const node& n, monoid kind) {
+    const bool fills = static_cast<out_of_range>(n.attributes[1]) == out_of_range::fill;
+    const bool is_linear = !fills || (kind == monoid::add && n.real == 0 && n.integer == 0);
+    return {is_linear ? partial_class::all : partial_class::affine, 2};
+  }
+  template <class Builder>
+  static constexpr void gradient(Builder& b, const node& n) {
+    const node table = b.at(n.operands[0]);
+    if (is_floating(table.type))
+      b.send(0, add_scatter_like(b.program(), n, n.operands[1], b.dy().id(), table.shape, monoid::add, n.at));
+  }
+  template <class Lowering>
+  static constexpr void lower(Lowering& l, const instruction& op) {
+    const node& n = l.node_of(op);
+    indexed_access a = access_of(l, indexing::of(n, n.shape.count), op.operands[0], op.result, op.operands[1]);
+    a.fill = bits_of(n.type, n.real, n.integer);
+    a.nothing = is_floating(n.type) ? bits_of(n.type, -0.0, 0) : 0;  // 0.0 would make 0.0 of -0.0
+    note_indexed(l, a, op.operands[0], op.result, l.add_step(action::gather, op, l.entry(a), l.all_operands(op), {op.result}));
+  }
+  static void describe(std::string& t, const plan_view& plan, const plan_step* step) { describe_mode(t, plan, step); }
+};
+
+constexpr int add_gather(graph& g, int table, int indices, const index_dims& dims, span<const std::int64_t> slice_sizes,
                          out_of_range beyond, const written_number& fill, location at) {
   if (table < 0 || indices < 0) return -1;
   const node from = g.nodes[static_cast<std::size_t>(table)], index = g.nodes[static_cast<std::size_t>(indices)];
@@ -53,39 +91,13 @@ constexpr int add_gather(graph& g, int table, int indices, const index_dims& dim
   return g.add_sized(n);
 }
 
-/// `[v]d,bs->bsd`: a device looks up what lies in its part of the table, and the result is partial (GSPMD 3.2: one-hot einsum without the
-/// one-hot tensor). What is taken whole of the table, and the dims of the indices, are parallel.
-struct gather_op : indexing_operator {
-  static constexpr bool owns(opcode op) { return op == code_of<gather_op>; }
-  static constexpr void rule(const graph& g, const node& n, op_rule& rule) {
-    const auto maps = index_rule(indexing::of(n, n.shape.count), operand_of(g, n, 0).shape, n.shape, operand_of(g, n, 1).shape,
-                                 {factor_kind::parallel, factor_kind::parallel}, rule);
-    rule.maps.push_back(maps.table);
-    rule.maps.push_back(maps.indices);
-    rule.maps.push_back(maps.slices);
-    if (n.type == dtype::pred) rule.reduced_by = monoid::or_;
-  }
-  /// Linear in the table, unless a number takes the place of what lies outside.
-  static constexpr operator_class meets(const node& n, monoid kind) {
-    const bool fills = static_cast<out_of_range>(n.attributes[1]) == out_of_range::fill;
-    const bool is_linear = !fills || (kind == monoid::add && n.real == 0 && n.integer == 0);
-    return {is_linear ? partial_class::all : partial_class::affine, 2};
-  }
-  template <class Builder>
-  static constexpr void gradient(Builder& b, const node& n) {
-    const node table = b.at(n.operands[0]);
-    if (is_floating(table.type))
-      b.send(0, add_scatter_like(b.program(), n, n.operands[1], b.dy().id(), table.shape, monoid::add, n.at));
-  }
-  template <class Lowering>
-  static constexpr void lower(Lowering& l, const instruction& op) {
-    const node& n = l.node_of(op);
-    indexed_access a = access_of(l, indexing::of(n, n.shape.count), op.operands[0], op.result, op.operands[1]);
-    a.fill = bits_of(n.type, n.real, n.integer);
-    a.nothing = is_floating(n.type) ? bits_of(n.type, -0.0, 0) : 0;  // 0.0 would make 0.0 of -0.0
-    l.gather(op, a);
-  }
-  static void describe(std::string& t, const plan_view& plan, const plan_step* step) { describe_mode(t, plan, step); }
-};
+constexpr int add_gather_like(graph& g, const node& like, int table, int indices, const extents& shape, location at) {
+  if (table < 0 || indices < 0) return -1;
+  node n = source(code_of<gather_op>, g.nodes[static_cast<std::size_t>(table)].type, shape, at);
+  n.operands.push_back(table);
+  n.operands.push_back(indices);
+  n.attributes = like.attributes;
+  return g.add_sized(n);
+}
 
 }  // namespace gspmd::detail

@@ -32,28 +32,11 @@ constexpr ghost_blocks ghost_blocks_of(const node& n) {
 }
 
 /// Adds the blocks of a dim, which becomes two: [..., extent, ...] is [..., parts, width, ...].
-constexpr int add_ghost_blocks(graph& g, int operand, const ghost_blocks& b, location at) {
-  if (operand < 0) return -1;
-  node n;
-  n.op = code_of<struct ghost_blocks_op>;
-  n.type = g.nodes[static_cast<std::size_t>(operand)].type;
-  n.shape = g.nodes[static_cast<std::size_t>(operand)].shape;
-  n.shape[b.dim] = b.width();
-  if (n.shape.count == max_rank)
-    return g.fail(at, "ghost", mistake::rank,
-                  "needs another dim for each split one that a stencil reads along; a tensor has at most 32");
-  n.shape.insert(b.dim, b.parts);
-  n.at = at;
-  n.operands.push_back(operand);
-  for (const std::int64_t a : {std::int64_t{b.dim}, b.extent, b.parts, b.low, b.high, static_cast<std::int64_t>(b.beyond),
-                               b.brought.low, b.brought.high})
-    n.attributes.push_back(a);
-  return g.add_sized(n);
-}
+constexpr int add_ghost_blocks(graph& g, int operand, const ghost_blocks& b, location at);
 
 /// Its parts keep the splits of the dim, one block for each shard; ghosts come from the devices that hold them.
 struct ghost_blocks_op : plain_operator, reduced_first, without_movements, without_arithmetic, outside_of_loops, dims_by_number {
-  static constexpr bool owns(opcode op) { return op == code_of<ghost_blocks_op>; }
+  static constexpr const char* name = "ghost_blocks";
   static constexpr origin made = origin::shards;
   static constexpr realisation runs = realisation::steps;
   static constexpr completion_rounds completes{.forward = 0, .backward = 0};
@@ -104,6 +87,25 @@ struct ghost_blocks_op : plain_operator, reduced_first, without_movements, witho
   }
   static void describe(std::string&, const plan_view&, const plan_step*) {}
 };
+
+constexpr int add_ghost_blocks(graph& g, int operand, const ghost_blocks& b, location at) {
+  if (operand < 0) return -1;
+  node n;
+  n.op = code_of<ghost_blocks_op>;
+  n.type = g.nodes[static_cast<std::size_t>(operand)].type;
+  n.shape = g.nodes[static_cast<std::size_t>(operand)].shape;
+  n.shape[b.dim] = b.width();
+  if (n.shape.count == max_rank)
+    return g.fail(at, "ghost", mistake::rank,
+                  "needs another dim for each split one that a stencil reads along; a tensor has at most 32");
+  n.shape.insert(b.dim, b.parts);
+  n.at = at;
+  n.operands.push_back(operand);
+  for (const std::int64_t a : {std::int64_t{b.dim}, b.extent, b.parts, b.low, b.high, static_cast<std::int64_t>(b.beyond),
+                               b.brought.low, b.brought.high})
+    n.attributes.push_back(a);
+  return g.add_sized(n);
+}
 
 /// Adds what lies in blocks without the ghosts, `shape` as before add_ghost_blocks. `blocks` by dim, in increasing order.
 constexpr int add_without_ghosts(graph& g, int x, span<const ghost_blocks> blocks, const extents& shape, location at) {

@@ -249,6 +249,13 @@ struct indexing_operator : plain_operator, without_movements, reads_shards, with
     a.beyond = ix.beyond;
     return a;
   }
+  /// Only the device knows which part it holds of a table, and of slices.
+  static constexpr void note_indexed(lowering& l, const indexed_access& a, int table, int slices, plan_step& s) {
+    for (int d = 0; d < l.value(table).local.count; ++d)
+      if (!a.dims[d].is_aligned && l.value(table).layout.axes_of(d) != 0) l.add_bound(s, d, table, d);
+    for (int d = 0; d < l.value(slices).local.count; ++d)
+      if (l.value(slices).layout.axes_of(d) != 0) l.add_bound(s, indexed_access::of_slices + d, slices, d);
+  }
 };
 
 }  // namespace gspmd::detail

@@ -22,6 +22,96 @@ constexpr int local_entry_of(const local_function& f, TypeOf type_of) {
 }
 
 /// Adds an operator of the user's own. At run time its law is tried here, unless the compiler has done so.
+constexpr int add_local_op(graph& g, const local_function& f, span<const int> operands, location at);
+
+/// An operator of the user's own: a function of blocks, and a rule.
+struct local_operator : plain_operator, reduced_first, without_movements, reads_shards, outside_of_loops, dims_by_number {
+  static constexpr const char* name = "local_op";
+  static constexpr origin made = origin::shards;
+  static constexpr realisation runs = realisation::steps;
+  static constexpr completion_rounds completes{.forward = 1, .backward = 1};
+  static constexpr bool uniform = false;
+  static constexpr bool keeps_slices = false;
+
+  /// The text is the rule.
+  static constexpr void rule(const graph& g, const node& n, op_rule& rule) {
+    const local_rule& own = n.local->rule;
+    rule.reduced_by = n.reduced_by;
+    rule.results = n.results;
+    extents by_letter(own.letters.count, 1);
+    for (int k = 0; k < n.operands.count; ++k)
+      for (int d = 0; d < own.tensors[k].count; ++d) by_letter[own.tensors[k][d]] = operand_of(g, n, k).shape[d];
+    for (int l = 0; l < own.letters.count; ++l)
+      rule.add_factor(own.letters[l].stated ? own.stated_extent(l, by_letter) : by_letter[l], own.letters[l].kind);
+    for (const auto& letters : own.tensors) {
+      tensor_map map;
+      for (const auto l : letters) {
+        map.begin_dim();
+        map.add_factor(l);
+      }
+      rule.maps.push_back(map);
+    }
+  }
+  /// What it states, 1 if nothing, for every combination of the local indices of all letters.
+  static constexpr std::int64_t flops(const graph& g, const mesh_shape&, const local_program& p, const instruction& op) {
+    const node& n = g.nodes[static_cast<std::size_t>(op.node)];
+    std::int64_t total = n.local->flops;
+    const local_rule& rule = n.local->rule;
+    for (int l = 0; l < rule.letters.count; ++l) {
+      std::int64_t extent = 1;
+      for (int k = 0; k < rule.tensors.count; ++k)
+        for (int d = 0; d < rule.tensors[k].count; ++d)
+          if (rule.tensors[k][d] == l) extent = p.value(value_of_tensor(op, k)).local[d];
+      total = saturating_multiply(total, extent);
+    }
+    return total;
+  }
+  template <class Builder>
+  static constexpr void gradient(Builder& b, const node& n) {
+    graph& g = b.program();
+    if (n.local->gradient == nullptr) {
+      g.fail(n.at, name_of(n.op), mistake::no_derivative, "has no gradient; pass with_gradient(f, g) instead of f");
+      return;
+    }
+    int gradients[max_local_operands]{};
+    int results[max_results]{}, dy[max_results]{};
+    for (int r = 0; r < n.results; ++r) {
+      results[r] = b.visited() + r;
+      dy[r] = b.by(results[r]);
+    }
+    n.local->gradient(n.local->gradient_object, g, n.operands.begin(), results, dy, gradients);
+    for (int k = 0; k < n.operands.count && !g.failed(); ++k) {
+      if (gradients[k] < 0) continue;  // none, or a number that no gradient has
+      const node& given = b.at(gradients[k]);
+      const node& operand_is = b.at(n.operands[k]);
+      if (!(given.shape == operand_is.shape) || (given.type != operand_is.type && is_floating(operand_is.type)))
+        g.fail(n.at, name_of(n.op), mistake::extent,
+               text("the gradient by operand ")
+                   << k << " is " << name_of(given.type) << shape_text(given.shape) << ", the operand is "
+                   << name_of(operand_is.type) << shape_text(operand_is.shape));
+      else b.send(k, gradients[k]);
+    }
+  }
+  template <class Lowering>
+  static constexpr void lower(Lowering& l, const instruction& op) {
+    const node& n = l.node_of(op);
+    const int entry = local_entry_of(*n.local, [&](int k) { return operand_of(l.g, n, k).type; });
+    vec<int> results(1, op.result);
+    for (const int v : op.further_results) results.push_back(v);
+    l.add_step(action::local, op, entry, l.all_operands(op), results).local = n.local;
+  }
+  static void describe(std::string& t, const plan_view&, const plan_step* step) {
+    if (step != nullptr) t += ' ' + std::string(local_rule_text(step->local->rule).view());
+  }
+
+ private:
+  /// Of the tensors of the text: operands, then results.
+  static constexpr int value_of_tensor(const instruction& op, int k) {
+    if (k < op.operands.count) return op.operands[k];
+    return k == op.operands.count ? op.result : op.further_results[k - op.operands.count - 1];
+  }
+};
+
 constexpr int add_local_op(graph& g, const local_function& f, span<const int> operands, location at) {
   const char* const op = name_of(code_of<local_operator>);
   const local_rule& rule = f.rule;
@@ -98,90 +188,5 @@ constexpr int add_local_op(graph& g, const local_function& f, span<const int> op
     if (g.add_result(types[r], shape_of(r)) < 0) return -1;
   return id;
 }
-
-/// An operator of the user's own: a function of blocks, and a rule.
-struct local_operator : plain_operator, reduced_first, without_movements, reads_shards, outside_of_loops, dims_by_number {
-  static constexpr bool owns(opcode op) { return op == code_of<local_operator>; }
-  static constexpr origin made = origin::shards;
-  static constexpr realisation runs = realisation::steps;
-  static constexpr completion_rounds completes{.forward = 1, .backward = 1};
-  static constexpr bool uniform = false;
-  static constexpr bool keeps_slices = false;
-
-  /// The text is the rule.
-  static constexpr void rule(const graph& g, const node& n, op_rule& rule) {
-    const local_rule& own = n.local->rule;
-    rule.reduced_by = n.reduced_by;
-    rule.results = n.results;
-    extents by_letter(own.letters.count, 1);
-    for (int k = 0; k < n.operands.count; ++k)
-      for (int d = 0; d < own.tensors[k].count; ++d) by_letter[own.tensors[k][d]] = operand_of(g, n, k).shape[d];
-    for (int l = 0; l < own.letters.count; ++l)
-      rule.add_factor(own.letters[l].stated ? own.stated_extent(l, by_letter) : by_letter[l], own.letters[l].kind);
-    for (const auto& letters : own.tensors) {
-      tensor_map map;
-      for (const auto l : letters) {
-        map.begin_dim();
-        map.add_factor(l);
-      }
-      rule.maps.push_back(map);
-    }
-  }
-  /// What it states, 1 if nothing, for every combination of the local indices of all letters.
-  static constexpr std::int64_t flops(const graph& g, const mesh_shape&, const local_program& p, const instruction& op) {
-    const node& n = g.nodes[static_cast<std::size_t>(op.node)];
-    std::int64_t total = n.local->flops;
-    const local_rule& rule = n.local->rule;
-    for (int l = 0; l < rule.letters.count; ++l) {
-      std::int64_t extent = 1;
-      for (int k = 0; k < rule.tensors.count; ++k)
-        for (int d = 0; d < rule.tensors[k].count; ++d)
-          if (rule.tensors[k][d] == l) extent = p.value(value_of_tensor(op, k)).local[d];
-      total = saturating_multiply(total, extent);
-    }
-    return total;
-  }
-  template <class Builder>
-  static constexpr void gradient(Builder& b, const node& n) {
-    graph& g = b.program();
-    if (n.local->gradient == nullptr) {
-      g.fail(n.at, name_of(n.op), mistake::no_derivative, "has no gradient; pass with_gradient(f, g) instead of f");
-      return;
-    }
-    int gradients[max_local_operands]{};
-    int results[max_results]{}, dy[max_results]{};
-    for (int r = 0; r < n.results; ++r) {
-      results[r] = b.visited() + r;
-      dy[r] = b.by(results[r]);
-    }
-    n.local->gradient(n.local->gradient_object, g, n.operands.begin(), results, dy, gradients);
-    for (int k = 0; k < n.operands.count && !g.failed(); ++k) {
-      if (gradients[k] < 0) continue;  // none, or a number that no gradient has
-      const node& given = b.at(gradients[k]);
-      const node& operand_is = b.at(n.operands[k]);
-      if (!(given.shape == operand_is.shape) || (given.type != operand_is.type && is_floating(operand_is.type)))
-        g.fail(n.at, name_of(n.op), mistake::extent,
-               text("the gradient by operand ")
-                   << k << " is " << name_of(given.type) << shape_text(given.shape) << ", the operand is "
-                   << name_of(operand_is.type) << shape_text(operand_is.shape));
-      else b.send(k, gradients[k]);
-    }
-  }
-  template <class Lowering>
-  static constexpr void lower(Lowering& l, const instruction& op) {
-    const node& n = l.node_of(op);
-    l.local(op, local_entry_of(*n.local, [&](int k) { return operand_of(l.g, n, k).type; }));
-  }
-  static void describe(std::string& t, const plan_view&, const plan_step* step) {
-    if (step != nullptr) t += ' ' + std::string(local_rule_text(step->local->rule).view());
-  }
-
- private:
-  /// Of the tensors of the text: operands, then results.
-  static constexpr int value_of_tensor(const instruction& op, int k) {
-    if (k < op.operands.count) return op.operands[k];
-    return k == op.operands.count ? op.result : op.further_results[k - op.operands.count - 1];
-  }
-};
 
 }  // namespace gspmd::detail

@@ -72,43 +72,12 @@ struct border_spec {
 
 /// Adds a value of the global view in the local one: of what it is, nothing is sent for it. A dim that the axes split must have as many
 /// elements on each device.
-constexpr int add_enter(graph& g, int operand, const border_spec& spec, location at) {
-  if (operand < 0) return -1;
-  const node& x = g.nodes[static_cast<std::size_t>(operand)];
-  node n = source(code_of<struct local_view_op>, x.type, x.shape, at);
-  n.operands.push_back(operand);
-  for (int d = 0; d < n.shape.count; ++d) {
-    const auto parts = spec.parts_of(g.mesh->shape, d);
-    if (n.shape[d] % parts != 0)
-      return g.fail(at, "manual", mistake::states,
-                    text("in_spec_mismatch: dim ")
-                        << d << " of the argument " << shape_text(n.shape) << " has " << n.shape[d] << " elements, which are not "
-                        << parts << " equal parts, and devices run one program; pad it, or split another dim");
-    n.shape[d] /= parts;
-  }
-  spec.keep(n, true);
-  const local_scope inside(g, g.open_local | spec.axes);
-  return g.add(n);
-}
+constexpr int add_enter(graph& g, int operand, const border_spec& spec, location at);
 /// Adds a value of the local view in the global one.
-constexpr int add_leave(graph& g, int operand, const border_spec& spec, location at) {
-  if (operand < 0) return -1;
-  const node& x = g.nodes[static_cast<std::size_t>(operand)];
-  node n = source(code_of<struct local_view_op>, x.type, x.shape, at);
-  n.operands.push_back(operand);
-  for (int d = 0; d < n.shape.count; ++d) n.shape[d] = saturating_multiply(n.shape[d], spec.parts_of(g.mesh->shape, d));
-  spec.keep(n, false);
-  const local_scope outside(g, g.nodes[static_cast<std::size_t>(operand)].local_axes & ~spec.axes);
-  return g.add_sized(n);
-}
+constexpr int add_leave(graph& g, int operand, const border_spec& spec, location at);
 
 /// Adds the memory of `x` under another shape; the sharding is for the caller to say.
-constexpr int add_seen_as(graph& g, int x, const extents& shape, location at) {
-  if (x < 0) return -1;
-  node n = source(code_of<struct local_view_op>, g.nodes[static_cast<std::size_t>(x)].type, shape, at);
-  n.operands.push_back(x);
-  return g.add(n);
-}
+constexpr int add_seen_as(graph& g, int x, const extents& shape, location at);
 
 /// Brings a value to where a region takes it: as types say, in programs that have them; else as by `annotate`, and other axes may split it
 /// further.
@@ -129,7 +98,7 @@ constexpr int add_argument(graph& g, int operand, const border_spec& spec, locat
 }
 
 struct local_view_op : plain_operator, without_steps {
-  static constexpr bool owns(opcode op) { return op == code_of<local_view_op>; }
+  static constexpr const char* name = "local_view";
   static constexpr origin made = origin::viewed;
   static constexpr realisation runs = realisation::alias;
   static constexpr bool uniform = false;
@@ -197,5 +166,42 @@ struct local_view_op : plain_operator, without_steps {
     b.send(0, dy);
   }
 };
+
+constexpr int add_seen_as(graph& g, int x, const extents& shape, location at) {
+  if (x < 0) return -1;
+  node n = source(code_of<local_view_op>, g.nodes[static_cast<std::size_t>(x)].type, shape, at);
+  n.operands.push_back(x);
+  return g.add(n, true);
+}
+
+constexpr int add_leave(graph& g, int operand, const border_spec& spec, location at) {
+  if (operand < 0) return -1;
+  const node& x = g.nodes[static_cast<std::size_t>(operand)];
+  node n = source(code_of<local_view_op>, x.type, x.shape, at);
+  n.operands.push_back(operand);
+  for (int d = 0; d < n.shape.count; ++d) n.shape[d] = saturating_multiply(n.shape[d], spec.parts_of(g.mesh->shape, d));
+  spec.keep(n, false);
+  const local_scope outside(g, g.nodes[static_cast<std::size_t>(operand)].local_axes & ~spec.axes);
+  return g.add_sized(n);
+}
+
+constexpr int add_enter(graph& g, int operand, const border_spec& spec, location at) {
+  if (operand < 0) return -1;
+  const node& x = g.nodes[static_cast<std::size_t>(operand)];
+  node n = source(code_of<local_view_op>, x.type, x.shape, at);
+  n.operands.push_back(operand);
+  for (int d = 0; d < n.shape.count; ++d) {
+    const auto parts = spec.parts_of(g.mesh->shape, d);
+    if (n.shape[d] % parts != 0)
+      return g.fail(at, "manual", mistake::states,
+                    text("in_spec_mismatch: dim ")
+                        << d << " of the argument " << shape_text(n.shape) << " has " << n.shape[d] << " elements, which are not "
+                        << parts << " equal parts, and devices run one program; pad it, or split another dim");
+    n.shape[d] /= parts;
+  }
+  spec.keep(n, true);
+  const local_scope inside(g, g.open_local | spec.axes);
+  return g.add(n, true);
+}
 
 }  // namespace gspmd::detail

@@ -18,8 +18,8 @@ constexpr void keep_map(node& n, const dim_map& d) {
 }
 
 /// Adds such an operator; more dims than a map has room for take several. `value` is what the rest of the result is.
-constexpr int add_mapped(graph& g, opcode op, int operand, const extents& shape, const vec<dim_map>& dims, written_number value,
-                         location at) {
+constexpr int add_mapped(graph& g, operator_code op, int operand, const extents& shape, const vec<dim_map>& dims,
+                         written_number value, location at) {
   if (dims.empty()) return add_reshape(g, operand, shape, at);
   const extents from = g.nodes[static_cast<std::size_t>(operand)].shape;
   node n = source(op, g.nodes[static_cast<std::size_t>(operand)].type, from, at);
@@ -52,7 +52,6 @@ constexpr inline_vec<dim_map, max_mapped_dims> maps_of(const node& n) {
 /// The facts of such operators, but for how they are described, and which one the gradient is: `inverse`.
 template <class Self>
 struct mapped_op : plain_operator, reads_shards, without_arithmetic, outside_of_loops, dims_by_number {
-  static constexpr bool owns(opcode op) { return op == code_of<Self>; }
   static constexpr origin made = origin::shards;
   static constexpr realisation runs = realisation::steps;
   static constexpr completion_rounds completes{.forward = 0, .backward = 0};

@@ -5,36 +5,20 @@
 #include <cstdint>
 #include <string>
 #include <string_view>
+#include <type_traits>
 
 #include "gspmd/detail/ir/graph.hpp"
 #include "gspmd/detail/ir/local_program.hpp"
 #include "gspmd/detail/ir/meet.hpp"
+#include "gspmd/detail/ir/operator_words.hpp"
 #include "gspmd/detail/ir/plan.hpp"
 #include "gspmd/detail/ir/rule.hpp"
+#include "gspmd/detail/ops/gradient_builder.hpp"
+#include "gspmd/detail/ops/lowering.hpp"
 
 /// What an operator states of itself: a struct with the facts below and no others' defaults. The passes ask for these facts and name
 /// no operator; `complete_operator` refuses a struct that leaves one out.
 namespace gspmd::detail {
-
-/// Who makes the value of an operator in the program that every device runs.
-enum class origin : std::uint8_t {
-  given,    // an input of the program
-  source,   // every device, whatever the sharding, wherever it is read: no form of it is ever moved
-  renamed,  // its operand, in another sharding
-  viewed,   // its operand, where it lies, under another shape and sharding: in the local view, or back in the global one
-  shards,   // the operator, from shards of its operands
-  region,   // a body: loops and conditionals
-  result,   // the operator before it: a further result
-};
-
-/// What an operator on shards becomes when the local program is turned into steps.
-enum class realisation : std::uint8_t {
-  loop,     // a part of a loop over elements, with the elementwise operators around it
-  strides,  // nothing where a loop can read it through strides; a loop of its own elsewhere
-  alias,    // another name for the memory of its operand
-  steps,    // steps of its own: `lower`
-  region,   // what loops and conditionals are made of
-};
 
 /// From which round on completion moves shardings through an operator (GSPMD 3.5; 0 is first).
 struct completion_rounds {
@@ -54,13 +38,10 @@ inline constexpr replication_words ordinary_replication{
 
 using dim_places = inline_vec<std::int8_t, max_rank>;
 
-class gradient_builder;
-class lowering;
-
 // clang-format off
 /// The facts, one line each:
 ///
-///   owns(op)                    its opcodes
+///   name                        what messages call it
 ///   made, runs                  see origin and realisation
 ///   completes                   see completion_rounds
 ///   uniform                     all tensors have the same dims, one factor each, whatever the rule says of sizes
@@ -90,7 +71,7 @@ template <class O>
 concept complete_operator = requires(const graph& g, const node& n, const mesh_shape& mesh, const local_program& p, const instruction& op,
                                      const plan_view& plan, const plan_step* step, op_rule& rule, text& t, std::string& s,
                                      gradient_builder& b, lowering& l) {
-  { O::owns(opcode::add) } -> std::same_as<bool>;
+  requires std::same_as<decltype(O::name), const char* const>;
   requires std::same_as<decltype(O::made), const origin>;
   requires std::same_as<decltype(O::runs), const realisation>;
   requires std::same_as<decltype(O::completes), const completion_rounds>;
@@ -122,6 +103,10 @@ concept complete_operator = requires(const graph& g, const node& n, const mesh_s
 // What many operators have in common has a name, which they give as their base. Nothing has a default: an operator that gives no such
 // base states the facts itself.
 
+/// Owns enumerated opcodes, `owns(op)`, whose names are theirs.
+struct named_by_opcode {
+  static constexpr const char* name = "";
+};
 struct without_exchange {
   static constexpr dim_mask exchanges(const node&) { return 0; }
 };
@@ -179,6 +164,74 @@ struct checked_operator {
                 "gspmd: an operator states every fact of complete_operator, in ops/operator.hpp: the one named below is missing");
   static constexpr bool holds = true;
 };
+
+/// What the passes ask of an operator, as a constant: the facts that are constants, and functions to ask for the others. A pass asks for
+/// every operator, and each call counts against the limits of an evaluation.
+struct operator_facts : operator_name {
+  const operator_words* words = nullptr;
+  origin made = origin::shards;
+  realisation runs = realisation::steps;
+  completion_rounds completes;
+  bool uniform = false;
+  bool keeps_slices = false;
+  bool composes = false;
+  bool may_cut_axes = false;
+  replication_words replication;
+  void (*rule)(const graph&, const node&, op_rule&) = nullptr;
+  operator_class (*meets)(const node&, monoid) = nullptr;
+  dim_mask (*exchanges)(const node&) = nullptr;
+  int (*reads)(const node&) = nullptr;
+  bool (*is_made_again)(const node&) = nullptr;
+  bool (*may_go_round_ring)(const node&) = nullptr;
+  int (*movements)(const node&) = nullptr;
+  index_map (*map)(const graph&, const node&, int movement) = nullptr;
+  int (*tiles)(const node&) = nullptr;
+  index_map (*tile)(const graph&, const node&, int operand) = nullptr;
+  std::int64_t (*flops)(const graph&, const mesh_shape&, const local_program&, const instruction&) = nullptr;
+  scalar_op (*in_loop)(const graph&, const node&) = nullptr;
+  dim_places (*lies_along)(const graph&, const node&) = nullptr;
+  void (*name_dim)(text&, const graph&, const node&, int operand, int dim) = nullptr;
+  void (*gradient)(gradient_builder&, const node&) = nullptr;
+  void (*lower)(lowering&, const instruction&) = nullptr;
+
+  constexpr operator_facts() = default;
+  template <class O>
+  constexpr operator_facts(std::type_identity<O>, const operator_words& said)
+      : operator_name(said),
+        words(&said),
+        made(O::made),
+        runs(O::runs),
+        completes(O::completes),
+        uniform(O::uniform),
+        keeps_slices(O::keeps_slices),
+        composes(O::composes),
+        may_cut_axes(O::may_cut_axes),
+        replication(O::replication),
+        rule(O::rule),
+        meets(O::meets),
+        exchanges(O::exchanges),
+        reads(O::reads),
+        is_made_again(O::is_made_again),
+        may_go_round_ring(O::may_go_round_ring),
+        movements(O::movements),
+        map(O::map),
+        tiles(O::tiles),
+        tile(O::tile),
+        flops(O::flops),
+        in_loop(O::in_loop),
+        lies_along(O::lies_along),
+        name_dim(O::name_dim),
+        gradient(O::gradient),
+        lower(O::lower) {
+    static_assert(checked_operator<O>::holds);
+  }
+};
+
+/// The facts of an operator with a struct of its own, and what a node of it is.
+template <class O>
+inline constexpr operator_facts facts_for{std::type_identity<O>{}, words_for<O>};
+template <class O>
+inline constexpr operator_code code_of{facts_for<O>};
 
 /// The operand of a node, as a node.
 constexpr const node& operand_of(const graph& g, const node& n, int k) {

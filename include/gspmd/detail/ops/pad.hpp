@@ -10,6 +10,23 @@ namespace gspmd::detail {
 /// Adds a padding: `low` elements before, `high` behind and `interior` between those of the operand, by dim; negative numbers
 /// of the first two take away.
 constexpr int add_pad(graph& g, int operand, span<const std::int64_t> low, span<const std::int64_t> high,
+                      span<const std::int64_t> interior, written_number value, location at);
+
+/// A split of a padded dim stays: elements whose part of the result is another one than of the operand are sent there.
+struct pad_op : mapped_op<pad_op> {
+  static constexpr const char* name = "pad";
+  static constexpr operator_code inverse();
+  static void describe(std::string& t, const plan_view& plan, const plan_step* step) {
+    describe_dims(t, plan, step, [&](const dim_map& d, std::int64_t from, std::int64_t to) {
+      const auto low = d.to_first - d.from_first * d.to_step;
+      const auto within = from == 0 ? 0 : (from - 1) * d.to_step + 1;
+      t += " by " + std::to_string(low) + " and " + std::to_string(to - within - low);
+      if (d.to_step > 1) t += ", " + std::to_string(d.to_step - 1) + " between";
+    });
+  }
+};
+
+constexpr int add_pad(graph& g, int operand, span<const std::int64_t> low, span<const std::int64_t> high,
                       span<const std::int64_t> interior, written_number value, location at) {
   if (operand < 0) return -1;
   const extents from = g.nodes[static_cast<std::size_t>(operand)].shape;
@@ -46,17 +63,6 @@ constexpr int add_pad(graph& g, int operand, span<const std::int64_t> low, span<
   return add_mapped(g, code_of<pad_op>, operand, shape, dims, value, at);
 }
 
-/// A split of a padded dim stays: elements whose part of the result is another one than of the operand are sent there.
-struct pad_op : mapped_op<pad_op> {
-  static constexpr opcode inverse() { return code_of<slice_op>; }
-  static void describe(std::string& t, const plan_view& plan, const plan_step* step) {
-    describe_dims(t, plan, step, [&](const dim_map& d, std::int64_t from, std::int64_t to) {
-      const auto low = d.to_first - d.from_first * d.to_step;
-      const auto within = from == 0 ? 0 : (from - 1) * d.to_step + 1;
-      t += " by " + std::to_string(low) + " and " + std::to_string(to - within - low);
-      if (d.to_step > 1) t += ", " + std::to_string(d.to_step - 1) + " between";
-    });
-  }
-};
-
 }  // namespace gspmd::detail
+
+#include "gspmd/detail/ops/slice.hpp"  // whose end says which operator is whose inverse

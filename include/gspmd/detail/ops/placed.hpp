@@ -8,19 +8,11 @@ namespace gspmd::detail {
 
 /// Adds the operand with the indices of `dim` taken one by one: index i of the result is index from[i] of the operand, zeros where that is
 /// below 0. No index is taken twice; there are at most max_placed.
-constexpr int add_placed(graph& g, int operand, span<const std::int8_t> from, int dim, location at) {
-  if (operand < 0) return -1;
-  const node& x = g.nodes[static_cast<std::size_t>(operand)];
-  node n = source(code_of<struct placed_op>, x.type, x.shape, at);
-  n.operands.push_back(operand);
-  n.attributes.push_back(dim);
-  for (const auto i : from) n.attributes.push_back(i);
-  return g.add(n);
-}
+constexpr int add_placed(graph& g, int operand, span<const std::int8_t> from, int dim, location at);
 
 /// What goes from device to device by a list: a permutation of the parts of a dim, of which some may be missing.
 struct placed_op : plain_operator, same_dims, reads_shards, without_arithmetic, outside_of_loops, dims_by_number, linear_in_all {
-  static constexpr bool owns(opcode op) { return op == code_of<placed_op>; }
+  static constexpr const char* name = "permute";
   static constexpr origin made = origin::shards;
   static constexpr realisation runs = realisation::steps;
   static constexpr completion_rounds completes{.forward = 0, .backward = 0};
@@ -55,5 +47,15 @@ struct placed_op : plain_operator, same_dims, reads_shards, without_arithmetic, 
     t += ')';
   }
 };
+
+constexpr int add_placed(graph& g, int operand, span<const std::int8_t> from, int dim, location at) {
+  if (operand < 0) return -1;
+  const node& x = g.nodes[static_cast<std::size_t>(operand)];
+  node n = source(code_of<placed_op>, x.type, x.shape, at);
+  n.operands.push_back(operand);
+  n.attributes.push_back(dim);
+  for (const auto i : from) n.attributes.push_back(i);
+  return g.add(n);
+}
 
 }  // namespace gspmd::detail

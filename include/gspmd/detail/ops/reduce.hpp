@@ -17,26 +17,7 @@ constexpr bool is_defined(monoid kind, dtype type) {
 }
 
 /// Adds a reduction over the dims in `dims`; the others keep their order.
-constexpr int add_reduce(graph& g, int operand, dim_mask dims, monoid kind, location at) {
-  if (operand < 0) return -1;
-  const node& x = g.nodes[static_cast<std::size_t>(operand)];
-  if (x.shape.count < 64 && (dims >> x.shape.count) != 0)
-    return g.fail(at, "reduce", mistake::dim,
-                  text("a dim to reduce is not a dim of ") << shape_text(x.shape) << "; dims count from 0");
-  if (!is_defined(kind, x.type))
-    return g.fail(at, "reduce", mistake::type, text("kind ") << name_of(kind) << ' ' << not_defined_for(x.type));
-  node n;
-  n.op = code_of<reduce_op>;
-  n.type = x.type;
-  n.reduced_by = kind;
-  n.at = at;
-  n.operands.push_back(operand);
-  for (int d = 0; d < x.shape.count; ++d) {
-    if ((dims & dim_bit(d)) != 0) n.attributes.push_back(d);
-    else n.shape.push_back(x.shape[d]);
-  }
-  return g.add(n);
-}
+constexpr int add_reduce(graph& g, int operand, dim_mask dims, monoid kind, location at);
 
 constexpr dim_mask reduced_dims(const node& n) {
   dim_mask dims = 0;
@@ -50,7 +31,7 @@ constexpr std::int64_t flops_of_sum(const local_program& p, const instruction& o
 }
 
 struct reduce_op : plain_operator, without_movements, reads_shards, outside_of_loops, dims_by_number {
-  static constexpr bool owns(opcode op) { return op == code_of<reduce_op>; }
+  static constexpr const char* name = "reduce";
   static constexpr origin made = origin::shards;
   static constexpr realisation runs = realisation::steps;
   static constexpr completion_rounds completes{.forward = 1, .backward = 1};
@@ -109,5 +90,26 @@ struct reduce_op : plain_operator, without_movements, reads_shards, outside_of_l
     t += '(' + std::string(name_of(spec == nullptr ? monoid::add : spec->reduced_by)) + ')';
   }
 };
+
+constexpr int add_reduce(graph& g, int operand, dim_mask dims, monoid kind, location at) {
+  if (operand < 0) return -1;
+  const node& x = g.nodes[static_cast<std::size_t>(operand)];
+  if (x.shape.count < 64 && (dims >> x.shape.count) != 0)
+    return g.fail(at, "reduce", mistake::dim,
+                  text("a dim to reduce is not a dim of ") << shape_text(x.shape) << "; dims count from 0");
+  if (!is_defined(kind, x.type))
+    return g.fail(at, "reduce", mistake::type, text("kind ") << name_of(kind) << ' ' << not_defined_for(x.type));
+  node n;
+  n.op = code_of<reduce_op>;
+  n.type = x.type;
+  n.reduced_by = kind;
+  n.at = at;
+  n.operands.push_back(operand);
+  for (int d = 0; d < x.shape.count; ++d) {
+    if ((dims & dim_bit(d)) != 0) n.attributes.push_back(d);
+    else n.shape.push_back(x.shape[d]);
+  }
+  return g.add(n);
+}
 
 }  // namespace gspmd::detail

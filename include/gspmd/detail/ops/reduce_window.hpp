@@ -16,38 +16,7 @@ namespace gspmd::detail {
 /// Adds the reduction of windows along these dims, each named once; more of them than an operator has room for take several, of which the
 /// first goes along the last dims: so of equal maxima the first one in row-major order has the gradient, as in one operator. None is
 /// reversed, since the order in a window does not count.
-constexpr int add_reduce_window(graph& g, int operand, const vec<windowed_dim>& windows, monoid kind, location at) {
-  if (operand < 0) return -1;
-  node n;
-  n.op = code_of<struct reduce_window_op>;
-  n.reduced_by = kind;
-  n.at = at;
-  n.type = g.nodes[static_cast<std::size_t>(operand)].type;
-  n.shape = g.nodes[static_cast<std::size_t>(operand)].shape;
-  vec<windowed_dim> left;
-  for (auto along : windows) {
-    window_dim& w = along.window;
-    if (w.dilation < 0) w = {w.size, w.stride, -w.dilation, w.first(), w.base};
-    if (w.size == 1) w.dilation = 1;
-    if (w != window_dim{} || along.outputs != n.shape[along.dim]) left.push_back(along);
-  }
-  if (left.empty()) return add_reshape(g, operand, n.shape, at);
-  for (auto end = left.size(); end > 0 && operand >= 0;) {
-    const auto begin = end > max_mapped_dims ? end - max_mapped_dims : 0;
-    node padded = n;  // what the windows are laid over
-    n.attributes.clear();
-    for (auto i = begin; i < end; ++i) {
-      n.shape[left[i].dim] = left[i].outputs;
-      padded.shape[left[i].dim] = left[i].window.positions({0, left[i].outputs}).size();
-      keep_window(n, left[i].dim, left[i].window);
-    }
-    n.operands.clear();
-    n.operands.push_back(operand);
-    operand = g.is_countable(padded, name_of(n.op)) ? g.add_sized(n) : -1;
-    end = begin;
-  }
-  return operand;
-}
+constexpr int add_reduce_window(graph& g, int operand, const vec<windowed_dim>& windows, monoid kind, location at);
 
 /// The numbers of a window as a user writes them, one for each dim.
 struct window_lists {
@@ -104,20 +73,10 @@ constexpr vec<windowed_dim> windows_over(graph& g, std::string_view op, const ex
 }
 
 /// Checks what a user writes, and adds it.
-constexpr int add_reduce_window(graph& g, int operand, const window_lists& lists, monoid kind, location at) {
-  if (operand < 0) return -1;
-  const char* const op = name_of(code_of<struct reduce_window_op>);
-  const extents shape = g.nodes[static_cast<std::size_t>(operand)].shape;
-  const dtype type = g.nodes[static_cast<std::size_t>(operand)].type;
-  if (!is_defined(kind, type))
-    return g.fail(at, op, mistake::type, text("kind ") << name_of(kind) << ' ' << not_defined_for(type));
-  if (is_complex(type) || is_own(type)) return g.fail(at, op, mistake::type, not_defined_with_windows(type));
-  const auto windows = windows_over(g, op, shape, lists, at);
-  return g.failed() ? -1 : add_reduce_window(g, operand, windows, kind, at);
-}
+constexpr int add_reduce_window(graph& g, int operand, const window_lists& lists, monoid kind, location at);
 
 struct reduce_window_op : windowed_operator {
-  static constexpr bool owns(opcode op) { return op == code_of<reduce_window_op>; }
+  static constexpr const char* name = "reduce_window";
 
   /// The identities of all devices are an identity.
   static constexpr operator_class meets(const node& n, monoid kind) {
@@ -153,6 +112,7 @@ struct reduce_window_op : windowed_operator {
     else if (n.reduced_by == monoid::maximum || n.reduced_by == monoid::minimum)
       b.send(0, add_select_and_scatter(g, b.in(0).id(), b.dy().id(), windows_of(n), n.reduced_by, n.at));
   }
+  /// No output is computed that is not there: the tile holds nothing for it.
   template <class Lowering>
   static constexpr void lower(Lowering& l, const instruction& op) {
     const node& n = l.node_of(op);
@@ -166,7 +126,9 @@ struct reduce_window_op : windowed_operator {
       inside.offset += tile.at[along.dim];
       w.windows.push_back({static_cast<std::int8_t>(along.dim), inside});
     }
-    l.reduce_window(op, w, tile.value);
+    const int from = l.widened(op, tile.value), to = l.wide_result(op.result);
+    note_padded(l, op, l.add_step(action::reduce_window, op, l.entry(w), {from}, {to}));
+    l.narrowed(op, to, op.result, has_ends(w.reduced_by));
   }
   static void describe(std::string& t, const plan_view& plan, const plan_step* step) {
     const auto* const spec = step == nullptr ? nullptr : description_by<kernels::reduce_window>(plan, *step);
@@ -177,5 +139,50 @@ struct reduce_window_op : windowed_operator {
     t += ')';
   }
 };
+
+constexpr int add_reduce_window(graph& g, int operand, const window_lists& lists, monoid kind, location at) {
+  if (operand < 0) return -1;
+  const char* const op = name_of(code_of<reduce_window_op>);
+  const extents shape = g.nodes[static_cast<std::size_t>(operand)].shape;
+  const dtype type = g.nodes[static_cast<std::size_t>(operand)].type;
+  if (!is_defined(kind, type))
+    return g.fail(at, op, mistake::type, text("kind ") << name_of(kind) << ' ' << not_defined_for(type));
+  if (is_complex(type) || is_own(type)) return g.fail(at, op, mistake::type, not_defined_with_windows(type));
+  const auto windows = windows_over(g, op, shape, lists, at);
+  return g.failed() ? -1 : add_reduce_window(g, operand, windows, kind, at);
+}
+
+constexpr int add_reduce_window(graph& g, int operand, const vec<windowed_dim>& windows, monoid kind, location at) {
+  if (operand < 0) return -1;
+  node n;
+  n.op = code_of<reduce_window_op>;
+  n.reduced_by = kind;
+  n.at = at;
+  n.type = g.nodes[static_cast<std::size_t>(operand)].type;
+  n.shape = g.nodes[static_cast<std::size_t>(operand)].shape;
+  vec<windowed_dim> left;
+  for (auto along : windows) {
+    window_dim& w = along.window;
+    if (w.dilation < 0) w = {w.size, w.stride, -w.dilation, w.first(), w.base};
+    if (w.size == 1) w.dilation = 1;
+    if (w != window_dim{} || along.outputs != n.shape[along.dim]) left.push_back(along);
+  }
+  if (left.empty()) return add_reshape(g, operand, n.shape, at);
+  for (auto end = left.size(); end > 0 && operand >= 0;) {
+    const auto begin = end > max_mapped_dims ? end - max_mapped_dims : 0;
+    node padded = n;  // what the windows are laid over
+    n.attributes.clear();
+    for (auto i = begin; i < end; ++i) {
+      n.shape[left[i].dim] = left[i].outputs;
+      padded.shape[left[i].dim] = left[i].window.positions({0, left[i].outputs}).size();
+      keep_window(n, left[i].dim, left[i].window);
+    }
+    n.operands.clear();
+    n.operands.push_back(operand);
+    operand = g.is_countable(padded, name_of(n.op)) ? g.add_sized(n) : -1;
+    end = begin;
+  }
+  return operand;
+}
 
 }  // namespace gspmd::detail

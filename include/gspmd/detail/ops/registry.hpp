@@ -1,141 +1,67 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include <concepts>
-#include <cstdint>
 #include <type_traits>
 
-#include <boost/mp11/algorithm.hpp>
-#include <boost/mp11/list.hpp>
-
-#include "gspmd/detail/ops/broadcast.hpp"
-#include "gspmd/detail/ops/composed.hpp"
-#include "gspmd/detail/ops/concatenate.hpp"
-#include "gspmd/detail/ops/convolution.hpp"
-#include "gspmd/detail/ops/einsum.hpp"
 #include "gspmd/detail/ops/elementwise.hpp"
-#include "gspmd/detail/ops/fold.hpp"
 #include "gspmd/detail/ops/further_result.hpp"
-#include "gspmd/detail/ops/gather.hpp"
-#include "gspmd/detail/ops/ghost_blocks.hpp"
-#include "gspmd/detail/ops/local.hpp"
-#include "gspmd/detail/ops/local_view.hpp"
 #include "gspmd/detail/ops/operator.hpp"
-#include "gspmd/detail/ops/pad.hpp"
-#include "gspmd/detail/ops/placed.hpp"
-#include "gspmd/detail/ops/reduce.hpp"
-#include "gspmd/detail/ops/reduce_window.hpp"
 #include "gspmd/detail/ops/regions.hpp"
-#include "gspmd/detail/ops/reshape.hpp"
-#include "gspmd/detail/ops/reshard.hpp"
-#include "gspmd/detail/ops/reverse.hpp"
-#include "gspmd/detail/ops/roll.hpp"
-#include "gspmd/detail/ops/rows.hpp"
-#include "gspmd/detail/ops/scan.hpp"
-#include "gspmd/detail/ops/scatter.hpp"
-#include "gspmd/detail/ops/select_and_scatter.hpp"
-#include "gspmd/detail/ops/shift.hpp"
-#include "gspmd/detail/ops/slice.hpp"
-#include "gspmd/detail/ops/sort.hpp"
 #include "gspmd/detail/ops/source_ops.hpp"
-#include "gspmd/detail/ops/transition.hpp"
-#include "gspmd/detail/ops/transpose.hpp"
-#ifdef GSPMD_TEST_OPERATORS_HEADER
-#include GSPMD_TEST_OPERATORS_HEADER
-#endif
 
-/// What the passes ask of operators, by opcode.
+/// What the passes ask of operators.
 namespace gspmd::detail {
 
-/// Those whose opcodes are enumerated, then the listed ones.
-using operators = boost::mp11::mp_append<
-    boost::mp11::mp_list<parameter_op, source_op, elementwise_op, region_op, cond_result_op, further_result_op>,
-    boost::mp11::mp_transform<listed_type, listed_operators>>;
-inline constexpr std::size_t operator_count = boost::mp11::mp_size<operators>::value;
+/// By enumerated opcode: what its operator, which owns several of them, states.
+template <class Entry>
+class table_by_opcode {
+ public:
+  template <class Make>
+  constexpr explicit table_by_opcode(Make make) {
+    add<parameter_op>(make);
+    add<source_op>(make);
+    add<elementwise_op>(make);
+    add<region_op>(make);
+    add<cond_result_op>(make);
+    add<further_result_op>(make);
+  }
+  Entry of[enumerated_count]{};
 
-template <class... O>
-constexpr bool are_checked(boost::mp11::mp_list<O...>) {
-  return (checked_operator<O>::holds && ...);
-}
-static_assert(are_checked(operators{}));
-
-/// The facts that are constants of an operator, and functions to ask for the others: a pass asks for every operator, and each call
-/// counts against the limits of an evaluation.
-struct operator_facts {
-  std::uint8_t number = 0;  // in `operators`
-  std::uint8_t owners = 0;
-  origin made = origin::shards;
-  realisation runs = realisation::steps;
-  completion_rounds completes;
-  bool uniform = false;
-  bool keeps_slices = false;
-  bool composes = false;
-  bool may_cut_axes = false;
-  replication_words replication;
-  void (*rule)(const graph&, const node&, op_rule&) = nullptr;
-  operator_class (*meets)(const node&, monoid) = nullptr;
-  dim_mask (*exchanges)(const node&) = nullptr;
-  int (*reads)(const node&) = nullptr;
-  bool (*is_made_again)(const node&) = nullptr;
-  bool (*may_go_round_ring)(const node&) = nullptr;
-  int (*movements)(const node&) = nullptr;
-  index_map (*map)(const graph&, const node&, int movement) = nullptr;
-  int (*tiles)(const node&) = nullptr;
-  index_map (*tile)(const graph&, const node&, int operand) = nullptr;
-  std::int64_t (*flops)(const graph&, const mesh_shape&, const local_program&, const instruction&) = nullptr;
-  scalar_op (*in_loop)(const graph&, const node&) = nullptr;
-  dim_places (*lies_along)(const graph&, const node&) = nullptr;
-  void (*name_dim)(text&, const graph&, const node&, int operand, int dim) = nullptr;
-};
-template <class O>
-constexpr void take_facts(operator_facts& facts, std::uint8_t number) {
-  const auto owners = static_cast<std::uint8_t>(facts.owners + 1);
-  facts = {number,          owners,         O::made,  O::runs,  O::completes, O::uniform, O::keeps_slices,  O::composes,
-           O::may_cut_axes, O::replication, O::rule,  O::meets, O::exchanges, O::reads,   O::is_made_again, O::may_go_round_ring,
-           O::movements,    O::map,         O::tiles, O::tile,  O::flops,     O::in_loop, O::lies_along,    O::name_dim};
-}
-
-/// What reports ask of an operator. It is a table of its own: a program that is planned while compiling and prints its plan would have
-/// the rules of all operators as machine code, if one table held them beside its texts.
-struct operator_words {
-  origin made = origin::shards;
-  realisation runs = realisation::steps;
-  void (*describe)(std::string&, const plan_view&, const plan_step*) = nullptr;
-};
-template <class O>
-constexpr void take_facts(operator_words& words, std::uint8_t) {
-  words = {O::made, O::runs, O::describe};
-}
-
-template <class Facts>
-struct table_by_opcode {
-  Facts of[opcode_count]{};  // not std::array: see above
-  constexpr table_by_opcode() {
-    boost::mp11::mp_for_each<boost::mp11::mp_iota_c<operator_count>>([&](auto index) {
-      using O = boost::mp11::mp_at_c<operators, index>;
-      for (int op = 0; op < opcode_count; ++op)
-        if (O::owns(static_cast<opcode>(op))) take_facts<O>(of[op], static_cast<std::uint8_t>(index));
-    });
+ private:
+  template <class O, class Make>
+  constexpr void add(Make make) {
+    for (int op = 0; op < enumerated_count; ++op)
+      if (O::owns(static_cast<opcode>(op))) of[op] = make(std::type_identity<O>{});
   }
 };
-inline constexpr table_by_opcode<operator_facts> facts_by_opcode;
-inline constexpr table_by_opcode<operator_words> words_by_opcode;
-constexpr const operator_facts& facts_of(opcode op) { return facts_by_opcode.of[static_cast<int>(op)]; }
-constexpr const operator_words& words_of(opcode op) { return words_by_opcode.of[static_cast<int>(op)]; }
+inline constexpr table_by_opcode<operator_words> words_by_opcode([]<class O>(std::type_identity<O>) { return words_for<O>; });
+inline constexpr table_by_opcode<operator_facts> facts_by_opcode([]<class O>(std::type_identity<O>) { return facts_for<O>; });
+
+constexpr const operator_facts& facts_of(const operator_code& op) {
+  return op.code == opcode::listed ? static_cast<const operator_facts&>(*op.listed)
+                                   : facts_by_opcode.of[static_cast<int>(op.code)];
+}
+constexpr const operator_facts& facts_of(const planned_code&) = delete;
+constexpr const operator_words& words_of(const planned_code& op) {
+  return op.code == opcode::listed ? static_cast<const operator_words&>(*op.listed)
+                                   : words_by_opcode.of[static_cast<int>(op.code)];
+}
+/// A node's operator, as plans know it.
+constexpr planned_code in_words(const operator_code& op) {
+  return op.code == opcode::listed ? planned_code(*facts_of(op).words) : planned_code(op.code);
+}
 
 constexpr bool each_opcode_has_one_operator() {
-  for (const auto& entry : facts_by_opcode.of)
-    if (entry.owners != 1) return false;
+  for (int op = 0; op < enumerated_count; ++op) {
+    const auto code = static_cast<opcode>(op);
+    const int owners = (parameter_op::owns(code) ? 1 : 0) + (source_op::owns(code) ? 1 : 0) +
+                       (elementwise_op::owns(code) ? 1 : 0) + (region_op::owns(code) ? 1 : 0) +
+                       (cond_result_op::owns(code) ? 1 : 0) + (further_result_op::owns(code) ? 1 : 0);
+    if (owners != 1) return false;
+  }
   return true;
 }
 static_assert(each_opcode_has_one_operator());
-
-/// Calls `body` with the operator that owns `op`, as a std::type_identity.
-template <class Body>
-constexpr void with_operator(opcode op, Body&& body) {
-  boost::mp11::mp_with_index<operator_count>(
-      facts_of(op).number, [&](auto index) { body(std::type_identity<boost::mp11::mp_at_c<operators, index>>{}); });
-}
 
 constexpr void rule_of(const graph& g, const node& n, op_rule& rule) { facts_of(n.op).rule(g, n, rule); }
 

@@ -24,33 +24,12 @@ constexpr extents inferred_shape(const extents& operand, extents shape) {
 }
 
 /// Adds a reshape: the same elements in row-major order under another shape.
-constexpr int add_reshape(graph& g, int operand, const extents& shape, location at) {
-  if (operand < 0) return -1;
-  const node& x = g.nodes[static_cast<std::size_t>(operand)];
-  for (const auto e : shape)
-    if (e < 0)
-      return g.fail(at, "reshape", mistake::element_count,
-                    text("no extent can stand for the negative one in ")
-                        << shape_text(shape) << ": the operand " << shape_text(x.shape) << " has " << elements(x.shape)
-                        << " elements; one extent may be -1, and the others must divide them");
-  node n;
-  n.op = code_of<reshape_op>;
-  n.type = x.type;
-  n.shape = shape;
-  n.at = at;
-  n.operands.push_back(operand);
-  if (!g.is_countable(n, "reshape")) return -1;
-  if (elements(x.shape) != elements(shape))
-    return g.fail(at, "reshape", mistake::element_count,
-                  text("the operand ") << shape_text(x.shape) << " has " << elements(x.shape) << " elements, the result "
-                                       << shape_text(shape) << " has " << elements(shape));
-  return g.add(n);
-}
+constexpr int add_reshape(graph& g, int operand, const extents& shape, location at);
 
 /// Shards are reshaped where they lie: a dim is a product of factors, and a split of it falls on them major to minor. Where splits of
 /// both shapes do not fall on common factors, or not evenly, a movement brings what lies across the boundaries of shards (GSPMD 4.3).
 struct reshape_op : without_exchange, reads_shards, without_arithmetic, outside_of_loops, dims_by_number {
-  static constexpr bool owns(opcode op) { return op == code_of<reshape_op>; }
+  static constexpr const char* name = "reshape";
   static constexpr origin made = origin::shards;
   static constexpr realisation runs = realisation::alias;
   static constexpr completion_rounds completes{.forward = 0, .backward = 0};
@@ -172,5 +151,28 @@ struct reshape_op : without_exchange, reads_shards, without_arithmetic, outside_
   }
   static void describe(std::string&, const plan_view&, const plan_step*) {}
 };
+
+constexpr int add_reshape(graph& g, int operand, const extents& shape, location at) {
+  if (operand < 0) return -1;
+  const node& x = g.nodes[static_cast<std::size_t>(operand)];
+  for (const auto e : shape)
+    if (e < 0)
+      return g.fail(at, "reshape", mistake::element_count,
+                    text("no extent can stand for the negative one in ")
+                        << shape_text(shape) << ": the operand " << shape_text(x.shape) << " has " << elements(x.shape)
+                        << " elements; one extent may be -1, and the others must divide them");
+  node n;
+  n.op = code_of<reshape_op>;
+  n.type = x.type;
+  n.shape = shape;
+  n.at = at;
+  n.operands.push_back(operand);
+  if (!g.is_countable(n, "reshape")) return -1;
+  if (elements(x.shape) != elements(shape))
+    return g.fail(at, "reshape", mistake::element_count,
+                  text("the operand ") << shape_text(x.shape) << " has " << elements(x.shape) << " elements, the result "
+                                       << shape_text(shape) << " has " << elements(shape));
+  return g.add(n);
+}
 
 }  // namespace gspmd::detail

@@ -6,21 +6,10 @@
 namespace gspmd::detail {
 
 /// Adds the identity with an annotation on its result: the paper's XlaSharding operator (GSPMD 3.1, 3.6).
-constexpr int add_reshard(graph& g, int operand, const annotation& wish, location at) {
-  if (operand < 0) return -1;
-  node n;
-  n.op = code_of<reshard_op>;
-  n.type = g.nodes[static_cast<std::size_t>(operand)].type;
-  n.shape = g.nodes[static_cast<std::size_t>(operand)].shape;
-  n.at = at;
-  n.annotated = true;
-  n.annotation = wish;
-  n.operands.push_back(operand);
-  return g.add(n);
-}
+constexpr int add_reshard(graph& g, int operand, const annotation& wish, location at);
 
 struct reshard_op : plain_operator, same_dims, without_steps {
-  static constexpr bool owns(opcode op) { return op == code_of<reshard_op>; }
+  static constexpr const char* name = "reshard";
   static constexpr origin made = origin::renamed;
   static constexpr realisation runs = realisation::loop;
 
@@ -34,7 +23,38 @@ struct reshard_op : plain_operator, same_dims, without_steps {
   }
 };
 
+constexpr int add_reshard(graph& g, int operand, const annotation& wish, location at) {
+  if (operand < 0) return -1;
+  node n;
+  n.op = code_of<reshard_op>;
+  n.type = g.nodes[static_cast<std::size_t>(operand)].type;
+  n.shape = g.nodes[static_cast<std::size_t>(operand)].shape;
+  n.at = at;
+  n.annotated = true;
+  n.annotation = wish;
+  n.operands.push_back(operand);
+  return g.add(n);
+}
+
 /// Adds the identity on `operand`, sharded as `other` is: completion passes splits between the two.
+constexpr int add_shard_alike(graph& g, int operand, int other, location at);
+
+struct shard_alike_op : same_dims, without_exchange, without_steps {
+  static constexpr const char* name = "shard_alike";
+  static constexpr origin made = origin::renamed;
+  static constexpr realisation runs = realisation::loop;
+  static constexpr bool may_cut_axes = false;
+  static constexpr replication_words replication = ordinary_replication;
+
+  static constexpr int reads(const node&) { return 1; }
+  static constexpr bool is_made_again(const node&) { return false; }
+  static constexpr bool may_go_round_ring(const node&) { return false; }
+  template <class Builder>
+  static constexpr void gradient(Builder& b, const node&) {
+    b.send(0, b.dy());
+  }
+};
+
 constexpr int add_shard_alike(graph& g, int operand, int other, location at) {
   if (operand < 0 || other < 0) return -1;
   const node& a = g.nodes[static_cast<std::size_t>(operand)];
@@ -52,21 +72,5 @@ constexpr int add_shard_alike(graph& g, int operand, int other, location at) {
   n.operands.push_back(other);
   return g.add(n);
 }
-
-struct shard_alike_op : same_dims, without_exchange, without_steps {
-  static constexpr bool owns(opcode op) { return op == code_of<shard_alike_op>; }
-  static constexpr origin made = origin::renamed;
-  static constexpr realisation runs = realisation::loop;
-  static constexpr bool may_cut_axes = false;
-  static constexpr replication_words replication = ordinary_replication;
-
-  static constexpr int reads(const node&) { return 1; }
-  static constexpr bool is_made_again(const node&) { return false; }
-  static constexpr bool may_go_round_ring(const node&) { return false; }
-  template <class Builder>
-  static constexpr void gradient(Builder& b, const node&) {
-    b.send(0, b.dy());
-  }
-};
 
 }  // namespace gspmd::detail

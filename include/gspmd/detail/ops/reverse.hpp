@@ -7,6 +7,17 @@
 namespace gspmd::detail {
 
 /// Adds the operand with some dims turned round: element i of such a dim is element n - 1 - i.
+constexpr int add_reverse(graph& g, int operand, span<const int> turned, location at);
+
+/// A split of a reversed dim stays: the first part and the last one trade places.
+struct reverse_op : mapped_op<reverse_op> {
+  static constexpr const char* name = "reverse";
+  static constexpr operator_code inverse() { return code_of<reverse_op>; }
+  static void describe(std::string& t, const plan_view& plan, const plan_step* step) {
+    describe_dims(t, plan, step, [](const dim_map&, std::int64_t, std::int64_t) {});
+  }
+};
+
 constexpr int add_reverse(graph& g, int operand, span<const int> turned, location at) {
   if (operand < 0) return -1;
   const extents shape = g.nodes[static_cast<std::size_t>(operand)].shape;
@@ -24,13 +35,5 @@ constexpr int add_reverse(graph& g, int operand, span<const int> turned, locatio
   }
   return add_mapped(g, code_of<reverse_op>, operand, shape, dims, 0, at);
 }
-
-/// A split of a reversed dim stays: the first part and the last one trade places.
-struct reverse_op : mapped_op<reverse_op> {
-  static constexpr opcode inverse() { return code_of<reverse_op>; }
-  static void describe(std::string& t, const plan_view& plan, const plan_step* step) {
-    describe_dims(t, plan, step, [](const dim_map&, std::int64_t, std::int64_t) {});
-  }
-};
 
 }  // namespace gspmd::detail

@@ -6,6 +6,19 @@
 namespace gspmd::detail {
 
 /// Adds the operand with its elements moved `by` places on along `dim`; what goes over the end comes in at the begin.
+constexpr int add_roll(graph& g, int operand, std::int64_t by, int dim, location at);
+
+/// A split of the rolled dim stays: what lies across the boundaries of shards is exchanged, round the end too.
+struct roll_op : mapped_op<roll_op> {
+  static constexpr const char* name = "roll";
+  static constexpr operator_code inverse() { return code_of<roll_op>; }
+  static void describe(std::string& t, const plan_view& plan, const plan_step* step) {
+    describe_dims(t, plan, step, [&](const dim_map& d, std::int64_t size, std::int64_t) {
+      t += " by " + std::to_string((d.to_first - d.from_first % size + size) % size);
+    });
+  }
+};
+
 constexpr int add_roll(graph& g, int operand, std::int64_t by, int dim, location at) {
   if (operand < 0) return -1;
   const extents shape = g.nodes[static_cast<std::size_t>(operand)].shape;
@@ -20,15 +33,5 @@ constexpr int add_roll(graph& g, int operand, std::int64_t by, int dim, location
   }
   return add_mapped(g, code_of<roll_op>, operand, shape, dims, 0, at);
 }
-
-/// A split of the rolled dim stays: what lies across the boundaries of shards is exchanged, round the end too.
-struct roll_op : mapped_op<roll_op> {
-  static constexpr opcode inverse() { return code_of<roll_op>; }
-  static void describe(std::string& t, const plan_view& plan, const plan_step* step) {
-    describe_dims(t, plan, step, [&](const dim_map& d, std::int64_t size, std::int64_t) {
-      t += " by " + std::to_string((d.to_first - d.from_first % size + size) % size);
-    });
-  }
-};
 
 }  // namespace gspmd::detail

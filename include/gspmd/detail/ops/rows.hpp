@@ -14,17 +14,7 @@ constexpr bool is_index(const graph& g, int i) {
 }
 
 /// Adds row `index` (s64, rank 0) of `x`: dim 0 is gone. An index outside is moved to the nearest row, as in StableHLO.
-constexpr int add_dynamic_index(graph& g, int x, int index, location at) {
-  if (x < 0 || index < 0) return -1;
-  const node& from = g.nodes[static_cast<std::size_t>(x)];
-  if (from.shape.count == 0) return g.fail(at, "dynamic_index", mistake::rank, "a tensor of rank 0 has no rows");
-  if (!is_index(g, index)) return g.fail(at, "dynamic_index", mistake::type, "the index must be one s64, of rank 0");
-  node n = source(code_of<row_op>, from.type, {}, at);
-  for (int d = 1; d < from.shape.count; ++d) n.shape.push_back(from.shape[d]);
-  n.operands.push_back(x);
-  n.operands.push_back(index);
-  return g.add(n);
-}
+constexpr int add_dynamic_index(graph& g, int x, int index, location at);
 
 /// Adds `x` with `row` in the place of its row `index`, or added to it (`Update` is set_row_op or add_row_op).
 template <class Update>
@@ -54,9 +44,8 @@ struct row_operator : plain_operator, without_movements, reads_shards, without_a
   static constexpr bool uniform = false;
   static constexpr bool keeps_slices = false;
   /// The last operand is the index.
-  static constexpr operator_class meets(const node& n, monoid kind) {
-    const bool is_linear = n.op != code_of<struct add_row_op> || kind == monoid::add;
-    return {is_linear ? partial_class::all : partial_class::none, std::uint32_t{1} << (n.operands.count - 1)};
+  static constexpr operator_class meets(const node& n, monoid) {
+    return {partial_class::all, std::uint32_t{1} << (n.operands.count - 1)};
   }
   static void describe(std::string&, const plan_view&, const plan_step*) {}
 
@@ -80,10 +69,14 @@ struct row_operator : plain_operator, without_movements, reads_shards, without_a
     rule.maps.push_back(writes ? all : row);
     if (n.type == dtype::pred) rule.reduced_by = monoid::or_;
   }
+  /// Only the device knows which rows it holds of operand 0, where they are split.
+  static constexpr void note_rows(lowering& l, const instruction& op, plan_step& s) {
+    if (l.value(op.operands[0]).layout.axes_of(0) != 0) l.add_bound(s, 0, op.operands[0], 0);
+  }
 };
 
 struct set_row_op : row_operator {
-  static constexpr bool owns(opcode op) { return op == code_of<set_row_op>; }
+  static constexpr const char* name = "set_row";
   static constexpr void rule(const graph& g, const node& n, op_rule& r) { row_rule(g, n, r, true); }
   template <class Builder>
   static constexpr void gradient(Builder& b, const node& n) {
@@ -95,12 +88,16 @@ struct set_row_op : row_operator {
   }
   template <class Lowering>
   static constexpr void lower(Lowering& l, const instruction& op) {
-    l.set_row(op);
+    note_rows(l, op, l.add_step(action::set_row, op, 0, l.all_operands(op), {op.result}));
   }
 };
 
 struct add_row_op : row_operator {
-  static constexpr bool owns(opcode op) { return op == code_of<add_row_op>; }
+  static constexpr const char* name = "add_row";
+  static constexpr operator_class meets(const node& n, monoid kind) {
+    return kind == monoid::add ? row_operator::meets(n, kind)
+                               : operator_class{partial_class::none, row_operator::meets(n, kind).selectors};
+  }
   static constexpr void rule(const graph& g, const node& n, op_rule& r) { row_rule(g, n, r, true); }
   template <class Builder>
   static constexpr void gradient(Builder& b, const node& n) {
@@ -110,12 +107,12 @@ struct add_row_op : row_operator {
   }
   template <class Lowering>
   static constexpr void lower(Lowering& l, const instruction& op) {
-    l.add_row(op);
+    note_rows(l, op, l.add_step(action::add_row, op, 0, l.all_operands(op), {op.result}));
   }
 };
 
 struct row_op : row_operator {
-  static constexpr bool owns(opcode op) { return op == code_of<row_op>; }
+  static constexpr const char* name = "row";
   static constexpr void rule(const graph& g, const node& n, op_rule& r) { row_rule(g, n, r, false); }
   /// Into one row, in place where the gradient of the whole is carried round a loop.
   template <class Builder>
@@ -128,8 +125,20 @@ struct row_op : row_operator {
   }
   template <class Lowering>
   static constexpr void lower(Lowering& l, const instruction& op) {
-    l.row(op);
+    note_rows(l, op, l.add_step(action::row, op, 0, l.all_operands(op), {op.result}));
   }
 };
+
+constexpr int add_dynamic_index(graph& g, int x, int index, location at) {
+  if (x < 0 || index < 0) return -1;
+  const node& from = g.nodes[static_cast<std::size_t>(x)];
+  if (from.shape.count == 0) return g.fail(at, "dynamic_index", mistake::rank, "a tensor of rank 0 has no rows");
+  if (!is_index(g, index)) return g.fail(at, "dynamic_index", mistake::type, "the index must be one s64, of rank 0");
+  node n = source(code_of<row_op>, from.type, {}, at);
+  for (int d = 1; d < from.shape.count; ++d) n.shape.push_back(from.shape[d]);
+  n.operands.push_back(x);
+  n.operands.push_back(index);
+  return g.add(n);
+}
 
 }  // namespace gspmd::detail

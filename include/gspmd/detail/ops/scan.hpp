@@ -10,25 +10,10 @@
 namespace gspmd::detail {
 
 /// Adds the reductions of all elements of a line up to each index, or from it on.
-constexpr int add_scan(graph& g, int operand, int dim, monoid kind, bool is_exclusive, bool is_reversed, location at) {
-  if (operand < 0) return -1;
-  const node x = g.nodes[static_cast<std::size_t>(operand)];
-  if (dim < 0 || dim >= x.shape.count)
-    return g.fail(at, "scan_along", mistake::dim,
-                  text("dim ") << dim << " is not a dim of " << shape_text(x.shape) << "; dims count from 0");
-  if (!is_defined(kind, x.type))
-    return g.fail(at, "scan_along", mistake::type, text("kind ") << name_of(kind) << ' ' << not_defined_for(x.type));
-  node n = source(code_of<scan_op>, x.type, x.shape, at);
-  n.reduced_by = kind;
-  n.operands.push_back(operand);
-  n.attributes.push_back(dim);
-  n.attributes.push_back(is_exclusive ? 1 : 0);
-  n.attributes.push_back(is_reversed ? 1 : 0);
-  return g.add(n);
-}
+constexpr int add_scan(graph& g, int operand, int dim, monoid kind, bool is_exclusive, bool is_reversed, location at);
 
 struct scan_op : plain_operator, same_dims, without_movements, reads_shards, outside_of_loops, dims_by_number {
-  static constexpr bool owns(opcode op) { return op == code_of<scan_op>; }
+  static constexpr const char* name = "scan_along";
   static constexpr operator_class meets(const node& n, monoid kind) {
     return {n.reduced_by == kind ? partial_class::all : partial_class::none};
   }
@@ -59,13 +44,24 @@ struct scan_op : plain_operator, same_dims, without_movements, reads_shards, out
     const node& n = l.node_of(op);
     const int x = l.widened(op, op.operands[0]), dim = attribute_dim(n, 0);
     scan_spec s{l.value(x).local, static_cast<std::int8_t>(dim), n.reduced_by, n.attributes[1] != 0, n.attributes[2] != 0};
-    if (l.value(x).layout.axes_of(dim) == 0) return l.scan(op, s, x, -1);
+    if (l.value(x).layout.axes_of(dim) == 0) return scan_step(l, op, s, x, -1);
     local_value total = l.value(x);
     s.parts = total.global[dim] = parts_of(l.out.mesh, total.layout, dim);
     total.local[dim] = 1;
     const int own = l.add_value(total);
     l.reduce(op, x, own, dim_bit(dim), n.reduced_by);
-    l.scan(op, s, x, l.gather_parts(op, own, dim));
+    scan_step(l, op, s, x, l.gather_parts(op, own, dim));
+  }
+  /// `totals`: of the parts of x; -1: there is one.
+  static constexpr void scan_step(lowering& l, const instruction& op, scan_spec spec, int x, int totals) {
+    if (is_complex(l.value(x).type)) spec.shape.push_back(2);
+    vec<int> operands(1, x);
+    if (totals >= 0) operands.push_back(totals);
+    const int to = l.wide_result(op.result);
+    auto& s = l.add_step(action::scan, op, l.entry(spec), operands, {to});
+    s.type = part_of(s.type);
+    if (totals >= 0) l.add_bound(s, 0, op.operands[0], spec.dim);
+    l.narrowed(op, to, op.result, has_ends(spec.combined_by));
   }
   static void describe(std::string& t, const plan_view& plan, const plan_step* step) {
     if (const auto* const s = step == nullptr ? nullptr : description_by<kernels::scan>(plan, *step))
@@ -74,29 +70,28 @@ struct scan_op : plain_operator, same_dims, without_movements, reads_shards, out
   }
 };
 
-/// Adds the k largest elements along the last dim, in order, and as a further result their indices (s32).
-constexpr int add_top_k(graph& g, int operand, std::int64_t k, location at) {
+constexpr int add_scan(graph& g, int operand, int dim, monoid kind, bool is_exclusive, bool is_reversed, location at) {
   if (operand < 0) return -1;
   const node x = g.nodes[static_cast<std::size_t>(operand)];
-  if (x.shape.count == 0) return g.fail(at, "top_k", mistake::rank, "a tensor of rank 0 has no last dim");
-  if (is_complex(x.type) || is_own(x.type)) return g.fail(at, "top_k", mistake::type, not_defined_for(x.type));
-  const auto last = x.shape[x.shape.count - 1];
-  if (k < 0 || k > last)
-    return g.fail(at, "top_k", mistake::bounds,
-                  text("asks for ") << k << " of the " << last << " elements along the last dim of " << shape_text(x.shape)
-                                    << "; k is from 0 to their number");
-  if (last >= std::int64_t{1} << 31)
-    return g.fail(at, "top_k", mistake::type,
-                  text("s32 does not hold the indices of the last dim of ") << shape_text(x.shape) << "; reshape it");
-  node n = source(code_of<top_k_op>, x.type, x.shape, at);
-  n.shape[x.shape.count - 1] = k;
+  if (dim < 0 || dim >= x.shape.count)
+    return g.fail(at, "scan_along", mistake::dim,
+                  text("dim ") << dim << " is not a dim of " << shape_text(x.shape) << "; dims count from 0");
+  if (!is_defined(kind, x.type))
+    return g.fail(at, "scan_along", mistake::type, text("kind ") << name_of(kind) << ' ' << not_defined_for(x.type));
+  node n = source(code_of<scan_op>, x.type, x.shape, at);
+  n.reduced_by = kind;
   n.operands.push_back(operand);
-  const int id = g.add(n);
-  return id < 0 || g.add_result(dtype::s32, n.shape) < 0 ? -1 : id;
+  n.attributes.push_back(dim);
+  n.attributes.push_back(is_exclusive ? 1 : 0);
+  n.attributes.push_back(is_reversed ? 1 : 0);
+  return g.add(n);
 }
 
+/// Adds the k largest elements along the last dim, in order, and as a further result their indices (s32).
+constexpr int add_top_k(graph& g, int operand, std::int64_t k, location at);
+
 struct top_k_op : plain_operator, reduced_first, without_movements, reads_shards, outside_of_loops, dims_by_number {
-  static constexpr bool owns(opcode op) { return op == code_of<top_k_op>; }
+  static constexpr const char* name = "top_k";
   static constexpr origin made = origin::shards;
   static constexpr realisation runs = realisation::steps;
   static constexpr completion_rounds completes{.forward = 1, .backward = 1};
@@ -145,7 +140,7 @@ struct top_k_op : plain_operator, reduced_first, without_movements, reads_shards
     const int best = l.wide_result(op.result), at = op.further_results[0];
     const std::int64_t k = l.value(op.result).local[dim];
     if (l.value(x).layout.axes_of(dim) == 0) {
-      l.top_k(op, {l.value(x).local, k}, x, -1, best, at);
+      top_k_step(l, op, {l.value(x).local, k}, x, -1, best, at);
     } else {
       local_value found = l.value(x);
       const std::int64_t own = k < found.local[dim] ? k : found.local[dim];
@@ -154,13 +149,42 @@ struct top_k_op : plain_operator, reduced_first, without_movements, reads_shards
       const int values = l.add_value(found);
       found.type = dtype::s32;
       const int numbers = l.add_value(found);
-      l.top_k(op, {l.value(x).local, own}, x, -1, values, numbers);
+      top_k_step(l, op, {l.value(x).local, own}, x, -1, values, numbers);
       const int all = l.gather_parts(op, values, dim), all_numbers = l.gather_parts(op, numbers, dim);
-      l.top_k(op, {l.value(all).local, k, true}, all, all_numbers, best, at);
+      top_k_step(l, op, {l.value(all).local, k, true}, all, all_numbers, best, at);
     }
     l.narrowed(op, best, op.result);
   }
+  /// `numbers`: where the elements of x are; -1: they are its own.
+  static constexpr void top_k_step(lowering& l, const instruction& op, const top_k_spec& spec, int x, int numbers, int best,
+                                   int at) {
+    vec<int> operands(1, x);
+    if (numbers >= 0) operands.push_back(numbers);
+    auto& s = l.add_step(action::top_k, op, l.entry(spec), operands, {best, at});
+    const int last = l.value(x).global.count - 1;
+    if (l.value(x).layout.axes_of(last) != 0) l.add_bound(s, 0, x, last);
+  }
   static void describe(std::string&, const plan_view&, const plan_step*) {}
 };
+
+constexpr int add_top_k(graph& g, int operand, std::int64_t k, location at) {
+  if (operand < 0) return -1;
+  const node x = g.nodes[static_cast<std::size_t>(operand)];
+  if (x.shape.count == 0) return g.fail(at, "top_k", mistake::rank, "a tensor of rank 0 has no last dim");
+  if (is_complex(x.type) || is_own(x.type)) return g.fail(at, "top_k", mistake::type, not_defined_for(x.type));
+  const auto last = x.shape[x.shape.count - 1];
+  if (k < 0 || k > last)
+    return g.fail(at, "top_k", mistake::bounds,
+                  text("asks for ") << k << " of the " << last << " elements along the last dim of " << shape_text(x.shape)
+                                    << "; k is from 0 to their number");
+  if (last >= std::int64_t{1} << 31)
+    return g.fail(at, "top_k", mistake::type,
+                  text("s32 does not hold the indices of the last dim of ") << shape_text(x.shape) << "; reshape it");
+  node n = source(code_of<top_k_op>, x.type, x.shape, at);
+  n.shape[x.shape.count - 1] = k;
+  n.operands.push_back(operand);
+  const int id = g.add(n);
+  return id < 0 || g.add_result(dtype::s32, n.shape) < 0 ? -1 : id;
+}
 
 }  // namespace gspmd::detail

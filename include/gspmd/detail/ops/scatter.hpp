@@ -41,75 +41,20 @@ constexpr bool read_updates(index_checker& check, const index_dims& dims, const 
 
 /// Adds a tensor of `shape` of the monoid's identity, with every slice of `updates` combined into where `indices` say.
 constexpr int add_scatter(graph& g, int indices, int updates, const extents& shape, const index_dims& dims, monoid kind,
-                          out_of_range beyond, location at) {
-  if (indices < 0 || updates < 0) return -1;
-  const node index = g.nodes[static_cast<std::size_t>(indices)], from = g.nodes[static_cast<std::size_t>(updates)];
-  index_checker check(g, scatter_words, at);
-  indexing ix;
-  if (!read_updates(check, dims, shape, index, from, beyond, ix)) return -1;
-  if (!is_defined(kind, from.type))
-    return g.fail(at, scatter_words.op, mistake::type, text("kind ") << name_of(kind) << ' ' << not_defined_for(from.type));
-  node n = source(code_of<scatter_op>, from.type, shape, at);
-  n.reduced_by = kind;
-  n.operands.push_back(indices);
-  n.operands.push_back(updates);
-  ix.keep(n);
-  return g.add_sized(n);
-}
+                          out_of_range beyond, location at);
 /// Adds `table` with every slice of `updates` written to where `indices` say; of several at one place the last one stays.
 constexpr int add_scatter_set(graph& g, int table, int indices, int updates, const index_dims& dims, out_of_range beyond,
-                              location at) {
-  if (table < 0 || indices < 0 || updates < 0) return -1;
-  const node to = g.nodes[static_cast<std::size_t>(table)], index = g.nodes[static_cast<std::size_t>(indices)];
-  const node from = g.nodes[static_cast<std::size_t>(updates)];
-  index_checker check(g, scatter_words, at);
-  indexing ix;
-  if (!read_updates(check, dims, to.shape, index, from, beyond, ix)) return -1;
-  if (to.type != from.type)
-    return g.fail(
-        at, scatter_words.op, mistake::type,
-        text("the updates are ") << name_of(from.type) << " and the tensor is " << name_of(to.type) << "; convert one of them");
-  node n = source(code_of<scatter_set_op>, to.type, to.shape, at);
-  n.operands.push_back(table);
-  n.operands.push_back(indices);
-  n.operands.push_back(updates);
-  ix.keep(n);
-  return g.add(n);
-}
+                              location at);
 
 /// With the numbers of another gather or scatter, `like`, from the same table to slices of the same kind.
 constexpr int add_scatter_like(graph& g, const node& like, int indices, int updates, const extents& shape, monoid kind,
-                               location at) {
-  if (indices < 0 || updates < 0) return -1;
-  node n = source(code_of<scatter_op>, g.nodes[static_cast<std::size_t>(updates)].type, shape, at);
-  n.reduced_by = kind;
-  n.operands.push_back(indices);
-  n.operands.push_back(updates);
-  n.attributes = like.attributes;
-  return g.add_sized(n);
-}
-constexpr int add_gather_like(graph& g, const node& like, int table, int indices, const extents& shape, location at) {
-  if (table < 0 || indices < 0) return -1;
-  node n = source(code_of<gather_op>, g.nodes[static_cast<std::size_t>(table)].type, shape, at);
-  n.operands.push_back(table);
-  n.operands.push_back(indices);
-  n.attributes = like.attributes;
-  return g.add_sized(n);
-}
-constexpr int add_scatter_set_like(graph& g, const node& like, int table, int indices, int updates, location at) {
-  if (table < 0 || indices < 0 || updates < 0) return -1;
-  const node& to = g.nodes[static_cast<std::size_t>(table)];
-  node n = source(code_of<scatter_set_op>, to.type, to.shape, at);
-  n.operands.push_back(table);
-  n.operands.push_back(indices);
-  n.operands.push_back(updates);
-  n.attributes = like.attributes;
-  return g.add(n);
-}
+                               location at);
+constexpr int add_gather_like(graph& g, const node& like, int table, int indices, const extents& shape, location at);
+constexpr int add_scatter_set_like(graph& g, const node& like, int table, int indices, int updates, location at);
 
 /// `bs,bsd->[v]d`: a device that holds a part of the table writes what falls there; a split of the updates leaves the result partial.
 struct scatter_op : indexing_operator {
-  static constexpr bool owns(opcode op) { return op == code_of<scatter_op>; }
+  static constexpr const char* name = "scatter";
   static constexpr void rule(const graph& g, const node& n, op_rule& rule) {
     const extents& slices = operand_of(g, n, 1).shape;
     const auto maps = index_rule(indexing::of(n, slices.count), n.shape, slices, operand_of(g, n, 0).shape,
@@ -148,14 +93,52 @@ struct scatter_op : indexing_operator {
     indexed_access a =
         access_of(l, indexing::of(n, l.value(op.operands[1]).global.count), op.result, op.operands[1], op.operands[0]);
     a.combined_by = n.reduced_by;
-    l.scatter(op, a);
+    if (is_complex(l.value(op.result).type)) {  // the parts, which every slice has both of
+      a.dims.push_back({2, 2, -1, static_cast<std::int8_t>(a.slices.count), true});
+      a.lookup.push_back(-1);
+      a.table.push_back(2);
+      a.slices.push_back(2);
+    }
+    const int updates = l.widened(op, op.operands[1]), to = l.wide_result(op.result);
+    auto& s = l.add_step(action::scatter, op, l.entry(a), {op.operands[0], updates}, {to});
+    s.type = part_of(s.type);
+    note_indexed(l, a, op.result, op.operands[1], s);
+    l.narrowed(op, to, op.result, has_ends(a.combined_by));
   }
   static void describe(std::string& t, const plan_view& plan, const plan_step* step) { describe_mode(t, plan, step); }
 };
 
+constexpr int add_scatter_like(graph& g, const node& like, int indices, int updates, const extents& shape, monoid kind,
+                               location at) {
+  if (indices < 0 || updates < 0) return -1;
+  node n = source(code_of<scatter_op>, g.nodes[static_cast<std::size_t>(updates)].type, shape, at);
+  n.reduced_by = kind;
+  n.operands.push_back(indices);
+  n.operands.push_back(updates);
+  n.attributes = like.attributes;
+  return g.add_sized(n);
+}
+
+constexpr int add_scatter(graph& g, int indices, int updates, const extents& shape, const index_dims& dims, monoid kind,
+                          out_of_range beyond, location at) {
+  if (indices < 0 || updates < 0) return -1;
+  const node index = g.nodes[static_cast<std::size_t>(indices)], from = g.nodes[static_cast<std::size_t>(updates)];
+  index_checker check(g, scatter_words, at);
+  indexing ix;
+  if (!read_updates(check, dims, shape, index, from, beyond, ix)) return -1;
+  if (!is_defined(kind, from.type))
+    return g.fail(at, scatter_words.op, mistake::type, text("kind ") << name_of(kind) << ' ' << not_defined_for(from.type));
+  node n = source(code_of<scatter_op>, from.type, shape, at);
+  n.reduced_by = kind;
+  n.operands.push_back(indices);
+  n.operands.push_back(updates);
+  ix.keep(n);
+  return g.add_sized(n);
+}
+
 /// `[v]d,bs,bsd->[v]d`: the order of the updates counts, so every device has all of those that may fall into its part.
 struct scatter_set_op : indexing_operator {
-  static constexpr bool owns(opcode op) { return op == code_of<scatter_set_op>; }
+  static constexpr const char* name = "scatter_set";
   static constexpr operator_class meets(const node&, monoid) { return {partial_class::all, 2}; }
   static constexpr void rule(const graph& g, const node& n, op_rule& rule) {
     const extents& slices = operand_of(g, n, 2).shape;
@@ -195,10 +178,44 @@ struct scatter_set_op : indexing_operator {
   template <class Lowering>
   static constexpr void lower(Lowering& l, const instruction& op) {
     const node& n = l.node_of(op);
-    l.scatter_set(op,
-                  access_of(l, indexing::of(n, l.value(op.operands[2]).global.count), op.result, op.operands[2], op.operands[1]));
+    const auto a = access_of(l, indexing::of(n, l.value(op.operands[2]).global.count), op.result, op.operands[2], op.operands[1]);
+    note_indexed(l, a, op.result, op.operands[2],
+                 l.add_step(action::scatter_set, op, l.entry(a), l.all_operands(op), {op.result}));
   }
   static void describe(std::string& t, const plan_view& plan, const plan_step* step) { describe_mode(t, plan, step); }
 };
 
+constexpr int add_scatter_set_like(graph& g, const node& like, int table, int indices, int updates, location at) {
+  if (table < 0 || indices < 0 || updates < 0) return -1;
+  const node& to = g.nodes[static_cast<std::size_t>(table)];
+  node n = source(code_of<scatter_set_op>, to.type, to.shape, at);
+  n.operands.push_back(table);
+  n.operands.push_back(indices);
+  n.operands.push_back(updates);
+  n.attributes = like.attributes;
+  return g.add(n);
+}
+
+constexpr int add_scatter_set(graph& g, int table, int indices, int updates, const index_dims& dims, out_of_range beyond,
+                              location at) {
+  if (table < 0 || indices < 0 || updates < 0) return -1;
+  const node to = g.nodes[static_cast<std::size_t>(table)], index = g.nodes[static_cast<std::size_t>(indices)];
+  const node from = g.nodes[static_cast<std::size_t>(updates)];
+  index_checker check(g, scatter_words, at);
+  indexing ix;
+  if (!read_updates(check, dims, to.shape, index, from, beyond, ix)) return -1;
+  if (to.type != from.type)
+    return g.fail(
+        at, scatter_words.op, mistake::type,
+        text("the updates are ") << name_of(from.type) << " and the tensor is " << name_of(to.type) << "; convert one of them");
+  node n = source(code_of<scatter_set_op>, to.type, to.shape, at);
+  n.operands.push_back(table);
+  n.operands.push_back(indices);
+  n.operands.push_back(updates);
+  ix.keep(n);
+  return g.add(n);
+}
+
 }  // namespace gspmd::detail
+
+#include "gspmd/detail/ops/gather.hpp"  // each is the gradient of the other

@@ -10,24 +10,12 @@ namespace gspmd::detail {
 /// Adds the gradient of a maximum or minimum over windows of `operand`: what `gradient` holds for each window goes to the first of
 /// its elements that is the largest, or smallest. Windows are as reduce_window keeps them: not reversed.
 constexpr int add_select_and_scatter(graph& g, int operand, int gradient,
-                                     const inline_vec<windowed_dim, max_mapped_dims>& windows, monoid kind, location at) {
-  if (operand < 0 || gradient < 0) return -1;
-  node n;
-  n.op = code_of<struct select_and_scatter_op>;
-  n.reduced_by = kind;
-  n.at = at;
-  n.type = g.nodes[static_cast<std::size_t>(operand)].type;
-  n.shape = g.nodes[static_cast<std::size_t>(operand)].shape;
-  n.operands.push_back(operand);
-  n.operands.push_back(gradient);
-  for (const auto& along : windows) keep_window(n, along.dim, along.window);
-  return g.add(n);
-}
+                                     const inline_vec<windowed_dim, max_mapped_dims>& windows, monoid kind, location at);
 
 /// Each device finds the gradient of its own elements, from all windows that hold some of them: it reads these windows of the operand,
 /// and what they bring.
 struct select_and_scatter_op : windowed_operator {
-  static constexpr bool owns(opcode op) { return op == code_of<select_and_scatter_op>; }
+  static constexpr const char* name = "select_and_scatter";
 
   /// Along a dim, windows begin at most `room` before the first element of a part, and there is as much behind the last one.
   static constexpr std::int64_t room_of(const window_dim& w) { return w.span() - 1; }
@@ -86,9 +74,26 @@ struct select_and_scatter_op : windowed_operator {
       s.windows.push_back({static_cast<std::int8_t>(along.dim), w.size, w.dilation, reads_of_operand(w).in_tile().stride,
                            room_of(w), in.at[along.dim], by.at[along.dim]});
     }
-    l.select_and_scatter(op, s, in.value, by.value);
+    const int from = l.widened(op, in.value), added = l.widened(op, by.value), to = l.wide_result(op.result);
+    note_padded(l, op, l.add_step(action::select_and_scatter, op, l.entry(s), {from, added}, {to}));
+    l.narrowed(op, to, op.result);
   }
   static void describe(std::string&, const plan_view&, const plan_step*) {}
 };
+
+constexpr int add_select_and_scatter(graph& g, int operand, int gradient,
+                                     const inline_vec<windowed_dim, max_mapped_dims>& windows, monoid kind, location at) {
+  if (operand < 0 || gradient < 0) return -1;
+  node n;
+  n.op = code_of<select_and_scatter_op>;
+  n.reduced_by = kind;
+  n.at = at;
+  n.type = g.nodes[static_cast<std::size_t>(operand)].type;
+  n.shape = g.nodes[static_cast<std::size_t>(operand)].shape;
+  n.operands.push_back(operand);
+  n.operands.push_back(gradient);
+  for (const auto& along : windows) keep_window(n, along.dim, along.window);
+  return g.add(n);
+}
 
 }  // namespace gspmd::detail

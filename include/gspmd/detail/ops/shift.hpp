@@ -12,40 +12,11 @@ namespace gspmd::detail {
 /// Adds a shift: element i of the result along `dim` is element i + offset of the operand. Where that has none it is what `beyond`
 /// says, and `number` where that says nothing.
 constexpr int add_shift(graph& g, int operand, int dim, std::int64_t offset, location at,
-                        continuation beyond = continuation::none, written_number number = 0) {
-  if (operand < 0) return -1;
-  const node& x = g.nodes[static_cast<std::size_t>(operand)];
-  if (dim < 0 || dim >= x.shape.count)
-    return g.fail(at, "shift", mistake::dim,
-                  text("dim ") << dim << " is not a dim of " << shape_text(x.shape) << "; dims count from 0");
-  if (!number.fills(x.type)) return g.fail(at, "shift", mistake::number, number_problem(number, x.type));
-  const auto size = x.shape[dim];
-  if (beyond != continuation::none && size <= 1) {  // the same element everywhere
-    beyond = continuation::none;
-    offset = 0;
-  }
-  if (beyond == continuation::none || beyond == continuation::edge) {
-    offset = offset < -size ? -size : offset > size ? size : offset;  // all of it is the same from there on
-  } else {
-    const auto period = beyond == continuation::reflect ? 2 * size - 2 : beyond == continuation::symmetric ? 2 * size : size;
-    offset -= floor_div(offset, period) * period;
-    if (2 * offset > period) offset -= period;
-  }
-  node n;
-  n.op = code_of<shift_op>;
-  n.type = x.type;
-  n.shape = x.shape;
-  n.at = at;
-  n.operands.push_back(operand);
-  for (const std::int64_t a : {std::int64_t{dim}, static_cast<std::int64_t>(beyond), number.integer}) n.attributes.push_back(a);
-  n.integer = offset;
-  n.real = number.real;
-  return g.add(n);
-}
+                        continuation beyond = continuation::none, written_number number = 0);
 
 /// A split of the shifted dim stays: what lies across the boundaries of shards is exchanged (GSPMD 4.3).
 struct shift_op : plain_operator, same_dims, reads_shards, without_arithmetic, outside_of_loops, dims_by_number {
-  static constexpr bool owns(opcode op) { return op == code_of<shift_op>; }
+  static constexpr const char* name = "shift";
   static constexpr origin made = origin::shards;
   static constexpr realisation runs = realisation::steps;
   static constexpr completion_rounds completes{.forward = 0, .backward = 0};
@@ -101,5 +72,37 @@ struct shift_op : plain_operator, same_dims, reads_shards, without_arithmetic, o
     else t += (along.from_first > 0 ? ", +" : ", ") + std::to_string(along.from_first) + ')';
   }
 };
+
+constexpr int add_shift(graph& g, int operand, int dim, std::int64_t offset, location at, continuation beyond,
+                        written_number number) {
+  if (operand < 0) return -1;
+  const node& x = g.nodes[static_cast<std::size_t>(operand)];
+  if (dim < 0 || dim >= x.shape.count)
+    return g.fail(at, "shift", mistake::dim,
+                  text("dim ") << dim << " is not a dim of " << shape_text(x.shape) << "; dims count from 0");
+  if (!number.fills(x.type)) return g.fail(at, "shift", mistake::number, number_problem(number, x.type));
+  const auto size = x.shape[dim];
+  if (beyond != continuation::none && size <= 1) {  // the same element everywhere
+    beyond = continuation::none;
+    offset = 0;
+  }
+  if (beyond == continuation::none || beyond == continuation::edge) {
+    offset = offset < -size ? -size : offset > size ? size : offset;  // all of it is the same from there on
+  } else {
+    const auto period = beyond == continuation::reflect ? 2 * size - 2 : beyond == continuation::symmetric ? 2 * size : size;
+    offset -= floor_div(offset, period) * period;
+    if (2 * offset > period) offset -= period;
+  }
+  node n;
+  n.op = code_of<shift_op>;
+  n.type = x.type;
+  n.shape = x.shape;
+  n.at = at;
+  n.operands.push_back(operand);
+  for (const std::int64_t a : {std::int64_t{dim}, static_cast<std::int64_t>(beyond), number.integer}) n.attributes.push_back(a);
+  n.integer = offset;
+  n.real = number.real;
+  return g.add(n);
+}
 
 }  // namespace gspmd::detail

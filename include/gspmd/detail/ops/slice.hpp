@@ -2,11 +2,28 @@
 #pragma once
 
 #include "gspmd/detail/ops/mapped.hpp"
+#include "gspmd/detail/ops/pad.hpp"
 #include "gspmd/detail/support/span.hpp"
 
 namespace gspmd::detail {
 
 /// Adds a slice: by dim, the elements from `start` to before `limit`, every `stride`-th one.
+constexpr int add_slice(graph& g, int operand, span<const std::int64_t> start, span<const std::int64_t> limit,
+                        span<const std::int64_t> stride, location at);
+
+/// A split of a sliced dim stays: the parts of the result are parts of what is left, and elements are sent there.
+struct slice_op : mapped_op<slice_op> {
+  static constexpr const char* name = "slice";
+  static constexpr operator_code inverse();
+  static void describe(std::string& t, const plan_view& plan, const plan_step* step) {
+    describe_dims(t, plan, step, [&](const dim_map& d, std::int64_t, std::int64_t to) {
+      t += " from " + std::to_string(d.from_first) + " to " + std::to_string(d.from_first + (to - 1) * d.from_step + 1);
+      if (d.from_step > 1) t += " by " + std::to_string(d.from_step);
+      if (d.to_step > 1) t += ", " + std::to_string(d.to_step - 1) + " between";
+    });
+  }
+};
+
 constexpr int add_slice(graph& g, int operand, span<const std::int64_t> start, span<const std::int64_t> limit,
                         span<const std::int64_t> stride, location at) {
   if (operand < 0) return -1;
@@ -36,16 +53,7 @@ constexpr int add_slice(graph& g, int operand, span<const std::int64_t> start, s
   return add_mapped(g, code_of<slice_op>, operand, shape, dims, 0, at);
 }
 
-/// A split of a sliced dim stays: the parts of the result are parts of what is left, and elements are sent there.
-struct slice_op : mapped_op<slice_op> {
-  static constexpr opcode inverse() { return code_of<pad_op>; }
-  static void describe(std::string& t, const plan_view& plan, const plan_step* step) {
-    describe_dims(t, plan, step, [&](const dim_map& d, std::int64_t, std::int64_t to) {
-      t += " from " + std::to_string(d.from_first) + " to " + std::to_string(d.from_first + (to - 1) * d.from_step + 1);
-      if (d.from_step > 1) t += " by " + std::to_string(d.from_step);
-      if (d.to_step > 1) t += ", " + std::to_string(d.to_step - 1) + " between";
-    });
-  }
-};
+constexpr operator_code slice_op::inverse() { return code_of<pad_op>; }
+constexpr operator_code pad_op::inverse() { return code_of<slice_op>; }
 
 }  // namespace gspmd::detail

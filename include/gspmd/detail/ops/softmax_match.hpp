@@ -3,6 +3,7 @@
 
 #include "gspmd/detail/ir/graph.hpp"
 #include "gspmd/detail/ops/reduce.hpp"
+#include "gspmd/detail/ops/reshape.hpp"
 
 namespace gspmd::detail {
 

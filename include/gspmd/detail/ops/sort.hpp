@@ -18,21 +18,7 @@ inline constexpr int max_sorted = max_results - 1;
 
 /// Adds the lines along a dim of all operands in the order of the first `order.keys` of them. Of several operands no two elements of a line
 /// have the same keys: the last key is an index.
-constexpr int add_sort(graph& g, span<const int> operands, int dim, const sort_order& order, location at) {
-  for (const int o : operands)
-    if (o < 0) return -1;
-  const node x = g.nodes[static_cast<std::size_t>(operands[0])];
-  node n = source(code_of<sort_op>, x.type, x.shape, at);
-  for (const int o : operands) n.operands.push_back(o);
-  n.attributes.push_back(dim);
-  n.attributes.push_back(order.keys);
-  n.attributes.push_back(order.descending);
-  const int id = g.add(n);
-  if (id < 0) return -1;
-  for (const int o : operands.subspan(1))
-    if (g.add_result(g.nodes[static_cast<std::size_t>(o)].type, x.shape) < 0) return -1;
-  return id;
-}
+constexpr int add_sort(graph& g, span<const int> operands, int dim, const sort_order& order, location at);
 
 /// Adds tensors in the order of the first of them, `keys` in number, and of their indices, which become the result behind the keys.
 constexpr int add_stable_sort(graph& g, span<const int> tensors, int keys, int dim, bool is_descending, location at) {
@@ -59,7 +45,7 @@ struct sort_by_columns {
 };
 
 struct sort_op : plain_operator, reduced_first, without_movements, reads_shards, outside_of_loops, dims_by_number {
-  static constexpr bool owns(opcode op) { return op == code_of<sort_op>; }
+  static constexpr const char* name = "sort";
   static constexpr origin made = origin::shards;
   static constexpr realisation runs = realisation::steps;
   static constexpr completion_rounds completes{.forward = 1, .backward = 1};
@@ -114,8 +100,20 @@ struct sort_op : plain_operator, reduced_first, without_movements, reads_shards,
       if (d != dim) (d < dim ? s.outer : s.inner) *= x.local[d];
     s.length = s.sorted_length = x.local[dim];
     const auto parts = parts_of(l.out.mesh, x.layout, dim);
-    if (parts == 1 || elements(x.local) == 0) return l.sort(op, s, operands, results, -1);
+    if (parts == 1 || elements(x.local) == 0) return sort_step(l, op, s, operands, results, -1);
     on_parts<Lowering>{l, op, x, dim, parts, s.outer * s.inner, s}.lower(operands, results);
+  }
+  static constexpr void sort_step(lowering& l, const instruction& op, const sort_spec& spec, const vec<int>& operands,
+                                  const vec<int>& results, int dim) {
+    auto& s = l.add_step(action::sort, op, l.entry(spec), operands, results);
+    if (dim >= 0) l.add_bound(s, 0, operands[0], dim);
+  }
+  /// `others`: of each operand what the neighbours sent.
+  static constexpr void sort_ends_step(lowering& l, const instruction& op, const sort_ends_spec& spec, const vec<int>& operands,
+                                       const vec<int>& others, const vec<int>& results, int dim) {
+    vec<int> all = operands;
+    for (const int v : others) all.push_back(v);
+    l.add_bound(l.add_step(action::sort_ends, op, l.entry(spec), all, results), 0, operands[0], dim);
   }
   static void describe(std::string& t, const plan_view& plan, const plan_step* step) {
     const sort_order* order = nullptr;
@@ -151,7 +149,7 @@ struct sort_op : plain_operator, reduced_first, without_movements, reads_shards,
 
     constexpr void exchange(const vec<int>& operands, const vec<int>& results) {
       const vec<int> sorted = rows(operands, {parts * first.length}, of_parts);
-      l.sort(op, first, operands, sorted, dim);
+      sort_step(l, op, first, operands, sorted, dim);
       index_map mirror;
       mirror.dims.push_back(dim_map::affine(of_parts, -1, parts * first.length - 1, 1));
       vec<int> others;
@@ -161,24 +159,24 @@ struct sort_op : plain_operator, reduced_first, without_movements, reads_shards,
     }
     constexpr void deal(const vec<int>& operands, const vec<int>& results) {
       const vec<int> sorted = rows(operands, {parts, first.length}, of_parts);
-      l.sort(op, first, operands, sorted, dim);
+      sort_step(l, op, first, operands, sorted, dim);
       const vec<int> dealt = redistributed(sorted, 1);
       vec<int> whole;
       for (const int v : dealt) whole.push_back(l.add_value(local_value(l.value(v))));
-      l.sort(op, row_sort(l.value(dealt[0]).local[1], parts * first.length), dealt, whole, -1);
+      sort_step(l, op, row_sort(l.value(dealt[0]).local[1], parts * first.length), dealt, whole, -1);
       unpack(redistributed(whole, of_parts), results);
     }
     constexpr void by_columns(std::int64_t length, const vec<int>& operands, const vec<int>& results) {
       first.sorted_length = length;
       first.columns = parts;
       const vec<int> sorted = rows(operands, {parts, parts, length / parts}, of_parts);
-      l.sort(op, first, operands, sorted, dim);
+      sort_step(l, op, first, operands, sorted, dim);
       const vec<int> transposed = redistributed(sorted, of_parts + 1);
       vec<int> again;
       for (const int v : transposed) again.push_back(l.add_value(local_value(l.value(v))));
-      l.sort(op, row_sort(lines, length), transposed, again, -1);
+      sort_step(l, op, row_sort(lines, length), transposed, again, -1);
       const vec<int> back = redistributed(again, of_parts), last = rows(operands, {parts * length}, of_parts);
-      l.sort(op, row_sort(lines, length), back, last, -1);
+      sort_step(l, op, row_sort(lines, length), back, last, -1);
       index_map margins;
       margins.low = margins.high = length / 2;
       margins.dims.push_back(dim_map{of_parts});
@@ -192,7 +190,7 @@ struct sort_op : plain_operator, reduced_first, without_movements, reads_shards,
       const sort_ends_spec ends{lines, length, length / 2, parts, false, first.order};
       if (length == first.length) return finish_with(ends, last, others, results);
       const vec<int> merged = rows(operands, {parts * length}, of_parts);
-      l.sort_ends(op, ends, last, others, merged, of_parts);
+      sort_ends_step(l, op, ends, last, others, merged, of_parts);
       index_map cut;  // the parts of the result end elsewhere
       cut.dims.push_back(dim_map{of_parts});
       vec<int> placed;
@@ -248,10 +246,10 @@ struct sort_op : plain_operator, reduced_first, without_movements, reads_shards,
     }
     constexpr void finish_with(const sort_ends_spec& ends, const vec<int>& sorted, const vec<int>& others,
                                const vec<int>& results) {
-      if (first.inner == 1) return l.sort_ends(op, ends, sorted, others, results, of_parts);
+      if (first.inner == 1) return sort_ends_step(l, op, ends, sorted, others, results, of_parts);
       vec<int> merged;
       for (const int v : sorted) merged.push_back(l.add_value(local_value(l.value(v))));
-      l.sort_ends(op, ends, sorted, others, merged, of_parts);
+      sort_ends_step(l, op, ends, sorted, others, merged, of_parts);
       unpack(merged, results);
     }
     /// The rows [outer * inner, length] as [outer, length, inner].
@@ -263,5 +261,21 @@ struct sort_op : plain_operator, reduced_first, without_movements, reads_shards,
     }
   };
 };
+
+constexpr int add_sort(graph& g, span<const int> operands, int dim, const sort_order& order, location at) {
+  for (const int o : operands)
+    if (o < 0) return -1;
+  const node x = g.nodes[static_cast<std::size_t>(operands[0])];
+  node n = source(code_of<sort_op>, x.type, x.shape, at);
+  for (const int o : operands) n.operands.push_back(o);
+  n.attributes.push_back(dim);
+  n.attributes.push_back(order.keys);
+  n.attributes.push_back(order.descending);
+  const int id = g.add(n);
+  if (id < 0) return -1;
+  for (const int o : operands.subspan(1))
+    if (g.add_result(g.nodes[static_cast<std::size_t>(o)].type, x.shape) < 0) return -1;
+  return id;
+}
 
 }  // namespace gspmd::detail

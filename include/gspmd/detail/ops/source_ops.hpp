@@ -7,7 +7,7 @@
 namespace gspmd::detail {
 
 /// The inputs of the program.
-struct parameter_op : plain_operator, same_dims, without_steps {
+struct parameter_op : named_by_opcode, plain_operator, same_dims, without_steps {
   static constexpr bool owns(opcode op) { return op == opcode::parameter; }
   static constexpr origin made = origin::given;
   static constexpr realisation runs = realisation::steps;
@@ -16,7 +16,14 @@ struct parameter_op : plain_operator, same_dims, without_steps {
 };
 
 /// Tensors that every device computes from its place on the mesh: constants, and indices.
-struct source_op : plain_operator, same_dims, reduced_first, without_movements, reads_shards, without_arithmetic, dims_by_number {
+struct source_op : named_by_opcode,
+                   plain_operator,
+                   same_dims,
+                   reduced_first,
+                   without_movements,
+                   reads_shards,
+                   without_arithmetic,
+                   dims_by_number {
   static constexpr bool owns(opcode op) { return op == opcode::constant || op == opcode::iota; }
   static constexpr origin made = origin::source;
   static constexpr realisation runs = realisation::strides;

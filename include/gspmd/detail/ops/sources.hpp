@@ -12,7 +12,7 @@
 
 namespace gspmd::detail {
 
-constexpr node source(opcode op, dtype type, const extents& shape, location at) {
+constexpr node source(operator_code op, dtype type, const extents& shape, location at) {
   node n;
   n.op = op;
   n.type = type;
@@ -109,14 +109,6 @@ struct written_number {
 
 /// Whether every element is known to be 0.
 constexpr bool is_zero(const node& n) { return n.op == opcode::constant && n.real == 0 && n.integer == 0; }
-
-/// Whether a value is one number above 0 everywhere, and a finite one.
-constexpr bool is_positive_number(const graph& g, int i) {
-  const node* n = &g.nodes[static_cast<std::size_t>(i)];
-  if (n->op != opcode::constant && n->operands.count == 1 && n->op == code_of<struct broadcast_op>)
-    n = &g.nodes[static_cast<std::size_t>(n->operands[0])];
-  return n->op == opcode::constant && is_floating(n->type) && n->real > 0 && n->real <= 1e300;
-}
 
 /// Adds a tensor whose every element is the same number.
 constexpr int add_constant(graph& g, dtype type, const extents& shape, double real, std::int64_t integer, location at) {

@@ -96,19 +96,12 @@ constexpr bool change_local_shape(const state_change& c, std::int64_t n, extents
 
 /// Adds a transition. In the local view, with shapes of shards, it changes the shape.
 constexpr int add_transition(graph& g, int operand, const state_change& change, bool is_local, location at,
-                             const device_shift& shift = {}) {
-  if (operand < 0) return -1;
-  const node& x = g.nodes[static_cast<std::size_t>(operand)];
-  node n = source(code_of<transition_op>, x.type, x.shape, at);
-  n.operands.push_back(operand);
-  change.keep(n);
-  if (shift.is != device_shift::kind::none) shift.keep(n);
-  if (is_local) change_local_shape(change, g.mesh->shape.size_of(change.axes), n.shape);
-  return g.add_sized(n);
-}
+                             const device_shift& shift = {});
+
+constexpr int add_cotangent(graph& g, int dy, int x, location at);
 
 struct transition_op : without_exchange, same_dims, without_steps {
-  static constexpr bool owns(opcode op) { return op == code_of<transition_op>; }
+  static constexpr const char* name = "transition";
   static constexpr origin made = origin::renamed;
   static constexpr realisation runs = realisation::loop;
   static constexpr bool may_cut_axes = false;
@@ -151,6 +144,18 @@ struct transition_op : without_exchange, same_dims, without_steps {
     b.send(0, sent);
   }
 };
+
+constexpr int add_transition(graph& g, int operand, const state_change& change, bool is_local, location at,
+                             const device_shift& shift) {
+  if (operand < 0) return -1;
+  const node& x = g.nodes[static_cast<std::size_t>(operand)];
+  node n = source(code_of<transition_op>, x.type, x.shape, at);
+  n.operands.push_back(operand);
+  change.keep(n);
+  if (shift.is != device_shift::kind::none) shift.keep(n);
+  if (is_local) change_local_shape(change, g.mesh->shape.size_of(change.axes), n.shape);
+  return g.add_sized(n);
+}
 
 /// What a reshard asks for: on the axes that it names, and on those that shard the value now; the others stay as they are.
 struct state_wish {
@@ -218,15 +223,7 @@ constexpr int add_axis_index(graph& g, int axis, location at) {
 
 /// Adds a value that a function makes of which only the class is known: nothing is asked of how its dims correspond.
 constexpr int add_opaque(graph& g, dtype type, const extents& shape, span<const int> operands, const operator_class& c,
-                         location at) {
-  node n = source(code_of<opaque_op>, type, shape, at);
-  for (const int o : operands) {
-    if (o < 0) return -1;
-    n.operands.push_back(o);
-  }
-  for (const std::int64_t a : {std::int64_t{static_cast<int>(c.takes)}, std::int64_t{c.selectors}}) n.attributes.push_back(a);
-  return g.add_sized(n);
-}
+                         location at);
 
 /// Adds one of several values of one shape by a predicate, operand 0.
 constexpr int add_choice(graph& g, span<const int> operands, location at) {
@@ -237,7 +234,7 @@ constexpr int add_choice(graph& g, span<const int> operands, location at) {
 }
 
 struct opaque_op : plain_operator, without_movements, reads_shards, without_arithmetic, outside_of_loops, dims_by_number {
-  static constexpr bool owns(opcode op) { return op == code_of<opaque_op>; }
+  static constexpr const char* name = "opaque";
   static constexpr origin made = origin::shards;
   static constexpr realisation runs = realisation::steps;
   static constexpr completion_rounds completes{.forward = 0, .backward = 0};
@@ -271,5 +268,16 @@ struct opaque_op : plain_operator, without_movements, reads_shards, without_arit
   static constexpr void lower(lowering&, const instruction&) {}
   static void describe(std::string&, const plan_view&, const plan_step*) {}
 };
+
+constexpr int add_opaque(graph& g, dtype type, const extents& shape, span<const int> operands, const operator_class& c,
+                         location at) {
+  node n = source(code_of<opaque_op>, type, shape, at);
+  for (const int o : operands) {
+    if (o < 0) return -1;
+    n.operands.push_back(o);
+  }
+  for (const std::int64_t a : {std::int64_t{static_cast<int>(c.takes)}, std::int64_t{c.selectors}}) n.attributes.push_back(a);
+  return g.add_sized(n);
+}
 
 }  // namespace gspmd::detail

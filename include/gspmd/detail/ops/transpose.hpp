@@ -6,29 +6,10 @@
 namespace gspmd::detail {
 
 /// Adds a transpose: dim `d` of the result is dim `permutation[d]` of the operand.
-constexpr int add_transpose(graph& g, int operand, const inline_vec<std::int8_t, max_rank>& permutation, location at) {
-  if (operand < 0) return -1;
-  const node& x = g.nodes[static_cast<std::size_t>(operand)];
-  dim_mask seen = 0;
-  for (const auto d : permutation)
-    if (d >= 0 && d < x.shape.count) seen |= dim_bit(d);
-  if (permutation.count != x.shape.count || seen != dim_bit(x.shape.count) - 1)
-    return g.fail(at, "transpose", mistake::dim,
-                  text("the permutation must name each dim of the operand ") << shape_text(x.shape) << " once");
-  node n;
-  n.op = code_of<transpose_op>;
-  n.type = x.type;
-  n.at = at;
-  n.operands.push_back(operand);
-  for (const auto d : permutation) {
-    n.attributes.push_back(d);
-    n.shape.push_back(x.shape[d]);
-  }
-  return g.add(n);
-}
+constexpr int add_transpose(graph& g, int operand, const inline_vec<std::int8_t, max_rank>& permutation, location at);
 
 struct transpose_op : plain_operator, without_movements, reads_shards, without_arithmetic, outside_of_loops, dims_by_number {
-  static constexpr bool owns(opcode op) { return op == code_of<transpose_op>; }
+  static constexpr const char* name = "transpose";
   static constexpr origin made = origin::shards;
   static constexpr realisation runs = realisation::steps;
   static constexpr completion_rounds completes{.forward = 0, .backward = 0};
@@ -62,5 +43,26 @@ struct transpose_op : plain_operator, without_movements, reads_shards, without_a
   }
   static void describe(std::string&, const plan_view&, const plan_step*) {}
 };
+
+constexpr int add_transpose(graph& g, int operand, const inline_vec<std::int8_t, max_rank>& permutation, location at) {
+  if (operand < 0) return -1;
+  const node& x = g.nodes[static_cast<std::size_t>(operand)];
+  dim_mask seen = 0;
+  for (const auto d : permutation)
+    if (d >= 0 && d < x.shape.count) seen |= dim_bit(d);
+  if (permutation.count != x.shape.count || seen != dim_bit(x.shape.count) - 1)
+    return g.fail(at, "transpose", mistake::dim,
+                  text("the permutation must name each dim of the operand ") << shape_text(x.shape) << " once");
+  node n;
+  n.op = code_of<transpose_op>;
+  n.type = x.type;
+  n.at = at;
+  n.operands.push_back(operand);
+  for (const auto d : permutation) {
+    n.attributes.push_back(d);
+    n.shape.push_back(x.shape[d]);
+  }
+  return g.add(n);
+}
 
 }  // namespace gspmd::detail

@@ -66,4 +66,12 @@ struct windowed_operator : plain_operator, without_movements, outside_of_loops, 
   }
 };
 
+/// Only the device knows how much of a padded dim of its result is there.
+constexpr void note_padded(lowering& l, const instruction& op, plan_step& s) {
+  const local_value& v = l.value(op.result);
+  const dim_mask padded = padded_dims(l.out.mesh, v.global, v.layout);
+  for (int d = 0; d < v.local.count; ++d)
+    if ((padded & dim_bit(d)) != 0) l.add_bound(s, d, op.result, d);
+}
+
 }  // namespace gspmd::detail

@@ -66,29 +66,7 @@ constexpr int add_without_lone_letters(graph& g, windowed_einsum& e, int k, int 
 }
 
 /// Adds the operator; the caller has checked shapes and types. A letter of a window stands in the other operand or in the result.
-constexpr int add_windowed_einsum(graph& g, windowed_einsum e, int lhs, int rhs, const extents& shape, location at) {
-  if (lhs < 0 || rhs < 0) return -1;
-  node n;
-  n.op = code_of<convolution_op>;
-  n.at = at;
-  n.type = g.nodes[static_cast<std::size_t>(lhs)].type;
-  n.shape = shape;
-  n.operands.push_back(add_without_lone_letters(g, e, 0, lhs, at));
-  n.operands.push_back(add_without_lone_letters(g, e, 1, rhs, at));
-  if (n.operands[0] < 0 || n.operands[1] < 0) return -1;
-  const int room = e.letters[0].count + e.letters[1].count + e.letters[2].count + 7 * e.windows.count;
-  if (room > 3 * max_rank)
-    return g.fail(at, "convolution", mistake::rank,
-                  text("has ") << e.letters[0].count + e.letters[1].count + e.letters[2].count << " dims and " << e.windows.count
-                               << " windows, which is more than an operator keeps");
-  for (const auto& list : e.letters)
-    for (const auto l : list) n.attributes.push_back(l);
-  for (const auto& w : e.windows)
-    for (const std::int64_t a : {std::int64_t{w.outer}, std::int64_t{w.inner}, w.along.size, w.along.stride, w.along.dilation,
-                                 w.along.offset, w.along.base})
-      n.attributes.push_back(a);
-  return g.add_sized(n);
-}
+constexpr int add_windowed_einsum(graph& g, windowed_einsum e, int lhs, int rhs, const extents& shape, location at);
 
 /// The extents of letters; of those that stand in a window of operand 0 alone, nobody knows any.
 class letter_extents {

@@ -15,7 +15,7 @@ constexpr void count_flops(const graph& g, const mesh_shape& mesh, const local_p
   for (const auto& op : p.ops) {
     if (op.what != instruction_kind::compute) continue;
     auto& total = nodes[static_cast<std::size_t>(op.node)].flops;
-    total = saturating_add(total, facts_of(nodes[static_cast<std::size_t>(op.node)].op).flops(g, mesh, p, op));
+    total = saturating_add(total, facts_of(g.nodes[static_cast<std::size_t>(op.node)].op).flops(g, mesh, p, op));
   }
 }
 

@@ -134,7 +134,7 @@ constexpr vec<planned_node> list_nodes(const graph& g, const mesh_shape& mesh, c
   vec<planned_node> nodes;
   for (std::size_t i = 0; i < g.nodes.size(); ++i) {
     const node& n = g.nodes[i];
-    planned_node line{n.op, n.at, local.results[i], 0, n.region, n.scope};
+    planned_node line{in_words(n.op), n.at, local.results[i], 0, n.region, n.scope};
     line.may_differ = n.local_axes & ~n.equal_axes;
     if (facts_of(n.op).movements(n) == 1) {
       const index_map map = facts_of(n.op).map(g, n, 0);

@@ -101,10 +101,10 @@ struct fused : on_one_device {
       loop_reduction f = all[i];
       auto& specs = table_of<reduction_spec>(lowered.out);
       const reduction_spec some = rows_of(specs[f.reduction], part);
-      f.reduction = lowered.entry_of(specs, some);
+      f.reduction = entry_of(specs, some);
       all.push_back(f);
     }
-    s.spec = lowered.entry_of(table_of<planned_group>(lowered.out), group);
+    s.spec = entry_of(table_of<planned_group>(lowered.out), group);
     return 0;
   }
 

@@ -32,7 +32,7 @@ struct reduce : plain_step, on_one_device, never_in_place, without_scratch {
   static constexpr int take_rows(auto& lowered, plan_step& s, const row_part& part) {
     auto& specs = table_of<reduction_spec>(lowered.out);
     const reduction_spec whole = specs[s.spec];
-    s.spec = lowered.entry_of(specs, rows_of(whole, part));
+    s.spec = entry_of(specs, rows_of(whole, part));
     return kept_dims(whole) - 1;
   }
 

@@ -26,7 +26,7 @@ class plan_changes {
     if ((facts_of(n.op).made != origin::shards && !is_handed_on(n.op)) || n.operands.count == 0) return false;
     for (const int reader : uses_.readers[i]) {
       if (reader == i) return false;
-      const opcode op = at(reader).op;
+      const operator_code op = at(reader).op;
       if (facts_of(op).made != origin::shards && op != opcode::loop_result && !is_handed_on(op)) return false;
     }
     return true;
@@ -44,7 +44,9 @@ class plan_changes {
           if (known == j) return;
         run.push_back(j);
       };
-      const auto connects = [&](opcode op) { return op != opcode::carry && (facts_of(op).uniform || op == opcode::cond_result); };
+      const auto connects = [&](const operator_code& op) {
+        return op != opcode::carry && (facts_of(op).uniform || op == opcode::cond_result);
+      };
       const int here = run[k];
       if (connects(at(here).op))
         for (const int o : at(here).operands) take(o);

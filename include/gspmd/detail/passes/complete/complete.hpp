@@ -132,7 +132,7 @@ class completion {
     for (round_ = 0; round_ < completion_round_count; ++round_) {
       const int count = static_cast<int>(dirty_.size());
       std::uint8_t* const dirty = dirty_.data();
-      for (int i = 0; i < count; ++i) dirty[i] |= starts_in(round_, facts_by_opcode.of[static_cast<int>(nodes_[i].op)].completes);
+      for (int i = 0; i < count; ++i) dirty[i] |= starts_in(round_, facts_of(nodes_[i].op).completes);
       changed_ = true;
       while (changed_) {
         changed_ = false;
@@ -232,7 +232,7 @@ class completion {
     const int count = n.operands.count;
     const int* const operands = n.operands.items;
     if (count == 0) return;
-    const auto& rounds = facts_by_opcode.of[static_cast<int>(n.op)].completes;
+    const auto& rounds = facts_of(n.op).completes;
     if ((is_forward ? rounds.forward : rounds.backward) > round_) return;
     const op_rule& rule = rules_.of(i);
     int order[max_map_arity]{};

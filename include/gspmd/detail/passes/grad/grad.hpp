@@ -3,6 +3,9 @@
 
 #include <vector>
 
+#include "gspmd/detail/ops/regions.hpp"
+#include "gspmd/detail/ops/registry.hpp"
+#include "gspmd/detail/ops/rows.hpp"
 #include "gspmd/detail/ops/set_policy.hpp"
 #include "gspmd/detail/ops/transition.hpp"
 
@@ -48,7 +51,7 @@ class differentiator {
   constexpr void visit(int i) {
     const node n = at(i);  // a copy: the graph grows
     gradients_.visit(i);
-    with_operator(n.op, [&](auto family) { decltype(family)::type::gradient(gradients_, n); });
+    facts_of(n.op).gradient(gradients_, n);
   }
 
   constexpr void walk(int first, int last) {

@@ -133,7 +133,7 @@ class loop_fuser {
     if (is_complex(v.type)) spec.in.push_back(2);
     const int from = widened(f.op, f.operand), to = wide_.like(f.result);
     compute(from);
-    auto& s = s_.add_step(action::reduce, f.op, step_state::entry_of(table_of<reduction_spec>(s_.out), spec), {from}, {to});
+    auto& s = s_.add_step(action::reduce, f.op, entry_of(table_of<reduction_spec>(s_.out), spec), {from}, {to});
     s.type = part_of(s.type);
     for (int d = 0; d < rank; ++d)
       if ((f.dims & dim_bit(d)) != 0) s_.add_bound(s, d, f.operand, d);

@@ -28,7 +28,7 @@ class loop_group {
     auto& all_stores = table_of<fused_store>(s_.out);
     auto& all_margins = table_of<fused_margin>(s_.out);
     auto& all_reductions = table_of<loop_reduction>(s_.out);
-    const std::size_t first = groups.size() < s_.looked_at ? 0 : groups.size() - s_.looked_at;
+    const std::size_t first = groups.size() < entries_looked_at ? 0 : groups.size() - entries_looked_at;
     for (std::size_t i = groups.size(); i-- > first;)
       if (is_same(groups[i], planned)) return static_cast<int>(i);
     planned.ops = {static_cast<int>(all_ops.size()), static_cast<int>(ops.size())};
@@ -178,7 +178,7 @@ class loop_group {
       for (const auto& f : reductions)
         if (s.op == from && s.slot == f.slot) stored = s.slot;
     if (stored == slot) stores.push_back(fused_store{from, slot});
-    const int reduction = step_state::entry_of(table_of<reduction_spec>(s_.out), spec);
+    const int reduction = entry_of(table_of<reduction_spec>(s_.out), spec);
     reductions.push_back(loop_reduction{slot, stored, ops[from].type, reduction});
     results.push_back(result);
   }

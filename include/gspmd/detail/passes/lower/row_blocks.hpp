@@ -302,7 +302,7 @@ class row_blocker {
     plan_step begin;
     begin.what = kernels::rows_begin::name;
     begin.node = before[r.begin].node;
-    begin.spec = step_state::entry_of(table_of<row_blocks>(plan_), blocks);
+    begin.spec = entry_of(table_of<row_blocks>(plan_), blocks);
     begin.operands = add_slots(taken);
     begin.results = add_slots(given);
     begin.bounds.begin = static_cast<int>(plan_.bounds.size());

@@ -181,7 +181,7 @@ class scheduler {
     const index_map map = around.map();
     const int made = s_.add_value(v);
     const auto& t = s_.program_.value(from);
-    auto& s = s_.add_step(action::move, op, step_state::entry_of(table_of<index_map>(s_.out), map), {from}, {made});
+    auto& s = s_.add_step(action::move, op, entry_of(table_of<index_map>(s_.out), map), {from}, {made});
     s.collective = collective_kind::collective_permute;
     s.bytes_sent = traffic_of(s_.out.mesh, t.global, v.global, t.layout, map).elems() * bytes_of(t.type);
     return made;

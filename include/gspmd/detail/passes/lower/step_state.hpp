@@ -15,7 +15,7 @@ namespace gspmd::detail {
 /// share it: loop_fuser, lowering, region_steps and scheduler.
 struct step_state {
   /// Whether all who read a value are loops, or values w for which fits(w).
-  // It stands before its first use, for Clang: see entry_of.
+  // It stands before its first use, for Clang: it instantiates a member template too late for constant evaluation if its body comes later.
   template <class Fits>
   [[nodiscard]] constexpr bool only_read_by(int v, Fits fits) const {
     const int first = readers_from_[v], last = readers_from_[v + 1];
@@ -95,7 +95,7 @@ struct step_state {
     out.steps.reserve(count);
     out.slots.reserve(3 * count);
     out.bounds.reserve(count);
-    table_of<contraction_plan>(out).reserve(contractions < looked_at ? contractions : looked_at);
+    table_of<contraction_plan>(out).reserve(contractions < entries_looked_at ? contractions : entries_looked_at);
     table_of<scalar_op>(out).reserve(2 * lazy);
   }
 
@@ -126,19 +126,6 @@ struct step_state {
     out.bounds.push_back(bound{static_cast<std::int8_t>(index), value, static_cast<std::int8_t>(dim)});
     ++s.bounds.count;
   }
-
-  /// Where an equal entry stands in a table; if the last few are all different, it becomes one. What steps have in common is
-  /// planned, stored and compiled once: the layers of a network look alike.
-  // Before its first use: Clang instantiates a member template too late for constant evaluation if its body comes later.
-  template <class T>
-  static constexpr int entry_of(vec<T>& table, const T& entry) {
-    const std::size_t first = table.size() < looked_at ? 0 : table.size() - looked_at;
-    for (std::size_t i = table.size(); i-- > first;)
-      if (table[i] == entry) return static_cast<int>(i);
-    table.push_back(entry);
-    return static_cast<int>(table.size()) - 1;
-  }
-  static constexpr std::size_t looked_at = 16;
 
   /// The number of a contraction in the plan, and the contraction of a step; null: it is not known.
   constexpr int planned(const contraction& c) {

@@ -5,9 +5,6 @@
 
 namespace gspmd::detail {
 
-/// The largest and the smallest of nothing lie beyond a narrow type.
-constexpr bool has_ends(monoid kind) { return kind == monoid::maximum || kind == monoid::minimum; }
-
 /// Narrow types in memory: kernels but those of loops compute with copies of a wider type.
 class widening {
  public:
