@@ -59,6 +59,7 @@ struct node {
   bool allow_replication = false;  // the user knows that operands may be gathered because the operator cannot keep their split
   bool keep_split = false;         // the user lets no operator that reads it gather it
   bool keep_partial = false;       // the user wants it reduced no earlier than an operator needs the sum
+  axis_mask exchange_axes = 0;     // along which the user lets its parts get what others hold, where types say what is sent
   std::int64_t gather_limit = -1;  // einsum: the most bytes that an operand may be gathered to on a device; -1: any number
   detail::annotation annotation;
   location at;

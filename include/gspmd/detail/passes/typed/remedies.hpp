@@ -61,6 +61,13 @@ constexpr text local_call_text(const text& axis, verb by, const axis_state& from
   return {};
 }
 
+/// `24 bytes (all_gather) forward`
+constexpr void say_bytes(text& words, deed d, std::int64_t bytes, std::string_view where) {
+  words << bytes << " bytes ";
+  if (bytes > 0) words << '(' << collective_of(d) << ") ";
+  words << where;
+}
+
 /// One operand brought to another state.
 struct remedy {
   int operand = 0, row = 0;
@@ -117,13 +124,8 @@ class remedy_list {
               << " over `" << axes_text(mesh_, axis_bit(axis_)) << '`';
       else words << reshard_text(mesh_, w.after, w.rank, axis_, w.to) << "(operand " << w.operand << ')';
       words << ": ";
-      const auto say = [&](deed d, std::int64_t bytes, std::string_view where) {
-        words << bytes << " bytes ";
-        if (bytes > 0) words << '(' << collective_of(d) << ") ";
-        words << where;
-      };
-      say(t.forward, w.sent, "forward, ");
-      say(t.backward, w.sent_back, "backward");
+      say_bytes(words, t.forward, w.sent, "forward, ");
+      say_bytes(words, t.backward, w.sent_back, "backward");
       list.push_back(words);
     }
     return list;
