@@ -46,6 +46,7 @@ constexpr value change(value x, const dim_spec& axes, verb by, axis_state from, 
                        text("unbound_axis: `")
                            << axes.view() << "` is not local here; it is written in manual<\"" << axes.view() << "\">(...)"),
                 x);
+  if (!g.may_read({x.id()}, at, name)) return made(-1, x);
   const auto n = g.mesh->shape.size_of(mask);
   const state_change c{by, mask, from, to};
   extents shape = x.shape();

@@ -5,7 +5,7 @@
 // expect: of operand 1 would miss a sum over
 // expect: equal data is so many times the
 // expect: along `x` may go different ways
-// expect: uses a value from outside of its
+// expect: a value from outside
 // expect: `x` before an iteration and a
 // expect: what is started here is never
 // expect: it is finished already; start

@@ -129,7 +129,7 @@ TEST_CASE("mistakes of manual regions are named, with the way out") {
                   return manual<"x">([=](value v) { return einsum("ab,cb->ac", v, b); }, takes<varying>{}, gives<varying>{})(a);
                 },
                 x2, 4),
-            "uses a value from outside of its manual region"));
+            "operand 1 is a value from outside of this manual region; give it to the region as an argument"));
   CHECK(has(of_two(
                 [](value a, value b) {
                   value kept;
@@ -137,11 +137,55 @@ TEST_CASE("mistakes of manual regions are named, with the way out") {
                   return einsum("ab,cb->ac", kept, y + b);
                 },
                 x2, 4),
-            "uses a value of a manual region outside of it"));
+            "operand 0 is a value of a manual region, outside of it; return it from the region"));
   CHECK(has(
       of_two([](value a, value b) { return manual<"x">([](value v) { return v; }, takes<varying>{}, gives<varying>{})(a) + b; },
              x2, 5),
       "dim 0 of the argument [5,2] has 5 elements, which are not 2 equal parts"));
+}
+
+TEST_CASE(
+    "a value from outside of a region is said to be one, by whatever operator reads it, whose extents are no mistake then") {
+  using reads = value (*)(value, value);  // v is of the region, [2,2] of [4,2], and b is not: [4,2]
+  const reads second[] = {
+      [](value v, value b) { return v + b; },
+      [](value v, value b) { return v * sum(b); },  // found at the sum
+      [](value v, value b) { return maximum(v, b); },
+      [](value v, value b) { return einsum("ab,ab->a", v, b); },
+      [](value v, value b) { return einsum("ab,ca->cb", v, b); },
+      [](value v, value b) { return einsum<"ab,cb,cb->a">(v, b, b); },
+      [](value v, value b) {
+        return concatenate({v, b}, 1);
+      },
+      [](value v, value b) { return select(v > 0.0, b, v); },
+      [](value v, value b) { return take(v, convert<std::int64_t>(b), 0); },
+      [](value v, value b) { return scatter_add(v, convert<std::int64_t>(v), b); },
+      [](value v, value b) {
+        return convolution(reshape(v, {2, 2, 1}), b, "NWC,WO->NWO");
+      },
+      [](value v, value b) { return einsum("(i+k)b,kb->ib", v, b); },
+      [](value v, value b) { return stencil<0, 0>([](auto p, auto q) { return p(0, 0) + q(0, 0); }, v, b); },
+      [](value v, value b) {
+        return sort_together({v, b}, 1, 0)[1];
+      },
+      [](value v, value b) { return shard_alike(v, b); },
+      [](value v, value b) { return v + local::all_reduce<"x">(b); },
+      [](value v, value b) { return v + local::halo<"x">(b, 0, 1, 1); },
+      [](value v, value b) { return v + local::all_gather<"x">(b, 0); },
+      [](value v, value b) { return v + manual<"y">([](value c) { return c; }, takes<held<>>{}, gives<held<>>{})(b); },
+  };
+  const dynamic::mesh mesh({{"x", 2}, {"y", 1}});
+  for (const auto f : second) {
+    const std::string words = error_of([&] {
+      static_cast<void>(dynamic::compile(
+          [f](value a, value b) {
+            return manual<"x">([=](value v) { return f(v, b); }, takes<split<"x", _>>{}, gives<split<"x", _>>{})(a);
+          },
+          mesh, dynamic::in<double>({4, 2}), dynamic::in<double>({4, 2})));
+    });
+    CAPTURE(words);
+    CHECK(caught::contains(words, " is a value from outside of this manual region; give it to the region as an argument"));
+  }
 }
 
 TEST_CASE("loops, conditionals and gradients inside of a region") {

@@ -88,6 +88,12 @@ constexpr value elementwise(opcode op, std::initializer_list<operand> operands, 
   if (g == nullptr) return {};
   const extents shape = common_shape(operands);
   int ids[max_map_arity]{};
+  if (g->type_local != nullptr) {
+    k = 0;
+    for (const auto& o : operands) ids[k++] = o.is_number() ? -1 : o.tensor().id();
+    if (!g->may_read(std::span<const int>(ids, static_cast<std::size_t>(k)), at, name_of(op)))
+      return made(*g, -1, result_type(op, type, type), shape);
+  }
   k = 0;
   for (const auto& o : operands) {
     const dtype wanted = op == opcode::select && k == 0 ? dtype::pred : type;

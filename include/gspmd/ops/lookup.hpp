@@ -85,7 +85,7 @@ constexpr value take_along(value x, value indices, int dim, out_of_range beyond 
                            detail::written_number fill = 0, location at = location::current()) {
   if (!x.is_valid() || !indices.is_valid()) return {};
   const int d = detail::row_dim(x, dim, "take_along", at);
-  if (d < 0) return detail::made(-1, x);
+  if (d < 0 || !x.graph()->may_read({x.id(), indices.id()}, at, "take_along")) return detail::made(-1, x);
   if (indices.rank() != x.rank()) {
     x.graph()->fail(at, "take_along", detail::mistake::rank,
                     detail::text("the indices have rank ")

@@ -69,6 +69,8 @@ class stencil_reads {
       : field_(f), radius_(radius), shape_(shape) {
     const value x = f.tensor();
     if (!x.is_valid()) return;
+    is_right_ = x.graph()->may_read({x.id()}, f.at, "stencil");
+    if (!is_right_) return;
     const extents& own = x.shape();
     const auto count = static_cast<int>(radius.size());
     if (own.count != count)

@@ -3,6 +3,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <initializer_list>
 #include <span>
 
 #include "gspmd/detail/ir/annotation.hpp"
@@ -167,12 +168,9 @@ class graph {
     n.region = open_region;
     n.local_axes = open_local;
     n.scope = open_scope;
-    if (type_local != nullptr && n.op != code_of<struct local_view_op>)
-      for (const int o : n.operands)
-        if (nodes[static_cast<std::size_t>(o)].local_axes != open_local)
-          return fail(n.at, name_of(n.op), mistake::states,
-                      open_local != 0 ? "uses a value from outside of its manual region; give it to the region as an argument"
-                                      : "uses a value of a manual region outside of it; return it from the region");
+    if (n.op != code_of<struct local_view_op> &&
+        !may_read({n.operands.begin(), static_cast<std::size_t>(n.operands.count)}, n.at, name_of(n.op)))
+      return -1;
     if (n.shape.count == max_rank && is_complex(n.type))
       return fail(n.at, name_of(n.op), mistake::rank, "a complex tensor has at most 31 dims; real(x) and imag(x) have 32");
     if (has_regions && !is_region_result(n.op))
@@ -182,6 +180,24 @@ class graph {
                       "uses a value of the body of a loop or conditional outside of it; return the value from the body");
     nodes.push_back(n);
     return static_cast<int>(nodes.size()) - 1;
+  }
+  /// Whether operands stand in the manual region that is open, or none does and none is; records the mistake if not. Who compares shapes
+  /// asks before: those of another view are no mistake of theirs.
+  constexpr bool may_read(std::initializer_list<int> operands, location at, std::string_view op) {
+    return may_read(std::span<const int>(operands.begin(), operands.size()), at, op);
+  }
+  constexpr bool may_read(std::span<const int> operands, location at, std::string_view op) {
+    for (std::size_t k = 0; k < operands.size() && type_local != nullptr; ++k) {
+      const int o = operands[k];
+      if (o < 0 || nodes[static_cast<std::size_t>(o)].local_axes == open_local) continue;
+      text what("operand ");
+      what << static_cast<std::int64_t>(k)
+           << (open_local != 0 ? " is a value from outside of this manual region; give it to the region as an argument"
+                               : " is a value of a manual region, outside of it; return it from the region");
+      fail(at, op, mistake::states, what);
+      return false;
+    }
+    return true;
   }
   /// Whether the bytes of a tensor can be counted; records the mistake if not. Asked for what may be larger than every tensor
   /// before it.

@@ -10,7 +10,7 @@ namespace gspmd::detail {
 /// Adds the slices of `table` at the places that `indices` name. `fill`: in the place of what lies outside.
 constexpr int add_gather(graph& g, int table, int indices, const index_dims& dims, std::span<const std::int64_t> slice_sizes,
                          out_of_range beyond, const written_number& fill, location at) {
-  if (table < 0 || indices < 0) return -1;
+  if (table < 0 || indices < 0 || !g.may_read({table, indices}, at, gather_words.op)) return -1;
   const node from = g.nodes[static_cast<std::size_t>(table)], index = g.nodes[static_cast<std::size_t>(indices)];
   index_checker check(g, gather_words, at);
   if (slice_sizes.size() != static_cast<std::size_t>(from.shape.count)) {

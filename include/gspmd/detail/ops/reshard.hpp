@@ -36,7 +36,7 @@ struct reshard_op : plain_operator, same_dims, without_steps {
 
 /// Adds the identity on `operand`, sharded as `other` is: completion passes splits between the two.
 constexpr int add_shard_alike(graph& g, int operand, int other, location at) {
-  if (operand < 0 || other < 0) return -1;
+  if (operand < 0 || other < 0 || !g.may_read({operand, other}, at, "shard_alike")) return -1;
   const node& a = g.nodes[static_cast<std::size_t>(operand)];
   const node& b = g.nodes[static_cast<std::size_t>(other)];
   if (!(a.shape == b.shape))

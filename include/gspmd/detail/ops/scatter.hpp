@@ -42,7 +42,7 @@ constexpr bool read_updates(index_checker& check, const index_dims& dims, const 
 /// Adds a tensor of `shape` of the monoid's identity, with every slice of `updates` combined into where `indices` say.
 constexpr int add_scatter(graph& g, int indices, int updates, const extents& shape, const index_dims& dims, monoid kind,
                           out_of_range beyond, location at) {
-  if (indices < 0 || updates < 0) return -1;
+  if (indices < 0 || updates < 0 || !g.may_read({indices, updates}, at, scatter_words.op)) return -1;
   const node index = g.nodes[static_cast<std::size_t>(indices)], from = g.nodes[static_cast<std::size_t>(updates)];
   index_checker check(g, scatter_words, at);
   indexing ix;
@@ -59,7 +59,7 @@ constexpr int add_scatter(graph& g, int indices, int updates, const extents& sha
 /// Adds `table` with every slice of `updates` written to where `indices` say; of several at one place the last one stays.
 constexpr int add_scatter_set(graph& g, int table, int indices, int updates, const index_dims& dims, out_of_range beyond,
                               location at) {
-  if (table < 0 || indices < 0 || updates < 0) return -1;
+  if (table < 0 || indices < 0 || updates < 0 || !g.may_read({table, indices, updates}, at, scatter_words.op)) return -1;
   const node to = g.nodes[static_cast<std::size_t>(table)], index = g.nodes[static_cast<std::size_t>(indices)];
   const node from = g.nodes[static_cast<std::size_t>(updates)];
   index_checker check(g, scatter_words, at);
