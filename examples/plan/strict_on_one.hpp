@@ -76,7 +76,7 @@ class on_one_device {
         case deed::pad_zeros: {
           copies parts(group.size(), neutral(x[k], t.to.reduced_by, at));
           parts[static_cast<std::size_t>(place)] = x[k];
-          made[k] = gspmd::concatenate(parts, t.from.dim, at);
+          made[k] = t.from.is == state::varying ? stacked(parts, at) : gspmd::concatenate(parts, t.from.dim, at);
           break;
         }
         case deed::gather:
