@@ -8,6 +8,7 @@
 #include <type_traits>
 #include <utility>
 
+#include "gspmd/detail/ops/one_call.hpp"
 #include "gspmd/detail/support/vec.hpp"
 #include "gspmd/ops/elementwise.hpp"
 #include "gspmd/ops/shape.hpp"
@@ -90,6 +91,7 @@ class stencil_reads {
   constexpr value read(std::span<const std::int64_t> by, location at) {
     value x = field_.tensor();
     if (!x.is_valid() || !is_right_) return stand_in();
+    const one_call call(x.graph(), "stencil", {x.id()});
     const auto rank = static_cast<int>(radius_.size());
     if (static_cast<int>(by.size()) != rank) {
       refuse(mistake::rank,

@@ -38,6 +38,16 @@ struct scope {
   int outer = -1;
 };
 
+/// The nodes of one call of a function that adds several (ops/one_call.hpp). Its user has the arguments and the last node.
+struct written_call {
+  const char* name = "";
+  int begin = 0, end = 0;
+  inline_vec<int, 16> arguments;  // nodes; -1: a number
+
+  /// Whether a node is made on the way.
+  [[nodiscard]] constexpr bool is_inner(int node) const { return node >= begin && node < end - 1; }
+};
+
 /// One operator of the program for one giant device. Its first result has the node's number; where it has more, nodes that stand for
 /// them follow it, each with the operator as its operand.
 struct node {
@@ -148,6 +158,8 @@ class graph {
   // Of a program with manual regions: finds the states of what stands in them, and turns it into what is planned where that is asked for,
   // or records the mistake.
   pass_of_mode type_local;
+  vec<written_call> calls;         // of a program whose types may be refused, as it is traced
+  bool is_in_call = false;         // `add` adds to what a call consists of
   axis_mask open_local = 0;        // the axes whose local view `add` puts nodes in
   bool allow_replication = true;   // for all operators; programs that users write start without it
   text error;                      // the first mistake found; operators after it are not checked

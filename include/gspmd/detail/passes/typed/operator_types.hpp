@@ -184,17 +184,21 @@ class operator_typer {
         dim = use.dim;
         axis = use.axis;
       }
-    text what("operand ");
-    what << k << ' ' << shape_text(shape) << " is split along dim " << dim << " over `" << axes_text(t_.on_mesh, axes)
+    const user_names names(t_.program, i);
+    text what = names.operand(k);
+    what << ' ' << shape_text(shape) << " is split along dim " << dim << " over `" << axes_text(t_.on_mesh, axes)
          << "` and the result is " << shape_text(n.shape);
     say_which_moves(what, part, dim, asked);
-    typed_mistake& m = t_.refuse(mode_mistake::needs_communication, i, k, axis, what);
-    m.remedies = ways_to_gather(t_.on_mesh, k, shard_of(dim), t_.held(n, k), axis);
+    t_.refuse(mode_mistake::needs_communication, i, names.number_of(k), axis, what);
     text exchange("with_exchange<`");
-    exchange << axes_text(t_.on_mesh, axes) << "`>(f, ...) around this " << name_of(n.op) << ": ";
+    exchange << axes_text(t_.on_mesh, axes) << "`>(f, ...) around this "
+             << (names.is_in_call() ? names.function() : name_of(n.op)) << ": ";
     say_bytes(exchange, deed::permute, bytes, "forward, ");
     say_bytes(exchange, deed::permute, bytes, "backward");
-    m.remedies.insert(m.remedies.begin(), exchange);
+    t_.mistakes.back().remedies.push_back(exchange);
+    if (t_.is_trying) return;
+    std::vector<text> gathers = remedy_search(t_, i, axis).run(true);
+    for (const auto& way : gathers) t_.mistakes.back().remedies.push_back(way);
   }
   /// `: element 4 moves from part 1 to part 0`
   constexpr void say_which_moves(text& what, const tile_or_part& part, int dim, const mesh_shape& asked) const {
