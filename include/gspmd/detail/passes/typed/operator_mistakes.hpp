@@ -62,7 +62,8 @@ class remedy_search {
     end_ = names_.end();
     std::vector<text> ways = found(only_gathers);
     end_ = refused_ + 1;
-    return ways.empty() && end_ < names_.end() ? found(only_gathers) : ways;
+    if (ways.empty() && end_ < names_.end()) ways = found(only_gathers);
+    return ways;
   }
 
  private:
