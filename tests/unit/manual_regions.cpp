@@ -144,6 +144,74 @@ TEST_CASE("mistakes of manual regions are named, with the way out") {
       "dim 0 of the argument [5,2] has 5 elements, which are not 2 equal parts"));
 }
 
+TEST_CASE("a sum over a dim of which devices have parts is not taken for the whole of it") {
+  // x [4,2], its rows over x: what each device has are terms of sums over rows, and sums over columns are its own.
+  using body = value (*)(value);
+  const auto said = [](body f, auto taken) {
+    return error_of([&] {
+      static_cast<void>(dynamic::compile(
+          [&](value x) {
+            return manual<"x">([f](value v) { return reshape(f(v), {1, -1}); }, decltype(taken){}, gives<split<"x", _>>{})(x);
+          },
+          dynamic::mesh({{"x", 2}, {"y", 2}}), dynamic::in<double>({4, 2})));
+    });
+  };
+  constexpr takes<split<"x", _>> rows;
+  const std::pair<body, const char*> refused[] = {
+      {[](value v) { return relu(sum(v, 0)); }, "relu at manual_regions.cpp:"},
+      {[](value v) { return relu(2.0 * sum(v, 0) + sum(v, 0)); },
+       "operand 0 is a sum over a dim of which each device along `x` has a part"},
+      {[](value v) { return tanh(einsum("ab,ac->b", v, v)); },
+       "; write local::all_reduce<`x`>(operand 0): 16 bytes (all_reduce) forward, 0 bytes backward; or "
+       "local::to_varying<`x`, state::varying>(what is summed) for one device's own sum: 0 bytes forward, 0 bytes backward"},
+      {[](value v) { return norm(v, 0); }, "norm at manual_regions.cpp:"},
+      {[](value v) { return sum(v, 1) / sum(v); }, "divide at manual_regions.cpp:"},
+      {[](value v) { return exponential(local::rotate<"x">(sum(v, 0))); }, "exponential at manual_regions.cpp:"},
+      {[](value v) { return mean(v, 0); },
+       "operand 0 has a dim of which each device along `x` has a part, and this is the mean of the part; divide the all_reduce "
+       "of "
+       "its sum by the extent of the whole; write local::to_varying<`x`, state::varying>(operand 0) for the mean of one device's "
+       "own"},
+      {[](value v) { return mean(v); }, "mean at manual_regions.cpp:"},
+  };
+  for (const auto& [f, words] : refused) {
+    CAPTURE(words);
+    const std::string found = said(f, rows);
+    CHECK_MESSAGE(caught::contains(found, words), found);
+  }
+  const body right[] = {
+      [](value v) { return relu(sum(v, 1)); },
+      [](value v) { return mean(v, 1); },
+      [](value v) { return 2.0 * sum(v, 0) + sum(v, 0); },
+      [](value v) { return relu(local::all_reduce<"x", state::replica>(sum(v, 0))) + sum(v, 0); },
+      [](value v) { return relu(reduce(v, monoid::maximum, {0})); },
+      [](value v) { return mean(local::to_varying<"x", state::varying>(v), 0); },
+      [](value v) { return norm(local::to_varying<"x", state::varying>(v), 0); },
+      [](value v) { return relu(select(sum(v) > 0.0, sum(v, 1), 0.5)); },
+      [](value v) { return relu(sum(local::all_gather<"x", state::replica>(v, 0), 0)) * sum(v, 0); },
+  };
+  for (const auto f : right) CHECK(said(f, rows) == "no error");
+}
+
+TEST_CASE("one device's own mean, said to be one, has its gradient") {
+  same_results(
+      [](const std::vector<value>& in) {
+        return manual<"x">(
+            [](value v, value w) {
+              const value rest =
+                  v - mean(local::to_varying<"x", state::varying>(v), 0);  // as of a norm over the rows of one device
+              return rest * rest * w;
+            },
+            takes<split<"x", _>, replica<"x">>{}, gives<split<"x", _>>{})(in[0], in[1]);
+      },
+      [](const std::vector<value>& in) {
+        const value parts = reshape(in[0], {2, 2, 3});
+        const value rest = reshape(parts - broadcast_in_dim(mean(parts, 1), {2, 2, 3}, {0, 2}), {4, 3});
+        return rest * rest * in[1];
+      },
+      dynamic::mesh({{"x", 2}}), {dynamic::in<double>({4, 3}, {"x", ""}), dynamic::in<double>({3}, {""})});
+}
+
 TEST_CASE(
     "a value from outside of a region is said to be one, by whatever operator reads it, whose extents are no mistake then") {
   using reads = value (*)(value, value);  // v is of the region, [2,2] of [4,2], and b is not: [4,2]

@@ -93,6 +93,7 @@ inline constexpr transition transitions[] = {
     {verb::all_reduce,     state::partial,   state::replica,   deed::sum,        deed::sum,        false, 16},
     {verb::all_reduce,     state::partial,   state::invariant, deed::sum,        deed::nothing,    false, 5},
     {verb::reduce_scatter, state::partial,   state::shard,     deed::gather_sum, deed::gather,     false, 12},
+    {verb::reinterpret,    state::varying,   state::varying,   deed::nothing,    deed::nothing,    true, 19},  // its parts are forgotten
 };
 // clang-format on
 inline constexpr int transition_count = static_cast<int>(sizeof(transitions) / sizeof(*transitions));

@@ -2,6 +2,7 @@
 #pragma once
 
 #include "gspmd/detail/ops/registry.hpp"
+#include "gspmd/detail/passes/typed/local_sums.hpp"
 #include "gspmd/detail/passes/typed/operator_mistakes.hpp"
 #include "gspmd/detail/passes/typed/written_steps.hpp"
 
@@ -40,19 +41,24 @@ class operator_typer {
         if (!is_floating(t_.at(i + r).type)) t_.further[r - 1].on[a] = without_gradient(t_.further[r - 1].on[a]);
       }
     }
-    if (t_.mistakes.size() != count) return;
+    local_sums sums(t_, i, rule);
+    if (t_.mistakes.size() != count || (is_tracked && !sums.are_read_right())) return;
     if (!t_.is_all_local() && !lay_out(i, rule, result)) return;
     for (auto& t : t_.further) t.is_known = true;
-    if (is_tracked) pass_parts(n, rule, result);
+    if (is_tracked) {
+      pass_parts(n, rule, result);
+      for (int a = 0; a < t_.mesh().axis_count(); ++a)
+        if (result.on[a].is == state::varying) result.terms |= sums.terms_of_result() & axis_bit(a);
+    }
     t_.type(i) = result;
   }
 
  private:
-  /// Whether it is known of an operand which axes cut its dims, and that matters: where two are local.
+  /// Whether it is known of an operand which axes cut its dims, or that it is a sum over one that they cut.
   [[nodiscard]] constexpr bool knows_parts(const node& n) const {
-    if ((t_.local_here & (t_.local_here - 1)) == 0 || n.in_gradient) return false;
+    if (t_.local_here == 0 || n.in_gradient) return false;
     for (const int o : n.operands)
-      if (!t_.types[static_cast<std::size_t>(o)].parts.empty()) return true;
+      if (const value_type& t = t_.types[static_cast<std::size_t>(o)]; !t.parts.empty() || t.terms != 0) return true;
     return false;
   }
   constexpr void pass_parts(const node& n, const op_rule& rule, value_type& result) const {

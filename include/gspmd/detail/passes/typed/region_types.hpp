@@ -159,6 +159,8 @@ class region_typer {
                                       << ": axes split a dim in another order; reshard one of them");
       return -1;
     }
+    if ((known.terms & ~other.terms) != 0) changed = 1;
+    known.terms &= other.terms;
     return known.parts.keep_common(other.parts, t_.at(i).shape.count) ? 1 : changed;
   }
 
