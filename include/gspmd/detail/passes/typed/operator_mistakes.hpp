@@ -99,7 +99,7 @@ class remedy_search {
     const axis_mask local = t_.local_here;
     t_.is_trying = true;
     t_.type(x) = after;
-    for (int i = names_.begin(); i < end_; ++i) t_.visit(i);
+    for (int i = names_.begin(); i < end_; ++i) t_.type_again(t_, i);
     bool is_right = true;
     for (auto k = mistakes; k < t_.mistakes.size(); ++k) {
       const typed_mistake& m = t_.mistakes[k];

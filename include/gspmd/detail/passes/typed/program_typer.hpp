@@ -153,11 +153,12 @@ class program_typer {
   std::vector<int> zeros;   // inputs that stand for what a loop carries, and may be believed to be zeros
   std::vector<int> wanted;  // by node
   std::vector<value_type> wishes;
-  inline_vec<value_type, max_results> further;  // results of the operator typed last, but the first
-  bool is_trying = false;                       // what a way out of a mistake would lead to
-  constexpr void visit(int i);
+  inline_vec<value_type, max_results> further;        // results of the operator typed last, but the first
+  bool is_trying = false;                             // what a way out of a mistake would lead to
+  void (*type_again)(program_typer&, int) = nullptr;  // of a node, for those that try
 
  private:
+  constexpr void visit(int i);
   constexpr void visit_border(int i);
 
   axis_mask base_local_;  // axes of the local view, everywhere
