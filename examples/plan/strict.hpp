@@ -110,6 +110,7 @@ class strict_reader {
     const auto* body = reader.find("body");
     const auto* condition = reader.find("while");
     const auto* branches = reader.find("branches");
+    const auto* exchange = reader.find("exchange");
     reader.find("scope");
     reader.refuse_unknown();
     if (!name || !op || !attrs.is_object()) return;
@@ -131,7 +132,9 @@ class strict_reader {
     const auto before = d_.program->error_count();
     auto& note = d_.notes[&j];
     note = {};
-    value made = build(*op, operands, attrs, out, at, further, note);
+    if (exchange != nullptr && !read_exchange(*exchange, path(at, "exchange"), note.exchange)) return;
+    value made = d_.program->with_exchange(
+        note.exchange, [&](const std::vector<value>& of) { return build(*op, of, attrs, out, at, further, note); }, operands);
     if (const auto mistake = d_.builder->take_mistake(); !mistake.empty()) {
       d_.program->refuse("document", {}, -1, "", mistake);
       d_.kinds.emplace_back(d_.program->error_count() - 1, v->label);
@@ -206,6 +209,24 @@ class strict_reader {
     attrs.refuse_unknown();
     return result;
   }
+  /// A list of axes, as "x,y".
+  bool read_axes(const json& axes, const path& at, std::string& list) {
+    std::vector<bool> used(d_.answer.axes.size(), false);
+    if (!axes.is_array() || axes.empty()) return d_.complain(at, "is no list of axes"), false;
+    for (const auto& axis : axes) {
+      if (!axis.is_string()) return d_.complain(at, "is no list of axes"), false;
+      if (!d_.read_axis(axis.get<std::string>(), at, label_, used)) return false;
+      list += (list.empty() ? "" : ",") + axis.get<std::string>();
+    }
+    return true;
+  }
+  bool read_exchange(const json& axes, const path& at, std::string& list) {
+    if (!read_axes(axes, at, list)) return false;
+    for (const auto& axis : axes)
+      if (const auto& name = axis.get_ref<const std::string&>(); d_.is_manual(name))
+        return d_.complain_as("axis_mode", at, label_, in_quotes(name) + " is a manual axis here; write a permute", name), false;
+    return true;
+  }
   value build_transition(value x, object_reader& attrs, gspmd::location where, op_note& note) {
     const auto word = attrs.text("verb", "one of convert reinterpret all_gather all_to_all permute all_reduce reduce_scatter");
     const auto from_word = attrs.text("from", "a state"), to_word = attrs.text("to", "a state");
@@ -227,14 +248,8 @@ class strict_reader {
     if (!by) d_.complain(path(attrs.at(), "verb"), "is " + in_quotes(*word) + ", no verb of a transition");
     if (!from) d_.complain(path(attrs.at(), "from"), "is " + in_quotes(*from_word) + ", no state");
     if (!to) d_.complain(path(attrs.at(), "to"), "is " + in_quotes(*to_word) + ", no state");
-    if (!axes->is_array() || axes->empty()) return d_.complain(path(attrs.at(), "axes"), "is no list of axes"), value{};
     std::string list;
-    std::vector<bool> used(d_.answer.axes.size(), false);
-    for (const auto& axis : *axes) {
-      if (!axis.is_string()) return d_.complain(path(attrs.at(), "axes"), "is no list of axes"), value{};
-      if (!d_.read_axis(axis.get<std::string>(), path(attrs.at(), "axes"), label_, used)) return {};
-      list += (list.empty() ? "" : ",") + axis.get<std::string>();
-    }
+    if (!read_axes(*axes, path(attrs.at(), "axes"), list)) return {};
     std::vector<std::pair<std::int64_t, std::int64_t>> sends;
     if (pairs != nullptr) {
       if (!pairs->is_array()) return d_.complain(path(attrs.at(), "pairs"), "is no list of pairs"), value{};

@@ -301,7 +301,9 @@ class strict_builder {
     static const op_note no_note;
     const op_note& note = found == checked_.notes.end() ? no_note : found->second;
     std::vector<std::vector<std::pair<std::string, value>>> further(how_->count());
-    copies made = build(op, name, operands, given, note, further, where);
+    copies made;
+    how_->exchanging(note.exchange, operands,
+                     [&](const std::vector<copies>& of) { made = build(op, name, of, given, note, further, where); });
     if (!take_mistake(where) || !errors_.empty()) return;
     if (!note.varies.empty())
       made = how_->transition(made, {gspmd::verb::reinterpret, note.varies, {state::replica}, {state::varying}, {}}, at(name));

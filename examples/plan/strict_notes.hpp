@@ -29,6 +29,7 @@ struct op_note {
   // Of a loop or a conditional, the axes along which devices may go different ways; of a manual region, those that become local.
   std::string axes{};
   std::vector<gspmd::dynamic::value_states> takes{}, gives{};  // of a manual region
+  std::string exchange{};                                      // the axes along which its parts may get what others hold
 };
 
 /// By what says it in the document: the op, or of an op with regions the first of them.

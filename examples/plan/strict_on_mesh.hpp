@@ -37,6 +37,12 @@ class on_mesh {
   /// The same value as one of its own.
   copies same(const copies& x, gspmd::location at) { return {program_.same(x[0], at)}; }
 
+  /// Operators that may exchange along these axes.
+  template <class F>
+  void exchanging(const std::string& axes, const std::vector<copies>& operands, F f) {
+    program_.with_exchange(
+        axes, [&](const copies&) { return f(operands), copies{}; }, only(operands));
+  }
   /// A manual region, whose body is called with its arguments.
   template <class Body>
   std::vector<copies> region(const op_note& note, const std::vector<copies>& operands, Body body, gspmd::location at) {

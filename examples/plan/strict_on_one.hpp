@@ -37,6 +37,10 @@ class on_one_device {
   void go(const std::vector<std::size_t>& devices) { active_ = devices; }
 
   void input(value, const value_states&) {}
+  template <class F>
+  void exchanging(const std::string&, const std::vector<copies>& operands, F f) {
+    f(operands);
+  }
   void output(value x, gspmd::location at) { b_.output(same({x}, at)[0]); }
 
   copies transition(const copies& x, const written_transition& t, gspmd::location at) {
@@ -72,7 +76,7 @@ class on_one_device {
         case deed::pad_zeros: {
           copies parts(group.size(), neutral(x[k], t.to.reduced_by, at));
           parts[static_cast<std::size_t>(place)] = x[k];
-          made[k] = gspmd::concatenate(parts, t.from.dim, at);
+          made[k] = t.from.is == state::varying ? stacked(parts, at) : gspmd::concatenate(parts, t.from.dim, at);
           break;
         }
         case deed::gather:

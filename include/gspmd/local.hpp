@@ -46,6 +46,7 @@ constexpr value change(value x, const dim_spec& axes, verb by, axis_state from, 
                        text("unbound_axis: `")
                            << axes.view() << "` is not local here; it is written in manual<\"" << axes.view() << "\">(...)"),
                 x);
+  if (!g.may_read({x.id()}, at, name)) return made(-1, x);
   const auto n = g.mesh->shape.size_of(mask);
   const state_change c{by, mask, from, to};
   extents shape = x.shape();
@@ -171,10 +172,15 @@ template <dim_spec Axes>
 constexpr value to_replica(value x, location at = location::current()) {
   return detail_::change(x, Axes, detail::verb::convert, {state::invariant}, {state::replica}, "to_replica", at);
 }
-/// A replica as a value that varies: what a loop carries. Nothing is sent, nor for its gradient.
-template <dim_spec Axes>
+/// A replica as a value that varies: what a loop carries. Or what varies (`From`), of which no dim is taken for a part of one of all devices
+/// any more: a sum, a mean or a norm of it is one device's own. Nothing is sent, nor for its gradient.
+///
+///     auto m = mean(local::to_varying<"data", state::varying>(rows), 0);     // of the rows of this device
+template <dim_spec Axes, state From = state::replica>
 constexpr value to_varying(value x, location at = location::current()) {
-  return detail_::change(x, Axes, detail::verb::reinterpret, {state::replica}, {state::varying}, "to_varying", at);
+  static_assert(From == state::varying || From == state::replica,
+                "gspmd: local::to_varying: from state::replica or state::varying; of an invariant value write to_replica first");
+  return detail_::change(x, Axes, detail::verb::reinterpret, {From}, {state::varying}, "to_varying", at);
 }
 /// What devices hold, as the terms of a sum; of a replica (`From`) the first device has the term, the others zeros. Nothing is sent, nor for
 /// its gradient.

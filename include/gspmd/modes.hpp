@@ -11,6 +11,7 @@
 #include "gspmd/detail/passes/typed/backward.hpp"
 #include "gspmd/detail/passes/typed/find_types.hpp"
 #include "gspmd/dynamic_builder.hpp"
+#include "gspmd/tensor.hpp"
 
 /// Programs in which every movement is written: the explicit mode (the global view) and the manual mode (the local view), checked at run
 /// time. Nothing is inserted; what is not written is refused, with the ways to write it.
@@ -120,6 +121,11 @@ class strict_program {
     const value made{x.graph(), detail::add_transition(*x.graph(), x.id(), {by, mask, from, to}, is_local, at)};
     if (by == verb::permute && made.is_valid()) check_permutation(made, mesh().shape.size_of(mask), pairs);
     return made;
+  }
+  /// f(arguments...), whose operators may exchange along `axes`: see gspmd::with_exchange.
+  template <class F, class... Arguments>
+  auto with_exchange(std::string_view axes, F f, const Arguments&... arguments) {
+    return detail::exchanging(axes, f, arguments...);
   }
   /// The place of a device along an axis; it varies.
   value axis_index(std::string_view axis, location at = location::current()) {

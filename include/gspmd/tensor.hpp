@@ -5,9 +5,11 @@
 #include <utility>
 
 #include "gspmd/compile.hpp"
+#include "gspmd/detail/ops/set_policy.hpp"
 #include "gspmd/detail/passes/typed/find_types.hpp"
 #include "gspmd/ops/einsum.hpp"
 #include "gspmd/ops/shape.hpp"
+#include "gspmd/ops/traced_body.hpp"
 
 /// The explicit mode: what devices hold of a tensor is a part of its type, and nothing is sent that is not written. See examples/modes.
 namespace gspmd {
@@ -181,6 +183,39 @@ template <fixed_string Equation, class... Parts>
   requires(sizeof...(Parts) > 0)
 constexpr value einsum(value a, out<Parts...>, location at = location::current()) {
   return detail::wished<Parts...>(einsum<Equation>(a, at), "einsum", true, at);
+}
+
+namespace detail {
+
+template <class F, class... Arguments>
+constexpr auto exchanging(std::string_view axes, F f, const Arguments&... arguments) {
+  static_assert(
+      (is_values<Arguments> && ...),
+      "gspmd: with_exchange: the arguments of the function are values, or tuples or structs of values; capture what is none");
+  graph* const g = graph_of(arguments...);
+  const std::size_t before = g == nullptr ? 0 : g->nodes.size();
+  auto result = f(arguments...);
+  if (g == nullptr || axes.empty()) return result;
+  const auto named = detail::resolve(*g->mesh, static_cast<const dim_spec*>(nullptr), 0, 0, axes, monoid::add);
+  if (!named.problem.empty())
+    g->fail(before < g->nodes.size() ? g->nodes[before].at : location{}, "with_exchange", named.broken, named.problem);
+  else if (g->find_types != nullptr) allow_exchange(*g, before, named.value.partial);
+  return result;
+}
+
+}  // namespace detail
+
+/// f(arguments...), whose operators may send along `Axes` what their parts need of other ones: a stencil, shift, roll, slice, pad, reverse,
+/// concatenate, or a window, along a dim that these axes split, all of them where several do. Its result is split as its operand is, and
+/// it sends what it would in the automatic mode: a halo is exchanged once for all who read it. So do the gradients of these operators,
+/// wherever they are taken. In a program that is not in the explicit mode it says nothing.
+///
+/// Errors, at compile time: an axis that is not there. Parts that need elements over other axes are the error that they are without it.
+///
+///     auto next = with_exchange<"x">([](auto u) { return stencil<1>([](auto u) { return u(-1) + u(1); }, u); }, u);
+template <dim_spec Axes, class F, class... Arguments>
+constexpr auto with_exchange(F f, const Arguments&... arguments) {
+  return detail::exchanging(Axes.view(), f, arguments...);
 }
 
 namespace detail {

@@ -66,6 +66,11 @@ class written_program {
     const bool is_local = over != 0 && (over & ~b_.graph().open_local) == 0;
     return made(detail::add_transition(b_.graph(), x.id(), {by, over, from, to}, is_local, at, shift));
   }
+  /// f(arguments...), whose operators may exchange along `axes`: see gspmd::with_exchange.
+  template <class F, class... Arguments>
+  auto with_exchange(std::string_view axes, F f, const Arguments&... arguments) {
+    return typed_.with_exchange(axes, f, arguments...);
+  }
   /// The place of a device along an axis of the region that is open; it varies.
   value axis_index(std::string_view axis, location at = location::current()) {
     int a = 0;

@@ -1,15 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
 // Mistakes of manual regions: each is one error.
-// mistakes: 10
+// mistakes: 12
 // expect: leaves as invariant; name the dim
 // expect: of operand 1 would miss a sum over
 // expect: equal data is so many times the
 // expect: along `x` may go different ways
-// expect: uses a value from outside of its
+// expect: a value from outside
 // expect: `x` before an iteration and a
 // expect: what is started here is never
 // expect: it is finished already; start
 // expect: bad_permutation: device 1 along
+// expect: part, and what relu makes of the
+// expect: this is the mean of
 // expect: cut by `x`, then by `y`, and the
 #include <utility>
 
@@ -59,6 +61,8 @@ constexpr auto major_axis_first = [](auto a) {
   return manual<"x", "y">([](auto part) { return local::all_gather<"x">(tanh(part), 0); }, takes<split<"x,y", _>>{},
                           gives<split<"y", _>>{})(a);
 };
+constexpr auto relu_of_terms = [](auto a, auto w) { return local::all_reduce<"x">(relu(einsum<"bd,df->bf">(a, w))); };
+constexpr auto mean_of_parts = [](auto, auto w) { return local::all_reduce<"x">(mean(w, 0)); };
 constexpr auto two_send_to_one = [](auto a, auto) { return local::permute<"x">(a, {{0, 1}, {1, 1}}); };
 
 }  // namespace
@@ -74,6 +78,8 @@ constexpr int g = program<unfinished, rows, gives<columns>>::step::device_count;
 constexpr int h = program<finished_twice, rows>::step::device_count;                                                 // <- here
 constexpr int i = program<two_send_to_one, rows, gives<columns>>::step::device_count;                                // <- here
 constexpr int j = compile<major_axis_first, mesh<axis<"x", 2>, axis<"y", 3>>, in<float, dims<6, 4>>>::device_count;  // <- here
+constexpr int k = program<relu_of_terms, rows>::step::device_count;                                                  // <- here
+constexpr int l = program<mean_of_parts, rows>::step::device_count;                                                  // <- here
 #endif
 
 int main() {}

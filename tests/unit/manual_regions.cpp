@@ -129,7 +129,7 @@ TEST_CASE("mistakes of manual regions are named, with the way out") {
                   return manual<"x">([=](value v) { return einsum("ab,cb->ac", v, b); }, takes<varying>{}, gives<varying>{})(a);
                 },
                 x2, 4),
-            "uses a value from outside of its manual region"));
+            "operand 1 is a value from outside of this manual region; give it to the region as an argument"));
   CHECK(has(of_two(
                 [](value a, value b) {
                   value kept;
@@ -137,11 +137,123 @@ TEST_CASE("mistakes of manual regions are named, with the way out") {
                   return einsum("ab,cb->ac", kept, y + b);
                 },
                 x2, 4),
-            "uses a value of a manual region outside of it"));
+            "operand 0 is a value of a manual region, outside of it; return it from the region"));
   CHECK(has(
       of_two([](value a, value b) { return manual<"x">([](value v) { return v; }, takes<varying>{}, gives<varying>{})(a) + b; },
              x2, 5),
       "dim 0 of the argument [5,2] has 5 elements, which are not 2 equal parts"));
+}
+
+TEST_CASE("a sum over a dim of which devices have parts is not taken for the whole of it") {
+  // x [4,2], its rows over x: what each device has are terms of sums over rows, and sums over columns are its own.
+  using body = value (*)(value);
+  const auto said = [](body f, auto taken) {
+    return error_of([&] {
+      static_cast<void>(dynamic::compile(
+          [&](value x) {
+            return manual<"x">([f](value v) { return reshape(f(v), {1, -1}); }, decltype(taken){}, gives<split<"x", _>>{})(x);
+          },
+          dynamic::mesh({{"x", 2}, {"y", 2}}), dynamic::in<double>({4, 2})));
+    });
+  };
+  constexpr takes<split<"x", _>> rows;
+  const std::pair<body, const char*> refused[] = {
+      {[](value v) { return relu(sum(v, 0)); }, "relu at manual_regions.cpp:"},
+      {[](value v) { return relu(2.0 * sum(v, 0) + sum(v, 0)); },
+       "operand 0 is a sum over a dim of which each device along `x` has a part"},
+      {[](value v) { return tanh(einsum("ab,ac->b", v, v)); },
+       "; write local::all_reduce<`x`>(operand 0): 16 bytes (all_reduce) forward, 0 bytes backward; or "
+       "local::to_varying<`x`, state::varying>(what is summed) for one device's own sum: 0 bytes forward, 0 bytes backward"},
+      {[](value v) { return norm(v, 0); }, "norm at manual_regions.cpp:"},
+      {[](value v) { return sum(v, 1) / sum(v); }, "divide at manual_regions.cpp:"},
+      {[](value v) { return exponential(local::rotate<"x">(sum(v, 0))); }, "exponential at manual_regions.cpp:"},
+      {[](value v) { return mean(v, 0); },
+       "operand 0 has a dim of which each device along `x` has a part, and this is the mean of the part; divide the all_reduce "
+       "of "
+       "its sum by the extent of the whole; write local::to_varying<`x`, state::varying>(operand 0) for the mean of one device's "
+       "own"},
+      {[](value v) { return mean(v); }, "mean at manual_regions.cpp:"},
+  };
+  for (const auto& [f, words] : refused) {
+    CAPTURE(words);
+    const std::string found = said(f, rows);
+    CHECK_MESSAGE(caught::contains(found, words), found);
+  }
+  const body right[] = {
+      [](value v) { return relu(sum(v, 1)); },
+      [](value v) { return mean(v, 1); },
+      [](value v) { return 2.0 * sum(v, 0) + sum(v, 0); },
+      [](value v) { return relu(local::all_reduce<"x", state::replica>(sum(v, 0))) + sum(v, 0); },
+      [](value v) { return relu(reduce(v, monoid::maximum, {0})); },
+      [](value v) { return mean(local::to_varying<"x", state::varying>(v), 0); },
+      [](value v) { return norm(local::to_varying<"x", state::varying>(v), 0); },
+      [](value v) { return relu(select(sum(v) > 0.0, sum(v, 1), 0.5)); },
+      [](value v) { return relu(sum(local::all_gather<"x", state::replica>(v, 0), 0)) * sum(v, 0); },
+  };
+  for (const auto f : right) CHECK(said(f, rows) == "no error");
+}
+
+TEST_CASE("one device's own mean, said to be one, has its gradient") {
+  same_results(
+      [](const std::vector<value>& in) {
+        return manual<"x">(
+            [](value v, value w) {
+              const value rest =
+                  v - mean(local::to_varying<"x", state::varying>(v), 0);  // as of a norm over the rows of one device
+              return rest * rest * w;
+            },
+            takes<split<"x", _>, replica<"x">>{}, gives<split<"x", _>>{})(in[0], in[1]);
+      },
+      [](const std::vector<value>& in) {
+        const value parts = reshape(in[0], {2, 2, 3});
+        const value rest = reshape(parts - broadcast_in_dim(mean(parts, 1), {2, 2, 3}, {0, 2}), {4, 3});
+        return rest * rest * in[1];
+      },
+      dynamic::mesh({{"x", 2}}), {dynamic::in<double>({4, 3}, {"x", ""}), dynamic::in<double>({3}, {""})});
+}
+
+TEST_CASE(
+    "a value from outside of a region is said to be one, by whatever operator reads it, whose extents are no mistake then") {
+  using reads = value (*)(value, value);  // v is of the region, [2,2] of [4,2], and b is not: [4,2]
+  const reads second[] = {
+      [](value v, value b) { return v + b; },
+      [](value v, value b) { return v * sum(b); },  // found at the sum
+      [](value v, value b) { return maximum(v, b); },
+      [](value v, value b) { return einsum("ab,ab->a", v, b); },
+      [](value v, value b) { return einsum("ab,ca->cb", v, b); },
+      [](value v, value b) { return einsum<"ab,cb,cb->a">(v, b, b); },
+      [](value v, value b) {
+        return concatenate({v, b}, 1);
+      },
+      [](value v, value b) { return select(v > 0.0, b, v); },
+      [](value v, value b) { return take(v, convert<std::int64_t>(b), 0); },
+      [](value v, value b) { return scatter_add(v, convert<std::int64_t>(v), b); },
+      [](value v, value b) {
+        return convolution(reshape(v, {2, 2, 1}), b, "NWC,WO->NWO");
+      },
+      [](value v, value b) { return einsum("(i+k)b,kb->ib", v, b); },
+      [](value v, value b) { return stencil<0, 0>([](auto p, auto q) { return p(0, 0) + q(0, 0); }, v, b); },
+      [](value v, value b) {
+        return sort_together({v, b}, 1, 0)[1];
+      },
+      [](value v, value b) { return shard_alike(v, b); },
+      [](value v, value b) { return v + local::all_reduce<"x">(b); },
+      [](value v, value b) { return v + local::halo<"x">(b, 0, 1, 1); },
+      [](value v, value b) { return v + local::all_gather<"x">(b, 0); },
+      [](value v, value b) { return v + manual<"y">([](value c) { return c; }, takes<held<>>{}, gives<held<>>{})(b); },
+  };
+  const dynamic::mesh mesh({{"x", 2}, {"y", 1}});
+  for (const auto f : second) {
+    const std::string words = error_of([&] {
+      static_cast<void>(dynamic::compile(
+          [f](value a, value b) {
+            return manual<"x">([=](value v) { return f(v, b); }, takes<split<"x", _>>{}, gives<split<"x", _>>{})(a);
+          },
+          mesh, dynamic::in<double>({4, 2}), dynamic::in<double>({4, 2})));
+    });
+    CAPTURE(words);
+    CHECK(caught::contains(words, " is a value from outside of this manual region; give it to the region as an argument"));
+  }
 }
 
 TEST_CASE("loops, conditionals and gradients inside of a region") {

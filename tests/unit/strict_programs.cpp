@@ -235,6 +235,61 @@ TEST_CASE("a manual region whose states are known at run time") {  // the exampl
     for (std::size_t i = 0; i < data.size(); ++i) CHECK(results[0].data<float>()[i] == data[i]);
 }
 
+TEST_CASE("what varies is stacked along a dim of its own and cut along it, with the gradients of a dim that is there") {
+  struct way {
+    verb by;
+    state from, to;
+  };
+  const way ways[] = {
+      {verb::all_gather, state::varying, state::invariant}, {verb::all_gather, state::varying, state::replica},
+      {verb::convert, state::varying, state::partial},      {verb::convert, state::replica, state::varying},
+      {verb::convert, state::invariant, state::varying},    {verb::reduce_scatter, state::partial, state::varying}};
+  for (const std::int64_t n : {1, 2, 3})
+    for (const std::vector<std::int64_t>& shape : {std::vector<std::int64_t>{}, {2}, {2, 3}})
+      for (const auto& w : ways) {
+        CAPTURE(n);
+        CAPTURE(shape.size());
+        CAPTURE(static_cast<int>(w.by));
+        const bool joins = w.from == state::varying;
+        std::vector<std::int64_t> one{1}, all{n};  // a part, and all of them
+        for (const auto e : shape) one.push_back(e), all.push_back(e);
+        const auto run = [&](bool is_stacked) {
+          dynamic::builder b(dynamic::mesh({{"x", n}}));
+          dynamic::written_program p(b);
+          const dynamic::value_states parts{{{state::shard, 0}}, {{0, 0}}}, whole{{{w.from}}}, terms{{{state::partial}}};
+          const dynamic::value_states of_gradient{{detail::dual({w.from})}};
+          const value x = b.input(dynamic::in<double>(all));
+          p.input(x, joins ? parts : whole);
+          const auto y = p.region(
+              "x", {joins ? parts : whole}, {terms, joins ? parts : of_gradient}, {x}, [&](const std::vector<value>& in) {
+                value v = in[0];
+                if (joins && is_stacked) v = reshape(v, shape);
+                const axis_state chunk = is_stacked ? axis_state{state::varying} : axis_state{state::shard, 0, monoid::add};
+                v = p.transition(v, w.by, "x", joins ? chunk : axis_state{w.from}, joins ? axis_state{w.to} : chunk);
+                if (w.to == state::partial) v = p.transition(v, verb::all_reduce, "x", {state::partial}, {state::replica});
+                value loss = sum(v * v * v);
+                const state is = w.to == state::partial ? state::replica : w.to;
+                if (is == state::varying) loss = p.transition(loss, verb::reinterpret, "x", {state::varying}, {state::partial});
+                if (is == state::replica) loss = p.transition(loss, verb::convert, "x", {state::replica}, {state::partial});
+                const value slope = grad(loss, in[0]);
+                if (is == state::invariant)
+                  loss = p.transition(p.transition(loss, verb::convert, "x", {state::invariant}, {state::replica}), verb::convert,
+                                      "x", {state::replica}, {state::partial});
+                return std::vector<value>{loss, slope};
+              });
+          b.output(y[0]);
+          b.output(y[1]);
+          const auto program = b.compile();
+          std::vector<double> data;
+          for (std::int64_t k = 0; k < n * (shape.empty() ? 1 : shape.size() == 1 ? 2 : 6); ++k)
+            data.push_back(static_cast<double>(k % 5) - 1);
+          const auto results = program.run(simulated{}, data);
+          return std::tuple{results[0].bytes, results[1].bytes, program.traffic().bytes};
+        };
+        CHECK(run(true) == run(false));
+      }
+}
+
 TEST_CASE("a manual region gathers scalars, as every device's loss, along a new dim") {
   struct expected {
     const char* axes;

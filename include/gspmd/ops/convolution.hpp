@@ -5,6 +5,7 @@
 #include <string_view>
 
 #include "gspmd/detail/ops/named_convolution.hpp"
+#include "gspmd/detail/ops/one_call.hpp"
 #include "gspmd/integers.hpp"
 #include "gspmd/program.hpp"
 
@@ -53,6 +54,7 @@ constexpr value convolution(value x, value w, std::string_view layout, const con
                             location at = location::current()) {
   if (!x.is_valid() || !w.is_valid()) return {};
   detail::graph& g = *x.graph();
+  const detail::one_call call(&g, "convolution", {x.id(), w.id()});
   detail::named_convolution made(g, x.id(), w.graph() == &g ? w.id() : -1, layout, options, at);
   const int id = made.add();
   return detail::made(g, id, x.type(), id >= 0 ? x.shape() : made.shape_of_refused());

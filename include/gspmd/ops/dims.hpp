@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <initializer_list>
 
+#include "gspmd/detail/ops/one_call.hpp"
 #include "gspmd/detail/support/span.hpp"
 #include "gspmd/ops/elementwise.hpp"
 #include "gspmd/ops/reduce.hpp"
@@ -114,6 +115,7 @@ namespace detail {
 template <class Compare>
 constexpr value triangle(value x, std::int64_t diagonal, location at, Compare stays) {
   if (!x.is_valid()) return {};
+  const one_call call(x.graph(), "triangle", {x.id()});
   if (x.rank() < 2)
     return made(x.graph()->fail(at, "triangle", mistake::rank,
                                 text("the tensor is ") << shape_text(x.shape()) << "; a triangle is one of the last two dims"),

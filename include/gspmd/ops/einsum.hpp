@@ -11,6 +11,7 @@
 #include "gspmd/detail/ops/convolution.hpp"
 #include "gspmd/detail/ops/einsum.hpp"
 #include "gspmd/detail/ops/einsum_of_many.hpp"
+#include "gspmd/detail/ops/one_call.hpp"
 #include "gspmd/detail/support/fixed_string.hpp"
 #include "gspmd/detail/support/refuse.hpp"
 #include "gspmd/detail/support/span.hpp"
@@ -63,6 +64,8 @@ constexpr extents shape_of_refused(const einsum_equation& e, value first, value 
 constexpr value einsum_of(const einsum_equation& e, value first, value second, location at) {
   if (!first.is_valid() || (e.operands.count == 2 && !second.is_valid())) return {};
   graph& g = *first.graph();
+  const int arguments[]{first.id(), second.is_valid() ? second.id() : -1};
+  const one_call call(&g, "einsum", detail::span<const int>(arguments, e.operands.count == 2 ? 2 : 1));
   const int id =
       e.operands.count == 2 ? add_any_einsum(g, e, {first.id(), second.id()}, at) : add_any_einsum(g, e, {first.id()}, at);
   return id >= 0 ? value(&g, id) : made(g, id, first.type(), shape_of_refused(e, first, second));
@@ -75,6 +78,7 @@ constexpr value einsum_of_values(std::string_view equation, detail::span<const v
     ids.push_back(x.graph() == operands[0].graph() ? x.id() : -1);
   }
   graph& g = *operands[0].graph();
+  const one_call call(&g, "einsum", detail::span<const int>(ids.data(), ids.size()));
   const int id = add_einsum_of_many(g, equation, detail::span<const int>(ids.data(), ids.size()), at);
   return id >= 0 ? value(&g, id) : made(id, operands[0]);
 }

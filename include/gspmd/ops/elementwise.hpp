@@ -9,6 +9,7 @@
 
 #include "gspmd/detail/ops/broadcast.hpp"
 #include "gspmd/detail/ops/elementwise_node.hpp"
+#include "gspmd/detail/ops/one_call.hpp"
 #include "gspmd/detail/ops/sources.hpp"
 #include "gspmd/detail/support/span.hpp"
 #include "gspmd/program.hpp"
@@ -89,6 +90,11 @@ constexpr value elementwise(opcode op, std::initializer_list<operand> operands, 
   if (g == nullptr) return {};
   const extents shape = common_shape(operands);
   int ids[max_map_arity]{};
+  k = 0;
+  for (const auto& o : operands) ids[k++] = o.is_number() ? -1 : o.tensor().id();
+  const detail::span<const int> arguments(ids, static_cast<std::size_t>(k));
+  if (!g->may_read(arguments, at, name_of(op))) return made(*g, -1, result_type(op, type, type), shape);
+  const one_call call(g, name_of(op), arguments);
   k = 0;
   for (const auto& o : operands) {
     const dtype wanted = op == opcode::select && k == 0 ? dtype::pred : type;
@@ -178,6 +184,8 @@ constexpr value select(operand condition, operand on_true, operand on_false) {
 ///
 ///     auto y = clamp(0.0, x, 6.0);
 constexpr value clamp(operand low, operand x, operand high) {
+  const auto node = [](const operand& o) { return o.is_number() ? -1 : o.tensor().id(); };
+  const detail::one_call call(x.tensor().graph(), "clamp", {node(low), node(x), node(high)});
   return minimum(operand(maximum(operand(low, x.at), x), x.at), high);
 }
 

@@ -151,8 +151,9 @@ constexpr int add_checked_fold(detail::span<const value> tensors, detail::span<c
   if (d < 0 || d >= shape.count)
     return g.fail(at, op, mistake::dim, text("dim ") << dim << " is not a dim of " << shape_text(shape) << "; dims count from 0");
   vec<int> ids;
+  for (const value t : tensors) ids.push_back(t.id());
+  if (!g.may_read({ids.data(), ids.size()}, at, op)) return -1;
   for (std::size_t k = 0; k < tensors.size(); ++k) {
-    ids.push_back(tensors[k].id());
     if (!(extents(tensors[k].shape()) == shape))
       return g.fail(at, op, mistake::extent,
                     text("the tensors have the shapes ") << shape_text(shape) << " and " << shape_text(tensors[k].shape())

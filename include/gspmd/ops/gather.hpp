@@ -5,6 +5,7 @@
 
 #include "gspmd/detail/ops/concatenate.hpp"
 #include "gspmd/detail/ops/gather.hpp"
+#include "gspmd/detail/ops/one_call.hpp"
 #include "gspmd/detail/ops/reshape.hpp"
 #include "gspmd/detail/ops/scatter.hpp"
 #include "gspmd/detail/support/span.hpp"
@@ -119,6 +120,7 @@ constexpr value gather(value x, value indices, const gather_dims& dims, integers
 constexpr value scatter(value x, value indices, value updates, const scatter_dims& dims, monoid kind,
                         out_of_range beyond = out_of_range::fill, location at = location::current()) {
   if (!x.is_valid() || !indices.is_valid() || !updates.is_valid()) return {};
+  const detail::one_call call(x.graph(), "scatter", {x.id(), indices.id(), updates.id()});
   auto& g = *x.graph();
   if (x.type() != updates.type()) {
     g.fail(at, "scatter", detail::mistake::type,
@@ -147,6 +149,7 @@ constexpr value scatter(value x, value indices, value updates, const scatter_dim
 ///     dynamic_slice(x, std::array{row, zero}, {4, 512})
 constexpr value dynamic_slice(value x, detail::span<const value> starts, integers sizes, location at = location::current()) {
   if (!x.is_valid()) return {};
+  const detail::one_call call(x.graph(), "dynamic_slice", {x.id()});
   auto& g = *x.graph();
   constexpr detail::all_dims all;
   const int start = detail::start_vector(g, starts, x.shape(), "dynamic_slice", at);
@@ -162,6 +165,7 @@ constexpr value dynamic_slice(value x, detail::span<const value> starts, integer
 /// than `x` is gathered first.
 constexpr value dynamic_update_slice(value x, value update, detail::span<const value> starts, location at = location::current()) {
   if (!x.is_valid() || !update.is_valid()) return {};
+  const detail::one_call call(x.graph(), "dynamic_update_slice", {x.id(), update.id()});
   auto& g = *x.graph();
   constexpr detail::all_dims all;
   const int start = detail::start_vector(g, starts, x.shape(), "dynamic_update_slice", at);

@@ -3,6 +3,7 @@
 
 #include <cstdint>
 
+#include "gspmd/detail/ops/one_call.hpp"
 #include "gspmd/ops/gather.hpp"
 #include "gspmd/ops/shape.hpp"
 
@@ -85,7 +86,7 @@ constexpr value take_along(value x, value indices, int dim, out_of_range beyond 
                            detail::written_number fill = 0, location at = location::current()) {
   if (!x.is_valid() || !indices.is_valid()) return {};
   const int d = detail::row_dim(x, dim, "take_along", at);
-  if (d < 0) return detail::made(-1, x);
+  if (d < 0 || !x.graph()->may_read({x.id(), indices.id()}, at, "take_along")) return detail::made(-1, x);
   if (indices.rank() != x.rank()) {
     x.graph()->fail(at, "take_along", detail::mistake::rank,
                     detail::text("the indices have rank ")
@@ -107,6 +108,7 @@ constexpr value take_along(value x, value indices, int dim, out_of_range beyond 
 constexpr value scatter_add(value x, value indices, value updates, int dim = 0, monoid kind = monoid::add,
                             out_of_range beyond = out_of_range::fill, location at = location::current()) {
   if (!x.is_valid() || !indices.is_valid() || !updates.is_valid()) return {};
+  const detail::one_call call(x.graph(), "scatter_add", {x.id(), indices.id(), updates.id()});
   const int d = detail::row_dim(x, dim, "scatter_add", at);
   if (d < 0) return detail::made(-1, x);
   const detail::row_dims dims(x.rank(), d, indices.rank());
@@ -128,6 +130,7 @@ constexpr value scatter_add(value x, value indices, value updates, int dim = 0, 
 constexpr value segment_sum(value data, value ids, std::int64_t count, monoid kind = monoid::add,
                             out_of_range beyond = out_of_range::fill, location at = location::current()) {
   if (!data.is_valid() || !ids.is_valid()) return {};
+  const detail::one_call call(data.graph(), "segment_sum", {data.id(), ids.id()});
   auto& g = *data.graph();
   detail::extents shape;
   shape.push_back(count);
@@ -143,6 +146,7 @@ constexpr value segment_sum(value data, value ids, std::int64_t count, monoid ki
 /// counts nowhere. Bins that are split are counted where they are: one all_reduce of [count] follows.
 constexpr value histogram(value bins, std::int64_t count, location at = location::current()) {
   if (!bins.is_valid()) return {};
+  const detail::one_call call(bins.graph(), "histogram", {bins.id()});
   auto& g = *bins.graph();
   if (detail::is_floating(bins.type()) || bins.type() == dtype::pred) {
     g.fail(at, "histogram", detail::mistake::type,

@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <utility>
 
+#include "gspmd/detail/ops/one_call.hpp"
 #include "gspmd/detail/ops/scan.hpp"
 #include "gspmd/ops/reduce.hpp"
 
@@ -55,6 +56,7 @@ namespace detail {
 /// Where the largest (or smallest) element along `dim` is first: its index is the least of those that are equal to it, or NaN.
 constexpr value index_of_best(value x, int dim, monoid kind, const char* op, location at) {
   if (!x.is_valid()) return {};
+  const one_call call(x.graph(), op, {x.id()});
   auto& g = *x.graph();
   const int d = counted_dim(dim, x.rank());
   extents left;

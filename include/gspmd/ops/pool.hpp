@@ -2,6 +2,7 @@
 #pragma once
 
 #include "gspmd/boundary.hpp"
+#include "gspmd/detail/ops/one_call.hpp"
 #include "gspmd/detail/support/span.hpp"
 #include "gspmd/integers.hpp"
 #include "gspmd/ops/elementwise.hpp"
@@ -73,6 +74,7 @@ constexpr value sum_pool(value x, integers size, integers stride = {}, integers 
 constexpr value avg_pool(value x, integers size, integers stride = {}, integers low = {}, integers high = {},
                          location at = location::current()) {
   if (x.is_valid()) static_cast<void>(detail::has_means(x, "avg_pool", at));
+  const detail::one_call call(x.graph(), "avg_pool", {x.id()});
   value result = sum_pool(x, size, stride, low, high, at);
   if (!result.is_valid() || result.graph()->failed()) return result;
   const auto before = detail::filled(low, x.rank(), 0), behind = detail::filled(high, x.rank(), 0);
@@ -98,6 +100,7 @@ constexpr value avg_pool(value x, integers size, integers stride = {}, integers 
 ///     auto fine = upsample(coarse, {1, 2, 2});   // [c,h,w] -> [c,2h,2w]
 constexpr value upsample(value x, integers factors, location at = location::current()) {
   if (!x.is_valid()) return {};
+  const detail::one_call call(x.graph(), "upsample", {x.id()});
   if (!detail::fit_factors(x, "upsample", factors, at)) return detail::made(-1, x);
   // A window of factor places holds one element, wherever it lies. Along a dim of extent 0 there is none to repeat: it stays as it is,
   // as windows over nothing but the places around it would be there.
@@ -121,6 +124,7 @@ constexpr value upsample(value x, integers factors, location at = location::curr
 ///     auto fine = interpolate(coarse, {1, 2, 2});   // [c,h,w] -> [c,2h,2w]
 constexpr value interpolate(value x, integers factors, location at = location::current()) {
   if (!x.is_valid()) return {};
+  const detail::one_call call(x.graph(), "interpolate", {x.id()});
   if (!detail::fit_factors(x, "interpolate", factors, at) || !detail::has_means(x, "interpolate", at)) return detail::made(-1, x);
   detail::graph& g = *x.graph();
   for (int d = 0; d < x.rank() && !g.failed(); ++d) {
@@ -155,6 +159,7 @@ constexpr value interpolate(value x, integers factors, location at = location::c
 ///     auto coarse = downsample(fine, {1, 2, 2});   // [c,h,w] -> [c,h/2,w/2], rounded up
 constexpr value downsample(value x, integers factors, location at = location::current()) {
   if (!x.is_valid()) return {};
+  const detail::one_call call(x.graph(), "downsample", {x.id()});
   if (!detail::fit_factors(x, "downsample", factors, at) || !detail::has_means(x, "downsample", at)) return detail::made(-1, x);
   detail::vec<std::int64_t> missing;
   for (int d = 0; d < x.rank(); ++d) {

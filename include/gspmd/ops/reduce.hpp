@@ -7,6 +7,7 @@
 #include <limits>
 #include <type_traits>
 
+#include "gspmd/detail/ops/one_call.hpp"
 #include "gspmd/detail/ops/reduce.hpp"
 #include "gspmd/detail/support/span.hpp"
 #include "gspmd/integers.hpp"
@@ -80,8 +81,10 @@ constexpr value sum(value x, detail::dim_list dims = {}, location at = location:
   return reduce(x, monoid::add, dims, at);
 }
 
-/// The mean over `dims` (all of them if none is named) of a float tensor; that of integers is in general none.
+/// The mean over `dims` (all of them if none is named) of a float tensor; that of integers is in general none. In a manual region it is that of
+/// what the device has, and refused along a dim of which it is known to have a part: local::to_varying says that this is meant.
 constexpr value mean(value x, detail::dim_list dims = {}, location at = location::current()) {
+  const detail::one_call call(x.graph(), "mean", {x.id()});
   if (x.is_valid() && !detail::is_floating(x.type()))
     x.graph()->fail(at, "mean", detail::mistake::number,
                     detail::text("the mean of ") << detail::name_of(x.type()) << " is in general none of "
@@ -99,6 +102,7 @@ constexpr value mean(value x, detail::dim_list dims = {}, location at = location
 ///     norm(gradient)        norm(x, {-1}, 1)
 constexpr value norm(value x, detail::dim_list dims = {}, double p = 2, location at = location::current()) {
   if (!x.is_valid()) return {};
+  const detail::one_call call(x.graph(), "norm", {x.id()});
   if (!detail::is_floating(x.type()) || !(p >= 1)) {
     x.graph()->fail(at, "norm", p >= 1 ? detail::mistake::type : detail::mistake::number,
                     p >= 1
@@ -114,6 +118,7 @@ constexpr value norm(value x, detail::dim_list dims = {}, double p = 2, location
 
 /// exp(x) / sum(exp(x)) along `dim`, computed from x - max(x).
 constexpr value softmax(value x, int dim, location at = location::current()) {
+  const detail::one_call call(x.graph(), "softmax", {x.id()});
   const auto mask = detail::dim_list(dim).mask(x.rank());
   const value shifted = operand(x, at) - operand(detail::keep_dims(reduce(x, monoid::maximum, dim, at), x, mask, at), at);
   const value e = exponential(shifted, at);
@@ -122,6 +127,7 @@ constexpr value softmax(value x, int dim, location at = location::current()) {
 
 /// x - log(sum(exp(x))) along `dim`, computed from x - max(x).
 constexpr value log_softmax(value x, int dim, location at = location::current()) {
+  const detail::one_call call(x.graph(), "log_softmax", {x.id()});
   const auto mask = detail::dim_list(dim).mask(x.rank());
   const value shifted = operand(x, at) - operand(detail::keep_dims(reduce(x, monoid::maximum, dim, at), x, mask, at), at);
   const value total = detail::keep_dims(sum(exponential(shifted, at), dim, at), x, mask, at);
@@ -151,6 +157,7 @@ constexpr value one_hot(value labels, std::int64_t n, location at = location::cu
     return one_hot<float>(labels, n, at);
   } else {
     if (!labels.is_valid()) return {};
+    const detail::one_call call(labels.graph(), "one_hot", {labels.id()});
     auto& g = *labels.graph();
     detail::extents shape = labels.shape();
     if (!detail::has_room_for_dims(g, static_cast<std::size_t>(shape.count) + 1, "one_hot", at))

@@ -40,6 +40,9 @@ constexpr int sorted_dim(value x, int dim, int keys, detail::span<const value> t
     if (const dtype type = tensors[static_cast<std::size_t>(k)].type(); !is_defined(monoid::maximum, type))
       return g.fail(at, op, mistake::type,
                     text("elements of ") << name_of(type) << " have no order; sort by real numbers made of them");
+  vec<int> ids;
+  for (const value t : tensors) ids.push_back(t.id());
+  if (!g.may_read({ids.data(), ids.size()}, at, op)) return -1;
   for (const value t : tensors)
     if (!(extents(t.shape()) == extents(x.shape())))
       return g.fail(at, op, mistake::extent,

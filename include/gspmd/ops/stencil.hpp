@@ -7,6 +7,7 @@
 #include <type_traits>
 #include <utility>
 
+#include "gspmd/detail/ops/one_call.hpp"
 #include "gspmd/detail/support/span.hpp"
 #include "gspmd/detail/support/vec.hpp"
 #include "gspmd/ops/elementwise.hpp"
@@ -69,6 +70,8 @@ class stencil_reads {
       : field_(f), radius_(radius), shape_(shape) {
     const value x = f.tensor();
     if (!x.is_valid()) return;
+    is_right_ = x.graph()->may_read({x.id()}, f.at, "stencil");
+    if (!is_right_) return;
     const extents& own = x.shape();
     const auto count = static_cast<int>(radius.size());
     if (own.count != count)
@@ -88,6 +91,7 @@ class stencil_reads {
   constexpr value read(detail::span<const std::int64_t> by, location at) {
     value x = field_.tensor();
     if (!x.is_valid() || !is_right_) return stand_in();
+    const one_call call(x.graph(), "stencil", {x.id()});
     const auto rank = static_cast<int>(radius_.size());
     if (static_cast<int>(by.size()) != rank) {
       refuse(mistake::rank,

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include "gspmd/detail/ops/one_call.hpp"
 #include "gspmd/detail/ops/reduce_window.hpp"
 #include "gspmd/detail/support/span.hpp"
 #include "gspmd/integers.hpp"
@@ -26,6 +27,7 @@ namespace gspmd {
 constexpr value reduce_window(value x, monoid kind, integers size, integers stride = {}, integers low = {}, integers high = {},
                               integers base_dilation = {}, integers window_dilation = {}, location at = location::current()) {
   if (!x.is_valid()) return {};
+  const detail::one_call call(x.graph(), "reduce_window", {x.id()});
   const auto list = [&](integers given, std::int64_t number) { return detail::filled(given, x.rank(), number); };
   const auto strides = list(stride, 1), lows = list(low, 0), highs = list(high, 0), bases = list(base_dilation, 1),
              dilations = list(window_dilation, 1);

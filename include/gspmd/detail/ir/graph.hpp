@@ -3,7 +3,7 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <span>
+#include <initializer_list>
 
 #include "gspmd/detail/ir/annotation.hpp"
 #include "gspmd/detail/ir/mesh_info.hpp"
@@ -12,6 +12,7 @@
 #include "gspmd/detail/support/inline_vec.hpp"
 #include "gspmd/detail/support/mistake.hpp"
 #include "gspmd/detail/support/saturating.hpp"
+#include "gspmd/detail/support/span.hpp"
 #include "gspmd/detail/support/text.hpp"
 #include "gspmd/detail/support/vec.hpp"
 
@@ -37,6 +38,16 @@ struct scope {
   int outer = -1;
 };
 
+/// The nodes of one call of a function that adds several (ops/one_call.hpp). Its user has the arguments and the last node.
+struct written_call {
+  const char* name = "";
+  int begin = 0, end = 0;
+  inline_vec<int, 16> arguments;  // nodes; -1: a number
+
+  /// Whether a node is made on the way.
+  [[nodiscard]] constexpr bool is_inner(int node) const { return node >= begin && node < end - 1; }
+};
+
 /// One operator of the program for one giant device. Its first result has the node's number; where it has more, nodes that stand for
 /// them follow it, each with the operator as its operand.
 struct node {
@@ -59,6 +70,7 @@ struct node {
   bool allow_replication = false;  // the user knows that operands may be gathered because the operator cannot keep their split
   bool keep_split = false;         // the user lets no operator that reads it gather it
   bool keep_partial = false;       // the user wants it reduced no earlier than an operator needs the sum
+  axis_mask exchange_axes = 0;     // along which the user lets its parts get what others hold, where types say what is sent
   std::int64_t gather_limit = -1;  // einsum: the most bytes that an operand may be gathered to on a device; -1: any number
   detail::annotation annotation;
   location at;
@@ -146,6 +158,8 @@ class graph {
   // Of a program with manual regions: finds the states of what stands in them, and turns it into what is planned where that is asked for,
   // or records the mistake.
   pass_of_mode type_local;
+  vec<written_call> calls;         // of a program whose types may be refused, as it is traced
+  bool is_in_call = false;         // `add` adds to what a call consists of
   axis_mask open_local = 0;        // the axes whose local view `add` puts nodes in
   bool allow_replication = true;   // for all operators; programs that users write start without it
   text error;                      // the first mistake found; operators after it are not checked
@@ -167,12 +181,8 @@ class graph {
     n.region = open_region;
     n.local_axes = open_local;
     n.scope = open_scope;
-    if (type_local != nullptr && !crosses_border)
-      for (const int o : n.operands)
-        if (nodes[static_cast<std::size_t>(o)].local_axes != open_local)
-          return fail(n.at, name_of(n.op), mistake::states,
-                      open_local != 0 ? "uses a value from outside of its manual region; give it to the region as an argument"
-                                      : "uses a value of a manual region outside of it; return it from the region");
+    if (!crosses_border && !may_read({n.operands.begin(), static_cast<std::size_t>(n.operands.count)}, n.at, name_of(n.op)))
+      return -1;
     if (n.shape.count == max_rank && is_complex(n.type))
       return fail(n.at, name_of(n.op), mistake::rank, "a complex tensor has at most 31 dims; real(x) and imag(x) have 32");
     if (has_regions && !is_region_result(n.op))
@@ -182,6 +192,24 @@ class graph {
                       "uses a value of the body of a loop or conditional outside of it; return the value from the body");
     nodes.push_back(n);
     return static_cast<int>(nodes.size()) - 1;
+  }
+  /// Whether operands stand in the manual region that is open, or none does and none is; records the mistake if not. Who compares shapes
+  /// asks before: those of another view are no mistake of theirs.
+  constexpr bool may_read(std::initializer_list<int> operands, location at, std::string_view op) {
+    return may_read(span<const int>(operands.begin(), operands.size()), at, op);
+  }
+  constexpr bool may_read(span<const int> operands, location at, std::string_view op) {
+    for (std::size_t k = 0; k < operands.size() && type_local != nullptr; ++k) {
+      const int o = operands[k];
+      if (o < 0 || nodes[static_cast<std::size_t>(o)].local_axes == open_local) continue;
+      text what("operand ");
+      what << static_cast<std::int64_t>(k)
+           << (open_local != 0 ? " is a value from outside of this manual region; give it to the region as an argument"
+                               : " is a value of a manual region, outside of it; return it from the region");
+      fail(at, op, mistake::states, what);
+      return false;
+    }
+    return true;
   }
   /// Whether the bytes of a tensor can be counted; records the mistake if not. Asked for what may be larger than every tensor
   /// before it.

@@ -93,15 +93,16 @@ inline constexpr transition transitions[] = {
     {verb::all_reduce,     state::partial,   state::replica,   deed::sum,        deed::sum,        false, 16},
     {verb::all_reduce,     state::partial,   state::invariant, deed::sum,        deed::nothing,    false, 5},
     {verb::reduce_scatter, state::partial,   state::shard,     deed::gather_sum, deed::gather,     false, 12},
+    {verb::reinterpret,    state::varying,   state::varying,   deed::nothing,    deed::nothing,    true, 19},  // its parts are forgotten
 };
 // clang-format on
 inline constexpr int transition_count = static_cast<int>(sizeof(transitions) / sizeof(*transitions));
 
-/// The row of a transition that a program asks for; -1: there is none. What is gathered or scattered may be varying: it is stacked along
-/// a new dim 0, or cut along it.
+/// The row of a transition that a program asks for; -1: there is none. What is gathered, scattered, cut or put among zeros may be varying:
+/// it is stacked along a new dim 0, or cut along it.
 constexpr int row_of(verb by, state from, state to) {
-  if (by == verb::all_gather && from == state::varying) from = state::shard;
-  if (by == verb::reduce_scatter && to == state::varying) to = state::shard;
+  if ((by == verb::all_gather || by == verb::convert) && from == state::varying) from = state::shard;
+  if ((by == verb::reduce_scatter || by == verb::convert) && to == state::varying) to = state::shard;
   for (int r = 0; r < transition_count; ++r)
     if (transitions[r].by == by && transitions[r].from == from && transitions[r].to == to) return r;
   return -1;

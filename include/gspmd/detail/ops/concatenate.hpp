@@ -93,6 +93,7 @@ constexpr int add_concatenate(graph& g, span<const int> operands, int dim, locat
     if (o < 0) return -1;
     left.push_back(o);
   }
+  if (!g.may_read(operands, at, "concatenate")) return -1;
   if (left.empty()) return g.fail(at, "concatenate", mistake::operand_count, "joins no tensors; name at least one");
   const node first = g.nodes[static_cast<std::size_t>(left[0])];
   if (dim < 0 || dim >= first.shape.count)

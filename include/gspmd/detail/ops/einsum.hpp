@@ -18,6 +18,7 @@ constexpr bool fits_operands(graph& g, const einsum_equation& e, std::initialize
     return refuse(mistake::operand_count, text("the equation ")
                                               << equation_text(e) << " has " << e.operands.count << " operands, the call has "
                                               << static_cast<int>(operands.size()));
+  if (!g.may_read(operands, at, "einsum")) return false;
   const node* given[2]{};
   int k = 0;
   for (const int o : operands) {

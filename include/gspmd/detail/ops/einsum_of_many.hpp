@@ -59,6 +59,7 @@ class einsum_of_many {
     if (operands_.size() != operands.size())
       return refuse(mistake::operand_count, text("has ") << static_cast<int>(operands_.size()) << " operands, the call has "
                                                          << static_cast<int>(operands.size()));
+    if (!g_.may_read(operands, at_, "einsum")) return -1;
     for (std::size_t k = 0; k < operands.size(); ++k) {
       if (operands[k] < 0) return -1;
       operands_[k].id = operands[k];

@@ -124,6 +124,7 @@ constexpr int add_local_op(graph& g, const local_function& f, span<const int> op
     if (o < 0) return -1;
     n.operands.push_back(o);
   }
+  if (!g.may_read(operands, at, op)) return -1;
   const auto operand = [&](int k) -> const node& { return g.nodes[static_cast<std::size_t>(n.operands[k])]; };
   extents by_letter(rule.letters.count, -1);
   for (int k = 0; k < n.operands.count; ++k) {

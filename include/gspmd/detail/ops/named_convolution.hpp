@@ -19,7 +19,9 @@ class named_convolution {
       : g_(g), written_(layout), layout_(layout), options_(options), at_(at), operands_{lhs, rhs} {}
 
   constexpr int add() {
-    if (operands_[0] < 0 || operands_[1] < 0 || !fits_layout() || !has_fields() || !fits_groups() || !find_windows()) return -1;
+    if (operands_[0] < 0 || operands_[1] < 0 || !g_.may_read(operands_, at_, "convolution") || !fits_layout() || !has_fields() ||
+        !fits_groups() || !find_windows())
+      return -1;
     choose_unfolded();
     const auto features = options_.feature_group_count, batches = options_.batch_group_count;
     const auto groups = features > 1 ? features : batches;

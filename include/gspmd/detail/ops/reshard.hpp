@@ -56,7 +56,7 @@ struct shard_alike_op : same_dims, without_exchange, without_steps {
 };
 
 constexpr int add_shard_alike(graph& g, int operand, int other, location at) {
-  if (operand < 0 || other < 0) return -1;
+  if (operand < 0 || other < 0 || !g.may_read({operand, other}, at, "shard_alike")) return -1;
   const node& a = g.nodes[static_cast<std::size_t>(operand)];
   const node& b = g.nodes[static_cast<std::size_t>(other)];
   if (!(a.shape == b.shape))

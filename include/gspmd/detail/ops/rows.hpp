@@ -19,7 +19,7 @@ constexpr int add_dynamic_index(graph& g, int x, int index, location at);
 /// Adds `x` with `row` in the place of its row `index`, or added to it (`Update` is set_row_op or add_row_op).
 template <class Update>
 constexpr int add_dynamic_update(graph& g, int x, int row, int index, location at) {
-  if (x < 0 || row < 0 || index < 0) return -1;
+  if (x < 0 || row < 0 || index < 0 || !g.may_read({x, row, index}, at, "dynamic_update")) return -1;
   const node& to = g.nodes[static_cast<std::size_t>(x)];
   const node& r = g.nodes[static_cast<std::size_t>(row)];
   bool fits = to.shape.count == r.shape.count + 1 && to.type == r.type;

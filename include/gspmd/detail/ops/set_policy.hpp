@@ -37,4 +37,10 @@ constexpr void set_policy(graph& g, std::size_t first, const policy& p) {
   }
 }
 
+/// Lets the operators that work on shards, from node `first` on, exchange along these axes too.
+constexpr void allow_exchange(graph& g, std::size_t first, axis_mask axes) {
+  for (std::size_t i = first; i < g.nodes.size(); ++i)
+    if (facts_of(g.nodes[i].op).made == origin::shards) g.nodes[i].exchange_axes |= axes;
+}
+
 }  // namespace gspmd::detail

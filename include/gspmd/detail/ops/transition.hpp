@@ -72,7 +72,7 @@ constexpr bool change_local_shape(const state_change& c, std::int64_t n, extents
   const bool joins = c.by == verb::all_gather || c.by == verb::all_to_all;
   const bool cuts = c.by == verb::reduce_scatter || c.by == verb::all_to_all ||
                     (c.by == verb::convert && (c.to.is == state::shard || c.to.is == state::varying));
-  const bool pads = c.by == verb::convert && c.from.is == state::shard;
+  const bool pads = c.by == verb::convert && (c.from.is == state::shard || c.from.is == state::varying);
   if (joins || pads) {
     if (c.from.is == state::varying) {
       if (shape.count == max_rank) return false;

@@ -8,7 +8,8 @@
 namespace gspmd::detail {
 
 /// Makes one movement of those that follow each other, where nobody needs what lies between them: then all who read it read what it is
-/// made of. What was written of the sharding of a value stays a value. True if there are any; the others are still there, unread.
+/// made of. What was written of the sharding of a value stays a value, and where types say what is sent only those go together whose
+/// exchanges are written. True if there are any; the others are still there, unread.
 ///
 ///   pad(x, {1}, {0}) and slice(..., {0}, {n})              a shift, one exchange
 ///   slices of pad(x, {1}, {1}) from 0, 1 and 2             three reads of x at offsets, whose loop shares one exchange
@@ -19,7 +20,10 @@ constexpr bool compose_movements(graph& g) {
   if (!any) return false;
 
   vec<int> uses(count, 0), first(count, -1), next(count, -1);  // those that may be composed with it, as a chain
-  const auto may_be_composed = [](const node& n) { return facts_of(n.op).composes && !n.forbid_reshard; };
+  const bool is_typed = g.find_types != nullptr;
+  const auto may_be_composed = [is_typed](const node& n) {
+    return facts_of(n.op).composes && !n.forbid_reshard && (!is_typed || n.exchange_axes != 0);
+  };
   for (std::size_t i = count; i-- > 0;) {
     const node& n = g.nodes[i];
     for (const int o : n.operands) ++uses[o];
@@ -38,6 +42,7 @@ constexpr bool compose_movements(graph& g) {
     for (int user = first[i]; user >= 0; user = next[user]) {
       node both = g.nodes[user];
       if (both.region != n.region || !compose(both, n, from)) break;
+      both.exchange_axes |= n.exchange_axes;
       made.push_back(both);
     }
     if (made.empty() || static_cast<int>(made.size()) != uses[i]) continue;

@@ -100,7 +100,7 @@ class equal_nodes {
     return a.local_axes == b.local_axes && a.hidden_axes == b.hidden_axes && a.closed_axes == b.closed_axes &&
            a.forbid_reshard == b.forbid_reshard && a.allow_replication == b.allow_replication &&
            a.gather_limit == b.gather_limit && a.keep_split == b.keep_split && a.keep_partial == b.keep_partial &&
-           a.annotated == b.annotated && (!a.annotated || a.annotation == b.annotation);
+           a.exchange_axes == b.exchange_axes && a.annotated == b.annotated && (!a.annotated || a.annotation == b.annotation);
   }
 
   const graph& graph_;

@@ -11,6 +11,7 @@ namespace gspmd::detail {
 /// The program that is planned: what its outputs need, in order.
 constexpr graph program_to_plan(const graph& traced) {
   graph g = canonical_order(traced);
+  if (g.find_types != nullptr && compose_movements(g)) g = canonical_order(g);
   if (g.type_local != nullptr) {
     g.type_local(g, true);
     if (!g.failed()) g = canonical_order(g);

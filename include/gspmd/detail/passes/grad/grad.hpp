@@ -65,6 +65,7 @@ class differentiator {
       for (auto k = before; k < graph_.nodes.size(); ++k) graph_.nodes[k].in_gradient = true;
       // What a user says of an operator holds for its gradient, which moves the same data back.
       if (const policy said = policy_of(at(i)); said != policy{}) set_policy(graph_, before, said);
+      if (const axis_mask axes = at(i).exchange_axes; axes != 0) allow_exchange(graph_, before, axes);
     }
     graph_.open_scope = scope_before;
   }

@@ -116,6 +116,7 @@ constexpr border_crossing leave(const mesh_info& mesh, const node& n, const valu
   }
   if (!leaves_in_order(mesh, n, spec, from.parts, to)) return to;
   to.is.parts.keep_axes(~spec.axes);
+  to.is.terms &= ~spec.axes;
   inline_vec<axis_use, max_axes> others;
   for (const auto& use : to.is.splits)
     if ((spec.axes & axis_bit(use.axis)) == 0) others.push_back(use);

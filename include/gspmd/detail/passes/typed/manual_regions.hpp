@@ -242,6 +242,8 @@ class region_planner {
     }
     constexpr int bring(int x, const sharding& s) const { return of.brought(x, layout(s)); }
   };
+  /// What varies, as its part of a dim 0 that it is stacked along.
+  constexpr int stacked_by_itself(int x, const sharding& s) { return seen_as(x, stacked(shape(x), 0, 1), behind_new_dim(s, 0)); }
   constexpr int permuted(const collective_view& view, int x, const device_shift& shift, const sharding& s) {
     const extents of = shape(x);
     const sharding rows = chunks(behind_new_dim(s, 0), view.axes, 0);
@@ -283,7 +285,9 @@ class region_planner {
       case deed::nothing: return brought(x, after);
       case deed::keep_own: return left(view.bring(leaves_axes_ ? view.enter(x, shape(x), rest) : x, chunked(c.to.dim)));
       case deed::keep_first: return first_or_zeros(x, c.axes, c.to.reduced_by, after);
-      case deed::pad_zeros: return among_zeros(x, c.axes, c.from.dim, c.to.reduced_by, after);
+      case deed::pad_zeros:
+        return among_zeros(c.from.is == state::varying ? stacked_by_itself(x, rest) : x, c.axes, c.from.dim, c.to.reduced_by,
+                           after);
       case deed::gather: return left(view.bring(whole(c.from.dim), rest));
       case deed::gather_sum: return left(view.bring(terms(), chunked(c.to.dim)));
       case deed::sum: return left(view.bring(terms(), after));

@@ -7,16 +7,16 @@
 namespace gspmd::detail {
 
 /// Says why operands do not meet on an axis, and what would help.
-constexpr text why_not_met(const node& n, const op_rule& rule, const operands_on_axis& in, const text& axis,
-                           const axis_result& found) {
+constexpr text why_not_met(const node& n, const user_names& names, const op_rule& rule, const operands_on_axis& in,
+                           const text& axis, const axis_result& found) {
   const int k = found.operand;
   int other = k == 0 ? 1 : 0;  // one that it does not go with
   for (int o = in.count - 1; o >= 0; --o)
     if (o != k && in[o].is.is != state::constant && !(in[o].is == in[k].is)) other = o;
-  text t("operand ");
-  t << k << " is " << long_text(in[k].is) << " over `" << axis << '`';
+  text t = names.operand(k);
+  t << " is " << long_text(in[k].is) << " over `" << axis << '`';
   const auto beside = [&] {
-    if (other < in.count) t << ", operand " << other << " is " << long_text(in[other].is);
+    if (other < in.count) t << ", " << names.operand(other) << " is " << long_text(in[other].is);
   };
   switch (found.broken) {
     case mode_mistake::state_conflict:
@@ -24,7 +24,7 @@ constexpr text why_not_met(const node& n, const op_rule& rule, const operands_on
         if (in[o].is.is == state::varying || in[o].is.is == state::shard) other = o;
       beside();
       if (other < in.count && in[other].is.is == state::partial) return t << ": equal data would be counted once on every device";
-      return t << ": the gradient of operand " << k << " would miss a sum over `" << axis << '`';
+      return t << ": the gradient of " << names.operand(k) << " would miss a sum over `" << axis << '`';
     case mode_mistake::partial_varying_mix:
       beside();
       return t << ": terms of a sum and values of single devices do not go together";
@@ -50,14 +50,101 @@ constexpr text why_not_met(const node& n, const op_rule& rule, const operands_on
   }
 }
 
+/// The ways out of a mistake on an axis of the global view: one of the values that the user has is brought to another state there, and
+/// what was refused is typed once more with it.
+class remedy_search {
+ public:
+  constexpr remedy_search(program_typer& t, int refused, int axis)
+      : t_(t), refused_(refused), axis_(axis), names_(t.program, refused) {}
+
+  /// Of a call of several operators those that make all of it right, and where there are none, those that make right what was refused.
+  constexpr std::vector<text> run(bool only_gathers = false) {
+    end_ = names_.end();
+    std::vector<text> ways = found(only_gathers);
+    end_ = refused_ + 1;
+    if (ways.empty() && end_ < names_.end()) ways = found(only_gathers);
+    return ways;
+  }
+
+ private:
+  constexpr std::vector<text> found(bool only_gathers) {
+    remedy_list list(t_.on_mesh, axis_, false);
+    for (int k = 0; k < names_.count(); ++k) {
+      const int x = names_.held(k);
+      bool is_named = false;  // the same value, before
+      for (int o = 0; o < k; ++o) is_named = is_named || names_.held(o) == x;
+      if (x < 0 || is_named || !t_.type(x).is_known) continue;
+      const axis_state is = t_.type(x).on[axis_];
+      for (int row = 0; row < transition_count; ++row) {
+        const auto& t = transitions[row];
+        if (t.from != is.is || t.is_for_experts || t.to == state::varying || t.by == verb::permute) continue;
+        if (only_gathers && t.by != verb::all_gather) continue;
+        const int dims = t.to == state::shard ? t_.at(x).shape.count : 1;
+        for (int d = 0; d < dims; ++d)
+          if (const axis_state to = t.to == state::shard ? shard_of(d) : axis_state{t.to}; !(to == is) && is_way_out(x, row, to))
+            list.add(k, row, is, to, t_.held(x));
+      }
+    }
+    return list.texts();
+  }
+  constexpr bool is_way_out(int x, int row, const axis_state& to) {
+    const value_type before = t_.type(x);
+    value_type after = before;
+    after.set(axis_, to);
+    if (!may_be_brought(t_.mesh(), t_.at(x).shape, before, after, axis_, transitions[row].forward)) return false;
+    std::vector<value_type> types;
+    for (int i = names_.begin(); i < end_; ++i) types.push_back(t_.type(i));
+    const auto mistakes = t_.mistakes.size(), steps = t_.steps.size();
+    const auto further = t_.further;
+    const axis_mask local = t_.local_here;
+    t_.is_trying = true;
+    t_.type(x) = after;
+    for (int i = names_.begin(); i < end_; ++i) t_.type_again(t_, i);
+    bool is_right = true;
+    for (auto k = mistakes; k < t_.mistakes.size(); ++k) {
+      const typed_mistake& m = t_.mistakes[k];
+      if (m.kind == mode_mistake::out_spec_mismatch) continue;
+      is_right =
+          is_right && m.axis >= 0 && m.axis != axis_ && (m.kind != mode_mistake::needs_communication || !m.remedies.empty());
+    }
+    t_.is_trying = false;
+    t_.type(x) = before;
+    for (int i = names_.begin(); i < end_; ++i) t_.type(i) = types[static_cast<std::size_t>(i - names_.begin())];
+    t_.mistakes.resize(mistakes);
+    t_.steps.resize(steps);
+    t_.further = further;
+    t_.local_here = local;
+    return is_right;
+  }
+
+  program_typer& t_;
+  int refused_, axis_, end_ = 0;  // of what is typed once more
+  user_names names_;
+};
+
 constexpr void complain(program_typer& t, int i, const op_rule& rule, const axis_rule& along, const operands_on_axis& in, int a,
                         const axis_result& found) {
   const node& n = t.at(i);
+  const user_names names(t.program, i);
   const text axis = axes_text(t.on_mesh, axis_bit(a));
-  typed_mistake& m = t.refuse(found.broken, i, found.operand, a, why_not_met(n, rule, in, axis, found));
-  inline_vec<held_operand, max_map_arity> operands;
-  for (int k = 0; k < n.operands.count; ++k) operands.push_back(t.held(n, k));
-  m.remedies = remedies(t.on_mesh, t.is_local(a) ? nullptr : &rule, along, in, operands, a, (n.local_axes & axis_bit(a)) != 0);
+  const int number = found.operand < 0 ? -1 : names.number_of(found.operand);
+  t.refuse(found.broken, i, number, a, why_not_met(n, names, rule, in, axis, found));
+  if (t.is_trying) return;
+  std::vector<text> ways;
+  if (!t.is_local(a)) {
+    ways = remedy_search(t, i, a).run();
+  } else {
+    inline_vec<held_operand, max_map_arity> operands;
+    inline_vec<std::int8_t, max_map_arity> numbers;
+    for (int k = 0; k < n.operands.count; ++k) {
+      const int is = names.number_of(k);
+      const bool has_it = is >= 0 && names.held(is) >= 0;
+      numbers.push_back(static_cast<std::int8_t>(has_it ? is : -1));
+      operands.push_back(t.held(has_it ? names.held(is) : n.operands[k]));
+    }
+    ways = local_remedies(t.on_mesh, along, in, operands, numbers, a, (n.local_axes & axis_bit(a)) != 0);
+  }
+  t.mistakes.back().remedies = ways;
 }
 
 }  // namespace gspmd::detail

@@ -2,7 +2,9 @@
 #pragma once
 
 #include "gspmd/detail/ops/registry.hpp"
+#include "gspmd/detail/passes/typed/local_sums.hpp"
 #include "gspmd/detail/passes/typed/operator_mistakes.hpp"
+#include "gspmd/detail/passes/typed/written_steps.hpp"
 
 namespace gspmd::detail {
 
@@ -39,19 +41,24 @@ class operator_typer {
         if (!is_floating(t_.at(i + r).type)) t_.further[r - 1].on[a] = without_gradient(t_.further[r - 1].on[a]);
       }
     }
-    if (t_.mistakes.size() != count) return;
+    local_sums sums(t_, i, rule);
+    if (t_.mistakes.size() != count || (is_tracked && !sums.are_read_right())) return;
     if (!t_.is_all_local() && !lay_out(i, rule, result)) return;
     for (auto& t : t_.further) t.is_known = true;
-    if (is_tracked) pass_parts(n, rule, result);
+    if (is_tracked) {
+      pass_parts(n, rule, result);
+      for (int a = 0; a < t_.mesh().axis_count(); ++a)
+        if (result.on[a].is == state::varying) result.terms |= sums.terms_of_result() & axis_bit(a);
+    }
     t_.type(i) = result;
   }
 
  private:
-  /// Whether it is known of an operand which axes cut its dims, and that matters: where two are local.
+  /// Whether it is known of an operand which axes cut its dims, or that it is a sum over one that they cut.
   [[nodiscard]] constexpr bool knows_parts(const node& n) const {
-    if ((t_.local_here & (t_.local_here - 1)) == 0 || n.in_gradient) return false;
+    if (t_.local_here == 0 || n.in_gradient) return false;
     for (const int o : n.operands)
-      if (!t_.types[static_cast<std::size_t>(o)].parts.empty()) return true;
+      if (const value_type& t = t_.types[static_cast<std::size_t>(o)]; !t.parts.empty() || t.terms != 0) return true;
     return false;
   }
   constexpr void pass_parts(const node& n, const op_rule& rule, value_type& result) const {
@@ -138,44 +145,77 @@ class operator_typer {
     return false;
   }
 
-  /// Movements and windows: every element must lie where it is needed.
+  /// Movements and windows: every element must lie where it is needed, or come there over axes along which the program says so.
   constexpr bool lies_there(int i, const op_rule& rule, const factor_splits& uses, const value_type& result) {
     const node& n = t_.at(i);
-    const auto& facts = facts_of(n.op);
-    const sharding to{result.splits};
+    const mesh_shape asked = with_two_of_each(t_.mesh());
     for (int k = 0; k < n.operands.count; ++k) {
-      const sharding from{to_dims(t_.mesh(), rule, rule.operand(k), uses)};
-      const extents& shape = t_.at(n.operands[k]).shape;
-      axis_mask axes = 0;
-      if (k < facts.movements(n)) axes = traffic_of(t_.program, t_.mesh(), n, k, from, to).axes;
-      else if (const index_map map = needed_tile(t_.program, t_.mesh(), n, k, shape, from); map.dims.count > 0)
-        axes = traffic_of_tiles(t_.mesh(), shape, from, map).axes;
+      const tile_or_part part{n, k, {to_dims(t_.mesh(), rule, rule.operand(k), uses)}, {result.splits}};
+      const axis_mask axes = traffic(asked, part).axes;
       if (axes == 0) continue;
-      int axis = 0;
-      while ((axes & axis_bit(axis)) == 0) ++axis;
-      int dim = 0;
-      for (const auto& use : from.splits)
-        if (use.axis == axis) dim = use.dim;
-      text what("operand ");
-      what << k << ' ' << shape_text(shape) << " is split along dim " << dim << " over `" << axes_text(t_.on_mesh, axes)
-           << "` and the result is " << shape_text(n.shape);
-      say_which_moves(what, n, k, dim, from, to);
-      what << "; reshard the operand so that dim " << dim << " is not split, or cut it where parts begin";
-      t_.refuse(mode_mistake::needs_communication, i, k, axis, what).remedies =
-          ways_to_gather(t_.on_mesh, k, shard_of(dim), t_.held(n, k), axis);
+      const auto bytes = traffic(t_.mesh(), part).elems() * bytes_of(n.type);
+      if ((axes & ~n.exchange_axes) == 0) {
+        step_writer(t_).note_exchange(i, axes, bytes);
+        continue;
+      }
+      refuse_to_move(i, part, asked, axes, bytes);
       return false;
     }
     return true;
   }
+  /// What an operator reads of an operand, which lies as `from` says, for a result that lies as `to` says.
+  struct tile_or_part {
+    const node& n;
+    int operand;
+    sharding from, to;
+  };
+  /// Whether anything moves does not depend on whether an axis has one device or two: what is right on one is to be so on more.
+  static constexpr mesh_shape with_two_of_each(mesh_shape mesh) {
+    for (auto& size : mesh.sizes) size = size == 1 ? 2 : size;
+    return mesh;
+  }
+  [[nodiscard]] constexpr map_traffic traffic(const mesh_shape& mesh, const tile_or_part& part) const {
+    const auto& [n, k, from, to] = part;
+    if (k < facts_of(n.op).movements(n)) return traffic_of(t_.program, mesh, n, k, from, to);
+    const extents& shape = t_.at(n.operands[k]).shape;
+    const index_map map = needed_tile(t_.program, mesh, n, k, shape, from);
+    return map.dims.count > 0 ? traffic_of_tiles(mesh, shape, from, map) : map_traffic{};
+  }
+  constexpr void refuse_to_move(int i, const tile_or_part& part, const mesh_shape& asked, axis_mask axes, std::int64_t bytes) {
+    const auto& [n, k, from, to] = part;
+    const extents& shape = t_.at(n.operands[k]).shape;
+    int dim = 0, axis = -1;  // the last one, which leaves a dim first
+    for (const auto& use : from.splits)
+      if ((axes & axis_bit(use.axis)) != 0 && (axis < 0 || use.dim == dim)) {
+        dim = use.dim;
+        axis = use.axis;
+      }
+    const user_names names(t_.program, i);
+    text what = names.operand(k);
+    what << ' ' << shape_text(shape) << " is split along dim " << dim << " over `" << axes_text(t_.on_mesh, axes)
+         << "` and the result is " << shape_text(n.shape);
+    say_which_moves(what, part, dim, asked);
+    t_.refuse(mode_mistake::needs_communication, i, names.number_of(k), axis, what);
+    text exchange("with_exchange<`");
+    exchange << axes_text(t_.on_mesh, axes) << "`>(f, ...) around this "
+             << (names.is_in_call() ? names.function() : name_of(n.op)) << ": ";
+    say_bytes(exchange, deed::permute, bytes, "forward, ");
+    say_bytes(exchange, deed::permute, bytes, "backward");
+    t_.mistakes.back().remedies.push_back(exchange);
+    if (t_.is_trying) return;
+    std::vector<text> gathers = remedy_search(t_, i, axis).run(true);
+    for (const auto& way : gathers) t_.mistakes.back().remedies.push_back(way);
+  }
   /// `: element 4 moves from part 1 to part 0`
-  constexpr void say_which_moves(text& what, const node& n, int k, int dim, const sharding& from, const sharding& to) const {
+  constexpr void say_which_moves(text& what, const tile_or_part& part, int dim, const mesh_shape& asked) const {
+    const auto& [n, k, from, to] = part;
     const auto& facts = facts_of(n.op);
     if (k >= facts.movements(n)) {
       what << ": parts need elements of their neighbours";
       return;
     }
     const index_map map = facts.map(t_.program, n, k);
-    const auto parts = parts_of(t_.mesh(), from, dim), parts_to = parts_of(t_.mesh(), to, dim);
+    const auto parts = parts_of(asked, from, dim), parts_to = parts_of(asked, to, dim);
     const auto extent = t_.at(n.operands[k]).shape[dim];
     const auto size = shard_extent(extent, parts), size_to = shard_extent(n.shape[dim], parts_to);
     for (const auto& d : map.dims) {
@@ -185,6 +225,7 @@ class operator_typer {
       for (int count = 0; count < 4096 && t < n.shape[dim]; ++count, e += d.from_step, t += d.to_step) {
         if (t < 0 || e < 0 || e >= extent || e / size == t / size_to) continue;
         what << ": element " << e << " moves from part " << e / size << " to part " << t / size_to;
+        if (parts != parts_of(t_.mesh(), from, dim)) what << " where each axis has two devices";
         return;
       }
     }

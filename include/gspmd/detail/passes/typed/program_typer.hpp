@@ -6,6 +6,7 @@
 #include "gspmd/detail/ir/collective.hpp"
 #include "gspmd/detail/ops/transition.hpp"
 #include "gspmd/detail/passes/typed/remedies.hpp"
+#include "gspmd/detail/passes/typed/user_names.hpp"
 
 namespace gspmd::detail {
 
@@ -57,8 +58,12 @@ class program_typer {
   [[nodiscard]] constexpr axis_mask diverging() const { return diverging_; }
   constexpr void set_diverging(axis_mask axes) { diverging_ = axes; }
   constexpr typed_mistake& refuse(mode_mistake kind, int i, int operand, int axis, const text& what) {
-    mistakes.push_back(
-        {kind, i, operand, axis, i < 0 ? what : text(graph::place(at(i).at, name_in_program(at(i)))) << ": " << what, {}});
+    text where;
+    if (i >= 0) {
+      const user_names names(program, i);
+      where << graph::place(at(i).at, names.is_in_call() ? names.function() : name_in_program(at(i))) << ": ";
+    }
+    mistakes.push_back({kind, i, operand, axis, where << what, {}});
     return mistakes.back();
   }
   /// What a user wrote to get a node.
@@ -93,11 +98,8 @@ class program_typer {
       if (d >= 0) repeated &= ~dim_bit(d);
     return repeated;
   }
-  [[nodiscard]] constexpr held_operand held(const node& n, int k) const {
-    int x = n.operands[k];
-    const bool is_stretched = repeated_dims(at(x)) != 0 && at(x).at.line == n.at.line;
-    if (is_stretched) x = at(x).operands[0];
-    return {at(x).shape, types[static_cast<std::size_t>(x)].layout(), bytes_of(at(x).type), is_stretched};
+  [[nodiscard]] constexpr held_operand held(int x) const {
+    return {at(x).shape, types[static_cast<std::size_t>(x)].layout(), bytes_of(at(x).type)};
   }
   /// The devices along these axes may go different ways in a body: those along which the predicate of a conditional around it varies.
   [[nodiscard]] constexpr axis_mask varying_predicate(int branch) const {
@@ -151,7 +153,9 @@ class program_typer {
   std::vector<int> zeros;   // inputs that stand for what a loop carries, and may be believed to be zeros
   std::vector<int> wanted;  // by node
   std::vector<value_type> wishes;
-  inline_vec<value_type, max_results> further;  // results of the operator typed last, but the first
+  inline_vec<value_type, max_results> further;        // results of the operator typed last, but the first
+  bool is_trying = false;                             // what a way out of a mistake would lead to
+  void (*type_again)(program_typer&, int) = nullptr;  // of a node, for those that try
 
  private:
   constexpr void visit(int i);

@@ -112,7 +112,7 @@ class region_typer {
       const auto& t = transitions[row];
       if (t.from != is.is || t.to != begun.is || t.is_for_experts || t.by == verb::permute) continue;
       const bool cuts_or_joins = t.from == state::shard || t.to == state::shard;  // which changes a shape of the local view
-      if (!t_.is_local(a) || !cuts_or_joins) list.add(carry - n.region - 1, row, is, begun, t_.held(n, 0));
+      if (!t_.is_local(a) || !cuts_or_joins) list.add(carry - n.region - 1, row, is, begun, t_.held(n.operands[0]));
     }
     return list.texts();
   }
@@ -159,6 +159,8 @@ class region_typer {
                                       << ": axes split a dim in another order; reshard one of them");
       return -1;
     }
+    if ((known.terms & ~other.terms) != 0) changed = 1;
+    known.terms &= other.terms;
     return known.parts.keep_common(other.parts, t_.at(i).shape.count) ? 1 : changed;
   }
 

@@ -12,7 +12,6 @@ struct held_operand {
   extents shape;    // of the local view: the shard's
   sharding layout;  // nothing in the local view
   std::int64_t elem_bytes = 1;
-  bool is_stretched = false;  // by the operator: a user has what it was before
 };
 
 /// The reshard that brings a value to a state on an axis, as a user writes it; `after`: the splits that it has then.
@@ -61,6 +60,13 @@ constexpr text local_call_text(const text& axis, verb by, const axis_state& from
   return {};
 }
 
+/// `24 bytes (all_gather) forward`
+constexpr void say_bytes(text& words, deed d, std::int64_t bytes, std::string_view where) {
+  words << bytes << " bytes ";
+  if (bytes > 0) words << '(' << collective_of(d) << ") ";
+  words << where;
+}
+
 /// One operand brought to another state.
 struct remedy {
   int operand = 0, row = 0;
@@ -73,6 +79,16 @@ struct remedy {
     return sent + sent_back != o.sent + o.sent_back ? sent + sent_back < o.sent + o.sent_back : sent < o.sent;
   }
 };
+
+/// Whether a value may be brought to another state on one axis of the global view: the axis that leaves a dim is the last one of it, and no
+/// uneven part needs elements that the axis does not bring.
+constexpr bool may_be_brought(const mesh_shape& mesh, const extents& shape, const value_type& from, const value_type& to,
+                              int axis, deed does) {
+  for (int k = 0; k + 1 < from.splits.count; ++k)
+    if (from.splits[k].axis == axis && from.splits[k + 1].dim == from.splits[k].dim) return false;
+  const axis_mask over = movement_axes(mesh, shape, sharding{from.splits}, sharding{to.splits});
+  return (over & ~(does == deed::keep_own ? 0 : axis_bit(axis))) == 0;
+}
 
 /// The cheapest ways out of a mistake on one axis, three at most.
 class remedy_list {
@@ -117,13 +133,8 @@ class remedy_list {
               << " over `" << axes_text(mesh_, axis_bit(axis_)) << '`';
       else words << reshard_text(mesh_, w.after, w.rank, axis_, w.to) << "(operand " << w.operand << ')';
       words << ": ";
-      const auto say = [&](deed d, std::int64_t bytes, std::string_view where) {
-        words << bytes << " bytes ";
-        if (bytes > 0) words << '(' << collective_of(d) << ") ";
-        words << where;
-      };
-      say(t.forward, w.sent, "forward, ");
-      say(t.backward, w.sent_back, "backward");
+      say_bytes(words, t.forward, w.sent, "forward, ");
+      say_bytes(words, t.backward, w.sent_back, "backward");
       list.push_back(words);
     }
     return list;
@@ -136,45 +147,25 @@ class remedy_list {
   inline_vec<remedy, 3> best_;
 };
 
-/// The rows of the table that, applied to one operand, make the rule accept.
-constexpr std::vector<text> remedies(const mesh_info& mesh, const op_rule* rule, const axis_rule& along,
-                                     const operands_on_axis& in, const inline_vec<held_operand, max_map_arity>& held, int axis,
-                                     bool is_called) {
-  remedy_list list(mesh, axis, rule == nullptr, is_called);
-  const auto consider = [&](int k, int row, axis_state to, int factor) {
-    operands_on_axis trial = in;
-    trial[k] = {to, static_cast<std::int8_t>(factor)};
-    trial[k].repeated = in[k].repeated;
-    if (along.of(trial).broken == mode_mistake::none) list.add(k, row, in[k].is, to, held[k]);
-  };
+/// Of a mistake on an axis of the local view, the rows of the table that, applied to one operand, make the rule accept. `numbers`: what the user
+/// calls the operands, -1 for what he has not.
+constexpr std::vector<text> local_remedies(const mesh_info& mesh, const axis_rule& along, const operands_on_axis& in,
+                                           const inline_vec<held_operand, max_map_arity>& held,
+                                           const inline_vec<std::int8_t, max_map_arity>& numbers, int axis, bool is_called) {
+  remedy_list list(mesh, axis, true, is_called);
   for (int k = 0; k < in.count; ++k)
-    for (int row = 0; row < transition_count; ++row) {
+    for (int row = 0; row < transition_count && numbers[k] >= 0; ++row) {
       const auto& t = transitions[row];
       const bool varies = in[k].is.is == state::varying || in[k].is.is == state::shard;
-      bool is_from = in[k].is.is == t.from;
-      if (rule == nullptr && varies)  // chunks are nothing but values that vary; a shape does not change
-        is_from = t.from == state::varying || t.by == verb::all_gather;
-      if (!is_from || t.is_for_experts || t.by == verb::permute) continue;
+      // Chunks are nothing but values that vary; a shape does not change.
+      const bool is_from = varies ? t.from == state::varying || t.by == verb::all_gather : in[k].is.is == t.from;
+      if (!is_from || t.is_for_experts || t.by == verb::permute || t.to == state::shard) continue;
       if (is_called && local_call_text({}, t.by, in[k].is, {t.to}, k).view().empty()) continue;
-      if (t.to != state::shard) {
-        if (rule == nullptr || t.to != state::varying) consider(k, row, {t.to}, -1);
-      } else if (rule != nullptr && !held[k].is_stretched) {
-        for (int d = 0; d < held[k].shape.count; ++d) {
-          const tensor_map& map = rule->operand(k);
-          if (in[k].is == shard_of(d) || (!rule->uniform && map.begin(d) == map.end(d))) continue;
-          consider(k, row, shard_of(d), rule->uniform ? d : map.factors[map.begin(d)]);
-        }
-      }
+      operands_on_axis trial = in;
+      trial[k] = {{t.to}};
+      trial[k].repeated = in[k].repeated;
+      if (along.of(trial).broken == mode_mistake::none) list.add(numbers[k], row, in[k].is, {t.to}, held[k]);
     }
-  return list.texts();
-}
-
-/// The ways to have an operand whole along an axis that splits it.
-constexpr std::vector<text> ways_to_gather(const mesh_info& mesh, int k, const axis_state& is, const held_operand& held,
-                                           int axis) {
-  remedy_list list(mesh, axis, false);
-  for (int row = 0; row < transition_count; ++row)
-    if (transitions[row].by == verb::all_gather) list.add(k, row, is, {transitions[row].to}, held);
   return list.texts();
 }
 

@@ -88,6 +88,7 @@ class transition_typer {
     if (is_inside) {
       if (!n.in_gradient && !is_innermost(i, c, from.parts)) return;
       to.parts.change(c);
+      if (c.by != verb::permute) to.terms &= ~c.axes;
       for (int a = 0; a < t_.mesh().axis_count(); ++a) {
         if ((c.axes & axis_bit(a)) == 0) continue;
         to.on[a] = c.to;

@@ -71,6 +71,7 @@ constexpr void program_typer::visit(int i) {
 constexpr void program_typer::run() {
   types.resize(program.nodes.size(), value_type{});
   wanted.resize(program.nodes.size(), -1);
+  type_again = [](program_typer& t, int i) { t.visit(i); };
   for (; next < static_cast<int>(program.nodes.size()); ++next) visit(next);
   if (program.type_local != nullptr && mistakes.empty())  // of a loop whose condition was typed after what it asks
     for (const auto& s : steps) step_writer(*this).refuse_if_devices_part(s);

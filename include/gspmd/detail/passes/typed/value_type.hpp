@@ -14,7 +14,8 @@ struct value_type {
   inline_vec<axis_state, max_axes> on;
   inline_vec<axis_use, max_axes> splits;  // the axes of the global view that shard it, by dim, then major to minor
   local_parts parts;                      // of the local view: the axes whose parts of a dim devices are known to hold
-  bool is_known = false;                  // false after a mistake: nothing is asked of it
+  axis_mask terms = 0;    // of the local view: the axes along which it is a sum of its part of a dim (local_sums.hpp)
+  bool is_known = false;  // false after a mistake: nothing is asked of it
 
   static constexpr value_type all(const mesh_shape& mesh, axis_state s) {
     value_type t;
