@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// labels: native once
+// labels: native once optimised
 // timeout: 120
 #include <doctest/doctest.h>
 #include <sys/mman.h>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// labels: native once widths
+// labels: native once optimised widths
 // timeout: 120
 #include <doctest/doctest.h>
 
