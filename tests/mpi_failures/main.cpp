@@ -32,6 +32,21 @@ constexpr auto program = [](auto x) {
 constexpr auto lookup = [](auto table, auto ids) { return sum(take(table, ids, 0, out_of_range::error)); };
 using lookup_of_two =
     compile<lookup, checked<mesh<axis<"x", 2>>>, in<float, dims<3>, split<_>>, in<std::int64_t, dims<4>, split<"x">>>;
+// Two branches that communicate among other devices, or for other things. The predicate should be alike on all.
+constexpr auto branches = [](auto p, auto x) {
+  return sum(cond(
+      p > 0, [](auto v) { return einsum<"ij->i">(v); }, [](auto v) { return einsum<"ji->i">(v); }, x));
+};
+using parting_step =
+    compile<branches, mesh<axis<"x", 2>, axis<"y", 2>>, in<float, dims<>>, in<double, dims<8, 8>, split<"x", "y">>>;
+constexpr auto branches_of_two = [](auto p, auto x) {
+  return cond(
+      p > 0, [](auto v) { return sum(v); }, [](auto v) { return sum(v * v); }, x);
+};
+using parting_step_of_two = compile<branches_of_two, mesh<axis<"x", 2>>, in<float, dims<>>, in<double, dims<8>, split<"x">>>;
+// Another program than `program`, with the same collective.
+constexpr auto sum_of_squares = [](auto x) { return sum(x * x); };
+using squares_of_two = compile<sum_of_squares, mesh<axis<"x", 2>>, in<double, dims<8>, split<"x">>>;
 using step_of_two = compile<program, mesh<axis<"x", 2>>, in<double, dims<8>, split<"x">>>;
 
 namespace {

@@ -3,8 +3,6 @@
 
 #include "gspmd/detail/transport/mpi/call.hpp"  // first: it says how to include mpi.h
 
-#include <unistd.h>
-
 #include <algorithm>
 #include <atomic>
 #include <climits>
@@ -13,6 +11,7 @@
 #include <cstdio>
 #include <cstring>
 #include <exception>
+#include <limits>
 #include <memory>
 #include <span>
 #include <string>
@@ -22,6 +21,7 @@
 #include "gspmd/detail/ir/collective.hpp"
 #include "gspmd/detail/transport/descriptor_cache.hpp"
 #include "gspmd/detail/transport/device_memory.hpp"
+#include "gspmd/detail/transport/meeting_subject.hpp"
 #include "gspmd/detail/transport/mpi/exchange.hpp"
 #include "gspmd/detail/transport/mpi/group.hpp"
 #include "gspmd/detail/transport/mpi/node_memory.hpp"
@@ -70,19 +70,23 @@ class mpi_communicator {
     work_.largest_count = options.largest_count;
     work_.shared_memory = options.shared_memory;
     work_.small_shard_bytes = std::min(options.small_shard_bytes, detail::node_window::half_bytes);
-    work_.oversubscribed = options.shared_memory && detail::is_oversubscribed(cards, work_.rank);
+    work_.inquiries.yields = detail::is_oversubscribed(cards, work_.rank);
+    work_.oversubscribed = options.shared_memory && work_.inquiries.yields;
     work_.nodes = detail::nodes_of(cards);
   }
   mpi_communicator(const mpi_communicator&) = delete;
   mpi_communicator& operator=(const mpi_communicator&) = delete;
   /// Collective, if it is to be before MPI_Finalize; after it MPI can free nothing any more.
   ~mpi_communicator() {
-    for (auto& group : groups_) group->leave();
     if (is_finalized()) {
       for (auto& group : groups_) static_cast<void>(group.release());
       return;
     }
-    if (count_ > 1 && std::uncaught_exceptions() > exceptions_) await_others_or_abort();
+    part();
+    if (work_.inquiries.has_failed()) {  // MPI would take what it has not delivered for messages of the next communicator
+      for (auto& group : groups_) static_cast<void>(group.release());
+      return;
+    }
     groups_.clear();
     MPI_Comm_free(&comm_);
   }
@@ -92,7 +96,7 @@ class mpi_communicator {
   [[nodiscard]] int device(int) const { return work_.rank; }
   /// Tells this communicator from every other one of this process.
   [[nodiscard]] std::uint64_t serial() const { return serial_; }
-  void barrier() { detail::check_mpi(MPI_Barrier(comm_), "MPI_Barrier", work_.rank); }
+  void barrier() { meet({1, nullptr, nullptr, nullptr, describe_barrier}); }
 
   /// Zeroed memory that the other processes of the node can read in place: collectives between buffers in it cost what they
   /// cost between threads, and MPI carries nothing. Aligned to a cache line. Collective over all processes, which ask for the
@@ -103,6 +107,7 @@ class mpi_communicator {
       auto own = std::make_shared<detail::aligned_bytes>(static_cast<std::int64_t>(bytes));
       return {own, own->get()};
     }
+    meet({3, nullptr, &bytes, nullptr, describe_allocation});
     auto& memory = work_.memories[detail::free_memory(work_.memories, comm_, bytes)];
     if (memory) {
       std::memset(memory->mine(), 0, bytes);
@@ -115,29 +120,29 @@ class mpi_communicator {
 
   template <class T>
   void move(const detail::mesh_shape& mesh, const detail::movement& m, const T* const* in, T* const* out) {
-    const auto& known = movements_.find(mesh, m, [&] { return new_route<detail::movement_route>(mesh, m); });
+    const auto& known = movements_.find(mesh, m, [&] { return new_route<detail::movement_route, T>(mesh, m); });
     known.group->move(mesh, m, known.route, in[0], out[0]);
   }
 
   template <class T>
   void start(const detail::mesh_shape& mesh, std::span<const detail::movement> all, const T* const* in, T* const* out) {
     const auto find = [&](const detail::movement& m) -> const auto& {
-      return joint_movements_.find(mesh, m, [&] { return new_route<detail::movement_route>(mesh, m, true); });
+      return joint_movements_.find(mesh, m, [&] { return new_route<detail::movement_route, T>(mesh, m, true); });
     };
     const detail::movement_route* routes[detail::most_moved_together]{};
     for (const auto& m : all) find(m);  // all are known then, and stay where they are
     for (std::size_t k = 0; k < all.size(); ++k) routes[k] = &find(all[k]).route;
-    group_over(mesh, all[0].axes).start(mesh, all, routes, in, out);
+    group_over(mesh, all[0].axes, detail::subject_of(mesh, all[0], detail::dtype_of<T>())).start(mesh, all, routes, in, out);
   }
   template <class T>
   void finish(const detail::mesh_shape& mesh, std::span<const detail::movement> all, const T* const*, T* const* out) {
-    auto& group = group_over(mesh, all[0].axes);
+    auto& group = group_over(mesh, all[0].axes, detail::subject_of(mesh, all[0], detail::dtype_of<T>()));
     if (group.fills(out[0])) group.finish_movements();
   }
 
   template <class T>
   void reduce(const detail::mesh_shape& mesh, const detail::reduction& r, const T* const* in, T* const* out) {
-    const auto& known = reductions_.find(mesh, r, [&] { return new_route<detail::reduction_route>(mesh, r); });
+    const auto& known = reductions_.find(mesh, r, [&] { return new_route<detail::reduction_route, T>(mesh, r); });
     known.group->reduce(mesh, r, known.route, in[0], out[0]);
   }
 
@@ -145,23 +150,24 @@ class mpi_communicator {
   void reduce_together(const detail::mesh_shape& mesh, std::span<const detail::reduction> all, const T* const* in,
                        T* const* out) {
     const auto find = [&](const detail::reduction& r) -> const auto& {
-      return reductions_.find(mesh, r, [&] { return new_route<detail::reduction_route>(mesh, r); });
+      return reductions_.find(mesh, r, [&] { return new_route<detail::reduction_route, T>(mesh, r); });
     };
     const detail::reduction_route* routes[detail::most_moved_together];
     for (const auto& r : all) find(r);  // as in start
     for (std::size_t k = 0; k < all.size(); ++k) routes[k] = &find(all[k]).route;
-    group_over(mesh, all[0].axes).reduce_together(mesh, all, routes, in, out);
+    group_over(mesh, all[0].axes, detail::subject_of(mesh, all[0], detail::dtype_of<T>())).reduce_together(mesh, all, routes, in, out);
   }
 
   void shift(const detail::mesh_shape& mesh, const detail::ring& r, const detail::ring_buffers& ahead,
              const detail::ring_buffers* behind) {
-    group_over(mesh, r.mask()).shift(mesh, r, ahead, behind);
+    group_over(mesh, r.mask(), detail::subject_of(mesh, r)).shift(mesh, r, ahead, behind);
   }
 
   /// Every device sends every device a block of its own size: of in[0], sent[0][k] elements go to device k, one block after the
   /// other; received[0][k] elements from device k arrive in out[0]. Collective over all devices.
   template <class T>
   void exchange(const T* const* in, const std::int64_t* const* sent, T* const* out, const std::int64_t* const* received) {
+    meet({5, nullptr, nullptr, nullptr, describe_exchange});
     detail::mpi_exchange(comm_, work_.rank, work_.largest_count, in[0], sent[0], out[0], received[0]);
   }
 
@@ -177,23 +183,34 @@ class mpi_communicator {
     MPI_Comm_set_errhandler(comm_, MPI_ERRORS_RETURN);
     MPI_Comm_rank(comm_, &work_.rank);
     MPI_Comm_size(comm_, &count_);
+    for (int r = 0; r < count_; ++r) work_.all_ranks.push_back(r);
+    work_.largest_tag = detail::largest_tag_of(comm_);
+    work_.inquiries.begin(comm_, work_.rank, count_);
   }
 
   /// Returns when all ranks have come here.
-  [[gnu::noinline, gnu::cold]] void await_others_or_abort() {
-    MPI_Request all_here = MPI_REQUEST_NULL;
-    if (MPI_Ibarrier(comm_, &all_here) != MPI_SUCCESS) return;
-    const double until = MPI_Wtime() + 5;
-    for (int flag = 0; flag == 0 && MPI_Test(&all_here, &flag, MPI_STATUS_IGNORE) == MPI_SUCCESS;) {
-      if (flag == 0 && MPI_Wtime() > until) {
-        const error failure(
-            "an exception passes an mpi_communicator that others still use, and would wait in: all ranks end. "
-            "To see its text, catch it before, or use launch",
-            work_.rank);
-        detail::abort_mpi(failure, comm_);
-      }
-      ::usleep(1000);
+  void part() {
+    if (count_ == 1) return;
+    const bool is_thrown_past = std::uncaught_exceptions() > exceptions_;
+    try {
+      if (work_.inquiries.part(is_thrown_past ? 5 : std::numeric_limits<double>::infinity())) return;
+    } catch (const error& failure) {
+      detail::abort_mpi(failure, comm_);
     }
+    detail::abort_mpi(error("an exception passes an mpi_communicator that others still use, and would wait in: all ranks end. "
+                            "To see its text, catch it before, or use launch",
+                            work_.rank),
+                      comm_);
+  }
+  /// Returns when all ranks have come for this.
+  void meet(const detail::meeting_subject& subject) {
+    constexpr int tag = 3;
+    detail::roll_call(comm_, work_.all_ranks, work_.rank, tag, work_.inquiries, subject);
+  }
+  static std::string describe_barrier(const detail::mesh_shape*, dtype, const void*) { return "a barrier"; }
+  static std::string describe_exchange(const detail::mesh_shape*, dtype, const void*) { return "an exchange of blocks"; }
+  static std::string describe_allocation(const detail::mesh_shape*, dtype, const void* bytes) {
+    return "the start of a step, for which " + std::to_string(*static_cast<const std::size_t*>(bytes)) + " bytes are shared";
   }
 
   static std::uint64_t next_serial() {
@@ -215,15 +232,15 @@ class mpi_communicator {
         : group(&over), route(over.new_route(mesh, d, joint...)) {}
   };
   /// Of a collective that is new. The cache may forget others: what is under way needs its route no more then.
-  template <class Route, class Descriptor, class... Joint>
+  template <class Route, class T, class Descriptor, class... Joint>
   routed<Route> new_route(const detail::mesh_shape& mesh, const Descriptor& d, Joint... joint) {
     for (auto& group : groups_) group->finish_movements();
-    return routed<Route>(group_over(mesh, d.axes), mesh, d, joint...);
+    return routed<Route>(group_over(mesh, d.axes, detail::subject_of(mesh, d, detail::dtype_of<T>())), mesh, d, joint...);
   }
-  detail::mpi_group& group_over(const detail::mesh_shape& mesh, detail::axis_mask axes) {
+  detail::mpi_group& group_over(const detail::mesh_shape& mesh, detail::axis_mask axes, const detail::meeting_subject& subject) {
     for (const auto& known : groups_)
       if (known->is_over(mesh, axes)) return *known;
-    groups_.push_back(std::make_unique<detail::mpi_group>(comm_, mesh, axes, work_));
+    groups_.push_back(std::make_unique<detail::mpi_group>(comm_, mesh, axes, work_, subject));
     return *groups_.back();
   }
 
