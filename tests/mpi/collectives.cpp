@@ -140,8 +140,8 @@ struct by_messages {
     mpi_channel channel;
     channel.comm = MPI_COMM_WORLD;
     for (int k = 0; k < device_count(); ++k) channel.devices.push_back(k);
-    all_reduce_by_messages({channel, work, work.requests}, memory, r.reduced_by, device_count(), device(0),
-                           elements(r.global), in[0], out[0]);
+    all_reduce_by_messages({channel, work, work.requests}, memory, r.reduced_by, device_count(), device(0), elements(r.global),
+                           in[0], out[0]);
   }
 };
 

@@ -24,11 +24,16 @@
 #include "gspmd/detail/transport/meeting_subject.hpp"
 #include "gspmd/detail/transport/mpi/exchange.hpp"
 #include "gspmd/detail/transport/mpi/group.hpp"
+#include "gspmd/detail/transport/mpi/kept.hpp"
 #include "gspmd/detail/transport/mpi/node_memory.hpp"
 #include "gspmd/detail/transport/mpi/ranks.hpp"
 #include "gspmd/error.hpp"
 
 namespace gspmd {
+
+namespace detail {
+class kept_communicators;
+}
 
 /// Alike on all ranks.
 struct mpi_options {
@@ -39,6 +44,8 @@ struct mpi_options {
   /// Shards up to this size are copied through memory that the processes of a node share, at most 256 KiB. Larger ones are read
   /// where they lie, or go by messages.
   std::int64_t small_shard_bytes = 16384;
+
+  friend bool operator==(const mpi_options&, const mpi_options&) = default;
 };
 
 /// One device per MPI process; the device's id is its rank.
@@ -82,7 +89,7 @@ class mpi_communicator {
       for (auto& group : groups_) static_cast<void>(group.release());
       return;
     }
-    part();
+    if (!is_kept_) part();
     if (work_.inquiries.has_failed()) {  // MPI would take what it has not delivered for messages of the next communicator
       for (auto& group : groups_) static_cast<void>(group.release());
       return;
@@ -155,7 +162,8 @@ class mpi_communicator {
     const detail::reduction_route* routes[detail::most_moved_together];
     for (const auto& r : all) find(r);  // as in start
     for (std::size_t k = 0; k < all.size(); ++k) routes[k] = &find(all[k]).route;
-    group_over(mesh, all[0].axes, detail::subject_of(mesh, all[0], detail::dtype_of<T>())).reduce_together(mesh, all, routes, in, out);
+    group_over(mesh, all[0].axes, detail::subject_of(mesh, all[0], detail::dtype_of<T>()))
+        .reduce_together(mesh, all, routes, in, out);
   }
 
   void shift(const detail::mesh_shape& mesh, const detail::ring& r, const detail::ring_buffers& ahead,
@@ -175,10 +183,7 @@ class mpi_communicator {
   struct duplicate {};
   /// Whatever is thrown after this frees the duplicate.
   mpi_communicator(MPI_Comm comm, duplicate) {
-    int is_initialized = 0;
-    MPI_Initialized(&is_initialized);
-    if (is_initialized == 0 || is_finalized())
-      throw error("the mpi backend needs MPI to be running: call MPI_Init before and MPI_Finalize after");
+    detail::require_mpi_runs();
     detail::check_mpi(MPI_Comm_dup(comm, &comm_), "MPI_Comm_dup", -1);
     MPI_Comm_set_errhandler(comm_, MPI_ERRORS_RETURN);
     MPI_Comm_rank(comm_, &work_.rank);
@@ -188,6 +193,16 @@ class mpi_communicator {
     work_.inquiries.begin(comm_, work_.rank, count_);
   }
 
+  friend class detail::kept_communicators;
+  /// Where launch ends, which keeps this communicator: none waits for another one then, and what they share may be let go of.
+  void rest() {
+    is_kept_ = true;
+    part();
+    constexpr std::size_t most_kept_bytes = 64 << 20;
+    std::size_t bytes = 0;  // alike on all
+    for (const auto& memory : work_.memories) bytes += memory ? memory->bytes() : 0;
+    if (bytes > most_kept_bytes) static_cast<void>(detail::free_memory(work_.memories, comm_, 0));
+  }
   /// Returns when all ranks have come here.
   void part() {
     if (count_ == 1) return;
@@ -246,6 +261,7 @@ class mpi_communicator {
 
   MPI_Comm comm_ = MPI_COMM_NULL;
   int count_ = 0;
+  bool is_kept_ = false;
   int exceptions_ = std::uncaught_exceptions();
   std::uint64_t serial_ = next_serial();
   detail::mpi_workspace work_{};
@@ -285,18 +301,52 @@ inline void agree(const mpi& backend, const error* failure) {
   if (failure != nullptr) throw *failure;
 }
 
-/// Calls `f(comm)` once on every process; collective over `backend.comm`. Throws gspmd::error, alike on all processes,
+namespace detail {
+
+/// What launch makes for a communicator of the user's, and keeps with it: one mpi_communicator for each set of options.
+class kept_communicators {
+ public:
+  /// Collective over `backend.comm`. Where not all ranks find theirs all make one, and so compare their options.
+  mpi_communicator& of(const mpi& backend) {
+    const auto same = [&](const entry& e) { return e.options == backend.options; };
+    const auto found = std::find_if(all_.begin(), all_.end(), same);
+    const int number = found != all_.end() ? static_cast<int>(found - all_.begin()) : -1;
+    int least[2] = {number, -number};
+    check_mpi(MPI_Allreduce(MPI_IN_PLACE, least, 2, MPI_INT, MPI_MIN, backend.comm), "MPI_Allreduce", -1);
+    if (least[0] >= 0 && least[0] == -least[1]) return *found->comm;
+    all_.push_back({backend.options, std::make_unique<mpi_communicator>(backend.comm, backend.options)});
+    return *all_.back().comm;
+  }
+  static void rest(mpi_communicator& comm) { comm.rest(); }
+
+ private:
+  struct entry {
+    mpi_options options;
+    std::unique_ptr<mpi_communicator> comm;
+  };
+  std::vector<entry> all_;
+};
+
+}  // namespace detail
+
+/// Calls `f(comm)` once on every process; collective over `backend.comm`. What it makes in MPI, it keeps for the next launch on this
+/// communicator, until MPI_Comm_free of it or MPI_Finalize; no more than 64 MiB of shared memory stay for each process. Throws gspmd::error, alike on all processes,
 /// unless there are `devices` of them with the same options. The BLAS keeps its threads: where ranks share cores, bind them to
 /// cores or set OPENBLAS_NUM_THREADS. What `f` throws on one process cannot reach those that wait for it: its text goes to stderr
 /// and MPI_Abort ends them all. Alone, a process just throws it.
 template <class F>
 void launch(const mpi& backend, int devices, F&& f) {
-  mpi_communicator comm(backend.comm, backend.options);
+  detail::require_mpi_runs();
+  auto& comm = detail::mpi_kept<detail::kept_communicators>::with(backend.comm).of(backend);
   require_devices(comm, devices);
-  if (devices == 1) return static_cast<void>(f(comm));
+  if (devices == 1) {
+    f(comm);
+    return detail::kept_communicators::rest(comm);
+  }
   const auto give_up = [&](const error& failure) { detail::abort_mpi(failure, backend.comm); };
   try {
     f(comm);
+    detail::kept_communicators::rest(comm);
   } catch (const error& failure) {
     give_up(failure.rank() < 0 ? failure.with_rank(comm.device(0)) : failure);
   } catch (const std::exception& failure) {

@@ -42,6 +42,14 @@ inline void check_mpi(int code, const char* call, int rank) {
   throw error(std::string(call) + " failed: " + std::string(text, static_cast<std::size_t>(length)), rank);
 }
 
+inline void require_mpi_runs() {
+  int is_initialized = 0, is_finalized = 0;
+  MPI_Initialized(&is_initialized);
+  if (is_initialized != 0) MPI_Finalized(&is_finalized);
+  if (is_initialized == 0 || is_finalized != 0)
+    throw error("the mpi backend needs MPI to be running: call MPI_Init before and MPI_Finalize after");
+}
+
 inline int largest_tag_of(MPI_Comm comm) {
   int* largest = nullptr;
   int is_known = 0;

@@ -173,8 +173,8 @@ class mpi_inquiries {
     std::uint32_t number;
     std::uint64_t origin_wait, sender_wait;
     mpi_progress::place needed;  // of who gets it
-    std::uint64_t signature;  // of the ranks on its way and the numbers of their waits
-    char text[480];           // what the first rank on its way came for
+    std::uint64_t signature;     // of the ranks on its way and the numbers of their waits
+    char text[480];              // what the first rank on its way came for
   };
   struct posted {
     message content;
@@ -203,8 +203,7 @@ class mpi_inquiries {
   }
   /// A question is posted again when the last one by the same rank has been taken.
   void post(int to, const message& m) {
-    if (m.kind == message::ask &&
-        std::any_of(posted_.begin(), posted_.end(), [&](const auto& p) {
+    if (m.kind == message::ask && std::any_of(posted_.begin(), posted_.end(), [&](const auto& p) {
           return p->content.kind == message::ask && p->content.origin == m.origin;
         }))
       return;
@@ -258,9 +257,7 @@ class mpi_inquiries {
         write(reply, mine != nullptr ? mine->subject->text() : last_text_);
         return post(from, reply);
       }
-      case message::told:
-        told_ = m;
-        told_by_ = from;
+      case message::told: told_ = m; told_by_ = from;
     }
   }
 

@@ -28,7 +28,8 @@ class mpi_members {
     channel_.devices = members_of(mesh, axes, me);
     if (size() == 1) return;
     const auto name = name_of_group(mesh, axes);
-    detail::roll_call(parent, devices(), self, first_group_tag + static_cast<int>(name % static_cast<std::uint32_t>(work.largest_tag - first_group_tag)),
+    detail::roll_call(parent, devices(), self,
+                      first_group_tag + static_cast<int>(name % static_cast<std::uint32_t>(work.largest_tag - first_group_tag)),
                       work.inquiries, subject);
     channel_.progress.begin_group(name);
     work.inquiries.add_group(channel_.progress);

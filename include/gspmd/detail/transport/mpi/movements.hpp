@@ -47,7 +47,9 @@ class mpi_movements {
   }
 
   /// So few bytes of all members that a roll call before a call of MPI would take longer than the call.
-  [[nodiscard]] bool is_small_gather(std::int64_t bytes) const { return bytes <= most_gathered_bytes && m_.work.largest_count >= bytes; }
+  [[nodiscard]] bool is_small_gather(std::int64_t bytes) const {
+    return bytes <= most_gathered_bytes && m_.work.largest_count >= bytes;
+  }
   /// The blocks of all members, from that of this one on: in each round twice as many (Bruck).
   template <class T>
   const T* gather_small(std::int64_t elems, const T* in) {
@@ -136,7 +138,8 @@ class mpi_movements {
   [[nodiscard]] bool goes_directly(std::int64_t elems) const {
     constexpr std::int64_t most_members = 4, most_direct_bytes = 256 << 10;
     const auto all = elems * m_.size();
-    return all > m_.work.largest_count || (m_.size() <= most_members && all * static_cast<std::int64_t>(sizeof(T)) <= most_direct_bytes);
+    return all > m_.work.largest_count ||
+           (m_.size() <= most_members && all * static_cast<std::int64_t>(sizeof(T)) <= most_direct_bytes);
   }
   /// Block j of `out` is what member j has for this one; `block_for(j)` is what this one has for j.
   template <class T, class BlockFor>
