@@ -63,6 +63,7 @@ struct node {
   const map_function* function = nullptr;
   const struct local_function* local = nullptr;  // local_op; a monoid
   bool in_gradient = false;                      // the differentiator wrote it
+  bool is_border = false;                        // it stands between a manual region and what is around it (ops/local_view.hpp)
   bool is_started = false;                       // a collective that goes on beside what does not need it
   bool annotated = false;                        // `annotation` was written by the user
   bool deferred = false;                         // a reshard that is left to what its readers compute (passes/defer_reshards.hpp)
@@ -176,12 +177,11 @@ class graph {
 
   [[nodiscard]] constexpr bool failed() const { return !error.empty(); }
 
-  /// `crosses_border`: it stands between a manual region and what is around it.
-  constexpr int add(node n, bool crosses_border = false) {
+  constexpr int add(node n) {
     n.region = open_region;
     n.local_axes = open_local;
     n.scope = open_scope;
-    if (!crosses_border && !may_read({n.operands.begin(), static_cast<std::size_t>(n.operands.count)}, n.at, name_of(n.op)))
+    if (!n.is_border && !may_read({n.operands.begin(), static_cast<std::size_t>(n.operands.count)}, n.at, name_of(n.op)))
       return -1;
     if (n.shape.count == max_rank && is_complex(n.type))
       return fail(n.at, name_of(n.op), mistake::rank, "a complex tensor has at most 31 dims; real(x) and imag(x) have 32");

@@ -170,14 +170,16 @@ struct local_view_op : plain_operator, without_steps {
 constexpr int add_seen_as(graph& g, int x, const extents& shape, location at) {
   if (x < 0) return -1;
   node n = source(code_of<local_view_op>, g.nodes[static_cast<std::size_t>(x)].type, shape, at);
+  n.is_border = true;
   n.operands.push_back(x);
-  return g.add(n, true);
+  return g.add(n);
 }
 
 constexpr int add_leave(graph& g, int operand, const border_spec& spec, location at) {
   if (operand < 0) return -1;
   const node& x = g.nodes[static_cast<std::size_t>(operand)];
   node n = source(code_of<local_view_op>, x.type, x.shape, at);
+  n.is_border = true;
   n.operands.push_back(operand);
   for (int d = 0; d < n.shape.count; ++d) n.shape[d] = saturating_multiply(n.shape[d], spec.parts_of(g.mesh->shape, d));
   spec.keep(n, false);
@@ -189,6 +191,7 @@ constexpr int add_enter(graph& g, int operand, const border_spec& spec, location
   if (operand < 0) return -1;
   const node& x = g.nodes[static_cast<std::size_t>(operand)];
   node n = source(code_of<local_view_op>, x.type, x.shape, at);
+  n.is_border = true;
   n.operands.push_back(operand);
   for (int d = 0; d < n.shape.count; ++d) {
     const auto parts = spec.parts_of(g.mesh->shape, d);
@@ -201,7 +204,7 @@ constexpr int add_enter(graph& g, int operand, const border_spec& spec, location
   }
   spec.keep(n, true);
   const local_scope inside(g, g.open_local | spec.axes);
-  return g.add(n, true);
+  return g.add(n);
 }
 
 }  // namespace gspmd::detail
