@@ -147,8 +147,62 @@ struct dim_traffic {
   }
 };
 
-constexpr map_traffic traffic_of(const mesh_shape& mesh, const extents& from, const extents& to, const sharding& s,
-                                 const index_map& map) {
+/// A device exchanges for margins what it would for two shifts.
+constexpr inline_vec<dim_map, 2> margin_shifts(const index_map& map) {
+  inline_vec<dim_map, 2> shifts{map.dims[0], map.dims[1]};
+  shifts[0].from_first = -map.low;
+  shifts[1].from_first = map.high;
+  return shifts;
+}
+
+/// What devices exchange of one dim whose indices all go on to others that lie in the same part or the next one, in closed form: most
+/// movements are such, and while compiling every part that is counted costs. Of margins there are two maps.
+///   shift by 2 of 12 in 4,4,4     each part but one gives 2, and each but one gets 2
+struct shift_traffic {
+  bool is_one = false;                   // an exchange of this kind
+  std::int64_t elems = 0, messages = 0;  // of the part with most of them, sent or received: these are equal
+
+  constexpr shift_traffic(std::span<const dim_map> maps, std::int64_t from, std::int64_t to, std::int64_t parts) {
+    if (from != to || from == 0) return;
+    const auto shard = shard_extent(from, parts), with_data = (from + shard - 1) / shard;
+    const auto smallest = from - (with_data - 1) * shard;
+    std::int64_t given[3]{}, targets[3]{};  // by the first part, one in the middle, the last one
+    for (const auto& map : maps) {
+      if (map.is_tile() || map.from_step != 1 || map.to_step != 1) return;
+      const auto offset = offset_of(map, from), by = offset < 0 ? -offset : offset;
+      if (by > smallest || (by == smallest && map.beyond == continuation::reflect)) return;
+      const bool gives[]{offset < 0 || map.beyond == continuation::round, true, offset > 0 || map.beyond == continuation::round};
+      for (int k = 0; k < 3; ++k) {
+        given[k] += gives[k] ? by : 0;
+        targets[k] += gives[k] && by > 0 ? 1 : 0;
+      }
+    }
+    is_one = true;
+    if (with_data == 1) return;
+    for (int k = 0; k < 3; ++k) {
+      if (k == 1 && with_data == 2) continue;
+      if (given[k] > elems) elems = given[k];
+      if (targets[k] > messages) messages = targets[k];
+    }
+  }
+};
+
+/// What devices exchange along one dim only.
+constexpr map_traffic traffic_of_shift(const mesh_shape& mesh, const extents& from, const sharding& s, int dim,
+                                       const shift_traffic& along) {
+  map_traffic result;
+  const auto shard = shard_extent(from[dim], parts_of(mesh, s, dim));
+  const auto others = shard == 0 ? 0 : local_elements(mesh, from, s) / shard;
+  if (along.elems == 0 || others == 0) return {};
+  result.sent = result.received = along.elems * others;
+  result.messages = along.messages;
+  result.axes = s.axes_of(dim) & mesh.wide_axes();
+  return result;
+}
+
+/// The parts counted one by one, whatever the map.
+constexpr map_traffic counted_traffic(const mesh_shape& mesh, const extents& from, const extents& to, const sharding& s,
+                                      const index_map& map) {
   map_traffic result;
   part_shares sent, received, targets, sources;
   for (auto* shares : {&sent, &received, &targets, &sources}) shares->add({1, 1});
@@ -171,11 +225,8 @@ constexpr map_traffic traffic_of(const mesh_shape& mesh, const extents& from, co
   if (map.places()) {
     const auto parts = parts_of(mesh, s, map.placed_dim);
     add_dim(map.placed_dim, parts, dim_traffic(map, from[map.placed_dim], parts));
-  } else if (map.has_margins()) {  // a device exchanges what it would for two shifts
-    dim_map shifts[2]{map.dims[0], map.dims[1]};
-    shifts[0].from_first = -map.low;
-    shifts[1].from_first = map.high;
-    add(shifts, from);
+  } else if (map.has_margins()) {
+    add(margin_shifts(map).items, from);
   } else {
     for (const auto& d : map.dims) add({&d, 1}, to);
   }
@@ -184,6 +235,21 @@ constexpr map_traffic traffic_of(const mesh_shape& mesh, const extents& from, co
   result.received = elems * received.leaves();
   result.messages = targets.leaves() > sources.leaves() ? targets.leaves() : sources.leaves();
   return result;
+}
+
+constexpr map_traffic traffic_of(const mesh_shape& mesh, const extents& from, const extents& to, const sharding& s,
+                                 const index_map& map) {
+  const auto closed = [&](std::span<const dim_map> maps, const extents& result, map_traffic& traffic) {
+    const int dim = maps[0].dim;
+    const shift_traffic along(maps, from[dim], result[dim], parts_of(mesh, s, dim));
+    if (along.is_one) traffic = traffic_of_shift(mesh, from, s, dim, along);
+    return along.is_one;
+  };
+  map_traffic result;
+  if (map.has_margins() ? closed(margin_shifts(map).items, from, result)
+                        : map.dims.count == 1 && !map.places() && closed({map.dims.items, 1}, to, result))
+    return result;
+  return counted_traffic(mesh, from, to, s, map);
 }
 
 /// The same of a map to tiles of an operand.

@@ -40,6 +40,7 @@ struct shard_margins {
   std::int8_t dim = 0;
   margin_side low, high;
   int value = -1;  // that holds the margins; -1: none yet
+  int next = -1;   // others of the same value; -1: none further
 
   [[nodiscard]] constexpr bool is_constant() const {
     return low.is_constant() && high.is_constant() && (low.width == 0 || high.width == 0 || low.fill == high.fill);
@@ -72,6 +73,7 @@ class offset_reads {
   template <class OnlyReadBy>
   constexpr void find(const graph& g, const mesh_shape& mesh, const local_program& p, OnlyReadBy only_read_by) {
     list_shifts(g, mesh, p);
+    first_.resize(p.values.size(), -1);
     for (std::size_t k = shifts_.size(); k-- > 0;) {  // readers first
       auto& s = shifts_[k];
       s.is_read = only_read_by(s.result, [&](int w) {
@@ -94,10 +96,12 @@ class offset_reads {
   [[nodiscard]] constexpr const offset_read* read_of(int v) const {
     return v < static_cast<int>(by_value_.size()) && by_value_[v] >= 0 ? &reads_[by_value_[v]] : nullptr;
   }
+  /// The first margins of a value, which the others follow; -1: it has none.
+  [[nodiscard]] constexpr int first_of(int v) const { return v < static_cast<int>(first_.size()) ? first_[v] : -1; }
   /// Whether other margins lie around these.
   [[nodiscard]] constexpr bool is_surrounded(int k) const {
-    for (const auto& m : margins)
-      if (m.inner == k) return true;
+    for (int other = first_of(margins[k].of); other >= 0; other = margins[other].next)
+      if (margins[other].inner == k) return true;
     return false;
   }
 
@@ -152,21 +156,27 @@ class offset_reads {
   constexpr int widen(int of, int inner, const shift& s) {
     const auto side_of = [&s](shard_margins& m) -> margin_side& { return s.offset < 0 ? m.low : m.high; };
     margin_side wanted = s.goes_on;
-    int k = 0;
-    for (; k < static_cast<int>(margins.size()); ++k) {
+    int k = first_of(of), last = -1;
+    for (; k >= 0; k = margins[k].next) {
       auto& m = margins[k];
       const auto& side = side_of(m);
-      if (m.of == of && m.inner == inner && m.region == s.region && m.dim == s.dim &&
+      if (m.inner == inner && m.region == s.region && m.dim == s.dim &&
           (side.width == 0 || (side.beyond == wanted.beyond && side.fill == wanted.fill)))
         break;
+      last = k;
     }
-    if (k == static_cast<int>(margins.size())) margins.push_back({of, inner, s.region, s.dim, {}, {}});
+    if (k < 0) {
+      k = static_cast<int>(margins.size());
+      (last < 0 ? first_[of] : margins[last].next) = k;
+      margins.push_back({of, inner, s.region, s.dim, {}, {}});
+    }
     auto& side = side_of(margins[k]);
     wanted.width = s.offset < 0 ? -s.offset : s.offset;
     if (side.width < wanted.width) side = wanted;
     return k;
   }
 
+  vec<int> first_;  // by value: its first margins; -1: none
   vec<shift> shifts_;
   vec<int> shift_of_;  // by value: its place in shifts_; -1: none
   vec<offset_read> reads_;

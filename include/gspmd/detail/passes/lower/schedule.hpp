@@ -73,24 +73,27 @@ class scheduler {
   ///   a box along two dims      one message to each neighbour along dim 0, then one to each along dim 1
   constexpr void bring_all_margins(const instruction& op, int like) {
     const auto& all = s_.offsets.margins;
-    const int of = all[like].of, region = all[like].region;
+    vec<int> missing;  // in this body
+    for (int k = s_.offsets.first_of(all[like].of); k >= 0; k = all[k].next)
+      if (all[k].value < 0 && all[k].region == all[like].region) missing.push_back(k);
     const auto is_ready = [&](int k) { return all[k].inner < 0 || all[all[k].inner].value >= 0; };
     for (;;) {
       int best = -1;  // a margin along a dim all of whose margins can be brought, or of any
       bool is_whole = false;
-      for (int k = 0; k < static_cast<int>(all.size()) && !is_whole; ++k) {
-        if (!is_missing(k, of, region) || !is_ready(k)) continue;
+      for (std::size_t i = 0; i < missing.size() && !is_whole; ++i) {
+        const int k = missing[i];
+        if (all[k].value >= 0 || !is_ready(k)) continue;
         bool whole = true;
-        for (int other = 0; other < static_cast<int>(all.size()); ++other)
-          if (is_missing(other, of, region) && all[other].dim == all[k].dim) whole = whole && is_ready(other);
+        for (const int other : missing)
+          if (all[other].value < 0 && all[other].dim == all[k].dim) whole = whole && is_ready(other);
         if (best < 0 || whole) best = k;
         is_whole = whole;
       }
       if (best < 0) return;
       const int dim = all[best].dim;
       vec<int> sent;
-      for (int k = 0; k < static_cast<int>(all.size()); ++k) {
-        if (!is_missing(k, of, region) || all[k].dim != dim || !is_ready(k)) continue;
+      for (const int k : missing) {
+        if (all[k].value >= 0 || all[k].dim != dim || !is_ready(k)) continue;
         if (is_sent(k)) sent.push_back(k);
         else s_.offsets.margins[k].value = bring_margins(op, k);
       }
@@ -100,10 +103,6 @@ class scheduler {
         else bring_together(op, sent.data() + k, count);
       }
     }
-  }
-  [[nodiscard]] constexpr bool is_missing(int k, int of, int region) const {
-    const auto& m = s_.offsets.margins[k];
-    return m.value < 0 && m.of == of && m.region == region;
   }
   [[nodiscard]] constexpr int surrounded(int k) const {
     const auto& m = s_.offsets.margins[k];

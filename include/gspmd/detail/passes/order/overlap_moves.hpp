@@ -81,8 +81,17 @@ class move_overlapper {
       if (plan_.values[operand(plan_.steps[i], other)].where == shard.where) return true;
     return !writes(plan_, plan_.steps[i], shard);
   }
+  /// Where margins come from.
+  struct neighbours {
+    dtype type;
+    axis_mask axes;
+    inline_vec<std::int8_t, max_axes> in_order;  // the axes of the dim, major to minor
+
+    friend constexpr bool operator==(const neighbours&, const neighbours&) = default;
+  };
   /// Movements that may go together, in their order.
   struct joint_margins {
+    neighbours from;
     vec<int> moves;
     int results = 0;
   };
@@ -106,11 +115,10 @@ class move_overlapper {
       for (std::size_t k = open.size(); k-- > 0;)
         if (facts_of(s).role >= step_role::hands_on || needs(s, open[k].moves)) close(k);
       if (!brings_margins(s)) continue;
+      const neighbours from = neighbours_of(s);
       std::size_t k = 0;
-      while (k < open.size() &&
-             (!goes_along(plan_.steps[open[k].moves[0]], s) || open[k].results + s.results.count > most_moved_together))
-        ++k;
-      if (k == open.size()) open.push_back({});
+      while (k < open.size() && (!(open[k].from == from) || open[k].results + s.results.count > most_moved_together)) ++k;
+      if (k == open.size()) open.push_back({from, {}});
       open[k].moves.push_back(i);
       open[k].results += s.results.count;
     }
@@ -139,16 +147,13 @@ class move_overlapper {
       }
     return false;
   }
-  /// Whether two of them go to the same neighbours.
-  [[nodiscard]] constexpr bool goes_along(const plan_step& a, const plan_step& b) const {
-    if (a.type != b.type || axes_of(plan_view(plan_), a) != axes_of(plan_view(plan_), b)) return false;
-    const auto in_order = [&](const plan_step& s) {
-      inline_vec<std::int8_t, max_axes> axes;
-      for (const auto& use : plan_.values[operand(s, 0)].layout.splits)
-        if (use.dim == table_of<index_map>(plan_)[s.spec].dims[0].dim) axes.push_back(use.axis);
-      return axes;
-    };
-    return in_order(a) == in_order(b);
+  [[nodiscard]] constexpr neighbours neighbours_of(const plan_step& s) const {
+    const auto &from = plan_.values[operand(s, 0)], &to = plan_.values[result(s, 0)];
+    const index_map& map = table_of<index_map>(plan_)[s.spec];
+    neighbours found{s.type, traffic_of(plan_.mesh, from.global, to.global, from.layout, map).axes, {}};
+    for (const auto& use : from.layout.splits)
+      if (use.dim == map.dims[0].dim) found.in_order.push_back(use.axis);
+    return found;
   }
   constexpr void become_one(const vec<int>& all) {
     auto& maps = table_of<index_map>(plan_);
