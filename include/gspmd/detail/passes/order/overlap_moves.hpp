@@ -139,9 +139,10 @@ class move_overlapper {
       }
     return false;
   }
+  [[nodiscard]] constexpr axis_mask axes_of(const plan_step& s) const { return facts_of(s).axes(plan_view(plan_), s); }
   /// Whether two of them go to the same neighbours.
   [[nodiscard]] constexpr bool goes_along(const plan_step& a, const plan_step& b) const {
-    if (a.type != b.type || axes_of(plan_view(plan_), a) != axes_of(plan_view(plan_), b)) return false;
+    if (a.type != b.type || axes_of(a) != axes_of(b)) return false;
     const auto in_order = [&](const plan_step& s) {
       inline_vec<std::int8_t, max_axes> axes;
       for (const auto& use : plan_.values[operand(s, 0)].layout.splits)
