@@ -109,7 +109,7 @@ constexpr Sum fold_over_run(const plan_view& p, const Sum& nothing, Add add) {
 
 constexpr std::size_t count_collectives(const plan_view& p) {
   std::size_t n = 0;
-  for (const auto& s : p.steps) n += communicates(p, s) ? 1 : 0;
+  for (const auto& s : p.steps) n += communicates(s) ? 1 : 0;
   return n;
 }
 
@@ -118,7 +118,7 @@ constexpr list<N> list_collectives(const plan_view& p, const mesh_info& mesh) {
   list<N> result;
   std::size_t n = 0;
   for (const auto& s : p.steps)
-    if (communicates(p, s)) result.items[n++] = collective{s.collective, axes_text(mesh, axes_of(p, s)).view()};
+    if (communicates(s)) result.items[n++] = collective{s.collective, axes_text(mesh, s.axes).view()};
   return result;
 }
 
@@ -137,10 +137,10 @@ struct collective_filter {
   inline_vec<axis_mask, max_axes> over;
   unsigned kinds = ~0U;  // bits
 
-  [[nodiscard]] constexpr bool holds(const plan_view& p, const plan_step& s) const {
-    if (!communicates(p, s) || (kinds >> static_cast<unsigned>(s.collective) & 1U) == 0) return false;
+  [[nodiscard]] constexpr bool holds(const plan_step& s) const {
+    if (!communicates(s) || (kinds >> static_cast<unsigned>(s.collective) & 1U) == 0) return false;
     for (const auto axes : over)
-      if ((axes_of(p, s) & axes) == 0) return false;
+      if ((s.axes & axes) == 0) return false;
     return true;
   }
 };
@@ -164,10 +164,10 @@ struct traffic_count {
   }
 };
 /// In one time that a step runs.
-constexpr traffic_count sent_by(const plan_view& p, const plan_step& s) { return {s.bytes_sent, facts_of(s).messages(p, s), 1}; }
+constexpr traffic_count sent_by(const plan_step& s) { return {s.bytes_sent, s.messages, 1}; }
 constexpr traffic_count count_traffic_of(const plan_view& p, const collective_filter& which) {
   return fold_over_run(p, traffic_count{}, [&](traffic_count& total, const plan_step& s) {
-    if (which.holds(p, s)) total.add(sent_by(p, s), s.times);
+    if (which.holds(s)) total.add(sent_by(s), s.times);
   });
 }
 

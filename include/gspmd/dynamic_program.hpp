@@ -107,8 +107,7 @@ class program {
   [[nodiscard]] std::vector<collective> collectives() const {
     std::vector<collective> result;
     for (const auto& s : view_.steps)
-      if (detail::communicates(view_, s))
-        result.push_back({s.collective, detail::axes_text(mesh_.info(), detail::axes_of(view_, s)).view()});
+      if (detail::communicates(s)) result.push_back({s.collective, detail::axes_text(mesh_.info(), s.axes).view()});
     return result;
   }
   /// What one device sends, and its memory and arithmetic. All as in `compile`.

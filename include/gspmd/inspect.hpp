@@ -363,7 +363,7 @@ class inspection {
   void add_margins(const detail::instruction& op) {
     const auto& plan = program_.view();
     for (const auto& s : plan.steps) {
-      if (s.node != op.node || !detail::is_mapped(s) || !communicates(plan, s)) continue;
+      if (s.node != op.node || !detail::is_mapped(s) || !communicates(s)) continue;
       instruction halo{detail::name_of(s.collective), label_of(op.operands[0]), node(op.node).tag, {}};
       for (int k = 0; k < s.operands.count; ++k) {  // of several values for one loop; not the margins at whose corners others lie
         const int v = plan.slots[at(s.operands.begin + k)];
@@ -371,7 +371,7 @@ class inspection {
           halo.operands.push_back(v);
       }
       halo.moves = halo.communicates = halo.is_halo = true;
-      halo.axes = std::string(detail::axes_text(mesh_.info(), axes_of(plan, s)).view());
+      halo.axes = std::string(detail::axes_text(mesh_.info(), s.axes).view());
       halo.bytes = s.bytes_sent;
       instructions_.push_back(std::move(halo));
     }
@@ -385,14 +385,13 @@ class inspection {
       exchanges_.resize(graph_.nodes.size());
       for (const auto& s : plan.steps)
         if (s.operands.count == 1 &&
-            plan.slots[static_cast<std::size_t>(s.operands.begin)] >= static_cast<int>(local_.values.size()) &&
-            communicates(plan, s))
+            plan.slots[static_cast<std::size_t>(s.operands.begin)] >= static_cast<int>(local_.values.size()) && communicates(s))
           exchanges_[static_cast<std::size_t>(s.node)].push_back(&s);
     }
     for (const auto* s : exchanges_[static_cast<std::size_t>(op.node)]) {
       instruction sent{detail::name_of(s->collective), label_of(op.operands[0]), node(op.node).tag, {op.operands[0]}};
       sent.moves = sent.communicates = sent.is_halo = sent.is_inside = true;
-      sent.axes = std::string(detail::axes_text(mesh_.info(), axes_of(plan, *s)).view());
+      sent.axes = std::string(detail::axes_text(mesh_.info(), s->axes).view());
       sent.bytes = s->bytes_sent;
       instructions_.push_back(std::move(sent));
     }

@@ -56,7 +56,7 @@ constexpr network_rates rates_on(const network& net, const mesh_info& mesh) {
 }
 
 constexpr axis_times step_times(const network_rates& net, const plan_view& p, const mesh_shape& mesh, const plan_step& s) {
-  const auto axes = axes_of(p, s);
+  const auto axes = s.axes;
   const auto rounds = facts_of(s).rounds(p, s);
   if (rounds != ring_rounds_kind::none)
     return times_round_ring(mesh, net, axes, rounds == ring_rounds_kind::both_ways, s.bytes_sent);
@@ -84,7 +84,7 @@ constexpr time_estimate estimate_plan(const plan_view& p, const mesh_info& mesh,
   time_sum nothing;
   nothing.over = axis_seconds(mesh.shape.axis_count(), 0.0);
   const auto sum = fold_over_run(p, nothing, [&](time_sum& t, const plan_step& s) {
-    if (!communicates(p, s)) return;
+    if (!communicates(s)) return;
     t.add(seconds_of(step_times(rates, p, mesh.shape, s)), static_cast<double>(s.times));
   });
   result.over = sum.over;
@@ -93,7 +93,7 @@ constexpr time_estimate estimate_plan(const plan_view& p, const mesh_info& mesh,
 }
 
 constexpr timed_collective time_step(const plan_view& p, const mesh_info& mesh, const network& net, const plan_step& s) {
-  const auto axes = axes_of(p, s);
+  const auto axes = s.axes;
   timed_collective result{{s.collective, axes_text(mesh, axes).view()}, p.nodes[static_cast<std::size_t>(s.node)].at, 0, s.times};
   for (const auto t : step_times(rates_on(net, mesh), p, mesh.shape, s)) result.seconds += seconds_of(t);
   return result;
@@ -139,14 +139,14 @@ constexpr auto collective_times(const network& net) {
   std::array<timed_collective, Step::collectives.count> result{};
   std::size_t n = 0;
   for (const auto& s : Step::view.steps)
-    if (detail::communicates(Step::view, s)) result[n++] = detail::time_step(Step::view, Step::mesh_type::info, net, s);
+    if (detail::communicates(s)) result[n++] = detail::time_step(Step::view, Step::mesh_type::info, net, s);
   return result;
 }
 template <class Program>
 std::vector<timed_collective> collective_times(const Program& program, const network& net) {
   std::vector<timed_collective> result;
   for (const auto& s : program.view().steps)
-    if (detail::communicates(program.view(), s)) result.push_back(detail::time_step(program.view(), program.mesh_info(), net, s));
+    if (detail::communicates(s)) result.push_back(detail::time_step(program.view(), program.mesh_info(), net, s));
   return result;
 }
 

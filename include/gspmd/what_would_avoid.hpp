@@ -132,7 +132,7 @@ class annotation_trials {
     sharding without = n.annotation;
     without.splits.clear();
     for (const auto& use : n.annotation.splits)
-      if ((axes_of(plan_, s) & axis_bit(use.axis)) == 0) without.splits.push_back(use);
+      if ((s.axes & axis_bit(use.axis)) == 0) without.splits.push_back(use);
     if (n.annotation.partial == 0) add(true, without);
     add(false, {});
   }

@@ -82,13 +82,13 @@ constexpr text over_limit(const plan_view& p, const mesh_info& mesh, const limit
   if (total <= limit) return {};
   const auto weight = [&](std::size_t i) {
     const auto& s = p.steps[i];
-    return which.holds(p, s) ? saturating_multiply(sent_by(p, s).*what.number, s.times) : 0;
+    return which.holds(s) ? saturating_multiply(sent_by(s).*what.number, s.times) : 0;
   };
   return text("a device ") << what.verb << ' ' << total << ' ' << what.unit << (total == 1 ? "" : "s") << where << ", " << limit
                            << " are allowed" << heaviest(p.steps.size(), weight, [&](text& t, std::size_t i) {
                                 const auto& s = p.steps[i];
                                 const auto& n = p.nodes[static_cast<std::size_t>(s.node)];
-                                t << name_of(s.collective) << " over `" << axes_text(mesh, axes_of(p, s)) << "` for "
+                                t << name_of(s.collective) << " over `" << axes_text(mesh, s.axes) << "` for "
                                   << graph::place(n.at, name_of(n.op));
                               });
 }
@@ -212,7 +212,7 @@ struct other_collectives {
     t << list_text(Step::collectives) << " and not " << list_text(Wanted);
     std::size_t n = 0;
     for (const auto& s : Step::view.steps) {
-      if (!communicates(Step::view, s)) continue;
+      if (!communicates(s)) continue;
       if (n >= Wanted.count || !(Step::collectives.items[n] == Wanted.items[n])) {
         const auto& node = Step::view.nodes[static_cast<std::size_t>(s.node)];
         return t << "; number " << static_cast<std::int64_t>(n + 1) << " is for " << graph::place(node.at, name_of(node.op));

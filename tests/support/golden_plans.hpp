@@ -32,11 +32,11 @@ inline std::string block_of(const gspmd::dynamic::program& p) {
     out += (a > 0 ? ", " : " ") + std::string(mesh.name(a)) + '=' + std::to_string(mesh.shape.sizes[a]);
   out += '\n';
   for (const auto& s : view.steps) {
-    if (!communicates(view, s)) continue;
+    if (!communicates(s)) continue;
     const bool is_round = s.what == action::contract_round_ring;
     const auto& from = view.operand(s, is_round ? planned_ring_of(view, s).operand : 0);
     const auto& to = view.result(s);
-    out += padded(name_of(s.collective), 19) + "over " + padded(str(axes_text(mesh, axes_of(view, s))), 4) + "  " +
+    out += padded(name_of(s.collective), 19) + "over " + padded(str(axes_text(mesh, s.axes)), 4) + "  " +
            padded(std::to_string(s.bytes_sent) + " bytes", 16) + "  " + str(sharding_text(mesh, from.layout, from.global.count)) +
            (is_round ? (planned_ring_of(view, s).both_ways ? ", shard by shard, both ways," : ", shard by shard,")
                      : " -> " + str(sharding_text(mesh, to.layout, to.global.count))) +

@@ -124,7 +124,7 @@ TEST_CASE("several reductions of one value read it once, and where it is split g
   const dynamic::mesh two({{"x", 2}});
   const auto messages = [](const dynamic::program& p) {
     int n = 0;
-    for (const auto& s : p.view().steps) n += detail::communicates(p.view(), s) ? 1 : 0;
+    for (const auto& s : p.view().steps) n += detail::communicates(s) ? 1 : 0;
     return n;
   };
   const auto check = [&](auto f, int loops, int sent) {

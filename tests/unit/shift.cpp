@@ -177,7 +177,7 @@ std::string wrong_plan(const shifted& s) {
   if (!s.planned.error.empty()) return std::string(s.planned.error.view());
   if (p.steps.size() != 1 || p.steps[0].what != action::move) return "not one step";
   if (!same_layout(p.value(p.inputs[0]).layout, p.value(p.outputs[0]).layout)) return "the sharding changes";
-  if (communicates(p, p.steps[0]) != (count_traffic(p).bytes > 0)) return "a collective that sends nothing";
+  if (communicates(p.steps[0]) != (count_traffic(p).bytes > 0)) return "a collective that sends nothing";
   if (count_traffic(p).bytes > 0 && p.steps[0].collective != gspmd::collective_kind::collective_permute)
     return "another collective";
   if (p.arena_bytes != 0 || gspmd::detail::total_flops(p) != 0) return "an arena, or flops";

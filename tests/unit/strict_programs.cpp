@@ -203,9 +203,8 @@ bill sent_by(const dynamic::program& step) {
   bill all;
   const auto& view = step.view();
   for (const auto& s : view.steps)
-    if (detail::communicates(view, s) && s.bytes_sent > 0)
-      all.emplace(detail::name_of(s.collective), detail::axes_text(step.mesh_info(), detail::axes_of(view, s)).view(),
-                  s.bytes_sent);
+    if (detail::communicates(s) && s.bytes_sent > 0)
+      all.emplace(detail::name_of(s.collective), detail::axes_text(step.mesh_info(), s.axes).view(), s.bytes_sent);
   return all;
 }
 /// By the types, of what outputs need.

@@ -16,7 +16,6 @@ struct kernel_facts {
   bool (*works_in_place)(const plan_step& s);
   void (*mark_kept)(const table_views& tables, const plan_step& s, std::uint8_t* kept);  // by operand
   std::int64_t (*scratch_bytes)(const table_views& tables, const plan_step& s);
-  bool (*communicates)(const plan_view& p, const plan_step& s);
   axis_mask (*axes)(const plan_view& p, const plan_step& s);
   std::int64_t (*messages)(const plan_view& p, const plan_step& s);
   detail::packing (*packing)(const plan_view& p, const plan_step& s);
@@ -29,8 +28,7 @@ concept complete_kernel = requires {
   requires mp11::mp_is_list<typename K::tables>::value;
   requires K::name >= action{};
   requires K::handles >= element_kinds{};
-  kernel_facts{K::work,         K::role, K::works_in_place, K::mark_kept, K::scratch_bytes,
-               K::communicates, K::axes, K::messages,       K::packing,   K::rounds};
+  kernel_facts{K::work, K::role, K::works_in_place, K::mark_kept, K::scratch_bytes, K::axes, K::messages, K::packing, K::rounds};
 };
 
 /// A table per fact: a program that asks a few facts of its steps while it runs contains no code of the others.
@@ -39,9 +37,9 @@ struct facts_of_kernels;
 template <complete_kernel... K>
 struct facts_of_kernels<mp11::mp_list<K...>> {
   template <class Kernel>
-  static constexpr kernel_facts of = {Kernel::work,          Kernel::role,         Kernel::works_in_place, Kernel::mark_kept,
-                                      Kernel::scratch_bytes, Kernel::communicates, Kernel::axes,           Kernel::messages,
-                                      Kernel::packing,       Kernel::rounds};
+  static constexpr kernel_facts of = {Kernel::work,      Kernel::role,          Kernel::works_in_place,
+                                      Kernel::mark_kept, Kernel::scratch_bytes, Kernel::axes,
+                                      Kernel::messages,  Kernel::packing,       Kernel::rounds};
   template <auto Fact>
   static constexpr std::remove_cvref_t<decltype(std::declval<kernel_facts>().*Fact)> by_name[sizeof...(K)] = {of<K>.*Fact...};
 };
@@ -63,9 +61,6 @@ class facts_of_step {
   }
   constexpr std::int64_t scratch_bytes(const table_views& tables, const plan_step& s) const {
     return table<&kernel_facts::scratch_bytes>[kernel_](tables, s);
-  }
-  constexpr bool communicates(const plan_view& p, const plan_step& s) const {
-    return table<&kernel_facts::communicates>[kernel_](p, s);
   }
   constexpr axis_mask axes(const plan_view& p, const plan_step& s) const { return table<&kernel_facts::axes>[kernel_](p, s); }
   constexpr std::int64_t messages(const plan_view& p, const plan_step& s) const {
@@ -100,7 +95,4 @@ constexpr bool is_rim(const plan_view& p, const plan_step& s) {
 
 /// One message carries all operands.
 constexpr bool is_joined(const plan_step& s) { return s.operands.count > 1 && facts_of(s).role == step_role::joins_operands; }
-constexpr bool communicates(const plan_view& p, const plan_step& s) { return facts_of(s).communicates(p, s); }
-constexpr axis_mask axes_of(const plan_view& p, const plan_step& s) { return facts_of(s).axes(p, s); }
-
 }  // namespace gspmd::detail

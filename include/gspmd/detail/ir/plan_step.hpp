@@ -114,7 +114,9 @@ struct plan_step {
   std::int64_t scratch = 0;  // byte offset in the arena
   collective_kind collective = collective_kind::all_gather;
   bool forced = false;
-  std::int64_t bytes_sent = 0;            // each time it runs
+  // What devices send each other each time it runs: inside the groups of some mesh axes (0: nothing), and the bytes and messages of one device.
+  axis_mask axes = 0;
+  std::int64_t bytes_sent = 0, messages = 0;
   int target = -1;                        // loops and conditionals: another step; copy: the one that opened the body it ends;
                                           // start_move: the finish_move
   std::int64_t trips = 1;                 // loop_begin
@@ -122,5 +124,6 @@ struct plan_step {
   const local_function* local = nullptr;  // local: whose entry `spec` runs; fold: the monoid
   friend constexpr bool operator==(const plan_step&, const plan_step&) = default;
 };
+constexpr bool communicates(const plan_step& s) { return s.axes != 0; }
 
 }  // namespace gspmd::detail

@@ -12,6 +12,7 @@
 #include "gspmd/detail/passes/order/overlap_moves.hpp"
 #include "gspmd/detail/passes/order/overlap_started.hpp"
 #include "gspmd/detail/passes/plan_passes.hpp"
+#include "gspmd/detail/passes/step_traffic.hpp"
 #include "gspmd/detail/support/span.hpp"
 
 /// The passes, in their order: what stands between a graph and a plan. Each is a struct with its result, which can be frozen, and
@@ -220,17 +221,11 @@ struct place_pass {
       const steps_result& made = before.template of<steps_pass>();
       plan p = made.steps;
       put_in_order(p, span<const int>(order.of.data(), order.of.size()));
-      place_in_memory(p, made.base);
-      overlap_moves(p);
-      overlap_started(p);
+      place(p, made.base);
       return p;
     } else {
       steps_result made = before.template take<steps_pass>();
-      if (made.steps.error.empty()) {
-        place_in_memory(made.steps, std::move(made.base));
-        overlap_moves(made.steps);
-        overlap_started(made.steps);
-      }
+      if (made.steps.error.empty()) place(made.steps, std::move(made.base));
       return std::move(made.steps);
     }
   }
@@ -240,6 +235,14 @@ struct place_pass {
     for (std::size_t k = 0; k < entries_of<plan>::count; ++k) sizes.of[k] = before.template length<steps_pass>(k + 1);
     sizes.of[8] = before.output_count();  // the inputs whose memory they take
     return sizes;
+  }
+
+ private:
+  static constexpr void place(plan& p, vec<int> base) {
+    place_in_memory(p, std::move(base));
+    overlap_moves(p);
+    overlap_started(p);
+    note_traffic(p);
   }
 };
 

@@ -182,7 +182,7 @@ class cost_report {
   [[nodiscard, gnu::cold]] std::vector<operator_row> rows_by_operator() const {
     std::vector<std::int64_t> sent(plan_.nodes.size(), 0);
     for (const auto& s : plan_.steps)
-      if (communicates(plan_, s)) sent[static_cast<std::size_t>(s.node)] += s.bytes_sent * s.times;
+      if (communicates(s)) sent[static_cast<std::size_t>(s.node)] += s.bytes_sent * s.times;
     std::map<std::pair<std::string, std::string>, int> seen;
     std::vector<operator_row> rows;
     for (std::size_t i = 0; i < plan_.nodes.size(); ++i) {
@@ -328,7 +328,7 @@ class cost_report {
   }
 
   [[nodiscard, gnu::cold]] std::string axes_of_step(const plan_step& s) const {
-    return std::string(axes_text(mesh_, axes_of(plan_, s)).view());
+    return std::string(axes_text(mesh_, s.axes).view());
   }
   [[nodiscard]] const scope_names& scopes() const { return scopes_; }
   [[nodiscard]] const planned_node& node_of(const plan_step& s) const { return plan_.nodes[static_cast<std::size_t>(s.node)]; }
@@ -341,7 +341,7 @@ class cost_report {
   }
 
  private:
-  [[nodiscard]] bool is_sent(const plan_step& s) const { return communicates(plan_, s) && scopes_.is_shown(s); }
+  [[nodiscard]] bool is_sent(const plan_step& s) const { return communicates(s) && scopes_.is_shown(s); }
   [[nodiscard]] const std::string& path_of(const plan_step& s) const { return scopes_.path(scopes_.scope_of(s)); }
   [[nodiscard, gnu::cold]] static std::string span_text(double begin, double seconds) {
     char text[80];  // in microseconds

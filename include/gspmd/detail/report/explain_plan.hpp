@@ -76,7 +76,7 @@ class plan_explainer {
       : plan_(plan), mesh_(mesh), part_(part), scopes_(plan, part.scope) {
     sends_.resize(plan.nodes.size(), false);
     for (const auto& s : plan.steps)
-      if (communicates(plan, s)) sends_[static_cast<std::size_t>(s.node)] = true;
+      if (communicates(s)) sends_[static_cast<std::size_t>(s.node)] = true;
     int loops = 0;
     for (const auto& s : plan.steps)
       loop_.push_back(facts_of(s).role == step_role::fuses_operators && !is_rim(plan, s) ? ++loops : 0);
@@ -95,7 +95,7 @@ class plan_explainer {
   }
   [[nodiscard, gnu::cold]] traffic_count count(const collective_filter& which = {}) const {
     return fold_over_run(plan_, traffic_count{}, [&](traffic_count& total, const plan_step& s) {
-      if (which.holds(plan_, s) && is_inside(s.node)) total.add(sent_by(plan_, s), s.times);
+      if (which.holds(s) && is_inside(s.node)) total.add(sent_by(s), s.times);
     });
   }
 
@@ -236,14 +236,14 @@ class plan_explainer {
       const auto name = called(plan_.slots[static_cast<std::size_t>(s.operands.begin)], i);
       std::string t = "     ";
       if (s.results.count > 1 && !is_mapped(s)) {
-        table.add({t + name_of(s.collective) + " over " + str(axes_text(mesh_, axes_of(plan_, s))) + " of " + operands_text(s) +
+        table.add({t + name_of(s.collective) + " over " + str(axes_text(mesh_, s.axes)) + " of " + operands_text(s) +
                    ", in one message: sends " + bytes(s.bytes_sent) +
                    (s.times != 1 ? ", " + times_text(s.times) : std::string())});
         continue;
       }
       if (is_mapped(s)) {
-        if (communicates(plan_, s))
-          table.add({t + name_of(s.collective) + " over " + str(axes_text(mesh_, axes_of(plan_, s))) + " of the boundaries of " +
+        if (communicates(s))
+          table.add({t + name_of(s.collective) + " over " + str(axes_text(mesh_, s.axes)) + " of the boundaries of " +
                      operands_text(s) + ": sends " + bytes(s.bytes_sent) +
                      (s.times != 1 ? ", " + times_text(s.times) : std::string()) + overlap_text(s)});
         continue;
@@ -252,9 +252,8 @@ class plan_explainer {
         table.add({t + "copy of " + name + " to the memory of the output"});
         continue;
       }
-      const bool sends = communicates(plan_, s);
-      t +=
-          sends ? name_of(s.collective) + std::string(" over ") + str(axes_text(mesh_, axes_of(plan_, s))) : std::string("slice");
+      const bool sends = communicates(s);
+      t += sends ? name_of(s.collective) + std::string(" over ") + str(axes_text(mesh_, s.axes)) : std::string("slice");
       t += " of " + name + ": " + sharding_of(from) + " -> " + sharding_of(to);
       t += sends ? ", sends " + bytes(s.bytes_sent) : ", sends nothing";
       if (sends && s.times != 1) t += ", " + times_text(s.times);
@@ -279,7 +278,7 @@ class plan_explainer {
     const auto& w = planned_ring_of(plan_, s);
     const auto n = ring_of(plan_, s).size(mesh_.shape);
     const auto& shard = plan_.operand(s, w.operand);
-    std::string t = "collective_permute over " + str(axes_text(mesh_, axes_of(plan_, s))) + " of " +
+    std::string t = "collective_permute over " + str(axes_text(mesh_, s.axes)) + " of " +
                     called(plan_.slots[static_cast<std::size_t>(s.operands.begin + w.operand)], s.node) + ": " +
                     sharding_of(shard) + ", shard by shard, not gathered: " + times_text(ring_rounds(n, w.both_ways).ahead) +
                     " round the ring" + (w.both_ways ? ", both ways" : "") + ", sends " + bytes(s.bytes_sent);

@@ -43,7 +43,7 @@ class plan_graph {
       const auto& s = plan_.steps[i];
       if (facts_of(s).work == step_work::controls) continue;
       t += "  s" + std::to_string(i) + " [label=" + quoted(title(i));
-      if (communicates(plan_, s)) t += std::string(", fillcolor=\"") + colour_of(static_cast<int>(s.collective)) + '"';
+      if (communicates(s)) t += std::string(", fillcolor=\"") + colour_of(static_cast<int>(s.collective)) + '"';
       t += "];\n";
       for (int k = 0; k < s.operands.count; ++k) {
         const int v = plan_.slots[static_cast<std::size_t>(s.operands.begin + k)];
@@ -75,9 +75,9 @@ class plan_graph {
       const auto& s = plan_.steps[i];
       t += "  {\"what\": " + quoted(title(i)) + ", \"reads\": " + slots(s.operands) + ", \"makes\": " + slots(s.results);
       if (s.times != 1) t += ", \"times\": " + std::to_string(s.times);
-      if (communicates(plan_, s))
-        t += ", \"collective\": " + quoted(name_of(s.collective)) +
-             ", \"axes\": " + quoted(axes_text(mesh_, axes_of(plan_, s)).view()) + ", \"bytes\": " + std::to_string(s.bytes_sent);
+      if (communicates(s))
+        t += ", \"collective\": " + quoted(name_of(s.collective)) + ", \"axes\": " + quoted(axes_text(mesh_, s.axes).view()) +
+             ", \"bytes\": " + std::to_string(s.bytes_sent);
       t += i + 1 < plan_.steps.size() ? "},\n" : "}\n";
     }
     return t + " ],\n \"bytes_sent_per_device\": " + std::to_string(count_traffic(plan_).bytes) +
@@ -114,8 +114,8 @@ class plan_graph {
   [[nodiscard, gnu::cold]] std::string title(std::size_t step) const {
     const auto& s = plan_.steps[step];
     const auto& node = plan_.nodes[static_cast<std::size_t>(s.node)];
-    if (communicates(plan_, s))
-      return name_of(s.collective) + std::string(" over ") + std::string(axes_text(mesh_, axes_of(plan_, s)).view()) + ", " +
+    if (communicates(s))
+      return name_of(s.collective) + std::string(" over ") + std::string(axes_text(mesh_, s.axes).view()) + ", " +
              std::to_string(s.bytes_sent) + " bytes";
     std::string t;
     for (const auto& name : operators_[step]) t += (t.empty() ? "" : ", ") + name;

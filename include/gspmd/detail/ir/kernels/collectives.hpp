@@ -28,7 +28,6 @@ struct move : plain_step, without_scratch, not_by_rows {
 
   static constexpr bool works_in_place(const plan_step& s) { return writes_into_operand(s); }
   static constexpr void mark_kept(const table_views&, const plan_step&, std::uint8_t* kept) { kept[0] = 1; }
-  static constexpr bool communicates(const auto& p, const plan_step& s) { return axes(p, s) != 0; }
   static constexpr axis_mask axes(const auto& p, const plan_step& s) { return movement_of(p, s).axes; }
   static constexpr std::int64_t messages(const auto& p, const plan_step& s) {
     const auto members = p.mesh->size_of(axes(p, s));
@@ -60,7 +59,6 @@ struct moves_together : plain_step, never_in_place, without_scratch, not_by_rows
 };
 struct begins_moving {
   static constexpr step_work work = step_work::moves;
-  static constexpr bool communicates(const auto& p, const plan_step& s) { return move::communicates(p, s); }
   static constexpr axis_mask axes(const auto& p, const plan_step& s) { return move::axes(p, s); }
   /// Those of the widest margins to each side: all have the same neighbours. Without maps, those of one.
   static constexpr std::int64_t messages(const auto& p, const plan_step& s) {
@@ -103,7 +101,6 @@ struct start_move : moves_together, begins_moving {
 struct finish_move : moves_together {
   static constexpr action name = action::finish_move;
   static constexpr step_work work = step_work::ends_moving;
-  static constexpr bool communicates(const plan_view&, const plan_step&) { return false; }
   static constexpr axis_mask axes(const plan_view&, const plan_step&) { return 0; }
   static constexpr std::int64_t messages(const plan_view&, const plan_step&) { return 0; }
   static constexpr detail::packing packing(const plan_view&, const plan_step&) { return {}; }
@@ -128,7 +125,6 @@ struct combine : without_scratch, not_by_rows {
     return s.collective == collective_kind::all_reduce && s.operands.count == 1;
   }
   static constexpr void mark_kept(const table_views&, const plan_step&, std::uint8_t*) {}
-  static constexpr bool communicates(const plan_view&, const plan_step&) { return true; }
   static constexpr axis_mask axes(const auto& p, const plan_step& s) { return reduction_of(p, s).axes; }
   static constexpr std::int64_t messages(const auto& p, const plan_step& s) {
     return messages_of(s.collective, p.mesh->size_of(axes(p, s)));
@@ -150,7 +146,6 @@ struct combine_together : plain_step, never_in_place, without_scratch, not_by_ro
   using tables = mp11::mp_list<>;
   static constexpr step_work work = step_work::moves;
   static constexpr element_kinds handles = element_kinds::all;
-  static constexpr bool communicates(const plan_view&, const plan_step&) { return true; }
   static constexpr axis_mask axes(const auto& p, const plan_step& s) { return combine::axes(p, s); }
   static constexpr std::int64_t messages(const auto& p, const plan_step& s) { return combine::messages(p, s); }
   static constexpr detail::packing packing(const auto& p, const plan_step& s) {

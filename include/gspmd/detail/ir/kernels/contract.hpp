@@ -99,7 +99,6 @@ struct contract_round_ring : plain_step, never_in_place, not_by_rows {
   static constexpr std::int64_t scratch_bytes(const auto& tables, const plan_step& s) {
     return table_of<planned_ring>(tables)[static_cast<std::size_t>(s.spec)].scratch_elems * bytes_of(s.type);
   }
-  static constexpr bool communicates(const plan_view&, const plan_step&) { return true; }
   static constexpr axis_mask axes(const auto& p, const plan_step& s) { return ring_of(p, s).mask(); }
   static constexpr std::int64_t messages(const auto& p, const plan_step& s) { return ring_of(p, s).size(*p.mesh) - 1; }
   static constexpr detail::packing packing(const plan_view&, const plan_step&) { return {}; }

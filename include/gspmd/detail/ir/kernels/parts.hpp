@@ -33,7 +33,7 @@ struct row_part;
 ///   scratch_bytes     memory it needs while it runs
 ///   find_rows, take_rows    whether it goes through the rows of its operands one after the other, and the same of some rows: of a step
 ///                     that `lowered` made (passes/lower/step_state.hpp), for passes only
-///   communicates, axes, messages, packing, rounds    what devices send each other
+///   axes, messages, packing, rounds    what devices send each other; steps of a plan hold the first two as numbers
 ///   prepare, freeze   what is worked out once (run/ready_step.hpp)
 ///   run               does it
 ///
@@ -77,7 +77,6 @@ enum class ring_rounds_kind : std::uint8_t { none, one_way, both_ways };
 
 /// No other device takes part.
 struct on_one_device {
-  static constexpr bool communicates(const plan_view&, const plan_step&) { return false; }
   static constexpr axis_mask axes(const plan_view&, const plan_step&) { return 0; }
   static constexpr std::int64_t messages(const plan_view&, const plan_step&) { return 0; }
   static constexpr detail::packing packing(const plan_view&, const plan_step&) { return {}; }
