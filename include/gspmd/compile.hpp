@@ -35,23 +35,28 @@ namespace gspmd {
 ///     using step = compile<mlp, pod, in<float, dims<64, 512>, split<"data", _>>, in<float, dims<512, 2048>, split<_, "model">>>;
 ///     static_assert(step::collectives == list{all_reduce<"model">});
 ///
-/// `Callable` is a captureless lambda (or another constant callable) on `value`s; it returns a value, a tuple, or a struct of
-/// values. An object of the type owns the scratch memory of a device; see operator().
+/// `Callable` is a lambda (or another callable) on `value`s that captures nothing, or constant numbers; it returns a value, a tuple, or
+/// a struct of values. A number that is known at run time only is an input. An object of the type owns the scratch memory of a device; see operator().
 ///
 /// Threads: an object serves one thread at a time, so each device of `threads` needs one of its own; a second caller gets a
 /// gspmd::error. It may go from thread to thread and from one communicator to another. Constants and types are for all.
-template <auto Callable, class Mesh, class... Inputs>
+template <detail::constant_callable Callable, class Mesh, class... Inputs>
 class compile {
   // First, and one after the other, what is wrong with the meshes, the inputs and the callable: so errors come with few lines on where they
   // come from.
   static_assert(Mesh::device_count >= 0 && (detail::accepts_meshes<Mesh> || true));
   static_assert(((Inputs::leaves >= 0) && ...) || true);
-  using call = detail::traced_call<Callable, Inputs...>;
+  static_assert(
+      Callable.is_known,
+      "gspmd: compile: the callable captures what is known at run time only; make that number an input, `in<float, dims<>>`, "
+      "or give the callable to dynamic::compile; a constexpr number is captured by value or not at all");
+  static constexpr auto callable = detail::callable_argument<Callable>();
+  using call = detail::traced_call<callable, Inputs...>;
   static_assert(call::compiles || true);
-  using checked = detail::checked_program<Callable, Inputs...>;
+  using checked = detail::checked_program<callable, Inputs...>;
   static_assert(checked::fits || true);
-  static_assert(detail::is_constant_program<Callable, Mesh, Inputs...> || true);
-  using program = detail::static_plan<Callable, Mesh, Inputs...>;
+  static_assert(detail::is_constant_program<callable, Mesh, Inputs...> || true);
+  using program = detail::static_plan<callable, Mesh, Inputs...>;
   using planned = typename program::mesh;
   static constexpr bool is_accepted() {
     if constexpr (!program::is_accepted && program::broken != detail::mistake::reported)
@@ -244,7 +249,7 @@ using input_constant = std::bool_constant<is_input<Input>>;
 }  // namespace detail
 
 /// Inputs that are none: reported, and what stands in takes and gives anything.
-template <auto Callable, class Mesh, class... Inputs>
+template <detail::constant_callable Callable, class Mesh, class... Inputs>
   requires(!(detail::is_input<Inputs> && ...))
 class compile<Callable, Mesh, Inputs...>
     : public boost::mp11::mp_apply<detail::without_callable<Mesh>::template program,

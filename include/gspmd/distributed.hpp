@@ -86,7 +86,7 @@ auto gather(const distributed<Tensor, Comm>& x) {
 ///
 ///     auto y = call<[](auto a, auto b) { return tanh(a) * b; }>(x, w);
 ///     static_assert(std::is_same_v<decltype(y)::type, tensor<float, dims<64, 512>, place<pod, split<"data", _>>>>);
-template <auto Callable, class... Tensors, communicator Comm>
+template <detail::constant_callable Callable, class... Tensors, communicator Comm>
 auto call(const distributed<Tensors, Comm>&... arguments) {
   static_assert(sizeof...(Tensors) > 0, "gspmd: call: give the tensors that the callable takes");
   using mesh = typename std::tuple_element_t<0, std::tuple<distributed<Tensors, Comm>...>>::mesh;
@@ -103,7 +103,7 @@ auto call(const distributed<Tensors, Comm>&... arguments) {
   }(std::make_index_sequence<count>{});
 }
 /// What one device sends in such a call.
-template <auto Callable, class First, class... Tensors>
+template <detail::constant_callable Callable, class First, class... Tensors>
 inline constexpr traffic call_sends =
     compile<Callable, typename First::mesh, typename First::type, typename Tensors::type...>::traffic;
 

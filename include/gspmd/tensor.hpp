@@ -280,9 +280,9 @@ struct typed_output {
 
 /// The `tensor` that a program gives for tensors: its only output, or output `K`. A program with a mistake has no error here; `compile`
 /// reports it.
-template <auto Callable, class Mesh, class... Inputs>
-using typed_result = typename detail::typed_output<Callable, Mesh, 0, Inputs...>::type;
-template <std::size_t K, auto Callable, class Mesh, class... Inputs>
-using typed_result_of = typename detail::typed_output<Callable, Mesh, K, Inputs...>::type;
+template <detail::constant_callable Callable, class Mesh, class... Inputs>
+using typed_result = typename detail::typed_output<detail::callable_argument<Callable>(), Mesh, 0, Inputs...>::type;
+template <std::size_t K, detail::constant_callable Callable, class Mesh, class... Inputs>
+using typed_result_of = typename detail::typed_output<detail::callable_argument<Callable>(), Mesh, K, Inputs...>::type;
 
 }  // namespace gspmd

@@ -158,3 +158,24 @@ TEST_CASE("a refused value has the rank, and where they are known the extents, o
   CHECK(shape_of(grad(x, y)) == "[8,5]");
   CHECK(std::string(b.graph().error.view()) == first);  // the first mistake is the one that is reported
 }
+
+TEST_CASE("a compiled callable may capture constant numbers") {
+  constexpr float rate = 0.5F;
+  constexpr double bias = 2;
+  constexpr std::int8_t times = 3;
+  constexpr auto captured = [rate, bias, times](auto x) { return x * rate * times + bias; };  // with padding between them
+  constexpr auto written = [](auto x) { return x * 0.5F * 3 + 2.0; };
+  auto not_constant = [](auto x) { return x * 0.5F * 3 + 2.0; };  // captures nothing, and so is known all the same
+  using pod = mesh<axis<"x", 2>>;
+  using input = in<float, dims<5>, split<"x">>;
+  array<float> x({5});
+  for (std::int64_t i = 0; i < 5; ++i) x[i] = static_cast<float>(i);
+  const auto by_capture = run<compile<captured, pod, input>>(simulated{}, x);
+  const auto by_constant = run<compile<written, pod, input>>(simulated{}, x);
+  const auto by_variable = run<compile<not_constant, pod, input>>(simulated{}, x);
+  for (std::int64_t i = 0; i < 5; ++i) {
+    CHECK(by_capture[i] == 1.5F * static_cast<float>(i) + 2);
+    CHECK(by_constant[i] == by_capture[i]);
+    CHECK(by_variable[i] == by_capture[i]);
+  }
+}

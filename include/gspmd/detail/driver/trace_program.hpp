@@ -11,6 +11,7 @@
 #include "gspmd/detail/passes/program_to_plan.hpp"
 #include "gspmd/detail/passes/sub_axes.hpp"
 #include "gspmd/detail/support/callable.hpp"
+#include "gspmd/detail/support/constant_callable.hpp"
 #include "gspmd/detail/support/refuse.hpp"
 #include "gspmd/detail/support/vec.hpp"
 #include "gspmd/inputs.hpp"
@@ -28,8 +29,6 @@ consteval bool reports_inputs() {
   return true;
 }
 
-/// In place of the callable of a program whose inputs are none: its mistake has been reported.
-struct unusable {};
 template <class... A>
 struct call_of<const unusable&, argument_list<A...>, void> {
   static constexpr bool compiles = false, refuses = false;

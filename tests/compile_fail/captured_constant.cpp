@@ -1,0 +1,23 @@
+// SPDX-License-Identifier: Apache-2.0
+// A closure that is said to be constant and captures a number of the run time: the compiler's error, and then how to go on.
+// mistakes: 2
+// expect: lr
+// expect: gspmd: compile: the callable captures what is known at run time only; make that number an input, `in<float, dims<>>`
+#include <cstdlib>
+#include <gspmd/gspmd.hpp>
+
+using namespace gspmd;
+
+int main(int, char** argv) {
+#ifdef FIXED
+  static_cast<void>(argv);
+  constexpr float lr = 0.5F;
+#else
+  float lr = std::strtof(argv[1], nullptr);
+#endif
+  constexpr auto f = [lr](auto x) { return x * lr; };  // <- here
+  using step = compile<f, mesh<axis<"x", 2>>, in<float, dims<8>, split<"x">>>;
+  array<float> x({8});
+  auto y = run<step>(threads{}, x);  // <- here
+  return y[0] != 0;
+}

@@ -1,0 +1,33 @@
+// SPDX-License-Identifier: Apache-2.0
+// A number of the run time in a compiled program, captured by value or by reference. (A closure that is `constexpr` has the compiler's
+// own error before it: captured_constant.cpp.)
+// mistakes: 2
+// expect: gspmd: compile: the callable captures what is known at run time only; make that number an input, `in<float, dims<>>`
+// expect: or give the callable to dynamic::compile
+#include <cstdlib>
+#include <gspmd/gspmd.hpp>
+
+using namespace gspmd;
+
+using pod = mesh<axis<"data", 2>>;
+using rows = in<float, dims<64>, split<"data">>;
+
+int main(int, char** argv) {
+  array<float> x({64});
+#ifdef FIXED
+  const auto scaled = [](auto a, auto rate) { return a * rate; };
+  using step = compile<scaled, pod, rows, in<float, dims<>>>;
+  array<float> rate{{}};
+  rate[0] = std::strtof(argv[1], nullptr);
+  return run<step>(simulated{}, x, rate)[0] > 0;
+#else
+  const float rate = std::strtof(argv[1], nullptr);
+  auto scaled = [rate](auto a) { return a * rate; };
+  const auto scaled_by_reference = [&](auto a) { return a * rate; };
+  using step = compile<scaled, pod, rows>;
+  using step_by_reference = compile<scaled_by_reference, pod, rows>;
+  auto y = run<step>(simulated{}, x);               // <- here
+  auto z = run<step_by_reference>(simulated{}, x);  // <- here
+  return y[0] > z[0];
+#endif
+}
