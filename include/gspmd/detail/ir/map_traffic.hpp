@@ -162,7 +162,7 @@ struct shift_traffic {
   bool is_one = false;                   // an exchange of this kind
   std::int64_t elems = 0, messages = 0;  // of the part with most of them, sent or received: these are equal
 
-  constexpr shift_traffic(std::span<const dim_map> maps, std::int64_t from, std::int64_t to, std::int64_t parts) {
+  constexpr shift_traffic(span<const dim_map> maps, std::int64_t from, std::int64_t to, std::int64_t parts) {
     if (from != to || from == 0) return;
     const auto shard = shard_extent(from, parts), with_data = (from + shard - 1) / shard;
     const auto smallest = from - (with_data - 1) * shard;
@@ -239,7 +239,7 @@ constexpr map_traffic counted_traffic(const mesh_shape& mesh, const extents& fro
 
 constexpr map_traffic traffic_of(const mesh_shape& mesh, const extents& from, const extents& to, const sharding& s,
                                  const index_map& map) {
-  const auto closed = [&](std::span<const dim_map> maps, const extents& result, map_traffic& traffic) {
+  const auto closed = [&](span<const dim_map> maps, const extents& result, map_traffic& traffic) {
     const int dim = maps[0].dim;
     const shift_traffic along(maps, from[dim], result[dim], parts_of(mesh, s, dim));
     if (along.is_one) traffic = traffic_of_shift(mesh, from, s, dim, along);
