@@ -37,8 +37,8 @@ struct compared {
     ++maps;
     sending += some.sent > 0 ? 1 : 0;
   }
-  void note(std::span<const dim_map> maps, std::int64_t from, std::int64_t to, std::int64_t parts) {
-    closed += shift_traffic(maps, from, to, parts).is_one ? 1 : 0;
+  void note(span<const dim_map> of, std::int64_t from, std::int64_t to, std::int64_t parts) {
+    closed += shift_traffic(of, from, to, parts).is_one ? 1 : 0;
   }
 };
 

@@ -72,9 +72,10 @@ struct moved {
       case joined: return concatenate({x, 2.0 * x}, dim);
       case star:
         return x.rank() == 1 ? stencil<2>([this](auto u) { return u(-1) + 2.0 * u(a % 3) - u(1); },
-                                          field(x, {sides(beyond(low), beyond(high))}))
+                                          stencil_field(x, {boundary::sides(beyond(low), beyond(high))}))
                              : stencil<2, 2>([this](auto u) { return u(-1, 0) + 2.0 * u(a % 3, 0) - u(0, 1) + u(0, b % 3); },
-                                             field(x, {sides(beyond(low), beyond(high)), sides(beyond(high), beyond(low))}));
+                                             stencil_field(x, {boundary::sides(beyond(low), beyond(high)),
+                                                               boundary::sides(beyond(high), beyond(low))}));
       case box:
         return x.rank() == 1 ? stencil<1>([](auto u) { return u(-1) * u(1); }, x)
                              : stencil<1, 1>([](auto u) { return u(-1, 1) + 2.0 * u(1, 1) - u(1, -1) + u(0, 0) * u(1, 0); }, x);
