@@ -37,7 +37,7 @@ using model_step =
             in<float, dims<in_dim, hidden>, split<_, "model">>, in<float, dims<hidden, out_dim>, split<"model", _>>>;
 // Less than the all_reduce of both gradients that by_hand does: each device computes half of each gradient and gathers the other.
 static_assert(data_step::traffic.bytes < 4 * (in_dim * hidden + hidden * out_dim));
-static_assert(model_step::collectives == list{all_reduce<"model">});
+static_assert(model_step::collectives == collectives{all_reduce<"model">});
 
 struct by_hand {
   std::int64_t rows, columns;  // of this device: of the batch, of the hidden layer

@@ -9,25 +9,25 @@ namespace heat {
 using namespace gspmd;
 
 /// One explicit step of a field of two or three dims.
-constexpr value step(value u, sides around, double rate) {
+constexpr value step(value u, boundary::sides around, double rate) {
   if (u.rank() == 3)
     return stencil<1, 1, 1>(
         [rate](auto t) {
           const value near = t(-1, 0, 0) + t(1, 0, 0) + t(0, -1, 0) + t(0, 1, 0) + t(0, 0, -1) + t(0, 0, 1);
           return t(0, 0, 0) + rate * (near - 6.0 * t(0, 0, 0));
         },
-        field(u, {around}));
+        stencil_field(u, {around}));
   return stencil<1, 1>(
       [rate](auto t) {
         const value near = t(-1, 0) + t(1, 0) + t(0, -1) + t(0, 1);
         return t(0, 0) + rate * (near - 4.0 * t(0, 0));
       },
-      field(u, {around}));
+      stencil_field(u, {around}));
 }
 
 constexpr double rate = 0.125;  // below 1/6 the steps are stable in three dims
 
-constexpr value steps(value u, sides around, int count) {
+constexpr value steps(value u, boundary::sides around, int count) {
   return fori_loop(
       count, [around](value, value t) { return step(t, around, rate); }, u);
 }

@@ -46,7 +46,7 @@ constexpr auto explicitly = [](auto x, auto w1, auto w2) {
 };
 using explicit_step = compile<explicitly, pod, activations, column_parallel, row_parallel>;
 
-static_assert(explicit_step::collectives == list{all_reduce<"model">, all_reduce<"data">, all_reduce<"data">});
+static_assert(explicit_step::collectives == collectives{all_reduce<"model">, all_reduce<"data">, all_reduce<"data">});
 static_assert(std::is_same_v<typed_result<explicitly, pod, activations, column_parallel, row_parallel>, column_parallel>);
 
 // Manual: the same as one device does it, on its shards: x [4,6], w1 [6,5], w2 [5,6].

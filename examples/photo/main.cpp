@@ -22,14 +22,14 @@ namespace {
 
 using namespace gspmd;
 
-constexpr sides mirrored = boundary::symmetric();
+constexpr boundary::sides mirrored = boundary::symmetric();
 
 /// The binomial filter 1 4 6 4 1 along both dims.
 value blur(value image) {
   const auto rows = stencil<2, 0>([](auto u) { return (u(-2, 0) + 4 * (u(-1, 0) + u(1, 0)) + 6 * u(0, 0) + u(2, 0)) / 16; },
-                                  field(image, {mirrored}));
+                                  stencil_field(image, {mirrored}));
   return stencil<0, 2>([](auto u) { return (u(0, -2) + 4 * (u(0, -1) + u(0, 1)) + 6 * u(0, 0) + u(0, 2)) / 16; },
-                       field(rows, {mirrored}));
+                       stencil_field(rows, {mirrored}));
 }
 
 /// How steep the image is, after Sobel.
@@ -40,7 +40,7 @@ value edges(value image) {
         const value across = u(-1, 1) + 2 * u(0, 1) + u(1, 1) - u(-1, -1) - 2 * u(0, -1) - u(1, -1);
         return sqrt(down * down + across * across);
       },
-      field(image, {mirrored}));
+      stencil_field(image, {mirrored}));
 }
 
 /// Every other row and column of the blurred image.

@@ -18,6 +18,8 @@ namespace gspmd {
 ///     values(t)       t t t | 1 2 3 4 | t t t     Dirichlet; for stencil only
 class boundary {
  public:
+  struct sides;
+
   static constexpr boundary zero() { return constant(0); }
   static constexpr boundary constant(detail::written_number number) { return {detail::continuation::none, number}; }
   static constexpr boundary edge() { return {detail::continuation::edge, 0}; }
@@ -45,6 +47,14 @@ class boundary {
   detail::written_number number_;
   bool has_values_ = false;
   value values_;
+};
+
+/// The boundaries of a field at both ends of a dim: `{low, high}`, or one boundary for both. Each end stands for itself: a field that goes round has
+/// `wrap` at both, and with `wrap` at one of them it goes on there alone with its elements from the other end, as an inflow is fed.
+struct boundary::sides {
+  boundary low, high;
+  constexpr sides(boundary both) : low(both), high(both) {}  // NOLINT: implicit on purpose
+  constexpr sides(boundary low_, boundary high_) : low(low_), high(high_) {}
 };
 
 }  // namespace gspmd

@@ -49,24 +49,24 @@ struct collective {
   }
 };
 
-/// A list of collectives to compare a program's with: `step::collectives == list{all_gather<"x">, all_reduce<"x,y">}`. A static_assert
+/// A list of collectives to compare a program's with: `step::collectives == collectives{all_gather<"x">, all_reduce<"x,y">}`. A static_assert
 /// of it that fails shows this text; `same_collectives` shows what the program has, too.
 template <std::size_t N>
-struct list {
+struct collectives {
   collective items[N == 0 ? 1 : N]{};
   static constexpr std::size_t count = N;
 
   template <std::size_t M>
-  friend constexpr bool operator==(const list& a, const list<M>& b) {
+  friend constexpr bool operator==(const collectives& a, const collectives<M>& b) {
     if (N != M) return false;
     for (std::size_t i = 0; i < N; ++i)
       if (!(a.items[i] == b.items[i])) return false;
     return true;
   }
 };
-list() -> list<0>;
+collectives() -> collectives<0>;
 template <class... Cs>
-list(collective, Cs...) -> list<1 + sizeof...(Cs)>;
+collectives(collective, Cs...) -> collectives<1 + sizeof...(Cs)>;
 
 template <fixed_string Axes>
 inline constexpr collective all_reduce{collective_kind::all_reduce, Axes.view()};
@@ -114,8 +114,8 @@ constexpr std::size_t count_collectives(const plan_view& p) {
 }
 
 template <std::size_t N>
-constexpr list<N> list_collectives(const plan_view& p, const mesh_info& mesh) {
-  list<N> result;
+constexpr collectives<N> list_collectives(const plan_view& p, const mesh_info& mesh) {
+  collectives<N> result;
   std::size_t n = 0;
   for (const auto& s : p.steps)
     if (communicates(p, s)) result.items[n++] = collective{s.collective, axes_text(mesh, axes_of(p, s)).view()};
@@ -123,9 +123,9 @@ constexpr list<N> list_collectives(const plan_view& p, const mesh_info& mesh) {
 }
 
 /// Those of a program with a mistake: equal to what the program's user writes, as the mistake has been reported.
-struct unknown_collectives : list<0> {
+struct unknown_collectives : collectives<0> {
   template <std::size_t N>
-  friend constexpr bool operator==(const unknown_collectives&, const list<N>&) {
+  friend constexpr bool operator==(const unknown_collectives&, const collectives<N>&) {
     return true;
   }
   friend constexpr bool operator==(const unknown_collectives&, const unknown_collectives&) { return true; }

@@ -33,7 +33,7 @@ namespace gspmd {
 /// that was decided is a constant.
 ///
 ///     using step = compile<mlp, pod, in<float, dims<64, 512>, split<"data", _>>, in<float, dims<512, 2048>, split<_, "model">>>;
-///     static_assert(step::collectives == list{all_reduce<"model">});
+///     static_assert(step::collectives == collectives{all_reduce<"model">});
 ///
 /// `Callable` is a lambda (or another callable) on `value`s that captures nothing, or constant numbers; it returns a value, a tuple, or
 /// a struct of values. A number that is known at run time only is an input. An object of the type owns the scratch memory of a device; see operator().

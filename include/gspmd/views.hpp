@@ -20,13 +20,13 @@ namespace gspmd {
 ///
 ///     using dense  = mesh<axis<"pp", 2>, axis<"dp_shard", 2>, axis<"cp", 2>, axis<"tp", 2>>;
 ///     using expert = mesh<axis<"pp", 2>, axis<"ep", 4>, axis<"tp", 2>>;
-///     using step = compile<experts, views<dense, expert>,
+///     using step = compile<experts, mesh_views<dense, expert>,
 ///         in<float, dims<64, 8, 32>, split<"dp_shard,cp", _, _>>, in<float, dims<8, 32, 64>, split<"ep", _, "tp">>>;
 ///
 /// A compile error: another number of devices, axes of one mesh that end inside axes of another, a device order that is no exchange
 /// of axes, one name for two things, more than 16 parts of axes.
 template <class First, class... Others>
-struct views {
+struct mesh_views {
  private:
   static constexpr detail::mesh_with_views make() {
     detail::mesh_with_views seen;
@@ -40,7 +40,7 @@ struct views {
     return seen;
   }
   struct problem {
-    static constexpr detail::text make() { return detail::text("views: ") << views::make().problem; }
+    static constexpr detail::text make() { return detail::text("mesh_views: ") << mesh_views::make().problem; }
   };
   static constexpr bool are_views = [] {
     const auto seen = make();
@@ -71,7 +71,7 @@ constexpr resolved_sharding on_views(resolved_sharding r, const mesh_info& own, 
   if (!seen.problem.empty() || !same_mesh(seen.info, mesh)) {
     r.refuse(mistake::unknown_axis) << "the annotation is on the mesh " << named_sizes_text(own)
                                     << ", and the program is compiled for " << named_sizes_text(mesh)
-                                    << "; give compile views<> of both meshes";
+                                    << "; give compile mesh_views<> of both meshes";
     return r;
   }
   annotation s = r.value;
@@ -111,10 +111,10 @@ struct on {
 namespace detail {
 
 template <class First, class... Others>
-inline constexpr bool accepts_meshes<views<First, Others...>> = views<First, Others...>::accepted;
+inline constexpr bool accepts_meshes<mesh_views<First, Others...>> = mesh_views<First, Others...>::accepted;
 
 template <class Mesh, class First, class... Others>
-inline constexpr bool is_view_of<Mesh, views<First, Others...>> =
+inline constexpr bool is_view_of<Mesh, mesh_views<First, Others...>> =
     std::is_same_v<Mesh, First> || (std::is_same_v<Mesh, Others> || ...);
 
 }  // namespace detail

@@ -197,14 +197,14 @@ constexpr bool report_budget() {
 }
 
 template <std::size_t N>
-constexpr text list_text(const list<N>& collectives) {
-  text t("list{");
+constexpr text list_text(const collectives<N>& collectives) {
+  text t("collectives{");
   for (std::size_t i = 0; i < N; ++i)
     t << (i > 0 ? ", " : "") << name_of(collectives.items[i].kind) << "<\"" << collectives.items[i].axes.view() << "\">";
   return t << '}';
 }
 
-template <class Step, list Wanted>
+template <class Step, collectives Wanted>
 struct other_collectives {
   /// Names the operator of the first that the list has not, or has elsewhere.
   static constexpr text make() {
@@ -223,7 +223,7 @@ struct other_collectives {
   }
 };
 
-template <class Step, list Wanted>
+template <class Step, collectives Wanted>
 constexpr bool report_collectives() {
   if constexpr (Step::accepted) {
     if constexpr (!(Step::collectives == Wanted)) refuse<mistake::collectives, other_collectives<Step, Wanted>>();
@@ -248,8 +248,8 @@ inline constexpr bool within_budget = (detail::report_budget<Step, Limits>() && 
 /// Holds a compiled program to its collectives: `step::collectives == Wanted` that names, where it does not hold, those of the program and
 /// the operator of the first that differs.
 ///
-///     static_assert(same_collectives<step, list{all_gather<"data">, all_reduce<"model">}>);
-template <class Step, list Wanted>
+///     static_assert(same_collectives<step, collectives{all_gather<"data">, all_reduce<"model">}>);
+template <class Step, collectives Wanted>
 inline constexpr bool same_collectives = detail::report_collectives<Step, Wanted>();
 
 /// The same as within_budget for a program that was compiled at run time: throws gspmd::error with the text of the compile error.

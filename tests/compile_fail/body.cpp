@@ -19,7 +19,7 @@ constexpr auto program = [](auto x) {
 #endif
 };
 using step = compile<program, pod, in<double, dims<64, 32>, split<"data", _>>>;
-static_assert(step::collectives == list{all_reduce<"data">});
+static_assert(step::collectives == collectives{all_reduce<"data">});
 
 int main() {
   array<double> x({64, 32});

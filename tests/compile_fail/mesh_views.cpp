@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// expect: gspmd: views: these meshes are not views of one mesh
+// expect: gspmd: mesh_views: these meshes are not views of one mesh
 // expect: no mesh has both
 // expect: a=3, b=2
 // expect: to_step
@@ -15,6 +15,6 @@ using columns = mesh<axis<"a", 3>, axis<"b", 2>>;
 #endif
 
 constexpr auto turned = [](auto x) { return reshard(x, split<"a", "b">{}); };
-using step = compile<turned, views<rows, columns>, in<float, dims<6, 6>, split<"x", "y">>>;
+using step = compile<turned, mesh_views<rows, columns>, in<float, dims<6, 6>, split<"x", "y">>>;
 
 int main() { return step::traffic.bytes > 0 ? 1 : 0; }  // <- here

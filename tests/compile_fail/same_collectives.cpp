@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // expect: gspmd: the program has other collectives than the list
 // expect: the program has
-// expect: list{all_reduce<
+// expect: collectives{all_reduce<
 // expect: number 1
 // expect: same_collectives.cpp:15
 #include <gspmd/gspmd.hpp>
@@ -17,7 +17,7 @@ constexpr auto mlp = [](auto x, auto w1, auto w2) {
 using step = compile<mlp, pod, in<float, dims<64, 512>, split<"data", _>>, in<float, dims<512, 2048>, split<_, "model">>,
                      in<float, dims<2048, 512>, split<"model", _>>>;
 #ifdef FIXED
-static_assert(same_collectives<step, list{all_reduce<"model">}>);
+static_assert(same_collectives<step, collectives{all_reduce<"model">}>);
 #else
-static_assert(same_collectives<step, list{all_gather<"data">}>);  // <- here
+static_assert(same_collectives<step, collectives{all_gather<"data">}>);  // <- here
 #endif

@@ -29,7 +29,7 @@ constexpr auto program = [](auto x, weights<value> p) {
 };
 using step =
     compile<program, pod, in<double, dims<64, 32>, split<"data", _>>, record<weights, in<double, dims<8>>, in<double, dims<4>>>>;
-static_assert(step::collectives == list{all_reduce<"data">});  // <- here
+static_assert(step::collectives == collectives{all_reduce<"data">});  // <- here
 
 int main() {
   array<double> x({64, 32});

@@ -27,7 +27,7 @@ constexpr auto layer = [](auto x, auto w, auto b) {
 };
 using step = compile<layer, pod, activations, weights, biases>;
 #ifdef FIXED
-static_assert(step::collectives == list{});
+static_assert(step::collectives == collectives{});
 static_assert(std::is_same_v<typed_result<layer, pod, activations, weights, biases>,
                              tensor<float, dims<6, 7>, place<pod, split<"data", "model">>>>);
 #endif

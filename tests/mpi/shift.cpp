@@ -64,7 +64,7 @@ TEST_CASE("several sweeps of a stencil on one exchange over MPI") {
     const auto body = [](value, value t) {
       return stencil<1, 1>(
           [](auto at) { return at(0, 0) + 0.2 * (at(-1, 0) + at(1, 0) + at(0, -1) + at(0, 1) - 4.0 * at(0, 0)); },
-          field(t, {boundary::edge(), boundary::wrap()}));
+          stencil_field(t, {boundary::edge(), boundary::wrap()}));
     };
     return fori_loop(7, ghost(sweeps, body), u);
   };
@@ -95,7 +95,7 @@ TEST_CASE("margins of several fields over MPI, of the caller's memory and of are
         [](auto a, auto b) {
           return std::pair(a(-1, 0) + b(1, 0) + a(0, 1) * b(0, -1), b(-1, 0) - a(1, 0) + b(0, 1) * a(0, -1));
         },
-        field(u, {boundary::wrap()}), field(v, {boundary::edge()}));
+        stencil_field(u, {boundary::wrap()}), stencil_field(v, {boundary::edge()}));
   };
   const auto program = [&](value u, value v) {  // the second time of an arena
     const auto [a, b] = step(u, v);

@@ -29,7 +29,7 @@ using pod = mesh<axis<"x", 2>, axis<"y", 2>>;
 using step = compile<program, pod, in<double, dims<5, 7>, split<"x", "y">>, in<double, dims<5, 7>>>;
 
 // Completed, partitioned, counted: a sum over `y`, and 3 x 4 elements of the largest shard in every operator on shards.
-static_assert(step::collectives == list{all_reduce<"y">});
+static_assert(step::collectives == collectives{all_reduce<"y">});
 static_assert(step::flops_per_device > 0);
 
 struct data {

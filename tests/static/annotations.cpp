@@ -42,4 +42,4 @@ static_assert(is_split_as<annotated<[](auto x) { return reshard(x, split<"a", _,
 using chain = compile<[](auto x) { return relu(reshard(x * 2.0, split<_, "a", "b">{})); }, grid, in<float, dims<3, 16, 64>>>;
 static_assert(is_split_as<chain::output_shard<0>, split<_, "a", "b">>);
 static_assert(std::is_same_v<chain::input_shard<0>, shard_view<const float, grid, dims<3, 16, 64>, split<_, "a", "b">>>);
-static_assert(chain::collectives == list{});
+static_assert(chain::collectives == collectives{});

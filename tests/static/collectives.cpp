@@ -21,8 +21,8 @@ template <int Data, int Model>
 using mlp_step = compile<mlp, mesh<axis<"data", Data>, axis<"model", Model>>, in<float, dims<64, 512>, split<"data", _>>,
                          in<float, dims<512, 2048>, split<_, "model">>, in<float, dims<2048, 512>, split<"model", _>>>;
 using small = mlp_step<2, 4>;
-static_assert(small::collectives == list{all_reduce<"model">});
-static_assert(!(small::collectives == list{all_reduce<"data">}) && !(small::collectives == list{}));
+static_assert(small::collectives == collectives{all_reduce<"model">});
+static_assert(!(small::collectives == collectives{all_reduce<"data">}) && !(small::collectives == collectives{}));
 static_assert(small::traffic.bytes == 2 * 3 * 32 * 512 * 4 / 4, "a ring sends 2 (n - 1) / n of the 32 x 512 floats");
 static_assert(small::traffic.over("model").bytes == small::traffic.bytes && small::traffic.over("data").bytes == 0);
 template <class Step, fixed_string Axis>
@@ -43,7 +43,7 @@ using large = mlp_step<64, 64>;
 using one = mlp_step<1, 1>;
 static_assert(mlp_step<2, 2>::view.steps.size() == large::view.steps.size());
 static_assert(mlp_step<2, 2>::collectives == large::collectives && large::device_count == 4096);
-static_assert(one::collectives == list{} && one::traffic.bytes == 0);
+static_assert(one::collectives == collectives{} && one::traffic.bytes == 0);
 
 // ---- gradients: Megatron's column-parallel linear layer, weight [out, in] split over its rows ----
 constexpr auto linear_gradients = [](auto x, auto w, auto dy) {
@@ -53,7 +53,7 @@ constexpr auto linear_gradients = [](auto x, auto w, auto dy) {
 using megatron = compile<linear_gradients, mesh<axis<"tp", 4>>, in<float, dims<8, 32>, split<_, _>>,
                          in<float, dims<64, 32>, split<"tp", _>>, in<float, dims<8, 64>, split<_, "tp">>>;
 static_assert(has_partial<megatron, dims<8, 32>>("tp"), "the gradient of the input is partial over tp");
-static_assert(megatron::collectives == list{all_reduce<"tp">}, "and that is all that is summed");
+static_assert(megatron::collectives == collectives{all_reduce<"tp">}, "and that is all that is summed");
 static_assert(megatron::output_shard<1>::local_extents == dims<16, 32>::value,
               "the gradient of the weight is sharded as the weight");
 
@@ -64,13 +64,13 @@ using scale = compile<scale_gradients, mesh<axis<"tp", 4>>, in<float, dims<128, 
 static_assert(scale::output_shard<0>::local_extents == dims<32, 32>::value,
               "the gradient of the input is split along the sequence");
 static_assert(has_partial<scale, dims<32>>("tp"), "the gradient of the weight is partial");
-static_assert(scale::collectives == list{all_reduce<"tp">});
+static_assert(scale::collectives == collectives{all_reduce<"tp">});
 static_assert(scale::traffic.bytes == 2 * 3 * 32 * 4 / 4);
 
 // ---- sizes that do not divide, extents 0 and 1, more devices than elements ----
 using uneven = compile<mlp, mesh<axis<"data", 8>, axis<"model", 3>>, in<float, dims<5, 7>, split<"data", _>>,
                        in<float, dims<7, 10>, split<_, "model">>, in<float, dims<10, 7>, split<"model", _>>>;
-static_assert(uneven::collectives == list{all_reduce<"model">});
+static_assert(uneven::collectives == collectives{all_reduce<"model">});
 static_assert(uneven::output_shard<0>::local_extents == dims<1, 7>::value);
 static_assert(uneven::input_shard<1>::local_extents == dims<7, 4>::value);
 using empty = compile<mlp, mesh<axis<"data", 2>, axis<"model", 2>>, in<float, dims<0, 1>, split<"data", _>>,

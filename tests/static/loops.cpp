@@ -18,7 +18,7 @@ constexpr auto train = [](auto x, auto target, auto start) {
 };
 using training =
     compile<train, mesh<axis<"data", 2>>, in<float, dims<6, 3>, split<"data", _>>, in<float, dims<6, 2>>, in<float, dims<3, 2>>>;
-static_assert(training::collectives == list{all_reduce<"data">});
+static_assert(training::collectives == collectives{all_reduce<"data">});
 static_assert(training::traffic.bytes == 100 * 3 * 2 * 4);
 
 constexpr auto batches = [](auto x, auto w) {  // gradients of four batches, added up before they are reduced
@@ -27,7 +27,7 @@ constexpr auto batches = [](auto x, auto w) {  // gradients of four batches, add
       zeros_like(w));
 };
 using added = compile<batches, mesh<axis<"data", 2>>, in<float, dims<6, 3>, split<"data", _>>, in<float, dims<3, 2>>>;
-static_assert(added::collectives == list{all_reduce<"data">});
+static_assert(added::collectives == collectives{all_reduce<"data">});
 static_assert(added::traffic.bytes == 3 * 2 * 4);  // once, not in every trip
 
 constexpr auto layers = [](auto x, auto weights) {  // one layer after the other, each with its row of the weights
@@ -60,7 +60,7 @@ constexpr auto walk = [](auto h, auto xs) {  // rows of one number, each with on
       h, xs);
 };
 using rows = compile<walk, mesh<axis<"x", 4>>, in<double, dims<1>>, in<double, dims<7, 1>, split<"x", _>>>;
-static_assert(rows::collectives == list{all_reduce<"x">});
+static_assert(rows::collectives == collectives{all_reduce<"x">});
 static_assert(rows::traffic.bytes == 7 * 2 * 3 * 8 / 4);
 
 }  // namespace

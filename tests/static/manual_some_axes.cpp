@@ -25,7 +25,7 @@ constexpr auto step = [](auto x, auto w1, auto w2) {
 using compiled = compile<step, pod, in<float, dims<8, 16>, split<"data", _>>, in<float, dims<16, 32>, split<_, "model">>,
                          in<float, dims<32, 16>, split<"model", _>>>;
 
-static_assert(compiled::collectives == list{all_reduce<"model">, all_reduce<"data">, all_reduce<"data">});
+static_assert(compiled::collectives == collectives{all_reduce<"model">, all_reduce<"data">, all_reduce<"data">});
 static_assert(compiled::traffic.over("model").bytes == 2 * 3 * 4 * 16 * 4 / 4);   // y, [4,16]
 static_assert(compiled::traffic.over("data").bytes == 2 * 16 * 8 * 4);            // two gradients, [16,8] and [8,16]
 static_assert(compiled::shared_input<0> == 1 && compiled::shared_input<1> == 2);  // the weights lie as they did

@@ -38,7 +38,7 @@ constexpr auto program = [](auto x, auto w) {
   return mean(reduce(y, monoid::maximum, -1)) + sum(gspmd::map([](float e) { return e + 1; }, y));
 };
 using step = compile<program, mesh<axis<"x", 2>>, in<float, dims<8, 6>, split<"x", _>>, in<float, dims<8, 6>, split<"x", _>>>;
-static_assert(step::collectives == gspmd::list{all_reduce<"x">});
+static_assert(step::collectives == gspmd::collectives{all_reduce<"x">});
 inline double used(const gspmd::array<float>& a) { return power(a[0], 2.0); }
 
 }  // namespace by_directives

@@ -22,4 +22,4 @@ static_assert(sums_on<cube, split<"z", "x,y">, split<"x,y", _>>::traffic.bytes >
 constexpr auto scattered = [](auto a, auto b) { return reshard(einsum<"ij,jk->ik">(a, b), split<"y", "z,x">{}); };
 using scatter = compile<scattered, cube, in<float, dims<9, 64>, split<_, "x,y,z">>, in<float, dims<64, 5>, split<"x,y,z", _>>>;
 static_assert(scatter::traffic.bytes == (25 + 30) * 4);
-static_assert(scatter::collectives == list{reduce_scatter<"y">, reduce_scatter<"x,z">});
+static_assert(scatter::collectives == collectives{reduce_scatter<"y">, reduce_scatter<"x,z">});

@@ -16,9 +16,9 @@ template <auto F>
 using step = compile<F, eight, in<float, dims<32, 2048>, split<_, "x">>, in<float, dims<32, 512>, split<_, "x">>>;
 
 constexpr std::int64_t shard = 32 * 64 * 4;
-static_assert(step<gathered>::collectives == list{all_gather<"x">});
-static_assert(step<one_way>::collectives == list{collective_permute<"x">});
-static_assert(step<both_ways>::collectives == list{collective_permute<"x">});
+static_assert(step<gathered>::collectives == collectives{all_gather<"x">});
+static_assert(step<one_way>::collectives == collectives{collective_permute<"x">});
+static_assert(step<both_ways>::collectives == collectives{collective_permute<"x">});
 static_assert(step<one_way>::traffic.bytes == step<gathered>::traffic.bytes);
 static_assert(step<both_ways>::traffic.bytes == step<gathered>::traffic.bytes);
 static_assert(step<one_way>::traffic.messages == step<gathered>::traffic.messages);

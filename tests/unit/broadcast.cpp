@@ -82,7 +82,7 @@ TEST_CASE("broadcast_in_dim: out of order on shards nothing is sent, and a dim i
     return broadcast_in_dim(x, {4, 6, 8}, {2, 0});
   },
                        mesh<axis<"x", 2>, axis<"y", 2>>, in<float, dims<8, 4>, split<"x", "y">>>;
-  static_assert(step::collectives == list{});
+  static_assert(step::collectives == collectives{});
   static_assert(step::output_shard<0>::local_extents == dims<2, 6, 4>::value);
   std::string text;
   try {

@@ -24,7 +24,7 @@ constexpr auto mlp = [](auto x, auto w1, auto w2) {
 using pod = mesh<axis<"data", 4>, axis<"model", 3>>;
 using step = compile<mlp, pod, in<float, dims<10, 5>, split<"data", _>>, in<float, dims<5, 6>, split<_, "model">>,
                      in<float, dims<6, 5>, split<"model", _>>>;
-static_assert(step::collectives == list{all_reduce<"model">});
+static_assert(step::collectives == collectives{all_reduce<"model">});
 static_assert(step::traffic.collectives == 1 && step::traffic.over("model").collectives == 1 &&
               step::traffic.over("data").collectives == 0 && step::traffic.in(collective_kind::all_reduce).collectives == 1 &&
               step::traffic.in(collective_kind::all_gather).collectives == 0);

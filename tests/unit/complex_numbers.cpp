@@ -201,7 +201,7 @@ TEST_CASE("complex tensors: a compiled program of std::complex, split along what
     return std::tuple{y, grad(sum(abs(y)), w), sum(x, {0})};
   },
                        mesh<axis<"x", 2>>, in<std::complex<float>, dims<3, 4>, split<_, "x">>, in<c64, dims<4, 2>>>;
-  static_assert(step::collectives == list{all_reduce<"x">} && step::traffic.bytes == 3 * 2 * 8);
+  static_assert(step::collectives == collectives{all_reduce<"x">} && step::traffic.bytes == 3 * 2 * 8);
   array<std::complex<float>> x({3, 4}), w({4, 2});
   for (int64_t i = 0; i < 12; ++i) x[i] = {static_cast<float>(i % 5), static_cast<float>(i % 3) - 1};
   for (int64_t i = 0; i < 8; ++i) w[i] = {1, static_cast<float>(i % 2)};

@@ -175,7 +175,7 @@ TEST_CASE("composed in a compiled program, in a loop, and in a gradient") {
   using ring = mesh<axis<"x", 4>>;
   constexpr auto ahead = [](auto x) { return slice(pad(x, {1, 0}, {0, 0}), {0, 0}, {16, 3}); };
   using made = gspmd::compile<ahead, ring, in<float, dims<16, 3>, split<"x", _>>>;
-  static_assert(made::collectives == list{collective_permute<"x">});
+  static_assert(made::collectives == collectives{collective_permute<"x">});
   static_assert(made::traffic.bytes == 3 * 4 && made::traffic.messages == 1);
 
   const auto looped = run(12, 3, [](value x) {

@@ -28,8 +28,8 @@ constexpr auto gradient_of = [](value x, value w) {
 constexpr auto sum_up = [](value g) { return reshard<invariant<"dp">>(g); };
 
 // Microbatches add up terms and send nothing; one all_reduce for all of them: by type.
-static_assert(compile<gradient_of, pod, batch, weights>::collectives == list{});
-static_assert(compile<sum_up, pod, terms>::collectives == list{all_reduce<"dp">});
+static_assert(compile<gradient_of, pod, batch, weights>::collectives == collectives{});
+static_assert(compile<sum_up, pod, terms>::collectives == collectives{all_reduce<"dp">});
 
 }  // namespace
 

@@ -167,7 +167,7 @@ namespace {
 /// A wave and what damps it: two fields, one that stays, a counter, and other boundaries at each side.
 value waves(int trips, std::int64_t sweeps, value u, value v, value rigid) {
   const auto body = [=](value i, value p, value q) {
-    const field around(p, {{boundary::constant(1), boundary::edge()}, boundary::wrap()});
+    const stencil_field around(p, {{boundary::constant(1), boundary::edge()}, boundary::wrap()});
     const value next = stencil<1, 2>(
         [](auto a, auto b, auto k) {
           return 1.9 * a(0, 0) - 0.9 * b(0, 0) + k(1, 0) * (a(-1, 0) + a(1, 0) + a(0, -2) + a(0, 1) - 4.0 * a(0, 0));
@@ -180,7 +180,7 @@ value waves(int trips, std::int64_t sweeps, value u, value v, value rigid) {
 value heat(int trips, std::int64_t sweeps, value u) {
   const auto body = [](value, value t) {
     return stencil<1, 1>([](auto at) { return at(0, 0) + 0.2 * (at(-1, 0) + at(1, 0) + at(0, -1) + at(0, 1) - 4.0 * at(0, 0)); },
-                         field(t, {boundary::edge()}));
+                         stencil_field(t, {boundary::edge()}));
   };
   return sweeps < 0 ? fori_loop(trips, ghost(body), u) : fori_loop(trips, ghost(sweeps, body), u);
 }

@@ -255,7 +255,7 @@ using sums =
     compile<[](auto x, auto w) { return dot(allow_replication(running_sum(x)) * 2.0, w); }, pod, rows, in<float, dims<5>>>;
 static_assert(compile<[](auto x, auto w) { return dot(x, w); }, pod, rows, in<float, dims<5>>>::flops_per_device == 2 * 4 * 3);
 static_assert(compile<[](auto x, auto w) { return dot(x, w); }, pod, rows, in<float, dims<5>>>::collectives ==
-              list{all_reduce<"model">});
+              collectives{all_reduce<"model">});
 using refused = compile<[](auto x, auto w) { return broken_dot(x, w); }, pod, rows, in<float, dims<5>>>;
 
 template <class Backend>

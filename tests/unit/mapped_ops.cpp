@@ -247,10 +247,10 @@ TEST_CASE("static programs") {
   using four = mesh<axis<"x", 4>>;
   using step = compile<cut, four, in<float, dims<10, 6>, split<"x", _>>>;
   // parts 3,3,3,1 of x and 1,1,1,1 of the result, which are rows 1, 3, 5, 7: the last two come from the device before
-  static_assert(step::collectives == list{collective_permute<"x">});
+  static_assert(step::collectives == collectives{collective_permute<"x">});
   static_assert(step::traffic.bytes == 6 * 4 && step::traffic.messages == 1);
   constexpr auto inside = [](auto x) { return pad(slice(x, {0, 1}, {10, 5}), {0, 1}, {0, 1}); };
-  static_assert(compile<inside, four, in<float, dims<10, 6>, split<"x", _>>>::collectives == list{});
+  static_assert(compile<inside, four, in<float, dims<10, 6>, split<"x", _>>>::collectives == collectives{});
   CHECK(says(explain<step>(), "slice(dim 0 from 1 to 8 by 2)"));
 }
 

@@ -68,7 +68,7 @@ namespace {
 using grid = mesh<axis<"x", 4>, axis<"y", 2>>;
 using other = mesh<axis<"a", 2>, axis<"b", 4>>;
 using turned = mesh<axis<"u", 2>, axis<"v", 4>, device_order<0, 2, 4, 6, 1, 3, 5, 7>>;
-using all = views<grid, other, turned>;
+using all = mesh_views<grid, other, turned>;
 constexpr auto crossing = [](auto x) { return reshard(x * 2.0, split<"a", "b">{}); };
 using on_grid = compile<plus_one, grid, in<float, dims<9, 10>, split<"x", "y">>>;
 using on_other = compile<plus_one, other, in<float, dims<9, 10>, split<"a", "b">>>;

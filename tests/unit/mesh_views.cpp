@@ -321,8 +321,8 @@ TEST_CASE("annotations that name their mesh, in a program of the run time") {
   CHECK_EQ(place(in<float, dims<8, 8>, xla_split<"{devices=[4,2]<=[2,4]T(1,0)}">>{}, both), "[b, a]");  // the devices say it all
   CHECK_EQ(place(in<float, dims<8, 8>, on<one, split<"x", _>>>{}, m1), "[x, _]");
   CHECK(holds(refusal([&] { place(in<float, dims<8, 8>, on<three, split<"f", _>>>{}, both); }),
-              "on the mesh f=8, and the program is compiled for x=4, y=2 | a=2, b=4; give compile views<> of both"));
-  CHECK(holds(refusal([&] { place(in<float, dims<8, 8>, on<one, split<"x", _>>>{}, m2); }), "give compile views<> of both"));
+              "on the mesh f=8, and the program is compiled for x=4, y=2 | a=2, b=4; give compile mesh_views<> of both"));
+  CHECK(holds(refusal([&] { place(in<float, dims<8, 8>, on<one, split<"x", _>>>{}, m2); }), "give compile mesh_views<> of both"));
   CHECK(holds(refusal([&] { place(in<float, dims<8, 8>, on<two, split<"x", _>>>{}, both); }), "`x` is not an axis of the mesh"));
   CHECK(holds(refusal([&] { place(in<float, dims<8, 8>, placements<per_axis::shard(0), per_axis::replicate>>{}, both); }),
               "say for which one the placements are: on<mesh, placements<...>>"));

@@ -182,7 +182,7 @@ constexpr auto finalized = [](auto x, auto w_in, auto w_out) {
 };
 using finalized_step = compile<finalized, mesh<axis<"x", 8>, axis<"y", 16>>, in<float, dims<B, S, M>, split<"x", _, "y">>,
                                in<float, dims<M, H>, split<"x", "y">>, in<float, dims<H, M>, split<"y", "x">>>;
-static_assert(finalized_step::collectives == list{all_gather<"y">, all_gather<"x">, all_gather<"x">, reduce_scatter<"y">});
+static_assert(finalized_step::collectives == collectives{all_gather<"y">, all_gather<"x">, all_gather<"x">, reduce_scatter<"y">});
 static_assert(finalized_step::traffic.bytes == 4 * 184'549'376);
 static_assert(finalized_step::traffic.over("x").bytes == 4 * 58'720'256 &&
               finalized_step::traffic.over("y").bytes == 4 * 125'829'120);
@@ -198,7 +198,7 @@ constexpr auto experts = [](auto x, auto mask, auto w_in, auto w_out) {
 using hybrid_step = compile<experts, mesh<axis<"x", 8>, axis<"y", 4>>, in<float, dims<32, 64, 128>, split<"x", _, "y">>,
                             in<float, dims<32, 64, 8, 8>, split<"x", _, _, _>>, in<float, dims<8, 128, 512>, split<"x", _, "y">>,
                             in<float, dims<8, 512, 128>, split<"x", "y", _>>>;
-static_assert(hybrid_step::collectives == list{all_to_all<"x">, all_gather<"y">, reduce_scatter<"y">, all_to_all<"x">});
+static_assert(hybrid_step::collectives == collectives{all_to_all<"x">, all_gather<"y">, reduce_scatter<"y">, all_to_all<"x">});
 
 TEST_CASE("Fig. 7, backward") {
   const dynamic::mesh m({{"x", X}, {"y", Y}});

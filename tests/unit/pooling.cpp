@@ -47,10 +47,10 @@ bool mentions(const std::string& text, const std::string& part) { return text.fi
 TEST_CASE("pooling: static programs, and the same ones at run time") {
   // 13 rows in 4,4,4,1; 7 outputs in 2,2,2,1. Tiles -1..3, 3..7, 7..11, 11..13: one row from above, and row 11 for the last one.
   using step = compile<pooled, four, in<float, dims<13, 3>, split<"x", _>>>;
-  static_assert(step::collectives == list{collective_permute<"x">});
+  static_assert(step::collectives == collectives{collective_permute<"x">});
   static_assert(step::traffic.bytes == 3 * 4 && step::traffic.messages == 1);
   // Windows that end where shards do: nothing is sent, and nothing copied.
-  static_assert(compile<halved, four, in<float, dims<16, 8>, split<"x", _>>>::collectives == list{});
+  static_assert(compile<halved, four, in<float, dims<16, 8>, split<"x", _>>>::collectives == collectives{});
   array<float> x({13, 3});
   for (std::int64_t i = 0; i < 39; ++i) x.data()[i] = static_cast<float>(i * 7 % 40);
   x.data()[4] = std::numeric_limits<float>::quiet_NaN();

@@ -30,13 +30,13 @@ using four = mesh<axis<"x", 4>>;
 // Fig. 5c: one element moves, and completion finds the split of the result.
 constexpr auto flat = [](auto x) { return reshape(x, {6}); };
 using fig_5c = compile<flat, two, in<float, dims<3, 2>, split<"x", _>>>;
-static_assert(fig_5c::collectives == list{collective_permute<"x">});
+static_assert(fig_5c::collectives == collectives{collective_permute<"x">});
 static_assert(fig_5c::traffic.bytes == 4 && fig_5c::traffic.messages == 1);
 
 // The gradient is a reshape back, and sends as much.
 constexpr auto slope = [](auto x, auto w) { return grad(sum(reshape(x, {6}) * w), x); };
 using slope_5c = compile<slope, two, in<float, dims<3, 2>, split<"x", _>>, in<float, dims<6>, split<"x">>>;
-static_assert(slope_5c::collectives == list{collective_permute<"x">} && slope_5c::traffic.bytes == 4);
+static_assert(slope_5c::collectives == collectives{collective_permute<"x">} && slope_5c::traffic.bytes == 4);
 
 // Rows in 2,2,2,0 are pairs of rows in 1,1,1,0.
 constexpr auto pairs = [](auto x) { return reshape(x, {3, 2, 2}); };

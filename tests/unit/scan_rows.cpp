@@ -104,7 +104,7 @@ TEST_CASE("scan: a compiled program reads and writes rows where they are, too") 
     return std::tuple{last, reshard(stacked, split<"x", _>{})};
   };
   using step = compile<kept, mesh<axis<"x", 4>>, in<double, dims<1>>, in<double, dims<7, 1>, split<"x", _>>>;
-  static_assert(step::collectives == list{all_reduce<"x">});
+  static_assert(step::collectives == collectives{all_reduce<"x">});
   array<double> h({1}), xs({7, 1});
   h[0] = 3;
   for (int i = 0; i < 7; ++i) xs[i] = i;

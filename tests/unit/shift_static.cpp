@@ -24,7 +24,7 @@ constexpr auto heat = [](auto t) {  // rows uneven over x, columns uneven over y
   return t + 0.125 * (around - 4.0 * t);
 };
 using heat_step = compile<heat, grid, in<double, dims<9, 7>, split<"x", "y">>>;
-static_assert(heat_step::collectives == list{collective_permute<"x">, collective_permute<"y">});
+static_assert(heat_step::collectives == collectives{collective_permute<"x">, collective_permute<"y">});
 // Of two devices each sends one way; of three, the one in the middle both ways.
 static_assert(heat_step::traffic.over("x").bytes == 3 * 8 && heat_step::traffic.over("y").bytes == 2 * 5 * 8);
 static_assert(heat_step::traffic.messages == 3 && heat_step::input_shard<0>::local_extents == dims<5, 3>::value);
@@ -75,13 +75,13 @@ using images_in = in<double, dims<2, 10, 3>, split<_, "x", _>>;
 using kernel_in = in<double, dims<3, 2>>;
 using forward = compile<convolution, four, images_in, kernel_in, kernel_in, kernel_in>;
 using backward = compile<trained, four, images_in, kernel_in, kernel_in, kernel_in>;
-static_assert(forward::collectives == list{collective_permute<"x">, collective_permute<"x">});
+static_assert(forward::collectives == collectives{collective_permute<"x">, collective_permute<"x">});
 static_assert(forward::traffic.bytes == 2 * (2 * 3 * 8));
 static_assert(backward::output_shard<0>::local_extents == dims<2, 3, 3>::value);
 
 // Nothing is sent along dims that are whole, nor where all that is left is zero.
 constexpr auto along = [](auto x) { return std::tuple{shift(x, 1, 2), shift(x, 0, 9), shift(x, 0, 0)}; };
-static_assert(compile<along, four, in<float, dims<9, 7>, split<"x", _>>>::collectives == list{});
+static_assert(compile<along, four, in<float, dims<9, 7>, split<"x", _>>>::collectives == collectives{});
 // Farther than a shard: from the second and the third device after it.
 constexpr auto far = [](auto x) { return shift(x, 0, 5); };
 using far_step = compile<far, four, in<float, dims<8>, split<"x">>>;

@@ -86,15 +86,15 @@ struct random_stencil {
 
   /// As the user writes it.
   [[nodiscard]] value traced(const std::vector<value>& x) const {
-    std::vector<field> given;
+    std::vector<stencil_field> given;
     for (std::size_t k = 0; k < fields.size(); ++k) {
       const auto& f = fields[k];
-      std::vector<sides> by_dim;
+      std::vector<boundary::sides> by_dim;
       for (std::size_t d = 0; d < result.size(); ++d) by_dim.emplace_back(named(f.low[d], x), named(f.high[d], x));
       given.emplace_back(x[k], by_dim);
     }
     const auto sum_of = [&](auto... u) {
-      const neighbours all[] = {u...};
+      const stencil_neighbours all[] = {u...};
       value sum;
       for (const auto& r : reads) {
         const value term = r.factor * all[r.field].at(integers(r.by.data(), r.by.size()));
@@ -258,23 +258,23 @@ TEST_CASE("random stencils and their gradients equal a reference that looks up e
 namespace {
 
 constexpr auto around = [](value u, value v) {
-  const field at_edges(u, {boundary::edge(), {boundary::constant(2), boundary::symmetric()}});
+  const stencil_field at_edges(u, {boundary::edge(), {boundary::constant(2), boundary::symmetric()}});
   return stencil<1, 2>(
       [](auto a, auto b) {
         return std::pair(a(-1, 0) + a(1, 0) + a(0, -2) + a(0, 2) + 3 * b(0, 0), a(1, 1) - b(-1, 0) - b(0, 1));
       },
-      at_edges, field(v, {boundary::wrap(), boundary::reflect()}));
+      at_edges, stencil_field(v, {boundary::wrap(), boundary::reflect()}));
 };
 using square = mesh<axis<"x", 2>, axis<"y", 3>>;
 using both_paths = compile<around, square, in<double, dims<7, 8>, split<"x", "y">>, in<double, dims<7, 8>, split<"x", "y">>>;
 
 constexpr auto jacobi = [](value u) {
   return stencil<1, 1>([](auto t) { return 0.25 * (t(-1, 0) + t(1, 0) + t(0, -1) + t(0, 1)); },
-                       field(u, {boundary::edge(), boundary::wrap()}));
+                       stencil_field(u, {boundary::edge(), boundary::wrap()}));
 };
 using jacobi_step = compile<jacobi, mesh<axis<"x", 2>, axis<"y", 2>>, in<float, dims<64, 32>, split<"x", "y">>>;
 // One exchange for each dim: a row and a column each way, whatever is beyond the ends.
-static_assert(jacobi_step::collectives == list{collective_permute<"x">, collective_permute<"y">});
+static_assert(jacobi_step::collectives == collectives{collective_permute<"x">, collective_permute<"y">});
 static_assert(jacobi_step::traffic.bytes == (16 + 2 * 32) * 4);
 
 // A box with its corners: rows, then columns with what lies beside the rows. One loop reads all nine.
@@ -283,7 +283,7 @@ constexpr auto box = [](value u) {
       [](auto t) { return t(-1, -1) + t(-1, 0) + t(-1, 1) + t(0, -1) + t(0, 0) + t(0, 1) + t(1, -1) + t(1, 0) + t(1, 1); }, u);
 };
 using box_step = compile<box, mesh<axis<"x", 4>, axis<"y", 4>>, in<float, dims<64, 32>, split<"x", "y">>>;
-static_assert(box_step::collectives == list{collective_permute<"x">, collective_permute<"y">});
+static_assert(box_step::collectives == collectives{collective_permute<"x">, collective_permute<"y">});
 static_assert(box_step::traffic.bytes == (2 * 8 + 2 * 16 + 2 * 2) * 4 && box_step::traffic.messages == 4);
 static_assert(box_step::view.steps.size() == 3);
 
@@ -295,8 +295,8 @@ TEST_CASE(
     CAPTURE(devices);
     dynamic::builder p(dynamic::mesh({{"x", devices}}));
     const value u = p.input(dynamic::in<double>({4}, std::vector<std::string>{"x"}));
-    for (const field& f :
-         {field(u, {{boundary::wrap(), boundary::constant(7)}}), field(u, {{boundary::edge(), boundary::wrap()}})}) {
+    for (const stencil_field& f : {stencil_field(u, {{boundary::wrap(), boundary::constant(7)}}),
+                                   stencil_field(u, {{boundary::edge(), boundary::wrap()}})}) {
       p.output(stencil<1>([](auto a) { return a(-1); }, f));
       p.output(stencil<1>([](auto a) { return a(1); }, f));
     }
@@ -398,13 +398,14 @@ TEST_CASE("what a stencil refuses names the operator, the dim and the numbers") 
        "has 1 radii and reads a field of [6,8]");
   says(problem([](value u, value) { return stencil<1, 1>([](auto t) { return t(1); }, u); }), "reads at 1 offsets");
   says(problem([](value u, value) {
-         return stencil<1, 1>([](auto t) { return t(1, 0); }, field(u, {boundary::edge(), boundary::edge(), boundary::edge()}));
+         return stencil<1, 1>([](auto t) { return t(1, 0); },
+                              stencil_field(u, {boundary::edge(), boundary::edge(), boundary::edge()}));
        }),
        "is given 3 boundaries");
   says(problem([](value u, value v) { return stencil<1, 1>([](auto a, auto b) { return a(0, 0) + b(0, 0); }, u, v); }),
        "reads a field of [6,10] for results of [6,8]: dim 1");
   says(problem([](value u, value v) {
-         return stencil<1, 1>([](auto t) { return t(0, 1); }, field(u, {boundary::edge(), boundary::values(v)}));
+         return stencil<1, 1>([](auto t) { return t(0, 1); }, stencil_field(u, {boundary::edge(), boundary::values(v)}));
        }),
        "is given [6,10] as what lies beyond dim 1 of [6,8]; give [6,1]");
   says(problem([](value u, value v) { return shift(u, 0, 1, boundary::values(v)); }),
@@ -422,7 +423,7 @@ TEST_CASE("margins of several fields for one loop go in one exchange for each di
               [](auto x, auto y, auto z) {
                 return std::tuple{x(-1, 0) + y(1, 0) - z(0, 1), x(0, -1) + y(0, 1) + z(0, 0), x(0, 0) - y(0, -1) + z(-1, 0)};
               },
-              field(u, {boundary::wrap()}), field(v, {boundary::edge()}), w);
+              stencil_field(u, {boundary::wrap()}), stencil_field(v, {boundary::edge()}), w);
         },
         a, b, c);
   };
@@ -457,9 +458,9 @@ auto waves(value p, value u, value v, int steps) {
       steps,
       [](value, value p0, value u0, value v0) {
         const value u1 = stencil<1, 0>([](auto a, auto q) { return a(0, 0) - 2.0 * (q(0, 0) - q(-1, 0)); }, u0,
-                                       field(p0, {boundary::edge(), boundary::zero()}));
+                                       stencil_field(p0, {boundary::edge(), boundary::zero()}));
         const value v1 = stencil<0, 1>([](auto a, auto q) { return a(0, 0) - (q(0, 0) - q(0, -1)); }, v0,
-                                       field(p0, {boundary::zero(), boundary::edge()}));
+                                       stencil_field(p0, {boundary::zero(), boundary::edge()}));
         const value p1 = stencil<1, 1>(
             [](auto q, auto a, auto b) { return q(0, 0) - (a(1, 0) - a(0, 0)) - 2.0 * (b(0, 1) - b(0, 0)); }, p0, u1, v1);
         return std::tuple{p1, u1, v1};

@@ -117,7 +117,7 @@ constexpr auto of_two_results = [](value x) {
 TEST_CASE("a compiled local_op of two results, one of which is reduced") {
   using grid = mesh<axis<"a", 2>, axis<"b", 2>>;
   using two_results = compile<of_two_results, grid, in<double, dims<5, 7>, split<"a", "b">>>;
-  static_assert(two_results::collectives == list{all_reduce<"b">});
+  static_assert(two_results::collectives == collectives{all_reduce<"b">});
   static_assert(two_results::traffic.bytes == 24);
   std::vector<double> x(35);
   for (std::size_t i = 0; i < x.size(); ++i) x[i] = static_cast<double>(i);

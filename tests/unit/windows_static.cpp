@@ -20,7 +20,7 @@ constexpr auto products = [](auto x, auto w, auto v) {
 };
 using step = compile<products, three, in<double, dims<61, 5>, split<"x", _>>, in<double, dims<5, 7>, split<_, "x">>,
                      in<double, dims<7, 4>, split<"x", _>>>;
-static_assert(step::collectives == list{collective_permute<"x">, collective_permute<"x">});
+static_assert(step::collectives == collectives{collective_permute<"x">, collective_permute<"x">});
 
 template <class T>
 std::vector<T> numbers(std::size_t n, std::size_t step_by) {

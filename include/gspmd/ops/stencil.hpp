@@ -14,41 +14,34 @@
 
 namespace gspmd {
 
-/// What a field is at both ends of a dim: `{low, high}`, or one boundary for both. Each end stands for itself: a field that goes round has
-/// `wrap` at both, and with `wrap` at one of them it goes on there alone with its elements from the other end, as an inflow is fed.
-struct sides {
-  boundary low, high;
-  constexpr sides(boundary both) : low(both), high(both) {}  // NOLINT: implicit on purpose
-  constexpr sides(boundary low_, boundary high_) : low(low_), high(high_) {}
-};
-
 /// A tensor that a stencil reads, and what it is outside: zero, or what `by_dim` says, with one entry for all dims or one for each.
 ///
-///     field(u, {boundary::edge()})                                              // as its outermost elements
-///     field(u, {{boundary::constant(1), boundary::zero()}, boundary::wrap()})   // by dim
-class field {
+///     stencil_field(u, {boundary::edge()})                                              // as its outermost elements
+///     stencil_field(u, {{boundary::constant(1), boundary::zero()}, boundary::wrap()})   // by dim
+class stencil_field {
  public:
-  constexpr field(value x, location where = location::current())  // NOLINT: implicit on purpose
+  constexpr stencil_field(value x, location where = location::current())  // NOLINT: implicit on purpose
       : at(where), tensor_(x) {
     sides_.push_back(boundary::zero());
   }
-  constexpr field(value x, std::initializer_list<sides> by_dim, location where = location::current())
-      : field(x, detail::span<const sides>(by_dim.begin(), by_dim.size()), where) {}
-  constexpr field(value x, detail::span<const sides> by_dim, location where = location::current()) : at(where), tensor_(x) {
+  constexpr stencil_field(value x, std::initializer_list<boundary::sides> by_dim, location where = location::current())
+      : stencil_field(x, detail::span<const boundary::sides>(by_dim.begin(), by_dim.size()), where) {}
+  constexpr stencil_field(value x, detail::span<const boundary::sides> by_dim, location where = location::current())
+      : at(where), tensor_(x) {
     for (const auto& s : by_dim) sides_.push_back(s);
   }
   /// A field that an operator is given; errors name the line of the call.
-  constexpr field(const field& other, location) : field(other) {}
+  constexpr stencil_field(const stencil_field& other, location) : stencil_field(other) {}
 
   location at;
 
   [[nodiscard]] constexpr value tensor() const { return tensor_; }
   [[nodiscard]] constexpr int side_count() const { return static_cast<int>(sides_.size()); }
-  [[nodiscard]] constexpr const sides& along(int dim) const { return sides_[sides_.size() == 1 ? 0 : dim]; }
+  [[nodiscard]] constexpr const boundary::sides& along(int dim) const { return sides_[sides_.size() == 1 ? 0 : dim]; }
 
  private:
   value tensor_;
-  detail::vec<sides> sides_;
+  detail::vec<boundary::sides> sides_;
 };
 
 namespace detail {
@@ -65,7 +58,7 @@ struct written_offset {
 class stencil_reads {
  public:
   /// `shape`: of the stencil's results. It refuses what does not fit.
-  constexpr stencil_reads(const field& f, detail::span<const int> radius, const extents& shape)
+  constexpr stencil_reads(const stencil_field& f, detail::span<const int> radius, const extents& shape)
       : field_(f), radius_(radius), shape_(shape) {
     const value x = f.tensor();
     if (!x.is_valid()) return;
@@ -223,7 +216,7 @@ class stencil_reads {
     return result;
   }
 
-  const field& field_;
+  const stencil_field& field_;
   detail::span<const int> radius_;
   extents shape_;
   vec<known> known_;
@@ -233,9 +226,9 @@ class stencil_reads {
 }  // namespace detail
 
 /// What the function of a stencil gets for each field: `u(di, dj)` is the field whose element [i,j] is element [i+di, j+dj].
-class neighbours {
+class stencil_neighbours {
  public:
-  constexpr explicit neighbours(detail::stencil_reads& reads) : reads_(&reads) {}
+  constexpr explicit stencil_neighbours(detail::stencil_reads& reads) : reads_(&reads) {}
 
   /// One offset for each dim.
   constexpr value operator()(detail::written_offset first, std::integral auto... rest) const {
@@ -255,11 +248,11 @@ class neighbours {
 ///     auto next = stencil<1, 1>([](auto u) { return 0.25 * (u(-1, 0) + u(1, 0) + u(0, -1) + u(0, 1)); }, u);
 ///     auto [vx, vy] = stencil<1, 1>([](auto p, auto k) {
 ///       return std::pair(k(0, 0) * (p(1, 0) - p(-1, 0)), k(0, 0) * (p(0, 1) - p(0, -1)));
-///     }, field(pressure, {boundary::edge(), boundary::wrap()}), permeability);
+///     }, stencil_field(pressure, {boundary::edge(), boundary::wrap()}), permeability);
 ///
 /// Any number of fields, tensors of one global shape, whose results have it too. A field that is staggered against the first one has
 /// one element more or less along some dims: of u with N + 1 elements, element i of a result of N reads i + di of u. Outside a field is
-/// zero, or what `field` says by dim and side. Dims are continued one after the other: in a corner that lies outside along several, the
+/// zero, or what `stencil_field` says by dim and side. Dims are continued one after the other: in a corner that lies outside along several, the
 /// last of them says what is there.
 ///
 /// Communication: where a dim is split, the halo is exchanged with the devices next to a shard by one collective_permute for each dim
@@ -274,16 +267,16 @@ class neighbours {
 /// Errors, at compile time: a read beyond the radius, another number of radii, offsets or boundaries than the field has dims, fields
 /// whose extents differ by more than one, given values of another shape than the end that they stand at.
 template <int... Radius, class F, class... Fields>
-  requires(std::is_convertible_v<Fields, field> && ...)
-constexpr auto stencil(F&& f, field first, Fields... rest) {
+  requires(std::is_convertible_v<Fields, stencil_field> && ...)
+constexpr auto stencil(F&& f, stencil_field first, Fields... rest) {
   static_assert(sizeof...(Radius) > 0 && ((Radius >= 0) && ...),
                 "gspmd: stencil: one radius for each dim, 0 or more: stencil<1, 1>");
   constexpr int radius[] = {Radius...};
   const detail::extents shape = first.tensor().shape();
-  const field fields[] = {first, field(rest, first.at)...};
+  const stencil_field fields[] = {first, stencil_field(rest, first.at)...};
   return [&]<std::size_t... K>(std::index_sequence<K...>) {
     detail::stencil_reads reads[] = {detail::stencil_reads(fields[K], radius, shape)...};
-    return std::forward<F>(f)(neighbours(reads[K])...);
+    return std::forward<F>(f)(stencil_neighbours(reads[K])...);
   }(std::make_index_sequence<1 + sizeof...(Fields)>{});
 }
 

@@ -196,7 +196,7 @@ consteval void refuse() {
   else if constexpr (Broken == mistake::device_order)
     static_assert(accepted<Message>, "gspmd: mesh: device_order must name every device id from 0 once; see message<>");
   else if constexpr (Broken == mistake::mesh_views)
-    static_assert(accepted<Message>, "gspmd: views: these meshes are not views of one mesh; see message<>");
+    static_assert(accepted<Message>, "gspmd: mesh_views: these meshes are not views of one mesh; see message<>");
   else if constexpr (Broken == mistake::shard)
     static_assert(accepted<Message>, "gspmd: step: this is not the shard that the step takes here; see message<>");
   else if constexpr (Broken == mistake::budget)
