@@ -190,7 +190,7 @@ class mesh {
 };
 
 /// Several meshes over the same devices as one: annotations may name the axes of each, and a value that is sharded by one of them
-/// is resharded where an operator wants it by another. What can be views of each other is said at gspmd::views. Throws
+/// is resharded where an operator wants it by another. What can be views of each other is said at gspmd::mesh_views. Throws
 /// gspmd::error: another number of devices, axes of one that end inside axes of the other, a device order that is no exchange of
 /// axes, one name for two things.
 ///
