@@ -65,8 +65,9 @@ struct mpi_options {
 /// reserved at once; if there is none, a note on stderr says so and everything goes by messages.
 ///
 /// Where a rank may fail alone, use launch, which tells why and ends all ranks. Here a rank that is gone, by an exception or
-/// otherwise, is an error to those that wait for it in shared memory. An exception that passes this object waits 5 s until all
-/// others are about to destroy theirs; if they are not, they may wait for this rank in MPI, and MPI_Abort ends all.
+/// otherwise, or that came for another collective, is an error to those that wait for it (transport/mpi/inquiries.hpp). An exception
+/// that passes this object waits 5 s until all others are about to destroy theirs; if they are not, they may wait for this rank in
+/// MPI, and MPI_Abort ends all.
 class mpi_communicator {
  public:
   /// Collective over `comm`, after MPI_Init. Throws gspmd::error, alike on all: options that differ or are out of range.
