@@ -10,52 +10,48 @@
 
 namespace gspmd::detail {
 
-struct step_state;
-class loop_fuser;
-
 /// The largest and the smallest of nothing lie beyond a narrow type.
 constexpr bool has_ends(monoid kind) { return kind == monoid::maximum || kind == monoid::minimum; }
 
-/// What an operator's `lower` adds its steps with. Whatever a step reads is computed before it. What these functions do stands in
-/// passes/lower/lowering.hpp.
+/// What an operator's `lower` adds its steps with. Whatever a step reads is computed before it. The pass that lowers is behind it
+/// (passes/lower/lowering.hpp): operators know no pass.
 class lowering {
  public:
-  constexpr lowering(step_state& state, loop_fuser& loops);
-
   const graph& g;
   plan& out;
 
   [[nodiscard]] constexpr const node& node_of(const instruction& op) const { return g.nodes[static_cast<std::size_t>(op.node)]; }
-  [[nodiscard]] constexpr const local_value& value(int v) const;
-  [[nodiscard]] constexpr std::int64_t bytes_of(const instruction& op) const;
-  constexpr int add_value(const local_value& v);
+  [[nodiscard]] virtual constexpr const local_value& value(int v) const = 0;
+  [[nodiscard]] virtual constexpr std::int64_t bytes_of(const instruction& op) const = 0;
+  virtual constexpr int add_value(const local_value& v) = 0;
   /// Only the device knows how much of dim `dim` of value `v` it holds, and where: the kernel is told under `index`.
-  constexpr void add_bound(plan_step& s, int index, int v, int dim);
+  virtual constexpr void add_bound(plan_step& s, int index, int v, int dim) = 0;
   /// The step of a kernel, by the number of its description.
-  constexpr plan_step& add_step(action what, const instruction& op, int spec, const vec<int>& operands, const vec<int>& results);
+  virtual constexpr plan_step& add_step(action what, const instruction& op, int spec, const vec<int>& operands,
+                                        const vec<int>& results) = 0;
   /// The number of a kernel's description in the plan.
   template <class Spec>
   constexpr int entry(const Spec& spec) {
     return entry_of(table_of<Spec>(out), spec);
   }
-  constexpr int planned(const contraction& c);
+  virtual constexpr int planned(const contraction& c) = 0;
 
   /// The operator that makes a value, if it waits for a loop to be computed in and one step alone reads it; null if not.
-  [[nodiscard]] constexpr const instruction* waiting(int v) const;
-  [[nodiscard]] constexpr bool lies_in_memory(int v) const;
+  [[nodiscard]] virtual constexpr const instruction* waiting(int v) const = 0;
+  [[nodiscard]] virtual constexpr bool lies_in_memory(int v) const = 0;
   /// Whether another operator like this one reads `v`, and waits or comes later: one loop may serve both. Not of a value that many read.
-  [[nodiscard]] constexpr bool is_read_alike(const instruction& op, int v) const;
+  [[nodiscard]] virtual constexpr bool is_read_alike(const instruction& op, int v) const = 0;
   /// Nobody computes a waiting value: its reader does without.
-  constexpr void forget(int v);
+  virtual constexpr void forget(int v) = 0;
 
   /// A value that kernels compute with: `v` itself, or of a narrow type its elements as the type that they are computed as.
-  constexpr int widened(const instruction& op, int v);
+  virtual constexpr int widened(const instruction& op, int v) = 0;
   /// Where a kernel leaves what becomes `result` by narrowed(): the result itself, or of a narrow type a wider value.
-  constexpr int wide_result(int result);
+  virtual constexpr int wide_result(int result) = 0;
   /// `saturates`: an integer that is out of range becomes the nearest one that is not.
-  constexpr void narrowed(const instruction& op, int from, int result, bool saturates = false);
+  virtual constexpr void narrowed(const instruction& op, int from, int result, bool saturates = false) = 0;
   /// A complex value x as [2, ...]: x, and after it i x. See add_both_turns.
-  constexpr int both_turns(const instruction& op, int x);
+  virtual constexpr int both_turns(const instruction& op, int x) = 0;
 
   template <class Permutation>
   constexpr void permute(const instruction& op, int operand, int result, const Permutation& permutation) {
@@ -75,14 +71,14 @@ class lowering {
   constexpr void permute_as(const instruction& op, int operand, int result, const permutation_spec& spec) {
     add_step(action::permute, op, entry(spec), {operand}, {result});
   }
-  constexpr void reduce(const instruction& op, int operand, int result, dim_mask dims, monoid kind);
+  virtual constexpr void reduce(const instruction& op, int operand, int result, dim_mask dims, monoid kind) = 0;
   /// The same of an operand that the operator reads nowhere else: the loop that computes it may reduce it, and with it others that read
   /// it.
-  constexpr void reduce_once(const instruction& op, int operand, int result, dim_mask dims, monoid kind);
+  virtual constexpr void reduce_once(const instruction& op, int operand, int result, dim_mask dims, monoid kind) = 0;
   /// The elements of a value as its `strides` along the dims of the result find them.
-  constexpr void copy(const instruction& op, int from, const extents& strides);
+  virtual constexpr void copy(const instruction& op, int from, const extents& strides) = 0;
   /// A movement of an operator that consists of them; one after the first one goes on with what the last one left.
-  constexpr void move(const instruction& op);
+  virtual constexpr void move(const instruction& op) = 0;
 
   /// A value that an operator reads in the place of its operand, and by dim where in it index 0 of the operator's own tile is.
   struct placed_tile {
@@ -90,22 +86,22 @@ class lowering {
     extents at;
   };
   /// What an operator reads of operand k: a tile that a movement fills for all that read of it, or the shard itself.
-  constexpr placed_tile tile(const instruction& op, int k);
+  virtual constexpr placed_tile tile(const instruction& op, int k) = 0;
 
   /// The same elements in another layout.
-  constexpr int redistribute(const instruction& op, int from, const sharding& layout);
+  virtual constexpr int redistribute(const instruction& op, int from, const sharding& layout) = 0;
   /// What a map makes of a value: `v`, in the same splits.
-  constexpr int mapped(const instruction& op, int from, local_value v, const index_map& map);
+  virtual constexpr int mapped(const instruction& op, int from, local_value v, const index_map& map) = 0;
   /// A value that is split along `dim`, whole along it: an all_gather.
-  constexpr int gather_parts(const instruction& op, int from, int dim);
+  virtual constexpr int gather_parts(const instruction& op, int from, int dim) = 0;
   /// Data that moves or is reduced for an operator.
-  constexpr void communicate(const instruction& op);
+  virtual constexpr void communicate(const instruction& op) = 0;
 
   static constexpr vec<int> all_operands(const instruction& op) { return {op.operands.begin(), op.operands.end()}; }
 
- private:
-  step_state& state_;
-  loop_fuser& loops_;
+ protected:
+  constexpr lowering(const graph& program, plan& plan) : g(program), out(plan) {}
+  ~lowering() = default;
 };
 
 }  // namespace gspmd::detail

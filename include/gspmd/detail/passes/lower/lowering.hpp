@@ -7,167 +7,175 @@
 #include "gspmd/detail/passes/lower/loop_fuser.hpp"
 #include "gspmd/detail/support/vec.hpp"
 
-/// What the functions do that operators add their steps with.
 namespace gspmd::detail {
 
-constexpr lowering::lowering(step_state& state, loop_fuser& loops)
-    : g(state.graph_), out(state.out), state_(state), loops_(loops) {}
+/// What operators add their steps with, and what it does.
+class step_lowering final : public lowering {
+ public:
+  constexpr step_lowering(step_state& state, loop_fuser& loops)
+      : lowering(state.graph_, state.out), state_(state), loops_(loops) {}
 
-constexpr const local_value& lowering::value(int v) const { return state_.program_.value(v); }
-constexpr std::int64_t lowering::bytes_of(const instruction& op) const { return detail::bytes_of(out.mesh, state_.program_, op); }
-constexpr int lowering::add_value(const local_value& v) { return state_.add_value(v); }
-constexpr void lowering::add_bound(plan_step& s, int index, int v, int dim) { state_.add_bound(s, index, v, dim); }
-constexpr plan_step& lowering::add_step(action what, const instruction& op, int spec, const vec<int>& operands,
-                                        const vec<int>& results) {
-  for (const int o : operands) loops_.need(o);
-  return state_.add_step(what, op, spec, operands, results);
-}
-constexpr const instruction* lowering::waiting(int v) const {
-  return state_.waits(v) && !state_.waits_virtual(v) && state_.uses_[v] == 1 ? &state_.maker(v) : nullptr;
-}
-constexpr bool lowering::lies_in_memory(int v) const {
-  return !state_.waits(v) && !state_.waits(state_.base[v]) && state_.offsets.read_of(v) == nullptr;
-}
-constexpr bool lowering::is_read_alike(const instruction& op, int v) const {
-  constexpr int most_looked_at = 64;
-  if (state_.readers_from_[v + 1] - state_.readers_from_[v] > most_looked_at) return false;
-  const node& n = node_of(op);
-  for (int r = state_.readers_from_[v]; r < state_.readers_from_[v + 1]; ++r) {
-    const int w = state_.readers_[r];
-    if (w < 0 || w == op.result) continue;
-    const node& other = node_of(state_.maker(w));
-    if (other.op == n.op && other.attributes == n.attributes && (state_.waits(w) || state_.maker_[w] > state_.maker_[op.result]))
-      return true;
+  constexpr const local_value& value(int v) const final { return state_.program_.value(v); }
+  constexpr std::int64_t bytes_of(const instruction& op) const final { return detail::bytes_of(out.mesh, state_.program_, op); }
+  constexpr int add_value(const local_value& v) final { return state_.add_value(v); }
+  constexpr void add_bound(plan_step& s, int index, int v, int dim) final { state_.add_bound(s, index, v, dim); }
+  constexpr plan_step& add_step(action what, const instruction& op, int spec, const vec<int>& operands,
+                                const vec<int>& results) final {
+    for (const int o : operands) loops_.need(o);
+    return state_.add_step(what, op, spec, operands, results);
   }
-  return false;
-}
-constexpr void lowering::forget(int v) {
-  state_.waiting_[v] = 0;
-  --state_.uses_[v];
-  for (const int o : state_.maker(v).operands) --state_.uses_[o];
-}
-constexpr int lowering::planned(const contraction& c) { return state_.planned(c); }
-constexpr int lowering::widened(const instruction& op, int v) {
-  loops_.reduce_all();
-  return loops_.widened(op, v);
-}
-constexpr int lowering::wide_result(int result) { return widening(state_).like(result); }
-constexpr void lowering::narrowed(const instruction& op, int from, int result, bool saturates) {
-  if (from != result) widening(state_).convert(op, from, result, saturates);
-}
-constexpr int lowering::both_turns(const instruction& op, int x) {
-  loops_.need(x);
-  local_value both = value(x);
-  both.global = both.local;
-  both.layout = sharding{};
-  both.global.insert(0, 2);
-  both.local.insert(0, 2);
-  const int to = add_value(both);
-  extents loop(2, 2);
-  loop[1] = elements(value(x).local);
-  loop_group group(state_, loop);
-  group.stores.push_back(fused_store{static_cast<std::int16_t>(add_both_turns(group, value(x).type)), 0});
-  planned_group planned;
-  planned.loop = group.loop;
-  auto& s = state_.add_step(action::fused, op, group.entry_for(planned), {x}, {to});
-  state_.add_bound(s, 0, to, 0);
-  return to;
-}
-constexpr void lowering::reduce(const instruction& op, int operand, int result, dim_mask dims, monoid kind) {
-  loops_.need(operand);
-  loops_.reduce_stored({op, operand, result, dims, kind});
-}
-constexpr void lowering::reduce_once(const instruction& op, int operand, int result, dim_mask dims, monoid kind) {
-  const auto all = elements(value(operand).local), left = elements(value(result).local);
-  const bool is_computed = state_.waits(operand) && !state_.waits_virtual(operand);
-  if (left < all && !is_complex(value(operand).type) && (is_computed || (lies_in_memory(operand) && state_.uses_[operand] > 1)))
-    loops_.wait({op, operand, result, dims, kind});
-  else reduce(op, operand, result, dims, kind);
-}
-constexpr void lowering::copy(const instruction& op, int from, const extents& strides) {
-  loops_.need(from);
-  if (elements(value(op.result).local) == elements(value(from).local) && from != op.operands[0] &&
-      is_dense(value(op.result).local, strides)) {  // nobody else's: another name for it
-    state_.base[op.result] = state_.base[from];
-    return;
+  constexpr const instruction* waiting(int v) const final {
+    return state_.waits(v) && !state_.waits_virtual(v) && state_.uses_[v] == 1 ? &state_.maker(v) : nullptr;
   }
-  loop_group group(state_, value(op.result).local);
-  scalar_op load = scalar_op::load(value(from).type, 0);
-  load.strides = strides;
-  group.stores.push_back(fused_store{static_cast<std::int16_t>(group.add_op(load)), 0});
-  planned_group planned;
-  planned.loop = group.loop;
-  state_.add_step(action::fused, op, group.entry_for(planned), {from}, {op.result});
-}
-constexpr void lowering::move(const instruction& op) {
-  const node& n = node_of(op);
-  const int map = entry_of(table_of<index_map>(out), facts_of(n.op).map(g, n, op.movement));
-  auto& s = add_step(action::move, op, map, all_operands(op), {op.result});
-  s.collective = op.collective;
-  s.bytes_sent = bytes_of(op);
-}
-constexpr lowering::placed_tile lowering::tile(const instruction& op, int k) {
-  const int from = op.operands[k];
-  placed_tile read{from, extents(value(from).global.count, 0)};
-  shared_tile* const shared = state_.tiles.read_of(op.result, k);
-  if (shared == nullptr) return read;
-  const index_map own = facts_of(node_of(op).op).tile(g, node_of(op), k);
-  for (int i = 0; i < own.dims.count; ++i) lies_alike(own.dims[i], shared->map.dims[i], read.at[own.dims[i].dim]);
-  if (shared->value < 0) {
+  constexpr bool lies_in_memory(int v) const final {
+    return !state_.waits(v) && !state_.waits(state_.base[v]) && state_.offsets.read_of(v) == nullptr;
+  }
+  constexpr bool is_read_alike(const instruction& op, int v) const final {
+    constexpr int most_looked_at = 64;
+    if (state_.readers_from_[v + 1] - state_.readers_from_[v] > most_looked_at) return false;
+    const node& n = node_of(op);
+    for (int r = state_.readers_from_[v]; r < state_.readers_from_[v + 1]; ++r) {
+      const int w = state_.readers_[r];
+      if (w < 0 || w == op.result) continue;
+      const node& other = node_of(state_.maker(w));
+      if (other.op == n.op && other.attributes == n.attributes &&
+          (state_.waits(w) || state_.maker_[w] > state_.maker_[op.result]))
+        return true;
+    }
+    return false;
+  }
+  constexpr void forget(int v) final {
+    state_.waiting_[v] = 0;
+    --state_.uses_[v];
+    for (const int o : state_.maker(v).operands) --state_.uses_[o];
+  }
+  constexpr int planned(const contraction& c) final { return state_.planned(c); }
+  constexpr int widened(const instruction& op, int v) final {
+    loops_.reduce_all();
+    return loops_.widened(op, v);
+  }
+  constexpr int wide_result(int result) final { return widening(state_).like(result); }
+  constexpr void narrowed(const instruction& op, int from, int result, bool saturates) final {
+    if (from != result) widening(state_).convert(op, from, result, saturates);
+  }
+  constexpr int both_turns(const instruction& op, int x) final {
+    loops_.need(x);
+    local_value both = value(x);
+    both.global = both.local;
+    both.layout = sharding{};
+    both.global.insert(0, 2);
+    both.local.insert(0, 2);
+    const int to = add_value(both);
+    extents loop(2, 2);
+    loop[1] = elements(value(x).local);
+    loop_group group(state_, loop);
+    group.stores.push_back(fused_store{static_cast<std::int16_t>(add_both_turns(group, value(x).type)), 0});
+    planned_group planned;
+    planned.loop = group.loop;
+    auto& s = state_.add_step(action::fused, op, group.entry_for(planned), {x}, {to});
+    state_.add_bound(s, 0, to, 0);
+    return to;
+  }
+  constexpr void reduce(const instruction& op, int operand, int result, dim_mask dims, monoid kind) final {
+    loops_.need(operand);
+    loops_.reduce_stored({op, operand, result, dims, kind});
+  }
+  constexpr void reduce_once(const instruction& op, int operand, int result, dim_mask dims, monoid kind) final {
+    const auto all = elements(value(operand).local), left = elements(value(result).local);
+    const bool is_computed = state_.waits(operand) && !state_.waits_virtual(operand);
+    if (left < all && !is_complex(value(operand).type) && (is_computed || (lies_in_memory(operand) && state_.uses_[operand] > 1)))
+      loops_.wait({op, operand, result, dims, kind});
+    else reduce(op, operand, result, dims, kind);
+  }
+  constexpr void copy(const instruction& op, int from, const extents& strides) final {
+    loops_.need(from);
+    if (elements(value(op.result).local) == elements(value(from).local) && from != op.operands[0] &&
+        is_dense(value(op.result).local, strides)) {  // nobody else's: another name for it
+      state_.base[op.result] = state_.base[from];
+      return;
+    }
+    loop_group group(state_, value(op.result).local);
+    scalar_op load = scalar_op::load(value(from).type, 0);
+    load.strides = strides;
+    group.stores.push_back(fused_store{static_cast<std::int16_t>(group.add_op(load)), 0});
+    planned_group planned;
+    planned.loop = group.loop;
+    state_.add_step(action::fused, op, group.entry_for(planned), {from}, {op.result});
+  }
+  constexpr void move(const instruction& op) final {
+    const node& n = node_of(op);
+    const int map = entry_of(table_of<index_map>(out), facts_of(n.op).map(g, n, op.movement));
+    auto& s = add_step(action::move, op, map, all_operands(op), {op.result});
+    s.collective = op.collective;
+    s.bytes_sent = bytes_of(op);
+  }
+  constexpr placed_tile tile(const instruction& op, int k) final {
+    const int from = op.operands[k];
+    placed_tile read{from, extents(value(from).global.count, 0)};
+    shared_tile* const shared = state_.tiles.read_of(op.result, k);
+    if (shared == nullptr) return read;
+    const index_map own = facts_of(node_of(op).op).tile(g, node_of(op), k);
+    for (int i = 0; i < own.dims.count; ++i) lies_alike(own.dims[i], shared->map.dims[i], read.at[own.dims[i].dim]);
+    if (shared->value < 0) {
+      local_value v = value(from);
+      const auto bytes = traffic_of_tiles(out.mesh, v.global, v.layout, shared->map).elems() * detail::bytes_of(v.type);
+      v.global = shared->map.tile_global(out.mesh, v.layout, v.global);
+      v.local = shared->map.tile_local(out.mesh, v.layout, v.local);
+      shared->value = add_value(v);
+      auto& s = add_step(action::move, op, entry_of(table_of<index_map>(out), shared->map), {from}, {shared->value});
+      s.collective = collective_kind::collective_permute;
+      s.bytes_sent = bytes;
+    }
+    read.value = shared->value;
+    return read;
+  }
+  constexpr int redistribute(const instruction& op, int from, const sharding& layout) final {
     local_value v = value(from);
-    const auto bytes = traffic_of_tiles(out.mesh, v.global, v.layout, shared->map).elems() * detail::bytes_of(v.type);
-    v.global = shared->map.tile_global(out.mesh, v.layout, v.global);
-    v.local = shared->map.tile_local(out.mesh, v.layout, v.local);
-    shared->value = add_value(v);
-    auto& s = add_step(action::move, op, entry_of(table_of<index_map>(out), shared->map), {from}, {shared->value});
+    const movement m{v.global, v.layout, layout, movement_axes(out.mesh, v.global, v.layout, layout)};
+    const movement back{v.global, layout, v.layout, movement_axes(out.mesh, v.global, layout, v.layout)};
+    v.layout = layout;
+    v.local = local_extents(out.mesh, v.global, layout);
+    const int to = add_value(v);
+    auto& s = add_step(action::move, op, -1, {from}, {to});
+    s.collective = classify(out.mesh, m);
+    const auto received = bytes_sent(out.mesh, m, detail::bytes_of(v.type));
+    const auto sent = s.collective == collective_kind::all_to_all ? bytes_sent(out.mesh, back, detail::bytes_of(v.type)) : 0;
+    s.bytes_sent = sent > received ? sent : received;  // uneven parts: some send more than anyone receives
+    return to;
+  }
+  constexpr int mapped(const instruction& op, int from, local_value v, const index_map& map) final {
+    const extents before = value(from).global;
+    const int to = add_value(v);
+    auto& s = add_step(action::move, op, entry_of(table_of<index_map>(out), map), {from}, {to});
     s.collective = collective_kind::collective_permute;
-    s.bytes_sent = bytes;
+    s.bytes_sent = traffic_of(out.mesh, before, v.global, v.layout, map).elems() * detail::bytes_of(v.type);
+    return to;
   }
-  read.value = shared->value;
-  return read;
-}
-constexpr int lowering::redistribute(const instruction& op, int from, const sharding& layout) {
-  local_value v = value(from);
-  const movement m{v.global, v.layout, layout, movement_axes(out.mesh, v.global, v.layout, layout)};
-  const movement back{v.global, layout, v.layout, movement_axes(out.mesh, v.global, layout, v.layout)};
-  v.layout = layout;
-  v.local = local_extents(out.mesh, v.global, layout);
-  const int to = add_value(v);
-  auto& s = add_step(action::move, op, -1, {from}, {to});
-  s.collective = classify(out.mesh, m);
-  const auto received = bytes_sent(out.mesh, m, detail::bytes_of(v.type));
-  const auto sent = s.collective == collective_kind::all_to_all ? bytes_sent(out.mesh, back, detail::bytes_of(v.type)) : 0;
-  s.bytes_sent = sent > received ? sent : received;  // uneven parts: some send more than anyone receives
-  return to;
-}
-constexpr int lowering::mapped(const instruction& op, int from, local_value v, const index_map& map) {
-  const extents before = value(from).global;
-  const int to = add_value(v);
-  auto& s = add_step(action::move, op, entry_of(table_of<index_map>(out), map), {from}, {to});
-  s.collective = collective_kind::collective_permute;
-  s.bytes_sent = traffic_of(out.mesh, before, v.global, v.layout, map).elems() * detail::bytes_of(v.type);
-  return to;
-}
-constexpr int lowering::gather_parts(const instruction& op, int from, int dim) {
-  sharding whole;
-  for (const auto& use : value(from).layout.splits)
-    if (use.dim != dim) whole.splits.push_back(use);
-  return redistribute(op, from, whole);
-}
-constexpr void lowering::communicate(const instruction& op) {
-  if (op.what == instruction_kind::terms) {
-    add_step(action::terms, op, 0, {op.operands[0]}, {op.result});
-    return;
+  constexpr int gather_parts(const instruction& op, int from, int dim) final {
+    sharding whole;
+    for (const auto& use : value(from).layout.splits)
+      if (use.dim != dim) whole.splits.push_back(use);
+    return redistribute(op, from, whole);
   }
-  const bool reduces = op.what == instruction_kind::reduce;
-  auto& s = add_step(reduces ? action::combine : action::move, op, reduces ? 0 : -1, {op.operands[0]}, {op.result});
-  s.collective = op.collective;
-  s.bytes_sent = bytes_of(op);
-}
+  constexpr void communicate(const instruction& op) final {
+    if (op.what == instruction_kind::terms) {
+      add_step(action::terms, op, 0, {op.operands[0]}, {op.result});
+      return;
+    }
+    const bool reduces = op.what == instruction_kind::reduce;
+    auto& s = add_step(reduces ? action::combine : action::move, op, reduces ? 0 : -1, {op.operands[0]}, {op.result});
+    s.collective = op.collective;
+    s.bytes_sent = bytes_of(op);
+  }
+
+ private:
+  step_state& state_;
+  loop_fuser& loops_;
+};
 
 /// The steps of an operator that is no part of a loop.
 constexpr void lower(step_state& state, loop_fuser& loops, const instruction& op) {
-  lowering l(state, loops);
+  step_lowering l(state, loops);
   if (op.what != instruction_kind::compute) return l.communicate(op);
   facts_of(l.node_of(op).op).lower(l, op);
 }
