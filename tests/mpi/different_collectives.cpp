@@ -90,8 +90,8 @@ class collectives {
       std::vector<std::int32_t> x(static_cast<std::size_t>(n), 4), y(static_cast<std::size_t>(n * ranks));
       const std::int32_t* in = x.data();
       std::int32_t* out = y.data();
-      comm.start(mesh_, std::span<const movement>(gather.get(), 1), &in, &out);
-      comm.finish(mesh_, std::span<const movement>(gather.get(), 1), &in, &out);
+      comm.start(mesh_, gspmd::detail::span<const movement>(gather.get(), 1), &in, &out);
+      comm.finish(mesh_, gspmd::detail::span<const movement>(gather.get(), 1), &in, &out);
       CHECK(y.front() == 4);
       CHECK(y.back() == 4);
     });

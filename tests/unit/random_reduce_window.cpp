@@ -3,6 +3,7 @@
 // group: random
 // Windows over split dims, against windows laid over the tensor element by element: what comes out, and what is sent for it.
 #include <doctest/doctest.h>
+#include <span>
 
 #include <algorithm>
 #include <cmath>

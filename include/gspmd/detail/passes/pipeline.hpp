@@ -12,7 +12,6 @@
 #include "gspmd/detail/passes/order/overlap_moves.hpp"
 #include "gspmd/detail/passes/order/overlap_started.hpp"
 #include "gspmd/detail/passes/plan_passes.hpp"
-#include "gspmd/detail/passes/step_traffic.hpp"
 #include "gspmd/detail/support/span.hpp"
 
 /// The passes, in their order: what stands between a graph and a plan. Each is a struct with its result, which can be frozen, and

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include "gspmd/detail/ir/kernel_facts.hpp"
 #include "gspmd/detail/passes/complete/complete.hpp"
 #include "gspmd/detail/passes/complete/narrow.hpp"
 #include "gspmd/detail/passes/emit/emit.hpp"
@@ -182,6 +183,16 @@ constexpr plan schedule_program(const graph& g, const mesh_shape& mesh, local_pr
 constexpr void place_in_memory(plan& p, vec<int> base) {
   memory_planner memory(p, std::move(base));
   memory.run();
+}
+
+/// Notes in every step over which axes devices communicate and how many messages one of them sends; the bytes are there already. Whoever
+/// reads the plan, explain or a budget, reads these numbers and does not need what counts them.
+constexpr void note_traffic(plan& p) {
+  const plan_view view(p);
+  for (auto& s : p.steps) {
+    s.axes = facts_of(s).axes(view, s);
+    s.messages = communicates(s) ? facts_of(s).messages(view, s) : 0;
+  }
 }
 
 /// Whether a new order makes a plan better: less memory, and no output has lost the input whose memory it may be given.
