@@ -137,11 +137,8 @@ struct by_messages {
   [[nodiscard]] int device(int i) const { return comm.device(i); }
   template <class T>
   void reduce(const mesh_shape&, const reduction& r, const T* const* in, T* const* out) {
-    mpi_channel channel;
-    channel.comm = MPI_COMM_WORLD;
-    for (int k = 0; k < device_count(); ++k) channel.devices.push_back(k);
-    all_reduce_by_messages({channel, work, work.requests}, memory, r.reduced_by, device_count(), device(0), elements(r.global),
-                           in[0], out[0]);
+    all_reduce_by_messages({MPI_COMM_WORLD, work, work.requests}, memory, r.reduced_by, device_count(), device(0),
+                           elements(r.global), in[0], out[0]);
   }
 };
 

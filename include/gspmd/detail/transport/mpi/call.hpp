@@ -42,21 +42,6 @@ inline void check_mpi(int code, const char* call, int rank) {
   throw error(std::string(call) + " failed: " + std::string(text, static_cast<std::size_t>(length)), rank);
 }
 
-inline void require_mpi_runs() {
-  int is_initialized = 0, is_finalized = 0;
-  MPI_Initialized(&is_initialized);
-  if (is_initialized != 0) MPI_Finalized(&is_finalized);
-  if (is_initialized == 0 || is_finalized != 0)
-    throw error("the mpi backend needs MPI to be running: call MPI_Init before and MPI_Finalize after");
-}
-
-inline int largest_tag_of(MPI_Comm comm) {
-  int* largest = nullptr;
-  int is_known = 0;
-  MPI_Comm_get_attr(comm, MPI_TAG_UB, &largest, &is_known);
-  return is_known != 0 ? *largest : 32767;  // MPI has at least these
-}
-
 /// Says on stderr why, and ends all processes. MPICH's launcher forgets what it has not read of them when they end: it gets a moment.
 [[gnu::noinline, gnu::cold]] inline void abort_mpi(const error& failure, MPI_Comm comm) {
   std::fprintf(stderr, "%s\n", failure.what());

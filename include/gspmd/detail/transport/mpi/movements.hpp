@@ -3,7 +3,6 @@
 
 #include "gspmd/detail/transport/mpi/call.hpp"
 
-#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
@@ -30,49 +29,31 @@ class mpi_movements {
 
   template <class T>
   void gather(std::int64_t elems, const T* in, T* all) {
-    const auto n = m_.size();
     if (elems == 0) return;
-    if (goes_directly<T>(elems)) {
-      copy_directly(elems, all, [&](std::int64_t) { return in; });
-    } else if (is_small_gather(elems * n * static_cast<std::int64_t>(sizeof(T)))) {
-      const T* const blocks = gather_small(elems, in);
-      const auto behind = n - m_.self;  // blocks of this member and those after it
-      std::copy_n(blocks, behind * elems, all + m_.self * elems);
-      std::copy_n(blocks + behind * elems, m_.self * elems, all);
-    } else {
+    if (elems * m_.size() <= m_.work.largest_count) {
       const int count = static_cast<int>(elems);
-      m_.roll_call();
-      m_.check(MPI_Allgather(in, count, mpi_type<T>(), all, count, mpi_type<T>(), m_.comm()), "MPI_Allgather");
+      m_.check(MPI_Allgather(in, count, mpi_type<T>(), all, count, mpi_type<T>(), m_.comm), "MPI_Allgather");
+      return;
     }
-  }
-
-  /// So few bytes of all members that a roll call before a call of MPI would take longer than the call.
-  [[nodiscard]] bool is_small_gather(std::int64_t bytes) const {
-    return bytes <= most_gathered_bytes && m_.work.largest_count >= bytes;
-  }
-  /// The blocks of all members, from that of this one on: in each round twice as many (Bruck).
-  template <class T>
-  const T* gather_small(std::int64_t elems, const T* in) {
-    const auto n = m_.size();
-    T* const blocks = gathered_.template at_least<T>(elems * n);
-    std::copy_n(in, elems, blocks);
-    auto messages = m_.messages();
-    for (std::int64_t held = 1; held < n; held *= 2) {
-      const auto count = static_cast<int>(elems * std::min(held, n - held));
-      messages.receive_piece((m_.self + held) % n, blocks + held * elems, count);
-      messages.send_piece((m_.self + n - held) % n, static_cast<const T*>(blocks), count);
-      messages.finish();
+    for (std::int64_t j = 0; j < m_.size(); ++j) {
+      m_.messages().receive(j, all + j * elems, elems);
+      m_.messages().send(j, in, elems);
     }
-    return blocks;
+    m_.messages().finish();
   }
 
   template <class T>
   void exchange(std::int64_t elems, const T* in, T* out) {
-    if (elems == 0) return;
-    if (goes_directly<T>(elems)) return copy_directly(elems, out, [&](std::int64_t j) { return in + j * elems; });
-    const int count = static_cast<int>(elems);
-    m_.roll_call();
-    m_.check(MPI_Alltoall(in, count, mpi_type<T>(), out, count, mpi_type<T>(), m_.comm()), "MPI_Alltoall");
+    if (elems * m_.size() <= m_.work.largest_count) {
+      const int count = static_cast<int>(elems);
+      m_.check(MPI_Alltoall(in, count, mpi_type<T>(), out, count, mpi_type<T>(), m_.comm), "MPI_Alltoall");
+      return;
+    }
+    for (std::int64_t j = 0; j < m_.size(); ++j) {
+      m_.messages().receive(j, out + j * elems, elems);
+      m_.messages().send(j, in + j * elems, elems);
+    }
+    m_.messages().finish();
   }
 
   template <class T>
@@ -95,6 +76,8 @@ class mpi_movements {
   /// that lies in node_memory sends its address instead, and hears when it was copied from there.
   template <class T>
   void permute(const movement_route& route, const T* in, T* out) {
+    constexpr int address_tag = 1, done_tag = 2,
+                  address_elems = static_cast<int>((sizeof(node_address) + sizeof(T) - 1) / sizeof(T));
     const auto& memories = m_.work.memories;
     const auto elems = route.shard_elems;
     const auto bytes = elems * static_cast<std::int64_t>(sizeof(T)),
@@ -103,25 +86,29 @@ class mpi_movements {
         bytes < address_bytes)  // on all members alike
       return exchange_messages(route, in, out);
     const int count = static_cast<int>(elems);
+    MPI_Request arrives = MPI_REQUEST_NULL;
     const int source = route.receives.empty() ? -1 : static_cast<int>(route.receives[0].peer);  // a shard has one
-    auto messages = m_.messages();
+    if (source >= 0) m_.check(MPI_Irecv(out, count, mpi_type<T>(), source, MPI_ANY_TAG, m_.comm, &arrives), "MPI_Irecv");
     const auto address = address_of(memories, in);
+    T address_message[address_elems]{};
+    std::memcpy(address_message, &address, sizeof address);
     const auto reads_in_place = [&](const routed_message& s) { return find(memories, m_.device(s.peer), address) != nullptr; };
     for (const auto& s : route.sends)
-      if (reads_in_place(s)) messages.send_piece(s.peer, &address, 1, message_kind::address);
-      else messages.send(s.peer, in, elems);
+      if (reads_in_place(s)) m_.messages().send_piece(s.peer, address_message, address_elems, address_tag);
+      else m_.messages().send(s.peer, in, elems);
     for (const int own : route.own) copy_box(out, in, route.boxes[own], sizeof(T));
-    if (source >= 0 && messages.next_from(source) == message_kind::address) {
+    MPI_Status status;
+    m_.check(MPI_Wait(&arrives, &status), "MPI_Wait");
+    if (source >= 0 && status.MPI_TAG == address_tag) {
       node_address theirs = 0;
-      messages.receive_now(source, &theirs, message_kind::address);
+      std::memcpy(&theirs, out, sizeof theirs);
       copy_shard(out, find(memories, m_.device(source), theirs), bytes);
-      messages.send_piece(source, out, 0, message_kind::done);
-    } else if (source >= 0) {
-      messages.receive_piece(source, out, count);
+      m_.messages().send_piece(source, out, 0, done_tag);
     }
     for (const auto& s : route.sends)
-      if (reads_in_place(s)) messages.template receive_piece<T>(s.peer, nullptr, 0, message_kind::done);
-    messages.finish();
+      if (reads_in_place(s))
+        m_.check(MPI_Recv(nullptr, 0, mpi_type<T>(), static_cast<int>(s.peer), done_tag, m_.comm, MPI_STATUS_IGNORE), "MPI_Recv");
+    m_.messages().finish();
   }
 
  private:
@@ -130,33 +117,7 @@ class mpi_movements {
     for (const auto& gap : route.gaps) fill_box(out, gap.bits, route.boxes[gap.box], sizeof(T));
   }
 
-  static constexpr std::int64_t most_gathered_bytes = 16 << 10;
-
-  /// Blocks go from each member to each: where these are few and small, for which messages of our own take as long as a call of MPI and
-  /// need no roll call, and where MPI cannot count them.
-  template <class T>
-  [[nodiscard]] bool goes_directly(std::int64_t elems) const {
-    constexpr std::int64_t most_members = 4, most_direct_bytes = 256 << 10;
-    const auto all = elems * m_.size();
-    return all > m_.work.largest_count ||
-           (m_.size() <= most_members && all * static_cast<std::int64_t>(sizeof(T)) <= most_direct_bytes);
-  }
-  /// Block j of `out` is what member j has for this one; `block_for(j)` is what this one has for j.
-  template <class T, class BlockFor>
-  void copy_directly(std::int64_t elems, T* out, BlockFor block_for) {
-    const auto n = m_.size();
-    auto messages = m_.messages();
-    for (std::int64_t k = 1; k < n; ++k) {
-      const auto from = (m_.self + n - k) % n, to = (m_.self + k) % n;
-      messages.receive(from, out + from * elems, elems);
-      messages.send(to, block_for(to), elems);
-    }
-    std::copy_n(block_for(m_.self), elems, out + m_.self * elems);
-    messages.finish();
-  }
-
   mpi_members& m_;
-  growing_buffer gathered_;
 };
 
 }  // namespace gspmd::detail

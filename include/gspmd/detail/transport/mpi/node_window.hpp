@@ -18,7 +18,6 @@
 #include "gspmd/detail/transport/combine.hpp"
 #include "gspmd/detail/transport/meeting.hpp"
 #include "gspmd/detail/transport/meeting_subject.hpp"
-#include "gspmd/detail/transport/mpi/inquiries.hpp"
 #include "gspmd/detail/transport/mpi/node_memory.hpp"
 #include "gspmd/detail/transport/shared_memory.hpp"
 #include "gspmd/error.hpp"
@@ -36,9 +35,8 @@ class node_window {
  public:
   /// Collective over `group`, whose members, of these ranks, share a node; this one is number `self`. Where the system lets them
   /// share no memory, failure() says why, on all alike, and nothing else may be called.
-  node_window(MPI_Comm group, const std::vector<int>& ranks, std::int64_t self, mpi_inquiries& inquiries)
+  node_window(MPI_Comm group, const std::vector<int>& ranks, std::int64_t self)
       : group_(group),
-        inquiries_(inquiries),
         ranks_(ranks),
         memory_(group, static_cast<int>(self), std::vector<int>(ranks.size(), 0), segment_bytes),
         n_(static_cast<std::int64_t>(ranks.size())),
@@ -51,6 +49,9 @@ class node_window {
   node_window& operator=(const node_window&) = delete;
   [[nodiscard]] int failure() const { return memory_.failure(); }
   [[nodiscard]] static constexpr std::size_t bytes() { return segment_bytes; }
+
+  /// Tells the members that this one comes to no other meeting. Those that wait for it throw.
+  void leave() { place(self_).is_left.store(true, std::memory_order_release); }
 
   /// Small enough for an all_reduce by a single meeting, where each member reduces all of it.
   [[nodiscard]] bool is_small(std::int64_t bytes) const { return bytes * n_ <= 4096; }
@@ -82,10 +83,9 @@ class node_window {
     return wait();
   }
   unsigned wait() {
-    mpi_wait wait(inquiries_, subject_);
     return wait_for_all(
         n_, self_, subject_.number, [this](std::int64_t j) -> meeting_slot& { return slot(j); },
-        [&](std::int64_t j, auto is_here) { idle(wait, j, is_here); }, [this](std::int64_t j, unsigned) { throw_differs(j); });
+        [this](std::int64_t j, auto is_here) { idle(j, is_here); }, [this](std::int64_t j, unsigned) { throw_differs(j); });
   }
 
   /// Shows `in`, at most half_bytes, to the members; returns where to find theirs until the next but one collective.
@@ -183,16 +183,24 @@ class node_window {
   /// What a segment begins with.
   struct meeting_place {
     meeting_slot slot;
+    std::atomic<bool> is_left{false};
     std::atomic<std::uint64_t> told{0};  // the number of the meeting at which `subject` is what its owner came for
     char subject[1024] = {};
   };
   static_assert(sizeof(meeting_place) <= page_bytes);
 
+  [[noreturn, gnu::noinline, gnu::cold]] void throw_left(std::int64_t j) const {
+    throw error("waits in a collective for rank " + std::to_string(ranks_[static_cast<std::size_t>(j)]) +
+                    ", whose communicator is gone; all ranks of a group must call the same collectives",
+                ranks_[static_cast<std::size_t>(self_)]);
+  }
+
   template <class IsHere>
-  void idle(mpi_wait& wait, std::int64_t j, IsHere is_here) {
+  void idle(std::int64_t j, IsHere is_here) {
     std::this_thread::yield();
+    const bool is_left = place(j).is_left.load(std::memory_order_acquire);  // after it arrived for the last time
     if (is_here()) return;  // MPI yields too, when there are more processes than cores
-    wait.idle(ranks_[static_cast<std::size_t>(j)]);
+    if (is_left) throw_left(j);
     // a peer may be waiting in MPI for something that this process has to move on
     int flag = 0;
     MPI_Iprobe(MPI_ANY_SOURCE, MPI_ANY_TAG, group_, &flag, MPI_STATUS_IGNORE);
@@ -206,8 +214,7 @@ class node_window {
     mine.subject[text.copy(mine.subject, sizeof mine.subject - 1)] = '\0';
     mine.told.store(meeting, std::memory_order_release);
     const auto has_told = [&] { return place(j).told.load(std::memory_order_acquire) == meeting; };
-    mpi_wait wait(inquiries_, subject_);
-    while (!has_told()) idle(wait, j, has_told);
+    while (!has_told()) idle(j, has_told);
     const auto rank = [this](std::int64_t member) { return ranks_[static_cast<std::size_t>(member)]; };
     throw error(different_collectives(rank(self_), text, rank(j), place(j).subject), rank(self_));
   }
@@ -230,7 +237,6 @@ class node_window {
   }
 
   MPI_Comm group_;
-  mpi_inquiries& inquiries_;
   std::vector<int> ranks_;
   node_memory memory_;
   std::int64_t n_;

@@ -30,14 +30,13 @@ class mpi_reductions {
         elems * static_cast<std::int64_t>(sizeof(T)) >= all_reduce_by_messages_bytes)
       return all_reduce_by_messages(m_.messages(), m_.work.receive_scratch, kind, m_.size(), m_.self, elems, in, out);
     if (m_.window() != nullptr) return m_.window()->all_reduce(combiner_of<T>(kind), elems, in, out);
-    if (movements_.is_small_gather(elems * m_.size() * static_cast<std::int64_t>(sizeof(T))))
+    if (elems * m_.size() * static_cast<std::int64_t>(sizeof(T)) <= most_gathered_bytes)
       return all_reduce_gathered(elems, kind, in, out);
     if (is_reduced_here<T>(kind) || (std::is_floating_point_v<T> && (kind == monoid::maximum || kind == monoid::minimum)))
       return all_reduce_by_messages(m_.messages(), m_.work.receive_scratch, kind, m_.size(), m_.self, elems, in, out);
-    m_.roll_call();
     m_.messages().for_each_piece(elems, [&](std::int64_t begin, int count) {
       m_.check(MPI_Allreduce(in == out ? MPI_IN_PLACE : static_cast<const void*>(in + begin), out + begin, count, mpi_type<T>(),
-                             mpi_op<T>(kind), m_.comm()),
+                             mpi_op<T>(kind), m_.comm),
                "MPI_Allreduce");
     });
   }
@@ -61,19 +60,18 @@ class mpi_reductions {
       if (is_reduced_here<T>(kind)) return reduce_received_blocks(route, kind, in, out);
     const auto type = mpi_type<T>();
     const auto op = mpi_op<T>(kind);
-    m_.roll_call();
     if (route.offsets.back() > m_.work.largest_count) {
       for (std::int64_t j = 0; j < m_.size(); ++j) {
         const auto first = route.offsets[static_cast<std::size_t>(j)];
         m_.messages().for_each_piece(route.offsets[static_cast<std::size_t>(j) + 1] - first, [&](std::int64_t begin, int count) {
-          m_.check(MPI_Reduce(in + first + begin, out + begin, count, type, op, static_cast<int>(j), m_.comm()), "MPI_Reduce");
+          m_.check(MPI_Reduce(in + first + begin, out + begin, count, type, op, static_cast<int>(j), m_.comm), "MPI_Reduce");
         });
       }
     } else if (route.is_stacked) {
-      m_.check(MPI_Reduce_scatter_block(in, out, static_cast<int>(route.result_elems), type, op, m_.comm()),
+      m_.check(MPI_Reduce_scatter_block(in, out, static_cast<int>(route.result_elems), type, op, m_.comm),
                "MPI_Reduce_scatter_block");
     } else {
-      m_.check(MPI_Reduce_scatter(in, out, route.counts.data(), type, op, m_.comm()), "MPI_Reduce_scatter");
+      m_.check(MPI_Reduce_scatter(in, out, route.counts.data(), type, op, m_.comm), "MPI_Reduce_scatter");
     }
   }
 
@@ -91,12 +89,13 @@ class mpi_reductions {
 
   /// A few values, on which programs decide: every member reduces all of them in the order of the members, as in shared memory.
   /// MPI may take another order, and for it the maximum of a number and a NaN is either, on one member this and on another that.
+  static constexpr std::int64_t most_gathered_bytes = 16 << 10;
   template <class T>
   void all_reduce_gathered(std::int64_t elems, monoid kind, const T* in, T* out) {
-    const T* const blocks = movements_.gather_small(elems, in);
-    const auto n = m_.size();
+    T* const all = m_.work.receive_scratch.template at_least<T>(elems * m_.size());
+    movements_.gather(elems, in, all);
     reduce_row(
-        combiner_of<T>(kind), out, n, [&](std::int64_t j) { return blocks + (j - m_.self + n) % n * elems; }, 0, elems, false);
+        combiner_of<T>(kind), out, m_.size(), [&](std::int64_t j) { return all + j * elems; }, 0, elems, false);
   }
 
   template <class T>
