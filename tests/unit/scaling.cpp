@@ -172,7 +172,7 @@ TEST_CASE("planning takes a time in proportion to the operators") {
     };
     double few = 1e9, many = 1e9;                                                    // both beyond the caches
     for (int repeat = 0; repeat < 3 || (repeat < 9 && many >= 2 * few); ++repeat) {  // what else the machine does is not growth
-      few = std::min(few, ticks_per_operator(2000));
+      few = std::min(few, ticks_per_operator(4000));
       many = std::min(many, ticks_per_operator(16000));
     }
     CAPTURE(few);
