@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-/// What programs need: gspmd/core.hpp and the other operators, `explain`, random numbers, memory limits. Headers of their own: gspmd/comm/mpi.hpp (the MPI backend), gspmd/dynamic.hpp (meshes and shapes of the run
-/// time), gspmd/on_network.hpp and gspmd/network.hpp (plans for a network, estimated times), gspmd/xla_sharding.hpp,
-/// gspmd/placements.hpp and gspmd/draw.hpp (other notations),
+/// The header with everything that programs of one mesh and fixed shapes need: gspmd/core.hpp and the other operators, `explain`, random
+/// numbers, memory limits. Headers of their own: gspmd/comm/mpi.hpp (the MPI backend), gspmd/dynamic.hpp (meshes and shapes of the run
+/// time), gspmd/on_network.hpp and gspmd/network.hpp (plans for a network, estimated times), gspmd/xla_sharding.hpp, gspmd/placements.hpp
+/// and gspmd/draw.hpp (other notations),
 /// gspmd/placed_array.hpp (tensors that lie on the devices in other ways), gspmd/ops/by_name.hpp and gspmd/inspect.hpp (programs that
 /// are read from somewhere, and shown).
 

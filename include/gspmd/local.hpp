@@ -12,8 +12,9 @@
 #include "gspmd/ops/shape.hpp"
 #include "gspmd/sharding.hpp"
 
-/// What a manual region (gspmd/manual.hpp) writes to communicate. Each goes from one state to another one along `Axes` ("x" or "x,y", then in
-/// the order of the mesh, major first), and its gradient is its dual. Bytes are what one of n devices sends, of B that it holds.
+/// The collectives and changes of state that a manual region (gspmd/manual.hpp) writes. Each goes from one state to another one along
+/// `Axes` ("x" or "x,y", then in the order of the mesh, major first), and its gradient is its dual. Bytes are what one of n devices sends,
+/// of B that it holds.
 namespace gspmd {
 
 using detail::state;
@@ -94,7 +95,8 @@ template <dim_spec Axes>
 constexpr value all_to_all(value x, int from, int to, location at = location::current()) {
   return detail_::change(x, Axes, detail::verb::all_to_all, detail_::chunk(x, from), detail_::chunk(x, to), "all_to_all", at);
 }
-/// What the device `by` places before it holds, round the end: device k sends to k + by. Sends B; so does the gradient, the other way.
+/// Returns what the device `by` places before this one holds, round the end: device k sends to k + by. Sends B; so does the gradient, the
+/// other way.
 ///
 ///     k = local::rotate<"seq">(k, 1);                                       // ring attention
 template <dim_spec Axes>
@@ -108,7 +110,7 @@ constexpr value shift_devices(value x, std::int64_t by = 1, location at = locati
   return detail_::change(x, Axes, detail::verb::permute, {state::varying}, {state::varying}, "shift_devices", at,
                          {detail::device_shift::kind::ended, by});
 }
-/// What the device holds that has its place from the other end.
+/// Returns what the device holds that is as far from the last one as this one is from the first.
 template <dim_spec Axes>
 constexpr value reverse_devices(value x, location at = location::current()) {
   return detail_::change(x, Axes, detail::verb::permute, {state::varying}, {state::varying}, "reverse_devices", at,
@@ -124,9 +126,9 @@ constexpr std::int64_t axis_size(value like) {
 struct device_pair {
   std::int64_t source = 0, target = 0;
 };
-/// What the device that is paired with this one holds, zeros where there is none (jax.lax.ppermute, StableHLO's collective_permute): a
-/// device sends to one at most, and gets from one. Sends B; the gradient as much, the other way. Along 64 devices at most; round, ended and
-/// reversed orders (`rotate`, `shift_devices`, `reverse_devices`) have no such limit.
+/// Returns what the device that is paired with this one holds, zeros where there is none (jax.lax.ppermute, StableHLO's
+/// collective_permute): a device sends to one at most, and gets from one. Sends B; the gradient as much, the other way. Along 64 devices at
+/// most; round, ended and reversed orders (`rotate`, `shift_devices`, `reverse_devices`) have no such limit.
 ///
 ///     auto other = local::permute<"x">(v, {{0, 1}, {1, 0}});                // two devices exchange; the others get zeros
 template <dim_spec Axes>
@@ -182,8 +184,8 @@ constexpr value to_varying(value x, location at = location::current()) {
                 "gspmd: local::to_varying: from state::replica or state::varying; of an invariant value write to_replica first");
   return detail_::change(x, Axes, detail::verb::reinterpret, {From}, {state::varying}, "to_varying", at);
 }
-/// What devices hold, as the terms of a sum; of a replica (`From`) the first device has the term, the others zeros. Nothing is sent, nor for
-/// its gradient.
+/// Returns a partial value whose terms are what the devices hold; of a replica (`From`) the first device has the term, the others zeros.
+/// Nothing is sent, nor for its gradient.
 ///
 ///     y = y + local::to_partial<"model", state::replica>(bias);              // y is partial: the bias is counted once
 template <dim_spec Axes, state From = state::varying>
@@ -209,7 +211,7 @@ constexpr value axis_index(value like, location at = location::current()) {
   detail::state_change{detail::verb::reinterpret, axes, {state::constant}, {state::varying}}.keep(n);
   return {&g, g.add(n)};
 }
-/// What device `root` holds, on all of them. Sends 2(n-1)/n B, as an all_reduce of which the others' terms are zeros.
+/// Returns what device `root` holds, on all devices. Sends 2(n-1)/n B, as an all_reduce of which the others' terms are zeros.
 template <dim_spec Axes, state To = state::invariant>
 constexpr value broadcast(value x, std::int64_t root = 0, location at = location::current()) {
   if (!x.is_valid()) return {};
@@ -224,9 +226,9 @@ constexpr value broadcast(value x, std::int64_t root = 0, location at = location
   return all_reduce<Axes, To>(select({here, at}, {x, at}, {zeros_like(x, at), at}), monoid::add, at);
 }
 
-/// What the device holds along `dim`, between `low` indices of the device before it and `high` of the one behind it (halo exchange). Beyond
-/// the first and the last device lie zeros, or round the end (`wraps`) what the other one has. Sends low + high indices, the gradient as
-/// many, the other way.
+/// Returns what the device holds, extended along `dim` by the last `low` indices of the device before it and the first `high` of the one
+/// behind it (halo exchange). Beyond the first and the last device lie zeros, or round the end (`wraps`) what the other one has. Sends
+/// low + high indices, the gradient as many, the other way.
 ///
 ///     auto u = local::halo<"x">(field, 0, 1, 1);                            // [n/4 + 2, m] of [n/4, m]
 template <dim_spec Axes>

@@ -45,7 +45,7 @@ struct manual_border {
   axis_mask axes;
   location at;
 
-  /// What is written of a value, for the axes of the region; the number is its own among the arguments or results.
+  /// Returns the spec of a value at the border, on the axes of the region; `number` is that of the value among the arguments or results.
   template <class Spec>
   constexpr border_spec spec(value x, int number, const char* what) const {
     const placed_parts parts = border_parts<Spec>::of(*g.mesh, x.rank());

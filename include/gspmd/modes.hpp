@@ -17,11 +17,11 @@
 /// time. Nothing is inserted; what is not written is refused, with the ways to write it.
 namespace gspmd {
 
-/// What the devices along one axis hold of a value: `state::constant`, `replica`, `invariant`, `varying`, `shard` of a dim, `partial` by a
-/// monoid. See GLOSSARY.md.
+/// The state of a value along one mesh axis, which says what the devices along it hold: `state::constant`, `replica`, `invariant`,
+/// `varying`, `shard` of a dim, `partial` by a monoid. See GLOSSARY.md.
 using detail::axis_state;
 using detail::state;
-/// What a transition does; `verb::convert` keeps the value and sends nothing forward.
+/// The kind of a transition; `verb::convert` keeps the value and sends nothing forward.
 using detail::verb;
 
 namespace dynamic {
@@ -44,7 +44,7 @@ struct mode_error {
   std::vector<std::string> remedies;
 };
 
-/// What a program sends: forward, or in its gradient.
+/// A collective that a program sends, forward or in its gradient.
 struct written_collective {
   std::string kind;
   int label = -1;
@@ -96,7 +96,8 @@ class strict_program {
   }
   /// Says of it that it stands for another value: the input or the result of a region. Gradients go through it.
   void stands_for(value x, value other) { links_.push_back({x.id(), other.id()}); }
-  /// What a result must be, exactly. A constant or a replica is cut for it, for which nothing is sent. Returns the value that is so.
+  /// Requires a result to be in exactly these states. A constant or a replica is cut for it, for which nothing is sent. Returns the value
+  /// that is so.
   value want(value x, const value_states& s, location at = location::current()) {
     const auto t = typed(s);
     typer_.want(x.id(), t);
@@ -133,8 +134,8 @@ class strict_program {
     while (a < mesh().shape.axis_count() && (axes_named(axis) & detail::axis_bit(a)) == 0) ++a;
     return {&builder_.graph(), detail::add_axis_index(builder_.graph(), a, at)};
   }
-  /// What a function makes of which only this is known: it is linear in no operand, in all of them at once, or in each one by itself; or it
-  /// only chooses by them.
+  /// The class of a function of which nothing else is known: it is linear in no operand, in all of them at once, or in each one by itself;
+  /// or it chooses by its operands and does not compute with them.
   enum class opaque_class { nonlinear, linear, multilinear, selects };
   value opaque(dtype type, integers shape, const std::vector<value>& operands, opaque_class is,
                location at = location::current()) {
@@ -197,7 +198,7 @@ class strict_program {
     for (const auto& on : tried.types[static_cast<std::size_t>(x.id())].on) s.on.push_back(on);
     return s;
   }
-  /// What the program sends, in order.
+  /// Returns the collectives that the program sends forward, in order.
   [[nodiscard]] std::vector<written_collective> collectives() const {
     std::vector<written_collective> list;
     for (const auto& s : typer_.steps)
@@ -205,7 +206,7 @@ class strict_program {
         list.push_back(collective(s, kind, s.sent));
     return list;
   }
-  /// What the gradient by all inputs of a value sends, in order.
+  /// Returns the collectives that the gradient of a value with respect to all inputs sends, in order.
   [[nodiscard]] std::vector<written_collective> backward_collectives(value of) const {
     std::vector<written_collective> list;
     for (const auto& s : detail::backward_steps(builder_.graph(), typer_.steps, of.id(), without_gradient_, links_))

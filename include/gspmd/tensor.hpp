@@ -26,8 +26,8 @@ struct invariant {
   static constexpr std::string_view axes = Axes.view();
 };
 
-/// What the devices of a mesh hold of a tensor: the axes that shard its dims, those along which it is a replica, or partial. Along all
-/// others it is invariant.
+/// The layout of a tensor on a mesh: the axes that shard its dims, those along which it is a replica, or partial. Along all others it is
+/// invariant.
 ///
 ///     place<pod, split<"data", _>, replica<"model">>
 template <class Mesh, class... Parts>
@@ -167,8 +167,8 @@ constexpr value reshard(value x, location at = location::current()) {
   return detail::wished<Parts...>(x, "reshard", false, at);
 }
 
-/// What becomes of an operator's result: as `reshard<Parts...>` of it, but that only a partial sum is brought to another state (all_reduce,
-/// reduce_scatter along a dim, or it stays partial) and equal data is cut.
+/// The state that an operator's result is brought to: as `reshard<Parts...>` of it, but that only a partial sum is brought to another state
+/// (all_reduce, reduce_scatter along a dim, or it stays partial) and equal data is cut.
 ///
 ///     auto y = einsum<"bf,fd->bd">(h, w, out<split<"data", "model">>{});   // partial over model before: reduce_scatter
 template <class... Parts>

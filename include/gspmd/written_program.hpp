@@ -13,12 +13,12 @@
 
 namespace gspmd {
 
-/// What devices do to what they hold in a transition: `deed::sum`, `deed::gather`.
+/// The work of the devices in a transition, on the bytes that they hold: `deed::sum`, `deed::gather`.
 using detail::deed;
 
 namespace dynamic {
 
-/// What devices do for a transition between these states, which must be one.
+/// Returns the work of the devices in a transition between these states, which must be one.
 inline deed done_for(verb by, axis_state from, axis_state to) {
   return detail::transitions[detail::state_change{by, 0, from, to}.row()].forward;
 }
@@ -123,7 +123,7 @@ class written_program {
     }
     return m;
   }
-  /// What splits the dims, and along which axes it is partial, of some axes only.
+  /// Returns the sharding on these axes: the axes that split dims, and those along which the value is partial.
   [[nodiscard]] static detail::sharding layout(const value_states& s, detail::axis_mask of) {
     detail::sharding l;
     for (int d = 0; d < detail::max_rank; ++d)
