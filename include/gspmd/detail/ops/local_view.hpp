@@ -10,7 +10,7 @@
 /// is what a device holds, though other devices may hold another one. Types see to it that nobody takes these for equal (passes/typed).
 namespace gspmd::detail {
 
-/// What is added to a program stands in the local view of these axes while it lives.
+/// The nodes that are added to a program while this lives stand in the local view of these axes.
 class local_scope {
  public:
   constexpr local_scope(graph& g, axis_mask axes) : graph_(g), before_(g.open_local) { g.open_local = axes; }
@@ -22,8 +22,8 @@ class local_scope {
   axis_mask before_;
 };
 
-/// What the global view knows of a value at the border of a manual region: along the axes of the region the dims that they split, where it
-/// is partial, and where it is a replica; else it is invariant.
+/// The layout of a value in the global view at the border of a manual region: along the axes of the region the dims that they split, where
+/// it is partial, and where it is a replica; else it is invariant.
 struct border_spec {
   annotation layout;
   axis_mask axes = 0, replica = 0;

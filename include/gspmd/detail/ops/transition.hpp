@@ -7,7 +7,7 @@
 #include "gspmd/detail/ops/sources.hpp"
 #include "gspmd/detail/support/span.hpp"
 
-/// What programs of the explicit and the manual mode write beside the operators of all programs.
+/// The operators that programs of the explicit and the manual mode write beside those of all programs.
 namespace gspmd::detail {
 
 /// From one state to another one, along axes in which the value is in one state.
@@ -139,7 +139,8 @@ struct transition_op : without_exchange, same_dims, without_steps {
       back = {verb::all_reduce, c.axes, partial_by(monoid::add), dual(c.from)};
     }
     const int sent = add_transition(g, dy, back, true, n.at, device_shift::of(n).inverse());
-    // What was read as terms may have varied: its gradient is looked at as what varies too, or terms of it would count as equal data.
+    // A value that was read as terms may have varied, so its gradient is typed as varying too; otherwise terms of it would count as equal
+    // data.
     if (sent >= 0 && c.from.is == state::partial) g.nodes[static_cast<std::size_t>(sent)].operands.push_back(n.operands[0]);
     b.send(0, sent);
   }
@@ -157,7 +158,7 @@ constexpr int add_transition(graph& g, int operand, const state_change& change, 
   return g.add_sized(n);
 }
 
-/// What a reshard asks for: on the axes that it names, and on those that shard the value now; the others stay as they are.
+/// The state that a reshard asks for: on the axes that it names, and on those that shard the value now; the others stay as they are.
 struct state_wish {
   sharding layout;
   axis_mask replica = 0, invariant = 0;
