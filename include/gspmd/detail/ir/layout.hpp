@@ -91,8 +91,8 @@ struct axis_use {
   friend constexpr bool operator==(const axis_use&, const axis_use&) = default;
 };
 
-/// What devices hold of a value (GSPMD 3.1): which axes split which dims, and over which axes the value is partial. Whoever relies on
-/// devices holding the same asks for equal_axes.
+/// The sharding of a value (GSPMD 3.1): which axes split which dims, and over which axes the value is partial. Whoever relies on devices
+/// holding the same asks for equal_axes.
 struct sharding {
   inline_vec<axis_use, max_axes> splits;  // ordered by dim, then major to minor
   axis_mask partial = 0;                  // the value is the reduction over the devices along these axes

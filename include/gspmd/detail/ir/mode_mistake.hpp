@@ -8,7 +8,7 @@
 #include "gspmd/detail/ir/meet.hpp"
 #include "gspmd/detail/support/text.hpp"
 
-/// What may be wrong with a program in the explicit or the manual mode: a closed list.
+/// The mistakes that a program in the explicit or the manual mode can have: a closed list.
 namespace gspmd::detail {
 
 enum class mode_mistake : std::uint8_t {

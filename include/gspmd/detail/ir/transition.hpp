@@ -19,7 +19,7 @@ constexpr std::string_view name_of(verb v) {
   return names[static_cast<int>(v)];
 }
 
-/// What devices do to the bytes they hold.
+/// The work of the devices along an axis in a transition, on the bytes that they hold.
 enum class deed : std::uint8_t {
   nothing,
   keep_own,    // of what all hold, each keeps its part
@@ -32,7 +32,8 @@ enum class deed : std::uint8_t {
   permute,
 };
 
-/// What one device of n sends, on the algorithms that plans count, which holds so many bytes before and after, padding included.
+/// Returns the bytes that one device of n sends in the usual ring and direct algorithms, where it holds so many bytes before and after,
+/// padding included.
 constexpr std::int64_t bytes_of(deed d, std::int64_t n, std::int64_t before, std::int64_t after) {
   if (n <= 1) return 0;
   switch (d) {
