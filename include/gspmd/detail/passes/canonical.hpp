@@ -136,7 +136,7 @@ class canonical_orderer {
         results_[start_of(traced_.nodes[i])].push_back(static_cast<int>(i));
   }
 
-  /// What the needed part of a loop or conditional, bodies inside it included, reads of what stands outside; in order.
+  /// Returns the values outside of a loop or conditional that its needed part reads, bodies inside it included; in order.
   [[nodiscard]] constexpr list what_is_read_outside(int start) const {
     list outside;
     vec<std::uint8_t> seen(traced_.nodes.size(), 0);

@@ -32,7 +32,7 @@ class equal_nodes {
   }
   /// The node whose value stands for that of node `i`; itself where there is none before it.
   [[nodiscard]] constexpr int operator[](int i) const { return taken_.data()[i]; }
-  /// What is known without running the program.
+  /// The numbers that are known without running the program.
   [[nodiscard]] constexpr const folded_nodes& folded() const { return folded_; }
 
  private:

@@ -51,7 +51,7 @@ struct complete_pass {
   }
 };
 
-/// What is asked for of every value.
+/// The pass that finds the sharding that is asked for of every value.
 struct narrow_pass {
   using result = layouts;
   template <class Before>

@@ -7,7 +7,7 @@
 
 namespace gspmd::detail {
 
-/// What was chosen for a node. Of inputs, of what a loop carries or a conditional gives, and of a reshard only the sharding counts.
+/// The choice for a node. Of inputs, of what a loop carries or a conditional gives, and of a reshard only the sharding counts.
 struct node_choice {
   sharding result;
   int wanted = 0;            // of an operator: where the shardings of its operands begin in the table
@@ -23,7 +23,7 @@ struct delivery {
   int step = 0, steps = 0;
 };
 
-/// What choose decides and emit carries out. Deliveries stand in the order in which values are asked for; forms are numbered in the
+/// The decisions of choose, which emit carries out. Deliveries stand in the order in which values are asked for; forms are numbered in the
 /// order in which they are made.
 struct choice_table {
   vec<node_choice> nodes;

@@ -77,7 +77,7 @@ class chooser {
     return found_delivery(known_.inside(i, seen), i, wanted);
   }
   constexpr const reshard_step& step(const delivery& way, int k) const { return state_.table.steps[way.step + k]; }
-  // What is made is emit's business.
+  // The functions for values that are made do nothing here: emit makes them.
   constexpr void input(int, int) {}
   constexpr void renamed(int, int) {}
   constexpr void named(int, int) {}
@@ -207,7 +207,8 @@ class chooser {
     return choice;
   }
 
-  /// What the types say. Operands lie as they are; equal data that shares a split dim with others is cut.
+  /// Returns the use of the axes that the types of the program state. Operands lie as they are; equal data that shares a split dim with
+  /// others is cut.
   [[nodiscard]] constexpr operator_use typed_use(int i, const node& n, const op_rule& rule) const {
     operator_use use;
     for (int k = 0; k < n.operands.count; ++k)

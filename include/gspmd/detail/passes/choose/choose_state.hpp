@@ -16,7 +16,7 @@ struct item_mark {
   std::int64_t time = 0, least = 0;
 };
 
-/// What choose knows after some of the items: another evaluation may go on from there.
+/// The state of choose after some of the items: another evaluation may go on from there.
 struct choose_state {
   form_book book;
   choice_table table;

@@ -21,7 +21,7 @@ constexpr bool is_made_from(const graph& g, const mesh_shape& mesh, const node& 
   return to_dims(mesh, rule, rule.result(), uses) == wanted.splits;
 }
 
-/// What the choice for one operator looks at: the program, what is asked for of its values, and the forms that there are.
+/// The inputs of the choice for one operator: the program, what is asked for of its values, and the forms that there are.
 struct form_prices {
   const graph& program;
   const mesh_shape& mesh;

@@ -15,8 +15,8 @@ constexpr bool is_kept(const form_prices& known, int i) {
 
 constexpr std::int64_t bytes_of_all(const node& n) { return bounded_bytes(n.shape, bytes_of(n.type)); }
 
-/// What elementwise readers, and outputs, will ask of the values of a program. Found once for each value: it may have as many readers
-/// as the program has operators.
+/// The shardings that elementwise readers, and outputs, will ask of the values of a program. Found once for each value: it may have as many
+/// readers as the program has operators.
 class reader_wishes {
  public:
   struct wish {
@@ -48,7 +48,7 @@ class reader_wishes {
   vec<vec<wish>> lists_;
 };
 
-/// What readers after node `i` will want of its operands: a form that serves them too is worth more.
+/// The shardings that readers after node `i` will ask of its operands: a form that serves them too is worth more.
 class later_wishes {
  public:
   constexpr later_wishes(const form_prices& known, reader_wishes& readers, int i, const node& n) : known_(known), n_(n) {
@@ -66,8 +66,8 @@ class later_wishes {
     }
   }
 
-  /// What is left to take for them, at most, after operands were brought to what `p` wants: of the wishes for an operand one is
-  /// served, the one that gains most.
+  /// Returns the time of reshards for them that is left, at most, after operands were brought to what `p` wants: of the wishes for an
+  /// operand one is served, the one that gains most.
   [[nodiscard]] constexpr std::int64_t left_after(const operator_use& p) const {
     std::int64_t left = all_;
     int operand = -1;

@@ -21,8 +21,8 @@ class operator_chooser {
   constexpr operator_chooser(const form_prices& known, reader_wishes& readers)
       : known_(known), readers_(readers), remembered_(known, readers) {}
 
-  /// What the operator takes by itself, once its operands are there: its work, movements and tiles; and its work alone if all devices
-  /// had an equal part of it.
+  /// The time of the operator by itself, once its operands are there: its work, movements and tiles; and its work alone if all devices had
+  /// an equal part of it.
   struct own_times {
     std::int64_t all = 0, least = 0;
   };
@@ -176,7 +176,7 @@ class operator_chooser {
     for (int v = known_.book.first_of(o); v >= 0; v = known_.book.values[v].next) consider(known_.book.layout_of(v));
   }
 
-  /// What work takes longer than to begin it.
+  /// Returns the time of the work beyond the time to begin it.
   [[nodiscard]] constexpr std::int64_t work_time(std::int64_t products) const {
     return known_.time_in_all_trips(time_of_work(products), known_.book.depth());
   }

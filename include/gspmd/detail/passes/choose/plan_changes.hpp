@@ -59,7 +59,7 @@ class plan_changes {
     return run;
   }
 
-  /// What the neighbours of a run would like it to be, and nothing; none where they agree.
+  /// Returns the splits that the neighbours of a run prefer for it, and no splits; none where they agree.
   [[nodiscard]] constexpr candidates candidates_for(const vec<int>& run) const {
     candidates list;
     const auto add = [&](const inline_vec<axis_use, max_axes>& splits) {
@@ -99,7 +99,8 @@ class plan_changes {
     else if (const sharding s = split_further(run[0]); !(s.splits == wishes_[run[0]].splits)) list.push_back(s);
     return list;
   }
-  /// What is asked for of node `i`, with one axis in every other place: on each dim, major or minor to what splits it, or nowhere.
+  /// Returns the shardings of node `i` in which one axis has another place than in what is asked for: on each dim, major or minor to what
+  /// splits it, or nowhere.
   [[nodiscard]] constexpr vec<sharding> one_axis_away(int i) const {
     vec<sharding> list;
     const auto& now = wishes_[i].splits;
@@ -140,8 +141,8 @@ class plan_changes {
     return to_dims(mesh_, rule, to, factors);
   }
 
-  /// What lies as the changed values did, before or after an operator of tensors of several shapes, lies as they do now; false if nothing
-  /// does:
+  /// Lets the values follow that lie as the changed ones did, before or after an operator of tensors of several shapes; returns false if
+  /// there are none:
   ///     y = transpose(x)   x [a, _], y [_, a]: where x becomes [_, b], y becomes [b, _]
   constexpr bool change_followers(vec<int>& changed, vec<sharding>& tried) const {
     const std::size_t own = changed.size();
@@ -171,7 +172,7 @@ class plan_changes {
  private:
   [[nodiscard]] constexpr const node& at(int i) const { return graph_.nodes[static_cast<std::size_t>(i)]; }
 
-  /// What bodies hand on lies as is asked for, whoever makes it: what a loop carries, what a conditional gives.
+  /// Whether a value is handed on by a body and so lies as is asked for, whoever makes it: what a loop carries, what a conditional gives.
   static constexpr bool is_handed_on(opcode op) { return op == opcode::carry || op == opcode::cond_result; }
   /// Whether what makes a run may leave sums to be added up, and all who read it take them as they are: then it may be a reader who pays
   /// for that, of something smaller.
@@ -212,8 +213,8 @@ class plan_changes {
       if ((left & axis_bit(use.axis)) != 0) s.add_split(use.axis, dim);
     return s.splits;
   }
-  /// What devices repeat, since nothing it is made of is split (random numbers, constants), each in its part: by all axes that nobody has
-  /// a use for, on the largest dim.
+  /// Returns the sharding of a value that devices repeat, since nothing it is made of is split (random numbers, constants), so that each
+  /// makes its part of it: by all axes that nobody has a use for, on the largest dim.
   [[nodiscard]] constexpr sharding split_further(int i) const {
     sharding s;
     s.splits = wishes_[i].splits;

@@ -10,7 +10,7 @@
 
 namespace gspmd::detail {
 
-/// What a plan was compared with: the program is planned once more, for those who ask.
+/// The plans that a plan was compared with: the program is planned once more, for those who ask.
 class plan_reasons {
  public:
   plan_reasons(const graph& g, const mesh_shape& mesh)
@@ -48,7 +48,7 @@ class plan_reasons {
       if (!same_layout(state_.best.table.wanted[choice.wanted + k], way.wanted[k])) return false;
     return true;
   }
-  /// What the whole plan takes if the value of node `i` lies otherwise.
+  /// Returns the plans in which the value of node `i` lies otherwise, with what each takes as a whole.
   [[nodiscard]] vec<plan_search::other_plan> others(int i) { return search_.others(i); }
 
  private:

@@ -138,7 +138,7 @@ class plan_search {
     }
     return found;
   }
-  /// What is asked for of every value in the end.
+  /// Returns the sharding that is asked for of every value in the end.
   constexpr const vec<sharding>& know_wishes() {
     if (state_.wishes.empty()) state_.wishes = vec<sharding>(asked_.data(), asked_.data() + asked_.size());
     return state_.wishes;
@@ -155,7 +155,7 @@ class plan_search {
       if (n.forbid_reshard || n.gather_limit >= 0) return false;
     return true;
   }
-  /// What another plan may take less, at most.
+  /// The time that another plan may save, at most.
   [[nodiscard]] constexpr std::int64_t gainable() const { return state_.best.time - state_.best.least; }
   constexpr void stop() {
     state_.is_complete = true;
@@ -288,8 +288,8 @@ class plan_search {
     begin_trial(changed);
     return true;
   }
-  /// What no plan is to be better than: nothing is split that need not be; everything lies as its first operand does, or as what reads it,
-  /// or as completion has it, whole where only slices of it are read.
+  /// Tries the plans that the result may not be worse than: nothing is split that need not be; everything lies as its first operand does,
+  /// or as what reads it, or as completion has it, whole where only slices of it are read.
   constexpr void try_alternative(int which) {
     state_.tried = state_.wishes;
     state_.hope = state_.best.time;
@@ -328,7 +328,7 @@ class plan_search {
       if (n.deferred) return true;
     return false;
   }
-  /// What is asked for of a node, as a number; the sum over all nodes stands for a plan.
+  /// The hash of the sharding that is asked for of a node; the sum over all nodes stands for a plan.
   static constexpr std::uint64_t asks(int i, const sharding& s) {
     std::uint64_t key = s.partial + 1;
     for (int k = 0; k < s.splits.count; ++k)
@@ -398,7 +398,7 @@ class plan_search {
   search_state& state_;
   plan_changes changes_;
 
-  // What is known until a better plan is found.
+  // The members below hold until a better plan is found.
   vec<std::int64_t> spent_;  // see times_spent
   int changes_at_ = -1;      // the place in the order for which the next two are known
   vec<int> run_;

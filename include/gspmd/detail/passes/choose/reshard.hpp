@@ -370,7 +370,7 @@ constexpr reshard_step next_step(const mesh_shape& mesh, const extents& global, 
   return step;
 }
 
-/// What one device sends in one step.
+/// Returns the bytes that one device sends in one step.
 constexpr std::int64_t step_bytes(const mesh_shape& mesh, const extents& global, const sharding& from, const reshard_step& step,
                                   std::int64_t bytes_per_elem) {
   if (step.what == reshard_step::kind::reduce)
@@ -402,7 +402,7 @@ constexpr std::int64_t step_time(const mesh_shape& mesh, const extents& global, 
   return time_of_collective(mesh, kind, step.axes, bytes);
 }
 
-/// What the whole way from one sharding to another takes, what one device sends on it, and in how many collectives.
+/// The price of the whole way from one sharding to another: its time, the bytes that one device sends on it, and its collectives.
 struct reshard_price {
   std::int64_t time = 0;  // picoseconds
   std::int64_t bytes = 0;

@@ -10,7 +10,7 @@
 
 namespace gspmd::detail {
 
-/// What a search for the uses of the mesh axes knows of one tensor of an operator: an operand, or the result last.
+/// One tensor of an operator, as a search for the uses of the mesh axes knows it: an operand, or the result last.
 struct use_tensor {
   std::int64_t elem_bytes = 0;                    // 0: whatever it takes is free, as for a constant
   std::int64_t elems = 0;                         // operand: of the shard that a device holds; result: of the one it must hold

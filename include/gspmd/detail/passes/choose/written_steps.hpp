@@ -6,7 +6,8 @@
 
 namespace gspmd::detail {
 
-/// What a written step makes of a layout on the way to another one: its axes leave what they did, and do what they do in the end.
+/// Returns the layout after a written step on the way from one layout to another one: its axes leave what they did, and do what they do in
+/// the end.
 constexpr sharding layout_after(const written_step& step, const sharding& from, const sharding& to) {
   sharding s = from;
   inline_vec<axis_use, max_axes> kept;

@@ -331,8 +331,8 @@ class completion {
       alike_by_[i] = static_cast<int>(i);
     }
   }
-  /// What a tensor gets, all that are to be sharded like it get at once, before anything else can come to them. Who has just
-  /// those splits then has nothing to offer them.
+  /// Gives the splits that a tensor got to all tensors that are to be sharded like it, at once, before anything else can come to them. A
+  /// tensor that has these splits then has nothing to offer to the others.
   constexpr void share(int from) {
     const annotation& source = found_[from];
     if (source.splits.empty() || offered_[from] != 0) return;

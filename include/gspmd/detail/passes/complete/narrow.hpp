@@ -7,9 +7,9 @@
 
 namespace gspmd::detail {
 
-/// What the program asks for of every value: what completion found; or what the user asks for next, where a value that nobody annotated
-/// is only read to be resharded; or less. Where every reader of a value takes the same slice of it, the slice is all that is made:
-/// all_reduce and slice become reduce_scatter, through any elementwise operators in between.
+/// Returns the sharding that the program asks for of every value: the one that completion found; or the one that the user asks for next,
+/// where a value that nobody annotated is only read to be resharded; or a part of it. Where every reader of a value takes the same slice of
+/// it, the slice is all that is made: all_reduce and slice become reduce_scatter, through any elementwise operators in between.
 constexpr vec<sharding> narrowed(const graph& g, const mesh_shape& mesh, const value_uses& uses, span<const sharding> completed) {
   vec<sharding> wishes(completed.data(), completed.data() + completed.size());
   const node* const nodes = g.nodes.data();

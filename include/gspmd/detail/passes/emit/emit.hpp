@@ -138,7 +138,7 @@ class emitter {
     program_.ops.push_back(op);
   }
 
-  /// What carries a value round a loop, or ends a branch, is kept.
+  /// Whether an instruction is kept: somebody reads a result of it, or it carries a value round a loop, or ends a branch.
   [[nodiscard]] static constexpr bool is_wanted(const instruction& op, const vec<std::uint8_t>& is_read) {
     bool is_any_read = op.what == instruction_kind::control || op.what == instruction_kind::copy || is_read[op.result] != 0;
     for (const int v : op.further_results) is_any_read = is_any_read || is_read[v] != 0;

@@ -11,8 +11,8 @@
 
 namespace gspmd::detail {
 
-/// What is known of the values of a local program while it becomes steps, and the plan's tables that they fill. Those who make steps
-/// share it: loop_fuser, lowering, region_steps and scheduler.
+/// The values of a local program while it becomes steps, and the plan's tables that they fill. Those who make steps share it: loop_fuser,
+/// lowering, region_steps and scheduler.
 struct step_state {
   /// Whether all who read a value are loops, or values w for which fits(w).
   // It stands before its first use, for Clang: it instantiates a member template too late for constant evaluation if its body comes later.

@@ -141,7 +141,7 @@ class step_orderer {
     for (int b = 0; b < value_count_; ++b) bytes_[b] = (bytes_[b] + 63) / 64 * 64;
   }
 
-  /// What becomes an output in place is made there.
+  /// Places the operand of which a step makes an output in place in the memory of that output.
   constexpr void compute_in_output(int i) {
     const auto& s = steps_[i];
     const int r = result(s, 0);
@@ -186,7 +186,7 @@ class step_orderer {
     }
   }
 
-  /// What makes the next one of a carried value, or an output out of an input, is the last one that reads it.
+  /// Finds the steps that make the next one of a carried value, or an output out of an input: each is the last step that reads it.
   constexpr void find_overwriters() {
     for (int i = 0; i < step_count_; ++i)
       if (steps_[i].target >= 0 && facts_of(steps_[i]).role == step_role::hands_on)

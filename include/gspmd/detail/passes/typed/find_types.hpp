@@ -76,7 +76,7 @@ constexpr bool note_types(graph& g, const program_typer& typer) {
   return true;
 }
 
-/// What `graph::find_types` is of a program in the explicit mode.
+/// The function for `graph::find_types` of a program in the explicit mode.
 constexpr void find_types(graph& g, bool annotate) {
   const program_typer typer = typed_program(g);
   if (typer.mistakes.empty()) {

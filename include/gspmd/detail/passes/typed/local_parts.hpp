@@ -12,7 +12,7 @@ namespace gspmd::detail {
 ///
 ///   0 1 2 3 4 5 over x:2, y:3      gathered along y: 0 1 2 | 3 4 5      along x: 0 3 | 1 4 | 2 5, of which no part lies as S(0) says
 ///
-/// What is not known is not there, and not asked for.
+/// An order that is not known is not stored, and not asked for.
 class local_parts {
   // It stands before its callers: Clang reads bodies in their order, and for a constant of one calls nothing that it has not read yet.
   template <class Keeps>
@@ -95,7 +95,7 @@ class local_parts {
       }
     }
   }
-  /// What both know alike; whether that is less than this one knew.
+  /// Keeps the orders that both know alike; returns whether that is less than this one knew.
   constexpr bool keep_common(const local_parts& o, int rank) {
     bool is_less = false;
     for (int d = 0; d < rank; ++d) {

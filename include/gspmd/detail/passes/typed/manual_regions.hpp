@@ -65,7 +65,8 @@ class region_planner {
         made_.nodes[k].is_started = n.is_started;
         if (leaves_axes_) leave_axes(static_cast<int>(k), is_written ? seen_by(n) : 0);
       }
-      // What a collective sees in the global view lies as its layout says; of what stands for it in the local one the type speaks.
+      // A value that a collective makes in the global view lies as its layout says; the type speaks of the value that stands for it in the local
+      // view.
       if (is_written && !collective_of(transitions[state_change::of(was).row()].forward).empty())
         for (auto k = before; k < made_.nodes.size(); ++k) made_.nodes[k].equal_axes = n.local_axes;
       if (is_written && made_.nodes.size() > before) made_.nodes[number[i]].equal_axes = n.equal_axes;
@@ -242,7 +243,7 @@ class region_planner {
     }
     constexpr int bring(int x, const sharding& s) const { return of.brought(x, layout(s)); }
   };
-  /// What varies, as its part of a dim 0 that it is stacked along.
+  /// Returns a varying value as its part of a dim 0 along which it is stacked.
   constexpr int stacked_by_itself(int x, const sharding& s) { return seen_as(x, stacked(shape(x), 0, 1), behind_new_dim(s, 0)); }
   constexpr int permuted(const collective_view& view, int x, const device_shift& shift, const sharding& s) {
     const extents of = shape(x);
@@ -274,7 +275,7 @@ class region_planner {
     const auto parts = made_.mesh->shape.size_of(c.axes);
     const sharding rest = made_.nodes[x].annotation;
     const auto chunked = [&](int d) { return chunks(rest, c.axes, d); };
-    // What varies is stacked. Behind one another along its first dim its elements lie as they do along a dim before it; a scalar has no
+    // A varying value is stacked. Behind one another along its first dim its elements lie as they do along a dim before it; a scalar has no
     // dim to be joined along, and gets one.
     const auto whole = [&](int d) {
       return view.enter(x, shape(x).count == 0 ? stacked(shape(x), 0, parts) : joined(shape(x), d, parts), chunked(d));
@@ -305,7 +306,7 @@ class region_planner {
   bool leaves_axes_ = false;  // a region of an automatic program does not take all axes
 };
 
-/// What `graph::type_local` is of a program with manual regions.
+/// The function for `graph::type_local` of a program with manual regions.
 constexpr void type_local(graph& g, bool annotate) {
   program_typer typer(g, *g.mesh, 0, g.find_types == nullptr);
   if (g.find_types != nullptr)

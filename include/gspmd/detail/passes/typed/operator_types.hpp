@@ -163,7 +163,7 @@ class operator_typer {
     }
     return true;
   }
-  /// What an operator reads of an operand, which lies as `from` says, for a result that lies as `to` says.
+  /// The part or tile of an operand, which lies as `from` says, that an operator reads for a result that lies as `to` says.
   struct tile_or_part {
     const node& n;
     int operand;

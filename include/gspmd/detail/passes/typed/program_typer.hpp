@@ -37,7 +37,7 @@ class program_typer {
   std::vector<typed_mistake> mistakes;
 
   constexpr void give(int input, const value_type& t) { types[static_cast<std::size_t>(input)] = t; }
-  /// What a result must be, exactly; a constant or a replica is cut for it.
+  /// Requires a result to be of exactly this type; a constant or a replica is cut for it.
   constexpr void want(int node, const value_type& t) {
     if (static_cast<std::size_t>(node) >= wanted.size()) wanted.resize(program.nodes.size(), -1);
     wanted[static_cast<std::size_t>(node)] = static_cast<int>(wishes.size());
@@ -66,7 +66,7 @@ class program_typer {
     mistakes.push_back({kind, i, operand, axis, where << what, {}});
     return mistakes.back();
   }
-  /// What a user wrote to get a node.
+  /// Returns the name of the function that a user wrote to get a node.
   [[nodiscard]] static constexpr const char* name_in_program(const node& n) {
     if (n.op == opcode::loop_result) return "loop";
     if (n.op == opcode::cond_result) return "cond";

@@ -39,7 +39,7 @@ constexpr text reshard_text(const mesh_info& mesh, const sharding& after, int ra
   return t << ">>";
 }
 
-/// What brings an operand of a manual region to a state, as a user writes it; nothing: no function does.
+/// The calls that bring an operand of a manual region to a state, as a user writes them; empty: no function does.
 ///
 ///   local::all_reduce<`x`, state::replica>(operand 0)   local::to_varying<`x`>(local::to_replica<`x`>(operand 1))
 constexpr text local_call_text(const text& axis, verb by, const axis_state& from, const axis_state& to, int operand) {

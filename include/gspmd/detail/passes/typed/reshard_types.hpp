@@ -6,7 +6,7 @@
 
 namespace gspmd::detail {
 
-/// What brings a value to a type that is asked for as a whole: reshards, `out`, gradients on their way back, and what a result must be.
+/// Brings a value to a type that is asked for as a whole: reshards, `out`, gradients on their way back, and what a result must be.
 class reshard_typer {
  public:
   explicit constexpr reshard_typer(program_typer& t) : t_(t), writes_(t) {}
@@ -104,7 +104,7 @@ class reshard_typer {
     }
     t_.type(i) = now;
   }
-  /// What must be of a result: nothing is sent for it.
+  /// Cuts a value to the type that a result must have: nothing is sent for it.
   constexpr void cut_for(int i, const value_type& wanted) {
     value_type& t = t_.type(i);
     value_type cut = t;

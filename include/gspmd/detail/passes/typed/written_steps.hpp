@@ -10,7 +10,7 @@ class step_writer {
  public:
   explicit constexpr step_writer(program_typer& t) : t_(t) {}
 
-  /// What a device sends for a deed between these types of the global view: what plans count.
+  /// Returns the bytes that a device sends for this work between these types of the global view, as plans count them.
   [[nodiscard]] constexpr std::int64_t sent(deed d, int i, axis_mask axes, const value_type& from, const value_type& to) const {
     const extents& shape = t_.at(i).shape;
     const sharding before{from.splits}, after{to.splits};
