@@ -65,8 +65,8 @@ class region_planner {
         made_.nodes[k].is_started = n.is_started;
         if (leaves_axes_) leave_axes(static_cast<int>(k), is_written ? seen_by(n) : 0);
       }
-      // A value that a collective makes in the global view lies as its layout says; the type speaks of the value that stands for it in the local
-      // view.
+      // A value that a collective makes in the global view lies as its layout says; the type speaks of the value that stands for it in
+      // the local view.
       if (is_written && !collective_of(transitions[state_change::of(was).row()].forward).empty())
         for (auto k = before; k < made_.nodes.size(); ++k) made_.nodes[k].equal_axes = n.local_axes;
       if (is_written && made_.nodes.size() > before) made_.nodes[number[i]].equal_axes = n.equal_axes;

@@ -21,7 +21,7 @@ class user_names {
   [[nodiscard]] constexpr int begin() const { return is_in_call() ? call_->begin : node_; }
   [[nodiscard]] constexpr int end() const { return is_in_call() ? call_->end : node_ + n().results; }
 
-  /// The number of values that the user has, operands or arguments; and by number the node of each, -1: a scalar, or a value of the library.
+  /// The number of values that the user has, operands or arguments; and the node of each, -1: a scalar, or a value of the library's.
   [[nodiscard]] constexpr int count() const { return is_in_call() ? call_->arguments.count : n().operands.count; }
   [[nodiscard]] constexpr int held(int number) const {
     if (is_in_call()) return call_->arguments[number];
