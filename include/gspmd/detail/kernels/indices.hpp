@@ -19,7 +19,7 @@ struct index_ranges {
   std::int64_t slices_valid[max_rank];  // how much of it is data
 };
 
-/// What is compiled for elements of one type: everything else is compiled once.
+/// The code that is compiled for elements of one type: everything else is compiled once.
 struct slice_code {
   std::int64_t elem_bytes = 0;
   /// Brings `n` elements of a slice, so many elements apart on either side, to or from a table.
