@@ -35,8 +35,8 @@ inline constexpr std::size_t mail_bytes = 224;
 
 struct meeting_subject;
 
-/// What is written to arrive: the number of the meeting, of which 32 bits tell meetings apart that a slot may hold, below that
-/// of the subject.
+/// The word that a device writes to arrive: the number of the meeting, of which 32 bits tell meetings apart that a slot may hold, below
+/// that of the subject.
 constexpr std::uint64_t arrival_word(std::uint32_t subject, std::uint64_t meeting) {
   return static_cast<std::uint64_t>(subject) << 32 | static_cast<std::uint32_t>(meeting);
 }

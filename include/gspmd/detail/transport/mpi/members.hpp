@@ -65,7 +65,7 @@ class mpi_members {
     if (window_) window_->leave();
   }
 
-  /// What a member shows of its buffers: the address of each in node_memory, or 0.
+  /// The addresses of a member's buffers that it shows to the others: the address of each in node_memory, or 0.
   template <std::size_t N>
   struct addresses {
     node_address of[N];

@@ -180,7 +180,7 @@ class node_window {
   static constexpr std::int64_t page_bytes = 4096;
   static constexpr auto segment_bytes = static_cast<std::size_t>(page_bytes + 4 * half_bytes);
 
-  /// What a segment begins with.
+  /// The head of a segment.
   struct meeting_place {
     meeting_slot slot;
     std::atomic<bool> is_left{false};
