@@ -19,7 +19,7 @@
 
 namespace gspmd::detail {
 
-/// What the steps of a plan cost on a network, in the forms that report.hpp documents. Reads the tables of the plan only.
+/// The cost of the steps of a plan on a network, in the forms that report.hpp documents. Reads the tables of the plan only.
 class cost_report {
  public:
   /// `scope`: of that part of the program only; see scope_names.
@@ -172,8 +172,8 @@ class cost_report {
     return table.str();
   }
 
-  /// What became of an operator: how its value lies, and what is sent for it. Two plans are compared by the operator's name, its line and
-  /// the how manieth of its line it is.
+  /// The outcome of planning for an operator: how its value lies, and what is sent for it. Two plans are compared by the operator's name,
+  /// its line and its number among the operators of that name and line.
   struct operator_row {
     std::string name, line;
     int which = 0;
