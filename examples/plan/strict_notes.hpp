@@ -16,7 +16,7 @@ namespace plan_tool {
 
 /// A transition as a document writes it.
 struct written_transition {
-  gspmd::verb by = gspmd::verb::convert;
+  gspmd::transition_kind by = gspmd::transition_kind::convert;
   std::string axes;  // "x,y"
   gspmd::axis_state from, to;
   std::vector<std::pair<std::int64_t, std::int64_t>> pairs{};

@@ -50,7 +50,8 @@ class on_one_device {
       std::int64_t n = 1;
       for (const auto& name : names_in(t.axes)) n *= mesh_.size_of(name);
       const bool is_equal = t.from.is == state::constant || t.from.is == state::replica || t.from.is == state::invariant;
-      const bool is_times = t.by == gspmd::verb::reinterpret && t.to.is == state::partial && is_equal;  // a term on each device
+      const bool is_times =
+          t.by == gspmd::transition_kind::reinterpret && t.to.is == state::partial && is_equal;  // a term on each device
       for (const auto k : active_) made[k] = is_times ? times(x[k], n, t.to.reduced_by, at) : same({x[k]}, at)[0];
       return made;
     }

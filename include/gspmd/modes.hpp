@@ -21,8 +21,8 @@ namespace gspmd {
 /// `varying`, `shard` of a dim, `partial` by a monoid. See GLOSSARY.md.
 using detail::axis_state;
 using detail::state;
-/// The kind of a transition; `verb::convert` keeps the value and sends nothing forward.
-using detail::verb;
+/// The kind of a transition; `transition_kind::convert` keeps the value and sends nothing forward.
+using detail::transition_kind;
 
 namespace dynamic {
 
@@ -56,7 +56,7 @@ struct written_collective {
 ///
 ///     dynamic::builder b(m);                             dynamic::strict_program p(b, "");        // no axis is manual: explicit
 ///     auto x = b.input(dynamic::in<float>({8, 4}));      p.input(x, {{axis_state{state::partial}}});
-///     auto y = p.transition(x, verb::all_reduce, "x", {state::partial}, {state::invariant});
+///     auto y = p.transition(x, transition_kind::all_reduce, "x", {state::partial}, {state::invariant});
 ///     p.check();                                         // p.errors() is empty; p.collectives() is one all_reduce
 ///
 /// Threads: one, that of the builder.
@@ -115,12 +115,12 @@ class strict_program {
   }
 
   /// From one state to another one, along `axes`. `pairs`, of a permutation: from which device to which, row-major over the axes.
-  value transition(value x, verb by, std::string_view axes, axis_state from, axis_state to,
+  value transition(value x, transition_kind by, std::string_view axes, axis_state from, axis_state to,
                    const std::vector<std::pair<std::int64_t, std::int64_t>>& pairs = {}, location at = location::current()) {
     const auto mask = axes_named(axes);
     const bool is_local = mask != 0 && (mask & ~typer_.local()) == 0;
     const value made{x.graph(), detail::add_transition(*x.graph(), x.id(), {by, mask, from, to}, is_local, at)};
-    if (by == verb::permute && made.is_valid()) check_permutation(made, mesh().shape.size_of(mask), pairs);
+    if (by == transition_kind::permute && made.is_valid()) check_permutation(made, mesh().shape.size_of(mask), pairs);
     return made;
   }
   /// f(arguments...), whose operators may exchange along `axes`: see gspmd::with_exchange.

@@ -19,7 +19,7 @@ using detail::deed;
 namespace dynamic {
 
 /// Returns the work of the devices in a transition between these states, which must be one.
-inline deed done_for(verb by, axis_state from, axis_state to) {
+inline deed done_for(transition_kind by, axis_state from, axis_state to) {
   return detail::transitions[detail::state_change{by, 0, from, to}.row()].forward;
 }
 
@@ -33,7 +33,7 @@ inline deed done_for(verb by, axis_state from, axis_state to) {
 ///     const value x = b.input(dynamic::in<float>({4, 2}));
 ///     p.input(x, rows);
 ///     const auto y = p.region("x", {rows}, {whole}, {x}, [&](const std::vector<value>& in) {
-///       return std::vector<value>{p.transition(in[0], verb::all_gather, "x", {state::shard, 0}, {state::invariant})};
+///       return std::vector<value>{p.transition(in[0], transition_kind::all_gather, "x", {state::shard, 0}, {state::invariant})};
 ///     });
 ///     b.output(y[0]);
 ///
@@ -47,11 +47,11 @@ class written_program {
 
   /// From one state to another one, along `axes`, "x,y": of the region that is open, or of the global view. `pairs`, of a permutation: from
   /// which device to which, row-major over the axes, 64 devices at most. It sends what the row of the table says.
-  value transition(value x, verb by, std::string_view axes, axis_state from, axis_state to,
+  value transition(value x, transition_kind by, std::string_view axes, axis_state from, axis_state to,
                    const std::vector<std::pair<std::int64_t, std::int64_t>>& pairs = {}, location at = location::current()) {
     const auto over = mask(axes);
     detail::device_shift shift{};
-    if (by == verb::permute) {
+    if (by == transition_kind::permute) {
       const auto n = b_.mesh().info().shape.size_of(over);
       if (n > detail::max_placed) {
         b_.graph().fail(at, "permute", detail::mistake::states,

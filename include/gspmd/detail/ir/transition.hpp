@@ -12,11 +12,11 @@
 /// this table and nothing else.
 namespace gspmd::detail {
 
-enum class verb : std::uint8_t { reinterpret, convert, all_gather, all_to_all, permute, all_reduce, reduce_scatter };
-constexpr std::string_view name_of(verb v) {
+enum class transition_kind : std::uint8_t { reinterpret, convert, all_gather, all_to_all, permute, all_reduce, reduce_scatter };
+constexpr std::string_view name_of(transition_kind kind) {
   constexpr std::string_view names[] = {"reinterpret", "convert",    "all_gather",    "all_to_all",
                                         "permute",     "all_reduce", "reduce_scatter"};
-  return names[static_cast<int>(v)];
+  return names[static_cast<int>(kind)];
 }
 
 /// The work of the devices along an axis in a transition, on the bytes that they hold.
@@ -66,7 +66,7 @@ constexpr std::string_view collective_of(deed d) {
 }
 
 struct transition {
-  verb by;
+  transition_kind by;
   state from, to;
   deed forward, backward;
   bool is_for_experts = false;  // right, but to be asked for by name: no message proposes it
@@ -75,35 +75,35 @@ struct transition {
 
 // clang-format off
 inline constexpr transition transitions[] = {
-    {verb::convert,        state::replica,   state::invariant, deed::nothing,    deed::keep_first, true, 8},
-    {verb::reinterpret,    state::replica,   state::varying,   deed::nothing,    deed::nothing,    false, 10},
-    {verb::convert,        state::replica,   state::shard,     deed::keep_own,   deed::pad_zeros,  false, 11},
-    {verb::reinterpret,    state::replica,   state::partial,   deed::nothing,    deed::nothing,    true, 3},   // n times the value
-    {verb::convert,        state::replica,   state::partial,   deed::keep_first, deed::keep_first, false, 4},
-    {verb::convert,        state::invariant, state::replica,   deed::nothing,    deed::sum,        false, 17},
-    {verb::reinterpret,    state::invariant, state::varying,   deed::nothing,    deed::sum,        false, -1},
-    {verb::convert,        state::invariant, state::shard,     deed::keep_own,   deed::gather,     false, 13},
-    {verb::convert,        state::invariant, state::partial,   deed::keep_first, deed::nothing,    true, 0},
-    {verb::reinterpret,    state::invariant, state::partial,   deed::nothing,    deed::sum,        true, -1},  // n times the value
-    {verb::reinterpret,    state::varying,   state::partial,   deed::nothing,    deed::nothing,    false, 1},
-    {verb::convert,        state::shard,     state::partial,   deed::pad_zeros,  deed::keep_own,   false, 2},
-    {verb::all_gather,     state::shard,     state::replica,   deed::gather,     deed::gather_sum, false, 18},
-    {verb::all_gather,     state::shard,     state::invariant, deed::gather,     deed::keep_own,   false, 7},
-    {verb::all_to_all,     state::shard,     state::shard,     deed::exchange,   deed::exchange,   false, 14},
-    {verb::permute,        state::varying,   state::varying,   deed::permute,    deed::permute,    false, 15},
-    {verb::all_reduce,     state::partial,   state::replica,   deed::sum,        deed::sum,        false, 16},
-    {verb::all_reduce,     state::partial,   state::invariant, deed::sum,        deed::nothing,    false, 5},
-    {verb::reduce_scatter, state::partial,   state::shard,     deed::gather_sum, deed::gather,     false, 12},
-    {verb::reinterpret,    state::varying,   state::varying,   deed::nothing,    deed::nothing,    true, 19},  // its parts are forgotten
+    {transition_kind::convert,        state::replica,   state::invariant, deed::nothing,    deed::keep_first, true, 8},
+    {transition_kind::reinterpret,    state::replica,   state::varying,   deed::nothing,    deed::nothing,    false, 10},
+    {transition_kind::convert,        state::replica,   state::shard,     deed::keep_own,   deed::pad_zeros,  false, 11},
+    {transition_kind::reinterpret,    state::replica,   state::partial,   deed::nothing,    deed::nothing,    true, 3},   // n times the value
+    {transition_kind::convert,        state::replica,   state::partial,   deed::keep_first, deed::keep_first, false, 4},
+    {transition_kind::convert,        state::invariant, state::replica,   deed::nothing,    deed::sum,        false, 17},
+    {transition_kind::reinterpret,    state::invariant, state::varying,   deed::nothing,    deed::sum,        false, -1},
+    {transition_kind::convert,        state::invariant, state::shard,     deed::keep_own,   deed::gather,     false, 13},
+    {transition_kind::convert,        state::invariant, state::partial,   deed::keep_first, deed::nothing,    true, 0},
+    {transition_kind::reinterpret,    state::invariant, state::partial,   deed::nothing,    deed::sum,        true, -1},  // n times the value
+    {transition_kind::reinterpret,    state::varying,   state::partial,   deed::nothing,    deed::nothing,    false, 1},
+    {transition_kind::convert,        state::shard,     state::partial,   deed::pad_zeros,  deed::keep_own,   false, 2},
+    {transition_kind::all_gather,     state::shard,     state::replica,   deed::gather,     deed::gather_sum, false, 18},
+    {transition_kind::all_gather,     state::shard,     state::invariant, deed::gather,     deed::keep_own,   false, 7},
+    {transition_kind::all_to_all,     state::shard,     state::shard,     deed::exchange,   deed::exchange,   false, 14},
+    {transition_kind::permute,        state::varying,   state::varying,   deed::permute,    deed::permute,    false, 15},
+    {transition_kind::all_reduce,     state::partial,   state::replica,   deed::sum,        deed::sum,        false, 16},
+    {transition_kind::all_reduce,     state::partial,   state::invariant, deed::sum,        deed::nothing,    false, 5},
+    {transition_kind::reduce_scatter, state::partial,   state::shard,     deed::gather_sum, deed::gather,     false, 12},
+    {transition_kind::reinterpret,    state::varying,   state::varying,   deed::nothing,    deed::nothing,    true, 19},  // its parts are forgotten
 };
 // clang-format on
 inline constexpr int transition_count = static_cast<int>(sizeof(transitions) / sizeof(*transitions));
 
 /// The row of a transition that a program asks for; -1: there is none. What is gathered, scattered, cut or put among zeros may be varying:
 /// it is stacked along a new dim 0, or cut along it.
-constexpr int row_of(verb by, state from, state to) {
-  if ((by == verb::all_gather || by == verb::convert) && from == state::varying) from = state::shard;
-  if ((by == verb::reduce_scatter || by == verb::convert) && to == state::varying) to = state::shard;
+constexpr int row_of(transition_kind by, state from, state to) {
+  if ((by == transition_kind::all_gather || by == transition_kind::convert) && from == state::varying) from = state::shard;
+  if ((by == transition_kind::reduce_scatter || by == transition_kind::convert) && to == state::varying) to = state::shard;
   for (int r = 0; r < transition_count; ++r)
     if (transitions[r].by == by && transitions[r].from == from && transitions[r].to == to) return r;
   return -1;

@@ -162,7 +162,8 @@ struct local_view_op : plain_operator, without_steps {
     int dy = add_enter(g, add_argument(g, b.dy().id(), equal, n.at), equal, n.at);
     const local_scope inside(g, g.open_local | spec.axes);
     if (spec.replica != 0 && dy >= 0)
-      dy = add_transition(g, dy, {verb::convert, spec.replica, {state::invariant}, partial_by(monoid::add)}, true, n.at);
+      dy = add_transition(g, dy, {transition_kind::convert, spec.replica, {state::invariant}, partial_by(monoid::add)}, true,
+                          n.at);
     b.send(0, dy);
   }
 };

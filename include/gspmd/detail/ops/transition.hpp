@@ -12,7 +12,7 @@ namespace gspmd::detail {
 
 /// From one state to another one, along axes in which the value is in one state.
 struct state_change {
-  verb by = verb::convert;
+  transition_kind by = transition_kind::convert;
   axis_mask axes = 0;
   axis_state from, to;
 
@@ -25,7 +25,7 @@ struct state_change {
   }
   static constexpr state_change of(const node& n) {
     const std::int64_t* const a = n.attributes.items;
-    return {static_cast<verb>(a[0]),
+    return {static_cast<transition_kind>(a[0]),
             static_cast<axis_mask>(a[1]),
             {static_cast<state>(a[2]), static_cast<std::int8_t>(a[3]), static_cast<monoid>(a[4])},
             {static_cast<state>(a[5]), static_cast<std::int8_t>(a[6]), static_cast<monoid>(a[7])}};
@@ -69,10 +69,10 @@ struct device_shift {
 /// The local shape after a change along n devices: S(d) joins or cuts dim d, V stacks or cuts a dim 0 of its own. False where that dim
 /// is not there or has not as many parts.
 constexpr bool change_local_shape(const state_change& c, std::int64_t n, extents& shape) {
-  const bool joins = c.by == verb::all_gather || c.by == verb::all_to_all;
-  const bool cuts = c.by == verb::reduce_scatter || c.by == verb::all_to_all ||
-                    (c.by == verb::convert && (c.to.is == state::shard || c.to.is == state::varying));
-  const bool pads = c.by == verb::convert && (c.from.is == state::shard || c.from.is == state::varying);
+  const bool joins = c.by == transition_kind::all_gather || c.by == transition_kind::all_to_all;
+  const bool cuts = c.by == transition_kind::reduce_scatter || c.by == transition_kind::all_to_all ||
+                    (c.by == transition_kind::convert && (c.to.is == state::shard || c.to.is == state::varying));
+  const bool pads = c.by == transition_kind::convert && (c.from.is == state::shard || c.from.is == state::varying);
   if (joins || pads) {
     if (c.from.is == state::varying) {
       if (shape.count == max_rank) return false;
@@ -135,8 +135,8 @@ struct transition_op : without_exchange, same_dims, without_steps {
     if (inverse >= 0) back.by = transitions[inverse].by;
     if (inverse < 0) {  // I -> V or P, nothing: what arrives are terms, and their sum is the gradient
       if (back.from.is != state::partial)
-        dy = add_transition(g, dy, {verb::reinterpret, c.axes, back.from, partial_by(monoid::add)}, true, n.at);
-      back = {verb::all_reduce, c.axes, partial_by(monoid::add), dual(c.from)};
+        dy = add_transition(g, dy, {transition_kind::reinterpret, c.axes, back.from, partial_by(monoid::add)}, true, n.at);
+      back = {transition_kind::all_reduce, c.axes, partial_by(monoid::add), dual(c.from)};
     }
     const int sent = add_transition(g, dy, back, true, n.at, device_shift::of(n).inverse());
     // A value that was read as terms may have varied, so its gradient is typed as varying too; otherwise terms of it would count as equal
@@ -218,7 +218,7 @@ struct written_step {
 /// Adds the place of a device along an axis, an s32 of rank 0.
 constexpr int add_axis_index(graph& g, int axis, location at) {
   node n = source(code_of<transition_op>, dtype::s32, {}, at);
-  state_change{verb::reinterpret, axis_bit(axis), {state::constant}, {state::varying}}.keep(n);
+  state_change{transition_kind::reinterpret, axis_bit(axis), {state::constant}, {state::varying}}.keep(n);
   return g.add(n);
 }
 

@@ -65,9 +65,13 @@ class local_parts {
   }
   /// After a transition along axes of the local view. What is taken for varying is stacked along a dim 0 of its own, or cut along it.
   constexpr void change(const state_change& c) {
-    const bool joins = c.by == verb::all_gather || c.by == verb::all_to_all || c.by == verb::convert;
-    const bool cuts = c.by == verb::reduce_scatter || c.by == verb::all_to_all || c.by == verb::convert;
-    if (c.by == verb::permute || (c.by == verb::reinterpret && c.to.is == state::varying && c.from.is != state::varying)) return;
+    const bool joins =
+        c.by == transition_kind::all_gather || c.by == transition_kind::all_to_all || c.by == transition_kind::convert;
+    const bool cuts =
+        c.by == transition_kind::reduce_scatter || c.by == transition_kind::all_to_all || c.by == transition_kind::convert;
+    if (c.by == transition_kind::permute ||
+        (c.by == transition_kind::reinterpret && c.to.is == state::varying && c.from.is != state::varying))
+      return;
     for (int a = 0; a < max_axes; ++a)
       if ((c.axes & axis_bit(a)) != 0) join(a);
     if (joins && c.from.is == state::varying)

@@ -111,7 +111,7 @@ class region_typer {
     const axis_state begun = t_.is_local(a) && varies(to) ? axis_state{state::varying} : to;
     for (int row = 0; row < transition_count; ++row) {
       const auto& t = transitions[row];
-      if (t.from != is.is || t.to != begun.is || t.is_for_experts || t.by == verb::permute) continue;
+      if (t.from != is.is || t.to != begun.is || t.is_for_experts || t.by == transition_kind::permute) continue;
       const bool cuts_or_joins = t.from == state::shard || t.to == state::shard;  // which changes a shape of the local view
       if (!t_.is_local(a) || !cuts_or_joins) list.add(carry - n.region - 1, row, is, begun, t_.held(n.operands[0]));
     }

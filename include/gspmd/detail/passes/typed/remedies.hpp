@@ -42,7 +42,7 @@ constexpr text reshard_text(const mesh_info& mesh, const sharding& after, int ra
 /// The calls that bring an operand of a manual region to a state, as a user writes them; empty: no function does.
 ///
 ///   local::all_reduce<`x`, state::replica>(operand 0)   local::to_varying<`x`>(local::to_replica<`x`>(operand 1))
-constexpr text local_call_text(const text& axis, verb by, const axis_state& from, const axis_state& to, int operand) {
+constexpr text local_call_text(const text& axis, transition_kind by, const axis_state& from, const axis_state& to, int operand) {
   const auto call = [&](const char* name, const char* parameter, const text& of, const text& rest) {
     return text("local::") << name << "<`" << axis << '`' << parameter << ">(" << of << rest << ')';
   };
@@ -50,8 +50,8 @@ constexpr text local_call_text(const text& axis, verb by, const axis_state& from
   const char* const as_replica = to.is == state::replica ? ", state::replica" : "";
   text kind;
   if (from.is == state::partial && from.reduced_by != monoid::add) kind << ", monoid::" << name_of(from.reduced_by);
-  if (by == verb::all_reduce) return call("all_reduce", as_replica, x, kind);
-  if (by == verb::all_gather) return call("all_gather", as_replica, x, ", dim");
+  if (by == transition_kind::all_reduce) return call("all_reduce", as_replica, x, kind);
+  if (by == transition_kind::all_gather) return call("all_gather", as_replica, x, ", dim");
   if (to.is == state::replica) return call("to_replica", "", x, {});
   if (to.is == state::varying && from.is == state::invariant) return call("to_varying", "", call("to_replica", "", x, {}), {});
   if (to.is == state::varying) return call("to_varying", "", x, {});
@@ -158,8 +158,8 @@ constexpr std::vector<text> local_remedies(const mesh_info& mesh, const axis_rul
       const auto& t = transitions[row];
       const bool varies = in[k].is.is == state::varying || in[k].is.is == state::shard;
       // Chunks are nothing but values that vary; a shape does not change.
-      const bool is_from = varies ? t.from == state::varying || t.by == verb::all_gather : in[k].is.is == t.from;
-      if (!is_from || t.is_for_experts || t.by == verb::permute || t.to == state::shard) continue;
+      const bool is_from = varies ? t.from == state::varying || t.by == transition_kind::all_gather : in[k].is.is == t.from;
+      if (!is_from || t.is_for_experts || t.by == transition_kind::permute || t.to == state::shard) continue;
       if (is_called && local_call_text({}, t.by, in[k].is, {t.to}, k).view().empty()) continue;
       operands_on_axis trial = in;
       trial[k] = {{t.to}};

@@ -73,7 +73,7 @@ class reshard_typer {
     for (const deed d : order) {
       for (int a = 0; a < t_.mesh().axis_count(); ++a) {
         if (now.on[a] == wanted.on[a]) continue;
-        state_change c{verb::convert, 0, now.on[a], wanted.on[a]};
+        state_change c{transition_kind::convert, 0, now.on[a], wanted.on[a]};
         const int row = row_between(now.on[a], wanted.on[a]);
         if (row < 0) {
           t_.refuse(mode_mistake::wrong_target, i, 0, a,
@@ -182,8 +182,8 @@ class reshard_typer {
   }
   [[nodiscard]] static constexpr int row_between(const axis_state& from, const axis_state& to) {
     const state is = from.is == state::constant ? (to.is == state::replica ? state::invariant : state::replica) : from.is;
-    for (const verb by :
-         {verb::convert, verb::all_gather, verb::all_to_all, verb::all_reduce, verb::reduce_scatter, verb::reinterpret})
+    for (const transition_kind by : {transition_kind::convert, transition_kind::all_gather, transition_kind::all_to_all,
+                                     transition_kind::all_reduce, transition_kind::reduce_scatter, transition_kind::reinterpret})
       if (const int row = row_of(by, is, to.is); row >= 0) return row;
     return -1;
   }

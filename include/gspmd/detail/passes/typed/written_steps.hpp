@@ -35,8 +35,8 @@ class step_writer {
   }
   /// Parts of an operator get what others hold: so many bytes on each device, and as many back.
   constexpr void note_exchange(int i, axis_mask axes, std::int64_t bytes) {
-    constexpr int row = row_of(verb::permute, state::varying, state::varying);
-    note(i, row, {verb::permute, axes, {state::varying}, {state::varying}}, bytes, bytes);
+    constexpr int row = row_of(transition_kind::permute, state::varying, state::varying);
+    note(i, row, {transition_kind::permute, axes, {state::varying}, {state::varying}}, bytes, bytes);
   }
   constexpr void refuse_if_devices_part(const typed_step& s) {
     const std::string_view sent = collective_of(transitions[s.row].forward);
