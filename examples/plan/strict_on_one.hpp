@@ -55,8 +55,8 @@ class on_one_device {
       for (const auto k : active_) made[k] = is_times ? times(x[k], n, t.to.reduced_by, at) : same({x[k]}, at)[0];
       return made;
     }
-    using gspmd::deed;
-    const deed does = gspmd::dynamic::done_for(t.by, t.from, t.to);
+    using gspmd::device_action;
+    const device_action does = gspmd::dynamic::action_of(t.by, t.from, t.to);
     for (const auto k : active_) {
       copies group;  // of the devices that communicate, by their place
       std::int64_t place = 0;
@@ -71,27 +71,27 @@ class on_one_device {
       };
       const auto sum = [&] { return folded(group, t.from.reduced_by, at); };
       switch (does) {
-        case deed::nothing: made[k] = same({x[k]}, at)[0]; break;
-        case deed::keep_own: made[k] = own(x[k]); break;
-        case deed::keep_first: made[k] = place == 0 ? same({x[k]}, at)[0] : neutral(x[k], t.to.reduced_by, at); break;
-        case deed::pad_zeros: {
+        case device_action::nothing: made[k] = same({x[k]}, at)[0]; break;
+        case device_action::keep_own: made[k] = own(x[k]); break;
+        case device_action::keep_first: made[k] = place == 0 ? same({x[k]}, at)[0] : neutral(x[k], t.to.reduced_by, at); break;
+        case device_action::pad_zeros: {
           copies parts(group.size(), neutral(x[k], t.to.reduced_by, at));
           parts[static_cast<std::size_t>(place)] = x[k];
           made[k] = t.from.is == state::varying ? stacked(parts, at) : gspmd::concatenate(parts, t.from.dim, at);
           break;
         }
-        case deed::gather:
+        case device_action::gather:
           made[k] = t.from.is == state::varying ? stacked(group, at) : gspmd::concatenate(group, t.from.dim, at);
           break;
-        case deed::gather_sum: made[k] = own(sum()); break;
-        case deed::sum: made[k] = sum(); break;
-        case deed::exchange: {
+        case device_action::gather_sum: made[k] = own(sum()); break;
+        case device_action::sum: made[k] = sum(); break;
+        case device_action::exchange: {
           copies parts;
           for (const auto v : group) parts.push_back(chunk(v, t.to.dim));
           made[k] = gspmd::concatenate(parts, t.from.dim, at);
           break;
         }
-        case deed::permute: {
+        case device_action::permute: {
           made[k] = gspmd::zeros_like(x[k], at);
           for (const auto& [from, to] : t.pairs)
             if (to == place) made[k] = same({group[static_cast<std::size_t>(from)]}, at)[0];

@@ -13,13 +13,13 @@
 
 namespace gspmd {
 
-/// The work of the devices in a transition, on the bytes that they hold: `deed::sum`, `deed::gather`.
-using detail::deed;
+/// The action of the devices in a transition, on the bytes that they hold: `device_action::sum`, `device_action::gather`.
+using detail::device_action;
 
 namespace dynamic {
 
-/// Returns the work of the devices in a transition between these states, which must be one.
-inline deed done_for(transition_kind by, axis_state from, axis_state to) {
+/// Returns the action of the devices in a transition between these states, which must be one.
+inline device_action action_of(transition_kind by, axis_state from, axis_state to) {
   return detail::transitions[detail::state_change{by, 0, from, to}.row()].forward;
 }
 

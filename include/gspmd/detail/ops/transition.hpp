@@ -206,12 +206,12 @@ constexpr bool is_seed(const node& n) { return n.operands.count == 2 && n.attrib
 /// One of the steps that lead from the state of an operand to what was asked for, once the types are found: they take the place of the
 /// attributes.
 struct written_step {
-  deed what = deed::nothing;
+  device_action what = device_action::nothing;
   axis_mask axes = 0;
 
   constexpr void keep(node& n) const { n.attributes.push_back(static_cast<int>(what) + 16 * std::int64_t{axes}); }
   static constexpr written_step of(std::int64_t attribute) {
-    return {static_cast<deed>(attribute % 16), static_cast<axis_mask>(attribute / 16)};
+    return {static_cast<device_action>(attribute % 16), static_cast<axis_mask>(attribute / 16)};
   }
 };
 

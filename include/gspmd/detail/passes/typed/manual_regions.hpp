@@ -266,7 +266,7 @@ class region_planner {
     const sharding after = lies(i);
     if (n.operands.count == 0) return place(c.axes);
     const int x = n.operands[0];
-    const deed does = transitions[c.row()].forward;
+    const device_action does = transitions[c.row()].forward;
     const bool is_sent = !collective_of(does).empty();
     const collective_view view{*this, c.axes, seen_by(n) & ~c.axes};
     if (shape(x).count + 2 > max_rank && is_sent)
@@ -283,17 +283,17 @@ class region_planner {
     const auto terms = [&] { return view.enter(x, shape(x), partial_over(rest, c.axes, c.from.reduced_by)); };
     const auto left = [&](int y) { return view.leave(y, n.shape, after); };
     switch (does) {
-      case deed::nothing: return brought(x, after);
-      case deed::keep_own: return left(view.bring(leaves_axes_ ? view.enter(x, shape(x), rest) : x, chunked(c.to.dim)));
-      case deed::keep_first: return first_or_zeros(x, c.axes, c.to.reduced_by, after);
-      case deed::pad_zeros:
+      case device_action::nothing: return brought(x, after);
+      case device_action::keep_own: return left(view.bring(leaves_axes_ ? view.enter(x, shape(x), rest) : x, chunked(c.to.dim)));
+      case device_action::keep_first: return first_or_zeros(x, c.axes, c.to.reduced_by, after);
+      case device_action::pad_zeros:
         return among_zeros(c.from.is == state::varying ? stacked_by_itself(x, rest) : x, c.axes, c.from.dim, c.to.reduced_by,
                            after);
-      case deed::gather: return left(view.bring(whole(c.from.dim), rest));
-      case deed::gather_sum: return left(view.bring(terms(), chunked(c.to.dim)));
-      case deed::sum: return left(view.bring(terms(), after));
-      case deed::exchange: return left(view.bring(whole(c.from.dim), chunked(c.to.dim)));
-      case deed::permute: return permuted(view, x, device_shift::of(n), after);
+      case device_action::gather: return left(view.bring(whole(c.from.dim), rest));
+      case device_action::gather_sum: return left(view.bring(terms(), chunked(c.to.dim)));
+      case device_action::sum: return left(view.bring(terms(), after));
+      case device_action::exchange: return left(view.bring(whole(c.from.dim), chunked(c.to.dim)));
+      case device_action::permute: return permuted(view, x, device_shift::of(n), after);
     }
     return -1;
   }

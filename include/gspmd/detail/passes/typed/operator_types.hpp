@@ -199,8 +199,8 @@ class operator_typer {
     text exchange("with_exchange<`");
     exchange << axes_text(t_.on_mesh, axes) << "`>(f, ...) around this "
              << (names.is_in_call() ? names.function() : name_of(n.op)) << ": ";
-    say_bytes(exchange, deed::permute, bytes, "forward, ");
-    say_bytes(exchange, deed::permute, bytes, "backward");
+    say_bytes(exchange, device_action::permute, bytes, "forward, ");
+    say_bytes(exchange, device_action::permute, bytes, "backward");
     t_.mistakes.back().remedies.push_back(exchange);
     if (t_.is_trying) return;
     std::vector<text> gathers = remedy_search(t_, i, axis).run(true);

@@ -61,7 +61,7 @@ constexpr text local_call_text(const text& axis, transition_kind by, const axis_
 }
 
 /// `24 bytes (all_gather) forward`
-constexpr void say_bytes(text& words, deed d, std::int64_t bytes, std::string_view where) {
+constexpr void say_bytes(text& words, device_action d, std::int64_t bytes, std::string_view where) {
   words << bytes << " bytes ";
   if (bytes > 0) words << '(' << collective_of(d) << ") ";
   words << where;
@@ -83,11 +83,11 @@ struct remedy {
 /// Whether a value may be brought to another state on one axis of the global view: the axis that leaves a dim is the last one of it, and no
 /// uneven part needs elements that the axis does not bring.
 constexpr bool may_be_brought(const mesh_shape& mesh, const extents& shape, const value_type& from, const value_type& to,
-                              int axis, deed does) {
+                              int axis, device_action does) {
   for (int k = 0; k + 1 < from.splits.count; ++k)
     if (from.splits[k].axis == axis && from.splits[k + 1].dim == from.splits[k].dim) return false;
   const axis_mask over = movement_axes(mesh, shape, sharding{from.splits}, sharding{to.splits});
-  return (over & ~(does == deed::keep_own ? 0 : axis_bit(axis))) == 0;
+  return (over & ~(does == device_action::keep_own ? 0 : axis_bit(axis))) == 0;
 }
 
 /// The cheapest ways out of a mistake on one axis, three at most.
@@ -103,7 +103,7 @@ class remedy_list {
     std::int64_t before = local_elements(mesh_.shape, held.shape, held.layout), after = before;
     sharding s = held.layout;
     if (is_local_) {
-      if (t.forward == deed::gather) after = before * n;
+      if (t.forward == device_action::gather) after = before * n;
     } else {
       inline_vec<axis_use, max_axes> kept;
       for (const auto& use : s.splits)

@@ -68,9 +68,10 @@ class reshard_typer {
   constexpr void reshard_to(int i, const value_type& wanted) {
     const int operand = t_.at(i).operands[0];
     value_type now = t_.type(operand);
-    constexpr deed order[] = {deed::nothing, deed::keep_own, deed::keep_first, deed::gather_sum,
-                              deed::sum,     deed::exchange, deed::gather,     deed::pad_zeros};
-    for (const deed d : order) {
+    constexpr device_action order[] = {device_action::nothing,    device_action::keep_own, device_action::keep_first,
+                                       device_action::gather_sum, device_action::sum,      device_action::exchange,
+                                       device_action::gather,     device_action::pad_zeros};
+    for (const device_action d : order) {
       for (int a = 0; a < t_.mesh().axis_count(); ++a) {
         if (now.on[a] == wanted.on[a]) continue;
         state_change c{transition_kind::convert, 0, now.on[a], wanted.on[a]};
