@@ -44,7 +44,7 @@ class chooser {
       state_.marks.push_back(state_.mark());
       is_replayed_ = replay_ != nullptr && replay_->is_same(known_, i);
       is_replayed_ ? ++replayed_ : ++chosen_;
-      delivery_ = is_replayed_ ? replay_->plan.marks[i].deliveries : 0;
+      path_ = is_replayed_ ? replay_->plan.marks[i].paths : 0;
       look_at(i);
       if (is_replayed_) {
         state_.time = add_times(state_.marks[i].time, replay_->time_of(i));
@@ -70,13 +70,13 @@ class chooser {
   }
   constexpr const node_choice& choice_for(int i) { return is_replayed_ ? choose_again(i) : choose(i); }
   constexpr const sharding& wanted(int i, int k) const { return state_.table.wanted[state_.table.nodes[i].wanted + k]; }
-  constexpr delivery next_delivery(int i, const sharding& wanted) {
-    if (is_replayed_) return delivered_again();
-    if (!known_.is_elsewhere(i)) return found_delivery(known_, i, wanted);
+  constexpr reshard_path next_path(int i, const sharding& wanted) {
+    if (is_replayed_) return path_again();
+    if (!known_.is_elsewhere(i)) return found_path(known_, i, wanted);
     const mesh_shape seen = known_.mesh_of(i);
-    return found_delivery(known_.inside(i, seen), i, wanted);
+    return found_path(known_.inside(i, seen), i, wanted);
   }
-  constexpr const reshard_step& step(const delivery& way, int k) const { return state_.table.steps[way.step + k]; }
+  constexpr const reshard_step& step(const reshard_path& way, int k) const { return state_.table.steps[way.step + k]; }
   // The functions for values that are made do nothing here: emit makes them.
   constexpr void input(int, int) {}
   constexpr void renamed(int, int) {}
@@ -111,15 +111,15 @@ class chooser {
   constexpr void record(vec<tried_use>* ways) { operators_.record = ways; }
 
  private:
-  constexpr delivery found_delivery(const form_prices& known, int i, const sharding& wanted) {
-    delivery way{known.best_form(i, wanted).value, static_cast<int>(state_.table.steps.size()), 0};
+  constexpr reshard_path found_path(const form_prices& known, int i, const sharding& wanted) {
+    reshard_path way{known.best_form(i, wanted).value, static_cast<int>(state_.table.steps.size()), 0};
     if (way.from >= 0)
       for_each_step(known.mesh, known.shape_of(i), state_.book.layout_of(way.from), wanted, bytes_of(known.at(i).type),
                     [&](const sharding&, const reshard_step& step) {
                       state_.table.steps.push_back(step);
                       ++way.steps;
                     });
-    state_.table.deliveries.push_back(way);
+    state_.table.paths.push_back(way);
     return way;
   }
   constexpr void look_at(int i) {
@@ -136,14 +136,14 @@ class chooser {
     state_.table.nodes.push_back({layout_of(i), 0, 0, {}, false});
     if (is_visited(g, known_.uses, i)) walk_.visit(i);
   }
-  constexpr delivery delivered_again() {
+  constexpr reshard_path path_again() {
     const choice_table& from = replay_->plan.table;
-    const delivery& known = from.deliveries[delivery_++];
+    const reshard_path& known = from.paths[path_++];
     const int i = state_.next - 1, of_this = known.from - replay_->plan.marks[i].values;
     const int form = of_this >= 0 ? state_.marks[i].values + of_this : known.from < 0 ? -1 : replay_->now[known.from];
-    delivery way{form, static_cast<int>(state_.table.steps.size()), known.steps};
+    reshard_path way{form, static_cast<int>(state_.table.steps.size()), known.steps};
     for (int k = 0; k < known.steps; ++k) state_.table.steps.push_back(from.steps[known.step + k]);
-    state_.table.deliveries.push_back(way);
+    state_.table.paths.push_back(way);
     return way;
   }
   constexpr const node_choice& choose_again(int i) {
@@ -299,7 +299,7 @@ class chooser {
   inline_vec<sharding, max_results> further_;  // of the operator chosen last: those of its further results
   replay* replay_;                             // null: everything is chosen anew
   bool is_replayed_ = false;                   // the item that is looked at
-  int delivery_ = 0;                           // of the plan that is replayed: the next one
+  int path_ = 0;                               // of the plan that is replayed: the next one
   int chosen_ = 0, replayed_ = 0;
 };
 

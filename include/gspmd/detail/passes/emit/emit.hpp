@@ -34,8 +34,8 @@ class emitter {
   constexpr const sharding& layout_of(int i) const { return table_.nodes[i].result; }
   constexpr const node_choice& choice_for(int i) const { return table_.nodes[i]; }
   constexpr const sharding& wanted(int i, int k) const { return table_.wanted[table_.nodes[i].wanted + k]; }
-  constexpr const delivery& next_delivery(int, const sharding&) { return table_.deliveries[next_delivery_++]; }
-  constexpr const reshard_step& step(const delivery& way, int k) const { return table_.steps[way.step + k]; }
+  constexpr const reshard_path& next_path(int, const sharding&) { return table_.paths[next_path_++]; }
+  constexpr const reshard_step& step(const reshard_path& way, int k) const { return table_.steps[way.step + k]; }
 
   // ---- what it is told, with the numbers of forms ----
   constexpr void input(int i, int form) {
@@ -177,7 +177,7 @@ class emitter {
   form_book book_;
   vec<int> given_;
   form_walk<emitter> walk_;
-  int next_delivery_ = 0;
+  int next_path_ = 0;
   vec<int> begins_;  // where the open bodies begin in the program
   local_program program_;
 };
