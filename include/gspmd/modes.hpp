@@ -103,12 +103,12 @@ class strict_program {
     typer_.want(x.id(), t);
     if (!is_planned() || typer_.local() != 0) return x;
     typer_.run();
-    return states(x) ? wished(x, t, at) : x;
+    return states(x) ? requested(x, t, at) : x;
   }
   /// Brings a value to these states.
   value reshard(value x, const value_states& s, location at = location::current()) {
     const auto t = typed(s);
-    if (is_planned() && typer_.local() == 0) return wished(x, t, at);
+    if (is_planned() && typer_.local() == 0) return requested(x, t, at);
     const value made = builder_.reshard(x, std::vector<std::string>(static_cast<std::size_t>(x.rank())), at);
     if (made.is_valid()) typer_.want(made.id(), t);
     return made;
@@ -268,13 +268,13 @@ class strict_program {
  private:
   [[nodiscard]] const detail::mesh_info& mesh() const { return builder_.mesh().info(); }
   [[nodiscard]] bool is_planned() { return builder_.graph().find_types != nullptr; }
-  value wished(value x, const detail::value_type& t, location at) {
-    detail::state_wish wish{t.layout(), 0, 0, true};
+  value requested(value x, const detail::value_type& t, location at) {
+    detail::requested_state asked{t.layout(), 0, 0, true};
     for (int a = 0; a < t.on.count; ++a) {
-      if (t.on[a].is == state::replica) wish.replica |= detail::axis_bit(a);
-      if (t.on[a].is == state::invariant || t.on[a].is == state::constant) wish.invariant |= detail::axis_bit(a);
+      if (t.on[a].is == state::replica) asked.replica |= detail::axis_bit(a);
+      if (t.on[a].is == state::invariant || t.on[a].is == state::constant) asked.invariant |= detail::axis_bit(a);
     }
-    return {x.graph(), detail::add_state_wish(*x.graph(), x.id(), wish, at)};
+    return {x.graph(), detail::add_requested_state(*x.graph(), x.id(), asked, at)};
   }
   [[nodiscard]] std::string axis_name(int a) const { return std::string(detail::axes_text(mesh(), detail::axis_bit(a)).view()); }
   [[nodiscard]] int tag_of(int node) const { return node < 0 ? -1 : builder_.graph().nodes[static_cast<std::size_t>(node)].tag; }

@@ -79,11 +79,11 @@ class written_program {
   }
   /// The value in these states, of the axes of the global view; what that sends is for the types to allow.
   value bring(value x, const value_states& s, location at = location::current()) {
-    return made(detail::add_state_wish(b_.graph(), x.id(), wish(s), at));
+    return made(detail::add_requested_state(b_.graph(), x.id(), requested(s), at));
   }
   /// The same value as one of its own.
   value same(value x, location at = location::current()) {
-    return made(detail::add_state_wish(b_.graph(), x.id(), {{}, 0, 0, false, true}, at));
+    return made(detail::add_requested_state(b_.graph(), x.id(), {{}, 0, 0, false, true}, at));
   }
 
   /// A manual region over `axes`: `body` is called with the operands as one device has them and returns its results. `takes` and `gives`:
@@ -96,7 +96,7 @@ class written_program {
     g.type_local = &detail::type_local;
     std::vector<value> inside;
     for (std::size_t k = 0; k < operands.size(); ++k) {
-      const int brought = detail::add_state_wish(g, operands[k].id(), wish(takes[k]), at);
+      const int brought = detail::add_requested_state(g, operands[k].id(), requested(takes[k]), at);
       inside.push_back(made(detail::add_enter(g, brought, border(takes[k], local), at)));
       b_.label(operands[k].node().tag);  // on the other side of the border it is the same value
     }
@@ -143,7 +143,7 @@ class written_program {
       if (s.on[a].is == is) m |= detail::axis_bit(static_cast<int>(a));
     return m;
   }
-  [[nodiscard]] detail::state_wish wish(const value_states& s) const {
+  [[nodiscard]] detail::requested_state requested(const value_states& s) const {
     const auto global = ~b_.graph().open_local;
     return {layout(s, global), axes_with(s, state::replica) & global, axes_with(s, state::invariant) & global, true};
   }

@@ -84,15 +84,15 @@ constexpr int add_seen_as(graph& g, int x, const extents& shape, location at);
 constexpr int add_argument(graph& g, int operand, const border_spec& spec, location at) {
   if (operand < 0) return -1;
   if (g.find_types == nullptr) {
-    annotation wish = spec.layout;
+    annotation layout = spec.layout;
     const axis_mask closed = g.open_local | spec.axes;
     const bool is_all = (g.mesh->shape.wide_axes() & ~closed) == 0;
-    if (!is_all) wish.open = ~dim_mask{0};
-    const int id = add_reshard(g, operand, wish, at);
+    if (!is_all) layout.open = ~dim_mask{0};
+    const int id = add_reshard(g, operand, layout, at);
     if (id >= 0 && !is_all) g.nodes[static_cast<std::size_t>(id)].closed_axes = closed;
     return id;
   }
-  return add_state_wish(
+  return add_requested_state(
       g, operand, {spec.layout, spec.replica, spec.axes & ~(spec.replica | spec.layout.partial | spec.layout.split_axes()), true},
       at);
 }

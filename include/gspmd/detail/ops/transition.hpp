@@ -159,27 +159,27 @@ constexpr int add_transition(graph& g, int operand, const state_change& change, 
 }
 
 /// The state that a reshard asks for: on the axes that it names, and on those that shard the value now; the others stay as they are.
-struct state_wish {
+struct requested_state {
   sharding layout;
   axis_mask replica = 0, invariant = 0;
   bool has_splits = false;  // else axes that shard the value go on to do so
   bool is_out = false;      // of an operator: it decides what becomes of a partial sum, and cuts; nothing else is sent for it
 
   static constexpr bool is_one(const node& n) { return n.attributes.count == 4; }
-  static constexpr state_wish of(const node& n) {
+  static constexpr requested_state of(const node& n) {
     return {n.annotation, static_cast<axis_mask>(n.attributes[0]), static_cast<axis_mask>(n.attributes[1]), n.attributes[2] != 0,
             n.attributes[3] != 0};
   }
 };
-constexpr int add_state_wish(graph& g, int operand, const state_wish& wish, location at) {
+constexpr int add_requested_state(graph& g, int operand, const requested_state& requested, location at) {
   if (operand < 0) return -1;
   node n = source(code_of<transition_op>, g.nodes[static_cast<std::size_t>(operand)].type,
                   g.nodes[static_cast<std::size_t>(operand)].shape, at);
   n.operands.push_back(operand);
   n.annotated = true;
-  n.annotation = wish.layout;
-  for (const std::int64_t a : {std::int64_t{wish.replica}, std::int64_t{wish.invariant}, std::int64_t{wish.has_splits ? 1 : 0},
-                               std::int64_t{wish.is_out ? 1 : 0}})
+  n.annotation = requested.layout;
+  for (const std::int64_t a : {std::int64_t{requested.replica}, std::int64_t{requested.invariant},
+                               std::int64_t{requested.has_splits ? 1 : 0}, std::int64_t{requested.is_out ? 1 : 0}})
     n.attributes.push_back(a);
   return g.add(n);
 }

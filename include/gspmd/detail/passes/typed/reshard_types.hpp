@@ -14,20 +14,22 @@ class reshard_typer {
   /// A reshard of the global view: one row for each way that axes change, those first that leave less. What it does not name stays.
   constexpr void visit_reshard(int i) {
     const node& n = t_.at(i);
-    const state_wish wish = state_wish::is_one(n) ? state_wish::of(n) : state_wish{n.annotation, 0, 0, true};
-    if (names_local_axes(i, wish.layout.split_axes() | wish.layout.partial | wish.replica | wish.invariant)) return;
+    const requested_state requested =
+        requested_state::is_one(n) ? requested_state::of(n) : requested_state{n.annotation, 0, 0, true};
+    if (names_local_axes(i, requested.layout.split_axes() | requested.layout.partial | requested.replica | requested.invariant))
+      return;
     value_type wanted = t_.type(n.operands[0]);
-    if (wish.has_splits) {
+    if (requested.has_splits) {
       for (int a = 0; a < t_.mesh().axis_count(); ++a)
         if (wanted.on[a].is == state::shard && !t_.is_local(a)) wanted.set(a, {state::invariant});
-      for (const auto& use : wish.layout.splits) wanted.set(use.axis, shard_of(use.dim));
+      for (const auto& use : requested.layout.splits) wanted.set(use.axis, shard_of(use.dim));
     }
     for (int a = 0; a < t_.mesh().axis_count(); ++a) {
-      if ((wish.layout.partial & axis_bit(a)) != 0) wanted.set(a, partial_by(wish.layout.reduced_by));
-      if ((wish.replica & axis_bit(a)) != 0) wanted.set(a, {state::replica});
-      if ((wish.invariant & axis_bit(a)) != 0) wanted.set(a, {state::invariant});
+      if ((requested.layout.partial & axis_bit(a)) != 0) wanted.set(a, partial_by(requested.layout.reduced_by));
+      if ((requested.replica & axis_bit(a)) != 0) wanted.set(a, {state::replica});
+      if ((requested.invariant & axis_bit(a)) != 0) wanted.set(a, {state::invariant});
     }
-    if (!wish.is_out || fits_out(i, wanted)) reshard_to(i, wanted);
+    if (!requested.is_out || fits_out(i, wanted)) reshard_to(i, wanted);
   }
   /// In a region of a program without types: for axes that the region leaves to the planner.
   constexpr void visit_annotation(int i) {
