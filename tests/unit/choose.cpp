@@ -281,8 +281,8 @@ TEST_CASE("the table of choices says what every operator gets and how, and emit 
   const int o = b.annotate(b.einsum("ab,bc->ac", l, r), split({{0}, {1}}));
   b.g.outputs = {o};
   const auto uses = uses_of(b.g);
-  const auto wishes = narrowed(b.g, b.mesh, uses, b.complete());
-  const auto table = choose_program(b.g, b.mesh, uses, wishes);
+  const auto preferred = narrowed(b.g, b.mesh, uses, b.complete());
+  const auto table = choose_program(b.g, b.mesh, uses, preferred);
   const auto& chosen = table.nodes[o];
   CHECK(text_of(table.wanted[chosen.wanted], 2) == "{x,-}");
   CHECK(text_of(table.wanted[chosen.wanted + 1], 2) == "{-,y}");  // gathered over x

@@ -20,9 +20,9 @@ namespace gspmd::detail {
 /// 5. an einsum that the user set a limit for takes an operand that would be gathered beyond it in parts (ring_choice.hpp).
 class chooser {
  public:
-  constexpr chooser(const graph& g, const mesh_shape& mesh, const value_uses& uses, span<const sharding> wishes,
+  constexpr chooser(const graph& g, const mesh_shape& mesh, const value_uses& uses, span<const sharding> preferred,
                     choose_state& state, replay* known = nullptr)
-      : known_{g, mesh, uses, wishes, state.book},
+      : known_{g, mesh, uses, preferred, state.book},
         state_(state),
         operators_(known_, readers_),
         walk_(g, mesh, state.book, state.given, *this),
@@ -64,7 +64,7 @@ class chooser {
     const node& n = known_.at(i);
     const origin made = facts_of(n.op).made;
     if (made == origin::result && known_.uses.needed[i] != 0) return further_[i - n.operands[0] - 1];
-    sharding s = known_.wish_of(i);
+    sharding s = known_.preferred_of(i);
     if (made == origin::region && known_.program.find_types == nullptr) s.partial = 0;
     return s;
   }
@@ -127,7 +127,7 @@ class chooser {
     const int count = static_cast<int>(g.nodes.size());
     if (i >= count) {
       const int o = g.outputs[static_cast<std::size_t>(i - count)];
-      sharding whole = known_.wish_of(o);
+      sharding whole = known_.preferred_of(o);
       if (g.find_types == nullptr) whole.partial = 0;
       state_.table.outputs.push_back(whole);
       walk_.bring(o, whole, {o, false, true});
@@ -212,17 +212,17 @@ class chooser {
   [[nodiscard]] constexpr operator_use typed_use(int i, const node& n, const op_rule& rule) const {
     operator_use use;
     for (int k = 0; k < n.operands.count; ++k)
-      for (const auto& f : to_factors(known_.mesh, rule, rule.operand(k), known_.wish_of(n.operands[k]).splits)) {
+      for (const auto& f : to_factors(known_.mesh, rule, rule.operand(k), known_.preferred_of(n.operands[k]).splits)) {
         bool is_there = false;
         for (const auto& u : use.uses) is_there = is_there || u.axis == f.axis;
         if (!is_there) add_factor_split(use.uses, f.axis, f.dim);
       }
     for (int k = 0; k < n.operands.count; ++k) {
-      sharding s = known_.wish_of(n.operands[k]);
+      sharding s = known_.preferred_of(n.operands[k]);
       s.splits = to_dims(known_.mesh, rule, rule.operand(k), use.uses);
       use.wanted.push_back(s);
     }
-    use.result = known_.wish_of(i);
+    use.result = known_.preferred_of(i);
     return use;
   }
   /// Over the border of a region (local_view_op) nothing is sent: along its axes both sides lie as is written, and the others split both
@@ -230,7 +230,7 @@ class chooser {
   [[nodiscard]] constexpr operator_use border_use(int i, const node& n, const op_rule& rule) const {
     factor_splits written;
     const auto add = [&](const tensor_map& map, int of, bool is_closed, factor_splits& uses) {
-      for (const auto& use : to_factors(known_.mesh, rule, map, known_.wish_of(of).splits)) {
+      for (const auto& use : to_factors(known_.mesh, rule, map, known_.preferred_of(of).splits)) {
         bool is_known = ((n.closed_axes & axis_bit(use.axis)) != 0) != is_closed || (!is_closed && !is_on_both(rule, use.dim));
         for (const auto& known : uses) is_known = is_known || known.axis == use.axis;
         if (!is_known) add_factor_split(uses, use.axis, use.dim);
@@ -238,12 +238,12 @@ class chooser {
     };
     add(rule.operand(0), n.operands[0], true, written);
     add(rule.result(), i, true, written);
-    const use_search::wishes none;
+    const use_search::preferences none;
     const use_search search(known_.mesh, rule, none);
     operator_prices prices(known_, i, n, rule);
-    const sharding& wish = known_.wish_of(i);
+    const sharding& preferred = known_.preferred_of(i);
     auto held = held_partial(known_, n);
-    if ((wish.partial & n.closed_axes) != 0 && held[0].reduced_by != wish.reduced_by) held[0] = {};
+    if ((preferred.partial & n.closed_axes) != 0 && held[0].reduced_by != preferred.reduced_by) held[0] = {};
     operator_use best;
     cost least{std::numeric_limits<int>::max()};
     for (const bool as_result : {true, false}) {
@@ -251,9 +251,9 @@ class chooser {
       if (as_result) add(rule.result(), i, false, uses);
       else add(rule.operand(0), n.operands[0], false, uses);
       operator_use trial = use_of(known_, n, rule, search.legal(uses), held);
-      if ((wish.partial & n.closed_axes) != 0) {
-        trial.result.partial |= wish.partial & n.closed_axes;
-        trial.result.reduced_by = wish.reduced_by;
+      if ((preferred.partial & n.closed_axes) != 0) {
+        trial.result.partial |= preferred.partial & n.closed_axes;
+        trial.result.reduced_by = preferred.reduced_by;
       }
       const cost price = prices.of(trial, use_search::no_limit);
       if (!price.is_less_than(least)) continue;
@@ -293,7 +293,7 @@ class chooser {
 
   form_prices known_;
   choose_state& state_;
-  reader_wishes readers_;
+  reader_preferences readers_;
   operator_chooser operators_;
   form_walk<chooser> walk_;
   inline_vec<sharding, max_results> further_;  // of the operator chosen last: those of its further results

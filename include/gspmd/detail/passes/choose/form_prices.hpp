@@ -26,7 +26,7 @@ struct form_prices {
   const graph& program;
   const mesh_shape& mesh;
   const value_uses& uses;
-  span<const sharding> wishes;
+  span<const sharding> preferred;
   const form_book& book;
   axis_mask hidden = 0;  // axes that the mesh is without: of values of the local view nothing is known along these
 
@@ -39,13 +39,13 @@ struct form_prices {
   }
   /// The same on that mesh.
   [[nodiscard]] constexpr form_prices inside(int i, const mesh_shape& seen) const {
-    return {program, seen, uses, wishes, book, at(i).hidden_axes};
+    return {program, seen, uses, preferred, book, at(i).hidden_axes};
   }
   [[nodiscard]] constexpr bool is_elsewhere(int i) const { return at(i).hidden_axes != 0 && hidden == 0; }
 
   [[nodiscard]] constexpr const node& at(int i) const { return program.nodes[static_cast<std::size_t>(i)]; }
   [[nodiscard]] constexpr const extents& shape_of(int i) const { return at(i).shape; }
-  [[nodiscard]] constexpr const sharding& wish_of(int i) const { return wishes[static_cast<std::size_t>(i)]; }
+  [[nodiscard]] constexpr const sharding& preferred_of(int i) const { return preferred[static_cast<std::size_t>(i)]; }
   [[nodiscard]] constexpr const vec<int>& readers_of(int i) const { return uses.readers[i]; }
   [[nodiscard]] constexpr int level_of(int i) const { return book.level_of(program, i); }
 

@@ -128,7 +128,7 @@ class operator_prices {
     });
   }
   [[nodiscard]] constexpr reshard_price price_of(int i, sharding made) const {
-    sharding wanted = known_.wish_of(i);
+    sharding wanted = known_.preferred_of(i);
     if (known_.at(i).keep_partial || wanted.partial != 0) made.partial = 0;  // who needs the sum pays for it, see plan_search
     wanted.partial = 0;
     if (known_.is_elsewhere(i))

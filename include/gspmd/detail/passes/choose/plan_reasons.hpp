@@ -34,7 +34,7 @@ class plan_reasons {
     if (graph_.find_types != nullptr || facts_of(at(i).op).made != origin::shards || uses_.needed[i] == 0) return found;
     choose_state again(graph_);
     again.table.as_written = state_.best.table.as_written;
-    chooser choices(graph_, mesh_, uses_, span_of(search_.know_wishes()), again);
+    chooser choices(graph_, mesh_, uses_, span_of(search_.know_preferred()), again);
     if (i > 0) choices.run(i, no_limit);
     choices.record(&found);
     if (again.next == i) choices.run(1, no_limit);
