@@ -403,7 +403,7 @@ class program_builder {
 
   // ---- values ----
 
-  /// Where ops are defined, so that a use before the definition can be told from a name that is nowhere.
+  /// Where ops are defined, so that a use before the definition is distinguished from a name that is not defined.
   void note_names(const json& ops) {
     for (std::size_t i = 0; i < ops.size(); ++i)
       if (ops[i].is_object() && ops[i].contains("name") && ops[i]["name"].is_string())

@@ -294,7 +294,7 @@ TEST_CASE("the table of choices says what every operator gets and how, and emit 
   CHECK(table.steps[table.paths[1].step].axes == axis_bit(0));
   CHECK(table.paths[2].steps == 0);
 
-  // Another table is another program: the operator on pieces of the contracting dim, where it is told to.
+  // Another table is another program: the operator on pieces of the contracting dim, where the table says so.
   choice_table other = table;
   other.wanted[chosen.wanted] = split({{}, {0}});
   other.wanted[chosen.wanted + 1] = split({{0}, {1}});
@@ -314,11 +314,11 @@ TEST_CASE("the table of choices says what every operator gets and how, and emit 
   forms += add_path(0, split({{0}, {}}), split({{}, {0}}), shape_of({8, 16}));
   forms += add_path(1, split({{0}, {1}}), split({{0}, {1}}), shape_of({16, 4}));
   add_path(forms, other.nodes[o].result, split({{0}, {1}}), shape_of({8, 4}));
-  const auto told = emitter(b.g, b.mesh, other).run(uses);
+  const auto emitted = emitter(b.g, b.mesh, other).run(uses);
   std::vector<std::string> collectives;
-  for (const auto& op : told.ops)
+  for (const auto& op : emitted.ops)
     if (op.what == instruction_kind::move || op.what == instruction_kind::reduce)
       collectives.emplace_back(name_of(op.collective));
   CHECK(collectives == std::vector<std::string>{"all_to_all", "reduce_scatter"});
-  CHECK(text_of(told.value(told.outputs[0]).layout, 2) == "{x,y}");
+  CHECK(text_of(emitted.value(emitted.outputs[0]).layout, 2) == "{x,y}");
 }

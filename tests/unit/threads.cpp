@@ -262,7 +262,7 @@ TEST_CASE("threads: a rank that leaves early does not hang the others") {
   CHECK(text.find("waits in a collective for rank 1, which has finished") != std::string::npos);
 }
 
-TEST_CASE("threads: ranks that meet in different collectives are told which, and read nothing") {
+TEST_CASE("threads: ranks that meet in different collectives get an error that names both, and read nothing") {
   const auto mesh = mesh_of({3});
   auto sum = reduction_between(shape_of({5000}), {}, {}, 1, gspmd::monoid::add);
   sum.origin = {true, code_of<reduce_op>, "program.cpp", 12};

@@ -22,7 +22,7 @@ namespace gspmd::detail {
 struct location {
   const char* file = "";
   int line = 0;
-  /// An input is told by its number, not by a line, and by its name if it is a member of a struct: {name, -1 - number}.
+  /// An input is known by its number, not by a line, and by its name if it is a member of a struct: {name, -1 - number}.
   static constexpr location input(int number, const char* name = nullptr) {
     return {name, name == nullptr ? number : -1 - number};
   }

@@ -71,7 +71,7 @@ struct looked_up_dim {
 };
 
 /// Goes through all slices. `Rows` has `bring(table, slices, n, table_step, slices_step)` for what is on this device, `skip` for an element
-/// of a slice of which nothing is or that does not fit: told whether it would be here.
+/// of a slice of which nothing is here or that does not fit, with whether it would be here.
 class slice_walk {
  public:
   slice_walk(const indexed_access& s, const index_ranges& r) : s_(s) {

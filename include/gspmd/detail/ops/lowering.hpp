@@ -24,7 +24,7 @@ class lowering {
   [[nodiscard]] virtual constexpr const local_value& value(int v) const = 0;
   [[nodiscard]] virtual constexpr std::int64_t bytes_of(const instruction& op) const = 0;
   virtual constexpr int add_value(const local_value& v) = 0;
-  /// Only the device knows how much of dim `dim` of value `v` it holds, and where: the kernel is told under `index`.
+  /// Only the device knows how much of dim `dim` of value `v` it holds, and where: the kernel gets it under `index`.
   virtual constexpr void add_bound(plan_step& s, int index, int v, int dim) = 0;
   /// The step of a kernel, by the number of its description.
   virtual constexpr plan_step& add_step(action what, const instruction& op, int spec, const vec<int>& operands,

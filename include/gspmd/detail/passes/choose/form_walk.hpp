@@ -16,7 +16,7 @@ struct purpose {
 };
 
 /// Goes through a program as every device will run it, and keeps the book of what forms there are. Both choose and emit walk like this:
-/// `Client` decides, or reads what was decided, and is told what is made.
+/// `Client` decides, or reads what was decided, and is called for what is made.
 ///
 ///   layout_of(i)                        the sharding of an input, of a reshard, of what a loop carries or a conditional gives
 ///   choice_for(i), wanted(i, k)         the choice for an operator, and the sharding of its operand k

@@ -72,7 +72,7 @@ struct split_origin {
 /// them have (batch dims) first, and then the larger operand before the smaller one.
 class completion {
  public:
-  /// `record`, if any, is told of every split that is passed on, in order.
+  /// `record`, if any, gets every split that is passed on, in order.
   constexpr completion(const graph& g, const mesh_shape& mesh, std::vector<split_origin>* record = nullptr)
       : graph_(g), mesh_(mesh), rules_(g), record_(record) {
     const auto count = g.nodes.size();

@@ -37,7 +37,7 @@ class emitter {
   constexpr const reshard_path& next_path(int, const sharding&) { return table_.paths[next_path_++]; }
   constexpr const reshard_step& step(const reshard_path& way, int k) const { return table_.steps[way.step + k]; }
 
-  // ---- what it is told, with the numbers of forms ----
+  // ---- what the walk makes, with the numbers of forms ----
   constexpr void input(int i, int form) {
     program_.inputs.push_back(form);
     named(i, form);
