@@ -873,7 +873,7 @@ class program_builder {
 
   void read_outputs(const json& j, const path& at) {
     if (j.empty()) errors_.add(at.str(), "is empty; nothing would be computed");
-    std::vector<bool> seen(built_.values.size(), false);
+    std::vector<bool> listed(built_.values.size(), false);
     for (std::size_t i = 0; i < j.size(); ++i) {
       const path at_output(at, i);
       if (!j[i].is_string()) {
@@ -887,11 +887,11 @@ class program_builder {
         continue;
       }
       const auto number = static_cast<std::size_t>(it->second);
-      if (seen[number]) {
+      if (listed[number]) {
         errors_.add(at_output.str(), in_quotes(name) + " is an output already");
         continue;
       }
-      seen[number] = true;
+      listed[number] = true;
       if (!made_[number].is_valid()) continue;  // what is wrong with it has been said
       built_.outputs.push_back(it->second);
       built_.program->output(made_[number]);

@@ -223,7 +223,7 @@ auto scatter(const Comm& comm, const placed_layout<P...>& layout, const Whole& w
   return result;
 }
 
-/// The same tensor in another layout, over the same devices, perhaps seen as another mesh. Collective. Sends each element that a
+/// The same tensor in another layout, over the same devices, perhaps as another mesh. Collective. Sends each element that a
 /// device wants and does not hold once, and nothing else: see bytes_sent_to_redistribute.
 ///
 ///     auto even = redistribute(comm, x, placed_layout(pod::info.shape, x.shape(), axes));

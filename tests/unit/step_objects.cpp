@@ -322,9 +322,9 @@ TEST_CASE("the BLAS has one thread for each device of a process, and those of be
   CHECK(now() == 2);
   run<product>(threads{}, x, x);
   CHECK(now() == 2);
-  std::atomic<int> threads_seen{0};
-  launch(threads{}, 2, [&](auto&) { threads_seen += now(); });
-  CHECK(threads_seen == 2);
+  std::atomic<int> thread_count{0};
+  launch(threads{}, 2, [&](auto&) { thread_count += now(); });
+  CHECK(thread_count == 2);
   launch(threads{}, 1, [&](auto&) { CHECK(now() == 2); });
   launch(threads{}, 2, [&](auto& comm) {
     if (comm.device(0) == 0) launch(threads{}, 2, [](auto&) {});

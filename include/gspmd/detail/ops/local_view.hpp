@@ -77,7 +77,7 @@ constexpr int add_enter(graph& g, int operand, const border_spec& spec, location
 constexpr int add_leave(graph& g, int operand, const border_spec& spec, location at);
 
 /// Adds the memory of `x` under another shape; the sharding is for the caller to say.
-constexpr int add_seen_as(graph& g, int x, const extents& shape, location at);
+constexpr int add_with_shape(graph& g, int x, const extents& shape, location at);
 
 /// Brings a value to where a region takes it: as types say, in programs that have them; else as by `annotate`, and other axes may split it
 /// further.
@@ -168,7 +168,7 @@ struct local_view_op : plain_operator, without_steps {
   }
 };
 
-constexpr int add_seen_as(graph& g, int x, const extents& shape, location at) {
+constexpr int add_with_shape(graph& g, int x, const extents& shape, location at) {
   if (x < 0) return -1;
   node n = source(code_of<local_view_op>, g.nodes[static_cast<std::size_t>(x)].type, shape, at);
   n.is_border = true;

@@ -183,7 +183,7 @@ class cost_report {
     std::vector<std::int64_t> sent(plan_.nodes.size(), 0);
     for (const auto& s : plan_.steps)
       if (communicates(s)) sent[static_cast<std::size_t>(s.node)] += s.bytes_sent * s.times;
-    std::map<std::pair<std::string, std::string>, int> seen;
+    std::map<std::pair<std::string, std::string>, int> count_of;
     std::vector<operator_row> rows;
     for (std::size_t i = 0; i < plan_.nodes.size(); ++i) {
       const auto& n = plan_.nodes[i];
@@ -191,7 +191,7 @@ class cost_report {
       const auto& v = plan_.value(n.value);
       operator_row row{name_of(n.op), line_of(n.at), 0, std::string(sharding_text(mesh_, v.layout, v.global.count).view())};
       if (sent[i] > 0) row.outcome += ", sends " + std::to_string(sent[i]) + (sent[i] == 1 ? " byte" : " bytes");
-      row.which = seen[{row.name, row.line}]++;
+      row.which = count_of[{row.name, row.line}]++;
       rows.push_back(std::move(row));
     }
     return rows;

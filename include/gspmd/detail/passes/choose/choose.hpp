@@ -73,8 +73,8 @@ class chooser {
   constexpr reshard_path next_path(int i, const sharding& wanted) {
     if (is_replayed_) return path_again();
     if (!known_.is_elsewhere(i)) return found_path(known_, i, wanted);
-    const mesh_shape seen = known_.mesh_of(i);
-    return found_path(known_.inside(i, seen), i, wanted);
+    const mesh_shape visible = known_.mesh_of(i);
+    return found_path(known_.inside(i, visible), i, wanted);
   }
   constexpr const reshard_step& step(const reshard_path& way, int k) const { return state_.table.steps[way.step + k]; }
   // The functions for values that are made do nothing here: emit makes them.
@@ -163,8 +163,8 @@ class chooser {
 
   constexpr const node_choice& choose(int i) {
     if (!known_.is_elsewhere(i) || facts_of(known_.at(i).op).made == origin::viewed) return choose(known_, operators_, i);
-    const mesh_shape seen = known_.mesh_of(i);
-    const form_prices inside = known_.inside(i, seen);
+    const mesh_shape visible = known_.mesh_of(i);
+    const form_prices inside = known_.inside(i, visible);
     operator_chooser its_chooser(inside, readers_);
     its_chooser.record = operators_.record;
     const node_choice& choice = choose(inside, its_chooser, i);

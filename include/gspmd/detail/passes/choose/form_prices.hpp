@@ -32,14 +32,14 @@ struct form_prices {
 
   /// The mesh that the values of node `i` are planned on.
   [[nodiscard]] constexpr mesh_shape mesh_of(int i) const {
-    mesh_shape seen = mesh;
-    for (int a = 0; a < seen.axis_count(); ++a)
-      if ((at(i).hidden_axes & axis_bit(a)) != 0) seen.sizes[a] = 1;
-    return seen;
+    mesh_shape visible = mesh;
+    for (int a = 0; a < visible.axis_count(); ++a)
+      if ((at(i).hidden_axes & axis_bit(a)) != 0) visible.sizes[a] = 1;
+    return visible;
   }
   /// The same on that mesh.
-  [[nodiscard]] constexpr form_prices inside(int i, const mesh_shape& seen) const {
-    return {program, seen, uses, preferred, book, at(i).hidden_axes};
+  [[nodiscard]] constexpr form_prices inside(int i, const mesh_shape& visible) const {
+    return {program, visible, uses, preferred, book, at(i).hidden_axes};
   }
   [[nodiscard]] constexpr bool is_elsewhere(int i) const { return at(i).hidden_axes != 0 && hidden == 0; }
 
@@ -57,8 +57,8 @@ struct form_prices {
   };
   [[nodiscard]] constexpr priced_form best_form(int i, const sharding& wanted) const {
     if (is_elsewhere(i)) {
-      const mesh_shape seen = mesh_of(i);
-      return inside(i, seen).best_form(i, wanted);
+      const mesh_shape visible = mesh_of(i);
+      return inside(i, visible).best_form(i, wanted);
     }
     const int root = book.root_of(i);
     const node& n = at(root);

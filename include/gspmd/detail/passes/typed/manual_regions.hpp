@@ -63,7 +63,7 @@ class region_planner {
       for (auto k = before; k < made_.nodes.size(); ++k) {
         made_.nodes[k].tag = n.tag;
         made_.nodes[k].is_started = n.is_started;
-        if (leaves_axes_) leave_axes(static_cast<int>(k), is_written ? seen_by(n) : 0);
+        if (leaves_axes_) leave_axes(static_cast<int>(k), is_written ? planned_axes(n) : 0);
       }
       // A value that a collective makes in the global view lies as its layout says; the type speaks of the value that stands for it in
       // the local view.
@@ -82,24 +82,24 @@ class region_planner {
 
  private:
   /// Of a program in which a region leaves axes to the planner: along its own axes a value lies as is written, and along these as completion
-  /// finds. What is computed in a region is hidden along its axes; while a transition goes on it is seen along the axes `seen`.
-  constexpr void leave_axes(int i, axis_mask seen) {
+  /// finds. What is computed in a region is hidden along its axes; while a transition goes on it is visible along the axes `visible`.
+  constexpr void leave_axes(int i, axis_mask visible) {
     node& n = made_.nodes[i];
     const bool is_border = facts_of(n.op).made == origin::viewed;
     const node* const x = n.operands.count > 0 ? &made_.nodes[n.operands[0]] : nullptr;
     n.hidden_axes = n.local_axes;
-    if (seen != 0 && x != nullptr) {
-      const bool is_seen = x->hidden_axes != x->local_axes;
-      if (is_border != is_seen) n.hidden_axes &= ~seen;  // it goes in, or stays in
+    if (visible != 0 && x != nullptr) {
+      const bool is_visible = x->hidden_axes != x->local_axes;
+      if (is_border != is_visible) n.hidden_axes &= ~visible;  // it goes in, or stays in
     } else if (!n.annotation.splits.empty()) {
-      n.hidden_axes &= ~seen;  // the places of the devices
+      n.hidden_axes &= ~visible;  // the places of the devices
     }
     n.closed_axes |= n.local_axes;
     if (is_border) n.closed_axes |= x->local_axes;
-    if (n.annotated && (seen != 0 || is_border)) n.annotation.open = ~dim_mask{0};
+    if (n.annotated && (visible != 0 || is_border)) n.annotation.open = ~dim_mask{0};
   }
   /// The axes along which a transition is planned in the global view.
-  [[nodiscard]] static constexpr axis_mask seen_by(const node& n) {
+  [[nodiscard]] static constexpr axis_mask planned_axes(const node& n) {
     const state_change c = state_change::of(n);
     const bool is_sent = n.operands.count > 0 && !collective_of(transitions[c.row()].forward).empty();
     return is_sent ? n.local_axes : c.axes;
@@ -146,7 +146,9 @@ class region_planner {
     return true;
   }
   /// The same memory under another shape and layout.
-  constexpr int seen_as(int x, const extents& shape, const sharding& s) { return laid(add_seen_as(made_, x, shape, at_), s); }
+  constexpr int with_shape(int x, const extents& shape, const sharding& s) {
+    return laid(add_with_shape(made_, x, shape, at_), s);
+  }
   constexpr int brought(int x, const sharding& s) { return add_reshard(made_, x, s, at_); }
 
   /// Chunks of dim `d` on the devices along the axes, which cut it before others do.
@@ -192,7 +194,7 @@ class region_planner {
     extents all;
     all.push_back(made_.mesh->shape.size_of(axes));
     const int numbers = laid(add_iota(made_, dtype::s32, all, 0, at_), chunks({}, axes, 0));
-    return seen_as(numbers, {}, {});
+    return with_shape(numbers, {}, {});
   }
   /// Zeros but for what one device has, or for each device's own part of dim `d`.
   constexpr int first_or_zeros(int x, axis_mask axes, monoid kind, const sharding& s) {
@@ -235,16 +237,18 @@ class region_planner {
       return others != 0 ? chunks(behind_new_dim(s, 0), others, 0) : s;
     }
     constexpr int enter(int x, const extents& s, const sharding& lies) const {
-      return of.is_even(shape(s), layout(lies), axes) ? of.seen_as(x, shape(s), layout(lies)) : -1;
+      return of.is_even(shape(s), layout(lies), axes) ? of.with_shape(x, shape(s), layout(lies)) : -1;
     }
     constexpr int leave(int x, const extents& s, const sharding& lies) const {
       if (x < 0) return -1;
-      return of.is_even(of.shape(x), of.made_.nodes[x].annotation, axes) ? of.seen_as(x, s, lies) : -1;
+      return of.is_even(of.shape(x), of.made_.nodes[x].annotation, axes) ? of.with_shape(x, s, lies) : -1;
     }
     constexpr int bring(int x, const sharding& s) const { return of.brought(x, layout(s)); }
   };
   /// Returns a varying value as its part of a dim 0 along which it is stacked.
-  constexpr int stacked_by_itself(int x, const sharding& s) { return seen_as(x, stacked(shape(x), 0, 1), behind_new_dim(s, 0)); }
+  constexpr int stacked_by_itself(int x, const sharding& s) {
+    return with_shape(x, stacked(shape(x), 0, 1), behind_new_dim(s, 0));
+  }
   constexpr int permuted(const collective_view& view, int x, const device_shift& shift, const sharding& s) {
     const extents of = shape(x);
     const sharding rows = chunks(behind_new_dim(s, 0), view.axes, 0);
@@ -268,7 +272,7 @@ class region_planner {
     const int x = n.operands[0];
     const device_action does = transitions[c.row()].forward;
     const bool is_sent = !collective_of(does).empty();
-    const collective_view view{*this, c.axes, seen_by(n) & ~c.axes};
+    const collective_view view{*this, c.axes, planned_axes(n) & ~c.axes};
     if (shape(x).count + 2 > max_rank && is_sent)
       return made_.fail(at_, name_of(c.by), mistake::rank,
                         "in a manual region a tensor that is sent has at most 30 dims; reshape it");

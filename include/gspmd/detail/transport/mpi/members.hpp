@@ -17,7 +17,7 @@
 
 namespace gspmd::detail {
 
-/// The members of a group over some axes of a mesh, seen by one of them, and where they meet. Ranks in their communicator are member
+/// The members of a group over some axes of a mesh, as one of them knows them, and where they meet. Ranks in their communicator are member
 /// numbers. What the collectives of a group share.
 class mpi_members {
  public:
