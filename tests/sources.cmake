@@ -19,7 +19,7 @@ foreach(file IN LISTS passes)
   endforeach()
 endforeach()
 
-# What a step is and does, its kernel states (ir/kernels/): elsewhere a kernel is named only where a step of it is added.
+# What a step is and does, its kernel states (ir/kernels/): outside of it a kernel is named only where a step of it is added.
 file(GLOB_RECURSE headers "${ROOT}/include/gspmd/*.hpp")
 list(FILTER headers EXCLUDE REGEX "/detail/ir/(kernels/.*|plan_step)\\.hpp$")
 set(added 0)

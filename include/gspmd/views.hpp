@@ -14,7 +14,7 @@ namespace gspmd {
 
 /// Several meshes over the same devices as one, wherever a mesh is asked for (GSPMD 3.1): annotations may name the axes of each, and
 /// a value that is sharded by the axes of one is resharded where it is wanted by those of another. A second mesh may flatten axes
-/// of the first, split them, cut the devices elsewhere, and count them in another order, as long as the axes of all meshes are
+/// of the first, split them, cut the devices at other places, and count them in another order, as long as the axes of all meshes are
 /// runs of the axes of one finer mesh: axes of 2x3 and 3x2 are not. One name means the same devices in all of them. Texts call
 /// axes by the names of whichever mesh has the longest axis, the first of the meshes before the others.
 ///

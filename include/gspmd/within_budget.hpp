@@ -206,7 +206,7 @@ constexpr text list_text(const collectives<N>& collectives) {
 
 template <class Step, collectives Wanted>
 struct other_collectives {
-  /// Names the operator of the first that the list has not, or has elsewhere.
+  /// Names the operator of the first that the list has not, or has at another place.
   static constexpr text make() {
     text t("the program has ");
     t << list_text(Step::collectives) << " and not " << list_text(Wanted);

@@ -165,9 +165,9 @@ TEST_CASE("empty arrays, and what was moved from") {
   const placed_layout<block_cyclic<2>> rows(line<2>::info.shape, detail::extents_of(std::vector<std::int64_t>{8}),
                                             step<2>::input_shard<0>::layout, block_cyclic<2>{});
   auto placed = scatter(comm, rows, kept);
-  const auto placed_elsewhere = std::move(placed);
+  const auto moved_to = std::move(placed);
   CHECK(contains(error_of([&] { gather(comm, placed); }), "placed_array: device 0 is asked for"));
-  CHECK(gather(comm, placed_elsewhere).size() == 8);
+  CHECK(gather(comm, moved_to).size() == 8);
 }
 
 TEST_CASE("a program and a session may be used after they were moved from") {

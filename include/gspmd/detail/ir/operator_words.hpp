@@ -21,7 +21,7 @@ enum class origin : std::uint8_t {
 /// The way in which an operator on shards runs when the local program is turned into steps.
 enum class realisation : std::uint8_t {
   loop,     // a part of a loop over elements, with the elementwise operators around it
-  strides,  // nothing where a loop can read it through strides; a loop of its own elsewhere
+  strides,  // nothing where a loop can read it through strides; else a loop of its own
   alias,    // another name for the memory of its operand
   steps,    // steps of its own: `lower`
   region,   // what loops and conditionals are made of

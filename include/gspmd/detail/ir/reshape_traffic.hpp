@@ -240,7 +240,7 @@ class reshape_exchange {
       note_axes(r.dim, parts_around_all(r, from.global, wanted), part_index(mesh_, from_, r.dim, at), moved);
     moved &= mesh_.wide_axes();
   }
-  /// The axes along which parts of a dim of the operand lie elsewhere than part `own`.
+  /// The axes along which parts of a dim of the operand lie on other devices than part `own`.
   constexpr void note_axes(int dim, index_range around, std::int64_t own, axis_mask& moved) const {
     std::int64_t parts = 1;  // minor to the axis
     for (int i = from_.splits.count; i-- > 0;) {

@@ -72,7 +72,7 @@ class chooser {
   constexpr const sharding& wanted(int i, int k) const { return state_.table.wanted[state_.table.nodes[i].wanted + k]; }
   constexpr reshard_path next_path(int i, const sharding& wanted) {
     if (is_replayed_) return path_again();
-    if (!known_.is_elsewhere(i)) return found_path(known_, i, wanted);
+    if (!known_.has_hidden_axes(i)) return found_path(known_, i, wanted);
     const mesh_shape visible = known_.mesh_of(i);
     return found_path(known_.inside(i, visible), i, wanted);
   }
@@ -92,7 +92,7 @@ class chooser {
       const auto bytes = step_bytes(mesh, n.shape, from.layout, step, bytes_of(n.type));
       add_time(step_time(mesh, n.shape, from.layout, step, bytes), level);
     };
-    known_.is_elsewhere(from.node) ? note(known_.mesh_of(from.node)) : note(known_.mesh);
+    known_.has_hidden_axes(from.node) ? note(known_.mesh_of(from.node)) : note(known_.mesh);
   }
   constexpr void ran(int, const node_choice&, const inline_vec<int, max_map_arity>&, int) {}
   constexpr void ran_movement(int, int, int, int, int) {}
@@ -162,7 +162,7 @@ class chooser {
   }
 
   constexpr const node_choice& choose(int i) {
-    if (!known_.is_elsewhere(i) || facts_of(known_.at(i).op).made == origin::viewed) return choose(known_, operators_, i);
+    if (!known_.has_hidden_axes(i) || facts_of(known_.at(i).op).made == origin::viewed) return choose(known_, operators_, i);
     const mesh_shape visible = known_.mesh_of(i);
     const form_prices inside = known_.inside(i, visible);
     operator_chooser its_chooser(inside, readers_);

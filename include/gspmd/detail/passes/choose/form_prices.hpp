@@ -41,7 +41,7 @@ struct form_prices {
   [[nodiscard]] constexpr form_prices inside(int i, const mesh_shape& visible) const {
     return {program, visible, uses, preferred, book, at(i).hidden_axes};
   }
-  [[nodiscard]] constexpr bool is_elsewhere(int i) const { return at(i).hidden_axes != 0 && hidden == 0; }
+  [[nodiscard]] constexpr bool has_hidden_axes(int i) const { return at(i).hidden_axes != 0 && hidden == 0; }
 
   [[nodiscard]] constexpr const node& at(int i) const { return program.nodes[static_cast<std::size_t>(i)]; }
   [[nodiscard]] constexpr const extents& shape_of(int i) const { return at(i).shape; }
@@ -56,7 +56,7 @@ struct form_prices {
     reshard_price price;  // of bringing it to what is wanted, or the operand of what is made anew
   };
   [[nodiscard]] constexpr priced_form best_form(int i, const sharding& wanted) const {
-    if (is_elsewhere(i)) {
+    if (has_hidden_axes(i)) {
       const mesh_shape visible = mesh_of(i);
       return inside(i, visible).best_form(i, wanted);
     }

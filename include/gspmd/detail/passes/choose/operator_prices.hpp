@@ -131,7 +131,7 @@ class operator_prices {
     sharding wanted = known_.preferred_of(i);
     if (known_.at(i).keep_partial || wanted.partial != 0) made.partial = 0;  // who needs the sum pays for it, see plan_search
     wanted.partial = 0;
-    if (known_.is_elsewhere(i))
+    if (known_.has_hidden_axes(i))
       return price_of_reshard(known_.mesh_of(i), known_.shape_of(i), made, wanted, bytes_of(known_.at(i).type));
     return price_of_reshard(known_.mesh, known_.shape_of(i), made, wanted, bytes_of(known_.at(i).type));
   }

@@ -103,7 +103,8 @@ constexpr sharding renamed(const mesh_shape& mesh, const extents& global, const 
     for (int i = 0; i < start.splits.count; ++i) {
       const axis_use* const moved = start.splits.items + i;
       const auto telling = telling_axes(mesh, start, moved->dim, global[moved->dim]);
-      if (telling.begin <= moved && moved < telling.end && mesh.sizes[moved->axis] > 1) continue;  // elsewhere, it tells others
+      if (telling.begin <= moved && moved < telling.end && mesh.sizes[moved->axis] > 1)
+        continue;  // on another dim, it tells others
       sharding others = start;
       others.splits.clear();
       for (int k = 0; k < start.splits.count; ++k)

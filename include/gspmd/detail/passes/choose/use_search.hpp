@@ -28,7 +28,7 @@ struct use_tensor {
 ///    several starts.
 ///
 /// A device receives what it needs and does not hold, over the fastest link; that is the bound:
-///     operand    needed - held elements; where an axis must leave its factor, needed (n-1)/n: the rest lies elsewhere
+///     operand    needed - held elements; where an axis must leave its factor, needed (n-1)/n: other devices hold the rest
 ///     result     likewise; every element of it if the operator leaves it partial
 class use_search {
  public:
@@ -208,8 +208,8 @@ class use_search {
           const int now = is_result ? chosen_[a] : tensor.factor_of[a];
           const int then = is_result ? tensor.factor_of[a] : chosen_[a];
           if (now < 0 || now == then || (in_[now] >> t & 1U) == 0) continue;
-          const auto elsewhere = needed - shard_extent(needed, mesh_.sizes[a]);
-          if (elsewhere > missing) missing = elsewhere;
+          const auto absent = needed - shard_extent(needed, mesh_.sizes[a]);
+          if (absent > missing) missing = absent;
         }
       }
       if (missing > 0) total += missing * tensor.elem_bytes;

@@ -189,7 +189,7 @@ class loop_fuser {
                 [this](int a, int b) { return s_.maker_[a] < s_.maker_[b]; });
   }
 
-  /// Whether an operator that waits and reads something of the group can join: it reads nothing that still waits elsewhere.
+  /// Whether an operator that waits and reads something of the group can join: it reads nothing outside of the group that still waits.
   [[nodiscard]] constexpr bool can_join(int v, int stamp) const {
     const auto& op = s_.maker(v);
     if (s_.is_virtual(op)) return false;
@@ -205,7 +205,7 @@ class loop_fuser {
     return true;
   }
 
-  /// Makes the loop that computes `v`, whose operands from elsewhere lie in memory.
+  /// Makes the loop that computes `v`, whose operands from outside of it lie in memory.
   constexpr void flush(int v) {
     while (s_.waits(v)) emit_loop(v);
   }
