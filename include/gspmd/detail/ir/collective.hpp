@@ -102,9 +102,9 @@ struct split_change {
     const auto step = shard_extent(extent, parts);
     if (step * (parts - 1) < extent)
       return false;  // all parts hold data, so that all axes tell, and they are not those of `from`
-    const auto telling = telling_axes(mesh, to, dim, extent);
-    if (telling.begin != telling.end && step != shard_extent(extent, common_parts * from_rest)) return false;
-    return telling.names_same_axes(mesh, telling_axes(mesh, from, dim, extent));
+    const auto separating = separating_axes(mesh, to, dim, extent);
+    if (separating.begin != separating.end && step != shard_extent(extent, common_parts * from_rest)) return false;
+    return separating.names_same_axes(mesh, separating_axes(mesh, from, dim, extent));
   }
 };
 
