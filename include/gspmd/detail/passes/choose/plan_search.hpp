@@ -52,9 +52,10 @@ struct search_state {
 /// (see replay): the better plan is kept, until no change helps or `most_choices_of_search` are made. Where all readers of a value may
 /// take it as terms of a sum, one change is that they pay for adding it up: one of them may have something smaller to add up. In small
 /// programs each change is tried once more with what lies as the run does, through transposes and products; and single axes are then
-/// put on another dim, of such a run and of each value in it: neighbours like what they have, and the best may be a part of it. The values go
-/// first around which most time is spent. Annotated values and outputs stay; what a loop carries may lie in it as neither before nor
-/// after it. Plans are searched of which so much time is no work, or work that devices repeat, that it may pay (support/tuning.hpp).
+/// put on another dim, of such a run and of each value in it: neighbours like what they have, and the best may be a part of it. The
+/// values go first around which most time is spent. Annotated values and outputs stay; what a loop carries may lie in it as neither
+/// before nor after it. Plans are searched of which so much time is no work, or work that devices repeat, that it may pay
+/// (support/tuning.hpp).
 class plan_search {
  public:
   /// `completed`: what completion found; `asked`: the same, narrowed.
