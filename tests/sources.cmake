@@ -84,6 +84,15 @@ foreach(file IN LISTS examples)
   endforeach()
 endforeach()
 
+# Comments begin with what a thing is or returns, and speak the words of GLOSSARY.md.
+file(GLOB_RECURSE sources "${ROOT}/include/*.hpp")
+foreach(file IN LISTS sources)
+  file(STRINGS "${file}" lines REGEX "^ *///? What |(^|[^a-z])(deed|delivery|deliveries|state_wish|wish|wishes|wished)([^a-z]|$)")
+  foreach(line IN LISTS lines)
+    string(APPEND complaints "${file}: say what it is or returns (\"What ...\"), in words of GLOSSARY.md:${line}\n")
+  endforeach()
+endforeach()
+
 # Headers that comments and documents name, other sources that they name with a folder, and files that documents link to, are there. A
 # header may be named by the end of its path: gspmd/run.hpp, passes/pipeline.hpp, plan.hpp. (CHANGELOG.md names what there was.)
 file(GLOB_RECURSE files RELATIVE "${ROOT}" "${ROOT}/include/*.hpp" "${ROOT}/tests/*.*" "${ROOT}/examples/*.*" "${ROOT}/bench/*.*"
