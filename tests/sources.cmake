@@ -84,8 +84,9 @@ foreach(file IN LISTS examples)
   endforeach()
 endforeach()
 
-# Comments begin with what a thing is or returns, and speak the words of GLOSSARY.md.
-file(GLOB_RECURSE sources "${ROOT}/include/*.hpp")
+# Comments say first what a thing is or returns, in the words of GLOSSARY.md.
+file(GLOB_RECURSE sources "${ROOT}/include/*.hpp" "${ROOT}/examples/*.hpp" "${ROOT}/examples/*.cpp" "${ROOT}/bench/*.hpp"
+     "${ROOT}/bench/*.cpp")
 foreach(file IN LISTS sources)
   file(STRINGS "${file}" lines REGEX "^ *///? What |(^|[^a-z])(deed|delivery|deliveries|state_wish|wish|wishes|wished)([^a-z]|$)")
   foreach(line IN LISTS lines)

@@ -55,7 +55,7 @@ class mesh_reader {
     }
   }
 
-  // What the document says of the mesh besides.
+  // The network and the memory that the document states beside the mesh.
   std::optional<gspmd::network> network;
   std::int64_t memory = 0;  // bytes of a device; 0: no limit
 

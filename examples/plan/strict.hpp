@@ -61,7 +61,7 @@ class strict_reader {
     collect();
     return d_.answer;  // `built` needs it too
   }
-  /// What `run` found without a mistake, as it is planned, on the mesh or on one device.
+  /// Returns the program that `run` found to be without a mistake, as it is planned, on the mesh or on one device.
   std::optional<built_program> built(devices on) {
     const auto& mesh = *d_.mesh;
     auto b = on == devices::one ? strict_builder<on_one_device>(document_, d_, mesh, d_.errors).build(mesh.with_one_device())

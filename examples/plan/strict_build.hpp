@@ -340,7 +340,7 @@ class strict_builder {
 
   // ---- regions ----
 
-  /// What a region gives for these arguments, which it alone sees; its own values are called NAME/own.
+  /// Returns the results of a region for these arguments, which it alone sees; its own values are called NAME/own.
   std::vector<copies> read_region(const json& region, const std::vector<copies>& arguments, const std::string& called,
                                   const path& where) {
     auto outside = std::exchange(names_, {});

@@ -11,7 +11,7 @@
 
 #include "mesh.hpp"
 
-/// What checking finds of a document's ops that building them needs.
+/// The notes that checking takes of a document's ops, for building them.
 namespace plan_tool {
 
 /// A transition as a document writes it.

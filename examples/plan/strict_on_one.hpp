@@ -216,7 +216,7 @@ class on_one_device {
   static value folded(const copies& list, monoid kind, gspmd::location at) {
     return gspmd::reduce(stacked(list, at), kind, {0}, at);
   }
-  /// What is no term: of a reduction in which equal terms are one, the value itself.
+  /// The value that is no term: of a reduction in which equal terms are one, the value itself.
   value neutral(value x, monoid kind, gspmd::location at) {
     if (kind == monoid::add) return gspmd::zeros_like(x, at);
     if (kind == monoid::multiply) return b_.constant(x.type(), shape_of(x), 1.0, at);
