@@ -49,8 +49,9 @@ class boundary {
   value values_;
 };
 
-/// The boundaries of a field at both ends of a dim: `{low, high}`, or one boundary for both. Each end stands for itself: a field that goes round has
-/// `wrap` at both, and with `wrap` at one of them it goes on there alone with its elements from the other end, as an inflow is fed.
+/// The boundaries of a field at both ends of a dim: `{low, high}`, or one boundary for both. Each end stands for itself: a field that goes
+/// round has `wrap` at both, and with `wrap` at one of them it goes on there alone with its elements from the other end, as an inflow is
+/// fed.
 struct boundary::sides {
   boundary low, high;
   constexpr sides(boundary both) : low(both), high(both) {}  // NOLINT: implicit on purpose

@@ -49,8 +49,8 @@ struct collective {
   }
 };
 
-/// A list of collectives to compare a program's with: `step::collectives == collectives{all_gather<"x">, all_reduce<"x,y">}`. A static_assert
-/// of it that fails shows this text; `same_collectives` shows what the program has, too.
+/// A list of collectives to compare a program's with: `step::collectives == collectives{all_gather<"x">, all_reduce<"x,y">}`. A
+/// static_assert of it that fails shows this text; `same_collectives` shows what the program has, too.
 template <std::size_t N>
 struct collectives {
   collective items[N == 0 ? 1 : N]{};

@@ -36,7 +36,8 @@ namespace gspmd {
 ///     static_assert(step::collectives == collectives{all_reduce<"model">});
 ///
 /// `Callable` is a lambda (or another callable) on `value`s that captures nothing, or constant numbers; it returns a value, a tuple, or
-/// a struct of values. A number that is known at run time only is an input. An object of the type owns the scratch memory of a device; see operator().
+/// a struct of values. A number that is known at run time only is an input. An object of the type owns the scratch memory of a device; see
+/// operator().
 ///
 /// Threads: an object serves one thread at a time, so each device of `threads` needs one of its own; a second caller gets a
 /// gspmd::error. It may go from thread to thread and from one communicator to another. Constants and types are for all.

@@ -23,11 +23,11 @@ struct monoid_number {
   std::int64_t integer = 0;
 };
 
-/// A monoid for reduce_by and scan_by that is written when the program runs: `combine` is a program of scalars whose inputs are the elements
-/// of the left value and then those of the right one, and whose outputs are those of the result, made by at most 64 elementwise operators
-/// and constants. The elements are f32 f64 s32 s64 u32 u64 or pred. `identity` changes nothing, and on the `samples`, or without any on
-/// small numbers, the law is tried, as it is when compiling of a monoid that is a type (ops/fold.hpp); floats may differ by a thousandth.
-/// Throws gspmd::error with the first mistake, in the words of the compile error.
+/// A monoid for reduce_by and scan_by that is written when the program runs: `combine` is a program of scalars whose inputs are the
+/// elements of the left value and then those of the right one, and whose outputs are those of the result, made by at most 64 elementwise
+/// operators and constants. The elements are f32 f64 s32 s64 u32 u64 or pred. `identity` changes nothing, and on the `samples`, or without
+/// any on small numbers, the law is tried, as it is when compiling of a monoid that is a type (ops/fold.hpp); floats may differ by a
+/// thousandth. Throws gspmd::error with the first mistake, in the words of the compile error.
 ///
 ///     dynamic::builder c(m);
 ///     const auto left = c.input(dynamic::in<float>({})), right = c.input(dynamic::in<float>({}));

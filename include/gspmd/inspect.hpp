@@ -109,7 +109,8 @@ class inspection {
   [[nodiscard]] std::vector<int> outputs() const { return {local_.outputs.begin(), local_.outputs.end()}; }
 
   /// How a value lies on the devices: an input as it is given, an output as it is left in the end, another one as its operator
-  /// leaves it, or would leave it if it were not one movement with its readers. Axes of size 1, which split nothing, stand where the annotation has them. Nothing for a value that no output needs.
+  /// leaves it, or would leave it if it were not one movement with its readers. Axes of size 1, which split nothing, stand where the
+  /// annotation has them. Nothing for a value that no output needs.
   [[nodiscard]] std::optional<placed_tensor> find(int label) const {
     if (const int i = node_of(label); i >= 0)
       return placed_tensor(mesh_.shared_info(), node(i).type, node(i).shape, sharding_of(i));

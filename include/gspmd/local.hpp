@@ -175,8 +175,8 @@ template <dim_spec Axes>
 constexpr value to_replica(value x, location at = location::current()) {
   return detail_::change(x, Axes, detail::transition_kind::convert, {state::invariant}, {state::replica}, "to_replica", at);
 }
-/// A replica as a value that varies: what a loop carries. Or what varies (`From`), of which no dim is taken for a part of one of all devices
-/// any more: a sum, a mean or a norm of it is one device's own. Nothing is sent, nor for its gradient.
+/// A replica as a value that varies: what a loop carries. Or what varies (`From`), of which no dim is taken for a part of one of all
+/// devices any more: a sum, a mean or a norm of it is one device's own. Nothing is sent, nor for its gradient.
 ///
 ///     auto m = mean(local::to_varying<"data", state::varying>(rows), 0);     // of the rows of this device
 template <dim_spec Axes, state From = state::replica>

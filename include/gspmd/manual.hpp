@@ -210,10 +210,10 @@ struct manual_region {
 /// Arguments come as `takes` says; nothing is sent for one that lies so. A dim that `Axes` split must have equal parts. In a program whose
 /// inputs are `tensor`s an argument must have these states, and without `takes` it comes as it is; axes that are not named go on as they
 /// are. In any other program arguments are brought to what `takes` says as by `annotate`, what is not named is invariant, and axes that are
-/// not the region's are the planner's in it as outside of it: completion passes their splits over its border, `reshard` and `annotate` name them in
-/// it, and what is sent along them is found (GSPMD 3.4, manual subgroups). What they split of a dim that the region's axes split too they
-/// split evenly; another split is refused unless the region stands in allow_replication. Results leave as `gives` says, which must be the states that they have: what varies is part k of the dim that `split`
-/// names, a partial sum leaves as `partial`.
+/// not the region's are the planner's in it as outside of it: completion passes their splits over its border, `reshard` and `annotate` name
+/// them in it, and what is sent along them is found (GSPMD 3.4, manual subgroups). What they split of a dim that the region's axes split
+/// too they split evenly; another split is refused unless the region stands in allow_replication. Results leave as `gives` says, which must
+/// be the states that they have: what varies is part k of the dim that `split` names, a partial sum leaves as `partial`.
 ///
 /// Gradients go through it, inside and from outside. Errors, at compile time: a collective from another state than the value has, an
 /// operator on states that do not go together (a weight that is invariant with data that varies: its gradient would miss a sum), a result

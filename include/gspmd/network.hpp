@@ -15,7 +15,8 @@
 #include "gspmd/on_network.hpp"
 
 /// A plan as seconds on a network that need not be there (on_network.hpp), by the times that plans are chosen by
-/// (detail/ir/collective_time.hpp). Computed from the plan's tables only, in a constant expression or at run time, for any number of devices alike.
+/// (detail/ir/collective_time.hpp). Computed from the plan's tables only, in a constant expression or at run time, for any number of
+/// devices alike.
 namespace gspmd {
 
 /// Seconds by mesh axis, in the order of the mesh.

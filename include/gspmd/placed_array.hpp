@@ -26,8 +26,9 @@ namespace gspmd {
 ///
 ///     const placed_layout rows(pod::info.shape, {15, 8}, axes, block_cyclic<2>{});   // rows dealt round in blocks of two
 ///
-/// Throws gspmd::error: more than 32 dims, a negative extent, more elements than can be counted; more placements than dims, one that is not defined for its extent and parts, one that breaks the law
-/// there; a partial value. A placement without members that breaks the law on small shapes does not compile.
+/// Throws gspmd::error: more than 32 dims, a negative extent, more elements than can be counted; more placements than dims, one that is not
+/// defined for its extent and parts, one that breaks the law there; a partial value. A placement without members that breaks the law on
+/// small shapes does not compile.
 template <placement... P>
 class placed_layout {
   static_assert((detail::accept_placement<P>() && ...));

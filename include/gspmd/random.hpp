@@ -168,9 +168,9 @@ constexpr value randint(value key, T low, T high, integers given, detail::locati
   else return operand(offset, at) + operand(low, at);
 }
 
-/// The numbers from 0 to before n in random order, each order alike: [n] of s32, s64 for n of 2^31 - 1 and more. They are the indices at which
-/// 64 random bits for each of them, all different, stand in order: what sort.hpp says of argsort is sent, of 12 or 16 bytes an element, if
-/// the result is split. Errors: n < 0, `key` is no u64 scalar.
+/// The numbers from 0 to before n in random order, each order alike: [n] of s32, s64 for n of 2^31 - 1 and more. They are the indices at
+/// which 64 random bits for each of them, all different, stand in order: what sort.hpp says of argsort is sent, of 12 or 16 bytes an
+/// element, if the result is split. Errors: n < 0, `key` is no u64 scalar.
 ///
 ///     take(samples, random::permutation(key, 60'000), 0)
 constexpr value permutation(value key, std::int64_t n, detail::location at = detail::location::current()) {

@@ -176,8 +176,8 @@ template <class Backend> concept can_launch = requires(const Backend& backend) {
 /// Runs a compiled program once on whole arrays and returns whole arrays: the callable's result with an array for each value.
 ///
 /// `backend` is self{}, threads{}, simulated{} or mpi{comm}; with mpi every rank gives the whole inputs and gets the whole
-/// outputs. Arguments are arrays, vectors, spans or pointers of the inputs' element types (`double x[4][6]` too), or structs of them; containers of
-/// several dims must be row-major (is_row_major). An input that
+/// outputs. Arguments are arrays, vectors, spans or pointers of the inputs' element types (`double x[4][6]` too), or structs of them;
+/// containers of several dims must be row-major (is_row_major). An input that
 /// is partial is given to the first device along its axes; the others get the identity; of an output that is partial the terms are reduced.
 /// Throws gspmd::error: a wrong
 /// number of elements, a wrong number of devices, whatever fails on a device. With mpi, what is wrong with the arguments of one

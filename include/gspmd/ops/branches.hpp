@@ -94,8 +94,8 @@ constexpr auto cond(detail::condition pred, OnTrue&& on_true, OnFalse&& on_false
   }
 }
 
-/// Computes one of several bodies: that of number `index`, an integer of rank 0; below 0 the first one, beyond the end the last one. As cond:
-/// bodies are called with `arguments`, a tuple, and return the same types and shapes.
+/// Computes one of several bodies: that of number `index`, an integer of rank 0; below 0 the first one, beyond the end the last one. As
+/// cond: bodies are called with `arguments`, a tuple, and return the same types and shapes.
 ///
 ///     auto y = switch_(index, std::tuple{[](value x) { return x; }, [](value x) { return -x; }, [](value x) { return x * x; }}, std::tuple{x});
 template <class Index, class... Bodies, class... Arguments>

@@ -12,8 +12,8 @@
 namespace gspmd {
 
 /// How the window of a convolution goes over its operand; the names are StableHLO's, or shorter. A list has one number for each
-/// spatial dim, in the order in which the layout's result has them; an empty one is what the comment says. Options keep their lists: they may have
-/// a name and serve several layers.
+/// spatial dim, in the order in which the layout's result has them; an empty one is what the comment says. Options keep their lists: they
+/// may have a name and serve several layers.
 struct convolution_options {
   kept_integers stride = {};             // of the window: 1
   std::string_view padding = "valid";    // no padding but low and high; "same": extent n becomes ceil(n / stride)
@@ -41,8 +41,8 @@ struct convolution_options {
 /// collective_permute (halo exchange, GSPMD 4.3 and A.2); for stride 1 and "same" p/2 rows to either side, and nothing where stride
 /// and window are equal. It does so before it computes: a row of 4 images of 128 places and 64 channels is 128 KiB, a thousandth of the
 /// time of 64 such rows, and of small ones to compute a rim apart costs what is won meanwhile. Split features of the operand leave the
-/// result partial, as in an einsum. The gradients are convolutions too: that by the window is the sum of what the devices have, by all_reduce,
-/// where batch or spatial dims are split.
+/// result partial, as in an einsum. The gradients are convolutions too: that by the window is the sum of what the devices have, by
+/// all_reduce, where batch or spatial dims are split.
 ///
 /// Errors, at compile time: a layout that is none or does not fit, with its column, another number of numbers than spatial dims, strides
 /// and dilations below 1, groups that do not divide batch or features, features that the window does not take, a window that is

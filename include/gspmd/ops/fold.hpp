@@ -190,11 +190,11 @@ constexpr std::array<value, N> folded(const value (&tensors)[N], int dim, scan_o
 
 }  // namespace detail
 
-/// The reductions of tensors of one shape together by a monoid along `dim`: combine of all elements in the order of their indices. Global and
-/// local: other dims are parallel. Where `dim` is split every device reduces its part, what the parts give is brought to all of them (an
-/// all_gather for each tensor: of n parts a device sends n - 1 elements for every line), and these are combined in the order of the parts: the
-/// result is whole on these devices. No gradient. Errors: other shapes, types that are not the monoid's, a dim that is not there; a monoid
-/// that does not keep the law does not compile.
+/// The reductions of tensors of one shape together by a monoid along `dim`: combine of all elements in the order of their indices. Global
+/// and local: other dims are parallel. Where `dim` is split every device reduces its part, what the parts give is brought to all of them
+/// (an all_gather for each tensor: of n parts a device sends n - 1 elements for every line), and these are combined in the order of the
+/// parts: the result is whole on these devices. No gradient. Errors: other shapes, types that are not the monoid's, a dim that is not
+/// there; a monoid that does not keep the law does not compile.
 ///
 ///     auto [count, mean, squares] = reduce_by<mean_and_spread>({ones, x, zeros}, 0);
 template <class M, std::size_t N>

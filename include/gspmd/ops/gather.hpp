@@ -113,7 +113,8 @@ constexpr value gather(value x, value indices, const gather_dims& dims, integers
 /// `x` does not share, every device adds up its own ones, and an all_reduce or reduce_scatter of the result follows. Updates of one
 /// element are combined in row-major order of the indices on each device, starting from the identity, then those of the devices in the
 /// order of the collective, then with `x`: integers give the same bits on every mesh, floats what a sum in this order rounds to.
-/// A slice that does not lie inside is left out (fill), or moved to the nearest place (clip), or an error (error). It has gradients by `x` and `updates`.
+/// A slice that does not lie inside is left out (fill), or moved to the nearest place (clip), or an error (error). It has gradients by `x`
+/// and `updates`.
 ///
 ///     scatter(x, i, u, {.update_window_dims = {1}, .inserted_window_dims = {0}, .scatter_dims_to_operand_dims = {0},
 ///                       .index_vector_dim = 1}, monoid::add)
@@ -142,8 +143,8 @@ constexpr value scatter(value x, value indices, value updates, const scatter_dim
       detail::add_scatter_set(*x.graph(), x.id(), indices.id(), updates.id(), detail::numbers_of(dims), beyond, at), x);
 }
 
-/// The `sizes` elements of `x` from `starts` on: one s32 or s64 of rank 0 for each dim, computed by the program. A start is moved to the nearest
-/// one at which the slice lies inside, as in StableHLO. Along dims that are taken whole a split stays; where another dim is split,
+/// The `sizes` elements of `x` from `starts` on: one s32 or s64 of rank 0 for each dim, computed by the program. A start is moved to the
+/// nearest one at which the slice lies inside, as in StableHLO. Along dims that are taken whole a split stays; where another dim is split,
 /// each device gives what it has and the result is partial: all that is sent is the slice.
 ///
 ///     dynamic_slice(x, std::array{row, zero}, {4, 512})

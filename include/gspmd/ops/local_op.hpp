@@ -17,8 +17,9 @@ namespace gspmd {
 /// An option of `local_op`: how letters that only operands have are reduced. Without it by add.
 template <monoid Kind>
 struct reduces {};
-/// An option of `local_op`: the element types, `types<std::int64_t(float)>` for one operand, `types<std::tuple<float, std::int64_t>(float)>`
-/// where there are two results. Without it all tensors have one type, double, float, int64 or int32, as far as the function takes it.
+/// An option of `local_op`: the element types, `types<std::int64_t(float)>` for one operand, `types<std::tuple<float,
+/// std::int64_t>(float)>` where there are two results. Without it all tensors have one type, double, float, int64 or int32, as far as the
+/// function takes it.
 template <class Signature>
 struct types {};
 /// An option of `local_op`: what to count for every combination of the indices of all letters. Without it 1.
@@ -26,8 +27,8 @@ template <std::int64_t Count>
 struct flops {};
 
 /// A function of blocks with its gradient, for `local_op`: g(operands..., y, dy) is called with values of the program, y being the
-/// result and dy the gradient by it (of two results: y0, y1, dy0, dy1), and gives the gradients by the operands out of operators, other local_ops among them: one
-/// value, or a tuple with one for each operand (value{} where there is none).
+/// result and dy the gradient by it (of two results: y0, y1, dy0, dy1), and gives the gradients by the operands out of operators, other
+/// local_ops among them: one value, or a tuple with one for each operand (value{} where there is none).
 ///
 ///     local_op<"b[t]->b[t]">(with_gradient(running_sum, [](value x, value y, value dy) { return running_sum_from_the_right(dy); }))
 template <class F, class G>
@@ -278,11 +279,12 @@ class local_operator {
 ///     });
 ///     auto y = running_sum(x);
 ///
-/// The rule is einsum's notation, with 1 to 8 operands and 1 to 4 results: `mn->m[k=2],n` gives two. A letter of a result may be split: the function then sees parts of it. A
-/// letter that a result does not have may be split too: what the function gives for the parts is then reduced, by add or as
-/// `reduces<...>` says. A letter in brackets is whole on every device: an operand that is split along it is split along another letter
-/// instead, or gathered, which is an error that says so unless the call stands in allow_replication(...). A letter that only results have is whole, and its
-/// extent is stated: `b[t]->b[u=t-2]`, `n->[k=5]`, `[u=2t]`, `[u=t/2+1]`; stated in an operand, it is required there.
+/// The rule is einsum's notation, with 1 to 8 operands and 1 to 4 results: `mn->m[k=2],n` gives two. A letter of a result may be split: the
+/// function then sees parts of it. A letter that a result does not have may be split too: what the function gives for the parts is then
+/// reduced, by add or as `reduces<...>` says. A letter in brackets is whole on every device: an operand that is split along it is split
+/// along another letter instead, or gathered, which is an error that says so unless the call stands in allow_replication(...). A letter
+/// that only results have is whole, and its extent is stated: `b[t]->b[u=t-2]`, `n->[k=5]`, `[u=2t]`, `[u=t/2+1]`; stated in an operand, it
+/// is required there.
 ///
 /// The function gets a local_block for each operand and then one for each result, whose every element it must write. It sees no padding:
 /// extents are those of what the device really holds, and where a device holds nothing of the result, or nothing to reduce (the

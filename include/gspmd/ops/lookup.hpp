@@ -56,8 +56,8 @@ constexpr int row_dim(value x, int dim, const char* op, location at) {
 
 }  // namespace detail
 
-/// The elements of `x` along `dim` that `indices` name: the dims of the indices stand in its place. `[v]d,bs->bsd` for dim 0: where `dim` is split
-/// the result is partial, where another dim or the indices are split it is split alike.
+/// The elements of `x` along `dim` that `indices` name: the dims of the indices stand in its place. `[v]d,bs->bsd` for dim 0: where `dim`
+/// is split the result is partial, where another dim or the indices are split it is split alike.
 ///
 ///     take(table, tokens, 0)                                    // an index outside is moved to the nearest row
 ///     take(table, tokens, 0, out_of_range::fill, -1.0)          // or gives -1

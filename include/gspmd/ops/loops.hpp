@@ -35,8 +35,9 @@ struct trip_count {
 /// A carried value keeps one sharding: completion goes round the loop to a fixed point, and annotations in front of the loop,
 /// in the body and behind it count alike. What the body needs resharded from outside is resharded once, before the loop. A
 /// collective in the body is listed once and counts n times in the bytes. A value that the body only adds to, and that begins as a
-/// constant 0 (zeros_like), stays partial with what is added: gradients of several batches are added up in one all_reduce. grad works through it: what is carried is stored for
-/// every iteration, and the body is computed again on the way back. Errors: a body that returns other types or shapes.
+/// constant 0 (zeros_like), stays partial with what is added: gradients of several batches are added up in one all_reduce. grad works
+/// through it: what is carried is stored for every iteration, and the body is computed again on the way back. Errors: a body that returns
+/// other types or shapes.
 ///
 ///     auto [h, c] = fori_loop(10, [&](value i, value h, value c) { return std::tuple{tanh(h + x), c + h}; }, h0, c0);
 template <class Body, class... Carry>
@@ -187,8 +188,8 @@ struct counted_trips {
 };
 }  // namespace detail
 
-/// The same as fori_loop with a number of trips that the program computes: one integer of rank 0; a negative one is none. As while_loop: the
-/// costs are those of one trip, and it has no gradient.
+/// The same as fori_loop with a number of trips that the program computes: one integer of rank 0; a negative one is none. As while_loop:
+/// the costs are those of one trip, and it has no gradient.
 ///
 ///     auto x = fori_loop(count, [&](value i, value x) { return x + einsum<"ab,b->a">(a, x); }, x0);   // count is in<std::int64_t, dims<>>
 template <class Body, class... Carry>

@@ -46,8 +46,8 @@ struct row_function {
 };
 
 /// A function for `map`, on the run-time path, that computes a run of elements at a time: f(const T* x, ..., T* out,
-/// std::int64_t n), one pointer for each argument. The operands must be of type T (float, double, int32_t, int64_t, uint32_t or uint64_t). `out`
-/// overlaps no argument; how the elements are cut into runs is not said.
+/// std::int64_t n), one pointer for each argument. The operands must be of type T (float, double, int32_t, int64_t, uint32_t or uint64_t).
+/// `out` overlaps no argument; how the elements are cut into runs is not said.
 ///
 ///     map(by_rows<float>(kernel), x)     // void (*kernel)(const float* x, float* out, std::int64_t n), from dlsym
 template <class T, class F>
@@ -59,7 +59,8 @@ constexpr row_function<T, F> by_rows(F f) {
 }
 
 /// Applies a callable to every element of one to eight tensors of one type; it must accept that type and give numbers of it, which
-/// only floats may have to round: a double for int64 elements is refused. Fused like any other elementwise operator, no communication. The gradient needs `with_derivative`.
+/// only floats may have to round: a double for int64 elements is refused. Fused like any other elementwise operator, no communication. The
+/// gradient needs `with_derivative`.
 ///
 /// Elements of a narrow type are given to it as what they are computed as: bf16 and f16 as float, int8, uint8 and int16 as int32.
 ///

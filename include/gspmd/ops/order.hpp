@@ -36,8 +36,8 @@ constexpr value cumsum(value x, int dim, scan_options options = {}, location at 
 }
 
 /// The k largest elements along the last dim, the largest first, and their indices (s32): a pair. NaN is larger than all numbers; of equal
-/// elements the first. Where the dim is split every device finds its own k largest, these are brought to all (one all_gather of values and one
-/// of indices: of n parts a device sends (n - 1) * k elements for every line), and the k largest of them found: the result is whole on
+/// elements the first. Where the dim is split every device finds its own k largest, these are brought to all (one all_gather of values and
+/// one of indices: of n parts a device sends (n - 1) * k elements for every line), and the k largest of them found: the result is whole on
 /// these devices. The gradient goes to the elements that were found. Errors: more than there are, a tensor of rank 0.
 ///
 ///     auto [values, indices] = top_k(logits, 5);
@@ -83,8 +83,8 @@ constexpr value index_of_best(value x, int dim, monoid kind, const char* op, loc
 
 }  // namespace detail
 
-/// The index (s32) of the largest element along `dim`, the first of equal ones; NaN is larger than all numbers, as in NumPy. Where the dim is
-/// split the result is partial: an all_reduce of the largest elements, then one of their indices. It has no gradient.
+/// The index (s32) of the largest element along `dim`, the first of equal ones; NaN is larger than all numbers, as in NumPy. Where the dim
+/// is split the result is partial: an all_reduce of the largest elements, then one of their indices. It has no gradient.
 ///
 ///     argmax(logits, -1)
 constexpr value argmax(value x, int dim, location at = location::current()) {

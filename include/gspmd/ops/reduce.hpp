@@ -81,8 +81,8 @@ constexpr value sum(value x, detail::dim_list dims = {}, location at = location:
   return reduce(x, monoid::add, dims, at);
 }
 
-/// The mean over `dims` (all of them if none is named) of a float tensor; that of integers is in general none. In a manual region it is that of
-/// what the device has, and refused along a dim of which it is known to have a part: local::to_varying says that this is meant.
+/// The mean over `dims` (all of them if none is named) of a float tensor; that of integers is in general none. In a manual region it is
+/// that of what the device has, and refused along a dim of which it is known to have a part: local::to_varying says that this is meant.
 constexpr value mean(value x, detail::dim_list dims = {}, location at = location::current()) {
   const detail::one_call call(x.graph(), "mean", {x.id()});
   if (x.is_valid() && !detail::is_floating(x.type()))

@@ -16,10 +16,10 @@
 /// bits on every mesh.
 ///
 /// Where the dim is split into P parts of m elements, a device sends for each of its lines: m elements of every tensor to the other part of
-/// two; of more parts, whichever is less, 2 (P-1) m / P where its lines are a multiple of P (each device sorts some of the lines, which come
-/// and go in two all_to_alls), or 3 m - 2 m / P, whatever P is, by Leighton's columnsort ("Tight bounds on the complexity of parallel sorting",
-/// 1985): for that m is rounded up to an even multiple of P that is at least 2 (P-1)^2. The indices that keep equal elements in their order
-/// are sent like a tensor. These are constants of the plan, as they depend on no element.
+/// two; of more parts, whichever is less, 2 (P-1) m / P where its lines are a multiple of P (each device sorts some of the lines, which
+/// come and go in two all_to_alls), or 3 m - 2 m / P, whatever P is, by Leighton's columnsort ("Tight bounds on the complexity of parallel
+/// sorting", 1985): for that m is rounded up to an even multiple of P that is at least 2 (P-1)^2. The indices that keep equal elements in
+/// their order are sent like a tensor. These are constants of the plan, as they depend on no element.
 namespace gspmd {
 
 /// How tensors are put in order.
@@ -65,8 +65,8 @@ constexpr value sort(value x, int dim = -1, sort_options options = {}, location 
   return detail::made(d < 0 ? -1 : detail::add_sort(*x.graph(), {&id, 1}, d, {1, options.descending}, at), x);
 }
 
-/// The indices along `dim` at which the elements of `x` stand when they are in order: s32, s64 of a dim of 2^31 - 1 and more. Equal elements
-/// stand in the order of their indices. It has no gradient.
+/// The indices along `dim` at which the elements of `x` stand when they are in order: s32, s64 of a dim of 2^31 - 1 and more. Equal
+/// elements stand in the order of their indices. It has no gradient.
 ///
 ///     take_along(x, argsort(x, 0), 0)   // sort(x, 0)
 constexpr value argsort(value x, int dim = -1, sort_options options = {}, location at = location::current()) {

@@ -256,8 +256,8 @@ class stencil_neighbours {
 ///
 /// Any number of fields, tensors of one global shape, whose results have it too. A field that is staggered against the first one has
 /// one element more or less along some dims: of u with N + 1 elements, element i of a result of N reads i + di of u. Outside a field is
-/// zero, or what `stencil_field` says by dim and side. Dims are continued one after the other: in a corner that lies outside along several, the
-/// last of them says what is there.
+/// zero, or what `stencil_field` says by dim and side. Dims are continued one after the other: in a corner that lies outside along several,
+/// the last of them says what is there.
 ///
 /// Communication: where a dim is split, the halo is exchanged with the devices next to a shard by one collective_permute for each dim
 /// that is read at an offset: of a field with s elements per index of the dim in a shard, at most radius * s elements each

@@ -89,7 +89,8 @@ struct planned_value {
 /// A number that a step needs and only the device knows: how much of a dim of a shard is not padding, or where it begins.
 struct bound {
   // contract: the letter; reduce, reduce_window: the dim; rows: 0, of the operand whose rows they are; gather,
-  // scatter: a dim of the table, or 32 and a dim of the slices; scan, top_k, sort, sort_ends: 0, of the dim along which they go; fused: none for an iota (in their order), then the dims in `cut`
+  // scatter: a dim of the table, or 32 and a dim of the slices; scan, top_k, sort, sort_ends: 0, of the dim along which they go; fused:
+  // none for an iota (in their order), then the dims in `cut`
   std::int8_t index = 0;
   int value = 0;
   std::int8_t dim = 0;

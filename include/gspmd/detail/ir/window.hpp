@@ -75,8 +75,8 @@ struct window_dim {
 /// overlap, or leave something out.
 ///   5 outputs, stride 2, span 3, in two parts (3,2): [0,7) | [6,11)
 ///
-/// Where what is read is windows of `width`, which begin at `begin`, `begin + every` and so on, so many of them, tiles hold the whole windows
-/// that they have room for, and no more.
+/// Where what is read is windows of `width`, which begin at `begin`, `begin + every` and so on, so many of them, tiles hold the whole
+/// windows that they have room for, and no more.
 ///   stride 1, span 4, windows of 2 at 1, 3, 5; 4 outputs in two parts: [1,5) of the room [0,5) | [3,7) of [2,7)
 struct window_tile {
   std::int64_t outputs = 0, stride = 1, span = 0;

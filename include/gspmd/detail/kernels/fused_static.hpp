@@ -23,8 +23,8 @@
 /// A fused group that is known to the compiler: one vectorised loop over a row is compiled for it, and one driver goes from row to
 /// row for all groups.
 ///
-/// `Group` has the static constants `loop`, `cut` (as planned_group), `ops` and `stores`. It is a type, so that the names of what is instantiated for
-/// it stay short; per operator of a group that is one small function, and what an operator does is shared by all groups.
+/// `Group` has the static constants `loop`, `cut` (as planned_group), `ops` and `stores`. It is a type, so that the names of what is
+/// instantiated for it stay short; per operator of a group that is one small function, and what an operator does is shared by all groups.
 namespace gspmd::detail {
 inline namespace GSPMD_TARGET {
 

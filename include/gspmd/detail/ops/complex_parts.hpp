@@ -8,8 +8,9 @@
 
 namespace gspmd::detail {
 
-/// A product of complex tensors is one of real tensors, in which the parts of one operand are one more letter that is summed over, and those
-/// of the result one more letter that stays. The other operand has both: its elements z at index 0 of the first letter, i z at index 1.
+/// A product of complex tensors is one of real tensors, in which the parts of one operand are one more letter that is summed over, and
+/// those of the result one more letter that stays. The other operand has both: its elements z at index 0 of the first letter, i z at index
+/// 1.
 ///
 ///   (a + bi) z = a z + b (i z)
 ///

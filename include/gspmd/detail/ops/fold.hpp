@@ -10,8 +10,8 @@
 #include "gspmd/detail/ops/sources.hpp"
 #include "gspmd/detail/support/span.hpp"
 
-/// Reductions and scans of several tensors by a monoid of the user's. Where the dim is split every device does its part, what the parts give
-/// is brought to all of them, and they go on from there.
+/// Reductions and scans of several tensors by a monoid of the user's. Where the dim is split every device does its part, what the parts
+/// give is brought to all of them, and they go on from there.
 namespace gspmd::detail {
 
 constexpr extents shape_of_fold(const extents& shape, const fold_spec& how) {

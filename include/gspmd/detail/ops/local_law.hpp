@@ -19,8 +19,8 @@
 ///     parallel     f of the parts, put side by side, is f of the whole
 ///     reduction    f of the parts, combined by the monoid, is f of the whole
 ///
-/// for each of its results, and the function writes all of its result, and nothing else. One letter is cut at a time: what holds for any extents of the
-/// others holds for all cuts together. Ordinary code: the compiler runs it where it can run the function, else the program.
+/// for each of its results, and the function writes all of its result, and nothing else. One letter is cut at a time: what holds for any
+/// extents of the others holds for all cuts together. Ordinary code: the compiler runs it where it can run the function, else the program.
 ///
 /// Extents of 2, 3 and 4 are cut at every place, with two patterns of numbers, as far as that is cheap: after the first cut the
 /// next one is tried while the blocks tried for a letter have had fewer than `most_tried` elements. Stated extents of 64 by 64

@@ -10,8 +10,8 @@ namespace gspmd::detail {
 
 /// The same program with its nodes numbered by what they mean: the inputs in order, then what the outputs need, operands first
 /// and in order. What no output needs is gone, and so is what was written twice (equal_nodes.hpp); what
-/// loops need not repeat stands before them (loop_invariants.hpp); the body of a loop or conditional stands in one piece, where its first result is
-/// needed, after all that it reads from outside.
+/// loops need not repeat stands before them (loop_invariants.hpp); the body of a loop or conditional stands in one piece, where its first
+/// result is needed, after all that it reads from outside.
 ///
 /// A trace numbers operators as the callable's expressions are evaluated, and C++ leaves the order of arguments open: GCC
 /// evaluates `f(g(x), h(x))` in one order in a constant and in another one at run time. Plans must not depend on that.

@@ -20,8 +20,8 @@
 ///                          before.template take<pass>(), which no later pass asks for
 ///   guess(before)          how long its lists will be, from the lengths before: before.template length<pass>(k)
 ///
-/// and is ordinary code without limits: pass_results (make_plan.hpp) folds over the list, static_passes (driver) freezes each result. A pass
-/// that may take more steps than compilers allow one evaluation begins, and goes on as long as its `effort` lasts.
+/// and is ordinary code without limits: pass_results (make_plan.hpp) folds over the list, static_passes (driver) freezes each result. A
+/// pass that may take more steps than compilers allow one evaluation begins, and goes on as long as its `effort` lasts.
 namespace gspmd::detail {
 
 struct layouts {

@@ -26,8 +26,8 @@ struct sort_spec {
 };
 
 /// Rows that are in order, each merged at its ends with what `half` elements of the parts before and behind it are: their last and
-/// first ones, which stand after it in the operands. Of both the part keeps as many as it gave, the larger ones at its begin and the smaller
-/// ones at its end.
+/// first ones, which stand after it in the operands. Of both the part keeps as many as it gave, the larger ones at its begin and the
+/// smaller ones at its end.
 struct sort_ends_spec {
   std::int64_t rows = 1, length = 0, half = 0;
   std::int64_t parts = 1;

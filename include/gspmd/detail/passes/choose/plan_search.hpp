@@ -338,8 +338,8 @@ class plan_search {
     key = (key ^ key >> 29) * 0xbf58476d1ce4e5b9U;
     return key ^ key >> 32;
   }
-  /// Whether a plan was tried already for which the same is asked for as now, where only what is asked for of `changed` differs, `s` of each
-  /// or what is tried of it: there is no need to try it again.
+  /// Whether a plan was tried already for which the same is asked for as now, where only what is asked for of `changed` differs, `s` of
+  /// each or what is tried of it: there is no need to try it again.
   constexpr bool is_known(const vec<int>& changed, const sharding* s = nullptr) {
     if (state_.known.empty()) state_.known.push_back(state_.at);
     state_.trial_at = state_.at;

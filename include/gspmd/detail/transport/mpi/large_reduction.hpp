@@ -11,7 +11,8 @@
 
 namespace gspmd::detail {
 
-/// all_reduce in the order of the members, inside a node of a buffer past the second-level caches. It goes through in pieces; for each, a member
+/// all_reduce in the order of the members, inside a node of a buffer past the second-level caches. It goes through in pieces; for each, a
+/// member
 ///  1. receives what the peers have of its part of the piece, and reduces it in the order of the members;
 ///  2. sends them the result, and receives theirs.
 /// MPI copies straight from the memory of the one process to that of the other, so every line crosses once on either way; a
