@@ -163,7 +163,7 @@ struct traffic_count {
     collectives = collectives < b.collectives ? b.collectives : collectives;
   }
 };
-/// In one time that a step runs.
+/// Returns the traffic of a step in one run of it.
 constexpr traffic_count sent_by(const plan_step& s) { return {s.bytes_sent, s.messages, 1}; }
 constexpr traffic_count count_traffic_of(const plan_view& p, const collective_filter& which) {
   return fold_over_run(p, traffic_count{}, [&](traffic_count& total, const plan_step& s) {
@@ -177,7 +177,7 @@ traffic_count count_traffic_at_run_time(const plan_view& p, const collective_fil
 }
 GSPMD_COMPILED_ONCE(traffic_count count_traffic_at_run_time<once>(const plan_view&, const collective_filter&));
 
-/// In a run of the program.
+/// Returns the traffic of a run of the program.
 constexpr traffic_count count_traffic(const plan_view& p, const collective_filter& which = {}) {
   if (__builtin_is_constant_evaluated()) return count_traffic_of(p, which);  // of std's, Clang at -O0 compiles both sides
   return count_traffic_at_run_time(p, which);
@@ -218,7 +218,8 @@ constexpr std::int64_t packing_bytes(const plan_view& p) {
   return send + receive;
 }
 
-/// In a constant expression this call is the error, and its name says what is wrong; at run time it throws.
+/// Refuses a mesh axis that is unknown. In a constant expression this call is the error, and its name says what is wrong; at run time it
+/// throws.
 [[noreturn]] inline void the_mesh_has_no_axis_of_this_name(std::string_view axis) {
   throw error("the mesh has no axis `" + std::string(axis) + '`');
 }
@@ -235,16 +236,16 @@ class traffic {
  public:
   constexpr traffic(const detail::plan_view& plan, const detail::mesh_info& mesh) : traffic(plan, mesh, {}) {}
 
-  /// By the usual ring and direct algorithms, padding of uneven shards included.
+  /// The bytes that one device sends in the usual ring and direct algorithms, padding of uneven shards included.
   std::int64_t bytes = 0;
-  /// By the same algorithms: among n devices n-1 for all_gather, reduce_scatter and all_to_all, 2(n-1) for all_reduce, one for
-  /// collective_permute (more where a shift, slice or the like needs several devices), n-1 where the shards of an operand go round
-  /// a ring.
+  /// The messages that one device sends in the same algorithms: among n devices n-1 for all_gather, reduce_scatter and all_to_all, 2(n-1)
+  /// for all_reduce, one for collective_permute (more where a shift, slice or the like needs several devices), n-1 where the shards of an
+  /// operand go round a ring.
   std::int64_t messages = 0;
   std::int64_t collectives = 0;
 
-  /// Of that, what goes over the axis; a collective over two axes counts for both. Throws gspmd::error: the mesh has no such axis;
-  /// in a constant expression that is a compile error.
+  /// Returns the part of the traffic that goes over the axis; a collective over two axes counts for both. Throws gspmd::error: the mesh has
+  /// no such axis; in a constant expression that is a compile error.
   [[nodiscard]] constexpr traffic over(std::string_view axis) const {
     auto which = which_;
     const auto axes = mesh_->mask_of(axis);
@@ -252,7 +253,7 @@ class traffic {
     which.over.push_back(axes);
     return {*plan_, *mesh_, which};
   }
-  /// Of that, what goes in collectives of the kind.
+  /// Returns the part of the traffic that goes in collectives of the kind.
   [[nodiscard]] constexpr traffic in(collective_kind kind) const {
     auto which = which_;
     which.kinds &= 1U << static_cast<unsigned>(kind);

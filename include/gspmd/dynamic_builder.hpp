@@ -98,7 +98,7 @@ class builder {
     const auto e = checked_shape(shape, "iota");
     return detail::made(*graph_, detail::add_iota(*graph_, type, e, detail::counted_dim(dim, e.count), at), type, e);
   }
-  /// Says of an input or another value itself how it is sharded, as an input may say of itself; `reshard` is the identity after it.
+  /// Annotates an input or another value itself with a sharding, as an input may say of itself; `reshard` is the identity after it.
   void annotate(value x, const std::vector<std::string>& sharding, location at = location::current()) {
     if (!x.is_valid()) return;
     auto& n = graph_->nodes[static_cast<std::size_t>(x.id())];

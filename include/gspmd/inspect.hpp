@@ -76,7 +76,7 @@ class completion_of {
     for (const auto& also : graph_.also_tagged) canonical_of_[static_cast<std::size_t>(also.tag)] = also.node;
     completed_ = detail::complete_graph(graph_, mesh_.info().shape);
   }
-  /// Nothing for a value that no output needs.
+  /// Returns the sharding of a value; nothing for a value that no output needs.
   [[nodiscard]] std::optional<placed_tensor> of(value x) const {
     const int i = canonical_of_[static_cast<std::size_t>(x.id())];
     if (i < 0) return {};
@@ -100,7 +100,7 @@ class inspection {
   explicit inspection(const builder& b) : inspection(b.mesh(), b.canonical_graph(), b.functions()) {}
 
   [[nodiscard]] const dynamic::program& program() const { return program_; }
-  /// With the axes cut that reshapes cut.
+  /// Returns the mesh, with the axes cut that reshapes cut.
   [[nodiscard]] const dynamic::mesh& mesh() const { return mesh_; }
   [[nodiscard]] const std::vector<instruction>& instructions() const { return instructions_; }
   /// The values that instructions name, and which of them are the inputs and outputs.
@@ -118,7 +118,8 @@ class inspection {
     if (c == nullptr) return {};
     return placed_tensor(mesh_.shared_info(), c->type, c->shape, sharding_of(reader_of(*c)));
   }
-  /// Of a value that is not made, because its operator and those that read it are one movement: the label of one of these; else -1.
+  /// Returns the label of a reader of a value that is not made, because its operator and those that read it are one movement; -1: the
+  /// value is made.
   [[nodiscard]] int moved_with(int label) const {
     const auto* const c = composed_of(label);
     return c == nullptr ? -1 : node(reader_of(*c)).tag;
@@ -139,7 +140,7 @@ class inspection {
     if (node_of(label) < 0) throw error("no output needs the value with the label " + std::to_string(label));
     return detail::name_of(node(node_of(label)).op);
   }
-  /// By label, of values whose operator belongs to a scope, its path: `layer[3]/attention`, see `named`.
+  /// Returns by label, for values whose operator belongs to a scope, the path of that scope: `layer[3]/attention`, see `named`.
   [[nodiscard]] std::map<int, std::string> scopes() const {
     const detail::scope_names names(program_.view());
     std::map<int, std::string> found;
@@ -180,7 +181,7 @@ class inspection {
 
   /// The program as it was planned, and where a label stands in it; -1: nowhere.
   [[nodiscard]] const detail::graph& graph() const { return graph_; }
-  /// Of the mesh that it was planned on: what the plan gave up to fit into the memory of a device.
+  /// Returns the mesh that the program was planned on, with the level of saving by which the plan fits into the memory of a device.
   [[nodiscard]] detail::mesh_shape planned_shape() const {
     auto shape = mesh_.info().shape;
     shape.saving = program_.view().mesh->saving;
@@ -237,14 +238,14 @@ class inspection {
   }
   static std::size_t at(int i) { return static_cast<std::size_t>(i); }
   [[nodiscard]] const detail::node& node(int i) const { return graph_.nodes[at(i)]; }
-  /// Of nothing, the result of the end of a body, -1.
+  /// Returns the label of a value; -1 for none, the result of the end of a body.
   [[nodiscard]] int label_of(int v) const { return v < 0 ? -1 : values_[at(v)].label; }
 
   // ---- instructions ----
 
-  /// In the order of the plan's steps. Operators of one loop stand one after the other; what takes no step of its own (constants,
-  /// iotas, broadcasts, reshapes) stands before the first that reads it. A program with bodies is listed as it was written, because
-  /// what a body carries goes round.
+  /// Lists the instructions in the order of the plan's steps. Operators of one loop stand one after the other; what takes no step of its
+  /// own (constants, iotas, broadcasts, reshapes) stands before the first that reads it. A program with bodies is listed as it was written,
+  /// because what a body carries goes round.
   void list_instructions() {
     tiles_.find(graph_, mesh_.info().shape, local_);
     const auto& view = program_.view();

@@ -123,7 +123,7 @@ constexpr std::int64_t axis_size(value like) {
   return like.is_valid() ? like.graph()->mesh->shape.size_of(detail_::axes_named(*like.graph(), Axes).value.partial) : 1;
 }
 
-/// From a device to another one, by their places along the axes.
+/// A device that sends and the device that gets it, by their places along the axes.
 struct device_pair {
   std::int64_t source = 0, target = 0;
 };

@@ -60,7 +60,7 @@ struct manual_border {
     s.layout.stages = 0;
     return s;
   }
-  /// Of an argument of which nothing is written: what types say of it.
+  /// Returns the spec of an argument for which nothing is written, as the types of the program have it.
   [[nodiscard]] constexpr border_spec as_it_is(value x) const {
     border_spec s{{}, axes, 0};
     if (g.find_types == nullptr) return s;

@@ -69,20 +69,20 @@ class strict_program {
   }
   strict_program(const strict_program&) = delete;
 
-  /// From here on these axes are manual: the body of a region. Returns those that were.
+  /// Makes these axes manual from here on: the body of a region begins. Returns those that were.
   std::string set_manual(std::string_view axes) {
     const std::string before(detail::axes_text(mesh(), typer_.local()).view());
     typer_.set_local(axes_named(axes));
     return before;
   }
-  /// From here on nothing may be sent over these axes, as devices along them may go different ways. Returns those of before.
+  /// Refuses from here on what sends over these axes, as devices along them may go different ways. Returns those of before.
   std::string set_diverging(std::string_view axes) {
     const std::string before(detail::axes_text(mesh(), typer_.diverging()).view());
     typer_.set_diverging(axes_named(axes));
     return before;
   }
 
-  /// Says of an input in which states it comes.
+  /// Sets the states in which an input comes.
   void input(value x, const value_states& s, bool has_gradient = true) {
     auto t = typed(s);
     if (!has_gradient) {
@@ -94,7 +94,7 @@ class strict_program {
     if (builder_.graph().find_types != nullptr)
       detail::keep_type_of_input(builder_.graph().nodes[static_cast<std::size_t>(x.id())], t);
   }
-  /// Says of it that it stands for another value: the input or the result of a region. Gradients go through it.
+  /// Marks a value that stands for another one: the input or the result of a region. Gradients go through it.
   void stands_for(value x, value other) { links_.push_back({x.id(), other.id()}); }
   /// Requires a result to be in exactly these states. A constant or a replica is cut for it, for which nothing is sent. Returns the value
   /// that is so.
@@ -114,7 +114,8 @@ class strict_program {
     return made;
   }
 
-  /// From one state to another one, along `axes`. `pairs`, of a permutation: from which device to which, row-major over the axes.
+  /// Brings a value from one state to another one, along `axes`. `pairs`, of a permutation: from which device to which, row-major over the
+  /// axes.
   value transition(value x, transition_kind by, std::string_view axes, axis_state from, axis_state to,
                    const std::vector<std::pair<std::int64_t, std::int64_t>>& pairs = {}, location at = location::current()) {
     const auto mask = axes_named(axes);

@@ -109,9 +109,9 @@ class network {
   bool is_one_switch_ = false;
 };
 
-/// By which plans are chosen where no network is named: bytes decide. A device sends 31.25 GB/s to any other, a message costs nothing by
-/// itself, and a device computes 10^12 flops/s. What a message costs differs a hundredfold between threads, processes and clusters, and a
-/// plan for one of them is bad on the others: who knows his network says so, and small exchanges then count as what they take.
+/// The network by which plans are chosen where none is named: bytes decide. A device sends 31.25 GB/s to any other, a message costs nothing
+/// by itself, and a device computes 10^12 flops/s. What a message costs differs a hundredfold between threads, processes and clusters, and
+/// a plan for one of them is bad on the others: who knows his network says so, and small exchanges then count as what they take.
 inline constexpr network default_network(1e12, 31.25e9, 0);
 
 /// A mesh whose devices are connected so: in the place of a mesh, for `compile`. Of the plans there are, the one is chosen that takes

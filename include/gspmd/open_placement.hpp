@@ -18,7 +18,7 @@
 /// two kinds never meet in an operator.
 namespace gspmd {
 
-/// Where an element of a dim lies: in which part, and where in it.
+/// The place of an element of a dim: in which part, and where in it.
 struct placed_at {
   std::int64_t part = 0;
   std::int64_t index = 0;

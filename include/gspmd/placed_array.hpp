@@ -21,8 +21,8 @@
 /// program.
 namespace gspmd {
 
-/// Where a tensor lies: a mesh, for each dim the axes that split it, and for each dim its placement; dims that no placement is
-/// given for are contiguous. The mesh's tables must outlive it.
+/// The layout of a tensor: a mesh, for each dim the axes that split it, and for each dim its placement; dims that no placement is given for
+/// are contiguous. The mesh's tables must outlive it.
 ///
 ///     const placed_layout rows(pod::info.shape, {15, 8}, axes, block_cyclic<2>{});   // rows dealt round in blocks of two
 ///
@@ -184,7 +184,7 @@ void redistribute_shards(Comm& comm, const placed_tables& from, const placed_tab
   }
 }
 
-/// Of every device of `comm`.
+/// Returns the pointers to the shards of the devices that `comm` holds.
 template <class T, class Comm, class Arrays>
 std::vector<T*> shard_pointers(const Comm& comm, Arrays& arrays) {
   std::vector<T*> result;

@@ -58,7 +58,7 @@ class placed_tensor {
       if ((mesh_->mask_of(axis) & detail::axis_bit(use.axis)) != 0) return use.dim;
     return -1;
   }
-  /// In how many parts a dim is split, and which of them a device holds. Throws gspmd::error: no such device or dim.
+  /// The number of parts of a dim, and the number of the part that a device holds. Throws gspmd::error: no such device or dim.
   [[nodiscard]] std::int64_t parts(int dim) const { return detail::parts_of(mesh_->shape, layout_, checked(dim, "parts")); }
   [[nodiscard]] std::int64_t part_of(std::int64_t device, int dim) const {
     return detail::part_index(mesh_->shape, layout_, checked(dim, "part_of"), coordinates_of(device));

@@ -86,7 +86,7 @@ constexpr value fold_in(value key, Number number, detail::location at = detail::
   return detail::elementwise(detail::opcode::threefry2x32, {operand(counter, at), operand(key, at)}, at);
 }
 
-/// So many keys made of one, which are unrelated to it and to each other; that of number k is fold_in(key, k).
+/// Returns `Count` keys made of one, which are unrelated to it and to each other; that of number k is fold_in(key, k).
 ///
 ///     const auto [for_weights, for_mask] = random::split<2>(key);
 template <std::size_t Count>

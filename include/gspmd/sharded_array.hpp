@@ -87,7 +87,7 @@ class sharded_array {
   /// The extents of every shard, padding included.
   [[nodiscard]] const detail::extents& local_shape() const { return planned().local; }
   [[nodiscard]] std::int64_t local_elems() const { return detail::elements(planned().local); }
-  /// On how many devices of this process: 1 for threads and mpi, all for simulated.
+  /// The number of devices of this process that hold shards: 1 for threads and mpi, all for simulated.
   [[nodiscard]] int local_count() const { return memory_.count(); }
   /// The shard of the i-th of them.
   [[nodiscard]] std::span<T> shard(int i = 0) { return {data(i), static_cast<std::size_t>(local_elems())}; }

@@ -28,7 +28,7 @@ struct dims {
   }();
 };
 
-/// In `split`: the dim is not split.
+/// The entry of `split` for a dim that is not split.
 struct unsplit_t {};
 inline constexpr unsplit_t _{};
 

@@ -138,7 +138,7 @@ class annotation_trials {
     add(false, {});
   }
 
-  /// Nothing: such a program is refused, or enough was tried.
+  /// Returns the price of the program with a change; nothing: such a program is refused, or enough was tried.
   [[nodiscard, gnu::cold]] std::optional<price> price_with(const change& c) {
     const auto [it, is_new] = known_.try_emplace(c.text);
     if (!is_new || known_.size() > most_trials_) return it->second;

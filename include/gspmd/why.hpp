@@ -24,7 +24,7 @@ class why_text {
   /// `shape`: the mesh that the program was planned on.
   why_text(const graph& g, const mesh_info& mesh, const mesh_shape& shape) : graph_(g), mesh_(mesh), reasons_(g, shape) {}
 
-  /// Of the value of node `i`, called `name`; empty if nothing was compared for it.
+  /// Returns the lines about the value of node `i`, called `name`; empty if nothing was compared for it.
   [[nodiscard, gnu::cold]] std::string of(int i, const std::string& name) {
     i = operator_of(i);
     return ways(i, name) + others(i, name);

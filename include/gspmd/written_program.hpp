@@ -42,11 +42,11 @@ class written_program {
  public:
   explicit written_program(builder& b) : b_(b), typed_(b, "") {}
 
-  /// Says in which states an input comes.
+  /// Sets the states in which an input comes.
   void input(value x, const value_states& s) { typed_.input(x, s); }
 
-  /// From one state to another one, along `axes`, "x,y": of the region that is open, or of the global view. `pairs`, of a permutation: from
-  /// which device to which, row-major over the axes, 64 devices at most. It sends what the row of the table says.
+  /// Brings a value from one state to another one, along `axes`, "x,y": of the region that is open, or of the global view. `pairs`, of a
+  /// permutation: from which device to which, row-major over the axes, 64 devices at most. It sends what the row of the table says.
   value transition(value x, transition_kind by, std::string_view axes, axis_state from, axis_state to,
                    const std::vector<std::pair<std::int64_t, std::int64_t>>& pairs = {}, location at = location::current()) {
     const auto over = mask(axes);

@@ -51,8 +51,8 @@ class xla_sharding {
     return xla_sharding(detail::to_xla(mesh.shape, s, rank, manual));
   }
 
-  /// On a mesh that is there: whichever axes of it give every device the tile that the list gives it. `annotated` is false for
-  /// `{unknown}`. Throws gspmd::error: another number of dims or devices; no product of these axes, or of parts of them only; one
+  /// Finds the sharding on a mesh that is there: whichever axes of it give every device the tile that the list gives it. `annotated` is
+  /// false for `{unknown}`. Throws gspmd::error: another number of dims or devices; no product of these axes, or of parts of them only; one
   /// device alone (`maximal`); a tuple.
   [[nodiscard]] detail::xla_on_mesh on(const detail::mesh_info& mesh, int rank) const {
     auto result = detail::on_mesh(tiles_, mesh, rank);
@@ -78,8 +78,8 @@ class xla_sharding {
     return tiles_.device_count();
   }
 
-  /// On a mesh that is made for it, with as few axes as do. A list that is no product of axes becomes the device order of the
-  /// mesh. `device_count` is for what names no devices, like `{replicated}`. Throws gspmd::error as `on` does.
+  /// Makes a mesh for the sharding, with as few axes as do. A list that is no product of axes becomes the device order of the mesh.
+  /// `device_count` is for what names no devices, like `{replicated}`. Throws gspmd::error as `on` does.
   [[nodiscard]] detail::xla_with_mesh with_mesh(std::int64_t device_count = 1) const {
     auto result = detail::with_mesh(tiles_, device_count, -1);
     if (!result.problem.empty()) refuse(result.problem);

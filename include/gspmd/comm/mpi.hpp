@@ -214,7 +214,7 @@ class mpi_communicator {
     routed(detail::mpi_group& over, const detail::mesh_shape& mesh, const Descriptor& d, Joint... joint)
         : group(&over), route(over.new_route(mesh, d, joint...)) {}
   };
-  /// Of a collective that is new. The cache may forget others: what is under way needs its route no more then.
+  /// Returns the route of a collective that is new. The cache may forget others: what is under way needs its route no more then.
   template <class Route, class Descriptor, class... Joint>
   routed<Route> new_route(const detail::mesh_shape& mesh, const Descriptor& d, Joint... joint) {
     for (auto& group : groups_) group->finish_movements();

@@ -76,7 +76,7 @@ class simulated_communicator {
   }
 
  private:
-  /// From the number of a member to its buffer.
+  /// Returns a function from the number of a member to its buffer.
   template <class Buffer>
   static auto by_member(const detail::mesh_shape& mesh, detail::axis_mask axes, const detail::coordinates& me,
                         const Buffer* buffers) {

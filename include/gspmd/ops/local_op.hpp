@@ -237,7 +237,7 @@ class local_operator {
     all.fill(tensor);
     return all;
   }
-  /// Of a refused call: the letters' extents where the operands have them.
+  /// Returns the stand-ins for the results of a refused call: they have the letters' extents where the operands have them.
   static constexpr results stand_in(detail::graph& g, const operand* operands) {
     detail::extents by_letter(rule::value.letters.count, 1);
     dtype type = dtype::f32;

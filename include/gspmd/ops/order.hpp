@@ -53,7 +53,8 @@ constexpr std::pair<value, value> top_k(value x, std::int64_t k, location at = l
 
 namespace detail {
 
-/// Where the largest (or smallest) element along `dim` is first: its index is the least of those that are equal to it, or NaN.
+/// Returns the index at which the largest (or smallest) element along `dim` stands first: its index is the least of those that are equal to
+/// it, or NaN.
 constexpr value index_of_best(value x, int dim, monoid kind, const char* op, location at) {
   if (!x.is_valid()) return {};
   const one_call call(x.graph(), op, {x.id()});
